@@ -1,0 +1,318 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/line"
+	"github.com/go-leaderelection/leaderelection/internal/request"
+)
+
+// Election is one candidate in an election on ZooKeeper. Make it with
+// [NewElection]. It is a [Candidate], and its methods may be called from any
+// goroutine.
+type Election struct {
+	conn *zk.Conn
+	node string
+	*options
+	czxid int64 // of the election node
+	feed  *StatusFeed
+
+	standing context.Context // until Resign, EndElection or WithContext's end
+	stop     context.CancelCauseFunc
+	over     chan struct{} // closed when the candidacy is over
+
+	mu      sync.Mutex
+	started bool
+	grant   *Leadership
+	revoke  context.CancelCauseFunc // ends grant
+	path    string                  // of the own znode
+	removed <-chan struct{}         // closed when nothing of the candidate is left
+}
+
+var _ Candidate = (*Election)(nil)
+
+// NewElection makes a candidate for the election at node, an existing znode
+// whose children are the candidates. It sends one request, to see that the
+// node is there, and creates nothing unless [WithCreateNode] says so. The
+// caller goes on to own conn, which many elections may share, and must not
+// close it before the candidacies are over if they are to be withdrawn at once.
+//
+// Errors: [ErrNilConn], [ErrConnClosed], [ErrInvalidPath], [ErrInvalidOption],
+// [ErrNoElection], [ErrPermission], and [ErrUnreachable] when ZooKeeper has not
+// answered for a session timeout.
+func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) {
+	o, err := newOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkNode(conn, node); err != nil {
+		return nil, err
+	}
+	e := &Election{
+		conn: conn, node: node, options: o,
+		feed: NewStatusFeed(), over: make(chan struct{}),
+	}
+	if err := e.findNode(); err != nil {
+		return nil, fmt.Errorf("election at %s: %w", node, err)
+	}
+	e.standing, e.stop = context.WithCancelCause(o.ctx)
+	return e, nil
+}
+
+// checkNode refuses what no request can be sent for.
+func checkNode(conn *zk.Conn, node string) error {
+	switch {
+	case conn == nil:
+		return ErrNilConn
+	case !strings.HasPrefix(node, "/"):
+		return fmt.Errorf("%w: %q does not begin with a slash", ErrInvalidPath, node)
+	case node == "/":
+		return fmt.Errorf("%w: the root cannot be an election node", ErrInvalidPath)
+	case path.Clean(node) != node:
+		return fmt.Errorf("%w: %q, did you mean %q?", ErrInvalidPath, node, path.Clean(node))
+	case strings.ContainsFunc(node, func(r rune) bool {
+		return r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 && r <= 0xffff
+	}):
+		return fmt.Errorf("%w: %q has a character that ZooKeeper does not accept", ErrInvalidPath, node)
+	}
+	return nil
+}
+
+// findNode looks for the election node, and creates it where that is asked for.
+func (e *Election) findNode() error {
+	for {
+		stat, err := exists(e.options, e.conn, e.node)
+		if err != nil {
+			return err
+		}
+		if stat != nil {
+			e.czxid = stat.Czxid
+			return nil
+		}
+		if !e.createNode {
+			return fmt.Errorf("%w; create it first, or use WithCreateNode", ErrNoElection)
+		}
+		for i := 1; i <= len(e.node); i++ {
+			if i < len(e.node) && e.node[i] != '/' {
+				continue
+			}
+			_, err := ask(e.options, e.conn, func() (string, error) {
+				return e.conn.Create(e.node[:i], nil, 0, e.acl)
+			})
+			if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+				return err
+			}
+		}
+	}
+}
+
+// exists returns the node's Stat, nil when there is none.
+func exists(o *options, conn *zk.Conn, node string) (*zk.Stat, error) {
+	return ask(o, conn, func() (*zk.Stat, error) {
+		ok, stat, err := conn.Exists(node)
+		if !ok {
+			stat = nil
+		}
+		return stat, err
+	})
+}
+
+// ask has ZooKeeper answer a request that may be repeated, within a session
+// timeout.
+func ask[T any](o *options, conn *zk.Conn, f func() (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeoutCause(o.ctx, o.timeout, line.ErrUnreachable)
+	defer cancel()
+	value, err := request.Read(ctx, conn, f)
+	return value, refine(err)
+}
+
+// ID is the path of the candidate's znode; empty before it has one.
+func (e *Election) ID() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.path
+}
+
+// Status implements [Candidate].
+func (e *Election) Status() <-chan Status { return e.feed.C() }
+
+// Current implements [Candidate].
+func (e *Election) Current() Status { return e.feed.Current() }
+
+// ElectLeader implements [Candidate]: it blocks until the candidacy is over and
+// returns the error of the final status, or nil after Resign or the end of the
+// context given by [WithContext].
+func (e *Election) ElectLeader() error {
+	e.mu.Lock()
+	switch {
+	case e.isOver():
+		e.mu.Unlock()
+		return ErrCandidacyOver
+	case e.started:
+		e.mu.Unlock()
+		return ErrAlreadyStarted
+	}
+	e.started = true
+	e.mu.Unlock()
+
+	err := e.stand()
+	e.stop(ErrCandidacyOver) // releases the context
+	if errors.Is(err, ErrResigned) {
+		err = nil
+		e.feed.Withdraw()
+	} else {
+		e.feed.Finish(Status{CandidateID: e.ID(), WasFollowing: e.Current().NowFollowing, Err: err})
+	}
+	close(e.over)
+	return err
+}
+
+// stand stands in line, again after each session when it may rejoin, and
+// returns what ended the candidacy.
+func (e *Election) stand() error {
+	cfg := &line.Config{
+		Conn: e.conn, Dir: e.node, DirCzxid: e.czxid, EndMarker: endMarker,
+		Naming: e.naming, Data: []byte(e.clientName), ACL: e.acl,
+		Timeout: e.timeout, Patience: e.timeout, Log: e.log.With("election", e.node, "client", e.clientName),
+	}
+	if e.rejoin {
+		cfg.Patience = 0
+	}
+	for {
+		removed, err := line.Stand(e.standing, cfg, e.changed)
+		e.mu.Lock()
+		e.removed = removed
+		e.mu.Unlock()
+		err = e.reason(err)
+		cfg.Log.Info("candidacy ended", "id", e.ID(), "reason", err)
+		if !e.rejoin || !errors.Is(err, ErrSessionExpired) {
+			return err
+		}
+		e.publish(Status{})
+	}
+}
+
+// reason is why a candidacy or leadership has ended, in terms of this package.
+func (e *Election) reason(err error) error {
+	switch {
+	case errors.Is(err, ErrElectionOver):
+		return err
+	case e.standing.Err() != nil && errors.Is(err, context.Cause(e.standing)):
+		return ErrResigned
+	}
+	return refine(err)
+}
+
+// changed is called by the line on the goroutine of ElectLeader.
+func (e *Election) changed(s line.State) {
+	e.mu.Lock()
+	if s.Path != "" {
+		e.path = s.Path
+	}
+	grant := e.grant
+	e.mu.Unlock()
+
+	switch {
+	case s.Proven && grant != nil:
+	case s.Proven:
+		grant, revoke := NewLeadership(s.Token, s.Deadline)
+		e.setGrant(grant, revoke)
+		e.publish(Status{Role: Leader, Leadership: grant})
+	case s.First && grant != nil:
+		e.revokeGrant(ErrLeaseExpired)
+		e.publish(Status{Role: Suspended})
+	case s.First:
+		// Not proven yet: nobody need hear of it before it is.
+	case s.Path != "":
+		e.publish(Status{NowFollowing: s.Predecessor})
+	case grant != nil:
+		e.revokeGrant(e.reason(s.Err))
+		e.feed.Retract(Status{CandidateID: e.ID()})
+	}
+}
+
+func (e *Election) publish(s Status) {
+	s.CandidateID, s.WasFollowing = e.ID(), e.Current().NowFollowing
+	e.log.Info("status", "election", e.node, "client", e.clientName, "status", s)
+	e.feed.Publish(s)
+}
+
+func (e *Election) setGrant(grant *Leadership, revoke context.CancelCauseFunc) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.grant, e.revoke = grant, revoke
+}
+
+// revokeGrant closes the leadership's Done.
+func (e *Election) revokeGrant(reason error) {
+	e.mu.Lock()
+	revoke := e.revoke
+	e.grant, e.revoke = nil, nil
+	e.mu.Unlock()
+	revoke(reason)
+}
+
+// Multi carries out ops as one ZooKeeper transaction that commits only while
+// this candidate leads: the transaction begins with a check of the candidate's
+// znode. However long this process was stopped, whatever the network does,
+// nothing is applied after another candidate has won. Without ops it is a
+// check, by the ensemble, that this candidate leads.
+//
+// ops are *[zk.CreateRequest], *[zk.SetDataRequest], *[zk.DeleteRequest] and
+// *[zk.CheckVersionRequest]; the responses are theirs. The error is
+// [ErrNotLeader] when the candidate does not lead, and nothing was applied
+// then; [ErrUnconfirmed] when leadership or the connection was lost meanwhile,
+// so that the outcome is unknown; or, wrapped, what ZooKeeper has against ops,
+// and nothing was applied.
+//
+// Multi blocks until ZooKeeper answers, and for at most two seconds after the
+// end of the leadership.
+func (e *Election) Multi(ops ...any) ([]zk.MultiResponse, error) {
+	e.mu.Lock()
+	grant, own := e.grant, e.path
+	e.mu.Unlock()
+	if grant == nil || grant.Err() != nil {
+		return nil, ErrNotLeader
+	}
+	guarded := append([]any{&zk.CheckVersionRequest{Path: own, Version: -1}}, ops...)
+	type answer struct {
+		responses []zk.MultiResponse
+		err       error
+	}
+	answered := request.Go(func() answer {
+		responses, err := e.conn.Multi(guarded...)
+		return answer{responses, err}
+	})
+	var a answer
+	select {
+	case a = <-answered:
+	case <-grant.Done():
+		limit := time.NewTimer(confirmLimit)
+		defer limit.Stop()
+		select {
+		case a = <-answered:
+		case <-limit.C:
+			return nil, fmt.Errorf("transaction as leader of %s: %w: %w", e.node, ErrUnconfirmed, grant.Err())
+		}
+	}
+	switch {
+	case a.err == nil:
+		return a.responses[1:], nil
+	case request.Transient(a.err) || errors.Is(a.err, zk.ErrClosing):
+		return nil, fmt.Errorf("transaction as leader of %s: %w: %w", e.node, ErrUnconfirmed, a.err)
+	case len(a.responses) > 0 && a.responses[0].Error != nil && errors.Is(a.responses[0].Error, zk.ErrNoNode):
+		return nil, ErrNotLeader
+	}
+	if len(a.responses) > 0 {
+		a.responses = a.responses[1:]
+	}
+	return a.responses, fmt.Errorf("transaction as leader of %s: %w", e.node, a.err)
+}

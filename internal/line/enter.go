@@ -1,0 +1,142 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"path"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/request"
+)
+
+// created is the answer to a create.
+type created struct {
+	path string
+	err  error
+}
+
+// enter creates the own znode and takes a first look around.
+//
+// The reply to a create may get lost after the ensemble has carried it out. A
+// znode that nobody knows of would then hold up the line for as long as the
+// session lives. So each create carries a GUID of its own in the name; after a
+// failure that leaves the outcome open, the line is searched for it, and every
+// later listing is (look.go), because a server that lags behind may show the
+// znode late. Only a znode owned by the session of now is used: one of a dying
+// session would go with it (CURATOR-498).
+func (p *place) enter(ctx context.Context) error {
+	if p.Patience > 0 {
+		limited, cancel := context.WithTimeoutCause(ctx, p.Patience, ErrUnreachable)
+		defer cancel()
+		ctx = limited
+	}
+	for {
+		err := p.create(ctx)
+		if request.Transient(err) {
+			if err = p.again(ctx, err); err == nil {
+				err = p.adopt(ctx)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if p.name != "" {
+			return p.look(ctx)
+		}
+	}
+}
+
+// create sends one create with a new name and waits for the answer.
+func (p *place) create(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	prefix := p.Naming.prefix(newGUID())
+	p.prefixes = append(p.prefixes, prefix)
+	p.sent = time.Now()
+	p.creating = request.Go(func() created {
+		path, err := p.Conn.Create(p.pathOf(prefix), p.Data, zk.FlagEphemeral|zk.FlagSequence, p.ACL)
+		return created{path, err}
+	})
+	select {
+	case answer := <-p.creating:
+		p.creating = nil
+		switch {
+		case answer.err == nil:
+			p.name = path.Base(answer.path)
+		case !request.Transient(answer.err):
+			p.prefixes = p.prefixes[:len(p.prefixes)-1]
+		}
+		// The line's node was there when the candidate was made.
+		return p.lineGone(answer.err)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// adopt searches the line for what creates without an answer have left. It
+// takes the first such znode of the current session as the own one and deletes
+// the others.
+func (p *place) adopt(ctx context.Context) error {
+	p.sent = time.Time{} // whichever create it was
+	left, err := p.leftovers(ctx)
+	if err != nil {
+		return p.lineGone(err)
+	}
+	for _, name := range left {
+		stat, err := p.stat(ctx, name)
+		switch {
+		case err != nil:
+			return err
+		case stat == nil:
+		case p.name == "" && stat.EphemeralOwner == p.Conn.SessionID():
+			p.name = name
+		default:
+			if err := p.delete(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// leftovers lists the znodes that this contender has created, the first in
+// line first, as of a time after the call: without Sync a server that lags
+// behind would not show the newest.
+func (p *place) leftovers(ctx context.Context) (names []string, err error) {
+	l, err := request.Read(ctx, p.Conn, func() (listing, error) {
+		if _, err := p.Conn.Sync(p.Dir); err != nil {
+			return listing{}, err
+		}
+		return p.list()
+	})
+	contenders, _, _ := Order(l.children, p.EndMarker)
+	for _, name := range contenders {
+		if hasAnyPrefix(name, p.prefixes) {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// stat returns a znode's Stat, nil when there is none.
+func (p *place) stat(ctx context.Context, name string) (*zk.Stat, error) {
+	return request.Read(ctx, p.Conn, func() (*zk.Stat, error) {
+		exists, stat, err := p.Conn.Exists(p.pathOf(name))
+		if !exists {
+			stat = nil
+		}
+		return stat, err
+	})
+}
+
+// delete removes a znode of this contender. That it is gone already is fine.
+func (p *place) delete(ctx context.Context, name string) error {
+	err := request.Retry(ctx, p.Conn, func() error { return p.Conn.Delete(p.pathOf(name), -1) })
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,94 @@
+package line
+
+import (
+	"context"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// beFirst is the first in line until it loses its place. It asks nothing of the
+// line any more: only the own znode's end and the session's life matter.
+func (p *place) beFirst(ctx context.Context) error {
+	p.prove()
+	hinted := false
+	for {
+		// Where an end of the place is already known it comes before a claim.
+		select {
+		case event := <-p.ownWatch:
+			if err := p.ownEvent(ctx, event); err != nil {
+				return err
+			}
+		default:
+		}
+		state := p.sub.State()
+		if err := p.over(state); err != nil {
+			return err
+		}
+		if state.Missing {
+			return p.deleted(ctx)
+		}
+		p.tell(State{Path: p.path(), First: true, Proven: state.Proven, Token: p.czxid, Deadline: p.sub.Deadline})
+		if state.Proven && !hinted {
+			hinted = true
+			p.hint()
+		}
+		select {
+		case event := <-p.ownWatch:
+			if err := p.ownEvent(ctx, event); err != nil {
+				return err
+			}
+			// Without the watch the checks tell of the znode's end.
+		case <-p.sub.Changed():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// hint tells the direct follower that its predecessor is the first now, by
+// writing the own znode's data once more, which the follower watches. It is a
+// hint and nothing depends on it: without it the follower looks when its turn
+// comes, one round trip later.
+//
+// Curator's LeaderLatch loses its watch by a change of data and would wait for
+// ever. So the write is bound, in one transaction, to the existence of a direct
+// follower whose name shows that it is one of ours: while that one stands there
+// nobody else watches this znode.
+func (p *place) hint() {
+	follower, listed := p.around.follower, p.around.listed
+	go func() {
+		if !listed {
+			children, _, err := p.Conn.Children(p.Dir)
+			if err != nil {
+				return
+			}
+			follower = surroundingsOf(p.name, children, nil, p.EndMarker).follower
+		}
+		if follower == "" || !ours(follower) {
+			return
+		}
+		_, err := p.Conn.Multi(
+			&zk.CheckVersionRequest{Path: p.pathOf(follower), Version: -1},
+			&zk.SetDataRequest{Path: p.path(), Data: p.Data, Version: -1},
+		)
+		if err != nil {
+			p.Log.Debug("could not hint the follower", "follower", follower, "err", err)
+		}
+	}()
+}
+
+// prove keeps up a lease; sent is the create's, which proves as much as a check
+// where it has only just been sent.
+func (p *place) prove() {
+	if !p.proving {
+		p.proving = true
+		p.sub.Prove(p.path(), p.sent)
+	}
+}
+
+func (p *place) rest() {
+	if p.proving {
+		p.proving = false
+		p.sub.Rest()
+	}
+}

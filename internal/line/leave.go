@@ -1,0 +1,137 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"path"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/request"
+)
+
+// leaveLimit is how long Stand waits for the confirmation of a removal.
+const leaveLimit = 1500 * time.Millisecond
+
+// leave removes whatever this contender has created, for the reason err. It
+// returns as soon as that is confirmed or found impossible, at the latest after
+// leaveLimit; the goroutine that removes then goes on. It uses no context of
+// the caller's: that one is usually over.
+func (p *place) leave(err error) <-chan struct{} {
+	p.rest()
+	own := p.path()
+	removed, finished := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(finished)
+		defer p.sub.Close()
+		if err := p.remove(err); err != nil {
+			p.Log.Warn("could not remove the own znode", "path", own, "err", err)
+			return
+		}
+		close(removed)
+	}()
+	limit := time.NewTimer(leaveLimit)
+	defer limit.Stop()
+	select {
+	case <-finished:
+	case <-limit.C:
+		p.Log.Warn("removal of the own znode is not confirmed yet and goes on", "path", own)
+	}
+	return removed
+}
+
+// remove returns nil when it is certain that nothing of this contender is left.
+func (p *place) remove(reason error) error {
+	if p.creating != nil {
+		// Its answer decides; it comes when the connection is back.
+		answer := <-p.creating
+		switch {
+		case answer.err == nil:
+			p.name = path.Base(answer.path)
+		case !request.Transient(answer.err):
+			p.prefixes = p.prefixes[:len(p.prefixes)-1]
+		}
+	}
+	if errors.Is(reason, ErrDeleted) || errors.Is(reason, ErrSessionExpired) {
+		p.forget()
+	}
+	ctx := context.Background()
+	for len(p.prefixes) > 0 {
+		err := p.connected(ctx)
+		if err == nil {
+			err = p.removeOnce(ctx)
+		}
+		switch {
+		case err == nil, errors.Is(err, zk.ErrNoNode):
+			return nil
+		case errors.Is(err, ErrSessionExpired):
+			p.forget() // it went with its session
+			continue
+		}
+		if err = p.again(ctx, err); err != nil && !errors.Is(err, ErrSessionExpired) {
+			return err
+		}
+	}
+	return nil
+}
+
+// forget drops the own znode, of which the ensemble has disposed itself. What
+// other creates may have left is looked for in any session.
+func (p *place) forget() {
+	p.session = 0
+	if p.name == "" {
+		return
+	}
+	for i, prefix := range p.prefixes {
+		if hasAnyPrefix(p.name, []string{prefix}) {
+			p.prefixes = append(p.prefixes[:i], p.prefixes[i+1:]...)
+			break
+		}
+	}
+	p.name = ""
+}
+
+// removeOnce deletes the own znode, and where creates have gone without an
+// answer, everything that they can have left. Its error is of a single try.
+func (p *place) removeOnce(ctx context.Context) error {
+	if p.name != "" {
+		if err := p.deleteOwn(); err != nil && !isNoNode(err) {
+			return err
+		}
+		p.forget()
+	}
+	if len(p.prefixes) == 0 {
+		return nil
+	}
+	left, err := p.leftovers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range left {
+		if err := p.delete(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteOwn deletes the own znode and, in the same transaction, uses up the
+// watch on the predecessor: the client library cannot take a watch back, and
+// under a leader that stays for months those of all who came and went would
+// add up. Writing the predecessor's data once more, unchanged, fires it. While
+// the own znode stands nobody else watches the predecessor.
+func (p *place) deleteOwn() error {
+	if p.predecessorWatch != nil {
+		_, err := p.Conn.Multi(
+			&zk.SetDataRequest{Path: p.pathOf(p.around.predecessor), Data: p.predecessorData, Version: p.predecessorVersion},
+			&zk.DeleteRequest{Path: p.path(), Version: -1},
+		)
+		if err == nil || request.Transient(err) {
+			return err
+		}
+		// The predecessor has gone, or was changed: the watch has fired. Or
+		// its ACL forbids: then the watch stays until it does.
+	}
+	return p.Conn.Delete(p.path(), -1)
+}

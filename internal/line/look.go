@@ -1,0 +1,132 @@
+package line
+
+import (
+	"context"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/request"
+)
+
+// listing is what a look at the line's node returns.
+type listing struct {
+	children []string
+	stat     *zk.Stat
+}
+
+func (p *place) list() (listing, error) {
+	children, stat, err := p.Conn.Children(p.Dir)
+	return listing{children, stat}, err
+}
+
+// answer is what a request returns.
+type answer[T any] struct {
+	value T
+	err   error
+}
+
+// own is the answer to reading the own znode and watching it.
+type own struct {
+	stat  *zk.Stat
+	watch <-chan zk.Event
+	err   error
+}
+
+// look lists the line, and, side by side with it, reads and watches the own
+// znode where that is not watched yet. It repeats both until they succeed.
+func (p *place) look(ctx context.Context) error {
+	for {
+		state := p.sub.State()
+		listed := request.Go(func() (a answer[listing]) {
+			a.value, a.err = p.list()
+			return a
+		})
+		if p.ownWatch == nil {
+			if err := p.readOwn(ctx); err != nil {
+				return err
+			}
+		}
+		var l answer[listing]
+		select {
+		case l = <-listed:
+		case event := <-p.ownWatch:
+			if err := p.ownEvent(ctx, event); err != nil {
+				return err
+			}
+			continue
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if l.err == nil {
+			p.epoch = state.Epoch
+			return p.take(ctx, l.value.children)
+		}
+		if err := p.again(ctx, p.lineGone(l.err)); err != nil {
+			return err
+		}
+	}
+}
+
+// readOwn reads the own znode: who owns it, since when, and a watch on its end.
+func (p *place) readOwn(ctx context.Context) error {
+	for {
+		read := request.Go(func() own {
+			_, stat, watch, err := p.Conn.ChildrenW(p.path())
+			return own{stat, watch, err}
+		})
+		select {
+		case o := <-read:
+			switch {
+			case o.err == nil && o.stat.EphemeralOwner == p.Conn.SessionID():
+				p.session, p.czxid, p.ownWatch = o.stat.EphemeralOwner, o.stat.Czxid, o.watch
+				return nil
+			case o.err == nil:
+				p.session = o.stat.EphemeralOwner
+				return ErrSessionExpired
+			case isNoNode(o.err):
+				return p.deleted(ctx)
+			}
+			if err := p.again(ctx, o.err); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// take draws the conclusions from a listing.
+func (p *place) take(ctx context.Context, children []string) error {
+	around := surroundingsOf(p.name, children, p.prefixes, p.EndMarker)
+	switch {
+	case around.ended:
+		return ErrEnded
+	case !around.present:
+		// Reads of a session never go back, so it was there and is deleted;
+		// unless this is another session.
+		if p.Conn.SessionID() != p.session {
+			return ErrSessionExpired
+		}
+		return p.deleted(ctx)
+	}
+	for _, stray := range around.strays {
+		p.Log.Info("deleting a second znode of the same candidacy", "path", p.pathOf(stray))
+		if err := p.delete(ctx, stray); err != nil {
+			return err
+		}
+	}
+	if around.predecessor != p.around.predecessor {
+		p.predecessorWatch = nil // it watched one that is gone
+	}
+	p.around = around
+	p.verified = around.isSecond
+	return nil
+}
+
+// lineGone turns the absence of the line's node into the end of the line.
+func (p *place) lineGone(err error) error {
+	if isNoNode(err) {
+		return ErrEnded
+	}
+	return err
+}

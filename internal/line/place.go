@@ -1,0 +1,232 @@
+// Package line stands in line at a ZooKeeper node: an ephemeral sequential
+// znode for each contender, first created, first served, everybody watching
+// only their own znode and their immediate predecessor. Elections use it; so
+// do the recipes that wait their turn.
+//
+// Everything about one contender happens on the goroutine that called Stand.
+// Requests, which cannot be cancelled, are sent from short-lived goroutines,
+// so that the one that owns the contender can always react. The files follow a
+// contender's way: enter.go creates its znode, look.go finds out who is ahead,
+// wait.go stands behind a predecessor, first.go is what the first does, and
+// leave.go takes the znode away.
+package line
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/session"
+)
+
+// What ends a place in line, besides a context and errors of ZooKeeper's own
+// such as zk.ErrNoAuth.
+var (
+	ErrEnded          = errors.New("the line has ended")
+	ErrDeleted        = errors.New("own znode was deleted")
+	ErrSessionExpired = errors.New("the session that owned the znode is over")
+	ErrUnreachable    = errors.New("no ZooKeeper server can be reached")
+	ErrUnconfirmed    = errors.New("ZooKeeper has not confirmed")
+)
+
+// Config says where to stand. All fields are needed but Patience.
+type Config struct {
+	Conn      *zk.Conn
+	Dir       string // the line's node
+	DirCzxid  int64  // identifies Dir: another node at the same path is another line
+	EndMarker string // a child of Dir by this name says that the line has ended
+	Naming    Naming
+	Data      []byte
+	ACL       []zk.ACL
+	Timeout   time.Duration // the granted session timeout
+	// Patience is how long ZooKeeper may be out of reach while entering, or
+	// while finding out why the own znode is gone; 0 for ever.
+	Patience time.Duration
+	Log      *slog.Logger
+}
+
+// State is a contender's situation.
+type State struct {
+	Path        string // the own znode
+	Predecessor string // path of the znode that is watched; "" for the first
+	First       bool
+	// Proven: being first is backed by a lease. Never true without First.
+	Proven   bool
+	Token    int64            // the own znode's czxid
+	Deadline func() time.Time // the lease's current end
+	Err      error            // why there is no Path any more
+}
+
+// place is one contender. All fields belong to the goroutine in Stand.
+type place struct {
+	*Config
+	report func(State)
+	sub    *session.Subscription
+
+	prefixes []string       // of all znodes that this contender may have created
+	creating <-chan created // a create without answer
+	name     string         // of the own znode, "" before there is one
+	sent     time.Time      // when its create was sent
+	session  int64          // its owner
+	czxid    int64
+	ownWatch <-chan zk.Event
+
+	around           surroundings // as last listed
+	predecessorWatch <-chan zk.Event
+	// What was read of the predecessor along with the watch.
+	predecessorData    []byte
+	predecessorVersion int32
+	// verified: in the connection's epoch, and since, the predecessor is the
+	// first in line, so that its departure alone makes this contender first.
+	verified bool
+	epoch    uint64
+	proving  bool
+	told     State
+}
+
+// Stand enters the line, stays until the context ends or the place is lost,
+// and then leaves: it calls report, on the calling goroutine, with each new
+// situation, and before it returns with one that has no Path but the reason.
+// The znode is removed after that report.
+//
+// It returns why the place was lost, which is context.Cause(ctx) after an end
+// by the context. removed is closed when it is certain that no znode of this
+// contender is left; Stand waits for that for at most leaveLimit, and the
+// removal goes on in the background until it is confirmed, the session is over
+// or the connection is closed.
+func Stand(ctx context.Context, cfg *Config, report func(State)) (removed <-chan struct{}, err error) {
+	p := &place{Config: cfg, report: report, sub: session.Subscribe(cfg.Conn, cfg.Timeout)}
+	err = p.enter(ctx)
+	if err == nil {
+		err = p.stay(ctx)
+	}
+	p.tell(State{Err: err})
+	return p.leave(err), err
+}
+
+// stay moves the contender forward until something ends it.
+func (p *place) stay(ctx context.Context) error {
+	for {
+		first := p.around.present && p.around.predecessor == ""
+		var err error
+		if first {
+			err = p.beFirst(ctx)
+		} else {
+			err = p.wait(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// tell reports a situation unless it is the last one reported.
+func (p *place) tell(s State) {
+	t := p.told
+	if s.Path == t.Path && s.Predecessor == t.Predecessor && s.First == t.First && s.Proven == t.Proven {
+		return
+	}
+	p.told = s
+	p.report(s)
+}
+
+func (p *place) path() string { return p.pathOf(p.name) }
+
+func (p *place) pathOf(name string) string { return path.Join(p.Dir, name) }
+
+func isNoNode(err error) bool { return errors.Is(err, zk.ErrNoNode) }
+
+// connected waits until a server answers, and returns an error when none can
+// any more, or, once there is a znode, when its session is over.
+func (p *place) connected(ctx context.Context) error {
+	for {
+		state := p.sub.State()
+		if err := p.over(state); err != nil {
+			return err
+		}
+		if state.Up {
+			return nil
+		}
+		select {
+		case <-p.sub.Changed():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// over says whether the connection's state alone ends the place.
+func (p *place) over(state session.State) error {
+	switch {
+	case state.Closed:
+		return request.ErrClosed
+	case p.session != 0 && state.Session != p.session:
+		return ErrSessionExpired
+	}
+	return nil
+}
+
+// again prepares to repeat a request that failed with err: it returns nil when
+// a server answers again, or what ends the place.
+func (p *place) again(ctx context.Context, err error) error {
+	if !request.Transient(err) {
+		return err
+	}
+	if request.Closed(ctx, p.Conn, err) {
+		return request.ErrClosed
+	}
+	p.Log.Debug("request failed, trying again", "path", p.path(), "err", err)
+	// The state may not yet show what the request has met.
+	if err := request.Pause(ctx, 5*time.Millisecond); err != nil {
+		return err
+	}
+	return p.connected(ctx)
+}
+
+// ownEvent interprets what the watch on the own znode said. That watch is on
+// its children, of which an ephemeral znode has none: it fires for the
+// znode's end and for no change of its data.
+func (p *place) ownEvent(ctx context.Context, event zk.Event) error {
+	p.ownWatch = nil
+	switch {
+	case errors.Is(event.Err, zk.ErrClosing):
+		return request.ErrClosed
+	case event.Type == zk.EventNotWatching:
+		return ErrSessionExpired
+	case event.Type == zk.EventNodeDeleted:
+		return p.deleted(ctx)
+	}
+	return nil
+}
+
+// deleted finds out why the own znode is gone. Nobody is first any more.
+func (p *place) deleted(ctx context.Context) error {
+	p.tell(State{Err: ErrDeleted})
+	if err := p.over(p.sub.State()); err != nil {
+		return err
+	}
+	if p.Patience > 0 {
+		limited, cancel := context.WithTimeoutCause(ctx, p.Patience, ErrDeleted)
+		defer cancel()
+		ctx = limited
+	}
+	l, err := request.Read(ctx, p.Conn, p.list)
+	if over := p.over(p.sub.State()); over != nil {
+		return over // expiry deletes the znode first and tells later
+	}
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return ErrEnded
+	case err != nil:
+		return ErrDeleted
+	}
+	if _, _, ended := Order(l.children, p.EndMarker); ended || l.stat.Czxid != p.DirCzxid {
+		return ErrEnded
+	}
+	return ErrDeleted
+}

@@ -1,0 +1,143 @@
+// Package request sends single requests over a *zk.Conn whose methods take no
+// context and may block for as long as the connection is down: it bounds them,
+// says which failures pass by themselves, and repeats what may be repeated.
+// It is the only place of the library that retries.
+package request
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// ErrClosed: the connection was closed by its owner; it never comes back.
+var ErrClosed = errors.New("connection is closed")
+
+// Go runs f, which may block, on a goroutine of its own and returns the
+// channel that gets its one result. The goroutine ends when f does, whether or
+// not anybody still reads.
+func Go[T any](f func() T) <-chan T {
+	c := make(chan T, 1)
+	go func() { c <- f() }()
+	return c
+}
+
+// answer is what a request returns.
+type answer[T any] struct {
+	value T
+	err   error
+}
+
+// Do runs f and returns its answer, or the context's cause when that ends
+// first. In that case f goes on until the connection answers it: whoever needs
+// its effects undone must see to it. f must leave all variables outside it
+// alone.
+func Do[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	var none T
+	if err := context.Cause(ctx); err != nil {
+		return none, err
+	}
+	select {
+	case a := <-Go(func() answer[T] { value, err := f(); return answer[T]{value, err} }):
+		return a.value, a.err
+	case <-ctx.Done():
+		return none, context.Cause(ctx)
+	}
+}
+
+// Transient reports whether err says only that the connection failed or the
+// server was busy, so that the request may be repeated on the next connection.
+// Whether the failed request was carried out is unknown.
+func Transient(err error) bool {
+	switch {
+	case err == nil:
+		return false
+	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrNoServer),
+		errors.Is(err, zk.ErrSessionMoved), errors.Is(err, zk.ErrSessionExpired):
+		return true
+	}
+	switch err.Error() {
+	// Codes that the client has no error value for.
+	case "unknown error: -4", // connection loss
+		"unknown error: -7",   // operation timeout
+		"unknown error: -122", // request timeout
+		"unknown error: -127": // throttled
+		return true
+	}
+	// A failed write comes back as the socket's own error.
+	var network net.Error
+	return errors.As(err, &network)
+}
+
+// Retry is Read for requests that are sent for their effect.
+func Retry(ctx context.Context, conn *zk.Conn, f func() error) error {
+	_, err := Read(ctx, conn, func() (struct{}, error) { return struct{}{}, f() })
+	return err
+}
+
+// Read repeats f, which must be safe to repeat, until it returns anything but
+// a transient failure. It ends with the context's cause, wrapping the last
+// failure where there was one, or with ErrClosed. What was said of Do's f holds
+// here.
+func Read[T any](ctx context.Context, conn *zk.Conn, f func() (T, error)) (T, error) {
+	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
+		value, err := Do(ctx, f)
+		switch {
+		case !Transient(err):
+			return value, err
+		case Closed(ctx, conn, err):
+			return value, errors.Join(ErrClosed, err)
+		case Pause(ctx, pause) != nil:
+			return value, errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+const (
+	pauseMin = 5 * time.Millisecond
+	pauseMax = 250 * time.Millisecond
+)
+
+// Pause waits for d, or returns the context's cause when that ends first.
+func Pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Closed reports whether the owner of conn has called its Close, which no
+// method of zk.Conn tells. err is the failure that raised the question.
+//
+// A closed connection answers every request with ErrConnectionClosed at once.
+// An open one does so only when a request was under way while its link broke,
+// and needs a new dial and handshake before that can happen again: four such
+// answers within a millisecond are not to be had from it.
+func Closed(ctx context.Context, conn *zk.Conn, err error) bool {
+	if errors.Is(err, zk.ErrClosing) {
+		return true
+	}
+	if !errors.Is(err, zk.ErrConnectionClosed) {
+		return false
+	}
+	const probes = 4
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	closed, _ := Do(ctx, func() (bool, error) {
+		for range probes {
+			if _, _, err := conn.Exists("/"); !errors.Is(err, zk.ErrConnectionClosed) {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+	return closed && time.Since(start) < time.Millisecond
+}

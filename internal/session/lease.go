@@ -1,0 +1,68 @@
+package session
+
+import "time"
+
+// lease says until when a session is proven to be alive at the ensemble. It is
+// pure: it knows send times, and asks no clock.
+//
+// A proof is a quorum write that the ensemble acknowledged; it counts from the
+// time at which it was sent. That alone is not enough. The server that carried
+// the write tells the ensemble's leader of the session's activity only with
+// its answer to the leader's next ping, up to half a tick later; cut off
+// before that, the leader expires the session by what it heard before. A
+// server grants no timeout below two ticks, so half a tick is at most a
+// quarter of the timeout: what was sent a quarter of the timeout before an
+// acknowledged proof has surely arrived, and the session lives for one timeout
+// from there. An eighth of the timeout is kept back for clock rates and for
+// the time between the end of a lease and everybody's having heard of it.
+type lease struct {
+	timeout time.Duration
+	proofs  []time.Time // send times of acknowledged proofs, oldest first
+}
+
+// proved records an acknowledged proof by the time at which it was sent.
+func (l *lease) proved(sent time.Time) {
+	n := len(l.proofs)
+	if n > 0 && elapsed(l.proofs[n-1], sent) <= 0 {
+		return // an older proof, acknowledged late
+	}
+	if n > 1 && elapsed(l.proofs[n-2], sent) < l.timeout/16 {
+		l.proofs[n-1] = sent // so many proofs are not needed
+	} else {
+		l.proofs = append(l.proofs, sent)
+	}
+	for len(l.proofs) > 1 && elapsed(l.proofs[1], sent) >= l.timeout/4 {
+		l.proofs = l.proofs[1:]
+	}
+}
+
+// clear forgets all proofs: of another session, or of a chain that was not kept
+// up, so that the time between would pass for a gap in it.
+func (l *lease) clear() { l.proofs = nil }
+
+// deadline is the end of the lease; the zero time when nothing is proven.
+func (l *lease) deadline() time.Time {
+	n := len(l.proofs)
+	if n == 0 {
+		return time.Time{}
+	}
+	newest := l.proofs[n-1]
+	gap := elapsed(l.proofs[0], newest)
+	if gap < l.timeout/4 {
+		// The chain is too young to tell what the ensemble's leader knows.
+		// The client library's own pings, a third of the timeout apart,
+		// stand in for it: 1 - 1/4 - 1/3 leaves 5/12.
+		return newest.Add(l.timeout / 3)
+	}
+	return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))
+}
+
+// elapsed is the time from a to b: the larger of the monotonic and the wall
+// clock's, because the monotonic one stands still while a machine is suspended
+// (golang/go#24595) and the wall clock can be set back.
+func elapsed(a, b time.Time) time.Duration {
+	return max(b.Sub(a), b.Round(0).Sub(a.Round(0)))
+}
+
+// Expired reports whether deadline has passed by either clock.
+func Expired(deadline, now time.Time) bool { return elapsed(deadline, now) >= 0 }

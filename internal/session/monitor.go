@@ -1,0 +1,379 @@
+// Package session watches the session of a *zk.Conn for everybody who stands
+// on it: one monitor a connection, however many elections and locks use it.
+//
+// The client library tells only whoever called zk.Connect when a session is
+// lost, and never tells that a server which still answers has been cut off
+// from its ensemble. So the monitor looks at the connection's state at short
+// intervals, and, while somebody needs proof, writes to the ensemble: a
+// transaction that checks the znodes in question and changes nothing. What
+// follows from an acknowledged check is in lease.go.
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/request"
+)
+
+// checksPerRequest bounds one check transaction: 1,000 paths of 100 bytes stay
+// far below the megabyte that a server accepts.
+const checksPerRequest = 1000
+
+var (
+	monitorsMu sync.Mutex
+	monitors   = map[*zk.Conn]*monitor{}
+)
+
+// monitor owns what is known about one connection. Its goroutine runs while
+// there are subscriptions.
+type monitor struct {
+	conn *zk.Conn
+	stop context.CancelFunc
+	done chan struct{}
+	wake chan struct{} // capacity 1: something to prove has come
+
+	mu      sync.Mutex
+	subs    map[*Subscription]struct{}
+	proving map[string]*Subscription // by path
+	seen    connection
+	epoch   uint64
+	closed  bool
+	lease   lease
+	proven  bool
+
+	// Only the goroutine uses these.
+	checking  bool
+	lastCheck time.Time
+	checkNow  bool
+}
+
+// connection is what can be read off a zk.Conn at any time.
+type connection struct {
+	session int64
+	server  string
+	up      bool
+}
+
+func look(conn *zk.Conn) connection {
+	return connection{session: conn.SessionID(), server: conn.Server(), up: conn.State() == zk.StateHasSession}
+}
+
+// Subscription is one user's view of the connection. Its methods may be called
+// from any goroutine; Close must be called once.
+type Subscription struct {
+	m       *monitor
+	changed chan struct{}
+	path    string // being proven, "" for none
+	missing bool   // the check did not find path
+}
+
+// Subscribe starts to watch conn. timeout is the session timeout that the
+// server granted, as far as the user knows; of several on one connection the
+// smallest counts. It sends no request.
+func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
+	monitorsMu.Lock()
+	defer monitorsMu.Unlock()
+	m := monitors[conn]
+	if m == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		m = &monitor{
+			conn: conn, stop: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
+			subs: map[*Subscription]struct{}{}, proving: map[string]*Subscription{},
+			seen: look(conn), lease: lease{timeout: timeout},
+		}
+		monitors[conn] = m
+		go m.run(ctx)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lease.timeout = min(m.lease.timeout, timeout)
+	s := &Subscription{m: m, changed: make(chan struct{}, 1)}
+	m.subs[s] = struct{}{}
+	return s
+}
+
+// Close ends the subscription; the last one of a connection ends its monitor
+// and waits for it.
+func (s *Subscription) Close() {
+	monitorsMu.Lock()
+	defer monitorsMu.Unlock()
+	m := s.m
+	m.mu.Lock()
+	delete(m.subs, s)
+	delete(m.proving, s.path)
+	last := len(m.subs) == 0
+	m.mu.Unlock()
+	if last {
+		delete(monitors, m.conn)
+		m.stop()
+		<-m.done
+	}
+}
+
+// Changed has an element whenever the State may have changed since it was last
+// read. It is never closed.
+func (s *Subscription) Changed() <-chan struct{} { return s.changed }
+
+// State is what is known of a connection and of the path being proven on it.
+type State struct {
+	Session int64  // the connection's session, 0 while there is none
+	Up      bool   // a server answers in that session
+	Closed  bool   // the owner has closed the connection for good
+	Epoch   uint64 // grows whenever the connection was seen to break
+	Missing bool   // the path to prove does not exist
+	// Proven: the session lives for certain until Deadline. After a lapse it
+	// becomes true only when the new proof is good for a while.
+	Proven   bool
+	Deadline time.Time
+}
+
+// State reads the connection now; what it says of Up and Session is not older
+// than the call.
+func (s *Subscription) State() State {
+	m := s.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	m.observe()
+	m.judge(now)
+	return State{
+		Session: m.seen.session, Up: m.seen.up, Closed: m.closed, Epoch: m.epoch,
+		Missing: s.missing, Proven: m.proven, Deadline: m.lease.deadline(),
+	}
+}
+
+// Deadline is the end of the session's lease: the zero time when nothing is
+// proven.
+func (s *Subscription) Deadline() time.Time {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	return s.m.lease.deadline()
+}
+
+// Prove has the session's life proven by checks of path, an ephemeral znode of
+// that session, from now on. sent is when an acknowledged write of the session
+// was sent, as a first proof; one that is long past or zero proves nothing.
+func (s *Subscription) Prove(path string, sent time.Time) {
+	m := s.m
+	m.mu.Lock()
+	if len(m.proving) == 0 {
+		m.lease.clear()
+	}
+	if elapsed(sent, time.Now()) < m.lease.timeout/3 {
+		m.lease.proved(sent)
+	}
+	delete(m.proving, s.path)
+	s.path, s.missing = path, false
+	m.proving[path] = s
+	m.judge(time.Now())
+	m.mu.Unlock()
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Rest ends what Prove began.
+func (s *Subscription) Rest() {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	delete(s.m.proving, s.path)
+	s.path = ""
+}
+
+// observe notes what has become of the connection. The caller holds mu.
+func (m *monitor) observe() {
+	was, is := m.seen, look(m.conn)
+	if is == was {
+		return
+	}
+	m.seen = is
+	if was.up && is != was {
+		m.epoch++
+	}
+	if is.session != was.session {
+		m.lease.clear()
+	}
+	if is.up {
+		m.checkNow = true
+	}
+	m.tellAll()
+}
+
+// judge brings proven up to date. The caller holds mu.
+func (m *monitor) judge(now time.Time) {
+	deadline := m.lease.deadline()
+	was := m.proven
+	switch {
+	case deadline.IsZero() || Expired(deadline, now):
+		m.proven = false
+	case !m.proven:
+		// A proof that lapses before the next can come would only flap.
+		m.proven = !Expired(deadline.Add(-m.lease.timeout/4), now)
+	}
+	if m.proven != was {
+		for _, s := range m.proving {
+			s.tell()
+		}
+	}
+}
+
+func (m *monitor) tellAll() {
+	for s := range m.subs {
+		s.tell()
+	}
+}
+
+func (s *Subscription) tell() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// checked is the outcome of one check.
+type checked struct {
+	sent    time.Time
+	session int64
+	missing []string
+	err     error
+}
+
+func (m *monitor) run(ctx context.Context) {
+	defer close(m.done)
+	var results <-chan checked
+	var down <-chan error
+	downFor := 0
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-m.wake:
+			m.checkNow = true
+		case r := <-results:
+			m.checking = false
+			m.apply(r)
+		case err := <-down:
+			down = nil
+			if request.Closed(ctx, m.conn, err) {
+				m.end(ctx)
+				return
+			}
+		}
+		now := time.Now()
+		m.mu.Lock()
+		m.observe()
+		m.judge(now)
+		if downFor++; m.seen.up {
+			downFor = 0
+		}
+		if downFor > 1 && down == nil {
+			down = m.down()
+		}
+		if due := m.checkNow || elapsed(m.lastCheck, now) >= m.lease.timeout/8; due && !m.checking && m.seen.up && len(m.proving) > 0 {
+			results = m.check(now)
+		}
+		next := m.lease.timeout / 32
+		if m.proven {
+			next = min(next, max(m.lease.deadline().Sub(now), time.Millisecond))
+		}
+		m.mu.Unlock()
+		timer.Reset(next)
+	}
+}
+
+// down starts the request that tells of the owner's Close: one that is under
+// way while the connection is closed returns at once. One at a time, and none
+// while the connection is up, because then its state tells.
+func (m *monitor) down() <-chan error {
+	return request.Go(func() error {
+		_, _, err := m.conn.Exists("/")
+		return err
+	})
+}
+
+// end tells everybody that the connection was closed and waits until the last
+// one has left.
+func (m *monitor) end(ctx context.Context) {
+	m.mu.Lock()
+	m.observe()
+	m.closed = true
+	m.lease.clear()
+	m.judge(time.Now())
+	m.tellAll()
+	m.mu.Unlock()
+	<-ctx.Done()
+}
+
+// check sends one check of everything to prove. The caller holds mu.
+func (m *monitor) check(now time.Time) <-chan checked {
+	paths := make([]string, 0, len(m.proving))
+	for path := range m.proving {
+		paths = append(paths, path)
+	}
+	m.checking, m.checkNow, m.lastCheck = true, false, now
+	r := checked{sent: now, session: m.seen.session}
+	return request.Go(func() checked {
+		for chunk := range slices.Chunk(paths, checksPerRequest) {
+			missing, err := Check(m.conn, chunk)
+			r.missing = append(r.missing, missing...)
+			if err != nil {
+				r.err = err
+				break
+			}
+		}
+		return r
+	})
+}
+
+// Check has the ensemble confirm that paths exist, in one transaction when all
+// do, and returns those that do not.
+func Check(conn *zk.Conn, paths []string) (missing []string, err error) {
+	paths = slices.Clone(paths)
+	for len(paths) > 0 {
+		ops := make([]any, len(paths))
+		for i, path := range paths {
+			ops[i] = &zk.CheckVersionRequest{Path: path, Version: -1}
+		}
+		responses, err := conn.Multi(ops...)
+		if err == nil {
+			return missing, nil
+		}
+		gone := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return errors.Is(r.Error, zk.ErrNoNode) })
+		if gone < 0 {
+			return missing, err
+		}
+		missing = append(missing, paths[gone])
+		paths = slices.Delete(paths, gone, gone+1)
+	}
+	return missing, nil
+}
+
+func (m *monitor) apply(r checked) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.observe()
+	if m.seen.session != r.session {
+		return // whatever it proves, it is not this session's life
+	}
+	for _, path := range r.missing {
+		if s := m.proving[path]; s != nil {
+			s.missing = true
+			delete(m.proving, path)
+			s.tell()
+		}
+	}
+	if r.err == nil {
+		m.lease.proved(r.sent)
+		m.judge(time.Now())
+	}
+}

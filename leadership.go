@@ -1,0 +1,89 @@
+package leaderelection
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Leadership is the grant of one leadership to one candidate. It is a value to
+// pass on: to the goroutines that act while leading, to the systems that check
+// its token. Its methods may be called from any goroutine.
+//
+// It guarantees that Done is closed before another candidate can lead, as far
+// as clocks run at the same rate and this process runs at all. A process that
+// was stopped between a look at Done and the act that follows can still act too
+// late. What must never happen twice is therefore guarded where it happens: by
+// a system that refuses tokens smaller than the greatest it has seen, or, in
+// ZooKeeper itself, by [Election.Multi].
+type Leadership struct {
+	token    int64
+	deadline func() time.Time
+	ctx      context.Context
+	end      context.CancelCauseFunc
+
+	mu     sync.Mutex
+	latest time.Time // the last deadline while it lasted
+}
+
+// NewLeadership returns a grant and the function that ends it with a reason,
+// which may be called repeatedly: the first reason stays. It is for
+// implementations of [Candidate]. deadline says until when leadership is
+// proven, each time anew; nil, or a zero time, stands for no limit.
+func NewLeadership(token int64, deadline func() time.Time) (*Leadership, context.CancelCauseFunc) {
+	ctx, end := context.WithCancelCause(context.Background())
+	if deadline == nil {
+		deadline = func() time.Time { return time.Time{} }
+	}
+	return &Leadership{token: token, deadline: deadline, ctx: ctx, end: end}, end
+}
+
+// Token is the fencing token: of two leaderships of one election the later has
+// the greater token. A leadership that was suspended and proven again keeps
+// its token. On ZooKeeper it is the creation zxid of the candidate's znode,
+// which grows over the life of an ensemble and starts anew when the ensemble
+// is rebuilt without its data.
+func (l *Leadership) Token() int64 { return l.token }
+
+// Done is closed, once, as soon as leadership is lost or can no longer be
+// proven.
+func (l *Leadership) Done() <-chan struct{} { return l.ctx.Done() }
+
+// Err is nil while leadership is proven, and afterwards why it ended:
+// [ErrResigned], [ErrLeaseExpired], [ErrSessionExpired], [ErrCandidateDeleted],
+// [ErrElectionOver] or [ErrConnClosed], for errors.Is. It asks the clock, so
+// that it is right even when this process has only just been resumed.
+func (l *Leadership) Err() error {
+	if l.ctx.Err() == nil {
+		if d := l.Deadline(); !d.IsZero() && passed(d, time.Now()) {
+			l.end(ErrLeaseExpired)
+		}
+	}
+	if l.ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(l.ctx)
+}
+
+// Deadline is until when leadership is proven at this moment. It moves forward
+// while the leadership lasts, and stays where it was when the leadership ends.
+// The zero time stands for no limit.
+func (l *Leadership) Deadline() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() == nil {
+		if d := l.deadline(); !d.IsZero() {
+			l.latest = d
+		}
+	}
+	return l.latest
+}
+
+// Context is done when the leadership is; its cause is what Err returns.
+func (l *Leadership) Context() context.Context { return l.ctx }
+
+// passed reports whether deadline has passed by the monotonic or by the wall
+// clock: the former stands still while a machine is suspended.
+func passed(deadline, now time.Time) bool {
+	return !now.Before(deadline) || !now.Round(0).Before(deadline.Round(0))
+}

@@ -1,0 +1,122 @@
+package leaderelection
+
+import "sync"
+
+// StatusFeed keeps the contract of [Candidate.Status] for an implementation of
+// Candidate: it never blocks on the reader, replaces what the reader has
+// missed, and still delivers every end of a leadership that the reader was
+// told of. Make one with [NewStatusFeed].
+//
+// Its methods may be called from any goroutine.
+type StatusFeed struct {
+	mu      sync.Mutex
+	c       chan Status
+	unread  []Status // what was put into c last and may have been read since
+	told    *Leadership
+	current Status
+	closed  bool
+}
+
+// NewStatusFeed returns a feed that has delivered nothing yet.
+func NewStatusFeed() *StatusFeed {
+	// Two elements: the end of a leadership, and what has come after it.
+	return &StatusFeed{c: make(chan Status, 2)}
+}
+
+// C is the channel to hand out as Candidate.Status.
+func (f *StatusFeed) C() <-chan Status { return f.c }
+
+// Current is the newest status published.
+func (f *StatusFeed) Current() Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.current
+}
+
+// Publish delivers s, at once or when the reader next reads. After Finish or
+// Withdraw it does nothing.
+func (f *StatusFeed) Publish(s Status) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.publish(s)
+}
+
+// Retract takes back what the reader has not read, and makes s the newest
+// status without delivering it: for the moment between the end of a leadership
+// and the knowledge of what follows.
+func (f *StatusFeed) Retract(s Status) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.closed {
+		f.takeBack()
+		f.current = s
+	}
+}
+
+// Finish publishes the final status and closes the channel.
+func (f *StatusFeed) Finish(s Status) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.publish(s)
+	f.close()
+}
+
+// Withdraw takes back what the reader has not read and closes the channel.
+func (f *StatusFeed) Withdraw() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return
+	}
+	f.takeBack()
+	f.current = Status{CandidateID: f.current.CandidateID}
+	f.close()
+}
+
+func (f *StatusFeed) publish(s Status) {
+	if f.closed {
+		return
+	}
+	f.current = s
+	missed := f.takeBack()
+	var next []Status
+	if s.Leadership != nil && f.told != nil && s.Leadership != f.told {
+		// The reader holds an earlier leadership: it hears of the end first.
+		for i := len(missed) - 1; i >= 0; i-- {
+			if missed[i].Leadership == nil {
+				next = append(next, missed[i])
+				break
+			}
+		}
+	}
+	f.unread = append(next, s)
+	for _, s := range f.unread {
+		f.c <- s // there is room: it was emptied, and nobody else sends
+	}
+}
+
+// takeBack empties the channel, notes what the reader has read of it, and
+// returns the rest.
+func (f *StatusFeed) takeBack() (missed []Status) {
+	for {
+		select {
+		case s := <-f.c:
+			missed = append(missed, s)
+			continue
+		default:
+		}
+		break
+	}
+	for _, s := range f.unread[:len(f.unread)-len(missed)] {
+		f.told = s.Leadership
+	}
+	f.unread = nil
+	return missed
+}
+
+func (f *StatusFeed) close() {
+	if !f.closed {
+		f.closed = true
+		close(f.c)
+	}
+}
