@@ -82,12 +82,13 @@ func (f *StatusFeed) publish(s Status) {
 	var next []Status
 	if s.Leadership != nil && f.told != nil && s.Leadership != f.told {
 		// The reader holds an earlier leadership: it hears of the end first.
-		for i := len(missed) - 1; i >= 0; i-- {
-			if missed[i].Leadership == nil {
-				next = append(next, missed[i])
-				break
+		end := Status{CandidateID: s.CandidateID, Role: Suspended}
+		for _, m := range missed {
+			if m.Leadership == nil {
+				end = m
 			}
 		}
+		next = append(next, end)
 	}
 	f.unread = append(next, s)
 	for _, s := range f.unread {

@@ -1,0 +1,79 @@
+package line
+
+import (
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSequenceOf(t *testing.T) {
+	for name, want := range map[string]int32{
+		"_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-latch-0000000007": 7,
+		"latch-0000000007": 7,
+		"_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-lock-2147483647":   math.MaxInt32,
+		"_c_597de0d1c10b4e1ea9f73a88a1fa7c26-lock-0000000003":       3,
+		"597de0d1c10b4e1ea9f73a88a1fa7c26__lock__0000000003":        3,
+		"597de0d1c10b4e1ea9f73a88a1fa7c26__lock__-2147483648":       math.MinInt32,
+		"_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-latch--2147483648": math.MinInt32,
+		"_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-latch--000000001":  -1,
+		"le_0000000012": 12,
+	} {
+		sequence, ok := sequenceOf(name)
+		require.True(t, ok, name)
+		require.Equal(t, want, sequence, name)
+	}
+}
+
+func TestForeignNames(t *testing.T) {
+	for _, name := range []string{
+		"", "-", "config", "DONE", "ABANDONED", "0000000001", "-0000000001", "latch-", "latch-1", "latch-99999999999",
+		"clock-0000000001", "vehicle_0000000001", "latch-2147483648", "latch-000000000x", "_c_", "_c_short-latch-",
+		"x__rlock__0000000001", "_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-__READ__0000000001", "latch-0000000001 ",
+	} {
+		_, ok := sequenceOf(name)
+		require.False(t, ok, name)
+	}
+}
+
+func TestOwnNames(t *testing.T) {
+	curator := regexp.MustCompile(`^_c_[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-latch-$`)
+	kazoo := regexp.MustCompile(`^[0-9a-f]{32}__lock__$`)
+	seen := map[string]bool{}
+	for range 100 {
+		guid := newGUID()
+		require.False(t, seen[guid])
+		seen[guid] = true
+		require.Regexp(t, curator, CuratorLatch.prefix(guid))
+		require.Regexp(t, kazoo, Kazoo.prefix(guid))
+		for _, n := range []Naming{CuratorLatch, Kazoo} {
+			require.True(t, ours(n.prefix(guid)+"0000000001"), n.prefix(guid))
+			_, ok := sequenceOf(n.prefix(guid) + "0000000001")
+			require.True(t, ok)
+		}
+	}
+}
+
+func TestNamesOfOthersAreNotOurs(t *testing.T) {
+	for _, name := range []string{
+		"_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-latch-0000000001",
+		"_c_597de0d1c10b8e1ea9f73a88a1fa7c26-lock-0000000001", // zk.Lock, by bad luck with the mark
+		"597de0d1c10b4e1ea9f73a88a1fa7c26__lock__0000000001",
+		"latch-0000000001", "le_0000000001", "", "_c_",
+	} {
+		require.False(t, ours(name), name)
+	}
+}
+
+func FuzzSequenceOf(f *testing.F) {
+	f.Add("_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-latch-0000000007")
+	f.Add("x__lock__-2147483648")
+	f.Fuzz(func(t *testing.T, name string) {
+		if _, ok := sequenceOf(name); ok {
+			require.True(t, strings.ContainsAny(name, "0123456789"))
+		}
+		ours(name)
+	})
+}

@@ -1,0 +1,62 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestLeadershipEndsOnceWithTheFirstReason(t *testing.T) {
+	l, end := NewLeadership(42, nil)
+	require.Equal(t, int64(42), l.Token())
+	require.NoError(t, l.Err())
+	require.True(t, l.Deadline().IsZero())
+	require.NoError(t, l.Context().Err())
+
+	end(ErrSessionExpired)
+	end(errors.New("later"))
+	<-l.Done()
+	require.ErrorIs(t, l.Err(), ErrSessionExpired)
+	require.ErrorIs(t, context.Cause(l.Context()), ErrSessionExpired)
+}
+
+// A process that was only just resumed may look before anything has told it.
+func TestErrAsksTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deadline := time.Now().Add(time.Second)
+		l, _ := NewLeadership(1, func() time.Time { return deadline })
+		time.Sleep(time.Second - 1)
+		require.NoError(t, l.Err())
+		time.Sleep(1)
+		require.ErrorIs(t, l.Err(), ErrLeaseExpired)
+		<-l.Done()
+		deadline = deadline.Add(time.Hour)
+		require.ErrorIs(t, l.Err(), ErrLeaseExpired, "it does not come back")
+		require.Equal(t, deadline.Add(-time.Hour), l.Deadline(), "it stays where it was")
+	})
+}
+
+// The lease's deadline follows what is proven, and stays when nothing is.
+func TestDeadlineMovesAndStays(t *testing.T) {
+	now := time.Now()
+	proven := now.Add(time.Minute)
+	l, end := NewLeadership(1, func() time.Time { return proven })
+	require.Equal(t, now.Add(time.Minute), l.Deadline())
+	proven = now.Add(time.Hour)
+	require.Equal(t, now.Add(time.Hour), l.Deadline())
+	proven = time.Time{}
+	require.Equal(t, now.Add(time.Hour), l.Deadline())
+	end(ErrResigned)
+	require.Equal(t, now.Add(time.Hour), l.Deadline())
+}
+
+func TestPassedByEitherClock(t *testing.T) {
+	now := time.Now()
+	require.False(t, passed(now.Add(time.Minute), now))
+	require.True(t, passed(now, now))
+	require.True(t, passed(now.Add(time.Minute), now.Round(0).Add(time.Hour)), "the wall clock alone")
+}

@@ -1,0 +1,81 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/line"
+	"github.com/go-leaderelection/leaderelection/internal/request"
+)
+
+func TestInvalidOptionsAreRefused(t *testing.T) {
+	var none context.Context
+	for name, opt := range map[string]Option{
+		"nil":              nil,
+		"nil context":      WithContext(none),
+		"nil logger":       WithLogger(nil),
+		"no ACL":           WithACL(nil),
+		"no timeout":       WithSessionTimeout(0),
+		"negative timeout": WithSessionTimeout(-time.Second),
+		"unknown naming":   WithNaming(7),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := newOptions([]Option{opt})
+			require.ErrorIs(t, err, ErrInvalidOption)
+			// Refused before the connection is even looked at.
+			_, err = NewElection(nil, "/election", opt)
+			require.ErrorIs(t, err, ErrInvalidOption)
+			require.ErrorIs(t, DeleteElection(nil, "/election", opt), ErrInvalidOption)
+		})
+	}
+}
+
+func TestEmptyClientNameIsNamed(t *testing.T) {
+	o, err := newOptions([]Option{WithClientName("")})
+	require.NoError(t, err)
+	require.Equal(t, "name-not-provided", o.clientName)
+}
+
+func TestNodesThatCannotBeAreRefused(t *testing.T) {
+	require.ErrorIs(t, checkNode(nil, "/election"), ErrNilConn)
+	conn := new(zk.Conn)
+	for _, node := range []string{"", "/", "election", "/a/", "//a", "/a//b", "/a/./b", "/a/../b", "/a/..", "/a\x00b", "/a\u0085b", "/\ufff0"} {
+		require.ErrorIs(t, checkNode(conn, node), ErrInvalidPath, "%q", node)
+	}
+	for _, node := range []string{"/election", "/a/b.c/..d", "/käse/選挙", "/a b"} {
+		require.NoError(t, checkNode(conn, node), "%q", node)
+	}
+}
+
+func TestErrorsAreRefined(t *testing.T) {
+	for cause, want := range map[error]error{
+		line.ErrEnded:          ErrElectionOver,
+		line.ErrDeleted:        ErrCandidateDeleted,
+		line.ErrSessionExpired: ErrSessionExpired,
+		errors.Join(request.ErrClosed, zk.ErrAPIError): ErrConnClosed,
+		fmt.Errorf("x: %w", zk.ErrNoAuth):              ErrPermission,
+		zk.ErrInvalidACL:                               ErrPermission,
+		line.ErrUnreachable:                            ErrUnreachable,
+	} {
+		err := refine(cause)
+		require.ErrorIs(t, err, want)
+		require.ErrorIs(t, err, cause)
+		require.Equal(t, err, refine(err), "refining twice changes nothing")
+	}
+	require.NoError(t, refine(nil))
+	require.ErrorIs(t, refine(zk.ErrBadVersion), zk.ErrBadVersion)
+}
+
+func TestRoleAndStatusAreReadable(t *testing.T) {
+	require.Equal(t, "follower", Role(0).String())
+	require.Equal(t, "Role(9)", Role(9).String())
+	grant, _ := NewLeadership(12, nil)
+	require.Equal(t, "leader /e/n token 12 (was following /e/m)", Status{CandidateID: "/e/n", Role: Leader, Leadership: grant, WasFollowing: "/e/m"}.String())
+	require.Equal(t, "follower /e/n following /e/m: leaderelection: session expired", Status{CandidateID: "/e/n", NowFollowing: "/e/m", Err: ErrSessionExpired}.String())
+}
