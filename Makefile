@@ -1,0 +1,37 @@
+GO      ?= go
+TOOL     = $(GO) tool -modfile=tools/go.mod
+PACKAGES = ./...
+
+.PHONY: all demo test unit lint format bench prepare
+
+all: test
+
+# demo shows three candidates, the loss of leaders and the succession on a real
+# ZooKeeper. DEMOFLAGS="--zk host:port,..." uses one of yours.
+demo: prepare
+	$(GO) run ./examples/demo $(DEMOFLAGS)
+
+# test is everything: lint, unit and integration tests, with the race detector.
+test: prepare lint
+	$(GO) test -race -timeout 15m $(TESTFLAGS) $(PACKAGES)
+
+# unit needs no ZooKeeper.
+unit:
+	$(GO) test -race . ./internal/line ./internal/request ./internal/session
+
+lint:
+	@unformatted=$$($(TOOL) gofumpt -l .); test -z "$$unformatted" || { echo "not formatted (make format):"; echo "$$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(TOOL) staticcheck ./...
+
+format:
+	$(TOOL) gofumpt -w .
+
+# bench compares with other libraries, in a module of its own.
+bench: prepare
+	cd bench && $(GO) run . $(BENCHFLAGS)
+
+# prepare installs what a fresh Debian machine lacks: ZooKeeper and Java, or what
+# its image is built from.
+prepare:
+	sh integrationtest/install.sh
