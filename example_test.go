@@ -1,0 +1,113 @@
+package leaderelection_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// The loop of a program that runs in several copies, of which one must act.
+func Example() {
+	// The connection and the election node are the program's own.
+	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 4*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = conn.Create("/election", nil, 0, zk.WorldACL(zk.PermAll))
+	if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+		log.Fatal(err)
+	}
+
+	candidate, err := leaderelection.NewElection(conn, "/election", leaderelection.WithClientName("host-1"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	go candidate.ElectLeader()
+	defer candidate.Resign()
+
+	for {
+		select {
+		case status, ok := <-candidate.Status():
+			if !ok {
+				return // resigned
+			}
+			if status.Err != nil {
+				log.Printf("the candidacy is over: %v", status.Err)
+				return
+			}
+			log.Printf("now %v", status)
+			if status.Role == leaderelection.Leader {
+				go doLeaderStuff(candidate, status.Leadership)
+			}
+		case <-time.After(100 * time.Second):
+			log.Print("not the leader for too long, giving up")
+			return
+		}
+	}
+}
+
+// doLeaderStuff acts until the leadership is lost or cannot be proven.
+func doLeaderStuff(candidate *leaderelection.Election, leadership *leaderelection.Leadership) {
+	work := time.NewTicker(time.Second)
+	defer work.Stop()
+	for {
+		select {
+		case <-work.C:
+			// In ZooKeeper: committed only while this candidate leads.
+			// Elsewhere: have the other side check leadership.Token().
+			state := fmt.Appendf(nil, "written by leader %d", leadership.Token())
+			if _, err := candidate.Multi(&zk.SetDataRequest{Path: "/state", Data: state, Version: -1}); err != nil {
+				log.Print(err)
+			}
+		case <-leadership.Done():
+			log.Printf("no longer leader: %v", leadership.Err())
+			return
+		}
+	}
+}
+
+// Looking on without taking part.
+func ExampleObserve() {
+	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 4*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	observations, err := leaderelection.Observe(ctx, conn, "/election")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for o := range observations {
+		switch {
+		case o.Err != nil:
+			log.Print(o.Err)
+		case o.Leader == nil:
+			log.Print("nobody leads")
+		default:
+			log.Printf("%s leads with token %d", o.Leader.Name, o.Leader.Token)
+		}
+	}
+}
+
+// Ending an election for everybody.
+func ExampleDeleteElection() {
+	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 4*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+
+	if err := leaderelection.DeleteElection(conn, "/election"); err != nil {
+		log.Fatal(err)
+	}
+}
