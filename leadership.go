@@ -55,7 +55,10 @@ func (l *Leadership) Done() <-chan struct{} { return l.ctx.Done() }
 // that it is right even when this process has only just been resumed.
 func (l *Leadership) Err() error {
 	if l.ctx.Err() == nil {
-		if d := l.Deadline(); !d.IsZero() && passed(d, time.Now()) {
+		// The clock first: a deadline read after it and before it has lapsed
+		// for certain, whatever is proven meanwhile.
+		now := time.Now()
+		if d := l.Deadline(); !d.IsZero() && passed(d, now) {
 			l.end(ErrLeaseExpired)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // line any more: only the own znode's end and the session's life matter.
 func (p *place) beFirst(ctx context.Context) error {
 	p.prove()
-	hinted := false
+	hinted, lapses := false, p.sub.State().Lapses
 	for {
 		// Where an end of the place is already known it comes before a claim.
 		select {
@@ -26,6 +26,10 @@ func (p *place) beFirst(ctx context.Context) error {
 		}
 		if state.Missing {
 			return p.deleted(ctx)
+		}
+		if state.Lapses != lapses {
+			lapses = state.Lapses
+			p.tell(State{Path: p.path(), First: true, Token: p.czxid})
 		}
 		p.tell(State{Path: p.path(), First: true, Proven: state.Proven, Token: p.czxid, Deadline: p.sub.Deadline})
 		if state.Proven && !hinted {

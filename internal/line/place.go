@@ -222,6 +222,8 @@ func (p *place) deleted(ctx context.Context) error {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return ErrEnded
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	case err != nil:
 		return ErrDeleted
 	}

@@ -46,11 +46,13 @@ type monitor struct {
 	closed  bool
 	lease   lease
 	proven  bool
+	lapses  uint64
+	// checkNow: do not wait for the next check's time.
+	checkNow bool
 
 	// Only the goroutine uses these.
 	checking  bool
 	lastCheck time.Time
-	checkNow  bool
 }
 
 // connection is what can be read off a zk.Conn at any time.
@@ -131,6 +133,9 @@ type State struct {
 	// becomes true only when the new proof is good for a while.
 	Proven   bool
 	Deadline time.Time
+	// Lapses counts how often Proven has become false, so that a lapse that is
+	// over already is not overlooked.
+	Lapses uint64
 }
 
 // State reads the connection now; what it says of Up and Session is not older
@@ -139,12 +144,11 @@ func (s *Subscription) State() State {
 	m := s.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := time.Now()
 	m.observe()
-	m.judge(now)
+	m.judge()
 	return State{
 		Session: m.seen.session, Up: m.seen.up, Closed: m.closed, Epoch: m.epoch,
-		Missing: s.missing, Proven: m.proven, Deadline: m.lease.deadline(),
+		Missing: s.missing, Proven: m.proven, Deadline: m.lease.deadline(), Lapses: m.lapses,
 	}
 }
 
@@ -165,13 +169,15 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 	if len(m.proving) == 0 {
 		m.lease.clear()
 	}
+	m.judge()
 	if elapsed(sent, time.Now()) < m.lease.timeout/3 {
 		m.lease.proved(sent)
 	}
 	delete(m.proving, s.path)
 	s.path, s.missing = path, false
+	m.checkNow = true
 	m.proving[path] = s
-	m.judge(time.Now())
+	m.judge()
 	m.mu.Unlock()
 	select {
 	case m.wake <- struct{}{}:
@@ -206,8 +212,11 @@ func (m *monitor) observe() {
 	m.tellAll()
 }
 
-// judge brings proven up to date. The caller holds mu.
-func (m *monitor) judge(now time.Time) {
+// judge brings proven up to date. The caller holds mu, and calls it before it
+// adds a proof too: a lapse that somebody may have seen by the clock must not be
+// mended unnoticed.
+func (m *monitor) judge() {
+	now := time.Now() // not before mu is held
 	deadline := m.lease.deadline()
 	was := m.proven
 	switch {
@@ -217,10 +226,14 @@ func (m *monitor) judge(now time.Time) {
 		// A proof that lapses before the next can come would only flap.
 		m.proven = !Expired(deadline.Add(-m.lease.timeout/4), now)
 	}
-	if m.proven != was {
-		for _, s := range m.proving {
-			s.tell()
-		}
+	if m.proven == was {
+		return
+	}
+	if was {
+		m.lapses++
+	}
+	for _, s := range m.proving {
+		s.tell()
 	}
 }
 
@@ -258,7 +271,6 @@ func (m *monitor) run(ctx context.Context) {
 			return
 		case <-timer.C:
 		case <-m.wake:
-			m.checkNow = true
 		case r := <-results:
 			m.checking = false
 			m.apply(r)
@@ -269,10 +281,10 @@ func (m *monitor) run(ctx context.Context) {
 				return
 			}
 		}
-		now := time.Now()
 		m.mu.Lock()
+		now := time.Now()
 		m.observe()
-		m.judge(now)
+		m.judge()
 		if downFor++; m.seen.up {
 			downFor = 0
 		}
@@ -308,7 +320,7 @@ func (m *monitor) end(ctx context.Context) {
 	m.observe()
 	m.closed = true
 	m.lease.clear()
-	m.judge(time.Now())
+	m.judge()
 	m.tellAll()
 	m.mu.Unlock()
 	<-ctx.Done()
@@ -373,7 +385,8 @@ func (m *monitor) apply(r checked) {
 		}
 	}
 	if r.err == nil {
+		m.judge()
 		m.lease.proved(r.sent)
-		m.judge(time.Now())
+		m.judge()
 	}
 }
