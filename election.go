@@ -196,6 +196,8 @@ func (e *Election) stand() error {
 		if !e.rejoin || !errors.Is(err, ErrSessionExpired) {
 			return err
 		}
+		// Told at once that it is no leader any more; the next place in line
+		// may be long in coming.
 		e.publish(Status{})
 	}
 }

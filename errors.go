@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -51,7 +52,7 @@ var (
 	// ErrCandidateDeleted: somebody has deleted the candidate's znode. As a
 	// final status's error it says that the election goes on without this
 	// candidate; as the end of a Leadership it is also the first sign of an
-	// election's end.
+	// election's end, or of a connection's that was closed.
 	ErrCandidateDeleted = errors.New("leaderelection: candidate was deleted")
 	// ErrSessionExpired: the ZooKeeper session is over.
 	ErrSessionExpired = errors.New("leaderelection: session expired")
@@ -78,11 +79,13 @@ func refine(err error) error {
 		{zk.ErrInvalidACL, ErrPermission},
 		{zk.ErrInvalidPath, ErrInvalidPath},
 	} {
-		if errors.Is(err, m.as) {
+		switch {
+		case errors.Is(err, m.as):
 			return err
-		}
-		if errors.Is(err, m.cause) {
-			return fmt.Errorf("%w (%w)", m.as, err)
+		case err == m.cause && !strings.HasPrefix(err.Error(), "zk:"): // the very value has nothing to add
+			return m.as
+		case errors.Is(err, m.cause):
+			return fmt.Errorf("%w: %w", m.as, err)
 		}
 	}
 	return fmt.Errorf("leaderelection: %w", err)

@@ -120,9 +120,10 @@ func WithCreateNode() Option {
 	return optionFunc(func(o *options) { o.createNode = true })
 }
 
-// WithRejoin has a candidacy outlive the session: after an expiry it goes on
-// as a new candidate, with a new ID, at the end of the line, and it waits for
-// ZooKeeper without limit. By default expiry ends the candidacy.
+// WithRejoin has a candidacy outlive the session: after an expiry there is a
+// status as Follower that follows nobody, and the candidacy goes on as a new
+// candidate, with a new ID, at the end of the line. It waits for ZooKeeper
+// without limit. By default expiry ends the candidacy.
 func WithRejoin() Option {
 	return optionFunc(func(o *options) { o.rejoin = true })
 }

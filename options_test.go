@@ -2,7 +2,6 @@ package leaderelection
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -55,20 +54,21 @@ func TestNodesThatCannotBeAreRefused(t *testing.T) {
 
 func TestErrorsAreRefined(t *testing.T) {
 	for cause, want := range map[error]error{
-		line.ErrEnded:          ErrElectionOver,
-		line.ErrDeleted:        ErrCandidateDeleted,
-		line.ErrSessionExpired: ErrSessionExpired,
-		errors.Join(request.ErrClosed, zk.ErrAPIError): ErrConnClosed,
-		fmt.Errorf("x: %w", zk.ErrNoAuth):              ErrPermission,
-		zk.ErrInvalidACL:                               ErrPermission,
-		line.ErrUnreachable:                            ErrUnreachable,
+		line.ErrEnded:                     ErrElectionOver,
+		line.ErrDeleted:                   ErrCandidateDeleted,
+		line.ErrSessionExpired:            ErrSessionExpired,
+		request.ErrClosed:                 ErrConnClosed,
+		fmt.Errorf("x: %w", zk.ErrNoAuth): ErrPermission,
+		zk.ErrInvalidACL:                  ErrPermission,
+		line.ErrUnreachable:               ErrUnreachable,
 	} {
 		err := refine(cause)
 		require.ErrorIs(t, err, want)
-		require.ErrorIs(t, err, cause)
 		require.Equal(t, err, refine(err), "refining twice changes nothing")
 	}
 	require.NoError(t, refine(nil))
+	require.EqualError(t, refine(line.ErrEnded), ErrElectionOver.Error(), "it has nothing to add")
+	require.ErrorIs(t, refine(fmt.Errorf("x: %w", zk.ErrNoAuth)), zk.ErrNoAuth, "it has")
 	require.ErrorIs(t, refine(zk.ErrBadVersion), zk.ErrBadVersion)
 }
 

@@ -59,6 +59,8 @@ func (p *place) beFirst(ctx context.Context) error {
 // follower whose name shows that it is one of ours: while that one stands there
 // nobody else watches this znode.
 func (p *place) hint() {
+	// The place may be left, and forgets its name, while this is under way.
+	name, own := p.name, p.path()
 	follower, listed := p.around.follower, p.around.listed
 	go func() {
 		if !listed {
@@ -66,14 +68,14 @@ func (p *place) hint() {
 			if err != nil {
 				return
 			}
-			follower = surroundingsOf(p.name, children, nil, p.EndMarker).follower
+			follower = surroundingsOf(name, children, nil, p.EndMarker).follower
 		}
 		if follower == "" || !ours(follower) {
 			return
 		}
 		_, err := p.Conn.Multi(
 			&zk.CheckVersionRequest{Path: p.pathOf(follower), Version: -1},
-			&zk.SetDataRequest{Path: p.path(), Data: p.Data, Version: -1},
+			&zk.SetDataRequest{Path: own, Data: p.Data, Version: -1},
 		)
 		if err != nil {
 			p.Log.Debug("could not hint the follower", "follower", follower, "err", err)

@@ -224,6 +224,8 @@ func (p *place) deleted(ctx context.Context) error {
 		return ErrEnded
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.Is(err, request.ErrClosed):
+		return request.ErrClosed // Close, too, deletes the znode first
 	case err != nil:
 		return ErrDeleted
 	}

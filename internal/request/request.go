@@ -7,6 +7,7 @@ package request
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"time"
 
@@ -89,9 +90,9 @@ func Read[T any](ctx context.Context, conn *zk.Conn, f func() (T, error)) (T, er
 		case !Transient(err):
 			return value, err
 		case Closed(ctx, conn, err):
-			return value, errors.Join(ErrClosed, err)
+			return value, ErrClosed
 		case Pause(ctx, pause) != nil:
-			return value, errors.Join(context.Cause(ctx), err)
+			return value, fmt.Errorf("%w (%w)", context.Cause(ctx), err)
 		}
 	}
 }

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/ensemble"
+)
+
+// testSession is longer than the demo's own: other tests share the machine.
+const testSession = 4 * time.Second
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// tell runs the demo as a pipe would see it.
+func tell(ctx context.Context, t *testing.T, opts options) (outcome, string, error) {
+	t.Helper()
+	var b strings.Builder
+	result, err := run(ctx, opts, newScreen(&b, false, true))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("the demo said:\n" + b.String())
+		}
+	})
+	return result, b.String(), err
+}
+
+// checkStory checks that everything has happened which the demo is there for.
+func checkStory(t *testing.T, result outcome, text string) {
+	t.Helper()
+	var story []string
+	token := int64(0)
+	for _, s := range result.successions {
+		story = append(story, s.from+" to "+s.to+" after "+s.why)
+		assert.Greater(t, s.token, token)
+		token = s.token
+		assert.Contains(t, text, s.String())
+	}
+	require.Equal(t, []string{
+		"ada to bob after crash", "bob to cyn after resignation", "cyn to ada after cut-off",
+	}, story)
+	assert.Positive(t, result.successions[2].stopped)
+	assert.Less(t, result.successions[2].stopped, result.successions[2].took)
+	assert.Equal(t, []string{"bob", "cyn"}, result.refused)
+	assert.Equal(t, []string{"ada", "bob", "cyn"}, result.over)
+
+	assert.NotContains(t, text, "\x1b", "control codes without a terminal")
+	for line := range strings.Lines(text) {
+		assert.Less(t, len(strings.TrimSuffix(line, "\n")), 80, "%q is too long", line)
+	}
+}
+
+func TestDemoOnItsOwnServers(t *testing.T) {
+	t.Parallel()
+	result, text, err := tell(t.Context(), t, options{session: testSession})
+	require.NoError(t, err)
+	checkStory(t, result, text)
+}
+
+// What needs servers of somebody else shares one.
+func TestDemoOnServersOfTheUser(t *testing.T) {
+	t.Parallel()
+	e, err := ensemble.Start(t.Context(), ensemble.Config{Servers: 1, TickTime: testSession / 10})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+
+	t.Run("whole story", func(t *testing.T) {
+		result, text, err := tell(t.Context(), t, options{zk: e.Addrs(), session: testSession})
+		require.NoError(t, err)
+		checkStory(t, result, text)
+		requireNothingLeft(t, e.Addrs())
+	})
+
+	t.Run("interrupted", func(t *testing.T) {
+		ctx, interrupt := context.WithCancel(t.Context())
+		defer interrupt()
+		out := &trigger{word: "The leader crashes", fire: interrupt}
+		_, err := run(ctx, options{zk: e.Addrs(), session: testSession}, newScreen(out, false, false))
+		require.ErrorIs(t, err, context.Canceled)
+		assert.Contains(t, out.text.String(), "Deleted /leaderelection-demo-")
+		requireNothingLeft(t, e.Addrs())
+	})
+
+	t.Run("nobody reads", func(t *testing.T) {
+		out := &trigger{word: "The leader crashes", err: io.ErrClosedPipe}
+		_, err := run(t.Context(), options{zk: e.Addrs(), session: testSession}, newScreen(out, true, true))
+		require.ErrorIs(t, err, context.Canceled)
+		requireNothingLeft(t, e.Addrs())
+	})
+
+	t.Run("an expected step does not happen", func(t *testing.T) {
+		// The election is ended from outside as soon as it has a leader.
+		out := &trigger{word: "writes to ZooKeeper as leader", fire: func() { endElection(t, e.Addrs()) }}
+		_, err := run(t.Context(), options{zk: e.Addrs(), session: testSession, pause: time.Second},
+			newScreen(out, false, false))
+		require.Error(t, err)
+		require.ErrorIs(t, err, leaderelection.ErrElectionOver)
+		assert.Contains(t, out.text.String(), "FAILED: ")
+		requireNothingLeft(t, e.Addrs())
+	})
+}
+
+func TestDemoWithoutServers(t *testing.T) {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("enough"))
+	defer cancel()
+	_, _, err := tell(ctx, t, options{zk: []string{"127.0.0.1:1"}, session: testSession})
+	require.ErrorContains(t, err, "no ZooKeeper session")
+}
+
+func TestFlags(t *testing.T) {
+	opts, err := parse(nil)
+	require.NoError(t, err)
+	assert.Equal(t, options{session: 2 * time.Second, pause: 3 * time.Second}, opts)
+
+	opts, err = parse([]string{"--zk", "a:1, b:2", "--pause", "0s"})
+	require.NoError(t, err)
+	assert.Equal(t, options{zk: []string{"a:1", "b:2"}, session: 4 * time.Second}, opts)
+
+	for _, args := range [][]string{
+		{"--zk", ","}, {"--session", "1ms"}, {"--pause", "-1s"}, {"surplus"}, {"--unknown"},
+	} {
+		_, err := parse(args)
+		assert.Error(t, err, "%q", args)
+	}
+}
+
+// trigger is a writer that does something once when it sees a word.
+type trigger struct {
+	text strings.Builder
+	word string
+	fire func()
+	err  error // of this write and all later ones
+	hit  bool
+}
+
+func (w *trigger) Write(p []byte) (int, error) {
+	w.text.Write(p)
+	if !w.hit && strings.Contains(string(p), w.word) {
+		w.hit = true
+		if w.fire != nil {
+			w.fire()
+		}
+	}
+	if w.hit && w.err != nil {
+		return 0, w.err
+	}
+	return len(p), nil
+}
+
+// dial opens a session of the test's own.
+func dial(t *testing.T, addrs []string) *zk.Conn {
+	t.Helper()
+	conn, events, err := zk.Connect(addrs, testSession, zk.WithLogger(log.New(io.Discard, "", 0)))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		conn.Close()
+		for range events { // until nothing of conn is left
+		}
+	})
+	return conn
+}
+
+func roots(t *testing.T, conn *zk.Conn) []string {
+	t.Helper()
+	children, _, err := conn.Children("/")
+	require.NoError(t, err)
+	return slices.DeleteFunc(children, func(name string) bool { return name == "zookeeper" })
+}
+
+func requireNothingLeft(t *testing.T, addrs []string) {
+	t.Helper()
+	require.Empty(t, roots(t, dial(t, addrs)))
+}
+
+func endElection(t *testing.T, addrs []string) {
+	conn := dial(t, addrs)
+	for _, root := range roots(t, conn) {
+		assert.NoError(t, leaderelection.DeleteElection(conn, "/"+root+"/election"))
+	}
+}
