@@ -1,0 +1,67 @@
+#!/bin/sh
+# Installs what the tests need and this machine lacks, on Debian as root:
+# ZooKeeper, Java, a C compiler for the race detector and, where a Docker
+# engine answers, a ZooKeeper image. Quick when there is nothing to do.
+set -eu
+
+# The same names as in internal/ensemble.
+registry_image=zookeeper:3.9.4
+built_image=leaderelection-zookeeper:3.8-1
+
+here=$(cd "$(dirname "$0")" && pwd)
+
+fail() {
+	echo "install.sh: $*" >&2
+	exit 1
+}
+
+# Any Java from 11 on will do.
+have_java() {
+	command -v java >/dev/null || return 1
+	major=$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
+	[ "${major:-0}" -ge 11 ]
+}
+
+have_c_compiler() {
+	command -v cc >/dev/null && echo 'int main(void){return 0;}' | cc -xc -include stdlib.h -o /dev/null - 2>/dev/null
+}
+
+have_engine() {
+	command -v docker >/dev/null && timeout 10 docker version >/dev/null 2>&1
+}
+
+have_image() {
+	docker image inspect "$registry_image" >/dev/null 2>&1 ||
+		docker image inspect "$built_image" >/dev/null 2>&1
+}
+
+pull_image() {
+	timeout 120 docker pull -q "$registry_image" >/dev/null 2>&1
+}
+
+missing=
+[ -f /usr/share/java/zookeeper.jar ] || missing="$missing zookeeper"
+have_java || missing="$missing openjdk-17-jre-headless"
+have_c_compiler || missing="$missing gcc libc6-dev"
+
+build=no
+if have_engine && ! have_image && ! pull_image; then
+	build=yes
+	command -v debootstrap >/dev/null || missing="$missing debootstrap"
+fi
+
+if [ -n "$missing" ]; then
+	[ "$(id -u)" -eq 0 ] || fail "missing:$missing; run as root: apt-get install -y$missing"
+	command -v apt-get >/dev/null || fail "missing:$missing; this is no Debian, please install them by other means"
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get update -q
+	# The words of $missing are packages.
+	# shellcheck disable=SC2086
+	apt-get install -q -y --no-install-recommends $missing
+fi
+
+if [ "$build" = yes ]; then
+	[ "$(id -u)" -eq 0 ] || fail "the Docker engine has no ZooKeeper image; run as root: $here/image/build.sh"
+	echo "install.sh: building the image $built_image, which takes a minute or two"
+	sh "$here/image/build.sh"
+fi

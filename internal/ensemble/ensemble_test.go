@@ -1,0 +1,196 @@
+package ensemble_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/ensemble"
+)
+
+// TestFaults leads one ensemble of three through all faults: starting one for
+// each would take most of the time.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	eachBackend(t, func(t *testing.T, backend ensemble.Backend) {
+		e := start(t, ensemble.Config{Servers: 3, Backend: backend})
+		assert.Equal(t, backend, e.Backend())
+		addrs := e.Addrs()
+		conn := connect(t, addrs...)
+		_, err := conn.Create("/kept", []byte("value"), 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+
+		for _, fault := range []struct {
+			name string
+			run  func(*testing.T, *ensemble.Ensemble)
+		}{
+			{"kill the leader", killLeader},
+			{"pause a follower", pauseFollower},
+			{"cut off a follower", cutOffFollower},
+			{"cut off the leader", cutOffLeader},
+		} {
+			begin := time.Now()
+			fault.run(t, e)
+			t.Logf("%s: %v", fault.name, time.Since(begin).Round(time.Millisecond))
+		}
+		assert.Equal(t, addrs, e.Addrs())
+	})
+}
+
+func killLeader(t *testing.T, e *ensemble.Ensemble) {
+	old := waitLeader(t, e, -1)
+	require.NoError(t, e.Kill(old))
+	require.NoError(t, e.Kill(old), "killing twice")
+	_, err := e.FourLetter(old, "ruok")
+	require.Error(t, err)
+	assert.ErrorContains(t, e.Pause(old), "not running")
+	waitLeader(t, e, old)
+
+	require.NoError(t, e.Start(old))
+	require.NoError(t, e.Start(old), "starting twice")
+	waitReady(t, e, old)
+	data, _, err := connect(t, e.Addr(old)).Get("/kept")
+	require.NoError(t, err)
+	assert.Equal(t, "value", string(data))
+}
+
+func pauseFollower(t *testing.T, e *ensemble.Ensemble) {
+	i := follower(t, e)
+	require.NoError(t, e.Pause(i))
+	require.NoError(t, e.Pause(i), "pausing twice")
+	_, err := e.FourLetter(i, "ruok")
+	require.Error(t, err, "a paused server answered")
+	require.NoError(t, e.Ready(t.Context()), "the others still serve")
+
+	require.NoError(t, e.Resume(i))
+	waitReady(t, e, i)
+	answer, err := e.FourLetter(i, "ruok")
+	require.NoError(t, err)
+	assert.Equal(t, "imok", answer)
+
+	// Killing a paused server must work too.
+	require.NoError(t, e.Pause(i))
+	require.NoError(t, e.Restart(i))
+	waitReady(t, e, i)
+}
+
+func cutOffFollower(t *testing.T, e *ensemble.Ensemble) {
+	i := follower(t, e)
+	leader := waitLeader(t, e, -1)
+	reader, writer := connect(t, e.Addr(i)), connect(t, e.Addr(i))
+	elsewhere := connect(t, e.Addr(leader))
+
+	require.NoError(t, e.CutOff(i))
+	written := make(chan error, 1)
+	go func() {
+		_, err := writer.Create("/stalled", nil, 0, zk.WorldACL(zk.PermAll))
+		written <- err
+	}()
+	_, err := elsewhere.Create("/unseen", nil, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err, "the other servers still make a quorum")
+	exists, _, err := reader.Exists("/unseen")
+	require.NoError(t, err, "a server that is cut off still serves reads")
+	assert.False(t, exists, "a server that is cut off knows of a later write")
+	select {
+	case err := <-written:
+		t.Fatalf("a write through a server that is cut off ended: %v", err)
+	default:
+	}
+	mode, err := e.Mode(i)
+	require.NoError(t, err, "clients no longer reach the server")
+	assert.Equal(t, "follower", mode)
+
+	waitOut(t, e, i)
+	require.Error(t, <-written)
+	require.NoError(t, e.Heal(i))
+	waitReady(t, e, i)
+	exists, _, err = connect(t, e.Addr(i)).Exists("/unseen")
+	require.NoError(t, err)
+	assert.True(t, exists)
+}
+
+func cutOffLeader(t *testing.T, e *ensemble.Ensemble) {
+	old := waitLeader(t, e, -1)
+	require.NoError(t, e.CutOff(old))
+	require.NoError(t, e.CutOff(old), "cutting twice")
+	waitLeader(t, e, old)
+	waitOut(t, e, old)
+
+	// The cut outlasts a restart.
+	require.NoError(t, e.Restart(old))
+	assert.Never(t, func() bool {
+		_, err := e.Mode(old)
+		return err == nil
+	}, 3*time.Second, 100*time.Millisecond, "a server that is cut off came back")
+
+	require.NoError(t, e.Heal(old))
+	require.NoError(t, e.Heal(old), "healing twice")
+	waitReady(t, e, old)
+	mode, err := e.Mode(old)
+	require.NoError(t, err)
+	assert.Equal(t, "follower", mode)
+}
+
+// waitOut waits until server i has noticed that it is alone.
+func waitOut(t *testing.T, e *ensemble.Ensemble, i int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		answer, err := e.FourLetter(i, "srvr")
+		return err == nil && answer == "This ZooKeeper instance is not currently serving requests\n"
+	}, 20*time.Second, 50*time.Millisecond)
+}
+
+func TestStandalone(t *testing.T) {
+	t.Parallel()
+	eachBackend(t, func(t *testing.T, backend ensemble.Backend) {
+		e := start(t, ensemble.Config{
+			Backend:    backend,
+			Properties: map[string]string{"maxSessionTimeout": "60000"},
+		})
+		require.Equal(t, 1, e.Servers())
+		leader, err := e.Leader()
+		require.NoError(t, err)
+		assert.Zero(t, leader)
+		conf, err := e.FourLetter(0, "conf")
+		require.NoError(t, err)
+		assert.Contains(t, conf, "maxSessionTimeout=60000")
+		assert.Contains(t, conf, "tickTime=200")
+		assert.ErrorContains(t, e.CutOff(0), "no other servers")
+
+		conn := connect(t, e.Addr(0))
+		_, err = conn.CreateTTL("/ttl", nil, zk.FlagTTL, zk.WorldACL(zk.PermAll), time.Hour)
+		require.NoError(t, err)
+		require.NoError(t, e.Restart(0))
+		waitReady(t, e, 0)
+		exists, _, err := connect(t, e.Addr(0)).Exists("/ttl")
+		require.NoError(t, err)
+		assert.True(t, exists, "data lost over a restart")
+
+		require.NoError(t, e.Close())
+		require.NoError(t, e.Close(), "closing twice")
+		assert.ErrorIs(t, e.Start(0), ensemble.ErrClosed)
+		assert.ErrorIs(t, e.WaitReady(t.Context(), 0), ensemble.ErrClosed)
+		_, err = e.Leader()
+		assert.ErrorIs(t, err, ensemble.ErrNoLeader)
+	})
+}
+
+// TestServerThatEnds shows that a server which cannot run is reported with its
+// log, and soon.
+func TestServerThatEnds(t *testing.T) {
+	t.Parallel()
+	eachBackend(t, func(t *testing.T, backend ensemble.Backend) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_, err := ensemble.Start(ctx, ensemble.Config{
+			Backend:    backend,
+			Properties: map[string]string{"minSessionTimeout": "many"},
+		})
+		require.ErrorContains(t, err, "ended by itself")
+		assert.ErrorContains(t, err, "many", "the log is missing")
+	})
+}

@@ -1,0 +1,120 @@
+package ensemble
+
+// Where the image of the Docker backend comes from.
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/moby/moby/client"
+)
+
+const (
+	// registryImage is used where it is present or can be pulled.
+	registryImage = "zookeeper:3.9.4"
+	// builtImage is what integrationtest/image/build.sh makes elsewhere.
+	builtImage = "leaderelection-zookeeper:3.8-1"
+
+	buildScript = "integrationtest/image/build.sh"
+)
+
+const (
+	// pullSilence is how long a pull may show no progress. It is short: a
+	// machine without a registry often only finds out by waiting.
+	pullSilence = 15 * time.Second
+	// buildTimeout bounds a build, which takes one or two minutes.
+	buildTimeout = 10 * time.Minute
+)
+
+// imageMu lets one goroutine of this process look for the image at a time;
+// between processes the script has a lock of its own.
+var imageMu sync.Mutex
+
+// findImage gives the name of an image that the engine has, after pulling or
+// building it if need be.
+func findImage(ctx context.Context, docker client.APIClient) (string, error) {
+	imageMu.Lock()
+	defer imageMu.Unlock()
+	for _, name := range []string{registryImage, builtImage} {
+		if _, err := docker.ImageInspect(ctx, name); err == nil {
+			return name, nil
+		}
+	}
+	pullErr := pullImage(ctx, docker)
+	if pullErr == nil {
+		return registryImage, nil
+	}
+	if buildErr := buildImage(ctx); buildErr != nil {
+		return "", errors.Join(
+			fmt.Errorf("pull image %s: %w", registryImage, pullErr),
+			fmt.Errorf("build image %s: %w", builtImage, buildErr))
+	}
+	return builtImage, nil
+}
+
+func pullImage(ctx context.Context, docker client.APIClient) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watchdog := time.AfterFunc(pullSilence, cancel)
+	defer watchdog.Stop()
+	pull, err := docker.ImagePull(ctx, registryImage, client.ImagePullOptions{})
+	if err != nil {
+		return err
+	}
+	defer pull.Close()
+	for message, err := range pull.JSONMessages(ctx) {
+		if err != nil {
+			return err
+		}
+		if message.Error != nil {
+			return message.Error
+		}
+		watchdog.Reset(pullSilence)
+	}
+	return nil
+}
+
+func buildImage(ctx context.Context) error {
+	script, err := findScript()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
+	defer cancel()
+	var output bytes.Buffer
+	cmd := exec.CommandContext(ctx, "sh", script)
+	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.WaitDelay = stepTimeout
+	endTogether(cmd)
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%w\n%s", err, lastLines(output.String()))
+	}
+	return nil
+}
+
+// findScript looks for the build script in the working directory and above:
+// tests run in the directory of their package, somewhere in the repository.
+func findScript() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		script := filepath.Join(dir, filepath.FromSlash(buildScript))
+		if _, err := os.Stat(script); err == nil {
+			return script, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", fmt.Errorf("%s is only found from inside the repository", buildScript)
+		}
+		dir = parent
+	}
+}

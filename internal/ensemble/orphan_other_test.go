@@ -1,0 +1,9 @@
+//go:build !linux
+
+package ensemble_test
+
+// Only Linux ends children with their parent: see orphan_test.go.
+
+const orphanVariable = "ENSEMBLE_TEST_BACKEND_OF_ORPHAN"
+
+func runOrphan() {}

@@ -1,0 +1,92 @@
+//go:build linux
+
+package ensemble_test
+
+// What happens to servers whose owner is killed: the test program runs itself
+// as that owner.
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/ensemble"
+)
+
+const orphanVariable = "ENSEMBLE_TEST_BACKEND_OF_ORPHAN"
+
+// runOrphan starts a server, tells its address and waits to be killed.
+func runOrphan() {
+	backend := ensemble.Process
+	if os.Getenv(orphanVariable) == ensemble.Docker.String() {
+		backend = ensemble.Docker
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	e, err := ensemble.Start(ctx, ensemble.Config{Backend: backend})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(e.Addr(0))
+	select {}
+}
+
+// answers says whether something listens at an address.
+func answers(addr string) bool {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
+func TestOwnerKilled(t *testing.T) {
+	t.Parallel()
+	eachBackend(t, func(t *testing.T, backend ensemble.Backend) {
+		owner := exec.Command(os.Args[0])
+		owner.Env = append(os.Environ(), orphanVariable+"="+backend.String())
+		output, err := owner.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, owner.Start())
+		addr, err := bufio.NewReader(output).ReadString('\n')
+		require.NoError(t, owner.Process.Kill())
+		require.Error(t, owner.Wait())
+		require.NoError(t, err)
+		addr = addr[:len(addr)-1]
+		owned := fmt.Sprintf("/%d", owner.Process.Pid)
+
+		switch backend {
+		case ensemble.Process:
+			// The server ends by itself; the next Start removes its files.
+			require.Eventually(t, func() bool { return !answers(addr) }, 10*time.Second, 20*time.Millisecond)
+			start(t, ensemble.Config{Backend: backend})
+			left, err := os.ReadDir(os.TempDir())
+			require.NoError(t, err)
+			for _, entry := range left {
+				assert.NotContains(t, entry.Name(), fmt.Sprintf("zk-ensemble-%d-", owner.Process.Pid))
+			}
+		case ensemble.Docker:
+			// The next Start removes container and network.
+			start(t, ensemble.Config{Backend: backend})
+			require.False(t, answers(addr))
+			host, err := os.Hostname()
+			require.NoError(t, err)
+			filter := "--filter=label=leaderelection.ensemble.owner=" + host + owned
+			for _, list := range [][]string{{"ps", "-aq", filter}, {"network", "ls", "-q", filter}} {
+				out, err := exec.Command("docker", list...).CombinedOutput()
+				require.NoError(t, err)
+				assert.Empty(t, string(out))
+			}
+		}
+	})
+}

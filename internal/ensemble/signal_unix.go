@@ -1,0 +1,29 @@
+//go:build unix
+
+package ensemble
+
+// Signals that freeze a process, let it go on, end a family of processes, and
+// ask whether a process exists.
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+func freeze(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
+
+func thaw(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
+
+// processRuns says whether a process with this number exists, whosever it is.
+func processRuns(pid int) bool {
+	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}
+
+// endTogether lets a command that is cancelled end with all its children, and
+// gives them the chance to tidy up.
+func endTogether(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+}
