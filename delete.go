@@ -1,11 +1,13 @@
 package leaderelection
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"path"
 	"slices"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -30,9 +32,10 @@ const endMarker = "DONE"
 //
 // Other errors: [ErrNilConn], [ErrConnClosed], [ErrInvalidPath],
 // [ErrPermission], and [ErrUnconfirmed], wrapping [ErrUnreachable] or the
-// context's cause, when ZooKeeper did not answer for a session timeout or
-// [WithContext]'s context ended; the election may be half deleted then, and
-// calling again is the cure.
+// context's cause, when ZooKeeper did not answer for a session timeout,
+// [WithContext]'s context ended, or candidates of other libraries joined again
+// and again for a minute; the election may be half deleted then, and calling
+// again is the cure.
 func DeleteElection(conn *zk.Conn, node string, opts ...Option) error {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -60,14 +63,22 @@ func deleteElection(o *options, conn *zk.Conn, node string, czxid int64, p patie
 		return nil
 	case errors.Is(err, ErrForeignChildren):
 		return err
-	case errors.Is(err, line.ErrUnreachable), o.ctx.Err() != nil:
+	case errors.Is(err, line.ErrUnreachable), errors.Is(err, errBusy), o.ctx.Err() != nil:
 		err = fmt.Errorf("%w: %w", ErrUnconfirmed, err)
 	}
 	return fmt.Errorf("delete election at %s: %w", node, refine(err))
 }
 
-// errGone: somebody else has deleted the election.
-var errGone = errors.New("election is gone")
+var (
+	// errGone: somebody else has deleted the election.
+	errGone = errors.New("election is gone")
+	// errBusy: whenever all candidates are deleted there are new ones.
+	errBusy = errors.New("candidates join again and again")
+)
+
+// rounds is how often a deletion is tried against newcomers: with the pauses
+// between them, about a minute.
+const rounds = 250
 
 // deletion is one deletion of an election under way.
 type deletion struct {
@@ -87,7 +98,7 @@ type deletion struct {
 // so that everybody's own znode goes before their predecessor's and nobody
 // becomes the first. Whoever lists later sees the mark and leaves.
 func (d *deletion) run() error {
-	for {
+	for round := 0; round < rounds; {
 		contenders, foreign, marked, err := d.list()
 		switch {
 		case err != nil:
@@ -95,13 +106,9 @@ func (d *deletion) run() error {
 		case len(foreign) > 0:
 			return d.refuse(foreign)
 		case !marked:
-			_, err = askFor(d, func() (string, error) {
-				return d.conn.Create(d.path(endMarker), []byte("done"), 0, d.acl)
-			})
-			if err != nil && !errors.Is(err, zk.ErrNodeExists) {
-				return gone(err)
+			if err := d.mark(contenders); err != nil {
+				return err
 			}
-			d.changed = true
 			continue
 		}
 		d.changed = true
@@ -118,7 +125,87 @@ func (d *deletion) run() error {
 		if !errors.Is(err, zk.ErrNotEmpty) && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
+		round++
+		if err := request.Pause(d.ctx, min(time.Duration(round)*5*time.Millisecond, 250*time.Millisecond)); err != nil {
+			return err
+		}
 	}
+	return errBusy
+}
+
+// mark creates the mark, or finds out that this is not the moment: the caller
+// lists again in any case.
+//
+// The mark must not get into a new election at the same path, where it would
+// keep everybody out. It is therefore sent once and never repeated blindly;
+// its transaction fails without the first candidate, whose name is never used
+// again; and its data names the election (list takes a stray one back).
+//
+// The same transaction writes the first candidate's data once more, unchanged.
+// That wakes the second in line, which may know that it is next and would win
+// without asking if the first left now: it looks, and sees the mark.
+func (d *deletion) mark(contenders []string) error {
+	ctx, cancel := d.limit()
+	defer cancel()
+	ops := []any{&zk.CreateRequest{Path: d.path(endMarker), Data: d.markData(), Acl: d.acl}}
+	if len(contenders) > 0 {
+		first := d.path(contenders[0])
+		wake, err := request.Read(ctx, d.conn, func() (*zk.SetDataRequest, error) {
+			data, stat, err := d.conn.Get(first)
+			if err != nil {
+				return nil, err
+			}
+			return &zk.SetDataRequest{Path: first, Data: data, Version: stat.Version}, nil
+		})
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			return nil
+		case err == nil:
+			ops = append(ops, wake)
+		case !errors.Is(err, zk.ErrNoAuth):
+			return err
+		}
+	}
+	d.changed = true
+	for {
+		_, err := request.Do(ctx, func() ([]zk.MultiResponse, error) { return d.conn.Multi(ops...) })
+		switch {
+		case err == nil, errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
+			return nil
+		case errors.Is(err, zk.ErrNoAuth) && len(ops) > 1:
+			ops = ops[:1] // the first candidate cannot be written to
+			continue
+		case request.Closed(ctx, d.conn, err):
+			return request.ErrClosed
+		case request.Transient(err):
+			return request.Pause(ctx, 50*time.Millisecond)
+		}
+		return err
+	}
+}
+
+func (d *deletion) markData() []byte { return fmt.Appendf(nil, "done %d", d.czxid) }
+
+// takeBack removes a mark of this deletion from the election that has taken
+// the place of the one it was meant for.
+func (d *deletion) takeBack() error {
+	type mark struct {
+		data []byte
+		stat *zk.Stat
+	}
+	m, err := askFor(d, func() (m mark, err error) {
+		m.data, m.stat, err = d.conn.Get(d.path(endMarker))
+		return m, err
+	})
+	if err == nil && bytes.Equal(m.data, d.markData()) {
+		_, err = askFor(d, func() (struct{}, error) {
+			return struct{}{}, d.conn.Delete(d.path(endMarker), m.stat.Version)
+		})
+	}
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
 }
 
 func (d *deletion) refuse(foreign []string) error {
@@ -183,6 +270,11 @@ func (d *deletion) list() (contenders, foreign []string, marked bool, err error)
 		d.czxid = l.stat.Czxid
 	}
 	if l.stat.Czxid != d.czxid {
+		if d.changed {
+			if err := d.takeBack(); err != nil {
+				return nil, nil, false, err
+			}
+		}
 		return nil, nil, false, errGone
 	}
 	contenders, foreign, marked = line.Order(l.children, endMarker)
@@ -193,11 +285,15 @@ func (d *deletion) path(name string) string { return path.Join(d.node, name) }
 
 // askFor sends a request that may be repeated and waits as long as is right.
 func askFor[T any](d *deletion, f func() (T, error)) (T, error) {
-	ctx := d.ctx
-	if d.patience == limited {
-		timed, cancel := context.WithTimeoutCause(ctx, d.timeout, line.ErrUnreachable)
-		defer cancel()
-		ctx = timed
-	}
+	ctx, cancel := d.limit()
+	defer cancel()
 	return request.Read(ctx, d.conn, f)
+}
+
+// limit is how long to wait for one answer.
+func (d *deletion) limit() (context.Context, context.CancelFunc) {
+	if d.patience == forever {
+		return context.WithCancel(d.ctx)
+	}
+	return context.WithTimeoutCause(d.ctx, d.timeout, line.ErrUnreachable)
 }

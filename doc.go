@@ -11,7 +11,10 @@
 //     ensemble can expire the session, whatever the connection seems to be. This
 //     supposes that clocks run at about the same rate, that [WithSessionTimeout]
 //     is not longer than what the server granted, and that the process runs.
-//     It does not hold against an operator who deletes the leader's znode.
+//     It does not hold against those who take the leader's znode away: an
+//     operator who deletes it, a program that closes its connection before it
+//     resigns, or one that creates a deleted election anew while the old leader
+//     is out of reach.
 //   - [Election.Multi] applies a ZooKeeper transaction only while the candidate
 //     leads. This supposes nothing.
 //   - Other systems are safe from a leader that was stopped and acts too late if

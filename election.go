@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,7 +35,10 @@ type Election struct {
 	grant   *Leadership
 	revoke  context.CancelCauseFunc // ends grant
 	path    string                  // of the own znode
-	removed <-chan struct{}         // closed when nothing of the candidate is left
+	// removals are closed when nothing is left of the candidate: one for each
+	// session.
+	removals []<-chan struct{}
+	end      *ending // by EndElection
 }
 
 var _ Candidate = (*Election)(nil)
@@ -189,7 +193,7 @@ func (e *Election) stand() error {
 	for {
 		removed, err := line.Stand(e.standing, cfg, e.changed)
 		e.mu.Lock()
-		e.removed = removed
+		e.removals = append(slices.DeleteFunc(e.removals, closed), removed)
 		e.mu.Unlock()
 		err = e.reason(err)
 		cfg.Log.Info("candidacy ended", "id", e.ID(), "reason", err)
@@ -199,6 +203,17 @@ func (e *Election) stand() error {
 		// Told at once that it is no leader any more; the next place in line
 		// may be long in coming.
 		e.publish(Status{})
+	}
+}
+
+func open(c <-chan struct{}) bool { return !closed(c) }
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -237,7 +252,14 @@ func (e *Election) changed(s line.State) {
 		e.publish(Status{NowFollowing: s.Predecessor})
 	case grant != nil:
 		e.revokeGrant(e.reason(s.Err))
-		e.feed.Retract(Status{CandidateID: e.ID()})
+		meanwhile := Status{CandidateID: e.ID()}
+		if errors.Is(s.Err, line.ErrDeleted) {
+			meanwhile.Role = Suspended
+		}
+		e.feed.Retract(meanwhile)
+	case errors.Is(s.Err, line.ErrDeleted) && e.Current().Role == Suspended:
+		// What follows is long in coming.
+		e.publish(Status{Role: Suspended})
 	}
 }
 
@@ -285,15 +307,8 @@ func (e *Election) Multi(ops ...any) ([]zk.MultiResponse, error) {
 		return nil, ErrNotLeader
 	}
 	guarded := append([]any{&zk.CheckVersionRequest{Path: own, Version: -1}}, ops...)
-	type answer struct {
-		responses []zk.MultiResponse
-		err       error
-	}
-	answered := request.Go(func() answer {
-		responses, err := e.conn.Multi(guarded...)
-		return answer{responses, err}
-	})
-	var a answer
+	answered := request.Start(func() ([]zk.MultiResponse, error) { return e.conn.Multi(guarded...) })
+	var a request.Answer[[]zk.MultiResponse]
 	select {
 	case a = <-answered:
 	case <-grant.Done():
@@ -306,15 +321,15 @@ func (e *Election) Multi(ops ...any) ([]zk.MultiResponse, error) {
 		}
 	}
 	switch {
-	case a.err == nil:
-		return a.responses[1:], nil
-	case request.Transient(a.err) || errors.Is(a.err, zk.ErrClosing):
-		return nil, fmt.Errorf("transaction as leader of %s: %w: %w", e.node, ErrUnconfirmed, a.err)
-	case len(a.responses) > 0 && a.responses[0].Error != nil && errors.Is(a.responses[0].Error, zk.ErrNoNode):
+	case a.Err == nil:
+		return a.Value[1:], nil
+	case request.Transient(a.Err):
+		return nil, fmt.Errorf("transaction as leader of %s: %w: %w", e.node, ErrUnconfirmed, a.Err)
+	case len(a.Value) > 0 && errors.Is(a.Value[0].Error, zk.ErrNoNode):
 		return nil, ErrNotLeader
 	}
-	if len(a.responses) > 0 {
-		a.responses = a.responses[1:]
+	if len(a.Value) > 0 {
+		a.Value = a.Value[1:]
 	}
-	return a.responses, fmt.Errorf("transaction as leader of %s: %w", e.node, a.err)
+	return a.Value, fmt.Errorf("transaction as leader of %s: %w", e.node, a.Err)
 }

@@ -44,7 +44,8 @@ var (
 	// was asked. The method says what happens then.
 	ErrUnconfirmed = errors.New("leaderelection: not confirmed by ZooKeeper")
 	// ErrForeignChildren: the election node has children that are no
-	// candidates. Nothing was changed.
+	// candidates. Nothing was changed, unless one was created meanwhile; the
+	// error's text tells.
 	ErrForeignChildren = errors.New("leaderelection: election node has children that are no candidates")
 
 	// ErrElectionOver: the election was ended for all candidates.

@@ -29,13 +29,14 @@ type Leadership struct {
 // NewLeadership returns a grant and the function that ends it with a reason,
 // which may be called repeatedly: the first reason stays. It is for
 // implementations of [Candidate]. deadline says until when leadership is
-// proven, each time anew; nil, or a zero time, stands for no limit.
+// proven, each time anew, and must not call methods of the grant; nil, or a
+// zero time from the start, stands for no limit.
 func NewLeadership(token int64, deadline func() time.Time) (*Leadership, context.CancelCauseFunc) {
 	ctx, end := context.WithCancelCause(context.Background())
 	if deadline == nil {
 		deadline = func() time.Time { return time.Time{} }
 	}
-	return &Leadership{token: token, deadline: deadline, ctx: ctx, end: end}, end
+	return &Leadership{token: token, deadline: deadline, ctx: ctx, end: end, latest: deadline()}, end
 }
 
 // Token is the fencing token: of two leaderships of one election the later has

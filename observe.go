@@ -33,27 +33,20 @@ func Candidates(conn *zk.Conn, node string, opts ...Option) ([]CandidateInfo, er
 		return nil, err
 	}
 	// Side by side, or a long line would take as many round trips.
-	type answer struct {
-		info  CandidateInfo
-		found bool
-		err   error
-	}
+	type answer = request.Answer[*CandidateInfo]
 	var all []CandidateInfo
 	for chunk := range slices.Chunk(names, 64) {
 		answers := make([]<-chan answer, len(chunk))
 		for i, name := range chunk {
-			answers[i] = request.Go(func() answer {
-				info, found, err := describe(o, conn, path.Join(node, name))
-				return answer{info, found, err}
-			})
+			answers[i] = request.Start(func() (*CandidateInfo, error) { return describe(o, conn, path.Join(node, name)) })
 		}
 		for _, c := range answers {
 			a := <-c
-			if a.err != nil {
-				return nil, fmt.Errorf("candidates at %s: %w", node, a.err)
+			if a.Err != nil {
+				return nil, fmt.Errorf("candidates at %s: %w", node, a.Err)
 			}
-			if a.found {
-				all = append(all, a.info)
+			if a.Value != nil {
+				all = append(all, *a.Value)
 			}
 		}
 	}
@@ -68,12 +61,12 @@ func CurrentLeader(conn *zk.Conn, node string, opts ...Option) (leader Candidate
 		if err != nil || len(names) == 0 {
 			return CandidateInfo{}, false, err
 		}
-		leader, found, err = describe(o, conn, path.Join(node, names[0]))
+		first, err := describe(o, conn, path.Join(node, names[0]))
 		if err != nil {
 			return CandidateInfo{}, false, fmt.Errorf("leader at %s: %w", node, err)
 		}
-		if found {
-			return leader, true, nil
+		if first != nil {
+			return *first, true, nil
 		}
 		// It left between the two requests.
 	}
@@ -105,18 +98,19 @@ func contenders(conn *zk.Conn, node string, opts []Option) (*options, []string, 
 	return nil, nil, fmt.Errorf("candidates at %s: %w", node, err)
 }
 
-func describe(o *options, conn *zk.Conn, id string) (info CandidateInfo, found bool, err error) {
-	info, err = ask(o, conn, func() (CandidateInfo, error) {
+// describe reads a candidate's znode; nil when it is gone.
+func describe(o *options, conn *zk.Conn, id string) (*CandidateInfo, error) {
+	info, err := ask(o, conn, func() (*CandidateInfo, error) {
 		data, stat, err := conn.Get(id)
 		if err != nil {
-			return CandidateInfo{}, err
+			return nil, err
 		}
-		return CandidateInfo{ID: id, Name: string(data), Token: stat.Czxid}, nil
+		return &CandidateInfo{ID: id, Name: string(data), Token: stat.Czxid}, nil
 	})
 	if errors.Is(err, zk.ErrNoNode) {
-		return CandidateInfo{}, false, nil
+		return nil, nil
 	}
-	return info, err == nil, err
+	return info, err
 }
 
 // Observation is one element of the stream that [Observe] returns.

@@ -102,6 +102,10 @@ func WithClientName(name string) Option {
 // unsafe, a shorter one only makes it be suspended earlier. The default is 4 s,
 // the smallest that a server with default settings grants; servers that grant
 // less need this option. At least 100 ms.
+//
+// The reckoning supposes that the timeout is at least two ticks of the server,
+// which is the least that one grants unless its minSessionTimeout says
+// otherwise, and at least four behind an observer master.
 func WithSessionTimeout(d time.Duration) Option {
 	return optionFunc(func(o *options) { o.timeout = d })
 }
@@ -134,7 +138,8 @@ func WithNaming(n Naming) Option {
 	return optionFunc(func(o *options) { o.naming = n })
 }
 
-// WithLogger sets where to log; by default nothing is logged.
+// WithLogger sets where to log; by default nothing is logged. The handler is
+// called on the goroutine of ElectLeader and must not block.
 func WithLogger(log *slog.Logger) Option {
 	return optionFunc(func(o *options) { o.log = log })
 }

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/line"
 )
 
 // confirmLimit is how long a caller waits for ZooKeeper to confirm the end of
-// something.
-const confirmLimit = 2 * time.Second
+// something, so that everything is over within two seconds.
+const confirmLimit = 1500 * time.Millisecond
 
 // Resign implements [Candidate]. While the connection is down the candidate's
 // znode cannot be removed: it is when the connection is back in the same
@@ -20,17 +21,11 @@ func (e *Election) Resign() error {
 	e.finish(ErrResigned)
 	<-e.over
 	e.mu.Lock()
-	removed := e.removed
-	e.mu.Unlock()
-	if removed == nil {
-		return nil // it never took part
-	}
-	select {
-	case <-removed:
+	defer e.mu.Unlock()
+	if !slices.ContainsFunc(e.removals, open) {
 		return nil
-	default:
-		return fmt.Errorf("resign from %s: %w that %s is removed", e.node, ErrUnconfirmed, e.ID())
 	}
+	return fmt.Errorf("resign from %s: %w that %s is removed", e.node, ErrUnconfirmed, e.path)
 }
 
 // finish has the candidacy end for a reason, if nothing has ended it yet. A
@@ -50,36 +45,57 @@ func (e *Election) finish(reason error) {
 	close(e.over)
 }
 
-func (e *Election) isOver() bool {
+func (e *Election) isOver() bool { return closed(e.over) }
+
+// errEndUnconfirmed ends the candidacy of one who has ended the election while
+// ZooKeeper did not answer.
+var errEndUnconfirmed = fmt.Errorf("%w, %w (%w)", ErrElectionOver, ErrUnconfirmed, line.ErrEnded)
+
+// EndElection implements [Candidate]: it deletes the election as
+// [DeleteElection] does. When the end is not confirmed in time this candidacy
+// ends all the same, and the deletion goes on until it is done or the
+// connection is closed. An election node with foreign children is refused with
+// [ErrForeignChildren], and the candidacy goes on.
+func (e *Election) EndElection() error {
+	limit := time.NewTimer(confirmLimit)
+	defer limit.Stop()
+	ending := e.ending()
 	select {
-	case <-e.over:
-		return true
-	default:
-		return false
+	case <-ending.done:
+		if ending.err != nil {
+			return ending.err
+		}
+		e.finish(ErrElectionOver)
+		<-e.over
+		return nil
+	case <-limit.C:
+		e.finish(errEndUnconfirmed)
+		<-e.over
+		return fmt.Errorf("end election at %s: %w", e.node, ErrUnconfirmed)
 	}
 }
 
-// EndElection implements [Candidate]: it deletes the election as
-// [DeleteElection] does. When the end is not confirmed within two seconds this
-// candidacy ends all the same, with ErrElectionOver, and the deletion goes on
-// until it is done or the connection is closed. An election node with foreign
-// children is refused with [ErrForeignChildren], and the candidacy goes on.
-func (e *Election) EndElection() error {
-	deletion := *e.options
-	deletion.ctx = context.WithoutCancel(e.options.ctx)
-	deleted := request.Go(func() error { return deleteElection(&deletion, e.conn, e.node, e.czxid, forever) })
-	limit := time.NewTimer(confirmLimit)
-	defer limit.Stop()
-	var err error
-	select {
-	case err = <-deleted:
-	case <-limit.C:
-		err = fmt.Errorf("end election at %s: %w", e.node, ErrUnconfirmed)
+// ending is a deletion under way, or done.
+type ending struct {
+	done chan struct{}
+	err  error
+}
+
+// ending returns the deletion that EndElection has started. One that has failed
+// is started anew.
+func (e *Election) ending() *ending {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.end != nil && (open(e.end.done) || e.end.err == nil) {
+		return e.end
 	}
-	if err != nil && !errors.Is(err, ErrUnconfirmed) {
-		return err
-	}
-	e.finish(ErrElectionOver)
-	<-e.over
-	return err
+	end := &ending{done: make(chan struct{})}
+	o := *e.options
+	o.ctx = context.WithoutCancel(o.ctx)
+	go func() {
+		defer close(end.done)
+		end.err = deleteElection(&o, e.conn, e.node, e.czxid, forever)
+	}()
+	e.end = end
+	return end
 }

@@ -11,12 +11,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/request"
 )
 
-// created is the answer to a create.
-type created struct {
-	path string
-	err  error
-}
-
 // enter creates the own znode and takes a first look around.
 //
 // The reply to a create may get lost after the ensemble has carried it out. A
@@ -56,21 +50,20 @@ func (p *place) create(ctx context.Context) error {
 	prefix := p.Naming.prefix(newGUID())
 	p.prefixes = append(p.prefixes, prefix)
 	p.sent = time.Now()
-	p.creating = request.Go(func() created {
-		path, err := p.Conn.Create(p.pathOf(prefix), p.Data, zk.FlagEphemeral|zk.FlagSequence, p.ACL)
-		return created{path, err}
+	p.creating = request.Start(func() (string, error) {
+		return p.Conn.Create(p.pathOf(prefix), p.Data, zk.FlagEphemeral|zk.FlagSequence, p.ACL)
 	})
 	select {
 	case answer := <-p.creating:
 		p.creating = nil
 		switch {
-		case answer.err == nil:
-			p.name = path.Base(answer.path)
-		case !request.Transient(answer.err):
+		case answer.Err == nil:
+			p.name = path.Base(answer.Value)
+		case !request.Transient(answer.Err):
 			p.prefixes = p.prefixes[:len(p.prefixes)-1]
 		}
 		// The line's node was there when the candidate was made.
-		return p.lineGone(answer.err)
+		return p.lineGone(answer.Err)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -11,8 +11,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/request"
 )
 
-// leaveLimit is how long Stand waits for the confirmation of a removal.
-const leaveLimit = 1500 * time.Millisecond
+const (
+	// leaveLimit is how long Stand waits for the confirmation of a removal.
+	leaveLimit = 1500 * time.Millisecond
+	// endedLimit is that where the line has ended: whoever has ended it
+	// removes the znode too.
+	endedLimit = 100 * time.Millisecond
+)
 
 // leave removes whatever this contender has created, for the reason err. It
 // returns as soon as that is confirmed or found impossible, at the latest after
@@ -31,7 +36,11 @@ func (p *place) leave(err error) <-chan struct{} {
 		}
 		close(removed)
 	}()
-	limit := time.NewTimer(leaveLimit)
+	wait := leaveLimit
+	if errors.Is(err, ErrEnded) {
+		wait = endedLimit
+	}
+	limit := time.NewTimer(wait)
 	defer limit.Stop()
 	select {
 	case <-finished:
@@ -47,10 +56,15 @@ func (p *place) remove(reason error) error {
 		// Its answer decides; it comes when the connection is back.
 		answer := <-p.creating
 		switch {
-		case answer.err == nil:
-			p.name = path.Base(answer.path)
-		case !request.Transient(answer.err):
+		case answer.Err == nil:
+			p.name = path.Base(answer.Value)
+		case !request.Transient(answer.Err):
 			p.prefixes = p.prefixes[:len(p.prefixes)-1]
+		}
+	}
+	if p.arming != nil {
+		if answer := <-p.arming; answer.Err == nil {
+			p.predecessorWatch, p.predecessorSeen = answer.Value.watch, answer.Value.seen
 		}
 	}
 	if errors.Is(reason, ErrDeleted) || errors.Is(reason, ErrSessionExpired) {
@@ -124,7 +138,7 @@ func (p *place) removeOnce(ctx context.Context) error {
 func (p *place) deleteOwn() error {
 	if p.predecessorWatch != nil {
 		_, err := p.Conn.Multi(
-			&zk.SetDataRequest{Path: p.pathOf(p.around.predecessor), Data: p.predecessorData, Version: p.predecessorVersion},
+			&zk.SetDataRequest{Path: p.pathOf(p.around.predecessor), Data: p.predecessorSeen.data, Version: p.predecessorSeen.version},
 			&zk.DeleteRequest{Path: p.path(), Version: -1},
 		)
 		if err == nil || request.Transient(err) {

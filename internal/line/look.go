@@ -19,17 +19,10 @@ func (p *place) list() (listing, error) {
 	return listing{children, stat}, err
 }
 
-// answer is what a request returns.
-type answer[T any] struct {
-	value T
-	err   error
-}
-
-// own is the answer to reading the own znode and watching it.
+// own is what reading the own znode, and watching it, returns.
 type own struct {
 	stat  *zk.Stat
 	watch <-chan zk.Event
-	err   error
 }
 
 // look lists the line, and, side by side with it, reads and watches the own
@@ -37,16 +30,13 @@ type own struct {
 func (p *place) look(ctx context.Context) error {
 	for {
 		state := p.sub.State()
-		listed := request.Go(func() (a answer[listing]) {
-			a.value, a.err = p.list()
-			return a
-		})
+		listed := request.Start(p.list)
 		if p.ownWatch == nil {
 			if err := p.readOwn(ctx); err != nil {
 				return err
 			}
 		}
-		var l answer[listing]
+		var l request.Answer[listing]
 		select {
 		case l = <-listed:
 		case event := <-p.ownWatch:
@@ -57,11 +47,14 @@ func (p *place) look(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if l.err == nil {
-			p.epoch = state.Epoch
-			return p.take(ctx, l.value.children)
+		if l.Err == nil && l.Value.stat.Czxid != p.DirCzxid {
+			return ErrEnded // the node is another one by now
 		}
-		if err := p.again(ctx, p.lineGone(l.err)); err != nil {
+		if l.Err == nil {
+			p.epoch = state.Epoch
+			return p.take(ctx, l.Value.children)
+		}
+		if err := p.again(ctx, p.lineGone(l.Err)); err != nil {
 			return err
 		}
 	}
@@ -69,24 +62,25 @@ func (p *place) look(ctx context.Context) error {
 
 // readOwn reads the own znode: who owns it, since when, and a watch on its end.
 func (p *place) readOwn(ctx context.Context) error {
+	path := p.path()
 	for {
-		read := request.Go(func() own {
-			_, stat, watch, err := p.Conn.ChildrenW(p.path())
-			return own{stat, watch, err}
+		read := request.Start(func() (own, error) {
+			_, stat, watch, err := p.Conn.ChildrenW(path)
+			return own{stat, watch}, err
 		})
 		select {
 		case o := <-read:
 			switch {
-			case o.err == nil && o.stat.EphemeralOwner == p.Conn.SessionID():
-				p.session, p.czxid, p.ownWatch = o.stat.EphemeralOwner, o.stat.Czxid, o.watch
+			case o.Err == nil && o.Value.stat.EphemeralOwner == p.Conn.SessionID():
+				p.session, p.czxid, p.ownWatch = o.Value.stat.EphemeralOwner, o.Value.stat.Czxid, o.Value.watch
 				return nil
-			case o.err == nil:
-				p.session = o.stat.EphemeralOwner
+			case o.Err == nil:
+				p.session = o.Value.stat.EphemeralOwner
 				return ErrSessionExpired
-			case isNoNode(o.err):
+			case isNoNode(o.Err):
 				return p.deleted(ctx)
 			}
-			if err := p.again(ctx, o.err); err != nil {
+			if err := p.again(ctx, o.Err); err != nil {
 				return err
 			}
 		case <-ctx.Done():

@@ -31,7 +31,6 @@ var (
 	ErrDeleted        = errors.New("own znode was deleted")
 	ErrSessionExpired = errors.New("the session that owned the znode is over")
 	ErrUnreachable    = errors.New("no ZooKeeper server can be reached")
-	ErrUnconfirmed    = errors.New("ZooKeeper has not confirmed")
 )
 
 // Config says where to stand. All fields are needed but Patience.
@@ -68,25 +67,26 @@ type place struct {
 	report func(State)
 	sub    *session.Subscription
 
-	prefixes []string       // of all znodes that this contender may have created
-	creating <-chan created // a create without answer
-	name     string         // of the own znode, "" before there is one
-	sent     time.Time      // when its create was sent
-	session  int64          // its owner
+	prefixes []string                      // of all znodes that this contender may have created
+	creating <-chan request.Answer[string] // a create without answer
+	name     string                        // of the own znode, "" before there is one
+	sent     time.Time                     // when its create was sent
+	session  int64                         // its owner
 	czxid    int64
 	ownWatch <-chan zk.Event
 
 	around           surroundings // as last listed
 	predecessorWatch <-chan zk.Event
-	// What was read of the predecessor along with the watch.
-	predecessorData    []byte
-	predecessorVersion int32
+	predecessorSeen  content                        // along with the watch
+	arming           <-chan request.Answer[watched] // a watch without answer
 	// verified: in the connection's epoch, and since, the predecessor is the
 	// first in line, so that its departure alone makes this contender first.
 	verified bool
-	epoch    uint64
-	proving  bool
-	told     State
+	// unsettled: the predecessor was written to, perhaps after the listing.
+	unsettled bool
+	epoch     uint64
+	proving   bool
+	told      State
 }
 
 // Stand enters the line, stays until the context ends or the place is lost,
@@ -204,7 +204,12 @@ func (p *place) ownEvent(ctx context.Context, event zk.Event) error {
 	return nil
 }
 
-// deleted finds out why the own znode is gone. Nobody is first any more.
+// patience is how long the reason of a deletion may be unknown before the
+// deletion itself is reported once more.
+const patience = 10 * time.Millisecond
+
+// deleted finds out why the own znode is gone. That it is gone is reported at
+// once, and a second time when finding out takes long.
 func (p *place) deleted(ctx context.Context) error {
 	p.tell(State{Err: ErrDeleted})
 	if err := p.over(p.sub.State()); err != nil {
@@ -215,7 +220,17 @@ func (p *place) deleted(ctx context.Context) error {
 		defer cancel()
 		ctx = limited
 	}
-	l, err := request.Read(ctx, p.Conn, p.list)
+	read := request.Start(func() (listing, error) { return request.Read(ctx, p.Conn, p.list) })
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	var a request.Answer[listing]
+	select {
+	case a = <-read:
+	case <-late.C:
+		p.report(State{Err: ErrDeleted})
+		a = <-read
+	}
+	l, err := a.Value, a.Err
 	if over := p.over(p.sub.State()); over != nil {
 		return over // expiry deletes the znode first and tells later
 	}

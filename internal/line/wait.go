@@ -39,6 +39,10 @@ func (p *place) wait(ctx context.Context) error {
 			return p.recheck(ctx)
 		}
 		p.tell(State{Path: p.path(), Predecessor: p.pathOf(p.around.predecessor)})
+		if p.unsettled {
+			p.unsettled = false
+			return p.look(ctx)
+		}
 		select {
 		case event := <-p.ownWatch:
 			return p.ownChanged(ctx, event)
@@ -51,12 +55,16 @@ func (p *place) wait(ctx context.Context) error {
 	}
 }
 
-// watched is the answer to reading and watching the predecessor.
+// watched is what reading the predecessor, and watching it, returns.
 type watched struct {
-	data  []byte
-	stat  *zk.Stat
+	seen  content
 	watch <-chan zk.Event
-	err   error
+}
+
+// content is what was read of the predecessor.
+type content struct {
+	data    []byte
+	version int32
 }
 
 // watchPredecessor sets the watch on the predecessor; gone says that there was
@@ -64,22 +72,29 @@ type watched struct {
 // leaves no watch behind where there is no znode; asking whether it exists
 // would (CURATOR-107).
 func (p *place) watchPredecessor(ctx context.Context) (gone bool, err error) {
+	path := p.pathOf(p.around.predecessor)
 	for {
-		read := request.Go(func() watched {
-			data, stat, watch, err := p.Conn.GetW(p.pathOf(p.around.predecessor))
-			return watched{data, stat, watch, err}
+		p.arming = request.Start(func() (watched, error) {
+			data, stat, watch, err := p.Conn.GetW(path)
+			if err != nil {
+				return watched{}, err
+			}
+			return watched{content{data, stat.Version}, watch}, nil
 		})
 		select {
-		case w := <-read:
+		case w := <-p.arming:
+			p.arming = nil
 			switch {
-			case w.err == nil:
-				p.predecessorWatch = w.watch
-				p.predecessorData, p.predecessorVersion = w.data, w.stat.Version
+			case w.Err == nil:
+				p.predecessorWatch, p.predecessorSeen = w.Value.watch, w.Value.seen
+				// Whatever has been written may have been written since the
+				// listing, and may have been the mark of the line's end.
+				p.unsettled = p.verified && p.predecessorSeen.version > 0
 				return false, nil
-			case isNoNode(w.err):
+			case isNoNode(w.Err):
 				return true, p.look(ctx)
 			}
-			if err := p.again(ctx, w.err); err != nil {
+			if err := p.again(ctx, w.Err); err != nil {
 				return false, err
 			}
 		case <-ctx.Done():
@@ -89,8 +104,9 @@ func (p *place) watchPredecessor(ctx context.Context) (gone bool, err error) {
 }
 
 // predecessorChanged reacts to the predecessor's watch, which fires for its end
-// and for a change of its data. The latter is the hint that it is the first
-// now (first.go), and reason enough to look.
+// and for a change of its data. The latter is a hint that it is the first now
+// (first.go), or comes with the mark of the line's end, and is reason enough to
+// look, with the watch set before.
 func (p *place) predecessorChanged(ctx context.Context, event zk.Event) error {
 	p.predecessorWatch = nil
 	switch {
@@ -111,7 +127,12 @@ func (p *place) predecessorChanged(ctx context.Context, event zk.Event) error {
 			return nil
 		}
 		p.prove() // side by side with the listing
+		return p.look(ctx)
 	}
+	if gone, err := p.watchPredecessor(ctx); gone || err != nil {
+		return err
+	}
+	p.unsettled = false
 	return p.look(ctx)
 }
 
@@ -132,8 +153,8 @@ func (p *place) ownChanged(ctx context.Context, event zk.Event) error {
 	return p.look(ctx)
 }
 
-// recheck makes sure, after the connection was down, that the client's watches
-// still watch something: the client gives up setting them anew when that fails
+// recheck makes sure, after the connection was down, that what the watches are
+// on is still there: the client gives up setting them anew when that fails
 // once. Only the second in line, whose knowledge is void, lists the line.
 func (p *place) recheck(ctx context.Context) error {
 	if p.verified {

@@ -17,33 +17,36 @@ import (
 // ErrClosed: the connection was closed by its owner; it never comes back.
 var ErrClosed = errors.New("connection is closed")
 
-// Go runs f, which may block, on a goroutine of its own and returns the
-// channel that gets its one result. The goroutine ends when f does, whether or
-// not anybody still reads.
-func Go[T any](f func() T) <-chan T {
-	c := make(chan T, 1)
-	go func() { c <- f() }()
+// Answer is what a request returns.
+type Answer[T any] struct {
+	Value T
+	Err   error
+}
+
+// Start sends a request, which may block, from a goroutine of its own and
+// returns the channel that gets the answer. The goroutine ends with the
+// request, whether or not anybody still reads. f must leave alone all
+// variables that its caller may use meanwhile.
+func Start[T any](f func() (T, error)) <-chan Answer[T] {
+	c := make(chan Answer[T], 1)
+	go func() {
+		value, err := f()
+		c <- Answer[T]{value, err}
+	}()
 	return c
 }
 
-// answer is what a request returns.
-type answer[T any] struct {
-	value T
-	err   error
-}
-
-// Do runs f and returns its answer, or the context's cause when that ends
+// Do starts f and returns its answer, or the context's cause when that ends
 // first. In that case f goes on until the connection answers it: whoever needs
-// its effects undone must see to it. f must leave all variables outside it
-// alone.
+// its effects undone must see to it.
 func Do[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	var none T
 	if err := context.Cause(ctx); err != nil {
 		return none, err
 	}
 	select {
-	case a := <-Go(func() answer[T] { value, err := f(); return answer[T]{value, err} }):
-		return a.value, a.err
+	case a := <-Start(f):
+		return a.Value, a.Err
 	case <-ctx.Done():
 		return none, context.Cause(ctx)
 	}
@@ -57,7 +60,8 @@ func Transient(err error) bool {
 	case err == nil:
 		return false
 	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrNoServer),
-		errors.Is(err, zk.ErrSessionMoved), errors.Is(err, zk.ErrSessionExpired):
+		errors.Is(err, zk.ErrSessionMoved), errors.Is(err, zk.ErrSessionExpired),
+		errors.Is(err, zk.ErrClosing): // the owner has closed it: Closed tells
 		return true
 	}
 	switch err.Error() {
@@ -81,8 +85,7 @@ func Retry(ctx context.Context, conn *zk.Conn, f func() error) error {
 
 // Read repeats f, which must be safe to repeat, until it returns anything but
 // a transient failure. It ends with the context's cause, wrapping the last
-// failure where there was one, or with ErrClosed. What was said of Do's f holds
-// here.
+// failure where there was one, or with ErrClosed.
 func Read[T any](ctx context.Context, conn *zk.Conn, f func() (T, error)) (T, error) {
 	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
 		value, err := Do(ctx, f)

@@ -14,13 +14,13 @@ import (
 
 func TestTransient(t *testing.T) {
 	for _, err := range []error{
-		zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionMoved, zk.ErrSessionExpired,
+		zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionMoved, zk.ErrSessionExpired, zk.ErrClosing,
 		&net.OpError{Op: "write", Err: errors.New("broken pipe")}, fmt.Errorf("unknown error: %v", -127),
 		fmt.Errorf("wrapped: %w", zk.ErrNoServer),
 	} {
 		require.True(t, Transient(err), "%v", err)
 	}
-	for _, err := range []error{nil, zk.ErrNoNode, zk.ErrNoAuth, zk.ErrClosing, ErrClosed, context.Canceled, fmt.Errorf("unknown error: %v", -6)} {
+	for _, err := range []error{nil, zk.ErrNoNode, zk.ErrNoAuth, ErrClosed, context.Canceled, fmt.Errorf("unknown error: %v", -6)} {
 		require.False(t, Transient(err), "%v", err)
 	}
 }

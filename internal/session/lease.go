@@ -9,15 +9,16 @@ import "time"
 // time at which it was sent. That alone is not enough. The server that carried
 // the write tells the ensemble's leader of the session's activity only with
 // its answer to the leader's next ping, up to half a tick later; cut off
-// before that, the leader expires the session by what it heard before. A
-// server grants no timeout below two ticks, so half a tick is at most a
-// quarter of the timeout: what was sent a quarter of the timeout before an
+// before that, the leader expires the session by what it heard before. By its
+// default settings a server grants no timeout below two ticks, so half a tick
+// is at most a quarter of the timeout: what was sent a quarter of the timeout before an
 // acknowledged proof has surely arrived, and the session lives for one timeout
 // from there. An eighth of the timeout is kept back for clock rates and for
 // the time between the end of a lease and everybody's having heard of it.
 type lease struct {
 	timeout time.Duration
 	proofs  []time.Time // send times of acknowledged proofs, oldest first
+	paused  time.Time   // when the process was last found to have been stopped
 }
 
 // proved records an acknowledged proof by the time at which it was sent.
@@ -51,7 +52,11 @@ func (l *lease) deadline() time.Time {
 	if gap < l.timeout/4 {
 		// The chain is too young to tell what the ensemble's leader knows.
 		// The client library's own pings, a third of the timeout apart,
-		// stand in for it: 1 - 1/4 - 1/3 leaves 5/12.
+		// stand in for it: 1 - 1/4 - 1/3 leaves 5/12. Unless they were
+		// stopped as well.
+		if !l.paused.IsZero() && elapsed(l.paused, newest) < l.timeout*7/12 {
+			return time.Time{}
+		}
 		return newest.Add(l.timeout / 3)
 	}
 	return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))

@@ -83,6 +83,19 @@ func TestLeaseEndsBeforeTheEnsembleExpires(t *testing.T) {
 	}
 }
 
+// After a suspension the client's pings cannot be reckoned with.
+func TestLeaseAfterAPauseNeedsAChain(t *testing.T) {
+	l := leaseOf(0)
+	l.paused = at(-timeout / 2)
+	require.True(t, l.deadline().IsZero())
+	l.proved(at(timeout / 8))
+	require.Equal(t, timeout/8+timeout/3, l.deadline().Sub(start), "long enough ago")
+	l.paused = at(0)
+	require.True(t, l.deadline().IsZero())
+	l.proved(at(timeout / 4))
+	require.Equal(t, timeout/4+timeout/2, l.deadline().Sub(start), "a chain of its own")
+}
+
 func TestLeaseKeepsFewProofs(t *testing.T) {
 	l := leaseOf(every(time.Millisecond, 10*timeout)...)
 	require.LessOrEqual(t, len(l.proofs), 8)

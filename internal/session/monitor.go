@@ -21,9 +21,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/request"
 )
 
-// checksPerRequest bounds one check transaction: 1,000 paths of 100 bytes stay
-// far below the megabyte that a server accepts.
-const checksPerRequest = 1000
+// checkBytes bounds the paths of one check transaction, far below the megabyte
+// that a server accepts.
+const checkBytes = 256 << 10
 
 var (
 	monitorsMu sync.Mutex
@@ -63,7 +63,14 @@ type connection struct {
 }
 
 func look(conn *zk.Conn) connection {
-	return connection{session: conn.SessionID(), server: conn.Server(), up: conn.State() == zk.StateHasSession}
+	is := connection{session: conn.SessionID(), up: conn.State() == zk.StateHasSession}
+	if is.up {
+		// Not otherwise: while there is no connection the client holds the
+		// lock that Server takes for as long as a HostProvider takes to name
+		// the next, which may be a lookup that hangs.
+		is.server = conn.Server()
+	}
+	return is
 }
 
 // Subscription is one user's view of the connection. Its methods may be called
@@ -255,14 +262,13 @@ type checked struct {
 	sent    time.Time
 	session int64
 	missing []string
-	err     error
 }
 
 func (m *monitor) run(ctx context.Context) {
 	defer close(m.done)
-	var results <-chan checked
-	var down <-chan error
-	downFor := 0
+	var results <-chan request.Answer[checked]
+	var down <-chan request.Answer[struct{}]
+	downFor, lastTurn := 0, time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -273,16 +279,20 @@ func (m *monitor) run(ctx context.Context) {
 		case <-m.wake:
 		case r := <-results:
 			m.checking = false
-			m.apply(r)
-		case err := <-down:
+			m.apply(r.Value, r.Err)
+		case a := <-down:
 			down = nil
-			if request.Closed(ctx, m.conn, err) {
+			if request.Closed(ctx, m.conn, a.Err) {
 				m.end(ctx)
 				return
 			}
 		}
 		m.mu.Lock()
 		now := time.Now()
+		if elapsed(lastTurn, now) > m.lease.timeout/8 {
+			m.lease.paused = now // this process did not run, or hardly
+		}
+		lastTurn = now
 		m.observe()
 		m.judge()
 		if downFor++; m.seen.up {
@@ -306,10 +316,10 @@ func (m *monitor) run(ctx context.Context) {
 // down starts the request that tells of the owner's Close: one that is under
 // way while the connection is closed returns at once. One at a time, and none
 // while the connection is up, because then its state tells.
-func (m *monitor) down() <-chan error {
-	return request.Go(func() error {
+func (m *monitor) down() <-chan request.Answer[struct{}] {
+	return request.Start(func() (struct{}, error) {
 		_, _, err := m.conn.Exists("/")
-		return err
+		return struct{}{}, err
 	})
 }
 
@@ -327,50 +337,51 @@ func (m *monitor) end(ctx context.Context) {
 }
 
 // check sends one check of everything to prove. The caller holds mu.
-func (m *monitor) check(now time.Time) <-chan checked {
+func (m *monitor) check(now time.Time) <-chan request.Answer[checked] {
 	paths := make([]string, 0, len(m.proving))
 	for path := range m.proving {
 		paths = append(paths, path)
 	}
 	m.checking, m.checkNow, m.lastCheck = true, false, now
-	r := checked{sent: now, session: m.seen.session}
-	return request.Go(func() checked {
-		for chunk := range slices.Chunk(paths, checksPerRequest) {
-			missing, err := Check(m.conn, chunk)
-			r.missing = append(r.missing, missing...)
-			if err != nil {
-				r.err = err
-				break
-			}
-		}
-		return r
+	session := m.seen.session
+	return request.Start(func() (checked, error) {
+		missing, err := Check(m.conn, paths)
+		return checked{now, session, missing}, err
 	})
 }
 
-// Check has the ensemble confirm that paths exist, in one transaction when all
-// do, and returns those that do not.
+// Check has the ensemble confirm that paths exist, in one transaction where
+// all do, and returns those that do not. What the ensemble refuses to check,
+// for lack of permission say, is no reason for an error: such an answer has
+// gone through the quorum too.
 func Check(conn *zk.Conn, paths []string) (missing []string, err error) {
-	paths = slices.Clone(paths)
 	for len(paths) > 0 {
-		ops := make([]any, len(paths))
-		for i, path := range paths {
-			ops[i] = &zk.CheckVersionRequest{Path: path, Version: -1}
+		var ops []any
+		for size := 0; len(ops) < len(paths) && size <= checkBytes; {
+			path := paths[len(ops)]
+			size += len(path)
+			ops = append(ops, &zk.CheckVersionRequest{Path: path, Version: -1})
 		}
 		responses, err := conn.Multi(ops...)
 		if err == nil {
-			return missing, nil
+			paths = paths[len(ops):]
+			continue
 		}
-		gone := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return errors.Is(r.Error, zk.ErrNoNode) })
-		if gone < 0 {
+		// Those before the one that failed have no error, those after it the
+		// error that says just this; it is the last failure by itself.
+		failed := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return r.Error != nil })
+		if failed < 0 || request.Transient(err) {
 			return missing, err
 		}
-		missing = append(missing, paths[gone])
-		paths = slices.Delete(paths, gone, gone+1)
+		if errors.Is(responses[failed].Error, zk.ErrNoNode) {
+			missing = append(missing, paths[failed])
+		}
+		paths = slices.Delete(slices.Clone(paths), failed, failed+1)
 	}
 	return missing, nil
 }
 
-func (m *monitor) apply(r checked) {
+func (m *monitor) apply(r checked, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.observe()
@@ -384,7 +395,7 @@ func (m *monitor) apply(r checked) {
 			s.tell()
 		}
 	}
-	if r.err == nil {
+	if err == nil {
 		m.judge()
 		m.lease.proved(r.sent)
 		m.judge()
