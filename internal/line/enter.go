@@ -22,8 +22,12 @@ import (
 // session would go with it (CURATOR-498).
 func (p *place) enter(ctx context.Context) error {
 	if p.Patience > 0 {
-		limited, cancel := context.WithTimeoutCause(ctx, p.Patience, ErrUnreachable)
-		defer cancel()
+		limited, cancel := context.WithCancelCause(ctx)
+		watching := request.Start(func() (struct{}, error) { return struct{}{}, p.giveUp(limited, cancel) })
+		defer func() {
+			cancel(nil)
+			<-watching
+		}()
 		ctx = limited
 	}
 	for {
@@ -38,6 +42,22 @@ func (p *place) enter(ctx context.Context) error {
 		}
 		if p.name != "" {
 			return p.look(ctx)
+		}
+	}
+}
+
+// giveUp ends entering when the connection has been down for Patience. A server
+// that is only slow is none that does not answer.
+func (p *place) giveUp(ctx context.Context, end context.CancelCauseFunc) error {
+	for up := time.Now(); ; {
+		if err := request.Pause(ctx, p.Patience/16); err != nil {
+			return err
+		}
+		switch {
+		case p.sub.State().Up:
+			up = time.Now()
+		case time.Since(up) >= p.Patience:
+			end(ErrUnreachable)
 		}
 	}
 }

@@ -70,6 +70,9 @@ func (p *place) remove(reason error) error {
 	if errors.Is(reason, ErrDeleted) || errors.Is(reason, ErrSessionExpired) {
 		p.forget()
 	}
+	if errors.Is(reason, request.ErrClosed) {
+		return reason // no request is answered any more
+	}
 	ctx := context.Background()
 	for len(p.prefixes) > 0 {
 		err := p.connected(ctx)

@@ -215,6 +215,7 @@ func (p *place) deleted(ctx context.Context) error {
 	if err := p.over(p.sub.State()); err != nil {
 		return err
 	}
+	request.AwaitClosing(ctx, p.Conn, patience/2) // Close, too, deletes the znode first
 	if p.Patience > 0 {
 		limited, cancel := context.WithTimeoutCause(ctx, p.Patience, ErrDeleted)
 		defer cancel()

@@ -65,6 +65,7 @@ type watched struct {
 type content struct {
 	data    []byte
 	version int32
+	owner   int64
 }
 
 // watchPredecessor sets the watch on the predecessor; gone says that there was
@@ -79,7 +80,7 @@ func (p *place) watchPredecessor(ctx context.Context) (gone bool, err error) {
 			if err != nil {
 				return watched{}, err
 			}
-			return watched{content{data, stat.Version}, watch}, nil
+			return watched{content{data, stat.Version, stat.EphemeralOwner}, watch}, nil
 		})
 		select {
 		case w := <-p.arming:
@@ -121,6 +122,16 @@ func (p *place) predecessorChanged(ctx context.Context, event zk.Event) error {
 		case event := <-p.ownWatch:
 			return p.ownChanged(ctx, event)
 		default:
+		}
+		if p.isNext() && p.predecessorSeen.owner == p.session {
+			// The session's end takes both znodes, in any order, and while
+			// the owner closes the connection the server still tells of it.
+			switch stat, err := p.stat(ctx, p.name); {
+			case err != nil:
+				return err
+			case stat == nil:
+				return p.deleted(ctx)
+			}
 		}
 		if p.isNext() {
 			p.around = surroundings{present: true}

@@ -131,6 +131,7 @@ func Closed(ctx context.Context, conn *zk.Conn, err error) bool {
 	if !errors.Is(err, zk.ErrConnectionClosed) {
 		return false
 	}
+	AwaitClosing(ctx, conn, 20*time.Millisecond)
 	const probes = 4
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
@@ -144,4 +145,17 @@ func Closed(ctx context.Context, conn *zk.Conn, err error) bool {
 		return true, nil
 	})
 	return closed && time.Since(start) < time.Millisecond
+}
+
+// AwaitClosing waits for a moment for a connection to go down, where there is reason
+// to think that its owner is closing it. A request that is sent meanwhile can
+// hang the client library: one that was queued at the time of Close, could not
+// be written, and was pending gets three answers, over a channel for two.
+func AwaitClosing(ctx context.Context, conn *zk.Conn, limit time.Duration) {
+	const interval = time.Millisecond
+	for end := time.Now().Add(limit); conn.State() == zk.StateHasSession && time.Now().Before(end); {
+		if Pause(ctx, interval) != nil {
+			return
+		}
+	}
 }
