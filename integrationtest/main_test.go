@@ -1,0 +1,116 @@
+// Package integrationtest holds the tests that need real ZooKeeper servers.
+package integrationtest
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/go-leaderelection/leaderelection/internal/ensemble"
+)
+
+// shared is the single server of all tests that do not stop servers.
+var shared *ensemble.Ensemble
+
+func TestMain(m *testing.M) {
+	if os.Getenv(processNode) != "" {
+		os.Exit(candidateProcess())
+	}
+	flag.Parse()
+	// Most tests wait for a timeout most of the time.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	os.Exit(runTests(m))
+}
+
+func runTests(m *testing.M) (code int) {
+	defer func() {
+		// Every connection was waited for, so nothing may be left.
+		if err := goleak.Find(); err != nil && code == 0 {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}()
+	var err error
+	if shared, err = startServers(1); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := errors.Join(shared.Close(), mortal.close(), trio.close()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}()
+	return m.Run()
+}
+
+// startServers starts an ensemble; the first one on a machine may have to build
+// an image.
+func startServers(n int) (*ensemble.Ensemble, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	return ensemble.Start(ctx, ensemble.Config{Servers: n, TickTime: 200 * time.Millisecond})
+}
+
+// breakable is an ensemble whose servers tests may stop. It is started by the
+// first test that wants it and repaired after each.
+type breakable struct {
+	servers int
+
+	once sync.Once
+	e    *ensemble.Ensemble
+	err  error
+}
+
+var (
+	mortal = &breakable{servers: 1}
+	trio   = &breakable{servers: 3}
+)
+
+// use gives the ensemble to a test, which must not be a parallel one.
+func (b *breakable) use(t *testing.T) *ensemble.Ensemble {
+	t.Helper()
+	b.once.Do(func() { b.e, b.err = startServers(b.servers) })
+	require.NoError(t, b.err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			for i := range b.servers {
+				t.Logf("server %d:\n%s", i, b.e.Log(i))
+			}
+		}
+		for i := range b.servers {
+			if b.servers > 1 {
+				require.NoError(t, b.e.Heal(i))
+			}
+			require.NoError(t, b.e.Resume(i))
+			require.NoError(t, b.e.Start(i))
+		}
+		ready(t, b.e)
+	})
+	return b.e
+}
+
+// ready waits until all servers that can serve clients do.
+func ready(t *testing.T, e *ensemble.Ensemble) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	require.NoError(t, e.Ready(ctx))
+}
+
+func (b *breakable) close() error {
+	if b.e == nil {
+		return nil
+	}
+	return b.e.Close()
+}

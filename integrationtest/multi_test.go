@@ -1,0 +1,115 @@
+package integrationtest
+
+import (
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/zkproxy"
+)
+
+// createOf is a part of a transaction.
+func createOf(path string) *zk.CreateRequest {
+	return &zk.CreateRequest{Path: path, Data: []byte("data"), Acl: zk.WorldACL(zk.PermAll)}
+}
+
+// C18: there was no fencing token. It grows with every leadership, also over a
+// new election at the same path, where sequence numbers start anew.
+func TestC18Tokens(t *testing.T) {
+	t.Parallel()
+	conn, elsewhere := connect(t), connect(t)
+	node := newNode(t, conn)
+	var last int64
+	for i := range 6 {
+		c, grant := lead(t, []*client{conn, elsewhere}[i%2], node)
+		_, stat, err := conn.Exists(c.ID())
+		require.NoError(t, err)
+		require.Equal(t, stat.Czxid, grant.Token())
+		require.Greater(t, grant.Token(), last)
+		last = grant.Token()
+		if i == 2 {
+			require.NoError(t, c.EndElection())
+			_, err := conn.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
+			continue
+		}
+		c.resign(t)
+	}
+}
+
+// C18: there was no fencing by transaction.
+func TestC18Multi(t *testing.T) {
+	t.Parallel()
+	conn := connect(t)
+	node := newNode(t, conn)
+	a, b := newPath(t), newPath(t)
+	leader, _ := lead(t, conn, node)
+	follower := follow(t, conn, node, leader)
+
+	_, err := follower.Multi(createOf(a))
+	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
+	require.False(t, exists(t, conn, a))
+
+	responses, err := leader.Multi()
+	require.NoError(t, err)
+	require.Empty(t, responses)
+	responses, err = leader.Multi(createOf(a), createOf(b))
+	require.NoError(t, err)
+	require.Len(t, responses, 2, "one for each of the caller's")
+	require.Equal(t, b, responses[1].String)
+
+	// What ZooKeeper has against it is told, and nothing is applied.
+	responses, err = leader.Multi(deleteOf(a), createOf(b))
+	require.ErrorIs(t, err, zk.ErrNodeExists)
+	require.NotErrorIs(t, err, leaderelection.ErrNotLeader)
+	require.Len(t, responses, 2)
+	require.True(t, exists(t, conn, a))
+	// A znode missing in the caller's part is not one's own missing.
+	_, err = leader.Multi(deleteOf(a), deleteOf(node+"-missing"))
+	require.ErrorIs(t, err, zk.ErrNoNode)
+	require.NotErrorIs(t, err, leaderelection.ErrNotLeader)
+	require.True(t, exists(t, conn, a))
+
+	leader.resign(t)
+	follower.leads(t)
+	_, err = leader.Multi(deleteOf(a))
+	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
+	_, err = follower.Multi(deleteOf(a), deleteOf(b))
+	require.NoError(t, err)
+	require.False(t, exists(t, conn, a))
+}
+
+// The transaction is refused by the ensemble when the own znode is deleted and
+// the leader does not know it yet.
+func TestMultiFenced(t *testing.T) {
+	t.Parallel()
+	conn, elsewhere := connect(t), connect(t)
+	node := newNode(t, conn)
+	target := newPath(t)
+	leader, grant := lead(t, conn, node)
+
+	conn.link[0].Blackhole(zkproxy.ServerToClient) // it hears nothing
+	require.NoError(t, elsewhere.Delete(leader.ID(), -1))
+	require.NoError(t, grant.Err(), "it still believes to lead")
+	done := inBackground(t, func() error {
+		_, err := leader.Multi(createOf(target))
+		return err
+	})
+	eventually(t, func() bool { return len(sentBy(conn, zkproxy.OpMulti, leader.ID())) > 0 }, "the transaction is sent")
+	conn.link.thaw()
+	require.ErrorIs(t, await(t, done, "the transaction"), leaderelection.ErrNotLeader)
+	require.False(t, exists(t, elsewhere, target))
+	leader.ends(t, leaderelection.ErrCandidateDeleted)
+}
+
+// sentBy lists a client's requests of one kind for a path.
+func sentBy(conn *client, op int32, path string) (found []zkproxy.Record) {
+	for _, r := range conn.link[0].Log() {
+		if r.Kind == zkproxy.Request && r.Op == op && r.Path == path {
+			found = append(found, r)
+		}
+	}
+	return found
+}

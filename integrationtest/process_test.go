@@ -1,0 +1,114 @@
+package integrationtest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// What tells a process of this test binary to be a candidate.
+const (
+	processAddr = "LEADERELECTION_TEST_ADDR"
+	processNode = "LEADERELECTION_TEST_NODE"
+	processMode = "LEADERELECTION_TEST_MODE" // "stay", or "resign" when leader
+)
+
+// process is a candidate in a process of its own, which prints its roles.
+type process struct {
+	cmd   *exec.Cmd
+	lines chan string // closed at the end of the process's output
+}
+
+// startProcess starts a candidate on the shared server.
+func startProcess(t *testing.T, node, mode string) *process {
+	t.Helper()
+	binary, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(binary)
+	cmd.Env = append(os.Environ(), processAddr+"="+shared.Addr(0), processNode+"="+node, processMode+"="+mode)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	p := &process{cmd: cmd, lines: make(chan string, 100)}
+	go p.read(out)
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it has usually ended
+		for range p.lines {
+		}
+		_ = cmd.Wait()
+	})
+	return p
+}
+
+func (p *process) read(out io.Reader) {
+	defer close(p.lines)
+	for s := bufio.NewScanner(out); s.Scan(); {
+		p.lines <- s.Text()
+	}
+}
+
+// line waits for the next line of output.
+func (p *process) line(t *testing.T) string {
+	t.Helper()
+	select {
+	case line, ok := <-p.lines:
+		require.True(t, ok, "the process has ended")
+		return line
+	case <-time.After(patience):
+		require.Fail(t, "the process is silent")
+		return ""
+	}
+}
+
+// wait waits for the process's end and returns how it ended.
+func (p *process) wait(t *testing.T) error {
+	t.Helper()
+	limit := time.After(patience)
+	for {
+		select {
+		case _, ok := <-p.lines:
+			if !ok {
+				return p.cmd.Wait()
+			}
+		case <-limit:
+			require.Fail(t, "the process does not end")
+		}
+	}
+}
+
+// candidateProcess is what such a process does. It returns its exit status.
+func candidateProcess() int {
+	conn, _, err := zk.Connect([]string{os.Getenv(processAddr)}, sessionTimeout, zk.WithLogInfo(false))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer conn.Close()
+	e, err := leaderelection.NewElection(conn, os.Getenv(processNode), leaderelection.WithSessionTimeout(sessionTimeout))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	go e.ElectLeader()
+	for s := range e.Status() {
+		fmt.Println(s.Role)
+		if s.Role == leaderelection.Leader && os.Getenv(processMode) == "resign" {
+			if err := e.Resign(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+			return 0
+		}
+	}
+	return 1
+}

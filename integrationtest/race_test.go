@@ -1,0 +1,94 @@
+package integrationtest
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// The same by EndElection of the leader and of a follower at once, with 1,000
+// that come meanwhile: it may take more than the two seconds of one call.
+func TestEndElectionRace(t *testing.T) {
+	deletionRace(t, 20, 1000, func(_ *client, _ string, all []*candidate) error {
+		follower := make(chan error, 1)
+		go func() { follower <- endElection(all[len(all)-1]) }()
+		return errors.Join(endElection(all[0]), <-follower)
+	})
+}
+
+// endElection calls EndElection until the end is confirmed.
+func endElection(c *candidate) error {
+	for begin := time.Now(); ; {
+		err := c.EndElection()
+		if !errors.Is(err, leaderelection.ErrUnconfirmed) || time.Since(begin) > patience {
+			return err
+		}
+	}
+}
+
+// deletionRace keeps the server so busy that no other test should run beside
+// it. It has candidates join while an election is
+// ended: before of them take part already, meanwhile come during the end.
+func deletionRace(t *testing.T, before, meanwhile int, end func(*client, string, []*candidate) error) {
+	t.Helper()
+	owner := connect(t)
+	node := newNode(t, owner)
+	var conns []*client
+	for range 10 {
+		conns = append(conns, connectDirectly(t))
+	}
+	enlisted := make([]*candidate, before)
+	for i := range enlisted {
+		enlisted[i] = newCandidate(t, conns[i%len(conns)], node)
+		enlisted[i].start()
+	}
+	for _, c := range enlisted {
+		require.NoError(t, c.next(t).Err)
+	}
+	// Half of the others exist already, half are made meanwhile.
+	late := make([]*candidate, meanwhile)
+	for i := range meanwhile / 2 {
+		late[i] = newCandidate(t, conns[i%len(conns)], node)
+	}
+	refused := make([]error, meanwhile)
+	var wg sync.WaitGroup
+	for i := range meanwhile {
+		wg.Go(func() {
+			if late[i] == nil {
+				e, err := leaderelection.NewElection(conns[i%len(conns)].Conn, node, leaderelection.WithSessionTimeout(sessionTimeout))
+				if err != nil {
+					refused[i] = err
+					return
+				}
+				late[i] = &candidate{Election: e, returned: make(chan struct{})}
+			}
+			late[i].start()
+		})
+	}
+	require.NoError(t, end(owner, node, enlisted))
+	wg.Wait()
+
+	told := 0
+	for i, c := range append(late, enlisted...) {
+		if c == nil {
+			require.ErrorIs(t, refused[i], leaderelection.ErrNoElection)
+			continue
+		}
+		told++
+		all := c.rest(t)
+		require.NotEmpty(t, all)
+		require.ErrorIs(t, all[len(all)-1].Err, leaderelection.ErrElectionOver)
+		require.ErrorIs(t, c.result(t), leaderelection.ErrElectionOver)
+		require.NoError(t, c.Resign())
+	}
+	t.Logf("%d candidates were told of the end, %d found no election", told, before+meanwhile-told)
+	require.False(t, exists(t, owner, node))
+	dump, err := shared.FourLetter(0, "dump")
+	require.NoError(t, err)
+	require.NotContains(t, dump, node+"/", "a znode is left")
+}
