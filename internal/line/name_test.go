@@ -74,6 +74,8 @@ func FuzzSequenceOf(f *testing.F) {
 		if _, ok := sequenceOf(name); ok {
 			require.True(t, strings.ContainsAny(name, "0123456789"))
 		}
-		ours(name)
+		if ours(name) {
+			require.Contains(t, name, mark)
+		}
 	})
 }
