@@ -28,11 +28,14 @@ lint:
 	@unformatted=$$($(TOOL) gofumpt -l .); test -z "$$unformatted" || { echo "not formatted (make format):"; echo "$$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
+	cd bench && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 
 format:
 	$(TOOL) gofumpt -w .
 
-# bench compares with other libraries, in a module of its own.
+# bench compares with other libraries, in a module of its own, so that the library
+# does not depend on what it is compared with. kazoo and Curator take part where
+# Debian's python3-kazoo and libcurator-recipes-java are installed.
 bench: prepare
 	cd bench && $(GO) run . $(BENCHFLAGS)
 

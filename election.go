@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path"
 	"slices"
 	"strings"
@@ -167,7 +168,12 @@ func (e *Election) ElectLeader() error {
 	e.started = true
 	e.mu.Unlock()
 
-	err := e.stand()
+	return e.conclude(e.stand())
+}
+
+// conclude ends the candidacy for the reason err and returns what ElectLeader
+// returns.
+func (e *Election) conclude(err error) error {
 	e.stop(ErrCandidacyOver) // releases the context
 	if errors.Is(err, ErrResigned) {
 		err = nil
@@ -179,9 +185,8 @@ func (e *Election) ElectLeader() error {
 	return err
 }
 
-// stand stands in line, again after each session when it may rejoin, and
-// returns what ended the candidacy.
-func (e *Election) stand() error {
+// lineConfig says where and how to stand.
+func (e *Election) lineConfig() *line.Config {
 	cfg := &line.Config{
 		Conn: e.conn, Dir: e.node, DirCzxid: e.czxid, EndMarker: endMarker,
 		Naming: e.naming, Data: []byte(e.clientName), ACL: e.acl,
@@ -190,20 +195,34 @@ func (e *Election) stand() error {
 	if e.rejoin {
 		cfg.Patience = 0
 	}
+	return cfg
+}
+
+// stand stands in line, again after each session when it may rejoin, and
+// returns what ended the candidacy.
+func (e *Election) stand() error {
+	// The frames of the calls in which a candidate waits are kept small, with
+	// what is rarely needed in functions of its own: its stack can be then.
+	cfg := e.lineConfig()
 	for {
 		removed, err := line.Stand(e.standing, cfg, e.changed)
-		e.mu.Lock()
-		e.removals = append(slices.DeleteFunc(e.removals, closed), removed)
-		e.mu.Unlock()
-		err = e.reason(err)
-		cfg.Log.Info("candidacy ended", "id", e.ID(), "reason", err)
-		if !e.rejoin || !errors.Is(err, ErrSessionExpired) {
+		if err = e.left(removed, err); !e.rejoin || !errors.Is(err, ErrSessionExpired) {
 			return err
 		}
 		// Told at once that it is no leader any more; the next place in line
 		// may be long in coming.
 		e.publish(Status{})
 	}
+}
+
+// left notes that a place in line has been left, and returns the reason.
+func (e *Election) left(removed <-chan struct{}, err error) error {
+	e.mu.Lock()
+	e.removals = append(slices.DeleteFunc(e.removals, closed), removed)
+	e.mu.Unlock()
+	err = e.reason(err)
+	e.log.Info("candidacy ended", "election", e.node, "client", e.clientName, "id", e.ID(), "reason", err)
+	return err
 }
 
 func open(c <-chan struct{}) bool { return !closed(c) }
@@ -265,8 +284,14 @@ func (e *Election) changed(s line.State) {
 
 func (e *Election) publish(s Status) {
 	s.CandidateID, s.WasFollowing = e.ID(), e.Current().NowFollowing
-	e.log.Info("status", "election", e.node, "client", e.clientName, "status", s)
+	e.logStatus(s)
 	e.feed.Publish(s)
+}
+
+func (e *Election) logStatus(s Status) {
+	if e.log.Enabled(context.Background(), slog.LevelInfo) {
+		e.log.Info("status", "election", e.node, "client", e.clientName, "status", s)
+	}
 }
 
 func (e *Election) setGrant(grant *Leadership, revoke context.CancelCauseFunc) {

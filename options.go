@@ -50,13 +50,19 @@ const (
 	defaultClientName     = "name-not-provided"
 )
 
+// Shared by all, so that a candidate does not have its own.
+var (
+	defaultACL = zk.WorldACL(zk.PermAll)
+	defaultLog = slog.New(slog.DiscardHandler)
+)
+
 func newOptions(opts []Option) (*options, error) {
 	o := &options{
 		ctx:        context.Background(),
 		clientName: defaultClientName,
 		timeout:    defaultSessionTimeout,
-		acl:        zk.WorldACL(zk.PermAll),
-		log:        slog.New(slog.DiscardHandler),
+		acl:        defaultACL,
+		log:        defaultLog,
 	}
 	for _, opt := range opts {
 		if opt == nil {

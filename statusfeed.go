@@ -11,7 +11,8 @@ import "sync"
 type StatusFeed struct {
 	mu      sync.Mutex
 	c       chan Status
-	unread  []Status // what was put into c last and may have been read since
+	sent    [2]*Leadership // of what was put into c last and may have been read since
+	unread  int            // how many of sent count
 	told    *Leadership
 	current Status
 	closed  bool
@@ -90,8 +91,8 @@ func (f *StatusFeed) publish(s Status) {
 		}
 		next = append(next, end)
 	}
-	f.unread = append(next, s)
-	for _, s := range f.unread {
+	for i, s := range append(next, s) {
+		f.sent[i], f.unread = s.Leadership, i+1
 		f.c <- s // there is room: it was emptied, and nobody else sends
 	}
 }
@@ -108,10 +109,10 @@ func (f *StatusFeed) takeBack() (missed []Status) {
 		}
 		break
 	}
-	for _, s := range f.unread[:len(f.unread)-len(missed)] {
-		f.told = s.Leadership
+	if read := f.unread - len(missed); read > 0 {
+		f.told = f.sent[read-1]
 	}
-	f.unread = nil
+	f.sent, f.unread = [2]*Leadership{}, 0
 	return missed
 }
 

@@ -21,33 +21,54 @@ import (
 // znode late. Only a znode owned by the session of now is used: one of a dying
 // session would go with it (CURATOR-498).
 func (p *place) enter(ctx context.Context) error {
-	if p.Patience > 0 {
-		limited, cancel := context.WithCancelCause(ctx)
-		watching := request.Start(func() (struct{}, error) { return struct{}{}, p.giveUp(limited, cancel) })
-		defer func() {
-			cancel(nil)
-			<-watching
-		}()
-		ctx = limited
+	if err := p.settle(ctx); err != nil {
+		return err
 	}
-	for {
-		err := p.create(ctx)
+	return p.look(ctx)
+}
+
+// settle creates until there is an own znode.
+func (p *place) settle(ctx context.Context) error {
+	// The limit's context is made when the connection is found down, not
+	// before: one that has had a child keeps memory for others.
+	limited, stop := ctx, func() {}
+	defer func() { stop() }()
+	limit := func() {
+		if limited == ctx && p.Patience > 0 {
+			limited, stop = p.limit(ctx)
+		}
+	}
+	for p.name == "" {
+		if !p.sub.State().Up {
+			limit()
+		}
+		err := p.create(limited)
 		if request.Transient(err) {
-			if err = p.again(ctx, err); err == nil {
-				err = p.adopt(ctx)
+			limit()
+			if err = p.again(limited, err); err == nil {
+				err = p.adopt(limited)
 			}
 		}
 		if err != nil {
 			return err
 		}
-		if p.name != "" {
-			return p.look(ctx)
-		}
+	}
+	return nil
+}
+
+// limit derives a context that ends, with ErrUnreachable, when the connection
+// has been down for Patience. stop must be called.
+func (p *place) limit(ctx context.Context) (limited context.Context, stop func()) {
+	limited, cancel := context.WithCancelCause(ctx)
+	watching := request.Start(func() (struct{}, error) { return struct{}{}, p.giveUp(limited, cancel) })
+	return limited, func() {
+		cancel(nil)
+		<-watching
 	}
 }
 
-// giveUp ends entering when the connection has been down for Patience. A server
-// that is only slow is none that does not answer.
+// giveUp calls end when the connection has been down for Patience. A server that
+// is only slow is none that does not answer.
 func (p *place) giveUp(ctx context.Context, end context.CancelCauseFunc) error {
 	for up := time.Now(); ; {
 		if err := request.Pause(ctx, p.Patience/16); err != nil {
@@ -78,7 +99,8 @@ func (p *place) create(ctx context.Context) error {
 		p.creating = nil
 		switch {
 		case answer.Err == nil:
-			p.name = path.Base(answer.Value)
+			p.setOwn(path.Base(answer.Value))
+			p.prefixes[len(p.prefixes)-1] = p.name[:len(prefix)] // kept once
 		case !request.Transient(answer.Err):
 			p.prefixes = p.prefixes[:len(p.prefixes)-1]
 		}
@@ -105,7 +127,7 @@ func (p *place) adopt(ctx context.Context) error {
 			return err
 		case stat == nil:
 		case p.name == "" && stat.EphemeralOwner == p.Conn.SessionID():
-			p.name = name
+			p.setOwn(name)
 		default:
 			if err := p.delete(ctx, name); err != nil {
 				return err

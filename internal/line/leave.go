@@ -57,7 +57,7 @@ func (p *place) remove(reason error) error {
 		answer := <-p.creating
 		switch {
 		case answer.Err == nil:
-			p.name = path.Base(answer.Value)
+			p.setOwn(path.Base(answer.Value))
 		case !request.Transient(answer.Err):
 			p.prefixes = p.prefixes[:len(p.prefixes)-1]
 		}
@@ -106,7 +106,7 @@ func (p *place) forget() {
 			break
 		}
 	}
-	p.name = ""
+	p.setOwn("")
 }
 
 // removeOnce deletes the own znode, and where creates have gone without an
@@ -141,7 +141,7 @@ func (p *place) removeOnce(ctx context.Context) error {
 func (p *place) deleteOwn() error {
 	if p.predecessorWatch != nil {
 		_, err := p.Conn.Multi(
-			&zk.SetDataRequest{Path: p.pathOf(p.around.predecessor), Data: p.predecessorSeen.data, Version: p.predecessorSeen.version},
+			&zk.SetDataRequest{Path: p.predecessorPath, Data: p.predecessorSeen.data, Version: p.predecessorSeen.version},
 			&zk.DeleteRequest{Path: p.path(), Version: -1},
 		)
 		if err == nil || request.Transient(err) {

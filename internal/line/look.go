@@ -15,8 +15,7 @@ type listing struct {
 }
 
 func (p *place) list() (listing, error) {
-	children, stat, err := p.Conn.Children(p.Dir)
-	return listing{children, stat}, err
+	return lister{p.Conn, p.Dir}.shared()
 }
 
 // own is what reading the own znode, and watching it, returns.
@@ -91,7 +90,11 @@ func (p *place) readOwn(ctx context.Context) error {
 
 // take draws the conclusions from a listing.
 func (p *place) take(ctx context.Context, children []string) error {
-	around := surroundingsOf(p.name, children, p.prefixes, p.EndMarker)
+	prefixes := p.prefixes
+	if len(prefixes) == 1 {
+		prefixes = nil // that of the own znode: there can be no other
+	}
+	around := surroundingsOf(p.name, children, prefixes, p.EndMarker)
 	switch {
 	case around.ended:
 		return ErrEnded
@@ -109,9 +112,16 @@ func (p *place) take(ctx context.Context, children []string) error {
 			return err
 		}
 	}
-	if around.predecessor != p.around.predecessor {
+	if around.predecessor == p.around.predecessor {
+		around.predecessor = p.around.predecessor
+	} else {
 		p.predecessorWatch = nil // it watched one that is gone
+		p.predecessorPath, around.predecessor = p.partOf(around.predecessor)
 	}
+	if around.predecessor != "" {
+		around.follower = "" // only the first asks, who lists anew
+	}
+	around.strays = nil
 	p.around = around
 	p.verified = around.isSecond
 	return nil

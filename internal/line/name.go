@@ -3,7 +3,6 @@ package line
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"strconv"
 	"strings"
 )
 
@@ -29,25 +28,40 @@ func sequenceOf(name string) (sequence int32, ok bool) {
 	if i < 0 {
 		return 0, false
 	}
-	if i > 0 && name[i-1] == '-' && contends(name[:i-1]) {
-		i--
-	} else if !contends(name[:i]) {
+	// By hand: a line of thousands is read whenever somebody joins it.
+	var n int64
+	number, head := name[i:], name[:i]
+	negative := number[0] == '-'
+	switch {
+	case negative:
+		number = number[1:]
+	case i > 0 && head[i-1] == '-' && contends(head[:i-1]):
+		negative, head = true, head[:i-1]
+	}
+	for _, c := range []byte(number) {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(c-'0')
+	}
+	if negative {
+		n = -n
+	}
+	if n != int64(int32(n)) || !contends(head) {
 		return 0, false
 	}
-	n, err := strconv.ParseInt(name[i:], 10, 32)
-	return int32(n), err == nil
+	return int32(n), true
 }
 
 // contends reports whether head is what the known libraries put before the
 // sequence number: Curator's LeaderLatch, Curator's and go-zookeeper's locks,
 // kazoo's, and Comcast's go-leaderelection. All else is foreign.
 func contends(head string) bool {
-	for _, base := range []string{"latch-", "lock-"} {
-		if rest, ok := strings.CutSuffix(head, base); ok && (rest == "" || strings.HasSuffix(rest, "-")) {
-			return true
-		}
+	switch {
+	case strings.HasSuffix(head, "-latch-"), strings.HasSuffix(head, "-lock-"), strings.HasSuffix(head, "__lock__"):
+		return true
 	}
-	return strings.HasSuffix(head, "__lock__") || head == "le_"
+	return head == "latch-" || head == "lock-" || head == "le_"
 }
 
 // before reports whether a was created before b: serial number arithmetic

@@ -70,12 +70,14 @@ type place struct {
 	prefixes []string                      // of all znodes that this contender may have created
 	creating <-chan request.Answer[string] // a create without answer
 	name     string                        // of the own znode, "" before there is one
-	sent     time.Time                     // when its create was sent
-	session  int64                         // its owner
+	ownPath  string
+	sent     time.Time // when its create was sent
+	session  int64     // its owner
 	czxid    int64
 	ownWatch <-chan zk.Event
 
 	around           surroundings // as last listed
+	predecessorPath  string
 	predecessorWatch <-chan zk.Event
 	predecessorSeen  content                        // along with the watch
 	arming           <-chan request.Answer[watched] // a watch without answer
@@ -86,7 +88,7 @@ type place struct {
 	unsettled bool
 	epoch     uint64
 	proving   bool
-	told      State
+	told      situation
 }
 
 // Stand enters the line, stays until the context ends or the place is lost,
@@ -125,17 +127,38 @@ func (p *place) stay(ctx context.Context) error {
 	}
 }
 
-// tell reports a situation unless it is the last one reported.
+// situation is what makes one State another.
+type situation struct {
+	path, predecessor string
+	first, proven     bool
+}
+
+// tell reports a state unless it is like the last one reported.
 func (p *place) tell(s State) {
-	t := p.told
-	if s.Path == t.Path && s.Predecessor == t.Predecessor && s.First == t.First && s.Proven == t.Proven {
+	now := situation{s.Path, s.Predecessor, s.First, s.Proven}
+	if now == p.told {
 		return
 	}
-	p.told = s
+	p.told = now
 	p.report(s)
 }
 
-func (p *place) path() string { return p.pathOf(p.name) }
+// path is the own znode's.
+func (p *place) path() string { return p.ownPath }
+
+// setOwn says which is the own znode; "" for none.
+func (p *place) setOwn(name string) { p.ownPath, p.name = p.partOf(name) }
+
+// partOf returns the path of a znode of the line and, as a part of it, its name.
+// What is kept must not be a name out of a listing: one such string keeps in
+// memory a whole span of the names that it was listed with.
+func (p *place) partOf(name string) (full, part string) {
+	if name == "" {
+		return "", ""
+	}
+	full = p.pathOf(name)
+	return full, full[len(full)-len(name):]
+}
 
 func (p *place) pathOf(name string) string { return path.Join(p.Dir, name) }
 

@@ -28,17 +28,10 @@ func (p *place) wait(ctx context.Context) error {
 		p.rest()
 	}
 	for {
-		state := p.sub.State()
-		if err := p.over(state); err != nil {
+		if changed, err := p.checkState(ctx); changed || err != nil {
 			return err
 		}
-		if state.Missing {
-			return p.deleted(ctx)
-		}
-		if state.Up && state.Epoch != p.epoch {
-			return p.recheck(ctx)
-		}
-		p.tell(State{Path: p.path(), Predecessor: p.pathOf(p.around.predecessor)})
+		p.tellWaiting()
 		if p.unsettled {
 			p.unsettled = false
 			return p.look(ctx)
@@ -53,6 +46,27 @@ func (p *place) wait(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// checkState reacts to the connection's state; changed says that the line has
+// been looked at again for it.
+func (p *place) checkState(ctx context.Context) (changed bool, err error) {
+	state := p.sub.State()
+	if err := p.over(state); err != nil {
+		return false, err
+	}
+	if state.Missing {
+		return true, p.deleted(ctx)
+	}
+	if state.Up && state.Epoch != p.epoch {
+		return true, p.recheck(ctx)
+	}
+	return false, nil
+}
+
+//go:noinline // wait's frame is that of a candidate at rest
+func (p *place) tellWaiting() {
+	p.tell(State{Path: p.path(), Predecessor: p.predecessorPath})
 }
 
 // watched is what reading the predecessor, and watching it, returns.
@@ -73,7 +87,7 @@ type content struct {
 // leaves no watch behind where there is no znode; asking whether it exists
 // would (CURATOR-107).
 func (p *place) watchPredecessor(ctx context.Context) (gone bool, err error) {
-	path := p.pathOf(p.around.predecessor)
+	path := p.predecessorPath
 	for {
 		p.arming = request.Start(func() (watched, error) {
 			data, stat, watch, err := p.Conn.GetW(path)

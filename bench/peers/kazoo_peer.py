@@ -1,0 +1,96 @@
+"""kazoo's Lock as a contestant; peer.go says what the lines mean."""
+
+import logging
+import os
+import sys
+import threading
+import time
+
+import kazoo
+from kazoo.client import KazooClient
+
+logging.disable(logging.CRITICAL)
+
+writing = threading.Lock()
+
+
+def say(*words):
+    with writing:
+        sys.stdout.write(" ".join(map(str, words)) + "\n")
+        sys.stdout.flush()
+
+
+class Peer:
+    def __init__(self, address, timeout):
+        self.address = address
+        self.timeout = timeout
+        self.clients = {}
+        self.locks = {}
+        self.closing = set()
+
+    def connect(self, session):
+        client = KazooClient(hosts=self.address, timeout=self.timeout)
+        client.start(timeout=30)
+        self.clients[session] = client
+
+    def disconnect(self, session):
+        client = self.clients.pop(session)
+        self.closing.add(client)
+        at = time.monotonic_ns()
+        client.stop()
+        client.close()
+        return at
+
+    def join(self, session, path):
+        client = self.clients[session]
+        start = time.monotonic_ns()
+        lock = client.Lock(path, "bench")
+        lock.acquire()
+        took = time.monotonic_ns() - start
+        lock.release()
+        return took
+
+    def stand(self, candidate, session, path):
+        client = self.clients[session]
+        lock = client.Lock(path, "bench")
+        self.locks[candidate] = lock
+
+        def acquire():
+            try:
+                lock.acquire()
+                say("leads", candidate, time.monotonic_ns())
+            except BaseException as e:  # kazoo cancels by several kinds
+                if client not in self.closing:
+                    say("failed", repr(e))
+
+        threading.Thread(target=acquire, daemon=True).start()
+
+    def leave(self, candidate):
+        lock = self.locks.pop(candidate)
+        at = time.monotonic_ns()
+        lock.release()
+        return at
+
+    def reset(self):
+        for session in list(self.clients):
+            self.disconnect(session)
+        self.locks.clear()
+
+
+def main():
+    peer = Peer(sys.argv[1], float(sys.argv[2]))
+    threading.stack_size(256 * 1024)
+    say("ready", kazoo.__version__, "on Python", sys.version.split()[0])
+    for line in sys.stdin:
+        command, *args = line.split()
+        args = [int(a) if a.isdigit() else a for a in args]
+        try:
+            answer = getattr(peer, command)(*args)
+            if command != "stand":
+                say("ok", "" if answer is None else answer)
+        except Exception as e:
+            say("failed" if command == "stand" else "error", repr(e))
+    os._exit(0)  # whatever threads still wait for
+
+
+main()
