@@ -1,0 +1,176 @@
+package zktest
+
+import (
+	"crypto/sha1"
+	"encoding/base64"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+)
+
+const (
+	permRead   = 1
+	permWrite  = 2
+	permCreate = 4
+	permDelete = 8
+	permAdmin  = 16
+	permAll    = 31
+)
+
+// acl is an interned access control list. Most trees use one or two of them.
+type acl struct {
+	list []wire.ACL
+	open bool // anyone may do anything: the common case, checked without a loop
+}
+
+type aclCache struct{ byKey map[string]*acl }
+
+func newACLCache() *aclCache { return &aclCache{byKey: make(map[string]*acl)} }
+
+func (c *aclCache) intern(list []wire.ACL) *acl {
+	var key strings.Builder
+	for _, a := range list {
+		key.WriteString(strconv.Itoa(int(a.Perms)))
+		key.WriteByte(' ')
+		key.WriteString(a.Scheme)
+		key.WriteByte(' ')
+		key.WriteString(a.ID)
+		key.WriteByte(0)
+	}
+	if a, ok := c.byKey[key.String()]; ok {
+		return a
+	}
+	a := &acl{list: list}
+	for _, e := range list {
+		a.open = a.open || e.Scheme == "world" && e.ID == "anyone" && e.Perms&permAll == permAll
+	}
+	c.byKey[key.String()] = a
+	return a
+}
+
+// authID is one identity of a connection.
+type authID struct{ scheme, id string }
+
+// allows reports whether one of ids may do perm.
+func (a *acl) allows(perm int32, ids []authID) bool {
+	if a.open || len(a.list) == 0 {
+		return true
+	}
+	for _, id := range ids {
+		if id.scheme == "super" {
+			return true
+		}
+	}
+	for _, e := range a.list {
+		if e.Perms&perm == 0 {
+			continue
+		}
+		if e.Scheme == "world" && e.ID == "anyone" {
+			return true
+		}
+		for _, id := range ids {
+			if id.scheme != e.Scheme {
+				continue
+			}
+			if e.Scheme == "digest" && id.id == e.ID || e.Scheme == "ip" && ipMatches(id.id, e.ID) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// expandACL checks a list that a client sent and replaces "auth" by who the client is.
+func (c *aclCache) expand(list []wire.ACL, ids []authID) (*acl, Code) {
+	var out []wire.ACL
+	for i, a := range list {
+		if slices.Contains(list[:i], a) {
+			continue
+		}
+		switch a.Scheme {
+		case "world":
+			if a.ID != "anyone" {
+				return nil, codeInvalidACL
+			}
+			out = append(out, a)
+		case "auth":
+			found := false
+			for _, id := range ids {
+				if id.scheme == "digest" { // the address of a client is not an authentication
+					found = true
+					out = append(out, wire.ACL{Perms: a.Perms, Scheme: id.scheme, ID: id.id})
+				}
+			}
+			if !found {
+				return nil, codeInvalidACL
+			}
+		case "digest":
+			if !validDigestID(a.ID) {
+				return nil, codeInvalidACL
+			}
+			out = append(out, a)
+		case "ip":
+			if _, ok := parseIPRule(a.ID); !ok {
+				return nil, codeInvalidACL
+			}
+			out = append(out, a)
+		default:
+			return nil, codeInvalidACL
+		}
+	}
+	if len(out) == 0 {
+		return nil, codeInvalidACL
+	}
+	return c.intern(out), codeOK
+}
+
+// validDigestID wants two parts. Trailing empty ones do not count, and a third is wrong.
+func validDigestID(id string) bool {
+	return len(strings.Split(strings.TrimRight(id, ":"), ":")) == 2
+}
+
+// digestID is what a "user:password" credential is stored and compared as.
+func digestID(credential string) string {
+	user, _, _ := strings.Cut(credential, ":")
+	sum := sha1.Sum([]byte(credential))
+	return user + ":" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// parseIPRule reads "a.b.c.d" or "a.b.c.d/bits". Only IPv4, as with the server.
+func parseIPRule(rule string) (netip.Prefix, bool) {
+	addr, bits, ok := strings.Cut(rule, "/")
+	ip, err := netip.ParseAddr(addr)
+	if err != nil || !ip.Is4() {
+		return netip.Prefix{}, false
+	}
+	n := 32
+	if ok {
+		if n, err = strconv.Atoi(bits); err != nil || n < 0 || n > 32 {
+			return netip.Prefix{}, false
+		}
+	}
+	return netip.PrefixFrom(ip, n), true
+}
+
+func ipMatches(addr, rule string) bool {
+	p, ok := parseIPRule(rule)
+	if !ok {
+		return false
+	}
+	ip, err := netip.ParseAddr(addr)
+	return err == nil && p.Contains(ip.Unmap())
+}
+
+// masked hides the passwords of digest entries from who may only read the list.
+func (a *acl) masked() []wire.ACL {
+	out := slices.Clone(a.list)
+	for i, e := range out {
+		if user, _, ok := strings.Cut(e.ID, ":"); ok && e.Scheme == "digest" {
+			out[i].ID = user + ":x"
+		}
+	}
+	return out
+}

@@ -1,0 +1,83 @@
+package zktest
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// clock is where the server's time comes from: session time-outs, and the age of
+// TTL nodes and containers.
+type clock interface {
+	now() time.Time
+	// after runs f in a goroutine of its own when d has passed, unless stopped before.
+	after(d time.Duration, f func()) (stop func() bool)
+}
+
+// runtimeClock is package time. In a synctest bubble that is fake time already.
+type runtimeClock struct{}
+
+func (runtimeClock) now() time.Time { return time.Now() }
+
+func (runtimeClock) after(d time.Duration, f func()) func() bool {
+	return time.AfterFunc(d, f).Stop
+}
+
+// manualClock stands still until it is told to move.
+type manualClock struct {
+	mu     sync.Mutex
+	t      time.Time
+	timers []*manualTimer // sorted by at
+}
+
+type manualTimer struct {
+	at time.Time
+	f  func()
+}
+
+func (c *manualClock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.t
+}
+
+func (c *manualClock) after(d time.Duration, f func()) func() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := &manualTimer{at: c.t.Add(d), f: f}
+	i, _ := slices.BinarySearchFunc(c.timers, t, func(a, b *manualTimer) int {
+		if a.at.After(b.at) {
+			return 1
+		}
+		return -1 // equal ones fire in the order in which they were set
+	})
+	c.timers = slices.Insert(c.timers, i, t)
+	return func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		i := slices.Index(c.timers, t)
+		if i < 0 {
+			return false
+		}
+		c.timers = slices.Delete(c.timers, i, i+1)
+		return true
+	}
+}
+
+// advance moves the clock and runs what falls due, in order, before it returns.
+func (c *manualClock) advance(d time.Duration) {
+	c.mu.Lock()
+	end := c.t.Add(d)
+	for len(c.timers) > 0 && !c.timers[0].at.After(end) {
+		t := c.timers[0]
+		c.timers = c.timers[1:]
+		if t.at.After(c.t) {
+			c.t = t.at
+		}
+		c.mu.Unlock()
+		t.f()
+		c.mu.Lock()
+	}
+	c.t = end
+	c.mu.Unlock()
+}

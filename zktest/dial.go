@@ -1,0 +1,136 @@
+package zktest
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+var errRefused = errors.New("zktest: connection refused")
+
+// Dialer makes in-memory connections to this server, whatever the address: give
+// it to [zk.WithDialer] together with [HostProvider], which looks nothing up.
+// [Server.Connect] does both. In a synctest bubble such a connection runs on fake
+// time.
+func (s *Server) Dialer() zk.Dialer {
+	return func(_, address string, _ time.Duration) (net.Conn, error) { return s.dial(address) }
+}
+
+func (s *Server) dial(address string) (net.Conn, error) {
+	client, server := net.Pipe()
+	if err := s.accept(server); err != nil {
+		return nil, &net.OpError{Op: "dial", Net: "zktest", Addr: pipeAddr(address), Err: syscall.ECONNREFUSED}
+	}
+	return client, nil
+}
+
+type pipeAddr string
+
+func (pipeAddr) Network() string  { return "zktest" }
+func (a pipeAddr) String() string { return string(a) }
+
+// Connect connects a go-zookeeper client over the in-memory [Server.Dialer],
+// inside and outside of synctest bubbles. The options are those of [zk.Connect].
+// The client is closed with the server. Its log is off unless an option sets one.
+// The error is that of [zk.Connect]; with these servers there is none.
+func (s *Server) Connect(timeout time.Duration, opts ...func(*zk.Conn)) (*zk.Conn, <-chan zk.Event, error) {
+	return s.e.connect([]*Server{s}, timeout, opts)
+}
+
+func (e *ensemble) connect(to []*Server, timeout time.Duration, opts []func(*zk.Conn)) (*zk.Conn, <-chan zk.Event, error) {
+	names := make([]string, len(to))
+	for i, s := range to {
+		names[i] = s.Name()
+	}
+	c, events, err := zk.Connect(names, timeout, func(c *zk.Conn) {
+		c.SetLogger(silent{})
+		zk.WithLogInfo(false)(c)
+		zk.WithHostProvider(HostProvider(names...))(c)
+		zk.WithDialer(e.dial)(c)
+		for _, o := range opts {
+			o(c)
+		}
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	e.mu.Lock()
+	e.clients = append(e.clients, c)
+	e.mu.Unlock()
+	return c, events, nil
+}
+
+// dial finds the server by its name or its TCP address.
+func (e *ensemble) dial(_, address string, _ time.Duration) (net.Conn, error) {
+	for _, s := range e.servers {
+		if s.Name() == address || s.tcpAddr() == address {
+			return s.dial(address)
+		}
+	}
+	return nil, &net.OpError{Op: "dial", Net: "zktest", Addr: pipeAddr(address), Err: syscall.EHOSTUNREACH}
+}
+
+func (s *Server) tcpAddr() string {
+	s.lnMu.Lock()
+	defer s.lnMu.Unlock()
+	return s.addr
+}
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+// HostProvider is a list of servers for [zk.WithHostProvider] that looks no name
+// up and keeps its order. With no names given it takes those of [zk.Connect],
+// which shuffles them.
+func HostProvider(names ...string) zk.HostProvider {
+	return &hosts{fixed: slices.Clone(names), current: -1, last: -1}
+}
+
+type hosts struct {
+	mu      sync.Mutex
+	fixed   []string
+	list    []string
+	current int
+	last    int // where the client was connected last
+}
+
+func (h *hosts) Init(servers []string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.list = h.fixed
+	if len(h.list) == 0 {
+		h.list = slices.Clone(servers)
+	}
+	return nil
+}
+
+func (h *hosts) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.list)
+}
+
+// Next goes round the list. Like go-zookeeper's own provider it asks for a pause
+// when it comes to the server at which it was connected last.
+func (h *hosts) Next() (server string, retryStart bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.current = (h.current + 1) % len(h.list)
+	retryStart = h.current == h.last
+	if h.last == -1 {
+		h.last = 0
+	}
+	return h.list[h.current], retryStart
+}
+
+func (h *hosts) Connected() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last = h.current
+}

@@ -1,0 +1,185 @@
+package zktest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// version is what the server calls itself: the release whose behaviour it has.
+const version = "3.8.0-zktest, built on 2022-02-25 08:49 UTC"
+
+// fourLetter answers one of the words that operators send instead of a
+// handshake. It reports whether the four bytes were such a word.
+func (c *conn) fourLetter(word string) bool {
+	f, ok := fourLetterWords[word]
+	if !ok {
+		return false
+	}
+	c.e.mu.Lock()
+	text := f(c)
+	c.send([]byte(text))
+	c.hangUp()
+	c.e.mu.Unlock()
+	return true
+}
+
+var fourLetterWords = map[string]func(*conn) string{
+	"ruok": func(*conn) string { return "imok" },
+	"isro": func(c *conn) string {
+		if !c.e.quorum {
+			return "null"
+		}
+		return "rw"
+	},
+	"srvr": func(c *conn) string { return c.srvr(false) },
+	"stat": func(c *conn) string { return c.srvr(true) },
+	"mntr": (*conn).mntr,
+	"cons": func(c *conn) string { return c.clients(true) + "\n" },
+	"conf": (*conn).conf,
+	"dump": (*conn).dump,
+	"envi": func(*conn) string { return "Environment:\nzookeeper.version=" + version + "\nhost.name=localhost\n" },
+	"wchs": func(c *conn) string {
+		conns, total := 0, 0
+		for k := range c.srv.conns {
+			if n := len(k.dataWatches); n > 0 {
+				conns, total = conns+1, total+n
+			}
+		}
+		return fmt.Sprintf("%d connections watching %d paths\nTotal watches:%d\n", conns, len(c.e.dataWatches.byPath), total)
+	},
+	"wchc": func(c *conn) string {
+		var b strings.Builder
+		for _, k := range c.srv.connections() {
+			if len(k.dataWatches) == 0 {
+				continue
+			}
+			fmt.Fprintf(&b, "0x%x\n", k.sessionID())
+			for _, p := range slices.Sorted(maps.Keys(k.dataWatches)) {
+				fmt.Fprintf(&b, "\t%s\n", p)
+			}
+		}
+		return b.String() + "\n"
+	},
+	"wchp": func(c *conn) string {
+		var b strings.Builder
+		for _, p := range slices.Sorted(maps.Keys(c.e.dataWatches.byPath)) {
+			fmt.Fprintf(&b, "%s\n", p)
+			for _, k := range c.e.dataWatches.byPath[p] {
+				fmt.Fprintf(&b, "\t0x%x\n", k.sessionID())
+			}
+		}
+		return b.String() + "\n"
+	},
+	"crst": func(c *conn) string {
+		for k := range c.srv.conns {
+			k.received, k.sent = 0, 0
+		}
+		return "Connection stats reset.\n"
+	},
+	"srst": func(*conn) string { return "Server stats reset.\n" },
+	"dirs": func(*conn) string { return "datadir_size: 0\nlogdir_size: 0\n" },
+	"gtmk": func(*conn) string { return "306" },
+	"stmk": func(*conn) string { return "306" },
+	"hash": func(*conn) string { return "" },
+}
+
+func (c *conn) counts() (received, sent int64) {
+	for k := range c.srv.conns {
+		received, sent = received+k.received, sent+k.sent
+	}
+	return received, sent
+}
+
+func (s *Server) mode() string {
+	switch {
+	case len(s.e.servers) == 1:
+		return "standalone"
+	case s.e.leader == s.id && s.view == nil:
+		return "leader"
+	}
+	return "follower"
+}
+
+func (c *conn) srvr(clients bool) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Zookeeper version: %s\n", version)
+	if clients {
+		fmt.Fprintf(&b, "Clients:\n%s\n", c.clients(false))
+	}
+	received, sent := c.counts()
+	t := c.e.treeOf(c)
+	fmt.Fprintf(&b, "Latency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\nConnections: %d\nOutstanding: 0\nZxid: 0x%x\nMode: %s\nNode count: %d\n",
+		received, sent, len(c.srv.conns), t.zxid, c.srv.mode(), t.count())
+	return b.String()
+}
+
+func (c *conn) clients(long bool) string {
+	var b strings.Builder
+	for _, k := range c.srv.connections() {
+		established := 0
+		if k.sess != nil {
+			established = 1
+		}
+		fmt.Fprintf(&b, " /%s[%d](queued=0,recved=%d,sent=%d", k.nc.RemoteAddr(), established, k.received, k.sent)
+		if long && k.sess != nil {
+			fmt.Fprintf(&b, ",sid=0x%x,est=%d,to=%d", k.sess.id, k.since.UnixMilli(), k.sess.timeout.Milliseconds())
+		}
+		b.WriteString(")\n")
+	}
+	return b.String()
+}
+
+func (c *conn) mntr() string {
+	e := c.e
+	t := e.treeOf(c)
+	received, sent := c.counts()
+	watches, size, owned := 0, 0, 0
+	for k := range c.srv.conns {
+		watches += len(k.dataWatches) + len(k.childWatches)
+	}
+	for p, n := range t.nodes {
+		size += len(p) + len(n.data)
+	}
+	for _, nodes := range t.owned {
+		owned += len(nodes)
+	}
+	return fmt.Sprintf("zk_version\t%s\nzk_server_state\t%s\nzk_ephemerals_count\t%d\nzk_num_alive_connections\t%d\n"+
+		"zk_avg_latency\t0.0\nzk_outstanding_requests\t0\nzk_znode_count\t%d\nzk_global_sessions\t%d\n"+
+		"zk_packets_sent\t%d\nzk_packets_received\t%d\nzk_watch_count\t%d\nzk_min_latency\t0\nzk_max_latency\t0\n"+
+		"zk_approximate_data_size\t%d\nzk_uptime\t%d\n",
+		version, c.srv.mode(), owned, len(c.srv.conns), t.count(), len(e.sessions),
+		sent, received, watches, size, e.nowLocked().Sub(e.started).Milliseconds())
+}
+
+func (c *conn) conf() string {
+	cfg := c.e.cfg
+	return fmt.Sprintf("tickTime=%d\nmaxClientCnxns=0\nminSessionTimeout=%d\nmaxSessionTimeout=%d\nserverId=%d\n",
+		cfg.tick.Milliseconds(), cfg.minTimeout.Milliseconds(), cfg.maxTimeout.Milliseconds(), c.srv.id)
+}
+
+func (c *conn) dump() string {
+	e := c.e
+	var b strings.Builder
+	ids := slices.Sorted(maps.Keys(e.sessions))
+	fmt.Fprintf(&b, "SessionTracker dump:\nSession Sets (%d)/(%d):\n", len(ids), len(ids))
+	for _, id := range ids {
+		fmt.Fprintf(&b, "1 expire at %s:\n\t0x%x\n", e.sessions[id].deadline.UTC().Format(time.UnixDate), id)
+	}
+	t := e.treeOf(c)
+	owners := slices.Sorted(maps.Keys(t.owned))
+	fmt.Fprintf(&b, "ephemeral nodes dump:\nSessions with Ephemerals (%d):\n", len(owners))
+	for _, id := range owners {
+		fmt.Fprintf(&b, "0x%x:\n", id)
+		for _, n := range t.ephemerals(id) {
+			fmt.Fprintf(&b, "\t%s\n", n.path)
+		}
+	}
+	b.WriteString("Connections dump:\n")
+	for _, k := range c.srv.connections() {
+		fmt.Fprintf(&b, "\tip: /%s sessionId: 0x%x\n", k.nc.RemoteAddr(), k.sessionID())
+	}
+	return b.String()
+}

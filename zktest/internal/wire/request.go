@@ -1,0 +1,157 @@
+package wire
+
+// ACL is one entry of an access control list.
+type ACL struct {
+	Perms      int32
+	Scheme, ID string
+}
+
+// Header goes before every request but the handshake.
+type Header struct {
+	Xid int32
+	Op  Op
+}
+
+// Header reads a request header.
+func (d *Decoder) Header() Header { return Header{Xid: d.Int(), Op: Op(d.Int())} }
+
+// ConnectRequest is the handshake.
+type ConnectRequest struct {
+	Protocol     int32
+	LastZxidSeen int64
+	Timeout      int32 // milliseconds
+	Session      int64
+	Password     []byte
+	HasReadOnly  bool // the client sent the flag, and waits for one
+	ReadOnly     bool
+}
+
+// ConnectRequest reads a handshake. The read-only flag may be missing: clients
+// that go back to before ZooKeeper 3.4 do not send it.
+func (d *Decoder) ConnectRequest() ConnectRequest {
+	r := ConnectRequest{
+		Protocol: d.Int(), LastZxidSeen: d.Long(), Timeout: d.Int(), Session: d.Long(), Password: d.Buffer(),
+	}
+	if d.err == nil && len(d.b) > 0 {
+		r.HasReadOnly, r.ReadOnly = true, d.Bool()
+	}
+	return r
+}
+
+// Request is the body of any request: the fields that its operation has are set.
+type Request struct {
+	Header
+	Path       string
+	Data       []byte
+	ACL        []ACL
+	Flags      int32 // create mode, or the mode of addWatch, or the type of removeWatches and checkWatches
+	TTL        int64 // milliseconds; -1 where there is none
+	Version    int32
+	Watch      bool
+	Scheme     string
+	Zxid       int64 // setWatches: what the client saw last
+	DataW      []string
+	ExistW     []string
+	ChildW     []string
+	Persistent []string
+	Recursive  []string
+	Ops        []Request
+}
+
+// ReadRequest reads the body that belongs to h. An operation without a body, or
+// one that this package does not know, reads nothing.
+func (d *Decoder) ReadRequest(h Header) (Request, error) {
+	r := Request{Header: h, TTL: -1}
+	switch h.Op {
+	case Create, Create2, CreateContainer, CreateTTL, Delete, SetData, Check:
+		d.op(&r)
+	case Exists, GetData, GetChildren, GetChildren2:
+		r.Path, r.Watch = d.Text(), d.Bool()
+	case GetACL, Sync, GetAllChildrenNumber:
+		r.Path = d.Text()
+	case GetEphemerals:
+		r.Path = d.String()
+	case SetACL:
+		r.Path, r.ACL, r.Version = d.Text(), d.acls(), d.Int()
+	case Multi, MultiRead:
+		d.multi(&r)
+	case Auth:
+		_, r.Scheme, r.Data = d.Int(), d.String(), d.Buffer()
+	case SetWatches, SetWatches2:
+		r.Zxid, r.DataW, r.ExistW, r.ChildW = d.Long(), d.Strings(), d.Strings(), d.Strings()
+		if h.Op == SetWatches2 {
+			r.Persistent, r.Recursive = d.Strings(), d.Strings()
+		}
+	case AddWatch, RemoveWatches, CheckWatches:
+		r.Path, r.Flags = d.Text(), d.Int()
+	case Reconfig:
+		_, _, _, r.Zxid = d.Buffer(), d.Buffer(), d.Buffer(), d.Long()
+	}
+	return r, d.err
+}
+
+// op reads the body of an operation that may be part of a multi.
+func (d *Decoder) op(r *Request) {
+	switch r.Op {
+	case Create, Create2, CreateContainer, CreateTTL:
+		r.Path, r.Data, r.ACL, r.Flags = d.Text(), d.Buffer(), d.acls(), d.Int()
+		if r.Op == CreateTTL {
+			r.TTL = d.Long()
+		}
+	case Delete, Check:
+		r.Path, r.Version = d.Text(), d.Int()
+	case SetData:
+		r.Path, r.Data, r.Version = d.Text(), d.Buffer(), d.Int()
+	}
+}
+
+func (d *Decoder) multi(r *Request) {
+	for {
+		h := Header{Op: Op(d.Int())}
+		done, _ := d.Bool(), d.Int()
+		if done || d.err != nil {
+			return
+		}
+		sub := Request{Header: h, TTL: -1}
+		switch {
+		case r.Op == Multi && (h.Op == Create || h.Op == Create2 || h.Op == CreateContainer ||
+			h.Op == CreateTTL || h.Op == Delete || h.Op == SetData || h.Op == Check):
+			d.op(&sub)
+		case r.Op == MultiRead && (h.Op == GetData || h.Op == GetChildren):
+			sub.Path, sub.Watch = d.Text(), d.Bool()
+		default:
+			d.err = ErrMalformed
+			return
+		}
+		r.Ops = append(r.Ops, sub)
+	}
+}
+
+func (d *Decoder) acls() []ACL {
+	n := d.Count(12)
+	if n == 0 {
+		return nil
+	}
+	out := make([]ACL, 0, n)
+	for range n {
+		out = append(out, ACL{Perms: d.Int(), Scheme: d.String(), ID: d.String()})
+	}
+	return out
+}
+
+// ACLs appends a vector of ACL entries.
+func (e *Encoder) ACLs(v []ACL) {
+	e.Int(int32(len(v)))
+	for _, a := range v {
+		e.Int(a.Perms)
+		e.String(a.Scheme)
+		e.String(a.ID)
+	}
+}
+
+// ReplyHeader appends the header of a reply.
+func (e *Encoder) ReplyHeader(xid int32, zxid int64, code int32) {
+	e.Int(xid)
+	e.Long(zxid)
+	e.Int(code)
+}

@@ -1,0 +1,90 @@
+package zktest
+
+import (
+	"fmt"
+	"time"
+)
+
+// Option is a setting of [Start], [New], [Cluster] and [NewEnsemble].
+type Option func(*config)
+
+type config struct {
+	tick       time.Duration
+	minTimeout time.Duration
+	maxTimeout time.Duration
+	sweep      time.Duration
+	ttl        bool
+	maxPacket  int
+	logLimit   int
+	manual     bool
+	addr       string
+	superUser  string
+}
+
+func newConfig(opts []Option) (config, error) {
+	c := config{
+		tick: 100 * time.Millisecond, ttl: true, maxPacket: 0xfffff, logLimit: 1 << 16,
+		sweep: time.Minute, addr: "127.0.0.1:0",
+	}
+	for _, o := range opts {
+		o(&c)
+	}
+	if c.tick < time.Millisecond {
+		return c, fmt.Errorf("zktest: tick of %v: it must be at least 1 ms", c.tick)
+	}
+	if c.minTimeout == 0 {
+		c.minTimeout = 2 * c.tick
+	}
+	if c.maxTimeout == 0 {
+		c.maxTimeout = max(c.minTimeout, 20*c.tick, time.Minute)
+	}
+	if c.minTimeout < time.Millisecond || c.maxTimeout < c.minTimeout {
+		return c, fmt.Errorf("zktest: session time-outs from %v to %v", c.minTimeout, c.maxTimeout)
+	}
+	if c.maxPacket < 1024 {
+		return c, fmt.Errorf("zktest: a largest packet of %d bytes: it must be at least 1024", c.maxPacket)
+	}
+	return c, nil
+}
+
+// WithTick sets the granularity of session time: a session ends at the first
+// tick after its last packet plus its time-out. Default 100 ms, a real server's
+// is 2 s. It also sets the shortest session time-out to 2 ticks, unless
+// [WithSessionTimeouts] is given.
+func WithTick(d time.Duration) Option { return func(c *config) { c.tick = d } }
+
+// WithSessionTimeouts sets the bounds into which the time-out that a client asks
+// for is brought. Default 2 ticks, and the larger of 20 ticks and a minute; with
+// a real server 2 and 20 ticks.
+func WithSessionTimeouts(shortest, longest time.Duration) Option {
+	return func(c *config) { c.minTimeout, c.maxTimeout = shortest, longest }
+}
+
+// WithSweep sets how often empty containers and old TTL nodes are looked for.
+// Default a minute, as with a real server. [Server.Sweep] does it at once.
+func WithSweep(every time.Duration) Option { return func(c *config) { c.sweep = every } }
+
+// WithoutTTL makes the server answer the creation of TTL nodes as a real one
+// does by default: with "unimplemented".
+func WithoutTTL() Option { return func(c *config) { c.ttl = false } }
+
+// WithMaxPacket sets the largest request, in bytes. A longer one closes its
+// connection. Default 1048575, as with a real server.
+func WithMaxPacket(n int) Option { return func(c *config) { c.maxPacket = n } }
+
+// WithLogLimit sets how many entries the request log keeps, the newest ones.
+// Default 65536; 0 keeps none.
+func WithLogLimit(n int) Option { return func(c *config) { c.logLimit = n } }
+
+// WithManualClock makes the server's time stand still but for [Server.Advance]:
+// sessions end, and TTL nodes grow old, when the test says so. Clients keep their
+// own time. In a synctest bubble it is not needed.
+func WithManualClock() Option { return func(c *config) { c.manual = true } }
+
+// WithAddr sets the TCP address that [Server.Addr] listens on, "127.0.0.1:0" by
+// default. An ensemble of more than one server ignores it.
+func WithAddr(addr string) Option { return func(c *config) { c.addr = addr } }
+
+// WithSuperUser names a digest credential, "user:password", that may do
+// anything whatever the ACL says.
+func WithSuperUser(credential string) Option { return func(c *config) { c.superUser = credential } }

@@ -1,0 +1,252 @@
+package zktest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Partition cuts this server off from the rest of the ensemble, while its clients
+// still reach it: what they read comes from the state at this moment, pings are
+// answered, and the first write stalls with everything that comes after it. Their
+// sessions are not kept alive any more and end in time on the other side, where
+// others see the ephemeral nodes go. Connections made later stall too.
+//
+// With sessions given only their connections are cut off, as if these clients were
+// at a server of their own; a connection that they make later is a good one again.
+// That way a single server is enough for a test with a stale reader.
+//
+// A real follower gives up after syncLimit ticks and closes its clients'
+// connections: call [Server.DropConnections] for that. [Server.Heal] ends it:
+// missed changes arrive in order, with their watch events, then stalled writes go
+// on, or the connection is closed if its session is dead.
+func (s *Server) Partition(sessions ...int64) {
+	e := s.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(sessions) == 0 {
+		s.cut = true
+		e.membershipLocked()
+		if s.view == nil && len(e.servers) == 1 {
+			s.strand()
+		}
+		return
+	}
+	var v *view
+	for _, c := range s.chosen(sessions) {
+		if c.view != nil {
+			continue
+		}
+		if v == nil {
+			v = e.newView()
+		}
+		c.setView(v)
+	}
+}
+
+func (e *ensemble) newView() *view {
+	v := &view{tree: e.tree.clone()}
+	e.views = append(e.views, v)
+	return v
+}
+
+// strand puts the server and its connections on a view of their own.
+func (s *Server) strand() {
+	s.view = s.e.newView()
+	for _, c := range s.connections() {
+		if c.view == nil {
+			c.setView(s.view)
+		}
+	}
+}
+
+func (c *conn) setView(v *view) {
+	c.view = v
+	c.isStranded.Store(v != nil)
+}
+
+// rejoin ends partitions: of the server, or of the connections of some sessions.
+func (s *Server) rejoin(sessions []int64) {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	if len(sessions) == 0 {
+		s.cut = false
+		s.e.membershipLocked()
+		if s.view != nil && len(s.e.servers) == 1 {
+			s.unstrand()
+		}
+		sessions = nil
+	}
+	s.catchUp(s.chosen(sessions))
+}
+
+func (s *Server) unstrand() {
+	s.view = nil
+	s.catchUp(s.connections())
+}
+
+// catchUp brings connections to the present, view by view.
+func (s *Server) catchUp(conns []*conn) {
+	e := s.e
+	for {
+		i := slices.IndexFunc(conns, func(c *conn) bool { return c.view != nil && c.view != s.view })
+		if i < 0 {
+			break
+		}
+		v := conns[i].view
+		old := &view{tree: v.tree, missed: v.missed}
+		stay := false // others stay behind in this view
+		for _, c := range s.allOf(v) {
+			if slices.Contains(conns, c) {
+				c.setView(old)
+			} else {
+				stay = true
+			}
+		}
+		if stay {
+			old.tree = v.tree.clone()
+		}
+		for _, t := range old.missed {
+			old.tree.applyTxn(t)
+			for k := range t.changes {
+				e.trigger(&t.changes[k], old)
+			}
+		}
+		if !stay {
+			e.views = slices.DeleteFunc(e.views, func(o *view) bool { return o == v })
+		}
+		for _, c := range conns {
+			if c.view != old {
+				continue
+			}
+			c.setView(nil)
+			if c.sess != nil && (e.sessions[c.sess.id] != c.sess || c.sess.conn != c) {
+				c.hangUp()
+				continue
+			}
+			if c.sess != nil {
+				e.touch(c.sess)
+			}
+		}
+	}
+	for _, c := range conns {
+		if c.view == nil {
+			c.mu.Lock()
+			c.inHold &^= holdStall
+			c.mu.Unlock()
+		}
+	}
+	s.kickLocked(conns)
+}
+
+func (s *Server) allOf(v *view) []*conn {
+	var out []*conn
+	for _, o := range s.e.servers {
+		for _, c := range o.connections() {
+			if c.view == v {
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
+// membershipLocked works out which servers can reach a quorum, and what follows.
+func (e *ensemble) membershipLocked() {
+	if e.closed {
+		return
+	}
+	up := 0
+	for _, s := range e.servers {
+		if !s.cut && !s.paused && !s.stopped {
+			up++
+		}
+	}
+	had := e.quorum
+	if len(e.servers) == 1 {
+		// A lone server that is partitioned is a follower of others that are not shown.
+		e.quorum = !e.servers[0].paused && !e.servers[0].stopped
+	} else {
+		e.quorum = 2*up > len(e.servers)
+	}
+	elected := false
+	if len(e.servers) > 1 && e.quorum {
+		l := e.servers[e.leader]
+		if !had || l.cut || l.paused || l.stopped {
+			elected = e.elect()
+		}
+	}
+	for _, s := range e.servers {
+		if len(e.servers) == 1 {
+			break
+		}
+		behind := s.cut || s.paused || s.stopped || !e.quorum
+		switch {
+		case behind && s.view == nil:
+			s.strand()
+		case !behind && s.view != nil:
+			s.unstrand()
+		}
+	}
+	if elected {
+		e.touchAll()
+	}
+	if had != e.quorum {
+		if e.stopExpiry != nil {
+			e.stopExpiry()
+			e.stopExpiry = nil
+		}
+		e.armExpiry()
+	}
+}
+
+// elect makes the largest healthy server the leader of a new epoch. As with the
+// real servers the clients of those that take part are disconnected.
+func (e *ensemble) elect() bool {
+	for i := len(e.servers) - 1; i >= 0; i-- {
+		if s := e.servers[i]; !s.cut && !s.paused && !s.stopped {
+			e.leader = i
+			break
+		}
+	}
+	e.zxid = (e.zxid>>32 + 1) << 32
+	for _, s := range e.servers {
+		if s.cut || s.paused || s.stopped {
+			continue
+		}
+		for _, c := range s.connections() {
+			c.abort()
+		}
+	}
+	return true
+}
+
+// touchAll gives every session its whole time-out, as a new leader does.
+func (e *ensemble) touchAll() {
+	for _, s := range e.sessions {
+		e.touch(s)
+	}
+}
+
+// configData is the content of /zookeeper/config.
+func (e *ensemble) configData() []byte {
+	var b strings.Builder
+	for _, s := range e.servers {
+		fmt.Fprintf(&b, "server.%d=zk%d:2888:3888:participant;0.0.0.0:2181\n", s.id+1, s.id+1)
+	}
+	b.WriteString("version=0")
+	return []byte(b.String())
+}
+
+// healAll ends every fault, so that what waits can end in order.
+func (e *ensemble) healAll() {
+	for _, s := range e.servers {
+		s.Heal()
+		s.e.mu.Lock()
+		paused := s.paused
+		s.e.mu.Unlock()
+		if paused {
+			s.Resume()
+		}
+	}
+}

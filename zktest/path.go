@@ -1,0 +1,55 @@
+package zktest
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	pathZooKeeper = "/zookeeper"
+	pathQuota     = "/zookeeper/quota"
+	pathConfig    = "/zookeeper/config"
+)
+
+// parentPath cuts the last element off; the parent of "/a" is "".
+func parentPath(p string) string { return p[:strings.LastIndexByte(p, '/')] }
+
+// reservedPath reports the nodes that the server keeps for itself.
+func reservedPath(p string) bool {
+	return p == "/" || p == pathZooKeeper || p == pathQuota || p == pathConfig
+}
+
+// validPath is the server's rule for the path of a write. Characters beyond the
+// basic plane are two surrogates to the server, which it does not allow.
+func validPath(p string) bool {
+	if p == "" || p[0] != '/' {
+		return false
+	}
+	if p == "/" {
+		return true
+	}
+	if p[len(p)-1] == '/' {
+		return false
+	}
+	for seg := range strings.SplitSeq(p[1:], "/") {
+		if seg == "" || seg == "." || seg == ".." {
+			return false
+		}
+	}
+	for i := 0; i < len(p); {
+		c := p[i]
+		if c < utf8.RuneSelf {
+			if c <= 0x1f || c == 0x7f {
+				return false
+			}
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(p[i:])
+		if r == utf8.RuneError || r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {
+			return false
+		}
+		i += n
+	}
+	return true
+}

@@ -1,0 +1,218 @@
+package zktest_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+var open = zk.WorldACL(zk.PermAll)
+
+// connect gives a client with a session.
+func connect(t *testing.T, s *zktest.Server, timeout time.Duration) (*zk.Conn, <-chan zk.Event) {
+	t.Helper()
+	c, events, err := s.Connect(timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitState(t, events, zk.StateHasSession)
+	return c, events
+}
+
+func waitState(t *testing.T, events <-chan zk.Event, want zk.State) {
+	t.Helper()
+	late := time.After(time.Minute)
+	for {
+		select {
+		case ev, ok := <-events:
+			if !ok {
+				t.Fatalf("the client ended before it was %v", want)
+			}
+			if ev.Type == zk.EventSession && ev.State == want {
+				return
+			}
+		case <-late:
+			t.Fatalf("not %v after a minute", want)
+		}
+	}
+}
+
+func mustCreate(t *testing.T, c *zk.Conn, path, data string, flags int32) string {
+	t.Helper()
+	p, err := c.Create(path, []byte(data), flags, open)
+	if err != nil {
+		t.Fatalf("create %s: %v", path, err)
+	}
+	return p
+}
+
+func TestBasics(t *testing.T) {
+	s := zktest.Start(t)
+	c, _ := connect(t, s, 10*time.Second)
+	mustCreate(t, c, "/a", "one", 0)
+	if p := mustCreate(t, c, "/a/n-", "", zk.FlagSequence); p != "/a/n-0000000000" {
+		t.Errorf("first sequential node is %s", p)
+	}
+	if p := mustCreate(t, c, "/a/n-", "", zk.FlagSequence|zk.FlagEphemeral); p != "/a/n-0000000001" {
+		t.Errorf("second sequential node is %s", p)
+	}
+	if _, err := c.Create("/a", nil, 0, open); err != zk.ErrNodeExists {
+		t.Errorf("create again: %v", err)
+	}
+	data, stat, err := c.Get("/a")
+	if err != nil || string(data) != "one" || stat.NumChildren != 2 || stat.Cversion != 2 {
+		t.Errorf("get: %q %+v %v", data, stat, err)
+	}
+	_, _, ch, err := c.GetW("/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Set("/a", []byte("two"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if ev := <-ch; ev.Type != zk.EventNodeDataChanged || ev.Path != "/a" {
+		t.Errorf("event %+v", ev)
+	}
+	if err := c.Delete("/a", -1); err != zk.ErrNotEmpty {
+		t.Errorf("delete with children: %v", err)
+	}
+	res, err := c.Multi(&zk.CreateRequest{Path: "/b", Acl: open}, &zk.CheckVersionRequest{Path: "/nope", Version: -1})
+	if err != zk.ErrNoNode || len(res) != 2 {
+		t.Errorf("multi: %v %v", res, err)
+	}
+	if ok, _, _ := c.Exists("/b"); ok {
+		t.Error("half of a multi was applied")
+	}
+	if _, err := c.Multi(&zk.CreateRequest{Path: "/b", Acl: open}, &zk.SetDataRequest{Path: "/b", Data: []byte("x"), Version: 0}); err != nil {
+		t.Errorf("multi: %v", err)
+	}
+	if _, err := c.Sync("/a"); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(s.Tree(), `  a "two"`) {
+		t.Errorf("tree:\n%s", s.Tree())
+	}
+}
+
+func TestAnHourOfSessionLife(t *testing.T) {
+	start := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		c, events := connect(t, s, 10*time.Second)
+		mustCreate(t, c, "/e", "", zk.FlagEphemeral)
+		id := c.SessionID()
+		time.Sleep(time.Hour)
+		if c.SessionID() != id {
+			t.Fatal("the session did not live for an hour")
+		}
+		if n := s.Log().Count(zktest.OpPing); n < 1000 {
+			t.Errorf("%d pings in an hour", n)
+		}
+		s.Refuse(true)
+		s.DropConnections()
+		time.Sleep(11 * time.Second)
+		if n := len(s.Sessions()); n != 0 {
+			t.Errorf("%d sessions after the time-out", n)
+		}
+		s.Refuse(false)
+		waitState(t, events, zk.StateExpired)
+		waitState(t, events, zk.StateHasSession)
+		if ok, _, err := c.Exists("/e"); ok || err != nil {
+			t.Errorf("the ephemeral node is there: %v %v", ok, err)
+		}
+	})
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("an hour took %v", d)
+	}
+}
+
+func TestExpireSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		a, events := connect(t, s, 10*time.Second)
+		b, _ := connect(t, s, 10*time.Second)
+		mustCreate(t, a, "/e", "", zk.FlagEphemeral)
+		_, _, gone, err := b.ExistsW("/e")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.ExpireSession(a.SessionID()); err != nil {
+			t.Fatal(err)
+		}
+		if ev := <-gone; ev.Type != zk.EventNodeDeleted {
+			t.Errorf("event %+v", ev)
+		}
+		waitState(t, events, zk.StateExpired)
+		if err := s.ExpireSession(1); !errors.Is(err, zktest.ErrNoSession) {
+			t.Errorf("an unknown session: %v", err)
+		}
+	})
+}
+
+func TestLostReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		c, _ := connect(t, s, 10*time.Second)
+		mustCreate(t, c, "/first", "", 0)
+		h := s.After(zktest.Match{Op: zktest.OpCreate, Nth: 2}, zktest.Cut)
+		mustCreate(t, c, "/second", "", 0)
+		if _, err := c.Create("/third", nil, 0, open); err != zk.ErrConnectionClosed {
+			t.Errorf("create with a lost reply: %v", err)
+		}
+		<-h.Ran()
+		if ok, _, err := c.Exists("/third"); !ok || err != nil {
+			t.Errorf("it was not applied: %v %v", ok, err)
+		}
+		s.Before(zktest.Match{Op: zktest.OpCreate, Path: "/four*", Nth: 1}, zktest.Cut)
+		if _, err := c.Create("/fourth", nil, 0, open); err != zk.ErrConnectionClosed {
+			t.Errorf("create that was cut: %v", err)
+		}
+		if ok, _, err := c.Exists("/fourth"); ok || err != nil {
+			t.Errorf("it was applied: %v %v", ok, err)
+		}
+		s.Before(zktest.Match{Op: zktest.OpGetData}, zktest.Fail(zk.ErrNoAuth))
+		if _, _, err := c.Get("/first"); err != zk.ErrNoAuth {
+			t.Errorf("get: %v", err)
+		}
+	})
+}
+
+func TestStaleReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		a, _ := connect(t, s, 6*time.Second)
+		b, _ := connect(t, s, 6*time.Second)
+		mustCreate(t, a, "/leader", "a", zk.FlagEphemeral)
+		s.Partition(a.SessionID())
+		_, _, gone, err := b.ExistsW("/leader")
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-gone
+		if ok, _, err := a.Exists("/leader"); !ok || err != nil || a.State() != zk.StateHasSession {
+			t.Errorf("the cut off client noticed: %v %v %v", ok, err, a.State())
+		}
+		mustCreate(t, b, "/leader", "b", zk.FlagEphemeral)
+		if data, _, err := a.Get("/leader"); string(data) != "a" || err != nil {
+			t.Errorf("it reads %q %v", data, err)
+		}
+		done := make(chan error)
+		go func() {
+			_, err := a.Set("/leader", []byte("mine"), -1)
+			done <- err
+		}()
+		if err := <-done; err != zk.ErrConnectionClosed {
+			t.Errorf("its write: %v", err)
+		}
+		s.Heal()
+		if data, _, err := b.Get("/leader"); string(data) != "b" || err != nil {
+			t.Errorf("after all: %q %v", data, err)
+		}
+	})
+}

@@ -1,0 +1,146 @@
+package zktest
+
+import (
+	"container/heap"
+	"time"
+)
+
+// session is one client's session. The ensemble's lock guards it.
+type session struct {
+	id       int64
+	password [16]byte
+	timeout  time.Duration
+	deadline time.Time // the tick at which it ends unless something is heard
+	queued   time.Time // the deadline under which it is in the heap
+	index    int       // in the heap; -1 when not in it
+	conn     *conn     // the connection it is attached to, nil if none
+}
+
+// sessionQueue orders sessions by the deadline under which they were queued. A
+// packet only moves session.deadline, which is cheap; the queue finds out when
+// the old deadline comes.
+type sessionQueue []*session
+
+func (q sessionQueue) Len() int { return len(q) }
+
+func (q sessionQueue) Less(i, j int) bool {
+	if q[i].queued.Equal(q[j].queued) {
+		return q[i].id < q[j].id
+	}
+	return q[i].queued.Before(q[j].queued)
+}
+
+func (q sessionQueue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+func (q *sessionQueue) Push(x any) {
+	s := x.(*session)
+	s.index = len(*q)
+	*q = append(*q, s)
+}
+
+func (q *sessionQueue) Pop() any {
+	old := *q
+	s := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	s.index = -1
+	return s
+}
+
+// roundToTick gives the first tick after t. Ticks are counted from the start of
+// the ensemble, so that a replay in fake time sees the same ones.
+func (e *ensemble) roundToTick(t time.Time) time.Time {
+	n := t.Sub(e.started)/e.cfg.tick + 1
+	return e.started.Add(n * e.cfg.tick)
+}
+
+// touch puts off the end of s, as every packet of its client does.
+func (e *ensemble) touch(s *session) {
+	if d := e.roundToTick(e.nowLocked().Add(s.timeout)); d.After(s.deadline) {
+		s.deadline = d
+	}
+}
+
+// newSession makes a session and counts a transaction for it.
+func (e *ensemble) newSession(timeout time.Duration, server int) *session {
+	e.nextSession++
+	// The layout of the real server: its number, the time of its start, a counter.
+	base := int64(uint64(e.started.UnixMilli())<<24>>8) | int64(server+1)<<56
+	s := &session{id: base + e.nextSession, timeout: timeout, index: -1}
+	seed := uint64(s.id)
+	for i := range s.password { // any client is told its password; it only has to differ
+		seed = seed*6364136223846793005 + 1442695040888963407
+		s.password[i] = byte(seed >> 56)
+	}
+	e.sessions[s.id] = s
+	e.touch(s)
+	s.queued = s.deadline
+	heap.Push(&e.expiry, s)
+	e.armExpiry()
+	return s
+}
+
+// armExpiry sets the one timer to the earliest deadline in the queue.
+func (e *ensemble) armExpiry() {
+	if e.stopExpiry != nil {
+		if len(e.expiry) > 0 && e.expiry[0].queued.Equal(e.armedFor) {
+			return
+		}
+		e.stopExpiry()
+		e.stopExpiry = nil
+	}
+	if len(e.expiry) == 0 || e.closed || !e.quorum {
+		return
+	}
+	e.armedFor = e.expiry[0].queued
+	e.stopExpiry = e.timer(e.armedFor.Sub(e.clock.now()), e.expireDue)
+}
+
+// expireDue ends the sessions whose time is over.
+func (e *ensemble) expireDue() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stopExpiry = nil
+	if e.closed || !e.quorum {
+		return
+	}
+	now := e.nowLocked()
+	for len(e.expiry) > 0 && !e.expiry[0].queued.After(now) {
+		s := e.expiry[0]
+		if s.deadline.After(now) {
+			s.queued = s.deadline
+			heap.Fix(&e.expiry, 0)
+			continue
+		}
+		e.endSession(s, 0)
+	}
+	e.armExpiry()
+}
+
+// endSession deletes what s owns, in one transaction, and then its connection.
+func (e *ensemble) endSession(s *session, xid int32) {
+	t := e.begin()
+	delete(e.sessions, s.id)
+	if s.index >= 0 {
+		heap.Remove(&e.expiry, s.index)
+	}
+	server := 0
+	if s.conn != nil {
+		server = s.conn.srv.id
+	}
+	t.ended = s.id
+	for _, n := range e.tree.ephemerals(s.id) {
+		t.add(change{kind: changeDelete, path: n.path})
+	}
+	e.commit(t)
+	if xid != 0 {
+		return // the request is logged and answered, and its connection closed, by who serves it
+	}
+	e.record(Entry{Op: OpCloseSession, Session: s.id, Zxid: t.zxid, Server: server})
+	if c := s.conn; c != nil && c.view == nil {
+		c.hangUp()
+	}
+}

@@ -1,0 +1,68 @@
+package zktest
+
+// txn is one transaction: the steps that the ensemble agreed on under one zxid.
+type txn struct {
+	zxid    int64
+	time    int64 // wall clock, milliseconds
+	changes []change
+	ended   int64 // the session that it closes, 0 if none
+	buf     [1]change
+}
+
+func (t *txn) add(c change) *change {
+	c.zxid, c.time = t.zxid, t.time
+	if t.changes == nil {
+		t.changes = t.buf[:0]
+	}
+	t.changes = append(t.changes, c)
+	return &t.changes[len(t.changes)-1]
+}
+
+// begin takes the next zxid. As with the real server also a write that fails uses one up.
+func (e *ensemble) begin() *txn {
+	e.zxid++
+	return &txn{zxid: e.zxid, time: e.nowLocked().UnixMilli()}
+}
+
+// commit applies every change of t and tells who watches.
+func (e *ensemble) commit(t *txn) {
+	e.tree.applyTxn(t)
+	e.committed(t)
+}
+
+// committed is for changes that are in the tree already: it triggers the watches
+// and hands the transaction to the servers that lag behind.
+func (e *ensemble) committed(t *txn) {
+	e.tree.zxid = t.zxid
+	for i := range t.changes {
+		e.trigger(&t.changes[i], nil)
+	}
+	for _, v := range e.views {
+		v.missed = append(v.missed, t)
+	}
+	if len(e.tree.expires) > 0 {
+		e.armSweep()
+	}
+}
+
+func (t *tree) applyTxn(x *txn) {
+	t.zxid = x.zxid
+	for i := range x.changes {
+		t.apply(&x.changes[i], false)
+	}
+}
+
+// view is the state of servers or connections that are cut off from the quorum:
+// an old tree, and the transactions that it has missed.
+type view struct {
+	tree   *tree
+	missed []*txn
+}
+
+// treeOf is the tree that c's reads come from.
+func (e *ensemble) treeOf(c *conn) *tree {
+	if c.view != nil {
+		return c.view.tree
+	}
+	return e.tree
+}

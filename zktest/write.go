@@ -1,0 +1,244 @@
+package zktest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+)
+
+// write applies a request that changes the tree, or that goes through the leader
+// as if it did.
+func (e *ensemble) write(c *conn, r *wire.Request, parse error) result {
+	t := e.begin()
+	res := result{zxid: t.zxid}
+	switch {
+	case parse != nil:
+		res.code = codeMarshalling
+	case e.sessions[c.sess.id] != c.sess:
+		res.code = codeSessionExpired
+	case r.Op == OpMulti:
+		res.logCode = e.multi(c, r, t)
+		res.body = e.body.B
+		return res
+	case r.Op == OpReconfig:
+		res.code = codeReconfigOff
+	case r.Op == OpDeleteContainer:
+		res.code = codeBadArguments // only the server itself may send it
+	default:
+		res.code = e.prepare(c, r, t)
+	}
+	if res.code != codeOK {
+		e.tree.zxid = t.zxid // a failed write is a transaction too
+		for _, v := range e.views {
+			v.missed = append(v.missed, t)
+		}
+		return res
+	}
+	ch := &t.changes[0]
+	n, _ := e.tree.apply(ch, false)
+	if ch.kind == changeCreate {
+		res.created = ch.path
+	}
+	e.answer(r.Op, ch, n)
+	res.body = e.body.B
+	e.committed(t)
+	return res
+}
+
+// answer appends what op answers after it is applied.
+func (e *ensemble) answer(op Op, ch *change, n *node) {
+	switch op {
+	case OpCreate:
+		e.body.String(ch.path)
+	case OpCreate2, OpCreateContainer, OpCreateTTL:
+		e.body.String(ch.path)
+		n.stat(&e.body)
+	case OpSetData, OpSetACL:
+		n.stat(&e.body)
+	}
+}
+
+// prepare checks a request against the tree as it is, and adds what it does to t.
+func (e *ensemble) prepare(c *conn, r *wire.Request, t *txn) Code {
+	switch r.Op {
+	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
+		return e.prepareCreate(c, r, t)
+	case OpDelete:
+		return e.prepareDelete(c, r, t)
+	case OpSetData, OpSetACL, OpCheck:
+	default:
+		return codeUnimplemented
+	}
+	if !validPath(r.Path) {
+		return codeBadArguments
+	}
+	var list *acl
+	if r.Op == OpSetACL {
+		var code Code
+		if list, code = e.tree.acls.expand(r.ACL, c.ids); code != codeOK {
+			return code
+		}
+	}
+	n := e.tree.nodes[r.Path]
+	if n == nil {
+		return codeNoNode
+	}
+	need, have := int32(permWrite), n.version
+	switch r.Op {
+	case OpSetACL:
+		need, have = permAdmin, n.aversion
+	case OpCheck:
+		need = permRead
+	}
+	if !n.acl.allows(need, c.ids) {
+		return codeNoAuth
+	}
+	if r.Version != -1 && r.Version != have {
+		return codeBadVersion
+	}
+	switch r.Op {
+	case OpSetData:
+		t.add(change{kind: changeData, op: r.Op, path: r.Path, data: r.Data, version: have + 1})
+	case OpSetACL:
+		t.add(change{kind: changeACL, op: r.Op, path: r.Path, acl: list, version: have + 1})
+	default:
+		t.add(change{kind: changeNone, op: r.Op, path: r.Path})
+	}
+	return codeOK
+}
+
+func (e *ensemble) prepareDelete(c *conn, r *wire.Request, t *txn) Code {
+	if !strings.Contains(r.Path, "/") || strings.IndexByte(r.Path, 0) >= 0 || reservedPath(r.Path) {
+		return codeBadArguments
+	}
+	parent := e.tree.nodes[parentPath(r.Path)]
+	if parent == nil {
+		return codeNoNode
+	}
+	if !parent.acl.allows(permDelete, c.ids) {
+		return codeNoAuth
+	}
+	n := e.tree.nodes[r.Path]
+	if n == nil {
+		return codeNoNode
+	}
+	if r.Version != -1 && r.Version != n.version {
+		return codeBadVersion
+	}
+	if len(n.kids) > 0 {
+		return codeNotEmpty
+	}
+	t.add(change{kind: changeDelete, op: r.Op, path: r.Path})
+	return codeOK
+}
+
+// The create modes of the protocol.
+const (
+	modePersistent = iota
+	modeEphemeral
+	modeSequential
+	modeEphemeralSequential
+	modeContainer
+	modeTTL
+	modeSequentialTTL
+)
+
+const maxTTL = 0xffffffffff // 40 bits of milliseconds
+
+func (e *ensemble) prepareCreate(c *conn, r *wire.Request, t *txn) Code {
+	mode := r.Flags
+	if mode < modePersistent || mode > modeSequentialTTL {
+		return codeBadArguments
+	}
+	withTTL := mode == modeTTL || mode == modeSequentialTTL
+	switch {
+	case withTTL && !e.cfg.ttl:
+		return codeUnimplemented
+	case withTTL && (r.TTL <= 0 || r.TTL > maxTTL), !withTTL && r.TTL >= 0:
+		return codeBadArguments
+	}
+	path := r.Path
+	if !strings.Contains(path, "/") || strings.IndexByte(path, 0) >= 0 {
+		return codeBadArguments
+	}
+	list, code := e.tree.acls.expand(r.ACL, c.ids)
+	if code != codeOK {
+		return code
+	}
+	parent := e.tree.nodes[parentPath(path)]
+	if parent == nil {
+		return codeNoNode
+	}
+	if !parent.acl.allows(permCreate, c.ids) {
+		return codeNoAuth
+	}
+	if mode == modeSequential || mode == modeEphemeralSequential || mode == modeSequentialTTL {
+		path = fmt.Sprintf("%s%010d", path, parent.cversion)
+	}
+	if !validPath(path) {
+		return codeBadArguments
+	}
+	if e.tree.nodes[path] != nil {
+		return codeNodeExists
+	}
+	if parent.kind == ephemeral {
+		return codeEphemeralsKids
+	}
+	ch := change{kind: changeCreate, op: r.Op, path: path, data: r.Data, acl: list, version: parent.cversion + 1}
+	if parent.cversion == math.MaxInt32 {
+		ch.version = math.MinInt32
+	}
+	switch {
+	case r.Op == OpCreateContainer || mode == modeContainer:
+		ch.node = container
+	case withTTL:
+		ch.node, ch.ttl = ttlNode, r.TTL
+	case mode == modeEphemeral || mode == modeEphemeralSequential:
+		ch.node, ch.owner = ephemeral, c.sess.id
+	}
+	t.add(ch)
+	return codeOK
+}
+
+// multi applies all of its operations or none. It returns the code of the
+// operation that failed; the header of the answer says ok all the same.
+func (e *ensemble) multi(c *conn, r *wire.Request, t *txn) Code {
+	undos := make([]undo, 0, len(r.Ops))
+	t.changes = make([]change, 0, len(r.Ops)) // answers keep pointers into it
+	for i := range r.Ops {
+		op := &r.Ops[i]
+		if code := e.prepare(c, op, t); code != codeOK {
+			for _, u := range slices.Backward(undos) {
+				u()
+			}
+			t.changes = nil
+			e.body.B = e.body.B[:0]
+			for k := range r.Ops {
+				switch {
+				case k < i:
+					e.multiError(codeOK)
+				case k == i:
+					e.multiError(code)
+				default:
+					e.multiError(codeInconsistency)
+				}
+			}
+			e.multiEnd()
+			e.committed(t)
+			return code
+		}
+		ch := &t.changes[len(t.changes)-1]
+		n, u := e.tree.apply(ch, true)
+		if u != nil {
+			undos = append(undos, u)
+		}
+		e.multiHeader(op.Op, codeOK)
+		e.answer(op.Op, ch, n)
+	}
+	e.multiEnd()
+	e.committed(t)
+	return codeOK
+}
