@@ -58,6 +58,8 @@ type conn struct {
 	in       []item
 	inBytes  int
 	busy     bool // somebody processes the head of in
+	inline   bool // that is the reading goroutine, which flushes when it is done
+	writing  bool // somebody writes
 	inHold   uint8
 	inDelay  time.Duration
 	out      []chunk
@@ -156,10 +158,25 @@ func (c *conn) submit(it item) bool {
 		c.kick()
 		return true
 	}
-	c.busy = true
+	c.busy, c.inline = true, true
 	c.mu.Unlock()
-	c.finish(it, c.process(&it))
+	stalled := c.process(&it)
+	c.flush()
+	c.finish(it, stalled)
 	return true
+}
+
+// flush writes what is ready, which saves a change to the writing goroutine.
+func (c *conn) flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inline = false
+	if !c.writing && c.ready() {
+		c.writeOne()
+	}
+	if len(c.out) > 0 {
+		c.changed.Broadcast()
+	}
 }
 
 // finish gives the token back that process needed, and goes on with what arrived meanwhile.
@@ -227,39 +244,52 @@ func (c *conn) write() {
 		switch {
 		case c.closed:
 			return
-		case c.outHold != 0:
+		case c.writing || c.outHold != 0:
 		case len(c.out) > 0:
-			k := c.out[0]
-			if d := time.Until(k.due); !k.due.IsZero() && d > 0 {
-				c.mu.Unlock()
-				c.e.later(d, c.signal)
-				c.mu.Lock()
-				break
+			if c.ready() {
+				c.writeOne()
+				continue
 			}
-			if len(c.out) == 1 {
-				c.out[0] = chunk{}
-				c.out = c.out[:0]
-			} else {
-				c.out = c.out[1:]
-			}
+			d := time.Until(c.out[0].due)
 			c.mu.Unlock()
-			// An error shows on the reading side too, and is dealt with there.
-			c.nc.Write(k.b)
+			c.e.later(d, c.signal)
 			c.mu.Lock()
-			c.unsent -= len(k.b)
-			if c.unsent <= maxUnsent {
-				c.changed.Broadcast()
-			}
-			if cap(k.b) <= 64<<10 {
-				c.spare = k.b[:0]
-			}
-			continue
 		case c.closing && !c.held:
 			c.closed = true
 			c.changed.Broadcast()
 			return
 		}
 		c.changed.Wait()
+	}
+}
+
+// ready reports whether there is something that may go out now.
+func (c *conn) ready() bool {
+	return !c.closed && c.outHold == 0 && len(c.out) > 0 &&
+		(c.out[0].due.IsZero() || !time.Now().Before(c.out[0].due))
+}
+
+// writeOne writes the first chunk, without the lock.
+func (c *conn) writeOne() {
+	b := c.out[0].b
+	if len(c.out) == 1 {
+		c.out[0] = chunk{}
+		c.out = c.out[:0]
+	} else {
+		c.out = c.out[1:]
+	}
+	c.writing = true
+	c.mu.Unlock()
+	// An error shows on the reading side too, and is dealt with there.
+	c.nc.Write(b)
+	c.mu.Lock()
+	c.writing = false
+	c.unsent -= len(b)
+	if cap(b) <= 64<<10 {
+		c.spare = b[:0]
+	}
+	if len(c.out) > 0 || c.closing || c.unsent+len(b) > maxUnsent {
+		c.changed.Broadcast()
 	}
 }
 
@@ -275,12 +305,13 @@ func (c *conn) send(b []byte) {
 	if c.held {
 		c.behind = append(c.behind, b...)
 	} else {
-		c.queue(b)
+		c.queue(b, false)
 	}
 	c.mu.Unlock()
 }
 
-func (c *conn) queue(b []byte) {
+// queue adds b to what is to be sent. With quiet the caller sees to it that it goes out.
+func (c *conn) queue(b []byte, quiet bool) {
 	if c.closed || c.closing || len(b) == 0 {
 		return
 	}
@@ -302,7 +333,16 @@ func (c *conn) queue(b []byte) {
 	buf := c.spare
 	c.spare = nil
 	c.out = append(c.out, chunk{b: append(buf, b...), due: due})
-	c.changed.Broadcast()
+	if !quiet {
+		c.changed.Broadcast()
+	}
+}
+
+// answer queues a reply.
+func (c *conn) answer(b []byte) {
+	c.mu.Lock()
+	c.queue(b, c.inline)
+	c.mu.Unlock()
 }
 
 // holdBack keeps what is sent from now on behind a reply that is not decided yet.
@@ -318,8 +358,8 @@ func (c *conn) release(reply []byte) {
 	c.held = false
 	closing := c.closing
 	c.closing = false // a close that came meanwhile waits for the reply too
-	c.queue(reply)
-	c.queue(c.behind)
+	c.queue(reply, false)
+	c.queue(c.behind, false)
 	c.behind = nil
 	c.closing = closing
 	c.changed.Broadcast()

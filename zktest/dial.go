@@ -22,7 +22,7 @@ func (s *Server) Dialer() zk.Dialer {
 }
 
 func (s *Server) dial(address string) (net.Conn, error) {
-	client, server := net.Pipe()
+	client, server := newPipe()
 	if err := s.accept(server); err != nil {
 		return nil, &net.OpError{Op: "dial", Net: "zktest", Addr: pipeAddr(address), Err: syscall.ECONNREFUSED}
 	}

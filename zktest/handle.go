@@ -103,7 +103,7 @@ func (c *conn) serve(r *wire.Request, q *Request, err error) (stalled bool) {
 	}
 	if after == nil {
 		e.record(x)
-		c.send(e.reply(r.Xid, res.zxid, res.code, res.body))
+		c.answer(e.reply(r.Xid, res.zxid, res.code, res.body))
 		if res.hangUp {
 			c.hangUp()
 		}

@@ -2,6 +2,7 @@ package zktest_test
 
 import (
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -158,7 +159,7 @@ func TestExpireSession(t *testing.T) {
 func TestLostReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
-		c, _ := connect(t, s, 10*time.Second)
+		c, events := connect(t, s, 10*time.Second)
 		mustCreate(t, c, "/first", "", 0)
 		h := s.After(zktest.Match{Op: zktest.OpCreate, Nth: 2}, zktest.Cut)
 		mustCreate(t, c, "/second", "", 0)
@@ -166,6 +167,7 @@ func TestLostReply(t *testing.T) {
 			t.Errorf("create with a lost reply: %v", err)
 		}
 		<-h.Ran()
+		waitState(t, events, zk.StateHasSession)
 		if ok, _, err := c.Exists("/third"); !ok || err != nil {
 			t.Errorf("it was not applied: %v %v", ok, err)
 		}
@@ -173,6 +175,7 @@ func TestLostReply(t *testing.T) {
 		if _, err := c.Create("/fourth", nil, 0, open); err != zk.ErrConnectionClosed {
 			t.Errorf("create that was cut: %v", err)
 		}
+		waitState(t, events, zk.StateHasSession)
 		if ok, _, err := c.Exists("/fourth"); ok || err != nil {
 			t.Errorf("it was applied: %v %v", ok, err)
 		}
@@ -215,4 +218,8 @@ func TestStaleReader(t *testing.T) {
 			t.Errorf("after all: %q %v", data, err)
 		}
 	})
+}
+
+func tcpDialer(_, addr string, timeout time.Duration) (net.Conn, error) {
+	return net.DialTimeout("tcp", addr, timeout)
 }
