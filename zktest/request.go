@@ -140,7 +140,11 @@ func (e *ensemble) read(c *conn, t *tree, r *wire.Request) Code {
 		}
 		n.stat(b)
 	case OpGetAllChildrenNumber:
-		b.Int(int32(n.descendants()))
+		sum := n.descendants()
+		if r.Path == "" { // what is below the nameless root is the root
+			sum++
+		}
+		b.Int(int32(sum))
 	}
 	return codeOK
 }
@@ -157,6 +161,7 @@ func (n *node) descendants() int {
 func (e *ensemble) multiRead(c *conn, t *tree, r *wire.Request) {
 	for i := range r.Ops {
 		op := &r.Ops[i]
+		op.Watch = false // the server does not look at the flag here
 		at := len(e.body.B)
 		e.multiHeader(op.Op, 0)
 		if code := e.read(c, t, op); code != codeOK {
@@ -186,7 +191,9 @@ func (e *ensemble) multiEnd() {
 
 func (e *ensemble) listEphemerals(c *conn, t *tree, prefix string) {
 	var paths []string
-	all := strings.TrimSpace(prefix) == "" || strings.TrimSpace(prefix) == "/"
+	// What the server takes for blanks at the ends is every character up to a space.
+	trimmed := strings.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })
+	all := trimmed == "" || trimmed == "/"
 	for _, n := range t.ephemerals(c.sess.id) {
 		if all || strings.HasPrefix(n.path, prefix) {
 			paths = append(paths, n.path)

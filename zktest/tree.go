@@ -74,10 +74,10 @@ func newTree() *tree {
 	t.owned = make(map[int64]map[string]*node)
 	open := t.acls.intern([]wire.ACL{{Perms: permAll, Scheme: "world", ID: "anyone"}})
 	// The server itself knows the root by two names, and so do requests.
-	t.root = &node{path: "/", acl: open}
+	t.root = &node{path: "/", data: []byte{}, acl: open}
 	t.nodes["/"], t.nodes[""] = t.root, t.root
 	for _, p := range []string{pathZooKeeper, pathQuota, pathConfig} {
-		n := &node{path: p, acl: open}
+		n := &node{path: p, data: []byte{}, acl: open}
 		t.link(n, t.nodes[parentPath(p)])
 	}
 	t.nodes[pathConfig].acl = t.acls.intern([]wire.ACL{{Perms: permRead, Scheme: "world", ID: "anyone"}})
@@ -85,7 +85,8 @@ func newTree() *tree {
 	return t
 }
 
-func (t *tree) count() int { return len(t.nodes) - 1 }
+// count is the number of nodes as the server reports it, the root with both of its names.
+func (t *tree) count() int { return len(t.nodes) }
 
 // link puts n under parent. Children are kept in an order that depends on the
 // names and on the history but is not sorted, as with the real server: code that
@@ -185,6 +186,8 @@ type change struct {
 	version int32 // the new version, or aversion, or parent's cversion
 	time    int64
 	zxid    int64
+	// Who may hear of the change: set when it is applied.
+	readers, parentReaders *acl
 }
 
 // undo takes a change back. Only a multi that fails half way needs it.
@@ -200,6 +203,7 @@ func (t *tree) apply(c *change, wantUndo bool) (*node, undo) {
 		n := t.nodes[c.path]
 		p := n.parent
 		old := p.pzxid
+		c.readers, c.parentReaders = n.acl, p.acl
 		t.unlink(n)
 		if c.zxid > p.pzxid {
 			p.pzxid = c.zxid
@@ -214,6 +218,7 @@ func (t *tree) apply(c *change, wantUndo bool) (*node, undo) {
 	case changeData:
 		n := t.nodes[c.path]
 		old := *n
+		c.readers = n.acl
 		n.data, n.version, n.mzxid, n.mtime = c.data, c.version, c.zxid, c.time
 		if !wantUndo {
 			return n, nil
@@ -239,6 +244,7 @@ func (t *tree) applyCreate(c *change, wantUndo bool) (*node, undo) {
 	if c.version > p.cversion {
 		p.cversion, p.pzxid = c.version, c.zxid
 	}
+	c.readers, c.parentReaders = n.acl, p.acl
 	t.link(n, p)
 	if !wantUndo {
 		return n, nil

@@ -120,8 +120,9 @@ func (e *ensemble) trigger(c *change, v *view) {
 	if len(e.dataWatches.byPath) == 0 && len(e.childWatches.byPath) == 0 {
 		return
 	}
+	readers := c.readers
 	tell := func(data bool, path string, typ zk.EventType, skip uint64) {
-		e.notify(e.fire(data, path, typ, v, skip), typ, path)
+		e.notify(e.fire(data, path, typ, v, skip), typ, path, readers)
 	}
 	switch c.kind {
 	case changeCreate:
@@ -138,12 +139,18 @@ func (e *ensemble) trigger(c *change, v *view) {
 		if parent == "" {
 			parent = "/"
 		}
+		readers = c.parentReaders
 		tell(false, parent, zk.EventNodeChildrenChanged, 0)
 	}
 }
 
-func (e *ensemble) notify(to []*conn, typ zk.EventType, path string) {
+// notify sends an event to those who may read the node. A watch of somebody who
+// may not is used up all the same.
+func (e *ensemble) notify(to []*conn, typ zk.EventType, path string, readers *acl) {
 	for _, c := range to {
+		if !readers.allows(permRead, c.ids) {
+			continue
+		}
 		c.sendEvent(typ, path)
 		e.record(Entry{Op: OpNotification, Session: c.sessionID(), Path: path, Event: typ, Zxid: e.treeOf(c).zxid, Server: c.srv.id})
 	}

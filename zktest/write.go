@@ -21,6 +21,9 @@ func (e *ensemble) write(c *conn, r *wire.Request, parse error) result {
 		res.code = codeSessionExpired
 	case r.Op == OpMulti:
 		res.logCode = e.multi(c, r, t)
+		if res.logCode == codeMarshalling {
+			res.code = codeMarshalling
+		}
 		res.body = e.body.B
 		return res
 	case r.Op == OpReconfig:
@@ -157,7 +160,7 @@ func (e *ensemble) prepareCreate(c *conn, r *wire.Request, t *txn) Code {
 	switch {
 	case withTTL && !e.cfg.ttl:
 		return codeUnimplemented
-	case withTTL && (r.TTL <= 0 || r.TTL > maxTTL), !withTTL && r.TTL >= 0:
+	case withTTL && (r.TTL <= 0 || r.TTL > maxTTL), !withTTL && r.TTL >= 0, !withTTL && r.Op == OpCreateTTL:
 		return codeBadArguments
 	}
 	path := r.Path
@@ -191,16 +194,38 @@ func (e *ensemble) prepareCreate(c *conn, r *wire.Request, t *txn) Code {
 	if parent.cversion == math.MaxInt32 {
 		ch.version = math.MinInt32
 	}
+	// What a node becomes depends on the operation first: a plain create with the
+	// mode of a container makes a persistent node.
 	switch {
-	case r.Op == OpCreateContainer || mode == modeContainer:
+	case r.Op == OpCreateContainer:
 		ch.node = container
-	case withTTL:
+	case r.Op == OpCreateTTL:
 		ch.node, ch.ttl = ttlNode, r.TTL
 	case mode == modeEphemeral || mode == modeEphemeralSequential:
 		ch.node, ch.owner = ephemeral, c.sess.id
 	}
 	t.add(ch)
 	return codeOK
+}
+
+// inMulti turns a create into the operation that the server takes it for when it
+// is part of a multi: the create mode decides, and answers are those of a plain
+// create. It reports false for a mode that does not go with the request.
+func inMulti(r *wire.Request) bool {
+	ttl := r.Flags == modeTTL || r.Flags == modeSequentialTTL
+	switch r.Op {
+	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
+	default:
+		return true
+	}
+	if ttl {
+		return r.Op == OpCreateTTL
+	}
+	r.Op, r.TTL = OpCreate, -1
+	if r.Flags == modeContainer {
+		r.Op = OpCreateContainer
+	}
+	return true
 }
 
 // multi applies all of its operations or none. It returns the code of the
@@ -210,12 +235,20 @@ func (e *ensemble) multi(c *conn, r *wire.Request, t *txn) Code {
 	t.changes = make([]change, 0, len(r.Ops)) // answers keep pointers into it
 	for i := range r.Ops {
 		op := &r.Ops[i]
-		if code := e.prepare(c, op, t); code != codeOK {
+		code, ok := codeOK, inMulti(op)
+		if ok {
+			code = e.prepare(c, op, t)
+		}
+		if !ok || code != codeOK {
 			for _, u := range slices.Backward(undos) {
 				u()
 			}
 			t.changes = nil
 			e.body.B = e.body.B[:0]
+			if !ok {
+				e.committed(t)
+				return codeMarshalling
+			}
 			for k := range r.Ops {
 				switch {
 				case k < i:
@@ -235,7 +268,11 @@ func (e *ensemble) multi(c *conn, r *wire.Request, t *txn) Code {
 		if u != nil {
 			undos = append(undos, u)
 		}
-		e.multiHeader(op.Op, codeOK)
+		if op.Op == OpCreateContainer || op.Op == OpCreateTTL {
+			e.multiHeader(OpCreate2, codeOK) // every answer with a Stat goes by this name
+		} else {
+			e.multiHeader(op.Op, codeOK)
+		}
 		e.answer(op.Op, ch, n)
 	}
 	e.multiEnd()
