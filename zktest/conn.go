@@ -45,6 +45,7 @@ type conn struct {
 	gone         bool // has no session and no watches any more
 	received     int64
 	sent         int64
+	last         Entry // the last request
 
 	seq    int
 	faults connFaults

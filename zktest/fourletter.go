@@ -125,11 +125,24 @@ func (c *conn) clients(long bool) string {
 		}
 		fmt.Fprintf(&b, " /%s[%d](queued=0,recved=%d,sent=%d", k.nc.RemoteAddr(), established, k.received, k.sent)
 		if long && k.sess != nil {
-			fmt.Fprintf(&b, ",sid=0x%x,est=%d,to=%d", k.sess.id, k.since.UnixMilli(), k.sess.timeout.Milliseconds())
+			fmt.Fprintf(&b, ",sid=0x%x,lop=%s,est=%d,to=%d,lcxid=0x%x,lzxid=0x%x,lresp=0,llat=0,minlat=0,avglat=0,maxlat=0",
+				k.sess.id, shortOp(k.last.Op), k.since.UnixMilli(), k.sess.timeout.Milliseconds(), uint32(k.last.Xid), uint64(k.last.Zxid))
 		}
 		b.WriteString(")\n")
 	}
 	return b.String()
+}
+
+// shortOp is what cons calls an operation.
+func shortOp(op Op) string {
+	switch op {
+	case OpAny:
+		return "NA"
+	case OpGetChildren, OpGetChildren2:
+		return "GETC"
+	}
+	name := strings.ToUpper(op.String())
+	return name[:min(4, len(name))]
 }
 
 func (c *conn) mntr() string {

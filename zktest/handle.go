@@ -96,6 +96,7 @@ func (c *conn) serve(r *wire.Request, q *Request, err error) (stalled bool) {
 		x.Code = res.logCode
 	}
 	c.sent++
+	c.last = x
 	var after []hookRun
 	if e.hooks.on.Load() {
 		q.Zxid, q.Code, q.Created = res.zxid, x.Code, res.created
