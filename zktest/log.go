@@ -99,7 +99,7 @@ func (e Entry) String() string {
 	if e.Op == OpNotification {
 		fmt.Fprintf(&b, " %v", e.Event)
 	}
-	fmt.Fprintf(&b, " zxid=0x%x %v", e.Zxid, e.Code)
+	fmt.Fprintf(&b, " zxid=0x%x %s", e.Zxid, e.Code.String())
 	if e.Fate != Served {
 		fmt.Fprintf(&b, " [%v]", e.Fate)
 	}

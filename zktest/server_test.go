@@ -223,3 +223,5 @@ func TestStaleReader(t *testing.T) {
 func tcpDialer(_, addr string, timeout time.Duration) (net.Conn, error) {
 	return net.DialTimeout("tcp", addr, timeout)
 }
+
+func TestNightOfWork(t *testing.T) { nightOfWork(t) }

@@ -1,0 +1,39 @@
+package zktest_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// nightOfWork is a test in a synctest bubble. Eight hours pass in a fraction of a
+// second: the client pings, the server counts ticks, and nobody polls.
+func nightOfWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t) // inside of the bubble
+		conn, _, err := srv.Connect(10 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Create("/night", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(8 * time.Hour)
+		if ok, _, err := conn.Exists("/night"); !ok || err != nil {
+			t.Errorf("the session did not last: %v %v", ok, err)
+		}
+		srv.Blackhole(zktest.BothWays)
+		srv.Refuse(true)
+		time.Sleep(11 * time.Second)
+		if n := len(srv.Sessions()); n != 0 {
+			t.Errorf("%d sessions after 11 s of silence", n)
+		}
+	})
+}
+
+// Fake time needs a test function, so the example is the function above it.
+func Example_fakeTime() {}

@@ -1,0 +1,352 @@
+package zktest_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func TestDropKeepsSessionAndWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		a, events := connect(t, s, 10*time.Second)
+		b, _ := connect(t, s, 10*time.Second)
+		mustCreate(t, a, "/e", "", zk.FlagEphemeral)
+		mustCreate(t, a, "/w", "", 0)
+		_, _, set, err := a.GetW("/w")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, later, err := a.ExistsW("/later")
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := a.SessionID()
+		gate := s.Before(zktest.Match{Op: zktest.OpConnect, Session: id}, zktest.Cut)
+		if n := s.DropConnections(id); n != 1 {
+			t.Errorf("%d connections dropped", n)
+		}
+		<-gate.Ran()
+		if n := len(s.Watches()); n != 0 {
+			t.Errorf("%d watches without a connection", n)
+		}
+		if _, err := b.Set("/w", nil, -1); err != nil { // while a is away
+			t.Fatal(err)
+		}
+		gate.Remove()
+		waitState(t, events, zk.StateHasSession)
+		synctest.Wait() // the client reads its last zxid unguarded while it sets its watches again
+		if ev := <-set; ev.Type != zk.EventNodeDataChanged {
+			t.Errorf("missed change: %+v", ev)
+		}
+		mustCreate(t, b, "/later", "", 0)
+		if ev := <-later; ev.Type != zk.EventNodeCreated {
+			t.Errorf("later: %+v", ev)
+		}
+		if _, stat, err := a.Exists("/e"); err != nil || stat.EphemeralOwner != id || a.SessionID() != id {
+			t.Errorf("the session is not the same: %v %v", stat, err)
+		}
+		if n := s.Log().Session(id).Count(zktest.OpSetWatches); n != 1 {
+			t.Errorf("%d setWatches", n)
+		}
+	})
+}
+
+func TestBlackhole(t *testing.T) {
+	for _, dir := range []zktest.Direction{zktest.ToServer, zktest.ToClient, zktest.BothWays} {
+		synctest.Test(t, func(t *testing.T) {
+			s := zktest.Start(t)
+			a, events := connect(t, s, 6*time.Second)
+			b, _ := connect(t, s, 6*time.Second)
+			mustCreate(t, a, "/e", "", zk.FlagEphemeral)
+			_, _, gone, err := b.ExistsW("/e")
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			s.Blackhole(dir, a.SessionID())
+			waitState(t, events, zk.StateDisconnected)
+			// go-zookeeper notices after 2/3 of the time-out, counted from the last packet.
+			if d := time.Since(start); d < 2*time.Second || d > 4*time.Second {
+				t.Errorf("direction %d: disconnected after %v", dir, d)
+			}
+			if dir&zktest.ToServer != 0 {
+				s.Refuse(true)
+				<-gone
+				if d := time.Since(start); d < 4*time.Second || d > 7*time.Second {
+					t.Errorf("direction %d: expired after %v", dir, d)
+				}
+			}
+		})
+	}
+}
+
+func TestBlackholeHealsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		c, _ := connect(t, s, 30*time.Second)
+		s.Blackhole(zktest.ToClient)
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Create("/a", nil, 0, open)
+			done <- err
+		}()
+		synctest.Wait()
+		if !strings.Contains(s.Tree(), "  a\n") {
+			t.Error("the request did not arrive")
+		}
+		s.Heal()
+		if err := <-done; err != nil {
+			t.Errorf("the answer that was held up: %v", err)
+		}
+		s.Blackhole(zktest.ToServer)
+		go func() {
+			_, err := c.Create("/b", nil, 0, open)
+			done <- err
+		}()
+		synctest.Wait()
+		if strings.Contains(s.Tree(), "  b\n") {
+			t.Error("the request did arrive")
+		}
+		s.Heal()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		c, _ := connect(t, s, 30*time.Second)
+		s.Delay(zktest.ToServer, 20*time.Millisecond)
+		s.Delay(zktest.ToClient, 30*time.Millisecond)
+		start := time.Now()
+		mustCreate(t, c, "/a", "", 0)
+		if d := time.Since(start); d != 50*time.Millisecond {
+			t.Errorf("a round trip takes %v", d)
+		}
+		// Packets on their way do not wait for each other.
+		start = time.Now()
+		done := make(chan error)
+		for range 10 {
+			go func() {
+				_, _, err := c.Get("/a")
+				done <- err
+			}()
+		}
+		for range 10 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if d := time.Since(start); d != 50*time.Millisecond {
+			t.Errorf("ten at once take %v", d)
+		}
+		s.Delay(zktest.BothWays, 0)
+		start = time.Now()
+		if _, _, err := c.Get("/a"); err != nil || time.Since(start) != 0 {
+			t.Errorf("after all: %v, %v", err, time.Since(start))
+		}
+	})
+}
+
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		c, _ := connect(t, s, 6*time.Second)
+		mustCreate(t, c, "/e", "", zk.FlagEphemeral)
+		s.Pause()
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Create("/a", nil, 0, open)
+			done <- err
+		}()
+		time.Sleep(time.Second)
+		s.Resume()
+		if err := <-done; err != nil {
+			t.Errorf("a short pause: %v", err)
+		}
+		s.Pause()
+		time.Sleep(time.Minute)
+		if len(s.Sessions()) != 1 {
+			t.Error("a paused server ended a session")
+		}
+		s.Resume()
+		time.Sleep(30 * time.Second)
+		if _, stat, err := c.Exists("/a"); err != nil || stat == nil {
+			t.Errorf("after a long pause: %v", err)
+		}
+	})
+}
+
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		c, events := connect(t, s, 6*time.Second)
+		mustCreate(t, c, "/a", "x", 0)
+		mustCreate(t, c, "/e", "", zk.FlagEphemeral)
+		id := c.SessionID()
+		s.Stop()
+		time.Sleep(time.Minute) // nobody counts
+		s.Restart(zktest.KeepTree)
+		waitState(t, events, zk.StateHasSession)
+		if ok, _, err := c.Exists("/e"); !ok || err != nil || c.SessionID() != id {
+			t.Errorf("kept: %v %v", ok, err)
+		}
+		s.Restart(zktest.LoseTree)
+		waitState(t, events, zk.StateExpired)
+		waitState(t, events, zk.StateHasSession)
+		if ok, _, err := c.Exists("/a"); ok || err != nil {
+			t.Errorf("lost: %v %v", ok, err)
+		}
+		mustCreate(t, c, "/a", "x", 0)
+		s.Restart(zktest.LoseAll)
+		time.Sleep(time.Minute)
+		if c.State() == zk.StateHasSession {
+			t.Error("a client that has seen the future got in")
+		}
+		fresh, _ := connect(t, s, 6*time.Second)
+		mustCreate(t, fresh, "/a", "", 0)
+	})
+}
+
+func TestSetSequence(t *testing.T) {
+	s := zktest.Start(t)
+	c, _ := connect(t, s, 10*time.Second)
+	mustCreate(t, c, "/q", "", 0)
+	if err := s.SetSequence("/q", 2147483646); err != nil {
+		t.Fatal(err)
+	}
+	if p := mustCreate(t, c, "/q/n-", "", zk.FlagSequence); p != "/q/n-2147483646" {
+		t.Error(p)
+	}
+	if p := mustCreate(t, c, "/q/n-", "", zk.FlagSequence); p != "/q/n-2147483647" {
+		t.Error(p)
+	}
+	if _, err := c.Create("/q/n-", nil, zk.FlagSequence, open); err != zk.ErrNodeExists {
+		t.Errorf("after the largest: %v", err)
+	}
+	if err := s.SetSequence("/q", -5); err != nil {
+		t.Fatal(err)
+	}
+	if p := mustCreate(t, c, "/q/n-", "", zk.FlagSequence); p != "/q/n--000000005" {
+		t.Error(p)
+	}
+	if err := s.SetSequence("/none", 1); !errors.Is(err, zk.ErrNoNode) {
+		t.Error(err)
+	}
+}
+
+func TestManualClock(t *testing.T) {
+	s := zktest.Start(t, zktest.WithManualClock(), zktest.WithTick(time.Second))
+	a, _ := connect(t, s, 10*time.Second)
+	mustCreate(t, a, "/e", "", zk.FlagEphemeral)
+	if _, err := a.CreateTTL("/ttl", nil, zk.FlagTTL, open, 90*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.CreateContainer("/box", nil, zk.FlagContainer, open); err != nil {
+		t.Fatal(err)
+	}
+	mustCreate(t, a, "/box/a", "", 0)
+	if err := a.Delete("/box/a", -1); err != nil {
+		t.Fatal(err)
+	}
+	b, _ := connect(t, s, time.Minute)
+	_, _, gone, err := b.ExistsW("/e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := s.Sessions()[0].ExpiresIn
+	if left < 10*time.Second || left > 11*time.Second {
+		t.Errorf("%v are left", left)
+	}
+	s.Advance(left - time.Millisecond)
+	if n := len(s.Sessions()); n != 2 {
+		t.Fatalf("%d sessions a moment before", n)
+	}
+	s.Advance(time.Millisecond)
+	if ids := s.Sessions(); len(ids) != 1 || ids[0].ID != b.SessionID() {
+		t.Errorf("sessions %+v", ids)
+	}
+	<-gone
+	if _, _, err := b.Get("/ttl"); err != nil { // which also keeps b alive
+		t.Error(err)
+	}
+	s.Advance(50 * time.Second)
+	if tree := s.Tree(); strings.Contains(tree, "box") || !strings.Contains(tree, "ttl") {
+		t.Errorf("after a minute:\n%s", tree)
+	}
+	if _, _, err := b.Get("/ttl"); err != nil {
+		t.Error(err)
+	}
+	s.Advance(time.Minute)
+	if tree := s.Tree(); strings.Contains(tree, "ttl") {
+		t.Errorf("after two minutes:\n%s", tree)
+	}
+}
+
+func TestSweepNow(t *testing.T) {
+	s := zktest.Start(t)
+	c, _ := connect(t, s, 10*time.Second)
+	for _, p := range []string{"/used", "/unused"} {
+		if _, err := c.CreateContainer(p, nil, zk.FlagContainer, open); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustCreate(t, c, "/used/a", "", 0)
+	if n := s.Sweep(); n != 0 {
+		t.Errorf("%d nodes swept that are in use", n)
+	}
+	if err := c.Delete("/used/a", -1); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Sweep(); n != 1 {
+		t.Errorf("%d nodes swept", n)
+	}
+}
+
+func TestWithoutTTL(t *testing.T) {
+	s := zktest.Start(t, zktest.WithoutTTL())
+	c, _ := connect(t, s, 10*time.Second)
+	if _, err := c.CreateTTL("/ttl", nil, zk.FlagTTL, open, time.Hour); err == nil || !strings.Contains(err.Error(), "-6") {
+		t.Errorf("create with TTL: %v", err)
+	}
+	mustCreate(t, c, "/a", "", 0)
+}
+
+func TestOptionsThatMakeNoSense(t *testing.T) {
+	for _, o := range []zktest.Option{
+		zktest.WithTick(0), zktest.WithMaxPacket(10), zktest.WithSessionTimeouts(time.Minute, time.Second), zktest.WithAddr("nowhere"),
+	} {
+		s, err := zktest.New(o)
+		if err == nil {
+			_, err = s.Listen()
+			s.Close()
+		}
+		if err == nil {
+			t.Error("no error")
+		}
+	}
+}
+
+func TestTimeoutNegotiation(t *testing.T) {
+	s := zktest.Start(t, zktest.WithSessionTimeouts(2*time.Second, 5*time.Second))
+	for ask, want := range map[time.Duration]time.Duration{
+		time.Second: 2 * time.Second, 3 * time.Second: 3 * time.Second, time.Hour: 5 * time.Second,
+	} {
+		c, _ := connect(t, s, ask)
+		all := s.Sessions()
+		i := slices.IndexFunc(all, func(x zktest.Session) bool { return x.ID == c.SessionID() })
+		if all[i].Timeout != want {
+			t.Errorf("%v becomes %v", ask, all[i].Timeout)
+		}
+	}
+}

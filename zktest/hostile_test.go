@@ -1,0 +1,88 @@
+package zktest_test
+
+import (
+	"encoding/binary"
+	"io"
+	"math/rand/v2"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// handshake is a packet that asks for a session.
+func handshake() []byte {
+	b := make([]byte, 48)
+	binary.BigEndian.PutUint32(b, 44)
+	binary.BigEndian.PutUint32(b[16:], 10000)
+	binary.BigEndian.PutUint32(b[28:], 16)
+	return b
+}
+
+// TestHostile sends nonsense. The connection that sent it may close, nothing else
+// may happen.
+func TestHostile(t *testing.T) {
+	s := zktest.Start(t)
+	c, _ := connect(t, s, 30*time.Second)
+	mustCreate(t, c, "/a", "kept", 0)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range 300 {
+		nc, err := net.Dial("tcp", s.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%3 > 0 {
+			nc.Write(handshake())
+			io.ReadFull(nc, make([]byte, 40))
+		}
+		for range 5 {
+			b := make([]byte, 4+r.IntN(200))
+			for k := range b {
+				b[k] = byte(r.Uint32())
+			}
+			switch i % 4 {
+			case 0: // a length that fits, a random body
+				binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+			case 1: // and a known operation
+				binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+				if len(b) > 12 {
+					binary.BigEndian.PutUint32(b[8:], uint32(1+r.IntN(22)))
+				}
+			case 2: // a huge length
+				binary.BigEndian.PutUint32(b, 1<<31-1)
+			}
+			if _, err := nc.Write(b); err != nil {
+				break
+			}
+		}
+		nc.Close()
+	}
+	if data, _, err := c.Get("/a"); string(data) != "kept" || err != nil {
+		t.Errorf("after all: %q %v", data, err)
+	}
+}
+
+// FuzzConnection feeds the server what comes behind a handshake.
+func FuzzConnection(f *testing.F) {
+	f.Add([]byte("\x00\x00\x00\x08\x00\x00\x00\x01\x00\x00\x00\x0b"))
+	f.Add([]byte("\x00\x00\x00\x0f\x00\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00\x02/a\x01"))
+	f.Add([]byte("\x00\x00\x00\x1a\x00\x00\x00\x01\x00\x00\x00\x0e\x00\x00\x00\x02\x00\xff\xff\xff\xff\x00\x00\x00\x01/\xff\xff\xff\xff"))
+	f.Add([]byte("\x00\x00\x00\x20\x00\x00\x00\x01\x00\x00\x00\x65\x00\x00\x00\x00\x00\x00\x00\x00\x7f\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := zktest.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		nc, err := s.Dialer()("", "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc.Write(handshake())
+		nc.Write(b)
+		nc.Close()
+		s.Close()
+		_ = s.Tree()
+	})
+}
