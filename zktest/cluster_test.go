@@ -213,3 +213,41 @@ func TestClusterOverTCP(t *testing.T) {
 		t.Errorf("config %q %v", data, err)
 	}
 }
+
+// After the sync limit a follower that is cut off sends its clients away.
+func TestClusterSyncLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := zktest.Cluster(t, 3, zktest.WithSyncLimit(10*time.Second))
+		a, events := connectFrom(t, e, 0, 30*time.Second)
+		start := time.Now()
+		e.Server(0).Partition()
+		waitState(t, events, zk.StateDisconnected)
+		if d := time.Since(start); d != 10*time.Second {
+			t.Errorf("it gave up after %v", d)
+		}
+		waitState(t, events, zk.StateHasSession)
+		if a.Server() == e.Server(0).Name() {
+			t.Error("it took the client back")
+		}
+		e.Server(0).Heal()
+		b, _ := connectFrom(t, e, 0, 30*time.Second)
+		if b.Server() != e.Server(0).Name() {
+			t.Error("it is not back")
+		}
+	})
+}
+
+func TestConnectAfterClose(t *testing.T) {
+	s, err := zktest.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	s.Close()
+	if _, _, err := s.Connect(time.Second); err == nil {
+		t.Error("no error")
+	}
+	if _, err := s.Listen(); err == nil {
+		t.Error("it listens")
+	}
+}

@@ -389,6 +389,7 @@ func (c *conn) forget() {
 	}
 	c.gone = true
 	c.e.unwatchAll(c)
+	c.setView(nil)
 	if c.sess != nil && c.sess.conn == c {
 		c.sess.conn = nil
 	}

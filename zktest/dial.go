@@ -37,12 +37,18 @@ func (a pipeAddr) String() string { return string(a) }
 // Connect connects a go-zookeeper client over the in-memory [Server.Dialer],
 // inside and outside of synctest bubbles. The options are those of [zk.Connect].
 // The client is closed with the server. Its log is off unless an option sets one.
-// The error is that of [zk.Connect]; with these servers there is none.
+// There is an error only after [Server.Close]: net.ErrClosed.
 func (s *Server) Connect(timeout time.Duration, opts ...func(*zk.Conn)) (*zk.Conn, <-chan zk.Event, error) {
 	return s.e.connect([]*Server{s}, timeout, opts)
 }
 
 func (e *ensemble) connect(to []*Server, timeout time.Duration, opts []func(*zk.Conn)) (*zk.Conn, <-chan zk.Event, error) {
+	e.mu.Lock()
+	closed := e.closed
+	e.mu.Unlock()
+	if closed {
+		return nil, nil, net.ErrClosed
+	}
 	names := make([]string, len(to))
 	for i, s := range to {
 		names[i] = s.Name()

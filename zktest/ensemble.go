@@ -150,6 +150,9 @@ func (e *ensemble) close() {
 		}
 	}
 	for _, s := range e.servers {
+		if s.stopSync != nil {
+			s.stopSync()
+		}
 		for c := range s.conns {
 			c.abort()
 		}

@@ -137,7 +137,8 @@ func (s *Server) Blackhole(dir Direction, sessions ...int64) {
 	s.alter(sessions, func(f *connFaults) { f.black |= dir })
 }
 
-// Delay makes every packet in the given direction take d longer. d = 0 ends it.
+// Delay makes every packet in the given direction take d longer, of real time also
+// with [WithManualClock]. d = 0 ends it.
 // With no sessions given it is for all connections and those to come.
 func (s *Server) Delay(dir Direction, d time.Duration, sessions ...int64) {
 	s.alter(sessions, func(f *connFaults) {

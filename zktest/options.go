@@ -19,6 +19,7 @@ type config struct {
 	manual     bool
 	addr       string
 	superUser  string
+	syncLimit  time.Duration
 }
 
 func newConfig(opts []Option) (config, error) {
@@ -75,6 +76,12 @@ func WithMaxPacket(n int) Option { return func(c *config) { c.maxPacket = n } }
 // WithLogLimit sets how many entries the request log keeps, the newest ones.
 // Default 65536; 0 keeps none.
 func WithLogLimit(n int) Option { return func(c *config) { c.logLimit = n } }
+
+// WithSyncLimit sets for how long a server that is cut off from the majority serves
+// its clients. Then it closes their connections, and new ones at once, until it is
+// healed. Default 0: it never gives up. A real one does after syncLimit ticks, 10 s
+// by default, which is often longer than a session lives.
+func WithSyncLimit(d time.Duration) Option { return func(c *config) { c.syncLimit = d } }
 
 // WithManualClock makes the server's time stand still but for [Server.Advance]:
 // sessions end, and TTL nodes grow old, when the test says so. Clients keep their

@@ -16,8 +16,8 @@ import (
 // at a server of their own; a connection that they make later is a good one again.
 // That way a single server is enough for a test with a stale reader.
 //
-// A real follower gives up after syncLimit ticks and closes its clients'
-// connections: call [Server.DropConnections] for that. [Server.Heal] ends it:
+// A real follower gives up after a while and closes its clients' connections:
+// [WithSyncLimit] makes this one do so. [Server.Heal] ends the partition:
 // missed changes arrive in order, with their watch events, then stalled writes go
 // on, or the connection is closed if its session is dead.
 func (s *Server) Partition(sessions ...int64) {
@@ -29,6 +29,7 @@ func (s *Server) Partition(sessions ...int64) {
 		e.membershipLocked()
 		if s.view == nil && len(e.servers) == 1 {
 			s.strand()
+			s.armSyncLimit()
 		}
 		return
 	}
@@ -38,21 +39,21 @@ func (s *Server) Partition(sessions ...int64) {
 			continue
 		}
 		if v == nil {
-			v = e.newView()
+			v = e.newView(nil)
 		}
 		c.setView(v)
 	}
 }
 
-func (e *ensemble) newView() *view {
-	v := &view{tree: e.tree.clone()}
+func (e *ensemble) newView(s *Server) *view {
+	v := &view{tree: e.tree.clone(), server: s}
 	e.views = append(e.views, v)
 	return v
 }
 
 // strand puts the server and its connections on a view of their own.
 func (s *Server) strand() {
-	s.view = s.e.newView()
+	s.view = s.e.newView(s)
 	for _, c := range s.connections() {
 		if c.view == nil {
 			c.setView(s.view)
@@ -60,9 +61,42 @@ func (s *Server) strand() {
 	}
 }
 
+// setView makes c read from v. A view that nobody reads from any more is dropped,
+// as it would go on to collect what it misses.
 func (c *conn) setView(v *view) {
+	if old := c.view; old != nil {
+		if old.conns--; old.conns == 0 && old.server == nil {
+			c.e.dropView(old)
+		}
+	}
+	if v != nil {
+		v.conns++
+	}
 	c.view = v
 	c.isStranded.Store(v != nil)
+}
+
+func (e *ensemble) dropView(v *view) {
+	e.views = slices.DeleteFunc(e.views, func(o *view) bool { return o == v })
+}
+
+// armSyncLimit makes a server that stays behind give up in the end.
+func (s *Server) armSyncLimit() {
+	v := s.view
+	if s.e.cfg.syncLimit <= 0 || s.e.closed {
+		return
+	}
+	s.stopSync = s.e.timer(s.e.cfg.syncLimit, func() {
+		s.e.mu.Lock()
+		defer s.e.mu.Unlock()
+		if s.view != v || s.e.closed || s.paused {
+			return
+		}
+		s.gaveUp = true
+		for _, c := range s.connections() {
+			c.abort()
+		}
+	})
 }
 
 // rejoin ends partitions: of the server, or of the connections of some sessions.
@@ -81,7 +115,16 @@ func (s *Server) rejoin(sessions []int64) {
 }
 
 func (s *Server) unstrand() {
-	s.view = nil
+	if s.stopSync != nil {
+		s.stopSync()
+		s.stopSync = nil
+	}
+	s.gaveUp = false
+	v := s.view
+	s.view, v.server = nil, nil
+	if v.conns == 0 {
+		s.e.dropView(v)
+	}
 	s.catchUp(s.connections())
 }
 
@@ -111,9 +154,6 @@ func (s *Server) catchUp(conns []*conn) {
 			for k := range t.changes {
 				e.trigger(&t.changes[k], old)
 			}
-		}
-		if !stay {
-			e.views = slices.DeleteFunc(e.views, func(o *view) bool { return o == v })
 		}
 		for _, c := range conns {
 			if c.view != old {
@@ -180,10 +220,12 @@ func (e *ensemble) membershipLocked() {
 		if len(e.servers) == 1 {
 			break
 		}
-		behind := s.cut || s.paused || s.stopped || !e.quorum
+		// One that is down reads the present when it comes back.
+		behind := (s.cut || s.paused || !e.quorum) && !s.stopped
 		switch {
 		case behind && s.view == nil:
 			s.strand()
+			s.armSyncLimit()
 		case !behind && s.view != nil:
 			s.unstrand()
 		}

@@ -27,13 +27,15 @@ type Server struct {
 	t  TB
 
 	// Guarded by e.mu.
-	conns   map[*conn]struct{}
-	view    *view // what its clients read while it is cut off
-	cut     bool  // Partition
-	paused  bool
-	stopped bool
-	refuses bool
-	faults  connFaults // for connections to come
+	conns    map[*conn]struct{}
+	view     *view // what its clients read while it is cut off
+	cut      bool  // Partition
+	paused   bool
+	stopped  bool
+	refuses  bool
+	gaveUp   bool       // see WithSyncLimit
+	stopSync func()     // the timer for it
+	faults   connFaults // for connections to come
 
 	lnMu sync.Mutex
 	ln   net.Listener
@@ -64,8 +66,8 @@ func New(opts ...Option) (*Server, error) {
 }
 
 // Close closes the connections that [Server.Connect] made, ends every other one,
-// and waits until nothing of the server runs any more. It closes all servers of
-// an ensemble. Calling it again does nothing.
+// and waits until nothing of the server runs any more, hooks that are under way
+// included. It closes all servers of an ensemble. Calling it again does nothing.
 func (s *Server) Close() { s.e.close() }
 
 // Name is the server's name for [Server.Dialer], "zk1:2181" for example. No
@@ -159,7 +161,7 @@ func (s *Server) fail(err error) {
 func (s *Server) accept(nc net.Conn) error {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
-	if s.e.closed || s.stopped || s.refuses {
+	if s.e.closed || s.stopped || s.refuses || s.gaveUp {
 		return errRefused
 	}
 	c := newConn(s, nc)

@@ -57,6 +57,8 @@ func (t *tree) applyTxn(x *txn) {
 type view struct {
 	tree   *tree
 	missed []*txn
+	conns  int     // how many look at it
+	server *Server // whose it is, if it is a whole server's
 }
 
 // treeOf is the tree that c's reads come from.
