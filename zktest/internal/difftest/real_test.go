@@ -2,74 +2,43 @@ package difftest
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/ensemble"
 )
 
-const zookeeperJar = "/usr/share/java/zookeeper.jar"
-
-// realServer starts an Apache ZooKeeper server, alone and empty, and returns its address.
+// realServer starts an Apache ZooKeeper server, alone and empty, and returns its
+// address. With ZKTEST_REAL=required a machine that has none fails the test.
 func realServer(t *testing.T) string {
 	t.Helper()
-	java, err := exec.LookPath("java")
-	if err == nil {
-		_, err = os.Stat(zookeeperJar)
-	}
+	// What zoo.cfg cannot say: how often it looks for containers and old nodes.
+	t.Setenv("JDK_JAVA_OPTIONS", "-Dznode.container.checkIntervalMs=300")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	e, err := ensemble.Start(ctx, ensemble.Config{
+		Backend: ensemble.Process, TickTime: 200 * time.Millisecond,
+		Properties: map[string]string{"forceSync": "no", "extendedTypesEnabled": "true", "maxSessionTimeout": "60000"},
+	})
 	if err != nil {
 		if os.Getenv("ZKTEST_REAL") == "required" {
 			t.Fatalf("no Apache ZooKeeper to compare with: %v", err)
 		}
-		t.Skipf("NOT COMPARED with Apache ZooKeeper, there is none: %v", err)
-	}
-	dir := t.TempDir()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := ln.Addr().String()
-	ln.Close()
-	cfg := filepath.Join(dir, "zoo.cfg")
-	text := fmt.Sprintf("tickTime=200\ndataDir=%s/data\nclientPortAddress=127.0.0.1\nclientPort=%s\n"+
-		"admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\nmaxSessionTimeout=60000\n",
-		dir, addr[strings.LastIndexByte(addr, ':')+1:])
-	if err := os.WriteFile(cfg, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, java, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
-		"-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.forceSync=no", "-Dznode.container.checkIntervalMs=300",
-		"-cp", "/etc/zookeeper/conf:"+zookeeperJar, "org.apache.zookeeper.server.quorum.QuorumPeerMain", cfg)
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		t.Skipf("NOT COMPARED with Apache ZooKeeper: %v", err)
 	}
 	t.Cleanup(func() {
-		cancel()
-		_ = cmd.Wait()
-		log.Close()
 		if t.Failed() {
-			b, _ := os.ReadFile(log.Name())
-			t.Logf("the end of the server's log:\n%s", b[max(0, len(b)-4000):])
+			log := e.Log(0)
+			t.Logf("the end of the server's log:\n%s", log[max(0, len(log)-4000):])
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
 		}
 	})
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if strings.Contains(word(addr, "srvr"), "Mode: standalone") {
-			return addr
-		}
-	}
-	t.Fatal("Apache ZooKeeper does not come up")
-	return ""
+	return e.Addr(0)
 }
 
 // word asks a four-letter word.

@@ -277,6 +277,7 @@ func pipeline(p *pair) {
 // handshakes with passwords that are wrong, sessions that are gone, and a zxid from the future.
 func handshakes(p *pair) {
 	p.open(2, false, time.Millisecond) // 2 ticks is the least
+	p.step(2, false, op(wire.CloseSession, ""))
 	p.open(2, false, time.Hour)
 	for _, x := range p.targets {
 		x.clients[2].passwd = slices.Repeat([]byte{7}, 16)
@@ -361,6 +362,13 @@ func expiry(p *pair) {
 		// The two were started one after the other, and one tick each may be rounded up.
 		if d := time.Since(start); d < timeout-200*time.Millisecond || d > timeout+2*time.Second {
 			p.fatal("%s ended a session of %v after %v", p.targets[i].name, timeout, d)
+		}
+	}
+	// The event comes before the server is done with the connections of the session;
+	// what is asked now comes after that.
+	for _, x := range p.targets {
+		if _, err := x.clients[0].do(op(wire.Sync, "/")); err != nil {
+			p.fatal("%s: %v", x.name, err)
 		}
 	}
 	p.open(2, true, 30*time.Second) // refused by both
