@@ -28,6 +28,7 @@ const (
 	codeSessionExpired Code = -112
 	codeInvalidACL     Code = -114
 	codeAuthFailed     Code = -115
+	codeSessionMoved   Code = -118
 	codeNoWatcher      Code = -121
 )
 

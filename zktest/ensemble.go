@@ -28,6 +28,7 @@ type ensemble struct {
 	nextSession  int64
 	expiry       sessionQueue
 	stopExpiry   func()
+	expiryTimer  int // number of the timer that counts
 	armedFor     time.Time
 	stopSweep    func()
 	dataWatches  *watchTable

@@ -91,7 +91,7 @@ func (s *Server) ExpireSession(id int64) error {
 	if x == nil || s.e.closed {
 		return ErrNoSession
 	}
-	s.e.endSession(x, 0)
+	s.e.endSession(x, false)
 	return nil
 }
 
@@ -230,8 +230,9 @@ const (
 	LoseAll
 )
 
-// Restart stops the server if it runs, and starts it again. In an ensemble only
-// [KeepTree] is possible: the others have the state.
+// Restart stops the server if it runs, and starts it again, which ends a pause and,
+// of a server that is alone, a partition. In an ensemble only [KeepTree] is
+// possible, as the others have the state; anything else panics.
 func (s *Server) Restart(loss Loss) {
 	if loss != KeepTree && len(s.e.servers) > 1 {
 		panic("zktest: a server of an ensemble cannot lose the tree")
@@ -243,6 +244,10 @@ func (s *Server) Restart(loss Loss) {
 		s.e.wipe(loss == LoseAll)
 	}
 	if len(s.e.servers) == 1 {
+		s.cut = false
+		if s.view != nil {
+			s.unstrand()
+		}
 		s.e.touchAll()
 	}
 	s.e.membershipLocked()
@@ -268,7 +273,7 @@ func (s *Server) SetSequence(parent string, n int32) error {
 	defer s.e.mu.Unlock()
 	p := s.e.tree.nodes[parent]
 	if p == nil {
-		return Code(codeNoNode)
+		return codeNoNode
 	}
 	p.cversion = n
 	return nil

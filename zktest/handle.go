@@ -13,6 +13,9 @@ func (c *conn) process(it *item) (stalled bool) {
 		c.ended()
 		return false
 	}
+	if c.over.Load() {
+		return false
+	}
 	d := wire.NewDecoder(it.frame)
 	if !c.greeted {
 		r := d.ConnectRequest()
@@ -43,7 +46,7 @@ func (c *conn) process(it *item) (stalled bool) {
 	if c.e.hooks.on.Load() && !it.hooked {
 		it.hooked = true
 		if verdict := c.e.hooks.before(&q); !verdict.pass() {
-			c.obey(&r, &q, verdict, CutBefore)
+			c.obey(&r, &q, verdict)
 			return false
 		}
 	}
@@ -51,11 +54,11 @@ func (c *conn) process(it *item) (stalled bool) {
 }
 
 // obey carries out what a Before hook decided.
-func (c *conn) obey(r *wire.Request, q *Request, v Verdict, fate Fate) {
+func (c *conn) obey(r *wire.Request, q *Request, v Verdict) {
 	e := c.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	x := Entry{Op: r.Op, Session: q.Session, Path: q.Path, Ops: len(r.Ops), Xid: r.Xid, Zxid: e.treeOf(c).zxid, Server: c.srv.id, Fate: fate}
+	x := Entry{Op: r.Op, Session: q.Session, Path: q.Path, Ops: len(r.Ops), Xid: r.Xid, Zxid: e.treeOf(c).zxid, Server: c.srv.id, Fate: CutBefore}
 	if v.cut {
 		e.record(x)
 		c.abort()
@@ -83,17 +86,18 @@ func (c *conn) serve(r *wire.Request, q *Request, err error) (stalled bool) {
 	}
 	c.received++
 	res := e.handle(c, r, err)
-	if res.drop { // a connection-level error: no answer
-		c.hangUp()
-		e.mu.Unlock()
-		return false
-	}
 	x := Entry{
 		Op: r.Op, Session: q.Session, Path: q.Path, Created: res.created, Ops: len(r.Ops),
 		Xid: r.Xid, Zxid: res.zxid, Code: res.code, Server: c.srv.id,
 	}
 	if res.logCode != 0 {
 		x.Code = res.logCode
+	}
+	if res.drop { // an error of the connection: no answer
+		e.record(x)
+		c.hangUp()
+		e.mu.Unlock()
+		return false
 	}
 	c.sent++
 	c.last = x

@@ -27,7 +27,7 @@ func (e *ensemble) handle(c *conn, r *wire.Request, parse error) result {
 	case !r.Op.Writes():
 	case c.sess.conn != c:
 		// The session is attached to another connection: this one is over.
-		return result{drop: true}
+		return result{drop: true, code: codeSessionMoved, zxid: e.tree.zxid}
 	case r.Op == OpSync:
 		res := result{}
 		if parse != nil {
@@ -39,7 +39,7 @@ func (e *ensemble) handle(c *conn, r *wire.Request, parse error) result {
 		res.zxid = e.tree.zxid
 		return res
 	case r.Op == OpCloseSession:
-		e.endSession(c.sess, r.Xid)
+		e.endSession(c.sess, true)
 		return result{zxid: e.tree.zxid, hangUp: true}
 	case r.Op == wire.Connect || r.Op == wire.CreateSession:
 		e.commit(e.begin())

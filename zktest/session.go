@@ -96,13 +96,18 @@ func (e *ensemble) armExpiry() {
 		return
 	}
 	e.armedFor = e.expiry[0].queued
-	e.stopExpiry = e.timer(e.armedFor.Sub(e.clock.now()), e.expireDue)
+	e.expiryTimer++
+	id := e.expiryTimer
+	e.stopExpiry = e.timer(e.armedFor.Sub(e.clock.now()), func() { e.expireDue(id) })
 }
 
 // expireDue ends the sessions whose time is over.
-func (e *ensemble) expireDue() {
+func (e *ensemble) expireDue(timer int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if timer != e.expiryTimer || e.stopExpiry == nil {
+		return // another timer was set when this one had fired already
+	}
 	e.stopExpiry = nil
 	if e.closed || !e.quorum {
 		return
@@ -115,13 +120,14 @@ func (e *ensemble) expireDue() {
 			heap.Fix(&e.expiry, 0)
 			continue
 		}
-		e.endSession(s, 0)
+		e.endSession(s, false)
 	}
 	e.armExpiry()
 }
 
-// endSession deletes what s owns, in one transaction, and then its connection.
-func (e *ensemble) endSession(s *session, xid int32) {
+// endSession deletes what s owns, in one transaction. If the client asked for it,
+// who serves the request answers, logs and closes; otherwise that is done here.
+func (e *ensemble) endSession(s *session, asked bool) {
 	t := e.begin()
 	delete(e.sessions, s.id)
 	if s.index >= 0 {
@@ -136,8 +142,8 @@ func (e *ensemble) endSession(s *session, xid int32) {
 		t.add(change{kind: changeDelete, path: n.path})
 	}
 	e.commit(t)
-	if xid != 0 {
-		return // the request is logged and answered, and its connection closed, by who serves it
+	if asked {
+		return
 	}
 	e.record(Entry{Op: OpCloseSession, Session: s.id, Zxid: t.zxid, Server: server})
 	if c := s.conn; c != nil && c.view == nil {

@@ -39,6 +39,7 @@ type node struct {
 	// are made of; clients are shown another number, see stat.
 	cversion int32
 	aversion int32
+	nameAt   int32 // where in path the name begins
 }
 
 // stat appends the node's Stat as clients see it: cversion there counts the
@@ -57,7 +58,7 @@ func (n *node) stat(e *wire.Encoder) {
 	e.Long(n.pzxid)
 }
 
-func (n *node) name() string { return n.path[strings.LastIndexByte(n.path, '/')+1:] }
+func (n *node) name() string { return n.path[n.nameAt:] }
 
 // tree is the state that the ensemble agrees on. It has no lock of its own.
 type tree struct {
@@ -93,6 +94,7 @@ func (t *tree) count() int { return len(t.nodes) }
 // forgets to sort should fail here too.
 func (t *tree) link(n, parent *node) {
 	n.parent, n.pos = parent, len(parent.kids)
+	n.nameAt = int32(strings.LastIndexByte(n.path, '/') + 1)
 	parent.kids = append(parent.kids, n)
 	t.nodes[n.path] = n
 	switch n.kind {
