@@ -2,6 +2,7 @@ package zktest_test
 
 import (
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -348,5 +349,31 @@ func TestTimeoutNegotiation(t *testing.T) {
 		if all[i].Timeout != want {
 			t.Errorf("%v becomes %v", ask, all[i].Timeout)
 		}
+	}
+}
+
+func TestRefuseOverTCP(t *testing.T) {
+	s := zktest.Start(t)
+	addr := s.Addr()
+	s.Refuse(true)
+	if nc, err := net.Dial("tcp", addr); err == nil {
+		nc.Close()
+		t.Error("it accepts")
+	}
+	s.Refuse(false)
+	c, events, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false), zk.WithHostProvider(zktest.HostProvider()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	waitState(t, events, zk.StateHasSession)
+	if s.Addr() != addr {
+		t.Errorf("%s became %s", addr, s.Addr())
+	}
+}
+
+func TestMemory(t *testing.T) {
+	if used := heapOf100k(t); used > 100e6 {
+		t.Errorf("100,000 znodes take %d bytes", used)
 	}
 }

@@ -50,7 +50,9 @@ func (m *Match) matches(q *Request) bool {
 	return ok(q.Path) || slices.ContainsFunc(q.Paths, ok)
 }
 
-// Verdict is what a hook wants done with a request: [Pass], [Cut] or [Fail].
+// Verdict is what a hook wants done with a request. The zero Verdict lets it
+// through; a hook of one's own gets the others from [Cut] and [Fail], as in
+// "return zktest.Cut(q)".
 type Verdict struct {
 	cut, fail bool
 	code      Code

@@ -2,6 +2,7 @@ package difftest
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -13,10 +14,10 @@ import (
 
 // realServer starts an Apache ZooKeeper server, alone and empty, and returns its
 // address. With ZKTEST_REAL=required a machine that has none fails the test.
-func realServer(t *testing.T) string {
+func realServer(t *testing.T, sweep time.Duration) string {
 	t.Helper()
 	// What zoo.cfg cannot say: how often it looks for containers and old nodes.
-	t.Setenv("JDK_JAVA_OPTIONS", "-Dznode.container.checkIntervalMs=300")
+	t.Setenv("JDK_JAVA_OPTIONS", fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", sweep.Milliseconds()))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	e, err := ensemble.Start(ctx, ensemble.Config{

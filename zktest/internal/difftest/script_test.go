@@ -36,7 +36,7 @@ func ops(o ...wire.Request) func(*wire.Request) { return func(r *wire.Request) {
 // TestScripts goes through what random requests hit too seldom or must not hit.
 // The scripts share one pair of servers, each has a part of the tree of its own.
 func TestScripts(t *testing.T) {
-	p := newPair(t)
+	p := newPair(t, 300*time.Millisecond)
 	for k := range 3 {
 		p.open(k, false, 30*time.Second)
 	}
