@@ -13,7 +13,8 @@ import (
 
 func connectFrom(t *testing.T, c *zktest.Ensemble, server int, timeout time.Duration) (*zk.Conn, <-chan zk.Event) {
 	t.Helper()
-	conn, events, err := c.ConnectFrom(server, timeout)
+	events, tell := allEvents()
+	conn, _, err := c.ConnectFrom(server, timeout, tell)
 	if err != nil {
 		t.Fatal(err)
 	}

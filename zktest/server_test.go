@@ -15,10 +15,18 @@ import (
 
 var open = zk.WorldACL(zk.PermAll)
 
+// allEvents is the client's events without loss: its own channel holds six, and a
+// client that is refused fills that with attempts.
+func allEvents() (<-chan zk.Event, func(*zk.Conn)) {
+	events := make(chan zk.Event, 10000)
+	return events, zk.WithEventCallback(func(ev zk.Event) { events <- ev })
+}
+
 // connect gives a client with a session.
 func connect(t *testing.T, s *zktest.Server, timeout time.Duration) (*zk.Conn, <-chan zk.Event) {
 	t.Helper()
-	c, events, err := s.Connect(timeout)
+	events, tell := allEvents()
+	c, _, err := s.Connect(timeout, tell)
 	if err != nil {
 		t.Fatal(err)
 	}
