@@ -2,13 +2,13 @@ GO      ?= go
 TOOL     = $(GO) tool -modfile=tools/go.mod
 PACKAGES = ./...
 
-.PHONY: all demo test unit lint format bench prepare
+.PHONY: all demo test unit lint format bench prepare prepare-servers
 
 all: test
 
 # demo shows three candidates, the loss of leaders and the succession on a real
 # ZooKeeper. DEMOFLAGS="--zk host:port,..." uses one of yours.
-demo: prepare
+demo: prepare-servers
 	$(GO) run ./examples/demo $(DEMOFLAGS)
 
 # The client library races with itself when it reconnects while requests are
@@ -41,6 +41,9 @@ bench: prepare
 	cd bench && $(GO) run . $(BENCHFLAGS)
 
 # prepare installs what a fresh Debian machine lacks: ZooKeeper and Java, or what
-# its image is built from.
+# its image is built from, and the clients of other languages that take part.
 prepare:
 	sh integrationtest/install.sh
+
+prepare-servers:
+	sh integrationtest/install.sh servers

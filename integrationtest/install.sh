@@ -2,7 +2,8 @@
 # Installs what the tests need and this machine lacks, on Debian as root:
 # ZooKeeper, Java, other languages' clients, a C compiler for the race detector
 # and, where a Docker engine answers, a ZooKeeper image. Quick when there is
-# nothing to do.
+# nothing to do. With the argument "servers" it installs only what is needed to
+# start ZooKeeper, which is enough for the demo.
 set -eu
 
 # The same names as in internal/ensemble.
@@ -43,12 +44,13 @@ pull_image() {
 missing=
 [ -f /usr/share/java/zookeeper.jar ] || missing="$missing zookeeper"
 have_java || missing="$missing openjdk-17-jre-headless"
-# The clients of other languages that are tried against zktest. One is a Java source
-# file, so a compiler is needed.
-java --list-modules 2>/dev/null | grep -q '^jdk.compiler' || missing="$missing openjdk-17-jdk-headless"
-[ -f /usr/share/java/curator-recipes.jar ] || missing="$missing libcurator-recipes-java"
-[ -d /usr/lib/python3/dist-packages/kazoo ] || missing="$missing python3-kazoo"
-have_c_compiler || missing="$missing gcc libc6-dev"
+if [ "${1:-}" != servers ]; then
+	# Clients of other languages. One is a Java source file, so a compiler is needed.
+	java --list-modules 2>/dev/null | grep -q '^jdk.compiler' || missing="$missing openjdk-17-jdk-headless"
+	[ -f /usr/share/java/curator-recipes.jar ] || missing="$missing libcurator-recipes-java"
+	[ -d /usr/lib/python3/dist-packages/kazoo ] || missing="$missing python3-kazoo"
+	have_c_compiler || missing="$missing gcc libc6-dev"
+fi
 
 build=no
 if have_engine && ! have_image && ! pull_image; then

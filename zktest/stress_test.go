@@ -29,7 +29,7 @@ func stress(t *testing.T, seed uint64) {
 	for i := range conns {
 		conns[i], _ = connectFrom(t, e, i, 6*time.Second)
 	}
-	mustCreate(t, conns[0], "/work", "", 0)
+	mustCreate(t, conns[0], "/jobs", "", 0)
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for i, c := range conns {
@@ -41,12 +41,12 @@ func stress(t *testing.T, seed uint64) {
 				case <-time.After(200 * time.Millisecond):
 				}
 				// Errors are what the faults are for.
-				p, err := c.Create("/work/n-", []byte{byte(i)}, zk.FlagEphemeral|zk.FlagSequence, open)
-				_, _, _ = c.Children("/work")
+				p, err := c.Create("/jobs/n-", []byte{byte(i)}, zk.FlagEphemeral|zk.FlagSequence, open)
+				_, _, _ = c.Children("/jobs")
 				if err == nil && n%8 != 0 {
 					_ = c.Delete(p, -1)
 				}
-				_, _ = c.Multi(&zk.SetDataRequest{Path: "/work", Version: -1}, &zk.CheckVersionRequest{Path: p, Version: 0})
+				_, _ = c.Multi(&zk.SetDataRequest{Path: "/jobs", Version: -1}, &zk.CheckVersionRequest{Path: p, Version: 0})
 			}
 		})
 	}
@@ -98,12 +98,12 @@ func stress(t *testing.T, seed uint64) {
 	if len(alive) != clients {
 		t.Errorf("seed %d: %d sessions", seed, len(alive))
 	}
-	kids, _, err := conns[0].Children("/work")
+	kids, _, err := conns[0].Children("/jobs")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range kids {
-		if _, stat, err := conns[0].Exists("/work/" + k); err != nil || !alive[stat.EphemeralOwner] {
+		if _, stat, err := conns[0].Exists("/jobs/" + k); err != nil || !alive[stat.EphemeralOwner] {
 			t.Errorf("seed %d: %s belongs to 0x%x: %v", seed, k, stat.EphemeralOwner, err)
 		}
 	}
