@@ -82,6 +82,24 @@ func TestMarkDoesNotReachANewElection(t *testing.T) {
 	}
 }
 
+// Whoever is deleted together with the predecessor, the own znode first, as by
+// libraries that end an election without a mark, does not lead for a moment.
+func TestOwnEndComesBeforeAClaim(t *testing.T) {
+	t.Parallel()
+	conn, operator := connect(t), connect(t)
+	for range 10 {
+		node := newNode(t, operator)
+		leader, _ := lead(t, connect(t), node)
+		second := follow(t, conn, node, leader)
+		// Until the lease is there the second in line would ask.
+		eventually(t, func() bool { return conn.link[0].Count(zkproxy.OpMulti) > 0 }, "a check")
+		_, err := operator.Multi(deleteOf(second.ID()), deleteOf(leader.ID()))
+		require.NoError(t, err)
+		second.ends(t, leaderelection.ErrCandidateDeleted)
+		conn.link[0].ResetLog()
+	}
+}
+
 // A node that was deleted and created anew between NewElection and ElectLeader
 // is another election than the one that the candidate was made for.
 func TestCandidateOfARecreatedElection(t *testing.T) {

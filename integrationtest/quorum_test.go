@@ -117,6 +117,14 @@ func listen(t *testing.T, c *candidate) <-chan told {
 	return all
 }
 
+// succession waits for a follower to lead, and says when it was told.
+func succession(t *testing.T, statuses <-chan told) (*leaderelection.Leadership, time.Time) {
+	t.Helper()
+	s := await(t, statuses, "succession")
+	require.Equal(t, leaderelection.Leader, s.Role, "%v", s.Status)
+	return s.Leadership, s.at
+}
+
 // fullLease waits until a leader has proven itself for long enough to have the
 // longest lease.
 func fullLease(t *testing.T, l *leaderelection.Leadership, timeout time.Duration) {
@@ -141,6 +149,7 @@ func cutOffClientsServer(t *testing.T, ens *ensemble.Ensemble, tick, timeout tim
 	term := h.granted("old", c.ID(), l)
 	statuses := listen(t, c)
 	next := follow(t, elsewhere, node, c, forSession(timeout))
+	successions := listen(t, next)
 	fullLease(t, l, timeout)
 
 	require.NoError(t, ens.CutOff(lonely))
@@ -155,13 +164,10 @@ func cutOffClientsServer(t *testing.T, ens *ensemble.Ensemble, tick, timeout tim
 	suspended := await(t, statuses, "suspended")
 	require.Equal(t, leaderelection.Suspended, suspended.Role, "%v", suspended.Status)
 
-	// The statuses of the old leader were read before the new leader's is
-	// looked at; so the order is read off the clock of each.
-	l2 := next.leads(t)
-	led := time.Now()
+	l2, led := succession(t, successions)
 	h.granted("new", next.ID(), l2)
-	require.True(t, suspended.at.Before(led), "the old leader was told after the new one")
-	require.True(t, done.Before(led))
+	require.True(t, suspended.at.Before(led), "the old leader was told %v after the new one", suspended.at.Sub(led))
+	require.True(t, done.Before(led), "the old leadership ended %v after the new one began", done.Sub(led))
 	require.Greater(t, l2.Token(), l.Token())
 	require.NoError(t, h.check())
 	t.Logf("tick %v, session %v: Done %v and Suspended %v after the cut, when the client library said %v; the next leads after %v",
@@ -179,7 +185,7 @@ func cutOffClientsServer(t *testing.T, ens *ensemble.Ensemble, tick, timeout tim
 	_, open := <-statuses
 	require.False(t, open)
 	require.NoError(t, l2.Err())
-	next.quiet(t, 0)
+	require.Empty(t, successions)
 	t.Logf("healed; the old candidate's end after %v", since(final.at))
 	ready(t, ens)
 }
@@ -198,17 +204,17 @@ func pauseClientsServer(t *testing.T, ens *ensemble.Ensemble) {
 	h.granted("old", c.ID(), l)
 	statuses := listen(t, c)
 	next := follow(t, elsewhere, node, c, forSession(quickTimeout))
+	successions := listen(t, next)
 	fullLease(t, l, quickTimeout)
 
 	require.NoError(t, ens.Pause(frozen))
 	at := time.Now()
 	suspended := await(t, statuses, "suspended")
 	require.Equal(t, leaderelection.Suspended, suspended.Role, "%v", suspended.Status)
-	l2 := next.leads(t)
-	led := time.Now()
+	l2, led := succession(t, successions)
 	h.granted("new", next.ID(), l2)
 	require.NoError(t, h.check())
-	require.True(t, suspended.at.Before(led))
+	require.True(t, suspended.at.Before(led), "the old leader was told %v after the new one", suspended.at.Sub(led))
 	t.Logf("Suspended %v after the pause, the next leads after %v", suspended.at.Sub(at).Round(time.Millisecond), led.Sub(at).Round(time.Millisecond))
 
 	require.NoError(t, ens.Resume(frozen))
