@@ -12,7 +12,8 @@ func (p *place) beFirst(ctx context.Context) error {
 	p.prove()
 	hinted, lapses := false, p.sub.State().Lapses
 	for {
-		// Where an end of the place is already known it comes before a claim.
+		// Where an end of the place is already known it comes before a claim:
+		// the server tells of deletions in their order.
 		select {
 		case event := <-p.ownWatch:
 			if err := p.ownEvent(ctx, event); err != nil {

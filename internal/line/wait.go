@@ -130,13 +130,6 @@ func (p *place) predecessorChanged(ctx context.Context, event zk.Event) error {
 	case event.Type == zk.EventNotWatching:
 		return ErrSessionExpired
 	case event.Type == zk.EventNodeDeleted:
-		// Where a line is ended its znodes are deleted from the back, and
-		// the server tells in that order.
-		select {
-		case event := <-p.ownWatch:
-			return p.ownChanged(ctx, event)
-		default:
-		}
 		if p.isNext() && p.predecessorSeen.owner == p.session {
 			// The session's end takes both znodes, in any order, and while
 			// the owner closes the connection the server still tells of it.
