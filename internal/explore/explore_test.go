@@ -104,6 +104,23 @@ func replay(t *testing.T, seed uint64) {
 	t.Logf("the shortest: %v\n%v", s, h)
 }
 
+// What schedules have found once, without the steps that had no part in it.
+func TestFound(t *testing.T) {
+	ms := time.Millisecond
+	for name, s := range map[string]schedule{
+		"an election is ended while its rejoining leader leaves an expired session": {
+			servers: 1, timeout: 400 * ms, tick: 100 * ms, latency: ms, rejoin: true, ending: endElection,
+			steps: []step{{10 * ms, join, 0, 0, 0}, {5 * ms, stop, 0, 0, 120 * ms}, {2088 * ms, drop, 0, 0, 0}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.candidates, s.told = 1, s.timeout
+			h := guarded(t, s, true)
+			require.Empty(t, h.violations, "%v", h)
+		})
+	}
+}
+
 // Leases are reckoned by the session timeout that the candidates are told. The
 // explorer must notice where that is far too long.
 func TestFindsLeasesThatAreTooLong(t *testing.T) {
