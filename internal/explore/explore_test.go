@@ -163,3 +163,8 @@ func TestJudge(t *testing.T) {
 		})
 	}
 }
+
+func TestJudgeWrites(t *testing.T) {
+	require.Empty(t, judgeWrites([]write{{5, 2}, {1, 1}, {6, 2}, {9, 3}}))
+	require.Len(t, judgeWrites([]write{{1, 1}, {5, 2}, {6, 1}, {9, 3}}), 1)
+}

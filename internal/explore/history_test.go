@@ -1,7 +1,9 @@
 package explore
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,8 +35,12 @@ type history struct {
 	lines      []line
 	spans      []*span
 	excused    map[string]time.Duration // znodes that were taken away, and when at the latest
+	writes     []write
 	violations []string
 }
+
+// write is a transaction that was carried out for a leader.
+type write struct{ zxid, token int64 }
 
 type line struct {
 	at     time.Duration
@@ -98,6 +104,13 @@ func (h *history) end(s *span) {
 	s.until, s.over = h.now(), true
 }
 
+func (h *history) wrote(token, zxid int64) {
+	h.note("written with token %d in transaction %d", token, zxid)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.writes = append(h.writes, write{zxid, token})
+}
+
 // leading are those whose leadership is proven at this instant.
 func (h *history) leading() (found []*span) {
 	h.mu.Lock()
@@ -131,6 +144,18 @@ func judge(spans []*span, excused map[string]time.Duration, grace time.Duration)
 			if (a.token == b.token) != (a.id == b.id) {
 				violations = append(violations, fmt.Sprintf("%v and %v: one token is one znode's", a, b))
 			}
+		}
+	}
+	return violations
+}
+
+// judgeWrites checks that nothing was written for a leader after its successor
+// had written: for that there is no excuse.
+func judgeWrites(writes []write) (violations []string) {
+	writes = slices.SortedFunc(slices.Values(writes), func(a, b write) int { return cmp.Compare(a.zxid, b.zxid) })
+	for i := 1; i < len(writes); i++ {
+		if a, b := writes[i-1], writes[i]; b.token < a.token {
+			violations = append(violations, fmt.Sprintf("token %d has written after token %d", b.token, a.token))
 		}
 	}
 	return violations

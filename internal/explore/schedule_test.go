@@ -78,6 +78,7 @@ type schedule struct {
 	candidates int
 	shared     bool // all on two connections, not each on its own
 	rejoin     bool
+	lazy       bool // readers of statuses that do not keep up
 	ending     ending
 	steps      []step
 }
@@ -95,6 +96,7 @@ func newSchedule(seed uint64) schedule {
 	s.latency = []time.Duration{0, 0, 1, 7}[r.IntN(4)] * time.Millisecond
 	s.shared = r.IntN(3) == 0
 	s.rejoin = r.IntN(2) == 0
+	s.lazy = r.IntN(4) == 0
 	s.ending = ending(r.IntN(int(endings)))
 	total := 0
 	for _, w := range weights {
@@ -131,8 +133,8 @@ func someTime(r *rand.Rand, t time.Duration) time.Duration {
 }
 
 func (s schedule) String() string {
-	return fmt.Sprintf("seed %d: %d servers, tick %v, sessions of %v (told %v), latency %v, %d candidates, shared %v, rejoin %v, ending %d, %d steps",
-		s.seed, s.servers, s.tick, s.timeout, s.told, s.latency, s.candidates, s.shared, s.rejoin, s.ending, len(s.steps))
+	return fmt.Sprintf("seed %d: %d servers, tick %v, sessions of %v (told %v), latency %v, %d candidates, shared %v, rejoin %v, lazy %v, ending %d, %d steps",
+		s.seed, s.servers, s.tick, s.timeout, s.told, s.latency, s.candidates, s.shared, s.rejoin, s.lazy, s.ending, len(s.steps))
 }
 
 // without is the schedule without one step, whose time passes all the same.

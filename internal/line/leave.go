@@ -22,7 +22,8 @@ const (
 // leave removes whatever this contender has created, for the reason err. It
 // returns as soon as that is confirmed or found impossible, at the latest after
 // leaveLimit; the goroutine that removes then goes on. It uses no context of
-// the caller's: that one is usually over.
+// the caller's: that one is usually over. ctx is only asked whether the line has
+// ended meanwhile.
 func (p *place) leave(ctx context.Context, err error) <-chan struct{} {
 	p.rest()
 	own := p.path()
