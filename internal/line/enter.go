@@ -91,6 +91,7 @@ func (p *place) create(ctx context.Context) error {
 	prefix := p.Naming.prefix(newGUID())
 	p.prefixes = append(p.prefixes, prefix)
 	p.sent = time.Now()
+	before := p.Conn.SessionID()
 	p.creating = request.Start(func() (string, error) {
 		return p.Conn.Create(p.pathOf(prefix), p.Data, zk.FlagEphemeral|zk.FlagSequence, p.ACL)
 	})
@@ -101,6 +102,12 @@ func (p *place) create(ctx context.Context) error {
 		case answer.Err == nil:
 			p.setOwn(path.Base(answer.Value))
 			p.prefixes[len(p.prefixes)-1] = p.name[:len(prefix)] // kept once
+			// From here on the session's end is known for what it is, even
+			// before the znode was read. In which of two it was created
+			// only the znode tells.
+			if after := p.Conn.SessionID(); after == before {
+				p.session = before
+			}
 		case !request.Transient(answer.Err):
 			p.prefixes = p.prefixes[:len(p.prefixes)-1]
 		}
@@ -128,6 +135,7 @@ func (p *place) adopt(ctx context.Context) error {
 		case stat == nil:
 		case p.name == "" && stat.EphemeralOwner == p.Conn.SessionID():
 			p.setOwn(name)
+			p.session = stat.EphemeralOwner
 		default:
 			if err := p.delete(ctx, name); err != nil {
 				return err

@@ -22,8 +22,9 @@ const (
 // leave removes whatever this contender has created, for the reason err. It
 // returns as soon as that is confirmed or found impossible, at the latest after
 // leaveLimit; the goroutine that removes then goes on. It uses no context of
-// the caller's: that one is usually over.
-func (p *place) leave(err error) <-chan struct{} {
+// the caller's: that one is usually over. ctx is only asked whether the line has
+// ended meanwhile.
+func (p *place) leave(ctx context.Context, err error) <-chan struct{} {
 	p.rest()
 	own := p.path()
 	removed, finished := make(chan struct{}), make(chan struct{})
@@ -42,6 +43,16 @@ func (p *place) leave(err error) <-chan struct{} {
 	}
 	limit := time.NewTimer(wait)
 	defer limit.Stop()
+	if !errors.Is(err, ErrEnded) && ctx.Err() == nil {
+		// Somebody may end the line while this one leaves it for another
+		// reason, and has waited long enough by then.
+		stop := context.AfterFunc(ctx, func() {
+			if errors.Is(context.Cause(ctx), ErrEnded) {
+				limit.Reset(endedLimit)
+			}
+		})
+		defer stop()
+	}
 	select {
 	case <-finished:
 	case <-limit.C:

@@ -76,6 +76,8 @@ func (p *place) readOwn(ctx context.Context) error {
 			case o.Err == nil:
 				p.session = o.Value.stat.EphemeralOwner
 				return ErrSessionExpired
+			case isNoNode(o.Err) && p.session == 0:
+				return ErrSessionExpired // it changed during the create
 			case isNoNode(o.Err):
 				return p.deleted(ctx)
 			}

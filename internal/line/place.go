@@ -108,7 +108,7 @@ func Stand(ctx context.Context, cfg *Config, report func(State)) (removed <-chan
 		err = p.stay(ctx)
 	}
 	p.tell(State{Err: err})
-	return p.leave(err), err
+	return p.leave(ctx, err), err
 }
 
 // stay moves the contender forward until something ends it.

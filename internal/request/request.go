@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
@@ -72,9 +73,10 @@ func Transient(err error) bool {
 		"unknown error: -127": // throttled
 		return true
 	}
-	// A failed write comes back as the socket's own error.
+	// A failed write comes back as the socket's own error, or, where the owner
+	// has the client dial something else, as a pipe's or a tunnel's.
 	var network net.Error
-	return errors.As(err, &network)
+	return errors.As(err, &network) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, io.EOF)
 }
 
 // Retry is Read for requests that are sent for their effect.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -16,7 +17,7 @@ func TestTransient(t *testing.T) {
 	for _, err := range []error{
 		zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionMoved, zk.ErrSessionExpired, zk.ErrClosing,
 		&net.OpError{Op: "write", Err: errors.New("broken pipe")}, fmt.Errorf("unknown error: %v", -127),
-		fmt.Errorf("wrapped: %w", zk.ErrNoServer),
+		fmt.Errorf("wrapped: %w", zk.ErrNoServer), io.ErrClosedPipe, io.EOF, net.ErrClosed,
 	} {
 		require.True(t, Transient(err), "%v", err)
 	}
