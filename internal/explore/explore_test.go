@@ -168,3 +168,11 @@ func TestJudgeWrites(t *testing.T) {
 	require.Empty(t, judgeWrites([]write{{5, 2}, {1, 1}, {6, 2}, {9, 3}}))
 	require.Len(t, judgeWrites([]write{{1, 1}, {5, 2}, {6, 1}, {9, 3}}), 1)
 }
+
+func TestJudgeEnd(t *testing.T) {
+	a, b := &span{id: "a", from: time.Second}, &span{id: "b", from: 3 * time.Second}
+	again := &span{id: "a", from: 4 * time.Second}
+	require.Empty(t, judgeEnd([]*span{a, b, again}, 0, 0))
+	require.Empty(t, judgeEnd([]*span{a, again}, 2*time.Second, 0))
+	require.Len(t, judgeEnd([]*span{a, b, again}, 2*time.Second, 0), 1)
+}

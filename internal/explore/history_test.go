@@ -36,6 +36,7 @@ type history struct {
 	spans      []*span
 	excused    map[string]time.Duration // znodes that were taken away, and when at the latest
 	writes     []write
+	marked     time.Duration // when the election was ended; 0 for never
 	violations []string
 }
 
@@ -145,6 +146,30 @@ func judge(spans []*span, excused map[string]time.Duration, grace time.Duration)
 				violations = append(violations, fmt.Sprintf("%v and %v: one token is one znode's", a, b))
 			}
 		}
+	}
+	return violations
+}
+
+// mark notes each transaction with the mark of the end: the last one is the
+// deletion of the election.
+func (h *history) mark() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.marked = h.now()
+}
+
+// judgeEnd checks that nobody wins an election that has been deleted. Between
+// the mark and that one may who was the first before, and waits for a proof.
+func judgeEnd(spans []*span, marked, latency time.Duration) (violations []string) {
+	if marked == 0 {
+		return nil
+	}
+	won := map[string]bool{}
+	for _, s := range spans {
+		if s.from > marked+latency && !won[s.id] {
+			violations = append(violations, fmt.Sprintf("%v has won after the end at %v", s, marked))
+		}
+		won[s.id] = true
 	}
 	return violations
 }

@@ -545,7 +545,7 @@ func (w *world) finish() {
 	w.operator.Close()
 	w.busy.Wait()
 	w.mu.Lock()
-	violations := append(judge(w.spans, w.excused, w.told/2+2*w.latency+w.told/4), judgeWrites(w.writes)...)
+	violations := slices.Concat(judgeEnd(w.spans, w.marked, 2*w.latency), judge(w.spans, w.excused, w.told/2+2*w.latency+w.told/4), judgeWrites(w.writes))
 	w.mu.Unlock()
 	for _, v := range violations {
 		w.violation("%s", v)
@@ -561,6 +561,12 @@ func (w *world) endElection() {
 	}
 	w.note("%s: ends the election", c.name)
 	w.ended = true
+	w.ensemble.Server(0).After(zktest.Match{Op: zktest.OpMulti, Path: node + "/DONE"}, func(q *zktest.Request) zktest.Verdict {
+		if q.Code == 0 {
+			w.mark()
+		}
+		return zktest.Verdict{}
+	})
 	w.busy.Go(func() {
 		begin := time.Now()
 		err := c.election.EndElection()
