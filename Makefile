@@ -23,7 +23,7 @@ test: prepare lint
 
 # unit needs no ZooKeeper.
 unit:
-	$(GO) test $(RACE) . ./internal/line ./internal/request ./internal/session ./zktest ./zktest/internal/wire
+	$(GO) test $(RACE) . ./internal/line ./internal/request ./internal/session ./internal/explore ./zktest ./zktest/internal/wire
 
 lint:
 	@unformatted=$$($(TOOL) gofumpt -l .); test -z "$$unformatted" || { echo "not formatted (make format):"; echo "$$unformatted"; exit 1; }

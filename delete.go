@@ -23,8 +23,9 @@ const endMarker = "DONE"
 // DeleteElection ends the election at node, for all candidates, the leader too,
 // and deletes the node. It returns when that is done.
 //
-// No candidate wins any more from the moment at which the election is marked
-// as over, and each one gets [ErrElectionOver], newcomers too. An election that
+// Once the election is marked as over no candidate wins any more, but for one
+// that is the first already and has only to prove it, until its znode goes a
+// moment later. Each one gets [ErrElectionOver], newcomers too. An election that
 // does not exist is fine. A deletion that was interrupted is finished by the
 // next call. A node with children that are no candidates is refused with
 // [ErrForeignChildren] before anything is changed. Candidates of Curator do not

@@ -311,7 +311,8 @@ func (e *Election) revokeGrant(reason error) {
 
 // Multi carries out ops as one ZooKeeper transaction that commits only while
 // this candidate leads: the transaction begins with a check of the candidate's
-// znode. However long this process was stopped, whatever the network does,
+// znode. It is bound to the candidate, not to one of its leaderships: with
+// [WithRejoin] a goroutine that serves an earlier one asks that one's Err first. However long this process was stopped, whatever the network does,
 // nothing is applied after another candidate has won. Without ops it is a
 // check, by the ensemble, that this candidate leads.
 //

@@ -240,7 +240,8 @@ func (p *place) deleted(ctx context.Context) error {
 	}
 	request.AwaitClosing(ctx, p.Conn, patience/2) // Close, too, deletes the znode first
 	if p.Patience > 0 {
-		limited, cancel := context.WithTimeoutCause(ctx, p.Patience, ErrDeleted)
+		// The client waits for a second before it dials a server again.
+		limited, cancel := context.WithTimeoutCause(ctx, p.Patience+2*time.Second, ErrDeleted)
 		defer cancel()
 		ctx = limited
 	}
