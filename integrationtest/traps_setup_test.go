@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -107,7 +109,11 @@ func goesOn(t testing.TB, conn *client) {
 func clientWatches(t testing.TB, conn *client) (n int) {
 	t.Helper()
 	goesOn(t, conn) // so that all events before have been handled
-	for _, channels := range reflect.ValueOf(conn.Conn).Elem().FieldByName("watchers").Seq2() {
+	fields := reflect.ValueOf(conn.Conn).Elem()
+	lock := (*sync.Mutex)(unsafe.Pointer(fields.FieldByName("watchersLock").UnsafeAddr()))
+	lock.Lock()
+	defer lock.Unlock()
+	for _, channels := range fields.FieldByName("watchers").Seq2() {
 		n += channels.Len()
 	}
 	return n
@@ -200,8 +206,8 @@ func dataWatches(t testing.TB, e *ensemble.Ensemble, node string) (paths []strin
 		switch {
 		case strings.HasPrefix(line, "/"):
 			path = line
-		case strings.HasPrefix(path, node+"/"):
-			paths = append(paths, path)
+		case strings.HasPrefix(line, "\t") && strings.HasPrefix(path, node+"/"):
+			paths = append(paths, path) // a line for each connection that watches
 		}
 	}
 	return paths
