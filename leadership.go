@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/session"
 )
 
 // Leadership is the grant of one leadership to one candidate. It is a value to
@@ -59,7 +61,7 @@ func (l *Leadership) Err() error {
 		// The clock first: a deadline read after it and before it has lapsed
 		// for certain, whatever is proven meanwhile.
 		now := time.Now()
-		if d := l.Deadline(); !d.IsZero() && passed(d, now) {
+		if d := l.Deadline(); !d.IsZero() && session.Expired(d, now) {
 			l.end(ErrLeaseExpired)
 		}
 	}
@@ -85,9 +87,3 @@ func (l *Leadership) Deadline() time.Time {
 
 // Context is done when the leadership is; its cause is what Err returns.
 func (l *Leadership) Context() context.Context { return l.ctx }
-
-// passed reports whether deadline has passed by the monotonic or by the wall
-// clock: the former stands still while a machine is suspended.
-func passed(deadline, now time.Time) bool {
-	return !now.Before(deadline) || !now.Round(0).Before(deadline.Round(0))
-}

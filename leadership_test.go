@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/session"
 )
 
 func TestLeadershipEndsOnceWithTheFirstReason(t *testing.T) {
@@ -56,7 +58,7 @@ func TestDeadlineMovesAndStays(t *testing.T) {
 
 func TestPassedByEitherClock(t *testing.T) {
 	now := time.Now()
-	require.False(t, passed(now.Add(time.Minute), now))
-	require.True(t, passed(now, now))
-	require.True(t, passed(now.Add(time.Minute), now.Round(0).Add(time.Hour)), "the wall clock alone")
+	require.False(t, session.Expired(now.Add(time.Minute), now))
+	require.True(t, session.Expired(now, now))
+	require.True(t, session.Expired(now.Add(time.Minute), now.Round(0).Add(time.Hour)), "the wall clock alone")
 }

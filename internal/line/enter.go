@@ -2,7 +2,6 @@ package line
 
 import (
 	"context"
-	"errors"
 	"path"
 	"time"
 
@@ -178,7 +177,7 @@ func (p *place) stat(ctx context.Context, name string) (*zk.Stat, error) {
 // delete removes a znode of this contender. That it is gone already is fine.
 func (p *place) delete(ctx context.Context, name string) error {
 	err := request.Retry(ctx, p.Conn, func() error { return p.Conn.Delete(p.pathOf(name), -1) })
-	if errors.Is(err, zk.ErrNoNode) {
+	if isNoNode(err) {
 		return nil
 	}
 	return err

@@ -91,7 +91,7 @@ func (p *place) remove(reason error) error {
 			err = p.removeOnce(ctx)
 		}
 		switch {
-		case err == nil, errors.Is(err, zk.ErrNoNode):
+		case err == nil, isNoNode(err):
 			return nil
 		case errors.Is(err, ErrSessionExpired):
 			p.forget() // it went with its session

@@ -260,7 +260,7 @@ func (p *place) deleted(ctx context.Context) error {
 		return over // expiry deletes the znode first and tells later
 	}
 	switch {
-	case errors.Is(err, zk.ErrNoNode):
+	case isNoNode(err):
 		return ErrEnded
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
