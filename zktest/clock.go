@@ -78,6 +78,8 @@ func (c *manualClock) advance(d time.Duration) {
 		t.f()
 		c.mu.Lock()
 	}
-	c.t = end
+	if end.After(c.t) { // another call may have gone further meanwhile
+		c.t = end
+	}
 	c.mu.Unlock()
 }

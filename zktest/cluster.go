@@ -16,7 +16,12 @@ type Ensemble struct {
 // Cluster starts an ensemble of n servers that is closed when the test ends. It
 // is for what clients see of one: lists of servers, fail-over, partitions. The
 // servers do not vote or replicate; a server that is cut off ([Server.Partition]),
-// stopped or paused is left behind, and without a majority all of them stall.
+// stopped or paused is left behind.
+//
+// Without a majority nobody can write. If that is because others are cut off or
+// paused, a server goes on to answer reads from the old state, see [WithSyncLimit];
+// if half of them or more are stopped, it notices at once, and sends its clients
+// away until there is a majority again. No session ends meanwhile.
 //
 // When the leader is lost, or the majority comes back, clients are disconnected,
 // sessions get their whole time-out again and transaction numbers start a new

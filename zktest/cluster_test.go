@@ -1,6 +1,9 @@
 package zktest_test
 
 import (
+	"errors"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -127,6 +130,81 @@ func TestClusterStaleFollower(t *testing.T) {
 	})
 }
 
+// A server that lags takes over the session of a client that has not seen more than
+// it has itself, and shows it the old state until it has caught up.
+func TestClusterLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := zktest.Cluster(t, 3)
+		a, _ := connectFrom(t, e, 0, 6*time.Second)
+		b, events := connectFrom(t, e, 0, 6*time.Second)
+		id := b.SessionID()
+		mustCreate(t, a, "/old", "", 0)
+		e.Server(1).Lag()
+		mustCreate(t, a, "/new", "", 0)
+		e.Server(0).DropConnections()
+		waitState(t, events, zk.StateHasSession)
+		synctest.Wait()
+		if b.Server() != e.Server(1).Name() || b.SessionID() != id || a.Server() != e.Server(2).Name() {
+			t.Fatalf("the one that has seen little is at %s, the other one at %s", b.Server(), a.Server())
+		}
+		time.Sleep(time.Minute)
+		if ok, _, err := b.Exists("/new"); ok || err != nil {
+			t.Errorf("it reads the new state: %v %v", ok, err)
+		}
+		_, _, changes, err := b.ChildrenW("/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		synced := make(chan error, 1)
+		go func() {
+			_, err := b.Sync("/")
+			synced <- err
+		}()
+		synctest.Wait()
+		select {
+		case err := <-synced:
+			t.Fatalf("synced: %v", err)
+		case ev := <-changes:
+			t.Fatalf("event: %+v", ev)
+		default:
+		}
+		e.Server(1).Heal()
+		if err := <-synced; err != nil {
+			t.Error(err)
+		}
+		if ev := <-changes; ev.Type != zk.EventNodeChildrenChanged {
+			t.Errorf("event: %+v", ev)
+		}
+		if ok, _, err := b.Exists("/new"); !ok || err != nil || b.SessionID() != id {
+			t.Errorf("when it has caught up: %v %v", ok, err)
+		}
+		e.Leader().Lag()
+		mustCreate(t, a, "/last", "", 0)
+		if !strings.Contains(e.Leader().Tree(), "last") {
+			t.Error("the leader lags")
+		}
+	})
+}
+
+func TestLagOfALoneServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		c, _ := connect(t, s, 6*time.Second)
+		mustCreate(t, c, "/old", "", 0)
+		s.Lag()
+		go c.Create("/new", nil, 0, open)
+		time.Sleep(3 * time.Second)
+		s.DropConnections()
+		time.Sleep(time.Minute)
+		if n := len(s.Sessions()); n != 1 || s.Connections() != 1 {
+			t.Errorf("%d sessions, %d connections", n, s.Connections())
+		}
+		s.Restart(zktest.KeepTree)
+		time.Sleep(3 * time.Second)
+		mustCreate(t, c, "/new", "", 0)
+	})
+}
+
 func TestClusterStalledWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.Cluster(t, 3)
@@ -153,27 +231,46 @@ func TestClusterStalledWrite(t *testing.T) {
 	})
 }
 
+// Servers that are cut off might be alive: whoever is alone answers reads and no
+// writes. It knows at once of servers that have stopped, and closes.
 func TestClusterWithoutMajority(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := zktest.Cluster(t, 3)
-		a, _ := connectFrom(t, e, 0, 6*time.Second)
-		mustCreate(t, a, "/e", "", zk.FlagEphemeral)
-		e.Server(1).Stop()
-		e.Server(2).Stop()
-		if ok, _, err := a.Exists("/e"); !ok || err != nil {
-			t.Errorf("a read: %v %v", ok, err)
-		}
-		time.Sleep(10 * time.Minute) // no leader, nobody's session ends
-		if n := len(e.Server(0).Sessions()); n != 1 {
-			t.Errorf("%d sessions", n)
-		}
-		e.Server(1).Restart(zktest.KeepTree)
-		time.Sleep(10 * time.Second)
-		if ok, _, err := a.Exists("/e"); !ok || err != nil {
-			t.Errorf("with a majority again: %v %v", ok, err)
-		}
-		mustCreate(t, a, "/x", "", 0)
-	})
+	for name, lose := range map[string]func(*zktest.Server){
+		"silent": func(s *zktest.Server) { s.Partition() },
+		"paused": func(s *zktest.Server) { s.Pause() },
+		"known":  (*zktest.Server).Stop,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := zktest.Cluster(t, 3)
+			a, events := connectFrom(t, e, 0, 6*time.Second)
+			mustCreate(t, a, "/e", "", zk.FlagEphemeral)
+			id := a.SessionID()
+			lose(e.Server(1))
+			lose(e.Server(2))
+			if name == "known" {
+				waitState(t, events, zk.StateDisconnected)
+				time.Sleep(time.Minute)
+				if n := e.Server(0).Connections(); n != 0 || a.State() == zk.StateHasSession {
+					t.Errorf("%d connections, client in %v", n, a.State())
+				}
+			} else {
+				time.Sleep(time.Minute)
+				if ok, _, err := a.Exists("/e"); !ok || err != nil || a.Server() != e.Server(0).Name() {
+					t.Errorf("%s: a read: %v %v", name, ok, err)
+				}
+			}
+			time.Sleep(10 * time.Minute) // no leader, nobody's session ends
+			if n := len(e.Server(0).Sessions()); n != 1 {
+				t.Errorf("%s: %d sessions", name, n)
+			}
+			e.Server(1).Restart(zktest.KeepTree)
+			e.Server(1).Heal()
+			time.Sleep(10 * time.Second)
+			if ok, _, err := a.Exists("/e"); !ok || err != nil || a.SessionID() != id {
+				t.Errorf("%s: with a majority again: %v %v", name, ok, err)
+			}
+			mustCreate(t, a, "/x", "", 0)
+		})
+	}
 }
 
 // A connection that is left behind when its session moves on cannot write any more.
@@ -196,6 +293,37 @@ func TestClusterSessionMoved(t *testing.T) {
 		synctest.Wait() // the server reads that the client had closed the connection
 		if n := e.Server(0).Connections(); n != 0 {
 			t.Errorf("%d connections left at the server", n)
+		}
+	})
+}
+
+// The older of two connections of one session, at different servers, is found out by
+// its first write, which is not applied. It reads until then.
+func TestClusterSessionOfTwoConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := zktest.Cluster(t, 3)
+		old := newRawClient(t, e.Server(0), false)
+		moved := attachRawClient(t, e.Server(1), false, old.session)
+		if string(moved.session) != string(old.session) || len(e.Server(0).Sessions()) != 1 {
+			t.Fatalf("sessions %+v", e.Server(0).Sessions())
+		}
+		old.send(t, ping, create("/old", nil))
+		if err := old.reply(); err != nil {
+			t.Errorf("a ping: %v", err)
+		}
+		if err := old.reply(); err != io.EOF {
+			t.Errorf("a write: %v", err)
+		}
+		moved.send(t, create("/moved", nil))
+		if err := moved.reply(); err != nil {
+			t.Error(err)
+		}
+		if tree := e.Tree(); tree != "/\n  moved\n" {
+			t.Errorf("tree\n%s", tree)
+		}
+		log := e.Server(0).Log().Filter(func(x zktest.Entry) bool { return errors.Is(x.Code, zk.ErrSessionMoved) })
+		if len(log) != 1 || log[0].Path != "/old" {
+			t.Errorf("log\n%v", log)
 		}
 	})
 }
@@ -251,4 +379,55 @@ func TestConnectAfterClose(t *testing.T) {
 	if _, err := s.Listen(); err == nil {
 		t.Error("it listens")
 	}
+}
+
+// TestClusterHealSession: a client that was cut off on its own comes back to what its
+// server knows, which may be cut off too.
+func TestClusterHealSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := zktest.Cluster(t, 3)
+		a, _ := connectFrom(t, e, 0, 30*time.Second)
+		b, _ := connectFrom(t, e, 1, 30*time.Second)
+		knows := func(want string) {
+			t.Helper()
+			kids, _, err := a.Children("/")
+			slices.Sort(kids)
+			if got := strings.Join(kids, " "); got != want || err != nil {
+				t.Errorf("it sees %s (%v), not %s", got, err, want)
+			}
+		}
+		_, _, x, err := a.ExistsW("/x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, y, err := a.ExistsW("/y")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := e.Server(0)
+		s.Partition(a.SessionID())
+		mustCreate(t, b, "/x", "", 0)
+		knows("zookeeper")
+		s.Partition()
+		mustCreate(t, b, "/y", "", 0)
+		s.Heal(a.SessionID())
+		<-x
+		knows("x zookeeper")
+		if len(y) != 0 {
+			t.Error("it is told of what its server does not know")
+		}
+		s.Heal()
+		<-y
+		knows("x y zookeeper")
+
+		// One that is cut off on its own stays so when its server is back.
+		s.Partition(a.SessionID())
+		s.Pause()
+		mustCreate(t, b, "/z", "", 0)
+		s.Resume()
+		knows("x y zookeeper")
+		s.Heal(a.SessionID())
+		knows("x y z zookeeper")
+		mustCreate(t, a, "/mine", "", 0)
+	})
 }

@@ -50,7 +50,9 @@ type conn struct {
 	seq    int
 	faults connFaults
 
-	greeted bool // the handshake is done; only the goroutine that processes uses it
+	// For the goroutine that processes.
+	greeted bool    // the handshake is done
+	asked   Request // while there are no hooks, who may keep theirs
 
 	// For those who do not hold the lock: view != nil, and gone.
 	isStranded, over atomic.Bool
@@ -60,8 +62,9 @@ type conn struct {
 	in       []item
 	inBytes  int
 	busy     bool // somebody processes the head of in
-	inline   bool // that is the reading goroutine, which flushes when it is done
+	inline   bool // the reading goroutine sees to it that replies go out
 	writing  bool // somebody writes
+	waking   bool // there is a timer for what is not due yet
 	inHold   uint8
 	inDelay  time.Duration
 	out      []chunk
@@ -75,10 +78,11 @@ type conn struct {
 	spare    []byte
 }
 
-// item is something that arrived: a packet, or the end of the stream.
+// item is something that arrived: a packet, a four-letter word, or the end of the stream.
 type item struct {
 	frame  []byte
 	due    time.Time // zero: at once
+	word   bool      // four letters instead of a packet
 	eof    bool
 	hooked bool // its Before hooks have run
 }
@@ -117,7 +121,8 @@ func (c *conn) read() {
 		if _, err := io.ReadFull(br, head[:]); err != nil {
 			break
 		}
-		if first && c.fourLetter(string(head[:])) {
+		if first && fourLetterWords[string(head[:])] != nil {
+			c.submit(item{frame: head[:], word: true}, false)
 			continue
 		}
 		n := int(int32(binary.BigEndian.Uint32(head[:])))
@@ -131,11 +136,20 @@ func (c *conn) read() {
 		if _, err := io.ReadFull(br, buf); err != nil {
 			break
 		}
-		if !c.submit(item{frame: buf}) {
+		if !c.submit(item{frame: buf}, packetIn(br)) {
 			break
 		}
 	}
-	c.submit(item{eof: true})
+	c.submit(item{eof: true}, false)
+}
+
+// packetIn reports whether br holds a whole packet already.
+func packetIn(br *bufio.Reader) bool {
+	if br.Buffered() < 4 {
+		return false
+	}
+	head, _ := br.Peek(4)
+	return uint64(br.Buffered()-4) >= uint64(binary.BigEndian.Uint32(head))
 }
 
 // sendEvent queues a watch event. The caller holds the ensemble's lock.

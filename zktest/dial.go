@@ -43,10 +43,7 @@ func (s *Server) Connect(timeout time.Duration, opts ...func(*zk.Conn)) (*zk.Con
 }
 
 func (e *ensemble) connect(to []*Server, timeout time.Duration, opts []func(*zk.Conn)) (*zk.Conn, <-chan zk.Event, error) {
-	e.mu.Lock()
-	closed := e.closed
-	e.mu.Unlock()
-	if closed {
+	if !e.adopt(nil) {
 		return nil, nil, net.ErrClosed
 	}
 	names := make([]string, len(to))
@@ -65,10 +62,21 @@ func (e *ensemble) connect(to []*Server, timeout time.Duration, opts []func(*zk.
 	if err != nil {
 		return nil, nil, err
 	}
-	e.mu.Lock()
-	e.clients = append(e.clients, c)
-	e.mu.Unlock()
+	if !e.adopt(c) { // closed meanwhile
+		c.Close()
+		return nil, nil, net.ErrClosed
+	}
 	return c, events, nil
+}
+
+// adopt has c closed with the servers. It reports false if they are closed already.
+func (e *ensemble) adopt(c *zk.Conn) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c != nil && !e.closing {
+		e.clients = append(e.clients, c)
+	}
+	return !e.closing
 }
 
 // dial finds the server by its name or its TCP address.

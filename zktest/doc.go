@@ -38,9 +38,9 @@
 // [Server.Delay]. One request: [Server.Before] and [Server.After] with [Cut],
 // [Fail] or a function of the test's own, for the k-th request of a kind. The
 // session: [Server.ExpireSession]. The server: [Server.Pause], [Server.Stop],
-// [Server.Restart], [Server.SetSequence], [Server.Sweep]. The ensemble: [Cluster]
-// and [Server.Partition], which makes the reader of an old state whose session
-// ends behind its back.
+// [Server.Restart], [Server.SetSequence], [Server.Sweep]. The ensemble: [Cluster],
+// [Server.Partition], which makes the reader of an old state whose session ends
+// behind its back, and [Server.Lag], which makes one whose session lives.
 //
 // What happened is in [Server.Tree], [Server.Sessions], [Server.Watches] and
 // [Server.Log].
@@ -68,8 +68,7 @@
 //
 //	reconfig                answered with "reconfig disabled", as by default
 //	SASL, x509, TLS         not implemented: such a client is disconnected
-//	read-only mode          not implemented: without a majority reads are served from the old state,
-//	                        writes wait
+//	read-only mode          not implemented; for what happens without a majority see [Cluster]
 //	observers, local
 //	sessions, throttling    not implemented
 //	elections               immediate; no votes, no log, no snapshots on disk

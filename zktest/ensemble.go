@@ -21,6 +21,7 @@ type ensemble struct {
 	wg      sync.WaitGroup // every goroutine and every timer
 
 	mu           sync.Mutex
+	closing      bool // no clients any more
 	closed       bool
 	tree         *tree
 	zxid         int64 // the last one given out
@@ -124,6 +125,7 @@ func (e *ensemble) close() {
 	e.hooks.clear()
 	e.healAll()
 	e.mu.Lock()
+	e.closing = true
 	clients := e.clients
 	e.clients = nil
 	e.mu.Unlock()

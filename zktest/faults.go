@@ -128,18 +128,23 @@ func (s *Server) adjustListener() {
 	}
 }
 
-// Blackhole stops everything in the given direction, silently: for the
-// connections of the given sessions, or for all of this server and those to come.
-// Nobody is told, also not when one end closes the connection. As with a network
-// that loses packets nothing is lost for good: [Server.Heal] lets through what was
-// sent meanwhile, if the connection still exists.
+// Blackhole stops everything in the given direction, silently: on the connections
+// that the given sessions have at this moment, or on all of this server and those to
+// come. Nobody is told, also not when one end closes the connection. As with a
+// network that loses packets nothing is lost for good: [Server.Heal] lets through
+// what was sent meanwhile, if the connection still exists.
+//
+// A client whose one connection is stopped notices in time and makes another one,
+// which is a good one. To keep it out set a hook too:
+//
+//	srv.Before(zktest.Match{Op: zktest.OpConnect, Session: id}, zktest.Cut)
 func (s *Server) Blackhole(dir Direction, sessions ...int64) {
 	s.alter(sessions, func(f *connFaults) { f.black |= dir })
 }
 
 // Delay makes every packet in the given direction take d longer, of real time also
-// with [WithManualClock]. d = 0 ends it.
-// With no sessions given it is for all connections and those to come.
+// with [WithManualClock]: on the connections that the given sessions have at this
+// moment, or on all of this server and those to come. d = 0 ends it.
 func (s *Server) Delay(dir Direction, d time.Duration, sessions ...int64) {
 	s.alter(sessions, func(f *connFaults) {
 		if dir&ToServer != 0 {
@@ -151,8 +156,8 @@ func (s *Server) Delay(dir Direction, d time.Duration, sessions ...int64) {
 	})
 }
 
-// Heal ends the faults that [Server.Blackhole], [Server.Delay] and
-// [Server.Partition] made: for the given sessions, or all of this server.
+// Heal ends the faults that [Server.Blackhole], [Server.Delay], [Server.Partition]
+// and [Server.Lag] made: for the given sessions, or all of this server.
 func (s *Server) Heal(sessions ...int64) {
 	s.alter(sessions, func(f *connFaults) { *f = connFaults{} })
 	s.rejoin(sessions)
@@ -170,8 +175,10 @@ func (s *Server) Pause() {
 	s.e.membershipLocked()
 }
 
-// Resume ends [Server.Pause]. What was sent meanwhile is dealt with first, then
-// the sessions end whose time is over.
+// Resume ends [Server.Pause]. What was sent meanwhile is dealt with first, by a
+// server of an ensemble from the state before the pause; then the sessions end
+// whose time is over. It returns when that is done, hooks included, so a hook must
+// not wait for its caller.
 func (s *Server) Resume() {
 	s.e.mu.Lock()
 	s.paused = false
@@ -239,7 +246,11 @@ func (s *Server) Restart(loss Loss) {
 	}
 	s.Stop()
 	s.e.mu.Lock()
-	s.stopped, s.paused = false, false
+	if s.e.closed {
+		s.e.mu.Unlock()
+		return
+	}
+	s.stopped, s.paused, s.lags = false, false, false
 	if loss != KeepTree {
 		s.e.wipe(loss == LoseAll)
 	}
@@ -266,8 +277,12 @@ func (e *ensemble) wipe(all bool) {
 	e.armExpiry()
 }
 
-// SetSequence sets the number that the next sequential child of parent gets. The
-// server's counter ends at 2147483647: it then gives that number again and again.
+// SetSequence sets the number that the next sequential child of parent gets.
+//
+// The counter overflows after 2147483647 as that of a 3.8 server does: it gives this
+// number again and again, but goes on with -2147483648 within a multi. A real one
+// also goes on for as long as requests overlap, and releases before 3.6 always did;
+// for that set n to -2147483648.
 func (s *Server) SetSequence(parent string, n int32) error {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
@@ -275,7 +290,9 @@ func (s *Server) SetSequence(parent string, n int32) error {
 	if p == nil {
 		return codeNoNode
 	}
-	p.cversion = n
+	if !s.e.closed {
+		p.cversion = n
+	}
 	return nil
 }
 
@@ -284,6 +301,9 @@ func (s *Server) SetSequence(parent string, n int32) error {
 func (s *Server) Sweep() int {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
+	if s.e.closed {
+		return 0
+	}
 	return s.e.sweep()
 }
 

@@ -2,7 +2,9 @@ package zktest_test
 
 import (
 	"errors"
+	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -84,6 +86,28 @@ func TestBlackhole(t *testing.T) {
 				if d := time.Since(start); d < 4*time.Second || d > 7*time.Second {
 					t.Errorf("direction %d: expired after %v", dir, d)
 				}
+			}
+		})
+	}
+}
+
+// A black hole for a session is for the connection that it has; a hook keeps the
+// client from making another one.
+func TestBlackholeOfOneConnection(t *testing.T) {
+	for _, keepOut := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := zktest.Start(t)
+			a, events := connect(t, s, 6*time.Second)
+			id := a.SessionID()
+			if keepOut {
+				s.Before(zktest.Match{Op: zktest.OpConnect, Session: id}, zktest.Cut)
+			}
+			s.Blackhole(zktest.BothWays, id)
+			waitState(t, events, zk.StateDisconnected)
+			time.Sleep(30 * time.Second)
+			back := a.State() == zk.StateHasSession && a.SessionID() == id
+			if alive := len(s.Sessions()) == 1; back == keepOut || alive == keepOut {
+				t.Errorf("kept out %v: back %v, alive %v", keepOut, back, alive)
 			}
 		})
 	}
@@ -375,5 +399,35 @@ func TestRefuseOverTCP(t *testing.T) {
 func TestMemory(t *testing.T) {
 	if used := heapOf100k(t); used > 100e6 {
 		t.Errorf("100,000 znodes take %d bytes", used)
+	}
+}
+
+// TestFaultsHoldWords: four-letter words are subject to faults as packets are.
+func TestFaultsHoldWords(t *testing.T) {
+	for name, fault := range map[string]struct{ begin, end func(*zktest.Server) }{
+		"black hole": {func(s *zktest.Server) { s.Blackhole(zktest.ToServer) }, func(s *zktest.Server) { s.Heal() }},
+		"pause":      {(*zktest.Server).Pause, (*zktest.Server).Resume},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := zktest.Start(t)
+			fault.begin(s)
+			nc, err := s.Dialer()("", "", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer nc.Close()
+			if _, err := nc.Write([]byte("ruok")); err != nil {
+				t.Fatal(err)
+			}
+			nc.SetReadDeadline(time.Now().Add(time.Minute))
+			if n, err := nc.Read(make([]byte, 8)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%s: %d bytes, %v", name, n, err)
+			}
+			fault.end(s)
+			nc.SetReadDeadline(time.Now().Add(time.Minute))
+			if b, err := io.ReadAll(nc); string(b) != "imok" || err != nil {
+				t.Errorf("%s: %q %v", name, b, err)
+			}
+		})
 	}
 }

@@ -11,19 +11,12 @@ import (
 // version is what the server calls itself: the release whose behaviour it has.
 const version = "3.8.0-zktest, built on 2022-02-25 08:49 UTC"
 
-// fourLetter answers one of the words that operators send instead of a
-// handshake. It reports whether the four bytes were such a word.
-func (c *conn) fourLetter(word string) bool {
-	f, ok := fourLetterWords[word]
-	if !ok {
-		return false
-	}
+// fourLetter answers one of the words that operators send instead of a handshake.
+func (c *conn) fourLetter(word string) {
 	c.e.mu.Lock()
-	text := f(c)
-	c.send([]byte(text))
+	defer c.e.mu.Unlock()
+	c.send([]byte(fourLetterWords[word](c)))
 	c.hangUp()
-	c.e.mu.Unlock()
-	return true
 }
 
 var fourLetterWords = map[string]func(*conn) string{

@@ -16,6 +16,10 @@ func (c *conn) process(it *item) (stalled bool) {
 	if c.over.Load() {
 		return false
 	}
+	if it.word {
+		c.fourLetter(string(it.frame))
+		return false
+	}
 	d := wire.NewDecoder(it.frame)
 	if !c.greeted {
 		r := d.ConnectRequest()
@@ -34,7 +38,12 @@ func (c *conn) process(it *item) (stalled bool) {
 	if h.Op.Writes() && c.stranded() {
 		return true
 	}
-	q := Request{Server: c.srv, Session: c.sess.id, Op: h.Op, Path: r.Path, Xid: h.Xid}
+	hooks := c.e.hooks.on.Load()
+	q := &c.asked
+	if hooks {
+		q = new(Request)
+	}
+	*q = Request{Server: c.srv, Session: c.sess.id, Op: h.Op, Path: r.Path, Xid: h.Xid}
 	if h.Op == OpMulti || h.Op == OpMultiRead {
 		for i := range r.Ops {
 			q.Paths = append(q.Paths, r.Ops[i].Path)
@@ -43,14 +52,14 @@ func (c *conn) process(it *item) (stalled bool) {
 			q.Path = q.Paths[0]
 		}
 	}
-	if c.e.hooks.on.Load() && !it.hooked {
+	if hooks && !it.hooked {
 		it.hooked = true
-		if verdict := c.e.hooks.before(&q); !verdict.pass() {
-			c.obey(&r, &q, verdict)
+		if verdict := c.run(c.e.hooks.match(beforeStage, q), q); !verdict.pass() {
+			c.obey(&r, q, verdict)
 			return false
 		}
 	}
-	return c.serve(&r, &q, err)
+	return c.serve(&r, q, hooks, err)
 }
 
 // obey carries out what a Before hook decided.
@@ -70,7 +79,7 @@ func (c *conn) obey(r *wire.Request, q *Request, v Verdict) {
 }
 
 // serve applies the request, answers it and runs the After hooks in between.
-func (c *conn) serve(r *wire.Request, q *Request, err error) (stalled bool) {
+func (c *conn) serve(r *wire.Request, q *Request, hooks bool, err error) (stalled bool) {
 	e := c.e
 	e.mu.Lock()
 	if c.gone {
@@ -81,7 +90,7 @@ func (c *conn) serve(r *wire.Request, q *Request, err error) (stalled bool) {
 		e.mu.Unlock()
 		return true
 	}
-	if c.view == nil && e.sessions[c.sess.id] == c.sess && c.sess.conn == c {
+	if (c.view == nil || c.srv.lags) && e.sessions[c.sess.id] == c.sess && c.sess.conn == c {
 		e.touch(c.sess)
 	}
 	c.received++
@@ -102,7 +111,7 @@ func (c *conn) serve(r *wire.Request, q *Request, err error) (stalled bool) {
 	c.sent++
 	c.last = x
 	var after []hookRun
-	if e.hooks.on.Load() {
+	if hooks {
 		q.Zxid, q.Code, q.Created = res.zxid, x.Code, res.created
 		after = e.hooks.match(afterStage, q)
 	}
@@ -123,7 +132,7 @@ func (c *conn) serve(r *wire.Request, q *Request, err error) (stalled bool) {
 		c.hangUp()
 	}
 	e.mu.Unlock()
-	v := runHooks(after, q)
+	v := c.run(after, q)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -149,16 +158,25 @@ func (c *conn) cut() {
 // stranded reports whether c is cut off from the quorum.
 func (c *conn) stranded() bool { return c.isStranded.Load() }
 
+// mustWait reports whether a handshake has to wait for the quorum. The caller
+// holds e.mu.
+func (c *conn) mustWait(r *wire.ConnectRequest) bool {
+	return c.view != nil && (!c.srv.lags || r.Session == 0)
+}
+
 // greet deals with the handshake.
 func (c *conn) greet(it *item, r *wire.ConnectRequest) (stalled bool) {
 	e := c.e
-	if c.stranded() {
+	e.mu.Lock()
+	stalled = c.mustWait(r)
+	e.mu.Unlock()
+	if stalled {
 		return true
 	}
 	q := Request{Server: c.srv, Session: r.Session, Op: OpConnect}
 	if e.hooks.on.Load() && !it.hooked {
 		it.hooked = true
-		if v := e.hooks.before(&q); !v.pass() {
+		if v := c.run(e.hooks.match(beforeStage, &q), &q); !v.pass() {
 			e.mu.Lock()
 			e.record(Entry{Op: OpConnect, Session: r.Session, Server: c.srv.id, Zxid: e.tree.zxid, Fate: CutBefore})
 			c.abort()
@@ -171,11 +189,11 @@ func (c *conn) greet(it *item, r *wire.ConnectRequest) (stalled bool) {
 	if c.gone {
 		return false
 	}
-	if c.view != nil {
+	if c.mustWait(r) {
 		return true
 	}
 	x := Entry{Op: OpConnect, Server: c.srv.id, Session: r.Session, Zxid: e.tree.zxid}
-	if r.LastZxidSeen > e.tree.zxid {
+	if r.LastZxidSeen > e.treeOf(c).zxid {
 		// The client has seen a later state than ours: it has to find another server.
 		x.Code = codeInconsistency
 		e.record(x)
@@ -217,7 +235,7 @@ func (c *conn) greet(it *item, r *wire.ConnectRequest) (stalled bool) {
 		c.holdBack()
 		reply := append([]byte(nil), enc.B...)
 		e.mu.Unlock()
-		v := runHooks(after, &q)
+		v := c.run(after, &q)
 		e.mu.Lock()
 		if !v.pass() { // there is no header that could carry an error
 			x.Fate = CutAfter
@@ -247,7 +265,7 @@ func (e *ensemble) attach(c *conn, r *wire.ConnectRequest, timeout time.Duration
 	if s == nil {
 		return nil
 	}
-	if old := s.conn; old != nil && old.srv == c.srv && old.view == nil {
+	if old := s.conn; old != nil && old.srv == c.srv && old.view == c.view {
 		// The server closes the older connection before it looks at the password.
 		old.hangUp()
 	}
@@ -262,11 +280,19 @@ func (e *ensemble) attach(c *conn, r *wire.ConnectRequest, timeout time.Duration
 
 // reply builds the packet of an answer in a buffer that the next one uses again.
 func (e *ensemble) reply(xid int32, zxid int64, code Code, body []byte) []byte {
-	enc := wire.Encoder{B: e.replyBuf[:0]}
+	enc := wire.Encoder{B: reuse(e.replyBuf)}
 	start := enc.Begin()
 	enc.ReplyHeader(xid, zxid, int32(code))
 	enc.B = append(enc.B, body...)
 	enc.End(start)
 	e.replyBuf = enc.B
 	return enc.B
+}
+
+// reuse empties a buffer for its next use, unless it has become too large to keep.
+func reuse(b []byte) []byte {
+	if cap(b) > 1<<20 {
+		return nil
+	}
+	return b[:0]
 }

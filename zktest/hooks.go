@@ -25,7 +25,7 @@ type Request struct {
 // Match chooses the requests that a hook is for. A zero field matches anything.
 type Match struct {
 	Op      Op
-	Session int64
+	Session int64 // of a handshake the one that the client asks for, 0 if a new one
 	// Path is the path, or with a "*" at its end what the path begins with. A multi
 	// matches by any of its paths.
 	Path string
@@ -159,12 +159,13 @@ func (s *hookSet) match(st stage, q *Request) []hookRun {
 	return due
 }
 
-func (s *hookSet) before(q *Request) Verdict { return runHooks(s.match(beforeStage, q), q) }
-
-// runHooks calls the hooks in the order in which they were set. The first verdict
+// run calls the hooks in the order in which they were set. The first verdict
 // that is not Pass counts; the others are called all the same.
-func runHooks(due []hookRun, q *Request) Verdict {
+func (c *conn) run(due []hookRun, q *Request) Verdict {
 	var out Verdict
+	if len(due) > 0 {
+		c.flush() // a hook may take its time, and earlier answers do not wait for it
+	}
 	for _, r := range due {
 		v := r.h.do(q)
 		if out.pass() {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -70,19 +71,19 @@ func FuzzConnection(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x1a\x00\x00\x00\x01\x00\x00\x00\x0e\x00\x00\x00\x02\x00\xff\xff\xff\xff\x00\x00\x00\x01/\xff\xff\xff\xff"))
 	f.Add([]byte("\x00\x00\x00\x20\x00\x00\x00\x01\x00\x00\x00\x65\x00\x00\x00\x00\x00\x00\x00\x00\x7f\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := zktest.New()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		nc, err := s.Dialer()("", "", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		nc.Write(handshake())
-		nc.Write(b)
-		nc.Close()
-		s.Close()
-		_ = s.Tree()
+		synctest.Test(t, func(t *testing.T) {
+			s := zktest.Start(t)
+			other := newRawClient(t, s, false)
+			c := newRawClient(t, s, false)
+			c.nc.Write(b)
+			synctest.Wait() // until all of it is dealt with
+			c.nc.Close()
+			other.nc.SetReadDeadline(time.Now().Add(time.Minute))
+			other.send(t, ping)
+			if err := other.reply(); err != nil {
+				t.Errorf("another client: %v", err)
+			}
+			_ = s.Tree()
+		})
 	})
 }

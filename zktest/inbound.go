@@ -3,13 +3,18 @@ package zktest
 import "time"
 
 // submit hands over what arrived: it is dealt with at once, unless a fault or an
-// earlier request is in the way. It reports false if there is no use in reading on.
-func (c *conn) submit(it item) bool {
+// earlier request is in the way. With more the next one comes right behind it, and
+// the answers are written together. It reports false if there is no use in reading on.
+func (c *conn) submit(it item, more bool) bool {
 	c.mu.Lock()
+	if c.unsent > maxUnsent || it.eof {
+		c.writeOut()
+	}
 	for c.unsent > maxUnsent && !c.closed && !it.eof {
 		c.changed.Wait()
 	}
 	if !it.eof && (c.closed || c.inBytes > maxPending) {
+		c.writeOut()
 		c.mu.Unlock()
 		return false
 	}
@@ -20,6 +25,7 @@ func (c *conn) submit(it item) bool {
 		it.frame = append([]byte(nil), it.frame...)
 		c.in = append(c.in, it)
 		c.inBytes += len(it.frame)
+		c.writeOut()
 		c.mu.Unlock()
 		c.kick()
 		return true
@@ -27,15 +33,25 @@ func (c *conn) submit(it item) bool {
 	c.busy, c.inline = true, true
 	c.mu.Unlock()
 	stalled := c.process(&it)
-	c.flush()
+	if stalled || !more {
+		c.flush()
+	}
 	c.finish(it, stalled)
 	return true
 }
 
-// flush writes what is ready, which saves a change to the writing goroutine.
+// flush writes what is ready from the reading goroutine, which saves a change to
+// the writing one.
 func (c *conn) flush() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.writeOut()
+	c.mu.Unlock()
+}
+
+func (c *conn) writeOut() {
+	if !c.inline {
+		return
+	}
 	c.inline = false
 	if !c.writing && c.ready() {
 		c.writeOne()

@@ -75,7 +75,7 @@ type Entry struct {
 	Time    time.Time    // when the server dealt with it
 	Server  int          // number of the server, from 0
 	Session int64        // who asked, or who was told
-	Op      Op           //
+	Op      Op           // or OpNotification
 	Path    string       // as requested; of a multi its first path
 	Created string       // the path that a create made, which differs if it is sequential
 	Ops     int          // how many operations a multi has

@@ -79,8 +79,9 @@ func WithLogLimit(n int) Option { return func(c *config) { c.logLimit = n } }
 
 // WithSyncLimit sets for how long a server that is cut off from the majority serves
 // its clients. Then it closes their connections, and new ones at once, until it is
-// healed. Default 0: it never gives up. A real one does after syncLimit ticks, 10 s
-// by default, which is often longer than a session lives.
+// healed. Default 0: it never gives up, so that a test decides for how long somebody
+// reads an old state. A real one gives up after syncLimit ticks, 10 s by default,
+// which is often longer than a session lives.
 func WithSyncLimit(d time.Duration) Option { return func(c *config) { c.syncLimit = d } }
 
 // WithManualClock makes the server's time stand still but for [Server.Advance]:

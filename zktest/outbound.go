@@ -17,10 +17,15 @@ func (c *conn) write() {
 				c.writeOne()
 				continue
 			}
+			if c.waking {
+				break
+			}
+			c.waking = true
 			d := time.Until(c.out[0].due)
 			c.mu.Unlock()
-			c.e.later(d, c.signal)
+			c.e.later(d, c.wake)
 			c.mu.Lock()
+			continue // what happened while the lock was free has not woken anybody
 		case c.closing && !c.held:
 			c.closed = true
 			c.changed.Broadcast()
@@ -60,8 +65,10 @@ func (c *conn) writeOne() {
 	}
 }
 
-func (c *conn) signal() {
+// wake is for the timer that write has set.
+func (c *conn) wake() {
 	c.mu.Lock()
+	c.waking = false
 	c.changed.Broadcast()
 	c.mu.Unlock()
 }

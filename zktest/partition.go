@@ -24,8 +24,15 @@ func (s *Server) Partition(sessions ...int64) {
 	e := s.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.closed {
+		return
+	}
 	if len(sessions) == 0 {
 		s.cut = true
+		if s.lags {
+			s.lags = false
+			s.armSyncLimit()
+		}
 		e.membershipLocked()
 		if s.view == nil && len(e.servers) == 1 {
 			s.strand()
@@ -42,6 +49,22 @@ func (s *Server) Partition(sessions ...int64) {
 			v = e.newView(nil)
 		}
 		c.setView(v)
+	}
+}
+
+// Lag leaves this server behind, though in touch with the others: what its clients
+// read comes from the state at this moment, a write or a sync waits, and is applied,
+// only when [Server.Heal] lets the server catch up. Sessions live on, and a client
+// that has seen no later state may come with its session, as to a real follower
+// that is slow to hear of what was committed. The leader of an ensemble cannot lag.
+func (s *Server) Lag() {
+	e := s.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.lags = true
+	e.membershipLocked()
+	if s.view == nil && len(e.servers) == 1 {
+		s.strand()
 	}
 }
 
@@ -89,14 +112,18 @@ func (s *Server) armSyncLimit() {
 	s.stopSync = s.e.timer(s.e.cfg.syncLimit, func() {
 		s.e.mu.Lock()
 		defer s.e.mu.Unlock()
-		if s.view != v || s.e.closed || s.paused {
-			return
-		}
-		s.gaveUp = true
-		for _, c := range s.connections() {
-			c.abort()
+		if s.view == v && !s.e.closed && !s.paused {
+			s.giveUp()
 		}
 	})
+}
+
+// giveUp sends the clients away, and those that come, until the server is healed.
+func (s *Server) giveUp() {
+	s.gaveUp = true
+	for _, c := range s.connections() {
+		c.abort()
+	}
 }
 
 // rejoin ends partitions: of the server, or of the connections of some sessions.
@@ -104,12 +131,11 @@ func (s *Server) rejoin(sessions []int64) {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
 	if len(sessions) == 0 {
-		s.cut = false
+		s.cut, s.lags = false, false
 		s.e.membershipLocked()
 		if s.view != nil && len(s.e.servers) == 1 {
 			s.unstrand()
 		}
-		sessions = nil
 	}
 	s.catchUp(s.chosen(sessions))
 }
@@ -125,10 +151,12 @@ func (s *Server) unstrand() {
 	if v.conns == 0 {
 		s.e.dropView(v)
 	}
-	s.catchUp(s.connections())
+	// Those that were cut off on their own stay so.
+	s.catchUp(slices.DeleteFunc(s.connections(), func(c *conn) bool { return c.view != v }))
 }
 
-// catchUp brings connections to the present, view by view.
+// catchUp brings connections to what their server knows, view by view: the
+// present, unless the server is cut off as a whole.
 func (s *Server) catchUp(conns []*conn) {
 	e := s.e
 	for {
@@ -150,6 +178,9 @@ func (s *Server) catchUp(conns []*conn) {
 			old.tree = v.tree.clone()
 		}
 		for _, t := range old.missed {
+			if s.view != nil && t.zxid > s.view.tree.zxid {
+				break
+			}
 			old.tree.applyTxn(t)
 			for k := range t.changes {
 				e.trigger(&t.changes[k], old)
@@ -159,7 +190,10 @@ func (s *Server) catchUp(conns []*conn) {
 			if c.view != old {
 				continue
 			}
-			c.setView(nil)
+			c.setView(s.view)
+			if c.view != nil {
+				continue
+			}
 			if c.sess != nil && (e.sessions[c.sess.id] != c.sess || c.sess.conn != c) {
 				c.hangUp()
 				continue
@@ -196,10 +230,13 @@ func (e *ensemble) membershipLocked() {
 	if e.closed {
 		return
 	}
-	up := 0
+	up, alive := 0, 0
 	for _, s := range e.servers {
 		if !s.cut && !s.paused && !s.stopped {
 			up++
+		}
+		if !s.stopped {
+			alive++
 		}
 	}
 	had := e.quorum
@@ -221,13 +258,23 @@ func (e *ensemble) membershipLocked() {
 			break
 		}
 		// One that is down reads the present when it comes back.
-		behind := (s.cut || s.paused || !e.quorum) && !s.stopped
+		if s.id == e.leader {
+			s.lags = false
+		}
+		behind := (s.cut || s.paused || s.lags || !e.quorum) && !s.stopped
 		switch {
 		case behind && s.view == nil:
 			s.strand()
-			s.armSyncLimit()
+			if !s.lags {
+				s.armSyncLimit()
+			}
 		case !behind && s.view != nil:
 			s.unstrand()
+		}
+		// The end of a server shows at once, since its connections to the others
+		// close; the silence of one that is cut off or paused does not.
+		if behind && !s.cut && !s.paused && 2*alive <= len(e.servers) {
+			s.giveUp()
 		}
 	}
 	if elected {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -69,6 +70,11 @@ func (s *stream) wake() {
 
 type pipeEnd struct{ r, w *stream }
 
+// pipeError looks as a socket's error does, since code under test may ask.
+func pipeError(op string, err error) error {
+	return &net.OpError{Op: op, Net: "zktest", Source: pipeAddr("pipe"), Addr: pipeAddr("pipe"), Err: err}
+}
+
 // Read reads what there is, and waits if there is nothing.
 func (p *pipeEnd) Read(b []byte) (int, error) {
 	s := p.r
@@ -77,9 +83,9 @@ func (p *pipeEnd) Read(b []byte) (int, error) {
 	for {
 		switch {
 		case s.broken:
-			return 0, io.ErrClosedPipe
+			return 0, pipeError("read", net.ErrClosed)
 		case s.read.passed():
-			return 0, os.ErrDeadlineExceeded
+			return 0, pipeError("read", os.ErrDeadlineExceeded)
 		case s.off < len(s.buf):
 			n := copy(b, s.buf[s.off:])
 			full := len(s.buf)-s.off >= pipeBuffer
@@ -109,10 +115,12 @@ func (p *pipeEnd) Write(b []byte) (int, error) {
 	defer s.mu.Unlock()
 	for {
 		switch {
-		case s.broken || s.finished:
-			return 0, io.ErrClosedPipe
+		case s.finished:
+			return 0, pipeError("write", net.ErrClosed)
+		case s.broken:
+			return 0, pipeError("write", os.NewSyscallError("write", syscall.EPIPE))
 		case s.write.passed():
-			return 0, os.ErrDeadlineExceeded
+			return 0, pipeError("write", os.ErrDeadlineExceeded)
 		case len(s.buf)-s.off < pipeBuffer:
 			if s.off > 0 && len(s.buf)+len(b) > cap(s.buf) {
 				s.buf = s.buf[:copy(s.buf, s.buf[s.off:])]
@@ -129,6 +137,10 @@ func (p *pipeEnd) Write(b []byte) (int, error) {
 // Close closes both directions. The other end still reads what was written before.
 func (p *pipeEnd) Close() error {
 	p.w.mu.Lock()
+	if p.w.finished {
+		p.w.mu.Unlock()
+		return pipeError("close", net.ErrClosed)
+	}
 	p.w.finished = true
 	p.w.changed.Broadcast()
 	p.w.mu.Unlock()

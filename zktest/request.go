@@ -22,7 +22,7 @@ type result struct {
 
 // handle applies one request; the caller holds e.mu. parse is the error of decoding it.
 func (e *ensemble) handle(c *conn, r *wire.Request, parse error) result {
-	e.body.B = e.body.B[:0]
+	e.body.B = reuse(e.body.B)
 	switch {
 	case !r.Op.Writes():
 	case c.sess.conn != c:
@@ -71,7 +71,9 @@ func (e *ensemble) handle(c *conn, r *wire.Request, parse error) result {
 	case OpExists, OpGetData, OpGetChildren, OpGetChildren2, OpGetACL, OpGetAllChildrenNumber:
 		res.code = e.read(c, t, r)
 	case OpMultiRead:
-		e.multiRead(c, t, r)
+		if !e.multiRead(c, t, r) {
+			return result{drop: true, zxid: t.zxid}
+		}
 	case OpGetEphemerals:
 		e.listEphemerals(c, t, r.Path)
 	case OpSetWatches, OpSetWatches2:
@@ -158,8 +160,13 @@ func (n *node) descendants() int {
 }
 
 // multiRead answers each read on its own: an error of one does not touch the others.
-func (e *ensemble) multiRead(c *conn, t *tree, r *wire.Request) {
+// It reports false for an answer that is too large to be sent: a small packet can
+// ask for the same large node many times.
+func (e *ensemble) multiRead(c *conn, t *tree, r *wire.Request) bool {
 	for i := range r.Ops {
+		if len(e.body.B) > maxPending {
+			return false
+		}
 		op := &r.Ops[i]
 		op.Watch = false // the server does not look at the flag here
 		at := len(e.body.B)
@@ -170,6 +177,7 @@ func (e *ensemble) multiRead(c *conn, t *tree, r *wire.Request) {
 		}
 	}
 	e.multiEnd()
+	return true
 }
 
 func (e *ensemble) multiHeader(op Op, code Code) {

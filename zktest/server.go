@@ -28,8 +28,9 @@ type Server struct {
 
 	// Guarded by e.mu.
 	conns    map[*conn]struct{}
-	view     *view // what its clients read while it is cut off
+	view     *view // what its clients read while it is cut off or lags
 	cut      bool  // Partition
+	lags     bool  // Lag
 	paused   bool
 	stopped  bool
 	refuses  bool

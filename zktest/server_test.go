@@ -2,8 +2,10 @@ package zktest_test
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -233,3 +235,98 @@ func tcpDialer(_, addr string, timeout time.Duration) (net.Conn, error) {
 }
 
 func TestNightOfWork(t *testing.T) { nightOfWork(t) }
+
+// strict is a test that notes how it fails.
+type strict struct {
+	zktest.TB
+	failed, fatal []string
+	cleanups      int
+}
+
+func (s *strict) Helper()        {}
+func (s *strict) Cleanup(func()) { s.cleanups++ }
+
+func (s *strict) Errorf(format string, args ...any) {
+	s.failed = append(s.failed, fmt.Sprintf(format, args...))
+}
+
+func (s *strict) Fatalf(format string, args ...any) {
+	s.fatal = append(s.fatal, fmt.Sprintf(format, args...))
+}
+
+// TestStartFailsTheTest: what cannot be started, or listened on, fails the test.
+func TestStartFailsTheTest(t *testing.T) {
+	var bad strict
+	if s := zktest.Start(&bad, zktest.WithTick(-1)); s != nil || len(bad.fatal) != 1 || bad.cleanups != 0 {
+		t.Errorf("Start with nonsense: %+v", bad)
+	}
+	bad = strict{}
+	if c := zktest.Cluster(&bad, 3, zktest.WithTick(-1)); c != nil || len(bad.fatal) != 1 || bad.cleanups != 0 {
+		t.Errorf("Cluster with nonsense: %+v", bad)
+	}
+	bad = strict{}
+	s := zktest.Start(&bad, zktest.WithAddr("127.0.0.1:-1"))
+	defer s.Close()
+	if addr := s.Addr(); addr != "" || len(bad.failed) != 1 || bad.cleanups != 1 {
+		t.Errorf("Addr %q: %+v", addr, bad)
+	}
+}
+
+// TestCloseWhileConnecting: Close also closes clients that come at the last moment;
+// one that was forgotten would go on dialing.
+func TestCloseWhileConnecting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 20 {
+			s, err := zktest.New()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			for range 10 {
+				wg.Go(func() {
+					if _, _, err := s.Connect(time.Second); err != nil && !errors.Is(err, net.ErrClosed) {
+						t.Error(err)
+					}
+				})
+			}
+			s.Close()
+			wg.Wait()
+		}
+	})
+}
+
+// TestAfterClose: nothing changes any more, and what is there can be looked at.
+func TestAfterClose(t *testing.T) {
+	s := zktest.Start(t)
+	c, _ := connect(t, s, 10*time.Second)
+	mustCreate(t, c, "/a", "x", 0)
+	if _, err := c.CreateContainer("/box", nil, zk.FlagContainer, open); err != nil {
+		t.Fatal(err)
+	}
+	mustCreate(t, c, "/box/a", "", 0)
+	if err := c.Delete("/box/a", -1); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	before, zxid := s.Tree(), s.Zxid()
+	for _, f := range []func(){
+		func() { s.Restart(zktest.LoseAll) },
+		s.Pause, s.Resume, s.Stop, s.Close,
+		func() { s.Partition() },
+		func() { s.Blackhole(zktest.BothWays) },
+		func() { s.Heal() },
+		func() { s.Refuse(true) },
+		func() { s.Refuse(false) },
+		func() { s.Sweep() },
+		func() { s.DropConnections() },
+		func() { _ = s.SetSequence("/a", 7) },
+	} {
+		f()
+	}
+	if s.Tree() != before || s.Zxid() != zxid || len(s.Log()) == 0 {
+		t.Errorf("tree\n%safter\n%s", s.Tree(), before)
+	}
+	if err := s.ExpireSession(1); !errors.Is(err, zktest.ErrNoSession) {
+		t.Error(err)
+	}
+}

@@ -137,7 +137,6 @@ func (e *ensemble) endSession(s *session, asked bool) {
 	if s.conn != nil {
 		server = s.conn.srv.id
 	}
-	t.ended = s.id
 	for _, n := range e.tree.ephemerals(s.id) {
 		t.add(change{kind: changeDelete, path: n.path})
 	}

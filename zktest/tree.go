@@ -241,7 +241,7 @@ func (t *tree) applyCreate(c *change, wantUndo bool) (*node, undo) {
 		czxid: c.zxid, mzxid: c.zxid, pzxid: c.zxid, ctime: c.time, mtime: c.time,
 	}
 	cversion, pzxid := p.cversion, p.pzxid
-	// The counter never goes down, which also means that it stays at its largest
+	// The counter never goes down, which also means that it keeps its largest
 	// value when it overflows.
 	if c.version > p.cversion {
 		p.cversion, p.pzxid = c.version, c.zxid

@@ -5,8 +5,29 @@ type txn struct {
 	zxid    int64
 	time    int64 // wall clock, milliseconds
 	changes []change
-	ended   int64 // the session that it closes, 0 if none
 	buf     [1]change
+	// Where the counter of children overflows the tree keeps its largest value,
+	// but the rest of the transaction goes on with what comes after it.
+	overflowed map[string]int32
+}
+
+// madeBelow is the number of children that parent has had, as this transaction counts.
+func (t *txn) madeBelow(parent *node) int32 {
+	if n, ok := t.overflowed[parent.path]; ok {
+		return n
+	}
+	return parent.cversion
+}
+
+// makeBelow counts the child that ch makes below parent.
+func (t *txn) makeBelow(parent *node, ch change) {
+	if ch.version < parent.cversion {
+		if t.overflowed == nil {
+			t.overflowed = make(map[string]int32)
+		}
+		t.overflowed[parent.path] = ch.version
+	}
+	delete(t.overflowed, ch.path) // one of the same name that was deleted
 }
 
 func (t *txn) add(c change) *change {

@@ -2,7 +2,6 @@ package zktest
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -178,8 +177,9 @@ func (e *ensemble) prepareCreate(c *conn, r *wire.Request, t *txn) Code {
 	if !parent.acl.allows(permCreate, c.ids) {
 		return codeNoAuth
 	}
+	made := t.madeBelow(parent)
 	if mode == modeSequential || mode == modeEphemeralSequential || mode == modeSequentialTTL {
-		path = fmt.Sprintf("%s%010d", path, parent.cversion)
+		path = fmt.Sprintf("%s%010d", path, made)
 	}
 	if !validPath(path) {
 		return codeBadArguments
@@ -190,10 +190,8 @@ func (e *ensemble) prepareCreate(c *conn, r *wire.Request, t *txn) Code {
 	if parent.kind == ephemeral {
 		return codeEphemeralsKids
 	}
-	ch := change{kind: changeCreate, op: r.Op, path: path, data: r.Data, acl: list, version: parent.cversion + 1}
-	if parent.cversion == math.MaxInt32 {
-		ch.version = math.MinInt32
-	}
+	ch := change{kind: changeCreate, op: r.Op, path: path, data: r.Data, acl: list, version: made + 1}
+	t.makeBelow(parent, ch)
 	// What a node becomes depends on the operation first: a plain create with the
 	// mode of a container makes a persistent node.
 	switch {

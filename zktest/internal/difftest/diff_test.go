@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/go-leaderelection/leaderelection/internal/ensemble"
 	"github.com/go-leaderelection/leaderelection/zktest"
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
@@ -33,16 +34,25 @@ type pair struct {
 
 func newPair(t *testing.T, sweep time.Duration) *pair {
 	t.Helper()
-	p := &pair{t: t}
-	fake := zktest.Start(t, zktest.WithTick(200*time.Millisecond), zktest.WithSweep(sweep),
+	return newPairOf(t, realServer(t, sweep, nil), embeddedServer(t, sweep))
+}
+
+func embeddedServer(t *testing.T, sweep time.Duration) *zktest.Server {
+	return zktest.Start(t, zktest.WithTick(200*time.Millisecond), zktest.WithSweep(sweep),
 		zktest.WithSessionTimeouts(400*time.Millisecond, time.Minute))
-	for i, addr := range []string{realServer(t, sweep), fake.Addr()} {
+}
+
+func newPairOf(t *testing.T, e *ensemble.Ensemble, s *zktest.Server) *pair {
+	p := &pair{t: t}
+	for i, addr := range []string{e.Addr(0), s.Addr()} {
 		p.targets[i] = &target{name: [...]string{"real", "zktest"}[i], addr: addr, sessions: make(map[int64]string)}
 	}
 	t.Cleanup(func() {
 		for _, x := range p.targets {
 			for _, c := range x.clients {
-				c.nc.Close()
+				if c.nc != nil {
+					c.nc.Close()
+				}
 			}
 		}
 	})

@@ -117,8 +117,7 @@ func (g *generator) request(zxid int64) wire.Request {
 		r.Op = wire.MultiRead
 		for range g.r.IntN(5) {
 			sub := wire.Request{Path: g.path(), Watch: g.r.IntN(3) == 0}
-			// The answer to a list of children in here is not sorted, so only short ones.
-			sub.Op = wire.GetData
+			sub.Op = pick(g, []wire.Op{wire.GetData, wire.GetChildren})
 			r.Ops = append(r.Ops, sub)
 		}
 	case x < 86:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"testing"
@@ -12,17 +13,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/ensemble"
 )
 
-// realServer starts an Apache ZooKeeper server, alone and empty, and returns its
-// address. With ZKTEST_REAL=required a machine that has none fails the test.
-func realServer(t *testing.T, sweep time.Duration) string {
+// realServer starts an Apache ZooKeeper server, alone and empty, with more lines for
+// its zoo.cfg. With ZKTEST_REAL=required a machine that has none fails the test.
+func realServer(t *testing.T, sweep time.Duration, more map[string]string) *ensemble.Ensemble {
 	t.Helper()
 	// What zoo.cfg cannot say: how often it looks for containers and old nodes.
 	t.Setenv("JDK_JAVA_OPTIONS", fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", sweep.Milliseconds()))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	properties := map[string]string{"forceSync": "no", "extendedTypesEnabled": "true", "maxSessionTimeout": "60000"}
+	maps.Copy(properties, more)
 	e, err := ensemble.Start(ctx, ensemble.Config{
-		Backend: ensemble.Process, TickTime: 200 * time.Millisecond,
-		Properties: map[string]string{"forceSync": "no", "extendedTypesEnabled": "true", "maxSessionTimeout": "60000"},
+		Backend: ensemble.Process, TickTime: 200 * time.Millisecond, Properties: properties,
 	})
 	if err != nil {
 		if os.Getenv("ZKTEST_REAL") == "required" {
@@ -39,7 +41,7 @@ func realServer(t *testing.T, sweep time.Duration) string {
 			t.Error(err)
 		}
 	})
-	return e.Addr(0)
+	return e
 }
 
 // word asks a four-letter word.
