@@ -5,16 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path"
 	"slices"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/line"
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
 // Election is one candidate in an election on ZooKeeper. Make it with
@@ -31,15 +29,13 @@ type Election struct {
 	stop     context.CancelCauseFunc
 	over     chan struct{} // closed when the candidacy is over
 
-	mu      sync.Mutex
-	started bool
-	grant   *Leadership
-	revoke  context.CancelCauseFunc // ends grant
-	path    string                  // of the own znode
-	// removals are closed when nothing is left of the candidate: one for each
-	// session.
-	removals []<-chan struct{}
-	end      *ending // by EndElection
+	mu       sync.Mutex
+	started  bool
+	grant    *Leadership
+	revoke   context.CancelCauseFunc // ends grant
+	path     string                  // of the own znode
+	removals []*line.Removal         // those that are not confirmed, one for each session
+	end      *ending                 // by EndElection
 }
 
 var _ Candidate = (*Election)(nil)
@@ -74,21 +70,10 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 
 // checkNode refuses what no request can be sent for.
 func checkNode(conn *zk.Conn, node string) error {
-	switch {
-	case conn == nil:
+	if conn == nil {
 		return ErrNilConn
-	case !strings.HasPrefix(node, "/"):
-		return fmt.Errorf("%w: %q does not begin with a slash", ErrInvalidPath, node)
-	case node == "/":
-		return fmt.Errorf("%w: the root cannot be an election node", ErrInvalidPath)
-	case path.Clean(node) != node:
-		return fmt.Errorf("%w: %q, did you mean %q?", ErrInvalidPath, node, path.Clean(node))
-	case strings.ContainsFunc(node, func(r rune) bool {
-		return r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 && r <= 0xffff
-	}):
-		return fmt.Errorf("%w: %q has a character that ZooKeeper does not accept", ErrInvalidPath, node)
 	}
-	return nil
+	return znode.CheckPath(node)
 }
 
 // findNode looks for the election node, and creates it where that is asked for.
@@ -190,7 +175,7 @@ func (e *Election) lineConfig() *line.Config {
 	cfg := &line.Config{
 		Conn: e.conn, Dir: e.node, DirCzxid: e.czxid, EndMarker: endMarker,
 		Naming: e.naming, Data: []byte(e.clientName), ACL: e.acl,
-		Timeout: e.timeout, Patience: e.timeout, Log: e.log.With("election", e.node, "client", e.clientName),
+		Timeout: e.timeout, Patience: e.timeout, Hint: true, Log: e.log.With("election", e.node, "client", e.clientName),
 	}
 	if e.rejoin {
 		cfg.Patience = 0
@@ -216,16 +201,14 @@ func (e *Election) stand() error {
 }
 
 // left notes that a place in line has been left, and returns the reason.
-func (e *Election) left(removed <-chan struct{}, err error) error {
+func (e *Election) left(removed *line.Removal, err error) error {
 	e.mu.Lock()
-	e.removals = append(slices.DeleteFunc(e.removals, closed), removed)
+	e.removals = append(slices.DeleteFunc(e.removals, (*line.Removal).Confirmed), removed)
 	e.mu.Unlock()
 	err = e.reason(err)
 	e.log.Info("candidacy ended", "election", e.node, "client", e.clientName, "id", e.ID(), "reason", err)
 	return err
 }
-
-func open(c <-chan struct{}) bool { return !closed(c) }
 
 func closed(c <-chan struct{}) bool {
 	select {
@@ -329,33 +312,12 @@ func (e *Election) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	e.mu.Lock()
 	grant, own := e.grant, e.path
 	e.mu.Unlock()
-	if grant == nil || grant.Err() != nil {
+	if grant == nil {
 		return nil, ErrNotLeader
 	}
-	guarded := append([]any{&zk.CheckVersionRequest{Path: own, Version: -1}}, ops...)
-	answered := request.Start(func() ([]zk.MultiResponse, error) { return e.conn.Multi(guarded...) })
-	var a request.Answer[[]zk.MultiResponse]
-	select {
-	case a = <-answered:
-	case <-grant.Done():
-		limit := time.NewTimer(confirmLimit)
-		defer limit.Stop()
-		select {
-		case a = <-answered:
-		case <-limit.C:
-			return nil, fmt.Errorf("transaction as leader of %s: %w: %w", e.node, ErrUnconfirmed, grant.Err())
-		}
+	responses, err := grant.grant.Multi(e.conn, own, ErrNotLeader, ops)
+	if err != nil && !errors.Is(err, ErrNotLeader) {
+		err = fmt.Errorf("transaction as leader of %s: %w", e.node, err)
 	}
-	switch {
-	case a.Err == nil:
-		return a.Value[1:], nil
-	case request.Transient(a.Err):
-		return nil, fmt.Errorf("transaction as leader of %s: %w: %w", e.node, ErrUnconfirmed, a.Err)
-	case len(a.Value) > 0 && errors.Is(a.Value[0].Error, zk.ErrNoNode):
-		return nil, ErrNotLeader
-	}
-	if len(a.Value) > 0 {
-		a.Value = a.Value[1:]
-	}
-	return a.Value, fmt.Errorf("transaction as leader of %s: %w", e.node, a.Err)
+	return responses, err
 }

@@ -3,6 +3,7 @@ module github.com/go-leaderelection/leaderelection
 go 1.26
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/moby/moby/api v1.55.0
 	github.com/moby/moby/client v0.5.0

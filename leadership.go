@@ -2,10 +2,9 @@ package leaderelection
 
 import (
 	"context"
-	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/grant"
 )
 
 // Leadership is the grant of one leadership to one candidate. It is a value to
@@ -18,15 +17,7 @@ import (
 // late. What must never happen twice is therefore guarded where it happens: by
 // a system that refuses tokens smaller than the greatest it has seen, or, in
 // ZooKeeper itself, by [Election.Multi].
-type Leadership struct {
-	token    int64
-	deadline func() time.Time
-	ctx      context.Context
-	end      context.CancelCauseFunc
-
-	mu     sync.Mutex
-	latest time.Time // the last deadline while it lasted
-}
+type Leadership struct{ grant *grant.Grant }
 
 // NewLeadership returns a grant and the function that ends it with a reason,
 // which may be called repeatedly: the first reason stays. It is for
@@ -34,11 +25,8 @@ type Leadership struct {
 // proven, each time anew, and must not call methods of the grant; nil, or a
 // zero time from the start, stands for no limit.
 func NewLeadership(token int64, deadline func() time.Time) (*Leadership, context.CancelCauseFunc) {
-	ctx, end := context.WithCancelCause(context.Background())
-	if deadline == nil {
-		deadline = func() time.Time { return time.Time{} }
-	}
-	return &Leadership{token: token, deadline: deadline, ctx: ctx, end: end, latest: deadline()}, end
+	g, end := grant.New(token, deadline)
+	return &Leadership{g}, end
 }
 
 // Token is the fencing token: of two leaderships of one election the later has
@@ -46,44 +34,22 @@ func NewLeadership(token int64, deadline func() time.Time) (*Leadership, context
 // its token. On ZooKeeper it is the creation zxid of the candidate's znode,
 // which grows over the life of an ensemble and starts anew when the ensemble
 // is rebuilt without its data.
-func (l *Leadership) Token() int64 { return l.token }
+func (l *Leadership) Token() int64 { return l.grant.Token() }
 
 // Done is closed, once, as soon as leadership is lost or can no longer be
 // proven.
-func (l *Leadership) Done() <-chan struct{} { return l.ctx.Done() }
+func (l *Leadership) Done() <-chan struct{} { return l.grant.Context().Done() }
 
 // Err is nil while leadership is proven, and afterwards why it ended:
 // [ErrResigned], [ErrLeaseExpired], [ErrSessionExpired], [ErrCandidateDeleted],
 // [ErrElectionOver] or [ErrConnClosed], for errors.Is. It asks the clock, so
 // that it is right even when this process has only just been resumed.
-func (l *Leadership) Err() error {
-	if l.ctx.Err() == nil {
-		// The clock first: a deadline read after it and before it has lapsed
-		// for certain, whatever is proven meanwhile.
-		now := time.Now()
-		if d := l.Deadline(); !d.IsZero() && session.Expired(d, now) {
-			l.end(ErrLeaseExpired)
-		}
-	}
-	if l.ctx.Err() == nil {
-		return nil
-	}
-	return context.Cause(l.ctx)
-}
+func (l *Leadership) Err() error { return l.grant.Err() }
 
 // Deadline is until when leadership is proven at this moment. It moves forward
 // while the leadership lasts, and stays where it was when the leadership ends.
 // The zero time stands for no limit.
-func (l *Leadership) Deadline() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ctx.Err() == nil {
-		if d := l.deadline(); !d.IsZero() {
-			l.latest = d
-		}
-	}
-	return l.latest
-}
+func (l *Leadership) Deadline() time.Time { return l.grant.Deadline() }
 
 // Context is done when the leadership is; its cause is what Err returns.
-func (l *Leadership) Context() context.Context { return l.ctx }
+func (l *Leadership) Context() context.Context { return l.grant.Context() }

@@ -48,6 +48,9 @@ const (
 	// grants: two ticks of two seconds.
 	defaultSessionTimeout = 4 * time.Second
 	defaultClientName     = "name-not-provided"
+	// maxClientName is far below what a server takes in one request, a megabyte
+	// by default: it closes the connection at a longer one, each time.
+	maxClientName = 64 << 10
 )
 
 // Shared by all, so that a candidate does not have its own.
@@ -77,6 +80,8 @@ func newOptions(opts []Option) (*options, error) {
 		return nil, fmt.Errorf("%w: WithLogger(nil)", ErrInvalidOption)
 	case o.timeout < 100*time.Millisecond:
 		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): less than 100ms leaves no time to prove leadership", ErrInvalidOption, o.timeout)
+	case len(o.clientName) > maxClientName:
+		return nil, fmt.Errorf("%w: WithClientName: %d bytes are more than %d", ErrInvalidOption, len(o.clientName), maxClientName)
 	case len(o.acl) == 0:
 		return nil, fmt.Errorf("%w: WithACL: no entry", ErrInvalidOption)
 	case o.naming != CuratorLatch && o.naming != Kazoo:
@@ -92,8 +97,8 @@ func WithContext(ctx context.Context) Option {
 }
 
 // WithClientName sets the candidate's name, which is the data of its znode and
-// what observers see; a host name, for instance. Without it, or when it is
-// empty, the name is "name-not-provided".
+// what observers see; a host name, for instance, and at most 64 KiB. Without it,
+// or when it is empty, the name is "name-not-provided".
 func WithClientName(name string) Option {
 	return optionFunc(func(o *options) {
 		if o.clientName = name; name == "" {

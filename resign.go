@@ -22,7 +22,8 @@ func (e *Election) Resign() error {
 	<-e.over
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !slices.ContainsFunc(e.removals, open) {
+	e.removals = slices.DeleteFunc(e.removals, (*line.Removal).Confirmed)
+	if len(e.removals) == 0 {
 		return nil
 	}
 	return fmt.Errorf("resign from %s: %w that %s is removed", e.node, ErrUnconfirmed, e.path)
@@ -86,7 +87,7 @@ type ending struct {
 func (e *Election) ending() *ending {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.end != nil && (open(e.end.done) || e.end.err == nil) {
+	if e.end != nil && (!closed(e.end.done) || e.end.err == nil) {
 		return e.end
 	}
 	end := &ending{done: make(chan struct{})}

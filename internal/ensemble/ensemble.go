@@ -1,6 +1,6 @@
-// Package ensemble starts real ZooKeeper servers for tests, the demo and
-// benchmarks, and breaks them on request: kill, freeze, restart, cut off from
-// the other servers while clients still reach them.
+// Package ensemble starts real ZooKeeper servers for tests and benchmarks, and
+// breaks them on request: kill, freeze, restart, cut off from the other servers
+// while clients still reach them.
 //
 // One type, [Ensemble], stands before two backends that behave alike: Docker
 // containers, and child processes running the ZooKeeper of Debian's package.

@@ -37,7 +37,8 @@ type world struct {
 	heals      []*time.Timer
 	down       []atomic.Bool // servers that were stopped
 	busy       sync.WaitGroup
-	ended      bool // EndElection was called
+	ended      bool        // EndElection was called
+	endAsked   atomic.Bool // and has not returned yet
 	closing    atomic.Bool
 }
 
@@ -536,6 +537,12 @@ func (w *world) finish() {
 		return tree
 	})
 	w.eventually(w.bound(), "watches are left at the end", w.watchesLeft)
+	w.eventually(w.bound(), "EndElection does not return", func() string {
+		if w.endAsked.Load() {
+			return "it was called"
+		}
+		return ""
+	})
 	for _, l := range w.links {
 		if !l.closed {
 			l.conn.Close()
@@ -567,9 +574,11 @@ func (w *world) endElection() {
 		}
 		return zktest.Verdict{}
 	})
+	w.endAsked.Store(true)
 	w.busy.Go(func() {
 		begin := time.Now()
 		err := c.election.EndElection()
+		w.endAsked.Store(false)
 		w.note("%s: has ended the election: %v", c.name, err)
 		if d := time.Since(begin); d > resignLimit {
 			w.violation("%s: EndElection took %v", c.name, d)

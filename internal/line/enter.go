@@ -26,7 +26,7 @@ func (p *place) enter(ctx context.Context) error {
 	return p.look(ctx)
 }
 
-// settle creates until there is an own znode.
+// settle creates until there is an own znode, whose number must tell its place.
 func (p *place) settle(ctx context.Context) error {
 	// The limit's context is made when the connection is found down, not
 	// before: one that has had a child keeps memory for others.
@@ -42,6 +42,11 @@ func (p *place) settle(ctx context.Context) error {
 			limit()
 		}
 		err := p.create(limited)
+		if p.MakeDir != nil && isNoNode(err) {
+			if err = p.MakeDir(limited); err == nil {
+				continue
+			}
+		}
 		if request.Transient(err) {
 			limit()
 			if err = p.again(limited, err); err == nil {
@@ -51,6 +56,9 @@ func (p *place) settle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+	}
+	if exhausted(p.name) {
+		return ErrExhausted
 	}
 	return nil
 }
@@ -87,12 +95,15 @@ func (p *place) create(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	prefix := p.Naming.prefix(newGUID())
+	prefix, flags := p.prefix(), int32(zk.FlagEphemeral|zk.FlagSequence)
+	if p.Naming == KazooLease {
+		flags = zk.FlagEphemeral
+	}
 	p.prefixes = append(p.prefixes, prefix)
 	p.sent = time.Now()
 	before := p.Conn.SessionID()
 	p.creating = request.Start(func() (string, error) {
-		return p.Conn.Create(p.pathOf(prefix), p.Data, zk.FlagEphemeral|zk.FlagSequence, p.ACL)
+		return p.Conn.Create(p.pathOf(prefix), p.Data, flags, p.ACL)
 	})
 	select {
 	case answer := <-p.creating:
@@ -110,6 +121,9 @@ func (p *place) create(ctx context.Context) error {
 		case !request.Transient(answer.Err):
 			p.prefixes = p.prefixes[:len(p.prefixes)-1]
 		}
+		if p.MakeDir != nil {
+			return answer.Err
+		}
 		// The line's node was there when the candidate was made.
 		return p.lineGone(answer.Err)
 	case <-ctx.Done():
@@ -123,7 +137,10 @@ func (p *place) create(ctx context.Context) error {
 func (p *place) adopt(ctx context.Context) error {
 	p.sent = time.Time{} // whichever create it was
 	left, err := p.leftovers(ctx)
-	if err != nil {
+	switch {
+	case isNoNode(err) && p.MakeDir != nil:
+		return nil // nothing was created
+	case err != nil:
 		return p.lineGone(err)
 	}
 	for _, name := range left {
@@ -154,8 +171,8 @@ func (p *place) leftovers(ctx context.Context) (names []string, err error) {
 		}
 		return p.list()
 	})
-	contenders, _, _ := Order(l.children, p.EndMarker)
-	for _, name := range contenders {
+	contenders, others, _ := Order(l.children, p.EndMarker)
+	for _, name := range append(contenders, others...) { // kazoo's leases have no number
 		if hasAnyPrefix(name, p.prefixes) {
 			names = append(names, name)
 		}

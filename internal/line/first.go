@@ -4,18 +4,28 @@ import (
 	"context"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/request"
 )
 
 // beFirst is the first in line until it loses its place. It asks nothing of the
 // line any more: only the own znode's end and the session's life matter.
 func (p *place) beFirst(ctx context.Context) error {
 	p.prove()
+	told, stop := p.tellFollower(ctx)
+	defer stop()
 	hinted, lapses := false, p.sub.State().Lapses
 	for {
+		ownWatch, renames := p.ownWatch, p.Renames
+		var renaming <-chan request.Answer[renamed]
+		if p.renaming != nil {
+			// It fires the watch itself.
+			ownWatch, renames, renaming = nil, nil, p.renaming.answer
+		}
 		// Where an end of the place is already known it comes before a claim:
 		// the server tells of deletions in their order.
 		select {
-		case event := <-p.ownWatch:
+		case event := <-ownWatch:
 			if err := p.ownEvent(ctx, event); err != nil {
 				return err
 			}
@@ -25,24 +35,35 @@ func (p *place) beFirst(ctx context.Context) error {
 		if err := p.over(state); err != nil {
 			return err
 		}
-		if state.Missing {
+		if state.Missing && p.renaming == nil {
 			return p.deleted(ctx)
 		}
 		if state.Lapses != lapses {
 			lapses = state.Lapses
-			p.tell(State{Path: p.path(), First: true, Token: p.czxid})
+			p.tell(State{Path: p.path(), First: true, Session: p.session, Token: p.czxid})
 		}
-		p.tell(State{Path: p.path(), First: true, Proven: state.Proven, Token: p.czxid, Deadline: p.sub.Deadline})
-		if state.Proven && !hinted {
+		p.tell(State{Path: p.path(), First: true, Proven: state.Proven, Session: p.session, Token: p.czxid, Deadline: p.sub.Deadline})
+		if state.Proven && !hinted && p.Hint {
 			hinted = true
 			p.hint()
 		}
 		select {
-		case event := <-p.ownWatch:
+		case event := <-ownWatch:
 			if err := p.ownEvent(ctx, event); err != nil {
 				return err
 			}
 			// Without the watch the checks tell of the znode's end.
+		case r := <-renames:
+			p.startRenaming(ctx, r)
+		case a := <-renaming:
+			if err := p.finishRenaming(ctx, a); err != nil {
+				return err
+			}
+		case a := <-told:
+			told = nil
+			if err := p.followerTold(ctx, a.Err); err != nil {
+				return err
+			}
 		case <-p.sub.Changed():
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -69,7 +90,7 @@ func (p *place) hint() {
 			if err != nil {
 				return
 			}
-			follower = surroundingsOf(name, children, nil, p.EndMarker).follower
+			follower = surroundingsOf(name, children, nil, p.EndMarker, nil).follower
 		}
 		if follower == "" || !ours(follower) {
 			return

@@ -19,23 +19,60 @@ const (
 	endedLimit = 100 * time.Millisecond
 )
 
+// Removal is the removal of everything that a contender has created.
+type Removal struct {
+	done chan struct{}
+	err  error
+}
+
+// Done is closed when the removal is over.
+func (r *Removal) Done() <-chan struct{} { return r.done }
+
+// Confirmed reports whether it is certain, at this moment, that nothing of the
+// contender is left.
+func (r *Removal) Confirmed() bool {
+	select {
+	case <-r.done:
+		return r.err == nil
+	default:
+		return false
+	}
+}
+
+// Err is, once the removal is over, why nothing is certain; nil when all is.
+func (r *Removal) Err() error { return r.err }
+
+// Join is the removal of everything that several contenders have created.
+func Join(removals ...*Removal) *Removal {
+	all := &Removal{done: make(chan struct{})}
+	go func() {
+		defer close(all.done)
+		for _, r := range removals {
+			<-r.done
+			if all.err == nil {
+				all.err = r.err
+			}
+		}
+	}()
+	return all
+}
+
 // leave removes whatever this contender has created, for the reason err. It
 // returns as soon as that is confirmed or found impossible, at the latest after
 // leaveLimit; the goroutine that removes then goes on. It uses no context of
 // the caller's: that one is usually over. ctx is only asked whether the line has
 // ended meanwhile.
-func (p *place) leave(ctx context.Context, err error) <-chan struct{} {
+func (p *place) leave(ctx context.Context, err error) *Removal {
 	p.rest()
+	p.ignoreFarewell()
 	own := p.path()
-	removed, finished := make(chan struct{}), make(chan struct{})
+	r := &Removal{done: make(chan struct{})}
 	go func() {
-		defer close(finished)
+		defer close(r.done)
 		defer p.sub.Close()
-		if err := p.remove(err); err != nil {
-			p.Log.Warn("could not remove the own znode", "path", own, "err", err)
-			return
+		if r.err = p.remove(err); r.err != nil {
+			p.Log.Warn("could not remove the own znode", "path", own, "err", r.err)
 		}
-		close(removed)
 	}()
 	wait := leaveLimit
 	if errors.Is(err, ErrEnded) {
@@ -54,11 +91,11 @@ func (p *place) leave(ctx context.Context, err error) <-chan struct{} {
 		defer stop()
 	}
 	select {
-	case <-finished:
+	case <-r.done:
 	case <-limit.C:
 		p.Log.Warn("removal of the own znode is not confirmed yet and goes on", "path", own)
 	}
-	return removed
+	return r
 }
 
 // remove returns nil when it is certain that nothing of this contender is left.
@@ -73,10 +110,18 @@ func (p *place) remove(reason error) error {
 			p.prefixes = p.prefixes[:len(p.prefixes)-1]
 		}
 	}
+	if p.renaming != nil {
+		// Whether it is carried out or not: either the deletion of the old znode
+		// keeps it from being so, or the new one is found by its prefix.
+		p.renaming.stop()
+	}
 	if p.arming != nil {
 		if answer := <-p.arming; answer.Err == nil {
 			p.predecessorWatch, p.predecessorSeen = answer.Value.watch, answer.Value.seen
 		}
+	}
+	if p.crowding != nil {
+		<-p.crowding // the deletion of the own znode uses up the watch: it must come after
 	}
 	if errors.Is(reason, ErrDeleted) || errors.Is(reason, ErrSessionExpired) {
 		p.forget()
@@ -88,7 +133,7 @@ func (p *place) remove(reason error) error {
 	for len(p.prefixes) > 0 {
 		err := p.connected(ctx)
 		if err == nil {
-			err = p.removeOnce(ctx)
+			err = p.removeOnce(ctx, reason)
 		}
 		switch {
 		case err == nil, isNoNode(err):
@@ -122,9 +167,12 @@ func (p *place) forget() {
 
 // removeOnce deletes the own znode, and where creates have gone without an
 // answer, everything that they can have left. Its error is of a single try.
-func (p *place) removeOnce(ctx context.Context) error {
+func (p *place) removeOnce(ctx context.Context, reason error) error {
 	if p.name != "" {
-		if err := p.deleteOwn(); err != nil && !isNoNode(err) {
+		switch err := p.deleteOwn(reason); {
+		case err == nil:
+			p.sayFarewell()
+		case !isNoNode(err):
 			return err
 		}
 		p.forget()
@@ -144,17 +192,22 @@ func (p *place) removeOnce(ctx context.Context) error {
 	return nil
 }
 
-// deleteOwn deletes the own znode and, in the same transaction, uses up the
-// watch on the predecessor: the client library cannot take a watch back, and
-// under a leader that stays for months those of all who came and went would
-// add up. Writing the predecessor's data once more, unchanged, fires it. While
-// the own znode stands nobody else watches the predecessor.
-func (p *place) deleteOwn() error {
+// deleteOwn deletes the own znode and, in the same transaction, does what goes
+// with it. One part of that is to use up the watch on the predecessor: the client
+// library cannot take a watch back, and under a leader that stays for months those
+// of all who came and went would add up. Writing the predecessor's data once more,
+// unchanged, fires it. While the own znode stands nobody else watches the
+// predecessor; of readers behind a writer all do, and look again.
+func (p *place) deleteOwn(reason error) error {
+	var ops []any
 	if p.predecessorWatch != nil {
-		_, err := p.Conn.Multi(
-			&zk.SetDataRequest{Path: p.predecessorPath, Data: p.predecessorSeen.data, Version: p.predecessorSeen.version},
-			&zk.DeleteRequest{Path: p.path(), Version: -1},
-		)
+		ops = append(ops, &zk.SetDataRequest{Path: p.predecessorPath, Data: p.predecessorSeen.data, Version: p.predecessorSeen.version})
+	}
+	if p.Parting != nil {
+		ops = append(ops, p.Parting(reason)...)
+	}
+	if len(ops) > 0 {
+		_, err := p.Conn.Multi(append(ops, &zk.DeleteRequest{Path: p.path(), Version: -1})...)
 		if err == nil || request.Transient(err) {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 type listing struct {
 	children []string
 	stat     *zk.Stat
+	watch    <-chan zk.Event // on the children, where that was asked for
 }
 
 func (p *place) list() (listing, error) {
@@ -26,10 +27,20 @@ type own struct {
 
 // look lists the line, and, side by side with it, reads and watches the own
 // znode where that is not watched yet. It repeats both until they succeed.
-func (p *place) look(ctx context.Context) error {
+func (p *place) look(ctx context.Context) error { return p.lookBy(ctx, false) }
+
+// lookBy is look, with or without a watch on the children of the line's node.
+func (p *place) lookBy(ctx context.Context, watching bool) error {
 	for {
 		state := p.sub.State()
-		listed := request.Start(p.list)
+		listed := p.crowding
+		switch {
+		case !watching:
+			listed = request.Start(p.list)
+		case listed == nil:
+			listed = request.Start(p.listAndWatch)
+			p.crowding = listed
+		}
 		if p.ownWatch == nil {
 			if err := p.readOwn(ctx); err != nil {
 				return err
@@ -38,6 +49,9 @@ func (p *place) look(ctx context.Context) error {
 		var l request.Answer[listing]
 		select {
 		case l = <-listed:
+			if watching {
+				p.crowding = nil
+			}
 		case event := <-p.ownWatch:
 			if err := p.ownEvent(ctx, event); err != nil {
 				return err
@@ -46,11 +60,14 @@ func (p *place) look(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if l.Err == nil && l.Value.stat.Czxid != p.DirCzxid {
+		if l.Err == nil && p.isOther(l.Value.stat) {
 			return ErrEnded // the node is another one by now
 		}
 		if l.Err == nil {
 			p.epoch = state.Epoch
+			if watching {
+				p.crowdWatch = l.Value.watch
+			}
 			return p.take(ctx, l.Value.children)
 		}
 		if err := p.again(ctx, p.lineGone(l.Err)); err != nil {
@@ -96,7 +113,7 @@ func (p *place) take(ctx context.Context, children []string) error {
 	if len(prefixes) == 1 {
 		prefixes = nil // that of the own znode: there can be no other
 	}
-	around := surroundingsOf(p.name, children, prefixes, p.EndMarker)
+	around := surroundingsOf(p.name, children, prefixes, p.EndMarker, p.Blocks)
 	switch {
 	case around.ended:
 		return ErrEnded
@@ -107,6 +124,12 @@ func (p *place) take(ctx context.Context, children []string) error {
 			return ErrSessionExpired
 		}
 		return p.deleted(ctx)
+	}
+	if p.Room != nil {
+		around.isSecond = false // is of no use here
+		if p.crowd = p.Room.crowdOf(p.name, around.predecessor, children, prefixes); p.crowd.over {
+			return ErrOverLimit
+		}
 	}
 	for _, stray := range around.strays {
 		p.Log.Info("deleting a second znode of the same candidacy", "path", p.pathOf(stray))
@@ -125,14 +148,14 @@ func (p *place) take(ctx context.Context, children []string) error {
 	}
 	around.strays = nil
 	p.around = around
-	p.verified = around.isSecond
+	p.verified = around.isSecond && (p.Yields == nil || !p.Yields(around.predecessor))
 	return nil
 }
 
-// lineGone turns the absence of the line's node into the end of the line.
+// lineGone turns the absence of the line's node into what that means.
 func (p *place) lineGone(err error) error {
 	if isNoNode(err) {
-		return ErrEnded
+		return p.noDir()
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package line
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"math"
 	"strings"
 )
 
@@ -17,10 +18,32 @@ const (
 	// Kazoo is the naming of kazoo's Lock and Election:
 	// <32 hex digits>__lock__<sequence>.
 	Kazoo
+	// CuratorLock is that of Curator's InterProcessMutex: _c_<uuid>-lock-.
+	CuratorLock
+	// CuratorWrite and CuratorRead are those of its InterProcessReadWriteLock:
+	// _c_<uuid>-__WRIT__ and _c_<uuid>-__READ__.
+	CuratorWrite
+	CuratorRead
+	// CuratorLease is that of the leases of its InterProcessSemaphoreV2:
+	// _c_<uuid>-lease-.
+	CuratorLease
+	// KazooRead is that of kazoo's ReadLock: <32 hex digits>__rlock__. Its
+	// WriteLock is named as its Lock is.
+	KazooRead
+	// KazooLease is that of the leases of its Semaphore: 32 hex digits alone,
+	// without a sequence number.
+	KazooLease
 )
 
+// bases are what stands between the GUID and the sequence number.
+var bases = [...]string{
+	CuratorLatch: "-latch-", Kazoo: "__lock__", CuratorLock: "-lock-",
+	CuratorWrite: "-__WRIT__", CuratorRead: "-__READ__", CuratorLease: "-lease-",
+	KazooRead: "__rlock__", KazooLease: "",
+}
+
 // sequenceOf returns the sequence number of a contender's znode; ok is false
-// for foreign names. The counter is a signed 32-bit number that overflows to
+// for foreign names. The counter is a signed 32-bit number that can overflow to
 // -2147483648 (ZOOKEEPER-2944), so it may begin with a minus sign.
 func sequenceOf(name string) (sequence int32, ok bool) {
 	const digits = 10
@@ -57,17 +80,42 @@ func sequenceOf(name string) (sequence int32, ok bool) {
 // sequence number: Curator's LeaderLatch, Curator's and go-zookeeper's locks,
 // kazoo's, and Comcast's go-leaderelection. All else is foreign.
 func contends(head string) bool {
-	switch {
-	case strings.HasSuffix(head, "-latch-"), strings.HasSuffix(head, "-lock-"), strings.HasSuffix(head, "__lock__"):
+	for _, base := range bases {
+		if base != "" && strings.HasSuffix(head, base) {
+			return true
+		}
+	}
+	switch head { // without a GUID
+	case "latch-", "lock-", "lease-", "__WRIT__", "__READ__", "le_":
 		return true
 	}
-	return head == "latch-" || head == "lock-" || head == "le_"
+	return false
+}
+
+// Reads reports whether name is that of a reader, whom other readers let by.
+func Reads(name string) bool {
+	const digits = 10
+	if len(name) < digits {
+		return false
+	}
+	head := strings.TrimSuffix(name[:len(name)-digits], "-") // a negative number's sign
+	return strings.HasSuffix(head, bases[CuratorRead]) || head == "__READ__" || strings.HasSuffix(head, bases[KazooRead])
 }
 
 // before reports whether a was created before b: serial number arithmetic
 // (RFC 1982), right while fewer than 2^31 znodes were created between the
 // oldest living contender and the newest.
 func before(a, b int32) bool { return a-b < 0 }
+
+// exhausted reports whether a new znode's number comes from a counter at its end.
+// Up to release 3.5 a server goes on with -2147483648. Since 3.6 its counter
+// stays at 2147483647 and gives that number again and again, and negative ones
+// while creates before are under way: neither tells any more who came first, and
+// of several with one number each would take itself for the first.
+func exhausted(name string) bool {
+	sequence, _ := sequenceOf(name)
+	return sequence < 0 || sequence == math.MaxInt32
+}
 
 // mark is what tells this library's contenders from others in a name that is
 // of the same shape: where a random UUID has version 4 and twelve random bits,
@@ -90,10 +138,10 @@ func newGUID() string {
 
 // prefix is the name of a new znode up to its sequence number.
 func (n Naming) prefix(guid string) string {
-	if n == Kazoo {
-		return guid + "__lock__"
+	if n == Kazoo || n == KazooRead || n == KazooLease {
+		return guid + bases[n]
 	}
-	return "_c_" + guid[:8] + "-" + guid[8:12] + "-" + guid[12:16] + "-" + guid[16:20] + "-" + guid[20:] + "-latch-"
+	return "_c_" + guid[:8] + "-" + guid[8:12] + "-" + guid[12:16] + "-" + guid[16:20] + "-" + guid[20:] + bases[n]
 }
 
 // ours reports whether a contender is of this library, in either naming. A
@@ -105,4 +153,14 @@ func ours(name string) bool {
 		return len(guid) > 36 && guid[8] == '-' && guid[markDashed:markDashed+len(mark)] == mark
 	}
 	return len(guid) > guidLength && strings.HasPrefix(guid[guidLength:], "__lock__") && guid[markAt:markAt+len(mark)] == mark
+}
+
+// GUID is the part of a contender's name that no other contender's has.
+func GUID(name string) string {
+	length := guidLength
+	guid, dashed := strings.CutPrefix(name, "_c_")
+	if dashed {
+		length += 4
+	}
+	return guid[:min(length, len(guid))]
 }

@@ -27,11 +27,18 @@ func TestSequenceOf(t *testing.T) {
 	}
 }
 
+// Such numbers are read in others' names, and no candidate of ours keeps one.
+func TestExhausted(t *testing.T) {
+	for sequence, want := range map[int32]bool{0: false, math.MaxInt32 - 1: false, math.MaxInt32: true, math.MinInt32: true, -1: true} {
+		require.Equal(t, want, exhausted(latch(sequence)), sequence)
+	}
+}
+
 func TestForeignNames(t *testing.T) {
 	for _, name := range []string{
 		"", "-", "config", "DONE", "ABANDONED", "0000000001", "-0000000001", "latch-", "latch-1", "latch-99999999999",
 		"clock-0000000001", "vehicle_0000000001", "latch-2147483648", "latch-000000000x", "_c_", "_c_short-latch-",
-		"x__rlock__0000000001", "_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-__READ__0000000001", "latch-0000000001 ",
+		"x__qlock__0000000001", "_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-__REED__0000000001", "latch-0000000001 ",
 	} {
 		_, ok := sequenceOf(name)
 		require.False(t, ok, name)
@@ -56,6 +63,14 @@ func TestOwnNames(t *testing.T) {
 	}
 }
 
+func TestGUID(t *testing.T) {
+	const dashed, plain = "597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26", "597de0d1c10b4e1ea9f73a88a1fa7c26"
+	require.Equal(t, dashed, GUID("_c_"+dashed+"-__WRIT__0000000001"))
+	require.Equal(t, dashed, GUID("_c_"+dashed+"-lock--2147483648"))
+	require.Equal(t, plain, GUID(plain+"__rlock__0000000001"))
+	require.Equal(t, "lock-0000000001", GUID("lock-0000000001"), "without a GUID")
+}
+
 func TestNamesOfOthersAreNotOurs(t *testing.T) {
 	for _, name := range []string{
 		"_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-latch-0000000001",
@@ -78,4 +93,13 @@ func FuzzSequenceOf(f *testing.F) {
 			require.Contains(t, name, mark)
 		}
 	})
+}
+
+func TestReads(t *testing.T) {
+	for name, want := range map[string]bool{
+		CuratorRead.prefix(newGUID()) + "0000000001": true, KazooRead.prefix(newGUID()) + "-2147483648": true, "__READ__0000000001": true,
+		CuratorWrite.prefix(newGUID()) + "0000000001": false, Kazoo.prefix(newGUID()) + "0000000001": false, "lock-0000000001": false, "": false,
+	} {
+		require.Equal(t, want, Reads(name), name)
+	}
 }

@@ -47,15 +47,16 @@ func Order(children []string, endMarker string) (contenders, foreign []string, e
 type surroundings struct {
 	listed      bool // false when concluded without a listing
 	present     bool
-	predecessor string   // "" when first
-	isSecond    bool     // the predecessor is the first in line
+	predecessor string   // the last of those ahead that block; "" when first
+	isSecond    bool     // the predecessor is the only one that blocks
 	follower    string   // directly behind, "" for none
 	strays      []string // other znodes of the same candidacy
 	ended       bool
 }
 
-// surroundingsOf looks around own in a listing.
-func surroundingsOf(own string, children, prefixes []string, endMarker string) surroundings {
+// surroundingsOf looks around own in a listing. Those ahead whom blocks does not
+// name stand in nobody's way; nil names all.
+func surroundingsOf(own string, children, prefixes []string, endMarker string, blocks func(string) bool) surroundings {
 	s := surroundings{listed: true}
 	ownSequence, _ := sequenceOf(own)
 	var ahead, behind int32 // distances of predecessor and follower
@@ -66,15 +67,18 @@ func surroundingsOf(own string, children, prefixes []string, endMarker string) s
 			continue
 		}
 		sequence, ok := sequenceOf(name)
-		if !ok {
-			s.ended = s.ended || name == endMarker
-			continue
-		}
-		if hasAnyPrefix(name, prefixes) {
+		switch {
+		case hasAnyPrefix(name, prefixes):
 			s.strays = append(s.strays, name)
+			continue
+		case !ok:
+			s.ended = s.ended || endMarker != "" && name == endMarker
 			continue
 		}
 		if distance := sequence - ownSequence; distance < 0 {
+			if blocks != nil && !blocks(name) {
+				continue
+			}
 			count++
 			if s.predecessor == "" || distance > ahead {
 				s.predecessor, ahead = name, distance

@@ -31,18 +31,43 @@ var (
 	ErrDeleted        = errors.New("own znode was deleted")
 	ErrSessionExpired = errors.New("the session that owned the znode is over")
 	ErrUnreachable    = errors.New("no ZooKeeper server can be reached")
+	ErrExhausted      = errors.New("ZooKeeper's counter for the line's node has come to its end")
+	ErrOverLimit      = errors.New("more is asked for than the limit")
 )
 
-// Config says where to stand. All fields are needed but Patience.
+// Config says where to stand, and how.
 type Config struct {
-	Conn      *zk.Conn
-	Dir       string // the line's node
-	DirCzxid  int64  // identifies Dir: another node at the same path is another line
-	EndMarker string // a child of Dir by this name says that the line has ended
-	Naming    Naming
-	Data      []byte
-	ACL       []zk.ACL
-	Timeout   time.Duration // the granted session timeout
+	Conn    *zk.Conn
+	Dir     string // the line's node
+	Naming  Naming
+	Data    []byte
+	ACL     []zk.ACL
+	Timeout time.Duration // the granted session timeout
+
+	// DirCzxid identifies Dir, if it is not 0: another node at the same path is
+	// another line then.
+	DirCzxid int64
+	// MakeDir creates Dir where it is missing. Without it a missing Dir is the
+	// end of the line.
+	MakeDir func(ctx context.Context) error
+	// EndMarker, if any, is a child of Dir that says that the line has ended.
+	EndMarker string
+	// Blocks says whom of those ahead to wait for, by the znode's name; nil for
+	// all of them.
+	Blocks func(name string) bool
+	// Yields says at whose place, by the znode's name, another contender may stand
+	// once they go, so that their end proves nothing (rename.go); nil for nobody's.
+	Yields func(name string) bool
+	// Renames has the first take another name, for each element.
+	Renames <-chan Rename
+	// Parting returns what is done in one transaction with the deletion of the own
+	// znode, given why it is left; where that fails the znode is deleted alone.
+	Parting func(reason error) []any
+	// Room, if any, lets in more than the first.
+	Room *Room
+	// Hint has the first tell its follower that it is the first. That costs a
+	// write, and saves the follower a round trip later.
+	Hint bool
 	// Patience is how long ZooKeeper may be out of reach while entering, or
 	// while finding out why the own znode is gone; 0 for ever.
 	Patience time.Duration
@@ -56,6 +81,7 @@ type State struct {
 	First       bool
 	// Proven: being first is backed by a lease. Never true without First.
 	Proven   bool
+	Session  int64            // that owns the znode; with First only
 	Token    int64            // the own znode's czxid
 	Deadline func() time.Time // the lease's current end
 	Err      error            // why there is no Path any more
@@ -86,9 +112,17 @@ type place struct {
 	verified bool
 	// unsettled: the predecessor was written to, perhaps after the listing.
 	unsettled bool
-	epoch     uint64
-	proving   bool
-	told      situation
+	crowd     crowd // what the listing said of the room
+	// crowdWatch is on the children of Dir, crowding one without answer.
+	crowdWatch <-chan zk.Event
+	crowding   <-chan request.Answer[listing]
+	epoch      uint64
+	proving    bool
+	renaming   *renaming // nil for none
+	farewell   *farewell // of the predecessor; nil where none is to be expected
+	farewellOf farewellOf
+	told       situation
+	backoff    request.Backoff
 }
 
 // Stand enters the line, stays until the context ends or the place is lost,
@@ -97,13 +131,12 @@ type place struct {
 // The znode is removed after that report.
 //
 // It returns why the place was lost, which is context.Cause(ctx) after an end
-// by the context. removed is closed when it is certain that no znode of this
-// contender is left; Stand waits for that for at most leaveLimit, and the
-// removal goes on in the background until it is confirmed, the session is over
-// or the connection is closed.
-func Stand(ctx context.Context, cfg *Config, report func(State)) (removed <-chan struct{}, err error) {
+// by the context, and the removal of its znode. Stand waits for that for at most
+// leaveLimit, and it goes on in the background until it is confirmed, the session
+// is over or the connection is closed.
+func Stand(ctx context.Context, cfg *Config, report func(State)) (*Removal, error) {
 	p := &place{Config: cfg, report: report, sub: session.Subscribe(cfg.Conn, cfg.Timeout)}
-	err = p.enter(ctx)
+	err := p.enter(ctx)
 	if err == nil {
 		err = p.stay(ctx)
 	}
@@ -116,9 +149,12 @@ func (p *place) stay(ctx context.Context) error {
 	for {
 		first := p.around.present && p.around.predecessor == ""
 		var err error
-		if first {
+		switch {
+		case p.Room != nil && !p.crowd.fits:
+			err = p.waitForRoom(ctx)
+		case first, p.Room != nil:
 			err = p.beFirst(ctx)
-		} else {
+		default:
 			err = p.wait(ctx)
 		}
 		if err != nil {
@@ -205,7 +241,7 @@ func (p *place) again(ctx context.Context, err error) error {
 	}
 	p.Log.Debug("request failed, trying again", "path", p.path(), "err", err)
 	// The state may not yet show what the request has met.
-	if err := request.Pause(ctx, 5*time.Millisecond); err != nil {
+	if err := request.Pause(ctx, p.backoff.Next()); err != nil {
 		return err
 	}
 	return p.connected(ctx)
@@ -261,7 +297,7 @@ func (p *place) deleted(ctx context.Context) error {
 	}
 	switch {
 	case isNoNode(err):
-		return ErrEnded
+		return p.noDir()
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, request.ErrClosed):
@@ -269,8 +305,20 @@ func (p *place) deleted(ctx context.Context) error {
 	case err != nil:
 		return ErrDeleted
 	}
-	if _, _, ended := Order(l.children, p.EndMarker); ended || l.stat.Czxid != p.DirCzxid {
+	if _, _, ended := Order(l.children, p.EndMarker); ended || p.isOther(l.stat) {
 		return ErrEnded
 	}
 	return ErrDeleted
+}
+
+// isOther reports whether a Dir is not the one of this line.
+func (p *place) isOther(dir *zk.Stat) bool { return p.DirCzxid != 0 && dir.Czxid != p.DirCzxid }
+
+// noDir is what it means that Dir is missing while the own znode ought to be in
+// it.
+func (p *place) noDir() error {
+	if p.MakeDir != nil {
+		return ErrDeleted
+	}
+	return ErrEnded
 }

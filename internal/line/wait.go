@@ -102,9 +102,10 @@ func (p *place) watchPredecessor(ctx context.Context) (gone bool, err error) {
 			switch {
 			case w.Err == nil:
 				p.predecessorWatch, p.predecessorSeen = w.Value.watch, w.Value.seen
+				p.expectFarewell()
 				// Whatever has been written may have been written since the
 				// listing, and may have been the mark of the line's end.
-				p.unsettled = p.verified && p.predecessorSeen.version > 0
+				p.unsettled = (p.verified || p.Room != nil) && p.predecessorSeen.version > 0
 				return false, nil
 			case isNoNode(w.Err):
 				return true, p.look(ctx)
@@ -130,14 +131,16 @@ func (p *place) predecessorChanged(ctx context.Context, event zk.Event) error {
 	case event.Type == zk.EventNotWatching:
 		return ErrSessionExpired
 	case event.Type == zk.EventNodeDeleted:
-		if p.isNext() && p.predecessorSeen.owner == p.session {
+		if p.predecessorSeen.owner == p.session && !p.heardFarewell(ctx) {
 			// The session's end takes both znodes, in any order, and while
 			// the owner closes the connection the server still tells of it.
-			switch stat, err := p.stat(ctx, p.name); {
-			case err != nil:
-				return err
-			case stat == nil:
-				return p.deleted(ctx)
+			if p.isNext() {
+				switch stat, err := p.stat(ctx, p.name); {
+				case err != nil:
+					return err
+				case stat == nil:
+					return p.deleted(ctx)
+				}
 			}
 		}
 		if p.isNext() {
@@ -173,10 +176,14 @@ func (p *place) ownChanged(ctx context.Context, event zk.Event) error {
 
 // recheck makes sure, after the connection was down, that what the watches are
 // on is still there: the client gives up setting them anew when that fails
-// once. Only the second in line, whose knowledge is void, lists the line.
+// once. Only the second in line, whose knowledge is void, lists the line, and whoever
+// watches all of it.
 func (p *place) recheck(ctx context.Context) error {
-	if p.verified {
+	switch {
+	case p.verified:
 		return p.look(ctx)
+	case p.Room != nil && (p.crowd.next || p.crowd.maybe):
+		return p.lookAndWatch(ctx)
 	}
 	p.epoch = p.sub.State().Epoch
 	for _, name := range []string{p.name, p.around.predecessor} {
@@ -184,6 +191,8 @@ func (p *place) recheck(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
+		case stat != nil && p.Room != nil && name != p.name && stat.Version != p.predecessorSeen.version:
+			return p.look(ctx) // it was written meanwhile
 		case stat != nil:
 		case name == p.name:
 			return p.deleted(ctx)

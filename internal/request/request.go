@@ -107,6 +107,25 @@ const (
 	pauseMax = 250 * time.Millisecond
 )
 
+// Backoff says how long to pause before a next try, for those who cannot use
+// Read: longer each time while failures follow one another, because a server
+// that is busy, or has a session at another one, answers at once. It begins anew
+// after a time without failure. The zero value is ready to use.
+type Backoff struct {
+	pause time.Duration
+	last  time.Time
+}
+
+// Next returns the pause after a failure.
+func (b *Backoff) Next() time.Duration {
+	now := time.Now()
+	if b.pause = min(2*b.pause, pauseMax); now.Sub(b.last) > 2*pauseMax {
+		b.pause = pauseMin
+	}
+	b.last = now
+	return b.pause
+}
+
 // Pause waits for d, or returns the context's cause when that ends first.
 func Pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

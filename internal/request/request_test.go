@@ -8,6 +8,7 @@ import (
 	"net"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -64,5 +65,18 @@ func TestReadRepeatsTransientFailures(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		_, err = Read(ctx, nil, func() (int, error) { cancel(); return 0, zk.ErrNoServer })
 		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+func TestBackoffGrowsAndBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b Backoff
+		for _, want := range []time.Duration{5, 10, 20, 40, 80, 160, 250, 250} {
+			pause := b.Next()
+			require.Equal(t, want*time.Millisecond, pause)
+			time.Sleep(pause)
+		}
+		time.Sleep(time.Second)
+		require.Equal(t, 5*time.Millisecond, b.Next())
 	})
 }

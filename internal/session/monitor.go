@@ -42,11 +42,10 @@ type monitor struct {
 	proven  bool
 	lapses  uint64
 	// checkNow: do not wait for the next check's time.
-	checkNow bool
-
-	// Only the goroutine uses these.
-	checking  bool
+	checkNow  bool
 	lastCheck time.Time
+
+	checking bool // only the goroutine uses it
 }
 
 // connection is what can be read off a zk.Conn at any time.
@@ -167,23 +166,46 @@ func (s *Subscription) Deadline() time.Time {
 func (s *Subscription) Prove(path string, sent time.Time) {
 	m := s.m
 	m.mu.Lock()
-	if len(m.proving) == 0 {
+	alone := len(m.proving) == 0
+	if alone {
 		m.lease.clear()
 	}
 	m.judge()
-	if elapsed(sent, time.Now()) < m.lease.timeout/3 {
+	age := elapsed(sent, time.Now())
+	if age < m.lease.timeout/3 {
 		m.lease.proved(sent)
 	}
 	delete(m.proving, s.path)
 	s.path, s.missing = path, false
-	m.checkNow = true
 	m.proving[path] = s
 	m.judge()
+	if alone && age < m.lease.timeout/8 && m.proven {
+		// A check just now would prove no more: whoever holds a lock for a
+		// millisecond needs none at all.
+		m.checkNow, m.lastCheck = false, sent
+	} else {
+		m.checkNow = true
+	}
 	m.mu.Unlock()
 	select {
 	case m.wake <- struct{}{}:
 	default:
 	}
+}
+
+// Move goes on with the checks that Prove began at another path, which has replaced
+// the former one by an acknowledged write that was sent at that time. A check may
+// have missed the former one meanwhile; the lease goes on all the same.
+func (s *Subscription) Move(path string, sent time.Time) {
+	m := s.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.judge()
+	m.lease.proved(sent)
+	delete(m.proving, s.path)
+	s.path, s.missing = path, false
+	m.proving[path] = s
+	m.judge()
 }
 
 // Rest ends what Prove began.

@@ -1,4 +1,4 @@
-package leaderelection
+package grant
 
 import (
 	"context"
@@ -9,35 +9,36 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 )
 
-func TestLeadershipEndsOnceWithTheFirstReason(t *testing.T) {
-	l, end := NewLeadership(42, nil)
+func TestGrantEndsOnceWithTheFirstReason(t *testing.T) {
+	l, end := New(42, nil)
 	require.Equal(t, int64(42), l.Token())
 	require.NoError(t, l.Err())
 	require.True(t, l.Deadline().IsZero())
 	require.NoError(t, l.Context().Err())
 
-	end(ErrSessionExpired)
+	end(sentinel.ErrSessionExpired)
 	end(errors.New("later"))
-	<-l.Done()
-	require.ErrorIs(t, l.Err(), ErrSessionExpired)
-	require.ErrorIs(t, context.Cause(l.Context()), ErrSessionExpired)
+	<-l.Context().Done()
+	require.ErrorIs(t, l.Err(), sentinel.ErrSessionExpired)
+	require.ErrorIs(t, context.Cause(l.Context()), sentinel.ErrSessionExpired)
 }
 
 // A process that was only just resumed may look before anything has told it.
 func TestErrAsksTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		deadline := time.Now().Add(time.Second)
-		l, _ := NewLeadership(1, func() time.Time { return deadline })
+		l, _ := New(1, func() time.Time { return deadline })
 		time.Sleep(time.Second - 1)
 		require.NoError(t, l.Err())
 		time.Sleep(time.Nanosecond)
-		require.ErrorIs(t, l.Err(), ErrLeaseExpired)
-		<-l.Done()
+		require.ErrorIs(t, l.Err(), sentinel.ErrLeaseExpired)
+		<-l.Context().Done()
 		deadline = deadline.Add(time.Hour)
-		require.ErrorIs(t, l.Err(), ErrLeaseExpired, "it does not come back")
+		require.ErrorIs(t, l.Err(), sentinel.ErrLeaseExpired, "it does not come back")
 		require.Equal(t, deadline.Add(-time.Hour), l.Deadline(), "it stays where it was")
 	})
 }
@@ -46,13 +47,13 @@ func TestErrAsksTheClock(t *testing.T) {
 func TestDeadlineMovesAndStays(t *testing.T) {
 	now := time.Now()
 	proven := now.Add(time.Minute)
-	l, end := NewLeadership(1, func() time.Time { return proven })
+	l, end := New(1, func() time.Time { return proven })
 	require.Equal(t, now.Add(time.Minute), l.Deadline())
 	proven = now.Add(time.Hour)
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
 	proven = time.Time{}
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
-	end(ErrResigned)
+	end(sentinel.ErrDeleted)
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
 }
 

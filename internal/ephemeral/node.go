@@ -1,0 +1,351 @@
+// Package ephemeral puts one ephemeral znode at a path and holds it: the znode is
+// proven to be this session's, its end is told, and it is removed for certain. Those
+// who stand in line have internal/line for that.
+package ephemeral
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/znode"
+)
+
+// Node is an ephemeral znode of the session in which it was created. Its goroutine
+// runs until it is removed or has gone. Methods may be called from any goroutine.
+type Node struct {
+	*setup.Setup
+	path  string
+	czxid int64
+	owner int64
+	// perhaps: a create may have left the znode, in the session owner, which is 0 where
+	// there was none when the create began, or in the one that came next.
+	perhaps bool
+	grant   *grant.Grant
+	// lasting: nothing is granted by it, so that its session need not be proven to live.
+	lasting bool
+	epoch   uint64 // of the connection, when the znode was read
+
+	sub  *session.Subscription
+	stop context.CancelCauseFunc
+	over chan struct{} // closed when the goroutine has ended
+	err  error         // before over: why it is not certain that nothing is left
+}
+
+// Taken says that a znode was there already. Whoever finds one of an earlier session
+// of their own must not take it for theirs: it goes with that session (KAFKA-1387).
+type Taken struct {
+	Path  string
+	Owner int64 // session
+	Czxid int64
+}
+
+func (t *Taken) Error() string {
+	return fmt.Sprintf("%s exists, of session %#x", t.Path, t.Owner)
+}
+
+// Create creates the znode at path, and its parents where they are missing, the
+// nearest as a container. It returns once the znode is there and proven to be this
+// session's, or *Taken, or what ended it: the context's cause, or an error as
+// sentinel.Refine takes it. What was created by then is removed, in the background
+// where that takes longer than the context lasts.
+func Create(ctx context.Context, s *setup.Setup, path string, data []byte) (*Node, error) {
+	n, created := start(ctx, s, path, data, false)
+	select {
+	case err := <-created:
+		if err != nil {
+			return nil, err
+		}
+		return n, nil
+	case <-ctx.Done():
+		n.stop(context.Cause(ctx))
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Keep is Create for a znode that others look at and by which nothing is granted. It
+// is kept for as long as it is there, also while ZooKeeper does not answer, and costs
+// no checks: its grant has no deadline, and ends when the znode is known to be gone.
+// Keep returns at once. The channel gets nil when the znode is there, and only then
+// Owner and Grant may be called; or what has prevented it. Remove may be called at any
+// time, and must be unless there was an error.
+func Keep(s *setup.Setup, path string, data []byte) (*Node, <-chan error) {
+	return start(context.Background(), s, path, data, true)
+}
+
+func start(ctx context.Context, s *setup.Setup, path string, data []byte, lasting bool) (*Node, <-chan error) {
+	standing, stop := context.WithCancelCause(context.Background())
+	n := &Node{
+		Setup: s, path: path, lasting: lasting, stop: stop, over: make(chan struct{}),
+		sub: session.Subscribe(s.Conn, s.Timeout),
+	}
+	created := make(chan error, 1)
+	go n.live(ctx, standing, data, created)
+	return n, created
+}
+
+// Path is the znode's.
+func (n *Node) Path() string { return n.path }
+
+// Owner is the session.
+func (n *Node) Owner() int64 { return n.owner }
+
+// Grant ends with the znode, or when the session can no longer be proven to live. Its
+// token is the znode's czxid. An end of the session, or of the connection by its
+// owner, may first be told as sentinel.ErrDeleted.
+func (n *Node) Grant() *grant.Grant { return n.grant }
+
+// Remove ends the grant with reason and removes the znode. It returns nil when that
+// is confirmed, or the context's cause, and goes on then.
+func (n *Node) Remove(ctx context.Context, reason error) error {
+	n.stop(reason)
+	select {
+	case <-n.over:
+		return n.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// live is the znode's goroutine.
+func (n *Node) live(ctx, standing context.Context, data []byte, created chan<- error) {
+	defer close(n.over)
+	defer n.sub.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(standing, func() { cancel(context.Cause(standing)) })()
+	watch, err := n.create(ctx, data)
+	if err != nil {
+		if n.perhaps {
+			n.err = n.remove()
+		}
+		created <- err
+		return
+	}
+	hold, deadline := n.hold, n.sub.Deadline
+	if n.lasting {
+		hold, deadline = n.keep, nil
+	}
+	g, end := grant.New(n.czxid, deadline)
+	n.grant = g
+	created <- nil
+	reason := hold(standing, watch)
+	end(sentinel.Refine(reason))
+	n.sub.Rest()
+	if !errors.Is(reason, sentinel.ErrSessionExpired) && !errors.Is(reason, sentinel.ErrDeleted) {
+		n.err = n.remove()
+	}
+}
+
+// create creates the znode. n.owner is set as soon as it may be there, and n.czxid
+// when it is certain.
+func (n *Node) create(ctx context.Context, data []byte) (<-chan zk.Event, error) {
+	tried, before := false, int64(0) // a try in the session before may have been carried out
+	for {
+		sent, session := time.Now(), n.Conn.SessionID()
+		answer := request.Start(func() (string, error) {
+			return n.Conn.Create(n.path, data, zk.FlagEphemeral, n.ACL)
+		})
+		var err error
+		select {
+		case a := <-answer:
+			err = a.Err
+		case <-ctx.Done():
+			// Only the answer tells; it comes when the connection is back.
+			if a := <-answer; a.Err == nil || request.Transient(a.Err) {
+				n.owner, n.perhaps = session, true
+			}
+			return nil, context.Cause(ctx)
+		}
+		switch {
+		case err == nil:
+			n.owner, n.perhaps = session, true
+			watch, err := n.own(ctx, sent)
+			if errors.Is(err, zk.ErrNoNode) {
+				err = sentinel.ErrDeleted // or it went with its session, which is as well
+			}
+			return watch, err
+		case request.Transient(err):
+			n.owner, n.perhaps, tried, before = session, true, true, session
+			if err := n.again(ctx, err); err != nil {
+				return nil, err
+			}
+			watch, err := n.own(ctx, time.Time{})
+			var taken *Taken
+			if err == nil || !errors.Is(err, zk.ErrNoNode) && !errors.As(err, &taken) {
+				return watch, err
+			}
+			n.perhaps = false
+		case errors.Is(err, zk.ErrNoNode):
+			if err := znode.Make(ctx, n.Conn, path.Dir(n.path), n.ACL, true); err != nil {
+				return nil, err
+			}
+		case errors.Is(err, zk.ErrNodeExists):
+			stat, err := n.stat(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if stat != nil && tried && stat.EphemeralOwner != 0 && (stat.EphemeralOwner == before || stat.EphemeralOwner == n.Conn.SessionID()) {
+				n.owner, n.perhaps = stat.EphemeralOwner, true
+				return n.own(ctx, time.Time{})
+			}
+			if stat != nil {
+				return nil, &Taken{n.path, stat.EphemeralOwner, stat.Czxid}
+			}
+		default:
+			return nil, err
+		}
+	}
+}
+
+// own reads the znode, which this session has created or may have, and watches its
+// end: an ephemeral znode has no children, so the watch fires for nothing else. sent
+// is when its create was sent, as a first proof.
+func (n *Node) own(ctx context.Context, sent time.Time) (<-chan zk.Event, error) {
+	type answer struct {
+		stat  *zk.Stat
+		watch <-chan zk.Event
+	}
+	n.epoch = n.sub.State().Epoch
+	a, err := request.Read(ctx, n.Conn, func() (answer, error) {
+		if sent.IsZero() { // after a failure another server may answer, and lag behind
+			if _, err := n.Conn.Sync(n.path); err != nil {
+				return answer{}, err
+			}
+		}
+		_, stat, watch, err := n.Conn.ChildrenW(n.path)
+		return answer{stat, watch}, err
+	})
+	if err == nil && a.stat.EphemeralOwner == n.Conn.SessionID() && a.stat.EphemeralOwner != n.owner {
+		// The create waited for a connection, and was carried out in the next session.
+		n.owner, sent = a.stat.EphemeralOwner, time.Time{}
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case a.stat.EphemeralOwner != n.owner:
+		return nil, &Taken{n.path, a.stat.EphemeralOwner, a.stat.Czxid}
+	case n.Conn.SessionID() != n.owner:
+		return nil, sentinel.ErrSessionExpired
+	}
+	n.czxid = a.stat.Czxid
+	if n.lasting {
+		return a.watch, nil
+	}
+	n.sub.Prove(n.path, sent)
+	return a.watch, n.proven(ctx)
+}
+
+// proven waits until the session is proven to live.
+func (n *Node) proven(ctx context.Context) error {
+	for {
+		state := n.sub.State()
+		switch {
+		case state.Closed:
+			return sentinel.ErrConnClosed
+		case state.Session != n.owner:
+			return sentinel.ErrSessionExpired
+		case state.Missing:
+			return sentinel.ErrDeleted
+		case state.Proven:
+			return nil
+		}
+		select {
+		case <-n.sub.Changed():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// hold holds the znode until something ends it, and returns what.
+func (n *Node) hold(ctx context.Context, watch <-chan zk.Event) error {
+	lapses := n.sub.State().Lapses
+	for {
+		state := n.sub.State()
+		switch {
+		case state.Closed:
+			return sentinel.ErrConnClosed
+		case state.Session != n.owner:
+			return sentinel.ErrSessionExpired
+		case state.Missing:
+			return sentinel.ErrDeleted
+		case !state.Proven || state.Lapses != lapses:
+			return sentinel.ErrLeaseExpired
+		}
+		select {
+		case event := <-watch:
+			watch = nil // without it the checks tell
+			switch {
+			case errors.Is(event.Err, zk.ErrClosing):
+				return sentinel.ErrConnClosed
+			case event.Type == zk.EventNotWatching:
+				return sentinel.ErrSessionExpired
+			case event.Type == zk.EventNodeDeleted:
+				return sentinel.ErrDeleted // or expired, or closed: those are told later
+			}
+		case <-n.sub.Changed():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// stat returns the znode's Stat, nil where there is none.
+func (n *Node) stat(ctx context.Context) (*zk.Stat, error) {
+	return request.Read(ctx, n.Conn, func() (*zk.Stat, error) {
+		exists, stat, err := n.Conn.Exists(n.path)
+		if !exists {
+			stat = nil
+		}
+		return stat, err
+	})
+}
+
+// again waits until a request that has failed can be repeated.
+func (n *Node) again(ctx context.Context, err error) error {
+	if request.Closed(ctx, n.Conn, err) {
+		return sentinel.ErrConnClosed
+	}
+	return request.Pause(ctx, 5*time.Millisecond)
+}
+
+// remove deletes the znode if it is this one. It goes on until that is certain, the
+// session is over, or the connection is closed, which is an error.
+func (n *Node) remove() error {
+	ctx := context.Background()
+	stat, err := request.Read(ctx, n.Conn, func() (*zk.Stat, error) {
+		if _, err := n.Conn.Sync(n.path); err != nil {
+			return nil, err
+		}
+		exists, stat, err := n.Conn.Exists(n.path)
+		if !exists {
+			stat = nil
+		}
+		return stat, err
+	})
+	switch {
+	case err != nil:
+		return sentinel.Refine(err)
+	case stat == nil, n.czxid != 0 && stat.Czxid != n.czxid:
+		return nil
+	case stat.EphemeralOwner == 0:
+		return nil
+	case stat.EphemeralOwner != n.owner && (n.czxid != 0 || stat.EphemeralOwner != n.Conn.SessionID()):
+		return nil
+	}
+	err = request.Retry(ctx, n.Conn, func() error { return n.Conn.Delete(n.path, -1) })
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return sentinel.Refine(err)
+}

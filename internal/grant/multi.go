@@ -1,0 +1,67 @@
+package grant
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+)
+
+// confirmLimit is how long the answer to a transaction is waited for after the
+// grant has ended.
+const confirmLimit = 1500 * time.Millisecond
+
+// Multi carries out ops as one transaction that commits only while the znode own,
+// which stands for the grant, exists. It returns the responses to ops. The error
+// is gone when the grant or the znode has ended, and nothing was applied then;
+// sentinel.ErrUnconfirmed when the outcome is unknown; or what ZooKeeper has
+// against ops.
+//
+// The check comes first: only then do the responses tell its failure from that
+// of ops.
+func (g *Grant) Multi(conn *zk.Conn, own string, gone error, ops []any) ([]zk.MultiResponse, error) {
+	return g.MultiAll(conn, []string{own}, gone, ops)
+}
+
+// MultiAll is Multi for a grant that several znodes stand for.
+func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]zk.MultiResponse, error) {
+	if g.Err() != nil {
+		return nil, gone
+	}
+	guarded := make([]any, 0, len(own)+len(ops))
+	for _, path := range own {
+		guarded = append(guarded, &zk.CheckVersionRequest{Path: path, Version: -1})
+	}
+	guarded = append(guarded, ops...)
+	answered := request.Start(func() ([]zk.MultiResponse, error) { return conn.Multi(guarded...) })
+	var a request.Answer[[]zk.MultiResponse]
+	select {
+	case a = <-answered:
+	case <-g.ctx.Done():
+		limit := time.NewTimer(confirmLimit)
+		defer limit.Stop()
+		select {
+		case a = <-answered:
+		case <-limit.C:
+			return nil, fmt.Errorf("%w: %w", sentinel.ErrUnconfirmed, g.Err())
+		}
+	}
+	switch {
+	case a.Err == nil:
+		return a.Value[len(own):], nil
+	case request.Transient(a.Err):
+		return nil, fmt.Errorf("%w: %w", sentinel.ErrUnconfirmed, a.Err)
+	case len(a.Value) < len(own):
+		return nil, a.Err
+	}
+	for _, check := range a.Value[:len(own)] {
+		if errors.Is(check.Error, zk.ErrNoNode) {
+			return nil, gone
+		}
+	}
+	return a.Value[len(own):], a.Err
+}

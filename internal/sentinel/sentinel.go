@@ -1,0 +1,66 @@
+// Package sentinel holds the errors that elections and recipes have in common,
+// each of which is exported, with its documentation, by the packages for users,
+// and gives what the parts below return its place among them.
+package sentinel
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/line"
+	"github.com/go-leaderelection/leaderelection/internal/request"
+)
+
+var (
+	ErrNilConn        = errors.New("leaderelection: connection is nil")
+	ErrConnClosed     = errors.New("leaderelection: connection is closed")
+	ErrUnreachable    = errors.New("leaderelection: ZooKeeper does not answer")
+	ErrInvalidPath    = errors.New("leaderelection: invalid path")
+	ErrInvalidOption  = errors.New("leaderelection: invalid option")
+	ErrPermission     = errors.New("leaderelection: not permitted")
+	ErrUnconfirmed    = errors.New("leaderelection: not confirmed by ZooKeeper")
+	ErrElectionOver   = errors.New("leaderelection: election is over")
+	ErrNodeExhausted  = errors.New("leaderelection: node has had too many children")
+	ErrDeleted        = errors.New("leaderelection: own znode was deleted")
+	ErrSessionExpired = errors.New("leaderelection: session expired")
+	ErrLeaseExpired   = errors.New("leaderelection: cannot be proven any longer")
+)
+
+// refinements give the errors of the parts below their places among the errors
+// above. Those of this module's own parts have nothing to add to them.
+var refinements = []struct {
+	cause, as error
+	own       bool
+}{
+	{line.ErrEnded, ErrElectionOver, true},
+	{line.ErrDeleted, ErrDeleted, true},
+	{line.ErrSessionExpired, ErrSessionExpired, true},
+	{line.ErrUnreachable, ErrUnreachable, true},
+	{line.ErrExhausted, ErrNodeExhausted, true},
+	{request.ErrClosed, ErrConnClosed, true},
+	{zk.ErrNoAuth, ErrPermission, false},
+	{zk.ErrAuthFailed, ErrPermission, false},
+	{zk.ErrInvalidACL, ErrPermission, false},
+	{zk.ErrInvalidPath, ErrInvalidPath, false},
+}
+
+// Refine returns err as, or wrapped by, the error above that says what it means
+// to a user; as it is where there is none.
+func Refine(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, r := range refinements {
+		switch {
+		case errors.Is(err, r.as):
+			return err
+		case r.own && err == r.cause: // nothing is wrapped
+			return r.as
+		case errors.Is(err, r.cause):
+			return fmt.Errorf("%w: %w", r.as, err)
+		}
+	}
+	return err
+}

@@ -1,0 +1,107 @@
+// Package setup is what every recipe is given besides its connection and path.
+package setup
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/znode"
+)
+
+// Layout is whose names and data formats a recipe uses.
+type Layout int
+
+// The layouts, documented in package recipes.
+const (
+	Curator Layout = iota
+	Kazoo
+)
+
+// Setup is a recipe's connection, its place and the options.
+type Setup struct {
+	Conn    *zk.Conn
+	Path    string
+	ACL     []zk.ACL
+	Timeout time.Duration // the granted session timeout
+	Layout  Layout
+	Log     *slog.Logger
+
+	own any   // what the recipe's own options set, a pointer; nil if it has none
+	err error // of the first option that cannot be used here
+}
+
+// Option is recipes.Option.
+type Option func(*Setup)
+
+// Own makes an option that only the recipes of one package understand, those that
+// are made by NewOwn with a *T. name is what users call it.
+func Own[T any](name string, set func(*T)) Option {
+	return func(s *Setup) {
+		if own, ok := s.own.(*T); ok {
+			set(own)
+		} else if s.err == nil {
+			s.err = fmt.Errorf("%w: %s is not for this recipe", sentinel.ErrInvalidOption, name)
+		}
+	}
+}
+
+// DefaultTimeout is the smallest that a server with default settings grants.
+const DefaultTimeout = 4 * time.Second
+
+// New applies the options and refuses what cannot work. It sends no request.
+func New(conn *zk.Conn, path string, options []Option) (*Setup, error) {
+	return NewOwn[struct{}](conn, path, nil, options)
+}
+
+// NewOwn is New for a recipe with options of its own (Own), which are set in own.
+func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup, error) {
+	if conn == nil {
+		return nil, sentinel.ErrNilConn
+	}
+	if err := znode.CheckPath(path); err != nil {
+		return nil, err
+	}
+	s := &Setup{
+		Conn: conn, Path: path, ACL: zk.WorldACL(zk.PermAll),
+		Timeout: DefaultTimeout, Log: slog.New(slog.DiscardHandler), own: own,
+	}
+	for _, o := range options {
+		if o == nil {
+			return nil, fmt.Errorf("%w: it is nil", sentinel.ErrInvalidOption)
+		}
+		o(s)
+	}
+	switch {
+	case s.err != nil:
+		return nil, s.err
+	case s.Log == nil:
+		return nil, fmt.Errorf("%w: WithLogger(nil)", sentinel.ErrInvalidOption)
+	case s.Timeout < 100*time.Millisecond:
+		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): less than 100ms leaves no time to prove anything", sentinel.ErrInvalidOption, s.Timeout)
+	case len(s.ACL) == 0:
+		return nil, fmt.Errorf("%w: WithACL: no entry", sentinel.ErrInvalidOption)
+	case s.Layout != Curator && s.Layout != Kazoo:
+		return nil, fmt.Errorf("%w: WithLayout(%d)", sentinel.ErrInvalidOption, s.Layout)
+	}
+	return s, nil
+}
+
+// MakeDir creates the recipe's node, as a container that the ensemble removes
+// when it has been empty for a while, and its parents.
+func (s *Setup) MakeDir(ctx context.Context) error {
+	return znode.Make(ctx, s.Conn, s.Path, s.ACL, true)
+}
+
+// Fail says what was tried on what, and gives err its place among the errors
+// that users know.
+func Fail(doing, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", doing, path, sentinel.Refine(err))
+}

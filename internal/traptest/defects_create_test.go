@@ -1,0 +1,68 @@
+package traptest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// C7: a create that was applied and whose answer got lost left a znode of a
+// living session at the head of the line, that nobody knew of.
+func TestC07_OrphanedCandidate(t *testing.T) {
+	for name, lost := range map[string]struct{ requests, answers int }{
+		"a request":               {requests: 1},
+		"an answer":               {answers: 1},
+		"two requests":            {requests: 2},
+		"a request and an answer": {requests: 1, answers: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, place := range []string{"as the first", "as the second"} {
+				t.Run(place, func(t *testing.T) {
+					play(t, 1, func(w *world) {
+						var leader *candidate
+						if place == "as the second" {
+							leader = w.enlist(w.connect())
+						}
+						conn := w.connect()
+						session := conn.SessionID()
+						match := zktest.Match{Op: zktest.OpCreate, Session: session, Nth: 1}
+						for n := range lost.requests {
+							match.Nth = n + 1
+							w.srv.Before(match, zktest.Cut)
+						}
+						match.Nth = 1 // of those that arrive
+						for range lost.answers {
+							w.srv.After(match, zktest.Cut)
+						}
+
+						c := w.start(conn)
+						w.pass(3500 * time.Millisecond) // the client dials once a second
+						require.Equal(w, session, conn.SessionID(), "the session's end is no solution")
+						require.Len(w, w.sent(zktest.OpCreate, session), lost.requests+max(lost.answers, 1), "none that is not needed")
+						if leader == nil {
+							c.leads()
+							w.stands(line(c)...)
+						} else {
+							c.follows(leader)
+							w.stands(line(leader, c)...)
+						}
+						require.Len(w, c.all(), 1)
+
+						behind := w.enlist(w.connect())
+						behind.follows(c)
+						require.NoError(w, c.Resign())
+						w.pass(0)
+						if leader == nil {
+							behind.leads()
+						} else {
+							behind.follows(leader)
+						}
+					})
+				})
+			}
+		})
+	}
+}
