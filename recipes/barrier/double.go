@@ -1,0 +1,194 @@
+package barrier
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/ephemeral"
+	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/znode"
+	"github.com/go-leaderelection/leaderelection/recipes"
+)
+
+// Double is a barrier at both ends of a round: n participants begin together and end
+// together. All participants must agree on n.
+type Double struct {
+	at *setup.Setup
+	n  int
+}
+
+// NewDouble makes the double barrier of n participants, at least 1, at path, which
+// need not exist. It sends no request. Errors: [recipes.ErrNilConn],
+// [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
+func NewDouble(conn *zk.Conn, path string, n int, opts ...recipes.Option) (*Double, error) {
+	s, err := setup.New(conn, path, opts)
+	if err != nil {
+		return nil, err
+	}
+	if n < 1 {
+		return nil, fmt.Errorf("%w: a barrier of %d participants", recipes.ErrInvalidOption, n)
+	}
+	return &Double{s, n}, nil
+}
+
+// Round is a participant's part in a round that has begun. Its methods may be called
+// from any goroutine. It must be left, also when it is lost.
+type Round struct {
+	double *Double
+	number int64
+	node   *ephemeral.Node
+}
+
+// Number is the round's: 0 for the first, and one more for each that follows.
+func (r *Round) Number() int64 { return r.number }
+
+// Done is closed when the participant's place is lost, or left: from then on the others
+// may end the round without it.
+func (r *Round) Done() <-chan struct{} { return r.node.Grant().Context().Done() }
+
+// Err is nil while the place is held, and afterwards why it is not: [ErrLeft],
+// [recipes.ErrLeaseExpired], [recipes.ErrSessionExpired], [recipes.ErrDeleted] or
+// [recipes.ErrConnClosed], for errors.Is.
+func (r *Round) Err() error { return r.node.Grant().Err() }
+
+// Token is a number that identifies the participant, and grows from round to round.
+func (r *Round) Token() int64 { return r.node.Grant().Token() }
+
+// Deadline is until when the place is proven to be held at this moment.
+func (r *Round) Deadline() time.Time { return r.node.Grant().Deadline() }
+
+// Context is done when the place is not held any more; its cause is what Err returns.
+func (r *Round) Context() context.Context { return r.node.Grant().Context() }
+
+// Enter waits until n participants have come, and begins a round with them. Whoever
+// comes while a round is on waits for the next. When the context ends before, Enter
+// returns its cause, and the place is given up. Other errors:
+// [recipes.ErrSessionExpired], [recipes.ErrLeaseExpired], [recipes.ErrDeleted] when
+// the place was lost while waiting, [recipes.ErrConnClosed],
+// [recipes.ErrPermission].
+func (d *Double) Enter(ctx context.Context) (*Round, error) {
+	r, err := d.enter(ctx)
+	return r, setup.Fail("enter double barrier", d.at.Path, err)
+}
+
+func (d *Double) enter(ctx context.Context) (*Round, error) {
+	if err := znode.Make(ctx, d.at.Conn, d.at.Path, d.at.ACL, false); err != nil {
+		return nil, err
+	}
+	sub := session.Subscribe(d.at.Conn, d.at.Timeout)
+	defer sub.Close()
+	for {
+		at, err := d.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r, err := d.join(ctx, sub, at.number)
+		if r != nil || err != nil {
+			return r, err
+		}
+		if err := d.awaitEnd(ctx, sub, at.number); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// join takes part in a round, and returns nil where that has begun without this
+// participant.
+func (d *Double) join(ctx context.Context, sub *session.Subscription, number int64) (*Round, error) {
+	if _, begun, err := d.participants(ctx, number); begun || err != nil {
+		return nil, err
+	}
+	name := prefix(number) + strings.ToLower(rand.Text())
+	node, err := ephemeral.Create(ctx, d.at, path.Join(d.at.Path, name), nil)
+	if err != nil {
+		return nil, err
+	}
+	names, err := d.gather(ctx, sub, number, node)
+	if err == nil && slices.Contains(names, name) {
+		return &Round{d, number, node}, nil
+	}
+	reason := err
+	if reason == nil {
+		reason = ErrLeft
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeLimit)
+	defer cancel()
+	if removal := node.Remove(limited, reason); removal != nil {
+		d.at.Log.Warn("removal of the own znode is not confirmed yet and goes on", "path", node.Path(), "err", removal)
+	}
+	return nil, err
+}
+
+// removeLimit is how long Enter waits for the removal of its znode when it fails.
+const removeLimit = time.Second
+
+// gather waits for the round to begin, or begins it, and returns its participants;
+// none when it is over already.
+func (d *Double) gather(ctx context.Context, sub *session.Subscription, number int64, node *ephemeral.Node) ([]string, error) {
+	for {
+		epoch := sub.State().Epoch
+		// The watch first: whatever begins after it is told. What has begun and ended
+		// before shows in the number.
+		watch, err := d.watchReady(ctx, number)
+		if err != nil {
+			return nil, err
+		}
+		names, begun, err := d.participants(ctx, number)
+		if begun || err != nil {
+			return names, err
+		}
+		at, err := d.next(ctx)
+		if err != nil || at.number != number {
+			return nil, err
+		}
+		present, err := d.present(ctx, number)
+		if err != nil {
+			return nil, err
+		}
+		if len(present) >= d.n {
+			if err := d.begin(ctx, at, present[:d.n]); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		for again := false; !again; {
+			select {
+			case <-watch:
+				again = true
+			case <-sub.Changed():
+				state := sub.State()
+				again = state.Up && state.Epoch != epoch
+			case <-node.Grant().Context().Done():
+				return nil, node.Grant().Err()
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+	}
+}
+
+// begin writes down who takes part, in the round that comes next and no other. When
+// somebody else was quicker, that is seen by whoever reads.
+func (d *Double) begin(ctx context.Context, at round, names []string) error {
+	err := request.Retry(ctx, d.at.Conn, func() error {
+		_, err := d.at.Conn.Multi(
+			&zk.CheckVersionRequest{Path: d.at.Path, Version: at.version},
+			&zk.CreateRequest{Path: d.ready(at.number), Data: []byte(strings.Join(names, "\n")), Acl: d.at.ACL},
+		)
+		return err
+	})
+	if errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrBadVersion) {
+		return nil
+	}
+	return err
+}

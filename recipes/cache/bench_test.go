@@ -1,0 +1,172 @@
+package cache_test
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/recipes/cache"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// transports are how the client reaches the server: through memory, or by TCP.
+var transports = []string{"pipe", "tcp"}
+
+func dial(b *testing.B, srv *zktest.Server, transport string) *zk.Conn {
+	var opts []func(*zk.Conn)
+	if transport == "tcp" {
+		opts = append(opts, zk.WithDialer(net.DialTimeout), zk.WithHostProvider(zktest.HostProvider(srv.Addr())))
+	}
+	conn, _, err := srv.Connect(30*time.Second, opts...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return conn
+}
+
+// plant makes 10,000 znodes below /tree, with 100 bytes each: 100 with 99 children.
+func plant(b *testing.B, conn *zk.Conn) {
+	data := make([]byte, 100)
+	var workers sync.WaitGroup
+	for i := range 101 {
+		workers.Go(func() {
+			path := "/tree"
+			if i > 0 {
+				path = fmt.Sprintf("/tree/branch-%03d", i)
+			}
+			for _, err := conn.Create(path, data, 0, zk.WorldACL(zk.PermAll)); err != nil; _, err = conn.Create(path, data, 0, zk.WorldACL(zk.PermAll)) {
+				runtime.Gosched()
+			}
+			for k := range 99 {
+				if i == 0 {
+					return
+				}
+				if _, err := conn.Create(fmt.Sprintf("%s/leaf-%03d", path, k), data, 0, zk.WorldACL(zk.PermAll)); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// BenchmarkFill is the time until 10,001 znodes are in memory, on a new connection
+// each time.
+func BenchmarkFill(b *testing.B) {
+	for _, transport := range transports {
+		b.Run(transport, func(b *testing.B) {
+			srv := zktest.Start(b, zktest.WithLogLimit(0))
+			plant(b, dial(b, srv, "pipe"))
+			for b.Loop() {
+				b.StopTimer()
+				conn := dial(b, srv, transport)
+				if _, _, err := conn.Exists("/"); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+				c, err := cache.New(conn, "/tree", cache.Subtree)
+				if err != nil {
+					b.Fatal(err)
+				}
+				<-c.Filled()
+				b.StopTimer()
+				if c.Len() != 10001 {
+					b.Fatal(c.Len())
+				}
+				c.Close()
+				conn.Close()
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// BenchmarkRequests is what BenchmarkFill is made of without a cache: the client
+// library and the server.
+func BenchmarkRequests(b *testing.B) {
+	for _, transport := range transports {
+		b.Run(transport, func(b *testing.B) {
+			srv := zktest.Start(b, zktest.WithLogLimit(0))
+			plant(b, dial(b, srv, "pipe"))
+			for b.Loop() {
+				b.StopTimer()
+				conn := dial(b, srv, transport)
+				if _, _, err := conn.Exists("/"); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+				if n := requestAll(conn); n != 10001 {
+					b.Fatal(n)
+				}
+				b.StopTimer()
+				conn.Close()
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// requestAll sends the requests of a fill, 64 at once, and returns how many znodes
+// there are.
+func requestAll(conn *zk.Conn) int64 {
+	var all sync.WaitGroup
+	var count atomic.Int64
+	turns := make(chan struct{}, 64)
+	var visit func(path string)
+	visit = func(path string) {
+		turns <- struct{}{}
+		_, _, _, err := conn.GetW(path)
+		names, _, _, err2 := conn.ChildrenW(path)
+		<-turns
+		if err == nil && err2 == nil {
+			count.Add(1)
+		}
+		for _, name := range names {
+			all.Go(func() { visit(path + "/" + name) })
+		}
+	}
+	visit("/tree")
+	all.Wait()
+	return count.Load()
+}
+
+// BenchmarkEvent is the time from a write, on another connection, until its event is
+// received; the tree has 10,001 znodes.
+func BenchmarkEvent(b *testing.B) {
+	for _, transport := range transports {
+		srv := zktest.Start(b, zktest.WithLogLimit(0))
+		writer := dial(b, srv, transport)
+		plant(b, writer)
+		c, err := cache.New(dial(b, srv, transport), "/tree", cache.Subtree)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for e := range c.Events() {
+			if e.Kind == cache.Fresh {
+				break
+			}
+		}
+		for _, what := range []string{"change", "create"} {
+			b.Run(transport+"/"+what, func(b *testing.B) {
+				for i := 0; b.Loop(); i++ {
+					if what == "change" {
+						_, err = writer.Set(fmt.Sprintf("/tree/branch-%03d/leaf-001", 1+i%100), nil, -1)
+					} else {
+						_, err = writer.Create("/tree/branch-001/new-", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+					<-c.Events()
+				}
+			})
+		}
+		c.Close()
+	}
+}

@@ -1,0 +1,80 @@
+package counter
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// Codec turns values into a znode's data and back. Both functions may be called
+// from any goroutine. Decode is never called for a znode that does not exist.
+type Codec[T any] struct {
+	Encode func(T) ([]byte, error)
+	Decode func([]byte) (T, error)
+}
+
+// JSON is the codec of encoding/json.
+func JSON[T any]() Codec[T] {
+	return Codec[T]{
+		Encode: func(v T) ([]byte, error) { return json.Marshal(v) },
+		Decode: func(data []byte) (v T, err error) {
+			err = json.Unmarshal(data, &v)
+			return v, err
+		},
+	}
+}
+
+// long is Curator's DistributedAtomicLong: 8 bytes; no data are 0.
+var long = Codec[int64]{
+	Encode: func(n int64) ([]byte, error) { return binary.BigEndian.AppendUint64(nil, uint64(n)), nil },
+	Decode: func(data []byte) (int64, error) {
+		switch len(data) {
+		case 0:
+			return 0, nil
+		case 8:
+			return int64(binary.BigEndian.Uint64(data)), nil
+		}
+		return 0, fmt.Errorf("%d bytes, want 8", len(data))
+	},
+}
+
+// integer is Curator's SharedCount and DistributedAtomicInteger: 4 bytes; no data
+// are 0.
+var integer = Codec[int64]{
+	Encode: func(n int64) ([]byte, error) {
+		if n != int64(int32(n)) {
+			return nil, fmt.Errorf("%w: %d in 32 bits", ErrOverflow, n)
+		}
+		return binary.BigEndian.AppendUint32(nil, uint32(n)), nil
+	},
+	Decode: func(data []byte) (int64, error) {
+		switch len(data) {
+		case 0:
+			return 0, nil
+		case 4:
+			return int64(int32(binary.BigEndian.Uint32(data))), nil
+		}
+		return 0, fmt.Errorf("%d bytes, want 4", len(data))
+	},
+}
+
+// decimal is kazoo's Counter with its default of whole numbers; no data are 0.
+var decimal = Codec[int64]{
+	Encode: func(n int64) ([]byte, error) { return strconv.AppendInt(nil, n, 10), nil },
+	Decode: func(data []byte) (int64, error) {
+		if len(data) == 0 {
+			return 0, nil
+		}
+		return strconv.ParseInt(string(data), 10, 64)
+	},
+}
+
+// add returns a+b, or ErrOverflow.
+func add(a, b int64) (int64, error) {
+	if b > 0 && a > math.MaxInt64-b || b < 0 && a < math.MinInt64-b {
+		return 0, fmt.Errorf("%w: %d + %d in 64 bits", ErrOverflow, a, b)
+	}
+	return a + b, nil
+}

@@ -1,0 +1,85 @@
+package counter
+
+import (
+	"context"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/recipes"
+)
+
+// Counter is a number at a znode. It may be used by any number of goroutines, whose
+// changes take turns.
+type Counter struct {
+	value *Value[int64]
+	turn  chan struct{} // capacity 1: of this process only one can succeed at a time
+}
+
+// NewCounter makes the 64-bit counter at path, in the format of Curator's
+// DistributedAtomicLong or, with [recipes.Kazoo], of kazoo's Counter. Where there is
+// no znode it is 0. NewCounter sends no request. Errors: [recipes.ErrNilConn],
+// [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
+func NewCounter(conn *zk.Conn, path string, opts ...recipes.Option) (*Counter, error) {
+	c, err := newCounter(conn, path, long, opts)
+	if err == nil && c.value.at.Layout == recipes.Kazoo {
+		c.value.codec = decimal
+	}
+	return c, err
+}
+
+// NewInt32 is NewCounter for a 32-bit counter in the format of Curator's SharedCount
+// and DistributedAtomicInteger, which is also that of kazoo's Counter with
+// support_curator.
+func NewInt32(conn *zk.Conn, path string, opts ...recipes.Option) (*Counter, error) {
+	return newCounter(conn, path, integer, opts)
+}
+
+func newCounter(conn *zk.Conn, path string, codec Codec[int64], opts []recipes.Option) (*Counter, error) {
+	v, err := NewValue(conn, path, codec, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &Counter{value: v, turn: make(chan struct{}, 1)}, nil
+}
+
+// Get reads the counter. It may lag behind as [Value.Get] may.
+func (c *Counter) Get(ctx context.Context) (int64, error) {
+	n, _, err := c.value.Get(ctx)
+	return n, err
+}
+
+// Add adds delta, once, and returns the sum. Errors: [ErrOverflow], [ErrFormat],
+// and [recipes.ErrUnconfirmed] when it is not known whether it was added.
+func (c *Counter) Add(ctx context.Context, delta int64) (int64, error) {
+	return c.update(ctx, "add to", func(n int64) (int64, error) { return add(n, delta) })
+}
+
+// Set sets the counter, whatever it is.
+func (c *Counter) Set(ctx context.Context, n int64) error {
+	_, err := c.value.Set(ctx, n)
+	return err
+}
+
+// CompareAndSet sets the counter to n if it is old; otherwise it returns
+// [ErrChanged].
+func (c *Counter) CompareAndSet(ctx context.Context, old, n int64) error {
+	_, err := c.update(ctx, "compare and set", func(is int64) (int64, error) {
+		if is != old {
+			return 0, ErrChanged
+		}
+		return n, nil
+	})
+	return err
+}
+
+func (c *Counter) update(ctx context.Context, doing string, f func(int64) (int64, error)) (int64, error) {
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return 0, setup.Fail(doing, c.value.at.Path, context.Cause(ctx))
+	}
+	n, _, err := c.value.update(ctx, f, false)
+	return n, setup.Fail(doing, c.value.at.Path, err)
+}

@@ -1,0 +1,76 @@
+package counter_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/recipes/counter"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func Example() {
+	srv, err := zktest.New() // your program connects to its ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	conn, _, err := srv.Connect(10 * time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+
+	visits, err := counter.NewCounter(conn, "/shop/visits")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		n, err := visits.Add(ctx, 1)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("visit", n)
+	}
+
+	orders, err := counter.NewCounter(conn, "/shop/orders")
+	if err != nil {
+		log.Fatal(err)
+	}
+	ids, err := counter.NewIDs(orders, 100) // one write for 100 orders
+	if err != nil {
+		log.Fatal(err)
+	}
+	id, err := ids.Next(ctx)
+	fmt.Println("order", id, err)
+	// Output:
+	// visit 1
+	// visit 2
+	// visit 3
+	// order 1 <nil>
+}
+
+func ExampleValue_Update() {
+	srv, err := zktest.New()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	conn, _, err := srv.Connect(10 * time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	type limits struct{ Rate, Burst int }
+	v, err := counter.NewValue(conn, "/shop/limits", counter.JSON[limits]())
+	if err != nil {
+		log.Fatal(err)
+	}
+	now, err := v.Update(context.Background(), func(l limits) (limits, error) {
+		l.Rate += 10 // of what is there now, however many change it at once
+		return l, nil
+	})
+	fmt.Println(now, err)
+	// Output: {10 0} <nil>
+}

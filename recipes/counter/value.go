@@ -1,0 +1,239 @@
+package counter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/receipt"
+	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/znode"
+	"github.com/go-leaderelection/leaderelection/recipes"
+)
+
+// Value is a value at a znode. Any number of Values, in any number of programs, may
+// stand for the one at a path; a Value may be used by any number of goroutines.
+type Value[T any] struct {
+	at    *setup.Setup
+	codec Codec[T]
+
+	mu    sync.Mutex
+	known snapshot // as last seen
+}
+
+// Version says which state of a value was read: two states of one value never have
+// the same. The zero Version says that the znode does not exist.
+type Version struct {
+	czxid, mzxid int64
+	version      int32
+}
+
+// Zxid is the id of the transaction that made this state, which grows with every
+// change over the life of an ensemble. It is 0 where there is no znode, and where
+// the reply to a change was lost and the value has changed again since.
+func (v Version) Zxid() int64 { return v.mzxid }
+
+func versionOf(stat *zk.Stat) Version { return Version{stat.Czxid, stat.Mzxid, stat.Version} }
+
+// snapshot is a state of the znode.
+type snapshot struct {
+	Version
+	data []byte
+}
+
+// NewValue makes the value at path. Its znode, and the parents, are created by the
+// first change. It sends no request. Errors: [recipes.ErrNilConn],
+// [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
+func NewValue[T any](conn *zk.Conn, path string, codec Codec[T], opts ...recipes.Option) (*Value[T], error) {
+	s, err := setup.New(conn, path, opts)
+	if err != nil {
+		return nil, err
+	}
+	if codec.Encode == nil || codec.Decode == nil {
+		return nil, fmt.Errorf("%w: the codec lacks a function", recipes.ErrInvalidOption)
+	}
+	return &Value[T]{at: s, codec: codec}, nil
+}
+
+// Get reads the value: the zero value and the zero Version where there is none. It
+// may lag behind what other clients have written, never behind what this connection
+// has read or written.
+func (v *Value[T]) Get(ctx context.Context) (T, Version, error) {
+	value, at, err := v.get(ctx)
+	return value, at, setup.Fail("get", v.at.Path, err)
+}
+
+func (v *Value[T]) get(ctx context.Context) (value T, at Version, err error) {
+	seen, err := v.read(ctx, false)
+	if err != nil {
+		return value, at, err
+	}
+	value, err = v.decode(seen)
+	return value, seen.Version, err
+}
+
+// CompareAndSet replaces the value if it is still at the Version that was read, the
+// zero Version standing for none. It returns the new one, or [ErrChanged].
+func (v *Value[T]) CompareAndSet(ctx context.Context, old Version, value T) (Version, error) {
+	data, err := v.codec.Encode(value)
+	if err == nil {
+		var made snapshot
+		made, err = v.write(ctx, snapshot{Version: old}, data)
+		return made.Version, setup.Fail("compare and set", v.at.Path, err)
+	}
+	return Version{}, setup.Fail("compare and set", v.at.Path, err)
+}
+
+// Set replaces the value, whatever it is.
+func (v *Value[T]) Set(ctx context.Context, value T) (Version, error) {
+	_, at, err := v.update(ctx, func(T) (T, error) { return value, nil }, true)
+	return at, setup.Fail("set", v.at.Path, err)
+}
+
+// Update replaces the value by what f makes of it, and returns that. f is called
+// again, with the new value, when the value has changed meanwhile, and when it has
+// returned an error for one that may not be the newest; otherwise its error ends
+// Update, wrapped. It gets the zero value where there is none.
+func (v *Value[T]) Update(ctx context.Context, f func(T) (T, error)) (T, error) {
+	value, _, err := v.update(ctx, f, false)
+	return value, setup.Fail("update", v.at.Path, err)
+}
+
+// update is Update; blind does not look at what the znode has.
+func (v *Value[T]) update(ctx context.Context, f func(T) (T, error), blind bool) (value T, at Version, err error) {
+	// What was seen last is tried first: where nobody else writes it is right, and
+	// saves the question.
+	v.mu.Lock()
+	seen := v.known
+	v.mu.Unlock()
+	if seen.Version == (Version{}) {
+		if seen, err = v.read(ctx, false); err != nil {
+			return value, at, err
+		}
+	}
+	for fresh := false; ; fresh = true {
+		var old T
+		var data []byte
+		if !blind {
+			old, err = v.decode(seen)
+		}
+		if err == nil {
+			value, err = f(old)
+		}
+		if err == nil {
+			data, err = v.codec.Encode(value)
+		}
+		if err == nil {
+			made, err := v.write(ctx, seen, data)
+			if !errors.Is(err, ErrChanged) {
+				return value, made.Version, err
+			}
+		} else if fresh {
+			return value, at, err
+		}
+		if seen, err = v.read(ctx, true); err != nil {
+			return value, at, err
+		}
+	}
+}
+
+func (v *Value[T]) decode(s snapshot) (value T, err error) {
+	if s.Version == (Version{}) {
+		return value, nil
+	}
+	if value, err = v.codec.Decode(s.data); err != nil {
+		err = fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	return value, err
+}
+
+// read reads the znode; fresh does so after all that was committed before.
+func (v *Value[T]) read(ctx context.Context, fresh bool) (snapshot, error) {
+	s, err := request.Read(ctx, v.at.Conn, func() (snapshot, error) {
+		if fresh {
+			if _, err := v.at.Conn.Sync(v.at.Path); err != nil {
+				return snapshot{}, err
+			}
+		}
+		data, stat, err := v.at.Conn.Get(v.at.Path)
+		if err != nil {
+			return snapshot{}, err
+		}
+		return snapshot{versionOf(stat), data}, nil
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		err = nil
+	}
+	if err == nil {
+		v.note(s)
+	}
+	return s, err
+}
+
+// note keeps the newest state that was seen.
+func (v *Value[T]) note(s snapshot) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if s.Version == (Version{}) || s.mzxid >= v.known.mzxid {
+		v.known = s
+	}
+}
+
+// write replaces the state old by data, or returns ErrChanged.
+func (v *Value[T]) write(ctx context.Context, old snapshot, data []byte) (snapshot, error) {
+	for {
+		if old.Version != (Version{}) && old.version == -1 {
+			var err error
+			if old, err = v.skip(ctx, old); err != nil {
+				return snapshot{}, err
+			}
+		}
+		op := any(&zk.SetDataRequest{Path: v.at.Path, Data: data, Version: old.version})
+		if old.Version == (Version{}) {
+			op = &zk.CreateRequest{Path: v.at.Path, Data: data, Acl: v.at.ACL}
+		}
+		responses, err := receipt.Do(ctx, v.at.Conn, v.at.Path, v.at.ACL, op)
+		switch {
+		case err == nil && old.Version != (Version{}):
+			made := snapshot{versionOf(responses[0].Stat), data}
+			if made.czxid != old.czxid {
+				// It was deleted and made anew, and has come to the same version.
+				return snapshot{}, fmt.Errorf("%w: %s was deleted and created again", recipes.ErrUnconfirmed, v.at.Path)
+			}
+			v.note(made)
+			return made, nil
+		case err == nil, errors.Is(err, receipt.ErrLost):
+			return v.written(ctx, old, data)
+		case errors.Is(err, receipt.ErrGone):
+			// Perhaps the znode is another one, which has come to the same version.
+			seen, err := v.read(ctx, true)
+			if err != nil {
+				return snapshot{}, err
+			}
+			if seen.Version != old.Version {
+				return snapshot{}, ErrChanged
+			}
+		case errors.Is(err, receipt.ErrUnknown) && ctx.Err() == nil:
+			if err := v.decide(ctx, old, data); err != nil {
+				return snapshot{}, err
+			}
+		case errors.Is(err, receipt.ErrUnknown):
+			return snapshot{}, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err)
+		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNodeExists):
+			return snapshot{}, ErrChanged
+		case errors.Is(err, zk.ErrNoNode) && old.Version == (Version{}):
+			if err := znode.Make(ctx, v.at.Conn, path.Dir(v.at.Path), v.at.ACL, false); err != nil {
+				return snapshot{}, err
+			}
+		case errors.Is(err, zk.ErrNoNode):
+			return snapshot{}, ErrChanged
+		default:
+			return snapshot{}, err
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/recipes"
+)
+
+// Discovery is a tree of services. Methods may be called from any goroutine.
+type Discovery struct{ *setup.Setup }
+
+// New returns the discovery below base, Curator's basePath. It sends no request. The
+// errors are those of package recipes for arguments that cannot work.
+func New(conn *zk.Conn, base string, options ...recipes.Option) (*Discovery, error) {
+	s, err := setup.New(conn, base, options)
+	if err != nil {
+		return nil, err
+	}
+	return &Discovery{s}, nil
+}
+
+// Names returns the names of the services, sorted, as the server knows them that
+// answers. A service whose last instance has gone may be among them for a while.
+func (d *Discovery) Names(ctx context.Context) ([]string, error) {
+	names, err := request.Read(ctx, d.Conn, func() ([]string, error) {
+		names, _, err := d.Conn.Children(d.Path)
+		return names, err
+	})
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return nil, setup.Fail("list", d.Path, err)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Instances returns the instances of a service, those that are disabled too, in the
+// order of their znodes' names, as the server knows them that answers. Of those that
+// cannot be read, [UnreadableError]s are joined in the error, with the others in the
+// list; with any other error there is no list.
+func (d *Discovery) Instances(ctx context.Context, name string) ([]Instance, error) {
+	if err := checkName("name", name); err != nil {
+		return nil, err
+	}
+	dir := path.Join(d.Path, name)
+	l, err := list(ctx, d.Conn, dir, func() (listing, error) {
+		names, stat, err := d.Conn.Children(dir)
+		return listing{names: names, stat: stat}, err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	} else if err != nil {
+		return nil, setup.Fail("list", dir, err)
+	}
+	slices.Sort(l.names)
+	found := make([]read, len(l.names))
+	parallel(len(l.names), func(i int) {
+		node := path.Join(dir, l.names[i])
+		found[i] = readInstance(ctx, d.Conn, node, false)
+	})
+	return collect(dir, l.names, found)
+}
+
+// collect sorts out what was read.
+func collect(dir string, names []string, found []read) ([]Instance, error) {
+	var instances []Instance
+	var unreadable []error
+	for i, f := range found {
+		switch {
+		case errors.Is(f.err, zk.ErrNoNode): // it has gone since the listing
+		case f.err != nil && !f.told:
+			return nil, setup.Fail("read", path.Join(dir, names[i]), f.err)
+		case f.err != nil:
+			unreadable = append(unreadable, f.unreadable(path.Join(dir, names[i])))
+		default:
+			instances = append(instances, f.instance)
+		}
+	}
+	return instances, errors.Join(unreadable...)
+}
+
+// parallelReads is how many instances are read at once.
+const parallelReads = 16
+
+// parallel calls f for 0 to n-1 and returns when all calls have.
+func parallel(n int, f func(i int)) {
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range min(n, parallelReads) {
+		workers.Go(func() {
+			for i := range next {
+				f(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+}
+
+// listing is a service's node. stat is nil where it does not exist.
+type listing struct {
+	names []string
+	stat  *zk.Stat
+	watch <-chan zk.Event
+}
+
+// list repeats f, which lists dir, like request.Read. But where a listing breaks the
+// connection each time, and it holds by itself, the list is too long for the client
+// library's buffer: that returns ErrTooMany.
+func list(ctx context.Context, conn *zk.Conn, dir string, f func() (listing, error)) (listing, error) {
+	const tries, many = 4, 256
+	for broken := 1; ; broken++ {
+		l, err := request.Do(ctx, f)
+		if !request.Transient(err) {
+			return l, err
+		}
+		if request.Closed(ctx, conn, err) {
+			return l, request.ErrClosed
+		}
+		children, err := request.Read(ctx, conn, func() (int32, error) {
+			exists, stat, err := conn.Exists(dir)
+			if !exists || err != nil {
+				return 0, err
+			}
+			return stat.NumChildren, nil
+		})
+		switch {
+		case err != nil:
+			return l, err
+		case children < many:
+			broken = 0
+		case broken == tries:
+			return l, ErrTooMany
+		}
+		if err := request.Pause(ctx, 5*time.Millisecond); err != nil {
+			return l, err
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package discovery_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/recipes/discovery"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func Example() {
+	srv, err := zktest.New() // your program connects to its ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	conn, _, err := srv.Connect(10 * time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	services, err := discovery.New(conn, "/services")
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// The server's side.
+	uri, err := discovery.ParseURISpec("{scheme}://{address}:{port}")
+	if err != nil {
+		log.Fatal(err)
+	}
+	registration, err := services.Register(ctx, discovery.Instance{
+		Name: "shop", Address: "10.0.0.7", Port: 8080, URI: uri,
+		Payload: json.RawMessage(`{"@class":"java.util.HashMap","zone":"north"}`),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// The client's side.
+	shop, err := services.Provider(ctx, "shop", discovery.Choice{Strategy: discovery.RoundRobin()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	instance, err := shop.Choose()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(instance.BuildURI(nil))
+	shop.Report(instance) // when a call has failed
+
+	if err := shop.Close(ctx); err != nil {
+		log.Fatal(err)
+	}
+	if err := registration.Close(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: http://10.0.0.7:8080
+}

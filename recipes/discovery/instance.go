@@ -1,0 +1,193 @@
+package discovery
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/znode"
+)
+
+// Type is how long an instance's znode lasts.
+type Type string
+
+// The types that can be registered. Others, as Curator's DYNAMIC_SEQUENTIAL, are
+// only read.
+const (
+	// Dynamic: as long as the session. It is the default.
+	Dynamic Type = "DYNAMIC"
+	// Static: until it is removed, also if the process has died.
+	Static Type = "STATIC"
+	// Permanent is Static; the difference is one of meaning only, as in Curator.
+	Permanent Type = "PERMANENT"
+)
+
+// Instance is one instance of a service.
+type Instance struct {
+	// Name is the service's. With ID it makes the znode's path, so neither may
+	// contain a slash.
+	Name string
+	// ID is unique among the service's instances. [Discovery.Register] makes a
+	// random one if it is empty. Whoever gives the same ID again after a restart
+	// waits until the session of the process before is over.
+	ID      string
+	Address string // "" for none
+	Port    int    // 0 for none
+	SSLPort int    // 0 for none
+	// Payload is JSON, or nil. Curator knows its Java type by the property
+	// "@class" of an object and by a pair such as ["java.lang.Long", 5]; an
+	// object without it is read as a map, and strings, booleans and numbers need
+	// none. An array that is no such pair would break Curator's readers, and
+	// cannot be registered. A class must be one that the reader has.
+	Payload json.RawMessage
+	// Registered is when the instance was first registered, in milliseconds of Unix
+	// time. Register sets it if it is 0.
+	Registered int64
+	Type       Type
+	URI        URISpec
+	// Disabled takes the instance out of what providers choose from. Curator
+	// writes it only where it is told not to be compatible with its old versions,
+	// and always reads it.
+	Disabled bool
+}
+
+// wire is the JSON of an instance, with the fields in Curator's order.
+type wire struct {
+	Name       string          `json:"name"`
+	ID         string          `json:"id"`
+	Address    *string         `json:"address"`
+	Port       *int32          `json:"port"`
+	SSLPort    *int32          `json:"sslPort"`
+	Payload    json.RawMessage `json:"payload"`
+	Registered int64           `json:"registrationTimeUTC"`
+	Type       Type            `json:"serviceType"`
+	URI        *wireURI        `json:"uriSpec"`
+	// Enabled is left out where it is true, which is what it means then. Curator
+	// does so for its old versions, which fail on a field that they do not know.
+	Enabled *bool `json:"enabled,omitempty"`
+}
+
+type wireURI struct {
+	Parts []URIPart `json:"parts"`
+}
+
+// MarshalJSON writes what Curator's JsonInstanceSerializer writes.
+func (i Instance) MarshalJSON() ([]byte, error) {
+	w := wire{Name: i.Name, ID: i.ID, Payload: i.Payload, Registered: i.Registered, Type: i.Type}
+	if i.Address != "" {
+		w.Address = &i.Address
+	}
+	if i.Port != 0 {
+		port := int32(i.Port)
+		w.Port = &port
+	}
+	if i.SSLPort != 0 {
+		port := int32(i.SSLPort)
+		w.SSLPort = &port
+	}
+	if i.URI != nil {
+		w.URI = &wireURI{i.URI}
+	}
+	if i.Disabled {
+		w.Enabled = new(bool)
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(w); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// UnmarshalJSON reads what Curator's serializer has written, in either of its modes.
+// Unknown fields are ignored.
+func (i *Instance) UnmarshalJSON(data []byte) error {
+	w := wire{Type: Dynamic}
+	if err := json.Unmarshal(data, &w); err != nil {
+		return fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	*i = Instance{Name: w.Name, ID: w.ID, Payload: w.Payload, Registered: w.Registered, Type: w.Type}
+	if bytes.Equal(i.Payload, []byte("null")) {
+		i.Payload = nil
+	}
+	if w.Address != nil {
+		i.Address = *w.Address
+	}
+	if w.Port != nil {
+		i.Port = int(*w.Port)
+	}
+	if w.SSLPort != nil {
+		i.SSLPort = int(*w.SSLPort)
+	}
+	if w.URI != nil {
+		if i.URI = w.URI.Parts; i.URI == nil {
+			i.URI = URISpec{}
+		}
+	}
+	i.Disabled = w.Enabled != nil && !*w.Enabled
+	return nil
+}
+
+// encode is MarshalJSON called directly: json.Marshal would escape HTML in it.
+func encode(i Instance) ([]byte, error) { return i.MarshalJSON() }
+
+// decode reads a znode's data.
+func decode(data []byte) (Instance, error) {
+	var i Instance
+	if len(data) == 0 || !utf8.Valid(data) || !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
+		return i, fmt.Errorf("%w: no JSON object", ErrFormat)
+	}
+	if err := i.UnmarshalJSON(data); err != nil {
+		return Instance{}, err
+	}
+	return i, nil
+}
+
+// checkName refuses what cannot be one element of a path.
+func checkName(what, name string) error {
+	if name == "" || strings.Contains(name, "/") || !utf8.ValidString(name) || znode.CheckPath("/"+name) != nil {
+		return fmt.Errorf("%w: %s %q cannot name a znode", sentinel.ErrInvalidOption, what, name)
+	}
+	return nil
+}
+
+// check refuses instances that could not be registered, or that others could not
+// read.
+func (i Instance) check() error {
+	if err := checkName("name", i.Name); err != nil {
+		return err
+	}
+	if err := checkName("id", i.ID); err != nil {
+		return err
+	}
+	switch {
+	case i.Type != Dynamic && i.Type != Static && i.Type != Permanent:
+		return fmt.Errorf("%w: type %q", sentinel.ErrInvalidOption, i.Type)
+	case i.Port < 0 || i.Port > 65535 || i.SSLPort < 0 || i.SSLPort > 65535:
+		return fmt.Errorf("%w: ports %d and %d", sentinel.ErrInvalidOption, i.Port, i.SSLPort)
+	case i.Payload != nil && !json.Valid(i.Payload):
+		return fmt.Errorf("%w: payload is not JSON", sentinel.ErrInvalidOption)
+	}
+	if !bytes.HasPrefix(bytes.TrimLeft(i.Payload, " \t\r\n"), []byte("[")) {
+		return nil
+	}
+	var pair []json.RawMessage
+	var class string
+	if json.Unmarshal(i.Payload, &pair) != nil || len(pair) != 2 || json.Unmarshal(pair[0], &class) != nil || class == "" {
+		return fmt.Errorf("%w: payload is an array that Curator cannot read", sentinel.ErrInvalidOption)
+	}
+	return nil
+}
+
+// newID returns a random UUID.
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,0 +1,361 @@
+package discovery
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"path"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/znode"
+)
+
+// place is what a registration's goroutine knows of its znode.
+type place struct {
+	lasting bool // the znode is not ephemeral
+	// sessions are those in which a create may have been carried out: a znode of
+	// one of them is this registration's, as nobody else of the process creates
+	// at this path (claims).
+	sessions map[int64]bool
+	czxid    int64           // of the znode seen last, 0 for none that is one's own
+	watch    <-chan zk.Event // of the znode's end
+	stale    bool            // the server that answers next may lag behind
+	created  int             // the version that a confirmed create has written, until its czxid is read
+	sent     bool            // a create may have been carried out that was not yet seen
+	tries    [][]byte        // with what content, of one that is lasting
+	late     <-chan request.Answer[*zk.Stat]
+	lateMine bool // late is a create
+}
+
+const (
+	pauseMin = 5 * time.Millisecond
+	pauseMax = 5 * time.Second
+)
+
+// keep is the registration's goroutine.
+func (r *Registration) keep() {
+	defer close(r.over)
+	defer disclaim(r.Conn, r.path)
+	defer r.sub.Close()
+	defer close(r.status)
+	epoch := r.sub.State().Epoch
+	for pause := pauseMin; ; {
+		begin := time.Now()
+		err := sentinel.Refine(r.put())
+		var again <-chan time.Time
+		switch {
+		case r.ctx.Err() != nil:
+			r.err = r.remove()
+			return
+		case errors.Is(err, sentinel.ErrConnClosed):
+			r.end(err)
+			return
+		case err != nil:
+			r.Log.Warn("registration", "path", r.path, "error", err)
+			r.publish(Status{Pending, err})
+			if again = nil; !errors.Is(err, ErrTaken) {
+				again = time.After(pause)
+				pause = min(2*pause, pauseMax)
+			}
+		default:
+			r.publish(Status{Registered, nil})
+		}
+		if !r.rest(epoch, again) {
+			return
+		}
+		if now := r.sub.State().Epoch; now != epoch {
+			r.place.stale, epoch = true, now
+		}
+		if time.Since(begin) > 2*pauseMax {
+			pause = pauseMin
+		} else if err == nil && r.place.watch == nil {
+			// Somebody deletes it time and again.
+			_ = request.Pause(r.ctx, pause)
+			pause = min(2*pause, pauseMax)
+		}
+	}
+}
+
+// rest waits for a reason to look at the znode again. It returns false when the
+// connection was closed, and the registration has ended.
+func (r *Registration) rest(epoch uint64, again <-chan time.Time) bool {
+	for {
+		select {
+		case event := <-r.place.watch:
+			r.place.watch = nil
+			if errors.Is(event.Err, zk.ErrClosing) {
+				r.end(sentinel.ErrConnClosed)
+				return false
+			}
+			r.publish(Status{State: Pending})
+			// The session may be ending because the connection is being closed.
+			request.AwaitClosing(r.ctx, r.Conn, 20*time.Millisecond)
+			return true
+		case <-r.sub.Changed():
+			switch state := r.sub.State(); {
+			case state.Closed:
+				r.end(sentinel.ErrConnClosed)
+				return false
+			case state.Epoch != epoch:
+				r.publish(Status{State: Unsure})
+				return true
+			}
+		case <-again:
+			return true
+		case <-r.wake:
+			return true
+		case <-r.ctx.Done():
+			return true
+		}
+	}
+}
+
+// end ends the registration because the connection was closed.
+func (r *Registration) end(err error) {
+	r.err = err
+	r.noted(0, err)
+	r.publish(Status{Pending, err})
+	r.stop()
+}
+
+// put returns nil when the znode is there with the content that is wanted, and
+// watched; ErrTaken when somebody else's is, and is watched; or what else keeps it
+// from being there.
+func (r *Registration) put() error {
+	p := &r.place
+	for {
+		stat, err := r.look()
+		if err != nil {
+			return r.refuse(err)
+		}
+		data, version := r.wanted()
+		session := r.Conn.SessionID()
+		switch {
+		case stat == nil:
+			p.czxid = 0
+			err = r.create(data, version)
+		case p.lasting && stat.EphemeralOwner == 0,
+			!p.lasting && stat.EphemeralOwner == session && p.sessions[session]:
+			if p.czxid != stat.Czxid {
+				// One that was there before, or whose create has not been confirmed,
+				// may have another content.
+				p.czxid = stat.Czxid
+				r.noted(p.created, nil)
+			}
+			p.created, p.sent, p.tries = 0, false, nil
+			clear(p.sessions)
+			p.sessions[session] = true
+			if r.has(version) {
+				return nil
+			}
+			err = r.set(data, version, stat)
+		case !p.lasting && p.sessions[stat.EphemeralOwner]:
+			// It goes with its session, which is over for this process and not yet
+			// for the ensemble: what stays must be a new one (KAFKA-1387).
+			_, err = r.write(false, func() (*zk.Stat, error) { return nil, r.Conn.Delete(r.path, stat.Version) })
+		default:
+			return r.refuse(ErrTaken)
+		}
+		switch {
+		case err == nil, errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
+		case request.Transient(err):
+			p.stale = true
+			if request.Closed(r.ctx, r.Conn, err) {
+				return sentinel.ErrConnClosed
+			}
+			if err := request.Pause(r.ctx, pauseMin); err != nil {
+				return err
+			}
+		default:
+			return r.refuse(err)
+		}
+	}
+}
+
+// refuse tells those who wait for the newest content why they have to.
+func (r *Registration) refuse(err error) error {
+	if r.ctx.Err() == nil {
+		r.mu.Lock()
+		written := r.written
+		r.mu.Unlock()
+		r.noted(written, sentinel.Refine(err))
+	}
+	return err
+}
+
+func (r *Registration) has(version int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.written >= version
+}
+
+// look reads the znode's Stat, nil where there is none, and sets a watch for its end
+// unless there is one: on its children, as it has none, so that a change of the data
+// does not count.
+func (r *Registration) look() (*zk.Stat, error) {
+	p := &r.place
+	select {
+	case <-p.watch:
+		p.watch = nil
+	default:
+	}
+	type answer struct {
+		stat  *zk.Stat
+		watch <-chan zk.Event
+	}
+	armed, sync, czxid := p.watch != nil, p.stale, p.czxid
+	a, err := request.Read(r.ctx, r.Conn, func() (a answer, err error) {
+		if sync {
+			if _, err = r.Conn.Sync(r.path); err != nil {
+				return a, err
+			}
+		}
+		sync = true // a further try may go to another server
+		if armed {
+			exists, stat, err := r.Conn.Exists(r.path)
+			if err != nil || exists && stat.Czxid == czxid {
+				return answer{stat: stat}, err
+			}
+		}
+		_, a.stat, a.watch, err = r.Conn.ChildrenW(r.path)
+		return a, err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		a, err = answer{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.stale = false
+	if a.watch != nil || a.stat == nil {
+		p.watch = a.watch
+	}
+	return a.stat, nil
+}
+
+// create creates the znode, or its parents if they are missing.
+func (r *Registration) create(data []byte, version int) error {
+	p := &r.place
+	p.sent = true
+	if p.lasting {
+		p.tries = append(p.tries, data)
+	}
+	flags := int32(zk.FlagEphemeral)
+	if p.lasting {
+		flags = zk.FlagPersistent
+	}
+	_, err := r.write(true, func() (*zk.Stat, error) {
+		_, err := r.Conn.Create(r.path, data, flags, r.ACL)
+		return nil, err
+	})
+	switch {
+	case err == nil:
+		p.created = version
+	case errors.Is(err, zk.ErrNoNode):
+		return znode.Make(r.ctx, r.Conn, path.Dir(r.path), r.ACL, true)
+	}
+	return err
+}
+
+// set writes the content into the znode that was read.
+func (r *Registration) set(data []byte, version int, was *zk.Stat) error {
+	stat, err := r.write(false, func() (*zk.Stat, error) { return r.Conn.Set(r.path, data, was.Version) })
+	if err == nil && stat.Czxid == was.Czxid {
+		r.noted(version, nil)
+	}
+	return err
+}
+
+// write sends a request that changes something, and waits for its answer. If the
+// registration is closed first, remove waits for that.
+func (r *Registration) write(create bool, f func() (*zk.Stat, error)) (*zk.Stat, error) {
+	if create {
+		r.place.mark(r.Conn.SessionID())
+	}
+	answer := request.Start(f)
+	select {
+	case a := <-answer:
+		if create {
+			r.place.mark(r.Conn.SessionID())
+		}
+		return a.Value, a.Err
+	case <-r.ctx.Done():
+		r.place.late, r.place.lateMine = answer, create
+		return nil, context.Cause(r.ctx)
+	}
+}
+
+// mark notes that a create may be carried out in the session. A request that waits for
+// a connection may be sent in another session than that of before.
+func (p *place) mark(session int64) {
+	if session != 0 {
+		p.sessions[session] = true
+	}
+}
+
+// remove deletes the znode if it is this registration's, when nothing is under way any
+// more. It goes on until that is certain, or the connection is closed.
+func (r *Registration) remove() error {
+	p := &r.place
+	if p.late != nil {
+		<-p.late // it comes when the connection is back, or closed
+		if p.lateMine {
+			p.mark(r.Conn.SessionID())
+		}
+	}
+	if p.czxid == 0 && !p.sent {
+		return nil
+	}
+	ctx := context.Background()
+	type answer struct {
+		data []byte
+		stat *zk.Stat
+	}
+	for {
+		a, err := request.Read(ctx, r.Conn, func() (a answer, err error) {
+			if _, err = r.Conn.Sync(r.path); err != nil {
+				return a, err
+			}
+			a.data, a.stat, err = r.Conn.Get(r.path)
+			return a, err
+		})
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			return nil
+		case err != nil:
+			return sentinel.Refine(err)
+		case !r.place.owns(a.data, a.stat):
+			return nil
+		}
+		err = request.Retry(ctx, r.Conn, func() error { return r.Conn.Delete(r.path, a.stat.Version) })
+		switch {
+		case err == nil, errors.Is(err, zk.ErrNoNode):
+			return nil
+		case !errors.Is(err, zk.ErrBadVersion):
+			return sentinel.Refine(err)
+		}
+	}
+}
+
+// owns reports whether a znode that was read is this registration's.
+func (p *place) owns(data []byte, stat *zk.Stat) bool {
+	if !p.lasting {
+		return p.sessions[stat.EphemeralOwner] // 0 is never among them
+	}
+	if stat.EphemeralOwner != 0 {
+		return false
+	}
+	if stat.Czxid == p.czxid {
+		return true
+	}
+	for _, try := range p.tries {
+		if bytes.Equal(try, data) {
+			return true
+		}
+	}
+	return false
+}

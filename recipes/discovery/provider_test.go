@@ -1,0 +1,357 @@
+package discovery
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/znode"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func TestStrategies(t *testing.T) {
+	three := []Instance{instance("a"), instance("b"), instance("c")}
+	pick := func(s Strategy, from []Instance) string { return from[s.Pick(from)].ID }
+	robin := RoundRobin()
+	var picked string
+	for range 7 {
+		picked += pick(robin, three)
+	}
+	require.Equal(t, "abcabca", picked)
+	seen := map[string]int{}
+	for range 3000 {
+		seen[pick(Random(), three)]++
+	}
+	for _, n := range seen {
+		require.InDelta(t, 1000, n, 200)
+	}
+	require.Len(t, seen, 3)
+	stick := Sticky(nil)
+	require.Equal(t, "a", pick(stick, three))
+	require.Equal(t, "a", pick(stick, three))
+	three[0].Payload = json.RawMessage("1")
+	slices.Reverse(three)
+	require.Equal(t, "a", pick(stick, three), "elsewhere in the list, with a payload")
+	require.Equal(t, "b", pick(stick, three[:2]), "over's next")
+	require.Equal(t, "b", pick(stick, three))
+	three[1].Registered++
+	require.NotPanics(t, func() { pick(stick, three) })
+}
+
+// Choosing sends no request, and a list is read once with a watch for each znode.
+func TestChooseFromMemory(t *testing.T) {
+	play(t, func(w world) {
+		d := w.connect()
+		for _, id := range []string{"a", "b", "c"} {
+			w.register(d, id)
+		}
+		other := w.connect()
+		w.srv.ResetLog()
+		p := w.provider(other, Choice{})
+		require.Equal(w, 4, len(w.srv.Log().Requests()))
+		require.Len(w, w.srv.Watches(), 3+4, "three are the registrations'")
+		w.srv.ResetLog()
+		var chosen string
+		for range 6 {
+			i, err := p.Choose()
+			require.NoError(w, err)
+			chosen += i.ID
+		}
+		require.Equal(w, "abcabc", chosen)
+		require.Empty(w, w.srv.Log().Requests())
+		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close(w.Context()))
+		_, err := p.Choose()
+		require.ErrorIs(w, err, ErrClosed)
+		for range p.Changes() { // closed
+		}
+	})
+}
+
+func TestChanges(t *testing.T) {
+	play(t, func(w world) {
+		p := w.provider(w.connect(), Choice{})
+		require.Equal(w, List{}, <-p.Changes())
+		_, err := p.Choose()
+		require.ErrorIs(w, err, ErrNoInstance)
+		d := w.connect()
+		a, b := w.register(d, "a"), w.register(d, "b")
+		w.pass(time.Second)
+		require.Len(w, (<-p.Changes()).Instances, 2, "the newest only")
+		i := a.Instance()
+		i.Disabled = true
+		require.NoError(w, a.Update(w.Context(), i))
+		w.pass(time.Second)
+		require.Equal(w, "b", w.ids(p))
+		require.Len(w, (<-p.Changes()).Instances, 1)
+		i.Disabled, i.Payload = false, json.RawMessage("5")
+		require.NoError(w, a.Update(w.Context(), i))
+		require.NoError(w, b.Close(w.Context()))
+		w.pass(time.Second)
+		require.Equal(w, []Instance{i}, (<-p.Changes()).Instances)
+		require.NoError(w, a.Close(w.Context()))
+		w.pass(time.Second)
+		require.Equal(w, List{}, <-p.Changes())
+		require.NoError(w, p.Close(w.Context()))
+	})
+}
+
+func TestReportedAreSkipped(t *testing.T) {
+	play(t, func(w world) {
+		d := w.connect()
+		a, _ := w.register(d, "a"), w.register(d, "b")
+		p := w.provider(d, Choice{})
+		p.Report(a.Instance())
+		require.Equal(w, "a b", w.ids(p), "once is not enough")
+		w.pass(20 * time.Second)
+		p.Report(a.Instance())
+		require.Equal(w, "b", w.ids(p))
+		i := a.Instance()
+		i.Payload = json.RawMessage("5")
+		require.NoError(w, a.Update(w.Context(), i))
+		w.pass(time.Second)
+		require.Equal(w, "b", w.ids(p), "an update is no new start")
+		w.pass(10 * time.Second)
+		require.Equal(w, "a b", w.ids(p), "30 s after the first")
+		p.Report(a.Instance())
+		require.Equal(w, "a b", w.ids(p), "counted anew")
+		require.NoError(w, p.Close(w.Context()))
+	})
+}
+
+// One that cannot be read is told and keeps nobody back.
+func TestTrap34_ForeignChildren(t *testing.T) {
+	play(t, func(w world) {
+		d := w.connect()
+		p := w.provider(d, Choice{})
+		w.register(d, "a")
+		w.put(d, "foreign", "10.0.0.1:80")
+		w.put(d, "lock-x", "")
+		_, err := d.Conn.Create(shop+"/secret", nil, 0, zk.DigestACL(zk.PermAll, "u", "p"))
+		require.NoError(w, err)
+		w.pass(time.Second)
+		require.Equal(w, "a", w.ids(p))
+		list := <-p.Changes()
+		require.Len(w, list.Unreadable, 3)
+		require.Equal(w, shop+"/foreign", list.Unreadable[0].Path)
+		require.ErrorIs(w, list.Unreadable[0], ErrFormat)
+		got, err := d.Instances(w.Context(), "shop")
+		require.ErrorIs(w, err, ErrFormat)
+		require.Len(w, got, 1)
+		_, err = d.Conn.Set(shop+"/foreign", []byte(`{"name":"shop","id":"f"}`), -1)
+		require.NoError(w, err)
+		w.pass(time.Second)
+		require.Equal(w, "a f", w.ids(p))
+		require.NoError(w, p.Close(w.Context()))
+	})
+}
+
+func TestTrap24_NoWatchWhereAnInstanceHasGone(t *testing.T) {
+	play(t, func(w world) {
+		d, other := w.connect(), w.connect()
+		a := w.register(other, "a")
+		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: shop + "/a", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			require.NoError(w, a.Close(w.Context()))
+			return zktest.Pass(q)
+		})
+		p := w.provider(d, Choice{})
+		w.pass(time.Minute)
+		require.Equal(w, "", w.ids(p))
+		require.Len(w, w.srv.Watches(), 1, "%v", w.srv.Watches())
+		require.NoError(w, p.Close(w.Context()))
+	})
+}
+
+// Breaks of the connection and expiries add no watches, and none is lost.
+func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
+	play(t, func(w world) {
+		d, other := w.connect(), w.connect()
+		a := w.register(other, "a")
+		p := w.provider(d, Choice{})
+		for n := range 20 {
+			w.srv.DropConnections(d.Conn.SessionID())
+			if n%5 == 4 {
+				require.NoError(w, w.srv.ExpireSession(d.Conn.SessionID()))
+			}
+			w.pass(10 * time.Second)
+			i := a.Instance()
+			i.Port = 100 + n
+			require.NoError(w, a.Update(w.Context(), i))
+			w.pass(time.Second)
+			got, err := p.Choose()
+			require.NoError(w, err)
+			require.Equal(w, i.Port, got.Port)
+			require.Len(w, w.srv.Watches(), 1+2, "%v", w.srv.Watches())
+		}
+		require.NoError(w, p.Close(w.Context()))
+	})
+}
+
+// Every event of a watch is followed by a read that sets it again.
+func TestTrap26_ManyChanges(t *testing.T) {
+	play(t, func(w world) {
+		d := w.connect()
+		a := w.register(w.connect(), "a")
+		p := w.provider(d, Choice{})
+		for n := range 50 {
+			i := a.Instance()
+			i.Port = n + 1
+			require.NoError(w, a.Update(w.Context(), i))
+			w.pass(10 * time.Millisecond)
+			got, err := p.Choose()
+			require.NoError(w, err)
+			require.Equal(w, n+1, got.Port)
+		}
+		require.NoError(w, p.Close(w.Context()))
+	})
+}
+
+// What changed while the client was away is found when it is back, after a break and
+// after the loss of the session.
+func TestTrap27_ChangesDuringABreak(t *testing.T) {
+	for _, expire := range []bool{false, true} {
+		t.Run(fmt.Sprint("expired ", expire), func(t *testing.T) {
+			play(t, func(w world) {
+				d, other := w.connect(), w.connect()
+				a := w.register(other, "a")
+				w.register(other, "b")
+				p := w.provider(d, Choice{})
+				w.srv.Refuse(true)
+				w.srv.DropConnections(d.Conn.SessionID())
+				if expire {
+					require.NoError(w, w.srv.ExpireSession(d.Conn.SessionID()))
+				}
+				require.NoError(w, a.Close(w.Context()))
+				w.register(other, "c")
+				w.pass(time.Second)
+				require.Equal(w, "a b", w.ids(p), "what it has seen last")
+				w.srv.Refuse(false)
+				w.pass(10 * time.Second)
+				require.Equal(w, "b c", w.ids(p))
+				require.NoError(w, p.Close(w.Context()))
+			})
+		})
+	}
+}
+
+// Deleted and made again while the client was away, with the versions of before.
+func TestTrap28_SameVersionsAnew(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		t.Run(fmt.Sprint("service too ", whole), func(t *testing.T) {
+			play(t, func(w world) {
+				d, other := w.connect(), w.connect()
+				require.NoError(w, znode.Make(w.Context(), other.Conn, shop, other.ACL, false))
+				w.put(other, "a", `{"name":"shop","id":"before"}`)
+				p := w.provider(d, Choice{})
+				w.srv.Refuse(true)
+				w.srv.DropConnections(d.Conn.SessionID())
+				require.NoError(w, other.Conn.Delete(shop+"/a", -1))
+				if whole {
+					require.NoError(w, other.Conn.Delete(shop, -1))
+					require.NoError(w, create(other, shop))
+				}
+				w.put(other, "a", `{"name":"shop","id":"after"}`)
+				require.Equal(w, "before", w.ids(p))
+				w.srv.Refuse(false)
+				w.pass(10 * time.Second)
+				require.Equal(w, "after", w.ids(p))
+				require.NoError(w, other.Conn.Delete(shop+"/a", -1))
+				w.pass(time.Second)
+				require.Equal(w, "", w.ids(p), "watched again")
+				require.NoError(w, p.Close(w.Context()))
+			})
+		})
+	}
+}
+
+// A reader that never reads its channels holds nobody up.
+func TestTrap30_SlowReader(t *testing.T) {
+	play(t, func(w world) {
+		d := w.connect()
+		p := w.provider(d, Choice{})
+		for n := range 20 {
+			w.register(d, fmt.Sprint(n))
+		}
+		w.pass(time.Second)
+		require.Len(w, (<-p.Changes()).Instances, 20)
+		require.NoError(w, p.Close(w.Context()))
+	})
+}
+
+// A strategy may call the provider.
+type reentrant struct{ p *Provider }
+
+func (s *reentrant) Pick(from []Instance) int {
+	s.p.Report(from[0])
+	_, _ = s.p.Instances()
+	return 0
+}
+
+func TestTrap30_StrategyIsCalledWithoutALock(t *testing.T) {
+	play(t, func(w world) {
+		d := w.connect()
+		w.register(d, "a")
+		s := &reentrant{}
+		s.p = w.provider(d, Choice{Strategy: s})
+		_, err := s.p.Choose()
+		require.NoError(w, err)
+		require.NoError(w, s.p.Close(w.Context()))
+	})
+}
+
+// The list does not fit the buffer that the user has limited the client to.
+func TestTrap37_ListTooLong(t *testing.T) {
+	play(t, func(w world) {
+		small := w.discovery(func() (*zk.Conn, <-chan zk.Event, error) {
+			return w.srv.Connect(timeout, zk.WithMaxBufferSize(8<<10))
+		})
+		d := w.connect()
+		p := w.provider(small, Choice{})
+		first := w.register(d, "first")
+		w.pass(time.Second)
+		require.Equal(w, "first", w.ids(p))
+		for n := range 400 {
+			w.put(d, fmt.Sprintf("%030d", n), "{}")
+		}
+		w.pass(time.Minute)
+		require.ErrorIs(w, (<-p.Changes()).Err, ErrTooMany)
+		require.Contains(w, w.ids(p), "first", "what it has seen last")
+		_, err := small.Instances(w.Context(), "shop")
+		require.ErrorIs(w, err, ErrTooMany)
+		_, err = small.Provider(w.Context(), "shop", Choice{})
+		require.ErrorIs(w, err, ErrTooMany)
+		for n := range 390 {
+			require.NoError(w, d.Conn.Delete(fmt.Sprintf("%s/%030d", shop, n), -1))
+		}
+		w.pass(time.Minute)
+		instances, err := p.Instances()
+		require.NoError(w, err)
+		require.Len(w, instances, 11)
+		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, first.Close(w.Context()))
+	})
+}
+
+func TestContextEndsFirst(t *testing.T) {
+	play(t, func(w world) {
+		d := w.connect()
+		w.srv.Pause()
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		_, err := d.Provider(ctx, "shop", Choice{})
+		require.ErrorIs(w, err, context.DeadlineExceeded)
+		_, err = d.Instances(ctx, "shop")
+		require.ErrorIs(w, err, context.DeadlineExceeded)
+		_, err = d.Names(ctx)
+		require.ErrorIs(w, err, context.DeadlineExceeded)
+		w.srv.Resume()
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,275 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/setup"
+)
+
+// State is what is known of a registration's znode.
+type State int
+
+const (
+	// Pending: the znode is not there, or not with its newest content; it is being
+	// put in place. Err says what keeps it from that.
+	Pending State = iota
+	// Registered: the znode is there.
+	Registered
+	// Unsure: the connection is down. The znode is there until the session times
+	// out, and is looked after when the connection is back.
+	Unsure
+)
+
+// Status is the state of a registration.
+type Status struct {
+	State State
+	// Err is, in a Pending one, [ErrTaken] or what ZooKeeper refuses, for example
+	// [recipes.ErrPermission]; it is tried again. [recipes.ErrConnClosed] is the
+	// last status.
+	Err error
+}
+
+// Registration keeps an instance registered until Close. Its methods may be called
+// from any goroutine.
+type Registration struct {
+	*setup.Setup
+	path   string
+	sub    *session.Subscription
+	ctx    context.Context // done when it is to be removed
+	stop   context.CancelFunc
+	status chan Status
+	wake   chan struct{} // capacity 1: there is another content to be written
+	over   chan struct{}
+	err    error // before over: why it is not certain that nothing is left
+
+	mu      sync.Mutex
+	want    Instance
+	data    []byte // want's
+	version int    // of want, from 1
+	written int    // the version that is in the znode for certain
+	refused error  // why version is not written
+	news    chan struct{}
+
+	place place // the goroutine's
+}
+
+// Register puts the instance's znode in place and keeps it there. It returns once the
+// znode is there. While the place is taken, by the znode of another session or
+// another registration of this process, it waits until the context ends; the error is
+// then ErrTaken too. A Static znode that is there already, of whomever, is taken over
+// with the instance's content. If Register fails, what it has created is removed, in
+// the background where that takes longer than the context lasts.
+func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, error) {
+	if i.ID == "" {
+		i.ID = newID()
+	}
+	if i.Registered == 0 {
+		i.Registered = time.Now().UnixMilli()
+	}
+	if i.Type == "" {
+		i.Type = Dynamic
+	}
+	if err := i.check(); err != nil {
+		return nil, err
+	}
+	data, err := encode(i)
+	if err != nil {
+		return nil, err
+	}
+	node := path.Join(d.Path, i.Name, i.ID)
+	if err := claim(ctx, d.Conn, node); err != nil {
+		return nil, setup.Fail("register", node, err)
+	}
+	r := newRegistration(d, node, i, data)
+	go r.keep()
+	err = r.confirmed(ctx, 1)
+	if err == nil {
+		return r, nil
+	}
+	r.stop()
+	if errors.Is(err, context.Cause(ctx)) {
+		if r.mu.Lock(); r.refused != nil {
+			err = fmt.Errorf("%w (%w)", err, r.refused)
+		}
+		r.mu.Unlock()
+		return nil, setup.Fail("register", node, err)
+	}
+	select {
+	case <-r.over:
+	case <-ctx.Done():
+	}
+	return nil, setup.Fail("register", node, err)
+}
+
+func newRegistration(d *Discovery, node string, i Instance, data []byte) *Registration {
+	ctx, stop := context.WithCancel(context.Background())
+	return &Registration{
+		Setup: d.Setup, path: node, sub: session.Subscribe(d.Conn, d.Timeout),
+		ctx: ctx, stop: stop, status: make(chan Status, 1), wake: make(chan struct{}, 1), over: make(chan struct{}),
+		want: i, data: data, version: 1, news: make(chan struct{}),
+		place: place{lasting: i.Type != Dynamic, sessions: map[int64]bool{}},
+	}
+}
+
+// Path is the znode's.
+func (r *Registration) Path() string { return r.path }
+
+// Instance is what is registered, or to be.
+func (r *Registration) Instance() Instance {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.want
+}
+
+// Status delivers the newest status: a reader that is late misses those in between.
+// It is closed once, when the registration is over.
+func (r *Registration) Status() <-chan Status { return r.status }
+
+// Update changes what is registered: all but Name, ID and Type, which must be those
+// registered. A Registered of 0 stands for the one of before. It returns once the
+// znode has that content. When the context ends first, or ZooKeeper refuses the
+// change, that is the error, and the change goes on being tried, until the next
+// Update. What others write into the znode is overwritten by an Update, and by
+// nothing else but a new znode.
+func (r *Registration) Update(ctx context.Context, i Instance) error {
+	was := r.Instance()
+	if i.Registered == 0 {
+		i.Registered = was.Registered
+	}
+	if i.Name != was.Name || i.ID != was.ID || i.Type != was.Type {
+		return fmt.Errorf("%w: update of %s, %s, %s with %s, %s, %s", sentinel.ErrInvalidOption, was.Name, was.ID, was.Type, i.Name, i.ID, i.Type)
+	}
+	if err := i.check(); err != nil {
+		return err
+	}
+	data, err := encode(i)
+	if err != nil {
+		return err
+	}
+	if r.ctx.Err() != nil {
+		return ErrClosed
+	}
+	r.mu.Lock()
+	r.version++
+	r.want, r.data, r.refused = i, data, nil
+	version := r.version
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+	return setup.Fail("update", r.path, r.confirmed(ctx, version))
+}
+
+// confirmed waits until version is written, or refused for any reason but that the
+// place is taken, which passes.
+func (r *Registration) confirmed(ctx context.Context, version int) error {
+	for {
+		r.mu.Lock()
+		written, refused, news := r.written, r.refused, r.news
+		r.mu.Unlock()
+		switch {
+		case written >= version:
+			return nil
+		case refused != nil && !errors.Is(refused, ErrTaken):
+			return refused
+		}
+		select {
+		case <-news:
+		case <-r.over:
+			return ErrClosed
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Close removes the znode, of whatever type, and returns nil once that is confirmed;
+// calling it again does no harm. When the context ends first, its cause is the error
+// and the removal goes on, until it is confirmed. If the connection was closed before
+// that, the error is [recipes.ErrConnClosed], and a Dynamic znode goes with the
+// session. What others have put in the place of the znode is left alone.
+func (r *Registration) Close(ctx context.Context) error {
+	r.stop()
+	select {
+	case <-r.over:
+		return setup.Fail("unregister", r.path, r.err)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// wanted is the content to be written, and its version.
+func (r *Registration) wanted() ([]byte, int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.data, r.version
+}
+
+// noted tells those who wait for a version what has become of it.
+func (r *Registration) noted(written int, refused error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.written, r.refused = written, refused
+	close(r.news)
+	r.news = make(chan struct{})
+}
+
+// publish puts the newest status in place of one that was not read. Only the
+// registration's goroutine calls it.
+func (r *Registration) publish(s Status) {
+	select {
+	case <-r.status:
+	default:
+	}
+	r.status <- s
+}
+
+// claims are the registrations of this process: two of one place on one connection
+// could not be told apart by the session.
+var claims = struct {
+	sync.Mutex
+	over map[claimed]chan struct{}
+}{over: map[claimed]chan struct{}{}}
+
+type claimed struct {
+	conn *zk.Conn
+	path string
+}
+
+// claim waits until no other registration of this process has the place.
+func claim(ctx context.Context, conn *zk.Conn, path string) error {
+	for {
+		claims.Lock()
+		over, taken := claims.over[claimed{conn, path}]
+		if !taken {
+			claims.over[claimed{conn, path}] = make(chan struct{})
+		}
+		claims.Unlock()
+		if !taken {
+			return nil
+		}
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return fmt.Errorf("%w (%w)", context.Cause(ctx), ErrTaken)
+		}
+	}
+}
+
+// disclaim gives the place back.
+func disclaim(conn *zk.Conn, path string) {
+	claims.Lock()
+	defer claims.Unlock()
+	close(claims.over[claimed{conn, path}])
+	delete(claims.over, claimed{conn, path})
+}

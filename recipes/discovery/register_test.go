@@ -1,0 +1,356 @@
+package discovery
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/znode"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func TestRegisterUpdateClose(t *testing.T) {
+	play(t, func(w world) {
+		for _, kind := range []Type{Dynamic, Static, Permanent} {
+			d := w.connect()
+			i := instance("one")
+			i.Type = kind
+			r, err := d.Register(w.Context(), i)
+			require.NoError(w, err)
+			require.Equal(w, one, r.Path())
+			require.Equal(w, Status{State: Registered}, <-r.Status())
+			_, stat, err := d.Conn.Get(one)
+			require.NoError(w, err)
+			require.Equal(w, kind == Dynamic, stat.EphemeralOwner == d.Conn.SessionID())
+
+			i.Payload, i.Disabled, i.Registered = json.RawMessage(`{"weight":3}`), true, 0
+			require.NoError(w, r.Update(w.Context(), i))
+			got, err := d.Instances(w.Context(), "shop")
+			require.NoError(w, err)
+			i.Registered = 1
+			require.Equal(w, []Instance{i}, got)
+			require.Equal(w, i, r.Instance())
+			i.Name = "other"
+			require.ErrorIs(w, r.Update(w.Context(), i), recipes.ErrInvalidOption)
+
+			require.NoError(w, r.Close(w.Context()))
+			require.NoError(w, r.Close(w.Context()))
+			i.Name = "shop"
+			require.ErrorIs(w, r.Update(w.Context(), i), ErrClosed)
+			for range r.Status() { // closed
+			}
+			require.Equal(w, "/\n  services\n    shop container\n", w.srv.Tree())
+			require.Empty(w, w.srv.Watches())
+			names, err := d.Names(w.Context())
+			require.NoError(w, err)
+			require.Equal(w, []string{"shop"}, names)
+		}
+	})
+}
+
+func TestDefaults(t *testing.T) {
+	play(t, func(w world) {
+		r, err := w.connect().Register(w.Context(), Instance{Name: "shop"})
+		require.NoError(w, err)
+		i := r.Instance()
+		require.Len(w, i.ID, 36)
+		require.Equal(w, time.Now().UnixMilli(), i.Registered)
+		require.Equal(w, Dynamic, i.Type)
+		require.NoError(w, r.Close(w.Context()))
+	})
+}
+
+func TestInvalid(t *testing.T) {
+	play(t, func(w world) {
+		d := w.connect()
+		for _, i := range []Instance{
+			{},
+			{Name: "a/b"},
+			{Name: ".."},
+			{Name: "shop", ID: "x/y"},
+			{Name: "shop", Type: "DYNAMIC_SEQUENTIAL"},
+			{Name: "shop", Port: 70000},
+			{Name: "shop", Payload: json.RawMessage(`{`)},
+			{Name: "shop", Payload: json.RawMessage(`[1,2]`)},
+			{Name: "shop", Payload: json.RawMessage(`["x"]`)},
+		} {
+			_, err := d.Register(w.Context(), i)
+			require.ErrorIs(w, err, recipes.ErrInvalidOption, "%+v", i)
+		}
+		_, err := d.Instances(w.Context(), "")
+		require.ErrorIs(w, err, recipes.ErrInvalidOption)
+		_, err = d.Provider(w.Context(), "shop", Choice{DownThreshold: -1})
+		require.ErrorIs(w, err, recipes.ErrInvalidOption)
+		require.Empty(w, w.srv.Log().Requests())
+	})
+}
+
+// The znode stays over a break of the connection, untouched, and without writes.
+func TestBreakDoesNotFlap(t *testing.T) {
+	play(t, func(w world) {
+		d := w.connect()
+		r := w.register(d, "one")
+		_, before, err := d.Conn.Get(one)
+		require.NoError(w, err)
+		<-r.Status()
+		w.srv.ResetLog()
+		w.srv.DropConnections()
+		require.Equal(w, Status{State: Unsure}, <-r.Status())
+		require.Equal(w, Status{State: Registered}, <-r.Status())
+		w.pass(time.Hour)
+		log := w.srv.Log().Requests()
+		require.LessOrEqual(w, len(log), 4, "%v", log)
+		require.Zero(w, log.Count(zktest.OpCreate, zktest.OpDelete, zktest.OpSetData), "%v", log)
+		_, after, err := d.Conn.Get(one)
+		require.NoError(w, err)
+		require.Equal(w, before, after)
+		require.NoError(w, r.Close(w.Context()))
+		require.Empty(w, w.srv.Watches())
+	})
+}
+
+func TestTrap01_CreateReplyOrRequestLost(t *testing.T) {
+	play(t, func(w world) {
+		for _, kind := range []Type{Dynamic, Static} {
+			for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.srv.Before, w.srv.After} {
+				d := w.connect()
+				hook(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, zktest.Cut)
+				i := instance("one")
+				i.Type = kind
+				r, err := d.Register(w.Context(), i)
+				require.NoError(w, err)
+				got, err := d.Instances(w.Context(), "shop")
+				require.NoError(w, err)
+				require.Equal(w, []Instance{i}, got)
+				require.NoError(w, r.Close(w.Context()))
+				require.NotContains(w, w.srv.Tree(), "one")
+			}
+		}
+	})
+}
+
+// The content of a create whose reply was lost is not that of an update meanwhile.
+func TestUpdateWhileCreateIsUnderWay(t *testing.T) {
+	play(t, func(w world) {
+		d := w.connect()
+		r := w.register(d, "one")
+		i := r.Instance()
+		i.Address = "elsewhere"
+		updated := make(chan error, 1)
+		w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			go func() { updated <- r.Update(w.Context(), i) }()
+			time.Sleep(time.Second)
+			return zktest.Cut(q)
+		})
+		require.NoError(w, w.connect().Conn.Delete(one, -1))
+		w.pass(time.Minute)
+		require.NoError(w, <-updated)
+		got, err := d.Instances(w.Context(), "shop")
+		require.NoError(w, err)
+		require.Equal(w, []Instance{i}, got)
+		require.NoError(w, r.Close(w.Context()))
+	})
+}
+
+func TestTrap05_DeleteReplyOrRequestLost(t *testing.T) {
+	play(t, func(w world) {
+		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.srv.Before, w.srv.After} {
+			r := w.register(w.connect(), "one")
+			hook(zktest.Match{Op: zktest.OpDelete, Path: one, Nth: 1}, zktest.Cut)
+			require.NoError(w, r.Close(w.Context()))
+			require.NotContains(w, w.srv.Tree(), "one")
+		}
+	})
+}
+
+// The context ends while the create is under way: what it makes later goes.
+func TestTrap06_ContextEndsFirst(t *testing.T) {
+	play(t, func(w world) {
+		for _, kind := range []Type{Dynamic, Static} {
+			d := w.connect()
+			require.NoError(w, errorsOtherThan(zk.ErrNodeExists, create(d, base), create(d, shop)))
+			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+			defer cancel()
+			w.srv.Delay(zktest.ToClient, 700*time.Millisecond, d.Conn.SessionID())
+			i := instance("one")
+			i.Type = kind
+			_, err := d.Register(ctx, i)
+			require.ErrorIs(w, err, context.DeadlineExceeded)
+			require.Contains(w, w.srv.Tree(), "one")
+			w.srv.Heal()
+			w.pass(time.Minute)
+			require.NotContains(w, w.srv.Tree(), "one")
+		}
+	})
+}
+
+func create(d *Discovery, node string) error {
+	_, err := d.Conn.Create(node, nil, 0, d.ACL)
+	return err
+}
+
+func errorsOtherThan(one error, errs ...error) error {
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, one) {
+			return err
+		}
+	}
+	return nil
+}
+
+// A new session comes without the old one having been seen to end.
+func TestTrap18_SessionLost(t *testing.T) {
+	play(t, func(w world) {
+		d := w.connect()
+		r := w.register(d, "one")
+		<-r.Status()
+		for range 3 {
+			old := d.Conn.SessionID()
+			w.srv.Refuse(true)
+			w.srv.DropConnections()
+			require.NoError(w, w.srv.ExpireSession(old))
+			require.Equal(w, Unsure, (<-r.Status()).State)
+			w.pass(time.Second)
+			w.srv.Refuse(false)
+			w.pass(10 * time.Second)
+			require.NotEqual(w, old, d.Conn.SessionID())
+			require.True(w, w.owned("one", d.Conn.SessionID()), w.srv.Tree())
+			require.Equal(w, Status{State: Registered}, <-r.Status())
+		}
+		require.NoError(w, r.Close(w.Context()))
+		require.NotContains(w, w.srv.Tree(), "one")
+	})
+}
+
+// KAFKA-1387: the znode of a process that has died is not taken for one's own, and not
+// touched; the registration comes when it has gone.
+func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
+	play(t, func(w world) {
+		former := w.connect()
+		require.NoError(w, znode.Make(w.Context(), former.Conn, shop, former.ACL, true))
+		_, err := former.Conn.Create(one, []byte("{}"), zk.FlagEphemeral, former.ACL)
+		require.NoError(w, err)
+
+		d := w.connect()
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		_, err = d.Register(ctx, instance("one"))
+		require.ErrorIs(w, err, context.DeadlineExceeded)
+		require.ErrorIs(w, err, ErrTaken)
+		require.True(w, w.owned("one", former.Conn.SessionID()))
+		require.Zero(w, w.srv.Log().Count(zktest.OpDelete))
+
+		time.AfterFunc(2*time.Second, func() { _ = w.srv.ExpireSession(former.Conn.SessionID()) })
+		r := w.register(d, "one")
+		require.True(w, w.owned("one", d.Conn.SessionID()), w.srv.Tree())
+		require.Zero(w, w.srv.Log().Count(zktest.OpDelete))
+		w.pass(time.Hour)
+		require.Equal(w, Status{State: Registered}, <-r.Status())
+		require.True(w, w.owned("one", d.Conn.SessionID()), w.srv.Tree())
+		require.NoError(w, r.Close(w.Context()))
+	})
+}
+
+// The znode of one's own session before is still there, and would go with it: it is
+// replaced.
+func TestTrap19_ZnodeOfOwnFormerSession(t *testing.T) {
+	play(t, func(w world) {
+		former, d := w.connect(), w.connect()
+		require.NoError(w, znode.Make(w.Context(), d.Conn, shop, d.ACL, true))
+		_, err := former.Conn.Create(one, []byte("{}"), zk.FlagEphemeral, former.ACL)
+		require.NoError(w, err)
+		require.NoError(w, claim(w.Context(), d.Conn, one))
+		i := instance("one")
+		i.Type = Dynamic
+		data, err := encode(i)
+		require.NoError(w, err)
+		r := newRegistration(d, one, i, data)
+		r.place.mark(former.Conn.SessionID()) // as if it had been that of this connection
+		go r.keep()
+		require.NoError(w, r.confirmed(w.Context(), 1))
+		require.True(w, w.owned("one", d.Conn.SessionID()), w.srv.Tree())
+		require.NoError(w, w.srv.ExpireSession(former.Conn.SessionID()))
+		w.pass(time.Minute)
+		require.True(w, w.owned("one", d.Conn.SessionID()), w.srv.Tree())
+		require.NoError(w, r.Close(w.Context()))
+	})
+}
+
+// Two of one place on one connection: the second waits for the first's Close.
+func TestTwiceOnOneConnection(t *testing.T) {
+	play(t, func(w world) {
+		d := w.connect()
+		r := w.register(d, "one")
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		_, err := d.Register(ctx, instance("one"))
+		require.ErrorIs(w, err, ErrTaken)
+		second := make(chan *Registration)
+		go func() { second <- w.register(d, "one") }()
+		synctest.Wait()
+		require.NoError(w, r.Close(w.Context()))
+		r = <-second
+		require.True(w, w.owned("one", d.Conn.SessionID()))
+		require.NoError(w, r.Close(w.Context()))
+	})
+}
+
+func TestDeletedByOthersComesBack(t *testing.T) {
+	play(t, func(w world) {
+		d, other := w.connect(), w.connect()
+		r := w.register(d, "one")
+		for range 100 {
+			err := other.Conn.Delete(one, -1)
+			require.NoError(w, errorsOtherThan(zk.ErrNoNode, err))
+			w.pass(100 * time.Millisecond)
+		}
+		created := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Created == one })
+		require.Less(w, len(created), 30, "it does not go on for ever at full speed")
+		w.pass(time.Minute)
+		require.True(w, w.owned("one", d.Conn.SessionID()))
+		// Its service's node goes too.
+		require.NoError(w, other.Conn.Delete(one, -1))
+		require.NoError(w, errorsOtherThan(zk.ErrNotEmpty, other.Conn.Delete(shop, -1)))
+		w.pass(time.Minute)
+		require.True(w, w.owned("one", d.Conn.SessionID()))
+		require.NoError(w, r.Close(w.Context()))
+	})
+}
+
+func TestNoPermission(t *testing.T) {
+	play(t, func(w world) {
+		d := w.connect()
+		_, err := d.Conn.Create(base, nil, 0, []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}})
+		require.NoError(w, err)
+		_, err = d.Register(w.Context(), instance("one"))
+		require.ErrorIs(w, err, recipes.ErrPermission)
+	})
+}
+
+func TestConnectionClosedByOwner(t *testing.T) {
+	play(t, func(w world) {
+		d := w.connect()
+		r, p := w.register(d, "one"), w.provider(d, Choice{})
+		w.pass(time.Second)
+		d.Conn.Close()
+		w.pass(time.Minute)
+		last := <-r.Status()
+		require.ErrorIs(w, last.Err, recipes.ErrConnClosed)
+		_, open := <-r.Status()
+		require.False(w, open)
+		require.ErrorIs(w, r.Close(w.Context()), recipes.ErrConnClosed)
+		require.ErrorIs(w, (<-p.Changes()).Err, recipes.ErrConnClosed)
+		_, open = <-p.Changes()
+		require.False(w, open)
+		_, err := p.Choose()
+		require.ErrorIs(w, err, recipes.ErrConnClosed)
+		require.NoError(w, p.Close(w.Context()))
+	})
+}

@@ -1,0 +1,150 @@
+package discovery
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// Registrations come, change and go on a server that fails all the time. After calm
+// each open registration is in the tree, owned by its session and with its newest
+// content, no closed one is, and all providers have what is in the tree.
+func TestSchedules(t *testing.T) {
+	for seed := range uint64(100) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			play(t, func(w world) { schedule(w, rand.New(rand.NewPCG(seed, 1))) })
+		})
+	}
+}
+
+func schedule(w world, random *rand.Rand) {
+	var clients []*Discovery
+	var providers []*Provider
+	for range 3 {
+		d := w.connect()
+		clients = append(clients, d)
+		providers = append(providers, w.provider(d, Choice{}))
+	}
+	operator := w.connect()
+	open := map[string]*Registration{}
+	client := map[string]*Discovery{}
+	hooks := []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.srv.Before, w.srv.After}
+	for step := range 40 {
+		d := clients[random.IntN(len(clients))]
+		what := random.IntN(10)
+		if what >= 5 && what <= 8 && d.Conn.SessionID() == 0 {
+			continue // 0 stands for all
+		}
+		switch what {
+		case 0, 1: // a registration
+			i := instance(fmt.Sprint("i", step))
+			if random.IntN(4) == 0 {
+				i.Type = Static
+			}
+			registered := make(chan *Registration, 1)
+			go func() {
+				r, err := d.Register(w.Context(), i)
+				require.NoError(w, err)
+				registered <- r
+			}()
+			w.pass(time.Duration(random.IntN(300)) * time.Millisecond)
+			r := <-registered
+			w.Cleanup(func() { w.end(r.Close) })
+			open[i.ID], client[i.ID] = r, d
+		case 2, 3: // a change
+			for _, id := range sortedKeys(open) {
+				i := open[id].Instance()
+				i.Port, i.Disabled = step, random.IntN(3) == 0
+				i.Payload = json.RawMessage(fmt.Sprint(step))
+				go func() { _ = open[id].Update(w.Context(), i) }()
+				synctest.Wait()
+				if random.IntN(2) == 0 {
+					break
+				}
+			}
+		case 4: // an end
+			for _, id := range sortedKeys(open) {
+				require.NoError(w, open[id].Close(w.Context()))
+				delete(open, id)
+				break
+			}
+		case 5:
+			w.srv.DropConnections(d.Conn.SessionID())
+		case 6:
+			if random.IntN(2) == 0 {
+				w.srv.DropConnections(d.Conn.SessionID())
+			}
+			_ = w.srv.ExpireSession(d.Conn.SessionID())
+		case 7, 8: // replies and requests lost
+			ops := []zktest.Op{zktest.OpCreate, zktest.OpSetData, zktest.OpDelete, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpExists, zktest.OpSync}
+			hooks[random.IntN(2)](zktest.Match{Op: ops[random.IntN(len(ops))], Session: d.Conn.SessionID(), Nth: 1 + random.IntN(2)}, zktest.Cut)
+		case 9: // somebody deletes
+			for _, id := range sortedKeys(open) {
+				err := operator.Conn.Delete(shop+"/"+id, -1)
+				require.NoError(w, errorsOtherThan(zk.ErrNoNode, err))
+				break
+			}
+			_, err := operator.Conn.Create(shop+"/"+fmt.Sprint("foreign", step), []byte("?"), 0, operator.ACL)
+			require.NoError(w, errorsOtherThan(zk.ErrNoNode, err))
+		}
+		w.pass(time.Duration(random.IntN(1500)) * time.Millisecond)
+	}
+	w.pass(2 * time.Minute)
+
+	var want []Instance
+	for _, id := range sortedKeys(open) {
+		i := open[id].Instance()
+		data, stat, err := operator.Conn.Get(shop + "/" + id)
+		require.NoError(w, err, "%s\n%s", id, w.srv.Tree())
+		if i.Type == Dynamic {
+			require.Equal(w, client[id].Conn.SessionID(), stat.EphemeralOwner)
+		}
+		got, err := decode(data)
+		require.NoError(w, err)
+		require.Equal(w, i, got)
+		require.Equal(w, Status{State: Registered}, last(open[id].Status()))
+		if !i.Disabled {
+			want = append(want, i)
+		}
+	}
+	require.Equal(w, len(open), strings.Count(w.srv.Tree(), "\n      i"), w.srv.Tree())
+	for n, p := range providers {
+		got, err := p.Instances()
+		require.NoError(w, err)
+		require.Equal(w, want, slices.Clone(got), "provider %d\n%s", n, w.srv.Tree())
+		require.Len(w, p.list.Unreadable, strings.Count(w.srv.Tree(), "\n      foreign"))
+	}
+	for _, id := range sortedKeys(open) {
+		require.NoError(w, open[id].Close(w.Context()))
+	}
+	require.Zero(w, strings.Count(w.srv.Tree(), "\n      i"), w.srv.Tree())
+}
+
+// last is what a channel of newest states has.
+func last(c <-chan Status) Status {
+	select {
+	case s := <-c:
+		return s
+	default:
+		return Status{State: Pending}
+	}
+}
+
+func sortedKeys(m map[string]*Registration) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,99 @@
+package discovery
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+)
+
+// URISpec is a template of an instance's URI, nil for none.
+type URISpec []URIPart
+
+// URIPart is a literal text, or the name of a variable.
+type URIPart struct {
+	Value    string `json:"value"`
+	Variable bool   `json:"variable"`
+}
+
+// ParseURISpec reads a template as Curator's UriSpec does, such as
+// "{scheme}://{address}:{port}/api".
+func ParseURISpec(template string) (URISpec, error) {
+	spec := URISpec{}
+	for rest := template; rest != ""; {
+		at := strings.IndexAny(rest, "{}")
+		switch {
+		case at < 0:
+			return append(spec, URIPart{Value: rest}), nil
+		case rest[at] == '}':
+			return nil, fmt.Errorf("%w: URI %q: } without {", sentinel.ErrInvalidOption, template)
+		case at > 0:
+			spec = append(spec, URIPart{Value: rest[:at]})
+		}
+		rest = rest[at+1:]
+		end := strings.IndexAny(rest, "{}")
+		if end < 0 || rest[end] == '{' {
+			return nil, fmt.Errorf("%w: URI %q: { without }", sentinel.ErrInvalidOption, template)
+		}
+		if end > 0 {
+			spec = append(spec, URIPart{Value: strings.TrimSpace(rest[:end]), Variable: true})
+		}
+		rest = rest[end+1:]
+	}
+	return spec, nil
+}
+
+// BuildURI fills the template in, "" where there is none. Variables are those of
+// Curator: scheme (https if there is an SSLPort, else http), name, id, address, port,
+// ssl-port, registration-time-utc, service-type, and [ and ] for braces. Those that
+// are passed in come first; unknown ones are left out.
+func (i Instance) BuildURI(variables map[string]string) string {
+	var b strings.Builder
+	for _, part := range i.URI {
+		value := part.Value
+		if part.Variable {
+			var ok bool
+			if value, ok = variables[part.Value]; !ok {
+				value = i.variable(part.Value)
+			}
+		}
+		b.WriteString(value)
+	}
+	return b.String()
+}
+
+func (i Instance) variable(name string) string {
+	number := func(n int) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.Itoa(n)
+	}
+	switch name {
+	case "scheme":
+		if i.SSLPort != 0 {
+			return "https"
+		}
+		return "http"
+	case "name":
+		return i.Name
+	case "id":
+		return i.ID
+	case "address":
+		return i.Address
+	case "port":
+		return number(i.Port)
+	case "ssl-port":
+		return number(i.SSLPort)
+	case "registration-time-utc":
+		return strconv.FormatInt(i.Registered, 10)
+	case "service-type":
+		return strings.ToLower(string(i.Type))
+	case "[":
+		return "{"
+	case "]":
+		return "}"
+	}
+	return ""
+}

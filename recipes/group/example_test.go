@@ -1,0 +1,96 @@
+package group_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/recipes/group"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func ExampleGroup() {
+	srv, err := zktest.New() // your program connects to its ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	conn, _, err := srv.Connect(10 * time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+
+	workers, err := group.NewGroup(conn, "/shop/workers")
+	if err != nil {
+		log.Fatal(err)
+	}
+	me, err := workers.Join(ctx, "host-1", []byte("idle"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := me.Set(ctx, []byte("busy")); err != nil {
+		log.Fatal(err)
+	}
+	for view := range workers.Changes(ctx) {
+		for _, m := range view.Members {
+			fmt.Printf("%s is %s\n", m.ID, m.Data)
+		}
+		if len(view.Members) == 0 {
+			fmt.Println("nobody is left", view.Err)
+			break
+		}
+		if err := me.Close(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// host-1 is busy
+	// nobody is left <nil>
+}
+
+func ExamplePartitioner() {
+	srv, err := zktest.New()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	conn, _, err := srv.Connect(10 * time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+
+	shards, err := group.NewPartitioner(conn, "/shop/shards")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := shards.SetParts(ctx, []string{"orders"}); err != nil {
+		log.Fatal(err)
+	}
+	share, err := shards.Join(ctx, "host-1", 5*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	left := make(chan error, 1)
+	for part := range share.Parts() {
+		go func() {
+			select {
+			case <-part.Wanted(): // finish, and give it back
+			case <-part.Done(): // lost: stop at once
+			}
+			fmt.Println("gave back", part.Name())
+			_ = part.Release(context.Background())
+		}()
+		fmt.Println("works on", part.Name())
+		go func() { left <- share.Close(ctx) }() // the program ends
+	}
+	fmt.Println("left", <-left)
+	// Output:
+	// works on orders
+	// gave back orders
+	// left <nil>
+}

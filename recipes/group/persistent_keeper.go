@@ -1,0 +1,196 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/ephemeral"
+	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/session"
+)
+
+// keeper is the goroutine of a Persistent.
+type keeper struct {
+	*Persistent
+	sub *session.Subscription
+}
+
+func newKeeper(p *Persistent) *keeper {
+	return &keeper{p, session.Subscribe(p.Conn, p.Timeout)}
+}
+
+func (k *keeper) run(ctx context.Context) {
+	reason := sentinel.Refine(k.keep(ctx))
+	k.sub.Close()
+	k.stop(reason) // releases the context
+	if errors.Is(reason, sentinel.ErrConnClosed) && k.removal == nil {
+		k.removal = reason // what there was goes with the session
+	}
+	k.err = reason
+	k.publish(Presence{Err: reason})
+	close(k.status)
+	close(k.ended)
+}
+
+const (
+	// lasts is how long a znode must have been there to be created again at once.
+	lasts = time.Second
+	// pauseMax is how long a znode that is deleted again and again is waited with.
+	pauseMax = time.Second
+)
+
+// keep goes on until the context ends, which returns its cause, or until nothing can be
+// done any more.
+func (k *keeper) keep(ctx context.Context) error {
+	var pause time.Duration
+	for {
+		if err := request.Pause(ctx, pause); err != nil {
+			return err
+		}
+		begin := time.Now()
+		err := k.once(ctx)
+		var taken *ephemeral.Taken
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.As(err, &taken):
+			if err := k.awaitFree(ctx, taken); err != nil {
+				return err
+			}
+		case errors.Is(err, sentinel.ErrSessionExpired), errors.Is(err, sentinel.ErrDeleted):
+			k.publish(Presence{Err: err})
+		default:
+			return err
+		}
+		pause = min(2*pause+10*time.Millisecond, pauseMax)
+		if time.Since(begin) >= lasts {
+			pause = 0
+		}
+	}
+}
+
+// once creates the znode and keeps it until it is gone or the context ends.
+func (k *keeper) once(ctx context.Context) error {
+	data, n := k.next()
+	node, created := ephemeral.Keep(k.Setup, k.Path, data)
+	select {
+	case err := <-created:
+		if err != nil {
+			return sentinel.Refine(err)
+		}
+	case <-ctx.Done():
+		k.removal = node.Remove(context.Background(), context.Cause(ctx))
+		return context.Cause(ctx)
+	}
+	k.wrote(n, nil)
+	k.publish(Presence{Present: true, Token: node.Grant().Token(), Session: node.Owner()})
+	var version int32
+	there := node.Grant().Context()
+	for {
+		select {
+		case <-there.Done():
+			_ = node.Remove(context.Background(), nil) // it is gone, or the connection is
+			return node.Grant().Err()
+		case <-ctx.Done():
+			k.removal = node.Remove(context.Background(), context.Cause(ctx))
+			return context.Cause(ctx)
+		case <-k.wake:
+			if data, next := k.next(); next != n {
+				writing, cancel := context.WithCancel(there)
+				stop := context.AfterFunc(ctx, cancel)
+				refusal, gone := k.write(writing, node, data, &version)
+				stop()
+				cancel()
+				if !gone {
+					n = next
+					k.wrote(n, refusal)
+				}
+			}
+		}
+	}
+}
+
+// write writes data to the znode, which must be at version, or says why that is refused.
+// gone says that it could not be, because the znode is gone or the context has ended.
+//
+// Each write expects the version before it: one that is carried out late, because it
+// waited in an old connection, cannot undo a newer one.
+func (k *keeper) write(ctx context.Context, node *ephemeral.Node, data []byte, version *int32) (refusal error, gone bool) {
+	for {
+		expected := *version
+		stat, err := request.Do(ctx, func() (*zk.Stat, error) { return k.Conn.Set(k.Path, data, expected) })
+		switch {
+		case err == nil:
+			*version = stat.Version
+			return nil, false
+		case ctx.Err() != nil:
+			return nil, true
+		case !request.Transient(err) && !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode):
+			return err, false
+		}
+		stat, err = request.Read(ctx, k.Conn, func() (*zk.Stat, error) {
+			if _, err := k.Conn.Sync(k.Path); err != nil {
+				return nil, err
+			}
+			_, stat, err := k.Conn.Get(k.Path)
+			return stat, err
+		})
+		switch {
+		case errors.Is(err, zk.ErrNoNode), err == nil && stat.Czxid != node.Grant().Token():
+			<-ctx.Done() // the znode's own end is told to whoever keeps it
+			return nil, true
+		case ctx.Err() != nil:
+			return nil, true
+		case err != nil:
+			return err, false
+		}
+		*version = stat.Version
+	}
+}
+
+// awaitFree waits until a znode that is in the way has gone. It is never deleted, even
+// where an earlier session of this very connection has left it: it is about to go then,
+// and a delete that comes late might hit one that another has created meanwhile.
+func (k *keeper) awaitFree(ctx context.Context, taken *ephemeral.Taken) error {
+	k.taken(taken.Owner, taken.Czxid)
+	for {
+		epoch := k.sub.State().Epoch
+		type answer struct {
+			stat  *zk.Stat
+			watch <-chan zk.Event
+		}
+		a, err := request.Read(ctx, k.Conn, func() (answer, error) {
+			_, stat, watch, err := k.Conn.ChildrenW(k.Path)
+			return answer{stat, watch}, err
+		})
+		if errors.Is(err, zk.ErrNoNode) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		k.taken(a.stat.EphemeralOwner, a.stat.Czxid)
+		for again := false; !again; {
+			select {
+			case <-a.watch:
+				again = true
+			case <-k.sub.Changed():
+				state := k.sub.State()
+				if state.Closed {
+					return sentinel.ErrConnClosed
+				}
+				again = state.Up && state.Epoch != epoch
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+}
+
+func (k *keeper) taken(owner, czxid int64) {
+	k.publish(Presence{Token: czxid, Session: owner, Err: fmt.Errorf("%w: %s, of session %#x", ErrTaken, k.Path, owner)})
+}

@@ -1,0 +1,287 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+const one = dir + "/one"
+
+const empty = "/\n  app\n    workers container\n"
+
+func TestPersistentIsInPlaceUntilItIsClosed(t *testing.T) {
+	play(t, func(w world) {
+		conn := w.connect()
+		p := w.keep(conn)
+		require.NoError(w, p.Await(w.Context()))
+		is := <-p.Status()
+		require.True(w, is.Present)
+		require.NoError(w, is.Err)
+		require.Equal(w, conn.SessionID(), is.Session)
+		_, stat, err := conn.Get(one)
+		require.NoError(w, err)
+		require.Equal(w, stat.Czxid, is.Token)
+		require.Equal(w, is, p.Current())
+		require.NoError(w, p.Err())
+
+		require.NoError(w, p.Set(w.Context(), []byte("more")))
+		require.Equal(w, "more", w.data(conn, one))
+		require.NoError(w, p.Set(w.Context(), []byte("most")))
+		require.NoError(w, conn.Delete(one, -1))
+		is = <-p.Status()
+		if !is.Present {
+			require.ErrorIs(w, is.Err, recipes.ErrDeleted)
+			is = <-p.Status()
+		}
+		require.True(w, is.Present)
+		require.Greater(w, is.Token, stat.Czxid)
+		require.Equal(w, "most", w.data(conn, one))
+
+		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close(w.Context()))
+		require.ErrorIs(w, p.Err(), ErrClosed)
+		is, ok := <-p.Status()
+		require.True(w, ok)
+		require.ErrorIs(w, is.Err, ErrClosed)
+		_, ok = <-p.Status()
+		require.False(w, ok, "closed once")
+		require.ErrorIs(w, p.Await(w.Context()), ErrClosed)
+		require.ErrorIs(w, p.Set(w.Context(), nil), ErrClosed)
+		require.Equal(w, empty, w.srv.Tree())
+		require.Empty(w, w.srv.Watches())
+	})
+}
+
+// ClickHouse#116690: a new session without any word of the end of the old.
+func TestTrap18_AnotherSessionUnseen(t *testing.T) {
+	play(t, func(w world) {
+		conn := w.connect()
+		p := w.keep(conn)
+		require.NoError(w, p.Await(w.Context()))
+		before := <-p.Status()
+		w.srv.Refuse(true)
+		w.srv.DropConnections()
+		require.NoError(w, w.srv.ExpireSession(conn.SessionID()))
+		time.Sleep(time.Minute)
+		w.srv.Refuse(false)
+		time.Sleep(10 * time.Second)
+		after := p.Current()
+		require.True(w, after.Present)
+		require.NotEqual(w, before.Session, after.Session)
+		require.Equal(w, conn.SessionID(), after.Session)
+		require.Contains(w, w.srv.Tree(), fmt.Sprintf("one \"data\" ephemeral=%#x", conn.SessionID()))
+		require.NoError(w, p.Close(w.Context()))
+		require.Equal(w, empty, w.srv.Tree())
+	})
+}
+
+// KAFKA-1387: a znode of an earlier session must not pass for one's own, and a foreign
+// one must not be deleted.
+func TestTrap19_AnotherSessionsZnodeIsThere(t *testing.T) {
+	play(t, func(w world) {
+		earlier := w.connect() // of a program that has crashed
+		_, err := earlier.Create("/app", nil, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(w, err)
+		_, err = earlier.Create(dir, nil, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(w, err)
+		_, err = earlier.Create(one, []byte("old"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		require.NoError(w, err)
+
+		conn := w.connect()
+		p := w.keep(conn)
+		is := <-p.Status()
+		require.False(w, is.Present)
+		require.ErrorIs(w, is.Err, ErrTaken)
+		require.Equal(w, earlier.SessionID(), is.Session)
+		require.Equal(w, "old", w.data(conn, one))
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(w, p.Set(ctx, []byte("new")), context.DeadlineExceeded)
+
+		require.NoError(w, w.srv.ExpireSession(earlier.SessionID()))
+		require.NoError(w, p.Await(w.Context()))
+		require.Equal(w, "new", w.data(conn, one))
+		time.Sleep(time.Minute)
+		require.True(w, p.Current().Present)
+		require.Equal(w, conn.SessionID(), p.Current().Session)
+		deletes := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpDelete && e.Session == conn.SessionID() })
+		require.Empty(w, deletes)
+		require.NoError(w, p.Close(w.Context()))
+	})
+}
+
+// CURATOR-107, kazoo #175: waiting for what is in the way leaves one watch, also when
+// the connection breaks over and over.
+func TestTrap24_25_WatchesWhileAnotherIsThere(t *testing.T) {
+	play(t, func(w world) {
+		other := w.keep(w.connect())
+		require.NoError(w, other.Await(w.Context()))
+		conn := w.connect()
+		p := w.keep(conn)
+		for range 5 {
+			time.Sleep(10 * time.Second)
+			w.srv.DropConnections(conn.SessionID())
+		}
+		time.Sleep(10 * time.Second)
+		require.Len(w, w.srv.Watches(one), 2, "the owner's and that of who waits")
+		require.NoError(w, other.Close(w.Context()))
+		require.NoError(w, p.Await(w.Context()))
+		require.NoError(w, p.Close(w.Context()))
+		require.Empty(w, w.srv.Watches())
+	})
+}
+
+// CURATOR-623: deleted while out of reach, and the client does not set its watch anew.
+func TestTrap27_DeletedWhileOutOfReach(t *testing.T) {
+	play(t, func(w world) {
+		conn, operator := w.connect(), w.connect()
+		p := w.keep(conn)
+		require.NoError(w, p.Await(w.Context()))
+		w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
+		w.srv.DropConnections(conn.SessionID())
+		require.NoError(w, operator.Delete(one, -1))
+		time.Sleep(10 * time.Second)
+		require.True(w, p.Current().Present)
+		require.Equal(w, "data", w.data(operator, one))
+		require.NoError(w, p.Close(w.Context()))
+	})
+}
+
+// CURATOR-391, trap 28 of a znode in place: another's in its stead, with the same
+// version, while out of reach.
+func TestTrap28_ReplacedWhileOutOfReach(t *testing.T) {
+	play(t, func(w world) {
+		conn, operator := w.connect(), w.connect()
+		p := w.keep(conn)
+		require.NoError(w, p.Await(w.Context()))
+		w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
+		w.srv.DropConnections(conn.SessionID())
+		require.NoError(w, operator.Delete(one, -1))
+		_, err := operator.Create(one, []byte("data"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		require.NoError(w, err)
+		time.Sleep(10 * time.Second)
+		require.ErrorIs(w, p.Current().Err, ErrTaken)
+		require.Equal(w, operator.SessionID(), p.Current().Session)
+		require.NoError(w, operator.Delete(one, -1))
+		require.NoError(w, p.Await(w.Context()))
+		require.NoError(w, p.Close(w.Context()))
+	})
+}
+
+// CURATOR-724: the parent goes between.
+func TestTrap36_ParentIsGone(t *testing.T) {
+	play(t, func(w world) {
+		conn, operator := w.connect(), w.connect()
+		p := w.keep(conn)
+		require.NoError(w, p.Await(w.Context()))
+		w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			require.NoError(w, operator.Delete(dir, -1))
+			return zktest.Pass(q)
+		})
+		require.NoError(w, operator.Delete(one, -1))
+		time.Sleep(time.Second)
+		require.True(w, p.Current().Present)
+		require.NoError(w, p.Close(w.Context()))
+		require.Equal(w, empty, w.srv.Tree())
+	})
+}
+
+// A reader that never reads does not stop it (trap 30), and finds the newest.
+func TestTrap30_NobodyReadsTheStatus(t *testing.T) {
+	play(t, func(w world) {
+		conn, operator := w.connect(), w.connect()
+		p := w.keep(conn)
+		require.NoError(w, p.Await(w.Context()))
+		for range 10 {
+			require.NoError(w, operator.Delete(one, -1))
+			time.Sleep(3 * time.Second)
+			require.True(w, p.Current().Present)
+		}
+		require.Equal(w, p.Current(), <-p.Status())
+		require.NoError(w, p.Close(w.Context()))
+	})
+}
+
+// Trap 39: somebody deletes it as soon as it is there: no loop without a pause.
+func TestTrap39_DeletedAgainAndAgain(t *testing.T) {
+	play(t, func(w world) {
+		conn, operator := w.connect(), w.connect()
+		w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: one}, func(q *zktest.Request) zktest.Verdict {
+			_ = operator.Delete(one, -1)
+			return zktest.Pass(q)
+		})
+		p := w.keep(conn)
+		time.Sleep(time.Minute)
+		creates := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpCreate && e.Path == one && e.Code == 0 })
+		require.Less(w, len(creates), 80)
+		require.Greater(w, len(creates), 20)
+		require.NoError(w, p.Close(w.Context()))
+	})
+}
+
+// Trap 40: closed while the create is under way.
+func TestTrap40_ClosedDuringTheCreate(t *testing.T) {
+	play(t, func(w world) {
+		conn := w.connect()
+		w.srv.Delay(zktest.BothWays, 300*time.Millisecond, conn.SessionID())
+		for i := range 8 {
+			p := w.keep(conn)
+			time.Sleep(time.Duration(i) * 250 * time.Millisecond)
+			require.NoError(w, p.Close(w.Context()))
+			require.NotContains(w, w.srv.Tree(), "one")
+		}
+	})
+}
+
+func TestSetWhoseReplyOrRequestIsLost(t *testing.T) {
+	play(t, func(w world) {
+		conn := w.connect()
+		p := w.keep(conn)
+		require.NoError(w, p.Await(w.Context()))
+		token := p.Current().Token
+		for i, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.srv.Before, w.srv.After} {
+			hook(zktest.Match{Op: zktest.OpSetData, Path: one, Nth: 1}, zktest.Cut)
+			data := fmt.Sprint("data ", i)
+			require.NoError(w, p.Set(w.Context(), []byte(data)))
+			require.Equal(w, data, w.data(conn, one))
+		}
+		require.NoError(w, w.srv.SetVersion(one, 77), "somebody else has written it")
+		require.NoError(w, p.Set(w.Context(), []byte("mine")))
+		require.Equal(w, "mine", w.data(conn, one))
+		require.Equal(w, token, p.Current().Token)
+		require.ErrorIs(w, p.Set(w.Context(), make([]byte, 1<<20)), recipes.ErrInvalidOption)
+		require.NoError(w, p.Close(w.Context()))
+	})
+}
+
+func TestKeptUntilTheConnectionIsClosedOrItIsNotPermitted(t *testing.T) {
+	play(t, func(w world) {
+		conn := w.connect()
+		p := w.keep(conn)
+		require.NoError(w, p.Await(w.Context()))
+		conn.Close()
+		<-p.Done()
+		require.ErrorIs(w, p.Err(), recipes.ErrConnClosed)
+		require.ErrorIs(w, p.Close(w.Context()), recipes.ErrUnconfirmed)
+
+		conn = w.connect()
+		_, err := conn.Create("/closed", nil, 0, []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}})
+		require.NoError(w, err)
+		p, err = Keep(conn, "/closed/one", nil, granted)
+		require.NoError(w, err)
+		require.ErrorIs(w, p.Await(w.Context()), recipes.ErrPermission)
+		require.NoError(w, p.Close(w.Context()))
+		synctest.Wait()
+		require.Zero(w, strings.Count(w.srv.Tree(), "one"))
+	})
+}

@@ -1,0 +1,98 @@
+package lock
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func benchConn(b *testing.B, srv *zktest.Server) *zk.Conn {
+	conn, _, err := srv.Connect(30*time.Second, zk.WithMaxBufferSize(64<<10))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for conn.State() != zk.StateHasSession {
+		time.Sleep(time.Millisecond)
+	}
+	return conn
+}
+
+// A free lock, taken and given back.
+func BenchmarkFree(b *testing.B) {
+	srv := zktest.Start(b, zktest.WithLogLimit(0))
+	m, err := NewMutex(benchConn(b, srv), node, recipes.WithSessionTimeout(30*time.Second))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		h, err := m.Lock(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := h.Release(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// The requests that it takes at least, without anything around them.
+func BenchmarkFreeFloor(b *testing.B) {
+	srv := zktest.Start(b, zktest.WithLogLimit(0))
+	conn := benchConn(b, srv)
+	_, _ = conn.Create("/locks", nil, 0, zk.WorldACL(zk.PermAll))
+	b.ReportAllocs()
+	for b.Loop() {
+		own, err := conn.Create("/locks/_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-lock-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		if err != nil {
+			b.Fatal(err)
+		}
+		var listed sync.WaitGroup
+		listed.Go(func() { _, _, _ = conn.Children("/locks") })
+		_, _, _, _ = conn.ChildrenW(own)
+		listed.Wait()
+		if err := conn.Delete(own, -1); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// From hand to hand among 64 sessions.
+func BenchmarkHandOver64(b *testing.B) {
+	srv := zktest.Start(b, zktest.WithLogLimit(0))
+	var ready, done sync.WaitGroup
+	turns := make(chan struct{})
+	for range 64 {
+		m, err := NewMutex(benchConn(b, srv), node, recipes.WithSessionTimeout(30*time.Second))
+		if err != nil {
+			b.Fatal(err)
+		}
+		ready.Add(1)
+		done.Go(func() {
+			ready.Done()
+			for range turns {
+				h, err := m.Lock(b.Context())
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				if err := h.Release(b.Context()); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	ready.Wait()
+	b.ReportAllocs()
+	for b.Loop() {
+		turns <- struct{}{}
+	}
+	close(turns)
+	done.Wait()
+}

@@ -1,0 +1,219 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func TestContenders(t *testing.T) {
+	play(t, 1, func(w *world) {
+		m := w.mutex(w.operator)
+		all, err := m.Contenders(w.Context())
+		require.NoError(w, err, "without a znode nobody contends")
+		require.Empty(w, all)
+
+		first := w.lock(w.connect(), WithName("a"))
+		second := w.lock(w.connect(), WithName("b"))
+		third := w.lock(w.connect())
+		w.create(node + "/foreign")
+		all, err = m.Contenders(w.Context())
+		require.NoError(w, err)
+		require.Len(w, all, 3)
+		require.Equal(w, Contender{first.hold.Path(), "a", first.hold.Token(), true, false}, all[0])
+		require.Equal(w, "b", all[1].Name)
+		require.False(w, all[1].Holds)
+		require.Equal(w, processName(), all[2].Name)
+		require.NotEmpty(w, processName())
+
+		first.release()
+		second.holds()
+		require.Equal(w, all[1].Token, second.hold.Token())
+		all, err = m.Contenders(w.Context())
+		require.NoError(w, err)
+		require.Len(w, all, 2)
+		require.True(w, all[0].Holds)
+		second.release()
+		third.release()
+		w.remove(node + "/foreign")
+	})
+}
+
+func TestContendersOfAnRWMutex(t *testing.T) {
+	play(t, 1, func(w *world) {
+		r1, r2 := w.read(w.connect()), w.read(w.connect())
+		x := w.write(w.connect())
+		r3 := w.read(w.connect())
+		kinds := func() (found []string) {
+			all, err := w.rw(w.operator).Contenders(w.Context())
+			require.NoError(w, err)
+			for _, c := range all {
+				found = append(found, fmt.Sprintf("reads %v holds %v", c.Reads, c.Holds))
+			}
+			return found
+		}
+		require.Equal(w, []string{"reads true holds true", "reads true holds true", "reads false holds false", "reads true holds false"}, kinds())
+		r1.release()
+		r2.release()
+		require.Equal(w, []string{"reads false holds true", "reads true holds false"}, kinds())
+		x.downgrade()
+		w.pass(0)
+		require.Equal(w, []string{"reads true holds true", "reads true holds true"}, kinds())
+		r3.holds()
+	})
+}
+
+func TestHolds(t *testing.T) {
+	for _, c := range []struct {
+		names []string
+		want  []bool
+	}{
+		{[]string{"__WRIT__0000000001", "__READ__0000000002"}, []bool{true, false}},
+		{[]string{"__READ__0000000001", "__READ__0000000002", "__WRIT__0000000003", "__READ__0000000004"}, []bool{true, true, false, false}},
+		{[]string{"lock-0000000001", "lock-0000000002"}, []bool{true, false}},
+		// Curator while it downgrades.
+		{[]string{"__WRIT__0000000001", "__READ__0000000001", "__READ__0000000002"}, []bool{true, true, false}},
+		{[]string{"__READ__0000000001", "__WRIT__0000000001"}, []bool{true, true}},
+	} {
+		for i, want := range c.want {
+			require.Equal(t, want, holds(c.names, i), "%v %d", c.names, i)
+		}
+	}
+}
+
+// CURATOR-358: a contender leaves between the listing and the read of its znode.
+func TestTrap43_ContenderVanishes(t *testing.T) {
+	play(t, 1, func(w *world) {
+		first, second := w.lock(w.connect()), w.lock(w.connect())
+		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Session: w.operator.SessionID(), Path: first.hold.Path(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			require.NoError(w, w.srv.ExpireSession(first.conn.SessionID()))
+			return zktest.Pass(q)
+		})
+		all, err := w.mutex(w.operator).Contenders(w.Context())
+		require.NoError(w, err)
+		require.Len(w, all, 1)
+		w.excused = true
+		w.pass(timeout)
+		require.Equal(w, second.holds().Path(), all[0].Path)
+	})
+}
+
+func TestContendersWithin(t *testing.T) {
+	play(t, 1, func(w *world) {
+		w.lock(w.connect()).holds()
+		ctx, cancel := context.WithTimeout(w.Context(), timeout)
+		defer cancel()
+		conn := w.connect()
+		w.cut(conn)
+		w.elapsed(timeout, func() {
+			_, err := w.mutex(conn).Contenders(ctx)
+			require.ErrorIs(w, err, context.DeadlineExceeded)
+		})
+		w.restore()
+		_, err := w.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		require.NoError(w, err)
+		_, err = w.mutex(conn).Contenders(w.Context())
+		require.ErrorIs(w, err, recipes.ErrPermission)
+		_, err = w.operator.SetACL(node, zk.WorldACL(zk.PermAll), -1)
+		require.NoError(w, err)
+		w.excused, w.untidy = true, true
+	})
+}
+
+func TestWaiter(t *testing.T) {
+	play(t, 1, func(w *world) {
+		first, second := w.lock(w.connect()), w.lock(w.connect())
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		third := w.mutex(w.connect()).Join(ctx)
+		position := func() int {
+			ahead, err := third.Position(w.Context())
+			require.NoError(w, err)
+			return ahead
+		}
+		require.Equal(w, 2, position())
+		first.release()
+		require.Equal(w, 1, position())
+		second.release()
+		w.pass(0)
+		require.Equal(w, 0, position())
+		h, err := third.Wait()
+		require.NoError(w, err)
+		cancel()
+		w.pass(moment)
+		require.NoError(w, h.Err(), "the context was that of the waiting")
+		require.Equal(w, 0, position())
+		require.NoError(w, h.Release(w.Context()))
+		_, err = third.Position(w.Context())
+		require.ErrorIs(w, err, ErrReleased)
+		_, err = third.Wait()
+		require.Error(w, err)
+	})
+}
+
+func TestWaiterGivesUp(t *testing.T) {
+	t.Run("while it waits", func(t *testing.T) {
+		play(t, 1, func(w *world) {
+			first := w.lock(w.connect())
+			ctx, cancel := context.WithCancelCause(w.Context())
+			second := w.mutex(w.connect()).Join(ctx)
+			w.pass(0)
+			require.Len(w, w.contenders(), 2)
+			cancel(errEnough)
+			_, err := second.Wait()
+			require.ErrorIs(w, err, errEnough)
+			w.pass(0)
+			w.line(first.holds().Path())
+			_, err = second.Position(w.Context())
+			require.ErrorIs(w, err, errEnough)
+		})
+	})
+	t.Run("after the grant, before anybody has it", func(t *testing.T) {
+		play(t, 1, func(w *world) {
+			conn := w.connect()
+			for range 20 { // which of what has happened Wait sees first is random
+				ctx, cancel := context.WithCancelCause(w.Context())
+				waiter := w.mutex(conn).Join(ctx)
+				w.pass(0)
+				cancel(errEnough)
+				w.pass(0)
+				_, err := waiter.Wait()
+				require.ErrorIs(w, err, errEnough)
+				w.line()
+			}
+		})
+	})
+	t.Run("before", func(t *testing.T) {
+		play(t, 1, func(w *world) {
+			ctx, cancel := context.WithCancelCause(w.Context())
+			cancel(errEnough)
+			waiter := w.mutex(w.connect()).Join(ctx)
+			_, err := waiter.Wait()
+			require.ErrorIs(w, err, errEnough)
+			_, err = waiter.Position(w.Context())
+			require.ErrorIs(w, err, errEnough)
+			require.Empty(w, w.created())
+		})
+	})
+}
+
+// The end of the place is told to whoever waits, and to whoever asks.
+func TestWaiterIsDeleted(t *testing.T) {
+	play(t, 1, func(w *world) {
+		w.lock(w.connect()).holds()
+		waiter := w.mutex(w.connect()).Join(w.Context())
+		w.pass(0)
+		w.remove(w.contenders()[1])
+		w.untidy = true // its watch on the holder
+		_, err := waiter.Position(w.Context())
+		require.ErrorIs(w, err, recipes.ErrDeleted)
+		_, err = waiter.Wait()
+		require.ErrorIs(w, err, recipes.ErrDeleted)
+	})
+}

@@ -1,0 +1,155 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/recipes/lock"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// server is ZooKeeper; in production it is an ensemble, and connect is zk.Connect.
+func server() (connect func() *zk.Conn, stop func()) {
+	srv, err := zktest.New()
+	if err != nil {
+		log.Fatal(err)
+	}
+	return func() *zk.Conn {
+		conn, _, err := srv.Connect(10 * time.Second)
+		if err != nil {
+			log.Fatal(err)
+		}
+		return conn
+	}, srv.Close
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return v
+}
+
+func ExampleMutex() {
+	connect, stop := server()
+	defer stop()
+	ctx := context.Background()
+	m := must(lock.NewMutex(connect(), "/locks/report"))
+
+	hold := must(m.Lock(ctx))
+	defer hold.Release(ctx)
+	// Work with hold.Context(): it ends with the lock. Pass hold.Token() to systems
+	// that can refuse smaller ones. What is in ZooKeeper is written like this:
+	_, err := hold.Multi(&zk.CreateRequest{Path: "/report", Data: []byte("done"), Acl: zk.WorldACL(zk.PermAll)})
+	fmt.Println("written:", err == nil)
+
+	_, err = must(lock.NewMutex(connect(), "/locks/report")).TryLock(ctx)
+	fmt.Println("held:", errors.Is(err, lock.ErrHeld))
+	// Output:
+	// written: true
+	// held: true
+}
+
+func ExampleMutex_Contenders() {
+	connect, stop := server()
+	defer stop()
+	ctx := context.Background()
+	m := must(lock.NewMutex(connect(), "/locks/report", lock.WithName("batch-1")))
+	hold := must(m.Lock(ctx))
+	defer hold.Release(ctx)
+	for _, c := range must(m.Contenders(ctx)) {
+		fmt.Println(c.Name, "holds:", c.Holds)
+	}
+	// Output: batch-1 holds: true
+}
+
+func ExampleMutex_Join() {
+	connect, stop := server()
+	defer stop()
+	ctx := context.Background()
+	m := must(lock.NewMutex(connect(), "/locks/report"))
+	hold := must(m.Lock(ctx))
+
+	waiter := m.Join(ctx)
+	fmt.Println("ahead:", must(waiter.Position(ctx)))
+	hold.Release(ctx)
+	second := must(waiter.Wait())
+	fmt.Println("greater token:", second.Token() > hold.Token())
+	second.Release(ctx)
+	// Output:
+	// ahead: 1
+	// greater token: true
+}
+
+func ExampleHold_Revoked() {
+	connect, stop := server()
+	defer stop()
+	ctx := context.Background()
+	m := must(lock.NewMutex(connect(), "/locks/report"))
+	hold := must(m.Lock(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-hold.Revoked():
+			fmt.Println("asked to release")
+		case <-hold.Done():
+		}
+		hold.Release(ctx)
+	}()
+
+	urgent := must(lock.NewMutex(connect(), "/locks/report"))
+	holder := must(urgent.Contenders(ctx))[0]
+	if err := urgent.Revoke(ctx, holder); err != nil {
+		log.Fatal(err)
+	}
+	must(urgent.Lock(ctx)).Release(ctx)
+	<-done
+	// Output: asked to release
+}
+
+func ExampleRWMutex() {
+	connect, stop := server()
+	defer stop()
+	ctx := context.Background()
+	m := must(lock.NewRWMutex(connect(), "/locks/index"))
+
+	hold := must(m.Lock(ctx))
+	// Write the index, and go on to read what was written.
+	if err := hold.Downgrade(ctx); err != nil {
+		log.Fatal(err)
+	}
+	other := must(must(lock.NewRWMutex(connect(), "/locks/index")).RLock(ctx))
+	fmt.Println("two readers:", hold.Err() == nil && other.Err() == nil)
+
+	_, err := m.Lock(hold.Context())
+	fmt.Println("no upgrade:", errors.Is(err, lock.ErrUpgrade))
+	other.Release(ctx)
+	hold.Release(ctx)
+	// Output:
+	// two readers: true
+	// no upgrade: true
+}
+
+func ExampleMulti() {
+	connect, stop := server()
+	defer stop()
+	ctx := context.Background()
+	conn := connect()
+	from := must(lock.NewMutex(conn, "/locks/account-a"))
+	to := must(lock.NewMutex(conn, "/locks/account-b"))
+	both := must(lock.NewMulti(to, from))
+
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // for all of them
+	defer cancel()
+	hold := must(both.Lock(ctx))
+	_, err := hold.Multi(&zk.CreateRequest{Path: "/transfer", Acl: zk.WorldACL(zk.PermAll)})
+	fmt.Println("while both are held:", err == nil)
+	hold.Release(ctx)
+	// Output: while both are held: true
+}

@@ -1,0 +1,285 @@
+package lock
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// at is the mutex at /locks/<name>.
+func (w *world) at(conn *zk.Conn, name string) *Mutex {
+	w.Helper()
+	m, err := NewMutex(conn, "/locks/"+name, recipes.WithSessionTimeout(timeout))
+	require.NoError(w, err)
+	return m
+}
+
+// multi is made of mutexes.
+func (w *world) multi(conn *zk.Conn, names ...string) *Multi {
+	w.Helper()
+	var parts []Part
+	for _, name := range names {
+		parts = append(parts, w.at(conn, name))
+	}
+	m, err := NewMulti(parts...)
+	require.NoError(w, err)
+	return m
+}
+
+func TestMulti(t *testing.T) {
+	play(t, 1, func(w *world) {
+		w.create("/register")
+		conn := w.connect()
+		h, err := w.multi(conn, "b", "c", "a").Lock(w.Context())
+		require.NoError(w, err)
+		require.NoError(w, h.Err())
+		require.Less(w, h.Token("/locks/a"), h.Token("/locks/b"), "in the order of the paths")
+		require.Less(w, h.Token("/locks/b"), h.Token("/locks/c"))
+		require.Zero(w, h.Token("/locks/d"))
+		require.Greater(w, time.Until(h.Deadline()), time.Duration(0))
+		for _, name := range []string{"a", "b", "c"} {
+			_, err := w.at(w.operator, name).TryLock(w.Context())
+			require.ErrorIs(w, err, ErrHeld)
+		}
+		responses, err := h.Multi(&zk.SetDataRequest{Path: "/register", Version: 0})
+		require.NoError(w, err)
+		require.Len(w, responses, 1)
+		require.EqualValues(w, 1, responses[0].Stat.Version)
+		_, err = h.Multi(&zk.SetDataRequest{Path: "/register", Version: 0})
+		require.ErrorIs(w, err, zk.ErrBadVersion)
+
+		// A context of it is one of each of its locks.
+		_, err = w.at(conn, "b").Lock(h.Context())
+		require.ErrorIs(w, err, ErrReentrant)
+
+		require.NoError(w, h.Release(w.Context()))
+		require.ErrorIs(w, h.Err(), ErrReleased)
+		<-h.Done()
+		require.ErrorIs(w, context.Cause(h.Context()), ErrReleased)
+		require.NoError(w, h.Release(w.Context()), "again")
+		_, err = h.Multi()
+		require.ErrorIs(w, err, ErrNotHeld)
+	})
+}
+
+// All are lost with the first.
+func TestMultiIsLostWithTheFirst(t *testing.T) {
+	for _, name := range []string{"a", "b", "c"} {
+		play(t, 1, func(w *world) {
+			conn := w.connect()
+			h, err := w.multi(conn, "a", "b", "c").Lock(w.Context())
+			require.NoError(w, err)
+			var path string
+			for _, p := range w.contenders() {
+				if p[:len("/locks/a")] == "/locks/"+name {
+					path = p
+				}
+			}
+			w.remove(path)
+			_, err = h.Multi()
+			require.ErrorIs(w, err, ErrNotHeld, "the ensemble knows at once")
+			w.pass(moment)
+			<-h.Done()
+			require.ErrorIs(w, h.Err(), recipes.ErrDeleted)
+			require.NoError(w, h.Release(w.Context()))
+			w.line()
+		})
+	}
+}
+
+func TestMultiLosesItsLease(t *testing.T) {
+	play(t, 1, func(w *world) {
+		conn := w.connect()
+		h, err := w.multi(conn, "a", "b").Lock(w.Context())
+		require.NoError(w, err)
+		w.pass(timeout)
+		w.silence(conn)
+		left := time.Until(h.Deadline())
+		require.LessOrEqual(w, left, timeout/2)
+		w.pass(left - 1)
+		require.NoError(w, h.Err())
+		w.pass(1)
+		<-h.Done()
+		require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
+		w.unsilence(conn)
+		w.pass(timeout)
+		require.NoError(w, h.Release(w.Context()))
+	})
+}
+
+// The deadline is that of the lock that is proven for the shortest time.
+func TestMultiDeadline(t *testing.T) {
+	begin := time.Now()
+	var holds []*Hold
+	for _, left := range []time.Duration{2 * time.Hour, time.Hour, 3 * time.Hour} {
+		g, end := grant.New(1, func() time.Time { return begin.Add(left) })
+		holds = append(holds, &Hold{&place{}, g, end})
+	}
+	m := newMultiHold(holds)
+	require.Equal(t, begin.Add(time.Hour), m.Deadline())
+	for _, stop := range m.stops {
+		stop()
+	}
+}
+
+// InterProcessMultiLock goes on to acquire after a failure. Here the rest is not
+// asked for, and what was granted is released.
+func TestMultiGetsAllOrNothing(t *testing.T) {
+	play(t, 1, func(w *world) {
+		held, err := w.at(w.operator, "b").Lock(w.Context())
+		require.NoError(w, err)
+		conn := w.connect()
+		m := w.multi(conn, "a", "b", "c")
+		_, err = m.TryLock(w.Context())
+		require.ErrorIs(w, err, ErrHeld)
+		w.line(held.Path())
+
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		w.elapsed(time.Second, func() {
+			_, err = m.Lock(ctx)
+			require.ErrorIs(w, err, context.DeadlineExceeded)
+		})
+		w.pass(0)
+		w.line(held.Path())
+		for _, e := range w.srv.Log() {
+			require.NotContains(w, e.Created, "/locks/c/")
+		}
+		require.NoError(w, held.Release(w.Context()))
+		h, err := m.TryLock(w.Context())
+		require.NoError(w, err)
+		require.NoError(w, h.Release(w.Context()))
+	})
+}
+
+// What was granted is lost while another one is waited for: that ends the wait.
+func TestMultiLosesOneWhileItWaits(t *testing.T) {
+	play(t, 1, func(w *world) {
+		held, err := w.at(w.operator, "b").Lock(w.Context())
+		require.NoError(w, err)
+		conn := w.connect()
+		failed := async(func() error {
+			_, err := w.multi(conn, "a", "b").Lock(w.Context())
+			return err
+		})
+		w.pass(timeout)
+		require.Len(w, w.contenders(), 3)
+		w.remove(w.contenders()[0])
+		w.pass(moment)
+		require.ErrorIs(w, <-failed, recipes.ErrDeleted)
+		w.line(held.Path())
+		require.NoError(w, held.Release(w.Context()))
+	})
+}
+
+// Those who take common locks in different orders would wait for each other.
+func TestMultiDoesNotDeadlock(t *testing.T) {
+	play(t, 1, func(w *world) {
+		names := []string{"a", "b", "c", "d", "e"}
+		r := rand.New(rand.NewPCG(7, 7))
+		var done []<-chan error
+		for range 8 {
+			conn := w.connect()
+			var turns [][]string
+			for range 10 {
+				r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+				turns = append(turns, append([]string(nil), names[:2+r.IntN(3)]...))
+			}
+			done = append(done, async(func() error {
+				for _, names := range turns {
+					h, err := w.multi(conn, names...).Lock(w.Context())
+					if err != nil {
+						return err
+					}
+					time.Sleep(moment)
+					if err := h.Release(w.Context()); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+		}
+		for _, c := range done {
+			require.NoError(w, <-c)
+		}
+	})
+}
+
+func TestMultiOfReadersAndWriters(t *testing.T) {
+	play(t, 1, func(w *world) {
+		sides := func(conn *zk.Conn) (read, write Part) {
+			m, err := NewRWMutex(conn, "/locks/a", recipes.WithSessionTimeout(timeout))
+			require.NoError(w, err)
+			return m.Reading(), m.Writing()
+		}
+		conn := w.connect()
+		read, write := sides(conn)
+		first, err := NewMulti(w.at(conn, "b"), read)
+		require.NoError(w, err)
+		h, err := first.Lock(w.Context())
+		require.NoError(w, err)
+
+		other := w.connect()
+		read, _ = sides(other)
+		second, err := NewMulti(read, w.at(other, "c"))
+		require.NoError(w, err)
+		g, err := second.TryLock(w.Context())
+		require.NoError(w, err, "readers let each other by")
+		require.NoError(w, g.Release(w.Context()))
+
+		third, err := NewMulti(write)
+		require.NoError(w, err)
+		_, err = third.TryLock(w.Context())
+		require.ErrorIs(w, err, ErrHeld)
+		_, err = third.Lock(h.Context())
+		require.ErrorIs(w, err, ErrUpgrade)
+		require.NoError(w, h.Release(w.Context()))
+		h, err = third.Lock(w.Context())
+		require.NoError(w, err)
+		require.NoError(w, h.Release(w.Context()))
+	})
+}
+
+func TestMultiRefuses(t *testing.T) {
+	play(t, 1, func(w *world) {
+		rw := w.rw(w.operator)
+		for name, parts := range map[string][]Part{
+			"nothing":             nil,
+			"nil":                 {nil},
+			"one twice":           {w.at(w.operator, "a"), w.at(w.operator, "b"), w.at(w.operator, "a")},
+			"both sides of one":   {rw.Reading(), rw.Writing()},
+			"several connections": {w.at(w.operator, "a"), w.at(w.connect(), "b")},
+		} {
+			_, err := NewMulti(parts...)
+			require.ErrorIs(w, err, recipes.ErrInvalidOption, name)
+		}
+	})
+}
+
+// The release is not confirmed for all before it is for each.
+func TestMultiReleaseUnconfirmed(t *testing.T) {
+	play(t, 1, func(w *world) {
+		conn := w.connect()
+		h, err := w.multi(conn, "a", "b").Lock(w.Context())
+		require.NoError(w, err)
+		lost := w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: "/locks/a/*"}, zktest.Cut)
+		ctx, cancel := context.WithTimeout(w.Context(), timeout)
+		defer cancel()
+		err = h.Release(ctx)
+		require.ErrorIs(w, err, recipes.ErrUnconfirmed)
+		require.ErrorIs(w, err, context.DeadlineExceeded)
+		require.ErrorIs(w, h.Err(), ErrReleased)
+		lost.Remove()
+		w.pass(timeout)
+		require.NoError(w, h.Release(w.Context()))
+		w.line()
+	})
+}

@@ -1,0 +1,179 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/line"
+	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+)
+
+// place is one contender's place in line, from the first request until nothing
+// is left of it. Its goroutine is the one in line.Stand.
+type place struct {
+	conn    *zk.Conn
+	dir     string                  // the lock's znode
+	timeout time.Duration           // of the session
+	stop    context.CancelCauseFunc // leave, for a reason
+	granted chan *Hold              // capacity 1
+	entered chan struct{}           // closed with the first path; nil if nobody asks
+	left    chan struct{}           // closed when the goroutine has ended
+
+	mu       sync.Mutex
+	path     string        // of the own znode
+	renaming chan struct{} // closed when a rename is over (downgrade.go); nil before one
+	watching chan struct{} // closed when nobody waits to be revoked any more; nil before
+	revoked  chan struct{} // closed when asked to release; nil before anybody asks for it
+
+	// Written by the goroutine before left is closed.
+	err     error
+	removal *line.Removal
+}
+
+// contest is what one contender wants.
+type contest struct {
+	cfg   *line.Config
+	once  bool          // not to wait for others: ErrHeld
+	delay time.Duration // after an abnormal loss
+	asks  bool          // somebody asks for the position
+}
+
+// wait stands in line until it is the contender's turn, and returns the grant; or
+// until the context ends or something else does, and returns why.
+func (c contest) wait(ctx context.Context) (*Hold, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	p := c.start()
+	select {
+	case h := <-p.granted:
+		return h, nil
+	case <-p.left:
+		return nil, p.err
+	case <-ctx.Done():
+		p.stop(context.Cause(ctx))
+		return nil, context.Cause(ctx)
+	}
+}
+
+// start takes part.
+func (c contest) start() *place {
+	standing, stop := context.WithCancelCause(context.Background())
+	p := &place{
+		conn: c.cfg.Conn, dir: c.cfg.Dir, timeout: c.cfg.Timeout,
+		stop: stop, granted: make(chan *Hold, 1), left: make(chan struct{}),
+	}
+	if c.asks {
+		p.entered = make(chan struct{})
+	}
+	go func() {
+		defer close(p.left)
+		turn := turn{place: p, once: c.once}
+		report := turn.changed
+		var d *delayed
+		if c.delay > 0 {
+			d = &delayed{ctx: standing, cfg: c.cfg, delay: c.delay, next: turn.changed, stop: stop}
+			c.cfg.Parting, report = d.parting, d.changed
+		}
+		p.removal, p.err = line.Stand(standing, c.cfg, report)
+		stop(p.err) // releases the context
+		if d != nil {
+			d.wait()
+		}
+	}()
+	return p
+}
+
+// gone waits until it is certain that nothing is left of the contender, or until
+// nothing more can be done for that.
+func (p *place) gone(ctx context.Context) error {
+	select {
+	case <-p.left:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	p.mu.Lock()
+	renaming, watching := p.renaming, p.watching
+	p.mu.Unlock()
+	for _, over := range []chan struct{}{renaming, watching} {
+		if over != nil {
+			<-over // soon, after the end of the grant and of the place
+		}
+	}
+	select {
+	case <-p.removal.Done():
+		return p.removal.Err()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// own returns the path of the own znode at this moment.
+func (p *place) own() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.path
+}
+
+// moved reports whether the own znode is another one than path by now. It waits
+// for a rename that is under way.
+func (p *place) moved(path string) bool {
+	p.mu.Lock()
+	renaming := p.renaming
+	p.mu.Unlock()
+	if renaming != nil {
+		<-renaming // at the latest when the place is left
+	}
+	return p.own() != path
+}
+
+// turn turns what the line reports into a grant and its end. It belongs to the
+// goroutine in line.Stand.
+type turn struct {
+	*place
+	once bool
+	end  context.CancelCauseFunc // of the grant; nil before there is one
+}
+
+func (t *turn) changed(s line.State) {
+	if s.Path != "" {
+		t.at(s.Path)
+	}
+	switch {
+	case s.Proven && t.end == nil:
+		g, end := grant.New(s.Token, s.Deadline)
+		t.end = end
+		t.granted <- &Hold{t.place, g, end}
+	case t.end != nil && s.First && !s.Proven:
+		// Others may rely on its end from now on: it does not come back.
+		t.lose(sentinel.ErrLeaseExpired)
+	case t.end != nil && s.Path == "":
+		t.lose(s.Err)
+	case t.once && s.Predecessor != "":
+		t.stop(ErrHeld)
+	}
+}
+
+// at notes where the own znode is.
+func (t *turn) at(path string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.path == "" && t.entered != nil {
+		close(t.entered)
+	}
+	t.path = path
+}
+
+// lose ends the grant, and has the contender leave.
+func (t *turn) lose(err error) {
+	if !errors.Is(err, ErrReleased) {
+		err = sentinel.Refine(err)
+	}
+	t.end(err)
+	t.stop(err)
+}

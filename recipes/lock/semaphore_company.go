@@ -1,0 +1,159 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/line"
+	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/znode"
+)
+
+// company is the semaphore of another library: a mutex, and leases that are taken by
+// whoever holds it, within a limit that counts all of them.
+type company struct {
+	*setup.Setup
+	given int // the constructor's limit
+
+	mutex, leases         string // paths
+	mutexNames, leaseName line.Naming
+	makeMutex, makeLeases func(ctx context.Context) error
+	stored                bool // the limit is in the data of leases
+}
+
+// curatorCompany is that of Curator's InterProcessSemaphoreV2.
+func curatorCompany(s *setup.Setup, limit int) *company {
+	c := &company{
+		Setup: s, given: limit, mutex: path.Join(s.Path, "locks"), leases: path.Join(s.Path, "leases"),
+		mutexNames: line.CuratorLock, leaseName: line.CuratorLease,
+	}
+	c.makeMutex = func(ctx context.Context) error { return c.makeBelow(ctx, c.mutex) }
+	c.makeLeases = func(ctx context.Context) error { return c.makeBelow(ctx, c.leases) }
+	return c
+}
+
+// makeBelow creates dir, and above it the semaphore's node, as containers.
+func (c *company) makeBelow(ctx context.Context, dir string) error {
+	if err := c.MakeDir(ctx); err != nil {
+		return err
+	}
+	return znode.Make(ctx, c.Conn, dir, c.ACL, true)
+}
+
+// kazooCompany is that of kazoo's Semaphore. Its nodes are no containers: kazoo's
+// clients make them once, and fail when they have been removed.
+func kazooCompany(s *setup.Setup, limit int) *company {
+	c := &company{
+		Setup: s, given: limit, mutex: s.Path + "-__lock__", leases: s.Path,
+		mutexNames: line.Kazoo, leaseName: line.KazooLease, stored: true,
+	}
+	c.makeMutex = func(ctx context.Context) error { return znode.Make(ctx, c.Conn, c.mutex, c.ACL, false) }
+	c.makeLeases = c.makeWithLimit
+	return c
+}
+
+// makeWithLimit creates the node with the limit as its data.
+func (c *company) makeWithLimit(ctx context.Context) error {
+	for {
+		err := request.Retry(ctx, c.Conn, func() error {
+			_, err := c.Conn.Create(c.leases, []byte(strconv.Itoa(c.given)), zk.FlagPersistent, c.ACL)
+			return err
+		})
+		switch {
+		case errors.Is(err, zk.ErrNodeExists):
+			return nil
+		case !errors.Is(err, zk.ErrNoNode):
+			return err
+		}
+		if err := znode.Make(ctx, c.Conn, path.Dir(c.leases), c.ACL, false); err != nil {
+			return err
+		}
+	}
+}
+
+// limit is the one that is stored, where that is the library's way, and the
+// constructor's otherwise. Data that are no number are somebody else's, as kazoo has
+// it.
+func (c *company) limit(ctx context.Context) (int, error) {
+	limit, err := c.readLimit(ctx)
+	if errors.Is(err, zk.ErrNoNode) {
+		return c.given, nil
+	}
+	return limit, err
+}
+
+// currentLimit is limit as of a time after the call.
+func (c *company) currentLimit(ctx context.Context) (int, error) {
+	if c.stored {
+		err := request.Retry(ctx, c.Conn, func() error {
+			_, err := c.Conn.Sync(c.leases)
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return c.limit(ctx)
+}
+
+func (c *company) readLimit(ctx context.Context) (int, error) {
+	if !c.stored {
+		return c.given, nil
+	}
+	data, err := request.Read(ctx, c.Conn, func() ([]byte, error) {
+		data, _, err := c.Conn.Get(c.leases)
+		return data, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	if limit, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
+		return limit, nil
+	}
+	return c.given, nil
+}
+
+// agreeOnLimit is limit that stores the constructor's where there is no node yet.
+func (c *company) agreeOnLimit(ctx context.Context) (int, error) {
+	for {
+		limit, err := c.readLimit(ctx)
+		if !errors.Is(err, zk.ErrNoNode) {
+			return limit, err
+		}
+		if err := c.makeLeases(ctx); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// free asks whether n leases could be had: a listing, and side by side with it the
+// limit.
+func (c *company) free(ctx context.Context, n int) error {
+	asked := request.Start(func() (int, error) { return c.limit(ctx) })
+	taken, err := list(ctx, c.Conn, c.leases)
+	limit := <-asked
+	switch {
+	case err != nil:
+		return err
+	case limit.Err != nil:
+		return limit.Err
+	case n > limit.Value:
+		return ErrOverLimit
+	case len(taken)+n > limit.Value:
+		return ErrHeld
+	}
+	return nil
+}
+
+func (c *company) config(dir string, names line.Naming, makeDir func(context.Context) error) *line.Config {
+	return &line.Config{
+		Conn: c.Conn, Dir: dir, Naming: names, ACL: c.ACL, Timeout: c.Timeout,
+		MakeDir: makeDir, Log: c.Log.With("semaphore", c.Path),
+	}
+}

@@ -1,0 +1,173 @@
+package lock
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// oneWay is how long everything takes in one direction; a round trip is twice that.
+const oneWay = 5 * time.Millisecond
+
+// took is how long f takes, in round trips one after another.
+func took(f func()) float64 {
+	begin := time.Now()
+	f()
+	return float64(time.Since(begin)) / float64(2*oneWay)
+}
+
+func TestSemaphoreCost(t *testing.T) {
+	playSem(t, func(w *semWorld) {
+		w.contend(2, 1).release() // the node exists
+		conn := w.connect()
+		s := w.semaphore(conn, 2)
+		w.srv.Delay(zktest.BothWays, oneWay)
+		var h *Hold
+		var err error
+		log := w.sent(conn.SessionID(), func() {
+			require.Equal(w, 2.0, took(func() { h, err = s.Acquire(w.Context(), 1) }), "a free lease")
+		})
+		require.NoError(w, err)
+		require.Len(w, log, 3, "create, listing and own znode\n%v", log)
+		log = w.sent(conn.SessionID(), func() {
+			require.Equal(w, 1.0, took(func() { err = h.Release(w.Context()) }))
+		})
+		require.NoError(w, err)
+		require.Len(w, log, 1, "%v", log)
+
+		require.Equal(w, 3.0, took(func() { h, err = s.TryAcquire(w.Context(), 2) }))
+		require.NoError(w, err)
+		require.Equal(w, 1.0, took(func() { _, err = s.TryAcquire(w.Context(), 1) }))
+		require.ErrorIs(w, err, ErrHeld)
+		require.NoError(w, h.Release(w.Context()))
+		w.clean()
+	})
+}
+
+// The first waiter lists when it is told; nothing else is on its way.
+func TestSemaphoreHandOverCost(t *testing.T) {
+	playSem(t, func(w *semWorld) {
+		a, b := w.contend(2, 1), w.contend(2, 1)
+		c, d, e := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
+		w.pass(3 * semTimeout)
+		w.srv.Delay(zktest.BothWays, oneWay)
+		w.pass(time.Second + 7*time.Millisecond)
+		for _, step := range []struct {
+			leaves, comes *contender
+			requests      int
+		}{{a, c, 2}, {b, d, 2}, {c, e, 1}} {
+			begin := time.Now()
+			log := withoutChecks(w.sent(step.comes.session(), func() {
+				step.leaves.release()
+				w.pass(time.Second + 7*time.Millisecond)
+			}))
+			step.comes.holds()
+			require.Equal(w, 4*oneWay, step.comes.at.Sub(begin), "the delete on its way, the event, and one round trip")
+			require.Len(w, log, step.requests, "the listing, and the word to the next\n%v", log)
+		}
+		d.release()
+		e.release()
+		w.clean()
+	})
+}
+
+// Of several that one release lets in, each waits for the one ahead: its word, and a
+// listing.
+func TestSemaphoreChainCost(t *testing.T) {
+	playSem(t, func(w *semWorld) {
+		big := w.contend(3, 3)
+		all := []*contender{w.contend(3, 1), w.contend(3, 1), w.contend(3, 1)}
+		w.pass(3 * semTimeout)
+		w.srv.Delay(zktest.BothWays, oneWay)
+		w.pass(time.Second + 7*time.Millisecond)
+		begin := time.Now()
+		big.release()
+		w.pass(time.Second)
+		for i, c := range all {
+			c.holds()
+			require.Equal(w, time.Duration(4*(i+1))*oneWay, c.at.Sub(begin))
+		}
+		for _, c := range all {
+			c.release()
+		}
+		w.clean()
+	})
+}
+
+// Whoever is let in soon after it came is granted its leases at once, however long
+// that took: where the create does not prove enough any more, a check is made.
+func TestSemaphoreGrantedSoonAfterEntering(t *testing.T) {
+	for _, age := range []time.Duration{0, semTimeout / 16, semTimeout / 10, semTimeout / 8, semTimeout / 5, semTimeout / 2} {
+		playSem(t, func(w *semWorld) {
+			a, b := w.contend(1, 1), w.contend(1, 1)
+			w.pass(semTimeout)
+			c := w.contend(1, 1)
+			w.pass(age)
+			w.remove(b.path())
+			w.remove(a.path())
+			w.pass(time.Nanosecond)
+			c.release()
+		})
+	}
+}
+
+// Nobody behind: no word is given.
+func TestSemaphoreNoHintWithoutAFollower(t *testing.T) {
+	playSem(t, func(w *semWorld) {
+		a, b := w.contend(1, 1), w.contend(1, 1)
+		log := w.sent(b.session(), func() { a.release() })
+		require.Zero(w, log.Count(zktest.OpSetData), "%v", log)
+		b.release()
+	})
+}
+
+// While it waits only the first waiter proves that its session lives.
+func TestSemaphoreWaitingCosts(t *testing.T) {
+	playSem(t, func(w *semWorld) {
+		holder := w.contend(1, 1)
+		first, second := w.contend(1, 1), w.contend(1, 1)
+		w.pass(semTimeout)
+		require.Empty(w, w.sent(second.session(), func() { w.pass(10 * semTimeout) }))
+		require.Empty(w, withoutChecks(w.sent(first.session(), func() { w.pass(10 * semTimeout) })))
+		holder.release()
+		first.release()
+		second.release()
+		w.clean()
+	})
+}
+
+func TestSemaphoreInCompanyCost(t *testing.T) {
+	for name, make := range companies {
+		t.Run(name, func(t *testing.T) {
+			playSem(t, func(w *semWorld) {
+				w.ask(make(w, w.connect(), 2), 1).release() // the nodes exist
+				s := make(w, w.connect(), 2)
+				w.srv.Delay(zktest.BothWays, oneWay)
+				var h *Hold
+				var err error
+				require.Equal(w, 4.0, took(func() { h, err = s.Acquire(w.Context(), 1) }))
+				require.NoError(w, err)
+				synctest.Wait()
+				w.pass(time.Second)
+				require.Equal(w, 1.0, took(func() { err = h.Release(w.Context()) }))
+				require.NoError(w, err)
+				require.Equal(w, 5.0, took(func() { h, err = s.TryAcquire(w.Context(), 1) }))
+				require.NoError(w, err)
+				w.pass(time.Second)
+				require.NoError(w, h.Release(w.Context()))
+				require.LessOrEqual(w, took(func() { h, err = s.Acquire(w.Context(), 2) }), 5.0, "two may share a listing")
+				require.NoError(w, err)
+				require.Equal(w, 1.0, took(func() { _, err = s.TryAcquire(w.Context(), 1) }))
+				require.ErrorIs(w, err, ErrHeld)
+				w.pass(time.Second)
+				require.NoError(w, h.Release(w.Context()))
+				require.ErrorIs(w, s.SetLimit(w.Context(), 3), recipes.ErrInvalidOption)
+			})
+		})
+	}
+}

@@ -1,0 +1,106 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/line"
+	"github.com/go-leaderelection/leaderelection/internal/receipt"
+	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/recipes"
+)
+
+// Limit returns the limit that counts: the stored one, or the constructor's where
+// none is stored. It is not older than the call.
+func (s *Semaphore) Limit(ctx context.Context) (int, error) {
+	if s.company != nil {
+		limit, err := s.company.currentLimit(ctx)
+		return limit, setup.Fail("read the limit of", s.Path, err)
+	}
+	children, _, err := s.current(ctx)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return 0, setup.Fail("read the limit of", s.Path, err)
+	}
+	if limit, _, ok := line.StoredLimit(children); ok {
+		return limit, nil
+	}
+	return s.limit, nil
+}
+
+// SetLimit stores the limit, for all who contend now and later, whatever they gave to
+// their constructors. It stays stored when nobody contends, and keeps the
+// semaphore's znode from being removed.
+//
+// The error is [recipes.ErrUnconfirmed] where it is not known whether the limit was
+// changed, and may yet be, because the context or the session ended before
+// ZooKeeper has answered; and [recipes.ErrInvalidOption] for a limit below 1, or
+// with the protocols of other libraries, whose limit cannot be changed.
+func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
+	err := checkCount("limit", limit)
+	if err == nil && s.company != nil {
+		err = fmt.Errorf("%w: SetLimit: other libraries do not follow", recipes.ErrInvalidOption)
+	}
+	if err == nil {
+		err = s.storeLimit(ctx, limit)
+	}
+	return setup.Fail("set the limit of", s.Path, err)
+}
+
+// storeLimit replaces the limit that is stored by a new one, in one transaction that
+// expects the version of the node as it was listed.
+func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
+	for {
+		children, stat, err := s.current(ctx)
+		if errors.Is(err, zk.ErrNoNode) {
+			if err = s.MakeDir(ctx); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		ops := []any{&zk.SetDataRequest{Path: s.Path, Data: []byte(strconv.Itoa(limit)), Version: stat.Version}}
+		for _, name := range children {
+			if line.IsLimit(name) {
+				ops = append(ops, &zk.DeleteRequest{Path: path.Join(s.Path, name), Version: -1})
+			}
+		}
+		ops = append(ops, &zk.CreateRequest{Path: path.Join(s.Path, line.LimitPrefix(limit)), Acl: s.ACL, Flags: zk.FlagSequence})
+		_, err = receipt.Do(ctx, s.Conn, s.Path, s.ACL, ops...)
+		switch {
+		case err == nil, errors.Is(err, receipt.ErrLost):
+			return nil
+		case errors.Is(err, receipt.ErrUnknown):
+			return fmt.Errorf("%w: %w", sentinel.ErrUnconfirmed, err)
+		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode), errors.Is(err, receipt.ErrGone):
+			continue // somebody else was quicker, or the node was removed
+		}
+		return err
+	}
+}
+
+// listed is what a listing returns.
+type listed struct {
+	children []string
+	stat     *zk.Stat
+}
+
+// current lists the semaphore as of a time after the call: without Sync a server
+// that lags behind may show an earlier limit.
+func (s *Semaphore) current(ctx context.Context) ([]string, *zk.Stat, error) {
+	l, err := request.Read(ctx, s.Conn, func() (listed, error) {
+		if _, err := s.Conn.Sync(s.Path); err != nil {
+			return listed{}, err
+		}
+		children, stat, err := s.Conn.Children(s.Path)
+		return listed{children, stat}, err
+	})
+	return l.children, l.stat, err
+}

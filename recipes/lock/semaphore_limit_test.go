@@ -1,0 +1,302 @@
+package lock
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// setLimit stores a limit and lets that take effect.
+func (w *semWorld) setLimit(limit int) {
+	w.Helper()
+	require.NoError(w, w.semaphore(w.operator, 99).SetLimit(w.Context(), limit))
+	synctest.Wait()
+}
+
+func (w *semWorld) limit() int {
+	w.Helper()
+	limit, err := w.semaphore(w.operator, 99).Limit(w.Context())
+	require.NoError(w, err)
+	return limit
+}
+
+// What is stored wins over what constructors are given, and outlives everybody.
+func TestSemaphoreLimitIsStored(t *testing.T) {
+	playSem(t, func(w *semWorld) {
+		require.Equal(w, 99, w.limit(), "there is nothing yet")
+		w.setLimit(2)
+		require.Equal(w, 2, w.limit())
+		a, b, c := w.contend(5, 1), w.contend(5, 1), w.contend(5, 1)
+		w.holding(a, b)
+		c.waits()
+		for _, x := range []*contender{a, b, c} {
+			x.release()
+		}
+		w.clean()
+		w.srv.Sweep()
+		require.Equal(w, 2, w.limit())
+		data, _, err := w.operator.Get(semPath)
+		require.NoError(w, err)
+		require.Equal(w, "2", string(data))
+		w.setLimit(3)
+		w.setLimit(3)
+		require.Equal(w, 3, w.limit())
+		children, _, err := w.operator.Children(semPath)
+		require.NoError(w, err)
+		require.Len(w, children, 2, "the limit and the receipt of the operator: %v", children)
+	})
+}
+
+// Without a stored limit nothing keeps the node.
+func TestSemaphoreNodeIsSwept(t *testing.T) {
+	playSem(t, func(w *semWorld) {
+		c := w.contend(1, 1)
+		require.Zero(w, w.srv.Sweep())
+		c.release()
+		require.Equal(w, 1, w.srv.Sweep())
+		w.contend(1, 1).release()
+	})
+}
+
+// A raise lets in at once who waits, as many as fit.
+func TestSemaphoreRaise(t *testing.T) {
+	playSem(t, func(w *semWorld) {
+		var all []*contender
+		for range 6 {
+			all = append(all, w.contend(1, 1))
+		}
+		w.setLimit(4)
+		w.holding(all[:4]...)
+		w.waiting(all[4:]...)
+		w.setLimit(5)
+		w.holding(all[:5]...)
+		w.waiting(all[5:]...)
+		w.setLimit(50)
+		w.holding(all...)
+		for _, c := range all {
+			c.release()
+		}
+		w.clean()
+	})
+}
+
+// A lower limit takes no lease away, and is met before anybody else is let in.
+func TestSemaphoreLower(t *testing.T) {
+	playSem(t, func(w *semWorld) {
+		var all []*contender
+		for range 7 {
+			all = append(all, w.contend(4, 1))
+		}
+		w.setLimit(2)
+		w.holding(all[:4]...)
+		for i, c := range []*contender{all[1], all[3]} {
+			c.release()
+			w.waiting(all[4:]...)
+			require.Len(w, w.leases(), 6-i)
+		}
+		all[0].release()
+		w.holding(all[2], all[4])
+		w.waiting(all[5:]...)
+		all[2].release()
+		all[4].release()
+		w.holding(all[5:]...)
+		all[5].release()
+		all[6].release()
+		w.clean()
+	})
+}
+
+// A newcomer stands behind holders who were let in by a higher limit, with nobody
+// there to tell. The last of them stays; the others' departure lets it in.
+func TestSemaphoreNewcomerAfterALowerLimit(t *testing.T) {
+	playSem(t, func(w *semWorld) {
+		var all []*contender
+		for range 4 {
+			all = append(all, w.contend(4, 1))
+		}
+		w.setLimit(2)
+		late, later := w.contend(4, 1), w.contend(4, 1)
+		all[0].release()
+		all[1].release()
+		w.waiting(late, later)
+		all[2].release()
+		w.holding(all[3], late)
+		later.waits()
+		late.release()
+		w.holding(all[3], later)
+		all[3].release()
+		later.release()
+		w.clean()
+	})
+}
+
+// The limit falls below what a waiter asks for. It is told, at once if it is the
+// first, and those behind it are served.
+func TestSemaphoreShrinksBelowAWaiter(t *testing.T) {
+	playSem(t, func(w *semWorld) {
+		holder := w.contend(4, 2)
+		first, small, second := w.contend(4, 3), w.contend(4, 1), w.contend(4, 3)
+		w.waiting(first, small, second)
+		w.setLimit(2)
+		first.fails(ErrOverLimit)
+		w.waiting(small, second)
+		holder.release()
+		small.holds()
+		second.fails(ErrOverLimit)
+		last := w.contend(4, 1)
+		small.release()
+		last.release()
+		w.clean()
+	})
+}
+
+// A limit is set while everybody comes and goes.
+func TestSemaphoreLimitChangesInUse(t *testing.T) {
+	playSem(t, func(w *semWorld) {
+		served := make(chan struct{}, 200)
+		for i := range 20 {
+			s := w.semaphore(w.connect(), 3)
+			go func() {
+				for range 10 {
+					h, err := s.Acquire(w.Context(), 1+i%2)
+					require.NoError(w, err)
+					time.Sleep(time.Duration(1+i%7) * 10 * time.Millisecond)
+					require.NoError(w, h.Err())
+					require.NoError(w, h.Release(w.Context()))
+					served <- struct{}{}
+				}
+			}()
+		}
+		for i := range 30 {
+			w.setLimit(2 + i*7%5)
+			w.pass(17 * time.Millisecond)
+		}
+		for len(served) < 200 {
+			w.pass(time.Second)
+			require.Less(w, time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)), 10*time.Minute, "%d served\n%s", len(served), w.srv.Tree())
+		}
+		w.clean()
+	})
+}
+
+// Two set the limit at the same time; one after the other, whichever it is.
+func TestSemaphoreLimitSetByTwo(t *testing.T) {
+	playSem(t, func(w *semWorld) {
+		other := w.semaphore(w.connect(), 1)
+		race := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: w.operator.SessionID(), Path: semPath, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			require.NoError(w, other.SetLimit(w.Context(), 7))
+			return zktest.Pass(q)
+		})
+		w.setLimit(5)
+		w.ran(race)
+		require.Equal(w, 5, w.limit(), "it was set after the other one")
+		children, _, err := w.operator.Children(semPath)
+		require.NoError(w, err)
+		require.Len(w, children, 3, "the limit and two receipts: %v", children)
+	})
+}
+
+// The reply to SetLimit is lost. It is carried out once, and does not undo what
+// somebody else sets meanwhile.
+func TestTrap07_SemaphoreSetLimitAnswerLost(t *testing.T) {
+	for _, applied := range []bool{true, false} {
+		playSem(t, func(w *semWorld) {
+			other := w.semaphore(w.connect(), 1)
+			set, match := w.srv.Before, zktest.Match{Op: zktest.OpMulti, Session: w.operator.SessionID(), Path: semPath, Nth: 1}
+			if applied {
+				set = w.srv.After
+			}
+			w.setLimit(2)
+			lost := set(match, func(q *zktest.Request) zktest.Verdict {
+				require.NoError(w, other.SetLimit(w.Context(), 7))
+				return zktest.Cut(q)
+			})
+			w.setLimit(5)
+			w.ran(lost)
+			want := 5 // after the other's
+			if applied {
+				want = 7 // before it
+			}
+			require.Equal(w, want, w.limit())
+		})
+	}
+}
+
+func TestSemaphoreSetLimitUnconfirmed(t *testing.T) {
+	playSem(t, func(w *semWorld) {
+		w.setLimit(2)
+		w.srv.Blackhole(zktest.ToClient, w.operator.SessionID())
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		// The listing is not answered either: nothing was sent yet.
+		require.ErrorIs(w, w.semaphore(w.operator, 1).SetLimit(ctx, 3), context.DeadlineExceeded)
+		w.srv.Heal()
+		w.pass(semTimeout)
+		require.Equal(w, 2, w.limit())
+		w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: semPath, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			w.srv.Blackhole(zktest.ToClient, w.operator.SessionID())
+			return zktest.Pass(q)
+		})
+		ctx, cancel = context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		err := w.semaphore(w.operator, 1).SetLimit(ctx, 3)
+		require.ErrorIs(w, err, recipes.ErrUnconfirmed)
+		require.ErrorIs(w, err, context.DeadlineExceeded)
+		w.srv.Heal()
+		w.pass(semTimeout)
+		require.Equal(w, 3, w.limit())
+	})
+}
+
+// A server that lags behind shows an earlier limit.
+func TestSemaphoreLimitIsNotOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ensemble := zktest.Cluster(t, 3)
+		connect := func(server int) *zk.Conn {
+			conn, _, err := ensemble.ConnectFrom(server, semTimeout, zk.WithMaxBufferSize(64<<10))
+			require.NoError(t, err)
+			synctest.Wait()
+			return conn
+		}
+		first, err := NewSemaphore(connect(0), semPath, 1, semOptions(nil)...)
+		require.NoError(t, err)
+		second, err := NewSemaphore(connect(1), semPath, 1, semOptions(nil)...)
+		require.NoError(t, err)
+		require.NoError(t, first.SetLimit(t.Context(), 2))
+		ensemble.Server(1).Partition()
+		require.NoError(t, first.SetLimit(t.Context(), 3))
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err = second.Limit(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		ensemble.Server(1).Heal()
+		limit, err := second.Limit(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 3, limit)
+	})
+}
+
+// An operator's own children and data are no limit.
+func TestSemaphoreForeignLimits(t *testing.T) {
+	playSem(t, func(w *semWorld) {
+		a := w.contend(1, 1)
+		for _, name := range []string{"limit", "limit-9", "limit-x-0000000001", "limit-0-0000000001", "limit-09-0000000001", "limit--9-0000000001", "limit-9-0000000001x"} {
+			_, err := w.operator.Create(semPath+"/"+name, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+			require.NoError(w, err)
+		}
+		_, err := w.operator.Set(semPath, []byte("9"), -1)
+		require.NoError(w, err)
+		b := w.contend(1, 1)
+		a.holds()
+		b.waits()
+		a.release()
+		b.release()
+	})
+}

@@ -1,0 +1,284 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// CURATOR-202, CURATOR-678, kazoo #732: the delete fails with the connection, the
+// session lives on, and the own stale znode blocks everybody.
+func TestTrap05_DeleteAnswerLost(t *testing.T) {
+	each(t, losses, 1, deleteAnswerLost)
+}
+
+// ZOOKEEPER-2886: so does a server that says that the session has moved.
+func TestTrap10_SessionMovedDuringDelete(t *testing.T) {
+	each(t, answers, 1, deleteAnswerLost)
+}
+
+func deleteAnswerLost(w *world, l loss) {
+	a, next := w.lock(w.connect()), w.lock(w.connect())
+	h, session := a.holds(), a.conn.SessionID()
+	lost := l.set(w.srv, zktest.Match{Op: zktest.OpDelete, Path: under, Nth: 1})
+	released := async(func() error { return h.Release(w.Context()) })
+	w.pass(0)
+	require.ErrorIs(w, h.Err(), ErrReleased)
+	w.pass(timeout)
+	w.ran(lost)
+	require.NoError(w, <-released)
+	next.alone()
+	require.Equal(w, session, a.conn.SessionID(), "the session's end is no solution")
+}
+
+// The same for one who waits, whose last act is another request.
+func TestTrap05_DeleteAnswerLostByAWaiter(t *testing.T) {
+	each(t, append(losses, answers...), 1, func(w *world, l loss) {
+		holder, a := w.lock(w.connect()), w.lock(w.connect())
+		last := w.lock(w.connect())
+		session := a.conn.SessionID()
+		lost := l.set(w.srv, zktest.Match{Op: zktest.OpMulti, Session: session, Path: holder.hold.Path(), Nth: 1})
+		a.cancel()
+		w.pass(timeout)
+		require.Error(w, a.failed())
+		w.ran(lost)
+		require.Len(w, w.contenders(), 2)
+		last.waits()
+		require.Equal(w, session, a.conn.SessionID(), "the session's end is no solution")
+		holder.release()
+		last.holds()
+	})
+}
+
+// CURATOR-202, with a link that is dead from before the delete on.
+func TestTrap05_DeleteIntoABlackHole(t *testing.T) {
+	for _, end := range []struct {
+		name string
+		heal time.Duration
+	}{
+		{"until the client dials again", time.Second},
+		{"until the session has ended", 2 * timeout},
+	} {
+		t.Run(end.name, func(t *testing.T) {
+			play(t, 1, func(w *world) {
+				a, next := w.lock(w.connect()), w.lock(w.connect())
+				w.silence(a.conn)
+				ctx, cancel := context.WithTimeout(w.Context(), end.heal/2)
+				defer cancel()
+				w.elapsed(end.heal/2, func() {
+					err := a.hold.Release(ctx)
+					require.ErrorIs(w, err, recipes.ErrUnconfirmed)
+					require.ErrorIs(w, err, context.DeadlineExceeded)
+				})
+				w.pass(end.heal / 2)
+				w.srv.Refuse(false)
+				w.pass(timeout)
+				require.NoError(w, a.hold.Release(w.Context()), "now it is confirmed")
+				next.holds()
+			})
+		})
+	}
+}
+
+// vitess #15756, etcd #22123: the cleanup uses the context whose end has caused
+// it, and does nothing.
+func TestTrap06_CleanupAfterTheContext(t *testing.T) {
+	for _, state := range []struct {
+		name  string
+		spoil func(w *world, conn *zk.Conn) (repair func())
+	}{
+		{"connected", func(*world, *zk.Conn) func() { return func() {} }},
+		{"disconnected", func(w *world, conn *zk.Conn) func() {
+			w.cut(conn)
+			return w.restore
+		}},
+		{"silent", func(w *world, conn *zk.Conn) func() {
+			w.srv.Blackhole(zktest.BothWays, conn.SessionID())
+			return func() { w.srv.Heal(conn.SessionID()) }
+		}},
+	} {
+		t.Run("waiting, "+state.name, func(t *testing.T) {
+			play(t, 1, func(w *world) {
+				holder, a := w.lock(w.connect()), w.lock(w.connect())
+				session := a.conn.SessionID()
+				repair := state.spoil(w, a.conn)
+				a.cancel()
+				w.pass(0)
+				require.ErrorIs(w, a.failed(), context.Canceled)
+				repair()
+				w.pass(moment)
+				w.line(holder.hold.Path())
+				require.Equal(w, session, a.conn.SessionID(), "the session's end is no solution")
+			})
+		})
+		t.Run("releasing, "+state.name, func(t *testing.T) {
+			play(t, 1, func(w *world) {
+				a := w.lock(w.connect())
+				session := a.conn.SessionID()
+				repair := state.spoil(w, a.conn)
+				ctx, cancel := context.WithCancel(w.Context())
+				cancel()
+				require.ErrorIs(w, a.hold.Release(ctx), recipes.ErrUnconfirmed)
+				require.ErrorIs(w, a.hold.Err(), ErrReleased)
+				w.pass(moment)
+				repair()
+				w.pass(moment)
+				w.line()
+				require.NoError(w, a.hold.Release(w.Context()))
+				require.Equal(w, session, a.conn.SessionID(), "the session's end is no solution")
+			})
+		})
+	}
+}
+
+// CURATOR-559: loops of retries inside of loops of retries. There is one try for
+// each connection.
+func TestTrap09_OneLayerOfRetries(t *testing.T) {
+	play(t, 1, func(w *world) {
+		a, next := w.lock(w.connect()), w.lock(w.connect())
+		lost := w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: under}, zktest.Cut)
+		w.srv.ResetLog()
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		w.elapsed(time.Second, func() { require.ErrorIs(w, a.hold.Release(ctx), recipes.ErrUnconfirmed) })
+		w.pass(time.Minute)
+		log := w.srv.Log().Session(a.conn.SessionID())
+		require.InDelta(w, log.Count(zktest.OpConnect), log.Count(zktest.OpDelete), 1)
+		require.Greater(w, log.Count(zktest.OpDelete), 30, "it is not given up")
+		lost.Remove()
+		w.pass(2 * time.Second)
+		require.NoError(w, a.hold.Release(w.Context()))
+		next.holds()
+	})
+}
+
+// etcd #22082, #22123: a stale release deletes what belongs to a newer hold.
+func TestTrap44_StaleRelease(t *testing.T) {
+	play(t, 1, func(w *world) {
+		// The delete of the first stays open while the second joins on the same
+		// connection, and goes on when the second holds the lock already.
+		conn := w.connect()
+		old := w.lock(conn)
+		lost := w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			w.srv.Refuse(true)
+			return zktest.Cut(q)
+		})
+		ctx, cancel := context.WithTimeout(w.Context(), moment)
+		defer cancel()
+		require.ErrorIs(w, old.hold.Release(ctx), recipes.ErrUnconfirmed)
+		w.ran(lost)
+		w.remove(old.hold.Path())
+		w.srv.Refuse(false)
+		a := w.lock(conn)
+		w.pass(time.Second + moment)
+		h := a.holds()
+		for range 3 {
+			require.NoError(w, old.hold.Release(w.Context()))
+		}
+		_, err := old.hold.Multi()
+		require.ErrorIs(w, err, ErrNotHeld)
+		w.pass(timeout)
+		require.NoError(w, h.Err())
+		a.alone()
+	})
+}
+
+// CURATOR-376: who tries and fails leaves a znode for a moment, which is in the way
+// of the next one who tries.
+func TestTrap45_TryLeavesNoGhost(t *testing.T) {
+	play(t, 1, func(w *world) {
+		w.dirs()
+		conn := w.connect()
+		m := w.mutex(conn)
+
+		// Held: nothing is created.
+		holder := w.lock(w.connect())
+		created := len(w.created())
+		_, err := m.TryLock(w.Context())
+		require.ErrorIs(w, err, ErrHeld)
+		require.Len(w, w.created(), created)
+		holder.release()
+
+		// Somebody else was quicker: it is deleted before TryLock returns.
+		var quicker string
+		w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			quicker = w.stand("-lock-")
+			return zktest.Pass(q)
+		})
+		_, err = m.TryLock(w.Context())
+		require.ErrorIs(w, err, ErrHeld)
+		w.line(quicker)
+		w.remove(quicker)
+		h, err := m.TryLock(w.Context())
+		require.NoError(w, err)
+		require.NoError(w, h.Release(w.Context()))
+	})
+}
+
+// kazoo and Curator's MultiLock take the time for each of their waits. Here the
+// context is for the whole of a call, however many requests it takes.
+func TestTrap46_OneDeadlineForAWholeCall(t *testing.T) {
+	const limit = 3 * time.Second
+	for name, call := range map[string]func(ctx context.Context, w *world, conn *zk.Conn) error{
+		"Lock": func(ctx context.Context, w *world, conn *zk.Conn) error {
+			m, err := NewMutex(conn, "/a/b/c/d")
+			require.NoError(w, err)
+			_, err = m.Lock(ctx)
+			return err
+		},
+		"TryLock": func(ctx context.Context, w *world, conn *zk.Conn) error {
+			m, err := NewMutex(conn, "/a/b/c/d")
+			require.NoError(w, err)
+			_, err = m.TryLock(ctx)
+			return err
+		},
+		"RLock": func(ctx context.Context, w *world, conn *zk.Conn) error {
+			m, err := NewRWMutex(conn, "/a/b/c/d")
+			require.NoError(w, err)
+			_, err = m.RLock(ctx)
+			return err
+		},
+		"Multi": func(ctx context.Context, w *world, conn *zk.Conn) error {
+			_, err := w.multi(conn, "a", "b", "c").Lock(ctx)
+			return err
+		},
+		"Contenders": func(ctx context.Context, w *world, conn *zk.Conn) error {
+			w.srv.Delay(zktest.ToServer, 2*time.Second, conn.SessionID())
+			_, err := w.mutex(conn).Contenders(ctx)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, 1, func(w *world) {
+				w.dirs()
+				for _, name := range []string{"a", "b", "c"} {
+					w.create("/locks/" + name)
+				}
+				w.stand("-lock-")
+				conn := w.connect()
+				w.srv.Delay(zktest.ToServer, time.Second, conn.SessionID())
+				ctx, cancel := context.WithTimeout(w.Context(), limit)
+				defer cancel()
+				w.elapsed(limit, func() {
+					err := call(ctx, w, conn)
+					require.True(w, errors.Is(err, context.DeadlineExceeded), "%v", err)
+				})
+				w.srv.Heal()
+				w.pass(timeout)
+				require.Len(w, w.contenders(), 1)
+				require.NoError(w, w.operator.Delete(w.contenders()[0], -1))
+				require.Equal(w, 0, countEphemerals(w, conn))
+			})
+		})
+	}
+}
+
+// countEphemerals is how many znodes a session owns.
+func countEphemerals(w *world, conn *zk.Conn) int { return len(w.session(conn).Ephemerals) }

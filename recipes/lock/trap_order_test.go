@@ -1,0 +1,375 @@
+package lock
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// ZOOKEEPER-2944, ZOOKEEPER-4706, kazoo #730: the counter comes to its end. A server
+// since 3.6 then gives 2147483647 to everybody, so that none of them stands behind
+// another one, and all of them would hold the lock.
+func TestTrap32_CounterComesToItsEnd(t *testing.T) {
+	play(t, 1, func(w *world) {
+		w.dirs()
+		require.NoError(w, w.srv.SetSequence(node, math.MaxInt32-3))
+		var line, late []*asked
+		for range 3 {
+			line = append(line, w.lock(w.connect()))
+		}
+		for range 3 {
+			late = append(late, w.lock(w.connect()))
+		}
+		for _, a := range late {
+			require.ErrorIs(w, a.failed(), recipes.ErrNodeExhausted)
+		}
+		w.line(w.contenders()[:3]...)
+
+		// Those who stand in line succeed each other as ever.
+		line[0].release()
+		line[1].holds()
+		line[2].waits()
+		line[1].release()
+		require.Greater(w, line[2].holds().Token(), line[1].hold.Token())
+		line[2].release()
+		_, err := w.mutex(w.operator).TryLock(w.Context())
+		require.ErrorIs(w, err, recipes.ErrNodeExhausted)
+		w.line()
+
+		// The way out.
+		w.remove(node)
+		w.lock(w.connect()).alone()
+	})
+}
+
+// The same for readers, of whom several may hold the lock, and writers.
+func TestTrap32_CounterOfAnRWMutexComesToItsEnd(t *testing.T) {
+	play(t, 1, func(w *world) {
+		w.dirs()
+		require.NoError(w, w.srv.SetSequence(node, math.MaxInt32-3))
+		x := w.write(w.connect())
+		r := w.read(w.connect())
+		last := w.write(w.connect())
+		require.ErrorIs(w, w.read(w.connect()).failed(), recipes.ErrNodeExhausted)
+		x.downgrade()
+		w.pass(0)
+		require.Contains(w, x.hold.Path(), "__READ__2147483644")
+		r.release()
+		last.waits()
+		x.release()
+		last.release()
+	})
+}
+
+// kazoo #730, go-zookeeper PR 65: servers up to 3.5 go on with -2147483648, and an
+// order by text puts that first.
+func TestTrap32_NegativeNumbersStandBehind(t *testing.T) {
+	play(t, 1, func(w *world) {
+		w.dirs()
+		require.NoError(w, w.srv.SetSequence(node, math.MaxInt32-1))
+		a := w.lock(w.connect())
+		want := []string{a.holds().Path()}
+		for _, n := range []int32{math.MinInt32, math.MinInt32 + 1, -999_999_999, -9} {
+			require.NoError(w, w.srv.SetSequence(node, n))
+			want = append(want, w.stand("-lock-"))
+		}
+		all, err := w.mutex(w.operator).Contenders(w.Context())
+		require.NoError(w, err)
+		var got []string
+		for _, c := range all {
+			got = append(got, c.Path)
+		}
+		require.Equal(w, want, got)
+		require.NoError(w, a.hold.Err())
+		require.NoError(w, w.srv.SetSequence(node, math.MinInt32+7))
+		require.ErrorIs(w, w.lock(w.connect()).failed(), recipes.ErrNodeExhausted)
+		for _, path := range want[1:] {
+			w.remove(path)
+		}
+	})
+}
+
+// The number is no token: it begins anew with the lock's znode.
+func TestTrap35_NumbersBeginAnew(t *testing.T) {
+	play(t, 1, func(w *world) {
+		conn := w.connect()
+		var last *asked
+		for range 3 {
+			a := w.lock(conn)
+			require.Contains(w, a.holds().Path(), "-0000000000")
+			if last != nil {
+				require.Greater(w, a.hold.Token(), last.hold.Token())
+			}
+			a.release()
+			require.Equal(w, 1, w.srv.Sweep())
+			last = a
+		}
+	})
+}
+
+// CURATOR-620, CURATOR-652, CURATOR-653: two resets at once make two znodes, or two
+// holders, or leave one behind.
+func TestTrap38_EverythingAtOnce(t *testing.T) {
+	for round := range 10 {
+		play(t, 3, func(w *world) {
+			conn := w.connect()
+			drop := func() { w.servers(func(s *zktest.Server) { s.DropConnections(conn.SessionID()) }) }
+			a := w.ask(conn, w.mutex(conn).Lock)
+			drop()
+			w.pass(timeout)
+			h := a.holds()
+			a.alone()
+			var ended sync.WaitGroup
+			for i := range 10 {
+				if i == round {
+					drop()
+				}
+				ended.Go(func() { require.NoError(w, h.Release(w.Context())) })
+				ended.Go(func() { h.Revoked() })
+				ended.Go(func() { _, _ = h.Multi() })
+			}
+			ended.Wait()
+			w.line()
+			w.pass(timeout)
+			require.Equal(w, zk.StateHasSession, conn.State())
+		})
+	}
+}
+
+// CURATOR-504, CURATOR-644, FLINK-28078: a missing predecessor makes a contender
+// create itself anew, which makes the next one do so, and so on for ever.
+func TestTrap39_NoCreateStorm(t *testing.T) {
+	play(t, 3, func(w *world) {
+		const count = 30
+		conns := []*zk.Conn{w.connect(), w.connect()}
+		var all []*asked
+		for i := range count {
+			all = append(all, w.lock(conns[i%4/2]))
+		}
+		line := w.contenders()
+		// Every second one goes, most while the connections are down.
+		for i := 0; i < count; i += 2 {
+			if i == count/3 {
+				for _, conn := range conns {
+					w.cut(conn)
+				}
+			}
+			w.remove(line[i])
+		}
+		w.pass(moment)
+		w.restore()
+		var left []string
+		for i, a := range all {
+			switch {
+			case i == 0:
+				require.ErrorIs(w, a.hold.Err(), recipes.ErrDeleted)
+			case i == 1:
+				a.holds()
+			case i%2 == 0:
+				require.ErrorIs(w, a.failed(), recipes.ErrDeleted)
+			default:
+				a.waits()
+			}
+			if i%2 == 1 {
+				left = append(left, line[i])
+			}
+		}
+		w.line(left...)
+		require.Len(w, w.created(), count, "nobody was created anew")
+		w.untidy = true // those who were deleted could not take their watches back
+	})
+}
+
+// CURATOR-518, helix #2815: whatever request the connection breaks at, from the
+// first to the last, and however, the contender goes on.
+func TestTrap41_WhateverBreaks(t *testing.T) {
+	for _, kind := range []string{"mutex", "delay", "read", "write"} {
+		for _, l := range append(losses, answers...) {
+			t.Run(kind+", "+l.name, func(t *testing.T) {
+				k := 1
+				for met := true; met; k++ {
+					play(t, 1, func(w *world) {
+						met = whateverBreaks(w, kind, l, k)
+					})
+				}
+				require.Greater(t, k, 15)
+			})
+		}
+	}
+}
+
+// whateverBreaks has the k-th request of a contender break, while it waits, holds and
+// releases, and reports whether there was such a request.
+func whateverBreaks(w *world, kind string, l loss, k int) bool {
+	w.dirs()
+	base := map[string]string{"mutex": "-lock-", "delay": "-lock-", "read": "-__WRIT__", "write": "-__READ__"}[kind]
+	ahead, conn := w.stand(base), w.connect()
+	session := conn.SessionID()
+	broken := l.set(w.srv, zktest.Match{Session: session, Path: node + "*", Nth: k})
+	var a *asked
+	var x *writer
+	switch kind {
+	case "mutex":
+		a = w.lock(conn)
+	case "delay":
+		a = w.lock(conn, WithLockDelay(lockDelay))
+	case "read":
+		a = w.read(conn)
+	case "write":
+		x = w.write(conn)
+		a = x.asked
+	}
+	w.pass(timeout + moment)
+	a.waits()
+	w.remove(ahead)
+	w.pass(3 * timeout)
+	h := a.kept()
+	if h == nil {
+		// The silence has ended the lease of a contender that held the lock.
+		require.True(w, l.silent, "request %d: %v", k, a.hold.Err())
+		require.ErrorIs(w, a.hold.Err(), recipes.ErrLeaseExpired)
+	} else if x != nil {
+		down := async(func() error { return x.write.Downgrade(w.Context()) })
+		w.pass(timeout)
+		if err := <-down; err != nil {
+			require.True(w, l.silent, "request %d: %v", k, err)
+		}
+	}
+	released := async(func() error { return a.hold.Release(w.Context()) })
+	w.pass(2 * timeout)
+	require.Len(w, released, 1, "request %d", k)
+	require.NoError(w, <-released, "request %d", k)
+	w.line()
+	require.Equal(w, session, conn.SessionID())
+	return ran(broken)
+}
+
+// kept is holds, or nil when the lock was granted and is lost.
+func (a *asked) kept() *Hold {
+	a.w.Helper()
+	<-a.done
+	require.NoError(a.w, a.err)
+	if a.hold.Err() != nil {
+		return nil
+	}
+	return a.hold
+}
+
+// kazoo #649: a reader waits for itself, or a writer does not see readers. Every
+// line of up to five, each of whom releases in each order, goes as it should: whoever
+// stands behind one whom it excludes waits, and nobody else does.
+func TestTrap47_EveryLineOfReadersAndWriters(t *testing.T) {
+	const count = 5
+	for kinds := range 1 << count {
+		t.Run(fmt.Sprintf("%05b", kinds), func(t *testing.T) {
+			play(t, 1, func(w *world) {
+				conns := []*zk.Conn{w.connect(), w.connect()}
+				type contender struct {
+					*asked
+					writes bool
+				}
+				var line []contender
+				for i := range count {
+					c := contender{writes: kinds>>i&1 == 1}
+					if c.writes {
+						c.asked = w.write(conns[i%2]).asked
+					} else {
+						c.asked = w.read(conns[i%2])
+					}
+					line = append(line, c)
+				}
+				for turn := 0; len(line) > 0; turn++ {
+					var holding []int
+					for i, c := range line {
+						free := !slices.ContainsFunc(line[:i], func(ahead contender) bool { return ahead.writes || c.writes })
+						if free {
+							c.holds()
+							holding = append(holding, i)
+						} else {
+							c.waits()
+						}
+					}
+					require.NotEmpty(w, holding)
+					// The last of those who hold, or the first.
+					i := holding[len(holding)-1]
+					if turn%2 == 1 {
+						i = holding[0]
+					}
+					line[i].release()
+					w.pass(moment)
+					line = slices.Delete(line, i, i+1)
+				}
+			})
+		})
+	}
+}
+
+// CURATOR-621, CURATOR-276: a downgrade loses the place in line, and a writer that
+// waits, behind or between, comes before the reader that the holder has become.
+func TestTrap48_DowngradeKeepsThePlace(t *testing.T) {
+	play(t, 3, func(w *world) {
+		x := w.write(w.connect())
+		between := w.write(w.connect())
+		behind := w.read(w.connect())
+		x.downgrade()
+		w.pass(timeout)
+		between.waits()
+		behind.waits()
+		// Not even after the connections were down.
+		for _, c := range []*zk.Conn{between.conn, x.conn, behind.conn} {
+			w.servers(func(s *zktest.Server) { s.DropConnections(c.SessionID()) })
+			w.pass(timeout / 4)
+		}
+		x.holds()
+		between.waits()
+		behind.waits()
+		x.release()
+		between.holds()
+		behind.waits()
+		between.release()
+		behind.holds()
+	})
+}
+
+// kazoo #291, #134, #315: what a thread holds, and whether it holds it already, are
+// surprises. A hold is a value of whoever has it.
+func TestTrap54_HoldsAreValues(t *testing.T) {
+	play(t, 1, func(w *world) {
+		conn := w.connect()
+		m := w.mutex(conn)
+		first := w.ask(conn, m.Lock)
+		w.pass(0)
+		h := first.holds()
+		second := w.ask(conn, m.Lock) // of the same value, over the same connection
+		w.pass(timeout)
+		second.waits()
+		_, err := m.Lock(h.Context())
+		require.ErrorIs(w, err, ErrReentrant, "that would never end")
+		_, err = m.TryLock(h.Context())
+		require.ErrorIs(w, err, ErrReentrant)
+
+		// Any goroutine releases it, once or more often, and nobody else's.
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() { require.NoError(w, h.Release(w.Context())) })
+		}
+		all.Wait()
+		w.pass(0)
+		g := second.holds()
+		require.NoError(w, h.Release(w.Context()))
+		w.pass(time.Second)
+		require.NoError(w, g.Err())
+		require.ErrorIs(w, h.Err(), ErrReleased)
+		_, err = m.Lock(h.Context())
+		require.ErrorIs(w, err, ErrReleased, "the context is done, that is all")
+	})
+}

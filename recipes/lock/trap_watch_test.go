@@ -1,0 +1,261 @@
+package lock
+
+import (
+	"fmt"
+	"reflect"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// clientWatches is how many watches the client library keeps for a connection.
+func clientWatches(conn *zk.Conn) (n int) {
+	fields := reflect.ValueOf(conn).Elem()
+	lock := (*sync.Mutex)(unsafe.Pointer(fields.FieldByName("watchersLock").UnsafeAddr()))
+	lock.Lock()
+	defer lock.Unlock()
+	for _, channels := range fields.FieldByName("watchers").Seq2() {
+		n += channels.Len()
+	}
+	return n
+}
+
+// CURATOR-107, helix #44: asking whether a predecessor exists that has vanished
+// leaves a watch on nothing, and without another look nobody ever wakes.
+func TestTrap24_PredecessorVanishes(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprintf("after a lost answer %v", lost), func(t *testing.T) {
+			play(t, 1, func(w *world) {
+				w.dirs()
+				ahead := w.stand("-lock-")
+				reads := 1
+				if lost {
+					w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: 1}, zktest.Cut)
+					reads = 2
+				}
+				gone := w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: reads}, func(q *zktest.Request) zktest.Verdict {
+					_ = w.operator.Delete(ahead, -1)
+					return zktest.Pass(q)
+				})
+				a := w.lock(w.connect())
+				w.pass(timeout)
+				w.ran(gone)
+				require.Equal(w, []string{a.holds().Path()}, w.watched())
+				require.Equal(w, 1, clientWatches(a.conn))
+			})
+		})
+	}
+}
+
+// kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper #76: each new try sets another
+// watch and abandons the last one.
+func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
+	play(t, 3, func(w *world) {
+		w.dirs()
+		conn := w.connect()
+		ahead := w.stand("-lock-")
+		a := w.lock(conn)
+		own := w.contenders()[1]
+		two := func() {
+			w.Helper()
+			require.ElementsMatch(w, []string{ahead, own}, w.watched())
+			require.Equal(w, 2, clientWatches(conn))
+		}
+		two()
+		for i := range 10 {
+			w.set(ahead, fmt.Sprint(i))
+			w.pass(0)
+			two()
+			w.servers(func(s *zktest.Server) { s.DropConnections(conn.SessionID()) })
+			w.pass(timeout / 5)
+			two()
+		}
+		// Others come and go behind it, and some only try.
+		for range 10 {
+			other := w.lock(conn)
+			other.cancel()
+			w.pass(0)
+			two()
+			_, err := w.mutex(conn).TryLock(w.Context())
+			require.ErrorIs(w, err, ErrHeld)
+			two()
+		}
+		w.remove(ahead)
+		w.pass(0)
+		h := a.holds()
+		h.Revoked()
+		w.pass(0)
+		require.Equal(w, 2, clientWatches(conn))
+		a.release()
+		require.Empty(w, w.watched())
+		require.Zero(w, clientWatches(conn))
+	})
+}
+
+// The same for the watch by which a holder learns that it was asked to release.
+func TestTrap25_RevocationHasOneWatch(t *testing.T) {
+	play(t, 3, func(w *world) {
+		a := w.lock(w.connect())
+		h := a.holds()
+		h.Revoked()
+		for i := range 10 {
+			w.set(h.Path(), fmt.Sprint(i))
+			w.pass(0)
+			h.Revoked()
+			require.Equal(w, 2, clientWatches(a.conn))
+			w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
+			w.pass(timeout / 5)
+			require.Equal(w, 2, clientWatches(a.conn))
+		}
+		a.release()
+		require.Zero(w, clientWatches(a.conn))
+	})
+}
+
+// CURATOR-258, CURATOR-329: an unrelated event uses up the watch, and nobody sets
+// it anew.
+func TestTrap26_UnrelatedEvents(t *testing.T) {
+	play(t, 1, func(w *world) {
+		w.dirs()
+		ahead := w.stand("-lock-")
+		a, last := w.lock(w.connect()), w.lock(w.connect())
+		line := w.contenders()
+		for i := range 5 {
+			for _, path := range append([]string{node}, line...) {
+				w.set(path, fmt.Sprint(i))
+				w.pass(0)
+				require.ElementsMatch(w, []string{ahead, line[1], line[1], line[2]}, w.watched())
+			}
+			_, err := w.operator.SetACL(ahead, zk.WorldACL(zk.PermAll), -1)
+			require.NoError(w, err)
+		}
+		w.pass(timeout)
+		a.waits()
+		w.remove(ahead)
+		w.pass(0)
+		h := a.holds()
+		w.set(h.Path(), "the holder's own data")
+		w.pass(timeout)
+		require.NoError(w, h.Err())
+		last.waits()
+		a.release()
+		last.holds()
+	})
+}
+
+// ZooKeeper's recipes page: everybody watches the first, or the parent, and all
+// wake when one goes.
+func TestTrap52_Herd(t *testing.T) {
+	play(t, 1, func(w *world) {
+		const count = 20
+		var all []*asked
+		for range count {
+			all = append(all, w.lock(w.connect()))
+		}
+		line := w.contenders()
+		var want []string
+		for _, path := range line {
+			want = append(want, path, path) // its own watch and its follower's
+		}
+		require.ElementsMatch(w, want[:len(want)-1], w.watched())
+		w.pass(timeout)
+		for _, gone := range []int{count / 2, 0} { // one in the middle, and the holder
+			w.srv.ResetLog()
+			if gone == 0 {
+				all[0].release()
+			} else {
+				all[gone].cancel()
+				w.pass(0)
+			}
+			woken := []int64{all[gone].conn.SessionID(), all[gone+1].conn.SessionID()}
+			require.ElementsMatch(w, woken, w.srv.Log().Woken(line[gone]))
+			for _, e := range w.srv.Log() {
+				if e.Op == zktest.OpGetChildren2 || e.Op == zktest.OpNotification {
+					require.Contains(w, woken, e.Session)
+				}
+			}
+		}
+		all[1].holds()
+	})
+}
+
+// Neither do readers watch the line's node, or more than one writer.
+func TestTrap52_HerdOfReaders(t *testing.T) {
+	play(t, 1, func(w *world) {
+		first, second := w.write(w.connect()), w.write(w.connect())
+		var readers []*asked
+		for range 10 {
+			readers = append(readers, w.read(w.connect()))
+		}
+		path := first.holds().Path()
+		w.srv.ResetLog()
+		first.release()
+		require.ElementsMatch(w, []int64{first.conn.SessionID(), second.conn.SessionID()}, w.srv.Log().Woken(path))
+		for _, r := range readers {
+			r.waits()
+			require.Empty(w, w.srv.Log().Session(r.conn.SessionID()).Requests())
+		}
+		second.release()
+		for _, r := range readers {
+			r.holds()
+		}
+	})
+}
+
+// CURATOR-43, go-zookeeper's Lock: a child that is no contender breaks the parsing, or
+// is waited for.
+func TestTrap34_ForeignChildren(t *testing.T) {
+	play(t, 1, func(w *world) {
+		w.dirs()
+		for _, name := range []string{"config", "_c_", "_c_short-lock-", "lock-", "x-0000000001", "held-w-nobody", "\u00e9"} {
+			w.create(node + "/" + name)
+		}
+		a, next := w.lock(w.connect()), w.lock(w.connect())
+		a.holds()
+		next.waits()
+		for _, name := range []string{"0", "-lock-x", "lock-99999999999"} {
+			w.create(node + "/" + name)
+		}
+		all, err := w.mutex(w.operator).Contenders(w.Context())
+		require.NoError(w, err)
+		require.Len(w, all, 2)
+		a.release()
+		next.release()
+		h, err := w.mutex(w.operator).TryLock(w.Context())
+		require.NoError(w, err)
+		require.NoError(w, h.Release(w.Context()))
+		with := w.lock(w.connect(), WithLockDelay(lockDelay))
+		w.pass(lockDelay)
+		with.release()
+		require.Contains(w, w.srv.Tree(), "config")
+	})
+}
+
+// Contenders of other libraries stand in line as they do here.
+func TestTrap34_OtherLibraries(t *testing.T) {
+	play(t, 1, func(w *world) {
+		w.dirs()
+		for _, name := range []string{
+			"/_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-lock-", // Curator
+			"/_c_597de0d1c10b4e1ea9f73a88a1fa7c26-lock-",     // go-zookeeper
+			"/lock-", // Curator without protection
+			"/597de0d1c10b4e1ea9f73a88a1fa7c26__lock__", // kazoo
+		} {
+			ahead, err := w.operator.Create(node+name, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+			require.NoError(w, err)
+			first := w.lock(w.connect())
+			second := w.lock(w.connect(), recipes.WithLayout(recipes.Kazoo))
+			first.waits()
+			w.remove(ahead)
+			w.pass(0)
+			first.release()
+			second.release()
+		}
+	})
+}

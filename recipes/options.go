@@ -1,0 +1,48 @@
+package recipes
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/setup"
+)
+
+// Option changes how a recipe works; all recipes understand all of them.
+type Option = setup.Option
+
+// Layout is whose znode names and data formats a recipe uses, so that programs
+// of other libraries can take part. Names of both are understood in any case
+// where recipes stand in line; programs that take part in one line must agree
+// on one of them all the same, because neither of those libraries understands
+// the other's names.
+type Layout = setup.Layout
+
+const (
+	// Curator is the layout of Apache Curator; where that has none, it is this
+	// library's own. It is the default.
+	Curator = setup.Curator
+	// Kazoo is the layout of kazoo, of recipes that kazoo has.
+	Kazoo = setup.Kazoo
+)
+
+// WithLayout sets the layout.
+func WithLayout(l Layout) Option { return func(s *setup.Setup) { s.Layout = l } }
+
+// WithSessionTimeout tells the session timeout that the server has granted to
+// the connection, which the client library does not reveal. Leases are reckoned
+// by it: one that is longer than what was granted makes grants unsafe, a shorter
+// one only makes them end earlier when ZooKeeper does not answer. The default is
+// 4 s, the smallest that a server with default settings grants. At least 100 ms.
+func WithSessionTimeout(d time.Duration) Option {
+	return func(s *setup.Setup) { s.Timeout = d }
+}
+
+// WithACL sets the ACL of the znodes that are created; by default everybody may
+// do everything. Participants need to read, write and delete each other's.
+func WithACL(acl []zk.ACL) Option { return func(s *setup.Setup) { s.ACL = acl } }
+
+// WithLogger sets where to log; by default nothing is logged. The handler must
+// not block.
+func WithLogger(log *slog.Logger) Option { return func(s *setup.Setup) { s.Log = log } }

@@ -1,0 +1,95 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// The server is in this process and answers at once, so that this is what client
+// and server compute. The items are of 100 bytes.
+func BenchmarkQueue(b *testing.B) {
+	for _, way := range []string{"one by one", "consume 1", "consume 64", "up to 64", "put", "put 100", "put from 64"} {
+		b.Run(way, func(b *testing.B) {
+			srv := zktest.Start(b, zktest.WithLogLimit(0))
+			conn, _, err := srv.Connect(10 * time.Second)
+			require.NoError(b, err)
+			benchmark(b, conn, way)
+		})
+	}
+}
+
+func benchmark(b *testing.B, conn *zk.Conn, way string) {
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	cfg := Config{}
+	if way == "consume 64" {
+		cfg.Prefetch = 64
+	}
+	q, err := New(conn, fmt.Sprintf("/bench-%d", time.Now().UnixNano()), cfg)
+	require.NoError(b, err)
+	defer q.Close(context.Background())
+	payloads := make([][]byte, 100)
+	for i := range payloads {
+		payloads[i] = make([]byte, 100)
+	}
+	fill := func() {
+		for n := 0; n < b.N; n += 100 {
+			require.NoError(b, q.PutAll(ctx, payloads[:min(100, b.N-n)]))
+		}
+	}
+	switch way {
+	case "put", "put 100", "put from 64":
+		b.ResetTimer()
+	default:
+		fill()
+		b.ResetTimer()
+	}
+	switch way {
+	case "put":
+		for range b.N {
+			require.NoError(b, q.Put(ctx, payloads[0]))
+		}
+	case "put 100":
+		fill()
+	case "put from 64":
+		b.SetParallelism(32)
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				if err := q.Put(ctx, payloads[0]); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	case "one by one":
+		for range b.N {
+			item, err := q.Take(ctx)
+			require.NoError(b, err)
+			require.NoError(b, item.Ack(ctx))
+		}
+	case "up to 64":
+		for n := 0; n < b.N; {
+			items, err := q.TakeUpTo(ctx, 64)
+			require.NoError(b, err)
+			n += len(items)
+			require.NoError(b, AckAll(ctx, items...))
+		}
+	default:
+		n := 0
+		for item := range q.Consume(ctx) {
+			if err := item.Ack(ctx); err != nil {
+				b.Fatal(err)
+			}
+			if n++; n == b.N {
+				break
+			}
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "items/s")
+}

@@ -1,0 +1,193 @@
+package queue
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/once"
+	"github.com/go-leaderelection/leaderelection/internal/request"
+)
+
+// attemptNode is the child of an item that is created and deleted with each claim.
+// How many children an item has had is in its Stat: so many attempts.
+const attemptNode = "attempt"
+
+// claimAll claims items, and returns those that it could claim. The error is that
+// the queue forbids it.
+func (f *feed) claimAll(chosen []entry) ([]*delivery, error) {
+	ids := make([]string, len(chosen)) // each claim has one of its own
+	claims := make([]once.Transaction, len(chosen))
+	for i, e := range chosen {
+		ids[i] = rand.Text()
+		attempt := path.Join(f.item(e.name), attemptNode)
+		claims[i].Ops = []any{
+			&zk.CreateRequest{Path: f.claim(e.name), Data: []byte(ids[i]), Acl: f.acl, Flags: zk.FlagEphemeral},
+			&zk.CreateRequest{Path: attempt, Acl: f.acl},
+			&zk.DeleteRequest{Path: attempt, Version: -1},
+		}
+	}
+	calls := f.writer.DoAll(claims)
+	var claimed []*delivery
+	var failed error
+	missed := 0
+	gone := map[string]bool{}
+	for i, e := range chosen {
+		o := calls[i].Outcome()
+		switch {
+		case o.Err == nil:
+			gone[e.name] = true
+			f.taken++
+			claimed = append(claimed, f.hold(e, o))
+		case o.Failed == 0 && errors.Is(o.Err, zk.ErrNodeExists):
+			f.claimed[e.name] = true
+			missed++
+		case o.Failed == 1 && errors.Is(o.Err, zk.ErrNoNode):
+			gone[e.name] = true
+			missed++
+		case o.Failed == 1 && errors.Is(o.Err, zk.ErrNodeExists):
+			f.log.Warn("item has a child of somebody's and cannot be claimed", "item", e.name)
+			f.unfit[e.name] = true
+		case errors.Is(o.Err, once.ErrUnknown):
+			f.doubtful[e.name], f.claims.stale = ids[i], true
+			failed = onlyClosed(o.Err)
+		default:
+			failed = o.Err
+		}
+	}
+	f.timed, f.ranked = without(f.timed, gone), without(f.ranked, gone)
+	if f.missed += missed; missed > 0 {
+		f.collided(len(claimed))
+	} else {
+		f.uncontended()
+	}
+	return claimed, failed
+}
+
+// onlyClosed is ErrClosed where that is the reason of err.
+func onlyClosed(err error) error {
+	if errors.Is(err, request.ErrClosed) {
+		return request.ErrClosed
+	}
+	return nil
+}
+
+// hold takes in that an item was claimed. It is the feed's turn to write for it,
+// until it has been read.
+func (f *feed) hold(e entry, o once.Outcome) *delivery {
+	d := &delivery{
+		entry: e, q: f.Queue, session: o.Session, token: o.Zxid, turn: make(chan struct{}, 1),
+	}
+	d.turn <- struct{}{}
+	d.grant, d.end = grant.New(o.Zxid, d.deadline)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.held) == 0 {
+		f.Queue.sub.Prove(o.Register, o.Sent)
+	}
+	f.held[d] = struct{}{}
+	return d
+}
+
+// open reads the items that were claimed, all at once, and returns those that can
+// be handed out.
+func (f *feed) open(claimed []*delivery) (ready []*delivery) {
+	type content struct {
+		raw  []byte
+		stat *zk.Stat
+	}
+	answers := make([]<-chan request.Answer[content], len(claimed))
+	for i, d := range claimed {
+		answers[i] = request.Start(func() (content, error) {
+			return request.Read(context.Background(), f.conn, func() (content, error) {
+				raw, stat, err := f.conn.Get(f.item(d.name))
+				return content{raw, stat}, err
+			})
+		})
+	}
+	for i, d := range claimed {
+		a := <-answers[i]
+		err := a.Err
+		if err == nil {
+			stat := a.Value.stat
+			d.raw, d.version, d.czxid = a.Value.raw, stat.Version, stat.Czxid
+			// What was claimed and not read has been written once more.
+			d.attempt = max(int((stat.Cversion+stat.NumChildren)/2-stat.Version), 1)
+			d.parts, err = f.payloads(d.raw)
+		}
+		<-d.turn
+		switch {
+		case a.Err != nil:
+			// It was deleted by a hand that does not care for claims, or the
+			// connection was closed.
+			f.drop(d, a.Err)
+		case err != nil:
+			f.discard(d, err.Error())
+		case f.MaxAttempts > 0 && d.attempt > f.MaxAttempts:
+			d.attempt--
+			f.discard(d, fmt.Sprintf("%d attempts, and the last was neither acknowledged nor returned", d.attempt))
+		default:
+			ready = append(ready, d)
+		}
+	}
+	return ready
+}
+
+// discard makes a dead letter of an item that cannot be handed out.
+func (f *feed) discard(d *delivery, reason string) {
+	s := &settlement{q: f.Queue, as: errAcknowledged, items: []*delivery{d}}
+	s.build = func(d *delivery) ([]step, error) { return d.bury(reason), nil }
+	if err := s.run(f.ctx); err != nil && d.grant.Err() == nil {
+		f.log.Error("could not make a dead letter", "item", d.name, "reason", reason, "err", err)
+		f.unfit[d.name] = true
+		f.drop(d, err)
+		return
+	}
+	f.log.Warn("dead letter", "item", d.name, "reason", reason)
+}
+
+// drop gives an item back that was claimed and cannot be used.
+func (f *feed) drop(d *delivery, reason error) {
+	d.end(reason)
+	f.release(d)
+	f.busy.Go(func() { f.giveBack(d) })
+}
+
+// proven waits until the lease covers the items, and returns those that are not
+// lost meanwhile.
+func (f *feed) proven(ready []*delivery) (handed []*delivery) {
+	for len(ready) > 0 {
+		f.mu.Lock()
+		state := f.sub.State() // not before, and not after: the guard may have lost it
+		kept := ready[:0]
+		for _, d := range ready {
+			if d.grant.Context().Err() != nil || d.session != state.Session || state.Closed {
+				continue // the guard ends it
+			}
+			if state.Proven {
+				d.handedOut, d.lapses = true, state.Lapses
+				d.grant.Deadline() // from now on it has one
+				handed = append(handed, d)
+				continue
+			}
+			kept = append(kept, d)
+		}
+		ready = kept
+		f.mu.Unlock()
+		if len(ready) == 0 {
+			break
+		}
+		select {
+		case <-f.lease: // the guard is told
+		case <-f.sub.Changed():
+		case <-f.ctx.Done():
+			return handed // shut gives them back
+		}
+	}
+	return handed
+}

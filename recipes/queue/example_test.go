@@ -1,0 +1,190 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/recipes/queue"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// connect stands for zk.Connect to an ensemble.
+func connect() (conn *zk.Conn, done func()) {
+	srv, err := zktest.New()
+	if err != nil {
+		log.Fatal(err)
+	}
+	conn, _, err = srv.Connect(4 * time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return conn, srv.Close
+}
+
+// A producer puts jobs, a consumer works on them.
+func Example() {
+	conn, done := connect()
+	defer done()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	jobs, err := queue.New(conn, "/jobs", queue.Config{MaxAttempts: 5})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer jobs.Close(context.Background())
+
+	for _, job := range []string{"rebuild index", "send report"} {
+		if err := jobs.Put(ctx, []byte(job)); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	n := 0
+	for item := range jobs.Consume(ctx) {
+		// item.Context() is done as soon as somebody else may have the item.
+		if err := work(item.Context(), item.Data()); err != nil {
+			_ = item.Return(ctx, err) // whatever becomes of it, it is handed out again
+			continue
+		}
+		if err := item.Ack(ctx); err != nil {
+			log.Print(err) // it may be handed out again
+		}
+		if n++; n == 2 {
+			cancel() // for the example
+		}
+	}
+	if err := jobs.Err(); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// rebuild index
+	// send report
+}
+
+func work(_ context.Context, job []byte) error {
+	fmt.Println(string(job))
+	return nil
+}
+
+// An item that is handed out at a later time.
+func ExampleAt() {
+	conn, done := connect()
+	defer done()
+	ctx := context.Background()
+	reminders, err := queue.New(conn, "/reminders", queue.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer reminders.Close(ctx)
+
+	begin := time.Now()
+	if err := reminders.Put(ctx, []byte("later"), queue.At(begin.Add(100*time.Millisecond))); err != nil {
+		log.Fatal(err)
+	}
+	_, err = reminders.TryTake(ctx)
+	fmt.Println(errors.Is(err, queue.ErrEmpty))
+	item, err := reminders.Take(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(string(item.Data()), time.Since(begin) > 90*time.Millisecond)
+	_ = item.Ack(ctx)
+	// Output:
+	// true
+	// later true
+}
+
+// Items that cannot be processed are set aside, and put back when the reason is
+// gone.
+func ExampleQueue_DeadLetters() {
+	conn, done := connect()
+	defer done()
+	ctx := context.Background()
+	jobs, err := queue.New(conn, "/jobs", queue.Config{MaxAttempts: 2})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer jobs.Close(ctx)
+
+	_ = jobs.Put(ctx, []byte("divide by zero"))
+	for range 2 {
+		item, err := jobs.Take(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("attempt", item.Attempt())
+		_ = item.Return(ctx, errors.New("cannot divide"))
+	}
+
+	letters, err := jobs.DeadLetters(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, l := range letters {
+		fmt.Printf("%s: %s after %d attempts\n", l.Parts[0], l.Reason, l.Attempts)
+		if err := jobs.Requeue(ctx, l); err != nil {
+			log.Fatal(err)
+		}
+	}
+	item, err := jobs.Take(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("attempt", item.Attempt())
+	_ = item.Ack(ctx)
+	// Output:
+	// attempt 1
+	// attempt 2
+	// divide by zero: cannot divide after 2 attempts
+	// attempt 1
+}
+
+// What an item stands for is done in ZooKeeper exactly once: the item moves to the
+// next queue in the transaction that acknowledges it.
+func ExampleItem_Ack() {
+	conn, done := connect()
+	defer done()
+	ctx := context.Background()
+	orders, err := queue.New(conn, "/orders", queue.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer orders.Close(ctx)
+	invoices, err := queue.New(conn, "/invoices", queue.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer invoices.Close(ctx)
+
+	_ = invoices.Put(ctx, []byte("of yesterday"))
+	_ = orders.Put(ctx, []byte("order 4711"))
+	order, err := orders.Take(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	invoice, err := invoices.PutRequest(ctx, append([]byte("invoice for "), order.Data()...))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := order.Ack(ctx, invoice); err != nil {
+		log.Fatal(err)
+	}
+	items, err := invoices.TakeUpTo(ctx, 10)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, item := range items {
+		fmt.Println(string(item.Data()))
+	}
+	fmt.Println(queue.AckAll(ctx, items...))
+	// Output:
+	// of yesterday
+	// invoice for order 4711
+	// <nil>
+}

@@ -1,0 +1,338 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/once"
+	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/session"
+)
+
+// feed finds and claims items for those who want them. All of its fields belong to
+// its goroutine, and to shut when that has ended.
+type feed struct {
+	*Queue
+	sub   *session.Subscription
+	epoch uint64 // of the connection, when it was last looked
+	rand  *rand.Rand
+
+	items  watched // children of the queue's node
+	claims watched
+
+	// What was listed, in order, without what was claimed since by this feed or
+	// was found to be gone: delayed items and those without priority, and those
+	// with one.
+	timed, ranked []entry
+	claimed       map[string]bool   // by somebody, as last listed or since met
+	unfit         map[string]bool   // cannot be claimed, or moved when their attempts are used up
+	listed        int               // how many items were
+	taken         int               // how many were claimed since
+	missed        int               // how many others were quicker to claim since
+	doubtful      map[string]string // may be claimed by this feed without its knowing, with that id
+
+	atOnce int // how many to claim in one round
+	spread int // choose among so many more than that
+}
+
+const (
+	// minAtOnce is how many items are claimed in the first round, if so many are
+	// wanted, and maxAtOnce what that grows to while nobody else is quicker.
+	minAtOnce, maxAtOnce = 8, 64
+	// maxSpread is what spread grows to by collisions.
+	maxSpread = 64
+)
+
+func newFeed(q *Queue) *feed {
+	return &feed{
+		Queue: q, sub: session.Subscribe(q.conn, q.timeout),
+		rand:  rand.New(rand.NewPCG(uint64(q.conn.SessionID()), uint64(time.Now().UnixNano()))),
+		items: watched{dir: q.path, stale: true}, claims: watched{dir: q.Claims, stale: true},
+		claimed: map[string]bool{}, unfit: map[string]bool{}, doubtful: map[string]string{},
+		atOnce: minAtOnce,
+	}
+}
+
+// run goes round while somebody wants items, until the queue or the connection is
+// closed.
+func (f *feed) run() {
+	for f.ctx.Err() == nil {
+		n, _ := f.wanted()
+		if n == 0 {
+			select {
+			case <-f.kick:
+			case <-f.ctx.Done():
+			}
+			continue
+		}
+		err := f.round(min(n, f.atOnce))
+		switch {
+		case err == nil || f.ctx.Err() != nil:
+		case errors.Is(err, request.ErrClosed):
+			f.connClosed()
+			return
+		default:
+			f.log.Warn("cannot take items", "err", err)
+			f.refuse(f.refine(err))
+		}
+	}
+	f.refuse(ErrClosed)
+}
+
+// connClosed says that nothing can be taken any more.
+func (f *feed) connClosed() {
+	f.mu.Lock()
+	f.over = f.refine(request.ErrClosed)
+	f.mu.Unlock()
+	f.refuse(f.over)
+}
+
+// round hands out up to n items, or waits until there may be some.
+func (f *feed) round(n int) error {
+	if err := f.look(false); err != nil {
+		return err
+	}
+	chosen, due, err := f.choose(n)
+	if err != nil {
+		return err
+	}
+	if len(chosen) == 0 {
+		_, now := f.wanted()
+		if now > 0 { // whoever does not wait is told what was asked since
+			f.items.stale, f.claims.stale = true, true
+		}
+		if f.outdated() {
+			if err := f.look(true); err != nil {
+				return err
+			}
+			if chosen, due, err = f.choose(n); err != nil {
+				return err
+			}
+		}
+		if len(chosen) == 0 {
+			f.refuseNow(now)
+			return f.wait(due)
+		}
+	}
+	claimed, err := f.claimAll(chosen)
+	ready := f.open(claimed)
+	for _, d := range f.hand(f.proven(ready)) {
+		d.end(errUnread)
+		f.release(d)
+		f.busy.Go(func() { f.giveBack(d) })
+	}
+	return err
+}
+
+// wait waits until there may be something to take: a change, the time at which
+// the next delayed item is due, or somebody who does not wait.
+func (f *feed) wait(due time.Time) error {
+	var timer <-chan time.Time
+	if !due.IsZero() {
+		t := time.NewTimer(time.Until(due))
+		defer t.Stop()
+		timer = t.C
+	}
+	for {
+		if state := f.sub.State(); state.Closed {
+			return request.ErrClosed
+		} else if state.Epoch != f.epoch {
+			return nil
+		}
+		if n, now := f.wanted(); n == 0 || now > 0 {
+			return nil
+		}
+		f.mu.Lock()
+		returned := len(f.returned)
+		f.mu.Unlock()
+		if returned > 0 {
+			return nil
+		}
+		select {
+		case event := <-f.items.watch:
+			return f.items.fired(event)
+		case event := <-f.claims.watch:
+			return f.claims.fired(event)
+		case <-timer:
+			return nil
+		case <-f.kick:
+		case <-f.sub.Changed():
+		case <-f.ctx.Done():
+			return nil
+		}
+	}
+}
+
+// choose takes up to n of the items that were listed, that nobody has and that are
+// due, in order; those that are chosen stay listed. due is when the next delayed
+// item is, if there is one, by this process's clock.
+func (f *feed) choose(n int) (chosen []entry, due time.Time, err error) {
+	var now int64 // by the clock of the ensemble
+	var offset time.Duration
+	limit := n + f.spread
+	for _, list := range [][]entry{f.timed, f.ranked} {
+		for _, e := range list {
+			if e.due > 0 && now == 0 {
+				if offset, err = f.offset(f.ctx); err != nil {
+					return nil, due, err
+				}
+				now = time.Now().Add(offset).UnixMilli()
+			}
+			if e.due > now {
+				due = time.UnixMilli(e.due).Add(-offset)
+				break // those that follow are due later
+			}
+			if f.claimed[e.name] || f.unfit[e.name] {
+				continue
+			}
+			if chosen = append(chosen, e); len(chosen) == limit {
+				break
+			}
+		}
+		if len(chosen) == limit {
+			break
+		}
+	}
+	if len(chosen) <= n {
+		return chosen, due, nil
+	}
+	// Some of them at random, in order.
+	some := chosen[:0]
+	for i, e := range chosen {
+		if left, need := len(chosen)-i, n-len(some); f.rand.IntN(left) < need {
+			some = append(some, e)
+		}
+	}
+	return some, due, nil
+}
+
+// without is a list without those of its entries that are gone, which are near its
+// beginning.
+func without(list []entry, gone map[string]bool) []entry {
+	last := 0
+	for i, left := 0, len(gone); i < len(list) && left > 0; i++ {
+		if gone[list[i].name] {
+			last = i + 1
+			left--
+		}
+	}
+	to := last
+	for i := last - 1; i >= 0; i-- {
+		if !gone[list[i].name] {
+			to--
+			list[to] = list[i]
+		}
+	}
+	return list[to:]
+}
+
+// collided is called when others were quicker to claim some of what was chosen: one
+// claim that fails costs all of them a round trip.
+func (f *feed) collided(claimed int) {
+	f.spread = min(max(2*f.spread, 1), maxSpread)
+	f.atOnce = max(claimed, 1)
+}
+
+func (f *feed) uncontended() {
+	f.spread = max(f.spread-1, 0)
+	f.atOnce = min(2*f.atOnce, maxAtOnce)
+}
+
+// useUpWatch has the watch on the items fire, which the client library cannot take
+// back: by a child that is created and deleted in one transaction. That on the
+// claims goes with the writer's register, which is such a child.
+func (f *feed) useUpWatch() {
+	select {
+	case <-f.items.watch:
+		return
+	default:
+	}
+	if f.items.watch == nil {
+		return
+	}
+	child := f.item("closing")
+	f.writer.Do(once.Transaction{Ops: []any{
+		&zk.CreateRequest{Path: child, Acl: f.acl},
+		&zk.DeleteRequest{Path: child, Version: -1},
+	}, Session: f.items.session}).Outcome()
+}
+
+// watched is a directory that was listed along with a watch on it.
+type watched struct {
+	dir     string
+	stale   bool // it has changed since it was listed, or may have
+	doubted bool // the watch may have been lost
+	watch   <-chan zk.Event
+	session int64 // in which the watch was set, as far as is known
+}
+
+// fired takes in what the watch said.
+func (w *watched) fired(event zk.Event) error {
+	w.watch, w.stale, w.doubted = nil, true, false
+	if errors.Is(event.Err, zk.ErrClosing) {
+		return request.ErrClosed
+	}
+	return nil
+}
+
+// poll takes in what the watch has said by now.
+func (w *watched) poll() error {
+	select {
+	case event := <-w.watch:
+		return w.fired(event)
+	default:
+		return nil
+	}
+}
+
+// list lists the directory, and sees to a watch: one that has not fired serves
+// further. It waits for the answer to what
+// it has sent even when the queue closes: the watch has to be used up then.
+func (f *feed) list(w *watched) ([]string, error) {
+	type listing struct {
+		names []string
+		watch <-chan zk.Event
+	}
+	watch := w.watch == nil || w.doubted
+	failures := 0
+	l, err := request.Read(context.Background(), f.conn, func() (listing, error) {
+		if f.ctx.Err() != nil {
+			return listing{}, ErrClosed
+		}
+		var l listing
+		var err error
+		if watch {
+			l.names, _, l.watch, err = f.conn.ChildrenW(w.dir)
+		} else {
+			l.names, _, err = f.conn.Children(w.dir)
+		}
+		if request.Transient(err) {
+			if failures++; failures >= tooMany && f.isHuge(w.dir) {
+				err = ErrTooMany
+			}
+		}
+		return l, err
+	})
+	if err == nil {
+		w.stale = false
+		if watch {
+			w.watch, w.doubted, w.session = l.watch, false, f.conn.SessionID()
+		}
+	}
+	return l.names, err
+}
+
+// tooMany is after how many failures in a row the listing itself is suspected.
+const tooMany = 3
+
+// isHuge reports whether a directory's listing is so large that a client may be set
+// to close its connection because of it.
+func (f *feed) isHuge(dir string) bool {
+	const huge, perName = 32 << 10, 20
+	_, stat, err := f.conn.Exists(dir)
+	return err == nil && stat.NumChildren*perName >= huge
+}

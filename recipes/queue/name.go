@@ -1,0 +1,148 @@
+package queue
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/recipes"
+)
+
+// entry is an item as its name tells of it.
+type entry struct {
+	name     string
+	priority int64 // least first; noPriority before all
+	due      int64 // in milliseconds since 1970; 0 for at once
+	sequence int32
+}
+
+// noPriority is that of items that have none in their name. Curator, which
+// compares the names as texts, puts them first too.
+const noPriority = math.MinInt64
+
+// compare says which of two items comes first: by priority, then by due time,
+// then in the order in which they were put. Numbers are compared by serial
+// number arithmetic (RFC 1982).
+func compare(a, b entry) int {
+	switch {
+	case a.priority != b.priority:
+		return cmp.Compare(a.priority, b.priority)
+	case a.due != b.due:
+		return cmp.Compare(a.due, b.due)
+	case a.sequence != b.sequence:
+		if a.sequence-b.sequence < 0 {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(a.name, b.name)
+}
+
+const (
+	curatorPrefix = "queue-"
+	kazooPrefix   = "entry-"
+	digits        = 10 // of a sequence number
+)
+
+// parse reads the name of an item; ok is false for foreign ones.
+func parse(layout recipes.Layout, name string) (e entry, ok bool) {
+	e.name, e.priority = name, noPriority
+	prefix := curatorPrefix
+	if layout == recipes.Kazoo {
+		prefix = kazooPrefix
+	}
+	head, found := strings.CutPrefix(name, prefix)
+	if !found {
+		return e, false
+	}
+	separator := "" // between head and number
+	if layout == recipes.Kazoo {
+		separator = "-"
+	}
+	head, e.sequence, ok = cutSequence(head, separator)
+	if !ok {
+		return e, false
+	}
+	if layout == recipes.Kazoo {
+		// entry-100-0000000042
+		n, err := strconv.ParseUint(head, 10, 16)
+		e.priority = int64(n)
+		return e, err == nil && len(head) == 3
+	}
+	switch {
+	case head == "":
+		return e, true // queue-0000000042
+	case len(head) == 9 && (head[0] == '0' || head[0] == '1'):
+		// queue-1000000050000000042: the sign, so that texts sort as numbers do
+		n, err := strconv.ParseUint(head[1:], 16, 32)
+		e.priority = int64(int32(n))
+		return e, err == nil
+	case len(head) > 1 && head[0] == '|' && head[len(head)-1] == '|':
+		// queue-|19A3F5C2E80|0000000042. What is no number is due at once, as
+		// in Curator.
+		e.due, _ = strconv.ParseInt(head[1:len(head)-1], 16, 64)
+		return e, true
+	}
+	return e, false
+}
+
+// cutSequence cuts the number, and the separator before it, off the end. It has
+// ten characters, or eleven with a minus sign: the counter of old servers goes on
+// at -2147483648.
+func cutSequence(s, separator string) (head string, sequence int32, ok bool) {
+	at := len(s) - digits
+	if at < 0 {
+		return "", 0, false
+	}
+	if strings.HasSuffix(s[:at], separator+"-") {
+		at--
+	}
+	n, err := strconv.ParseInt(s[at:], 10, 32)
+	head, found := strings.CutSuffix(s[:at], separator)
+	return head, int32(n), found && err == nil
+}
+
+// placement is where an item is put.
+type placement struct {
+	priority    int
+	hasPriority bool
+	due         int64 // 0 for at once
+}
+
+// prefix is the name of a new item up to its number.
+func (p placement) prefix(layout recipes.Layout) (string, error) {
+	if layout == recipes.Kazoo {
+		n := kazooPriority
+		if p.hasPriority {
+			n = p.priority
+		}
+		switch {
+		case n < 0 || n > 999:
+			return "", fmt.Errorf("%w: Priority(%d): kazoo has 0 to 999", sentinel.ErrInvalidOption, n)
+		case p.due != 0:
+			return "", fmt.Errorf("%w: At: kazoo has no delayed items", sentinel.ErrInvalidOption)
+		}
+		return fmt.Sprintf("%s%03d-", kazooPrefix, n), nil
+	}
+	switch {
+	case p.hasPriority && p.due != 0:
+		return "", fmt.Errorf("%w: a name has room for a priority or a time, not for both", sentinel.ErrInvalidOption)
+	case int(int32(p.priority)) != p.priority:
+		return "", fmt.Errorf("%w: Priority(%d): 32 bits", sentinel.ErrInvalidOption, p.priority)
+	case p.due != 0:
+		return fmt.Sprintf("%s|%08X|", curatorPrefix, p.due), nil
+	case p.hasPriority:
+		sign := "1"
+		if p.priority < 0 {
+			sign = "0"
+		}
+		return fmt.Sprintf("%s%s%08X", curatorPrefix, sign, uint32(int32(p.priority))), nil
+	}
+	return curatorPrefix, nil
+}
+
+// kazooPriority is what kazoo gives an item that none is asked for.
+const kazooPriority = 100

@@ -1,0 +1,61 @@
+package queue
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Curator's format of an item: a version, the payloads, each behind an opcode and
+// its length, and an end.
+const (
+	payloadVersion = 0x00010001
+	opcodeItem     = 0x01
+	opcodeEnd      = 0x02
+)
+
+var errMalformed = errors.New("not in Curator's format")
+
+func encode(parts ...[]byte) []byte {
+	size := 5
+	for _, p := range parts {
+		size += 5 + len(p)
+	}
+	raw := binary.BigEndian.AppendUint32(make([]byte, 0, size), payloadVersion)
+	for _, p := range parts {
+		raw = append(raw, opcodeItem)
+		raw = binary.BigEndian.AppendUint32(raw, uint32(len(p)))
+		raw = append(raw, p...)
+	}
+	return append(raw, opcodeEnd)
+}
+
+// decode returns the payloads, which share memory with raw.
+func decode(raw []byte) (parts [][]byte, err error) {
+	if len(raw) < 4 || binary.BigEndian.Uint32(raw) != payloadVersion {
+		return nil, fmt.Errorf("%w: no version", errMalformed)
+	}
+	rest := raw[4:]
+	for {
+		if len(rest) == 0 {
+			return nil, fmt.Errorf("%w: no end", errMalformed)
+		}
+		switch opcode := rest[0]; opcode {
+		case opcodeEnd:
+			return parts, nil
+		case opcodeItem:
+		default:
+			return nil, fmt.Errorf("%w: opcode %d", errMalformed, opcode)
+		}
+		if len(rest) < 5 {
+			return nil, fmt.Errorf("%w: no length", errMalformed)
+		}
+		n := binary.BigEndian.Uint32(rest[1:])
+		rest = rest[5:]
+		if uint64(n) > uint64(len(rest)) {
+			return nil, fmt.Errorf("%w: %d bytes of %d", errMalformed, len(rest), n)
+		}
+		parts = append(parts, rest[:n:n])
+		rest = rest[n:]
+	}
+}

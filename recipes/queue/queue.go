@@ -1,0 +1,270 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/once"
+	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/znode"
+	"github.com/go-leaderelection/leaderelection/recipes"
+)
+
+// Config is what makes one queue differ from another. All that take part in a
+// queue should agree on it. The zero Config has no limits.
+type Config struct {
+	// MaxItems is how many items there may be before Put refuses with
+	// [ErrFull]; 0 for any number. Items that are claimed count, delayed ones
+	// too. What others put at the same moment comes on top.
+	MaxItems int
+	// MaxAttempts is how often an item is handed out before it becomes a dead
+	// letter; 0 for ever.
+	MaxAttempts int
+	// Prefetch is how many items Consume claims before they are read; 0 stands
+	// for 1. What was claimed nobody else gets, and counts as attempted when
+	// this process dies.
+	Prefetch int
+	// Claims is the directory of the claims, <path>-claims by default: what
+	// Curator calls the lock path. Each queue needs its own. With
+	// [recipes.Kazoo] it is <path>/taken and cannot be chosen.
+	Claims string
+	// Dead is the directory of the dead letters, <path>-dead by default,
+	// <path>/dead with [recipes.Kazoo].
+	Dead string
+}
+
+// Queue is one participant in a queue: producer, consumer or both. Its methods
+// may be called from any goroutine. It must be closed.
+type Queue struct {
+	Config
+	conn    *zk.Conn
+	path    string // of the items
+	acl     []zk.ACL
+	timeout time.Duration
+	layout  recipes.Layout
+	log     *slog.Logger
+	writer  *once.Writer
+
+	ctx    context.Context // ends when the queue closes
+	stop   context.CancelCauseFunc
+	busy   sync.WaitGroup // everything that runs on behalf of the queue
+	closed chan struct{}  // nothing runs any more
+	err    error          // why something may be left; set before closed
+
+	kick  chan struct{} // capacity 1: look at wants
+	lease chan struct{} // capacity 1: the lease may have changed
+
+	exhausted atomic.Bool // the items' directory counts no further
+
+	mu       sync.Mutex
+	wants    []*want
+	asked    uint64                // how many there were
+	sub      *session.Subscription // nil before the first want
+	feed     *feed                 // nil before the first want
+	held     map[*delivery]struct{}
+	returned []entry // items that came back, for the feed
+	failed   error   // what Err returns
+	over     error   // the connection was closed
+	closing  bool
+}
+
+// New makes a participant in the queue at path. It sends no request. Errors:
+// [recipes.ErrNilConn], [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
+func New(conn *zk.Conn, path string, cfg Config, opts ...recipes.Option) (*Queue, error) {
+	s, err := setup.New(conn, path, opts)
+	if err != nil {
+		return nil, err
+	}
+	items, err := cfg.complete(path, s.Layout)
+	if err != nil {
+		return nil, err
+	}
+	q := &Queue{
+		Config: cfg, conn: conn, path: items, acl: s.ACL, timeout: s.Timeout, layout: s.Layout,
+		log: s.Log.With("queue", path), closed: make(chan struct{}), kick: make(chan struct{}, 1), lease: make(chan struct{}, 1),
+		held: map[*delivery]struct{}{},
+	}
+	q.ctx, q.stop = context.WithCancelCause(context.Background())
+	q.writer = once.New(once.Config{Conn: conn, Dir: q.Claims, ACL: s.ACL, MakeDir: q.makeClaims, Log: q.log})
+	return q, nil
+}
+
+// complete checks the configuration, fills in what is missing and returns the
+// directory of the items.
+func (c *Config) complete(queue string, layout recipes.Layout) (items string, err error) {
+	switch {
+	case c.MaxItems < 0, c.MaxAttempts < 0, c.Prefetch < 0:
+		return "", fmt.Errorf("%w: %+v: less than nothing", sentinel.ErrInvalidOption, *c)
+	case layout == recipes.Kazoo && c.Claims != "":
+		return "", fmt.Errorf("%w: Claims: kazoo looks for them in %s/taken", sentinel.ErrInvalidOption, queue)
+	}
+	items, claims, dead := queue, queue+"-claims", queue+"-dead"
+	if layout == recipes.Kazoo {
+		items, claims, dead = queue+"/entries", queue+"/taken", queue+"/dead"
+	}
+	for _, d := range []struct {
+		dir    *string
+		preset string
+	}{{&c.Claims, claims}, {&c.Dead, dead}} {
+		if *d.dir == "" {
+			*d.dir = d.preset
+		}
+		if err := znode.CheckPath(*d.dir); err != nil {
+			return "", err
+		}
+	}
+	if c.Claims == items || c.Dead == items || c.Claims == c.Dead {
+		return "", fmt.Errorf("%w: items, claims and dead letters need directories of their own", sentinel.ErrInvalidOption)
+	}
+	c.Prefetch = max(c.Prefetch, 1)
+	return items, nil
+}
+
+// Neither directory is a container. A consumer of Curator takes a missing one
+// for an item that somebody else was quicker to claim; and numbers that begin
+// anew could be those of claims that are left.
+func (q *Queue) makeItems(ctx context.Context) error {
+	return znode.Make(ctx, q.conn, q.path, q.acl, false)
+}
+
+func (q *Queue) makeClaims(ctx context.Context) error {
+	return znode.Make(ctx, q.conn, q.Claims, q.acl, false)
+}
+
+func (q *Queue) makeDead(ctx context.Context) error {
+	return znode.Make(ctx, q.conn, q.Dead, q.acl, true)
+}
+
+func (q *Queue) item(name string) string  { return path.Join(q.path, name) }
+func (q *Queue) claim(name string) string { return path.Join(q.Claims, name) }
+
+// Len is how many items there are, claimed and delayed ones included, and foreign
+// children.
+func (q *Queue) Len(ctx context.Context) (int, error) {
+	n, err := q.count(ctx)
+	return n, q.fail("count", err)
+}
+
+func (q *Queue) count(ctx context.Context) (int, error) {
+	stat, err := request.Read(ctx, q.conn, func() (*zk.Stat, error) {
+		_, stat, err := q.conn.Exists(q.path)
+		return stat, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return int(stat.NumChildren), nil
+}
+
+// Err is why the channel of a Consume was closed though its context had not
+// ended; nil if that did not happen.
+func (q *Queue) Err() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.failed
+}
+
+// Close gives back what is held, lets what was asked for be carried out, and
+// returns nil once nothing of this participant is left. Items end with
+// [ErrClosed], channels are closed, and further calls are refused with it. When
+// the context ends before, or the connection is closed, the error wraps
+// [recipes.ErrUnconfirmed]; after the end of the context Close goes on in the
+// background, until it is confirmed, the session is over, or the connection is
+// closed. It may be called any number of times and reports how things stand.
+func (q *Queue) Close(ctx context.Context) error {
+	q.mu.Lock()
+	first := !q.closing
+	q.closing = true
+	q.mu.Unlock()
+	if first {
+		q.stop(ErrClosed)
+		go q.shut()
+	}
+	select {
+	case <-q.closed:
+	default:
+		select {
+		case <-q.closed:
+		case <-ctx.Done():
+			return fmt.Errorf("close %s: %w: %w", q.path, sentinel.ErrUnconfirmed, context.Cause(ctx))
+		}
+	}
+	if q.err == nil {
+		return nil
+	}
+	return fmt.Errorf("close %s: %w: %w", q.path, sentinel.ErrUnconfirmed, sentinel.Refine(q.err))
+}
+
+// shut is what Close waits for.
+func (q *Queue) shut() {
+	defer close(q.closed)
+	lost := q.loseAll(ErrClosed)
+	q.busy.Wait() // nothing is claimed any more from here on
+	lost = append(lost, q.loseAll(ErrClosed)...)
+	var givingBack sync.WaitGroup
+	for _, d := range lost {
+		givingBack.Go(func() { q.giveBack(d) })
+	}
+	givingBack.Wait()
+	if q.feed != nil {
+		q.feed.useUpWatch()
+		q.feed.sub.Close()
+		q.sub.Close()
+	}
+	q.writer.Close()
+	<-q.writer.Closed()
+	q.err = q.writer.CloseErr()
+}
+
+// begin counts a call that Close has to wait for, unless the queue is closed.
+func (q *Queue) begin() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closing:
+		return ErrClosed
+	case q.over != nil:
+		return q.over
+	}
+	q.busy.Add(1)
+	return nil
+}
+
+// wake has the feed look at what is wanted.
+func (q *Queue) wake() { tell(q.kick) }
+
+func tell(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// fail says what was tried, and gives err its place among the errors that users
+// know.
+func (q *Queue) fail(doing string, err error) error {
+	return setup.Fail(doing, q.path, q.refine(err))
+}
+
+func (q *Queue) refine(err error) error {
+	switch {
+	case errors.Is(err, once.ErrClosed):
+		return ErrClosed
+	case errors.Is(err, once.ErrTooLarge):
+		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	case errors.Is(err, once.ErrOperation):
+		return fmt.Errorf("%w: %w", sentinel.ErrInvalidOption, err)
+	}
+	return sentinel.Refine(err)
+}
