@@ -2,8 +2,7 @@
 # Installs what the tests need and this machine lacks, on Debian as root:
 # ZooKeeper, Java, other languages' clients, a C compiler for the race detector
 # and, where a Docker engine answers, a ZooKeeper image. Quick when there is
-# nothing to do. With the argument "servers" it installs only what is needed to
-# start ZooKeeper, which is enough for the demo.
+# nothing to do.
 set -eu
 
 # The same names as in internal/ensemble.
@@ -44,13 +43,12 @@ pull_image() {
 missing=
 [ -f /usr/share/java/zookeeper.jar ] || missing="$missing zookeeper"
 have_java || missing="$missing openjdk-17-jre-headless"
-if [ "${1:-}" != servers ]; then
-	# Clients of other languages. One is a Java source file, so a compiler is needed.
-	java --list-modules 2>/dev/null | grep -q '^jdk.compiler' || missing="$missing openjdk-17-jdk-headless"
-	[ -f /usr/share/java/curator-recipes.jar ] || missing="$missing libcurator-recipes-java"
-	[ -d /usr/lib/python3/dist-packages/kazoo ] || missing="$missing python3-kazoo"
-	have_c_compiler || missing="$missing gcc libc6-dev"
-fi
+# Clients of other languages. One is a Java source file, so a compiler is needed.
+java --list-modules 2>/dev/null | grep -q '^jdk.compiler' || missing="$missing openjdk-17-jdk-headless"
+[ -f /usr/share/java/curator-recipes.jar ] || missing="$missing libcurator-recipes-java"
+[ -f /usr/share/java/curator-x-discovery.jar ] || missing="$missing libcurator-discovery-java"
+[ -d /usr/lib/python3/dist-packages/kazoo ] || missing="$missing python3-kazoo"
+have_c_compiler || missing="$missing gcc libc6-dev"
 
 build=no
 if have_engine && ! have_image && ! pull_image; then
