@@ -1,7 +1,9 @@
-// Bench compares ways of electing a leader on ZooKeeper: this library,
-// go-zookeeper's zk.Lock, kazoo's Lock and Apache Curator's LeaderLatch. All of
-// them stand in the same run on the same server, one after another within each
-// round, in an order that is shuffled anew for every round.
+// Bench compares ways of electing a leader on ZooKeeper, and recipes: this
+// library, go-zookeeper's zk.Lock, kazoo and Apache Curator. Candidates are
+// kazoo's Lock and Curator's LeaderLatch; locks are kazoo's Lock and Curator's
+// InterProcessMutex. All of them stand in the same run on the same server, one
+// after another within each round, in an order that is shuffled anew for every
+// round.
 //
 //	go run . -rounds 100 -json figures.json
 //
@@ -14,7 +16,19 @@
 // until the event has arrived; to take over, the close of a session that owns
 // what is watched. The floor does not depend on how many stand in line.
 //
+// For a lock it is what locks.go has: three requests where nobody is ahead, and
+// otherwise four and an event.
+//
 // # What a figure is
+//
+// Locks are taken and given back by one session a contender, over and over for a
+// second at a time, and counted; the rate of all together is shown as a share of
+// the floor's. From the same seconds come the times from just before a holder
+// gives back to when the next one has the lock. A run in which two have a lock at
+// once is an error.
+//
+// Counters and queues are rates as well. Each session adds over and over; or puts
+// an item, takes one, whosever it is, and acknowledges it.
 //
 // The median of a contestant's times divided by the median of the floor's
 // times in the same rounds; in parentheses the quartiles, divided by the same.

@@ -26,12 +26,17 @@ type settings struct {
 
 	warmJoins       int
 	pause, bigPause time.Duration
+	warmSpells      int
+	spell           spell
 
 	footprint, addr, heapProfile string // of a process that measures itself
 }
 
 func parse() (settings, error) {
-	s := settings{warmJoins: 150, pause: 25 * time.Millisecond, bigPause: 250 * time.Millisecond}
+	s := settings{
+		warmJoins: 150, pause: 25 * time.Millisecond, bigPause: 250 * time.Millisecond,
+		warmSpells: 2, spell: spell{lead: 250 * time.Millisecond, length: time.Second},
+	}
 	flag.IntVar(&s.rounds, "rounds", 80, "`rounds` of joins, hand-overs and take-overs; lines of thousands have a quarter of them")
 	flag.IntVar(&s.candidates, "candidates", 2000, "`length` of the longest line")
 	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "`seed` of the order of turns")
@@ -48,6 +53,7 @@ func parse() (settings, error) {
 	}
 	if *quick {
 		s.rounds, s.candidates, s.warmJoins = 8, min(s.candidates, 200), 10
+		s.warmSpells, s.spell.length = 1, 500*time.Millisecond
 	}
 	if s.rounds < 1 || s.candidates < 2 {
 		return s, errors.New("-rounds must be 1 or more, and -candidates 2 or more")

@@ -21,6 +21,12 @@ import (
 //	stand C S DIR    enters the line          no answer
 //	leave C          gives up leading         answers "ok T", T from just before
 //	reset            closes all sessions      answers "ok"
+//	contend N DIR L T  sessions 0 to N-1 take and give back the lock at DIR for L+T;
+//	                 answers "ok S" and, for every lock, when it was granted, just
+//	                 before it was given back, and when that had returned; S is the
+//	                 time at which they began
+//	work KIND N DIR L T  sessions 0 to N-1 do at DIR what KIND says (work.go);
+//	                 answers "ok S" and the time of each
 //
 // Times are in nanoseconds on CLOCK_MONOTONIC. Between its answers it writes
 // "leads C T" when candidate C has come to lead, and "failed TEXT". An answer
@@ -40,6 +46,9 @@ type peer struct {
 
 // answerLimit bounds one command.
 const answerLimit = 30 * time.Second
+
+// longestAnswer is room for the times of half a million locks.
+const longestAnswer = 32 << 20
 
 // startPeer starts cmd and waits until it is ready.
 func startPeer(title string, size int, cmd *exec.Cmd) (*peer, error) {
@@ -79,6 +88,7 @@ func startPeer(title string, size int, cmd *exec.Cmd) (*peer, error) {
 func (p *peer) read(out io.Reader) {
 	defer close(p.answers)
 	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, longestAnswer)
 	for lines.Scan() {
 		line := lines.Text()
 		kind, rest, _ := strings.Cut(line, " ")
@@ -113,25 +123,39 @@ func (p *peer) answer() (string, error) {
 	}
 }
 
-// ask gives a command and returns the number in its answer.
+// ask gives a command and returns the number in its answer, 0 if it has none.
 func (p *peer) ask(command string, args ...any) (int64, error) {
+	numbers, err := p.askAll(command, args...)
+	if err != nil || len(numbers) == 0 {
+		return 0, err
+	}
+	return numbers[0], nil
+}
+
+// askAll is ask for an answer of any number of numbers.
+func (p *peer) askAll(command string, args ...any) ([]int64, error) {
 	p.asking.Lock()
 	defer p.asking.Unlock()
 	if err := p.tell(command, args...); err != nil {
-		return 0, err
+		return nil, err
 	}
 	line, err := p.answer()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	rest, ok := strings.CutPrefix(line, "ok")
 	if !ok {
-		return 0, fmt.Errorf("%s: %s: %s", p.title, command, line)
+		return nil, fmt.Errorf("%s: %s: %s", p.title, command, line)
 	}
-	if rest = strings.TrimSpace(rest); rest == "" {
-		return 0, nil
+	var numbers []int64
+	for word := range strings.FieldsSeq(rest) {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", p.title, command, err)
+		}
+		numbers = append(numbers, n)
 	}
-	return strconv.ParseInt(rest, 10, 64)
+	return numbers, nil
 }
 
 func (p *peer) tell(command string, args ...any) error {

@@ -22,8 +22,8 @@ var (
 )
 
 const (
-	kazooName   = "kazoo Lock"
-	curatorName = "Curator LeaderLatch"
+	kazooName   = "kazoo"
+	curatorName = "Curator"
 	comcastName = "Comcast go-leaderelection"
 
 	// kazooMost: a waiting kazoo Lock is a thread.

@@ -19,6 +19,9 @@ const (
 	goalRSSKiB     = 12
 )
 
+// goalLocks are shares of the floor's locks a second, by contenders.
+var goalLocks = map[int]float64{1: 0.97, 8: 0.85, 64: 0.85}
+
 // manyCandidates is the longest line in which every contestant stands.
 const manyCandidates = 100
 
@@ -68,7 +71,34 @@ func (b *bench) measure(ctx context.Context) error {
 			return err
 		}
 	}
+	for _, n := range []int{1, 8, 64} {
+		if err := b.locks(ctx, n); err != nil {
+			return err
+		}
+	}
+	for _, n := range []int{1, 8} {
+		err := errors.Join(
+			b.row(ctx, fmt.Sprintf("counter, additions a second, %d at it", n), ahead, func(r *row) error { return b.works(ctx, r, kindAdd, n) }),
+			b.row(ctx, fmt.Sprintf("queue, items a second, %d at it", n), ahead, func(r *row) error { return b.works(ctx, r, kindQueue, n) }),
+		)
+		if err != nil {
+			return err
+		}
+	}
 	return b.footprints(ctx)
+}
+
+// locks adds the rows of n contenders for a lock. One alone hands over to nobody.
+func (b *bench) locks(ctx context.Context, n int) error {
+	handOver := newRow(fmt.Sprintf("hand-over of a lock, %d contend", n), unitMillis, ahead)
+	err := b.row(ctx, fmt.Sprintf("locks a second, %d contend", n), goalLocks[n], func(r *row) error {
+		r.Unit = unitRate
+		return b.contentions(ctx, r, handOver, n)
+	})
+	if err == nil && n > 1 && len(handOver.Values) > 0 {
+		b.rows = append(b.rows, handOver)
+	}
+	return err
 }
 
 // row measures one line of the table, if it is wanted, and says so.

@@ -23,7 +23,11 @@ type report struct {
 const (
 	unitMillis = "ms"
 	unitKiB    = "KiB"
+	unitRate   = "/s"
 )
+
+// ahead is the goal to do better than every peer.
+const ahead = -1
 
 func (r *report) writeJSON(name string) error {
 	text, err := json.MarshalIndent(r, "", "\t")
@@ -52,15 +56,22 @@ func (r *report) print(w io.Writer, s settings) {
 	}
 	table.Flush()
 	fmt.Fprintf(w, `
-Times of the contestants are multiples of the floor in the same rounds: the
-median, and in parentheses the quartiles. The floor is the fewest requests that
-any client could use: to join, one create and one listing; to hand over, one
-delete seen by another session's watch; to take over, the close of a session.
+Times of the contestants are multiples of the floor in the same rounds, and
+rates are shares of it: the median, and in parentheses the quartiles. The floor
+is the fewest requests that any client could use: to join, one create and one
+listing; to hand over, one delete seen by another session's watch; to take over,
+the close of a session; for a lock, a create, a listing, a watch and its event
+where somebody is ahead, and a delete; to add, a read and a write; for an item,
+a create, a read and a delete. Elections are kazoo's Lock and Curator's
+LeaderLatch; locks are kazoo's Lock and Curator's InterProcessMutex; counters are
+kazoo's Counter and Curator's DistributedAtomicLong; queues are those that keep
+an item until it was worked on, kazoo's LockingQueue and Curator's
+DistributedQueue with a lock path. One session each, %v at a time.
 Contestants had their turns one after another within each round, in shuffled
 order, and a pause of %v after each turn (%v where more than %d stand in line).
 This library uses the pause: it verifies who is next off the critical path.
 Gaps under 15 %% are noise on two cores.
-`, s.pause, s.bigPause, manyCandidates)
+`, s.spell.length, s.pause, s.bigPause, manyCandidates)
 	for _, a := range r.Absent {
 		fmt.Fprintf(w, "Absent: %s: %s\n", a.Name, a.Reason)
 	}
@@ -69,8 +80,11 @@ Gaps under 15 %% are noise on two cores.
 	}
 }
 
+// relative: values are multiples or shares of the floor's.
+func (r *row) relative() bool { return r.Unit == unitMillis || r.Unit == unitRate }
+
 func (r *row) rounds() string {
-	if r.Unit != unitMillis {
+	if !r.relative() {
 		return ""
 	}
 	return fmt.Sprint(len(r.Values[floorName]))
@@ -87,7 +101,7 @@ func (r *row) multiple(name string) (value float64, ok bool) {
 
 // base is what values are divided by.
 func (r *row) base() float64 {
-	if r.Unit == unitMillis {
+	if r.relative() {
 		return median(r.Values[floorName])
 	}
 	return 1
@@ -101,11 +115,14 @@ func (r *row) cell(name string) string {
 		return "–"
 	case r.Unit == unitKiB:
 		return fmt.Sprintf("%.1f KiB", value)
-	case r.Unit != unitMillis:
+	case !r.relative():
 		return fmt.Sprintf("%.2f", value)
 	}
 	spread := fmt.Sprintf("(%.2f–%.2f)", quantile(samples, 0.25)/r.base(), quantile(samples, 0.75)/r.base())
-	if name == floorName {
+	switch {
+	case name == floorName && r.Unit == unitRate:
+		return fmt.Sprintf("%.0f/s %s", median(samples), spread)
+	case name == floorName:
 		return fmt.Sprintf("%.2f ms %s", median(samples), spread)
 	}
 	return fmt.Sprintf("%.2f %s", value, spread)
@@ -117,12 +134,43 @@ func (r *row) verdict() string {
 	if r.Goal == 0 || !ok {
 		return ""
 	}
+	if r.Goal == ahead {
+		return r.order(value)
+	}
 	tolerance := 0.005
 	if r.Unit == "" {
 		tolerance = 0.05 // the shared monitor of each session counts too
 	}
-	if value <= r.Goal+tolerance {
-		return fmt.Sprintf("≤%g met", r.Goal)
+	sign, met := "≤", value <= r.Goal+tolerance
+	if r.Unit == unitRate {
+		sign, met = "≥", value >= r.Goal-tolerance
 	}
-	return fmt.Sprintf("≤%g MISSED", r.Goal)
+	if met {
+		return fmt.Sprintf("%s%g met", sign, r.Goal)
+	}
+	return fmt.Sprintf("%s%g MISSED", sign, r.Goal)
+}
+
+// order says whether this library, whose value is given, is ahead of every peer.
+func (r *row) order(value float64) string {
+	var before []string
+	peers := 0
+	for name := range r.Values {
+		other, ok := r.multiple(name)
+		if !ok || name == floorName || name == libraryName {
+			continue
+		}
+		peers++
+		if better := other > value; better == (r.Unit == unitRate) && other != value {
+			before = append(before, name)
+		}
+	}
+	switch {
+	case peers == 0:
+		return ""
+	case len(before) == 0:
+		return "ahead met"
+	}
+	slices.Sort(before)
+	return "BEHIND " + strings.Join(before, ", ")
 }

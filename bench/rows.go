@@ -11,10 +11,11 @@ import (
 // row is one line of the table.
 type row struct {
 	Name string `json:"name"`
-	// Goal is the most that this library may take; 0 for none.
+	// Goal is the most that this library may take, of rates the least that it must
+	// reach; 0 for none, ahead for more than any peer.
 	Goal float64 `json:"goal,omitempty"`
 	// Unit is "ms" where values are times, to be shown as multiples of the
-	// floor's median.
+	// floor's median, and "/s" where they are rates, to be shown as shares of it.
 	Unit string `json:"unit"`
 	// Values are those of every round, by contestant.
 	Values map[string][]float64 `json:"values"`
@@ -35,13 +36,22 @@ type bench struct {
 	rows        []*row
 }
 
-// turn is one measurement of one contestant.
-type turn func(ctx context.Context) (time.Duration, error)
+// turn is one measurement of one contestant: a value for each row that is being
+// measured.
+type turn func(ctx context.Context) ([]float64, error)
+
+// timed is a turn that takes a time.
+func timed(measure func(ctx context.Context) (time.Duration, error)) turn {
+	return func(ctx context.Context) ([]float64, error) {
+		took, err := measure(ctx)
+		return []float64{milliseconds(took)}, err
+	}
+}
 
 // interleave takes rounds in which every contestant has its turn, in an order
 // that is shuffled for each, with a pause after each turn. Earlier rounds, for
-// warming up, are not counted. A contestant that fails is out of this row.
-func (b *bench) interleave(ctx context.Context, r *row, warmups, rounds int, pause time.Duration, turns map[string]turn) error {
+// warming up, are not counted. A contestant that fails is out of these rows.
+func (b *bench) interleave(ctx context.Context, rows []*row, warmups, rounds int, pause time.Duration, turns map[string]turn) error {
 	for round := -warmups; round < rounds; round++ {
 		runtime.GC() // not during a turn
 		for _, i := range b.random.Perm(len(b.contestants)) {
@@ -50,16 +60,21 @@ func (b *bench) interleave(ctx context.Context, r *row, warmups, rounds int, pau
 			if !ok {
 				continue
 			}
-			took, err := measure(ctx)
-			switch {
-			case err != nil && (name == floorName || ctx.Err() != nil):
-				return fmt.Errorf("%s: %s: %w", r.Name, name, err)
-			case err != nil:
-				r.Missing[name] = fmt.Sprintf("failed: %v", err)
+			values, err := measure(ctx)
+			if err != nil && (name == floorName || ctx.Err() != nil) {
+				return fmt.Errorf("%s: %s: %w", rows[0].Name, name, err)
+			}
+			if err != nil {
 				delete(turns, name)
-				delete(r.Values, name)
-			case round >= 0:
-				r.Values[name] = append(r.Values[name], milliseconds(took))
+			}
+			for i, r := range rows {
+				switch {
+				case err != nil:
+					r.Missing[name] = fmt.Sprintf("failed: %v", err)
+					delete(r.Values, name)
+				case round >= 0:
+					r.Values[name] = append(r.Values[name], values[i])
+				}
 			}
 			sleep(ctx, pause)
 		}
@@ -90,19 +105,19 @@ func (b *bench) joins(ctx context.Context, r *row, whole bool) error {
 		if err := c.connect(0); err != nil {
 			return fmt.Errorf("%s: %w", c.name(), err)
 		}
-		turns[c.name()] = func(ctx context.Context) (time.Duration, error) {
+		turns[c.name()] = timed(func(ctx context.Context) (time.Duration, error) {
 			took, err := c.join(0, dir, whole)
 			if err != nil {
 				return 0, err
 			}
 			return took, b.control.waitCount(ctx, dir, 0)
-		}
+		})
 	}
 	// Java compiles what runs often.
-	if err := b.interleave(ctx, r, b.warmJoins, 0, time.Millisecond, turns); err != nil {
+	if err := b.interleave(ctx, []*row{r}, b.warmJoins, 0, time.Millisecond, turns); err != nil {
 		return err
 	}
-	return b.interleave(ctx, r, 0, b.rounds, b.pause, turns)
+	return b.interleave(ctx, []*row{r}, 0, b.rounds, b.pause, turns)
 }
 
 // departures measures how fast a line of size goes on after its first has left
@@ -130,10 +145,10 @@ func (b *bench) departures(ctx context.Context, r *row, size, rounds int, pause 
 			continue
 		}
 		watches[c.name()] = float64(q.watches) / float64(length)
-		turns[c.name()] = func(ctx context.Context) (time.Duration, error) { return q.turn(ctx, end) }
+		turns[c.name()] = timed(func(ctx context.Context) (time.Duration, error) { return q.turn(ctx, end) })
 	}
 	sleep(ctx, pause)
-	return watches, b.interleave(ctx, r, warmups, rounds, pause, turns)
+	return watches, b.interleave(ctx, []*row{r}, warmups, rounds, pause, turns)
 }
 
 // enlistments measures how long it takes n candidates to find their places
@@ -146,15 +161,15 @@ func (b *bench) enlistments(ctx context.Context, r *row, n, rounds int, whole bo
 			r.Missing[c.name()] = fmt.Sprintf("not run with more than %d", c.most())
 			continue
 		}
-		turns[c.name()] = func(ctx context.Context) (time.Duration, error) {
+		turns[c.name()] = timed(func(ctx context.Context) (time.Duration, error) {
 			took, err := b.enlist(ctx, c, n, whole)
 			if resetErr := c.reset(); err == nil {
 				err = resetErr
 			}
 			return took, err
-		}
+		})
 	}
-	return b.interleave(ctx, r, 1, rounds, b.bigPause, turns)
+	return b.interleave(ctx, []*row{r}, 1, rounds, b.bigPause, turns)
 }
 
 func (b *bench) enlist(ctx context.Context, c contestant, n int, whole bool) (time.Duration, error) {

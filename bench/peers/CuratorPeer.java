@@ -2,19 +2,30 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
 import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.leader.LeaderLatchListener;
+import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.framework.recipes.queue.DistributedQueue;
+import org.apache.curator.framework.recipes.queue.QueueBuilder;
+import org.apache.curator.framework.recipes.queue.QueueConsumer;
+import org.apache.curator.framework.recipes.queue.QueueSerializer;
+import org.apache.curator.framework.state.ConnectionState;
+import org.apache.curator.retry.RetryForever;
 import org.apache.curator.retry.RetryOneTime;
 
-/** Curator's LeaderLatch as a contestant; peer.go says what the lines mean. */
+/** Curator's recipes as a contestant; peer.go says what the lines mean. */
 public final class CuratorPeer {
     private final String address;
     private final int timeoutMillis;
@@ -104,6 +115,130 @@ public final class CuratorPeer {
         return at;
     }
 
+    /** What one of several does at a time. */
+    private interface Part {
+        void run(int session, StringBuilder answer) throws Exception;
+    }
+
+    /** Has sessions 0 to n-1 do their parts at once, and joins their answers. */
+    private static String together(int n, Part part) throws Exception {
+        ExecutorService threads = Executors.newFixedThreadPool(n);
+        List<Future<StringBuilder>> parts = new ArrayList<>();
+        for (int i = 0; i < n; i++) {
+            int session = i;
+            parts.add(
+                    threads.submit(
+                            () -> {
+                                StringBuilder answer = new StringBuilder();
+                                part.run(session, answer);
+                                return answer;
+                            }));
+        }
+        threads.shutdown();
+        StringBuilder all = new StringBuilder();
+        for (Future<StringBuilder> one : parts) {
+            all.append(one.get());
+        }
+        return all.toString();
+    }
+
+    private String contend(int n, String path, long lead, long length) throws Exception {
+        long start = System.nanoTime();
+        long end = start + lead + length;
+        String times =
+                together(
+                        n,
+                        (session, answer) -> {
+                            InterProcessMutex mutex =
+                                    new InterProcessMutex(clients.get(session), path);
+                            while (System.nanoTime() < end) {
+                                mutex.acquire();
+                                long granted = System.nanoTime();
+                                long releasing = System.nanoTime();
+                                mutex.release();
+                                answer.append(' ').append(granted);
+                                answer.append(' ').append(releasing);
+                                answer.append(' ').append(System.nanoTime());
+                            }
+                        });
+        return start + times;
+    }
+
+    /** What a session does over and over. */
+    private interface Once {
+        void run() throws Exception;
+    }
+
+    private static final class Bytes implements QueueSerializer<byte[]> {
+        @Override
+        public byte[] serialize(byte[] item) {
+            return item;
+        }
+
+        @Override
+        public byte[] deserialize(byte[] bytes) {
+            return bytes;
+        }
+    }
+
+    private String work(String kind, int n, String path, long lead, long length)
+            throws Exception {
+        List<Once> onces = new ArrayList<>();
+        List<DistributedQueue<byte[]>> queues = new ArrayList<>();
+        Semaphore consumed = new Semaphore(0);
+        for (int session = 0; session < n; session++) {
+            CuratorFramework client = clients.get(session);
+            if (kind.equals("add")) {
+                DistributedAtomicLong counter =
+                        new DistributedAtomicLong(
+                                client, path + "/counter", new RetryForever(1));
+                onces.add(
+                        () -> {
+                            while (!counter.increment().succeeded()) {}
+                        });
+                continue;
+            }
+            QueueConsumer<byte[]> consumer =
+                    new QueueConsumer<byte[]>() {
+                        @Override
+                        public void consumeMessage(byte[] item) {
+                            consumed.release();
+                        }
+
+                        @Override
+                        public void stateChanged(CuratorFramework client, ConnectionState is) {}
+                    };
+            DistributedQueue<byte[]> queue =
+                    QueueBuilder.builder(client, consumer, new Bytes(), path + "/items")
+                            .lockPath(path + "/locks")
+                            .buildQueue();
+            queue.start();
+            queues.add(queue);
+            onces.add(
+                    () -> {
+                        queue.put(new byte[100]);
+                        if (!consumed.tryAcquire(20, TimeUnit.SECONDS)) {
+                            throw new IOException("an item was lost");
+                        }
+                    });
+        }
+        long start = System.nanoTime();
+        long end = start + lead + length;
+        String times =
+                together(
+                        n,
+                        (session, answer) -> {
+                            while (System.nanoTime() < end) {
+                                onces.get(session).run();
+                                answer.append(' ').append(System.nanoTime());
+                            }
+                        });
+        for (DistributedQueue<byte[]> queue : queues) {
+            queue.close();
+        }
+        return start + times;
+    }
+
     private Long reset() throws Exception {
         latches.clear();
         ExecutorService closing = Executors.newFixedThreadPool(16);
@@ -118,7 +253,7 @@ public final class CuratorPeer {
     private void obey(String line) {
         String[] words = line.trim().split(" ");
         try {
-            Long answer;
+            Object answer;
             switch (words[0]) {
                 case "connect":
                     answer = connect(Integer.parseInt(words[1]));
@@ -134,6 +269,23 @@ public final class CuratorPeer {
                     return;
                 case "leave":
                     answer = leave(Integer.parseInt(words[1]));
+                    break;
+                case "contend":
+                    answer =
+                            contend(
+                                    Integer.parseInt(words[1]),
+                                    words[2],
+                                    Long.parseLong(words[3]),
+                                    Long.parseLong(words[4]));
+                    break;
+                case "work":
+                    answer =
+                            work(
+                                    words[1],
+                                    Integer.parseInt(words[2]),
+                                    words[3],
+                                    Long.parseLong(words[4]),
+                                    Long.parseLong(words[5]));
                     break;
                 case "reset":
                     answer = reset();

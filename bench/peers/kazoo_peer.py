@@ -1,4 +1,4 @@
-"""kazoo's Lock as a contestant; peer.go says what the lines mean."""
+"""kazoo's recipes as a contestant; peer.go says what the lines mean."""
 
 import logging
 import os
@@ -70,6 +70,72 @@ class Peer:
         at = time.monotonic_ns()
         lock.release()
         return at
+
+    def contend(self, n, path, lead, length):
+        cycles, failures = [[] for _ in range(n)], []
+        start = time.monotonic_ns()
+        end = start + lead + length
+
+        def run(session):
+            try:
+                lock = self.clients[session].Lock(path, "bench")
+                while time.monotonic_ns() < end:
+                    lock.acquire()
+                    granted = time.monotonic_ns()
+                    releasing = time.monotonic_ns()
+                    lock.release()
+                    cycles[session] += (granted, releasing, time.monotonic_ns())
+            except BaseException as e:  # kazoo cancels by several kinds
+                failures.append(e)
+
+        self.together(n, run, failures)
+        return " ".join(map(str, [start] + [at for times in cycles for at in times]))
+
+    def work(self, kind, n, path, lead, length):
+        times, failures = [[] for _ in range(n)], []
+
+        def adder(client):
+            counter = client.Counter(path + "/counter")
+
+            def add():
+                counter.__add__(1)  # += without the assignment; it tries again itself
+
+            return add
+
+        def queuer(client):
+            queue = client.LockingQueue(path + "/items")
+
+            def pass_on():
+                queue.put(bytes(100))
+                if queue.get(20) is None or not queue.consume():
+                    raise RuntimeError("an item was lost")
+
+            return pass_on
+
+        begin = {"add": adder, "queue": queuer}[kind]
+        onces = [begin(self.clients[session]) for session in range(n)]
+        start = time.monotonic_ns()
+        end = start + lead + length
+
+        def run(session):
+            try:
+                while time.monotonic_ns() < end:
+                    onces[session]()
+                    times[session].append(time.monotonic_ns())
+            except BaseException as e:  # kazoo cancels by several kinds
+                failures.append(e)
+
+        self.together(n, run, failures)
+        return " ".join(map(str, [start] + [at for some in times for at in some]))
+
+    def together(self, n, run, failures):
+        threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(n)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise failures[0]
 
     def reset(self):
         for session in list(self.clients):
