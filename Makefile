@@ -2,13 +2,14 @@ GO      ?= go
 TOOL     = $(GO) tool -modfile=tools/go.mod
 PACKAGES = ./...
 
-.PHONY: all demo test unit lint format bench prepare prepare-servers
+.PHONY: all demo test unit lint format bench prepare
 
 all: test
 
-# demo shows three candidates, the loss of leaders and the succession on a real
-# ZooKeeper. DEMOFLAGS="--zk host:port,..." uses one of yours.
-demo: prepare-servers
+# demo shows three candidates, the loss of leaders and the succession on servers
+# inside its own process: it needs Go and nothing else.
+# DEMOFLAGS="--zk host:port,..." uses a ZooKeeper of yours.
+demo:
 	$(GO) run ./examples/demo $(DEMOFLAGS)
 
 # The client library races with itself when it reconnects while requests are
@@ -22,8 +23,9 @@ test: prepare lint
 	ZKTEST_REAL=required $(GO) test $(RACE) -timeout 15m $(TESTFLAGS) $(PACKAGES)
 
 # unit needs no ZooKeeper.
+UNIT = $(addprefix ./internal/,ephemeral explore grant line once receipt request session setup traptest)
 unit:
-	$(GO) test $(RACE) . ./internal/line ./internal/request ./internal/session ./internal/explore ./zktest ./zktest/internal/wire
+	$(GO) test $(RACE) . $(UNIT) ./recipes/... ./zktest ./zktest/internal/wire ./examples/basic
 
 lint:
 	@unformatted=$$($(TOOL) gofumpt -l .); test -z "$$unformatted" || { echo "not formatted (make format):"; echo "$$unformatted"; exit 1; }
@@ -36,7 +38,8 @@ format:
 
 # bench compares with other libraries, in a module of its own, so that the library
 # does not depend on what it is compared with. kazoo and Curator take part where
-# Debian's python3-kazoo and libcurator-recipes-java are installed.
+# Debian's python3-kazoo and libcurator-recipes-java are installed. The elections'
+# own requests and round trips: $(GO) test -run '^$' -bench .
 bench: prepare
 	cd bench && $(GO) run . $(BENCHFLAGS)
 
@@ -44,6 +47,3 @@ bench: prepare
 # its image is built from, and the clients of other languages that take part.
 prepare:
 	sh integrationtest/install.sh
-
-prepare-servers:
-	sh integrationtest/install.sh servers

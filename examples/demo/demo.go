@@ -20,7 +20,6 @@ import (
 // the session's timeout on top.
 const (
 	connectBound = 10 * time.Second
-	startBound   = 5 * time.Minute // an image may have to be built first
 	joinBound    = 10 * time.Second
 	resignBound  = 5 * time.Second
 	rejoinBound  = 30 * time.Second // a server that was cut off has to come back
@@ -118,16 +117,7 @@ func (d *demo) prepare(ctx context.Context) (err error) {
 	if len(d.zk) > 0 {
 		d.servers = userServers(d.zk)
 	} else {
-		d.screen.print(line{"Starting ZooKeeper ...", dim})
-		// A session may be as short as two ticks.
-		startCtx, cancel := context.WithTimeout(ctx, startBound)
-		defer cancel()
-		slow := time.AfterFunc(15*time.Second, func() {
-			d.screen.print(line{"... the first time this takes minutes where a Docker image has to be made.", dim})
-		})
-		d.servers, err = startServers(startCtx, d.session/10)
-		slow.Stop()
-		if err != nil {
+		if d.servers, err = embeddedServers(); err != nil {
 			return err
 		}
 	}
@@ -141,7 +131,8 @@ func (d *demo) prepare(ctx context.Context) (err error) {
 		}
 	}
 	var observing context.Context
-	observing, d.stopObserving = context.WithCancel(ctx)
+	// Not with ctx: after Ctrl-C it is to see that the election is deleted.
+	observing, d.stopObserving = context.WithCancel(context.WithoutCancel(ctx))
 	observations, err := leaderelection.Observe(observing, d.staff.conn, d.node, leaderelection.WithSessionTimeout(d.session))
 	if err != nil {
 		return err
@@ -186,9 +177,9 @@ func (d *demo) cleanUp() error {
 		done = "Deleted " + d.root
 	}
 	if d.servers != nil {
-		err = errors.Join(err, d.servers.close())
+		d.servers.close()
 		if len(d.zk) == 0 {
-			done += ", removed the servers"
+			done += ", stopped the servers"
 		}
 	}
 	if err != nil {

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
 	"log"
+	"os"
+	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +26,15 @@ import (
 // testSession is longer than the demo's own: other tests share the machine.
 const testSession = 4 * time.Second
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// runAsDemo makes the test program be the demo, so that its exit code is seen.
+const runAsDemo = "LEADERELECTION_TEST_DEMO"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runAsDemo) != "" {
+		os.Exit(command(os.Args[1:]))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // tell runs the demo as a pipe would see it.
 func tell(ctx context.Context, t *testing.T, opts options) (outcome, string, error) {
@@ -62,17 +74,32 @@ func checkStory(t *testing.T, result outcome, text string) {
 	}
 }
 
-func TestDemoOnItsOwnServers(t *testing.T) {
+func TestDemoOnEmbeddedServers(t *testing.T) {
 	t.Parallel()
 	result, text, err := tell(t.Context(), t, options{session: testSession})
 	require.NoError(t, err)
 	checkStory(t, result, text)
+	assert.Contains(t, text, "Three embedded servers (package zktest)")
+	assert.Contains(t, text, "cyn's server loses the other two servers")
+	assert.Contains(t, text, "stopped the servers")
 }
 
-// What needs servers of somebody else shares one.
+// That nothing runs on is goleak's to say.
+func TestInterruptedWhileAServerIsCutOff(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	out := &trigger{word: "cyn  is cut off", fire: interrupt}
+	_, err := run(ctx, options{session: testSession}, newScreen(out, false, false))
+	require.ErrorIs(t, err, context.Canceled)
+	assert.NotContains(t, out.text.String(), "Not all is cleaned up")
+	assert.Contains(t, out.text.String(), "stopped the servers")
+}
+
+// What needs real servers shares them.
 func TestDemoOnServersOfTheUser(t *testing.T) {
 	t.Parallel()
-	e, err := ensemble.Start(t.Context(), ensemble.Config{Servers: 1, TickTime: testSession / 10})
+	e, err := ensemble.Start(t.Context(), ensemble.Config{Servers: 3, TickTime: testSession / 10})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 
@@ -80,6 +107,9 @@ func TestDemoOnServersOfTheUser(t *testing.T) {
 		result, text, err := tell(t.Context(), t, options{zk: e.Addrs(), session: testSession})
 		require.NoError(t, err)
 		checkStory(t, result, text)
+		assert.Contains(t, text, "Your ZooKeeper")
+		assert.NotContains(t, text, "embedded")
+		assert.NotContains(t, text, "stopped the servers")
 		requireNothingLeft(t, e.Addrs())
 	})
 
@@ -102,7 +132,7 @@ func TestDemoOnServersOfTheUser(t *testing.T) {
 
 	t.Run("an expected step does not happen", func(t *testing.T) {
 		// The election is ended from outside as soon as it has a leader.
-		out := &trigger{word: "writes to ZooKeeper as leader", fire: func() { endElection(t, e.Addrs()) }}
+		out := &trigger{word: "writes as leader", fire: func() { endElection(t, e.Addrs()) }}
 		_, err := run(t.Context(), options{zk: e.Addrs(), session: testSession, pause: time.Second},
 			newScreen(out, false, false))
 		require.Error(t, err)
@@ -117,6 +147,61 @@ func TestDemoWithoutServers(t *testing.T) {
 	defer cancel()
 	_, _, err := tell(ctx, t, options{zk: []string{"127.0.0.1:1"}, session: testSession})
 	require.ErrorContains(t, err, "no ZooKeeper session")
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	demo := func(args ...string) *exec.Cmd {
+		binary, err := os.Executable()
+		require.NoError(t, err)
+		cmd := exec.CommandContext(t.Context(), binary, args...)
+		cmd.Env = append(os.Environ(), runAsDemo+"=1")
+		return cmd
+	}
+
+	t.Run("help", func(t *testing.T) {
+		text, err := demo("--help").Output()
+		require.NoError(t, err)
+		assert.Equal(t, usage, string(text))
+	})
+
+	t.Run("wrong flag", func(t *testing.T) {
+		cmd := demo("--unknown")
+		text, err := cmd.CombinedOutput()
+		require.Error(t, err)
+		assert.Equal(t, 2, cmd.ProcessState.ExitCode())
+		assert.Contains(t, string(text), "Usage: demo")
+	})
+
+	t.Run("nobody answers", func(t *testing.T) {
+		t.Parallel()
+		cmd := demo("--zk", "127.0.0.1:1")
+		text, err := cmd.CombinedOutput()
+		require.Error(t, err)
+		assert.Equal(t, 1, cmd.ProcessState.ExitCode())
+		assert.Contains(t, string(text), "FAILED: no ZooKeeper session")
+	})
+
+	t.Run("interrupted", func(t *testing.T) {
+		t.Parallel()
+		if runtime.GOOS == "windows" {
+			t.Skip("a process there cannot send Ctrl-C to another one")
+		}
+		cmd := demo("--pause", "0s")
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		var last string
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			last = lines.Text()
+			if strings.Contains(last, "The leader crashes") {
+				assert.NoError(t, cmd.Process.Signal(os.Interrupt))
+			}
+		}
+		require.Error(t, cmd.Wait())
+		assert.Equal(t, 130, cmd.ProcessState.ExitCode())
+		assert.Contains(t, last, "stopped the servers")
+	})
 }
 
 func TestFlags(t *testing.T) {
@@ -174,6 +259,8 @@ func dial(t *testing.T, addrs []string) *zk.Conn {
 
 func roots(t *testing.T, conn *zk.Conn) []string {
 	t.Helper()
+	_, err := conn.Sync("/") // its server may lag behind the demo's
+	require.NoError(t, err)
 	children, _, err := conn.Children("/")
 	require.NoError(t, err)
 	return slices.DeleteFunc(children, func(name string) bool { return name == "zookeeper" })

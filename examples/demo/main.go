@@ -1,9 +1,10 @@
-// Command demo shows an election at work: three candidates on a real
-// ZooKeeper, whose leader crashes, resigns and is cut off, until the election
-// is ended. It takes less than a minute.
+// Command demo shows an election at work: three candidates, whose leader crashes,
+// resigns and is cut off, until the election is ended. It takes less than a
+// minute.
 //
-// Without arguments it starts a ZooKeeper ensemble of its own. It is built on
-// the library's public API alone.
+// Without arguments it runs on three servers of package zktest inside its own
+// process, with --zk on a ZooKeeper of yours. It is built on the library's public
+// API alone.
 package main
 
 import (
@@ -25,15 +26,18 @@ Three candidates take part in an election on ZooKeeper. You see who leads, who
 follows whom, and how long each succession takes while the leader crashes,
 resigns and is cut off.
 
-Without flags a ZooKeeper ensemble of three servers is started for the demo,
-in Docker or from Debian's zookeeper package, and removed at the end.
+Without flags it runs on three embedded servers (package zktest): they speak
+ZooKeeper's protocol over TCP on loopback, inside the demo's process, and keep
+everything in memory, so requests take less time than on a real ensemble. What
+is cut off is the leader's server: from the other two, not from its client.
 
 Flags:
-  --zk host:port,...  use this ZooKeeper instead. The demo works under a znode
-                      of its own, /leaderelection-demo-<random>, and deletes it
-                      at the end, also after Ctrl-C.
-  --session duration  session timeout to ask for. It must be one that the
-                      servers grant: by default they grant 4s to 40s.
+  --zk host:port,...  use this ZooKeeper instead. What is cut off is the
+                      leader's network then. The demo works under a znode of
+                      its own, /leaderelection-demo-<random>, and deletes it at
+                      the end, also after Ctrl-C.
+  --session duration  session timeout to ask for, 1s to 1m. It must be one that
+                      the servers grant: real ones grant 4s to 40s by default.
                       (default 4s with --zk, else 2s)
   --pause duration    time to read after each step (default 3s)
   --help              show this text
@@ -44,7 +48,7 @@ The exit code is 0 when every step happened in its time, 1 when one did not,
 
 // options are what the user can choose.
 type options struct {
-	zk      []string // the user's servers; none to start our own
+	zk      []string // the user's servers; none for embedded ones
 	session time.Duration
 	pause   time.Duration
 }

@@ -3,11 +3,9 @@ package main
 // Where ZooKeeper comes from, and what "cut off" means there.
 
 import (
-	"context"
 	"fmt"
-	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/ensemble"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // servers is a ZooKeeper that the demo can use.
@@ -18,9 +16,9 @@ type servers struct {
 	// cutOff separates the participant on a seat from the ensemble, and how
 	// says in which way. heal ends that.
 	how    string
-	cutOff func(seat int, l *link) error
-	heal   func(seat int, l *link) error
-	close  func() error
+	cutOff func(seat int, l *link)
+	heal   func(seat int, l *link)
+	close  func()
 }
 
 // userServers are those that somebody else runs: only the way to them can be
@@ -30,42 +28,38 @@ func userServers(addrs []string) *servers {
 		about:  "Your ZooKeeper",
 		seats:  [3][]string{addrs, addrs, addrs},
 		how:    "%s's network swallows every packet from now on.",
-		cutOff: func(_ int, l *link) error { l.cut(); return nil },
-		heal:   func(_ int, l *link) error { l.heal(); return nil },
-		close:  func() error { return nil },
+		cutOff: func(_ int, l *link) { l.cut() },
+		heal:   func(_ int, l *link) { l.heal() },
+		close:  func() {},
 	}
 }
 
-// startServers starts three servers and seats each participant at one of its
-// own, so that a server can be cut off together with its client: the hard case,
-// because such a server goes on answering for seconds.
-func startServers(ctx context.Context, tick time.Duration) (*servers, error) {
-	begin := time.Now()
-	e, err := ensemble.Start(ctx, ensemble.Config{
-		Servers: 3, TickTime: tick,
-		SyncLimit: 30, // so that it is the session that is missed first, not the server
-	})
+// embeddedServers starts three servers inside this process and seats each
+// participant at one of its own, so that a server can be cut off together with
+// its client: the hard case, because such a server goes on answering.
+func embeddedServers() (*servers, error) {
+	e, err := zktest.NewEnsemble(3)
 	if err != nil {
-		return nil, err
-	}
-	leader, err := e.Leader()
-	if err != nil {
-		_ = e.Close()
 		return nil, err
 	}
 	// Seat 0 gets the server that leads the others: it is not for cutting off,
-	// the servers would have to elect another one first.
-	server := func(seat int) int { return (leader + seat) % e.Servers() }
+	// the servers would elect another one and disconnect everybody.
+	first := e.Leader().ID()
+	server := func(seat int) *zktest.Server { return e.Server((first + seat) % e.Len()) }
 	s := &servers{
-		about: fmt.Sprintf("Three ZooKeeper servers of our own (%v), started in %.1f s",
-			e.Backend(), time.Since(begin).Seconds()),
+		about:  "Three embedded servers (package zktest), over TCP on loopback",
 		how:    "%s's server loses the other two servers, and still talks to its client.",
-		cutOff: func(seat int, _ *link) error { return e.CutOff(server(seat)) },
-		heal:   func(seat int, _ *link) error { return e.Heal(server(seat)) },
+		cutOff: func(seat int, _ *link) { server(seat).Partition() },
+		heal:   func(seat int, _ *link) { server(seat).Heal() },
 		close:  e.Close,
 	}
 	for seat := range s.seats {
-		s.seats[seat] = []string{e.Addr(server(seat))}
+		addr, err := server(seat).Listen()
+		if err != nil {
+			e.Close()
+			return nil, fmt.Errorf("start a server: %w", err)
+		}
+		s.seats[seat] = []string{addr}
 	}
 	return s, nil
 }
