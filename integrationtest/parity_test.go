@@ -88,8 +88,7 @@ func TestAbsenceAtElectLeader(t *testing.T) {
 	c.start()
 	c.ends(t, leaderelection.ErrUnreachable)
 
-	require.NoError(t, server.Start(0))
-	ready(t, server)
+	startAgain(t, server, conn)
 	conn = connectTo(t, sessionTimeout, server.Addrs()...)
 	eventually(t, func() bool { return c.Resign() == nil }, "the withdrawal is not confirmed")
 	require.Empty(t, children(t, conn, node))

@@ -123,8 +123,7 @@ func TestZombieAfterRestart(t *testing.T) {
 	for _, c := range []*candidate{f1, leader} {
 		require.ErrorIs(t, c.Resign(), leaderelection.ErrUnconfirmed)
 	}
-	require.NoError(t, server.Start(0))
-	ready(t, server)
+	startAgain(t, server, conn, elsewhere)
 	for s := f2.next(t); s.Role != leaderelection.Leader; s = f2.next(t) {
 		require.Equal(t, leader.ID(), s.NowFollowing)
 	}

@@ -130,8 +130,17 @@ func (e *ensemble) close() {
 	e.clients = nil
 	e.mu.Unlock()
 	var wg sync.WaitGroup
+	if len(clients) > 0 {
+		for _, s := range e.servers {
+			s.Refuse(true)
+			s.DropConnections()
+		}
+	}
 	for _, c := range clients {
-		wg.Go(c.Close)
+		wg.Go(func() {
+			disconnected(c)
+			c.Close()
+		})
 	}
 	wg.Wait()
 	e.mu.Lock()
@@ -165,4 +174,13 @@ func (e *ensemble) close() {
 		s.stopListening()
 	}
 	e.wg.Wait()
+}
+
+// disconnected waits until c has noticed that its connection was dropped. Closed with
+// one, go-zookeeper v1.0.4 hangs for ever where a request is under way: its goroutine
+// answers it more often than anybody listens.
+func disconnected(c *zk.Conn) {
+	for tries := 0; c.State() == zk.StateHasSession && tries < 100; tries++ {
+		time.Sleep(time.Millisecond)
+	}
 }

@@ -123,7 +123,9 @@ func (p *place) remove(reason error) error {
 	if p.crowding != nil {
 		<-p.crowding // the deletion of the own znode uses up the watch: it must come after
 	}
-	if errors.Is(reason, ErrDeleted) || errors.Is(reason, ErrSessionExpired) {
+	// What has vanished is not deleted once more, whatever the reason is called: the
+	// owner may be closing the connection (request.AwaitClosing).
+	if errors.Is(reason, ErrDeleted) || errors.Is(reason, ErrSessionExpired) || p.name != "" && p.vanished == p.path() {
 		p.forget()
 	}
 	if errors.Is(reason, request.ErrClosed) {

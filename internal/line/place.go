@@ -101,6 +101,7 @@ type place struct {
 	session  int64     // its owner
 	czxid    int64
 	ownWatch <-chan zk.Event
+	vanished string // the path of an own znode that ZooKeeper has said is gone
 
 	around           surroundings // as last listed
 	predecessorPath  string
@@ -270,6 +271,7 @@ const patience = 10 * time.Millisecond
 // deleted finds out why the own znode is gone. That it is gone is reported at
 // once, and a second time when finding out takes long.
 func (p *place) deleted(ctx context.Context) error {
+	p.vanished = p.path()
 	p.tell(State{Err: ErrDeleted})
 	if err := p.over(p.sub.State()); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
@@ -21,6 +22,9 @@ import (
 type Group struct {
 	*setup.Setup
 	left watches
+	// joined says that somebody has joined by it: closing the connection changes the
+	// group then.
+	joined atomic.Bool
 }
 
 // Member is a member as ZooKeeper shows it. Two Members with the same Token and Revision
@@ -96,6 +100,7 @@ func (g *Group) join(id string, data []byte) (*Membership, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.joined.Store(true)
 	return &Membership{p, id}, nil
 }
 

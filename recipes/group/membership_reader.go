@@ -119,13 +119,15 @@ func (r *reader) run(ctx context.Context) error {
 			doubt = time.After(r.group.Timeout)
 		}
 		for again := false; !again; {
+			var changed bool
 			select {
 			case event := <-r.dir:
-				r.dir, again = nil, true
+				r.dir, again, changed = nil, true, true
 				if errors.Is(event.Err, zk.ErrClosing) {
 					return request.ErrClosed
 				}
 			case f := <-r.fired:
+				changed = true
 				if m := r.members[f.name]; m != nil && m.watch == f.watch {
 					m.watch, again = nil, true
 				}
@@ -137,6 +139,9 @@ func (r *reader) run(ctx context.Context) error {
 			case <-r.sub.Changed():
 			case <-ctx.Done():
 				return context.Cause(ctx)
+			}
+			if changed && r.group.joined.Load() {
+				request.AwaitClosing(ctx, r.group.Conn, 20*time.Millisecond)
 			}
 			state := r.sub.State()
 			if state.Closed {

@@ -95,6 +95,8 @@ func (k *keeper) once(ctx context.Context) error {
 		select {
 		case <-there.Done():
 			_ = node.Remove(context.Background(), nil) // it is gone, or the connection is
+			// Closing the connection deletes the znode first.
+			request.AwaitClosing(ctx, k.Conn, 20*time.Millisecond)
 			return node.Grant().Err()
 		case <-ctx.Done():
 			k.removal = node.Remove(context.Background(), context.Cause(ctx))
