@@ -216,7 +216,7 @@ func (o *owner) read(n *znode, a *answer, z Znode) {
 	switch {
 	case old == nil || z.Stat.Czxid > old.Stat.Czxid:
 		if !o.witnessed(n) {
-			n.data.dirty, n.data.known = !n.gone, false
+			o.hold(n, &held{z, a, o.tick()})
 			return
 		}
 		o.clear(n)
@@ -229,48 +229,63 @@ func (o *owner) read(n *znode, a *answer, z Znode) {
 	n.data.known = true
 	o.verified(n, a)
 	o.settle(&n.data, a.sent)
-	o.unpark(n)
+	o.unpark(n, a.sent)
 }
 
 // witnessed reports whether the parent of n, whose first answer has come, is known
 // to have lived until then: a watch on it, set before, has not fired. Otherwise n
-// may belong to another znode that has taken the parent's place, and is asked for
-// again when the parent was read.
+// may belong to another znode that has taken the parent's place.
 func (o *owner) witnessed(n *znode) bool {
 	p := n.parent
-	if p == nil || o.quiet(&p.data) || o.quiet(&p.list) {
-		return true
-	}
-	if n.gone {
-		return false
-	}
-	n.doubts++
-	if n.doubts > maxDoubts || !p.data.coming() && !p.list.coming() {
-		return true // the parent changes all the time, or has no watches
-	}
-	n.parked = true
-	p.waiting = append(p.waiting, n)
-	return false
+	return p == nil || o.quiet(&p.data) || o.quiet(&p.list)
 }
 
-// maxDoubts is how often the first answer for a znode is not believed.
-const maxDoubts = 3
+// hold keeps an answer that is not believed until the parent was read once more: if
+// that is the znode that is in memory still, it was the parent then. A parent that
+// has changed takes n, with what is held, out of the tree.
+func (o *owner) hold(n *znode, h *held) {
+	n.data.known = false
+	if n.gone {
+		return
+	}
+	n.held = h
+	n.parent.waiting = append(n.parent.waiting, n)
+	o.reread(n.parent)
+}
 
-// coming reports whether there will be an answer.
-func (a *aspect) coming() bool { return a.dirty || a.busy }
+func (o *owner) reread(n *znode) {
+	n.data.dirty = true
+	o.enqueue(n, dataWatch)
+}
 
-// unpark asks for the children that have waited for n to be read.
-func (o *owner) unpark(n *znode) {
+// unpark takes in the answers that wait for n, of which a request sent when the clock
+// was asked has found that it is the znode in memory.
+func (o *owner) unpark(n *znode, asked uint64) {
 	waiting := n.waiting
 	n.waiting = nil
 	for _, c := range waiting {
-		c.parked = false
-		o.enqueue(c, dataWatch)
+		h := c.held
+		switch {
+		case c.gone || h == nil:
+		case h.at > asked:
+			n.waiting = append(n.waiting, c)
+		default:
+			c.held = nil
+			o.clear(c)
+			o.create(c, h.z)
+			c.data.known = true
+			o.verified(c, h.a)
+			o.settle(&c.data, h.a.sent)
+			o.enqueue(c, dataWatch)
+			o.enqueue(c, childWatch)
+		}
+	}
+	if len(n.waiting) > 0 {
+		o.reread(n)
 	}
 }
 
 func (o *owner) create(n *znode, z Znode) {
-	n.doubts = 0
 	z.Err = n.fault()
 	n.value = &z
 	o.count++
@@ -322,7 +337,6 @@ func (o *owner) gotChildren(n *znode, a *answer) {
 		asp.epoch = max(asp.epoch, a.epoch)
 		o.publish(n, *n.value)
 		o.settle(asp, a.sent)
-		o.unpark(n)
 		return
 	}
 	changed := a.stat.Pzxid != n.listing
@@ -357,5 +371,5 @@ func (o *owner) gotChildren(n *znode, a *answer) {
 		}
 	}
 	o.settle(asp, a.sent)
-	o.unpark(n)
+	o.unpark(n, a.sent)
 }

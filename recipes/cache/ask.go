@@ -56,10 +56,9 @@ func (o *owner) enqueue(n *znode, kind watchKind) {
 		}
 		if !listed || n.refusedList != 0 && n.refusedList == n.value.Stat.Pzxid {
 			o.forget(a) // not wanted, or known not to be had
-			o.unpark(n)
 			return
 		}
-	} else if n.parked {
+	} else if n.held != nil {
 		return
 	}
 	a.queued = true

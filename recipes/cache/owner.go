@@ -173,7 +173,7 @@ func (o *owner) broken() {
 		}
 	}
 	o.root.walk(func(n *znode) {
-		n.parked, n.waiting = false, nil
+		n.held, n.waiting = nil, nil
 		again(&n.data, true)
 		again(&n.list, o.listed(n))
 	})

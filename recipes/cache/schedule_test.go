@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	schedules = flag.Int("schedules", 40, "how many random schedules to play")
+	schedules = flag.Int("schedules", 300, "how many random schedules to play")
 	firstSeed = flag.Uint64("first", 1, "seed of the first of them")
 	oneSeed   = flag.Uint64("seed", 0, "play this schedule only, and print its history")
 )

@@ -46,7 +46,7 @@ func (o *owner) sweep() {
 			if n.fault() != nil {
 				a.dirty = true
 			}
-			if a.dirty || a.busy {
+			if a.dirty || a.busy || kind == dataWatch && n.held != nil {
 				o.owe(a, now)
 			}
 			o.enqueue(n, kind)

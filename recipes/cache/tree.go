@@ -32,9 +32,8 @@ type znode struct {
 	gone       bool // not in the tree any more
 	data, list aspect
 	seen       uint64   // when it was last found in a listing
-	doubts     int      // how often its first answer was not believed
-	parked     bool     // until the parent was read
-	waiting    []*znode // the parked children
+	held       *held    // its first answer, until the parent was read after it
+	waiting    []*znode // the children with answers held
 	missing    bool     // of the root: wait for its creation
 	// unread says why the data could not be read, unlisted why the children
 	// could not.
@@ -44,6 +43,15 @@ type znode struct {
 	// refusedList the Pzxid when the listing was.
 	refusedAt, refusedList int64
 	listing                int64 // the Pzxid of the last listing
+}
+
+// held is an answer of a znode that is not in memory yet. What the parent was then is
+// not known.
+type held struct {
+	z Znode
+	a *answer
+	// at orders it: a reading of the parent that was asked for later decides.
+	at uint64
 }
 
 // aspect is one of a znode's two readings: its data or its listing.
