@@ -128,7 +128,7 @@ func (p *place) remove(reason error) error {
 	if errors.Is(reason, ErrDeleted) || errors.Is(reason, ErrSessionExpired) || p.name != "" && p.vanished == p.path() {
 		p.forget()
 	}
-	if errors.Is(reason, request.ErrClosed) {
+	if len(p.prefixes) > 0 && errors.Is(reason, request.ErrClosed) {
 		return reason // no request is answered any more
 	}
 	ctx := context.Background()

@@ -1,0 +1,18 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestRun(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, run(t.Context(), "", &out))
+	require.Contains(t, out.String(), "set aside: job 7: cannot be done, after 2 attempts\n")
+	require.Contains(t, out.String(), "and have 9 results\n")
+}
