@@ -16,7 +16,7 @@ import (
 )
 
 // Discovery is a tree of services. Methods may be called from any goroutine.
-type Discovery struct{ *setup.Setup }
+type Discovery struct{ at *setup.Setup }
 
 // New returns the discovery below base, Curator's basePath. It sends no request. The
 // errors are those of package recipes for arguments that cannot work.
@@ -31,12 +31,12 @@ func New(conn *zk.Conn, base string, options ...recipes.Option) (*Discovery, err
 // Names returns the names of the services, sorted, as the server knows them that
 // answers. A service whose last instance has gone may be among them for a while.
 func (d *Discovery) Names(ctx context.Context) ([]string, error) {
-	names, err := request.Read(ctx, d.Conn, func() ([]string, error) {
-		names, _, err := d.Conn.Children(d.Path)
+	names, err := request.Read(ctx, d.at.Conn, func() ([]string, error) {
+		names, _, err := d.at.Conn.Children(d.at.Path)
 		return names, err
 	})
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return nil, setup.Fail("list", d.Path, err)
+		return nil, setup.Fail("list", d.at.Path, err)
 	}
 	slices.Sort(names)
 	return names, nil
@@ -50,9 +50,9 @@ func (d *Discovery) Instances(ctx context.Context, name string) ([]Instance, err
 	if err := checkName("name", name); err != nil {
 		return nil, err
 	}
-	dir := path.Join(d.Path, name)
-	l, err := list(ctx, d.Conn, dir, func() (listing, error) {
-		names, stat, err := d.Conn.Children(dir)
+	dir := path.Join(d.at.Path, name)
+	l, err := list(ctx, d.at.Conn, dir, func() (listing, error) {
+		names, stat, err := d.at.Conn.Children(dir)
 		return listing{names: names, stat: stat}, err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
@@ -64,7 +64,7 @@ func (d *Discovery) Instances(ctx context.Context, name string) ([]Instance, err
 	found := make([]read, len(l.names))
 	parallel(len(l.names), func(i int) {
 		node := path.Join(dir, l.names[i])
-		found[i] = readInstance(ctx, d.Conn, node, false)
+		found[i] = readInstance(ctx, d.at.Conn, node, false)
 	})
 	return collect(dir, l.names, found)
 }

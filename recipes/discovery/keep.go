@@ -39,7 +39,7 @@ const (
 // keep is the registration's goroutine.
 func (r *Registration) keep() {
 	defer close(r.over)
-	defer disclaim(r.Conn, r.path)
+	defer disclaim(r.at.Conn, r.path)
 	defer r.sub.Close()
 	defer close(r.status)
 	epoch := r.sub.State().Epoch
@@ -55,7 +55,7 @@ func (r *Registration) keep() {
 			r.end(err)
 			return
 		case err != nil:
-			r.Log.Warn("registration", "path", r.path, "error", err)
+			r.at.Log.Warn("registration", "path", r.path, "error", err)
 			r.publish(Status{Pending, err})
 			if again = nil; !errors.Is(err, ErrTaken) {
 				again = time.After(pause)
@@ -93,7 +93,7 @@ func (r *Registration) rest(epoch uint64, again <-chan time.Time) bool {
 			}
 			r.publish(Status{State: Pending})
 			// The session may be ending because the connection is being closed.
-			request.AwaitClosing(r.ctx, r.Conn, 20*time.Millisecond)
+			request.AwaitClosing(r.ctx, r.at.Conn, 20*time.Millisecond)
 			return true
 		case <-r.sub.Changed():
 			switch state := r.sub.State(); {
@@ -133,7 +133,7 @@ func (r *Registration) put() error {
 			return r.refuse(err)
 		}
 		data, version := r.wanted()
-		session := r.Conn.SessionID()
+		session := r.at.Conn.SessionID()
 		switch {
 		case stat == nil:
 			p.czxid = 0
@@ -156,7 +156,7 @@ func (r *Registration) put() error {
 		case !p.lasting && p.sessions[stat.EphemeralOwner]:
 			// It goes with its session, which is over for this process and not yet
 			// for the ensemble: what stays must be a new one (KAFKA-1387).
-			_, err = r.write(false, func() (*zk.Stat, error) { return nil, r.Conn.Delete(r.path, stat.Version) })
+			_, err = r.write(false, func() (*zk.Stat, error) { return nil, r.at.Conn.Delete(r.path, stat.Version) })
 		default:
 			return r.refuse(ErrTaken)
 		}
@@ -164,7 +164,7 @@ func (r *Registration) put() error {
 		case err == nil, errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 		case request.Transient(err):
 			p.stale = true
-			if request.Closed(r.ctx, r.Conn, err) {
+			if request.Closed(r.ctx, r.at.Conn, err) {
 				return sentinel.ErrConnClosed
 			}
 			if err := request.Pause(r.ctx, pauseMin); err != nil {
@@ -208,20 +208,20 @@ func (r *Registration) look() (*zk.Stat, error) {
 		watch <-chan zk.Event
 	}
 	armed, sync, czxid := p.watch != nil, p.stale, p.czxid
-	a, err := request.Read(r.ctx, r.Conn, func() (a answer, err error) {
+	a, err := request.Read(r.ctx, r.at.Conn, func() (a answer, err error) {
 		if sync {
-			if _, err = r.Conn.Sync(r.path); err != nil {
+			if _, err = r.at.Conn.Sync(r.path); err != nil {
 				return a, err
 			}
 		}
 		sync = true // a further try may go to another server
 		if armed {
-			exists, stat, err := r.Conn.Exists(r.path)
+			exists, stat, err := r.at.Conn.Exists(r.path)
 			if err != nil || exists && stat.Czxid == czxid {
 				return answer{stat: stat}, err
 			}
 		}
-		_, a.stat, a.watch, err = r.Conn.ChildrenW(r.path)
+		_, a.stat, a.watch, err = r.at.Conn.ChildrenW(r.path)
 		return a, err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
@@ -249,21 +249,21 @@ func (r *Registration) create(data []byte, version int) error {
 		flags = zk.FlagPersistent
 	}
 	_, err := r.write(true, func() (*zk.Stat, error) {
-		_, err := r.Conn.Create(r.path, data, flags, r.ACL)
+		_, err := r.at.Conn.Create(r.path, data, flags, r.at.ACL)
 		return nil, err
 	})
 	switch {
 	case err == nil:
 		p.created = version
 	case errors.Is(err, zk.ErrNoNode):
-		return znode.Make(r.ctx, r.Conn, path.Dir(r.path), r.ACL, true)
+		return znode.Make(r.ctx, r.at.Conn, path.Dir(r.path), r.at.ACL, true)
 	}
 	return err
 }
 
 // set writes the content into the znode that was read.
 func (r *Registration) set(data []byte, version int, was *zk.Stat) error {
-	stat, err := r.write(false, func() (*zk.Stat, error) { return r.Conn.Set(r.path, data, was.Version) })
+	stat, err := r.write(false, func() (*zk.Stat, error) { return r.at.Conn.Set(r.path, data, was.Version) })
 	if err == nil && stat.Czxid == was.Czxid {
 		r.noted(version, nil)
 	}
@@ -274,13 +274,13 @@ func (r *Registration) set(data []byte, version int, was *zk.Stat) error {
 // registration is closed first, remove waits for that.
 func (r *Registration) write(create bool, f func() (*zk.Stat, error)) (*zk.Stat, error) {
 	if create {
-		r.place.mark(r.Conn.SessionID())
+		r.place.mark(r.at.Conn.SessionID())
 	}
 	answer := request.Start(f)
 	select {
 	case a := <-answer:
 		if create {
-			r.place.mark(r.Conn.SessionID())
+			r.place.mark(r.at.Conn.SessionID())
 		}
 		return a.Value, a.Err
 	case <-r.ctx.Done():
@@ -304,7 +304,7 @@ func (r *Registration) remove() error {
 	if p.late != nil {
 		<-p.late // it comes when the connection is back, or closed
 		if p.lateMine {
-			p.mark(r.Conn.SessionID())
+			p.mark(r.at.Conn.SessionID())
 		}
 	}
 	if p.czxid == 0 && !p.sent {
@@ -316,11 +316,11 @@ func (r *Registration) remove() error {
 		stat *zk.Stat
 	}
 	for {
-		a, err := request.Read(ctx, r.Conn, func() (a answer, err error) {
-			if _, err = r.Conn.Sync(r.path); err != nil {
+		a, err := request.Read(ctx, r.at.Conn, func() (a answer, err error) {
+			if _, err = r.at.Conn.Sync(r.path); err != nil {
 				return a, err
 			}
-			a.data, a.stat, err = r.Conn.Get(r.path)
+			a.data, a.stat, err = r.at.Conn.Get(r.path)
 			return a, err
 		})
 		switch {
@@ -331,7 +331,7 @@ func (r *Registration) remove() error {
 		case !r.place.owns(a.data, a.stat):
 			return nil
 		}
-		err = request.Retry(ctx, r.Conn, func() error { return r.Conn.Delete(r.path, a.stat.Version) })
+		err = request.Retry(ctx, r.at.Conn, func() error { return r.at.Conn.Delete(r.path, a.stat.Version) })
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNoNode):
 			return nil

@@ -37,7 +37,7 @@ type List struct {
 // Provider has the instances of a service in memory and chooses among them. Its
 // methods may be called from any goroutine.
 type Provider struct {
-	*setup.Setup
+	at       *setup.Setup
 	dir      string
 	sub      *session.Subscription
 	strategy Strategy
@@ -74,7 +74,7 @@ func (d *Discovery) Provider(ctx context.Context, name string, c Choice) (*Provi
 	}
 	standing, stop := context.WithCancel(context.Background())
 	p := &Provider{
-		Setup: d.Setup, dir: path.Join(d.Path, name), sub: session.Subscribe(d.Conn, d.Timeout),
+		at: d.at, dir: path.Join(d.at.Path, name), sub: session.Subscribe(d.at.Conn, d.at.Timeout),
 		strategy: c.Strategy, down: down{threshold: c.DownThreshold, timeout: c.DownTimeout, reports: map[identity]reports{}},
 		ctx: standing, stop: stop, changes: make(chan List, 1), over: make(chan struct{}),
 	}

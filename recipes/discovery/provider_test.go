@@ -134,7 +134,7 @@ func TestTrap34_ForeignChildren(t *testing.T) {
 		w.register(d, "a")
 		w.put(d, "foreign", "10.0.0.1:80")
 		w.put(d, "lock-x", "")
-		_, err := d.Conn.Create(shop+"/secret", nil, 0, zk.DigestACL(zk.PermAll, "u", "p"))
+		_, err := d.at.Conn.Create(shop+"/secret", nil, 0, zk.DigestACL(zk.PermAll, "u", "p"))
 		require.NoError(w, err)
 		w.pass(time.Second)
 		require.Equal(w, "a", w.ids(p))
@@ -145,7 +145,7 @@ func TestTrap34_ForeignChildren(t *testing.T) {
 		got, err := d.Instances(w.Context(), "shop")
 		require.ErrorIs(w, err, ErrFormat)
 		require.Len(w, got, 1)
-		_, err = d.Conn.Set(shop+"/foreign", []byte(`{"name":"shop","id":"f"}`), -1)
+		_, err = d.at.Conn.Set(shop+"/foreign", []byte(`{"name":"shop","id":"f"}`), -1)
 		require.NoError(w, err)
 		w.pass(time.Second)
 		require.Equal(w, "a f", w.ids(p))
@@ -176,9 +176,9 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 		a := w.register(other, "a")
 		p := w.provider(d, Choice{})
 		for n := range 20 {
-			w.srv.DropConnections(d.Conn.SessionID())
+			w.srv.DropConnections(d.at.Conn.SessionID())
 			if n%5 == 4 {
-				require.NoError(w, w.srv.ExpireSession(d.Conn.SessionID()))
+				require.NoError(w, w.srv.ExpireSession(d.at.Conn.SessionID()))
 			}
 			w.pass(10 * time.Second)
 			i := a.Instance()
@@ -224,9 +224,9 @@ func TestTrap27_ChangesDuringABreak(t *testing.T) {
 				w.register(other, "b")
 				p := w.provider(d, Choice{})
 				w.srv.Refuse(true)
-				w.srv.DropConnections(d.Conn.SessionID())
+				w.srv.DropConnections(d.at.Conn.SessionID())
 				if expire {
-					require.NoError(w, w.srv.ExpireSession(d.Conn.SessionID()))
+					require.NoError(w, w.srv.ExpireSession(d.at.Conn.SessionID()))
 				}
 				require.NoError(w, a.Close(w.Context()))
 				w.register(other, "c")
@@ -247,14 +247,14 @@ func TestTrap28_SameVersionsAnew(t *testing.T) {
 		t.Run(fmt.Sprint("service too ", whole), func(t *testing.T) {
 			play(t, func(w world) {
 				d, other := w.connect(), w.connect()
-				require.NoError(w, znode.Make(w.Context(), other.Conn, shop, other.ACL, false))
+				require.NoError(w, znode.Make(w.Context(), other.at.Conn, shop, other.at.ACL, false))
 				w.put(other, "a", `{"name":"shop","id":"before"}`)
 				p := w.provider(d, Choice{})
 				w.srv.Refuse(true)
-				w.srv.DropConnections(d.Conn.SessionID())
-				require.NoError(w, other.Conn.Delete(shop+"/a", -1))
+				w.srv.DropConnections(d.at.Conn.SessionID())
+				require.NoError(w, other.at.Conn.Delete(shop+"/a", -1))
 				if whole {
-					require.NoError(w, other.Conn.Delete(shop, -1))
+					require.NoError(w, other.at.Conn.Delete(shop, -1))
 					require.NoError(w, create(other, shop))
 				}
 				w.put(other, "a", `{"name":"shop","id":"after"}`)
@@ -262,7 +262,7 @@ func TestTrap28_SameVersionsAnew(t *testing.T) {
 				w.srv.Refuse(false)
 				w.pass(10 * time.Second)
 				require.Equal(w, "after", w.ids(p))
-				require.NoError(w, other.Conn.Delete(shop+"/a", -1))
+				require.NoError(w, other.at.Conn.Delete(shop+"/a", -1))
 				w.pass(time.Second)
 				require.Equal(w, "", w.ids(p), "watched again")
 				require.NoError(w, p.Close(w.Context()))
@@ -328,7 +328,7 @@ func TestTrap37_ListTooLong(t *testing.T) {
 		_, err = small.Provider(w.Context(), "shop", Choice{})
 		require.ErrorIs(w, err, ErrTooMany)
 		for n := range 390 {
-			require.NoError(w, d.Conn.Delete(fmt.Sprintf("%s/%030d", shop, n), -1))
+			require.NoError(w, d.at.Conn.Delete(fmt.Sprintf("%s/%030d", shop, n), -1))
 		}
 		w.pass(time.Minute)
 		instances, err := p.Instances()

@@ -41,7 +41,7 @@ type Status struct {
 // Registration keeps an instance registered until Close. Its methods may be called
 // from any goroutine.
 type Registration struct {
-	*setup.Setup
+	at     *setup.Setup
 	path   string
 	sub    *session.Subscription
 	ctx    context.Context // done when it is to be removed
@@ -85,8 +85,8 @@ func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, er
 	if err != nil {
 		return nil, err
 	}
-	node := path.Join(d.Path, i.Name, i.ID)
-	if err := claim(ctx, d.Conn, node); err != nil {
+	node := path.Join(d.at.Path, i.Name, i.ID)
+	if err := claim(ctx, d.at.Conn, node); err != nil {
 		return nil, setup.Fail("register", node, err)
 	}
 	r := newRegistration(d, node, i, data)
@@ -113,7 +113,7 @@ func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, er
 func newRegistration(d *Discovery, node string, i Instance, data []byte) *Registration {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Registration{
-		Setup: d.Setup, path: node, sub: session.Subscribe(d.Conn, d.Timeout),
+		at: d.at, path: node, sub: session.Subscribe(d.at.Conn, d.at.Timeout),
 		ctx: ctx, stop: stop, status: make(chan Status, 1), wake: make(chan struct{}, 1), over: make(chan struct{}),
 		want: i, data: data, version: 1, news: make(chan struct{}),
 		place: place{lasting: i.Type != Dynamic, sessions: map[int64]bool{}},

@@ -26,9 +26,9 @@ func TestRegisterUpdateClose(t *testing.T) {
 			require.NoError(w, err)
 			require.Equal(w, one, r.Path())
 			require.Equal(w, Status{State: Registered}, <-r.Status())
-			_, stat, err := d.Conn.Get(one)
+			_, stat, err := d.at.Conn.Get(one)
 			require.NoError(w, err)
-			require.Equal(w, kind == Dynamic, stat.EphemeralOwner == d.Conn.SessionID())
+			require.Equal(w, kind == Dynamic, stat.EphemeralOwner == d.at.Conn.SessionID())
 
 			i.Payload, i.Disabled, i.Registered = json.RawMessage(`{"weight":3}`), true, 0
 			require.NoError(w, r.Update(w.Context(), i))
@@ -97,7 +97,7 @@ func TestBreakDoesNotFlap(t *testing.T) {
 	play(t, func(w world) {
 		d := w.connect()
 		r := w.register(d, "one")
-		_, before, err := d.Conn.Get(one)
+		_, before, err := d.at.Conn.Get(one)
 		require.NoError(w, err)
 		<-r.Status()
 		w.srv.ResetLog()
@@ -108,7 +108,7 @@ func TestBreakDoesNotFlap(t *testing.T) {
 		log := w.srv.Log().Requests()
 		require.LessOrEqual(w, len(log), 4, "%v", log)
 		require.Zero(w, log.Count(zktest.OpCreate, zktest.OpDelete, zktest.OpSetData), "%v", log)
-		_, after, err := d.Conn.Get(one)
+		_, after, err := d.at.Conn.Get(one)
 		require.NoError(w, err)
 		require.Equal(w, before, after)
 		require.NoError(w, r.Close(w.Context()))
@@ -149,7 +149,7 @@ func TestUpdateWhileCreateIsUnderWay(t *testing.T) {
 			time.Sleep(time.Second)
 			return zktest.Cut(q)
 		})
-		require.NoError(w, w.connect().Conn.Delete(one, -1))
+		require.NoError(w, w.connect().at.Conn.Delete(one, -1))
 		w.pass(time.Minute)
 		require.NoError(w, <-updated)
 		got, err := d.Instances(w.Context(), "shop")
@@ -178,7 +178,7 @@ func TestTrap06_ContextEndsFirst(t *testing.T) {
 			require.NoError(w, errorsOtherThan(zk.ErrNodeExists, create(d, base), create(d, shop)))
 			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 			defer cancel()
-			w.srv.Delay(zktest.ToClient, 700*time.Millisecond, d.Conn.SessionID())
+			w.srv.Delay(zktest.ToClient, 700*time.Millisecond, d.at.Conn.SessionID())
 			i := instance("one")
 			i.Type = kind
 			_, err := d.Register(ctx, i)
@@ -192,7 +192,7 @@ func TestTrap06_ContextEndsFirst(t *testing.T) {
 }
 
 func create(d *Discovery, node string) error {
-	_, err := d.Conn.Create(node, nil, 0, d.ACL)
+	_, err := d.at.Conn.Create(node, nil, 0, d.at.ACL)
 	return err
 }
 
@@ -212,7 +212,7 @@ func TestTrap18_SessionLost(t *testing.T) {
 		r := w.register(d, "one")
 		<-r.Status()
 		for range 3 {
-			old := d.Conn.SessionID()
+			old := d.at.Conn.SessionID()
 			w.srv.Refuse(true)
 			w.srv.DropConnections()
 			require.NoError(w, w.srv.ExpireSession(old))
@@ -220,8 +220,8 @@ func TestTrap18_SessionLost(t *testing.T) {
 			w.pass(time.Second)
 			w.srv.Refuse(false)
 			w.pass(10 * time.Second)
-			require.NotEqual(w, old, d.Conn.SessionID())
-			require.True(w, w.owned("one", d.Conn.SessionID()), w.srv.Tree())
+			require.NotEqual(w, old, d.at.Conn.SessionID())
+			require.True(w, w.owned("one", d.at.Conn.SessionID()), w.srv.Tree())
 			require.Equal(w, Status{State: Registered}, <-r.Status())
 		}
 		require.NoError(w, r.Close(w.Context()))
@@ -234,8 +234,8 @@ func TestTrap18_SessionLost(t *testing.T) {
 func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 	play(t, func(w world) {
 		former := w.connect()
-		require.NoError(w, znode.Make(w.Context(), former.Conn, shop, former.ACL, true))
-		_, err := former.Conn.Create(one, []byte("{}"), zk.FlagEphemeral, former.ACL)
+		require.NoError(w, znode.Make(w.Context(), former.at.Conn, shop, former.at.ACL, true))
+		_, err := former.at.Conn.Create(one, []byte("{}"), zk.FlagEphemeral, former.at.ACL)
 		require.NoError(w, err)
 
 		d := w.connect()
@@ -244,16 +244,16 @@ func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 		_, err = d.Register(ctx, instance("one"))
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		require.ErrorIs(w, err, ErrTaken)
-		require.True(w, w.owned("one", former.Conn.SessionID()))
+		require.True(w, w.owned("one", former.at.Conn.SessionID()))
 		require.Zero(w, w.srv.Log().Count(zktest.OpDelete))
 
-		time.AfterFunc(2*time.Second, func() { _ = w.srv.ExpireSession(former.Conn.SessionID()) })
+		time.AfterFunc(2*time.Second, func() { _ = w.srv.ExpireSession(former.at.Conn.SessionID()) })
 		r := w.register(d, "one")
-		require.True(w, w.owned("one", d.Conn.SessionID()), w.srv.Tree())
+		require.True(w, w.owned("one", d.at.Conn.SessionID()), w.srv.Tree())
 		require.Zero(w, w.srv.Log().Count(zktest.OpDelete))
 		w.pass(time.Hour)
 		require.Equal(w, Status{State: Registered}, <-r.Status())
-		require.True(w, w.owned("one", d.Conn.SessionID()), w.srv.Tree())
+		require.True(w, w.owned("one", d.at.Conn.SessionID()), w.srv.Tree())
 		require.NoError(w, r.Close(w.Context()))
 	})
 }
@@ -263,22 +263,22 @@ func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 func TestTrap19_ZnodeOfOwnFormerSession(t *testing.T) {
 	play(t, func(w world) {
 		former, d := w.connect(), w.connect()
-		require.NoError(w, znode.Make(w.Context(), d.Conn, shop, d.ACL, true))
-		_, err := former.Conn.Create(one, []byte("{}"), zk.FlagEphemeral, former.ACL)
+		require.NoError(w, znode.Make(w.Context(), d.at.Conn, shop, d.at.ACL, true))
+		_, err := former.at.Conn.Create(one, []byte("{}"), zk.FlagEphemeral, former.at.ACL)
 		require.NoError(w, err)
-		require.NoError(w, claim(w.Context(), d.Conn, one))
+		require.NoError(w, claim(w.Context(), d.at.Conn, one))
 		i := instance("one")
 		i.Type = Dynamic
 		data, err := encode(i)
 		require.NoError(w, err)
 		r := newRegistration(d, one, i, data)
-		r.place.mark(former.Conn.SessionID()) // as if it had been that of this connection
+		r.place.mark(former.at.Conn.SessionID()) // as if it had been that of this connection
 		go r.keep()
 		require.NoError(w, r.confirmed(w.Context(), 1))
-		require.True(w, w.owned("one", d.Conn.SessionID()), w.srv.Tree())
-		require.NoError(w, w.srv.ExpireSession(former.Conn.SessionID()))
+		require.True(w, w.owned("one", d.at.Conn.SessionID()), w.srv.Tree())
+		require.NoError(w, w.srv.ExpireSession(former.at.Conn.SessionID()))
 		w.pass(time.Minute)
-		require.True(w, w.owned("one", d.Conn.SessionID()), w.srv.Tree())
+		require.True(w, w.owned("one", d.at.Conn.SessionID()), w.srv.Tree())
 		require.NoError(w, r.Close(w.Context()))
 	})
 }
@@ -297,7 +297,7 @@ func TestTwiceOnOneConnection(t *testing.T) {
 		synctest.Wait()
 		require.NoError(w, r.Close(w.Context()))
 		r = <-second
-		require.True(w, w.owned("one", d.Conn.SessionID()))
+		require.True(w, w.owned("one", d.at.Conn.SessionID()))
 		require.NoError(w, r.Close(w.Context()))
 	})
 }
@@ -307,19 +307,19 @@ func TestDeletedByOthersComesBack(t *testing.T) {
 		d, other := w.connect(), w.connect()
 		r := w.register(d, "one")
 		for range 100 {
-			err := other.Conn.Delete(one, -1)
+			err := other.at.Conn.Delete(one, -1)
 			require.NoError(w, errorsOtherThan(zk.ErrNoNode, err))
 			w.pass(100 * time.Millisecond)
 		}
 		created := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Created == one })
 		require.Less(w, len(created), 30, "it does not go on for ever at full speed")
 		w.pass(time.Minute)
-		require.True(w, w.owned("one", d.Conn.SessionID()))
+		require.True(w, w.owned("one", d.at.Conn.SessionID()))
 		// Its service's node goes too.
-		require.NoError(w, other.Conn.Delete(one, -1))
-		require.NoError(w, errorsOtherThan(zk.ErrNotEmpty, other.Conn.Delete(shop, -1)))
+		require.NoError(w, other.at.Conn.Delete(one, -1))
+		require.NoError(w, errorsOtherThan(zk.ErrNotEmpty, other.at.Conn.Delete(shop, -1)))
 		w.pass(time.Minute)
-		require.True(w, w.owned("one", d.Conn.SessionID()))
+		require.True(w, w.owned("one", d.at.Conn.SessionID()))
 		require.NoError(w, r.Close(w.Context()))
 	})
 }
@@ -327,7 +327,7 @@ func TestDeletedByOthersComesBack(t *testing.T) {
 func TestNoPermission(t *testing.T) {
 	play(t, func(w world) {
 		d := w.connect()
-		_, err := d.Conn.Create(base, nil, 0, []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}})
+		_, err := d.at.Conn.Create(base, nil, 0, []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}})
 		require.NoError(w, err)
 		_, err = d.Register(w.Context(), instance("one"))
 		require.ErrorIs(w, err, recipes.ErrPermission)
@@ -339,7 +339,7 @@ func TestConnectionClosedByOwner(t *testing.T) {
 		d := w.connect()
 		r, p := w.register(d, "one"), w.provider(d, Choice{})
 		w.pass(time.Second)
-		d.Conn.Close()
+		d.at.Conn.Close()
 		w.pass(time.Minute)
 		last := <-r.Status()
 		require.ErrorIs(w, last.Err, recipes.ErrConnClosed)

@@ -65,7 +65,7 @@ func (w *watcher) run() {
 		w.first <- err
 		return
 	}
-	w.p.Log.Warn("provider ended", "path", p.dir, "error", err)
+	w.p.at.Log.Warn("provider ended", "path", p.dir, "error", err)
 	w.list.Err = err
 	p.publish(w.list, err)
 }
@@ -127,10 +127,10 @@ func (w *watcher) watch() error {
 // awaitClosing waits for a moment if the reason of an event may be that the owner is
 // closing the connection, which deletes what this session has registered.
 func (w *watcher) awaitClosing() {
-	session := w.p.Conn.SessionID()
+	session := w.p.at.Conn.SessionID()
 	for _, n := range w.nodes {
 		if n.stat != nil && n.stat.EphemeralOwner == session && session != 0 && (n.armed == 0 || w.armed == 0) {
-			request.AwaitClosing(w.p.ctx, w.p.Conn, 20*time.Millisecond)
+			request.AwaitClosing(w.p.ctx, w.p.at.Conn, 20*time.Millisecond)
 			return
 		}
 	}
@@ -174,7 +174,7 @@ func (w *watcher) arm(name string, watch <-chan zk.Event) uint64 {
 // been lost with the connection, so they are not relied on, and not set again where
 // they have nothing missed.
 func (w *watcher) refresh(all bool) error {
-	ctx, conn := w.p.ctx, w.p.Conn
+	ctx, conn := w.p.ctx, w.p.at.Conn
 	if all {
 		// The server of now may lag behind that of before.
 		if _, err := request.Read(ctx, conn, func() (string, error) { return conn.Sync(w.p.dir) }); err != nil {
@@ -239,7 +239,7 @@ func (w *watcher) refresh(all bool) error {
 // look lists the service's node, and sets a watch for it if there is none that can
 // be relied on.
 func (w *watcher) look() (listing, error) {
-	ctx, conn, dir := w.p.ctx, w.p.Conn, w.p.dir
+	ctx, conn, dir := w.p.ctx, w.p.at.Conn, w.p.dir
 	for {
 		if w.armed != 0 {
 			l, err := list(ctx, conn, dir, func() (listing, error) {
@@ -308,7 +308,7 @@ func (w *watcher) tell(err error) {
 		return
 	}
 	for _, u := range w.list.Unreadable {
-		w.p.Log.Warn("instance left out", "path", u.Path, "error", u.Err)
+		w.p.at.Log.Warn("instance left out", "path", u.Path, "error", u.Err)
 	}
 	w.p.publish(w.list, nil)
 	if !w.told {

@@ -93,7 +93,7 @@ func (w world) ids(p *Provider) (ids string) {
 }
 
 func (w world) put(d *Discovery, id, data string) {
-	_, err := d.Conn.Create(path.Join(shop, id), []byte(data), 0, d.ACL)
+	_, err := d.at.Conn.Create(path.Join(shop, id), []byte(data), 0, d.at.ACL)
 	require.NoError(w, err)
 }
 

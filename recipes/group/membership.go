@@ -20,7 +20,7 @@ import (
 // Group is a set of members, each of whom is there while its program is. It may be used
 // by any number of goroutines; any number of Groups stand for the one at a path.
 type Group struct {
-	*setup.Setup
+	at   *setup.Setup
 	left watches
 	// joined says that somebody has joined by it: closing the connection changes the
 	// group then.
@@ -49,7 +49,7 @@ func NewGroup(conn *zk.Conn, path string, opts ...recipes.Option) (*Group, error
 	if err != nil {
 		return nil, err
 	}
-	return &Group{Setup: s}, nil
+	return &Group{at: s}, nil
 }
 
 // Membership is a member of a group that was joined here: its znode is kept in place, as
@@ -71,27 +71,27 @@ type Membership struct {
 func (g *Group) Join(ctx context.Context, id string, data []byte) (*Membership, error) {
 	m, err := g.join(id, data)
 	if err != nil {
-		return nil, setup.Fail("join", g.Path, err)
+		return nil, setup.Fail("join", g.at.Path, err)
 	}
 	if err := m.Await(ctx); err != nil {
 		m.stop(ErrClosed)
-		return nil, setup.Fail("join", g.Path, err)
+		return nil, setup.Fail("join", g.at.Path, err)
 	}
 	return m, nil
 }
 
 // join begins to be a member.
 func (g *Group) join(id string, data []byte) (*Membership, error) {
-	s := *g.Setup
+	s := *g.at
 	switch {
-	case g.Layout == recipes.Kazoo && data != nil:
+	case g.at.Layout == recipes.Kazoo && data != nil:
 		return nil, fmt.Errorf("%w: members have no data in kazoo's layout", recipes.ErrInvalidOption)
-	case g.Layout == recipes.Kazoo:
+	case g.at.Layout == recipes.Kazoo:
 		var guid [16]byte
 		rand.Read(guid[:]) // never fails
-		s.Path, data = path.Join(g.Path, hex.EncodeToString(guid[:])+kazooSuffix), []byte(id)
+		s.Path, data = path.Join(g.at.Path, hex.EncodeToString(guid[:])+kazooSuffix), []byte(id)
 	default:
-		s.Path = g.Path + "/" + id
+		s.Path = g.at.Path + "/" + id
 		if id == "" || strings.Contains(id, "/") || znode.CheckPath(s.Path) != nil {
 			return nil, fmt.Errorf("%w: id %q is no name of a znode", recipes.ErrInvalidOption, id)
 		}
@@ -113,7 +113,7 @@ func (m *Membership) ID() string { return m.id }
 // Set is [Persistent.Set]: the member's data from now on. In kazoo's layout it is
 // [recipes.ErrInvalidOption].
 func (m *Membership) Set(ctx context.Context, data []byte) error {
-	if m.Layout == recipes.Kazoo {
+	if m.at.Layout == recipes.Kazoo {
 		return fmt.Errorf("%w: members have no data in kazoo's layout", recipes.ErrInvalidOption)
 	}
 	return m.Persistent.Set(ctx, data)
@@ -124,7 +124,7 @@ func (m *Membership) Set(ctx context.Context, data []byte) error {
 func (g *Group) Members(ctx context.Context) ([]Member, error) {
 	r := reader{group: g, members: map[string]*seen{}}
 	if err := r.list(ctx, false); err != nil {
-		return nil, setup.Fail("read members of", g.Path, err)
+		return nil, setup.Fail("read members of", g.at.Path, err)
 	}
 	return r.view(), nil
 }

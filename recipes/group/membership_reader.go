@@ -82,7 +82,7 @@ func (w *watches) take(names bool) (s watchSet, ok bool) {
 func (g *Group) changes(ctx context.Context, names bool) <-chan View {
 	before, doubt := g.left.take(names)
 	r := &reader{
-		group: g, names: names, doubt: doubt, sub: session.Subscribe(g.Conn, g.Timeout),
+		group: g, names: names, doubt: doubt, sub: session.Subscribe(g.at.Conn, g.at.Timeout),
 		c: make(chan View, 1), dir: before.dir, members: before.members, fired: make(chan fired),
 	}
 	go func() {
@@ -97,7 +97,7 @@ func (g *Group) changes(ctx context.Context, names bool) <-chan View {
 		cancel()
 		r.forward.Wait()
 		if !ended {
-			r.publish(View{Err: setup.Fail("watch", g.Path, err)})
+			r.publish(View{Err: setup.Fail("watch", g.at.Path, err)})
 			return
 		}
 		g.left.put(watchSet{names, r.dir, r.members})
@@ -116,7 +116,7 @@ func (r *reader) run(ctx context.Context) error {
 		all = false
 		var doubt <-chan time.Time
 		if r.doubt {
-			doubt = time.After(r.group.Timeout)
+			doubt = time.After(r.group.at.Timeout)
 		}
 		for again := false; !again; {
 			var changed bool
@@ -141,7 +141,7 @@ func (r *reader) run(ctx context.Context) error {
 				return context.Cause(ctx)
 			}
 			if changed && r.group.joined.Load() {
-				request.AwaitClosing(ctx, r.group.Conn, 20*time.Millisecond)
+				request.AwaitClosing(ctx, r.group.at.Conn, 20*time.Millisecond)
 			}
 			state := r.sub.State()
 			if state.Closed {
@@ -186,7 +186,7 @@ func (r *reader) list(ctx context.Context, all bool) error {
 		names []string
 		watch <-chan zk.Event
 	}
-	conn, dir, watch := r.group.Conn, r.group.Path, r.dir
+	conn, dir, watch := r.group.at.Conn, r.group.at.Path, r.dir
 	watching := r.sub != nil
 	a, err := request.Read(ctx, conn, func() (answer, error) {
 		if all && watching {
@@ -220,7 +220,7 @@ func (r *reader) list(ctx context.Context, all bool) error {
 	}
 	r.dir = a.watch
 	names := slices.DeleteFunc(a.names, func(name string) bool {
-		return r.group.Layout == recipes.Kazoo && !strings.HasSuffix(name, kazooSuffix)
+		return r.group.at.Layout == recipes.Kazoo && !strings.HasSuffix(name, kazooSuffix)
 	})
 	there := map[string]*seen{}
 	var stale []string
@@ -248,11 +248,11 @@ func (r *reader) read(ctx context.Context, names []string) error {
 		stat  *zk.Stat
 		watch <-chan zk.Event
 	}
-	conn, watching := r.group.Conn, r.sub != nil
+	conn, watching := r.group.at.Conn, r.sub != nil
 	for chunk := range slices.Chunk(names, abreast) {
 		var answers []<-chan request.Answer[answer]
 		for _, name := range chunk {
-			node, watch := path.Join(r.group.Path, name), r.members[name].watch
+			node, watch := path.Join(r.group.at.Path, name), r.members[name].watch
 			answers = append(answers, request.Start(func() (answer, error) {
 				return request.Read(ctx, conn, func() (a answer, err error) {
 					if !watching || watch != nil {
@@ -285,7 +285,7 @@ func (r *reader) read(ctx context.Context, names []string) error {
 
 func (r *reader) member(name string, data []byte, stat *zk.Stat) Member {
 	m := Member{ID: name, Data: data, Token: stat.Czxid, Revision: stat.Mzxid, Session: stat.EphemeralOwner}
-	if r.group.Layout == recipes.Kazoo {
+	if r.group.at.Layout == recipes.Kazoo {
 		m.ID, m.Data = string(data), nil
 	}
 	return m

@@ -21,7 +21,7 @@ import (
 // Partitioner divides a set of parts among the members of a group. It has no state of
 // its own, and may be used by any number of goroutines.
 type Partitioner struct {
-	*setup.Setup
+	at    *setup.Setup
 	group *Group
 	parts *counter.Value[[]string]
 }
@@ -51,7 +51,7 @@ const maxParts = 512 << 10
 // Parts reads which parts there are, in order.
 func (p *Partitioner) Parts(ctx context.Context) ([]string, error) {
 	parts, _, err := p.parts.Get(ctx)
-	return parts, setup.Fail("read parts of", p.Path, err)
+	return parts, setup.Fail("read parts of", p.at.Path, err)
 }
 
 // SetParts says which parts there are, to all members. It may be called at any time, by
@@ -84,7 +84,7 @@ func (p *Partitioner) UpdateParts(ctx context.Context, f func(parts []string) ([
 		}
 		return is, nil
 	})
-	return parts, setup.Fail("set parts of", p.Path, err)
+	return parts, setup.Fail("set parts of", p.at.Path, err)
 }
 
 // Owner is the member to whom a part is assigned, of those there are: the one that gets
@@ -119,7 +119,7 @@ func (p *Partitioner) lockPath(part string) string {
 	if name == "." || name == ".." {
 		name = strings.ReplaceAll(name, ".", "%2E")
 	}
-	return p.Path + "/locks/" + name
+	return p.at.Path + "/locks/" + name
 }
 
 // Part is a part that was granted to this member: a lock on it is held. Token, Done,

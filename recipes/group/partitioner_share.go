@@ -73,7 +73,7 @@ func (s *Share) Close(ctx context.Context) error {
 	if err == nil || errors.Is(err, recipes.ErrUnconfirmed) {
 		return err
 	}
-	return setup.Fail("leave", s.partitioner.Path, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err))
+	return setup.Fail("leave", s.partitioner.at.Path, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err))
 }
 
 func newShare(p *Partitioner, member *Membership, grace time.Duration) *Share {
@@ -189,8 +189,8 @@ const again = 500 * time.Millisecond
 // contend takes the part's lock, again when it is lost, until the context ends.
 func (d *divider) contend(ctx context.Context, part string) error {
 	p := d.partitioner
-	mutex, err := lock.NewMutex(p.Conn, p.lockPath(part), recipes.WithACL(p.ACL), recipes.WithLayout(p.Layout),
-		recipes.WithSessionTimeout(p.Timeout), recipes.WithLogger(p.Log))
+	mutex, err := lock.NewMutex(p.at.Conn, p.lockPath(part), recipes.WithACL(p.at.ACL), recipes.WithLayout(p.at.Layout),
+		recipes.WithSessionTimeout(p.at.Timeout), recipes.WithLogger(p.at.Log))
 	if err != nil {
 		return err
 	}
@@ -232,6 +232,6 @@ func (d *divider) use(ctx context.Context, part *Part) {
 	}
 	if err := part.Release(context.Background()); err != nil {
 		p := d.partitioner
-		p.Log.Warn("could not release", "path", p.Path, "part", part.name, "err", err)
+		p.at.Log.Warn("could not release", "path", p.at.Path, "part", part.name, "err", err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // with the session or because somebody has deleted it, is created again. Its methods
 // may be called from any goroutine. It must be closed.
 type Persistent struct {
-	*setup.Setup
+	at     *setup.Setup
 	stop   context.CancelCauseFunc
 	ended  chan struct{} // closed when the goroutine has ended
 	status chan Presence // capacity 1
@@ -70,7 +70,7 @@ func keep(s *setup.Setup, data []byte) (*Persistent, error) {
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	p := &Persistent{
-		Setup: s, stop: stop, ended: make(chan struct{}),
+		at: s, stop: stop, ended: make(chan struct{}),
 		status: make(chan Presence, 1), wake: make(chan struct{}, 1), moved: make(chan struct{}),
 		data: slices.Clone(data),
 	}
@@ -98,7 +98,7 @@ func (p *Persistent) Await(ctx context.Context) error {
 		select {
 		case <-moved:
 		case <-p.ended:
-			return setup.Fail("keep", p.Path, p.err)
+			return setup.Fail("keep", p.at.Path, p.err)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -137,7 +137,7 @@ func (p *Persistent) Err() error {
 // cause, and goes on. Other errors: [recipes.ErrInvalidOption] where data are more than
 // a server accepts, [recipes.ErrPermission], and that of Err.
 func (p *Persistent) Set(ctx context.Context, data []byte) error {
-	if err := checkData(p.Path, data); err != nil {
+	if err := checkData(p.at.Path, data); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -154,12 +154,12 @@ func (p *Persistent) Set(ctx context.Context, data []byte) error {
 		done, refusal, moved := p.written >= mine, p.refusal, p.moved
 		p.mu.Unlock()
 		if done {
-			return setup.Fail("set", p.Path, refusal)
+			return setup.Fail("set", p.at.Path, refusal)
 		}
 		select {
 		case <-moved:
 		case <-p.ended:
-			return setup.Fail("set", p.Path, p.err)
+			return setup.Fail("set", p.at.Path, p.err)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -181,7 +181,7 @@ func (p *Persistent) Close(ctx context.Context) error {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return setup.Fail("close", p.Path, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err))
+		return setup.Fail("close", p.at.Path, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err))
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ type keeper struct {
 }
 
 func newKeeper(p *Persistent) *keeper {
-	return &keeper{p, session.Subscribe(p.Conn, p.Timeout)}
+	return &keeper{p, session.Subscribe(p.at.Conn, p.at.Timeout)}
 }
 
 func (k *keeper) run(ctx context.Context) {
@@ -77,7 +77,7 @@ func (k *keeper) keep(ctx context.Context) error {
 // once creates the znode and keeps it until it is gone or the context ends.
 func (k *keeper) once(ctx context.Context) error {
 	data, n := k.next()
-	node, created := ephemeral.Keep(k.Setup, k.Path, data)
+	node, created := ephemeral.Keep(k.at, k.at.Path, data)
 	select {
 	case err := <-created:
 		if err != nil {
@@ -96,7 +96,7 @@ func (k *keeper) once(ctx context.Context) error {
 		case <-there.Done():
 			_ = node.Remove(context.Background(), nil) // it is gone, or the connection is
 			// Closing the connection deletes the znode first.
-			request.AwaitClosing(ctx, k.Conn, 20*time.Millisecond)
+			request.AwaitClosing(ctx, k.at.Conn, 20*time.Millisecond)
 			return node.Grant().Err()
 		case <-ctx.Done():
 			k.removal = node.Remove(context.Background(), context.Cause(ctx))
@@ -125,7 +125,7 @@ func (k *keeper) once(ctx context.Context) error {
 func (k *keeper) write(ctx context.Context, node *ephemeral.Node, data []byte, version *int32) (refusal error, gone bool) {
 	for {
 		expected := *version
-		stat, err := request.Do(ctx, func() (*zk.Stat, error) { return k.Conn.Set(k.Path, data, expected) })
+		stat, err := request.Do(ctx, func() (*zk.Stat, error) { return k.at.Conn.Set(k.at.Path, data, expected) })
 		switch {
 		case err == nil:
 			*version = stat.Version
@@ -135,11 +135,11 @@ func (k *keeper) write(ctx context.Context, node *ephemeral.Node, data []byte, v
 		case !request.Transient(err) && !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode):
 			return err, false
 		}
-		stat, err = request.Read(ctx, k.Conn, func() (*zk.Stat, error) {
-			if _, err := k.Conn.Sync(k.Path); err != nil {
+		stat, err = request.Read(ctx, k.at.Conn, func() (*zk.Stat, error) {
+			if _, err := k.at.Conn.Sync(k.at.Path); err != nil {
 				return nil, err
 			}
-			_, stat, err := k.Conn.Get(k.Path)
+			_, stat, err := k.at.Conn.Get(k.at.Path)
 			return stat, err
 		})
 		switch {
@@ -166,8 +166,8 @@ func (k *keeper) awaitFree(ctx context.Context, taken *ephemeral.Taken) error {
 			stat  *zk.Stat
 			watch <-chan zk.Event
 		}
-		a, err := request.Read(ctx, k.Conn, func() (answer, error) {
-			_, stat, watch, err := k.Conn.ChildrenW(k.Path)
+		a, err := request.Read(ctx, k.at.Conn, func() (answer, error) {
+			_, stat, watch, err := k.at.Conn.ChildrenW(k.at.Path)
 			return answer{stat, watch}, err
 		})
 		if errors.Is(err, zk.ErrNoNode) {
@@ -194,5 +194,5 @@ func (k *keeper) awaitFree(ctx context.Context, taken *ephemeral.Taken) error {
 }
 
 func (k *keeper) taken(owner, czxid int64) {
-	k.publish(Presence{Token: czxid, Session: owner, Err: fmt.Errorf("%w: %s, of session %#x", ErrTaken, k.Path, owner)})
+	k.publish(Presence{Token: czxid, Session: owner, Err: fmt.Errorf("%w: %s, of session %#x", ErrTaken, k.at.Path, owner)})
 }

@@ -34,7 +34,7 @@ type Contender struct {
 func (q *queue) Contenders(ctx context.Context) ([]Contender, error) {
 	names, err := q.names(ctx)
 	if err != nil {
-		return nil, setup.Fail("contenders", q.Path, err)
+		return nil, setup.Fail("contenders", q.at.Path, err)
 	}
 	// Side by side, or a long line would take as many round trips.
 	type answer = request.Answer[*Contender]
@@ -57,7 +57,7 @@ func (q *queue) Contenders(ctx context.Context) ([]Contender, error) {
 			}
 		}
 		if err != nil {
-			return nil, setup.Fail("contenders", q.Path, err)
+			return nil, setup.Fail("contenders", q.at.Path, err)
 		}
 	}
 	return all, nil
@@ -65,8 +65,8 @@ func (q *queue) Contenders(ctx context.Context) ([]Contender, error) {
 
 // names lists the znodes of the contenders, first in line first.
 func (q *queue) names(ctx context.Context) ([]string, error) {
-	children, err := request.Read(ctx, q.Conn, func() ([]string, error) {
-		children, _, err := q.Conn.Children(q.Path)
+	children, err := request.Read(ctx, q.at.Conn, func() ([]string, error) {
+		children, _, err := q.at.Conn.Children(q.at.Path)
 		return children, err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
@@ -78,9 +78,9 @@ func (q *queue) names(ctx context.Context) ([]string, error) {
 
 // describe reads a contender's znode; nil when it is gone.
 func (q *queue) describe(ctx context.Context, name string, holds, reads bool) (*Contender, error) {
-	full := path.Join(q.Path, name)
-	c, err := request.Read(ctx, q.Conn, func() (*Contender, error) {
-		data, stat, err := q.Conn.Get(full)
+	full := path.Join(q.at.Path, name)
+	c, err := request.Read(ctx, q.at.Conn, func() (*Contender, error) {
+		data, stat, err := q.at.Conn.Get(full)
 		if err != nil {
 			return nil, err
 		}
@@ -111,12 +111,12 @@ const revokeRequest = "__REVOKE__"
 // and it is up to c whether it looks there ([Hold.Revoked]) and what it does then.
 // The error is [ErrNotHeld] where c has gone.
 func (q *queue) Revoke(ctx context.Context, c Contender) error {
-	if path.Dir(c.Path) != q.Path {
-		return fmt.Errorf("%w: %s is no contender for %s", recipes.ErrInvalidOption, c.Path, q.Path)
+	if path.Dir(c.Path) != q.at.Path {
+		return fmt.Errorf("%w: %s is no contender for %s", recipes.ErrInvalidOption, c.Path, q.at.Path)
 	}
 	// Written twice it says the same, and no other znode ever has this name.
-	err := request.Retry(ctx, q.Conn, func() error {
-		_, err := q.Conn.Set(c.Path, []byte(revokeRequest), -1)
+	err := request.Retry(ctx, q.at.Conn, func() error {
+		_, err := q.at.Conn.Set(c.Path, []byte(revokeRequest), -1)
 		return err
 	})
 	if errors.Is(err, zk.ErrNoNode) {

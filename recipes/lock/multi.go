@@ -16,11 +16,11 @@ type Part interface {
 }
 
 type part struct {
-	*setup.Setup
+	at        *setup.Setup
 	lock, try func(context.Context) (*Hold, error)
 }
 
-func (m *Mutex) part() part { return part{m.Setup, m.Lock, m.TryLock} }
+func (m *Mutex) part() part { return part{m.at, m.Lock, m.TryLock} }
 
 // Reading is the lock for reading, as a part of a [Multi].
 func (m *RWMutex) Reading() Part { return side{m, false} }
@@ -35,7 +35,7 @@ type side struct {
 
 func (s side) part() part {
 	if !s.writes {
-		return part{s.Setup, s.RLock, s.TryRLock}
+		return part{s.at, s.RLock, s.TryRLock}
 	}
 	hold := func(h *WriteHold, err error) (*Hold, error) {
 		if err != nil {
@@ -44,7 +44,7 @@ func (s side) part() part {
 		return h.Hold, nil
 	}
 	return part{
-		s.Setup,
+		s.at,
 		func(ctx context.Context) (*Hold, error) { return hold(s.Lock(ctx)) },
 		func(ctx context.Context) (*Hold, error) { return hold(s.TryLock(ctx)) },
 	}
@@ -71,13 +71,13 @@ func NewMulti(parts ...Part) (*Multi, error) {
 		}
 		m.parts = append(m.parts, p.part())
 	}
-	slices.SortFunc(m.parts, func(a, b part) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortFunc(m.parts, func(a, b part) int { return cmp.Compare(a.at.Path, b.at.Path) })
 	for i, p := range m.parts {
 		switch {
-		case p.Conn != m.parts[0].Conn:
+		case p.at.Conn != m.parts[0].at.Conn:
 			return nil, fmt.Errorf("%w: locks on several connections", recipes.ErrInvalidOption)
-		case i > 0 && p.Path == m.parts[i-1].Path:
-			return nil, fmt.Errorf("%w: %s twice", recipes.ErrInvalidOption, p.Path)
+		case i > 0 && p.at.Path == m.parts[i-1].at.Path:
+			return nil, fmt.Errorf("%w: %s twice", recipes.ErrInvalidOption, p.at.Path)
 		}
 	}
 	return m, nil

@@ -34,12 +34,12 @@ func NewMutex(conn *zk.Conn, path string, opts ...recipes.Option) (*Mutex, error
 // [ErrReentrant] where the context is that of a hold of this mutex. While ZooKeeper
 // does not answer, Lock waits.
 func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
-	err := refuse(ctx, m.Setup, true)
+	err := refuse(ctx, m.at, true)
 	var h *Hold
 	if err == nil {
 		h, err = m.contest(false).wait(ctx)
 	}
-	return h, setup.Fail("lock", m.Path, err)
+	return h, setup.Fail("lock", m.at.Path, err)
 }
 
 // TryLock is Lock that does not wait for others: it returns [ErrHeld] where
@@ -47,7 +47,7 @@ func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 // the end of a lock-delay.
 func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 	h, err := try(ctx, &m.queue, true, nil, m.contest(true))
-	return h, setup.Fail("try to lock", m.Path, err)
+	return h, setup.Fail("try to lock", m.at.Path, err)
 }
 
 func (m *Mutex) contest(once bool) contest {
@@ -57,7 +57,7 @@ func (m *Mutex) contest(once bool) contest {
 // try takes part only if nobody is there whom blocks names: what a contender leaves
 // behind for a moment would be in the way of others who try.
 func try(ctx context.Context, q *queue, toWrite bool, blocks func(string) bool, c contest) (*Hold, error) {
-	if err := refuse(ctx, q.Setup, toWrite); err != nil {
+	if err := refuse(ctx, q.at, toWrite); err != nil {
 		return nil, err
 	}
 	switch blocked, err := q.blocked(ctx, blocks); {

@@ -57,7 +57,7 @@ var processName = sync.OnceValue(func() string {
 
 // queue is a line at a lock's znode, and what all locks have in common.
 type queue struct {
-	*setup.Setup
+	at       *setup.Setup
 	settings settings
 	data     []byte // of the contenders' znodes
 }
@@ -74,13 +74,13 @@ func newQueue(conn *zk.Conn, path string, opts []recipes.Option) (queue, error) 
 		return q, fmt.Errorf("%w: lock.WithName: %d bytes are more than %d", recipes.ErrInvalidOption, len(q.settings.name), maxName)
 	}
 	s.Log = s.Log.With("lock", path)
-	q.Setup, q.data = s, []byte(q.settings.name)
+	q.at, q.data = s, []byte(q.settings.name)
 	return q, nil
 }
 
 // naming is that of the layout of choice.
 func (q *queue) naming(curator, kazoo line.Naming) line.Naming {
-	if q.Layout == recipes.Kazoo {
+	if q.at.Layout == recipes.Kazoo {
 		return kazoo
 	}
 	return curator
@@ -89,8 +89,8 @@ func (q *queue) naming(curator, kazoo line.Naming) line.Naming {
 // config says how to stand in the line.
 func (q *queue) config(curator, kazoo line.Naming) *line.Config {
 	return &line.Config{
-		Conn: q.Conn, Dir: q.Path, Naming: q.naming(curator, kazoo), Data: q.data, ACL: q.ACL, Timeout: q.Timeout,
-		MakeDir: q.MakeDir, Log: q.Log,
+		Conn: q.at.Conn, Dir: q.at.Path, Naming: q.naming(curator, kazoo), Data: q.data, ACL: q.at.ACL, Timeout: q.at.Timeout,
+		MakeDir: q.at.MakeDir, Log: q.at.Log,
 	}
 }
 

@@ -41,36 +41,36 @@ func NewRWMutex(conn *zk.Conn, path string, opts ...recipes.Option) (*RWMutex, e
 // of this RWMutex.
 func (m *RWMutex) Lock(ctx context.Context) (*WriteHold, error) {
 	h, err := m.write(false, func(c contest) (*Hold, error) {
-		if err := refuse(ctx, m.Setup, true); err != nil {
+		if err := refuse(ctx, m.at, true); err != nil {
 			return nil, err
 		}
 		return c.wait(ctx)
 	})
-	return h, setup.Fail("lock", m.Path, err)
+	return h, setup.Fail("lock", m.at.Path, err)
 }
 
 // TryLock is Lock that does not wait for others: see [Mutex.TryLock].
 func (m *RWMutex) TryLock(ctx context.Context) (*WriteHold, error) {
 	h, err := m.write(true, func(c contest) (*Hold, error) { return try(ctx, &m.queue, true, nil, c) })
-	return h, setup.Fail("try to lock", m.Path, err)
+	return h, setup.Fail("try to lock", m.at.Path, err)
 }
 
 // RLock waits until the lock is granted for reading, as [Mutex.Lock] does, with the
 // same errors.
 func (m *RWMutex) RLock(ctx context.Context) (*Hold, error) {
-	err := refuse(ctx, m.Setup, false)
+	err := refuse(ctx, m.at, false)
 	var h *Hold
 	if err == nil {
 		h, err = m.reading(false).wait(ctx)
 	}
-	return h, setup.Fail("lock for reading", m.Path, err)
+	return h, setup.Fail("lock for reading", m.at.Path, err)
 }
 
 // TryRLock is RLock that does not wait for others: it returns [ErrHeld] where a
 // writer has the lock or waits for it.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Hold, error) {
 	h, err := try(ctx, &m.queue, false, writes, m.reading(true))
-	return h, setup.Fail("try to lock for reading", m.Path, err)
+	return h, setup.Fail("try to lock for reading", m.at.Path, err)
 }
 
 func writes(name string) bool { return !line.Reads(name) }

@@ -36,7 +36,7 @@ var ErrOverLimit = errors.New("lock: more leases than the limit")
 // that refuses tokens smaller than the greatest it has seen refuses all of them but
 // the newest. Use [Hold.Multi], or keep a set of tokens.
 type Semaphore struct {
-	*setup.Setup
+	at      *setup.Setup
 	limit   int
 	company *company // other libraries' protocol; nil for the own
 }
@@ -51,8 +51,8 @@ type Semaphore struct {
 // protocol of kazoo's Semaphore, as [NewCuratorSemaphore] does Curator's.
 func NewSemaphore(conn *zk.Conn, path string, limit int, opts ...recipes.Option) (*Semaphore, error) {
 	s, err := newSemaphore(conn, path, limit, opts)
-	if err == nil && s.Layout == recipes.Kazoo {
-		s.company = kazooCompany(s.Setup, limit)
+	if err == nil && s.at.Layout == recipes.Kazoo {
+		s.company = kazooCompany(s.at, limit)
 	}
 	return s, err
 }
@@ -66,10 +66,10 @@ func NewCuratorSemaphore(conn *zk.Conn, path string, limit int, opts ...recipes.
 	if err != nil {
 		return nil, err
 	}
-	if s.Layout != recipes.Curator {
+	if s.at.Layout != recipes.Curator {
 		return nil, fmt.Errorf("%w: WithLayout: this semaphore is Curator's", recipes.ErrInvalidOption)
 	}
-	s.company = curatorCompany(s.Setup, limit)
+	s.company = curatorCompany(s.at, limit)
 	return s, nil
 }
 
@@ -88,7 +88,7 @@ func newSemaphore(conn *zk.Conn, path string, limit int, opts []recipes.Option) 
 	if !writable {
 		return nil, fmt.Errorf("%w: WithACL: nobody may write the znodes, which tell others by it that they are next", recipes.ErrInvalidOption)
 	}
-	return &Semaphore{Setup: s, limit: limit}, nil
+	return &Semaphore{at: s, limit: limit}, nil
 }
 
 func checkCount(what string, n int) error {
@@ -111,7 +111,7 @@ func checkCount(what string, n int) error {
 // not let it, its grant ends with ErrPermission.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
 	h, err := s.acquire(ctx, n, false)
-	return h, setup.Fail("acquire", s.Path, refineLimit(err))
+	return h, setup.Fail("acquire", s.at.Path, refineLimit(err))
 }
 
 // TryAcquire is Acquire that does not wait for others: it returns [ErrHeld] where
@@ -124,10 +124,10 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Hold, error) {
 		err = s.free(ctx, n)
 	}
 	if err != nil {
-		return nil, setup.Fail("try to acquire", s.Path, err)
+		return nil, setup.Fail("try to acquire", s.at.Path, err)
 	}
 	h, err := s.acquire(ctx, n, true)
-	return h, setup.Fail("try to acquire", s.Path, refineLimit(err))
+	return h, setup.Fail("try to acquire", s.at.Path, refineLimit(err))
 }
 
 // free asks whether n leases could be had: one request.
@@ -135,7 +135,7 @@ func (s *Semaphore) free(ctx context.Context, n int) error {
 	if s.company != nil {
 		return s.company.free(ctx, n)
 	}
-	children, err := list(ctx, s.Conn, s.Path)
+	children, err := list(ctx, s.at.Conn, s.at.Path)
 	if err != nil {
 		return err
 	}
@@ -172,8 +172,8 @@ func (s *Semaphore) acquire(ctx context.Context, n int, once bool) (*Hold, error
 		return s.company.acquire(ctx, n, once)
 	}
 	cfg := &line.Config{
-		Conn: s.Conn, Dir: s.Path, Naming: line.CuratorLease, ACL: s.ACL, Timeout: s.Timeout,
-		MakeDir: s.MakeDir, Room: &line.Room{Weight: n, Limit: s.limit}, Log: s.Log.With("semaphore", s.Path),
+		Conn: s.at.Conn, Dir: s.at.Path, Naming: line.CuratorLease, ACL: s.at.ACL, Timeout: s.at.Timeout,
+		MakeDir: s.at.MakeDir, Room: &line.Room{Weight: n, Limit: s.limit}, Log: s.at.Log.With("semaphore", s.at.Path),
 	}
 	return contest{cfg: cfg, once: once}.wait(ctx)
 }

@@ -18,7 +18,7 @@ import (
 // company is the semaphore of another library: a mutex, and leases that are taken by
 // whoever holds it, within a limit that counts all of them.
 type company struct {
-	*setup.Setup
+	at    *setup.Setup
 	given int // the constructor's limit
 
 	mutex, leases         string // paths
@@ -30,7 +30,7 @@ type company struct {
 // curatorCompany is that of Curator's InterProcessSemaphoreV2.
 func curatorCompany(s *setup.Setup, limit int) *company {
 	c := &company{
-		Setup: s, given: limit, mutex: path.Join(s.Path, "locks"), leases: path.Join(s.Path, "leases"),
+		at: s, given: limit, mutex: path.Join(s.Path, "locks"), leases: path.Join(s.Path, "leases"),
 		mutexNames: line.CuratorLock, leaseName: line.CuratorLease,
 	}
 	c.makeMutex = func(ctx context.Context) error { return c.makeBelow(ctx, c.mutex) }
@@ -40,20 +40,20 @@ func curatorCompany(s *setup.Setup, limit int) *company {
 
 // makeBelow creates dir, and above it the semaphore's node, as containers.
 func (c *company) makeBelow(ctx context.Context, dir string) error {
-	if err := c.MakeDir(ctx); err != nil {
+	if err := c.at.MakeDir(ctx); err != nil {
 		return err
 	}
-	return znode.Make(ctx, c.Conn, dir, c.ACL, true)
+	return znode.Make(ctx, c.at.Conn, dir, c.at.ACL, true)
 }
 
 // kazooCompany is that of kazoo's Semaphore. Its nodes are no containers: kazoo's
 // clients make them once, and fail when they have been removed.
 func kazooCompany(s *setup.Setup, limit int) *company {
 	c := &company{
-		Setup: s, given: limit, mutex: s.Path + "-__lock__", leases: s.Path,
+		at: s, given: limit, mutex: s.Path + "-__lock__", leases: s.Path,
 		mutexNames: line.Kazoo, leaseName: line.KazooLease, stored: true,
 	}
-	c.makeMutex = func(ctx context.Context) error { return znode.Make(ctx, c.Conn, c.mutex, c.ACL, false) }
+	c.makeMutex = func(ctx context.Context) error { return znode.Make(ctx, c.at.Conn, c.mutex, c.at.ACL, false) }
 	c.makeLeases = c.makeWithLimit
 	return c
 }
@@ -61,8 +61,8 @@ func kazooCompany(s *setup.Setup, limit int) *company {
 // makeWithLimit creates the node with the limit as its data.
 func (c *company) makeWithLimit(ctx context.Context) error {
 	for {
-		err := request.Retry(ctx, c.Conn, func() error {
-			_, err := c.Conn.Create(c.leases, []byte(strconv.Itoa(c.given)), zk.FlagPersistent, c.ACL)
+		err := request.Retry(ctx, c.at.Conn, func() error {
+			_, err := c.at.Conn.Create(c.leases, []byte(strconv.Itoa(c.given)), zk.FlagPersistent, c.at.ACL)
 			return err
 		})
 		switch {
@@ -71,7 +71,7 @@ func (c *company) makeWithLimit(ctx context.Context) error {
 		case !errors.Is(err, zk.ErrNoNode):
 			return err
 		}
-		if err := znode.Make(ctx, c.Conn, path.Dir(c.leases), c.ACL, false); err != nil {
+		if err := znode.Make(ctx, c.at.Conn, path.Dir(c.leases), c.at.ACL, false); err != nil {
 			return err
 		}
 	}
@@ -91,8 +91,8 @@ func (c *company) limit(ctx context.Context) (int, error) {
 // currentLimit is limit as of a time after the call.
 func (c *company) currentLimit(ctx context.Context) (int, error) {
 	if c.stored {
-		err := request.Retry(ctx, c.Conn, func() error {
-			_, err := c.Conn.Sync(c.leases)
+		err := request.Retry(ctx, c.at.Conn, func() error {
+			_, err := c.at.Conn.Sync(c.leases)
 			return err
 		})
 		if err != nil {
@@ -106,8 +106,8 @@ func (c *company) readLimit(ctx context.Context) (int, error) {
 	if !c.stored {
 		return c.given, nil
 	}
-	data, err := request.Read(ctx, c.Conn, func() ([]byte, error) {
-		data, _, err := c.Conn.Get(c.leases)
+	data, err := request.Read(ctx, c.at.Conn, func() ([]byte, error) {
+		data, _, err := c.at.Conn.Get(c.leases)
 		return data, err
 	})
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *company) agreeOnLimit(ctx context.Context) (int, error) {
 // limit.
 func (c *company) free(ctx context.Context, n int) error {
 	asked := request.Start(func() (int, error) { return c.limit(ctx) })
-	taken, err := list(ctx, c.Conn, c.leases)
+	taken, err := list(ctx, c.at.Conn, c.leases)
 	limit := <-asked
 	switch {
 	case err != nil:
@@ -153,7 +153,7 @@ func (c *company) free(ctx context.Context, n int) error {
 
 func (c *company) config(dir string, names line.Naming, makeDir func(context.Context) error) *line.Config {
 	return &line.Config{
-		Conn: c.Conn, Dir: dir, Naming: names, ACL: c.ACL, Timeout: c.Timeout,
-		MakeDir: makeDir, Log: c.Log.With("semaphore", c.Path),
+		Conn: c.at.Conn, Dir: dir, Naming: names, ACL: c.at.ACL, Timeout: c.at.Timeout,
+		MakeDir: makeDir, Log: c.at.Log.With("semaphore", c.at.Path),
 	}
 }

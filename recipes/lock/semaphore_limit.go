@@ -22,11 +22,11 @@ import (
 func (s *Semaphore) Limit(ctx context.Context) (int, error) {
 	if s.company != nil {
 		limit, err := s.company.currentLimit(ctx)
-		return limit, setup.Fail("read the limit of", s.Path, err)
+		return limit, setup.Fail("read the limit of", s.at.Path, err)
 	}
 	children, _, err := s.current(ctx)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return 0, setup.Fail("read the limit of", s.Path, err)
+		return 0, setup.Fail("read the limit of", s.at.Path, err)
 	}
 	if limit, _, ok := line.StoredLimit(children); ok {
 		return limit, nil
@@ -50,7 +50,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 	if err == nil {
 		err = s.storeLimit(ctx, limit)
 	}
-	return setup.Fail("set the limit of", s.Path, err)
+	return setup.Fail("set the limit of", s.at.Path, err)
 }
 
 // storeLimit replaces the limit that is stored by a new one, in one transaction that
@@ -59,21 +59,21 @@ func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
 	for {
 		children, stat, err := s.current(ctx)
 		if errors.Is(err, zk.ErrNoNode) {
-			if err = s.MakeDir(ctx); err == nil {
+			if err = s.at.MakeDir(ctx); err == nil {
 				continue
 			}
 		}
 		if err != nil {
 			return err
 		}
-		ops := []any{&zk.SetDataRequest{Path: s.Path, Data: []byte(strconv.Itoa(limit)), Version: stat.Version}}
+		ops := []any{&zk.SetDataRequest{Path: s.at.Path, Data: []byte(strconv.Itoa(limit)), Version: stat.Version}}
 		for _, name := range children {
 			if line.IsLimit(name) {
-				ops = append(ops, &zk.DeleteRequest{Path: path.Join(s.Path, name), Version: -1})
+				ops = append(ops, &zk.DeleteRequest{Path: path.Join(s.at.Path, name), Version: -1})
 			}
 		}
-		ops = append(ops, &zk.CreateRequest{Path: path.Join(s.Path, line.LimitPrefix(limit)), Acl: s.ACL, Flags: zk.FlagSequence})
-		_, err = receipt.Do(ctx, s.Conn, s.Path, s.ACL, ops...)
+		ops = append(ops, &zk.CreateRequest{Path: path.Join(s.at.Path, line.LimitPrefix(limit)), Acl: s.at.ACL, Flags: zk.FlagSequence})
+		_, err = receipt.Do(ctx, s.at.Conn, s.at.Path, s.at.ACL, ops...)
 		switch {
 		case err == nil, errors.Is(err, receipt.ErrLost):
 			return nil
@@ -95,11 +95,11 @@ type listed struct {
 // current lists the semaphore as of a time after the call: without Sync a server
 // that lags behind may show an earlier limit.
 func (s *Semaphore) current(ctx context.Context) ([]string, *zk.Stat, error) {
-	l, err := request.Read(ctx, s.Conn, func() (listed, error) {
-		if _, err := s.Conn.Sync(s.Path); err != nil {
+	l, err := request.Read(ctx, s.at.Conn, func() (listed, error) {
+		if _, err := s.at.Conn.Sync(s.at.Path); err != nil {
 			return listed{}, err
 		}
-		children, stat, err := s.Conn.Children(s.Path)
+		children, stat, err := s.at.Conn.Children(s.at.Path)
 		return listed{children, stat}, err
 	})
 	return l.children, l.stat, err

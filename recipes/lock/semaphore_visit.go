@@ -55,7 +55,7 @@ func (c *company) acquire(ctx context.Context, n int, once bool) (*Hold, error) 
 	}
 	standing, stop := context.WithCancelCause(context.Background())
 	p := &place{
-		conn: c.Conn, dir: c.Path, timeout: c.Timeout,
+		conn: c.at.Conn, dir: c.at.Path, timeout: c.at.Timeout,
 		stop: stop, granted: make(chan *Hold, 1), left: make(chan struct{}),
 	}
 	go func() {

@@ -94,7 +94,7 @@ func (w *semWorld) ask(s *Semaphore, n int) *contender {
 // start is ask that does not wait.
 func (w *semWorld) start(s *Semaphore, n int) *contender {
 	ctx, cancel := context.WithCancel(w.Context())
-	c := &contender{w: w, conn: s.Conn, cancel: cancel}
+	c := &contender{w: w, conn: s.at.Conn, cancel: cancel}
 	w.Cleanup(cancel)
 	go func() {
 		h, err := s.Acquire(ctx, n)

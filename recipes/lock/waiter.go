@@ -22,7 +22,7 @@ type Waiter struct {
 // Join takes a place in line without waiting. The place is given up when the
 // context ends before Wait has returned the grant; one of the two must happen.
 func (m *Mutex) Join(ctx context.Context) *Waiter {
-	w := &Waiter{q: &m.queue, ctx: ctx, refused: refuse(ctx, m.Setup, true)}
+	w := &Waiter{q: &m.queue, ctx: ctx, refused: refuse(ctx, m.at, true)}
 	if w.refused == nil {
 		w.refused = context.Cause(ctx)
 	}
@@ -39,7 +39,7 @@ func (m *Mutex) Join(ctx context.Context) *Waiter {
 // same errors. Only one call returns the grant.
 func (w *Waiter) Wait() (*Hold, error) {
 	h, err := w.wait()
-	return h, setup.Fail("lock", w.q.Path, err)
+	return h, setup.Fail("lock", w.q.at.Path, err)
 }
 
 func (w *Waiter) wait() (*Hold, error) {
@@ -66,7 +66,7 @@ func (w *Waiter) wait() (*Hold, error) {
 // why there is no place in line any more.
 func (w *Waiter) Position(ctx context.Context) (int, error) {
 	ahead, err := w.position(ctx)
-	return ahead, setup.Fail("position", w.q.Path, err)
+	return ahead, setup.Fail("position", w.q.at.Path, err)
 }
 
 func (w *Waiter) position(ctx context.Context) (int, error) {

@@ -83,10 +83,10 @@ func TestUnreadIsNoAttempt(t *testing.T) {
 			ctx, cancel := context.WithCancel(w.Context())
 			items := q.Consume(ctx)
 			w.pass(time.Second)
-			require.Len(t, w.left(q.Claims), 4, "three items and the register")
+			require.Len(t, w.left(q.cfg.Claims), 4, "three items and the register")
 			cancel()
 			w.pass(0)
-			require.Len(t, w.left(q.Claims), 1)
+			require.Len(t, w.left(q.cfg.Claims), 1)
 			_, open := <-items
 			require.False(t, open)
 		}
@@ -117,7 +117,7 @@ func TestTakeThatIsGivenUpIsNoAttempt(t *testing.T) {
 			<-hook.Ran()
 			w.pass(time.Second)
 			require.NoError(t, q.Close(w.Context()))
-			require.Len(t, w.left(q.Claims), 1, "the producer's register")
+			require.Len(t, w.left(q.cfg.Claims), 1, "the producer's register")
 		}
 		require.Equal(t, 1, w.take(w.queue(), "one").Attempt())
 	})
@@ -162,7 +162,7 @@ func TestItemThatCannotBeMoved(t *testing.T) {
 		require.ErrorIs(t, item.Err(), ErrSettled)
 		w.take(reader, "two")
 		w.empty(reader)
-		require.Len(t, w.left(reader.Claims), 3, "two registers and one claim")
+		require.Len(t, w.left(reader.cfg.Claims), 3, "two registers and one claim")
 		require.Len(t, w.left("/jobs"), 2, "it is still there")
 	})
 }

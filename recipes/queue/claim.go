@@ -128,7 +128,7 @@ func (f *feed) open(claimed []*delivery) (ready []*delivery) {
 			f.drop(d, a.Err)
 		case err != nil:
 			f.discard(d, err.Error())
-		case f.MaxAttempts > 0 && d.attempt > f.MaxAttempts:
+		case f.cfg.MaxAttempts > 0 && d.attempt > f.cfg.MaxAttempts:
 			d.attempt--
 			f.discard(d, fmt.Sprintf("%d attempts, and the last was neither acknowledged nor returned", d.attempt))
 		default:

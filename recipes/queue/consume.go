@@ -47,7 +47,7 @@ type consumer struct {
 }
 
 func (q *Queue) consume(ctx context.Context, out chan<- Item) {
-	c := &consumer{Queue: q, answers: make(chan answer, q.Prefetch)}
+	c := &consumer{Queue: q, answers: make(chan answer, q.cfg.Prefetch)}
 	defer c.giveBackUnread()
 	for {
 		if err := c.askForMore(); err != nil {
@@ -86,7 +86,7 @@ func (q *Queue) consume(ctx context.Context, out chan<- Item) {
 
 // askForMore asks for as many items as may be claimed before they are read.
 func (c *consumer) askForMore() error {
-	for len(c.asked)+len(c.unread) < c.Prefetch {
+	for len(c.asked)+len(c.unread) < c.cfg.Prefetch {
 		w := &want{n: 1, answers: c.answers}
 		if err := c.ask(w); err != nil {
 			return err

@@ -52,7 +52,7 @@ func (d *delivery) bury(reason string) []step {
 		reason = reason[:maxReason]
 	}
 	text, _ := json.Marshal(why{d.name, d.attempt, reason}) // strings and a number
-	letter := path.Join(d.q.Dead, fmt.Sprintf("%s-%x", d.name, uint64(d.czxid)))
+	letter := path.Join(d.q.cfg.Dead, fmt.Sprintf("%s-%x", d.name, uint64(d.czxid)))
 	return []step{
 		d.deleteClaim(), d.deleteItem(),
 		{&zk.CreateRequest{Path: letter, Data: d.raw, Acl: d.q.acl}, d, letterComes},
@@ -64,7 +64,7 @@ func (d *delivery) bury(reason string) []step {
 // requeue or discard meanwhile may be missing.
 func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	names, err := request.Read(ctx, q.conn, func() ([]string, error) {
-		names, _, err := q.conn.Children(q.Dead)
+		names, _, err := q.conn.Children(q.cfg.Dead)
 		return names, err
 	})
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -101,7 +101,7 @@ func letterOf(letter string) string {
 }
 
 func (q *Queue) letter(ctx context.Context, name string) (DeadLetter, error) {
-	dir := path.Join(q.Dead, name)
+	dir := path.Join(q.cfg.Dead, name)
 	read := func(node string) (data []byte, stat *zk.Stat, err error) {
 		err = request.Retry(ctx, q.conn, func() (err error) {
 			data, stat, err = q.conn.Get(node)
@@ -157,7 +157,7 @@ func (q *Queue) Discard(ctx context.Context, l DeadLetter) error {
 }
 
 func (q *Queue) endLetter(ctx context.Context, l DeadLetter, further ...any) error {
-	dir := path.Join(q.Dead, l.ID)
+	dir := path.Join(q.cfg.Dead, l.ID)
 	ops := append([]any{
 		&zk.DeleteRequest{Path: path.Join(dir, whyNode), Version: -1},
 		&zk.DeleteRequest{Path: dir, Version: -1},

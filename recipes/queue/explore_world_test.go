@@ -429,7 +429,7 @@ func (x *explored) everythingIsTaken() {
 	// A consumer may work on one item after the other, for two timeouts each.
 	for end := x.now() + x.bound() + 100*x.timeout; ; time.Sleep(x.timeout / 4) {
 		items, _, err := conn.Children(q.path)
-		claims, _, err2 := conn.Children(q.Claims)
+		claims, _, err2 := conn.Children(q.cfg.Claims)
 		unclaimed := slices.DeleteFunc(items, func(name string) bool { return slices.Contains(claims, name) })
 		switch {
 		case len(unclaimed) == 0 && err == nil && err2 == nil:

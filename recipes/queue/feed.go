@@ -51,7 +51,7 @@ func newFeed(q *Queue) *feed {
 	return &feed{
 		Queue: q, sub: session.Subscribe(q.conn, q.timeout),
 		rand:  rand.New(rand.NewPCG(uint64(q.conn.SessionID()), uint64(time.Now().UnixNano()))),
-		items: watched{dir: q.path, stale: true}, claims: watched{dir: q.Claims, stale: true},
+		items: watched{dir: q.path, stale: true}, claims: watched{dir: q.cfg.Claims, stale: true},
 		claimed: map[string]bool{}, unfit: map[string]bool{}, doubtful: map[string]string{},
 		atOnce: minAtOnce,
 	}

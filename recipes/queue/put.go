@@ -78,12 +78,12 @@ func (q *Queue) putAll(ctx context.Context, data [][]byte, opts []PutOption) err
 		}
 		ops[i] = r
 	}
-	if q.MaxItems > 0 {
+	if q.cfg.MaxItems > 0 {
 		n, err := q.count(ctx)
 		if err != nil {
 			return err
 		}
-		if n+len(data) > q.MaxItems {
+		if n+len(data) > q.cfg.MaxItems {
 			return fmt.Errorf("%w: %d items", ErrFull, n)
 		}
 	}

@@ -47,7 +47,7 @@ type Config struct {
 // Queue is one participant in a queue: producer, consumer or both. Its methods
 // may be called from any goroutine. It must be closed.
 type Queue struct {
-	Config
+	cfg     Config
 	conn    *zk.Conn
 	path    string // of the items
 	acl     []zk.ACL
@@ -91,12 +91,12 @@ func New(conn *zk.Conn, path string, cfg Config, opts ...recipes.Option) (*Queue
 		return nil, err
 	}
 	q := &Queue{
-		Config: cfg, conn: conn, path: items, acl: s.ACL, timeout: s.Timeout, layout: s.Layout,
+		cfg: cfg, conn: conn, path: items, acl: s.ACL, timeout: s.Timeout, layout: s.Layout,
 		log: s.Log.With("queue", path), closed: make(chan struct{}), kick: make(chan struct{}, 1), lease: make(chan struct{}, 1),
 		held: map[*delivery]struct{}{},
 	}
 	q.ctx, q.stop = context.WithCancelCause(context.Background())
-	q.writer = once.New(once.Config{Conn: conn, Dir: q.Claims, ACL: s.ACL, MakeDir: q.makeClaims, Log: q.log})
+	q.writer = once.New(once.Config{Conn: conn, Dir: q.cfg.Claims, ACL: s.ACL, MakeDir: q.makeClaims, Log: q.log})
 	return q, nil
 }
 
@@ -139,15 +139,15 @@ func (q *Queue) makeItems(ctx context.Context) error {
 }
 
 func (q *Queue) makeClaims(ctx context.Context) error {
-	return znode.Make(ctx, q.conn, q.Claims, q.acl, false)
+	return znode.Make(ctx, q.conn, q.cfg.Claims, q.acl, false)
 }
 
 func (q *Queue) makeDead(ctx context.Context) error {
-	return znode.Make(ctx, q.conn, q.Dead, q.acl, true)
+	return znode.Make(ctx, q.conn, q.cfg.Dead, q.acl, true)
 }
 
 func (q *Queue) item(name string) string  { return path.Join(q.path, name) }
-func (q *Queue) claim(name string) string { return path.Join(q.Claims, name) }
+func (q *Queue) claim(name string) string { return path.Join(q.cfg.Claims, name) }
 
 // Len is how many items there are, claimed and delayed ones included, and foreign
 // children.

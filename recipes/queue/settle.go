@@ -81,7 +81,7 @@ func (q *Queue) acknowledge(items ...Item) *settlement {
 func (i Item) Return(ctx context.Context, cause error) error {
 	s := &settlement{q: i.d.q, as: errReturned, items: []*delivery{i.d}}
 	s.build = func(d *delivery) ([]step, error) {
-		if s.q.MaxAttempts > 0 && d.attempt >= s.q.MaxAttempts {
+		if s.q.cfg.MaxAttempts > 0 && d.attempt >= s.q.cfg.MaxAttempts {
 			reason := "returned"
 			if cause != nil {
 				reason = cause.Error()

@@ -274,10 +274,10 @@ func TestTrap36_DirectoryIsMissing(t *testing.T) {
 		w.put(q, "two")
 		item := w.take(q, "two")
 		require.NoError(t, operator.Delete(q.claim(item.ID()), -1))
-		for _, register := range w.left(q.Claims) {
+		for _, register := range w.left(q.cfg.Claims) {
 			require.NoError(t, operator.Delete(q.claim(register), -1))
 		}
-		require.NoError(t, operator.Delete(q.Claims, -1))
+		require.NoError(t, operator.Delete(q.cfg.Claims, -1))
 		w.pass(time.Second)
 		require.ErrorIs(t, item.Ack(ctx), ErrClaimLost)
 		w.take(w.queue(), "two")
