@@ -30,6 +30,12 @@
 // Counters and queues are rates as well. Each session adds over and over; or puts
 // an item, takes one, whosever it is, and acknowledges it.
 //
+// Caches are filled with 10,000 children of one znode, each time in a new session; the
+// floor reads them 64 at a time, with watches. From a write to its event is the time
+// from just before one session writes until a cache of another has told of it, with the
+// data; the floor reads again when its watch has fired. Caches are kazoo's TreeCache and
+// Curator's CuratorCache, which has persistent watches, that this client library lacks.
+//
 // The median of a contestant's times divided by the median of the floor's
 // times in the same rounds; in parentheses the quartiles, divided by the same.
 // Gaps under 15 % are noise on two cores: more rounds help, finer claims do not.

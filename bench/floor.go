@@ -18,6 +18,7 @@ type floor struct {
 	sessions
 	standers
 	running *sync.WaitGroup
+	caching *caching
 
 	mu    sync.Mutex
 	last  string             // the znode at the end of the line

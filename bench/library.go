@@ -19,6 +19,7 @@ type library struct {
 	standers
 	running sync.WaitGroup
 	placed  atomic.Int64
+	caching *caching
 
 	mu        sync.Mutex
 	prepared  map[int]*leaderelection.Election

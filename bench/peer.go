@@ -27,6 +27,11 @@ import (
 //	                 time at which they began
 //	work KIND N DIR L T  sessions 0 to N-1 do at DIR what KIND says (work.go);
 //	                 answers "ok S" and the time of each
+//	fill S DIR N     session S fills a cache of DIR and its N children, and ends it;
+//	                 answers "ok D", how long the filling took
+//	watch S DIR      session S fills a cache of DIR, which stays; answers "ok"
+//	write S DIR      session S writes to DIR/written; answers "ok D", the time from
+//	                 just before until the cache of watch has told of it
 //
 // Times are in nanoseconds on CLOCK_MONOTONIC. Between its answers it writes
 // "leads C T" when candidate C has come to lead, and "failed TEXT". An answer

@@ -85,6 +85,13 @@ func (b *bench) measure(ctx context.Context) error {
 			return err
 		}
 	}
+	err = errors.Join(
+		b.row(ctx, fmt.Sprintf("cache, filling it with %d", cachedMany), ahead, func(r *row) error { return b.fills(ctx, r) }),
+		b.row(ctx, "cache, from a write to its event", ahead, func(r *row) error { return b.writes(ctx, r) }),
+	)
+	if err != nil {
+		return err
+	}
 	return b.footprints(ctx)
 }
 

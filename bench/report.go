@@ -62,11 +62,13 @@ is the fewest requests that any client could use: to join, one create and one
 listing; to hand over, one delete seen by another session's watch; to take over,
 the close of a session; for a lock, a create, a listing, a watch and its event
 where somebody is ahead, and a delete; to add, a read and a write; for an item,
-a create, a read and a delete. Elections are kazoo's Lock and Curator's
-LeaderLatch; locks are kazoo's Lock and Curator's InterProcessMutex; counters are
+a create, a read and a delete; for a cache, a listing and a read of each znode,
+64 at a time, and a read when its watch has fired. Elections are kazoo's Lock and
+Curator's LeaderLatch; locks are kazoo's Lock and Curator's InterProcessMutex; counters are
 kazoo's Counter and Curator's DistributedAtomicLong; queues are those that keep
 an item until it was worked on, kazoo's LockingQueue and Curator's
-DistributedQueue with a lock path. One session each, %v at a time.
+DistributedQueue with a lock path; caches are kazoo's TreeCache and Curator's
+CuratorCache. One session each, %v at a time.
 Contestants had their turns one after another within each round, in shuffled
 order, and a pause of %v after each turn (%v where more than %d stand in line).
 This library uses the pause: it verifies who is next off the critical path.

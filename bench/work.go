@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
@@ -29,24 +30,26 @@ const (
 // worker is a contestant that has recipes to work with.
 type worker interface {
 	// work has sessions 0 to n-1, which are connected, do what kind says at dir
-	// for as long as the spell lasts, and returns how often all of them have done
-	// so within its length.
-	work(kind kind, n int, dir string, s spell) (int, error)
+	// for as long as the spell lasts.
+	work(kind kind, n int, dir string, s spell) (done, error)
 }
+
+// done is how often it was done by all of them: within the spell's length, and in all.
+type done struct{ counted, all int }
 
 // itemSize is that of a queue's items, in bytes.
 const itemSize = 100
 
 // workWith runs a spell of n sessions in this process; begin returns what its
 // session does once, and what ends it.
-func workWith(n int, s spell, begin func(session int) (once func() error, end func() error, err error)) (int, error) {
+func workWith(n int, s spell, begin func(session int) (once func() error, end func() error, err error)) (done, error) {
 	onces := make([]func() error, n)
 	var ends []func() error
 	failures := make([]error, n)
 	for i := range onces {
 		once, end, err := begin(i)
 		if err != nil {
-			return 0, err
+			return done{}, err
 		}
 		onces[i], ends = once, append(ends, end)
 	}
@@ -71,13 +74,14 @@ func workWith(n int, s spell, begin func(session int) (once func() error, end fu
 }
 
 // count is how many of times are counted in a spell that began at start.
-func (s spell) count(start int64, times []int64) (n int) {
+func (s spell) count(start int64, times []int64) done {
+	d := done{all: len(times)}
 	for _, at := range times {
 		if at >= start+int64(s.lead) && at < start+int64(s.total()) {
-			n++
+			d.counted++
 		}
 	}
-	return n
+	return d
 }
 
 func nothing() error { return nil }
@@ -85,7 +89,7 @@ func nothing() error { return nil }
 // work of the floor is a read and a write to add, which loses what others add
 // meanwhile; and for an item, of which it knows whose it is, a create, a read and
 // a delete.
-func (f *floor) work(kind kind, n int, dir string, s spell) (int, error) {
+func (f *floor) work(kind kind, n int, dir string, s spell) (done, error) {
 	return workWith(n, s, func(session int) (func() error, func() error, error) {
 		conn := f.conn(session)
 		if kind == kindAdd {
@@ -114,7 +118,7 @@ func (f *floor) work(kind kind, n int, dir string, s spell) (int, error) {
 	})
 }
 
-func (l *library) work(kind kind, n int, dir string, s spell) (int, error) {
+func (l *library) work(kind kind, n int, dir string, s spell) (done, error) {
 	ctx := context.Background()
 	timeout := recipes.WithSessionTimeout(sessionTimeout)
 	return workWith(n, s, func(session int) (func() error, func() error, error) {
@@ -142,13 +146,13 @@ func (l *library) work(kind kind, n int, dir string, s spell) (int, error) {
 	})
 }
 
-func (p *peer) work(kind kind, n int, dir string, s spell) (int, error) {
+func (p *peer) work(kind kind, n int, dir string, s spell) (done, error) {
 	times, err := p.askAll("work", kind, n, dir, s.lead.Nanoseconds(), s.length.Nanoseconds())
 	switch {
 	case err != nil:
-		return 0, err
+		return done{}, err
 	case len(times) == 0:
-		return 0, fmt.Errorf("%s: work: no time", p.title)
+		return done{}, fmt.Errorf("%s: work: no time", p.title)
 	}
 	return s.count(times[0], times[1:]), nil
 }
@@ -157,7 +161,7 @@ func (p *peer) work(kind kind, n int, dir string, s spell) (int, error) {
 func (b *bench) works(ctx context.Context, r *row, kind kind, n int) error {
 	defer b.reset()
 	r.Unit = unitRate
-	turns := map[string]turn{}
+	turns, dirs, sums := map[string]turn{}, map[string]string{}, map[string]int{}
 	for _, c := range b.contestants {
 		w, ok := c.(worker)
 		if !ok {
@@ -177,10 +181,39 @@ func (b *bench) works(ctx context.Context, r *row, kind kind, n int) error {
 				return fmt.Errorf("%s: %w", c.name(), err)
 			}
 		}
+		dirs[c.name()] = dir
 		turns[c.name()] = func(context.Context) ([]float64, error) {
-			count, err := w.work(kind, n, dir, b.spell)
-			return []float64{float64(count) / b.spell.length.Seconds()}, err
+			d, err := w.work(kind, n, dir, b.spell)
+			sums[c.name()] += d.all
+			return []float64{float64(d.counted) / b.spell.length.Seconds()}, err
 		}
 	}
-	return b.interleave(ctx, []*row{r}, b.warmSpells, max(2, b.rounds/8), b.pause, turns)
+	err := b.interleave(ctx, []*row{r}, b.warmSpells, max(2, b.rounds/8), b.pause, turns)
+	if err != nil || kind != kindAdd {
+		return err
+	}
+	for name := range r.Values {
+		if name == floorName {
+			continue
+		}
+		if sum, err := b.control.counter(dirs[name]); err != nil || sum != sums[name] {
+			return fmt.Errorf("%s: %s has added %d times, and its counter says %d (%w)", r.Name, name, sums[name], sum, err)
+		}
+	}
+	return nil
+}
+
+// counter reads the counter at dir, in either of the formats: 8 bytes, or kazoo's text.
+func (c *control) counter(dir string) (int, error) {
+	data, _, err := c.conn.Get(dir + "/counter")
+	if err != nil {
+		return 0, err
+	}
+	if sum, err := strconv.Atoi(string(data)); err == nil {
+		return sum, nil
+	}
+	if len(data) != 8 {
+		return 0, fmt.Errorf("a counter with %d bytes", len(data))
+	}
+	return int(binary.BigEndian.Uint64(data)), nil
 }

@@ -14,6 +14,8 @@ import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
+import org.apache.curator.framework.recipes.cache.CuratorCache;
+import org.apache.curator.framework.recipes.cache.CuratorCacheListener;
 import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.leader.LeaderLatchListener;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
@@ -31,6 +33,7 @@ public final class CuratorPeer {
     private final int timeoutMillis;
     private final Map<Integer, CuratorFramework> clients = new ConcurrentHashMap<>();
     private final Map<Integer, LeaderLatch> latches = new ConcurrentHashMap<>();
+    private final Semaphore told = new Semaphore(0);
 
     private CuratorPeer(String address, int timeoutMillis) {
         this.address = address;
@@ -239,6 +242,50 @@ public final class CuratorPeer {
         return start + times;
     }
 
+    /** Makes a cache and waits until it is filled. */
+    private CuratorCache cache(int session, String path, boolean tell) throws Exception {
+        CountDownLatch filled = new CountDownLatch(1);
+        CuratorCache cache = CuratorCache.build(clients.get(session), path);
+        cache.listenable()
+                .addListener(
+                        CuratorCacheListener.builder()
+                                .forInitialized(filled::countDown)
+                                .forChanges(
+                                        (before, after) -> {
+                                            if (tell) {
+                                                told.release();
+                                            }
+                                        })
+                                .build());
+        cache.start();
+        if (!filled.await(25, TimeUnit.SECONDS)) {
+            throw new IOException("a cache is not filled");
+        }
+        return cache;
+    }
+
+    private Long fill(int session, String path, int n) throws Exception {
+        long start = System.nanoTime();
+        CuratorCache cache = cache(session, path, false);
+        long took = System.nanoTime() - start;
+        int count = cache.size();
+        cache.close();
+        if (count != n + 1) {
+            throw new IOException("the cache has " + count + " of " + (n + 1));
+        }
+        return took;
+    }
+
+    private Long write(int session, String path) throws Exception {
+        told.drainPermits();
+        long start = System.nanoTime();
+        clients.get(session).setData().forPath(path + "/written", new byte[100]);
+        if (!told.tryAcquire(20, TimeUnit.SECONDS)) {
+            throw new IOException("a cache does not tell of a write");
+        }
+        return System.nanoTime() - start;
+    }
+
     private Long reset() throws Exception {
         latches.clear();
         ExecutorService closing = Executors.newFixedThreadPool(16);
@@ -286,6 +333,20 @@ public final class CuratorPeer {
                                     words[3],
                                     Long.parseLong(words[4]),
                                     Long.parseLong(words[5]));
+                    break;
+                case "fill":
+                    answer =
+                            fill(
+                                    Integer.parseInt(words[1]),
+                                    words[2],
+                                    Integer.parseInt(words[3]));
+                    break;
+                case "watch":
+                    cache(Integer.parseInt(words[1]), words[2], true);
+                    answer = null;
+                    break;
+                case "write":
+                    answer = write(Integer.parseInt(words[1]), words[2]);
                     break;
                 case "reset":
                     answer = reset();

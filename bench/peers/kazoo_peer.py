@@ -8,6 +8,7 @@ import time
 
 import kazoo
 from kazoo.client import KazooClient
+from kazoo.recipe.cache import TreeCache, TreeEvent
 
 logging.disable(logging.CRITICAL)
 
@@ -27,6 +28,7 @@ class Peer:
         self.clients = {}
         self.locks = {}
         self.closing = set()
+        self.told = threading.Event()
 
     def connect(self, session):
         client = KazooClient(hosts=self.address, timeout=self.timeout)
@@ -127,6 +129,49 @@ class Peer:
 
         self.together(n, run, failures)
         return " ".join(map(str, [start] + [at for some in times for at in some]))
+
+    def fill(self, session, path, n):
+        filled = threading.Event()
+
+        def listen(event):
+            if event.event_type == TreeEvent.INITIALIZED:
+                filled.set()
+
+        start = time.monotonic_ns()
+        cache = TreeCache(self.clients[session], path)
+        cache.listen(listen)
+        cache.start()
+        if not filled.wait(25):
+            raise RuntimeError("a cache is not filled")
+        took = time.monotonic_ns() - start
+        count = len(cache.get_children(path))
+        cache.close()
+        if count != n:
+            raise RuntimeError("the cache has %d of %d" % (count, n))
+        return took
+
+    def watch(self, session, path):
+        filled = threading.Event()
+
+        def listen(event):
+            if event.event_type == TreeEvent.INITIALIZED:
+                filled.set()
+            elif event.event_type == TreeEvent.NODE_UPDATED:
+                self.told.set()
+
+        self.cache = TreeCache(self.clients[session], path)
+        self.cache.listen(listen)
+        self.cache.start()
+        if not filled.wait(25):
+            raise RuntimeError("a cache is not filled")
+
+    def write(self, session, path):
+        self.told.clear()
+        start = time.monotonic_ns()
+        self.clients[session].set(path + "/written", bytes(100))
+        if not self.told.wait(20):
+            raise RuntimeError("a cache does not tell of a write")
+        return time.monotonic_ns() - start
 
     def together(self, n, run, failures):
         threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(n)]
