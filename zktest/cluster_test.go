@@ -431,3 +431,29 @@ func TestClusterHealSession(t *testing.T) {
 		mustCreate(t, a, "/mine", "", 0)
 	})
 }
+
+// Back at a server that is cut off itself, and that has heard of the end of its
+// session before, a connection is closed: it must not go on reading.
+func TestHealAfterTheSessionsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		c, events, err := s.Connect(4 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for c.State() != zk.StateHasSession {
+			<-events
+		}
+		old := c.SessionID()
+		s.Partition(old)
+		if err := s.ExpireSession(old); err != nil {
+			t.Fatal(err)
+		}
+		s.Partition()
+		s.Heal(old)
+		synctest.Wait()
+		if c.State() == zk.StateHasSession && c.SessionID() == old {
+			t.Error("the connection of a session that has ended is open")
+		}
+	})
+}

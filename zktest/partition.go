@@ -177,11 +177,13 @@ func (s *Server) catchUp(conns []*conn) {
 		if stay {
 			old.tree = v.tree.clone()
 		}
+		ended := map[*session]bool{}
 		for _, t := range old.missed {
 			if s.view != nil && t.zxid > s.view.tree.zxid {
 				break
 			}
 			old.tree.applyTxn(t)
+			ended[t.ended] = true
 			for k := range t.changes {
 				e.trigger(&t.changes[k], old)
 			}
@@ -192,6 +194,10 @@ func (s *Server) catchUp(conns []*conn) {
 			}
 			c.setView(s.view)
 			if c.view != nil {
+				// Its server closes the connection when it hears of the session's end.
+				if c.sess != nil && ended[c.sess] {
+					c.hangUp()
+				}
 				continue
 			}
 			if c.sess != nil && (e.sessions[c.sess.id] != c.sess || c.sess.conn != c) {

@@ -129,6 +129,7 @@ func (e *ensemble) expireDue(timer int) {
 // who serves the request answers, logs and closes; otherwise that is done here.
 func (e *ensemble) endSession(s *session, asked bool) {
 	t := e.begin()
+	t.ended = s
 	delete(e.sessions, s.id)
 	if s.index >= 0 {
 		heap.Remove(&e.expiry, s.index)

@@ -6,6 +6,7 @@ type txn struct {
 	time    int64 // wall clock, milliseconds
 	changes []change
 	buf     [1]change
+	ended   *session // that it has ended; nil for none
 	// Where the counter of children overflows the tree keeps its largest value,
 	// but the rest of the transaction goes on with what comes after it.
 	overflowed map[string]int32
