@@ -37,6 +37,11 @@ func (w *Writer) carryOut(batch []*Call) {
 		for _, c := range batch {
 			ops = append(ops, c.Ops...)
 		}
+		for _, c := range batch {
+			if c.Sending != nil {
+				c.Sending()
+			}
+		}
 		sent := time.Now()
 		responses, err := w.Conn.Multi(ops...)
 		switch {

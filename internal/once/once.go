@@ -63,6 +63,9 @@ type Transaction struct {
 	// Alone: it shares no request, because its operations could get into those
 	// of others.
 	Alone bool
+	// Sending is called by the writer's goroutine right before a request with it is
+	// sent, each time. nil for nothing.
+	Sending func()
 }
 
 // Outcome is what has become of a transaction.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"sync"
 
 	"github.com/go-zookeeper/zk"
 
@@ -23,6 +24,7 @@ const attemptNode = "attempt"
 func (f *feed) claimAll(chosen []entry) ([]*delivery, error) {
 	ids := make([]string, len(chosen)) // each claim has one of its own
 	claims := make([]once.Transaction, len(chosen))
+	early := make([]*earlyRead, len(chosen))
 	for i, e := range chosen {
 		ids[i] = rand.Text()
 		attempt := path.Join(f.item(e.name), attemptNode)
@@ -30,6 +32,10 @@ func (f *feed) claimAll(chosen []entry) ([]*delivery, error) {
 			&zk.CreateRequest{Path: f.claim(e.name), Data: []byte(ids[i]), Acl: f.acl, Flags: zk.FlagEphemeral},
 			&zk.CreateRequest{Path: attempt, Acl: f.acl},
 			&zk.DeleteRequest{Path: attempt, Version: -1},
+		}
+		if f.spread == 0 { // nobody was quicker lately: it will be needed
+			early[i] = f.readEarly(e.name)
+			claims[i].Sending = early[i].send
 		}
 	}
 	calls := f.writer.DoAll(claims)
@@ -43,7 +49,7 @@ func (f *feed) claimAll(chosen []entry) ([]*delivery, error) {
 		case o.Err == nil:
 			gone[e.name] = true
 			f.taken++
-			claimed = append(claimed, f.hold(e, o))
+			claimed = append(claimed, f.hold(e, o, early[i]))
 		case o.Failed == 0 && errors.Is(o.Err, zk.ErrNodeExists):
 			f.claimed[e.name] = true
 			missed++
@@ -79,9 +85,9 @@ func onlyClosed(err error) error {
 
 // hold takes in that an item was claimed. It is the feed's turn to write for it,
 // until it has been read.
-func (f *feed) hold(e entry, o once.Outcome) *delivery {
+func (f *feed) hold(e entry, o once.Outcome, early *earlyRead) *delivery {
 	d := &delivery{
-		entry: e, q: f.Queue, session: o.Session, token: o.Zxid, turn: make(chan struct{}, 1),
+		entry: e, q: f.Queue, session: o.Session, token: o.Zxid, turn: make(chan struct{}, 1), early: early,
 	}
 	d.turn <- struct{}{}
 	d.grant, d.end = grant.New(o.Zxid, d.deadline)
@@ -94,16 +100,55 @@ func (f *feed) hold(e entry, o once.Outcome) *delivery {
 	return d
 }
 
+// content is what was read of an item.
+type content struct {
+	raw  []byte
+	stat *zk.Stat
+}
+
+// earlyRead reads an item right behind its claim, in the same round trip: a server
+// carries out what a session sends in the order in which it comes.
+type earlyRead struct {
+	send   func() // begins it
+	answer chan content
+}
+
+func (f *feed) readEarly(name string) *earlyRead {
+	r := &earlyRead{answer: make(chan content, 1)}
+	r.send = sync.OnceFunc(func() {
+		go func() {
+			raw, stat, err := f.conn.Get(f.item(name))
+			if err != nil {
+				stat = nil
+			}
+			r.answer <- content{raw, stat}
+		}()
+	})
+	return r
+}
+
+// of returns what was read, if that has the attempt in it that was counted with the
+// claim, in the transaction zxid. If the read was quicker it is of no use.
+func (r *earlyRead) of(zxid int64) (content, bool) {
+	if r == nil {
+		return content{}, false
+	}
+	r.send() // it was, unless the claim's answer was lost and sought
+	c := <-r.answer
+	return c, c.stat != nil && c.stat.Pzxid >= zxid
+}
+
 // open reads the items that were claimed, all at once, and returns those that can
 // be handed out.
 func (f *feed) open(claimed []*delivery) (ready []*delivery) {
-	type content struct {
-		raw  []byte
-		stat *zk.Stat
-	}
 	answers := make([]<-chan request.Answer[content], len(claimed))
 	for i, d := range claimed {
+		early := d.early
+		d.early = nil
 		answers[i] = request.Start(func() (content, error) {
+			if c, ok := early.of(d.token); ok {
+				return c, nil
+			}
 			return request.Read(context.Background(), f.conn, func() (content, error) {
 				raw, stat, err := f.conn.Get(f.item(d.name))
 				return content{raw, stat}, err

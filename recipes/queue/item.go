@@ -145,6 +145,7 @@ type delivery struct {
 	version int32
 	czxid   int64
 	attempt int
+	early   *earlyRead // until it is read
 
 	grant  *grant.Grant
 	end    context.CancelCauseFunc
