@@ -1,0 +1,151 @@
+package elector
+
+import (
+	"context"
+	"sync"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// backend makes candidates that are told by the test what they are.
+type backend struct {
+	mu    sync.Mutex
+	token int64
+	made  []*scripted
+	fail  []error // what newCandidate returns first; nil makes a candidate
+}
+
+func (b *backend) newCandidate(context.Context) (leaderelection.Candidate, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.fail) > 0 {
+		err := b.fail[0]
+		b.fail = b.fail[1:]
+		if err != nil {
+			return nil, err
+		}
+	}
+	c := &scripted{backend: b, feed: leaderelection.NewStatusFeed(), over: make(chan struct{})}
+	b.made = append(b.made, c)
+	return c, nil
+}
+
+// candidates is how many were made.
+func (b *backend) candidates() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.made)
+}
+
+// now is the candidate that was made last.
+func (b *backend) now() *scripted {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.made[len(b.made)-1]
+}
+
+// leads tells the newest candidate that it leads, with the next token.
+func (b *backend) leads() *leaderelection.Leadership { return b.now().leads() }
+
+// scripted is a candidate that is told by the test what it is.
+type scripted struct {
+	backend *backend
+	feed    *leaderelection.StatusFeed
+	over    chan struct{}
+	stuck   chan struct{} // Resign waits for it if it is not nil
+	resign  error         // what Resign returns
+
+	mu     sync.Mutex
+	err    error
+	l      *leaderelection.Leadership
+	revoke context.CancelCauseFunc
+	closed int // by Close
+}
+
+var _ leaderelection.Candidate = (*scripted)(nil)
+
+func (c *scripted) ID() string                           { return "scripted" }
+func (c *scripted) Status() <-chan leaderelection.Status { return c.feed.C() }
+func (c *scripted) Current() leaderelection.Status       { return c.feed.Current() }
+func (c *scripted) EndElection() error                   { c.fails(leaderelection.ErrElectionOver); return nil }
+
+func (c *scripted) ElectLeader() error {
+	<-c.over
+	return c.err
+}
+
+func (c *scripted) leads() *leaderelection.Leadership {
+	c.backend.mu.Lock()
+	c.backend.token++
+	l, revoke := leaderelection.NewLeadership(c.backend.token, nil)
+	c.backend.mu.Unlock()
+	c.mu.Lock()
+	c.l, c.revoke = l, revoke
+	c.mu.Unlock()
+	c.tells(leaderelection.Status{Role: leaderelection.Leader, Leadership: l})
+	return l
+}
+
+// loses ends the leadership, if there is one, and says nothing.
+func (c *scripted) loses(reason error) {
+	c.mu.Lock()
+	revoke := c.revoke
+	c.l, c.revoke = nil, nil
+	c.mu.Unlock()
+	if revoke != nil {
+		revoke(reason)
+	}
+}
+
+// follows is NOTLEADER.
+func (c *scripted) follows() {
+	c.loses(leaderelection.ErrLeaseExpired)
+	c.tells(leaderelection.Status{Role: leaderelection.Suspended})
+}
+
+func (c *scripted) tells(s leaderelection.Status) { c.feed.Publish(s) }
+
+// fails is ERROR: the candidacy ends with a final status.
+func (c *scripted) fails(err error) {
+	c.loses(err)
+	c.ends(err, func() { c.feed.Finish(leaderelection.Status{Err: err}) })
+}
+
+func (c *scripted) Resign() error {
+	if c.stuck != nil {
+		<-c.stuck
+	}
+	c.loses(leaderelection.ErrResigned)
+	c.ends(nil, c.feed.Withdraw)
+	return c.resign
+}
+
+func (c *scripted) ends(err error, tell func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.over:
+		return
+	default:
+	}
+	c.err = err
+	tell()
+	close(c.over)
+}
+
+func (c *scripted) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed++
+	return nil
+}
+
+// holds reports whether the candidate takes part.
+func (c *scripted) holds() bool {
+	select {
+	case <-c.over:
+		return false
+	default:
+		return true
+	}
+}

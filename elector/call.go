@@ -1,0 +1,66 @@
+package elector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// reportAfter is how long a handler may run after the end of its context before it is
+// reported.
+const reportAfter = time.Second
+
+// errExited is the error of a handler that has ended its goroutine by runtime.Goexit.
+var errExited = errors.New("handler has ended its goroutine")
+
+// start calls f on a goroutine of its own, and returns the channel of its result, which
+// nobody need read, and which is closed after it.
+func start(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		err := errExited
+		defer func() {
+			done <- err
+			close(done)
+		}()
+		err = f()
+	}()
+	return done
+}
+
+// await returns the result of a handler. When it does not come within the grace after
+// the end of ctx the error is ErrHung's.
+func await[T any](ctx context.Context, what string, done <-chan T, grace time.Duration, log *slog.Logger) (result T, err error) {
+	select {
+	case result = <-done:
+		return result, nil
+	case <-ctx.Done():
+	}
+	since := time.Now()
+	log = log.With("handler", what, "cause", context.Cause(ctx))
+	report, limit := time.NewTimer(reportAfter), time.NewTimer(grace)
+	defer report.Stop()
+	defer limit.Stop()
+	for {
+		select {
+		case result = <-done:
+			return result, nil
+		case <-report.C:
+			log.Error("handler still runs after the end of its context", "for", time.Since(since))
+		case <-limit.C:
+			log.Error("handler is abandoned: it runs on and may act as if this program led", "after", time.Since(since))
+			return result, fmt.Errorf("%w: %s, %v after the end of its context (%w)", ErrHung, what, grace, context.Cause(ctx))
+		}
+	}
+}
+
+// call calls a handler and waits for it.
+func (r *run) call(ctx context.Context, what string, f func() error) error {
+	result, err := await(ctx, what, start(f), r.grace, r.log)
+	if err != nil {
+		return err
+	}
+	return result
+}

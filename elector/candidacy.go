@@ -1,0 +1,103 @@
+package elector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// retireLimit is how long a backend is waited for that does not keep to the two seconds
+// in which a Resign is to be over.
+const retireLimit = 10 * time.Second
+
+// candidacy is a candidate that takes part.
+type candidacy struct {
+	leaderelection.Candidate
+	elected <-chan error // what ElectLeader returns
+	retired bool
+	// ended is what has ended the candidacy other than Resign, known when retired.
+	ended error
+}
+
+var errNoCandidate = fmt.Errorf("%w: NewCandidate has made none", leaderelection.ErrInvalidOption)
+
+// stand makes a candidate and has it take part.
+func (r *run) stand() error {
+	type result struct {
+		c   leaderelection.Candidate
+		err error
+	}
+	made, abandoned := make(chan result), make(chan struct{})
+	go func() {
+		m := result{err: errExited}
+		defer func() {
+			select {
+			case made <- m:
+			case <-abandoned: // it came too late
+				if m.err == nil && m.c != nil {
+					_ = m.c.Resign()
+					closeCandidate(m.c)
+				}
+			}
+		}()
+		m.c, m.err = r.elector.NewCandidate(r.ctx)
+	}()
+	m, err := await(r.ctx, "new candidate", made, r.grace, r.log)
+	if err != nil {
+		close(abandoned)
+		return err
+	}
+	if m.err != nil {
+		return m.err
+	}
+	if m.c == nil {
+		return errNoCandidate
+	}
+	r.c = &candidacy{Candidate: m.c, elected: start(m.c.ElectLeader)}
+	return nil
+}
+
+// retire withdraws the candidate, and with it the leadership if there is one. The
+// second call does nothing.
+func (r *run) retire() error {
+	c := r.c
+	if c == nil || c.retired {
+		return nil
+	}
+	c.retired = true
+	limit, cancel := context.WithTimeoutCause(context.Background(), retireLimit, errSlow)
+	defer cancel()
+	ended := make(chan error, 1)
+	done := start(func() error {
+		err := c.Resign()
+		ended <- <-c.elected
+		return errors.Join(err, closeCandidate(c.Candidate))
+	})
+	select {
+	case err := <-done:
+		if c.ended = <-ended; errors.Is(c.ended, leaderelection.ErrCandidacyOver) {
+			c.ended = nil // it had not begun yet
+		}
+		if err != nil {
+			r.log.Warn("resignation is not confirmed", "err", err)
+			return fmt.Errorf("elector: resign: %w", err)
+		}
+		return nil
+	case <-limit.Done():
+		r.log.Error("backend does not resign", "for", retireLimit)
+		return fmt.Errorf("elector: resign: %w: %w", leaderelection.ErrUnconfirmed, errSlow)
+	}
+}
+
+var errSlow = fmt.Errorf("the backend has not resigned within %v", retireLimit)
+
+func closeCandidate(c leaderelection.Candidate) error {
+	if c, ok := c.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}

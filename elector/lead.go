@@ -1,0 +1,37 @@
+package elector
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// Lead has candidate take part, and calls f while it leads. The context of f is done
+// when the leadership is lost and when ctx is; its cause says why.
+//
+// What f returns while it leads is what Lead returns, after the candidate has resigned.
+// What it returns after the leadership was lost does not count: f is called again when
+// the candidate leads again, until the candidacy is over. So a job that f has done
+// without being the leader any more is not taken for done.
+//
+// Lead returns when f has returned, when the candidacy is over, with the error that has
+// ended it, [ErrWithdrawn] after a Resign by somebody else; and when ctx is done: with
+// what f has returned if it was leading, else with the context's cause. An f that has not
+// returned ten seconds after the end of its context is abandoned, with an error that
+// wraps [ErrHung]; its goroutine still runs.
+//
+// Nobody else starts or reads the candidate. Lead blocks, for ten seconds at most if the
+// backend does not resign. It returns [leaderelection.ErrUnconfirmed], wrapped, when there
+// is no other error and the backend has not confirmed the resignation.
+func Lead(ctx context.Context, candidate leaderelection.Candidate, f func(ctx context.Context, l *leaderelection.Leadership) error) error {
+	if f == nil {
+		return fmt.Errorf("elector: %w: nothing to run", leaderelection.ErrInvalidOption)
+	}
+	e := &Elector{
+		NewCandidate: func(context.Context) (leaderelection.Candidate, error) { return candidate, nil },
+		Work:         f,
+		plain:        true,
+	}
+	return e.Run(ctx)
+}
