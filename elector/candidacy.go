@@ -79,8 +79,12 @@ func (r *run) retire() error {
 	})
 	select {
 	case err := <-done:
-		if c.ended = <-ended; errors.Is(c.ended, leaderelection.ErrCandidacyOver) {
-			c.ended = nil // it had not begun yet
+		select {
+		case c.ended = <-ended:
+		default: // the backend has ended the goroutine
+		}
+		if errors.Is(c.ended, leaderelection.ErrCandidacyOver) {
+			c.ended = nil // resigned before it began
 		}
 		if err != nil {
 			r.log.Warn("resignation is not confirmed", "err", err)

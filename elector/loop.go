@@ -87,7 +87,7 @@ func (r *run) leave(m message) message {
 	switch {
 	case m.final && m.err == nil:
 		m.err = err
-	case !m.final && r.c.ended != nil && !errors.Is(m.err, r.c.ended):
+	case !m.final && r.ctx.Err() == nil && r.c.ended != nil && !errors.Is(m.err, r.c.ended):
 		// The handlers were busy when the candidacy ended by itself.
 		ended := r.failed(r.c.ended)
 		m.err, m.final = errors.Join(m.err, ended.err), ended.final

@@ -145,7 +145,10 @@ func (r *run) finish(m message) message {
 
 // finishWork ends the context of Begin and Work, and waits for Work.
 func (r *run) finishWork(t *term, m message) message {
-	t.stop(errGivenUp)
+	if m.stopped {
+		t.stop(context.Cause(r.ctx))
+	}
+	t.stop(cmp.Or(m.err, errGivenUp))
 	if t.worked == nil {
 		return m
 	}
@@ -158,7 +161,7 @@ func (r *run) finishWork(t *term, m message) message {
 		r.log.Info("work has returned", "token", t.l.Token(), "err", err)
 	case r.elector.plain:
 		m.err = err
-	case err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.Cause(r.ctx)):
+	case err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.Cause(t.ctx)):
 		m.err = fmt.Errorf("%w: %w", ErrWork, err)
 	}
 	return m
