@@ -208,10 +208,10 @@ func TestHandlersAreOptional(t *testing.T) {
 
 func TestARunOnlyOnce(t *testing.T) {
 	play(t, nil, func(w *world) {
-		require.ErrorIs(w, w.e.Run(t.Context()), ErrAlreadyRun)
+		require.ErrorIs(w, w.e.Run(w.Context()), ErrAlreadyRun)
 		w.stop()
 		require.NoError(w, w.returned())
-		require.ErrorIs(w, w.e.Run(t.Context()), ErrAlreadyRun)
+		require.ErrorIs(w, w.e.Run(w.Context()), ErrAlreadyRun)
 	})
 }
 
