@@ -1,0 +1,78 @@
+package elector_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/elector"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// A function that runs on one of several programs at a time.
+func ExampleLead() {
+	srv, err := zktest.New() // your program connects to its ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	conn, _, err := srv.Connect(4 * time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	candidate, err := leaderelection.NewElection(conn, "/nightly", leaderelection.WithCreateNode())
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	err = elector.Lead(context.Background(), candidate, func(ctx context.Context, l *leaderelection.Leadership) error {
+		fmt.Println("leads, and may write until the context is done:", ctx.Err() == nil)
+		return nil // done
+	})
+	fmt.Println("handed over:", err)
+	// Output:
+	// leads, and may write until the context is done: true
+	// handed over: <nil>
+}
+
+// A service that is switched on and off, by a program that takes part for as long as it
+// lives.
+func ExampleElector() {
+	srv, err := zktest.New() // your program connects to its ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	conn, _, err := srv.Connect(4 * time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background()) // signal.NotifyContext in yours
+	defer stop()
+
+	e := elector.Elector{
+		NewCandidate: func(context.Context) (leaderelection.Candidate, error) {
+			return leaderelection.NewElection(conn, "/service", leaderelection.WithCreateNode())
+		},
+		Begin: func(ctx context.Context, l *leaderelection.Leadership) error {
+			fmt.Println("service on")
+			return nil
+		},
+		Work: func(ctx context.Context, l *leaderelection.Leadership) error {
+			stop() // somebody stops the program
+			<-ctx.Done()
+			return nil
+		},
+		End: func(ctx context.Context, l *leaderelection.Leadership) error {
+			fmt.Println("service off; nobody else has switched it on yet:", l.Err() == nil)
+			return nil
+		},
+	}
+	fmt.Println("handed over:", e.Run(ctx))
+	// Output:
+	// service on
+	// service off; nobody else has switched it on yet: true
+	// handed over: <nil>
+}
