@@ -218,7 +218,9 @@ func TestARunOnlyOnce(t *testing.T) {
 func TestInvalidFields(t *testing.T) {
 	b := &backend{}
 	for _, e := range []*Elector{
-		{}, {NewCandidate: b.newCandidate, ErrorWait: -1}, {NewCandidate: b.newCandidate, EndTries: -1},
+		{},
+		{NewCandidate: b.newCandidate, ErrorWait: -1},
+		{NewCandidate: b.newCandidate, EndTries: -1},
 		{NewCandidate: func(context.Context) (leaderelection.Candidate, error) { return nil, nil }},
 	} {
 		require.Equal(t, StateNotLeader, e.Current().State)
