@@ -18,6 +18,7 @@ const retireLimit = 10 * time.Second
 type candidacy struct {
 	leaderelection.Candidate
 	elected <-chan error // what ElectLeader returns
+	release func()       // ends the context of NewCandidate
 	retired bool
 	// ended is what has ended the candidacy other than Resign, known when retired.
 	ended error
@@ -31,6 +32,10 @@ func (r *run) stand() error {
 		c   leaderelection.Candidate
 		err error
 	}
+	// Whoever binds the candidate to the context of NewCandidate must not have it resign
+	// before End has returned. So that context ends with Run's only while it is being made.
+	ctx, release := context.WithCancel(context.WithoutCancel(r.ctx))
+	unhook := context.AfterFunc(r.ctx, release)
 	made, abandoned := make(chan result), make(chan struct{})
 	go func() {
 		m := result{err: errExited}
@@ -40,24 +45,27 @@ func (r *run) stand() error {
 			case <-abandoned: // it came too late
 				if m.err == nil && m.c != nil {
 					_ = m.c.Resign()
-					closeCandidate(m.c)
+					_ = closeCandidate(m.c)
 				}
 			}
 		}()
-		m.c, m.err = r.elector.NewCandidate(r.ctx)
+		m.c, m.err = r.elector.NewCandidate(ctx)
 	}()
 	m, err := await(r.ctx, "new candidate", made, r.grace, r.log)
-	if err != nil {
+	unhook()
+	switch {
+	case err != nil:
 		close(abandoned)
+	case m.err != nil:
+		err = m.err
+	case m.c == nil:
+		err = errNoCandidate
+	}
+	if err != nil {
+		release()
 		return err
 	}
-	if m.err != nil {
-		return m.err
-	}
-	if m.c == nil {
-		return errNoCandidate
-	}
-	r.c = &candidacy{Candidate: m.c, elected: start(m.c.ElectLeader)}
+	r.c = &candidacy{Candidate: m.c, elected: start(m.c.ElectLeader), release: release}
 	return nil
 }
 
@@ -69,6 +77,7 @@ func (r *run) retire() error {
 		return nil
 	}
 	c.retired = true
+	defer c.release()
 	limit, cancel := context.WithTimeoutCause(context.Background(), retireLimit, errSlow)
 	defer cancel()
 	ended := make(chan error, 1)

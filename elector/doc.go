@@ -21,8 +21,7 @@
 //   - Leadership that is lost ends in the same order, as fast as the handlers are:
 //     another one may lead by then.
 //   - End is called for every Begin that has succeeded, and for every one that was
-//     interrupted. Handlers of one Elector never overlap, as long as none hangs;
-//     only Work runs beside nothing but itself.
+//     interrupted. Handlers of one Elector never overlap, as long as none hangs.
 //   - A handler's error never stops the loop, and never leaves the leadership with a
 //     candidate that does nothing with it.
 //   - Run and Lead come to an end whatever handlers and backends do; see [Elector].

@@ -27,8 +27,9 @@ type Elector struct {
 	// NewCandidate makes the candidate for the next candidacy, which nobody else
 	// starts; Run has it take part and resigns it. It is called on a goroutine of its
 	// own at the start and after each error, never before the last candidate has
-	// resigned. The context ends with that of Run; until then it may block. A candidate
-	// that has a Close method, as an io.Closer, is closed when it has resigned.
+	// resigned, and may block. The context ends with that of Run while it is called, and
+	// afterwards when the candidate has resigned: the candidate may be bound to it. A
+	// candidate that has a Close method, as an io.Closer, is closed when it has resigned.
 	NewCandidate func(ctx context.Context) (leaderelection.Candidate, error)
 
 	// Begin makes this program the one that acts. Its context is done when the

@@ -21,7 +21,8 @@ import (
 // returned ten seconds after the end of its context is abandoned, with an error that
 // wraps [ErrHung]; its goroutine still runs.
 //
-// Nobody else starts or reads the candidate. Lead blocks, for ten seconds at most if the
+// Nobody else starts or reads the candidate, and it is not bound to ctx
+// ([leaderelection.WithContext]), or else it resigns before f has returned. Lead blocks, for ten seconds at most if the
 // backend does not resign. It returns [leaderelection.ErrUnconfirmed], wrapped, when there
 // is no other error and the backend has not confirmed the resignation.
 func Lead(ctx context.Context, candidate leaderelection.Candidate, f func(ctx context.Context, l *leaderelection.Leadership) error) error {

@@ -43,12 +43,8 @@ type message struct {
 func (r *run) run() error {
 	for {
 		m, l := r.candidacy()
-		switch {
-		case m.final:
+		if m.final {
 			return m.err
-		case r.ctx.Err() != nil:
-			r.log.Warn("error while ending", "err", m.err)
-			return nil
 		}
 		if err := r.recover(l, m.err); err != nil || r.ctx.Err() != nil {
 			return err
@@ -63,7 +59,7 @@ func (r *run) candidacy() (message, *leaderelection.Leadership) {
 	r.c = nil
 	r.enter(StateNotLeader, nil)
 	if err := r.stand(); err != nil {
-		return r.failed(err), nil
+		return r.failed(err), nil // which is final when ctx is done
 	}
 	r.publish(nil)
 	var last *leaderelection.Leadership
@@ -85,9 +81,12 @@ func (r *run) leave(m message) message {
 	}
 	err := r.retire()
 	switch {
+	case !m.final && r.ctx.Err() != nil:
+		r.log.Warn("error while ending", "err", m.err)
+		return message{final: true, err: err}
 	case m.final && m.err == nil:
 		m.err = err
-	case !m.final && r.ctx.Err() == nil && r.c.ended != nil && !errors.Is(m.err, r.c.ended):
+	case !m.final && r.c.ended != nil && !errors.Is(m.err, r.c.ended):
 		// The handlers were busy when the candidacy ended by itself.
 		ended := r.failed(r.c.ended)
 		m.err, m.final = errors.Join(m.err, ended.err), ended.final

@@ -41,6 +41,8 @@ type member struct {
 	stop context.CancelFunc
 	done chan error
 	cut  atomic.Bool
+
+	stopped atomic.Bool // while it was leading
 }
 
 // cutOff loses whatever the program and the server send to each other.
@@ -119,12 +121,19 @@ func (w *company) join(name string, set func(m *member), opts ...leaderelection.
 	require.NoError(w, err)
 	m.conn = conn
 	opts = append(opts, leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(session))
+	opts = opts[:len(opts):len(opts)]
 	m.e = &Elector{
 		NewCandidate: func(ctx context.Context) (leaderelection.Candidate, error) {
-			return leaderelection.NewElection(conn, "/election", append(opts, leaderelection.WithContext(context.WithoutCancel(ctx)))...)
+			return leaderelection.NewElection(conn, "/election", append(opts, leaderelection.WithContext(ctx))...)
 		},
 		Begin: func(context.Context, *leaderelection.Leadership) error { w.note("%s begins", name); return nil },
-		End:   func(context.Context, *leaderelection.Leadership) error { w.note("%s ends", name); return nil },
+		End: func(_ context.Context, l *leaderelection.Leadership) error {
+			if m.stopped.Load() && l.Err() != nil {
+				w.Errorf("%s has resigned before End", name)
+			}
+			w.note("%s ends", name)
+			return nil
+		},
 		Error: func(context.Context, *leaderelection.Leadership, error) error { w.note("%s error", name); return nil },
 		Work:  m.acts,
 	}
@@ -132,7 +141,7 @@ func (w *company) join(name string, set func(m *member), opts ...leaderelection.
 		set(m)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	m.stop = stop
+	m.stop = func() { m.stopped.Store(true); stop() }
 	go func() { m.done <- m.e.Run(ctx) }()
 	w.Cleanup(func() {
 		m.heal()
