@@ -3,6 +3,7 @@ package elector
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/go-leaderelection/leaderelection"
 )
@@ -11,6 +12,7 @@ import (
 type backend struct {
 	mu    sync.Mutex
 	token int64
+	lease time.Duration // of leaderships, whose end nothing tells of
 	made  []*scripted
 	fail  []error // what newCandidate returns first; nil makes a candidate
 }
@@ -77,7 +79,12 @@ func (c *scripted) ElectLeader() error {
 func (c *scripted) leads() *leaderelection.Leadership {
 	c.backend.mu.Lock()
 	c.backend.token++
-	l, revoke := leaderelection.NewLeadership(c.backend.token, nil)
+	var deadline func() time.Time
+	if lease := c.backend.lease; lease > 0 {
+		until := time.Now().Add(lease)
+		deadline = func() time.Time { return until }
+	}
+	l, revoke := leaderelection.NewLeadership(c.backend.token, deadline)
 	c.backend.mu.Unlock()
 	c.mu.Lock()
 	c.l, c.revoke = l, revoke

@@ -85,6 +85,22 @@ func TestBeginIsInterruptedByLoss(t *testing.T) {
 	})
 }
 
+// A process that was stopped may go on before anything tells it of the loss.
+func TestBeginIsInterruptedByTheEndOfTheLease(t *testing.T) {
+	play(t, func(w *world) {
+		w.backend.lease = time.Second
+		w.e.Begin = func(context.Context, *leaderelection.Leadership) error {
+			time.Sleep(time.Second)
+			return errBoom
+		}
+	}, func(w *world) {
+		w.leads()
+		w.pass(time.Second)
+		w.happened("1s end 1 lost")
+		w.is(StateNotLeader)
+	})
+}
+
 func TestBeginTimesOut(t *testing.T) {
 	play(t, func(w *world) { w.e.Begin = w.untilDone("begin") }, func(w *world) {
 		first := w.backend.now()

@@ -83,6 +83,25 @@ func TestHangingWork(t *testing.T) {
 	})
 }
 
+// It is not elected once more while End takes its time.
+func TestHangingWorkAfterALoss(t *testing.T) {
+	play(t, func(w *world) {
+		w.e.Work = w.hanging("work")
+		w.e.End = func(ctx context.Context, _ *leaderelection.Leadership) error {
+			if w.backend.now().holds() {
+				w.note("still in line")
+			}
+			return nil
+		}
+	}, func(w *world) {
+		w.leads()
+		w.backend.now().follows()
+		w.pass(10 * time.Second)
+		require.ErrorIs(w, w.returned(), ErrHung)
+		w.happened("0s begin 1", "0s work 1")
+	})
+}
+
 func TestHangingEnd(t *testing.T) {
 	play(t, func(w *world) { w.e.End = w.hanging("end") }, func(w *world) {
 		w.leads()

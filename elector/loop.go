@@ -150,8 +150,6 @@ func (r *run) told(s leaderelection.Status, ok bool) message {
 		return message{state: StateNotLeader}
 	case s.Leadership == nil:
 		return r.failed(fmt.Errorf("%w: the backend tells of a leader without a leadership: %v", ErrTerminal, s))
-	case s.Leadership.Err() != nil: // it took place while a handler was running
-		return message{state: StateNotLeader}
 	}
 	return message{state: StateLeader, l: s.Leadership}
 }

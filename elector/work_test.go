@@ -69,6 +69,22 @@ func TestWorkDoneAfterTheLossIsNotDone(t *testing.T) {
 	})
 }
 
+// A process that was stopped may go on before anything tells it of the loss.
+func TestWorkDoneAfterTheLeaseIsNotDone(t *testing.T) {
+	play(t, func(w *world) {
+		w.backend.lease = time.Second
+		w.e.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
+			time.Sleep(time.Second)
+			return nil
+		}
+	}, func(w *world) {
+		w.leads()
+		w.pass(time.Second)
+		w.runs()
+		w.happened("0s begin 1", "1s end 1 lost")
+	})
+}
+
 func TestWorksErrorWhileHandingOverIsReturned(t *testing.T) {
 	play(t, func(w *world) {
 		w.e.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
