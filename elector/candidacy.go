@@ -45,7 +45,7 @@ func (r *run) stand() error {
 			case <-abandoned: // it came too late
 				if m.err == nil && m.c != nil {
 					_ = m.c.Resign()
-					_ = closeCandidate(m.c)
+					_ = r.closeCandidate(m.c)
 				}
 			}
 		}()
@@ -84,7 +84,7 @@ func (r *run) retire() error {
 	done := start(func() error {
 		err := c.Resign()
 		ended <- <-c.elected
-		return errors.Join(err, closeCandidate(c.Candidate))
+		return errors.Join(err, r.closeCandidate(c.Candidate))
 	})
 	select {
 	case err := <-done:
@@ -108,8 +108,9 @@ func (r *run) retire() error {
 
 var errSlow = fmt.Errorf("the backend has not resigned within %v", retireLimit)
 
-func closeCandidate(c leaderelection.Candidate) error {
-	if c, ok := c.(io.Closer); ok {
+// closeCandidate closes what NewCandidate has made.
+func (r *run) closeCandidate(c leaderelection.Candidate) error {
+	if c, ok := c.(io.Closer); ok && !r.elector.plain {
 		return c.Close()
 	}
 	return nil

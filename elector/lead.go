@@ -21,10 +21,10 @@ import (
 // returned ten seconds after the end of its context is abandoned, with an error that
 // wraps [ErrHung]; its goroutine still runs.
 //
-// Nobody else starts or reads the candidate, and it is not bound to ctx
-// ([leaderelection.WithContext]), or else it resigns before f has returned. Lead blocks, for ten seconds at most if the
-// backend does not resign. It returns [leaderelection.ErrUnconfirmed], wrapped, when there
-// is no other error and the backend has not confirmed the resignation.
+// Nobody else starts or reads the candidate. It must not be bound to ctx
+// ([leaderelection.WithContext]), or else it resigns before f has returned. When the backend
+// has not confirmed the resignation within ten seconds, and there is no other error, Lead
+// returns one that wraps [leaderelection.ErrUnconfirmed].
 func Lead(ctx context.Context, candidate leaderelection.Candidate, f func(ctx context.Context, l *leaderelection.Leadership) error) error {
 	if f == nil {
 		return fmt.Errorf("elector: %w: nothing to run", leaderelection.ErrInvalidOption)

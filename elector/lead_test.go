@@ -30,6 +30,7 @@ func plain(t *testing.T, f func(w *world, ctx context.Context, l *leaderelection
 		<-w.done
 		require.False(t, w.backend.now().holds())
 		require.Equal(t, 1, w.backend.candidates())
+		require.Zero(t, w.backend.now().closed, "it is the caller's")
 	})
 }
 
