@@ -56,11 +56,11 @@ func await[T any](ctx context.Context, what string, done <-chan T, grace time.Du
 	}
 }
 
-// call calls a handler and waits for it.
-func (r *run) call(ctx context.Context, what string, f func() error) error {
+// call calls a handler and waits for it. hung says that the error is not the handler's.
+func (r *run) call(ctx context.Context, what string, f func() error) (hung bool, err error) {
 	result, err := await(ctx, what, start(f), r.grace, r.log)
 	if err != nil {
-		return err
+		return true, err
 	}
-	return result
+	return false, result
 }

@@ -26,8 +26,8 @@ type candidacy struct {
 
 var errNoCandidate = fmt.Errorf("%w: NewCandidate has made none", leaderelection.ErrInvalidOption)
 
-// stand makes a candidate and has it take part.
-func (r *run) stand() error {
+// stand makes a candidate and has it take part. hung says that NewCandidate was abandoned.
+func (r *run) stand() (hung bool, err error) {
 	type result struct {
 		c   leaderelection.Candidate
 		err error
@@ -55,6 +55,7 @@ func (r *run) stand() error {
 	unhook()
 	switch {
 	case err != nil:
+		hung = true
 		close(abandoned)
 	case m.err != nil:
 		err = m.err
@@ -63,10 +64,10 @@ func (r *run) stand() error {
 	}
 	if err != nil {
 		release()
-		return err
+		return hung, err
 	}
 	r.c = &candidacy{Candidate: m.c, elected: start(m.c.ElectLeader), release: release}
-	return nil
+	return false, nil
 }
 
 // retire withdraws the candidate, and with it the leadership if there is one. The

@@ -17,12 +17,13 @@
 //     and their context is done as soon as the leadership is.
 //   - Leadership that is given up, because the context of Run has ended or a handler
 //     has failed, is given up in order: the contexts of Begin and Work are ended, Work
-//     returns, End returns without an error, and only then does the backend hear of it.
+//     returns, End succeeds, and only then does the backend hear of it; or when they
+//     hang, or End has failed for good.
 //   - Leadership that is lost ends in the same order, as fast as the handlers are:
 //     another one may lead by then.
 //   - End is called for every Begin that has succeeded, and for every one that was
 //     interrupted. Handlers of one Elector never overlap, as long as none hangs.
-//   - A handler's error never stops the loop, and never leaves the leadership with a
+//   - A handler's error never blocks the loop, and never leaves the leadership with a
 //     candidate that does nothing with it.
 //   - Run and Lead come to an end whatever handlers and backends do; see [Elector].
 //

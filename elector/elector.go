@@ -64,9 +64,10 @@ type Elector struct {
 	End func(ctx context.Context, l *leaderelection.Leadership) error
 
 	// Error is called after an error, when the leadership, if there was one, is given
-	// up, and before ErrorWait; not for an error that ends Run. l is the leadership that the error has ended, or nil.
-	// The context ends after ErrorTimeout and with that of Run. As long as it returns an
-	// error itself there is no new candidacy: it is called again after each ErrorWait.
+	// up, and before ErrorWait; not for an error that ends Run. l is the last leadership
+	// of the candidacy that the error has ended, or nil. The context ends after
+	// ErrorTimeout and with that of Run. As long as Error itself returns an error there is
+	// no new candidacy: it is called again after each ErrorWait.
 	Error func(ctx context.Context, l *leaderelection.Leadership, err error) error
 
 	BeginTimeout time.Duration // for Begin; a minute

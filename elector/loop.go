@@ -58,7 +58,10 @@ func (r *run) run() error {
 func (r *run) candidacy() (message, *leaderelection.Leadership) {
 	r.c = nil
 	r.enter(StateNotLeader, nil)
-	if err := r.stand(); err != nil {
+	switch hung, err := r.stand(); {
+	case hung:
+		return message{state: StateError, err: err, final: true}, nil
+	case err != nil:
 		return r.failed(err), nil // which is final when ctx is done
 	}
 	r.publish(nil)
@@ -97,10 +100,8 @@ func (r *run) leave(m message) message {
 // failed is the message of an error of the backend.
 func (r *run) failed(err error) message {
 	switch {
-	case r.ctx.Err() != nil && !errors.Is(err, ErrHung):
+	case r.ctx.Err() != nil:
 		return r.stopped()
-	case errors.Is(err, ErrHung):
-		return message{state: StateError, err: err, final: true}
 	case r.elector.plain:
 		return message{state: StateError, err: fmt.Errorf("elector: %w", err), final: true}
 	case r.terminal(err):
@@ -191,9 +192,12 @@ func (r *run) recover(l *leaderelection.Leadership, err error) error {
 	r.log.Error("error: candidacy resumes later", "wait", r.errorWait, "err", err)
 	r.enter(StateError, err)
 	for {
-		failed := r.callError(l, err)
-		if errors.Is(failed, ErrHung) || r.ctx.Err() != nil {
+		hung, failed := r.callError(l, err)
+		switch {
+		case hung:
 			return failed
+		case r.ctx.Err() != nil:
+			return nil
 		}
 		if failed != nil {
 			r.log.Error("error handler failed: it is called again later", "wait", r.errorWait, "err", failed)
@@ -207,17 +211,13 @@ func (r *run) recover(l *leaderelection.Leadership, err error) error {
 	}
 }
 
-func (r *run) callError(l *leaderelection.Leadership, err error) error {
+func (r *run) callError(l *leaderelection.Leadership, err error) (hung bool, failed error) {
 	if r.onError == nil {
-		return nil
+		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, r.errorTimeout)
 	defer cancel()
-	failed := r.call(ctx, "error", func() error { return r.onError(ctx, l, err) })
-	if r.ctx.Err() != nil && !errors.Is(failed, ErrHung) {
-		return nil
-	}
-	return failed
+	return r.call(ctx, "error", func() error { return r.onError(ctx, l, err) })
 }
 
 // sleep returns false when ctx is done before d has passed.

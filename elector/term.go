@@ -71,10 +71,10 @@ func (r *run) start(l *leaderelection.Leadership) message {
 	log.Info("leads", "deadline", l.Deadline())
 	if r.begin != nil {
 		timeout := time.AfterFunc(r.beginTimeout, func() { t.cancel(errBeginTimeout) })
-		err := r.call(t.ctx, "begin", func() error { return r.begin(t.ctx, l) })
+		hung, err := r.call(t.ctx, "begin", func() error { return r.begin(t.ctx, l) })
 		timeout.Stop()
 		switch cause := t.ended(); {
-		case errors.Is(err, ErrHung):
+		case hung:
 			t.hung = fmt.Errorf("%w: %w", ErrBegin, err)
 			r.retireIfLost(t)
 		case cause == nil && err != nil:
@@ -107,7 +107,9 @@ func (r *run) handlerFailed(err error) message {
 func (r *run) worked(err error) message {
 	r.term.worked = nil
 	switch {
-	case r.term.l.Err() != nil: // it may have returned because of that
+	case r.ctx.Err() != nil: // it may have returned because of that
+		return r.workReturned(r.stopped(), err)
+	case r.term.l.Err() != nil: // or of that
 		r.log.Warn("work was interrupted", "token", r.term.l.Token(), "cause", r.term.l.Err(), "err", err)
 		return message{state: StateNotLeader}
 	case r.elector.plain:
@@ -128,7 +130,7 @@ func (r *run) finish(m message) message {
 	m = r.finishWork(t, m)
 	tries, err := r.tryEnd(t)
 	r.term = nil
-	r.enter(StateNotLeader, m.err)
+	r.enter(StateNotLeader, nil)
 	switch {
 	case err != nil:
 		r.log.Error("end has failed for good: this program may still do what only a leader may",
@@ -152,16 +154,23 @@ func (r *run) finishWork(t *term, m message) message {
 	if t.worked == nil {
 		return m
 	}
-	err := r.call(t.ctx, "work", func() error { return <-t.worked })
-	switch {
-	case errors.Is(err, ErrHung):
+	hung, err := r.call(t.ctx, "work", func() error { return <-t.worked })
+	if hung {
 		t.hung = fmt.Errorf("%w: %w", ErrWork, err)
 		r.retireIfLost(t)
-	case !m.stopped || t.l.Err() != nil:
-		r.log.Info("work has returned", "token", t.l.Token(), "err", err)
+		return m
+	}
+	return r.workReturned(m, err)
+}
+
+// workReturned is what m becomes when Work has returned err because of m.
+func (r *run) workReturned(m message, err error) message {
+	r.log.Info("work has returned", "token", r.term.l.Token(), "err", err)
+	switch {
+	case !m.stopped || r.term.l.Err() != nil:
 	case r.elector.plain:
 		m.err = err
-	case err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.Cause(t.ctx)):
+	case err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.Cause(r.ctx)):
 		m.err = fmt.Errorf("%w: %w", ErrWork, err)
 	}
 	return m
@@ -175,12 +184,12 @@ func (r *run) tryEnd(t *term) (tries int, err error) {
 	}
 	for {
 		tries++
-		err = r.callEnd(t)
+		hung, err := r.callEnd(t)
 		if err == nil {
 			return tries, nil
 		}
 		r.log.Error("end failed", "token", t.l.Token(), "try", tries, "of", r.endTries, "err", err)
-		if tries >= r.endTries || errors.Is(err, ErrHung) {
+		if tries >= r.endTries || hung {
 			return tries, err
 		}
 		r.retireIfLost(t)
@@ -188,7 +197,7 @@ func (r *run) tryEnd(t *term) (tries int, err error) {
 	}
 }
 
-func (r *run) callEnd(t *term) error {
+func (r *run) callEnd(t *term) (hung bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), r.endTimeout)
 	defer cancel()
 	return r.call(ctx, "end", func() error { return r.end(ctx, t.l) })

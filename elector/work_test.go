@@ -110,3 +110,20 @@ func TestWorkThatEndsItsGoroutineHasFailed(t *testing.T) {
 		require.ErrorIs(w, w.e.Current().Err, errExited)
 	})
 }
+
+// An error that looks like one of the Elector's own, of one inside of it for instance.
+func TestHandlersMayReturnErrorsOfElectors(t *testing.T) {
+	play(t, func(w *world) {
+		w.e.Begin = w.handler("begin", ErrHung)
+		w.e.Work = w.handler("work", ErrHung)
+		w.e.End = w.handler("end", ErrHung)
+	}, func(w *world) {
+		w.leads()
+		w.is(StateError)
+		w.pass(30 * time.Second)
+		w.leads()
+		w.pass(5 * time.Second)
+		w.happened("0s begin 1", "0s error 1", "30s begin 2", "30s work 2", "30s end 2", "35s end 2", "35s error 2")
+		w.runs()
+	})
+}
