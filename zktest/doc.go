@@ -32,6 +32,13 @@
 // bubble are tested with [WithManualClock] and [Server.Advance], which ends
 // sessions when the test says so.
 //
+// Run tests in bubbles under the race detector with one processor, -race -cpu 1: with
+// more it crashes (Go 1.26.8) when two goroutines of one bubble make timers that are due
+// at once, whoever's they are. And let the client come to rest, by synctest.Wait, before
+// you close it: go-zookeeper v1.0.4 can leave a goroutine behind, which a bubble does
+// not forgive, when it is closed with a request under way. [Server.Close] sees to that
+// itself.
+//
 // # Faults
 //
 // The network: [Server.DropConnections], [Server.Refuse], [Server.Blackhole],
