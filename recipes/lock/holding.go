@@ -39,7 +39,7 @@ func (c holding) Value(key any) any {
 func refuse(ctx context.Context, s *setup.Setup, toWrite bool) error {
 	h, _ := ctx.Value(lockKey{s.Conn, s.Path}).(*Hold)
 	switch {
-	case h == nil, ctx.Err() != nil: // the hold has ended
+	case h == nil, ctx.Err() != nil, h.Err() != nil: // a context can outlive its hold
 		return nil
 	case toWrite && line.Reads(path.Base(h.own())):
 		return ErrUpgrade

@@ -1,0 +1,29 @@
+package lock
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A context can outlive the hold that it comes from. Nobody waits for that one then.
+func TestContextThatOutlivesItsHold(t *testing.T) {
+	play(t, 1, func(w *world) {
+		a := w.lock(w.connect())
+		ctx := context.WithoutCancel(a.holds().Context())
+		_, err := w.mutex(a.conn).Lock(ctx)
+		require.ErrorIs(w, err, ErrReentrant)
+		a.release()
+		h, err := w.mutex(a.conn).Lock(ctx)
+		require.NoError(w, err)
+		require.NoError(w, h.Release(w.Context()))
+
+		r := w.read(a.conn)
+		ctx = context.WithoutCancel(r.holds().Context())
+		r.release()
+		x, err := w.rw(a.conn).TryLock(ctx)
+		require.NoError(w, err)
+		require.NoError(w, x.Release(w.Context()))
+	})
+}
