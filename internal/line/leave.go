@@ -124,11 +124,12 @@ func (p *place) remove(reason error) error {
 		<-p.crowding // the deletion of the own znode uses up the watch: it must come after
 	}
 	// What has vanished is not deleted once more, whatever the reason is called: the
-	// owner may be closing the connection (request.AwaitClosing).
-	if errors.Is(reason, ErrDeleted) || errors.Is(reason, ErrSessionExpired) || p.name != "" && p.vanished == p.path() {
+	// owner may be closing the connection (request.AwaitClosing). A reason that only
+	// wraps one of these is a caller's, of another connection or place.
+	if reason == ErrDeleted || reason == ErrSessionExpired || p.name != "" && p.vanished == p.path() {
 		p.forget()
 	}
-	if len(p.prefixes) > 0 && errors.Is(reason, request.ErrClosed) {
+	if len(p.prefixes) > 0 && reason == request.ErrClosed {
 		return reason // no request is answered any more
 	}
 	ctx := context.Background()
