@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,7 +54,9 @@ func (p *place) startRenaming(ctx context.Context, r Rename) {
 	prefix, number := p.name[:i]+bases[r.To], p.name[i+len(base):]
 	ctx, stop := context.WithCancel(ctx)
 	from, to := p.path(), p.pathOf(prefix+number)
-	p.prefixes = append(p.prefixes, prefix)
+	if !slices.Contains(p.prefixes, prefix) { // from a former one that was refused
+		p.prefixes = append(p.prefixes, prefix)
+	}
 	p.renaming = &renaming{r, to, prefix, stop, request.Start(func() (renamed, error) {
 		return p.Config.rename(ctx, from, to)
 	})}
@@ -92,8 +95,7 @@ func (p *place) finishRenaming(ctx context.Context, a request.Answer[renamed]) e
 	case isNoNode(a.Err):
 		return p.deleted(ctx)
 	case a.Err != nil && a.Value.sent.IsZero():
-		p.prefixes = p.prefixes[:len(p.prefixes)-1]
-		r.Done <- a.Err
+		r.Done <- a.Err // what was refused may have been carried out by an earlier try
 		return nil
 	}
 	// Without the watch the checks tell of the znode's end.
