@@ -112,7 +112,7 @@ func (p *place) remove(reason error) error {
 	}
 	if p.renaming != nil {
 		// Whether it is carried out or not: either the deletion of the old znode
-		// keeps it from being so, or the new one is found by its prefix.
+		// keeps it from being so, or there is the new one to delete.
 		p.renaming.stop()
 	}
 	if p.arming != nil {
@@ -171,14 +171,20 @@ func (p *place) forget() {
 // removeOnce deletes the own znode, and where creates have gone without an
 // answer, everything that they can have left. Its error is of a single try.
 func (p *place) removeOnce(ctx context.Context, reason error) error {
-	if p.name != "" {
-		switch err := p.deleteOwn(reason); {
+	for p.name != "" {
+		err := p.deleteOwn(reason)
+		switch {
 		case err == nil:
 			p.sayFarewell()
 		case !isNoNode(err):
 			return err
 		}
 		p.forget()
+		if r := p.renaming; err != nil && r != nil {
+			// It was carried out, so that one is the own znode.
+			p.renaming = nil
+			p.setOwn(path.Base(r.path))
+		}
 	}
 	if len(p.prefixes) == 0 {
 		return nil

@@ -88,6 +88,9 @@ func (c *Config) rename(ctx context.Context, from, to string) (renamed, error) {
 // finishRenaming goes on with the new znode, or with the old one where nothing
 // has changed.
 func (p *place) finishRenaming(ctx context.Context, a request.Answer[renamed]) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // the answer may be just that, and tells nothing (remove)
+	}
 	r := p.renaming
 	p.renaming = nil
 	r.stop()

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"context"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -30,4 +31,32 @@ func TestDowngradeAnswerLostThenRefused(t *testing.T) {
 		require.Equal(w, session, x.conn.SessionID(), "the session's end is no solution")
 		w.write(w.connect()).holds()
 	})
+}
+
+// A release in time is one, also while it is not known whether the downgrade was
+// carried out.
+func TestLockDelayOfAReleaseDuringADowngrade(t *testing.T) {
+	for _, applied := range []bool{true, false} {
+		play(t, 1, func(w *world) {
+			with := WithLockDelay(lockDelay)
+			x := w.write(w.connect(), with)
+			x.holds()
+			match := zktest.Match{Op: zktest.OpMulti, Path: x.asReader()}
+			moved := zktest.Fail(zk.ErrSessionMoved)
+			if match.Nth = 1; applied {
+				w.srv.After(match, moved)
+			} else {
+				w.srv.Before(match, moved)
+			}
+			ctx, cancel := context.WithCancel(w.Context())
+			down := async(func() error { return x.write.Downgrade(ctx) })
+			w.pass(0)
+			cancel()
+			require.ErrorIs(w, <-down, recipes.ErrUnconfirmed)
+			require.NoError(w, x.hold.Release(w.Context()))
+			require.ErrorIs(w, x.hold.Err(), ErrReleased)
+			require.Empty(w, w.marks())
+			w.write(w.connect(), with).holds()
+		})
+	}
 }
