@@ -316,3 +316,45 @@ func TestSemaphoreInCompanyTryWhileTheMutexIsHeld(t *testing.T) {
 		w.clean()
 	})
 }
+
+// The session ends between the mutex and the lease, and the mutex's place cannot be
+// left at once: a lease that is created in the next session was not taken under the
+// mutex. kazoo, which counts before it creates, does not see it.
+func TestTrap11_SemaphoreInCompanyLeaseOfAnotherSession(t *testing.T) {
+	playSem(t, func(w *semWorld) {
+		w.ask(companies["kazoo"](w, w.connect(), 1), 1).release()
+		mutex := semPath + "-__lock__"
+		conn := w.connect()
+		// An earlier create has gone without an answer, so there is something to
+		// search for.
+		first := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrSessionMoved))
+		second := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Path: semBelow, Nth: 1}, zktest.Cut)
+		s := companies["kazoo"](w, conn, 1)
+		before := conn.SessionID()
+		c := w.start(s, 1)
+		<-second.Ran()
+		require.NoError(w, w.srv.ExpireSession(before))
+		w.srv.Before(zktest.Match{Op: zktest.OpSync, Path: mutex}, zktest.Fail(zk.ErrSessionMoved))
+		// kazoo takes the mutex and counts before the client is back.
+		other, err := w.operator.Create(mutex+"/597de0d1c10b4e1ea9f73a88a1fa7c26__lock__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		require.NoError(w, err)
+		children, _, err := w.operator.Children(mutex)
+		require.NoError(w, err)
+		require.Len(w, children, 1)
+		leases, _, err := w.operator.Children(semPath)
+		require.NoError(w, err)
+		require.Empty(w, leases)
+		w.pass(2*time.Second + 200*time.Millisecond) // the client pauses twice before it is back
+		require.NotZero(w, conn.SessionID())
+		require.NotEqual(w, before, conn.SessionID())
+		_, err = w.operator.Create(semPath+"/597de0d1c10b4e1ea9f73a88a1fa7c26", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		require.NoError(w, err)
+		require.NoError(w, w.operator.Delete(other, -1))
+		w.ran(first, second)
+		if over, h, _ := c.result(); over && h != nil {
+			require.Error(w, h.Err(), "two leases, and the limit is 1\n%s", w.srv.Tree())
+		}
+		w.pass(10 * semTimeout)
+		c.fails(recipes.ErrSessionExpired)
+	})
+}

@@ -29,6 +29,7 @@ type visit struct {
 
 	room   int // the limit; 0 while it is not known
 	first  bool
+	under  int64        // the session that the mutex is held in, while first
 	leased bool         // the places at the leases were taken
 	proven []int64      // the session that each lease is proven to be held in; 0 for not
 	grant  *grant.Grant // nil before there is one
@@ -136,7 +137,7 @@ func (v *visit) changed(e event) {
 	case v.once && !e.First && !lost:
 		v.leave(ErrHeld)
 	case e.lease == mutexPlace:
-		v.first = e.First
+		v.first, v.under = e.First, e.Session
 		v.takeLeases()
 	case v.grant != nil && (lost || !e.Proven):
 		err := sentinel.ErrLeaseExpired
@@ -167,8 +168,12 @@ func (v *visit) takeLeases() {
 }
 
 // give makes the grant when all leases are held, and gives the mutex back. One of
-// them stands for all where one znode is needed.
+// them stands for all where one znode is needed. All must be of the mutex's session:
+// only then were they created under it.
 func (v *visit) give(e event) {
+	if !v.first || v.under != e.Session {
+		return // the mutex's end, or its session's, is told next
+	}
 	for _, session := range v.proven {
 		if session != e.Session {
 			return // not yet, or in a session that has ended since
