@@ -43,6 +43,10 @@ type contest struct {
 	asks  bool          // somebody asks for the position
 }
 
+// errGivenUp is why a place is left that nobody waits for any more. The cause of the
+// context's end is not: it may be the end of another hold.
+var errGivenUp = errors.New("nobody waits for the place any more")
+
 // wait stands in line until it is the contender's turn, and returns the grant; or
 // until the context ends or something else does, and returns why.
 func (c contest) wait(ctx context.Context) (*Hold, error) {
@@ -56,7 +60,7 @@ func (c contest) wait(ctx context.Context) (*Hold, error) {
 	case <-p.left:
 		return nil, p.err
 	case <-ctx.Done():
-		p.stop(context.Cause(ctx))
+		p.stop(errGivenUp)
 		return nil, context.Cause(ctx)
 	}
 }

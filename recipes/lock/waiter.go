@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"path"
 	"slices"
 
@@ -30,7 +31,7 @@ func (m *Mutex) Join(ctx context.Context) *Waiter {
 		c := m.contest(false)
 		c.asks = true
 		w.place = c.start()
-		w.keep = context.AfterFunc(ctx, func() { w.place.stop(context.Cause(ctx)) })
+		w.keep = context.AfterFunc(ctx, func() { w.place.stop(errGivenUp) })
 	}
 	return w
 }
@@ -54,7 +55,7 @@ func (w *Waiter) wait() (*Hold, error) {
 		return h, nil
 	case <-w.place.left:
 		w.keep()
-		return nil, w.place.err
+		return nil, w.why()
 	case <-w.ctx.Done():
 		return nil, context.Cause(w.ctx)
 	}
@@ -76,7 +77,7 @@ func (w *Waiter) position(ctx context.Context) (int, error) {
 	select {
 	case <-w.place.entered:
 	case <-w.place.left:
-		return 0, w.place.err
+		return 0, w.why()
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
@@ -89,8 +90,16 @@ func (w *Waiter) position(ctx context.Context) (int, error) {
 	}
 	select {
 	case <-w.place.left:
-		return 0, w.place.err
+		return 0, w.why()
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
+}
+
+// why is, once the place has been left, why.
+func (w *Waiter) why() error {
+	if errors.Is(w.place.err, errGivenUp) {
+		return context.Cause(w.ctx)
+	}
+	return w.place.err
 }
