@@ -66,7 +66,7 @@ func (h *Hold) Context() context.Context { return holding{h.grant.Context(), []*
 func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	for {
 		path := h.own()
-		responses, err := h.grant.Multi(h.conn, path, ErrNotHeld, ops)
+		responses, err := h.grant.MultiAll(h.conn, append([]string{path}, h.beside...), ErrNotHeld, ops)
 		switch {
 		case err == nil:
 		case !errors.Is(err, ErrNotHeld):

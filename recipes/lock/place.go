@@ -23,6 +23,7 @@ type place struct {
 	granted chan *Hold              // capacity 1
 	entered chan struct{}           // closed with the first path; nil if nobody asks
 	left    chan struct{}           // closed when the goroutine has ended
+	beside  []string                // other znodes without which there is no grant; set before it
 
 	mu       sync.Mutex
 	path     string        // of the own znode

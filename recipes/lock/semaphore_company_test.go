@@ -358,3 +358,27 @@ func TestTrap11_SemaphoreInCompanyLeaseOfAnotherSession(t *testing.T) {
 		c.fails(recipes.ErrSessionExpired)
 	})
 }
+
+// A transaction of a holder of several leases meets the end of one of them, of which
+// the holder has not heard.
+func TestTrap16_SemaphoreInCompanyTransactionAfterOneOfSeveralIsLost(t *testing.T) {
+	eachCompany(t, func(w *semWorld, contend func(limit, n int) *contender) {
+		c := contend(2, 2)
+		h := c.holds()
+		leases := w.leases()
+		require.Len(w, leases, 2)
+		other := leases[0]
+		if other == h.Path() {
+			other = leases[1]
+		}
+		hook := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: "/app", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			require.NoError(w, w.operator.Delete(other, -1))
+			return zktest.Pass(q)
+		})
+		_, err := h.Multi(&zk.SetDataRequest{Path: "/app", Version: -1})
+		require.ErrorIs(w, err, ErrNotHeld)
+		w.ran(hook)
+		require.NoError(w, h.Release(w.Context()))
+		w.clean()
+	})
+}

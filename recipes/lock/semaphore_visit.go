@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/line"
@@ -31,6 +32,7 @@ type visit struct {
 	first  bool
 	under  int64        // the session that the mutex is held in, while first
 	leased bool         // the places at the leases were taken
+	paths  []string     // of the leases
 	proven []int64      // the session that each lease is proven to be held in; 0 for not
 	grant  *grant.Grant // nil before there is one
 	end    context.CancelCauseFunc
@@ -61,7 +63,7 @@ func (c *company) acquire(ctx context.Context, n int, once bool) (*Hold, error) 
 	}
 	go func() {
 		defer close(p.left)
-		v := &visit{company: c, place: p, n: n, once: once, events: make(chan event), proven: make([]int64, n)}
+		v := &visit{company: c, place: p, n: n, once: once, events: make(chan event), paths: make([]string, n), proven: make([]int64, n)}
 		p.removal, p.err = v.run(standing)
 		stop(p.err) // releases the context
 	}()
@@ -148,7 +150,7 @@ func (v *visit) changed(e event) {
 	default:
 		v.proven[e.lease] = 0
 		if e.Proven {
-			v.proven[e.lease] = e.Session
+			v.paths[e.lease], v.proven[e.lease] = e.Path, e.Session
 			v.give(e)
 		}
 	}
@@ -167,9 +169,9 @@ func (v *visit) takeLeases() {
 	}
 }
 
-// give makes the grant when all leases are held, and gives the mutex back. One of
-// them stands for all where one znode is needed. All must be of the mutex's session:
-// only then were they created under it.
+// give makes the grant when all leases are held, and gives the mutex back. The last
+// one proven stands for all where one znode is needed. All must be of the mutex's
+// session: only then were they created under it.
 func (v *visit) give(e event) {
 	if !v.first || v.under != e.Session {
 		return // the mutex's end, or its session's, is told next
@@ -185,6 +187,7 @@ func (v *visit) give(e event) {
 	v.mu.Lock()
 	v.path = e.Path
 	v.mu.Unlock()
+	v.beside = slices.Concat(v.paths[:e.lease], v.paths[e.lease+1:])
 	v.grant, v.end = grant.New(e.Token, e.Deadline)
 	v.granted <- &Hold{v.place, v.grant, v.end}
 	v.leaveMutex(errLeft)
