@@ -42,7 +42,8 @@ const maxName = 64 << 10
 // arrives too late. All who contend for the lock must be given the option, with the
 // same d. Those who are not, and programs of Curator and kazoo, wait for nothing, and
 // nobody waits for them. A grant takes two round trips more with it, and the lock
-// leaves a znode behind after such an end, until the next grant.
+// leaves a znode behind after such an end, until the next grant; after that of a
+// reader, whom other readers do not wait for, until the next writer's.
 func WithLockDelay(d time.Duration) recipes.Option {
 	return setup.Own("lock.WithLockDelay", func(s *settings) { s.delay = d })
 }

@@ -13,7 +13,8 @@ import (
 // [Mutex.Revoke] or Curator's Revoker; nothing else happens then. It is never
 // closed where nobody asks, so wait for Done as well. The first call starts to watch
 // the own znode; the watch goes with the release. A holder that never calls it pays
-// nothing. Requests that come at the time of a [WriteHold.Downgrade] may be lost.
+// nothing. A [WriteHold.Downgrade] loses requests that come at its time, and those from
+// before it where Revoked was not called by then.
 func (h *Hold) Revoked() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()

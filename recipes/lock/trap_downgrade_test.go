@@ -60,3 +60,51 @@ func TestLockDelayOfAReleaseDuringADowngrade(t *testing.T) {
 		})
 	}
 }
+
+// What the documentation of Revoked says: a request goes with the old znode, unless it
+// was seen before.
+func TestRevokeBeforeADowngrade(t *testing.T) {
+	for _, seen := range []bool{true, false} {
+		play(t, 1, func(w *world) {
+			x := w.write(w.connect())
+			x.holds()
+			if seen {
+				x.hold.Revoked()
+				w.pass(0)
+			}
+			require.NoError(w, w.rw(w.operator).Revoke(w.Context(), Contender{Path: x.hold.Path()}))
+			w.pass(0)
+			x.downgrade()
+			w.pass(moment)
+			revoked := x.hold.Revoked()
+			w.pass(moment)
+			select {
+			case <-revoked:
+				require.True(w, seen)
+			default:
+				require.False(w, seen)
+			}
+			x.release()
+		})
+	}
+}
+
+// What the documentation of WithLockDelay says: readers do not wait for a reader that was
+// lost, so its mark stays for the next writer.
+func TestLockDelayOfALostReader(t *testing.T) {
+	play(t, 1, func(w *world) {
+		with := WithLockDelay(lockDelay)
+		lost := w.read(w.connect(), with)
+		lost.holds()
+		w.expire(lost.conn)
+		w.pass(moment)
+		w.read(w.connect(), with).release()
+		require.Len(w, w.marks(), 1)
+		x := w.write(w.connect(), with)
+		w.pass(lockDelay - 1)
+		x.waits()
+		w.pass(1)
+		x.release()
+		require.Empty(w, w.marks())
+	})
+}
