@@ -229,8 +229,8 @@ func (s *settlement) conclude(o once.Outcome) error {
 			err = fmt.Errorf("%w: %w", ErrClaimLost, sentinel.ErrSessionExpired)
 		}
 		s.end(err, err)
-		for _, d := range s.items { // should the session live, and the claims stand
-			s.q.free(d)
+		for _, d := range s.items {
+			s.q.freeDoubtful(d)
 		}
 		return err
 	case errors.Is(o.Err, once.ErrSession):
@@ -265,6 +265,21 @@ func (s *settlement) conclude(o once.Outcome) error {
 // free has a claim deleted.
 func (q *Queue) free(d *delivery) *once.Call {
 	return q.writer.Do(once.Transaction{Ops: []any{d.deleteClaim().op}, Session: d.session})
+}
+
+// freeDoubtful has a claim deleted of which it is not known whether it still stands.
+// One that another consumer has made since is left alone.
+func (q *Queue) freeDoubtful(d *delivery) {
+	stat, err := request.Read(context.Background(), q.conn, func() (*zk.Stat, error) {
+		if _, err := q.conn.Sync(q.claim(d.name)); err != nil {
+			return nil, err
+		}
+		_, stat, err := q.conn.Exists(q.claim(d.name))
+		return stat, err
+	})
+	if err == nil && stat.Czxid == d.token { // nobody else deletes it
+		q.free(d).Outcome()
+	}
 }
 
 // undone reports whether a settlement that deletes items, and of which nothing is
@@ -308,9 +323,11 @@ func (q *Queue) giveBack(d *delivery) {
 		ops = append(ops, &zk.SetDataRequest{Path: q.item(d.name), Data: d.raw, Version: d.version})
 	}
 	o := q.writer.Do(once.Transaction{Ops: ops, Session: d.session}).Outcome()
-	if o.Failed == 1 {
-		// Somebody else has changed or deleted the item.
+	switch {
+	case o.Failed == 1: // somebody else has changed or deleted the item
 		q.free(d).Outcome()
+	case errors.Is(o.Err, once.ErrUnknown):
+		q.freeDoubtful(d)
 	}
 	d.settled = fmt.Errorf("%w: %w", ErrClaimLost, d.grant.Err())
 	q.cameBack(d)
