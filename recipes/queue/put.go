@@ -168,6 +168,7 @@ func (q *Queue) offset(ctx context.Context) (time.Duration, error) {
 // sees to it that there is a directory for them, whose counter counts.
 func (q *Queue) put(ctx context.Context, t once.Transaction, first int) (once.Outcome, error) {
 	ops := t.Ops
+	met := false // the last number, in this call
 	for {
 		renewing := q.exhausted.Load()
 		if renewing {
@@ -188,10 +189,13 @@ func (q *Queue) put(ctx context.Context, t once.Transaction, first int) (once.Ou
 			if err := q.makeItems(ctx); err != nil {
 				return o, err
 			}
-		case errors.Is(o.Err, zk.ErrNotEmpty):
+		case errors.Is(o.Err, zk.ErrNotEmpty) && met:
 			return o, ErrExhausted
+		case errors.Is(o.Err, zk.ErrNotEmpty): // somebody else may have made it anew since
+			q.exhausted.Store(false)
 		case errors.Is(o.Err, zk.ErrNodeExists) && !renewing:
 			q.exhausted.Store(true)
+			met = true
 		default:
 			return o, nil
 		}

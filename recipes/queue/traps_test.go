@@ -191,6 +191,31 @@ func TestTrap32_SequenceOverflow(t *testing.T) {
 	})
 }
 
+// TestTrap32_SomebodyElseHasMendedIt: whoever has met the last number goes by the
+// directory as it is, not by what it was.
+func TestTrap32_SomebodyElseHasMendedIt(t *testing.T) {
+	play(t, func(w *world) {
+		ctx, q, other, late := w.Context(), w.queue(), w.queue(), w.queue()
+		w.put(q, "first")
+		require.NoError(t, w.srv.SetSequence("/jobs", 2147483646))
+		w.put(q, "a", "b")
+		for _, x := range []*Queue{q, other, late} {
+			require.ErrorIs(t, x.Put(ctx, []byte("c")), ErrExhausted)
+		}
+		for _, payload := range []string{"first", "a", "b"} {
+			require.NoError(t, w.take(q, payload).Ack(ctx))
+		}
+		w.put(other, "c")
+		w.put(q, "d")
+		letter := DeadLetter{ID: "queue-0000000000-1", Item: "queue-0000000000", Raw: encode([]byte("e"))}
+		require.ErrorIs(t, late.Requeue(ctx, letter), recipes.ErrDeleted)
+		w.put(late, "e")
+		for _, payload := range []string{"c", "d", "e"} {
+			require.NoError(t, w.take(q, payload).Ack(ctx))
+		}
+	})
+}
+
 // TestTrap32_NegativeNumbers: servers of former releases go on at -2147483648.
 func TestTrap32_NegativeNumbers(t *testing.T) {
 	play(t, func(w *world) {
