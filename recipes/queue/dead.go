@@ -157,6 +157,9 @@ func (q *Queue) Discard(ctx context.Context, l DeadLetter) error {
 }
 
 func (q *Queue) endLetter(ctx context.Context, l DeadLetter, further ...any) error {
+	if q.ctx.Err() != nil {
+		return ErrClosed
+	}
 	dir := path.Join(q.cfg.Dead, l.ID)
 	ops := append([]any{
 		&zk.DeleteRequest{Path: path.Join(dir, whyNode), Version: -1},

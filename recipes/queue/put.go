@@ -63,6 +63,9 @@ func (q *Queue) PutAll(ctx context.Context, data [][]byte, opts ...PutOption) er
 }
 
 func (q *Queue) putAll(ctx context.Context, data [][]byte, opts []PutOption) error {
+	if q.ctx.Err() != nil {
+		return ErrClosed
+	}
 	if len(data) == 0 {
 		return nil
 	}

@@ -177,11 +177,12 @@ func (q *Queue) Err() error {
 
 // Close gives back what is held, lets what was asked for be carried out, and
 // returns nil once nothing of this participant is left. Items end with
-// [ErrClosed], channels are closed, and further calls are refused with it. When
-// the context ends before, or the connection is closed, the error wraps
-// [recipes.ErrUnconfirmed]; after the end of the context Close goes on in the
-// background, until it is confirmed, the session is over, or the connection is
-// closed. It may be called any number of times and reports how things stand.
+// [ErrClosed], channels are closed, and further calls are refused with it, but for
+// those that only read. When the context ends before, or the connection is closed,
+// the error wraps [recipes.ErrUnconfirmed]; after the end of the context Close goes
+// on in the background, until it is confirmed, the session is over, or the
+// connection is closed. It may be called any number of times and reports how things
+// stand.
 func (q *Queue) Close(ctx context.Context) error {
 	q.mu.Lock()
 	first := !q.closing
