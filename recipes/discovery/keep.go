@@ -331,10 +331,19 @@ func (r *Registration) remove() error {
 		case !r.place.owns(a.data, a.stat):
 			return nil
 		}
-		err = request.Retry(ctx, r.at.Conn, func() error { return r.at.Conn.Delete(r.path, a.stat.Version) })
+		// One that has failed is not repeated before the znode is known anew: it may be
+		// another's by then.
+		_, err = request.Do(ctx, func() (struct{}, error) { return struct{}{}, r.at.Conn.Delete(r.path, a.stat.Version) })
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNoNode):
 			return nil
+		case request.Transient(err):
+			if request.Closed(ctx, r.at.Conn, err) {
+				return sentinel.ErrConnClosed
+			}
+			if err := request.Pause(ctx, pauseMin); err != nil {
+				return err
+			}
 		case !errors.Is(err, zk.ErrBadVersion):
 			return sentinel.Refine(err)
 		}

@@ -170,6 +170,34 @@ func TestTrap05_DeleteReplyOrRequestLost(t *testing.T) {
 	})
 }
 
+// A delete whose request is lost with the session is not sent again to what another has
+// registered since.
+func TestTrap19_ClosedWhileTheSessionEnds(t *testing.T) {
+	play(t, func(w world) {
+		d, other := w.connect(), w.connect()
+		r := w.register(d, "one")
+		taken := make(chan *Registration, 1)
+		go func() {
+			r, err := other.Register(w.Context(), instance("one"))
+			require.NoError(w, err)
+			taken <- r
+		}()
+		w.pass(time.Second)
+		session := d.at.Conn.SessionID()
+		w.srv.Before(zktest.Match{Op: zktest.OpDelete, Session: session, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			require.NoError(w, w.srv.ExpireSession(session))
+			time.Sleep(time.Second)
+			return zktest.Cut(q)
+		})
+		require.NoError(w, r.Close(w.Context()))
+		theirs := <-taken
+		w.pass(time.Minute)
+		deletes := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpDelete && e.Path == one && e.Fate == zktest.Served })
+		require.Empty(w, deletes)
+		require.NoError(w, theirs.Close(w.Context()))
+	})
+}
+
 // The context ends while the create is under way: what it makes later goes.
 func TestTrap06_ContextEndsFirst(t *testing.T) {
 	play(t, func(w world) {
