@@ -124,6 +124,9 @@ func (k *keeper) once(ctx context.Context) error {
 // waited in an old connection, cannot undo a newer one.
 func (k *keeper) write(ctx context.Context, node *ephemeral.Node, data []byte, version *int32) (refusal error, gone bool) {
 	for {
+		if !k.awaitSession(ctx, node.Owner()) {
+			return nil, true
+		}
 		expected := *version
 		stat, err := request.Do(ctx, func() (*zk.Stat, error) { return k.at.Conn.Set(k.at.Path, data, expected) })
 		switch {
@@ -152,6 +155,22 @@ func (k *keeper) write(ctx context.Context, node *ephemeral.Node, data []byte, v
 			return err, false
 		}
 		*version = stat.Version
+	}
+}
+
+// awaitSession waits until a request is sent in that session: what waits in the client
+// library for a connection is sent in whatever session comes next, where the znode may
+// be another's. It returns false when the context has ended.
+func (k *keeper) awaitSession(ctx context.Context, session int64) bool {
+	for {
+		if state := k.sub.State(); state.Up && state.Session == session {
+			return true
+		}
+		select {
+		case <-k.sub.Changed():
+		case <-ctx.Done():
+			return false
+		}
 	}
 }
 

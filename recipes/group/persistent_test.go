@@ -120,6 +120,38 @@ func TestTrap19_AnotherSessionsZnodeIsThere(t *testing.T) {
 	})
 }
 
+// The client library sends what waits for a connection in whatever session comes next.
+func TestTrap19_SetWaitsWhileTheSessionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := zktest.Cluster(t, 3)
+		w := world{t, c.Leader()}
+		conn, _, err := c.ConnectFrom(1, timeout, zk.WithMaxBufferSize(64<<10))
+		require.NoError(w, err)
+		synctest.Wait()
+		p := w.keep(conn)
+		require.NoError(w, p.Await(w.Context()))
+		other, err := Keep(w.connect(), one, []byte("theirs"), granted)
+		require.NoError(w, err)
+		time.Sleep(time.Second)
+		session := conn.SessionID()
+		w.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: session, Nth: 1}, func(r *zktest.Request) zktest.Verdict {
+			require.NoError(w, w.srv.ExpireSession(session))
+			time.Sleep(time.Second)
+			return zktest.Pass(r)
+		})
+		c.Server(1).DropConnections(session)
+		time.Sleep(500 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		require.ErrorIs(w, p.Set(ctx, []byte("mine")), context.DeadlineExceeded)
+		require.NoError(w, other.Await(w.Context()))
+		require.Equal(w, "theirs", w.data(conn, one))
+		require.ErrorIs(w, p.Current().Err, ErrTaken)
+		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, other.Close(w.Context()))
+	})
+}
+
 // CURATOR-107, kazoo #175: waiting for what is in the way leaves one watch, also when
 // the connection breaks over and over.
 func TestTrap24_25_WatchesWhileAnotherIsThere(t *testing.T) {
