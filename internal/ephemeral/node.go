@@ -323,6 +323,28 @@ func (n *Node) again(ctx context.Context, err error) error {
 // session is over, or the connection is closed, which is an error.
 func (n *Node) remove() error {
 	ctx := context.Background()
+	for {
+		own, err := n.isOwn(ctx)
+		if err != nil || !own {
+			return sentinel.Refine(err)
+		}
+		// A delete that has failed is not repeated before that is known anew: there
+		// may be another's znode by then.
+		_, err = request.Do(ctx, func() (struct{}, error) { return struct{}{}, n.Conn.Delete(n.path, -1) })
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			return nil
+		case !request.Transient(err):
+			return sentinel.Refine(err)
+		}
+		if err := n.again(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// isOwn reports whether the znode is there, and this one.
+func (n *Node) isOwn(ctx context.Context) (bool, error) {
 	stat, err := request.Read(ctx, n.Conn, func() (*zk.Stat, error) {
 		if _, err := n.Conn.Sync(n.path); err != nil {
 			return nil, err
@@ -334,18 +356,10 @@ func (n *Node) remove() error {
 		return stat, err
 	})
 	switch {
-	case err != nil:
-		return sentinel.Refine(err)
-	case stat == nil, n.czxid != 0 && stat.Czxid != n.czxid:
-		return nil
-	case stat.EphemeralOwner == 0:
-		return nil
-	case stat.EphemeralOwner != n.owner && (n.czxid != 0 || stat.EphemeralOwner != n.Conn.SessionID()):
-		return nil
+	case err != nil, stat == nil, stat.EphemeralOwner == 0:
+		return false, err
+	case n.czxid != 0:
+		return stat.Czxid == n.czxid && stat.EphemeralOwner == n.owner, nil
 	}
-	err = request.Retry(ctx, n.Conn, func() error { return n.Conn.Delete(n.path, -1) })
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	}
-	return sentinel.Refine(err)
+	return stat.EphemeralOwner == n.owner || stat.EphemeralOwner == n.Conn.SessionID(), nil
 }

@@ -152,6 +152,41 @@ func TestTrap19_SetWaitsWhileTheSessionEnds(t *testing.T) {
 	})
 }
 
+// A delete whose reply is lost with the session is not sent again to what another has
+// created since.
+func TestTrap19_ClosedWhileTheSessionEnds(t *testing.T) {
+	for name, cut := range map[string]func(w world, m zktest.Match, f func()){
+		"request lost": func(w world, m zktest.Match, f func()) {
+			w.srv.Before(m, func(r *zktest.Request) zktest.Verdict { f(); return zktest.Cut(r) })
+		},
+		"reply lost": func(w world, m zktest.Match, f func()) {
+			w.srv.After(m, func(r *zktest.Request) zktest.Verdict { f(); return zktest.Cut(r) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w world) {
+				conn := w.connect()
+				p := w.keep(conn)
+				require.NoError(w, p.Await(w.Context()))
+				other, err := Keep(w.connect(), one, []byte("theirs"), granted)
+				require.NoError(w, err)
+				time.Sleep(time.Second)
+				session := conn.SessionID()
+				cut(w, zktest.Match{Op: zktest.OpDelete, Session: session, Nth: 1}, func() {
+					require.NoError(w, w.srv.ExpireSession(session))
+					time.Sleep(time.Second)
+				})
+				require.NoError(w, p.Close(w.Context()))
+				require.NoError(w, other.Await(w.Context()))
+				token := other.Current().Token
+				time.Sleep(time.Minute)
+				require.Equal(w, token, other.Current().Token, "it was left alone")
+				require.NoError(w, other.Close(w.Context()))
+			})
+		})
+	}
+}
+
 // CURATOR-107, kazoo #175: waiting for what is in the way leaves one watch, also when
 // the connection breaks over and over.
 func TestTrap24_25_WatchesWhileAnotherIsThere(t *testing.T) {
