@@ -392,3 +392,26 @@ func TestBadInput(t *testing.T) {
 		require.ErrorIs(t, err, recipes.ErrPermission)
 	})
 }
+
+// A server closes the connection at a request that is too large, each time anew.
+func TestTrap37_ValueTooLarge(t *testing.T) {
+	play(t, func(t *testing.T, srv *zktest.Server) {
+		conn, _, err := srv.Connect(timeout) // with room for the answers
+		require.NoError(t, err)
+		synctest.Wait()
+		v, err := NewValue(conn, node, JSON[string](), recipes.WithSessionTimeout(timeout))
+		require.NoError(t, err)
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for _, size := range []int{0xfffff, 1200 << 10, 3 << 20} {
+			_, err = v.Set(ctx, strings.Repeat("x", size))
+			require.ErrorIs(t, err, ErrTooLarge)
+			_, err = v.CompareAndSet(ctx, Version{}, strings.Repeat("x", size))
+			require.ErrorIs(t, err, ErrTooLarge)
+		}
+		_, err = v.Set(ctx, strings.Repeat("x", 1<<20-8<<10))
+		require.NoError(t, err)
+		require.Zero(t, time.Since(begin))
+	})
+}

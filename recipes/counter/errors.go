@@ -13,4 +13,7 @@ var (
 	// ErrFormat: the znode's data are not those of such a value. Nothing was
 	// changed.
 	ErrFormat = errors.New("counter: data have another format")
+	// ErrTooLarge: the value is larger than a server with default settings accepts,
+	// which is a megabyte with everything around it. Nothing was sent.
+	ErrTooLarge = errors.New("counter: larger than ZooKeeper accepts")
 )

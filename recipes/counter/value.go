@@ -78,7 +78,8 @@ func (v *Value[T]) get(ctx context.Context) (value T, at Version, err error) {
 }
 
 // CompareAndSet replaces the value if it is still at the Version that was read, the
-// zero Version standing for none. It returns the new one, or [ErrChanged].
+// zero Version standing for none. It returns the new one, [ErrChanged] or
+// [ErrTooLarge].
 func (v *Value[T]) CompareAndSet(ctx context.Context, old Version, value T) (Version, error) {
 	data, err := v.codec.Encode(value)
 	if err == nil {
@@ -89,7 +90,7 @@ func (v *Value[T]) CompareAndSet(ctx context.Context, old Version, value T) (Ver
 	return Version{}, setup.Fail("compare and set", v.at.Path, err)
 }
 
-// Set replaces the value, whatever it is.
+// Set replaces the value, whatever it is. One that is too large is [ErrTooLarge].
 func (v *Value[T]) Set(ctx context.Context, value T) (Version, error) {
 	_, at, err := v.update(ctx, func(T) (T, error) { return value, nil }, true)
 	return at, setup.Fail("set", v.at.Path, err)
@@ -184,8 +185,15 @@ func (v *Value[T]) note(s snapshot) {
 	}
 }
 
+// maxData bounds a value with its path: a server would close the connection at a
+// request that is longer than a megabyte, each time that it is sent.
+const maxData = 0xfffff - 4096
+
 // write replaces the state old by data, or returns ErrChanged.
 func (v *Value[T]) write(ctx context.Context, old snapshot, data []byte) (snapshot, error) {
+	if len(data)+len(v.at.Path) > maxData {
+		return snapshot{}, fmt.Errorf("%w: %d bytes", ErrTooLarge, len(data))
+	}
 	for {
 		if old.Version != (Version{}) && old.version == -1 {
 			var err error
