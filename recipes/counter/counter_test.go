@@ -415,3 +415,42 @@ func TestTrap37_ValueTooLarge(t *testing.T) {
 		require.Zero(t, time.Since(begin))
 	})
 }
+
+// Whoever gives up at the version that nothing can expect leaves nothing behind that
+// keeps the others from going on.
+func TestTrap06_33_ContextEndsAtTheOverflow(t *testing.T) {
+	for name, match := range map[string]zktest.Match{
+		"while the guard is created": {Op: zktest.OpCreate, Nth: 1},
+		"while the guard is held":    {Op: zktest.OpSync, Nth: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, srv *zktest.Server) {
+				conn := connect(t, srv)
+				c, other := newTestCounter(t, conn), newTestCounter(t, connect(t, srv))
+				for _, x := range []*Counter{c, other} {
+					_, err := x.Add(t.Context(), 1)
+					require.NoError(t, err)
+				}
+				require.NoError(t, srv.SetVersion(node, -1))
+				_, err := c.Get(t.Context())
+				require.NoError(t, err)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				match.Session = conn.SessionID()
+				srv.After(match, func(r *zktest.Request) zktest.Verdict {
+					time.Sleep(1500 * time.Millisecond)
+					return zktest.Pass(r)
+				})
+				_, err = c.Add(ctx, 1)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				n, err := other.Add(ctx, 1)
+				require.NoError(t, err)
+				require.Equal(t, int64(3), n)
+				time.Sleep(time.Second)
+				require.NotContains(t, srv.Tree(), "_skip")
+			})
+		})
+	}
+}

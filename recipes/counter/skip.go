@@ -17,11 +17,30 @@ import (
 // expects version -1 is carried out at any version (CURATOR-688), so whoever does
 // that holds an ephemeral znode that only one can create, and has seen the version
 // while holding it.
+//
+// What was begun is finished when the context has ended, too: a guard that is left
+// keeps everybody from writing.
 func (v *Value[T]) skip(ctx context.Context, old snapshot) (snapshot, error) {
+	select {
+	case a := <-request.Start(func() (snapshot, error) { return v.skipped(ctx, old) }):
+		return a.Value, a.Err
+	case <-ctx.Done():
+		return snapshot{}, context.Cause(ctx)
+	}
+}
+
+// skipped is skip; waiting is only for the guards of others.
+func (v *Value[T]) skipped(waiting context.Context, old snapshot) (made snapshot, err error) {
+	ctx := context.WithoutCancel(waiting)
 	guard, guid := path.Join(v.at.Path, "_skip"), []byte(rand.Text())
+	held := false
+	defer func() {
+		if held && err != nil {
+			err = errors.Join(err, v.release(ctx, guard, guid))
+		}
+	}()
 	for {
-		held, err := v.hold(ctx, guard, guid)
-		if err != nil {
+		if held, err = v.hold(ctx, guard, guid); err != nil {
 			return snapshot{}, err
 		}
 		seen, err := v.read(ctx, true)
@@ -29,12 +48,9 @@ func (v *Value[T]) skip(ctx context.Context, old snapshot) (snapshot, error) {
 		case err != nil:
 			return snapshot{}, err
 		case seen.Version != old.Version:
-			if held {
-				err = request.Retry(ctx, v.at.Conn, func() error { return v.at.Conn.Delete(guard, -1) })
-			}
-			return snapshot{}, errors.Join(ErrChanged, err)
+			return snapshot{}, ErrChanged
 		case !held:
-			if err := request.Pause(ctx, 10*time.Millisecond); err != nil {
+			if err := request.Pause(waiting, 10*time.Millisecond); err != nil {
 				return snapshot{}, err
 			}
 			continue
@@ -44,6 +60,7 @@ func (v *Value[T]) skip(ctx context.Context, old snapshot) (snapshot, error) {
 			&zk.SetDataRequest{Path: v.at.Path, Data: seen.data, Version: -1})
 		switch {
 		case err == nil, errors.Is(err, receipt.ErrLost), errors.Is(err, zk.ErrNoNode):
+			held = false
 			now, err := v.read(ctx, true)
 			switch {
 			case err != nil:
@@ -54,11 +71,26 @@ func (v *Value[T]) skip(ctx context.Context, old snapshot) (snapshot, error) {
 				return snapshot{}, ErrChanged
 			}
 			continue // the guard went with its session
-		case errors.Is(err, receipt.ErrGone), errors.Is(err, receipt.ErrUnknown) && ctx.Err() == nil:
+		case errors.Is(err, receipt.ErrGone), errors.Is(err, receipt.ErrUnknown):
 			continue
 		}
 		return snapshot{}, err
 	}
+}
+
+// release deletes the guard if it is this call's.
+func (v *Value[T]) release(ctx context.Context, guard string, guid []byte) error {
+	err := request.Retry(ctx, v.at.Conn, func() error {
+		data, _, err := v.at.Conn.Get(guard)
+		if err != nil || string(data) != string(guid) {
+			return err
+		}
+		return v.at.Conn.Delete(guard, -1)
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
 }
 
 // hold creates the guard, and reports whether it is this call's.
