@@ -128,12 +128,10 @@ func (r *reader) run(ctx context.Context) error {
 				}
 			case f := <-r.fired:
 				changed = true
-				if m := r.members[f.name]; m != nil && m.watch == f.watch {
-					m.watch, again = nil, true
-				}
 				if errors.Is(f.event.Err, zk.ErrClosing) {
 					return request.ErrClosed
 				}
+				again = r.note(f)
 			case <-doubt:
 				all, again = true, true
 			case <-r.sub.Changed():
@@ -142,6 +140,11 @@ func (r *reader) run(ctx context.Context) error {
 			}
 			if changed && r.group.joined.Load() {
 				request.AwaitClosing(ctx, r.group.at.Conn, 20*time.Millisecond)
+				more, err := r.noteAll() // they do not wait in turn
+				if err != nil {
+					return err
+				}
+				again = again || more
 			}
 			state := r.sub.State()
 			if state.Closed {
@@ -153,6 +156,31 @@ func (r *reader) run(ctx context.Context) error {
 				r.forget()
 				all, again = true, true
 			}
+		}
+	}
+}
+
+// note notes that a member's watch has fired, and returns whether it is one that counts.
+func (r *reader) note(f fired) bool {
+	m := r.members[f.name]
+	if m == nil || m.watch != f.watch {
+		return false
+	}
+	m.watch = nil
+	return true
+}
+
+// noteAll notes all that have fired by now.
+func (r *reader) noteAll() (counts bool, err error) {
+	for {
+		select {
+		case f := <-r.fired:
+			if errors.Is(f.event.Err, zk.ErrClosing) {
+				return counts, request.ErrClosed
+			}
+			counts = r.note(f) || counts
+		default:
+			return counts, nil
 		}
 	}
 }

@@ -240,6 +240,46 @@ func TestTrap29_30_NewestViewInOrder(t *testing.T) {
 	})
 }
 
+// A change of many at once is not told to a member one by one, each after the wait for
+// the connection to be closed.
+func TestManyChangeAtOnce(t *testing.T) {
+	play(t, func(w world) {
+		conn, others := w.connect(), w.connect()
+		g := w.group(conn)
+		m, err := g.Join(w.Context(), "zz", nil)
+		require.NoError(w, err)
+		const n = 200
+		var ops []any
+		for i := range n {
+			name := fmt.Sprintf("%s/%03d", dir, i)
+			_, err := others.Create(name, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+			require.NoError(w, err)
+			ops = append(ops, &zk.SetDataRequest{Path: name, Data: []byte("new"), Version: -1})
+		}
+		ctx, cancel := context.WithCancel(w.Context())
+		views := g.Changes(ctx)
+		require.Len(w, (<-views).Members, n+1)
+		time.Sleep(time.Second)
+		_, err = others.Multi(ops...)
+		require.NoError(w, err)
+		begin := time.Now()
+		for changed := 0; changed < n; {
+			v := <-views
+			changed = 0
+			for _, m := range v.Members {
+				if string(m.Data) == "new" {
+					changed++
+				}
+			}
+		}
+		require.Less(w, time.Since(begin), 200*time.Millisecond)
+		cancel()
+		for range views {
+		}
+		require.NoError(w, m.Close(w.Context()))
+	})
+}
+
 // CURATOR-107: a member that goes while it is read leaves no watch.
 func TestTrap24_MemberGoesWhileItIsRead(t *testing.T) {
 	play(t, func(w world) {
