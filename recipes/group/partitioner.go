@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"net/url"
@@ -45,7 +46,8 @@ func NewPartitioner(conn *zk.Conn, path string, opts ...recipes.Option) (*Partit
 	return &Partitioner{s, group, parts}, nil
 }
 
-// maxParts bounds the names of all parts together, in bytes, which are in one znode.
+// maxParts bounds the names of all parts together, in bytes of their JSON, which is in
+// one znode.
 const maxParts = 512 << 10
 
 // Parts reads which parts there are, in order.
@@ -56,7 +58,7 @@ func (p *Partitioner) Parts(ctx context.Context) ([]string, error) {
 
 // SetParts says which parts there are, to all members. It may be called at any time, by
 // members and others. Names are any text but the empty one; all of them together may
-// have half a megabyte, or it is [recipes.ErrInvalidOption]. Other errors are those of
+// have half a megabyte as JSON, or it is [recipes.ErrInvalidOption]. Other errors are those of
 // [counter.Value.Set].
 func (p *Partitioner) SetParts(ctx context.Context, parts []string) error {
 	_, err := p.UpdateParts(ctx, func(was []string) ([]string, error) { return parts, nil })
@@ -75,12 +77,9 @@ func (p *Partitioner) UpdateParts(ctx context.Context, f func(parts []string) ([
 		is = slices.Clone(is)
 		slices.Sort(is)
 		is = slices.Compact(is)
-		size := 0
-		for _, part := range is {
-			size += len(part) + 3
-		}
-		if size > maxParts || len(is) > 0 && is[0] == "" {
-			return nil, fmt.Errorf("%w: %d parts, %d bytes; or an empty name", recipes.ErrInvalidOption, len(is), size)
+		text, _ := json.Marshal(is) // strings
+		if len(text) > maxParts || len(is) > 0 && is[0] == "" {
+			return nil, fmt.Errorf("%w: %d parts, %d bytes; or an empty name", recipes.ErrInvalidOption, len(is), len(text))
 		}
 		return is, nil
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -348,5 +349,18 @@ func TestShareOfAClosedConnection(t *testing.T) {
 		<-s.Done()
 		require.ErrorIs(w, s.Err(), recipes.ErrConnClosed)
 		settle() // places in line are given up in the background
+	})
+}
+
+// What the names take is what they take as JSON.
+func TestTrap37_NamesThatGrowAsJSON(t *testing.T) {
+	play(t, func(w world) {
+		p, err := NewPartitioner(w.connect(), "/app", granted)
+		require.NoError(w, err)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		err = p.SetParts(ctx, []string{strings.Repeat("<", 400<<10)})
+		require.ErrorIs(w, err, recipes.ErrInvalidOption)
+		require.NoError(w, ctx.Err())
 	})
 }
