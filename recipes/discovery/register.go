@@ -81,11 +81,11 @@ func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, er
 	if err := i.check(); err != nil {
 		return nil, err
 	}
-	data, err := encode(i)
+	node := path.Join(d.at.Path, i.Name, i.ID)
+	data, err := content(node, i)
 	if err != nil {
 		return nil, err
 	}
-	node := path.Join(d.at.Path, i.Name, i.ID)
 	if err := claim(ctx, d.at.Conn, node); err != nil {
 		return nil, setup.Fail("register", node, err)
 	}
@@ -108,6 +108,19 @@ func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, er
 	case <-ctx.Done():
 	}
 	return nil, setup.Fail("register", node, err)
+}
+
+// maxData bounds what a znode's content and path take: a server would close the
+// connection at a request that is longer than a megabyte, each time that it is sent.
+const maxData = 0xfffff - 4096
+
+// content is that of an instance's znode.
+func content(node string, i Instance) ([]byte, error) {
+	data, err := encode(i)
+	if err == nil && len(node)+len(data) > maxData {
+		err = fmt.Errorf("%w: an instance of %d bytes, more than a server accepts", sentinel.ErrInvalidOption, len(data))
+	}
+	return data, err
 }
 
 func newRegistration(d *Discovery, node string, i Instance, data []byte) *Registration {
@@ -151,7 +164,7 @@ func (r *Registration) Update(ctx context.Context, i Instance) error {
 	if err := i.check(); err != nil {
 		return err
 	}
-	data, err := encode(i)
+	data, err := content(r.path, i)
 	if err != nil {
 		return err
 	}

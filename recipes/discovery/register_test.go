@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,6 +91,26 @@ func TestInvalid(t *testing.T) {
 		_, err = d.Provider(w.Context(), "shop", Choice{DownThreshold: -1})
 		require.ErrorIs(w, err, recipes.ErrInvalidOption)
 		require.Empty(w, w.srv.Log().Requests())
+	})
+}
+
+// A server closes the connection at a request that is too large, each time anew.
+func TestTrap37_TooLarge(t *testing.T) {
+	play(t, func(w world) {
+		d := w.connect()
+		r := w.register(d, "one")
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		for _, size := range []int{0xfffff, 1200 << 10, 3 << 20} {
+			large := instance("two")
+			large.Payload = []byte(strconv.Quote(strings.Repeat("x", size)))
+			_, err := d.Register(ctx, large)
+			require.ErrorIs(w, err, recipes.ErrInvalidOption)
+			large.ID = "one"
+			require.ErrorIs(w, r.Update(ctx, large), recipes.ErrInvalidOption)
+		}
+		require.NoError(w, ctx.Err())
+		require.Empty(w, r.Instance().Payload)
 	})
 }
 
