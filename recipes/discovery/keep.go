@@ -64,7 +64,7 @@ func (r *Registration) keep() {
 		default:
 			r.publish(Status{Registered, nil})
 		}
-		if !r.rest(epoch, again) {
+		if !r.rest(epoch, again, err == nil) {
 			return
 		}
 		if now := r.sub.State().Epoch; now != epoch {
@@ -80,9 +80,9 @@ func (r *Registration) keep() {
 	}
 }
 
-// rest waits for a reason to look at the znode again. It returns false when the
-// connection was closed, and the registration has ended.
-func (r *Registration) rest(epoch uint64, again <-chan time.Time) bool {
+// rest waits for a reason to look at the znode again, which is registered or not. It
+// returns false when the connection was closed, and the registration has ended.
+func (r *Registration) rest(epoch uint64, again <-chan time.Time, registered bool) bool {
 	for {
 		select {
 		case event := <-r.place.watch:
@@ -101,7 +101,9 @@ func (r *Registration) rest(epoch uint64, again <-chan time.Time) bool {
 				r.end(sentinel.ErrConnClosed)
 				return false
 			case state.Epoch != epoch:
-				r.publish(Status{State: Unsure})
+				if registered {
+					r.publish(Status{State: Unsure})
+				}
 				return true
 			}
 		case <-again:

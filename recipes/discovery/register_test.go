@@ -279,6 +279,40 @@ func TestTrap18_SessionLost(t *testing.T) {
 	})
 }
 
+// A break does not make a registration Unsure whose place is another's.
+func TestTakenIsNotUnsure(t *testing.T) {
+	play(t, func(w world) {
+		d, other := w.connect(), w.connect()
+		r := w.register(d, "one")
+		taken := make(chan *Registration, 1)
+		go func() {
+			r, err := other.Register(w.Context(), instance("one"))
+			require.NoError(w, err)
+			taken <- r
+		}()
+		w.pass(time.Second)
+		require.NoError(w, w.srv.ExpireSession(d.at.Conn.SessionID()))
+		w.pass(10 * time.Second)
+		theirs := <-taken
+		is := <-r.Status()
+		require.Equal(w, Pending, is.State)
+		require.ErrorIs(w, is.Err, ErrTaken)
+		w.srv.Refuse(true)
+		w.srv.DropConnections(d.at.Conn.SessionID())
+		w.pass(time.Second)
+		select {
+		case is := <-r.Status():
+			require.Equal(w, Pending, is.State)
+		default:
+		}
+		w.srv.Refuse(false)
+		w.pass(10 * time.Second)
+		require.NoError(w, theirs.Close(w.Context()))
+		w.pass(time.Second)
+		require.Equal(w, Status{State: Registered}, <-r.Status())
+	})
+}
+
 // KAFKA-1387: the znode of a process that has died is not taken for one's own, and not
 // touched; the registration comes when it has gone.
 func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
