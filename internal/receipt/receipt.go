@@ -57,6 +57,28 @@ func Do(ctx context.Context, conn *zk.Conn, dir string, acl []zk.ACL, ops ...any
 	return t.run(ctx)
 }
 
+// Open makes a receipt below dir, unless an earlier transaction of the connection has
+// left one: what is read of dir from then on is of a znode that cannot be deleted and
+// made anew before the next Do without that returning ErrGone. made says that it was
+// made now. Errors are those of Do, but for ErrLost.
+func Open(ctx context.Context, conn *zk.Conn, dir string, acl []zk.ACL) (made bool, err error) {
+	b := bookOf(conn, dir)
+	select {
+	case b.turn <- struct{}{}:
+		defer func() { <-b.turn }()
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	if b.exists {
+		return false, nil
+	}
+	t := transaction{book: b, conn: conn, acl: acl, guid: []byte(rand.Text())}
+	if _, err = t.run(ctx); errors.Is(err, ErrLost) {
+		err = nil
+	}
+	return err == nil, err
+}
+
 // transaction is one call of Do. It owns the book while it runs.
 type transaction struct {
 	*book

@@ -201,6 +201,13 @@ func (v *Value[T]) write(ctx context.Context, old snapshot, data []byte) (snapsh
 				return snapshot{}, err
 			}
 		}
+		if old.Version != (Version{}) {
+			if again, err := v.unchanged(ctx, old); err != nil {
+				return snapshot{}, err
+			} else if again {
+				continue
+			}
+		}
 		op := any(&zk.SetDataRequest{Path: v.at.Path, Data: data, Version: old.version})
 		if old.Version == (Version{}) {
 			op = &zk.CreateRequest{Path: v.at.Path, Data: data, Acl: v.at.ACL}
@@ -244,4 +251,24 @@ func (v *Value[T]) write(ctx context.Context, old snapshot, data []byte) (snapsh
 			return snapshot{}, err
 		}
 	}
+}
+
+// unchanged returns ErrChanged where the znode is another one that has come to the same
+// version, which the first write of a session would not be told: it has no receipt yet
+// that would have gone with the former one. again says to ask once more.
+func (v *Value[T]) unchanged(ctx context.Context, old snapshot) (again bool, err error) {
+	made, err := receipt.Open(ctx, v.at.Conn, v.at.Path, v.at.ACL)
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return false, ErrChanged
+	case errors.Is(err, receipt.ErrUnknown) && ctx.Err() == nil:
+		return true, nil
+	case err != nil || !made:
+		return false, err
+	}
+	seen, err := v.read(ctx, false)
+	if err == nil && seen.Version != old.Version {
+		err = ErrChanged
+	}
+	return false, err
 }
