@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestClosingRefuses: what is asked of a queue whose Close goes on in the background is
@@ -36,5 +37,43 @@ func TestClosingRefuses(t *testing.T) {
 		w.srv.Resume()
 		require.NoError(t, q.Close(w.Context()))
 		require.Equal(t, []string{"queue-0000000000"}, w.left("/jobs"))
+	})
+}
+
+// TestClosingEndsWaiting: whoever waits for items is told of Close at once, and not when
+// ZooKeeper answers again.
+func TestClosingEndsWaiting(t *testing.T) {
+	play(t, func(w *world) {
+		conn := w.connect()
+		q := w.newQueue(conn, Config{})
+		w.put(q, "one")
+		w.srv.Before(only(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+			w.srv.Refuse(true)
+			return zktest.Cut(r) // the claim
+		})
+		taken, items := make(chan error, 1), q.Consume(w.Context())
+		go func() {
+			_, err := q.Take(w.Context())
+			taken <- err
+		}()
+		w.pass(time.Second)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, q.Close(ctx), recipes.ErrUnconfirmed)
+		w.pass(time.Second)
+		select {
+		case err := <-taken:
+			require.ErrorIs(t, err, ErrClosed)
+		default:
+			t.Error("Take still waits")
+		}
+		select {
+		case _, open := <-items:
+			require.False(t, open)
+			require.ErrorIs(t, q.Err(), ErrClosed)
+		default:
+			t.Error("the channel is still open")
+		}
+		w.srv.Refuse(false)
 	})
 }

@@ -80,6 +80,9 @@ func (q *Queue) consume(ctx context.Context, out chan<- Item) {
 			c.unread = c.unread[1:]
 		case <-ctx.Done():
 			return
+		case <-q.ctx.Done(): // the feed may be waiting for ZooKeeper
+			q.ended(ErrClosed)
+			return
 		}
 	}
 }

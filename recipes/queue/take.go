@@ -57,6 +57,11 @@ func (q *Queue) take(ctx context.Context, n int, now bool) ([]Item, error) {
 			return nil, q.fail("take from", context.Cause(ctx))
 		}
 		a = <-answers // it came at the same time
+	case <-q.ctx.Done(): // the feed may be waiting for ZooKeeper
+		if q.withdraw(w) {
+			return nil, q.fail("take from", ErrClosed)
+		}
+		a = <-answers
 	}
 	for _, i := range a.items {
 		i.d.read.Store(true)
