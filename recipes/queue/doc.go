@@ -23,7 +23,9 @@
 //
 // A single consumer that nobody disturbs is handed items in order. Several begin
 // approximately in order, each taking from the first few that nobody has, and
-// complete in any. An item that comes back keeps its place.
+// complete in any. An item that comes back keeps its place. One that belongs before
+// those that a consumer has listed already is seen by it when 16 of them are taken, or
+// an eighth of a longer list.
 //
 // Attempts are counted before an item is handed out, so that one that kills its
 // consumer is counted too. With Config.MaxAttempts the item then becomes a
