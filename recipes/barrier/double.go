@@ -23,8 +23,9 @@ import (
 // Double is a barrier at both ends of a round: n participants begin together and end
 // together. All participants must agree on n.
 type Double struct {
-	at *setup.Setup
-	n  int
+	at   *setup.Setup
+	n    int
+	left watches
 }
 
 // NewDouble makes the double barrier of n participants, at least 1, at path, which
@@ -38,7 +39,7 @@ func NewDouble(conn *zk.Conn, path string, n int, opts ...recipes.Option) (*Doub
 	if n < 1 {
 		return nil, fmt.Errorf("%w: a barrier of %d participants", recipes.ErrInvalidOption, n)
 	}
-	return &Double{s, n}, nil
+	return &Double{at: s, n: n}, nil
 }
 
 // Round is a participant's part in a round that has begun. Its methods may be called
@@ -139,7 +140,7 @@ func (d *Double) gather(ctx context.Context, sub *session.Subscription, number i
 		epoch := sub.State().Epoch
 		// The watch first: whatever begins after it is told. What has begun and ended
 		// before shows in the number.
-		watch, err := d.watchReady(ctx, number)
+		watch, doubt, err := d.watchReady(ctx, number)
 		if err != nil {
 			return nil, err
 		}
@@ -165,9 +166,13 @@ func (d *Double) gather(ctx context.Context, sub *session.Subscription, number i
 			select {
 			case <-watch:
 				again = true
+			case <-doubt:
+				again = true
 			case <-sub.Changed():
 				state := sub.State()
-				again = state.Up && state.Epoch != epoch
+				if again = state.Up && state.Epoch != epoch; again {
+					d.left.forget()
+				}
 			case <-node.Grant().Context().Done():
 				return nil, node.Grant().Err()
 			case <-ctx.Done():

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -39,11 +40,11 @@ func (r *Round) leave(ctx context.Context) error {
 func (d *Double) awaitEnd(ctx context.Context, sub *session.Subscription, number int64) error {
 	for {
 		epoch := sub.State().Epoch
-		names, ended, err := d.watchEnd(ctx, number)
+		names, ended, doubt, err := d.watchEnd(ctx, number)
 		if err != nil || ended == nil {
 			return err
 		}
-		gone, err := d.watchOne(ctx, number, names)
+		gone, doubtOne, err := d.watchOne(ctx, number, names)
 		if err != nil {
 			return err
 		}
@@ -59,12 +60,18 @@ func (d *Double) awaitEnd(ctx context.Context, sub *session.Subscription, number
 				again = true
 			case <-gone:
 				again = true
+			case <-doubt:
+				again = true
+			case <-doubtOne:
+				again = true
 			case <-sub.Changed():
 				state := sub.State()
 				if state.Closed {
 					return sentinel.ErrConnClosed
 				}
-				again = state.Up && state.Epoch != epoch
+				if again = state.Up && state.Epoch != epoch; again {
+					d.left.forget()
+				}
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
@@ -73,45 +80,75 @@ func (d *Double) awaitEnd(ctx context.Context, sub *session.Subscription, number
 }
 
 // watchEnd returns the participants of a round and a watch that fires when it ends;
-// nil when it has.
-func (d *Double) watchEnd(ctx context.Context, number int64) (names []string, ended <-chan zk.Event, err error) {
-	names, err = request.Read(ctx, d.at.Conn, func() ([]string, error) {
-		data, _, watch, err := d.at.Conn.GetW(d.ready(number))
+// nil when it has. doubt is that of watches.
+func (d *Double) watchEnd(ctx context.Context, number int64) (names []string, ended <-chan zk.Event, doubt <-chan time.Time, err error) {
+	left := d.left.of(d.ready(number))
+	type answer struct {
+		names []string
+		ended <-chan zk.Event
+	}
+	get := func() (answer, error) {
+		var data []byte
+		var err error
+		watch := left
+		if left != nil {
+			data, _, err = d.at.Conn.Get(d.ready(number))
+		} else {
+			data, _, watch, err = d.at.Conn.GetW(d.ready(number))
+		}
+		return answer{strings.Split(string(data), "\n"), watch}, err
+	}
+	a, err := request.Read(ctx, d.at.Conn, func() (answer, error) {
+		a, err := get()
 		if errors.Is(err, zk.ErrNoNode) {
 			// The server of a new session may lag behind the one of the old.
 			if _, err := d.at.Conn.Sync(d.at.Path); err != nil {
-				return nil, err
+				return answer{}, err
 			}
-			data, _, watch, err = d.at.Conn.GetW(d.ready(number))
+			a, err = get()
 		}
-		ended = watch
-		return strings.Split(string(data), "\n"), err
+		return a, err
 	})
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil, nil
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return nil, nil, nil, nil
+	case err != nil:
+		return nil, nil, nil, err
+	case left != nil:
+		return a.names, left, time.After(d.at.Timeout), nil
 	}
-	return names, ended, err
+	d.left.keep(d.ready(number), a.ended)
+	return a.names, a.ended, nil, nil
 }
 
 // watchOne watches one of names who is left, chosen at random so that not everybody is
-// woken by everybody's leaving. It returns nil where none is left.
-func (d *Double) watchOne(ctx context.Context, number int64, names []string) (<-chan zk.Event, error) {
+// woken by everybody's leaving. It returns nil where none is left. doubt is that of
+// watches.
+func (d *Double) watchOne(ctx context.Context, number int64, names []string) (gone <-chan zk.Event, doubt <-chan time.Time, err error) {
 	for {
 		present, err := d.present(ctx, number)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		present = slices.DeleteFunc(present, func(name string) bool { return !slices.Contains(names, name) })
 		if len(present) == 0 {
-			return nil, nil
+			return nil, nil, nil
+		}
+		for _, name := range present {
+			if gone := d.left.of(path.Join(d.at.Path, name)); gone != nil {
+				return gone, time.After(d.at.Timeout), nil
+			}
 		}
 		one := path.Join(d.at.Path, present[rand.IntN(len(present))])
 		gone, err := request.Read(ctx, d.at.Conn, func() (<-chan zk.Event, error) {
 			_, _, watch, err := d.at.Conn.GetW(one)
 			return watch, err
 		})
+		if err == nil {
+			d.left.keep(one, gone)
+		}
 		if !errors.Is(err, zk.ErrNoNode) {
-			return gone, err
+			return gone, nil, err
 		}
 	}
 }
@@ -184,12 +221,20 @@ func (d *Double) participants(ctx context.Context, number int64) (names []string
 	return strings.Split(string(data), "\n"), true, nil
 }
 
-// watchReady returns a watch that fires when a round begins, or ends.
-func (d *Double) watchReady(ctx context.Context, number int64) (<-chan zk.Event, error) {
-	return request.Read(ctx, d.at.Conn, func() (<-chan zk.Event, error) {
+// watchReady returns a watch that fires when a round begins, or ends. doubt is that of
+// watches.
+func (d *Double) watchReady(ctx context.Context, number int64) (watch <-chan zk.Event, doubt <-chan time.Time, err error) {
+	if watch := d.left.of(d.ready(number)); watch != nil {
+		return watch, time.After(d.at.Timeout), nil
+	}
+	watch, err = request.Read(ctx, d.at.Conn, func() (<-chan zk.Event, error) {
 		_, _, watch, err := d.at.Conn.ExistsW(d.ready(number))
 		return watch, err
 	})
+	if err == nil {
+		d.left.keep(d.ready(number), watch)
+	}
+	return watch, nil, err
 }
 
 // present are the names of those who stand at the barrier for a round, in the order of
