@@ -67,6 +67,7 @@ func (w *Writer) carryOut(batch []*Call) {
 				give(batch, o)
 				return
 			}
+			_ = request.Pause(ctx, w.backoff.Next()) // the context never ends
 		case len(responses) > 0 && responses[0].Error != nil:
 			// The register has gone with its session, or somebody's hand is in
 			// it: it serves no more, and nothing was applied.

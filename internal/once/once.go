@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/request"
 )
 
 // What becomes of a transaction, besides ZooKeeper's own errors.
@@ -112,7 +114,8 @@ func (c *Call) fail(err error) { c.finish(Outcome{Err: err, Failed: -1}) }
 // Its own goroutine runs while there is something to do.
 type Writer struct {
 	Config
-	register *register // nil without one; only the goroutine uses it
+	register *register       // nil without one; only the goroutine uses it
+	backoff  request.Backoff // likewise
 
 	mu       sync.Mutex
 	pending  []*Call

@@ -75,6 +75,7 @@ func (w *Writer) open(ctx context.Context) error {
 		case err != nil:
 			return err
 		case stat.Czxid == 0: // it is not there; should it come late, it is found then
+			_ = request.Pause(ctx, w.backoff.Next())
 		case stat.EphemeralOwner == w.Conn.SessionID():
 			r.session, r.version = stat.EphemeralOwner, stat.Version
 			w.register = r

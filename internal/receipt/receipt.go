@@ -90,6 +90,7 @@ type transaction struct {
 }
 
 func (t *transaction) run(ctx context.Context) ([]zk.MultiResponse, error) {
+	var backoff request.Backoff
 	for {
 		if err := context.Cause(ctx); err != nil && !t.open {
 			return nil, err
@@ -109,6 +110,7 @@ func (t *transaction) run(ctx context.Context) ([]zk.MultiResponse, error) {
 			if err := t.readBack(ctx, session); err != nil {
 				return nil, err
 			}
+			_ = request.Pause(ctx, backoff.Next()) // its end is seen by the next try
 			continue
 		case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 			return nil, fmt.Errorf("%w (%w)", err, ErrUnknown)

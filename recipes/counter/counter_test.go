@@ -478,3 +478,24 @@ func TestTrap06_33_ContextEndsAtTheOverflow(t *testing.T) {
 		})
 	}
 }
+
+// A server that refuses what it cannot do at the moment is not asked again and again
+// without a pause.
+func TestBusyServer(t *testing.T) {
+	play(t, func(t *testing.T, srv *zktest.Server) {
+		c := newTestCounter(t, connect(t, srv))
+		_, err := c.Add(t.Context(), 1)
+		require.NoError(t, err)
+		begin, tries := time.Now(), 0
+		srv.Before(zktest.Match{Op: zktest.OpMulti}, func(r *zktest.Request) zktest.Verdict {
+			if tries++; time.Since(begin) < time.Second && tries < 1000 {
+				return zktest.Fail(zktest.Code(-127))(r) // throttled
+			}
+			return zktest.Pass(r)
+		})
+		n, err := c.Add(t.Context(), 1)
+		require.NoError(t, err)
+		require.Equal(t, int64(2), n)
+		require.Less(t, tries, 50)
+	})
+}

@@ -257,3 +257,28 @@ func TestTrap10_SessionMovedInATransaction(t *testing.T) {
 		require.Empty(t, w.left("/jobs"))
 	})
 }
+
+// TestBusyServer: one that refuses what it cannot do at the moment is not asked again
+// and again without a pause.
+func TestBusyServer(t *testing.T) {
+	for name, registered := range map[string]bool{"first write": false, "later": true} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w *world) {
+				conn := w.connect()
+				q := w.newQueue(conn, Config{})
+				if registered {
+					w.put(q, "zero")
+				}
+				begin, tries := time.Now(), 0
+				w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID()}, func(r *zktest.Request) zktest.Verdict {
+					if tries++; time.Since(begin) < time.Second && tries < 1000 {
+						return zktest.Fail(zktest.Code(-127))(r) // throttled
+					}
+					return zktest.Pass(r)
+				})
+				w.put(q, "one")
+				require.Less(t, tries, 50)
+			})
+		})
+	}
+}
