@@ -89,6 +89,7 @@ func (p *place) readOwn(ctx context.Context) error {
 			switch {
 			case o.Err == nil && o.Value.stat.EphemeralOwner == p.Conn.SessionID():
 				p.session, p.czxid, p.ownWatch = o.Value.stat.EphemeralOwner, o.Value.stat.Czxid, o.Value.watch
+				p.watched(path)
 				return nil
 			case o.Err == nil:
 				p.session = o.Value.stat.EphemeralOwner

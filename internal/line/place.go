@@ -72,6 +72,21 @@ type Config struct {
 	// while finding out why the own znode is gone; 0 for ever.
 	Patience time.Duration
 	Log      *slog.Logger
+	// Observer, if any, is told what is no State.
+	Observer *Observer
+}
+
+// Observer is told what a contender does, beside its States. None of the
+// functions is nil, and none may block.
+type Observer struct {
+	// Watched is called on the goroutine of Stand: a watch was set on the znode.
+	Watched func(path string)
+	// Vacated is called on the goroutine of Stand: ZooKeeper has said that the
+	// predecessor is gone.
+	Vacated func()
+	// Checked is called on the goroutine of the connection's monitor, perhaps
+	// after Stand has returned: session.Subscription.OnCheck.
+	Checked func(session.Check)
 }
 
 // State is a contender's situation.
@@ -137,6 +152,9 @@ type place struct {
 // is over or the connection is closed.
 func Stand(ctx context.Context, cfg *Config, report func(State)) (*Removal, error) {
 	p := &place{Config: cfg, report: report, sub: session.Subscribe(cfg.Conn, cfg.Timeout)}
+	if cfg.Observer != nil {
+		p.sub.OnCheck(cfg.Observer.Checked)
+	}
 	err := p.enter(ctx)
 	if err == nil {
 		err = p.stay(ctx)
@@ -198,6 +216,20 @@ func (p *place) partOf(name string) (full, part string) {
 }
 
 func (p *place) pathOf(name string) string { return path.Join(p.Dir, name) }
+
+// watched tells the observer of a watch.
+func (p *place) watched(path string) {
+	if p.Observer != nil {
+		p.Observer.Watched(path)
+	}
+}
+
+// vacated tells the observer of the predecessor's end.
+func (p *place) vacated() {
+	if p.Observer != nil {
+		p.Observer.Vacated()
+	}
+}
 
 func isNoNode(err error) bool { return errors.Is(err, zk.ErrNoNode) }
 

@@ -103,11 +103,13 @@ func (p *place) watchPredecessor(ctx context.Context) (gone bool, err error) {
 			case w.Err == nil:
 				p.predecessorWatch, p.predecessorSeen = w.Value.watch, w.Value.seen
 				p.expectFarewell()
+				p.watched(path)
 				// Whatever has been written may have been written since the
 				// listing, and may have been the mark of the line's end.
 				p.unsettled = (p.verified || p.Room != nil) && p.predecessorSeen.version > 0
 				return false, nil
 			case isNoNode(w.Err):
+				p.vacated()
 				return true, p.look(ctx)
 			}
 			if err := p.again(ctx, w.Err); err != nil {
@@ -131,6 +133,7 @@ func (p *place) predecessorChanged(ctx context.Context, event zk.Event) error {
 	case event.Type == zk.EventNotWatching:
 		return ErrSessionExpired
 	case event.Type == zk.EventNodeDeleted:
+		p.vacated()
 		if p.predecessorSeen.owner == p.session && !p.heardFarewell(ctx) {
 			// The session's end takes both znodes, in any order, and while
 			// the owner closes the connection the server still tells of it.

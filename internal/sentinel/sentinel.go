@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/line"
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/session"
 )
 
 var (
@@ -36,7 +37,9 @@ var refinements = []struct {
 }{
 	{line.ErrEnded, ErrElectionOver, true},
 	{line.ErrDeleted, ErrDeleted, true},
+	{session.ErrMissing, ErrDeleted, true},
 	{line.ErrSessionExpired, ErrSessionExpired, true},
+	{session.ErrOtherSession, ErrSessionExpired, true},
 	{line.ErrUnreachable, ErrUnreachable, true},
 	{line.ErrExhausted, ErrNodeExhausted, true},
 	{request.ErrClosed, ErrConnClosed, true},

@@ -14,25 +14,66 @@ import (
 // that a server accepts.
 const checkBytes = 256 << 10
 
+// Why an acknowledged check proves nothing.
+var (
+	ErrMissing      = errors.New("the znode of the session is missing")
+	ErrOtherSession = errors.New("the session is another one")
+)
+
 // checked is the outcome of one check.
 type checked struct {
-	sent    time.Time
-	session int64
-	missing []string
+	sent      time.Time
+	session   int64
+	missing   []string
+	observers []observer
 }
+
+// Check is the outcome of one check, for one of those whose path it contained.
+type Check struct {
+	Sent time.Time
+	// Err is nil when the check has proven the session's life.
+	Err error
+}
+
+// observer wants to hear of the checks of its path.
+type observer struct {
+	path  string
+	heard func(Check)
+}
+
+// OnCheck has f called after each check of the path that Prove is given. It is
+// to be set before Prove, and called on the monitor's goroutine without a lock:
+// it must return at once. A call may still come while Close is under way, and
+// after it where others go on to use the connection.
+func (s *Subscription) OnCheck(f func(Check)) { s.onCheck = f }
 
 // check sends one check of everything to prove. The caller holds mu.
 func (m *monitor) check(now time.Time) <-chan request.Answer[checked] {
 	paths := make([]string, 0, len(m.proving))
-	for path := range m.proving {
+	var observers []observer
+	for path, s := range m.proving {
 		paths = append(paths, path)
+		if s.onCheck != nil {
+			observers = append(observers, observer{path, s.onCheck})
+		}
 	}
 	m.checking, m.checkNow, m.lastCheck = true, false, now
 	session := m.seen.session
 	return request.Start(func() (checked, error) {
 		missing, err := confirm(m.conn, paths)
-		return checked{now, session, missing}, err
+		return checked{now, session, missing, observers}, err
 	})
+}
+
+// report tells the observers of a check that ended with err.
+func (r *checked) report(err error) {
+	for _, o := range r.observers {
+		c := Check{r.sent, err}
+		if slices.Contains(r.missing, o.path) {
+			c.Err = ErrMissing
+		}
+		o.heard(c)
+	}
 }
 
 // confirm has the ensemble confirm that paths exist, in one transaction where

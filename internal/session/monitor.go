@@ -73,6 +73,7 @@ type Subscription struct {
 	changed chan struct{}
 	path    string // being proven, "" for none
 	missing bool   // the check did not find path
+	onCheck func(Check)
 }
 
 // Subscribe starts to watch conn. timeout is the session timeout that the
@@ -288,7 +289,7 @@ func (m *monitor) run(ctx context.Context) {
 		case <-m.wake:
 		case r := <-results:
 			m.checking = false
-			m.apply(r.Value, r.Err)
+			r.Value.report(m.apply(r.Value, r.Err))
 		case a := <-down:
 			down = nil
 			if request.Closed(ctx, m.conn, a.Err) {
@@ -345,12 +346,13 @@ func (m *monitor) end(ctx context.Context) {
 	<-ctx.Done()
 }
 
-func (m *monitor) apply(r checked, err error) {
+// apply draws the conclusions from a check, and returns why it proves nothing.
+func (m *monitor) apply(r checked, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.observe()
 	if m.seen.session != r.session {
-		return // whatever it proves, it is not this session's life
+		return ErrOtherSession // whatever it proves, it is not this session's life
 	}
 	for _, path := range r.missing {
 		if s := m.proving[path]; s != nil {
@@ -364,4 +366,5 @@ func (m *monitor) apply(r checked, err error) {
 		m.lease.proved(r.sent)
 		m.judge()
 	}
+	return err
 }
