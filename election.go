@@ -24,6 +24,7 @@ type Election struct {
 	*options
 	czxid int64 // of the election node
 	feed  *StatusFeed
+	tell  *teller // nil without hooks
 
 	standing context.Context // until Resign, EndElection or WithContext's end
 	stop     context.CancelCauseFunc
@@ -64,6 +65,7 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 	if err := e.findNode(); err != nil {
 		return nil, fmt.Errorf("election at %s: %w", node, err)
 	}
+	e.tell = newTeller(e)
 	e.standing, e.stop = context.WithCancelCause(o.ctx)
 	return e, nil
 }
@@ -139,7 +141,8 @@ func (e *Election) Current() Status { return e.feed.Current() }
 
 // ElectLeader implements [Candidate]: it blocks until the candidacy is over and
 // returns the error of the final status, or nil after Resign or the end of the
-// context given by [WithContext].
+// context given by [WithContext]. With [WithHooks] it waits for the last hooks
+// too, for a second and a half at most.
 func (e *Election) ElectLeader() error {
 	e.mu.Lock()
 	switch {
@@ -160,6 +163,7 @@ func (e *Election) ElectLeader() error {
 // returns.
 func (e *Election) conclude(err error) error {
 	e.stop(ErrCandidacyOver) // releases the context
+	reason := err
 	if errors.Is(err, ErrResigned) {
 		err = nil
 		e.feed.Withdraw()
@@ -167,6 +171,7 @@ func (e *Election) conclude(err error) error {
 		e.feed.Finish(Status{CandidateID: e.ID(), WasFollowing: e.Current().NowFollowing, Err: err})
 	}
 	close(e.over)
+	e.tell.ended(reason)
 	return err
 }
 
@@ -176,6 +181,7 @@ func (e *Election) lineConfig() *line.Config {
 		Conn: e.conn, Dir: e.node, DirCzxid: e.czxid, EndMarker: endMarker,
 		Naming: e.naming, Data: []byte(e.clientName), ACL: e.acl,
 		Timeout: e.timeout, Patience: e.timeout, Hint: true, Log: e.log.With("election", e.node, "client", e.clientName),
+		Observer: e.tell.observer(),
 	}
 	if e.rejoin {
 		cfg.Patience = 0
@@ -263,6 +269,7 @@ func (e *Election) changed(s line.State) {
 		// What follows is long in coming.
 		e.publish(Status{Role: Suspended})
 	}
+	e.tell.changed(s)
 }
 
 func (e *Election) publish(s Status) {

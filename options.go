@@ -41,6 +41,7 @@ type options struct {
 	rejoin     bool
 	naming     Naming
 	log        *slog.Logger
+	hooks      []Hooks
 }
 
 const (
