@@ -1,11 +1,11 @@
 module github.com/go-leaderelection/leaderelection/bench
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/go-leaderelection/leaderelection v0.0.0-00010101000000-000000000000
 	github.com/go-zookeeper/zk v1.0.4
-	golang.org/x/sys v0.47.0
+	golang.org/x/sys v0.48.0
 )
 
 require (
@@ -28,7 +28,7 @@ require (
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-ole/go-ole v1.3.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
-	github.com/klauspost/compress v1.18.6 // indirect
+	github.com/klauspost/compress v1.20.1 // indirect
 	github.com/lufia/plan9stats v0.0.0-20260330125221-c963978e514e // indirect
 	github.com/magiconair/properties v1.8.10 // indirect
 	github.com/moby/docker-image-spec v1.3.1 // indirect

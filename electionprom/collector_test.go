@@ -1,0 +1,182 @@
+package electionprom
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+const (
+	timeout = 4 * time.Second
+	oneWay  = time.Millisecond
+)
+
+// start starts a candidate on a connection of its own that reports to c, and
+// waits until it knows its place.
+func start(t *testing.T, srv *zktest.Server, c *Collector) (*leaderelection.Election, leaderelection.Status) {
+	t.Helper()
+	conn, _, err := srv.Connect(timeout)
+	require.NoError(t, err)
+	e, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode(), c.Option())
+	require.NoError(t, err)
+	go e.ElectLeader()
+	t.Cleanup(func() {
+		_ = e.Resign()
+		synctest.Wait()
+	})
+	return e, <-e.Status()
+}
+
+// shows requires the metrics of these names to be just those.
+func shows(t *testing.T, c *Collector, want string, names ...string) {
+	t.Helper()
+	synctest.Wait()
+	require.NoError(t, testutil.CollectAndCompare(c, strings.NewReader(want), names...))
+}
+
+func TestAHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t)
+		srv.Delay(zktest.BothWays, oneWay)
+		here, there := NewCollector(prometheus.Labels{"host": "a"}), NewCollector(nil)
+		leader, s := start(t, srv, there)
+		require.Equal(t, leaderelection.Leader, s.Role)
+		successor, s := start(t, srv, here)
+		require.Equal(t, leaderelection.Follower, s.Role)
+		shows(t, here, `
+			# HELP leaderelection_leader Number of candidates of this process that lead, 0 or 1 where it has one for each election.
+			# TYPE leaderelection_leader gauge
+			leaderelection_leader{election="/election",host="a"} 0
+			`, "leaderelection_leader", "leaderelection_hand_over_seconds", "leaderelection_elected_total")
+
+		require.NoError(t, leader.Resign())
+		require.Equal(t, leaderelection.Leader, (<-successor.Status()).Role)
+		shows(t, here, `
+			# HELP leaderelection_elected_total Leaderships won.
+			# TYPE leaderelection_elected_total counter
+			leaderelection_elected_total{election="/election",host="a"} 1
+			# HELP leaderelection_joined_total Candidates that have come to stand in line.
+			# TYPE leaderelection_joined_total counter
+			leaderelection_joined_total{election="/election",host="a"} 1
+			# HELP leaderelection_leader Number of candidates of this process that lead, 0 or 1 where it has one for each election.
+			# TYPE leaderelection_leader gauge
+			leaderelection_leader{election="/election",host="a"} 1
+			# HELP leaderelection_watches_total Watches set on znodes of candidates.
+			# TYPE leaderelection_watches_total counter
+			leaderelection_watches_total{election="/election",host="a"} 2
+			# HELP leaderelection_hand_over_seconds Time from the news of a predecessor's end to leading.
+			# TYPE leaderelection_hand_over_seconds histogram
+			leaderelection_hand_over_seconds_bucket{election="/election",host="a",le="0.0001"} 1
+			leaderelection_hand_over_seconds_bucket{election="/election",host="a",le="0.0004"} 1
+			leaderelection_hand_over_seconds_bucket{election="/election",host="a",le="0.0016"} 1
+			leaderelection_hand_over_seconds_bucket{election="/election",host="a",le="0.0064"} 1
+			leaderelection_hand_over_seconds_bucket{election="/election",host="a",le="0.0256"} 1
+			leaderelection_hand_over_seconds_bucket{election="/election",host="a",le="0.1024"} 1
+			leaderelection_hand_over_seconds_bucket{election="/election",host="a",le="0.4096"} 1
+			leaderelection_hand_over_seconds_bucket{election="/election",host="a",le="1.6384"} 1
+			leaderelection_hand_over_seconds_bucket{election="/election",host="a",le="6.5536"} 1
+			leaderelection_hand_over_seconds_bucket{election="/election",host="a",le="+Inf"} 1
+			leaderelection_hand_over_seconds_sum{election="/election",host="a"} 0
+			leaderelection_hand_over_seconds_count{election="/election",host="a"} 1
+			`, "leaderelection_leader", "leaderelection_joined_total", "leaderelection_elected_total",
+			"leaderelection_hand_over_seconds", "leaderelection_watches_total", "leaderelection_lost_total")
+		shows(t, there, `
+			# HELP leaderelection_ended_total Candidacies that are over.
+			# TYPE leaderelection_ended_total counter
+			leaderelection_ended_total{election="/election",reason="resigned"} 1
+			# HELP leaderelection_leader Number of candidates of this process that lead, 0 or 1 where it has one for each election.
+			# TYPE leaderelection_leader gauge
+			leaderelection_leader{election="/election"} 0
+			# HELP leaderelection_lost_total Leaderships that are over.
+			# TYPE leaderelection_lost_total counter
+			leaderelection_lost_total{election="/election",reason="resigned"} 1
+			`, "leaderelection_leader", "leaderelection_lost_total", "leaderelection_ended_total",
+			"leaderelection_hand_over_seconds")
+	})
+}
+
+func TestASuspension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t)
+		srv.Delay(zktest.BothWays, oneWay)
+		c := NewCollector(nil)
+		e, s := start(t, srv, c)
+		time.Sleep(timeout + timeout/16) // not at the moment of a check
+		shows(t, c, checks(8), "leaderelection_check_seconds", "leaderelection_checks_failed_total")
+
+		srv.Blackhole(zktest.BothWays)
+		<-s.Leadership.Done()
+		shows(t, c, `
+			# HELP leaderelection_leader Number of candidates of this process that lead, 0 or 1 where it has one for each election.
+			# TYPE leaderelection_leader gauge
+			leaderelection_leader{election="/election"} 0
+			# HELP leaderelection_suspended_total Leaderships that could not be proven for a time.
+			# TYPE leaderelection_suspended_total counter
+			leaderelection_suspended_total{election="/election"} 1
+			`, "leaderelection_leader", "leaderelection_suspended_total", "leaderelection_resumed_total", "leaderelection_lost_total")
+		srv.Heal()
+		for e.Current().Role != leaderelection.Leader {
+			<-e.Status()
+		}
+		shows(t, c, `
+			# HELP leaderelection_leader Number of candidates of this process that lead, 0 or 1 where it has one for each election.
+			# TYPE leaderelection_leader gauge
+			leaderelection_leader{election="/election"} 1
+			# HELP leaderelection_resumed_total Suspended leaderships that were proven again.
+			# TYPE leaderelection_resumed_total counter
+			leaderelection_resumed_total{election="/election"} 1
+			`, "leaderelection_leader", "leaderelection_resumed_total", "leaderelection_lost_total")
+	})
+}
+
+// checks is what n checks of one round trip look like.
+func checks(n int) string {
+	var b strings.Builder
+	b.WriteString("# HELP leaderelection_check_seconds Answer times of the checks that have proven a lease.\n" +
+		"# TYPE leaderelection_check_seconds histogram\n")
+	for _, le := range []string{"0.0001", "0.0004", "0.0016", "0.0064", "0.0256", "0.1024", "0.4096", "1.6384", "6.5536", "+Inf"} {
+		count := n
+		if le < "0.002" && le != "+Inf" {
+			count = 0
+		}
+		fmt.Fprintf(&b, "leaderelection_check_seconds_bucket{election=\"/election\",le=%q} %d\n", le, count)
+	}
+	fmt.Fprintf(&b, "leaderelection_check_seconds_sum{election=\"/election\"} %v\n", 2*oneWay.Seconds()*float64(n))
+	fmt.Fprintf(&b, "leaderelection_check_seconds_count{election=\"/election\"} %d\n", n)
+	return b.String()
+}
+
+func TestItRegistersAndHasNoFaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewPedanticRegistry()
+		c := NewCollector(prometheus.Labels{"service": "billing"})
+		require.NoError(t, registry.Register(c))
+		require.NoError(t, registry.Register(NewCollector(prometheus.Labels{"service": "mail"})))
+		require.Error(t, registry.Register(NewCollector(prometheus.Labels{"election": "x"})))
+		start(t, zktest.Start(t), c)
+		time.Sleep(timeout)
+		synctest.Wait()
+		count, err := testutil.GatherAndCount(registry)
+		require.NoError(t, err)
+		require.Positive(t, count)
+		problems, err := testutil.GatherAndLint(registry)
+		require.NoError(t, err)
+		require.Empty(t, problems)
+	})
+}
+
+func TestReasonsAreFew(t *testing.T) {
+	require.Equal(t, "session_expired", reason(fmt.Errorf("x: %w", leaderelection.ErrSessionExpired)))
+	require.Equal(t, "other", reason(errors.New("x")))
+	require.Equal(t, "other", reason(nil))
+}

@@ -1,0 +1,38 @@
+package electionprom_test
+
+import (
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/electionprom"
+)
+
+// A candidate whose election is shown at /metrics.
+func Example() {
+	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 4*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+
+	collector := electionprom.NewCollector(prometheus.Labels{"service": "billing"})
+	prometheus.MustRegister(collector)
+	http.Handle("/metrics", promhttp.Handler())
+	go func() { log.Print(http.ListenAndServe(":9100", nil)) }()
+
+	candidate, err := leaderelection.NewElection(conn, "/election", collector.Option())
+	if err != nil {
+		log.Fatal(err)
+	}
+	go candidate.ElectLeader()
+	defer candidate.Resign()
+	for status := range candidate.Status() {
+		log.Printf("now %v", status)
+	}
+}
