@@ -77,8 +77,8 @@ func (q *hookQueue) next() (hooked, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case q.over || q.missed == 0 && len(q.waiting) == 0:
-		q.waiting = nil
+	case q.missed == 0 && len(q.waiting) == 0:
+		q.waiting = nil // at rest it needs no memory
 		close(q.calling)
 		q.calling = nil
 		return hooked{}, false

@@ -66,7 +66,7 @@ type Hooks struct {
 type HookEvent struct {
 	Time     time.Time // when it happened
 	Election string    // path of the election node
-	ID       string    // the candidate's ID; empty before it has joined
+	ID       string    // the candidate's ID; empty before it has joined, and of Missed
 
 	// Token is the leadership's: of Elected, Suspended, Resumed and Lost.
 	Token int64

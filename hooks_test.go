@@ -197,6 +197,28 @@ func TestHooksOfAPredecessorThatWasNoLeader(t *testing.T) {
 	})
 }
 
+// How long a hand-over took is not known of one that was not told: here the server
+// does not set the watches anew.
+func TestHooksOfAHandOverWithoutConnection(t *testing.T) {
+	inSlowLine(t, func(l *line) {
+		ahead := l.stand(2)
+		third := l.hook(l.connect())
+		l.join(third.contender)
+		l.resign(ahead[1])
+		time.Sleep(leasePeriod)
+		lost := l.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: third.conn.SessionID()}, zktest.Fail(zktest.Code(-99)))
+		defer lost.Remove()
+		l.srv.Refuse(true)
+		l.srv.DropConnections(third.conn.SessionID())
+		l.resign(ahead[0])
+		l.srv.Refuse(false)
+		l.leads(third.contender)
+		l.heard(third, "joined", "elected")
+		_, ok := third.elected[0].HandOver()
+		require.False(t, ok)
+	})
+}
+
 func TestHooksOfASuspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t)
@@ -225,8 +247,11 @@ func TestHooksOfASuspension(t *testing.T) {
 func TestHooksOfALeadershipThatIsLostWhileSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t)
+		ahead := l.stand(1)
 		h := l.hook(l.connect(), leaderelection.WithRejoin())
 		l.join(h.contender)
+		l.resign(ahead[0])
+		l.leads(h.contender)
 		l.srv.Refuse(true)
 		l.srv.DropConnections()
 		time.Sleep(2 * sessionTimeout)
@@ -234,8 +259,10 @@ func TestHooksOfALeadershipThatIsLostWhileSuspended(t *testing.T) {
 		l.leads(h.contender)
 		l.heard(h, "joined", "elected", "suspended: cannot be proven any longer",
 			"lost: session expired", "joined", "elected")
-		_, ok := h.elected[1].HandOver()
-		require.False(t, ok)
+		_, ok := h.elected[0].HandOver()
+		require.True(t, ok)
+		_, ok = h.elected[1].HandOver()
+		require.False(t, ok, "there was no predecessor this time")
 		require.Greater(t, h.elected[1].Token, h.elected[0].Token)
 	})
 }
