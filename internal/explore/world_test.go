@@ -320,6 +320,8 @@ func (w *world) stand(c *candidate) {
 	if w.rejoin {
 		options = append(options, leaderelection.WithRejoin())
 	}
+	hooks := &hookLog{w: w, c: c}
+	options = append(options, hooks.option())
 	e, err := leaderelection.NewElection(c.link.conn, node, options...)
 	c.mu.Lock()
 	if err != nil {
@@ -368,6 +370,7 @@ func (w *world) stand(c *candidate) {
 		}
 	}
 	err = <-returned
+	hooks.end()
 	c.mu.Lock()
 	c.over, c.err = true, err
 	last := c.last
