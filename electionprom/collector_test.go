@@ -175,6 +175,31 @@ func TestItRegistersAndHasNoFaults(t *testing.T) {
 	})
 }
 
+func TestWhatIsLateOrFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t)
+		conn, _, err := srv.Connect(timeout)
+		require.NoError(t, err)
+		c, release := NewCollector(nil), make(chan struct{})
+		e, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode(), c.Option(),
+			leaderelection.WithHooks(leaderelection.Hooks{Elected: func(leaderelection.HookEvent) { <-release }}))
+		require.NoError(t, err)
+		go e.ElectLeader()
+		<-e.Status()
+		srv.Before(zktest.Match{Op: zktest.OpMulti, Nth: 70}, zktest.Cut)
+		time.Sleep(80*timeout/8 + timeout/16)
+		close(release)
+		synctest.Wait()
+		require.Equal(t, 1.0, testutil.ToFloat64(c.checksFailed))
+		require.Positive(t, testutil.ToFloat64(c.missed))
+		require.Equal(t, 1.0, testutil.ToFloat64(c.leader))
+		require.NoError(t, e.Resign())
+		synctest.Wait()
+		require.Equal(t, 0.0, testutil.ToFloat64(c.leader))
+		require.Equal(t, 1.0, testutil.ToFloat64(c.ended))
+	})
+}
+
 func TestReasonsAreFew(t *testing.T) {
 	require.Equal(t, "session_expired", reason(fmt.Errorf("x: %w", leaderelection.ErrSessionExpired)))
 	require.Equal(t, "other", reason(errors.New("x")))
