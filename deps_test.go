@@ -8,18 +8,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDependencies shows that a program which imports this package links the
-// standard library, this module and the ZooKeeper client, and nothing else.
+// TestDependencies shows that a program which imports these packages links the
+// standard library, this module and the ZooKeeper client, and nothing else; what the
+// command elector needs in particular.
 func TestDependencies(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").Output()
-	require.NoError(t, err)
-	packages := strings.Fields(string(out))
-	require.Contains(t, packages, "github.com/go-zookeeper/zk")
-	for _, p := range packages {
-		switch {
-		case p == "github.com/go-zookeeper/zk", p == module, strings.HasPrefix(p, module+"/internal/"):
-		default:
-			t.Errorf("linked: %s", p)
+	for _, name := range []string{"", "/elector", "/electiontest"} {
+		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+name).Output()
+		require.NoError(t, err)
+		packages := strings.Fields(string(out))
+		require.Contains(t, packages, "github.com/go-zookeeper/zk")
+		for _, p := range packages {
+			switch {
+			case p == "github.com/go-zookeeper/zk", p == module, p == module+name, strings.HasPrefix(p, module+"/internal/"):
+			default:
+				t.Errorf("%s links %s", module+name, p)
+			}
 		}
 	}
 }

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func TestServers(t *testing.T) {
+	s, err := parseServers(" a, b:1 ,,::1,[::2]:3")
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"a:2181", "b:1", "[::1]:2181", "[::2]:3"}, s.list())
+
+	s, err = parseServers("a,b")
+	require.NoError(t, err)
+	for round, want := range []bool{false, false, true, false, true} {
+		_, again := s.Next()
+		require.Equal(t, want, again, "round %d", round)
+	}
+	s.Connected()
+	_, again := s.Next()
+	require.False(t, again)
+}
+
+// openFor opens the backend on servers.
+func openFor(t *testing.T, s *settings) *zookeeper {
+	t.Helper()
+	s.backend, s.instanceID, s.election = "zookeeper", "me", "/election"
+	s.log = slog.New(slog.DiscardHandler)
+	s.zookeeper.session = 5 * time.Second
+	b, err := s.open()
+	require.NoError(t, err)
+	t.Cleanup(b.close)
+	return b.(*zookeeper)
+}
+
+// TestGrantedTimeout: leases are reckoned by what the server grants.
+func TestGrantedTimeout(t *testing.T) {
+	srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 2*time.Second))
+	z := openFor(t, &settings{zookeeper: zookeeperSettings{servers: srv.Addr()}})
+	require.NoError(t, z.ready(t.Context()))
+	require.Equal(t, 2*time.Second, z.session())
+}
+
+func TestCredentials(t *testing.T) {
+	srv := zktest.Start(t)
+	z := openFor(t, &settings{zookeeper: zookeeperSettings{servers: srv.Addr(), auth: "me:secret"}})
+	for range 2 {
+		_, err := z.candidate(t.Context())
+		require.NoError(t, err)
+	}
+	other, _, err := srv.Connect(session)
+	require.NoError(t, err)
+	acl, _, err := other.GetACL("/election")
+	require.NoError(t, err)
+	require.Len(t, acl, 2)
+	require.Equal(t, "digest", acl[0].Scheme)
+	_, err = other.Set("/election", nil, -1)
+	require.Error(t, err, "everybody may write")
+	_, _, err = other.Get("/election")
+	require.NoError(t, err, "not everybody may read")
+}
+
+// TestNobodyAnswers: candidate waits for as long as its context lasts.
+func TestNobodyAnswers(t *testing.T) {
+	srv := zktest.Start(t)
+	addr := srv.Addr()
+	srv.Stop()
+	for _, auth := range []string{"", "me:secret"} {
+		z := openFor(t, &settings{zookeeper: zookeeperSettings{servers: addr, auth: auth}})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := z.candidate(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+}
+
+// terminator is a server that speaks TLS, and passes on what is in it.
+func terminator(t *testing.T, to string) (addr, caFile string) {
+	web := httptest.NewUnstartedServer(nil)
+	web.StartTLS()
+	config := &tls.Config{Certificates: web.TLS.Certificates}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw})
+	web.Close()
+	caFile = filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(caFile, ca, 0o600))
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	t.Cleanup(func() { listener.Close(); wg.Wait() })
+	wg.Go(func() {
+		for {
+			in, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", to)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			wg.Go(func() { _, _ = io.Copy(out, in); out.Close(); in.Close() })
+			wg.Go(func() { _, _ = io.Copy(in, out); out.Close(); in.Close() })
+		}
+	})
+	return listener.Addr().String(), caFile
+}
+
+func TestTLS(t *testing.T) {
+	srv := zktest.Start(t)
+	addr, caFile := terminator(t, srv.Addr())
+	t.Run("trusted", func(t *testing.T) {
+		z := openFor(t, &settings{caFile: caFile, zookeeper: zookeeperSettings{servers: addr}})
+		_, err := z.candidate(t.Context())
+		require.NoError(t, err)
+		z.close() // before the terminator
+	})
+	t.Run("not trusted", func(t *testing.T) {
+		g := &grants{tls: &tls.Config{}, known: make(chan struct{})}
+		_, err := g.dial("tcp", addr, patience)
+		require.ErrorContains(t, err, "certificate")
+	})
+}

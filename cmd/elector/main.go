@@ -1,0 +1,14 @@
+// Command elector runs programs and commands while it leads an election. docs/elector.md
+// describes it; elector --help lists its flags.
+package main
+
+import (
+	"os"
+
+	"github.com/go-leaderelection/leaderelection/internal/child"
+)
+
+func main() {
+	child.Guard() // of what elector runs
+	os.Exit(execute(os.Args[1:]))
+}
