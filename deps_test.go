@@ -12,7 +12,7 @@ import (
 // standard library, this module and the ZooKeeper client, and nothing else; what the
 // command elector needs in particular.
 func TestDependencies(t *testing.T) {
-	for _, name := range []string{"", "/elector", "/electiontest"} {
+	for _, name := range []string{"", "/elector", "/electiontest", "/adapters/console"} {
 		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+name).Output()
 		require.NoError(t, err)
 		packages := strings.Fields(string(out))

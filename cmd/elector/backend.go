@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/console"
 )
 
 // backend is what elections stand on. It may be a lister, a watcher, an ender and a
@@ -21,8 +23,12 @@ type backend interface {
 // backends are how to open each kind. A new one is a line here, and its flags in
 // settings.
 var backends = map[string]func(*settings) (backend, error){
+	"console":   openConsole,
 	"zookeeper": openZooKeeper,
 }
+
+// ended says whether a backend's error means that nothing more is to come, in good order.
+func ended(err error) bool { return errors.Is(err, console.ErrEndOfInput) }
 
 func backendNames() string {
 	return strings.Join(slices.Sorted(maps.Keys(backends)), ", ")

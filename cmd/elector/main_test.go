@@ -74,8 +74,17 @@ type process struct {
 // start starts the binary with environment variables and arguments.
 func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
+	return startWith(t, nil, env, args...)
+}
+
+// startWith is start with an input.
+func startWith(t *testing.T, in *os.File, env []string, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, cmd: exec.Command(built, args...)}
 	p.cmd.Env = append(os.Environ(), env...)
+	if in != nil {
+		p.cmd.Stdin = in
+	}
 	out, outW, err := os.Pipe()
 	require.NoError(t, err)
 	log, logW, err := os.Pipe()

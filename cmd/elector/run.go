@@ -125,8 +125,9 @@ func (r *runner) run(ctx context.Context) error {
 		BeginTimeout: r.beginTimeout, EndTimeout: r.endTimeout, ErrorTimeout: r.errorTimeout,
 		EndTries: r.endTries, EndPause: r.endPause, ErrorWait: r.errorTimeout,
 		// What outlives its context is killed after the grace, and then it is over.
-		Grace: r.grace + 5*time.Second,
-		Log:   r.log,
+		Grace:    r.grace + 5*time.Second,
+		Terminal: func(err error) bool { return ended(err) || elector.IsTerminal(err) },
+		Log:      r.log,
 	}
 	if len(r.program) > 0 {
 		e.Work = r.work
@@ -138,7 +139,9 @@ func (r *runner) run(ctx context.Context) error {
 // result is what run returns for what the Elector has returned.
 func (r *runner) result(ctx context.Context, err error) error {
 	switch {
-	case err != nil && errors.Is(err, leaderelection.ErrUnconfirmed) && exitCode(err) == exitFailed:
+	case ended(err) && exitCode(err) == exitBackend:
+		r.log.Info("nothing more is to come", "err", err)
+	case errors.Is(err, leaderelection.ErrUnconfirmed) && exitCode(err) == exitFailed:
 		r.log.Warn("the backend has not confirmed the resignation", "err", err)
 	case err != nil:
 		return err
