@@ -30,7 +30,7 @@ func execute(args []string) int {
 
 func newRoot() *cobra.Command {
 	s := &settings{}
-	return rootOf(s, newRun(&runner{settings: s}))
+	return rootOf(s, newRun(&runner{settings: s}), newStatus(s), newWatch(s), newEnd(s), newDelete(s), newDevServer())
 }
 
 func rootOf(s *settings, commands ...*cobra.Command) *cobra.Command {
@@ -97,4 +97,11 @@ func aliases(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		name = "leader-begin-command"
 	}
 	return pflag.NormalizedName(name)
+}
+
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage("unexpected argument %q", args[0])
+	}
+	return nil
 }

@@ -1,0 +1,129 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// do runs one of the other commands on the server.
+func (e *electors) do(command string, args ...string) *process {
+	return start(e.T, []string{"ELECTOR_BACKEND=zookeeper", "ELECTOR_ZOOKEEPER_SERVERS=" + e.addr, "ELECTOR_ELECTION=/jobs/one"},
+		append([]string{command}, args...)...)
+}
+
+type candidate struct {
+	Name, ID string
+	Token    int64
+	Since    time.Time
+}
+
+func TestStatusAndWatch(t *testing.T) {
+	e := newElectors(t)
+	none := e.do("status")
+	require.Equal(t, exitFailed, none.exit())
+	none.logs("does not exist")
+
+	a := e.run("a", polite)
+	a.says("started")
+	b := e.run("b", polite)
+	b.logs("follower")
+	status := e.do("status", "--json")
+	var s struct {
+		Election   string
+		Leader     candidate
+		Candidates []candidate
+	}
+	require.NoError(t, json.Unmarshal([]byte(status.says("{")), &s))
+	require.Equal(t, exitOK, status.exit())
+	require.Equal(t, "/jobs/one", s.Election)
+	require.Len(t, s.Candidates, 2)
+	require.Equal(t, s.Leader, s.Candidates[0])
+	require.Equal(t, "a", s.Leader.Name)
+	require.Equal(t, "b", s.Candidates[1].Name)
+	require.Greater(t, s.Candidates[1].Token, s.Leader.Token)
+	require.WithinDuration(t, time.Now(), s.Leader.Since, time.Minute)
+	status = e.do("status")
+	require.Contains(t, status.says("leader"), " a ")
+	require.Contains(t, status.says("follower"), " b ")
+	require.Equal(t, exitOK, status.exit())
+
+	watch, lines := e.do("watch"), e.do("watch", "--json")
+	var w struct {
+		Time   time.Time
+		Leader *candidate
+	}
+	watch.says(time.Now().UTC().Format("2006-"))
+	require.NoError(t, json.Unmarshal([]byte(lines.says("{")), &w))
+	require.Equal(t, s.Leader, *w.Leader)
+	a.signal(syscall.SIGTERM)
+	require.NoError(t, json.Unmarshal([]byte(lines.says("{")), &w))
+	require.Equal(t, "b", w.Leader.Name)
+	require.Contains(t, watch.says("20"), "b leads, token")
+	b.says("started")
+	b.signal(syscall.SIGTERM)
+	require.Contains(t, watch.says("20"), "nobody leads")
+	w.Leader = nil
+	require.NoError(t, json.Unmarshal([]byte(lines.says("{")), &w))
+	require.Nil(t, w.Leader)
+	watch.signal(syscall.SIGTERM)
+	require.Equal(t, exitOK, watch.exit())
+
+	status = e.do("status", "--json")
+	require.JSONEq(t, `{"election":"/jobs/one","leader":null,"candidates":[]}`, status.says("{"))
+	require.Equal(t, exitNobody, status.exit())
+	require.Equal(t, exitOK, e.do("delete").exit())
+	require.Equal(t, exitBackend, lines.exit(), "the election has ended")
+}
+
+func TestEndAndDelete(t *testing.T) {
+	e := newElectors(t)
+	require.NotEqual(t, exitOK, e.do("end").exit(), "there is none")
+	require.Equal(t, exitOK, e.do("delete").exit())
+	for _, command := range []string{"end", "delete"} {
+		a := e.run("a", polite)
+		a.says("started")
+		require.Equal(t, exitOK, e.do(command).exit())
+		require.Equal(t, exitBackend, a.exit())
+		require.NotContains(t, e.srv.Tree(), "one")
+	}
+}
+
+func TestNobodyAnswersCommands(t *testing.T) {
+	e := newElectors(t)
+	e.srv.Stop()
+	for _, command := range []string{"status", "end", "delete"} {
+		p := e.do(command, "--timeout", "50ms")
+		require.Equal(t, exitFailed, p.exit(), command)
+		p.logs("elector: leaderelection: ZooKeeper does not answer")
+	}
+	w := e.do("watch")
+	w.logs("failed to connect")
+	w.signal(syscall.SIGTERM)
+	require.Equal(t, exitOK, w.exit())
+}
+
+func TestBackendsThatCannot(t *testing.T) {
+	for _, command := range []string{"status", "watch", "end", "delete"} {
+		p := start(t, []string{"ELECTOR_BACKEND=console"}, command)
+		require.Equal(t, exitUsage, p.exit())
+		p.logs("cannot")
+	}
+}
+
+func TestDevServer(t *testing.T) {
+	srv := start(t, nil, "dev-server", "--listen", "127.0.0.1:0")
+	addr := srv.says("listening on ")[len("listening on "):]
+	taken := start(t, nil, "dev-server", "--listen", addr)
+	require.Equal(t, exitFailed, taken.exit())
+	p := start(t, nil, "run", "--backend", "zookeeper", "--zookeeper-servers", addr, "--", "echo", "it leads")
+	p.says("it leads")
+	require.Equal(t, exitOK, p.exit())
+	srv.signal(syscall.SIGTERM)
+	require.Equal(t, exitOK, srv.exit())
+}
