@@ -81,6 +81,7 @@ func TestLeaderStopped(t *testing.T) {
 	b.signal(syscall.SIGTERM)
 	require.Equal(t, exitOK, b.exit())
 	a.says("started")
+	a.says("works")
 	a.signal(syscall.SIGTERM)
 	a.logs("hands over")
 	a.signal(syscall.SIGTERM) // the second does not wait for the grace

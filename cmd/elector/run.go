@@ -67,7 +67,7 @@ has a process group of its own, which does not outlive the leadership.`,
 	flags.DurationVar(&r.endPause, "end-pause", 5*time.Second, "time between two tries of the end command")
 	flags.DurationVar(&r.errorTimeout, "error-timeout", 30*time.Second, "how long to wait after an error before taking part again")
 	flags.DurationVar(&r.grace, "grace", 10*time.Second, "time between TERM and KILL for what is stopped")
-	flags.DurationVar(&r.lostGrace, "lost-grace", 0, "the same when leadership is lost, from the end of the lease (default: a tenth of --session-timeout)")
+	flags.DurationVar(&r.lostGrace, "lost-grace", 0, "the same when leadership is lost, from the end of the lease; longer than the default, a tenth of the session timeout, others may have begun")
 	return cmd
 }
 
