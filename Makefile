@@ -23,7 +23,7 @@ RACE = -race -gcflags=github.com/go-zookeeper/zk=-race=false
 # one processor each. The detector finds races by what is ordered before what, for
 # which one processor is enough.
 ALL     = $(patsubst $(shell $(GO) list -m)%,.%,$(shell $(GO) list $(PACKAGES)))
-BUBBLES = $(filter $(shell grep -rl --include=*_test.go '"testing/synctest"' . | xargs -n 1 dirname),$(ALL))
+BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.FakeTime' . | xargs -n 1 dirname | sort -u),$(ALL))
 
 # test is everything: lint, unit and integration tests, with the race detector.
 # ZKTEST_REAL makes zktest's tests fail, not skip, without what they compare with.

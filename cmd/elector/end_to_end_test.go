@@ -1,4 +1,4 @@
-//go:build linux
+//go:build unix
 
 package main
 
@@ -87,6 +87,21 @@ func TestLeaderStopped(t *testing.T) {
 	a.signal(syscall.SIGTERM) // the second does not wait for the grace
 	require.Equal(t, 128+int(syscall.SIGTERM), a.exit())
 	e.requireOneAfterAnother("a", "b", "a")
+}
+
+// TestNetworkCut: nobody can lead meanwhile, and who cannot prove to lead does nothing.
+func TestNetworkCut(t *testing.T) {
+	e := newElectors(t)
+	a := e.run("a", polite, "--leader-end-command", `echo "end $ELECTOR_ROLE"`)
+	a.says("started")
+	e.srv.Blackhole(zktest.BothWays)
+	require.Equal(t, "end follower", a.says("end"))
+	require.Equal(t, "a ends", e.deeds()[len(e.deeds())-1], "the program goes on")
+	e.srv.Heal()
+	a.says("started")
+	a.signal(syscall.SIGTERM)
+	require.Equal(t, "end leader", a.says("end"))
+	require.Equal(t, exitOK, a.exit())
 }
 
 func TestZooKeeperDownAtStart(t *testing.T) {

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -83,6 +85,8 @@ func TestUsage(t *testing.T) {
 		{"run", "--log-level", "loud"},
 		{"run", "--nonsense"},
 		{"run", "program"},
+		{"nonsense"},
+		{"status", "nonsense"},
 	} {
 		root := newRoot()
 		root.SetArgs(args)

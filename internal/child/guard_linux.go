@@ -2,14 +2,19 @@ package child
 
 import (
 	"errors"
+	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
 // adopt has what the program leaves behind count as this process's children, so that
-// they can be waited for.
-func adopt() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+// they can be waited for, and gives this process its name.
+func adopt() {
+	// What started it was a file called exe.
+	_ = os.WriteFile("/proc/self/comm", []byte(guardName), 0)
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+}
 
 func executable() (string, error) {
 	return "/proc/self/exe", nil // whatever has become of the file
