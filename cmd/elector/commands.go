@@ -93,11 +93,12 @@ func (r *runner) work(ctx context.Context, l *leaderelection.Leadership) error {
 	command.Sweep = true
 	for {
 		r.log.Info("starts the program", "program", r.program[0], "token", l.Token())
+		r.starts()
 		p, err := child.Start(command)
+		r.running(p)
 		if err != nil {
 			return err
 		}
-		r.running(p)
 		select {
 		case <-ctx.Done():
 			p.Stop()
@@ -123,10 +124,4 @@ func (r *runner) work(ctx context.Context, l *leaderelection.Leadership) error {
 		r.mu.Unlock()
 		return nil
 	}
-}
-
-func (r *runner) running(p *child.Process) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.process = p
 }

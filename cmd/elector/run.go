@@ -32,7 +32,11 @@ type runner struct {
 
 	mu      sync.Mutex
 	process *child.Process // of program, while it runs
-	exit    *int           // of program, when it has ended by itself while leading
+	// starting: program is being started, and may run already; early are the signals
+	// that have come meanwhile.
+	starting bool
+	early    []syscall.Signal
+	exit     *int // of program, when it has ended by itself while leading
 }
 
 func newRun(r *runner) *cobra.Command {
@@ -197,8 +201,33 @@ func (r *runner) listen(cancel func()) (stop func()) {
 func (r *runner) pass(sig syscall.Signal) {
 	r.mu.Lock()
 	p := r.process
+	if r.starting {
+		r.early = append(r.early, sig)
+	}
 	r.mu.Unlock()
 	if p != nil {
 		_ = p.Signal(sig) // it may have ended
+	}
+}
+
+// starts notes that the program is about to be started.
+func (r *runner) starts() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.starting = true
+}
+
+// running notes that the program runs, or, by nil, that it does not, and passes on what
+// has come while it was being started.
+func (r *runner) running(p *child.Process) {
+	r.mu.Lock()
+	early := r.early
+	r.process, r.starting, r.early = p, false, nil
+	r.mu.Unlock()
+	if p == nil {
+		return
+	}
+	for _, sig := range early {
+		_ = p.Signal(sig)
 	}
 }
