@@ -245,19 +245,25 @@ func (n *Node) own(ctx context.Context, sent time.Time) (<-chan zk.Event, error)
 	return a.watch, n.proven(ctx)
 }
 
+// lost says whether the connection's state alone ends the znode.
+func (n *Node) lost(state session.State) error {
+	switch {
+	case state.Closed:
+		return sentinel.ErrConnClosed
+	case state.Session != n.owner:
+		return sentinel.ErrSessionExpired
+	case state.Missing:
+		return sentinel.ErrDeleted
+	}
+	return nil
+}
+
 // proven waits until the session is proven to live.
 func (n *Node) proven(ctx context.Context) error {
 	for {
 		state := n.sub.State()
-		switch {
-		case state.Closed:
-			return sentinel.ErrConnClosed
-		case state.Session != n.owner:
-			return sentinel.ErrSessionExpired
-		case state.Missing:
-			return sentinel.ErrDeleted
-		case state.Proven:
-			return nil
+		if err := n.lost(state); err != nil || state.Proven {
+			return err
 		}
 		select {
 		case <-n.sub.Changed():
@@ -272,14 +278,10 @@ func (n *Node) hold(ctx context.Context, watch <-chan zk.Event) error {
 	lapses := n.sub.State().Lapses
 	for {
 		state := n.sub.State()
-		switch {
-		case state.Closed:
-			return sentinel.ErrConnClosed
-		case state.Session != n.owner:
-			return sentinel.ErrSessionExpired
-		case state.Missing:
-			return sentinel.ErrDeleted
-		case !state.Proven || state.Lapses != lapses:
+		if err := n.lost(state); err != nil {
+			return err
+		}
+		if !state.Proven || state.Lapses != lapses {
 			return sentinel.ErrLeaseExpired
 		}
 		select {

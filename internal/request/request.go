@@ -152,7 +152,7 @@ func Closed(ctx context.Context, conn *zk.Conn, err error) bool {
 	if !errors.Is(err, zk.ErrConnectionClosed) {
 		return false
 	}
-	AwaitClosing(ctx, conn, 20*time.Millisecond)
+	AwaitClosing(ctx, conn, ClosingTime)
 	const probes = 4
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
@@ -167,6 +167,10 @@ func Closed(ctx context.Context, conn *zk.Conn, err error) bool {
 	})
 	return closed && time.Since(start) < time.Millisecond
 }
+
+// ClosingTime is how long a connection that its owner closes may still look open,
+// for those who can wait that long.
+const ClosingTime = 20 * time.Millisecond
 
 // AwaitClosing waits for a moment for a connection to go down, where there is reason
 // to think that its owner is closing it. A request that is sent meanwhile can

@@ -226,6 +226,12 @@ func (o *owner) read(n *znode, a *answer, z Znode) {
 	default:
 		o.publish(n, z)
 	}
+	o.taken(n, a)
+}
+
+// taken notes that an answer for the data of n is in memory, or that what is there is
+// newer.
+func (o *owner) taken(n *znode, a *answer) {
 	n.data.known = true
 	o.verified(n, a)
 	o.settle(&n.data, a.sent)
@@ -273,9 +279,7 @@ func (o *owner) unpark(n *znode, asked uint64) {
 			c.held = nil
 			o.clear(c)
 			o.create(c, h.z)
-			c.data.known = true
-			o.verified(c, h.a)
-			o.settle(&c.data, h.a.sent)
+			o.taken(c, h.a)
 			o.enqueue(c, dataWatch)
 			o.enqueue(c, childWatch)
 		}

@@ -93,7 +93,7 @@ func (r *Registration) rest(epoch uint64, again <-chan time.Time, registered boo
 			}
 			r.publish(Status{State: Pending})
 			// The session may be ending because the connection is being closed.
-			request.AwaitClosing(r.ctx, r.at.Conn, 20*time.Millisecond)
+			request.AwaitClosing(r.ctx, r.at.Conn, request.ClosingTime)
 			return true
 		case <-r.sub.Changed():
 			switch state := r.sub.State(); {

@@ -130,7 +130,7 @@ func (w *watcher) awaitClosing() {
 	session := w.p.at.Conn.SessionID()
 	for _, n := range w.nodes {
 		if n.stat != nil && n.stat.EphemeralOwner == session && session != 0 && (n.armed == 0 || w.armed == 0) {
-			request.AwaitClosing(w.p.ctx, w.p.at.Conn, 20*time.Millisecond)
+			request.AwaitClosing(w.p.ctx, w.p.at.Conn, request.ClosingTime)
 			return
 		}
 	}

@@ -139,7 +139,7 @@ func (r *reader) run(ctx context.Context) error {
 				return context.Cause(ctx)
 			}
 			if changed && r.group.joined.Load() {
-				request.AwaitClosing(ctx, r.group.at.Conn, 20*time.Millisecond)
+				request.AwaitClosing(ctx, r.group.at.Conn, request.ClosingTime)
 				more, err := r.noteAll() // they do not wait in turn
 				if err != nil {
 					return err

@@ -96,7 +96,7 @@ func (k *keeper) once(ctx context.Context) error {
 		case <-there.Done():
 			_ = node.Remove(context.Background(), nil) // it is gone, or the connection is
 			// Closing the connection deletes the znode first.
-			request.AwaitClosing(ctx, k.at.Conn, 20*time.Millisecond)
+			request.AwaitClosing(ctx, k.at.Conn, request.ClosingTime)
 			return node.Grant().Err()
 		case <-ctx.Done():
 			k.removal = node.Remove(context.Background(), context.Cause(ctx))
