@@ -33,14 +33,26 @@ var (
 // to all who get it: they must not be changed.
 func (l lister) shared() (listing, error) {
 	roundsMu.Lock()
+	if !busy[l] {
+		// Nobody to share with. It is sent from here: another goroutine on the way
+		// is time that a contender stands in line.
+		busy[l] = true
+		roundsMu.Unlock()
+		r := &round{}
+		l.send(r)
+		roundsMu.Lock()
+		if next[l] == nil {
+			delete(busy, l)
+		} else {
+			go l.run()
+		}
+		roundsMu.Unlock()
+		return r.listing.Value, r.listing.Err
+	}
 	r := next[l]
 	if r == nil {
 		r = &round{done: make(chan struct{})}
 		next[l] = r
-		if !busy[l] {
-			busy[l] = true
-			go l.run()
-		}
 	}
 	roundsMu.Unlock()
 	<-r.done
@@ -59,7 +71,11 @@ func (l lister) run() {
 			return
 		}
 		roundsMu.Unlock()
-		r.listing.Value.children, r.listing.Value.stat, r.listing.Err = l.conn.Children(l.dir)
+		l.send(r)
 		close(r.done)
 	}
+}
+
+func (l lister) send(r *round) {
+	r.listing.Value.children, r.listing.Value.stat, r.listing.Err = l.conn.Children(l.dir)
 }

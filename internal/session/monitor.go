@@ -25,12 +25,14 @@ var (
 )
 
 // monitor owns what is known about one connection. Its goroutine runs while
-// there are subscriptions.
+// there are subscriptions, from the first time on that it has something to do:
+// a lock that is held for a millisecond needs none.
 type monitor struct {
-	conn *zk.Conn
-	stop context.CancelFunc
-	done chan struct{}
-	wake chan struct{} // capacity 1: something to prove has come
+	conn  *zk.Conn
+	stop  context.CancelFunc
+	start *time.Timer // runs the goroutine
+	done  chan struct{}
+	wake  chan struct{} // capacity 1: something to prove has come
 
 	mu      sync.Mutex
 	subs    map[*Subscription]struct{}
@@ -44,6 +46,8 @@ type monitor struct {
 	// checkNow: do not wait for the next check's time.
 	checkNow  bool
 	lastCheck time.Time
+
+	lastTurn  time.Time // of the goroutine
 
 	checking bool // only the goroutine uses it
 }
@@ -88,10 +92,10 @@ func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
 		m = &monitor{
 			conn: conn, stop: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
 			subs: map[*Subscription]struct{}{}, proving: map[string]*Subscription{},
-			seen: look(conn), lease: lease{timeout: timeout},
+			seen: look(conn), lease: lease{timeout: timeout}, lastTurn: time.Now(),
 		}
 		monitors[conn] = m
-		go m.run(ctx)
+		m.start = time.AfterFunc(timeout/32, func() { m.run(ctx) })
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -115,7 +119,9 @@ func (s *Subscription) Close() {
 	if last {
 		delete(monitors, m.conn)
 		m.stop()
-		<-m.done
+		if !m.start.Stop() {
+			<-m.done
+		}
 	}
 }
 
@@ -187,7 +193,11 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 	} else {
 		m.checkNow = true
 	}
+	check := m.checkNow
 	m.mu.Unlock()
+	if check && m.start.Stop() {
+		m.start.Reset(0)
+	}
 	select {
 	case m.wake <- struct{}{}:
 	default:
@@ -278,7 +288,7 @@ func (m *monitor) run(ctx context.Context) {
 	defer close(m.done)
 	var results <-chan request.Answer[checked]
 	var down <-chan request.Answer[struct{}]
-	downFor, lastTurn := 0, time.Now()
+	downFor := 0
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -299,10 +309,10 @@ func (m *monitor) run(ctx context.Context) {
 		}
 		m.mu.Lock()
 		now := time.Now()
-		if elapsed(lastTurn, now) > m.lease.timeout/8 {
+		if elapsed(m.lastTurn, now) > m.lease.timeout/8 {
 			m.lease.paused = now // this process did not run, or hardly
 		}
-		lastTurn = now
+		m.lastTurn = now
 		m.observe()
 		m.judge()
 		if downFor++; m.seen.up {
