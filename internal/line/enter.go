@@ -102,7 +102,7 @@ func (p *place) create(ctx context.Context) error {
 	p.prefixes = append(p.prefixes, prefix)
 	p.sent = time.Now()
 	before := p.Conn.SessionID()
-	p.creating = request.Start(func() (string, error) {
+	p.creating = ask(p, func() (string, error) {
 		return p.Conn.Create(p.pathOf(prefix), p.Data, flags, p.ACL)
 	})
 	select {

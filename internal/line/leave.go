@@ -67,13 +67,18 @@ func (p *place) leave(ctx context.Context, err error) *Removal {
 	p.ignoreFarewell()
 	own := p.path()
 	r := &Removal{done: make(chan struct{})}
-	go func() {
+	remove := func() {
 		defer close(r.done)
 		defer p.sub.Close()
 		if r.err = p.remove(err); r.err != nil {
 			p.Log.Warn("could not remove the own znode", "path", own, "err", r.err)
 		}
-	}()
+	}
+	if p.Alone && ctx.Err() != nil && errors.Is(context.Cause(ctx), err) {
+		remove()
+		return r
+	}
+	go remove()
 	wait := leaveLimit
 	if errors.Is(err, ErrEnded) {
 		wait = endedLimit

@@ -35,6 +35,8 @@ func (p *place) lookBy(ctx context.Context, watching bool) error {
 		state := p.sub.State()
 		listed := p.crowding
 		switch {
+		case !watching && p.ownWatch != nil:
+			listed = ask(p, p.list)
 		case !watching:
 			listed = request.Start(p.list)
 		case listed == nil:
@@ -80,7 +82,7 @@ func (p *place) lookBy(ctx context.Context, watching bool) error {
 func (p *place) readOwn(ctx context.Context) error {
 	path := p.path()
 	for {
-		read := request.Start(func() (own, error) {
+		read := ask(p, func() (own, error) {
 			_, stat, watch, err := p.Conn.ChildrenW(path)
 			return own{stat, watch}, err
 		})

@@ -5,7 +5,8 @@
 //
 // Everything about one contender happens on the goroutine that called Stand.
 // Requests, which cannot be cancelled, are sent from short-lived goroutines,
-// so that the one that owns the contender can always react. The files follow a
+// so that the one that owns the contender can always react, unless that one serves
+// nobody else (Config.Alone). The files follow a
 // contender's way: enter.go creates its znode, look.go finds out who is ahead,
 // wait.go stands behind a predecessor, first.go is what the first does, and
 // leave.go takes the znode away.
@@ -72,6 +73,11 @@ type Config struct {
 	// while finding out why the own znode is gone; 0 for ever.
 	Patience time.Duration
 	Log      *slog.Logger
+	// Alone: nobody but this place needs the goroutine of Stand, so that requests may
+	// block it, and one that ended the context does not wait for Stand within a time.
+	// Each request then does without a goroutine of its own, and whoever is next
+	// has its turn sooner.
+	Alone bool
 	// Observer, if any, is told what is no State.
 	Observer *Observer
 }
@@ -180,6 +186,17 @@ func (p *place) stay(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// ask sends a request without whose answer the contender cannot go on.
+func ask[T any](p *place, f func() (T, error)) <-chan request.Answer[T] {
+	if !p.Alone {
+		return request.Start(f)
+	}
+	c := make(chan request.Answer[T], 1)
+	value, err := f()
+	c <- request.Answer[T]{Value: value, Err: err}
+	return c
 }
 
 // situation is what makes one State another.

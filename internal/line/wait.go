@@ -89,7 +89,7 @@ type content struct {
 func (p *place) watchPredecessor(ctx context.Context) (gone bool, err error) {
 	path := p.predecessorPath
 	for {
-		p.arming = request.Start(func() (watched, error) {
+		p.arming = ask(p, func() (watched, error) {
 			data, stat, watch, err := p.Conn.GetW(path)
 			if err != nil {
 				return watched{}, err

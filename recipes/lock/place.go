@@ -73,6 +73,7 @@ func (c contest) start() *place {
 		conn: c.cfg.Conn, dir: c.cfg.Dir, timeout: c.cfg.Timeout,
 		stop: stop, granted: make(chan *Hold, 1), left: make(chan struct{}),
 	}
+	c.cfg.Alone = true
 	if c.asks {
 		p.entered = make(chan struct{})
 	}
