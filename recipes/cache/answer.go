@@ -23,13 +23,13 @@ func (o *owner) answered(a *answer) {
 	if !transient {
 		o.pause, asp.breaks = 0, 0
 	}
-	// What the old watch tells while the answer is on its way may be older than
-	// the answer: it only makes the aspect dirty.
-	if asp.watch != nil {
-		o.fired(asp.watch)
-	}
+	// What was told while the answer was on its way may be older than the answer,
+	// by the old watch, or than another that is in memory, by the new one: it only
+	// makes the aspect dirty.
+	o.hear(asp)
 	if a.ch != nil {
 		o.adopt(asp, a)
+		o.hear(asp)
 	}
 	asp.busy = false
 	switch {
@@ -355,6 +355,9 @@ func (o *owner) gotChildren(n *znode, a *answer) {
 	asp.epoch, asp.known = max(asp.epoch, a.epoch), true
 	now := o.tick()
 	for _, name := range a.children {
+		if c := n.children[name]; c != nil {
+			o.hear(&c.data) // an end told before the listing is not that of the znode listed
+		}
 		c := n.children[name]
 		if c == nil {
 			c = n.child(name)

@@ -135,6 +135,43 @@ func TestTrap29_ListingAfterANewerAnswer(t *testing.T) {
 	})
 }
 
+// A child is gone and created anew, then listed. Its end, which the client has told
+// before it hands on the listing, is heard after it: it is not that of the new one,
+// which nothing else would tell of.
+func TestTrap29_EndHeardAfterANewerListing(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.begin()
+		old := s.find("/a/b").data.watch
+		s.fires["children /a"](zk.EventNodeChildrenChanged)
+		s.fired(s.root.list.watch)
+		s.fires["data /a/b"](zk.EventNodeDeleted)
+		s.answered(s.ask("/a", getChildren).with(s, 1, 1, 4, "b"))
+		s.fired(old)
+		require.Equal(t, []string{"deleted /a/b"}, s.told())
+		require.NotNil(t, s.find("/a/b"))
+		require.True(t, s.find("/a/b").data.queued, "the new one is asked for")
+		s.answered(s.ask("/a/b", getData).with(s, 4, 4, 4))
+		require.Equal(t, []string{"created /a/b="}, s.told())
+	})
+	onStage(t, func(s *stage) {
+		s.begin()
+		// The old one's answer is taken in after the listing too.
+		s.fires["data /a/b"](zk.EventNodeDataChanged)
+		s.fired(s.find("/a/b").data.watch)
+		before := s.ask("/a/b", getData).with(s, 2, 3, 2)
+		s.fires["data /a/b"](zk.EventNodeDeleted)
+		s.answered(s.ask("/a", getChildren).with(s, 1, 1, 4, "b"))
+		s.answered(before)
+		if w := s.find("/a/b").data.watch; w != nil {
+			s.fired(w)
+		}
+		require.NotNil(t, s.find("/a/b"))
+		require.True(t, s.find("/a/b").data.queued, "the new one is asked for")
+		s.answered(s.ask("/a/b", getData).with(s, 4, 4, 4))
+		require.Equal(t, []string{"deleted /a/b", "created /a/b="}, s.told())
+	})
+}
+
 // Parent and child are replaced; the child is taken in first. It must not be told as
 // a child of the old parent, and then as deleted with it.
 func TestTrap29_ChildBeforeItsNewParent(t *testing.T) {

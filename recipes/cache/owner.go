@@ -306,6 +306,13 @@ func (o *owner) fired(w *watch) bool {
 	return fired
 }
 
+// hear takes in what the watch of a has told by now.
+func (o *owner) hear(a *aspect) {
+	if a.watch != nil {
+		o.fired(a.watch)
+	}
+}
+
 // quiet reports whether memory has a as ZooKeeper has it, as far as the client has
 // heard: it was read on the connection of now and its watch has not fired.
 func (o *owner) quiet(a *aspect) bool {

@@ -37,9 +37,7 @@ func (o *owner) sweep() {
 	for _, n := range all {
 		for _, kind := range []watchKind{dataWatch, childWatch} {
 			a := n.aspect(kind)
-			if a.watch != nil {
-				o.fired(a.watch)
-			}
+			o.hear(a)
 			if n.gone || kind == childWatch && !o.listed(n) {
 				break
 			}
