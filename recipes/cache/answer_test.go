@@ -270,6 +270,21 @@ func TestTrap29_LateEvent(t *testing.T) {
 	})
 }
 
+// What is about to be asked for is asked for once, even if its watch turns out to have
+// fired.
+func TestAskedForOnce(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.begin()
+		n := s.find("/a/b")
+		s.reread(n)
+		s.fires["data /a/b"](zk.EventNodeDataChanged)
+		require.True(t, s.owner.ask(task{n, dataWatch}))
+		require.True(t, n.data.busy)
+		require.False(t, n.data.queued)
+		synctest.Wait()
+	})
+}
+
 // A listing says what belongs to it of a Stat, whichever answer comes first.
 func TestStatFollowsTheChildren(t *testing.T) {
 	onStage(t, func(s *stage) {

@@ -94,22 +94,23 @@ func (o *owner) dispatch() {
 // ask sends one request, unless it has become needless.
 func (o *owner) ask(t task) bool {
 	n, a := t.n, t.n.aspect(t.kind)
+	o.hear(a) // as long as it is queued, so that it is not once more
 	a.queued = false
+	if n.gone || !a.dirty {
+		return false
+	}
 	kind := t.kind
 	if kind == dataWatch && n.missing {
 		kind = existWatch
 	}
-	if a.watch == nil && !n.gone {
+	if a.watch == nil {
 		if w := o.estate.take(n.path, kind); w != nil {
 			w.n, a.watch = n, w
 			o.watches.add(w)
 		}
 	}
 	w := a.watch
-	set := w == nil || o.fired(w) || w.kind != kind || w.epoch != o.epoch && w.spare < maxSpare
-	if n.gone || !a.dirty {
-		return false
-	}
+	set := w == nil || w.kind != kind || w.epoch != o.epoch && w.spare < maxSpare
 	request := &answer{n: n, kind: t.kind, op: getData, set: set, epoch: o.epoch, at: time.Now(), sent: o.tick()}
 	switch {
 	case t.kind == childWatch:

@@ -64,6 +64,8 @@ func (n *znode) defect(scope Scope) string {
 // be read before it, and mute that no watch is to be had.
 func (a *aspect) defect(free, mute bool) string {
 	switch {
+	case a.busy && a.queued:
+		return "would be asked for twice"
 	case a.busy || a.queued:
 	case a.dirty && free:
 		return "nobody asks for"
