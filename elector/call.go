@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 )
 
-// reportAfter is how long a handler may run after the end of its context before it is
-// reported.
+// reportAfter is how long a handler may run after the end of its context before the log
+// says so. It is nothing bad yet: the grace is there to be used.
 const reportAfter = time.Second
 
 // errExited is the error of a handler that has ended its goroutine by runtime.Goexit.
@@ -32,15 +31,18 @@ func start(f func() error) <-chan error {
 
 // await returns the result of a handler. When it does not come within the grace after
 // the end of ctx the error is ErrHung's.
-func await[T any](ctx context.Context, what string, done <-chan T, grace time.Duration, log *slog.Logger) (result T, err error) {
-	select {
-	case result = <-done:
-		return result, nil
-	case <-ctx.Done():
+func await[T any](ctx context.Context, r *run, what string, done <-chan T) (result T, err error) {
+	for ctx.Err() == nil {
+		select {
+		case result = <-done:
+			return result, nil
+		case <-ctx.Done():
+		case <-r.turns:
+		}
 	}
 	since := time.Now()
-	log = log.With("handler", what, "cause", context.Cause(ctx))
-	report, limit := time.NewTimer(reportAfter), time.NewTimer(grace)
+	log := r.log.With("handler", what, "cause", context.Cause(ctx))
+	report, limit := time.NewTimer(reportAfter), time.NewTimer(r.grace)
 	defer report.Stop()
 	defer limit.Stop()
 	for {
@@ -48,17 +50,18 @@ func await[T any](ctx context.Context, what string, done <-chan T, grace time.Du
 		case result = <-done:
 			return result, nil
 		case <-report.C:
-			log.Error("handler still runs after the end of its context", "for", time.Since(since))
+			log.Info("handler still runs after the end of its context", "for", time.Since(since), "grace", r.grace)
 		case <-limit.C:
 			log.Error("handler is abandoned: it runs on and may act as if this program led", "after", time.Since(since))
-			return result, fmt.Errorf("%w: %s, %v after the end of its context (%w)", ErrHung, what, grace, context.Cause(ctx))
+			return result, fmt.Errorf("%w: %s, %v after the end of its context (%w)", ErrHung, what, r.grace, context.Cause(ctx))
+		case <-r.turns:
 		}
 	}
 }
 
 // call calls a handler and waits for it. hung says that the error is not the handler's.
 func (r *run) call(ctx context.Context, what string, f func() error) (hung bool, err error) {
-	result, err := await(ctx, what, start(f), r.grace, r.log)
+	result, err := await(ctx, r, what, start(f))
 	if err != nil {
 		return true, err
 	}

@@ -51,7 +51,7 @@ func (r *run) stand() (hung bool, err error) {
 		}()
 		m.c, m.err = r.elector.NewCandidate(ctx)
 	}()
-	m, err := await(r.ctx, "new candidate", made, r.grace, r.log)
+	m, err := await(r.ctx, r, "new candidate", made)
 	unhook()
 	switch {
 	case err != nil:
@@ -87,23 +87,26 @@ func (r *run) retire() error {
 		ended <- <-c.elected
 		return errors.Join(err, r.closeCandidate(c.Candidate))
 	})
-	select {
-	case err := <-done:
+	for {
 		select {
-		case c.ended = <-ended:
-		default: // the backend has ended the goroutine
+		case err := <-done:
+			select {
+			case c.ended = <-ended:
+			default: // the backend has ended the goroutine
+			}
+			if errors.Is(c.ended, leaderelection.ErrCandidacyOver) {
+				c.ended = nil // resigned before it began
+			}
+			if err != nil {
+				r.log.Warn("resignation is not confirmed", "err", err)
+				return fmt.Errorf("elector: resign: %w", err)
+			}
+			return nil
+		case <-limit.Done():
+			r.log.Error("backend does not resign", "for", retireLimit)
+			return fmt.Errorf("elector: resign: %w: %w", leaderelection.ErrUnconfirmed, errSlow)
+		case <-r.turns:
 		}
-		if errors.Is(c.ended, leaderelection.ErrCandidacyOver) {
-			c.ended = nil // resigned before it began
-		}
-		if err != nil {
-			r.log.Warn("resignation is not confirmed", "err", err)
-			return fmt.Errorf("elector: resign: %w", err)
-		}
-		return nil
-	case <-limit.Done():
-		r.log.Error("backend does not resign", "for", retireLimit)
-		return fmt.Errorf("elector: resign: %w: %w", leaderelection.ErrUnconfirmed, errSlow)
 	}
 }
 

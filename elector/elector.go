@@ -16,8 +16,8 @@ import (
 // number that is zero stands for the default; negative ones are refused.
 //
 // Handlers are called one after the other, each on a goroutine of its own, and may
-// block. When its context is done a handler is to return: it is reported after a
-// second, in the log, and abandoned after Grace. An abandoned handler is not waited for
+// block. When its context is done a handler is to return: after a second the log says
+// that it still runs, and after Grace it is abandoned, which is logged as an error. An abandoned handler is not waited for
 // any more: End is called, the leadership is given up, and Run returns an error that
 // wraps [ErrHung], while the goroutine of the handler still runs. Whoever gets that
 // error should end the process.
@@ -89,9 +89,14 @@ type Elector struct {
 	plain bool // Lead: every error is returned
 
 	mu     sync.Mutex
-	ran    bool
 	report Report
 	c      leaderelection.Candidate // of report
+
+	reports chan Report   // of Reports; nil before it is asked for
+	told    Report        // what was last sent there, or would have been
+	turns   chan struct{} // the loop takes from it wherever it waits; nil before Run
+	ended   chan struct{} // closed with Run
+	over    bool          // Run has returned
 }
 
 // Run takes part in the election, calls the handlers, and blocks until
@@ -114,16 +119,13 @@ type Elector struct {
 // Begin and Work, EndTries times EndTimeout, Grace and EndPause for End, and then ten
 // seconds for the backend.
 func (e *Elector) Run(ctx context.Context) error {
-	e.mu.Lock()
-	if e.ran {
-		e.mu.Unlock()
+	if !e.begin() {
 		return ErrAlreadyRun
 	}
-	e.ran = true
-	e.mu.Unlock()
-
+	defer e.finish()
 	r, err := newRun(ctx, e)
 	if err != nil {
+		(&run{elector: e, state: StateNotLeader}).publish(err)
 		return err
 	}
 	err = r.run()
@@ -147,6 +149,7 @@ func newRun(ctx context.Context, e *Elector) (*run, error) {
 		grace:        cmp.Or(e.Grace, 10*time.Second),
 		terminal:     e.Terminal,
 		log:          e.Log,
+		turns:        e.turns,
 	}
 	if e.NewCandidate == nil {
 		return nil, fmt.Errorf("elector: %w: NewCandidate is nil", leaderelection.ErrInvalidOption)

@@ -11,6 +11,8 @@ import (
 var (
 	// ErrAlreadyRun: Run was called before. An Elector runs once.
 	ErrAlreadyRun = errors.New("elector: has run already")
+	// ErrNotRunning: Run was not called yet, or has returned.
+	ErrNotRunning = errors.New("elector: does not run")
 	// ErrTerminal: the backend cannot go on, and Run has returned. A backend that
 	// wraps it in its error has [IsTerminal] say so.
 	ErrTerminal = errors.New("elector: the backend has ended")

@@ -22,6 +22,7 @@ type run struct {
 	endPause, errorWait, grace             time.Duration
 	terminal                               func(error) bool
 	log                                    *slog.Logger
+	turns                                  <-chan struct{} // to be taken from wherever the loop waits
 
 	state State
 	c     *candidacy // nil before the first
@@ -128,17 +129,21 @@ func (r *run) next() message {
 	if r.term != nil {
 		lost, worked = r.term.l.Done(), r.term.worked
 	}
-	select {
-	case <-r.ctx.Done():
-		return r.stopped()
-	case <-lost:
-		return message{state: StateNotLeader}
-	case err := <-worked:
-		return r.worked(err)
-	case s, ok := <-r.c.Status():
-		return r.told(s, ok)
-	case err := <-r.c.elected: // its status may say the same
-		return r.over(err)
+	for {
+		select {
+		case <-r.ctx.Done():
+			return r.stopped()
+		case <-lost:
+			return message{state: StateNotLeader}
+		case err := <-worked:
+			return r.worked(err)
+		case s, ok := <-r.c.Status():
+			r.elector.tell()
+			return r.told(s, ok)
+		case err := <-r.c.elected: // its status may say the same
+			return r.over(err)
+		case <-r.turns:
+		}
 	}
 }
 
@@ -202,7 +207,7 @@ func (r *run) recover(l *leaderelection.Leadership, err error) error {
 		if failed != nil {
 			r.log.Error("error handler failed: it is called again later", "wait", r.errorWait, "err", failed)
 		}
-		if !r.sleep(r.errorWait) {
+		if !r.sleep(r.ctx, r.errorWait) {
 			return nil
 		}
 		if failed == nil {
@@ -221,13 +226,16 @@ func (r *run) callError(l *leaderelection.Leadership, err error) (hung bool, fai
 }
 
 // sleep returns false when ctx is done before d has passed.
-func (r *run) sleep(d time.Duration) bool {
+func (r *run) sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-r.ctx.Done():
-		return false
+	for {
+		select {
+		case <-timer.C:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-r.turns:
+		}
 	}
 }

@@ -30,16 +30,21 @@ type Report struct {
 	Err error
 }
 
+// orInitial is the report before Run for the zero value.
+func (r Report) orInitial() Report {
+	if r.State == "" {
+		r.State = StateNotLeader
+	}
+	return r
+}
+
 // Current returns the situation. It may be called from any goroutine, at any time, and
 // does not wait for handlers. Whoever needs to know whether this program leads looks at
 // Candidate.Leadership's Err as well: State follows only when End has returned.
 func (e *Elector) Current() Report {
 	e.mu.Lock()
-	report, c := e.report, e.c
+	report, c := e.report.orInitial(), e.c
 	e.mu.Unlock()
-	if report.State == "" {
-		report.State = StateNotLeader
-	}
 	if c != nil {
 		report.Candidate = c.Current()
 	}
@@ -49,6 +54,7 @@ func (e *Elector) Current() Report {
 // publish makes the state what Current reports.
 func (r *run) publish(err error) {
 	e := r.elector
+	defer e.tell()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.report.State != r.state {

@@ -193,7 +193,7 @@ func (r *run) tryEnd(t *term) (tries int, err error) {
 			return tries, err
 		}
 		r.retireIfLost(t)
-		time.Sleep(r.endPause) // not shortened by ctx, whose end is the common reason to be here
+		r.sleep(context.Background(), r.endPause) // not shortened by r.ctx, whose end is the common reason to be here
 	}
 }
 
