@@ -14,7 +14,8 @@ import (
 const about = `elector runs programs and commands while it leads an election.
 
 Every flag can be given by an environment variable as well: --instance-id by
-ELECTOR_INSTANCE_ID, and so on; a flag on the command line counts first.`
+ELECTOR_INSTANCE_ID, and so on, or in the file that --config names. The command line counts
+first, then the environment, then the file.`
 
 // execute runs the command line, and returns the exit code.
 func execute(args []string) int {
@@ -47,6 +48,9 @@ func rootOf(s *settings, commands ...*cobra.Command) *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := fromEnvironment(cmd.Flags()); err != nil {
+				return err
+			}
+			if err := s.fromFile(cmd); err != nil {
 				return err
 			}
 			return s.complete(cmd)

@@ -57,6 +57,9 @@ has a process group of its own, which does not outlive the leadership.`,
 				return usage("%q: the program to run comes after --", args[0])
 			}
 			r.program = args
+			if len(args) == 0 {
+				r.program = r.fileProgram
+			}
 			return r.run(cmd.Context())
 		},
 	}

@@ -18,6 +18,9 @@ type settings struct {
 	instanceID string
 	election   string
 
+	config      string   // a file
+	fileProgram []string // of that
+
 	logFormat, logLevel string
 
 	caFile, certFile, keyFile string
@@ -31,6 +34,7 @@ func (s *settings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.backend, "backend", "", "what the election stands on: "+backendNames())
 	flags.StringVar(&s.instanceID, "instance-id", "", "name of this instance, which others see (default: host name, process number and a random part)")
 	flags.StringVar(&s.election, "election", "/election", "name of the election; on zookeeper the path of its znode (ELECTOR_KEY)")
+	flags.StringVar(&s.config, flagConfig, "", "YAML file whose keys are the flags of run, and command, a list: what comes after --")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json, on standard error")
 	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&s.caFile, "ca-file", "", "certificates of authorities for servers, PEM; turns TLS on")
