@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -51,7 +50,7 @@ func (r *runner) environment(role string, l *leaderelection.Leadership, err erro
 func (r *runner) command(args []string, l *leaderelection.Leadership, env []string) child.Command {
 	c := child.Command{
 		Args: args, Env: env, Stdout: os.Stdout, Stderr: os.Stderr,
-		Grace: r.grace, LostGrace: cmp.Or(r.lostGrace, r.granted()/10),
+		Grace: r.grace, LostGrace: r.boundedLostGrace(),
 	}
 	if l != nil {
 		c.Lease = l.Deadline

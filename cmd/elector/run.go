@@ -27,6 +27,7 @@ type runner struct {
 	endTries                               int
 	endPause                               time.Duration
 	grace, lostGrace                       time.Duration
+	listenOn                               string // "" for nowhere
 
 	granted func() time.Duration // the session timeout
 
@@ -74,7 +75,8 @@ has a process group of its own, which does not outlive the leadership.`,
 	flags.DurationVar(&r.endPause, "end-pause", 5*time.Second, "time between two tries of the end command")
 	flags.DurationVar(&r.errorTimeout, "error-timeout", 30*time.Second, "how long to wait after an error before taking part again")
 	flags.DurationVar(&r.grace, "grace", 10*time.Second, "time between TERM and KILL for what is stopped")
-	flags.DurationVar(&r.lostGrace, "lost-grace", 0, "the same when leadership is lost, from the end of the lease; longer than the default, a tenth of the session timeout, others may have begun")
+	flags.DurationVar(&r.lostGrace, "lost-grace", 0, "the same when leadership is lost, from the end of the lease; by default a tenth of the session timeout, an eighth at most")
+	flags.StringVar(&r.listenOn, "listen", "", "host:port for /healthz, /readyz, /leader and /metrics; nowhere if empty")
 	return cmd
 }
 
@@ -118,6 +120,11 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	defer b.close()
+	if a, ok := b.(asker); ok {
+		if err := r.allows(a.asks(), "that is asked for"); err != nil {
+			return err
+		}
+	}
 	r.granted = func() time.Duration { return r.zookeeper.session }
 	if b, ok := b.(interface{ session() time.Duration }); ok {
 		r.granted = b.session
@@ -127,7 +134,7 @@ func (r *runner) run(ctx context.Context) error {
 	defer r.listen(cancel)()
 
 	e := &elector.Elector{
-		NewCandidate: b.candidate,
+		NewCandidate: r.candidate(b),
 		Begin:        r.begin, End: r.end, Error: r.failed,
 		BeginTimeout: r.beginTimeout, EndTimeout: r.endTimeout, ErrorTimeout: r.errorTimeout,
 		EndTries: r.endTries, EndPause: r.endPause, ErrorWait: r.errorTimeout,
@@ -139,6 +146,11 @@ func (r *runner) run(ctx context.Context) error {
 	if len(r.program) > 0 {
 		e.Work = r.work
 	}
+	stop, err := r.serve(ctx, e, b)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	r.log.Info("takes part", "backend", r.backend, "election", r.election, "instance", r.instanceID)
 	return r.result(ctx, e.Run(ctx))
 }

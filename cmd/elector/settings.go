@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/go-leaderelection/leaderelection"
 )
 
 // settings are the flags that every command has.
@@ -25,6 +27,9 @@ type settings struct {
 
 	caFile, certFile, keyFile string
 	zookeeper                 zookeeperSettings
+
+	// candidateOptions are for candidates on zookeeper.
+	candidateOptions []leaderelection.Option
 
 	log *slog.Logger
 }

@@ -72,6 +72,8 @@ func (l clientLog) Printf(format string, args ...any) {
 	l.log.Warn("zookeeper: " + fmt.Sprintf(format, args...))
 }
 
+func (z *zookeeper) asks() time.Duration { return z.zookeeper.session }
+
 // session is what the servers have granted.
 func (z *zookeeper) session() time.Duration { return z.grants.timeout() }
 
@@ -133,7 +135,7 @@ func (z *zookeeper) candidate(ctx context.Context) (leaderelection.Candidate, er
 		err := z.ready(ctx)
 		if err == nil {
 			var e *leaderelection.Election
-			e, err = leaderelection.NewElection(z.conn, z.election, slices.Concat(z.options(), []leaderelection.Option{
+			e, err = leaderelection.NewElection(z.conn, z.election, slices.Concat(z.options(), z.candidateOptions, []leaderelection.Option{
 				leaderelection.WithCreateNode(), leaderelection.WithRejoin(),
 			})...)
 			if err == nil {
