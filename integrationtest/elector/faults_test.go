@@ -1,0 +1,159 @@
+package elector
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// two starts two electors, of which a leads and b follows, each with a program.
+func (e *election) two(a, b []string) (*elector, *elector) {
+	e.TB.Helper()
+	leader := e.run(checked(e), "a", slices.Concat(a, program)...)
+	e.does("a", works, 1)
+	follower := e.run(checked(e), "b", slices.Concat(b, program)...)
+	follower.says("follower")
+	return leader, follower
+}
+
+func TestTerm(t *testing.T) {
+	e := newElection(t)
+	a, b := e.two([]string{"--leader-end-command", "echo ended $ELECTOR_ROLE"}, nil)
+	a.signal(syscall.SIGTERM)
+	a.says("ended leader")
+	require.Zero(t, a.exit())
+	e.does("a", ends, 1)
+	e.does("b", works, 1)
+	b.hands()
+	e.does("b", ends, 1)
+	require.Equal(t, []string{"a", "b"}, e.order())
+}
+
+// TestStubbornProgram: KILL follows TERM, and only then another one begins.
+func TestStubbornProgram(t *testing.T) {
+	e := newElection(t)
+	a, b := e.two([]string{stubborn, "--grace", "200ms"}, nil)
+	a.hands()
+	e.does("b", works, 1)
+	b.hands()
+	require.Equal(t, []string{"a", "b"}, e.order())
+}
+
+// TestKilled: the program of an elector that is killed does not survive it, also if it
+// hears no TERM.
+func TestKilled(t *testing.T) {
+	e := newElection(t)
+	a, b := e.two([]string{stubborn}, nil)
+	a.signal(syscall.SIGKILL)
+	require.Equal(t, -1, a.exit())
+	e.does("b", works, 1)
+	b.hands()
+	require.Equal(t, []string{"a", "b"}, e.order())
+}
+
+// TestStopped: nor does that of one that is stopped, which finds itself behind the other
+// one when it goes on, and leads again after it.
+func TestStopped(t *testing.T) {
+	e := newElection(t)
+	a, b := e.two([]string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0"}, nil)
+	leads := a.page("/leader")
+	require.Equal(t, http.StatusOK, leads())
+	a.signal(syscall.SIGSTOP)
+	e.does("b", works, 1)
+	a.signal(syscall.SIGCONT)
+	require.Equal(t, http.StatusServiceUnavailable, leads(), "the first answer after it was stopped")
+	a.says("the program has ended")
+	a.says("follower")
+	b.hands()
+	e.does("a", begins, 2)
+	require.Equal(t, http.StatusOK, leads())
+	a.signal(syscall.SIGKILL)
+	a.exit()
+	require.Equal(t, []string{"a", "b", "a"}, e.order())
+}
+
+// TestCut: what cannot prove that it leads has ended when another one begins.
+func TestCut(t *testing.T) {
+	e := newElection(t)
+	a, b := e.two([]string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0", "--leader-end-command", "echo ended $ELECTOR_ROLE"}, nil)
+	leads := a.page("/leader")
+	a.cut(true)
+	e.does("b", begins, 1)
+	require.Equal(t, http.StatusServiceUnavailable, leads())
+	a.says("ended follower")
+	a.cut(false)
+	a.says("follower")
+	b.hands()
+	e.does("a", begins, 2)
+	a.signal(syscall.SIGKILL)
+	a.exit()
+	require.Equal(t, []string{"a", "b", "a"}, e.order())
+}
+
+// TestEndFails: nobody begins while an end command is tried, which the exit code tells of.
+func TestEndFails(t *testing.T) {
+	e := newElection(t)
+	say := func(what string) string {
+		return `echo "$ELECTOR_INSTANCE_ID ` + what + ` $$ $(date +%s%N)" >> "$` + lockFileVariable + `"`
+	}
+	a, b := e.two([]string{"--end-tries", "3", "--end-pause", "300ms", "--leader-end-command", say("fails") + "; exit 1"},
+		[]string{"--leader-begin-command", say("begun")})
+	a.signal(syscall.SIGTERM)
+	require.Equal(t, 3, a.exit())
+	a.says("what was begun may still run")
+	e.does("b", works, 1)
+	b.hands()
+	var after []string
+	for _, d := range e.deeds() {
+		if d.event != works {
+			after = append(after, d.id+" "+d.event)
+		}
+	}
+	require.Equal(t, []string{"a begin", "a end", "a fails", "a fails", "a fails", "b begun", "b begin", "b end"}, after)
+}
+
+// TestBeginHangs: a begin command has its time, and then another one leads.
+func TestBeginHangs(t *testing.T) {
+	e := newElection(t)
+	a := e.run(checked(t), "a", stubborn, "--begin-timeout", "500ms", "--grace", "100ms",
+		"--leader-begin-command", `"$SELF" & wait`, "--leader-error-command", `echo "told: $ELECTOR_ERROR"`)
+	e.does("a", works, 1)
+	b := e.run(checked(t), "b", program...)
+	require.Contains(t, a.says("told: "), "not done in time")
+	e.does("b", works, 1)
+	b.hands()
+	a.hands()
+	require.Equal(t, []string{"a", "b"}, e.order())
+}
+
+// TestServersComeUpLater: an elector may be started before them.
+func TestServersComeUpLater(t *testing.T) {
+	for i := range servers.Servers() {
+		require.NoError(t, servers.Kill(i))
+	}
+	e := newElection(t)
+	a := e.prepare(checked(t), "a", slices.Concat([]string{"--listen", "127.0.0.1:0"}, program)...)
+	a.start()
+	ready := a.page("/readyz")
+	a.says("failed to connect")
+	require.Equal(t, http.StatusServiceUnavailable, ready())
+	// A server of 3.8 never answers a client that comes before it has its data.
+	a.refuse(true)
+	for i := range servers.Servers() {
+		require.NoError(t, servers.Start(i))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	require.NoError(t, servers.Ready(ctx))
+	a.refuse(false)
+	e.does("a", works, 1)
+	require.Equal(t, http.StatusOK, ready())
+	a.hands()
+	require.NotContains(t, a.text(), "level=ERROR", strings.Join(a.cmd.Args, " "))
+}
