@@ -5,6 +5,7 @@ package elector
 import (
 	"crypto/rand"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -177,16 +178,20 @@ func (p *elector) refuse(refuse bool) {
 }
 
 // page is a function that asks for a page of --listen 127.0.0.1:0.
-func (p *elector) page(path string) func() int {
+func (p *elector) page(path string) func() (code int, text string) {
 	p.Helper()
 	_, address, ok := strings.Cut(p.says("msg=listens"), "address=")
 	require.True(p, ok)
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
-	return func() int {
+	return func() (int, string) {
 		p.Helper()
 		resp, err := client.Get(fmt.Sprintf("http://%s%s", address, path))
 		require.NoError(p, err)
 		defer resp.Body.Close()
-		return resp.StatusCode
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(p, err)
+		return resp.StatusCode, string(text)
 	}
 }
+
+func code(code int, _ string) int { return code }

@@ -2,6 +2,7 @@ package elector
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -46,15 +47,24 @@ func TestStubbornProgram(t *testing.T) {
 }
 
 // TestKilled: the program of an elector that is killed does not survive it, also if it
-// hears no TERM.
+// hears no TERM. It is not only the end of the lease that ends it.
 func TestKilled(t *testing.T) {
 	e := newElection(t)
-	a, b := e.two([]string{stubborn}, nil)
+	longer := []string{"--session-timeout", (20 * tick).String()}
+	a, b := e.two(append(longer, stubborn, "--grace", "100ms", "--listen", "127.0.0.1:0"), longer)
+	_, text := a.page("/leader")()
+	var leads struct{ Deadline time.Time }
+	require.NoError(t, json.Unmarshal([]byte(text), &leads))
 	a.signal(syscall.SIGKILL)
 	require.Equal(t, -1, a.exit())
 	e.does("b", works, 1)
 	b.hands()
 	require.Equal(t, []string{"a", "b"}, e.order())
+	for _, d := range e.deeds() {
+		if d.id == "a" {
+			require.Less(t, d.time, leads.Deadline.UnixNano(), "at the end of the lease")
+		}
+	}
 }
 
 // TestStopped: nor does that of one that is stopped, which finds itself behind the other
@@ -63,16 +73,16 @@ func TestStopped(t *testing.T) {
 	e := newElection(t)
 	a, b := e.two([]string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0"}, nil)
 	leads := a.page("/leader")
-	require.Equal(t, http.StatusOK, leads())
+	require.Equal(t, http.StatusOK, code(leads()))
 	a.signal(syscall.SIGSTOP)
 	e.does("b", works, 1)
 	a.signal(syscall.SIGCONT)
-	require.Equal(t, http.StatusServiceUnavailable, leads(), "the first answer after it was stopped")
+	require.Equal(t, http.StatusServiceUnavailable, code(leads()), "the first answer after it was stopped")
 	a.says("the program has ended")
 	a.says("follower")
 	b.hands()
 	e.does("a", begins, 2)
-	require.Equal(t, http.StatusOK, leads())
+	require.Equal(t, http.StatusOK, code(leads()))
 	a.signal(syscall.SIGKILL)
 	a.exit()
 	require.Equal(t, []string{"a", "b", "a"}, e.order())
@@ -85,7 +95,7 @@ func TestCut(t *testing.T) {
 	leads := a.page("/leader")
 	a.cut(true)
 	e.does("b", begins, 1)
-	require.Equal(t, http.StatusServiceUnavailable, leads())
+	require.Equal(t, http.StatusServiceUnavailable, code(leads()))
 	a.says("ended follower")
 	a.cut(false)
 	a.says("follower")
@@ -142,7 +152,7 @@ func TestServersComeUpLater(t *testing.T) {
 	a.start()
 	ready := a.page("/readyz")
 	a.says("failed to connect")
-	require.Equal(t, http.StatusServiceUnavailable, ready())
+	require.Equal(t, http.StatusServiceUnavailable, code(ready()))
 	// A server of 3.8 never answers a client that comes before it has its data.
 	a.refuse(true)
 	for i := range servers.Servers() {
@@ -153,7 +163,7 @@ func TestServersComeUpLater(t *testing.T) {
 	require.NoError(t, servers.Ready(ctx))
 	a.refuse(false)
 	e.does("a", works, 1)
-	require.Equal(t, http.StatusOK, ready())
+	require.Equal(t, http.StatusOK, code(ready()))
 	a.hands()
 	require.NotContains(t, a.text(), "level=ERROR", strings.Join(a.cmd.Args, " "))
 }

@@ -74,7 +74,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 				leader.read = 0
 				metrics := page("/metrics")
 				for range 20 {
-					require.Equal(b, 200, metrics())
+					require.Equal(b, 200, code(metrics()))
 				}
 			}
 			for b.Loop() {

@@ -131,7 +131,7 @@ func TestClientCertificate(t *testing.T) {
 		p := e.run(checked(t), id, over(args...)...)
 		ready := p.page("/readyz")
 		require.ErrorContains(t, <-refused, "certificate")
-		require.Equal(t, http.StatusServiceUnavailable, ready())
+		require.Equal(t, http.StatusServiceUnavailable, code(ready()))
 		p.hands()
 	}
 	// The other way round: servers that cannot be trusted are told nothing.
