@@ -71,17 +71,18 @@ func (s *settings) fromFile(cmd *cobra.Command) error {
 		case key.null:
 			return at("%q has no value", key.name)
 		}
-		own := cmd.Name() == "run" || common.Lookup(name) != nil
+		takes := cmd.Name() == "run" || cmd.Name() == "config" || common.Lookup(name) != nil
 		switch {
-		case !own:
+		case !takes:
 			// A flag of another command, which may have one of the same name.
 			if err := flag.Value.Set(key.values[0]); err != nil {
 				return at("%q: %w", key.name, err)
 			}
-		case !flag.Changed:
+		case !all.Changed(name):
 			if err := all.Set(name, key.values[0]); err != nil {
 				return at("%w", err)
 			}
+			_ = all.SetAnnotation(name, origin, []string{fmt.Sprintf("%s:%d", s.config, key.line)})
 		}
 	}
 	return nil

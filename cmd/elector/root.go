@@ -31,7 +31,7 @@ func execute(args []string) int {
 
 func newRoot() *cobra.Command {
 	s := &settings{}
-	return rootOf(s, newRun(&runner{settings: s}), newStatus(s), newWatch(s), newEnd(s), newDelete(s), newDevServer())
+	return rootOf(s, newRun(&runner{settings: s}), newConfig(&runner{settings: s}), newStatus(s), newWatch(s), newEnd(s), newDelete(s), newDevServer())
 }
 
 func rootOf(s *settings, commands ...*cobra.Command) *cobra.Command {
@@ -95,6 +95,7 @@ func fromEnvironment(flags *pflag.FlagSet) (err error) {
 				if e := flags.Set(f.Name, value); e != nil {
 					err = usage("%s: %w", name, e)
 				}
+				_ = flags.SetAnnotation(f.Name, origin, []string{name})
 				return
 			}
 		}

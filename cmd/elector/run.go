@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/elector"
@@ -54,17 +55,30 @@ has a process group of its own, which does not outlive the leadership.`,
       --leader-begin-command 'ip addr add 10.0.0.9/24 dev eth0' \
       --leader-end-command 'ip addr del 10.0.0.9/24 dev eth0 || true'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
-				return usage("%q: the program to run comes after --", args[0])
-			}
-			r.program = args
-			if len(args) == 0 {
-				r.program = r.fileProgram
+			if err := r.takeProgram(cmd, args); err != nil {
+				return err
 			}
 			return r.run(cmd.Context())
 		},
 	}
-	flags := cmd.Flags()
+	r.registerRun(cmd.Flags())
+	return cmd
+}
+
+// takeProgram takes what follows --, or else what the file has.
+func (r *runner) takeProgram(cmd *cobra.Command, args []string) error {
+	if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
+		return usage("%q: the program to run comes after --", args[0])
+	}
+	r.program = args
+	if len(args) == 0 {
+		r.program = r.fileProgram
+	}
+	return nil
+}
+
+// registerRun makes the flags that are run's own.
+func (r *runner) registerRun(flags *pflag.FlagSet) {
 	flags.SetNormalizeFunc(aliases)
 	flags.StringVar(&r.beginCommand, "leader-begin-command", "", "shell command to run when elected; also --leader-start-command (ELECTOR_START_COMMAND)")
 	flags.StringVar(&r.endCommand, "leader-end-command", "", "shell command to run when leadership has ended, or is about to be given up (ELECTOR_STOP_COMMAND)")
@@ -77,7 +91,6 @@ has a process group of its own, which does not outlive the leadership.`,
 	flags.DurationVar(&r.grace, "grace", 10*time.Second, "time between TERM and KILL for what is stopped")
 	flags.DurationVar(&r.lostGrace, "lost-grace", 0, "the same when leadership is lost, from the end of the lease; by default a tenth of the session timeout, an eighth at most")
 	flags.StringVar(&r.listenOn, "listen", "", "host:port for /healthz, /readyz, /leader and /metrics; nowhere if empty")
-	return cmd
 }
 
 // check refuses what cannot work.

@@ -1,3 +1,5 @@
+//go:build linux
+
 package elector
 
 // Electors as processes, each on a network of its own.

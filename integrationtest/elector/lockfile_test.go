@@ -1,3 +1,5 @@
+//go:build linux
+
 package elector
 
 // The program that electors run: it tells by a lock file from when to when it runs.

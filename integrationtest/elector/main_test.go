@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package elector holds the tests of the command elector that need real ZooKeeper
 // servers, and its figures: the built binary, a real ensemble, and programs that tell by a
 // lock file that they run. What the command does otherwise is tested in cmd/elector.

@@ -1,0 +1,44 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestConfigCommand(t *testing.T) {
+	t.Setenv("ELECTOR_INSTANCE_ID", "me: or not")
+	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:secret")
+	file := configFile(t, example)
+	show := func(args ...string) (string, error) {
+		root, out := newRoot(), &bytes.Buffer{}
+		root.SetOut(out)
+		root.SetArgs(append([]string{"config"}, args...))
+		err := root.Execute()
+		return out.String(), err
+	}
+	text, err := show("--config", file, "--grace", "3s")
+	require.NoError(t, err)
+	require.Contains(t, text, "election: /from/file # "+file+":4\n")
+	require.Contains(t, text, "grace: 3s # command line\n")
+	require.Contains(t, text, "begin-timeout: 1m0s # default\n")
+	require.Contains(t, text, "zookeeper-auth: (hidden) # ELECTOR_ZOOKEEPER_AUTH\n")
+	require.Contains(t, text, `command: [echo, two  words, "3"]`)
+
+	// It is a file that says the same.
+	t.Setenv("ELECTOR_INSTANCE_ID", "")
+	s, r, err := parse(t, "run", "--config", configFile(t, text))
+	require.NoError(t, err)
+	require.Equal(t, "me: or not", s.instanceID)
+	require.Equal(t, "echo file", r.beginCommand)
+	require.Equal(t, 3*time.Second, r.grace)
+	require.Equal(t, []string{"echo", "two  words", "3"}, s.fileProgram)
+
+	text, err = show("--end-tries", "0", "--", "ls")
+	require.Contains(t, text, "command: [ls] # command line\n")
+	require.Equal(t, exitUsage, exitCode(err))
+}
