@@ -10,7 +10,7 @@ import (
 // Reports is for following the state. The channel has the newest Report: the one of now
 // at once, then one after each change of State or Err, and after each status that the
 // loop has heard of the candidate; those that come while a handler runs are heard when it
-// has returned. It never holds the Elector up: a reader that is late misses all but the
+// has returned. Two in a row may say the same. It never holds the Elector up: a reader that is late misses all but the
 // newest. The last Report says what Run has returned; then the channel is closed, once.
 //
 // There is one channel, for one reader, which every call returns. Reports may be called

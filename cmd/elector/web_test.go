@@ -107,6 +107,7 @@ func TestPages(t *testing.T) {
 	pb.becomes("/readyz", 200, "ok")
 	pb.is("/healthz", 200, "ok")
 	pa.becomes("/metrics", 200, "elector_program_running{election=\"/jobs/one\"} 1\n")
+	pa.becomes("/metrics", 200, "elector_state{election=\"/jobs/one\",state=\"LEADER\"} 1\n")
 	_, text = pa.get("/metrics")
 	for _, line := range []string{
 		`elector_leader{election="/jobs/one"} 1`,
@@ -218,6 +219,17 @@ func TestLostGraceTooLong(t *testing.T) {
 	a.says("works")
 	a.signal(syscall.SIGTERM)
 	require.Equal(t, exitOK, a.exit())
+}
+
+// TestLostGraceIsBounded: sessions differ.
+func TestLostGraceIsBounded(t *testing.T) {
+	granted := 8 * time.Second
+	r := &runner{granted: func() time.Duration { return granted }}
+	require.Equal(t, 800*time.Millisecond, r.boundedLostGrace())
+	r.lostGrace = time.Second
+	require.Equal(t, time.Second, r.boundedLostGrace())
+	granted = 4 * time.Second
+	require.Equal(t, 500*time.Millisecond, r.boundedLostGrace())
 }
 
 // newWeb is the pages of an Elector that nobody runs yet.
