@@ -114,3 +114,11 @@ func TestProgramOfTheConfigFile(t *testing.T) {
 	p.says("of the line")
 	require.Equal(t, exitOK, p.exit())
 }
+
+// TestConfigFileOfTheExample: the unit's file is understood.
+func TestConfigFileOfTheExample(t *testing.T) {
+	s, r, err := parse(t, "run", "--config", "../../examples/elector/systemd/report.yaml")
+	require.NoError(t, err)
+	require.Equal(t, []string{"/usr/local/bin/report", "--daily"}, s.fileProgram)
+	require.Equal(t, "127.0.0.1:8081", r.listenOn)
+}

@@ -18,15 +18,27 @@ const (
 	lostGracePart = 10
 )
 
-// asker is a backend that knows what session timeout it asks for.
-type asker interface {
-	asks() time.Duration
+// timed is a backend that has sessions; zero stands for a timeout that is not known yet.
+type timed interface {
+	session() time.Duration
 }
 
-// granter is a backend whose servers decide; session is their word, once it is ready.
-type granter interface {
-	ready(ctx context.Context) error
-	session() time.Duration
+// asker is one whose servers decide, and that knows what it asks them for.
+type asker interface {
+	timed
+	asks() time.Duration
+	ready(ctx context.Context) error // waits for their word, which is session's then
+}
+
+// checkLostGrace looks at what is known before there is a connection.
+func (r *runner) checkLostGrace(b backend) error {
+	switch b := b.(type) {
+	case asker:
+		return r.allows(b.asks(), "that is asked for")
+	case timed:
+		return r.allows(b.session(), "that this backend has")
+	}
+	return nil
 }
 
 // allows refuses a --lost-grace that a session timeout does not allow. who names the
@@ -43,11 +55,11 @@ func (r *runner) allows(timeout time.Duration, who string) error {
 // does not allow what was asked for.
 func (r *runner) candidate(b backend) func(context.Context) (leaderelection.Candidate, error) {
 	return func(ctx context.Context) (leaderelection.Candidate, error) {
-		if g, ok := b.(granter); ok {
-			if err := g.ready(ctx); err != nil {
+		if a, ok := b.(asker); ok {
+			if err := a.ready(ctx); err != nil {
 				return nil, err
 			}
-			if err := r.allows(g.session(), "that is granted"); err != nil {
+			if err := r.allows(a.session(), "that is granted"); err != nil {
 				return nil, err
 			}
 		}

@@ -219,9 +219,3 @@ func (e *electors) deeds() []string {
 	require.NoError(e, err)
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
-
-// touch makes a file, for which scripts wait.
-func touch(t *testing.T, name string) {
-	t.Helper()
-	require.NoError(t, os.WriteFile(name, nil, 0o600))
-}

@@ -133,13 +133,11 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	defer b.close()
-	if a, ok := b.(asker); ok {
-		if err := r.allows(a.asks(), "that is asked for"); err != nil {
-			return err
-		}
+	if err := r.checkLostGrace(b); err != nil {
+		return err
 	}
 	r.granted = func() time.Duration { return r.zookeeper.session }
-	if b, ok := b.(interface{ session() time.Duration }); ok {
+	if b, ok := b.(timed); ok {
 		r.granted = b.session
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -80,6 +81,12 @@ type leader struct {
 	Leader   *candidate
 }
 
+// letGo makes the file for which a script waits.
+func letGo(t *testing.T, name string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(name, nil, 0o600))
+}
+
 var listening = []string{"--listen", "127.0.0.1:0"}
 
 func TestPages(t *testing.T) {
@@ -91,7 +98,7 @@ func TestPages(t *testing.T) {
 	pa.is("/healthz", 200, `{"ok":true}`)
 	pa.is("/readyz", 200, `{"ok":true}`)
 	pa.is("/leader", 503, `"leads":false`)
-	touch(t, e.file+".go")
+	letGo(t, e.file+".go")
 	a.says("started")
 	pa.is("/leader", 200, `"leads":true`)
 	var l leader
@@ -134,7 +141,7 @@ func TestPages(t *testing.T) {
 	pa.is("/leader", 503, `"leads":false`)
 	pa.is("/readyz", 503, `"reason":"hands over"`)
 	pa.is("/healthz", 200, "ok")
-	touch(t, e.file+".end")
+	letGo(t, e.file+".end")
 	require.Equal(t, exitOK, a.exit())
 	code, _ := pa.get("/healthz")
 	require.Zero(t, code, "it listens after its end")
@@ -219,6 +226,23 @@ func TestLostGraceTooLong(t *testing.T) {
 	a.says("works")
 	a.signal(syscall.SIGTERM)
 	require.Equal(t, exitOK, a.exit())
+}
+
+// fixed is a backend that knows its session timeout from the start.
+type fixed struct {
+	backend
+	timeout time.Duration
+}
+
+func (f fixed) session() time.Duration { return f.timeout }
+
+func TestLostGraceOfAFixedTimeout(t *testing.T) {
+	r := &runner{lostGrace: time.Second}
+	require.NoError(t, r.checkLostGrace(fixed{nil, 8 * time.Second}))
+	require.NoError(t, r.checkLostGrace(&typed{}), "no lease, no limit")
+	err := r.checkLostGrace(fixed{nil, 7 * time.Second})
+	require.ErrorContains(t, err, "--lost-grace 1s: more than 875ms")
+	require.Equal(t, exitUsage, exitCode(err))
 }
 
 // TestLostGraceIsBounded: sessions differ.
