@@ -198,6 +198,28 @@ func TestPagesWithoutTheBackend(t *testing.T) {
 	require.Equal(t, exitOK, a.exit())
 }
 
+// TestSlowClient: nobody holds a connection for ever by not asking, or the end up.
+func TestSlowClient(t *testing.T) {
+	e := newElectors(t)
+	a := e.run("a", polite, listening...)
+	pa := a.pages()
+	ask := func() net.Conn {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(pa.base, "http://"))
+		require.NoError(t, err)
+		t.Cleanup(func() { conn.Close() })
+		require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+		_, err = io.WriteString(conn, "GET /leader HTTP/1.1\r\nHost:")
+		require.NoError(t, err)
+		return conn
+	}
+	_, err := io.ReadAll(ask())
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "it waits for ever")
+	a.says("started")
+	ask()
+	a.signal(syscall.SIGTERM)
+	require.Equal(t, exitOK, a.exit())
+}
+
 func TestPortThatIsTaken(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
