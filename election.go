@@ -37,6 +37,10 @@ type Election struct {
 	path     string                  // of the own znode
 	removals []*line.Removal         // those that are not confirmed, one for each session
 	end      *ending                 // by EndElection
+	// requested is closed when asked to resign; listening when nobody listens to that any
+	// more. Both are nil before anybody calls ResignRequested.
+	requested, listening chan struct{}
+	renamed              chan struct{} // capacity 1: path is another one
 }
 
 var _ Candidate = (*Election)(nil)
@@ -60,7 +64,7 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 	}
 	e := &Election{
 		conn: conn, node: node, options: o,
-		feed: NewStatusFeed(), over: make(chan struct{}),
+		feed: NewStatusFeed(), over: make(chan struct{}), renamed: make(chan struct{}, 1),
 	}
 	if err := e.findNode(); err != nil {
 		return nil, fmt.Errorf("election at %s: %w", node, err)
@@ -163,6 +167,7 @@ func (e *Election) ElectLeader() error {
 // returns.
 func (e *Election) conclude(err error) error {
 	e.stop(ErrCandidacyOver) // releases the context
+	e.listened()
 	reason := err
 	if errors.Is(err, ErrResigned) {
 		err = nil
@@ -239,8 +244,12 @@ func (e *Election) reason(err error) error {
 // changed is called by the line on the goroutine of ElectLeader.
 func (e *Election) changed(s line.State) {
 	e.mu.Lock()
-	if s.Path != "" {
+	if s.Path != "" && s.Path != e.path {
 		e.path = s.Path
+		select {
+		case e.renamed <- struct{}{}:
+		default:
+		}
 	}
 	grant := e.grant
 	e.mu.Unlock()

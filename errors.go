@@ -43,6 +43,12 @@ var (
 	// error's text tells.
 	ErrForeignChildren = errors.New("leaderelection: election node has children that are no candidates")
 
+	// ErrNoCandidate: there is no such candidate in the election.
+	ErrNoCandidate = errors.New("leaderelection: no such candidate")
+	// ErrForeignData: the election node has data that are not the library's, which it
+	// does not overwrite. Whoever needs them keeps them elsewhere.
+	ErrForeignData = errors.New("leaderelection: election node has data of its own")
+
 	// ErrNodeExhausted: the election node has had 2147483647 children, and
 	// ZooKeeper's numbers do not tell any more which of its children are older.
 	// It ends the candidacy of newcomers; those who stand in line are not

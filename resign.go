@@ -33,6 +33,7 @@ func (e *Election) Resign() error {
 // candidate that has not taken part is over at once.
 func (e *Election) finish(reason error) {
 	e.stop(reason)
+	e.listened()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.started || e.isOver() {

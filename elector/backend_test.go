@@ -27,7 +27,7 @@ func (b *backend) newCandidate(context.Context) (leaderelection.Candidate, error
 			return nil, err
 		}
 	}
-	c := &scripted{backend: b, feed: leaderelection.NewStatusFeed(), over: make(chan struct{})}
+	c := &scripted{backend: b, feed: leaderelection.NewStatusFeed(), over: make(chan struct{}), asked: make(chan struct{})}
 	b.made = append(b.made, c)
 	return c, nil
 }
@@ -55,6 +55,7 @@ type scripted struct {
 	feed    *leaderelection.StatusFeed
 	over    chan struct{}
 	stuck   chan struct{} // Resign waits for it if it is not nil
+	asked   chan struct{} // closed when asked to resign
 	resign  error         // what Resign returns
 
 	mu     sync.Mutex
@@ -70,6 +71,8 @@ func (c *scripted) ID() string                           { return "scripted" }
 func (c *scripted) Status() <-chan leaderelection.Status { return c.feed.C() }
 func (c *scripted) Current() leaderelection.Status       { return c.feed.Current() }
 func (c *scripted) EndElection() error                   { c.fails(leaderelection.ErrElectionOver); return nil }
+
+func (c *scripted) ResignRequested() <-chan struct{} { return c.asked }
 
 func (c *scripted) ElectLeader() error {
 	<-c.over

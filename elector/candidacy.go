@@ -18,6 +18,8 @@ const retireLimit = 10 * time.Second
 type candidacy struct {
 	leaderelection.Candidate
 	elected <-chan error // what ElectLeader returns
+	// asked is closed when somebody has asked for a hand-over; nil where nobody can.
+	asked <-chan struct{}
 	release func()       // ends the context of NewCandidate
 	retired bool
 	// ended is what has ended the candidacy other than Resign, known when retired.
@@ -67,6 +69,9 @@ func (r *run) stand() (hung bool, err error) {
 		return hung, err
 	}
 	r.c = &candidacy{Candidate: m.c, elected: start(m.c.ElectLeader), release: release}
+	if c, ok := m.c.(interface{ ResignRequested() <-chan struct{} }); ok {
+		r.c.asked = c.ResignRequested()
+	}
 	return false, nil
 }
 

@@ -30,6 +30,12 @@ type Elector struct {
 	// resigned, and may block. The context ends with that of Run while it is called, and
 	// afterwards when the candidate has resigned: the candidate may be bound to it. A
 	// candidate that has a Close method, as an io.Closer, is closed when it has resigned.
+	//
+	// One that has a method ResignRequested() <-chan struct{}, as [leaderelection.Election]
+	// has, can be asked for a hand-over: when that channel is closed the leadership, if
+	// there is one, is ended and given up in order, and the next candidacy begins at once,
+	// behind those who wait. It is heard when a Begin that runs has returned. The method is
+	// called once, before the candidate takes part or while it does.
 	NewCandidate func(ctx context.Context) (leaderelection.Candidate, error)
 
 	// Begin makes this program the one that acts. Its context is done when the

@@ -16,7 +16,8 @@ var (
 	// ErrTerminal: the backend cannot go on, and Run has returned. A backend that
 	// wraps it in its error has [IsTerminal] say so.
 	ErrTerminal = errors.New("elector: the backend has ended")
-	// ErrWithdrawn: somebody other than the Elector has called the candidate's Resign.
+	// ErrWithdrawn: somebody other than the Elector has called the candidate's Resign, or,
+	// with [Lead], has asked for it.
 	ErrWithdrawn = errors.New("elector: the candidate was withdrawn")
 	// ErrBegin: Begin has failed, or was not done within BeginTimeout.
 	ErrBegin = errors.New("elector: begin handler failed")

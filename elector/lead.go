@@ -16,7 +16,8 @@ import (
 // without being the leader any more is not taken for done.
 //
 // Lead returns when f has returned, when the candidacy is over, with the error that has
-// ended it, [ErrWithdrawn] after a Resign by somebody else; and when ctx is done: with
+// ended it, [ErrWithdrawn] after a Resign by somebody else, or when one was asked for (see
+// Elector.NewCandidate) and f has returned; and when ctx is done: with
 // what f has returned if it was leading, else with the context's cause. An f that has not
 // returned ten seconds after the end of its context is abandoned, with an error that
 // wraps [ErrHung]; its goroutine still runs.

@@ -38,6 +38,8 @@ type message struct {
 	final bool
 	// stopped is final by the end of Run's context, in good order.
 	stopped bool
+	// asked hands over, in good order, and has the next candidacy begin at once.
+	asked bool
 }
 
 // run is the life of an Elector: one candidacy after the other, with an error between.
@@ -46,6 +48,9 @@ func (r *run) run() error {
 		m, l := r.candidacy()
 		if m.final {
 			return m.err
+		}
+		if m.asked && m.err == nil {
+			continue // at the end of the line
 		}
 		if err := r.recover(l, m.err); err != nil || r.ctx.Err() != nil {
 			return err
@@ -72,7 +77,7 @@ func (r *run) candidacy() (message, *leaderelection.Leadership) {
 		if m.l != nil {
 			last = m.l
 		}
-		if m = r.react(m); m.state == StateError || m.final {
+		if m = r.react(m); m.state == StateError || m.final || m.asked {
 			return r.leave(m), last
 		}
 	}
@@ -142,9 +147,20 @@ func (r *run) next() message {
 			return r.told(s, ok)
 		case err := <-r.c.elected: // its status may say the same
 			return r.over(err)
+		case <-r.c.asked:
+			return r.asked()
 		case <-r.turns:
 		}
 	}
+}
+
+// asked is the message of somebody's request for a hand-over.
+func (r *run) asked() message {
+	r.log.Info("asked to resign: hands over")
+	if r.elector.plain {
+		return message{state: StateNotLeader, err: fmt.Errorf("elector: %w", ErrWithdrawn), final: true}
+	}
+	return message{state: StateNotLeader, asked: true}
 }
 
 // told translates a status.
@@ -172,7 +188,7 @@ func (r *run) over(err error) message {
 // to by leaving: an error, or the end.
 func (r *run) react(m message) message {
 	switch {
-	case m.final:
+	case m.final, m.asked:
 	case m.state == StateLeader && r.state == StateLeader:
 		if m.l == r.term.l {
 			r.log.Debug("told again of a leadership", "token", m.l.Token())

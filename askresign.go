@@ -1,0 +1,228 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/line"
+	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/session"
+)
+
+// This file is about asking: one program asks that the candidate of another one resign,
+// which that one may do in good order. Deleting the candidate's znode would end its
+// leadership before it has ended what it does.
+//
+// The request stands in the data of the election node, where candidates of all libraries
+// leave it alone, and names the candidate. It does not stand in the candidate's znode:
+// a change of data there has Curator's LeaderLatch, if it stands behind, lose its watch.
+
+// requestHead is the first line of the election node's data where there are requests. Each
+// further line is the name of the znode of a candidate that is asked.
+const requestHead = "asked to resign:"
+
+// parseRequests returns who is asked; ok is false for data of somebody else's.
+func parseRequests(data []byte) (names []string, ok bool) {
+	if len(data) == 0 {
+		return nil, true
+	}
+	lines := strings.Split(string(data), "\n")
+	return lines[1:], lines[0] == requestHead
+}
+
+func formatRequests(names []string) []byte {
+	if len(names) == 0 {
+		return nil
+	}
+	return []byte(requestHead + "\n" + strings.Join(names, "\n"))
+}
+
+// AskToResign asks the candidate with that ID, of the election at node, to resign, and
+// waits until it has left. It is for programs beside the candidate's, which may be
+// anybody's that listens by [Election.ResignRequested]; what package elector runs does,
+// and ends what it does as leader first. Nothing has this effect on a candidate that does
+// not listen.
+//
+// It returns nil when the candidate's znode is gone, by whatever reason: then another
+// candidate leads or is about to, if there is one. It blocks until then, and is to be
+// bounded by [WithContext]; at the end of that context it takes the request back, which a
+// candidate that has heard it does not notice, and returns an error that wraps the
+// context's cause.
+//
+// Errors: [ErrNoCandidate] if there is no such candidate, [ErrNoElection], [ErrForeignData]
+// if the election node has data that are not the library's, [ErrPermission] if the
+// connection may not write them, [ErrInvalidOption] for an ID that is none of that
+// election's, [ErrInvalidPath] and [ErrNilConn]. Nothing was changed then. [ErrConnClosed]
+// may come after the request.
+func AskToResign(conn *zk.Conn, node, id string, opts ...Option) error {
+	o, err := newOptions(opts)
+	if err != nil {
+		return err
+	}
+	if err := checkNode(conn, node); err != nil {
+		return err
+	}
+	name := path.Base(id)
+	if contenders, _, _ := line.Order([]string{name}, endMarker); path.Join(node, name) != id || len(contenders) == 0 {
+		return fmt.Errorf("%w: %q is no candidate's ID in %s", ErrInvalidOption, id, node)
+	}
+	a := &asking{options: o, conn: conn, node: node, name: name}
+	if err := a.ask(); err != nil {
+		return fmt.Errorf("ask %s to resign: %w", id, refine(err))
+	}
+	return nil
+}
+
+// asking is one call of AskToResign.
+type asking struct {
+	*options
+	conn       *zk.Conn
+	node, name string
+}
+
+func (a *asking) ask() error {
+	err := a.change(a.ctx, func(names, present []string) ([]string, error) {
+		if !slices.Contains(present, a.name) {
+			return nil, ErrNoCandidate
+		}
+		// Those who have gone need not be asked any more, whoever has asked them.
+		names = slices.DeleteFunc(names, func(n string) bool { return !slices.Contains(present, n) || n == a.name })
+		return append(names, a.name), nil
+	})
+	if err == nil {
+		err = a.gone()
+		back, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), confirmLimit)
+		defer cancel()
+		failed := a.change(back, func(names, _ []string) ([]string, error) {
+			return slices.DeleteFunc(names, func(n string) bool { return n == a.name }), nil
+		})
+		if err != nil && failed != nil && !errors.Is(failed, zk.ErrNoNode) {
+			err = fmt.Errorf("%w; the request is not taken back: %w", err, failed)
+		}
+	}
+	if errors.Is(err, zk.ErrNoNode) {
+		err = ErrNoElection
+	}
+	return err
+}
+
+// change replaces the names in the election node's data by what f makes of them, given
+// the node's children.
+func (a *asking) change(ctx context.Context, f func(names, present []string) ([]string, error)) error {
+	// Repeated it reads anew what has become of it.
+	return request.Retry(ctx, a.conn, func() error {
+		for {
+			data, stat, err := a.conn.Get(a.node)
+			if err != nil {
+				return err
+			}
+			names, ok := parseRequests(data)
+			if !ok {
+				return fmt.Errorf("%w: %q", ErrForeignData, data[:min(len(data), 40)])
+			}
+			present, _, err := a.conn.Children(a.node)
+			if err != nil {
+				return err
+			}
+			after, err := f(slices.Clone(names), present)
+			if err != nil || slices.Equal(names, after) {
+				return err
+			}
+			if _, err = a.conn.Set(a.node, formatRequests(after), stat.Version); !errors.Is(err, zk.ErrBadVersion) {
+				return err
+			}
+		}
+	})
+}
+
+// gone waits until the candidate's znode is gone.
+func (a *asking) gone() error {
+	w := &dataWatch{conn: a.conn, path: path.Join(a.node, a.name), sub: session.Subscribe(a.conn, a.timeout)}
+	defer w.sub.Close()
+	for {
+		if _, err := w.read(a.ctx); err != nil {
+			if errors.Is(err, zk.ErrNoNode) {
+				return nil
+			}
+			return err
+		}
+		if err := w.wait(a.ctx, nil); err != nil {
+			return err
+		}
+	}
+}
+
+// ResignRequested is closed when somebody has asked this candidate to resign, by
+// [AskToResign]; nothing else happens then. Whoever leads ends what it does as leader, and
+// calls Resign. It is never closed where nobody asks, so wait for the candidacy's end as
+// well.
+//
+// The first call starts to listen: a watch on the election node's data, and a goroutine,
+// until the candidacy is over. A request from before is heard too. A candidate that never
+// calls it pays nothing, and cannot be asked. One that is not allowed to read the election
+// node cannot be asked either; that is logged.
+func (e *Election) ResignRequested() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.requested == nil {
+		e.requested = make(chan struct{})
+		if e.standing.Err() == nil {
+			e.listening = make(chan struct{})
+			go e.listen(e.requested, e.listening)
+		}
+	}
+	return e.requested
+}
+
+// listen ends with the candidacy, or when the candidate was asked.
+func (e *Election) listen(asked, over chan<- struct{}) {
+	defer close(over)
+	w := &dataWatch{conn: e.conn, path: e.node, sub: session.Subscribe(e.conn, e.timeout), watch: takeSpare(e.conn, e.node)}
+	defer func() {
+		leaveSpare(e.conn, e.node, w.watch)
+		w.sub.Close()
+	}()
+	for {
+		data, err := w.read(e.standing)
+		if err != nil {
+			if e.standing.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, request.ErrClosed) {
+				e.log.Warn("cannot be asked to resign", "election", e.node, "client", e.clientName, "err", refine(err))
+			}
+			return
+		}
+		names, _ := parseRequests(data)
+		isAsked := func() bool {
+			id := e.ID()
+			return id != "" && slices.Contains(names, path.Base(id))
+		}
+		// The ID comes after the znode, and changes with the session.
+		for !isAsked() {
+			if err := w.wait(e.standing, e.renamed); err == errRenamed {
+				continue
+			} else if err != nil {
+				return
+			}
+			break
+		}
+		if isAsked() {
+			close(asked)
+			return
+		}
+	}
+}
+
+// listened waits for the end of listen, which is about to come when standing is done.
+func (e *Election) listened() {
+	e.mu.Lock()
+	listening := e.listening
+	e.mu.Unlock()
+	if listening != nil {
+		<-listening
+	}
+}

@@ -1,0 +1,287 @@
+package leaderelection
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// askWorld is a server, and candidates that listen.
+type askWorld struct {
+	*testing.T
+	srv      *zktest.Server
+	operator *zk.Conn
+}
+
+func playAsking(t *testing.T, f func(w *askWorld)) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // nothing is under way when the clients are closed
+		w := &askWorld{T: t, srv: zktest.Start(t)}
+		w.operator = w.connect()
+		f(w)
+	})
+}
+
+func (w *askWorld) connect() *zk.Conn {
+	conn, _, err := w.srv.Connect(4 * time.Second)
+	require.NoError(w, err)
+	return conn
+}
+
+// stands has a candidate take part.
+func (w *askWorld) stands(conn *zk.Conn, opts ...Option) *Election {
+	e, err := NewElection(conn, "/election", append([]Option{WithCreateNode()}, opts...)...)
+	require.NoError(w, err)
+	go e.ElectLeader()
+	w.Cleanup(func() { _ = e.Resign() })
+	synctest.Wait()
+	return e
+}
+
+// ask asks, for a while at most.
+func (w *askWorld) ask(id string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return AskToResign(w.operator, "/election", id, WithContext(ctx))
+}
+
+// data is that of the election node.
+func (w *askWorld) data() string {
+	data, _, err := w.operator.Get("/election")
+	require.NoError(w, err)
+	return string(data)
+}
+
+// resigns has the candidate resign when it is asked.
+func resigns(e *Election) {
+	asked := e.ResignRequested()
+	go func() {
+		select {
+		case <-asked:
+			_ = e.Resign()
+		case <-e.over:
+		}
+	}()
+	synctest.Wait()
+}
+
+func TestAskToResign(t *testing.T) {
+	playAsking(t, func(w *askWorld) {
+		a, b := w.stands(w.connect()), w.stands(w.connect())
+		resigns(a)
+		resigns(b)
+		began := time.Now()
+		require.NoError(w, w.ask(a.ID(), time.Minute))
+		synctest.Wait()
+		require.Equal(w, began, time.Now(), "no time passes on an idle fake network")
+		require.True(w, closed(a.over))
+		require.Equal(w, Leader, b.Current().Role)
+		require.False(w, closed(b.ResignRequested()), "another one was asked")
+		require.Empty(w, w.data(), "the request is left")
+
+		require.ErrorIs(w, w.ask(a.ID(), time.Minute), ErrNoCandidate)
+		require.Empty(w, w.data())
+	})
+}
+
+// A follower can be asked too, and one asks before it listens.
+func TestAskAFollower(t *testing.T) {
+	playAsking(t, func(w *askWorld) {
+		a, b := w.stands(w.connect()), w.stands(w.connect())
+		asked := make(chan error, 1)
+		go func() { asked <- w.ask(b.ID(), time.Minute) }()
+		synctest.Wait()
+		require.False(w, closed(b.over), "nothing happens to one that does not listen")
+		resigns(b)
+		require.NoError(w, <-asked)
+		synctest.Wait()
+		require.True(w, closed(b.over))
+		require.Equal(w, Leader, a.Current().Role)
+	})
+}
+
+// Nobody listens: the request is taken back, and who listens later is not asked.
+func TestAskOneWhoDoesNotListen(t *testing.T) {
+	playAsking(t, func(w *askWorld) {
+		a := w.stands(w.connect())
+		require.ErrorIs(w, w.ask(a.ID(), time.Second), context.DeadlineExceeded)
+		require.Empty(w, w.data())
+		resigns(a)
+		w.pass(time.Minute)
+		require.False(w, closed(a.over))
+	})
+}
+
+func (w *askWorld) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// Several are asked at a time, and none is forgotten.
+func TestAskSeveral(t *testing.T) {
+	playAsking(t, func(w *askWorld) {
+		var all []*Election
+		asked := make(chan error, 5)
+		for range 5 {
+			e := w.stands(w.connect())
+			all = append(all, e)
+			go func() { asked <- w.ask(e.ID(), time.Minute) }()
+		}
+		synctest.Wait()
+		for _, e := range all {
+			resigns(e)
+		}
+		for range all {
+			require.NoError(w, <-asked)
+		}
+		require.Empty(w, w.data())
+	})
+}
+
+// A request goes with the candidate that it names: one that rejoins in another session is
+// another one.
+func TestAskOneWhoRejoins(t *testing.T) {
+	playAsking(t, func(w *askWorld) {
+		conn := w.connect()
+		a := w.stands(conn, WithRejoin())
+		resigns(a)
+		id := a.ID()
+		w.srv.ExpireSession(conn.SessionID())
+		w.pass(time.Minute)
+		require.NotEqual(w, id, a.ID())
+		require.ErrorIs(w, w.ask(id, time.Second), ErrNoCandidate)
+		require.False(w, closed(a.over))
+		require.NoError(w, w.ask(a.ID(), time.Second))
+		synctest.Wait()
+		require.True(w, closed(a.over))
+	})
+}
+
+// A request that is made before the candidate knows its own ID is heard.
+func TestAskBeforeTheCandidateKnowsItsID(t *testing.T) {
+	playAsking(t, func(w *askWorld) {
+		conn := w.connect()
+		e, err := NewElection(conn, "/election", WithCreateNode())
+		require.NoError(w, err)
+		resigns(e)
+		hold := make(chan struct{})
+		w.srv.Before(zktest.Match{Op: zktest.OpGetChildren2, Session: conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			<-hold
+			return zktest.Pass(q)
+		})
+		go e.ElectLeader()
+		synctest.Wait()
+		require.Empty(w, e.ID())
+		all, err := Candidates(w.operator, "/election")
+		require.NoError(w, err)
+		require.Len(w, all, 1)
+		asked := make(chan error, 1)
+		go func() { asked <- w.ask(all[0].ID, time.Minute) }()
+		synctest.Wait()
+		close(hold)
+		require.NoError(w, <-asked)
+		synctest.Wait()
+		require.True(w, closed(e.over))
+	})
+}
+
+// A change that comes while the connection is down, or with a watch that the client
+// library could not set anew, is heard.
+func TestAskWhileTheConnectionIsDown(t *testing.T) {
+	playAsking(t, func(w *askWorld) {
+		conn := w.connect()
+		a := w.stands(conn)
+		resigns(a)
+		lost := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID()}, zktest.Fail(zktest.Code(-5)))
+		defer lost.Remove()
+		w.srv.DropConnections(conn.SessionID())
+		require.NoError(w, w.ask(a.ID(), time.Minute))
+		synctest.Wait()
+		require.True(w, closed(a.over))
+		require.Empty(w, w.data())
+	})
+}
+
+// The data of an election node can be somebody's.
+func TestAskWhereTheNodeHasDataOfItsOwn(t *testing.T) {
+	playAsking(t, func(w *askWorld) {
+		_, err := w.operator.Create("/election", []byte("precious"), 0, zk.WorldACL(zk.PermAll))
+		require.NoError(w, err)
+		a := w.stands(w.connect())
+		resigns(a)
+		require.ErrorIs(w, w.ask(a.ID(), time.Minute), ErrForeignData)
+		require.Equal(w, "precious", w.data())
+		require.False(w, closed(a.over))
+	})
+}
+
+func TestAskWithoutPermission(t *testing.T) {
+	playAsking(t, func(w *askWorld) {
+		_, err := w.operator.Create("/election", nil, 0, zk.WorldACL(zk.PermRead|zk.PermCreate|zk.PermDelete))
+		require.NoError(w, err)
+		a := w.stands(w.connect())
+		require.ErrorIs(w, w.ask(a.ID(), time.Minute), ErrPermission)
+	})
+}
+
+func TestAskRefuses(t *testing.T) {
+	playAsking(t, func(w *askWorld) {
+		require.ErrorIs(w, AskToResign(nil, "/election", "/election/x"), ErrNilConn)
+		require.ErrorIs(w, AskToResign(w.operator, "election", "/election/x"), ErrInvalidPath)
+		for _, id := range []string{"", "/election", "/election/x", "/other/_c_x-latch-0000000001", "_c_x-latch-0000000001", "/election/a/_c_x-latch-0000000001"} {
+			require.ErrorIs(w, AskToResign(w.operator, "/election", id), ErrInvalidOption, id)
+		}
+		require.ErrorIs(w, AskToResign(w.operator, "/election", "/election/_c_x-latch-0000000001"), ErrNoElection)
+		_, err := w.operator.Create("/election", nil, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(w, err)
+		require.ErrorIs(w, AskToResign(w.operator, "/election", "/election/_c_x-latch-0000000001"), ErrNoCandidate)
+	})
+}
+
+// Watches that cannot be taken back do not add up.
+func TestListenersLeaveOneWatch(t *testing.T) {
+	playAsking(t, func(w *askWorld) {
+		conn := w.connect()
+		var first <-chan zk.Event
+		for i := range 10 {
+			e, err := NewElection(conn, "/election", WithCreateNode())
+			require.NoError(w, err)
+			e.ResignRequested()
+			synctest.Wait()
+			require.NoError(w, e.Resign())
+			require.False(w, closed(e.requested))
+			left := takeSpare(conn, "/election")
+			require.NotNil(w, left)
+			if i == 0 {
+				first = left
+			}
+			require.Equal(w, first, left, "another watch")
+			leaveSpare(conn, "/election", left)
+		}
+		// One that has fired is of no use, and forgotten.
+		_, err := w.operator.Set("/election", nil, -1)
+		require.NoError(w, err)
+		synctest.Wait()
+		leaveSpare(nil, "", nil)
+		require.Nil(w, takeSpare(conn, "/election"))
+	})
+}
+
+// An election that is deleted ends listening, and is no request.
+func TestListenerEndsWithTheElection(t *testing.T) {
+	playAsking(t, func(w *askWorld) {
+		a := w.stands(w.connect())
+		resigns(a)
+		require.NoError(w, DeleteElection(w.operator, "/election"))
+		w.pass(time.Second)
+		require.True(w, closed(a.over))
+		require.True(w, closed(a.listening))
+		require.False(w, closed(a.requested))
+	})
+}
