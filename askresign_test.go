@@ -129,8 +129,9 @@ func TestAskSeveral(t *testing.T) {
 		var all []*Election
 		asked := make(chan error, 5)
 		for range 5 {
-			e := w.stands(w.connect())
-			all = append(all, e)
+			all = append(all, w.stands(w.connect()))
+		}
+		for _, e := range all {
 			go func() { asked <- w.ask(e.ID(), time.Minute) }()
 		}
 		synctest.Wait()

@@ -121,3 +121,21 @@ func TestAskedOnZooKeeper(t *testing.T) {
 		require.Equal(t, StateLeader, a.e.Current().State)
 	})
 }
+
+// The candidacy ends by itself while End runs: that is an error as any.
+func TestAskedAndTheBackendFails(t *testing.T) {
+	play(t, func(w *world) {
+		w.e.End = func(context.Context, *leaderelection.Leadership) error {
+			time.Sleep(time.Second)
+			return nil
+		}
+	}, func(w *world) {
+		w.leads()
+		close(w.backend.now().asked)
+		w.pass(time.Second / 2)
+		w.backend.now().fails(errBoom)
+		w.pass(time.Second / 2)
+		w.is(StateError)
+		w.happened("0s begin 1", "1s error 1")
+	})
+}
