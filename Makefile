@@ -10,7 +10,7 @@ all: test
 # inside its own process: it needs Go and nothing else.
 # DEMOFLAGS="--zk host:port,..." uses a ZooKeeper of yours.
 demo:
-	$(GO) run ./examples/demo $(DEMOFLAGS)
+	$(GO) run ./cmd/elector demo $(DEMOFLAGS)
 
 # The client library races with itself when it reconnects while requests are
 # queued (its pull request 35, open since 2020), which is not for these tests to

@@ -19,8 +19,8 @@ type candidacy struct {
 	leaderelection.Candidate
 	elected <-chan error // what ElectLeader returns
 	// asked is closed when somebody has asked for a hand-over; nil where nobody can.
-	asked <-chan struct{}
-	release func()       // ends the context of NewCandidate
+	asked   <-chan struct{}
+	release func() // ends the context of NewCandidate
 	retired bool
 	// ended is what has ended the candidacy other than Resign, known when retired.
 	ended error

@@ -9,14 +9,16 @@ import (
 
 // Exit codes, documented in docs/elector.md. That of a program is returned as it is.
 const (
-	exitOK       = 0
-	exitFailed   = 1
-	exitUsage    = 2
-	exitUnclean  = 3 // what was begun may still run
-	exitBackend  = 4 // the election cannot go on
-	exitNobody   = 5 // status: nobody leads
-	exitCannot   = 126
-	exitNotFound = 127
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitUnclean     = 3 // what was begun may still run
+	exitBackend     = 4 // the election cannot go on
+	exitNobody      = 5 // status, resign: nobody leads
+	exitStays       = 6 // resign: the candidate has not left
+	exitCannot      = 126
+	exitNotFound    = 127
+	exitInterrupted = 130 // demo
 )
 
 // codeError is an error with an exit code. Without an error nothing is printed.

@@ -1,4 +1,4 @@
-package main
+package demo
 
 // The board knows what every participant was told, and when.
 

@@ -1,4 +1,4 @@
-package main
+package demo
 
 // Where ZooKeeper comes from, and what "cut off" means there.
 

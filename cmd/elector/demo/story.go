@@ -1,4 +1,4 @@
-package main
+package demo
 
 // The story: each step is one thing that happens to elections.
 
@@ -22,7 +22,7 @@ func (d *demo) story(ctx context.Context) error {
 		}
 		d.screen.printTable()
 		select {
-		case <-time.After(d.pause):
+		case <-time.After(d.Pause):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -68,7 +68,7 @@ func (d *demo) join(ctx context.Context) error {
 func (d *demo) crash(ctx context.Context) error {
 	d.step("The leader crashes",
 		"ada is gone without a word, as when a process dies. The servers notice when",
-		fmt.Sprintf("they have heard nothing of its session for %v; then the next one leads.", d.session))
+		fmt.Sprintf("they have heard nothing of its session for %v; then the next one leads.", d.Session))
 	since := d.board.startClock()
 	d.ada.crash()
 	d.crashed = append(d.crashed, d.ada.session)
@@ -215,7 +215,7 @@ func (d *demo) step(title string, about ...string) {
 func (d *demo) conclude(text string) { d.screen.print(line{"   => " + text, bold}) }
 
 // sessionBound is how long the end of a session may take.
-func (d *demo) sessionBound() time.Duration { return 3*d.session + 5*time.Second }
+func (d *demo) sessionBound() time.Duration { return 3*d.Session + 5*time.Second }
 
 // succeeds waits until the successor leads and the observer sees it.
 func (d *demo) succeeds(ctx context.Context, since time.Time, why string, from, to *participant) (*succession, error) {
@@ -224,8 +224,8 @@ func (d *demo) succeeds(ctx context.Context, since time.Time, why string, from, 
 		bound = resignBound
 	}
 	r, err := d.board.await(ctx, bound, to.name, "lead after the "+why, row.leads)
-	if err != nil && len(d.zk) > 0 && ctx.Err() == nil {
-		err = fmt.Errorf("%w; do your servers grant sessions of %v? (--session)", err, d.session)
+	if err != nil && len(d.Servers) > 0 && ctx.Err() == nil {
+		err = fmt.Errorf("%w; do your servers grant sessions of %v? (--session)", err, d.Session)
 	}
 	if err != nil {
 		return nil, err

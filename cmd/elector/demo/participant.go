@@ -1,4 +1,4 @@
-package main
+package demo
 
 // A participant: what stands for one process of an application that wants
 // exactly one of its copies to lead.

@@ -1,4 +1,4 @@
-package main
+package demo
 
 // The frame around the story: what is made for it, and the cleaning up.
 
@@ -29,7 +29,7 @@ const (
 
 // demo is one run.
 type demo struct {
-	options
+	Options
 	screen  *screen
 	board   *board
 	servers *servers
@@ -67,7 +67,7 @@ func (s *succession) String() string {
 }
 
 // run tells the whole story and leaves nothing behind.
-func run(ctx context.Context, opts options, out *screen) (result outcome, err error) {
+func run(ctx context.Context, opts Options, out *screen) (result outcome, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := make(chan struct{})
@@ -84,7 +84,7 @@ func run(ctx context.Context, opts options, out *screen) (result outcome, err er
 
 	id := strings.ToLower(rand.Text()[:8])
 	d := &demo{
-		options: opts, screen: out, root: "/leaderelection-demo-" + id,
+		Options: opts, screen: out, root: "/leaderelection-demo-" + id,
 		stopObserving: func() {},
 	}
 	d.node, d.data = d.root+"/election", d.root+"/data"
@@ -114,14 +114,14 @@ func run(ctx context.Context, opts options, out *screen) (result outcome, err er
 // prepare has everything ready for the first step.
 func (d *demo) prepare(ctx context.Context) (err error) {
 	d.screen.print(line{"Leader election on ZooKeeper: three candidates, one leader", bold})
-	if len(d.zk) > 0 {
-		d.servers = userServers(d.zk)
+	if len(d.Servers) > 0 {
+		d.servers = userServers(d.Servers)
 	} else {
 		if d.servers, err = embeddedServers(); err != nil {
 			return err
 		}
 	}
-	if d.staff, err = connect(ctx, d.servers.seats[0], d.session); err != nil {
+	if d.staff, err = connect(ctx, d.servers.seats[0], d.Session); err != nil {
 		return err
 	}
 	// Creating the election node is the task of whoever uses the library.
@@ -133,7 +133,7 @@ func (d *demo) prepare(ctx context.Context) (err error) {
 	var observing context.Context
 	// Not with ctx: after Ctrl-C it is to see that the election is deleted.
 	observing, d.stopObserving = context.WithCancel(context.WithoutCancel(ctx))
-	observations, err := leaderelection.Observe(observing, d.staff.conn, d.node, leaderelection.WithSessionTimeout(d.session))
+	observations, err := leaderelection.Observe(observing, d.staff.conn, d.node, leaderelection.WithSessionTimeout(d.Session))
 	if err != nil {
 		return err
 	}
@@ -144,11 +144,11 @@ func (d *demo) prepare(ctx context.Context) (err error) {
 	})
 	seat := func(name string, seat int) *participant {
 		return &participant{
-			name: name, seat: seat, addrs: d.servers.seats[seat], timeout: d.session, board: d.board,
+			name: name, seat: seat, addrs: d.servers.seats[seat], timeout: d.Session, board: d.board,
 		}
 	}
 	d.ada, d.bob, d.cyn = seat("ada", 0), seat("bob", 1), seat("cyn", 2)
-	d.screen.print(line{fmt.Sprintf("%s. Sessions of %v.", d.servers.about, d.session), dim})
+	d.screen.print(line{fmt.Sprintf("%s. Sessions of %v.", d.servers.about, d.Session), dim})
 	return nil
 }
 
@@ -178,7 +178,7 @@ func (d *demo) cleanUp() error {
 	}
 	if d.servers != nil {
 		d.servers.close()
-		if len(d.zk) == 0 {
+		if len(d.Servers) == 0 {
 			done += ", stopped the servers"
 		}
 	}
@@ -193,7 +193,7 @@ func (d *demo) cleanUp() error {
 // deleteNodes deletes the demo's part of the tree, half made or not.
 func (d *demo) deleteNodes(ctx context.Context) error {
 	err := leaderelection.DeleteElection(d.staff.conn, d.node,
-		leaderelection.WithContext(ctx), leaderelection.WithSessionTimeout(d.session))
+		leaderelection.WithContext(ctx), leaderelection.WithSessionTimeout(d.Session))
 	if err != nil {
 		return err
 	}

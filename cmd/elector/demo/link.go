@@ -1,4 +1,4 @@
-package main
+package demo
 
 // A participant's way to ZooKeeper, which the demo can break.
 

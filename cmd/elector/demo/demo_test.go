@@ -1,14 +1,10 @@
-package main
+package demo
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
 	"log"
-	"os"
-	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -26,18 +22,12 @@ import (
 // testSession is longer than the demo's own: other tests share the machine.
 const testSession = 4 * time.Second
 
-// runAsDemo makes the test program be the demo, so that its exit code is seen.
-const runAsDemo = "LEADERELECTION_TEST_DEMO"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(runAsDemo) != "" {
-		os.Exit(command(os.Args[1:]))
-	}
 	goleak.VerifyTestMain(m)
 }
 
 // tell runs the demo as a pipe would see it.
-func tell(ctx context.Context, t *testing.T, opts options) (outcome, string, error) {
+func tell(ctx context.Context, t *testing.T, opts Options) (outcome, string, error) {
 	t.Helper()
 	var b strings.Builder
 	result, err := run(ctx, opts, newScreen(&b, false, true))
@@ -76,7 +66,7 @@ func checkStory(t *testing.T, result outcome, text string) {
 
 func TestDemoOnEmbeddedServers(t *testing.T) {
 	t.Parallel()
-	result, text, err := tell(t.Context(), t, options{session: testSession})
+	result, text, err := tell(t.Context(), t, Options{Session: testSession})
 	require.NoError(t, err)
 	checkStory(t, result, text)
 	assert.Contains(t, text, "Three embedded servers (package zktest)")
@@ -90,7 +80,7 @@ func TestInterruptedWhileAServerIsCutOff(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out := &trigger{word: "cyn  is cut off", fire: interrupt}
-	_, err := run(ctx, options{session: testSession}, newScreen(out, false, false))
+	_, err := run(ctx, Options{Session: testSession}, newScreen(out, false, false))
 	require.ErrorIs(t, err, context.Canceled)
 	assert.NotContains(t, out.text.String(), "Not all is cleaned up")
 	assert.Contains(t, out.text.String(), "stopped the servers")
@@ -104,7 +94,7 @@ func TestDemoOnServersOfTheUser(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 
 	t.Run("whole story", func(t *testing.T) {
-		result, text, err := tell(t.Context(), t, options{zk: e.Addrs(), session: testSession})
+		result, text, err := tell(t.Context(), t, Options{Servers: e.Addrs(), Session: testSession})
 		require.NoError(t, err)
 		checkStory(t, result, text)
 		assert.Contains(t, text, "Your ZooKeeper")
@@ -117,7 +107,7 @@ func TestDemoOnServersOfTheUser(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		defer interrupt()
 		out := &trigger{word: "The leader crashes", fire: interrupt}
-		_, err := run(ctx, options{zk: e.Addrs(), session: testSession}, newScreen(out, false, false))
+		_, err := run(ctx, Options{Servers: e.Addrs(), Session: testSession}, newScreen(out, false, false))
 		require.ErrorIs(t, err, context.Canceled)
 		assert.Contains(t, out.text.String(), "Deleted /leaderelection-demo-")
 		requireNothingLeft(t, e.Addrs())
@@ -125,7 +115,7 @@ func TestDemoOnServersOfTheUser(t *testing.T) {
 
 	t.Run("nobody reads", func(t *testing.T) {
 		out := &trigger{word: "The leader crashes", err: io.ErrClosedPipe}
-		_, err := run(t.Context(), options{zk: e.Addrs(), session: testSession}, newScreen(out, true, true))
+		_, err := run(t.Context(), Options{Servers: e.Addrs(), Session: testSession}, newScreen(out, true, true))
 		require.ErrorIs(t, err, context.Canceled)
 		requireNothingLeft(t, e.Addrs())
 	})
@@ -133,7 +123,7 @@ func TestDemoOnServersOfTheUser(t *testing.T) {
 	t.Run("an expected step does not happen", func(t *testing.T) {
 		// The election is ended from outside as soon as it has a leader.
 		out := &trigger{word: "writes as leader", fire: func() { endElection(t, e.Addrs()) }}
-		_, err := run(t.Context(), options{zk: e.Addrs(), session: testSession, pause: time.Second},
+		_, err := run(t.Context(), Options{Servers: e.Addrs(), Session: testSession, Pause: time.Second},
 			newScreen(out, false, false))
 		require.Error(t, err)
 		require.ErrorIs(t, err, leaderelection.ErrElectionOver)
@@ -145,79 +135,18 @@ func TestDemoOnServersOfTheUser(t *testing.T) {
 func TestDemoWithoutServers(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("enough"))
 	defer cancel()
-	_, _, err := tell(ctx, t, options{zk: []string{"127.0.0.1:1"}, session: testSession})
+	_, _, err := tell(ctx, t, Options{Servers: []string{"127.0.0.1:1"}, Session: testSession})
 	require.ErrorContains(t, err, "no ZooKeeper session")
 }
 
-func TestExitCodes(t *testing.T) {
-	t.Parallel()
-	demo := func(args ...string) *exec.Cmd {
-		binary, err := os.Executable()
-		require.NoError(t, err)
-		cmd := exec.CommandContext(t.Context(), binary, args...)
-		cmd.Env = append(os.Environ(), runAsDemo+"=1")
-		return cmd
+func TestOptions(t *testing.T) {
+	for _, servers := range [][]string{nil, {"a:1", "b:2"}} {
+		opts := Options{Servers: servers}
+		require.NoError(t, opts.Complete())
+		assert.Equal(t, Options{Servers: servers, Session: time.Duration(2+len(servers)) * time.Second}, opts)
 	}
-
-	t.Run("help", func(t *testing.T) {
-		text, err := demo("--help").Output()
-		require.NoError(t, err)
-		assert.Equal(t, usage, string(text))
-	})
-
-	t.Run("wrong flag", func(t *testing.T) {
-		cmd := demo("--unknown")
-		text, err := cmd.CombinedOutput()
-		require.Error(t, err)
-		assert.Equal(t, 2, cmd.ProcessState.ExitCode())
-		assert.Contains(t, string(text), "Usage: demo")
-	})
-
-	t.Run("nobody answers", func(t *testing.T) {
-		t.Parallel()
-		cmd := demo("--zk", "127.0.0.1:1")
-		text, err := cmd.CombinedOutput()
-		require.Error(t, err)
-		assert.Equal(t, 1, cmd.ProcessState.ExitCode())
-		assert.Contains(t, string(text), "FAILED: no ZooKeeper session")
-	})
-
-	t.Run("interrupted", func(t *testing.T) {
-		t.Parallel()
-		if runtime.GOOS == "windows" {
-			t.Skip("a process there cannot send Ctrl-C to another one")
-		}
-		cmd := demo("--pause", "0s")
-		out, err := cmd.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, cmd.Start())
-		var last string
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			last = lines.Text()
-			if strings.Contains(last, "The leader crashes") {
-				assert.NoError(t, cmd.Process.Signal(os.Interrupt))
-			}
-		}
-		require.Error(t, cmd.Wait())
-		assert.Equal(t, 130, cmd.ProcessState.ExitCode())
-		assert.Contains(t, last, "stopped the servers")
-	})
-}
-
-func TestFlags(t *testing.T) {
-	opts, err := parse(nil)
-	require.NoError(t, err)
-	assert.Equal(t, options{session: 2 * time.Second, pause: 3 * time.Second}, opts)
-
-	opts, err = parse([]string{"--zk", "a:1, b:2", "--pause", "0s"})
-	require.NoError(t, err)
-	assert.Equal(t, options{zk: []string{"a:1", "b:2"}, session: 4 * time.Second}, opts)
-
-	for _, args := range [][]string{
-		{"--zk", ","}, {"--session", "1ms"}, {"--pause", "-1s"}, {"surplus"}, {"--unknown"},
-	} {
-		_, err := parse(args)
-		assert.Error(t, err, "%q", args)
+	for _, opts := range []Options{{Session: time.Millisecond}, {Session: time.Hour}, {Pause: -1}} {
+		assert.Error(t, opts.Complete(), "%v", opts)
 	}
 }
 

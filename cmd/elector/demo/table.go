@@ -1,4 +1,4 @@
-package main
+package demo
 
 // How the board looks.
 

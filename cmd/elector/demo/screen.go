@@ -1,4 +1,4 @@
-package main
+package demo
 
 // The screen: lines that scroll by and, on a terminal, a table that stays below
 // them. Anywhere else the output is plain lines.
