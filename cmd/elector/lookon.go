@@ -21,6 +21,8 @@ type place struct {
 	ID    string    `json:"id"`
 	Token int64     `json:"token"`          // when it leads
 	Since time.Time `json:"since,omitzero"` // when it joined
+	// Session is that of the instance with the backend, where there are any.
+	Session string `json:"session,omitempty"`
 }
 
 // lister is a backend that tells who stands in line, the leader first.

@@ -31,7 +31,7 @@ func execute(args []string) int {
 
 func newRoot() *cobra.Command {
 	s := &settings{}
-	return rootOf(s, newRun(&runner{settings: s}), newConfig(&runner{settings: s}), newStatus(s), newWatch(s), newResign(s), newEnd(s), newDelete(s), newDemo(), newDevServer())
+	return rootOf(s, newRun(&runner{settings: s}), newConfig(&runner{settings: s}), newStatus(s), newWatch(s), newTop(s), newResign(s), newEnd(s), newDelete(s), newDemo(), newDevServer())
 }
 
 func rootOf(s *settings, commands ...*cobra.Command) *cobra.Command {

@@ -35,6 +35,7 @@ type zookeeper struct {
 	*settings
 	conn   *zk.Conn
 	grants *grants
+	of     *zookeeper // whose connection it is; nil for its own (zookeeper_top.go)
 
 	mu   sync.Mutex
 	auth <-chan error // of the credentials, once they are sent
@@ -79,6 +80,9 @@ func (z *zookeeper) session() time.Duration { return z.grants.timeout() }
 
 // ready waits for a session with its credentials, until ctx is done.
 func (z *zookeeper) ready(ctx context.Context) error {
+	if z.of != nil {
+		return z.of.ready(ctx)
+	}
 	select {
 	case <-z.grants.known:
 	case <-ctx.Done():

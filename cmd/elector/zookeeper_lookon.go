@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -36,7 +37,10 @@ func (z *zookeeper) place(ctx context.Context, info leaderelection.CandidateInfo
 		if err != nil || !there {
 			return nil, err
 		}
-		return &place{Name: info.Name, ID: info.ID, Token: info.Token, Since: time.UnixMilli(stat.Ctime).UTC()}, nil
+		return &place{
+			Name: info.Name, ID: info.ID, Token: info.Token, Since: time.UnixMilli(stat.Ctime).UTC(),
+			Session: fmt.Sprintf("%#x", uint64(stat.EphemeralOwner)),
+		}, nil
 	})
 }
 
