@@ -23,8 +23,8 @@ type timed interface {
 	session() time.Duration
 }
 
-// asker is one whose servers decide, and that knows what it asks them for.
-type asker interface {
+// negotiating is one whose servers decide, and that knows what it asks them for.
+type negotiating interface {
 	timed
 	asks() time.Duration
 	ready(ctx context.Context) error // waits for their word, which is session's then
@@ -33,7 +33,7 @@ type asker interface {
 // checkLostGrace looks at what is known before there is a connection.
 func (r *runner) checkLostGrace(b backend) error {
 	switch b := b.(type) {
-	case asker:
+	case negotiating:
 		return r.allows(b.asks(), "that is asked for")
 	case timed:
 		return r.allows(b.session(), "that this backend has")
@@ -55,7 +55,7 @@ func (r *runner) allows(timeout time.Duration, who string) error {
 // does not allow what was asked for.
 func (r *runner) candidate(b backend) func(context.Context) (leaderelection.Candidate, error) {
 	return func(ctx context.Context) (leaderelection.Candidate, error) {
-		if a, ok := b.(asker); ok {
+		if a, ok := b.(negotiating); ok {
 			if err := a.ready(ctx); err != nil {
 				return nil, err
 			}

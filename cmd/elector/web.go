@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	answerLimit = time.Second // for the loop to give a sign of life
+	signLimit = time.Second // for the loop to give a sign of life
 	closeLimit  = 2 * time.Second
 	lookOnPause = time.Second // after an observation has failed
 )
@@ -98,7 +98,7 @@ func (r *runner) serve(ctx context.Context, e *elector.Elector, b backend) (stop
 func (w *web) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), answerLimit)
+		ctx, cancel := context.WithTimeout(r.Context(), signLimit)
 		defer cancel()
 		answer(rw, w.elector.Responds(ctx))
 	})
