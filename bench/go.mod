@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	github.com/go-leaderelection/leaderelection v0.0.0-00010101000000-000000000000
 	github.com/go-zookeeper/zk v1.0.4
-	golang.org/x/sys v0.48.0
+	golang.org/x/sys v0.49.0
 )
 
 require (
