@@ -47,6 +47,7 @@ have_java || missing="$missing openjdk-17-jre-headless"
 java --list-modules 2>/dev/null | grep -q '^jdk.compiler' || missing="$missing openjdk-17-jdk-headless"
 [ -f /usr/share/java/curator-recipes.jar ] || missing="$missing libcurator-recipes-java"
 [ -f /usr/share/java/curator-x-discovery.jar ] || missing="$missing libcurator-discovery-java"
+command -v tmux >/dev/null || missing="$missing tmux" # a terminal for elector top
 [ -d /usr/lib/python3/dist-packages/kazoo ] || missing="$missing python3-kazoo"
 have_c_compiler || missing="$missing gcc libc6-dev"
 
