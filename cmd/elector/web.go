@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	signLimit = time.Second // for the loop to give a sign of life
+	signLimit   = time.Second // for the loop to give a sign of life
 	closeLimit  = 2 * time.Second
 	lookOnPause = time.Second // after an observation has failed
 )

@@ -47,7 +47,7 @@ type monitor struct {
 	checkNow  bool
 	lastCheck time.Time
 
-	lastTurn  time.Time // of the goroutine
+	lastTurn time.Time // of the goroutine
 
 	checking bool // only the goroutine uses it
 }
