@@ -26,7 +26,8 @@ ALL     = $(patsubst $(shell $(GO) list -m)%,.%,$(shell $(GO) list $(PACKAGES)))
 BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.FakeTime' . | xargs -n 1 dirname | sort -u),$(ALL))
 
 # test is everything: lint, unit and integration tests, with the race detector.
-# ZKTEST_REAL makes zktest's tests fail, not skip, without what they compare with.
+# ZKTEST_REAL makes tests fail, not skip, without the servers that they compare with or
+# run on.
 test: prepare lint
 	$(if $(BUBBLES),$(GO) test $(RACE) -cpu 1 -timeout 15m $(TESTFLAGS) $(BUBBLES))
 	$(if $(filter-out $(BUBBLES),$(ALL)),ZKTEST_REAL=required $(GO) test $(RACE) -timeout 15m $(TESTFLAGS) $(filter-out $(BUBBLES),$(ALL)))
@@ -52,6 +53,6 @@ bench: prepare
 	cd bench && $(GO) run . $(BENCHFLAGS)
 
 # prepare installs what a fresh Debian machine lacks: ZooKeeper and Java, or what
-# its image is built from, and the clients of other languages that take part.
+# its image is built from, etcd, and the clients of other languages that take part.
 prepare:
 	sh integrationtest/install.sh

@@ -27,4 +27,26 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
+// TestOwnBackends shows that etcd is linked by those who import its adapter, and by nobody
+// else: the root and the recipes, what runs on any backend, and what others are tested with.
+func TestOwnBackends(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Deps " "}}`, module+"/...").Output()
+	require.NoError(t, err)
+	links := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		name, deps, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if strings.Contains(deps, "go.etcd.io/") {
+			links[strings.TrimPrefix(name, module)] = true
+		}
+	}
+	require.True(t, links["/adapters/etcd"])
+	for name := range links {
+		switch name {
+		case "/adapters/etcd", "/internal/etcdserver", "/cmd/elector":
+		default:
+			t.Errorf("%s links etcd", name)
+		}
+	}
+}
+
 const module = "github.com/go-leaderelection/leaderelection"

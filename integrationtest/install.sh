@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what the tests need and this machine lacks, on Debian as root:
-# ZooKeeper, Java, other languages' clients, a C compiler for the race detector
+# ZooKeeper, Java, etcd, other languages' clients, a C compiler for the race detector
 # and, where a Docker engine answers, a ZooKeeper image. Quick when there is
 # nothing to do.
 set -eu
@@ -49,6 +49,8 @@ java --list-modules 2>/dev/null | grep -q '^jdk.compiler' || missing="$missing o
 [ -f /usr/share/java/curator-x-discovery.jar ] || missing="$missing libcurator-discovery-java"
 command -v tmux >/dev/null || missing="$missing tmux" # a terminal for elector top
 [ -d /usr/lib/python3/dist-packages/kazoo ] || missing="$missing python3-kazoo"
+command -v etcd >/dev/null || missing="$missing etcd-server"
+command -v etcdctl >/dev/null || missing="$missing etcd-client"
 have_c_compiler || missing="$missing gcc libc6-dev"
 
 build=no
@@ -62,6 +64,15 @@ if [ -n "$missing" ]; then
 	command -v apt-get >/dev/null || fail "missing:$missing; this is no Debian, please install them by other means"
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -q
+	case $missing in
+	*etcd-server*)
+		# The package starts a server of its own, at the usual port, unless the
+		# machine's unit is masked. The tests start theirs themselves.
+		if command -v systemctl >/dev/null && [ ! -e /etc/systemd/system/etcd.service ]; then
+			systemctl mask etcd.service >/dev/null 2>&1 || true
+		fi
+		;;
+	esac
 	# The words of $missing are packages.
 	# shellcheck disable=SC2086
 	apt-get install -q -y --no-install-recommends $missing

@@ -19,6 +19,8 @@ import (
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 	tclog "github.com/testcontainers/testcontainers-go/log"
+
+	"github.com/go-leaderelection/leaderelection/internal/loopback"
 )
 
 // Ports inside a container, where nothing else wants them.
@@ -39,7 +41,7 @@ type dockerBackend struct {
 	docker client.APIClient
 	image  string
 
-	client []*reservation
+	client []*loopback.Port
 	// clientNet and quorumNet are names; a standalone server has no quorumNet.
 	clientNet, quorumNet string
 	networks             []*testcontainers.DockerNetwork
@@ -94,7 +96,7 @@ func (b *dockerBackend) prepare(ctx context.Context) error {
 		return err
 	}
 	for i := range b.cfg.Servers {
-		r, err := reservePort()
+		r, err := loopback.Reserve()
 		if err != nil {
 			return err
 		}
@@ -132,7 +134,7 @@ func (b *dockerBackend) create(ctx context.Context, i int) error {
 		HostConfigModifier: func(host *container.HostConfig) {
 			host.PortBindings = network.PortMap{port: {{
 				HostIP:   netip.AddrFrom4([4]byte{127, 0, 0, 1}),
-				HostPort: strconv.Itoa(b.client[i].port),
+				HostPort: strconv.Itoa(b.client[i].Number),
 			}}}
 		},
 	}
@@ -154,7 +156,7 @@ func (b *dockerBackend) kind() Backend { return Docker }
 func (b *dockerBackend) ports() []int {
 	ports := make([]int, len(b.client))
 	for i, r := range b.client {
-		ports[i] = r.port
+		ports[i] = r.Number
 	}
 	return ports
 }
@@ -243,7 +245,7 @@ func (b *dockerBackend) close() error {
 		errs = append(errs, n.Remove(ctx))
 	}
 	for _, r := range b.client {
-		r.release()
+		r.Release()
 	}
 	errs = append(errs, b.docker.Close())
 	return errors.Join(errs...)

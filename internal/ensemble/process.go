@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/go-leaderelection/leaderelection/internal/loopback"
 )
 
 const (
@@ -31,7 +33,7 @@ type processBackend struct {
 	dir     string
 	spawner *spawner
 
-	client, quorum, election []*reservation
+	client, quorum, election []*loopback.Port
 	// links[a][b] are the links that server a opens to server b, quorum and
 	// election; nil for a == b.
 	links [][][]*link
@@ -76,13 +78,13 @@ func (b *processBackend) prepare() (err error) {
 	if b.dir, err = makeDir(); err != nil {
 		return err
 	}
-	kinds := []*[]*reservation{&b.client}
+	kinds := []*[]*loopback.Port{&b.client}
 	if b.cfg.Servers > 1 {
 		kinds = append(kinds, &b.quorum, &b.election)
 	}
 	for _, kind := range kinds {
 		for range b.cfg.Servers {
-			r, err := reservePort()
+			r, err := loopback.Reserve()
 			if err != nil {
 				return err
 			}
@@ -110,8 +112,8 @@ func (b *processBackend) makeLinks() error {
 			if from == to {
 				continue
 			}
-			for _, port := range []*reservation{b.quorum[to], b.election[to]} {
-				l, err := newLink(loopbackAddr(port.port), port == b.election[to])
+			for _, port := range []*loopback.Port{b.quorum[to], b.election[to]} {
+				l, err := newLink(loopbackAddr(port.Number), port == b.election[to])
 				if err != nil {
 					return err
 				}
@@ -134,7 +136,7 @@ func (b *processBackend) writeFiles(i int) error {
 	var members []member
 	if b.cfg.Servers > 1 {
 		for peer := range b.cfg.Servers {
-			m := member{"127.0.0.1", b.quorum[i].port, b.election[i].port}
+			m := member{"127.0.0.1", b.quorum[i].Number, b.election[i].Number}
 			if peer != i {
 				l := b.links[i][peer]
 				m.quorumPort, m.electionPort = l[0].port(), l[1].port()
@@ -144,7 +146,7 @@ func (b *processBackend) writeFiles(i int) error {
 	}
 	for name, text := range map[string]string{
 		"data/myid": strconv.Itoa(i+1) + "\n",
-		"zoo.cfg":   zooCfg(b.cfg, data, "127.0.0.1", b.client[i].port, members),
+		"zoo.cfg":   zooCfg(b.cfg, data, "127.0.0.1", b.client[i].Number, members),
 	} {
 		if err := os.WriteFile(filepath.Join(b.serverDir(i), name), []byte(text), 0o644); err != nil {
 			return err
@@ -158,7 +160,7 @@ func (b *processBackend) kind() Backend { return Process }
 func (b *processBackend) ports() []int {
 	ports := make([]int, len(b.client))
 	for i, r := range b.client {
-		ports[i] = r.port
+		ports[i] = r.Number
 	}
 	return ports
 }
@@ -264,9 +266,9 @@ func (b *processBackend) close() error {
 			}
 		}
 	}
-	for _, kind := range [][]*reservation{b.client, b.quorum, b.election} {
+	for _, kind := range [][]*loopback.Port{b.client, b.quorum, b.election} {
 		for _, r := range kind {
-			r.release()
+			r.Release()
 		}
 	}
 	if b.dir != "" {

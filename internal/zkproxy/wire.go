@@ -58,12 +58,19 @@ const (
 
 var errFrameLength = errors.New("zkproxy: impossible length of a frame")
 
+// http2 is how a client of HTTP/2 begins, which has frames of its own: etcd's, which can be cut
+// off and delayed as well.
+const http2 = "PRI "
+
 // readHead reads the first four bytes from a client: the length of a frame, or
-// a four-letter command, after which nothing has frames.
+// a four-letter command or HTTP/2, after which nothing has frames.
 func readHead(r io.Reader) (head []byte, raw bool, err error) {
 	head = make([]byte, lengthSize)
 	if _, err := io.ReadFull(r, head); err != nil {
 		return nil, false, err
+	}
+	if string(head) == http2 {
+		return head, true, nil
 	}
 	for _, b := range head {
 		if b < 'a' || b > 'z' {

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package ensemble
+package loopback
 
 // Elsewhere than on Linux a port cannot be reserved and listened on at the
 // same time; it is merely free when asked for, and Start tries again with
@@ -11,15 +11,18 @@ import (
 	"net"
 )
 
-type reservation struct{ port int }
+// Port is a loopback port that was free.
+type Port struct{ Number int }
 
-func reservePort() (*reservation, error) {
+// Reserve reserves a port until Release.
+func Reserve() (*Port, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("reserve a port: %w", err)
 	}
 	defer listener.Close()
-	return &reservation{port: listener.Addr().(*net.TCPAddr).Port}, nil
+	return &Port{Number: listener.Addr().(*net.TCPAddr).Port}, nil
 }
 
-func (*reservation) release() {}
+// Release gives the port back.
+func (*Port) Release() {}

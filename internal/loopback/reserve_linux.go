@@ -1,7 +1,6 @@
-package ensemble
-
-// Ports that stay ours while no server listens on them, so that a killed
-// server finds its port free again.
+// Package loopback reserves ports for servers that tests start, kill and start again: ports
+// that stay theirs while no server listens on them.
+package loopback
 
 import (
 	"fmt"
@@ -9,16 +8,17 @@ import (
 	"syscall"
 )
 
-// reservation is a free loopback port, held by a socket that is bound and
+// Port is a free loopback port, held by a socket that is bound and
 // never listens. Linux gives such a port to nobody who asks for any port, and
 // still lets a server listen on it that sets SO_REUSEADDR, as ZooKeeper, Go
 // and Docker's proxy do. A connection to it is refused until then.
-type reservation struct {
-	port int
-	file *os.File
+type Port struct {
+	Number int
+	file   *os.File
 }
 
-func reservePort() (*reservation, error) {
+// Reserve reserves a port until Release.
+func Reserve() (*Port, error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("reserve a port: %w", os.NewSyscallError("socket", err))
@@ -29,7 +29,7 @@ func reservePort() (*reservation, error) {
 		file.Close()
 		return nil, fmt.Errorf("reserve a port: %w", err)
 	}
-	return &reservation{port: port, file: file}, nil
+	return &Port{Number: port, file: file}, nil
 }
 
 func bindAnyPort(fd int) (int, error) {
@@ -50,4 +50,5 @@ func bindAnyPort(fd int) (int, error) {
 	return addr.Port, nil
 }
 
-func (r *reservation) release() { r.file.Close() }
+// Release gives the port back.
+func (r *Port) Release() { r.file.Close() }

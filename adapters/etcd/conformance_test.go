@@ -1,0 +1,90 @@
+package etcd_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/etcd"
+	"github.com/go-leaderelection/leaderelection/electiontest"
+	"github.com/go-leaderelection/leaderelection/internal/etcdserver"
+	"github.com/go-leaderelection/leaderelection/internal/zkproxy"
+)
+
+// group makes elections on one server, each below a key of its own.
+func group(srv *etcdserver.Cluster, opts ...etcd.Option) electiontest.Factory {
+	var mu sync.Mutex
+	cases := 0
+	return func(t electiontest.TB) *electiontest.Group {
+		mu.Lock()
+		defer mu.Unlock()
+		cases++
+		key := node + "/" + string(rune('a'+cases))
+		type client struct {
+			*clientv3.Client
+			proxy *zkproxy.Proxy
+		}
+		clients := map[int]client{}
+		of := func(i int) (c client, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if c, ok := clients[i]; ok {
+				return c, nil
+			}
+			if c.proxy, err = zkproxy.New(srv.Addr(0)); err != nil {
+				return c, err
+			}
+			c.Client, err = clientv3.New(clientv3.Config{Endpoints: []string{"http://" + c.proxy.Addr()}, Logger: zap.NewNop()})
+			clients[i] = c
+			return c, err
+		}
+		t.Cleanup(func() { // made before the candidates resign, run after it
+			for _, c := range clients {
+				if c.Client != nil {
+					c.Close()
+				}
+				c.proxy.Close()
+			}
+		})
+		cut := func(i int) func() {
+			c, err := of(i)
+			if err != nil {
+				t.Errorf("client %d: %v", i, err)
+				return func() {}
+			}
+			c.proxy.Blackhole(zkproxy.Both)
+			return c.proxy.Unblackhole
+		}
+		return &electiontest.Group{
+			New: func(i int) (leaderelection.Candidate, error) {
+				c, err := of(i)
+				if err != nil {
+					return nil, err
+				}
+				all := append([]etcd.Option{etcd.WithCreateNode(), etcd.WithSessionTimeout(2 * time.Second)}, opts...)
+				return etcd.NewElection(c.Client, key, all...)
+			},
+			Crash: func(i int) { cut(i) },
+			Cut:   cut,
+		}
+	}
+}
+
+func TestConformance(t *testing.T) {
+	electiontest.Run(t, group(etcdserver.Start(t, etcdserver.Config{})))
+}
+
+// TestConformanceWithRejoin: the cases in which leases end.
+func TestConformanceWithRejoin(t *testing.T) {
+	factory := group(etcdserver.Start(t, etcdserver.Config{}), etcd.WithRejoin())
+	for _, c := range electiontest.Cases() {
+		switch c.Name {
+		case "LeaderIsCutOff", "EndElection":
+			t.Run(c.Name, func(t *testing.T) { c.Run(t, factory) })
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// Candidates returns the candidates of the election at node in order of succession: the first
+// one is the leader, or is about to learn that it is. Those of etcd's concurrency package are
+// among them.
+//
+// Errors are those of [NewElection].
+func Candidates(client *clientv3.Client, node string, opts ...Option) ([]leaderelection.CandidateInfo, error) {
+	l, err := list(client, node, opts, 0)
+	if err != nil {
+		return nil, err
+	}
+	return l.candidates, nil
+}
+
+// CurrentLeader returns the first candidate of the election at node; found is false when there
+// is nobody. Errors are those of [NewElection].
+func CurrentLeader(client *clientv3.Client, node string, opts ...Option) (leader leaderelection.CandidateInfo, found bool, err error) {
+	l, err := list(client, node, opts, 1)
+	if err != nil || len(l.candidates) == 0 {
+		return leaderelection.CandidateInfo{}, false, err
+	}
+	return l.candidates[0], true, nil
+}
+
+// listing is what there is of an election at one revision.
+type listing struct {
+	revision   int64
+	node       int64 // the node's create revision
+	candidates []leaderelection.CandidateInfo
+}
+
+func list(client *clientv3.Client, node string, opts []Option, limit int64) (*listing, error) {
+	o, err := newOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := check(client, node); err != nil {
+		return nil, err
+	}
+	var l *listing
+	err = o.ask(client, func(ctx context.Context) (err error) {
+		l, err = readListing(ctx, client, node, limit)
+		return err
+	})
+	if err == nil && l.node == 0 {
+		err = errNoElection
+	}
+	if err != nil {
+		return nil, fmt.Errorf("candidates at %s: %w", node, err)
+	}
+	return l, nil
+}
+
+// readListing reads the first candidates, or all if limit is 0.
+func readListing(ctx context.Context, client *clientv3.Client, node string, limit int64) (*listing, error) {
+	for ; ; limit = 0 {
+		answer, err := client.Txn(clientv3.WithRequireLeader(ctx)).Then(
+			clientv3.OpGet(node, clientv3.WithKeysOnly()),
+			clientv3.OpGet(node+"/", clientv3.WithPrefix(), clientv3.WithLimit(limit),
+				clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)),
+		).Commit()
+		if err != nil {
+			return nil, err
+		}
+		l := &listing{revision: answer.Header.Revision, node: createRevision(answer.Responses[0].GetResponseRange().Kvs)}
+		found := answer.Responses[1].GetResponseRange()
+		for _, kv := range found.Kvs {
+			if isCandidate(node, kv) {
+				l.candidates = append(l.candidates, info(kv))
+			}
+		}
+		if limit == 0 || len(l.candidates) > 0 || len(found.Kvs) == 0 {
+			return l, nil
+		}
+		// A foreign key is in the way: all have to be read.
+	}
+}
+
+func info(kv *mvccpb.KeyValue) leaderelection.CandidateInfo {
+	return leaderelection.CandidateInfo{ID: string(kv.Key), Name: string(kv.Value), Token: kv.CreateRevision}
+}
+
+// Observe streams who leads the election at node, without taking part in it: the leader of now
+// first, or that there is nobody, and then each change, also of the leader's name, which those
+// of etcd's concurrency package may change. A reader that is late gets the newest observation.
+// The channel is closed when ctx is done, and after a last element with
+// [leaderelection.ErrElectionOver], [leaderelection.ErrConnClosed] or
+// [leaderelection.ErrPermission]. Errors of the call itself are those of [NewElection].
+//
+// While etcd does not answer nothing is delivered. What is observed was true at some time, and
+// tokens tell in which order. An observation costs two watches, on the election node and on
+// the leader's key; on all keys below the node while there is nobody.
+func Observe(ctx context.Context, client *clientv3.Client, node string, opts ...Option) (<-chan leaderelection.Observation, error) {
+	l, err := list(client, node, append(append([]Option{}, opts...), WithContext(ctx)), 1)
+	if err != nil {
+		return nil, err
+	}
+	v := &observer{client: client, node: node, nodeRev: l.node, c: make(chan leaderelection.Observation, 1)}
+	go v.run(ctx, l)
+	return v.c, nil
+}
+
+// observer belongs to its goroutine.
+type observer struct {
+	client  *clientv3.Client
+	node    string
+	nodeRev int64
+	c       chan leaderelection.Observation
+
+	leader *leaderelection.CandidateInfo
+	told   bool
+}
+
+// lookAgain is how often an observer looks without being told: a watch may have gone dumb.
+const lookAgain = 10 * time.Second
+
+func (v *observer) run(ctx context.Context, l *listing) {
+	defer close(v.c)
+	for {
+		err := v.saw(ctx, l)
+		if err == nil {
+			err = again(ctx, v.client, lookAgain/2, func(ctx context.Context) (err error) {
+				l, err = readListing(ctx, v.client, v.node, 1)
+				return err
+			})
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			v.publish(leaderelection.Observation{Err: fmt.Errorf("observe %s: %w", v.node, err)})
+			return
+		}
+	}
+}
+
+// saw tells who leads, and waits until there is reason to look again.
+func (v *observer) saw(ctx context.Context, l *listing) error {
+	if l.node != v.nodeRev {
+		return leaderelection.ErrElectionOver
+	}
+	var leader *leaderelection.CandidateInfo
+	key, below := v.node+"/", []clientv3.OpOption{clientv3.WithPrefix()}
+	if len(l.candidates) > 0 {
+		leader = &l.candidates[0]
+		key, below = leader.ID, nil
+	}
+	v.tell(leader)
+	ofNode := deletion(ctx, v.client, v.node, l.revision+1)
+	defer ofNode.end()
+	ofLeader := newWatch(ctx, v.client, key, l.revision+1, below...)
+	defer ofLeader.end()
+	timer := time.NewTimer(lookAgain)
+	defer timer.Stop()
+	var revision int64
+	select {
+	case revision = <-ofNode.events():
+	case revision = <-ofLeader.events():
+	case <-timer.C:
+		return nil
+	case <-v.client.Ctx().Done():
+		return errClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if revision == 0 {
+		return pause(ctx, retry)
+	}
+	return nil
+}
+
+// tell publishes the leader unless it is the one published last.
+func (v *observer) tell(leader *leaderelection.CandidateInfo) {
+	same := v.told && (leader == nil) == (v.leader == nil) && (leader == nil || *leader == *v.leader)
+	v.leader, v.told = leader, true
+	if !same {
+		v.publish(leaderelection.Observation{Leader: leader})
+	}
+}
+
+// publish replaces what has not been read.
+func (v *observer) publish(o leaderelection.Observation) {
+	select {
+	case <-v.c:
+	default:
+	}
+	v.c <- o
+}

@@ -1,0 +1,151 @@
+package etcd
+
+// The requests of a candidate, one answer each. All are bounded by their contexts, and ask
+// for a server that has a leader: one that is cut off from the others says so at once.
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// place is where a candidate stands: its key.
+type place struct {
+	id  clientv3.LeaseID
+	key string
+	rev int64 // the create revision, which is the token
+}
+
+// keyOf is a candidate's key, as concurrency.Election names it.
+func keyOf(node string, lease clientv3.LeaseID) string {
+	return node + "/" + strconv.FormatUint(uint64(lease), 16)
+}
+
+// isCandidate says whether a key below the election node is a candidate's: its name is that of
+// the lease that it lives by. Other keys can never lead, so nobody waits for them.
+func isCandidate(node string, kv *mvccpb.KeyValue) bool {
+	return kv.Lease != 0 && strings.TrimPrefix(string(kv.Key), node+"/") == strconv.FormatUint(uint64(kv.Lease), 16)
+}
+
+// keepAlive sends one keepalive. ttl is 0 if the server knows no such lease.
+//
+// It is not clientv3's KeepAliveOnce, which repeats a request that fails without a pause, for
+// as long as its context lasts.
+func keepAlive(ctx context.Context, client *clientv3.Client, lease clientv3.LeaseID) (ttl time.Duration, term uint64, err error) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel() // ends the stream
+	stream, err := etcdserverpb.NewLeaseClient(client.ActiveConnection()).LeaseKeepAlive(ctx)
+	if err != nil {
+		return 0, 0, clientv3.ContextError(ctx, err)
+	}
+	if err := stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(lease)}); err != nil && !errors.Is(err, io.EOF) {
+		return 0, 0, clientv3.ContextError(ctx, err)
+	} // after EOF the reason is read
+	answer, err := stream.Recv()
+	if err != nil {
+		return 0, 0, clientv3.ContextError(ctx, err)
+	}
+	return time.Duration(answer.TTL) * time.Second, answer.GetHeader().GetRaftTerm(), nil
+}
+
+// view is the election at one revision, as far as it concerns one candidate.
+type view struct {
+	revision int64
+	term     uint64
+	node     int64 // the create revision of the election node; 0 if it is missing
+	own      int64 // the same of the own key
+	ahead    string
+}
+
+// look reads a view, linearizably and in one transaction.
+func look(ctx context.Context, client *clientv3.Client, node string, p place) (*view, error) {
+	for limit := int64(1); ; limit = 0 {
+		line := append(aheadOf(p.rev), clientv3.WithLimit(limit))
+		answer, err := client.Txn(clientv3.WithRequireLeader(ctx)).Then(
+			clientv3.OpGet(node, clientv3.WithKeysOnly()),
+			clientv3.OpGet(p.key, clientv3.WithKeysOnly()),
+			clientv3.OpGet(node+"/", line...),
+		).Commit()
+		if err != nil {
+			return nil, err
+		}
+		v := &view{revision: answer.Header.Revision, term: answer.Header.RaftTerm}
+		found := answer.Responses
+		v.node = createRevision(found[0].GetResponseRange().Kvs)
+		v.own = createRevision(found[1].GetResponseRange().Kvs)
+		last := found[2].GetResponseRange()
+		for _, kv := range last.Kvs {
+			if isCandidate(node, kv) {
+				v.ahead = string(kv.Key)
+				return v, nil
+			}
+		}
+		if limit == 0 || len(last.Kvs) == 0 {
+			return v, nil
+		}
+		// A foreign key is in the way: all have to be read.
+	}
+}
+
+// aheadOf selects those that stand ahead of a revision, the nearest first.
+func aheadOf(rev int64) []clientv3.OpOption {
+	return []clientv3.OpOption{
+		clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithMaxCreateRev(rev - 1),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend),
+	}
+}
+
+func createRevision(kvs []*mvccpb.KeyValue) int64 {
+	if len(kvs) == 0 {
+		return 0
+	}
+	return kvs[0].CreateRevision
+}
+
+// pause waits before something is tried again.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// retry is the time between two tries.
+const retry = 100 * time.Millisecond
+
+// again calls f, each time for at most limit, until it succeeds, ctx is done, or its error is
+// final.
+func again(ctx context.Context, client *clientv3.Client, limit time.Duration, f func(ctx context.Context) error) error {
+	for {
+		try, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), limit)
+		err := f(try)
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case client.Ctx().Err() != nil:
+			return errClosed
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case final(err) != nil:
+			return final(err)
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			return errExpired
+		}
+		if err := pause(ctx, retry); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// confirmLimit is how long a caller waits for etcd to confirm the end of something, so that
+// everything is over within two seconds.
+const confirmLimit = 1500 * time.Millisecond
+
+// removal is the revocation of a lease, with which the key goes, and any that is still to come.
+type removal struct {
+	done chan struct{} // closed when no more is tried
+	err  error         // nil when it is confirmed
+}
+
+// withdraw revokes a lease, until etcd has confirmed it, whatever has ended the candidacy. Its
+// goroutine ends at the latest when the client is closed.
+func (e *Election) withdraw(id clientv3.LeaseID) {
+	r := &removal{done: make(chan struct{})}
+	e.mu.Lock()
+	e.removals = append(slices.DeleteFunc(e.removals, (*removal).confirmed), r)
+	e.mu.Unlock()
+	go func() {
+		defer close(r.done)
+		r.err = again(context.WithoutCancel(e.ctx), e.client, confirmLimit, func(ctx context.Context) error {
+			_, err := e.client.Revoke(ctx, id)
+			if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+				return nil
+			}
+			return err
+		})
+	}()
+}
+
+// confirmed reports whether the lease is known to be gone.
+func (r *removal) confirmed() bool { return isClosed(r.done) && r.err == nil }
+
+// confirmed waits for all removals, for at most d.
+func (e *Election) confirmed(d time.Duration) {
+	limit := time.NewTimer(d)
+	defer limit.Stop()
+	e.mu.Lock()
+	all := slices.Clone(e.removals)
+	e.mu.Unlock()
+	for _, r := range all {
+		select {
+		case <-r.done:
+		case <-limit.C:
+			return
+		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Resign implements [leaderelection.Candidate]: it revokes the candidate's lease. While etcd
+// does not answer that goes on in the background; the lease ends with its TTL in any case. If
+// the client is closed before, or etcd refuses, it is left to that.
+func (e *Election) Resign() error {
+	e.finish(leaderelection.ErrResigned)
+	<-e.over
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.removals = slices.DeleteFunc(e.removals, (*removal).confirmed)
+	if len(e.removals) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("resign from %s: %w: %s may be there until its lease ends", e.node, errUnconfirmed, e.place.key)
+	if r := e.removals[len(e.removals)-1]; isClosed(r.done) {
+		err = fmt.Errorf("%w: %w", err, r.err)
+	}
+	return err
+}
+
+// finish has the candidacy end for a reason, if nothing has ended it yet. A candidate that has
+// not taken part is over at once.
+func (e *Election) finish(reason error) {
+	e.stop(reason)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.started || e.isOver() {
+		return
+	}
+	if errors.Is(reason, leaderelection.ErrResigned) {
+		e.feed.Withdraw()
+	} else {
+		e.feed.Finish(leaderelection.Status{Err: reason})
+	}
+	close(e.over)
+}
+
+func (e *Election) isOver() bool { return isClosed(e.over) }
+
+// errEndUnconfirmed ends the candidacy of one who has ended the election while etcd did not
+// answer.
+var errEndUnconfirmed = fmt.Errorf("%w, %w", leaderelection.ErrElectionOver, errUnconfirmed)
+
+// EndElection implements [leaderelection.Candidate]: it deletes the election as
+// [DeleteElection] does. When the end is not confirmed in time this candidacy ends all the
+// same, and the deletion goes on until it is done or the client is closed. An election with
+// foreign keys is refused with [leaderelection.ErrForeignChildren], and the candidacy goes on.
+func (e *Election) EndElection() error {
+	limit := time.NewTimer(confirmLimit)
+	defer limit.Stop()
+	end := e.ending()
+	select {
+	case <-end.done:
+		if end.err != nil {
+			return end.err
+		}
+		e.finish(leaderelection.ErrElectionOver)
+		<-e.over
+		return nil
+	case <-limit.C:
+		e.finish(errEndUnconfirmed)
+		<-e.over
+		return fmt.Errorf("end election at %s: %w", e.node, errUnconfirmed)
+	}
+}
+
+// ending is a deletion under way, or done.
+type ending struct {
+	done chan struct{}
+	err  error
+}
+
+// ending returns the deletion that EndElection has started. One that has failed is started
+// anew.
+func (e *Election) ending() *ending {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.end != nil && (!isClosed(e.end.done) || e.end.err == nil) {
+		return e.end
+	}
+	end := &ending{done: make(chan struct{})}
+	go func() {
+		defer close(end.done)
+		end.err = deleteElection(context.WithoutCancel(e.ctx), e.client, e.node, e.nodeRev, e.timeout, forever)
+	}()
+	e.end = end
+	return end
+}

@@ -1,0 +1,309 @@
+package etcd
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// most is how many keepalives, and how many looks, may be under way: the next is not held up
+// by one that a dead server has got.
+const most = 4
+
+// stay is one stay in line, with one lease. It belongs to the goroutine of ElectLeader. Whatever
+// takes time is done by others, which hand over one answer each: the leader's own clock has to
+// be heeded meanwhile.
+type stay struct {
+	*Election
+	place
+	lease lease
+	until atomic.Pointer[time.Time] // the lease's deadline, for everybody
+
+	ctx              context.Context // of requests and watches
+	children         sync.WaitGroup
+	kept             chan kept
+	looked           chan looked
+	keeping, looking int
+	keepAt, lookAt   time.Time // when the next is due
+
+	own, before *watch // for the deletion of the own key, and the predecessor's
+	revision    int64  // the newest that was heard of: views before are old
+	told        bool   // a first status was published
+	first       bool
+	ahead       string // the predecessor
+	gone        bool   // a server has said that it knows no such lease
+}
+
+// kept is the answer to a keepalive.
+type kept struct {
+	keep
+	ttl time.Duration
+	err error
+}
+
+// looked is the answer to a look, which was sent after keep was acknowledged.
+type looked struct {
+	keep keep
+	view *view
+	err  error
+}
+
+// stay enters the line and stays until the place is lost, or is to be given up. It returns why.
+func (e *Election) stay() error {
+	s, err := e.enter()
+	if err != nil {
+		e.confirmed(confirmLimit)
+		return err
+	}
+	ctx, cancel := context.WithCancel(e.standing)
+	s.ctx = ctx
+	s.kept, s.looked = make(chan kept, most), make(chan looked, most)
+	s.revision = s.rev
+	err = s.run()
+	e.lose(e.reason(err)) // before anything is given back
+	cancel()
+	s.own.end()
+	s.before.end()
+	s.children.Wait()
+	e.withdraw(s.id)
+	e.confirmed(confirmLimit)
+	return err
+}
+
+func (s *stay) run() error {
+	s.own = deletion(s.ctx, s.client, s.key, s.rev+1)
+	now := time.Now()
+	s.lookAt, s.keepAt = now, now.Add(s.lease.ttl/8)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		now := time.Now()
+		s.suspend(now)
+		s.ask(now)
+		timer.Reset(s.next().Sub(now))
+		select {
+		case <-s.standing.Done():
+			return context.Cause(s.standing)
+		case <-s.client.Ctx().Done():
+			return errClosed
+		case a := <-s.kept:
+			s.keeping--
+			s.renewed(a)
+		case a := <-s.looked:
+			s.looking--
+			if err := s.saw(a); err != nil {
+				return err
+			}
+		case revision := <-s.own.events():
+			s.own.end()
+			s.own = nil
+			if revision != 0 && s.lose(errDeleted) {
+				s.publish(leaderelection.Status{Role: leaderelection.Suspended})
+			}
+			s.heard(revision)
+		case revision := <-s.before.events():
+			s.before.end()
+			s.before = nil
+			s.heard(revision)
+		case <-timer.C:
+		}
+	}
+}
+
+// interval is the time between two keepalives.
+func (s *stay) interval() time.Duration {
+	if s.first {
+		return s.lease.ttl / 8
+	}
+	return s.lease.ttl / 3
+}
+
+// soon is when to try again what has failed.
+func (s *stay) soon() time.Time { return time.Now().Add(s.lease.ttl / 16) }
+
+// ask sends what is due.
+func (s *stay) ask(now time.Time) {
+	if s.keeping < most && !s.keepAt.After(now) {
+		s.keeping++
+		s.keepAt = now.Add(s.interval())
+		s.children.Go(func() {
+			ctx, cancel := context.WithTimeout(s.ctx, s.lease.ttl/2)
+			defer cancel()
+			sent := time.Now()
+			ttl, term, err := keepAlive(ctx, s.client, s.id)
+			s.kept <- kept{keep{sent, term}, ttl, err}
+		})
+	}
+	if s.looking < most && !s.lookAt.After(now) {
+		s.looking++
+		s.lookAt = now.Add(s.lease.ttl / 4)
+		k := s.lease.kept
+		s.children.Go(func() {
+			ctx, cancel := context.WithTimeout(s.ctx, s.lease.ttl/2)
+			defer cancel()
+			v, err := look(ctx, s.client, s.node, s.place)
+			s.looked <- looked{k, v, err}
+		})
+	}
+}
+
+// next is when something is to be done without being told.
+func (s *stay) next() time.Time {
+	next := time.Now().Add(time.Minute)
+	for _, t := range []struct {
+		at     time.Time
+		counts bool
+	}{
+		{s.keepAt, s.keeping < most},
+		{s.lookAt, s.looking < most},
+		{s.lease.deadline(), s.leads()},
+	} {
+		if t.counts && t.at.Before(next) {
+			next = t.at
+		}
+	}
+	return next
+}
+
+// heard has the candidate look because of what a watch has told.
+func (s *stay) heard(revision int64) {
+	if revision == 0 {
+		s.lookAt = s.soon()
+		return
+	}
+	s.revision = max(s.revision, revision)
+	s.lookAt = time.Now()
+}
+
+// renewed takes the answer to a keepalive.
+func (s *stay) renewed(a kept) {
+	switch {
+	case a.err != nil:
+		s.log.Debug("keepalive", "election", s.node, "id", s.key, "err", a.err)
+		s.keepAt = earlier(s.keepAt, s.soon())
+	case a.ttl <= 0:
+		// Not to be believed without a look: a server that is behind does not know the
+		// lease yet.
+		s.gone = true
+		s.lookAt = time.Now()
+	default:
+		s.lease.renewed(a.keep, a.ttl)
+		if s.first {
+			s.lookAt = time.Now()
+		}
+	}
+}
+
+// saw takes a view, and returns an error if the place is lost.
+func (s *stay) saw(a looked) error {
+	if a.err != nil {
+		s.log.Debug("look", "election", s.node, "id", s.key, "err", a.err)
+		s.lookAt = earlier(s.lookAt, s.soon())
+		if s.standing.Err() != nil {
+			return context.Cause(s.standing)
+		}
+		return final(a.err)
+	}
+	v := a.view
+	if v.revision < s.revision {
+		s.lookAt = earlier(s.lookAt, s.soon())
+		return nil // there is something newer to come
+	}
+	s.revision = v.revision
+	if v.node != s.nodeRev {
+		return leaderelection.ErrElectionOver
+	}
+	if v.own != s.rev {
+		return s.lost()
+	}
+	if s.standing.Err() != nil {
+		return context.Cause(s.standing)
+	}
+	s.gone = false
+	s.lease.confirmed(a.keep, v.term)
+	s.tell()
+	if s.own == nil {
+		s.own = deletion(s.ctx, s.client, s.key, v.revision+1)
+	}
+	if v.ahead == "" {
+		s.lookAt = time.Now().Add(s.lease.ttl / 4) // besides those after each keepalive
+		s.isFirst(v)
+		return nil
+	}
+	// A watch may have gone dumb: a look now and then.
+	s.lookAt = time.Now().Add(s.lease.ttl)
+	if s.before == nil || s.before.key != v.ahead {
+		s.before.end()
+		s.before = deletion(s.ctx, s.client, v.ahead, v.revision+1)
+	}
+	if !s.told || s.ahead != v.ahead {
+		s.told, s.ahead = true, v.ahead
+		s.publish(leaderelection.Status{NowFollowing: v.ahead})
+	}
+	return nil
+}
+
+// isFirst begins or goes on with leadership, if that is proven.
+func (s *stay) isFirst(v *view) {
+	if !s.first {
+		s.first = true
+		s.before.end()
+		s.before = nil
+		s.keepAt = time.Now()
+	}
+	if v.term != s.lease.kept.term {
+		// The cluster has elected another leader since the last keepalive.
+		s.keepAt = earlier(s.keepAt, time.Now().Add(s.lease.ttl/32))
+	}
+	if !s.leads() && s.lease.good(time.Now()) {
+		s.told = true
+		s.lead(s.rev, s.deadline)
+	}
+}
+
+// lost says why the own key is gone.
+func (s *stay) lost() error {
+	if s.lose(errDeleted) {
+		s.publish(leaderelection.Status{Role: leaderelection.Suspended})
+	}
+	if s.gone {
+		return errExpired
+	}
+	err := again(s.ctx, s.client, s.lease.ttl/2, func(ctx context.Context) error {
+		ttl, _, err := keepAlive(ctx, s.client, s.id)
+		if err == nil && ttl <= 0 {
+			return &endError{errExpired}
+		}
+		return err
+	})
+	if err == nil {
+		return errDeleted
+	}
+	return err
+}
+
+// suspend ends the leadership when the lease has run out.
+func (s *stay) suspend(now time.Time) {
+	if s.lease.over(now) && s.lose(leaderelection.ErrLeaseExpired) {
+		s.publish(leaderelection.Status{Role: leaderelection.Suspended})
+	}
+}
+
+// tell makes the lease's deadline known.
+func (s *stay) tell() {
+	d := s.lease.deadline()
+	s.until.Store(&d)
+}
+
+// deadline is what the leadership asks, from any goroutine.
+func (s *stay) deadline() time.Time { return *s.until.Load() }
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,304 @@
+// Package etcdserver runs real etcd servers, those of Debian's package etcd-server, as child
+// processes of tests, which kill them, stop them and start them again.
+package etcdserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/go-leaderelection/leaderelection/internal/loopback"
+)
+
+// startLimit is how long a server may take to answer.
+const startLimit = 30 * time.Second
+
+// Config says what to start. The zero value is one server without TLS.
+type Config struct {
+	// Members is how many servers the cluster has; 0 stands for 1.
+	Members int
+	// TLS has the servers ask clients for certificates of this authority, and show theirs.
+	TLS *Authority
+	// Election is the servers' election timeout, 200 ms if it is zero; they send each other
+	// heartbeats ten times as often. The least TTL of a lease is one and a half of it,
+	// in whole seconds.
+	Election time.Duration
+}
+
+// Cluster is what Start has started. Its methods belong to the test's goroutine.
+type Cluster struct {
+	t       testing.TB
+	cfg     Config
+	members []*member
+}
+
+// member is one server, which may be down.
+type member struct {
+	name         string
+	dir          string
+	client, peer *loopback.Port
+	logs         *os.File
+	process      *process // nil while it is down
+}
+
+// Start starts a cluster with an empty store, and waits until it answers. It ends with the
+// test. Without etcd on the PATH the test is skipped, or fails if ZKTEST_REAL=required.
+func Start(t testing.TB, cfg Config) *Cluster {
+	t.Helper()
+	if _, err := exec.LookPath("etcd"); err != nil {
+		if os.Getenv("ZKTEST_REAL") == "required" {
+			t.Fatalf("no etcd to test with: %v", err)
+		}
+		t.Skipf("NOT TRIED with etcd: %v", err)
+	}
+	if cfg.Members == 0 {
+		cfg.Members = 1
+	}
+	if cfg.Election == 0 {
+		cfg.Election = 200 * time.Millisecond
+	}
+	c := &Cluster{t: t, cfg: cfg}
+	dir := t.TempDir()
+	t.Cleanup(c.close)
+	for i := range cfg.Members {
+		m := &member{name: fmt.Sprint("m", i)}
+		m.dir = filepath.Join(dir, m.name)
+		var err error
+		if m.client, err = loopback.Reserve(); err != nil {
+			t.Fatal(err)
+		}
+		c.members = append(c.members, m)
+		if m.peer, err = loopback.Reserve(); err != nil {
+			t.Fatal(err)
+		}
+		if m.logs, err = os.Create(filepath.Join(dir, m.name+".log")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range c.members {
+		c.launch(i)
+	}
+	c.ready()
+	return c
+}
+
+// Addr is the host:port for clients of a server.
+func (c *Cluster) Addr(i int) string { return fmt.Sprint("127.0.0.1:", c.members[i].client.Number) }
+
+// URL is the same for etcd's tools.
+func (c *Cluster) URL(i int) string { return c.scheme() + "://" + c.Addr(i) }
+
+// Endpoints are the addresses of all servers.
+func (c *Cluster) Endpoints() (all []string) {
+	for i := range c.members {
+		all = append(all, c.URL(i))
+	}
+	return all
+}
+
+func (c *Cluster) scheme() string {
+	if c.cfg.TLS != nil {
+		return "https"
+	}
+	return "http"
+}
+
+// Client makes a client of all servers, which is closed with the test. Each change is made
+// to its configuration first.
+func (c *Cluster) Client(change ...func(*clientv3.Config)) *clientv3.Client {
+	c.t.Helper()
+	client, err := c.newClient(change...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func (c *Cluster) newClient(change ...func(*clientv3.Config)) (*clientv3.Client, error) {
+	cfg := clientv3.Config{Endpoints: c.Endpoints(), DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
+	if c.cfg.TLS != nil {
+		cfg.TLS = c.cfg.TLS.Client()
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	return clientv3.New(cfg)
+}
+
+// Kill ends a server as kill -9 does, and waits for its end.
+func (c *Cluster) Kill(i int) {
+	c.t.Helper()
+	m := c.members[i]
+	if m.process == nil {
+		c.t.Fatalf("%s does not run", m.name)
+	}
+	m.process.kill()
+	m.process = nil
+}
+
+// Restart starts a server that was killed, with its data, and waits until it answers.
+func (c *Cluster) Restart(i int) {
+	c.t.Helper()
+	c.launch(i)
+	c.ready()
+}
+
+// Pause stops a server's process, which keeps its connections open.
+func (c *Cluster) Pause(i int) { c.signal(i, freeze) }
+
+// Resume lets it go on.
+func (c *Cluster) Resume(i int) { c.signal(i, thaw) }
+
+func (c *Cluster) signal(i int, f func(*os.Process) error) {
+	c.t.Helper()
+	if err := f(c.members[i].process.cmd.Process); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Leader is the number of the server that leads the others, as they say themselves.
+func (c *Cluster) Leader() int {
+	c.t.Helper()
+	client, err := c.newClient()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	for end := time.Now().Add(startLimit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		for i := range c.members {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			s, err := client.Status(ctx, c.URL(i))
+			cancel()
+			if err == nil && s.Leader == s.Header.MemberId {
+				return i
+			}
+		}
+	}
+	c.t.Fatal("no server leads")
+	return -1
+}
+
+func (c *Cluster) launch(i int) {
+	c.t.Helper()
+	m := c.members[i]
+	if m.process != nil {
+		c.t.Fatalf("%s runs already", m.name)
+	}
+	p, err := startProcess(exec.Command("etcd", c.args(m)...), m.logs)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	m.process = p
+}
+
+func (c *Cluster) args(m *member) []string {
+	peer := fmt.Sprint("http://127.0.0.1:", m.peer.Number)
+	client := fmt.Sprintf("%s://127.0.0.1:%d", c.scheme(), m.client.Number)
+	var all []string
+	for _, other := range c.members {
+		all = append(all, fmt.Sprintf("%s=http://127.0.0.1:%d", other.name, other.peer.Number))
+	}
+	args := []string{
+		"--name", m.name, "--data-dir", m.dir,
+		"--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+		"--initial-cluster", strings.Join(all, ","), "--initial-cluster-state", "new",
+		"--heartbeat-interval", fmt.Sprint(c.cfg.Election.Milliseconds() / 10),
+		"--election-timeout", fmt.Sprint(c.cfg.Election.Milliseconds()),
+		"--logger", "zap", "--log-level", "warn",
+	}
+	if a := c.cfg.TLS; a != nil {
+		args = append(args, "--cert-file", a.certFile, "--key-file", a.keyFile,
+			"--trusted-ca-file", a.caFile, "--client-cert-auth")
+	}
+	return args
+}
+
+// ready waits until the servers answer together.
+func (c *Cluster) ready() {
+	c.t.Helper()
+	client, err := c.newClient()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	for {
+		try, end := context.WithTimeout(ctx, time.Second)
+		_, err := client.Get(try, "ready")
+		end()
+		if err == nil {
+			return
+		}
+		for _, m := range c.members {
+			if m.process != nil && m.process.ended() {
+				c.t.Fatalf("%s has ended:\n%s", m.name, m.log())
+			}
+		}
+		if ctx.Err() != nil {
+			c.t.Fatalf("etcd does not answer: %v\n%s", err, c.members[0].log())
+		}
+	}
+}
+
+// log is the end of what the server has said.
+func (m *member) log() string {
+	text, err := os.ReadFile(m.logs.Name())
+	if err != nil {
+		return err.Error()
+	}
+	return string(bytes.TrimSpace(text[max(0, len(text)-3000):]))
+}
+
+func (c *Cluster) close() {
+	for _, m := range c.members {
+		if m.process != nil {
+			m.process.kill()
+		}
+		if m.logs != nil {
+			if c.t.Failed() {
+				c.t.Logf("the end of the log of %s:\n%s", m.name, m.log())
+			}
+			m.logs.Close()
+		}
+		for _, p := range []*loopback.Port{m.client, m.peer} {
+			if p != nil {
+				p.Release()
+			}
+		}
+	}
+}
+
+// process is one run of a server.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended and was waited for
+}
+
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *process) kill() {
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return
+	}
+	<-p.done
+}
