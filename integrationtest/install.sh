@@ -64,18 +64,17 @@ if [ -n "$missing" ]; then
 	command -v apt-get >/dev/null || fail "missing:$missing; this is no Debian, please install them by other means"
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -q
-	case $missing in
-	*etcd-server*)
-		# The package starts a server of its own, at the usual port, unless the
-		# machine's unit is masked. The tests start theirs themselves.
-		if command -v systemctl >/dev/null && [ ! -e /etc/systemd/system/etcd.service ]; then
-			systemctl mask etcd.service >/dev/null 2>&1 || true
-		fi
-		;;
-	esac
 	# The words of $missing are packages.
 	# shellcheck disable=SC2086
 	apt-get install -q -y --no-install-recommends $missing
+	case $missing in
+	*etcd-server*)
+		# The package starts a server of its own; the tests start theirs.
+		if [ -d /run/systemd/system ]; then
+			systemctl disable -q --now etcd.service || true
+		fi
+		;;
+	esac
 fi
 
 if [ "$build" = yes ]; then

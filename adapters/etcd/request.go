@@ -122,14 +122,18 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// retry is the time between two tries.
-const retry = 100 * time.Millisecond
+const (
+	// retry is the time between two tries.
+	retry = 100 * time.Millisecond
+	// requestLimit is the most that one try may take: the next may get another server.
+	requestLimit = 4 * time.Second
+)
 
 // again calls f, each time for at most limit, until it succeeds, ctx is done, or its error is
 // final.
 func again(ctx context.Context, client *clientv3.Client, limit time.Duration, f func(ctx context.Context) error) error {
 	for {
-		try, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), limit)
+		try, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), min(limit, requestLimit))
 		err := f(try)
 		cancel()
 		switch {

@@ -45,8 +45,13 @@ func (e *Election) withdraw(id clientv3.LeaseID) {
 // confirmed reports whether the lease is known to be gone.
 func (r *removal) confirmed() bool { return isClosed(r.done) && r.err == nil }
 
-// confirmed waits for all removals, for at most d.
-func (e *Election) confirmed(d time.Duration) {
+// confirmed waits for all removals when a stay has ended for a reason, for confirmLimit at most.
+// It is less where the election was ended, which has taken its time already.
+func (e *Election) confirmed(reason error) {
+	d := confirmLimit
+	if errors.Is(reason, leaderelection.ErrElectionOver) {
+		d = confirmLimit / 4
+	}
 	limit := time.NewTimer(d)
 	defer limit.Stop()
 	e.mu.Lock()

@@ -55,7 +55,7 @@ type looked struct {
 func (e *Election) stay() error {
 	s, err := e.enter()
 	if err != nil {
-		e.confirmed(confirmLimit)
+		e.confirmed(err)
 		return err
 	}
 	ctx, cancel := context.WithCancel(e.standing)
@@ -69,7 +69,7 @@ func (e *Election) stay() error {
 	s.before.end()
 	s.children.Wait()
 	e.withdraw(s.id)
-	e.confirmed(confirmLimit)
+	e.confirmed(err)
 	return err
 }
 
@@ -122,7 +122,12 @@ func (s *stay) interval() time.Duration {
 }
 
 // soon is when to try again what has failed.
-func (s *stay) soon() time.Time { return time.Now().Add(s.lease.ttl / 16) }
+func (s *stay) soon() time.Time { return time.Now().Add(min(s.lease.ttl/16, 500*time.Millisecond)) }
+
+// limited bounds a request, so that another one is made where its answer is lost.
+func (s *stay) limited() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(s.ctx, min(s.lease.ttl/2, requestLimit))
+}
 
 // ask sends what is due.
 func (s *stay) ask(now time.Time) {
@@ -130,7 +135,7 @@ func (s *stay) ask(now time.Time) {
 		s.keeping++
 		s.keepAt = now.Add(s.interval())
 		s.children.Go(func() {
-			ctx, cancel := context.WithTimeout(s.ctx, s.lease.ttl/2)
+			ctx, cancel := s.limited()
 			defer cancel()
 			sent := time.Now()
 			ttl, term, err := keepAlive(ctx, s.client, s.id)
@@ -139,10 +144,10 @@ func (s *stay) ask(now time.Time) {
 	}
 	if s.looking < most && !s.lookAt.After(now) {
 		s.looking++
-		s.lookAt = now.Add(s.lease.ttl / 4)
+		s.lookAt = now.Add(min(s.lease.ttl/4, requestLimit/2))
 		k := s.lease.kept
 		s.children.Go(func() {
-			ctx, cancel := context.WithTimeout(s.ctx, s.lease.ttl/2)
+			ctx, cancel := s.limited()
 			defer cancel()
 			v, err := look(ctx, s.client, s.node, s.place)
 			s.looked <- looked{k, v, err}
@@ -256,7 +261,7 @@ func (s *stay) isFirst(v *view) {
 	}
 	if v.term != s.lease.kept.term {
 		// The cluster has elected another leader since the last keepalive.
-		s.keepAt = earlier(s.keepAt, time.Now().Add(s.lease.ttl/32))
+		s.keepAt = earlier(s.keepAt, s.soon())
 	}
 	if !s.leads() && s.lease.good(time.Now()) {
 		s.told = true

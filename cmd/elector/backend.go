@@ -24,6 +24,7 @@ type backend interface {
 // settings.
 var backends = map[string]func(*settings) (backend, error){
 	"console":   openConsole,
+	"etcd":      openEtcd,
 	"zookeeper": openZooKeeper,
 }
 

@@ -20,7 +20,7 @@ type place struct {
 	Name  string    `json:"name"` // the instance's
 	ID    string    `json:"id"`
 	Token int64     `json:"token"`          // when it leads
-	Since time.Time `json:"since,omitzero"` // when it joined
+	Since time.Time `json:"since,omitzero"` // when it joined; zero where the backend does not know
 	// Session is that of the instance with the backend, where there are any.
 	Session string `json:"session,omitempty"`
 }
@@ -115,7 +115,11 @@ func printStatus(w io.Writer, election string, places []place, asJSON bool) erro
 		if i == 0 {
 			role = "leader"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", role, p.Name, p.Token, p.Since.Format(time.RFC3339), p.ID)
+		since := "-" // not every backend knows
+		if !p.Since.IsZero() {
+			since = p.Since.Format(time.RFC3339)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", role, p.Name, p.Token, since, p.ID)
 	}
 	return table.Flush()
 }

@@ -61,6 +61,7 @@ func rootOf(s *settings, commands ...*cobra.Command) *cobra.Command {
 	})
 	s.register(root.PersistentFlags())
 	root.AddCommand(commands...)
+	root.SetGlobalNormalizationFunc(aliases)
 	return root
 }
 
@@ -76,7 +77,8 @@ var envAlso = map[string][]string{
 	"leader-begin-command": {"ELECTOR_BEGIN_COMMAND", "ELECTOR_LEADER_START_COMMAND", "ELECTOR_START_COMMAND"},
 	"leader-end-command":   {"ELECTOR_END_COMMAND", "ELECTOR_STOP_COMMAND"},
 	"leader-error-command": {"ELECTOR_ERROR_COMMAND"},
-	"election":             {"ELECTOR_KEY"},
+	"election":             {"ELECTOR_KEY", "ELECTOR_ETCD_KEYSPACE"},
+	"etcd-endpoints":       {"ELECTOR_ETCD_MEMBERS"},
 }
 
 func variables(flag string) []string {
@@ -105,8 +107,13 @@ func fromEnvironment(flags *pflag.FlagSet) (err error) {
 
 // aliases has the predecessor's names of flags understood.
 func aliases(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-	if name == "leader-start-command" {
+	switch name {
+	case "leader-start-command":
 		name = "leader-begin-command"
+	case "etcd-members":
+		name = "etcd-endpoints"
+	case "etcd-keyspace":
+		name = "election"
 	}
 	return pflag.NormalizedName(name)
 }

@@ -27,6 +27,7 @@ type settings struct {
 
 	caFile, certFile, keyFile string
 	zookeeper                 zookeeperSettings
+	etcd                      etcdSettings
 
 	// candidateOptions are for candidates on zookeeper.
 	candidateOptions []leaderelection.Option
@@ -38,7 +39,7 @@ func (s *settings) register(flags *pflag.FlagSet) {
 	flags.SetNormalizeFunc(aliases)
 	flags.StringVar(&s.backend, "backend", "", "what the election stands on: "+backendNames())
 	flags.StringVar(&s.instanceID, "instance-id", "", "name of this instance, which others see (default: host name, process number and a random part)")
-	flags.StringVar(&s.election, "election", "/election", "name of the election; on zookeeper the path of its znode (ELECTOR_KEY)")
+	flags.StringVar(&s.election, "election", "/election", "name of the election; on zookeeper the path of its znode, on etcd its key (ELECTOR_KEY)")
 	flags.StringVar(&s.config, flagConfig, "", "YAML file whose keys are the flags of run, and command, a list: what comes after --")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json, on standard error")
 	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -46,6 +47,7 @@ func (s *settings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.certFile, "cert-file", "", "certificate of this client, PEM")
 	flags.StringVar(&s.keyFile, "key-file", "", "key of --cert-file, PEM")
 	s.zookeeper.register(flags)
+	s.etcd.register(flags)
 }
 
 // complete checks the settings, and makes up those that have no fixed default.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -235,6 +236,16 @@ func (c *Cluster) ready() {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
+	for i, m := range c.members { // a client that is refused waits for a second
+		for m.process != nil && !m.process.ended() && ctx.Err() == nil {
+			conn, err := net.Dial("tcp", c.Addr(i))
+			if err == nil {
+				conn.Close()
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 	for {
 		try, end := context.WithTimeout(ctx, time.Second)
 		_, err := client.Get(try, "ready")

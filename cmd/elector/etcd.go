@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/etcd"
+)
+
+type etcdSettings struct {
+	endpoints      []string
+	user, password string
+}
+
+func (e *etcdSettings) register(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&e.endpoints, "etcd-endpoints", nil, "servers, host:port,... or URLs; also --etcd-members")
+	flags.StringVar(&e.user, "etcd-user", "", "user name, where etcd asks for one")
+	flags.StringVar(&e.password, "etcd-password", "", "its password; better given as ELECTOR_ETCD_PASSWORD")
+}
+
+// etcdBackend is one client, for the life of the process.
+type etcdBackend struct {
+	*settings
+	config clientv3.Config
+
+	mu     sync.Mutex
+	client *clientv3.Client // nil before it is needed
+}
+
+func openEtcd(s *settings) (backend, error) {
+	e := s.etcd
+	var endpoints []string
+	secure := false
+	for _, endpoint := range e.endpoints {
+		if endpoint = strings.TrimSpace(endpoint); endpoint != "" {
+			endpoints = append(endpoints, endpoint)
+			secure = secure || strings.HasPrefix(endpoint, "https://")
+		}
+	}
+	switch {
+	case len(endpoints) == 0:
+		return nil, usage("--etcd-endpoints is required: host:port,...")
+	case (e.user == "") != (e.password == ""):
+		return nil, usage("--etcd-user and --etcd-password belong together")
+	case s.zookeeper.session < time.Second:
+		return nil, usage("--session-timeout %v: etcd counts in seconds", s.zookeeper.session)
+	}
+	tls, err := s.tlsConfig(s.zookeeper.tls || secure)
+	if err != nil {
+		return nil, err
+	}
+	return &etcdBackend{settings: s, config: clientv3.Config{
+		Endpoints: endpoints, TLS: tls, Username: e.user, Password: e.password, Logger: zap.NewNop(),
+		// A connection that says nothing any more is given up, and another server tried.
+		DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
+		DialTimeout: 5 * time.Second,
+	}}, nil
+}
+
+// session is the TTL as etcd counts it.
+func (e *etcdBackend) session() time.Duration {
+	return (e.zookeeper.session + time.Second - 1).Truncate(time.Second)
+}
+
+// ready is the client, which is made once. With a user's name that takes an answer of the
+// server's.
+func (e *etcdBackend) ready() (*clientv3.Client, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.client != nil {
+		return e.client, nil
+	}
+	client, err := clientv3.New(e.config)
+	switch {
+	case errors.Is(err, rpctypes.ErrAuthFailed):
+		return nil, fmt.Errorf("%w: --etcd-user, --etcd-password: %w", leaderelection.ErrPermission, err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, err)
+	}
+	e.client = client
+	return client, nil
+}
+
+func (e *etcdBackend) options(more ...etcd.Option) []etcd.Option {
+	return append([]etcd.Option{
+		etcd.WithClientName(e.instanceID),
+		etcd.WithSessionTimeout(e.session()),
+		etcd.WithLogger(e.log.WithGroup("election")),
+	}, more...)
+}
+
+// candidate waits for etcd without limit: an elector may be started before it.
+func (e *etcdBackend) candidate(ctx context.Context) (leaderelection.Candidate, error) {
+	for {
+		client, err := e.ready()
+		if err == nil {
+			var c *etcd.Election
+			// Its own limit is a session timeout; ctx ends only the wait for it.
+			c, err = etcd.NewElection(client, e.election, e.options(
+				etcd.WithContext(ctx), etcd.WithCreateNode(), etcd.WithRejoin())...)
+			if err == nil {
+				return c, nil
+			}
+		}
+		if ctx.Err() != nil || !errors.Is(err, leaderelection.ErrUnreachable) {
+			return nil, err
+		}
+		e.log.Warn("etcd does not answer", "err", err)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		}
+	}
+}
+
+func (e *etcdBackend) list(ctx context.Context) ([]place, error) {
+	client, err := e.ready()
+	if err != nil {
+		return nil, err
+	}
+	infos, err := etcd.Candidates(client, e.election, e.options(etcd.WithContext(ctx))...)
+	if err != nil {
+		return nil, err
+	}
+	places := []place{}
+	for _, info := range infos {
+		places = append(places, placeOf(info))
+	}
+	return places, nil
+}
+
+func placeOf(info leaderelection.CandidateInfo) place {
+	return place{Name: info.Name, ID: info.ID, Token: info.Token}
+}
+
+func (e *etcdBackend) watch(ctx context.Context) (<-chan observation, error) {
+	client, err := e.ready()
+	if err != nil {
+		return nil, err
+	}
+	in, err := etcd.Observe(ctx, client, e.election, e.options()...)
+	if err != nil {
+		return nil, err
+	}
+	out := make(chan observation)
+	go func() {
+		defer close(out)
+		for o := range in {
+			next := observation{err: o.Err}
+			if o.Leader != nil {
+				p := placeOf(*o.Leader)
+				next.leader = &p
+			}
+			select {
+			case out <- next:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out, nil
+}
+
+// end ends the election, which must exist, without taking part.
+func (e *etcdBackend) end(ctx context.Context) error {
+	client, err := e.ready()
+	if err != nil {
+		return err
+	}
+	c, err := etcd.NewElection(client, e.election, e.options(etcd.WithContext(ctx))...)
+	if err != nil {
+		return err
+	}
+	return c.EndElection()
+}
+
+// remove deletes the election, if it exists.
+func (e *etcdBackend) remove(ctx context.Context) error {
+	client, err := e.ready()
+	if err != nil {
+		return err
+	}
+	return etcd.DeleteElection(client, e.election, e.options(etcd.WithContext(ctx))...)
+}
+
+func (e *etcdBackend) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.client != nil {
+		e.client.Close()
+	}
+}

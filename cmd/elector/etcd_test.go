@@ -1,0 +1,85 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/etcdserver"
+)
+
+// onEtcd is an etcd with TLS, and the processes that take part in an election on it.
+type onEtcd struct {
+	*electors
+	flags []string
+}
+
+func newOnEtcd(t *testing.T) *onEtcd {
+	authority := etcdserver.NewAuthority(t)
+	srv := etcdserver.Start(t, etcdserver.Config{TLS: authority})
+	ca, cert, key := authority.Files()
+	return &onEtcd{&electors{T: t, file: filepath.Join(t.TempDir(), "deeds")}, []string{
+		"--backend", "etcd", "--etcd-members", srv.Addr(0), "--etcd-keyspace", "/jobs/one", "--session-timeout", "2s",
+		"--ca-file", ca, "--cert-file", cert, "--key-file", key,
+	}}
+}
+
+func (e *onEtcd) run(name, script string) *process {
+	e.Helper()
+	args := append([]string{"run", "--instance-id", name, "--grace", "10ms"}, e.flags...)
+	return start(e.T, []string{"NAME=" + name, "FILE=" + e.file}, append(args, "--", "/bin/sh", "-c", script)...)
+}
+
+func (e *onEtcd) call(args ...string) *process {
+	e.Helper()
+	return start(e.T, nil, append(args, e.flags...)...)
+}
+
+// TestEtcd: who is killed is followed after the lease's end, and who resigns at once; others
+// look on, and end it.
+func TestEtcd(t *testing.T) {
+	e := newOnEtcd(t)
+	a := e.run("a", busy)
+	a.says("works")
+	watching := e.call("watch")
+	watching.says("") // that a leads
+	b := e.run("b", busy)
+	b.logs("follower")
+	a.signal(syscall.SIGKILL)
+	require.Equal(t, -1, a.exit())
+	b.says("works")
+	c := e.run("c", busy)
+	c.logs("follower")
+
+	status := e.call("status", "--json")
+	var got struct {
+		Leader     place   `json:"leader"`
+		Candidates []place `json:"candidates"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(status.says("{")), &got))
+	require.Equal(t, exitOK, status.exit())
+	require.Equal(t, "b", got.Leader.Name)
+	require.Len(t, got.Candidates, 2)
+	table := e.call("status")
+	require.Contains(t, table.says("leader"), " - ", "it tells since when, and does not know")
+
+	b.signal(syscall.SIGTERM)
+	require.Equal(t, exitOK, b.exit())
+	c.says("works")
+	e.requireOneAfterAnother("a", "b", "c")
+	for _, name := range []string{"b", "c"} {
+		watching.out.wait(t, func(line string) bool { return strings.Contains(line, name+" leads") }, name)
+	}
+
+	require.Equal(t, exitOK, e.call("end").exit())
+	require.Equal(t, exitBackend, c.exit())
+	require.Equal(t, exitBackend, watching.exit())
+	require.Equal(t, exitFailed, e.call("end").exit(), "there is no election to end")
+	require.Equal(t, exitOK, e.call("delete").exit())
+}
