@@ -1,6 +1,7 @@
 package etcd_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ func group(srv *etcdserver.Cluster, opts ...etcd.Option) electiontest.Factory {
 		mu.Lock()
 		defer mu.Unlock()
 		cases++
-		key := node + "/" + string(rune('a'+cases))
+		key := fmt.Sprint(node, cases)
 		type client struct {
 			*clientv3.Client
 			proxy *zkproxy.Proxy
@@ -75,7 +76,15 @@ func group(srv *etcdserver.Cluster, opts ...etcd.Option) electiontest.Factory {
 }
 
 func TestConformance(t *testing.T) {
-	electiontest.Run(t, group(etcdserver.Start(t, etcdserver.Config{})))
+	factory := group(etcdserver.Start(t, etcdserver.Config{}))
+	for _, c := range electiontest.Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			if c.Name != "Leaks" { // which counts everybody's goroutines
+				t.Parallel()
+			}
+			c.Run(t, factory)
+		})
+	}
 }
 
 // TestConformanceWithRejoin: the cases in which leases end.

@@ -246,8 +246,10 @@ func (c *Cluster) ready() {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	for {
-		try, end := context.WithTimeout(ctx, time.Second)
+	// A request that comes before the servers have elected a leader waits for longer than that
+	// takes.
+	for patience := 50 * time.Millisecond; ; patience *= 2 {
+		try, end := context.WithTimeout(ctx, patience)
 		_, err := client.Get(try, "ready")
 		end()
 		if err == nil {
