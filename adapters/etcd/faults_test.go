@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/go-leaderelection/leaderelection"
 )
 
 // faults is what goes wrong with a client's requests. Its fields are functions that are asked
@@ -120,5 +122,15 @@ func within(t *testing.T, limit time.Duration, what string, f func()) {
 	case <-done:
 	case <-time.After(limit):
 		t.Fatalf("%s: not within %v", what, limit)
+	}
+}
+
+// ends waits for the end of a leadership.
+func ends(t *testing.T, l *leaderelection.Leadership) {
+	t.Helper()
+	select {
+	case <-l.Done():
+	case <-time.After(5 * ttl):
+		t.Fatal("the leadership does not end")
 	}
 }

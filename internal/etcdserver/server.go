@@ -7,7 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -226,44 +226,36 @@ func (c *Cluster) args(m *member) []string {
 	return args
 }
 
-// ready waits until the servers answer together.
+// ready waits until all servers that run know a leader.
 func (c *Cluster) ready() {
 	c.t.Helper()
-	client, err := c.newClient()
-	if err != nil {
-		c.t.Fatal(err)
+	transport := &http.Transport{DisableKeepAlives: true}
+	if c.cfg.TLS != nil {
+		transport.TLSClientConfig = c.cfg.TLS.Client()
 	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
-	defer cancel()
-	for i, m := range c.members { // a client that is refused waits for a second
-		for m.process != nil && !m.process.ended() && ctx.Err() == nil {
-			conn, err := net.Dial("tcp", c.Addr(i))
-			if err == nil {
-				conn.Close()
-				break
+	asks := &http.Client{Transport: transport, Timeout: time.Second}
+	end := time.Now().Add(startLimit)
+	for i, m := range c.members {
+		for m.process != nil && !healthy(asks, c.URL(i)) {
+			switch {
+			case m.process.ended():
+				c.t.Fatalf("%s has ended:\n%s", m.name, m.log())
+			case time.Now().After(end):
+				c.t.Fatalf("%s does not answer:\n%s", m.name, m.log())
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	// A request that comes before the servers have elected a leader waits for longer than that
-	// takes.
-	for patience := 50 * time.Millisecond; ; patience *= 2 {
-		try, end := context.WithTimeout(ctx, patience)
-		_, err := client.Get(try, "ready")
-		end()
-		if err == nil {
-			return
-		}
-		for _, m := range c.members {
-			if m.process != nil && m.process.ended() {
-				c.t.Fatalf("%s has ended:\n%s", m.name, m.log())
-			}
-		}
-		if ctx.Err() != nil {
-			c.t.Fatalf("etcd does not answer: %v\n%s", err, c.members[0].log())
-		}
+}
+
+// healthy asks by HTTP: a gRPC client that is refused waits for a second.
+func healthy(client *http.Client, url string) bool {
+	answer, err := client.Get(url + "/health")
+	if err != nil {
+		return false
 	}
+	answer.Body.Close()
+	return answer.StatusCode == http.StatusOK
 }
 
 // log is the end of what the server has said.
