@@ -107,6 +107,9 @@ func TestOwnKeyDeleted(t *testing.T) {
 	client := srv.Client()
 	c := elect(t, client, etcd.WithSessionTimeout(time.Minute))
 	l := c.leads()
+	granted := l.Deadline()
+	// The next look comes seconds later: it is the watch that has to tell.
+	require.Eventually(t, func() bool { return l.Deadline().After(granted) }, patience, time.Millisecond)
 	_, err := client.Delete(t.Context(), c.ID())
 	require.NoError(t, err)
 	ends(t, l)
