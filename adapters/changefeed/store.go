@@ -33,6 +33,8 @@ type Record struct {
 	// has none. It is for people: nothing is decided by it.
 	Time time.Time
 	// Version names this state of the record for Heartbeat. Only the store reads it.
+	// No other state has the same, not even one of a record that was made after this
+	// one was lost: a store whose versions begin anew then compares Epoch as well.
 	Version string
 }
 

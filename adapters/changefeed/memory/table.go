@@ -1,0 +1,79 @@
+// Package memory keeps elections by changefeed inside the process: for tests, for
+// demonstrations, and as the model of what a store is. Nothing outlives the process.
+package memory
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+// Table holds records of elections, and other data, each under a key. Its methods may
+// be called from any goroutine.
+type Table struct {
+	mu      sync.Mutex
+	writes  uint64 // all that were ever carried out, for versions
+	records map[string]changefeed.Record
+	feeds   map[*feed]struct{}
+	changes map[*changes]struct{}
+}
+
+// NewTable returns an empty table.
+func NewTable() *Table {
+	return &Table{
+		records: map[string]changefeed.Record{},
+		feeds:   map[*feed]struct{}{}, changes: map[*changes]struct{}{},
+	}
+}
+
+// Change is what [Store.Watch] tells: other data was changed.
+type Change struct {
+	Key   string
+	Value any
+}
+
+// Put tells everybody who watches the table of a change of other data. The table does
+// not keep it.
+func (t *Table) Put(key string, value any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for c := range t.changes {
+		c.put(Change{key, value})
+	}
+}
+
+// Lose deletes the record under key, as a table that is dropped would.
+func (t *Table) Lose(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.records, key)
+	t.tell(key)
+}
+
+// event is what there is under key; mu is held.
+func (t *Table) event(key string) changefeed.Event {
+	r, ok := t.records[key]
+	return changefeed.Event{Record: r, Missing: !ok}
+}
+
+// write puts r there; mu is held. A version is never used twice, so that a record that
+// was lost and made anew is not mistaken for the old one.
+func (t *Table) write(key string, r changefeed.Record) changefeed.Record {
+	t.writes++
+	r.Version = strconv.FormatUint(t.writes, 10)
+	r.Time = time.Now().Round(0)
+	t.records[key] = r
+	t.tell(key)
+	return r
+}
+
+// tell wakes the feeds of key; mu is held.
+func (t *Table) tell(key string) {
+	for f := range t.feeds {
+		if f.key == key {
+			f.put(t.event(key))
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+// Backend is a place for one record, empty at first, and what can be done to it.
+type Backend struct {
+	// New makes a store of the record, not started: a client of its own, with a
+	// connection of its own where that can be. The suite closes the store; what else
+	// is needed for it ends by t.Cleanup.
+	New func(t testing.TB) changefeed.Store
+
+	// Lose deletes the record past all stores, as an operator could. Cases that need
+	// it are skipped if it is nil.
+	Lose func(t testing.TB)
+
+	// Put changes other data, in a way that Watch tells of, and Is says whether a
+	// change is that of Put with the same name. Names are short and of letters. The
+	// case that needs them is skipped if the store is no [changefeed.Watcher].
+	Put func(t testing.TB, name string)
+	Is  func(change any, name string) bool
+
+	// Restart kills the server without a warning and starts it again, and returns when
+	// it serves, with the data it has kept. Cases that need it are skipped if it is nil.
+	Restart func(t testing.TB)
+
+	// Patience is how long the backend may take for what it has to do by itself, such
+	// as telling its feeds of a write. The default is 10 s.
+	Patience time.Duration
+
+	// Heartbeat is that of the elections of RunElection. The default is 200 ms. At a
+	// heartbeat's half a write must be answered, as a rule.
+	Heartbeat time.Duration
+}
+
+// Factory makes the backend of one case, which has nothing to do with other cases. What
+// it starts it ends by t.Cleanup. It fails the test if it cannot.
+type Factory func(t testing.TB) *Backend
+
+// Run plays every case of the contract as a test of its own.
+func Run(t *testing.T, f Factory) { run(t, f, Cases()) }
+
+func run(t *testing.T, f Factory, cases []Case) {
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, f) })
+	}
+}
+
+// Case is a part of a suite.
+type Case struct {
+	Name string
+	play func(s *suite)
+}
+
+// Run plays the case.
+func (c Case) Run(t testing.TB, f Factory) {
+	t.Helper()
+	b := f(t)
+	if b == nil || b.New == nil {
+		t.Fatalf("storetest: the factory has made no backend")
+		return
+	}
+	if b.Patience == 0 {
+		b.Patience = 10 * time.Second
+	}
+	if b.Heartbeat == 0 {
+		b.Heartbeat = 200 * time.Millisecond
+	}
+	c.play(&suite{TB: t, Backend: b})
+}
+
+// Cases are the parts of [Run], for whoever has to choose among them.
+func Cases() []Case {
+	return []Case{
+		{"Create", create},
+		{"CreateByMany", createByMany},
+		{"CreateNeverOverwrites", createNeverOverwrites},
+		{"NoRecord", noRecord},
+		{"KeepsTheRecord", keepsTheRecord},
+		{"CompareAndSet", compareAndSet},
+		{"WritesTheSame", writesTheSame},
+		{"Racers", racers},
+		{"Lost", lost},
+		{"TimeGrows", timeGrows},
+		{"ContextDone", contextDone},
+		{"Closed", closedStore},
+		{"FeedBegins", feedBegins},
+		{"FeedConverges", feedConverges},
+		{"FeedContext", feedContext},
+		{"FeedLater", feedLater},
+		{"FeedClose", feedClose},
+		{"FeedOfClosedStore", feedOfClosedStore},
+		{"FeedLost", feedLost},
+		{"Watch", watch},
+		{"WatchEnds", watchEnds},
+		{"Leaks", leaks},
+		{"Restart", restart},
+	}
+}
+
+// suite plays one case.
+type suite struct {
+	testing.TB
+	*Backend
+}
+
+// soon is how long what must not wait for a server may take, on a machine that is busy.
+const soon = time.Second
+
+// store is a new one that is started, and closed at the end.
+func (s *suite) store() changefeed.Store {
+	s.Helper()
+	st := s.New(s)
+	if st == nil {
+		s.Fatalf("New has made no store")
+	}
+	s.Cleanup(func() {
+		if !within(3*time.Second, func() { _ = st.Close() }) {
+			s.Errorf("Close has not returned within two seconds")
+		}
+	})
+	if err := st.Start(s.ctx()); err != nil {
+		s.Fatalf("Start: %v", err)
+	}
+	return st
+}
+
+// ctx lasts as long as the backend may take.
+func (s *suite) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), s.Patience)
+	s.Cleanup(cancel)
+	return ctx
+}
+
+// blank is a first record.
+func blank() changefeed.Record {
+	return changefeed.Record{Epoch: "epoch one", Seq: 1, TTL: 1750 * time.Millisecond}
+}
+
+// created is a store, and the record that it has made.
+func (s *suite) created() (changefeed.Store, changefeed.Record) {
+	s.Helper()
+	st := s.store()
+	if err := st.Create(s.ctx(), blank()); err != nil {
+		s.Fatalf("Create: %v", err)
+	}
+	return st, s.read(st)
+}
+
+func (s *suite) read(st changefeed.Store) changefeed.Record {
+	s.Helper()
+	r, err := st.Read(s.ctx())
+	if err != nil {
+		s.Fatalf("Read: %v", err)
+	}
+	return r
+}
+
+// written waits until st reads r: reads may be late.
+func (s *suite) written(st changefeed.Store, r changefeed.Record) {
+	s.Helper()
+	var last changefeed.Record
+	for ctx := s.ctx(); ctx.Err() == nil; pause(ctx) {
+		if last = s.read(st); last.Version == r.Version {
+			s.same("what Read returns", last, r)
+			return
+		}
+	}
+	s.Fatalf("Read returns %+v, and %+v was written", last, r)
+}
+
+// pause is between looks at what nothing tells of.
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(5 * time.Millisecond):
+	}
+}
+
+// beat replaces prev by what change makes of it.
+func (s *suite) beat(st changefeed.Store, prev changefeed.Record, change func(*changefeed.Record)) changefeed.Record {
+	s.Helper()
+	next := prev
+	next.Seq++
+	if change != nil {
+		change(&next)
+	}
+	r, err := st.Heartbeat(s.ctx(), prev, next)
+	if err != nil {
+		s.Fatalf("Heartbeat on the newest version: %v", err)
+	}
+	s.same("what Heartbeat returns", r, next)
+	if r.Version == "" || r.Version == prev.Version {
+		s.Errorf("Heartbeat returns version %q after %q", r.Version, prev.Version)
+	}
+	return r
+}
+
+// same compares all that a store keeps.
+func (s *suite) same(what string, got, want changefeed.Record) {
+	s.Helper()
+	got.Time, got.Version, want.Time, want.Version = time.Time{}, "", time.Time{}, ""
+	if got != want {
+		s.Errorf("%s is\n\t%+v, not\n\t%+v", what, got, want)
+	}
+}
+
+// is reports an error that is none of those that are meant.
+func (s *suite) is(what string, err error, want ...error) {
+	s.Helper()
+	for _, w := range want {
+		if errors.Is(err, w) {
+			return
+		}
+	}
+	s.Errorf("%s: the error is %v, not %v", what, err, want)
+}
+
+// within calls f, and reports whether it has returned in time.
+func within(limit time.Duration, f func()) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
