@@ -1,0 +1,216 @@
+package changefeed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+)
+
+// Election is one candidate in the election whose record a store keeps. Make it with
+// [NewElection]. It is a [leaderelection.Candidate], and its methods may be called from
+// any goroutine.
+type Election struct {
+	*options
+	store   Store
+	feed    *leaderelection.StatusFeed
+	notices *notices
+
+	standing context.Context // until Resign, EndElection or WithContext's end
+	stop     context.CancelCauseFunc
+	seen     chan Record   // what EndElection and Elect have written
+	over     chan struct{} // closed when the candidacy is over
+	done     chan struct{} // closed when nothing of it runs any more
+
+	mu      sync.Mutex
+	started bool
+	err     error // what ElectLeader returns; set before over is closed
+	held    bool  // the record may still name this candidate
+	end     *ending
+}
+
+var _ leaderelection.Candidate = (*Election)(nil)
+
+// Errors of elections, beside those of package leaderelection and of stores.
+var (
+	// ErrStale: a feed has not told of a write in time.
+	ErrStale = errors.New("changefeed: the feed does not tell of what was written")
+	// ErrGoesOn: the election is not over.
+	ErrGoesOn = errors.New("changefeed: the election is not over")
+	// ErrStepDown is why a leadership has ended that was handed over, or that another
+	// candidate has taken.
+	ErrStepDown = errors.New("changefeed: another candidate is to lead")
+	// ErrFeedLost is why a leadership has ended whose candidate has no feed any more.
+	ErrFeedLost = errors.New("changefeed: the leader's feed is broken")
+)
+
+// startLimit is how long a store may take to start, or to create what is missing.
+const startLimit = 10 * time.Second
+
+// NewElection makes a candidate for the election whose record store keeps. It starts the
+// store, which may be shared and started before, and creates what is missing, unless
+// [WithoutCreate] forbids it; within ten seconds. The caller goes on to own store, and
+// closes it when the candidacies are over.
+//
+// Errors: [leaderelection.ErrNilConn] for a store that is nil,
+// [leaderelection.ErrInvalidOption], [leaderelection.ErrNoElection],
+// [leaderelection.ErrUnreachable] when the store has not answered in time,
+// [ErrUnsuitable], [ErrClosed], and what the store returns. That the election is over is
+// told by ElectLeader.
+func NewElection(store Store, opts ...Option) (*Election, error) {
+	o, err := newOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := start(o, store); err != nil {
+		return nil, err
+	}
+	e := &Election{
+		options: o, store: store, feed: leaderelection.NewStatusFeed(), notices: newNotices(),
+		seen: make(chan Record), over: make(chan struct{}), done: make(chan struct{}),
+	}
+	e.standing, e.stop = context.WithCancelCause(o.ctx)
+	return e, nil
+}
+
+// start has the store ready, with a record that can be used.
+func start(o *options, store Store) error {
+	if store == nil {
+		return fmt.Errorf("changefeed: there is no store: %w", leaderelection.ErrNilConn)
+	}
+	ctx, cancel := context.WithTimeoutCause(o.ctx, startLimit, leaderelection.ErrUnreachable)
+	defer cancel()
+	if err := store.Start(ctx); err != nil {
+		return o.refine(ctx, "start the store", err)
+	}
+	if o.create {
+		blank := Record{Epoch: step.Epoch(0, randomID()), Seq: 1, TTL: o.cfg.Lease}
+		if err := store.Create(ctx, blank); err != nil {
+			return o.refine(ctx, "create the record", err)
+		}
+	}
+	r, err := store.Read(ctx)
+	if err == nil {
+		err = check(r)
+	}
+	if err != nil && (!o.create || !errors.Is(err, ErrNoRecord)) { // or it has just been lost
+		return o.refine(ctx, "read the record", err)
+	}
+	return nil
+}
+
+// refine says what was tried, and what err means to a user.
+func (o *options) refine(ctx context.Context, what string, err error) error {
+	switch {
+	case errors.Is(err, ErrNoRecord) && !o.create:
+		err = fmt.Errorf("%w (%w); create it first, or leave out WithoutCreate", leaderelection.ErrNoElection, err)
+	case errors.Is(err, ErrNoRecord):
+		err = fmt.Errorf("%w (%w); the store was told to create nothing", leaderelection.ErrNoElection, err)
+	case ctx.Err() != nil && !errors.Is(err, ErrUnsuitable):
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return fmt.Errorf("changefeed: %s: %w", what, err)
+}
+
+// check refuses a record that no candidate has written.
+func check(r Record) error {
+	what := ""
+	switch {
+	case r.Version == "":
+		what = "no version"
+	case r.Epoch == "":
+		what = "no epoch"
+	case r.Seq == 0:
+		what = "no seq"
+	case r.TTL < 0 || r.TTL > 1000*maxHeartbeat:
+		what = fmt.Sprintf("a TTL of %v", r.TTL)
+	case r.Term > math.MaxInt64-1:
+		what = fmt.Sprintf("term %d", r.Term)
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: the record has %s: it is not one of an election, or was damaged", ErrUnsuitable, what)
+}
+
+// ID is the candidate's ID, as set by [WithID]; empty before it takes part.
+func (e *Election) ID() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.started {
+		return ""
+	}
+	return e.cfg.ID
+}
+
+// Status implements [leaderelection.Candidate]. NowFollowing is the leader. A candidate
+// is Leader or Follower and never Suspended: a leadership that could not be proven any
+// longer is over for good, and the candidate stands for the next, with a new token.
+func (e *Election) Status() <-chan leaderelection.Status { return e.feed.C() }
+
+// Current implements [leaderelection.Candidate].
+func (e *Election) Current() leaderelection.Status {
+	s := e.feed.Current()
+	if s.Leadership != nil && s.Leadership.Err() != nil { // by the clock
+		s.Role, s.Leadership = leaderelection.Follower, nil
+	}
+	return s
+}
+
+// Notices returns the channel of what happens beside changes of role; every call returns
+// the same one. It holds the newest 64 that were not read; a notice says how many were
+// missed before it. It is closed when the candidacy is over.
+func (e *Election) Notices() <-chan Notice { return e.notices.c }
+
+// Changes opens a feed of changes of other data beside the record, from now on, if the
+// store is a [Watcher]; otherwise the error wraps [errors.ErrUnsupported]. The caller
+// closes it. After an error of its Next changes may have been missed: read what there
+// is, and open another.
+func (e *Election) Changes(ctx context.Context) (Changes, error) {
+	w, ok := e.store.(Watcher)
+	if !ok {
+		return nil, fmt.Errorf("changefeed: changes of other data: %T tells of none: %w", e.store, errors.ErrUnsupported)
+	}
+	return w.Watch(ctx)
+}
+
+// ElectLeader implements [leaderelection.Candidate]: it blocks until the candidacy is
+// over and returns the error of the final status, or nil after Resign or the end of
+// [WithContext]'s context. Beside those of package leaderelection the errors are
+// [ErrUnsuitable] and [ErrClosed], which wraps [leaderelection.ErrConnClosed]. A store
+// that does not answer ends nothing: the candidate waits.
+func (e *Election) ElectLeader() error {
+	e.mu.Lock()
+	switch {
+	case closed(e.over):
+		e.mu.Unlock()
+		return leaderelection.ErrCandidacyOver
+	case e.started:
+		e.mu.Unlock()
+		return leaderelection.ErrAlreadyStarted
+	}
+	e.started = true
+	e.mu.Unlock()
+	go newRun(e).loop()
+	<-e.over
+	limit := time.NewTimer(confirmLimit)
+	defer limit.Stop()
+	select {
+	case <-e.done:
+	case <-limit.C: // the store does not answer
+	}
+	return e.err
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,296 @@
+package changefeed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+)
+
+// Resign implements [leaderelection.Candidate]. A leader's record is released, after
+// Leadership.Done was closed, so that the next one leads at once. While the store does
+// not answer, that is tried in the background, for two election timeouts; by then others
+// have waited long enough to lead without it, and Resign goes on to say
+// [leaderelection.ErrUnconfirmed].
+func (e *Election) Resign() error {
+	e.finish(leaderelection.ErrResigned)
+	<-e.over
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.held {
+		return nil
+	}
+	return fmt.Errorf("changefeed: resign: %w that the record names %q no more", leaderelection.ErrUnconfirmed, e.cfg.ID)
+}
+
+// finish has the candidacy end for a reason, if nothing has ended it yet. A candidate
+// that has not taken part is over at once.
+func (e *Election) finish(reason error) {
+	e.stop(reason)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.started || closed(e.over) {
+		return
+	}
+	if errors.Is(reason, leaderelection.ErrResigned) {
+		e.feed.Withdraw()
+	} else {
+		e.feed.Finish(leaderelection.Status{Err: reason})
+	}
+	e.notices.close()
+	close(e.over)
+	close(e.done)
+}
+
+// errEndUnconfirmed ends the candidacy of one who has ended the election while the store
+// did not answer.
+var errEndUnconfirmed = fmt.Errorf("%w, %w", leaderelection.ErrElectionOver, leaderelection.ErrUnconfirmed)
+
+// EndElection implements [leaderelection.Candidate]: it marks the record as ended, as
+// [DeleteElection] does. Nobody wins any more once that is written, and a leader stops
+// when its feed, or its next heartbeat, tells it. When it is not confirmed in time this
+// candidacy ends all the same, and the attempt goes on until it succeeds or the store is
+// closed.
+func (e *Election) EndElection() error {
+	limit := time.NewTimer(confirmLimit)
+	defer limit.Stop()
+	end := e.ending()
+	select {
+	case <-end.done:
+		if end.err != nil {
+			return end.err
+		}
+		e.tell(end.record)
+		e.finish(leaderelection.ErrElectionOver)
+		<-e.over
+		return nil
+	case <-limit.C:
+		e.finish(errEndUnconfirmed)
+		<-e.over
+		return fmt.Errorf("changefeed: end of election: %w", leaderelection.ErrUnconfirmed)
+	}
+}
+
+// tell has the candidacy under way, if there is one, know of a record at once.
+func (e *Election) tell(r Record) {
+	e.mu.Lock()
+	started := e.started
+	e.mu.Unlock()
+	if !started {
+		return
+	}
+	select {
+	case e.seen <- r:
+	case <-e.done:
+	}
+}
+
+// ending is an end of the election under way, or done.
+type ending struct {
+	done   chan struct{}
+	record Record
+	err    error
+}
+
+// ending returns the attempt that EndElection has started. One that has failed is started
+// anew.
+func (e *Election) ending() *ending {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.end != nil && (!closed(e.end.done) || e.end.err == nil) {
+		return e.end
+	}
+	end := &ending{done: make(chan struct{})}
+	go func() {
+		defer close(end.done)
+		end.record, end.err = endElection(context.WithoutCancel(e.ctx), e.options, e.store)
+	}()
+	e.end = end
+	return end
+}
+
+// DeleteElection ends the election whose record store keeps, for all candidates, the
+// leader too; within ten seconds. The record stays, marked as ended, so that everybody
+// learns of it: a record that is merely missing counts as lost, and is made anew by
+// those who take part. Where there is none it is made, ended, unless [WithoutCreate]
+// forbids that; then there is nothing to do. [RestartElection] begins anew.
+//
+// Errors: as of [NewElection], and [leaderelection.ErrUnconfirmed] when the store did not
+// answer in time, or [WithContext]'s context ended. It may be called again.
+func DeleteElection(store Store, opts ...Option) error {
+	return withRecord(store, opts, func(ctx context.Context, o *options) error {
+		_, err := endElection(ctx, o, store)
+		return err
+	})
+}
+
+// RestartElection puts a blank record in the place of one that is marked as ended, so
+// that there can be an election again. Tokens go on from where they were. Candidates of
+// before, if there are any left that have not learned of the end, learn of it by that.
+//
+// Errors: as of [DeleteElection]; [ErrGoesOn] when the election is not over, and
+// [leaderelection.ErrNoElection] when there is no record.
+func RestartElection(store Store, opts ...Option) error {
+	return withRecord(store, opts, func(ctx context.Context, o *options) error {
+		goesOn := false
+		_, err := amend(ctx, o, store, func(r *Record) bool {
+			if goesOn = !r.Ended; goesOn {
+				return false
+			}
+			// Whoever led last may act for a lease still.
+			*r = Record{
+				Epoch: step.Epoch(step.Generation(r.Epoch)+1, randomID()), Term: r.Term,
+				TTL: max(o.cfg.Lease, r.TTL),
+			}
+			return true
+		})
+		switch {
+		case errors.Is(err, ErrNoRecord):
+			return fmt.Errorf("%w (%w)", leaderelection.ErrNoElection, err)
+		case err == nil && goesOn:
+			return ErrGoesOn
+		}
+		return err
+	})
+}
+
+// withRecord does what changes a record from outside a candidacy.
+func withRecord(store Store, opts []Option, f func(context.Context, *options) error) error {
+	o, err := newOptions(opts)
+	if err != nil {
+		return err
+	}
+	if store == nil {
+		return fmt.Errorf("changefeed: there is no store: %w", leaderelection.ErrNilConn)
+	}
+	ctx, cancel := context.WithTimeoutCause(o.ctx, startLimit, leaderelection.ErrUnreachable)
+	defer cancel()
+	if err := store.Start(ctx); err != nil {
+		return o.refine(ctx, "start the store", err)
+	}
+	return f(ctx, o)
+}
+
+// endElection marks the record as ended, and makes one if there is none.
+func endElection(ctx context.Context, o *options, store Store) (Record, error) {
+	for {
+		r, err := amend(ctx, o, store, func(r *Record) bool {
+			ended := r.Ended
+			r.Ended = true
+			return !ended
+		})
+		if !errors.Is(err, ErrNoRecord) || !o.create {
+			if errors.Is(err, ErrNoRecord) {
+				err = nil
+			}
+			return r, err
+		}
+		// Lost, or there never was one: made as it is to be, unless somebody is quicker.
+		err = store.Create(ctx, Record{Epoch: step.Epoch(0, randomID()), Seq: 1, TTL: o.cfg.Lease, Ended: true})
+		switch {
+		case errors.Is(err, ErrNoRecord):
+			return Record{}, nil // there is nothing to keep a record in: nobody can take part
+		case err != nil && (ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsuitable)):
+			return Record{}, unconfirmed(ctx, err)
+		}
+		if !sleep(ctx, o.heartbeat>>6) {
+			return Record{}, unconfirmed(ctx, ctx.Err())
+		}
+	}
+}
+
+// Elect nominates a candidate: the leader hands over to it, and the others leave it the
+// time of an election timeout to lead before they claim the record themselves. A record
+// that nobody holds is kept for it in the same way. Elect returns when that is written,
+// which is before anything follows from it. Nobody checks that there is such a candidate.
+// It may be called before ElectLeader and after the candidacy; the nominee may be this
+// candidate, or lead already.
+//
+// Errors: [leaderelection.ErrInvalidOption] for an id that cannot be one,
+// [leaderelection.ErrElectionOver], [leaderelection.ErrNoElection] when there is no
+// record, and [leaderelection.ErrUnconfirmed] when ctx ended first.
+func (e *Election) Elect(ctx context.Context, id string) error {
+	if err := checkID(id); err != nil {
+		return fmt.Errorf("%w: Elect: %w", leaderelection.ErrInvalidOption, err)
+	}
+	r, err := amend(ctx, e.options, e.store, func(r *Record) bool {
+		if r.Ended || r.Nominee == id || r.Leader == id && r.Nominee == "" {
+			return false
+		}
+		if r.Nominee = id; r.Leader == id {
+			r.Nominee = "" // it leads already, and keeps what it has
+		}
+		return true
+	})
+	switch {
+	case errors.Is(err, ErrNoRecord):
+		return fmt.Errorf("changefeed: elect %q: %w (%w)", id, leaderelection.ErrNoElection, err)
+	case err != nil:
+		return fmt.Errorf("changefeed: elect %q: %w", id, err)
+	case r.Ended:
+		return fmt.Errorf("changefeed: elect %q: %w", id, leaderelection.ErrElectionOver)
+	}
+	e.tell(r)
+	return nil
+}
+
+// amend changes the record, by compare-and-set, until that has succeeded, or nothing is
+// to be changed; and returns what there is then. The change is made again of a newer
+// record, and of the same when the answer was lost: it must be such that this does no
+// harm. ErrNoRecord is returned at once.
+func amend(ctx context.Context, o *options, store Store, change func(*Record) bool) (Record, error) {
+	for fails := 0; ; fails++ {
+		r, err := try(ctx, o, store, change)
+		switch {
+		case err == nil, errors.Is(err, ErrNoRecord):
+			return r, err
+		case errors.Is(err, ErrClosed), errors.Is(err, ErrUnsuitable), ctx.Err() != nil:
+			return r, unconfirmed(ctx, err)
+		case errors.Is(err, ErrConflict):
+			fails = min(fails, 2) // somebody else has got on
+		}
+		if !sleep(ctx, o.heartbeat>>max(1, 7-fails)) {
+			return r, unconfirmed(ctx, err)
+		}
+	}
+}
+
+func try(ctx context.Context, o *options, store Store, change func(*Record) bool) (Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(o.timeout(), time.Second))
+	defer cancel()
+	r, err := store.Read(ctx)
+	if err == nil {
+		err = check(r)
+	}
+	if err != nil {
+		return Record{}, err
+	}
+	next := r
+	if !change(&next) {
+		return r, nil
+	}
+	next.Seq, next.Time, next.Version = r.Seq+1, time.Time{}, ""
+	return store.Heartbeat(ctx, r, next)
+}
+
+func unconfirmed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w: %w", leaderelection.ErrUnconfirmed, context.Cause(ctx), err)
+	}
+	return err
+}
+
+// sleep reports whether ctx has lasted for d.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,28 @@
+package changefeed
+
+import "time"
+
+// WithClockRate has a candidate's clock run at another rate than the system's.
+func WithClockRate(rate float64) Option {
+	return optionFunc(func(o *options) { o.clock = skewed{time.Now(), rate} })
+}
+
+// WithRandom draws numbers elsewhere.
+func WithRandom(f func() float64) Option { return optionFunc(func(o *options) { o.random = f }) }
+
+type skewed struct {
+	begin time.Time
+	rate  float64
+}
+
+func (s skewed) Now() time.Time {
+	return s.begin.Add(time.Duration(float64(time.Since(s.begin)) * s.rate))
+}
+
+func (s skewed) NewTimer(d time.Duration) *time.Timer {
+	return time.NewTimer(time.Duration(float64(d)/s.rate) + 1)
+}
+
+func (s skewed) System(t time.Time) time.Time {
+	return s.begin.Add(time.Duration(float64(t.Sub(s.begin)) / s.rate))
+}

@@ -1,0 +1,270 @@
+package changefeed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+	"github.com/go-leaderelection/leaderelection/internal/session"
+)
+
+// confirmLimit is how long a caller waits for the store to confirm the end of something,
+// so that everything is over within two seconds.
+const confirmLimit = 1500 * time.Millisecond
+
+// run is a candidacy under way. Its goroutine, that of loop, owns the state; it waits for
+// nothing but its channels, and the store is asked by goroutines of their own.
+type run struct {
+	e     *Election
+	begin time.Time // by e.clock
+	state step.State
+
+	ctx    context.Context // of everything that asks the store
+	cancel context.CancelFunc
+	calls  sync.WaitGroup
+	answer chan answer // room for that of the one request
+	sent   time.Time   // when it was sent
+	fed    chan fed
+	unfeed context.CancelFunc // ends the feed
+	feedNo int
+
+	deadline   atomic.Pointer[time.Time] // of the leadership
+	leadership *leaderelection.Leadership
+	revoke     context.CancelCauseFunc
+
+	finished bool // the candidacy is over for everybody outside
+}
+
+func newRun(e *Election) *run {
+	r := &run{e: e, begin: e.clock.Now(), answer: make(chan answer, 1), fed: make(chan fed), unfeed: func() {}}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r
+}
+
+// loop is the candidacy.
+func (r *run) loop() {
+	defer close(r.e.done)
+	defer r.calls.Wait()
+	defer r.cancel()
+	r.publish(true)
+	timer := r.e.clock.NewTimer(0)
+	defer func() { timer.Stop() }()
+	standing, giveUp, abandon := r.e.standing.Done(), (<-chan time.Time)(nil), (<-chan time.Time)(nil)
+	for !r.state.Over {
+		in := step.Input{}
+		var cause error
+		select {
+		case <-timer.C:
+		case a := <-r.answer:
+			in, cause = a.input(), a.err
+			in.Late = session.Expired(r.sent.Add(r.e.cfg.Lease), r.e.clock.Now())
+			if r.fatal(cause) {
+				return
+			}
+		case f := <-r.fed:
+			if f.no != r.feedNo {
+				continue // of a feed that was given up
+			}
+			in, cause = f.in, f.err
+			if r.fatal(cause) {
+				return
+			}
+		case rec := <-r.e.seen:
+			in = step.Input{Kind: step.Observed, Record: step.Record(rec)}
+		case <-standing:
+			standing = nil
+			in.Kind = step.Resign
+			give, end := time.NewTimer(confirmLimit), time.NewTimer(confirmLimit+2*r.e.cfg.ElectionMax)
+			defer give.Stop()
+			defer end.Stop()
+			giveUp, abandon = give.C, end.C
+		case <-giveUp:
+			r.conclude(true)
+			continue
+		case <-abandon:
+			// Whoever wants to lead has waited long enough to do so.
+			return
+		}
+		if r.state.Leading && session.Expired(*r.deadline.Load(), r.e.clock.Now()) {
+			r.turn(step.Input{Kind: step.Lapsed}, nil)
+		}
+		r.turn(in, cause)
+		if in.Kind == step.Resign && errors.Is(r.ending(), leaderelection.ErrElectionOver) {
+			r.conclude(true) // EndElection has waited already
+		}
+		if wait := r.state.Wake - r.now(); r.state.Wake == step.Never {
+			timer.Stop()
+		} else {
+			timer.Stop()
+			timer = r.e.clock.NewTimer(max(0, wait))
+		}
+	}
+	r.conclude(false)
+}
+
+// now is the time by the candidate's own clock.
+func (r *run) now() step.Time { return r.e.clock.Now().Sub(r.begin) }
+
+// turn is one turn of the algorithm.
+func (r *run) turn(in step.Input, cause error) {
+	in.Rand = r.e.random()
+	at := r.e.clock.Now() // before anything is sent
+	state, actions := step.Step(&r.e.cfg, r.state, in, at.Sub(r.begin))
+	r.state = state
+	for _, a := range actions {
+		r.carryOut(a, at, cause)
+	}
+	r.publish(false)
+}
+
+func (r *run) carryOut(a step.Action, at time.Time, cause error) {
+	e := r.e
+	switch a.Do {
+	case step.Send:
+		r.sent = at
+		r.send(a)
+	case step.Subscribe:
+		r.subscribe()
+	case step.Lead:
+		r.extend()
+		r.leadership, r.revoke = leaderelection.NewLeadership(int64(a.Term), func() time.Time {
+			return e.clock.System(*r.deadline.Load())
+		})
+	case step.Extend:
+		r.extend()
+	case step.Demote:
+		r.revoke(r.reason(a.Reason))
+		r.leadership, r.revoke = nil, nil
+	case step.NewLeader:
+		e.notices.put(Notice{Kind: NewLeader, Leader: a.Leader, Term: int64(a.Term)})
+	case step.FeedStarted:
+		e.notices.put(Notice{Kind: SubscriptionStarted})
+	case step.FeedFailed:
+		if a.Reason == step.Stale {
+			cause = ErrStale
+		}
+		e.log.Warn("changefeed: subscription error", "candidate", e.cfg.ID, "error", cause)
+		e.notices.put(Notice{Kind: SubscriptionError, Err: cause})
+	case step.HeartbeatError:
+		e.log.Warn("changefeed: heartbeat error", "candidate", e.cfg.ID, "error", cause)
+		e.notices.put(Notice{Kind: HeartbeatError, Err: cause})
+	case step.Finish:
+		if a.Reason == step.Ended {
+			e.stop(leaderelection.ErrElectionOver)
+		}
+	}
+}
+
+// extend sets the end of the lease, counted from before the request was sent whose answer
+// has just come: by the wall clock too, which the algorithm does not know of.
+func (r *run) extend() {
+	cfg := &r.e.cfg
+	d := r.sent.Add(cfg.Lease - cfg.Guard)
+	r.deadline.Store(&d)
+}
+
+// reason is why a leadership has ended, for users.
+func (r *run) reason(why step.Reason) error {
+	switch why {
+	case step.Expired:
+		return leaderelection.ErrLeaseExpired
+	case step.FeedLost:
+		return ErrFeedLost
+	case step.RecordLost:
+		return ErrNoRecord
+	case step.Ended:
+		return leaderelection.ErrElectionOver
+	case step.Resigned:
+		return r.ending()
+	}
+	return ErrStepDown
+}
+
+// ending is why the candidate leaves: whoever asked for it has said so.
+func (r *run) ending() error {
+	cause := context.Cause(r.e.standing)
+	if errors.Is(cause, leaderelection.ErrElectionOver) {
+		return cause
+	}
+	return leaderelection.ErrResigned
+}
+
+// fatal ends the candidacy if the store says that it cannot go on.
+func (r *run) fatal(err error) bool {
+	switch {
+	case errors.Is(err, ErrClosed):
+		err = fmt.Errorf("%w: %w", leaderelection.ErrConnClosed, err)
+	case errors.Is(err, ErrUnsuitable):
+	default:
+		return false
+	}
+	if r.revoke != nil {
+		r.revoke(err)
+		r.leadership, r.revoke = nil, nil
+	}
+	if !r.state.Leaving {
+		r.e.stop(err)
+	}
+	held := r.state.Holds(&r.e.cfg)
+	r.over(err, held)
+	return true
+}
+
+// conclude ends the candidacy for those outside. unconfirmed says that the record may
+// still name it.
+func (r *run) conclude(unconfirmed bool) {
+	r.over(r.ending(), unconfirmed)
+}
+
+// over closes what is to be closed, the first time, and notes what is known.
+func (r *run) over(err error, held bool) {
+	e := r.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.held = held
+	if r.finished {
+		return
+	}
+	r.finished = true
+	e.log.Info("changefeed: candidacy over", "candidate", e.cfg.ID, "reason", err)
+	if errors.Is(err, leaderelection.ErrResigned) {
+		e.feed.Withdraw()
+	} else {
+		e.err = err
+		e.feed.Finish(leaderelection.Status{
+			CandidateID: e.cfg.ID, WasFollowing: e.feed.Current().NowFollowing, Err: err,
+		})
+	}
+	e.notices.close()
+	close(e.over)
+}
+
+// publish tells of the role, if it is another or if this is the first status.
+func (r *run) publish(first bool) {
+	e := r.e
+	if r.finished || r.state.Over {
+		return
+	}
+	was := e.feed.Current()
+	s := leaderelection.Status{CandidateID: e.cfg.ID, Leadership: r.leadership, WasFollowing: was.NowFollowing}
+	switch c := r.state.Cur; {
+	case s.Leadership != nil:
+		s.Role = leaderelection.Leader
+	case r.state.Known && c.Session != e.cfg.Session:
+		s.NowFollowing = c.Leader
+	}
+	if !first && s.Leadership == was.Leadership && s.NowFollowing == was.NowFollowing {
+		return
+	}
+	e.log.Info("changefeed: status", "candidate", e.cfg.ID, "status", s)
+	if r.state.Leaving {
+		e.feed.Retract(s) // the end is all that is still told
+	} else {
+		e.feed.Publish(s)
+	}
+}
