@@ -2,6 +2,7 @@ package storetest_test
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -25,3 +26,11 @@ func inMemory(testing.TB) *storetest.Backend {
 }
 
 func TestMemory(t *testing.T) { storetest.Run(t, inMemory) }
+
+func TestElectionsInMemory(t *testing.T) {
+	storetest.RunElection(t, func(t testing.TB) *storetest.Backend {
+		b := inMemory(t)
+		b.Heartbeat = 50 * time.Millisecond
+		return b
+	})
+}
