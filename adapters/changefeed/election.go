@@ -70,12 +70,16 @@ func NewElection(store Store, opts ...Option) (*Election, error) {
 	if err := start(o, store); err != nil {
 		return nil, err
 	}
+	return newElection(o, store), nil
+}
+
+func newElection(o *options, store Store) *Election {
 	e := &Election{
 		options: o, store: store, feed: leaderelection.NewStatusFeed(), notices: newNotices(),
 		seen: make(chan Record), over: make(chan struct{}), done: make(chan struct{}),
 	}
 	e.standing, e.stop = context.WithCancelCause(o.ctx)
-	return e, nil
+	return e
 }
 
 // start has the store ready, with a record that can be used.

@@ -1,6 +1,10 @@
 package changefeed
 
-import "time"
+import (
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+)
 
 // WithClockRate has a candidate's clock run at another rate than the system's.
 func WithClockRate(rate float64) Option {
@@ -25,4 +29,16 @@ func (s skewed) NewTimer(d time.Duration) *time.Timer {
 
 func (s skewed) System(t time.Time) time.Time {
 	return s.begin.Add(time.Duration(float64(t.Sub(s.begin)) / s.rate))
+}
+
+// Config is what a candidate keeps to, for tests that have it keep to what is unsafe.
+func Config(e *Election) *step.Config { return &e.cfg }
+
+// NewElectionOn is NewElection without a look at the store.
+func NewElectionOn(store Store, opts ...Option) (*Election, error) {
+	o, err := newOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	return newElection(o, store), nil
 }

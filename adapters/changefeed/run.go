@@ -114,6 +114,7 @@ func (r *run) now() step.Time { return r.e.clock.Now().Sub(r.begin) }
 func (r *run) turn(in step.Input, cause error) {
 	in.Rand = r.e.random()
 	at := r.e.clock.Now() // before anything is sent
+	in.Wall = uint64(max(0, at.UnixMilli()))
 	state, actions := step.Step(&r.e.cfg, r.state, in, at.Sub(r.begin))
 	r.state = state
 	for _, a := range actions {

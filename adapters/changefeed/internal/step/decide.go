@@ -20,7 +20,7 @@ func (m *machine) decide() {
 	switch {
 	case m.Lost:
 		if m.Create && !m.Leaving {
-			m.send(Create, Record{Epoch: m.Epoch, Term: m.MaxTerm, Seq: 1, TTL: m.Lease})
+			m.send(Create, Record{Epoch: m.Epoch, Term: m.afterLoss(), Seq: 1, TTL: m.Lease})
 		}
 	case m.Doubt:
 		m.send(Read, Record{})
@@ -35,11 +35,20 @@ func (m *machine) decide() {
 		m.release()
 	case m.Cur.Leader == "" && m.Cur.TTL > 0 && m.Cur.Term < m.MaxTerm: // R10
 		next := m.Cur
-		next.Term = m.MaxTerm
+		next.Term = m.afterLoss()
 		m.send(Raise, next)
 	case m.Feed && m.mayClaim():
 		m.claim()
 	}
+}
+
+// afterLoss is the term of a record that is made anew. There may have been leaders that
+// nobody who is left has seen: the wall clock is beyond them, as far as it can be trusted.
+func (m *machine) afterLoss() uint64 {
+	if m.Epoch == "" {
+		return 0 // nothing was ever seen
+	}
+	return max(m.MaxTerm, m.in.Wall)
 }
 
 // handsOver reports whether somebody else is nominated.

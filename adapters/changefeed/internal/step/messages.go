@@ -36,6 +36,9 @@ type Input struct {
 	Late bool
 	// Rand is in [0, 1), and another each time.
 	Rand float64
+	// Wall is a number that grows with the wall clock. Nothing but the terms of records
+	// that are made anew depends on it.
+	Wall uint64
 }
 
 // Do says what an Action asks for.

@@ -71,7 +71,7 @@ type world struct {
 	epochs  uint8
 	marks   uint8
 	losses  uint8
-	granted uint8 // the greatest term that was led with
+	granted uint64 // the greatest term that was led with
 }
 
 type checker struct {
@@ -121,7 +121,7 @@ type turned struct {
 	state uint32
 	sends bool
 	out   request
-	leads uint8
+	leads uint64
 }
 
 type shifted struct {
@@ -392,7 +392,7 @@ func (c *checker) turn(key turn) (t turned) {
 				s.Leading, s.Term, s.Deadline = true, a.Record.Term, 1000
 			}
 		case Lead:
-			t.leads = uint8(a.Term)
+			t.leads = a.Term
 		}
 	}
 	t.state = c.states.of(canonical(s, &c.cfg))
