@@ -35,7 +35,6 @@ type party struct {
 	writes []changefeed.Record // that were sent
 	feeds  int                 // that are open
 	opened int                 // ever
-	told   []leaderelection.Status
 	notes  []changefeed.Notice
 	wg     sync.WaitGroup
 }
@@ -44,12 +43,14 @@ type party struct {
 func inBubble(t *testing.T, f func(a *arena)) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &arena{T: t, table: memory.NewTable()}
+		defer func() { // also when the test has failed
+			for _, p := range a.all {
+				_ = p.Resign()
+				p.wg.Wait()
+				_ = p.net.Close()
+			}
+		}()
 		f(a)
-		for _, p := range a.all {
-			_ = p.Resign()
-			p.wg.Wait()
-			require.NoError(t, p.net.Close())
-		}
 	})
 }
 
@@ -113,10 +114,7 @@ func (a *arena) join(id string, opts ...changefeed.Option) *party {
 func (p *party) start() {
 	p.wg.Go(func() { p.ended <- p.ElectLeader() })
 	p.wg.Go(func() {
-		for s := range p.Status() {
-			p.mu.Lock()
-			p.told = append(p.told, s)
-			p.mu.Unlock()
+		for range p.Status() {
 		}
 	})
 	p.wg.Go(func() {
