@@ -441,10 +441,10 @@ func TestModel(t *testing.T) {
 	for name, m := range map[string]model{
 		"Two":             {cfg: right, nodes: 2, writes: 2},
 		"TwoNominate":     {cfg: right, nodes: 2, writes: 2, marks: 1},
-		"TwoLateRequests": {cfg: right, nodes: 2, writes: 2, late: true, limit: 50_000},
-		"TwoBeat":         {cfg: right, nodes: 2, writes: 3, limit: 50_000},
-		"TwoRelease":      {cfg: right, nodes: 2, writes: 2, resign: true, feeds: true, limit: 50_000},
-		"TwoLose":         {cfg: right, nodes: 2, writes: 2, losses: 1, limit: 50_000},
+		"TwoLateRequests": {cfg: right, nodes: 2, writes: 2, late: true, limit: 25_000},
+		"TwoBeat":         {cfg: right, nodes: 2, writes: 3, limit: 25_000},
+		"TwoRelease":      {cfg: right, nodes: 2, writes: 2, resign: true, feeds: true, limit: 25_000},
+		"TwoLose":         {cfg: right, nodes: 2, writes: 2, losses: 1, limit: 25_000},
 	} {
 		t.Run(name, m.safe)
 	}
