@@ -45,9 +45,6 @@ func (m *machine) decide() {
 // afterLoss is the term of a record that is made anew. There may have been leaders that
 // nobody who is left has seen: the wall clock is beyond them, as far as it can be trusted.
 func (m *machine) afterLoss() uint64 {
-	if m.Epoch == "" {
-		return 0 // nothing was ever seen
-	}
 	return max(m.MaxTerm, m.in.Wall)
 }
 

@@ -313,6 +313,7 @@ func (c *checker) carryOut(w world, i int, r request, late bool) {
 		w.lost = false
 		w.epochs++
 		rec.Epoch = fmt.Sprint("0.", w.epochs)
+		rec.Term = max(rec.Term, 100*uint64(w.epochs)) // the wall clock's
 		w.write(uint16(c.records.of(rec)))
 		c.step(w, i, Done, OK, 0, names[i]+" creates the record")
 	case r.op == Create && !w.lost:
