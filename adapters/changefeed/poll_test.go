@@ -21,13 +21,12 @@ func polled(t testing.TB) *storetest.Backend {
 			require.NoError(t, err)
 			return s
 		},
-		Lose:      func(testing.TB) { table.Lose("election") },
-		Heartbeat: 50 * time.Millisecond,
+		Lose: func(testing.TB) { table.Lose("election") },
 	}
 }
 
-func TestPollIsAStore(t *testing.T)           { storetest.Run(t, polled) }
-func TestElectionsOnPolledStore(t *testing.T) { storetest.RunElection(t, polled) }
+func TestPollIsAStore(t *testing.T)           { storetest.Run(t, polled, storetest.FakeTime()) }
+func TestElectionsOnPolledStore(t *testing.T) { storetest.RunElection(t, polled, storetest.FakeTime()) }
 
 func TestPollRefuses(t *testing.T) {
 	_, err := changefeed.Poll(nil, time.Second)

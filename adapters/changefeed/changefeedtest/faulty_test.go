@@ -33,7 +33,7 @@ func TestCalm(t *testing.T) {
 					},
 					Lose: func(testing.TB) { table.Lose("election") },
 				}
-			})
+			}, storetest.FakeTime())
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // RunElection holds elections on the stores, each case as a test of its own. Each
 // candidate has a store of its own.
-func RunElection(t *testing.T, f Factory) { run(t, f, ElectionCases()) }
+func RunElection(t *testing.T, f Factory, opts ...Option) { run(t, f, opts, ElectionCases()) }
 
 // ElectionCases are the parts of [RunElection].
 func ElectionCases() []Case {

@@ -2,7 +2,6 @@ package storetest_test
 
 import (
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -25,12 +24,8 @@ func inMemory(testing.TB) *storetest.Backend {
 	}
 }
 
-func TestMemory(t *testing.T) { storetest.Run(t, inMemory) }
+func TestMemory(t *testing.T) { storetest.Run(t, inMemory, storetest.FakeTime()) }
 
-func TestElectionsInMemory(t *testing.T) {
-	storetest.RunElection(t, func(t testing.TB) *storetest.Backend {
-		b := inMemory(t)
-		b.Heartbeat = 50 * time.Millisecond
-		return b
-	})
-}
+func TestMemoryInRealTime(t *testing.T) { storetest.Run(t, inMemory) }
+
+func TestElectionsInMemory(t *testing.T) { storetest.RunElection(t, inMemory, storetest.FakeTime()) }

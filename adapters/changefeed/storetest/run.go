@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
@@ -43,12 +44,32 @@ type Backend struct {
 // it starts it ends by t.Cleanup. It fails the test if it cannot.
 type Factory func(t testing.TB) *Backend
 
-// Run plays every case of the contract as a test of its own.
-func Run(t *testing.T, f Factory) { run(t, f, Cases()) }
+// Option changes how Run and RunElection work.
+type Option func(*options)
 
-func run(t *testing.T, f Factory, cases []Case) {
+type options struct{ fakeTime bool }
+
+// FakeTime plays each case in a bubble of testing/synctest, for stores inside the test
+// process: nothing takes time then, and a goroutine that is left behind fails the test.
+// The factory is called in the bubble.
+func FakeTime() Option { return func(o *options) { o.fakeTime = true } }
+
+// Run plays every case of the contract as a test of its own.
+func Run(t *testing.T, f Factory, opts ...Option) { run(t, f, opts, Cases()) }
+
+func run(t *testing.T, f Factory, opts []Option, cases []Case) {
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
 	for _, c := range cases {
-		t.Run(c.Name, func(t *testing.T) { c.Run(t, f) })
+		t.Run(c.Name, func(t *testing.T) {
+			if o.fakeTime {
+				synctest.Test(t, func(t *testing.T) { c.Run(t, f) })
+			} else {
+				c.Run(t, f)
+			}
+		})
 	}
 }
 

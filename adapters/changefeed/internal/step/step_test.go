@@ -209,3 +209,19 @@ func TestGeneration(t *testing.T) {
 	require.EqualValues(t, 12, Generation(Epoch(12, "r")))
 	require.Zero(t, Generation("x"))
 }
+
+// A leader stops when the record names somebody else, or another term, or is another.
+func TestSuperseded(t *testing.T) {
+	for name, change := range map[string]func(*Record){
+		"Session": func(r *Record) { r.Session = "other's" },
+		"Term":    func(r *Record) { r.Term++ },
+		"Epoch":   func(r *Record) { r.Epoch = "0.y" },
+		"Ended":   func(r *Record) { r.Ended = true },
+	} {
+		c := leader(t, cfg)
+		r := c.s.Cur
+		r.Seq++
+		change(&r)
+		require.True(t, does(c.step(Input{Kind: Observed, Record: r, ByFeed: true}), Demote), name)
+	}
+}
