@@ -1,0 +1,71 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/puddle/v2"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+// unsuitable are the SQLSTATEs that repeating does not help with, and what to do.
+var unsuitable = map[string]string{
+	"42501": "grant SELECT, INSERT and UPDATE on the table, and CREATE on its schema if the store is to make it",
+	"3F000": "create the schema, or name one that exists",
+	"3D000": "create the database, or name one that exists",
+	"28000": "let the pool's user log in",
+	"28P01": "give the pool the right password",
+	"42703": "the table lacks a column; the package's documentation has the layout",
+	"42804": "a column has another type; the package's documentation has the layout",
+	"42883": "a column has another type; the package's documentation has the layout",
+	"42P10": "the column election needs a unique index of its own",
+	"42809": "the name must be that of a table",
+	"23502": "columns of your own must have defaults, or may be NULL",
+	"23514": "a CHECK of the table refuses the record",
+	"22001": "a column is too short for the record; the columns are of type text",
+	"22P05": "the database's encoding lacks a character; UTF8 has all",
+}
+
+const (
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	undefinedTable       = "42P01"
+	duplicateTable       = "42P07"
+	duplicateObject      = "42710"
+	uniqueViolation      = "23505"
+)
+
+// code is the server's SQLSTATE in err, "" if the error is none of the server's.
+func code(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// explain says what was tried when err happened, and wraps what there is to ask for. ctx
+// is the caller's.
+func (s *Store) explain(ctx context.Context, what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case s.closed.Err() != nil:
+		return changefeed.ErrClosed
+	case errors.Is(err, changefeed.ErrUnsuitable):
+		return err
+	case errors.Is(err, puddle.ErrClosedPool):
+		return fmt.Errorf("%w: postgres: %s: the pool was closed: %w", changefeed.ErrUnsuitable, what, err)
+	}
+	if done := ctx.Err(); done != nil && !errors.Is(err, done) {
+		err = fmt.Errorf("%w: %w", done, err)
+	}
+	err = fmt.Errorf("postgres: %s: %w", what, err)
+	if help, ok := unsuitable[code(err)]; ok {
+		return fmt.Errorf("%w: %w: %s", changefeed.ErrUnsuitable, err, help)
+	}
+	return err
+}

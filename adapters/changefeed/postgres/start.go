@@ -1,0 +1,140 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+// notifyTime is how long a notification may take that Start sends to itself.
+const notifyTime = 5 * time.Second
+
+// Start implements [changefeed.Store]: it looks at the server, the table and the rights,
+// and has a notification pass from the pool to a connection that listens.
+func (s *Store) Start(ctx context.Context) error {
+	both, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := s.check(both); err != nil {
+		return s.explain(ctx, "check table "+s.name, err)
+	}
+	return s.explain(ctx, "check that notifications pass", s.checkNotify(both))
+}
+
+func refuse(format string, args ...any) error {
+	return fmt.Errorf("%w: postgres: "+format, append([]any{changefeed.ErrUnsuitable}, args...)...)
+}
+
+func (s *Store) check(ctx context.Context) error {
+	var version int
+	var readOnly bool
+	var table uint32
+	var mayMake *bool // nil where there is no schema
+	err := s.pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int,
+			pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean,
+			coalesce(to_regclass($1::text)::oid::bigint, 0),
+			has_schema_privilege(to_regnamespace(coalesce(nullif($2::text, ''), quote_ident(current_schema())))::oid, 'CREATE')`,
+		s.name, s.schema()).Scan(&version, &readOnly, &table, &mayMake)
+	switch {
+	case err != nil:
+		return err
+	case version < 11_00_00:
+		return refuse("the server's version is %d, and 11 is the oldest that will do", version/10000)
+	case readOnly:
+		return refuse("the pool leads to a standby, or its sessions are read-only; make one that leads to the primary (target_session_attrs=read-write)")
+	case table != 0:
+		return s.checkTable(ctx, table)
+	case s.existing:
+		return refuse("there is no table %s, and the store was told to make none; create it, the package's documentation has the layout", s.name)
+	case mayMake == nil:
+		return refuse("there is no schema for table %s; create it, or set search_path", s.name)
+	case !*mayMake:
+		return refuse("there is no table %s, and no right to make it; create it, or grant CREATE on its schema", s.name)
+	}
+	return nil
+}
+
+// schema is the quoted first part of the table's name, "" if there is none. A quote
+// inside is doubled, so the first `"."` that follows an even number of quotes is the end.
+func (s *Store) schema() string {
+	quotes := 0
+	for i, c := range s.name {
+		switch {
+		case c == '"':
+			quotes++
+		case c == '.' && quotes%2 == 0:
+			return s.name[:i]
+		}
+	}
+	return ""
+}
+
+func (s *Store) checkTable(ctx context.Context, table uint32) error {
+	var kind, persistence string
+	var may, mayInsert, unique bool
+	var lacking []string
+	err := s.pool.QueryRow(ctx, `SELECT c.relkind::text, c.relpersistence::text,
+			has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'UPDATE'),
+			has_table_privilege(c.oid, 'INSERT'),
+			EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+				WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
+				AND i.indnkeyatts = 1 AND a.attname = 'election'),
+			ARRAY(SELECT needed.name || ' ' || needed.type
+				FROM (VALUES ('election', 'text'), ('epoch', 'text'), ('leader', 'text'), ('session', 'text'), ('nominee', 'text'),
+					('term', 'bigint'), ('seq', 'bigint'), ('ttl', 'bigint'), ('ended', 'boolean'), ('version', 'text'),
+					('time', 'timestamp with time zone')) AS needed (name, type)
+				WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND NOT a.attisdropped
+					AND a.attname = needed.name AND format_type(a.atttypid, a.atttypmod) = needed.type))
+		FROM pg_class c WHERE c.oid = $1::oid`, table).Scan(&kind, &persistence, &may, &mayInsert, &unique, &lacking)
+	switch {
+	case err != nil:
+		return err
+	case kind != "r" && kind != "p":
+		return refuse("%s is no table", s.name)
+	case persistence != "p":
+		return refuse("table %s is unlogged or temporary, and a crash would empty it; ALTER TABLE %s SET LOGGED", s.name, s.name)
+	case len(lacking) > 0:
+		return refuse("table %s lacks columns: %s; add them, or name another table", s.name, strings.Join(lacking, ", "))
+	case !unique:
+		return refuse("table %s has no unique index on the column election alone; make that the primary key", s.name)
+	case !may:
+		return refuse("no right to SELECT and UPDATE table %s; grant both", s.name)
+	case mayInsert:
+		return nil
+	}
+	if _, err := s.read(ctx, s.pool); !errors.Is(err, changefeed.ErrNoRecord) {
+		return err
+	}
+	return refuse("no right to INSERT into table %s, which has no record of %q yet; grant it", s.name, s.key)
+}
+
+// checkNotify fails where something between client and server, such as a pooler in
+// transaction mode, keeps notifications from those who listen.
+func (s *Store) checkNotify(ctx context.Context) error {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer hangUp(conn)
+	channel := "changefeed_start_" + rand.Text()
+	if err := listen(ctx, conn, channel); err != nil {
+		return err
+	}
+	if _, err := s.pool.Exec(ctx, `SELECT pg_notify($1::text, '')`, channel); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, notifyTime)
+	defer cancel()
+	_, err = conn.WaitForNotification(limited)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return refuse("a notification that the pool sends does not reach a connection that listens, in %v; go past poolers in transaction mode", notifyTime)
+	}
+	return err
+}

@@ -1,0 +1,171 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+// Store is the record of one election in a table. It is a [changefeed.Store] and a
+// [changefeed.Watcher].
+type Store struct {
+	pool     *pgxpool.Pool
+	name     string // the table's, quoted
+	key      string
+	existing bool
+	channel  string // of Watch
+	quiet    time.Duration
+	sql      statements
+
+	closed context.Context // done after Close
+	close  context.CancelFunc
+
+	mu        sync.Mutex
+	listeners map[*listener]struct{}
+}
+
+var (
+	_ changefeed.Store   = (*Store)(nil)
+	_ changefeed.Watcher = (*Store)(nil)
+)
+
+// Option is an option of [New].
+type Option func(*Store) error
+
+// ErrInvalid: an argument of [New] cannot be used.
+var ErrInvalid = errors.New("postgres: invalid argument")
+
+// WithExistingTable has the store make no table: Start refuses where there is none.
+// The record is made as before.
+func WithExistingTable() Option {
+	return func(s *Store) error {
+		s.existing = true
+		return nil
+	}
+}
+
+// WithQuiet sets after how much silence a feed reads the record to see whether its
+// connection lives, and how long that read may take. The default is two seconds. With
+// more than a heartbeat there are no such reads as long as somebody leads.
+func WithQuiet(d time.Duration) Option {
+	return func(s *Store) error {
+		if d < 10*time.Millisecond {
+			return fmt.Errorf("%w: WithQuiet(%v) is below 10ms", ErrInvalid, d)
+		}
+		s.quiet = d
+		return nil
+	}
+}
+
+// WithChannel sets the channel whose notifications [Store.Watch] tells. The default is
+// the table's name, without its schema.
+func WithChannel(name string) Option {
+	return func(s *Store) error {
+		s.channel = name
+		return checkName("channel", name)
+	}
+}
+
+// New returns a store of the election key in a table, named as in
+// pgx.Identifier{"elections"} or pgx.Identifier{"schema", "elections"}; any name will
+// do, it is quoted. A name without a schema means what search_path says, for the pool's
+// connections and for those of feeds, which are made alike. Nothing is asked of the
+// server yet, and the pool is neither closed nor changed. It must stay open as long as
+// the store.
+//
+// The error wraps [ErrInvalid].
+func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (*Store, error) {
+	if pool == nil {
+		return nil, fmt.Errorf("%w: the pool is nil", ErrInvalid)
+	}
+	if len(table) != 1 && len(table) != 2 {
+		return nil, fmt.Errorf("%w: a table's name has one or two parts, not %d: %q", ErrInvalid, len(table), []string(table))
+	}
+	for _, part := range table {
+		if err := checkName("table", part); err != nil {
+			return nil, err
+		}
+	}
+	if key == "" || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
+		return nil, fmt.Errorf("%w: key %q is empty, or no UTF-8 without NUL", ErrInvalid, key)
+	}
+	s := &Store{
+		pool: pool, name: table.Sanitize(), key: key, channel: table[len(table)-1],
+		quiet: 2 * time.Second, listeners: map[*listener]struct{}{},
+	}
+	for i, opt := range opts {
+		if opt == nil {
+			return nil, fmt.Errorf("%w: option %d is nil", ErrInvalid, i)
+		}
+		if err := opt(s); err != nil {
+			return nil, err
+		}
+	}
+	s.sql = statementsFor(s.name)
+	s.closed, s.close = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// checkName refuses what the server would refuse or, worse, cut short.
+func checkName(what, name string) error {
+	if name == "" || len(name) > 63 || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+		return fmt.Errorf("%w: %s %q is empty, longer than 63 bytes, or no UTF-8 without NUL", ErrInvalid, what, name)
+	}
+	return nil
+}
+
+// hash is the key in the name of a channel, of which there are 63 bytes at most.
+func (s *Store) hash() string {
+	sum := sha256.Sum256([]byte(s.key))
+	return hex.EncodeToString(sum[:16])
+}
+
+// begin is at the beginning of every method: the context ends with the store as well.
+func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
+	if s.closed.Err() != nil {
+		return nil, nil, changefeed.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	both, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.closed, cancel)
+	return both, func() { stop(); cancel() }, nil
+}
+
+// Close implements [changefeed.Store]. Calls under way end with an error. The pool stays
+// open.
+func (s *Store) Close() error {
+	s.close()
+	s.mu.Lock()
+	all := make([]*listener, 0, len(s.listeners))
+	for l := range s.listeners {
+		all = append(all, l)
+	}
+	s.mu.Unlock()
+	limit := time.NewTimer(closeTime)
+	defer limit.Stop()
+	for _, l := range all {
+		l.stop()
+		select {
+		case <-l.done:
+		case <-limit.C:
+			return nil // the listeners end by themselves, when the driver gives up
+		}
+	}
+	return nil
+}
+
+// closeTime is how long Close waits for connections to be closed.
+const closeTime = 1500 * time.Millisecond

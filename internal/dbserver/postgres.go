@@ -1,0 +1,101 @@
+//go:build unix
+
+package dbserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"syscall"
+)
+
+// Postgres starts a PostgreSQL server whose superuser is postgres, without a password,
+// in a database of the same name. Settings are as in "wal_level=logical".
+func Postgres(settings ...string) (*Server, error) {
+	bin, err := postgresDir()
+	if err != nil {
+		return nil, err
+	}
+	s, err := newServer("postgres")
+	if err != nil {
+		return nil, err
+	}
+	if err := s.initPostgres(bin, settings); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// postgresDir is where the newest version's programs are. Debian keeps them from PATH.
+func postgresDir() (string, error) {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if len(found) == 0 {
+		path, err := exec.LookPath("initdb")
+		if err != nil {
+			return "", fmt.Errorf("%w: PostgreSQL (apt-get install postgresql): %w", ErrMissing, err)
+		}
+		return filepath.Dir(path), nil
+	}
+	sort.Slice(found, func(i, j int) bool { return len(found[i]) < len(found[j]) || found[i] < found[j] })
+	return filepath.Dir(found[len(found)-1]), nil
+}
+
+func (s *Server) initPostgres(bin string, settings []string) error {
+	who, err := s.unprivileged()
+	if err != nil {
+		return err
+	}
+	data := filepath.Join(s.dir, "data")
+	command := func(program string, args ...string) *exec.Cmd {
+		cmd := exec.Command(filepath.Join(bin, program), args...)
+		cmd.Dir = s.dir
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
+		return cmd
+	}
+	initdb := command("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("dbserver: initdb: %w\n%s", err, out)
+	}
+	args := []string{
+		"-D", data, "-h", "127.0.0.1", "-p", s.Port(), "-k", s.dir,
+		// The tests kill processes, not machines.
+		"-c", "fsync=off", "-c", "max_connections=200", "-c", "log_min_messages=warning",
+	}
+	for _, setting := range settings {
+		args = append(args, "-c", setting)
+	}
+	s.command = func() *exec.Cmd { return command("postgres", args...) }
+	s.ready = func(ctx context.Context) error {
+		return exec.CommandContext(ctx, filepath.Join(bin, "pg_isready"), "-q", "-h", "127.0.0.1", "-p", s.Port()).Run()
+	}
+	return s.Start()
+}
+
+// unprivileged is who runs the server: PostgreSQL refuses to run as root. The directory
+// is made theirs.
+func (s *Server) unprivileged() (*syscall.Credential, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	var errs []error
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		uid, _ := strconv.Atoi(u.Uid)
+		gid, _ := strconv.Atoi(u.Gid)
+		if err := os.Chown(s.dir, uid, gid); err != nil {
+			return nil, fmt.Errorf("dbserver: %w", err)
+		}
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+	}
+	return nil, fmt.Errorf("dbserver: PostgreSQL does not run as root, and there is nobody else: %w", errors.Join(errs...))
+}
