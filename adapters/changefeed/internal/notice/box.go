@@ -104,3 +104,10 @@ func (b *Box[T]) take(ctx context.Context) (v T, ok bool, err error) {
 	v, b.items = b.items[0], b.items[1:]
 	return v, true, nil
 }
+
+// Err is the error that the box has ended with, nil before.
+func (b *Box[T]) Err() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}

@@ -22,3 +22,6 @@ func (l *Last) Same(e changefeed.Event) bool {
 
 // Set notes that e is told.
 func (l *Last) Set(e changefeed.Event) { l.told, l.event = true, e }
+
+// Told says that anything was told.
+func (l *Last) Told() bool { return l.told }

@@ -1,0 +1,86 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+// ask has f ask the server, and returns when ctx is done or the store is closed, too: the
+// driver does not, by default. f goes on by itself then, up to the client's timeouts.
+func ask[T any](ctx context.Context, s *Store, what string, f func(ctx context.Context) (T, error)) (T, error) {
+	var zero T
+	if s.closed.Err() != nil {
+		return zero, changefeed.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return zero, err
+	}
+	both, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		value T
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		v, err := f(both)
+		answers <- answer{v, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.value, s.explain(ctx, what, a.err)
+	case <-ctx.Done():
+		return zero, s.explain(ctx, what, ctx.Err())
+	case <-s.closed.Done():
+		return zero, changefeed.ErrClosed
+	}
+}
+
+// explain says what was tried when err happened, and wraps what there is to ask for. ctx
+// is the caller's.
+func (s *Store) explain(ctx context.Context, what string, err error) error {
+	switch {
+	case err == nil, errors.Is(err, changefeed.ErrNoRecord), errors.Is(err, changefeed.ErrConflict),
+		errors.Is(err, changefeed.ErrUnsuitable):
+		return err
+	case s.closed.Err() != nil:
+		return changefeed.ErrClosed
+	}
+	if done := ctx.Err(); done != nil && !errors.Is(err, done) {
+		err = fmt.Errorf("%w: %w", done, err)
+	}
+	err = fmt.Errorf("redis: %s key %q: %w", what, s.key, err)
+	help := ""
+	switch {
+	case errors.Is(err, redis.ErrClosed):
+		help = "the client was closed"
+	case says(err, "WRONGTYPE"):
+		help = "the key has other data; name another"
+	case says(err, "NOPERM", "NOAUTH", "WRONGPASS", "ACL failure"):
+		help = "give the client a user with the rights that the package's documentation names"
+	default:
+		return err
+	}
+	return fmt.Errorf("%w: %w: %s", changefeed.ErrUnsuitable, err, help)
+}
+
+// says looks for words in what the server has answered. Errors inside a script are told
+// with words of older servers' own before them.
+func says(err error, words ...string) bool {
+	var answer redis.Error
+	if !errors.As(err, &answer) {
+		return false
+	}
+	for _, word := range words {
+		if strings.Contains(answer.Error(), word) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,60 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+// Start implements [changefeed.Store]: it looks at the server and the key, and subscribes
+// once.
+func (s *Store) Start(ctx context.Context) error {
+	_, err := ask(ctx, s, "check", func(ctx context.Context) (struct{}, error) { return struct{}{}, s.check(ctx) })
+	if err != nil {
+		return err
+	}
+	f, err := s.Subscribe(ctx)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func (s *Store) check(ctx context.Context) error {
+	node, err := s.node(ctx)
+	if err != nil {
+		return err
+	}
+	// Managed services may have no ROLE, and then the first write will tell.
+	role, err := node.Do(ctx, "ROLE").Slice()
+	if err == nil && len(role) > 0 && role[0] != "master" {
+		return fmt.Errorf("%w: redis: %s is a %v; give a client of the master", changefeed.ErrUnsuitable, node.Options().Addr, role[0])
+	}
+	var answer redis.Error
+	if err != nil && !errors.As(err, &answer) {
+		return err
+	}
+	kind, err := s.client.Type(ctx, s.key).Result()
+	switch {
+	case err != nil:
+		return err
+	case kind != "none" && kind != "hash":
+		return fmt.Errorf("%w: redis: key %q is a %s; name another key", changefeed.ErrUnsuitable, s.key, kind)
+	}
+	if _, err = s.read(ctx); errors.Is(err, changefeed.ErrNoRecord) {
+		return nil
+	}
+	return err
+}
+
+// node is the client of the server that has the key.
+func (s *Store) node(ctx context.Context) (*redis.Client, error) {
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		return cluster.MasterForKey(ctx, s.key)
+	}
+	return s.client.(*redis.Client), nil
+}

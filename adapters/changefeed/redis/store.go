@@ -1,0 +1,137 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+// Store is the record of one election in a key. It is a [changefeed.Store] and a
+// [changefeed.Watcher].
+type Store struct {
+	client   redis.UniversalClient
+	key      string
+	channel  string // of the record
+	watched  string // of Watch
+	quiet    time.Duration
+
+	closed context.Context // done after Close
+	close  context.CancelFunc
+
+	mu        sync.Mutex
+	listeners map[*listener]struct{}
+}
+
+var (
+	_ changefeed.Store   = (*Store)(nil)
+	_ changefeed.Watcher = (*Store)(nil)
+)
+
+// Option is an option of [New].
+type Option func(*Store) error
+
+// ErrInvalid: an argument of [New] cannot be used.
+var ErrInvalid = errors.New("redis: invalid argument")
+
+// WithQuiet sets after how much silence a feed asks whether its connection lives, and
+// reads the record, and how long the answers may take. The default is two seconds. With
+// more than a heartbeat there are no such reads as long as somebody leads.
+func WithQuiet(d time.Duration) Option {
+	return func(s *Store) error {
+		if d < 10*time.Millisecond {
+			return fmt.Errorf("%w: WithQuiet(%v) is below 10ms", ErrInvalid, d)
+		}
+		s.quiet = d
+		return nil
+	}
+}
+
+// WithChannel sets the channel whose messages [Store.Watch] tells. The default is the
+// key.
+func WithChannel(name string) Option {
+	return func(s *Store) error {
+		if name == "" {
+			return fmt.Errorf("%w: the channel is empty", ErrInvalid)
+		}
+		s.watched = name
+		return nil
+	}
+}
+
+// New returns a store of the election that is kept under key. The client is a
+// [redis.Client], also one of NewFailoverClient, or a [redis.ClusterClient]; a
+// [redis.Ring] is refused, as it moves keys when a server is down. Nothing is asked of
+// the server yet, and the client is neither closed nor changed. It must stay open as long
+// as the store.
+//
+// The error wraps [ErrInvalid].
+func New(client redis.UniversalClient, key string, opts ...Option) (*Store, error) {
+	db := 0
+	switch c := client.(type) {
+	case *redis.Client:
+		if c == nil {
+			return nil, fmt.Errorf("%w: the client is nil", ErrInvalid)
+		}
+		db = c.Options().DB
+	case *redis.ClusterClient:
+		if c == nil {
+			return nil, fmt.Errorf("%w: the client is nil", ErrInvalid)
+		}
+	default:
+		return nil, fmt.Errorf("%w: the client is a %T; give a *redis.Client or a *redis.ClusterClient", ErrInvalid, client)
+	}
+	if key == "" || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
+		return nil, fmt.Errorf("%w: key %q is empty, or no UTF-8 without NUL", ErrInvalid, key)
+	}
+	s := &Store{
+		client: client, key: key, channel: fmt.Sprintf("changefeed:%d:%s", db, key), watched: key,
+		quiet: 2 * time.Second, listeners: map[*listener]struct{}{},
+	}
+	for i, opt := range opts {
+		if opt == nil {
+			return nil, fmt.Errorf("%w: option %d is nil", ErrInvalid, i)
+		}
+		if err := opt(s); err != nil {
+			return nil, err
+		}
+	}
+	if s.watched == s.channel {
+		return nil, fmt.Errorf("%w: channel %q is that of the record", ErrInvalid, s.watched)
+	}
+	s.closed, s.close = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Close implements [changefeed.Store]. Calls under way end with an error. The client
+// stays open.
+func (s *Store) Close() error {
+	s.close()
+	s.mu.Lock()
+	all := make([]*listener, 0, len(s.listeners))
+	for l := range s.listeners {
+		all = append(all, l)
+	}
+	s.mu.Unlock()
+	limit := time.NewTimer(closeTime)
+	defer limit.Stop()
+	for _, l := range all {
+		l.stop()
+		select {
+		case <-l.done:
+		case <-limit.C:
+			return nil // the listeners end by themselves, when the driver gives up
+		}
+	}
+	return nil
+}
+
+// closeTime is how long Close waits for connections to be closed.
+const closeTime = 1500 * time.Millisecond
