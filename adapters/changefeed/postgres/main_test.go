@@ -99,6 +99,8 @@ func backendOn(change func(*pgxpool.Config), opts ...postgres.Option) storetest.
 
 func TestStore(t *testing.T) { storetest.Run(t, backendOn(nil)) }
 
+func TestElections(t *testing.T) { storetest.RunElection(t, backendOn(nil)) }
+
 // TestStoreElsewise: pools of other kinds make no difference.
 func TestStoreElsewise(t *testing.T) {
 	for name, change := range map[string]func(*pgxpool.Config){

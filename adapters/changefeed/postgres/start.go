@@ -6,13 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
-
-// notifyTime is how long a notification may take that Start sends to itself.
-const notifyTime = 5 * time.Second
 
 // Start implements [changefeed.Store]: it looks at the server, the table and the rights,
 // and has a notification pass from the pool to a connection that listens.
@@ -130,11 +126,12 @@ func (s *Store) checkNotify(ctx context.Context) error {
 	if _, err := s.pool.Exec(ctx, `SELECT pg_notify($1::text, '')`, channel); err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, notifyTime)
+	limit := 2 * s.quiet
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	_, err = conn.WaitForNotification(limited)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return refuse("a notification that the pool sends does not reach a connection that listens, in %v; go past poolers in transaction mode", notifyTime)
+		return refuse("a notification that the pool sends does not reach a connection that listens, in %v; go past poolers in transaction mode", limit)
 	}
 	return err
 }

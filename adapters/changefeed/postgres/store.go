@@ -56,8 +56,9 @@ func WithExistingTable() Option {
 }
 
 // WithQuiet sets after how much silence a feed reads the record to see whether its
-// connection lives, and how long that read may take. The default is two seconds. With
-// more than a heartbeat there are no such reads as long as somebody leads.
+// connection lives, and how long that read may take; Start waits twice as long for a
+// notification. The default is two seconds. With more than a heartbeat there are no such
+// reads as long as somebody leads.
 func WithQuiet(d time.Duration) Option {
 	return func(s *Store) error {
 		if d < 10*time.Millisecond {

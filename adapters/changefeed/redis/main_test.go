@@ -81,6 +81,8 @@ func backendOn(change func(*driver.Options)) storetest.Factory {
 
 func TestStore(t *testing.T) { storetest.Run(t, backendOn(nil)) }
 
+func TestElections(t *testing.T) { storetest.RunElection(t, backendOn(nil)) }
+
 // TestStoreElsewise: clients of other kinds make no difference.
 func TestStoreElsewise(t *testing.T) {
 	for name, change := range map[string]func(*driver.Options){

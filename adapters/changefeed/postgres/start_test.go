@@ -1,0 +1,148 @@
+//go:build unix
+
+package postgres_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
+)
+
+// TestArguments: what cannot be used is refused by New.
+func TestArguments(t *testing.T) {
+	pool, err := pgxpool.New(context.Background(), "postgres://nobody@127.0.0.1:1/none")
+	require.NoError(t, err)
+	defer pool.Close()
+	good := pgx.Identifier{"elections"}
+	for name, try := range map[string]func() (*postgres.Store, error){
+		"NilPool":       func() (*postgres.Store, error) { return postgres.New(nil, good, "k") },
+		"NoTable":       func() (*postgres.Store, error) { return postgres.New(pool, nil, "k") },
+		"EmptyTable":    func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{""}, "k") },
+		"ThreeParts":    func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{"a", "b", "c"}, "k") },
+		"NulInTable":    func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{"a\x00b"}, "k") },
+		"LongTable":     func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{strings.Repeat("x", 64)}, "k") },
+		"EmptyKey":      func() (*postgres.Store, error) { return postgres.New(pool, good, "") },
+		"NulInKey":      func() (*postgres.Store, error) { return postgres.New(pool, good, "\x00") },
+		"NilOption":     func() (*postgres.Store, error) { return postgres.New(pool, good, "k", nil) },
+		"QuietTooShort": func() (*postgres.Store, error) { return postgres.New(pool, good, "k", postgres.WithQuiet(0)) },
+		"EmptyChannel":  func() (*postgres.Store, error) { return postgres.New(pool, good, "k", postgres.WithChannel("")) },
+	} {
+		_, err := try()
+		require.ErrorIs(t, err, postgres.ErrInvalid, name)
+	}
+}
+
+// TestStartRefuses: a store that cannot work says so at Start, and what to do.
+func TestStartRefuses(t *testing.T) {
+	server := shared.Get(t)
+	operator := newPool(t, server.Addr(), nil)
+	exec(t, operator, `CREATE ROLE weak LOGIN`)
+	exec(t, operator, `REVOKE CREATE ON SCHEMA public FROM PUBLIC`)
+	user := func(name string) func(*pgxpool.Config) {
+		return func(c *pgxpool.Config) { c.ConnConfig.User = name }
+	}
+	// The table as Create makes it, and then what is done to it.
+	for name, c := range map[string]struct {
+		prepare string // %t is the table
+		change  func(*pgxpool.Config)
+		table   pgx.Identifier
+		opts    []postgres.Option
+		says    string
+	}{
+		"NoTable":        {prepare: `DROP TABLE %t`, opts: []postgres.Option{postgres.WithExistingTable()}, says: "told to make none"},
+		"NoSchema":       {table: pgx.Identifier{"no such", "table"}, says: "there is no schema"},
+		"NoSearchPath":   {prepare: `DROP TABLE %t`, change: setting("search_path", "nowhere"), says: "there is no schema"},
+		"MayNotMake":     {prepare: `DROP TABLE %t`, change: user("weak"), says: "no right to make it"},
+		"MayNotRead":     {change: user("weak"), says: "no right to SELECT and UPDATE"},
+		"MayNotUpdate":   {prepare: `GRANT SELECT, INSERT ON %t TO weak`, change: user("weak"), says: "no right to SELECT and UPDATE"},
+		"MayNotInsert":   {prepare: `GRANT SELECT, UPDATE ON %t TO weak; DELETE FROM %t`, change: user("weak"), says: "no right to INSERT"},
+		"NoSuchUser":     {change: user("nobody at all"), says: "28000"},
+		"NoSuchDatabase": {change: func(c *pgxpool.Config) { c.ConnConfig.Database = "none" }, says: "3D000"},
+		"ReadOnly":       {change: setting("default_transaction_read_only", "on"), says: "read-only"},
+		"Unlogged":       {prepare: `ALTER TABLE %t SET UNLOGGED`, says: "unlogged"},
+		"View":           {prepare: `ALTER TABLE %t RENAME TO "behind the view"; CREATE VIEW %t AS SELECT * FROM "behind the view"`, says: "is no table"},
+		"NoColumn":       {prepare: `ALTER TABLE %t DROP COLUMN nominee`, says: "nominee text"},
+		"OtherType":      {prepare: `ALTER TABLE %t ALTER COLUMN term TYPE integer`, says: "term bigint"},
+		"NoKey":          {prepare: `ALTER TABLE %t DROP COLUMN election; ALTER TABLE %t ADD COLUMN election text`, says: "no unique index"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := c.table
+			if table == nil {
+				table = newTable()
+				created(t, operator, table)
+			}
+			exec(t, operator, strings.ReplaceAll(c.prepare, "%t", table.Sanitize()))
+			s := newStore(t, newPool(t, server.Addr(), c.change), table, c.opts...)
+			err := s.Start(bounded(t))
+			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+			require.ErrorContains(t, err, c.says)
+			t.Log(err)
+		})
+	}
+}
+
+// TestStartAllows: no more rights than needed are asked for.
+func TestStartAllows(t *testing.T) {
+	server := shared.Get(t)
+	operator, table := newPool(t, server.Addr(), nil), newTable()
+	_, r := created(t, operator, table)
+	exec(t, operator, `CREATE ROLE modest LOGIN; GRANT SELECT, UPDATE ON `+table.Sanitize()+` TO modest`)
+	pool := newPool(t, server.Addr(), func(c *pgxpool.Config) { c.ConnConfig.User = "modest" })
+	s := newStore(t, pool, table, postgres.WithExistingTable())
+	require.NoError(t, s.Start(bounded(t)))
+	tells(t, subscribe(t, s), "the record", version(r.Version))
+	beat(t, s, r)
+}
+
+// TestExistingTable: a store that makes no table makes the record nevertheless.
+func TestExistingTable(t *testing.T) {
+	server := shared.Get(t)
+	pool, table := newPool(t, server.Addr(), nil), newTable()
+	s := newStore(t, pool, table, postgres.WithExistingTable())
+	require.ErrorIs(t, s.Create(bounded(t), blank), changefeed.ErrNoRecord)
+	created(t, pool, table)
+	exec(t, pool, "DELETE FROM "+table.Sanitize())
+	require.NoError(t, s.Start(bounded(t)))
+	require.NoError(t, s.Create(bounded(t), blank))
+	_, err := s.Read(bounded(t))
+	require.NoError(t, err)
+}
+
+// TestTrapNotificationsDoNotPass: where connections that look alike are not, as behind a
+// pooler in transaction mode, Start says so. Here the second is to another database.
+func TestTrapNotificationsDoNotPass(t *testing.T) {
+	var made atomic.Int64
+	pool := newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
+		c.MaxConns = 1
+		c.BeforeConnect = func(_ context.Context, conf *pgx.ConnConfig) error {
+			if made.Add(1) > 1 {
+				conf.Database = "template1"
+			}
+			return nil
+		}
+	})
+	err := newStore(t, pool, newTable(), postgres.WithQuiet(100*time.Millisecond)).Start(bounded(t))
+	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+	require.ErrorContains(t, err, "does not reach a connection that listens")
+}
+
+// TestUnreachable: a server that is down is no unsuitable store.
+func TestUnreachable(t *testing.T) {
+	s := newStore(t, newPool(t, "127.0.0.1:1", nil), newTable())
+	err := s.Start(bounded(t))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	_, err = s.Subscribe(ctx)
+	require.Error(t, err)
+}
