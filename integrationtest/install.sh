@@ -52,6 +52,10 @@ command -v tmux >/dev/null || missing="$missing tmux" # a terminal for elector t
 command -v etcd >/dev/null || missing="$missing etcd-server"
 command -v etcdctl >/dev/null || missing="$missing etcd-client"
 have_c_compiler || missing="$missing gcc libc6-dev"
+# Databases that keep elections. What Debian starts of them is not used: the tests
+# start their own.
+ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
+command -v redis-server >/dev/null || missing="$missing redis-server"
 
 build=no
 if have_engine && ! have_image && ! pull_image; then

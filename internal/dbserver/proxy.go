@@ -18,6 +18,7 @@ type Proxy struct {
 
 	mu    sync.Mutex
 	open  chan struct{} // closed while bytes pass
+	mute  bool          // only what the server says is held up
 	conns map[net.Conn]struct{}
 	over  bool
 }
@@ -38,9 +39,15 @@ func NewProxy(target string) (*Proxy, error) {
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Cut lets nothing pass from now on, not even the end of a connection.
-func (p *Proxy) Cut() {
+func (p *Proxy) Cut() { p.cut(false) }
+
+// CutAnswers lets nothing pass that the server says, and everything that it is told.
+func (p *Proxy) CutAnswers() { p.cut(true) }
+
+func (p *Proxy) cut(mute bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.mute = mute
 	select {
 	case <-p.open:
 		p.open = make(chan struct{})
@@ -101,7 +108,7 @@ func (p *Proxy) serve(client net.Conn) {
 		return
 	}
 	defer p.forget(client)
-	p.pass()
+	p.pass(false)
 	server, err := net.Dial("tcp", p.target)
 	if err != nil {
 		return
@@ -112,17 +119,17 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 	defer p.forget(server)
 	var both sync.WaitGroup
-	both.Go(func() { p.pump(server, client) })
-	both.Go(func() { p.pump(client, server) })
+	both.Go(func() { p.pump(server, client, false) })
+	both.Go(func() { p.pump(client, server, true) })
 	both.Wait()
 }
 
-// pump passes on what comes from one end, and its end.
-func (p *Proxy) pump(to, from net.Conn) {
+// pump passes on what comes from one end, the server or the client, and its end.
+func (p *Proxy) pump(to, from net.Conn, server bool) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		p.pass()
+		p.pass(server)
 		if n > 0 {
 			if _, werr := to.Write(buf[:n]); werr != nil {
 				err = werr
@@ -140,12 +147,15 @@ func (p *Proxy) pump(to, from net.Conn) {
 	}
 }
 
-// pass waits while the network is cut.
-func (p *Proxy) pass() {
+// pass waits while the network is cut for what comes from the server, or from the client.
+func (p *Proxy) pass(server bool) {
 	for {
 		p.mu.Lock()
-		open := p.open
+		open, free := p.open, p.mute && !server
 		p.mu.Unlock()
+		if free {
+			return
+		}
 		<-open
 		p.mu.Lock()
 		same := p.open == open

@@ -24,12 +24,14 @@ func TestArguments(t *testing.T) {
 	defer pool.Close()
 	good := pgx.Identifier{"elections"}
 	for name, try := range map[string]func() (*postgres.Store, error){
-		"NilPool":       func() (*postgres.Store, error) { return postgres.New(nil, good, "k") },
-		"NoTable":       func() (*postgres.Store, error) { return postgres.New(pool, nil, "k") },
-		"EmptyTable":    func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{""}, "k") },
-		"ThreeParts":    func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{"a", "b", "c"}, "k") },
-		"NulInTable":    func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{"a\x00b"}, "k") },
-		"LongTable":     func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{strings.Repeat("x", 64)}, "k") },
+		"NilPool":    func() (*postgres.Store, error) { return postgres.New(nil, good, "k") },
+		"NoTable":    func() (*postgres.Store, error) { return postgres.New(pool, nil, "k") },
+		"EmptyTable": func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{""}, "k") },
+		"ThreeParts": func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{"a", "b", "c"}, "k") },
+		"NulInTable": func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{"a\x00b"}, "k") },
+		"LongTable": func() (*postgres.Store, error) {
+			return postgres.New(pool, pgx.Identifier{strings.Repeat("x", 64)}, "k")
+		},
 		"EmptyKey":      func() (*postgres.Store, error) { return postgres.New(pool, good, "") },
 		"NulInKey":      func() (*postgres.Store, error) { return postgres.New(pool, good, "\x00") },
 		"NilOption":     func() (*postgres.Store, error) { return postgres.New(pool, good, "k", nil) },
@@ -45,8 +47,8 @@ func TestArguments(t *testing.T) {
 func TestStartRefuses(t *testing.T) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)
-	exec(t, operator, `CREATE ROLE weak LOGIN`)
-	exec(t, operator, `REVOKE CREATE ON SCHEMA public FROM PUBLIC`)
+	sql(t, operator, `CREATE ROLE weak LOGIN`)
+	sql(t, operator, `REVOKE CREATE ON SCHEMA public FROM PUBLIC`)
 	user := func(name string) func(*pgxpool.Config) {
 		return func(c *pgxpool.Config) { c.ConnConfig.User = name }
 	}
@@ -80,7 +82,7 @@ func TestStartRefuses(t *testing.T) {
 				table = newTable()
 				created(t, operator, table)
 			}
-			exec(t, operator, strings.ReplaceAll(c.prepare, "%t", table.Sanitize()))
+			sql(t, operator, strings.ReplaceAll(c.prepare, "%t", table.Sanitize()))
 			s := newStore(t, newPool(t, server.Addr(), c.change), table, c.opts...)
 			err := s.Start(bounded(t))
 			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
@@ -95,7 +97,7 @@ func TestStartAllows(t *testing.T) {
 	server := shared.Get(t)
 	operator, table := newPool(t, server.Addr(), nil), newTable()
 	_, r := created(t, operator, table)
-	exec(t, operator, `CREATE ROLE modest LOGIN; GRANT SELECT, UPDATE ON `+table.Sanitize()+` TO modest`)
+	sql(t, operator, `CREATE ROLE modest LOGIN; GRANT SELECT, UPDATE ON `+table.Sanitize()+` TO modest`)
 	pool := newPool(t, server.Addr(), func(c *pgxpool.Config) { c.ConnConfig.User = "modest" })
 	s := newStore(t, pool, table, postgres.WithExistingTable())
 	require.NoError(t, s.Start(bounded(t)))
@@ -110,7 +112,7 @@ func TestExistingTable(t *testing.T) {
 	s := newStore(t, pool, table, postgres.WithExistingTable())
 	require.ErrorIs(t, s.Create(bounded(t), blank), changefeed.ErrNoRecord)
 	created(t, pool, table)
-	exec(t, pool, "DELETE FROM "+table.Sanitize())
+	sql(t, pool, "DELETE FROM "+table.Sanitize())
 	require.NoError(t, s.Start(bounded(t)))
 	require.NoError(t, s.Create(bounded(t), blank))
 	_, err := s.Read(bounded(t))

@@ -70,10 +70,10 @@ func version(v string) func(changefeed.Event) bool {
 	return func(e changefeed.Event) bool { return e.Record.Version == v }
 }
 
-func exec(t testing.TB, pool *pgxpool.Pool, sql string) {
+func sql(t testing.TB, pool *pgxpool.Pool, text string) {
 	t.Helper()
-	_, err := pool.Exec(bounded(t), sql)
-	require.NoError(t, err, sql)
+	_, err := pool.Exec(bounded(t), text)
+	require.NoError(t, err, text)
 }
 
 // TestTrapCreateTableRaces: CREATE TABLE IF NOT EXISTS of several sessions at once fails
@@ -127,7 +127,7 @@ func TestTrapAsynchronousCommit(t *testing.T) {
 func TestTrapChannelsHaveNoSchema(t *testing.T) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)
-	exec(t, operator, `CREATE SCHEMA one; CREATE SCHEMA two`)
+	sql(t, operator, `CREATE SCHEMA one; CREATE SCHEMA two`)
 	one, first := created(t, operator, pgx.Identifier{"one", "elections"}, postgres.WithQuiet(time.Hour))
 	two, other := created(t, newPool(t, server.Addr(), setting("search_path", "two")), pgx.Identifier{"elections"})
 	require.NotEqual(t, first.Version, other.Version)
@@ -150,7 +150,7 @@ func TestTrapTableMadeAnew(t *testing.T) {
 	s, r := created(t, pool, table, postgres.WithQuiet(50*time.Millisecond))
 	f := subscribe(t, s)
 	tells(t, f, "the record", version(r.Version))
-	exec(t, pool, "DROP TABLE "+table.Sanitize())
+	sql(t, pool, "DROP TABLE "+table.Sanitize())
 	tells(t, f, "that the table is gone", func(e changefeed.Event) bool { return e.Missing })
 	_, err := s.Heartbeat(bounded(t), r, r)
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
@@ -262,7 +262,7 @@ func TestTrapLostConnection(t *testing.T) {
 	s, r := created(t, pool, newTable(), postgres.WithQuiet(time.Hour))
 	f := subscribe(t, s)
 	tells(t, f, "the record", version(r.Version))
-	exec(t, operator, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'the lost one'`)
+	sql(t, operator, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'the lost one'`)
 	_, err := f.Next(bounded(t))
 	require.Error(t, err)
 	require.NotErrorIs(t, err, context.DeadlineExceeded)

@@ -36,6 +36,6 @@
 // The key is a hash with the fields epoch, leader, session, nominee, term (the fencing
 // token), seq, ttl (nanoseconds), ended (0 or 1), version (random, anew with each write)
 // and time (microseconds since 1970, by the server's clock). It never expires. Rights
-// needed: EVALSHA, EVAL, HMGET, HGET, HSET, TIME, TYPE, PUBLISH and SUBSCRIBE, PING, ROLE, on
+// needed: EVALSHA, EVAL, HMGET, HSET, EXISTS, TIME, TYPE, ROLE, PUBLISH, SUBSCRIBE and PING, on
 // the key and the channel.
 package redis

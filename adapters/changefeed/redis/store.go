@@ -17,11 +17,11 @@ import (
 // Store is the record of one election in a key. It is a [changefeed.Store] and a
 // [changefeed.Watcher].
 type Store struct {
-	client   redis.UniversalClient
-	key      string
-	channel  string // of the record
-	watched  string // of Watch
-	quiet    time.Duration
+	client  redis.UniversalClient
+	key     string
+	channel string // of the record
+	watched string // of Watch
+	quiet   time.Duration
 
 	closed context.Context // done after Close
 	close  context.CancelFunc
