@@ -69,9 +69,9 @@ func newTable() pgx.Identifier {
 	return pgx.Identifier{fmt.Sprintf(`The "Elections"; %%s of 'naïve' $1 table no. %06d`, tables.Add(1))}
 }
 
-func backendOn(change func(*pgxpool.Config), opts ...postgres.Option) storetest.Factory {
+func backendOn(at func(testing.TB) *dbserver.Server, change func(*pgxpool.Config), opts ...postgres.Option) storetest.Factory {
 	return func(t testing.TB) *storetest.Backend {
-		server := shared.Get(t)
+		server := at(t)
 		table := newTable()
 		operator := newPool(t, server.Addr(), nil)
 		return &storetest.Backend{
@@ -97,9 +97,29 @@ func backendOn(change func(*pgxpool.Config), opts ...postgres.Option) storetest.
 	}
 }
 
-func TestStore(t *testing.T) { storetest.Run(t, backendOn(nil)) }
+func TestStore(t *testing.T) { storetest.Run(t, backendOn(shared.Get, nil)) }
 
-func TestElections(t *testing.T) { storetest.RunElection(t, backendOn(nil)) }
+// TestElections plays two cases at a time, and so the one that kills its server has one
+// of its own.
+func TestElections(t *testing.T) {
+	own := func(t testing.TB) *dbserver.Server {
+		shared.Get(t) // it is installed
+		server, err := dbserver.Postgres()
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, server.Close()) })
+		return server
+	}
+	for _, c := range storetest.ElectionCases() {
+		at := shared.Get
+		if c.Name == "RestartOfTheServer" {
+			at = own
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			c.Run(t, backendOn(at, nil))
+		})
+	}
+}
 
 // TestStoreElsewise: pools of other kinds make no difference.
 func TestStoreElsewise(t *testing.T) {
@@ -112,7 +132,7 @@ func TestStoreElsewise(t *testing.T) {
 			for _, c := range storetest.Cases() {
 				switch c.Name {
 				case "CreateByMany", "Racers", "KeepsTheRecord", "CompareAndSet", "FeedConverges", "Lost":
-					t.Run(c.Name, func(t *testing.T) { c.Run(t, backendOn(change)) })
+					t.Run(c.Name, func(t *testing.T) { c.Run(t, backendOn(shared.Get, change)) })
 				}
 			}
 		})

@@ -57,9 +57,9 @@ var keys atomic.Int64
 // newKey is one that no other test has.
 func newKey() string { return fmt.Sprintf("the naïve 'key' no. %d", keys.Add(1)) }
 
-func backendOn(change func(*driver.Options)) storetest.Factory {
+func backendOn(at func(testing.TB) *dbserver.Server, change func(*driver.Options)) storetest.Factory {
 	return func(t testing.TB) *storetest.Backend {
-		server := shared.Get(t)
+		server := at(t)
 		key := newKey()
 		operator := newClient(t, server.Addr(), change)
 		return &storetest.Backend{
@@ -79,9 +79,29 @@ func backendOn(change func(*driver.Options)) storetest.Factory {
 	}
 }
 
-func TestStore(t *testing.T) { storetest.Run(t, backendOn(nil)) }
+func TestStore(t *testing.T) { storetest.Run(t, backendOn(shared.Get, nil)) }
 
-func TestElections(t *testing.T) { storetest.RunElection(t, backendOn(nil)) }
+// TestElections plays two cases at a time, and so the one that kills its server has one
+// of its own.
+func TestElections(t *testing.T) {
+	own := func(t testing.TB) *dbserver.Server {
+		shared.Get(t) // it is installed
+		server, err := dbserver.Redis()
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, server.Close()) })
+		return server
+	}
+	for _, c := range storetest.ElectionCases() {
+		at := shared.Get
+		if c.Name == "RestartOfTheServer" {
+			at = own
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			c.Run(t, backendOn(at, nil))
+		})
+	}
+}
 
 // TestStoreElsewise: clients of other kinds make no difference.
 func TestStoreElsewise(t *testing.T) {
@@ -93,7 +113,7 @@ func TestStoreElsewise(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range storetest.Cases() {
 				if c.Name != "Restart" && c.Name != "FeedLost" {
-					t.Run(c.Name, func(t *testing.T) { c.Run(t, backendOn(change)) })
+					t.Run(c.Name, func(t *testing.T) { c.Run(t, backendOn(shared.Get, change)) })
 				}
 			}
 		})
