@@ -124,18 +124,15 @@ func (s *stay) interval() time.Duration {
 // soon is when to try again what has failed.
 func (s *stay) soon() time.Time { return time.Now().Add(min(s.lease.ttl/16, 500*time.Millisecond)) }
 
-// limited bounds a request, so that another one is made where its answer is lost.
-func (s *stay) limited() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(s.ctx, min(s.lease.ttl/2, requestLimit))
-}
-
-// ask sends what is due.
+// ask sends what is due. Each request has a limit, so that another one is made where its answer
+// is lost. Those who send them do not look at the lease, which is the owner's.
 func (s *stay) ask(now time.Time) {
+	limit := min(s.lease.ttl/2, requestLimit)
 	if s.keeping < most && !s.keepAt.After(now) {
 		s.keeping++
 		s.keepAt = now.Add(s.interval())
 		s.children.Go(func() {
-			ctx, cancel := s.limited()
+			ctx, cancel := context.WithTimeout(s.ctx, limit)
 			defer cancel()
 			sent := time.Now()
 			ttl, term, err := keepAlive(ctx, s.client, s.id)
@@ -147,7 +144,7 @@ func (s *stay) ask(now time.Time) {
 		s.lookAt = now.Add(min(s.lease.ttl/4, requestLimit/2))
 		k := s.lease.kept
 		s.children.Go(func() {
-			ctx, cancel := s.limited()
+			ctx, cancel := context.WithTimeout(s.ctx, limit)
 			defer cancel()
 			v, err := look(ctx, s.client, s.node, s.place)
 			s.looked <- looked{k, v, err}
