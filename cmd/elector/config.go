@@ -49,6 +49,9 @@ func (r *runner) document(cmd *cobra.Command, byLine bool) *yaml.Node {
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		value := f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			value = strings.Join(list.GetSlice(), ",")
+		}
 		switch {
 		case f.Name == flagConfig || f.Name == "help":
 			return
@@ -61,9 +64,12 @@ func (r *runner) document(cmd *cobra.Command, byLine bool) *yaml.Node {
 			from = f.Annotations[origin][0]
 		case f.Changed:
 			from = "command line"
+		case f.Name == flagInstanceID:
+			value = "" // the name made up here must not become that of all who use the file
 		}
 		node := &yaml.Node{Kind: yaml.ScalarNode, Value: value}
-		if f.Value.Type() == "string" {
+		switch f.Value.Type() {
+		case "string", "stringSlice":
 			node.SetString(value)
 		}
 		add(f.Name, node, from)

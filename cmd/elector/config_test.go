@@ -38,6 +38,19 @@ func TestConfigCommand(t *testing.T) {
 	require.Equal(t, 3*time.Second, r.grace)
 	require.Equal(t, []string{"echo", "two  words", "3"}, s.fileProgram)
 
+	// Lists too. The name that this instance would make up is not another one's.
+	text, err = show("--etcd-endpoints", "a:1,b:2", "--", "ls")
+	require.NoError(t, err)
+	require.Contains(t, text, "instance-id: \"\" # default\n")
+	s, _, err = parse(t, "run", "--config", configFile(t, text))
+	require.NoError(t, err)
+	require.Equal(t, []string{"a:1", "b:2"}, s.etcd.endpoints)
+	text, err = show("--", "ls")
+	require.NoError(t, err)
+	s, _, err = parse(t, "run", "--config", configFile(t, text))
+	require.NoError(t, err)
+	require.Empty(t, s.etcd.endpoints)
+
 	text, err = show("--end-tries", "0", "--", "ls")
 	require.Contains(t, text, "command: [ls] # command line\n")
 	require.Equal(t, exitUsage, exitCode(err))

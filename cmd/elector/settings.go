@@ -14,6 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
+const flagInstanceID = "instance-id"
+
 // settings are the flags that every command has.
 type settings struct {
 	backend    string
@@ -38,7 +40,7 @@ type settings struct {
 func (s *settings) register(flags *pflag.FlagSet) {
 	flags.SetNormalizeFunc(aliases)
 	flags.StringVar(&s.backend, "backend", "", "what the election stands on: "+backendNames())
-	flags.StringVar(&s.instanceID, "instance-id", "", "name of this instance, which others see (default: host name, process number and a random part)")
+	flags.StringVar(&s.instanceID, flagInstanceID, "", "name of this instance, which others see (default: host name, process number and a random part)")
 	flags.StringVar(&s.election, "election", "/election", "name of the election; on zookeeper the path of its znode, on etcd its key (ELECTOR_KEY)")
 	flags.StringVar(&s.config, flagConfig, "", "YAML file whose keys are the flags of run, and command, a list: what comes after --")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json, on standard error")
