@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/connectivity"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
@@ -34,7 +36,7 @@ type etcdBackend struct {
 	config clientv3.Config
 
 	mu     sync.Mutex
-	client *clientv3.Client // nil before it is needed
+	client atomic.Pointer[clientv3.Client] // nil before it is needed; made with mu held
 }
 
 func openEtcd(s *settings) (backend, error) {
@@ -62,7 +64,8 @@ func openEtcd(s *settings) (backend, error) {
 	return &etcdBackend{settings: s, config: clientv3.Config{
 		Endpoints: endpoints, TLS: tls, Username: e.user, Password: e.password, Logger: zap.NewNop(),
 		// A connection that says nothing any more is given up, and another server tried.
-		DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
+		// gRPC does not ask more often.
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
 		DialTimeout: 5 * time.Second,
 	}}, nil
 }
@@ -77,8 +80,8 @@ func (e *etcdBackend) session() time.Duration {
 func (e *etcdBackend) ready() (*clientv3.Client, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.client != nil {
-		return e.client, nil
+	if client := e.client.Load(); client != nil {
+		return client, nil
 	}
 	client, err := clientv3.New(e.config)
 	switch {
@@ -87,8 +90,20 @@ func (e *etcdBackend) ready() (*clientv3.Client, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, err)
 	}
-	e.client = client
+	e.client.Store(client)
 	return client, nil
+}
+
+// connected is nil with a connection to one server at least, as far as gRPC knows.
+func (e *etcdBackend) connected() error {
+	client := e.client.Load()
+	if client == nil {
+		return errors.New("no connection to etcd yet")
+	}
+	if state := client.ActiveConnection().GetState(); state != connectivity.Ready {
+		return fmt.Errorf("no connection to etcd: %v", state)
+	}
+	return nil
 }
 
 func (e *etcdBackend) options(more ...etcd.Option) []etcd.Option {
@@ -197,7 +212,7 @@ func (e *etcdBackend) remove(ctx context.Context) error {
 func (e *etcdBackend) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.client != nil {
-		e.client.Close()
+	if client := e.client.Load(); client != nil {
+		client.Close()
 	}
 }

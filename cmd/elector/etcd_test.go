@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 // onEtcd is an etcd with TLS, and the processes that take part in an election on it.
 type onEtcd struct {
 	*electors
+	srv   *etcdserver.Cluster
 	flags []string
 }
 
@@ -24,15 +26,15 @@ func newOnEtcd(t *testing.T) *onEtcd {
 	authority := etcdserver.NewAuthority(t)
 	srv := etcdserver.Start(t, etcdserver.Config{TLS: authority})
 	ca, cert, key := authority.Files()
-	return &onEtcd{&electors{T: t, file: filepath.Join(t.TempDir(), "deeds")}, []string{
+	return &onEtcd{&electors{T: t, file: filepath.Join(t.TempDir(), "deeds")}, srv, []string{
 		"--backend", "etcd", "--etcd-members", srv.Addr(0), "--etcd-keyspace", "/jobs/one", "--session-timeout", "2s",
 		"--ca-file", ca, "--cert-file", cert, "--key-file", key,
 	}}
 }
 
-func (e *onEtcd) run(name, script string) *process {
+func (e *onEtcd) run(name, script string, more ...string) *process {
 	e.Helper()
-	args := append([]string{"run", "--instance-id", name, "--grace", "10ms"}, e.flags...)
+	args := slices.Concat([]string{"run", "--instance-id", name, "--grace", "10ms"}, e.flags, more)
 	return start(e.T, []string{"NAME=" + name, "FILE=" + e.file}, append(args, "--", "/bin/sh", "-c", script)...)
 }
 
@@ -82,4 +84,21 @@ func TestEtcd(t *testing.T) {
 	require.Equal(t, exitBackend, watching.exit())
 	require.Equal(t, exitFailed, e.call("end").exit(), "there is no election to end")
 	require.Equal(t, exitOK, e.call("delete").exit())
+}
+
+// TestPagesOnEtcd: who has no connection does not say that it is ready, nor who leads.
+func TestPagesOnEtcd(t *testing.T) {
+	e := newOnEtcd(t)
+	e.run("a", busy).says("works")
+	follower := e.run("b", busy, listening...)
+	pages := follower.pages()
+	follower.logs("follower")
+	pages.becomes("/readyz", 200, `{"ok":true}`)
+	pages.becomes("/leader", 503, `"name":"a"`)
+	e.srv.Kill(0)
+	pages.becomes("/readyz", 503, "no connection to etcd")
+	pages.becomes("/leader", 503, `"leader":null`)
+	pages.is("/healthz", 200, `{"ok":true}`)
+	e.srv.Restart(0)
+	pages.becomes("/readyz", 200, `{"ok":true}`)
 }
