@@ -65,7 +65,8 @@ func TestSuspendsBeforeTheLeaseCanExpire(t *testing.T) {
 	t.Parallel()
 	srv := etcdserver.Start(t, etcdserver.Config{})
 	p := newProgram(t, srv)
-	c := elect(t, p.client)
+	const ttl = 4 * ttl // of which a machine that is busy may take some
+	c := elect(t, p.client, etcd.WithSessionTimeout(ttl))
 	l := c.leads()
 	next := elect(t, srv.Client())
 	next.follows(c.ID())
@@ -124,7 +125,7 @@ func TestUnknownLeaseIsNotBelievedWithoutALook(t *testing.T) {
 	t.Parallel()
 	srv := etcdserver.Start(t, etcdserver.Config{})
 	f := &faults{}
-	c := elect(t, srv.Client(f.config))
+	c := elect(t, srv.Client(f.config), etcd.WithSessionTimeout(4*ttl))
 	l := c.leads()
 	denied := 0
 	f.set(func(f *faults) {
@@ -328,7 +329,7 @@ func TestClusterLosesItsLeader(t *testing.T) {
 		cfg.DialKeepAliveTime, cfg.DialKeepAliveTimeout = 500*time.Millisecond, 500*time.Millisecond
 	}
 	client := srv.Client(keepalive)
-	long := etcd.WithSessionTimeout(4 * time.Second)
+	long := etcd.WithSessionTimeout(10 * time.Second)
 	leader := elect(t, client, long)
 	l := leader.leads()
 	follower := elect(t, client, long)
