@@ -277,6 +277,36 @@ func TestListenersLeaveOneWatch(t *testing.T) {
 	})
 }
 
+// Nor do those of candidates that listen at one time: each leaves one for one.
+func TestListenersBesideEachOtherLeaveAWatchEach(t *testing.T) {
+	playAsking(t, func(w *askWorld) {
+		conn := w.connect()
+		seen := map[<-chan zk.Event]bool{}
+		for range 5 {
+			var both []*Election
+			for range 2 {
+				e, err := NewElection(conn, "/election", WithCreateNode())
+				require.NoError(w, err)
+				e.ResignRequested()
+				both = append(both, e)
+			}
+			synctest.Wait()
+			for _, e := range both {
+				require.NoError(w, e.Resign())
+			}
+			var left []<-chan zk.Event
+			for watch := takeSpare(conn, "/election"); watch != nil; watch = takeSpare(conn, "/election") {
+				left = append(left, watch)
+			}
+			for _, watch := range left {
+				seen[watch] = true
+				leaveSpare(conn, "/election", watch)
+			}
+		}
+		require.Len(w, seen, 2, "watches that nobody takes over")
+	})
+}
+
 // An election that is deleted ends listening, and is no request.
 func TestListenerEndsWithTheElection(t *testing.T) {
 	playAsking(t, func(w *askWorld) {

@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
@@ -74,10 +75,11 @@ func (w *dataWatch) wait(ctx context.Context, renamed <-chan struct{}) error {
 
 // The client library cannot take a watch back. A watch on an election node, which nobody
 // writes to for months, is therefore left to the next candidate on the connection: or else
-// those of all candidates that came and went would add up.
+// those of all candidates that came and went would add up. There are as many as candidates
+// that have listened at one time.
 var (
 	sparesMu sync.Mutex
-	spares   = map[spare]<-chan zk.Event{}
+	spares   = map[spare][]<-chan zk.Event{}
 )
 
 type spare struct {
@@ -89,9 +91,14 @@ type spare struct {
 func takeSpare(conn *zk.Conn, path string) <-chan zk.Event {
 	sparesMu.Lock()
 	defer sparesMu.Unlock()
-	watch := spares[spare{conn, path}]
-	delete(spares, spare{conn, path})
-	return watch
+	s := spare{conn, path}
+	left := spares[s]
+	if len(left) == 0 {
+		return nil
+	}
+	last := len(left) - 1
+	setSpares(s, left[:last])
+	return left[last]
 }
 
 // leaveSpare leaves a watch, nil for none. Those that have fired, as all of a closed
@@ -100,11 +107,19 @@ func leaveSpare(conn *zk.Conn, path string, watch <-chan zk.Event) {
 	sparesMu.Lock()
 	defer sparesMu.Unlock()
 	if watch != nil {
-		spares[spare{conn, path}] = watch
+		s := spare{conn, path}
+		spares[s] = append(spares[s], watch)
 	}
-	for s, watch := range spares {
-		if len(watch) > 0 {
-			delete(spares, s)
-		}
+	for s, left := range spares {
+		setSpares(s, slices.DeleteFunc(left, func(watch <-chan zk.Event) bool { return len(watch) > 0 }))
 	}
+}
+
+// setSpares is for holders of sparesMu. None is no entry, which would keep the connection.
+func setSpares(s spare, left []<-chan zk.Event) {
+	if len(left) == 0 {
+		delete(spares, s)
+		return
+	}
+	spares[s] = left
 }
