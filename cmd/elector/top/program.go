@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/gdamore/tcell/v3"
@@ -9,8 +10,8 @@ import (
 )
 
 // Run shows a State, and what messages make of it, until the user quits, which returns
-// nil, or ctx is done, whose cause it returns. The screen is initialised, and the caller's
-// to finish. Run belongs to the goroutine that calls it, and starts none.
+// nil, or ctx is done, whose cause it returns, or the terminal is gone, with its error. The
+// screen is initialised, and the caller's to finish. Run belongs to the goroutine that calls it, and starts none.
 func Run(ctx context.Context, screen tcell.Screen, s State, messages <-chan Message) error {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
@@ -27,7 +28,10 @@ func Run(ctx context.Context, screen tcell.Screen, s State, messages <-chan Mess
 		case m = <-messages:
 		case event := <-screen.EventQ():
 			m = translate(event)
-			if _, resized := event.(*tcell.EventResize); resized {
+			switch event := event.(type) {
+			case *tcell.EventError:
+				return fmt.Errorf("the terminal is gone: %w", event)
+			case *tcell.EventResize:
 				// The event may come from the terminal, and some tell their width as
 				// their height (tmux 3.3); the screen asks the operating system.
 				screen.Sync() // whatever the terminal has made of the rows

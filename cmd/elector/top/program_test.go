@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -21,9 +22,14 @@ type terminal struct {
 }
 
 func show(t *testing.T, elections ...string) *terminal {
-	t.Setenv("TERM", "xterm-256color")
 	term := vt.NewMockTerm(vt.MockOptSize{X: 80, Y: 24})
-	screen, err := tcell.NewTerminfoScreenFromTty(term)
+	return showBy(t, term, term, elections...)
+}
+
+// showBy is show by a connection to the terminal.
+func showBy(t *testing.T, term vt.MockTerm, tty tcell.Tty, elections ...string) *terminal {
+	t.Setenv("TERM", "xterm-256color")
+	screen, err := tcell.NewTerminfoScreenFromTty(tty)
 	require.NoError(t, err)
 	require.NoError(t, screen.Init())
 	ctx, stop := context.WithCancelCause(context.Background())
@@ -98,6 +104,38 @@ func TestCtrlC(t *testing.T) {
 	v := show(t)
 	v.types("\x03")
 	require.NoError(t, <-v.done)
+}
+
+// lost is a connection on which nothing more is read once it is gone.
+type lost struct {
+	vt.MockTerm
+	gone chan struct{}
+}
+
+func (l *lost) Read(p []byte) (int, error) {
+	n, err := l.MockTerm.Read(p)
+	select {
+	case <-l.gone:
+		return 0, io.EOF
+	default:
+		return n, err
+	}
+}
+
+// TestTerminalGoes: there is nobody left who could quit.
+func TestTerminalGoes(t *testing.T) {
+	term := vt.NewMockTerm(vt.MockOptSize{X: 80, Y: 24})
+	l := &lost{term, make(chan struct{})}
+	v := showBy(t, term, l, "/a")
+	v.shows("/a")
+	close(l.gone)
+	v.types("?")
+	select {
+	case err := <-v.done:
+		require.ErrorIs(t, err, io.EOF)
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "it goes on without a terminal")
+	}
 }
 
 // TestNoColor: NO_COLOR takes the colours, and nothing else.
