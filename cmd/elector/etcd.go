@@ -34,6 +34,7 @@ func (e *etcdSettings) register(flags *pflag.FlagSet) {
 type etcdBackend struct {
 	*settings
 	config clientv3.Config
+	of     *etcdBackend // whose client it is; nil for its own
 
 	mu     sync.Mutex
 	client atomic.Pointer[clientv3.Client] // nil before it is needed; made with mu held
@@ -78,6 +79,9 @@ func (e *etcdBackend) session() time.Duration {
 // ready is the client, which is made once. With a user's name that takes an answer of the
 // server's.
 func (e *etcdBackend) ready() (*clientv3.Client, error) {
+	if e.of != nil {
+		return e.of.ready()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if client := e.client.Load(); client != nil {
@@ -186,6 +190,16 @@ func (e *etcdBackend) watch(ctx context.Context) (<-chan observation, error) {
 	}()
 	return out, nil
 }
+
+// at looks on at another election by the same client.
+func (e *etcdBackend) at(election string) onlooker {
+	s := *e.settings
+	s.election = election
+	return &etcdBackend{settings: &s, of: e}
+}
+
+// missing says whether an error means that there is no such election.
+func (e *etcdBackend) missing(err error) bool { return errors.Is(err, leaderelection.ErrNoElection) }
 
 // end ends the election, which must exist, without taking part.
 func (e *etcdBackend) end(ctx context.Context) error {

@@ -3,15 +3,19 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/cmd/elector/top"
 	"github.com/go-leaderelection/leaderelection/internal/etcdserver"
 )
 
@@ -101,4 +105,41 @@ func TestPagesOnEtcd(t *testing.T) {
 	pages.is("/healthz", 200, `{"ok":true}`)
 	e.srv.Restart(0)
 	pages.becomes("/readyz", 200, `{"ok":true}`)
+}
+
+// TestTopOnEtcd: top looks on at several elections, by one client; it does not find any.
+func TestTopOnEtcd(t *testing.T) {
+	e := newOnEtcd(t)
+	e.run("a", busy).says("works")
+	s, _, err := parse(t, append([]string{"run"}, e.flags...)...)
+	require.NoError(t, err)
+	b, err := s.open()
+	require.NoError(t, err)
+	t.Cleanup(b.close)
+	_, err = s.newFeed(b, "/jobs", time.Second)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	f, err := s.newFeed(b, "", time.Second)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	f.start(ctx, []string{"/jobs/one", "/jobs/two"})
+	var leader string
+	var gone bool
+	for leader == "" || !gone {
+		select {
+		case m := <-f.messages:
+			switch m := m.(type) {
+			case top.Heard:
+				require.Equal(t, "/jobs/one", m.Election)
+				leader = m.Candidates[0].Name
+			case top.Failed:
+				require.Equal(t, "/jobs/two", m.Election)
+				gone = m.Gone
+			}
+		case <-time.After(patience):
+			require.Fail(t, "nothing is told of both")
+		}
+	}
+	require.Equal(t, "a", leader)
+	stop()
+	f.tasks.Wait()
 }

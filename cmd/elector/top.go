@@ -23,9 +23,13 @@ type onlooker interface {
 	watcher
 }
 
-// surveyor is a backend that looks on at many elections by one connection, and finds them.
-type surveyor interface {
+// overlooker is a backend that looks on at many elections by one connection.
+type overlooker interface {
 	at(election string) onlooker
+}
+
+// surveyor is one that finds them too.
+type surveyor interface {
 	// find lists the elections under a parent; all is false if there may be more.
 	find(ctx context.Context, under string) (elections []string, all bool, err error)
 }
@@ -123,7 +127,7 @@ type feed struct {
 // newFeed refuses what the backend cannot do.
 func (s *settings) newFeed(b backend, under string, interval time.Duration) (*feed, error) {
 	f := &feed{under: under, interval: interval, messages: make(chan top.Message)}
-	many, ok := b.(surveyor)
+	many, ok := b.(overlooker)
 	switch one, looks := b.(onlooker); {
 	case !looks:
 		return nil, s.lacking("be looked at")
@@ -138,10 +142,9 @@ func (s *settings) newFeed(b backend, under string, interval time.Duration) (*fe
 		}
 	}
 	if under != "" {
-		if !ok {
+		if f.survey, ok = b.(surveyor); !ok {
 			return nil, s.lacking("find elections")
 		}
-		f.survey = many
 	}
 	return f, nil
 }
