@@ -172,23 +172,7 @@ func (e *etcdBackend) watch(ctx context.Context) (<-chan observation, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make(chan observation)
-	go func() {
-		defer close(out)
-		for o := range in {
-			next := observation{err: o.Err}
-			if o.Leader != nil {
-				p := placeOf(*o.Leader)
-				next.leader = &p
-			}
-			select {
-			case out <- next:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return out, nil
+	return observe(ctx, in, placeOf), nil
 }
 
 // at looks on at another election by the same client.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/go-leaderelection/leaderelection"
 )
 
 // place is a candidate's, in line.
@@ -40,6 +42,27 @@ type watcher interface {
 type observation struct {
 	leader *place
 	err    error
+}
+
+// observe passes on what a library observes, until in is closed or ctx is done.
+func observe(ctx context.Context, in <-chan leaderelection.Observation, placeOf func(leaderelection.CandidateInfo) place) <-chan observation {
+	out := make(chan observation)
+	go func() {
+		defer close(out)
+		for o := range in {
+			next := observation{err: o.Err}
+			if o.Leader != nil {
+				p := placeOf(*o.Leader)
+				next.leader = &p
+			}
+			select {
+			case out <- next:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
 }
 
 // untilSignal is a context that TERM and INT end.

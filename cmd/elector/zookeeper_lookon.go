@@ -52,25 +52,13 @@ func (z *zookeeper) watch(ctx context.Context) (<-chan observation, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make(chan observation)
-	go func() {
-		defer close(out)
-		for o := range in {
-			next := observation{err: o.Err}
-			if o.Leader != nil {
-				next.leader, _ = z.place(ctx, *o.Leader)
-				if next.leader == nil { // it has left, or cannot be asked
-					next.leader = &place{Name: o.Leader.Name, ID: o.Leader.ID, Token: o.Leader.Token}
-				}
-			}
-			select {
-			case out <- next:
-			case <-ctx.Done():
-				return
-			}
+	return observe(ctx, in, func(leader leaderelection.CandidateInfo) place {
+		if p, _ := z.place(ctx, leader); p != nil {
+			return *p
 		}
-	}()
-	return out, nil
+		// It has left, or cannot be asked.
+		return place{Name: leader.Name, ID: leader.ID, Token: leader.Token}
+	}), nil
 }
 
 // end ends the election, which must exist, without taking part.
