@@ -100,7 +100,11 @@ func (w *web) routes() http.Handler {
 	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), signLimit)
 		defer cancel()
-		answer(rw, w.elector.Responds(ctx))
+		err := w.elector.Responds(ctx)
+		if errors.Is(err, elector.ErrNotRunning) {
+			err = nil // it is about to run, or to end: the pages are there a moment longer
+		}
+		answer(rw, err)
 	})
 	mux.HandleFunc("GET /readyz", func(rw http.ResponseWriter, _ *http.Request) { answer(rw, w.ready()) })
 	mux.HandleFunc("GET /leader", w.tellLeader)
