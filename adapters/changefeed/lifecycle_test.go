@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -374,4 +375,58 @@ func TestMissedNotices(t *testing.T) {
 		require.Equal(a, opened-64, first.Missed)
 		require.Equal(a, opened-64, all.Missed)
 	})
+}
+
+// After a restart of the election the last leader's lease is waited for: it may not have
+// learned of the end.
+func TestRestartWaitsForTheLease(t *testing.T) {
+	inBubble(t, func(a *arena) {
+		old := a.join("old")
+		require.Same(a, old, a.leader())
+		a.watch(time.Second)
+		old.net.Cut()
+		l := old.Current().Leadership
+		store := a.table.Store("election")
+		require.NoError(a, changefeed.DeleteElection(store))
+		require.NoError(a, changefeed.RestartElection(store))
+		require.NoError(a, l.Err())
+		next := a.join("next")
+		for !next.leads() {
+			a.watch(time.Millisecond)
+		}
+		require.Error(a, l.Err())
+	})
+}
+
+// A lease is over by the wall clock too: the monotonic one stands still while a machine is
+// suspended. A follower's wait is measured by that alone. Real time: in a bubble there is
+// no monotonic clock.
+func TestSuspendedMachine(t *testing.T) {
+	var by atomic.Int64
+	begin := time.Now()
+	e, err := changefeed.NewElection(memory.NewTable().Store("election"),
+		changefeed.WithHeartbeat(100*time.Millisecond), changefeed.WithSuspension(&by))
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- e.ElectLeader() }()
+	lead := func() *leaderelection.Leadership {
+		for status := range e.Status() {
+			if status.Leadership != nil {
+				return status.Leadership
+			}
+		}
+		return nil
+	}
+	by.Add(int64(time.Hour)) // while it waits
+	l := lead()
+	require.GreaterOrEqual(t, time.Since(begin), 200*time.Millisecond)
+	by.Add(int64(time.Hour)) // while it leads
+	select {
+	case <-l.Done():
+	case <-time.After(5 * time.Second):
+	}
+	require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired)
+	require.Greater(t, lead().Token(), l.Token())
+	require.NoError(t, e.Resign())
+	require.NoError(t, <-ended)
 }

@@ -461,9 +461,9 @@ func TestModelLarge(t *testing.T) {
 		"TwoRelease":      {cfg: right, nodes: 2, writes: 2, resign: true, feeds: true},
 		"TwoLose":         {cfg: right, nodes: 2, writes: 2, losses: 1},
 		"TwoBeat":         {cfg: right, nodes: 2, writes: 3},
-		"TwoAll":          {cfg: right, nodes: 2, writes: 3, late: true, resign: true, feeds: true, marks: 1, losses: 1, limit: 10_000_000},
-		"Three":           {cfg: right, nodes: 3, writes: 2, limit: 10_000_000},
-		"LongerLease":     {cfg: units(3, 6), nodes: 2, writes: 4, late: true, limit: 10_000_000},
+		"TwoAll":          {cfg: right, nodes: 2, writes: 3, late: true, resign: true, feeds: true, marks: 1, losses: 1, limit: 5_000_000},
+		"Three":           {cfg: right, nodes: 3, writes: 2, limit: 5_000_000},
+		"LongerLease":     {cfg: units(3, 6), nodes: 2, writes: 4, late: true, limit: 5_000_000},
 	} {
 		t.Run(name, m.safe)
 	}
