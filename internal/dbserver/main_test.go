@@ -21,6 +21,7 @@ func servers() map[string]*dbserver.Shared {
 	return map[string]*dbserver.Shared{
 		"Postgres": {Start: func() (*dbserver.Server, error) { return dbserver.Postgres() }},
 		"Redis":    {Start: func() (*dbserver.Server, error) { return dbserver.Redis() }},
+		"NATS":     {Start: func() (*dbserver.Server, error) { return dbserver.NATS() }},
 	}
 }
 

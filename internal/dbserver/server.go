@@ -1,8 +1,8 @@
 //go:build unix
 
 // Package dbserver runs databases for tests, as child processes on loopback, each with
-// data of its own: what Debian's packages postgresql and redis-server install. They can
-// be killed and started again on what they have kept, and none outlives the tests.
+// data of its own: what Debian's packages postgresql, redis-server and nats-server install.
+// They can be killed and started again on what they have kept, and none outlives the tests.
 package dbserver
 
 import (
@@ -30,6 +30,7 @@ type Server struct {
 	name    string
 	dir     string // everything of this server, and its working directory
 	port    *port
+	peers   *port // for the other servers of a cluster, if there are any
 	spawner *spawner
 	command func() *exec.Cmd
 	ready   func(ctx context.Context) error
@@ -168,8 +169,10 @@ func (s *Server) signal(sig syscall.Signal) {
 func (s *Server) Close() error {
 	err := s.Kill()
 	s.spawner.close()
-	if s.port != nil {
-		s.port.release()
+	for _, p := range []*port{s.port, s.peers} {
+		if p != nil {
+			p.release()
+		}
 	}
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
