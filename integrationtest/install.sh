@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what the tests need and this machine lacks, on Debian as root:
-# ZooKeeper, Java, etcd, other languages' clients, a C compiler for the race detector
+# ZooKeeper, Java, etcd, NATS, other languages' clients, a C compiler for the race detector
 # and, where a Docker engine answers, a ZooKeeper image. Quick when there is
 # nothing to do.
 set -eu
@@ -51,6 +51,7 @@ command -v tmux >/dev/null || missing="$missing tmux" # a terminal for elector t
 [ -d /usr/lib/python3/dist-packages/kazoo ] || missing="$missing python3-kazoo"
 command -v etcd >/dev/null || missing="$missing etcd-server"
 command -v etcdctl >/dev/null || missing="$missing etcd-client"
+command -v nats-server >/dev/null || [ -x /usr/sbin/nats-server ] || missing="$missing nats-server"
 have_c_compiler || missing="$missing gcc libc6-dev"
 # Databases that keep elections. What Debian starts of them is not used: the tests
 # start their own.

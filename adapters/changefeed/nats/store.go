@@ -1,0 +1,332 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/recordjson"
+)
+
+// Store keeps the record of one election in a bucket. It is a [changefeed.Store] and a
+// [changefeed.Watcher], whose methods may be called from any goroutine.
+type Store struct {
+	conn     *nats.Conn
+	js       jetstream.JetStream
+	direct   nats.JetStreamContext // asks the bucket's leader, and not any replica
+	bucket   string
+	key      string
+	replicas int
+	existing bool
+
+	closed context.Context
+	close  context.CancelFunc
+
+	mu    sync.Mutex
+	open  map[*watch]struct{}
+	cache jetstream.KeyValue // any life of the bucket; nil until it was seen
+}
+
+var (
+	_ changefeed.Store   = (*Store)(nil)
+	_ changefeed.Watcher = (*Store)(nil)
+)
+
+// Option changes how a store works.
+type Option func(*Store) error
+
+// WithReplicas sets how many servers keep the bucket that Create makes, 1 to 5, and accepts
+// a bucket with several. The default is 1, and nothing else is safe: with more, a server
+// compares the revision before it replicates the write, and not after. Releases before
+// 2.9.21 can acknowledge two writes to one revision at any time, and are refused by Start;
+// newer ones may when the bucket's leader changes. Two candidates may lead at one time
+// then: what they act on has to check their tokens. A bucket that exists stays as it is.
+func WithReplicas(n int) Option {
+	return func(s *Store) error {
+		if n < 1 || n > 5 {
+			return fmt.Errorf("WithReplicas(%d): it must be 1 to 5", n)
+		}
+		s.replicas = n
+		return nil
+	}
+}
+
+// WithExistingBucket has Create make no bucket: where there is none it returns
+// [changefeed.ErrNoRecord].
+func WithExistingBucket() Option {
+	return func(s *Store) error { s.existing = true; return nil }
+}
+
+var (
+	bucketName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+	keyName    = regexp.MustCompile(`^[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*$`)
+)
+
+// New makes a store of the record under key in a bucket, on a connection that stays the
+// caller's: it is not closed, and may be shared. New sends nothing. Bad arguments are
+// [leaderelection.ErrNilConn] and [leaderelection.ErrInvalidOption].
+func New(conn *nats.Conn, bucket, key string, opts ...Option) (*Store, error) {
+	if conn == nil {
+		return nil, leaderelection.ErrNilConn
+	}
+	if !bucketName.MatchString(bucket) {
+		return nil, fmt.Errorf("%w: bucket %q: it has letters, digits, - and _", leaderelection.ErrInvalidOption, bucket)
+	}
+	if !keyName.MatchString(key) {
+		return nil, fmt.Errorf("%w: key %q: it has letters, digits and -/_=, and dots between them", leaderelection.ErrInvalidOption, key)
+	}
+	s := &Store{conn: conn, bucket: bucket, key: key, replicas: 1, open: map[*watch]struct{}{}}
+	for _, o := range opts {
+		if o == nil {
+			return nil, fmt.Errorf("%w: it is nil", leaderelection.ErrInvalidOption)
+		}
+		if err := o(s); err != nil {
+			return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
+		}
+	}
+	var err error
+	if s.js, err = jetstream.New(conn); err != nil {
+		return nil, err
+	}
+	if s.direct, err = conn.JetStream(); err != nil {
+		return nil, err
+	}
+	s.closed, s.close = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Create implements [changefeed.Store]. The bucket that it makes keeps its data in files.
+func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
+	data, err := recordjson.Encode(blank)
+	if err != nil {
+		return err
+	}
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	for {
+		var life int64
+		err := s.patient(ctx, func(ctx context.Context) (err error) {
+			life, err = s.life(ctx)
+			return err
+		})
+		if errors.Is(err, errNoBucket) {
+			if err := s.replicable(s.replicas); err != nil {
+				return err
+			}
+			if s.existing {
+				return fmt.Errorf("%w: there is no bucket %s, and none is to be made: create it, or leave out WithExistingBucket",
+					changefeed.ErrNoRecord, s.bucket)
+			}
+			err = s.patient(ctx, func(ctx context.Context) error {
+				_, err := s.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+					Bucket: s.bucket, Replicas: s.replicas, Storage: jetstream.FileStorage,
+					Description: "Records of leader elections",
+				})
+				return err
+			})
+			if err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
+				return s.fail(ctx, "create the bucket", err)
+			}
+			continue
+		}
+		if err != nil {
+			return s.fail(ctx, "look at the bucket", err)
+		}
+		kv, err := s.kv(ctx)
+		if err != nil {
+			return s.fail(ctx, "open the bucket", err)
+		}
+		_, err = kv.Create(ctx, s.name(life), data)
+		if errors.Is(err, jetstream.ErrKeyExists) {
+			_, err = s.read(ctx)
+			if errors.Is(err, changefeed.ErrNoRecord) {
+				continue
+			}
+			return err
+		}
+		if err != nil {
+			return s.fail(ctx, "create the record", err)
+		}
+		// A bucket that was made anew meanwhile has another life, in which this is no record.
+		if now, err := s.life(ctx); err != nil || now == life {
+			return s.fail(ctx, "look at the bucket", err)
+		}
+	}
+}
+
+// Heartbeat implements [changefeed.Store]. A write is compared with the revision of the
+// record, in the leader of the bucket. The name of the key says in which life of the bucket:
+// one that was made anew numbers its revisions anew.
+func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+	data, err := recordjson.Encode(next)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	defer end()
+	life, revision, err := parse(prev.Version)
+	if err != nil {
+		return changefeed.Record{}, s.another(ctx)
+	}
+	kv, err := s.kv(ctx)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return changefeed.Record{}, changefeed.ErrNoRecord
+	}
+	if err == nil {
+		revision, err = kv.Update(ctx, s.name(life), data, revision)
+	}
+	switch {
+	case err == nil:
+		next.Version, next.Time = version(life, revision), time.Time{}
+		return next, nil
+	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+		return changefeed.Record{}, s.another(ctx)
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		// There is no bucket, or it has no leader now. Nobody has taken the write.
+		if _, gone := s.life(ctx); errors.Is(gone, errNoBucket) {
+			return changefeed.Record{}, changefeed.ErrNoRecord
+		}
+	case errors.Is(err, nats.ErrMaxPayload):
+		return changefeed.Record{}, fmt.Errorf("changefeed/nats: %w: the record has %d bytes: use shorter IDs, or raise the server's max_payload (%w)",
+			changefeed.ErrUnsuitable, len(data), err)
+	case errors.Is(err, nats.ErrConnectionClosed):
+		// Not as fail has it: whether it was written is unknown.
+		return changefeed.Record{}, fmt.Errorf("changefeed/nats: write %s: %w (%w)", s.where(), leaderelection.ErrConnClosed, err)
+	}
+	return changefeed.Record{}, s.outcome(ctx, "write", err)
+}
+
+// another says what there is instead of the record that was to be replaced.
+func (s *Store) another(ctx context.Context) error {
+	if _, err := s.read(ctx); errors.Is(err, changefeed.ErrNoRecord) {
+		return changefeed.ErrNoRecord
+	}
+	return changefeed.ErrConflict
+}
+
+// Read implements [changefeed.Store]. It asks the leader of the bucket.
+func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	defer end()
+	return s.read(ctx)
+}
+
+func (s *Store) read(ctx context.Context) (changefeed.Record, error) {
+	life, err := s.life(ctx)
+	if errors.Is(err, errNoBucket) {
+		return changefeed.Record{}, changefeed.ErrNoRecord
+	}
+	if err != nil {
+		return changefeed.Record{}, s.fail(ctx, "look at the bucket", err)
+	}
+	return s.last(ctx, life)
+}
+
+// last reads the newest state of the record in a life of the bucket.
+func (s *Store) last(ctx context.Context, life int64) (changefeed.Record, error) {
+	m, err := s.direct.GetLastMsg("KV_"+s.bucket, "$KV."+s.bucket+"."+s.name(life), nats.Context(ctx))
+	switch {
+	case errors.Is(err, nats.ErrMsgNotFound), errors.Is(err, nats.ErrStreamNotFound):
+		return changefeed.Record{}, changefeed.ErrNoRecord
+	case err != nil:
+		return changefeed.Record{}, s.fail(ctx, "read", err)
+	case m.Header.Get("KV-Operation") != "": // deleted, or purged
+		return changefeed.Record{}, changefeed.ErrNoRecord
+	}
+	return s.decode(m.Data, life, m.Sequence)
+}
+
+func (s *Store) decode(data []byte, life int64, revision uint64) (changefeed.Record, error) {
+	r, err := recordjson.Decode(data)
+	if err != nil {
+		return changefeed.Record{}, fmt.Errorf("changefeed/nats: %s: %w", s.where(), err)
+	}
+	r.Version = version(life, revision)
+	return r, nil
+}
+
+// name is the key of the record in a life of the bucket.
+func (s *Store) name(life int64) string { return s.key + "." + strconv.FormatInt(life, 10) }
+
+func (s *Store) where() string { return s.bucket + "/" + s.key }
+
+func version(life int64, revision uint64) string { return fmt.Sprintf("%d.%d", life, revision) }
+
+func parse(v string) (life int64, revision uint64, err error) {
+	a, b, _ := strings.Cut(v, ".")
+	if life, err = strconv.ParseInt(a, 10, 64); err == nil {
+		revision, err = strconv.ParseUint(b, 10, 64)
+	}
+	if err == nil && revision == 0 { // which would stand for a key that does not exist
+		err = strconv.ErrRange
+	}
+	return life, revision, err
+}
+
+// kv is the bucket, whichever life it is in.
+func (s *Store) kv(ctx context.Context) (jetstream.KeyValue, error) {
+	s.mu.Lock()
+	kv := s.cache
+	s.mu.Unlock()
+	if kv != nil {
+		return kv, nil
+	}
+	kv, err := s.js.KeyValue(ctx, s.bucket)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cache = kv
+	return kv, nil
+}
+
+// begin gives a context that ends with the store as well.
+func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
+	if s.closed.Err() != nil {
+		return nil, nil, changefeed.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.closed, cancel)
+	return ctx, func() { stop(); cancel() }, nil
+}
+
+// Close implements [changefeed.Store]. It waits for its consumers' removal from the server
+// for a second and a half; if the server does not answer, that goes on for a few seconds.
+func (s *Store) Close() error {
+	s.close()
+	s.mu.Lock()
+	open := make([]*watch, 0, len(s.open))
+	for w := range s.open {
+		open = append(open, w)
+	}
+	s.mu.Unlock()
+	var all sync.WaitGroup
+	for _, w := range open {
+		all.Go(w.end)
+	}
+	all.Wait()
+	return nil
+}
