@@ -1,0 +1,251 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/recordjson"
+)
+
+// Store keeps the record of one election in a key. It is a [changefeed.Store], whose methods
+// may be called from any goroutine.
+type Store struct {
+	client *clientv3.Client
+	key    string
+
+	closed context.Context
+	close  context.CancelFunc
+
+	mu   sync.Mutex
+	open map[*feed]struct{}
+}
+
+var _ changefeed.Store = (*Store)(nil)
+
+// New makes a store of the record under key, on a client that stays the caller's: it is not
+// closed, and may be shared. New sends nothing. Bad arguments are
+// [leaderelection.ErrNilConn] and [leaderelection.ErrInvalidOption].
+func New(client *clientv3.Client, key string) (*Store, error) {
+	if client == nil {
+		return nil, leaderelection.ErrNilConn
+	}
+	if key == "" || strings.HasSuffix(key, "/") {
+		return nil, fmt.Errorf("%w: key %q: it is empty, or ends with a slash", leaderelection.ErrInvalidOption, key)
+	}
+	s := &Store{client: client, key: key, open: map[*feed]struct{}{}}
+	s.closed, s.close = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// mark is the key of the record's epoch.
+func (s *Store) mark() string { return s.key + "/epoch" }
+
+// Start implements [changefeed.Store]. It asks whether the record can be read and written.
+func (s *Store) Start(ctx context.Context) error {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if _, _, err := s.read(ctx); err != nil && !errors.Is(err, changefeed.ErrNoRecord) {
+		return err
+	}
+	// Never carried out; permissions are looked at all the same.
+	_, err = s.client.Txn(ctx).If(clientv3.Compare(clientv3.Version(s.key), "<", 0)).
+		Then(clientv3.OpPut(s.key, ""), clientv3.OpPut(s.mark(), "")).Commit()
+	return s.fail(ctx, "try to write", err)
+}
+
+// Create implements [changefeed.Store].
+func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
+	data, err := recordjson.Encode(blank)
+	if err != nil {
+		return err
+	}
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	for {
+		old, _, err := s.read(ctx)
+		if !errors.Is(err, changefeed.ErrNoRecord) {
+			return err
+		}
+		is := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.key), "=", 0)}
+		if old.Version != "" { // what a deletion that did not come to its end has left
+			revision, _ := parse(old.Version)
+			is = []clientv3.Cmp{
+				clientv3.Compare(clientv3.ModRevision(s.key), "=", revision),
+				clientv3.Compare(clientv3.CreateRevision(s.mark()), "=", 0),
+			}
+		}
+		answer, err := s.client.Txn(ctx).If(is...).
+			Then(clientv3.OpPut(s.key, string(data)), clientv3.OpPut(s.mark(), blank.Epoch)).Commit()
+		if err != nil {
+			return s.fail(ctx, "create", err)
+		}
+		if answer.Succeeded {
+			return nil
+		} // else somebody was quicker: look again
+	}
+}
+
+// Heartbeat implements [changefeed.Store].
+func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+	data, err := recordjson.Encode(next)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	defer end()
+	revision, err := parse(prev.Version)
+	if err != nil {
+		revision = -1 // which nothing has
+	}
+	puts := []clientv3.Op{clientv3.OpPut(s.key, string(data))}
+	if next.Epoch != prev.Epoch {
+		puts = append(puts, clientv3.OpPut(s.mark(), next.Epoch))
+	}
+	answer, err := s.client.Txn(ctx).If(
+		clientv3.Compare(clientv3.ModRevision(s.key), "=", revision),
+		clientv3.Compare(clientv3.Value(s.mark()), "=", prev.Epoch),
+	).Then(puts...).Else(s.gets()...).Commit()
+	switch {
+	case err != nil && s.client.Ctx().Err() != nil:
+		// Not as fail has it: whether it was written is unknown.
+		return changefeed.Record{}, fmt.Errorf("changefeed/etcd: write %s: %w (%w)", s.key, leaderelection.ErrConnClosed, err)
+	case err != nil:
+		return changefeed.Record{}, s.fail(ctx, "write", err)
+	case !answer.Succeeded:
+		if _, err := s.decode(found(answer)); errors.Is(err, changefeed.ErrNoRecord) {
+			return changefeed.Record{}, changefeed.ErrNoRecord
+		}
+		return changefeed.Record{}, changefeed.ErrConflict
+	}
+	next.Version, next.Time = strconv.FormatInt(answer.Header.Revision, 10), time.Time{}
+	return next, nil
+}
+
+// Read implements [changefeed.Store]. It is as new as the last write that was acknowledged
+// before it began.
+func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	defer end()
+	r, _, err := s.read(ctx)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	return r, nil
+}
+
+func (s *Store) gets() []clientv3.Op {
+	return []clientv3.Op{clientv3.OpGet(s.key), clientv3.OpGet(s.mark())}
+}
+
+// read returns the record, and the revision of the store at which it was that. Where there is
+// a key without a mark the error is ErrNoRecord, and Version is the key's.
+func (s *Store) read(ctx context.Context) (changefeed.Record, int64, error) {
+	answer, err := s.client.Txn(ctx).Then(s.gets()...).Commit()
+	if err != nil {
+		return changefeed.Record{}, 0, s.fail(ctx, "read", err)
+	}
+	r, err := s.decode(found(answer))
+	return r, answer.Header.Revision, err
+}
+
+// found is what gets has returned.
+func found(answer *clientv3.TxnResponse) (record, mark *mvccpb.KeyValue) {
+	of := func(i int) *mvccpb.KeyValue {
+		if kvs := answer.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
+			return kvs[0]
+		}
+		return nil
+	}
+	return of(0), of(1)
+}
+
+func (s *Store) decode(record, mark *mvccpb.KeyValue) (changefeed.Record, error) {
+	if record == nil {
+		return changefeed.Record{}, changefeed.ErrNoRecord
+	}
+	r, err := recordjson.Decode(record.Value)
+	if err != nil {
+		return changefeed.Record{}, fmt.Errorf("changefeed/etcd: %s: %w", s.key, err)
+	}
+	r.Version = strconv.FormatInt(record.ModRevision, 10)
+	if mark == nil {
+		return r, changefeed.ErrNoRecord
+	}
+	return r, nil
+}
+
+func parse(version string) (int64, error) { return strconv.ParseInt(version, 10, 64) }
+
+// begin gives a context that ends with the store as well.
+func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
+	if s.closed.Err() != nil {
+		return nil, nil, changefeed.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.closed, cancel)
+	return ctx, func() { stop(); cancel() }, nil
+}
+
+// fail says what was tried on what, and gives err its place among the errors of stores.
+func (s *Store) fail(ctx context.Context, doing string, err error) error {
+	var as error
+	switch {
+	case err == nil:
+		return nil
+	case s.closed.Err() != nil:
+		return changefeed.ErrClosed
+	case s.client.Ctx().Err() != nil:
+		as = fmt.Errorf("%w: %w: make a new client, and a new store", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
+	case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrUserEmpty), errors.Is(err, rpctypes.ErrAuthFailed):
+		as = fmt.Errorf("%w: %w: the client's user needs to read and write %s and %s",
+			changefeed.ErrUnsuitable, leaderelection.ErrPermission, s.key, s.mark())
+	case errors.Is(err, rpctypes.ErrRequestTooLarge):
+		as = fmt.Errorf("%w: use shorter IDs, or raise the servers' --max-request-bytes", changefeed.ErrUnsuitable)
+	case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
+		as = ctx.Err()
+	default:
+		return fmt.Errorf("changefeed/etcd: %s %s: %w", doing, s.key, err)
+	}
+	return fmt.Errorf("changefeed/etcd: %s %s: %w (%w)", doing, s.key, as, err)
+}
+
+// Close implements [changefeed.Store].
+func (s *Store) Close() error {
+	s.close()
+	s.mu.Lock()
+	var open []*feed
+	for f := range s.open {
+		open = append(open, f)
+	}
+	s.mu.Unlock()
+	for _, f := range open { // all of them end now
+		_ = f.Close()
+	}
+	return nil
+}
