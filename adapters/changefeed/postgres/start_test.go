@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 )
@@ -39,7 +40,7 @@ func TestArguments(t *testing.T) {
 		"EmptyChannel":  func() (*postgres.Store, error) { return postgres.New(pool, good, "k", postgres.WithChannel("")) },
 	} {
 		_, err := try()
-		require.ErrorIs(t, err, postgres.ErrInvalid, name)
+		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)
 	}
 }
 

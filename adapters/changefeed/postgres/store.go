@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
@@ -43,9 +43,6 @@ var (
 // Option is an option of [New].
 type Option func(*Store) error
 
-// ErrInvalid: an argument of [New] cannot be used.
-var ErrInvalid = errors.New("postgres: invalid argument")
-
 // WithExistingTable has the store make no table: Start refuses where there is none.
 // The record is made as before.
 func WithExistingTable() Option {
@@ -62,7 +59,7 @@ func WithExistingTable() Option {
 func WithQuiet(d time.Duration) Option {
 	return func(s *Store) error {
 		if d < 10*time.Millisecond {
-			return fmt.Errorf("%w: WithQuiet(%v) is below 10ms", ErrInvalid, d)
+			return fmt.Errorf("%w: WithQuiet(%v) is below 10ms", leaderelection.ErrInvalidOption, d)
 		}
 		s.quiet = d
 		return nil
@@ -85,13 +82,13 @@ func WithChannel(name string) Option {
 // server yet, and the pool is neither closed nor changed. It must stay open as long as
 // the store.
 //
-// The error wraps [ErrInvalid].
+// The error wraps [leaderelection.ErrInvalidOption].
 func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (*Store, error) {
 	if pool == nil {
-		return nil, fmt.Errorf("%w: the pool is nil", ErrInvalid)
+		return nil, fmt.Errorf("%w: the pool is nil", leaderelection.ErrInvalidOption)
 	}
 	if len(table) != 1 && len(table) != 2 {
-		return nil, fmt.Errorf("%w: a table's name has one or two parts, not %d: %q", ErrInvalid, len(table), []string(table))
+		return nil, fmt.Errorf("%w: a table's name has one or two parts, not %d: %q", leaderelection.ErrInvalidOption, len(table), []string(table))
 	}
 	for _, part := range table {
 		if err := checkName("table", part); err != nil {
@@ -99,7 +96,7 @@ func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (
 		}
 	}
 	if key == "" || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
-		return nil, fmt.Errorf("%w: key %q is empty, or no UTF-8 without NUL", ErrInvalid, key)
+		return nil, fmt.Errorf("%w: key %q is empty, or no UTF-8 without NUL", leaderelection.ErrInvalidOption, key)
 	}
 	s := &Store{
 		pool: pool, name: table.Sanitize(), key: key, channel: table[len(table)-1],
@@ -107,7 +104,7 @@ func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (
 	}
 	for i, opt := range opts {
 		if opt == nil {
-			return nil, fmt.Errorf("%w: option %d is nil", ErrInvalid, i)
+			return nil, fmt.Errorf("%w: option %d is nil", leaderelection.ErrInvalidOption, i)
 		}
 		if err := opt(s); err != nil {
 			return nil, err
@@ -121,7 +118,7 @@ func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (
 // checkName refuses what the server would refuse or, worse, cut short.
 func checkName(what, name string) error {
 	if name == "" || len(name) > 63 || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
-		return fmt.Errorf("%w: %s %q is empty, longer than 63 bytes, or no UTF-8 without NUL", ErrInvalid, what, name)
+		return fmt.Errorf("%w: %s %q is empty, longer than 63 bytes, or no UTF-8 without NUL", leaderelection.ErrInvalidOption, what, name)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	driver "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
 	"github.com/go-leaderelection/leaderelection/internal/dbserver"
@@ -33,7 +34,7 @@ func TestArguments(t *testing.T) {
 		"OwnChannel":    func() (*redis.Store, error) { return redis.New(client, "k", redis.WithChannel("changefeed:0:k")) },
 	} {
 		_, err := try()
-		require.ErrorIs(t, err, redis.ErrInvalid, name)
+		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)
 	}
 }
 

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
@@ -38,16 +38,13 @@ var (
 // Option is an option of [New].
 type Option func(*Store) error
 
-// ErrInvalid: an argument of [New] cannot be used.
-var ErrInvalid = errors.New("redis: invalid argument")
-
 // WithQuiet sets after how much silence a feed asks whether its connection lives, and
 // reads the record, and how long the answers may take. The default is two seconds. With
 // more than a heartbeat there are no such reads as long as somebody leads.
 func WithQuiet(d time.Duration) Option {
 	return func(s *Store) error {
 		if d < 10*time.Millisecond {
-			return fmt.Errorf("%w: WithQuiet(%v) is below 10ms", ErrInvalid, d)
+			return fmt.Errorf("%w: WithQuiet(%v) is below 10ms", leaderelection.ErrInvalidOption, d)
 		}
 		s.quiet = d
 		return nil
@@ -59,7 +56,7 @@ func WithQuiet(d time.Duration) Option {
 func WithChannel(name string) Option {
 	return func(s *Store) error {
 		if name == "" {
-			return fmt.Errorf("%w: the channel is empty", ErrInvalid)
+			return fmt.Errorf("%w: the channel is empty", leaderelection.ErrInvalidOption)
 		}
 		s.watched = name
 		return nil
@@ -72,24 +69,24 @@ func WithChannel(name string) Option {
 // the server yet, and the client is neither closed nor changed. It must stay open as long
 // as the store.
 //
-// The error wraps [ErrInvalid].
+// The error wraps [leaderelection.ErrInvalidOption].
 func New(client redis.UniversalClient, key string, opts ...Option) (*Store, error) {
 	db := 0
 	switch c := client.(type) {
 	case *redis.Client:
 		if c == nil {
-			return nil, fmt.Errorf("%w: the client is nil", ErrInvalid)
+			return nil, fmt.Errorf("%w: the client is nil", leaderelection.ErrInvalidOption)
 		}
 		db = c.Options().DB
 	case *redis.ClusterClient:
 		if c == nil {
-			return nil, fmt.Errorf("%w: the client is nil", ErrInvalid)
+			return nil, fmt.Errorf("%w: the client is nil", leaderelection.ErrInvalidOption)
 		}
 	default:
-		return nil, fmt.Errorf("%w: the client is a %T; give a *redis.Client or a *redis.ClusterClient", ErrInvalid, client)
+		return nil, fmt.Errorf("%w: the client is a %T; give a *redis.Client or a *redis.ClusterClient", leaderelection.ErrInvalidOption, client)
 	}
 	if key == "" || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
-		return nil, fmt.Errorf("%w: key %q is empty, or no UTF-8 without NUL", ErrInvalid, key)
+		return nil, fmt.Errorf("%w: key %q is empty, or no UTF-8 without NUL", leaderelection.ErrInvalidOption, key)
 	}
 	s := &Store{
 		client: client, key: key, channel: fmt.Sprintf("changefeed:%d:%s", db, key), watched: key,
@@ -97,14 +94,14 @@ func New(client redis.UniversalClient, key string, opts ...Option) (*Store, erro
 	}
 	for i, opt := range opts {
 		if opt == nil {
-			return nil, fmt.Errorf("%w: option %d is nil", ErrInvalid, i)
+			return nil, fmt.Errorf("%w: option %d is nil", leaderelection.ErrInvalidOption, i)
 		}
 		if err := opt(s); err != nil {
 			return nil, err
 		}
 	}
 	if s.watched == s.channel {
-		return nil, fmt.Errorf("%w: channel %q is that of the record", ErrInvalid, s.watched)
+		return nil, fmt.Errorf("%w: channel %q is that of the record", leaderelection.ErrInvalidOption, s.watched)
 	}
 	s.closed, s.close = context.WithCancel(context.Background())
 	return s, nil
