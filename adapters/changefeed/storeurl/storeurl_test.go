@@ -1,0 +1,71 @@
+package storeurl_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storeurl"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestRefused(t *testing.T) {
+	for _, c := range []struct{ url, election, text string }{
+		{"", "jobs", "known are"},
+		{"oracle://db", "jobs", `"oracle:"`},
+		{"postgres://app:secret@db:port/x", "jobs", "address"},
+		{"etcd://", "jobs", "no server"},
+		{"etcd://host?table=x", "jobs", `"table"`},
+		{"memory:", "//", "no name"},
+		{"zookeeper://me:secret@host", "jobs", "user"},
+		{"redis://:secret@host/notanumber", "jobs", ""},
+		{"nats://host?bucket=b&replica=3", "jobs", `"replica"`},
+	} {
+		_, err := storeurl.Open(t.Context(), storeurl.Config{URL: c.url, Election: c.election})
+		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, c.url)
+		require.ErrorContains(t, err, c.text, c.url)
+		require.NotContains(t, err.Error(), "secret", c.url)
+	}
+}
+
+// Nothing of this needs a server: what drivers connect to is seen with the first request.
+func TestOpen(t *testing.T) {
+	for _, url := range []string{
+		"memory:", "zookeeper://127.0.0.1:1,127.0.0.1:2/apps", "etcd://127.0.0.1:1", "etcds://me:secret@127.0.0.1:1,127.0.0.1:2",
+		"postgres://me:secret@127.0.0.1:1/db?table=apps.elections&sslmode=disable", "redis://:secret@127.0.0.1:1/3",
+		"nats://127.0.0.1:1?bucket=b",
+	} {
+		t.Run(url, func(t *testing.T) {
+			if url == "etcds://me:secret@127.0.0.1:1,127.0.0.1:2" {
+				t.Skip("etcd's client asks for a token at once")
+			}
+			opened, err := storeurl.Open(t.Context(), storeurl.Config{URL: url, Election: "/jobs/report"})
+			require.NoError(t, err)
+			store, err := opened.New()
+			require.NoError(t, err)
+			require.NoError(t, store.Close())
+			opened.Close()
+		})
+	}
+}
+
+// Stores of one address in memory have one record.
+func TestMemory(t *testing.T) {
+	opened, err := storeurl.Open(t.Context(), storeurl.Config{URL: "memory:", Election: "jobs"})
+	require.NoError(t, err)
+	defer opened.Close()
+	a, err := opened.New()
+	require.NoError(t, err)
+	defer a.Close()
+	b, err := opened.New()
+	require.NoError(t, err)
+	defer b.Close()
+	require.NoError(t, a.Create(t.Context(), changefeed.Record{Epoch: "e"}))
+	record, err := b.Read(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "e", record.Epoch)
+}
