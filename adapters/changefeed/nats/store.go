@@ -313,8 +313,8 @@ func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
 	return ctx, func() { stop(); cancel() }, nil
 }
 
-// Close implements [changefeed.Store]. It waits for its consumers' removal from the server
-// for a second and a half; if the server does not answer, that goes on for a few seconds.
+// Close implements [changefeed.Store]. Consumers are removed from the server after it has
+// returned; if the server does not answer, that goes on for five seconds.
 func (s *Store) Close() error {
 	s.close()
 	s.mu.Lock()

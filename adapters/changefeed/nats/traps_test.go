@@ -34,10 +34,11 @@ func TestServerGone(t *testing.T) {
 	tells(t, f, r)
 	c, err := s.Watch(ctx(t))
 	require.NoError(t, err)
-	require.NoError(t, server.Kill())
+	waits := make(chan error, 1)
+	go func() { _, err := f.Next(ctx(t)); waits <- err }()
 	begin := time.Now()
-	_, err = f.Next(ctx(t))
-	require.ErrorIs(t, err, errDisconnected)
+	require.NoError(t, server.Kill())
+	require.ErrorIs(t, <-waits, errDisconnected)
 	_, err = c.Next(ctx(t))
 	require.ErrorIs(t, err, errDisconnected)
 	require.Less(t, time.Since(begin), time.Second, "until the error")
@@ -103,8 +104,10 @@ func TestConsumerForgotten(t *testing.T) {
 	}
 	require.NoError(t, names.Err())
 	require.Equal(t, 1, n)
+	begin := time.Now()
 	r = beat(t, s, r)
 	tells(t, f, r)
+	require.Less(t, time.Since(begin), 2*quiet, "the library itself takes ten seconds and more")
 }
 
 // TestRevisionsBeginAnew: a bucket that was deleted and made anew numbers its revisions from

@@ -208,8 +208,9 @@ func (w *watch) ask() <-chan answer {
 	return c
 }
 
-// patience is how long end waits for the consumer's end. While the server is away that
-// takes five seconds.
+// patience is how long end waits for the subscription's end. The library removes the
+// consumer from the server after that, on a goroutine of its own: while the server is away
+// it tries for five seconds, for which Stop would block.
 const patience = 1500 * time.Millisecond
 
 // end gives everything back. It may be called from any goroutine, and again.
