@@ -441,11 +441,11 @@ func TestModel(t *testing.T) {
 	right := units(2, 4)
 	for name, m := range map[string]model{
 		"Two":             {cfg: right, nodes: 2, writes: 2},
-		"TwoNominate":     {cfg: right, nodes: 2, writes: 2, marks: 1},
-		"TwoLateRequests": {cfg: right, nodes: 2, writes: 2, late: true, limit: 25_000},
-		"TwoBeat":         {cfg: right, nodes: 2, writes: 3, limit: 25_000},
-		"TwoRelease":      {cfg: right, nodes: 2, writes: 2, resign: true, feeds: true, limit: 25_000},
-		"TwoLose":         {cfg: right, nodes: 2, writes: 2, losses: 1, limit: 25_000},
+		"TwoNominate":     {cfg: right, nodes: 2, writes: 2, marks: 1, limit: 15_000},
+		"TwoLateRequests": {cfg: right, nodes: 2, writes: 2, late: true, limit: 15_000},
+		"TwoBeat":         {cfg: right, nodes: 2, writes: 3, limit: 15_000},
+		"TwoRelease":      {cfg: right, nodes: 2, writes: 2, resign: true, feeds: true, limit: 15_000},
+		"TwoLose":         {cfg: right, nodes: 2, writes: 2, losses: 1, limit: 15_000},
 	} {
 		t.Run(name, m.safe)
 	}
@@ -457,6 +457,7 @@ func TestModelLarge(t *testing.T) {
 	}
 	right := units(2, 4)
 	for name, m := range map[string]model{
+		"TwoNominate":     {cfg: right, nodes: 2, writes: 2, marks: 1},
 		"TwoLateRequests": {cfg: right, nodes: 2, writes: 2, late: true},
 		"TwoRelease":      {cfg: right, nodes: 2, writes: 2, resign: true, feeds: true},
 		"TwoLose":         {cfg: right, nodes: 2, writes: 2, losses: 1},
