@@ -2,6 +2,7 @@ package leaderelection_test
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,25 +30,34 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestOwnBackends shows that etcd is linked by those who import its adapters, and by nobody
-// else: the root and the recipes, what runs on any backend, and what others are tested with.
+// TestOwnBackends shows that the drivers of other systems are linked by those who import
+// their adapters, by what opens stores by address, and by nobody else: not by the root and
+// the recipes, by what runs on any backend, or by what others are tested with.
 func TestOwnBackends(t *testing.T) {
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Deps " "}}`, module+"/...").Output()
 	require.NoError(t, err)
-	links := map[string]bool{}
-	for line := range strings.Lines(string(out)) {
-		name, deps, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if strings.Contains(deps, "go.etcd.io/") {
-			links[strings.TrimPrefix(name, module)] = true
+	byAddress := []string{"/adapters/changefeed/storeurl", "/examples/changefeed", "/cmd/elector"}
+	for driver, allowed := range map[string][]string{
+		"go.etcd.io/":                 {"/adapters/etcd", "/adapters/changefeed/etcd", "/internal/etcdserver"},
+		"github.com/jackc/pgx/":       {"/adapters/changefeed/postgres"},
+		"github.com/redis/go-redis/":  {"/adapters/changefeed/redis"},
+		"github.com/nats-io/nats.go":  {"/adapters/changefeed/nats"},
+		"go.mongodb.org/":             {"/adapters/changefeed/mongodb"},
+		"gopkg.in/rethinkdb/":         {"/adapters/changefeed/rethinkdb"},
+		"github.com/gdamore/tcell/v3": {"/cmd/elector/top", "/cmd/elector"},
+	} {
+		linked := false
+		for line := range strings.Lines(string(out)) {
+			name, deps, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if !strings.Contains(deps, driver) {
+				continue
+			}
+			linked = true
+			if name = strings.TrimPrefix(name, module); !slices.Contains(append(allowed, byAddress...), name) {
+				t.Errorf("%s links %s", name, driver)
+			}
 		}
-	}
-	require.True(t, links["/adapters/etcd"])
-	for name := range links {
-		switch name {
-		case "/adapters/etcd", "/adapters/changefeed/etcd", "/internal/etcdserver", "/cmd/elector":
-		default:
-			t.Errorf("%s links etcd", name)
-		}
+		require.True(t, linked, driver)
 	}
 }
 

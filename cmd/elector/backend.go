@@ -23,9 +23,10 @@ type backend interface {
 // backends are how to open each kind. A new one is a line here, and its flags in
 // settings.
 var backends = map[string]func(*settings) (backend, error){
-	"console":   openConsole,
-	"etcd":      openEtcd,
-	"zookeeper": openZooKeeper,
+	"changefeed": openChangefeed,
+	"console":    openConsole,
+	"etcd":       openEtcd,
+	"zookeeper":  openZooKeeper,
 }
 
 // ended says whether a backend's error means that nothing more is to come, in good order.

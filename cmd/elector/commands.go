@@ -38,7 +38,7 @@ func (r *runner) environment(role string, l *leaderelection.Leadership, err erro
 	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")
 		_, own := set[name]
-		return own || name == "ELECTOR_ZOOKEEPER_AUTH" || name == "ELECTOR_ETCD_PASSWORD"
+		return own || slices.Contains(credentials, name)
 	})
 	for name, value := range set {
 		env = append(env, name+"="+value)

@@ -3,6 +3,7 @@ package main
 // The command config: what run would run with, and where each setting comes from.
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -55,7 +56,7 @@ func (r *runner) document(cmd *cobra.Command, byLine bool) *yaml.Node {
 		switch {
 		case f.Name == flagConfig || f.Name == "help":
 			return
-		case value != "" && (strings.Contains(f.Name, "auth") || strings.Contains(f.Name, "password")):
+		case value != "" && slices.Contains(credentials, variables(f.Name)[0]):
 			value = hidden
 		}
 		from := "default"

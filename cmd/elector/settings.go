@@ -16,6 +16,12 @@ import (
 
 const flagInstanceID = "instance-id"
 
+// credentials are the variables of flags that can have some: they are neither shown nor
+// passed on to what elector runs.
+var credentials = []string{
+	"ELECTOR_ZOOKEEPER_AUTH", "ELECTOR_ETCD_PASSWORD", "ELECTOR_STORE", "ELECTOR_STORE_PASSWORD",
+}
+
 // settings are the flags that every command has.
 type settings struct {
 	backend    string
@@ -30,6 +36,7 @@ type settings struct {
 	caFile, certFile, keyFile string
 	zookeeper                 zookeeperSettings
 	etcd                      etcdSettings
+	changefeed                changefeedSettings
 
 	// candidateOptions are for candidates on zookeeper.
 	candidateOptions []leaderelection.Option
@@ -50,6 +57,7 @@ func (s *settings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.keyFile, "key-file", "", "key of --cert-file, PEM")
 	s.zookeeper.register(flags)
 	s.etcd.register(flags)
+	s.changefeed.register(flags)
 }
 
 // complete checks the settings, and makes up those that have no fixed default.

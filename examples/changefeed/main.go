@@ -3,7 +3,10 @@
 // resigned it leads again.
 //
 //	go run ./examples/changefeed                  # in memory
-//	go run ./examples/changefeed --store URL      # on a store of yours; see stores.go
+//	go run ./examples/changefeed --store postgres://user@host/database
+//
+// Package storeurl lists the stores. A program that knows its store imports that store's
+// package alone.
 package main
 
 import (
@@ -14,15 +17,17 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storeurl"
 )
 
 func main() {
-	store := flag.String("store", "memory:", "where to keep the record: "+known())
+	store := flag.String("store", "memory:", "where to keep the record: an address that begins with "+strings.Join(storeurl.Schemes(), ":, ")+":")
 	heartbeat := flag.Duration("heartbeat", 250*time.Millisecond, "how often a leader writes it")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -73,10 +78,11 @@ func start(ctx context.Context, store changefeed.Store, name string, heartbeat t
 
 // run plays the story, and ends early with ctx.
 func run(ctx context.Context, store string, heartbeat time.Duration, out io.Writer) error {
-	newStore, err := open(store)
+	opened, err := storeurl.Open(ctx, storeurl.Config{URL: store, Election: "example"})
 	if err != nil {
 		return err
 	}
+	defer opened.Close()
 	var mu sync.Mutex
 	print := func(format string, args ...any) {
 		mu.Lock()
@@ -85,7 +91,7 @@ func run(ctx context.Context, store string, heartbeat time.Duration, out io.Writ
 	}
 	feeds := make([]*feed, 2)
 	for i, name := range []string{"feedA", "feedB"} {
-		s, err := newStore()
+		s, err := opened.New()
 		if err != nil {
 			return err
 		}

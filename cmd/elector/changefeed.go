@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storeurl"
+)
+
+type changefeedSettings struct {
+	store, password string
+}
+
+func (c *changefeedSettings) register(flags *pflag.FlagSet) {
+	flags.StringVar(&c.store, "store", "", "where backend changefeed keeps elections: postgres://user@host/database, redis://host, nats://host, etcd://host, zookeeper://host, ...")
+	flags.StringVar(&c.password, "store-password", "", "password for --store; better given as ELECTOR_STORE_PASSWORD")
+}
+
+// feeds is the backend changefeed: one connection and one store, for the life of the
+// process.
+type feeds struct {
+	*settings
+
+	mu     sync.Mutex
+	opened *storeurl.Opened // nil before it is needed
+	store  changefeed.Store // likewise
+}
+
+func openChangefeed(s *settings) (backend, error) {
+	switch {
+	case s.changefeed.store == "":
+		return nil, usage("--store is required: postgres://user@host/database, redis://host, ...")
+	case s.changefeed.store == "memory:":
+		return nil, usage("--store memory: is within one process: nobody else could take part")
+	}
+	return &feeds{settings: s}, nil
+}
+
+// session is the lease: what a leader has after its last heartbeat.
+func (f *feeds) session() time.Duration { return f.zookeeper.session }
+
+// heartbeat is such that the defaults of package changefeed give that lease.
+func (f *feeds) heartbeat() time.Duration { return f.session() * 4 / 7 }
+
+// ready is the store, which is made once.
+func (f *feeds) ready(ctx context.Context) (changefeed.Store, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.opened == nil {
+		tls, err := f.tlsConfig(f.zookeeper.tls)
+		if err != nil {
+			return nil, err
+		}
+		f.opened, err = storeurl.Open(ctx, storeurl.Config{
+			URL: f.changefeed.store, Election: f.election, Password: f.changefeed.password, TLS: tls,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("--store: %w", err)
+		}
+	}
+	if f.store == nil {
+		store, err := f.opened.New()
+		if err != nil {
+			return nil, fmt.Errorf("--store: %w", err)
+		}
+		f.store = store
+	}
+	return f.store, nil
+}
+
+func (f *feeds) options(ctx context.Context) []changefeed.Option {
+	return []changefeed.Option{
+		changefeed.WithContext(ctx), changefeed.WithID(f.instanceID), changefeed.WithHeartbeat(f.heartbeat()),
+		// What is left of the lease is for the end of what runs: --lost-grace.
+		changefeed.WithStopGuard(f.session() / spare),
+		changefeed.WithLogger(f.log.WithGroup("election")),
+	}
+}
+
+// candidate waits for the store without limit: an elector may be started before it.
+func (f *feeds) candidate(ctx context.Context) (leaderelection.Candidate, error) {
+	for {
+		store, err := f.ready(ctx)
+		if err == nil {
+			var c *changefeed.Election
+			if c, err = changefeed.NewElection(store, f.options(ctx)...); err == nil {
+				return c, nil
+			}
+		}
+		permanent := errors.Is(err, changefeed.ErrUnsuitable) || errors.Is(err, leaderelection.ErrInvalidOption) ||
+			errors.Is(err, leaderelection.ErrInvalidPath) || errors.Is(err, leaderelection.ErrNoElection)
+		if ctx.Err() != nil || permanent {
+			return nil, err
+		}
+		f.log.Warn("the store cannot be used yet", "err", err)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		}
+	}
+}
+
+// list has the leader that the record names, which may have died within its lease. Those
+// who wait leave no trace in the store.
+func (f *feeds) list(ctx context.Context) ([]place, error) {
+	store, err := f.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Start(ctx); err != nil {
+		return nil, err
+	}
+	r, err := store.Read(ctx)
+	switch {
+	case errors.Is(err, changefeed.ErrNoRecord):
+		return nil, fmt.Errorf("%w: %w", leaderelection.ErrNoElection, err)
+	case err != nil:
+		return nil, err
+	case r.Ended:
+		return nil, leaderelection.ErrElectionOver
+	}
+	if p := leaderIn(r); p != nil {
+		return []place{*p}, nil
+	}
+	return nil, nil
+}
+
+func leaderIn(r changefeed.Record) *place {
+	if r.Leader == "" || r.TTL == 0 || r.Ended {
+		return nil
+	}
+	return &place{Name: r.Leader, ID: r.Leader, Token: int64(r.Term)}
+}
+
+// watch tells of the leaders that the record names.
+func (f *feeds) watch(ctx context.Context) (<-chan observation, error) {
+	store, err := f.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Start(ctx); err != nil {
+		return nil, err
+	}
+	feed, err := store.Subscribe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make(chan observation)
+	go func() {
+		defer close(out)
+		defer func() { _ = feed.Close() }()
+		told, last := false, int64(0)
+		for {
+			event, err := feed.Next(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			next := observation{err: err}
+			switch {
+			case err != nil:
+			case event.Record.Ended:
+				next.err = leaderelection.ErrElectionOver
+			case !event.Missing:
+				next.leader = leaderIn(event.Record)
+			}
+			token := int64(0)
+			if next.leader != nil {
+				token = next.leader.Token
+			}
+			if next.err == nil && told && token == last {
+				continue // a heartbeat
+			}
+			told, last = true, token
+			select {
+			case out <- next:
+			case <-ctx.Done():
+				return
+			}
+			if next.err != nil {
+				return
+			}
+		}
+	}()
+	return out, nil
+}
+
+// end ends the election, which must exist.
+func (f *feeds) end(ctx context.Context) error {
+	return f.finish(ctx, changefeed.WithoutCreate())
+}
+
+// remove ends the election. The mark of that stays in the store, so there is nothing that
+// could be there and not be ended.
+func (f *feeds) remove(ctx context.Context) error { return f.finish(ctx) }
+
+func (f *feeds) finish(ctx context.Context, more ...changefeed.Option) error {
+	store, err := f.ready(ctx)
+	if err != nil {
+		return err
+	}
+	return changefeed.DeleteElection(store, append(f.options(ctx), more...)...)
+}
+
+func (f *feeds) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.store != nil {
+		_ = f.store.Close()
+	}
+	if f.opened != nil {
+		f.opened.Close()
+	}
+}
