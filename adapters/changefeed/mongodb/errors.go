@@ -1,0 +1,65 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+const (
+	unauthorized      = 13
+	namespaceNotFound = 26
+)
+
+// replicaSet is what the user can do about a standalone server.
+const replicaSet = "change streams need a replica set or a sharded cluster; start the server with --replSet, one member will do, and rs.initiate()"
+
+// unsuitable are the server's codes that repeating does not help with, and what to do.
+var unsuitable = map[int]string{
+	unauthorized: "grant find, insert, update and changeStream on the collection, such as by the role readWrite",
+	18:           "give the client the right user and password",
+	20:           replicaSet, // retryable writes and change streams on a standalone server
+	40573:        replicaSet,
+	73:           "name another collection",
+	115:          "the server, or what stands in for one, has no change streams",
+	166:          "name a collection, and no view",
+	121:          "the collection's validation rules refuse the record; the package's documentation has the layout",
+	10003:        "name a collection that is not capped",
+}
+
+func hasCode(err error, code int) bool {
+	var server mongo.ServerError
+	return errors.As(err, &server) && server.HasErrorCode(code)
+}
+
+// explain says what was tried when err happened, and wraps what there is to ask for. ctx
+// is the caller's.
+func (s *Store) explain(ctx context.Context, what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case s.life.Context().Err() != nil:
+		return changefeed.ErrClosed
+	case errors.Is(err, changefeed.ErrUnsuitable):
+		return err
+	case errors.Is(err, mongo.ErrClientDisconnected):
+		return fmt.Errorf("%w: mongodb: %s: the client was disconnected: %w", changefeed.ErrUnsuitable, what, err)
+	}
+	if done := ctx.Err(); done != nil && !errors.Is(err, done) {
+		err = fmt.Errorf("%w: %w", done, err)
+	}
+	err = fmt.Errorf("mongodb: %s: %w", what, err)
+	if hasCode(err, namespaceNotFound) {
+		return fmt.Errorf("%w: %w", changefeed.ErrNoRecord, err)
+	}
+	for code, help := range unsuitable {
+		if hasCode(err, code) {
+			return fmt.Errorf("%w: %w: %s", changefeed.ErrUnsuitable, err, help)
+		}
+	}
+	return err
+}

@@ -1,0 +1,190 @@
+package rethinkdb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+// ask returns the one value that a query has. The driver waits for a server that is
+// silent, also when ctx is done: it wants to have its cancellation confirmed. So it is
+// called by a goroutine of its own, and there is a limit to those.
+func (s *Store) ask(ctx context.Context, query r.Term) (json.RawMessage, error) {
+	select {
+	case s.calls <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	type answer struct {
+		raw json.RawMessage
+		err error
+	}
+	answers := make(chan answer, 1)
+	if err := s.life.Go(func() {
+		defer func() { <-s.calls }()
+		var a answer
+		a.raw, a.err = run(ctx, s.session, query)
+		answers <- a
+	}); err != nil {
+		<-s.calls
+		return nil, err
+	}
+	select {
+	case a := <-answers:
+		return a.raw, a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func run(ctx context.Context, session r.QueryExecutor, query r.Term) (json.RawMessage, error) {
+	c, err := query.Run(session, r.RunOpts{Context: ctx})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	raw, ok := c.NextResponse()
+	if err := c.Err(); err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, errors.New("rethinkdb: the answer has no value")
+	}
+	return raw, nil
+}
+
+// written is the answer to a write.
+type written struct {
+	Replaced, Inserted, Skipped, Errors int
+	FirstError                          string `json:"first_error"`
+	Changes                             []struct {
+		New json.RawMessage `json:"new_val"`
+	}
+}
+
+// rowError is what the server tells of a document, where the query as a whole was
+// carried out.
+type rowError string
+
+func (e rowError) Error() string { return "rethinkdb: " + string(e) }
+
+func (s *Store) write(ctx context.Context, query r.Term) (written, error) {
+	var w written
+	raw, err := s.ask(ctx, query)
+	if err == nil {
+		err = json.Unmarshal(raw, &w)
+	}
+	if err == nil && w.Errors > 0 {
+		err = rowError(w.FirstError)
+	}
+	return w, err
+}
+
+// kind is what the server means by an error. The driver hands on little but the text.
+type kind int
+
+const (
+	other kind = iota
+	noDatabase
+	noTable
+	exists    // of a database or table that was to be made
+	duplicate // of a document that was to be made
+	ambiguous // several tables have one name
+	forbidden
+	credentials
+	impossible // the query fits nothing of what there is
+)
+
+func kindOf(err error) kind {
+	var auth r.RQLAuthError
+	var availability r.RQLOpFailedError
+	var unknown r.RQLOpIndeterminateError
+	var row rowError
+	text := ""
+	if err != nil {
+		// The text goes on with the query, which has the user's own words in it.
+		text, _, _ = strings.Cut(err.Error(), " in:\n")
+	}
+	has := func(parts ...string) bool {
+		for _, part := range parts {
+			if !strings.Contains(text, part) {
+				return false
+			}
+		}
+		return true
+	}
+	server := errors.As(err, &availability) || errors.As(err, &unknown) || isRuntime(err)
+	switch {
+	case err == nil:
+		return other
+	case errors.As(err, &auth):
+		return credentials
+	case errors.As(err, &row) && has("Duplicate primary key"):
+		return duplicate
+	case !server:
+		return other
+	case has("does not have the required", "permission"):
+		return forbidden
+	case has("ambiguous; there are multiple"):
+		return ambiguous
+	case has("Database `", "already exists"), has("Table `", "already exists"):
+		return exists
+	case has("Database `", "does not exist"):
+		return noDatabase
+	case has("Table `", "does not exist"):
+		return noTable
+	case errors.As(err, new(r.RQLQueryLogicError)):
+		return impossible
+	}
+	return other
+}
+
+// isRuntime says that the server has refused a query, for whatever reason.
+func isRuntime(err error) bool {
+	return errors.As(err, new(r.RQLRuntimeError)) || errors.As(err, new(r.RQLQueryLogicError)) ||
+		errors.As(err, new(r.RQLNonExistenceError))
+}
+
+// help is what the user can do, where repeating does not help.
+var help = map[kind]string{
+	forbidden:   "grant the session's user read and write on the table, and config on the database if the store is to make the table",
+	credentials: "give the session the right user and password",
+	impossible:  "the table, or the document under the key, is not what it should be; the package's documentation has the layout",
+}
+
+// explain says what was tried when err happened, and wraps what there is to ask for. ctx
+// is the caller's.
+func (s *Store) explain(ctx context.Context, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if s.life.Context().Err() != nil {
+		return changefeed.ErrClosed
+	}
+	k := kindOf(err)
+	if done := ctx.Err(); done != nil && !errors.Is(err, done) { // the driver has an error of its own for that
+		err = fmt.Errorf("%w: %w", done, err)
+	}
+	err = fmt.Errorf("rethinkdb: %s: %w", what, err)
+	switch k {
+	case noDatabase, noTable:
+		return fmt.Errorf("%w: %w", changefeed.ErrNoRecord, err)
+	}
+	if text, ok := help[k]; ok {
+		return fmt.Errorf("%w: %w: %s", changefeed.ErrUnsuitable, err, text)
+	}
+	return err
+}
+
+// unavailable says that a table has no primary replica, or not enough of the others, at
+// the time.
+func unavailable(err error) bool {
+	return kindOf(err) == other &&
+		(errors.As(err, new(r.RQLOpFailedError)) || errors.As(err, new(r.RQLOpIndeterminateError)))
+}

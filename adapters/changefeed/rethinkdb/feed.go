@@ -1,0 +1,123 @@
+package rethinkdb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/cursor"
+)
+
+// errEnded: the driver says that there is nothing more, which is never so.
+var errEnded = errors.New("the server has ended the feed")
+
+// ErrMissed: the reader was too late, and the server has left out changes.
+var ErrMissed = errors.New("rethinkdb: changes were missed; read what there is, and watch anew")
+
+// Subscribe implements [changefeed.Store]. A feed of a table that does not exist tells
+// that there is no record, and waits for the table.
+func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
+	source := &cursor.Source{
+		Life: s.life, Read: s.Read, Quiet: s.quiet,
+		Open: func(ctx context.Context) (cursor.Cursor[cursor.Told], error) {
+			return s.open(ctx, "subscribe to table "+s.name(),
+				s.in().Get(s.key).Changes(r.ChangesOpts{IncludeInitial: true}))
+		},
+	}
+	return source.Subscribe(ctx)
+}
+
+// open opens a cursor of changes.
+func (s *Store) open(ctx context.Context, what string, query r.Term) (*states, error) {
+	c, err := query.Run(s.session, r.RunOpts{Context: ctx})
+	if err != nil {
+		return nil, s.explain(ctx, what, err)
+	}
+	return &states{store: s, what: what, driver: c}, nil
+}
+
+// states are those of the record, by a cursor of the driver.
+type states struct {
+	store  *Store
+	what   string
+	driver *r.Cursor
+}
+
+// Next implements [cursor.Cursor].
+func (c *states) Next() (cursor.Told, error) {
+	raw, ok := c.driver.NextResponse()
+	err := c.driver.Err()
+	if err == nil && !ok {
+		err = errEnded
+	}
+	var change struct {
+		New   json.RawMessage `json:"new_val"`
+		Error string
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &change)
+	}
+	if err == nil && change.Error != "" {
+		err = errors.New(change.Error)
+	}
+	if err == nil && (len(change.New) == 0 || string(change.New) == "null") {
+		return cursor.Told{Event: changefeed.Event{Missing: true}}, nil
+	}
+	var told cursor.Told
+	if err == nil {
+		told.Record, err = decode(change.New)
+	}
+	return told, c.store.explain(context.Background(), c.what, err)
+}
+
+// Close implements [cursor.Cursor].
+func (c *states) Close() { _ = c.driver.Close() }
+
+// Change is what [Store.Watch] tells: a document before and after a change, as the driver
+// decodes it; nil where there was or is none.
+type Change struct {
+	Old any `rethinkdb:"old_val"`
+	New any `rethinkdb:"new_val"`
+}
+
+// Watch implements [changefeed.Watcher] with a changefeed of the whole table, but for
+// records of elections. Each change is a [Change]; those of one document that follow each
+// other quickly come as one. A reader who is too late, by 100,000 changes as a rule, gets
+// [ErrMissed]. Changes that are made while a connection is down are lost: after any error
+// read what there is.
+func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
+	return cursor.Watch(ctx, s.life, func(ctx context.Context) (cursor.Cursor[Change], error) {
+		what := "watch table " + s.name()
+		c, err := s.in().Filter(r.Row.Field("format").Default(nil).Ne(format)).Changes().
+			Run(s.session, r.RunOpts{Context: ctx})
+		if err != nil {
+			return nil, s.explain(ctx, what, err)
+		}
+		return &documents{states{store: s, what: what, driver: c}}, nil
+	})
+}
+
+// documents are the changes of other documents.
+type documents struct{ states }
+
+// Next implements [cursor.Cursor].
+func (c *documents) Next() (Change, error) {
+	var row struct {
+		Change
+		Error string `rethinkdb:"error"`
+	}
+	ok := c.driver.Next(&row)
+	err := c.driver.Err()
+	switch {
+	case err != nil:
+	case !ok:
+		err = errEnded
+	case row.Error != "":
+		err = fmt.Errorf("%w (%s)", ErrMissed, row.Error)
+	}
+	return row.Change, c.store.explain(context.Background(), c.what, err)
+}

@@ -1,0 +1,191 @@
+package rethinkdb
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/cursor"
+)
+
+// Store is the record of one election in a table. It is a [changefeed.Store] and a
+// [changefeed.Watcher].
+type Store struct {
+	session  r.QueryExecutor
+	database string
+	table    string
+	key      string
+	existing bool
+	quiet    time.Duration
+
+	life  *cursor.Life
+	calls chan struct{} // a place for each call of the driver
+}
+
+var (
+	_ changefeed.Store   = (*Store)(nil)
+	_ changefeed.Watcher = (*Store)(nil)
+)
+
+// Option is an option of [New].
+type Option func(*Store) error
+
+// ErrInvalid: an argument of [New] cannot be used.
+var ErrInvalid = errors.New("rethinkdb: invalid argument")
+
+// WithExistingTable has the store make no database and no table: Start refuses where
+// there is none. The record is made as before.
+func WithExistingTable() Option {
+	return func(s *Store) error {
+		s.existing = true
+		return nil
+	}
+}
+
+// WithQuiet sets after how much silence a feed reads the record to see whether the server
+// is there, and how long that read may take. The default is two seconds. With more than
+// a heartbeat there are no such reads as long as somebody leads.
+func WithQuiet(d time.Duration) Option {
+	return func(s *Store) error {
+		if d < 10*time.Millisecond {
+			return fmt.Errorf("%w: WithQuiet(%v) is below 10ms", ErrInvalid, d)
+		}
+		s.quiet = d
+		return nil
+	}
+}
+
+// maxKey is RethinkDB's limit for primary keys, in bytes.
+const maxKey = 127
+
+// tableName is what RethinkDB takes as the name of a database or table.
+var tableName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,127}$`)
+
+// New returns a store of the election key in a table. Nothing is asked of the server yet,
+// and the session is neither closed nor changed; its default database does not matter. It
+// must stay open as long as the store. One connection (MaxOpen) is enough for any number
+// of stores and feeds.
+//
+// The error wraps [ErrInvalid].
+func New(session r.QueryExecutor, database, table, key string, opts ...Option) (*Store, error) {
+	if v := reflect.ValueOf(session); session == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, fmt.Errorf("%w: the session is nil", ErrInvalid)
+	}
+	for what, name := range map[string]string{"database": database, "table": table} {
+		if !tableName.MatchString(name) {
+			return nil, fmt.Errorf("%w: %s %q: a name has 1 to 127 of A-Z, a-z, 0-9, _ and -", ErrInvalid, what, name)
+		}
+	}
+	if database == "rethinkdb" {
+		return nil, fmt.Errorf("%w: the database rethinkdb is the server's own", ErrInvalid)
+	}
+	if key == "" || len(key) > maxKey || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
+		return nil, fmt.Errorf("%w: key %q is empty, longer than %d bytes, or no UTF-8 without NUL", ErrInvalid, key, maxKey)
+	}
+	s := &Store{
+		session: session, database: database, table: table, key: key, quiet: 2 * time.Second,
+		calls: make(chan struct{}, 32),
+	}
+	for i, opt := range opts {
+		if opt == nil {
+			return nil, fmt.Errorf("%w: option %d is nil", ErrInvalid, i)
+		}
+		if err := opt(s); err != nil {
+			return nil, err
+		}
+	}
+	s.life = cursor.NewLife(context.Background())
+	return s, nil
+}
+
+// name is the table's in messages.
+func (s *Store) name() string { return s.database + "." + s.table }
+
+// in is the table. Reads are of what a majority has.
+func (s *Store) in() r.Term {
+	return r.DB(s.database).Table(s.table, r.TableOpts{ReadMode: "majority"})
+}
+
+// Heartbeat implements [changefeed.Store].
+func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+	both, end, err := s.life.Begin(ctx)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	defer end()
+	if err := check(next); err != nil {
+		return changefeed.Record{}, err
+	}
+	next.Version = rand.Text()
+	written, err := s.replace(both, prev, next)
+	if errors.Is(err, changefeed.ErrConflict) {
+		return changefeed.Record{}, err
+	}
+	return written, s.explain(ctx, "write to table "+s.name(), err)
+}
+
+// errRepeated: the driver has sent a write again, because a connection broke, and it was
+// carried out the first time.
+var errRepeated = errors.New("the driver repeated the write, and the record is as it was to be: whether that is safe with a majority is unknown")
+
+func (s *Store) replace(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+	// A document that lacks a field has null there, which no text equals.
+	has := func(row r.Term, field, value string) r.Term { return row.Field(field).Default(nil).Eq(value) }
+	got, err := s.write(ctx, s.in().Get(s.key).Update(func(row r.Term) any {
+		return r.Branch(
+			has(row, "version", prev.Version).And(has(row, "epoch", prev.Epoch)).And(has(row, "format", format)),
+			document(next), map[string]any{})
+	}, r.UpdateOpts{Durability: "hard", ReturnChanges: "always"}))
+	switch {
+	case err != nil:
+		return changefeed.Record{}, err
+	case got.Skipped > 0:
+		return changefeed.Record{}, changefeed.ErrNoRecord
+	case len(got.Changes) != 1:
+		return changefeed.Record{}, fmt.Errorf("the server's answer has %d documents", len(got.Changes))
+	}
+	now, err := decode(got.Changes[0].New)
+	switch {
+	case err != nil:
+		return changefeed.Record{}, err
+	case got.Replaced == 1 && now.Version == next.Version:
+		return now, nil
+	case now.Version == next.Version:
+		return changefeed.Record{}, errRepeated
+	}
+	return changefeed.Record{}, changefeed.ErrConflict
+}
+
+// Read implements [changefeed.Store]. What it reads a majority of the replicas has.
+func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
+	both, end, err := s.life.Begin(ctx)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	defer end()
+	raw, err := s.ask(both, s.in().Get(s.key))
+	if err == nil && string(raw) == "null" {
+		return changefeed.Record{}, changefeed.ErrNoRecord
+	}
+	if err != nil {
+		return changefeed.Record{}, s.explain(ctx, "read table "+s.name(), err)
+	}
+	rec, err := decode(raw)
+	return rec, s.explain(ctx, "read table "+s.name(), err)
+}
+
+// Close implements [changefeed.Store]. Calls under way end with an error. The session
+// stays open.
+func (s *Store) Close() error {
+	s.life.Close()
+	return nil
+}
