@@ -1,0 +1,136 @@
+package rethinkdb_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long anything may take on a machine that is busy.
+const patience = 20 * time.Second
+
+// server is the address of a RethinkDB, of which there is no Debian package.
+func server(t testing.TB) string {
+	addr := os.Getenv("RETHINKDB_ADDR")
+	if addr == "" {
+		t.Skip("not run: no RethinkDB server: set RETHINKDB_ADDR to its host:port")
+	}
+	return addr
+}
+
+func bounded(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// connect is a session of the test's own; change may be nil.
+func connect(t testing.TB, addr string, change func(*r.ConnectOpts)) *r.Session {
+	t.Helper()
+	opts := r.ConnectOpts{Address: addr, Timeout: 5 * time.Second}
+	if change != nil {
+		change(&opts)
+	}
+	session, err := r.Connect(opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+const database = "changefeed_test"
+
+var names atomic.Int64
+
+// newName is one that no other test has, nor another run.
+func newName(what string) string {
+	return fmt.Sprintf("%s_%d_%d", what, time.Now().UnixNano(), names.Add(1))
+}
+
+func exec1(t testing.TB, session *r.Session, query r.Term) {
+	t.Helper()
+	_, err := query.RunWrite(session, r.RunOpts{Context: bounded(t)})
+	require.NoError(t, err)
+}
+
+func newStore(t testing.TB, session r.QueryExecutor, table string, opts ...rethinkdb.Option) *rethinkdb.Store {
+	t.Helper()
+	s, err := rethinkdb.New(session, database, table, "an election", opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// newTable is a name, and the table is dropped at the end.
+func newTable(t testing.TB, operator *r.Session) string {
+	t.Helper()
+	table := newName("elections")
+	t.Cleanup(func() { _, _ = r.DB(database).TableDrop(table).RunWrite(operator) })
+	return table
+}
+
+// backend is a key in one table, which all cases of a test share, because it takes the
+// server a second to make one.
+func backend(t testing.TB) storetest.Factory {
+	addr := server(t)
+	operator := connect(t, addr, nil)
+	table := newTable(t, operator)
+	return func(t testing.TB) *storetest.Backend {
+		key := newName("an election")
+		in := r.DB(database).Table(table)
+		b := &storetest.Backend{
+			New: func(t testing.TB) changefeed.Store {
+				s, err := rethinkdb.New(connect(t, addr, nil), database, table, key)
+				require.NoError(t, err)
+				return s
+			},
+			Lose: func(t testing.TB) { exec1(t, operator, in.Get(key).Delete()) },
+			Put: func(t testing.TB, name string) {
+				exec1(t, operator, in.Insert(map[string]any{"id": name, "value": newName("")}, r.InsertOpts{Conflict: "replace"}))
+			},
+			Is: func(change any, name string) bool {
+				c, _ := change.(rethinkdb.Change)
+				doc, _ := c.New.(map[string]any)
+				return doc["id"] == name
+			},
+			Patience: patience,
+		}
+		if command := os.Getenv("RETHINKDB_RESTART"); command != "" {
+			b.Restart = func(t testing.TB) { restart(t, addr, command) }
+		}
+		return b
+	}
+}
+
+// restart runs a command that kills the server and starts it again, and waits until that
+// serves.
+func restart(t testing.TB, addr, command string) {
+	out, err := exec.Command("sh", "-c", command).CombinedOutput()
+	require.NoError(t, err, strings.TrimSpace(string(out)))
+	require.Eventually(t, func() bool {
+		session, err := r.Connect(r.ConnectOpts{Address: addr, Timeout: 5 * time.Second})
+		if err != nil {
+			return false
+		}
+		defer session.Close()
+		return r.DB(database).Wait(r.WaitOpts{Timeout: 5}).Exec(session) == nil
+	}, patience, 50*time.Millisecond)
+}
+
+func TestStore(t *testing.T) { storetest.Run(t, backend(t)) }
+
+func TestElections(t *testing.T) { storetest.RunElection(t, backend(t)) }
