@@ -456,3 +456,38 @@ func TestNewRefuses(t *testing.T) {
 		require.Nil(t, s, name)
 	}
 }
+
+// TestTrapOldEvents: a stream is opened before the record is read, so it also tells of what
+// came before that. Here the record is deleted and made anew in between.
+func TestTrapOldEvents(t *testing.T) {
+	server, s, r := made(t, nil, mongodb.WithQuiet(time.Hour))
+	operator := newStore(t, connect(t, server.uri(), nil), "c")
+	other := connect(t, server.uri(), nil).Database(database).Collection("c")
+	renewed := blank
+	renewed.Epoch = "epoch two"
+	var opened atomic.Bool
+	server.on(func(name string, _, answer bson.D) bson.D {
+		if name == "aggregate" && opened.CompareAndSwap(false, true) {
+			_, err := other.DeleteOne(context.Background(), bson.D{{Key: "epoch", Value: r.Epoch}})
+			if err == nil {
+				err = operator.Create(context.Background(), renewed)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		return answer
+	})
+	f, err := s.Subscribe(bounded(t))
+	require.NoError(t, err)
+	defer f.Close()
+	e, err := f.Next(bounded(t))
+	require.NoError(t, err)
+	require.Equal(t, renewed.Epoch, e.Record.Epoch)
+	last := beat(t, s, e.Record)
+	for e.Record.Version != last.Version {
+		e, err = f.Next(bounded(t))
+		require.NoError(t, err)
+		require.False(t, e.Missing, "a deletion of before was told")
+	}
+}

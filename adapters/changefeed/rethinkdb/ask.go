@@ -182,9 +182,12 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	return err
 }
 
+// errBusy: somebody else is changing the same tables.
+var errBusy = errors.New("the tables are being changed")
+
 // unavailable says that a table has no primary replica, or not enough of the others, at
-// the time.
+// the time; or that it is being changed.
 func unavailable(err error) bool {
-	return kindOf(err) == other &&
+	return errors.Is(err, errBusy) || kindOf(err) == other &&
 		(errors.As(err, new(r.RQLOpFailedError)) || errors.As(err, new(r.RQLOpIndeterminateError)))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -131,6 +132,9 @@ func (s *Store) create(ctx context.Context, blank changefeed.Record) error {
 		}
 		select {
 		case <-ctx.Done():
+			if err != nil {
+				return fmt.Errorf("%w: %w", ctx.Err(), err)
+			}
 			return ctx.Err()
 		case <-time.After(pause):
 		}
@@ -163,6 +167,9 @@ func (s *Store) unify(ctx context.Context) error {
 func (s *Store) putAside(ctx context.Context, id string) error {
 	name := "changefeed_duplicate_" + id[:8] + "_" + id[len(id)-8:]
 	if _, err := s.write(ctx, r.DB("rethinkdb").Table("table_config").Get(id).Update(map[string]any{"name": name})); err != nil {
+		if errors.As(err, new(rowError)) { // renamed or dropped meanwhile, or not ready
+			err = fmt.Errorf("%w: %w", errBusy, err)
+		}
 		return err
 	}
 	table := r.DB(s.database).Table(name)

@@ -21,11 +21,17 @@ var ErrMissed = errors.New("rethinkdb: changes were missed; read what there is, 
 // Subscribe implements [changefeed.Store]. A feed of a table that does not exist tells
 // that there is no record, and waits for the table.
 func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
+	missing := false // one cursor is opened after the other
 	source := &cursor.Source{
 		Life: s.life, Read: s.Read, Quiet: s.quiet,
 		Open: func(ctx context.Context) (cursor.Cursor[cursor.Told], error) {
-			return s.open(ctx, "subscribe to table "+s.name(),
+			c, err := s.open(ctx, "subscribe to table "+s.name(),
 				s.in().Get(s.key).Changes(r.ChangesOpts{IncludeInitial: true}))
+			if missing && unavailable(err) { // it has just been made
+				err = fmt.Errorf("%w: %w", changefeed.ErrNoRecord, err)
+			}
+			missing = errors.Is(err, changefeed.ErrNoRecord)
+			return c, err
 		},
 	}
 	return source.Subscribe(ctx)

@@ -110,7 +110,7 @@ func backend(t testing.TB) storetest.Factory {
 			Patience: patience,
 		}
 		if command := os.Getenv("RETHINKDB_RESTART"); command != "" {
-			b.Restart = func(t testing.TB) { restart(t, addr, command) }
+			b.Restart = func(t testing.TB) { restart(t, operator, command) }
 		}
 		return b
 	}
@@ -118,16 +118,11 @@ func backend(t testing.TB) storetest.Factory {
 
 // restart runs a command that kills the server and starts it again, and waits until that
 // serves.
-func restart(t testing.TB, addr, command string) {
+func restart(t testing.TB, operator *r.Session, command string) {
 	out, err := exec.Command("sh", "-c", command).CombinedOutput()
 	require.NoError(t, err, strings.TrimSpace(string(out)))
 	require.Eventually(t, func() bool {
-		session, err := r.Connect(r.ConnectOpts{Address: addr, Timeout: 5 * time.Second})
-		if err != nil {
-			return false
-		}
-		defer session.Close()
-		return r.DB(database).Wait(r.WaitOpts{Timeout: 5}).Exec(session) == nil
+		return r.DB(database).Wait(r.WaitOpts{Timeout: 5}).Exec(operator, r.ExecOpts{Context: bounded(t)}) == nil
 	}, patience, 50*time.Millisecond)
 }
 
