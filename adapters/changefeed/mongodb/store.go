@@ -16,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/cursor"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
@@ -39,9 +40,6 @@ var (
 // Option is an option of [New].
 type Option func(*Store) error
 
-// ErrInvalid: an argument of [New] cannot be used.
-var ErrInvalid = errors.New("mongodb: invalid argument")
-
 // WithExistingCollection has the store make no collection: Start refuses where there is
 // none. The record is made as before.
 func WithExistingCollection() Option {
@@ -58,7 +56,7 @@ func WithExistingCollection() Option {
 func WithQuiet(d time.Duration) Option {
 	return func(s *Store) error {
 		if d < 10*time.Millisecond {
-			return fmt.Errorf("%w: WithQuiet(%v) is below 10ms", ErrInvalid, d)
+			return fmt.Errorf("%w: WithQuiet(%v) is below 10ms", leaderelection.ErrInvalidOption, d)
 		}
 		s.quiet = d
 		return nil
@@ -73,15 +71,15 @@ const maxKey = 900
 // The collection's write concern, read concern, read preference, registry and BSON options
 // do not matter: the store has its own.
 //
-// The error wraps [ErrInvalid].
+// The error wraps [leaderelection.ErrInvalidOption].
 func New(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
 	switch {
 	case coll == nil:
-		return nil, fmt.Errorf("%w: the collection is nil", ErrInvalid)
+		return nil, fmt.Errorf("%w: the collection is nil", leaderelection.ErrInvalidOption)
 	case coll.Name() == "" || strings.HasPrefix(coll.Name(), "system.") || strings.ContainsAny(coll.Name(), "$\x00"):
-		return nil, fmt.Errorf("%w: %q is no name for a collection of one's own", ErrInvalid, coll.Name())
+		return nil, fmt.Errorf("%w: %q is no name for a collection of one's own", leaderelection.ErrInvalidOption, coll.Name())
 	case key == "" || len(key) > maxKey || !utf8.ValidString(key) || strings.ContainsRune(key, 0):
-		return nil, fmt.Errorf("%w: key %q is empty, longer than %d bytes, or no UTF-8 without NUL", ErrInvalid, key, maxKey)
+		return nil, fmt.Errorf("%w: key %q is empty, longer than %d bytes, or no UTF-8 without NUL", leaderelection.ErrInvalidOption, key, maxKey)
 	}
 	journal := true
 	s := &Store{
@@ -93,7 +91,7 @@ func New(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
 	}
 	for i, opt := range opts {
 		if opt == nil {
-			return nil, fmt.Errorf("%w: option %d is nil", ErrInvalid, i)
+			return nil, fmt.Errorf("%w: option %d is nil", leaderelection.ErrInvalidOption, i)
 		}
 		if err := opt(s); err != nil {
 			return nil, err

@@ -15,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
@@ -452,7 +453,7 @@ func TestNewRefuses(t *testing.T) {
 		"Quiet":  func() (*mongodb.Store, error) { return mongodb.New(coll("c"), "k", mongodb.WithQuiet(0)) },
 	} {
 		s, err := f()
-		require.ErrorIs(t, err, mongodb.ErrInvalid, name)
+		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)
 		require.Nil(t, s, name)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
 
@@ -29,7 +30,7 @@ func TestNewRefuses(t *testing.T) {
 		},
 	} {
 		s, err := f()
-		require.ErrorIs(t, err, rethinkdb.ErrInvalid, name)
+		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)
 		require.Nil(t, s, name)
 	}
 }

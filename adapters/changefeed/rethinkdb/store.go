@@ -13,6 +13,7 @@ import (
 
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/cursor"
 )
@@ -39,9 +40,6 @@ var (
 // Option is an option of [New].
 type Option func(*Store) error
 
-// ErrInvalid: an argument of [New] cannot be used.
-var ErrInvalid = errors.New("rethinkdb: invalid argument")
-
 // WithExistingTable has the store make no database and no table: Start refuses where
 // there is none. The record is made as before.
 func WithExistingTable() Option {
@@ -57,7 +55,7 @@ func WithExistingTable() Option {
 func WithQuiet(d time.Duration) Option {
 	return func(s *Store) error {
 		if d < 10*time.Millisecond {
-			return fmt.Errorf("%w: WithQuiet(%v) is below 10ms", ErrInvalid, d)
+			return fmt.Errorf("%w: WithQuiet(%v) is below 10ms", leaderelection.ErrInvalidOption, d)
 		}
 		s.quiet = d
 		return nil
@@ -75,21 +73,21 @@ var tableName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,127}$`)
 // must stay open as long as the store. One connection (MaxOpen) is enough for any number
 // of stores and feeds.
 //
-// The error wraps [ErrInvalid].
+// The error wraps [leaderelection.ErrInvalidOption].
 func New(session r.QueryExecutor, database, table, key string, opts ...Option) (*Store, error) {
 	if v := reflect.ValueOf(session); session == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("%w: the session is nil", ErrInvalid)
+		return nil, fmt.Errorf("%w: the session is nil", leaderelection.ErrInvalidOption)
 	}
 	for what, name := range map[string]string{"database": database, "table": table} {
 		if !tableName.MatchString(name) {
-			return nil, fmt.Errorf("%w: %s %q: a name has 1 to 127 of A-Z, a-z, 0-9, _ and -", ErrInvalid, what, name)
+			return nil, fmt.Errorf("%w: %s %q: a name has 1 to 127 of A-Z, a-z, 0-9, _ and -", leaderelection.ErrInvalidOption, what, name)
 		}
 	}
 	if database == "rethinkdb" {
-		return nil, fmt.Errorf("%w: the database rethinkdb is the server's own", ErrInvalid)
+		return nil, fmt.Errorf("%w: the database rethinkdb is the server's own", leaderelection.ErrInvalidOption)
 	}
 	if key == "" || len(key) > maxKey || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
-		return nil, fmt.Errorf("%w: key %q is empty, longer than %d bytes, or no UTF-8 without NUL", ErrInvalid, key, maxKey)
+		return nil, fmt.Errorf("%w: key %q is empty, longer than %d bytes, or no UTF-8 without NUL", leaderelection.ErrInvalidOption, key, maxKey)
 	}
 	s := &Store{
 		session: session, database: database, table: table, key: key, quiet: 2 * time.Second,
@@ -97,7 +95,7 @@ func New(session r.QueryExecutor, database, table, key string, opts ...Option) (
 	}
 	for i, opt := range opts {
 		if opt == nil {
-			return nil, fmt.Errorf("%w: option %d is nil", ErrInvalid, i)
+			return nil, fmt.Errorf("%w: option %d is nil", leaderelection.ErrInvalidOption, i)
 		}
 		if err := opt(s); err != nil {
 			return nil, err

@@ -65,16 +65,19 @@ type address struct {
 type opener func(ctx context.Context, a address) (*Opened, error)
 
 var openers = map[string]opener{
-	"memory":     openMemory,
-	"zookeeper":  openZooKeeper,
-	"etcd":       openEtcd,
-	"etcds":      openEtcd,
-	"postgres":   openPostgres,
-	"postgresql": openPostgres,
-	"redis":      openRedis,
-	"rediss":     openRedis,
-	"nats":       openNATS,
-	"tls":        openNATS,
+	"memory":      openMemory,
+	"zookeeper":   openZooKeeper,
+	"etcd":        openEtcd,
+	"etcds":       openEtcd,
+	"postgres":    openPostgres,
+	"postgresql":  openPostgres,
+	"redis":       openRedis,
+	"rediss":      openRedis,
+	"mongodb":     openMongoDB,
+	"mongodb+srv": openMongoDB,
+	"rethinkdb":   openRethinkDB,
+	"nats":        openNATS,
+	"tls":         openNATS,
 }
 
 // Schemes lists what an address can begin with, without the colon, in order.

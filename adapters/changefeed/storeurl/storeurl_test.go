@@ -23,6 +23,8 @@ func TestRefused(t *testing.T) {
 		{"memory:", "//", "no name"},
 		{"zookeeper://me:secret@host", "jobs", "user"},
 		{"redis://:secret@host/notanumber", "jobs", ""},
+		{"mongodb://me:secret@host", "jobs", "no database"},
+		{"rethinkdb://host/db?tabel=x", "jobs", `"tabel"`},
 		{"nats://host?bucket=b&replica=3", "jobs", `"replica"`},
 	} {
 		_, err := storeurl.Open(t.Context(), storeurl.Config{URL: c.url, Election: c.election})
@@ -38,6 +40,7 @@ func TestOpen(t *testing.T) {
 		"memory:", "zookeeper://127.0.0.1:1,127.0.0.1:2/apps", "etcd://127.0.0.1:1", "etcds://me:secret@127.0.0.1:1,127.0.0.1:2",
 		"postgres://me:secret@127.0.0.1:1/db?table=apps.elections&sslmode=disable", "redis://:secret@127.0.0.1:1/3",
 		"nats://127.0.0.1:1?bucket=b",
+		"mongodb://me:secret@127.0.0.1:1/db?collection=c&authSource=admin",
 	} {
 		t.Run(url, func(t *testing.T) {
 			if url == "etcds://me:secret@127.0.0.1:1,127.0.0.1:2" {
