@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// ask returns the one value that a query has. The driver waits for a server that is
-// silent, also when ctx is done: it wants to have its cancellation confirmed. So it is
-// called by a goroutine of its own, and there is a limit to those.
+// ask returns the one value that a query has. A driver that connects anew, to a server
+// that is silent, waits for that whether or not ctx is done, and all that use the session
+// wait with it. So it is called by a goroutine of its own, and there is a limit to those.
 func (s *Store) ask(ctx context.Context, query r.Term) (json.RawMessage, error) {
 	select {
 	case s.calls <- struct{}{}:

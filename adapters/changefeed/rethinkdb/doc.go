@@ -22,9 +22,10 @@
 // that finds itself there already is told as unknown, and not as a conflict, nor as a
 // success, because the answer does not say whether a majority has it.
 //
-// The driver cannot be interrupted while a server is silent. Calls return all the same
-// when their context is done; at most 32 of them go on in the background then, until the
-// connection ends.
+// The driver cannot be interrupted while it connects anew to a server that is silent, and
+// ConnectOpts.Timeout does not limit all of that. Calls return all the same when their
+// context is done; at most four of a store's go on in the background then, until the driver
+// lets go.
 //
 // # The table
 //

@@ -62,6 +62,10 @@ func WithQuiet(d time.Duration) Option {
 	}
 }
 
+// maxCalls is small because the driver's pool makes a connection for each call that waits
+// while it connects anew, and keeps one of them: the others stay open.
+const maxCalls = 4
+
 // maxKey is RethinkDB's limit for primary keys, in bytes.
 const maxKey = 127
 
@@ -71,7 +75,7 @@ var tableName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,127}$`)
 // New returns a store of the election key in a table. Nothing is asked of the server yet,
 // and the session is neither closed nor changed; its default database does not matter. It
 // must stay open as long as the store. One connection (MaxOpen) is enough for any number
-// of stores and feeds.
+// of stores and feeds. Its Timeout limits how long the driver tries to connect.
 //
 // The error wraps [leaderelection.ErrInvalidOption].
 func New(session r.QueryExecutor, database, table, key string, opts ...Option) (*Store, error) {
@@ -91,7 +95,7 @@ func New(session r.QueryExecutor, database, table, key string, opts ...Option) (
 	}
 	s := &Store{
 		session: session, database: database, table: table, key: key, quiet: 2 * time.Second,
-		calls: make(chan struct{}, 32),
+		calls: make(chan struct{}, maxCalls),
 	}
 	for i, opt := range opts {
 		if opt == nil {
