@@ -105,6 +105,31 @@ func New(conn *nats.Conn, bucket, key string, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
+// While several create one bucket at once, a server can say of the one that is just being
+// made that its subjects overlap with those of the others' (measured with 2.9.10). After
+// that the bucket is there, unless a stream of somebody else's has the subjects.
+const (
+	maxOverlaps  = 10
+	overlapPause = 50 * time.Millisecond
+)
+
+func isOverlap(err error) bool {
+	const subjectsOverlap = 10065
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.ErrorCode == subjectsOverlap
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // Create implements [changefeed.Store]. The bucket that it makes keeps its data in files.
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 	data, err := recordjson.Encode(blank)
@@ -116,7 +141,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 		return err
 	}
 	defer end()
-	for {
+	for overlaps := 0; ; {
 		var life int64
 		err := s.patient(ctx, func(ctx context.Context) (err error) {
 			life, err = s.life(ctx)
@@ -137,7 +162,14 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 				})
 				return err
 			})
-			if err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
+			switch {
+			case err == nil, errors.Is(err, jetstream.ErrBucketExists):
+			case isOverlap(err) && overlaps < maxOverlaps:
+				overlaps++
+				if err := pause(ctx, overlapPause); err != nil {
+					return s.fail(ctx, "create the bucket", err)
+				}
+			default:
 				return s.fail(ctx, "create the bucket", err)
 			}
 			continue
