@@ -49,8 +49,10 @@ format:
 # does not depend on what it is compared with. kazoo and Curator take part where
 # Debian's python3-kazoo and libcurator-recipes-java are installed. The elections'
 # own requests and round trips: $(GO) test -run '^$' -bench .
+# After that it prints what elections by changefeed take on each store.
 bench: prepare
 	cd bench && $(GO) run . $(BENCHFLAGS)
+	$(GO) test -run '^$$' -bench . -timeout 20m ./adapters/changefeed/internal/figures
 
 # prepare installs what a fresh Debian machine lacks: ZooKeeper and Java, or what
 # its image is built from, etcd, and the clients of other languages that take part.

@@ -80,13 +80,21 @@ func newCast(b *testing.B, open opener, election string, heartbeat time.Duration
 // join has one more take part, on a connection of its own.
 func (c *cast) join() {
 	c.Helper()
-	c.joined++
-	p := &candidate{client: c.open(c.B, c.election), id: fmt.Sprint("candidate ", c.joined), ended: make(chan error, 1)}
-	p.Store = writer{p.Store, &c.writes}
+	own := c.open(c.B, c.election)
+	own.Store = writer{own.Store, &c.writes}
+	var net *changefeedtest.Faulty
 	if c.faulty {
-		p.net = changefeedtest.New(p.Store, uint64(c.joined))
-		p.Store = p.net
+		net = changefeedtest.New(own.Store, uint64(c.joined))
+		own.Store = net
 	}
+	c.stand(own, net)
+}
+
+// stand has a new candidate take part by a store.
+func (c *cast) stand(by client, net *changefeedtest.Faulty) {
+	c.Helper()
+	c.joined++
+	p := &candidate{client: by, net: net, id: fmt.Sprint("candidate ", c.joined), ended: make(chan error, 1)}
 	var err error
 	p.Election, err = changefeed.NewElection(p.Store, changefeed.WithID(p.id), changefeed.WithHeartbeat(c.heartbeat))
 	if err != nil {
@@ -125,6 +133,13 @@ func (c *cast) note(f func()) {
 // leave has p resign and waits until nothing of it is left.
 func (c *cast) leave(p *candidate) {
 	c.Helper()
+	c.resign(p)
+	p.client.end(c.B)
+}
+
+// resign is leave, but for the store and its connection, which are left as they are.
+func (c *cast) resign(p *candidate) {
+	c.Helper()
 	c.mu.Lock()
 	c.all = slices.DeleteFunc(c.all, func(q *candidate) bool { return p == q })
 	c.mu.Unlock()
@@ -135,7 +150,6 @@ func (c *cast) leave(p *candidate) {
 		c.Errorf("%s has ended with %v", p.id, err)
 	}
 	p.readers.Wait()
-	p.client.end(c.B)
 }
 
 // disband has everybody leave, when all have begun to take part.

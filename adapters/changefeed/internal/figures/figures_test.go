@@ -47,7 +47,7 @@ func BenchmarkFigures(b *testing.B) {
 func figures(b *testing.B, s backend) {
 	open := s.start(b)
 	write, feed := writeToFeed(b, open)
-	over := handOver(b, open)
+	first, over := handOver(b, open, true), handOver(b, open, false)
 	fail := failOver(b, open)
 	var writes, requests []string
 	for _, n := range followers {
@@ -64,9 +64,10 @@ func figures(b *testing.B, s backend) {
 	b.ReportMetric(ms(median(write)), "ms-write")
 	b.ReportMetric(ms(median(feed)), "ms-to-feed")
 	b.ReportMetric(ms(median(over)), "ms-hand-over")
+	b.ReportMetric(ms(median(first)), "ms-hand-over-first")
 	b.ReportMetric(heartbeats(median(fail)), "H-fail-over")
 	rows = append(rows, row{
-		s.name, inMS(median(write)), inMS(median(feed)), inMS(median(over)), fmt.Sprintf("%.1f", times),
+		s.name, inMS(median(write)), inMS(median(feed)), inMS(median(over)), fmt.Sprintf("%.1f", times), inMS(median(first)),
 		fmt.Sprintf("%.2f", heartbeats(median(fail))),
 		fmt.Sprintf("%.2f, %.2f", heartbeats(slices.Min(fail)), heartbeats(slices.Max(fail))),
 		strings.Join(writes, " / "), strings.Join(requests, " / "),
@@ -139,19 +140,25 @@ func writeToFeed(b *testing.B, open opener) (write, feed []time.Duration) {
 }
 
 // handOver is how long after a call of Resign another was told that it leads; there are
-// two others.
-func handOver(b *testing.B, open opener) (took []time.Duration) {
+// two others. Whoever has resigned stands again: on a new connection, so that each leader
+// is one whose connection has never written before, or on the one it had.
+func handOver(b *testing.B, open opener, fresh bool) (took []time.Duration) {
 	b.Helper()
-	c := newCast(b, open, "hand-over", time.Second, false, 3)
+	c := newCast(b, open, fmt.Sprint("hand-over-", fresh), time.Second, false, 3)
 	for range 30 {
 		c.settled()
 		time.Sleep(apart) // as between the writes that this is compared with
 		old := c.settled()
 		begin := time.Now()
-		c.leave(old)
+		c.resign(old)
 		_, at := c.next(old)
 		took = append(took, at.Sub(begin))
-		c.join()
+		if fresh {
+			old.client.end(b)
+			c.join()
+		} else {
+			c.stand(old.client, nil)
+		}
 	}
 	c.disband()
 	return took
@@ -184,6 +191,7 @@ func load(b *testing.B, open opener, n int) (writes, requests float64) {
 	b.Helper()
 	c := newCast(b, open, fmt.Sprint("load-", n), quick, false, n+1)
 	leader := c.settled()
+	require.Positive(b, leader.requests(), "requests are not counted")
 	count := func() (requests uint64) {
 		for _, p := range c.all {
 			if p != leader {

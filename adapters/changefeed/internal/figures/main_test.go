@@ -15,7 +15,7 @@ import (
 type row []string
 
 var header = row{
-	"store", "write", "write to feed", "hand-over", "× write to feed", "fail-over, × H", "least, most",
+	"store", "write", "write to feed", "hand-over", "× write to feed", "to a first leader", "fail-over, × H", "least, most",
 	"writes/s", "requests/s of followers",
 }
 
