@@ -84,7 +84,7 @@ func (e *Election) tell(r Record) {
 	}
 	select {
 	case e.seen <- r:
-	case <-e.done:
+	case <-e.over: // requests may still be under way, and nobody takes anything
 	}
 }
 
