@@ -236,6 +236,74 @@ func TestSilentFeed(t *testing.T) {
 	})
 }
 
+// slowToClose is a store whose feeds take a minute to close.
+type slowToClose struct{ changefeed.Store }
+
+func (s slowToClose) Subscribe(ctx context.Context) (changefeed.Feed, error) {
+	f, err := s.Store.Subscribe(ctx)
+	return slowFeed{f}, err
+}
+
+type slowFeed struct{ changefeed.Feed }
+
+func (f slowFeed) Close() error {
+	time.Sleep(time.Minute)
+	return f.Feed.Close()
+}
+
+// What a candidacy leaves behind keeps nobody who ends the election, or nominates.
+func TestEndElectionAfterResign(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, err := changefeed.NewElection(slowToClose{memory.NewTable().Store("election")})
+		require.NoError(t, err)
+		ended := make(chan error, 1)
+		go func() { ended <- e.ElectLeader() }()
+		for (<-e.Status()).Leadership == nil {
+		}
+		require.NoError(t, e.Resign())
+		begin := time.Now()
+		require.NoError(t, e.Elect(t.Context(), "other"))
+		require.NoError(t, e.EndElection())
+		require.LessOrEqual(t, time.Since(begin), 2*time.Second)
+		require.NoError(t, <-ended)
+		time.Sleep(time.Minute)
+	})
+}
+
+// A store that was put back to an older state, by a failover or from a backup, goes on
+// from there: the leader if it was that already, and otherwise somebody with a new token.
+func TestStoreThatForgets(t *testing.T) {
+	for what, forget := range map[string]func(leader *changefeed.Record){
+		"heartbeats":     func(r *changefeed.Record) { r.Seq -= 3 },
+		"all leaders":    func(r *changefeed.Record) { r.Seq, r.Term, r.Leader, r.Session = 1, 0, "", "" },
+		"a claim":        func(r *changefeed.Record) { r.Seq, r.Leader, r.Session, r.TTL = 4, "", "", 0 },
+		"another leader": func(r *changefeed.Record) { r.Seq, r.Leader, r.Session = 4, "gone", "gone" },
+	} {
+		inBubble(t, func(a *arena) {
+			a.join("one")
+			a.join("two")
+			a.leader()
+			a.watch(20 * time.Second)
+			last := a.record()
+			old := last
+			forget(&old)
+			_, err := a.table.Store("election").Heartbeat(a.Context(), last, old)
+			require.NoError(a, err)
+			a.watch(20 * time.Second)
+			require.NotNil(a, a.leading(), "after %s nobody leads any more", what)
+			token := a.leading().Current().Leadership.Token()
+			if old.Session == last.Session {
+				require.Equal(a, int64(last.Term), token)
+			} else {
+				require.Greater(a, token, int64(last.Term))
+			}
+			a.join("late")
+			a.watch(10 * time.Second)
+			require.Equal(a, token, a.leading().Current().Leadership.Token())
+		})
+	}
+}
+
 // The record is lost: the leader stops at once, and nobody leads before every lease that
 // there may be is over. Terms go on.
 func TestRecordLoss(t *testing.T) {

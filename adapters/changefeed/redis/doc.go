@@ -4,8 +4,10 @@
 //
 // On one server that keeps what it has acknowledged (appendonly yes, appendfsync always),
 // a heartbeat is a linearizable compare-and-set: a script, which Redis runs alone. With
-// appendfsync everysec a crash of the machine, though not of the process, may lose the
-// last second or two. Without a file the record is lost at each restart: candidates then
+// appendfsync everysec a crash of the machine may lose the last second or two; one of the
+// process may only when the disk was behind. With snapshots alone (save), which is the
+// server's default, a restart brings an older record back, as a failover does. Without a
+// file the record is lost at each restart: candidates then
 // wait for the old lease to run out before anybody leads, and the fencing token goes on
 // from the highest that any of them has seen.
 //

@@ -56,9 +56,10 @@ func (m *machine) handsOver() bool {
 // mayClaim is R2: a record that is this candidate's anyway, that was given up, or that
 // nobody has touched for long enough.
 func (m *machine) mayClaim() bool {
-	return m.Cur.Session == m.Session ||
-		m.Cur.Released() && !m.handsOver() ||
-		m.due(m.ClaimAt)
+	return m.due(m.Hold) &&
+		(m.Cur.Session == m.Session ||
+			m.Cur.Released() && !m.handsOver() ||
+			m.due(m.ClaimAt))
 }
 
 func (m *machine) claim() {

@@ -72,6 +72,7 @@ type State struct {
 	Known   bool   // Cur is the newest that was seen
 	Cur     Record //
 	ClaimAt Time   // when Cur counts as abandoned, unless something newer is seen
+	Hold    Time   // no claim before: the store has forgotten writes, and maybe a leader
 	Lost    bool   // the record was seen to be missing
 	Doubt   bool   // there may be something newer: read before the next write
 	MaxTerm uint64 // the greatest that was ever seen

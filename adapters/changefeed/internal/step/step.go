@@ -190,6 +190,9 @@ func (m *machine) succeeded(op Op) {
 	switch op {
 	case Read:
 		m.Doubt = false
+		if m.putBack(m.in.Record) {
+			m.forget()
+		}
 		m.observe(m.in.Record)
 		return
 	case Create:
@@ -211,6 +214,23 @@ func (m *machine) succeeded(op Op) {
 		m.Deadline, m.Beaten = m.Sent+m.Lease, m.Sent
 		m.do(Action{Do: Extend, Sent: m.Sent})
 	}
+}
+
+// refusals is how many requests fail in a row before an older record is believed.
+const refusals = 3
+
+// putBack reports whether the store has an older state of the record than was seen: a
+// failover that lost writes, or a backup. An old read looks the same, and does no harm.
+func (m *machine) putBack(r Record) bool {
+	return m.Known && m.Fails >= refusals &&
+		r.Epoch == m.Cur.Epoch && r.Seq <= m.Cur.Seq && r.Version != m.Cur.Version
+}
+
+// forget has the next record count whatever its Seq: otherwise nobody could ever write
+// again. Whoever led by what is gone may do so for a lease.
+func (m *machine) forget() {
+	m.Known, m.Loose, m.Owed, m.FedSeq, m.FedEpoch = false, false, 0, 0, ""
+	m.Hold = m.now + m.wait(max(m.Lease, m.Cur.TTL))
 }
 
 // mayLead: not one that leaves, nor one that is blind and is to step down for that.

@@ -200,6 +200,33 @@ func TestRaise(t *testing.T) {
 	require.GreaterOrEqual(t, c.s.ClaimAt, c.now+2*time.Second)
 }
 
+// A store that has forgotten what was seen is believed when it has refused writes for some
+// time; and who is in its old record does not lead before a lease of others is over.
+func TestPutBack(t *testing.T) {
+	c := leader(t, cfg)
+	c.step(Input{Kind: Observed, Record: c.s.Cur, ByFeed: true})
+	old := c.s.Cur
+	old.Seq, old.Version = 1, "old"
+	claim := sent(c.step(Input{Kind: Lapsed}))
+	for range refusals {
+		require.Equal(t, Claim, claim.Op)
+		require.EqualValues(t, 2, claim.Prev.Seq)
+		c.step(Input{Kind: Done, Outcome: Conflict})
+		c.now = max(c.now, c.s.NotBefore)
+		c.step(Input{})
+		require.Equal(t, Read, c.s.Op)
+		claim = sent(c.step(Input{Kind: Done, Record: old}))
+	}
+	require.Equal(t, old, c.s.Cur)
+	require.Equal(t, None, claim.Op, "it does not wait for others")
+	read := c.now
+	c.now = c.s.Wake
+	claim = sent(c.step(Input{}))
+	require.Equal(t, Claim, claim.Op)
+	require.Equal(t, old, claim.Prev)
+	require.GreaterOrEqual(t, c.now, read+2*time.Second)
+}
+
 // A newer generation of epochs is another election.
 func TestGeneration(t *testing.T) {
 	c := leader(t, cfg)
