@@ -103,6 +103,7 @@ func (s *Store) Start(ctx context.Context) error {
 		return err
 	}
 	defer end()
+	s.permitted.Store(false)
 	life, err := s.find(ctx)
 	switch {
 	case errors.Is(err, errNoBucket) && s.existing:
@@ -126,6 +127,7 @@ func (s *Store) Start(ctx context.Context) error {
 		return err
 	})
 	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		s.permitted.Store(true)
 		return nil
 	}
 	return s.fail(ctx, "try to write", err)
@@ -199,7 +201,7 @@ func (s *Store) fail(ctx context.Context, doing string, err error) error {
 	case errors.Is(err, nats.ErrConnectionClosed):
 		return fmt.Errorf("changefeed/nats: %s %s: %w: %w: make a new connection, and a new store (%w)",
 			doing, s.where(), changefeed.ErrUnsuitable, leaderelection.ErrConnClosed, err)
-	case errors.Is(err, context.DeadlineExceeded) && refused != nil:
+	case errors.Is(err, context.DeadlineExceeded) && refused != nil && !s.permitted.Load():
 		return fmt.Errorf("changefeed/nats: %s %s: %w: %w: the package says what the user must be allowed to (%w)",
 			doing, s.where(), changefeed.ErrUnsuitable, leaderelection.ErrPermission, refused)
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -28,6 +29,10 @@ type Store struct {
 	key      string
 	replicas int
 	existing bool
+
+	// The record was read, or Start found that it can be written. What the connection is
+	// refused after that may be the program's, and must not end candidacies.
+	permitted atomic.Bool
 
 	closed context.Context
 	close  context.CancelFunc
@@ -259,7 +264,11 @@ func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 		return changefeed.Record{}, err
 	}
 	defer end()
-	return s.read(ctx)
+	r, err := s.read(ctx)
+	if err == nil {
+		s.permitted.Store(true)
+	}
+	return r, err
 }
 
 func (s *Store) read(ctx context.Context) (changefeed.Record, error) {

@@ -320,6 +320,19 @@ authorization: { users: [
 	tells(t, f, beat(t, candidate, r))
 	require.NoError(t, f.Close())
 	require.NoError(t, candidate.conn.LastError(), "the permissions that the documentation names")
+
+	// What the program was refused on the connection does not make a server that is slow
+	// one that refuses.
+	require.NoError(t, candidate.conn.Publish("$KV.jobs.another", nil))
+	require.NoError(t, candidate.conn.Flush())
+	require.ErrorIs(t, candidate.conn.LastError(), nats.ErrPermissionViolation)
+	server.Freeze()
+	defer server.Thaw()
+	short, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	_, err = candidate.Read(short)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
 }
 
 // TestReplicated: servers that would acknowledge two writes to one revision are refused. So
