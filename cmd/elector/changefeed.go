@@ -108,8 +108,8 @@ func (f *feeds) candidate(ctx context.Context) (leaderelection.Candidate, error)
 	}
 }
 
-// list has the leader that the record names, which may have died within its lease. Those
-// who wait leave no trace in the store.
+// list has the leader that the record names, which may have died within its lease, or at any
+// time where nobody was there to follow. Those who wait leave no trace in the store.
 func (f *feeds) list(ctx context.Context) ([]place, error) {
 	store, err := f.ready(ctx)
 	if err != nil {

@@ -197,6 +197,9 @@ func (v *voters) await(what string, cond func() bool) {
 	}
 }
 
+// holding is for how many heartbeats somebody leads to have led on: a lease is shorter.
+const holding = 3
+
 // holds waits for a time in which the leader is to lead on.
 func (v *voters) holds(c *voter) {
 	v.Helper()
@@ -206,7 +209,7 @@ func (v *voters) holds(c *voter) {
 	select {
 	case <-l.Done():
 		v.Errorf("%s does not lead on: %v", c.name, l.Err())
-	case <-time.After(6 * v.Heartbeat):
+	case <-time.After(holding * v.Heartbeat):
 	}
 }
 
@@ -394,7 +397,7 @@ func (v *voters) settled() *voter {
 		v.mu.Unlock()
 		select {
 		case <-l.Done():
-		case <-time.After(6 * v.Heartbeat):
+		case <-time.After(holding * v.Heartbeat):
 			return c
 		}
 	}

@@ -35,7 +35,7 @@ type Backend struct {
 	// as telling its feeds of a write. The default is 10 s.
 	Patience time.Duration
 
-	// Heartbeat is that of the elections of RunElection. The default is 200 ms. At a
+	// Heartbeat is that of the elections of RunElection. The default is 400 ms. At a
 	// heartbeat's half a write must be answered, as a rule.
 	Heartbeat time.Duration
 }
@@ -91,7 +91,7 @@ func (c Case) Run(t testing.TB, f Factory) {
 		b.Patience = 10 * time.Second
 	}
 	if b.Heartbeat == 0 {
-		b.Heartbeat = 200 * time.Millisecond
+		b.Heartbeat = 400 * time.Millisecond
 	}
 	c.play(&suite{TB: t, Backend: b})
 }
