@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -11,9 +12,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// In fake time: a machine that is busy would add changes of state.
 func TestRun(t *testing.T) {
 	var out strings.Builder
-	require.NoError(t, run(t.Context(), "memory:", 50*time.Millisecond, &out))
+	synctest.Test(t, func(t *testing.T) {
+		require.NoError(t, run(t.Context(), "memory:", 250*time.Millisecond, &out))
+	})
 	text := out.String()
 	require.Equal(t, 3, strings.Count(text, "state changed to follower"), text)
 	require.Equal(t, 3, strings.Count(text, "state changed to leader"), text)
