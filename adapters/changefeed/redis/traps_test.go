@@ -15,6 +15,7 @@ import (
 	driver "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
 	"github.com/go-leaderelection/leaderelection/internal/dbserver"
@@ -320,4 +321,41 @@ func TestTrapCluster(t *testing.T) {
 			require.ErrorIs(t, err, changefeed.ErrConflict)
 		})
 	}
+}
+
+// TestTrapSnapshot: a server that was restarted from a snapshot has an older record than
+// candidates have seen. Somebody leads again all the same.
+func TestTrapSnapshot(t *testing.T) {
+	shared.Get(t) // Redis is installed
+	server, err := dbserver.Redis("--appendonly", "no")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	client := newClient(t, server.Addr(), nil)
+	s := newStore(t, client, newKey())
+	election, err := changefeed.NewElection(s, changefeed.WithHeartbeat(200*time.Millisecond))
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- election.ElectLeader() }()
+	defer func() {
+		require.NoError(t, election.Resign())
+		require.NoError(t, <-ended)
+	}()
+	f := subscribe(t, s)
+	var saved, last changefeed.Record
+	for last.Seq < saved.Seq+3 || saved.Term == 0 {
+		e, err := f.Next(bounded(t))
+		require.NoError(t, err)
+		if last = e.Record; last.Term > 0 && saved.Term == 0 {
+			require.NoError(t, client.Save(bounded(t)).Err())
+			saved = last
+		}
+	}
+	require.NoError(t, server.Restart())
+	r, err := s.Read(bounded(t))
+	require.NoError(t, err)
+	require.Less(t, r.Seq, last.Seq)
+	require.Eventually(t, func() bool {
+		now, err := s.Read(bounded(t))
+		return err == nil && now.Seq > last.Seq && election.Current().Role == leaderelection.Leader
+	}, patience, 20*time.Millisecond)
 }
