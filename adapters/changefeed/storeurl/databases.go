@@ -45,7 +45,7 @@ func openRedis(_ context.Context, a address) (*Opened, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
 	}
-	if a.TLS != nil && a.Scheme == "rediss" {
+	if a.TLS != nil {
 		secure := a.TLS.Clone()
 		secure.ServerName = cmp.Or(secure.ServerName, a.Hostname())
 		cfg.TLSConfig = secure

@@ -3,6 +3,7 @@ package storeurl
 import (
 	"cmp"
 	"context"
+	"net"
 	"strings"
 	"time"
 
@@ -12,15 +13,19 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
 
-func openRethinkDB(_ context.Context, a address) (*Opened, error) {
+func openRethinkDB(ctx context.Context, a address) (*Opened, error) {
 	table := a.take("table")
 	if err := a.only(); err != nil {
 		return nil, err
 	}
 	database := cmp.Or(strings.Trim(a.Path, "/"), "test")
 	user, password := a.credentials()
+	hosts := strings.Split(a.Host, ",")
+	if err := reachable(ctx, hosts); err != nil {
+		return nil, err
+	}
 	session, err := r.Connect(r.ConnectOpts{
-		Addresses: strings.Split(a.Host, ","), Username: user, Password: password, TLSConfig: a.TLS,
+		Addresses: hosts, Username: user, Password: password, TLSConfig: a.TLS,
 		Timeout: 5 * time.Second, MaxOpen: 4,
 	})
 	if err != nil {
@@ -30,4 +35,20 @@ func openRethinkDB(_ context.Context, a address) (*Opened, error) {
 		New:   func() (changefeed.Store, error) { return rethinkdb.New(session, database, table, a.Election) },
 		Close: func() { _ = session.Close() },
 	}, nil
+}
+
+// reachable looks whether any of the servers is there. Each failed Connect of the driver
+// leaves a goroutine behind for good, and whoever waits for a server tries often.
+func reachable(ctx context.Context, hosts []string) (err error) {
+	dialer := net.Dialer{Timeout: 5 * time.Second}
+	for _, host := range hosts {
+		if _, _, split := net.SplitHostPort(host); split != nil {
+			host = net.JoinHostPort(host, "28015")
+		}
+		var conn net.Conn
+		if conn, err = dialer.DialContext(ctx, "tcp", host); err == nil {
+			return conn.Close()
+		}
+	}
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"path"
 	"strings"
 	"time"
@@ -46,8 +47,14 @@ func openZooKeeper(_ context.Context, a address) (*Opened, error) {
 	if err := a.only(); err != nil {
 		return nil, err
 	}
+	dial := net.DialTimeout
+	if a.TLS != nil {
+		dial = func(network, address string, timeout time.Duration) (net.Conn, error) {
+			return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, a.TLS)
+		}
+	}
 	conn, events, err := zk.Connect(strings.Split(a.Host, ","), zookeeperTimeout,
-		zk.WithLogger(log.New(io.Discard, "", 0)), zk.WithLogInfo(false))
+		zk.WithLogger(log.New(io.Discard, "", 0)), zk.WithLogInfo(false), zk.WithDialer(dial))
 	if err != nil {
 		return nil, err
 	}
@@ -67,11 +74,12 @@ func openEtcd(_ context.Context, a address) (*Opened, error) {
 	if err := a.only(); err != nil {
 		return nil, err
 	}
-	scheme, secure := "http://", (*tls.Config)(nil)
-	if a.Scheme == "etcds" {
-		if scheme, secure = "https://", a.TLS; secure == nil {
-			secure = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
+	scheme, secure := "http://", a.TLS
+	if a.Scheme == "etcds" && secure == nil {
+		secure = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if secure != nil {
+		scheme = "https://"
 	}
 	var endpoints []string
 	for host := range strings.SplitSeq(a.Host, ",") {
@@ -105,7 +113,7 @@ func openNATS(_ context.Context, a address) (*Opened, error) {
 	if user, password := a.credentials(); user != "" {
 		options = append(options, natsclient.UserInfo(user, password))
 	}
-	if a.TLS != nil && a.Scheme == "tls" {
+	if a.TLS != nil {
 		options = append(options, natsclient.Secure(a.TLS))
 	}
 	var servers []string

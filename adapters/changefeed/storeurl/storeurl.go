@@ -11,7 +11,8 @@
 //	rethinkdb://user@host:port/database?table=t
 //	memory:                                     within this process
 //
-// Passwords stand in the address, or come separately ([Config.Password]).
+// Passwords stand in the address, or come separately ([Config.Password]). ZooKeeper takes
+// none here: a program with credentials makes its own connection.
 package storeurl
 
 import (
@@ -39,9 +40,8 @@ type Config struct {
 	Election string
 	// Password takes the place of the one in the address, if it is not empty.
 	Password string
-	// TLS is for servers that are spoken to by TLS, which the address says, as above;
-	// postgres, mongodb and rethinkdb are spoken to by TLS wherever it is set. nil stands
-	// for the system's authorities.
+	// TLS has all servers spoken to by TLS, with its certificates. Where it is nil the
+	// address says, as above, whether it is TLS, with the system's authorities.
 	TLS *tls.Config
 }
 

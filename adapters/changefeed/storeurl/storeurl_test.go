@@ -1,7 +1,12 @@
 package storeurl_test
 
 import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -11,7 +16,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storeurl"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// rethinkdb-go leaves it behind when it cannot connect.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/hailocab/go-hostpool.(*epsilonGreedyHostPool).epsilonGreedyDecay"))
+}
 
 func TestRefused(t *testing.T) {
 	for _, c := range []struct{ url, election, text string }{
@@ -71,4 +79,57 @@ func TestMemory(t *testing.T) {
 	record, err := b.Read(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "e", record.Epoch)
+}
+
+// TestTLS: with certificates every server is spoken to by TLS, and none in the clear.
+func TestTLS(t *testing.T) {
+	for _, scheme := range []string{"zookeeper", "etcd", "postgres", "redis", "mongodb", "rethinkdb"} {
+		t.Run(scheme, func(t *testing.T) {
+			server, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			first := make(chan byte, 1)
+			var serving sync.WaitGroup
+			serving.Go(func() {
+				for {
+					conn, err := server.Accept()
+					if err != nil {
+						return
+					}
+					_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+					b := make([]byte, 8)
+					if n, _ := conn.Read(b); n > 0 {
+						select {
+						// PostgreSQL asks for TLS in a packet of its own.
+						case first <- map[bool]byte{true: 0x16, false: b[0]}[scheme == "postgres" && n == 8 && b[4] == 4 && b[5] == 0xd2]:
+						default:
+						}
+					}
+					conn.Close()
+				}
+			})
+			defer serving.Wait()
+			defer server.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			opened, err := storeurl.Open(ctx, storeurl.Config{
+				URL: scheme + "://" + server.Addr().String() + "/1", Election: "jobs", TLS: &tls.Config{MinVersion: tls.VersionTLS12},
+			})
+			if err == nil {
+				defer opened.Close()
+				store, err := opened.New()
+				require.NoError(t, err)
+				defer store.Close()
+				var asking sync.WaitGroup
+				defer asking.Wait()
+				defer cancel()
+				asking.Go(func() { _, _ = store.Read(ctx) })
+			}
+			select {
+			case b := <-first:
+				require.EqualValues(t, 0x16, b, "a handshake")
+			case <-time.After(20 * time.Second):
+				require.Fail(t, "nobody has connected")
+			}
+		})
+	}
 }
