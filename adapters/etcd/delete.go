@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/request"
 )
 
 // DeleteElection ends the election at node, for all candidates, the leader too, and deletes
@@ -59,7 +60,7 @@ func deleteElection(ctx context.Context, client *clientv3.Client, node string, r
 		}
 		done, err := tryDelete(step, client, node, &rev, timeout)
 		if err == nil && !done {
-			err = pause(step, time.Duration(round)*5*time.Millisecond)
+			err = request.Pause(step, time.Duration(round)*5*time.Millisecond)
 		}
 		cancel()
 		switch {

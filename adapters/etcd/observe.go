@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/request"
 )
 
 // Candidates returns the candidates of the election at node in order of succession: the first
@@ -176,7 +177,7 @@ func (v *observer) saw(ctx context.Context, l *listing) error {
 		return context.Cause(ctx)
 	}
 	if revision == 0 {
-		return pause(ctx, retry)
+		return request.Pause(ctx, retry)
 	}
 	return nil
 }

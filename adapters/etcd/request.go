@@ -15,6 +15,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-leaderelection/leaderelection/internal/request"
 )
 
 // place is where a candidate stands: its key.
@@ -110,18 +112,6 @@ func createRevision(kvs []*mvccpb.KeyValue) int64 {
 	return kvs[0].CreateRevision
 }
 
-// pause waits before something is tried again.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 const (
 	// retry is the time between two tries.
 	retry = 100 * time.Millisecond
@@ -148,7 +138,7 @@ func again(ctx context.Context, client *clientv3.Client, limit time.Duration, f 
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			return errExpired
 		}
-		if err := pause(ctx, retry); err != nil {
+		if err := request.Pause(ctx, retry); err != nil {
 			return err
 		}
 	}

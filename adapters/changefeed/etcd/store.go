@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/closing"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/recordjson"
 )
 
@@ -201,15 +202,7 @@ func parse(version string) (int64, error) { return strconv.ParseInt(version, 10,
 
 // begin gives a context that ends with the store as well.
 func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
-	if s.closed.Err() != nil {
-		return nil, nil, changefeed.ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.closed, cancel)
-	return ctx, func() { stop(); cancel() }, nil
+	return closing.Begin(ctx, s.closed)
 }
 
 // fail says what was tried on what, and gives err its place among the errors of stores.

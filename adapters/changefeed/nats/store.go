@@ -16,7 +16,9 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/closing"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/recordjson"
+	"github.com/go-leaderelection/leaderelection/internal/request"
 )
 
 // Store keeps the record of one election in a bucket. It is a [changefeed.Store] and a
@@ -124,17 +126,6 @@ func isOverlap(err error) bool {
 	return errors.As(err, &api) && api.ErrorCode == subjectsOverlap
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // Create implements [changefeed.Store]. The bucket that it makes keeps its data in files.
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 	data, err := recordjson.Encode(blank)
@@ -171,7 +162,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 			case err == nil, errors.Is(err, jetstream.ErrBucketExists):
 			case isOverlap(err) && overlaps < maxOverlaps:
 				overlaps++
-				if err := pause(ctx, overlapPause); err != nil {
+				if err := request.Pause(ctx, overlapPause); err != nil {
 					return s.fail(ctx, "create the bucket", err)
 				}
 			default:
@@ -343,15 +334,7 @@ func (s *Store) kv(ctx context.Context) (jetstream.KeyValue, error) {
 
 // begin gives a context that ends with the store as well.
 func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
-	if s.closed.Err() != nil {
-		return nil, nil, changefeed.ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.closed, cancel)
-	return ctx, func() { stop(); cancel() }, nil
+	return closing.Begin(ctx, s.closed)
 }
 
 // Close implements [changefeed.Store]. Consumers are removed from the server after it has

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/closing"
 )
 
 // Store is the record of one election in a table. It is a [changefeed.Store] and a
@@ -131,15 +132,7 @@ func (s *Store) hash() string {
 
 // begin is at the beginning of every method: the context ends with the store as well.
 func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
-	if s.closed.Err() != nil {
-		return nil, nil, changefeed.ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
-	}
-	both, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.closed, cancel)
-	return both, func() { stop(); cancel() }, nil
+	return closing.Begin(ctx, s.closed)
 }
 
 // Close implements [changefeed.Store]. Calls under way end with an error. The pool stays

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/closing"
 )
 
 // closeTime is how long an end waits for a driver that does not let go.
@@ -34,15 +35,7 @@ func (l *Life) Context() context.Context { return l.ctx }
 
 // Begin is at the beginning of every method: the context that it returns ends with l, too.
 func (l *Life) Begin(ctx context.Context) (context.Context, func(), error) {
-	if l.ctx.Err() != nil {
-		return nil, nil, changefeed.ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
-	}
-	both, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(l.ctx, cancel)
-	return both, func() { stop(); cancel() }, nil
+	return closing.Begin(ctx, l.ctx)
 }
 
 // Go runs f, for which Close waits; unless l has ended.
