@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/console"
@@ -45,4 +47,25 @@ func (s *settings) open() (backend, error) {
 		return nil, usage("--backend %s: not one of %s", s.backend, backendNames())
 	}
 	return open(s)
+}
+
+// patient makes a candidate, and tries again each second for as long as the error is one
+// that passes, and ctx is not done: an elector may be started before what it stands on. what
+// is logged with each such error.
+func (s *settings) patient(ctx context.Context, what string, passes func(error) bool, candidate func() (leaderelection.Candidate, error)) (leaderelection.Candidate, error) {
+	for {
+		c, err := candidate()
+		switch {
+		case err == nil:
+			return c, nil
+		case ctx.Err() != nil || !passes(err):
+			return nil, err
+		}
+		s.log.Warn(what, "err", err)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		}
+	}
 }

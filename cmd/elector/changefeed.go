@@ -86,26 +86,17 @@ func (f *feeds) options(ctx context.Context) []changefeed.Option {
 
 // candidate waits for the store without limit: an elector may be started before it.
 func (f *feeds) candidate(ctx context.Context) (leaderelection.Candidate, error) {
-	for {
+	passes := func(err error) bool {
+		return !errors.Is(err, changefeed.ErrUnsuitable) && !errors.Is(err, leaderelection.ErrInvalidOption) &&
+			!errors.Is(err, leaderelection.ErrInvalidPath) && !errors.Is(err, leaderelection.ErrNoElection)
+	}
+	return f.patient(ctx, "the store cannot be used yet", passes, func() (leaderelection.Candidate, error) {
 		store, err := f.ready(ctx)
-		if err == nil {
-			var c *changefeed.Election
-			if c, err = changefeed.NewElection(store, f.options(ctx)...); err == nil {
-				return c, nil
-			}
-		}
-		permanent := errors.Is(err, changefeed.ErrUnsuitable) || errors.Is(err, leaderelection.ErrInvalidOption) ||
-			errors.Is(err, leaderelection.ErrInvalidPath) || errors.Is(err, leaderelection.ErrNoElection)
-		if ctx.Err() != nil || permanent {
+		if err != nil {
 			return nil, err
 		}
-		f.log.Warn("the store cannot be used yet", "err", err)
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
-		}
-	}
+		return changefeed.NewElection(store, f.options(ctx)...)
+	})
 }
 
 // list has the leader that the record names, which may have died within its lease, or at any

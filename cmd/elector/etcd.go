@@ -120,27 +120,16 @@ func (e *etcdBackend) options(more ...etcd.Option) []etcd.Option {
 
 // candidate waits for etcd without limit: an elector may be started before it.
 func (e *etcdBackend) candidate(ctx context.Context) (leaderelection.Candidate, error) {
-	for {
+	passes := func(err error) bool { return errors.Is(err, leaderelection.ErrUnreachable) }
+	return e.patient(ctx, "etcd does not answer", passes, func() (leaderelection.Candidate, error) {
 		client, err := e.ready()
-		if err == nil {
-			var c *etcd.Election
-			// Its own limit is a session timeout; ctx ends only the wait for it.
-			c, err = etcd.NewElection(client, e.election, e.options(
-				etcd.WithContext(ctx), etcd.WithCreateNode(), etcd.WithRejoin())...)
-			if err == nil {
-				return c, nil
-			}
-		}
-		if ctx.Err() != nil || !errors.Is(err, leaderelection.ErrUnreachable) {
+		if err != nil {
 			return nil, err
 		}
-		e.log.Warn("etcd does not answer", "err", err)
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
-		}
-	}
+		// Its own limit is a session timeout; ctx ends only the wait for it.
+		return etcd.NewElection(client, e.election, e.options(
+			etcd.WithContext(ctx), etcd.WithCreateNode(), etcd.WithRejoin())...)
+	})
 }
 
 func (e *etcdBackend) list(ctx context.Context) ([]place, error) {
