@@ -1,0 +1,50 @@
+package requestid
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestIDs(t *testing.T) {
+	for _, when := range []time.Time{time.UnixMilli(0), time.UnixMilli(1763000000123), time.UnixMilli(1<<48 - 1)} {
+		a, b := At(when), At(when)
+		require.True(t, a.Time().Equal(when))
+		require.NotEqual(t, a, b)
+		parsed, err := Parse(a.String())
+		require.NoError(t, err)
+		require.Equal(t, a, parsed)
+		var read ID
+		text, err := a.MarshalText()
+		require.NoError(t, err)
+		require.NoError(t, read.UnmarshalText(text))
+		require.Equal(t, a, read)
+	}
+	require.WithinDuration(t, time.Now(), New().Time(), time.Minute)
+	require.True(t, ID{}.IsZero())
+	require.False(t, New().IsZero())
+}
+
+func TestObjectIDs(t *testing.T) {
+	id, err := Parse("5f43a1e0aabbccddee010203")
+	require.NoError(t, err)
+	require.Equal(t, int64(0x5f43a1e0), id.Time().Unix())
+	other, err := Parse("5f43a1e0aabbccddee010204")
+	require.NoError(t, err)
+	require.NotEqual(t, id, other)
+	again, err := Parse("5f43a1e0aabbccddee010203")
+	require.NoError(t, err)
+	require.Equal(t, id, again)
+}
+
+func TestNoIDs(t *testing.T) {
+	for _, s := range []string{"", "x", "5f43a1e0", "5f43a1e0aabbccddee0102030405060g", "5f43a1e0aabbccddee01020304050607ff"} {
+		_, err := Parse(s)
+		require.ErrorIs(t, err, ErrSyntax)
+		id := New()
+		before := id
+		require.ErrorIs(t, id.UnmarshalText([]byte(s)), ErrSyntax)
+		require.Equal(t, before, id)
+	}
+}
