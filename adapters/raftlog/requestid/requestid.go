@@ -34,6 +34,16 @@ func At(t time.Time) ID {
 	return id
 }
 
+// From returns an ID of that time with randomness from elsewhere, of which the first 80 bits
+// count: for simulations.
+func From(t time.Time, a, b uint64) ID {
+	var id ID
+	id.setTime(t.UnixMilli())
+	binary.BigEndian.PutUint64(id[6:14], a)
+	binary.BigEndian.PutUint16(id[14:16], uint16(b))
+	return id
+}
+
 func (id *ID) setTime(ms int64) {
 	binary.BigEndian.PutUint16(id[:2], uint16(ms>>32))
 	binary.BigEndian.PutUint32(id[2:6], uint32(ms))

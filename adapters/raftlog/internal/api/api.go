@@ -79,7 +79,7 @@ type Membership struct {
 type Info struct {
 	Peer          Peer          `json:"peer"`
 	Cluster       string        `json:"cluster"`
-	Role          string        `json:"role"`   // client, follower, candidate or leader
+	Role          string        `json:"role"`   // client, follower, candidate, leader or removed
 	Leader        Peer          `json:"leader"` // zero if unknown
 	Lease         time.Duration `json:"lease"`  // for how long yet this peer's lease holds; 0 for none
 	Term          uint64        `json:"term"`

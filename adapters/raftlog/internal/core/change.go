@@ -1,0 +1,209 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// change is the leader's part in a change of the voters:
+//
+//  1. the new voters are clients, and have the log but for the newest entries. They have
+//     announced themselves (contact.go); one that has not is waited for, until patience ends;
+//  2. Cold,new is written: from its application on, both the old and the new voters need a
+//     majority;
+//  3. Cnew is written, by whichever peer leads then. A leader that is not one of the new
+//     voters first hands over.
+type change struct {
+	under    *under
+	final    requestid.ID // the Final entry under way
+	finalAt  time.Duration
+	handOver time.Duration // until when another leader is to write Cnew
+}
+
+// under is a change that this leader was asked for.
+type under struct {
+	id       requestid.ID
+	voters   []entry.Peer
+	sum      uint32
+	waiters  []origin
+	deadline time.Duration
+	written  bool // Cold,new
+	at       time.Duration
+}
+
+const (
+	// lag is how many entries a new voter may be behind.
+	lag = 1000
+	// patienceTimeouts is for how many election timeouts new voters are waited for.
+	patienceTimeouts = 20
+)
+
+// written tells whether Cold,new is on its way, beside which no client is admitted.
+func (x *change) written() bool { return x.under != nil && x.under.written }
+
+// request takes a request for a change, as the leader.
+func (x *change) request(c *Core, w waiting) {
+	m := c.tables.Members
+	var voters []entry.Peer
+	for _, p := range w.To {
+		voters = append(voters, replica.With(c.cfg.Cluster, p))
+	}
+	slices.SortFunc(voters, func(a, b entry.Peer) int { return slices.Compare([]byte(a.ID), []byte(b.ID)) })
+	sum := entry.Sum(entry.Config{Phase: entry.Joint, Peers: voters}.Encode())
+	refuse := func(err error) { c.props.reply(c, w.origin, 0, err) }
+	switch {
+	case x.under != nil && x.under.id == w.ID && x.under.sum == sum:
+		x.under.waiters = append(x.under.waiters, w.origin)
+		return
+	case m.Change == w.ID && m.Changed != 0:
+		c.props.finish(c, done{m.Changed, nil, []origin{w.origin}})
+		return
+	case m.Change == w.ID: // and not complete: this leader is to complete it
+		x.under = &under{id: w.ID, voters: voters, sum: sum, waiters: []origin{w.origin}, deadline: x.patience(c), written: true}
+		return
+	case x.under != nil || m.Joint():
+		refuse(api.ErrChanging)
+		return
+	}
+	if _, _, err := c.tables.Known(w.ID, sum, c.cfg.Clock.Wall()); err != nil {
+		refuse(err)
+		return
+	}
+	if err := m.Check(voters); err != nil {
+		refuse(err)
+		return
+	}
+	x.under = &under{id: w.ID, voters: voters, sum: sum, waiters: []origin{w.origin}, deadline: x.patience(c)}
+	x.check(c, c.now())
+}
+
+func (x *change) patience(c *Core) time.Duration { return c.now() + patienceTimeouts*c.cfg.Election }
+
+// check goes on with what is to be done next.
+func (x *change) check(c *Core, now time.Duration) {
+	if !c.props.ready {
+		return
+	}
+	if c.tables.Members.Joint() {
+		x.finish(c, now)
+		return
+	}
+	u := x.under
+	if u == nil || u.written && now < u.at+c.cfg.Election {
+		return // the engine may have refused the entry, without a word: it is written again then
+	}
+	late := x.late(c, u)
+	switch {
+	case len(late) == 0:
+		x.join(c, u)
+	case now >= u.deadline:
+		x.under = nil
+		c.props.replyAll(c, u.waiters, 0, fmt.Errorf("%w: %v have not reported, or have not caught up: start them first, with this cluster's peers as those to join",
+			api.ErrBusy, late))
+	}
+}
+
+// late are the new voters that are not there, or lag behind.
+func (x *change) late(c *Core, u *under) []string {
+	match := map[uint64]uint64{}
+	c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if pr.RecentActive || id == c.self {
+			match[id] = pr.Match
+		}
+	})
+	var late []string
+	for _, p := range u.voters {
+		if c.tables.Members.IsVoter(p.Raft) {
+			continue
+		}
+		have, member := match[p.Raft]
+		if !member || have == 0 || have+lag < c.commit {
+			late = append(late, p.ID)
+		}
+	}
+	return late
+}
+
+// join writes Cold,new.
+func (x *change) join(c *Core, u *under) {
+	cc := &raftpb.ConfChangeV2{Transition: raftpb.ConfChangeTransition_ConfChangeTransitionJointExplicit.Enum()}
+	old := c.tables.Members.Voters
+	for _, p := range u.voters {
+		if !slices.Contains(old, p) {
+			cc.Changes = append(cc.Changes, &raftpb.ConfChangeSingle{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(p.Raft)})
+		}
+	}
+	for _, p := range old {
+		if !slices.Contains(u.voters, p) {
+			cc.Changes = append(cc.Changes, &raftpb.ConfChangeSingle{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(p.Raft)})
+		}
+	}
+	e, err := c.configure(entry.Header{ID: u.id}, entry.Config{Phase: entry.Joint, Peers: u.voters}, cc)
+	if err == nil && c.propose(e) {
+		u.written, u.at = true, c.now()
+	}
+}
+
+// finish writes Cnew.
+func (x *change) finish(c *Core, now time.Duration) {
+	if !slices.ContainsFunc(c.tables.Members.Voters, func(p entry.Peer) bool { return p.Raft == c.self }) {
+		if x.handOver == 0 {
+			x.handOver = now + 3*c.cfg.Election
+		}
+		if now < x.handOver {
+			c.HandOver()
+			return
+		}
+	}
+	if !x.final.IsZero() && now < x.finalAt+c.cfg.Election {
+		return
+	}
+	id := c.newID()
+	e, err := c.configure(entry.Header{ID: id}, entry.Config{Phase: entry.Final, Peers: c.tables.Members.Voters}, &raftpb.ConfChangeV2{})
+	if err == nil && c.propose(e) {
+		x.final, x.finalAt = id, now
+	}
+}
+
+// applied looks at a Config entry that was applied.
+func (x *change) applied(c *Core, o replica.Outcome) {
+	c.contact.admitted(o)
+	if o.ID == x.final {
+		x.final = requestid.ID{}
+	}
+	m := c.tables.Members
+	u := x.under
+	switch {
+	case u == nil:
+	case u.id == o.ID && o.Skipped() && m.Change != u.id: // it was in the log already, or came too late
+		x.under = nil
+		c.props.replyAll(c, u.waiters, 0, fmt.Errorf("%w: another change came first", api.ErrChanging))
+	case m.Change == u.id && m.Changed == o.Index:
+		x.under = nil
+		c.props.finish(c, done{o.Index, nil, u.waiters})
+	}
+	if !m.Joint() {
+		x.handOver = 0
+	}
+	if c.state == raft.StateLeader && c.props.ready {
+		x.check(c, c.now())
+	}
+}
+
+// lost is called when this peer leads no more.
+func (x *change) lost(c *Core) {
+	if x.under != nil {
+		c.props.replyAll(c, x.under.waiters, 0, fmt.Errorf("%w: the leader has changed", api.ErrUnknownOutcome))
+	}
+	*x = change{}
+}

@@ -1,0 +1,247 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// contact is what peers tell each other beside the engine's messages: that one is there and
+// wants the log, how far its log goes, and what their calendars say.
+type contact struct {
+	names   map[uint64]string
+	skew    map[uint64]skew
+	nonce   uint64
+	met     bool                // a leader has answered this process
+	guests  map[string]api.Peer // who has announced itself and is no member
+	seen    map[string]time.Duration
+	admit   requestid.ID // the Admit entry of ours that is under way
+	admitAt time.Duration
+
+	removed *api.Membership // who the peers are, since this one was removed
+
+	handing requestid.ID // the Transfer entry of ours that is under way
+}
+
+type skew struct {
+	ahead time.Duration
+	at    time.Duration
+}
+
+// maxSkew is how far a leader's calendar may be from the others': by it the IDs of requests
+// are judged.
+const maxSkew = 5 * time.Minute
+
+func (k *contact) init(c *Core) {
+	k.names, k.skew, k.nonce = map[uint64]string{}, map[uint64]skew{}, c.cfg.Random()
+	for _, p := range c.cfg.Seeds {
+		k.names[replica.RaftID(c.cfg.Cluster, p.ID)] = p.ID
+	}
+}
+
+type announcement struct {
+	Nonce    uint64        `json:"nonce"`
+	Addr     string        `json:"addr"`
+	Election time.Duration `json:"election"`
+}
+
+type welcome struct {
+	Nonce uint64 `json:"nonce"`
+	Match uint64 `json:"match"`
+}
+
+// announce tells the leader, or whoever may know it, that this peer is there: until a leader
+// has answered, and as long as this peer is no member.
+func (k *contact) announce(c *Core) {
+	_, member := c.tables.Members.Find(c.self)
+	if k.met && member || c.state == raft.StateLeader || k.removed != nil {
+		return
+	}
+	body, err := json.Marshal(announcement{k.nonce, c.cfg.Self.Addr, c.cfg.Election})
+	if err != nil {
+		panic(err)
+	}
+	if leader, known := c.peerOf(c.lead); known && c.lead != raft.None {
+		c.sendFrame(leader, frameAnnounce, body)
+		return
+	}
+	if !member {
+		for _, p := range c.Peers() {
+			c.sendFrame(p.ID, frameAnnounce, body)
+		}
+	}
+}
+
+// announced takes an announcement. A leader answers with what the peer has acknowledged, and
+// admits one that is no member: as a client, that gets the log and has no vote.
+func (k *contact) announced(c *Core, from string, body []byte) error {
+	var a announcement
+	if err := json.Unmarshal(body, &a); err != nil {
+		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
+	}
+	if c.state != raft.StateLeader || !c.props.ready {
+		return nil
+	}
+	if a.Election != c.cfg.Election {
+		return fmt.Errorf("raftlog: peer %s is configured with an election timeout of %v, the cluster with %v: it is not admitted",
+			from, a.Election, c.cfg.Election)
+	}
+	p := replica.With(c.cfg.Cluster, api.Peer{ID: from, Addr: a.Addr})
+	if _, member := c.tables.Members.Find(p.Raft); member {
+		match := uint64(0)
+		c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+			if id == p.Raft {
+				match = pr.Match
+			}
+		})
+		reply, err := json.Marshal(welcome{a.Nonce, match})
+		if err != nil {
+			panic(err)
+		}
+		c.sendFrame(from, frameWelcome, reply)
+		return nil
+	}
+	return k.welcome(c, p)
+}
+
+// welcome makes a guest a client, one at a time: the engine turns a second change of the
+// configuration that comes too early into nothing, without a word.
+func (k *contact) welcome(c *Core, p entry.Peer) error {
+	if !k.admit.IsZero() && c.now() < k.admitAt+c.cfg.Election || c.tables.Members.Joint() || c.change.written() {
+		return nil
+	}
+	for _, q := range c.tables.Members.All() {
+		if q.Addr == p.Addr || q.Raft == p.Raft {
+			return fmt.Errorf("raftlog: peer %s at %s is not admitted: %s has that address or number", p.ID, p.Addr, q.ID)
+		}
+	}
+	id := c.newID()
+	e, err := c.configure(entry.Header{ID: id}, entry.Config{Phase: entry.Admit, Peers: []entry.Peer{p}}, &raftpb.ConfChangeV2{
+		Changes: []*raftpb.ConfChangeSingle{{Type: raftpb.ConfChangeAddLearnerNode.Enum(), NodeId: new(p.Raft)}},
+	})
+	if err != nil {
+		return err
+	}
+	if c.propose(e) {
+		k.admit, k.admitAt = id, c.now()
+	}
+	return nil
+}
+
+// admitted looks for the end of what is under way.
+func (k *contact) admitted(o replica.Outcome) {
+	if o.ID == k.admit {
+		k.admit = requestid.ID{}
+	}
+}
+
+func (k *contact) lost() { k.admit, k.handing = requestid.ID{}, requestid.ID{} }
+
+// welcomed takes a leader's answer. A peer that has acknowledged entries which its log does
+// not have has lost its disk, and what it has voted with it: it must not take part under
+// this ID again.
+func (k *contact) welcomed(c *Core, body []byte) error {
+	var w welcome
+	if err := json.Unmarshal(body, &w); err != nil {
+		return fmt.Errorf("%w: %w", errFrame, err)
+	}
+	if w.Nonce != k.nonce {
+		return nil
+	}
+	k.met = true
+	if w.Match > c.last.index {
+		c.out.LostLog = fmt.Errorf("%w: this peer has acknowledged entry %d, and its log ends at %d: it was wiped or put back to an older state; remove %s from the cluster, and let it join under a new ID",
+			api.ErrFault, w.Match, c.last.index, c.cfg.Self.ID)
+	}
+	return nil
+}
+
+// sendMoved tells one that was removed who the peers are, so that it tells its clients.
+func (k *contact) sendMoved(c *Core, to string) {
+	body, err := json.Marshal(c.Membership())
+	if err != nil {
+		panic(err)
+	}
+	c.sendFrame(to, frameMoved, body)
+}
+
+// moved is the end of this peer's part in the cluster. It goes on telling clients who the
+// peers are.
+func (k *contact) moved(c *Core, body []byte) error {
+	var m api.Membership
+	if err := json.Unmarshal(body, &m); err != nil {
+		return fmt.Errorf("%w: %w", errFrame, err)
+	}
+	if slices.Contains(m.Removed, c.cfg.Self.ID) {
+		k.removed = &m
+	}
+	return nil
+}
+
+// clock notes what a peer's calendar says.
+func (k *contact) clock(c *Core, peer uint64, wall time.Time) {
+	k.skew[peer] = skew{wall.Sub(c.cfg.Clock.Wall()), c.now()}
+}
+
+// Skew is how far the calendars of most peers are ahead of this one's; 0 if fewer than a
+// majority of voters have been heard lately.
+func (c *Core) Skew() time.Duration {
+	ahead := []time.Duration{0}
+	for _, p := range c.tables.Members.Voters {
+		if s, heard := c.contact.skew[p.Raft]; heard && p.Raft != c.self && c.now()-s.at <= 2*c.cfg.Election {
+			ahead = append(ahead, s.ahead)
+		}
+	}
+	if len(ahead) <= len(c.tables.Members.Voters)/2 || len(ahead) < 3 {
+		return 0
+	}
+	slices.Sort(ahead)
+	return ahead[len(ahead)/2]
+}
+
+// HandOver has another voter lead, the one with the longest log, without an election timeout;
+// nothing happens if there is none, or this peer does not lead. First it is written into the
+// log that leases are not waited for: see expiry.succeed.
+func (c *Core) HandOver() {
+	if c.state != raft.StateLeader || !c.props.ready || !c.contact.handing.IsZero() || c.heir() == raft.None {
+		return
+	}
+	id := c.newID()
+	if c.propose(c.control(id, entry.Op{Do: entry.Transfer})) {
+		c.contact.handing = id
+	}
+}
+
+// heir is the voter with the longest log.
+func (c *Core) heir() uint64 {
+	best, match := uint64(raft.None), uint64(0)
+	c.rn.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
+		voter := slices.ContainsFunc(c.tables.Members.Voters, func(p entry.Peer) bool { return p.Raft == id })
+		if id != c.self && voter && pr.RecentActive && pr.Match > match {
+			best, match = id, pr.Match
+		}
+	})
+	return best
+}
+
+// transfer goes on when what HandOver has written is in force.
+func (k *contact) transfer(c *Core, o replica.Outcome) {
+	if k.handing.IsZero() || o.ID != k.handing {
+		return
+	}
+	k.handing = requestid.ID{}
+	if heir := c.heir(); heir != raft.None {
+		c.rn.TransferLeader(heir)
+	}
+}

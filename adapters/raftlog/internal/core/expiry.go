@@ -1,0 +1,103 @@
+package core
+
+import (
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// expiry is how a leader takes the candidates of silent peers out of their lines: by an entry
+// in the log, once the peer has not asked for its lease (lease.go) for an election timeout.
+type expiry struct {
+	since time.Duration            // when this peer has begun to lead
+	heard map[uint64]time.Duration // when each peer has last asked
+	// pending are the entries under way. Until one is applied the peer's questions are not
+	// heard: an answer could let its candidate lead while the entry ends its place.
+	pending map[uint64]requestid.ID
+
+	lastFollowed followed // before this peer began to lead
+	before       position // the last entry before this peer's term
+}
+
+type followed struct{ lead, term uint64 }
+
+func (x *expiry) init() {
+	x.heard, x.pending = map[uint64]time.Duration{}, map[uint64]requestid.ID{}
+}
+
+func (x *expiry) lost() {
+	clear(x.heard)
+	clear(x.pending)
+}
+
+func (x *expiry) followed(lead, term uint64) { x.lastFollowed = followed{lead, term} }
+
+func (x *expiry) began(c *Core, before position) {
+	x.since, x.before = c.now(), before
+	x.lost()
+}
+
+// asks notes that a peer has asked for its lease, and says whether it is to be answered.
+func (x *expiry) asks(c *Core, peer uint64) bool {
+	if !c.props.ready {
+		return false
+	}
+	if _, leaving := x.pending[peer]; leaving {
+		return false
+	}
+	x.heard[peer] = c.now()
+	return true
+}
+
+// succeed is called when this peer, leading, has applied all of before its term. It takes the
+// candidates of the leader before out of their lines at once, whose lease has ended, if that
+// is certain: the last entry of before is of that leader's term, so that none in between
+// can have confirmed a lease of it as a follower; and neither it nor anybody else has asked for
+// elections that do not wait for leases.
+func (x *expiry) succeed(c *Core) {
+	old := x.lastFollowed
+	if old.lead == 0 || old.lead == c.self || old.term != x.before.term || old.term <= c.tables.Transferred {
+		return
+	}
+	x.expel(c, old.lead)
+}
+
+// check expels the silent.
+func (x *expiry) check(c *Core, now time.Duration) {
+	if !c.props.ready {
+		return
+	}
+	for _, peer := range c.tables.Lines.Peers() {
+		if peer != c.self && now-max(x.heard[peer], x.since) >= c.cfg.Election {
+			x.expel(c, peer)
+		}
+	}
+}
+
+func (x *expiry) expel(c *Core, peer uint64) {
+	if _, under := x.pending[peer]; under {
+		return
+	}
+	standing := false
+	for _, p := range c.tables.Lines.Peers() {
+		standing = standing || p == peer
+	}
+	if !standing {
+		return
+	}
+	id := c.newID()
+	if c.propose(c.control(id, entry.Op{Do: entry.Expire, Peer: peer, Through: c.tables.Index})) {
+		x.pending[peer] = id
+	}
+}
+
+// applied looks for the end of what is under way.
+func (x *expiry) applied(o replica.Outcome) {
+	for peer, id := range x.pending {
+		if id == o.ID {
+			delete(x.pending, peer)
+		}
+	}
+}

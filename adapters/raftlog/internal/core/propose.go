@@ -1,0 +1,317 @@
+package core
+
+import (
+	"fmt"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// Request asks for an entry in the log. It is answered by a [Reply] with its Token, exactly
+// once, when the state machine of this peer has applied the entry, or when it is certain or
+// given up that it will not.
+type Request struct {
+	Token uint64 // 0: nobody waits for a reply
+	Kind  api.Kind
+	ID    requestid.ID
+	Data  []byte     // of State; not to be modified any more
+	Op    entry.Op   // of Control
+	To    []api.Peer // of Config: the voters there are to be
+	// Forward has a peer that does not lead ask the leader; without it the reply is a
+	// NotLeaderError.
+	Forward bool
+	// Deadline is when a peer that has asked the leader gives up; 0 for an election timeout.
+	Deadline time.Duration
+}
+
+// proposals are the requests that a peer has taken.
+//
+// A leader answers by its tables only when it has applied all of before its term: earlier it
+// does not know every ID. Until then requests wait in early.
+type proposals struct {
+	ready   bool // leading, and the first entry of this term is applied
+	early   []waiting
+	batch   []*raftpb.Entry
+	bytes   int
+	batched []requestid.ID
+	pending map[requestid.ID]*pending // taken by the leader of this term, not applied yet
+	done    []done                    // applied to the tables, not by the state machine
+	sent    map[uint64]sent           // to the leader, by a peer that does not lead
+	seq     uint64
+}
+
+// waiting is a request with whoever waits for it.
+type waiting struct {
+	Request
+	origin origin
+}
+
+// origin is who waits: this process, or a peer with a number of its own.
+type origin struct {
+	token uint64
+	peer  string
+	seq   uint64
+}
+
+type pending struct {
+	sum     uint32
+	kind    api.Kind
+	waiters []origin
+}
+
+type done struct {
+	index uint64
+	err   error
+	who   []origin
+}
+
+// sent is what another peer is to answer.
+type sent struct {
+	token    uint64
+	deadline time.Duration
+}
+
+func (p *proposals) init(c *Core) {
+	p.pending, p.sent = map[requestid.ID]*pending{}, map[uint64]sent{}
+	p.seq = c.cfg.Random() // an answer to a process before is nobody's
+}
+
+// Propose takes a request.
+func (c *Core) Propose(r Request) { c.props.take(c, waiting{r, origin{token: r.Token}}) }
+
+func (p *proposals) take(c *Core, w waiting) {
+	switch {
+	case c.state != raft.StateLeader && w.Forward && w.origin.peer == "":
+		p.forward(c, w.Request)
+	case c.state != raft.StateLeader:
+		p.reply(c, w.origin, 0, &api.NotLeaderError{Leader: c.leader()})
+	case !p.ready && len(p.early) < maxBatch:
+		p.early = append(p.early, w)
+	case !p.ready:
+		p.reply(c, w.origin, 0, fmt.Errorf("%w: the leader has just begun", api.ErrBusy))
+	default:
+		p.lead(c, w)
+	}
+}
+
+// lead takes a request as the leader.
+func (p *proposals) lead(c *Core, w waiting) {
+	var data []byte
+	switch w.Kind {
+	case api.State:
+		data = w.Data
+	case api.Control:
+		data = w.Op.Encode()
+	case api.Config:
+		c.change.request(c, w)
+		return
+	default:
+		p.reply(c, w.origin, 0, fmt.Errorf("%w: nobody can propose a %v entry", api.ErrInvalid, w.Kind))
+		return
+	}
+	if len(data) > c.cfg.MaxData {
+		p.reply(c, w.origin, 0, fmt.Errorf("%w: %d bytes of at most %d", api.ErrTooLarge, len(data), c.cfg.MaxData))
+		return
+	}
+	sum := entry.Sum(data)
+	if under := p.pending[w.ID]; under != nil {
+		if under.sum != sum || under.kind != w.Kind {
+			p.reply(c, w.origin, 0, fmt.Errorf("%w, which is under way", api.ErrRequestIDReused))
+			return
+		}
+		under.waiters = append(under.waiters, w.origin)
+		return
+	}
+	now := c.cfg.Clock.Wall()
+	if w.Kind == api.State {
+		index, known, err := c.tables.Known(w.ID, sum, now)
+		switch {
+		case err != nil:
+			p.reply(c, w.origin, 0, err)
+			return
+		case known:
+			p.finish(c, done{index, nil, []origin{w.origin}})
+			return
+		case c.cfg.MaxIDs > 0 && c.tables.IDs.Len()+len(p.pending) >= c.cfg.MaxIDs:
+			p.reply(c, w.origin, 0, fmt.Errorf("%w: %d", api.ErrTooManyIDs, c.cfg.MaxIDs))
+			return
+		}
+	}
+	p.pending[w.ID] = &pending{sum, w.Kind, []origin{w.origin}}
+	p.batched = append(p.batched, w.ID)
+	raw := entry.Encode(entry.Header{Kind: w.Kind, ID: w.ID, Time: now, Sum: sum}, data)
+	p.batch = append(p.batch, &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Data: raw})
+	if p.bytes += len(raw); len(p.batch) >= maxBatch || p.bytes >= maxBatchBytes {
+		p.flush(c)
+	}
+}
+
+// flush gives the engine what has come together, as one message.
+func (p *proposals) flush(c *Core) {
+	if len(p.batch) == 0 {
+		return
+	}
+	entries, ids := p.batch, p.batched
+	p.batch, p.batched, p.bytes = nil, nil, 0
+	if c.propose(entries...) {
+		return
+	}
+	for _, id := range ids {
+		if under := p.pending[id]; under != nil {
+			delete(p.pending, id)
+			p.replyAll(c, under.waiters, 0, fmt.Errorf("%w: the leader does not take more now", api.ErrBusy))
+		}
+	}
+}
+
+// begin is called when a leader has applied the first entry of its term.
+func (p *proposals) begin(c *Core) {
+	p.ready = true
+	early := p.early
+	p.early = nil
+	for _, w := range early {
+		p.lead(c, w)
+	}
+}
+
+// applied answers those who wait for an entry, once the state machine has it too.
+func (p *proposals) applied(c *Core, o replica.Outcome) {
+	under := p.pending[o.ID]
+	if under == nil || under.kind != o.Kind {
+		return
+	}
+	delete(p.pending, o.ID)
+	p.finish(c, done{o.First, o.Err, under.waiters})
+}
+
+func (p *proposals) finish(c *Core, d done) {
+	if d.index <= c.applied {
+		p.replyAll(c, d.who, d.index, d.err)
+		return
+	}
+	p.done = append(p.done, d)
+}
+
+// release answers what the state machine has applied.
+func (p *proposals) release(c *Core) {
+	kept := p.done[:0]
+	for _, d := range p.done {
+		if d.index > c.applied {
+			kept = append(kept, d)
+			continue
+		}
+		p.replyAll(c, d.who, d.index, d.err)
+	}
+	clear(p.done[len(kept):])
+	p.done = kept
+	c.lease.read(c)
+}
+
+// lost is called when this peer leads no more, or in another term. What it has written may
+// be committed yet, or never.
+func (p *proposals) lost(c *Core) {
+	p.ready = false
+	batched := p.batched
+	p.batch, p.batched, p.bytes = nil, nil, 0
+	for _, id := range batched { // not written, and never will be
+		under := p.pending[id]
+		delete(p.pending, id)
+		p.replyAll(c, under.waiters, 0, &api.NotLeaderError{})
+	}
+	for _, under := range sortedPending(p.pending) {
+		p.replyAll(c, under.waiters, 0, fmt.Errorf("%w: the leader has changed", api.ErrUnknownOutcome))
+	}
+	clear(p.pending)
+	c.contact.lost()
+}
+
+// redirect answers early requests of one who does not lead any more.
+func (p *proposals) redirect(c *Core) {
+	early := p.early
+	p.early = nil
+	for _, w := range early {
+		p.take(c, w)
+	}
+}
+
+func (p *proposals) replyAll(c *Core, who []origin, index uint64, err error) {
+	for _, o := range who {
+		p.reply(c, o, index, err)
+	}
+}
+
+func (p *proposals) reply(c *Core, o origin, index uint64, err error) {
+	switch {
+	case o.peer != "":
+		c.sendFrame(o.peer, frameReply, encodeReply(o.seq, index, err))
+	case o.token != 0:
+		c.out.Replies = append(c.out.Replies, Reply{o.token, index, err})
+	}
+}
+
+// forward asks the leader.
+func (p *proposals) forward(c *Core, r Request) {
+	leader, known := c.peerOf(c.lead)
+	if c.lead == raft.None || !known {
+		p.reply(c, origin{token: r.Token}, 0, &api.NotLeaderError{})
+		return
+	}
+	p.seq++
+	if r.Token != 0 {
+		deadline := r.Deadline
+		if deadline == 0 {
+			deadline = c.now() + c.cfg.Election
+		}
+		p.sent[p.seq] = sent{r.Token, deadline}
+	}
+	c.sendFrame(leader, frameRequest, encodeRequest(p.seq, r))
+}
+
+// received takes another peer's request.
+func (p *proposals) received(c *Core, from string, body []byte) error {
+	seq, r, err := decodeRequest(body)
+	if err != nil {
+		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
+	}
+	if r.Kind == api.Control && (r.Op.Do == entry.Expire || r.Op.Do == entry.Transfer) {
+		return fmt.Errorf("%w from %s: %s is the leader's own", errFrame, from, r.Op.Do)
+	}
+	p.take(c, waiting{r, origin{peer: from, seq: seq}})
+	return nil
+}
+
+// answered takes the leader's answer. One that says that the entry is applied waits until
+// this peer has applied it.
+func (p *proposals) answered(c *Core, body []byte) error {
+	seq, index, err, malformed := decodeReply(body)
+	if malformed != nil {
+		return malformed
+	}
+	s, found := p.sent[seq]
+	if !found {
+		return nil
+	}
+	delete(p.sent, seq)
+	if err != nil {
+		p.reply(c, origin{token: s.token}, index, err)
+		return nil
+	}
+	p.finish(c, done{index, nil, []origin{{token: s.token}}})
+	return nil
+}
+
+// check gives up what the leader does not answer.
+func (p *proposals) check(c *Core, now time.Duration) {
+	for _, seq := range sortedKeys(p.sent) {
+		if s := p.sent[seq]; now >= s.deadline {
+			delete(p.sent, seq)
+			p.reply(c, origin{token: s.token}, 0, fmt.Errorf("%w: the leader has not answered", api.ErrUnknownOutcome))
+		}
+	}
+}

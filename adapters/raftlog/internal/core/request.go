@@ -1,0 +1,125 @@
+package core
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// wireRequest is a request between peers.
+type wireRequest struct {
+	Seq  uint64       `json:"seq"`
+	Kind api.Kind     `json:"kind"`
+	ID   requestid.ID `json:"id"`
+	Data []byte       `json:"data,omitempty"`
+	Op   *entry.Op    `json:"op,omitempty"`
+	To   []api.Peer   `json:"to,omitempty"`
+}
+
+func encodeRequest(seq uint64, r Request) []byte {
+	w := wireRequest{Seq: seq, Kind: r.Kind, ID: r.ID, Data: r.Data, To: r.To}
+	if r.Kind == api.Control {
+		w.Op = &r.Op
+	}
+	b, err := json.Marshal(w)
+	if err != nil {
+		panic(err) // numbers, strings and bytes
+	}
+	return b
+}
+
+func decodeRequest(body []byte) (seq uint64, r Request, err error) {
+	var w wireRequest
+	if err := json.Unmarshal(body, &w); err != nil {
+		return 0, r, err
+	}
+	r = Request{Kind: w.Kind, ID: w.ID, Data: w.Data, To: w.To}
+	switch {
+	case w.Kind > api.Control || w.Kind == api.Checkpoint || w.ID.IsZero():
+		return 0, r, fmt.Errorf("a request of kind %v, ID %v", w.Kind, w.ID)
+	case w.Kind == api.Control && w.Op == nil:
+		return 0, r, errors.New("a control request that asks for nothing")
+	case w.Op != nil:
+		r.Op = *w.Op
+	}
+	return w.Seq, r, nil
+}
+
+// wireReply is the answer. Error is a place in sentinels, from 1.
+type wireReply struct {
+	Seq    uint64    `json:"seq"`
+	Index  uint64    `json:"index,omitempty"`
+	Error  int       `json:"error,omitempty"`
+	Text   string    `json:"text,omitempty"`
+	Leader *api.Peer `json:"leader,omitempty"`
+}
+
+// sentinels are the errors that a leader can answer with. New ones are added at the end.
+var sentinels = []error{
+	api.ErrUnknownOutcome, api.ErrStale, api.ErrFuture, api.ErrRequestIDReused, api.ErrBusy, api.ErrTooManyIDs,
+	api.ErrTooLarge, api.ErrInvalid, api.ErrChanging, api.ErrNotLeader,
+}
+
+// said is an error as another peer has said it.
+type said struct {
+	text string
+	is   error
+}
+
+func (e said) Error() string { return e.text }
+func (e said) Unwrap() error { return e.is }
+
+func encodeReply(seq, index uint64, err error) []byte {
+	w := wireReply{Seq: seq, Index: index}
+	if err != nil {
+		w.Text, w.Error = err.Error(), 1
+		for i, s := range sentinels {
+			if errors.Is(err, s) {
+				w.Error = i + 1
+				break
+			}
+		}
+		if e, ok := errors.AsType[*api.NotLeaderError](err); ok {
+			w.Leader = &e.Leader
+		}
+	}
+	b, err := json.Marshal(w)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func decodeReply(body []byte) (seq, index uint64, err, malformed error) {
+	var w wireReply
+	if e := json.Unmarshal(body, &w); e != nil {
+		return 0, 0, nil, fmt.Errorf("%w: reply: %w", errFrame, e)
+	}
+	switch {
+	case w.Error == 0:
+		return w.Seq, w.Index, nil, nil
+	case w.Error < 0 || w.Error > len(sentinels):
+		return 0, 0, nil, fmt.Errorf("%w: reply with error %d", errFrame, w.Error)
+	case w.Leader != nil:
+		return w.Seq, w.Index, &api.NotLeaderError{Leader: *w.Leader}, nil
+	}
+	return w.Seq, w.Index, said{w.Text, sentinels[w.Error-1]}, nil
+}
+
+func sortedKeys[V any](m map[uint64]V) []uint64 { return slices.Sorted(maps.Keys(m)) }
+
+// sortedPending is in the order of IDs, so that a simulation sees one order.
+func sortedPending(m map[requestid.ID]*pending) []*pending {
+	ids := slices.SortedFunc(maps.Keys(m), func(a, b requestid.ID) int { return slices.Compare(a[:], b[:]) })
+	var all []*pending
+	for _, id := range ids {
+		all = append(all, m[id])
+	}
+	return all
+}

@@ -1,0 +1,141 @@
+package core
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+)
+
+// A frame between peers is a type, the sender's wall clock in milliseconds, and a body.
+const (
+	frameRaft      = 1 // a message of the engine
+	frameRequest   = 2 // a request for the leader
+	frameReply     = 3 // its answer
+	frameAnnounce  = 4 // who the sender is, and how far its log goes
+	frameWelcome   = 5 // the answer of a leader to an announcement
+	frameMoved     = 6 // the answer to one that was removed: who the peers are now
+	frameHeader    = 1 + 8
+	transferReason = "CampaignTransfer" // the engine's word in votes of a transfer
+)
+
+var errFrame = errors.New("raftlog: malformed frame")
+
+func (c *Core) frame(kind byte, body []byte) []byte {
+	b := make([]byte, 0, frameHeader+len(body))
+	b = append(b, kind)
+	b = binary.BigEndian.AppendUint64(b, uint64(c.cfg.Clock.Wall().UnixMilli()))
+	return append(b, body...)
+}
+
+// send gives a message of the engine on to its receiver.
+func (c *Core) send(m *raftpb.Message) {
+	to, found := c.peerOf(m.GetTo())
+	if !found {
+		return
+	}
+	if m.GetType() == raftpb.MsgSnap {
+		body, err := marshal(m)
+		if err == nil {
+			c.out.Snapshots = append(c.out.Snapshots, SendSnapshot{
+				To: to, Frame: c.frame(frameRaft, body), Index: m.GetSnapshot().GetMetadata().GetIndex(),
+			})
+		}
+		return
+	}
+	b := make([]byte, frameHeader, frameHeader+proto.Size(m))
+	b[0] = frameRaft
+	binary.BigEndian.PutUint64(b[1:], uint64(c.cfg.Clock.Wall().UnixMilli()))
+	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m)
+	if err != nil {
+		panic(Fault{fmt.Errorf("encode a message: %w", err)})
+	}
+	urgent := m.GetType() != raftpb.MsgApp && m.GetType() != raftpb.MsgAppResp
+	c.out.Send = append(c.out.Send, Send{To: to, Urgent: urgent, Frame: b})
+}
+
+func (c *Core) sendFrame(to string, kind byte, body []byte) {
+	c.out.Send = append(c.out.Send, Send{To: to, Urgent: kind != frameRequest, Frame: c.frame(kind, body)})
+}
+
+// Receive takes a frame from a peer whose ID was proven. An error says that it was malformed,
+// or not the sender's to send; it is for the log.
+//
+// Whoever has proven to belong to the cluster is heard, in this peer's configuration or not:
+// the configuration may be an old one. But for those that were removed: their IDs are never
+// used again.
+func (c *Core) Receive(from string, frame []byte) error { return c.receive(from, frame, false) }
+
+// ReceiveSnapshot takes the frame that came with a snapshot, which is on the disk by now. If
+// the engine wants it, the next Take has a [Work] for it; if not it can be deleted.
+func (c *Core) ReceiveSnapshot(from string, frame []byte) error { return c.receive(from, frame, true) }
+
+func (c *Core) receive(from string, frame []byte, snapshot bool) error {
+	if len(frame) < frameHeader {
+		return fmt.Errorf("%w of %d bytes from %s", errFrame, len(frame), from)
+	}
+	if c.tables.Members.Gone(from) {
+		if frame[0] == frameAnnounce {
+			c.contact.sendMoved(c, from)
+		}
+		return nil
+	}
+	raft := replica.RaftID(c.cfg.Cluster, from)
+	c.contact.names[raft] = from
+	c.contact.clock(c, raft, time.UnixMilli(int64(binary.BigEndian.Uint64(frame[1:]))))
+	body := frame[frameHeader:]
+	switch frame[0] {
+	case frameRaft:
+		return c.receiveRaft(from, raft, body, snapshot)
+	case frameRequest:
+		return c.props.received(c, from, body)
+	case frameReply:
+		return c.props.answered(c, body)
+	case frameAnnounce:
+		return c.contact.announced(c, from, body)
+	case frameWelcome:
+		return c.contact.welcomed(c, body)
+	case frameMoved:
+		return c.contact.moved(c, body)
+	}
+	return fmt.Errorf("%w of type %d from %s", errFrame, frame[0], from)
+}
+
+func (c *Core) receiveRaft(from string, sender uint64, body []byte, snapshot bool) error {
+	m := &raftpb.Message{}
+	if err := proto.Unmarshal(body, m); err != nil {
+		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
+	}
+	if m.GetFrom() != sender || m.GetTo() != c.self {
+		return fmt.Errorf("%w from %s: a message of %x for %x", errFrame, from, m.GetFrom(), m.GetTo())
+	}
+	if snapshot != (m.GetType() == raftpb.MsgSnap) {
+		return fmt.Errorf("%w from %s: %v comes with a snapshot: %t", errFrame, from, m.GetType(), snapshot)
+	}
+	switch m.GetType() {
+	case raftpb.MsgProp, raftpb.MsgHup, raftpb.MsgTransferLeader, raftpb.MsgForgetLeader:
+		return fmt.Errorf("%w from %s: %v", errFrame, from, m.GetType())
+	case raftpb.MsgVote, raftpb.MsgPreVote:
+		if c.held() && string(m.GetContext()) != transferReason {
+			return nil
+		}
+	case raftpb.MsgReadIndex:
+		if !c.expiry.asks(c, sender) {
+			return nil
+		}
+	}
+	c.step(m)
+	return nil
+}
+
+// held tells whether this peer has just started and does not vote: it may have confirmed a
+// leader a moment before it was stopped, and promised so to vote for nobody else for an
+// election timeout. The engine does not keep that promise over a restart.
+func (c *Core) held() bool {
+	return c.now()-c.started < c.cfg.Election*101/100 && !c.cfg.Off.VoteHold
+}

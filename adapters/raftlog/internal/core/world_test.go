@@ -1,0 +1,328 @@
+package core
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// world is a cluster of cores on a network and disks that do not fail by themselves, in steps
+// of a millisecond. The simulation (internal/simulation) is the one with weather.
+type world struct {
+	t     *testing.T
+	now   time.Duration
+	rand  *rand.Rand
+	nodes []*node
+	wire  []wired
+	cut   func(from, to string) bool
+	token uint64
+}
+
+type wired struct {
+	at       time.Duration
+	from, to string
+	frame    []byte
+}
+
+type node struct {
+	w       *world
+	peer    api.Peer
+	core    *Core
+	log     *memoryLog
+	tables  *replica.State
+	down    bool
+	applied []api.Entry
+	replies map[uint64]Reply
+	skew    time.Duration
+}
+
+const (
+	tick     = 10 * time.Millisecond
+	election = 200 * time.Millisecond
+)
+
+func newWorld(t *testing.T, n int) *world {
+	w := &world{t: t, rand: rand.New(rand.NewPCG(1, 2)), cut: func(string, string) bool { return false }}
+	var voters []entry.Peer
+	for i := range n {
+		voters = append(voters, replica.With("test", peerNo(i)))
+	}
+	for i := range n {
+		w.add(peerNo(i), voters)
+	}
+	return w
+}
+
+func peerNo(i int) api.Peer {
+	return api.Peer{ID: fmt.Sprint("p", i), Addr: fmt.Sprint("host", i, ":1")}
+}
+
+func (w *world) add(p api.Peer, voters []entry.Peer) *node {
+	n := &node{w: w, peer: p, replies: map[uint64]Reply{}, log: &memoryLog{raft.NewMemoryStorage()}}
+	require.NoError(w.t, n.log.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
+		Index: new(uint64(1)), Term: new(uint64(1)), ConfState: &raftpb.ConfState{},
+	}}))
+	n.tables = replica.New(voters, 7*time.Hour, election)
+	n.start(voters)
+	w.nodes = append(w.nodes, n)
+	return n
+}
+
+func (n *node) start(voters []entry.Peer) {
+	var seeds []api.Peer
+	for _, v := range voters {
+		seeds = append(seeds, api.Peer{ID: v.ID, Addr: v.Addr})
+	}
+	c, err := New(Config{
+		Cluster: "test", Self: n.peer, Seeds: seeds, Tick: tick, Heartbeat: 7 * tick, Election: election, Window: 7 * time.Hour,
+		MaxData: 1 << 20, Clock: n, Random: n.w.rand.Uint64, Logger: slog.New(slog.DiscardHandler), Log: n.log, Tables: n.tables,
+		Snapshot: Snapshot{Index: 1, Term: 1, Members: 1},
+	})
+	require.NoError(n.w.t, err)
+	n.core, n.down = c, false
+}
+
+func (n *node) Now() time.Duration { return n.w.now }
+func (n *node) Wall() time.Time    { return time.Unix(1_700_000_000, 0).Add(n.w.now + n.skew) }
+
+type memoryLog struct{ *raft.MemoryStorage }
+
+func (l *memoryLog) HardState() *raftpb.HardState {
+	hs, _, _ := l.InitialState()
+	return hs
+}
+
+// run lets time pass.
+func (w *world) run(d time.Duration) {
+	for end := w.now + d; w.now < end; w.now += time.Millisecond {
+		w.step()
+	}
+}
+
+func (w *world) step() {
+	var later []wired
+	due := w.wire
+	w.wire = nil
+	for _, m := range due {
+		i := slices.IndexFunc(w.nodes, func(n *node) bool { return n.peer.ID == m.to })
+		switch {
+		case m.at > w.now:
+			later = append(later, m)
+		case i >= 0 && !w.nodes[i].down && !w.cut(m.from, m.to):
+			if err := w.nodes[i].core.Receive(m.from, m.frame); err != nil {
+				w.t.Logf("%v: %s: %v", w.now, m.to, err)
+			}
+		}
+	}
+	w.wire = append(later, w.wire...)
+	for _, n := range w.nodes {
+		if !n.down {
+			n.core.Advance()
+			n.drain()
+		}
+	}
+	w.check()
+}
+
+func (n *node) drain() {
+	for {
+		out := n.core.Take()
+		for _, s := range out.Send {
+			n.w.wire = append(n.w.wire, wired{n.w.now + time.Millisecond, n.peer.ID, s.To, s.Frame})
+		}
+		for _, r := range out.Replies {
+			_, twice := n.replies[r.Token]
+			require.False(n.w.t, twice)
+			n.replies[r.Token] = r
+		}
+		require.NoError(n.w.t, out.LostLog)
+		for _, a := range out.Apply {
+			for _, o := range a.Outcomes {
+				e := o.Entry()
+				e.Skipped = o.Skipped()
+				n.applied = append(n.applied, e)
+			}
+			if k := len(a.Outcomes); k > 0 {
+				n.core.Applied(a.Outcomes[k-1].Index, k)
+			}
+		}
+		for _, work := range out.Disk {
+			if work.HardState != nil {
+				require.NoError(n.w.t, n.log.SetHardState(work.HardState))
+			}
+			require.NoError(n.w.t, n.log.Append(work.Entries))
+			n.core.Stored(work, nil)
+		}
+		if len(out.Disk) == 0 && len(out.Apply) == 0 && len(out.Replies) == 0 {
+			return
+		}
+	}
+}
+
+// holder is whoever may lead an election, by its own reckoning.
+func (w *world) holders(name string) []string {
+	var all []string
+	for _, n := range w.nodes {
+		if n.down || n.core.Status().Lease <= w.now {
+			continue
+		}
+		if first, ok := n.core.Tables().Lines[name].First(); ok && first.Peer == n.core.self {
+			all = append(all, first.ID)
+		}
+	}
+	return all
+}
+
+func (w *world) check() {
+	require.LessOrEqual(w.t, len(w.holders("e")), 1, "%v: %v", w.now, w.holders("e"))
+}
+
+func (w *world) leader() *node {
+	for _, n := range w.nodes {
+		if !n.down && n.core.Status().Role == Leader && n.core.Status().Ready && n.core.Status().Lease > w.now {
+			return n
+		}
+	}
+	return nil
+}
+
+func (w *world) until(what string, ok func() bool) time.Duration {
+	began := w.now
+	for !ok() {
+		w.step()
+		w.now += time.Millisecond
+		if w.now > began+time.Minute {
+			w.t.Fatal("never: ", what)
+		}
+	}
+	return w.now - began
+}
+
+func (w *world) propose(n *node, r Request) uint64 {
+	w.token++
+	r.Token = w.token
+	if r.ID.IsZero() {
+		r.ID = requestid.From(n.Wall(), w.rand.Uint64(), w.rand.Uint64())
+	}
+	n.core.Propose(r)
+	n.drain()
+	return r.Token
+}
+
+func TestElections(t *testing.T) {
+	w := newWorld(t, 3)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	for i, n := range w.nodes {
+		n.core.Stand("e", fmt.Sprint("c", i), "")
+		n.drain()
+	}
+	w.until("a holder", func() bool { return len(w.holders("e")) == 1 })
+	for range 6 {
+		w.run(time.Second)
+		first := w.holders("e")
+		require.Len(t, first, 1)
+		i := slices.IndexFunc(w.nodes, func(n *node) bool { return n.peer.ID[1:] == first[0][1:2] })
+		leads := w.nodes[i] == w.leader()
+		w.nodes[i].down = true
+		took := w.until("another holder", func() bool { h := w.holders("e"); return len(h) == 1 && h[0] != first[0] })
+		t.Logf("%s led=%t: %v", first[0], leads, took)
+		// It comes back as another process, with the old one's candidate in line perhaps.
+		n := w.nodes[i]
+		n.tables = replica.New(n.tablesVoters(), 7*time.Hour, election)
+		n.start(n.tablesVoters())
+		n.core.Stand("e", "d"+n.peer.ID[1:]+fmt.Sprint(w.now), "")
+		w.run(2 * time.Second)
+	}
+}
+
+func (n *node) tablesVoters() []entry.Peer {
+	var voters []entry.Peer
+	for i := range 3 {
+		voters = append(voters, replica.With("test", peerNo(i)))
+	}
+	return voters
+}
+
+func TestProposals(t *testing.T) {
+	w := newWorld(t, 3)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	l := w.leader()
+	id := requestid.From(l.Wall(), 1, 2)
+	one := w.propose(l, Request{Kind: api.State, ID: id, Data: []byte("x")})
+	two := w.propose(l, Request{Kind: api.State, ID: id, Data: []byte("x")})
+	other := w.propose(l, Request{Kind: api.State, ID: id, Data: []byte("y")})
+	w.run(50 * time.Millisecond)
+	require.NoError(t, l.replies[one].Err)
+	require.Equal(t, l.replies[one].Index, l.replies[two].Index)
+	require.ErrorIs(t, l.replies[other].Err, api.ErrRequestIDReused)
+	for _, n := range w.nodes {
+		if n == l {
+			continue
+		}
+		again := w.propose(n, Request{Kind: api.State, ID: id, Data: []byte("x"), Forward: true})
+		refused := w.propose(n, Request{Kind: api.State, ID: id, Data: []byte("x")})
+		w.run(50 * time.Millisecond)
+		require.Equal(t, Reply{again, l.replies[one].Index, nil}, n.replies[again])
+		var e *api.NotLeaderError
+		require.ErrorAs(t, n.replies[refused].Err, &e)
+		require.Equal(t, l.peer, e.Leader)
+	}
+	old := w.propose(l, Request{Kind: api.State, ID: requestid.From(l.Wall().Add(-8*time.Hour), 1, 2)})
+	w.run(10 * time.Millisecond)
+	require.ErrorIs(t, l.replies[old].Err, api.ErrStale)
+	w.token++
+	l.core.Read(w.token, w.now+time.Second)
+	l.drain()
+	w.run(20 * time.Millisecond)
+	require.Equal(t, l.replies[one].Index, l.replies[w.token].Index)
+	l.core.HandOver()
+	l.drain()
+	took := w.until("another leader", func() bool { return w.leader() != nil && w.leader() != l })
+	require.Less(t, took, 100*time.Millisecond)
+}
+
+func TestChange(t *testing.T) {
+	w := newWorld(t, 3)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	for i := 3; i < 6; i++ {
+		w.add(peerNo(i), w.nodes[0].tablesVoters())
+	}
+	w.until("clients", func() bool { return len(w.leader().core.Membership().Clients) == 3 })
+	w.run(time.Second)
+	require.Equal(t, Client, w.nodes[4].core.Status().Role)
+	l := w.leader()
+	id := requestid.From(l.Wall(), 7, 7)
+	to := []api.Peer{peerNo(3), peerNo(4), peerNo(5)}
+	token := w.propose(l, Request{Kind: api.Config, ID: id, To: to})
+	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
+	t.Log(l.replies[token])
+	w.run(time.Second)
+	l = w.leader()
+	require.NotNil(t, l)
+	require.Contains(t, []string{"p3", "p4", "p5"}, l.peer.ID)
+	m := l.core.Membership()
+	require.Equal(t, to, m.Voters)
+	require.Empty(t, m.Outgoing)
+	require.Equal(t, []string{"p0", "p1", "p2"}, m.Removed)
+	again := w.propose(l, Request{Kind: api.Config, ID: id, To: to})
+	w.run(10 * time.Millisecond)
+	require.NoError(t, l.replies[again].Err)
+	for _, n := range w.nodes[:3] {
+		n.down = true
+	}
+	more := w.propose(l, Request{Kind: api.State, Data: []byte("x")})
+	w.run(100 * time.Millisecond)
+	require.NoError(t, l.replies[more].Err)
+}

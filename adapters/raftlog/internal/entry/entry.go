@@ -1,0 +1,113 @@
+// Package entry is how the log's entries are written: who has asked for one, when, and what
+// for. What an engine's entry carries is a header and data, so that the engine knows of
+// neither requests nor elections.
+package entry
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// HeaderSize is how many bytes stand before the data: the kind, the request's ID, the time
+// in nanoseconds since 1970, and the data's checksum.
+const HeaderSize = 1 + 16 + 8 + 4
+
+// MaxData is how many bytes of data an entry can have.
+const MaxData = 16 << 20
+
+// ErrMalformed: these bytes are not an entry's.
+var ErrMalformed = errors.New("raftlog: malformed entry")
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Sum is the checksum of an update's data, by which another update under the same ID is
+// recognised.
+func Sum(data []byte) uint32 { return crc32.Checksum(data, castagnoli) }
+
+// Header says whose an entry is.
+type Header struct {
+	Kind api.Kind
+	ID   requestid.ID
+	Time time.Time
+	Sum  uint32 // of the data
+}
+
+// Encode returns what an engine's entry carries. It copies data.
+func Encode(h Header, data []byte) []byte {
+	b := make([]byte, HeaderSize, HeaderSize+len(data))
+	b[0] = byte(h.Kind)
+	copy(b[1:17], h.ID[:])
+	binary.BigEndian.PutUint64(b[17:25], uint64(h.Time.UnixNano()))
+	binary.BigEndian.PutUint32(b[25:29], h.Sum)
+	return append(b, data...)
+}
+
+// decode splits what Encode has made. The data are a part of b.
+func decode(b []byte) (Header, []byte, error) {
+	if len(b) < HeaderSize || api.Kind(b[0]) > api.Control || api.Kind(b[0]) == api.Checkpoint {
+		return Header{}, nil, fmt.Errorf("%w: %d bytes that begin with %x", ErrMalformed, len(b), b[:min(len(b), 4)])
+	}
+	return Header{
+		Kind: api.Kind(b[0]),
+		ID:   requestid.ID(b[1:17]),
+		Time: time.Unix(0, int64(binary.BigEndian.Uint64(b[17:25]))),
+		Sum:  binary.BigEndian.Uint32(b[25:29]),
+	}, b[HeaderSize:], nil
+}
+
+// Decoded is an entry with all that is to be known of it.
+type Decoded struct {
+	Header
+	Index, Term uint64
+	Data        []byte
+	// Change is the engine's part of a Config entry.
+	Change *raftpb.ConfChangeV2
+}
+
+// Decode reads an engine's entry. An entry without data is a Checkpoint: a leader's first.
+func Decode(e *raftpb.Entry) (Decoded, error) {
+	d := Decoded{Index: e.GetIndex(), Term: e.GetTerm()}
+	raw := e.GetData()
+	switch e.GetType() {
+	case raftpb.EntryNormal:
+		if len(raw) == 0 {
+			d.Kind = api.Checkpoint
+			return d, nil
+		}
+	case raftpb.EntryConfChangeV2:
+		d.Change = &raftpb.ConfChangeV2{}
+		if err := proto.Unmarshal(raw, d.Change); err != nil {
+			return d, fmt.Errorf("%w: index %d: %w", ErrMalformed, d.Index, err)
+		}
+		raw = d.Change.GetContext()
+	default:
+		return d, fmt.Errorf("%w: index %d has type %v", ErrMalformed, d.Index, e.GetType())
+	}
+	h, data, err := decode(raw)
+	if err == nil && (h.Kind == api.Config) != (d.Change != nil) {
+		err = fmt.Errorf("%w: kind %v of type %v", ErrMalformed, h.Kind, e.GetType())
+	}
+	if err != nil {
+		return d, fmt.Errorf("index %d: %w", d.Index, err)
+	}
+	d.Header, d.Data = h, data
+	return d, nil
+}
+
+// Entry is d as users see it.
+func (d Decoded) Entry() api.Entry {
+	e := api.Entry{Index: d.Index, Term: d.Term, Kind: d.Kind, ID: d.ID, Time: d.Time}
+	if d.Kind == api.State || d.Kind == api.Config {
+		e.Data = d.Data
+	}
+	return e
+}

@@ -1,0 +1,143 @@
+package replica
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+)
+
+// Candidate stands in an election's line.
+type Candidate struct {
+	ID   string `json:"id"`
+	Name string `json:"name,omitempty"`
+	Peer uint64 `json:"peer"`
+	// Joined is the index of the entry by which it stands there.
+	Joined uint64 `json:"joined"`
+	// Token is the index of the entry by which it has become the first; 0 before. It is its
+	// fencing token: whoever becomes first later does so by a later entry.
+	Token uint64 `json:"token,omitempty"`
+}
+
+// Line is an election: its candidates in order of arrival, of whom the first is the one that
+// may lead, as far as its peer has a lease. A Line that was handed out does not change.
+type Line struct {
+	Ended      bool
+	Candidates []Candidate
+}
+
+// Lines are the elections by name.
+type Lines map[string]Line
+
+// First returns the candidate that may lead.
+func (l Line) First() (Candidate, bool) {
+	if len(l.Candidates) == 0 {
+		return Candidate{}, false
+	}
+	return l.Candidates[0], true
+}
+
+// Place is where the candidate stands, 0 for the first; -1 if it does not.
+func (l Line) Place(id string) int {
+	return slices.IndexFunc(l.Candidates, func(c Candidate) bool { return c.ID == id })
+}
+
+// apply carries out an op; an error says why it changes nothing.
+func (ls Lines) apply(op entry.Op, index uint64) error {
+	l := ls[op.Election]
+	switch op.Do {
+	case entry.Join:
+		switch {
+		case l.Ended:
+			return errEnded
+		case l.Place(op.Candidate) >= 0:
+			return nil
+		}
+		c := Candidate{ID: op.Candidate, Name: op.Name, Peer: op.Peer, Joined: index}
+		ls.set(op.Election, Line{Candidates: append(slices.Clip(l.Candidates), c)}, index)
+	case entry.Leave:
+		place := l.Place(op.Candidate)
+		if place < 0 {
+			return nil
+		}
+		ls.set(op.Election, l.without(func(c Candidate) bool { return c.ID == op.Candidate }), index)
+	case entry.End:
+		ls.set(op.Election, Line{Ended: true}, index)
+	case entry.Restart:
+		if l.Ended {
+			delete(ls, op.Election)
+		}
+	default:
+		return fmt.Errorf("%w: control entry asks for %q", api.ErrInvalid, op.Do)
+	}
+	return nil
+}
+
+var errEnded = fmt.Errorf("%w: the election was ended", api.ErrInvalid)
+
+// expire returns the elections that have changed.
+func (ls Lines) expire(op entry.Op, index uint64) []string {
+	var changed []string
+	for _, name := range slices.Sorted(maps.Keys(ls)) {
+		l := ls[name]
+		left := l.without(func(c Candidate) bool { return c.Peer == op.Peer && c.Joined <= op.Through })
+		if len(left.Candidates) < len(l.Candidates) {
+			ls.set(name, left, index)
+			changed = append(changed, name)
+		}
+	}
+	return changed
+}
+
+func (l Line) without(gone func(Candidate) bool) Line {
+	return Line{Ended: l.Ended, Candidates: slices.DeleteFunc(slices.Clone(l.Candidates), gone)}
+}
+
+// set gives the first candidate its token, and forgets a line in which nobody stands.
+func (ls Lines) set(name string, l Line, index uint64) {
+	if len(l.Candidates) == 0 && !l.Ended {
+		delete(ls, name)
+		return
+	}
+	if len(l.Candidates) > 0 && l.Candidates[0].Token == 0 {
+		l.Candidates = slices.Clone(l.Candidates)
+		l.Candidates[0].Token = index
+	}
+	ls[name] = l
+}
+
+// Peers returns those that have candidates, in ascending order.
+func (ls Lines) Peers() []uint64 {
+	seen := map[uint64]bool{}
+	for _, l := range ls {
+		for _, c := range l.Candidates {
+			seen[c.Peer] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// savedLine is a Line in a snapshot.
+type savedLine struct {
+	Name       string      `json:"name"`
+	Ended      bool        `json:"ended,omitempty"`
+	Candidates []Candidate `json:"candidates,omitempty"`
+}
+
+func (ls Lines) save() []savedLine {
+	var all []savedLine
+	for _, name := range slices.Sorted(maps.Keys(ls)) {
+		all = append(all, savedLine{name, ls[name].Ended, ls[name].Candidates})
+	}
+	return all
+}
+
+func load(all []savedLine) Lines {
+	ls := Lines{}
+	for _, l := range all {
+		ls[l.Name] = Line{l.Ended, l.Candidates}
+	}
+	return ls
+}

@@ -1,0 +1,268 @@
+// Package replica is the state that every peer reckons from the log alone, and that is
+// therefore the same at all of them at the same index: which request IDs are known, who
+// stands in which election, who the peers are. Nothing here looks at a clock: time is what
+// leaders have written into entries.
+package replica
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/ids"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+const (
+	// Ahead is how far in the future an ID's time may be.
+	Ahead = 15 * time.Minute
+	// slack is for how long an ID is remembered after it would be refused as stale.
+	slack = time.Minute
+)
+
+// State is what the log says. It belongs to one goroutine.
+type State struct {
+	Index, Term uint64 // of the last entry applied
+	Clock       time.Time
+	Window      time.Duration // for how long IDs are fresh
+	Election    time.Duration // the election timeout that the cluster was made with
+	Transferred uint64        // the newest term whose leader has begun to hand over
+	Members     Members
+	Lines       Lines
+	IDs         *ids.Table
+
+	// DedupeOff has every update applied as often as it is in the log. It is for tests that
+	// show that the simulation finds the fault.
+	DedupeOff bool
+}
+
+// New returns the state of a cluster that begins with these voters.
+func New(voters []entry.Peer, window, election time.Duration) *State {
+	return &State{
+		Index: 1, Term: 1, Window: window, Election: election,
+		Members: newMembers(voters), Lines: Lines{}, IDs: ids.New(),
+	}
+}
+
+// Outcome is what an entry has done.
+type Outcome struct {
+	entry.Decoded
+	// Err is why the entry changes nothing: api.ErrStale, ErrFuture, ErrRequestIDReused, or
+	// ErrInvalid.
+	Err error
+	// First is the index of the entry that was applied with the same ID: this one's, or an
+	// earlier one's.
+	First uint64
+	// Election is the one whose line has changed; of Expire it is empty, see Expired.
+	Election string
+	// Expired are the elections that an Expire has changed.
+	Expired []string
+	// Change is to be given to the engine, of a Config entry that is in force.
+	Change *raftpb.ConfChangeV2
+}
+
+// Skipped tells whether the state machine is not to have it.
+func (o Outcome) Skipped() bool { return o.Err != nil || o.First != o.Index }
+
+// Known answers for an ID as the log does: if the ID is known, the index of its entry, or
+// [api.ErrRequestIDReused]; if not, why an update with this ID would not be applied at that
+// time.
+func (s *State) Known(id requestid.ID, sum uint32, now time.Time) (index uint64, known bool, err error) {
+	if index, was, ok := s.IDs.Lookup(id); ok {
+		if was != sum {
+			return index, true, fmt.Errorf("%w (entry %d)", api.ErrRequestIDReused, index)
+		}
+		return index, true, nil
+	}
+	if now.Before(s.Clock) {
+		now = s.Clock
+	}
+	switch made := id.Time(); {
+	case made.Before(now.Add(-s.Window)):
+		return 0, false, fmt.Errorf("%w: it is of %v, and %v is remembered", api.ErrStale, made.UTC(), s.Window)
+	case made.After(now.Add(Ahead)):
+		return 0, false, fmt.Errorf("%w: it is of %v, at %v", api.ErrFuture, made.UTC(), now.UTC())
+	}
+	return 0, false, nil
+}
+
+// Apply applies the next entry. An error says that the entry cannot be read, which is the
+// end of this replica.
+func (s *State) Apply(e *raftpb.Entry) (Outcome, error) {
+	if e.GetIndex() != s.Index+1 {
+		return Outcome{}, fmt.Errorf("%w: entry %d follows %d", entry.ErrMalformed, e.GetIndex(), s.Index)
+	}
+	d, err := entry.Decode(e)
+	if err != nil {
+		return Outcome{}, err
+	}
+	s.Index, s.Term = d.Index, d.Term
+	o := Outcome{Decoded: d, First: d.Index}
+	if d.Kind == api.Checkpoint {
+		return o, nil
+	}
+	if d.Time.After(s.Clock) {
+		s.Clock = d.Time
+	}
+	switch d.Kind {
+	case api.State:
+		s.remember(&o)
+	case api.Config:
+		err = s.reconfigure(&o)
+	case api.Control:
+		err = s.control(&o)
+	}
+	return o, err
+}
+
+// remember decides whether an update, or a change of the peers that somebody has asked for,
+// is the first of its ID.
+func (s *State) remember(o *Outcome) {
+	index, known, err := s.Known(o.ID, o.Sum, o.Time)
+	switch {
+	case s.DedupeOff:
+	case known:
+		o.First, o.Err = index, err
+	case err != nil:
+		o.Err = err
+	default:
+		s.IDs.Insert(o.ID, o.Index, o.Sum)
+	}
+	s.IDs.Expire(s.Clock.Add(-s.Window - slack))
+}
+
+func (s *State) control(o *Outcome) error {
+	op, err := entry.DecodeOp(o.Data)
+	if err != nil {
+		return err
+	}
+	switch op.Do {
+	case entry.Expire:
+		o.Expired = s.Lines.expire(op, o.Index)
+	case entry.Transfer:
+		s.Transferred = o.Term
+	case entry.Window:
+		if op.Window > s.Window { // it may be lengthened: what was forgotten stays forgotten
+			s.Window = op.Window
+		}
+	default:
+		o.Election = op.Election
+		o.Err = s.Lines.apply(op, o.Index)
+	}
+	return nil
+}
+
+// PruneIndex is the index before the first entry whose ID is remembered: whoever keeps the
+// entries behind it has kept all IDs.
+func (s *State) PruneIndex() uint64 {
+	if oldest, ok := s.IDs.OldestIndex(); ok {
+		return oldest - 1
+	}
+	return s.Index
+}
+
+// Sum is equal for equal states, whatever way they came about.
+func (s *State) Sum() uint64 {
+	h := fnv.New64a()
+	h.Write(s.rest())
+	h.Write(binary.BigEndian.AppendUint64(nil, s.IDs.Sum()))
+	return h.Sum64()
+}
+
+// saved is what stands before the IDs in a snapshot.
+type saved struct {
+	Index       uint64        `json:"index"`
+	Term        uint64        `json:"term"`
+	Clock       int64         `json:"clock"`
+	Window      time.Duration `json:"window"`
+	Election    time.Duration `json:"election"`
+	Transferred uint64        `json:"transferred,omitempty"`
+	Members     Members       `json:"members"`
+	Lines       []savedLine   `json:"lines,omitempty"`
+}
+
+func (s *State) rest() []byte {
+	clock := int64(0)
+	if !s.Clock.IsZero() {
+		clock = s.Clock.UnixNano()
+	}
+	b, err := json.Marshal(saved{
+		s.Index, s.Term, clock, s.Window, s.Election, s.Transferred, s.Members, s.Lines.save(),
+	})
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// View is the state at one index.
+type View struct {
+	Index, Term uint64
+	rest        []byte
+	ids         *ids.View
+}
+
+// View returns the state of now, to be written by another goroutine while the state goes on.
+func (s *State) View() *View {
+	return &View{s.Index, s.Term, s.rest(), s.IDs.Snapshot()}
+}
+
+// WriteTo writes the view, for [Read].
+func (v *View) WriteTo(w io.Writer) (int64, error) {
+	head := binary.BigEndian.AppendUint32(nil, uint32(len(v.rest)))
+	n, err := w.Write(append(head, v.rest...))
+	if err != nil {
+		return int64(n), err
+	}
+	m, err := v.ids.WriteTo(w)
+	return int64(n) + m, err
+}
+
+// maxRest bounds what a damaged snapshot can ask for.
+const maxRest = 256 << 20
+
+// Read reads what [View.WriteTo] has written.
+func Read(r io.Reader) (*State, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, fmt.Errorf("raftlog: read the tables of a snapshot: %w", err)
+	}
+	size := binary.BigEndian.Uint32(head[:])
+	if size > maxRest {
+		return nil, fmt.Errorf("raftlog: read the tables of a snapshot: they claim %d bytes: %w", size, entry.ErrMalformed)
+	}
+	rest, err := io.ReadAll(io.LimitReader(r, int64(size)))
+	if err == nil && len(rest) != int(size) {
+		err = io.ErrUnexpectedEOF
+	}
+	var v saved
+	if err == nil {
+		err = json.Unmarshal(rest, &v)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("raftlog: read the tables of a snapshot: %w", err)
+	}
+	if v.Index == 0 || v.Window <= 0 || v.Election <= 0 {
+		return nil, fmt.Errorf("raftlog: read the tables of a snapshot: %w", errors.Join(entry.ErrMalformed, errors.New("index, window or election timeout is missing")))
+	}
+	table, err := ids.Read(r)
+	if err != nil {
+		return nil, fmt.Errorf("raftlog: read the request IDs of a snapshot: %w", err)
+	}
+	s := &State{
+		Index: v.Index, Term: v.Term, Window: v.Window, Election: v.Election, Transferred: v.Transferred,
+		Members: v.Members, Lines: load(v.Lines), IDs: table,
+	}
+	if v.Clock != 0 {
+		s.Clock = time.Unix(0, v.Clock)
+	}
+	return s, nil
+}
