@@ -1,0 +1,5 @@
+//go:build race
+
+package ids
+
+func init() { race = true }

@@ -1,0 +1,379 @@
+package ids
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+	"github.com/stretchr/testify/require"
+)
+
+// model is a table as one would write it if memory were free.
+type model map[requestid.ID]entry
+
+func (m model) insert(e entry) {
+	if _, known := m[e.id]; !known {
+		m[e.id] = e
+	}
+}
+
+func (m model) expire(before time.Time) {
+	maps.DeleteFunc(m, func(id requestid.ID, _ entry) bool { return id.Time().Before(before) })
+}
+
+func (m model) oldest() (uint64, bool) {
+	oldest := uint64(math.MaxUint64)
+	for _, e := range m {
+		oldest = min(oldest, e.index)
+	}
+	return oldest, len(m) > 0
+}
+
+// equal checks all that can be seen of a table, and that its parts are as they have to be.
+func (m model) equal(t *testing.T, table *Table) {
+	t.Helper()
+	require.Equal(t, len(m), table.Len())
+	oldest, ok := table.OldestIndex()
+	want, wantOK := m.oldest()
+	require.Equal(t, wantOK, ok)
+	if ok {
+		require.Equal(t, want, oldest)
+	}
+	for id, e := range m {
+		if index, sum, ok := table.Lookup(id); !ok || e != (entry{id, index, sum}) {
+			t.Fatalf("%v: want %v, have %v, %v, %v", id, e, index, sum, ok)
+		}
+	}
+	wellFormed(t, table)
+}
+
+// wellFormed checks what tree.go and leaf.go say of the parts.
+func wellFormed(t *testing.T, table *Table) {
+	t.Helper()
+	var last requestid.ID
+	count := 0
+	check := func(ok bool, what string) {
+		if !ok {
+			t.Helper()
+			t.Fatalf("after %d entries: %s", count, what)
+		}
+	}
+	check(len(table.firsts) == len(table.pages), "firsts of pages")
+	for i, p := range table.pages {
+		check(len(p.leaves) > 0 && len(p.leaves) <= maxLeaves, "leaves of a page")
+		check(len(p.firsts) == len(p.leaves), "firsts of leaves")
+		c := page{leaves: p.leaves}
+		c.count()
+		check(c.len == p.len && c.min == p.min, "a page's len or min")
+		for k, l := range p.leaves {
+			check(l.n > 0 && len(l.data) == l.n*l.stride() && len(l.data) <= maxData, "size of a leaf")
+			oldest := uint64(math.MaxUint64)
+			for j := range l.n {
+				e := l.entry(j)
+				check(count == 0 || bytes.Compare(last[:], e.id[:]) < 0, "order")
+				bounds := p.firsts
+				if k == 0 {
+					bounds = table.firsts[i:]
+				}
+				if j == 0 && (k > 0 || i > 0) {
+					bound := bounds[k]
+					check(bytes.Compare(bound[:], e.id[:]) <= 0 && bytes.Compare(last[:], bound[:]) < 0, "bounds")
+				}
+				oldest = min(oldest, e.index)
+				last = e.id
+				count++
+			}
+			check(oldest == l.min, "a leaf's min")
+		}
+	}
+	check(count == table.Len(), "len")
+}
+
+func encoded(t testing.TB, v *View) []byte {
+	var b bytes.Buffer
+	n, err := v.WriteTo(&b)
+	require.NoError(t, err)
+	require.EqualValues(t, b.Len(), n)
+	return b.Bytes()
+}
+
+func TestAgainstModel(t *testing.T) {
+	for seed := range uint64(5) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(2, seed))
+			table, m := New(), model{}
+			now, index := noon.UnixMilli(), rng.Uint64N(1<<40)
+			var inserted []requestid.ID
+			insert := func(ms int64) {
+				id := idAt(rng, ms)
+				if len(inserted) > 0 && rng.IntN(20) == 0 {
+					id = inserted[rng.IntN(len(inserted))]
+				}
+				inserted = append(inserted, id)
+				e := entry{id, index, rng.Uint32()}
+				table.Insert(e.id, e.index, e.sum)
+				m.insert(e)
+				if index += rng.Uint64N(4); rng.IntN(2000) == 0 {
+					index += rng.Uint64N(1 << 50)
+				}
+			}
+			for range 60 {
+				switch kind, n := rng.IntN(9), rng.IntN(1200); kind {
+				case 0, 1, 2:
+					for range n {
+						now += rng.Int64N(20)
+						insert(now - rng.Int64N(500))
+					}
+				case 3:
+					for range n {
+						insert(now - rng.Int64N(7*hour))
+					}
+				case 4:
+					for range n / 2 {
+						insert(rng.Int64N(1 << 48))
+					}
+				case 5:
+					for range n {
+						insert(now &^ 0xffff)
+					}
+				case 6:
+					limit := time.UnixMilli(now - rng.Int64N(2*hour)).Add(time.Duration(rng.Int64N(1e6)))
+					if len(inserted) > 0 && rng.IntN(8) == 0 {
+						limit = inserted[rng.IntN(len(inserted))].Time()
+					}
+					table.Expire(limit)
+					m.expire(limit)
+				case 7:
+					read, err := Read(bytes.NewReader(encoded(t, table.Snapshot())))
+					require.NoError(t, err)
+					require.Equal(t, table.Sum(), read.Sum())
+					table = read
+				case 8:
+					table.Snapshot()
+				}
+			}
+			m.equal(t, table)
+			for _, id := range inserted {
+				_, _, ok := table.Lookup(id)
+				if _, want := m[id]; want != ok {
+					t.Fatalf("%v is remembered: %v, should be: %v", id, ok, want)
+				}
+			}
+			// A table of the same content that came about in another way.
+			other := New()
+			for _, e := range m { // in any order
+				other.Insert(e.id, e.index, e.sum)
+			}
+			require.Equal(t, table.Sum(), other.Sum())
+			require.Equal(t, encoded(t, table.Snapshot()), encoded(t, other.Snapshot()))
+			m.equal(t, other)
+		})
+	}
+}
+
+func TestManyPages(t *testing.T) {
+	for i, s := range spreads {
+		if race && i%2 > 0 {
+			continue // for time
+		}
+		table := fill(100_000, i)
+		wellFormed(t, table)
+		view := table.Snapshot()
+		sum := view.Sum()
+		for table.Len() > 0 {
+			middle := table.pages[len(table.pages)/2]
+			l := middle.leaves[len(middle.leaves)/2]
+			limit := l.entry(l.n / 2).id.Time().Add(time.Millisecond)
+			table.Expire(limit)
+			wellFormed(t, table)
+			table.all(func(e entry) error {
+				if e.id.Time().Before(limit) {
+					require.Fail(t, "not forgotten", s.name)
+				}
+				return nil
+			})
+		}
+		require.Equal(t, sum, view.Sum(), s.name)
+		require.Equal(t, 100_000, view.Len())
+		table.Insert(requestid.ID{1}, 7, 8)
+		wellFormed(t, table)
+	}
+}
+
+func TestEmpty(t *testing.T) {
+	table := New()
+	_, _, ok := table.Lookup(requestid.New())
+	require.False(t, ok)
+	_, ok = table.OldestIndex()
+	require.False(t, ok)
+	table.Expire(noon)
+	require.Zero(t, table.Len())
+	read, err := Read(bytes.NewReader(encoded(t, table.Snapshot())))
+	require.NoError(t, err)
+	require.Zero(t, read.Len())
+	require.Equal(t, table.Sum(), read.Sum())
+}
+
+func TestExpireIsExact(t *testing.T) {
+	first, last := requestid.At(time.UnixMilli(0)), requestid.At(time.UnixMilli(1<<48-1))
+	for _, c := range []struct {
+		before time.Time
+		left   int
+	}{
+		{time.Time{}, 4},
+		{time.Unix(math.MinInt64/2, 0), 4},
+		{time.UnixMilli(0), 4},
+		{time.Unix(0, 1), 3},
+		{noon, 3},
+		{noon.Add(time.Nanosecond), 2},
+		{noon.Add(time.Millisecond), 2},
+		{noon.Add(time.Millisecond + 1), 1},
+		{time.UnixMilli(1<<48 - 1), 1},
+		{time.UnixMilli(1<<48 - 1).Add(1), 0},
+		{time.UnixMilli(1 << 48), 0},
+		{time.Unix(math.MaxInt64/2, 0), 0},
+	} {
+		table := New()
+		for i, id := range []requestid.ID{last, requestid.At(noon.Add(time.Millisecond)), requestid.At(noon), first} {
+			table.Insert(id, uint64(i), 0)
+		}
+		table.Expire(c.before)
+		require.Equal(t, c.left, table.Len(), "%v", c.before)
+		if c.left > 0 {
+			oldest, ok := table.OldestIndex()
+			require.True(t, ok)
+			require.Zero(t, oldest)
+		}
+	}
+}
+
+func TestTheFirstInsertCounts(t *testing.T) {
+	table, id := New(), requestid.New()
+	table.Insert(id, 5, 6)
+	table.Insert(id, 7, 8)
+	index, sum, ok := table.Lookup(id)
+	require.True(t, ok)
+	require.Equal(t, [2]uint64{5, 6}, [2]uint64{index, uint64(sum)})
+	require.Equal(t, 1, table.Len())
+}
+
+func TestSumTellsTablesApart(t *testing.T) {
+	sum := func(entries ...entry) uint64 {
+		table := New()
+		for _, e := range entries {
+			table.insert(e)
+		}
+		return table.Sum()
+	}
+	a, b := entry{requestid.ID{1}, 2, 3}, entry{requestid.ID{2}, 2, 3}
+	sums := map[uint64]bool{}
+	for _, s := range []uint64{
+		sum(), sum(a), sum(b), sum(a, b),
+		sum(entry{a.id, 3, 3}), sum(entry{a.id, 2, 4}), sum(entry{a.id, 2, 3 << 8}), sum(entry{}),
+	} {
+		sums[s] = true
+	}
+	require.Len(t, sums, 8)
+	require.Equal(t, sum(a, b), sum(b, a))
+}
+
+// A View is of its time, whatever becomes of the table; under the race detector this also
+// sees that the table never writes to what a View has.
+func TestViewsStay(t *testing.T) {
+	for i, s := range spreads {
+		table := fill(20_000, i)
+		rng := rand.New(rand.NewPCG(3, uint64(i)))
+		view, want := table.Snapshot(), table.Sum()
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			for range 3 {
+				if got := view.Sum(); got != want {
+					t.Errorf("%s: view has changed", s.name)
+				}
+			}
+		})
+		for k := range 20_000 {
+			table.Insert(s.id(rng, k, 20_000), uint64(2_000_000_000+k), 1)
+			if k%5000 == 0 {
+				table.Snapshot()
+			}
+		}
+		l := table.pages[0].leaves[len(table.pages[0].leaves)/2]
+		table.Expire(l.entry(l.n / 2).id.Time())
+		wait.Wait()
+		require.Equal(t, want, view.Sum(), s.name)
+		read, err := Read(bytes.NewReader(encoded(t, view)))
+		require.NoError(t, err)
+		require.Equal(t, want, read.Sum())
+		require.Equal(t, 20_000, read.Len())
+	}
+}
+
+func small() *Table {
+	table := New()
+	for i := range 5 {
+		table.Insert(requestid.FromObjectID([12]byte{4, byte(i * i), 11: byte(i)}), uint64(1000-i), uint32(i)<<29)
+	}
+	return table
+}
+
+func TestDamageIsRefused(t *testing.T) {
+	whole := encoded(t, small().Snapshot())
+	for at := range whole {
+		_, err := Read(bytes.NewReader(whole[:at]))
+		require.ErrorIs(t, err, ErrCorrupt, "cut at %d", at)
+		for bit := range 8 {
+			bad := bytes.Clone(whole)
+			bad[at] ^= 1 << bit
+			_, err := Read(bytes.NewReader(bad))
+			require.ErrorIs(t, err, ErrCorrupt, "byte %d, bit %d", at, bit)
+		}
+	}
+	broken := errors.New("broken")
+	_, err := Read(io.MultiReader(bytes.NewReader(whole[:20]), failing{broken}))
+	require.ErrorIs(t, err, broken)
+	require.NotErrorIs(t, err, ErrCorrupt)
+}
+
+func TestBlocksCannotChangePlaces(t *testing.T) {
+	whole := encoded(t, fill(12_000, 0).Snapshot())
+	const head = len(magic)
+	length := func(at int) int { return 8 + int(binary.LittleEndian.Uint32(whole[at:])) }
+	one, two := length(head), length(head+length(head))
+	a, b, rest := whole[head:head+one], whole[head+one:head+one+two], whole[head+one+two:]
+	for _, bad := range [][][]byte{{b, a, rest}, {b, rest}, {a, rest}, {a, a, b, rest}} {
+		_, err := Read(io.MultiReader(bytes.NewReader(whole[:head]), bytes.NewReader(bytes.Join(bad, nil))))
+		require.ErrorIs(t, err, ErrCorrupt)
+	}
+	_, err := Read(bytes.NewReader(whole))
+	require.NoError(t, err)
+}
+
+func TestReadTakesNoMoreThanTheTable(t *testing.T) {
+	r := io.MultiReader(bytes.NewReader(encoded(t, small().Snapshot())), bytes.NewReader([]byte("next")))
+	_, err := Read(r)
+	require.NoError(t, err)
+	rest, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.Equal(t, "next", string(rest))
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error)  { return 0, f.err }
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+func TestWriteErrors(t *testing.T) {
+	broken := errors.New("broken")
+	_, err := fill(10_000, 0).Snapshot().WriteTo(failing{broken})
+	require.ErrorIs(t, err, broken)
+}
