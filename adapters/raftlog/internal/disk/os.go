@@ -1,0 +1,149 @@
+package disk
+
+// The machine's own files.
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// OS returns the files below the directory root, which must exist.
+func OS(root string) FS { return osFS{root} }
+
+type osFS struct{ root string }
+
+// path is where a name lies. Names that lead out of the root are refused.
+func (o osFS) path(op, name string) (string, error) {
+	if !fs.ValidPath(name) {
+		return "", &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+	}
+	return filepath.Join(o.root, filepath.FromSlash(name)), nil
+}
+
+func (o osFS) MkdirAll(dir string) error {
+	p, err := o.path("mkdir", dir)
+	if err != nil {
+		return err
+	}
+	return os.MkdirAll(p, 0o750)
+}
+
+func (o osFS) open(name string, flag int) (File, error) {
+	p, err := o.path("open", name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(p, flag, 0o640)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+func (o osFS) Create(name string) (File, error) {
+	return o.open(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+}
+
+func (o osFS) Open(name string) (File, error) { return o.open(name, os.O_RDWR) }
+
+func (o osFS) OpenRead(name string) (File, error) { return o.open(name, os.O_RDONLY) }
+
+func (o osFS) two(op, from, to string, do func(from, to string) error) error {
+	f, err := o.path(op, from)
+	if err != nil {
+		return err
+	}
+	t, err := o.path(op, to)
+	if err != nil {
+		return err
+	}
+	return do(f, t)
+}
+
+func (o osFS) Rename(from, to string) error { return o.two("rename", from, to, os.Rename) }
+
+func (o osFS) Link(from, to string) error { return o.two("link", from, to, os.Link) }
+
+func (o osFS) Remove(name string) error {
+	p, err := o.path("remove", name)
+	if err != nil {
+		return err
+	}
+	return os.Remove(p)
+}
+
+func (o osFS) List(dir string) ([]string, error) {
+	p, err := o.path("list", dir)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(p) // sorted
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+func (o osFS) SyncDir(dir string) error {
+	p, err := o.path("sync", dir)
+	if err != nil {
+		return err
+	}
+	return syncDir(p)
+}
+
+func (o osFS) Lock(name string) (io.Closer, error) {
+	p, err := o.path("lock", name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(p, os.O_RDWR|os.O_CREATE, 0o640)
+	if err != nil {
+		return nil, err
+	}
+	if err := lock(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("disk: lock of %s: %w", p, err), f.Close())
+	}
+	return f, nil
+}
+
+type osFile struct{ *os.File }
+
+func (f osFile) Size() (int64, error) {
+	i, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return i.Size(), nil
+}
+
+func (f osFile) Allocate(size int64) error {
+	if err := allocate(f.File, size); err != nil {
+		return &fs.PathError{Op: "allocate", Path: f.Name(), Err: err}
+	}
+	return f.grow(size)
+}
+
+// grow is what there is of an allocation where the system reserves nothing.
+func (f osFile) grow(size int64) error {
+	has, err := f.Size()
+	if err != nil || has >= size {
+		return err
+	}
+	return f.Truncate(size)
+}
+
+func (f osFile) Sync() error {
+	if err := datasync(f.File); err != nil {
+		return &fs.PathError{Op: "sync", Path: f.Name(), Err: err}
+	}
+	return nil
+}
