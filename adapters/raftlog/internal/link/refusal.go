@@ -1,0 +1,83 @@
+package link
+
+import (
+	"fmt"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+)
+
+// Reason is why a connection was refused. Who has not proven the secret learns of the
+// reasons only that, or that the versions differ.
+type Reason byte
+
+// The reasons. They are numbers of the protocol: they are never given another meaning.
+const (
+	accepted          Reason = 0
+	ReasonSecret      Reason = 1  // the sides have different secrets, or somebody stands between them
+	ReasonNoSecret    Reason = 2  // the side that accepts has no secret
+	ReasonCluster     Reason = 3  // the sides are of different clusters
+	ReasonID          Reason = 4  // another peer is at that address
+	ReasonSameID      Reason = 5  // the side that dials uses the ID of the one that accepts
+	ReasonPurpose     Reason = 6  // it is nothing that clients may ask for, or that is served
+	ReasonRemoved     Reason = 7  // the peer was removed from the cluster
+	ReasonNotAccepted Reason = 8  // Accept's caller does not want it
+	ReasonVersion     Reason = 9  // the sides have different versions of the protocol
+	ReasonPlain       Reason = 10 // the side that accepts uses TLS, and the other does not
+	// These are not sent.
+	ReasonUnproven    Reason = 128 // the side that accepts has not proven the secret
+	ReasonCertificate Reason = 129 // one side's certificate is not to the other's liking
+	ReasonProtocol    Reason = 130 // the other side talks something else
+)
+
+var advice = map[Reason]string{
+	ReasonSecret:      "the secret is not the same on both sides, or somebody stands in between",
+	ReasonNoSecret:    "the other side has no secret: give it to both sides, or to none",
+	ReasonCluster:     "it is of another cluster: check the cluster's name and the address",
+	ReasonID:          "another peer is at that address: check the peers' IDs and addresses",
+	ReasonSameID:      "the other side has the same ID: every peer needs its own",
+	ReasonPurpose:     "the other side does not serve this on such a connection",
+	ReasonRemoved:     "the peer was removed from the cluster: add it with a new ID",
+	ReasonNotAccepted: "the other side does not want the connection",
+	ReasonVersion:     "the sides have different versions of the protocol: update the older one",
+	ReasonPlain:       "the other side uses TLS: give this one the cluster's secret, or TLS",
+	ReasonUnproven:    "the other side does not know the secret, or somebody stands in between",
+	ReasonCertificate: "a certificate was not accepted: both sides need TLS with certificates " +
+		"that the other trusts, or both only the secret",
+	ReasonProtocol: "the other side talks another protocol, or is not set up in the same way " +
+		"(secret, TLS, insecure)",
+}
+
+func (r Reason) String() string {
+	if s, ok := advice[r]; ok {
+		return s
+	}
+	return fmt.Sprintf("reason %d, which this version does not know", byte(r))
+}
+
+// RefusedError says that one side has not accepted the other. It is api.ErrRefused.
+type RefusedError struct {
+	Reason Reason
+	// Text is what the other side says besides, or what was found; it may be empty.
+	Text string
+	// Err is what made it so on this side, if anything did.
+	Err error
+}
+
+func (e *RefusedError) Error() string {
+	s := fmt.Sprintf("%s: %s", api.ErrRefused, e.Reason)
+	if e.Text != "" {
+		s += " (" + e.Text + ")"
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns api.ErrRefused, and Err if there is one.
+func (e *RefusedError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{api.ErrRefused}
+	}
+	return []error{api.ErrRefused, e.Err}
+}
