@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -136,17 +137,19 @@ func TestReplay(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			near, far := pair(t)
-			tape := &recorder{Conn: near}
-			d, _ := linked(t, tape, far, identity("a"), identity("b"))
-			require.NoError(t, d.WriteFrame([]byte("do it")))
-			near, far = pair(t)
-			done := accepting(t, far, identity("b"))
-			go io.Copy(io.Discard, near)
-			_, err := near.Write(tape.written.Bytes())
-			require.NoError(t, err)
-			require.ErrorIs(t, done().err, api.ErrRefused)
-			near.Close()
+			synctest.Test(t, func(t *testing.T) {
+				near, far := pair(t)
+				tape := &recorder{Conn: near}
+				d, _ := linked(t, tape, far, identity("a"), identity("b"))
+				require.NoError(t, d.WriteFrame([]byte("do it")))
+				near, far = pair(t)
+				done := accepting(t, far, identity("b"))
+				go io.Copy(io.Discard, near)
+				_, err := near.Write(tape.written.Bytes())
+				require.NoError(t, err)
+				require.ErrorIs(t, done().err, api.ErrRefused)
+				near.Close()
+			})
 		})
 	}
 	t.Run("inside of TLS", func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,7 +22,10 @@ func TestFrameSizes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			near, far := tcp(t)
 			d, a := linked(t, near, far, identity("a"), identity("b"))
-			sizes := []int{0, 1, maxHandshake + 1, writeBuffer - 4, writeBuffer, trust, trust + 1, 5*trust + 3, MaxFrame}
+			sizes := []int{0, 1, maxHandshake + 1, writeBuffer - 4, writeBuffer, trust, trust + 1, 5*trust + 3}
+			if identity("a").Insecure {
+				sizes = append(sizes, MaxFrame)
+			}
 			written := make(chan error, 1)
 			go func() {
 				big := bytes.Repeat([]byte("0123456789abcde"), MaxFrame/15+1)
@@ -69,15 +73,12 @@ func TestFrameIsBelievedAsItComes(t *testing.T) {
 	_, err := near.Write([]byte{4, 0, 0, 0, 'x'})
 	require.NoError(t, err)
 	near.Close()
-	result := testing.Benchmark(func(b *testing.B) {
-		b.ReportAllocs()
-		for range b.N {
-			_, err = a.ReadFrame()
-			a.in.Reset(io.MultiReader(bytes.NewReader([]byte{4, 0, 0, 0, 'x'})))
-		}
-	})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = a.ReadFrame()
+	runtime.ReadMemStats(&after)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-	require.Less(t, result.AllocedBytesPerOp(), int64(2*trust))
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2*trust))
 }
 
 func TestBufferAndFlush(t *testing.T) {

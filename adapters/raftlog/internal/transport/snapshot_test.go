@@ -1,0 +1,166 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+)
+
+func TestSnapshot(t *testing.T) {
+	for _, size := range []int{0, 1, snapshotChunk, 3*snapshotChunk + 17} {
+		inBubble(t, func(t *testing.T, w *world) {
+			type got struct {
+				header, body []byte
+				size         int64
+				err          error
+			}
+			results := make(chan got, 1)
+			a := w.node("a", peers("b"))
+			w.node("b", nil, func(c *Config) {
+				c.OnSnapshot = func(conn *link.Conn) {
+					in, err := ReceiveSnapshot(conn)
+					if err != nil {
+						results <- got{err: err}
+						return
+					}
+					body, err := io.ReadAll(in)
+					results <- got{in.Header, body, in.Size, errors.Join(err, in.Finish(nil))}
+				}
+			})
+			data := bytes.Repeat([]byte("snapshot"), size/8+1)
+			// There is more in the reader than belongs to it.
+			require.NoError(t, a.Snapshot(t.Context(), "b", []byte("header"), int64(size), bytes.NewReader(data)))
+			r := <-results
+			require.NoError(t, r.err)
+			require.Equal(t, "header", string(r.header))
+			require.EqualValues(t, size, r.size)
+			require.True(t, bytes.Equal(data[:size], r.body))
+		})
+	}
+}
+
+func TestSnapshotFails(t *testing.T) {
+	disk := errors.New("the disk is full")
+	for name, c := range map[string]struct {
+		size    int64
+		body    io.Reader
+		receive func(*link.Conn)
+		change  func(w *world, a *node, cancel context.CancelCauseFunc)
+		to      string
+		is      error
+		says    string
+	}{
+		"too short": {size: 100, body: bytes.NewReader(make([]byte, 99)), is: io.ErrUnexpectedEOF},
+		"body":      {size: 100, body: io.MultiReader(bytes.NewReader(make([]byte, 50)), broken{disk}), is: disk},
+		"not taken": {says: disk.Error(), receive: func(conn *link.Conn) {
+			if in, err := ReceiveSnapshot(conn); err == nil {
+				in.Finish(disk)
+			}
+		}},
+		"not finished": {is: io.EOF, receive: func(conn *link.Conn) { ReceiveSnapshot(conn) }},
+		"finished too early": {size: 10, body: bytes.NewReader(make([]byte, 10)), is: io.EOF, receive: func(conn *link.Conn) {
+			if in, err := ReceiveSnapshot(conn); err == nil && in.Finish(nil) == nil {
+				panic("it says it is fine")
+			}
+		}},
+		"unknown":  {to: "z", is: api.ErrInvalid},
+		"negative": {size: -1, is: api.ErrInvalid},
+		"no header": {is: api.ErrTooLarge, change: func(*world, *node, context.CancelCauseFunc) {},
+			says: "", body: nil, size: 0, receive: nil, to: "b with a header that is too large"},
+		"given up": {is: disk, change: func(_ *world, _ *node, cancel context.CancelCauseFunc) { cancel(disk) }},
+		"closed":   {is: api.ErrClosed, change: func(_ *world, a *node, _ context.CancelCauseFunc) { a.Close() }},
+		"cut": {size: 1 << 20, body: bytes.NewReader(make([]byte, 1<<20)), says: "timeout", change: func(w *world, _ *node, _ context.CancelCauseFunc) {
+			w.CutBoth("a:7", "b:7")
+		}, receive: func(conn *link.Conn) {
+			time.Sleep(time.Minute)
+			in, err := ReceiveSnapshot(conn)
+			if err == nil {
+				_, err = io.Copy(io.Discard, in)
+			}
+			if err == nil {
+				panic("it has come in spite of all")
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				a := w.node("a", peers("b"))
+				w.node("b", nil, func(cfg *Config) {
+					if cfg.OnSnapshot = c.receive; c.receive == nil {
+						cfg.OnSnapshot = func(conn *link.Conn) {
+							if in, err := ReceiveSnapshot(conn); err == nil {
+								io.Copy(io.Discard, in)
+								conn.ReadFrame() // for ever
+							}
+						}
+					}
+				})
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				to, header := c.to, []byte("header")
+				switch {
+				case to == "":
+					to = "b"
+				case len(to) > 1:
+					to, header = "b", make([]byte, link.MaxFrame)
+				}
+				done := make(chan error, 1)
+				go func() { done <- a.Snapshot(ctx, to, header, c.size, c.body) }()
+				if c.change != nil {
+					settle()
+					c.change(w, a, cancel)
+				}
+				err := <-done
+				require.Error(t, err)
+				if c.is != nil {
+					require.ErrorIs(t, err, c.is)
+				}
+				require.Contains(t, err.Error(), c.says)
+			})
+		})
+	}
+}
+
+type broken struct{ err error }
+
+func (b broken) Read([]byte) (int, error) { return 0, b.err }
+
+func TestSnapshotOfNonsense(t *testing.T) {
+	for name, frames := range map[string][][]byte{
+		"short":    {[]byte("1234567")},
+		"negative": {{255, 0, 0, 0, 0, 0, 0, 0}},
+		"too much": {{0, 0, 0, 0, 0, 0, 0, 2}, []byte("abc")},
+		"empty":    {{0, 0, 0, 0, 0, 0, 0, 2}, {}},
+		"cut off":  {{0, 0, 0, 0, 0, 0, 0, 2}, {1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				result := make(chan error, 1)
+				w.node("b", nil, func(c *Config) {
+					c.OnSnapshot = func(conn *link.Conn) {
+						in, err := ReceiveSnapshot(conn)
+						if err == nil {
+							_, err = io.Copy(io.Discard, in)
+						}
+						result <- err
+					}
+				})
+				c, err := w.stranger("a", "b", link.PurposeSnapshot)
+				require.NoError(t, err)
+				for _, f := range frames {
+					require.NoError(t, c.WriteFrame(f))
+				}
+				c.Close()
+				require.Error(t, <-result)
+			})
+		})
+	}
+}
