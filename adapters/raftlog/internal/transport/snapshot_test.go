@@ -50,6 +50,7 @@ func TestSnapshot(t *testing.T) {
 func TestSnapshotFails(t *testing.T) {
 	disk := errors.New("the disk is full")
 	for name, c := range map[string]struct {
+		header  int
 		size    int64
 		body    io.Reader
 		receive func(*link.Conn)
@@ -73,8 +74,7 @@ func TestSnapshotFails(t *testing.T) {
 		}},
 		"unknown":  {to: "z", is: api.ErrInvalid},
 		"negative": {size: -1, is: api.ErrInvalid},
-		"no header": {is: api.ErrTooLarge, change: func(*world, *node, context.CancelCauseFunc) {},
-			says: "", body: nil, size: 0, receive: nil, to: "b with a header that is too large"},
+		"header":   {header: link.MaxFrame, is: api.ErrTooLarge},
 		"given up": {is: disk, change: func(_ *world, _ *node, cancel context.CancelCauseFunc) { cancel(disk) }},
 		"closed":   {is: api.ErrClosed, change: func(_ *world, a *node, _ context.CancelCauseFunc) { a.Close() }},
 		"cut": {size: 1 << 20, body: bytes.NewReader(make([]byte, 1<<20)), says: "timeout", change: func(w *world, _ *node, _ context.CancelCauseFunc) {
@@ -105,15 +105,12 @@ func TestSnapshotFails(t *testing.T) {
 				})
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				to, header := c.to, []byte("header")
-				switch {
-				case to == "":
+				to := c.to
+				if to == "" {
 					to = "b"
-				case len(to) > 1:
-					to, header = "b", make([]byte, link.MaxFrame)
 				}
 				done := make(chan error, 1)
-				go func() { done <- a.Snapshot(ctx, to, header, c.size, c.body) }()
+				go func() { done <- a.Snapshot(ctx, to, make([]byte, c.header), c.size, c.body) }()
 				if c.change != nil {
 					settle()
 					c.change(w, a, cancel)
