@@ -1,0 +1,84 @@
+package rpctest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
+)
+
+// Network makes connections to the peers of a cluster. Close ends it.
+type Network struct {
+	cluster *Cluster
+	ctx     context.Context
+	cancel  context.CancelFunc
+	served  sync.WaitGroup
+
+	mu    sync.Mutex
+	ends  map[string]map[*End]bool
+	down  map[string]error
+	dials map[string]int
+}
+
+// NewNetwork returns one on which all peers of c answer.
+func NewNetwork(c *Cluster) *Network {
+	n := &Network{cluster: c, ends: map[string]map[*End]bool{}, down: map[string]error{}, dials: map[string]int{}}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	return n
+}
+
+// Close ends all connections, and waits.
+func (n *Network) Close() {
+	n.cancel()
+	n.served.Wait()
+}
+
+// Connect makes a connection. The peer is found by its ID.
+func (n *Network) Connect(ctx context.Context, p api.Peer) (rpc.Stream, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dials[p.ID]++
+	if err := n.down[p.ID]; err != nil {
+		return nil, fmt.Errorf("dialing %v: %w", p, err)
+	}
+	near, far := Pipe()
+	if n.ends[p.ID] == nil {
+		n.ends[p.ID] = map[*End]bool{}
+	}
+	n.ends[p.ID][far] = true
+	service := n.cluster.Peer(p)
+	n.served.Go(func() {
+		_ = rpc.Serve(n.ctx, far, service)
+		n.mu.Lock()
+		delete(n.ends[p.ID], far)
+		n.mu.Unlock()
+	})
+	return near, nil
+}
+
+// Down has dialing the peer fail with err, or work if it is nil, and ends its connections.
+func (n *Network) Down(id string, err error) {
+	n.mu.Lock()
+	n.down[id] = err
+	n.mu.Unlock()
+	n.Cut(id)
+}
+
+// Cut ends the peer's connections, and returns how many there were.
+func (n *Network) Cut(id string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for end := range n.ends[id] {
+		end.Close()
+	}
+	return len(n.ends[id])
+}
+
+// Dials is how often the peer was dialed.
+func (n *Network) Dials(id string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.dials[id]
+}

@@ -1,0 +1,260 @@
+package rpc
+
+// The server's side of a connection: reads requests, and has each done by a goroutine of
+// its own.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+const (
+	// maxCalls is how many calls of one connection are under way at once: until their last
+	// message is about to be written.
+	maxCalls = 1 << 10
+	// maxStreams is how many of them may be streams.
+	maxStreams = 64
+	// maxPending is how many bytes their updates may have together.
+	maxPending = 2 * MaxData
+)
+
+// Serve does what the caller at the other end of stream asks for, by s, until the connection
+// ends or ctx does; then it closes the stream, cancels the contexts of calls under way, and
+// returns when all its goroutines have ended. A connection that the caller has closed is no
+// error; others wrap [ErrProtocol], the context's cause, or the stream's error.
+func Serve(ctx context.Context, stream Stream, s api.Service) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	v := &server{
+		stream: stream, service: s, out: newOutbox(),
+		slots: make(chan struct{}, maxCalls), calls: map[uint64]*serving{},
+	}
+	v.goroutines.Go(func() {
+		<-ctx.Done()
+		stream.Close()
+	})
+	err := v.read(ctx, cancel)
+	cancel(err) // the first cause stays
+	v.goroutines.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, io.EOF) {
+		return fmt.Errorf("serving calls of a client: %w", cause)
+	}
+	return nil
+}
+
+type server struct {
+	stream     Stream
+	service    api.Service
+	out        *outbox
+	goroutines sync.WaitGroup
+	slots      chan struct{} // one token a call
+	streams    atomic.Int64
+	pending    atomic.Int64 // bytes of updates
+
+	mu    sync.Mutex
+	calls map[uint64]*serving
+}
+
+// serving is a call under way.
+type serving struct {
+	cancel context.CancelFunc
+	credit *credit // of streams
+}
+
+func (v *server) read(ctx context.Context, cancel context.CancelCauseFunc) error {
+	frame, err := v.stream.ReadFrame()
+	if err != nil {
+		return err
+	}
+	// The answer goes to callers of other versions as well: they learn which this one is.
+	bad := checkHello(frame)
+	if err := v.stream.WriteFrame(hello()); err != nil {
+		return err
+	}
+	if bad != nil {
+		return bad
+	}
+	v.goroutines.Go(func() {
+		if err := v.write(ctx); err != nil {
+			cancel(err)
+		}
+	})
+	var last uint64
+	for {
+		frame, err := v.stream.ReadFrame()
+		if err != nil {
+			return err
+		}
+		if len(frame) > maxFrame {
+			return violation("a frame of %d bytes", len(frame))
+		}
+		for d := (decoder{b: frame}); len(d.b) > 0; {
+			m := d.next()
+			if d.err != nil {
+				return d.err
+			}
+			if m.kind <= msgSnapshot {
+				if m.call <= last {
+					return violation("call %d comes after call %d", m.call, last)
+				}
+				last = m.call
+			}
+			if err := v.handle(ctx, m); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (v *server) write(ctx context.Context) error {
+	for {
+		f := v.out.take()
+		if len(f.b) == 0 {
+			select {
+			case <-v.out.wake:
+				continue
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		for range f.ends {
+			<-v.slots
+		}
+		if err := v.stream.WriteFrame(f.b); err != nil {
+			return err
+		}
+		v.out.giveBack(f.b)
+	}
+}
+
+// handle begins what a message asks for. It waits only for a place among the calls, of
+// which callers keep count themselves.
+func (v *server) handle(ctx context.Context, m message) error {
+	switch m.kind {
+	case msgPropose:
+		id, data, err := decodePropose(m.body)
+		if err != nil {
+			return err
+		}
+		return v.proposal(ctx, m.call, id, data)
+	case msgChangePeers:
+		id, voters, err := decodeChangePeers(m.body)
+		if err != nil {
+			return err
+		}
+		return v.begin(ctx, m.call, nil, func(ctx context.Context) {
+			index, err := v.service.ChangePeers(ctx, id, voters)
+			v.result(m.call, err, func(b []byte) []byte { return appendIndex(b, index) })
+		})
+	case msgMembership:
+		return v.begin(ctx, m.call, nil, func(ctx context.Context) {
+			members, err := v.service.Membership(ctx)
+			if err == nil {
+				err = checkMembership(members)
+			}
+			v.result(m.call, err, func(b []byte) []byte { return appendMembership(b, members) })
+		})
+	case msgInfo:
+		return v.begin(ctx, m.call, nil, func(ctx context.Context) {
+			info, err := v.service.Info(ctx)
+			if err == nil {
+				err = checkPeers([]api.Peer{info.Peer, info.Leader})
+			}
+			v.result(m.call, err, func(b []byte) []byte { return appendInfo(b, info) })
+		})
+	case msgEntries:
+		from, g, err := decodeEntries(m.body)
+		if err != nil {
+			return err
+		}
+		return v.beginStream(ctx, m.call, g, func(ctx context.Context, c *credit) error {
+			return v.entries(ctx, m.call, c, from)
+		})
+	case msgSnapshot:
+		g, err := decodeGrant(m.body)
+		if err != nil {
+			return err
+		}
+		return v.beginStream(ctx, m.call, g, func(ctx context.Context, c *credit) error {
+			return v.snapshot(ctx, m.call, c)
+		})
+	case msgCancel:
+		v.mu.Lock()
+		c := v.calls[m.call]
+		v.mu.Unlock()
+		if c != nil {
+			c.cancel()
+		}
+		return nil
+	case msgGrant:
+		g, err := decodeGrant(m.body)
+		if err != nil {
+			return err
+		}
+		v.mu.Lock()
+		c := v.calls[m.call]
+		v.mu.Unlock()
+		if c == nil || c.credit == nil {
+			return nil // it has ended meanwhile
+		}
+		return c.credit.add(g)
+	case msgPing:
+		v.out.setPong(m.call)
+		return nil
+	}
+	return violation("a message of kind %d", m.kind)
+}
+
+// begin has do run in a goroutine, with a context that ends by a cancel of the call. do adds
+// the call's last message.
+func (v *server) begin(ctx context.Context, call uint64, c *credit, do func(context.Context)) error {
+	select {
+	case v.slots <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	v.mu.Lock()
+	v.calls[call] = &serving{cancel: cancel, credit: c}
+	v.mu.Unlock()
+	v.goroutines.Go(func() {
+		defer cancel()
+		do(ctx)
+	})
+	return nil
+}
+
+func (v *server) proposal(ctx context.Context, call uint64, id requestid.ID, data []byte) error {
+	size := int64(len(data))
+	if v.pending.Add(size) > maxPending {
+		v.pending.Add(-size)
+		return v.begin(ctx, call, nil, func(context.Context) {
+			v.result(call, fmt.Errorf("%w: updates under way of one client have more than %d bytes", api.ErrBusy, maxPending), nil)
+		})
+	}
+	data = append(make([]byte, 0, size), data...)
+	return v.begin(ctx, call, nil, func(ctx context.Context) {
+		index, err := v.service.Propose(ctx, id, data)
+		v.pending.Add(-size)
+		v.result(call, err, func(b []byte) []byte { return appendIndex(b, index) })
+	})
+}
+
+// result ends a call.
+func (v *server) result(call uint64, err error, body func([]byte) []byte) {
+	v.mu.Lock()
+	delete(v.calls, call)
+	v.mu.Unlock()
+	v.out.add(true, func(b []byte) []byte {
+		if err != nil {
+			return appendMessage(b, msgError, call, func(b []byte) []byte { return appendError(b, err) })
+		}
+		return appendMessage(b, msgResult, call, body)
+	})
+}
