@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -171,6 +172,7 @@ func (c *Caller) write() error {
 	}
 	var buffer []byte
 	for {
+		runtime.Gosched() // others that are about to call go with the same frame
 		buffer = c.take(buffer[:0])
 		if len(buffer) == 0 {
 			select {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -114,6 +115,7 @@ func (v *server) read(ctx context.Context, cancel context.CancelCauseFunc) error
 
 func (v *server) write(ctx context.Context) error {
 	for {
+		runtime.Gosched() // calls that are about to end go with the same frame
 		f := v.out.take()
 		if len(f.b) == 0 {
 			select {
