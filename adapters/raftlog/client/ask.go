@@ -1,0 +1,143 @@
+package client
+
+// What peers tell: who they are, and how they are.
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
+)
+
+// Membership is who the peers are, as far as the peer that has answered has applied the log:
+// the leader if it is known and answers, otherwise any. It asks until ctx ends; the error
+// wraps its cause, ErrRefused (by all peers) or ErrClosed.
+func (c *Client) Membership(ctx context.Context) (m Membership, err error) {
+	err = c.try(ctx, trial{what: "asking for the membership"}, func(ctx context.Context, caller *rpc.Caller) (err error) {
+		m, err = caller.Membership(ctx)
+		return err
+	})
+	if err == nil {
+		c.learn(m)
+	}
+	return m, err
+}
+
+func (c *Client) learn(m Membership) {
+	c.mu.Lock()
+	c.known.learn(m)
+	for p, k := range c.conns {
+		if k.over() != nil && time.Since(k.begun) > c.cfg.RetryPause {
+			delete(c.conns, p)
+		}
+	}
+	c.mu.Unlock()
+}
+
+// Info is how things stand at the peer with that ID. It asks only that one, and once: the
+// error says why it has not answered within CallTimeout, and wraps ErrInvalid if no peer of
+// that ID is known.
+func (c *Client) Info(ctx context.Context, peerID string) (Info, error) {
+	c.mu.Lock()
+	p, ok := c.known.find(peerID)
+	learnt := c.known.index > 0
+	c.mu.Unlock()
+	if !ok && !learnt {
+		if _, err := c.Membership(ctx); err != nil {
+			return Info{}, err
+		}
+		c.mu.Lock()
+		p, ok = c.known.find(peerID)
+		c.mu.Unlock()
+	}
+	if !ok {
+		return Info{}, fmt.Errorf("%w: no peer %q is known", ErrInvalid, peerID)
+	}
+	return c.info(ctx, p)
+}
+
+func (c *Client) info(ctx context.Context, p Peer) (i Info, err error) {
+	err = c.attempt(ctx, trial{}, p, func(ctx context.Context, caller *rpc.Caller) (err error) {
+		i, err = caller.Info(ctx)
+		return err
+	})
+	if err != nil {
+		return i, fmt.Errorf("raftlog: asking peer %v how it is: %w", p, err)
+	}
+	return i, nil
+}
+
+// PeerInfo is what one peer has answered, or why it has not.
+type PeerInfo struct {
+	Peer Peer
+	Info Info
+	Err  error
+}
+
+// Infos asks all peers that are known, at once, and returns within CallTimeout what they have
+// answered, in the order of the membership, then other peers of Config. Seeds without an ID
+// are asked only if they are no members.
+func (c *Client) Infos(ctx context.Context) []PeerInfo {
+	peers := c.peers()
+	infos := make([]PeerInfo, len(peers))
+	var asked sync.WaitGroup
+	for i, p := range peers {
+		asked.Go(func() {
+			info, err := c.info(ctx, p)
+			infos[i] = PeerInfo{p, info, err}
+		})
+	}
+	asked.Wait()
+	return infos
+}
+
+// refreshing asks who the peers are, every Refresh and when peers do not answer; not more
+// often than every RetryPause.
+func (c *Client) refreshing() {
+	var due <-chan time.Time
+	if c.cfg.Refresh > 0 {
+		ticker := time.NewTicker(c.cfg.Refresh)
+		defer ticker.Stop()
+		due = ticker.C
+	}
+	for {
+		select {
+		case <-due:
+		case <-c.refresh:
+		case <-c.ctx.Done():
+			return
+		}
+		c.ask()
+		if c.wait(c.ctx, c.pause()) != nil {
+			return
+		}
+	}
+}
+
+// ask asks one peer after the other until one tells of a membership that is not older than
+// what is known; all at most once.
+func (c *Client) ask() {
+	peer := c.firstPeer()
+	for range len(c.peers()) {
+		var m Membership
+		err := c.attempt(c.ctx, trial{}, peer, func(ctx context.Context, caller *rpc.Caller) (err error) {
+			m, err = caller.Membership(ctx)
+			return err
+		})
+		if err == nil {
+			c.mu.Lock()
+			old := m.Index < c.known.index
+			c.mu.Unlock()
+			c.learn(m)
+			if !old {
+				return
+			}
+		}
+		if c.wait(c.ctx, c.pause()) != nil {
+			return
+		}
+		peer = c.peerAfter(peer)
+	}
+}

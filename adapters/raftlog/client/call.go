@@ -1,0 +1,153 @@
+package client
+
+// A call, tried at one peer after the other.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// redirects is how many peers in a row may name another leader before a call waits: those
+// who name each other would keep it busy.
+const redirects = 3
+
+// final are the errors that trying again does not change.
+var final = []error{ErrStale, ErrFuture, ErrRequestIDReused, ErrTooManyIDs, ErrTooLarge, ErrInvalid, ErrChanging}
+
+// Propose has an update applied once, and returns the index of its entry; of the first one
+// if the ID was used for the same data before. It tries the leader, and the next peer after
+// every failure, always with the same ID, until it is applied or ctx ends; set one.
+//
+// The error wraps ctx's cause, or one that trying again does not change: ErrStale, ErrFuture,
+// ErrRequestIDReused, ErrTooManyIDs, ErrTooLarge, ErrInvalid, ErrRefused (by all peers) or
+// ErrClosed. If it is also ErrUnknownOutcome the update may be applied, even later on;
+// otherwise it was not and will not be.
+func (c *Client) Propose(ctx context.Context, id requestid.ID, data []byte) (index uint64, err error) {
+	if id.IsZero() {
+		return 0, fmt.Errorf("%w: an update needs a request ID", ErrInvalid)
+	}
+	err = c.try(ctx, trial{"proposing update " + id.String(), true}, func(ctx context.Context, caller *rpc.Caller) (err error) {
+		index, err = caller.Propose(ctx, id, data)
+		return err
+	})
+	return index, err
+}
+
+// ChangePeers makes these the voters, and returns the index of the entry by which the change
+// is complete. It tries as Propose does, with the same errors, and ErrChanging.
+func (c *Client) ChangePeers(ctx context.Context, id requestid.ID, voters []Peer) (index uint64, err error) {
+	if id.IsZero() || len(voters) == 0 {
+		return 0, fmt.Errorf("%w: a change of the peers needs a request ID and voters", ErrInvalid)
+	}
+	voters = slices.Clone(voters)
+	err = c.try(ctx, trial{"changing the peers by request " + id.String(), true}, func(ctx context.Context, caller *rpc.Caller) (err error) {
+		index, err = caller.ChangePeers(ctx, id, voters)
+		return err
+	})
+	return index, err
+}
+
+// trial is what is tried.
+type trial struct {
+	what   string
+	writes bool // at the leader, for as long as it takes
+}
+
+// try has run tried at peers until one has done it.
+func (c *Client) try(ctx context.Context, t trial, run func(context.Context, *rpc.Caller) error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("raftlog: %s: %w", t.what, context.Cause(ctx))
+	}
+	peer, followed, attempts, maybe := c.firstPeer(), 0, 0, false
+	refused := map[Peer]bool{}
+	for {
+		err := c.attempt(ctx, t, peer, run)
+		attempts++
+		if err == nil {
+			if t.writes {
+				c.setLeader(peer)
+			}
+			return nil
+		}
+		maybe = maybe || errors.Is(err, ErrUnknownOutcome)
+		fail := func(err error) error {
+			// What an ID was used for is known for all attempts.
+			if maybe && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrRequestIDReused) {
+				err = fmt.Errorf("%w, by an attempt before: %w", ErrUnknownOutcome, err)
+			}
+			return fmt.Errorf("raftlog: %s: attempt %d, at peer %v: %w", t.what, attempts, peer, err)
+		}
+		if ctx.Err() != nil || c.ctx.Err() != nil {
+			return fail(ended(ctx, c.ctx, err))
+		}
+		if slices.ContainsFunc(final, func(f error) bool { return errors.Is(err, f) }) {
+			return fail(err)
+		}
+		if errors.Is(err, ErrRefused) {
+			refused[peer] = true
+			if !slices.ContainsFunc(c.peers(), func(p Peer) bool { return !refused[p] }) {
+				return fail(err)
+			}
+		} else {
+			delete(refused, peer)
+		}
+		c.notLeader(peer)
+		if not, ok := errors.AsType[*NotLeaderError](err); ok && t.writes && not.Leader.Addr != "" && not.Leader != peer && followed < redirects {
+			followed++
+			peer = not.Leader
+			c.setLeader(peer)
+			continue
+		} else if !ok {
+			signal(c.refresh)
+		}
+		followed = 0
+		if waited := c.wait(ctx, c.pause()); waited != nil {
+			return fail(fmt.Errorf("%w; the attempt: %w", waited, err))
+		}
+		// Others may have found the leader meanwhile.
+		if leader := c.leader(); leader != (Peer{}) && leader != peer {
+			peer = leader
+		} else {
+			peer = c.peerAfter(peer)
+		}
+	}
+}
+
+// ended adds why a call has ended to an error that does not say so.
+func ended(ctx, client context.Context, err error) error {
+	for _, ctx := range []context.Context{ctx, client} {
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w; the attempt: %w", cause, err)
+		}
+	}
+	return err
+}
+
+// attempt tries once.
+func (c *Client) attempt(ctx context.Context, t trial, p Peer, run func(context.Context, *rpc.Caller) error) error {
+	if !t.writes {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.cfg.CallTimeout, errNoAnswer)
+		defer cancel()
+	}
+	caller, err := c.to(ctx, p)
+	if err != nil {
+		return err
+	}
+	return run(ctx, caller)
+}
+
+var errNoAnswer = errors.New("raftlog: no answer in time")
+
+// signal puts a token into a channel of one place.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,167 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
+)
+
+// Defaults of Config.
+const (
+	DefaultRetryPause  = 300 * time.Millisecond
+	DefaultCallTimeout = 500 * time.Millisecond
+	DefaultRefresh     = 5 * time.Second
+)
+
+// Config says which cluster, and how to speak to it.
+type Config struct {
+	// Cluster is the cluster's ID.
+	Cluster string
+	// Peers are some peers to begin with, at least one; the others are learnt from them. A
+	// Peer whose ID is not known has only an address. They are tried later on as well, after
+	// those that are known to be members.
+	Peers []Peer
+	// Secret is what all peers and clients of the cluster know. One of Secret, TLS and
+	// Insecure has to be set; TLS may have a Secret as well.
+	Secret []byte
+	// TLS are the client's own certificate and whom it trusts.
+	TLS *tls.Config
+	// Insecure is for connections that anybody may read and change.
+	Insecure bool
+	// Dial connects to host:port; nil is TCP. It returns soon after its context has ended.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// RetryPause is how long a call waits, on average, before it is tried at the next peer;
+	// from half of it to one and a half. A peer that names the leader is believed at once.
+	RetryPause time.Duration
+	// CallTimeout is how long a peer has to answer what it can answer at once, and to accept
+	// a connection. An update may take longer, until its context ends; meanwhile a peer
+	// that does not say for four times CallTimeout that it is alive is given up.
+	CallTimeout time.Duration
+	// Refresh is how often a peer is asked who the peers are, used or not. Negative is only
+	// when peers do not answer.
+	Refresh time.Duration
+}
+
+// connect makes a connection to a peer; whoever gets it closes it.
+type connect func(ctx context.Context, p Peer) (rpc.Stream, error)
+
+// Client speaks to a cluster. Its methods may be called from any goroutine, many at once.
+// After Close they return errors that wrap ErrClosed.
+type Client struct {
+	cfg     Config
+	connect connect
+	jitter  func() float64 // from 0 up to 1
+	ctx     context.Context
+	end     context.CancelCauseFunc
+	running sync.WaitGroup
+	refresh chan struct{} // one place: the peers that are known do not answer
+
+	mu     sync.Mutex
+	closed bool
+	known  known
+	conns  map[Peer]*conn
+}
+
+// New returns a client. It does not wait for any peer: calls do. The error wraps ErrInvalid.
+// Close ends it.
+func New(cfg Config) (*Client, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	to, err := linked(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return newClient(cfg, to, rand.Float64), nil
+}
+
+// complete checks cfg, but for what proves who the client is, and sets defaults.
+func (cfg Config) complete() (Config, error) {
+	if cfg.Cluster == "" {
+		return cfg, fmt.Errorf("%w: a client needs the Cluster's ID", ErrInvalid)
+	}
+	if len(cfg.Peers) == 0 {
+		return cfg, fmt.Errorf("%w: a client needs Peers, one at least", ErrInvalid)
+	}
+	for _, p := range cfg.Peers {
+		if p.Addr == "" {
+			return cfg, fmt.Errorf("%w: peer %q has no address", ErrInvalid, p.ID)
+		}
+	}
+	for _, d := range []struct {
+		name  string
+		value *time.Duration
+		or    time.Duration
+	}{{"RetryPause", &cfg.RetryPause, DefaultRetryPause}, {"CallTimeout", &cfg.CallTimeout, DefaultCallTimeout}} {
+		if *d.value < 0 {
+			return cfg, fmt.Errorf("%w: %s is %v, and has to be positive", ErrInvalid, d.name, *d.value)
+		}
+		if *d.value == 0 {
+			*d.value = d.or
+		}
+	}
+	if cfg.Refresh == 0 {
+		cfg.Refresh = DefaultRefresh
+	}
+	return cfg, nil
+}
+
+// silence is how long a peer that is needed may be silent.
+func silence(cfg Config) time.Duration { return 4 * cfg.CallTimeout }
+
+func newClient(cfg Config, to connect, jitter func() float64) *Client {
+	c := &Client{
+		cfg: cfg, connect: to, jitter: jitter, refresh: make(chan struct{}, 1),
+		known: newKnown(cfg.Peers), conns: map[Peer]*conn{},
+	}
+	c.ctx, c.end = context.WithCancelCause(context.Background())
+	c.running.Go(c.refreshing)
+	return c
+}
+
+// Close ends calls and subscriptions under way, and waits for the client's goroutines. It
+// may be called more than once; the error is nil.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.end(fmt.Errorf("client of cluster %q: %w", c.cfg.Cluster, ErrClosed))
+	c.mu.Unlock()
+	c.running.Wait()
+	return nil
+}
+
+// start runs f in a goroutine that Close waits for; not after Close.
+func (c *Client) start(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.running.Go(f)
+	}
+	return !c.closed
+}
+
+// pause is from half of RetryPause to one and a half.
+func (c *Client) pause() time.Duration {
+	return time.Duration((0.5 + c.jitter()) * float64(c.cfg.RetryPause))
+}
+
+// wait is a pause, unless ctx or the client ends before.
+func (c *Client) wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(max(d, 1))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.ctx.Done():
+		return context.Cause(c.ctx)
+	}
+}

@@ -1,0 +1,104 @@
+package client
+
+// Connections: one a peer, made when a call needs it, and shared by all calls.
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
+)
+
+// conn is a connection, or an attempt to make one.
+type conn struct {
+	begun  time.Time
+	made   chan struct{} // closed when caller or err is set
+	caller *rpc.Caller
+	err    error
+}
+
+// over tells why there is no connection; nil if there is one, or will be.
+func (k *conn) over() error {
+	select {
+	case <-k.made:
+	default:
+		return nil
+	}
+	if k.err != nil {
+		return k.err
+	}
+	return k.caller.Err()
+}
+
+// to returns the connection to p. A peer is dialed at most once in half a RetryPause: until
+// then the error of the last time is returned.
+func (c *Client) to(ctx context.Context, p Peer) (*rpc.Caller, error) {
+	c.mu.Lock()
+	k := c.conns[p]
+	if k != nil {
+		if err := k.over(); err != nil {
+			if time.Since(k.begun) < c.cfg.RetryPause/2 {
+				c.mu.Unlock()
+				return nil, err
+			}
+			k = nil
+		}
+	}
+	if k == nil {
+		if c.closed {
+			c.mu.Unlock()
+			return nil, context.Cause(c.ctx)
+		}
+		k = &conn{begun: time.Now(), made: make(chan struct{})}
+		c.conns[p] = k
+		c.running.Go(func() { c.run(k, p) })
+	}
+	c.mu.Unlock()
+	select {
+	case <-k.made:
+		return k.caller, k.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("connecting to peer %v: %w", p, context.Cause(ctx))
+	}
+}
+
+// run makes the connection and watches it until it ends.
+func (c *Client) run(k *conn, p Peer) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.CallTimeout)
+	stream, err := c.connect(ctx, p)
+	cancel()
+	if err != nil {
+		k.err = fmt.Errorf("connecting to peer %v: %w", p, err)
+		close(k.made)
+		return
+	}
+	k.caller = rpc.NewCaller(stream)
+	close(k.made)
+	defer k.caller.Close()
+	for {
+		if err := c.rest(k.caller, c.cfg.CallTimeout); err != nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(c.ctx, silence(c.cfg))
+		err := k.caller.Alive(ctx)
+		cancel()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// rest waits while the connection lasts.
+func (c *Client) rest(caller *rpc.Caller, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-caller.Done():
+		return caller.Err()
+	case <-c.ctx.Done():
+		return context.Cause(c.ctx)
+	}
+}

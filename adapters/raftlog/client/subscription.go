@@ -1,0 +1,339 @@
+package client
+
+// Following the log: one goroutine reads from one peer after the other, and hands on what
+// follows.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
+)
+
+// DefaultPulseTimeout is how long a peer may be silent; see PulseTimeout.
+const DefaultPulseTimeout = time.Second
+
+// EventKind is what an Event is.
+type EventKind int
+
+const (
+	// EventEntry: Entry is the next entry.
+	EventEntry EventKind = iota
+	// EventSnapshot: Snapshot replaces all that was before, and a snapshot of before that
+	// could not be read to its end. The next event comes when its Data are read to the end
+	// or closed; reading may fail, with the connection: then the snapshot comes again.
+	EventSnapshot
+	// EventFresh: all entries have come that are known to a peer that has lately heard from
+	// a leader with a majority. It comes once, until EventStale.
+	EventFresh
+	// EventStale: there may be newer entries, for Err: the peer has lost its leader, or the
+	// connection was lost, or entries are skipped by a snapshot. It comes after EventFresh.
+	EventStale
+	// EventTimeout: the peer has said nothing for PulseTimeout; another is tried.
+	EventTimeout
+)
+
+var eventKinds = []string{"entry", "snapshot", "fresh", "stale", "timeout"}
+
+func (k EventKind) String() string {
+	if k >= 0 && int(k) < len(eventKinds) {
+		return eventKinds[k]
+	}
+	return fmt.Sprintf("EventKind(%d)", int(k))
+}
+
+// Event is what a subscription tells.
+type Event struct {
+	Kind EventKind
+	// Peer is from whom it is.
+	Peer Peer
+	// Entry must not be modified; nil for other kinds.
+	Entry *Entry
+	// Snapshot is nil for other kinds.
+	Snapshot *SnapshotStream
+	// Leader and Term, of an EventFresh, are the peer's.
+	Leader Peer
+	Term   uint64
+	// Err is why, of EventStale and EventTimeout.
+	Err error
+}
+
+// SubscribeOption changes how a subscription is fed.
+type SubscribeOption func(*Subscription)
+
+// FromLeader has the subscription be fed by the leader as soon as one is known, instead of
+// by any peer: entries come a little earlier, and all from one peer.
+func FromLeader() SubscribeOption { return func(s *Subscription) { s.fromLeader = true } }
+
+// PulseTimeout is for how long a peer may be silent, or without a leader, until another one
+// is tried; also within a snapshot's data. Peers send pulses about once in an election
+// timeout; zero or less is the default of 1 s.
+func PulseTimeout(d time.Duration) SubscribeOption {
+	return func(s *Subscription) {
+		if d > 0 {
+			s.patience = d
+		}
+	}
+}
+
+// Subscription follows the log, gap-free: the entries that it tells have indexes one after
+// the other, and begin after the snapshot that was told before. Lost connections and peers
+// do not end it. If nobody reads its events, it asks for no more than some megabytes, and
+// the peers keep the rest.
+type Subscription struct {
+	client     *Client
+	events     chan Event
+	ended      chan struct{}
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+	fromLeader bool
+	patience   time.Duration
+
+	// The goroutine's own.
+	next     uint64 // index
+	peer     Peer   // that feeds it
+	fresh    bool
+	refused  map[Peer]bool
+	begun    time.Time // the last attempt
+	leader   Peer      // as the last pulse has it
+	leadless time.Time // since when the peer has not been fresh; zero if it is
+
+	err error // set before ended is closed
+}
+
+// Subscribe follows the log from index from on: 0 and 1 are its beginning, and who knows
+// entries up to i goes on at i+1. If the entries there are gone it begins with a snapshot.
+// The subscription lasts until Close, the end of ctx, or a fault that it cannot go around;
+// whoever has it reads Events until they are closed, or calls Close.
+func (c *Client) Subscribe(ctx context.Context, from uint64, options ...SubscribeOption) *Subscription {
+	s := &Subscription{
+		client: c, events: make(chan Event), ended: make(chan struct{}),
+		next: max(from, 1), patience: DefaultPulseTimeout, refused: map[Peer]bool{},
+	}
+	for _, o := range options {
+		o(s)
+	}
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.ctx, func() { s.cancel(context.Cause(c.ctx)) })
+	run := func() {
+		defer stop()
+		s.err = fmt.Errorf("raftlog: following the log of cluster %q before index %d: %w", c.cfg.Cluster, s.next, s.run())
+		s.cancel(s.err)
+		close(s.ended)
+		close(s.events)
+	}
+	if !c.start(run) {
+		s.err = context.Cause(c.ctx)
+		s.cancel(s.err)
+		close(s.ended)
+		close(s.events)
+	}
+	return s
+}
+
+// Events are told one by one; the next is prepared when one was received. The channel is
+// closed at the end; Err is why.
+func (s *Subscription) Events() <-chan Event { return s.events }
+
+// Err is why the subscription has ended; nil before. It wraps ErrClosed after Close, the
+// cause of the context, ErrGap, ErrRefused if all peers refuse, or ErrInvalid.
+func (s *Subscription) Err() error {
+	select {
+	case <-s.ended:
+		return s.err
+	default:
+		return nil
+	}
+}
+
+// Close ends the subscription and waits for its goroutine; events that were not received are
+// dropped, and a snapshot's Data return errors. It may be called more than once.
+func (s *Subscription) Close() error {
+	s.cancel(fmt.Errorf("subscription: %w", ErrClosed))
+	<-s.ended
+	return nil
+}
+
+// run returns why it has ended.
+func (s *Subscription) run() error {
+	c := s.client
+	s.peer = c.firstPeer()
+	for {
+		s.begun = time.Now()
+		err := s.follow()
+		if s.ctx.Err() != nil {
+			return context.Cause(s.ctx)
+		}
+		if errors.Is(err, ErrGap) || errors.Is(err, ErrInvalid) {
+			return fmt.Errorf("peer %v: %w", s.peer, err)
+		}
+		delete(s.refused, s.peer)
+		if errors.Is(err, ErrRefused) && s.refuse() {
+			return err
+		}
+		if errors.Is(err, rpc.ErrQuiet) {
+			s.tell(Event{Kind: EventTimeout, Err: err})
+		}
+		s.stale(err)
+		moved := errors.Is(err, errMoved)
+		if !moved {
+			c.notLeader(s.peer)
+			signal(c.refresh)
+		}
+		// One attempt in a pause, however long the last one has lasted.
+		if err := c.wait(s.ctx, c.pause()-time.Since(s.begun)); err != nil {
+			return err
+		}
+		if moved {
+			s.peer = s.leader
+		} else {
+			s.peer = c.peerAfter(s.peer)
+		}
+	}
+}
+
+// refuse tells whether all peers have refused.
+func (s *Subscription) refuse() bool {
+	s.refused[s.peer] = true
+	for _, p := range s.client.peers() {
+		if !s.refused[p] {
+			return false
+		}
+	}
+	return true
+}
+
+var (
+	errMoved    = errors.New("raftlog: another peer leads")
+	errNoLeader = errors.New("raftlog: the peer has not heard from a leader lately")
+)
+
+// follow hands on what one peer sends, and returns why it does not any more.
+func (s *Subscription) follow() error {
+	caller, err := s.client.to(s.ctx, s.peer)
+	if err != nil {
+		return err
+	}
+	stream, err := caller.Stream(s.ctx, s.next)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	stream.SetPatience(s.patience)
+	s.leadless = time.Time{}
+	for {
+		event, err := stream.Next()
+		if err != nil {
+			return err
+		}
+		switch {
+		case event.Entry != nil:
+			if event.Entry.Index != s.next {
+				return &GapError{Peer: s.peer, Want: s.next, Got: event.Entry.Index}
+			}
+			if !s.tell(Event{Kind: EventEntry, Entry: event.Entry}) {
+				return context.Cause(s.ctx)
+			}
+			s.next++
+		case event.Snapshot != nil:
+			err = s.snapshot(event.Snapshot)
+		case event.Pulse != nil:
+			err = s.pulse(event.Pulse)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// tell hands an event on, and tells whether somebody has received it.
+func (s *Subscription) tell(e Event) bool {
+	e.Peer = s.peer
+	select {
+	case s.events <- e:
+		return true
+	case <-s.ctx.Done():
+		return false
+	}
+}
+
+func (s *Subscription) stale(err error) {
+	if s.fresh {
+		s.fresh = false
+		s.tell(Event{Kind: EventStale, Err: err})
+	}
+}
+
+func (s *Subscription) pulse(p *api.Pulse) error {
+	s.leader = p.Leader
+	if p.Fresh {
+		s.leadless = time.Time{}
+		if !s.fresh && s.next > p.Commit {
+			s.fresh = s.tell(Event{Kind: EventFresh, Leader: p.Leader, Term: p.Term})
+		}
+		if s.fromLeader && p.Leader.Addr != "" && p.Leader != s.peer {
+			return errMoved
+		}
+	} else {
+		s.stale(errNoLeader)
+		if s.leadless.IsZero() {
+			s.leadless = time.Now()
+		} else if time.Since(s.leadless) >= s.patience {
+			return errNoLeader
+		}
+	}
+	return nil
+}
+
+// snapshot hands a snapshot on, and waits until it is read.
+func (s *Subscription) snapshot(from *api.SnapshotStream) error {
+	if from.Index < s.next {
+		return &GapError{Peer: s.peer, Want: s.next, Got: from.Index}
+	}
+	s.stale(fmt.Errorf("raftlog: entries before index %d are in a snapshot", from.Index+1))
+	data := &snapshotData{ReadCloser: from.Data, done: make(chan error, 1)}
+	handed := *from
+	handed.Data = data
+	if !s.tell(Event{Kind: EventSnapshot, Snapshot: &handed}) {
+		return context.Cause(s.ctx)
+	}
+	select {
+	case err := <-data.done:
+		if err == nil {
+			s.next = from.Index + 1
+		}
+		return err
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	}
+}
+
+// snapshotData tells when a snapshot is over: nil if it was read to its end, or closed.
+type snapshotData struct {
+	io.ReadCloser
+	once sync.Once
+	done chan error
+}
+
+func (d *snapshotData) Read(p []byte) (int, error) {
+	n, err := d.ReadCloser.Read(p)
+	if err == io.EOF {
+		d.over(nil)
+	} else if err != nil {
+		d.over(err)
+	}
+	return n, err
+}
+
+func (d *snapshotData) Close() error {
+	err := d.ReadCloser.Close()
+	d.over(err)
+	return err
+}
+
+func (d *snapshotData) over(err error) { d.once.Do(func() { d.done <- err }) }
