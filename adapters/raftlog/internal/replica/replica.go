@@ -38,6 +38,10 @@ type State struct {
 	Members     Members
 	Lines       Lines
 	IDs         *ids.Table
+	// Skips are the indexes of State entries that were not applied, in ascending order: they
+	// repeat an ID, or it was not fresh. It only grows at its end. There are few: a leader
+	// writes none that it knows of.
+	Skips []uint64
 
 	// DedupeOff has every update applied as often as it is in the log. It is for tests that
 	// show that the simulation finds the fault.
@@ -115,6 +119,9 @@ func (s *State) Apply(e *raftpb.Entry) (Outcome, error) {
 	switch d.Kind {
 	case api.State:
 		s.remember(&o)
+		if o.Skipped() {
+			s.Skips = append(s.Skips, o.Index)
+		}
 	case api.Config:
 		err = s.reconfigure(&o)
 	case api.Control:
@@ -187,6 +194,7 @@ type saved struct {
 	Transferred uint64        `json:"transferred,omitempty"`
 	Members     Members       `json:"members"`
 	Lines       []savedLine   `json:"lines,omitempty"`
+	Skips       []uint64      `json:"skips,omitempty"`
 }
 
 func (s *State) rest() []byte {
@@ -195,7 +203,7 @@ func (s *State) rest() []byte {
 		clock = s.Clock.UnixNano()
 	}
 	b, err := json.Marshal(saved{
-		s.Index, s.Term, clock, s.Window, s.Election, s.Transferred, s.Members, s.Lines.save(),
+		s.Index, s.Term, clock, s.Window, s.Election, s.Transferred, s.Members, s.Lines.save(), s.Skips,
 	})
 	if err != nil {
 		panic(err)
@@ -259,7 +267,7 @@ func Read(r io.Reader) (*State, error) {
 	}
 	s := &State{
 		Index: v.Index, Term: v.Term, Window: v.Window, Election: v.Election, Transferred: v.Transferred,
-		Members: v.Members, Lines: load(v.Lines), IDs: table,
+		Members: v.Members, Lines: load(v.Lines), IDs: table, Skips: v.Skips,
 	}
 	if v.Clock != 0 {
 		s.Clock = time.Unix(0, v.Clock)

@@ -1,0 +1,223 @@
+package raftlog
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+)
+
+// candidacy is a candidate that takes part. Its goroutine, that of ElectLeader, owns it. It
+// looks at the line that the loop has shown it, and at the lease, by a timer of its own: it
+// does not need the loop to find that its leadership is over.
+type candidacy struct {
+	*Election
+	id         string
+	leadership *leaderelection.Leadership
+	revoke     context.CancelCauseFunc
+	token      int64
+	suspended  bool
+	joined     bool
+	following  string
+	told       bool // a status was published
+}
+
+func (c *candidacy) run() {
+	n := c.node
+	n.mu.Lock()
+	n.elections[c.Election] = struct{}{}
+	n.mu.Unlock()
+	_ = n.do(c.standing, func(p *core.Core) {
+		p.Stand(c.name, c.id, c.opts.clientName)
+		c.see(p.Tables().Lines[c.name])
+	})
+	lapse := time.NewTimer(0)
+	defer lapse.Stop()
+	for {
+		select {
+		case <-c.poke:
+		case <-lapse.C:
+		case <-c.standing.Done():
+			c.leave(context.Cause(c.standing))
+			return
+		case <-n.ctx.Done():
+			c.conclude(closedConn(context.Cause(n.ctx)), true)
+			return
+		}
+		if c.look() {
+			c.conclude(leaderelection.ErrElectionOver, false)
+			return
+		}
+		lapse.Stop()
+		if c.leadership != nil {
+			lapse.Reset(time.Until(c.leadership.Deadline()))
+		}
+	}
+}
+
+// look finds what the candidate is now, and tells; true if the election is over.
+func (c *candidacy) look() (over bool) {
+	line := c.line.Load()
+	if line == nil {
+		return false
+	}
+	if c.leadership != nil && c.leadership.Err() != nil {
+		c.suspend(leaderelection.ErrLeaseExpired)
+	}
+	place := line.Place(c.id)
+	switch {
+	case line.Ended:
+		return true
+	case place == 0:
+		c.joined = true
+		token := int64(line.Candidates[0].Token)
+		if c.token != token {
+			c.lose()
+			c.token = token
+		}
+		if c.leadership == nil && c.leased() {
+			c.lead()
+		} else if c.leadership == nil && !c.suspended {
+			c.follow("")
+		}
+	case place > 0:
+		c.joined = true
+		c.lose()
+		c.follow(line.Candidates[place-1].ID)
+	case c.joined: // it was taken out, and will stand at the end of the line
+		c.lose()
+		c.follow("")
+	}
+	return false
+}
+
+// leased tells whether the node's lease holds.
+func (c *candidacy) leased() bool {
+	return time.Duration(c.node.lease.Load()) > clock{c.node}.Now()
+}
+
+// deadline is until when the lease holds.
+func (n *Node) deadline() time.Time { return n.began.Add(time.Duration(n.lease.Load())) }
+
+func (c *candidacy) lead() {
+	c.leadership, c.revoke = leaderelection.NewLeadership(c.token, c.node.deadline)
+	c.suspended = false
+	c.publish(leaderelection.Status{Role: leaderelection.Leader, Leadership: c.leadership})
+}
+
+// suspend ends a leadership that cannot be proven at this moment.
+func (c *candidacy) suspend(why error) {
+	c.revoke(why)
+	c.leadership, c.suspended = nil, true
+	c.publish(leaderelection.Status{Role: leaderelection.Suspended})
+}
+
+// lose ends what there is of a leadership: the log gives it to somebody else.
+func (c *candidacy) lose() {
+	if c.leadership != nil {
+		c.revoke(leaderelection.ErrSessionExpired)
+		c.leadership = nil
+	}
+	if c.suspended || c.token != 0 {
+		c.suspended, c.token, c.told = false, 0, false
+	}
+}
+
+func (c *candidacy) follow(whom string) {
+	if c.told && c.following == whom {
+		return
+	}
+	c.publish(leaderelection.Status{Role: leaderelection.Follower, NowFollowing: whom})
+}
+
+func (c *candidacy) publish(s leaderelection.Status) {
+	s.CandidateID, s.WasFollowing = c.id, c.following
+	c.following, c.told = s.NowFollowing, true
+	c.feed.Publish(s)
+}
+
+// leave is the end by Resign, EndElection, or WithContext's context: the leadership first,
+// then the place in line.
+func (c *candidacy) leave(why error) {
+	over := errors.Is(why, leaderelection.ErrElectionOver)
+	if !over {
+		why = leaderelection.ErrResigned
+	}
+	if c.leadership != nil {
+		c.revoke(why)
+		c.leadership = nil
+	}
+	if over {
+		c.conclude(why, true)
+		return
+	}
+	c.feed.Retract(leaderelection.Status{CandidateID: c.id, WasFollowing: c.following})
+	c.withdraw()
+	limit := time.NewTimer(confirmLimit)
+	defer limit.Stop()
+	for held := true; held; {
+		if line := c.line.Load(); line != nil && line.Place(c.id) < 0 && c.confirmed() {
+			break
+		}
+		select {
+		case <-c.poke:
+		case <-limit.C:
+			held = false
+			c.setHeld()
+		case <-c.node.ctx.Done():
+			held = false
+			c.setHeld()
+		}
+	}
+	c.forget()
+	c.feed.Withdraw()
+	close(c.over)
+}
+
+// confirmed asks whether the candidate is certainly not in line, and does not get there: what
+// has asked for its place may still be on its way, if it has never been there.
+func (c *candidacy) confirmed() bool { return c.joined || c.settled() }
+
+// settled has the cluster pass what was sent before: an entry behind it is applied.
+func (c *candidacy) settled() bool {
+	ctx, cancel := context.WithTimeout(c.node.ctx, confirmLimit)
+	defer cancel()
+	return c.node.Sync(ctx) == nil && c.gone()
+}
+
+func (c *candidacy) setHeld() {
+	c.mu.Lock()
+	c.held = true
+	c.mu.Unlock()
+}
+
+// conclude is the end by an error.
+func (c *candidacy) conclude(why error, withdraw bool) {
+	if c.leadership != nil {
+		c.revoke(why)
+		c.leadership = nil
+	}
+	if withdraw {
+		c.withdraw()
+	}
+	c.forget()
+	c.mu.Lock()
+	c.err = why
+	c.mu.Unlock()
+	c.feed.Finish(leaderelection.Status{CandidateID: c.id, WasFollowing: c.following, Err: why})
+	close(c.over)
+}
+
+// withdraw has the peer take the candidate out of the line, for as long as that takes.
+func (c *candidacy) withdraw() {
+	_ = c.node.do(context.Background(), func(p *core.Core) { p.Withdraw(c.name, c.id) })
+}
+
+// forget has the loop show nothing more.
+func (c *candidacy) forget() {
+	c.node.mu.Lock()
+	delete(c.node.elections, c.Election)
+	c.node.mu.Unlock()
+}

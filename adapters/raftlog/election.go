@@ -1,0 +1,313 @@
+package raftlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+)
+
+// Election is one candidate in an election that the log keeps. Make it with [NewElection]. It
+// is a [leaderelection.Candidate], and its methods may be called from any goroutine.
+//
+// Candidates stand in line in order of arrival; the log says who is the first. That one leads
+// as far as its peer has a lease, which it renews from the log's leader, who asks a majority
+// (docs/raftlog.md). A peer that is silent for an election timeout has its candidates taken
+// out of their lines; they come back to the ends of those when it is.
+type Election struct {
+	node *Node
+	name string
+	opts options
+	feed *leaderelection.StatusFeed
+
+	standing context.Context // until Resign, EndElection or WithContext's end
+	stop     context.CancelCauseFunc
+	line     atomic.Pointer[replica.Line]
+	poke     chan struct{} // has an element if line, or the lease, has changed
+	over     chan struct{} // closed when the candidacy is over
+
+	mu      sync.Mutex
+	started bool
+	id      string
+	err     error // what ElectLeader returns; set before over is closed
+	held    bool  // the line may still have the candidate; set before over is closed
+	end     *ending
+}
+
+var _ leaderelection.Candidate = (*Election)(nil)
+
+// confirmLimit is how long a caller waits for the log to confirm the end of something, so
+// that everything is over within two seconds.
+const confirmLimit = 1500 * time.Millisecond
+
+// maxName bounds the names of elections and candidates.
+const maxName = 1024
+
+// Option changes how [NewElection] works.
+type Option func(*options)
+
+type options struct {
+	ctx        context.Context
+	clientName string
+}
+
+// WithClientName sets the name by which others see the candidate; at most 1 KiB.
+func WithClientName(name string) Option { return func(o *options) { o.clientName = name } }
+
+// WithContext ends the candidacy, as Resign does, when ctx ends.
+func WithContext(ctx context.Context) Option { return func(o *options) { o.ctx = ctx } }
+
+// NewElection makes a candidate for the election with that name, which exists as soon as
+// somebody stands in it. Nothing is written before ElectLeader.
+//
+// Errors: [leaderelection.ErrNilConn] for a node that is nil, [leaderelection.ErrInvalidOption],
+// [leaderelection.ErrInvalidPath] for a name that is empty or longer than 1 KiB, and
+// [ErrClosed] or [ErrFault].
+func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
+	o := options{ctx: context.Background()}
+	for _, opt := range opts {
+		if opt == nil {
+			return nil, fmt.Errorf("%w: it is nil", leaderelection.ErrInvalidOption)
+		}
+		opt(&o)
+	}
+	switch {
+	case node == nil:
+		return nil, fmt.Errorf("raftlog: there is no node: %w", leaderelection.ErrNilConn)
+	case o.ctx == nil:
+		return nil, fmt.Errorf("%w: WithContext(nil)", leaderelection.ErrInvalidOption)
+	case len(o.clientName) > maxName:
+		return nil, fmt.Errorf("%w: WithClientName: %d bytes are more than %d", leaderelection.ErrInvalidOption, len(o.clientName), maxName)
+	case name == "" || len(name) > maxName:
+		return nil, fmt.Errorf("%w: an election's name has from 1 to %d bytes, not %d", leaderelection.ErrInvalidPath, maxName, len(name))
+	}
+	if err := node.Err(); err != nil {
+		return nil, closedConn(err)
+	}
+	e := &Election{
+		node: node, name: name, opts: o, feed: leaderelection.NewStatusFeed(),
+		poke: make(chan struct{}, 1), over: make(chan struct{}),
+	}
+	e.standing, e.stop = context.WithCancelCause(o.ctx)
+	return e, nil
+}
+
+// closedConn gives the end of a node its place among the errors of elections.
+func closedConn(err error) error {
+	return fmt.Errorf("%w: %w", leaderelection.ErrConnClosed, err)
+}
+
+// ID names this candidate: its peer's ID and a random number. It is empty before it takes
+// part.
+func (e *Election) ID() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.id
+}
+
+// Status implements [leaderelection.Candidate]. NowFollowing is the candidate before this one
+// in line. A leader that cannot renew its lease is Suspended: it leads again, with the same
+// token, if it is in time; if not, it is Follower at the end of the line.
+func (e *Election) Status() <-chan leaderelection.Status { return e.feed.C() }
+
+// Current implements [leaderelection.Candidate].
+func (e *Election) Current() leaderelection.Status {
+	s := e.feed.Current()
+	if s.Leadership != nil && s.Leadership.Err() != nil { // by the clock
+		s.Role, s.Leadership = leaderelection.Suspended, nil
+	}
+	return s
+}
+
+// ElectLeader implements [leaderelection.Candidate]: it blocks until the candidacy is over and
+// returns the error of the final status, or nil after Resign or the end of [WithContext]'s
+// context. Beside [leaderelection.ErrElectionOver] that is an error that is
+// [leaderelection.ErrConnClosed] and [ErrClosed], or [ErrFault]: the node has stopped. A
+// cluster without a majority ends nothing: the candidate waits.
+func (e *Election) ElectLeader() error {
+	e.mu.Lock()
+	switch {
+	case e.isOver():
+		e.mu.Unlock()
+		return leaderelection.ErrCandidacyOver
+	case e.started:
+		e.mu.Unlock()
+		return leaderelection.ErrAlreadyStarted
+	}
+	e.started = true
+	e.id = fmt.Sprintf("%s/%016x", e.node.cfg.ID, rand.Uint64())
+	e.mu.Unlock()
+	(&candidacy{Election: e, id: e.id}).run()
+	return e.err
+}
+
+func (e *Election) isOver() bool {
+	select {
+	case <-e.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// see takes the line as it is now, or the news that the lease has changed. The loop calls it.
+func (e *Election) see(line replica.Line) {
+	e.line.Store(&line)
+	select {
+	case e.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Resign implements [leaderelection.Candidate]: the next candidate leads as soon as that is in
+// the log, which is when Resign returns nil.
+func (e *Election) Resign() error {
+	e.finish(leaderelection.ErrResigned)
+	<-e.over
+	if e.held && !e.gone() {
+		return fmt.Errorf("raftlog: resign: %w that %s has left the line", leaderelection.ErrUnconfirmed, e.ID())
+	}
+	return nil
+}
+
+// gone asks whether the line has lost the candidate since.
+func (e *Election) gone() bool {
+	gone := false
+	err := e.node.do(context.Background(), func(c *core.Core) { gone = c.Tables().Lines[e.name].Place(e.id) < 0 })
+	return err == nil && gone
+}
+
+// finish has the candidacy end for a reason, if nothing has ended it yet. A candidate that has
+// not taken part is over at once.
+func (e *Election) finish(reason error) {
+	e.stop(reason)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.started || e.isOver() {
+		return
+	}
+	if errors.Is(reason, leaderelection.ErrResigned) {
+		e.feed.Withdraw()
+	} else {
+		e.feed.Finish(leaderelection.Status{Err: reason})
+		e.err = reason
+	}
+	close(e.over)
+}
+
+// ending is an end of the election under way, or done.
+type ending struct {
+	done chan struct{}
+	err  error
+}
+
+// EndElection implements [leaderelection.Candidate], as [DeleteElection] does. When it is not
+// confirmed in time this candidacy ends all the same, and the attempt goes on until it
+// succeeds or the node is closed.
+func (e *Election) EndElection() error {
+	limit := time.NewTimer(confirmLimit)
+	defer limit.Stop()
+	end := e.ending()
+	select {
+	case <-end.done:
+		if end.err != nil {
+			return end.err
+		}
+		e.finish(leaderelection.ErrElectionOver)
+		<-e.over
+		return nil
+	case <-limit.C:
+		e.finish(fmt.Errorf("%w, %w", leaderelection.ErrElectionOver, leaderelection.ErrUnconfirmed))
+		<-e.over
+		return fmt.Errorf("raftlog: end of election %q: %w", e.name, leaderelection.ErrUnconfirmed)
+	}
+}
+
+// ending returns the attempt that EndElection has started. One that has failed is started
+// anew.
+func (e *Election) ending() *ending {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.end != nil {
+		select {
+		case <-e.end.done:
+			if e.end.err == nil {
+				return e.end
+			}
+		default:
+			return e.end
+		}
+	}
+	end := &ending{done: make(chan struct{})}
+	if !e.node.goes(func() {
+		defer close(end.done)
+		end.err = DeleteElection(e.node.ctx, e.node, e.name)
+	}) {
+		end.err = closedConn(e.node.Err())
+		close(end.done)
+	}
+	e.end = end
+	return end
+}
+
+// DeleteElection ends the election with that name for all its candidates, the leader too, and
+// for newcomers, who get [leaderelection.ErrElectionOver]; [RestartElection] lets it begin
+// anew. It returns when that is in the log. The error is [leaderelection.ErrUnconfirmed] if ctx
+// has ended first, and [leaderelection.ErrConnClosed] if the node has stopped; it may be called
+// again.
+func DeleteElection(ctx context.Context, node *Node, name string) error {
+	return amend(ctx, node, entry.Op{Do: entry.End, Election: name})
+}
+
+// RestartElection lets an election that was ended begin anew; one that was not goes on.
+// Errors are those of [DeleteElection].
+func RestartElection(ctx context.Context, node *Node, name string) error {
+	return amend(ctx, node, entry.Op{Do: entry.Restart, Election: name})
+}
+
+// amend has an op written, which does the same however often it is.
+func amend(ctx context.Context, node *Node, op entry.Op) error {
+	for {
+		err := node.control(ctx, op)
+		switch {
+		case err == nil:
+			return nil
+		case node.Err() != nil:
+			return closedConn(node.Err())
+		case ctx.Err() != nil:
+			return fmt.Errorf("raftlog: %s of election %q: %w: %w", op.Do, op.Election, leaderelection.ErrUnconfirmed, err)
+		case !errors.Is(err, ErrUnknownOutcome):
+			return fmt.Errorf("raftlog: %s of election %q: %w", op.Do, op.Election, err)
+		}
+	}
+}
+
+// Candidates returns the candidates of an election in order of succession, as far as this peer
+// has applied the log; [Node.Sync] before it makes that now. The first one leads, or is about
+// to. The error is [leaderelection.ErrElectionOver] for one that was ended, ctx's cause, or
+// [leaderelection.ErrConnClosed].
+func Candidates(ctx context.Context, node *Node, name string) ([]leaderelection.CandidateInfo, error) {
+	var line replica.Line
+	if err := node.do(ctx, func(c *core.Core) { line = c.Tables().Lines[name] }); err != nil {
+		if node.Err() != nil {
+			err = closedConn(err)
+		}
+		return nil, err
+	}
+	if line.Ended {
+		return nil, leaderelection.ErrElectionOver
+	}
+	var all []leaderelection.CandidateInfo
+	for _, c := range line.Candidates {
+		all = append(all, leaderelection.CandidateInfo{ID: c.ID, Name: c.Name, Token: int64(c.Token)})
+	}
+	return all, nil
+}

@@ -1,0 +1,208 @@
+package raftlog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+)
+
+// request is one that somebody waits for.
+type request struct {
+	core.Request
+	reply chan core.Reply // has room for it
+}
+
+// loop owns the peer. Whatever happens comes to it by a channel; what follows from it goes to
+// queues and connections that do not make it wait.
+func (n *Node) loop(c *core.Core) {
+	defer n.fence()
+	defer func() {
+		if r := recover(); r != nil {
+			fault, ok := r.(core.Fault)
+			if !ok {
+				panic(r)
+			}
+			n.fail(fault.Err)
+		}
+	}()
+	l := &looping{n: n, c: c, waiting: map[uint64]chan core.Reply{}}
+	n.current = l
+	tick := time.NewTicker(n.cfg.ElectionTimeout / ticksPerTimeout)
+	defer tick.Stop()
+	frames, unreachable := n.net.Received(), n.net.Unreachable()
+	c.Advance()
+	l.carryOut()
+	for {
+		select {
+		case <-n.ctx.Done():
+			l.endAll(context.Cause(n.ctx))
+			return
+		case <-tick.C:
+			c.Advance()
+		case f, ok := <-frames:
+			if !ok {
+				return
+			}
+			l.received(f.From.ID, f.Data)
+		case r := <-n.requests:
+			l.take(r)
+		case f := <-n.calls:
+			f(c)
+		case done := <-n.stored:
+			l.stored(done)
+		case id := <-unreachable:
+			c.Unreachable(id)
+		}
+		// What has come meanwhile is done together: one write, one round of messages.
+		for range maxTogether {
+			select {
+			case f, ok := <-frames:
+				if ok {
+					l.received(f.From.ID, f.Data)
+				}
+				continue
+			case r := <-n.requests:
+				l.take(r)
+				continue
+			case done := <-n.stored:
+				l.stored(done)
+				continue
+			default:
+			}
+			break
+		}
+		l.carryOut()
+	}
+}
+
+// maxTogether bounds how much is done before anything is sent.
+const maxTogether = 1024
+
+// looping is what the loop keeps beside the peer.
+type looping struct {
+	n       *Node
+	c       *core.Core
+	token   uint64
+	waiting map[uint64]chan core.Reply
+	leased  bool
+}
+
+func (l *looping) received(from string, frame []byte) {
+	if err := l.c.Receive(from, frame); err != nil {
+		l.n.log.Warn("a frame was left out", "error", err)
+	}
+}
+
+func (l *looping) take(r request) {
+	if r.reply != nil {
+		l.token++
+		r.Token = l.token
+		l.waiting[r.Token] = r.reply
+	}
+	l.c.Propose(r.Request)
+}
+
+func (l *looping) stored(done []stored) {
+	for _, d := range done {
+		l.c.Stored(d.work, d.installed)
+	}
+}
+
+// carryOut does what the peer wants done.
+func (l *looping) carryOut() {
+	n := l.n
+	out := l.c.Take()
+	if out.LostLog != nil {
+		n.fail(out.LostLog)
+		return
+	}
+	for _, s := range out.Send {
+		n.net.Send(s.To, s.Urgent, s.Frame)
+	}
+	tasks := make([]task, 0, len(out.Disk))
+	for _, w := range out.Disk {
+		t := task{work: w}
+		if w.Snapshot != nil {
+			index := w.Snapshot.GetMetadata().GetIndex()
+			t.staged = n.staged[index]
+			delete(n.staged, index)
+		}
+		tasks = append(tasks, t)
+	}
+	n.work.put(tasks...)
+	if out.AllElections || len(out.Apply) > 0 {
+		n.publishSkips(l.c)
+	}
+	n.apply.put(out.Apply...)
+	for _, r := range out.Replies {
+		if reply, found := l.waiting[r.Token]; found {
+			delete(l.waiting, r.Token)
+			reply <- r
+		}
+	}
+	for _, s := range out.Snapshots {
+		n.sendSnapshot(s)
+	}
+	if out.Peers {
+		n.net.SetPeers(l.c.Peers())
+	}
+	n.publish(l.c)
+	l.inform(out)
+}
+
+// inform has the candidates look at what concerns them.
+func (l *looping) inform(out core.Out) {
+	n := l.n
+	leased := l.c.Status().Lease > clock{n}.Now()
+	all := out.AllElections || leased != l.leased
+	l.leased = leased
+	if !all && len(out.Elections) == 0 {
+		return
+	}
+	lines := l.c.Tables().Lines
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for e := range n.elections {
+		concerned := all
+		for _, name := range out.Elections {
+			concerned = concerned || name == e.name
+		}
+		if concerned {
+			e.see(lines[e.name])
+		}
+	}
+}
+
+// publish shows others how things stand.
+func (n *Node) publish(c *core.Core) {
+	status := c.Status()
+	n.status.Store(&status)
+	n.lease.Store(int64(status.Lease))
+}
+
+func (n *Node) publishSkips(c *core.Core) {
+	skips := c.Tables().Skips
+	n.skips.Store(&skips)
+}
+
+// endAll answers everybody who waits.
+func (l *looping) endAll(cause error) {
+	for _, reply := range l.waiting {
+		reply <- core.Reply{Err: fmt.Errorf("%w: %w", ErrUnknownOutcome, cause)}
+	}
+	for {
+		select {
+		case r := <-l.n.requests:
+			if r.reply != nil {
+				r.reply <- core.Reply{Err: cause}
+			}
+		default:
+			return
+		}
+	}
+}
+
+// fence ends every leadership: nobody renews the lease any more.
+func (n *Node) fence() { n.lease.Store(0) }

@@ -1,0 +1,323 @@
+package raftlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
+)
+
+// Node is a peer of a cluster, in this process. Make it with [Open]. Its methods may be
+// called from any goroutine.
+//
+// Four goroutines work for it: one owns the peer's state and decides everything (loop.go),
+// one writes the log (write.go), one has the state machine apply updates (apply.go), and the
+// transport's. None of them waits for another.
+type Node struct {
+	cfg   Config
+	fs    disk.FS
+	log   *slog.Logger
+	files *filelog.Log
+	net   *transport.Transport
+	lock  io.Closer
+
+	began time.Time // the origin of the node's clock
+
+	calls    chan func(*core.Core) // for the loop to carry out
+	requests chan request
+	work     *queue[task]       // for the disk
+	stored   chan []stored      // what the disk has done
+	apply    *queue[core.Apply] // for the state machine
+
+	current   *looping          // the loop's own
+	staged    map[uint64]string // the loop's: received snapshots that are not installed, by index
+	replacing sync.Mutex        // whoever replaces the newest snapshot by one of this peer's own
+
+	applied progress     // by the state machine
+	lease   atomic.Int64 // until when, by the node's clock
+	skips   atomic.Pointer[[]uint64]
+	status  atomic.Pointer[core.Status]
+
+	mu        sync.Mutex
+	elections map[*Election]struct{}
+	fault     error // set before ended is closed
+
+	ctx   context.Context // until Close or a fault
+	stop  context.CancelCauseFunc
+	tasks sync.WaitGroup // everything that runs
+	ended chan struct{}  // closed when nothing runs any more
+}
+
+// Open begins to take part in the cluster, with what is in the folder: it reads the log, has
+// the state machine restored, listens, and returns when other peers can reach this one, which
+// is before there is a leader. The first of all peers, those of Config.Peers, begin the
+// cluster when their folders are empty; another one first fetches a snapshot.
+//
+// Errors: [ErrInvalid] for a configuration that cannot work, or that contradicts what is in
+// the folder; [ErrFault], which says what is wrong, for a log or a snapshot that is damaged;
+// what the state machine returns; disk and network errors; [ErrRefused], or the last reason,
+// when no peer has given a snapshot within JoinTimeout.
+func Open(cfg Config) (*Node, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{
+		cfg: cfg, fs: cfg.fs, log: cfg.Logger.With("cluster", cfg.Cluster, "peer", cfg.ID),
+		began: time.Now(), calls: make(chan func(*core.Core)), requests: make(chan request, 1024),
+		work: newQueue[task](), stored: make(chan []stored), apply: newQueue[core.Apply](),
+		staged: map[uint64]string{}, elections: map[*Election]struct{}{}, ended: make(chan struct{}),
+	}
+	if n.fs == nil {
+		n.fs = disk.OS(cfg.Dir)
+	}
+	n.applied.init()
+	n.ctx, n.stop = context.WithCancelCause(context.Background())
+	if err := n.open(); err != nil {
+		n.release()
+		return nil, err
+	}
+	return n, nil
+}
+
+func (n *Node) open() error {
+	if err := n.claim(); err != nil {
+		return err
+	}
+	snap, err := n.beginning()
+	if err != nil {
+		return err
+	}
+	meta, size := snap.Meta(), snap.Size()
+	tables, err := replica.Read(snap.Tables())
+	if err == nil {
+		err = n.restore(snap)
+	}
+	if err = errors.Join(err, snap.Close()); err != nil {
+		return fmt.Errorf("%w: snapshot: %w", ErrFault, err)
+	}
+	if err := n.openLog(meta); err != nil {
+		return err
+	}
+	c, err := core.New(core.Config{
+		Cluster: n.cfg.Cluster, Self: n.cfg.self(), Seeds: n.cfg.Peers,
+		Tick: n.cfg.ElectionTimeout / ticksPerTimeout, Heartbeat: n.cfg.Heartbeat, Election: n.cfg.ElectionTimeout,
+		Window: n.cfg.Window, MaxIDs: n.cfg.MaxRequestIDs, MaxData: n.cfg.MaxData,
+		Clock: clock{n}, Random: rand.Uint64, Logger: n.log,
+		Log: n.files, Tables: tables,
+		Snapshot: core.Snapshot{Index: meta.Index, Term: meta.Term, Size: size, Members: tables.Members.Index},
+	})
+	if err != nil {
+		return err
+	}
+	return n.start(c)
+}
+
+// clock is the node's: monotonic from its beginning.
+type clock struct{ n *Node }
+
+func (c clock) Now() time.Duration { return time.Since(c.n.began) }
+func (c clock) Wall() time.Time    { return time.Now().Round(0) }
+
+// openLog opens the log, and has it begin behind the snapshot if it is not of the same
+// history: the machine was stopped between the two steps in which a snapshot is installed.
+func (n *Node) openLog(meta snapshot.Meta) error {
+	files, err := filelog.Open(n.fs, "log", filelog.Options{})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFault, err)
+	}
+	n.files = files
+	last, err := files.LastIndex()
+	if err != nil {
+		return err
+	}
+	first, err := files.FirstIndex()
+	if err != nil {
+		return err
+	}
+	same := false
+	if last >= meta.Index && first <= meta.Index+1 {
+		term, err := files.Term(meta.Index)
+		if err != nil {
+			return fmt.Errorf("%w: term of entry %d: %w", ErrFault, meta.Index, err)
+		}
+		same = term == meta.Term
+	}
+	switch {
+	case same:
+		return nil
+	case first > meta.Index+1:
+		return fmt.Errorf("%w: the log begins at %d, and the snapshot ends at %d: entries between them are missing", ErrFault, first, meta.Index)
+	}
+	n.log.Info("the log begins anew behind the snapshot", "index", meta.Index, "last", last)
+	if err := files.Reset(meta.Index, meta.Term); err != nil {
+		return fmt.Errorf("%w: %w", ErrFault, err)
+	}
+	return nil
+}
+
+// start has everything run.
+func (n *Node) start(c *core.Core) error {
+	listener := n.cfg.Listener
+	if listener == nil {
+		var err error
+		if listener, err = net.Listen("tcp", n.cfg.Listen); err != nil {
+			return fmt.Errorf("raftlog: listen: %w", err)
+		}
+	}
+	n.net = transport.New(transport.Config{
+		Self: n.cfg.identity(), Listener: listener, Dial: n.cfg.Dial, Log: n.log, OnClient: n.serve, OnSnapshot: n.receive,
+	})
+	n.publish(c)
+	n.publishSkips(c)
+	if err := n.net.Run(); err != nil {
+		return err
+	}
+	n.net.SetPeers(c.Peers())
+	n.goes(func() { n.loop(c) })
+	n.goes(n.write)
+	n.goes(n.applyAll)
+	if n.cfg.CompactFile != "" {
+		n.goes(n.watchCompactFile)
+	}
+	go func() {
+		<-n.ctx.Done()
+		n.net.Close()
+		n.mu.Lock() // from here on nothing begins
+		n.mu.Unlock()
+		n.tasks.Wait()
+		n.release()
+		close(n.ended)
+	}()
+	return nil
+}
+
+// goes runs f as a part of the node, which Close waits for; false if the node has stopped.
+func (n *Node) goes(f func()) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ctx.Err() != nil {
+		return false
+	}
+	n.tasks.Add(1)
+	go func() {
+		defer n.tasks.Done()
+		f()
+	}()
+	return true
+}
+
+// release gives back what Open has taken.
+func (n *Node) release() {
+	n.stop(ErrClosed)
+	if n.net == nil && n.cfg.Listener != nil {
+		n.cfg.Listener.Close()
+	}
+	if n.files != nil {
+		if err := n.files.Close(); err != nil {
+			n.log.Error("close the log", "error", err)
+		}
+	}
+	if n.lock != nil {
+		if err := n.lock.Close(); err != nil {
+			n.log.Error("release the folder", "error", err)
+		}
+	}
+}
+
+// fail stops the node by a fault: it takes no part in anything from now on. The first one
+// counts.
+func (n *Node) fail(err error) {
+	if !errors.Is(err, ErrFault) {
+		err = fmt.Errorf("%w: %w", ErrFault, err)
+	}
+	n.mu.Lock()
+	first := n.fault == nil && n.ctx.Err() == nil
+	if first {
+		n.fault = err
+	}
+	n.mu.Unlock()
+	if first {
+		n.log.Error("the node has stopped", "error", err)
+	}
+	n.lease.Store(0)
+	n.stop(err)
+}
+
+// Close ends the node: candidates end with [ErrClosed], calls under way return, and if this
+// peer leads the log another one does at once. It waits until nothing runs any more, and may
+// be called repeatedly. What was confirmed is on disk.
+//
+// The error is the fault by which the node had stopped before, if there was one.
+func (n *Node) Close() error {
+	n.handOver()
+	n.stop(ErrClosed)
+	<-n.ended
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.fault
+}
+
+// Done is closed when the node has stopped: by Close, or by a fault, which Err tells.
+func (n *Node) Done() <-chan struct{} { return n.ended }
+
+// Err is nil while the node works; then [ErrClosed], or the fault.
+func (n *Node) Err() error {
+	if n.ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(n.ctx)
+}
+
+// do has the loop carry f out, and waits for it. It must not wait for anything itself.
+func (n *Node) do(ctx context.Context, f func(*core.Core)) error {
+	done := make(chan struct{})
+	select {
+	case n.calls <- func(c *core.Core) { defer close(done); f(c) }:
+	case <-n.ctx.Done():
+		return context.Cause(n.ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	<-done // the loop has it, and carries it out
+	return nil
+}
+
+// handOverLimit is how long Close waits for another leader.
+const handOverLimit = 2 // election timeouts
+
+// handOver has another peer lead the log, if this one does.
+func (n *Node) handOver() {
+	ctx, cancel := context.WithTimeout(n.ctx, handOverLimit*n.cfg.ElectionTimeout)
+	defer cancel()
+	poll := time.NewTicker(n.cfg.ElectionTimeout / ticksPerTimeout)
+	defer poll.Stop()
+	for {
+		leads := false
+		if n.do(ctx, func(c *core.Core) {
+			if leads = c.Status().Role == core.Leader && len(c.Tables().Members.Voters) > 1; leads {
+				c.HandOver()
+			}
+		}) != nil || !leads {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package raftlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// Propose has an update applied once, and returns the index of its entry once this peer's
+// state machine has applied it. An ID that is known already, with the same data, is answered
+// with the index of the first time. It may be called at any peer: one that does not lead asks
+// the leader.
+//
+// While no leader is known, or the leader has too much to do, nothing is done and Propose
+// tries again until ctx ends; then the error wraps [ErrNotLeader] or [ErrBusy]. When the
+// leader is lost meanwhile, or ctx ends while it is asked, the error is [ErrUnknownOutcome]:
+// proposing again, with the same ID and data, is safe, and tells. Other errors are final:
+// [ErrStale], [ErrFuture], [ErrRequestIDReused], [ErrTooManyIDs], [ErrTooLarge], [ErrInvalid]
+// for the zero ID, and [ErrClosed] or [ErrFault].
+//
+// data must not be modified before Propose has returned, or ever if the outcome is unknown.
+func (n *Node) Propose(ctx context.Context, id requestid.ID, data []byte) (index uint64, err error) {
+	if id.IsZero() {
+		return 0, fmt.Errorf("%w: the request ID is zero; requestid.New makes one", ErrInvalid)
+	}
+	return n.insist(ctx, core.Request{Kind: api.State, ID: id, Data: data, Forward: true})
+}
+
+// ChangePeers makes these the voters, and returns the index of the entry by which that is
+// complete. New ones are to run already, see Config.Peers, and to have caught up, for which
+// they are given 20 election timeouts. First both the old and the new voters decide together,
+// then the new ones alone; whichever peer leads completes that. Peers that are left out are
+// removed: they take no part any more, and their IDs cannot be used again.
+//
+// id names the change: one that is repeated with the same ID is carried out once.
+//
+// Errors: [ErrInvalid], with what is wrong with the voters; [ErrChanging] while another
+// change is under way; [ErrBusy] if new peers are not there in time; and those of
+// [Node.Propose].
+func (n *Node) ChangePeers(ctx context.Context, id requestid.ID, voters []Peer) (index uint64, err error) {
+	if id.IsZero() {
+		return 0, fmt.Errorf("%w: the request ID is zero; requestid.New makes one", ErrInvalid)
+	}
+	return n.insist(ctx, core.Request{
+		Kind: api.Config, ID: id, To: voters, Forward: true, Deadline: 30 * n.cfg.ElectionTimeout,
+	})
+}
+
+// Sync waits until this peer's state machine has applied all that was committed anywhere
+// before the call: what is read from it then is not older. The error wraps ctx's cause, or is
+// [ErrClosed] or [ErrFault].
+func (n *Node) Sync(ctx context.Context) error {
+	for {
+		reply := make(chan core.Reply, 1)
+		err := n.do(ctx, func(c *core.Core) {
+			n.current.token++
+			n.current.waiting[n.current.token] = reply
+			c.Read(n.current.token, clock{n}.Now()+n.cfg.ElectionTimeout)
+		})
+		if err != nil {
+			return fmt.Errorf("raftlog: sync: %w", err)
+		}
+		select {
+		case r := <-reply:
+			if r.Err == nil {
+				return nil
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("raftlog: sync: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// insist asks until somebody has certainly taken the request, or certainly will not.
+func (n *Node) insist(ctx context.Context, r core.Request) (uint64, error) {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		index, err := n.ask(ctx, r)
+		if err == nil || !errors.Is(err, ErrNotLeader) && !errors.Is(err, ErrBusy) || r.Kind == api.Config && errors.Is(err, ErrBusy) {
+			return index, err
+		}
+		pause.Reset(n.cfg.ElectionTimeout / ticksPerTimeout)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return 0, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		case <-n.ctx.Done():
+			return 0, context.Cause(n.ctx)
+		}
+	}
+}
+
+// ask asks once.
+func (n *Node) ask(ctx context.Context, r core.Request) (uint64, error) {
+	if r.Kind != api.Config && r.Deadline == 0 {
+		r.Deadline = 2 * n.cfg.ElectionTimeout
+	}
+	r.Deadline += clock{n}.Now()
+	reply := make(chan core.Reply, 1)
+	select {
+	case n.requests <- request{r, reply}:
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	case <-n.ctx.Done():
+		return 0, context.Cause(n.ctx)
+	}
+	select {
+	case answer := <-reply:
+		return answer.Index, answer.Err
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%w: %w", ErrUnknownOutcome, context.Cause(ctx))
+	case <-n.ended:
+		select {
+		case answer := <-reply:
+			return answer.Index, answer.Err
+		default:
+			return 0, fmt.Errorf("%w: %w", ErrUnknownOutcome, context.Cause(n.ctx))
+		}
+	}
+}
+
+// control has an op written.
+func (n *Node) control(ctx context.Context, op entry.Op) error {
+	_, err := n.insist(ctx, core.Request{Kind: api.Control, ID: requestid.New(), Op: op, Forward: true})
+	return err
+}

@@ -1,0 +1,78 @@
+package raftlog
+
+import (
+	"context"
+	"io"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// Info is how things stand at this peer. It does not wait for anybody.
+func (n *Node) Info() Info {
+	s := n.status.Load()
+	info := Info{
+		Peer: n.cfg.self(), Cluster: n.cfg.Cluster, Role: s.Role.String(), Leader: s.Leader, Term: s.Term,
+		Lease: max(0, s.Lease-clock{n}.Now()), FirstIndex: s.First, LastApplied: n.appliedIndex(), CommitIndex: s.Commit,
+		LastIndex: s.Last, PruneIndex: s.Prune, SnapshotIndex: s.Snapshot.Index, SnapshotSize: s.Snapshot.Size, RequestIDs: s.IDs,
+	}
+	if s.Role == core.Leader {
+		info.Leader = info.Peer
+	}
+	if err := n.Err(); err != nil {
+		info.Fault, info.Lease = err.Error(), 0
+	}
+	return info
+}
+
+// Membership is who the peers are, as far as this one has applied the log. The error is
+// ctx's cause, [ErrClosed] or [ErrFault].
+func (n *Node) Membership(ctx context.Context) (m Membership, err error) {
+	err = n.do(ctx, func(c *core.Core) { m = c.Membership() })
+	return m, err
+}
+
+// service is what clients get: unlike the node, it does not ask the leader for them, but says
+// who that is.
+type service struct{ *Node }
+
+func (s service) Propose(ctx context.Context, id requestid.ID, data []byte) (uint64, error) {
+	return s.ask(ctx, core.Request{Kind: api.State, ID: id, Data: data})
+}
+
+func (s service) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (uint64, error) {
+	return s.ask(ctx, core.Request{Kind: api.Config, ID: id, To: voters})
+}
+
+func (s service) Info(context.Context) (api.Info, error) { return s.Node.Info(), nil }
+
+func (s service) Entries(ctx context.Context, from uint64) (api.Events, error) {
+	return s.events(ctx, from), nil
+}
+
+// Snapshot returns the newest snapshot, as it is on disk.
+func (s service) Snapshot(context.Context) (api.SnapshotStream, error) {
+	r, err := snapshot.Open(s.fs, ".")
+	if err != nil {
+		return api.SnapshotStream{}, err
+	}
+	m := r.Meta()
+	return api.SnapshotStream{Index: m.Index, Term: m.Term, Size: r.Size(), Data: raw{io.NewSectionReader(r.Raw(), 0, r.Size()), r}}, nil
+}
+
+// raw reads a snapshot's file.
+type raw struct {
+	io.Reader
+	io.Closer
+}
+
+// serve answers a client until it goes.
+func (n *Node) serve(conn *link.Conn) {
+	if err := rpc.Serve(n.ctx, conn, service{n}); err != nil {
+		n.log.Debug("a client's connection has ended", "client", conn.Remote().ID, "error", err)
+	}
+}

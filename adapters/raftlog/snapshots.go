@@ -1,0 +1,283 @@
+package raftlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
+)
+
+// Compact has a snapshot of the state machine written, which takes the place of the one
+// before; that one is kept under another name. The log then begins behind
+// min(snapshot, prune index), where the prune index is the one before the first entry whose
+// ID is fresh: so that whoever joins has the entries of all fresh IDs. No file is deleted:
+// [Node.PrunableFiles] says which may be.
+//
+// It returns the index of the snapshot when that is on disk and the log has been told; it
+// blocks until then, or until ctx ends, and then the work goes on.
+func (n *Node) Compact(ctx context.Context) (index uint64, err error) {
+	before := n.status.Load().Snapshot.Index
+	if err := n.do(ctx, func(c *core.Core) { c.TakeSnapshot() }); err != nil {
+		return 0, err
+	}
+	poll := time.NewTicker(n.cfg.ElectionTimeout / ticksPerTimeout)
+	defer poll.Stop()
+	for began := n.appliedIndex(); ; {
+		if s := n.status.Load().Snapshot; s.Index > before || s.Index >= began {
+			return s.Index, nil
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		case <-n.ctx.Done():
+			return 0, context.Cause(n.ctx)
+		}
+	}
+}
+
+func (n *Node) appliedIndex() uint64 {
+	index, _ := n.applied.now()
+	return index
+}
+
+// PrunableFiles are files of the log, in Config.Dir, that hold only entries that the log
+// begins behind. They may be moved away or deleted.
+func (n *Node) PrunableFiles() []string {
+	return n.files.Prunable(n.status.Load().First - 1)
+}
+
+// takeSnapshot writes a snapshot of what the state machine is now, by another goroutine.
+func (n *Node) takeSnapshot(t *core.Take) error {
+	data, err := n.machine().Snapshot()
+	if err != nil {
+		return fmt.Errorf("snapshot: %w", err)
+	}
+	if !n.goes(func() {
+		s, err := n.writeSnapshot(t, data)
+		if err = errors.Join(err, closeIt(data)); err != nil {
+			n.log.Error("no snapshot was taken", "index", t.Index, "error", err)
+		}
+		_ = n.do(n.ctx, func(c *core.Core) {
+			if err != nil {
+				c.SnapshotFailed()
+				return
+			}
+			c.SnapshotTaken(s)
+		})
+	}) {
+		return closeIt(data)
+	}
+	return nil
+}
+
+func (n *Node) writeSnapshot(t *core.Take, data io.WriterTo) (core.Snapshot, error) {
+	n.replacing.Lock()
+	defer n.replacing.Unlock()
+	w, err := snapshot.Create(n.fs, ".", snapshot.Meta{
+		Cluster: n.cfg.Cluster, Index: t.Index, Term: t.Term, Conf: t.Conf, Created: time.Now(),
+	})
+	if err != nil {
+		return core.Snapshot{}, err
+	}
+	if _, err = t.Tables.WriteTo(w.Tables()); err == nil {
+		_, err = data.WriteTo(w.Data())
+	}
+	if err != nil {
+		w.Abort()
+		return core.Snapshot{}, err
+	}
+	if err := w.Commit(); err != nil {
+		return core.Snapshot{}, err
+	}
+	r, err := snapshot.Open(n.fs, ".")
+	if err != nil {
+		return core.Snapshot{}, err
+	}
+	defer r.Close()
+	return core.Snapshot{Index: t.Index, Term: t.Term, Size: r.Size(), Members: t.Members}, nil
+}
+
+// sendSnapshot sends the newest snapshot to a peer that lags behind the log's beginning.
+func (n *Node) sendSnapshot(s core.SendSnapshot) {
+	n.goes(func() {
+		err := n.stream(s)
+		if err != nil {
+			n.log.Warn("a snapshot was not sent", "to", s.To, "index", s.Index, "error", err)
+		}
+		_ = n.do(n.ctx, func(c *core.Core) { c.SnapshotSent(s.To, err == nil) })
+	})
+}
+
+func (n *Node) stream(s core.SendSnapshot) error {
+	r, err := snapshot.Open(n.fs, ".")
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if r.Meta().Index != s.Index {
+		return fmt.Errorf("there is a newer one, of entry %d", r.Meta().Index)
+	}
+	return n.net.Snapshot(n.ctx, s.To, s.Frame, r.Size(), io.NewSectionReader(r.Raw(), 0, r.Size()))
+}
+
+// receive takes a snapshot that the leader sends. It is on disk, beside the one in use, when
+// the peer is told of it, who decides.
+func (n *Node) receive(conn *link.Conn) {
+	from := conn.Remote().ID
+	in, err := transport.ReceiveSnapshot(conn)
+	if err != nil {
+		n.log.Warn("a snapshot was not received", "from", from, "error", err)
+		return
+	}
+	name, index, err := n.stage(in)
+	if err == nil {
+		err = n.hand(from, in.Header, name, index)
+	}
+	if err = errors.Join(err, in.Finish(err)); err != nil {
+		n.log.Warn("a snapshot was not received", "from", from, "error", err)
+	}
+}
+
+// stage puts a snapshot into a file of its own, and looks at it.
+func (n *Node) stage(body io.Reader) (name string, index uint64, err error) {
+	name = fmt.Sprintf("snap.received-%016x", rand.Uint64())
+	if err := copyTo(n.fs, name, body); err != nil {
+		return "", 0, errors.Join(err, n.fs.Remove(name))
+	}
+	r, err := snapshot.OpenFile(n.fs, name)
+	if err != nil {
+		return "", 0, errors.Join(err, n.fs.Remove(name))
+	}
+	meta := r.Meta()
+	err = r.Close()
+	if meta.Cluster != n.cfg.Cluster {
+		err = fmt.Errorf("%w: it is of cluster %q", ErrInvalid, meta.Cluster)
+	}
+	if err != nil {
+		return "", 0, errors.Join(err, n.fs.Remove(name))
+	}
+	return name, meta.Index, nil
+}
+
+func copyTo(fsys disk.FS, name string, from io.Reader) error {
+	f, err := fsys.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.NewOffsetWriter(f, 0), from)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// hand tells the peer of a snapshot; one that it does not want is deleted.
+func (n *Node) hand(from string, frame []byte, name string, index uint64) error {
+	var failed error
+	kept := false
+	err := n.do(n.ctx, func(c *core.Core) {
+		n.staged[index] = name
+		failed = c.ReceiveSnapshot(from, frame)
+		n.current.carryOut()
+		_, left := n.staged[index]
+		delete(n.staged, index)
+		kept = !left
+	})
+	if err = errors.Join(err, failed); err != nil || !kept {
+		return errors.Join(err, n.fs.Remove(name))
+	}
+	return nil
+}
+
+// watchInterval is how often Config.CompactFile is looked for.
+const watchInterval = time.Second
+
+// watchCompactFile takes over snapshots that another program has made.
+func (n *Node) watchCompactFile() {
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-n.ctx.Done():
+			return
+		}
+		switch err := n.takeOver(n.cfg.CompactFile); {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			n.log.Error("the snapshot of another program was not taken over; it was renamed", "file", n.cfg.CompactFile, "error", err)
+		}
+	}
+}
+
+// takeOver installs a snapshot that was made of this peer's log. One that does not fit is put
+// aside, so that it is looked at once.
+func (n *Node) takeOver(file string) error {
+	outside := disk.OS(filepath.Dir(file))
+	f, err := outside.OpenRead(filepath.Base(file))
+	if err != nil {
+		return err
+	}
+	size, err := f.Size()
+	name, index := "", uint64(0)
+	if err == nil {
+		name, index, err = n.stage(io.NewSectionReader(f, 0, size))
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		if err = n.adopt(name, index); err != nil {
+			_ = n.fs.Remove(name) // unless it was consumed
+		}
+	}
+	if err != nil {
+		return errors.Join(err, outside.Rename(filepath.Base(file), filepath.Base(file)+".refused"))
+	}
+	n.log.Info("the snapshot of another program was taken over", "index", index)
+	return outside.Remove(filepath.Base(file))
+}
+
+func (n *Node) adopt(name string, index uint64) error {
+	n.replacing.Lock()
+	defer n.replacing.Unlock()
+	r, err := snapshot.OpenFile(n.fs, name)
+	if err != nil {
+		return err
+	}
+	tables, err := replica.Read(r.Tables())
+	meta := r.Meta()
+	if err = errors.Join(err, r.Close()); err != nil {
+		return err
+	}
+	status := n.status.Load()
+	switch term, err := n.files.Term(index); {
+	case index <= status.Snapshot.Index:
+		return fmt.Errorf("%w: it is of entry %d, and there is one of entry %d", ErrInvalid, index, status.Snapshot.Index)
+	case index > status.Applied:
+		return fmt.Errorf("%w: it is of entry %d, and this peer has applied %d", ErrInvalid, index, status.Applied)
+	case err != nil:
+		return err
+	case term != meta.Term || tables.Index != index:
+		return fmt.Errorf("%w: it is of entry %d in term %d, and the log has it in term %d", ErrInvalid, index, meta.Term, term)
+	}
+	installed, err := snapshot.InstallFile(n.fs, ".", name)
+	if err != nil {
+		return err
+	}
+	s := core.Snapshot{Index: index, Term: meta.Term, Size: installed.Size(), Members: tables.Members.Index}
+	if err := installed.Close(); err != nil {
+		return err
+	}
+	return n.do(n.ctx, func(c *core.Core) { c.SnapshotTaken(s) })
+}

@@ -1,0 +1,195 @@
+package raftlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
+)
+
+// Event is one element of a subscription.
+type Event = api.Event
+
+// Pulse says how far a subscription is.
+type Pulse = api.Pulse
+
+// Subscription is a stream of the log's entries, in order and without a gap.
+type Subscription struct {
+	events chan Event
+	stop   context.CancelFunc
+	done   chan struct{}
+	err    error
+}
+
+// Subscribe streams the log from index from on; 0 and 1 stand for its beginning. The stream
+// is this peer's: what it has applied. Where entries are gone it begins with the newest
+// snapshot, and goes on behind that. A reader that is late makes nobody wait, and misses
+// nothing. It ends with ctx, by Close, and with the node.
+func (n *Node) Subscribe(ctx context.Context, from uint64) *Subscription {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &Subscription{events: make(chan Event), stop: cancel, done: make(chan struct{})}
+	events := n.events(ctx, from)
+	go func() {
+		defer close(s.done)
+		defer close(s.events)
+		defer events.Close()
+		for {
+			e, err := events.Next()
+			if err != nil {
+				s.err = err
+				return
+			}
+			select {
+			case s.events <- e:
+			case <-ctx.Done():
+				if e.Snapshot != nil {
+					e.Snapshot.Data.Close()
+				}
+				s.err = context.Cause(ctx)
+				return
+			}
+		}
+	}()
+	return s
+}
+
+// Events is the stream, which is closed at its end.
+func (s *Subscription) Events() <-chan Event { return s.events }
+
+// Err is why the stream has ended; nil before Events is closed.
+func (s *Subscription) Err() error {
+	select {
+	case <-s.done:
+		return s.err
+	default:
+		return nil
+	}
+}
+
+// Close ends the stream, and waits until nothing of it runs any more.
+func (s *Subscription) Close() {
+	s.stop()
+	<-s.done
+}
+
+// events are read from the log's files, so that whoever reads makes nobody wait.
+type events struct {
+	n      *Node
+	ctx    context.Context
+	stop   context.CancelFunc
+	next   uint64
+	ready  []Event
+	caught uint64 // the commit index of the last pulse
+}
+
+func (n *Node) events(ctx context.Context, from uint64) *events {
+	ctx, cancel := context.WithCancel(ctx)
+	return &events{n: n, ctx: ctx, stop: cancel, next: max(from, 1)}
+}
+
+// pulseInterval is how often a stream with nothing new says so.
+const pulseInterval = 500 * time.Millisecond
+
+// readBytes is how much is read from the log at a time.
+const readBytes = 256 << 10
+
+func (e *events) Close() error {
+	e.stop()
+	return nil
+}
+
+// Next implements [api.Events].
+func (e *events) Next() (Event, error) {
+	quiet := time.NewTimer(pulseInterval)
+	defer quiet.Stop()
+	for {
+		if e.ctx.Err() != nil {
+			return Event{}, context.Cause(e.ctx)
+		}
+		if len(e.ready) > 0 {
+			ev := e.ready[0]
+			e.ready = e.ready[1:]
+			return ev, nil
+		}
+		applied, grown := e.n.applied.now()
+		if e.next <= applied {
+			if err := e.read(applied); err != nil {
+				return Event{}, err
+			}
+			continue
+		}
+		if e.caught < applied {
+			return e.pulse(applied), nil
+		}
+		select {
+		case <-grown:
+		case <-quiet.C:
+			return e.pulse(applied), nil
+		case <-e.ctx.Done():
+		case <-e.n.ctx.Done():
+			return Event{}, context.Cause(e.n.ctx)
+		}
+	}
+}
+
+func (e *events) pulse(applied uint64) Event {
+	e.caught = applied
+	s := e.n.status.Load()
+	p := Pulse{Commit: max(s.Commit, applied), Term: s.Term, Leader: s.Leader, Fresh: s.Lease > clock{e.n}.Now()}
+	if s.Role == core.Leader {
+		p.Leader = e.n.cfg.self()
+	}
+	return Event{Pulse: &p}
+}
+
+// read takes the next entries that are applied from the log, or the snapshot before them.
+func (e *events) read(applied uint64) error {
+	if e.next < e.n.status.Load().First {
+		return e.jump()
+	}
+	entries, err := e.n.files.Entries(e.next, applied+1, readBytes)
+	if errors.Is(err, raft.ErrCompacted) {
+		return e.jump()
+	}
+	if err != nil {
+		return fmt.Errorf("raftlog: read the log: %w", err)
+	}
+	skips := *e.n.skips.Load()
+	for _, raw := range entries {
+		d, err := entry.Decode(raw)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrFault, err)
+		}
+		user := d.Entry()
+		_, user.Skipped = slices.BinarySearch(skips, d.Index)
+		e.ready = append(e.ready, Event{Entry: &user})
+		e.next = d.Index + 1
+	}
+	return nil
+}
+
+// jump goes on behind the newest snapshot.
+func (e *events) jump() error {
+	r, err := snapshot.Open(e.n.fs, ".")
+	if err != nil {
+		return fmt.Errorf("raftlog: entry %d is in a snapshot: %w", e.next, err)
+	}
+	m := r.Meta()
+	e.next = m.Index + 1
+	e.ready = append(e.ready, Event{Snapshot: &SnapshotStream{
+		Index: m.Index, Term: m.Term, Size: r.DataSize(), Data: struct {
+			io.Reader
+			io.Closer
+		}{r.Data(), r},
+	}})
+	return nil
+}
