@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/stats"
 )
 
 // contender is a contestant that has a lock, besides its elections or instead.
@@ -58,7 +60,7 @@ func outcome(cycles []cycle, start int64, s spell) (contended, error) {
 		}
 	}
 	if c.handOver = s.length; len(handOvers) > 0 { // or it took longer
-		c.handOver = time.Duration(median(handOvers))
+		c.handOver = time.Duration(stats.Median(handOvers))
 	}
 	return c, nil
 }

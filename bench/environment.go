@@ -2,10 +2,10 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"runtime"
-	"runtime/debug"
 	"strings"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/machine"
 )
 
 // environment is what the figures depend on.
@@ -37,29 +37,7 @@ func (e environment) String() string {
 func newEnvironment() environment {
 	return environment{
 		CPUs: runtime.GOMAXPROCS(0), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(),
-		Versions:   map[string]string{"go-zookeeper": moduleVersion("github.com/go-zookeeper/zk")},
-		LoadBefore: load(),
+		Versions:   map[string]string{"go-zookeeper": machine.ModuleVersion("github.com/go-zookeeper/zk")},
+		LoadBefore: machine.Load(),
 	}
-}
-
-func moduleVersion(path string) string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, m := range info.Deps {
-		if m.Path == path {
-			return m.Version
-		}
-	}
-	return ""
-}
-
-// load is the machine's load average over one, five and fifteen minutes.
-func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	return strings.Join(strings.Fields(string(text))[:3], " ")
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/bench/internal/machine"
 	"github.com/go-leaderelection/leaderelection/internal/ensemble"
 )
 
@@ -157,7 +158,7 @@ func run(ctx context.Context, s settings) (err error) {
 		return err
 	}
 	r.Rows = b.rows
-	r.Environment.LoadAfter = load()
+	r.Environment.LoadAfter = machine.Load()
 	r.print(os.Stdout, s)
 	if s.json == "" {
 		return nil

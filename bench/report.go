@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/stats"
 )
 
 // report is the outcome of a run; its JSON has every value.
@@ -98,13 +100,13 @@ func (r *row) multiple(name string) (value float64, ok bool) {
 	if len(samples) == 0 {
 		return 0, false
 	}
-	return median(samples) / r.base(), true
+	return stats.Median(samples) / r.base(), true
 }
 
 // base is what values are divided by.
 func (r *row) base() float64 {
 	if r.relative() {
-		return median(r.Values[floorName])
+		return stats.Median(r.Values[floorName])
 	}
 	return 1
 }
@@ -120,12 +122,12 @@ func (r *row) cell(name string) string {
 	case !r.relative():
 		return fmt.Sprintf("%.2f", value)
 	}
-	spread := fmt.Sprintf("(%.2f–%.2f)", quantile(samples, 0.25)/r.base(), quantile(samples, 0.75)/r.base())
+	spread := fmt.Sprintf("(%.2f–%.2f)", stats.Quantile(samples, 0.25)/r.base(), stats.Quantile(samples, 0.75)/r.base())
 	switch {
 	case name == floorName && r.Unit == unitRate:
-		return fmt.Sprintf("%.0f/s %s", median(samples), spread)
+		return fmt.Sprintf("%.0f/s %s", stats.Median(samples), spread)
 	case name == floorName:
-		return fmt.Sprintf("%.2f ms %s", median(samples), spread)
+		return fmt.Sprintf("%.2f ms %s", stats.Median(samples), spread)
 	}
 	return fmt.Sprintf("%.2f %s", value, spread)
 }
