@@ -37,15 +37,11 @@ func (e etcd) start(ctx context.Context, dir string, t timeouts) (cluster, error
 		return nil, err
 	}
 	c := new(etcdCluster)
-	failures := inParallel(func(i int) error {
-		var err error
+	// One after another: each asks those whose ports are open, and would wait for their answers.
+	for i := range c.nodes {
 		if c.nodes[i], err = embed.StartEtcd(e.config(i, dir, addresses, t)); err != nil {
-			return fmt.Errorf("start node %d: %w", i, err)
+			return nil, errors.Join(fmt.Errorf("start node %d: %w", i, err), c.stop())
 		}
-		return nil
-	})
-	if failures != nil {
-		return nil, errors.Join(failures, c.stop())
 	}
 	for i, node := range c.nodes {
 		select {

@@ -68,7 +68,10 @@ func (c *hashicorpCluster) startNodes(h hashicorp, dir string, t timeouts) error
 			return fmt.Errorf("listen for node %d: %w", i, err)
 		}
 		transports[i] = transport
-		c.closes = append(c.closes, transport.Close)
+		c.closes = append(c.closes, func() error {
+			transport.CloseStreams() // Close leaves them open
+			return transport.Close()
+		})
 		members.Servers = append(members.Servers, raft.Server{ID: raft.ServerID(fmt.Sprint(i)), Address: transport.LocalAddr()})
 	}
 	for i, transport := range transports {

@@ -19,10 +19,13 @@ const patience = 30 * time.Second
 type spell struct{ lead, length time.Duration }
 
 // replicated measures the updates that a contestant commits.
-type replicated struct{ contestant }
+type replicated struct {
+	contestant
+	timeouts timeouts
+}
 
 func (r replicated) measure(ctx context.Context, dir string, clients int, s spell) (f figure, err error) {
-	c, err := r.start(ctx, dir, usual)
+	c, err := r.start(ctx, dir, r.timeouts)
 	if err != nil {
 		return figure{}, err
 	}

@@ -25,6 +25,7 @@ type settings struct {
 	seed      uint64
 	json      string
 	limit     time.Duration
+	timeouts  timeouts      // of clusters that are not there to fail over
 	syncs     int           // how many to measure the disk with
 	pause     time.Duration // between cells, for the disk to settle
 }

@@ -20,7 +20,7 @@ func smoke(t *testing.T, only string) settings {
 	}
 	return settings{
 		rounds: 1, spell: spell{lead: 20 * time.Millisecond, length: 200 * time.Millisecond}, clients: []int{1},
-		failOvers: 1, only: regexp.MustCompile(only), dir: dir, seed: 1, syncs: 10,
+		failOvers: 1, only: regexp.MustCompile(only), dir: dir, seed: 1, timeouts: quick, syncs: 10,
 	}
 }
 

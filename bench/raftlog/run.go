@@ -63,7 +63,7 @@ type cells []cell
 func (s settings) rates(r *report, contestants []contestant) cells {
 	entrants := []entrant{floor{}}
 	for _, c := range contestants {
-		entrants = append(entrants, replicated{c})
+		entrants = append(entrants, replicated{c, s.timeouts})
 	}
 	var all cells
 	for _, clients := range s.clients {
