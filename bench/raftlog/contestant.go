@@ -48,6 +48,8 @@ type cluster interface {
 // fail-over.
 func peers() []contestant {
 	return []contestant{
+		library{},
+		library{secret: true},
 		hashicorp{},
 		hashicorp{tuned: true},
 		etcd{},
