@@ -314,10 +314,10 @@ func (l *Log) begin(h header) (*segment, walked, error) {
 	f := l.spare
 	l.spare = nil
 	if _, err := f.WriteAt(l.buf, 0); err != nil {
-		return nil, walked{}, errors.Join(l.die("writing to", temporary, err), f.Close())
+		return nil, walked{}, l.die("writing to", temporary, errors.Join(err, f.Close()))
 	}
 	if err := f.Sync(); err != nil {
-		return nil, walked{}, errors.Join(l.die("syncing", temporary, err), f.Close())
+		return nil, walked{}, l.die("syncing", temporary, errors.Join(err, f.Close()))
 	}
 	if err := f.Close(); err != nil { // some systems rename no open file
 		return nil, walked{}, l.die("closing", temporary, err)

@@ -276,7 +276,7 @@ func (s *segment) fill(b []byte, off int64) error {
 
 // Segment is one file of the log.
 type Segment struct {
-	Name        string
+	Name        string // as the FS knows it
 	First, Last uint64 // the entries that count; Last is First-1 if there is none
 	Size        int64  // bytes written
 	Sealed      bool   // it is not written any more
@@ -293,7 +293,7 @@ func (l *Log) Segments() []Segment {
 	return list
 }
 
-// Prunable lists the files that may be deleted once the entries through an index are not
+// Prunable lists the files, by their names in the FS, that may be deleted once the entries through an index are not
 // needed: sealed ones that hold only entries at or below it which are compacted, and nothing
 // that an older one must be there for. The oldest are to be deleted first.
 func (l *Log) Prunable(through uint64) []string {
@@ -305,7 +305,7 @@ func (l *Log) Prunable(through uint64) []string {
 		if s.n > 0 && s.last() > through {
 			break
 		}
-		names = append(names, path.Join(l.dir, s.name))
+		names = append(names, s.name)
 	}
 	return names
 }

@@ -48,6 +48,9 @@ func (w *window) bytes(off int64, n int) ([]byte, error) {
 		w.buf = make([]byte, want)
 	}
 	w.buf, w.off = w.buf[:want], off
+	if want == 0 {
+		return nil, nil
+	}
 	got, err := w.f.ReadAt(w.buf, off)
 	w.buf = w.buf[:got]
 	if got < want && err != nil && !errors.Is(err, io.EOF) {

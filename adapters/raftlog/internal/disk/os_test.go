@@ -1,0 +1,92 @@
+package disk
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFilesOfTheMachine(t *testing.T) {
+	root := t.TempDir()
+	d := OS(root)
+	require.NoError(t, d.MkdirAll("a/b"))
+	require.NoError(t, d.MkdirAll("a/b"))
+	_, err := d.Open("a/b/x")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	f, err := d.Create("a/b/x")
+	require.NoError(t, err)
+	_, err = d.Create("a/b/x")
+	require.ErrorIs(t, err, fs.ErrExist)
+
+	require.NoError(t, f.Allocate(1<<16))
+	size, err := f.Size()
+	require.NoError(t, err)
+	require.EqualValues(t, 1<<16, size)
+	require.NoError(t, f.Allocate(10), "an allocation does not shorten")
+	_, err = f.WriteAt([]byte("hello"), 100)
+	require.NoError(t, err)
+	require.NoError(t, f.Sync())
+	b := make([]byte, 6)
+	_, err = f.ReadAt(b, 99)
+	require.NoError(t, err)
+	require.Equal(t, "\x00hello", string(b))
+	require.NoError(t, f.Truncate(103))
+	n, err := f.ReadAt(b, 100)
+	require.ErrorIs(t, err, io.EOF)
+	require.Equal(t, "hel", string(b[:n]))
+	require.NoError(t, f.Close())
+	require.ErrorIs(t, f.Sync(), fs.ErrClosed)
+
+	require.NoError(t, d.Link("a/b/x", "a/y"))
+	require.ErrorIs(t, d.Link("a/b/x", "a/y"), fs.ErrExist)
+	require.NoError(t, d.Rename("a/b/x", "a/y2"))
+	names, err := d.List("a")
+	require.NoError(t, err)
+	require.Equal(t, []string{"b", "y", "y2"}, names)
+	require.NoError(t, d.Remove("a/y"))
+	require.NoError(t, d.SyncDir("a"))
+	require.NoError(t, d.SyncDir("."))
+	require.ErrorIs(t, d.SyncDir("none"), fs.ErrNotExist)
+
+	r, err := d.OpenRead("a/y2")
+	require.NoError(t, err)
+	_, err = r.WriteAt([]byte("x"), 0)
+	require.Error(t, err)
+	require.NoError(t, r.Close())
+	data, err := os.ReadFile(filepath.Join(root, "a", "y2"))
+	require.NoError(t, err)
+	require.Len(t, data, 103)
+}
+
+func TestNamesDoNotLeadOut(t *testing.T) {
+	d := OS(t.TempDir())
+	for _, name := range []string{"../x", "/x", "a/../../x", ""} {
+		_, err := d.Create(name)
+		require.ErrorIs(t, err, fs.ErrInvalid)
+		require.ErrorIs(t, d.MkdirAll(name), fs.ErrInvalid)
+		require.ErrorIs(t, d.Rename("x", name), fs.ErrInvalid)
+		require.ErrorIs(t, d.Link(name, "x"), fs.ErrInvalid)
+		require.ErrorIs(t, d.Remove(name), fs.ErrInvalid)
+		require.ErrorIs(t, d.SyncDir(name), fs.ErrInvalid)
+		_, err = d.List(name)
+		require.ErrorIs(t, err, fs.ErrInvalid)
+		_, err = d.Lock(name)
+		require.ErrorIs(t, err, fs.ErrInvalid)
+	}
+}
+
+func TestOneHoldsALock(t *testing.T) {
+	root := t.TempDir()
+	l, err := OS(root).Lock("LOCK")
+	require.NoError(t, err)
+	_, err = OS(root).Lock("LOCK")
+	require.ErrorIs(t, err, ErrLocked)
+	require.NoError(t, l.Close())
+	l, err = OS(root).Lock("LOCK")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+}
