@@ -197,6 +197,7 @@ func TestPrunableFilesMayBeDeleted(t *testing.T) {
 	do(op{batch: Batch{Entries: entries(20, 8, 2, 200), Sync: true}}) // replaces in older files
 	require.Empty(t, l.Prunable(25), "nothing is compacted")
 	do(op{compact: 22})
+	do(op{batch: Batch{Entries: entries(28, 3, 2, 300), Sync: true}})
 	segs := l.Segments()
 	for through := range uint64(30) {
 		for i, name := range l.Prunable(through) {
