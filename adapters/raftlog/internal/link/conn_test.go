@@ -62,6 +62,7 @@ func TestFrameLimit(t *testing.T) {
 
 	_, err = near.Write([]byte{4, 0, 0, 1}) // 64 MiB and one
 	require.NoError(t, err)
+	near.Close()
 	_, err = a.ReadFrame()
 	require.ErrorIs(t, err, api.ErrTooLarge)
 }

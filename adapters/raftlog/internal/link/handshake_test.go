@@ -250,7 +250,7 @@ func TestModesDoNotMix(t *testing.T) {
 					d, a := connect(t, near, far, x("a"), y("b"), "b", PurposeRaft)
 					require.Error(t, d.err)
 					require.Error(t, a.err)
-					require.Less(t, time.Since(began), handshakeTime)
+					require.Less(t, time.Since(began), 5*time.Second)
 					t.Log(d.err)
 					t.Log(a.err)
 					if dials == "insecure" {
@@ -318,7 +318,7 @@ func TestSlowLoris(t *testing.T) {
 						_, err = Accept(t.Context(), near, identity("a"))
 					}
 					require.Error(t, err)
-					require.LessOrEqual(t, time.Since(began), handshakeTime)
+					require.LessOrEqual(t, time.Since(began), 5*time.Second)
 					_, err = near.Write([]byte{1})
 					require.Error(t, err, "it is closed")
 				})
@@ -343,7 +343,7 @@ func TestHandshakeEndsWithContext(t *testing.T) {
 			began = time.Now()
 			_, err = Accept(ctx, near, identity("a"))
 			require.ErrorIs(t, err, errSlow)
-			require.Equal(t, handshakeTime, time.Since(began))
+			require.Equal(t, 5*time.Second, time.Since(began))
 			cancel()
 		}
 	})

@@ -54,7 +54,7 @@ func TestOverTCP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, b := overTCP(t, way)
 			for i := range 200 {
-				require.True(t, a.Send("b", false, append(numbered(i), make([]byte, i<<10)...)))
+				require.True(t, a.Send("b", false, append(numbered(i), make([]byte, i<<8)...)))
 			}
 			for i := range 200 {
 				f := <-b.Received()

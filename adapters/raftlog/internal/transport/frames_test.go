@@ -146,8 +146,10 @@ func TestReaderThatDoesNotRead(t *testing.T) {
 		frame := make([]byte, 64<<10)
 		dropped := 0
 		began := time.Now()
-		for range 4 * queueBytes / len(frame) {
-			settle()
+		for i := range 2 * queueBytes / len(frame) {
+			if i%64 == 0 {
+				settle()
+			}
 			if !a.Send("b", false, frame) {
 				dropped++
 			}
@@ -161,7 +163,9 @@ func TestReaderThatDoesNotRead(t *testing.T) {
 		require.Equal(t, "the other direction works", string(a.receive(t).Data))
 
 		// A write that does not get on for long ends the connection.
+		require.Zero(t, a.log.count("connection to a peer has ended"))
 		time.Sleep(stall + time.Second)
+		require.NotZero(t, a.log.count("connection to a peer has ended"))
 		a.requireUnreachable(t, "b")
 		// And when b reads again, all is well: what comes now is sent now.
 		go func() {

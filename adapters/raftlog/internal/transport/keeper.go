@@ -28,11 +28,11 @@ func (t *Transport) startKeeper(p *peer) {
 	})
 }
 
-// stopKeeper ends a peer's keeper, and its session, which may send what waits before. With
-// t.mu held.
-func (t *Transport) stopKeeper(p *peer, drain bool) {
+// stopKeeper ends a peer's keeper. Its session ends when what waits is sent, or is returned
+// for the caller to end. With t.mu held.
+func (t *Transport) stopKeeper(p *peer, drain bool) *session {
 	if p.keeper == nil {
-		return
+		return nil
 	}
 	p.keeper.cancel()
 	p.keeper = nil
@@ -42,8 +42,9 @@ func (t *Transport) stopKeeper(p *peer, drain bool) {
 		s.leaving = true
 		s.wakeUp()
 	default:
-		s.end()
+		return s
 	}
+	return nil
 }
 
 func (t *Transport) keep(ctx context.Context, k *keeper) {

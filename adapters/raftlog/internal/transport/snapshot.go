@@ -47,13 +47,15 @@ func (t *Transport) Snapshot(ctx context.Context, to string, header []byte, size
 	defer cancel(nil)
 	defer context.AfterFunc(t.ctx, func() { cancel(api.ErrClosed) })()
 	err := t.sendSnapshot(ctx, addr, to, header, size, body)
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
 		err = context.Cause(ctx)
+	case t.ctx.Err() != nil: // ctx is about to end, and the connection was faster
+		err = api.ErrClosed
 	}
-	if err != nil {
-		return fmt.Errorf("raftlog: sending a snapshot to peer %q: %w", to, err)
-	}
-	return nil
+	return fmt.Errorf("raftlog: sending a snapshot to peer %q: %w", to, err)
 }
 
 func (t *Transport) sendSnapshot(ctx context.Context, addr, to string, header []byte, size int64, body io.Reader) error {

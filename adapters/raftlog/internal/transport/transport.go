@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -171,6 +173,12 @@ func (t *Transport) SetPeers(peers []api.Peer) {
 			want[p.ID] = p.Addr
 		}
 	}
+	var moved []*session
+	defer func() {
+		for _, s := range moved {
+			s.end()
+		}
+	}()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closing {
@@ -178,7 +186,9 @@ func (t *Transport) SetPeers(peers []api.Peer) {
 	}
 	for id, p := range t.peers {
 		if want[id] != p.addr {
-			t.stopKeeper(p, want[id] == "")
+			if s := t.stopKeeper(p, want[id] == ""); s != nil {
+				moved = append(moved, s)
+			}
 			p.addr = ""
 			t.forget(p)
 		}
@@ -215,13 +225,15 @@ func (t *Transport) forget(p *peer) {
 // track has Close close c, unless it has begun: then c is closed here, and false returned.
 func (t *Transport) track(c io.Closer) bool {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closing {
-		c.Close()
-		return false
+	closing := t.closing
+	if !closing {
+		t.open[c] = struct{}{}
 	}
-	t.open[c] = struct{}{}
-	return true
+	t.mu.Unlock()
+	if closing {
+		c.Close()
+	}
+	return !closing
 }
 
 // release closes what was tracked.
@@ -244,10 +256,11 @@ func (t *Transport) Close() {
 	}
 	t.closing = true
 	t.cancel()
-	for c := range t.open {
+	open := slices.Collect(maps.Keys(t.open)) // nothing is added any more
+	t.mu.Unlock()
+	for _, c := range open {
 		c.Close()
 	}
-	t.mu.Unlock()
 	if t.cfg.Listener != nil {
 		if err := t.cfg.Listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			t.cfg.Log.Warn("raftlog: closing the listener", "err", err)
