@@ -19,12 +19,13 @@ type Network struct {
 	mu    sync.Mutex
 	ends  map[string]map[*End]bool
 	down  map[string]error
+	deaf  map[string]bool
 	dials map[string]int
 }
 
 // NewNetwork returns one on which all peers of c answer.
 func NewNetwork(c *Cluster) *Network {
-	n := &Network{cluster: c, ends: map[string]map[*End]bool{}, down: map[string]error{}, dials: map[string]int{}}
+	n := &Network{cluster: c, ends: map[string]map[*End]bool{}, down: map[string]error{}, deaf: map[string]bool{}, dials: map[string]int{}}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	return n
 }
@@ -48,9 +49,16 @@ func (n *Network) Connect(ctx context.Context, p api.Peer) (rpc.Stream, error) {
 		n.ends[p.ID] = map[*End]bool{}
 	}
 	n.ends[p.ID][far] = true
-	service := n.cluster.Peer(p)
+	service, deaf := n.cluster.Peer(p), n.deaf[p.ID]
 	n.served.Go(func() {
-		_ = rpc.Serve(n.ctx, far, service)
+		if deaf {
+			defer context.AfterFunc(n.ctx, func() { far.Close() })()
+			for err := error(nil); err == nil; {
+				_, err = far.ReadFrame()
+			}
+		} else {
+			_ = rpc.Serve(n.ctx, far, service)
+		}
 		n.mu.Lock()
 		delete(n.ends[p.ID], far)
 		n.mu.Unlock()
@@ -62,6 +70,14 @@ func (n *Network) Connect(ctx context.Context, p api.Peer) (rpc.Stream, error) {
 func (n *Network) Down(id string, err error) {
 	n.mu.Lock()
 	n.down[id] = err
+	n.mu.Unlock()
+	n.Cut(id)
+}
+
+// Deaf has the peer take connections, from now on, and never answer.
+func (n *Network) Deaf(id string, deaf bool) {
+	n.mu.Lock()
+	n.deaf[id] = deaf
 	n.mu.Unlock()
 	n.Cut(id)
 }

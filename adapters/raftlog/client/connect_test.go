@@ -1,0 +1,65 @@
+package client
+
+// A client over TCP, with a secret.
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc/rpctest"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+func TestSecret(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := Peer{ID: "a", Addr: l.Addr().String()}
+	self := link.Identity{Cluster: "test", ID: p.ID, Peer: true, Addr: p.Addr, Secret: []byte("the secret")}
+	cluster := rpctest.New(p)
+	ctx, cancel := context.WithCancel(t.Context())
+	var server sync.WaitGroup
+	server.Go(func() {
+		for {
+			raw, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server.Go(func() {
+				conn, err := link.Accept(ctx, raw, self)
+				if err == nil {
+					_ = rpc.Serve(ctx, conn, cluster.Peer(p))
+				}
+			})
+		}
+	})
+	defer func() {
+		l.Close()
+		cancel()
+		server.Wait()
+	}()
+	limit, stop := context.WithTimeout(ctx, 20*time.Second)
+	defer stop()
+	// Without the ID, and with another secret.
+	client, err := New(Config{Cluster: "test", Peers: []Peer{{Addr: p.Addr}}, Secret: []byte("the secret"), CallTimeout: 5 * time.Second})
+	require.NoError(t, err)
+	defer client.Close()
+	index, err := client.Propose(limit, requestid.New(), []byte("x"))
+	require.NoError(t, err)
+	s := client.Subscribe(limit, 1)
+	require.Equal(t, index, (<-s.Events()).Entry.Index)
+	require.NoError(t, s.Close())
+
+	stranger, err := New(Config{Cluster: "test", Peers: []Peer{p}, Secret: []byte("another"), CallTimeout: 5 * time.Second})
+	require.NoError(t, err)
+	defer stranger.Close()
+	_, err = stranger.Propose(limit, requestid.New(), []byte("x"))
+	require.ErrorIs(t, err, ErrRefused)
+	require.NotErrorIs(t, err, ErrUnknownOutcome)
+}
