@@ -102,7 +102,7 @@ func (c *Client) try(ctx context.Context, t trial, run func(context.Context, *rp
 			peer = not.Leader
 			c.setLeader(peer)
 			continue
-		} else if !ok {
+		} else if !ok && !errors.Is(err, ErrBusy) {
 			signal(c.refresh)
 		}
 		followed = 0

@@ -197,7 +197,7 @@ func TestNobodyLeads(t *testing.T) {
 // TestNobodyReads: what nobody reads stays with the peers, who do other calls.
 func TestNobodyReads(t *testing.T) {
 	inBubble(t, all, func(w *world) {
-		w.cluster.Append(30_000, 1)
+		w.cluster.Append(12_000, 1)
 		s := w.client.Subscribe(w.Context(), 1)
 		time.Sleep(time.Minute)
 		var read uint64
@@ -207,7 +207,7 @@ func TestNobodyReads(t *testing.T) {
 		require.Less(t, read, uint64(10_000))
 		_, err := w.client.Propose(w.within(time.Second), requestid.New(), nil)
 		require.NoError(t, err)
-		for i := range uint64(30_001) {
+		for i := range uint64(12_001) {
 			require.Equal(t, i+1, until(w, s, EventEntry).Entry.Index)
 		}
 		require.Equal(t, 1, w.calls("Entries"), "it was one stream all the time")
@@ -236,7 +236,7 @@ func TestFromLeader(t *testing.T) {
 func TestSnapshotBreaks(t *testing.T) {
 	inBubble(t, all, func(w *world) {
 		w.cluster.Append(9, 1)
-		w.cluster.Compact(make([]byte, 20<<20)) // more than is on its way at once
+		w.cluster.Compact(make([]byte, 8<<20)) // more than is on its way at once
 		w.cluster.Append(1, 1)
 		s := w.client.Subscribe(w.Context(), 1)
 		defer s.Close()
@@ -252,7 +252,7 @@ func TestSnapshotBreaks(t *testing.T) {
 		require.Equal(t, EventSnapshot, e.Kind)
 		n, err := io.Copy(io.Discard, e.Snapshot.Data)
 		require.NoError(t, err)
-		require.EqualValues(t, 20<<20, n)
+		require.EqualValues(t, 8<<20, n)
 		require.EqualValues(t, 10, next(w, s).Entry.Index)
 
 		other := w.client.Subscribe(w.Context(), 5)

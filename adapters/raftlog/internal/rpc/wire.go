@@ -139,8 +139,8 @@ func (d *decoder) peers() []api.Peer {
 	return peers
 }
 
-// time is nil bytes of seconds and 10^9 nanoseconds for the zero time, which has no place
-// among the others.
+// time is seconds and nanoseconds; 10^9 of these are the zero time, which has no place among
+// the others.
 func (d *decoder) time() time.Time {
 	sec, nsec := d.int("time"), d.uint("time", 1e9)
 	if d.err != nil || nsec == 1e9 {
@@ -186,7 +186,7 @@ func checkPeers(peers []api.Peer) error {
 	}
 	for _, p := range peers {
 		if len(p.ID) > maxString || len(p.Addr) > maxString {
-			return fmt.Errorf("%w: a peer's ID and address have at most %d bytes each: %.50q...", api.ErrInvalid, maxString, p)
+			return fmt.Errorf("%w: a peer's ID and address have at most %d bytes each, and not %d and %d", api.ErrInvalid, maxString, len(p.ID), len(p.Addr))
 		}
 	}
 	return nil
