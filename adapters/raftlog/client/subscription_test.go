@@ -41,7 +41,10 @@ func until(w *world, s *Subscription, kind EventKind) Event {
 
 // end reads events until the subscription ends.
 func end(w *world, s *Subscription) error {
-	for range s.Events() {
+	for range 1000 {
+		if _, open := <-s.Events(); !open {
+			break
+		}
 	}
 	require.Error(w, s.Err())
 	return s.Err()
@@ -145,6 +148,19 @@ func TestGap(t *testing.T) {
 	}
 }
 
+// TestSnapshotGoesBack: a snapshot of what was told already is no way on.
+func TestSnapshotGoesBack(t *testing.T) {
+	inBubble(t, all, func(w *world) {
+		w.cluster.Append(5, 1)
+		w.cluster.Compact(nil)
+		for _, p := range all {
+			w.peer(p).Gap(func(uint64) uint64 { return 2 })
+		}
+		s := w.client.Subscribe(w.within(time.Minute), 3)
+		require.ErrorIs(t, end(w, s), ErrGap)
+	})
+}
+
 // TestFreshness follows what a peer says of its leader.
 func TestFreshness(t *testing.T) {
 	inBubble(t, all, func(w *world) {
@@ -191,6 +207,13 @@ func TestNobodyLeads(t *testing.T) {
 		s := w.client.Subscribe(w.within(time.Minute), 1, PulseTimeout(2*time.Second))
 		require.ErrorIs(t, end(w, s), context.DeadlineExceeded)
 		require.InDelta(t, 27, w.calls("Entries"), 5)
+		for _, p := range all {
+			w.peer(p).Before(func(context.Context, string) error { return ErrBusy })
+		}
+		before := w.calls("Entries")
+		s = w.client.Subscribe(w.within(30*time.Second), 1)
+		require.ErrorIs(t, end(w, s), context.DeadlineExceeded)
+		require.LessOrEqual(t, w.calls("Entries")-before, 200, "one in half a pause")
 	})
 }
 

@@ -520,6 +520,42 @@ func TestViolations(t *testing.T) {
 	}
 }
 
+// TestSnapshotSize has servers whose snapshots are not as long as they say.
+func TestSnapshotSize(t *testing.T) {
+	for name, c := range map[string]struct {
+		frame []byte
+		want  error
+	}{
+		"short":    {[]byte{37, 1, 3, 1, 1, 5, 38, 1, 2, 'a', 'b', 39, 1, 0}, io.ErrUnexpectedEOF},
+		"done":     {[]byte{37, 1, 3, 1, 1, 5, 38, 1, 2, 'a', 'b', 34, 1, 0}, io.ErrUnexpectedEOF},
+		"long":     {[]byte{37, 1, 3, 1, 1, 1, 38, 1, 2, 'a', 'b', 39, 1, 0}, rpc.ErrProtocol},
+		"pulse in": {[]byte{37, 1, 3, 1, 1, 5, 36, 1, 5, 0, 0, 0, 0, 1}, rpc.ErrProtocol},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := rpctest.Pipe()
+				caller := rpc.NewCaller(near)
+				defer caller.Close()
+				events, err := caller.Entries(t.Context(), 1)
+				require.NoError(t, err)
+				for range 2 {
+					_, err := far.ReadFrame()
+					require.NoError(t, err)
+				}
+				require.NoError(t, far.WriteFrame([]byte("zkrl\x01")))
+				require.NoError(t, far.WriteFrame(c.frame))
+				event, err := events.Next()
+				require.NoError(t, err)
+				go func() { // the cancel of a stream that is given up
+					_, _ = far.ReadFrame()
+				}()
+				_, err = io.ReadAll(event.Snapshot.Data)
+				require.ErrorIs(t, err, c.want)
+			})
+		})
+	}
+}
+
 // FuzzServe sends anything to a server: it ends with the connection, and does not panic.
 func FuzzServe(f *testing.F) {
 	f.Add([]byte{3, 1, 0, 4, 2, 0, 5, 3, 3, 1, 100, 100, 6, 4, 2, 100, 100, 7, 3, 0, 8, 4, 2, 1, 1, 9, 5, 0})

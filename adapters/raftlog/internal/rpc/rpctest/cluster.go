@@ -131,7 +131,7 @@ func (p *Peer) Before(f func(ctx context.Context, call string) error) { p.set(fu
 // if f returns an error.
 func (p *Peer) After(f func(ctx context.Context, call string) error) { p.set(func() { p.after = f }) }
 
-// Gap has entries sent under other indexes.
+// Gap has entries, and snapshots, sent under other indexes.
 func (p *Peer) Gap(f func(index uint64) uint64) { p.set(func() { p.gap = f }) }
 
 // Stale has the peer's pulses say that it has not heard from a leader.
@@ -321,6 +321,9 @@ func (e *events) look(due bool) (api.Event, <-chan struct{}) {
 	case e.next <= c.snapshot:
 		e.next, e.pulsed = c.snapshot+1, false
 		s := c.snapshotStream()
+		if p.gap != nil {
+			s.Index = p.gap(s.Index)
+		}
 		return api.Event{Snapshot: &s}, nil
 	case e.next <= last && !c.held:
 		entry := c.entries[e.next-c.snapshot-1]
