@@ -40,11 +40,8 @@ func metaOf(index uint64) Meta {
 
 // content is what write makes of an index.
 func content(index uint64, size int) (tables, data []byte) {
-	rng := rand.New(rand.NewPCG(6, index))
 	all := make([]byte, size+size/3)
-	for i := range all {
-		all[i] = byte(rng.Uint32())
-	}
+	rand.NewChaCha8([32]byte{byte(index)}).Read(all)
 	return all[:size/3], all[size/3:]
 }
 
