@@ -31,15 +31,24 @@ func TestContentIsChecked(t *testing.T) {
 	_, err := Read(bytes.NewReader(framed(2, good)))
 	require.NoError(t, err)
 	half := good[:len(good)-2]
+	c := entry{id: [16]byte{0, 1, 6: 4}} // of the time of a, and before it
+	var long []byte
+	count := uint64(0)
+	for last := (entry{}); len(long) <= maxBlock; count++ {
+		e := last
+		binary.BigEndian.PutUint32(e.id[6:], uint32(count))
+		long, last = appendEntry(long, last, e), e
+	}
 	for name, bad := range map[string][]byte{
 		"count":     framed(3, good),
 		"twice":     framed(2, appendEntry(appendEntry(nil, entry{}, a), a, a)),
 		"half":      framed(2, half),
-		"time":      framed(1, append(binary.AppendUvarint(nil, 1<<48), make([]byte, 30)...)),
-		"far time":  framed(2, append(binary.AppendUvarint(appendEntry(nil, entry{}, b), 1<<48-1), make([]byte, 30)...)),
+		"order":     framed(2, appendEntry(appendEntry(nil, entry{}, a), a, c)),
+		"time":      framed(1, append(binary.AppendUvarint(nil, 1<<48), make([]byte, 10+1+4)...)),
+		"far time":  framed(2, append(binary.AppendUvarint(appendEntry(nil, entry{}, b), 1<<48-1), make([]byte, 10+1+4)...)),
 		"no number": framed(1, bytes.Repeat([]byte{0xff}, 40)),
 		"no index":  framed(1, append(make([]byte, 11), bytes.Repeat([]byte{0xff}, 11)...)),
-		"too long":  framed(1, make([]byte, maxBlock+1)),
+		"too long":  framed(count, long),
 	} {
 		_, err := Read(bytes.NewReader(bad))
 		require.ErrorIs(t, err, ErrCorrupt, name)
