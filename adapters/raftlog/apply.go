@@ -61,7 +61,7 @@ func (n *Node) applyOne(a core.Apply) error {
 	case a.Take != nil:
 		return n.takeSnapshot(a.Take)
 	case a.Restore != 0:
-		r, err := snapshot.Open(n.fs, ".")
+		r, err := n.newest()
 		if err != nil {
 			return err
 		}

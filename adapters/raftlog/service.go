@@ -8,7 +8,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -56,7 +55,7 @@ func (s service) Entries(ctx context.Context, from uint64) (api.Events, error) {
 
 // Snapshot returns the newest snapshot, as it is on disk.
 func (s service) Snapshot(context.Context) (api.SnapshotStream, error) {
-	r, err := snapshot.Open(s.fs, ".")
+	r, err := s.newest()
 	if err != nil {
 		return api.SnapshotStream{}, err
 	}

@@ -58,6 +58,10 @@ func (n *Node) PrunableFiles() []string {
 	return n.files.Prunable(n.status.Load().First - 1)
 }
 
+// newest opens the newest snapshot. Open would also clear away what another goroutine is
+// writing.
+func (n *Node) newest() (*snapshot.Reader, error) { return snapshot.OpenFile(n.fs, snapshot.Name) }
+
 // takeSnapshot writes a snapshot of what the state machine is now, by another goroutine.
 func (n *Node) takeSnapshot(t *core.Take) error {
 	data, err := n.machine().Snapshot()
@@ -101,7 +105,7 @@ func (n *Node) writeSnapshot(t *core.Take, data io.WriterTo) (core.Snapshot, err
 	if err := w.Commit(); err != nil {
 		return core.Snapshot{}, err
 	}
-	r, err := snapshot.Open(n.fs, ".")
+	r, err := n.newest()
 	if err != nil {
 		return core.Snapshot{}, err
 	}
@@ -121,7 +125,7 @@ func (n *Node) sendSnapshot(s core.SendSnapshot) {
 }
 
 func (n *Node) stream(s core.SendSnapshot) error {
-	r, err := snapshot.Open(n.fs, ".")
+	r, err := n.newest()
 	if err != nil {
 		return err
 	}

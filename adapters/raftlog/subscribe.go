@@ -13,7 +13,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 )
 
 // Event is one element of a subscription.
@@ -179,7 +178,7 @@ func (e *events) read(applied uint64) error {
 
 // jump goes on behind the newest snapshot.
 func (e *events) jump() error {
-	r, err := snapshot.Open(e.n.fs, ".")
+	r, err := e.n.newest()
 	if err != nil {
 		return fmt.Errorf("raftlog: entry %d is in a snapshot: %w", e.next, err)
 	}

@@ -103,7 +103,7 @@ func (w *world) open(p raftlog.Peer, opts ...func(*raftlog.Config)) (*raftlog.No
 		Cluster: "test", ID: p.ID, Addr: p.Addr, Peers: w.peers, Insecure: true, StateMachine: w.sms[p.ID],
 		ElectionTimeout: 200 * time.Millisecond, Heartbeat: 50 * time.Millisecond,
 		Listener: listener,
-		Dial: func(ctx context.Context, addr string) (net.Conn, error) { return w.net.Dial(ctx, p.Addr, addr) },
+		Dial:     func(ctx context.Context, addr string) (net.Conn, error) { return w.net.Dial(ctx, p.Addr, addr) },
 	}
 	d := w.disks[p.ID]
 	w.mu.Unlock()

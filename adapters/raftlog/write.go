@@ -99,6 +99,8 @@ func (n *Node) install(t task) (*core.Installed, error) {
 	if t.staged == "" {
 		return nil, fmt.Errorf("snapshot %d was not received", meta.GetIndex())
 	}
+	n.replacing.Lock()
+	defer n.replacing.Unlock()
 	r, err := snapshot.InstallFile(n.fs, ".", t.staged)
 	if err != nil {
 		return nil, err

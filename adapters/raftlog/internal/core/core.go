@@ -98,6 +98,7 @@ type Core struct {
 	term   uint64
 	commit uint64
 
+	writing  int      // Work with entries that is not stored yet
 	last     position // of the newest entry given to the disk
 	first    uint64   // the first index of the log, after compaction
 	snapshot Snapshot
@@ -119,6 +120,7 @@ type position struct{ index, term uint64 }
 const (
 	maxBatch      = 1024    // entries of one proposal to the engine
 	maxBatchBytes = 1 << 20 // and their size
+	maxWriting    = 2       // writes of the leader's own entries under way
 )
 
 // New returns the peer as its disk has it.

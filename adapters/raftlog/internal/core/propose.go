@@ -152,9 +152,11 @@ func (p *proposals) lead(c *Core, w waiting) {
 	}
 }
 
-// flush gives the engine what has come together, as one message.
+// flush gives the engine what has come together, as one message. While the disk writes,
+// requests wait for each other: few large writes and messages are worth more than many small
+// ones, and a single client never waits.
 func (p *proposals) flush(c *Core) {
-	if len(p.batch) == 0 {
+	if len(p.batch) == 0 || c.writing >= maxWriting && len(p.batch) < maxBatch && p.bytes < maxBatchBytes {
 		return
 	}
 	entries, ids := p.batch, p.batched

@@ -85,6 +85,7 @@ func (c *Core) store(m *raftpb.Message) {
 		c.last = position{meta.GetIndex(), meta.GetTerm()}
 	}
 	if n := len(w.Entries); n > 0 {
+		c.writing++
 		c.last = position{w.Entries[n-1].GetIndex(), w.Entries[n-1].GetTerm()}
 	}
 	c.out.Disk = append(c.out.Disk, w)
@@ -104,6 +105,9 @@ func (c *Core) Stored(w *Work, installed *Installed) {
 		c.out.Apply = append(c.out.Apply, Apply{Restore: c.snapshot.Index})
 		c.out.AllElections, c.out.Peers = true, true
 		c.lease.reached(c)
+	}
+	if len(w.Entries) > 0 {
+		c.writing--
 	}
 	if w.Compact != 0 {
 		c.first = max(c.first, w.Compact+1)
