@@ -434,3 +434,20 @@ func TestDataThatLookLikeRecords(t *testing.T) {
 	require.EqualValues(t, 1, last)
 	require.NoError(t, l.Close())
 }
+
+// A process that ends without a power failure leaves what it has not synced readable. Once
+// that is the log, it must be durable.
+func TestWhatIsReadOnOpeningIsDurable(t *testing.T) {
+	files, models := tornLog(t)
+	d := files.disk(t) // nothing of it synced
+	l, err := Open(d, "log", Options{SegmentSize: 1 << 16})
+	require.NoError(t, err)
+	require.True(t, models[len(models)-1].equal(read(t, l)))
+	for range 10 {
+		found, err := Open(d.Crash(), "log", Options{SegmentSize: 1 << 16})
+		require.NoError(t, err)
+		require.True(t, models[len(models)-1].equal(read(t, found)))
+		require.NoError(t, found.Close())
+	}
+	_ = l.Close()
+}
