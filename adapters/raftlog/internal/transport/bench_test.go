@@ -37,9 +37,15 @@ func overTCP(tb testing.TB, change func(*link.Identity)) (*Transport, *Transport
 			t.mu.Lock()
 			defer t.mu.Unlock()
 			p := t.peers[other]
-			return i == 0 || p != nil && p.out != nil && p.in != nil
+			return i == 0 || p != nil && p.sender != nil
 		}, 30*time.Second, time.Millisecond)
 	}
+	require.Eventually(tb, func() bool {
+		both[0].mu.Lock()
+		defer both[0].mu.Unlock()
+		p := both[0].peers["b"]
+		return p != nil && p.sender != nil
+	}, 30*time.Second, time.Millisecond)
 	return both[0], both[1]
 }
 
@@ -58,7 +64,7 @@ func TestOverTCP(t *testing.T) {
 			}
 			for i := range 200 {
 				f := <-b.Received()
-				require.Contains(t, string(f.Data), string(numbered(i)))
+				require.Equal(t, string(numbered(i)), string(f.Data[:len(f.Data)-i<<8]))
 				require.Equal(t, "a", f.From.ID)
 			}
 			var refused *link.RefusedError

@@ -88,6 +88,9 @@ func (t *Transport) serveDialed(k *keeper, conn *link.Conn) {
 	}
 	s := t.newSession(k.p, conn)
 	k.p.out = s
+	if k.p.sender == nil {
+		k.p.sender = s
+	}
 	t.mu.Unlock()
 	t.cfg.Log.Info("raftlog: connected to a peer", "peer", k.p.id, "addr", k.addr)
 	err := s.serve()

@@ -113,7 +113,10 @@ func (t *Transport) receive(c *link.Conn) {
 	s := t.newSession(p, c)
 	old := p.in
 	p.in = s
-	replaced := old != nil && p.out == nil
+	replaced := old != nil && p.sender == old
+	if replaced || p.sender == nil {
+		p.sender = s
+	}
 	if p.keeper != nil && p.out == nil {
 		select {
 		case p.keeper.kick <- struct{}{}: // it is there: our attempts need not wait

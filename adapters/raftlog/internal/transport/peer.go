@@ -51,17 +51,14 @@ type peer struct {
 	keeper *keeper // of that address, once the transport runs
 	out    *session
 	in     *session
+	sender *session // one of the two
 	urgent lane
 	normal lane
 }
 
-// active is the session that sends.
-func (p *peer) active() *session {
-	if p.out != nil {
-		return p.out
-	}
-	return p.in
-}
+// active is the session that sends: the first there was, as long as it lasts, so that frames
+// stay in order.
+func (p *peer) active() *session { return p.sender }
 
 func (p *peer) push(urgent bool, frame []byte) bool {
 	s := p.active()

@@ -149,6 +149,11 @@ func (t *Transport) leave(s *session) {
 	if p.in == s {
 		p.in = nil
 	}
+	if lost {
+		if p.sender = p.out; p.sender == nil {
+			p.sender = p.in
+		}
+	}
 	if other := p.active(); other != nil {
 		other.wakeUp()
 	} else {

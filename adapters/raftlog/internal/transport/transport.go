@@ -72,8 +72,8 @@ type Config struct {
 // Transport connects a peer with others. Its methods may be called from any goroutine.
 //
 // Between two peers there are two connections, one dialed by each. Both are read; what is
-// sent goes by the one that this side has dialed, and if there is none by the other. Hence
-// a peer that has connected gets answers, even if this one does not know its address.
+// sent goes by the one that was there first, as long as it lasts. Hence a peer that has
+// connected gets answers, even if this one does not know its address.
 type Transport struct {
 	cfg         Config
 	ctx         context.Context
