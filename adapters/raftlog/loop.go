@@ -29,7 +29,7 @@ func (n *Node) loop(c *core.Core) {
 	}()
 	l := &looping{n: n, c: c, waiting: map[uint64]chan core.Reply{}}
 	n.current = l
-	tick := time.NewTicker(n.cfg.ElectionTimeout / ticksPerTimeout)
+	tick := time.NewTimer(c.Due())
 	defer tick.Stop()
 	frames, unreachable := n.net.Received(), n.net.Unreachable()
 	c.Advance()
@@ -41,6 +41,7 @@ func (n *Node) loop(c *core.Core) {
 			return
 		case <-tick.C:
 			c.Advance()
+			tick.Reset(c.Due())
 		case f, ok := <-frames:
 			if !ok {
 				return

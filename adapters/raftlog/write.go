@@ -60,6 +60,13 @@ func (n *Node) write() {
 				n.fail(fmt.Errorf("write the log: %w", err))
 				return
 			}
+			// Peers wait for this, the loop does not: it goes from here.
+			for _, t := range tasks[:count] {
+				for _, s := range t.work.Send {
+					n.net.Send(s.To, s.Urgent, s.Frame)
+				}
+				t.work.Sent = true
+			}
 			tasks = tasks[count:]
 			select {
 			case n.stored <- done:

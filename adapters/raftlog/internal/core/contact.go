@@ -21,17 +21,27 @@ import (
 // wants the log, how far its log goes, and what their calendars say.
 type contact struct {
 	names   map[uint64]string
+	numbers map[string]uint64
 	skew    map[uint64]skew
 	nonce   uint64
-	met     bool                // a leader has answered this process
-	guests  map[string]api.Peer // who has announced itself and is no member
-	seen    map[string]time.Duration
+	met     bool         // a leader has answered this process
 	admit   requestid.ID // the Admit entry of ours that is under way
 	admitAt time.Duration
 
 	removed *api.Membership // who the peers are, since this one was removed
 
-	handing requestid.ID // the Transfer entry of ours that is under way
+	handOverBy time.Duration // until when this leader is to begin to hand over
+	handing    requestid.ID  // the Transfer entry of ours that is under way
+}
+
+// number is that of a peer which was heard, which has a name from then on.
+func (k *contact) number(c *Core, id string) uint64 {
+	n, known := k.numbers[id]
+	if !known {
+		n = replica.RaftID(c.cfg.Cluster, id)
+		k.numbers[id], k.names[n] = n, id
+	}
+	return n
 }
 
 type skew struct {
@@ -44,9 +54,10 @@ type skew struct {
 const maxSkew = 5 * time.Minute
 
 func (k *contact) init(c *Core) {
-	k.names, k.skew, k.nonce = map[uint64]string{}, map[uint64]skew{}, c.cfg.Random()
+	k.names, k.numbers = map[uint64]string{}, map[string]uint64{}
+	k.skew, k.nonce = map[uint64]skew{}, c.cfg.Random()
 	for _, p := range c.cfg.Seeds {
-		k.names[replica.RaftID(c.cfg.Cluster, p.ID)] = p.ID
+		k.number(c, p.ID)
 	}
 }
 
@@ -146,7 +157,7 @@ func (k *contact) admitted(o replica.Outcome) {
 	}
 }
 
-func (k *contact) lost() { k.admit, k.handing = requestid.ID{}, requestid.ID{} }
+func (k *contact) lost() { k.admit, k.handing, k.handOverBy = requestid.ID{}, requestid.ID{}, 0 }
 
 // welcomed takes a leader's answer. A peer that has acknowledged entries which its log does
 // not have has lost its disk, and what it has voted with it: it must not take part under
@@ -211,15 +222,20 @@ func (c *Core) Skew() time.Duration {
 }
 
 // HandOver has another voter lead, the one with the longest log, without an election timeout;
-// nothing happens if there is none, or this peer does not lead. First it is written into the
-// log that leases are not waited for: see expiry.succeed.
+// nothing happens if this peer does not lead, or no other is heard for an election timeout.
+// First it is written into the log that leases are not waited for: see expiry.succeed.
 func (c *Core) HandOver() {
-	if c.state != raft.StateLeader || !c.props.ready || !c.contact.handing.IsZero() || c.heir() == raft.None {
+	c.contact.handOverBy = c.now() + c.cfg.Election
+	c.contact.handOver(c, c.now())
+}
+
+func (k *contact) handOver(c *Core, now time.Duration) {
+	if now >= k.handOverBy || !c.props.ready || !k.handing.IsZero() || c.heir() == raft.None {
 		return
 	}
 	id := c.newID()
 	if c.propose(c.control(id, entry.Op{Do: entry.Transfer})) {
-		c.contact.handing = id
+		k.handing, k.handOverBy = id, 0
 	}
 }
 

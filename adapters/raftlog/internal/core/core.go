@@ -182,15 +182,20 @@ func ticks(d, tick time.Duration) int { return max(1, int(d/tick)) }
 
 func (c *Core) now() time.Duration { return c.cfg.Clock.Now() }
 
-// Advance lets time pass: at most one tick for each call, so that an election timeout is
-// never shorter than it should be, however late and however often this is called. It is to
-// be called every Tick.
+// Due is how long it is until [Core.Advance] is to be called.
+func (c *Core) Due() time.Duration { return max(0, c.lastTick+c.cfg.Tick-c.now()) }
+
+// Advance lets time pass: at most one tick for each call, and no two within less than Tick,
+// so that an election timeout is never shorter than it should be, however late and however
+// often this is called.
 func (c *Core) Advance() {
 	now := c.now()
 	c.watchClock(now)
-	if now-c.lastTick >= c.cfg.Tick && c.contact.removed == nil {
+	if now-c.lastTick >= c.cfg.Tick {
 		c.lastTick = now
-		c.rn.Tick()
+		if c.contact.removed == nil {
+			c.rn.Tick()
+		}
 	}
 	if now-c.beat >= c.cfg.Heartbeat {
 		c.beat = now
@@ -200,6 +205,7 @@ func (c *Core) Advance() {
 	c.expiry.check(c, now)
 	c.props.check(c, now)
 	c.change.check(c, now)
+	c.contact.handOver(c, now)
 	c.lease.overdue(c, now)
 	c.stand.reconcile(c, now)
 }

@@ -53,7 +53,12 @@ type Work struct {
 	// Compact, if not 0, has the log forget the entries through that index.
 	Compact uint64
 
-	responses []*raftpb.Message
+	// Send is what others are told once it is durable. Whoever has sent it before calling
+	// Stored says so by Sent.
+	Send []Send
+	Sent bool
+
+	own []*raftpb.Message // what this peer is told then
 }
 
 // Apply is for the state machine. Exactly one of its fields is set.

@@ -75,7 +75,14 @@ func (c *Core) lastBefore(term uint64, entries []*raftpb.Entry) position {
 
 // store hands work to the disk.
 func (c *Core) store(m *raftpb.Message) {
-	w := &Work{Entries: m.GetEntries(), responses: m.GetResponses(), Sync: len(m.GetResponses()) > 0}
+	w := &Work{Entries: m.GetEntries(), Sync: len(m.GetResponses()) > 0}
+	for _, r := range m.GetResponses() {
+		if r.GetTo() == c.self {
+			w.own = append(w.own, r)
+		} else if s, ok := c.encode(r); ok {
+			w.Send = append(w.Send, s)
+		}
+	}
 	if m.Term != nil && (m.GetTerm() != 0 || m.GetVote() != 0 || m.GetCommit() != 0) {
 		w.HardState = &raftpb.HardState{Term: new(m.GetTerm()), Vote: new(m.GetVote()), Commit: new(m.GetCommit())}
 	}
@@ -112,12 +119,11 @@ func (c *Core) Stored(w *Work, installed *Installed) {
 	if w.Compact != 0 {
 		c.first = max(c.first, w.Compact+1)
 	}
-	for _, m := range w.responses {
-		if m.GetTo() == c.self {
-			c.step(m)
-		} else {
-			c.send(m)
-		}
+	if !w.Sent {
+		c.out.Send = append(c.out.Send, w.Send...)
+	}
+	for _, m := range w.own {
+		c.step(m)
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // A frame between peers is a type, the sender's wall clock in milliseconds, and a body.
@@ -35,11 +33,11 @@ func (c *Core) frame(kind byte, body []byte) []byte {
 
 // send gives a message of the engine on to its receiver.
 func (c *Core) send(m *raftpb.Message) {
-	to, found := c.peerOf(m.GetTo())
-	if !found {
-		return
-	}
 	if m.GetType() == raftpb.MsgSnap {
+		to, found := c.peerOf(m.GetTo())
+		if !found {
+			return
+		}
 		body, err := marshal(m)
 		if err == nil {
 			c.out.Snapshots = append(c.out.Snapshots, SendSnapshot{
@@ -47,6 +45,17 @@ func (c *Core) send(m *raftpb.Message) {
 			})
 		}
 		return
+	}
+	if s, ok := c.encode(m); ok {
+		c.out.Send = append(c.out.Send, s)
+	}
+}
+
+// encode makes a frame of a message of the engine; false if nobody knows its receiver.
+func (c *Core) encode(m *raftpb.Message) (Send, bool) {
+	to, found := c.peerOf(m.GetTo())
+	if !found {
+		return Send{}, false
 	}
 	b := make([]byte, frameHeader, frameHeader+proto.Size(m))
 	b[0] = frameRaft
@@ -56,7 +65,7 @@ func (c *Core) send(m *raftpb.Message) {
 		panic(Fault{fmt.Errorf("encode a message: %w", err)})
 	}
 	urgent := m.GetType() != raftpb.MsgApp && m.GetType() != raftpb.MsgAppResp
-	c.out.Send = append(c.out.Send, Send{To: to, Urgent: urgent, Frame: b})
+	return Send{To: to, Urgent: urgent, Frame: b}, true
 }
 
 func (c *Core) sendFrame(to string, kind byte, body []byte) {
@@ -85,8 +94,7 @@ func (c *Core) receive(from string, frame []byte, snapshot bool) error {
 		}
 		return nil
 	}
-	raft := replica.RaftID(c.cfg.Cluster, from)
-	c.contact.names[raft] = from
+	raft := c.contact.number(c, from)
 	c.contact.clock(c, raft, time.UnixMilli(int64(binary.BigEndian.Uint64(frame[1:]))))
 	body := frame[frameHeader:]
 	switch frame[0] {
