@@ -30,6 +30,7 @@ type contact struct {
 
 	removed *api.Membership // who the peers are, since this one was removed
 
+	checked    time.Duration // when the calendar was looked at
 	handOverBy time.Duration // until when this leader is to begin to hand over
 	handing    requestid.ID  // the Transfer entry of ours that is under way
 }
@@ -219,6 +220,19 @@ func (c *Core) Skew() time.Duration {
 	}
 	slices.Sort(ahead)
 	return ahead[len(ahead)/2]
+}
+
+// checkClock has a leader whose calendar is far from the others' hand over: by its calendar the
+// IDs of requests would all be stale, or of the future.
+func (k *contact) checkClock(c *Core, now time.Duration) {
+	if !c.props.ready || now < k.checked+c.cfg.Election {
+		return
+	}
+	k.checked = now
+	if ahead := c.Skew(); ahead > maxSkew || ahead < -maxSkew {
+		c.cfg.Logger.Warn("this peer's clock is not that of the others: another one is to lead", "behind", ahead)
+		c.HandOver()
+	}
 }
 
 // HandOver has another voter lead, the one with the longest log, without an election timeout;

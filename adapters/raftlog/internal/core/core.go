@@ -120,6 +120,7 @@ type position struct{ index, term uint64 }
 const (
 	maxBatch      = 1024    // entries of one proposal to the engine
 	maxBatchBytes = 1 << 20 // and their size
+	maxBacklog    = 1 << 16 // entries that the leader's state machine has yet to apply
 	maxWriting    = 2       // writes of the leader's own entries under way
 )
 
@@ -206,6 +207,7 @@ func (c *Core) Advance() {
 	c.props.check(c, now)
 	c.change.check(c, now)
 	c.contact.handOver(c, now)
+	c.contact.checkClock(c, now)
 	c.lease.overdue(c, now)
 	c.stand.reconcile(c, now)
 }

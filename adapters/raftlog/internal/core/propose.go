@@ -128,6 +128,10 @@ func (p *proposals) lead(c *Core, w waiting) {
 		under.waiters = append(under.waiters, w.origin)
 		return
 	}
+	if w.Kind == api.State && c.backlog > maxBacklog {
+		p.reply(c, w.origin, 0, fmt.Errorf("%w: the state machine has %d entries to apply yet", api.ErrBusy, c.backlog))
+		return
+	}
 	now := c.cfg.Clock.Wall()
 	if w.Kind == api.State {
 		index, known, err := c.tables.Known(w.ID, sum, now)
@@ -175,6 +179,9 @@ func (p *proposals) flush(c *Core) {
 // begin is called when a leader has applied the first entry of its term.
 func (p *proposals) begin(c *Core) {
 	p.ready = true
+	if c.cfg.Window > c.tables.Window {
+		c.propose(c.control(c.newID(), entry.Op{Do: entry.Window, Window: c.cfg.Window}))
+	}
 	early := p.early
 	p.early = nil
 	for _, w := range early {

@@ -33,6 +33,7 @@ type State struct {
 	Index, Term uint64 // of the last entry applied
 	Clock       time.Time
 	Window      time.Duration // for how long IDs are fresh
+	Horizon     time.Time     // IDs of before are forgotten
 	Election    time.Duration // the election timeout that the cluster was made with
 	Transferred uint64        // the newest term whose leader has begun to hand over
 	Members     Members
@@ -90,7 +91,7 @@ func (s *State) Known(id requestid.ID, sum uint32, now time.Time) (index uint64,
 		now = s.Clock
 	}
 	switch made := id.Time(); {
-	case made.Before(now.Add(-s.Window)):
+	case made.Before(now.Add(-s.Window)), made.Before(s.Horizon):
 		return 0, false, fmt.Errorf("%w: it is of %v, and %v is remembered", api.ErrStale, made.UTC(), s.Window)
 	case made.After(now.Add(Ahead)):
 		return 0, false, fmt.Errorf("%w: it is of %v, at %v", api.ErrFuture, made.UTC(), now.UTC())
@@ -143,7 +144,10 @@ func (s *State) remember(o *Outcome) {
 	default:
 		s.IDs.Insert(o.ID, o.Index, o.Sum)
 	}
-	s.IDs.Expire(s.Clock.Add(-s.Window - slack))
+	if before := s.Clock.Add(-s.Window - slack); before.After(s.Horizon) {
+		s.Horizon = before // it does not go back when the window is lengthened
+		s.IDs.Expire(before)
+	}
 }
 
 func (s *State) control(o *Outcome) error {
@@ -189,6 +193,7 @@ type saved struct {
 	Index       uint64        `json:"index"`
 	Term        uint64        `json:"term"`
 	Clock       int64         `json:"clock"`
+	Horizon     int64         `json:"horizon"`
 	Window      time.Duration `json:"window"`
 	Election    time.Duration `json:"election"`
 	Transferred uint64        `json:"transferred,omitempty"`
@@ -198,12 +203,8 @@ type saved struct {
 }
 
 func (s *State) rest() []byte {
-	clock := int64(0)
-	if !s.Clock.IsZero() {
-		clock = s.Clock.UnixNano()
-	}
 	b, err := json.Marshal(saved{
-		s.Index, s.Term, clock, s.Window, s.Election, s.Transferred, s.Members, s.Lines.save(), s.Skips,
+		s.Index, s.Term, nanoseconds(s.Clock), nanoseconds(s.Horizon), s.Window, s.Election, s.Transferred, s.Members, s.Lines.save(), s.Skips,
 	})
 	if err != nil {
 		panic(err)
@@ -269,8 +270,21 @@ func Read(r io.Reader) (*State, error) {
 		Index: v.Index, Term: v.Term, Window: v.Window, Election: v.Election, Transferred: v.Transferred,
 		Members: v.Members, Lines: load(v.Lines), IDs: table, Skips: v.Skips,
 	}
-	if v.Clock != 0 {
-		s.Clock = time.Unix(0, v.Clock)
-	}
+	s.Clock, s.Horizon = fromNanoseconds(v.Clock), fromNanoseconds(v.Horizon)
 	return s, nil
+}
+
+// nanoseconds is 0 for the zero time.
+func nanoseconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func fromNanoseconds(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n)
 }
