@@ -113,6 +113,7 @@ type Core struct {
 	change  change
 	contact contact
 	stand   standing
+	window  window
 }
 
 type position struct{ index, term uint64 }
@@ -208,6 +209,7 @@ func (c *Core) Advance() {
 	c.change.check(c, now)
 	c.contact.handOver(c, now)
 	c.contact.checkClock(c, now)
+	c.window.check(c, now)
 	c.lease.overdue(c, now)
 	c.stand.reconcile(c, now)
 }

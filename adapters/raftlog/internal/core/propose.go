@@ -179,9 +179,6 @@ func (p *proposals) flush(c *Core) {
 // begin is called when a leader has applied the first entry of its term.
 func (p *proposals) begin(c *Core) {
 	p.ready = true
-	if c.cfg.Window > c.tables.Window {
-		c.propose(c.control(c.newID(), entry.Op{Do: entry.Window, Window: c.cfg.Window}))
-	}
 	early := p.early
 	p.early = nil
 	for _, w := range early {

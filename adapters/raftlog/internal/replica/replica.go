@@ -128,6 +128,10 @@ func (s *State) Apply(e *raftpb.Entry) (Outcome, error) {
 	case api.Control:
 		err = s.control(&o)
 	}
+	if before := s.Clock.Add(-s.Window - slack); before.After(s.Horizon) {
+		s.Horizon = before // it does not go back when the window is lengthened
+		s.IDs.Expire(before)
+	}
 	return o, err
 }
 
@@ -143,10 +147,6 @@ func (s *State) remember(o *Outcome) {
 		o.Err = err
 	default:
 		s.IDs.Insert(o.ID, o.Index, o.Sum)
-	}
-	if before := s.Clock.Add(-s.Window - slack); before.After(s.Horizon) {
-		s.Horizon = before // it does not go back when the window is lengthened
-		s.IDs.Expire(before)
 	}
 }
 
