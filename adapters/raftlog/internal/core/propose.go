@@ -115,8 +115,12 @@ func (p *proposals) lead(c *Core, w waiting) {
 		p.reply(c, w.origin, 0, fmt.Errorf("%w: nobody can propose a %v entry", api.ErrInvalid, w.Kind))
 		return
 	}
-	if len(data) > c.cfg.MaxData {
-		p.reply(c, w.origin, 0, fmt.Errorf("%w: %d bytes of at most %d", api.ErrTooLarge, len(data), c.cfg.MaxData))
+	limit := entry.MaxData
+	if w.Kind == api.State {
+		limit = c.cfg.MaxData
+	}
+	if len(data) > limit {
+		p.reply(c, w.origin, 0, fmt.Errorf("%w: %d bytes of at most %d", api.ErrTooLarge, len(data), limit))
 		return
 	}
 	sum := entry.Sum(data)
