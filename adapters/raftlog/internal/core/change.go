@@ -61,9 +61,16 @@ func (x *change) request(c *Core, w waiting) {
 	slices.SortFunc(voters, func(a, b entry.Peer) int { return slices.Compare([]byte(a.ID), []byte(b.ID)) })
 	sum := entry.Sum(entry.Config{Phase: entry.Joint, Peers: voters}.Encode())
 	refuse := func(err error) { c.props.reply(c, w.origin, 0, err) }
+	index, known, err := c.tables.Known(w.ID, sum, c.cfg.Clock.Wall())
 	switch {
 	case x.under != nil && x.under.id == w.ID && x.under.sum == sum:
 		x.under.waiters = append(x.under.waiters, w.origin)
+		return
+	case x.under != nil && x.under.id == w.ID:
+		refuse(fmt.Errorf("%w, which is under way", api.ErrRequestIDReused))
+		return
+	case known && err != nil:
+		refuse(err)
 		return
 	case m.Change == w.ID && m.Changed != 0:
 		c.props.finish(c, done{m.Changed, nil, []origin{w.origin}})
@@ -71,11 +78,13 @@ func (x *change) request(c *Core, w waiting) {
 	case m.Change == w.ID: // and not complete: this leader is to complete it
 		x.under = &under{id: w.ID, voters: voters, sum: sum, waiters: []origin{w.origin}, deadline: x.patience(c), written: true}
 		return
+	case known: // it was complete before a later one began
+		c.props.finish(c, done{index, nil, []origin{w.origin}})
+		return
 	case x.under != nil || m.Joint():
 		refuse(api.ErrChanging)
 		return
-	}
-	if _, _, err := c.tables.Known(w.ID, sum, c.cfg.Clock.Wall()); err != nil {
+	case err != nil:
 		refuse(err)
 		return
 	}

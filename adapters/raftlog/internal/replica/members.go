@@ -123,7 +123,7 @@ func (m Members) Check(voters []entry.Peer) error {
 	if len(voters) == 0 {
 		return fmt.Errorf("%w: no voters", api.ErrInvalid)
 	}
-	all, overlap := m.All(), false
+	all := m.All()
 	for i, p := range voters {
 		switch {
 		case p.ID == "" || p.Addr == "":
@@ -145,8 +145,6 @@ func (m Members) Check(voters []entry.Peer) error {
 				return fmt.Errorf("%w: the IDs %s and %s cannot be in one cluster (their hashes collide)", api.ErrInvalid, q.ID, p.ID)
 			}
 		}
-		_, was := named(m.Voters, p.ID)
-		overlap = overlap || was
 	}
 	same := len(voters) == len(m.Voters)
 	for _, p := range voters {
