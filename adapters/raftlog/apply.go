@@ -72,18 +72,18 @@ func (n *Node) applyOne(a core.Apply) error {
 		}
 		return n.tellApplied(max(a.Restore, r.Meta().Index), 0)
 	}
-	applied, _ := n.applied.now()
 	var updates []Entry
 	for _, o := range a.Outcomes {
-		if o.Kind == api.State && !o.Skipped() && o.Index > applied {
+		if o.Kind == api.State && !o.Skipped() && o.Index > n.has {
 			updates = append(updates, o.Entry())
 		}
 	}
 	through := a.Outcomes[len(a.Outcomes)-1].Index
-	if through > applied {
+	if through > n.has {
 		if err := n.machine().Apply(updates, through); err != nil {
 			return fmt.Errorf("apply entries through %d: %w", through, err)
 		}
+		n.has = through
 	}
 	return n.tellApplied(through, len(a.Outcomes))
 }
@@ -107,24 +107,16 @@ func (n *Node) machine() StateMachine {
 
 // restore gives the state machine a snapshot, if it is behind.
 func (n *Node) restore(r *snapshot.Reader) error {
-	applied, _ := n.applied.now()
-	if applied == 0 {
-		var err error
-		if applied, err = n.machine().LastApplied(); err != nil {
-			return fmt.Errorf("last applied index: %w", err)
-		}
-		n.applied.set(applied)
-	}
 	index := r.Meta().Index
-	if applied >= index {
-		return nil
-	}
-	data := r.Data()
-	defer data.Close()
-	if r.DataSize() > 0 || index > 1 {
-		if err := n.machine().Restore(index, data); err != nil {
-			return fmt.Errorf("restore the state of entry %d: %w", index, err)
+	if n.has < index {
+		data := r.Data()
+		defer data.Close()
+		if r.DataSize() > 0 || index > 1 {
+			if err := n.machine().Restore(index, data); err != nil {
+				return fmt.Errorf("restore the state of entry %d: %w", index, err)
+			}
 		}
+		n.has = index
 	}
 	n.applied.set(index)
 	return nil

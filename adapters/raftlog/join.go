@@ -8,8 +8,10 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"strings"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
@@ -35,6 +37,9 @@ func (n *Node) claim() error {
 		return fmt.Errorf("raftlog: %w", err)
 	}
 	lock, err := n.fs.Lock("lock")
+	if errors.Is(err, disk.ErrLocked) {
+		return fmt.Errorf("%w: folder %s is in use, by this process or another: %w", ErrInvalid, n.cfg.Dir, err)
+	}
 	if err != nil {
 		return fmt.Errorf("raftlog: folder %s: %w", n.cfg.Dir, err)
 	}
@@ -92,6 +97,9 @@ func (n *Node) sign(o owner) error {
 // beginning is the newest snapshot. If there is none this is a new peer: one of those that
 // begin the cluster, or one that joins it.
 func (n *Node) beginning() (*snapshot.Reader, error) {
+	if err := n.tidy(); err != nil {
+		return nil, err
+	}
 	r, err := snapshot.Open(n.fs, ".")
 	switch {
 	case err == nil && r.Meta().Cluster != n.cfg.Cluster:
@@ -104,6 +112,20 @@ func (n *Node) beginning() (*snapshot.Reader, error) {
 		return n.found()
 	}
 	return n.join()
+}
+
+// tidy removes snapshots that were being received when the process before ended.
+func (n *Node) tidy() error {
+	names, err := n.fs.List(".")
+	for _, name := range names {
+		if err == nil && strings.HasPrefix(name, received) {
+			err = n.fs.Remove(name)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("raftlog: folder %s: %w", n.cfg.Dir, err)
+	}
+	return nil
 }
 
 // found begins the cluster: all of its first peers write the same snapshot, of entry 1.

@@ -17,6 +17,8 @@ type request struct {
 // loop owns the peer. Whatever happens comes to it by a channel; what follows from it goes to
 // queues and connections that do not make it wait.
 func (n *Node) loop(c *core.Core) {
+	l := &looping{n: n, c: c, waiting: map[uint64]chan core.Reply{}}
+	n.current = l
 	defer n.fence()
 	defer func() {
 		if r := recover(); r != nil {
@@ -26,9 +28,8 @@ func (n *Node) loop(c *core.Core) {
 			}
 			n.fail(fault.Err)
 		}
+		l.endAll(context.Cause(n.ctx))
 	}()
-	l := &looping{n: n, c: c, waiting: map[uint64]chan core.Reply{}}
-	n.current = l
 	tick := time.NewTimer(c.Due())
 	defer tick.Stop()
 	frames, unreachable := n.net.Received(), n.net.Unreachable()
@@ -37,7 +38,6 @@ func (n *Node) loop(c *core.Core) {
 	for {
 		select {
 		case <-n.ctx.Done():
-			l.endAll(context.Cause(n.ctx))
 			return
 		case <-tick.C:
 			c.Advance()
@@ -74,6 +74,9 @@ func (n *Node) loop(c *core.Core) {
 			}
 			break
 		}
+		if n.ctx.Err() != nil { // after a fault nothing is said any more
+			return
+		}
 		l.carryOut()
 	}
 }
@@ -88,6 +91,9 @@ type looping struct {
 	token   uint64
 	waiting map[uint64]chan core.Reply
 	leased  bool
+	until   time.Duration // the lease when candidates were last told
+
+	compactions []*compaction
 }
 
 func (l *looping) received(from string, frame []byte) {
@@ -150,15 +156,20 @@ func (l *looping) carryOut() {
 		n.net.SetPeers(l.c.Peers())
 	}
 	n.publish(l.c)
+	if len(l.compactions) > 0 {
+		l.compacted()
+	}
 	l.inform(out)
 }
 
 // inform has the candidates look at what concerns them.
 func (l *looping) inform(out core.Out) {
 	n := l.n
-	leased := l.c.Status().Lease > clock{n}.Now()
-	all := out.AllElections || leased != l.leased
-	l.leased = leased
+	now, until := clock{n}.Now(), l.c.Status().Lease
+	leased := until > now
+	// A lease that had ended and is back is news too, if nobody looked in between.
+	all := out.AllElections || leased != l.leased || leased && l.until <= now
+	l.leased, l.until = leased, until
 	if !all && len(out.Elections) == 0 {
 		return
 	}

@@ -44,9 +44,13 @@ type Node struct {
 
 	current   *looping          // the loop's own
 	staged    map[uint64]string // the loop's: received snapshots that are not installed, by index
-	replacing sync.Mutex        // whoever replaces the newest snapshot by one of this peer's own
+	replacing sync.Mutex        // of whoever puts a snapshot in place of the newest one
 
-	applied progress     // by the state machine
+	// has is the newest entry that the state machine has, and applied how far it was gone
+	// through the log since Open: a state machine that keeps its state can be ahead of that,
+	// and of the log, whose last entries others may have stored first.
+	has     uint64 // Open's, then the state machine's goroutine's
+	applied progress
 	lease   atomic.Int64 // until when, by the node's clock
 	skips   atomic.Pointer[[]uint64]
 	status  atomic.Pointer[core.Status]
@@ -104,6 +108,9 @@ func (n *Node) open() error {
 	meta, size := snap.Meta(), snap.Size()
 	tables, err := replica.Read(snap.Tables())
 	if err == nil {
+		n.has, err = n.machine().LastApplied()
+	}
+	if err == nil {
 		err = n.restore(snap)
 	}
 	if err = errors.Join(err, snap.Close()); err != nil {
@@ -135,7 +142,7 @@ func (c clock) Wall() time.Time    { return time.Now().Round(0) }
 // openLog opens the log, and has it begin behind the snapshot if it is not of the same
 // history: the machine was stopped between the two steps in which a snapshot is installed.
 func (n *Node) openLog(meta snapshot.Meta) error {
-	files, err := filelog.Open(n.fs, "log", filelog.Options{})
+	files, err := filelog.Open(n.fs, "log", filelog.Options{SegmentSize: n.cfg.segment})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrFault, err)
 	}
@@ -196,8 +203,7 @@ func (n *Node) start(c *core.Core) error {
 	go func() {
 		<-n.ctx.Done()
 		n.net.Close()
-		n.mu.Lock() // from here on nothing begins
-		n.mu.Unlock()
+		n.goes(nil) // whoever was about to begin something has; from here on nothing begins
 		n.tasks.Wait()
 		n.release()
 		close(n.ended)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
@@ -24,27 +25,63 @@ import (
 // ID is fresh: so that whoever joins has the entries of all fresh IDs. No file is deleted:
 // [Node.PrunableFiles] says which may be.
 //
-// It returns the index of the snapshot when that is on disk and the log has been told; it
-// blocks until then, or until ctx ends, and then the work goes on.
+// It returns the index of the snapshot when that is on disk and the log begins where it is to;
+// it blocks until then, or until ctx ends, and then the work goes on. An error of the state
+// machine's WriteTo, or of the disk, is returned as it is: the snapshot before stays.
 func (n *Node) Compact(ctx context.Context) (index uint64, err error) {
-	before := n.status.Load().Snapshot.Index
-	if err := n.do(ctx, func(c *core.Core) { c.TakeSnapshot() }); err != nil {
+	w := &compaction{done: make(chan error, 1)}
+	if err := n.do(ctx, func(c *core.Core) {
+		w.index = c.Tables().Index
+		n.current.compactions = append(n.current.compactions, w)
+		c.TakeSnapshot()
+	}); err != nil {
 		return 0, err
 	}
-	poll := time.NewTicker(n.cfg.ElectionTimeout / ticksPerTimeout)
-	defer poll.Stop()
-	for began := n.appliedIndex(); ; {
-		if s := n.status.Load().Snapshot; s.Index > before || s.Index >= began {
-			return s.Index, nil
-		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
-		case <-n.ctx.Done():
-			return 0, context.Cause(n.ctx)
-		}
+	select {
+	case err := <-w.done:
+		return w.index, err
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	case <-n.ctx.Done():
+		return 0, context.Cause(n.ctx)
 	}
+}
+
+// compaction is somebody who waits for a snapshot. But for done it is the loop's.
+type compaction struct {
+	index   uint64 // of the snapshot, or at least that
+	written bool
+	through uint64 // the log is to begin behind it; 0 if it begins where it does
+	done    chan error
+}
+
+// snapshotTaken tells those who wait for one that is not newer.
+func (l *looping) snapshotTaken(index, through uint64, err error) {
+	kept := l.compactions[:0]
+	for _, w := range l.compactions {
+		switch {
+		case w.written || w.index > index:
+		case err != nil:
+			w.done <- err
+			continue
+		default:
+			w.index, w.through, w.written = index, through, true
+		}
+		kept = append(kept, w)
+	}
+	l.compactions = kept
+}
+
+// compacted tells those for whom the log begins where it is to.
+func (l *looping) compacted() {
+	first := l.c.Status().First
+	l.compactions = slices.DeleteFunc(l.compactions, func(w *compaction) bool {
+		is := w.written && w.through < first
+		if is {
+			w.done <- nil
+		}
+		return is
+	})
 }
 
 func (n *Node) appliedIndex() uint64 {
@@ -58,12 +95,15 @@ func (n *Node) PrunableFiles() []string {
 	return n.files.Prunable(n.status.Load().First - 1)
 }
 
-// newest opens the newest snapshot. Open would also clear away what another goroutine is
-// writing.
-func (n *Node) newest() (*snapshot.Reader, error) { return snapshot.OpenFile(n.fs, snapshot.Name) }
-
 // takeSnapshot writes a snapshot of what the state machine is now, by another goroutine.
 func (n *Node) takeSnapshot(t *core.Take) error {
+	if n.has > t.Index { // just after the start: what it would write is not the state of then
+		err := fmt.Errorf("%w: the state machine has entry %d, and the log is gone through until %d", ErrBusy, n.has, t.Index)
+		return n.do(n.ctx, func(c *core.Core) {
+			c.SnapshotFailed()
+			n.current.snapshotTaken(t.Index, 0, err)
+		})
+	}
 	data, err := n.machine().Snapshot()
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)
@@ -76,9 +116,10 @@ func (n *Node) takeSnapshot(t *core.Take) error {
 		_ = n.do(n.ctx, func(c *core.Core) {
 			if err != nil {
 				c.SnapshotFailed()
+				n.current.snapshotTaken(t.Index, 0, err)
 				return
 			}
-			c.SnapshotTaken(s)
+			n.current.snapshotTaken(s.Index, c.SnapshotTaken(s), nil)
 		})
 	}) {
 		return closeIt(data)
@@ -87,8 +128,6 @@ func (n *Node) takeSnapshot(t *core.Take) error {
 }
 
 func (n *Node) writeSnapshot(t *core.Take, data io.WriterTo) (core.Snapshot, error) {
-	n.replacing.Lock()
-	defer n.replacing.Unlock()
 	w, err := snapshot.Create(n.fs, ".", snapshot.Meta{
 		Cluster: n.cfg.Cluster, Index: t.Index, Term: t.Term, Conf: t.Conf, Created: time.Now(),
 	})
@@ -102,7 +141,13 @@ func (n *Node) writeSnapshot(t *core.Take, data io.WriterTo) (core.Snapshot, err
 		w.Abort()
 		return core.Snapshot{}, err
 	}
-	if err := w.Commit(); err != nil {
+	// Nobody else puts a snapshot in place between the look at the present one and the change.
+	n.replacing.Lock()
+	defer n.replacing.Unlock()
+	switch err := w.Commit(); {
+	case errors.Is(err, snapshot.ErrOlder): // the leader has sent a newer one meanwhile
+		return n.status.Load().Snapshot, nil
+	case err != nil:
 		return core.Snapshot{}, err
 	}
 	r, err := n.newest()
@@ -112,6 +157,10 @@ func (n *Node) writeSnapshot(t *core.Take, data io.WriterTo) (core.Snapshot, err
 	defer r.Close()
 	return core.Snapshot{Index: t.Index, Term: t.Term, Size: r.Size(), Members: t.Members}, nil
 }
+
+// newest opens the newest snapshot. snapshot.Open is for the start only: it removes those
+// that are being written.
+func (n *Node) newest() (*snapshot.Reader, error) { return snapshot.OpenFile(n.fs, snapshot.Name) }
 
 // sendSnapshot sends the newest snapshot to a peer that lags behind the log's beginning.
 func (n *Node) sendSnapshot(s core.SendSnapshot) {
@@ -154,9 +203,12 @@ func (n *Node) receive(conn *link.Conn) {
 	}
 }
 
+// received begins the names of snapshots that are being received.
+const received = "snap.received-"
+
 // stage puts a snapshot into a file of its own, and looks at it.
 func (n *Node) stage(body io.Reader) (name string, index uint64, err error) {
-	name = fmt.Sprintf("snap.received-%016x", rand.Uint64())
+	name = fmt.Sprintf("%s%016x", received, rand.Uint64())
 	if err := copyTo(n.fs, name, body); err != nil {
 		return "", 0, errors.Join(err, n.fs.Remove(name))
 	}
@@ -252,9 +304,14 @@ func (n *Node) takeOver(file string) error {
 	return outside.Remove(filepath.Base(file))
 }
 
-func (n *Node) adopt(name string, index uint64) error {
+// put has a received snapshot take the place of the newest one.
+func (n *Node) put(name string) (*snapshot.Reader, error) {
 	n.replacing.Lock()
 	defer n.replacing.Unlock()
+	return snapshot.InstallFile(n.fs, ".", name)
+}
+
+func (n *Node) adopt(name string, index uint64) error {
 	r, err := snapshot.OpenFile(n.fs, name)
 	if err != nil {
 		return err
@@ -275,7 +332,7 @@ func (n *Node) adopt(name string, index uint64) error {
 	case term != meta.Term || tables.Index != index:
 		return fmt.Errorf("%w: it is of entry %d in term %d, and the log has it in term %d", ErrInvalid, index, meta.Term, term)
 	}
-	installed, err := snapshot.InstallFile(n.fs, ".", name)
+	installed, err := n.put(name)
 	if err != nil {
 		return err
 	}

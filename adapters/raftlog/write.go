@@ -8,7 +8,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 )
 
 // task is work for the disk, with the received snapshot that it installs.
@@ -106,9 +105,7 @@ func (n *Node) install(t task) (*core.Installed, error) {
 	if t.staged == "" {
 		return nil, fmt.Errorf("snapshot %d was not received", meta.GetIndex())
 	}
-	n.replacing.Lock()
-	defer n.replacing.Unlock()
-	r, err := snapshot.InstallFile(n.fs, ".", t.staged)
+	r, err := n.put(t.staged)
 	if err != nil {
 		return nil, err
 	}

@@ -206,15 +206,19 @@ func (c *Core) TakeSnapshot() {
 // SnapshotTaken tells that there is a newer snapshot. The log goes on without the entries
 // that are in it, as far as no request ID in them is remembered: whoever joins by snapshot
 // and log gets the entries of all fresh IDs.
-func (c *Core) SnapshotTaken(s Snapshot) {
+// It returns the index behind which the log is to begin when the work for that is done; 0 if
+// it begins where it does.
+func (c *Core) SnapshotTaken(s Snapshot) (through uint64) {
 	c.taking = 0
-	if s.Index <= c.snapshot.Index {
-		return
+	if s.Index < c.snapshot.Index {
+		return 0
 	}
 	c.snapshot = s
-	if through := min(s.Index, c.tables.PruneIndex()); through >= c.first {
-		c.out.Disk = append(c.out.Disk, &Work{Compact: through, Sync: true})
+	if through = min(s.Index, c.tables.PruneIndex()); through < c.first {
+		return 0
 	}
+	c.out.Disk = append(c.out.Disk, &Work{Compact: through, Sync: true})
+	return through
 }
 
 // SnapshotFailed tells that none was taken.
