@@ -80,7 +80,8 @@ type Config struct {
 	Listener net.Listener
 	Dial     func(ctx context.Context, addr string) (net.Conn, error)
 
-	fs disk.FS // for tests
+	fs      disk.FS // for tests
+	segment int64   // the size of the log's files, for tests; 0 is the default
 }
 
 // The defaults of Config.

@@ -38,7 +38,9 @@ func (n *Node) Propose(ctx context.Context, id requestid.ID, data []byte) (index
 // then the new ones alone; whichever peer leads completes that. Peers that are left out are
 // removed: they take no part any more, and their IDs cannot be used again.
 //
-// id names the change: one that is repeated with the same ID is carried out once.
+// id names the change: one that is repeated with the same ID is carried out once. When the
+// leader is lost meanwhile, or hands over since it is to be removed, ChangePeers asks the next
+// one, until ctx ends.
 //
 // Errors: [ErrInvalid], with what is wrong with the voters; [ErrChanging] while another
 // change is under way; [ErrBusy] if new peers are not there in time; and those of
@@ -73,19 +75,26 @@ func (n *Node) Sync(ctx context.Context) error {
 			}
 		case <-ctx.Done():
 			return fmt.Errorf("raftlog: sync: %w", context.Cause(ctx))
+		case <-n.ctx.Done():
+			return fmt.Errorf("raftlog: sync: %w", context.Cause(n.ctx))
 		}
 	}
 }
 
 // insist asks until somebody has certainly taken the request, or certainly will not.
 func (n *Node) insist(ctx context.Context, r core.Request) (uint64, error) {
+	var why error // it was asked again
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
 		index, err := n.ask(ctx, r)
-		if err == nil || !errors.Is(err, ErrNotLeader) && !errors.Is(err, ErrBusy) || r.Kind == api.Config && errors.Is(err, ErrBusy) {
+		if why != nil && ctx.Err() != nil && !errors.Is(err, ErrUnknownOutcome) { // it was not asked any more
+			err = errors.Join(why, err)
+		}
+		if err == nil || ctx.Err() != nil || !again(r, err) {
 			return index, err
 		}
+		why = err
 		pause.Reset(n.cfg.ElectionTimeout / ticksPerTimeout)
 		select {
 		case <-pause.C:
@@ -97,12 +106,27 @@ func (n *Node) insist(ctx context.Context, r core.Request) (uint64, error) {
 	}
 }
 
+// again tells whether to ask once more after an error. A change of the peers may have the
+// leader hand over; who leads then knows what has become of it.
+func again(r core.Request, err error) bool {
+	if r.Kind == api.Config {
+		return errors.Is(err, ErrNotLeader) || errors.Is(err, ErrUnknownOutcome)
+	}
+	return errors.Is(err, ErrNotLeader) || errors.Is(err, ErrBusy)
+}
+
 // ask asks once.
 func (n *Node) ask(ctx context.Context, r core.Request) (uint64, error) {
 	if r.Kind != api.Config && r.Deadline == 0 {
 		r.Deadline = 2 * n.cfg.ElectionTimeout
 	}
 	r.Deadline += clock{n}.Now()
+	if n.ctx.Err() != nil {
+		return 0, context.Cause(n.ctx)
+	}
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
 	reply := make(chan core.Reply, 1)
 	select {
 	case n.requests <- request{r, reply}:

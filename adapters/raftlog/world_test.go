@@ -110,7 +110,7 @@ func (w *world) open(p raftlog.Peer, opts ...func(*raftlog.Config)) (*raftlog.No
 	for _, o := range opts {
 		o(&cfg)
 	}
-	n, err := raftlog.Open(cfg.OnDisk(d))
+	n, err := raftlog.Open(cfg.OnDisk(d, 64<<10))
 	if err == nil {
 		w.mu.Lock()
 		w.nodes[p.ID] = n
@@ -182,8 +182,3 @@ func (r *register) Restore(index uint64, from io.Reader) error {
 	return nil
 }
 
-func within(t testing.TB, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
