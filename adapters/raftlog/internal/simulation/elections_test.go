@@ -1,0 +1,71 @@
+package simulation
+
+// Candidates: one of each process in each election.
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+func electionName(i int) string { return fmt.Sprint("e", i) }
+
+// stand has a new candidate of this process stand.
+func (p *peer) stand(name string) {
+	id := fmt.Sprintf("%s-%d-%x", p.ID, p.process, p.w.Uint32())
+	p.stands[name] = id
+	p.core.Stand(name, id, "candidate of "+p.ID)
+	p.claim()
+}
+
+// resign takes the candidate back, and has another one stand soon.
+func (p *peer) resign(name string) {
+	id := p.stands[name]
+	if id == "" {
+		return
+	}
+	p.w.tracef("%s: resigns as %s in %s", p.ID, id, name)
+	delete(p.stands, name)
+	p.core.Withdraw(name, id)
+	p.claim()
+	p.later(p.w.span(0, 300*time.Millisecond), func() { p.stand(name) })
+}
+
+// control asks for an op until it is in the log.
+func (u *users) control(op entry.Op, end func()) {
+	w := u.w
+	p := w.someone()
+	if p == nil {
+		w.after(50*time.Millisecond, func() { u.control(op, end) })
+		return
+	}
+	r := core.Request{Kind: api.Control, ID: requestid.From(w.date(), w.Uint64(), w.Uint64()), Op: op, Forward: true}
+	r.Token = u.call(p, op.Do+" "+op.Election, func(r core.Reply) {
+		switch {
+		case r.Err == nil || errors.Is(r.Err, api.ErrInvalid):
+			end()
+		case errors.Is(r.Err, api.ErrNotLeader), errors.Is(r.Err, api.ErrBusy), errors.Is(r.Err, api.ErrUnknownOutcome), errors.Is(r.Err, errCrashed):
+			w.after(w.span(10*time.Millisecond, 100*time.Millisecond), func() { u.control(op, end) })
+		default:
+			w.failf("%s: %s %s: %v", p.ID, op.Do, op.Election, r.Err)
+		}
+	})
+	p.input(func() { p.core.Propose(r) })
+}
+
+// endAndRestart ends an election for all, and begins it again.
+func (u *users) endAndRestart(name string) {
+	w := u.w
+	w.tracef("users: end %s", name)
+	u.busy++
+	u.control(entry.Op{Do: entry.End, Election: name}, func() {
+		w.after(w.span(0, 500*time.Millisecond), func() {
+			u.control(entry.Op{Do: entry.Restart, Election: name}, func() { u.busy-- })
+		})
+	})
+}
