@@ -132,26 +132,34 @@ func (c *Core) step(m *raftpb.Message) { _ = c.rn.Step(m) }
 
 // apply applies committed entries to the tables, and hands them on to the state machine.
 func (c *Core) apply(m *raftpb.Message) {
-	var done []replica.Outcome
 	for _, e := range m.GetEntries() {
 		o, err := c.tables.Apply(e)
 		if err != nil {
 			panic(Fault{fmt.Errorf("apply entry %d: %w", e.GetIndex(), err)})
 		}
+		c.hand(o)
 		if o.Change != nil {
 			c.rn.ApplyConfChange(o.Change)
 			c.out.Peers = true
 		}
-		done = append(done, o)
 		c.noticed(o)
 	}
 	c.commit = max(c.commit, c.tables.Index)
-	c.backlog += len(done)
-	c.out.Apply = append(c.out.Apply, Apply{Outcomes: done})
 	c.lease.reached(c)
 	for _, r := range m.GetResponses() {
 		c.step(r)
 	}
+}
+
+// hand gives the state machine an entry: before anything else follows from it, for that may
+// be that the engine wants a snapshot, of the tables with this entry.
+func (c *Core) hand(o replica.Outcome) {
+	c.backlog++
+	if n := len(c.out.Apply); n > 0 && c.out.Apply[n-1].Outcomes != nil {
+		c.out.Apply[n-1].Outcomes = append(c.out.Apply[n-1].Outcomes, o)
+		return
+	}
+	c.out.Apply = append(c.out.Apply, Apply{Outcomes: []replica.Outcome{o}})
 }
 
 // noticed has every part look at an entry that was applied to the tables.
