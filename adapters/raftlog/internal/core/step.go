@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 )
@@ -94,12 +95,12 @@ func (c *Core) receive(from string, frame []byte, snapshot bool) error {
 		}
 		return nil
 	}
-	raft := c.contact.number(c, from)
-	c.contact.clock(c, raft, time.UnixMilli(int64(binary.BigEndian.Uint64(frame[1:]))))
+	sender := c.contact.number(c, from)
+	c.contact.clock(c, sender, time.UnixMilli(int64(binary.BigEndian.Uint64(frame[1:]))))
 	body := frame[frameHeader:]
 	switch frame[0] {
 	case frameRaft:
-		return c.receiveRaft(from, raft, body, snapshot)
+		return c.receiveRaft(from, sender, body, snapshot)
 	case frameRequest:
 		return c.props.received(c, from, body)
 	case frameReply:
@@ -133,8 +134,8 @@ func (c *Core) receiveRaft(from string, sender uint64, body []byte, snapshot boo
 			return nil
 		}
 	case raftpb.MsgReadIndex:
-		if !c.expiry.asks(c, sender) {
-			return nil
+		if c.rn.BasicStatus().RaftState != raft.StateLeader || !c.expiry.asks(c, sender) {
+			return nil // the engine of one that leads no more would send it on, in the asker's name
 		}
 	}
 	c.step(m)
