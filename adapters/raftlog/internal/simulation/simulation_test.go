@@ -11,7 +11,7 @@ import (
 var (
 	seeds = flag.Int("seeds", 200, "how many runs TestSeeds plays")
 	first = flag.Uint64("first", 1, "the seed of the first one")
-	trace = flag.Bool("trace", false, "log what happens")
+	trace = flag.Bool("trace", false, "print what happens")
 )
 
 func tracer(t *testing.T) func(string, ...any) {
@@ -33,7 +33,7 @@ func TestSeeds(t *testing.T) {
 		steps += r.steps
 		sum.add(r.counts)
 		if err != nil {
-			t.Errorf("%v\n\tgo test -run TestSeeds ./adapters/raftlog/internal/simulation -first %d -seeds 1 -trace", err, seed)
+			t.Errorf("%v\n\tgo test ./adapters/raftlog/internal/simulation -run TestSeeds -args -first %d -seeds 1 -trace", err, seed)
 			if failed++; failed == 10 {
 				t.Fatal("and so on")
 			}

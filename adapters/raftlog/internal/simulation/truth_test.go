@@ -252,7 +252,7 @@ func (t *truth) oneHolder(p *peer) {
 		last := t.holders[name]
 		switch {
 		case last == h:
-		case h.token > last.token && h.candidate != last.candidate:
+		case h.token > last.token: // the same candidate may have been taken out, and have come again
 			t.w.tracef("%s: leads %s with %v", p.ID, name, h)
 			t.counts.holders++
 			t.holders[name] = h
