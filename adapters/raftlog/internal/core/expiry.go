@@ -17,6 +17,10 @@ type expiry struct {
 	// heard: an answer could let its candidate lead while the entry ends its place.
 	pending map[uint64]requestid.ID
 
+	// ended is since when this peer knows of an election that it was ended. One that leads it
+	// may not know yet, until its lease ends: until then it cannot be begun again.
+	ended map[string]time.Duration
+
 	lastFollowed followed // before this peer began to lead
 	before       position // the last entry before this peer's term
 }
@@ -24,7 +28,7 @@ type expiry struct {
 type followed struct{ lead, term uint64 }
 
 func (x *expiry) init() {
-	x.heard, x.pending = map[uint64]time.Duration{}, map[uint64]requestid.ID{}
+	x.heard, x.pending, x.ended = map[uint64]time.Duration{}, map[uint64]requestid.ID{}, map[string]time.Duration{}
 }
 
 func (x *expiry) lost() {
@@ -93,8 +97,28 @@ func (x *expiry) expel(c *Core, peer uint64) {
 	}
 }
 
-// applied looks for the end of what is under way.
-func (x *expiry) applied(o replica.Outcome) {
+// mayRestart tells whether nobody can think any more that its candidate leads an election
+// which was ended: nobody was told after the end, which a leader knows of before its term if
+// not later, that it has all of the log.
+func (x *expiry) mayRestart(c *Core, election string) bool {
+	ended, known := x.ended[election]
+	if !known {
+		ended = x.since
+	}
+	return c.now()-ended >= c.cfg.Election
+}
+
+// applied looks for the end of what is under way, and for elections that are ended.
+func (x *expiry) applied(c *Core, o replica.Outcome) {
+	if o.Election != "" {
+		_, known := x.ended[o.Election]
+		switch ended := c.tables.Lines[o.Election].Ended; {
+		case ended && !known:
+			x.ended[o.Election] = c.now()
+		case !ended:
+			delete(x.ended, o.Election)
+		}
+	}
 	for peer, id := range x.pending {
 		if id == o.ID {
 			delete(x.pending, peer)

@@ -107,6 +107,9 @@ func (p *proposals) lead(c *Core, w waiting) {
 	case api.State:
 		data = w.Data
 	case api.Control:
+		if w.Op.Do == entry.Restart && !p.restart(c, &w) {
+			return
+		}
 		data = w.Op.Encode()
 	case api.Config:
 		c.change.request(c, w)
@@ -158,6 +161,23 @@ func (p *proposals) lead(c *Core, w waiting) {
 	if p.bytes += len(raw); len(p.batch) >= maxBatch || p.bytes >= maxBatchBytes {
 		p.flush(c)
 	}
+}
+
+// restart says which end of an election a request to begin it again undoes; false if it was
+// answered instead.
+func (p *proposals) restart(c *Core, w *waiting) bool {
+	line := c.tables.Lines[w.Op.Election]
+	switch {
+	case !line.Ended:
+		p.finish(c, done{c.tables.Index, nil, []origin{w.origin}})
+	case !c.expiry.mayRestart(c, w.Op.Election):
+		p.reply(c, w.origin, 0, fmt.Errorf("%w: election %q has just been ended, and who has led it may not know yet; in %v it can begin again",
+			api.ErrBusy, w.Op.Election, c.cfg.Election))
+	default:
+		w.Op.Through = line.EndedAt
+		return true
+	}
+	return false
 }
 
 // flush gives the engine what has come together, as one message. While the disk writes,

@@ -109,6 +109,7 @@ func (c *Core) Stored(w *Work, installed *Installed) {
 	if w.Snapshot != nil {
 		c.snapshot, c.tables = installed.Snapshot, installed.Tables
 		c.first = c.snapshot.Index + 1
+		clear(c.expiry.ended)
 		c.out.Apply = append(c.out.Apply, Apply{Restore: c.snapshot.Index})
 		c.out.AllElections, c.out.Peers = true, true
 		c.lease.reached(c)
@@ -176,7 +177,7 @@ func (c *Core) noticed(o replica.Outcome) {
 			c.expiry.succeed(c)
 		}
 	case api.Control:
-		c.expiry.applied(o)
+		c.expiry.applied(c, o)
 		if leads && o.Term == c.term {
 			c.contact.transfer(c, o)
 		}

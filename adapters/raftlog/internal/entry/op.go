@@ -25,7 +25,8 @@ const (
 	Leave = "leave"
 	// End is the end of Election, for all candidates and newcomers.
 	End = "end"
-	// Restart lets Election begin anew after its end.
+	// Restart lets Election begin anew after its end, by the entry with index Through, which
+	// the leader fills in.
 	Restart = "restart"
 	// Expire takes out of all lines the candidates of Peer that have joined by index Through.
 	Expire = "expire"

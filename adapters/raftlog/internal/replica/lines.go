@@ -25,6 +25,7 @@ type Candidate struct {
 // may lead, as far as its peer has a lease. A Line that was handed out does not change.
 type Line struct {
 	Ended      bool
+	EndedAt    uint64 // the index of the entry by which it was ended
 	Candidates []Candidate
 }
 
@@ -64,9 +65,11 @@ func (ls Lines) apply(op entry.Op, index uint64) error {
 		}
 		ls.set(op.Election, l.without(func(c Candidate) bool { return c.ID == op.Candidate }), index)
 	case entry.End:
-		ls.set(op.Election, Line{Ended: true}, index)
+		if !l.Ended {
+			ls.set(op.Election, Line{Ended: true, EndedAt: index}, index)
+		}
 	case entry.Restart:
-		if l.Ended {
+		if l.Ended && op.Through == l.EndedAt {
 			delete(ls, op.Election)
 		}
 	default:
@@ -92,7 +95,7 @@ func (ls Lines) expire(op entry.Op, index uint64) []string {
 }
 
 func (l Line) without(gone func(Candidate) bool) Line {
-	return Line{Ended: l.Ended, Candidates: slices.DeleteFunc(slices.Clone(l.Candidates), gone)}
+	return Line{Ended: l.Ended, EndedAt: l.EndedAt, Candidates: slices.DeleteFunc(slices.Clone(l.Candidates), gone)}
 }
 
 // set gives the first candidate its token, and forgets a line in which nobody stands.
@@ -123,13 +126,14 @@ func (ls Lines) Peers() []uint64 {
 type savedLine struct {
 	Name       string      `json:"name"`
 	Ended      bool        `json:"ended,omitempty"`
+	EndedAt    uint64      `json:"endedAt,omitempty"`
 	Candidates []Candidate `json:"candidates,omitempty"`
 }
 
 func (ls Lines) save() []savedLine {
 	var all []savedLine
 	for _, name := range slices.Sorted(maps.Keys(ls)) {
-		all = append(all, savedLine{name, ls[name].Ended, ls[name].Candidates})
+		all = append(all, savedLine{name, ls[name].Ended, ls[name].EndedAt, ls[name].Candidates})
 	}
 	return all
 }
@@ -137,7 +141,7 @@ func (ls Lines) save() []savedLine {
 func load(all []savedLine) Lines {
 	ls := Lines{}
 	for _, l := range all {
-		ls[l.Name] = Line{l.Ended, l.Candidates}
+		ls[l.Name] = Line{l.Ended, l.EndedAt, l.Candidates}
 	}
 	return ls
 }
