@@ -88,6 +88,7 @@ type Core struct {
 	out    Out
 
 	started  time.Duration
+	promised time.Duration // when this peer has last followed a leader's word
 	lastTick time.Duration
 	beat     time.Duration // the last heartbeat of ours
 	wall     time.Time
@@ -273,8 +274,12 @@ func (c *Core) role() Role {
 
 // Status returns how things stand.
 func (c *Core) Status() Status {
+	lease := c.lease.until
+	if c.cfg.Off.Lease {
+		lease = c.now() + c.cfg.Election
+	}
 	return Status{
-		Role: c.role(), Term: c.term, Leader: c.leader(), Lease: c.lease.until, Ready: c.props.ready,
+		Role: c.role(), Term: c.term, Leader: c.leader(), Lease: lease, Ready: c.props.ready,
 		First: c.first, Last: c.last.index, Commit: c.commit, Applied: c.applied, Prune: c.tables.PruneIndex(),
 		Snapshot: c.snapshot, IDs: c.tables.IDs.Len(),
 	}

@@ -21,9 +21,11 @@ import (
 //     its voters has confirmed the older one after t.
 //   - A leader takes those of the leader before it out at once, which asked by itself: each of
 //     a majority that has confirmed it at t or later votes for nobody else for an election
-//     timeout (the engine's CheckQuorum; and see hold). This does not hold for leaders that
+//     timeout (the engine's CheckQuorum; and see held), but for the leader itself, which gives
+//     its lease up when it leads no more. This does not hold for leaders that
 //     were elected because the one before has asked for that, and not for the answers that
 //     this peer has got from another leader before its own term: turn gives those up.
+//   - An election that was ended is not begun again before (expiry.mayRestart).
 //
 // The lease is shorter than that by one tick, since voters count ticks, and by one hundredth,
 // by which clocks may differ in rate.

@@ -42,6 +42,8 @@ func (c *Core) turn(status raft.BasicStatus, entries []*raftpb.Entry) {
 		c.props.lost(c)
 		c.change.lost(c)
 		c.expiry.lost()
+		// It votes for others at once, and whoever is elected may take its candidates out.
+		c.lease.void()
 	}
 	if state != raft.StateFollower && (state != c.state || term != c.term) {
 		// From here on only a lease of this term, and of this role, is good: what the leader

@@ -133,6 +133,12 @@ func (c *Core) receiveRaft(from string, sender uint64, body []byte, snapshot boo
 		if c.held() && string(m.GetContext()) != transferReason {
 			return nil
 		}
+	case raftpb.MsgHeartbeat, raftpb.MsgApp, raftpb.MsgSnap:
+		c.step(m)
+		if c.rn.BasicStatus().Lead == sender {
+			c.promised = c.now()
+		}
+		return nil
 	case raftpb.MsgReadIndex:
 		if c.rn.BasicStatus().RaftState != raft.StateLeader || !c.expiry.asks(c, sender) {
 			return nil // the engine of one that leads no more would send it on, in the asker's name
@@ -142,9 +148,14 @@ func (c *Core) receiveRaft(from string, sender uint64, body []byte, snapshot boo
 	return nil
 }
 
-// held tells whether this peer has just started and does not vote: it may have confirmed a
-// leader a moment before it was stopped, and promised so to vote for nobody else for an
-// election timeout. The engine does not keep that promise over a restart.
+// held tells whether this peer does not vote, because it may have confirmed a leader a moment
+// ago, and promised so to vote for nobody else for an election timeout. The engine does not
+// keep that promise over a restart; nor when it hears of a newer term, be it from one who was
+// not elected in it.
 func (c *Core) held() bool {
-	return c.now()-c.started < c.cfg.Election*101/100 && !c.cfg.Off.VoteHold
+	if now := c.now(); now-c.started < c.cfg.Election*101/100 {
+		return !c.cfg.Off.VoteHold
+	} else {
+		return c.promised != 0 && now-c.promised < c.cfg.Election-c.cfg.Tick
+	}
 }
