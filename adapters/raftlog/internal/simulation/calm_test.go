@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
 // patience is within which time the cluster must be as it should.
@@ -19,6 +20,7 @@ func (w *world) calmDown() {
 	w.tracef("the weather is good")
 	w.net.fair()
 	clear(w.net.cut)
+	clear(w.net.held)
 	for _, p := range w.peers {
 		p.slow, p.wrong = 0, 0
 		p.resume()
@@ -124,6 +126,9 @@ func (w *world) well() string {
 		name := electionName(i)
 		line := tables.Lines[name]
 		if line.Ended {
+			// By a request to end it that was on its way for long.
+			w.users.busy++
+			w.users.control(entry.Op{Do: entry.Restart, Election: name}, func() { w.users.busy-- })
 			return name + " is ended"
 		}
 		for _, p := range members {

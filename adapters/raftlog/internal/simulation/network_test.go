@@ -7,11 +7,15 @@ import (
 	"time"
 )
 
+// blocked is the cause by which not even what is under way arrives.
+const blocked = 1 << 20
+
 type pair struct{ from, to string }
 
 // network loses, doubles, delays and reorders what is sent.
 type network struct {
 	cut           map[pair]int // by how many causes
+	held          map[pair][]func()
 	drop, double  float64
 	delay, jitter time.Duration
 	straggle      float64 // messages that come very late
@@ -19,7 +23,7 @@ type network struct {
 }
 
 func (n *network) init(w *world) {
-	n.cut = map[pair]int{}
+	n.cut, n.held = map[pair]int{}, map[pair][]func(){}
 	n.fair()
 }
 
@@ -62,10 +66,15 @@ func (w *world) send(from *peer, to string, frame []byte) {
 			d += w.span(0, n.lateness)
 		}
 		w.after(d, func() {
-			if n.cut[pair{from.ID, to}] > 0 && w.chance(0.8) { // else it was under way already
+			if c := n.cut[pair{from.ID, to}]; c >= blocked || c > 0 && w.chance(0.8) { // else it was under way already
 				return
 			}
-			p.input(func() { p.receive(from.ID, frame) })
+			deliver := func() { p.input(func() { p.receive(from.ID, frame) }) }
+			if held, on := n.held[pair{from.ID, to}]; on {
+				n.held[pair{from.ID, to}] = append(held, deliver)
+				return
+			}
+			deliver()
 		})
 	}
 }

@@ -176,6 +176,7 @@ func (p *peer) drain() {
 	w := p.w
 	for {
 		out := p.core.Take()
+		p.work = append(p.work, out.Disk...)
 		p.publish(out)
 		if out.LostLog != nil {
 			w.failf("%s: %v", p.ID, out.LostLog)
@@ -190,7 +191,6 @@ func (p *peer) drain() {
 			w.truth.committed(p, a.Outcomes)
 		}
 		p.apply = append(p.apply, out.Apply...)
-		p.work = append(p.work, out.Disk...)
 		p.flush()
 		for _, r := range out.Replies {
 			w.users.reply(p, r)

@@ -173,6 +173,7 @@ func play(t *testing.T, p plan, say func(string, ...any)) (r result, err error) 
 	}()
 	w.begin()
 	if p.scenario != nil {
+		w.calm = true
 		p.scenario(w)
 	} else {
 		w.stormy()

@@ -1,0 +1,51 @@
+package simulation
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+)
+
+// TestControls: with each protection switched off, the simulation finds that it is.
+func TestControls(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		seeds uint64 // within which it is found
+		plan  func(seed uint64) plan
+		found string // by what
+	}{
+		{"vote hold", 50, func(seed uint64) plan {
+			p := calmPlan(seed, restartOfVoter)
+			p.off = core.Off{VoteHold: true}
+			return p
+		}, "at the same time"},
+		{"lease", 20, func(seed uint64) plan {
+			p := planOf(seed)
+			p.off = core.Off{Lease: true}
+			return p
+		}, "at the same time"},
+		{"dedupe", 20, func(seed uint64) plan {
+			p := planOf(seed)
+			p.dedupe = false
+			return p
+		}, "is applied by entry"},
+		{"fsync", 20, func(seed uint64) plan {
+			p := planOf(seed)
+			p.fsync = false
+			return p
+		}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for seed := uint64(1); seed <= c.seeds; seed++ {
+				if _, err := play(t, c.plan(seed), nil); err != nil {
+					t.Logf("found with seed %d: %v", seed, err)
+					require.ErrorContains(t, err, c.found)
+					return
+				}
+			}
+			t.Fatalf("not found in %d runs", c.seeds)
+		})
+	}
+}
