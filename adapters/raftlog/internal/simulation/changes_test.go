@@ -19,8 +19,8 @@ func (u *users) changer() {
 		return
 	}
 	later := func() { w.after(w.span(500*time.Millisecond, 5*time.Second), u.changer) }
-	from := w.someone()
-	if from == nil {
+	from := w.leader()
+	if from == nil || from.paused || !from.said.ready {
 		later()
 		return
 	}
@@ -103,13 +103,20 @@ func (u *users) change(id requestid.ID, to []api.Peer, end func()) {
 			again(w.newID())
 		case errors.Is(r.Err, api.ErrNotLeader), errors.Is(r.Err, api.ErrBusy), errors.Is(r.Err, api.ErrUnknownOutcome), errors.Is(r.Err, errCrashed):
 			again(id)
-		case errors.Is(r.Err, api.ErrInvalid) && u.isDone(to): // under an ID of before
+		case errors.Is(r.Err, api.ErrInvalid) && (u.isDone(to) || u.outdated(to)): // under an ID of before, or another change came first
 			end()
 		default:
 			w.failf("%s: change to %v: %v", p.ID, to, r.Err)
 		}
 	})
 	p.input(func() { p.core.Propose(r) })
+}
+
+// outdated tells whether one of them was removed.
+func (u *users) outdated(to []api.Peer) bool {
+	return slices.ContainsFunc(u.w.peers, func(p *peer) bool {
+		return p.up && slices.ContainsFunc(to, func(v api.Peer) bool { return p.core.Tables().Members.Gone(v.ID) })
+	})
 }
 
 // isDone tells whether some peer knows these to be the voters.

@@ -4,13 +4,21 @@ import (
 	"flag"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
+// amount is how much is played unless told.
+type amount struct {
+	seeds int
+	storm time.Duration
+}
+
 var (
-	seeds = flag.Int("seeds", 200, "how many runs TestSeeds plays")
+	seeds = flag.Int("seeds", usual.seeds, "how many runs TestSeeds plays; TestLeases plays half as many")
 	first = flag.Uint64("first", 1, "the seed of the first one")
+	storm = flag.Duration("storm", usual.storm, "for how long the weather is bad in each run")
 	trace = flag.Bool("trace", false, "print what happens")
 )
 
@@ -21,19 +29,26 @@ func tracer(t *testing.T) func(string, ...any) {
 	return func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 }
 
-func TestSeeds(t *testing.T) {
-	n := *seeds
+// TestSeeds plays all that there is.
+func TestSeeds(t *testing.T) { many(t, planOf, *seeds) }
+
+// TestLeases plays what is hard for leases.
+func TestLeases(t *testing.T) { many(t, leasePlan, *seeds/2) }
+
+func many(t *testing.T, planned func(uint64) plan, n int) {
 	if testing.Short() {
-		n = min(n, 20)
+		n = min(n, 10)
 	}
 	var sum counts
 	steps, failed := 0, 0
 	for seed := *first; seed < *first+uint64(n); seed++ {
-		r, err := play(t, planOf(seed), tracer(t))
+		p := planned(seed)
+		p.storm = min(p.storm, *storm)
+		r, err := play(t, p, tracer(t))
 		steps += r.steps
 		sum.add(r.counts)
 		if err != nil {
-			t.Errorf("%v\n\tgo test ./adapters/raftlog/internal/simulation -run TestSeeds -args -first %d -seeds 1 -trace", err, seed)
+			t.Errorf("%v\n\tgo test ./adapters/raftlog/internal/simulation -run %s -args -first %d -seeds 2 -trace", err, t.Name(), seed)
 			if failed++; failed == 10 {
 				t.Fatal("and so on")
 			}

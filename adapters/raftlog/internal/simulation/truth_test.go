@@ -102,7 +102,9 @@ func (t *truth) committed(p *peer, outcomes []replica.Outcome) {
 		case o.Index != t.last()+1:
 			t.w.failf("%s applies entry %d, and the newest known is %d", p.ID, o.Index, t.last())
 		}
-		t.w.tracef("%s: entry %d of term %d is committed: %v %v %s skipped=%t %s", p.ID, o.Index, o.Term, o.Kind, o.ID, brief(o), f.skipped, f.err)
+		if t.w.say != nil {
+			t.w.tracef("%s: entry %d of term %d is committed: %v %v %s skipped=%t %s", p.ID, o.Index, o.Term, o.Kind, o.ID, brief(o), f.skipped, f.err)
+		}
 		t.facts = append(t.facts, f)
 		t.entries++
 		if f.skipped {

@@ -40,6 +40,9 @@ type call struct {
 
 func (u *users) init(w *world) {
 	u.w, u.calls, u.answered = w, map[uint64]call{}, map[uint64]bool{}
+	if w.idle {
+		return
+	}
 	for range 3 {
 		w.after(w.span(0, 300*time.Millisecond), u.client)
 	}
@@ -139,7 +142,7 @@ func (u *users) next() *update {
 	case 2:
 		made = made.Add(-w.window + w.span(-time.Second, time.Second))
 	}
-	return &update{id: requestid.From(made, w.Uint64(), w.Uint64()), data: fmt.Appendf(nil, "update %d %0*d", w.Uint64(), w.IntN(200), 0), others: new(int)}
+	return &update{id: requestid.From(made, w.Uint64(), w.Uint64()), data: append([]byte("update"), make([]byte, w.IntN(200))...), others: new(int)}
 }
 
 // attempt asks some peer, and others if it does not know, until the outcome is certain.
@@ -166,7 +169,7 @@ func (u *users) attempt(up *update, end func()) {
 	r := core.Request{Kind: api.State, ID: up.id, Data: up.data, Forward: forward}
 	first := up.attempts == 1 && !up.unsure
 	up.unsure = true
-	r.Token = u.call(p, fmt.Sprintf("update %v, forward=%t", up.id, forward), func(r core.Reply) {
+	r.Token = u.call(p, "update", func(r core.Reply) {
 		switch {
 		case r.Err == nil:
 			u.acknowledged(p, up, r.Index)

@@ -44,6 +44,27 @@ func planOf(seed uint64) plan {
 	return p
 }
 
+// leasePlan is a plan of little use and very bad weather, for the leases: what matters for
+// them happens when something goes wrong just after something else did.
+func leasePlan(seed uint64) plan {
+	r := rand.New(rand.NewPCG(seed, 0x1ea5e))
+	often := func(mean time.Duration) time.Duration {
+		if r.IntN(3) == 0 {
+			return 0
+		}
+		return time.Duration(float64(mean) * (0.3 + 1.7*r.Float64()))
+	}
+	return plan{
+		seed: seed, voters: 3 + 2*r.IntN(2), storm: 16 * time.Second, window: 7 * time.Hour, dedupe: true, fsync: true,
+		elected: 2, idle: true,
+		weather: weather{
+			noise: often(time.Second), partition: often(300 * time.Millisecond), pause: often(400 * time.Millisecond),
+			crash: often(600 * time.Millisecond), blackout: often(10 * time.Second), slowDisk: often(time.Second),
+			handOver: often(400 * time.Millisecond), resign: often(700 * time.Millisecond), end: often(2 * time.Second),
+		},
+	}
+}
+
 // stormy is the time of bad weather.
 func (w *world) stormy() {
 	u := &w.users

@@ -19,7 +19,7 @@ import (
 const (
 	cluster   = "sim"
 	tick      = 10 * time.Millisecond
-	heartbeat = 50 * time.Millisecond
+	heartbeat = 70 * time.Millisecond
 	election  = 200 * time.Millisecond
 	maxData   = 1 << 10
 )
@@ -37,6 +37,7 @@ type plan struct {
 	elected  int  // named elections
 	change   bool // the peers change
 	weather  weather
+	idle     bool         // there are no clients
 	scenario func(*world) // in place of the storm
 }
 

@@ -1,0 +1,7 @@
+//go:build !race
+
+package simulation
+
+import "time"
+
+var usual = amount{seeds: 150, storm: 16 * time.Second}
