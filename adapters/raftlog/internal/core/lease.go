@@ -58,7 +58,8 @@ type reader struct {
 	deadline time.Duration
 }
 
-// outstanding bounds the questions that wait for an answer: one lost is not asked again.
+// outstanding bounds the questions that wait for an answer, to the newest ones: one lost is
+// not asked again.
 const outstanding = 64
 
 func (l *lease) init(c *Core) {
@@ -80,9 +81,7 @@ func (l *lease) probe(c *Core, now time.Duration) {
 		return
 	}
 	l.seq++
-	if len(l.asked) >= outstanding {
-		delete(l.asked, l.seq-outstanding)
-	}
+	delete(l.asked, l.seq-outstanding)
 	l.asked[l.seq] = question{now, c.term}
 	ctx := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, l.nonce), l.seq)
 	c.rn.ReadIndex(ctx)
