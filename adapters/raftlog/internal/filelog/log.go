@@ -237,13 +237,16 @@ func (s *segment) read(lo uint64, offs []uint32, end, written int64) ([]*raftpb.
 	begin, last := int64(offs[0]), int64(offs[len(offs)-1])
 	end = min(end, last+entryGap)
 	buf := make([]byte, end-begin)
-	if err := s.fill(buf, begin); err != nil {
-		return nil, err
+	// The file may end in the padding of the last record.
+	if n, err := s.file.ReadAt(buf, begin); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("filelog: reading %s at offset %d: %w", s.name, begin, err)
+	} else {
+		buf = buf[:n]
 	}
 	slab := make([]decoded, len(offs))
 	part := make([]*raftpb.Entry, len(offs))
 	for i, off := range offs {
-		raw := buf[int64(off)-begin:]
+		raw := buf[min(int64(off)-begin, int64(len(buf))):]
 		n, ok := entryLength(raw)
 		if ok && n > int64(len(raw)) && i == len(offs)-1 && int64(off)+n <= written {
 			raw = make([]byte, n)
