@@ -49,7 +49,7 @@ var _ leaderelection.Candidate = (*Election)(nil)
 const confirmLimit = 1500 * time.Millisecond
 
 // maxName bounds the names of elections and candidates.
-const maxName = 1024
+const maxName = entry.MaxElection
 
 // Option changes how [NewElection] works.
 type Option func(*options)

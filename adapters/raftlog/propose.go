@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
@@ -30,6 +31,31 @@ func (n *Node) Propose(ctx context.Context, id requestid.ID, data []byte) (index
 		return 0, fmt.Errorf("%w: the request ID is zero; requestid.New makes one", ErrInvalid)
 	}
 	return n.insist(ctx, core.Request{Kind: api.State, ID: id, Data: data, Forward: true})
+}
+
+// Propose has an update applied as [Node.Propose] does, but only while this candidate leads:
+// the log itself decides, at the entry, whether the leadership is the one of this call. So
+// nothing is applied after another candidate has become the first, however late this
+// process, or the network, is. It is bound to the leadership at the time of the call.
+//
+// The error is [leaderelection.ErrNotLeader] if the candidate does not lead, or did not any
+// more at the entry: nothing was applied then. Otherwise it is one of [Node.Propose].
+func (e *Election) Propose(ctx context.Context, id requestid.ID, data []byte) (index uint64, err error) {
+	leadership := e.feed.Current().Leadership
+	switch {
+	case id.IsZero():
+		return 0, fmt.Errorf("%w: the request ID is zero; requestid.New makes one", ErrInvalid)
+	case leadership == nil || leadership.Err() != nil:
+		return 0, leaderelection.ErrNotLeader
+	}
+	index, err = e.node.insist(ctx, core.Request{
+		Kind: api.State, ID: id, Data: data, Forward: true,
+		Guard: entry.Guard{Election: e.name, Token: uint64(leadership.Token())},
+	})
+	if errors.Is(err, api.ErrFenced) {
+		err = fmt.Errorf("%w: %w", leaderelection.ErrNotLeader, err)
+	}
+	return index, err
 }
 
 // ChangePeers makes these the voters, and returns the index of the entry by which that is

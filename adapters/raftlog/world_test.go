@@ -181,4 +181,3 @@ func (r *register) Restore(index uint64, from io.Reader) error {
 	r.updates, r.applied = updates, index
 	return nil
 }
-

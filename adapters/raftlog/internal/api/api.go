@@ -108,6 +108,8 @@ var (
 	ErrFuture = errors.New("raftlog: request ID is of the future")
 	// ErrRequestIDReused: the ID is known, from an update with other data.
 	ErrRequestIDReused = errors.New("raftlog: request ID was used for other data")
+	// ErrFenced: the leadership that was to guard the update is over; it was not applied.
+	ErrFenced = errors.New("raftlog: leadership is over")
 	// ErrBusy: the leader has too much under way, or hands over. Nothing was applied; try
 	// again.
 	ErrBusy = errors.New("raftlog: too busy")

@@ -20,9 +20,10 @@ type Request struct {
 	Token uint64 // 0: nobody waits for a reply
 	Kind  api.Kind
 	ID    requestid.ID
-	Data  []byte     // of State; not to be modified any more
-	Op    entry.Op   // of Control
-	To    []api.Peer // of Config: the voters there are to be
+	Data  []byte      // of State; not to be modified any more
+	Op    entry.Op    // of Control
+	To    []api.Peer  // of Config: the voters there are to be
+	Guard entry.Guard // of State: the leadership without which it is not applied
 	// Forward has a peer that does not lead ask the leader; without it the reply is a
 	// NotLeaderError.
 	Forward bool
@@ -156,7 +157,7 @@ func (p *proposals) lead(c *Core, w waiting) {
 	}
 	p.pending[w.ID] = &pending{sum, w.Kind, []origin{w.origin}}
 	p.batched = append(p.batched, w.ID)
-	raw := entry.Encode(entry.Header{Kind: w.Kind, ID: w.ID, Time: now, Sum: sum}, data)
+	raw := entry.Encode(entry.Header{Kind: w.Kind, ID: w.ID, Time: now, Sum: sum, Guard: w.Guard}, data)
 	p.batch = append(p.batch, &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Data: raw})
 	if p.bytes += len(raw); len(p.batch) >= maxBatch || p.bytes >= maxBatchBytes {
 		p.flush(c)

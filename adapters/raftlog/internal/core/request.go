@@ -20,10 +20,12 @@ type wireRequest struct {
 	Data []byte       `json:"data,omitempty"`
 	Op   *entry.Op    `json:"op,omitempty"`
 	To   []api.Peer   `json:"to,omitempty"`
+
+	Guard entry.Guard `json:"guard,omitzero"`
 }
 
 func encodeRequest(seq uint64, r Request) []byte {
-	w := wireRequest{Seq: seq, Kind: r.Kind, ID: r.ID, Data: r.Data, To: r.To}
+	w := wireRequest{Seq: seq, Kind: r.Kind, ID: r.ID, Data: r.Data, To: r.To, Guard: r.Guard}
 	if r.Kind == api.Control {
 		w.Op = &r.Op
 	}
@@ -39,10 +41,12 @@ func decodeRequest(body []byte) (seq uint64, r Request, err error) {
 	if err := json.Unmarshal(body, &w); err != nil {
 		return 0, r, err
 	}
-	r = Request{Kind: w.Kind, ID: w.ID, Data: w.Data, To: w.To}
+	r = Request{Kind: w.Kind, ID: w.ID, Data: w.Data, To: w.To, Guard: w.Guard}
 	switch {
 	case w.Kind > api.Control || w.Kind == api.Checkpoint || w.ID.IsZero():
 		return 0, r, fmt.Errorf("a request of kind %v, ID %v", w.Kind, w.ID)
+	case len(w.Guard.Election) > entry.MaxElection, w.Guard != (entry.Guard{}) && w.Kind != api.State:
+		return 0, r, errors.New("a guard that cannot be")
 	case w.Kind == api.Control && w.Op == nil:
 		return 0, r, errors.New("a control request that asks for nothing")
 	case w.Op != nil:
@@ -63,7 +67,7 @@ type wireReply struct {
 // sentinels are the errors that a leader can answer with. New ones are added at the end.
 var sentinels = []error{
 	api.ErrUnknownOutcome, api.ErrStale, api.ErrFuture, api.ErrRequestIDReused, api.ErrBusy, api.ErrTooManyIDs,
-	api.ErrTooLarge, api.ErrInvalid, api.ErrChanging, api.ErrNotLeader,
+	api.ErrTooLarge, api.ErrInvalid, api.ErrChanging, api.ErrNotLeader, api.ErrFenced,
 }
 
 // said is an error as another peer has said it.

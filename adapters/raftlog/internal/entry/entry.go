@@ -39,7 +39,22 @@ type Header struct {
 	ID   requestid.ID
 	Time time.Time
 	Sum  uint32 // of the data
+	// Guard, of a State entry, has it applied only while its candidate leads; zero for none.
+	Guard Guard
 }
+
+// Guard is a leadership: whoever is the first in the election's line has that token.
+type Guard struct {
+	Election string `json:"election"`
+	Token    uint64 `json:"token"`
+}
+
+// guarded marks the kind of an entry that has a guard, which stands between the header and
+// the data: the token, the length of the election's name in two bytes, the name.
+const guarded = 0x80
+
+// MaxElection is how many bytes an election's name can have.
+const MaxElection = 1 << 10
 
 // Encode returns what an engine's entry carries. It copies data.
 func Encode(h Header, data []byte) []byte {
@@ -48,20 +63,48 @@ func Encode(h Header, data []byte) []byte {
 	copy(b[1:17], h.ID[:])
 	binary.BigEndian.PutUint64(b[17:25], uint64(h.Time.UnixNano()))
 	binary.BigEndian.PutUint32(b[25:29], h.Sum)
+	if h.Guard != (Guard{}) {
+		b[0] |= guarded
+		b = binary.BigEndian.AppendUint64(b, h.Guard.Token)
+		b = binary.BigEndian.AppendUint16(b, uint16(len(h.Guard.Election)))
+		b = append(b, h.Guard.Election...)
+	}
 	return append(b, data...)
 }
 
 // decode splits what Encode has made. The data are a part of b.
 func decode(b []byte) (Header, []byte, error) {
-	if len(b) < HeaderSize || api.Kind(b[0]) > api.Control || api.Kind(b[0]) == api.Checkpoint {
-		return Header{}, nil, fmt.Errorf("%w: %d bytes that begin with %x", ErrMalformed, len(b), b[:min(len(b), 4)])
+	if len(b) < HeaderSize {
+		return Header{}, nil, malformed(b)
+	}
+	kind, data := api.Kind(b[0]&^guarded), b[HeaderSize:]
+	if kind > api.Control || kind == api.Checkpoint {
+		return Header{}, nil, malformed(b)
+	}
+	var guard Guard
+	if b[0]&guarded != 0 {
+		if kind != api.State || len(data) < 10 {
+			return Header{}, nil, malformed(b)
+		}
+		size := int(binary.BigEndian.Uint16(data[8:]))
+		if size > MaxElection || len(data) < 10+size {
+			return Header{}, nil, malformed(b)
+		}
+		guard = Guard{string(data[10 : 10+size]), binary.BigEndian.Uint64(data)}
+		if data = data[10+size:]; guard == (Guard{}) {
+			return Header{}, nil, malformed(b)
+		}
 	}
 	return Header{
-		Kind: api.Kind(b[0]),
+		Kind: kind, Guard: guard,
 		ID:   requestid.ID(b[1:17]),
 		Time: time.Unix(0, int64(binary.BigEndian.Uint64(b[17:25]))),
 		Sum:  binary.BigEndian.Uint32(b[25:29]),
-	}, b[HeaderSize:], nil
+	}, data, nil
+}
+
+func malformed(b []byte) error {
+	return fmt.Errorf("%w: %d bytes that begin with %x", ErrMalformed, len(b), b[:min(len(b), 4)])
 }
 
 // Decoded is an entry with all that is to be known of it.

@@ -143,11 +143,19 @@ func (s *State) remember(o *Outcome) {
 	case s.DedupeOff:
 	case known:
 		o.First, o.Err = index, err
+	case !s.Holds(o.Guard):
+		o.Err = api.ErrFenced
 	case err != nil:
 		o.Err = err
 	default:
 		s.IDs.Insert(o.ID, o.Index, o.Sum)
 	}
+}
+
+// Holds tells whether the first of the guard's election has its token; true for no guard.
+func (s *State) Holds(g entry.Guard) bool {
+	first, found := s.Lines[g.Election].First()
+	return g == (entry.Guard{}) || found && first.Token == g.Token
 }
 
 func (s *State) control(o *Outcome) error {
