@@ -1,10 +1,21 @@
 package raftlog
 
-import "github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
+import (
+	"context"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
 
 // OnDisk has the node keep its data on another disk than that of Dir, in files of a log of
 // that size.
 func (c Config) OnDisk(fs disk.FS, segment int64) Config {
 	c.fs, c.segment = fs, segment
 	return c
+}
+
+// ProposeUnder proposes as the candidate that was the first with that token.
+func ProposeUnder(ctx context.Context, n *Node, election string, token int64, id requestid.ID, data []byte) (uint64, error) {
+	return n.proposeUnder(ctx, entry.Guard{Election: election, Token: uint64(token)}, id, data)
 }

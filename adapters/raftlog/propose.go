@@ -48,10 +48,11 @@ func (e *Election) Propose(ctx context.Context, id requestid.ID, data []byte) (i
 	case leadership == nil || leadership.Err() != nil:
 		return 0, leaderelection.ErrNotLeader
 	}
-	index, err = e.node.insist(ctx, core.Request{
-		Kind: api.State, ID: id, Data: data, Forward: true,
-		Guard: entry.Guard{Election: e.name, Token: uint64(leadership.Token())},
-	})
+	return e.node.proposeUnder(ctx, entry.Guard{Election: e.name, Token: uint64(leadership.Token())}, id, data)
+}
+
+func (n *Node) proposeUnder(ctx context.Context, g entry.Guard, id requestid.ID, data []byte) (uint64, error) {
+	index, err := n.insist(ctx, core.Request{Kind: api.State, ID: id, Data: data, Forward: true, Guard: g})
 	if errors.Is(err, api.ErrFenced) {
 		err = fmt.Errorf("%w: %w", leaderelection.ErrNotLeader, err)
 	}
