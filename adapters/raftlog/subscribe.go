@@ -49,13 +49,16 @@ func (n *Node) Subscribe(ctx context.Context, from uint64) *Subscription {
 			}
 			select {
 			case s.events <- e:
+				continue
 			case <-ctx.Done():
-				if e.Snapshot != nil {
-					e.Snapshot.Data.Close()
-				}
 				s.err = context.Cause(ctx)
-				return
+			case <-n.ctx.Done():
+				s.err = context.Cause(n.ctx)
 			}
+			if e.Snapshot != nil {
+				e.Snapshot.Data.Close()
+			}
+			return
 		}
 	}()
 	return s
@@ -114,6 +117,9 @@ func (e *events) Next() (Event, error) {
 		if e.ctx.Err() != nil {
 			return Event{}, context.Cause(e.ctx)
 		}
+		if e.n.ctx.Err() != nil {
+			return Event{}, context.Cause(e.n.ctx)
+		}
 		if len(e.ready) > 0 {
 			ev := e.ready[0]
 			e.ready = e.ready[1:]
@@ -122,6 +128,9 @@ func (e *events) Next() (Event, error) {
 		applied, grown := e.n.applied.now()
 		if e.next <= applied {
 			if err := e.read(applied); err != nil {
+				if e.n.ctx.Err() != nil { // the log is closed
+					err = context.Cause(e.n.ctx)
+				}
 				return Event{}, err
 			}
 			continue
