@@ -142,6 +142,8 @@ type register struct {
 	mu      sync.Mutex
 	applied uint64
 	updates []string
+	write   func(io.Writer) error // before what a snapshot writes
+	err     error                 // of Apply
 }
 
 func (r *register) LastApplied() (uint64, error) { return 0, nil }
@@ -149,6 +151,9 @@ func (r *register) LastApplied() (uint64, error) { return 0, nil }
 func (r *register) Apply(entries []raftlog.Entry, through uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.err != nil {
+		return r.err
+	}
 	for _, e := range entries {
 		if e.Index <= r.applied {
 			return fmt.Errorf("entry %d after %d", e.Index, r.applied)
@@ -168,7 +173,38 @@ func (r *register) all() []string {
 func (r *register) Snapshot() (io.WriterTo, error) {
 	var b bytes.Buffer
 	err := gob.NewEncoder(&b).Encode(r.all())
-	return &b, err
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return &written{&b, r.write}, err
+}
+
+// written is a register's snapshot.
+type written struct {
+	*bytes.Buffer
+	before func(io.Writer) error
+}
+
+func (s *written) WriteTo(to io.Writer) (int64, error) {
+	if s.before != nil {
+		if err := s.before(to); err != nil {
+			return 0, err
+		}
+	}
+	return s.Buffer.WriteTo(to)
+}
+
+// writing has something done before a snapshot is written.
+func (r *register) writing(f func(io.Writer) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.write = f
+}
+
+// fails has the next Apply fail.
+func (r *register) fails(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
 }
 
 func (r *register) Restore(index uint64, from io.Reader) error {
