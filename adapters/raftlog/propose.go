@@ -23,7 +23,7 @@ import (
 // leader is lost meanwhile, or ctx ends while it is asked, the error is [ErrUnknownOutcome]:
 // proposing again, with the same ID and data, is safe, and tells. Other errors are final:
 // [ErrStale], [ErrFuture], [ErrRequestIDReused], [ErrTooManyIDs], [ErrTooLarge], [ErrInvalid]
-// for the zero ID, and [ErrClosed] or [ErrFault].
+// for the zero ID, [ErrRefused] at a peer that was removed, and [ErrClosed] or [ErrFault].
 //
 // data must not be modified before Propose has returned, or ever if the outcome is unknown.
 func (n *Node) Propose(ctx context.Context, id requestid.ID, data []byte) (index uint64, err error) {

@@ -73,11 +73,12 @@ type welcome struct {
 	Match uint64 `json:"match"`
 }
 
-// announce tells the leader, or whoever may know it, that this peer is there: until a leader
-// has answered, and as long as this peer is no member.
+// announce tells the leader, or whoever may be or know it, that this peer is there: until a
+// leader has answered, as long as this peer is no member, and while it knows of no leader,
+// since it may have been removed without having heard of that.
 func (k *contact) announce(c *Core) {
 	_, member := c.tables.Members.Find(c.self)
-	if k.met && member || c.state == raft.StateLeader || k.removed != nil {
+	if k.met && member && c.lead != raft.None || c.state == raft.StateLeader || k.removed != nil {
 		return
 	}
 	body, err := json.Marshal(announcement{k.nonce, c.cfg.Self.Addr, c.cfg.Election})
@@ -88,10 +89,8 @@ func (k *contact) announce(c *Core) {
 		c.sendFrame(leader, frameAnnounce, body)
 		return
 	}
-	if !member {
-		for _, p := range c.Peers() {
-			c.sendFrame(p.ID, frameAnnounce, body)
-		}
+	for _, p := range c.Peers() {
+		c.sendFrame(p.ID, frameAnnounce, body)
 	}
 }
 
@@ -197,6 +196,7 @@ func (k *contact) moved(c *Core, body []byte) error {
 	}
 	if slices.Contains(m.Removed, c.cfg.Self.ID) {
 		k.removed = &m
+		c.props.removed(c)
 	}
 	return nil
 }

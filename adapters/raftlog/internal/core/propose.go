@@ -2,6 +2,8 @@ package core
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -286,8 +288,38 @@ func (p *proposals) reply(c *Core, o origin, index uint64, err error) {
 	}
 }
 
+// removed is called when this peer takes no part any more. What it was told of stands; what
+// it waits for, nobody tells it.
+func (p *proposals) removed(c *Core) {
+	for _, d := range p.done {
+		p.replyAll(c, d.who, d.index, d.err)
+	}
+	p.done = nil
+	for _, seq := range sortedKeys(p.sent) {
+		p.reply(c, origin{token: p.sent[seq].token}, 0, fmt.Errorf("%w: this peer was removed from the cluster", api.ErrUnknownOutcome))
+	}
+	clear(p.sent)
+}
+
+// refuse answers as one that was removed. It knows of one thing: the change that has removed
+// it is complete.
+func (p *proposals) refuse(c *Core, r Request) {
+	m, to := c.contact.removed, slices.Clone(r.To)
+	byID := func(a, b api.Peer) int { return strings.Compare(a.ID, b.ID) }
+	slices.SortFunc(to, byID)
+	if r.Kind == api.Config && slices.Equal(to, slices.SortedFunc(slices.Values(m.Voters), byID)) {
+		p.reply(c, origin{token: r.Token}, m.Index, nil)
+		return
+	}
+	p.reply(c, origin{token: r.Token}, 0, fmt.Errorf("%w: peer %s was removed from the cluster", api.ErrRefused, c.cfg.Self.ID))
+}
+
 // forward asks the leader.
 func (p *proposals) forward(c *Core, r Request) {
+	if c.contact.removed != nil {
+		p.refuse(c, r)
+		return
+	}
 	leader, known := c.peerOf(c.lead)
 	if c.lead == raft.None || !known {
 		p.reply(c, origin{token: r.Token}, 0, &api.NotLeaderError{})
