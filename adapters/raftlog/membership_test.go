@@ -279,6 +279,7 @@ func TestChangeAndPowerFailures(t *testing.T) {
 			leader = w.leader(t)
 			stays := slices.DeleteFunc(old, func(p raftlog.Peer) bool { return p == leader })
 			id, voters := requestid.New(), append(stays, peer(3))
+			began := time.Now()
 			done := make(chan error, 1)
 			go func() {
 				_, err := w.node(stays[0]).ChangePeers(within(t, time.Minute), id, voters)
@@ -288,6 +289,7 @@ func TestChangeAndPowerFailures(t *testing.T) {
 			w.crash(leader)
 			w.start(leader)
 			require.NoError(t, <-done)
+			require.Less(t, time.Since(began), 3*time.Second)
 			await(t, "all know of the end", func() bool {
 				for _, p := range voters {
 					if m := members(t, w.node(p)); len(m.Outgoing) > 0 || len(m.Voters) != 3 || m.Voters[0] != voters[0] {

@@ -78,6 +78,7 @@ type done struct {
 type sent struct {
 	token    uint64
 	deadline time.Duration
+	change   bool // of the peers, which takes long
 }
 
 func (p *proposals) init(c *Core) {
@@ -331,7 +332,7 @@ func (p *proposals) forward(c *Core, r Request) {
 		if deadline == 0 {
 			deadline = c.now() + c.cfg.Election
 		}
-		p.sent[p.seq] = sent{r.Token, deadline}
+		p.sent[p.seq] = sent{r.Token, deadline, r.Kind == api.Config}
 	}
 	c.sendFrame(leader, frameRequest, encodeRequest(p.seq, r))
 }
@@ -367,6 +368,17 @@ func (p *proposals) answered(c *Core, body []byte) error {
 	}
 	p.finish(c, done{index, nil, []origin{{token: s.token}}})
 	return nil
+}
+
+// followed is called when another peer leads: the one before does not complete a change of the
+// peers, and its answer is not worth the patience that such a change needs.
+func (p *proposals) followed(c *Core) {
+	for _, seq := range sortedKeys(p.sent) {
+		if s := p.sent[seq]; s.change {
+			delete(p.sent, seq)
+			p.reply(c, origin{token: s.token}, 0, fmt.Errorf("%w: the leader has changed", api.ErrUnknownOutcome))
+		}
+	}
 }
 
 // check gives up what the leader does not answer.

@@ -51,6 +51,9 @@ func (c *Core) turn(status raft.BasicStatus, entries []*raftpb.Entry) {
 		c.lease.void()
 	}
 	began := state == raft.StateLeader && (!led || term != c.term)
+	if status.Lead != raft.None && (status.Lead != c.lead || term != c.term) {
+		c.props.followed(c)
+	}
 	c.state, c.term, c.lead = state, term, status.Lead
 	if began {
 		c.expiry.began(c, c.lastBefore(term, entries))
