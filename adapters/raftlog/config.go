@@ -76,7 +76,8 @@ type Config struct {
 	// Logger gets what an operator should know; by default nobody does.
 	Logger *slog.Logger
 	// Listener takes the place of Listen, and Dial that of net.Dialer; for tests, and for
-	// networks of other kinds. The node closes the listener.
+	// networks of other kinds. The listener is closed with the node, and by an
+	// Open that fails.
 	Listener net.Listener
 	Dial     func(ctx context.Context, addr string) (net.Conn, error)
 
@@ -92,6 +93,9 @@ const (
 	DefaultMaxData         = 1 << 20
 	DefaultJoinTimeout     = time.Minute
 )
+
+// minSecret is how many bytes a secret has at least: shorter ones can be guessed.
+const minSecret = 16
 
 // ticksPerTimeout is how finely an election timeout is counted.
 const ticksPerTimeout = 20
@@ -142,6 +146,8 @@ func (c Config) check() error {
 		return bad("no Dir")
 	case len(c.Peers) == 0:
 		return bad("no Peers")
+	case len(c.Secret) > 0 && len(c.Secret) < minSecret:
+		return bad("Secret has %d bytes; at least %d are needed, random ones", len(c.Secret), minSecret)
 	case c.ElectionTimeout < 100*time.Millisecond || c.ElectionTimeout > time.Hour:
 		return bad("ElectionTimeout is %v; from 100ms to 1h", c.ElectionTimeout)
 	case c.Heartbeat < c.ElectionTimeout/ticksPerTimeout || c.Heartbeat > c.ElectionTimeout/2:

@@ -3,6 +3,7 @@ package raftlog
 import (
 	"context"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
@@ -18,4 +19,15 @@ func (c Config) OnDisk(fs disk.FS, segment int64) Config {
 // ProposeUnder proposes as the candidate that was the first with that token.
 func ProposeUnder(ctx context.Context, n *Node, election string, token int64, id requestid.ID, data []byte) (uint64, error) {
 	return n.proposeUnder(ctx, entry.Guard{Election: election, Token: uint64(token)}, id, data)
+}
+
+// HoldLoop has the node's loop stand until goOn is called.
+func (n *Node) HoldLoop() (goOn func()) {
+	held, free, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = n.do(context.Background(), func(*core.Core) { close(held); <-free })
+	}()
+	<-held
+	return func() { close(free); <-done }
 }

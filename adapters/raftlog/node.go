@@ -77,6 +77,9 @@ type Node struct {
 func Open(cfg Config) (*Node, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
+		if cfg.Listener != nil {
+			cfg.Listener.Close()
+		}
 		return nil, err
 	}
 	n := &Node{
@@ -229,7 +232,10 @@ func (n *Node) goes(f func()) bool {
 // release gives back what Open has taken.
 func (n *Node) release() {
 	n.stop(ErrClosed)
-	if n.net == nil && n.cfg.Listener != nil {
+	switch {
+	case n.net != nil:
+		n.net.Close()
+	case n.cfg.Listener != nil:
 		n.cfg.Listener.Close()
 	}
 	if n.files != nil {
