@@ -43,11 +43,11 @@ func (c *candidacy) run() {
 			c.leave(context.Cause(c.standing))
 			return
 		case <-n.ctx.Done():
-			c.conclude(closedConn(context.Cause(n.ctx)), true)
+			c.conclude(closedConn(context.Cause(n.ctx)))
 			return
 		}
 		if c.look() {
-			c.conclude(leaderelection.ErrElectionOver, false)
+			c.conclude(leaderelection.ErrElectionOver)
 			return
 		}
 		lapse.Stop()
@@ -59,6 +59,9 @@ func (c *candidacy) run() {
 
 // look finds what the candidate is now, and tells; true if the election is over.
 func (c *candidacy) look() (over bool) {
+	if c.ended.Load() {
+		return true
+	}
 	line := c.line.Load()
 	if line == nil {
 		return false
@@ -150,7 +153,7 @@ func (c *candidacy) leave(why error) {
 		c.leadership = nil
 	}
 	if over {
-		c.conclude(why, true)
+		c.conclude(why)
 		return
 	}
 	c.feed.Retract(leaderelection.Status{CandidateID: c.id, WasFollowing: c.following})
@@ -193,15 +196,14 @@ func (c *candidacy) setHeld() {
 	c.mu.Unlock()
 }
 
-// conclude is the end by an error.
-func (c *candidacy) conclude(why error, withdraw bool) {
+// conclude is the end by an error. Even of an election that is over the candidate withdraws: it
+// may begin anew, and not with this one.
+func (c *candidacy) conclude(why error) {
 	if c.leadership != nil {
 		c.revoke(why)
 		c.leadership = nil
 	}
-	if withdraw {
-		c.withdraw()
-	}
+	c.withdraw()
 	c.forget()
 	c.mu.Lock()
 	c.err = why

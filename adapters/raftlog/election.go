@@ -31,7 +31,8 @@ type Election struct {
 	standing context.Context // until Resign, EndElection or WithContext's end
 	stop     context.CancelCauseFunc
 	line     atomic.Pointer[replica.Line]
-	poke     chan struct{} // has an element if line, or the lease, has changed
+	ended    atomic.Bool   // the election was ended while the candidate stood in line
+	poke     chan struct{} // has an element if one of these, or the lease, has changed
 	over     chan struct{} // closed when the candidacy is over
 
 	mu      sync.Mutex

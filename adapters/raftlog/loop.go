@@ -3,6 +3,7 @@ package raftlog
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
@@ -180,6 +181,9 @@ func (l *looping) inform(out core.Out) {
 		concerned := all
 		for _, name := range out.Elections {
 			concerned = concerned || name == e.name
+		}
+		if slices.Contains(out.Ended, e.id) {
+			e.ended.Store(true) // the line may be a new one by now
 		}
 		if concerned {
 			e.see(lines[e.name])

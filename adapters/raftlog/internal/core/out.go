@@ -16,6 +16,8 @@ type Out struct {
 	Snapshots []SendSnapshot
 	// Elections are those whose lines have changed; see [Core.Tables].
 	Elections []string
+	// Ended are the candidates of this peer that stood in a line when its election was ended.
+	Ended []string
 	// AllElections says that any may have changed: the tables came from a snapshot.
 	AllElections bool
 	// Peers says that [Core.Peers] has changed.

@@ -174,6 +174,11 @@ func (c *Core) noticed(o replica.Outcome) {
 		c.out.Elections = append(c.out.Elections, o.Election)
 	}
 	c.out.Elections = append(c.out.Elections, o.Expired...)
+	for _, candidate := range o.Ended {
+		if candidate.Peer == c.self {
+			c.out.Ended = append(c.out.Ended, candidate.ID)
+		}
+	}
 	leads := c.state == raft.StateLeader
 	switch o.Kind {
 	case api.Checkpoint:

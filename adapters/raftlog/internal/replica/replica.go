@@ -70,6 +70,8 @@ type Outcome struct {
 	Election string
 	// Expired are the elections that an Expire has changed.
 	Expired []string
+	// Ended are the candidates that stood in the line of an election that was ended.
+	Ended []Candidate
 	// Change is to be given to the engine, of a Config entry that is in force.
 	Change *raftpb.ConfChangeV2
 }
@@ -173,6 +175,9 @@ func (s *State) control(o *Outcome) error {
 			s.Window = op.Window
 		}
 	default:
+		if op.Do == entry.End {
+			o.Ended = s.Lines[op.Election].Candidates
+		}
 		o.Election = op.Election
 		o.Err = s.Lines.apply(op, o.Index)
 	}
