@@ -144,5 +144,5 @@ func few(name string, n int) []string {
 	return all
 }
 
-// slowly has a cluster with election timeouts of two seconds, for tests in which minutes pass.
-func slowly(c *raftlog.Config) { c.ElectionTimeout, c.Heartbeat = 2*time.Second, 400*time.Millisecond }
+// slowly has a cluster with election timeouts of four seconds, for tests in which minutes pass.
+func slowly(c *raftlog.Config) { c.ElectionTimeout, c.Heartbeat = 4*time.Second, 800*time.Millisecond }

@@ -9,10 +9,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// OnDisk has the node keep its data on another disk than that of Dir, in files of a log of
-// that size.
-func (c Config) OnDisk(fs disk.FS, segment int64) Config {
-	c.fs, c.segment = fs, segment
+// OnDisk has the node keep its data on another disk than that of Dir.
+func (c Config) OnDisk(fs disk.FS) Config {
+	c.fs = fs
+	return c
+}
+
+// InFiles has the log's files be of that size.
+func (c Config) InFiles(size int64) Config {
+	c.segment = size
 	return c
 }
 

@@ -182,10 +182,12 @@ func TestRestartWithAStateMachineAheadOfTheLog(t *testing.T) {
 		r := &reader{next: 1}
 		r.until(t, s, "a9")
 		pulse(t, s, func(p *raftlog.Pulse) bool { return !p.Fresh })
+		_, err := w.node(p).Compact(within(t, time.Minute))
+		require.ErrorIs(t, err, raftlog.ErrBusy, "its state is not that of the log's end")
 		heal()
 		r.until(t, s, "b4")
 		s.Close()
-		_, err := w.node(p).Propose(within(t, time.Minute), requestid.New(), []byte("c"))
+		_, err = w.node(p).Propose(within(t, time.Minute), requestid.New(), []byte("c"))
 		require.NoError(t, err)
 		require.Greater(t, sm.applied, index)
 		require.Equal(t, append(append(few("a", 10), few("b", 5)...), "c"), sm.all())

@@ -110,7 +110,7 @@ func (w *world) open(p raftlog.Peer, opts ...func(*raftlog.Config)) (*raftlog.No
 	for _, o := range opts {
 		o(&cfg)
 	}
-	n, err := raftlog.Open(cfg.OnDisk(d, 64<<10))
+	n, err := raftlog.Open(cfg.OnDisk(d).InFiles(64 << 10))
 	if err == nil {
 		w.mu.Lock()
 		w.nodes[p.ID] = n

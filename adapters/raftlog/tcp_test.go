@@ -1,0 +1,194 @@
+package raftlog_test
+
+// Clusters on real networks and real disks, and who is let in.
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"math/big"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// onTCP starts a cluster on this machine's loopback, and returns its peers.
+func onTCP(t *testing.T, n int, prove func(i int, c *raftlog.Config)) ([]raftlog.Peer, []*raftlog.Node) {
+	t.Helper()
+	var peers []raftlog.Peer
+	var listeners []net.Listener
+	for i := range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		listeners = append(listeners, l)
+		peers = append(peers, raftlog.Peer{ID: fmt.Sprint("p", i), Addr: l.Addr().String()})
+	}
+	var nodes []*raftlog.Node
+	for i, p := range peers {
+		c := raftlog.Config{
+			Cluster: "tcp", ID: p.ID, Addr: p.Addr, Peers: peers, Dir: t.TempDir(), Listener: listeners[i],
+			ElectionTimeout: 500 * time.Millisecond, StateMachine: &register{},
+		}
+		prove(i, &c)
+		node, err := raftlog.Open(c.InFiles(1 << 20))
+		require.NoError(t, err)
+		t.Cleanup(func() { node.Close() })
+		nodes = append(nodes, node)
+	}
+	return peers, nodes
+}
+
+func TestSecret(t *testing.T) {
+	secret := []byte("a secret of enough bytes")
+	peers, nodes := onTCP(t, 3, func(_ int, c *raftlog.Config) { c.Secret = secret })
+	_, err := nodes[0].Propose(within(t, time.Minute), requestid.New(), []byte("a"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return nodes[0].Info().Leader.ID != "" }, time.Minute, 10*time.Millisecond)
+	leader := nodes[0].Info().Leader
+
+	// A client that begins at a peer that does not lead is shown to the one that does.
+	for _, p := range peers {
+		if p == leader {
+			continue
+		}
+		c, err := client.New(client.Config{Cluster: "tcp", Peers: []client.Peer{p}, Secret: secret, CallTimeout: 5 * time.Second})
+		require.NoError(t, err)
+		id := requestid.New()
+		index, err := c.Propose(within(t, time.Minute), id, []byte("by a client"))
+		require.NoError(t, err)
+		again, err := nodes[1].Propose(within(t, time.Minute), id, []byte("by a client"))
+		require.NoError(t, err)
+		require.Equal(t, index, again)
+		m, err := c.Membership(within(t, time.Minute))
+		require.NoError(t, err)
+		require.ElementsMatch(t, peers, m.Voters)
+		require.NoError(t, c.Close())
+	}
+
+	wrong, err := client.New(client.Config{Cluster: "tcp", Peers: peers, Secret: []byte("another one, as long"), CallTimeout: 5 * time.Second})
+	require.NoError(t, err)
+	defer wrong.Close()
+	_, err = wrong.Propose(within(t, time.Minute), requestid.New(), []byte("b"))
+	require.ErrorIs(t, err, client.ErrRefused)
+	for what, spoil := range map[string]func(*raftlog.Config){
+		"secret":  func(c *raftlog.Config) { c.Secret = []byte("another one, as long") },
+		"cluster": func(c *raftlog.Config) { c.Cluster = "other" },
+	} {
+		c := raftlog.Config{
+			Cluster: "tcp", ID: "stranger", Addr: "127.0.0.1:1", Listen: "127.0.0.1:0", Peers: peers, Dir: t.TempDir(),
+			Secret: secret, ElectionTimeout: 500 * time.Millisecond, JoinTimeout: 500 * time.Millisecond,
+		}
+		spoil(&c)
+		_, err = raftlog.Open(c)
+		require.ErrorIs(t, err, raftlog.ErrRefused, what)
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	ours, theirs := newAuthority(t), newAuthority(t)
+	peers, nodes := onTCP(t, 3, func(i int, c *raftlog.Config) { c.TLS = ours.config(fmt.Sprint("p", i)) })
+	_, err := nodes[2].Propose(within(t, time.Minute), requestid.New(), []byte("a"))
+	require.NoError(t, err)
+	c, err := client.New(client.Config{Cluster: "tcp", Peers: peers, TLS: ours.config("client"), CallTimeout: 5 * time.Second})
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Propose(within(t, time.Minute), requestid.New(), []byte("b"))
+	require.NoError(t, err)
+	config := theirs.config("client")
+	config.RootCAs = ours.pool
+	wrong, err := client.New(client.Config{Cluster: "tcp", Peers: peers, TLS: config, CallTimeout: 5 * time.Second})
+	require.NoError(t, err)
+	defer wrong.Close()
+	_, err = wrong.Propose(within(t, time.Minute), requestid.New(), []byte("c"))
+	require.ErrorIs(t, err, client.ErrRefused)
+}
+
+// A peer on a real disk is what it was when it is opened again.
+func TestRealDisk(t *testing.T) {
+	dir := t.TempDir()
+	open := func() (*raftlog.Node, *register) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		sm := &register{}
+		n, err := raftlog.Open((raftlog.Config{
+			Cluster: "tcp", ID: "p0", Addr: "127.0.0.1:1", Peers: []raftlog.Peer{{ID: "p0", Addr: "127.0.0.1:1"}}, Dir: dir,
+			Insecure: true, ElectionTimeout: 100 * time.Millisecond, StateMachine: sm, Listener: l,
+		}).InFiles(1 << 20))
+		require.NoError(t, err)
+		return n, sm
+	}
+	id, index := requestid.New(), uint64(0)
+	for i := range 3 {
+		n, sm := open()
+		at, err := n.Propose(within(t, time.Minute), id, []byte("once"))
+		require.NoError(t, err)
+		if index == 0 {
+			index = at
+		}
+		require.Equal(t, index, at)
+		_, err = n.Propose(within(t, time.Minute), requestid.New(), []byte{'0' + byte(i)})
+		require.NoError(t, err)
+		require.Equal(t, append([]string{"once"}, []string{"0", "1", "2"}[:i+1]...), sm.all())
+		if i == 1 {
+			_, err = n.Compact(within(t, time.Minute))
+			require.NoError(t, err)
+		}
+		_, err = raftlog.Open(raftlog.Config{
+			Cluster: "tcp", ID: "p0", Addr: "127.0.0.1:1", Listen: "127.0.0.1:0", Dir: dir, Insecure: true,
+			Peers: []raftlog.Peer{{ID: "p0", Addr: "127.0.0.1:1"}},
+		})
+		require.ErrorIs(t, err, raftlog.ErrInvalid)
+		require.NoError(t, n.Close())
+	}
+}
+
+// authority issues certificates, as users' own would.
+type authority struct {
+	t    testing.TB
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pool *x509.CertPool
+}
+
+func newAuthority(t testing.TB) *authority {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"},
+		NotBefore: time.Unix(0, 0), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	cert, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(cert)
+	return &authority{t, cert, key, pool}
+}
+
+// config is that of a process on this machine.
+func (a *authority) config(name string) *tls.Config {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(a.t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Unix(0, 0), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	require.NoError(a.t, err)
+	return &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, RootCAs: a.pool, ClientCAs: a.pool,
+	}
+}
