@@ -53,6 +53,29 @@ func TestDiskFails(t *testing.T) {
 	}
 }
 
+// A disk that cannot be read is no reason to crash the program, either.
+func TestDiskCannotBeRead(t *testing.T) {
+	for op := range 16 {
+		inWorld(t, 3, func(t *testing.T, w *world) {
+			p := w.others(w.leader(t))[0]
+			w.propose(t, p, few("a", 10)...)
+			require.NoError(t, w.stop(p))
+			w.disks[p.ID].FailReadAt(w.disks[p.ID].Reads() + 1 + op)
+			n, err := w.open(p)
+			if err != nil {
+				require.ErrorIs(t, err, crashdisk.ErrIO)
+				return
+			}
+			time.Sleep(time.Second)
+			if n.Err() != nil {
+				require.ErrorIs(t, n.Err(), raftlog.ErrFault)
+				require.ErrorIs(t, n.Err(), crashdisk.ErrIO)
+			}
+			w.propose(t, w.others(p)[0], "the others go on")
+		})
+	}
+}
+
 // stopped waits for the end of a peer by a fault, and of its candidate.
 func (w *world) stopped(t testing.TB, p raftlog.Peer, cause error, c *candidate) {
 	t.Helper()

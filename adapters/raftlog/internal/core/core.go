@@ -127,7 +127,16 @@ const (
 )
 
 // New returns the peer as its disk has it.
-func New(cfg Config) (*Core, error) {
+func New(cfg Config) (_ *Core, err error) {
+	defer func() {
+		if r := recover(); r != nil { // the log contradicts itself, or cannot be read
+			fault, ok := r.(Fault)
+			if !ok {
+				panic(r)
+			}
+			err = fmt.Errorf("%w: %w", api.ErrFault, fault.Err)
+		}
+	}()
 	c := &Core{
 		cfg: cfg, self: replica.RaftID(cfg.Cluster, cfg.Self.ID), tables: cfg.Tables, snapshot: cfg.Snapshot,
 		started: cfg.Clock.Now(), applied: cfg.Tables.Index,

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -29,12 +30,20 @@ func (s storage) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	if lo < s.first {
 		return nil, raft.ErrCompacted
 	}
-	return s.cfg.Log.Entries(lo, hi, maxSize)
+	return legible(s.cfg.Log.Entries(lo, hi, maxSize))
 }
 
-func (s storage) Term(i uint64) (uint64, error) { return s.cfg.Log.Term(i) }
-func (s storage) LastIndex() (uint64, error)    { return s.cfg.Log.LastIndex() }
-func (s storage) FirstIndex() (uint64, error)   { return s.cfg.Log.FirstIndex() }
+func (s storage) Term(i uint64) (uint64, error) { return legible(s.cfg.Log.Term(i)) }
+func (s storage) LastIndex() (uint64, error)    { return legible(s.cfg.Log.LastIndex()) }
+func (s storage) FirstIndex() (uint64, error)   { return legible(s.cfg.Log.FirstIndex()) }
+
+// legible panics with a Fault if the log cannot be read; the engine would with the bare error.
+func legible[T any](v T, err error) (T, error) {
+	if err != nil && !errors.Is(err, raft.ErrCompacted) && !errors.Is(err, raft.ErrUnavailable) {
+		panic(Fault{fmt.Errorf("read the log: %w", err)})
+	}
+	return v, err
+}
 
 // Snapshot is the newest. One that is older than the configuration could be of a time at
 // which its receiver was no member, who could not take it: then another one is taken first.
