@@ -46,6 +46,7 @@ type node struct {
 	applied []api.Entry
 	replies map[uint64]Reply
 	skew    time.Duration
+	takes   int // snapshots that were to be taken
 }
 
 const (
@@ -154,6 +155,10 @@ func (n *node) drain() {
 				e.Skipped = o.Skipped()
 				n.applied = append(n.applied, e)
 			}
+			if a.Take != nil {
+				require.Equal(n.w.t, n.applied[len(n.applied)-1].Index, a.Take.Index, "the state machine is not where its snapshot is to be")
+				n.takes++
+			}
 			if k := len(a.Outcomes); k > 0 {
 				n.core.Applied(a.Outcomes[k-1].Index, k)
 			}
@@ -163,6 +168,9 @@ func (n *node) drain() {
 				require.NoError(n.w.t, n.log.SetHardState(work.HardState))
 			}
 			require.NoError(n.w.t, n.log.Append(work.Entries))
+			if work.Compact != 0 {
+				require.NoError(n.w.t, n.log.Compact(work.Compact))
+			}
 			n.core.Stored(work, nil)
 		}
 		if len(out.Disk) == 0 && len(out.Apply) == 0 && len(out.Replies) == 0 {
@@ -325,4 +333,47 @@ func TestChange(t *testing.T) {
 	more := w.propose(l, Request{Kind: api.State, Data: []byte("x")})
 	w.run(100 * time.Millisecond)
 	require.NoError(t, l.replies[more].Err)
+}
+
+func TestChangeAgain(t *testing.T) {
+	w := newWorld(t, 3)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	w.add(peerNo(3), w.nodes[0].tablesVoters())
+	w.until("a client", func() bool { return len(w.leader().core.Membership().Clients) == 1 })
+	w.run(time.Second)
+	at := w.leader().Wall()
+	ask := func(n uint64, to ...api.Peer) Reply {
+		l := w.leader()
+		token := w.propose(l, Request{Kind: api.Config, ID: requestid.From(at, n, n), To: to})
+		w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
+		w.run(time.Second)
+		return l.replies[token]
+	}
+	one := []api.Peer{peerNo(0), peerNo(1), peerNo(2), peerNo(3)}
+	two := []api.Peer{peerNo(1), peerNo(2), peerNo(3)}
+	require.NoError(t, ask(1, one...).Err)
+	require.ErrorIs(t, ask(1, two...).Err, api.ErrRequestIDReused)
+	require.NoError(t, ask(2, two...).Err)
+	index := w.leader().core.Tables().Members.Index
+	require.NoError(t, ask(1, one...).Err)
+	require.NoError(t, ask(2, two...).Err)
+	require.Equal(t, index, w.leader().core.Tables().Members.Index)
+}
+
+// TestSnapshotForClient: one is admitted that needs a snapshot of after its admission.
+func TestSnapshotForClient(t *testing.T) {
+	w := newWorld(t, 3)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	l := w.leader()
+	for i := range 3 {
+		l.core.Stand(fmt.Sprint("e", i), fmt.Sprint("c", i), "")
+		l.drain()
+	}
+	w.run(time.Second)
+	s := l.core.Status()
+	l.core.SnapshotTaken(Snapshot{Index: s.Applied, Term: s.Term, Members: 1})
+	l.drain()
+	require.Equal(t, s.Applied+1, l.core.Status().First)
+	w.add(peerNo(3), w.nodes[0].tablesVoters())
+	w.until("a snapshot", func() bool { return l.takes > 0 })
 }
