@@ -381,4 +381,7 @@ func TestSnapshotForClient(t *testing.T) {
 	require.Equal(t, s.Applied+1, l.core.Status().First)
 	w.add(peerNo(3), w.nodes[0].tablesVoters())
 	w.until("a snapshot", func() bool { return l.takes > 0 })
+	// And another one, at whose admission the first one still waits.
+	w.add(peerNo(4), w.nodes[0].tablesVoters())
+	w.until("another snapshot", func() bool { return l.takes > 1 })
 }
