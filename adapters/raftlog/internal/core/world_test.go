@@ -385,3 +385,17 @@ func TestSnapshotForClient(t *testing.T) {
 	w.add(peerNo(4), w.nodes[0].tablesVoters())
 	w.until("another snapshot", func() bool { return l.takes > 1 })
 }
+
+// TestHandOverAtAnyTime: whenever it is asked for.
+func TestHandOverAtAnyTime(t *testing.T) {
+	w := newWorld(t, 3)
+	for range 60 {
+		w.until("a leader", func() bool { return w.leader() != nil })
+		w.run(time.Duration(w.rand.IntN(300)) * time.Millisecond)
+		l := w.leader()
+		l.core.HandOver()
+		l.drain()
+		took := w.until("another leader", func() bool { return w.leader() != nil && w.leader() != l })
+		require.Less(t, took, election)
+	}
+}
