@@ -70,22 +70,24 @@ type announcement struct {
 
 type welcome struct {
 	Nonce uint64 `json:"nonce"`
+	Term  uint64 `json:"term"`
 	Match uint64 `json:"match"`
 }
 
-// announce tells the leader, or whoever may be or know it, that this peer is there: until a
-// leader has answered, as long as this peer is no member, and while it knows of no leader,
-// since it may have been removed without having heard of that.
+// announce tells the leader, or whoever may know it, that this peer is there: until a leader
+// has answered, as long as this peer is no member, and when no leader is heard any more: the
+// others may have removed it, and only tell one that asks.
 func (k *contact) announce(c *Core) {
 	_, member := c.tables.Members.Find(c.self)
-	if k.met && member && c.lead != raft.None || c.state == raft.StateLeader || k.removed != nil {
+	led := c.promised != 0 && c.now()-c.promised < 2*c.cfg.Election
+	if k.met && member && led || c.state == raft.StateLeader || k.removed != nil {
 		return
 	}
 	body, err := json.Marshal(announcement{k.nonce, c.cfg.Self.Addr, c.cfg.Election})
 	if err != nil {
 		panic(err)
 	}
-	if leader, known := c.peerOf(c.lead); known && c.lead != raft.None {
+	if leader, known := c.peerOf(c.lead); known && c.lead != raft.None && led {
 		c.sendFrame(leader, frameAnnounce, body)
 		return
 	}
@@ -116,7 +118,7 @@ func (k *contact) announced(c *Core, from string, body []byte) error {
 				match = pr.Match
 			}
 		})
-		reply, err := json.Marshal(welcome{a.Nonce, match})
+		reply, err := json.Marshal(welcome{a.Nonce, c.term, match})
 		if err != nil {
 			panic(err)
 		}
@@ -167,7 +169,7 @@ func (k *contact) welcomed(c *Core, body []byte) error {
 	if err := json.Unmarshal(body, &w); err != nil {
 		return fmt.Errorf("%w: %w", errFrame, err)
 	}
-	if w.Nonce != k.nonce {
+	if w.Nonce != k.nonce || w.Term != c.term { // what was acknowledged in another term may have been replaced since
 		return nil
 	}
 	k.met = true

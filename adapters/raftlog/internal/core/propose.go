@@ -229,7 +229,9 @@ func (p *proposals) finish(c *Core, d done) {
 		p.replyAll(c, d.who, d.index, d.err)
 		return
 	}
-	p.done = append(p.done, d)
+	if p.done = append(p.done, d); c.contact.removed != nil {
+		p.removed(c)
+	}
 }
 
 // release answers what the state machine has applied.
@@ -263,6 +265,15 @@ func (p *proposals) lost(c *Core) {
 	}
 	clear(p.pending)
 	c.contact.lost()
+}
+
+// removed answers those who wait until this peer has applied what it will never get.
+func (p *proposals) removed(c *Core) {
+	waiting := p.done
+	p.done = nil
+	for _, d := range waiting {
+		p.replyAll(c, d.who, 0, fmt.Errorf("%w: this peer was removed", api.ErrUnknownOutcome))
+	}
 }
 
 // redirect answers early requests of one who does not lead any more.

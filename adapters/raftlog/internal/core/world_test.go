@@ -399,3 +399,29 @@ func TestHandOverAtAnyTime(t *testing.T) {
 		require.Less(t, took, election)
 	}
 }
+
+// TestRemovedUnaware: one that is cut off while it is removed gets to know.
+func TestRemovedUnaware(t *testing.T) {
+	w := newWorld(t, 3)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	w.add(peerNo(3), w.nodes[0].tablesVoters())
+	w.until("a client", func() bool { return len(w.leader().core.Membership().Clients) == 1 })
+	w.run(time.Second)
+	l := w.leader()
+	var out *node
+	var to []api.Peer
+	for _, n := range w.nodes {
+		if out == nil && n != l && n.peer != peerNo(3) {
+			out = n
+			continue
+		}
+		to = append(to, n.peer)
+	}
+	w.cut = func(from, to string) bool { return from == out.peer.ID || to == out.peer.ID }
+	token := w.propose(l, Request{Kind: api.Config, ID: requestid.From(l.Wall(), 9, 9), To: to})
+	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
+	require.NoError(t, l.replies[token].Err)
+	w.cut = func(string, string) bool { return false }
+	w.until("it knows", func() bool { return out.core.Status().Role == Removed })
+	require.Equal(t, []string{out.peer.ID}, out.core.Membership().Removed)
+}
