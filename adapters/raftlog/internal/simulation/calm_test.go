@@ -4,6 +4,7 @@ package simulation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,6 +27,7 @@ func (w *world) calmDown() {
 		p.resume()
 		p.start()
 	}
+	w.run(w.now + 2*w.net.lateness) // what was on its way arrives
 	w.until("after the weather", patience, w.well)
 	// It goes on so.
 	l := w.leader()
@@ -89,18 +91,12 @@ func (w *world) well() string {
 	if !l.said.ready || l.said.lease <= l.Now() {
 		return l.ID + " leads without a lease"
 	}
-	if w.users.busy > 0 {
-		return fmt.Sprintf("%d users wait", w.users.busy)
-	}
-	for _, token := range slices.Sorted(func(yield func(uint64) bool) {
-		for token := range w.users.calls {
-			if !yield(token) {
-				return
-			}
-		}
-	}) {
+	for _, token := range slices.Sorted(maps.Keys(w.users.calls)) {
 		c := w.users.calls[token]
 		return fmt.Sprintf("%s of %v, at %s, is not answered", c.what, c.began, c.p.ID)
+	}
+	if w.users.busy > 0 {
+		return fmt.Sprintf("%d users wait", w.users.busy)
 	}
 	tables := l.core.Tables()
 	if tables.Members.Joint() {

@@ -12,7 +12,7 @@ func TestScenarios(t *testing.T) {
 		"restart of a voter": restartOfVoter, "a leader forgets": leaderForgets, "a follower forgets": followerForgets, "ended unaware": endedUnaware,
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := *first; seed < *first+200; seed++ {
+			for seed := *first; seed < *first+uint64(usual.scenario); seed++ {
 				_, err := play(t, calmPlan(seed, scenario), tracer(t))
 				require.NoError(t, err)
 			}

@@ -11,8 +11,10 @@ import (
 
 // amount is how much is played unless told.
 type amount struct {
-	seeds int
-	storm time.Duration
+	seeds    int
+	storm    time.Duration
+	scenario int // seeds for each scenario
+	replay   int // seeds that are played twice
 }
 
 var (
@@ -74,7 +76,7 @@ func (c *counts) add(d counts) {
 
 // TestReplay: one seed is one history.
 func TestReplay(t *testing.T) {
-	for seed := uint64(1); seed <= 5; seed++ {
+	for seed := uint64(1); seed <= uint64(usual.replay); seed++ {
 		once, err := play(t, planOf(seed), nil)
 		require.NoError(t, err)
 		again, err := play(t, planOf(seed), nil)
