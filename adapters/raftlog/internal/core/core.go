@@ -266,15 +266,13 @@ func (r Role) String() string {
 }
 
 func (c *Core) role() Role {
-	switch c.state {
-	case raft.StateLeader:
-		return Leader
-	case raft.StateCandidate, raft.StatePreCandidate:
-		return Candidate
-	}
 	switch {
 	case c.contact.removed != nil:
 		return Removed
+	case c.state == raft.StateLeader:
+		return Leader
+	case c.state == raft.StateCandidate || c.state == raft.StatePreCandidate:
+		return Candidate
 	case c.tables.Members.IsVoter(c.self):
 		return Follower
 	}
