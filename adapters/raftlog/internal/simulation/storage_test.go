@@ -266,8 +266,6 @@ func (d *durable) do(w *core.Work) {
 	}
 }
 
-func (d *durable) last() uint64 { return d.before + uint64(len(d.terms)) }
-
 func (d *durable) reset(s *raftpb.Snapshot) {
 	d.before, d.term, d.terms = s.GetMetadata().GetIndex(), s.GetMetadata().GetTerm(), nil
 }
