@@ -389,7 +389,7 @@ func TestSnapshotForClient(t *testing.T) {
 // TestHandOverAtAnyTime: whenever it is asked for.
 func TestHandOverAtAnyTime(t *testing.T) {
 	w := newWorld(t, 3)
-	for range 60 {
+	for range 25 {
 		w.until("a leader", func() bool { return w.leader() != nil })
 		w.run(time.Duration(w.rand.IntN(300)) * time.Millisecond)
 		l := w.leader()

@@ -5,4 +5,4 @@ package simulation
 import "time"
 
 // The race detector makes all of it 13 times slower, and there is one goroutine to look at.
-var usual = amount{seeds: 20, storm: 4 * time.Second, scenario: 10, replay: 1}
+var usual = amount{seeds: 14, storm: 4 * time.Second, scenario: 8, replay: 1}
