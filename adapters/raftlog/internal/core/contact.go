@@ -255,26 +255,17 @@ func (k *contact) handOver(c *Core, now time.Duration) {
 	}
 }
 
-// heir is the voter with the longest log, of those that were heard lately; or of all if there
-// is none: the engine forgets every election timeout whom it has heard.
+// heir is the voter with the longest log, of those that were heard lately. The engine forgets
+// every election timeout whom it has heard, so that for a moment there may be none.
 func (c *Core) heir() uint64 {
-	var heard, any struct{ id, match uint64 }
-	c.rn.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
+	best, match := uint64(raft.None), uint64(0)
+	c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		voter := slices.ContainsFunc(c.tables.Members.Voters, func(p entry.Peer) bool { return p.Raft == id })
-		if id == c.self || !voter {
-			return
-		}
-		if pr.RecentActive && pr.Match > heard.match {
-			heard.id, heard.match = id, pr.Match
-		}
-		if pr.Match > any.match {
-			any.id, any.match = id, pr.Match
+		if id != c.self && voter && pr.RecentActive && pr.Match > match {
+			best, match = id, pr.Match
 		}
 	})
-	if heard.id != raft.None {
-		return heard.id
-	}
-	return any.id
+	return best
 }
 
 // transfer goes on when what HandOver has written is in force.

@@ -267,15 +267,6 @@ func (p *proposals) lost(c *Core) {
 	c.contact.lost()
 }
 
-// removed answers those who wait until this peer has applied what it will never get.
-func (p *proposals) removed(c *Core) {
-	waiting := p.done
-	p.done = nil
-	for _, d := range waiting {
-		p.replyAll(c, d.who, 0, fmt.Errorf("%w: this peer was removed", api.ErrUnknownOutcome))
-	}
-}
-
 // redirect answers early requests of one who does not lead any more.
 func (p *proposals) redirect(c *Core) {
 	early := p.early
