@@ -1,0 +1,245 @@
+package raftlog
+
+// A snapshot made of a peer's files, beside it.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
+)
+
+// Compaction is what [CompactOffline] has made.
+type Compaction struct {
+	Index, Term uint64 // of the last entry in the snapshot
+	Size        int64  // of the file, in bytes
+	// Through is up to where the log can do without its entries when the peer has the
+	// snapshot: Index, or less if younger entries have IDs that are fresh.
+	Through uint64
+	// Prunable are the files of the log, in the peer's folder, that hold nothing behind
+	// Through. They may be deleted when the peer has taken the snapshot over, and not before.
+	Prunable []string
+}
+
+// OfflineConfig is what [CompactOffline] is to do. Dir, Index and Target have to be set.
+type OfflineConfig struct {
+	// Dir is the peer's folder.
+	Dir string
+	// Index is of the last entry that the snapshot is to have. min(LastApplied, PruneIndex) of
+	// the peer's [Info] leaves the entries of all fresh IDs to peers that join later; a higher
+	// one is safe as well, since the snapshot has the IDs.
+	Index uint64
+	// Target is the file to be made, which must not exist. A peer takes it over if it is its
+	// Config.CompactFile.
+	Target string
+	// StateMachine is used by nobody else. Without it the snapshot has no data, as that of a
+	// peer without one.
+	StateMachine StateMachine
+	// Committed is an index that this very peer is known to have committed, by its Info: its
+	// files say so of the newest entries only when others follow.
+	Committed uint64
+}
+
+// CompactOffline makes a snapshot of the entry with that index, of the files in a peer's
+// folder: the state machine is given the peer's newest snapshot and the entries that follow
+// it, and then writes its own. The peer's files are only read, whether it runs or not, and
+// Target is there as a whole or not at all. It blocks until that is done, or ctx ends.
+//
+// Errors: [ErrInvalid] for an index that the peer's snapshot has already, or that is not
+// known to be committed; for a state machine that is ahead, or missing where the snapshot has
+// data; and if there is a target. [ErrFault] for files that are damaged. Those of the state
+// machine, of ctx, and of reading and writing.
+func CompactOffline(ctx context.Context, cfg OfflineConfig) (Compaction, error) {
+	dir, target := cfg.Dir, cfg.Target
+	if _, err := os.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
+		if err == nil {
+			err = fmt.Errorf("%w: %s exists: the peer has not taken over the last one yet, or does not watch it (CompactFile)", ErrInvalid, target)
+		}
+		return Compaction{}, err
+	}
+	r, err := snapshot.OpenFile(disk.OS(dir), snapshot.Name)
+	if errors.Is(err, snapshot.ErrCorrupt) {
+		err = fmt.Errorf("%w: %w", ErrFault, err)
+	}
+	if err != nil {
+		return Compaction{}, fmt.Errorf("raftlog: compact %s: %w", dir, err)
+	}
+	defer r.Close()
+	c := compacting{machine: cfg.StateMachine, index: cfg.Index, committed: cfg.Committed, old: r.Meta()}
+	if err := c.begin(r); err != nil {
+		return Compaction{}, fmt.Errorf("raftlog: compact %s: %w", dir, err)
+	}
+	if err := c.replay(ctx, dir); err != nil {
+		return Compaction{}, fmt.Errorf("raftlog: compact %s: %w", dir, err)
+	}
+	made := Compaction{Index: c.index, Term: c.tables.Term, Through: min(c.index, c.tables.PruneIndex())}
+	log, err := offline.ReadLog(dir)
+	if err != nil {
+		return Compaction{}, err
+	}
+	made.Prunable = log.Prunable(made.Through)
+	made.Size, err = c.write(target)
+	return made, err
+}
+
+// compacting is a snapshot in the making.
+type compacting struct {
+	machine          StateMachine
+	index, committed uint64
+	old              snapshot.Meta
+	tables           *replica.State
+	applied          uint64 // by the machine
+	batch            []Entry
+	bytes            int
+}
+
+// begin restores what the snapshot has.
+func (c *compacting) begin(r *snapshot.Reader) (err error) {
+	if c.index <= c.old.Index {
+		return fmt.Errorf("%w: entry %d is in the peer's snapshot already, which goes through %d", ErrInvalid, c.index, c.old.Index)
+	}
+	if c.tables, err = replica.Read(r.Tables()); err != nil {
+		return fmt.Errorf("%w: %w", ErrFault, err)
+	}
+	if c.machine == nil {
+		if r.DataSize() > 0 {
+			return fmt.Errorf("%w: the peer's snapshot has %d bytes of a state machine, without which there is no other snapshot: "+
+				"call raftlog.CompactOffline with it", ErrInvalid, r.DataSize())
+		}
+		c.machine = nothing{}
+	}
+	if c.applied, err = c.machine.LastApplied(); err != nil {
+		return fmt.Errorf("last applied index: %w", err)
+	}
+	switch {
+	case c.applied > c.index:
+		return fmt.Errorf("%w: the state machine has applied entry %d, and the snapshot is to be of entry %d", ErrInvalid, c.applied, c.index)
+	case c.applied >= c.old.Index, r.DataSize() == 0 && c.old.Index == 1:
+		return nil
+	}
+	data := r.Data()
+	defer data.Close()
+	if err := c.machine.Restore(c.old.Index, data); err != nil {
+		return fmt.Errorf("restore the state of entry %d: %w", c.old.Index, err)
+	}
+	c.applied = c.old.Index
+	return nil
+}
+
+var errEnough = errors.New("raftlog: all entries were read")
+
+// replay applies the entries behind the snapshot.
+func (c *compacting) replay(ctx context.Context, dir string) error {
+	extent, err := filelog.History(disk.OS(dir), offline.LogDir, func(r filelog.Record, committed bool) error {
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case r.Index == c.old.Index && r.Term != c.old.Term:
+			return fmt.Errorf("%w: entry %d is of term %d in the log, and of term %d in the snapshot", ErrFault, r.Index, r.Term, c.old.Term)
+		case r.Index <= c.old.Index:
+			return nil
+		case r.Index > c.index || !committed && r.Index > c.committed:
+			return errEnough
+		case r.Index != c.tables.Index+1:
+			return fmt.Errorf("%w: the log begins at entry %d, and the snapshot ends at %d; if the peer has just got another snapshot, try again", ErrFault, r.Index, c.tables.Index)
+		}
+		return c.apply(r)
+	})
+	switch {
+	case errors.Is(err, filelog.ErrCorrupt):
+		return fmt.Errorf("%w: %w", ErrFault, err)
+	case err != nil && !errors.Is(err, errEnough):
+		return err
+	case c.tables.Index < c.index:
+		return fmt.Errorf("%w: entry %d is not known to be committed; the files say so of %d. The peer itself may know more, or ask for that one", ErrInvalid, c.index, extent.Commit)
+	}
+	return c.flush()
+}
+
+func (c *compacting) apply(r filelog.Record) error {
+	o, err := c.tables.Apply(&raftpb.Entry{Index: &r.Index, Term: &r.Term, Type: &r.Type, Data: r.Data})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFault, err)
+	}
+	if o.Kind == api.State && !o.Skipped() && o.Index > c.applied {
+		c.batch = append(c.batch, o.Entry())
+		c.bytes += len(o.Data)
+	}
+	if c.bytes >= readBytes || len(c.batch) >= 1000 {
+		return c.flush()
+	}
+	return nil
+}
+
+// flush has the machine apply what has come together.
+func (c *compacting) flush() error {
+	through := c.tables.Index
+	if through <= c.applied {
+		return nil
+	}
+	if err := c.machine.Apply(c.batch, through); err != nil {
+		return fmt.Errorf("apply entries through %d: %w", through, err)
+	}
+	c.applied, c.batch, c.bytes = through, nil, 0
+	return nil
+}
+
+// write writes the snapshot in a folder of its own beside target, and gives it that name.
+func (c *compacting) write(target string) (size int64, err error) {
+	parent := filepath.Dir(target)
+	if err := os.MkdirAll(parent, 0o750); err != nil {
+		return 0, err
+	}
+	work, err := os.MkdirTemp(parent, ".compact-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	w, err := snapshot.Create(disk.OS(work), ".", snapshot.Meta{
+		Cluster: c.old.Cluster, Index: c.tables.Index, Term: c.tables.Term, Conf: c.tables.Members.ConfState(), Created: time.Now(),
+	})
+	if err != nil {
+		return 0, err
+	}
+	if err := c.content(w); err != nil {
+		w.Abort()
+		return 0, err
+	}
+	if err := w.Commit(); err != nil {
+		return 0, err
+	}
+	info, err := os.Stat(filepath.Join(work, snapshot.Name))
+	if err != nil {
+		return 0, err
+	}
+	fsys := disk.OS(parent)
+	// A link, other than a rename, replaces nothing.
+	if err := fsys.Link(filepath.ToSlash(filepath.Join(filepath.Base(work), snapshot.Name)), filepath.Base(target)); err != nil {
+		return 0, err
+	}
+	return info.Size(), fsys.SyncDir(".")
+}
+
+func (c *compacting) content(w *snapshot.Writer) error {
+	if _, err := c.tables.View().WriteTo(w.Tables()); err != nil {
+		return err
+	}
+	state, err := c.machine.Snapshot()
+	if err != nil {
+		return fmt.Errorf("snapshot of the state machine: %w", err)
+	}
+	_, err = state.WriteTo(w.Data())
+	return errors.Join(err, closeIt(state))
+}

@@ -1,0 +1,166 @@
+package raftlog_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// onFiles opens a cluster of one peer, on real files and by real time.
+func onFiles(t *testing.T, dir string, machine raftlog.StateMachine) *raftlog.Node {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	self := raftlog.Peer{ID: "one", Addr: "one:1"}
+	n, err := raftlog.Open(raftlog.Config{
+		Cluster: "test", ID: self.ID, Addr: self.Addr, Peers: []raftlog.Peer{self}, Dir: dir, Insecure: true,
+		StateMachine: machine, ElectionTimeout: 100 * time.Millisecond, Listener: listener,
+		CompactFile: filepath.Join(dir, "compact", "snap.new"),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { n.Close() })
+	return n
+}
+
+// TestCompactOffline: beside a running peer, which takes the snapshot over and is restored from
+// it.
+func TestCompactOffline(t *testing.T) {
+	dir := t.TempDir()
+	machine := &register{}
+	n := onFiles(t, dir, machine)
+	ctx := within(t, 20*time.Second)
+	var last uint64
+	id := requestid.New()
+	for i := range 5 {
+		index, err := n.Propose(ctx, requestid.New(), fmt.Appendf(nil, "%d %s", i, strings.Repeat("x", 100_000)))
+		require.NoError(t, err)
+		last = index
+	}
+	index, err := n.Propose(ctx, id, []byte("the last"))
+	require.NoError(t, err)
+	require.Equal(t, last+1, index)
+	want := machine.all()
+	require.Len(t, want, 6)
+	_, err = n.Propose(ctx, requestid.New(), []byte("not in it"))
+	require.NoError(t, err)
+
+	target := filepath.Join(dir, "compact", "snap.new")
+	applied := n.Info().CommitIndex
+	made, err := raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index, Target: target, StateMachine: &register{}, Committed: applied})
+	require.NoError(t, err)
+	require.Equal(t, index, made.Index)
+	require.Less(t, made.Through, index, "the IDs are fresh")
+	require.Eventually(t, func() bool { return n.Info().SnapshotIndex == index }, 10*time.Second, 20*time.Millisecond)
+	require.Equal(t, made.Size, n.Info().SnapshotSize)
+	left, err := os.ReadDir(filepath.Dir(target))
+	require.NoError(t, err)
+	require.Empty(t, left, "what is left of the work")
+
+	s, err := offline.ReadSnapshot(filepath.Join(dir, offline.SnapshotName))
+	require.NoError(t, err)
+	require.Equal(t, index, s.Index)
+	require.Equal(t, "test", s.Cluster)
+	require.Equal(t, 6, s.RequestIDs)
+	require.Equal(t, []raftlog.Peer{{ID: "one", Addr: "one:1"}}, s.Membership.Voters)
+	o, err := offline.ReadOwner(dir)
+	require.NoError(t, err)
+	require.Equal(t, offline.Owner{Cluster: "test", Peer: "one"}, o)
+	names, err := offline.Snapshots(dir)
+	require.NoError(t, err)
+	require.Len(t, names, 2, "the one of before is kept")
+
+	require.NoError(t, n.Close())
+	restored := &register{}
+	n = onFiles(t, dir, restored)
+	require.Eventually(t, func() bool { return len(restored.all()) == 7 }, 10*time.Second, 20*time.Millisecond)
+	require.Equal(t, append(want, "not in it"), restored.all())
+	again, err := n.Propose(ctx, id, []byte("the last"))
+	require.NoError(t, err)
+	require.Equal(t, index, again, "the ID is known from the snapshot")
+	require.Len(t, restored.all(), 7)
+	require.NoError(t, n.Close())
+
+	// And a second one on top of the first, of a peer that does not run.
+	made, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &register{}, Committed: applied})
+	require.NoError(t, err)
+	n = onFiles(t, dir, &register{})
+	require.Eventually(t, func() bool { return n.Info().SnapshotIndex == made.Index }, 10*time.Second, 20*time.Millisecond)
+}
+
+func TestCompactOfflineRefuses(t *testing.T) {
+	dir := t.TempDir()
+	n := onFiles(t, dir, &register{})
+	ctx := within(t, 20*time.Second)
+	for range 3 {
+		_, err := n.Propose(ctx, requestid.New(), []byte("update"))
+		require.NoError(t, err)
+	}
+	index, err := n.Compact(ctx)
+	require.NoError(t, err)
+	applied, err := n.Propose(ctx, requestid.New(), []byte("update"))
+	require.NoError(t, err)
+	require.NoError(t, n.Close())
+	before := list(t, dir)
+
+	target := filepath.Join(t.TempDir(), "new")
+	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index, Target: target, StateMachine: &register{}, Committed: applied})
+	require.ErrorIs(t, err, raftlog.ErrInvalid)
+	require.ErrorContains(t, err, "already")
+	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: applied, Target: target, StateMachine: &register{}})
+	require.ErrorIs(t, err, raftlog.ErrInvalid)
+	require.ErrorContains(t, err, "not known to be committed")
+	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, Committed: applied})
+	require.ErrorIs(t, err, raftlog.ErrInvalid)
+	require.ErrorContains(t, err, "state machine")
+	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &ahead{}, Committed: applied})
+	require.ErrorIs(t, err, raftlog.ErrInvalid)
+	require.NoFileExists(t, target)
+	require.NoError(t, os.WriteFile(target, []byte("mine"), 0o600))
+	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &register{}, Committed: applied})
+	require.ErrorIs(t, err, raftlog.ErrInvalid)
+	text, err := os.ReadFile(target)
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(text))
+	require.NoError(t, os.Remove(target))
+
+	snap := filepath.Join(dir, offline.SnapshotName)
+	text, err = os.ReadFile(snap)
+	require.NoError(t, err)
+	text[len(text)/2] ^= 1
+	damaged := t.TempDir()
+	require.NoError(t, os.CopyFS(damaged, os.DirFS(dir)))
+	require.NoError(t, os.WriteFile(filepath.Join(damaged, offline.SnapshotName), text, 0o600))
+	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: damaged, Index: index + 1, Target: target, StateMachine: &register{}, Committed: applied})
+	require.ErrorIs(t, err, raftlog.ErrFault)
+	require.NoFileExists(t, target)
+	require.Equal(t, before, list(t, dir), "the peer's files have changed")
+}
+
+// ahead is a state machine that has applied more than there is.
+type ahead struct{ register }
+
+func (*ahead) LastApplied() (uint64, error) { return 1000, nil }
+
+// list is the names and contents' lengths of the files below a folder.
+func list(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		all = append(all, fmt.Sprint(p, info.Size(), info.ModTime()))
+		return err
+	}))
+	return all
+}

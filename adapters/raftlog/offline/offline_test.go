@@ -1,0 +1,131 @@
+package offline_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/goleak"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var stamp = time.Unix(1_700_000_000, 0)
+
+func update(index, term uint64, data string) *raftpb.Entry {
+	id := requestid.From(stamp, index, term)
+	h := entry.Header{Kind: api.State, ID: id, Time: stamp, Sum: entry.Sum([]byte(data))}
+	return &raftpb.Entry{Index: &index, Term: &term, Data: entry.Encode(h, []byte(data))}
+}
+
+func commit(index uint64) *raftpb.HardState {
+	term, vote := uint64(1), uint64(1)
+	return &raftpb.HardState{Term: &term, Vote: &vote, Commit: &index}
+}
+
+// newLog has updates 1 to 40 in several segments, of which 31 to 40 have replaced others and
+// 36 to 40 are not committed.
+func newLog(t *testing.T) (string, *filelog.Log) {
+	dir := t.TempDir()
+	l, err := filelog.Open(disk.OS(dir), offline.LogDir, filelog.Options{SegmentSize: 4096})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	append := func(from, to, term, committed uint64) {
+		for i := from; i <= to; i++ {
+			require.NoError(t, l.Append(filelog.Batch{
+				Entries: []*raftpb.Entry{update(i, term, fmt.Sprintf("%d %s", i, strings.Repeat("x", 400)))}, Sync: i == to,
+				HardState: commit(min(committed, i)),
+			}))
+		}
+	}
+	append(1, 35, 1, 30)
+	append(31, 40, 2, 35)
+	return dir, l
+}
+
+func TestEntries(t *testing.T) {
+	dir, _ := newLog(t)
+	next := uint64(1)
+	require.NoError(t, offline.Entries(dir, func(e offline.Entry) error {
+		require.Equal(t, next, e.Index)
+		require.Equal(t, next <= 35, e.Committed)
+		require.Equal(t, next > 30, e.Term == 2)
+		require.Equal(t, api.State, e.Kind)
+		require.Equal(t, requestid.From(stamp, e.Index, e.Term), e.ID)
+		require.Equal(t, stamp, e.Time)
+		require.True(t, strings.HasPrefix(string(e.Data), fmt.Sprint(next)))
+		require.FileExists(t, filepath.Join(dir, offline.LogDir, e.File))
+		next++
+		return nil
+	}))
+	require.Equal(t, uint64(41), next)
+	require.ErrorIs(t, offline.Entries(t.TempDir(), nil), os.ErrNotExist)
+}
+
+func TestReadLog(t *testing.T) {
+	dir, own := newLog(t)
+	l, err := offline.ReadLog(dir)
+	require.NoError(t, err)
+	require.Equal(t, []uint64{1, 40, 35, 0}, []uint64{l.First, l.Last, l.Commit, l.Compacted})
+	segments := own.Segments()
+	require.Len(t, l.Segments, len(segments))
+	require.Greater(t, len(segments), 4)
+	count, replaced := 0, 0
+	for i, s := range l.Segments {
+		require.Equal(t, filepath.Base(segments[i].Name), s.Name)
+		require.Equal(t, segments[i].Sealed, s.Sealed)
+		require.LessOrEqual(t, s.Used, segments[i].Size)
+		count += s.Entries
+		replaced += s.Replaced
+	}
+	require.Equal(t, 40, count)
+	require.Equal(t, 5, replaced)
+
+	require.NoError(t, own.Compact(33))
+	l, err = offline.ReadLog(dir)
+	require.NoError(t, err)
+	require.Equal(t, uint64(33), l.Compacted)
+	for through := range uint64(34) {
+		require.Equal(t, own.Prunable(through), l.Prunable(through), through)
+	}
+	require.NotEmpty(t, l.Prunable(33))
+	for _, name := range l.Prunable(33) {
+		require.NoError(t, os.Remove(filepath.Join(dir, name)))
+	}
+	l, err = offline.ReadLog(dir)
+	require.NoError(t, err)
+	require.Greater(t, l.First, uint64(1))
+	require.LessOrEqual(t, l.First, uint64(34))
+	_, err = json.Marshal(l)
+	require.NoError(t, err)
+}
+
+func TestDamage(t *testing.T) {
+	dir, own := newLog(t)
+	first := filepath.Join(dir, own.Segments()[0].Name)
+	text, err := os.ReadFile(first)
+	require.NoError(t, err)
+	text[1000] ^= 1
+	require.NoError(t, os.WriteFile(first, text, 0o600))
+	_, err = offline.ReadLog(dir)
+	require.ErrorIs(t, err, offline.ErrCorrupt)
+	require.ErrorIs(t, offline.Entries(dir, func(offline.Entry) error { return nil }), offline.ErrCorrupt)
+
+	file := filepath.Join(dir, "snap")
+	require.NoError(t, os.WriteFile(file, []byte("no snapshot"), 0o600))
+	_, err = offline.ReadSnapshot(file)
+	require.ErrorIs(t, err, offline.ErrSnapshot)
+}
