@@ -37,8 +37,13 @@ func TestOwnBackends(t *testing.T) {
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Deps " "}}`, module+"/...").Output()
 	require.NoError(t, err)
 	byAddress := []string{"/adapters/changefeed/storeurl", "/examples/changefeed", "/cmd/elector"}
+	peers := []string{"/adapters/raftlog", "/adapters/raftlog/offline", "/cmd/raftlog", "/examples/raftlog-kv"} // clients do without the engine
+	for _, internal := range []string{"core", "entry", "filelog", "replica", "snapshot"} {
+		peers = append(peers, "/adapters/raftlog/internal/"+internal)
+	}
 	for driver, allowed := range map[string][]string{
-		"go.etcd.io/":                 {"/adapters/etcd", "/adapters/changefeed/etcd", "/internal/etcdserver"},
+		"go.etcd.io/etcd/":            {"/adapters/etcd", "/adapters/changefeed/etcd", "/internal/etcdserver"},
+		"go.etcd.io/raft/":            peers,
 		"github.com/jackc/pgx/":       {"/adapters/changefeed/postgres"},
 		"github.com/redis/go-redis/":  {"/adapters/changefeed/redis"},
 		"github.com/nats-io/nats.go":  {"/adapters/changefeed/nats"},

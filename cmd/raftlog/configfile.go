@@ -1,0 +1,152 @@
+package main
+
+// The configuration file, in YAML. raftlog defaults writes one with all keys.
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+)
+
+// settings are what a file has, and flags override.
+type settings struct {
+	Cluster string     `yaml:"cluster"`
+	ID      string     `yaml:"id"`
+	Addr    string     `yaml:"addr"`
+	Listen  string     `yaml:"listen"`
+	Dir     string     `yaml:"dir"`
+	Peers   []filePeer `yaml:"peers"`
+
+	Secret     string `yaml:"secret"`
+	SecretFile string `yaml:"secret-file"`
+	CAFile     string `yaml:"ca-file"`
+	CertFile   string `yaml:"cert-file"`
+	KeyFile    string `yaml:"key-file"`
+	Insecure   bool   `yaml:"insecure"`
+
+	CompactFile     string        `yaml:"compact-file"`
+	ElectionTimeout time.Duration `yaml:"election-timeout"`
+	Heartbeat       time.Duration `yaml:"heartbeat"`
+	Window          time.Duration `yaml:"window"`
+	JoinTimeout     time.Duration `yaml:"join-timeout"`
+	MaxRequestIDs   int           `yaml:"max-request-ids"`
+	MaxData         int           `yaml:"max-data"`
+
+	LogFormat string `yaml:"log-format"`
+	LogLevel  string `yaml:"log-level"`
+}
+
+func defaultSettings() settings {
+	return settings{
+		ElectionTimeout: raftlog.DefaultElectionTimeout, Window: raftlog.DefaultWindow, JoinTimeout: raftlog.DefaultJoinTimeout,
+		MaxRequestIDs: raftlog.DefaultMaxRequestIDs, MaxData: raftlog.DefaultMaxData,
+		LogFormat: "text", LogLevel: "info",
+	}
+}
+
+// filePeer is a peer in a file: its URL, or a mapping of id and addr.
+type filePeer raftlog.Peer
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (p *filePeer) UnmarshalYAML(node *yaml.Node) error {
+	at := func(format string, args ...any) error {
+		return fmt.Errorf("line %d: %s", node.Line, fmt.Sprintf(format, args...))
+	}
+	if node.Kind == yaml.ScalarNode {
+		parsed, err := parsePeer(node.Value)
+		*p = filePeer(parsed)
+		if err != nil {
+			return at("%v", err)
+		}
+		return nil
+	}
+	if node.Kind != yaml.MappingNode {
+		return at("a peer is tcp://host:port/id, or has the keys id and addr")
+	}
+	id, addr := "", ""
+	for i := 0; i < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		switch {
+		case value.Kind != yaml.ScalarNode:
+			return fmt.Errorf("line %d: %s of a peer is one value", value.Line, key.Value)
+		case key.Value == "id":
+			id = value.Value
+		case key.Value == "addr":
+			addr = value.Value
+		default:
+			return fmt.Errorf("line %d: unknown key %q; a peer has id and addr", key.Line, key.Value)
+		}
+	}
+	parsed, err := parsePeer(addr + "/" + id)
+	*p = filePeer(parsed)
+	if err != nil {
+		return at("%v", err)
+	}
+	return nil
+}
+
+// loadSettings reads a file over the defaults; without a name these are all.
+func loadSettings(name string) (settings, error) {
+	s := defaultSettings()
+	if name == "" {
+		return s, nil
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return s, usage("-c: %w", err)
+	}
+	if err := parseSettings(text, &s); err != nil {
+		return s, usage("-c %s: %w", name, err)
+	}
+	return s, nil
+}
+
+func parseSettings(text []byte, s *settings) error {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(s); err != nil && !errors.Is(err, io.EOF) { // EOF: nothing but comments
+		return plainYAML(err)
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return errors.New("there is a second document, or what follows the first is no YAML")
+	}
+	return nil
+}
+
+var unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
+
+// plainYAML says what is wrong in words of the file, and never a value, which may be a secret.
+func plainYAML(err error) error {
+	said := []string{strings.TrimPrefix(err.Error(), "yaml: ")}
+	if typed, ok := errors.AsType[*yaml.TypeError](err); ok {
+		said = typed.Errors
+	}
+	for i, s := range said {
+		s = unknownField.ReplaceAllString(s, `unknown key "$1" (see raftlog defaults)`)
+		s = regexp.MustCompile("`.*` into").ReplaceAllString(s, "the value into")
+		said[i] = strings.ReplaceAll(s, "time.Duration", "a duration, such as 1s")
+	}
+	return errors.New(strings.Join(said, "; "))
+}
+
+// place fills the peer's ID in where it is to stand.
+func (s *settings) place() {
+	s.Dir = strings.ReplaceAll(s.Dir, "{id}", s.ID)
+	s.CompactFile = strings.ReplaceAll(s.CompactFile, "{id}", s.ID)
+}
+
+func (s settings) peers() (peers []raftlog.Peer) {
+	for _, p := range s.Peers {
+		peers = append(peers, raftlog.Peer(p))
+	}
+	return peers
+}

@@ -1,0 +1,236 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// status is what the command says once somebody leads.
+func (c *cluster) status() report {
+	c.Helper()
+	for limit := time.Now().Add(patience); ; {
+		r := c.run("status", "--once", "--json")
+		var s report
+		require.NoError(c, json.Unmarshal([]byte(r.out), &s), r.log)
+		if r.code == 0 {
+			return s
+		}
+		require.Equal(c, exitNobody, r.code, r.log)
+		require.True(c, time.Now().Before(limit), "nobody leads: %s", r.out)
+	}
+}
+
+// propose has an update applied, and keeps what was confirmed.
+func (c *cluster) propose(acknowledged map[string]string, data string) (index, id string) {
+	c.Helper()
+	index, id, ok := strings.Cut(strings.TrimSpace(c.ok("propose", data)), " ")
+	require.True(c, ok)
+	acknowledged[index] = data
+	return index, id
+}
+
+// requireLog checks that the log has what was confirmed, where it was, and each once.
+func (c *cluster) requireLog(acknowledged map[string]string, args ...string) {
+	c.Helper()
+	found := map[string]string{}
+	for text := range strings.Lines(c.ok(append(args, "--format", "json")...)) {
+		var l line
+		require.NoError(c, json.Unmarshal([]byte(text), &l))
+		if l.Kind == "STATE" && !l.Skipped {
+			require.False(c, slices.Contains(values(found), *l.Data), "%q was applied twice", *l.Data)
+			found[fmt.Sprint(l.Index)] = *l.Data
+		}
+	}
+	require.Equal(c, acknowledged, found)
+}
+
+func values(m map[string]string) (all []string) {
+	for _, v := range m {
+		all = append(all, v)
+	}
+	return all
+}
+
+func ids(peers []peerReport) (all []string) {
+	for _, p := range peers {
+		all = append(all, p.Peer.ID)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestPeersComeAndGo(t *testing.T) {
+	c := newCluster(t, "a", "b", "c")
+	for _, id := range []string{"a", "b", "c"} {
+		c.start(id)
+	}
+	acknowledged := map[string]string{}
+	index, id := c.propose(acknowledged, "first")
+	require.Equal(t, index+" "+id+"\n", c.ok("propose", "--id", id, "first"), "the ID is known")
+	r := c.run("propose", "--id", id, "other data")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.log, "used for other data")
+
+	// A fourth one, that is not in the configuration.
+	c.start("d", "--addr", c.addr("d"))
+	r = c.run("config", "--dry-run", "--add", "tcp://"+c.addr("d")+"/d")
+	require.Zero(t, r.code, r.log)
+	require.Contains(t, r.out, "nothing was changed")
+	change := requestid.New().String()
+	r = c.run("config", "--add", "tcp://"+c.addr("d")+"/d", "--ident", change)
+	require.Zero(t, r.code, r.log)
+	require.Contains(t, r.out, "complete at entry")
+	require.Equal(t, []string{"a", "b", "c", "d"}, ids(c.status().Peers))
+
+	// On an idle cluster too it ends at once (it has asked for ever).
+	r = c.run("config")
+	require.Zero(t, r.code, r.log)
+	require.Less(t, r.took, 2*time.Second)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		require.Contains(t, r.out, "tcp://"+c.addr(id)+"/"+id)
+	}
+	require.Contains(t, r.out, "(leader)")
+
+	r = c.run("config", "--add", c.addr("d")+"/d")
+	require.Equal(t, exitExists, r.code, r.log)
+	r = c.run("config", "--delete", "127.0.0.1:1/x")
+	require.Equal(t, exitMissing, r.code, r.log)
+	r = c.run("config", "--replace", c.addr("a")+"/a", "--delete", "b")
+	require.Equal(t, exitUsage, r.code, r.log)
+
+	// The leader goes.
+	leader := c.status().Leader.ID
+	r = c.run("config", "--delete", leader)
+	require.Zero(t, r.code, r.log)
+	require.Less(t, r.took, 10*time.Second)
+	s := c.status()
+	require.NotEqual(t, leader, s.Leader.ID)
+	require.NotContains(t, ids(slices.DeleteFunc(s.Peers, func(p peerReport) bool { return p.Info == nil || p.Info.Role == "removed" })), leader)
+	require.Zero(t, c.peers[leader].end(t, syscall.SIGTERM))
+	c.propose(acknowledged, "without the first leader")
+	c.requireLog(acknowledged, "tail", "--once")
+	r = c.run("config", "--add", c.addr(leader)+"/"+leader)
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.log, "removed")
+}
+
+func TestCompactBesidePeers(t *testing.T) {
+	c := newCluster(t, "a", "b", "c")
+	for _, id := range []string{"a", "b", "c"} {
+		c.start(id)
+	}
+	acknowledged := map[string]string{}
+	last := ""
+	for i := range 5 {
+		last, _ = c.propose(acknowledged, fmt.Sprint("update ", i))
+	}
+	// As far as the peer itself says: before the first ID that is fresh.
+	r := c.run("compact", "--id", "a", "-p", "a", "--wait", "15s")
+	require.Zero(t, r.code, r.log)
+	require.Contains(t, r.log, "has taken it over")
+	r = c.run("compact", "--id", "a", "-p", "a")
+	require.Equal(t, exitNothing, r.code, r.log)
+	// And further.
+	r = c.run("compact", "--id", "a", "-p", c.addr("a"), "-i", last, "-t", filepath.Join(c.dir, "a", "compact", "snap.new"), "--wait", "15s")
+	require.Zero(t, r.code, r.log)
+	r = c.run("compact", "--id", "b", "-i", "1000")
+	require.Equal(t, exitUsage, r.code, r.log)
+	require.Contains(t, r.log, "not known to be committed")
+	for _, p := range c.status().Peers {
+		if p.Peer.ID == "a" {
+			require.Equal(t, last, fmt.Sprint(p.Info.SnapshotIndex))
+		}
+	}
+	var s offline.Snapshot
+	require.NoError(t, json.Unmarshal([]byte(c.ok("inspect", "--id", "a", "--json")), &s))
+	require.Equal(t, last, fmt.Sprint(s.Index))
+	require.Equal(t, 5, s.RequestIDs)
+	require.Contains(t, c.ok("inspect", filepath.Join(c.dir, "a")), "request IDs: 5")
+
+	// One joins from that snapshot, and has the whole log that is left.
+	e := c.start("e", "--addr", c.addr("e"))
+	require.Contains(t, e.log.text(), "fetched", "from a, which is asked first")
+	require.Contains(t, e.log.text(), "index="+last)
+	r = c.run("config", "--add", c.addr("e")+"/e")
+	require.Zero(t, r.code, r.log)
+	c.propose(acknowledged, "with the fifth")
+	require.Equal(t, []string{"a", "b", "c", "e"}, ids(c.status().Peers))
+
+	// Beside running peers.
+	c.requireLog(acknowledged, "dump", filepath.Join(c.dir, "b"))
+	require.Equal(t, 2, strings.Count(c.ok("dump", "--id", "b", "-i", "2-3", "--format", "hex"), "\n"))
+	var l listing
+	require.NoError(t, json.Unmarshal([]byte(c.ok("list", "--id", "a", "--json")), &l))
+	require.Equal(t, offline.Owner{Cluster: "test", Peer: "a"}, l.Owner)
+	require.Len(t, l.Log.Segments, 1)
+	require.Len(t, l.Snapshots, 3)
+	require.Contains(t, c.ok("list", filepath.Join(c.dir, "a")), "snapshot snap\n")
+	for _, p := range []string{"a", "b", "c", "e"} {
+		require.Zero(t, c.peers[p].end(t, syscall.SIGINT))
+	}
+	// And beside those that are not.
+	require.Contains(t, c.ok("dump", "--id", "e"), "with the fifth")
+	r = c.run("status", "--once", "-t", "300")
+	require.Equal(t, exitNobody, r.code)
+	require.Contains(t, r.out, "connection refused")
+	r = c.run("config", "-t", "300")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.log, "are the peers running")
+}
+
+func TestPeersAreKilled(t *testing.T) {
+	c := newCluster(t, "a", "b", "c")
+	all := []string{"a", "b", "c"}
+	for _, id := range all {
+		c.start(id)
+	}
+	acknowledged := map[string]string{}
+	c.propose(acknowledged, "before")
+	leader := c.status().Leader.ID
+	id := requestid.New().String()
+	done := make(chan result, 1)
+	go func() {
+		defer close(done)
+		done <- c.run("propose", "--id", id, "meanwhile")
+	}()
+	c.peers[leader].end(t, syscall.SIGKILL)
+	r := <-done
+	require.Zero(t, r.code, r.log)
+	require.Equal(t, r.out, c.ok("propose", "--id", id, "meanwhile"), "the same as the first time")
+	acknowledged[strings.Fields(r.out)[0]] = "meanwhile"
+	require.NotEqual(t, leader, c.status().Leader.ID)
+	c.propose(acknowledged, "by two")
+
+	for _, id := range all {
+		if id != leader {
+			c.peers[id].end(t, syscall.SIGKILL)
+		}
+	}
+	for _, id := range all {
+		c.start(id)
+	}
+	c.status()
+	c.requireLog(acknowledged, "tail", "--once")
+	require.Equal(t, r.out, c.ok("propose", "--id", id, "meanwhile"), "IDs are remembered")
+	c.propose(acknowledged, "after all")
+	c.requireLog(acknowledged, "tail", "--once")
+
+	// Whoever has another secret is refused, and is told so.
+	r = command(t, []string{secretVariable + "=another-secret-of-no-use"}, "propose", "-c", c.file, "no")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.log, "refused")
+	require.NotContains(t, r.log, "another-secret")
+}

@@ -1,0 +1,99 @@
+package main
+
+// How entries are printed.
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+)
+
+// printable is text that leaves a terminal alone.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '\ufffd'
+		}
+		return r
+	}, text)
+}
+
+// printer prints entries in one of the formats.
+type printer struct {
+	out    io.Writer
+	format string
+}
+
+const formats = "text, hex or json"
+
+func newPrinter(out io.Writer, format string) (printer, error) {
+	switch format {
+	case "text", "hex", "json":
+		return printer{out, format}, nil
+	}
+	return printer{}, usage("--format %q: not one of %s", format, formats)
+}
+
+// line is an entry as JSON.
+type line struct {
+	Index     uint64     `json:"index"`
+	Term      uint64     `json:"term"`
+	Kind      string     `json:"kind"`
+	ID        string     `json:"id,omitempty"`
+	Time      *time.Time `json:"time,omitempty"`
+	Size      int        `json:"size"` // of the data
+	Data      *string    `json:"data,omitempty"`
+	Hex       string     `json:"hex,omitempty"` // instead of data that are no UTF-8
+	Skipped   bool       `json:"skipped,omitempty"`
+	Committed *bool      `json:"committed,omitempty"`
+}
+
+// entry prints one; committed is nil for those that certainly are.
+func (p printer) entry(e raftlog.Entry, committed *bool) error {
+	if p.format == "json" {
+		l := line{Index: e.Index, Term: e.Term, Kind: e.Kind.String(), Size: len(e.Data), Skipped: e.Skipped, Committed: committed}
+		if !e.ID.IsZero() {
+			l.ID = e.ID.String()
+		}
+		if !e.Time.IsZero() {
+			t := e.Time.UTC()
+			l.Time = &t
+		}
+		if text := string(e.Data); utf8.ValidString(text) {
+			l.Data = &text
+		} else {
+			l.Hex = hex.EncodeToString(e.Data)
+		}
+		return p.json(l)
+	}
+	id, at := "-", "-"
+	if !e.ID.IsZero() {
+		id = e.ID.String()
+	}
+	if !e.Time.IsZero() {
+		at = e.Time.UTC().Format("2006-01-02T15:04:05.000Z")
+	}
+	notes := ""
+	if e.Skipped {
+		notes = " skipped"
+	}
+	if committed != nil && !*committed {
+		notes += " uncommitted?"
+	}
+	data := strconv.Quote(string(e.Data))
+	if p.format == "hex" {
+		data = hex.EncodeToString(e.Data)
+	}
+	_, err := fmt.Fprintf(p.out, "%d term=%d %s %s %s %dB%s %s\n", e.Index, e.Term, e.Kind, id, at, len(e.Data), notes, data)
+	return err
+}
+
+func (p printer) json(v any) error { return json.NewEncoder(p.out).Encode(v) }

@@ -1,0 +1,179 @@
+package main
+
+// How all peers are, again and again.
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
+)
+
+const aboutStatus = `Show how all peers are: a table that is drawn anew on a terminal, and follows itself elsewhere.
+
+LEASE is for how long yet the peer may act for its elections' leaders, FIRST where the log
+begins, PRUNE the index before the first entry with a fresh ID, IDS how many are remembered.
+
+`
+
+type watching struct {
+	caller
+	once, json bool
+	interval   time.Duration
+}
+
+func newStatus() *cobra.Command {
+	var w watching
+	cmd := &cobra.Command{
+		Use: "status [-c FILE] [HOST:PORT...]", Short: "Show how all peers are", Long: aboutStatus + exitHelp,
+		RunE: func(cmd *cobra.Command, args []string) error { return w.run(cmd.Context(), args, cmd.OutOrStdout()) },
+	}
+	flags := cmd.Flags()
+	w.caller.register(flags, 2*time.Second, "how long to look for the cluster")
+	flags.BoolVarP(&w.once, "once", "1", false, "once; the exit code says whether somebody leads")
+	flags.BoolVar(&w.json, "json", false, "an object a line instead of tables")
+	flags.DurationVarP(&w.interval, "interval", "i", time.Second, "pause between tables, at least 100ms")
+	return cmd
+}
+
+func (w *watching) run(ctx context.Context, seeds []string, out io.Writer) error {
+	if w.interval < 100*time.Millisecond {
+		return usage("--interval %v: at least 100ms", w.interval)
+	}
+	cl, s, err := w.client(seeds)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	redraw := false
+	if f, ok := out.(*os.File); ok && !w.once && !w.json {
+		redraw = term.IsTerminal(int(f.Fd()))
+	}
+	tick := time.NewTicker(w.interval)
+	defer tick.Stop()
+	for {
+		r := w.ask(ctx, cl, s.Cluster)
+		if ctx.Err() != nil {
+			return nil // that is how it ends
+		}
+		if err := r.print(out, w.json, redraw); err != nil {
+			return err
+		}
+		if w.once {
+			if r.Leader == nil {
+				return failure(exitNobody, "nobody leads%s", r.reason())
+			}
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// report is how all peers are.
+type report struct {
+	Cluster string        `json:"cluster"`
+	Time    time.Time     `json:"time"`
+	Leader  *raftlog.Peer `json:"leader"` // who says so itself, with a lease
+	Peers   []peerReport  `json:"peers"`
+}
+
+type peerReport struct {
+	Peer  raftlog.Peer  `json:"peer"`
+	Info  *raftlog.Info `json:"info,omitempty"`
+	Error string        `json:"error,omitempty"`
+}
+
+// ask learns who the peers are, and asks them all; those of the file too if nobody tells.
+func (w *watching) ask(ctx context.Context, cl *client.Client, cluster string) report {
+	limited, cancel := w.within(ctx)
+	_, _ = cl.Membership(limited) // each peer's own answer says what is wrong
+	cancel()
+	r := report{Cluster: cluster, Time: time.Now().UTC()}
+	term := uint64(0)
+	for _, i := range cl.Infos(ctx) {
+		p := peerReport{Peer: i.Peer}
+		if i.Err != nil {
+			p.Error = i.Err.Error()
+		} else {
+			p.Info = &i.Info
+			p.Peer = i.Info.Peer
+			if i.Info.Role == "leader" && i.Info.Lease > 0 && i.Info.Term > term {
+				r.Leader, term = &p.Info.Peer, i.Info.Term
+			}
+		}
+		r.Peers = append(r.Peers, p)
+	}
+	return r
+}
+
+// reason is what the peers that do not answer say about it.
+func (r report) reason() string {
+	for _, p := range r.Peers {
+		if p.Error != "" {
+			return "; " + p.Error
+		}
+	}
+	return ""
+}
+
+// redrawn begins at the top of the screen, and clears what is left below.
+const (
+	toTop      = "\x1b[H\x1b[2J"
+	clearRight = "\x1b[K"
+)
+
+func (r report) print(out io.Writer, asJSON, redraw bool) error {
+	if asJSON {
+		return printer{out: out}.json(r)
+	}
+	text := r.table()
+	if redraw {
+		text = toTop + strings.ReplaceAll(text, "\n", clearRight+"\n")
+	}
+	_, err := io.WriteString(out, text)
+	return err
+}
+
+func (r report) table() string {
+	var b strings.Builder
+	leader := "nobody leads"
+	if r.Leader != nil {
+		leader = "leader " + printable(r.Leader.ID)
+	}
+	fmt.Fprintf(&b, "cluster %s, %s, %s\n", printable(r.Cluster), leader, r.Time.Local().Format("15:04:05.0"))
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PEER\tADDR\tROLE\tTERM\tLEADER\tLEASE\tAPPLIED\tCOMMIT\tFIRST\tLAST\tPRUNE\tSNAPSHOT\tIDS\tNOTE")
+	for _, p := range r.Peers {
+		if p.Info == nil {
+			fmt.Fprintf(t, "%s\t%s\t?\t\t\t\t\t\t\t\t\t\t\t%s\n", printable(p.Peer.ID), printable(p.Peer.Addr), printable(cause(p.Error)))
+			continue
+		}
+		i := p.Info
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%v\t%d\t%d\t%d\t%d\t%d\t%d (%d B)\t%d\t%s\n",
+			printable(p.Peer.ID), printable(p.Peer.Addr), printable(i.Role), i.Term, printable(i.Leader.ID), i.Lease.Round(time.Millisecond),
+			i.LastApplied, i.CommitIndex, i.FirstIndex, i.LastIndex, i.PruneIndex, i.SnapshotIndex, i.SnapshotSize, i.RequestIDs, printable(i.Fault))
+	}
+	_ = t.Flush() // to memory
+	return b.String()
+}
+
+// cause is the end of an error's text, which is what a table has room for.
+func cause(text string) string {
+	if i := strings.LastIndex(text, ": "); i >= 0 {
+		text = text[i+2:]
+	}
+	return text
+}

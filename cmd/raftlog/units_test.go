@@ -1,0 +1,256 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+func TestParsePeer(t *testing.T) {
+	for text, want := range map[string]raftlog.Peer{
+		"tcp://127.0.0.1:8047/foo": {ID: "foo", Addr: "127.0.0.1:8047"},
+		"tcp://1.2.3.4:8047":       {ID: "1.2.3.4:8047", Addr: "1.2.3.4:8047"},
+		"host.example:1/a/b":       {ID: "a/b", Addr: "host.example:1"},
+		"[::1]:65535":              {ID: "[::1]:65535", Addr: "[::1]:65535"},
+	} {
+		p, err := parsePeer(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, p)
+		again, err := parsePeer(peerURL(p))
+		require.NoError(t, err)
+		require.Equal(t, p, again)
+	}
+	for _, text := range []string{
+		"", "a", "http://h:1", "h", "h:", "h:0", "h:65536", "h:x", ":1", "0.0.0.0:1/a", "[::]:1/a", "h:1/", "h:1/a b", "h:1/a,b", "h:1/\x1b", "tcp://",
+	} {
+		_, err := parsePeer(text)
+		require.Equal(t, exitUsage, exitCode(err), "%q", text)
+	}
+}
+
+func TestRanges(t *testing.T) {
+	r, err := parseRanges("1-3,20,30-")
+	require.NoError(t, err)
+	for index, want := range map[uint64]bool{1: true, 3: true, 4: false, 19: false, 20: true, 21: false, 29: false, 30: true, 1 << 60: true} {
+		require.Equal(t, want, r.has(index), index)
+	}
+	r, err = parseRanges("")
+	require.NoError(t, err)
+	require.True(t, r.has(7))
+	for _, text := range []string{"0", "3-1", "a", "1,", "-3", "1-2-3", "1 -2"} {
+		_, err := parseRanges(text)
+		require.Equal(t, exitUsage, exitCode(err), "%q", text)
+	}
+}
+
+// TestDefaultsAreWhatTheyAre: the file of raftlog defaults has every key, with its default.
+func TestDefaultsAreWhatTheyAre(t *testing.T) {
+	s := defaultSettings()
+	require.NoError(t, parseSettings([]byte(defaults), &s))
+	want := defaultSettings()
+	want.Peers = []filePeer{}
+	require.Equal(t, want, s)
+	for i := range reflect.TypeFor[settings]().NumField() {
+		key := reflect.TypeFor[settings]().Field(i).Tag.Get("yaml")
+		require.Regexp(t, `(?m)^`+key+`: `, defaults, key)
+		require.Contains(t, strings.Split(defaults, "\n"+key+": ")[0], "#", key)
+	}
+}
+
+func TestParseSettings(t *testing.T) {
+	s := defaultSettings()
+	require.NoError(t, parseSettings([]byte("window: 1h30m\npeers: [ 'tcp://h:1/a', {addr: 'g:2', id: b} ]\ndir: /x/{id}\nid: b\ncompact-file: y/{id}/z\n"), &s))
+	s.place()
+	require.Equal(t, 90*time.Minute, s.Window)
+	require.Equal(t, []raftlog.Peer{{ID: "a", Addr: "h:1"}, {ID: "b", Addr: "g:2"}}, s.peers())
+	require.Equal(t, "/x/b", s.Dir)
+	require.Equal(t, "y/b/z", s.CompactFile)
+	require.NoError(t, parseSettings([]byte("# nothing\n"), &s))
+	for text, want := range map[string]string{
+		"cluster: a\nwindoww: 1h": "line 2: unknown key \"windoww\"",
+		"\nwindow: long":          "line 2: cannot unmarshal !!str the value into a duration",
+		"window: 5":               "line 1",
+		"peers: [a]":              "line 1: peer \"a\"",
+		"peers:\n- {id: a, addr: 'h:1', port: 2}": "line 2: unknown key \"port\"",
+		"peers:\n- {id: a}":                       "line 2",
+		"peers: [[]]":                             "line 1",
+		"cluster: a\ncluster: b":                  "line 2",
+		"a: b\n---\nc: d":                         "unknown key",
+		"cluster: a\n---\ncluster: d":             "second document",
+		"secret: [" + secret + "]":                "line 1",
+		"insecure: " + secret:                     "line 1",
+		"- a":                                     "line 1",
+	} {
+		s := defaultSettings()
+		err := parseSettings([]byte(text), &s)
+		require.ErrorContains(t, err, want, text)
+		require.NotContains(t, err.Error(), secret)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for want, errs := range map[int][]error{
+		0:           {nil},
+		exitUsage:   {usage("x"), fmt.Errorf("x: %w", fs.ErrNotExist)},
+		exitExists:  {fmt.Errorf("%w", failure(exitExists, "x"))},
+		exitFailed:  {errors.New("x"), raftlog.ErrRefused, raftlog.ErrStale},
+		exitUnknown: {fmt.Errorf("%w: %w", raftlog.ErrUnknownOutcome, io.EOF)},
+		exitDamaged: {raftlog.ErrFault, offline.ErrCorrupt, offline.ErrSnapshot, offline.ErrMalformed},
+	} {
+		for _, err := range errs {
+			require.Equal(t, want, exitCode(err), "%v", err)
+		}
+	}
+	for code := range exitNobody + 1 {
+		require.Contains(t, exitHelp, fmt.Sprintf("\n  %d  ", code))
+	}
+	for _, cmd := range newRoot().Commands() {
+		if cmd.Name() != "defaults" {
+			require.Contains(t, cmd.Long, exitHelp, cmd.Name())
+		}
+	}
+}
+
+func TestCommandLinesThatCannotWork(t *testing.T) {
+	t.Setenv(secretVariable, "")
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, []byte("cluster: c\npeers: ['h:1/a']\nelection-timeout: 1ms\n"), 0o600))
+	for _, args := range []string{
+		"x", "serve a b", "serve", "serve -c /nowhere a", "serve -c " + file + " a", "serve -c " + file + " -k secret z",
+		"serve -c " + file + " -k secret -d /nowhere a", "serve -c " + file + " -k secret --log-level loud a", "serve -c " + file + " --insecure -k secret a",
+		"serve -c " + file + " --secret-file /nowhere a", "serve -c " + file + " --ca-file /nowhere a", "config", "config -c " + file,
+		"config h:1 --insecure", "config --cluster c --insecure", "config --cluster c --insecure h", "config --add h:1 --replace h:2",
+		"config --add h", "config --ident 12", "config -t 0", "config --nothing", "propose", "propose a b", "propose --id zz a",
+		"tail --format xml --cluster c h:1", "status -i 1ms", "compact", "compact -d /nowhere -t x", "dump", "dump -i x /nowhere", "dump /nowhere",
+		"dump --format x /nowhere", "list /nowhere", "inspect /nowhere", "defaults x", "list a b",
+	} {
+		var log strings.Builder
+		require.Equal(t, exitUsage, execute(strings.Fields(args), nil, io.Discard, &log), "%s: %s", args, log.String())
+		require.Regexp(t, "^raftlog: .*\n$", log.String(), args)
+	}
+}
+
+func TestPlanned(t *testing.T) {
+	a, b, c := raftlog.Peer{ID: "a", Addr: "h:1"}, raftlog.Peer{ID: "b", Addr: "h:2"}, raftlog.Peer{ID: "h:3", Addr: "h:3"}
+	now := []raftlog.Peer{a, b, c}
+	d := raftlog.Peer{ID: "d", Addr: "h:4"}
+	for _, text := range []string{"b", "h:2", "tcp://h:2", "h:2/b"} {
+		got, err := planned(now, []raftlog.Peer{d}, []string{text})
+		require.NoError(t, err, text)
+		require.Equal(t, []raftlog.Peer{a, c, d}, got, text)
+	}
+	for _, text := range []string{"x", "h:9", "h:2/x", "h:9/b"} {
+		_, err := planned(now, nil, []string{text})
+		require.Equal(t, exitMissing, exitCode(err), text)
+	}
+	for _, p := range []raftlog.Peer{a, {ID: "a", Addr: "h:9"}, {ID: "z", Addr: "h:1"}} {
+		_, err := planned(now, []raftlog.Peer{p}, nil)
+		require.Equal(t, exitExists, exitCode(err), p)
+	}
+	_, err := planned(now, nil, []string{"a", "b", "h:3"})
+	require.Equal(t, exitUsage, exitCode(err))
+	require.Equal(t, []raftlog.Peer{a, b, c}, now)
+}
+
+func TestWhichSecret(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		name = filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	inFile := write("in-file", "of the secret file\r\n")
+	file := write("config", "secret: of the config\n")
+	other := write("other", "secret-file: "+inFile+"\n")
+	both := write("both", "secret: x\nsecret-file: "+inFile+"\n")
+	for _, c := range []struct {
+		a         access
+		env, want string
+	}{
+		{access{file: file}, "", "of the config"},
+		{access{file: other}, "", "of the secret file"},
+		{access{file: file}, "of the environment", "of the environment"},
+		{access{file: other}, "of the environment", "of the environment"},
+		{access{file: file, over: settings{SecretFile: inFile}}, "of the environment", "of the secret file"},
+		{access{file: other, secret: "of the flag", over: settings{SecretFile: "/nowhere"}}, "of the environment", "of the flag"},
+		{access{file: both}, "", ""},
+		{access{over: settings{SecretFile: write("empty", "\n")}}, "", ""},
+		{access{}, "", ""},
+	} {
+		t.Setenv(secretVariable, c.env)
+		s, err := c.a.load()
+		var got []byte
+		if err == nil {
+			got, _, err = s.proof()
+		}
+		if c.want == "" {
+			require.Equal(t, exitUsage, exitCode(err), "%+v", c)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, c.want, string(got))
+	}
+}
+
+func TestPrintedEntries(t *testing.T) {
+	e := raftlog.Entry{
+		Index: 7, Term: 2, Kind: raftlog.State, ID: requestid.From(time.UnixMilli(1_700_000_000_000), 1, 2),
+		Time: time.UnixMilli(1_700_000_000_500), Data: []byte("a\x1b[2J\n\xff"), Skipped: true,
+	}
+	no := false
+	print := func(format string, e raftlog.Entry, committed *bool) string {
+		var b strings.Builder
+		p, err := newPrinter(&b, format)
+		require.NoError(t, err)
+		require.NoError(t, p.entry(e, committed))
+		require.Equal(t, 1, strings.Count(b.String(), "\n"))
+		require.NotContains(t, b.String(), "\x1b")
+		return b.String()
+	}
+	require.Equal(t, "7 term=2 STATE "+e.ID.String()+` 2023-11-14T22:13:20.500Z 7B skipped uncommitted? "a\x1b[2J\n\xff"`+"\n", print("text", e, &no))
+	require.Contains(t, print("hex", e, nil), "7B skipped 611b5b324a0aff\n")
+	require.Contains(t, print("json", e, nil), `"hex":"611b5b324a0aff"`)
+	e.Data = []byte(`{"a":1}`)
+	require.JSONEq(t, `{"index":7,"term":2,"kind":"STATE","id":"`+e.ID.String()+`","time":"2023-11-14T22:13:20.5Z","size":7,"data":"{\"a\":1}","skipped":true}`, print("json", e, nil))
+	require.Equal(t, "8 term=3 CHECKPOINT - - 0B \"\"\n", print("text", raftlog.Entry{Index: 8, Term: 3, Kind: raftlog.Checkpoint}, nil))
+}
+
+func TestStatusTable(t *testing.T) {
+	a, b := raftlog.Peer{ID: "a", Addr: "h:1"}, raftlog.Peer{ID: "b", Addr: "h:2"}
+	r := report{Cluster: "c\x1b", Leader: &a, Peers: []peerReport{
+		{Peer: a, Info: &raftlog.Info{Peer: a, Role: "leader", Leader: a, Term: 3, CommitIndex: 12, SnapshotIndex: 5, SnapshotSize: 99, Fault: "x\ny"}},
+		{Peer: b, Error: "asking b: dial: connection refused"},
+	}}
+	text := r.table()
+	require.Equal(t, 4, strings.Count(text, "\n"), text)
+	require.Contains(t, text, "leader a")
+	require.Contains(t, text, "5 (99 B)")
+	require.Contains(t, text, "connection refused")
+	require.NotContains(t, text, "\x1b")
+	var drawn strings.Builder
+	require.NoError(t, r.print(&drawn, false, true))
+	require.True(t, strings.HasPrefix(drawn.String(), toTop))
+	require.Equal(t, raftlog.Peer{}, leaderOf(nil))
+	require.Equal(t, b, leaderOf([]client.PeerInfo{
+		{Info: raftlog.Info{Leader: a, Term: 1}},
+		{Info: raftlog.Info{Leader: b, Term: 2}},
+		{Info: raftlog.Info{Term: 3}},
+		{Err: io.EOF, Info: raftlog.Info{Leader: a, Term: 9}},
+	}))
+}
