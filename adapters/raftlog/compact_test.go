@@ -146,6 +146,26 @@ func TestCompactOfflineRefuses(t *testing.T) {
 	require.Equal(t, before, list(t, dir), "the peer's files have changed")
 }
 
+// TestSnapshotWithoutData: of a peer that has taken no snapshot yet nobody can tell that it has a
+// state machine, but itself.
+func TestSnapshotWithoutData(t *testing.T) {
+	dir := t.TempDir()
+	n := onFiles(t, dir, &register{})
+	ctx := within(t, 20*time.Second)
+	index, err := n.Propose(ctx, requestid.New(), []byte("update"))
+	require.NoError(t, err)
+	target := filepath.Join(dir, "compact", "snap.new")
+	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index, Target: target, Committed: index})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(target)
+		return os.IsNotExist(err)
+	}, 10*time.Second, 20*time.Millisecond)
+	require.FileExists(t, target+".refused")
+	require.Equal(t, uint64(1), n.Info().SnapshotIndex)
+	require.NoError(t, n.Err())
+}
+
 // ahead is a state machine that has applied more than there is.
 type ahead struct{ register }
 

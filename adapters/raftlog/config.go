@@ -70,7 +70,8 @@ type Config struct {
 	MaxData int
 
 	// CompactFile, if set, is watched: a snapshot that another program has put there, made
-	// of this peer's own log, is taken over. See the command raftlog compact.
+	// of this peer's own log by CompactOffline, is taken over; not one without data if there
+	// is a StateMachine. See the command raftlog compact.
 	CompactFile string
 
 	// Logger gets what an operator should know; by default nobody does.

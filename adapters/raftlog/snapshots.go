@@ -317,12 +317,14 @@ func (n *Node) adopt(name string, index uint64) error {
 		return err
 	}
 	tables, err := replica.Read(r.Tables())
-	meta := r.Meta()
+	meta, empty := r.Meta(), r.DataSize() == 0
 	if err = errors.Join(err, r.Close()); err != nil {
 		return err
 	}
 	status := n.status.Load()
 	switch term, err := n.files.Term(index); {
+	case empty && n.cfg.StateMachine != nil:
+		return fmt.Errorf("%w: it has no data of the state machine; it was made without that one", ErrInvalid)
 	case index <= status.Snapshot.Index:
 		return fmt.Errorf("%w: it is of entry %d, and there is one of entry %d", ErrInvalid, index, status.Snapshot.Index)
 	case index > status.Applied:

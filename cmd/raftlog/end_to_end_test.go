@@ -5,6 +5,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -233,4 +235,65 @@ func TestPeersAreKilled(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.log, "refused")
 	require.NotContains(t, r.log, "another-secret")
+}
+
+// long is a command that goes on until a signal.
+func (c *cluster) long(args ...string) (*exec.Cmd, *lines) {
+	c.Helper()
+	cmd := exec.Command(built, append([]string{args[0], "-c", c.file}, args[1:]...)...)
+	r, w, err := os.Pipe()
+	require.NoError(c, err)
+	cmd.Stdout, cmd.Stderr = w, w
+	require.NoError(c, cmd.Start())
+	w.Close()
+	l := newLines(r)
+	c.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+		l.end()
+		if c.Failed() {
+			c.Logf("%s\n%s", strings.Join(args, " "), l.text())
+		}
+	})
+	return cmd, l
+}
+
+// interrupted ends a command as a terminal does.
+func interrupted(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	limit := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	defer limit.Stop()
+	_ = cmd.Wait()
+	return cmd.ProcessState.ExitCode()
+}
+
+func TestCommandsThatGoOn(t *testing.T) {
+	c := newCluster(t, "a")
+	// A peer that looks for its cluster ends all the same.
+	joining, log := c.long("serve", "--addr", c.addr("b"), "--log-level", "debug", "b")
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(filepath.Join(c.dir, "b", "peer.json"))
+		return err == nil
+	}, patience, 10*time.Millisecond)
+	require.Zero(t, interrupted(t, joining))
+	log.wait(t, "ended before the peer has begun")
+
+	c.start("a")
+	tail, printed := c.long("tail")
+	status, tables := c.long("status", "-i", "100ms")
+	propose := exec.Command(built, "propose", "-c", c.file, "-")
+	propose.Stdin = strings.NewReader("from standard input\n")
+	out, err := propose.Output()
+	require.NoError(t, err)
+	index, _, _ := strings.Cut(string(out), " ")
+	require.True(t, strings.HasPrefix(printed.wait(t, `"from standard input\n"`), index+" "))
+	for range 3 {
+		require.NotContains(t, tables.wait(t, "cluster test, "), "\x1b")
+	}
+	require.Zero(t, interrupted(t, tail))
+	tables.wait(t, "leader a")
+	require.Zero(t, interrupted(t, status))
 }

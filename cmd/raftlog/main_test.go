@@ -130,15 +130,21 @@ func (c *cluster) start(id string, args ...string) *peer {
 
 func (p *peer) logs(t *testing.T, text string) {
 	t.Helper()
+	p.log.wait(t, text)
+}
+
+// wait waits for a line that contains text.
+func (l *lines) wait(t *testing.T, text string) string {
+	t.Helper()
 	limit := time.After(patience)
 	for {
 		select {
-		case line, ok := <-p.log.fresh:
+		case line, ok := <-l.fresh:
 			if !ok {
 				require.Fail(t, "ended, and never said: "+text)
 			}
 			if strings.Contains(line, text) {
-				return
+				return line
 			}
 		case <-limit:
 			require.Fail(t, "never said: "+text)
