@@ -24,7 +24,8 @@ const aboutCompact = `Make a snapshot of a peer's files, and put it where the pe
 The peer's files are only read, and it may run meanwhile. The snapshot is of the entry of -i;
 or of min(commit index, prune index) of the peer of -p, by default the file's own: so peers
 that join later get the entries of all IDs that are fresh. The target is there as a whole or
-not at all, and must not exist.
+not at all, and must not exist. The files say of the newest entries only later that they are
+committed: -p with the peer itself, beside -i, takes its word for it.
 
 Files of the log that may be deleted are printed, the oldest first. They may be only when the
 peer has taken the snapshot over: with --wait the command waits for that; without it they are

@@ -94,6 +94,7 @@ func TestPeersComeAndGo(t *testing.T) {
 	change := requestid.New().String()
 	r = c.run("config", "--add", "tcp://"+c.addr("d")+"/d", "--ident", change)
 	require.Zero(t, r.code, r.log)
+	require.Less(t, r.took, 10*time.Second)
 	require.Contains(t, r.out, "complete at entry")
 	require.Equal(t, []string{"a", "b", "c", "d"}, ids(c.status().Peers))
 

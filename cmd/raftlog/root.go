@@ -34,7 +34,8 @@ func execute(args []string, in io.Reader, out, log io.Writer) int {
 	root.SetErr(log)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		fmt.Fprintln(log, "raftlog:", strings.ReplaceAll(err.Error(), "\n", "; "))
+		text := strings.TrimPrefix(err.Error(), "raftlog: ") // the library's
+		fmt.Fprintln(log, "raftlog:", strings.ReplaceAll(text, "\n", "; "))
 	}
 	return exitCode(err)
 }

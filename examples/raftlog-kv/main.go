@@ -57,7 +57,7 @@ func runPeer(ctx context.Context, id, peers, dir, secret string, in io.Reader, o
 		}
 	}
 	if cfg.Addr == "" {
-		return fmt.Errorf("--peers has no peer %q: it is written id@host:port,...", id)
+		return fmt.Errorf("--peers has no peer %q; one is written id@host:port", id)
 	}
 	p, err := open(cfg)
 	if err != nil {
