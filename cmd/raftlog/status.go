@@ -129,10 +129,12 @@ func (r report) reason() string {
 	return ""
 }
 
-// redrawn begins at the top of the screen, and clears what is left below.
+// A table is drawn over the one before; what is left of that is cleared, so that nothing
+// flickers.
 const (
-	toTop      = "\x1b[H\x1b[2J"
+	toTop      = "\x1b[H"
 	clearRight = "\x1b[K"
+	clearBelow = "\x1b[J"
 )
 
 func (r report) print(out io.Writer, asJSON, redraw bool) error {
@@ -141,7 +143,7 @@ func (r report) print(out io.Writer, asJSON, redraw bool) error {
 	}
 	text := r.table()
 	if redraw {
-		text = toTop + strings.ReplaceAll(text, "\n", clearRight+"\n")
+		text = toTop + strings.ReplaceAll(text, "\n", clearRight+"\n") + clearBelow
 	}
 	_, err := io.WriteString(out, text)
 	return err

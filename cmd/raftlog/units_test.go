@@ -246,6 +246,7 @@ func TestStatusTable(t *testing.T) {
 	var drawn strings.Builder
 	require.NoError(t, r.print(&drawn, false, true))
 	require.True(t, strings.HasPrefix(drawn.String(), toTop))
+	require.True(t, strings.HasSuffix(drawn.String(), clearBelow))
 	require.Equal(t, raftlog.Peer{}, leaderOf(nil))
 	require.Equal(t, b, leaderOf([]client.PeerInfo{
 		{Info: raftlog.Info{Leader: a, Term: 1}},
