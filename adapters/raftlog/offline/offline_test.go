@@ -102,6 +102,10 @@ func TestReadLog(t *testing.T) {
 		require.Equal(t, own.Prunable(through), l.Prunable(through), through)
 	}
 	require.NotEmpty(t, l.Prunable(33))
+	last := l.Segments[len(l.Segments)-1]
+	for _, name := range l.Prunable(40) {
+		require.NotEqual(t, last.Name, filepath.Base(name), "the peer writes to that one")
+	}
 	for _, name := range l.Prunable(33) {
 		require.NoError(t, os.Remove(filepath.Join(dir, name)))
 	}
