@@ -317,10 +317,17 @@ func (n *Node) handOver() {
 	defer cancel()
 	poll := time.NewTicker(n.cfg.ElectionTimeout / ticksPerTimeout)
 	defer poll.Stop()
+	term := uint64(0) // of which the lead is handed over
 	for {
 		leads := false
 		if n.do(ctx, func(c *core.Core) {
-			if leads = c.Status().Role == core.Leader && len(c.Tables().Members.Voters) > 1; leads {
+			s := c.Status()
+			leads = s.Role == core.Leader && len(c.Tables().Members.Voters) > 1
+			if term != 0 && s.Term != term {
+				leads = false // it has got the lead back, from one that is closed as well
+			}
+			if leads {
+				term = s.Term
 				c.HandOver()
 			}
 		}) != nil || !leads {
