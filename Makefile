@@ -25,11 +25,17 @@ RACE = -race -gcflags=github.com/go-zookeeper/zk=-race=false
 ALL     = $(patsubst $(shell $(GO) list -m)%,.%,$(shell $(GO) list $(PACKAGES)))
 BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.FakeTime' . | xargs -n 1 dirname | sort -u),$(ALL))
 
+# The simulation of the raft log has one goroutine: the race detector, with which it is
+# thirteen times as slow, is for a few runs, and here are the others. -args -seeds 10000 for a
+# night.
+SIMULATION = ./adapters/raftlog/internal/simulation
+
 # test is everything: lint, unit and integration tests, with the race detector.
 # ZKTEST_REAL makes tests fail, not skip, without the servers that they compare with or
 # run on.
 test: prepare lint
 	$(if $(BUBBLES),$(GO) test $(RACE) -cpu 1 -timeout 15m $(TESTFLAGS) $(BUBBLES))
+	$(if $(filter $(SIMULATION),$(ALL)),$(GO) test -timeout 15m $(TESTFLAGS) $(SIMULATION))
 	$(if $(filter-out $(BUBBLES),$(ALL)),ZKTEST_REAL=required $(GO) test $(RACE) -timeout 15m $(TESTFLAGS) $(filter-out $(BUBBLES),$(ALL)))
 
 # unit needs no ZooKeeper.
@@ -49,9 +55,11 @@ format:
 # does not depend on what it is compared with. kazoo and Curator take part where
 # Debian's python3-kazoo and libcurator-recipes-java are installed. The elections'
 # own requests and round trips: $(GO) test -run '^$' -bench .
-# After that it prints what elections by changefeed take on each store.
+# After that it prints what elections by changefeed take on each store, and compares the raft
+# log with others.
 bench: prepare
 	cd bench && $(GO) run . $(BENCHFLAGS)
+	cd bench && $(GO) run ./raftlog
 	$(GO) test -run '^$$' -bench . -timeout 20m ./adapters/changefeed/internal/figures
 
 # prepare installs what a fresh Debian machine lacks: ZooKeeper and Java, or what

@@ -182,7 +182,7 @@ func (u *users) attempt(up *update, end func()) {
 			if first && !forward {
 				w.truth.refused[up.id] = r.Err.Error()
 			}
-		case errors.Is(r.Err, api.ErrNotLeader), errors.Is(r.Err, api.ErrBusy):
+		case errors.Is(r.Err, api.ErrNotLeader), errors.Is(r.Err, api.ErrRefused), errors.Is(r.Err, api.ErrBusy):
 			if first && !forward && *up.others == 0 {
 				up.unsure = false
 			}
