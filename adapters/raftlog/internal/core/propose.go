@@ -291,15 +291,16 @@ func (p *proposals) reply(c *Core, o origin, index uint64, err error) {
 	}
 }
 
-// removed is called when this peer takes no part any more. What it was told of stands; what
-// it waits for, nobody tells it.
+// removed is called when this peer takes no part any more: what it waits for, to hear or to
+// apply, does not come.
 func (p *proposals) removed(c *Core) {
+	gone := fmt.Errorf("%w: this peer was removed from the cluster", api.ErrUnknownOutcome)
 	for _, d := range p.done {
-		p.replyAll(c, d.who, d.index, d.err)
+		p.replyAll(c, d.who, 0, gone)
 	}
 	p.done = nil
 	for _, seq := range sortedKeys(p.sent) {
-		p.reply(c, origin{token: p.sent[seq].token}, 0, fmt.Errorf("%w: this peer was removed from the cluster", api.ErrUnknownOutcome))
+		p.reply(c, origin{token: p.sent[seq].token}, 0, gone)
 	}
 	clear(p.sent)
 }

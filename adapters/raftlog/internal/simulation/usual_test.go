@@ -4,4 +4,4 @@ package simulation
 
 import "time"
 
-var usual = amount{seeds: 150, storm: 16 * time.Second, scenario: 100, replay: 4}
+var usual = amount{seeds: 200, storm: 16 * time.Second, scenario: 100, replay: 4}
