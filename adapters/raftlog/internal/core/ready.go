@@ -42,8 +42,10 @@ func (c *Core) turn(status raft.BasicStatus, entries []*raftpb.Entry) {
 		c.props.lost(c)
 		c.change.lost(c)
 		c.expiry.lost()
-		// It votes for others at once, and whoever is elected may take its candidates out.
+		// Whoever is elected next may take its candidates out at once. It does not help with its
+		// own vote for an election timeout, so that they have time to stop.
 		c.lease.void()
+		c.promised = c.now()
 	}
 	if state != raft.StateFollower && (state != c.state || term != c.term) {
 		// From here on only a lease of this term, and of this role, is good: what the leader
