@@ -19,6 +19,7 @@ type candidacy struct {
 	revoke     context.CancelCauseFunc
 	token      int64
 	suspended  bool
+	first      bool // in line
 	joined     bool
 	following  string
 	told       bool // a status was published
@@ -51,8 +52,13 @@ func (c *candidacy) run() {
 			return
 		}
 		lapse.Stop()
-		if c.leadership != nil {
+		switch {
+		case c.leadership != nil:
 			lapse.Reset(time.Until(c.leadership.Deadline()))
+		case c.first && c.opts.guard > 0:
+			// The loop tells when the node's lease is back, which has not ended yet if only
+			// what the guard leaves of it has.
+			lapse.Reset(c.node.cfg.Heartbeat)
 		}
 	}
 }
@@ -70,6 +76,7 @@ func (c *candidacy) look() (over bool) {
 		c.suspend(leaderelection.ErrLeaseExpired)
 	}
 	place := line.Place(c.id)
+	c.first = place == 0
 	switch {
 	case line.Ended:
 		return true
@@ -96,16 +103,17 @@ func (c *candidacy) look() (over bool) {
 	return false
 }
 
-// leased tells whether the node's lease holds.
-func (c *candidacy) leased() bool {
-	return time.Duration(c.node.lease.Load()) > clock{c.node}.Now()
+// leased tells whether the candidate may lead at this moment.
+func (c *candidacy) leased() bool { return time.Until(c.deadline()) > 0 }
+
+// deadline is until when the candidate may lead: for as long as the node's lease holds, but
+// for what is kept to stop.
+func (c *candidacy) deadline() time.Time {
+	return c.node.began.Add(time.Duration(c.node.lease.Load()) - c.opts.guard)
 }
 
-// deadline is until when the lease holds.
-func (n *Node) deadline() time.Time { return n.began.Add(time.Duration(n.lease.Load())) }
-
 func (c *candidacy) lead() {
-	c.leadership, c.revoke = leaderelection.NewLeadership(c.token, c.node.deadline)
+	c.leadership, c.revoke = leaderelection.NewLeadership(c.token, c.deadline)
 	c.suspended = false
 	c.publish(leaderelection.Status{Role: leaderelection.Leader, Leadership: c.leadership})
 }

@@ -58,10 +58,16 @@ type Option func(*options)
 type options struct {
 	ctx        context.Context
 	clientName string
+	guard      time.Duration
 }
 
 // WithClientName sets the name by which others see the candidate; at most 1 KiB.
 func WithClientName(name string) Option { return func(o *options) { o.clientName = name } }
+
+// WithStopGuard has leaderships end that much before another candidate could lead, besides
+// what is kept for clocks: for programs that need time to stop. From 0, the default, to a
+// quarter of Config.ElectionTimeout.
+func WithStopGuard(d time.Duration) Option { return func(o *options) { o.guard = d } }
 
 // WithContext ends the candidacy, as Resign does, when ctx ends.
 func WithContext(ctx context.Context) Option { return func(o *options) { o.ctx = ctx } }
@@ -87,6 +93,8 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 		return nil, fmt.Errorf("%w: WithContext(nil)", leaderelection.ErrInvalidOption)
 	case len(o.clientName) > maxName:
 		return nil, fmt.Errorf("%w: WithClientName: %d bytes are more than %d", leaderelection.ErrInvalidOption, len(o.clientName), maxName)
+	case o.guard < 0 || o.guard > node.cfg.ElectionTimeout/4:
+		return nil, fmt.Errorf("%w: WithStopGuard: %v is not from 0 to %v, a quarter of ElectionTimeout", leaderelection.ErrInvalidOption, o.guard, node.cfg.ElectionTimeout/4)
 	case name == "" || len(name) > maxName:
 		return nil, fmt.Errorf("%w: an election's name has from 1 to %d bytes, not %d", leaderelection.ErrInvalidPath, maxName, len(name))
 	}
