@@ -28,6 +28,7 @@ var backends = map[string]func(*settings) (backend, error){
 	"changefeed": openChangefeed,
 	"console":    openConsole,
 	"etcd":       openEtcd,
+	"raftlog":    openRaftlog,
 	"zookeeper":  openZooKeeper,
 }
 

@@ -72,6 +72,9 @@ func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // lacking is the error for a backend that cannot do something.
 func (s *settings) lacking(what string) error {
+	if s.backend == "raftlog" {
+		what += " from outside: only the peers, which are the processes of elector run, know its elections; ask their --listen pages"
+	}
 	return usage("backend %s cannot %s: %w", s.backend, what, errors.ErrUnsupported)
 }
 

@@ -53,7 +53,9 @@ has a process group of its own, which does not outlive the leadership.`,
 		Example: `  elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --daily
   elector run --backend zookeeper --zookeeper-servers localhost:2181 \
       --leader-begin-command 'ip addr add 10.0.0.9/24 dev eth0' \
-      --leader-end-command 'ip addr del 10.0.0.9/24 dev eth0 || true'`,
+      --leader-end-command 'ip addr del 10.0.0.9/24 dev eth0 || true'
+  elector run --backend raftlog --peers a=10.0.0.1:8047,b=10.0.0.2:8047,c=10.0.0.3:8047 --peer-id a \
+      --data /var/lib/elector --secret-file /etc/elector/secret --election report -- report --daily`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := r.takeProgram(cmd, args); err != nil {
 				return err
@@ -174,7 +176,7 @@ func (r *runner) result(ctx context.Context, err error) error {
 	case errors.Is(err, leaderelection.ErrUnconfirmed) && exitCode(err) == exitFailed:
 		r.log.Warn("the backend has not confirmed the resignation", "err", err)
 	case err != nil:
-		return err
+		return advised(err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

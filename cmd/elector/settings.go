@@ -20,6 +20,7 @@ const flagInstanceID = "instance-id"
 // passed on to what elector runs.
 var credentials = []string{
 	"ELECTOR_ZOOKEEPER_AUTH", "ELECTOR_ETCD_PASSWORD", "ELECTOR_STORE", "ELECTOR_STORE_PASSWORD",
+	"ELECTOR_SECRET",
 }
 
 // settings are the flags that every command has.
@@ -37,6 +38,7 @@ type settings struct {
 	zookeeper                 zookeeperSettings
 	etcd                      etcdSettings
 	changefeed                changefeedSettings
+	raftlog                   raftlogSettings
 
 	// candidateOptions are for candidates on zookeeper.
 	candidateOptions []leaderelection.Option
@@ -52,12 +54,13 @@ func (s *settings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.config, flagConfig, "", "YAML file whose keys are the flags of run, and command, a list: what comes after --")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json, on standard error")
 	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
-	flags.StringVar(&s.caFile, "ca-file", "", "certificates of authorities for servers, PEM; turns TLS on")
-	flags.StringVar(&s.certFile, "cert-file", "", "certificate of this client, PEM")
+	flags.StringVar(&s.caFile, "ca-file", "", "certificates of authorities for servers, and peers, PEM; turns TLS on")
+	flags.StringVar(&s.certFile, "cert-file", "", "certificate of this client, or peer, PEM")
 	flags.StringVar(&s.keyFile, "key-file", "", "key of --cert-file, PEM")
 	s.zookeeper.register(flags)
 	s.etcd.register(flags)
 	s.changefeed.register(flags)
+	s.raftlog.register(flags)
 }
 
 // complete checks the settings, and makes up those that have no fixed default.

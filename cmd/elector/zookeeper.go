@@ -25,7 +25,7 @@ type zookeeperSettings struct {
 
 func (z *zookeeperSettings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&z.servers, "zookeeper-servers", "", "servers, host:port,...")
-	flags.DurationVar(&z.session, "session-timeout", 4*time.Second, "session timeout to ask for; servers may grant another one, which counts")
+	flags.DurationVar(&z.session, "session-timeout", 4*time.Second, "session timeout to ask for; servers may grant another one, which counts; on raftlog how long a peer may be silent, the same at each")
 	flags.StringVar(&z.auth, "zookeeper-auth", "", "digest credentials user:password; better given as ELECTOR_ZOOKEEPER_AUTH. What is created then belongs to them and everybody may read it")
 	flags.BoolVar(&z.tls, "tls", false, "connect by TLS; with the system's authorities unless --ca-file is given")
 }

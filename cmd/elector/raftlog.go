@@ -1,0 +1,175 @@
+package main
+
+// The backend raftlog: this process is a peer, and keeps the election together with the
+// others. There is no server.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
+	"github.com/go-leaderelection/leaderelection/elector"
+)
+
+const (
+	// leaderPoll is how often a peer that has just been opened looks for a leader of the log.
+	leaderPoll = 20 * time.Millisecond
+	// askPause is how often it asks the others why there is none.
+	askPause = time.Second
+)
+
+// raftPeer is one peer, for the life of the process.
+type raftPeer struct {
+	*settings
+	config raftlog.Config
+
+	mu   sync.Mutex                   // of who opens
+	node atomic.Pointer[raftlog.Node] // nil before it is needed
+}
+
+func openRaftlog(s *settings) (backend, error) {
+	config, err := s.raftlog.config(s)
+	if err != nil {
+		return nil, err
+	}
+	return &raftPeer{settings: s, config: config}, nil
+}
+
+// session is the log's election timeout: who is silent for so long loses its place in line.
+func (p *raftPeer) session() time.Duration { return p.zookeeper.session }
+
+// candidate waits for a majority of the peers without limit.
+func (p *raftPeer) candidate(ctx context.Context) (leaderelection.Candidate, error) {
+	node, err := p.open()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.joined(ctx, node); err != nil {
+		return nil, err
+	}
+	return raftlog.NewElection(node, p.election, raftlog.WithClientName(p.instanceID),
+		// What is left of the lease is for the end of what runs: --lost-grace.
+		raftlog.WithStopGuard(p.session()/spare))
+}
+
+// open opens the node, once. What fails then is not mended by another try.
+func (p *raftPeer) open() (*raftlog.Node, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if node := p.node.Load(); node != nil {
+		return node, nil
+	}
+	node, err := raftlog.Open(p.config)
+	if err != nil {
+		code := exitBackend
+		switch {
+		case errors.Is(err, raftlog.ErrInvalid):
+			code, err = exitUsage, fmt.Errorf("--data %s: %w", p.config.Dir, err)
+		case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, syscall.EADDRNOTAVAIL):
+			code, err = exitFailed, fmt.Errorf("--peers, --peer-listen: this peer cannot listen on %s: %w", p.config.Listen, err)
+		}
+		return nil, &codeError{code, fmt.Errorf("%w: %w", elector.ErrTerminal, advised(err))}
+	}
+	p.node.Store(node)
+	return node, nil
+}
+
+// advised adds to a fault of the node what to do about it.
+func advised(err error) error {
+	if !errors.Is(err, raftlog.ErrFault) {
+		return err
+	}
+	return fmt.Errorf("%w; this peer has stopped so that nothing false is told to the others, which go on: if the disk was full or away, mend that and start again; if the data are damaged, keep the folder of --data for inspection, and do not start an empty one under the same --peer-id", err)
+}
+
+// joined waits until the node knows who leads the log. Meanwhile it asks the others, whether
+// that is still to come: where all of them refuse this peer it is not.
+func (p *raftPeer) joined(ctx context.Context, node *raftlog.Node) error {
+	poll := time.NewTicker(leaderPoll)
+	defer poll.Stop()
+	ask := time.NewTicker(askPause)
+	defer ask.Stop()
+	for node.Info().Leader == (raftlog.Peer{}) {
+		select {
+		case <-poll.C:
+		case <-ask.C:
+			if err := p.refused(ctx); err != nil {
+				return err
+			}
+		case <-node.Done():
+			return fmt.Errorf("%w: %w", leaderelection.ErrConnClosed, node.Err())
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// refused is an error if every other peer refuses this one. What else others say is logged.
+func (p *raftPeer) refused(ctx context.Context) error {
+	others := slices.DeleteFunc(slices.Clone(p.config.Peers), func(o raftlog.Peer) bool { return o.ID == p.config.ID })
+	if len(others) == 0 {
+		return nil
+	}
+	c, err := client.New(client.Config{
+		Cluster: p.config.Cluster, Peers: others, Refresh: -1,
+		Secret: p.config.Secret, TLS: p.config.TLS, Insecure: p.config.Insecure,
+	})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	refusals, answers := 0, 0
+	var why error
+	for _, info := range c.Infos(ctx) {
+		switch {
+		case info.Err == nil:
+			answers++
+		case errors.Is(info.Err, client.ErrRefused):
+			refusals++
+			why = info.Err
+		case why == nil:
+			why = info.Err
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case refusals == len(others):
+		return fmt.Errorf("%w: every other peer refuses this one: %w; --secret-file, --cluster and --peers have to be the same at all", leaderelection.ErrPermission, why)
+	}
+	if all := len(p.config.Peers); answers+1 <= all/2 {
+		p.log.Warn("nobody can lead the log: a majority of the peers is needed", "peers", all, "answering", answers+1, "err", why)
+	}
+	return nil
+}
+
+// connected is nil while a majority of the peers has confirmed lately that this one knows all.
+func (p *raftPeer) connected() error {
+	node := p.node.Load()
+	if node == nil {
+		return errors.New("this peer is not opened yet")
+	}
+	if info := node.Info(); info.Lease == 0 {
+		return fmt.Errorf("no majority of the peers has confirmed this one lately; it is %s", info.Role)
+	}
+	return nil
+}
+
+func (p *raftPeer) close() {
+	node := p.node.Load()
+	if node == nil {
+		return
+	}
+	if err := node.Close(); err != nil {
+		p.log.Error("the peer had stopped before", "err", err)
+	}
+}
