@@ -172,15 +172,16 @@ func TestProposeRefuses(t *testing.T) {
 
 // A small MaxData is for updates: elections, and changes of the peers, work all the same.
 func TestMaxDataIsForUpdates(t *testing.T) {
+	small := func(c *raftlog.Config) { c.MaxData = 1 }
 	inWorld(t, 3, func(t *testing.T, w *world) {
 		c := stand(t, w.node(w.peers[0]), "e")
 		c.awaitLeader(t)
-		w.start(peer(3))
+		w.start(peer(3), small) // it may lead
 		_, err := w.node(w.peers[0]).ChangePeers(within(t, time.Minute), requestid.New(), []raftlog.Peer{peer(0), peer(1), peer(3)})
 		require.NoError(t, err)
 		_, err = w.node(w.peers[0]).Propose(within(t, time.Minute), requestid.New(), []byte("xx"))
 		require.ErrorIs(t, err, raftlog.ErrTooLarge)
-	}, func(c *raftlog.Config) { c.MaxData = 1 })
+	}, small)
 }
 
 // As many IDs as may be remembered are fresh: updates are refused, and taken again when the

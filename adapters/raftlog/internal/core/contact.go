@@ -237,7 +237,7 @@ func (k *contact) checkClock(c *Core, now time.Duration) {
 	}
 }
 
-// HandOver has another voter lead, the one with the longest log, without an election timeout;
+// HandOver has another voter lead (heir) without an election timeout;
 // nothing happens if this peer does not lead, or no other is heard for an election timeout.
 // First it is written into the log that leases are not waited for: see expiry.succeed.
 func (c *Core) HandOver() {
@@ -255,16 +255,37 @@ func (k *contact) handOver(c *Core, now time.Duration) {
 	}
 }
 
-// heir is the voter with the longest log, of those that were heard lately. The engine forgets
-// every election timeout whom it has heard, so that for a moment there may be none.
+// nearlyAll is how many entries a voter may lack that is to lead: it gets them first.
+const nearlyAll = 64
+
+// heir is the voter that is to lead: the one with the longest log of those that do not lead an
+// election, if they have nearly all of it, and otherwise of all. Who begins to lead the log
+// gives its lease up (turn), by which its leadership would be interrupted. The engine forgets
+// every election timeout whom it has heard: for a moment there may be nobody.
 func (c *Core) heir() uint64 {
-	best, match := uint64(raft.None), uint64(0)
-	c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+	leads := map[uint64]bool{}
+	for _, l := range c.tables.Lines {
+		if first, ok := l.First(); ok {
+			leads[first.Peer] = true
+		}
+	}
+	var best, idle uint64 = raft.None, raft.None
+	var longest, match uint64
+	c.rn.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
 		voter := slices.ContainsFunc(c.tables.Members.Voters, func(p entry.Peer) bool { return p.Raft == id })
-		if id != c.self && voter && pr.RecentActive && pr.Match > match {
-			best, match = id, pr.Match
+		if id == c.self || !voter || !pr.RecentActive {
+			return
+		}
+		if pr.Match > longest {
+			best, longest = id, pr.Match
+		}
+		if !leads[id] && pr.Match > match {
+			idle, match = id, pr.Match
 		}
 	})
+	if idle != raft.None && match+nearlyAll >= longest {
+		return idle
+	}
 	return best
 }
 
