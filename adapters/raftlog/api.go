@@ -24,7 +24,7 @@ type (
 const (
 	// State is an update that somebody has proposed.
 	State = api.State
-	// Config changes who the peers are.
+	// Configuration changes who the peers are.
 	Configuration = api.Config
 	// Checkpoint begins a leader's term, and commits what was not committed before.
 	Checkpoint = api.Checkpoint
