@@ -61,7 +61,7 @@ func (x *change) request(c *Core, w waiting) {
 	slices.SortFunc(voters, func(a, b entry.Peer) int { return slices.Compare([]byte(a.ID), []byte(b.ID)) })
 	sum := entry.Sum(entry.Config{Phase: entry.Joint, Peers: voters}.Encode())
 	refuse := func(err error) { c.props.reply(c, w.origin, 0, err) }
-	index, known, err := c.tables.Known(w.ID, sum, c.cfg.Clock.Wall())
+	index, known, err := c.tables.Known(w.ID, sum, c.calendar())
 	switch {
 	case x.under != nil && x.under.id == w.ID && x.under.sum == sum:
 		x.under.waiters = append(x.under.waiters, w.origin)

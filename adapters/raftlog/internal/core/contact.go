@@ -45,9 +45,10 @@ func (k *contact) number(c *Core, id string) uint64 {
 	return n
 }
 
+// skew is what a peer's calendar has said, and when.
 type skew struct {
-	ahead time.Duration
-	at    time.Duration
+	wall time.Time
+	at   time.Duration
 }
 
 // maxSkew is how far a leader's calendar may be from the others': by it the IDs of requests
@@ -205,16 +206,28 @@ func (k *contact) moved(c *Core, body []byte) error {
 
 // clock notes what a peer's calendar says.
 func (k *contact) clock(c *Core, peer uint64, wall time.Time) {
-	k.skew[peer] = skew{wall.Sub(c.cfg.Clock.Wall()), c.now()}
+	k.skew[peer] = skew{wall, c.now()}
+}
+
+// ahead is how far a peer's calendar is ahead of this one's; false if it was not heard lately.
+// It is reckoned by the clock from what the peer has said: this one's calendar may have jumped
+// since.
+func (k *contact) ahead(c *Core, peer uint64) (time.Duration, bool) {
+	s, heard := k.skew[peer]
+	now := c.now()
+	if !heard || now-s.at > 2*c.cfg.Election {
+		return 0, false
+	}
+	return s.wall.Add(now - s.at).Sub(c.cfg.Clock.Wall()), true
 }
 
 // Skew is how far the calendars of most peers are ahead of this one's; 0 if fewer than a
 // majority of voters have been heard lately.
 func (c *Core) Skew() time.Duration {
-	ahead := []time.Duration{0}
+	ahead := make([]time.Duration, 1, 8)
 	for _, p := range c.tables.Members.Voters {
-		if s, heard := c.contact.skew[p.Raft]; heard && p.Raft != c.self && c.now()-s.at <= 2*c.cfg.Election {
-			ahead = append(ahead, s.ahead)
+		if d, heard := c.contact.ahead(c, p.Raft); heard && p.Raft != c.self {
+			ahead = append(ahead, d)
 		}
 	}
 	if len(ahead) <= len(c.tables.Members.Voters)/2 || len(ahead) < 3 {

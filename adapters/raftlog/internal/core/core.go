@@ -319,6 +319,17 @@ func (c *Core) Peers() []api.Peer {
 	return all
 }
 
+// calendar is the time that a leader writes into entries: its own, or that of most voters if its
+// own is far from it. The log's time never goes back: one entry of a wild calendar, be it that
+// by which its leader hands over, would make every ID of after it stale.
+func (c *Core) calendar() time.Time {
+	wall := c.cfg.Clock.Wall()
+	if ahead := c.Skew(); ahead > maxSkew || ahead < -maxSkew {
+		return wall.Add(ahead)
+	}
+	return wall
+}
+
 // newID returns a request ID of this peer's own making.
 func (c *Core) newID() requestid.ID {
 	a, b := c.cfg.Random(), c.cfg.Random()
@@ -328,6 +339,6 @@ func (c *Core) newID() requestid.ID {
 // control makes an entry of an op.
 func (c *Core) control(id requestid.ID, op entry.Op) *raftpb.Entry {
 	data := op.Encode()
-	h := entry.Header{Kind: api.Control, ID: id, Time: c.cfg.Clock.Wall(), Sum: entry.Sum(data)}
+	h := entry.Header{Kind: api.Control, ID: id, Time: c.calendar(), Sum: entry.Sum(data)}
 	return &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Data: entry.Encode(h, data)}
 }

@@ -143,7 +143,7 @@ func (p *proposals) lead(c *Core, w waiting) {
 		p.reply(c, w.origin, 0, fmt.Errorf("%w: the state machine has %d entries to apply yet", api.ErrBusy, c.backlog))
 		return
 	}
-	now := c.cfg.Clock.Wall()
+	now := c.calendar()
 	if w.Kind == api.State {
 		index, known, err := c.tables.Known(w.ID, sum, now)
 		switch {

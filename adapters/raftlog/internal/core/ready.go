@@ -265,7 +265,7 @@ func (c *Core) propose(entries ...*raftpb.Entry) bool {
 // configure makes an entry of a change of the peers.
 func (c *Core) configure(h entry.Header, cfg entry.Config, cc *raftpb.ConfChangeV2) (*raftpb.Entry, error) {
 	data := cfg.Encode()
-	h.Kind, h.Time, h.Sum = api.Config, c.cfg.Clock.Wall(), entry.Sum(data)
+	h.Kind, h.Time, h.Sum = api.Config, c.calendar(), entry.Sum(data)
 	cc.Context = entry.Encode(h, data)
 	raw, err := marshal(cc)
 	if err != nil {

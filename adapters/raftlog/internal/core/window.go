@@ -21,7 +21,7 @@ func (x *window) check(c *Core, now time.Duration) {
 	if !c.props.ready || now < x.at+c.cfg.Election {
 		return
 	}
-	stands := c.cfg.Clock.Wall().Sub(t.Clock)
+	stands := c.calendar().Sub(t.Clock)
 	full := c.cfg.MaxIDs > 0 && t.IDs.Len() >= c.cfg.MaxIDs
 	switch {
 	case c.cfg.Window > t.Window:
