@@ -27,3 +27,25 @@ func TestWildLeaderLeavesNoMark(t *testing.T) {
 	require.NoError(t, l.replies[after].Err)
 	require.Less(t, l.core.tables.Clock.Sub(l.Wall()).Abs(), maxSkew)
 }
+
+// TestWildPeersDoNotHandOverToEachOther: the lead goes to a peer whose calendar is right.
+func TestWildPeersDoNotHandOverToEachOther(t *testing.T) {
+	w := newWorld(t, 5)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	w.run(3 * election)
+	l := w.leader()
+	next := w.nodes[0] // who answers first has the longest log for a moment
+	if next == l {
+		next = w.nodes[1]
+	}
+	l.skew, next.skew = time.Hour, time.Hour
+	turns, last := 0, l
+	for range 100 {
+		w.run(election / 10)
+		if l := w.leader(); l != nil && l != last {
+			turns, last = turns+1, l
+		}
+	}
+	require.Equal(t, 1, turns)
+	require.Zero(t, last.skew)
+}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -250,7 +251,7 @@ func (k *contact) checkClock(c *Core, now time.Duration) {
 	}
 }
 
-// HandOver has another voter lead (heir) without an election timeout;
+// HandOver has another voter lead (heir says which), without an election timeout;
 // nothing happens if this peer does not lead, or no other is heard for an election timeout.
 // First it is written into the log that leases are not waited for: see expiry.succeed.
 func (c *Core) HandOver() {
@@ -271,10 +272,15 @@ func (k *contact) handOver(c *Core, now time.Duration) {
 // nearlyAll is how many entries a voter may lack that is to lead: it gets them first.
 const nearlyAll = 64
 
-// heir is the voter that is to lead: the one with the longest log of those that do not lead an
-// election, if they have nearly all of it, and otherwise of all. Who begins to lead the log
-// gives its lease up (turn), by which its leadership would be interrupted. The engine forgets
-// every election timeout whom it has heard: for a moment there may be nobody.
+// heir is the voter that is to lead, of those that were heard lately. The engine forgets every
+// election timeout whom it has heard, so that for a moment there may be none. It is, in this
+// order, one
+//
+//   - whose calendar is not far from that of most: it would hand over at once, perhaps to
+//     another such one, and so on for ever;
+//   - that leads no election, and has nearly all of the log: who begins to lead the log gives
+//     its lease up (turn), by which its leadership would be interrupted;
+//   - with the longest log.
 func (c *Core) heir() uint64 {
 	leads := map[uint64]bool{}
 	for _, l := range c.tables.Lines {
@@ -282,24 +288,36 @@ func (c *Core) heir() uint64 {
 			leads[first.Peer] = true
 		}
 	}
-	var best, idle uint64 = raft.None, raft.None
-	var longest, match uint64
-	c.rn.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
-		voter := slices.ContainsFunc(c.tables.Members.Voters, func(p entry.Peer) bool { return p.Raft == id })
-		if id == c.self || !voter || !pr.RecentActive {
+	type voter struct {
+		id, match   uint64
+		right, idle bool
+	}
+	var voters []voter
+	most, longest := c.Skew(), uint64(0)
+	c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		votes := slices.ContainsFunc(c.tables.Members.Voters, func(p entry.Peer) bool { return p.Raft == id })
+		if id == c.self || !votes || !pr.RecentActive || pr.Match == 0 {
 			return
 		}
-		if pr.Match > longest {
-			best, longest = id, pr.Match
-		}
-		if !leads[id] && pr.Match > match {
-			idle, match = id, pr.Match
-		}
+		ahead, heard := c.contact.ahead(c, id)
+		voters = append(voters, voter{id, pr.Match, !heard || (ahead-most).Abs() <= maxSkew, !leads[id]})
+		longest = max(longest, pr.Match)
 	})
-	if idle != raft.None && match+nearlyAll >= longest {
-		return idle
+	if len(voters) == 0 {
+		return raft.None
 	}
-	return best
+	rank := func(v voter) (r uint64) {
+		if v.right {
+			r += 2
+		}
+		if v.idle && v.match+nearlyAll >= longest {
+			r++
+		}
+		return r
+	}
+	return slices.MaxFunc(voters, func(a, b voter) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.match, b.match), cmp.Compare(a.id, b.id))
+	}).id
 }
 
 // transfer goes on when what HandOver has written is in force.
