@@ -68,12 +68,10 @@ func (c *candidacy) look() (over bool) {
 	if c.ended.Load() {
 		return true
 	}
+	leased := c.leased() // before the line: see deadline
 	line := c.line.Load()
 	if line == nil {
 		return false
-	}
-	if c.leadership != nil && c.leadership.Err() != nil {
-		c.suspend(leaderelection.ErrLeaseExpired)
 	}
 	place := line.Place(c.id)
 	c.first = place == 0
@@ -87,7 +85,10 @@ func (c *candidacy) look() (over bool) {
 			c.lose()
 			c.token = token
 		}
-		if c.leadership == nil && c.leased() {
+		if c.leadership != nil && c.leadership.Err() != nil {
+			c.suspend(leaderelection.ErrLeaseExpired)
+		}
+		if c.leadership == nil && leased && c.leased() {
 			c.lead()
 		} else if c.leadership == nil && !c.suspended {
 			c.follow("")
@@ -103,17 +104,31 @@ func (c *candidacy) look() (over bool) {
 	return false
 }
 
-// leased tells whether the candidate may lead at this moment.
-func (c *candidacy) leased() bool { return time.Until(c.deadline()) > 0 }
+// leased tells whether the node's lease holds, but for what is kept to stop.
+func (c *candidacy) leased() bool { return time.Until(c.leasedUntil(c.node.lease.Load())) > 0 }
 
-// deadline is until when the candidate may lead: for as long as the node's lease holds, but
-// for what is kept to stop.
-func (c *candidacy) deadline() time.Time {
-	return c.node.began.Add(time.Duration(c.node.lease.Load()) - c.opts.guard)
+func (e *Election) leasedUntil(lease int64) time.Time {
+	return e.node.began.Add(time.Duration(lease) - e.opts.guard)
+}
+
+// deadline is until when the candidate leads by the entry with that token: while the lease
+// holds, if it is the first by the line that the lease was given for. A lease that had ended and
+// is back does not prove what was before, even if this goroutine has not looked yet. The loop
+// shows lines before leases, so the lease is read first.
+func (e *Election) deadline(id string, token int64) time.Time {
+	lease := e.node.lease.Load()
+	line := e.line.Load()
+	switch {
+	case line.Ended: // nobody else leads before the lease ends
+	case e.ended.Load() || line.Place(id) != 0 || int64(line.Candidates[0].Token) != token:
+		lease = 0
+	}
+	return e.leasedUntil(lease)
 }
 
 func (c *candidacy) lead() {
-	c.leadership, c.revoke = leaderelection.NewLeadership(c.token, c.deadline)
+	token := c.token
+	c.leadership, c.revoke = leaderelection.NewLeadership(c.token, func() time.Time { return c.deadline(c.id, token) })
 	c.suspended = false
 	c.publish(leaderelection.Status{Role: leaderelection.Leader, Leadership: c.leadership})
 }

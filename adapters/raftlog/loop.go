@@ -126,6 +126,9 @@ func (l *looping) carryOut() {
 		n.fail(out.LostLog)
 		return
 	}
+	if lease := int64(l.c.Status().Lease); lease < n.lease.Load() {
+		n.lease.Store(lease) // before anybody is told what ends it, a vote for another leader too
+	}
 	for _, s := range out.Send {
 		n.net.Send(s.To, s.Urgent, s.Frame)
 	}
@@ -156,11 +159,32 @@ func (l *looping) carryOut() {
 	if out.Peers {
 		n.net.SetPeers(l.c.Peers())
 	}
+	l.show(out)
 	n.publish(l.c)
 	if len(l.compactions) > 0 {
 		l.compacted()
 	}
 	l.inform(out)
+}
+
+// show gives candidates their lines as they are now: before the lease, which may have been
+// granted since these are applied, see candidacy.deadline.
+func (l *looping) show(out core.Out) {
+	if !out.AllElections && len(out.Elections) == 0 {
+		return
+	}
+	lines := l.c.Tables().Lines
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	for e := range l.n.elections {
+		if slices.Contains(out.Ended, e.id) {
+			e.ended.Store(true) // the line may be a new one by now
+		}
+		if out.AllElections || slices.Contains(out.Elections, e.name) {
+			line := lines[e.name]
+			e.line.Store(&line)
+		}
+	}
 }
 
 // inform has the candidates look at what concerns them.
@@ -181,9 +205,6 @@ func (l *looping) inform(out core.Out) {
 		concerned := all
 		for _, name := range out.Elections {
 			concerned = concerned || name == e.name
-		}
-		if slices.Contains(out.Ended, e.id) {
-			e.ended.Store(true) // the line may be a new one by now
 		}
 		if concerned {
 			e.see(lines[e.name])
