@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
@@ -61,7 +62,7 @@ type options struct {
 	guard      time.Duration
 }
 
-// WithClientName sets the name by which others see the candidate; at most 1 KiB.
+// WithClientName sets the name by which others see the candidate; at most 1 KiB of UTF-8.
 func WithClientName(name string) Option { return func(o *options) { o.clientName = name } }
 
 // WithStopGuard has leaderships end that much before another candidate could lead, besides
@@ -76,7 +77,7 @@ func WithContext(ctx context.Context) Option { return func(o *options) { o.ctx =
 // somebody stands in it. Nothing is written before ElectLeader.
 //
 // Errors: [leaderelection.ErrNilConn] for a node that is nil, [leaderelection.ErrInvalidOption],
-// [leaderelection.ErrInvalidPath] for a name that is empty or longer than 1 KiB, and
+// [leaderelection.ErrInvalidPath] for a name that is empty, longer than 1 KiB or not UTF-8, and
 // [ErrClosed] or [ErrFault].
 func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 	o := options{ctx: context.Background()}
@@ -95,8 +96,11 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 		return nil, fmt.Errorf("%w: WithClientName: %d bytes are more than %d", leaderelection.ErrInvalidOption, len(o.clientName), maxName)
 	case o.guard < 0 || o.guard > node.cfg.ElectionTimeout/4:
 		return nil, fmt.Errorf("%w: WithStopGuard: %v is not from 0 to %v, a quarter of ElectionTimeout", leaderelection.ErrInvalidOption, o.guard, node.cfg.ElectionTimeout/4)
-	case name == "" || len(name) > maxName:
-		return nil, fmt.Errorf("%w: an election's name has from 1 to %d bytes, not %d", leaderelection.ErrInvalidPath, maxName, len(name))
+	case !utf8.ValidString(o.clientName):
+		return nil, fmt.Errorf("%w: WithClientName: %q is not UTF-8", leaderelection.ErrInvalidOption, o.clientName)
+	}
+	if err := checkName(name); err != nil {
+		return nil, err
 	}
 	if err := node.Err(); err != nil {
 		return nil, closedConn(err)
@@ -107,6 +111,17 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 	}
 	e.standing, e.stop = context.WithCancelCause(o.ctx)
 	return e, nil
+}
+
+// checkName refuses what cannot stand in the log as it is: names are text there.
+func checkName(name string) error {
+	switch {
+	case name == "" || len(name) > maxName:
+		return fmt.Errorf("%w: an election's name has from 1 to %d bytes, not %d", leaderelection.ErrInvalidPath, maxName, len(name))
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%w: an election's name is UTF-8, and %q is not", leaderelection.ErrInvalidPath, name)
+	}
+	return nil
 }
 
 // closedConn gives the end of a node its place among the errors of elections.
@@ -271,7 +286,7 @@ func (e *Election) ending() *ending {
 // for newcomers, who get [leaderelection.ErrElectionOver]; [RestartElection] lets it begin
 // anew. It returns when that is in the log. The error is [leaderelection.ErrUnconfirmed] if ctx
 // has ended first, and [leaderelection.ErrConnClosed] if the node has stopped; it may be called
-// again.
+// again. It is [leaderelection.ErrInvalidPath] for a name that [NewElection] refuses.
 func DeleteElection(ctx context.Context, node *Node, name string) error {
 	return amend(ctx, node, entry.Op{Do: entry.End, Election: name})
 }
@@ -284,6 +299,9 @@ func RestartElection(ctx context.Context, node *Node, name string) error {
 
 // amend has an op written, which does the same however often it is.
 func amend(ctx context.Context, node *Node, op entry.Op) error {
+	if err := checkName(op.Election); err != nil {
+		return err
+	}
 	for {
 		err := node.control(ctx, op)
 		switch {
