@@ -346,8 +346,12 @@ func (p *proposals) received(c *Core, from string, body []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
 	}
-	if r.Kind == api.Control && (r.Op.Do == entry.Expire || r.Op.Do == entry.Transfer) {
-		return fmt.Errorf("%w from %s: %s is the leader's own", errFrame, from, r.Op.Do)
+	if r.Kind == api.Control {
+		switch r.Op.Do {
+		case entry.Join, entry.Leave, entry.End, entry.Restart:
+		default:
+			return fmt.Errorf("%w from %s: %q is not for others to ask for", errFrame, from, r.Op.Do)
+		}
 	}
 	p.take(c, waiting{r, origin{peer: from, seq: seq}})
 	return nil

@@ -425,3 +425,26 @@ func TestRemovedUnaware(t *testing.T) {
 	w.until("it knows", func() bool { return out.core.Status().Role == Removed })
 	require.Equal(t, []string{out.peer.ID}, out.core.Membership().Removed)
 }
+
+// TestWhatPeersMayAsk: entries that are the leader's own are nobody else's to ask for. A window
+// of another's making could be one in which no ID is fresh.
+func TestWhatPeersMayAsk(t *testing.T) {
+	w := newWorld(t, 3)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	l := w.leader()
+	from := w.nodes[0]
+	if from == l {
+		from = w.nodes[1]
+	}
+	for _, op := range []entry.Op{
+		{Do: entry.Window, Window: 1 << 62}, {Do: entry.Transfer}, {Do: entry.Expire, Peer: from.core.self}, {Do: "else"},
+	} {
+		body := encodeRequest(1, Request{Kind: api.Control, ID: from.core.newID(), Op: op})
+		require.ErrorIs(t, l.core.Receive(from.peer.ID, from.core.frame(frameRequest, body)), errFrame, op.Do)
+	}
+	w.run(50 * time.Millisecond)
+	require.Equal(t, 7*time.Hour, l.core.tables.Window)
+	token := w.propose(l, Request{Kind: api.State})
+	w.run(50 * time.Millisecond)
+	require.NoError(t, l.replies[token].Err)
+}
