@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
@@ -143,6 +144,8 @@ func (c Config) check() error {
 		return bad("no Cluster")
 	case c.ID == "":
 		return bad("no ID")
+	case !utf8.ValidString(c.Cluster), !utf8.ValidString(c.ID), !utf8.ValidString(c.Addr):
+		return bad("Cluster %q, ID %q and Addr %q have to be UTF-8", c.Cluster, c.ID, c.Addr)
 	case c.Dir == "" && c.fs == nil:
 		return bad("no Dir")
 	case len(c.Peers) == 0:
@@ -161,8 +164,8 @@ func (c Config) check() error {
 		return bad("MaxData is %d; from 1 to %d", c.MaxData, entry.MaxData)
 	}
 	for i, p := range c.Peers {
-		if _, _, err := net.SplitHostPort(p.Addr); err != nil || p.ID == "" {
-			return bad("peer %q at %q: an ID and host:port are needed", p.ID, p.Addr)
+		if _, _, err := net.SplitHostPort(p.Addr); err != nil || p.ID == "" || !utf8.ValidString(p.ID) || !utf8.ValidString(p.Addr) {
+			return bad("peer %q at %q: an ID and host:port are needed, in UTF-8", p.ID, p.Addr)
 		}
 		for _, q := range c.Peers[:i] {
 			if q.ID == p.ID || q.Addr == p.Addr {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // Names stand in the log as text. One that is not text would come back as another one: the
@@ -24,6 +25,10 @@ func TestNamesThatCannotBeWritten(t *testing.T) {
 		}
 		_, err := raftlog.NewElection(n, "e", raftlog.WithClientName("\xff"))
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+		_, err = n.ChangePeers(t.Context(), requestid.New(), []raftlog.Peer{w.peers[0], {ID: "\xff", Addr: "host1:1"}})
+		require.ErrorIs(t, err, raftlog.ErrInvalid)
+		_, err = raftlog.Open(raftlog.Config{Cluster: "test", ID: "\xff", Addr: "host1:1", Dir: t.TempDir(), Peers: w.peers, Insecure: true})
+		require.ErrorIs(t, err, raftlog.ErrInvalid)
 		require.Equal(t, before, n.Info().LastIndex)
 	})
 }

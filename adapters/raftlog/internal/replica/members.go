@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -128,6 +129,8 @@ func (m Members) Check(voters []entry.Peer) error {
 		switch {
 		case p.ID == "" || p.Addr == "":
 			return fmt.Errorf("%w: peer %d has no ID or no address", api.ErrInvalid, i)
+		case !utf8.ValidString(p.ID) || !utf8.ValidString(p.Addr): // they stand in the log as text
+			return fmt.Errorf("%w: the ID or the address of peer %d is not UTF-8: %q at %q", api.ErrInvalid, i, p.ID, p.Addr)
 		case m.Gone(p.ID):
 			return fmt.Errorf("%w: peer %s was removed, and its ID cannot be used again", api.ErrInvalid, p.ID)
 		}
