@@ -28,7 +28,11 @@ BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|ele
 # The simulation of the raft log has one goroutine, and nothing for the race detector, with
 # which it is thirteen times as slow. -args -seeds 10000 plays more.
 SIMULATION = ./adapters/raftlog/internal/simulation
-RACED      = $(filter-out $(SIMULATION),$(ALL))
+
+# What is left waits for servers and networks for most of its time, so three packages run at
+# once on two cores, from the one that takes longest.
+LONGEST = ./integrationtest
+SERVED  = $(filter $(LONGEST),$(ALL)) $(filter-out $(BUBBLES) $(SIMULATION) $(LONGEST),$(ALL))
 
 # test is everything: lint, unit and integration tests, with the race detector.
 # ZKTEST_REAL makes tests fail, not skip, without the servers that they compare with or
@@ -36,7 +40,7 @@ RACED      = $(filter-out $(SIMULATION),$(ALL))
 test: prepare lint
 	$(if $(BUBBLES),$(GO) test $(RACE) -cpu 1 -timeout 15m $(TESTFLAGS) $(BUBBLES))
 	$(if $(filter $(SIMULATION),$(ALL)),$(GO) test -timeout 15m $(TESTFLAGS) $(SIMULATION))
-	$(if $(filter-out $(BUBBLES),$(RACED)),ZKTEST_REAL=required $(GO) test $(RACE) -timeout 15m $(TESTFLAGS) $(filter-out $(BUBBLES),$(RACED)))
+	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) -p 3 -timeout 15m $(TESTFLAGS) $(SERVED))
 
 # unit needs no ZooKeeper.
 unit:

@@ -131,18 +131,43 @@ func (s *Server) Kill() error {
 	if s.cmd == nil {
 		return nil
 	}
+	// Stopped it can make no child that would be overlooked, and that goes on listening.
+	_ = syscall.Kill(s.cmd.Process.Pid, syscall.SIGSTOP) // or it has ended already
+	for began := time.Now(); !strings.Contains("TZX", state(s.cmd.Process.Pid)) && time.Since(began) < patience; {
+		time.Sleep(time.Millisecond)
+	}
 	children := childrenOf(s.cmd.Process.Pid)
-	_ = s.cmd.Process.Kill() // or it has ended already
+	_ = s.cmd.Process.Kill()
 	for _, pid := range children {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
+	limit := time.After(patience)
 	select {
 	case <-s.done:
-		s.cmd = nil
-		return nil
-	case <-time.After(patience):
+	case <-limit:
 		return fmt.Errorf("dbserver: %s does not end", s.name)
 	}
+	for _, pid := range children {
+		for !ended(pid) {
+			select {
+			case <-time.After(time.Millisecond):
+			case <-limit:
+				return fmt.Errorf("dbserver: process %d of %s does not end", pid, s.name)
+			}
+		}
+	}
+	s.cmd = nil
+	return nil
+}
+
+// ended tells whether a process is gone, or waits only for somebody to take its exit code.
+func ended(pid int) bool { return strings.Contains("ZX", state(pid)) }
+
+// state is a process's, as the system writes it: R, S, D, T, Z, X; empty if it is gone.
+func state(pid int) string {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, s, _ := strings.Cut(string(stat), ") ")
+	return s[:min(len(s), 1)]
 }
 
 // Restart kills the server and starts it again.
