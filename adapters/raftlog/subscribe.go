@@ -38,8 +38,8 @@ func (n *Node) Subscribe(ctx context.Context, from uint64) *Subscription {
 	s := &Subscription{events: make(chan Event), stop: cancel, done: make(chan struct{})}
 	events := n.events(ctx, from)
 	go func() {
-		defer close(s.done)
 		defer close(s.events)
+		defer close(s.done) // first: whoever sees the end of Events is told why
 		defer events.Close()
 		for {
 			e, err := events.Next()
@@ -81,6 +81,8 @@ func (s *Subscription) Err() error {
 func (s *Subscription) Close() {
 	s.stop()
 	<-s.done
+	for range s.events { // nothing comes any more; until it is closed
+	}
 }
 
 // events are read from the log's files, so that whoever reads makes nobody wait.

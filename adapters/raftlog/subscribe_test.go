@@ -270,3 +270,18 @@ func TestSubscriptionEnds(t *testing.T) {
 		require.ErrorIs(t, unread.Err(), raftlog.ErrClosed, "it ends with the node, read or not")
 	})
 }
+
+// Whoever has seen the end of the stream is told why it has ended.
+func TestErrIsThereAtTheEnd(t *testing.T) {
+	w := newWorld(t, 1)
+	n := w.start(w.peers[0])
+	for range 2000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := n.Subscribe(ctx, 1)
+		go cancel()
+		for range s.Events() {
+		}
+		require.ErrorIs(t, s.Err(), context.Canceled)
+		s.Close()
+	}
+}
