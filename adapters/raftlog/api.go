@@ -63,6 +63,6 @@ var (
 	// ErrFault: the node has stopped for good, by what the error wraps: its disk has failed,
 	// its data are damaged, or its state machine has returned an error.
 	ErrFault = api.ErrFault
-	// ErrRefused: the other side is not of this cluster.
+	// ErrRefused: the other side is not of this cluster, or this peer was removed from it.
 	ErrRefused = api.ErrRefused
 )

@@ -149,6 +149,7 @@ func TestReplaceAll(t *testing.T) {
 		}
 		_, err = w.node(old[0]).Propose(within(t, time.Second), requestid.New(), []byte("c"))
 		require.ErrorIs(t, err, raftlog.ErrRefused)
+		require.ErrorIs(t, w.node(old[0]).Sync(within(t, time.Minute)), raftlog.ErrRefused)
 		for _, p := range old {
 			require.NoError(t, w.stop(p))
 		}

@@ -83,7 +83,7 @@ func (n *Node) ChangePeers(ctx context.Context, id requestid.ID, voters []Peer) 
 
 // Sync waits until this peer's state machine has applied all that was committed anywhere
 // before the call: what is read from it then is not older. The error wraps ctx's cause, or is
-// [ErrClosed] or [ErrFault].
+// [ErrRefused] at a peer that was removed, [ErrClosed] or [ErrFault].
 func (n *Node) Sync(ctx context.Context) error {
 	for {
 		reply := make(chan core.Reply, 1)
@@ -99,6 +99,9 @@ func (n *Node) Sync(ctx context.Context) error {
 		case r := <-reply:
 			if r.Err == nil {
 				return nil
+			}
+			if errors.Is(r.Err, ErrRefused) {
+				return fmt.Errorf("raftlog: sync: %w", r.Err)
 			}
 		case <-ctx.Done():
 			return fmt.Errorf("raftlog: sync: %w", context.Cause(ctx))

@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/binary"
+	"fmt"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -140,9 +141,14 @@ func (l *lease) read(c *Core) {
 }
 
 // Read has a Reply given once the state machine has applied all that was committed, anywhere,
-// before this call; by the deadline with api.ErrBusy.
+// before this call; by the deadline with api.ErrBusy, and at once with api.ErrRefused at a peer
+// that was removed, whom nobody answers.
 func (c *Core) Read(token uint64, deadline time.Duration) {
 	l := &c.lease
+	if c.contact.removed != nil {
+		c.out.Replies = append(c.out.Replies, Reply{Token: token, Err: fmt.Errorf("%w: peer %s was removed from the cluster", api.ErrRefused, c.cfg.Self.ID)})
+		return
+	}
 	l.readers = append(l.readers, reader{token: token, after: l.seq, deadline: deadline})
 	if len(l.asked) < outstanding/2 {
 		l.probe(c, c.now())

@@ -29,7 +29,8 @@ type Request struct {
 	// Forward has a peer that does not lead ask the leader; without it the reply is a
 	// NotLeaderError.
 	Forward bool
-	// Deadline is when a peer that has asked the leader gives up; 0 for an election timeout.
+	// Deadline is when a peer that has asked the leader gives up, by its clock; 0 for an
+	// election timeout from now.
 	Deadline time.Duration
 }
 

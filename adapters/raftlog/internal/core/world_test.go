@@ -424,6 +424,10 @@ func TestRemovedUnaware(t *testing.T) {
 	w.cut = func(string, string) bool { return false }
 	w.until("it knows", func() bool { return out.core.Status().Role == Removed })
 	require.Equal(t, []string{out.peer.ID}, out.core.Membership().Removed)
+	w.token++
+	out.core.Read(w.token, w.now+time.Second)
+	out.drain()
+	require.ErrorIs(t, out.replies[w.token].Err, api.ErrRefused, "nobody ever answers it")
 }
 
 // TestWhatPeersMayAsk: entries that are the leader's own are nobody else's to ask for. A window
