@@ -30,10 +30,7 @@ func (c *candidacy) run() {
 	n.mu.Lock()
 	n.elections[c.Election] = struct{}{}
 	n.mu.Unlock()
-	_ = n.do(c.standing, func(p *core.Core) {
-		p.Stand(c.name, c.id, c.opts.clientName)
-		c.see(p.Tables().Lines[c.name])
-	})
+	c.stand()
 	lapse := time.NewTimer(0)
 	defer lapse.Stop()
 	for {
@@ -61,6 +58,20 @@ func (c *candidacy) run() {
 			lapse.Reset(c.node.cfg.Heartbeat)
 		}
 	}
+}
+
+// stand has the peer put the candidate into the line. An election that this peer holds to be
+// over may have begun anew, by what the peer has not applied yet: so it looks again when it has.
+func (c *candidacy) stand() {
+	over := false
+	_ = c.node.do(c.standing, func(p *core.Core) { over = p.Tables().Lines[c.name].Ended })
+	if over {
+		_ = c.node.Sync(c.standing)
+	}
+	_ = c.node.do(c.standing, func(p *core.Core) {
+		p.Stand(c.name, c.id, c.opts.clientName)
+		c.see(p.Tables().Lines[c.name])
+	})
 }
 
 // look finds what the candidate is now, and tells; true if the election is over.
