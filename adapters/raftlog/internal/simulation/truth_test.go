@@ -34,6 +34,7 @@ type counts struct {
 // fact is a committed entry.
 type fact struct {
 	term     uint64
+	in       uint64 // the smallest term of a peer when it has applied it: it was committed by then
 	kind     api.Kind
 	id       requestid.ID
 	sum, all uint32
@@ -86,7 +87,7 @@ func (t *truth) at(index uint64) *fact {
 func (t *truth) committed(p *peer, outcomes []replica.Outcome) {
 	for _, o := range outcomes {
 		f := fact{
-			term: o.Term, kind: o.Kind, id: o.ID, sum: o.Sum, all: entry.Sum(o.Data), skipped: o.Skipped(), first: o.First,
+			term: o.Term, in: p.core.Status().Term, kind: o.Kind, id: o.ID, sum: o.Sum, all: entry.Sum(o.Data), skipped: o.Skipped(), first: o.First,
 		}
 		if o.Err != nil {
 			f.err = o.Err.Error()
@@ -94,7 +95,9 @@ func (t *truth) committed(p *peer, outcomes []replica.Outcome) {
 		switch {
 		case o.Index <= t.last():
 			was := *t.at(o.Index)
-			f.chain, f.chained = was.chain, was.chained
+			at := t.at(o.Index)
+			at.in = min(at.in, f.in)
+			f.chain, f.chained, f.in = was.chain, was.chained, was.in
 			if was != f {
 				t.w.failf("%s applies entry %d as %+v, and another peer has applied %+v", p.ID, o.Index, f, was)
 			}
@@ -271,13 +274,12 @@ func (t *truth) elected(p *peer, term uint64) {
 		t.w.failf("%s and %s are the leaders of term %d", p.ID, other, term)
 	}
 	t.leaders[term] = p.ID
-	// It has everything that was committed in terms before.
-	n, _ := slices.BinarySearchFunc(t.facts, term, func(f fact, term uint64) int {
-		if f.term < term {
-			return -1
-		}
-		return 1
-	})
+	// It has everything that was committed in terms before; not what a later leader has, while it
+	// was held up before it heard that it is elected.
+	n := len(t.facts)
+	for n > 0 && t.facts[n-1].in >= term {
+		n--
+	}
 	if n == 0 {
 		return
 	}
