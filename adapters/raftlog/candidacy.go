@@ -3,6 +3,7 @@ package raftlog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -42,6 +43,9 @@ func (c *candidacy) run() {
 			return
 		case <-n.ctx.Done():
 			c.conclude(closedConn(context.Cause(n.ctx)))
+			return
+		case <-n.removed:
+			c.conclude(closedConn(fmt.Errorf("%w: peer %s was removed from the cluster", ErrRefused, n.cfg.ID)))
 			return
 		}
 		if c.look() {

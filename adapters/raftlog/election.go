@@ -154,7 +154,8 @@ func (e *Election) Current() leaderelection.Status {
 // ElectLeader implements [leaderelection.Candidate]: it blocks until the candidacy is over and
 // returns the error of the final status, or nil after Resign or the end of [WithContext]'s
 // context. Beside [leaderelection.ErrElectionOver] that is an error that is
-// [leaderelection.ErrConnClosed] and [ErrClosed], or [ErrFault]: the node has stopped. A
+// [leaderelection.ErrConnClosed], and [ErrClosed] or [ErrFault]: the node has stopped; or
+// [ErrRefused]: its peer was removed from the cluster. A
 // cluster without a majority ends nothing: the candidate waits.
 func (e *Election) ElectLeader() error {
 	e.mu.Lock()

@@ -87,6 +87,7 @@ const maxTogether = 1024
 
 // looping is what the loop keeps beside the peer.
 type looping struct {
+	removed bool // it was told that this peer takes no part any more
 	n       *Node
 	c       *core.Core
 	token   uint64
@@ -161,6 +162,10 @@ func (l *looping) carryOut() {
 	}
 	l.show(out)
 	n.publish(l.c)
+	if n.status.Load().Role == core.Removed && !l.removed {
+		l.removed = true
+		close(n.removed)
+	}
 	if len(l.compactions) > 0 {
 		l.compacted()
 	}

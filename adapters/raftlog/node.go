@@ -25,7 +25,7 @@ import (
 //
 // Four goroutines work for it: one owns the peer's state and decides everything (loop.go),
 // one writes the log (write.go), one has the state machine apply updates (apply.go), and the
-// transport's. None of them waits for another.
+// transport's. The one that decides waits for none of the others.
 type Node struct {
 	cfg   Config
 	fs    disk.FS
@@ -44,6 +44,7 @@ type Node struct {
 
 	current   *looping          // the loop's own
 	staged    map[uint64]string // the loop's: received snapshots that are not installed, by index
+	removed   chan struct{}     // closed by the loop when this peer takes no part any more
 	replacing sync.Mutex        // of whoever puts a snapshot in place of the newest one
 
 	// has is the newest entry that the state machine has, and applied how far it was gone
@@ -86,7 +87,7 @@ func Open(cfg Config) (*Node, error) {
 		cfg: cfg, fs: cfg.fs, log: cfg.Logger.With("cluster", cfg.Cluster, "peer", cfg.ID),
 		began: time.Now(), calls: make(chan func(*core.Core)), requests: make(chan request, 1024),
 		work: newQueue[task](), stored: make(chan []stored), apply: newQueue[core.Apply](),
-		staged: map[uint64]string{}, elections: map[*Election]struct{}{}, ended: make(chan struct{}),
+		staged: map[uint64]string{}, elections: map[*Election]struct{}{}, removed: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if n.fs == nil {
 		n.fs = disk.OS(cfg.Dir)

@@ -4,8 +4,9 @@ import "io"
 
 // StateMachine is what the updates are for. All its methods are called by one goroutine, one
 // at a time; while one runs no further update is applied at this peer, and everything else
-// goes on. An error from any of them stops the node: a state machine that has missed an
-// update is not a replica any more.
+// goes on. None of them may wait for the node: not for Close, Propose or Sync. An error from
+// any of them stops the node: a state machine that has missed an update is not a replica any
+// more.
 type StateMachine interface {
 	// LastApplied is the index of the last entry that the state has, which has to be kept
 	// with the state, and changed together with it: what is behind it is applied again after

@@ -21,13 +21,15 @@ import (
 // contact is what peers tell each other beside the engine's messages: that one is there and
 // wants the log, how far its log goes, and what their calendars say.
 type contact struct {
-	names   map[uint64]string
-	numbers map[string]uint64
-	skew    map[uint64]skew
-	nonce   uint64
-	met     bool         // a leader has answered this process
-	admit   requestid.ID // the Admit entry of ours that is under way
-	admitAt time.Duration
+	names    map[uint64]string
+	numbers  map[string]uint64
+	skew     map[uint64]skew
+	nonce    uint64
+	met      bool         // a leader has answered this process
+	admit    requestid.ID // the Admit entry of ours that is under way
+	admitAt  time.Duration
+	active   map[uint64]time.Duration // when each client was last found active
+	lookedAt time.Duration
 
 	removed *api.Membership // who the peers are, since this one was removed
 
@@ -58,6 +60,7 @@ const maxSkew = 5 * time.Minute
 
 func (k *contact) init(c *Core) {
 	k.names, k.numbers = map[uint64]string{}, map[string]uint64{}
+	k.active = map[uint64]time.Duration{}
 	k.skew, k.nonce = map[uint64]skew{}, c.cfg.Random()
 	for _, p := range c.cfg.Seeds {
 		k.number(c, p.ID)
@@ -158,6 +161,39 @@ func (k *contact) welcome(c *Core, p entry.Peer) error {
 func (k *contact) admitted(o replica.Outcome) {
 	if o.ID == k.admit {
 		k.admit = requestid.ID{}
+	}
+}
+
+// absence is for how many election timeouts a client may be silent: then it is left out of the
+// configuration, and admitted again if it comes back.
+const absence = 600
+
+// dismiss leaves out a client that is not there any more.
+func (k *contact) dismiss(c *Core, now time.Duration) {
+	if !c.props.ready || now < k.lookedAt+c.cfg.Election {
+		return
+	}
+	k.lookedAt = now
+	c.rn.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
+		if typ == raft.ProgressTypeLearner && pr.RecentActive {
+			k.active[id] = now
+		}
+	})
+	for _, p := range c.tables.Members.Clients {
+		if now-max(k.active[p.Raft], c.expiry.since) < absence*c.cfg.Election {
+			continue
+		}
+		if !k.admit.IsZero() && now < k.admitAt+c.cfg.Election || c.tables.Members.Joint() || c.change.under != nil {
+			return
+		}
+		id := c.newID()
+		e, err := c.configure(entry.Header{ID: id}, entry.Config{Phase: entry.Dismiss, Peers: []entry.Peer{p}}, &raftpb.ConfChangeV2{
+			Changes: []*raftpb.ConfChangeSingle{{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(p.Raft)}},
+		})
+		if err == nil && c.propose(e) {
+			k.admit, k.admitAt = id, now
+		}
+		return // one at a time, as in welcome
 	}
 }
 

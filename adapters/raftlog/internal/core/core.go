@@ -219,6 +219,7 @@ func (c *Core) Advance() {
 	c.change.check(c, now)
 	c.contact.handOver(c, now)
 	c.contact.checkClock(c, now)
+	c.contact.dismiss(c, now)
 	c.window.check(c, now)
 	c.lease.overdue(c, now)
 	c.stand.reconcile(c, now)

@@ -452,3 +452,27 @@ func TestWhatPeersMayAsk(t *testing.T) {
 	w.run(50 * time.Millisecond)
 	require.NoError(t, l.replies[token].Err)
 }
+
+// A client that is gone does not stay in the configuration, nor its address; it is admitted
+// again if it comes back.
+func TestAbsentClient(t *testing.T) {
+	w := newWorld(t, 3)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	n := w.add(peerNo(3), w.nodes[0].tablesVoters())
+	clients := func() int {
+		if l := w.leader(); l != nil {
+			return len(l.core.Membership().Clients)
+		}
+		return -1
+	}
+	w.until("a client", func() bool { return clients() == 1 })
+	w.run(10 * election)
+	require.Equal(t, 1, clients(), "it is there")
+	n.down = true
+	w.run(absence * election / 2)
+	require.Equal(t, 1, clients(), "it may come back")
+	w.until("left out", func() bool { return clients() == 0 })
+	require.Empty(t, w.leader().core.Membership().Removed)
+	n.down = false
+	w.until("a client again", func() bool { return clients() == 1 })
+}
