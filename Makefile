@@ -29,8 +29,7 @@ BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|ele
 # which it is thirteen times as slow. -args -seeds 10000 plays more.
 SIMULATION = ./adapters/raftlog/internal/simulation
 
-# What is left waits for servers and networks for most of its time, so three packages run at
-# once on two cores, from the one that takes longest.
+# What is left begins with what takes longest, beside which the others are done.
 LONGEST = ./integrationtest
 SERVED  = $(filter $(LONGEST),$(ALL)) $(filter-out $(BUBBLES) $(SIMULATION) $(LONGEST),$(ALL))
 
@@ -40,7 +39,7 @@ SERVED  = $(filter $(LONGEST),$(ALL)) $(filter-out $(BUBBLES) $(SIMULATION) $(LO
 test: prepare lint
 	$(if $(BUBBLES),$(GO) test $(RACE) -cpu 1 -timeout 15m $(TESTFLAGS) $(BUBBLES))
 	$(if $(filter $(SIMULATION),$(ALL)),$(GO) test -timeout 15m $(TESTFLAGS) $(SIMULATION))
-	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) -p 3 -timeout 15m $(TESTFLAGS) $(SERVED))
+	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) -timeout 15m $(TESTFLAGS) $(SERVED))
 
 # unit needs no ZooKeeper.
 unit:

@@ -234,9 +234,10 @@ func TestParentKilled(t *testing.T) {
 	requireEnd(t, grandchild)
 }
 
-// TestParentStopped: nobody can tell the guard, and it ends the program with the lease.
+// TestParentStopped: nobody can tell the guard, and it ends the program with the lease, which is
+// long enough not to end by itself on a busy machine.
 func TestParentStopped(t *testing.T) {
-	p, grandchild := parent(t, "100ms")
+	p, grandchild := parent(t, "2s")
 	require.NoError(t, p.Signal(syscall.SIGSTOP))
 	requireEnd(t, grandchild)
 }
