@@ -29,9 +29,7 @@ BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|ele
 # which it is thirteen times as slow. -args -seeds 10000 plays more.
 SIMULATION = ./adapters/raftlog/internal/simulation
 
-# What is left begins with what takes longest, beside which the others are done.
-LONGEST = ./integrationtest
-SERVED  = $(filter $(LONGEST),$(ALL)) $(filter-out $(BUBBLES) $(SIMULATION) $(LONGEST),$(ALL))
+SERVED     = $(filter-out $(BUBBLES) $(SIMULATION),$(ALL))
 
 # test is everything: lint, unit and integration tests, with the race detector.
 # ZKTEST_REAL makes tests fail, not skip, without the servers that they compare with or
