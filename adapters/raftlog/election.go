@@ -183,9 +183,14 @@ func (e *Election) isOver() bool {
 	}
 }
 
-// see takes the line as it is now, or the news that the lease has changed. The loop calls it.
+// see takes the line as it is now. The loop calls it.
 func (e *Election) see(line replica.Line) {
 	e.line.Store(&line)
+	e.wake()
+}
+
+// wake has the candidate look at the line and the lease.
+func (e *Election) wake() {
 	select {
 	case e.poke <- struct{}{}:
 	default:

@@ -127,7 +127,8 @@ func (l *looping) carryOut() {
 		n.fail(out.LostLog)
 		return
 	}
-	if lease := int64(l.c.Status().Lease); lease < n.lease.Load() {
+	status := l.c.Status()
+	if lease := int64(status.Lease); lease < n.lease.Load() {
 		n.lease.Store(lease) // before anybody is told what ends it, a vote for another leader too
 	}
 	for _, s := range out.Send {
@@ -161,15 +162,15 @@ func (l *looping) carryOut() {
 		n.net.SetPeers(l.c.Peers())
 	}
 	l.show(out)
-	n.publish(l.c)
-	if n.status.Load().Role == core.Removed && !l.removed {
+	n.publish(status)
+	if status.Role == core.Removed && !l.removed {
 		l.removed = true
 		close(n.removed)
 	}
 	if len(l.compactions) > 0 {
 		l.compacted()
 	}
-	l.inform(out)
+	l.inform(out, status.Lease)
 }
 
 // show gives candidates their lines as they are now: before the lease, which may have been
@@ -193,9 +194,9 @@ func (l *looping) show(out core.Out) {
 }
 
 // inform has the candidates look at what concerns them.
-func (l *looping) inform(out core.Out) {
+func (l *looping) inform(out core.Out, until time.Duration) {
 	n := l.n
-	now, until := clock{n}.Now(), l.c.Status().Lease
+	now := clock{n}.Now()
 	leased := until > now
 	// A lease that had ended and is back is news too, if nobody looked in between.
 	all := out.AllElections || leased != l.leased || leased && l.until <= now
@@ -203,23 +204,17 @@ func (l *looping) inform(out core.Out) {
 	if !all && len(out.Elections) == 0 {
 		return
 	}
-	lines := l.c.Tables().Lines
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for e := range n.elections {
-		concerned := all
-		for _, name := range out.Elections {
-			concerned = concerned || name == e.name
-		}
-		if concerned {
-			e.see(lines[e.name])
+		if all || slices.Contains(out.Elections, e.name) {
+			e.wake()
 		}
 	}
 }
 
 // publish shows others how things stand.
-func (n *Node) publish(c *core.Core) {
-	status := c.Status()
+func (n *Node) publish(status core.Status) {
 	n.status.Store(&status)
 	n.lease.Store(int64(status.Lease))
 }

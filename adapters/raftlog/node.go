@@ -192,7 +192,7 @@ func (n *Node) start(c *core.Core) error {
 	n.net = transport.New(transport.Config{
 		Self: n.cfg.identity(), Listener: listener, Dial: n.cfg.Dial, Log: n.log, OnClient: n.serve, OnSnapshot: n.receive,
 	})
-	n.publish(c)
+	n.publish(c.Status())
 	n.publishSkips(c)
 	if err := n.net.Run(); err != nil {
 		return err

@@ -7,10 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
-
-	"go.etcd.io/raft/v3"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
@@ -26,7 +25,7 @@ type contact struct {
 	skew     map[uint64]skew
 	nonce    uint64
 	met      bool         // a leader has answered this process
-	admit    requestid.ID // the Admit entry of ours that is under way
+	admit    requestid.ID // the Admit or Dismiss entry of ours that is under way
 	admitAt  time.Duration
 	active   map[uint64]time.Duration // when each client was last found active
 	lookedAt time.Duration
@@ -136,7 +135,7 @@ func (k *contact) announced(c *Core, from string, body []byte) error {
 // welcome makes a guest a client, one at a time: the engine turns a second change of the
 // configuration that comes too early into nothing, without a word.
 func (k *contact) welcome(c *Core, p entry.Peer) error {
-	if !k.admit.IsZero() && c.now() < k.admitAt+c.cfg.Election || c.tables.Members.Joint() || c.change.written() {
+	if k.changing(c) || c.change.written() {
 		return nil
 	}
 	for _, q := range c.tables.Members.All() {
@@ -144,17 +143,24 @@ func (k *contact) welcome(c *Core, p entry.Peer) error {
 			return fmt.Errorf("raftlog: peer %s at %s is not admitted: %s has that address or number", p.ID, p.Addr, q.ID)
 		}
 	}
+	return k.write(c, entry.Admit, p, raftpb.ConfChangeAddLearnerNode)
+}
+
+// changing tells whether an entry about a client, or a change of the voters, is under way.
+func (k *contact) changing(c *Core) bool {
+	return !k.admit.IsZero() && c.now() < k.admitAt+c.cfg.Election || c.tables.Members.Joint()
+}
+
+// write has an entry about a client written.
+func (k *contact) write(c *Core, phase entry.Phase, p entry.Peer, change raftpb.ConfChangeType) error {
 	id := c.newID()
-	e, err := c.configure(entry.Header{ID: id}, entry.Config{Phase: entry.Admit, Peers: []entry.Peer{p}}, &raftpb.ConfChangeV2{
-		Changes: []*raftpb.ConfChangeSingle{{Type: raftpb.ConfChangeAddLearnerNode.Enum(), NodeId: new(p.Raft)}},
+	e, err := c.configure(entry.Header{ID: id}, entry.Config{Phase: phase, Peers: []entry.Peer{p}}, &raftpb.ConfChangeV2{
+		Changes: []*raftpb.ConfChangeSingle{{Type: change.Enum(), NodeId: new(p.Raft)}},
 	})
-	if err != nil {
-		return err
-	}
-	if c.propose(e) {
+	if err == nil && c.propose(e) {
 		k.admit, k.admitAt = id, c.now()
 	}
-	return nil
+	return err
 }
 
 // admitted looks for the end of what is under way.
@@ -183,15 +189,8 @@ func (k *contact) dismiss(c *Core, now time.Duration) {
 		if now-max(k.active[p.Raft], c.expiry.since) < absence*c.cfg.Election {
 			continue
 		}
-		if !k.admit.IsZero() && now < k.admitAt+c.cfg.Election || c.tables.Members.Joint() || c.change.under != nil {
-			return
-		}
-		id := c.newID()
-		e, err := c.configure(entry.Header{ID: id}, entry.Config{Phase: entry.Dismiss, Peers: []entry.Peer{p}}, &raftpb.ConfChangeV2{
-			Changes: []*raftpb.ConfChangeSingle{{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(p.Raft)}},
-		})
-		if err == nil && c.propose(e) {
-			k.admit, k.admitAt = id, now
+		if !k.changing(c) && c.change.under == nil {
+			_ = k.write(c, entry.Dismiss, p, raftpb.ConfChangeRemoveNode) // or at the next look
 		}
 		return // one at a time, as in welcome
 	}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
@@ -65,7 +66,9 @@ func (x *expiry) succeed(c *Core) {
 	if old.lead == 0 || old.lead == c.self || old.term != x.before.term || old.term <= c.tables.Transferred {
 		return
 	}
-	x.expel(c, old.lead)
+	if slices.Contains(c.tables.Lines.Peers(), old.lead) {
+		x.expel(c, old.lead)
+	}
 }
 
 // check expels the silent.
@@ -80,15 +83,9 @@ func (x *expiry) check(c *Core, now time.Duration) {
 	}
 }
 
+// expel takes the candidates of a peer out of their lines.
 func (x *expiry) expel(c *Core, peer uint64) {
 	if _, under := x.pending[peer]; under {
-		return
-	}
-	standing := false
-	for _, p := range c.tables.Lines.Peers() {
-		standing = standing || p == peer
-	}
-	if !standing {
 		return
 	}
 	id := c.newID()
