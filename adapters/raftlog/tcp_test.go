@@ -3,14 +3,7 @@ package raftlog_test
 // Clusters on real networks and real disks, and who is let in.
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
-	"math/big"
 	"net"
 	"testing"
 	"time"
@@ -20,6 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+	"github.com/go-leaderelection/leaderelection/internal/certtest"
 )
 
 // onTCP starts a cluster on this machine's loopback, and returns its peers.
@@ -95,17 +89,17 @@ func TestSecret(t *testing.T) {
 }
 
 func TestCertificates(t *testing.T) {
-	ours, theirs := newAuthority(t), newAuthority(t)
-	peers, nodes := onTCP(t, 3, func(i int, c *raftlog.Config) { c.TLS = ours.config(fmt.Sprint("p", i)) })
+	ours, theirs := certtest.New(t), certtest.New(t)
+	peers, nodes := onTCP(t, 3, func(_ int, c *raftlog.Config) { c.TLS = ours.Config("127.0.0.1") })
 	_, err := nodes[2].Propose(within(t, time.Minute), requestid.New(), []byte("a"))
 	require.NoError(t, err)
-	c, err := client.New(client.Config{Cluster: "tcp", Peers: peers, TLS: ours.config("client"), CallTimeout: 5 * time.Second})
+	c, err := client.New(client.Config{Cluster: "tcp", Peers: peers, TLS: ours.Config("127.0.0.1"), CallTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer c.Close()
 	_, err = c.Propose(within(t, time.Minute), requestid.New(), []byte("b"))
 	require.NoError(t, err)
-	config := theirs.config("client")
-	config.RootCAs = ours.pool
+	config := theirs.Config("127.0.0.1")
+	config.RootCAs = ours.Pool
 	wrong, err := client.New(client.Config{Cluster: "tcp", Peers: peers, TLS: config, CallTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer wrong.Close()
@@ -149,46 +143,5 @@ func TestRealDisk(t *testing.T) {
 		})
 		require.ErrorIs(t, err, raftlog.ErrInvalid)
 		require.NoError(t, n.Close())
-	}
-}
-
-// authority issues certificates, as users' own would.
-type authority struct {
-	t    testing.TB
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pool *x509.CertPool
-}
-
-func newAuthority(t testing.TB) *authority {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"},
-		NotBefore: time.Unix(0, 0), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	cert, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	pool := x509.NewCertPool()
-	pool.AddCert(cert)
-	return &authority{t, cert, key, pool}
-}
-
-// config is that of a process on this machine.
-func (a *authority) config(name string) *tls.Config {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(a.t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Unix(0, 0), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	require.NoError(a.t, err)
-	return &tls.Config{
-		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, RootCAs: a.pool, ClientCAs: a.pool,
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/cmd/elector/top"
+	"github.com/go-leaderelection/leaderelection/internal/certtest"
 	"github.com/go-leaderelection/leaderelection/internal/etcdserver"
 )
 
@@ -27,9 +28,9 @@ type onEtcd struct {
 }
 
 func newOnEtcd(t *testing.T) *onEtcd {
-	authority := etcdserver.NewAuthority(t)
+	authority := certtest.New(t)
 	srv := etcdserver.Start(t, etcdserver.Config{TLS: authority})
-	ca, cert, key := authority.Files()
+	ca, cert, key := authority.Files("127.0.0.1")
 	return &onEtcd{&electors{T: t, file: filepath.Join(t.TempDir(), "deeds")}, srv, []string{
 		"--backend", "etcd", "--etcd-members", srv.Addr(0), "--etcd-keyspace", "/jobs/one", "--session-timeout", "2s",
 		"--ca-file", ca, "--cert-file", cert, "--key-file", key,

@@ -18,6 +18,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/go-leaderelection/leaderelection/internal/certtest"
 	"github.com/go-leaderelection/leaderelection/internal/loopback"
 )
 
@@ -29,7 +30,7 @@ type Config struct {
 	// Members is how many servers the cluster has; 0 stands for 1.
 	Members int
 	// TLS has the servers ask clients for certificates of this authority, and show theirs.
-	TLS *Authority
+	TLS *certtest.Authority
 	// Election is the servers' election timeout, 200 ms if it is zero; they send each other
 	// heartbeats ten times as often. The least TTL of a lease is one and a half of it,
 	// in whole seconds.
@@ -129,7 +130,7 @@ func (c *Cluster) Client(change ...func(*clientv3.Config)) *clientv3.Client {
 func (c *Cluster) newClient(change ...func(*clientv3.Config)) (*clientv3.Client, error) {
 	cfg := clientv3.Config{Endpoints: c.Endpoints(), DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
 	if c.cfg.TLS != nil {
-		cfg.TLS = c.cfg.TLS.Client()
+		cfg.TLS = c.cfg.TLS.Config("127.0.0.1")
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -220,8 +221,8 @@ func (c *Cluster) args(m *member) []string {
 		"--logger", "zap", "--log-level", "warn",
 	}
 	if a := c.cfg.TLS; a != nil {
-		args = append(args, "--cert-file", a.certFile, "--key-file", a.keyFile,
-			"--trusted-ca-file", a.caFile, "--client-cert-auth")
+		ca, cert, key := a.Files("127.0.0.1")
+		args = append(args, "--cert-file", cert, "--key-file", key, "--trusted-ca-file", ca, "--client-cert-auth")
 	}
 	return args
 }
@@ -231,7 +232,7 @@ func (c *Cluster) ready() {
 	c.t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}
 	if c.cfg.TLS != nil {
-		transport.TLSClientConfig = c.cfg.TLS.Client()
+		transport.TLSClientConfig = c.cfg.TLS.Config("127.0.0.1")
 	}
 	asks := &http.Client{Transport: transport, Timeout: time.Second}
 	end := time.Now().Add(startLimit)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-leaderelection/leaderelection/internal/certtest"
 )
 
 // TestKillAndRestart: what was written is there after kill -9, at the same address.
@@ -37,12 +39,12 @@ func TestLeader(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	a := NewAuthority(t)
+	a := certtest.New(t)
 	c := Start(t, Config{TLS: a})
 	_, err := c.Client().Get(t.Context(), "a")
 	require.NoError(t, err)
 	stranger := c.Client(func(cfg *clientv3.Config) {
-		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: a.pool}
+		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: a.Pool}
 		cfg.DialTimeout = 0
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)

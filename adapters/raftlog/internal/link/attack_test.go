@@ -58,7 +58,7 @@ func TestManInTheMiddle(t *testing.T) {
 			cert, err := throwAway()
 			require.NoError(t, err)
 			if name != "secret" {
-				cert = ours.issue("b") // of the same authority, and stolen
+				cert = ours.Issue("b") // of the same authority, and stolen
 			}
 			between(t,
 				tls.Server(mitmNear, &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert}),

@@ -1,67 +1,24 @@
 package link
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
-	"math/big"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/internal/certtest"
 )
 
-// authority issues certificates, as users' own would.
-type authority struct {
-	t    testing.TB
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pool *x509.CertPool
-}
+// authority is one of users' own.
+type authority struct{ *certtest.Authority }
 
-func newAuthority(t testing.TB) *authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"},
-		NotBefore: time.Unix(0, 0), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	cert, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	pool := x509.NewCertPool()
-	pool.AddCert(cert)
-	return &authority{t, cert, key, pool}
-}
-
-func (a *authority) issue(name string) tls.Certificate {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(a.t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: time.Unix(0, 0), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	require.NoError(a.t, err)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-}
+func newAuthority(t testing.TB) authority { return authority{certtest.New(t)} }
 
 // identity is that of a peer with a certificate for the host that others find it by.
-func (a *authority) identity(id string) Identity {
-	return Identity{
-		Cluster: "c1", ID: id, Peer: true, Addr: id + ":7",
-		TLS: &tls.Config{Certificates: []tls.Certificate{a.issue(id)}, RootCAs: a.pool, ClientCAs: a.pool},
-	}
+func (a authority) identity(id string) Identity {
+	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", TLS: a.Config(id)}
 }
 
 func TestCertificates(t *testing.T) {
@@ -70,7 +27,7 @@ func TestCertificates(t *testing.T) {
 	t.Run("another authority's client", func(t *testing.T) {
 		near, far := tcp(t)
 		stranger := theirs.identity("a")
-		stranger.TLS.RootCAs = ours.pool // it would even trust us
+		stranger.TLS.RootCAs = ours.Pool // it would even trust us
 		stranger.ServerName = "b"
 		d, a := connect(t, near, far, stranger, ours.identity("b"), "b", PurposeRaft)
 		requireReason(t, a.err, ReasonCertificate)
@@ -123,7 +80,7 @@ func TestCertificates(t *testing.T) {
 			self.TLS.ClientAuth = tls.RequireAnyClientCert
 			self.TLS.VerifyConnection = func(tls.ConnectionState) error { return want }
 			dials := theirs.identity("a")
-			dials.TLS.RootCAs = ours.pool
+			dials.TLS.RootCAs = ours.Pool
 			d, a := connect(t, near, far, dials, self, "b", PurposeRaft)
 			if want == nil {
 				require.NoError(t, d.err)
