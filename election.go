@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/ending"
 	"github.com/go-leaderelection/leaderelection/internal/line"
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
@@ -36,7 +37,7 @@ type Election struct {
 	revoke   context.CancelCauseFunc // ends grant
 	path     string                  // of the own znode
 	removals []*line.Removal         // those that are not confirmed, one for each session
-	end      *ending                 // by EndElection
+	end      ending.Ending           // by EndElection
 	// requested is closed when asked to resign; listening when nobody listens to that any
 	// more. Both are nil before anybody calls ResignRequested.
 	requested, listening chan struct{}

@@ -59,45 +59,20 @@ var errEndUnconfirmed = fmt.Errorf("%w, %w (%w)", ErrElectionOver, ErrUnconfirme
 // connection is closed. An election node with foreign children is refused with
 // [ErrForeignChildren], and the candidacy goes on.
 func (e *Election) EndElection() error {
-	limit := time.NewTimer(confirmLimit)
-	defer limit.Stop()
-	ending := e.ending()
-	select {
-	case <-ending.done:
-		if ending.err != nil {
-			return ending.err
-		}
-		e.finish(ErrElectionOver)
-		<-e.over
-		return nil
-	case <-limit.C:
+	done, err := e.end.Run(confirmLimit, func() error {
+		o := *e.options
+		o.ctx = context.WithoutCancel(o.ctx)
+		return deleteElection(&o, e.conn, e.node, e.czxid, forever)
+	})
+	switch {
+	case !done:
 		e.finish(errEndUnconfirmed)
-		<-e.over
-		return fmt.Errorf("end election at %s: %w", e.node, ErrUnconfirmed)
+		err = fmt.Errorf("end election at %s: %w", e.node, ErrUnconfirmed)
+	case err != nil:
+		return err
+	default:
+		e.finish(ErrElectionOver)
 	}
-}
-
-// ending is a deletion under way, or done.
-type ending struct {
-	done chan struct{}
-	err  error
-}
-
-// ending returns the deletion that EndElection has started. One that has failed
-// is started anew.
-func (e *Election) ending() *ending {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.end != nil && (!closed(e.end.done) || e.end.err == nil) {
-		return e.end
-	}
-	end := &ending{done: make(chan struct{})}
-	o := *e.options
-	o.ctx = context.WithoutCancel(o.ctx)
-	go func() {
-		defer close(end.done)
-		end.err = deleteElection(&o, e.conn, e.node, e.czxid, forever)
-	}()
-	e.end = end
-	return end
+	<-e.over
+	return err
 }

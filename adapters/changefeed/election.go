@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+	"github.com/go-leaderelection/leaderelection/internal/ending"
 )
 
 // Election is one candidate in the election whose record a store keeps. Make it with
@@ -31,7 +32,7 @@ type Election struct {
 	started bool
 	err     error // what ElectLeader returns; set before over is closed
 	held    bool  // the record may still name this candidate
-	end     *ending
+	end     ending.Ending
 }
 
 var _ leaderelection.Candidate = (*Election)(nil)

@@ -55,23 +55,24 @@ var errEndUnconfirmed = fmt.Errorf("%w, %w", leaderelection.ErrElectionOver, lea
 // candidacy ends all the same, and the attempt goes on until it succeeds or the store is
 // closed.
 func (e *Election) EndElection() error {
-	limit := time.NewTimer(confirmLimit)
-	defer limit.Stop()
-	end := e.ending()
-	select {
-	case <-end.done:
-		if end.err != nil {
-			return end.err
+	done, err := e.end.Run(confirmLimit, func() error {
+		r, err := endElection(context.WithoutCancel(e.ctx), e.options, e.store)
+		if err == nil {
+			e.tell(r)
 		}
-		e.tell(end.record)
-		e.finish(leaderelection.ErrElectionOver)
-		<-e.over
-		return nil
-	case <-limit.C:
+		return err
+	})
+	switch {
+	case !done:
 		e.finish(errEndUnconfirmed)
-		<-e.over
-		return fmt.Errorf("changefeed: end of election: %w", leaderelection.ErrUnconfirmed)
+		err = fmt.Errorf("changefeed: end of election: %w", leaderelection.ErrUnconfirmed)
+	case err != nil:
+		return err
+	default:
+		e.finish(leaderelection.ErrElectionOver)
 	}
+	<-e.over
+	return err
 }
 
 // tell has the candidacy under way, if there is one, know of a record at once.
@@ -86,30 +87,6 @@ func (e *Election) tell(r Record) {
 	case e.seen <- r:
 	case <-e.over: // requests may still be under way, and nobody takes anything
 	}
-}
-
-// ending is an end of the election under way, or done.
-type ending struct {
-	done   chan struct{}
-	record Record
-	err    error
-}
-
-// ending returns the attempt that EndElection has started. One that has failed is started
-// anew.
-func (e *Election) ending() *ending {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.end != nil && (!closed(e.end.done) || e.end.err == nil) {
-		return e.end
-	}
-	end := &ending{done: make(chan struct{})}
-	go func() {
-		defer close(end.done)
-		end.record, end.err = endElection(context.WithoutCancel(e.ctx), e.options, e.store)
-	}()
-	e.end = end
-	return end
 }
 
 // DeleteElection ends the election whose record store keeps, for all candidates, the

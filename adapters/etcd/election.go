@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/ending"
 )
 
 // Election is one candidate in an election on etcd. Make it with [NewElection]. It is a
@@ -31,7 +32,7 @@ type Election struct {
 	grant    *leaderelection.Leadership
 	revoke   context.CancelCauseFunc // ends grant
 	removals []*removal              // those that are not confirmed, one for each lease
-	end      *ending                 // by EndElection
+	end      ending.Ending           // by EndElection
 }
 
 var _ leaderelection.Candidate = (*Election)(nil)

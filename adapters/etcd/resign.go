@@ -122,43 +122,18 @@ var errEndUnconfirmed = fmt.Errorf("%w, %w", leaderelection.ErrElectionOver, err
 // same, and the deletion goes on until it is done or the client is closed. An election with
 // foreign keys is refused with [leaderelection.ErrForeignChildren], and the candidacy goes on.
 func (e *Election) EndElection() error {
-	limit := time.NewTimer(confirmLimit)
-	defer limit.Stop()
-	end := e.ending()
-	select {
-	case <-end.done:
-		if end.err != nil {
-			return end.err
-		}
-		e.finish(leaderelection.ErrElectionOver)
-		<-e.over
-		return nil
-	case <-limit.C:
+	done, err := e.end.Run(confirmLimit, func() error {
+		return deleteElection(context.WithoutCancel(e.ctx), e.client, e.node, e.nodeRev, e.timeout, forever)
+	})
+	switch {
+	case !done:
 		e.finish(errEndUnconfirmed)
-		<-e.over
-		return fmt.Errorf("end election at %s: %w", e.node, errUnconfirmed)
+		err = fmt.Errorf("end election at %s: %w", e.node, errUnconfirmed)
+	case err != nil:
+		return err
+	default:
+		e.finish(leaderelection.ErrElectionOver)
 	}
-}
-
-// ending is a deletion under way, or done.
-type ending struct {
-	done chan struct{}
-	err  error
-}
-
-// ending returns the deletion that EndElection has started. One that has failed is started
-// anew.
-func (e *Election) ending() *ending {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.end != nil && (!isClosed(e.end.done) || e.end.err == nil) {
-		return e.end
-	}
-	end := &ending{done: make(chan struct{})}
-	go func() {
-		defer close(end.done)
-		end.err = deleteElection(context.WithoutCancel(e.ctx), e.client, e.node, e.nodeRev, e.timeout, forever)
-	}()
-	e.end = end
-	return end
+	<-e.over
+	return err
 }
