@@ -129,7 +129,8 @@ func succession(t *testing.T, statuses <-chan told) (*leaderelection.Leadership,
 // longest lease.
 func fullLease(t *testing.T, l *leaderelection.Leadership, timeout time.Duration) {
 	t.Helper()
-	eventually(t, func() bool { return time.Until(l.Deadline()) > timeout*2/5 }, "no proof arrives")
+	eventually(t, func() bool { return l.Err() != nil || time.Until(l.Deadline()) > timeout*2/5 }, "no proof arrives")
+	require.NoError(t, l.Err(), "it leads no more, before anything has happened to its server")
 }
 
 // cutOffClientsServer is trap 13: the server of the leader's client is cut off

@@ -61,7 +61,7 @@ var (
 	// ErrClosed: the node was closed.
 	ErrClosed = api.ErrClosed
 	// ErrFault: the node has stopped for good, by what the error wraps: its disk has failed,
-	// its data are damaged, or its state machine has returned an error.
+	// its data are damaged, its state machine has returned an error, or the engine has panicked.
 	ErrFault = api.ErrFault
 	// ErrRefused: the other side is not of this cluster, or this peer was removed from it.
 	ErrRefused = api.ErrRefused

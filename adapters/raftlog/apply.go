@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 )
 
@@ -70,9 +71,9 @@ func (n *Node) applyOne(a core.Apply) error {
 		if err := n.restore(r); err != nil {
 			return err
 		}
-		return n.tellApplied(max(a.Restore, r.Meta().Index), 0)
+		return n.tellApplied(max(a.Restore, r.Meta().Index), nil)
 	}
-	var updates []Entry
+	updates := make([]Entry, 0, len(a.Outcomes))
 	for _, o := range a.Outcomes {
 		if o.Kind == api.State && !o.Skipped() && o.Index > n.has {
 			updates = append(updates, o.Entry())
@@ -85,14 +86,14 @@ func (n *Node) applyOne(a core.Apply) error {
 		}
 		n.has = through
 	}
-	return n.tellApplied(through, len(a.Outcomes))
+	return n.tellApplied(through, a.Outcomes)
 }
 
 // tellApplied tells the loop, and whoever waits.
-func (n *Node) tellApplied(index uint64, entries int) error {
+func (n *Node) tellApplied(index uint64, outcomes []replica.Outcome) error {
 	n.applied.set(index)
 	select {
-	case n.calls <- func(c *core.Core) { c.Applied(index, entries) }:
+	case n.calls <- func(c *core.Core) { c.Applied(index, outcomes) }:
 	case <-n.ctx.Done():
 	}
 	return nil

@@ -3,7 +3,6 @@ package raftlog
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -45,7 +44,7 @@ func (c *candidacy) run() {
 			c.conclude(closedConn(context.Cause(n.ctx)))
 			return
 		case <-n.removed:
-			c.conclude(closedConn(fmt.Errorf("%w: peer %s was removed from the cluster", ErrRefused, n.cfg.ID)))
+			c.conclude(gone(n))
 			return
 		}
 		if c.look() {

@@ -31,9 +31,9 @@ type Config struct {
 	// missing.
 	Dir string
 	// Peers are the voters with which the cluster begins, the same at all of them. Once the
-	// log exists this says only whom to ask. A peer that is not among them joins the cluster:
-	// it fetches a snapshot from them, gets the log, and votes when it is made a voter by
-	// ChangePeers.
+	// log exists this says only whom to ask; those that have never come are tried for ever.
+	// A peer that is not among them joins the cluster: it fetches a snapshot from them, gets
+	// the log, and votes when it is made a voter by ChangePeers.
 	Peers []Peer
 	// JoinTimeout is for how long Open of such a peer looks for one that gives it a snapshot.
 	// The default is a minute.

@@ -14,6 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/internal/ending"
 )
 
 // Election is one candidate in an election that the log keeps. Make it with [NewElection]. It
@@ -41,7 +42,7 @@ type Election struct {
 	id      string
 	err     error // what ElectLeader returns; set before over is closed
 	held    bool  // the line may still have the candidate; set before over is closed
-	end     *ending
+	end     ending.Ending
 }
 
 var _ leaderelection.Candidate = (*Election)(nil)
@@ -129,6 +130,11 @@ func closedConn(err error) error {
 	return fmt.Errorf("%w: %w", leaderelection.ErrConnClosed, err)
 }
 
+// gone is the end of whoever depends on a peer that was removed.
+func gone(node *Node) error {
+	return closedConn(fmt.Errorf("%w: peer %s was removed from the cluster", ErrRefused, node.cfg.ID))
+}
+
 // ID names this candidate: its peer's ID and a random number. It is empty before it takes
 // part.
 func (e *Election) ID() string {
@@ -155,8 +161,8 @@ func (e *Election) Current() leaderelection.Status {
 // returns the error of the final status, or nil after Resign or the end of [WithContext]'s
 // context. Beside [leaderelection.ErrElectionOver] that is an error that is
 // [leaderelection.ErrConnClosed], and [ErrClosed] or [ErrFault]: the node has stopped; or
-// [ErrRefused]: its peer was removed from the cluster. A
-// cluster without a majority ends nothing: the candidate waits.
+// [ErrRefused]: its peer was removed from the cluster. A cluster without a majority ends nothing:
+// the candidate waits.
 func (e *Election) ElectLeader() error {
 	e.mu.Lock()
 	switch {
@@ -233,59 +239,28 @@ func (e *Election) finish(reason error) {
 	close(e.over)
 }
 
-// ending is an end of the election under way, or done.
-type ending struct {
-	done chan struct{}
-	err  error
-}
-
 // EndElection implements [leaderelection.Candidate], as [DeleteElection] does. When it is not
 // confirmed in time this candidacy ends all the same, and the attempt goes on until it
 // succeeds or the node is closed.
 func (e *Election) EndElection() error {
-	limit := time.NewTimer(confirmLimit)
-	defer limit.Stop()
-	end := e.ending()
-	select {
-	case <-end.done:
-		if end.err != nil {
-			return end.err
+	done, err := e.end.Run(confirmLimit, func() error {
+		deleted := make(chan error, 1)
+		if !e.node.goes(func() { deleted <- DeleteElection(e.node.ctx, e.node, e.name) }) {
+			return closedConn(e.node.Err())
 		}
-		e.finish(leaderelection.ErrElectionOver)
-		<-e.over
-		return nil
-	case <-limit.C:
+		return <-deleted
+	})
+	switch {
+	case !done:
 		e.finish(fmt.Errorf("%w, %w", leaderelection.ErrElectionOver, leaderelection.ErrUnconfirmed))
-		<-e.over
-		return fmt.Errorf("raftlog: end of election %q: %w", e.name, leaderelection.ErrUnconfirmed)
+		err = fmt.Errorf("raftlog: end of election %q: %w", e.name, leaderelection.ErrUnconfirmed)
+	case err != nil:
+		return err
+	default:
+		e.finish(leaderelection.ErrElectionOver)
 	}
-}
-
-// ending returns the attempt that EndElection has started. One that has failed is started
-// anew.
-func (e *Election) ending() *ending {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.end != nil {
-		select {
-		case <-e.end.done:
-			if e.end.err == nil {
-				return e.end
-			}
-		default:
-			return e.end
-		}
-	}
-	end := &ending{done: make(chan struct{})}
-	if !e.node.goes(func() {
-		defer close(end.done)
-		end.err = DeleteElection(e.node.ctx, e.node, e.name)
-	}) {
-		end.err = closedConn(e.node.Err())
-		close(end.done)
-	}
-	e.end = end
-	return end
+	<-e.over
+	return err
 }
 
 // DeleteElection ends the election with that name for all its candidates, the leader too, and
@@ -303,44 +278,36 @@ func RestartElection(ctx context.Context, node *Node, name string) error {
 	return amend(ctx, node, entry.Op{Do: entry.Restart, Election: name})
 }
 
-// amend has an op written, which does the same however often it is.
+// amend has an op written, however late it arrives and however often: what has begun, or was
+// ended, after this call is not meant.
 func amend(ctx context.Context, node *Node, op entry.Op) error {
 	if err := checkName(op.Election); err != nil {
 		return err
 	}
+	err := node.read(ctx, (*core.Core).ReadTables) // a state machine that stands does not delay it
+	if err == nil {
+		err = node.do(ctx, func(c *core.Core) { op.Through = c.Tables().Index })
+	}
+	if err != nil {
+		return amending(ctx, node, op, err)
+	}
 	for {
 		err := node.control(ctx, op)
-		switch {
-		case err == nil:
-			return nil
-		case node.Err() != nil:
-			return closedConn(node.Err())
-		case ctx.Err() != nil:
-			return fmt.Errorf("raftlog: %s of election %q: %w: %w", op.Do, op.Election, leaderelection.ErrUnconfirmed, err)
-		case !errors.Is(err, ErrUnknownOutcome):
-			return fmt.Errorf("raftlog: %s of election %q: %w", op.Do, op.Election, err)
+		if err == nil || ctx.Err() != nil || node.Err() != nil || !errors.Is(err, ErrUnknownOutcome) {
+			return amending(ctx, node, op, err)
 		}
 	}
 }
 
-// Candidates returns the candidates of an election in order of succession, as far as this peer
-// has applied the log; [Node.Sync] before it makes that now. The first one leads, or is about
-// to. The error is [leaderelection.ErrElectionOver] for one that was ended, ctx's cause, or
-// [leaderelection.ErrConnClosed].
-func Candidates(ctx context.Context, node *Node, name string) ([]leaderelection.CandidateInfo, error) {
-	var line replica.Line
-	if err := node.do(ctx, func(c *core.Core) { line = c.Tables().Lines[name] }); err != nil {
-		if node.Err() != nil {
-			err = closedConn(err)
-		}
-		return nil, err
+// amending is the error of what was to be written.
+func amending(ctx context.Context, node *Node, op entry.Op, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case node.Err() != nil:
+		return closedConn(node.Err())
+	case ctx.Err() != nil:
+		err = fmt.Errorf("%w: %w", leaderelection.ErrUnconfirmed, err)
 	}
-	if line.Ended {
-		return nil, leaderelection.ErrElectionOver
-	}
-	var all []leaderelection.CandidateInfo
-	for _, c := range line.Candidates {
-		all = append(all, leaderelection.CandidateInfo{ID: c.ID, Name: c.Name, Token: int64(c.Token)})
-	}
-	return all, nil
+	return fmt.Errorf("raftlog: %s of election %q: %w", op.Do, op.Election, err)
 }

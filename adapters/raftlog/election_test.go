@@ -164,6 +164,64 @@ func TestDeleteAndRestartElection(t *testing.T) {
 	})
 }
 
+// Who ends an election means the one of now, wherever the peer is that is asked.
+func TestDeleteWhereTheRestartIsNotKnown(t *testing.T) {
+	inWorld(t, 3, func(t *testing.T, w *world) {
+		p := w.others(w.leader(t))[0]
+		other := w.others(p)[0]
+		require.NoError(t, raftlog.DeleteElection(within(t, time.Minute), w.node(other), "e"))
+		require.NoError(t, w.node(p).Sync(within(t, time.Minute)))
+		heal := w.isolate(p)
+		require.NoError(t, raftlog.RestartElection(within(t, time.Minute), w.node(other), "e"))
+		c := stand(t, w.node(other), "e")
+		c.awaitLeader(t)
+		heal()
+		require.NoError(t, raftlog.DeleteElection(within(t, time.Minute), w.node(p), "e"))
+		select {
+		case <-c.ended:
+		case <-time.After(time.Minute):
+			t.Fatal("it goes on")
+		}
+		require.ErrorIs(t, c.err, leaderelection.ErrElectionOver)
+	})
+}
+
+// standing is a state machine that applies nothing before goOn is closed.
+type standing struct {
+	raftlog.StateMachine
+	goOn chan struct{}
+}
+
+func (s standing) Apply(entries []raftlog.Entry, through uint64) error {
+	<-s.goOn
+	return s.StateMachine.Apply(entries, through)
+}
+
+// An election is ended from a peer whose state machine stands, too; but that is confirmed when it
+// goes on.
+func TestDeleteWhereTheStateMachineStands(t *testing.T) {
+	inWorld(t, 3, func(t *testing.T, w *world) {
+		p := w.others(w.leader(t))[0]
+		c := stand(t, w.node(w.others(p)[0]), "e")
+		c.awaitLeader(t)
+		require.NoError(t, w.stop(p))
+		goOn := make(chan struct{})
+		w.start(p, func(c *raftlog.Config) { c.StateMachine = standing{c.StateMachine, goOn} })
+		w.propose(t, w.others(p)[0], "it waits for this")
+		deleted := make(chan error, 1)
+		go func() { deleted <- raftlog.DeleteElection(within(t, time.Hour), w.node(p), "e") }()
+		select {
+		case <-c.ended:
+		case <-time.After(time.Minute):
+			t.Error("it goes on")
+		}
+		require.Empty(t, deleted)
+		close(goOn)
+		require.NoError(t, <-deleted)
+		require.ErrorIs(t, c.err, leaderelection.ErrElectionOver)
+	})
+}
+
 // An election that is ended and begun anew at once has ended for those who stood in it,
 // whether their peer saw the moment between or not.
 func TestDeleteAndRestartBeforeAPeerLooks(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"slices"
 	"syscall"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -38,11 +41,13 @@ func TestDiskFails(t *testing.T) {
 					second = stand(t, w.node(other), "e")
 					w.propose(t, other, few("a", 3)...)
 					broken := errors.New("the disk is broken")
+					synctest.Wait()
 					w.disks[p.ID].FailWith(w.disks[p.ID].Ops()+1+op, broken)
 					var want []string
 					for _, u := range few("b", 10) {
 						insist(t, w.node(other), requestid.New(), u)
 						want = append(want, u)
+						synctest.Wait() // each is a write and a sync of its own, here too
 					}
 					w.stopped(t, p, broken, c)
 					second.awaitLeader(t)
@@ -150,6 +155,54 @@ func TestStateMachineFails(t *testing.T) {
 		w.has(t, w.peers, "a", "b")
 	})
 }
+
+// A panic of the engine is the end of its peer, and not of the process. The message is one that
+// the engine never sends, and by which it does.
+func TestEnginePanics(t *testing.T) {
+	inWorld(t, 5, func(t *testing.T, w *world) {
+		p := w.leader(t)
+		sender := w.others(p)[0]
+		c := stand(t, w.node(p), "e")
+		c.awaitLeader(t)
+		as := w.impersonate(t, sender, p)
+		frame := message(t, sender, p, &raftpb.Message{
+			Type: raftpb.MsgHeartbeatResp.Enum(), Term: new(w.node(p).Info().Term), Context: []byte{1},
+		})
+		await(t, "it has stopped", func() bool {
+			as.Send(p.ID, true, frame)
+			return w.node(p).Err() != nil
+		})
+		<-w.node(p).Done()
+		err := w.node(p).Close()
+		require.ErrorIs(t, err, raftlog.ErrFault)
+		require.ErrorContains(t, err, "index out of range")
+		require.ErrorContains(t, err, "(*RawNode).Step", "the stack")
+		<-c.ended
+		require.ErrorIs(t, c.err, raftlog.ErrFault)
+		insist(t, w.node(w.others(p, sender)[0]), requestid.New(), "the others go on")
+	})
+}
+
+// A panic of a state machine is its program's.
+func TestStateMachinePanics(t *testing.T) {
+	if os.Getenv("RAFTLOG_PANIC") != "" {
+		inWorld(t, 1, func(t *testing.T, w *world) {
+			require.NoError(t, w.stop(w.peers[0]))
+			w.start(w.peers[0], func(c *raftlog.Config) { c.StateMachine = panicking{} })
+			w.propose(t, w.peers[0], "a")
+		})
+		return
+	}
+	run := exec.CommandContext(within(t, time.Minute), os.Args[0], "-test.run", "^TestStateMachinePanics$")
+	run.Env = append(os.Environ(), "RAFTLOG_PANIC=1")
+	out, err := run.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "panic: of the state machine")
+}
+
+type panicking struct{ brokenAtOpen }
+
+func (panicking) Apply([]raftlog.Entry, uint64) error { panic("of the state machine") }
 
 // A state machine whose snapshot cannot be restored, or that cannot tell where it is, keeps
 // its peer from opening.

@@ -3,6 +3,7 @@ package raftlog
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 
@@ -57,7 +58,10 @@ func (n *Node) loop(c *core.Core) {
 		case id := <-unreachable:
 			c.Unreachable(id)
 		}
-		// What has come meanwhile is done together: one write, one round of messages.
+		// What has come meanwhile is done together: one write, one round of messages. Where
+		// several wait for answers, others are about to ask, and are let go first, once: with
+		// 16 clients that makes it half as many writes, and a third more updates.
+		let := len(l.waiting) < 2
 		for range maxTogether {
 			select {
 			case f, ok := <-frames:
@@ -68,12 +72,19 @@ func (n *Node) loop(c *core.Core) {
 			case r := <-n.requests:
 				l.take(r)
 				continue
+			case f := <-n.calls:
+				f(c)
+				continue
 			case done := <-n.stored:
 				l.stored(done)
 				continue
 			default:
 			}
-			break
+			if let {
+				break
+			}
+			let = true
+			runtime.Gosched()
 		}
 		if n.ctx.Err() != nil { // after a fault nothing is said any more
 			return
@@ -134,7 +145,7 @@ func (l *looping) carryOut() {
 	for _, s := range out.Send {
 		n.net.Send(s.To, s.Urgent, s.Frame)
 	}
-	tasks := make([]task, 0, len(out.Disk))
+	var tasks []task
 	for _, w := range out.Disk {
 		t := task{work: w}
 		if w.Snapshot != nil {
@@ -173,8 +184,8 @@ func (l *looping) carryOut() {
 	l.inform(out, status.Lease)
 }
 
-// show gives candidates their lines as they are now: before the lease, which may have been
-// granted since these are applied, see candidacy.deadline.
+// show gives candidates, and observers, their lines as they are now: before the lease, which may
+// have been granted since these are applied, see candidacy.deadline.
 func (l *looping) show(out core.Out) {
 	if !out.AllElections && len(out.Elections) == 0 {
 		return
@@ -189,6 +200,11 @@ func (l *looping) show(out core.Out) {
 		if out.AllElections || slices.Contains(out.Elections, e.name) {
 			line := lines[e.name]
 			e.line.Store(&line)
+		}
+	}
+	for o := range l.n.observers {
+		if out.AllElections || slices.Contains(out.Elections, o.name) {
+			o.show(lines[o.name])
 		}
 	}
 }
@@ -215,7 +231,10 @@ func (l *looping) inform(out core.Out, until time.Duration) {
 
 // publish shows others how things stand.
 func (n *Node) publish(status core.Status) {
-	n.status.Store(&status)
+	if was := n.status.Load(); was == nil || *was != status {
+		shown := status
+		n.status.Store(&shown)
+	}
 	n.lease.Store(int64(status.Lease))
 }
 

@@ -58,6 +58,7 @@ type Node struct {
 
 	mu        sync.Mutex
 	elections map[*Election]struct{}
+	observers map[*observer]struct{}
 	fault     error // set before ended is closed
 
 	ctx   context.Context // until Close or a fault
@@ -87,7 +88,7 @@ func Open(cfg Config) (*Node, error) {
 		cfg: cfg, fs: cfg.fs, log: cfg.Logger.With("cluster", cfg.Cluster, "peer", cfg.ID),
 		began: time.Now(), calls: make(chan func(*core.Core)), requests: make(chan request, 1024),
 		work: newQueue[task](), stored: make(chan []stored), apply: newQueue[core.Apply](),
-		staged: map[uint64]string{}, elections: map[*Election]struct{}{}, removed: make(chan struct{}), ended: make(chan struct{}),
+		staged: map[uint64]string{}, elections: map[*Election]struct{}{}, observers: map[*observer]struct{}{}, removed: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if n.fs == nil {
 		n.fs = disk.OS(cfg.Dir)
@@ -297,6 +298,9 @@ func (n *Node) Err() error {
 
 // do has the loop carry f out, and waits for it. It must not wait for anything itself.
 func (n *Node) do(ctx context.Context, f func(*core.Core)) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	done := make(chan struct{})
 	select {
 	case n.calls <- func(c *core.Core) { defer close(done); f(c) }:

@@ -60,10 +60,11 @@ func (n *Node) proposeUnder(ctx context.Context, g entry.Guard, id requestid.ID,
 }
 
 // ChangePeers makes these the voters, and returns the index of the entry by which that is
-// complete. New ones are to run already, see Config.Peers, and to have caught up, for which
-// they are given 20 election timeouts. First both the old and the new voters decide together,
-// then the new ones alone; whichever peer leads completes that. Peers that are left out are
-// removed: they take no part any more, and their IDs cannot be used again.
+// complete; then those that are left out may be stopped. New ones are to run already, see
+// Config.Peers, and to have caught up, for which they are given 20 election timeouts. First both
+// the old and the new voters decide together, then the new ones alone; whichever peer leads
+// completes that. Peers that are left out are removed: they take no part any more, and their IDs
+// cannot be used again.
 //
 // id names the change: one that is repeated with the same ID is carried out once. When the
 // leader is lost meanwhile, or hands over since it is to be removed, ChangePeers asks the next
@@ -84,13 +85,16 @@ func (n *Node) ChangePeers(ctx context.Context, id requestid.ID, voters []Peer) 
 // Sync waits until this peer's state machine has applied all that was committed anywhere
 // before the call: what is read from it then is not older. The error wraps ctx's cause, or is
 // [ErrRefused] at a peer that was removed, [ErrClosed] or [ErrFault].
-func (n *Node) Sync(ctx context.Context) error {
+func (n *Node) Sync(ctx context.Context) error { return n.read(ctx, (*core.Core).Read) }
+
+// read asks by one of the core's ways to read until it is answered.
+func (n *Node) read(ctx context.Context, way func(c *core.Core, token uint64, deadline time.Duration)) error {
 	for {
 		reply := make(chan core.Reply, 1)
 		err := n.do(ctx, func(c *core.Core) {
 			n.current.token++
 			n.current.waiting[n.current.token] = reply
-			c.Read(n.current.token, clock{n}.Now()+n.cfg.ElectionTimeout)
+			way(c, n.current.token, clock{n}.Now()+n.cfg.ElectionTimeout)
 		})
 		if err != nil {
 			return fmt.Errorf("raftlog: sync: %w", err)
@@ -114,8 +118,6 @@ func (n *Node) Sync(ctx context.Context) error {
 // insist asks until somebody has certainly taken the request, or certainly will not.
 func (n *Node) insist(ctx context.Context, r core.Request) (uint64, error) {
 	var why error // it was asked again
-	pause := time.NewTimer(0)
-	defer pause.Stop()
 	for {
 		index, err := n.ask(ctx, r)
 		if why != nil && ctx.Err() != nil && !errors.Is(err, ErrUnknownOutcome) { // it was not asked any more
@@ -125,9 +127,8 @@ func (n *Node) insist(ctx context.Context, r core.Request) (uint64, error) {
 			return index, err
 		}
 		why = err
-		pause.Reset(n.cfg.ElectionTimeout / ticksPerTimeout)
 		select {
-		case <-pause.C:
+		case <-time.After(n.cfg.ElectionTimeout / ticksPerTimeout):
 		case <-ctx.Done():
 			return 0, fmt.Errorf("%w: %w", err, context.Cause(ctx))
 		case <-n.ctx.Done():

@@ -26,7 +26,8 @@ import (
 // [Node.PrunableFiles] says which may be.
 //
 // It returns the index of the snapshot when that is on disk and the log begins where it is to;
-// it blocks until then, or until ctx ends, and then the work goes on. An error of the state
+// it blocks until then, or until ctx ends, and then the work goes on. If a newer snapshot comes
+// first, from the leader or from Config.CompactFile, that one counts. An error of the state
 // machine's WriteTo, or of the disk, is returned as it is: the snapshot before stays.
 func (n *Node) Compact(ctx context.Context) (index uint64, err error) {
 	w := &compaction{done: make(chan error, 1)}
@@ -72,11 +73,15 @@ func (l *looping) snapshotTaken(index, through uint64, err error) {
 	l.compactions = kept
 }
 
-// compacted tells those for whom the log begins where it is to.
+// compacted tells those for whom the log begins where it is to. A newer snapshot that was
+// installed has come before theirs, and the log begins behind it.
 func (l *looping) compacted() {
-	first := l.c.Status().First
+	status := l.c.Status()
 	l.compactions = slices.DeleteFunc(l.compactions, func(w *compaction) bool {
-		is := w.written && w.through < first
+		if !w.written && w.index < status.Snapshot.Index {
+			w.index, w.written = status.Snapshot.Index, true
+		}
+		is := w.written && w.through < status.First
 		if is {
 			w.done <- nil
 		}
@@ -110,16 +115,23 @@ func (n *Node) takeSnapshot(t *core.Take) error {
 	}
 	if !n.goes(func() {
 		s, err := n.writeSnapshot(t, data)
+		overtaken := errors.Is(err, snapshot.ErrOlder)
+		if overtaken {
+			err = nil
+		}
 		if err = errors.Join(err, closeIt(data)); err != nil {
 			n.log.Error("no snapshot was taken", "index", t.Index, "error", err)
 		}
 		_ = n.do(n.ctx, func(c *core.Core) {
-			if err != nil {
+			switch {
+			case err != nil:
 				c.SnapshotFailed()
 				n.current.snapshotTaken(t.Index, 0, err)
-				return
+			case overtaken: // who waits is told when the peer knows of the newer one, see compacted
+				c.SnapshotFailed()
+			default:
+				n.current.snapshotTaken(s.Index, c.SnapshotTaken(s), nil)
 			}
-			n.current.snapshotTaken(s.Index, c.SnapshotTaken(s), nil)
 		})
 	}) {
 		return closeIt(data)
@@ -127,6 +139,8 @@ func (n *Node) takeSnapshot(t *core.Take) error {
 	return nil
 }
 
+// writeSnapshot has an error that wraps snapshot.ErrOlder if a newer one has taken the place of
+// the newest meanwhile: the leader's, or another program's.
 func (n *Node) writeSnapshot(t *core.Take, data io.WriterTo) (core.Snapshot, error) {
 	w, err := snapshot.Create(n.fs, ".", snapshot.Meta{
 		Cluster: n.cfg.Cluster, Index: t.Index, Term: t.Term, Conf: t.Conf, Created: time.Now(),
@@ -144,10 +158,7 @@ func (n *Node) writeSnapshot(t *core.Take, data io.WriterTo) (core.Snapshot, err
 	// Nobody else puts a snapshot in place between the look at the present one and the change.
 	n.replacing.Lock()
 	defer n.replacing.Unlock()
-	switch err := w.Commit(); {
-	case errors.Is(err, snapshot.ErrOlder): // the leader has sent a newer one meanwhile
-		return n.status.Load().Snapshot, nil
-	case err != nil:
+	if err := w.Commit(); err != nil {
 		return core.Snapshot{}, err
 	}
 	r, err := n.newest()
@@ -194,9 +205,9 @@ func (n *Node) receive(conn *link.Conn) {
 		n.log.Warn("a snapshot was not received", "from", from, "error", err)
 		return
 	}
-	name, index, err := n.stage(in)
+	name, meta, err := n.stage(in)
 	if err == nil {
-		err = n.hand(from, in.Header, name, index)
+		err = n.hand(from, in.Header, name, meta)
 	}
 	if err = errors.Join(err, in.Finish(err)); err != nil {
 		n.log.Warn("a snapshot was not received", "from", from, "error", err)
@@ -207,24 +218,24 @@ func (n *Node) receive(conn *link.Conn) {
 const received = "snap.received-"
 
 // stage puts a snapshot into a file of its own, and looks at it.
-func (n *Node) stage(body io.Reader) (name string, index uint64, err error) {
+func (n *Node) stage(body io.Reader) (name string, meta snapshot.Meta, err error) {
 	name = fmt.Sprintf("%s%016x", received, rand.Uint64())
 	if err := copyTo(n.fs, name, body); err != nil {
-		return "", 0, errors.Join(err, n.fs.Remove(name))
+		return "", meta, errors.Join(err, n.fs.Remove(name))
 	}
 	r, err := snapshot.OpenFile(n.fs, name)
 	if err != nil {
-		return "", 0, errors.Join(err, n.fs.Remove(name))
+		return "", meta, errors.Join(err, n.fs.Remove(name))
 	}
-	meta := r.Meta()
+	meta = r.Meta()
 	err = r.Close()
 	if meta.Cluster != n.cfg.Cluster {
 		err = fmt.Errorf("%w: it is of cluster %q", ErrInvalid, meta.Cluster)
 	}
 	if err != nil {
-		return "", 0, errors.Join(err, n.fs.Remove(name))
+		return "", meta, errors.Join(err, n.fs.Remove(name))
 	}
-	return name, meta.Index, nil
+	return name, meta, nil
 }
 
 func copyTo(fsys disk.FS, name string, from io.Reader) error {
@@ -239,16 +250,17 @@ func copyTo(fsys disk.FS, name string, from io.Reader) error {
 	return errors.Join(err, f.Close())
 }
 
-// hand tells the peer of a snapshot; one that it does not want is deleted.
-func (n *Node) hand(from string, frame []byte, name string, index uint64) error {
+// hand tells the peer of a snapshot; one that it does not want, or that is not the one that
+// the frame announces, is deleted.
+func (n *Node) hand(from string, frame []byte, name string, meta snapshot.Meta) error {
 	var failed error
 	kept := false
 	err := n.do(n.ctx, func(c *core.Core) {
-		n.staged[index] = name
-		failed = c.ReceiveSnapshot(from, frame)
+		n.staged[meta.Index] = name
+		failed = c.ReceiveSnapshot(from, frame, meta.Index, meta.Term)
 		n.current.carryOut()
-		_, left := n.staged[index]
-		delete(n.staged, index)
+		_, left := n.staged[meta.Index]
+		delete(n.staged, meta.Index)
 		kept = !left
 	})
 	if err = errors.Join(err, failed); err != nil || !kept {
@@ -287,20 +299,21 @@ func (n *Node) takeOver(file string) error {
 		return err
 	}
 	size, err := f.Size()
-	name, index := "", uint64(0)
+	var name string
+	var meta snapshot.Meta
 	if err == nil {
-		name, index, err = n.stage(io.NewSectionReader(f, 0, size))
+		name, meta, err = n.stage(io.NewSectionReader(f, 0, size))
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
-		if err = n.adopt(name, index); err != nil {
+		if err = n.adopt(name, meta.Index); err != nil {
 			_ = n.fs.Remove(name) // unless it was consumed
 		}
 	}
 	if err != nil {
 		return errors.Join(err, outside.Rename(filepath.Base(file), filepath.Base(file)+".refused"))
 	}
-	n.log.Info("the snapshot of another program was taken over", "index", index)
+	n.log.Info("the snapshot of another program was taken over", "index", meta.Index)
 	return outside.Remove(filepath.Base(file))
 }
 
@@ -339,8 +352,8 @@ func (n *Node) adopt(name string, index uint64) error {
 		return err
 	}
 	s := core.Snapshot{Index: index, Term: meta.Term, Size: installed.Size(), Members: tables.Members.Index}
-	if err := installed.Close(); err != nil {
-		return err
-	}
-	return n.do(n.ctx, func(c *core.Core) { c.SnapshotTaken(s) })
+	closed := installed.Close() // the snapshot is in place, whatever this says
+	return errors.Join(n.do(n.ctx, func(c *core.Core) {
+		n.current.snapshotTaken(s.Index, c.SnapshotTaken(s), nil)
+	}), closed)
 }

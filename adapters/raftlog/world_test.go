@@ -107,10 +107,11 @@ func (w *world) open(p raftlog.Peer, opts ...func(*raftlog.Config)) (*raftlog.No
 	}
 	d := w.disks[p.ID]
 	w.mu.Unlock()
+	cfg = cfg.OnDisk(d).InFiles(64 << 10)
 	for _, o := range opts {
 		o(&cfg)
 	}
-	n, err := raftlog.Open(cfg.OnDisk(d).InFiles(64 << 10))
+	n, err := raftlog.Open(cfg)
 	if err == nil {
 		w.mu.Lock()
 		w.nodes[p.ID] = n

@@ -1,6 +1,7 @@
 package raftlog
 
 import (
+	"errors"
 	"fmt"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -25,8 +26,16 @@ type stored struct {
 // write writes the log: all work that has come together by one write and one sync. The first
 // error is the end of the node: what a disk that has failed to sync holds, nobody knows.
 func (n *Node) write() {
-	// A commit index alone need not be durable, and goes with the next write.
+	// A commit index alone need not be durable, and goes with the next write, or the last one.
 	var commit *raftpb.HardState
+	defer func() {
+		if commit == nil || errors.Is(n.Err(), ErrFault) {
+			return
+		}
+		if err := n.files.Append(filelog.Batch{HardState: commit}); err != nil {
+			n.log.Error("write the commit index", "error", err)
+		}
+	}()
 	for {
 		select {
 		case <-n.ctx.Done():
@@ -46,11 +55,15 @@ func (n *Node) write() {
 			var err error
 			switch t := tasks[0]; {
 			case t.work.Snapshot != nil:
-				done[0].installed, err = n.install(t)
+				done[0].installed, err = n.install(t, batch)
+				commit = nil // what was put off is older than this
 			case t.work.Compact != 0:
 				err = n.files.Compact(t.work.Compact)
-			case len(batch.Entries) == 0 && !batch.Sync:
+			case len(batch.Entries) == 0 && (!batch.Sync || n.promised(batch.HardState)):
 				commit = batch.HardState
+				if batch.Sync { // of what was written before
+					err = n.files.Append(filelog.Batch{Sync: true})
+				}
 			default:
 				err = n.files.Append(batch)
 				commit = nil
@@ -76,6 +89,13 @@ func (n *Node) write() {
 	}
 }
 
+// promised tells whether the log has the term and the vote already. A follower is told of each
+// commit index, and answers: that must not cost another write and its sync.
+func (n *Node) promised(hs *raftpb.HardState) bool {
+	has := n.files.HardState()
+	return hs == nil || has != nil && hs.GetTerm() == has.GetTerm() && hs.GetVote() == has.GetVote()
+}
+
 // together returns how many of the first tasks can be written at once, and what is to be
 // written. What installs a snapshot, or compacts, is done alone.
 func together(tasks []task) (int, filelog.Batch) {
@@ -99,8 +119,8 @@ func together(tasks []task) (int, filelog.Batch) {
 }
 
 // install has a received snapshot take the place of the newest one, and the log begin anew
-// behind it. If the machine stops in between, Open does the rest.
-func (n *Node) install(t task) (*core.Installed, error) {
+// behind it, with what the batch has. If the machine stops in between, Open does the rest.
+func (n *Node) install(t task, batch filelog.Batch) (*core.Installed, error) {
 	meta := t.work.Snapshot.GetMetadata()
 	if t.staged == "" {
 		return nil, fmt.Errorf("snapshot %d was not received", meta.GetIndex())
@@ -117,7 +137,8 @@ func (n *Node) install(t task) (*core.Installed, error) {
 	if err := n.files.Reset(meta.GetIndex(), meta.GetTerm()); err != nil {
 		return nil, err
 	}
-	if err := n.files.Append(filelog.Batch{HardState: t.work.HardState, Entries: t.work.Entries, Sync: true}); err != nil {
+	batch.Sync = true
+	if err := n.files.Append(batch); err != nil {
 		return nil, err
 	}
 	return &core.Installed{

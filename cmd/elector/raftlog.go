@@ -164,6 +164,19 @@ func (p *raftPeer) connected() error {
 	return nil
 }
 
+// watchInside tells what the log says of the election.
+func (p *raftPeer) watchInside(ctx context.Context) (<-chan observation, error) {
+	node := p.node.Load()
+	if node == nil {
+		return nil, errors.New("this peer is not opened yet")
+	}
+	in, err := raftlog.Observe(ctx, node, p.election)
+	if err != nil {
+		return nil, err
+	}
+	return observe(ctx, in, placeOf), nil
+}
+
 func (p *raftPeer) close() {
 	node := p.node.Load()
 	if node == nil {

@@ -122,7 +122,9 @@ func TestRaftlog(t *testing.T) {
 	require.Equal(t, exitOK, all[first].exit())
 
 	all[first] = o.run(first, alone, listening...)
-	all[first].pages().becomes("/readyz", 200, `{"ok":true}`) // in line
+	pages := all[first].pages()
+	pages.becomes("/readyz", 200, `{"ok":true}`) // in line
+	pages.becomes("/leader", 503, `"name":"`+second+`"`)
 	began = time.Now()
 	all[second].signal(syscall.SIGKILL)
 	rest = maps.Clone(all)

@@ -186,8 +186,13 @@ func (w *web) whoLeads() *place {
 
 // lookOn follows who leads, until ctx is done.
 func (w *web) lookOn(ctx context.Context) {
-	backend, ok := w.backend.(watcher)
-	if !ok {
+	var watch func(context.Context) (<-chan observation, error)
+	switch b := w.backend.(type) {
+	case watcher:
+		watch = b.watch
+	case insider:
+		watch = b.watchInside
+	default:
 		return
 	}
 	see := func(p *place) {
@@ -196,7 +201,7 @@ func (w *web) lookOn(ctx context.Context) {
 		w.seen = p
 	}
 	for ctx.Err() == nil {
-		observations, err := backend.watch(ctx)
+		observations, err := watch(ctx)
 		if err == nil {
 			for o := range observations {
 				see(o.leader)

@@ -21,10 +21,10 @@ import (
 )
 
 // status is what the command says once somebody leads.
-func (c *cluster) status() report {
+func (c *cluster) status(args ...string) report {
 	c.Helper()
 	for limit := time.Now().Add(patience); ; {
-		r := c.run("status", "--once", "--json")
+		r := c.run(append([]string{"status", "--once", "--json"}, args...)...)
 		var s report
 		require.NoError(c, json.Unmarshal([]byte(r.out), &s), r.log)
 		if r.code == 0 {

@@ -1,6 +1,7 @@
 package client
 
-// The types and errors that a client shares with the peers.
+// The types and errors that a client shares with the peers. Package raftlog has them too, for
+// programs that are peers: its engine is nothing for clients to link.
 
 import (
 	"errors"

@@ -77,6 +77,9 @@ func ReadSnapshot(file string) (s Snapshot, err error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(tables.Lines)) {
 		line := tables.Lines[name]
+		if !line.Ended && len(line.Candidates) == 0 { // it was ended once, and nobody stands in it
+			continue
+		}
 		e := Election{Name: name, Ended: line.Ended}
 		for _, c := range line.Candidates {
 			e.Candidates = append(e.Candidates, Candidate{c.ID, c.Name, c.Joined, c.Token})

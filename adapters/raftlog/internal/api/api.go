@@ -126,8 +126,8 @@ var (
 	ErrCompacted = errors.New("raftlog: entries were compacted")
 	// ErrClosed: the node, or the client, was closed.
 	ErrClosed = errors.New("raftlog: closed")
-	// ErrFault: the node has stopped for good, by what it wraps: its disk has failed or its
-	// data are damaged.
+	// ErrFault: the node has stopped for good, by what it wraps: its disk has failed, its
+	// data are damaged, or the engine has panicked.
 	ErrFault = errors.New("raftlog: node has stopped by a fault")
 	// ErrRefused: the other side is not of this cluster: it has another secret, certificate
 	// or cluster ID, or was removed.

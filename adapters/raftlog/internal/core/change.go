@@ -22,11 +22,15 @@ import (
 //  2. Cold,new is written: from its application on, both the old and the new voters need a
 //     majority;
 //  3. Cnew is written, by whichever peer leads then. A leader that is not one of the new
-//     voters first hands over.
+//     voters first hands over;
+//  4. when Cnew is in force, an entry says so that only the new voters have to store, with
+//     the commit index. From then on those of before can be taken away: voters who have Cnew
+//     and do not know that it is committed need a majority of both.
 type change struct {
 	under    *under
 	final    requestid.ID // the Final entry under way
 	finalAt  time.Duration
+	settling time.Duration // until when a Settled entry is waited for; 0 if none was written
 	handOver time.Duration // until when another leader is to write Cnew
 }
 
@@ -72,7 +76,7 @@ func (x *change) request(c *Core, w waiting) {
 	case known && err != nil:
 		refuse(err)
 		return
-	case m.Change == w.ID && m.Changed != 0:
+	case m.Change == w.ID && m.Settled != 0:
 		c.props.finish(c, done{m.Changed, nil, []origin{w.origin}})
 		return
 	case m.Change == w.ID: // and not complete: this leader is to complete it
@@ -81,7 +85,7 @@ func (x *change) request(c *Core, w waiting) {
 	case known: // it was complete before a later one began
 		c.props.finish(c, done{index, nil, []origin{w.origin}})
 		return
-	case x.under != nil || m.Joint():
+	case x.under != nil || m.Joint() || m.Unsettled():
 		refuse(api.ErrChanging)
 		return
 	case err != nil:
@@ -105,6 +109,10 @@ func (x *change) check(c *Core, now time.Duration) {
 	}
 	if c.tables.Members.Joint() {
 		x.finish(c, now)
+		return
+	}
+	if c.tables.Members.Unsettled() {
+		x.settle(c, now)
 		return
 	}
 	u := x.under
@@ -191,21 +199,38 @@ func (x *change) applied(c *Core, o replica.Outcome) {
 		x.final = requestid.ID{}
 	}
 	m := c.tables.Members
-	u := x.under
-	switch {
-	case u == nil:
-	case u.id == o.ID && o.Skipped() && m.Change != u.id: // it was in the log already, or came too late
+	if u := x.under; u != nil && u.id == o.ID && o.Skipped() && m.Change != u.id {
 		x.under = nil
-		c.props.replyAll(c, u.waiters, 0, fmt.Errorf("%w: another change came first", api.ErrChanging))
-	case m.Change == u.id && m.Changed == o.Index:
-		x.under = nil
-		c.props.finish(c, done{o.Index, nil, u.waiters})
+		c.props.finish(c, done{o.First, o.Err, u.waiters}) // without an error it was complete before another one
 	}
 	if !m.Joint() {
 		x.handOver = 0
 	}
 	if c.state == raft.StateLeader && c.props.ready {
 		x.check(c, c.now())
+	}
+}
+
+// settle writes that Cnew is in force.
+func (x *change) settle(c *Core, now time.Duration) {
+	if now < x.settling {
+		return
+	}
+	if c.propose(c.control(c.newID(), entry.Op{Do: entry.Settled, Through: c.tables.Members.Changed})) {
+		x.settling = now + c.cfg.Election
+	}
+}
+
+// settled answers those who have asked for the change, if that is the entry.
+func (x *change) settled(c *Core, o replica.Outcome) {
+	m := c.tables.Members
+	if m.Settled != o.Index {
+		return
+	}
+	x.settling = 0
+	if u := x.under; u != nil && m.Change == u.id {
+		x.under = nil
+		c.props.finish(c, done{m.Changed, nil, u.waiters})
 	}
 }
 

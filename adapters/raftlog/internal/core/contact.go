@@ -116,13 +116,7 @@ func (k *contact) announced(c *Core, from string, body []byte) error {
 	}
 	p := replica.With(c.cfg.Cluster, api.Peer{ID: from, Addr: a.Addr})
 	if _, member := c.tables.Members.Find(p.Raft); member {
-		match := uint64(0)
-		c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
-			if id == p.Raft {
-				match = pr.Match
-			}
-		})
-		reply, err := json.Marshal(welcome{a.Nonce, c.term, match})
+		reply, err := json.Marshal(welcome{a.Nonce, c.term, c.Acknowledged(from)})
 		if err != nil {
 			panic(err)
 		}
@@ -130,6 +124,18 @@ func (k *contact) announced(c *Core, from string, body []byte) error {
 		return nil
 	}
 	return k.welcome(c, p)
+}
+
+// Acknowledged is the newest entry that a peer has acknowledged to this one since it leads; 0 if
+// it does not lead, or the peer has acknowledged none.
+func (c *Core) Acknowledged(id string) (index uint64) {
+	raftID := replica.RaftID(c.cfg.Cluster, id)
+	c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if id == raftID && c.state == raft.StateLeader {
+			index = pr.Match
+		}
+	})
+	return index
 }
 
 // welcome makes a guest a client, one at a time: the engine turns a second change of the
@@ -210,15 +216,27 @@ func (k *contact) welcomed(c *Core, body []byte) error {
 		return nil
 	}
 	k.met = true
-	if w.Match > c.last.index {
-		c.out.LostLog = fmt.Errorf("%w: this peer has acknowledged entry %d, and its log ends at %d: it was wiped or put back to an older state; remove %s from the cluster, and let it join under a new ID",
-			api.ErrFault, w.Match, c.last.index, c.cfg.Self.ID)
-	}
+	k.lacks(c, w.Match)
 	return nil
 }
 
-// sendMoved tells one that was removed who the peers are, so that it tells its clients.
+// lacks is told by a leader which entry this peer has acknowledged. If the log ends before that,
+// this is the end of the peer.
+func (k *contact) lacks(c *Core, index uint64) bool {
+	if index <= c.last.index {
+		return false
+	}
+	c.out.LostLog = fmt.Errorf("%w: this peer has acknowledged entry %d, and its log ends at %d: it was wiped or put back to an older state; remove %s from the cluster, and let it join under a new ID",
+		api.ErrFault, index, c.last.index, c.cfg.Self.ID)
+	return true
+}
+
+// sendMoved tells one that was removed who the peers are, so that it tells its clients: when it
+// can be taken away.
 func (k *contact) sendMoved(c *Core, to string) {
+	if c.tables.Members.Unsettled() {
+		return
+	}
 	body, err := json.Marshal(c.Membership())
 	if err != nil {
 		panic(err)
@@ -290,6 +308,7 @@ func (k *contact) checkClock(c *Core, now time.Duration) {
 // nothing happens if this peer does not lead, or no other is heard for an election timeout.
 // First it is written into the log that leases are not waited for: see expiry.succeed.
 func (c *Core) HandOver() {
+	defer contain()
 	c.contact.handOverBy = c.now() + c.cfg.Election
 	c.contact.handOver(c, c.now())
 }

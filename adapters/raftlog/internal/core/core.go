@@ -5,7 +5,7 @@
 //
 // The engine is go.etcd.io/raft; around it stand here what it leaves to its users: leases
 // (lease.go), the expiry of silent candidates (expiry.go), requests that are answered once
-// (propose.go), changes of the peers (change.go), and who may speak at all (step.go).
+// (propose.go, forward.go), changes of the peers (change.go), and who may speak at all (step.go).
 package core
 
 import (
@@ -79,7 +79,8 @@ type Snapshot struct {
 }
 
 // Core is one peer. All its methods belong to one goroutine. Whoever has called some of them
-// calls [Core.Take] then, and carries out what that returns.
+// calls [Core.Take] then, and carries out what that returns. They panic with a [Fault] when the
+// peer must not go on; then none is to be called any more.
 type Core struct {
 	cfg    Config
 	self   uint64
@@ -106,7 +107,7 @@ type Core struct {
 	taking   uint64 // the configuration for which a snapshot is under way
 
 	applied uint64 // by the state machine, see Applied
-	backlog int    // entries that it has not applied yet
+	backlog backlog
 
 	lease   lease
 	expiry  expiry
@@ -122,7 +123,6 @@ type position struct{ index, term uint64 }
 const (
 	maxBatch      = 1024    // entries of one proposal to the engine
 	maxBatchBytes = 1 << 20 // and their size
-	maxBacklog    = 1 << 16 // entries that the leader's state machine has yet to apply
 	maxWriting    = 2       // writes of the leader's own entries under way
 )
 
@@ -130,11 +130,7 @@ const (
 func New(cfg Config) (_ *Core, err error) {
 	defer func() {
 		if r := recover(); r != nil { // the log contradicts itself, or cannot be read
-			fault, ok := r.(Fault)
-			if !ok {
-				panic(r)
-			}
-			err = fmt.Errorf("%w: %w", api.ErrFault, fault.Err)
+			err = fmt.Errorf("%w: %w", api.ErrFault, faultOf(r).Err)
 		}
 	}()
 	c := &Core{
@@ -148,6 +144,7 @@ func New(cfg Config) (_ *Core, err error) {
 	c.expiry.init()
 	c.contact.init(c)
 	c.stand.want = map[place]string{}
+	c.backlog.most = maxBacklog
 	last, err := cfg.Log.LastIndex()
 	if err == nil {
 		c.last.index = last
@@ -201,6 +198,7 @@ func (c *Core) Due() time.Duration { return max(0, c.lastTick+c.cfg.Tick-c.now()
 // so that an election timeout is never shorter than it should be, however late and however
 // often this is called.
 func (c *Core) Advance() {
+	defer contain()
 	now := c.now()
 	c.watchClock(now)
 	if now-c.lastTick >= c.cfg.Tick {
@@ -310,11 +308,10 @@ func (c *Core) Peers() []api.Peer {
 			all = append(all, api.Peer{ID: p.ID, Addr: p.Addr})
 		}
 	}
-	if _, member := c.tables.Members.Find(c.self); !member {
-		for _, p := range c.cfg.Seeds {
-			if _, known := c.tables.Members.Named(p.ID); !known && p.ID != c.cfg.Self.ID {
-				all = append(all, p)
-			}
+	// A peer that was away for long may know only members that are gone.
+	for _, p := range c.cfg.Seeds {
+		if _, known := c.tables.Members.Named(p.ID); !known && !c.tables.Members.Gone(p.ID) && p.ID != c.cfg.Self.ID {
+			all = append(all, p)
 		}
 	}
 	return all

@@ -2,7 +2,6 @@ package core
 
 import (
 	"encoding/binary"
-	"fmt"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -54,6 +53,7 @@ type grant struct {
 // reader waits for all that was committed before it came.
 type reader struct {
 	token    uint64
+	tables   bool   // these are enough
 	after    uint64 // questions with a greater number count
 	index    uint64 // what has to be applied; 0 for not known yet
 	deadline time.Duration
@@ -79,6 +79,9 @@ func (l *lease) void() {
 // probe asks.
 func (l *lease) probe(c *Core, now time.Duration) {
 	if c.lead == raft.None || c.state == raft.StateLeader && !c.props.ready {
+		return
+	}
+	if c.backlog.leavesOut(c) {
 		return
 	}
 	l.seq++
@@ -127,11 +130,15 @@ func (l *lease) reached(c *Core) {
 	l.read(c)
 }
 
-// read answers readers whose index the state machine has applied.
+// read answers readers whose index is applied.
 func (l *lease) read(c *Core) {
 	kept := l.readers[:0]
 	for _, r := range l.readers {
-		if r.index == 0 || r.index > c.applied {
+		has := c.applied
+		if r.tables {
+			has = c.tables.Index
+		}
+		if r.index == 0 || r.index > has {
 			kept = append(kept, r)
 			continue
 		}
@@ -144,12 +151,23 @@ func (l *lease) read(c *Core) {
 // before this call; by the deadline with api.ErrBusy, and at once with api.ErrRefused at a peer
 // that was removed, whom nobody answers.
 func (c *Core) Read(token uint64, deadline time.Duration) {
+	c.read(reader{token: token, deadline: deadline})
+}
+
+// ReadTables is as Read, of [Core.Tables], and does not wait for the state machine.
+func (c *Core) ReadTables(token uint64, deadline time.Duration) {
+	c.read(reader{token: token, tables: true, deadline: deadline})
+}
+
+func (c *Core) read(r reader) {
+	defer contain()
 	l := &c.lease
 	if c.contact.removed != nil {
-		c.out.Replies = append(c.out.Replies, Reply{Token: token, Err: fmt.Errorf("%w: peer %s was removed from the cluster", api.ErrRefused, c.cfg.Self.ID)})
+		c.out.Replies = append(c.out.Replies, Reply{Token: r.token, Err: c.refused()})
 		return
 	}
-	l.readers = append(l.readers, reader{token: token, after: l.seq, deadline: deadline})
+	r.after = l.seq
+	l.readers = append(l.readers, r)
 	if len(l.asked) < outstanding/2 {
 		l.probe(c, c.now())
 	}

@@ -91,6 +91,7 @@ type Reply struct {
 
 // Take returns what is to be done, after inputs of any number.
 func (c *Core) Take() Out {
+	defer contain()
 	if c.stand.due {
 		c.stand.reconcile(c, c.now())
 	}

@@ -2,8 +2,6 @@ package core
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -67,6 +65,7 @@ type pending struct {
 	sum     uint32
 	kind    api.Kind
 	waiters []origin
+	first   [1]origin // the place of waiters while there is one, as nearly always
 }
 
 type done struct {
@@ -75,20 +74,16 @@ type done struct {
 	who   []origin
 }
 
-// sent is what another peer is to answer.
-type sent struct {
-	token    uint64
-	deadline time.Duration
-	change   bool // of the peers, which takes long
-}
-
 func (p *proposals) init(c *Core) {
 	p.pending, p.sent = map[requestid.ID]*pending{}, map[uint64]sent{}
 	p.seq = c.cfg.Random() // an answer to a process before is nobody's
 }
 
 // Propose takes a request.
-func (c *Core) Propose(r Request) { c.props.take(c, waiting{r, origin{token: r.Token}}) }
+func (c *Core) Propose(r Request) {
+	defer contain()
+	c.props.take(c, waiting{r, origin{token: r.Token}})
+}
 
 func (p *proposals) take(c *Core, w waiting) {
 	switch {
@@ -112,7 +107,7 @@ func (p *proposals) lead(c *Core, w waiting) {
 	case api.State:
 		data = w.Data
 	case api.Control:
-		if w.Op.Do == entry.Restart && !p.restart(c, &w) {
+		if w.Op.Do == entry.Restart && !p.restart(c, w) {
 			return
 		}
 		data = w.Op.Encode()
@@ -140,8 +135,8 @@ func (p *proposals) lead(c *Core, w waiting) {
 		under.waiters = append(under.waiters, w.origin)
 		return
 	}
-	if w.Kind == api.State && c.backlog > maxBacklog {
-		p.reply(c, w.origin, 0, fmt.Errorf("%w: the state machine has %d entries to apply yet", api.ErrBusy, c.backlog))
+	if w.Kind == api.State && c.backlog.full() {
+		p.reply(c, w.origin, 0, fmt.Errorf("%w: the state machine has %d entries of %d bytes to apply yet", api.ErrBusy, c.backlog.entries, c.backlog.bytes))
 		return
 	}
 	now := c.calendar()
@@ -159,7 +154,9 @@ func (p *proposals) lead(c *Core, w waiting) {
 			return
 		}
 	}
-	p.pending[w.ID] = &pending{sum, w.Kind, []origin{w.origin}}
+	under := &pending{sum: sum, kind: w.Kind, first: [1]origin{w.origin}}
+	under.waiters = under.first[:]
+	p.pending[w.ID] = under
 	p.batched = append(p.batched, w.ID)
 	raw := entry.Encode(entry.Header{Kind: w.Kind, ID: w.ID, Time: now, Sum: sum, Guard: w.Guard}, data)
 	p.batch = append(p.batch, &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Data: raw})
@@ -168,18 +165,19 @@ func (p *proposals) lead(c *Core, w waiting) {
 	}
 }
 
-// restart says which end of an election a request to begin it again undoes; false if it was
+// restart tells whether a request to let an election begin anew is to be written; false if it was
 // answered instead.
-func (p *proposals) restart(c *Core, w *waiting) bool {
+func (p *proposals) restart(c *Core, w waiting) bool {
 	line := c.tables.Lines[w.Op.Election]
 	switch {
-	case !line.Ended:
+	case c.tables.Index < w.Op.Through: // of a new leader, or this one's disk is slow: the end may be another one
+		p.reply(c, w.origin, 0, &api.NotLeaderError{})
+	case !line.Ended, line.EndedAt > w.Op.Through:
 		p.finish(c, done{c.tables.Index, nil, []origin{w.origin}})
 	case !c.expiry.mayRestart(c, w.Op.Election):
 		p.reply(c, w.origin, 0, fmt.Errorf("%w: election %q has just been ended, and who has led it may not know yet; in %v it can begin again",
 			api.ErrBusy, w.Op.Election, c.cfg.Election))
 	default:
-		w.Op.Through = line.EndedAt
 		return true
 	}
 	return false
@@ -289,112 +287,5 @@ func (p *proposals) reply(c *Core, o origin, index uint64, err error) {
 		c.sendFrame(o.peer, frameReply, encodeReply(o.seq, index, err))
 	case o.token != 0:
 		c.out.Replies = append(c.out.Replies, Reply{o.token, index, err})
-	}
-}
-
-// removed is called when this peer takes no part any more: what it waits for, to hear or to
-// apply, does not come.
-func (p *proposals) removed(c *Core) {
-	gone := fmt.Errorf("%w: this peer was removed from the cluster", api.ErrUnknownOutcome)
-	for _, d := range p.done {
-		p.replyAll(c, d.who, 0, gone)
-	}
-	p.done = nil
-	for _, seq := range sortedKeys(p.sent) {
-		p.reply(c, origin{token: p.sent[seq].token}, 0, gone)
-	}
-	clear(p.sent)
-}
-
-// refuse answers as one that was removed. It knows of one thing: the change that has removed
-// it is complete.
-func (p *proposals) refuse(c *Core, r Request) {
-	m, to := c.contact.removed, slices.Clone(r.To)
-	byID := func(a, b api.Peer) int { return strings.Compare(a.ID, b.ID) }
-	slices.SortFunc(to, byID)
-	if r.Kind == api.Config && slices.Equal(to, slices.SortedFunc(slices.Values(m.Voters), byID)) {
-		p.reply(c, origin{token: r.Token}, m.Index, nil)
-		return
-	}
-	p.reply(c, origin{token: r.Token}, 0, fmt.Errorf("%w: peer %s was removed from the cluster", api.ErrRefused, c.cfg.Self.ID))
-}
-
-// forward asks the leader.
-func (p *proposals) forward(c *Core, r Request) {
-	if c.contact.removed != nil {
-		p.refuse(c, r)
-		return
-	}
-	leader, known := c.peerOf(c.lead)
-	if c.lead == raft.None || !known {
-		p.reply(c, origin{token: r.Token}, 0, &api.NotLeaderError{})
-		return
-	}
-	p.seq++
-	if r.Token != 0 {
-		deadline := r.Deadline
-		if deadline == 0 {
-			deadline = c.now() + c.cfg.Election
-		}
-		p.sent[p.seq] = sent{r.Token, deadline, r.Kind == api.Config}
-	}
-	c.sendFrame(leader, frameRequest, encodeRequest(p.seq, r))
-}
-
-// received takes another peer's request.
-func (p *proposals) received(c *Core, from string, body []byte) error {
-	seq, r, err := decodeRequest(body)
-	if err != nil {
-		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
-	}
-	if r.Kind == api.Control {
-		switch r.Op.Do {
-		case entry.Join, entry.Leave, entry.End, entry.Restart:
-		default:
-			return fmt.Errorf("%w from %s: %q is not for others to ask for", errFrame, from, r.Op.Do)
-		}
-	}
-	p.take(c, waiting{r, origin{peer: from, seq: seq}})
-	return nil
-}
-
-// answered takes the leader's answer. One that says that the entry is applied waits until
-// this peer has applied it.
-func (p *proposals) answered(c *Core, body []byte) error {
-	seq, index, err, malformed := decodeReply(body)
-	if malformed != nil {
-		return malformed
-	}
-	s, found := p.sent[seq]
-	if !found {
-		return nil
-	}
-	delete(p.sent, seq)
-	if err != nil {
-		p.reply(c, origin{token: s.token}, index, err)
-		return nil
-	}
-	p.finish(c, done{index, nil, []origin{{token: s.token}}})
-	return nil
-}
-
-// followed is called when another peer leads: the one before does not complete a change of the
-// peers, and its answer is not worth the patience that such a change needs.
-func (p *proposals) followed(c *Core) {
-	for _, seq := range sortedKeys(p.sent) {
-		if s := p.sent[seq]; s.change {
-			delete(p.sent, seq)
-			p.reply(c, origin{token: s.token}, 0, fmt.Errorf("%w: the leader has changed", api.ErrUnknownOutcome))
-		}
-	}
-}
-
-// check gives up what the leader does not answer.
-func (p *proposals) check(c *Core, now time.Duration) {
-	for _, seq := range sortedKeys(p.sent) {
-		if s := p.sent[seq]; now >= s.deadline {
-			delete(p.sent, seq)
-			p.reply(c, origin{token: s.token}, 0, fmt.Errorf("%w: the leader has not answered", api.ErrUnknownOutcome))
-		}
 	}
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -113,6 +114,7 @@ type Installed struct {
 
 // Stored tells that the work is durable. With a snapshot, installed is what it has brought.
 func (c *Core) Stored(w *Work, installed *Installed) {
+	defer contain()
 	if w.Snapshot != nil {
 		c.snapshot, c.tables = installed.Snapshot, installed.Tables
 		c.first = c.snapshot.Index + 1
@@ -140,12 +142,12 @@ func (c *Core) step(m *raftpb.Message) { _ = c.rn.Step(m) }
 
 // apply applies committed entries to the tables, and hands them on to the state machine.
 func (c *Core) apply(m *raftpb.Message) {
-	for _, e := range m.GetEntries() {
+	for i, e := range m.GetEntries() {
 		o, err := c.tables.Apply(e)
 		if err != nil {
 			panic(Fault{fmt.Errorf("apply entry %d: %w", e.GetIndex(), err)})
 		}
-		c.hand(o)
+		c.hand(o, len(m.GetEntries())-i)
 		if o.Change != nil {
 			c.rn.ApplyConfChange(o.Change)
 			c.out.Peers = true
@@ -159,15 +161,21 @@ func (c *Core) apply(m *raftpb.Message) {
 	}
 }
 
-// hand gives the state machine an entry: before anything else follows from it, for that may
-// be that the engine wants a snapshot, of the tables with this entry.
-func (c *Core) hand(o replica.Outcome) {
-	c.backlog++
-	if n := len(c.out.Apply); n > 0 && c.out.Apply[n-1].Outcomes != nil {
-		c.out.Apply[n-1].Outcomes = append(c.out.Apply[n-1].Outcomes, o)
-		return
+// hand gives the state machine an entry; left of them come, with this one. It is called before
+// anything else follows from the entry, for that may be that the engine wants a snapshot, of the
+// tables with it.
+func (c *Core) hand(o replica.Outcome, left int) {
+	c.backlog.add(o)
+	n := len(c.out.Apply)
+	if n == 0 || c.out.Apply[n-1].Outcomes == nil {
+		c.out.Apply = append(c.out.Apply, Apply{})
+		n++
 	}
-	c.out.Apply = append(c.out.Apply, Apply{Outcomes: []replica.Outcome{o}})
+	to := &c.out.Apply[n-1].Outcomes
+	if cap(*to) == len(*to) {
+		*to = slices.Grow(*to, left) // they are large to be moved one by one
+	}
+	*to = append(*to, o)
 }
 
 // noticed has every part look at an entry that was applied to the tables.
@@ -190,6 +198,7 @@ func (c *Core) noticed(o replica.Outcome) {
 		}
 	case api.Control:
 		c.expiry.applied(c, o)
+		c.change.settled(c, o)
 		if leads && o.Term == c.term {
 			c.contact.transfer(c, o)
 		}
@@ -200,21 +209,12 @@ func (c *Core) noticed(o replica.Outcome) {
 }
 
 // Applied tells that the state machine has applied the entries through index, or has none of
-// them to apply.
-func (c *Core) Applied(index uint64, entries int) {
+// them to apply; these were those of an Apply.
+func (c *Core) Applied(index uint64, outcomes []replica.Outcome) {
 	c.applied = max(c.applied, index)
-	c.backlog -= entries
+	c.backlog.applied(outcomes)
 	c.props.release(c)
 }
-
-// Backlog is how many entries the state machine has yet to apply.
-func (c *Core) Backlog() int { return c.backlog }
-
-// Fault is what a peer panics with when it must not go on: its log contradicts the
-// cluster's, or cannot be read.
-type Fault struct{ Err error }
-
-func (f Fault) Error() string { return f.Err.Error() }
 
 // TakeSnapshot has a snapshot taken of now.
 func (c *Core) TakeSnapshot() {
@@ -247,6 +247,7 @@ func (c *Core) SnapshotFailed() { c.taking = 0 }
 
 // SnapshotSent tells how the sending of a snapshot has ended.
 func (c *Core) SnapshotSent(to string, ok bool) {
+	defer contain()
 	status := raft.SnapshotFinish
 	if !ok {
 		status = raft.SnapshotFailure
@@ -255,7 +256,10 @@ func (c *Core) SnapshotSent(to string, ok bool) {
 }
 
 // Unreachable tells that frames to a peer were dropped.
-func (c *Core) Unreachable(id string) { c.rn.ReportUnreachable(replica.RaftID(c.cfg.Cluster, id)) }
+func (c *Core) Unreachable(id string) {
+	defer contain()
+	c.rn.ReportUnreachable(replica.RaftID(c.cfg.Cluster, id))
+}
 
 // propose gives the engine entries of the leader's own; false if it took none.
 func (c *Core) propose(entries ...*raftpb.Entry) bool {

@@ -55,42 +55,24 @@ func decodeRequest(body []byte) (seq uint64, r Request, err error) {
 	return w.Seq, r, nil
 }
 
-// wireReply is the answer. Error is a place in sentinels, from 1.
+// wireReply is the answer. Error has the api's bits of errors; one at least, if it is one.
 type wireReply struct {
-	Seq    uint64    `json:"seq"`
-	Index  uint64    `json:"index,omitempty"`
-	Error  int       `json:"error,omitempty"`
-	Text   string    `json:"text,omitempty"`
-	Leader *api.Peer `json:"leader,omitempty"`
+	Seq    uint64   `json:"seq"`
+	Index  uint64   `json:"index,omitempty"`
+	Error  uint64   `json:"error,omitempty"`
+	Text   string   `json:"text,omitempty"`
+	Leader api.Peer `json:"leader,omitzero"`
 }
-
-// sentinels are the errors that a leader can answer with. New ones are added at the end.
-var sentinels = []error{
-	api.ErrUnknownOutcome, api.ErrStale, api.ErrFuture, api.ErrRequestIDReused, api.ErrBusy, api.ErrTooManyIDs,
-	api.ErrTooLarge, api.ErrInvalid, api.ErrChanging, api.ErrNotLeader, api.ErrFenced,
-}
-
-// said is an error as another peer has said it.
-type said struct {
-	text string
-	is   error
-}
-
-func (e said) Error() string { return e.text }
-func (e said) Unwrap() error { return e.is }
 
 func encodeReply(seq, index uint64, err error) []byte {
 	w := wireReply{Seq: seq, Index: index}
 	if err != nil {
-		w.Text, w.Error = err.Error(), 1
-		for i, s := range sentinels {
-			if errors.Is(err, s) {
-				w.Error = i + 1
-				break
-			}
+		w.Text, w.Error = err.Error(), api.ErrorBits(err)
+		if w.Error == 0 {
+			w.Error = api.ErrorBits(api.ErrUnknownOutcome)
 		}
 		if e, ok := errors.AsType[*api.NotLeaderError](err); ok {
-			w.Leader = &e.Leader
+			w.Leader = e.Leader
 		}
 	}
 	b, err := json.Marshal(w)
@@ -108,12 +90,10 @@ func decodeReply(body []byte) (seq, index uint64, err, malformed error) {
 	switch {
 	case w.Error == 0:
 		return w.Seq, w.Index, nil, nil
-	case w.Error < 0 || w.Error > len(sentinels):
-		return 0, 0, nil, fmt.Errorf("%w: reply with error %d", errFrame, w.Error)
-	case w.Leader != nil:
-		return w.Seq, w.Index, &api.NotLeaderError{Leader: *w.Leader}, nil
+	case w.Error > api.AllErrors:
+		return 0, 0, nil, fmt.Errorf("%w: reply with error %#x", errFrame, w.Error)
 	}
-	return w.Seq, w.Index, said{w.Text, sentinels[w.Error-1]}, nil
+	return w.Seq, w.Index, api.RemoteError(w.Error, w.Leader, w.Text), nil
 }
 
 func sortedKeys[V any](m map[uint64]V) []uint64 { return slices.Sorted(maps.Keys(m)) }

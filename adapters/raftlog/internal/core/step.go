@@ -79,13 +79,18 @@ func (c *Core) sendFrame(to string, kind byte, body []byte) {
 // Whoever has proven to belong to the cluster is heard, in this peer's configuration or not:
 // the configuration may be an old one. But for those that were removed: their IDs are never
 // used again.
-func (c *Core) Receive(from string, frame []byte) error { return c.receive(from, frame, false) }
+func (c *Core) Receive(from string, frame []byte) error { return c.receive(from, frame, nil) }
 
-// ReceiveSnapshot takes the frame that came with a snapshot, which is on the disk by now. If
-// the engine wants it, the next Take has a [Work] for it; if not it can be deleted.
-func (c *Core) ReceiveSnapshot(from string, frame []byte) error { return c.receive(from, frame, true) }
+// ReceiveSnapshot takes the frame that came with a snapshot, which is on the disk by now, and
+// ends with that entry. If the engine wants it, the next Take has a [Work] for it; if not, or
+// after an error, it can be deleted.
+func (c *Core) ReceiveSnapshot(from string, frame []byte, index, term uint64) error {
+	return c.receive(from, frame, &position{index, term})
+}
 
-func (c *Core) receive(from string, frame []byte, snapshot bool) error {
+// receive takes a frame, with the end of the snapshot that came with it, if there is one.
+func (c *Core) receive(from string, frame []byte, snapshot *position) error {
+	defer contain()
 	if len(frame) < frameHeader {
 		return fmt.Errorf("%w of %d bytes from %s", errFrame, len(frame), from)
 	}
@@ -115,7 +120,7 @@ func (c *Core) receive(from string, frame []byte, snapshot bool) error {
 	return fmt.Errorf("%w of type %d from %s", errFrame, frame[0], from)
 }
 
-func (c *Core) receiveRaft(from string, sender uint64, body []byte, snapshot bool) error {
+func (c *Core) receiveRaft(from string, sender uint64, body []byte, snapshot *position) error {
 	m := &raftpb.Message{}
 	if err := proto.Unmarshal(body, m); err != nil {
 		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
@@ -123,8 +128,12 @@ func (c *Core) receiveRaft(from string, sender uint64, body []byte, snapshot boo
 	if m.GetFrom() != sender || m.GetTo() != c.self {
 		return fmt.Errorf("%w from %s: a message of %x for %x", errFrame, from, m.GetFrom(), m.GetTo())
 	}
-	if snapshot != (m.GetType() == raftpb.MsgSnap) {
-		return fmt.Errorf("%w from %s: %v comes with a snapshot: %t", errFrame, from, m.GetType(), snapshot)
+	if (snapshot != nil) != (m.GetType() == raftpb.MsgSnap) {
+		return fmt.Errorf("%w from %s: %v comes with a snapshot: %t", errFrame, from, m.GetType(), snapshot != nil)
+	}
+	if meta := m.GetSnapshot().GetMetadata(); snapshot != nil && *snapshot != (position{meta.GetIndex(), meta.GetTerm()}) {
+		return fmt.Errorf("%w from %s: it announces a snapshot of entry %d in term %d, and the file is of entry %d in term %d",
+			errFrame, from, meta.GetIndex(), meta.GetTerm(), snapshot.index, snapshot.term)
 	}
 	switch m.GetType() {
 	case raftpb.MsgProp, raftpb.MsgHup, raftpb.MsgTransferLeader, raftpb.MsgForgetLeader:
@@ -134,6 +143,14 @@ func (c *Core) receiveRaft(from string, sender uint64, body []byte, snapshot boo
 			return nil
 		}
 	case raftpb.MsgHeartbeat, raftpb.MsgApp, raftpb.MsgSnap:
+		if m.GetType() == raftpb.MsgApp && len(m.GetEntries()) > 0 && c.backlog.leavesOut(c) {
+			return nil
+		}
+		// A heartbeat has no commit index behind what this peer has acknowledged. The engine would
+		// end by a panic that does not say what can be done.
+		if m.GetType() == raftpb.MsgHeartbeat && m.GetTerm() >= c.rn.BasicStatus().GetTerm() && c.contact.lacks(c, m.GetCommit()) {
+			return nil
+		}
 		c.step(m)
 		if c.rn.BasicStatus().Lead == sender {
 			c.promised = c.now()

@@ -44,6 +44,8 @@ type node struct {
 	log     *memoryLog
 	tables  *replica.State
 	down    bool
+	apply   []Apply
+	stands  bool // its state machine
 	applied []api.Entry
 	replies map[uint64]Reply
 	skew    time.Duration
@@ -150,7 +152,10 @@ func (n *node) drain() {
 			n.replies[r.Token] = r
 		}
 		require.NoError(n.w.t, out.LostLog)
-		for _, a := range out.Apply {
+		n.apply = append(n.apply, out.Apply...)
+		for len(n.apply) > 0 && !n.stands {
+			a := n.apply[0]
+			n.apply = n.apply[1:]
 			for _, o := range a.Outcomes {
 				e := o.Entry()
 				e.Skipped = o.Skipped()
@@ -161,7 +166,7 @@ func (n *node) drain() {
 				n.takes++
 			}
 			if k := len(a.Outcomes); k > 0 {
-				n.core.Applied(a.Outcomes[k-1].Index, k)
+				n.core.Applied(a.Outcomes[k-1].Index, a.Outcomes)
 			}
 		}
 		for _, work := range out.Disk {

@@ -23,16 +23,21 @@ const (
 	Join = "join"
 	// Leave takes Candidate out of Election's line.
 	Leave = "leave"
-	// End is the end of Election, for all candidates and newcomers.
+	// End is the end of Election, for all candidates and newcomers; unless it was begun anew
+	// by an entry behind Through, which is how far who asks for it knew the log: what was
+	// there then was ended already. 0 is for none such.
 	End = "end"
-	// Restart lets Election begin anew after its end, by the entry with index Through, which
-	// the leader fills in.
+	// Restart lets Election begin anew after its end, by an entry that is not behind Through,
+	// which is as of End: of a later end who asks does not know.
 	Restart = "restart"
 	// Expire takes out of all lines the candidates of Peer that have joined by index Through.
 	Expire = "expire"
 	// Transfer says that the leader of this term is about to have another one elected without
 	// waiting for its lease.
 	Transfer = "transfer"
+	// Settled says that the change of the voters that was complete by the entry with index
+	// Through is known, by their disks, to most of the new ones: who has this entry has that.
+	Settled = "settled"
 	// Window sets for how long request IDs are remembered.
 	Window = "window"
 )

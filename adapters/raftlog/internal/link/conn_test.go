@@ -274,6 +274,23 @@ func TestLongestHelloFits(t *testing.T) {
 	require.LessOrEqual(t, len(g.encode()), maxHandshake)
 }
 
+func TestNotHello(t *testing.T) {
+	good := (&greeting{to: "b"}).encode()
+	for n := range good {
+		_, err := decodeGreeting(good[:n])
+		require.ErrorIs(t, err, errNotHello, n)
+	}
+	for name, b := range map[string][]byte{
+		"more":      append(bytes.Clone(good), 0),
+		"flags":     []byte(strings.Replace(string(good), magic+"\x01\x00\x00", magic+"\x01\x00\x02", 1)),
+		"long text": (&greeting{to: strings.Repeat("x", maxText+1)}).encode(),
+		"proof":     (&greeting{proof: []byte("x")}).encode(),
+	} {
+		_, err := decodeGreeting(b)
+		require.ErrorIs(t, err, errNotHello, name)
+	}
+}
+
 func FuzzHello(f *testing.F) {
 	g := greeting{Hello: Hello{"c1", "a", "a:7", true, PurposeRaft}, to: "b", proof: make([]byte, proofSize)}
 	a := answer{reason: ReasonID, id: "b", addr: "b:7", peer: true, text: "text", proof: make([]byte, proofSize)}

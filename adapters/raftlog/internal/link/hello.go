@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -59,117 +60,76 @@ func flags(peer bool) byte {
 	return 0
 }
 
-func (g *greeting) encode() []byte {
-	b := append([]byte(magic), version, byte(g.Purpose), flags(g.Peer))
-	b = appendText(b, g.Cluster)
-	b = appendText(b, g.ID)
-	b = appendText(b, g.to)
-	b = appendText(b, g.Addr)
-	return appendText(b, g.proof)
-}
-
-func (a *answer) encode() []byte {
-	b := append([]byte(magic), version, byte(a.reason), flags(a.peer))
-	b = appendText(b, a.id)
-	b = appendText(b, a.addr)
-	b = appendText(b, a.text)
-	return appendText(b, a.proof)
-}
-
-// decoder reads a message of the handshake. After the first thing that is wrong it returns
-// zeros, and err says what it was.
-type decoder struct {
-	rest []byte
-	err  error
-}
-
-func (d *decoder) take(n int) []byte {
-	if d.err == nil && n > len(d.rest) {
-		d.err = fmt.Errorf("%w: it ends too early", errNotHello)
+// encode writes a message of either kind: code is the purpose or the reason, texts come in
+// the order of the fields, and the proof is the last.
+func encode(code byte, peer bool, texts ...string) []byte {
+	b := append([]byte(magic), version, code, flags(peer))
+	for _, s := range texts {
+		b = appendText(b, s)
 	}
-	if d.err != nil {
-		return nil
-	}
-	b := d.rest[:n]
-	d.rest = d.rest[n:]
 	return b
 }
 
-func (d *decoder) byte() byte {
-	if b := d.take(1); len(b) == 1 {
-		return b[0]
-	}
-	return 0
+func (g *greeting) encode() []byte {
+	return encode(byte(g.Purpose), g.Peer, g.Cluster, g.ID, g.to, g.Addr, string(g.proof))
 }
 
-func (d *decoder) text() string {
-	b := d.take(2)
-	if len(b) < 2 {
-		return ""
-	}
-	n := int(binary.BigEndian.Uint16(b))
-	if n > maxText {
-		d.err = fmt.Errorf("%w: a text of %d bytes", errNotHello, n)
-	}
-	return string(d.take(n))
+func (a *answer) encode() []byte {
+	return encode(byte(a.reason), a.peer, a.id, a.addr, a.text, string(a.proof))
 }
 
-func (d *decoder) peer() bool {
-	f := d.byte()
-	if d.err == nil && f > flagPeer {
-		d.err = fmt.Errorf("%w: unknown flags", errNotHello)
+// decode reads what encode has written, with texts besides the proof. With an error, what it
+// has read is of no use.
+func decode(b []byte, texts ...*string) (code byte, peer bool, proof []byte, err error) {
+	fail := func(format string, args ...any) (byte, bool, []byte, error) {
+		return 0, false, nil, fmt.Errorf("%w: %s", errNotHello, fmt.Sprintf(format, args...))
 	}
-	return f == flagPeer
-}
-
-func (d *decoder) proof() []byte {
-	p := d.text()
-	if d.err == nil && p != "" && len(p) != proofSize {
-		d.err = fmt.Errorf("%w: a proof of %d bytes", errNotHello, len(p))
+	rest, ok := bytes.CutPrefix(b, []byte(magic))
+	switch {
+	case !ok:
+		return 0, false, nil, errNotHello
+	case len(rest) > 0 && rest[0] != version: // whatever follows then
+		return 0, false, nil, fmt.Errorf("%w: %d, and here is %d", errVersion, rest[0], version)
+	case len(rest) < 3:
+		return fail("it ends too early")
+	case rest[2] > flagPeer:
+		return fail("unknown flags")
 	}
-	if p == "" {
-		return nil
+	code, peer, rest = rest[1], rest[2] == flagPeer, rest[3:]
+	var last string
+	for _, s := range append(texts, &last) {
+		if len(rest) < 2 {
+			return fail("it ends too early")
+		}
+		n := int(binary.BigEndian.Uint16(rest))
+		rest = rest[2:]
+		switch {
+		case n > maxText:
+			return fail("a text of %d bytes", n)
+		case n > len(rest):
+			return fail("it ends too early")
+		}
+		*s, rest = string(rest[:n]), rest[n:]
 	}
-	return []byte(p)
-}
-
-func (d *decoder) begin() {
-	if string(d.take(len(magic))) != magic {
-		d.err = errNotHello
+	switch {
+	case len(rest) > 0:
+		return fail("%d bytes too many", len(rest))
+	case last == "":
+		return code, peer, nil, nil
+	case len(last) != proofSize:
+		return fail("a proof of %d bytes", len(last))
 	}
-	if v := d.byte(); d.err == nil && v != version {
-		d.err = fmt.Errorf("%w: %d, and here is %d", errVersion, v, version)
-	}
-}
-
-func (d *decoder) end() error {
-	if d.err == nil && len(d.rest) > 0 {
-		d.err = fmt.Errorf("%w: %d bytes too many", errNotHello, len(d.rest))
-	}
-	return d.err
+	return code, peer, []byte(last), nil
 }
 
 func decodeGreeting(b []byte) (g greeting, err error) {
-	d := decoder{rest: b}
-	d.begin()
-	g.Purpose = Purpose(d.byte())
-	g.Peer = d.peer()
-	g.Cluster = d.text()
-	g.ID = d.text()
-	g.to = d.text()
-	g.Addr = d.text()
-	g.proof = d.proof()
-	return g, d.end()
+	code, peer, proof, err := decode(b, &g.Cluster, &g.ID, &g.to, &g.Addr)
+	g.Purpose, g.Peer, g.proof = Purpose(code), peer, proof
+	return g, err
 }
 
 func decodeAnswer(b []byte) (a answer, err error) {
-	d := decoder{rest: b}
-	d.begin()
-	a.reason = Reason(d.byte())
-	a.peer = d.peer()
-	a.id = d.text()
-	a.addr = d.text()
-	a.text = d.text()
-	a.proof = d.proof()
-	return a, d.end()
+	code, peer, proof, err := decode(b, &a.id, &a.addr, &a.text)
+	a.reason, a.peer, a.proof = Reason(code), peer, proof
+	return a, err
 }

@@ -26,6 +26,7 @@ type Candidate struct {
 type Line struct {
 	Ended      bool
 	EndedAt    uint64 // the index of the entry by which it was ended
+	BegunAt    uint64 // that by which it was begun anew after an end; 0 if it never was
 	Candidates []Candidate
 }
 
@@ -57,7 +58,7 @@ func (ls Lines) apply(op entry.Op, index uint64) error {
 			return nil
 		}
 		c := Candidate{ID: op.Candidate, Name: op.Name, Peer: op.Peer, Joined: index}
-		ls.set(op.Election, Line{Candidates: append(slices.Clip(l.Candidates), c)}, index)
+		ls.set(op.Election, Line{BegunAt: l.BegunAt, Candidates: append(slices.Clip(l.Candidates), c)}, index)
 	case entry.Leave:
 		place := l.Place(op.Candidate)
 		if place < 0 {
@@ -65,12 +66,12 @@ func (ls Lines) apply(op entry.Op, index uint64) error {
 		}
 		ls.set(op.Election, l.without(func(c Candidate) bool { return c.ID == op.Candidate }), index)
 	case entry.End:
-		if !l.Ended {
+		if late := op.Through != 0 && op.Through < l.BegunAt; !l.Ended && !late {
 			ls.set(op.Election, Line{Ended: true, EndedAt: index}, index)
 		}
 	case entry.Restart:
-		if l.Ended && op.Through == l.EndedAt {
-			delete(ls, op.Election)
+		if l.Ended && op.Through >= l.EndedAt {
+			ls.set(op.Election, Line{BegunAt: index}, index)
 		}
 	default:
 		return fmt.Errorf("%w: control entry asks for %q", api.ErrInvalid, op.Do)
@@ -95,12 +96,13 @@ func (ls Lines) expire(op entry.Op, index uint64) []string {
 }
 
 func (l Line) without(gone func(Candidate) bool) Line {
-	return Line{Ended: l.Ended, EndedAt: l.EndedAt, Candidates: slices.DeleteFunc(slices.Clone(l.Candidates), gone)}
+	return Line{Ended: l.Ended, EndedAt: l.EndedAt, BegunAt: l.BegunAt, Candidates: slices.DeleteFunc(slices.Clone(l.Candidates), gone)}
 }
 
-// set gives the first candidate its token, and forgets a line in which nobody stands.
+// set gives the first candidate its token, and forgets a line in which nobody stands; but that
+// it was ended once is known for ever.
 func (ls Lines) set(name string, l Line, index uint64) {
-	if len(l.Candidates) == 0 && !l.Ended {
+	if len(l.Candidates) == 0 && !l.Ended && l.BegunAt == 0 {
 		delete(ls, name)
 		return
 	}
@@ -127,13 +129,14 @@ type savedLine struct {
 	Name       string      `json:"name"`
 	Ended      bool        `json:"ended,omitempty"`
 	EndedAt    uint64      `json:"endedAt,omitempty"`
+	BegunAt    uint64      `json:"begunAt,omitempty"`
 	Candidates []Candidate `json:"candidates,omitempty"`
 }
 
 func (ls Lines) save() []savedLine {
 	var all []savedLine
 	for _, name := range slices.Sorted(maps.Keys(ls)) {
-		all = append(all, savedLine{name, ls[name].Ended, ls[name].EndedAt, ls[name].Candidates})
+		all = append(all, savedLine{name, ls[name].Ended, ls[name].EndedAt, ls[name].BegunAt, ls[name].Candidates})
 	}
 	return all
 }
@@ -141,7 +144,7 @@ func (ls Lines) save() []savedLine {
 func load(all []savedLine) Lines {
 	ls := Lines{}
 	for _, l := range all {
-		ls[l.Name] = Line{l.Ended, l.EndedAt, l.Candidates}
+		ls[l.Name] = Line{l.Ended, l.EndedAt, l.BegunAt, l.Candidates}
 	}
 	return ls
 }

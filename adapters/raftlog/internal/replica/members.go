@@ -23,10 +23,11 @@ type Members struct {
 	Outgoing []entry.Peer `json:"outgoing,omitempty"` // while a change is under way
 	Clients  []entry.Peer `json:"clients,omitempty"`
 	Removed  []string     `json:"removed,omitempty"`
-	// Change is the newest change that somebody has asked for, and Changed where it was
-	// complete; 0 until then.
+	// Change is the newest change that somebody has asked for, Changed where it was complete,
+	// and Settled where that was known to most of the new voters; 0 until then.
 	Change  requestid.ID `json:"change"`
 	Changed uint64       `json:"changed,omitempty"`
+	Settled uint64       `json:"settled,omitempty"`
 }
 
 // RaftID is the number by which the engine knows a peer of a cluster. Two peers that would
@@ -85,6 +86,10 @@ func (m Members) IsVoter(raft uint64) bool {
 
 // Joint tells whether a change is under way.
 func (m Members) Joint() bool { return len(m.Outgoing) > 0 }
+
+// Unsettled tells whether a change is complete, and perhaps few of the new voters know: without
+// those of before, who know, the others would ask for their votes for ever.
+func (m Members) Unsettled() bool { return m.Changed != 0 && m.Settled == 0 }
 
 // Gone tells whether the ID was used by a peer that was removed.
 func (m Members) Gone(id string) bool { return slices.Contains(m.Removed, id) }
@@ -192,7 +197,10 @@ func (s *State) reconfigure(o *Outcome) error {
 		m.Clients = slices.Delete(slices.Clone(m.Clients), i, i+1)
 	case entry.Joint:
 		if m.Joint() {
-			o.Err = api.ErrChanging
+			o.Err = fmt.Errorf("%w: another one came first", api.ErrChanging)
+			if index, known, err := s.Known(o.ID, o.Sum, o.Time); known {
+				o.First, o.Err = index, err
+			}
 			return nil
 		}
 		s.remember(o)
@@ -201,7 +209,7 @@ func (s *State) reconfigure(o *Outcome) error {
 		}
 		m.Outgoing, m.Voters = m.Voters, c.Peers
 		m.Clients = slices.DeleteFunc(slices.Clone(m.Clients), func(p entry.Peer) bool { return slices.Contains(c.Peers, p) })
-		m.Change, m.Changed = o.ID, 0
+		m.Change, m.Changed, m.Settled = o.ID, 0, 0
 	case entry.Final:
 		if !m.Joint() {
 			return out("no change is under way")

@@ -170,16 +170,21 @@ func (s *State) control(o *Outcome) error {
 		o.Expired = s.Lines.expire(op, o.Index)
 	case entry.Transfer:
 		s.Transferred = o.Term
+	case entry.Settled:
+		if m := &s.Members; m.Unsettled() && op.Through == m.Changed {
+			m.Settled = o.Index
+		}
 	case entry.Window:
 		if op.Window > s.Window { // it may be lengthened: what was forgotten stays forgotten
 			s.Window = op.Window
 		}
 	default:
-		if op.Do == entry.End {
-			o.Ended = s.Lines[op.Election].Candidates
-		}
+		before := s.Lines[op.Election]
 		o.Election = op.Election
 		o.Err = s.Lines.apply(op, o.Index)
+		if s.Lines[op.Election].Ended {
+			o.Ended = before.Candidates
+		}
 	}
 	return nil
 }

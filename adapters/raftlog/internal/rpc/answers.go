@@ -3,7 +3,6 @@ package rpc
 // The caller's reading: every message goes to the call that it is for, and none waits there.
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
@@ -64,7 +63,8 @@ func (c *Caller) receive(m message) error {
 		if err != nil {
 			remote = violation("an error that cannot be read")
 		}
-		if k.writes() && (err != nil || !known(remote)) {
+		// The api's errors say what was done. After any other, anything may have been.
+		if k.writes() && (err != nil || api.ErrorBits(remote) == 0) {
 			remote = unknown(remote)
 		}
 		if k.stream != nil {
@@ -83,13 +83,6 @@ func (c *Caller) receive(m message) error {
 	}
 	k.answer <- a
 	return err
-}
-
-// known tells whether a server's error is one of the package api's, which say what was done.
-// After any other the server may have done anything.
-func known(err error) bool {
-	remote, ok := errors.AsType[*remoteError](err)
-	return ok && len(remote.is) > 0
 }
 
 func (c *call) decode(m message) (any, error) {

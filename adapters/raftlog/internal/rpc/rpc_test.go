@@ -49,6 +49,37 @@ func inBubble(t *testing.T, f func(t *testing.T, s *setup)) {
 	})
 }
 
+// proposing proposes, and returns where the error will be.
+func proposing(ctx context.Context, c *rpc.Caller) <-chan error {
+	result := make(chan error, 1)
+	go func() {
+		_, err := c.Propose(ctx, requestid.New(), nil)
+		result <- err
+	}()
+	return result
+}
+
+// drain reads frames, as a server would that answers nothing.
+func drain(t *testing.T, far *rpctest.End, frames int) {
+	for range frames {
+		_, err := far.ReadFrame()
+		require.NoError(t, err)
+	}
+}
+
+// streaming is a caller that has asked for entries, and the end of a server that has answered
+// with no more than a hello.
+func streaming(t *testing.T) (*rpc.Caller, api.Events, *rpctest.End) {
+	near, far := rpctest.Pipe()
+	caller := rpc.NewCaller(near)
+	t.Cleanup(func() { caller.Close() })
+	events, err := caller.Entries(t.Context(), 1)
+	require.NoError(t, err)
+	drain(t, far, 2)
+	require.NoError(t, far.WriteFrame([]byte("zkrl\x01")))
+	return caller, events, far
+}
+
 func TestCalls(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *setup) {
 		ctx := t.Context()
@@ -113,11 +144,7 @@ func TestCancel(t *testing.T) {
 			close(ended)
 			return context.Cause(ctx)
 		})
-		result := make(chan error, 1)
-		go func() {
-			_, err := s.caller.Propose(ctx, requestid.New(), nil)
-			result <- err
-		}()
+		result := proposing(ctx, s.caller)
 		synctest.Wait()
 		cancel(why)
 		err := <-result
@@ -134,19 +161,14 @@ func TestCancel(t *testing.T) {
 func TestLostConnection(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *setup) {
 		s.cluster.Hold()
-		result := make(chan error, 4)
-		go func() {
-			_, err := s.caller.Propose(t.Context(), requestid.New(), nil)
-			result <- err
-		}()
+		proposed, changed := proposing(t.Context(), s.caller), make(chan error, 1)
 		go func() {
 			_, err := s.caller.ChangePeers(t.Context(), requestid.New(), nil)
-			result <- err
+			changed <- err
 		}()
 		synctest.Wait()
 		s.far.Close()
-		for range 2 {
-			err := <-result
+		for _, err := range []error{<-proposed, <-changed} {
 			require.ErrorIs(t, err, api.ErrUnknownOutcome)
 			require.ErrorIs(t, err, rpc.ErrLost)
 			require.ErrorIs(t, err, io.EOF)
@@ -165,32 +187,23 @@ func TestNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := rpctest.Pipe()
 		c := rpc.NewCaller(near)
-		_, err := far.ReadFrame() // hello
-		require.NoError(t, err)
-		result := make(chan error, 2)
-		propose := func(ctx context.Context) {
-			_, err := c.Propose(ctx, requestid.New(), nil)
-			result <- err
-		}
-		go propose(t.Context())
+		drain(t, far, 1) // hello
+		first := proposing(t.Context(), c)
 		synctest.Wait() // it is being written
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		go propose(short)
-		err = <-result
+		err := <-proposing(short, c)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome)
-		go propose(t.Context())
+		second := proposing(t.Context(), c)
 		synctest.Wait()
 		c.Close()
-		first, second := <-result, <-result
-		if errors.Is(second, api.ErrUnknownOutcome) {
-			first, second = second, first
-		}
-		require.ErrorIs(t, first, api.ErrUnknownOutcome)
-		require.ErrorIs(t, first, api.ErrClosed)
-		require.ErrorIs(t, second, api.ErrClosed)
-		require.NotErrorIs(t, second, api.ErrUnknownOutcome)
+		err = <-first
+		require.ErrorIs(t, err, api.ErrUnknownOutcome)
+		require.ErrorIs(t, err, api.ErrClosed)
+		err = <-second
+		require.ErrorIs(t, err, api.ErrClosed)
+		require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 	})
 }
 
@@ -369,11 +382,7 @@ func TestTooMuchPending(t *testing.T) {
 func TestServeEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *setup) {
 		s.cluster.Hold()
-		result := make(chan error, 1)
-		go func() {
-			_, err := s.caller.Propose(t.Context(), requestid.New(), nil)
-			result <- err
-		}()
+		result := proposing(t.Context(), s.caller)
 		synctest.Wait()
 		why := errors.New("node ends")
 		s.stop(why)
@@ -388,20 +397,14 @@ func TestAlive(t *testing.T) {
 		near, far := rpctest.Pipe()
 		c := rpc.NewCaller(near)
 		defer c.Close()
-		drain := func(n int) {
-			for range n {
-				_, err := far.ReadFrame()
-				require.NoError(t, err)
-			}
-		}
-		drain(1)
+		drain(t, far, 1)
 		require.NoError(t, c.Alive(t.Context()), "with no calls it asks nothing")
 		result := make(chan error, 1)
 		go func() {
 			_, err := c.Info(t.Context())
 			result <- err
 		}()
-		go drain(2)
+		go drain(t, far, 2)
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -471,15 +474,8 @@ func TestViolations(t *testing.T) {
 				near, far := rpctest.Pipe()
 				caller := rpc.NewCaller(near)
 				defer caller.Close()
-				result := make(chan error, 1)
-				go func() {
-					_, err := caller.Propose(t.Context(), requestid.New(), nil)
-					result <- err
-				}()
-				for range 2 {
-					_, err := far.ReadFrame()
-					require.NoError(t, err)
-				}
+				result := proposing(t.Context(), caller)
+				drain(t, far, 2)
 				for _, frame := range c.frames {
 					require.NoError(t, far.WriteFrame(frame))
 				}
@@ -494,16 +490,7 @@ func TestViolations(t *testing.T) {
 	for name, more := range map[string][]byte{"beyond grant": append([]byte{36, 1, 5}, 0, 0, 0, 0, 1), "result": {32, 1, 1, 1}} {
 		t.Run("stream/"+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				near, far := rpctest.Pipe()
-				caller := rpc.NewCaller(near)
-				defer caller.Close()
-				events, err := caller.Entries(t.Context(), 1)
-				require.NoError(t, err)
-				for range 2 {
-					_, err := far.ReadFrame()
-					require.NoError(t, err)
-				}
-				require.NoError(t, far.WriteFrame(good))
+				caller, events, far := streaming(t)
 				for range 5000 {
 					if far.WriteFrame(more) != nil {
 						break
@@ -511,6 +498,7 @@ func TestViolations(t *testing.T) {
 				}
 				<-caller.Done()
 				require.ErrorIs(t, caller.Err(), rpc.ErrProtocol)
+				var err error
 				for err == nil {
 					_, err = events.Next()
 				}
@@ -533,16 +521,7 @@ func TestSnapshotSize(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				near, far := rpctest.Pipe()
-				caller := rpc.NewCaller(near)
-				defer caller.Close()
-				events, err := caller.Entries(t.Context(), 1)
-				require.NoError(t, err)
-				for range 2 {
-					_, err := far.ReadFrame()
-					require.NoError(t, err)
-				}
-				require.NoError(t, far.WriteFrame([]byte("zkrl\x01")))
+				_, events, far := streaming(t)
 				require.NoError(t, far.WriteFrame(c.frame))
 				event, err := events.Next()
 				require.NoError(t, err)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
 // patience is within which time the cluster must be as it should.
@@ -24,11 +23,15 @@ func (w *world) calmDown() {
 	clear(w.net.held)
 	for _, p := range w.peers {
 		p.slow, p.wrong = 0, 0
+		p.disk.FailAt(0)
+		p.setFull(false)
 		p.resume()
 		p.start()
 	}
 	w.run(w.now + 2*w.net.lateness) // what was on its way arrives
 	w.until("after the weather", patience, w.well)
+	w.leftOut()
+	w.fill()
 	// It goes on so.
 	l := w.leader()
 	term, holders := l.said.term, map[string]holder{}
@@ -42,15 +45,16 @@ func (w *world) calmDown() {
 	}
 	up.id = w.newID()
 	w.users.attempt(up, func() { done = true })
-	for _, p := range w.members(l) {
+	members := w.members(l)
+	for _, p := range members {
 		w.users.read(p, func() { read++ })
 	}
 	w.run(w.now + time.Second)
 	switch {
 	case !done || up.index == 0:
 		w.failf("in good weather an update is not applied")
-	case read != len(w.members(l)):
-		w.failf("in good weather %d of %d reads are answered", read, len(w.members(l)))
+	case read != len(members):
+		w.failf("in good weather %d of %d reads are answered", read, len(members))
 	case w.leader() != l || l.said.term != term:
 		w.failf("in good weather the leader of term %d, %s, does not last", term, l.ID)
 	}
@@ -63,6 +67,47 @@ func (w *world) calmDown() {
 	for _, u := range w.users.done {
 		w.users.acknowledged(l, u, u.index)
 	}
+}
+
+// fill has the leader remember as many IDs as it may. It refuses, and goes on refusing, until
+// time has passed, by which alone it forgets them: nobody else writes anything.
+func (w *world) fill() {
+	if w.maxIDs == 0 {
+		return
+	}
+	was := w.truth.full
+	var more func()
+	more = func() {
+		if w.truth.full == was {
+			w.users.attempt(w.newUpdate(w.date()), more)
+		}
+	}
+	more()
+	w.until("as many IDs as may be", patience, func() string {
+		if w.truth.full == was {
+			return fmt.Sprintf("%d are remembered", w.leader().core.Status().IDs)
+		}
+		return w.well()
+	})
+	l := w.leader()
+	if n := l.core.Status().IDs; n < l.maxIDs {
+		w.failf("%s refuses an update for its ID, remembers %d, and may remember %d", l.ID, n, l.maxIDs)
+	}
+	w.users.lapsed += 70 * time.Second
+	w.until("the log's time", patience, func() string {
+		if stands := w.date().Sub(l.core.Tables().Clock); stands > time.Minute {
+			return fmt.Sprintf("it stands for %v, with %d IDs", stands, l.core.Status().IDs)
+		}
+		return ""
+	})
+	w.users.lapsed += 20 * time.Minute // more than the window, what is added to it, and how far ahead an ID may be
+	w.until("room for IDs", patience, func() string {
+		if n := l.core.Status().IDs; n > 0 {
+			return fmt.Sprintf("%d are remembered", n)
+		}
+		return w.well()
+	})
+	w.run(w.now + election) // for peers to hear that not only their own calendars have leapt
 }
 
 // members are the peers that there are, as the leader knows them.
@@ -121,10 +166,7 @@ func (w *world) well() string {
 	for i := range w.elected {
 		name := electionName(i)
 		line := tables.Lines[name]
-		if line.Ended {
-			// By a request to end it that was on its way for long.
-			w.users.busy++
-			w.users.control(entry.Op{Do: entry.Restart, Election: name}, func() { w.users.busy-- })
+		if line.Ended { // and was begun anew: no request to end it that comes late counts
 			return name + " is ended"
 		}
 		for _, p := range members {

@@ -20,7 +20,7 @@ func (u *users) changer() {
 	}
 	later := func() { w.after(w.span(500*time.Millisecond, 5*time.Second), u.changer) }
 	from := w.leader()
-	if from == nil || from.paused || !from.said.ready {
+	if u.changing || from == nil || from.paused || !from.said.ready {
 		later()
 		return
 	}
@@ -41,7 +41,7 @@ func (u *users) changer() {
 	next = next[:min(len(next), max(size-added, 1))]
 	for len(next) < size {
 		p := w.newPeer()
-		p.join(from, voters)
+		p.join(from, from.core.Tables().Members.Public().Voters)
 		w.after(w.span(0, 200*time.Millisecond), p.start)
 		next = append(next, p)
 	}

@@ -58,14 +58,19 @@ func (u *users) control(op entry.Op, end func()) {
 	p.input(func() { p.core.Propose(r) })
 }
 
+// op is a request to end an election, or to restart it, that is made now.
+func (w *world) op(do, name string) entry.Op {
+	return entry.Op{Do: do, Election: name, Through: uint64(len(w.truth.facts)) + 1}
+}
+
 // endAndRestart ends an election for all, and begins it again.
 func (u *users) endAndRestart(name string) {
 	w := u.w
 	w.tracef("users: end %s", name)
 	u.busy++
-	u.control(entry.Op{Do: entry.End, Election: name}, func() {
+	u.control(w.op(entry.End, name), func() {
 		w.after(w.span(0, 500*time.Millisecond), func() {
-			u.control(entry.Op{Do: entry.Restart, Election: name}, func() { u.busy-- })
+			u.control(w.op(entry.Restart, name), func() { u.busy-- })
 		})
 	})
 }

@@ -73,7 +73,7 @@ func (p *peer) applyNext() {
 		}
 		p.machine = m
 		p.w.truth.applied(p)
-		p.core.Applied(m.index, 0)
+		p.core.Applied(m.index, nil)
 	default:
 		for _, o := range a.Outcomes {
 			if o.Index != p.machine.index+1 {
@@ -82,9 +82,9 @@ func (p *peer) applyNext() {
 			p.machine.do(o)
 			p.w.truth.applied(p)
 		}
-		if n := len(a.Outcomes); n > 0 {
+		if len(a.Outcomes) > 0 {
 			p.log.Guard(p.machine.index)
-			p.core.Applied(p.machine.index, n)
+			p.core.Applied(p.machine.index, a.Outcomes)
 		}
 	}
 }
@@ -104,7 +104,11 @@ func (p *peer) takeSnapshot(t *core.Take) {
 		_, err = writer.Data().Write(p.machine.save())
 	}
 	if err != nil {
-		p.w.failf("%s: write a snapshot: %v", p.ID, err)
+		if writer != nil {
+			writer.Abort()
+		}
+		p.noSnapshot(err)
+		return
 	}
 	p.later(p.w.span(time.Millisecond, 30*time.Millisecond), func() {
 		if t.Index <= p.newest { // another one came first
@@ -113,7 +117,8 @@ func (p *peer) takeSnapshot(t *core.Take) {
 			return
 		}
 		if err := writer.Commit(); err != nil {
-			p.w.failf("%s: write a snapshot: %v", p.ID, err)
+			p.noSnapshot(err)
+			return
 		}
 		p.newest = t.Index
 		raw, _ := p.newestFile()
@@ -121,4 +126,12 @@ func (p *peer) takeSnapshot(t *core.Take) {
 		p.w.truth.snapshots++
 		p.core.SnapshotTaken(core.Snapshot{Index: t.Index, Term: t.Term, Size: int64(len(raw)), Members: t.Members})
 	})
+}
+
+// noSnapshot goes on with the snapshot before, and the log.
+func (p *peer) noSnapshot(err error) {
+	p.must(unlessBad(err))
+	p.w.tracef("%s: has not taken a snapshot: %v", p.ID, err)
+	p.w.truth.noSnapshots++
+	p.core.SnapshotFailed()
 }

@@ -65,7 +65,11 @@ func (w *world) send(from *peer, to string, frame []byte) {
 		if w.chance(n.straggle) {
 			d += w.span(0, n.lateness)
 		}
+		process := p.process
 		w.after(d, func() {
+			if p.isWiped() && p.process != process { // it was on a connection with the process before
+				return
+			}
 			if c := n.cut[pair{from.ID, to}]; c >= blocked || c > 0 && w.chance(0.8) { // else it was under way already
 				return
 			}
@@ -84,13 +88,13 @@ func (w *world) sendSnapshot(from *peer, to string, index uint64, frame []byte) 
 	d := w.span(time.Millisecond, 100*time.Millisecond)
 	raw, have := from.newestFile()
 	p := w.peer(to)
-	if have != index || p == nil || p.gone || w.net.cut[pair{from.ID, to}] > 0 || w.chance(5*w.net.drop) {
+	if have.Index != index || p == nil || p.gone || w.net.cut[pair{from.ID, to}] > 0 || w.chance(5*w.net.drop) {
 		from.later(d, func() { from.core.SnapshotSent(to, false) })
 		return
 	}
 	process, tells := from.process, from.process
 	w.after(d, func() {
-		if from.process != process || !p.up || w.net.cut[pair{from.ID, to}] > 0 {
+		if from.process != process || !p.up || p.isFull || w.net.cut[pair{from.ID, to}] > 0 {
 			if from.process == tells {
 				from.input(func() { from.core.SnapshotSent(to, false) })
 			}
@@ -99,7 +103,7 @@ func (w *world) sendSnapshot(from *peer, to string, index uint64, frame []byte) 
 		p.input(func() {
 			w.tracef("%s: receives snapshot %d from %s", p.ID, index, from.ID)
 			p.received[index] = bytes.Clone(raw)
-			if err := p.core.ReceiveSnapshot(from.ID, frame); err != nil {
+			if err := p.core.ReceiveSnapshot(from.ID, frame, have.Index, have.Term); err != nil {
 				w.failf("%s: snapshot from %s: %v", p.ID, from.ID, err)
 			}
 		})

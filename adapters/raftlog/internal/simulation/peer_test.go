@@ -30,7 +30,10 @@ type peer struct {
 	stored durable      // what the log must be after a crash
 	begun  []*core.Work // what was given to the disk besides, when the power failed
 	slow   time.Duration
+	maxIDs int
+	isFull bool // the disk
 	gone   bool // for ever
+	guest  bool // it is to have no vote
 
 	up      bool
 	process int
@@ -59,6 +62,9 @@ func (w *world) newPeer() *peer {
 		Peer: api.Peer{ID: id, Addr: id + ":1"}, clock: newClock(w), w: w, num: w.next, raft: replica.RaftID(cluster, id),
 		disk: crashdisk.New(rand.New(rand.NewPCG(w.Uint64(), 1))),
 	}
+	if w.maxIDs > 0 {
+		p.maxIDs = w.maxIDs + w.IntN(w.maxIDs) // each has its own, for only the leader looks at it
+	}
 	w.next++
 	w.peers = append(w.peers, p)
 	p.fs = p.mount()
@@ -83,11 +89,21 @@ func (p *peer) start() {
 	p.work, p.writing, p.apply, p.applying = nil, nil, nil, false
 	p.received, p.restores = map[uint64][]byte{}, map[uint64][]byte{}
 	p.stands, p.told, p.said = map[string]string{}, map[string]time.Duration{}, published{}
-	tables, snap := p.open()
+	tables, snap, err := p.open()
+	if err != nil {
+		w.tracef("%s: does not start: %v", p.ID, err)
+		w.truth.noStart++
+		p.up, p.log = false, nil
+		w.after(w.span(10*time.Millisecond, 500*time.Millisecond), p.start)
+		return
+	}
 	tables.DedupeOff = !w.dedupe
+	if l := w.leader(); p.guest && l != nil { // whoever starts it knows the peers of now
+		p.seeds = l.core.Tables().Members.Public().Voters
+	}
 	c, err := core.New(core.Config{
 		Cluster: cluster, Self: p.Peer, Seeds: p.seeds, Tick: tick, Heartbeat: heartbeat, Election: election,
-		Window: w.window, MaxData: maxData, Clock: &p.clock, Random: w.Uint64, Logger: slog.New(p.handler()),
+		Window: w.window, MaxIDs: p.maxIDs, MaxData: maxData, Clock: &p.clock, Random: w.Uint64, Logger: slog.New(p.handler()),
 		Log: p.log, Tables: tables, Snapshot: snap, Off: w.off,
 	})
 	if err != nil {
@@ -158,8 +174,11 @@ func (p *peer) resume() {
 	each := p.w.chance(0.5)
 	for _, f := range inbox {
 		f()
-		if each {
+		if each && p.up {
 			p.drain()
+		}
+		if !p.up { // it is at an end
+			return
 		}
 	}
 	p.drain()
@@ -176,11 +195,15 @@ func (p *peer) drain() {
 	w := p.w
 	for {
 		out := p.core.Take()
+		if out.LostLog != nil {
+			if !p.isWiped() {
+				w.failf("%s: %v", p.ID, out.LostLog)
+			}
+			w.refused(p, out.LostLog)
+			return
+		}
 		p.work = append(p.work, out.Disk...)
 		p.publish(out)
-		if out.LostLog != nil {
-			w.failf("%s: %v", p.ID, out.LostLog)
-		}
 		for _, s := range out.Send {
 			w.send(p, s.To, s.Frame)
 		}

@@ -168,8 +168,8 @@ func endedUnaware(w *world) {
 		}
 	}
 	w.users.busy++
-	w.users.control(entry.Op{Do: entry.End, Election: "e0"}, func() {
-		w.users.control(entry.Op{Do: entry.Restart, Election: "e0"}, func() { w.users.busy-- })
+	w.users.control(w.op(entry.End, "e0"), func() {
+		w.users.control(w.op(entry.Restart, "e0"), func() { w.users.busy-- })
 	})
 	w.run(w.now + 2*election)
 }

@@ -72,6 +72,15 @@ func (c *counts) add(d counts) {
 	c.changes += d.changes
 	c.handOvers += d.handOvers
 	c.reused += d.reused
+	c.faults += d.faults
+	c.noSnapshots += d.noSnapshots
+	c.full += d.full
+	c.wiped += d.wiped
+	c.lost += d.lost
+	c.admitted += d.admitted
+	c.dismissed += d.dismissed
+	c.noRoom += d.noRoom
+	c.noStart += d.noStart
 }
 
 // TestReplay: one seed is one history.

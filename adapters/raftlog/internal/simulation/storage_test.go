@@ -4,15 +4,17 @@ package simulation
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"syscall"
 	"time"
 
-	"go.etcd.io/raft/v3/raftpb"
-
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk/crashdisk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
@@ -43,11 +45,11 @@ type liarFile struct{ disk.File }
 func (liarFile) Sync() error { return nil }
 
 // found makes the disk of one of the first voters.
-func (p *peer) found(voters []*peer) {
+func (p *peer) found(voters []api.Peer) {
+	p.seeds = voters
 	var who []entry.Peer
 	for _, v := range voters {
-		who = append(who, replica.With(cluster, v.Peer))
-		p.seeds = append(p.seeds, v.Peer)
+		who = append(who, replica.With(cluster, v))
 	}
 	tables := replica.New(who, p.w.window, election)
 	p.must(p.disk.MkdirAll(snapDir))
@@ -64,10 +66,8 @@ func (p *peer) found(voters []*peer) {
 }
 
 // join makes the disk of a peer that is to join: with the newest snapshot of another one.
-func (p *peer) join(from *peer, seeds []*peer) {
-	for _, s := range seeds {
-		p.seeds = append(p.seeds, s.Peer)
-	}
+func (p *peer) join(from *peer, seeds []api.Peer) {
+	p.seeds = seeds
 	raw, _ := from.newestFile()
 	p.must(p.disk.MkdirAll(snapDir))
 	r, err := snapshot.Install(p.disk, snapDir, bytes.NewReader(raw))
@@ -97,17 +97,17 @@ func (p *peer) options() filelog.Options {
 }
 
 // newestFile is the newest snapshot as it is on disk.
-func (p *peer) newestFile() ([]byte, uint64) {
+func (p *peer) newestFile() ([]byte, snapshot.Meta) {
 	r, err := snapshot.OpenFile(p.fs, snapDir+"/"+snapshot.Name)
 	p.must(err)
 	defer r.Close()
 	raw, err := io.ReadAll(io.NewSectionReader(r.Raw(), 0, r.Size()))
 	p.must(err)
-	return raw, r.Meta().Index
+	return raw, r.Meta()
 }
 
-// open reads the disk.
-func (p *peer) open() (*replica.State, core.Snapshot) {
+// open reads the disk. The error is that of one without room, as a node's Open returns it.
+func (p *peer) open() (*replica.State, core.Snapshot, error) {
 	r, err := snapshot.Open(p.fs, snapDir)
 	p.must(err)
 	defer r.Close()
@@ -115,18 +115,25 @@ func (p *peer) open() (*replica.State, core.Snapshot) {
 	p.machine = load(data)
 	m := r.Meta()
 	p.log, err = filelog.Open(p.fs, logDir, p.options())
+	if errors.Is(err, syscall.ENOSPC) {
+		return nil, core.Snapshot{}, err
+	}
 	p.must(err)
 	last, err := p.log.LastIndex()
 	p.must(err)
 	if term, err := p.log.Term(m.Index); last < m.Index || err != nil || term != m.Term {
 		// The power failed after a snapshot was installed and before the log began anew.
-		p.must(p.log.Reset(m.Index, m.Term))
+		if err := p.log.Reset(m.Index, m.Term); err != nil {
+			p.must(unlessBad(err))
+			p.log.Close()
+			return nil, core.Snapshot{}, err
+		}
 	}
 	p.recovered()
 	p.newest = m.Index
 	p.w.truth.applied(p)
 	p.w.truth.tables(p, tables)
-	return tables, core.Snapshot{Index: m.Index, Term: m.Term, Size: r.Size(), Members: tables.Members.Index}
+	return tables, core.Snapshot{Index: m.Index, Term: m.Term, Size: r.Size(), Members: tables.Members.Index}, nil
 }
 
 func (p *peer) contents(r *snapshot.Reader) (*replica.State, []byte) {
@@ -161,11 +168,13 @@ func (p *peer) written() {
 	done := p.writing
 	p.writing, p.work = nil, p.work[len(done):]
 	var installed []*core.Installed
-	for _, work := range done {
+	for n, work := range done {
 		p.w.truth.writes(p, work)
 		i, err := p.write(work)
 		if err != nil {
-			p.w.failf("%s: write: %v", p.ID, err)
+			p.work = append(slices.Clone(done[n:]), p.work...)
+			p.fault(err)
+			return
 		}
 		installed = append(installed, i)
 		p.stored.do(work)
@@ -233,6 +242,11 @@ func (p *peer) crash() {
 			p.w.truth.writes(p, work)
 		}
 	}
+	p.end()
+}
+
+// end is that of a process, and of all that its disk does not have for certain.
+func (p *peer) end() {
 	p.begun = p.work
 	p.up = false
 	p.process++
@@ -242,104 +256,44 @@ func (p *peer) crash() {
 	p.disk = p.disk.Crash()
 	p.fs = p.mount()
 	p.w.users.crashed(p)
-}
-
-// durable is what is known of a log on disk: the works that were done, and from unsynced on
-// those that a crash may undo.
-type durable struct {
-	before, term uint64   // the last compacted entry
-	terms        []uint64 // of the entries behind it
-	hard         hard
-	unsynced     []*core.Work
-}
-
-type hard struct{ term, vote uint64 }
-
-// do does a work.
-func (d *durable) do(w *core.Work) {
-	d.unsynced = append(d.unsynced, w)
-	if w.Sync || w.Snapshot != nil {
-		for _, w := range d.unsynced {
-			d.change(w)
-		}
-		d.unsynced = nil
+	if x := p.w.wiped; x != nil && x.leader == p {
+		p.w.lose(x.p)
 	}
 }
 
-func (d *durable) reset(s *raftpb.Snapshot) {
-	d.before, d.term, d.terms = s.GetMetadata().GetIndex(), s.GetMetadata().GetTerm(), nil
+// fault is the end of the process by an error of its disk, as it is that of a node. Nobody
+// knows what the disk has after that, so it goes on, later, with what is durable.
+func (p *peer) fault(err error) {
+	p.must(unlessBad(err))
+	p.w.tracef("%s: ends by a fault: %v", p.ID, err)
+	p.w.truth.faults++
+	if errors.Is(err, syscall.ENOSPC) {
+		p.w.truth.noRoom++
+	}
+	p.end()
+	p.w.after(p.w.span(time.Millisecond, time.Second), p.start)
 }
 
-func (d *durable) change(w *core.Work) {
-	if w.Snapshot != nil {
-		d.reset(w.Snapshot)
-	}
-	if w.HardState != nil {
-		d.hard = hard{w.HardState.GetTerm(), w.HardState.GetVote()}
-	}
-	for i, e := range w.Entries {
-		if e.GetIndex() <= d.before {
-			continue
-		}
-		if i == 0 || e.GetIndex() == d.before+1 {
-			d.terms = d.terms[:e.GetIndex()-d.before-1]
-		}
-		d.terms = append(d.terms, e.GetTerm())
-	}
-	if w.Compact > d.before {
-		d.term = d.terms[w.Compact-d.before-1]
-		d.terms = slices.Clone(d.terms[w.Compact-d.before:])
-		d.before = w.Compact
+// full has the disk have no room for a while: files do not grow any more.
+func (p *peer) full(d time.Duration) {
+	p.w.tracef("%s: disk is full for %v", p.ID, d)
+	p.setFull(true)
+	p.w.after(d, func() { p.setFull(false) })
+}
+
+func (p *peer) setFull(full bool) {
+	p.isFull = full
+	if full {
+		p.disk.SetSpace(0)
+	} else {
+		p.disk.SetSpace(-1)
 	}
 }
 
-func (d *durable) equal(e *durable) bool {
-	return d.before == e.before && d.term == e.term && d.hard == e.hard && slices.Equal(d.terms, e.terms)
-}
-
-// recovered checks what the log is after a crash: what was acknowledged, and of what was
-// under way the first so many works.
-func (p *peer) recovered() {
-	var is durable
-	first, err := p.log.FirstIndex()
-	p.must(err)
-	last, err := p.log.LastIndex()
-	p.must(err)
-	is.before = first - 1
-	is.term, err = p.log.Term(is.before)
-	p.must(err)
-	for i := first; i <= last; i++ {
-		term, err := p.log.Term(i)
-		p.must(err)
-		is.terms = append(is.terms, term)
+// unlessBad is an error that the weather has not made, or nil.
+func unlessBad(err error) error {
+	if errors.Is(err, crashdisk.ErrIO) || errors.Is(err, syscall.ENOSPC) {
+		return nil
 	}
-	if hs := p.log.HardState(); hs != nil {
-		is.hard = hard{hs.GetTerm(), hs.GetVote()}
-	}
-	may := p.stored
-	may.terms, may.unsynced = slices.Clone(may.terms), nil
-	found := may.equal(&is)
-	for _, w := range append(p.stored.unsynced, p.begun...) {
-		if found {
-			break
-		}
-		if w.Snapshot != nil {
-			may.reset(w.Snapshot)
-			found = found || may.equal(&is)
-		}
-		if w.Compact != 0 && !found { // the entries, and then the mark
-			part := *w
-			part.Compact = 0
-			may.change(&part)
-			found = found || may.equal(&is)
-		}
-		may.change(w)
-		found = found || may.equal(&is)
-	}
-	if !found {
-		p.w.failf("%s: the log was %v when the power failed, with %d works not acknowledged, and is %v now",
-			p.ID, p.stored, len(p.stored.unsynced)+len(p.begun), is)
-	}
-	is.unsynced = nil
-	p.stored, p.begun = is, nil
+	return err
 }

@@ -24,11 +24,13 @@ type truth struct {
 	sums    map[uint64]uint64       // of the tables, by index
 	holders map[string]holder       // the newest of each election
 	refused map[requestid.ID]string // never to be applied, and why
+	asked   int                     // changes of the peers whose IDs are remembered besides
 }
 
 // counts say how much has happened, so that a simulation in which nothing does is seen.
 type counts struct {
 	entries, skipped, terms, crashes, snapshots, installs, compactions, holders, reads, changes, handOvers, reused int
+	faults, noSnapshots, full, wiped, lost, admitted, dismissed, noRoom, noStart                                   int
 }
 
 // fact is a committed entry.
@@ -113,12 +115,32 @@ func (t *truth) committed(p *peer, outcomes []replica.Outcome) {
 		if f.skipped {
 			t.skipped++
 		}
-		if o.Kind == api.State {
+		switch {
+		case o.Kind == api.State:
 			t.once(o)
+		case o.Kind == api.Config:
+			if _, _, known := p.core.Tables().IDs.Lookup(o.ID); known && !o.Skipped() {
+				t.asked++
+			}
+			t.configured(o)
 		}
 	}
 	if n := len(outcomes); n > 0 {
 		t.tables(p, p.core.Tables())
+	}
+}
+
+// configured counts the clients that come and go.
+func (t *truth) configured(o replica.Outcome) {
+	c, err := entry.DecodeConfig(o.Data)
+	switch {
+	case err != nil:
+		t.w.failf("entry %d: %v", o.Index, err)
+	case o.Skipped():
+	case c.Phase == entry.Admit:
+		t.admitted++
+	case c.Phase == entry.Dismiss:
+		t.dismissed++
 	}
 }
 
@@ -156,6 +178,28 @@ func (t *truth) tables(p *peer, s *replica.State) {
 		t.w.failf("%s: the tables at %d are not as those of another peer", p.ID, s.Index)
 	}
 	t.sums[s.Index] = sum
+	if s.Index%32 == 0 {
+		t.remembers(p, s)
+	}
+}
+
+// remembers has every fresh ID be known, and not more IDs than may be.
+func (t *truth) remembers(p *peer, s *replica.State) {
+	if !t.w.dedupe {
+		return
+	}
+	since := s.Clock.Add(-s.Window)
+	for id, index := range t.ids {
+		if index > s.Index || id.Time().Before(since) {
+			continue
+		}
+		if at, _, known := s.IDs.Lookup(id); !known || at != index {
+			t.w.failf("%s: at %d, the tables do not know the ID %v of entry %d, which is fresh", p.ID, s.Index, id, index)
+		}
+	}
+	if most := 2 * t.w.maxIDs; most > 0 && s.IDs.Len() > most+t.asked {
+		t.w.failf("%s: at %d, the tables have %d IDs, and may have %d, and %d of changes", p.ID, s.Index, s.IDs.Len(), most, t.asked)
+	}
 }
 
 // applied compares state machines at one index.
@@ -214,6 +258,7 @@ func (p *peer) publish(out core.Out) {
 		p.claim()
 	}
 	t.oneHolder(p)
+	w.watchWiped(p)
 	if w.say != nil && (was.term != s.Term || was.leads != p.said.leads || was.ready != s.Ready || (was.lease > p.Now()) != (s.Lease > p.Now())) {
 		w.tracef("%s: %v of term %d, ready=%t, lease for %v, leader %s", p.ID, s.Role, s.Term, s.Ready, max(0, s.Lease-p.Now()), s.Leader.ID)
 	}

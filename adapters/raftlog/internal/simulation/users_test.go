@@ -142,6 +142,10 @@ func (u *users) next() *update {
 	case 2:
 		made = made.Add(-w.window + w.span(-time.Second, time.Second))
 	}
+	return w.newUpdate(made)
+}
+
+func (w *world) newUpdate(made time.Time) *update {
 	return &update{id: requestid.From(made, w.Uint64(), w.Uint64()), data: append([]byte("update"), make([]byte, w.IntN(200))...), others: new(int)}
 }
 
@@ -167,7 +171,7 @@ func (u *users) attempt(up *update, end func()) {
 	}
 	forward := w.chance(0.4)
 	r := core.Request{Kind: api.State, ID: up.id, Data: up.data, Forward: forward}
-	first := up.attempts == 1 && !up.unsure
+	first, applied := up.attempts == 1 && !up.unsure, up.index
 	up.unsure = true
 	r.Token = u.call(p, "update", func(r core.Reply) {
 		switch {
@@ -179,6 +183,15 @@ func (u *users) attempt(up *update, end func()) {
 			}
 			w.truth.reused++
 		case errors.Is(r.Err, api.ErrStale), errors.Is(r.Err, api.ErrFuture):
+			if first && !forward {
+				w.truth.refused[up.id] = r.Err.Error()
+			}
+		case errors.Is(r.Err, api.ErrTooManyIDs) && w.maxIDs > 0:
+			w.truth.full++
+			// One that leads no more, and does not know, need not know the update either.
+			if applied != 0 && !forward && p.said.term >= w.truth.at(applied).in {
+				w.failf("%s: update %v was applied by entry %d, and is now refused: %v", p.ID, up.id, applied, r.Err)
+			}
 			if first && !forward {
 				w.truth.refused[up.id] = r.Err.Error()
 			}

@@ -13,6 +13,7 @@ type weather struct {
 	noise                                                time.Duration // of the network
 	partition, pause, crash, blackout, slowDisk, badDate time.Duration
 	handOver, snapshot, resign, end, lapse, change       time.Duration
+	badDisk, wipe, guest, fullDisk                       time.Duration
 }
 
 // planOf draws a plan from a seed.
@@ -41,6 +42,15 @@ func planOf(seed uint64) plan {
 	if p.change {
 		p.weather.change = time.Second
 	}
+	p.weather.badDisk = often(3 * time.Second)
+	if p.lapse && r.IntN(2) == 0 {
+		p.maxIDs = 10 + r.IntN(40)
+	}
+	p.weather.wipe = often(2 * time.Second)
+	if r.IntN(3) == 0 {
+		p.weather.guest = 2 * time.Second
+	}
+	p.weather.fullDisk = often(4 * time.Second)
 	return p
 }
 
@@ -54,7 +64,7 @@ func leasePlan(seed uint64) plan {
 		}
 		return time.Duration(float64(mean) * (0.3 + 1.7*r.Float64()))
 	}
-	return plan{
+	p := plan{
 		seed: seed, voters: 3 + 2*r.IntN(2), storm: 16 * time.Second, window: 7 * time.Hour, dedupe: true, fsync: true,
 		elected: 2, idle: true,
 		weather: weather{
@@ -63,6 +73,8 @@ func leasePlan(seed uint64) plan {
 			handOver: often(400 * time.Millisecond), resign: often(700 * time.Millisecond), end: often(2 * time.Second),
 		},
 	}
+	p.weather.badDisk = often(time.Second)
+	return p
 }
 
 // stormy is the time of bad weather.
@@ -92,6 +104,18 @@ func (w *world) stormy() {
 			w.after(w.span(0, 2*time.Second), func() { p.slow = 0 })
 		}
 	})
+	w.often(w.weather.badDisk, func() {
+		if p := w.victim(); p != nil {
+			p.disk.FailAt(p.disk.Ops() + 1 + w.IntN(8)) // writes and syncs mostly, of the log or of a snapshot
+		}
+	})
+	w.often(w.weather.fullDisk, func() {
+		if p := w.victim(); p != nil && !p.isFull {
+			p.full(w.span(0, 4*time.Second))
+		}
+	})
+	w.often(w.weather.wipe, w.wipe)
+	w.often(w.weather.guest, w.guest)
 	w.often(w.weather.badDate, func() {
 		if p := w.victim(); p != nil {
 			p.wrong = w.span(-10*time.Minute, 10*time.Minute)
@@ -128,7 +152,9 @@ func (w *world) stormy() {
 	if w.weather.change > 0 {
 		w.after(w.weather.change, u.changer)
 	}
-	w.run(w.storm)
+	w.run(w.storm / 2)
+	w.away()
+	w.run(w.now + w.storm/2)
 }
 
 // often has something happen again and again.

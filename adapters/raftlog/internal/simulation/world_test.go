@@ -13,6 +13,7 @@ import (
 	"testing/cryptotest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 )
 
@@ -31,6 +32,7 @@ type plan struct {
 	storm    time.Duration // for how long the weather is bad
 	window   time.Duration // for how long request IDs are fresh
 	lapse    bool          // calendars go on in leaps, so that IDs expire
+	maxIDs   int           // that a peer remembers at least; 0: any number
 	off      core.Off
 	dedupe   bool // false switches it off
 	fsync    bool // false: disks say that they have synced, and have not
@@ -53,6 +55,7 @@ type world struct {
 	net    network
 	truth  truth
 	users  users
+	wiped  *wiped
 	calm   bool
 	hash   uint32 // of everything that has happened
 	steps  int
@@ -187,14 +190,14 @@ func play(t *testing.T, p plan, say func(string, ...any)) (r result, err error) 
 func (w *world) begin() {
 	w.net.init(w)
 	w.truth.init(w)
-	var voters []*peer
+	var voters []api.Peer
 	for range w.voters {
-		voters = append(voters, w.newPeer())
+		voters = append(voters, w.newPeer().Peer)
 	}
-	for _, p := range voters {
+	for _, p := range w.peers {
 		p.found(voters)
 	}
-	for _, p := range voters {
+	for _, p := range w.peers {
 		p.start()
 	}
 	w.users.init(w)

@@ -1,0 +1,82 @@
+package core
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/raft/v3"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// TestChangeComesTooLate: while a change waits for its new voters its ID can become stale, or be
+// another update's. That is what is answered then.
+func TestChangeComesTooLate(t *testing.T) {
+	for what, meanwhile := range map[error]func(w *world, id requestid.ID){
+		api.ErrStale: func(w *world, _ requestid.ID) { w.run(2 * time.Second) },
+		api.ErrRequestIDReused: func(w *world, id requestid.ID) {
+			token := w.propose(w.leader(), Request{Kind: api.State, ID: id})
+			w.run(50 * time.Millisecond)
+			require.NoError(w.t, w.leader().replies[token].Err)
+		},
+	} {
+		t.Run(what.Error(), func(t *testing.T) {
+			w := newWorld(t, 3)
+			w.until("a leader", func() bool { return w.leader() != nil })
+			l := w.leader()
+			id := requestid.From(l.Wall().Add(time.Second-7*time.Hour), 3, 3)
+			token := w.propose(l, Request{Kind: api.Config, ID: id, To: []api.Peer{peerNo(0), peerNo(1), peerNo(2), peerNo(3)}})
+			meanwhile(w, id)
+			w.add(peerNo(3), w.nodes[0].tablesVoters())
+			w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
+			require.ErrorIs(t, l.replies[token].Err, what)
+			require.Len(t, l.core.Membership().Voters, 3)
+		})
+	}
+}
+
+// TestChangeIsKnownToMost: whoever is told that a change is complete may take away the peers of
+// before. So most of the new voters have it on their disks that it is: after a restart they would
+// else ask those of before for their votes, for ever.
+func TestChangeIsKnownToMost(t *testing.T) {
+	w := newWorld(t, 3)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	var to []api.Peer
+	for i := range 3 {
+		to = append(to, peerNo(3+i))
+		w.add(peerNo(3+i), w.nodes[0].tablesVoters())
+	}
+	id := requestid.From(w.nodes[0].Wall(), 3, 3)
+	asked, changed, cut := map[*node]uint64{}, uint64(0), false
+	w.until("it is complete", func() bool { // as whoever leads says, which is the first to know
+		for _, n := range w.nodes {
+			if n.core.state == raft.StateLeader && asked[n] == 0 {
+				asked[n] = w.propose(n, Request{Kind: api.Config, ID: id, To: to})
+			}
+		}
+		for n, token := range asked {
+			if r, ok := n.replies[token]; ok && r.Err == nil {
+				changed = r.Index
+			}
+			if !cut && n.core.Tables().Members.Changed != 0 { // nobody else hears of it for a while
+				cut = true
+				until := w.now + 50*time.Millisecond
+				w.cut = func(from, _ string) bool { return from == n.peer.ID && w.now < until }
+			}
+		}
+		return changed != 0
+	})
+	know := 0
+	for _, n := range w.nodes[3:] {
+		if n.log.HardState().GetCommit() >= changed {
+			know++
+		}
+	}
+	require.GreaterOrEqual(t, know, 2)
+	for _, n := range w.nodes[:3] {
+		n.down = true
+	}
+	w.until("a new leader", func() bool { return w.leader() != nil })
+}

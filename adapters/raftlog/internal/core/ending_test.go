@@ -1,0 +1,72 @@
+package core
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// TestEndComesLate: a request to end an election that was on its way for long does not end what
+// was begun anew meanwhile, and is answered: what it was asked for has ended. Nor does a late one
+// to restart it undo another end.
+func TestEndComesLate(t *testing.T) {
+	w := newWorld(t, 3)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	l := w.leader()
+	n := w.nodes[0]
+	if n == l {
+		n = w.nodes[1]
+	}
+	l.core.Stand("e", "first", "")
+	w.until("it leads", func() bool { return len(w.holders("e")) == 1 })
+	control := func(op entry.Op) Reply {
+		token := w.propose(n, Request{Kind: api.Control, Op: op, Forward: true})
+		w.until("a reply", func() bool { _, ok := n.replies[token]; return ok })
+		return n.replies[token]
+	}
+	end := entry.Op{Do: entry.End, Election: "e", Through: n.core.Tables().Index}
+	request := func(number uint64, op entry.Op) []byte {
+		return n.core.frame(frameRequest, encodeRequest(number, Request{Kind: api.Control, ID: requestid.From(n.Wall(), number, 7), Op: op}))
+	}
+	late := request(7, end)
+	require.NoError(t, control(end).Err)
+	require.True(t, l.core.Tables().Lines["e"].Ended)
+	l.core.Withdraw("e", "first")
+	w.run(2 * election)
+	restart := entry.Op{Do: entry.Restart, Election: "e", Through: n.core.Tables().Index}
+	lateToo := request(8, restart)
+	require.NoError(t, control(restart).Err)
+	l.core.Stand("e", "second", "")
+	w.until("it leads", func() bool { return len(w.holders("e")) == 1 })
+	index := l.core.Tables().Index
+	require.NoError(t, l.core.Receive(n.peer.ID, late))
+	w.until("it is applied", func() bool { return l.core.Tables().Index > index })
+	w.run(50 * time.Millisecond)
+	require.Equal(t, []string{"second"}, w.holders("e"))
+	require.NoError(t, control(end).Err)
+	require.Equal(t, []string{"second"}, w.holders("e"))
+	end.Through = n.core.Tables().Index
+	require.NoError(t, control(end).Err)
+	require.True(t, l.core.Tables().Lines["e"].Ended)
+
+	// And one to restart it does not undo a later end.
+	l.core.Withdraw("e", "second")
+	w.run(2 * election)
+	require.NoError(t, l.core.Receive(n.peer.ID, lateToo))
+	w.run(50 * time.Millisecond)
+	require.NoError(t, control(restart).Err)
+	require.True(t, l.core.Tables().Lines["e"].Ended)
+	// A leader that does not know all that the asker knows cannot tell which end is meant, nor
+	// how long ago it was.
+	restart.Through = l.core.Tables().Index + 100
+	token := w.propose(l, Request{Kind: api.Control, Op: restart})
+	require.ErrorIs(t, l.replies[token].Err, api.ErrNotLeader)
+	restart.Through = n.core.Tables().Index
+	require.NoError(t, control(restart).Err)
+	require.False(t, l.core.Tables().Lines["e"].Ended)
+}

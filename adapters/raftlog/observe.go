@@ -1,0 +1,146 @@
+package raftlog
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+)
+
+// Candidates returns the candidates of an election in order of succession, as far as this peer
+// has applied the log; [Node.Sync] before it makes that now. The first one leads, or is about
+// to. The error is [leaderelection.ErrElectionOver] for one that was ended, ctx's cause,
+// [leaderelection.ErrConnClosed], or [leaderelection.ErrInvalidPath] as of [NewElection].
+func Candidates(ctx context.Context, node *Node, name string) ([]leaderelection.CandidateInfo, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	var line replica.Line
+	if err := node.do(ctx, func(c *core.Core) { line = c.Tables().Lines[name] }); err != nil {
+		if node.Err() != nil {
+			err = closedConn(err)
+		}
+		return nil, err
+	}
+	if line.Ended {
+		return nil, leaderelection.ErrElectionOver
+	}
+	var all []leaderelection.CandidateInfo
+	for _, c := range line.Candidates {
+		all = append(all, infoOf(c))
+	}
+	return all, nil
+}
+
+func infoOf(c replica.Candidate) leaderelection.CandidateInfo {
+	return leaderelection.CandidateInfo{ID: c.ID, Name: c.Name, Token: int64(c.Token)}
+}
+
+// CurrentLeader returns the first of [Candidates]; found is false when there is nobody. Errors
+// are those of Candidates.
+func CurrentLeader(ctx context.Context, node *Node, name string) (leader leaderelection.CandidateInfo, found bool, err error) {
+	all, err := Candidates(ctx, node, name)
+	if err != nil || len(all) == 0 {
+		return leaderelection.CandidateInfo{}, false, err
+	}
+	return all[0], true, nil
+}
+
+// Observe streams who leads an election, without taking part in it: the leader of now first, as
+// far as this peer has applied the log, or that there is nobody, and then each change. A reader
+// that is late gets the newest observation. A peer without contact goes on with the last one it
+// has applied, see Info.Lease.
+//
+// The channel is closed when ctx is done, and after a last element with
+// [leaderelection.ErrElectionOver], or with [leaderelection.ErrConnClosed] when the node has
+// stopped, or its peer was removed from the cluster ([ErrRefused] too). Errors of the call itself
+// are those of [Candidates], but for an election that was ended.
+func Observe(ctx context.Context, node *Node, name string) (<-chan leaderelection.Observation, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	o := &observer{name: name, news: make(chan struct{}, 1), out: make(chan leaderelection.Observation, 1)}
+	// On the loop, no change is between the line of now and those to come.
+	err := node.do(ctx, func(c *core.Core) {
+		o.show(c.Tables().Lines[name])
+		node.mu.Lock()
+		defer node.mu.Unlock()
+		node.observers[o] = struct{}{}
+	})
+	if err == nil && !node.goes(func() { o.run(ctx, node) }) {
+		err = node.Err()
+	}
+	switch {
+	case err == nil:
+		return o.out, nil
+	case node.Err() != nil:
+		return nil, closedConn(node.Err())
+	}
+	return nil, err
+}
+
+// observer is one [Observe]. The loop shows it lines, and its own goroutine passes on what is
+// new in them.
+type observer struct {
+	name string
+	line atomic.Pointer[replica.Line]
+	news chan struct{}
+	out  chan leaderelection.Observation // only its goroutine sends, and makes room first
+}
+
+func (o *observer) show(line replica.Line) {
+	o.line.Store(&line)
+	select {
+	case o.news <- struct{}{}:
+	default:
+	}
+}
+
+func (o *observer) run(ctx context.Context, node *Node) {
+	defer close(o.out)
+	defer func() {
+		node.mu.Lock()
+		defer node.mu.Unlock()
+		delete(node.observers, o)
+	}()
+	var told leaderelection.CandidateInfo // zero for nobody
+	for first := true; ; {
+		select {
+		case <-o.news:
+		case <-ctx.Done():
+			return
+		case <-node.ctx.Done():
+			o.tell(leaderelection.Observation{Err: closedConn(node.Err())})
+			return
+		case <-node.removed:
+			o.tell(leaderelection.Observation{Err: gone(node)})
+			return
+		}
+		line := o.line.Load()
+		if line.Ended {
+			o.tell(leaderelection.Observation{Err: leaderelection.ErrElectionOver})
+			return
+		}
+		var now leaderelection.Observation
+		var leader leaderelection.CandidateInfo
+		if c, found := line.First(); found {
+			leader = infoOf(c)
+			now.Leader = &leader
+		}
+		if first || leader != told {
+			o.tell(now)
+		}
+		first, told = false, leader
+	}
+}
+
+// tell puts an observation in the place of the one that is not read yet.
+func (o *observer) tell(next leaderelection.Observation) {
+	select {
+	case <-o.out:
+	default:
+	}
+	o.out <- next
+}

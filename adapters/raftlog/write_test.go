@@ -1,0 +1,122 @@
+package raftlog
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
+)
+
+// newest is the snapshot that a writer installs.
+const newest = "snap.received-1"
+
+// A commit index that was put off before a snapshot is installed is not written after it: it
+// is of an older term, which the log refuses.
+func TestPutOffBeforeASnapshot(t *testing.T) {
+	n, done := newWriter(t, 1)
+	tables := replica.New([]entry.Peer{{ID: "p", Addr: "a:1", Raft: 1}}, time.Hour, time.Second)
+	tables.Index, tables.Term = 20, 6
+	w, err := snapshot.Create(n.fs, ".", snapshot.Meta{Cluster: "test", Index: 20, Term: 6})
+	require.NoError(t, err)
+	_, err = tables.View().WriteTo(w.Tables())
+	require.NoError(t, err)
+	require.NoError(t, w.Commit())
+	require.NoError(t, n.fs.Rename(snapshot.Name, newest))
+
+	done(&core.Work{HardState: hard(5, 1, 0), Entries: entries(5, 1, 2), Sync: true})
+	done(&core.Work{HardState: hard(5, 1, 2)})
+	done(&core.Work{
+		Snapshot:  &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(20)), Term: new(uint64(6))}},
+		HardState: hard(6, 0, 20), Sync: true,
+	})
+	done(&core.Work{Entries: entries(6, 21), Sync: true})
+	hs := n.files.HardState()
+	require.Equal(t, []uint64{6, 0, 20}, []uint64{hs.GetTerm(), hs.GetVote(), hs.GetCommit()})
+	n.stop(nil)
+	<-n.ended
+	require.NoError(t, n.files.Close())
+}
+
+// newWriter is a node of which only the writer runs, on an empty disk; done waits until a work is
+// stored.
+func newWriter(t *testing.T, seed uint64) (n *Node, done func(*core.Work)) {
+	n = &Node{
+		fs: crashdisk.New(rand.New(rand.NewPCG(seed, 1))), log: slog.New(slog.DiscardHandler),
+		work: newQueue[task](), stored: make(chan []stored), ended: make(chan struct{}),
+	}
+	n.ctx, n.stop = context.WithCancelCause(t.Context())
+	var err error
+	n.files, err = filelog.Open(n.fs, "log", filelog.Options{SegmentSize: 64 << 10})
+	require.NoError(t, err)
+	go func() {
+		defer close(n.ended)
+		n.write()
+	}()
+	return n, func(w *core.Work) {
+		t.Helper()
+		n.work.put(task{w, newest})
+		select {
+		case <-n.stored:
+		case <-n.ended:
+			t.Fatal(n.fault)
+		}
+	}
+}
+
+func hard(term, vote, commit uint64) *raftpb.HardState {
+	return &raftpb.HardState{Term: &term, Vote: &vote, Commit: &commit}
+}
+
+func entries(term uint64, indexes ...uint64) []*raftpb.Entry {
+	var all []*raftpb.Entry
+	for _, i := range indexes {
+		all = append(all, &raftpb.Entry{Index: &i, Term: &term})
+	}
+	return all
+}
+
+// What others are told is on disk when the power fails: a vote, a term that was put off with a
+// commit index, and entries that were written before.
+func TestNoPromiseIsPutOff(t *testing.T) {
+	for what, works := range map[string][]*core.Work{
+		"a vote":           {{HardState: hard(6, 2, 1), Sync: true}},
+		"a term":           {{HardState: hard(6, 0, 1), Sync: true}},
+		"one put off":      {{HardState: hard(6, 2, 1)}, {Sync: true}},
+		"written unsynced": {{HardState: hard(6, 2, 1), Entries: entries(6, 2)}, {HardState: hard(6, 2, 2), Sync: true}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			for seed := range uint64(8) { // what is not durable may be there, or not
+				n, done := newWriter(t, seed)
+				done(&core.Work{HardState: hard(5, 1, 0), Entries: entries(5, 1), Sync: true})
+				for _, w := range works {
+					done(w)
+				}
+				fs := n.fs.(*crashdisk.Disk)
+				fs.CrashAt(fs.Ops() + 1)
+				n.stop(nil)
+				<-n.ended
+				n.files.Close()
+				log, err := filelog.Open(fs.Crash(), "log", filelog.Options{})
+				require.NoError(t, err)
+				hs := log.HardState()
+				require.Equal(t, works[0].HardState.GetTerm(), hs.GetTerm())
+				require.Equal(t, works[0].HardState.GetVote(), hs.GetVote())
+				end, err := log.LastIndex()
+				require.NoError(t, err)
+				require.EqualValues(t, 1+len(works[0].Entries), end)
+				require.NoError(t, log.Close())
+			}
+		})
+	}
+}
