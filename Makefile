@@ -58,6 +58,8 @@ format:
 # own requests and round trips: $(GO) test -run '^$' -bench .
 # After that it prints what elections by changefeed take on each store, and compares the raft
 # log with others.
+# Servers keep their data on a disk then, not in memory as in tests.
+bench: export TMPDIR ?= /tmp
 bench: prepare
 	cd bench && $(GO) run . $(BENCHFLAGS)
 	cd bench && $(GO) run ./raftlog

@@ -44,6 +44,7 @@ func TestEndRefusesForeignChildren(t *testing.T) {
 // A deletion that was interrupted, before or after any of its requests, is
 // finished by the next call; meanwhile nobody wins.
 func TestEndInterrupted(t *testing.T) {
+	t.Parallel()
 	const aFew, twoTransactions = 3, 210
 	for k := 1; ; k++ {
 		before := interruptDeletion(t, aFew, k, zkproxy.CutBeforeRequest)

@@ -293,6 +293,7 @@ func (a *arena) regained() error {
 // TestFaultsRandom lets candidates stand in one election while servers are
 // killed, frozen and cut off, links break and sessions expire, at random.
 func TestFaultsRandom(t *testing.T) {
+	t.Parallel()
 	seed := *faultsSeed
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	// Most tests wait for a timeout most of the time.
-	if err := flag.Set("test.parallel", "4"); err != nil {
+	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
 	os.Exit(runTests(m))
@@ -67,9 +67,8 @@ func startServers(n int) (*ensemble.Ensemble, error) {
 type breakable struct {
 	servers int
 
-	once sync.Once
-	e    *ensemble.Ensemble
-	err  error
+	mu sync.Mutex // of the test that uses it
+	e  *ensemble.Ensemble
 }
 
 var (
@@ -77,11 +76,16 @@ var (
 	trio   = &breakable{servers: 3}
 )
 
-// use gives the ensemble to a test, which must not be a parallel one.
+// use gives the ensemble to one test after the other.
 func (b *breakable) use(t *testing.T) *ensemble.Ensemble {
 	t.Helper()
-	b.once.Do(func() { b.e, b.err = startServers(b.servers) })
-	require.NoError(t, b.err)
+	b.mu.Lock()
+	t.Cleanup(b.mu.Unlock)
+	if b.e == nil {
+		var err error
+		b.e, err = startServers(b.servers)
+		require.NoError(t, err)
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			for i := range b.servers {

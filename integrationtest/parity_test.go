@@ -70,6 +70,7 @@ func TestLeaderCrash(t *testing.T) {
 
 // Case: ZK Absence 1, NewElection while ZooKeeper is down.
 func TestAbsenceAtStart(t *testing.T) {
+	t.Parallel()
 	server := mortal.use(t)
 	require.NoError(t, server.Kill(0))
 	conn := dial(t, sessionTimeout, server.Addrs()...)
@@ -80,6 +81,7 @@ func TestAbsenceAtStart(t *testing.T) {
 
 // Case: ZK Absence 2, ElectLeader while ZooKeeper is down.
 func TestAbsenceAtElectLeader(t *testing.T) {
+	t.Parallel()
 	server := mortal.use(t)
 	conn := connectTo(t, sessionTimeout, server.Addrs()...)
 	node := newNode(t, conn)
@@ -96,6 +98,7 @@ func TestAbsenceAtElectLeader(t *testing.T) {
 
 // Case: ZK Absence 3, ZooKeeper stops under a leader and a follower.
 func TestAbsenceWhileElected(t *testing.T) {
+	t.Parallel()
 	server := mortal.use(t)
 	conn := connectTo(t, sessionTimeout, server.Addrs()...)
 	node := newNode(t, conn)

@@ -36,6 +36,7 @@ const (
 )
 
 func TestQuorum(t *testing.T) {
+	t.Parallel()
 	ens := startEnsemble(t, ensemble.Config{Servers: 3, TickTime: quickTick, SyncLimit: quickSyncLimit})
 	for _, test := range []struct {
 		name string

@@ -33,6 +33,7 @@ func ensembleLeader(t *testing.T, e *ensemble.Ensemble, old int) (leader int) {
 // Scenario: a client recovers to another server of the ensemble. Leaders
 // maintain leadership, followers still follow, the next election works.
 func TestRecoveryToAnotherServer(t *testing.T) {
+	t.Parallel()
 	servers := trio.use(t)
 	member := memberNot(t, servers, ensembleLeader(t, servers, -1))
 	conn := connectTo(t, sessionTimeout, from(servers, member)...)
@@ -63,6 +64,7 @@ func TestRecoveryToAnotherServer(t *testing.T) {
 // Scenario: the ensemble loses its own leader and elects another. A leader may
 // be suspended meanwhile; the line stays.
 func TestLossOfTheEnsembleLeader(t *testing.T) {
+	t.Parallel()
 	servers := trio.use(t)
 	lost := ensembleLeader(t, servers, -1)
 	conn := connectTo(t, sessionTimeout, from(servers, lost)...)
@@ -89,6 +91,7 @@ func TestLossOfTheEnsembleLeader(t *testing.T) {
 // Scenario: the server of a leader is cut off from the ensemble while the
 // client still reaches it.
 func TestLeaderOnTheMinoritySide(t *testing.T) {
+	t.Parallel()
 	servers := trio.use(t)
 	member := memberNot(t, servers, ensembleLeader(t, servers, -1))
 	conn := connectTo(t, sessionTimeout, servers.Addr(member))
@@ -112,6 +115,7 @@ func TestLeaderOnTheMinoritySide(t *testing.T) {
 // Scenario: ZooKeeper dies and is back within the session. A candidate that
 // has resigned meanwhile leaves no zombie.
 func TestZombieAfterRestart(t *testing.T) {
+	t.Parallel()
 	server := mortal.use(t)
 	conn := connectTo(t, sessionTimeout, server.Addrs()...)
 	elsewhere := connectTo(t, sessionTimeout, server.Addrs()...)

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/serverdir"
 )
 
 // ErrMissing: the database is not installed.
@@ -41,8 +43,7 @@ type Server struct {
 
 // newServer reserves what every server needs. Close gives it back.
 func newServer(name string) (*Server, error) {
-	removeStale()
-	dir, err := os.MkdirTemp("", fmt.Sprintf("%s%d-%s-", dirPrefix, os.Getpid(), name))
+	dir, err := serverdir.Make("dbserver")
 	if err != nil {
 		return nil, fmt.Errorf("dbserver: %w", err)
 	}
@@ -51,21 +52,6 @@ func newServer(name string) (*Server, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
-}
-
-const dirPrefix = "dbserver-"
-
-// removeStale removes what processes have left behind that were killed. It is
-// housekeeping: what cannot be removed stays.
-func removeStale() {
-	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+"*"))
-	for _, dir := range dirs {
-		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), dirPrefix), "-")
-		pid, err := strconv.Atoi(owner)
-		if err == nil && pid > 0 && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			_ = os.RemoveAll(dir)
-		}
-	}
 }
 
 // Addr is where the server listens, as host:port.

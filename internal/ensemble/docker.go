@@ -53,7 +53,7 @@ type dockerBackend struct {
 
 // configureTestcontainers sets what this package relies on, unless the user
 // has set it. The library's reaper is a container of an image of its own,
-// which cannot be had everywhere; Close and removeStale do its work. And its
+// which cannot be had everywhere; Close and removeStaleContainers do its work. And its
 // guess of where published ports are is wrong in a machine that looks like a
 // container; here they are on loopback.
 var configureTestcontainers = sync.OnceFunc(func() {

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/serverdir"
 )
 
 const orphanVariable = "ENSEMBLE_TEST_BACKEND_OF_ORPHAN"
@@ -70,7 +71,7 @@ func TestOwnerKilled(t *testing.T) {
 			// The server ends by itself; the next Start removes its files.
 			require.Eventually(t, func() bool { return !answers(addr) }, 10*time.Second, 20*time.Millisecond)
 			start(t, ensemble.Config{Backend: backend})
-			left, err := os.ReadDir(os.TempDir())
+			left, err := os.ReadDir(serverdir.Parent())
 			require.NoError(t, err)
 			for _, entry := range left {
 				assert.NotContains(t, entry.Name(), fmt.Sprintf("zk-ensemble-%d-", owner.Process.Pid))

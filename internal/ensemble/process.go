@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/go-leaderelection/leaderelection/internal/loopback"
+	"github.com/go-leaderelection/leaderelection/internal/serverdir"
 )
 
 const (
@@ -63,7 +64,6 @@ func openProcessBackend(cfg Config) (backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	removeStaleDirs()
 	b := &processBackend{
 		cfg: cfg, java: java, spawner: newSpawner(),
 		cut: make([]bool, cfg.Servers), procs: make([]*child, cfg.Servers),
@@ -75,7 +75,7 @@ func openProcessBackend(cfg Config) (backend, error) {
 }
 
 func (b *processBackend) prepare() (err error) {
-	if b.dir, err = makeDir(); err != nil {
+	if b.dir, err = serverdir.Make("zk-ensemble"); err != nil {
 		return err
 	}
 	kinds := []*[]*loopback.Port{&b.client}

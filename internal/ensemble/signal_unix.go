@@ -2,11 +2,9 @@
 
 package ensemble
 
-// Signals that freeze a process, let it go on, end a family of processes, and
-// ask whether a process exists.
+// Signals that freeze a process, let it go on and end a family of processes.
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"syscall"
@@ -15,11 +13,6 @@ import (
 func freeze(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
 func thaw(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
-
-// processRuns says whether a process with this number exists, whosever it is.
-func processRuns(pid int) bool {
-	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
-}
 
 // endTogether lets a command that is cancelled end with all its children, and
 // gives them the chance to tidy up.

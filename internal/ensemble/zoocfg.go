@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/go-leaderelection/leaderelection/internal/serverdir"
 )
 
 // member is a server as one particular server sees it: each may know its
@@ -31,6 +33,9 @@ func zooCfg(cfg Config, dataDir, clientAddr string, clientPort int, members []me
 		fmt.Fprintf(&b, "clientPortAddress=%s\n", clientAddr)
 	}
 	fmt.Fprintf(&b, "clientPort=%d\n", clientPort)
+	if !serverdir.OnDisk() {
+		b.WriteString("forceSync=no\n")
+	}
 	b.WriteString("admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n")
 	if len(members) < 2 {
 		return b.String()

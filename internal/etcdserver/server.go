@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/certtest"
 	"github.com/go-leaderelection/leaderelection/internal/loopback"
+	"github.com/go-leaderelection/leaderelection/internal/serverdir"
 )
 
 // startLimit is how long a server may take to answer.
@@ -70,8 +71,14 @@ func Start(t testing.TB, cfg Config) *Cluster {
 		cfg.Election = 200 * time.Millisecond
 	}
 	c := &Cluster{t: t, cfg: cfg}
-	dir := t.TempDir()
-	t.Cleanup(c.close)
+	dir, err := serverdir.Make("etcdserver")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.close()
+		_ = os.RemoveAll(dir)
+	})
 	for i := range cfg.Members {
 		m := &member{name: fmt.Sprint("m", i)}
 		m.dir = filepath.Join(dir, m.name)
