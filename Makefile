@@ -34,10 +34,17 @@ SERVED     = $(filter-out $(BUBBLES) $(SIMULATION),$(ALL))
 # test is everything: lint, unit and integration tests, with the race detector.
 # ZKTEST_REAL makes tests fail, not skip, without the servers that they compare with or
 # run on.
+# The tests on servers wait most of the time, which is enough for the simulation.
 test: prepare lint
 	$(if $(BUBBLES),$(GO) test $(RACE) -cpu 1 -timeout 15m $(TESTFLAGS) $(BUBBLES))
-	$(if $(filter $(SIMULATION),$(ALL)),$(GO) test -timeout 15m $(TESTFLAGS) $(SIMULATION))
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going served simulated
+
+.PHONY: served simulated
+served:
 	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) -timeout 15m $(TESTFLAGS) $(SERVED))
+
+simulated:
+	$(if $(filter $(SIMULATION),$(ALL)),nice $(GO) test -timeout 15m $(TESTFLAGS) $(SIMULATION))
 
 # unit needs no ZooKeeper.
 unit:

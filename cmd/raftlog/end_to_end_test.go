@@ -119,6 +119,7 @@ func TestPeersComeAndGo(t *testing.T) {
 	r = c.run("config", "--delete", leader)
 	require.Zero(t, r.code, r.log)
 	require.Less(t, r.took, 10*time.Second)
+	c.peers[leader].logs(t, "role=removed") // it hears of it after the others
 	s := c.status()
 	require.NotEqual(t, leader, s.Leader.ID)
 	require.NotContains(t, ids(slices.DeleteFunc(s.Peers, func(p peerReport) bool { return p.Info == nil || p.Info.Role == "removed" })), leader)
