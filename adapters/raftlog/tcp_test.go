@@ -5,6 +5,7 @@ package raftlog_test
 import (
 	"fmt"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -14,7 +15,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 	"github.com/go-leaderelection/leaderelection/internal/certtest"
+	"github.com/go-leaderelection/leaderelection/internal/serverdir"
 )
+
+// inMemory is a folder in memory, if this machine has such: a peer gives up on a leader that has
+// not answered within two election timeouts, and a disk may take that for one sync.
+func inMemory(t *testing.T) string {
+	t.Helper()
+	dir, err := serverdir.Make("raftlog")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
 
 // onTCP starts a cluster on this machine's loopback, and returns its peers.
 func onTCP(t *testing.T, n int, prove func(i int, c *raftlog.Config)) ([]raftlog.Peer, []*raftlog.Node) {
@@ -30,8 +42,8 @@ func onTCP(t *testing.T, n int, prove func(i int, c *raftlog.Config)) ([]raftlog
 	var nodes []*raftlog.Node
 	for i, p := range peers {
 		c := raftlog.Config{
-			Cluster: "tcp", ID: p.ID, Addr: p.Addr, Peers: peers, Dir: t.TempDir(), Listener: listeners[i],
-			ElectionTimeout: 500 * time.Millisecond, StateMachine: &register{},
+			Cluster: "tcp", ID: p.ID, Addr: p.Addr, Peers: peers, Dir: inMemory(t), Listener: listeners[i],
+			ElectionTimeout: time.Second, StateMachine: &register{},
 		}
 		prove(i, &c)
 		node, err := raftlog.Open(c.InFiles(1 << 20))
@@ -80,7 +92,7 @@ func TestSecret(t *testing.T) {
 	} {
 		c := raftlog.Config{
 			Cluster: "tcp", ID: "stranger", Addr: "127.0.0.1:1", Listen: "127.0.0.1:0", Peers: peers, Dir: t.TempDir(),
-			Secret: secret, ElectionTimeout: 500 * time.Millisecond, JoinTimeout: 500 * time.Millisecond,
+			Secret: secret, ElectionTimeout: 500 * time.Millisecond, JoinTimeout: 3 * time.Second, // all of which it takes
 		}
 		spoil(&c)
 		_, err = raftlog.Open(c)
