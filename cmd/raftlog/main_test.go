@@ -18,6 +18,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/go-leaderelection/leaderelection/internal/serverdir"
 )
 
 // built is what the end-to-end tests run.
@@ -56,12 +58,17 @@ type cluster struct {
 	peers     map[string]*peer
 }
 
+// newCluster has its files in memory, if this machine has such: a disk may take longer for one
+// sync than an election timeout. Processes that are killed lose nothing by it.
 func newCluster(t *testing.T, founders ...string) *cluster {
-	c := &cluster{T: t, dir: t.TempDir(), addrs: map[string]string{}, peers: map[string]*peer{}}
+	dir, err := serverdir.Make("raftlog")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	c := &cluster{T: t, dir: dir, addrs: map[string]string{}, peers: map[string]*peer{}}
 	c.file = filepath.Join(c.dir, "raftlog.yaml")
 	require.NoError(t, os.WriteFile(filepath.Join(c.dir, "secret"), []byte(secret+"\n"), 0o600))
 	var b strings.Builder
-	fmt.Fprintf(&b, "cluster: test\ndir: %s/{id}\ncompact-file: %s/{id}/compact/snap.new\nsecret-file: %s/secret\nelection-timeout: 500ms\npeers:\n",
+	fmt.Fprintf(&b, "cluster: test\ndir: %s/{id}\ncompact-file: %s/{id}/compact/snap.new\nsecret-file: %s/secret\nelection-timeout: 1s\npeers:\n",
 		c.dir, c.dir, c.dir)
 	for i, id := range founders {
 		if i%2 == 0 {
