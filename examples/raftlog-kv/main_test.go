@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,11 +14,23 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/internal/serverdir"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// inMemory is a folder in memory, if this machine has such: the story's election timeout is
+// shorter than what a disk may take for one sync.
+func inMemory(t *testing.T) string {
+	t.Helper()
+	dir, err := serverdir.Make("raftlog-kv")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
+
 func TestStory(t *testing.T) {
+	t.Setenv("TMPDIR", inMemory(t))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	var out strings.Builder
@@ -34,7 +47,7 @@ func TestStory(t *testing.T) {
 func TestOnePeer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	addr, dir := l.Addr().String(), t.TempDir()
+	addr, dir := l.Addr().String(), inMemory(t)
 	require.NoError(t, l.Close())
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
