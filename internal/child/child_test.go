@@ -195,7 +195,7 @@ func TestRun(t *testing.T) {
 func TestLease(t *testing.T) {
 	t.Run("ends", func(t *testing.T) {
 		w, line := output(t)
-		end := time.Now().Add(300 * time.Millisecond)
+		end := time.Now().Add(2 * time.Second) // long enough for all to be started on a busy machine
 		p, err := Start(Command{
 			Args: Shell(stubborn), Stdout: w, Grace: time.Hour, LostGrace: 50 * time.Millisecond,
 			Lease: func() time.Time { return end },
@@ -212,7 +212,7 @@ func TestLease(t *testing.T) {
 		require.True(t, p.Wait().Stopped)
 	})
 	t.Run("is extended", func(t *testing.T) {
-		p, err := Start(Command{Args: Shell("sleep 0.5; exit 6"), LostGrace: 20 * time.Millisecond, Lease: leaseOf(100 * time.Millisecond)})
+		p, err := Start(Command{Args: Shell("sleep 3; exit 6"), LostGrace: 20 * time.Millisecond, Lease: leaseOf(2 * time.Second)})
 		require.NoError(t, err)
 		require.Equal(t, Exit{Code: 6}, p.Wait())
 	})
