@@ -138,7 +138,7 @@ func TestAnHourOfSessionLife(t *testing.T) {
 			t.Errorf("the ephemeral node is there: %v %v", ok, err)
 		}
 	})
-	if d := time.Since(start); d > 5*time.Second {
+	if d := time.Since(start); d > time.Minute {
 		t.Errorf("an hour took %v", d)
 	}
 }
