@@ -16,10 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/serverdir"
 )
 
-// raftSession is short, and long enough for a busy machine to keep leases up.
-const raftSession = time.Second
+// raftSession is long enough for leases to stay up, and hand-overs to be told from their end, on a
+// machine that stands still for a second or two.
+const raftSession = 3 * time.Second
 
 // onRaft are three processes that are the peers of a cluster, and stand in an election on it.
 type onRaft struct {
@@ -31,7 +33,10 @@ type onRaft struct {
 
 // newOnRaft finds ports that are free, which others may take before the peers do.
 func newOnRaft(t *testing.T) *onRaft {
-	o := &onRaft{electors: &electors{T: t}, dir: t.TempDir()}
+	dir, err := serverdir.Make("elector") // a disk may take long for a sync
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	o := &onRaft{electors: &electors{T: t}, dir: dir}
 	o.file = filepath.Join(o.dir, "deeds")
 	var peers []string
 	for _, name := range []string{"a", "b", "c"} {
@@ -77,7 +82,7 @@ while :; do echo "$NAME" >> "$FILE"; sleep 0.01; read -r holder < "$FILE.lock"; 
 // leader is who is the first of them to work, from now on.
 func (o *onRaft) leader(among map[string]*process) string {
 	o.Helper()
-	limit := time.After(patience)
+	limit := time.After(2 * patience) // some election timeouts
 	for {
 		for name, p := range among {
 			select {
@@ -103,8 +108,9 @@ func (o *onRaft) never() {
 	require.ErrorIs(o, err, os.ErrNotExist, "two have worked at once: %s", text)
 }
 
-// TestRaftlog: three peers, of which one works; who hands over is followed within a second, and
-// who is killed within a few election timeouts; what was stopped goes on with the same folders.
+// TestRaftlog: three peers, of which one works; who hands over is followed before a lease could
+// have ended, and who is killed within a few election timeouts; what was stopped goes on with the
+// same folders.
 func TestRaftlog(t *testing.T) {
 	o := newOnRaft(t)
 	all := map[string]*process{}
@@ -118,7 +124,7 @@ func TestRaftlog(t *testing.T) {
 	rest := maps.Clone(all)
 	delete(rest, first)
 	second := o.leader(rest)
-	require.Less(t, time.Since(began), time.Second)
+	require.Less(t, time.Since(began), raftSession)
 	require.Equal(t, exitOK, all[first].exit())
 
 	all[first] = o.run(first, alone, listening...)
@@ -220,7 +226,7 @@ func TestRaftlogFolders(t *testing.T) {
 func TestRaftlogKeepsLostGrace(t *testing.T) {
 	o := newOnRaft(t)
 	own := strings.Split(o.peers, ",")[0]
-	s, r, err := parse(t, slices.Concat(o.flags, []string{"--peers", own, "--peer-id", "a", "--data", filepath.Join(o.dir, "a"), "--lost-grace", "125ms"})...)
+	s, r, err := parse(t, slices.Concat(o.flags, []string{"--peers", own, "--peer-id", "a", "--data", filepath.Join(o.dir, "a"), "--lost-grace", (raftSession / 8).String()})...)
 	require.NoError(t, err)
 	s.raftlog.peers = []string{own}
 	b, err := s.open()
@@ -240,7 +246,7 @@ func TestRaftlogKeepsLostGrace(t *testing.T) {
 	require.NotNil(t, l)
 	deadline := l.Deadline()
 	lease := time.Now().Add(b.(*raftPeer).node.Load().Info().Lease) // which is renewed, and not earlier
-	require.GreaterOrEqual(t, lease.Sub(deadline), 120*time.Millisecond)
+	require.GreaterOrEqual(t, lease.Sub(deadline), raftSession/8-5*time.Millisecond)
 	require.NoError(t, c.Resign())
 	require.NoError(t, <-ended)
 }

@@ -67,7 +67,7 @@ func TestResignTakesTooLong(t *testing.T) {
 	e := newElectors(t)
 	a := e.run("a", polite, "--leader-end-command", `echo ending; while [ ! -e "$FILE.done" ]; do sleep 0.02; done`)
 	a.says("started")
-	resign := e.do("resign", "--timeout", "1s")
+	resign := e.do("resign", "--timeout", "3s")
 	a.says("ending")
 	require.Equal(t, exitStays, resign.exit())
 	resign.logs("a has been asked and has not left")
