@@ -73,7 +73,7 @@ func TestSuspendsBeforeTheLeaseCanExpire(t *testing.T) {
 	p.cut()
 	cut := time.Now()
 	ends(t, l)
-	require.Less(t, time.Since(cut), ttl*3/4+ttl/8, "the lease is longer than it may be")
+	require.LessOrEqual(t, l.Deadline().Sub(cut), ttl*3/4, "the lease is longer than it may be")
 	got, err := srv.Client().Get(t.Context(), c.ID())
 	require.NoError(t, err)
 	require.Len(t, got.Kvs, 1, "the key was gone before the leader was told")
@@ -125,7 +125,7 @@ func TestUnknownLeaseIsNotBelievedWithoutALook(t *testing.T) {
 	t.Parallel()
 	srv := etcdserver.Start(t, etcdserver.Config{})
 	f := &faults{}
-	c := elect(t, srv.Client(f.config), etcd.WithSessionTimeout(4*ttl))
+	c := elect(t, srv.Client(f.config), etcd.WithSessionTimeout(4*time.Second))
 	l := c.leads()
 	denied := 0
 	f.set(func(f *faults) {
@@ -225,9 +225,9 @@ func TestEndsWhileEtcdDoesNotAnswer(t *testing.T) {
 	ends := elect(t, p.client, long)
 	ends.follows(c.ID())
 	p.cut()
-	within(t, 3*time.Second, "Resign", func() { require.ErrorIs(t, c.Resign(), leaderelection.ErrUnconfirmed) })
+	within(t, 5*time.Second, "Resign", func() { require.ErrorIs(t, c.Resign(), leaderelection.ErrUnconfirmed) })
 	require.ErrorIs(t, l.Err(), leaderelection.ErrResigned)
-	within(t, 3*time.Second, "EndElection", func() { require.ErrorIs(t, ends.EndElection(), leaderelection.ErrUnconfirmed) })
+	within(t, 5*time.Second, "EndElection", func() { require.ErrorIs(t, ends.EndElection(), leaderelection.ErrUnconfirmed) })
 	require.ErrorIs(t, <-ends.ended, leaderelection.ErrElectionOver)
 	p.heal()
 	require.Eventually(t, func() bool { return c.Resign() == nil && ends.Resign() == nil && ends.EndElection() == nil }, patience, 10*time.Millisecond)
@@ -254,7 +254,7 @@ func TestServerGone(t *testing.T) {
 	within(t, 4*ttl, "the newcomer", func() { require.ErrorIs(t, late.ElectLeader(), leaderelection.ErrUnreachable) })
 	_, err = etcd.NewElection(client, node, etcd.WithSessionTimeout(ttl))
 	require.ErrorIs(t, err, leaderelection.ErrUnreachable)
-	within(t, 3*time.Second, "Resign", func() { require.ErrorIs(t, follower.Resign(), leaderelection.ErrUnconfirmed) })
+	within(t, 5*time.Second, "Resign", func() { require.ErrorIs(t, follower.Resign(), leaderelection.ErrUnconfirmed) })
 }
 
 // TestServerRestarts: after kill -9 the server gives every lease its whole TTL again, and the
@@ -282,7 +282,7 @@ func TestKeepalivesDoNotSpin(t *testing.T) {
 	t.Parallel()
 	srv := etcdserver.Start(t, etcdserver.Config{})
 	f := &faults{}
-	c := elect(t, srv.Client(f.config))
+	c := elect(t, srv.Client(f.config), etcd.WithSessionTimeout(time.Second))
 	l := c.leads()
 	f.set(func(f *faults) {
 		f.refuse = func(string) error { return status.Error(codes.Unavailable, "down") }

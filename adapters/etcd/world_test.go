@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	ttl      = time.Second // the least that etcd counts
+	ttl      = 3 * time.Second // that a leader does not lose on a machine that stands still for a second
 	patience = 20 * time.Second
 	node     = "/election"
 )
