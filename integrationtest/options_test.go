@@ -24,7 +24,7 @@ func TestC18Context(t *testing.T) {
 	follower := follow(t, conn, node, leader)
 	cancel()
 	require.NoError(t, leader.result(t))
-	leader.closesSilently(t, 0)
+	leader.isClosed(t)
 	ends(t, grant, leaderelection.ErrResigned)
 	follower.leads(t)
 	require.NoError(t, leader.Resign())
@@ -36,7 +36,7 @@ func TestC18Context(t *testing.T) {
 	cancel()
 	c.start()
 	require.NoError(t, c.result(t))
-	c.closesSilently(t, 0)
+	c.isClosed(t)
 	require.Equal(t, []string{base(follower)}, children(t, conn, node))
 }
 

@@ -88,6 +88,21 @@ func serverOf(t *testing.T, ens *ensemble.Ensemble, leader bool) (server int, ot
 	return server, others
 }
 
+// commonNode creates an election node by one client, and waits until another one finds it whose
+// server may have been away in the test before, and lose its clients once more.
+func commonNode(t *testing.T, by, other *client) string {
+	t.Helper()
+	node := newNode(t, by)
+	eventually(t, func() bool {
+		if _, err := other.Sync(node); err != nil {
+			return false
+		}
+		found, _, err := other.Exists(node)
+		return err == nil && found
+	}, "the other client finds the election node")
+	return node
+}
+
 // addrsOf gives the addresses of some servers.
 func addrsOf(ens *ensemble.Ensemble, servers []int) (addrs []string) {
 	for _, i := range servers {
@@ -142,9 +157,7 @@ func cutOffClientsServer(t *testing.T, ens *ensemble.Ensemble, tick, timeout tim
 	conn := connectTo(t, timeout, ens.Addr(lonely))
 	idle := connectTo(t, timeout, ens.Addr(lonely)) // sends nothing but pings and reads
 	elsewhere := connectTo(t, timeout, addrsOf(ens, others)...)
-	node := newNode(t, conn)
-	_, err := elsewhere.Sync(node)
-	require.NoError(t, err)
+	node := commonNode(t, elsewhere, conn)
 
 	h := newHistory()
 	c, l := lead(t, conn, node, forSession(timeout))
@@ -198,9 +211,7 @@ func pauseClientsServer(t *testing.T, ens *ensemble.Ensemble) {
 	frozen, others := serverOf(t, ens, false)
 	conn := connectTo(t, quickTimeout, ens.Addr(frozen))
 	elsewhere := connectTo(t, quickTimeout, addrsOf(ens, others)...)
-	node := newNode(t, conn)
-	_, err := elsewhere.Sync(node)
-	require.NoError(t, err)
+	node := commonNode(t, elsewhere, conn)
 	h := newHistory()
 	c, l := lead(t, conn, node, forSession(quickTimeout))
 	h.granted("old", c.ID(), l)
@@ -231,9 +242,7 @@ func pauseShortly(t *testing.T, ens *ensemble.Ensemble) {
 	frozen, others := serverOf(t, ens, false)
 	conn := connectTo(t, timeout, ens.Addr(frozen))
 	elsewhere := connectTo(t, timeout, addrsOf(ens, others)...)
-	node := newNode(t, conn)
-	_, err := elsewhere.Sync(node)
-	require.NoError(t, err)
+	node := commonNode(t, elsewhere, conn)
 	c, l := lead(t, conn, node, forSession(timeout))
 	next := follow(t, elsewhere, node, c, forSession(timeout))
 	fullLease(t, l, timeout)
@@ -263,17 +272,15 @@ func killClientsServer(t *testing.T, ens *ensemble.Ensemble) {
 	killed, others := serverOf(t, ens, false)
 	conn := connectTo(t, timeout, ens.Addrs()...)
 	elsewhere := connectTo(t, timeout, addrsOf(ens, others)...)
+	node := commonNode(t, elsewhere, conn)
+	c, l := lead(t, conn, node, forSession(timeout))
+	next := follow(t, elsewhere, node, c, forSession(timeout))
+	last := follow(t, conn, node, next, forSession(timeout))
 	for i := 0; conn.server() < 0 || conn.link[conn.server()] != conn.link[killed]; i++ {
 		require.Less(t, i, 20, "the client does not get to server %d", killed)
 		conn.link.drop()
 		goesOn(t, conn)
 	}
-	node := newNode(t, conn)
-	_, err := elsewhere.Sync(node)
-	require.NoError(t, err)
-	c, l := lead(t, conn, node, forSession(timeout))
-	next := follow(t, elsewhere, node, c, forSession(timeout))
-	last := follow(t, conn, node, next, forSession(timeout))
 	fullLease(t, l, timeout)
 	session := conn.SessionID()
 	require.NoError(t, ens.Kill(killed))
@@ -382,8 +389,8 @@ func shortLoss(t *testing.T, ens *ensemble.Ensemble) {
 // sessionExpires has the ensemble expire a leader's session by itself, since
 // nothing arrives from it.
 func sessionExpires(t *testing.T, ens *ensemble.Ensemble) {
-	const timeout = time.Second
-	conn, elsewhere := connectTo(t, timeout, ens.Addrs()...), connectTo(t, quickTimeout, ens.Addrs()...)
+	const timeout = sessionTimeout // or the leader would be suspended before on a busy machine
+	conn, elsewhere := connectTo(t, timeout, ens.Addrs()...), connectTo(t, timeout, ens.Addrs()...)
 	node := newNode(t, conn)
 	_, err := elsewhere.Sync(node)
 	require.NoError(t, err)
@@ -391,7 +398,7 @@ func sessionExpires(t *testing.T, ens *ensemble.Ensemble) {
 	c, l := lead(t, conn, node, forSession(timeout))
 	h.granted("old", c.ID(), l)
 	follower := follow(t, conn, node, c, forSession(timeout))
-	next := follow(t, elsewhere, node, follower, forSession(quickTimeout))
+	next := follow(t, elsewhere, node, follower, forSession(timeout))
 	conn.link.freeze()
 	h.granted("new", next.ID(), next.leads(t))
 	require.NoError(t, h.check())

@@ -226,7 +226,7 @@ func TestUnusableAfterResign(t *testing.T) {
 	// One that never took part can resign too, and then cannot.
 	idle := newCandidate(t, conn, node)
 	require.NoError(t, idle.Resign())
-	idle.closesSilently(t, 0)
+	idle.isClosed(t)
 	require.ErrorIs(t, idle.ElectLeader(), leaderelection.ErrCandidacyOver)
 	require.Empty(t, children(t, conn, node))
 }

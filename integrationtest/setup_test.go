@@ -26,6 +26,9 @@ const (
 	sessionTimeout = 4 * time.Second
 	// patience is how long a test waits for what must come.
 	patience = 20 * time.Second
+	// confirmed is longer than what may wait for ZooKeeper's confirmation for a second and a half
+	// takes on a machine that stands still for as long, and shorter than a session lives.
+	confirmed = sessionTimeout - sessionTimeout/8
 	// calm is how long a test looks for what must not come.
 	calm = 300 * time.Millisecond
 )
@@ -325,14 +328,24 @@ func (c *candidate) result(t testing.TB) error {
 }
 
 // closesSilently waits for the channel's close, before which nothing must come.
-func (c *candidate) closesSilently(t testing.TB, within time.Duration) {
+func (c *candidate) closesSilently(t testing.TB) {
 	t.Helper()
-	limit := time.After(max(within, time.Millisecond)) // a ready channel must win
 	select {
 	case s, ok := <-c.Status():
 		require.False(t, ok, "got %v", s)
-	case <-limit:
-		require.Fail(t, "the channel is not closed", "after %v", within)
+	case <-time.After(patience):
+		require.Fail(t, "the channel is not closed")
+	}
+}
+
+// isClosed checks that the channel is closed already, and nothing is left in it.
+func (c *candidate) isClosed(t testing.TB) {
+	t.Helper()
+	select {
+	case s, ok := <-c.Status():
+		require.False(t, ok, "got %v", s)
+	default:
+		require.Fail(t, "the channel is not closed")
 	}
 }
 
@@ -351,7 +364,7 @@ func (c *candidate) quiet(t testing.TB, d time.Duration) {
 func (c *candidate) resign(t testing.TB) {
 	t.Helper()
 	require.NoError(t, c.Resign())
-	c.closesSilently(t, time.Second)
+	c.closesSilently(t)
 	require.NoError(t, c.result(t))
 }
 

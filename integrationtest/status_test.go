@@ -2,7 +2,6 @@ package integrationtest
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -82,6 +81,6 @@ func TestStatusAfterResign(t *testing.T) {
 	grant := c.Current().Leadership
 	require.NoError(t, c.Resign())
 	require.ErrorIs(t, grant.Err(), leaderelection.ErrResigned)
-	c.closesSilently(t, time.Second)
+	c.closesSilently(t)
 	require.Equal(t, leaderelection.Status{CandidateID: c.ID()}, c.Current())
 }

@@ -71,11 +71,13 @@ func TestTrap12_LeaseCountsFromTheLastProof(t *testing.T) {
 	conn.link.freeze()
 	frozen := time.Now()
 	await(t, l.Done(), "the end of the lease")
-	lasted := time.Since(frozen)
+	lasted, left := time.Since(frozen), l.Deadline().Sub(frozen)
 	state := conn.State()
 	require.Equal(t, leaderelection.Suspended, c.next(t).Role)
 	require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired)
-	require.LessOrEqual(t, lasted, long/2+long/16, "counted from the loss or later")
+	// The last proof was asked for before the loss, however late this process hears of its lease.
+	require.Less(t, left, long/2, "counted from the loss or later")
+	require.Less(t, lasted, long, "told late")
 	select {
 	case <-deleted:
 		require.Fail(t, "the session has ended before the lease")
@@ -131,7 +133,7 @@ func TestTrap14_HolderIsTold(t *testing.T) {
 				require.ErrorIs(t, reason, end.reason)
 			}
 			if end.final == nil {
-				c.closesSilently(t, time.Second)
+				c.closesSilently(t)
 			} else {
 				c.ends(t, end.final)
 			}
@@ -327,8 +329,8 @@ func TestTrap22_NothingHangs(t *testing.T) {
 				c := state.prepare(t, admin, conn, newNode(t, admin))
 				begin := time.Now()
 				_ = c.Resign() // it may or may not be confirmed
-				require.Less(t, time.Since(begin), 2*time.Second+calm)
-				c.closesSilently(t, calm)
+				require.Less(t, time.Since(begin), confirmed)
+				c.closesSilently(t)
 				require.NoError(t, c.result(t))
 			})
 		})
