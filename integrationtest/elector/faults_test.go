@@ -140,7 +140,7 @@ func TestEndFails(t *testing.T) {
 // TestBeginHangs: a begin command has its time, and then another one leads.
 func TestBeginHangs(t *testing.T) {
 	e := newElection(t)
-	a := e.run(checked(t), "a", stubborn, "--begin-timeout", "500ms", "--grace", "100ms",
+	a := e.run(checked(t), "a", stubborn, "--begin-timeout", "3s", "--grace", "100ms",
 		"--leader-begin-command", `"$SELF" & wait`, "--leader-error-command", `echo "told: $ELECTOR_ERROR"`)
 	e.does("a", works, 1)
 	b := e.run(checked(t), "b", program...)
