@@ -230,7 +230,7 @@ func traps(t *testing.T, c *etcdserver.Cluster) {
 		begin = time.Now()
 		require.NoError(t, f.Close())
 		require.NoError(t, s.Close())
-		require.Less(t, time.Since(begin), 2*time.Second)
+		require.Less(t, time.Since(begin), 5*time.Second) // two, on a machine that is busy
 	})
 
 	// A cluster that was set up anew counts its revisions anew: then the epoch is another.

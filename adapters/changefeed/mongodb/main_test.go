@@ -123,9 +123,10 @@ func onStandin(t testing.TB) (string, func(testing.TB)) {
 func TestStoreOnStandin(t *testing.T) { storetest.Run(t, backendOn(onStandin)) }
 
 func TestElectionsOnStandin(t *testing.T) {
-	storetest.RunElection(t, func(t testing.TB) *storetest.Backend {
-		b := backendOn(onStandin)(t)
-		b.Heartbeat = 100 * time.Millisecond
-		return b
-	})
+	for _, c := range storetest.ElectionCases() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			c.Run(t, backendOn(onStandin))
+		})
+	}
 }

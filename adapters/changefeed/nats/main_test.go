@@ -24,6 +24,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(shared.Tests(m))
 }
 
+// closes is longer than Close takes on a machine that is busy, which promises two seconds, and
+// shorter than the library's own five.
+const closes = 4 * time.Second
+
 // cluster starts three servers, which end with the test.
 func cluster(t *testing.T) []*dbserver.Server {
 	t.Helper()

@@ -26,6 +26,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Tests(m)) }
 // patience is how long anything may take on a machine that is busy.
 const patience = 20 * time.Second
 
+// closes is longer than Close takes there, which promises two seconds.
+const closes = 5 * time.Second
+
 func bounded(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)

@@ -231,7 +231,7 @@ func TestTrapSilentServer(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		unknown(t, err)
-		require.Less(t, time.Since(begin), time.Second)
+		require.Less(t, time.Since(begin), 3*time.Second)
 	}
 	ends(t, f)
 	p.Heal()
@@ -257,7 +257,7 @@ func TestTrapSilentServer(t *testing.T) {
 	require.NoError(t, other.Close())
 	took := time.Since(begin)
 	p.Heal() // or the session's own Close would wait
-	require.Less(t, took, 4*time.Second, "two seconds each")
+	require.Less(t, took, 8*time.Second, "two seconds each, on a machine that is busy")
 }
 
 // TestFeedBeforeTheTable: a feed of what does not exist tells so, and waits for it.

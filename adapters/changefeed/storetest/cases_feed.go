@@ -18,7 +18,7 @@ func (s *suite) subscribe(st changefeed.Store) changefeed.Feed {
 		s.Fatalf("Subscribe: %v", err)
 	}
 	s.Cleanup(func() {
-		if !within(3*time.Second, func() { _ = f.Close() }) {
+		if !within(closing, func() { _ = f.Close() }) {
 			s.Errorf("Close of a feed has not returned within two seconds")
 		}
 	})
@@ -187,7 +187,7 @@ func (s *suite) unblocks(what string, end func(), call func() error) {
 		}
 	}()
 	time.Sleep(20 * time.Millisecond) // so that it waits, as a rule; both orders are to work
-	if !within(3*time.Second, end) {
+	if !within(closing, end) {
 		s.Fatalf("%s has not returned within two seconds", what)
 	}
 	select {
