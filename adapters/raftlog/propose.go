@@ -117,22 +117,39 @@ func (n *Node) read(ctx context.Context, way func(c *core.Core, token uint64, de
 
 // insist asks until somebody has certainly taken the request, or certainly will not.
 func (n *Node) insist(ctx context.Context, r core.Request) (uint64, error) {
-	var why error // it was asked again
-	for {
-		index, err := n.ask(ctx, r)
-		if why != nil && ctx.Err() != nil && !errors.Is(err, ErrUnknownOutcome) { // it was not asked any more
-			err = errors.Join(why, err)
+	var why error // of the time before
+	over := func(end error) error {
+		switch {
+		case why == nil, n.ctx.Err() != nil && !errors.Is(why, ErrUnknownOutcome):
+			return end
+		case errors.Is(why, end):
+			return why
 		}
-		if err == nil || ctx.Err() != nil || !again(r, err) {
+		return fmt.Errorf("%w: %w", why, end)
+	}
+	for {
+		index, asked, err := n.ask(ctx, r)
+		switch {
+		case err == nil:
+			return index, nil
+		case !asked:
+			return 0, over(err)
+		}
+		retry := again(r, err)
+		// What an ID was used for is known for all attempts.
+		if errors.Is(why, ErrUnknownOutcome) && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrRequestIDReused) {
+			err = fmt.Errorf("%w, by an attempt before: %w", ErrUnknownOutcome, err)
+		}
+		if !retry {
 			return index, err
 		}
 		why = err
 		select {
 		case <-time.After(n.cfg.ElectionTimeout / ticksPerTimeout):
 		case <-ctx.Done():
-			return 0, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+			return 0, over(context.Cause(ctx))
 		case <-n.ctx.Done():
-			return 0, context.Cause(n.ctx)
+			return 0, over(context.Cause(n.ctx))
 		}
 	}
 }
@@ -146,37 +163,38 @@ func again(r core.Request, err error) bool {
 	return errors.Is(err, ErrNotLeader) || errors.Is(err, ErrBusy)
 }
 
-// ask asks once.
-func (n *Node) ask(ctx context.Context, r core.Request) (uint64, error) {
+// ask asks once, if the context and the node allow it yet: asked is false if they do not, and
+// nothing was done.
+func (n *Node) ask(ctx context.Context, r core.Request) (index uint64, asked bool, err error) {
 	if r.Kind != api.Config && r.Deadline == 0 {
 		r.Deadline = 2 * n.cfg.ElectionTimeout
 	}
 	r.Deadline += clock{n}.Now()
 	if n.ctx.Err() != nil {
-		return 0, context.Cause(n.ctx)
+		return 0, false, context.Cause(n.ctx)
 	}
 	if ctx.Err() != nil {
-		return 0, context.Cause(ctx)
+		return 0, false, context.Cause(ctx)
 	}
 	reply := make(chan core.Reply, 1)
 	select {
 	case n.requests <- request{r, reply}:
 	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+		return 0, false, context.Cause(ctx)
 	case <-n.ctx.Done():
-		return 0, context.Cause(n.ctx)
+		return 0, false, context.Cause(n.ctx)
 	}
 	select {
 	case answer := <-reply:
-		return answer.Index, answer.Err
+		return answer.Index, true, answer.Err
 	case <-ctx.Done():
-		return 0, fmt.Errorf("%w: %w", ErrUnknownOutcome, context.Cause(ctx))
+		return 0, true, fmt.Errorf("%w: %w", ErrUnknownOutcome, context.Cause(ctx))
 	case <-n.ended:
 		select {
 		case answer := <-reply:
-			return answer.Index, answer.Err
-		default:
-			return 0, fmt.Errorf("%w: %w", ErrUnknownOutcome, context.Cause(n.ctx))
+			return answer.Index, true, answer.Err
+		default: // the loop answers whatever it has taken
+			return 0, false, context.Cause(n.ctx)
 		}
 	}
 }

@@ -340,3 +340,14 @@ func TestProposeAfterTheEnd(t *testing.T) {
 		require.NoError(t, n.Close())
 	})
 }
+
+// What no leader takes is not sent to one.
+func TestProposeMoreThanCanBeSent(t *testing.T) {
+	inWorld(t, 3, func(t *testing.T, w *world) {
+		for _, p := range w.peers {
+			_, err := w.node(p).Propose(within(t, time.Minute), requestid.New(), make([]byte, 49<<20))
+			require.ErrorIs(t, err, raftlog.ErrTooLarge, "at %s", p.ID)
+			require.NotErrorIs(t, err, raftlog.ErrUnknownOutcome)
+		}
+	})
+}

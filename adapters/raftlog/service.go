@@ -40,11 +40,13 @@ func (n *Node) Membership(ctx context.Context) (m Membership, err error) {
 type service struct{ *Node }
 
 func (s service) Propose(ctx context.Context, id requestid.ID, data []byte) (uint64, error) {
-	return s.ask(ctx, core.Request{Kind: api.State, ID: id, Data: data})
+	index, _, err := s.ask(ctx, core.Request{Kind: api.State, ID: id, Data: data})
+	return index, err
 }
 
 func (s service) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (uint64, error) {
-	return s.ask(ctx, core.Request{Kind: api.Config, ID: id, To: voters})
+	index, _, err := s.ask(ctx, core.Request{Kind: api.Config, ID: id, To: voters})
+	return index, err
 }
 
 func (s service) Info(context.Context) (api.Info, error) { return s.Node.Info(), nil }

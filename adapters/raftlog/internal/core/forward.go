@@ -59,6 +59,10 @@ func (p *proposals) forward(c *Core, r Request) {
 		p.refuse(c, r)
 		return
 	}
+	if len(r.Data) > entry.MaxData { // no leader takes that, and frames have their limit
+		p.reply(c, origin{token: r.Token}, 0, fmt.Errorf("%w: %d bytes of at most %d", api.ErrTooLarge, len(r.Data), entry.MaxData))
+		return
+	}
 	leader, known := c.peerOf(c.lead)
 	if c.lead == raft.None || !known {
 		p.reply(c, origin{token: r.Token}, 0, &api.NotLeaderError{})
