@@ -87,14 +87,16 @@ func (n *Node) ChangePeers(ctx context.Context, id requestid.ID, voters []Peer) 
 // [ErrRefused] at a peer that was removed, [ErrClosed] or [ErrFault].
 func (n *Node) Sync(ctx context.Context) error { return n.read(ctx, (*core.Core).Read) }
 
-// read asks by one of the core's ways to read until it is answered.
-func (n *Node) read(ctx context.Context, way func(c *core.Core, token uint64, deadline time.Duration)) error {
+// read asks by one of the core's ways to read until it is answered. What it waits for stays the
+// same once it is known: more may be committed all the time.
+func (n *Node) read(ctx context.Context, way func(c *core.Core, token, index uint64, deadline time.Duration)) error {
+	index := uint64(0)
 	for {
 		reply := make(chan core.Reply, 1)
 		err := n.do(ctx, func(c *core.Core) {
 			n.current.token++
 			n.current.waiting[n.current.token] = reply
-			way(c, n.current.token, clock{n}.Now()+n.cfg.ElectionTimeout)
+			way(c, n.current.token, index, clock{n}.Now()+n.cfg.ElectionTimeout)
 		})
 		if err != nil {
 			return fmt.Errorf("raftlog: sync: %w", err)
@@ -107,6 +109,7 @@ func (n *Node) read(ctx context.Context, way func(c *core.Core, token uint64, de
 			if errors.Is(r.Err, ErrRefused) {
 				return fmt.Errorf("raftlog: sync: %w", r.Err)
 			}
+			index = r.Index
 		case <-ctx.Done():
 			return fmt.Errorf("raftlog: sync: %w", context.Cause(ctx))
 		case <-n.ctx.Done():

@@ -149,14 +149,15 @@ func (l *lease) read(c *Core) {
 
 // Read has a Reply given once the state machine has applied all that was committed, anywhere,
 // before this call; by the deadline with api.ErrBusy, and at once with api.ErrRefused at a peer
-// that was removed, whom nobody answers.
-func (c *Core) Read(token uint64, deadline time.Duration) {
-	c.read(reader{token: token, deadline: deadline})
+// that was removed, whom nobody answers. With ErrBusy the Reply's Index is up to where that is,
+// or 0 if it is not known yet; a call with that index goes on waiting for it, and for no more.
+func (c *Core) Read(token, index uint64, deadline time.Duration) {
+	c.read(reader{token: token, index: index, deadline: deadline})
 }
 
 // ReadTables is as Read, of [Core.Tables], and does not wait for the state machine.
-func (c *Core) ReadTables(token uint64, deadline time.Duration) {
-	c.read(reader{token: token, tables: true, deadline: deadline})
+func (c *Core) ReadTables(token, index uint64, deadline time.Duration) {
+	c.read(reader{token: token, tables: true, index: index, deadline: deadline})
 }
 
 func (c *Core) read(r reader) {
@@ -168,6 +169,10 @@ func (c *Core) read(r reader) {
 	}
 	r.after = l.seq
 	l.readers = append(l.readers, r)
+	if r.index != 0 {
+		l.read(c)
+		return
+	}
 	if len(l.asked) < outstanding/2 {
 		l.probe(c, c.now())
 	}
@@ -181,7 +186,7 @@ func (l *lease) overdue(c *Core, now time.Duration) {
 			kept = append(kept, r)
 			continue
 		}
-		c.out.Replies = append(c.out.Replies, Reply{Token: r.token, Err: api.ErrBusy})
+		c.out.Replies = append(c.out.Replies, Reply{Token: r.token, Index: r.index, Err: api.ErrBusy})
 	}
 	l.readers = kept
 }

@@ -297,7 +297,7 @@ func TestProposals(t *testing.T) {
 	w.run(10 * time.Millisecond)
 	require.ErrorIs(t, l.replies[old].Err, api.ErrStale)
 	w.token++
-	l.core.Read(w.token, w.now+time.Second)
+	l.core.Read(w.token, 0, w.now+time.Second)
 	l.drain()
 	w.run(20 * time.Millisecond)
 	require.Equal(t, l.replies[one].Index, l.replies[w.token].Index)
@@ -430,7 +430,7 @@ func TestRemovedUnaware(t *testing.T) {
 	w.until("it knows", func() bool { return out.core.Status().Role == Removed })
 	require.Equal(t, []string{out.peer.ID}, out.core.Membership().Removed)
 	w.token++
-	out.core.Read(w.token, w.now+time.Second)
+	out.core.Read(w.token, 0, w.now+time.Second)
 	out.drain()
 	require.ErrorIs(t, out.replies[w.token].Err, api.ErrRefused, "nobody ever answers it")
 }

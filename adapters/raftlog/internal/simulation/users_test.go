@@ -268,6 +268,6 @@ func (u *users) read(p *peer, ok func()) {
 				}
 			}
 		})
-		p.core.Read(token, p.Now()+w.span(50*time.Millisecond, time.Second))
+		p.core.Read(token, 0, p.Now()+w.span(50*time.Millisecond, time.Second))
 	})
 }
