@@ -20,6 +20,7 @@ type candidacy struct {
 	token      int64
 	suspended  bool
 	first      bool // in line
+	stood      bool // the peer was asked for a place
 	joined     bool
 	following  string
 	told       bool // a status was published
@@ -69,9 +70,10 @@ func (c *candidacy) stand() {
 	over := false
 	_ = c.node.do(c.standing, func(p *core.Core) { over = p.Tables().Lines[c.name].Ended })
 	if over {
-		_ = c.node.Sync(c.standing)
+		_ = c.node.read(c.standing, (*core.Core).ReadTables)
 	}
 	_ = c.node.do(c.standing, func(p *core.Core) {
+		c.stood = true
 		p.Stand(c.name, c.id, c.opts.clientName)
 		c.see(p.Tables().Lines[c.name])
 	})
@@ -195,18 +197,15 @@ func (c *candidacy) leave(why error) {
 	}
 	c.feed.Retract(leaderelection.Status{CandidateID: c.id, WasFollowing: c.following})
 	c.withdraw()
-	limit := time.NewTimer(confirmLimit)
-	defer limit.Stop()
-	for held := true; held; {
-		if line := c.line.Load(); line != nil && line.Place(c.id) < 0 && c.confirmed() {
+	ctx, cancel := context.WithTimeout(c.node.ctx, confirmLimit)
+	defer cancel()
+	for held := c.stood; held; {
+		if c.line.Load().Place(c.id) < 0 && c.confirmed(ctx) {
 			break
 		}
 		select {
 		case <-c.poke:
-		case <-limit.C:
-			held = false
-			c.setHeld()
-		case <-c.node.ctx.Done():
+		case <-ctx.Done():
 			held = false
 			c.setHeld()
 		}
@@ -218,13 +217,11 @@ func (c *candidacy) leave(why error) {
 
 // confirmed asks whether the candidate is certainly not in line, and does not get there: what
 // has asked for its place may still be on its way, if it has never been there.
-func (c *candidacy) confirmed() bool { return c.joined || c.settled() }
+func (c *candidacy) confirmed(ctx context.Context) bool { return c.joined || c.settled(ctx) }
 
 // settled has the cluster pass what was sent before: an entry behind it is applied.
-func (c *candidacy) settled() bool {
-	ctx, cancel := context.WithTimeout(c.node.ctx, confirmLimit)
-	defer cancel()
-	return c.node.Sync(ctx) == nil && c.gone()
+func (c *candidacy) settled(ctx context.Context) bool {
+	return c.node.read(ctx, (*core.Core).ReadTables) == nil && c.gone()
 }
 
 func (c *candidacy) setHeld() {

@@ -5,7 +5,9 @@ package raftlog_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -306,5 +308,68 @@ func TestFailover(t *testing.T) {
 				require.NoError(t, first.Resign())
 			}
 		}
+	})
+}
+
+// A candidate that has never asked for a place has none to give back.
+func TestResignBeforeStanding(t *testing.T) {
+	inWorld(t, 3, func(t *testing.T, w *world) {
+		w.leader(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		e, err := raftlog.NewElection(w.node(w.peers[0]), "e", raftlog.WithContext(ctx))
+		require.NoError(t, err)
+		began := time.Now()
+		require.NoError(t, e.ElectLeader())
+		require.Zero(t, time.Since(began))
+		require.NoError(t, e.Resign())
+	})
+}
+
+// Resign returns in time where nobody confirms it, whatever else there is to look at meanwhile.
+func TestResignWithoutAMajority(t *testing.T) {
+	inWorld(t, 3, func(t *testing.T, w *world) {
+		p := w.leader(t)
+		defer w.isolate(p)()
+		var all []*candidate
+		for range 20 {
+			all = append(all, stand(t, w.node(p), "e"))
+		}
+		synctest.Wait()
+		began := time.Now()
+		var resigned sync.WaitGroup
+		for _, c := range all {
+			resigned.Go(func() { _ = c.Resign() })
+		}
+		resigned.Wait()
+		require.LessOrEqual(t, time.Since(began), 2*time.Second)
+	})
+}
+
+// Where an election is over, a candidate is told, and one that resigns leaves, at a peer whose
+// state machine stands, too.
+func TestCandidatesWhereTheStateMachineStands(t *testing.T) {
+	inWorld(t, 3, func(t *testing.T, w *world) {
+		p := w.others(w.leader(t))[0]
+		require.NoError(t, raftlog.DeleteElection(within(t, time.Minute), w.node(p), "over"))
+		require.NoError(t, w.stop(p))
+		goOn := make(chan struct{})
+		defer close(goOn)
+		w.start(p, func(c *raftlog.Config) { c.StateMachine = standing{c.StateMachine, goOn} })
+		w.propose(t, w.others(p)[0], "it waits for this")
+		time.Sleep(time.Second)
+		began := time.Now()
+		c := stand(t, w.node(p), "over")
+		select {
+		case <-c.ended:
+			require.ErrorIs(t, c.err, leaderelection.ErrElectionOver)
+		case <-time.After(time.Minute):
+			t.Error("it is not told")
+		}
+		require.Less(t, time.Since(began), time.Second)
+		c = stand(t, w.node(p), "e")
+		synctest.Wait()
+		require.NoError(t, c.Resign())
+		require.Less(t, time.Since(began), time.Second)
 	})
 }
