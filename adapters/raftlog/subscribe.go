@@ -117,10 +117,10 @@ func (e *events) Next() (Event, error) {
 	defer quiet.Stop()
 	for {
 		if e.ctx.Err() != nil {
-			return Event{}, context.Cause(e.ctx)
+			return Event{}, e.end(context.Cause(e.ctx))
 		}
 		if e.n.ctx.Err() != nil {
-			return Event{}, context.Cause(e.n.ctx)
+			return Event{}, e.end(context.Cause(e.n.ctx))
 		}
 		if len(e.ready) > 0 {
 			ev := e.ready[0]
@@ -149,6 +149,17 @@ func (e *events) Next() (Event, error) {
 			return Event{}, context.Cause(e.n.ctx)
 		}
 	}
+}
+
+// end closes what nobody gets any more.
+func (e *events) end(why error) error {
+	for _, ev := range e.ready {
+		if ev.Snapshot != nil {
+			ev.Snapshot.Data.Close()
+		}
+	}
+	e.ready = nil
+	return why
 }
 
 func (e *events) pulse(applied uint64) Event {

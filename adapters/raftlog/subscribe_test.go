@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/gob"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
@@ -284,4 +286,60 @@ func TestErrIsThereAtTheEnd(t *testing.T) {
 		require.ErrorIs(t, s.Err(), context.Canceled)
 		s.Close()
 	}
+}
+
+// opened counts a disk's open snapshots, and says when one is opened.
+type opened struct {
+	disk.FS
+	count atomic.Int64
+	told  func()
+}
+
+type openedFile struct {
+	disk.File
+	of *opened
+}
+
+func (o *opened) OpenRead(name string) (disk.File, error) {
+	f, err := o.FS.OpenRead(name)
+	if err != nil || name != "snap" {
+		return f, err
+	}
+	o.count.Add(1)
+	o.told()
+	return openedFile{f, o}, nil
+}
+
+func (f openedFile) Close() error {
+	f.of.count.Add(-1)
+	return f.File.Close()
+}
+
+// A snapshot that nobody gets any more, since the subscription ends, is closed.
+func TestSubscriptionEndsAtASnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		p := w.peers[0]
+		files := &opened{told: func() {}}
+		n := w.start(p, slowly, minute, func(c *raftlog.Config) {
+			files.FS = w.disks[p.ID]
+			*c = c.OnDisk(files)
+		})
+		w.propose(t, p, few("a", 10)...)
+		time.Sleep(4 * time.Minute)
+		_, err := n.Compact(within(t, time.Minute))
+		require.NoError(t, err)
+		require.Greater(t, n.Info().FirstIndex, uint64(1))
+		before := files.count.Load()
+		ctx, cancel := context.WithCancel(t.Context())
+		files.told = cancel
+		s := n.Subscribe(ctx, 1)
+		for e := range s.Events() {
+			if e.Snapshot != nil {
+				require.NoError(t, e.Snapshot.Data.Close())
+			}
+		}
+		require.ErrorIs(t, s.Err(), context.Canceled)
+		require.Equal(t, before, files.count.Load())
+	})
 }

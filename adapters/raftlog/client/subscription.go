@@ -330,9 +330,12 @@ func (d *snapshotData) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (d *snapshotData) Close() error {
-	err := d.ReadCloser.Close()
-	d.over(err)
+// Close gives the data back once: from then on they are the subscription's goroutine's.
+func (d *snapshotData) Close() (err error) {
+	d.once.Do(func() {
+		err = d.ReadCloser.Close()
+		d.done <- err
+	})
 	return err
 }
 

@@ -312,3 +312,20 @@ func TestSubscriptionEnds(t *testing.T) {
 		require.ErrorIs(t, end(w, s), why)
 	})
 }
+
+// TestSnapshotIsClosedTwice, as by who closes it at once, and by a defer.
+func TestSnapshotIsClosedTwice(t *testing.T) {
+	inBubble(t, all, func(w *world) {
+		w.cluster.Append(9, 1)
+		w.cluster.Compact(make([]byte, 1<<20))
+		s := w.client.Subscribe(w.Context(), 1)
+		defer s.Close()
+		e := next(w, s)
+		require.Equal(t, EventSnapshot, e.Kind)
+		require.NoError(t, e.Snapshot.Data.Close())
+		require.NoError(t, e.Snapshot.Data.Close())
+		_, err := e.Snapshot.Data.Read(make([]byte, 1))
+		require.ErrorIs(t, err, ErrClosed)
+		require.Equal(t, EventFresh, next(w, s).Kind)
+	})
+}
