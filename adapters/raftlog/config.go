@@ -158,6 +158,8 @@ func (c Config) check() error {
 		return bad("Heartbeat is %v; from a twentieth to half of ElectionTimeout (%v)", c.Heartbeat, c.ElectionTimeout)
 	case c.Window < time.Minute || c.Window > 10*365*24*time.Hour:
 		return bad("Window is %v; from a minute to ten years", c.Window)
+	case c.JoinTimeout < 0:
+		return bad("JoinTimeout is %v", c.JoinTimeout)
 	case c.MaxRequestIDs < 1:
 		return bad("MaxRequestIDs is %d", c.MaxRequestIDs)
 	case c.MaxData < 1 || c.MaxData > entry.MaxData:

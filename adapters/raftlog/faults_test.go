@@ -321,16 +321,17 @@ func TestConfigIsRefused(t *testing.T) {
 			"twice the address": func(c *raftlog.Config) {
 				c.Peers = append(slices.Clone(c.Peers), raftlog.Peer{ID: "p9", Addr: "host1:1"})
 			},
-			"itself elsewhere":     func(c *raftlog.Config) { c.Peers = []raftlog.Peer{{ID: "p0", Addr: "elsewhere:1"}} },
-			"no proof":             func(c *raftlog.Config) { c.Insecure = false },
-			"short secret":         func(c *raftlog.Config) { c.Insecure, c.Secret = false, []byte("short") },
-			"two proofs":           func(c *raftlog.Config) { c.Secret = make([]byte, 32) },
-			"fast":                 func(c *raftlog.Config) { c.ElectionTimeout = 99 * time.Millisecond },
-			"slow heartbeat":       func(c *raftlog.Config) { c.Heartbeat = 150 * time.Millisecond },
-			"window":               func(c *raftlog.Config) { c.Window = time.Second },
-			"data":                 func(c *raftlog.Config) { c.MaxData = 17 << 20 },
-			"negative data":        func(c *raftlog.Config) { c.MaxData = -1 },
-			"negative request IDs": func(c *raftlog.Config) { c.MaxRequestIDs = -1 },
+			"itself elsewhere":      func(c *raftlog.Config) { c.Peers = []raftlog.Peer{{ID: "p0", Addr: "elsewhere:1"}} },
+			"no proof":              func(c *raftlog.Config) { c.Insecure = false },
+			"short secret":          func(c *raftlog.Config) { c.Insecure, c.Secret = false, []byte("short") },
+			"two proofs":            func(c *raftlog.Config) { c.Secret = make([]byte, 32) },
+			"fast":                  func(c *raftlog.Config) { c.ElectionTimeout = 99 * time.Millisecond },
+			"slow heartbeat":        func(c *raftlog.Config) { c.Heartbeat = 150 * time.Millisecond },
+			"negative wait to join": func(c *raftlog.Config) { c.JoinTimeout = -1 },
+			"window":                func(c *raftlog.Config) { c.Window = time.Second },
+			"data":                  func(c *raftlog.Config) { c.MaxData = 17 << 20 },
+			"negative data":         func(c *raftlog.Config) { c.MaxData = -1 },
+			"negative request IDs":  func(c *raftlog.Config) { c.MaxRequestIDs = -1 },
 		} {
 			_, err := w.open(w.peers[0], spoil)
 			require.ErrorIs(t, err, raftlog.ErrInvalid, what)

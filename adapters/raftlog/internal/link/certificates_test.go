@@ -152,3 +152,18 @@ func TestOldTLSRefused(t *testing.T) {
 	near.Close()
 	require.ErrorIs(t, accepted().err, api.ErrRefused)
 }
+
+// A configuration that is chosen by client, or is left as it is for this one, has to say whose
+// certificates others need: without that it would be anybody's.
+func TestChosenConfigSaysWhomItTrusts(t *testing.T) {
+	self := newAuthority(t).identity("b")
+	self.TLS.ClientCAs = nil
+	lax := self.TLS.Clone()
+	for what, chosen := range map[string]*tls.Config{"chosen": lax, "as it is": nil} {
+		self.TLS.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return chosen, nil }
+		c, err := self.serverTLS()
+		require.NoError(t, err)
+		_, err = c.GetConfigForClient(&tls.ClientHelloInfo{})
+		require.ErrorIs(t, err, api.ErrInvalid, what)
+	}
+}

@@ -52,8 +52,11 @@ func (i Identity) serverTLS() (*tls.Config, error) {
 	if choose := c.GetConfigForClient; choose != nil {
 		c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			chosen, err := choose(hello)
-			if chosen == nil || err != nil {
+			if err != nil {
 				return nil, err
+			}
+			if chosen == nil { // this one is to do
+				chosen = i.TLS
 			}
 			chosen = mutual(chosen.Clone())
 			chosen.GetConfigForClient = nil
