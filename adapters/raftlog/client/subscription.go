@@ -71,8 +71,8 @@ type SubscribeOption func(*Subscription)
 func FromLeader() SubscribeOption { return func(s *Subscription) { s.fromLeader = true } }
 
 // PulseTimeout is for how long a peer may be silent, or without a leader, until another one
-// is tried; also within a snapshot's data. Peers send pulses about once in an election
-// timeout; zero or less is the default of 1 s.
+// is tried; also within a snapshot's data. Peers that have nothing new send a pulse every 500 ms,
+// so that it should be longer; zero or less is the default of 1 s.
 func PulseTimeout(d time.Duration) SubscribeOption {
 	return func(s *Subscription) {
 		if d > 0 {
