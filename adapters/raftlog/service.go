@@ -3,6 +3,7 @@ package raftlog
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
@@ -71,8 +72,12 @@ type raw struct {
 	io.Closer
 }
 
+// clientStall is for how long a client may take nothing of what is written to it.
+const clientStall = 10 * time.Second
+
 // serve answers a client until it goes.
 func (n *Node) serve(conn *link.Conn) {
+	conn.SetTimeouts(0, clientStall)
 	if err := rpc.Serve(n.ctx, conn, service{n}); err != nil {
 		n.log.Debug("a client's connection has ended", "client", conn.Remote().ID, "error", err)
 	}
