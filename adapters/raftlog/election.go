@@ -88,9 +88,10 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 		}
 		opt(&o)
 	}
+	if err := checkElection(node, name); err != nil {
+		return nil, err
+	}
 	switch {
-	case node == nil:
-		return nil, fmt.Errorf("raftlog: there is no node: %w", leaderelection.ErrNilConn)
 	case o.ctx == nil:
 		return nil, fmt.Errorf("%w: WithContext(nil)", leaderelection.ErrInvalidOption)
 	case len(o.clientName) > maxName:
@@ -99,9 +100,6 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 		return nil, fmt.Errorf("%w: WithStopGuard: %v is not from 0 to %v, a quarter of ElectionTimeout", leaderelection.ErrInvalidOption, o.guard, node.cfg.ElectionTimeout/4)
 	case !utf8.ValidString(o.clientName):
 		return nil, fmt.Errorf("%w: WithClientName: %q is not UTF-8", leaderelection.ErrInvalidOption, o.clientName)
-	}
-	if err := checkName(name); err != nil {
-		return nil, err
 	}
 	if err := node.Err(); err != nil {
 		return nil, closedConn(err)
@@ -114,9 +112,12 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 	return e, nil
 }
 
-// checkName refuses what cannot stand in the log as it is: names are text there.
-func checkName(name string) error {
+// checkElection refuses a node that is nil, and what cannot stand in the log as it is: names are
+// text there.
+func checkElection(node *Node, name string) error {
 	switch {
+	case node == nil:
+		return fmt.Errorf("raftlog: there is no node: %w", leaderelection.ErrNilConn)
 	case name == "" || len(name) > maxName:
 		return fmt.Errorf("%w: an election's name has from 1 to %d bytes, not %d", leaderelection.ErrInvalidPath, maxName, len(name))
 	case !utf8.ValidString(name):
@@ -267,7 +268,7 @@ func (e *Election) EndElection() error {
 // for newcomers, who get [leaderelection.ErrElectionOver]; [RestartElection] lets it begin
 // anew. It returns when that is in the log. The error is [leaderelection.ErrUnconfirmed] if ctx
 // has ended first, and [leaderelection.ErrConnClosed] if the node has stopped; it may be called
-// again. It is [leaderelection.ErrInvalidPath] for a name that [NewElection] refuses.
+// again. It is [leaderelection.ErrNilConn] or [leaderelection.ErrInvalidPath] as of [NewElection].
 func DeleteElection(ctx context.Context, node *Node, name string) error {
 	return amend(ctx, node, entry.Op{Do: entry.End, Election: name})
 }
@@ -281,7 +282,7 @@ func RestartElection(ctx context.Context, node *Node, name string) error {
 // amend has an op written, however late it arrives and however often: what has begun, or was
 // ended, after this call is not meant.
 func amend(ctx context.Context, node *Node, op entry.Op) error {
-	if err := checkName(op.Election); err != nil {
+	if err := checkElection(node, op.Election); err != nil {
 		return err
 	}
 	err := node.read(ctx, (*core.Core).ReadTables) // a state machine that stands does not delay it

@@ -32,3 +32,15 @@ func TestNamesThatCannotBeWritten(t *testing.T) {
 		require.Equal(t, before, n.Info().LastIndex)
 	})
 }
+
+// TestNoNode: a node that was never opened is said to be missing.
+func TestNoNode(t *testing.T) {
+	_, err := raftlog.NewElection(nil, "e")
+	require.ErrorIs(t, err, leaderelection.ErrNilConn)
+	_, err = raftlog.Observe(t.Context(), nil, "e")
+	require.ErrorIs(t, err, leaderelection.ErrNilConn)
+	_, _, err = raftlog.CurrentLeader(t.Context(), nil, "e")
+	require.ErrorIs(t, err, leaderelection.ErrNilConn)
+	require.ErrorIs(t, raftlog.DeleteElection(t.Context(), nil, "e"), leaderelection.ErrNilConn)
+	require.ErrorIs(t, raftlog.RestartElection(t.Context(), nil, "e"), leaderelection.ErrNilConn)
+}

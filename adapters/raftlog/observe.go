@@ -12,9 +12,10 @@ import (
 // Candidates returns the candidates of an election in order of succession, as far as this peer
 // has applied the log; [Node.Sync] before it makes that now. The first one leads, or is about
 // to. The error is [leaderelection.ErrElectionOver] for one that was ended, ctx's cause,
-// [leaderelection.ErrConnClosed], or [leaderelection.ErrInvalidPath] as of [NewElection].
+// [leaderelection.ErrConnClosed], or [leaderelection.ErrNilConn] or [leaderelection.ErrInvalidPath]
+// as of [NewElection].
 func Candidates(ctx context.Context, node *Node, name string) ([]leaderelection.CandidateInfo, error) {
-	if err := checkName(name); err != nil {
+	if err := checkElection(node, name); err != nil {
 		return nil, err
 	}
 	var line replica.Line
@@ -58,7 +59,7 @@ func CurrentLeader(ctx context.Context, node *Node, name string) (leader leadere
 // stopped, or its peer was removed from the cluster ([ErrRefused] too). Errors of the call itself
 // are those of [Candidates], but for an election that was ended.
 func Observe(ctx context.Context, node *Node, name string) (<-chan leaderelection.Observation, error) {
-	if err := checkName(name); err != nil {
+	if err := checkElection(node, name); err != nil {
 		return nil, err
 	}
 	o := &observer{name: name, news: make(chan struct{}, 1), out: make(chan leaderelection.Observation, 1)}
