@@ -296,5 +296,5 @@ func (d *deletion) limit() (context.Context, context.CancelFunc) {
 	if d.patience == forever {
 		return context.WithCancel(d.ctx)
 	}
-	return context.WithTimeoutCause(d.ctx, d.timeout, line.ErrUnreachable)
+	return d.options.limit()
 }

@@ -97,18 +97,17 @@ func (e *Election) findNode() error {
 		if !e.createNode {
 			return fmt.Errorf("%w; create it first, or use WithCreateNode", ErrNoElection)
 		}
-		for i := 1; i <= len(e.node); i++ {
-			if i < len(e.node) && e.node[i] != '/' {
-				continue
-			}
-			_, err := ask(e.options, e.conn, func() (string, error) {
-				return e.conn.Create(e.node[:i], nil, 0, e.acl)
-			})
-			if err != nil && !errors.Is(err, zk.ErrNodeExists) {
-				return err
-			}
+		if err := e.makeNode(); err != nil {
+			return err
 		}
 	}
+}
+
+// makeNode creates the election node, and those of its parents that are missing.
+func (e *Election) makeNode() error {
+	ctx, cancel := e.limit()
+	defer cancel()
+	return refine(znode.Make(ctx, e.conn, e.node, e.acl, false))
 }
 
 // exists returns the node's Stat, nil when there is none.
@@ -125,10 +124,15 @@ func exists(o *options, conn *zk.Conn, node string) (*zk.Stat, error) {
 // ask has ZooKeeper answer a request that may be repeated, within a session
 // timeout.
 func ask[T any](o *options, conn *zk.Conn, f func() (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeoutCause(o.ctx, o.timeout, line.ErrUnreachable)
+	ctx, cancel := o.limit()
 	defer cancel()
 	value, err := request.Read(ctx, conn, f)
 	return value, refine(err)
+}
+
+// limit is how long to wait for ZooKeeper where nothing else limits that.
+func (o *options) limit() (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(o.ctx, o.timeout, line.ErrUnreachable)
 }
 
 // ID is the path of the candidate's znode; empty before it has one.
@@ -311,10 +315,12 @@ func (e *Election) revokeGrant(reason error) {
 
 // Multi carries out ops as one ZooKeeper transaction that commits only while
 // this candidate leads: the transaction begins with a check of the candidate's
-// znode. It is bound to the candidate, not to one of its leaderships: with
-// [WithRejoin] a goroutine that serves an earlier one asks that one's Err first. However long this process was stopped, whatever the network does,
+// znode. However long this process was stopped, whatever the network does,
 // nothing is applied after another candidate has won. Without ops it is a
 // check, by the ensemble, that this candidate leads.
+//
+// It is bound to the candidate, not to one of its leaderships: with
+// [WithRejoin] a goroutine that serves an earlier one asks that one's Err first.
 //
 // ops are *[zk.CreateRequest], *[zk.SetDataRequest], *[zk.DeleteRequest] and
 // *[zk.CheckVersionRequest]; the responses are theirs. The error is

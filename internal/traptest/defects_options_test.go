@@ -178,6 +178,21 @@ func TestC18_CreateNode(t *testing.T) {
 	})
 }
 
+// C18: parents that are there need not be the client's to write to, such as a root that
+// belongs to the operators: a server says "no auth" there before it says "exists".
+func TestC18_CreateNodeBelowForeignParents(t *testing.T) {
+	play(t, 1, func(w *world) {
+		_, err := w.operator.Create("/apps", nil, 0, anybody)
+		require.NoError(w, err)
+		_, err = w.operator.SetACL("/", zk.WorldACL(zk.PermRead), -1)
+		require.NoError(w, err)
+		_, err = leaderelection.NewElection(w.connect(), "/apps/mine/election", leaderelection.WithCreateNode())
+		require.NoError(w, err)
+		_, err = leaderelection.NewElection(w.connect(), "/mine", leaderelection.WithCreateNode())
+		require.ErrorIs(w, err, leaderelection.ErrPermission)
+	})
+}
+
 // C18: nothing took a context. Its end is that of Resign, at every stage.
 func TestC18_Context(t *testing.T) {
 	play(t, 1, func(w *world) {
