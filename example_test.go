@@ -47,7 +47,9 @@ func Example() {
 				go doLeaderStuff(candidate, status.Leadership)
 			}
 		case <-time.After(100 * time.Second):
-			log.Print("not the leader for too long, giving up")
+			// A leader has no news either while all is well. Without this case it
+			// leads for as long as it can.
+			log.Print("no news for so long: another one's turn")
 			return
 		}
 	}

@@ -17,10 +17,10 @@ import (
 //
 // Handlers are called one after the other, each on a goroutine of its own, and may
 // block. When its context is done a handler is to return: after a second the log says
-// that it still runs, and after Grace it is abandoned, which is logged as an error. An abandoned handler is not waited for
-// any more: End is called, the leadership is given up, and Run returns an error that
-// wraps [ErrHung], while the goroutine of the handler still runs. Whoever gets that
-// error should end the process.
+// that it still runs, and after Grace it is abandoned, which is logged as an error. An
+// abandoned handler is not waited for any more: End is called, the leadership is given
+// up, and Run returns an error that wraps [ErrHung], while the goroutine of the handler
+// still runs. Whoever gets that error should end the process.
 //
 // A handler that panics ends the process, as any goroutine does.
 type Elector struct {

@@ -52,7 +52,7 @@ func CurrentLeader(ctx context.Context, node *Node, name string) (leader leadere
 // Observe streams who leads an election, without taking part in it: the leader of now first, as
 // far as this peer has applied the log, or that there is nobody, and then each change. A reader
 // that is late gets the newest observation. A peer without contact goes on with the last one it
-// has applied, see Info.Lease.
+// has applied, see [Info].Lease.
 //
 // The channel is closed when ctx is done, and after a last element with
 // [leaderelection.ErrElectionOver], or with [leaderelection.ErrConnClosed] when the node has

@@ -105,7 +105,7 @@ func fromEnvironment(flags *pflag.FlagSet) (err error) {
 	return err
 }
 
-// aliases has the predecessor's names of flags understood.
+// aliases has the names of an older elector's flags understood.
 func aliases(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	switch name {
 	case "leader-start-command":
