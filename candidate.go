@@ -51,6 +51,8 @@ type Candidate interface {
 	// win any more, and newcomers get the same error.
 	//
 	// Like Resign it may be repeated, returns within about two seconds, and
-	// says by [ErrUnconfirmed] that the end is not confirmed yet.
+	// says by [ErrUnconfirmed] that the end is not confirmed yet. With any
+	// other error, which says why, the candidacy goes on as far as the election
+	// does.
 	EndElection() error
 }

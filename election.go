@@ -53,8 +53,8 @@ var _ Candidate = (*Election)(nil)
 // close it before the candidacies are over if they are to be withdrawn at once.
 //
 // Errors: [ErrNilConn], [ErrConnClosed], [ErrInvalidPath], [ErrInvalidOption],
-// [ErrNoElection], [ErrPermission], and [ErrUnreachable] when ZooKeeper has not
-// answered for a session timeout.
+// [ErrNoElection], [ErrPermission], [ErrUnreachable] when ZooKeeper has not
+// answered for a session timeout, and the cause of [WithContext]'s context.
 func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) {
 	o, err := newOptions(opts)
 	if err != nil {

@@ -125,8 +125,8 @@ type Observation struct {
 // Observe streams who leads the election at node, without taking part in it:
 // the leader of now first, or that there is nobody, and then each change. A
 // reader that is late gets the newest observation. The channel is closed when
-// ctx is done, and after a last element with [ErrElectionOver] or
-// [ErrConnClosed]. Errors of the call itself are those of [Candidates].
+// ctx is done, and after a last element with [ErrElectionOver], [ErrConnClosed]
+// or [ErrPermission]. Errors of the call itself are those of [Candidates].
 //
 // While the connection is down nothing is delivered, and the answers of a
 // server that is cut off from its ensemble may be old: what is observed was

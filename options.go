@@ -151,7 +151,8 @@ func WithNaming(n Naming) Option {
 }
 
 // WithLogger sets where to log; by default nothing is logged. The handler is
-// called on the goroutine of ElectLeader and must not block.
+// called on the goroutine of ElectLeader, and on short-lived ones beside it, and
+// must not block.
 func WithLogger(log *slog.Logger) Option {
 	return optionFunc(func(o *options) { o.log = log })
 }

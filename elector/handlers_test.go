@@ -121,7 +121,7 @@ func TestBeginIsInterruptedByTheContext(t *testing.T) {
 	})
 }
 
-// The seed's rule: 12 tries, 5 s apart, then exit.
+// The defaults: 12 tries, 5 s apart, then Run returns.
 func TestEndFailsForGood(t *testing.T) {
 	play(t, func(w *world) {
 		w.e.End = func(_ context.Context, l *leaderelection.Leadership) error {
