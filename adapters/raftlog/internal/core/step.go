@@ -168,8 +168,12 @@ func (c *Core) receiveRaft(from string, sender uint64, body []byte, snapshot *po
 // held tells whether this peer does not vote, because it may have confirmed a leader a moment
 // ago, and promised so to vote for nobody else for an election timeout. The engine does not
 // keep that promise over a restart; nor when it hears of a newer term, be it from one who was
-// not elected in it.
+// not elected in it. Nor does one vote that has led until now, of which nothing has followed yet
+// (turn).
 func (c *Core) held() bool {
+	if c.state == raft.StateLeader && c.rn.BasicStatus().RaftState != raft.StateLeader {
+		return true
+	}
 	if now := c.now(); now-c.started < c.cfg.Election*101/100 {
 		return !c.cfg.Off.VoteHold
 	} else {
