@@ -120,9 +120,19 @@ func (x *change) check(c *Core, now time.Duration) {
 		return // the engine may have refused the entry, without a word: it is written again then
 	}
 	late := x.late(c, u)
+	err := error(nil)
+	if !u.written {
+		err = c.tables.Members.Check(u.voters) // peers were admitted since it was asked for
+	}
 	switch {
+	case err != nil:
+		x.under = nil
+		c.props.replyAll(c, u.waiters, 0, err)
 	case len(late) == 0:
 		x.join(c, u)
+	case now >= u.deadline && u.written: // it is in the log, and may be in force yet
+		x.under = nil
+		c.props.replyAll(c, u.waiters, 0, fmt.Errorf("%w: the change is written and not in force, and %v are not heard any more", api.ErrUnknownOutcome, late))
 	case now >= u.deadline:
 		x.under = nil
 		c.props.replyAll(c, u.waiters, 0, fmt.Errorf("%w: %v have not reported, or have not caught up: start them first, with this cluster's peers as those to join",

@@ -80,3 +80,44 @@ func TestChangeIsKnownToMost(t *testing.T) {
 	}
 	w.until("a new leader", func() bool { return w.leader() != nil })
 }
+
+// TestChangeNamesAnotherAddress: a new voter that comes while it is waited for, and is at another
+// address than who has asked for the change has said, does not become two members, of whom one
+// has a vote and one has none: no peer could start with such a configuration.
+func TestChangeNamesAnotherAddress(t *testing.T) {
+	w := newWorld(t, 3)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	l := w.leader()
+	wrong := api.Peer{ID: peerNo(3).ID, Addr: "elsewhere:1"}
+	token := w.propose(l, Request{Kind: api.Config, ID: requestid.From(l.Wall(), 3, 3), To: []api.Peer{peerNo(0), peerNo(1), peerNo(2), wrong}})
+	w.add(peerNo(3), w.nodes[0].tablesVoters())
+	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
+	require.ErrorIs(t, l.replies[token].Err, api.ErrInvalid)
+	require.ErrorContains(t, l.replies[token].Err, "elsewhere:1")
+	m := l.core.Membership()
+	require.Len(t, m.Voters, 3)
+	require.Equal(t, []api.Peer{peerNo(3)}, m.Clients)
+}
+
+// TestChangeMayBeInForceYet: one that is written when patience ends is not said to be refused.
+func TestChangeMayBeInForceYet(t *testing.T) {
+	w := newWorld(t, 3)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	l := w.leader()
+	late := w.add(peerNo(3), w.nodes[0].tablesVoters())
+	w.until("a client", func() bool { return len(l.core.Membership().Clients) == 1 })
+	w.run(election)
+	for _, n := range w.nodes {
+		n.stalled = n != l
+	}
+	to := []api.Peer{peerNo(0), peerNo(1), peerNo(2), peerNo(3)}
+	token := w.propose(l, Request{Kind: api.Config, ID: requestid.From(l.Wall(), 3, 3), To: to})
+	w.run(election)
+	late.down = true
+	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
+	require.ErrorIs(t, l.replies[token].Err, api.ErrUnknownOutcome)
+	for _, n := range w.nodes {
+		n.stalled = false
+	}
+	w.until("it is in force", func() bool { return len(l.core.Membership().Voters) == 4 })
+}

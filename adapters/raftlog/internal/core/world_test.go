@@ -28,6 +28,7 @@ type world struct {
 	nodes []*node
 	wire  []wired
 	cut   func(from, to string) bool
+	loses func(m wired) bool
 	token uint64
 }
 
@@ -46,6 +47,8 @@ type node struct {
 	down    bool
 	apply   []Apply
 	stands  bool // its state machine
+	stalled bool // its disk
+	work    []*Work
 	applied []api.Entry
 	replies map[uint64]Reply
 	skew    time.Duration
@@ -58,7 +61,7 @@ const (
 )
 
 func newWorld(t *testing.T, n int) *world {
-	w := &world{t: t, rand: rand.New(rand.NewPCG(1, 2)), cut: func(string, string) bool { return false }}
+	w := &world{t: t, rand: rand.New(rand.NewPCG(1, 2)), cut: func(string, string) bool { return false }, loses: func(wired) bool { return false }}
 	var voters []entry.Peer
 	for i := range n {
 		voters = append(voters, replica.With("test", peerNo(i)))
@@ -124,7 +127,7 @@ func (w *world) step() {
 		switch {
 		case m.at > w.now:
 			later = append(later, m)
-		case i >= 0 && !w.nodes[i].down && !w.cut(m.from, m.to):
+		case i >= 0 && !w.nodes[i].down && !w.cut(m.from, m.to) && !w.loses(m):
 			if err := w.nodes[i].core.Receive(m.from, m.frame); err != nil {
 				w.t.Logf("%v: %s: %v", w.now, m.to, err)
 			}
@@ -169,7 +172,10 @@ func (n *node) drain() {
 				n.core.Applied(a.Outcomes[k-1].Index, a.Outcomes)
 			}
 		}
-		for _, work := range out.Disk {
+		n.work = append(n.work, out.Disk...)
+		for len(n.work) > 0 && !n.stalled {
+			work := n.work[0]
+			n.work = n.work[1:]
 			if work.HardState != nil {
 				require.NoError(n.w.t, n.log.SetHardState(work.HardState))
 			}
