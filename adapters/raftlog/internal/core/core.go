@@ -108,6 +108,7 @@ type Core struct {
 
 	applied uint64 // by the state machine, see Applied
 	backlog backlog
+	behind  behind
 
 	lease   lease
 	expiry  expiry
@@ -203,6 +204,7 @@ func (c *Core) Advance() {
 	c.watchClock(now)
 	if now-c.lastTick >= c.cfg.Tick {
 		c.lastTick = now
+		c.behind.check(c, now)
 		if c.contact.removed == nil {
 			c.rn.Tick()
 		}

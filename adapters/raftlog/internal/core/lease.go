@@ -81,7 +81,7 @@ func (l *lease) probe(c *Core, now time.Duration) {
 	if c.lead == raft.None || c.state == raft.StateLeader && !c.props.ready {
 		return
 	}
-	if c.backlog.leavesOut(c) {
+	if c.backlog.leavesOut(c) || c.behind.is {
 		return
 	}
 	l.seq++
@@ -103,6 +103,7 @@ func (l *lease) answered(c *Core, answers []raft.ReadState) {
 			continue
 		}
 		delete(l.asked, seq)
+		c.behind.answered = max(c.behind.answered, a.Index)
 		l.granted = append(l.granted, grant{a.Index, q.at + l.length, c.term})
 		for i, r := range l.readers {
 			if r.index == 0 && seq > r.after {

@@ -47,6 +47,9 @@ func (c *Core) send(m *raftpb.Message) {
 		}
 		return
 	}
+	if c.behind.silent(c) {
+		return
+	}
 	if s, ok := c.encode(m); ok {
 		c.out.Send = append(c.out.Send, s)
 	}

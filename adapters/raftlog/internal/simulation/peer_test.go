@@ -32,6 +32,7 @@ type peer struct {
 	slow   time.Duration
 	maxIDs int
 	isFull bool // the disk
+	stalls bool // the disk
 	gone   bool // for ever
 	guest  bool // it is to have no vote
 

@@ -173,3 +173,55 @@ func endedUnaware(w *world) {
 	})
 	w.run(w.now + 2*election)
 }
+
+// diskStands: the disk of who leads an election, and of half of those who lead the log too, takes
+// no write to its end. The others have other leaders soon, and their updates are applied.
+func diskStands(w *world) {
+	p, a, b := w.three()
+	if w.chance(0.5) {
+		if p = a; w.chance(0.5) {
+			p = b
+		}
+		for {
+			if _, ok := p.holds("e0"); ok {
+				break
+			}
+			for _, q := range w.peers {
+				if _, ok := q.holds("e0"); ok {
+					q.resign("e0")
+					q.drain()
+				}
+			}
+			w.run(w.now + 500*time.Millisecond)
+			w.until("another first", patience, w.well)
+		}
+	}
+	p.stalls = true
+	until, applied := w.now+20*election, 0
+	var more func()
+	more = func() {
+		if applied++; w.now < until {
+			w.users.attempt(w.newUpdate(w.date()), more)
+		}
+	}
+	more()
+	w.until("another one leads", 12*election, func() string {
+		for _, q := range w.peers {
+			if _, ok := q.holds("e0"); ok && q != p {
+				return ""
+			}
+		}
+		return "nobody leads e0"
+	})
+	applied = 0
+	w.run(until)
+	if applied < 20 {
+		w.failf("%d updates are applied while a disk stands", applied)
+	}
+	if p.stalls = false; w.chance(0.5) { // or it goes on
+		p.crash()
+		p.start()
+		return
+	}
+	p.flush()
+}

@@ -148,7 +148,7 @@ func (p *peer) contents(r *snapshot.Reader) (*replica.State, []byte) {
 
 // flush has the disk begin with what waits, unless it is at work.
 func (p *peer) flush() {
-	if len(p.writing) > 0 || len(p.work) == 0 {
+	if len(p.writing) > 0 || len(p.work) == 0 || p.stalls {
 		return
 	}
 	n := 1 + p.w.IntN(len(p.work))
