@@ -192,10 +192,14 @@ func (c *Core) noticed(o replica.Outcome) {
 	leads := c.state == raft.StateLeader
 	switch o.Kind {
 	case api.Checkpoint:
-		if leads && o.Term == c.term && !c.props.ready {
+		if o.Term != c.term {
+			break
+		}
+		if leads && !c.props.ready {
 			c.props.begin(c)
 			c.expiry.succeed(c)
 		}
+		c.lease.probe(c, c.now()) // the leader answers from now on, or so soon that this one is first heard
 	case api.Control:
 		c.expiry.applied(c, o)
 		c.change.settled(c, o)
