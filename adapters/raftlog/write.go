@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"go.etcd.io/raft/v3/raftpb"
-
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
@@ -26,13 +24,12 @@ type stored struct {
 // write writes the log: all work that has come together by one write and one sync. The first
 // error is the end of the node: what a disk that has failed to sync holds, nobody knows.
 func (n *Node) write() {
-	// A commit index alone need not be durable, and goes with the next write, or the last one.
-	var commit *raftpb.HardState
+	log := filelog.NewAppender(n.files)
 	defer func() {
-		if commit == nil || errors.Is(n.Err(), ErrFault) {
+		if errors.Is(n.Err(), ErrFault) {
 			return
 		}
-		if err := n.files.Append(filelog.Batch{HardState: commit}); err != nil {
+		if err := log.Finish(); err != nil {
 			n.log.Error("write the commit index", "error", err)
 		}
 	}()
@@ -45,9 +42,6 @@ func (n *Node) write() {
 		tasks := n.work.take()
 		for len(tasks) > 0 {
 			count, batch := together(tasks)
-			if batch.HardState == nil {
-				batch.HardState = commit
-			}
 			var done []stored
 			for _, t := range tasks[:count] {
 				done = append(done, stored{work: t.work})
@@ -55,18 +49,13 @@ func (n *Node) write() {
 			var err error
 			switch t := tasks[0]; {
 			case t.work.Snapshot != nil:
-				done[0].installed, err = n.install(t, batch)
-				commit = nil // what was put off is older than this
+				done[0].installed, err = n.install(log, t, batch)
 			case t.work.Compact != 0:
-				err = n.files.Compact(t.work.Compact)
-			case len(batch.Entries) == 0 && (!batch.Sync || n.promised(batch.HardState)):
-				commit = batch.HardState
-				if batch.Sync { // of what was written before
-					err = n.files.Append(filelog.Batch{Sync: true})
+				if err = log.Append(batch); err == nil {
+					err = log.Compact(t.work.Compact)
 				}
 			default:
-				err = n.files.Append(batch)
-				commit = nil
+				err = log.Append(batch)
 			}
 			if err != nil {
 				n.fail(fmt.Errorf("write the log: %w", err))
@@ -87,13 +76,6 @@ func (n *Node) write() {
 			}
 		}
 	}
-}
-
-// promised tells whether the log has the term and the vote already. A follower is told of each
-// commit index, and answers: that must not cost another write and its sync.
-func (n *Node) promised(hs *raftpb.HardState) bool {
-	has := n.files.HardState()
-	return hs == nil || has != nil && hs.GetTerm() == has.GetTerm() && hs.GetVote() == has.GetVote()
 }
 
 // together returns how many of the first tasks can be written at once, and what is to be
@@ -120,7 +102,7 @@ func together(tasks []task) (int, filelog.Batch) {
 
 // install has a received snapshot take the place of the newest one, and the log begin anew
 // behind it, with what the batch has. If the machine stops in between, Open does the rest.
-func (n *Node) install(t task, batch filelog.Batch) (*core.Installed, error) {
+func (n *Node) install(log *filelog.Appender, t task, batch filelog.Batch) (*core.Installed, error) {
 	meta := t.work.Snapshot.GetMetadata()
 	if t.staged == "" {
 		return nil, fmt.Errorf("snapshot %d was not received", meta.GetIndex())
@@ -134,11 +116,11 @@ func (n *Node) install(t task, batch filelog.Batch) (*core.Installed, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := n.files.Reset(meta.GetIndex(), meta.GetTerm()); err != nil {
+	if err := log.Reset(meta.GetIndex(), meta.GetTerm()); err != nil {
 		return nil, err
 	}
 	batch.Sync = true
-	if err := n.files.Append(batch); err != nil {
+	if err := log.Append(batch); err != nil {
 		return nil, err
 	}
 	return &core.Installed{

@@ -43,6 +43,7 @@ type peer struct {
 
 	core     *core.Core
 	log      *filelog.Log
+	appender *filelog.Appender
 	work     []*core.Work // for the disk
 	writing  []*core.Work // of work, the first ones
 	apply    []core.Apply

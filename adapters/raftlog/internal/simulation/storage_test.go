@@ -129,6 +129,7 @@ func (p *peer) open() (*replica.State, core.Snapshot, error) {
 			return nil, core.Snapshot{}, err
 		}
 	}
+	p.appender = filelog.NewAppender(p.log)
 	p.recovered()
 	p.newest = m.Index
 	p.w.truth.applied(p)
@@ -204,7 +205,7 @@ func (p *peer) write(work *core.Work) (installed *core.Installed, err error) {
 		tables.DedupeOff = !p.w.dedupe
 		p.restores[m.Index] = data
 		p.newest = m.Index
-		if err := p.log.Reset(m.Index, m.Term); err != nil {
+		if err := p.appender.Reset(m.Index, m.Term); err != nil {
 			return nil, err
 		}
 		p.w.truth.tables(p, tables)
@@ -213,13 +214,13 @@ func (p *peer) write(work *core.Work) (installed *core.Installed, err error) {
 			Index: m.Index, Term: m.Term, Size: r.Size(), Members: tables.Members.Index,
 		}}
 	}
-	if err := p.log.Append(filelog.Batch{HardState: work.HardState, Entries: work.Entries, Sync: work.Sync}); err != nil {
+	if err := p.appender.Append(filelog.Batch{HardState: work.HardState, Entries: work.Entries, Sync: work.Sync || work.Snapshot != nil}); err != nil {
 		return nil, err
 	}
 	if work.Compact != 0 {
 		p.w.tracef("%s: compacts through %d", p.ID, work.Compact)
 		p.w.truth.compactions++
-		if err := p.log.Compact(work.Compact); err != nil {
+		if err := p.appender.Compact(work.Compact); err != nil {
 			return nil, err
 		}
 	}
