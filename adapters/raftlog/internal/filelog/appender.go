@@ -5,7 +5,8 @@ import "go.etcd.io/raft/v3/raftpb"
 // Appender writes a log for a peer, and puts off what need not be written by itself: a commit
 // index alone goes with the next write, or the last one ([Appender.Finish]). A follower is told
 // of each commit index, and answers: that must not cost another write and its sync. It belongs to
-// one goroutine, beside which nobody else writes the log.
+// one goroutine, beside which nobody else writes the log. What is committed by an index that is put
+// off is not replaced, as with [Log.Guard].
 type Appender struct {
 	log *Log
 	off *raftpb.HardState // put off
@@ -23,6 +24,7 @@ func (a *Appender) Append(b Batch) error {
 	}
 	if len(b.Entries) == 0 && (!b.Sync || a.promised(b.HardState)) {
 		a.off = b.HardState
+		a.log.Guard(a.off.GetCommit())
 		return a.log.Append(Batch{Sync: b.Sync}) // of what was written before
 	}
 	a.off = nil
