@@ -128,6 +128,25 @@ func TestDamage(t *testing.T) {
 	require.ErrorIs(t, err, offline.ErrCorrupt)
 	require.ErrorIs(t, offline.Entries(dir, func(offline.Entry) error { return nil }), offline.ErrCorrupt)
 
+	// In the last file too, where records may be missing, but none in between.
+	dir = t.TempDir()
+	own, err = filelog.Open(disk.OS(dir), offline.LogDir, filelog.Options{SegmentSize: 1 << 16})
+	require.NoError(t, err)
+	for i := range uint64(4) {
+		require.NoError(t, own.Append(filelog.Batch{Entries: []*raftpb.Entry{update(i+1, 1, strings.Repeat("x", 400))}, HardState: commit(i), Sync: true}))
+	}
+	only := filepath.Join(dir, own.Segments()[0].Name)
+	require.NoError(t, own.Close())
+	text, err = os.ReadFile(only)
+	require.NoError(t, err)
+	text[1200] ^= 1
+	require.NoError(t, os.WriteFile(only, text, 0o600))
+	told := 0
+	require.ErrorIs(t, offline.Entries(dir, func(offline.Entry) error { told++; return nil }), offline.ErrCorrupt)
+	require.Equal(t, 2, told, "those before it")
+	_, err = offline.ReadLog(dir)
+	require.ErrorIs(t, err, offline.ErrCorrupt)
+
 	file := filepath.Join(dir, "snap")
 	require.NoError(t, os.WriteFile(file, []byte("no snapshot"), 0o600))
 	_, err = offline.ReadSnapshot(file)

@@ -373,6 +373,7 @@ func TestTornTailIsWiped(t *testing.T) {
 			files, models := tornLog(t)
 			files.cutRecord(t, number, func(b []byte) { clear(b[piece*512 : (piece+1)*512]) })
 			d := files.disk(t)
+			require.NoError(t, Scan(d, "log", func(Record) error { return nil }))
 			l, err := Open(d, "log", Options{SegmentSize: 1 << 16})
 			require.NoError(t, err)
 			m := models[number-1]
@@ -406,8 +407,36 @@ func TestDurableRecordThatIsDamagedIsNoTornTail(t *testing.T) {
 			_, err := Open(d, "log", Options{SegmentSize: 1 << 16})
 			require.ErrorIs(t, err, ErrCorrupt)
 			require.Equal(t, files, imageOf(t, d), "nothing is changed")
+			last := uint64(0)
+			require.ErrorIs(t, Scan(d, "log", func(r Record) error { last = r.Number; return nil }), ErrCorrupt)
+			require.Equal(t, number-1, last, "what is before it is told")
 		}
 	}
+}
+
+// TestScanOfLogThatGrows: what was written after the segment was read is not taken for what
+// is left of a damaged one.
+func TestScanOfLogThatGrows(t *testing.T) {
+	d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
+	l, err := Open(d, "log", Options{SegmentSize: 1 << 16})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	next := uint64(1)
+	grow := func() {
+		for range 3 {
+			require.NoError(t, l.Append(Batch{Entries: entries(next, 4, 1, 400), Sync: true}))
+			next += 4
+		}
+	}
+	grow()
+	last := uint64(0)
+	require.NoError(t, Scan(d, "log", func(r Record) error {
+		if last = r.Index; last == 12 {
+			grow()
+		}
+		return nil
+	}))
+	require.EqualValues(t, 12, last, "it was read before")
 }
 
 // An entry whose data are a piece of the log itself is no record.

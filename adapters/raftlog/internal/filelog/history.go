@@ -19,22 +19,37 @@ type Extent struct {
 // History calls do with every entry that counts, in the order of their indexes: without those
 // that later ones have replaced, and with those that are compacted as long as their files are
 // there. An entry that is not known to be committed may be replaced yet. As [Scan] it changes
-// nothing, takes no lock, and may be used beside a running peer; do's error ends it. Of the
-// records only Data stay valid after the call.
+// nothing, takes no lock, and may be used beside a running peer; do's error ends it. If the
+// log is damaged do has had what is before that. Of the records only Data stay valid after the
+// call.
 func History(fsys disk.FS, dir string, do func(r Record, committed bool) error) (Extent, error) {
-	h := history{do: do}
-	if err := Scan(fsys, dir, h.record); err != nil {
+	ended := false
+	h := history{do: func(r Record, committed bool) error {
+		err := do(r, committed)
+		ended = err != nil
+		return err
+	}}
+	err := Scan(fsys, dir, h.record)
+	if ended {
 		return h.extent, err
 	}
+	if rest := h.rest(); err == nil { // what is before a damage is told too
+		err = rest
+	}
+	return h.extent, err
+}
+
+// rest tells what is left when there are no more records.
+func (h *history) rest() error {
 	if err := h.tell(); err != nil {
-		return h.extent, err
+		return err
 	}
 	for _, r := range h.pending {
-		if err := do(r, false); err != nil {
-			return h.extent, err
+		if err := h.do(r, false); err != nil {
+			return err
 		}
 	}
-	return h.extent, nil
+	return nil
 }
 
 type history struct {

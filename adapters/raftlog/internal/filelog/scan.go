@@ -3,6 +3,7 @@ package filelog
 // Listing a log as it lies on the disk, for tools.
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -42,7 +43,8 @@ type Record struct {
 // Scan calls do with everything that is in a log, in the order in which it was written:
 // entries that later ones have replaced too. It changes nothing and takes no lock; the log may
 // be in use by another process, and then ends, as after a crash, where nothing more is
-// readable. ErrCorrupt if it is not readable before the last segment; do's error ends it.
+// readable. ErrCorrupt, after all that is before it, if the log is damaged, also in the last
+// segment; do's error ends it.
 func Scan(fsys disk.FS, dir string, do func(Record) error) (err error) {
 	segs, _, err := list(fsys, dir, false)
 	defer func() {
@@ -66,7 +68,29 @@ func Scan(fsys disk.FS, dir string, do func(Record) error) (err error) {
 		}
 		before = at
 	}
-	return nil
+	return segs[len(segs)-1].whole(before)
+}
+
+// whole tells whether what follows the records of the last segment is only what a crash may
+// leave there. Beside a process that writes, records may be there by now that were not when
+// the segment was read; so it is read again. What was durable when a later record was written
+// is readable then, unless it is damaged.
+func (s *segment) whole(at walked) error {
+	for { // while it grows
+		size, err := s.file.Size()
+		if err != nil {
+			return err
+		}
+		_, damage := s.tail(s.name, &window{f: s.file, size: size}, at)
+		if damage == nil {
+			return nil
+		}
+		again, err := s.walk(s.name, &window{f: s.file, size: size}, func(int64, head, []byte) error { return nil })
+		if err != nil || again.end == at.end {
+			return errors.Join(damage, err)
+		}
+		at = again
+	}
 }
 
 // tell calls do with what is in a segment, which must go on from before if it is chained.
