@@ -163,7 +163,7 @@ func (c *compacting) replay(ctx context.Context, dir string) error {
 	case err != nil && !errors.Is(err, errEnough):
 		return err
 	case c.tables.Index < c.index:
-		return fmt.Errorf("%w: entry %d is not known to be committed; the files say so of %d. ask for that one, or give what the peer itself knows to be committed", ErrInvalid, c.index, extent.Commit)
+		return fmt.Errorf("%w: entry %d is not known to be committed; the files say so of %d: ask for that one, or for what the peer itself knows to be committed (Committed; raftlog compact -p asks it)", ErrInvalid, c.index, extent.Commit)
 	}
 	return c.flush()
 }

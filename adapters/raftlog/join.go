@@ -159,6 +159,7 @@ func (n *Node) join() (*snapshot.Reader, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.JoinTimeout)
 	defer cancel()
 	err := error(nil)
+	said := map[Peer]string{}
 	for {
 		for _, p := range n.cfg.Peers {
 			r, e := n.fetch(ctx, p)
@@ -167,7 +168,12 @@ func (n *Node) join() (*snapshot.Reader, error) {
 				return r, nil
 			}
 			if ctx.Err() == nil || err == nil {
-				err = fmt.Errorf("raftlog: join by %v: %w", p, e)
+				err = fmt.Errorf("raftlog: peer %s is none of Peers, and none of them has given it the cluster's snapshot within %v (JoinTimeout); the last of them, %v: %w",
+					n.cfg.ID, n.cfg.JoinTimeout, p, e)
+			}
+			if text := e.Error(); ctx.Err() == nil && text != said[p] {
+				said[p] = text
+				n.log.Warn("no snapshot from a peer, to join the cluster; it is asked again", "from", p.ID, "addr", p.Addr, "err", e)
 			}
 		}
 		pause := time.NewTimer(n.cfg.ElectionTimeout)

@@ -3,9 +3,12 @@ package raftlog_test
 // Peers join, replace each other, and go.
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,8 +67,12 @@ func TestJoinWithoutAnybody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 3)
 		began := time.Now()
-		_, err := w.open(peer(3), func(c *raftlog.Config) { c.JoinTimeout = 5 * time.Second })
-		require.ErrorContains(t, err, "join by")
+		var said bytes.Buffer // until Open returns nobody else logs
+		_, err := w.open(peer(3), func(c *raftlog.Config) {
+			c.JoinTimeout, c.Logger = 5*time.Second, slog.New(slog.NewTextHandler(&said, nil))
+		})
+		require.ErrorContains(t, err, "p3 is none of Peers, and none of them has given it the cluster's snapshot within 5s")
+		require.Equal(t, 3, strings.Count(said.String(), "no snapshot from a peer"), "once of each: %s", &said)
 		require.InDelta(t, 5*time.Second, time.Since(began), float64(time.Second))
 		w.startAll()
 		w.start(peer(3)) // the folder is as good as new

@@ -102,6 +102,7 @@ type Subscription struct {
 	begun    time.Time // the last attempt
 	leader   Peer      // as the last pulse has it
 	leadless time.Time // since when the peer has not been fresh; zero if it is
+	failed   error     // of the last attempt, unless a peer has answered since
 
 	err error // set before ended is closed
 }
@@ -167,10 +168,11 @@ func (s *Subscription) run() error {
 		s.begun = time.Now()
 		err := s.follow()
 		if s.ctx.Err() != nil {
-			return context.Cause(s.ctx)
+			return s.over()
 		}
+		s.failed = fmt.Errorf("peer %v: %w", s.peer, err)
 		if errors.Is(err, ErrGap) || errors.Is(err, ErrInvalid) {
-			return fmt.Errorf("peer %v: %w", s.peer, err)
+			return s.failed
 		}
 		delete(s.refused, s.peer)
 		if errors.Is(err, ErrRefused) && s.refuse() {
@@ -186,8 +188,8 @@ func (s *Subscription) run() error {
 			signal(c.refresh)
 		}
 		// One attempt in a pause, however long the last one has lasted.
-		if err := c.wait(s.ctx, c.pause()-time.Since(s.begun)); err != nil {
-			return err
+		if c.wait(s.ctx, c.pause()-time.Since(s.begun)) != nil {
+			return s.over()
 		}
 		if moved {
 			s.peer = s.leader
@@ -195,6 +197,16 @@ func (s *Subscription) run() error {
 			s.peer = c.peerAfter(s.peer)
 		}
 	}
+}
+
+// over is why the context has ended, and why nothing was told if that was so; the text only,
+// since it is not what has ended the subscription.
+func (s *Subscription) over() error {
+	cause := context.Cause(s.ctx)
+	if s.failed != nil {
+		return fmt.Errorf("%w; the last attempt: %v", cause, s.failed)
+	}
+	return cause
 }
 
 // refuse tells whether all peers have refused.
@@ -231,6 +243,7 @@ func (s *Subscription) follow() error {
 		if err != nil {
 			return err
 		}
+		s.failed = nil
 		switch {
 		case event.Entry != nil:
 			if event.Entry.Index != s.next {

@@ -307,9 +307,23 @@ func TestSubscriptionEnds(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(w.Context())
 		s = w.client.Subscribe(ctx, 4)
 		require.Equal(t, EventFresh, next(w, s).Kind)
+		for _, p := range all {
+			w.network.Cut(p.ID)
+		}
+		until(w, s, EventFresh)
 		why := errors.New("enough")
 		cancel(why)
 		require.ErrorIs(t, end(w, s), why)
+		require.NotContains(t, s.Err().Error(), "attempt", "a peer has answered")
+
+		for _, p := range all {
+			w.network.Down(p.ID, errors.New("nobody is here"))
+		}
+		s = w.client.Subscribe(w.within(time.Minute), 4)
+		err := end(w, s)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "the last attempt: peer ")
+		require.ErrorContains(t, err, "nobody is here")
 	})
 }
 

@@ -59,7 +59,13 @@ type Peer struct {
 	Addr string `json:"addr" yaml:"addr"` // host:port
 }
 
-func (p Peer) String() string { return p.ID + "@" + p.Addr }
+// String is id@addr, or the address alone if the ID is not known.
+func (p Peer) String() string {
+	if p.ID == "" {
+		return p.Addr
+	}
+	return p.ID + "@" + p.Addr
+}
 
 // Membership is who the peers are.
 type Membership struct {

@@ -8,6 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func TestPeersAsText(t *testing.T) {
+	require.Equal(t, "a@h:1", Peer{ID: "a", Addr: "h:1"}.String())
+	require.Equal(t, "h:1", Peer{Addr: "h:1"}.String(), "a seed has no ID")
+}
+
 func TestErrorsCross(t *testing.T) {
 	cross := func(err error) error {
 		remote := RemoteError(ErrorBits(err), Peer{ID: "b"}, err.Error())

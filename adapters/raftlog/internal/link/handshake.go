@@ -220,9 +220,9 @@ func judge(self Identity, g *greeting, accepts []func(Hello) error) *RefusedErro
 	}
 	switch {
 	case g.Cluster != self.Cluster:
-		return refuse(ReasonCluster, "it is %q here, and %q there", self.Cluster, g.Cluster)
+		return refuse(ReasonCluster, "the side that was called is of %q, the one that calls of %q", self.Cluster, g.Cluster)
 	case g.to != "" && g.to != self.ID:
-		return refuse(ReasonID, "it is peer %q here, and not %q", self.ID, g.to)
+		return refuse(ReasonID, "it is peer %q, and %q was called", self.ID, g.to)
 	case g.ID == "":
 		return refuse(ReasonNotAccepted, "it has no ID")
 	case g.Peer && g.ID == self.ID:
