@@ -124,11 +124,12 @@ func (s settings) certificates() (*tls.Config, error) {
 type caller struct {
 	access
 	timeout limit
+	seeds   string // how the command is told a peer to ask, for errors
 }
 
 func (c *caller) register(flags *pflag.FlagSet, timeout time.Duration, what string) {
 	c.access.register(flags)
-	c.timeout = limit(timeout)
+	c.timeout, c.seeds = limit(timeout), ", or give host:port of one"
 	short := "t"
 	if flags.ShorthandLookup(short) != nil {
 		short = ""
@@ -164,7 +165,7 @@ func (c *caller) client(seeds []string) (*client.Client, settings, error) {
 	case s.Cluster == "":
 		return nil, s, usage("which cluster? Set cluster in the file of -c, or --cluster")
 	case len(peers) == 0:
-		return nil, s, usage("which peers? Set peers in the file of -c, or give host:port of one")
+		return nil, s, usage("which peers? Set peers in the file of -c%s", c.seeds)
 	}
 	cl, err := client.New(client.Config{
 		Cluster: s.Cluster, Peers: peers, Secret: secret, TLS: certificates, Insecure: s.Insecure,

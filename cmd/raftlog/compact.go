@@ -3,6 +3,7 @@ package main
 // To make a snapshot beside a running peer: what zr-log-compact is for ØMQ Raft.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,6 +57,7 @@ func newCompact() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVarP(&c.target, "target", "t", "", "the snapshot to make; default: compact-file")
 	c.caller.register(flags, 5*time.Second, "how long to wait for the peer of -p")
+	c.seeds = ", or give -p host:port"
 	flags.Uint64VarP(&c.index, "index", "i", 0, "index of the last entry in it")
 	flags.StringVarP(&c.peer, "peer", "p", "", "peer that says the index: ID, or host:port")
 	flags.StringVarP(&c.dir, "dir", "d", "", "folder of the peer's data; default: dir")
@@ -73,20 +75,16 @@ func (c *compacting) run(ctx context.Context, out, notes io.Writer) error {
 	if c.id != "" {
 		s.ID = c.id
 	}
-	s.place()
-	dir, target := s.Dir, s.CompactFile
-	if c.dir != "" {
-		dir = c.dir
-	}
-	if c.target != "" {
-		target = c.target
-	}
-	switch {
+	dir, target := cmp.Or(c.dir, s.Dir), cmp.Or(c.target, s.CompactFile)
+	switch err := cmp.Or(s.nameless(dir), s.nameless(target)); {
+	case err != nil:
+		return err
 	case dir == "":
 		return usage("whose files? Set dir in the file of -c, or -d")
 	case target == "":
 		return usage("which file is to be made? Set compact-file in the file of -c, or --target")
 	}
+	dir, target = s.placed(dir), s.placed(target)
 	owner, err := offline.ReadOwner(dir)
 	if err != nil {
 		return usage("-d %s is not a peer's folder: %w", dir, err)

@@ -41,7 +41,14 @@ func newConfig() *cobra.Command {
 	var r reconfiguring
 	cmd := &cobra.Command{
 		Use: "config [-c FILE] [HOST:PORT...]", Short: "Show and change who the peers are", Long: aboutConfig + exitHelp,
-		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args, cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for name, peers := range map[string][]string{"add": r.add, "delete": r.remove, "replace": r.replace} {
+				if cmd.Flags().Changed(name) && len(peers) == 0 {
+					return usage("--%s has no peers", name) // of a script's empty variable
+				}
+			}
+			return r.run(cmd.Context(), args, cmd.OutOrStdout())
+		},
 	}
 	flags := cmd.Flags()
 	r.caller.register(flags, 5*time.Second, "how long to look for the cluster")
@@ -75,10 +82,13 @@ func (r *reconfiguring) run(ctx context.Context, seeds []string, out io.Writer) 
 	if err != nil {
 		return err
 	}
-	voters := add
+	voters, already := add, error(nil)
 	if len(r.replace) == 0 {
 		if voters, err = planned(now.Voters, add, r.remove); err != nil {
-			return err
+			if r.ident == "" || r.dry || !inPlace(now.Voters, add, r.remove) {
+				return err
+			}
+			voters, already = now.Voters, err // unless that was done under the ID
 		}
 	}
 	if len(r.add)+len(r.remove)+len(r.replace) == 0 {
@@ -97,6 +107,10 @@ func (r *reconfiguring) run(ctx context.Context, seeds []string, out io.Writer) 
 	switch {
 	case errors.Is(err, raftlog.ErrUnknownOutcome):
 		return failure(exitUnknown, "%w; repeat it with --ident %v", err, id)
+	case errors.Is(err, raftlog.ErrChanging):
+		return failure(exitFailed, "%w: try again when that is complete; a change whose new peers do not come is given up after 20 election timeouts", err)
+	case isInvalid(err) && already != nil:
+		return already
 	case isInvalid(err):
 		return usage("%w", err)
 	case err != nil:
@@ -173,6 +187,12 @@ func planned(now, add []raftlog.Peer, remove []string) ([]raftlog.Peer, error) {
 		voters = append(voters, p)
 	}
 	return voters, nil
+}
+
+// inPlace is whether the voters are already as a change wants them, as after the change.
+func inPlace(now, add []raftlog.Peer, remove []string) bool {
+	return !slices.ContainsFunc(add, func(p raftlog.Peer) bool { return !slices.Contains(now, p) }) &&
+		!slices.ContainsFunc(remove, func(text string) bool { _, err := find(now, text); return err == nil })
 }
 
 // find is which of the peers a text means: by URL, by address, or by ID.

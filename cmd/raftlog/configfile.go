@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -122,6 +123,14 @@ func parseSettings(text []byte, s *settings) error {
 	return nil
 }
 
+// wrongType is how the decoder says that a value is of another type than its key.
+var wrongType = regexp.MustCompile("(?s)cannot unmarshal \\S+(?: `.*`)? into (\\S+)")
+
+var inWords = map[string]string{
+	"time.Duration": "a duration, such as 1s", "int": "a number", "bool": "true or false", "string": "one text",
+	"[]main.filePeer": "a list of peers", "main.settings": "a mapping of keys (see raftlog defaults)",
+}
+
 var unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
 
 // plainYAML says what is wrong in words of the file, and never a value, which may be a secret.
@@ -132,16 +141,27 @@ func plainYAML(err error) error {
 	}
 	for i, s := range said {
 		s = unknownField.ReplaceAllString(s, `unknown key "$1" (see raftlog defaults)`)
-		s = regexp.MustCompile("`.*` into").ReplaceAllString(s, "the value into")
-		said[i] = strings.ReplaceAll(s, "time.Duration", "a duration, such as 1s")
+		said[i] = wrongType.ReplaceAllStringFunc(s, func(s string) string {
+			wants := wrongType.FindStringSubmatch(s)[1]
+			return "the value is not " + cmp.Or(inWords[wants], wants)
+		})
 	}
 	return errors.New(strings.Join(said, "; "))
 }
 
 // place fills the peer's ID in where it is to stand.
 func (s *settings) place() {
-	s.Dir = strings.ReplaceAll(s.Dir, "{id}", s.ID)
-	s.CompactFile = strings.ReplaceAll(s.CompactFile, "{id}", s.ID)
+	s.Dir, s.CompactFile = s.placed(s.Dir), s.placed(s.CompactFile)
+}
+
+func (s settings) placed(path string) string { return strings.ReplaceAll(path, "{id}", s.ID) }
+
+// nameless refuses a path that the ID stands in, without one.
+func (s settings) nameless(path string) error {
+	if s.ID != "" || !strings.Contains(path, "{id}") {
+		return nil
+	}
+	return usage("which peer? {id} stands in %q: give --id", path)
 }
 
 func (s settings) peers() (peers []raftlog.Peer) {

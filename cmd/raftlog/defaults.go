@@ -78,6 +78,7 @@ log-level: info
 func newDefaults() *cobra.Command {
 	return &cobra.Command{
 		Use: "defaults", Short: "Print a configuration file with every key, explained", Args: atMost(0),
+		Long: "Print a configuration file that has every key, with its default, explained.\n\n" + exitHelp,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(cmd.OutOrStdout(), defaults)
 			return err

@@ -127,6 +127,12 @@ func TestPeersComeAndGo(t *testing.T) {
 	require.True(t, ok, r.out)
 	c.applied(complete)
 	require.Equal(t, []string{"a", "b", "c", "d"}, ids(c.status().Peers))
+	// Who could not know whether it was carried out repeats it, and is told.
+	r = c.run("config", "--add", "tcp://"+c.addr("d")+"/d", "--ident", change)
+	require.Zero(t, r.code, r.log)
+	require.Contains(t, r.out, "complete at entry "+complete)
+	r = c.run("config", "--add", "tcp://"+c.addr("d")+"/d", "--ident", requestid.New().String())
+	require.Equal(t, exitExists, r.code, "it was another change: %s", r.log)
 
 	// On an idle cluster too it ends at once (it has asked for ever).
 	r = c.run("config")
@@ -146,10 +152,14 @@ func TestPeersComeAndGo(t *testing.T) {
 
 	// The leader goes.
 	leader := c.status().Leader.ID
-	r = c.run("config", "--delete", leader)
+	change = requestid.New().String()
+	r = c.run("config", "--delete", leader, "--ident", change)
 	require.Zero(t, r.code, r.log)
 	require.Less(t, r.took, 10*time.Second)
 	c.peers[leader].logs(t, "role=removed") // it hears of it after the others
+	c.peers[leader].logs(t, "needs another ID")
+	require.Contains(t, c.ok("config", "--delete", leader, "--ident", change), "complete at entry")
+	require.Equal(t, exitMissing, c.run("config", "--delete", leader).code)
 	s := c.status()
 	require.NotEqual(t, leader, s.Leader.ID)
 	require.NotContains(t, ids(slices.DeleteFunc(s.Peers, func(p peerReport) bool { return p.Info == nil || p.Info.Role == "removed" })), leader)
@@ -159,6 +169,13 @@ func TestPeersComeAndGo(t *testing.T) {
 	r = c.run("config", "--add", c.addr(leader)+"/"+leader)
 	require.Equal(t, exitUsage, r.code)
 	require.Contains(t, r.log, "removed")
+
+	// Another one does not come, and nothing else can be changed until it is given up.
+	r = c.run("config", "--add", c.addr("x")+"/x", "--wait", "1s")
+	require.Equal(t, exitUnknown, r.code, r.log)
+	r = c.run("config", "--delete", "d")
+	require.Equal(t, exitFailed, r.code, r.log)
+	require.Contains(t, r.log, "try again when that is complete")
 }
 
 func TestCompactBesidePeers(t *testing.T) {
@@ -225,6 +242,10 @@ func TestCompactBesidePeers(t *testing.T) {
 	r = c.run("config", "-t", "300")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.log, "are the peers running")
+	r = c.run("tail", "-t", "300")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.log, "no peer has answered within 300ms")
+	require.Contains(t, r.log, "connection refused")
 }
 
 func TestPeersAreKilled(t *testing.T) {

@@ -34,12 +34,15 @@ func (f *folder) path(args []string) (string, error) {
 	if f.id != "" {
 		s.ID = f.id
 	}
+	nameless := s.nameless(s.Dir)
 	s.place()
 	switch {
 	case len(args) > 0:
 		return args[0], nil
 	case f.dir != "":
 		return f.dir, nil
+	case nameless != nil:
+		return "", nameless
 	case s.Dir != "":
 		return s.Dir, nil
 	}
@@ -70,6 +73,9 @@ func newDump() *cobra.Command {
 			p, err := newPrinter(cmd.OutOrStdout(), format)
 			if err != nil {
 				return err
+			}
+			if _, err := os.Stat(filepath.Join(dir, offline.LogDir)); err != nil {
+				return usage("%s is not a peer's folder: %w", dir, err)
 			}
 			return offline.Entries(dir, func(e offline.Entry) error {
 				if cmd.Context().Err() != nil || !wanted.has(e.Index) {
@@ -120,7 +126,7 @@ func newList() *cobra.Command {
 
 func listed(dir string) (l listing, err error) {
 	if l.Owner, err = offline.ReadOwner(dir); err != nil {
-		return l, err
+		return l, usage("%s is not a peer's folder: %w", dir, err)
 	}
 	log, err := offline.ReadLog(dir)
 	if err != nil {

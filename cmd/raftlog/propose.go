@@ -3,6 +3,7 @@ package main
 // To write to the log, and to follow it.
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -58,6 +59,7 @@ func newPropose() *cobra.Command {
 		},
 	}
 	c.register(cmd.Flags(), 10*time.Second, "how long to try")
+	c.seeds = ""
 	cmd.Flags().StringVar(&ident, "id", "", "request ID, 32 hexadecimal digits; default: a new one")
 	return cmd
 }
@@ -80,7 +82,9 @@ func newTail() *cobra.Command {
 				return err
 			}
 			defer cl.Close()
-			sub := cl.Subscribe(cmd.Context(), from)
+			ctx, cancel := context.WithCancelCause(cmd.Context())
+			defer cancel(nil)
+			sub := cl.Subscribe(ctx, from)
 			defer sub.Close()
 			limit := time.NewTimer(time.Duration(c.timeout))
 			defer limit.Stop()
@@ -103,7 +107,7 @@ func newTail() *cobra.Command {
 						return nil
 					}
 				case <-limit.C:
-					return failure(exitFailed, "no peer has answered within %v (--timeout)", time.Duration(c.timeout))
+					cancel(fmt.Errorf("no peer has answered within %v (--timeout)", time.Duration(c.timeout)))
 				}
 			}
 		},
@@ -133,7 +137,7 @@ func (p printer) event(e client.Event, notes io.Writer) error {
 		_, err = fmt.Fprintf(p.out, "# snapshot through %d, term %d, %d bytes of state\n", s.Index, s.Term, s.Size)
 		return err
 	case client.EventStale, client.EventTimeout:
-		fmt.Fprintf(notes, "%v: %v\n", e.Kind, e.Err)
+		fmt.Fprintf(notes, "%v: peer %v: %v\n", e.Kind, e.Peer, e.Err)
 	}
 	return nil
 }

@@ -77,6 +77,14 @@ func (s *server) config(args []string, log io.Writer) (raftlog.Config, error) {
 	if c.ID == "" {
 		return raftlog.Config{}, usage("which peer? Give its ID: raftlog serve -c FILE ID, or set id in the file")
 	}
+	switch {
+	case c.Cluster == "":
+		return raftlog.Config{}, usage("which cluster? Set cluster in the file of -c, or --cluster")
+	case len(c.Peers) == 0:
+		return raftlog.Config{}, usage("which peers has the cluster? Set peers in the file of -c (see raftlog defaults)")
+	case c.Dir == "":
+		return raftlog.Config{}, usage("where are the data of peer %s? Set dir in the file of -c, or -d", c.ID)
+	}
 	for _, p := range c.Peers {
 		if p.ID == c.ID && (c.Addr == "" || id != "" && s.Addr == "") {
 			c.Addr = p.Addr // the file's own addr is that of another peer
@@ -172,10 +180,15 @@ func watch(ctx context.Context, node *raftlog.Node, log *slog.Logger) {
 	var role string
 	var term uint64
 	var leader raftlog.Peer
+	removed := false
 	for {
 		if i := node.Info(); i.Role != role || i.Term != term || i.Leader != leader {
 			role, term, leader = i.Role, i.Term, i.Leader
 			log.Info("role", "role", role, "term", term, "leader", leader.ID)
+			if role == "removed" && !removed {
+				removed = true
+				log.Warn("this peer was removed from the cluster, and takes no part any more: end it; whoever takes its place needs another ID, and a folder of its own")
+			}
 		}
 		select {
 		case <-tick.C:

@@ -174,6 +174,9 @@ func (r report) table() string {
 
 // cause is the end of an error's text, which is what a table has room for.
 func cause(text string) string {
+	if _, after, ok := strings.Cut(text, ": refused: "); ok {
+		return after // with what to do about it
+	}
 	if i := strings.LastIndex(text, ": "); i >= 0 {
 		text = text[i+2:]
 	}

@@ -84,8 +84,10 @@ func TestParseSettings(t *testing.T) {
 	require.NoError(t, parseSettings([]byte("# nothing\n"), &s))
 	for text, want := range map[string]string{
 		"cluster: a\nwindoww: 1h": "line 2: unknown key \"windoww\"",
-		"\nwindow: long":          "line 2: cannot unmarshal !!str the value into a duration",
-		"window: 5":               "line 1",
+		"\nwindow: long":          "line 2: the value is not a duration, such as 1s",
+		"window: 5":               "line 1: the value is not a duration, such as 1s",
+		"max-data: lots":          "line 1: the value is not a number",
+		"peers: a":                "line 1: the value is not a list of peers",
 		"peers: [a]":              "line 1: peer \"a\"",
 		"peers:\n- {id: a, addr: 'h:1', port: 2}": "line 2: unknown key \"port\"",
 		"peers:\n- {id: a}":                       "line 2",
@@ -94,8 +96,9 @@ func TestParseSettings(t *testing.T) {
 		"a: b\n---\nc: d":                         "unknown key",
 		"cluster: a\n---\ncluster: d":             "second document",
 		"secret: [" + secret + "]":                "line 1",
-		"insecure: " + secret:                     "line 1",
-		"- a":                                     "line 1",
+		"insecure: " + secret:                     "line 1: the value is not true or false",
+		"secret: {a: \"" + secret + "\"}":         "line 1: the value is not one text",
+		"- a":                                     "line 1: the value is not a mapping of keys",
 	} {
 		s := defaultSettings()
 		err := parseSettings([]byte(text), &s)
@@ -121,9 +124,7 @@ func TestExitCodes(t *testing.T) {
 		require.Contains(t, exitHelp, fmt.Sprintf("\n  %d  ", code))
 	}
 	for _, cmd := range newRoot().Commands() {
-		if cmd.Name() != "defaults" {
-			require.Contains(t, cmd.Long, exitHelp, cmd.Name())
-		}
+		require.Contains(t, cmd.Long, exitHelp, cmd.Name())
 	}
 }
 
@@ -146,6 +147,42 @@ func TestCommandLinesThatCannotWork(t *testing.T) {
 	}
 }
 
+// TestWhatIsMissing: an error says how the very command is given what is missing.
+func TestWhatIsMissing(t *testing.T) {
+	t.Setenv(secretVariable, "")
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		name = filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	bare := file("bare", "cluster: c\ninsecure: true\ndir: "+dir+"/{id}\n")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "peer.json"), []byte(`{"cluster":"c","peer":"a"}`), 0o600))
+	for args, want := range map[string]string{
+		"serve -c " + bare + " --addr h:1 a": "set peers in the file of -c",
+		"serve --addr h:1 a":                 "--cluster",
+		"serve -c " + file("one", "cluster: c\npeers: [h:1/a]") + " --insecure a": "set dir in the file of -c, or -d",
+		"propose -c " + bare + " x":                   "set peers in the file of -c\n",
+		"status -c " + bare:                           "or give host:port of one\n",
+		"compact -c " + bare + " -d " + dir + " -t x": "or give -p host:port\n",
+		"compact -c " + bare + " -t x":                "give --id",
+		"dump -c " + bare:                             "give --id",
+		"config --add=":                               "--add has no peers",
+		"config --replace=":                           "--replace has no peers",
+		"list " + bare:                                "is not a peer's folder",
+		"dump " + bare:                                "is not a peer's folder",
+	} {
+		var log strings.Builder
+		require.Equal(t, exitUsage, execute(strings.Fields(args), nil, io.Discard, &log), "%s: %s", args, log.String())
+		require.Contains(t, strings.ToLower(log.String()), strings.ToLower(want), args)
+	}
+}
+
+func TestCauseHasRoomForAdvice(t *testing.T) {
+	require.Equal(t, "connection refused", cause("asking a: dial tcp h:1: connection refused"))
+	require.Equal(t, "it is of another cluster: check its name", cause("asking a: raftlog: refused: it is of another cluster: check its name"))
+}
+
 func TestPlanned(t *testing.T) {
 	a, b, c := raftlog.Peer{ID: "a", Addr: "h:1"}, raftlog.Peer{ID: "b", Addr: "h:2"}, raftlog.Peer{ID: "h:3", Addr: "h:3"}
 	now := []raftlog.Peer{a, b, c}
@@ -166,6 +203,10 @@ func TestPlanned(t *testing.T) {
 	_, err := planned(now, nil, []string{"a", "b", "h:3"})
 	require.Equal(t, exitUsage, exitCode(err))
 	require.Equal(t, []raftlog.Peer{a, b, c}, now)
+	require.True(t, inPlace(now, []raftlog.Peer{a}, []string{"x", "h:9"}))
+	require.False(t, inPlace(now, []raftlog.Peer{a, d}, nil))
+	require.False(t, inPlace(now, []raftlog.Peer{{ID: "a", Addr: "h:9"}}, nil))
+	require.False(t, inPlace(now, nil, []string{"x", "b"}))
 }
 
 func TestWhichSecret(t *testing.T) {
