@@ -73,9 +73,9 @@ func (c *candidacy) stand() {
 		_ = c.node.read(c.standing, (*core.Core).ReadTables)
 	}
 	_ = c.node.do(c.standing, func(p *core.Core) {
-		c.stood = true
 		p.Stand(c.name, c.id, c.opts.clientName)
 		c.see(p.Tables().Lines[c.name])
+		c.stood = true // not after a fault, of which nothing is sent
 	})
 }
 
@@ -219,7 +219,9 @@ func (c *candidacy) leave(why error) {
 // has asked for its place may still be on its way, if it has never been there.
 func (c *candidacy) confirmed(ctx context.Context) bool { return c.joined || c.settled(ctx) }
 
-// settled has the cluster pass what was sent before: an entry behind it is applied.
+// settled has the tables be as new as the cluster's, and looks. A request for a place that is
+// overtaken by this question can still get there: the peer, which wants the place no more, gives
+// it up at the next heartbeat, and until then the candidate does not lead.
 func (c *candidacy) settled(ctx context.Context) bool {
 	return c.node.read(ctx, (*core.Core).ReadTables) == nil && c.gone()
 }
