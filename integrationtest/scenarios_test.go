@@ -2,7 +2,6 @@ package integrationtest
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -147,7 +146,7 @@ func TestReconnectInTime(t *testing.T) {
 	f1 := follow(t, conn, node, leader)
 	f2 := follow(t, conn, node, f1)
 	for range 3 {
-		eventually(t, func() bool { return time.Until(grant.Deadline()) > sessionTimeout/4 }, "the lease is good for a while")
+		fullLease(t, grant, sessionTimeout)
 		session := conn.SessionID()
 		conn.link.drop()
 		goesOn(t, conn)
