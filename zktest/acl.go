@@ -83,7 +83,7 @@ func (a *acl) allows(perm int32, ids []authID) bool {
 	return false
 }
 
-// expandACL checks a list that a client sent and replaces "auth" by who the client is.
+// expand checks a list that a client sent and replaces "auth" by who the client is.
 func (c *aclCache) expand(list []wire.ACL, ids []authID) (*acl, Code) {
 	var out []wire.ACL
 	for i, a := range list {

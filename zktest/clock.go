@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// clock is where the server's time comes from: session time-outs, and the age of
+// clock is where the server's time comes from: session timeouts, and the age of
 // TTL nodes and containers.
 type clock interface {
 	now() time.Time

@@ -18,13 +18,18 @@ type Ensemble struct {
 // servers do not vote or replicate; a server that is cut off ([Server.Partition]),
 // stopped or paused is left behind.
 //
+// As in a real ensemble the leader expires sessions, and a follower reports its clients'
+// packets only with the answer to the leader's next ping. Pings are half a tick apart. If
+// the follower is cut off, a session can therefore end half a tick before its timeout has
+// passed since the last packet that was answered.
+//
 // Without a majority nobody can write. If that is because others are cut off or
 // paused, a server goes on to answer reads from the old state, see [WithSyncLimit];
 // if half of them or more are stopped, it notices at once, and sends its clients
 // away until there is a majority again. No session ends meanwhile.
 //
 // When the leader is lost, or the majority comes back, clients are disconnected,
-// sessions get their whole time-out again and transaction numbers start a new
+// sessions get their whole timeout again and transaction numbers start a new
 // epoch, as after a real election; there is no pause for the vote.
 func Cluster(t TB, n int, opts ...Option) *Ensemble {
 	t.Helper()

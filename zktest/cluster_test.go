@@ -186,22 +186,39 @@ func TestClusterLag(t *testing.T) {
 	})
 }
 
+// What a client writes at a server that lags is applied, and answered when the server
+// has caught up: here not before its connection is lost.
 func TestLagOfALoneServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 6*time.Second)
 		mustCreate(t, c, "/old", "", 0)
 		s.Lag()
-		go c.Create("/new", nil, 0, open)
+		answered := make(chan error, 1)
+		go func() {
+			_, err := c.Create("/new", nil, 0, open)
+			answered <- err
+		}()
 		time.Sleep(3 * time.Second)
+		if len(answered) != 0 {
+			t.Error("it is answered")
+		}
 		s.DropConnections()
+		if err := <-answered; err != zk.ErrConnectionClosed {
+			t.Errorf("create: %v", err)
+		}
 		time.Sleep(time.Minute)
 		if n := len(s.Sessions()); n != 1 || s.Connections() != 1 {
 			t.Errorf("%d sessions, %d connections", n, s.Connections())
 		}
+		if ok, _, err := c.Exists("/new"); ok || err != nil {
+			t.Errorf("a read: %v %v", ok, err)
+		}
 		s.Restart(zktest.KeepTree)
 		time.Sleep(3 * time.Second)
-		mustCreate(t, c, "/new", "", 0)
+		if ok, _, err := c.Exists("/new"); !ok || err != nil {
+			t.Errorf("a read after the restart: %v %v", ok, err)
+		}
 	})
 }
 

@@ -17,13 +17,19 @@ import (
 const (
 	maxUnsent  = 4 << 20  // a client that leaves more than this unread is not read from either
 	maxPending = 64 << 20 // and with this much it is cut off
+
+	// A connection without a handshake is closed after this time, as by a real server.
+	handshakeLimit = 10 * time.Second
+	// For how long a client may leave unread what it is sent before its connection is closed.
+	lastWords = time.Second
 )
 
 // Reasons for which nothing is taken from, or given to, a connection.
 const (
-	holdFault uint8 = 1 << iota // black hole
-	holdPause                   // the server is paused
-	holdStall                   // the request at the head waits for the quorum
+	holdFault  uint8 = 1 << iota // black hole
+	holdPause                    // the server is paused
+	holdStall                    // the request at the head waits for the quorum
+	holdAnswer                   // the answer to the last request waits until the server has caught up
 )
 
 // conn is one client connection. Two goroutines belong to it: one reads and, as
@@ -37,6 +43,7 @@ type conn struct {
 	// Guarded by the ensemble's lock.
 	sess         *session
 	view         *view // nil: up to date
+	late         *lateAnswer
 	dataWatches  connWatches
 	childWatches connWatches
 	fired        uint64 // see ensemble.fire
@@ -47,15 +54,16 @@ type conn struct {
 	sent         int64
 	last         Entry // the last request
 
-	seq    int
-	faults connFaults
+	seq        int
+	faults     connFaults
+	stopSilent func() // the timer that closes a connection without a handshake
 
 	// For the goroutine that processes.
 	greeted bool    // the handshake is done
 	asked   Request // while there are no hooks, who may keep theirs
 
-	// For those who do not hold the lock: view != nil, and gone.
-	isStranded, over atomic.Bool
+	// Copies of cutOff() and gone for goroutines that do not hold the ensemble's lock.
+	isCut, over atomic.Bool
 
 	mu       sync.Mutex
 	changed  sync.Cond
@@ -152,6 +160,13 @@ func packetIn(br *bufio.Reader) bool {
 	return uint64(br.Buffered()-4) >= uint64(binary.BigEndian.Uint32(head))
 }
 
+// unhold ends one of the reasons for which nothing is taken from c.
+func (c *conn) unhold(why uint8) {
+	c.mu.Lock()
+	c.inHold &^= why
+	c.mu.Unlock()
+}
+
 // sendEvent queues a watch event. The caller holds the ensemble's lock.
 func (c *conn) sendEvent(typ zk.EventType, path string) {
 	enc := wire.Encoder{B: c.e.eventBuf[:0]}
@@ -174,20 +189,44 @@ func (c *conn) forget() {
 	}
 	c.gone = true
 	c.over.Store(true)
+	c.stopSilent()
 	c.e.unwatchAll(c)
+	c.late = nil
+	if c.sess != nil && c.sess.pending == c && c.view != nil && c.view != c.srv.view {
+		c.sess.pending = nil // its separate server will not report it
+	}
 	c.setView(nil)
 	if c.sess != nil && c.sess.conn == c {
 		c.sess.conn = nil
 	}
 }
 
-// hangUp closes c when everything queued is sent. The caller holds the ensemble's lock.
+// hangUp closes c when everything queued is sent, or the client has not read it for a
+// second. The caller holds the ensemble's lock.
 func (c *conn) hangUp() {
 	c.forget()
 	c.mu.Lock()
 	c.closing = true
+	if c.writing {
+		c.nc.SetWriteDeadline(time.Now().Add(lastWords))
+	}
 	c.changed.Broadcast()
 	c.mu.Unlock()
+}
+
+// limitHandshake closes c if no handshake arrives in time. The caller holds the ensemble's lock.
+func (c *conn) limitHandshake() {
+	c.stopSilent = c.e.timer(handshakeLimit, func() {
+		c.e.mu.Lock()
+		defer c.e.mu.Unlock()
+		switch {
+		case c.gone || c.e.closed:
+		case c.srv.paused:
+			c.limitHandshake() // a paused server does not close anything
+		default:
+			c.hangUp()
+		}
+	})
 }
 
 // abort closes c at once. What is not on the wire yet is lost. The caller holds

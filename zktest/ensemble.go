@@ -2,6 +2,7 @@ package zktest
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -17,6 +18,7 @@ type ensemble struct {
 	clock   clock
 	manual  *manualClock // clock, if it is turned by hand
 	started time.Time
+	number  int64 // of the ensemble in this process
 	hooks   hookSet
 	wg      sync.WaitGroup // every goroutine and every timer
 
@@ -46,7 +48,11 @@ type ensemble struct {
 	connSeq      int
 	clients      []*zk.Conn // made by Connect, closed by Close
 	delays       map[*time.Timer]struct{}
+	timeLimit    *time.Timer // of fake time; nil for none
 }
+
+// ensembles counts those of this process.
+var ensembles atomic.Int64
 
 func newEnsemble(n int, opts []Option) (*ensemble, error) {
 	cfg, err := newConfig(opts)
@@ -54,11 +60,11 @@ func newEnsemble(n int, opts []Option) (*ensemble, error) {
 		return nil, err
 	}
 	e := &ensemble{
-		cfg: cfg, clock: runtimeClock{}, tree: newTree(), sessions: make(map[int64]*session),
+		cfg: cfg, clock: runtimeClock{}, sessions: make(map[int64]*session),
 		dataWatches: newWatchTable(), childWatches: newWatchTable(), quorum: true,
 		log: requestLog{limit: cfg.logLimit}, delays: make(map[*time.Timer]struct{}),
 	}
-	e.started = time.Now()
+	e.started, e.number = time.Now(), ensembles.Add(1)
 	if cfg.manual {
 		e.manual = &manualClock{t: e.started}
 		e.clock = e.manual
@@ -69,10 +75,20 @@ func newEnsemble(n int, opts []Option) (*ensemble, error) {
 	e.leader = n - 1 // the real one elects the largest number among equals
 	if n > 1 {
 		e.zxid = 1 << 32
-		e.tree.zxid = e.zxid
-		e.tree.nodes[pathConfig].data = e.configData()
 	}
+	e.tree = e.emptyTree()
+	e.limitFakeTime(cfg.timeLimit)
 	return e, nil
+}
+
+// emptyTree returns the tree that the servers begin with.
+func (e *ensemble) emptyTree() *tree {
+	t := newTree()
+	t.zxid = e.zxid
+	if len(e.servers) > 1 {
+		t.nodes[pathConfig].data = e.configData()
+	}
+	return t
 }
 
 func (e *ensemble) nowLocked() time.Time { return e.clock.now() }
@@ -150,6 +166,9 @@ func (e *ensemble) close() {
 		return
 	}
 	e.closed = true
+	if e.timeLimit != nil {
+		e.timeLimit.Stop()
+	}
 	if e.stopExpiry != nil {
 		e.stopExpiry()
 	}
@@ -165,6 +184,7 @@ func (e *ensemble) close() {
 		if s.stopSync != nil {
 			s.stopSync()
 		}
+		s.stopLagging()
 		for c := range s.conns {
 			c.abort()
 		}

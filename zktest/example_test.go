@@ -115,6 +115,29 @@ func ExampleServer_Partition() {
 	// everybody else reads "second"
 }
 
+// A whole server is cut off. Its client knows no other server, so its session ends and
+// another client can take over.
+func ExampleServer_Partition_server() {
+	ens := must(zktest.NewEnsemble(3, zktest.WithManualClock()))
+	defer ens.Close()
+	leader, leaderEvents, _ := ens.Server(1).Connect(10 * time.Second)
+	session(leaderEvents)
+	other, otherEvents, _ := ens.Connect(30 * time.Second) // to all servers, beginning with 0
+	session(otherEvents)
+	must(leader.Create("/leader", []byte("first"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)))
+	_, _, gone, _ := other.ExistsW("/leader")
+
+	ens.Server(1).Partition()
+	ens.Server(1).Advance(11 * time.Second)
+	fmt.Println((<-gone).Type)
+	must(other.Create("/leader", []byte("second"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)))
+	data, _, _ := leader.Get("/leader")
+	fmt.Printf("the old leader reads %q and is in %v\n", data, leader.State())
+	// Output:
+	// EventNodeDeleted
+	// the old leader reads "first" and is in StateHasSession
+}
+
 // Time by hand, for clients that cannot be in a synctest bubble.
 func ExampleServer_Advance() {
 	srv := must(zktest.New(zktest.WithManualClock()))

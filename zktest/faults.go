@@ -168,6 +168,7 @@ func (s *Server) Heal(sessions ...int64) {
 func (s *Server) Pause() {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
+	s.e.settle()
 	s.paused = true
 	for _, c := range s.connections() {
 		c.setPause(true)
@@ -181,6 +182,7 @@ func (s *Server) Pause() {
 // not wait for its caller.
 func (s *Server) Resume() {
 	s.e.mu.Lock()
+	s.e.settle()
 	s.paused = false
 	conns := s.connections()
 	for _, c := range conns {
@@ -212,69 +214,15 @@ func (c *conn) setPause(on bool) {
 // are refused. [Server.Restart] brings it back.
 func (s *Server) Stop() {
 	s.e.mu.Lock()
+	s.e.settle()
 	s.stopped = true
+	s.unlearn()
 	for _, c := range s.connections() {
 		c.abort()
 	}
 	s.e.membershipLocked()
 	s.e.mu.Unlock()
 	s.adjustListener()
-}
-
-// Loss is what a restart loses.
-type Loss uint8
-
-const (
-	// KeepTree restarts with the tree, the sessions and the ephemeral nodes of
-	// before. Sessions get their whole time-out again.
-	KeepTree Loss = iota
-	// LoseTree restarts with an empty tree and no sessions. Transaction numbers go
-	// on, so that clients of before are told that their session has expired.
-	LoseTree
-	// LoseAll also starts the transaction numbers anew, as a server whose disk was
-	// wiped does. It closes the connections of clients that have seen a higher
-	// number; go-zookeeper's client then never gets in again.
-	LoseAll
-)
-
-// Restart stops the server if it runs, and starts it again, which ends a pause and,
-// of a server that is alone, a partition. In an ensemble only [KeepTree] is
-// possible, as the others have the state; anything else panics.
-func (s *Server) Restart(loss Loss) {
-	if loss != KeepTree && len(s.e.servers) > 1 {
-		panic("zktest: a server of an ensemble cannot lose the tree")
-	}
-	s.Stop()
-	s.e.mu.Lock()
-	if s.e.closed {
-		s.e.mu.Unlock()
-		return
-	}
-	s.stopped, s.paused, s.lags = false, false, false
-	if loss != KeepTree {
-		s.e.wipe(loss == LoseAll)
-	}
-	if len(s.e.servers) == 1 {
-		s.cut = false
-		if s.view != nil {
-			s.unstrand()
-		}
-		s.e.touchAll()
-	}
-	s.e.membershipLocked()
-	s.e.mu.Unlock()
-	s.adjustListener()
-}
-
-func (e *ensemble) wipe(all bool) {
-	e.tree = newTree()
-	if all {
-		e.zxid = 0
-	}
-	e.tree.zxid = e.zxid
-	e.sessions = make(map[int64]*session)
-	e.expiry = nil
-	e.armExpiry()
 }
 
 // SetSequence sets the number that the next sequential child of parent gets.

@@ -3,6 +3,9 @@ package zktest
 import (
 	"fmt"
 	"maps"
+	"net"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +36,7 @@ var fourLetterWords = map[string]func(*conn) string{
 	"cons": func(c *conn) string { return c.clients(true) + "\n" },
 	"conf": (*conn).conf,
 	"dump": (*conn).dump,
-	"envi": func(*conn) string { return "Environment:\nzookeeper.version=" + version + "\nhost.name=localhost\n" },
+	"envi": func(*conn) string { return environment() },
 	"wchs": func(c *conn) string {
 		conns, total := 0, 0
 		for k := range c.srv.conns {
@@ -160,10 +163,39 @@ func (c *conn) mntr() string {
 		sent, received, watches, size, e.nowLocked().Sub(e.started).Milliseconds())
 }
 
+// conf shows the settings in the order of the real server. Nothing is stored in a
+// directory, and clientPort is -1 without a TCP listener.
 func (c *conn) conf() string {
-	cfg := c.e.cfg
-	return fmt.Sprintf("tickTime=%d\nmaxClientCnxns=0\nminSessionTimeout=%d\nmaxSessionTimeout=%d\nserverId=%d\n",
-		cfg.tick.Milliseconds(), cfg.minTimeout.Milliseconds(), cfg.maxTimeout.Milliseconds(), c.srv.id)
+	cfg, port := c.e.cfg, "-1"
+	if c.srv.bound != "" {
+		_, port, _ = net.SplitHostPort(c.srv.bound)
+	}
+	id := 0
+	if len(c.e.servers) > 1 {
+		id = c.srv.id + 1
+	}
+	out := fmt.Sprintf("clientPort=%s\nsecureClientPort=-1\ndataDir=\ndataDirSize=0\ndataLogDir=\ndataLogSize=0\ntickTime=%d\n"+
+		"maxClientCnxns=0\nminSessionTimeout=%d\nmaxSessionTimeout=%d\nclientPortListenBacklog=-1\nserverId=%d\n",
+		port, cfg.tick.Milliseconds(), cfg.minTimeout.Milliseconds(), cfg.maxTimeout.Milliseconds(), id)
+	if id > 0 {
+		out += fmt.Sprintf("initLimit=10\nsyncLimit=%d\nelectionAlg=3\nelectionPort=%d\nquorumPort=%d\npeerType=0\nmembership: \n%s",
+			cfg.syncLimit/cfg.tick, 3888+c.srv.portOffset(), 2888+c.srv.portOffset(), c.e.configData())
+	}
+	return out
+}
+
+// environment lists the properties that a real server reports about Java, with their Go
+// equivalents.
+func environment() string {
+	directory, _ := os.Getwd()
+	home, _ := os.UserHomeDir()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	return "Environment:\nzookeeper.version=" + version + "\nhost.name=localhost\njava.version=" + runtime.Version() +
+		"\njava.vendor=zktest\njava.home=\njava.class.path=\njava.library.path=\njava.io.tmpdir=" + os.TempDir() +
+		"\njava.compiler=<NA>\nos.name=" + runtime.GOOS + "\nos.arch=" + runtime.GOARCH + "\nos.version=\nuser.name=" + os.Getenv("USER") +
+		"\nuser.home=" + home + "\nuser.dir=" + directory +
+		fmt.Sprintf("\nos.memory.free=%dMB\nos.memory.max=%[2]dMB\nos.memory.total=%[2]dMB\n", memory.HeapIdle>>20, memory.Sys>>20)
 }
 
 func (c *conn) dump() string {
@@ -172,6 +204,7 @@ func (c *conn) dump() string {
 	ids := slices.Sorted(maps.Keys(e.sessions))
 	fmt.Fprintf(&b, "SessionTracker dump:\nSession Sets (%d)/(%d):\n", len(ids), len(ids))
 	for _, id := range ids {
+		e.report(e.sessions[id])
 		fmt.Fprintf(&b, "1 expire at %s:\n\t0x%x\n", e.sessions[id].deadline.UTC().Format(time.UnixDate), id)
 	}
 	t := e.treeOf(c)

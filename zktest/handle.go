@@ -1,6 +1,7 @@
 package zktest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
@@ -35,7 +36,7 @@ func (c *conn) process(it *item) (stalled bool) {
 		return false
 	}
 	r, err := d.ReadRequest(h)
-	if h.Op.Writes() && c.stranded() {
+	if h.Op.Writes() && c.isCut.Load() {
 		return true
 	}
 	hooks := c.e.hooks.on.Load()
@@ -44,13 +45,16 @@ func (c *conn) process(it *item) (stalled bool) {
 		q = new(Request)
 	}
 	*q = Request{Server: c.srv, Session: c.sess.id, Op: h.Op, Path: r.Path, Xid: h.Xid}
-	if h.Op == OpMulti || h.Op == OpMultiRead {
+	switch h.Op {
+	case OpMulti, OpMultiRead:
 		for i := range r.Ops {
 			q.Paths = append(q.Paths, r.Ops[i].Path)
 		}
-		if len(q.Paths) > 0 {
-			q.Path = q.Paths[0]
-		}
+	case OpSetWatches, OpSetWatches2:
+		q.Paths = slices.Concat(r.DataW, r.ExistW, r.ChildW, r.Persistent, r.Recursive)
+	}
+	if len(q.Paths) > 0 {
+		q.Path = q.Paths[0]
 	}
 	if hooks && !it.hooked {
 		it.hooked = true
@@ -86,12 +90,12 @@ func (c *conn) serve(r *wire.Request, q *Request, hooks bool, err error) (stalle
 		e.mu.Unlock()
 		return false
 	}
-	if c.view != nil && r.Op.Writes() {
+	if r.Op.Writes() && c.cutOff() {
 		e.mu.Unlock()
 		return true
 	}
-	if (c.view == nil || c.srv.lags) && e.sessions[c.sess.id] == c.sess && c.sess.conn == c {
-		e.touch(c.sess)
+	if e.sessions[c.sess.id] == c.sess && c.sess.conn == c {
+		e.packet(c)
 	}
 	c.received++
 	res := e.handle(c, r, err)
@@ -115,21 +119,25 @@ func (c *conn) serve(r *wire.Request, q *Request, hooks bool, err error) (stalle
 		q.Zxid, q.Code, q.Created = res.zxid, x.Code, res.created
 		after = e.hooks.match(afterStage, q)
 	}
+	late := r.Op.Writes() && c.isLate(res.zxid)
 	if after == nil {
 		e.record(x)
-		c.answer(e.reply(r.Xid, res.zxid, res.code, res.body))
-		if res.hangUp {
+		reply := e.reply(r.Xid, res.zxid, res.code, res.body)
+		if late {
+			c.answerWhenCaughtUp(lateAnswer{res.zxid, slices.Clone(reply), res.hangUp})
+		} else if c.answer(reply); res.hangUp {
 			c.hangUp()
 		}
 		e.mu.Unlock()
 		return false
 	}
-	// Whatever this client is told from here on comes behind the reply, as it
-	// would if the hook took no time.
-	c.holdBack()
-	reply := append([]byte(nil), e.reply(r.Xid, res.zxid, res.code, res.body)...)
-	if res.hangUp {
-		c.hangUp()
+	reply := slices.Clone(e.reply(r.Xid, res.zxid, res.code, res.body))
+	if !late {
+		// Later packets to this client are sent behind the reply, as they
+		// would be if the hook took no time.
+		if c.holdBack(); res.hangUp {
+			c.hangUp()
+		}
 	}
 	e.mu.Unlock()
 	v := c.run(after, q)
@@ -144,7 +152,11 @@ func (c *conn) serve(r *wire.Request, q *Request, hooks bool, err error) (stalle
 		reply = append(reply[:0], e.reply(r.Xid, res.zxid, v.code, nil)...)
 	}
 	e.record(x)
-	c.release(reply)
+	if late {
+		c.answerWhenCaughtUp(lateAnswer{res.zxid, reply, res.hangUp})
+	} else {
+		c.release(reply)
+	}
 	return false
 }
 
@@ -155,22 +167,13 @@ func (c *conn) cut() {
 	c.e.mu.Unlock()
 }
 
-// stranded reports whether c is cut off from the quorum.
-func (c *conn) stranded() bool { return c.isStranded.Load() }
-
-// mustWait reports whether a handshake has to wait for the quorum. The caller
-// holds e.mu.
-func (c *conn) mustWait(r *wire.ConnectRequest) bool {
-	return c.view != nil && (!c.srv.lags || r.Session == 0)
-}
-
 // greet deals with the handshake.
 func (c *conn) greet(it *item, r *wire.ConnectRequest) (stalled bool) {
 	e := c.e
 	e.mu.Lock()
-	stalled = c.mustWait(r)
+	c.stopSilent()
 	e.mu.Unlock()
-	if stalled {
+	if c.isCut.Load() {
 		return true
 	}
 	q := Request{Server: c.srv, Session: r.Session, Op: OpConnect}
@@ -189,7 +192,7 @@ func (c *conn) greet(it *item, r *wire.ConnectRequest) (stalled bool) {
 	if c.gone {
 		return false
 	}
-	if c.mustWait(r) {
+	if c.cutOff() {
 		return true
 	}
 	x := Entry{Op: OpConnect, Server: c.srv.id, Session: r.Session, Zxid: e.tree.zxid}
@@ -223,16 +226,23 @@ func (c *conn) greet(it *item, r *wire.ConnectRequest) (stalled bool) {
 	enc.End(start)
 	e.replyBuf = enc.B
 	c.greeted = true
+	late := s != nil && e.startsSession(r) && c.isLate(e.tree.zxid)
 	var after []hookRun
 	if e.hooks.on.Load() {
 		q.Session, q.Zxid, q.Code = x.Session, x.Zxid, x.Code
 		after = e.hooks.match(afterStage, &q)
 	}
-	if after == nil {
+	switch {
+	case after == nil && late:
+		e.record(x)
+		c.answerWhenCaughtUp(lateAnswer{zxid: x.Zxid, reply: slices.Clone(enc.B)})
+	case after == nil:
 		e.record(x)
 		c.send(enc.B)
-	} else {
-		c.holdBack()
+	default:
+		if !late {
+			c.holdBack()
+		}
 		reply := append([]byte(nil), enc.B...)
 		e.mu.Unlock()
 		v := c.run(after, &q)
@@ -242,7 +252,11 @@ func (c *conn) greet(it *item, r *wire.ConnectRequest) (stalled bool) {
 			c.abort()
 		}
 		e.record(x)
-		c.release(reply)
+		if late {
+			c.answerWhenCaughtUp(lateAnswer{zxid: x.Zxid, reply: reply})
+		} else {
+			c.release(reply)
+		}
 	}
 	if s == nil {
 		c.hangUp()
@@ -254,7 +268,7 @@ func (c *conn) greet(it *item, r *wire.ConnectRequest) (stalled bool) {
 // if there is none any more, or the password is wrong.
 func (e *ensemble) attach(c *conn, r *wire.ConnectRequest, timeout time.Duration) *session {
 	c.since = e.nowLocked()
-	if r.Session == 0 {
+	if e.startsSession(r) {
 		t := e.begin()
 		e.commit(t)
 		s := e.newSession(timeout, c.srv.id)
@@ -273,9 +287,18 @@ func (e *ensemble) attach(c *conn, r *wire.ConnectRequest, timeout time.Duration
 		return nil
 	}
 	s.timeout = timeout
+	s.earlier = slices.DeleteFunc(s.earlier, func(o *conn) bool { return o.gone })
+	if s.conn != nil && !s.conn.gone {
+		s.earlier = append(s.earlier, s.conn)
+	}
 	s.conn, c.sess = c, s
 	e.touch(s)
 	return s
+}
+
+// startsSession reports whether a handshake starts a new session.
+func (e *ensemble) startsSession(r *wire.ConnectRequest) bool {
+	return r.Session == 0 || e.cfg.keeper.noReattach
 }
 
 // reply builds the packet of an answer in a buffer that the next one uses again.

@@ -12,8 +12,8 @@ type Request struct {
 	Server  *Server
 	Session int64
 	Op      Op
-	Path    string   // of a multi the first one
-	Paths   []string // of a multi all
+	Path    string   // of a multi or setWatches the first of Paths
+	Paths   []string // all paths of a multi, a multiRead or a setWatches
 	Xid     int32
 
 	// Set for After hooks only.
@@ -26,8 +26,8 @@ type Request struct {
 type Match struct {
 	Op      Op
 	Session int64 // of a handshake the one that the client asks for, 0 if a new one
-	// Path is the path, or with a "*" at its end what the path begins with. A multi
-	// matches by any of its paths.
+	// Path is the path, or with a "*" at its end what the path begins with. A request
+	// with several paths (multi, multiRead, setWatches) matches if one of them does.
 	Path string
 	// Nth is which of the matching requests is meant, counted from 1 since the hook
 	// was set: the hook runs once. With 0 it runs for each of them.

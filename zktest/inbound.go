@@ -70,7 +70,7 @@ func (c *conn) finish(it item, stalled bool) {
 		it.due = time.Time{}
 		c.in = append([]item{it}, c.in...)
 		c.inBytes += len(it.frame)
-		if c.stranded() { // and not healed in the meantime
+		if c.isCut.Load() { // and not healed in the meantime
 			c.inHold |= holdStall
 		}
 	}

@@ -76,7 +76,7 @@ type Entry struct {
 	Server  int          // number of the server, from 0
 	Session int64        // who asked, or who was told
 	Op      Op           // or OpNotification
-	Path    string       // as requested; of a multi its first path
+	Path    string       // as requested; the first one if the request has several
 	Created string       // the path that a create made, which differs if it is sequential
 	Ops     int          // how many operations a multi has
 	Event   zk.EventType // of a notification

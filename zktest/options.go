@@ -17,15 +17,17 @@ type config struct {
 	maxPacket  int
 	logLimit   int
 	manual     bool
-	addr       string
+	addrs      []string
 	superUser  string
 	syncLimit  time.Duration
+	keeper     keeper
+	timeLimit  time.Duration
 }
 
 func newConfig(opts []Option) (config, error) {
 	c := config{
 		tick: 100 * time.Millisecond, ttl: true, maxPacket: 0xfffff, logLimit: 1 << 16,
-		sweep: time.Minute, addr: "127.0.0.1:0",
+		sweep: time.Minute, timeLimit: 24 * time.Hour,
 	}
 	for _, o := range opts {
 		o(&c)
@@ -40,7 +42,7 @@ func newConfig(opts []Option) (config, error) {
 		c.maxTimeout = max(c.minTimeout, 20*c.tick, time.Minute)
 	}
 	if c.minTimeout < time.Millisecond || c.maxTimeout < c.minTimeout {
-		return c, fmt.Errorf("zktest: session time-outs from %v to %v", c.minTimeout, c.maxTimeout)
+		return c, fmt.Errorf("zktest: session timeouts from %v to %v", c.minTimeout, c.maxTimeout)
 	}
 	if c.maxPacket < 1024 {
 		return c, fmt.Errorf("zktest: a largest packet of %d bytes: it must be at least 1024", c.maxPacket)
@@ -49,12 +51,12 @@ func newConfig(opts []Option) (config, error) {
 }
 
 // WithTick sets the granularity of session time: a session ends at the first
-// tick after its last packet plus its time-out. Default 100 ms, a real server's
-// is 2 s. It also sets the shortest session time-out to 2 ticks, unless
+// tick after its last packet plus its timeout. Default 100 ms, a real server's
+// is 2 s. It also sets the shortest session timeout to 2 ticks, unless
 // [WithSessionTimeouts] is given.
 func WithTick(d time.Duration) Option { return func(c *config) { c.tick = d } }
 
-// WithSessionTimeouts sets the bounds into which the time-out that a client asks
+// WithSessionTimeouts sets the bounds into which the timeout that a client asks
 // for is brought. Default 2 ticks, and the larger of 20 ticks and a minute; with
 // a real server 2 and 20 ticks.
 func WithSessionTimeouts(shortest, longest time.Duration) Option {
@@ -89,9 +91,17 @@ func WithSyncLimit(d time.Duration) Option { return func(c *config) { c.syncLimi
 // own time. In a synctest bubble it is not needed.
 func WithManualClock() Option { return func(c *config) { c.manual = true } }
 
-// WithAddr sets the TCP address that [Server.Addr] listens on, "127.0.0.1:0" by
-// default. An ensemble of more than one server ignores it.
-func WithAddr(addr string) Option { return func(c *config) { c.addr = addr } }
+// WithFakeTimeLimit sets for how long a test in a synctest bubble may run, of fake time from
+// the start of the server. After that the test process panics with the stacks of the
+// goroutines in the bubble, that of the test first. Without a limit a test that waits for
+// something that never happens runs, as the timers of the client go on, until the timeout
+// of go test. Default 24 h; 0 sets no limit. Outside of a bubble there is none.
+func WithFakeTimeLimit(d time.Duration) Option { return func(c *config) { c.timeLimit = d } }
+
+// WithAddr sets the TCP addresses, host:port, that the servers listen on: the first address
+// is that of server 0 and so on. A server without one listens on "127.0.0.1:0", a free
+// port. See [Server.Addr].
+func WithAddr(addrs ...string) Option { return func(c *config) { c.addrs = addrs } }
 
 // WithSuperUser names a digest credential, "user:password", that may do
 // anything whatever the ACL says.

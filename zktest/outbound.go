@@ -51,11 +51,17 @@ func (c *conn) writeOne() {
 		c.out = c.out[1:]
 	}
 	c.writing = true
+	if c.closing {
+		c.nc.SetWriteDeadline(time.Now().Add(lastWords))
+	}
 	c.mu.Unlock()
-	// An error shows on the reading side too, and is dealt with there.
-	c.nc.Write(b)
+	_, err := c.nc.Write(b)
 	c.mu.Lock()
 	c.writing = false
+	if err != nil { // the reading goroutine does the rest
+		c.closed = true
+		c.changed.Broadcast()
+	}
 	c.unsent -= len(b)
 	if cap(b) <= 64<<10 {
 		c.spare = b[:0]

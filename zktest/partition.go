@@ -1,10 +1,6 @@
 package zktest
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
+import "slices"
 
 // Partition cuts this server off from the rest of the ensemble, while its clients
 // still reach it: what they read comes from the state at this moment, pings are
@@ -14,7 +10,9 @@ import (
 //
 // With sessions given only their connections are cut off, as if these clients were
 // at a server of their own; a connection that they make later is a good one again.
-// That way a single server is enough for a test with a stale reader.
+// That way a single server is enough for a test with a stale reader. That server of
+// their own is a follower, which has not reported its clients' latest packets; see
+// [Cluster]. The same holds for a single server that is cut off as a whole.
 //
 // A real follower gives up after a while and closes its clients' connections:
 // [WithSyncLimit] makes this one do so. [Server.Heal] ends the partition:
@@ -27,17 +25,22 @@ func (s *Server) Partition(sessions ...int64) {
 	if e.closed {
 		return
 	}
+	e.settle()
 	if len(sessions) == 0 {
 		s.cut = true
 		if s.lags {
-			s.lags = false
+			s.lags, s.lagBy = false, 0
 			s.armSyncLimit()
 		}
 		e.membershipLocked()
 		if s.view == nil && len(e.servers) == 1 {
 			s.strand()
 			s.armSyncLimit()
+			for _, x := range e.sessions {
+				e.disregard(x)
+			}
 		}
+		e.refreshCut()
 		return
 	}
 	var v *view
@@ -49,22 +52,7 @@ func (s *Server) Partition(sessions ...int64) {
 			v = e.newView(nil)
 		}
 		c.setView(v)
-	}
-}
-
-// Lag leaves this server behind, though in touch with the others: what its clients
-// read comes from the state at this moment, a write or a sync waits, and is applied,
-// only when [Server.Heal] lets the server catch up. Sessions live on, and a client
-// that has seen no later state may come with its session, as to a real follower
-// that is slow to hear of what was committed. The leader of an ensemble cannot lag.
-func (s *Server) Lag() {
-	e := s.e
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	s.lags = true
-	e.membershipLocked()
-	if s.view == nil && len(e.servers) == 1 {
-		s.strand()
+		e.disregard(c.sess)
 	}
 }
 
@@ -88,15 +76,42 @@ func (s *Server) strand() {
 // as it would go on to collect what it misses.
 func (c *conn) setView(v *view) {
 	if old := c.view; old != nil {
+		old.late = slices.DeleteFunc(old.late, func(o *conn) bool { return o == c })
 		if old.conns--; old.conns == 0 && old.server == nil {
 			c.e.dropView(old)
 		}
 	}
 	if v != nil {
 		v.conns++
+		if c.late != nil {
+			v.late = append(v.late, c)
+		}
 	}
 	c.view = v
-	c.isStranded.Store(v != nil)
+	c.isCut.Store(c.cutOff())
+}
+
+// cutOff reports whether what c asks for cannot reach the quorum. The caller holds e.mu.
+func (c *conn) cutOff() bool {
+	s := c.srv
+	return c.view != nil && !(c.view == s.view && s.lags && !s.cut && !s.paused && s.e.quorum)
+}
+
+// refreshCut works out again, after a change of the servers, which connections are cut
+// off, and continues with the requests of those that are not any more.
+func (e *ensemble) refreshCut() {
+	for _, s := range e.servers {
+		var free []*conn
+		for _, c := range s.connections() {
+			if was := c.isCut.Swap(c.cutOff()); was && !c.isCut.Load() {
+				c.unhold(holdStall)
+				free = append(free, c)
+			}
+		}
+		if len(free) > 0 {
+			s.kickLocked(free)
+		}
+	}
 }
 
 func (e *ensemble) dropView(v *view) {
@@ -121,6 +136,7 @@ func (s *Server) armSyncLimit() {
 // giveUp sends the clients away, and those that come, until the server is healed.
 func (s *Server) giveUp() {
 	s.gaveUp = true
+	s.unlearn()
 	for _, c := range s.connections() {
 		c.abort()
 	}
@@ -130,8 +146,9 @@ func (s *Server) giveUp() {
 func (s *Server) rejoin(sessions []int64) {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
+	s.e.settle()
 	if len(sessions) == 0 {
-		s.cut, s.lags = false, false
+		s.cut, s.lags, s.lagBy = false, false, 0
 		s.e.membershipLocked()
 		if s.view != nil && len(s.e.servers) == 1 {
 			s.unstrand()
@@ -145,6 +162,7 @@ func (s *Server) unstrand() {
 		s.stopSync()
 		s.stopSync = nil
 	}
+	s.stopLagging()
 	s.gaveUp = false
 	v := s.view
 	s.view, v.server = nil, nil
@@ -177,24 +195,13 @@ func (s *Server) catchUp(conns []*conn) {
 		if stay {
 			old.tree = v.tree.clone()
 		}
-		ended := map[*session]bool{}
-		for _, t := range old.missed {
-			if s.view != nil && t.zxid > s.view.tree.zxid {
-				break
-			}
-			old.tree.applyTxn(t)
-			ended[t.ended] = true
-			for k := range t.changes {
-				e.trigger(&t.changes[k], old)
-			}
-		}
+		ended := e.advance(old, func(t *txn) bool { return s.view == nil || t.zxid <= s.view.tree.zxid })
 		for _, c := range conns {
 			if c.view != old {
 				continue
 			}
-			c.setView(s.view)
-			if c.view != nil {
-				// Its server closes the connection when it hears of the session's end.
+			if c.setView(s.view); c.view != nil {
+				// Its server closes the connection when it applies the session's end.
 				if c.sess != nil && ended[c.sess] {
 					c.hangUp()
 				}
@@ -202,18 +209,12 @@ func (s *Server) catchUp(conns []*conn) {
 			}
 			if c.sess != nil && (e.sessions[c.sess.id] != c.sess || c.sess.conn != c) {
 				c.hangUp()
-				continue
-			}
-			if c.sess != nil {
-				e.touch(c.sess)
 			}
 		}
 	}
 	for _, c := range conns {
-		if c.view == nil {
-			c.mu.Lock()
-			c.inHold &^= holdStall
-			c.mu.Unlock()
+		if !c.cutOff() {
+			c.unhold(holdStall)
 		}
 	}
 	s.kickLocked(conns)
@@ -265,7 +266,7 @@ func (e *ensemble) membershipLocked() {
 		}
 		// One that is down reads the present when it comes back.
 		if s.id == e.leader {
-			s.lags = false
+			s.lags, s.lagBy = false, 0
 		}
 		behind := (s.cut || s.paused || s.lags || !e.quorum) && !s.stopped
 		switch {
@@ -283,6 +284,10 @@ func (e *ensemble) membershipLocked() {
 			s.giveUp()
 		}
 	}
+	for _, s := range e.servers {
+		s.armLag()
+	}
+	e.refreshCut()
 	if elected {
 		e.touchAll()
 	}
@@ -305,6 +310,8 @@ func (e *ensemble) elect() bool {
 		}
 	}
 	e.zxid = (e.zxid>>32 + 1) << 32
+	e.tree.zxid = e.zxid // which the new leader reports before its first transaction
+	e.leaveBehind(&txn{zxid: e.zxid, at: e.nowLocked()})
 	for _, s := range e.servers {
 		if s.cut || s.paused || s.stopped {
 			continue
@@ -314,23 +321,6 @@ func (e *ensemble) elect() bool {
 		}
 	}
 	return true
-}
-
-// touchAll gives every session its whole time-out, as a new leader does.
-func (e *ensemble) touchAll() {
-	for _, s := range e.sessions {
-		e.touch(s)
-	}
-}
-
-// configData is the content of /zookeeper/config.
-func (e *ensemble) configData() []byte {
-	var b strings.Builder
-	for _, s := range e.servers {
-		fmt.Fprintf(&b, "server.%d=zk%d:2888:3888:participant;0.0.0.0:2181\n", s.id+1, s.id+1)
-	}
-	b.WriteString("version=0")
-	return []byte(b.String())
 }
 
 // healAll ends every fault, so that what waits can end in order.

@@ -24,6 +24,8 @@ type result struct {
 func (e *ensemble) handle(c *conn, r *wire.Request, parse error) result {
 	e.body.B = reuse(e.body.B)
 	switch {
+	case !e.cfg.keeper.knows(r):
+		return result{drop: true, code: codeUnimplemented, zxid: e.treeOf(c).zxid}
 	case !r.Op.Writes():
 	case c.sess.conn != c:
 		// The session is attached to another connection: this one is over.
@@ -50,7 +52,7 @@ func (e *ensemble) handle(c *conn, r *wire.Request, parse error) result {
 	t := e.treeOf(c)
 	res := result{zxid: t.zxid}
 	if parse != nil {
-		if r.Op == OpAuth {
+		if r.Op == OpAuth || r.Op == wire.SASL {
 			return result{drop: true}
 		}
 		res.code = codeMarshalling
@@ -84,10 +86,13 @@ func (e *ensemble) handle(c *conn, r *wire.Request, parse error) result {
 		res.code = e.findWatch(c, r)
 	case OpWhoAmI:
 		e.whoAmI(c)
-	default:
-		if r.Op == wire.SASL { // not set up: the server just closes
+	case wire.SASL:
+		if r.Data == nil { // on which a real server fails
 			return result{drop: true}
 		}
+		res.zxid = 0
+		e.body.Buffer(nil) // SASL is not set up
+	default:
 		res.zxid, res.code, res.hangUp = -1, codeUnimplemented, true
 		return res
 	}

@@ -28,15 +28,18 @@ type Server struct {
 
 	// Guarded by e.mu.
 	conns    map[*conn]struct{}
-	view     *view // what its clients read while it is cut off or lags
-	cut      bool  // Partition
-	lags     bool  // Lag
+	view     *view         // what its clients read while it is cut off or lags
+	cut      bool          // Partition
+	lags     bool          // Lag
+	lagBy    time.Duration // LagBy; 0 until healed
+	stopLag  func()        // the timer for it
 	paused   bool
 	stopped  bool
 	refuses  bool
 	gaveUp   bool       // see WithSyncLimit
 	stopSync func()     // the timer for it
 	faults   connFaults // for connections to come
+	bound    string     // addr, for those who hold e.mu
 
 	lnMu sync.Mutex
 	ln   net.Listener
@@ -78,10 +81,11 @@ func (s *Server) Name() string { return fmt.Sprintf("zk%d:2181", s.id+1) }
 // ID is the number of the server in its ensemble, from 0.
 func (s *Server) ID() int { return s.id }
 
-// Addr is the loopback TCP address for clients that cannot use [Server.Dialer].
-// The first call opens the port: a test in a synctest bubble, where there can be
-// no real network, must not call it. A failure to listen fails the test, or
-// panics outside of one; [Server.Listen] returns it.
+// Addr is the TCP address for clients that cannot use [Server.Dialer], on the loopback
+// interface unless [WithAddr] sets it. The first call opens the port, in an ensemble the
+// ports of all servers. A test in a synctest bubble must not call it, because a bubble has
+// no real network. A failure to listen fails the test, or panics outside of one;
+// [Server.Listen] returns it.
 func (s *Server) Addr() string {
 	addr, err := s.Listen()
 	if err != nil {
@@ -90,18 +94,29 @@ func (s *Server) Addr() string {
 	return addr
 }
 
-// Listen opens the TCP port, unless it is open, and returns its address.
+// Listen opens the TCP port, unless it is open, and returns its address. In an ensemble it
+// opens the ports of all servers, because /zookeeper/config lists them.
 func (s *Server) Listen() (string, error) {
+	for _, x := range s.e.servers {
+		if err := x.listen(); err != nil {
+			return "", err
+		}
+		x.adjustListener() // it may be stopped
+	}
+	return s.tcpAddr(), nil
+}
+
+func (s *Server) listen() error {
 	s.lnMu.Lock()
 	defer s.lnMu.Unlock()
 	if s.addr != "" {
-		return s.addr, nil
+		return nil
 	}
 	want := "127.0.0.1:0"
-	if len(s.e.servers) == 1 {
-		want = s.e.cfg.addr
+	if s.id < len(s.e.cfg.addrs) {
+		want = s.e.cfg.addrs[s.id]
 	}
-	return s.addr, s.listenLocked(want)
+	return s.listenLocked(want)
 }
 
 func (s *Server) listenLocked(addr string) error {
@@ -115,6 +130,7 @@ func (s *Server) listenLocked(addr string) error {
 		return fmt.Errorf("zktest: %w", err)
 	}
 	s.ln, s.addr = ln, ln.Addr().String()
+	s.bind(s.addr)
 	s.e.goLocked(func() {
 		for {
 			nc, err := ln.Accept()
@@ -176,6 +192,7 @@ func (s *Server) accept(nc net.Conn) error {
 		c.outHold |= holdPause
 	}
 	s.conns[c] = struct{}{}
+	c.limitHandshake()
 	s.e.goLocked(c.read)
 	s.e.goLocked(c.write)
 	return nil

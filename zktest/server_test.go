@@ -129,7 +129,7 @@ func TestAnHourOfSessionLife(t *testing.T) {
 		s.DropConnections()
 		time.Sleep(11 * time.Second)
 		if n := len(s.Sessions()); n != 0 {
-			t.Errorf("%d sessions after the time-out", n)
+			t.Errorf("%d sessions after the timeout", n)
 		}
 		s.Refuse(false)
 		waitState(t, events, zk.StateExpired)

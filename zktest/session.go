@@ -10,10 +10,11 @@ type session struct {
 	id       int64
 	password [16]byte
 	timeout  time.Duration
-	deadline time.Time // the tick at which it ends unless something is heard
 	queued   time.Time // the deadline under which it is in the heap
 	index    int       // in the heap; -1 when not in it
 	conn     *conn     // the connection it is attached to, nil if none
+	earlier  []*conn   // connections to other servers that the client has not closed
+	activity
 }
 
 // sessionQueue orders sessions by the deadline under which they were queued. A
@@ -50,25 +51,12 @@ func (q *sessionQueue) Pop() any {
 	return s
 }
 
-// roundToTick gives the first tick after t. Ticks are counted from the start of
-// the ensemble, so that a replay in fake time sees the same ones.
-func (e *ensemble) roundToTick(t time.Time) time.Time {
-	n := t.Sub(e.started)/e.cfg.tick + 1
-	return e.started.Add(n * e.cfg.tick)
-}
-
-// touch puts off the end of s, as every packet of its client does.
-func (e *ensemble) touch(s *session) {
-	if d := e.roundToTick(e.nowLocked().Add(s.timeout)); d.After(s.deadline) {
-		s.deadline = d
-	}
-}
-
 // newSession makes a session and counts a transaction for it.
 func (e *ensemble) newSession(timeout time.Duration, server int) *session {
 	e.nextSession++
-	// The layout of the real server: its number, the time of its start, a counter.
-	base := int64(uint64(e.started.UnixMilli())<<24>>8) | int64(server+1)<<56
+	// The layout of the real server: its number, the time of its start, a counter. Ensembles
+	// that start at the same time, of a bubble for instance, differ by their number.
+	base := int64(uint64(e.started.UnixMilli()+e.number)<<24>>8) | int64(server+1)<<56
 	s := &session{id: base + e.nextSession, timeout: timeout, index: -1}
 	seed := uint64(s.id)
 	for i := range s.password { // any client is told its password; it only has to differ
@@ -115,7 +103,7 @@ func (e *ensemble) expireDue(timer int) {
 	now := e.nowLocked()
 	for len(e.expiry) > 0 && !e.expiry[0].queued.After(now) {
 		s := e.expiry[0]
-		if s.deadline.After(now) {
+		if e.report(s); s.deadline.After(now) {
 			s.queued = s.deadline
 			heap.Fix(&e.expiry, 0)
 			continue
@@ -142,11 +130,21 @@ func (e *ensemble) endSession(s *session, asked bool) {
 		t.add(change{kind: changeDelete, path: n.path})
 	}
 	e.commit(t)
+	for _, c := range s.earlier {
+		c.sessionEnded()
+	}
 	if asked {
 		return
 	}
 	e.record(Entry{Op: OpCloseSession, Session: s.id, Zxid: t.zxid, Server: server})
-	if c := s.conn; c != nil && c.view == nil {
+	if s.conn != nil {
+		s.conn.sessionEnded()
+	}
+}
+
+// sessionEnded closes c, unless its server does not know yet that the session has ended.
+func (c *conn) sessionEnded() {
+	if c.view == nil {
 		c.hangUp()
 	}
 }

@@ -27,7 +27,7 @@ type node struct {
 	data    []byte
 	acl     *acl
 	kind    nodeKind
-	owner   int64 // session, of an ephemeral node
+	owner   int64 // what the Stat shows: the session of an ephemeral node, 0 by default for others
 	ttl     int64 // milliseconds, of a TTL node
 	czxid   int64
 	mzxid   int64

@@ -1,9 +1,12 @@
 package zktest
 
+import "time"
+
 // txn is one transaction: the steps that the ensemble agreed on under one zxid.
 type txn struct {
 	zxid    int64
-	time    int64 // wall clock, milliseconds
+	at      time.Time
+	time    int64 // at in milliseconds, as a Stat shows it
 	changes []change
 	buf     [1]change
 	ended   *session // that it has ended; nil for none
@@ -43,7 +46,8 @@ func (t *txn) add(c change) *change {
 // begin takes the next zxid. As with the real server also a write that fails uses one up.
 func (e *ensemble) begin() *txn {
 	e.zxid++
-	return &txn{zxid: e.zxid, time: e.nowLocked().UnixMilli()}
+	now := e.nowLocked()
+	return &txn{zxid: e.zxid, at: now, time: now.UnixMilli()}
 }
 
 // commit applies every change of t and tells who watches.
@@ -59,11 +63,19 @@ func (e *ensemble) committed(t *txn) {
 	for i := range t.changes {
 		e.trigger(&t.changes[i], nil)
 	}
-	for _, v := range e.views {
-		v.missed = append(v.missed, t)
-	}
+	e.leaveBehind(t)
 	if len(e.tree.expires) > 0 {
 		e.armSweep()
+	}
+}
+
+// leaveBehind notes t for the views that show an older state.
+func (e *ensemble) leaveBehind(t *txn) {
+	for _, v := range e.views {
+		v.missed = append(v.missed, t)
+		if v.server != nil && len(v.missed) == 1 {
+			v.server.armLag()
+		}
 	}
 }
 
@@ -79,6 +91,7 @@ func (t *tree) applyTxn(x *txn) {
 type view struct {
 	tree   *tree
 	missed []*txn
+	late   []*conn // those that wait until the view has caught up
 	conns  int     // how many look at it
 	server *Server // whose it is, if it is a whole server's
 }

@@ -34,9 +34,7 @@ func (e *ensemble) write(c *conn, r *wire.Request, parse error) result {
 	}
 	if res.code != codeOK {
 		e.tree.zxid = t.zxid // a failed write is a transaction too
-		for _, v := range e.views {
-			v.missed = append(v.missed, t)
-		}
+		e.leaveBehind(t)
 		return res
 	}
 	ch := &t.changes[0]
@@ -196,7 +194,7 @@ func (e *ensemble) prepareCreate(c *conn, r *wire.Request, t *txn) Code {
 	// mode of a container makes a persistent node.
 	switch {
 	case r.Op == OpCreateContainer:
-		ch.node = container
+		ch.node, ch.owner = container, e.cfg.keeper.containerOwner
 	case r.Op == OpCreateTTL:
 		ch.node, ch.ttl = ttlNode, r.TTL
 	case mode == modeEphemeral || mode == modeEphemeralSequential:

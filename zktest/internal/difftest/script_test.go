@@ -85,6 +85,7 @@ func oddities(p *pair) {
 	p.step(0, false, op(wire.Exists, "/odd", watch), op(wire.CheckWatches, "/odd", flags(2)), op(wire.CheckWatches, "/odd", flags(1)),
 		op(wire.RemoveWatches, "/odd", flags(1)), op(wire.RemoveWatches, "/odd", flags(3)), op(wire.RemoveWatches, "/odd", flags(3)))
 	p.step(0, false, op(wire.WhoAmI, ""))
+	p.step(0, false, op(wire.SASL, "", body("\x00\x00\x00\x05token")), op(wire.SASL, "", body("\x00\x00\x00\x00")), op(wire.Exists, "/odd"))
 }
 
 // broken are bodies that do not fit, answered with an error, and packets after
@@ -118,6 +119,7 @@ func broken(p *pair) {
 		{wire.Notification, ""},
 		{wire.Error, ""},
 		{wire.SASL, "\xff\xff\xff\xff"},
+		{wire.SASL, "\x00\x00"},
 		{wire.Auth, "\x00"},
 		{wire.Auth, "\x00\x00\x00\x00\x00\x00\x00\x05world\x00\x00\x00\x06anyone"},
 	} {

@@ -77,6 +77,8 @@ func (d *Decoder) ReadRequest(h Header) (Request, error) {
 		d.multi(&r)
 	case Auth:
 		_, r.Scheme, r.Data = d.Int(), d.String(), d.Buffer()
+	case SASL:
+		r.Data = d.Buffer()
 	case SetWatches, SetWatches2:
 		r.Zxid, r.DataW, r.ExistW, r.ChildW = d.Long(), d.Strings(), d.Strings(), d.Strings()
 		if h.Op == SetWatches2 {

@@ -1,0 +1,125 @@
+package zktest_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// Settings with which a report of half a tick ago matters most, and the time of a ping
+// between servers, which comes tick/64 before a tick.
+const (
+	reportTick    = 2 * time.Second
+	reportTimeout = 4 * time.Second
+	reportPing    = 10*reportTick - reportTick/64
+)
+
+// sessionLife lets a client of server 0 send packets, a millisecond after one another at
+// first and the last one a millisecond before cut is called, d after a ping between
+// servers. It returns how long after that ping the session ends.
+func sessionLife(t *testing.T, servers int, d time.Duration, cut func(s *zktest.Server, session int64)) time.Duration {
+	begin := time.Now()
+	ens := zktest.Cluster(t, servers, zktest.WithTick(reportTick), zktest.WithSessionTimeouts(reportTimeout, reportTimeout))
+	conn, _, err := ens.Server(0).Connect(reportTimeout)
+	require.NoError(t, err)
+	at := reportPing + d
+	for {
+		_, err := conn.Sync("/")
+		require.NoError(t, err)
+		left := at - time.Since(begin) - time.Millisecond
+		if left <= 0 {
+			break
+		}
+		time.Sleep(min(20*time.Millisecond, left))
+	}
+	time.Sleep(time.Millisecond)
+	id := conn.SessionID()
+	cut(ens.Server(0), id)
+	time.Sleep(3 * reportTimeout)
+	synctest.Wait()
+	for _, e := range ens.Leader().Log() {
+		if e.Op == zktest.OpCloseSession && e.Session == id {
+			return e.Time.Sub(begin) - reportPing
+		}
+	}
+	require.Fail(t, "the session lives")
+	return 0
+}
+
+// A follower tells the leader of packets only with its answer to the leader's next ping,
+// half a tick after the previous one. So a session can end a quarter of its timeout early,
+// if this is the shortest that the server grants and the follower is cut off.
+func TestActivityIsReportedWithPings(t *testing.T) {
+	const tick, toTick = reportTick, reportTick / 64
+	for name, c := range map[string]struct {
+		servers int
+		cut     func(s *zktest.Server, session int64)
+	}{
+		"follower cut off":                    {3, func(s *zktest.Server, _ int64) { s.Partition() }},
+		"follower paused":                     {3, func(s *zktest.Server, _ int64) { s.Pause() }},
+		"follower stopped":                    {3, func(s *zktest.Server, _ int64) { s.Stop() }},
+		"client of a follower cut off":        {3, func(s *zktest.Server, id int64) { s.Partition(id) }},
+		"lone server cut off":                 {1, func(s *zktest.Server, _ int64) { s.Partition() }},
+		"client of a lone server cut off":     {1, func(s *zktest.Server, id int64) { s.Partition(id) }},
+		"follower cut off, connection closed": {3, func(s *zktest.Server, _ int64) { s.Partition(); s.DropConnections(); s.Refuse(true) }},
+		"client cut off, connection closed":   {1, func(s *zktest.Server, id int64) { s.Partition(id); s.DropConnections(id); s.Refuse(true) }},
+	} {
+		for _, d := range []struct{ cut, life time.Duration }{
+			{2 * time.Millisecond, reportTimeout + toTick}, // reported by the ping before
+			{tick/2 - 1, reportTimeout + toTick},           // what came since is not reported
+			{tick / 2, reportTimeout + tick + toTick},      // reported by the next one
+			{tick - 1, reportTimeout + tick + toTick},
+			{tick, reportTimeout + tick + toTick}, // reported right before a tick
+			{tick + tick/2, reportTimeout + 2*tick + toTick},
+		} {
+			t.Run(name+" after "+d.cut.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					require.Equal(t, d.life, sessionLife(t, c.servers, d.cut, c.cut))
+				})
+			})
+		}
+	}
+}
+
+// What a follower could not report before it was cut off it reports when it is back.
+func TestActivityIsReportedLate(t *testing.T) {
+	const tick, toTick = reportTick, reportTick / 64
+	for name, servers := range map[string]int{"follower": 3, "lone server": 1} {
+		for fault, cut := range map[string][2]func(*zktest.Server){
+			"cut off": {func(s *zktest.Server) { s.Partition() }, func(s *zktest.Server) { s.Heal() }},
+			"paused":  {(*zktest.Server).Pause, (*zktest.Server).Resume},
+		} {
+			t.Run(name+" "+fault, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					life := sessionLife(t, servers, tick/4, func(s *zktest.Server, _ int64) {
+						s.DropConnections()
+						s.Refuse(true)
+						cut[0](s)
+						time.Sleep(tick)
+						cut[1](s)
+					})
+					want := reportTimeout + 2*tick + toTick
+					if servers == 1 && fault == "paused" {
+						want -= tick // standalone: it counted the packet immediately
+					}
+					require.Equal(t, want, life)
+				})
+			})
+		}
+	}
+}
+
+// The leader knows at once what it receives itself, and a standalone server as well.
+func TestLeaderKnowsItsOwnClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		life := sessionLife(t, 1, reportTick/2-time.Millisecond, func(s *zktest.Server, session int64) {
+			s.DropConnections(session)
+			s.Refuse(true)
+		})
+		require.Equal(t, reportTimeout+reportTick+reportTick/64, life)
+	})
+}

@@ -1,0 +1,50 @@
+package zktest
+
+import (
+	"slices"
+
+	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+)
+
+// Options with which the server behaves as ClickHouse Keeper does, which speaks
+// ZooKeeper's protocol but lacks parts of it. A test combines the options that it
+// needs; all of them together are
+//
+//	zktest.WithoutReattach(), zktest.WithContainerOwner(math.MinInt64),
+//	zktest.WithoutOps(zktest.OpSetWatches, zktest.OpSetWatches2, zktest.OpCreateContainer)
+
+// keeper holds the settings of these options.
+type keeper struct {
+	unknown        []Op
+	noReattach     bool
+	containerOwner int64
+}
+
+// WithoutOps makes the server close the connection of a client that sends one of these
+// operations, alone or in a multi, without an answer. ClickHouse Keeper does so with
+// [OpSetWatches] before release 26.1 and with [OpCreateContainer] before release 26.7.
+// The request log shows such a request with the code of "unimplemented".
+func WithoutOps(ops ...Op) Option {
+	return func(c *config) { c.keeper.unknown = append(c.keeper.unknown, ops...) }
+}
+
+// WithoutReattach makes every handshake start a new session, also that of a client that
+// asks for the session that it has. The client is not informed, except by the session ID
+// in the answer. The old session lives until its timeout has passed, and so do its
+// ephemeral nodes. ClickHouse Keeper does so in all releases up to 26.9.
+func WithoutReattach() Option { return func(c *config) { c.keeper.noReattach = true } }
+
+// WithContainerOwner sets the ephemeralOwner that the Stat of a container shows. Default
+// 0, as with Apache's server; ClickHouse Keeper shows math.MinInt64.
+func WithContainerOwner(owner int64) Option {
+	return func(c *config) { c.keeper.containerOwner = owner }
+}
+
+// knows reports whether the server implements the operations of r.
+func (k *keeper) knows(r *wire.Request) bool {
+	if len(k.unknown) == 0 {
+		return true
+	}
+	return !slices.Contains(k.unknown, r.Op) &&
+		!slices.ContainsFunc(r.Ops, func(o wire.Request) bool { return slices.Contains(k.unknown, o.Op) })
+}

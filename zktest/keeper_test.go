@@ -1,0 +1,103 @@
+package zktest_test
+
+import (
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+)
+
+// A client that reconnects gets another session without an event that reports it, and the
+// old session keeps its ephemeral node until its timeout has passed.
+func TestWithoutReattach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t, zktest.WithoutReattach())
+		c, events := connect(t, s, 6*time.Second)
+		mustCreate(t, c, "/e", "", zk.FlagEphemeral)
+		old := c.SessionID()
+		s.DropConnections()
+		waitState(t, events, zk.StateConnected)
+		if ev := <-events; ev.State != zk.StateHasSession {
+			t.Errorf("the client is informed of %v", ev.State)
+		}
+		if c.SessionID() == old || len(s.Sessions()) != 2 {
+			t.Errorf("session 0x%x after 0x%x, %d sessions", c.SessionID(), old, len(s.Sessions()))
+		}
+		if ok, stat, err := c.Exists("/e"); !ok || err != nil || stat.EphemeralOwner != old {
+			t.Errorf("the ephemeral node: %v %v", ok, err)
+		}
+		time.Sleep(7 * time.Second)
+		if ok, _, err := c.Exists("/e"); ok || err != nil || len(s.Sessions()) != 1 {
+			t.Errorf("after the timeout of the old session: %v %v, %d sessions", ok, err, len(s.Sessions()))
+		}
+	})
+}
+
+func TestWithoutOps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t, zktest.WithoutOps(zktest.OpSetWatches, zktest.OpCreateContainer))
+		c, _ := connect(t, s, 6*time.Second)
+		if _, err := c.CreateContainer("/box", nil, zk.FlagContainer, open); err != zk.ErrConnectionClosed {
+			t.Errorf("createContainer: %v", err)
+		}
+		raw := newRawClient(t, s, false)
+		raw.send(t, func(e *wire.Encoder) {
+			e.Int(int32(wire.Multi))
+			for _, op := range []struct {
+				wire.Op
+				done bool
+			}{{wire.CreateContainer, false}, {-1, true}} {
+				e.Int(int32(op.Op))
+				e.Bool(op.done)
+				e.Int(-1)
+				if !op.done {
+					e.String("/box")
+					e.Buffer(nil)
+					e.ACLs([]wire.ACL{{Perms: 31, Scheme: "world", ID: "anyone"}})
+					e.Int(zk.FlagContainer)
+				}
+			}
+		})
+		if err := raw.reply(); err == nil {
+			t.Error("a multi with createContainer is answered")
+		}
+		if log := s.Log(); log.Count(zktest.OpCreateContainer) != 1 || s.Tree() != "/\n" {
+			t.Errorf("log\n%v\ntree\n%s", log, s.Tree())
+		}
+		mustCreate(t, c, "/a", "", 0)
+		if _, _, _, err := c.GetW("/a"); err != nil {
+			t.Fatal(err)
+		}
+		s.ResetLog()
+		s.DropConnections()
+		time.Sleep(30 * time.Second)
+		if n := s.Log().Count(zktest.OpSetWatches); n < 10 || len(s.Watches()) != 0 {
+			t.Errorf("%d times setWatches, watches %v", n, s.Watches())
+		}
+	})
+}
+
+func TestWithContainerOwner(t *testing.T) {
+	for _, owner := range []int64{0, math.MinInt64} {
+		synctest.Test(t, func(t *testing.T) {
+			s := zktest.Start(t, zktest.WithContainerOwner(owner))
+			c, _ := connect(t, s, 6*time.Second)
+			if _, err := c.CreateContainer("/box", nil, zk.FlagContainer, open); err != nil {
+				t.Fatal(err)
+			}
+			mustCreate(t, c, "/box/a", "", zk.FlagEphemeral)
+			_, stat, err := c.Exists("/box")
+			if err != nil || stat.EphemeralOwner != owner || stat.NumChildren != 1 {
+				t.Errorf("%+v %v", stat, err)
+			}
+			if err := c.Delete("/box/a", -1); err != nil || s.Sweep() != 1 {
+				t.Errorf("it is not swept: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,142 @@
+package zktest
+
+// A server that is behind the others but in touch with them.
+
+import (
+	"slices"
+	"time"
+)
+
+// Lag leaves this server behind the others, although it is in touch with them: what its
+// clients read comes from the state at this moment, until [Server.Heal]. Their writes are
+// applied, and other servers show them, but as with a real follower that commits late,
+// a write, a sync and the start of a session are answered only when this server has caught
+// up with them. Sessions live on, and a client that has seen no later state may reconnect
+// to this server. The leader of an ensemble cannot lag; a lone server behaves as a follower
+// of servers that are not shown.
+func (s *Server) Lag() { s.lag(0) }
+
+// LagBy is [Server.Lag] for a server that is d behind: it applies each transaction d after
+// the others, of the server's time, until [Server.Heal]. It panics unless d is positive.
+func (s *Server) LagBy(d time.Duration) {
+	if d <= 0 {
+		panic("zktest: LagBy needs a positive duration")
+	}
+	s.lag(d)
+}
+
+func (s *Server) lag(d time.Duration) {
+	e := s.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.lags, s.lagBy = true, d
+	e.membershipLocked()
+	if s.view == nil && len(e.servers) == 1 {
+		s.strand()
+	}
+	s.armLag()
+}
+
+// armLag sets the timer for the next transaction that the server applies late.
+func (s *Server) armLag() {
+	e, v := s.e, s.view
+	s.stopLagging()
+	if s.lagBy <= 0 || v == nil || len(v.missed) == 0 || s.cut || s.paused || e.closed {
+		return
+	}
+	due := v.missed[0].at.Add(s.lagBy)
+	s.stopLag = e.timer(due.Sub(e.nowLocked()), func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.closed || s.view != v || s.lagBy <= 0 || s.cut || s.paused {
+			return
+		}
+		now := e.nowLocked()
+		ended := e.advance(v, func(t *txn) bool { return !t.at.Add(s.lagBy).After(now) })
+		for _, c := range s.connections() {
+			if c.view == v && c.sess != nil && ended[c.sess] {
+				c.hangUp()
+			}
+		}
+		s.armLag()
+	})
+}
+
+func (s *Server) stopLagging() {
+	if s.stopLag != nil {
+		s.stopLag()
+		s.stopLag = nil
+	}
+}
+
+// advance applies to v the transactions that it has missed, in order, as long as due
+// holds: watches fire, and writes are answered. It returns the sessions that have ended.
+func (e *ensemble) advance(v *view, due func(*txn) bool) (ended map[*session]bool) {
+	n := 0
+	for n < len(v.missed) && due(v.missed[n]) {
+		t := v.missed[n]
+		n++
+		v.tree.applyTxn(t)
+		for k := range t.changes {
+			e.trigger(&t.changes[k], v)
+		}
+		for _, c := range slices.Clone(v.late) {
+			if c.late.zxid <= t.zxid {
+				c.answerLate()
+			}
+		}
+		if t.ended != nil {
+			if ended == nil {
+				ended = make(map[*session]bool)
+			}
+			ended[t.ended] = true
+		}
+	}
+	v.missed = v.missed[n:]
+	return ended
+}
+
+// lateAnswer is the answer to a request that was applied before the server of its
+// connection has caught up with it. The next requests of the connection wait for it.
+type lateAnswer struct {
+	zxid   int64
+	reply  []byte
+	hangUp bool
+}
+
+// isLate reports whether the answer to a request that was applied as zxid has to wait
+// until c's server has caught up.
+func (c *conn) isLate(zxid int64) bool { return c.view != nil && zxid > c.view.tree.zxid }
+
+// answerWhenCaughtUp sends the answer to a request that was applied as zxid, as soon as
+// c's server has caught up. The caller holds e.mu,
+// and c must not process a request at the same time.
+func (c *conn) answerWhenCaughtUp(a lateAnswer) {
+	if c.gone {
+		return
+	}
+	c.late = &a
+	if !c.isLate(a.zxid) {
+		c.answerLate()
+		return
+	}
+	c.view.late = append(c.view.late, c)
+	c.mu.Lock()
+	c.inHold |= holdAnswer
+	c.mu.Unlock()
+}
+
+// answerLate sends the answer that c waits for.
+func (c *conn) answerLate() {
+	a := c.late
+	c.late = nil
+	if c.view != nil {
+		c.view.late = slices.DeleteFunc(c.view.late, func(o *conn) bool { return o == c })
+	}
+	c.send(a.reply)
+	if a.hangUp {
+		c.hangUp()
+	}
+	c.unhold(holdAnswer)
+	c.srv.kickLocked([]*conn{c})
+}

@@ -1,0 +1,52 @@
+package zktest
+
+// A limit of fake time, after which a test that waits forever fails.
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+)
+
+// limitFakeTime panics after d of fake time, unless the ensemble is closed before.
+func (e *ensemble) limitFakeTime(d time.Duration) {
+	head := make([]byte, 256)
+	head = head[:runtime.Stack(head, false)]
+	if d > 0 && len(bubbleOf(head)) > 0 {
+		e.timeLimit = time.AfterFunc(d, func() { panic(stillRunning(d)) })
+	}
+}
+
+// stillRunning describes the goroutines in the bubble of the caller: those of the test
+// first, then those that run code of a test file.
+func stillRunning(d time.Duration) string {
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	all := bytes.Split(bytes.TrimSpace(stacks), []byte("\n\n"))
+	bubble := bubbleOf(all[0])
+	all = slices.DeleteFunc(all[1:], func(g []byte) bool { return !bytes.Equal(bubbleOf(g), bubble) })
+	slices.SortStableFunc(all, func(a, b []byte) int { return rank(a) - rank(b) })
+	return fmt.Sprintf("zktest: the test is still running after %v of fake time, the limit set by zktest.WithFakeTimeLimit; its goroutines are:\n\n%s\n",
+		d, bytes.Join(all, []byte("\n\n")))
+}
+
+// bubbleOf returns the number of the synctest bubble in a goroutine's stack, in a form that
+// can be compared. It is empty outside of a bubble.
+func bubbleOf(stack []byte) []byte {
+	line, _, _ := bytes.Cut(stack, []byte("\n"))
+	_, number, _ := bytes.Cut(line, []byte("synctest bubble "))
+	return number
+}
+
+// rank orders the stacks of goroutines.
+func rank(stack []byte) int {
+	switch {
+	case bytes.Contains(stack, []byte("testing.tRunner")):
+		return 0
+	case bytes.Contains(stack, []byte("_test.go:")):
+		return 1
+	}
+	return 2
+}

@@ -1,0 +1,111 @@
+package zktest_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		c, events := connect(t, s, 6*time.Second)
+		mustCreate(t, c, "/a", "x", 0)
+		mustCreate(t, c, "/e", "", zk.FlagEphemeral)
+		id := c.SessionID()
+		s.Stop()
+		time.Sleep(time.Minute) // nobody counts
+		s.Restart(zktest.KeepTree)
+		waitState(t, events, zk.StateHasSession)
+		if ok, _, err := c.Exists("/e"); !ok || err != nil || c.SessionID() != id {
+			t.Errorf("kept: %v %v", ok, err)
+		}
+		s.Restart(zktest.LoseTree)
+		waitState(t, events, zk.StateExpired)
+		waitState(t, events, zk.StateHasSession)
+		if ok, _, err := c.Exists("/a"); ok || err != nil {
+			t.Errorf("lost: %v %v", ok, err)
+		}
+		mustCreate(t, c, "/a", "x", 0)
+		s.Restart(zktest.LoseAll)
+		time.Sleep(time.Minute)
+		if c.State() == zk.StateHasSession {
+			t.Error("a client that has seen the future got in")
+		}
+		fresh, _ := connect(t, s, 6*time.Second)
+		mustCreate(t, fresh, "/a", "", 0)
+	})
+}
+
+func TestEnsembleRestart(t *testing.T) {
+	for loss, want := range map[zktest.Loss]struct {
+		node, session, connects bool
+		epoch                   int64
+	}{
+		zktest.KeepTree: {node: true, session: true, connects: true},
+		zktest.LoseTree: {connects: true},
+		zktest.LoseAll:  {epoch: 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := zktest.Cluster(t, 3)
+			e.Leader().Stop() // for an epoch that a rebuilt ensemble has not reached
+			e.Server(2).Restart(zktest.KeepTree)
+			c, events := connectFrom(t, e, 0, 6*time.Second)
+			mustCreate(t, c, "/e", "x", zk.FlagEphemeral)
+			id, before := c.SessionID(), e.Leader().Zxid()
+			e.Server(0).Stop()
+			e.Server(1).Partition()
+			e.Restart(loss)
+			if want.connects {
+				waitState(t, events, zk.StateHasSession)
+				ok, _, err := c.Exists("/e")
+				if ok != want.node || err != nil || (c.SessionID() == id) != want.session {
+					t.Errorf("loss %d: %v %v, session 0x%x after 0x%x", loss, ok, err, c.SessionID(), id)
+				}
+			} else {
+				time.Sleep(time.Minute)
+				if c.State() == zk.StateHasSession {
+					t.Errorf("loss %d: a client that has seen a higher transaction number has a session", loss)
+				}
+			}
+			if z := e.Leader().Zxid(); want.epoch > 0 && z>>32 != want.epoch || want.epoch == 0 && z <= before {
+				t.Errorf("loss %d: transaction 0x%x after 0x%x", loss, z, before)
+			}
+			for i := range e.Len() {
+				fresh, _ := connectFrom(t, e, i, 6*time.Second)
+				if fresh.Server() != e.Server(i).Name() {
+					t.Errorf("loss %d: server %d does not serve", loss, i)
+				}
+				if _, err := fresh.Create("/new", nil, 0, open); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+					t.Errorf("loss %d: %v", loss, err)
+				}
+				if data, _, err := fresh.Get("/zookeeper/config"); len(data) == 0 || err != nil {
+					t.Errorf("loss %d: config %q %v", loss, data, err)
+				}
+			}
+		})
+	}
+}
+
+func TestEnsembleRestartOverTCP(t *testing.T) {
+	e := zktest.Cluster(t, 3)
+	addrs := e.Addrs()
+	e.Server(0).Stop()
+	e.Restart(zktest.LoseAll)
+	for i, addr := range addrs {
+		c, events, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		waitState(t, events, zk.StateHasSession)
+		if i == 0 {
+			mustCreate(t, c, "/a", "", 0)
+		}
+	}
+}
