@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"path"
-	"syscall"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -199,67 +198,6 @@ func (l *Log) sync(sync bool) error {
 	}
 	l.synced = l.at.number
 	return nil
-}
-
-// makeRoom sees to it that a payload of that size fits the active segment, and that the next
-// one has its space before this one is full.
-func (l *Log) makeRoom(size int64, entries []*raftpb.Entry) error {
-	limit, end := l.limit(l.active), l.at.end+headSize+size
-	first := l.last + 1
-	turn := end > limit
-	if len(entries) > 0 {
-		first = entries[0].GetIndex()
-		turn = turn || first < l.active.first || len(l.active.offs) == 0 && first != l.active.first
-		if end > limit/4*3 && l.spare == nil {
-			if err := l.reserve(0); err != nil {
-				return err
-			}
-		}
-	}
-	if !turn {
-		return nil
-	}
-	h := header{place: place{first, l.active.seq + 1}, state: l.state, mark: l.mark}
-	return l.create(h, size)
-}
-
-// reserve allocates the file that is to be the next segment, with room for a payload of that
-// size. If there is no space the log goes on.
-func (l *Log) reserve(size int64) error {
-	name := path.Join(l.dir, spareName)
-	want := max(l.o.SegmentSize, aligned(headSize+headerSize)+headSize+size)
-	if l.spare == nil {
-		f, err := l.fs.Create(name)
-		if err != nil {
-			return l.noRoom("making", name, err)
-		}
-		l.spare, l.room = f, 0
-	}
-	if want > l.room {
-		if err := l.spare.Allocate(want); err != nil {
-			err = l.noRoom("allocating", name, err)
-			if l.err != nil {
-				return err
-			}
-			// What there is of it goes back.
-			f := l.spare
-			l.spare = nil
-			if e := errors.Join(f.Close(), l.fs.Remove(name)); e != nil {
-				return l.die("removing", name, errors.Join(err, e))
-			}
-			return err
-		}
-		l.room = want
-	}
-	return nil
-}
-
-// noRoom tells a full disk from one that has failed.
-func (l *Log) noRoom(doing, name string, err error) error {
-	if errors.Is(err, syscall.ENOSPC) {
-		return fmt.Errorf("%w: %s %s: %w", ErrNoSpace, doing, name, err)
-	}
-	return l.die(doing, name, err)
 }
 
 // create seals the active segment and begins the next one, with room for a payload of that

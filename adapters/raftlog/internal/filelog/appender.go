@@ -37,6 +37,12 @@ func (a *Appender) promised(hs *raftpb.HardState) bool {
 	return hs == nil || has != nil && hs.GetTerm() == has.GetTerm() && hs.GetVote() == has.GetVote()
 }
 
+// Room is as [Log.Room].
+func (a *Appender) Room() int64 { return a.log.Room() }
+
+// Reserve is as [Log.Reserve].
+func (a *Appender) Reserve() error { return a.log.Reserve() }
+
 // Reset is as [Log.Reset]. What was put off is older than the snapshot.
 func (a *Appender) Reset(index, term uint64) error {
 	a.off = nil

@@ -19,9 +19,9 @@ var (
 	// ErrInvalid: what was given cannot be of a raft log that goes on from this one. Nothing
 	// was written.
 	ErrInvalid = errors.New("filelog: invalid")
-	// ErrNoSpace: the disk has no room for the next segment. Nothing was written, and the
-	// log goes on when there is room. It comes while the present segment still has room,
-	// which is kept for hard states.
+	// ErrNoSpace: the disk has no space for the next segment, and the rest of the present one is
+	// kept for hard states and compaction marks. Nothing was written, and the log takes entries
+	// again when there is space.
 	ErrNoSpace = errors.New("filelog: no space for the next segment")
 	// ErrReadOnly: the log was opened to read only.
 	ErrReadOnly = errors.New("filelog: opened read-only")

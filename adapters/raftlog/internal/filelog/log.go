@@ -47,8 +47,12 @@ type Log struct {
 	synced uint64 // number of the last durable record
 	spare  disk.File
 	room   int64 // what the spare was allocated with
-	buf    []byte
-	offs   []uint32
+	// noSpace is why the last attempt to allocate the next segment failed; nil if it did not. An
+	// append that does not depend on it tries again when the log has reached retryAt.
+	noSpace error
+	retryAt int64
+	buf     []byte
+	offs    []uint32
 
 	// What reading works with; mu is held for moments.
 	mu     sync.RWMutex

@@ -289,10 +289,12 @@ func (l *Log) recover(old []string) error {
 	}
 	s.size = size
 	if size < l.o.SegmentSize {
-		if err := s.file.Allocate(l.o.SegmentSize); err != nil {
+		switch err := s.file.Allocate(l.o.SegmentSize); {
+		case err == nil:
+			s.size = l.o.SegmentSize
+		case !full(err): // without space the segment is full
 			return err
 		}
-		s.size = l.o.SegmentSize
 	}
 	if err := s.file.Sync(); err != nil {
 		return err
@@ -340,5 +342,5 @@ func (l *Log) compacted() {
 	l.cache.drop(l.mark.index)
 }
 
-// limit is how far a segment may be written.
-func (l *Log) limit(s *segment) int64 { return min(max(s.size, l.o.SegmentSize), math.MaxUint32) }
+// limit is how far a segment may be written: as far as its space is allocated.
+func (l *Log) limit(s *segment) int64 { return min(s.size, math.MaxUint32) }

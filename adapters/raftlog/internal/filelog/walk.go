@@ -16,6 +16,9 @@ import (
 
 const suffix = ".seg"
 
+// Suffix ends the names of the log's files.
+const Suffix = suffix
+
 func (p place) name() string { return fmt.Sprintf("%016x-%08x%s", p.first, p.seq, suffix) }
 
 // parseName reads a segment's name. It is false if the name is no segment's.

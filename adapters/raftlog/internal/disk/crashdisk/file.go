@@ -109,6 +109,13 @@ func (f *file) room(op string, size int64) error {
 	return nil
 }
 
+// Used is how many bytes all files have together, as [Disk.SetSpace] counts them.
+func (d *Disk) Used() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.used(d.root, map[*node]bool{})
+}
+
 func (d *Disk) used(n *node, seen map[*node]bool) int64 {
 	if seen[n] {
 		return 0
