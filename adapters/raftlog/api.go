@@ -54,6 +54,9 @@ var (
 	ErrTooManyIDs = api.ErrTooManyIDs
 	// ErrTooLarge: the data are larger than Config.MaxData.
 	ErrTooLarge = api.ErrTooLarge
+	// ErrNoSpace: the leader's disk has no space for updates; nothing was applied. Updates are
+	// taken again, without a restart, when there is space.
+	ErrNoSpace = api.ErrNoSpace
 	// ErrInvalid: an argument cannot work; nothing was done.
 	ErrInvalid = api.ErrInvalid
 	// ErrChanging: another change of the peers is under way.
@@ -63,6 +66,12 @@ var (
 	// ErrFault: the node has stopped for good, by what the error wraps: its disk has failed,
 	// its data are damaged, its state machine has returned an error, or the engine has panicked.
 	ErrFault = api.ErrFault
+	// ErrIdentity: the peer must not take part in the cluster with the data that it has: it was
+	// founded separately, its directory or its log was lost, its directory is a copy or was put
+	// back to an earlier state, the cluster was recovered without it, or it has applied other
+	// entries than a majority of the peers. The error says which,
+	// and what to do. It is ErrFault as well.
+	ErrIdentity = api.ErrIdentity
 	// ErrRefused: the other side is not of this cluster, or this peer was removed from it.
 	ErrRefused = api.ErrRefused
 )

@@ -68,13 +68,13 @@ func (c *candidacy) run() {
 // over may have begun anew, by what the peer has not applied yet: so it looks again when it has.
 func (c *candidacy) stand() {
 	over := false
-	_ = c.node.do(c.standing, func(p *core.Core) { over = p.Tables().Lines[c.name].Ended })
+	_ = c.node.do(c.standing, func(p *core.Core) { over = p.Tables().Lines.Line(c.name).Ended })
 	if over {
 		_ = c.node.read(c.standing, (*core.Core).ReadTables)
 	}
 	_ = c.node.do(c.standing, func(p *core.Core) {
 		p.Stand(c.name, c.id, c.opts.clientName)
-		c.see(p.Tables().Lines[c.name])
+		c.see(p.Tables().Lines.Line(c.name))
 		c.stood = true // not after a fault, of which nothing is sent
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -62,9 +63,11 @@ func TestCompactOffline(t *testing.T) {
 	require.Less(t, made.Through, index, "the IDs are fresh")
 	require.Eventually(t, func() bool { return n.Info().SnapshotIndex == index }, 10*time.Second, 20*time.Millisecond)
 	require.Equal(t, made.Size, n.Info().SnapshotSize)
-	left, err := os.ReadDir(filepath.Dir(target))
-	require.NoError(t, err)
-	require.Empty(t, left, "what is left of the work")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		left, err := os.ReadDir(filepath.Dir(target))
+		require.NoError(c, err)
+		require.Empty(c, left, "files in the directory of the target")
+	}, 10*time.Second, 20*time.Millisecond)
 
 	s, err := offline.ReadSnapshot(filepath.Join(dir, offline.SnapshotName))
 	require.NoError(t, err)

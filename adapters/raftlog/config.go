@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
@@ -23,7 +24,8 @@ type Config struct {
 	// ID is this peer's own, never used by another one, not even one of before: a peer that
 	// has lost its disk comes back under a new ID.
 	ID string
-	// Addr is where the others reach this peer: host:port.
+	// Addr is where the others reach this peer: host:port. A peer that is started with another
+	// address than before is known there soon, if a majority of the peers is reachable.
 	Addr string
 	// Listen is where this peer listens; Addr by default.
 	Listen string
@@ -96,9 +98,6 @@ const (
 	DefaultJoinTimeout     = time.Minute
 )
 
-// minSecret is how many bytes a secret has at least: shorter ones can be guessed.
-const minSecret = 16
-
 // ticksPerTimeout is how finely an election timeout is counted.
 const ticksPerTimeout = 20
 
@@ -150,8 +149,8 @@ func (c Config) check() error {
 		return bad("no Dir")
 	case len(c.Peers) == 0:
 		return bad("no Peers")
-	case len(c.Secret) > 0 && len(c.Secret) < minSecret:
-		return bad("Secret has %d bytes; at least %d are needed, random ones", len(c.Secret), minSecret)
+	case len(c.Secret) > 0 && len(c.Secret) < api.MinSecret:
+		return bad("Secret has %d bytes; at least %d are needed, random ones", len(c.Secret), api.MinSecret)
 	case c.ElectionTimeout < 100*time.Millisecond || c.ElectionTimeout > time.Hour:
 		return bad("ElectionTimeout is %v; from 100ms to 1h", c.ElectionTimeout)
 	case c.Heartbeat < c.ElectionTimeout/ticksPerTimeout || c.Heartbeat > c.ElectionTimeout/2:

@@ -112,12 +112,18 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 	return e, nil
 }
 
-// checkElection refuses a node that is nil, and what cannot stand in the log as it is: names are
-// text there.
+// checkElection rejects a node that is nil, and a name that CheckName rejects.
 func checkElection(node *Node, name string) error {
-	switch {
-	case node == nil:
+	if node == nil {
 		return fmt.Errorf("raftlog: there is no node: %w", leaderelection.ErrNilConn)
+	}
+	return CheckName(name)
+}
+
+// CheckName returns an error that wraps [leaderelection.ErrInvalidPath] if an election cannot
+// have this name: one that is empty, longer than 1 KiB or not UTF-8. It sends nothing.
+func CheckName(name string) error {
+	switch {
 	case name == "" || len(name) > maxName:
 		return fmt.Errorf("%w: an election's name has from 1 to %d bytes, not %d", leaderelection.ErrInvalidPath, maxName, len(name))
 	case !utf8.ValidString(name):
@@ -218,7 +224,7 @@ func (e *Election) Resign() error {
 // gone asks whether the line has lost the candidate since.
 func (e *Election) gone() bool {
 	gone := false
-	err := e.node.do(context.Background(), func(c *core.Core) { gone = c.Tables().Lines[e.name].Place(e.id) < 0 })
+	err := e.node.do(context.Background(), func(c *core.Core) { gone = c.Tables().Lines.Line(e.name).Place(e.id) < 0 })
 	return err == nil && gone
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -35,4 +36,13 @@ func (n *Node) HoldLoop() (goOn func()) {
 	}()
 	<-held
 	return func() { close(free); <-done }
+}
+
+// RefusedBy has another peer refuse this one.
+func (n *Node) RefusedBy(id string, refused *link.RefusedError) { n.refused(id, refused) }
+
+// OnDisk has the peer's files be on another disk than that of Dir.
+func (c RecoverConfig) OnDisk(fs disk.FS) RecoverConfig {
+	c.fs = fs
+	return c
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,32 +111,6 @@ func (w *world) stopped(t testing.TB, p raftlog.Peer, cause error, c *candidate)
 	require.ErrorIs(t, c.err, raftlog.ErrFault)
 	require.ErrorIs(t, c.Current().Err, raftlog.ErrFault)
 	require.False(t, c.leads())
-}
-
-func TestDiskIsFull(t *testing.T) {
-	for _, atLeader := range []bool{true, false} {
-		inWorld(t, 3, func(t *testing.T, w *world) {
-			leader := w.leader(t)
-			p := leader
-			if !atLeader {
-				p = w.others(leader)[0]
-			}
-			other := w.others(leader, p)[0]
-			c := stand(t, w.node(p), "e")
-			c.awaitLeader(t)
-			w.disks[p.ID].SetSpace(0)
-			for i := range 20 {
-				insist(t, w.node(other), requestid.New(), string(make([]byte, 10<<10))+fmt.Sprint(i))
-			}
-			w.stopped(t, p, syscall.ENOSPC, c)
-			require.Len(t, w.sm(other).all(), 20)
-			// It goes on where it was when there is room.
-			w.disks[p.ID].SetSpace(-1)
-			w.start(p)
-			require.NoError(t, w.node(p).Sync(within(t, time.Minute)))
-			require.Equal(t, w.sm(other).all(), w.sm(p).all())
-		})
-	}
 }
 
 func TestStateMachineFails(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk/crashdisk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
@@ -47,8 +48,14 @@ func (w *world) impersonate(t *testing.T, p, to raftlog.Peer) *transport.Transpo
 	require.NoError(t, w.stop(p))
 	l, err := w.net.Listen(p.Addr)
 	require.NoError(t, err)
+	owner, err := identity.ReadOwner(w.disks[p.ID])
+	require.NoError(t, err)
+	owner.Starts++
+	require.NoError(t, owner.Write(w.disks[p.ID]))
 	as := transport.New(transport.Config{
-		Self: link.Identity{Cluster: "test", ID: p.ID, Peer: true, Addr: p.Addr, Insecure: true}, Listener: l,
+		Self: link.Identity{
+			Cluster: "test", ID: p.ID, Peer: true, Addr: p.Addr, Insecure: true, Claim: owner.Claim(identity.New()),
+		}, Listener: l,
 		Dial: func(ctx context.Context, addr string) (net.Conn, error) { return w.net.Dial(ctx, p.Addr, addr) },
 	})
 	as.SetPeers([]raftlog.Peer{to})

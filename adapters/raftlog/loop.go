@@ -14,6 +14,7 @@ import (
 type request struct {
 	core.Request
 	reply chan core.Reply // has room for it
+	ctx   context.Context // the caller's; once it has ended, the request is not begun
 }
 
 // loop owns the peer. Whatever happens comes to it by a channel; what follows from it goes to
@@ -42,6 +43,7 @@ func (n *Node) loop(c *core.Core) {
 		case <-n.ctx.Done():
 			return
 		case <-tick.C:
+			c.SetRoom(n.room.Load(), n.full.Load())
 			c.Advance()
 			tick.Reset(c.Due())
 		case f, ok := <-frames:
@@ -110,18 +112,35 @@ type looping struct {
 }
 
 func (l *looping) received(from string, frame []byte) {
+	l.c.SetRoom(l.n.room.Load(), l.n.full.Load())
 	if err := l.c.Receive(from, frame); err != nil {
 		l.n.log.Warn("a frame was left out", "error", err)
 	}
 }
 
 func (l *looping) take(r request) {
+	if r.ctx != nil && r.ctx.Err() != nil {
+		r.reply <- core.Reply{Err: fmt.Errorf("%w: nothing was done: %w", ErrBusy, context.Cause(r.ctx))}
+		return
+	}
+	l.c.SetRoom(l.n.room.Load(), l.n.full.Load())
 	if r.reply != nil {
 		l.token++
 		r.Token = l.token
 		l.waiting[r.Token] = r.reply
 	}
 	l.c.Propose(r.Request)
+}
+
+// abandon answers a request for a change of the peers whose caller does not wait any longer, if
+// it is certain that nothing was changed; see [core.Core.Abandon].
+func (l *looping) abandon(reply chan core.Reply) bool {
+	for token, r := range l.waiting {
+		if r == reply {
+			return l.c.Abandon(token)
+		}
+	}
+	return true // it was answered, or is not taken yet, and will not be begun
 }
 
 func (l *looping) stored(done []stored) {
@@ -137,6 +156,9 @@ func (l *looping) carryOut() {
 	if out.LostLog != nil {
 		n.fail(out.LostLog)
 		return
+	}
+	if len(out.Instances) > 0 {
+		n.goes(func() { n.learn(out.Instances) })
 	}
 	status := l.c.Status()
 	if lease := int64(status.Lease); lease < n.lease.Load() {
@@ -190,7 +212,7 @@ func (l *looping) show(out core.Out) {
 	if !out.AllElections && len(out.Elections) == 0 {
 		return
 	}
-	lines := l.c.Tables().Lines
+	lines := &l.c.Tables().Lines
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
 	for e := range l.n.elections {
@@ -198,13 +220,13 @@ func (l *looping) show(out core.Out) {
 			e.ended.Store(true) // the line may be a new one by now
 		}
 		if out.AllElections || slices.Contains(out.Elections, e.name) {
-			line := lines[e.name]
+			line := lines.Line(e.name)
 			e.line.Store(&line)
 		}
 	}
 	for o := range l.n.observers {
 		if out.AllElections || slices.Contains(out.Elections, o.name) {
-			o.show(lines[o.name])
+			o.show(lines.Line(o.name))
 		}
 	}
 }

@@ -79,6 +79,37 @@ func TestJoinWithoutAnybody(t *testing.T) {
 	})
 }
 
+// TestAddWhoDoesNotAnswer: the caller gives up before the leader does, and learns that nothing was
+// changed. Nothing is changed when the new peer comes later, either.
+func TestAddWhoDoesNotAnswer(t *testing.T) {
+	inWorld(t, 3, func(t *testing.T, w *world) {
+		leader := w.leader(t)
+		voters := append(w.others(), peer(3))
+		c, err := client.New(client.Config{
+			Cluster: "test", Peers: w.others(leader), Insecure: true,
+			Dial: func(ctx context.Context, addr string) (net.Conn, error) { return w.net.Dial(ctx, "client:1", addr) },
+		})
+		require.NoError(t, err)
+		defer c.Close()
+		// Less than what the leader gives a new peer, and more: then the client repeats the request.
+		for _, wait := range []time.Duration{3 * time.Second, time.Minute} {
+			began := time.Now()
+			_, err = c.ChangePeers(within(t, wait), requestid.New(), voters)
+			require.ErrorIs(t, err, raftlog.ErrBusy)
+			require.NotErrorIs(t, err, raftlog.ErrUnknownOutcome)
+			require.ErrorContains(t, err, "nothing was changed: new peers [p3] do not answer")
+			require.LessOrEqual(t, time.Since(began), wait)
+		}
+		_, err = w.node(leader).ChangePeers(within(t, 3*time.Second), requestid.New(), voters)
+		require.ErrorIs(t, err, raftlog.ErrBusy)
+		require.NotErrorIs(t, err, raftlog.ErrUnknownOutcome)
+		n := w.start(peer(3))
+		await(t, "it is a client", func() bool { return slices.Contains(members(t, n).Clients, peer(3)) })
+		time.Sleep(time.Minute)
+		require.Len(t, members(t, n).Voters, 3)
+	})
+}
+
 func TestReplaceOne(t *testing.T) {
 	inWorld(t, 3, func(t *testing.T, w *world) {
 		w.propose(t, w.peers[0], "before")
@@ -212,13 +243,13 @@ func TestJoinIsRefused(t *testing.T) {
 		w.change(t, w.peers[0], w.peers[0], w.peers[1], peer(3))
 		require.NoError(t, w.stop(w.peers[2]))
 		w.mu.Lock()
-		delete(w.disks, w.peers[2].ID) // it comes back empty, and joins
+		delete(w.disks, w.peers[2].ID) // it comes back empty, and wants to join
 		w.mu.Unlock()
 		seeds := []raftlog.Peer{w.peers[0], w.peers[1], peer(3)}
-		n := w.start(w.peers[2], func(c *raftlog.Config) { c.Peers = seeds })
-		await(t, "it is not taken", func() bool { return n.Info().Role == "removed" })
+		_, err := w.open(w.peers[2], func(c *raftlog.Config) { c.Peers = seeds })
+		require.ErrorIs(t, err, raftlog.ErrIdentity)
 		usurper := raftlog.Peer{ID: "p8", Addr: "host8:1"}
-		n = w.start(usurper, func(c *raftlog.Config) { c.Peers, c.Addr = seeds, w.peers[1].Addr })
+		n := w.start(usurper, func(c *raftlog.Config) { c.Peers, c.Addr = seeds, w.peers[1].Addr })
 		time.Sleep(5 * time.Second)
 		require.Empty(t, members(t, w.node(w.peers[0])).Clients)
 		require.Equal(t, "client", n.Info().Role)
@@ -324,7 +355,9 @@ func TestWipedPeerIsStopped(t *testing.T) {
 		w.mu.Lock()
 		delete(w.disks, wiped.ID)
 		w.mu.Unlock()
+		heal := w.isolate(wiped) // so that it founds the cluster once more
 		n := w.start(wiped)
+		heal()
 		await(t, "it has stopped", func() bool { return n.Err() != nil })
 		require.ErrorIs(t, n.Err(), raftlog.ErrFault)
 		require.Contains(t, n.Info().Fault, "join under a new ID")

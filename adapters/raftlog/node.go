@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
@@ -33,6 +35,10 @@ type Node struct {
 	files *filelog.Log
 	net   *transport.Transport
 	lock  io.Closer
+
+	owner   identity.Owner // Open's; does not change later
+	process string         // the identity of this process
+	known   acquaintances
 
 	began time.Time // the origin of the node's clock
 
@@ -53,6 +59,8 @@ type Node struct {
 	has     uint64 // Open's, then the state machine's goroutine's
 	applied progress
 	lease   atomic.Int64 // until when, by the node's clock
+	room    atomic.Int64 // see core.SetRoom, as full
+	full    atomic.Bool
 	skips   atomic.Pointer[[]uint64]
 	status  atomic.Pointer[core.Status]
 
@@ -74,6 +82,7 @@ type Node struct {
 //
 // Errors: [ErrInvalid] for a configuration that cannot work, or that contradicts what is in
 // the folder; [ErrFault], which says what is wrong, for a log or a snapshot that is damaged;
+// [ErrIdentity] if this peer must not take part in the cluster with the data in the folder;
 // what the state machine returns; disk and network errors; [ErrRefused], or the last reason,
 // when no peer has given a snapshot within JoinTimeout.
 func Open(cfg Config) (*Node, error) {
@@ -94,6 +103,7 @@ func Open(cfg Config) (*Node, error) {
 		n.fs = disk.OS(cfg.Dir)
 	}
 	n.applied.init()
+	n.room.Store(math.MaxInt64)
 	n.ctx, n.stop = context.WithCancelCause(context.Background())
 	if err := n.open(); err != nil {
 		n.release()
@@ -121,14 +131,23 @@ func (n *Node) open() error {
 	if err = errors.Join(err, snap.Close()); err != nil {
 		return fmt.Errorf("%w: snapshot: %w", ErrFault, err)
 	}
+	if err := n.checkLog(); err != nil {
+		return err
+	}
 	if err := n.openLog(meta); err != nil {
+		return err
+	}
+	if err := n.complete(); err != nil {
+		return err
+	}
+	if err := n.acquaint(); err != nil {
 		return err
 	}
 	c, err := core.New(core.Config{
 		Cluster: n.cfg.Cluster, Self: n.cfg.self(), Seeds: n.cfg.Peers,
 		Tick: n.cfg.ElectionTimeout / ticksPerTimeout, Heartbeat: n.cfg.Heartbeat, Election: n.cfg.ElectionTimeout,
 		Window: n.cfg.Window, MaxIDs: n.cfg.MaxRequestIDs, MaxData: n.cfg.MaxData,
-		Clock: clock{n}, Random: rand.Uint64, Logger: n.log,
+		Clock: clock{n}, Instances: n.instances, Random: rand.Uint64, Logger: n.log,
 		Log: n.files, Tables: tables,
 		Snapshot: core.Snapshot{Index: meta.Index, Term: meta.Term, Size: size, Members: tables.Members.Index},
 	})
@@ -147,32 +166,17 @@ func (c clock) Wall() time.Time    { return time.Now().Round(0) }
 // openLog opens the log, and has it begin behind the snapshot if it is not of the same
 // history: the machine was stopped between the two steps in which a snapshot is installed.
 func (n *Node) openLog(meta snapshot.Meta) error {
-	files, err := filelog.Open(n.fs, "log", filelog.Options{SegmentSize: n.cfg.segment})
+	files, err := filelog.Open(n.fs, logDir, filelog.Options{SegmentSize: n.cfg.segment})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrFault, err)
 	}
 	n.files = files
+	if err := continues(files, meta); !errors.Is(err, errOtherLog) {
+		return err
+	}
 	last, err := files.LastIndex()
 	if err != nil {
 		return err
-	}
-	first, err := files.FirstIndex()
-	if err != nil {
-		return err
-	}
-	same := false
-	if last >= meta.Index && first <= meta.Index+1 {
-		term, err := files.Term(meta.Index)
-		if err != nil {
-			return fmt.Errorf("%w: term of entry %d: %w", ErrFault, meta.Index, err)
-		}
-		same = term == meta.Term
-	}
-	switch {
-	case same:
-		return nil
-	case first > meta.Index+1:
-		return fmt.Errorf("%w: the log begins at %d, and the snapshot ends at %d: entries between them are missing", ErrFault, first, meta.Index)
 	}
 	n.log.Info("the log begins anew behind the snapshot", "index", meta.Index, "last", last)
 	if err := files.Reset(meta.Index, meta.Term); err != nil {
@@ -191,7 +195,8 @@ func (n *Node) start(c *core.Core) error {
 		}
 	}
 	n.net = transport.New(transport.Config{
-		Self: n.cfg.identity(), Listener: listener, Dial: n.cfg.Dial, Log: n.log, OnClient: n.serve, OnSnapshot: n.receive,
+		Self: n.identity(), Listener: listener, Dial: n.cfg.Dial, Log: n.log, OnClient: n.serve, OnSnapshot: n.receive,
+		Accepts: n.accepts, OnRefused: n.refused,
 	})
 	n.publish(c.Status())
 	n.publishSkips(c)
@@ -255,7 +260,7 @@ func (n *Node) release() {
 // fail stops the node by a fault: it takes no part in anything from now on. The first one
 // counts.
 func (n *Node) fail(err error) {
-	if !errors.Is(err, ErrFault) {
+	if !errors.Is(err, ErrFault) { // ErrIdentity is one
 		err = fmt.Errorf("%w: %w", ErrFault, err)
 	}
 	n.mu.Lock()

@@ -19,7 +19,7 @@ func Candidates(ctx context.Context, node *Node, name string) ([]leaderelection.
 		return nil, err
 	}
 	var line replica.Line
-	if err := node.do(ctx, func(c *core.Core) { line = c.Tables().Lines[name] }); err != nil {
+	if err := node.do(ctx, func(c *core.Core) { line = c.Tables().Lines.Line(name) }); err != nil {
 		if node.Err() != nil {
 			err = closedConn(err)
 		}
@@ -65,7 +65,7 @@ func Observe(ctx context.Context, node *Node, name string) (<-chan leaderelectio
 	o := &observer{name: name, news: make(chan struct{}, 1), out: make(chan leaderelection.Observation, 1)}
 	// On the loop, no change is between the line of now and those to come.
 	err := node.do(ctx, func(c *core.Core) {
-		o.show(c.Tables().Lines[name])
+		o.show(c.Tables().Lines.Line(name))
 		node.mu.Lock()
 		defer node.mu.Unlock()
 		node.observers[o] = struct{}{}

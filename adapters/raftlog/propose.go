@@ -22,7 +22,7 @@ import (
 // tries again until ctx ends; then the error wraps [ErrNotLeader] or [ErrBusy]. When the
 // leader is lost meanwhile, or ctx ends while it is asked, the error is [ErrUnknownOutcome]:
 // proposing again, with the same ID and data, is safe, and tells. Other errors are final:
-// [ErrStale], [ErrFuture], [ErrRequestIDReused], [ErrTooManyIDs], [ErrTooLarge], [ErrInvalid]
+// [ErrStale], [ErrFuture], [ErrRequestIDReused], [ErrTooManyIDs], [ErrTooLarge], [ErrNoSpace], [ErrInvalid]
 // for the zero ID, [ErrRefused] at a peer that was removed, and [ErrClosed] or [ErrFault].
 //
 // data must not be modified before Propose has returned, or ever if the outcome is unknown.
@@ -71,8 +71,9 @@ func (n *Node) proposeUnder(ctx context.Context, g entry.Guard, id requestid.ID,
 // one, until ctx ends.
 //
 // Errors: [ErrInvalid], with what is wrong with the voters; [ErrChanging] while another
-// change is under way; [ErrBusy] if new peers are not there in time; and those of
-// [Node.Propose].
+// change is under way; [ErrBusy] if new peers do not answer or have not caught up in time: then
+// nothing was changed, and nothing will be; and those of [Node.Propose]. If ctx ends first, the
+// error at the leader is also [ErrBusy], unless the change is in the log already.
 func (n *Node) ChangePeers(ctx context.Context, id requestid.ID, voters []Peer) (index uint64, err error) {
 	if id.IsZero() {
 		return 0, fmt.Errorf("%w: the request ID is zero; requestid.New makes one", ErrInvalid)
@@ -181,7 +182,7 @@ func (n *Node) ask(ctx context.Context, r core.Request) (index uint64, asked boo
 	}
 	reply := make(chan core.Reply, 1)
 	select {
-	case n.requests <- request{r, reply}:
+	case n.requests <- request{r, reply, ctx}:
 	case <-ctx.Done():
 		return 0, false, context.Cause(ctx)
 	case <-n.ctx.Done():
@@ -191,6 +192,10 @@ func (n *Node) ask(ctx context.Context, r core.Request) (index uint64, asked boo
 	case answer := <-reply:
 		return answer.Index, true, answer.Err
 	case <-ctx.Done():
+		if r.Kind == api.Config && n.abandon(reply) {
+			answer := <-reply // the loop does not wait for another peer before it sends it
+			return answer.Index, true, answer.Err
+		}
 		return 0, true, fmt.Errorf("%w: %w", ErrUnknownOutcome, context.Cause(ctx))
 	case <-n.ended:
 		select {
@@ -200,6 +205,13 @@ func (n *Node) ask(ctx context.Context, r core.Request) (index uint64, asked boo
 			return 0, false, context.Cause(n.ctx)
 		}
 	}
+}
+
+// abandon tries to give up a request for a change of the peers whose caller's context has ended.
+// If it returns true, the loop answers the request without delay, and the answer is certain.
+func (n *Node) abandon(reply chan core.Reply) (certain bool) {
+	err := n.do(n.ctx, func(*core.Core) { certain = n.current.abandon(reply) })
+	return err == nil && certain
 }
 
 // control has an op written.

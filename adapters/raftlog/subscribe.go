@@ -177,6 +177,8 @@ func (e *events) read(applied uint64) error {
 	if e.next < e.n.status.Load().First {
 		return e.jump()
 	}
+	// Taken before the entries are read: skips are forgotten when their entries are compacted.
+	skips := *e.n.skips.Load()
 	entries, err := e.n.files.Entries(e.next, applied+1, readBytes)
 	if errors.Is(err, raft.ErrCompacted) {
 		return e.jump()
@@ -184,7 +186,6 @@ func (e *events) read(applied uint64) error {
 	if err != nil {
 		return fmt.Errorf("raftlog: read the log: %w", err)
 	}
-	skips := *e.n.skips.Load()
 	for _, raw := range entries {
 		d, err := entry.Decode(raw)
 		if err != nil {

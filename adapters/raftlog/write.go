@@ -1,8 +1,14 @@
 package raftlog
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
@@ -22,58 +28,157 @@ type stored struct {
 }
 
 // write writes the log: all work that has come together by one write and one sync. The first
-// error is the end of the node: what a disk that has failed to sync holds, nobody knows.
+// error is the end of the node, because it is not known what a disk holds that has failed to sync;
+// except for a full disk, which has refused the work before anything was written.
 func (n *Node) write() {
-	log := filelog.NewAppender(n.files)
+	w := &writing{n: n, log: filelog.NewAppender(n.files)}
 	defer func() {
 		if errors.Is(n.Err(), ErrFault) {
 			return
 		}
-		if err := log.Finish(); err != nil {
+		if err := w.log.Finish(); err != nil {
 			n.log.Error("write the commit index", "error", err)
 		}
 	}()
+	var retry <-chan time.Time // while the disk has no space
 	for {
+		var err error
 		select {
 		case <-n.ctx.Done():
 			return
 		case <-n.work.wake:
+		case <-retry:
+			retry = nil
+			if err = w.log.Reserve(); errors.Is(err, filelog.ErrNoSpace) {
+				err = nil
+			}
 		}
-		tasks := n.work.take()
-		for len(tasks) > 0 {
-			count, batch := together(tasks)
-			var done []stored
-			for _, t := range tasks[:count] {
-				done = append(done, stored{work: t.work})
+		if w.tasks = append(w.tasks, n.work.take()...); err == nil {
+			err = w.all()
+		}
+		full := errors.Is(err, filelog.ErrNoSpace)
+		if full {
+			err = w.ahead()
+		}
+		if n.ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			n.fail(fmt.Errorf("write the log: %w", err))
+			return
+		}
+		if w.room(full); retry == nil && w.limited {
+			retry = time.After(retryFull)
+		}
+	}
+}
+
+// retryFull is how often it is tried again to allocate space on a full disk.
+const retryFull = 500 * time.Millisecond
+
+// writing is what the goroutine that writes the log keeps.
+type writing struct {
+	n      *Node
+	log    *filelog.Appender
+	tasks  []task // to be done, in order
+	looked int    // of them, those that ahead has dealt with
+
+	limited bool // the disk has no space for another segment
+}
+
+// all does all tasks. After filelog.ErrNoSpace those are left that it is about.
+func (w *writing) all() error {
+	n := w.n
+	for most := len(w.tasks); len(w.tasks) > 0; {
+		count, batch := together(w.tasks[:most])
+		var done []stored
+		for _, t := range w.tasks[:count] {
+			done = append(done, stored{work: t.work})
+		}
+		var err error
+		switch t := w.tasks[0]; {
+		case t.work.Snapshot != nil:
+			done[0].installed, err = n.install(w.log, t, batch)
+		case t.work.Compact != 0:
+			if err = w.log.Append(batch); err == nil {
+				err = w.log.Compact(t.work.Compact)
 			}
-			var err error
-			switch t := tasks[0]; {
-			case t.work.Snapshot != nil:
-				done[0].installed, err = n.install(log, t, batch)
-			case t.work.Compact != 0:
-				if err = log.Append(batch); err == nil {
-					err = log.Compact(t.work.Compact)
+		default:
+			err = w.log.Append(batch)
+		}
+		if errors.Is(err, filelog.ErrNoSpace) && count > 1 { // there may be room for the first one
+			most = 1
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		// Peers wait for this, the loop does not: it goes from here.
+		for _, t := range w.tasks[:count] {
+			w.send(t.work.Send)
+			t.work.Sent = true
+		}
+		w.tasks = w.tasks[count:]
+		w.looked = max(0, w.looked-count)
+		most = len(w.tasks)
+		select {
+		case n.stored <- done:
+		case <-n.ctx.Done():
+			return context.Cause(n.ctx)
+		}
+	}
+	w.tasks = nil
+	return nil
+}
+
+func (w *writing) send(frames []core.Send) {
+	for _, s := range frames {
+		w.n.net.Send(s.To, s.Urgent, s.Frame)
+	}
+}
+
+// ahead does what need not wait for the tasks that are left until the disk has space: votes, and
+// compactions, of which space can come.
+func (w *writing) ahead() error {
+	for w.looked < len(w.tasks) {
+		work := w.tasks[w.looked].work
+		votes, err := work.Vote(func(hs *raftpb.HardState) error {
+			return w.log.Append(filelog.Batch{HardState: hs, Sync: true})
+		})
+		w.send(votes)
+		if err == nil && work.Compact != 0 && w.looked > 0 {
+			if err = w.log.Compact(work.Compact); err == nil {
+				w.tasks = slices.Delete(w.tasks, w.looked, w.looked+1)
+				w.looked--
+				select {
+				case w.n.stored <- []stored{{work: work}}:
+				case <-w.n.ctx.Done():
 				}
-			default:
-				err = log.Append(batch)
 			}
-			if err != nil {
-				n.fail(fmt.Errorf("write the log: %w", err))
-				return
-			}
-			// Peers wait for this, the loop does not: it goes from here.
-			for _, t := range tasks[:count] {
-				for _, s := range t.work.Send {
-					n.net.Send(s.To, s.Urgent, s.Frame)
-				}
-				t.work.Sent = true
-			}
-			tasks = tasks[count:]
-			select {
-			case n.stored <- done:
-			case <-n.ctx.Done():
-				return
-			}
+		}
+		if errors.Is(err, filelog.ErrNoSpace) { // not even for that
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		w.looked++
+	}
+	return nil
+}
+
+// room tells the loop for how much the disk has room.
+func (w *writing) room(full bool) {
+	n := w.n
+	room := w.log.Room()
+	n.room.Store(room)
+	n.full.Store(full)
+	if limited := room != math.MaxInt64; limited != w.limited {
+		w.limited = limited
+		if limited {
+			n.log.Warn("the disk has no space for the log's next segment: when the present one is filled, updates are rejected until there is", "room", max(0, room))
+		} else {
+			n.log.Info("the disk has space for the log again")
 		}
 	}
 }
@@ -106,6 +211,9 @@ func (n *Node) install(log *filelog.Appender, t task, batch filelog.Batch) (*cor
 	meta := t.work.Snapshot.GetMetadata()
 	if t.staged == "" {
 		return nil, fmt.Errorf("snapshot %d was not received", meta.GetIndex())
+	}
+	if err := log.Reserve(); err != nil { // before the snapshot is put in place
+		return nil, err
 	}
 	r, err := n.put(t.staged)
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 const redirects = 3
 
 // final are the errors that trying again does not change.
-var final = []error{ErrStale, ErrFuture, ErrRequestIDReused, ErrTooManyIDs, ErrTooLarge, ErrInvalid, ErrChanging}
+var final = []error{ErrStale, ErrFuture, ErrRequestIDReused, ErrTooManyIDs, ErrTooLarge, ErrInvalid, ErrChanging, ErrNoSpace}
 
 // Propose has an update applied once, and returns the index of its entry; of the first one
 // if the ID was used for the same data before. It tries the leader, and the next peer after
 // every failure, always with the same ID, until it is applied or ctx ends; set one.
 //
 // The error wraps ctx's cause, or one that trying again does not change: ErrStale, ErrFuture,
-// ErrRequestIDReused, ErrTooManyIDs, ErrTooLarge, ErrInvalid, ErrRefused (by all peers) or
+// ErrRequestIDReused, ErrTooManyIDs, ErrTooLarge, ErrNoSpace, ErrInvalid, ErrRefused (by all peers) or
 // ErrClosed. If it is also ErrUnknownOutcome the update may be applied, even later on;
 // otherwise it was not and will not be.
 func (c *Client) Propose(ctx context.Context, id requestid.ID, data []byte) (index uint64, err error) {
@@ -39,7 +39,9 @@ func (c *Client) Propose(ctx context.Context, id requestid.ID, data []byte) (ind
 }
 
 // ChangePeers makes these the voters, and returns the index of the entry by which the change
-// is complete. It tries as Propose does, with the same errors, and ErrChanging.
+// is complete. It tries as Propose does, with the same errors, and ErrChanging. If ctx has a
+// deadline and the new voters do not answer or do not catch up before it, the error wraps ErrBusy
+// and not ErrUnknownOutcome: nothing was changed, and nothing will be.
 func (c *Client) ChangePeers(ctx context.Context, id requestid.ID, voters []Peer) (index uint64, err error) {
 	if id.IsZero() || len(voters) == 0 {
 		return 0, fmt.Errorf("%w: a change of the peers needs a request ID and voters", ErrInvalid)

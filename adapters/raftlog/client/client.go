@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
@@ -27,7 +28,7 @@ type Config struct {
 	// Peer whose ID is not known has only an address. They are tried later on as well, after
 	// those that are known to be members.
 	Peers []Peer
-	// Secret is what all peers and clients of the cluster know. One of Secret, TLS and
+	// Secret is known to all peers and clients of the cluster; it has at least 16 bytes. One of Secret, TLS and
 	// Insecure has to be set; TLS may have a Secret as well.
 	Secret []byte
 	// TLS are the client's own certificate and whom it trusts.
@@ -94,6 +95,9 @@ func (cfg Config) complete() (Config, error) {
 		if p.Addr == "" {
 			return cfg, fmt.Errorf("%w: peer %q has no address", ErrInvalid, p.ID)
 		}
+	}
+	if n := len(cfg.Secret); n > 0 && n < api.MinSecret {
+		return cfg, fmt.Errorf("%w: the Secret has %d bytes; at least %d random bytes are needed", ErrInvalid, n, api.MinSecret)
 	}
 	for _, d := range []struct {
 		name  string

@@ -207,6 +207,7 @@ func TestOutcomes(t *testing.T) {
 		for _, p := range all {
 			w.network.Down(p.ID, errors.New("no route"))
 		}
+		synctest.Wait() // until the client knows that its connections have ended
 		_, err = w.client.Propose(w.within(10*time.Second), requestid.New(), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "no route")
@@ -396,6 +397,17 @@ func TestClose(t *testing.T) {
 	})
 }
 
+// TestCloseBeforeSubscriptionIsCanceled: the client's context has ended, and the goroutine that
+// cancels the subscription's context has not run yet (newSubscription does not start it).
+func TestCloseBeforeSubscriptionIsCanceled(t *testing.T) {
+	inBubble(t, all, func(w *world) {
+		s := newSubscription(w.Context(), w.client, 1, nil)
+		defer s.cancel(nil)
+		require.NoError(t, w.client.Close())
+		require.ErrorIs(t, s.run(), ErrClosed)
+	})
+}
+
 func TestConfig(t *testing.T) {
 	good := Config{Cluster: "x", Peers: all, Insecure: true}
 	client, err := New(good)
@@ -406,7 +418,8 @@ func TestConfig(t *testing.T) {
 		func(c *Config) { c.Peers = nil },
 		func(c *Config) { c.Peers = []Peer{{ID: "a"}} },
 		func(c *Config) { c.Insecure = false },
-		func(c *Config) { c.Secret = []byte("x") },
+		func(c *Config) { c.Secret = []byte("0123456789abcdef") }, // and Insecure
+		func(c *Config) { c.Insecure, c.Secret = false, []byte("0123456789abcde") },
 		func(c *Config) { c.RetryPause = -1 },
 		func(c *Config) { c.CallTimeout = -1 },
 	} {

@@ -112,14 +112,7 @@ type Subscription struct {
 // The subscription lasts until Close, the end of ctx, or a fault that it cannot go around;
 // whoever has it reads Events until they are closed, or calls Close.
 func (c *Client) Subscribe(ctx context.Context, from uint64, options ...SubscribeOption) *Subscription {
-	s := &Subscription{
-		client: c, events: make(chan Event), ended: make(chan struct{}),
-		next: max(from, 1), patience: DefaultPulseTimeout, refused: map[Peer]bool{},
-	}
-	for _, o := range options {
-		o(s)
-	}
-	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	s := newSubscription(ctx, c, from, options)
 	stop := context.AfterFunc(c.ctx, func() { s.cancel(context.Cause(c.ctx)) })
 	run := func() {
 		defer stop()
@@ -134,6 +127,19 @@ func (c *Client) Subscribe(ctx context.Context, from uint64, options ...Subscrib
 		close(s.ended)
 		close(s.events)
 	}
+	return s
+}
+
+// newSubscription returns a subscription whose goroutine has not been started.
+func newSubscription(ctx context.Context, c *Client, from uint64, options []SubscribeOption) *Subscription {
+	s := &Subscription{
+		client: c, events: make(chan Event), ended: make(chan struct{}),
+		next: max(from, 1), patience: DefaultPulseTimeout, refused: map[Peer]bool{},
+	}
+	for _, o := range options {
+		o(s)
+	}
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	return s
 }
 
@@ -167,7 +173,7 @@ func (s *Subscription) run() error {
 	for {
 		s.begun = time.Now()
 		err := s.follow()
-		if s.ctx.Err() != nil {
+		if s.ending() != nil {
 			return s.over()
 		}
 		s.failed = fmt.Errorf("peer %v: %w", s.peer, err)
@@ -199,10 +205,20 @@ func (s *Subscription) run() error {
 	}
 }
 
-// over is why the context has ended, and why nothing was told if that was so; the text only,
-// since it is not what has ended the subscription.
+// ending returns why the subscription must end: the cause of its context, or of the client's.
+// After Close of the client, s.ctx is canceled by another goroutine (context.AfterFunc), so that
+// it can still be active when the client's context has ended. It returns nil if both are active.
+func (s *Subscription) ending() error {
+	if cause := context.Cause(s.ctx); cause != nil {
+		return cause
+	}
+	return context.Cause(s.client.ctx)
+}
+
+// over returns the cause that ended the subscription. If the last attempt failed, the text of its
+// error is added, but not wrapped, because it did not end the subscription.
 func (s *Subscription) over() error {
-	cause := context.Cause(s.ctx)
+	cause := s.ending()
 	if s.failed != nil {
 		return fmt.Errorf("%w; the last attempt: %v", cause, s.failed)
 	}

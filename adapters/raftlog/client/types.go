@@ -55,6 +55,8 @@ var (
 	ErrTooManyIDs = api.ErrTooManyIDs
 	// ErrTooLarge: the data are larger than the cluster takes.
 	ErrTooLarge = api.ErrTooLarge
+	// ErrNoSpace: the leader's disk has no space for updates; nothing was applied.
+	ErrNoSpace = api.ErrNoSpace
 	// ErrInvalid: an argument or an option cannot work; nothing was done.
 	ErrInvalid = api.ErrInvalid
 	// ErrChanging: another change of the peers is under way.

@@ -1,9 +1,7 @@
 package offline
 
 import (
-	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -38,7 +36,7 @@ type Snapshot struct {
 	// RequestIDs is how many are remembered, and PruneIndex that before the first of them.
 	RequestIDs int        `json:"requestIDs"`
 	PruneIndex uint64     `json:"pruneIndex"`
-	Skipped    []uint64   `json:"skipped,omitempty"` // updates in the log that were not applied
+	Skipped    []uint64   `json:"skipped,omitempty"` // updates in the peer's log that were not applied
 	Elections  []Election `json:"elections,omitempty"`
 }
 
@@ -75,8 +73,8 @@ func ReadSnapshot(file string) (s Snapshot, err error) {
 		Clock: tables.Clock, Window: tables.Window, ElectionTimeout: tables.Election, Membership: tables.Members.Public(),
 		RequestIDs: tables.IDs.Len(), PruneIndex: tables.PruneIndex(), Skipped: tables.Skips,
 	}
-	for _, name := range slices.Sorted(maps.Keys(tables.Lines)) {
-		line := tables.Lines[name]
+	for _, name := range tables.Lines.Names() {
+		line := tables.Lines.Line(name)
 		if !line.Ended && len(line.Candidates) == 0 { // it was ended once, and nobody stands in it
 			continue
 		}

@@ -11,6 +11,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
+// MinSecret is the least length of a cluster's secret in bytes: shorter secrets can be guessed.
+// Peers and clients check it.
+const MinSecret = 16
+
 // Kind is what an entry is for.
 type Kind byte
 
@@ -124,6 +128,8 @@ var (
 	ErrTooManyIDs = errors.New("raftlog: too many request IDs are fresh")
 	// ErrTooLarge: the data are larger than the cluster takes.
 	ErrTooLarge = errors.New("raftlog: data are too large")
+	// ErrNoSpace: the leader's disk, or those of a majority, have no space. Nothing was applied.
+	ErrNoSpace = errors.New("raftlog: no space on the disk")
 	// ErrInvalid: an argument or an option cannot work; nothing was done.
 	ErrInvalid = errors.New("raftlog: invalid")
 	// ErrChanging: another change of the peers is under way.
@@ -135,10 +141,20 @@ var (
 	// ErrFault: the node has stopped for good, by what it wraps: its disk has failed, its
 	// data are damaged, or the engine has panicked.
 	ErrFault = errors.New("raftlog: node has stopped by a fault")
+	// ErrIdentity: the peer must not take part in the cluster with these data. It is ErrFault.
+	ErrIdentity error = identityError{}
 	// ErrRefused: the other side is not of this cluster: it has another secret, certificate
 	// or cluster ID, or was removed.
 	ErrRefused = errors.New("raftlog: refused")
 )
+
+// identityError is the type of ErrIdentity.
+type identityError struct{}
+
+func (identityError) Error() string { return "raftlog: this peer must not take part in the cluster" }
+
+// Is tells that ErrIdentity is ErrFault.
+func (identityError) Is(target error) bool { return target == ErrFault }
 
 // NotLeaderError is the error of a peer that does not lead. It is ErrNotLeader.
 type NotLeaderError struct {

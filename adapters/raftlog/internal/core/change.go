@@ -135,9 +135,34 @@ func (x *change) check(c *Core, now time.Duration) {
 		c.props.replyAll(c, u.waiters, 0, fmt.Errorf("%w: the change is written and not in force, and %v are not heard any more", api.ErrUnknownOutcome, late))
 	case now >= u.deadline:
 		x.under = nil
-		c.props.replyAll(c, u.waiters, 0, fmt.Errorf("%w: %v have not reported, or have not caught up: start them first, with this cluster's peers as those to join",
-			api.ErrBusy, late))
+		c.props.replyAll(c, u.waiters, 0, notReady(late))
 	}
+}
+
+// notReady is the error of a change that was given up, and not written, because of those peers.
+func notReady(late []string) error {
+	return fmt.Errorf("%w: nothing was changed: new peers %v do not answer, or have not caught up; start them first, with this cluster's peers as those to join",
+		api.ErrBusy, late)
+}
+
+// Abandon gives up the request for a change of the peers with that token, of which the caller
+// cannot wait for the outcome. If the change is not in the log, and no other caller waits for it,
+// it is dropped: the request is answered with api.ErrBusy, and nothing is changed. Otherwise
+// Abandon returns false, and the request is answered as if Abandon had not been called.
+func (c *Core) Abandon(token uint64) bool {
+	defer contain()
+	if i := slices.IndexFunc(c.props.early, func(w waiting) bool { return w.Kind == api.Config && w.origin == origin{token: token} }); i >= 0 {
+		c.props.early = slices.Delete(c.props.early, i, i+1)
+		c.props.reply(c, origin{token: token}, 0, fmt.Errorf("%w: nothing was changed: the leader has just begun", api.ErrBusy))
+		return true
+	}
+	u := c.change.under
+	if u == nil || u.written || !slices.Equal(u.waiters, []origin{{token: token}}) {
+		return false
+	}
+	c.change.under = nil
+	c.props.reply(c, u.waiters[0], 0, notReady(c.change.late(c, u)))
+	return true
 }
 
 // late are the new voters that are not there, or lag behind.
@@ -166,12 +191,12 @@ func (x *change) join(c *Core, u *under) {
 	cc := &raftpb.ConfChangeV2{Transition: raftpb.ConfChangeTransition_ConfChangeTransitionJointExplicit.Enum()}
 	old := c.tables.Members.Voters
 	for _, p := range u.voters {
-		if !slices.Contains(old, p) {
+		if !slices.ContainsFunc(old, p.Is) {
 			cc.Changes = append(cc.Changes, &raftpb.ConfChangeSingle{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(p.Raft)})
 		}
 	}
 	for _, p := range old {
-		if !slices.Contains(u.voters, p) {
+		if !slices.ContainsFunc(u.voters, p.Is) {
 			cc.Changes = append(cc.Changes, &raftpb.ConfChangeSingle{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(p.Raft)})
 		}
 	}

@@ -121,3 +121,66 @@ func TestChangeMayBeInForceYet(t *testing.T) {
 	}
 	w.until("it is in force", func() bool { return len(l.core.Membership().Voters) == 4 })
 }
+
+// TestChangeIsAbandoned: a caller that cannot wait any longer learns that nothing was changed, if
+// that is certain, and nothing is changed later, when the new voter comes.
+func TestChangeIsAbandoned(t *testing.T) {
+	w := newWorld(t, 3)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	l := w.leader()
+	id := requestid.From(l.Wall(), 3, 3)
+	change := Request{Kind: api.Config, ID: id, To: []api.Peer{peerNo(0), peerNo(1), peerNo(2), peerNo(3)}}
+
+	first, second := w.propose(l, change), w.propose(l, change)
+	require.False(t, l.core.Abandon(first), "another caller waits for it")
+	require.False(t, l.core.Abandon(second+1), "no such request")
+	w.run(election)
+	require.Empty(t, l.replies)
+	w.until("replies", func() bool { return len(l.replies) == 2 })
+	require.ErrorIs(t, l.replies[first].Err, api.ErrBusy)
+
+	token := w.propose(l, change)
+	w.run(election)
+	require.True(t, l.core.Abandon(token))
+	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
+	require.ErrorIs(t, l.replies[token].Err, api.ErrBusy)
+	require.ErrorContains(t, l.replies[token].Err, "nothing was changed: new peers [p3] do not answer")
+	w.add(peerNo(3), w.nodes[0].tablesVoters())
+	w.until("a client", func() bool { return len(l.core.Membership().Clients) == 1 })
+	w.run(5 * election)
+	require.Len(t, l.core.Membership().Voters, 3)
+
+	for _, n := range w.nodes {
+		n.stalled = n != l
+	}
+	token = w.propose(l, change)
+	w.run(election / 2)
+	require.False(t, l.core.Abandon(token), "it is written, and can come into force")
+	for _, n := range w.nodes {
+		n.stalled = false
+	}
+	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
+	require.NoError(t, l.replies[token].Err)
+	require.Len(t, l.core.Membership().Voters, 4)
+}
+
+// TestChangeIsAbandonedByANewLeader: the request has waited for the first entry of the leader's
+// term.
+func TestChangeIsAbandonedByANewLeader(t *testing.T) {
+	w := newWorld(t, 3)
+	var l *node
+	w.until("a leader that has applied nothing", func() bool {
+		for _, n := range w.nodes {
+			if n.core.state == raft.StateLeader {
+				l = n
+			}
+		}
+		return l != nil
+	})
+	require.False(t, l.core.props.ready)
+	token := w.propose(l, Request{Kind: api.Config, ID: requestid.From(l.Wall(), 3, 3), To: []api.Peer{peerNo(0), peerNo(1)}})
+	require.True(t, l.core.Abandon(token))
+	w.run(election)
+	require.ErrorIs(t, l.replies[token].Err, api.ErrBusy)
+	require.Len(t, l.core.Membership().Voters, 3)
+}

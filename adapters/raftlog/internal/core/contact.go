@@ -28,6 +28,7 @@ type contact struct {
 	admit    requestid.ID // the Admit or Dismiss entry of ours that is under way
 	admitAt  time.Duration
 	active   map[uint64]time.Duration // when each client was last found active
+	moving   map[uint64]time.Duration // when a Move entry was last written for a peer
 	lookedAt time.Duration
 
 	removed *api.Membership // who the peers are, since this one was removed
@@ -60,6 +61,7 @@ const maxSkew = 5 * time.Minute
 func (k *contact) init(c *Core) {
 	k.names, k.numbers = map[uint64]string{}, map[string]uint64{}
 	k.active = map[uint64]time.Duration{}
+	k.moving = map[uint64]time.Duration{}
 	k.skew, k.nonce = map[uint64]skew{}, c.cfg.Random()
 	for _, p := range c.cfg.Seeds {
 		k.number(c, p.ID)
@@ -70,24 +72,42 @@ type announcement struct {
 	Nonce    uint64        `json:"nonce"`
 	Addr     string        `json:"addr"`
 	Election time.Duration `json:"election"`
+	// Instances are those that the sender knows: whoever has not met a peer yet, which may have
+	// lost its directory before the two meet, learns of it from others.
+	Instances map[string]string `json:"instances,omitempty"`
 }
 
 type welcome struct {
-	Nonce uint64 `json:"nonce"`
-	Term  uint64 `json:"term"`
-	Match uint64 `json:"match"`
+	Nonce     uint64            `json:"nonce"`
+	Term      uint64            `json:"term"`
+	Match     uint64            `json:"match"`
+	Instances map[string]string `json:"instances,omitempty"`
+}
+
+func (c *Core) instances() map[string]string {
+	if c.cfg.Instances == nil {
+		return nil
+	}
+	return c.cfg.Instances()
+}
+
+// heard takes over what another peer knows.
+func (k *contact) heard(c *Core, instances map[string]string) {
+	if len(instances) > 0 {
+		c.out.Instances = append(c.out.Instances, instances)
+	}
 }
 
 // announce tells the leader, or whoever may know it, that this peer is there: until a leader
 // has answered, as long as this peer is no member, and when no leader is heard any more: the
 // others may have removed it, and only tell one that asks.
 func (k *contact) announce(c *Core) {
-	_, member := c.tables.Members.Find(c.self)
+	self, member := c.tables.Members.Find(c.self)
 	led := c.promised != 0 && c.now()-c.promised < 2*c.cfg.Election
-	if k.met && member && led || c.state == raft.StateLeader || k.removed != nil {
+	if k.met && member && led && self.Addr == c.cfg.Self.Addr || c.state == raft.StateLeader || k.removed != nil {
 		return
 	}
-	body, err := json.Marshal(announcement{k.nonce, c.cfg.Self.Addr, c.cfg.Election})
+	body, err := json.Marshal(announcement{k.nonce, c.cfg.Self.Addr, c.cfg.Election, c.instances()})
 	if err != nil {
 		panic(err)
 	}
@@ -107,6 +127,7 @@ func (k *contact) announced(c *Core, from string, body []byte) error {
 	if err := json.Unmarshal(body, &a); err != nil {
 		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
 	}
+	k.heard(c, a.Instances)
 	if c.state != raft.StateLeader || !c.props.ready {
 		return nil
 	}
@@ -115,13 +136,14 @@ func (k *contact) announced(c *Core, from string, body []byte) error {
 			from, a.Election, c.cfg.Election)
 	}
 	p := replica.With(c.cfg.Cluster, api.Peer{ID: from, Addr: a.Addr})
-	if _, member := c.tables.Members.Find(p.Raft); member {
-		reply, err := json.Marshal(welcome{a.Nonce, c.term, c.Acknowledged(from)})
+	if q, member := c.tables.Members.Find(p.Raft); member {
+		moved := k.move(c, q, a.Addr)
+		reply, err := json.Marshal(welcome{a.Nonce, c.term, c.Acknowledged(from), c.instances()})
 		if err != nil {
 			panic(err)
 		}
 		c.sendFrame(from, frameWelcome, reply)
-		return nil
+		return moved
 	}
 	return k.welcome(c, p)
 }
@@ -216,6 +238,7 @@ func (k *contact) welcomed(c *Core, body []byte) error {
 		return nil
 	}
 	k.met = true
+	k.heard(c, w.Instances)
 	k.lacks(c, w.Match)
 	return nil
 }
@@ -227,7 +250,7 @@ func (k *contact) lacks(c *Core, index uint64) bool {
 		return false
 	}
 	c.out.LostLog = fmt.Errorf("%w: this peer has acknowledged entry %d, and its log ends at %d: it was wiped or put back to an older state; remove %s from the cluster, and let it join under a new ID",
-		api.ErrFault, index, c.last.index, c.cfg.Self.ID)
+		api.ErrIdentity, index, c.last.index, c.cfg.Self.ID)
 	return true
 }
 
@@ -336,12 +359,6 @@ const nearlyAll = 64
 //     its lease up (turn), by which its leadership would be interrupted;
 //   - with the longest log.
 func (c *Core) heir() uint64 {
-	leads := map[uint64]bool{}
-	for _, l := range c.tables.Lines {
-		if first, ok := l.First(); ok {
-			leads[first.Peer] = true
-		}
-	}
 	type voter struct {
 		id, match   uint64
 		right, idle bool
@@ -354,7 +371,7 @@ func (c *Core) heir() uint64 {
 			return
 		}
 		ahead, heard := c.contact.ahead(c, id)
-		voters = append(voters, voter{id, pr.Match, !heard || (ahead-most).Abs() <= maxSkew, !leads[id]})
+		voters = append(voters, voter{id, pr.Match, !heard || (ahead-most).Abs() <= maxSkew, !c.tables.Lines.Leads(id)})
 		longest = max(longest, pr.Match)
 	})
 	if len(voters) == 0 {

@@ -52,6 +52,9 @@ type Config struct {
 	MaxData                   int
 
 	Clock Clock
+	// Instances are the data directories of the peers that this one knows, by their IDs, to be
+	// told to others (package identity); nil for none.
+	Instances func() map[string]string
 	// Random gives numbers that no process has had before.
 	Random func() uint64
 	Logger *slog.Logger
@@ -68,6 +71,8 @@ type Config struct {
 type Off struct {
 	VoteHold bool // a peer votes as soon as it has started
 	Lease    bool // who is first in line leads, whether a majority knows it or not
+	// Agreement is off: peers do not compare the checksums of their histories.
+	Agreement bool
 }
 
 // Snapshot is what there is to know of a snapshot on disk.
@@ -109,6 +114,7 @@ type Core struct {
 	applied uint64 // by the state machine, see Applied
 	backlog backlog
 	behind  behind
+	space   space
 
 	lease   lease
 	expiry  expiry
@@ -116,6 +122,7 @@ type Core struct {
 	change  change
 	contact contact
 	stand   standing
+	agree   agreement
 	window  window
 }
 
@@ -144,7 +151,9 @@ func New(cfg Config) (_ *Core, err error) {
 	c.props.init(c)
 	c.expiry.init()
 	c.contact.init(c)
-	c.stand.want = map[place]string{}
+	c.stand.init(c)
+	c.space.init()
+	c.agree.init(c)
 	c.backlog.most = maxBacklog
 	last, err := cfg.Log.LastIndex()
 	if err == nil {
@@ -153,6 +162,7 @@ func New(cfg Config) (_ *Core, err error) {
 	}
 	if err == nil {
 		c.first, err = cfg.Log.FirstIndex()
+		c.tables.DropSkips(c.first - 1)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("raftlog: read the log: %w", err)
@@ -213,6 +223,7 @@ func (c *Core) Advance() {
 		c.beat = now
 		c.lease.probe(c, now)
 		c.contact.announce(c)
+		c.space.report(c)
 	}
 	c.expiry.check(c, now)
 	c.props.check(c, now)
@@ -223,6 +234,8 @@ func (c *Core) Advance() {
 	c.window.check(c, now)
 	c.lease.overdue(c, now)
 	c.stand.reconcile(c, now)
+	c.agree.check(c, now)
+	c.moveSelf()
 }
 
 // watchClock gives the lease up when the calendar has gone further than the clock: the

@@ -109,7 +109,7 @@ func (x *expiry) mayRestart(c *Core, election string) bool {
 func (x *expiry) applied(c *Core, o replica.Outcome) {
 	if o.Election != "" {
 		_, known := x.ended[o.Election]
-		switch ended := c.tables.Lines[o.Election].Ended; {
+		switch ended := c.tables.Lines.Line(o.Election).Ended; {
 		case ended && !known:
 			x.ended[o.Election] = c.now()
 		case !ended:

@@ -22,6 +22,8 @@ type Out struct {
 	AllElections bool
 	// Peers says that [Core.Peers] has changed.
 	Peers bool
+	// Instances are data directories that other peers know, by their peers' IDs.
+	Instances []map[string]string
 	// LostLog is set when a leader knows that this peer has acknowledged an entry that its
 	// log does not have: it must stop, and not vote again.
 	LostLog error
@@ -32,6 +34,8 @@ type Send struct {
 	To     string
 	Urgent bool // a vote, a heartbeat or the like: before what waits
 	Frame  []byte
+
+	vote bool // it says how this peer has voted, and nothing of entries
 }
 
 // SendSnapshot asks to send the newest snapshot on disk, with this frame before it; the

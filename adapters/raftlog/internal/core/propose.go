@@ -112,6 +112,10 @@ func (p *proposals) lead(c *Core, w waiting) {
 		}
 		data = w.Op.Encode()
 	case api.Config:
+		if err := c.space.refuses(c); err != nil {
+			p.reply(c, w.origin, 0, err)
+			return
+		}
 		c.change.request(c, w)
 		return
 	default:
@@ -140,19 +144,30 @@ func (p *proposals) lead(c *Core, w waiting) {
 		return
 	}
 	now := c.calendar()
+	full := c.space.refuses(c)
 	if w.Kind == api.State {
+		if full == nil {
+			full = c.space.refusesUpdate(p.bytes + len(data))
+		}
 		index, known, err := c.tables.Known(w.ID, sum, now)
 		switch {
+		case known && err == nil:
+			p.finish(c, done{index, nil, []origin{w.origin}})
+			return
+		case !known && fenced(c, w.Guard):
+			p.reply(c, w.origin, 0, api.ErrFenced)
+			return
 		case err != nil:
 			p.reply(c, w.origin, 0, err)
-			return
-		case known:
-			p.finish(c, done{index, nil, []origin{w.origin}})
 			return
 		case c.cfg.MaxIDs > 0 && c.tables.IDs.Len()+len(p.pending) >= c.cfg.MaxIDs:
 			p.reply(c, w.origin, 0, fmt.Errorf("%w: %d", api.ErrTooManyIDs, c.cfg.MaxIDs))
 			return
 		}
+	}
+	if full != nil {
+		p.reply(c, w.origin, 0, full)
+		return
 	}
 	under := &pending{sum: sum, kind: w.Kind, first: [1]origin{w.origin}}
 	under.waiters = under.first[:]
@@ -165,10 +180,18 @@ func (p *proposals) lead(c *Core, w waiting) {
 	}
 }
 
+// fenced reports whether it is certain that an update with this guard would not be applied: the
+// leadership has ended by an entry that this peer has applied. Such an update is not written: it
+// would be in the log, and marked as skipped, to no effect. If this peer has not applied the entry
+// by which the leadership began, the log decides.
+func fenced(c *Core, g entry.Guard) bool {
+	return g.Token <= c.tables.Index && !c.tables.Holds(g)
+}
+
 // restart tells whether a request to let an election begin anew is to be written; false if it was
 // answered instead.
 func (p *proposals) restart(c *Core, w waiting) bool {
-	line := c.tables.Lines[w.Op.Election]
+	line := c.tables.Lines.Line(w.Op.Election)
 	switch {
 	case c.tables.Index < w.Op.Through: // of a new leader, or this one's disk is slow: the end may be another one
 		p.reply(c, w.origin, 0, &api.NotLeaderError{})

@@ -88,6 +88,7 @@ func (c *Core) store(m *raftpb.Message) {
 		if r.GetTo() == c.self {
 			w.own = append(w.own, r)
 		} else if s, ok := c.encode(r); ok {
+			s.vote = r.GetType() != raftpb.MsgAppResp
 			w.Send = append(w.Send, s)
 		}
 	}
@@ -102,6 +103,7 @@ func (c *Core) store(m *raftpb.Message) {
 	if n := len(w.Entries); n > 0 {
 		c.writing++
 		c.last = position{w.Entries[n-1].GetIndex(), w.Entries[n-1].GetTerm()}
+		c.space.writes(w.Entries)
 	}
 	c.out.Disk = append(c.out.Disk, w)
 }
@@ -117,17 +119,22 @@ func (c *Core) Stored(w *Work, installed *Installed) {
 	defer contain()
 	if w.Snapshot != nil {
 		c.snapshot, c.tables = installed.Snapshot, installed.Tables
+		c.agree.applied(c)
 		c.first = c.snapshot.Index + 1
+		c.tables.DropSkips(c.snapshot.Index)
 		clear(c.expiry.ended)
+		c.stand.replaced(c)
 		c.out.Apply = append(c.out.Apply, Apply{Restore: c.snapshot.Index})
 		c.out.AllElections, c.out.Peers = true, true
 		c.lease.reached(c)
 	}
 	if len(w.Entries) > 0 {
 		c.writing--
+		c.space.wrote(w.Entries)
 	}
 	if w.Compact != 0 {
 		c.first = max(c.first, w.Compact+1)
+		c.tables.DropSkips(w.Compact)
 	}
 	if !w.Sent {
 		c.out.Send = append(c.out.Send, w.Send...)
@@ -147,9 +154,17 @@ func (c *Core) apply(m *raftpb.Message) {
 		if err != nil {
 			panic(Fault{fmt.Errorf("apply entry %d: %w", e.GetIndex(), err)})
 		}
+		c.agree.applied(c)
 		c.hand(o, len(m.GetEntries())-i)
 		if o.Change != nil {
 			c.rn.ApplyConfChange(o.Change)
+			c.out.Peers = true
+		}
+		if o.Moved {
+			c.out.Peers = true
+		}
+		for _, step := range o.Steps {
+			c.rn.ApplyConfChange(step)
 			c.out.Peers = true
 		}
 		c.noticed(o)
@@ -182,8 +197,12 @@ func (c *Core) hand(o replica.Outcome, left int) {
 func (c *Core) noticed(o replica.Outcome) {
 	if o.Election != "" {
 		c.out.Elections = append(c.out.Elections, o.Election)
+		c.stand.changed(c, o.Election)
 	}
 	c.out.Elections = append(c.out.Elections, o.Expired...)
+	for _, election := range o.Expired {
+		c.stand.changed(c, election)
+	}
 	for _, candidate := range o.Ended {
 		if candidate.Peer == c.self {
 			c.out.Ended = append(c.out.Ended, candidate.ID)

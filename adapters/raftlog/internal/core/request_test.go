@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,6 +21,6 @@ func TestReplies(t *testing.T) {
 		require.ErrorIs(t, err, want)
 		require.EqualError(t, err, sent.Error())
 	}
-	_, _, _, malformed := decodeReply([]byte(`{"error":32768}`))
+	_, _, _, malformed := decodeReply(fmt.Appendf(nil, `{"error":%d}`, api.AllErrors+1))
 	require.ErrorIs(t, malformed, errFrame)
 }

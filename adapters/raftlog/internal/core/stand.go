@@ -12,28 +12,64 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
-// standing are the candidates of this process: those that are to stand in line. What the log
-// says is brought into line with it, by asking the leader again and again: a candidate of
-// this peer that is not one of these is of a process before, or has resigned, and leaves.
+// standing are the candidates of this process: those that should be in the line of an election.
+// The log is made to agree with that, by repeated requests to the leader: a candidate of this peer
+// that is not one of these is of an earlier process, or has resigned, and leaves. Only candidates
+// of which the line has changed are looked at.
 type standing struct {
-	want map[place]string // and its name
-	at   time.Duration    // the last look
+	want map[string]map[string]string // the candidates' names, by election and candidate
+	open map[place]struct{}           // candidates of which the log may not agree with want
+	at   time.Duration                // the last look
 	due  bool
 }
 
 type place struct{ election, candidate string }
 
+func (s *standing) init(c *Core) {
+	s.want, s.open = map[string]map[string]string{}, map[place]struct{}{}
+	s.replaced(c)
+}
+
 // Stand has a candidate stand in an election's line, until Withdraw: again, if it is taken
 // out. Candidate IDs are never used twice.
 func (c *Core) Stand(election, candidate, name string) {
-	c.stand.want[place{election, candidate}] = name
-	c.stand.due = true
+	s := &c.stand
+	if s.want[election] == nil {
+		s.want[election] = map[string]string{}
+	}
+	s.want[election][candidate] = name
+	s.open[place{election, candidate}], s.due = struct{}{}, true
 }
 
 // Withdraw takes a candidate out of the line. [Core.Tables] tells when it has left.
 func (c *Core) Withdraw(election, candidate string) {
-	delete(c.stand.want, place{election, candidate})
-	c.stand.due = true
+	s := &c.stand
+	if delete(s.want[election], candidate); len(s.want[election]) == 0 {
+		delete(s.want, election)
+	}
+	s.open[place{election, candidate}], s.due = struct{}{}, true
+}
+
+// changed is called when the line of an election has changed.
+func (s *standing) changed(c *Core, election string) {
+	for candidate := range s.want[election] {
+		s.open[place{election, candidate}] = struct{}{}
+	}
+	for _, candidate := range c.tables.Lines.Line(election).Candidates {
+		if candidate.Peer == c.self {
+			s.open[place{election, candidate.ID}] = struct{}{}
+		}
+	}
+}
+
+// replaced is called when all lines may have changed.
+func (s *standing) replaced(c *Core) {
+	for election := range s.want {
+		s.changed(c, election)
+	}
+	for _, election := range c.tables.Lines.Of(c.self) {
+		s.changed(c, election)
+	}
 }
 
 // reconcile asks the leader for what is not as it should be: at once after a change, and
@@ -43,16 +79,16 @@ func (s *standing) reconcile(c *Core, now time.Duration) {
 		return
 	}
 	s.due, s.at = false, now
-	for _, p := range slices.SortedFunc(maps.Keys(s.want), comparePlaces) {
-		if l := c.tables.Lines[p.election]; !l.Ended && l.Place(p.candidate) < 0 {
-			s.ask(c, entry.Op{Do: entry.Join, Election: p.election, Candidate: p.candidate, Name: s.want[p], Peer: c.self})
-		}
-	}
-	for _, election := range slices.Sorted(maps.Keys(c.tables.Lines)) {
-		for _, candidate := range c.tables.Lines[election].Candidates {
-			if _, wanted := s.want[place{election, candidate.ID}]; candidate.Peer == c.self && !wanted {
-				s.ask(c, entry.Op{Do: entry.Leave, Election: election, Candidate: candidate.ID})
-			}
+	for _, p := range slices.SortedFunc(maps.Keys(s.open), comparePlaces) {
+		l := c.tables.Lines.Line(p.election)
+		name, wanted := s.want[p.election][p.candidate]
+		switch i := l.Place(p.candidate); {
+		case wanted && i < 0 && !l.Ended:
+			s.ask(c, entry.Op{Do: entry.Join, Election: p.election, Candidate: p.candidate, Name: name, Peer: c.self})
+		case !wanted && i >= 0 && l.Candidates[i].Peer == c.self:
+			s.ask(c, entry.Op{Do: entry.Leave, Election: p.election, Candidate: p.candidate})
+		default:
+			delete(s.open, p)
 		}
 	}
 }

@@ -19,6 +19,8 @@ const (
 	frameAnnounce  = 4 // who the sender is, and how far its log goes
 	frameWelcome   = 5 // the answer of a leader to an announcement
 	frameMoved     = 6 // the answer to one that was removed: who the peers are now
+	frameHistory   = 7 // the checksum of what the sender has applied
+	frameFull      = 8 // the sender's disk has no room for entries
 	frameHeader    = 1 + 8
 	transferReason = "CampaignTransfer" // the engine's word in votes of a transfer
 )
@@ -119,6 +121,11 @@ func (c *Core) receive(from string, frame []byte, snapshot *position) error {
 		return c.contact.welcomed(c, body)
 	case frameMoved:
 		return c.contact.moved(c, body)
+	case frameFull:
+		c.space.reported[sender] = c.now()
+		return nil
+	case frameHistory:
+		return c.agree.received(c, sender, body)
 	}
 	return fmt.Errorf("%w of type %d from %s", errFrame, frame[0], from)
 }
@@ -146,7 +153,7 @@ func (c *Core) receiveRaft(from string, sender uint64, body []byte, snapshot *po
 			return nil
 		}
 	case raftpb.MsgHeartbeat, raftpb.MsgApp, raftpb.MsgSnap:
-		if m.GetType() == raftpb.MsgApp && len(m.GetEntries()) > 0 && c.backlog.leavesOut(c) {
+		if m.GetType() == raftpb.MsgApp && len(m.GetEntries()) > 0 && (c.backlog.leavesOut(c) || c.space.full) {
 			return nil
 		}
 		// A heartbeat has no commit index behind what this peer has acknowledged. The engine would

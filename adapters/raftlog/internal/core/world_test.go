@@ -52,6 +52,7 @@ type node struct {
 	replies map[uint64]Reply
 	skew    time.Duration
 	takes   int // snapshots that were to be taken
+	dials   int // how often the addresses to dial have changed
 }
 
 const (
@@ -155,6 +156,9 @@ func (n *node) drain() {
 			n.replies[r.Token] = r
 		}
 		require.NoError(n.w.t, out.LostLog)
+		if out.Peers {
+			n.dials++
+		}
 		n.apply = append(n.apply, out.Apply...)
 		for len(n.apply) > 0 && !n.stands {
 			a := n.apply[0]
@@ -191,14 +195,14 @@ func (n *node) drain() {
 	}
 }
 
-// holder is whoever may lead an election, by its own reckoning.
+// holders returns the peers whose lease of an election has not ended by their own clocks.
 func (w *world) holders(name string) []string {
 	var all []string
 	for _, n := range w.nodes {
 		if n.down || n.core.Status().Lease <= w.now {
 			continue
 		}
-		if first, ok := n.core.Tables().Lines[name].First(); ok && first.Peer == n.core.self {
+		if first, ok := n.core.Tables().Lines.Line(name).First(); ok && first.Peer == n.core.self {
 			all = append(all, first.ID)
 		}
 	}

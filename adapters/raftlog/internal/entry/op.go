@@ -15,6 +15,7 @@ type Op struct {
 	Peer      uint64        `json:"peer,omitempty"`
 	Through   uint64        `json:"through,omitempty"`
 	Window    time.Duration `json:"window,omitempty"`
+	Addr      string        `json:"addr,omitempty"`
 }
 
 // What there is to do.
@@ -38,6 +39,8 @@ const (
 	// Settled says that the change of the voters that was complete by the entry with index
 	// Through is known, by their disks, to most of the new ones: who has this entry has that.
 	Settled = "settled"
+	// Move says that others reach Peer at Addr from now on.
+	Move = "move"
 	// Window sets for how long request IDs are remembered.
 	Window = "window"
 )
@@ -83,6 +86,9 @@ const (
 	Joint Phase = "joint"
 	// Final is Cnew.
 	Final Phase = "final"
+	// Recover: an operator has made the peer the only one of the cluster, and all others are
+	// removed. No leader writes it.
+	Recover Phase = "recover"
 )
 
 // Peer of a configuration, with the number by which the engine knows it.
@@ -91,6 +97,9 @@ type Peer struct {
 	Addr string `json:"addr"`
 	Raft uint64 `json:"raft"`
 }
+
+// Is tells whether two are the same peer, at whatever addresses.
+func (p Peer) Is(q Peer) bool { return p.Raft == q.Raft }
 
 // Encode returns the data of a Config entry.
 func (c Config) Encode() []byte {

@@ -18,7 +18,7 @@ func newAuthority(t testing.TB) authority { return authority{certtest.New(t)} }
 
 // identity is that of a peer with a certificate for the host that others find it by.
 func (a authority) identity(id string) Identity {
-	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", TLS: a.Config(id)}
+	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", Claim: claimed(id), TLS: a.Config(id)}
 }
 
 func TestCertificates(t *testing.T) {

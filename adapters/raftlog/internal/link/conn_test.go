@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"os"
 	"runtime"
@@ -261,7 +262,7 @@ func TestErrors(t *testing.T) {
 	require.Contains(t, err.Error(), "new ID")
 	require.Contains(t, err.Error(), "(by entry 7)")
 	require.Contains(t, Reason(99).String(), "99")
-	for r := range ReasonPlain {
+	for r := range ReasonRunning {
 		require.NotContains(t, (r + 1).String(), "does not know")
 	}
 	require.Equal(t, "raft snapshot client Purpose(9)",
@@ -270,7 +271,8 @@ func TestErrors(t *testing.T) {
 
 func TestLongestHelloFits(t *testing.T) {
 	long := strings.Repeat("x", maxText)
-	g := greeting{Hello: Hello{long, long, long, true, PurposeRaft}, to: long, proof: make([]byte, proofSize)}
+	longest := Claim{Founding: long[:maxClaim], Instance: long[:maxClaim], Start: math.MaxUint64, Process: long[:maxClaim]}
+	g := greeting{Hello: Hello{long, long, long, true, PurposeRaft, longest}, to: long, proof: make([]byte, proofSize)}
 	require.LessOrEqual(t, len(g.encode()), maxHandshake)
 }
 
@@ -282,9 +284,10 @@ func TestNotHello(t *testing.T) {
 	}
 	for name, b := range map[string][]byte{
 		"more":      append(bytes.Clone(good), 0),
-		"flags":     []byte(strings.Replace(string(good), magic+"\x01\x00\x00", magic+"\x01\x00\x02", 1)),
+		"flags":     []byte(strings.Replace(string(good), magic+"\x02\x00\x00", magic+"\x02\x00\x02", 1)),
 		"long text": (&greeting{to: strings.Repeat("x", maxText+1)}).encode(),
 		"proof":     (&greeting{proof: []byte("x")}).encode(),
+		"start":     encode(0, true, "", "", "01", "", "c1", "a", "b", "a:7", ""),
 	} {
 		_, err := decodeGreeting(b)
 		require.ErrorIs(t, err, errNotHello, name)
@@ -292,12 +295,12 @@ func TestNotHello(t *testing.T) {
 }
 
 func FuzzHello(f *testing.F) {
-	g := greeting{Hello: Hello{"c1", "a", "a:7", true, PurposeRaft}, to: "b", proof: make([]byte, proofSize)}
-	a := answer{reason: ReasonID, id: "b", addr: "b:7", peer: true, text: "text", proof: make([]byte, proofSize)}
+	g := greeting{Hello: Hello{"c1", "a", "a:7", true, PurposeRaft, claimed("a")}, to: "b", proof: make([]byte, proofSize)}
+	a := answer{reason: ReasonID, id: "b", addr: "b:7", peer: true, claim: claimed("b"), text: "text", proof: make([]byte, proofSize)}
 	f.Add(g.encode())
 	f.Add(a.encode())
 	f.Add((&greeting{}).encode())
-	f.Add([]byte(magic + "\x02"))
+	f.Add([]byte(magic + "\x03"))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if g, err := decodeGreeting(b); err == nil {

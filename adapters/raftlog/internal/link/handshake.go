@@ -91,7 +91,7 @@ func within(ctx context.Context, conn net.Conn, f func() error) error {
 }
 
 func dial(raw net.Conn, self Identity, wantID string, purpose Purpose) (*Conn, error) {
-	g := &greeting{Hello: Hello{Cluster: self.Cluster, ID: self.ID, Addr: self.Addr, Peer: self.Peer, Purpose: purpose}, to: wantID}
+	g := &greeting{Hello: Hello{Cluster: self.Cluster, ID: self.ID, Addr: self.Addr, Peer: self.Peer, Purpose: purpose, Claim: self.Claim}, to: wantID}
 	stream := raw
 	var binding []byte
 	if !self.Insecure {
@@ -134,7 +134,7 @@ func dial(raw net.Conn, self Identity, wantID string, purpose Purpose) (*Conn, e
 	if wantID != "" && a.id != wantID {
 		return nil, &RefusedError{Reason: ReasonID, Text: fmt.Sprintf("it is peer %q", a.id)}
 	}
-	c.remote = Hello{Cluster: self.Cluster, ID: a.id, Addr: a.addr, Peer: a.peer, Purpose: purpose}
+	c.remote = Hello{Cluster: self.Cluster, ID: a.id, Addr: a.addr, Peer: a.peer, Purpose: purpose, Claim: a.claim}
 	c.limit = MaxFrame
 	return c, nil
 }
@@ -181,7 +181,7 @@ func accept(raw net.Conn, self Identity, accepts []func(Hello) error) (*Conn, er
 		c.refuse(&answer{reason: reason})
 		return nil, &RefusedError{Reason: reason, Text: fmt.Sprintf("it says to be %q of cluster %q", g.ID, g.Cluster)}
 	}
-	a := &answer{id: self.ID, addr: self.Addr, peer: self.Peer}
+	a := &answer{id: self.ID, addr: self.Addr, peer: self.Peer, claim: self.Claim}
 	refused := judge(self, &g, accepts)
 	if refused != nil {
 		a.reason, a.text = refused.Reason, refused.Text

@@ -40,8 +40,8 @@ func TestBothSidesKnowEachOther(t *testing.T) {
 					d, a := connect(t, near, far, identity("a"), identity("b"), want, purpose)
 					require.NoError(t, d.err)
 					require.NoError(t, a.err)
-					require.Equal(t, Hello{"c1", "b", "b:7", true, purpose}, d.conn.Remote())
-					require.Equal(t, Hello{"c1", "a", "a:7", true, purpose}, a.conn.Remote())
+					require.Equal(t, Hello{"c1", "b", "b:7", true, purpose, claimed("b")}, d.conn.Remote())
+					require.Equal(t, Hello{"c1", "a", "a:7", true, purpose, claimed("a")}, a.conn.Remote())
 					require.NoError(t, d.conn.WriteFrame([]byte("there")))
 					require.NoError(t, a.conn.WriteFrame([]byte("back")))
 					frame, err := a.conn.ReadFrame()
@@ -60,12 +60,12 @@ func TestClientsAreNotPeers(t *testing.T) {
 	for name, identity := range modes(t) {
 		t.Run(name, func(t *testing.T) {
 			client := identity("a")
-			client.Peer, client.Addr = false, ""
+			client.Peer, client.Addr, client.Claim = false, "", Claim{}
 			near, far := pair(t)
 			d, a := connect(t, near, far, client, identity("b"), "", PurposeClient)
 			require.NoError(t, d.err)
 			require.NoError(t, a.err)
-			require.Equal(t, Hello{"c1", "a", "", false, PurposeClient}, a.conn.Remote())
+			require.Equal(t, Hello{"c1", "a", "", false, PurposeClient, Claim{}}, a.conn.Remote())
 
 			near, far = pair(t)
 			_, err := Dial(t.Context(), near, client, "b", PurposeRaft)
@@ -268,7 +268,7 @@ func TestOtherVersion(t *testing.T) {
 	near, far := pair(t)
 	done := accepting(t, far, insecure("b"))
 	c := newConn(near, near)
-	require.NoError(t, c.WriteFrame([]byte(magic+"\x02what comes in version 2")))
+	require.NoError(t, c.WriteFrame([]byte(magic+"\x03what comes in version 3")))
 	frame, err := c.ReadFrame()
 	require.NoError(t, err)
 	a, err := decodeAnswer(frame)
@@ -281,7 +281,7 @@ func TestOtherVersion(t *testing.T) {
 	go func() {
 		c := newConn(far, far)
 		c.ReadFrame()
-		c.WriteFrame([]byte(magic + "\x02what comes in version 2"))
+		c.WriteFrame([]byte(magic + "\x03what comes in version 3"))
 	}()
 	_, err = Dial(t.Context(), near, insecure("a"), "b", PurposeRaft)
 	requireReason(t, err, ReasonVersion)

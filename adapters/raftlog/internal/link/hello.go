@@ -14,10 +14,12 @@ type Hello struct {
 	Addr    string
 	Peer    bool
 	Purpose Purpose
+	// Claim says which of the peers with that ID this is. Clients have none.
+	Claim Claim
 }
 
 // version is that of the handshake and of the frames after it.
-const version = 1
+const version = 2
 
 // magic begins both messages of the handshake, so that strangers are told from versions.
 const magic = "LERL"
@@ -45,6 +47,7 @@ type answer struct {
 	id     string
 	addr   string
 	peer   bool
+	claim  Claim
 	text   string
 	proof  []byte
 }
@@ -71,11 +74,11 @@ func encode(code byte, peer bool, texts ...string) []byte {
 }
 
 func (g *greeting) encode() []byte {
-	return encode(byte(g.Purpose), g.Peer, g.Cluster, g.ID, g.to, g.Addr, string(g.proof))
+	return encode(byte(g.Purpose), g.Peer, append(g.Claim.texts(), g.Cluster, g.ID, g.to, g.Addr, string(g.proof))...)
 }
 
 func (a *answer) encode() []byte {
-	return encode(byte(a.reason), a.peer, a.id, a.addr, a.text, string(a.proof))
+	return encode(byte(a.reason), a.peer, append(a.claim.texts(), a.id, a.addr, a.text, string(a.proof))...)
 }
 
 // decode reads what encode has written, with texts besides the proof. With an error, what it
@@ -123,13 +126,21 @@ func decode(b []byte, texts ...*string) (code byte, peer bool, proof []byte, err
 }
 
 func decodeGreeting(b []byte) (g greeting, err error) {
-	code, peer, proof, err := decode(b, &g.Cluster, &g.ID, &g.to, &g.Addr)
+	var c [claimTexts]string
+	code, peer, proof, err := decode(b, &c[0], &c[1], &c[2], &c[3], &g.Cluster, &g.ID, &g.to, &g.Addr)
 	g.Purpose, g.Peer, g.proof = Purpose(code), peer, proof
+	if err == nil {
+		g.Claim, err = claimOf(c)
+	}
 	return g, err
 }
 
 func decodeAnswer(b []byte) (a answer, err error) {
-	code, peer, proof, err := decode(b, &a.id, &a.addr, &a.text)
+	var c [claimTexts]string
+	code, peer, proof, err := decode(b, &c[0], &c[1], &c[2], &c[3], &a.id, &a.addr, &a.text)
 	a.reason, a.peer, a.proof = Reason(code), peer, proof
+	if err == nil {
+		a.claim, err = claimOf(c)
+	}
 	return a, err
 }

@@ -48,6 +48,8 @@ type Identity struct {
 	Peer bool
 	// Addr is where others reach a peer, host:port. Clients have none.
 	Addr string
+	// Claim is what a peer says of its data and of its process. Clients have none.
+	Claim Claim
 	// Secret is known to all processes of the cluster and to nobody else. Connections are
 	// encrypted by TLS 1.3 with certificates of no meaning, and both sides prove by the
 	// connection's keys that they know the secret, so that nobody can stand in between.
@@ -85,6 +87,8 @@ func (i Identity) validate() error {
 		return invalid("the cluster's name has %d bytes; it needs 1 to %d", len(i.Cluster), maxText)
 	case i.ID == "" || len(i.ID) > maxText:
 		return invalid("the ID has %d bytes; it needs 1 to %d", len(i.ID), maxText)
+	case len(i.Claim.Founding) > maxClaim || len(i.Claim.Instance) > maxClaim || len(i.Claim.Process) > maxClaim:
+		return invalid("the claim has a text of more than %d bytes", maxClaim)
 	case len(i.Addr) > maxText:
 		return invalid("the address has %d bytes; it may have %d", len(i.Addr), maxText)
 	case i.Insecure && (len(i.Secret) > 0 || i.TLS != nil):

@@ -17,11 +17,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var secret = []byte("the secret of this cluster's own")
 
 func withSecret(id string) Identity {
-	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", Secret: secret}
+	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", Claim: claimed(id), Secret: secret}
 }
 
 func insecure(id string) Identity {
-	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", Insecure: true}
+	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", Claim: claimed(id), Insecure: true}
 }
 
 // pair is a connection in memory: the dialing end, and the accepting one.
@@ -112,4 +112,8 @@ func soon[T any](t testing.TB, c <-chan T) T {
 		require.Fail(t, "nothing has come")
 		panic("not reached")
 	}
+}
+
+func claimed(id string) Claim {
+	return Claim{Founding: "founding", Instance: "data of " + id, Start: 3, Process: "process of " + id}
 }

@@ -31,6 +31,9 @@ func proveGreeting(secret []byte, g *greeting, channel []byte) []byte {
 	b = appendText(b, g.ID)
 	b = appendText(b, g.to)
 	b = appendText(b, g.Addr)
+	for _, s := range g.Claim.texts() {
+		b = appendText(b, s)
+	}
 	return sum(secret, b, channel)
 }
 
@@ -44,6 +47,9 @@ func proveAnswer(secret []byte, g *greeting, a *answer, channel []byte) []byte {
 	b = appendText(b, g.ID)
 	b = appendText(b, a.addr)
 	b = appendText(b, a.text)
+	for _, s := range a.claim.texts() {
+		b = appendText(b, s)
+	}
 	return sum(secret, b, channel)
 }
 

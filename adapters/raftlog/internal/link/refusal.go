@@ -23,6 +23,11 @@ const (
 	ReasonNotAccepted Reason = 8  // Accept's caller does not want it
 	ReasonVersion     Reason = 9  // the sides have different versions of the protocol
 	ReasonPlain       Reason = 10 // the side that accepts uses TLS, and the other does not
+	ReasonFounding    Reason = 11 // the sides are of clusters with one name that were founded separately
+	ReasonRecovered   Reason = 12 // the cluster was recovered from other data than those of the peer
+	ReasonInstance    Reason = 13 // the peer has not the data that the ID belongs to
+	ReasonEarlier     Reason = 14 // the peer's data are a copy, or were put back to an earlier state
+	ReasonRunning     Reason = 15 // another process that uses the ID is connected
 	// These are not sent.
 	ReasonUnproven    Reason = 128 // the side that accepts has not proven the secret
 	ReasonCertificate Reason = 129 // one side's certificate is not to the other's liking
@@ -40,7 +45,15 @@ var advice = map[Reason]string{
 	ReasonNotAccepted: "the other side does not want the connection",
 	ReasonVersion:     "the sides have different versions of the protocol: update the older one",
 	ReasonPlain:       "the other side uses TLS: give this one the cluster's secret, or TLS",
-	ReasonUnproven:    "the other side does not know the secret, or somebody stands in between",
+	ReasonFounding: "the two peers are of different clusters with the same name, which were founded separately: a peer " +
+		"that is to join a cluster must not be listed in its own peers, and starts with an empty directory",
+	ReasonRecovered: "the cluster was recovered without this peer: remove the peer's directory, and let it join under a new ID",
+	ReasonInstance: "the peer does not have the data that belong to its ID: it has lost its directory, or uses another one: " +
+		"remove the ID from the cluster (raftlog config --delete) and let the peer join under a new ID",
+	ReasonEarlier: "the peer's directory is a copy, or was put back to an earlier state: another process has used this ID since: " +
+		"remove the copy; if the newer directory is lost, remove the ID from the cluster and let the peer join under a new ID",
+	ReasonRunning:  "another process that uses the same ID and the same data is connected: stop one of the two, and remove the copy of the directory",
+	ReasonUnproven: "the other side does not know the secret, or somebody stands in between",
 	ReasonCertificate: "a certificate was not accepted: both sides need TLS with certificates " +
 		"that the other trusts, or both only the secret",
 	ReasonProtocol: "the other side talks another protocol, or is not set up in the same way " +

@@ -30,8 +30,43 @@ type Line struct {
 	Candidates []Candidate
 }
 
-// Lines are the elections by name.
-type Lines map[string]Line
+// Lines are the elections: their lines by name, and which peers have candidates in them. What it
+// costs to find those does not depend on how many elections there are besides.
+type Lines struct {
+	byName map[string]Line
+	peers  map[uint64]*presence // of peers that have candidates
+}
+
+// presence is where a peer has candidates.
+type presence struct {
+	candidates map[string]int // how many, by election
+	first      int            // in how many elections one of them is the first
+}
+
+func newLines() Lines { return Lines{byName: map[string]Line{}, peers: map[uint64]*presence{}} }
+
+// Line returns the election with that name. An election that does not exist is the zero Line.
+func (ls *Lines) Line(name string) Line { return ls.byName[name] }
+
+// Names returns the names of all elections in ascending order.
+func (ls *Lines) Names() []string { return slices.Sorted(maps.Keys(ls.byName)) }
+
+// Peers returns the peers that have candidates, in ascending order.
+func (ls *Lines) Peers() []uint64 { return slices.Sorted(maps.Keys(ls.peers)) }
+
+// Of returns the elections in which a peer has candidates, in ascending order.
+func (ls *Lines) Of(peer uint64) []string {
+	if p := ls.peers[peer]; p != nil {
+		return slices.Sorted(maps.Keys(p.candidates))
+	}
+	return nil
+}
+
+// Leads tells whether the first candidate of some election is of that peer.
+func (ls *Lines) Leads(peer uint64) bool {
+	p := ls.peers[peer]
+	return p != nil && p.first > 0
+}
 
 // First returns the candidate that may lead.
 func (l Line) First() (Candidate, bool) {
@@ -47,8 +82,8 @@ func (l Line) Place(id string) int {
 }
 
 // apply carries out an op; an error says why it changes nothing.
-func (ls Lines) apply(op entry.Op, index uint64) error {
-	l := ls[op.Election]
+func (ls *Lines) apply(op entry.Op, index uint64) error {
+	l := ls.Line(op.Election)
 	switch op.Do {
 	case entry.Join:
 		switch {
@@ -82,10 +117,10 @@ func (ls Lines) apply(op entry.Op, index uint64) error {
 var errEnded = fmt.Errorf("%w: the election was ended", api.ErrInvalid)
 
 // expire returns the elections that have changed.
-func (ls Lines) expire(op entry.Op, index uint64) []string {
+func (ls *Lines) expire(op entry.Op, index uint64) []string {
 	var changed []string
-	for _, name := range slices.Sorted(maps.Keys(ls)) {
-		l := ls[name]
+	for _, name := range ls.Of(op.Peer) {
+		l := ls.Line(name)
 		left := l.without(func(c Candidate) bool { return c.Peer == op.Peer && c.Joined <= op.Through })
 		if len(left.Candidates) < len(l.Candidates) {
 			ls.set(name, left, index)
@@ -99,29 +134,40 @@ func (l Line) without(gone func(Candidate) bool) Line {
 	return Line{Ended: l.Ended, EndedAt: l.EndedAt, BegunAt: l.BegunAt, Candidates: slices.DeleteFunc(slices.Clone(l.Candidates), gone)}
 }
 
-// set gives the first candidate its token, and forgets a line in which nobody stands; but that
-// it was ended once is known for ever.
-func (ls Lines) set(name string, l Line, index uint64) {
-	if len(l.Candidates) == 0 && !l.Ended && l.BegunAt == 0 {
-		delete(ls, name)
-		return
-	}
+// set gives the first candidate its token, and removes a line without candidates, unless the
+// election was ended once.
+func (ls *Lines) set(name string, l Line, index uint64) {
 	if len(l.Candidates) > 0 && l.Candidates[0].Token == 0 {
 		l.Candidates = slices.Clone(l.Candidates)
 		l.Candidates[0].Token = index
 	}
-	ls[name] = l
+	ls.count(name, ls.byName[name], -1)
+	ls.count(name, l, 1)
+	if len(l.Candidates) == 0 && !l.Ended && l.BegunAt == 0 {
+		delete(ls.byName, name)
+		return
+	}
+	ls.byName[name] = l
 }
 
-// Peers returns those that have candidates, in ascending order.
-func (ls Lines) Peers() []uint64 {
-	seen := map[uint64]bool{}
-	for _, l := range ls {
-		for _, c := range l.Candidates {
-			seen[c.Peer] = true
+// count adds n to the counts of the line's candidates, which is 1 or -1.
+func (ls *Lines) count(name string, l Line, n int) {
+	for i, c := range l.Candidates {
+		p := ls.peers[c.Peer]
+		if p == nil {
+			p = &presence{candidates: map[string]int{}}
+			ls.peers[c.Peer] = p
+		}
+		if i == 0 {
+			p.first += n
+		}
+		if p.candidates[name] += n; p.candidates[name] == 0 {
+			delete(p.candidates, name)
+		}
+		if len(p.candidates) == 0 {
+			delete(ls.peers, c.Peer)
 		}
 	}
-	return slices.Sorted(maps.Keys(seen))
 }
 
 // savedLine is a Line in a snapshot.
@@ -133,18 +179,21 @@ type savedLine struct {
 	Candidates []Candidate `json:"candidates,omitempty"`
 }
 
-func (ls Lines) save() []savedLine {
+func save(byName map[string]Line) []savedLine {
 	var all []savedLine
-	for _, name := range slices.Sorted(maps.Keys(ls)) {
-		all = append(all, savedLine{name, ls[name].Ended, ls[name].EndedAt, ls[name].BegunAt, ls[name].Candidates})
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		l := byName[name]
+		all = append(all, savedLine{name, l.Ended, l.EndedAt, l.BegunAt, l.Candidates})
 	}
 	return all
 }
 
 func load(all []savedLine) Lines {
-	ls := Lines{}
-	for _, l := range all {
-		ls[l.Name] = Line{l.Ended, l.EndedAt, l.BegunAt, l.Candidates}
+	ls := newLines()
+	for _, s := range all {
+		l := Line{s.Ended, s.EndedAt, s.BegunAt, s.Candidates}
+		ls.byName[s.Name] = l
+		ls.count(s.Name, l, 1)
 	}
 	return ls
 }

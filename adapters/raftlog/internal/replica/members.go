@@ -146,7 +146,7 @@ func (m Members) Check(voters []entry.Peer) error {
 					return fmt.Errorf("%w: peer %s is given twice", api.ErrInvalid, p.ID)
 				}
 			case q.ID == p.ID:
-				return fmt.Errorf("%w: peer %s has address %s, not %s", api.ErrInvalid, p.ID, q.Addr, p.Addr)
+				return fmt.Errorf("%w: peer %s has address %s, not %s: to change it, start the peer with the new address", api.ErrInvalid, p.ID, q.Addr, p.Addr)
 			case q.Addr == p.Addr:
 				return fmt.Errorf("%w: peers %s and %s have the same address %s", api.ErrInvalid, q.ID, p.ID, p.Addr)
 			case q.Raft == p.Raft:
@@ -189,7 +189,7 @@ func (s *State) reconfigure(o *Outcome) error {
 	case entry.Dismiss:
 		i := -1
 		if len(c.Peers) == 1 && !m.Joint() {
-			i = slices.Index(m.Clients, c.Peers[0])
+			i = slices.IndexFunc(m.Clients, c.Peers[0].Is)
 		}
 		if i < 0 {
 			return out("it is not a client")
@@ -207,19 +207,26 @@ func (s *State) reconfigure(o *Outcome) error {
 		if o.Skipped() {
 			return nil
 		}
-		m.Outgoing, m.Voters = m.Voters, c.Peers
-		m.Clients = slices.DeleteFunc(slices.Clone(m.Clients), func(p entry.Peer) bool { return slices.Contains(c.Peers, p) })
+		m.Outgoing, m.Voters = m.Voters, m.located(c.Peers)
+		m.Clients = slices.DeleteFunc(slices.Clone(m.Clients), func(p entry.Peer) bool { return slices.ContainsFunc(c.Peers, p.Is) })
 		m.Change, m.Changed, m.Settled = o.ID, 0, 0
 	case entry.Final:
 		if !m.Joint() {
 			return out("no change is under way")
 		}
 		for _, p := range m.Outgoing {
-			if !slices.Contains(m.Voters, p) {
+			if !slices.ContainsFunc(m.Voters, p.Is) {
 				m.Removed = append(slices.Clip(m.Removed), p.ID)
 			}
 		}
 		m.Outgoing, m.Changed = nil, o.Index
+	case entry.Recover:
+		if len(c.Peers) != 1 {
+			return out("a cluster is recovered by one peer")
+		}
+		o.Steps = m.recover(c.Peers[0])
+		m.Index = o.Index
+		return nil
 	default:
 		return out("unknown phase " + string(c.Phase))
 	}

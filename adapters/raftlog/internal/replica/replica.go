@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -40,9 +42,14 @@ type State struct {
 	Lines       Lines
 	IDs         *ids.Table
 	// Skips are the indexes of State entries that were not applied, in ascending order: they
-	// repeat an ID, or it was not fresh. It only grows at its end. There are few: a leader
-	// writes none that it knows of.
-	Skips []uint64
+	// repeat an ID, or it was not fresh, or their leadership had ended. There are few: a leader
+	// writes none that it knows of. Peers whose logs begin at different entries have different
+	// Skips, see DropSkips.
+	Skips    []uint64
+	skipsSum uint64 // of all skips, dropped or not
+	// History is a checksum of all entries that were applied, and of what became of them. It is
+	// the same at all peers at the same index, unless the peers have different entries there.
+	History uint64
 
 	// DedupeOff has every update applied as often as it is in the log. It is for tests that
 	// show that the simulation finds the fault.
@@ -53,7 +60,7 @@ type State struct {
 func New(voters []entry.Peer, window, election time.Duration) *State {
 	return &State{
 		Index: 1, Term: 1, Window: window, Election: election,
-		Members: newMembers(voters), Lines: Lines{}, IDs: ids.New(),
+		Members: newMembers(voters), Lines: newLines(), IDs: ids.New(),
 	}
 }
 
@@ -74,6 +81,10 @@ type Outcome struct {
 	Ended []Candidate
 	// Change is to be given to the engine, of a Config entry that is in force.
 	Change *raftpb.ConfChangeV2
+	// Moved says that a member has another address now.
+	Moved bool
+	// Steps are applied to the engine in order; Change is nil then.
+	Steps []*raftpb.ConfChangeV2
 }
 
 // Skipped tells whether the state machine is not to have it.
@@ -104,6 +115,27 @@ func (s *State) Known(id requestid.ID, sum uint32, now time.Time) (index uint64,
 // Apply applies the next entry. An error says that the entry cannot be read, which is the
 // end of this replica.
 func (s *State) Apply(e *raftpb.Entry) (Outcome, error) {
+	o, err := s.apply(e)
+	if err == nil {
+		s.chain(e, o)
+	}
+	return o, err
+}
+
+// chain adds an entry to the history.
+func (s *State) chain(e *raftpb.Entry, o Outcome) {
+	became := o.First << 1
+	if o.Err != nil {
+		became |= 1
+	}
+	data := e.GetData()
+	for _, v := range [...]uint64{e.GetIndex(), e.GetTerm(), uint64(len(data))<<32 | uint64(entry.Sum(data)), became} {
+		s.History = (s.History ^ v) * 0x9e3779b97f4a7c15
+		s.History ^= s.History >> 32
+	}
+}
+
+func (s *State) apply(e *raftpb.Entry) (Outcome, error) {
 	if e.GetIndex() != s.Index+1 {
 		return Outcome{}, fmt.Errorf("%w: entry %d follows %d", entry.ErrMalformed, e.GetIndex(), s.Index)
 	}
@@ -124,6 +156,7 @@ func (s *State) Apply(e *raftpb.Entry) (Outcome, error) {
 		s.remember(&o)
 		if o.Skipped() {
 			s.Skips = append(s.Skips, o.Index)
+			s.skipsSum = s.skipsSum*31 + o.Index
 		}
 	case api.Config:
 		err = s.reconfigure(&o)
@@ -154,9 +187,20 @@ func (s *State) remember(o *Outcome) {
 	}
 }
 
+// DropSkips forgets the skips through an index: this peer's log does not have their entries any
+// more, so that they need not be marked. Slices that were taken from Skips before keep them.
+func (s *State) DropSkips(through uint64) {
+	if i, found := slices.BinarySearch(s.Skips, through); found || i > 0 {
+		if found {
+			i++
+		}
+		s.Skips = slices.Clone(s.Skips[i:])
+	}
+}
+
 // Holds tells whether the first of the guard's election has its token; true for no guard.
 func (s *State) Holds(g entry.Guard) bool {
-	first, found := s.Lines[g.Election].First()
+	first, found := s.Lines.Line(g.Election).First()
 	return g == (entry.Guard{}) || found && first.Token == g.Token
 }
 
@@ -174,15 +218,18 @@ func (s *State) control(o *Outcome) error {
 		if m := &s.Members; m.Unsettled() && op.Through == m.Changed {
 			m.Settled = o.Index
 		}
+	case entry.Move:
+		o.Err = s.Members.move(op.Peer, op.Addr, o.Index)
+		o.Moved = o.Err == nil
 	case entry.Window:
 		if op.Window > s.Window { // it may be lengthened: what was forgotten stays forgotten
 			s.Window = op.Window
 		}
 	default:
-		before := s.Lines[op.Election]
+		before := s.Lines.Line(op.Election)
 		o.Election = op.Election
 		o.Err = s.Lines.apply(op, o.Index)
-		if s.Lines[op.Election].Ended {
+		if s.Lines.Line(op.Election).Ended {
 			o.Ended = before.Candidates
 		}
 	}
@@ -201,7 +248,9 @@ func (s *State) PruneIndex() uint64 {
 // Sum is equal for equal states, whatever way they came about.
 func (s *State) Sum() uint64 {
 	h := fnv.New64a()
-	h.Write(s.rest())
+	r := s.rest()
+	r.Skips = nil
+	h.Write(r.encode())
 	h.Write(binary.BigEndian.AppendUint64(nil, s.IDs.Sum()))
 	return h.Sum64()
 }
@@ -218,12 +267,25 @@ type saved struct {
 	Members     Members       `json:"members"`
 	Lines       []savedLine   `json:"lines,omitempty"`
 	Skips       []uint64      `json:"skips,omitempty"`
+	SkipsSum    uint64        `json:"skipsSum,omitempty"`
+	History     uint64        `json:"history,omitempty"`
 }
 
-func (s *State) rest() []byte {
-	b, err := json.Marshal(saved{
-		s.Index, s.Term, nanoseconds(s.Clock), nanoseconds(s.Horizon), s.Window, s.Election, s.Transferred, s.Members, s.Lines.save(), s.Skips,
-	})
+// rest returns the state without the IDs. It shares nothing that Apply changes.
+func (s *State) rest() rest {
+	return rest{saved{
+		s.Index, s.Term, nanoseconds(s.Clock), nanoseconds(s.Horizon), s.Window, s.Election, s.Transferred, s.Members, nil, s.Skips, s.skipsSum, s.History,
+	}, maps.Clone(s.Lines.byName)}
+}
+
+type rest struct {
+	saved
+	lines map[string]Line
+}
+
+func (r rest) encode() []byte {
+	r.saved.Lines = save(r.lines)
+	b, err := json.Marshal(r.saved)
 	if err != nil {
 		panic(err)
 	}
@@ -233,19 +295,21 @@ func (s *State) rest() []byte {
 // View is the state at one index.
 type View struct {
 	Index, Term uint64
-	rest        []byte
+	rest        rest
 	ids         *ids.View
 }
 
-// View returns the state of now, to be written by another goroutine while the state goes on.
+// View returns the present state, for another goroutine to write while the state changes. It
+// encodes nothing, so that it takes little time.
 func (s *State) View() *View {
 	return &View{s.Index, s.Term, s.rest(), s.IDs.Snapshot()}
 }
 
 // WriteTo writes the view, for [Read].
 func (v *View) WriteTo(w io.Writer) (int64, error) {
-	head := binary.BigEndian.AppendUint32(nil, uint32(len(v.rest)))
-	n, err := w.Write(append(head, v.rest...))
+	b := v.rest.encode()
+	head := binary.BigEndian.AppendUint32(nil, uint32(len(b)))
+	n, err := w.Write(append(head, b...))
 	if err != nil {
 		return int64(n), err
 	}
@@ -286,7 +350,7 @@ func Read(r io.Reader) (*State, error) {
 	}
 	s := &State{
 		Index: v.Index, Term: v.Term, Window: v.Window, Election: v.Election, Transferred: v.Transferred,
-		Members: v.Members, Lines: load(v.Lines), IDs: table, Skips: v.Skips,
+		Members: v.Members, Lines: load(v.Lines), IDs: table, Skips: v.Skips, skipsSum: v.SkipsSum, History: v.History,
 	}
 	s.Clock, s.Horizon = fromNanoseconds(v.Clock), fromNanoseconds(v.Horizon)
 	return s, nil

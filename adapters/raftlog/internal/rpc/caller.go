@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
@@ -288,6 +289,20 @@ func (c *Caller) giveUp(k *call) (inTime, sent bool) {
 	return true, k.taken
 }
 
+// withdrawBefore is how long before its deadline a change of the peers is withdrawn, at most: the
+// server has this time to answer that nothing was changed. Without an answer the outcome is unknown.
+const withdrawBefore = time.Second
+
+// withdraw asks the server to give the call up if it can, and to answer.
+func (c *Caller) withdraw(k *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls[k.number] == k && k.taken {
+		c.control = append(c.control, control{kind: msgCancel, call: k.number})
+		signal(c.wake)
+	}
+}
+
 // do makes a call that is no stream.
 func (c *Caller) do(ctx context.Context, k *call) (any, error) {
 	if ctx.Err() != nil {
@@ -298,10 +313,22 @@ func (c *Caller) do(ctx context.Context, k *call) (any, error) {
 		return nil, err
 	}
 	defer func() { <-c.slots }()
-	select {
-	case a := <-k.answer:
-		return a.body, a.err
-	case <-ctx.Done():
+	var withdraw <-chan time.Time
+	if end, ok := ctx.Deadline(); ok && k.kind == msgChangePeers {
+		left := time.Until(end)
+		timer := time.NewTimer(left - min(left/4, withdrawBefore))
+		defer timer.Stop()
+		withdraw = timer.C
+	}
+	for done := false; !done; {
+		select {
+		case a := <-k.answer:
+			return a.body, a.err
+		case <-withdraw:
+			c.withdraw(k)
+		case <-ctx.Done():
+			done = true
+		}
 	}
 	inTime, sent := c.giveUp(k)
 	if !inTime {
@@ -325,7 +352,8 @@ func (c *Caller) Propose(ctx context.Context, id requestid.ID, data []byte) (uin
 	return index, err
 }
 
-// ChangePeers implements [api.Service].
+// ChangePeers implements [api.Service]. If ctx has a deadline, the server is asked before it to give
+// up a change that has not begun, so that the error is [api.ErrBusy] instead of unknown.
 func (c *Caller) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (uint64, error) {
 	if err := checkPeers(voters); err != nil {
 		return 0, err

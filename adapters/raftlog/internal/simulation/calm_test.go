@@ -165,7 +165,7 @@ func (w *world) well() string {
 	}
 	for i := range w.elected {
 		name := electionName(i)
-		line := tables.Lines[name]
+		line := tables.Lines.Line(name)
 		if line.Ended { // and was begun anew: no request to end it that comes late counts
 			return name + " is ended"
 		}

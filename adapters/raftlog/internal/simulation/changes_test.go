@@ -101,7 +101,7 @@ func (u *users) change(id requestid.ID, to []api.Peer, end func()) {
 			end()
 		case errors.Is(r.Err, api.ErrStale), errors.Is(r.Err, api.ErrChanging):
 			again(w.newID())
-		case errors.Is(r.Err, api.ErrNotLeader), errors.Is(r.Err, api.ErrRefused), errors.Is(r.Err, api.ErrBusy), errors.Is(r.Err, api.ErrUnknownOutcome), errors.Is(r.Err, errCrashed):
+		case errors.Is(r.Err, api.ErrNotLeader), errors.Is(r.Err, api.ErrRefused), errors.Is(r.Err, api.ErrBusy), errors.Is(r.Err, api.ErrNoSpace), errors.Is(r.Err, api.ErrUnknownOutcome), errors.Is(r.Err, errCrashed):
 			again(id)
 		case errors.Is(r.Err, api.ErrInvalid) && (u.isDone(to) || u.outdated(to)): // under an ID of before, or another change came first
 			end()

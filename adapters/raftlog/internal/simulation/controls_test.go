@@ -31,6 +31,26 @@ func TestControls(t *testing.T) {
 			p.dedupe = false
 			return p
 		}, "is applied by entry"},
+		{"directory lost", 5, func(seed uint64) plan {
+			p := calmPlan(seed, directoryLost)
+			p.believes = true
+			return p
+		}, "without entry"},
+		{"log lost", 5, func(seed uint64) plan {
+			p := calmPlan(seed, logLost)
+			p.believes = true
+			return p
+		}, "without entry"},
+		{"second configuration", 5, func(seed uint64) plan {
+			p := calmPlan(seed, secondConfiguration)
+			p.believes = true
+			return p
+		}, "another peer has applied"},
+		{"history differs", 5, func(seed uint64) plan {
+			p := calmPlan(seed, historyDiffers)
+			p.off = core.Off{Agreement: true}
+			return p
+		}, "goes on with another history"},
 		{"fsync", 20, func(seed uint64) plan {
 			p := planOf(seed)
 			p.fsync = false

@@ -49,7 +49,7 @@ func (u *users) control(op entry.Op, end func()) {
 		switch {
 		case r.Err == nil || errors.Is(r.Err, api.ErrInvalid):
 			end()
-		case errors.Is(r.Err, api.ErrNotLeader), errors.Is(r.Err, api.ErrRefused), errors.Is(r.Err, api.ErrBusy), errors.Is(r.Err, api.ErrUnknownOutcome), errors.Is(r.Err, errCrashed):
+		case errors.Is(r.Err, api.ErrNotLeader), errors.Is(r.Err, api.ErrRefused), errors.Is(r.Err, api.ErrBusy), errors.Is(r.Err, api.ErrNoSpace), errors.Is(r.Err, api.ErrUnknownOutcome), errors.Is(r.Err, errCrashed):
 			w.after(w.span(10*time.Millisecond, 100*time.Millisecond), func() { u.control(op, end) })
 		default:
 			w.failf("%s: %s %s: %v", p.ID, op.Do, op.Election, r.Err)

@@ -65,7 +65,7 @@ func (w *world) send(from *peer, to string, frame []byte) {
 		if w.chance(n.straggle) {
 			d += w.span(0, n.lateness)
 		}
-		process := p.process
+		process, claim := p.process, from.claims()
 		w.after(d, func() {
 			if p.isWiped() && p.process != process { // it was on a connection with the process before
 				return
@@ -73,7 +73,13 @@ func (w *world) send(from *peer, to string, frame []byte) {
 			if c := n.cut[pair{from.ID, to}]; c >= blocked || c > 0 && w.chance(0.8) { // else it was under way already
 				return
 			}
-			deliver := func() { p.input(func() { p.receive(from.ID, frame) }) }
+			deliver := func() {
+				p.input(func() {
+					if p.accepts(from, claim) {
+						p.receive(from.ID, frame)
+					}
+				})
+			}
 			if held, on := n.held[pair{from.ID, to}]; on {
 				n.held[pair{from.ID, to}] = append(held, deliver)
 				return
@@ -92,7 +98,7 @@ func (w *world) sendSnapshot(from *peer, to string, index uint64, frame []byte) 
 		from.later(d, func() { from.core.SnapshotSent(to, false) })
 		return
 	}
-	process, tells := from.process, from.process
+	process, tells, claim := from.process, from.process, from.claims()
 	w.after(d, func() {
 		if from.process != process || !p.up || p.isFull || w.net.cut[pair{from.ID, to}] > 0 {
 			if from.process == tells {
@@ -101,6 +107,9 @@ func (w *world) sendSnapshot(from *peer, to string, index uint64, frame []byte) 
 			return
 		}
 		p.input(func() {
+			if !p.accepts(from, claim) {
+				return
+			}
 			w.tracef("%s: receives snapshot %d from %s", p.ID, index, from.ID)
 			p.received[index] = bytes.Clone(raw)
 			if err := p.core.ReceiveSnapshot(from.ID, frame, have.Index, have.Term); err != nil {

@@ -33,7 +33,9 @@ type peer struct {
 	maxIDs int
 	isFull bool // the disk
 	stalls bool // the disk
+	waits  bool // work waits for space on the disk
 	gone   bool // for ever
+	life        // which directory and which process it has
 	guest  bool // it is to have no vote
 
 	up      bool
@@ -64,6 +66,7 @@ func (w *world) newPeer() *peer {
 		Peer: api.Peer{ID: id, Addr: id + ":1"}, clock: newClock(w), w: w, num: w.next, raft: replica.RaftID(cluster, id),
 		disk: crashdisk.New(rand.New(rand.NewPCG(w.Uint64(), 1))),
 	}
+	p.instance = fmt.Sprintf("%x", w.Uint64())
 	if w.maxIDs > 0 {
 		p.maxIDs = w.maxIDs + w.IntN(w.maxIDs) // each has its own, for only the leader looks at it
 	}
@@ -87,8 +90,12 @@ func (p *peer) start() {
 	}
 	w := p.w
 	p.process++
+	p.begins()
+	if !p.hasLog() {
+		return
+	}
 	p.up, p.paused, p.inbox = true, false, nil
-	p.work, p.writing, p.apply, p.applying = nil, nil, nil, false
+	p.work, p.writing, p.apply, p.applying, p.waits = nil, nil, nil, false, false
 	p.received, p.restores = map[uint64][]byte{}, map[uint64][]byte{}
 	p.stands, p.told, p.said = map[string]string{}, map[string]time.Duration{}, published{}
 	tables, snap, err := p.open()
@@ -105,7 +112,7 @@ func (p *peer) start() {
 	}
 	c, err := core.New(core.Config{
 		Cluster: cluster, Self: p.Peer, Seeds: p.seeds, Tick: tick, Heartbeat: heartbeat, Election: election,
-		Window: w.window, MaxIDs: p.maxIDs, MaxData: maxData, Clock: &p.clock, Random: w.Uint64, Logger: slog.New(p.handler()),
+		Window: w.window, MaxIDs: p.maxIDs, MaxData: maxData, Clock: &p.clock, Instances: p.known.Instances, Random: w.Uint64, Logger: slog.New(p.handler()),
 		Log: p.log, Tables: tables, Snapshot: snap, Off: w.off,
 	})
 	if err != nil {
@@ -122,17 +129,24 @@ func (p *peer) start() {
 
 // tick is called every Tick.
 func (p *peer) tick() {
+	if p.lookForSpace(); !p.up {
+		return
+	}
 	p.core.Advance()
 	p.later(tick+p.w.span(0, tick/10), p.tick)
 }
 
 // input gives the process something, now or when it goes on.
 func (p *peer) input(f func()) {
+	if p.corrupt {
+		defer p.faults()
+	}
 	switch {
 	case !p.up:
 	case p.paused:
 		p.inbox = append(p.inbox, f)
 	default:
+		p.core.SetRoom(p.appender.Room(), p.waits)
 		f()
 		if p.up && !p.w.chance(0.05) { // else with the next input
 			p.drain()
@@ -203,6 +217,10 @@ func (p *peer) drain() {
 			}
 			w.refused(p, out.LostLog)
 			return
+		}
+		for _, instances := range out.Instances {
+			delete(instances, p.ID)
+			p.known.Learn(instances)
 		}
 		p.work = append(p.work, out.Disk...)
 		p.publish(out)

@@ -10,7 +10,8 @@ import (
 func TestScenarios(t *testing.T) {
 	for name, scenario := range map[string]func(*world){
 		"restart of a voter": restartOfVoter, "a leader forgets": leaderForgets, "a follower forgets": followerForgets, "ended unaware": endedUnaware, "disk lost": diskLost,
-		"disk stands": diskStands,
+		"disk stands": diskStands, "directory lost": directoryLost, "log lost": logLost, "second configuration": secondConfiguration,
+		"history differs": historyDiffers,
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := *first; seed < *first+uint64(usual.scenario); seed++ {

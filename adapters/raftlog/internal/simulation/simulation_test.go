@@ -81,6 +81,11 @@ func (c *counts) add(d counts) {
 	c.dismissed += d.dismissed
 	c.noRoom += d.noRoom
 	c.noStart += d.noStart
+	c.mistaken += d.mistaken
+	c.diverged += d.diverged
+	c.forgot += d.forgot
+	c.waited += d.waited
+	c.votesAhead += d.votesAhead
 }
 
 // TestReplay: one seed is one history.

@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"syscall"
 	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
@@ -17,6 +20,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk/crashdisk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 )
@@ -62,6 +66,7 @@ func (p *peer) found(voters []api.Peer) {
 	_, err = writer.Data().Write(machine{index: 1}.save())
 	p.must(err)
 	p.must(writer.Commit())
+	p.known.Founding = identity.Founding(cluster, voters, p.w.window, election)
 	p.prepare(1, 1)
 }
 
@@ -72,6 +77,7 @@ func (p *peer) join(from *peer, seeds []api.Peer) {
 	p.must(p.disk.MkdirAll(snapDir))
 	r, err := snapshot.Install(p.disk, snapDir, bytes.NewReader(raw))
 	p.must(err)
+	p.known.Founding = from.known.Founding
 	p.prepare(r.Meta().Index, r.Meta().Term)
 	p.must(r.Close())
 }
@@ -82,6 +88,7 @@ func (p *peer) prepare(index, term uint64) {
 	p.must(err)
 	p.must(log.Reset(index, term))
 	p.must(log.Close())
+	p.must(identity.MarkLog(p.disk, logDir, p.instance))
 	p.must(p.disk.SyncDir("."))
 	p.stored = durable{before: index, term: term}
 }
@@ -149,7 +156,7 @@ func (p *peer) contents(r *snapshot.Reader) (*replica.State, []byte) {
 
 // flush has the disk begin with what waits, unless it is at work.
 func (p *peer) flush() {
-	if len(p.writing) > 0 || len(p.work) == 0 || p.stalls {
+	if len(p.writing) > 0 || len(p.work) == 0 || p.stalls || p.waits {
 		return
 	}
 	n := 1 + p.w.IntN(len(p.work))
@@ -174,6 +181,13 @@ func (p *peer) written() {
 		i, err := p.write(work)
 		if err != nil {
 			p.work = append(slices.Clone(done[n:]), p.work...)
+			done = done[:n]
+			if errors.Is(err, filelog.ErrNoSpace) {
+				if p.waitForSpace(); !p.up {
+					return
+				}
+				break
+			}
 			p.fault(err)
 			return
 		}
@@ -186,6 +200,42 @@ func (p *peer) written() {
 	p.flush()
 }
 
+// waitForSpace has the work that is left wait, as a node does, and votes written ahead of it.
+func (p *peer) waitForSpace() {
+	p.waits = true
+	p.w.truth.waited++
+	for _, work := range p.work {
+		votes, err := work.Vote(func(hs *raftpb.HardState) error {
+			err := p.appender.Append(filelog.Batch{HardState: hs, Sync: true})
+			if err == nil {
+				p.stored.do(&core.Work{HardState: hs, Sync: true})
+			}
+			return err
+		})
+		if err != nil {
+			if !errors.Is(err, filelog.ErrNoSpace) {
+				p.fault(err)
+			}
+			break
+		}
+		for _, s := range votes {
+			p.w.truth.votesAhead++
+			p.w.send(p, s.To, s.Frame)
+		}
+	}
+	p.later(p.w.span(time.Millisecond, 500*time.Millisecond), func() { p.waits = false })
+}
+
+// lookForSpace tries now and then to allocate space that was not there, as a node does.
+func (p *peer) lookForSpace() {
+	if p.appender.Room() == math.MaxInt64 || len(p.writing) > 0 || p.stalls || !p.w.chance(0.05) {
+		return
+	}
+	if err := p.appender.Reserve(); err != nil && !errors.Is(err, filelog.ErrNoSpace) {
+		p.fault(err)
+	}
+}
+
 // write does one work.
 func (p *peer) write(work *core.Work) (installed *core.Installed, err error) {
 	if s := work.Snapshot; s != nil {
@@ -193,6 +243,9 @@ func (p *peer) write(work *core.Work) (installed *core.Installed, err error) {
 		raw := p.received[index]
 		if raw == nil {
 			return nil, fmt.Errorf("snapshot %d is to be installed, and was not received", index)
+		}
+		if err := p.appender.Reserve(); err != nil {
+			return nil, err
 		}
 		clear(p.received)
 		r, err := snapshot.Install(p.fs, snapDir, bytes.NewReader(raw))

@@ -30,7 +30,8 @@ type truth struct {
 // counts say how much has happened, so that a simulation in which nothing does is seen.
 type counts struct {
 	entries, skipped, terms, crashes, snapshots, installs, compactions, holders, reads, changes, handOvers, reused int
-	faults, noSnapshots, full, wiped, lost, admitted, dismissed, noRoom, noStart                                   int
+	faults, noSnapshots, full, wiped, lost, admitted, dismissed, noRoom, noStart, mistaken, diverged, forgot       int
+	waited, votesAhead                                                                                             int
 }
 
 // fact is a committed entry.
@@ -170,7 +171,7 @@ func (t *truth) once(o replica.Outcome) {
 
 // tables compares the tables at one index.
 func (t *truth) tables(p *peer, s *replica.State) {
-	if !t.w.calm && s.Index%4 != 0 {
+	if !t.w.calm && s.Index%4 != 0 || p.corrupt {
 		return
 	}
 	sum := s.Sum()
@@ -268,7 +269,7 @@ func (p *peer) publish(out core.Out) {
 func (p *peer) claim() {
 	claims := map[string]holder{}
 	for name, candidate := range p.stands {
-		if first, ok := p.core.Tables().Lines[name].First(); ok && first.ID == candidate && first.Peer == p.raft {
+		if first, ok := p.core.Tables().Lines.Line(name).First(); ok && first.ID == candidate && first.Peer == p.raft {
 			claims[name] = holder{candidate, first.Token}
 		}
 	}

@@ -195,7 +195,7 @@ func (u *users) attempt(up *update, end func()) {
 			if first && !forward {
 				w.truth.refused[up.id] = r.Err.Error()
 			}
-		case errors.Is(r.Err, api.ErrNotLeader), errors.Is(r.Err, api.ErrRefused), errors.Is(r.Err, api.ErrBusy):
+		case errors.Is(r.Err, api.ErrNotLeader), errors.Is(r.Err, api.ErrRefused), errors.Is(r.Err, api.ErrBusy), errors.Is(r.Err, api.ErrNoSpace):
 			if first && !forward && *up.others == 0 {
 				up.unsure = false
 			}
@@ -256,7 +256,7 @@ func (u *users) read(p *peer, ok func()) {
 		floor := w.truth.last()
 		token := u.call(p, "read", func(r core.Reply) {
 			switch {
-			case r.Err != nil && !errors.Is(r.Err, api.ErrBusy) && !errors.Is(r.Err, api.ErrRefused) && !errors.Is(r.Err, errCrashed):
+			case r.Err != nil && !errors.Is(r.Err, api.ErrBusy) && !errors.Is(r.Err, api.ErrNoSpace) && !errors.Is(r.Err, api.ErrRefused) && !errors.Is(r.Err, errCrashed):
 				w.failf("%s: read: %v", p.ID, r.Err)
 			case r.Err != nil:
 			case r.Index < floor || p.machine.index < floor:

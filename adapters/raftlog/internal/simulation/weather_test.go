@@ -13,7 +13,7 @@ type weather struct {
 	noise                                                time.Duration // of the network
 	partition, pause, crash, blackout, slowDisk, badDate time.Duration
 	handOver, snapshot, resign, end, lapse, change       time.Duration
-	badDisk, wipe, guest, fullDisk                       time.Duration
+	badDisk, wipe, guest, fullDisk, forget               time.Duration
 }
 
 // planOf draws a plan from a seed.
@@ -47,6 +47,7 @@ func planOf(seed uint64) plan {
 		p.maxIDs = 10 + r.IntN(40)
 	}
 	p.weather.wipe = often(2 * time.Second)
+	p.weather.forget = often(2 * time.Second)
 	if r.IntN(3) == 0 {
 		p.weather.guest = 2 * time.Second
 	}
@@ -115,6 +116,7 @@ func (w *world) stormy() {
 		}
 	})
 	w.often(w.weather.wipe, w.wipe)
+	w.often(w.weather.forget, w.forget)
 	w.often(w.weather.guest, w.guest)
 	w.often(w.weather.badDate, func() {
 		if p := w.victim(); p != nil {

@@ -35,6 +35,7 @@ type plan struct {
 	maxIDs   int           // that a peer remembers at least; 0: any number
 	off      core.Off
 	dedupe   bool // false switches it off
+	believes bool // peers take everybody for who they say to be
 	fsync    bool // false: disks say that they have synced, and have not
 	elected  int  // named elections
 	change   bool // the peers change

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -81,7 +82,7 @@ func (t *Transport) serveDialed(k *keeper, conn *link.Conn) {
 		return
 	}
 	t.mu.Lock()
-	if k.p.keeper != k || k.p.out != nil { // not wanted any more, or the one before is not gone yet
+	if k.p.keeper != k || k.p.out != nil || k.p.otherProcess(conn.Remote().Claim) { // not wanted any more, or the one before is not gone yet
 		t.mu.Unlock()
 		t.release(conn)
 		return
@@ -112,5 +113,16 @@ func (t *Transport) dial(ctx context.Context, addr, id string, purpose link.Purp
 	if host, _, err := net.SplitHostPort(addr); err == nil && self.ServerName == "" {
 		self.ServerName = host
 	}
-	return link.Dial(ctx, raw, self, id, purpose)
+	conn, err := link.Dial(ctx, raw, self, id, purpose)
+	if refused := (*link.RefusedError)(nil); errors.As(err, &refused) && t.cfg.OnRefused != nil {
+		t.cfg.OnRefused(id, refused)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := t.mayTakePart(conn.Remote()); err != nil {
+		notAccepted(conn, purpose, err)
+		return nil, fmt.Errorf("raftlog: the process at %s is not accepted as peer %q: %w", addr, id, err)
+	}
+	return conn, nil
 }

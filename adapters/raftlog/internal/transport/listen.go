@@ -14,6 +14,18 @@ import (
 // go: those who mean well are done soon, and those who do not must not keep others out.
 const maxPending = 256
 
+// errRunning refuses a second process with the ID of a connected one. A peer cannot determine which
+// of the two has the newer data, and the first one may have voted.
+var errRunning = &link.RefusedError{Reason: link.ReasonRunning}
+
+// otherProcess tells whether a process other than that of h is connected under its ID.
+func (t *Transport) otherProcess(h link.Hello) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.peers[h.ID]
+	return p != nil && p.otherProcess(h.Claim)
+}
+
 var errCrowded = errors.New("too many connections have not said who they are")
 
 // pendingConn is a connection in its handshake.
@@ -82,6 +94,14 @@ func (t *Transport) accepts(h link.Hello) error {
 		h.Purpose == link.PurposeSnapshot && t.cfg.OnSnapshot == nil {
 		return &link.RefusedError{Reason: link.ReasonPurpose, Text: h.Purpose.String()}
 	}
+	return t.mayTakePart(h)
+}
+
+// mayTakePart decides about a process that has connected, or that this peer has connected to.
+func (t *Transport) mayTakePart(h link.Hello) error {
+	if h.Purpose == link.PurposeRaft && t.otherProcess(h) {
+		return errRunning
+	}
 	if t.cfg.Accepts != nil {
 		return t.cfg.Accepts(h)
 	}
@@ -110,6 +130,11 @@ func (t *Transport) receive(c *link.Conn) {
 	from := c.Remote()
 	t.mu.Lock()
 	p := t.peer(from.ID)
+	if p.otherProcess(from.Claim) { // both handshakes took place at the same time
+		t.mu.Unlock()
+		t.release(c)
+		return
+	}
 	s := t.newSession(p, c)
 	old := p.in
 	p.in = s

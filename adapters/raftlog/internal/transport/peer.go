@@ -76,6 +76,17 @@ func (p *peer) push(urgent bool, frame []byte) bool {
 	return true
 }
 
+// otherProcess tells whether there is a session with a process other than the one that claims
+// this.
+func (p *peer) otherProcess(c link.Claim) bool {
+	for _, s := range []*session{p.in, p.out} {
+		if s != nil && s.conn.Remote().Claim.Process != c.Process {
+			return true
+		}
+	}
+	return false
+}
+
 // clear drops what waits, and tells whether anything did.
 func (p *peer) clear() bool {
 	waited := p.urgent.count+p.normal.count > 0

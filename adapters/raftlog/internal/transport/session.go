@@ -70,6 +70,12 @@ func (s *session) read() error {
 		if len(data) == 0 {
 			continue // a pulse
 		}
+		if refused := decodeRefusal(data); refused != nil {
+			if s.t.cfg.OnRefused != nil {
+				s.t.cfg.OnRefused(from.ID, refused)
+			}
+			return refused
+		}
 		select {
 		case s.t.received <- Frame{From: from, Data: data}:
 		case <-s.ended:

@@ -64,6 +64,11 @@ type Config struct {
 	// link.RefusedError chooses the reason. It is called on the connection's goroutine and
 	// must not wait for anything.
 	Accepts func(link.Hello) error
+	// Accepts is also asked about the peer that has answered where this one has connected to.
+	//
+	// OnRefused is told that a peer has refused this one's connection. It is called on the
+	// connection's goroutine and must not wait for anything.
+	OnRefused func(id string, refused *link.RefusedError)
 	// Rand returns numbers in [0, 1), for pauses that differ; from any goroutine. By default
 	// it is rand.Float64.
 	Rand func() float64

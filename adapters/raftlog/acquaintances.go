@@ -1,0 +1,167 @@
+package raftlog
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+)
+
+// acquaintances holds the identities of the other peers that this peer has met. It is safe for
+// concurrent use.
+type acquaintances struct {
+	mu       sync.Mutex
+	registry identity.Registry
+	running  map[string]*refusals // ReasonRunning refusals, by the ID of the peer that sent them
+
+	// instances is a copy of the registry's instances for the loop, which must not wait for the disk.
+	instances atomic.Pointer[map[string]string]
+}
+
+// publish updates instances. k.mu is held.
+func (k *acquaintances) publish() {
+	all := k.registry.Instances()
+	k.instances.Store(&all)
+}
+
+// refusals counts consecutive refusals by one peer.
+type refusals struct {
+	first, last time.Time
+	count       int
+}
+
+const (
+	// A process stops if a peer has refused it with ReasonRunning for copyTime and at least
+	// copyCount times. Peers close the connection of a crashed process after three seconds
+	// without data, so a restarted process is not refused for that long.
+	copyTime  = 10 * time.Second
+	copyCount = 4
+)
+
+// acquaint reads the identities of the other peers from the disk.
+func (n *Node) acquaint() error {
+	peers, err := identity.ReadPeers(n.fs)
+	if errors.Is(err, identity.ErrDamaged) {
+		return fmt.Errorf("%w: folder %s: %w", ErrFault, n.cfg.Dir, err)
+	}
+	if err != nil {
+		return fmt.Errorf("raftlog: folder %s: %w", n.cfg.Dir, err)
+	}
+	n.known.registry = identity.Registry{Founding: n.owner.Founding, Former: n.owner.Former, Peers: peers}
+	n.known.running = map[string]*refusals{}
+	n.known.publish()
+	return nil
+}
+
+// accepts decides whether a remote process may take part in the cluster, for incoming and outgoing
+// connections. When it returns nil, the identity of the remote peer is on disk.
+func (n *Node) accepts(h link.Hello) error {
+	if !h.Peer {
+		return nil
+	}
+	k := &n.known
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if h.Purpose == link.PurposeClient { // such a connection carries no messages of the protocol
+		if refused := k.registry.Check(h.ID, h.Claim); refused != nil {
+			return refused
+		}
+		return nil
+	}
+	changed, first, refused := k.registry.Meet(h.ID, h.Claim)
+	if refused != nil {
+		return refused
+	}
+	if !changed {
+		return nil
+	}
+	defer k.publish()
+	err := identity.WritePeers(n.fs, k.registry.Peers)
+	if err == nil {
+		return nil
+	}
+	n.log.Error("what is known of another peer was not written", "peer", h.ID, "error", err)
+	if first { // otherwise a peer with another directory could use the ID after a restart
+		delete(k.registry.Peers, h.ID)
+		return err
+	}
+	return nil
+}
+
+// learn adds the identities that other peers have sent.
+func (n *Node) learn(heard []map[string]string) {
+	k := &n.known
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	any := false
+	for _, instances := range heard {
+		delete(instances, n.cfg.ID)
+		changed, contradicted := k.registry.Learn(instances)
+		any = any || changed
+		if len(contradicted) > 0 {
+			n.log.Error("another peer of the cluster knows these IDs with other data directories than this one", "peers", contradicted)
+		}
+	}
+	if !any {
+		return
+	}
+	k.publish()
+	if err := identity.WritePeers(n.fs, k.registry.Peers); err != nil {
+		n.log.Error("what other peers know was not written", "error", err)
+	}
+}
+
+// instances returns the instances of the peers that this peer has met, by their IDs.
+func (n *Node) instances() map[string]string {
+	return *n.known.instances.Load()
+}
+
+// refused handles the refusal of a connection by another peer.
+func (n *Node) refused(by string, refused *link.RefusedError) {
+	if fatal := n.verdict(by, refused); fatal != nil {
+		n.fail(fatal)
+	}
+}
+
+// verdict returns an ErrIdentity if the error of a connection to a peer means that this peer must
+// stop, and nil otherwise.
+func (n *Node) verdict(by string, err error) error {
+	var refused *link.RefusedError
+	if !errors.As(err, &refused) {
+		return nil
+	}
+	switch refused.Reason {
+	case link.ReasonInstance, link.ReasonEarlier, link.ReasonRecovered:
+	case link.ReasonFounding:
+		// A peer that has committed entries belongs to an established cluster and continues; the
+		// two clusters only refuse each other.
+		if s := n.status.Load(); s != nil && s.Commit > 1 {
+			return nil
+		}
+	case link.ReasonRunning:
+		if !n.known.copied(by, time.Now()) {
+			return nil
+		}
+	default:
+		return nil
+	}
+	return mistaken("peer %s says: %v (%s)", by, refused.Reason, refused.Text)
+}
+
+// copied records a ReasonRunning refusal and reports whether this process must stop.
+func (k *acquaintances) copied(by string, now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := k.running[by]
+	if r == nil || now.Sub(r.last) > copyTime {
+		r = &refusals{first: now}
+		k.running[by] = r
+	}
+	r.last = now
+	r.count++
+	return now.Sub(r.first) >= copyTime && r.count >= copyCount
+}

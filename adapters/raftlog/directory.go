@@ -1,0 +1,150 @@
+package raftlog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
+)
+
+// logDir is the directory of the log, in that of the peer.
+const logDir = "log"
+
+// mistaken returns an error that wraps ErrIdentity.
+func mistaken(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrIdentity, fmt.Sprintf(format, args...))
+}
+
+// claim locks the directory, checks that it belongs to this peer, and increments its start counter.
+func (n *Node) claim() error {
+	if err := n.fs.MkdirAll("."); err != nil {
+		return fmt.Errorf("raftlog: %w", err)
+	}
+	lock, err := n.fs.Lock("lock")
+	if errors.Is(err, disk.ErrLocked) {
+		return fmt.Errorf("%w: folder %s is in use, by this process or another: %w", ErrInvalid, n.cfg.Dir, err)
+	}
+	if err != nil {
+		return fmt.Errorf("raftlog: folder %s: %w", n.cfg.Dir, err)
+	}
+	n.lock = lock
+	o, err := identity.ReadOwner(n.fs)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if o, err = n.newOwner(); err != nil {
+			return err
+		}
+	case errors.Is(err, identity.ErrDamaged):
+		return fmt.Errorf("%w: folder %s: %w", ErrFault, n.cfg.Dir, err)
+	case errors.Is(err, identity.ErrFormat):
+		return fmt.Errorf("%w: folder %s: %w", ErrInvalid, n.cfg.Dir, err)
+	case err != nil:
+		return fmt.Errorf("raftlog: folder %s: %w", n.cfg.Dir, err)
+	case o.Cluster != n.cfg.Cluster || o.Peer != n.cfg.ID:
+		return fmt.Errorf("%w: folder %s is that of peer %s of cluster %s", ErrInvalid, n.cfg.Dir, o.Peer, o.Cluster)
+	}
+	o.Starts++
+	if err := o.Write(n.fs); err != nil {
+		return fmt.Errorf("raftlog: folder %s: %w", n.cfg.Dir, err)
+	}
+	n.owner, n.process = o, identity.New()
+	return nil
+}
+
+// newOwner returns the owner of a new directory. The error is ErrIdentity if the directory has data.
+func (n *Node) newOwner() (identity.Owner, error) {
+	names, err := n.fs.List(".")
+	if err != nil {
+		return identity.Owner{}, fmt.Errorf("raftlog: folder %s: %w", n.cfg.Dir, err)
+	}
+	for _, name := range names {
+		if name == snapshot.Name || name == logDir {
+			return identity.Owner{}, mistaken("directory %s has %q and no %s, so that it is not the whole directory of peer %s: "+
+				"remove the peer from the cluster, and let it join with an empty directory under a new ID", n.cfg.Dir, name, identity.OwnerFile, n.cfg.ID)
+		}
+	}
+	return identity.Owner{Format: identity.Format, Cluster: n.cfg.Cluster, Peer: n.cfg.ID, Instance: identity.New()}, nil
+}
+
+// identity returns what this process sends in handshakes.
+func (n *Node) identity() link.Identity {
+	i := n.cfg.identity()
+	i.Claim = n.owner.Claim(n.process)
+	return i
+}
+
+// beginning is the newest snapshot. If there is none this is a new peer: one of those that
+// begin the cluster, or one that joins it.
+func (n *Node) beginning() (*snapshot.Reader, error) {
+	if err := n.tidy(); err != nil {
+		return nil, err
+	}
+	r, err := snapshot.Open(n.fs, ".")
+	switch {
+	case err == nil && r.Meta().Cluster != n.cfg.Cluster:
+		return nil, errors.Join(fmt.Errorf("%w: the snapshot is of cluster %q", ErrInvalid, r.Meta().Cluster), r.Close())
+	case err == nil && n.owner.Founding != "":
+		return r, nil
+	case err == nil: // an earlier process stopped right after it had received the snapshot
+		if err := r.Close(); err != nil {
+			return nil, fmt.Errorf("raftlog: %w", err)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w: %w", ErrFault, err)
+	case n.owner.Complete:
+		return nil, mistaken("the snapshot in directory %s was lost: remove peer %s from the cluster, and let it join with an empty directory under a new ID",
+			n.cfg.Dir, n.cfg.ID)
+	}
+	if n.cfg.founds() {
+		return n.found()
+	}
+	return n.join()
+}
+
+// tidy removes snapshots that were being received when the process before ended.
+func (n *Node) tidy() error {
+	names, err := n.fs.List(".")
+	for _, name := range names {
+		if err == nil && strings.HasPrefix(name, received) {
+			err = n.fs.Remove(name)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("raftlog: folder %s: %w", n.cfg.Dir, err)
+	}
+	return nil
+}
+
+// checkLog returns an error if the log is missing or belongs to another directory.
+func (n *Node) checkLog() error {
+	wrong, err := n.owner.CheckLog(n.fs, logDir)
+	if err != nil {
+		return fmt.Errorf("raftlog: folder %s: %w", n.cfg.Dir, err)
+	}
+	if wrong != "" {
+		return mistaken("%s, in directory %s, so that it is not known what this peer has voted and acknowledged: "+
+			"remove peer %s from the cluster, and let it join with an empty directory under a new ID", wrong, n.cfg.Dir, n.cfg.ID)
+	}
+	return nil
+}
+
+// complete records that the directory has a snapshot and a log.
+func (n *Node) complete() error {
+	if n.owner.Complete {
+		return nil
+	}
+	err := identity.MarkLog(n.fs, logDir, n.owner.Instance)
+	if err == nil {
+		n.owner.Complete = true
+		err = n.owner.Write(n.fs)
+	}
+	if err != nil {
+		return fmt.Errorf("raftlog: folder %s: %w", n.cfg.Dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+)
+
+// move proposes an entry with the new address of a member, at most once in an election timeout. The
+// member repeats its announcement until it has applied the entry.
+func (k *contact) move(c *Core, p entry.Peer, addr string) error {
+	if p.Addr == addr {
+		return nil
+	}
+	now := c.now()
+	if at, under := k.moving[p.Raft]; under && now < at+c.cfg.Election {
+		return nil
+	}
+	if other, taken := c.tables.Members.At(addr); taken {
+		k.moving[p.Raft] = now
+		return fmt.Errorf("raftlog: peer %s says that its address is %s, which is that of peer %s: it stays %s", p.ID, addr, other.ID, p.Addr)
+	}
+	if c.propose(c.control(c.newID(), entry.Op{Do: entry.Move, Peer: p.Raft, Addr: addr})) {
+		k.moving[p.Raft] = now
+	}
+	return nil
+}
+
+// moveSelf proposes the new address of this peer if it is the leader, which sends no announcements.
+func (c *Core) moveSelf() {
+	if self, member := c.tables.Members.Find(c.self); member && c.props.ready {
+		if err := c.contact.move(c, self, c.cfg.Self.Addr); err != nil {
+			c.cfg.Logger.Warn("the address of this peer is not changed", "err", err)
+		}
+	}
+}

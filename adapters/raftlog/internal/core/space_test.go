@@ -1,0 +1,154 @@
+package core
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+func (w *world) answer(n *node, r Request) error {
+	w.t.Helper()
+	token := w.propose(n, r)
+	w.until("a reply", func() bool { _, ok := n.replies[token]; return ok })
+	return n.replies[token].Err
+}
+
+// TestRoomForUpdates: a leader rejects updates for which its disk has no room, and not what the
+// cluster itself needs.
+func TestRoomForUpdates(t *testing.T) {
+	w := newWorld(t, 3)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	l := w.leader()
+	update := func(size int) Request { return Request{Kind: api.State, Data: make([]byte, size)} }
+	known := update(10)
+	known.ID = requestid.From(l.Wall(), 1, 1)
+	require.NoError(t, w.answer(l, known))
+
+	l.core.SetRoom(10_000, false)
+	require.NoError(t, w.answer(l, update(9_000)))
+	require.ErrorIs(t, w.answer(l, update(10_000)), api.ErrNoSpace)
+	for _, n := range w.nodes {
+		n.stalled = true
+	}
+	l.core.SetRoom(10_000, false)
+	first := w.propose(l, update(6_000)) // it is not on the disk yet
+	require.ErrorIs(t, w.answer(l, update(6_000)), api.ErrNoSpace)
+	for _, n := range w.nodes {
+		n.stalled = false
+	}
+	w.until("a reply", func() bool { _, ok := l.replies[first]; return ok })
+	require.NoError(t, l.replies[first].Err)
+	require.Zero(t, l.core.space.unwritten)
+
+	l.core.SetRoom(-5, false)
+	require.ErrorIs(t, w.answer(l, update(0)), api.ErrNoSpace)
+	require.NoError(t, w.answer(l, known), "it changes nothing")
+	require.NoError(t, w.answer(l, Request{Kind: api.Control, Op: entry.Op{Do: entry.End, Election: "e"}}))
+	l.core.SetRoom(math.MaxInt64, false)
+	require.NoError(t, w.answer(l, update(10_000)))
+}
+
+// TestMajorityWithoutSpace: the leader rejects everything while nothing can be committed.
+func TestMajorityWithoutSpace(t *testing.T) {
+	w := newWorld(t, 3)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	l := w.leader()
+	var others []*node
+	for _, n := range w.nodes {
+		if n != l {
+			others = append(others, n)
+		}
+	}
+	others[0].core.SetRoom(0, true)
+	w.run(election)
+	require.NoError(t, w.answer(l, Request{Kind: api.State}), "a majority has space")
+	others[1].core.SetRoom(0, true)
+	w.run(election)
+	to := []api.Peer{peerNo(0), peerNo(1)}
+	for _, r := range []Request{
+		{Kind: api.State},
+		{Kind: api.Control, Op: entry.Op{Do: entry.End, Election: "e"}},
+		{Kind: api.Config, ID: requestid.From(l.Wall(), 1, 1), To: to},
+	} {
+		err := w.answer(l, r)
+		require.ErrorIs(t, err, api.ErrNoSpace)
+		require.ErrorContains(t, err, others[0].peer.ID)
+	}
+	// What was written before is not lost.
+	has := l.core.last.index
+	others[1].core.SetRoom(math.MaxInt64, false)
+	w.run(3 * election)
+	require.NoError(t, w.answer(l, Request{Kind: api.State}))
+	require.Greater(t, l.core.tables.Index, has)
+	require.Less(t, others[0].core.tables.Index, has)
+	l.core.SetRoom(0, true)
+	require.ErrorIs(t, w.answer(l, Request{Kind: api.State}), api.ErrNoSpace, "the leader and another one")
+	others[0].core.SetRoom(math.MaxInt64, false)
+	w.until("it catches up", func() bool { return others[0].core.tables.Index == l.core.tables.Index })
+}
+
+// TestVoteAheadOfEntries: of a work that waits for space only what says how the peer has voted is
+// taken.
+func TestVoteAheadOfEntries(t *testing.T) {
+	w := newWorld(t, 3)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	l := w.leader()
+	n := w.nodes[0]
+	if n == l {
+		n = w.nodes[1]
+	}
+	n.stalled = true
+	require.NoError(t, w.answer(l, Request{Kind: api.State}))
+	l.down = true
+	refused := errors.New("no space")
+	var said []raftpb.MessageType
+	promised := &raftpb.HardState{}
+	entries, looked := 0, 0
+	w.until("another one leads, by its vote", func() bool {
+		for ; looked < len(n.work); looked++ {
+			work := n.work[looked]
+			before := *work
+			if work.HardState != nil {
+				_, err := work.Vote(func(*raftpb.HardState) error { return refused })
+				require.ErrorIs(t, err, refused)
+				require.Equal(t, before, *work)
+			}
+			votes, err := work.Vote(func(hs *raftpb.HardState) error { promised = hs; return nil })
+			require.NoError(t, err)
+			require.Nil(t, work.HardState)
+			require.Equal(t, before.Entries, work.Entries)
+			entries += len(work.Entries)
+			for _, s := range work.Send {
+				require.Equal(t, raftpb.MsgAppResp, kindOf(t, s))
+			}
+			require.Len(t, before.Send, len(votes)+len(work.Send))
+			for _, s := range votes {
+				said = append(said, kindOf(t, s))
+				w.wire = append(w.wire, wired{w.now, n.peer.ID, s.To, s.Frame})
+			}
+		}
+		return slices.ContainsFunc(w.nodes, func(n *node) bool { return n != l && n.core.state == raft.StateLeader })
+	})
+	require.Positive(t, entries)
+	require.Contains(t, said, raftpb.MsgVoteResp)
+	require.NotContains(t, said, raftpb.MsgAppResp)
+	require.Equal(t, n.core.term, promised.GetTerm())
+	require.NotZero(t, promised.GetVote())
+	require.Zero(t, promised.GetCommit(), "entries that are not on the disk may be committed")
+}
+
+func kindOf(t *testing.T, s Send) raftpb.MessageType {
+	m := &raftpb.Message{}
+	require.NoError(t, proto.Unmarshal(s.Frame[frameHeader:], m))
+	return m.GetType()
+}

@@ -1,0 +1,113 @@
+package core
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// TestEndedElectionsCostNothing: neither a tick of the leader nor a view of the tables for a
+// snapshot takes longer if elections were ended. Both run on the goroutine that sends heartbeats.
+func TestEndedElectionsCostNothing(t *testing.T) {
+	const ended = 100_000
+	w := newWorld(t, 1)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	l := w.leader()
+	for i := range ended {
+		w.propose(l, Request{Kind: api.Control, ID: requestid.From(l.Wall(), uint64(i), 1), Op: entry.Op{Do: entry.End, Election: fmt.Sprint("job-", i)}})
+	}
+	w.until("they are ended", func() bool { return len(l.core.tables.Lines.Names()) == ended })
+	quickest := func(n int, f func()) time.Duration { // the machine may be busy with something else
+		best := time.Hour
+		for range n {
+			began := time.Now()
+			f()
+			best = min(best, time.Since(began))
+		}
+		return best
+	}
+	require.Less(t, quickest(50, func() {
+		for range 7 { // a heartbeat
+			w.now += tick
+			l.core.Advance()
+		}
+	}), time.Millisecond, "with one look at each election it is about 10 ms")
+	var view *replica.View
+	made := quickest(5, func() { view = l.core.tables.View() })
+	written := quickest(3, func() { _, _ = view.WriteTo(io.Discard) })
+	require.Less(t, made, written/3, "the view is encoded by the goroutine that writes it")
+}
+
+// TestCandidatesOfBefore: a process finds candidates of the process before it in line, and takes
+// them out; others' it leaves. Its own stand in line again after an Expire.
+func TestCandidatesOfBefore(t *testing.T) {
+	w := newWorld(t, 3)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	l := w.leader()
+	other := w.nodes[0]
+	if other == l {
+		other = w.nodes[1]
+	}
+	l.core.Stand("e", "of l", "")
+	other.core.Stand("e", "of before", "")
+	other.core.Stand("f", "of before too", "")
+	lines := &l.core.tables.Lines
+	w.until("they stand in line", func() bool {
+		return len(lines.Line("e").Candidates) == 2 && len(lines.Line("f").Candidates) == 1
+	})
+	w.run(100 * time.Millisecond)
+	require.Empty(t, other.core.stand.open)
+	voters := other.tablesVoters()
+	other.start(voters) // the tables are those of the process before
+	other.core.Stand("f", "of now", "")
+	w.until("they have left", func() bool {
+		e, f := lines.Line("e"), lines.Line("f")
+		return len(e.Candidates) == 1 && len(f.Candidates) == 1 && f.Place("of now") == 0
+	})
+	require.Equal(t, 0, lines.Line("e").Place("of l"))
+	w.run(100 * time.Millisecond)
+	require.Empty(t, other.core.stand.open)
+
+	w.propose(l, Request{Kind: api.Control, ID: requestid.From(l.Wall(), 1, 1), Op: entry.Op{Do: entry.Expire, Peer: replica.RaftID("test", other.peer.ID), Through: 1 << 40}})
+	w.until("it was taken out", func() bool { return lines.Line("f").Place("of now") < 0 })
+	w.until("it is back", func() bool { return lines.Line("f").Place("of now") == 0 })
+	other.core.Withdraw("f", "of now")
+	w.until("it has left", func() bool { return len(lines.Names()) == 1 })
+	w.run(100 * time.Millisecond)
+	require.Empty(t, other.core.stand.open)
+	require.Empty(t, other.core.stand.want)
+}
+
+// TestCandidatesAfterASnapshot: the tables of a snapshot can lack a candidate, and have one that has
+// resigned.
+func TestCandidatesAfterASnapshot(t *testing.T) {
+	w := newWorld(t, 1)
+	w.until("a leader", func() bool { return w.leader() != nil })
+	l := w.leader()
+	l.core.Stand("e", "resigns", "")
+	w.until("it stands in line", func() bool { return len(l.core.tables.Lines.Line("e").Candidates) == 1 })
+	var saved bytes.Buffer
+	_, err := l.core.tables.View().WriteTo(&saved)
+	require.NoError(t, err)
+	l.core.Withdraw("e", "resigns")
+	l.core.Stand("f", "is missing", "")
+	w.until("the log agrees", func() bool {
+		return len(l.core.stand.open) == 0 && len(l.core.tables.Lines.Line("f").Candidates) == 1
+	})
+	tables, err := replica.Read(&saved)
+	require.NoError(t, err)
+	tables.Skips = []uint64{tables.Index}
+	l.core.Stored(&Work{Snapshot: &raftpb.Snapshot{}}, &Installed{Tables: tables, Snapshot: Snapshot{Index: tables.Index}})
+	require.Empty(t, l.core.tables.Skips, "the log does not have their entries")
+	require.Equal(t, map[place]struct{}{{"e", "resigns"}: {}, {"f", "is missing"}: {}}, l.core.stand.open)
+}

@@ -1,0 +1,31 @@
+package transport
+
+import (
+	"errors"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+)
+
+// refusalFrame is the first byte of a frame by which the side that has dialed refuses the other
+// side, before it closes the connection. The reason and the text follow. Frames of the
+// transport's users never begin with this byte.
+const refusalFrame = 0xff
+
+// notAccepted sends the reason of a refusal to the other side and closes the connection.
+func notAccepted(conn *link.Conn, purpose link.Purpose, err error) {
+	defer conn.Close()
+	var refused *link.RefusedError
+	if purpose != link.PurposeRaft || !errors.As(err, &refused) {
+		return
+	}
+	conn.SetTimeouts(0, stall)
+	_ = conn.WriteFrame(append([]byte{refusalFrame, byte(refused.Reason)}, refused.Text...))
+}
+
+// decodeRefusal returns nil if the frame is not one of notAccepted.
+func decodeRefusal(frame []byte) *link.RefusedError {
+	if len(frame) < 2 || frame[0] != refusalFrame {
+		return nil
+	}
+	return &link.RefusedError{Reason: link.Reason(frame[1]), Text: string(frame[2:])}
+}

@@ -1,0 +1,262 @@
+package raftlog
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// RecoverConfig is what [RecoverOffline] is to do. Dir has to be set.
+type RecoverConfig struct {
+	// Dir is the directory of a peer that does not run.
+	Dir string
+	// Addr is where others will reach the peer, host:port; by default where they did.
+	Addr string
+	// DryRun makes RecoverOffline return its result without changing anything.
+	DryRun bool
+
+	fs disk.FS // for tests
+}
+
+// Recovery is the result of [RecoverOffline].
+type Recovery struct {
+	Cluster string
+	// Peer is the only member of the recovered cluster.
+	Peer Peer
+	// Last is the newest entry that the peer had, and Term its term. Everything that was
+	// acknowledged behind it, by the other peers, is lost.
+	Last, Term uint64
+	// Committed is through which entries the peer's files say that they are committed. Those
+	// behind it, through Last, may never have been acknowledged; they are kept.
+	Committed uint64
+	// Removed are the other peers. They are refused when they come back.
+	Removed []string
+}
+
+// RecoverOffline makes a peer the only one of its cluster, after a majority of the voters was
+// lost for good. All entries that the peer has count as committed then, and those that it does not
+// have are lost, acknowledged or not. The cluster gets a new identity, so that the other peers,
+// should they come back, are refused; new peers join under new IDs. Of the peers that are left one
+// is to be recovered, the one with the highest Term, and of these the highest Last.
+//
+// It must not be called while a majority of the voters can be started again. It blocks until the
+// change is on disk. If it fails it can be repeated.
+//
+// Errors: [ErrInvalid] for a directory that is in use, or is not one of a peer; [ErrIdentity] if
+// its log is missing; [ErrFault] for files that are damaged; those of reading and writing.
+func RecoverOffline(cfg RecoverConfig) (Recovery, error) {
+	r := recovering{cfg: cfg, fs: cfg.fs}
+	if r.fs == nil {
+		r.fs = disk.OS(cfg.Dir)
+	}
+	err := r.run()
+	if err = errors.Join(err, r.close()); err != nil {
+		return Recovery{}, fmt.Errorf("raftlog: recover %s: %w", cfg.Dir, err)
+	}
+	return r.made, nil
+}
+
+type recovering struct {
+	cfg    RecoverConfig
+	fs     disk.FS
+	owner  identity.Owner
+	tables *replica.State
+	files  *filelog.Log
+	lock   interface{ Close() error }
+	made   Recovery
+}
+
+func (r *recovering) close() error {
+	var errs []error
+	if r.files != nil {
+		errs = append(errs, r.files.Close())
+	}
+	if r.lock != nil {
+		errs = append(errs, r.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (r *recovering) run() error {
+	if r.cfg.Addr != "" {
+		if _, _, err := net.SplitHostPort(r.cfg.Addr); err != nil {
+			return fmt.Errorf("%w: Addr %q: %w", ErrInvalid, r.cfg.Addr, err)
+		}
+	}
+	if err := r.own(); err != nil {
+		return err
+	}
+	meta, err := r.readSnapshot()
+	if err != nil {
+		return err
+	}
+	if err := r.readLog(meta); err != nil {
+		return err
+	}
+	self := replica.With(r.owner.Cluster, Peer{ID: r.owner.Peer, Addr: r.cfg.Addr})
+	members := &r.tables.Members
+	if self.Addr == "" {
+		p, known := members.Named(r.owner.Peer)
+		if !known {
+			return fmt.Errorf("%w: peer %s was no member of the cluster, so that its address is not known: give it (Addr)", ErrInvalid, r.owner.Peer)
+		}
+		self.Addr = p.Addr
+	}
+	r.made.Cluster, r.made.Peer = r.owner.Cluster, Peer{ID: self.ID, Addr: self.Addr}
+	for _, p := range members.All() {
+		if p.ID != self.ID {
+			r.made.Removed = append(r.made.Removed, p.ID)
+		}
+	}
+	if r.cfg.DryRun {
+		return nil
+	}
+	return r.write(self)
+}
+
+// own takes the directory.
+func (r *recovering) own() (err error) {
+	if r.owner, err = identity.ReadOwner(r.fs); err != nil {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, identity.ErrFormat) {
+			return fmt.Errorf("%w: it is not the directory of a peer: %w", ErrInvalid, err)
+		}
+		return fmt.Errorf("%w: %w", ErrFault, err)
+	}
+	lock, err := r.fs.Lock("lock")
+	if errors.Is(err, disk.ErrLocked) {
+		return fmt.Errorf("%w: the directory is in use: stop peer %s first", ErrInvalid, r.owner.Peer)
+	}
+	if err != nil {
+		return err
+	}
+	r.lock = lock
+	if !r.owner.Complete {
+		return fmt.Errorf("%w: peer %s has never taken part in the cluster", ErrInvalid, r.owner.Peer)
+	}
+	wrong, err := r.owner.CheckLog(r.fs, logDir)
+	if err == nil && wrong != "" {
+		return mistaken("%s: recover another peer", wrong)
+	}
+	return err
+}
+
+func (r *recovering) readSnapshot() (snapshot.Meta, error) {
+	s, err := snapshot.OpenFile(r.fs, snapshot.Name)
+	if err != nil {
+		return snapshot.Meta{}, fmt.Errorf("%w: %w", ErrFault, err)
+	}
+	r.tables, err = replica.Read(s.Tables())
+	if err = errors.Join(err, s.Close()); err != nil {
+		return snapshot.Meta{}, fmt.Errorf("%w: %w", ErrFault, err)
+	}
+	return s.Meta(), nil
+}
+
+// readSize is how many bytes of entries are read at a time.
+const readSize = 4 << 20
+
+// readLog applies all that the log has to the tables.
+func (r *recovering) readLog(meta snapshot.Meta) (err error) {
+	if r.files, err = filelog.Open(r.fs, logDir, filelog.Options{ReadOnly: r.cfg.DryRun}); err != nil {
+		return fmt.Errorf("%w: %w", ErrFault, err)
+	}
+	if err := continues(r.files, meta); errors.Is(err, errOtherLog) {
+		if !r.cfg.DryRun {
+			if err := r.files.Reset(meta.Index, meta.Term); err != nil {
+				return fmt.Errorf("%w: %w", ErrFault, err)
+			}
+		}
+		r.made.Last, r.made.Term, r.made.Committed = meta.Index, meta.Term, meta.Index
+		return nil
+	} else if err != nil {
+		return err
+	}
+	last, err := r.files.LastIndex()
+	if err != nil {
+		return err
+	}
+	for r.tables.Index < last {
+		entries, err := r.files.Entries(r.tables.Index+1, last+1, readSize)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrFault, err)
+		}
+		for _, e := range entries {
+			if _, err := r.tables.Apply(e); err != nil {
+				return fmt.Errorf("%w: %w", ErrFault, err)
+			}
+		}
+	}
+	r.made.Last, r.made.Term = last, r.tables.Term
+	r.made.Committed = min(last, max(meta.Index, r.files.HardState().GetCommit()))
+	return nil
+}
+
+// write gives the directory a new cluster identity, and appends the entry that makes the peer the
+// only member.
+func (r *recovering) write(self entry.Peer) error {
+	// The identity is changed first: the entry must not exist in a log of the old cluster.
+	r.owner.Former = append(r.owner.Former, r.owner.Founding)
+	r.owner.Founding = identity.Recovered(r.owner.Founding)
+	if err := r.owner.Write(r.fs); err != nil {
+		return err
+	}
+	data := entry.Config{Phase: entry.Recover, Peers: []entry.Peer{self}}.Encode()
+	now := time.Now()
+	header := entry.Header{
+		Kind: api.Config, ID: requestid.From(now, rand.Uint64(), rand.Uint64()), Time: now, Sum: entry.Sum(data),
+	}
+	raw, err := proto.Marshal(&raftpb.ConfChangeV2{Context: entry.Encode(header, data)})
+	if err != nil {
+		return err
+	}
+	index, term := r.made.Last+1, max(r.made.Term, r.files.HardState().GetTerm())+1
+	return r.files.Append(filelog.Batch{
+		HardState: &raftpb.HardState{Term: &term, Vote: new(uint64), Commit: &index},
+		Entries:   []*raftpb.Entry{{Index: &index, Term: &term, Type: raftpb.EntryConfChangeV2.Enum(), Data: raw}},
+		Sync:      true,
+	})
+}
+
+// errOtherLog: the log is not of the snapshot's history: the machine was stopped between the two
+// steps in which a snapshot is installed.
+var errOtherLog = errors.New("the log is not that of the snapshot")
+
+// continues returns nil if the log continues the history of the snapshot, and errOtherLog if it
+// belongs to another history.
+func continues(files *filelog.Log, meta snapshot.Meta) error {
+	last, errLast := files.LastIndex()
+	first, errFirst := files.FirstIndex()
+	if err := cmp.Or(errLast, errFirst); err != nil {
+		return err
+	}
+	switch {
+	case first > meta.Index+1:
+		return fmt.Errorf("%w: the log begins at %d, and the snapshot ends at %d: entries between them are missing", ErrFault, first, meta.Index)
+	case last < meta.Index:
+		return errOtherLog
+	}
+	term, err := files.Term(meta.Index)
+	if err != nil {
+		return fmt.Errorf("%w: term of entry %d: %w", ErrFault, meta.Index, err)
+	}
+	if term != meta.Term {
+		return errOtherLog
+	}
+	return nil
+}
