@@ -171,6 +171,9 @@ func (c *caller) client(seeds []string) (*client.Client, settings, error) {
 		Cluster: s.Cluster, Peers: peers, Secret: secret, TLS: certificates, Insecure: s.Insecure,
 		CallTimeout: min(time.Duration(c.timeout), callTimeout), Refresh: -1,
 	})
+	if isInvalid(err) {
+		err = usage("%w", err)
+	}
 	return cl, s, err
 }
 

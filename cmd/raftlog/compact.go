@@ -24,7 +24,9 @@ const aboutCompact = `Make a snapshot of a peer's files, and put it where the pe
 
 The peer's files are only read, and it may run meanwhile. The snapshot is of the entry of -i;
 or of min(commit index, prune index) of the peer of -p, by default the file's own: so peers
-that join later get the entries of all IDs that are fresh. The target is there as a whole or
+that join later get the entries of all IDs that are fresh. Until the window has passed since the
+first update (7 h by default), that snapshot contains nearly nothing; -i makes a newer one. There
+can be one target at a time: the next one is made after the peer has taken this one over. The target is there as a whole or
 not at all, and must not exist. The files say of the newest entries only later that they are
 committed: -p with the peer itself, beside -i, takes its word for it.
 
@@ -88,6 +90,9 @@ func (c *compacting) run(ctx context.Context, out, notes io.Writer) error {
 	owner, err := offline.ReadOwner(dir)
 	if err != nil {
 		return usage("-d %s is not a peer's folder: %w", dir, err)
+	}
+	if _, err := os.Lstat(target); err == nil { // before a peer is asked
+		return usage("--target %s exists: a snapshot that the peer has not taken over yet, or another file", target)
 	}
 	index, committed := c.index, uint64(0)
 	if c.peer != "" || index == 0 {

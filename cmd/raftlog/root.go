@@ -55,7 +55,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w (see %s --help)", err, cmd.CommandPath())
 	})
-	root.AddCommand(newServe(), newDefaults(), newConfig(), newStatus(), newPropose(), newTail(), newCompact(), newDump(), newList(), newInspect())
+	root.AddCommand(newServe(), newDefaults(), newConfig(), newStatus(), newPropose(), newTail(), newCompact(), newDump(), newList(), newInspect(), newRecover(), newExport(), newRestore())
 	return root
 }
 

@@ -40,6 +40,7 @@ func newServe() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	s.access.register(flags)
+	flags.StringVar(&s.ID, "id", "", "ID of the peer, like the argument")
 	flags.StringVar(&s.Addr, "addr", "", "where others reach this peer, host:port")
 	flags.StringVarP(&s.Listen, "listen", "b", "", "where to listen, host:port; default: addr")
 	flags.StringVarP(&s.Dir, "dir", "d", "", "folder of the peer's data")
@@ -54,8 +55,11 @@ func (s *server) config(args []string, log io.Writer) (raftlog.Config, error) {
 	if err != nil {
 		return raftlog.Config{}, err
 	}
-	id := ""
+	id := s.ID
 	if len(args) > 0 {
+		if id != "" && id != args[0] {
+			return raftlog.Config{}, usage("--id %s and the argument %s name different peers: give one of them", id, args[0])
+		}
 		id = args[0]
 	}
 	for _, o := range []struct {

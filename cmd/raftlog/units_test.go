@@ -133,18 +133,29 @@ func TestCommandLinesThatCannotWork(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, []byte("cluster: c\npeers: ['h:1/a']\nelection-timeout: 1ms\n"), 0o600))
 	for _, args := range []string{
-		"x", "serve a b", "serve", "serve -c /nowhere a", "serve -c " + file + " a", "serve -c " + file + " -k secret z",
+		"x", "serve a b", "serve", "serve -c " + file + " -k secret-of-16-bytes --id a b", "serve -c /nowhere a", "serve -c " + file + " a", "serve -c " + file + " -k secret z",
 		"serve -c " + file + " -k secret -d /nowhere a", "serve -c " + file + " -k secret --log-level loud a", "serve -c " + file + " --insecure -k secret a",
 		"serve -c " + file + " --secret-file /nowhere a", "serve -c " + file + " --ca-file /nowhere a", "config", "config -c " + file,
 		"config h:1 --insecure", "config --cluster c --insecure", "config --cluster c --insecure h", "config --add h:1 --replace h:2",
 		"config --add h", "config --ident 12", "config -t 0", "config --nothing", "propose", "propose a b", "propose --id zz a",
 		"tail --format xml --cluster c h:1", "status -i 1ms", "compact", "compact -d /nowhere -t x", "dump", "dump -i x /nowhere", "dump /nowhere",
-		"dump --format x /nowhere", "list /nowhere", "inspect /nowhere", "defaults x", "list a b",
+		"tail --cluster c -k short h:1", "dump --format x /nowhere", "list /nowhere", "inspect /nowhere", "defaults x", "list a b",
 	} {
 		var log strings.Builder
 		require.Equal(t, exitUsage, execute(strings.Fields(args), nil, io.Discard, &log), "%s: %s", args, log.String())
 		require.Regexp(t, "^raftlog: .*\n$", log.String(), args)
 	}
+}
+
+// TestCompactChecksTheTargetFirst: before it asks a peer, of which none runs here.
+func TestCompactChecksTheTargetFirst(t *testing.T) {
+	t.Setenv(secretVariable, "")
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "peer.json"), []byte(`{"cluster":"c","peer":"a"}`), 0o600))
+	var log strings.Builder
+	args := []string{"compact", "-d", dir, "-t", filepath.Join(dir, "peer.json"), "-p", "127.0.0.1:1", "--insecure"}
+	require.Equal(t, exitUsage, execute(args, nil, io.Discard, &log), log.String())
+	require.Contains(t, log.String(), "peer.json exists")
 }
 
 // TestWhatIsMissing: an error says how the very command is given what is missing.
