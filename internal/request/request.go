@@ -1,7 +1,8 @@
 // Package request sends single requests over a *zk.Conn whose methods take no
 // context and may block for as long as the connection is down: it bounds them,
-// says which failures pass by themselves, and repeats what may be repeated.
-// It is the only place of the library that retries.
+// says which failures are transient, and repeats requests that can be repeated unchanged.
+// Callers for which a failure changes what to do next, such as a create whose answer is
+// lost, have loops of their own, with Transient and Backoff.
 package request
 
 import (
