@@ -1,0 +1,54 @@
+package handshake
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The client library's private field says what was granted, from the first session on,
+// also while the connection breaks and comes back.
+func TestGrantedByReflection(t *testing.T) {
+	require.GreaterOrEqual(t, timeoutField, 0, "this release of the client library keeps the timeout elsewhere")
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 2*time.Second))
+		hook := srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
+		conn, _, err := srv.Connect(4 * time.Second)
+		require.NoError(t, err)
+		time.Sleep(10 * time.Millisecond)
+		require.Zero(t, Granted(conn), "asked for, and not granted yet")
+		hook.Remove()
+		for i := range 50 {
+			for conn.State() != zk.StateHasSession {
+				time.Sleep(time.Millisecond)
+			}
+			require.Equal(t, 2*time.Second, Granted(conn))
+			if i%2 == 0 {
+				srv.DropConnections()
+			}
+			time.Sleep(time.Duration(i) * time.Millisecond)
+		}
+		conn.Close()
+	})
+}
+
+func TestPackets(t *testing.T) {
+	r := Request(make([]byte, 48))
+	r[15], r[27] = 5, 7
+	require.EqualValues(t, 5, r.LastSeen())
+	require.EqualValues(t, 7, r.Session())
+	other := r.Forgetful()
+	require.Zero(t, other.LastSeen())
+	require.EqualValues(t, 7, other.Session())
+	require.EqualValues(t, 5, r.LastSeen(), "a copy")
+	require.Zero(t, Request("ruok").Session())
+	require.Zero(t, Request("ruok").LastSeen())
+}

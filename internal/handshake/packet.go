@@ -1,0 +1,81 @@
+// Package handshake reads the first exchange of a ZooKeeper connection, in which the
+// server grants a session timeout, and keeps the granted timeout for each *zk.Conn:
+// the client library does not reveal it.
+package handshake
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"time"
+)
+
+// Both packets begin with their length and the version of the protocol, four bytes
+// each. In a request the last transaction number that the client has seen follows
+// (8 bytes), the timeout in milliseconds that it asks for (4), and its session (8); in
+// an answer the granted timeout (4) and the session (8).
+const (
+	requestHead = 28
+	answerHead  = 20
+	// maxAnswer is far more than any server sends.
+	maxAnswer = 1 << 10
+)
+
+// Request is the packet that a client begins with.
+type Request []byte
+
+// Session is the session that the client wants to continue, or 0.
+func (r Request) Session() int64 {
+	if len(r) < requestHead {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(r[20:]))
+}
+
+// LastSeen is the number of the last transaction that the client has seen. Servers
+// that have not seen it themselves close the connection without an answer.
+func (r Request) LastSeen() int64 {
+	if len(r) < requestHead {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(r[8:]))
+}
+
+// Forgetful is the same request of a client that has seen no transaction, which every
+// server answers that is ready.
+func (r Request) Forgetful() Request {
+	other := append(Request(nil), r...)
+	clear(other[8:16])
+	return other
+}
+
+// Answer is the packet that a server begins with, or its first bytes.
+type Answer []byte
+
+// Missing is how many bytes Timeout and Session still need.
+func (a Answer) Missing() int { return max(answerHead-len(a), 0) }
+
+// Timeout is the session timeout that is granted.
+func (a Answer) Timeout() time.Duration {
+	return time.Duration(int32(binary.BigEndian.Uint32(a[8:]))) * time.Millisecond
+}
+
+// Session is the client's session; 0 says that the one it wants to continue is over.
+func (a Answer) Session() int64 { return int64(binary.BigEndian.Uint64(a[12:])) }
+
+// ReadAnswer reads a whole answer.
+func ReadAnswer(r io.Reader) (Answer, error) {
+	a := make(Answer, 4, 64)
+	if _, err := io.ReadFull(r, a); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(a)
+	if n < answerHead-4 || n > maxAnswer {
+		return nil, errors.New("not the answer of a ZooKeeper server")
+	}
+	a = append(a, make([]byte, n)...)
+	if _, err := io.ReadFull(r, a[4:]); err != nil {
+		return nil, err
+	}
+	return a, nil
+}

@@ -1,0 +1,78 @@
+package handshake
+
+import (
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
+)
+
+// Record holds the results of the handshakes of one connection. Its methods may be
+// called from any goroutine.
+type Record struct {
+	mu      sync.Mutex
+	read    time.Duration // by the dialer; 0 without
+	lost    int64
+	losses  int
+	losing  bool // a session was lost, and no new one has begun
+	failure error
+}
+
+var records = perconn.NewMap(func(*zk.Conn) *Record { return &Record{} })
+
+// Of returns the record of a connection.
+func Of(conn *zk.Conn) *Record { return records.Of(conn) }
+
+// Grant notes the session timeout that a server has granted.
+func (r *Record) Grant(timeout time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.read, r.failure, r.losing = timeout, nil, false
+}
+
+// Fail notes why the connection has no session at this moment. The next Grant clears it.
+func (r *Record) Fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failure = err
+}
+
+// Failure is why the connection has no session, nil if that is not known.
+func (r *Record) Failure() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failure
+}
+
+// Lose notes that the servers do not know the session any more because they have lost
+// their data.
+func (r *Record) Lose(session int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lost, r.losing = session, true
+	r.losses++
+}
+
+// Losing reports whether the last session was lost with the servers' data and no other one
+// has begun since.
+func (r *Record) Losing() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.losing
+}
+
+// Losses counts the calls of Lose.
+func (r *Record) Losses() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.losses
+}
+
+// Lost reports whether session is the last one that was lost with the servers' data.
+func (r *Record) Lost(session int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return session != 0 && r.lost == session
+}
