@@ -1,0 +1,177 @@
+// Package watch shares the watches of a connection among all of its users.
+//
+// The client library cannot remove a watch, and keeps a channel for each call that
+// sets one until the watch fires. So all users of a connection share one watch for
+// each znode and kind. A watch without users remains as a spare, which the next read
+// uses: the number of watches depends on how many znodes are read, not on how often.
+//
+// After a reconnect the client library sets its watches again, and does not repeat
+// that if it fails. A watch is therefore in doubt in every epoch of the connection
+// (session.State) but the one in which a request has last set it. A reader that
+// waits reads again if its watch is in doubt, and sets it again.
+package watch
+
+import (
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
+)
+
+// MaxChannels is how many channels the client library may hold for one watch. Each
+// request that sets the watch again adds one; an event closes all of them. A watch
+// that has so many, and is in doubt, is not set again until it fires: those who
+// wait for it read at intervals instead.
+const MaxChannels = 8
+
+// kind is what the client library waits for.
+type kind uint8
+
+const (
+	data     kind = iota // the data of a znode, and its deletion
+	creation             // the creation of a znode
+	children             // the children of a znode, and its deletion
+	nothing              // the key of reads that set no watch
+)
+
+type key struct {
+	path string
+	kind kind
+}
+
+var pools = perconn.NewMap(func(*zk.Conn) *pool {
+	p := &pool{watches: map[key]*Watch{}, reads: map[key]*reads{}, sweep: minSweep}
+	p.taken.L = &p.mu
+	return p
+})
+
+// pool holds the watches of one connection.
+type pool struct {
+	mu      sync.Mutex
+	taken   sync.Cond      // an event was passed to Take
+	started uint64         // the number of reads that were started
+	watches map[key]*Watch // those that were not seen to fire
+	reads   map[key]*reads // those in progress
+	sweep   int            // with so many watches, look for those that have fired
+}
+
+const minSweep = 64
+
+// Watch is a watch that was set on a znode. It fires once. Its methods may be called
+// from any goroutine, on a nil Watch as well, which never fires.
+type Watch struct {
+	pool *pool
+	c    <-chan zk.Event
+
+	// The rest is guarded by the mutex of the pool.
+
+	event *zk.Event // nil until it was received
+	// firedAt is the number of reads of the connection that were started when the
+	// event was received: any later one was sent after the event.
+	firedAt  uint64
+	epoch    uint64 // in which a request has last set it
+	channels int    // that the client library holds for it
+}
+
+// New returns a watch on a channel, for tests of other packages.
+func New(c <-chan zk.Event) *Watch {
+	p := &pool{}
+	p.taken.L = &p.mu
+	return &Watch{pool: p, c: c}
+}
+
+// C returns the channel of the client library, on which all users of the watch wait.
+// One of them receives the event, the others receive from a closed channel. Every
+// user must pass the received value to Take immediately, because the others block
+// in Take until the one with the event has called it.
+func (w *Watch) C() <-chan zk.Event {
+	if w == nil {
+		return nil
+	}
+	return w.c
+}
+
+// Take returns the event of the watch, given the value received from C.
+func (w *Watch) Take(received zk.Event) zk.Event {
+	w.pool.mu.Lock()
+	defer w.pool.mu.Unlock()
+	w.take(received)
+	return w.await()
+}
+
+// take notes the event, if that was received. The caller holds mu.
+func (w *Watch) take(received zk.Event) {
+	if received != (zk.Event{}) {
+		w.event, w.firedAt = &received, w.pool.started
+		w.pool.taken.Broadcast()
+	}
+}
+
+// await returns the event of a watch that has fired. The caller holds mu.
+func (w *Watch) await() zk.Event {
+	for w.event == nil {
+		w.pool.taken.Wait()
+	}
+	return *w.event
+}
+
+// Fired reports whether the watch has fired.
+func (w *Watch) Fired() bool {
+	if w == nil {
+		return false
+	}
+	w.pool.mu.Lock()
+	defer w.pool.mu.Unlock()
+	return w.fired()
+}
+
+// fired is Fired for holders of mu.
+func (w *Watch) fired() bool {
+	select {
+	case event := <-w.c:
+		w.take(event)
+		return true
+	default:
+		return false
+	}
+}
+
+// of returns the watch of k if it has not fired, and otherwise nil. The caller holds
+// mu.
+func (p *pool) of(k key) *Watch {
+	w := p.watches[k]
+	if w != nil && w.fired() {
+		delete(p.watches, k)
+		return nil
+	}
+	return w
+}
+
+// add returns the watch of k, given a channel that a request has returned for it.
+// epoch is that of the connection from before the request.
+func (p *pool) add(k key, c <-chan zk.Event, epoch uint64) *Watch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.of(k); w != nil {
+		w.channels++
+		w.epoch = max(w.epoch, epoch)
+		return w
+	}
+	w := &Watch{pool: p, c: c, epoch: epoch, channels: 1}
+	p.watches[k] = w
+	if len(p.watches) >= p.sweep {
+		for k := range p.watches {
+			p.of(k)
+		}
+		p.sweep = max(minSweep, 2*len(p.watches))
+	}
+	return w
+}
+
+// inDoubt reports whether no request has set w in that epoch or later.
+func (p *pool) inDoubt(w *Watch, epoch uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return w != nil && w.epoch < epoch
+}

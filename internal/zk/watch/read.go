@@ -1,0 +1,227 @@
+package watch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/request"
+)
+
+// What selects the result of a read, and the event for which its watch waits.
+type What uint8
+
+const (
+	// Data is the data of a znode, until they change or it is deleted. A read of a
+	// znode that does not exist fails with zk.ErrNoNode and sets no watch.
+	Data What = iota
+	// Children is the same for the names of the children.
+	Children
+	// DataOrCreation is Data for a znode that need not exist. If it does not, the
+	// result has no Stat, and the watch waits for the creation.
+	DataOrCreation
+	// ChildrenOrCreation is the same for the names of the children.
+	ChildrenOrCreation
+	// Existence is only the Stat, with the watch of Data if the znode exists and of
+	// DataOrCreation if it does not. It needs no permission. If the znode was created
+	// since an earlier read the result may have no Watch.
+	Existence
+)
+
+// Query describes a read.
+type Query struct {
+	Path string
+	What What
+	// Epoch is that of the connection, from session.State before the read.
+	Epoch uint64
+	// Woken is the watch that woke the caller, or nil. All callers that a watch has
+	// woken share one read.
+	Woken *Watch
+	// Reset sets the watch again if it is in doubt. Without it the existing watch
+	// is used.
+	Reset bool
+}
+
+// Found is the result of a read.
+type Found struct {
+	Data     []byte
+	Children []string // the callers that share the read share it: it must not be changed
+	Stat     *zk.Stat // nil if the znode does not exist
+	Watch    *Watch   // set before the read
+	// Doubt: the watch was set in an earlier epoch of the connection and may never
+	// fire.
+	Doubt bool
+}
+
+// Read is Try, repeated until it returns anything but a transient failure. It ends
+// with the cause of the context or with request.ErrClosed. With request.ErrTooLarge the
+// result lacks only the data, or, for a list of children, everything but the Stat.
+func Read(ctx context.Context, conn *zk.Conn, q Query) (Found, error) {
+	return request.Read(ctx, conn, func() (Found, error) { return Try(conn, q) })
+}
+
+// Try reads a znode, and sets a watch on it unless an earlier one has not fired yet.
+// The answer is that of a request that was sent after the call or, if there was one,
+// after the event of q.Woken. Calls at the same time share requests. It blocks until
+// the connection answers.
+func Try(conn *zk.Conn, q Query) (Found, error) {
+	p := pools.Of(conn)
+	k := key{q.Path, data}
+	if q.What == Children || q.What == ChildrenOrCreation {
+		k.kind = children
+	}
+	if q.What == Existence {
+		return p.read(conn, key{q.Path, creation}, q)
+	}
+	for {
+		found, err := p.read(conn, k, q)
+		if !errors.Is(err, zk.ErrNoNode) || q.What == Data || q.What == Children {
+			return found, err
+		}
+		found, err = p.read(conn, key{q.Path, creation}, q)
+		if found.Stat == nil || err != nil {
+			return found, err
+		}
+		q.Woken = nil // it was created between the two requests
+	}
+}
+
+// Listing returns the names of the children of a znode, and its Stat, without a watch.
+// It shares requests and repeats nothing, as Try does. Hundreds of callers that begin at
+// the same time, each of which needs an answer to a request that was sent after its call,
+// cost a few requests.
+func Listing(conn *zk.Conn, path string) (Found, error) {
+	return pools.Of(conn).read(conn, key{path, nothing}, Query{})
+}
+
+// reads are the reads of one key: the one in progress, and the next one, which is sent
+// after the answer.
+type reads struct {
+	current, next *read
+}
+
+// read is one request, whose answer several callers share.
+type read struct {
+	number uint64 // of all reads of the connection, once it has been sent
+	epoch  uint64
+	reset  bool
+	shared bool          // several callers return it
+	done   chan struct{} // closed when found and err are set
+	found  Found
+	err    error
+}
+
+// read returns the answer of a request that was sent after what q asks for.
+func (p *pool) read(conn *zk.Conn, k key, q Query) (Found, error) {
+	p.mu.Lock()
+	after := p.started
+	if q.Woken != nil && q.Woken.fired() {
+		q.Woken.await()
+		after = q.Woken.firedAt
+	}
+	all := p.reads[k]
+	if all == nil {
+		all = &reads{}
+		p.reads[k] = all
+		r := &read{epoch: q.Epoch, reset: q.Reset, done: make(chan struct{})}
+		p.begin(all, r)
+		p.mu.Unlock()
+		p.perform(conn, k, r)
+		p.ended(conn, k, all)
+		if r.shared {
+			return r.found.clone(), r.err
+		}
+		return r.found, r.err
+	}
+	r := all.current
+	if r.number <= after || r.epoch < q.Epoch || q.Reset && !r.reset {
+		if all.next == nil {
+			all.next = &read{done: make(chan struct{})}
+		}
+		r = all.next
+		r.epoch, r.reset = max(r.epoch, q.Epoch), r.reset || q.Reset
+	}
+	r.shared = true
+	p.mu.Unlock()
+	<-r.done
+	return r.found.clone(), r.err
+}
+
+// begin makes r the read in progress. The caller holds mu.
+func (p *pool) begin(all *reads, r *read) {
+	all.current, all.next = r, nil
+	p.started++
+	r.number = p.started
+}
+
+// ended starts the next read, if there are callers that wait for it.
+func (p *pool) ended(conn *zk.Conn, k key, all *reads) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := all.next
+	if r == nil {
+		delete(p.reads, k)
+		return
+	}
+	p.begin(all, r)
+	go func() {
+		p.perform(conn, k, r)
+		p.ended(conn, k, all)
+	}()
+}
+
+// perform sends the request of r.
+func (p *pool) perform(conn *zk.Conn, k key, r *read) {
+	defer close(r.done)
+	p.mu.Lock()
+	w := p.of(k)
+	set := k.kind != nothing && (w == nil || w.epoch < r.epoch && r.reset && w.channels < MaxChannels)
+	p.mu.Unlock()
+	var c <-chan zk.Event
+	r.found, c, r.err = send(conn, k, set)
+	if k.kind == creation && r.found.Stat != nil {
+		k.kind, w = data, nil // the watch on an existing znode is one on the data
+	}
+	if c != nil {
+		w = p.add(k, c, r.epoch)
+	}
+	if r.err == nil || errors.Is(r.err, request.ErrTooLarge) {
+		r.found.Watch, r.found.Doubt = w, p.inDoubt(w, r.epoch)
+	}
+}
+
+// send sends one request, with or without setting a watch.
+func send(conn *zk.Conn, k key, set bool) (f Found, c <-chan zk.Event, err error) {
+	var exists bool
+	switch {
+	case k.kind == data && set:
+		f.Data, f.Stat, c, err = request.GetW(conn, k.path)
+	case k.kind == data:
+		f.Data, f.Stat, err = request.Get(conn, k.path)
+	case k.kind == children && set:
+		f.Children, f.Stat, c, err = request.ChildrenW(conn, k.path)
+	case k.kind == children, k.kind == nothing:
+		f.Children, f.Stat, err = request.Children(conn, k.path)
+	case set:
+		exists, f.Stat, c, err = conn.ExistsW(k.path)
+	default:
+		exists, f.Stat, err = conn.Exists(k.path)
+	}
+	if k.kind == creation && !exists || err != nil && !errors.Is(err, request.ErrTooLarge) {
+		f.Stat = nil
+	}
+	return f, c, err
+}
+
+// clone returns a copy for another caller. The names, of which there may be many, are not
+// copied.
+func (f Found) clone() Found {
+	f.Data = bytes.Clone(f.Data)
+	if f.Stat != nil {
+		stat := *f.Stat
+		f.Stat = &stat
+	}
+	return f
+}

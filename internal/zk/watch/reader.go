@@ -1,0 +1,134 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/session"
+)
+
+// Patience is after how long a reader reads again if its watch is in doubt. Readers
+// that end earlier, however many, do not set it again.
+const Patience = 2 * time.Second
+
+// Interval is the time after which to read again if the watch of a read is in doubt. It
+// is longer if that read had Query.Reset, because then the watch has been set too often.
+func Interval(reset bool) time.Duration {
+	if reset {
+		return 5 * Patience
+	}
+	return Patience
+}
+
+// Reader reads a znode again and again. It belongs to one goroutine.
+type Reader struct {
+	conn  *zk.Conn
+	sub   *session.Subscription
+	query Query
+	watch *Watch
+	doubt *time.Timer // nil unless the watch is in doubt
+	// doubtUntil is when doubt fires.
+	doubtUntil time.Time
+}
+
+// NewReader returns a Reader. sub must be open for as long as the Reader is used.
+// It sends no request, and needs no Close: what it leaves is a spare watch.
+func NewReader(conn *zk.Conn, sub *session.Subscription, path string, what What) *Reader {
+	return &Reader{conn: conn, sub: sub, query: Query{Path: path, What: what}}
+}
+
+// Read reads the znode and sets a watch, unless there is one. It repeats transient
+// failures, and ends with the cause of the context or with request.ErrClosed. After
+// request.ErrTooLarge because of the data Wait waits for a change.
+func (r *Reader) Read(ctx context.Context) (Found, error) {
+	q, now := r.query, time.Now()
+	q.Epoch, q.Woken = r.sub.State().Epoch, r.watch
+	// The watch is set again if it has become doubtful while the Reader waited, or if
+	// the Reader has waited long enough.
+	waited := r.doubt != nil && !r.doubtUntil.After(now)
+	q.Reset = r.query.Epoch != 0 && r.query.Epoch != q.Epoch || waited
+	found, err := Read(ctx, r.conn, q)
+	inDoubt := r.doubt != nil
+	if inDoubt {
+		r.doubt.Stop()
+		r.doubt = nil
+	}
+	r.watch = nil
+	if err != nil && found.Watch == nil {
+		return found, err
+	}
+	r.watch, r.query.Epoch = found.Watch, q.Epoch
+	if !found.Doubt {
+		return found, err
+	}
+	if q.Reset || !inDoubt {
+		r.doubtUntil = now.Add(Interval(q.Reset))
+	}
+	r.doubt = time.NewTimer(r.doubtUntil.Sub(now))
+	return found, err
+}
+
+// Watch returns the watch of the last read, nil if that has failed.
+func (r *Reader) Watch() *Watch { return r.watch }
+
+// Wait returns true when there is a reason to read again, and false for an element
+// of other. It ends with the cause of the context or with request.ErrClosed.
+func (r *Reader) Wait(ctx context.Context, other <-chan struct{}) (changed bool, err error) {
+	return r.WaitEither(ctx, &none, other)
+}
+
+// none is a Reader that has not read.
+var none Reader
+
+// WaitEither is Wait for r or second, which has the same subscription.
+func (r *Reader) WaitEither(ctx context.Context, second *Reader, other <-chan struct{}) (changed bool, err error) {
+	for {
+		select {
+		case event := <-r.watch.C():
+			return woken(r.watch.Take(event))
+		case event := <-second.watch.C():
+			return woken(second.watch.Take(event))
+		case <-r.Doubt():
+			return true, nil
+		case <-second.Doubt():
+			return true, nil
+		case <-r.sub.Changed():
+			// The client library can lose a change while it sets the watch again.
+			switch state := r.sub.State(); {
+			case state.Closed:
+				return false, request.ErrClosed
+			case state.Up && (r.isOlder(state) || second.isOlder(state)):
+				return true, nil
+			}
+		case <-other:
+			return false, nil
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+}
+
+// isOlder reports whether the connection has broken since the last read.
+func (r *Reader) isOlder(state session.State) bool {
+	return r.watch != nil && r.query.Epoch != state.Epoch
+}
+
+func woken(event zk.Event) (bool, error) {
+	if errors.Is(event.Err, zk.ErrClosing) {
+		return false, request.ErrClosed
+	}
+	return true, nil
+}
+
+// Doubt returns a channel that has an element when the Reader is to read again because
+// its watch is in doubt; nil if it is not.
+func (r *Reader) Doubt() <-chan time.Time {
+	if r.doubt == nil {
+		return nil
+	}
+	return r.doubt.C
+}

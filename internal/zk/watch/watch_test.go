@@ -1,0 +1,450 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// The number of watches does not grow with the number of readers.
+func TestOneWatch(t *testing.T) {
+	play(t, func(w *world) {
+		w.create("/a", "1")
+		for _, what := range []What{Data, DataOrCreation} {
+			for range 1000 {
+				w.user("/a", what).end()
+			}
+			require.Equal(w, 1, w.channels())
+			require.Len(w, w.srv.Watches("/a"), 1)
+		}
+		for range 1000 {
+			w.user("/a", Children).end()
+			w.user("/none", ChildrenOrCreation).end()
+		}
+		require.Equal(w, 3, w.channels())
+	})
+}
+
+// Readers of one znode share one watch, and all that it wakes share one read.
+func TestShare(t *testing.T) {
+	play(t, func(w *world) {
+		w.create("/a", "1")
+		var all []*user
+		for range 50 {
+			all = append(all, w.user("/a", Data))
+		}
+		require.Equal(w, 1, w.channels())
+		w.srv.Delay(zktest.BothWays, time.Millisecond, w.conn.SessionID())
+		for _, data := range []string{"2", "3"} {
+			w.reads()
+			w.set("/a", data)
+			time.Sleep(10 * time.Millisecond)
+			synctest.Wait()
+			require.Equal(w, 1, w.reads())
+			require.Equal(w, 1, w.channels())
+			for _, u := range all {
+				require.Equal(w, data, u.last())
+				u.seen[len(u.seen)-1].Data[0] = 'x' // it belongs to this user
+			}
+		}
+		for _, u := range all {
+			u.end()
+			require.ErrorIs(w, u.err, context.Canceled)
+		}
+		w.reads()
+		w.set("/a", "4")
+		time.Sleep(10 * time.Millisecond)
+		require.Zero(w, w.reads(), "nobody waits")
+		u := w.user("/a", Data)
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(w, "4", u.last())
+		u.end()
+	})
+}
+
+// A read does not return the answer of a request that was sent before the call.
+func TestNotOlderThanTheCall(t *testing.T) {
+	play(t, func(w *world) {
+		w.create("/a", "1")
+		reached, free := make(chan struct{}), make(chan struct{})
+		w.srv.After(zktest.Match{Op: zktest.OpGetData, Nth: 1}, func(*zktest.Request) zktest.Verdict {
+			close(reached)
+			<-free
+			return zktest.Verdict{}
+		})
+		first := w.user("/a", Data)
+		<-reached
+		w.set("/a", "2")
+		answers := make(chan string, 10)
+		for range cap(answers) {
+			go func() {
+				found, err := Try(w.conn, Query{Path: "/a"})
+				require.NoError(w, err)
+				answers <- string(found.Data)
+			}()
+		}
+		synctest.Wait()
+		require.Empty(w, answers)
+		w.srv.ResetLog()
+		close(free)
+		synctest.Wait()
+		require.Len(w, answers, cap(answers))
+		for range cap(answers) {
+			require.Equal(w, "2", <-answers)
+		}
+		// The first one, one for all calls, and one of the first user, whose watch
+		// has fired.
+		require.LessOrEqual(w, w.reads(), 3)
+		require.Equal(w, "2", first.last())
+		first.end()
+	})
+}
+
+// A read in progress is not shared by callers that know of a later epoch, or that ask for
+// the watch to be set again.
+func TestNotShared(t *testing.T) {
+	play(t, func(w *world) {
+		w.create("/a", "1")
+		found, err := Try(w.conn, Query{Path: "/a", Epoch: 1})
+		require.NoError(w, err)
+		w.set("/a", "2")
+		woken := found.Watch
+		require.True(w, woken.Fired())
+		w.reads()
+		reached, free := make(chan struct{}), make(chan struct{})
+		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, func(*zktest.Request) zktest.Verdict {
+			close(reached)
+			<-free
+			return zktest.Verdict{}
+		})
+		type answer struct {
+			query Query
+			found Found
+		}
+		answers := make(chan answer, 10)
+		read := func(q Query) {
+			found, err := Try(w.conn, q)
+			require.NoError(w, err)
+			answers <- answer{q, found}
+		}
+		go read(Query{Path: "/a", Epoch: 1, Woken: woken})
+		<-reached
+		go read(Query{Path: "/a", Epoch: 1, Woken: woken})
+		synctest.Wait()
+		close(free)
+		synctest.Wait()
+		require.Len(w, answers, 2)
+		require.Equal(w, 1, w.reads())
+		for _, q := range []Query{{Path: "/a", Epoch: 2, Woken: woken}, {Path: "/a", Epoch: 1, Woken: woken, Reset: true}} {
+			w.set("/a", "3")
+			w.reads()
+			reached, free := make(chan struct{}), make(chan struct{})
+			w.srv.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, func(*zktest.Request) zktest.Verdict {
+				close(reached)
+				<-free
+				return zktest.Verdict{}
+			})
+			go read(Query{Path: "/a", Epoch: 1, Woken: woken})
+			<-reached
+			go read(q)
+			synctest.Wait()
+			close(free)
+			synctest.Wait()
+			require.Equal(w, 2, w.reads())
+		}
+		require.Len(w, answers, 6)
+		for range 6 {
+			a := <-answers
+			require.Equal(w, a.query.Epoch == 2, a.found.Doubt, "the last read set no watch")
+		}
+	})
+}
+
+// A watch for the creation of a znode that was lost is not returned if the znode exists.
+func TestExistence(t *testing.T) {
+	play(t, func(w *world) {
+		q := Query{Path: "/a", What: Existence}
+		found, err := Try(w.conn, q)
+		require.NoError(w, err)
+		require.Nil(w, found.Stat)
+		require.NotNil(w, found.Watch)
+		w.drop(true)
+		w.create("/a", "")
+		found, err = Try(w.conn, q)
+		require.NoError(w, err)
+		require.NotNil(w, found.Stat)
+		require.Nil(w, found.Watch)
+		w.create("/b", "")
+		found, err = Try(w.conn, Query{Path: "/b", What: Existence})
+		require.NoError(w, err)
+		w.set("/b", "1")
+		require.True(w, found.Watch.Fired())
+	})
+}
+
+// Listings at the same time share requests, set no watch, and are not older than the call.
+func TestListing(t *testing.T) {
+	play(t, func(w *world) {
+		w.create("/a", "")
+		reached, free := make(chan struct{}), make(chan struct{})
+		w.srv.After(zktest.Match{Op: zktest.OpGetChildren2, Nth: 1}, func(*zktest.Request) zktest.Verdict {
+			close(reached)
+			<-free
+			return zktest.Verdict{}
+		})
+		answers := make(chan int, 100)
+		list := func() {
+			found, err := Listing(w.conn, "/a")
+			require.NoError(w, err)
+			require.NotNil(w, found.Stat)
+			answers <- len(found.Children)
+		}
+		go list()
+		<-reached
+		w.create("/a/b", "")
+		for range cap(answers) - 1 {
+			go list()
+		}
+		synctest.Wait()
+		close(free)
+		require.Equal(w, 0, <-answers)
+		for range cap(answers) - 1 {
+			require.Equal(w, 1, <-answers)
+		}
+		require.Equal(w, 2, w.reads())
+		require.Empty(w, w.srv.Watches())
+		_, err := Listing(w.conn, "/none")
+		require.ErrorIs(w, err, zk.ErrNoNode)
+	})
+}
+
+// All users of a watch receive its event, in any order.
+func TestEvent(t *testing.T) {
+	play(t, func(w *world) {
+		w.create("/a", "1")
+		found, err := Try(w.conn, Query{Path: "/a"})
+		require.NoError(w, err)
+		require.False(w, found.Watch.Fired())
+		again, err := Try(w.conn, Query{Path: "/a"})
+		require.NoError(w, err)
+		require.Same(w, found.Watch, again.Watch)
+		events := make(chan zk.Event, 10)
+		for range cap(events) {
+			go func() { events <- found.Watch.Take(<-found.Watch.C()) }()
+		}
+		require.NoError(w, w.other.Delete("/a", -1))
+		for range cap(events) {
+			require.Equal(w, zk.EventNodeDeleted, (<-events).Type)
+		}
+		require.True(w, found.Watch.Fired())
+		_, err = Try(w.conn, Query{Path: "/a", Woken: found.Watch})
+		require.ErrorIs(w, err, zk.ErrNoNode)
+		require.Zero(w, w.channels())
+
+		var none *Watch
+		require.Nil(w, none.C())
+		require.False(w, none.Fired())
+	})
+}
+
+// A reader of a znode that does not exist waits for its creation, also if it is
+// created between the two requests that this takes.
+func TestCreation(t *testing.T) {
+	play(t, func(w *world) {
+		for i, what := range []What{DataOrCreation, ChildrenOrCreation} {
+			path := fmt.Sprint("/early", i)
+			u := w.user(path, what)
+			require.Nil(w, u.seen[0].Stat)
+			w.create(path, "1")
+			require.Len(w, u.seen, 2)
+			require.NotNil(w, u.seen[1].Stat)
+			w.create(path+"/b", "")
+			w.set(path, "2")
+			require.Len(w, u.seen, 3)
+			require.NoError(w, w.other.Delete(path+"/b", -1))
+			require.NoError(w, w.other.Delete(path, -1))
+			synctest.Wait()
+			require.Nil(w, u.seen[len(u.seen)-1].Stat)
+			u.end()
+
+			path = fmt.Sprint("/between", i)
+			w.srv.Before(zktest.Match{Op: zktest.OpExists, Path: path, Nth: 1}, func(*zktest.Request) zktest.Verdict {
+				_, err := w.other.Create(path, []byte("1"), 0, zk.WorldACL(zk.PermAll))
+				require.NoError(w, err)
+				return zktest.Verdict{}
+			})
+			u = w.user(path, what)
+			require.Len(w, u.seen, 1)
+			require.NotNil(w, u.seen[0].Stat)
+			u.end()
+		}
+		_, err := Read(w.Context(), w.conn, Query{Path: "/none", What: Children})
+		require.ErrorIs(w, err, zk.ErrNoNode)
+	})
+}
+
+// A spare watch that was lost while no reader waited is set again.
+func TestDeadSpare(t *testing.T) {
+	for _, what := range []What{Data, DataOrCreation} {
+		play(t, func(w *world) {
+			w.create("/a", "1")
+			w.user("/a", what).end()
+			w.drop(true)
+			require.Empty(w, w.srv.Watches("/a"))
+			u := w.user("/a", what)
+			w.set("/a", "2")
+			time.Sleep(Patience)
+			synctest.Wait()
+			require.Equal(w, "2", u.last())
+			w.set("/a", "3")
+			require.Equal(w, "3", u.last(), "at once")
+			u.end()
+		})
+	}
+}
+
+// A watch that is lost while a reader waits is set again, and the reader sees a change
+// from the time in between.
+func TestLostWatch(t *testing.T) {
+	play(t, func(w *world) {
+		w.create("/a", "1")
+		u := w.user("/a", Data)
+		w.drop(true)
+		require.Equal(w, 2, w.channels())
+		for range 10 {
+			w.user("/a", Data).end()
+		}
+		time.Sleep(10 * Patience)
+		require.Equal(w, 2, w.channels(), "it is not in doubt any more")
+		w.set("/a", "2")
+		require.Equal(w, "2", u.last())
+
+		w.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: w.conn.SessionID(), Nth: 1}, func(*zktest.Request) zktest.Verdict {
+			_, err := w.other.Set("/a", []byte("3"), -1)
+			require.NoError(w, err)
+			return zktest.Verdict{}
+		})
+		w.drop(true)
+		require.Equal(w, "3", u.last())
+		u.end()
+	})
+}
+
+// However often the connection breaks, the client library holds a bounded number of
+// channels, and a change is noticed.
+func TestManyBreaks(t *testing.T) {
+	play(t, func(w *world) {
+		w.create("/a", "1")
+		u := w.user("/a", Data)
+		for range 3 * MaxChannels {
+			w.drop(false)
+		}
+		require.Equal(w, MaxChannels, w.channels())
+		w.drop(true)
+		require.Empty(w, w.srv.Watches("/a"))
+		w.set("/a", "2")
+		time.Sleep(5 * Patience)
+		synctest.Wait()
+		require.Equal(w, "2", u.last())
+		w.set("/a", "3")
+		time.Sleep(5 * Patience)
+		synctest.Wait()
+		require.Equal(w, "3", u.last())
+		u.end()
+		w.create("/b", "1")
+		require.NoError(w, w.other.Delete("/a", -1))
+	})
+}
+
+// Session expiry fires all watches, and readers continue in the next session.
+func TestExpired(t *testing.T) {
+	play(t, func(w *world) {
+		w.create("/a", "1")
+		u := w.user("/a", Data)
+		require.NoError(w, w.srv.ExpireSession(w.conn.SessionID()))
+		time.Sleep(timeout)
+		w.set("/a", "2")
+		require.Equal(w, "2", u.last())
+		require.Equal(w, 1, w.channels())
+		u.end()
+	})
+}
+
+// What a Reader returns when it ends.
+func TestEnds(t *testing.T) {
+	play(t, func(w *world) {
+		w.create("/a", "1")
+		sub := session.Subscribe(w.conn, timeout)
+		defer sub.Close()
+		r := NewReader(w.conn, sub, "/a", Data)
+		require.Nil(w, r.Watch())
+		_, err := r.Read(w.Context())
+		require.NoError(w, err)
+		require.NotNil(w, r.Watch())
+		other := make(chan struct{}, 1)
+		other <- struct{}{}
+		changed, err := r.Wait(w.Context(), other)
+		require.NoError(w, err)
+		require.False(w, changed)
+
+		cause := fmt.Errorf("the cause")
+		ctx, cancel := context.WithCancelCause(w.Context())
+		cancel(cause)
+		_, err = r.Wait(ctx, nil)
+		require.ErrorIs(w, err, cause)
+		_, err = r.Read(ctx)
+		require.ErrorIs(w, err, cause)
+
+		_, err = r.Read(w.Context())
+		require.NoError(w, err)
+		u := w.user("/a", Data)
+		w.conn.Close()
+		_, err = r.Wait(w.Context(), nil)
+		require.ErrorIs(w, err, request.ErrClosed)
+		<-u.ended
+		require.ErrorIs(w, u.err, request.ErrClosed)
+	})
+}
+
+// Watches that have fired are not kept.
+func TestSweep(t *testing.T) {
+	play(t, func(w *world) {
+		for i := range 20 * minSweep {
+			path := fmt.Sprint("/", i)
+			w.create(path, "")
+			_, err := Try(w.conn, Query{Path: path})
+			require.NoError(w, err)
+			require.NoError(w, w.other.Delete(path, -1))
+		}
+		synctest.Wait()
+		p := pools.Of(w.conn)
+		require.LessOrEqual(w, len(p.watches), minSweep)
+		require.Empty(w, p.reads)
+	})
+}
+
+// A read that fails shares its failure, and the next one succeeds.
+func TestFailure(t *testing.T) {
+	play(t, func(w *world) {
+		w.create("/a", strings.Repeat("x", 100))
+		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, zktest.Cut)
+		found, err := Read(w.Context(), w.conn, Query{Path: "/a"})
+		require.NoError(w, err)
+		require.Len(w, found.Data, 100)
+		require.Equal(w, 1, w.channels())
+		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, zktest.Fail(zk.ErrNoAuth))
+		_, err = Read(w.Context(), w.conn, Query{Path: "/a"})
+		require.ErrorIs(w, err, zk.ErrNoAuth)
+	})
+}
