@@ -23,6 +23,7 @@ var (
 // checked is the outcome of one check.
 type checked struct {
 	sent      time.Time
+	acked     time.Time
 	session   int64
 	missing   []string
 	observers []observer
@@ -61,7 +62,7 @@ func (m *monitor) check(now time.Time) <-chan request.Answer[checked] {
 	session := m.seen.session
 	return request.Start(func() (checked, error) {
 		missing, err := confirm(m.conn, paths)
-		return checked{now, session, missing, observers}, err
+		return checked{now, time.Now(), session, missing, observers}, err
 	})
 }
 

@@ -3,36 +3,42 @@ package session
 import "time"
 
 // lease says until when a session is proven to be alive at the ensemble. It is
-// pure: it knows send times, and asks no clock.
+// pure: it knows the times of requests and acknowledgements, and asks no clock.
 //
 // A proof is a quorum write that the ensemble acknowledged; it counts from the
 // time at which it was sent. That alone is not enough. The server that carried
-// the write tells the ensemble's leader of the session's activity only with
+// the write reports the session's activity to the ensemble's leader only with
 // its answer to the leader's next ping, up to half a tick later; cut off
-// before that, the leader expires the session by what it heard before. By its
+// before that, the leader expires the session by the reports that it has. By its
 // default settings a server grants no timeout below two ticks, so half a tick
-// is at most a quarter of the timeout: what was sent a quarter of the timeout before an
-// acknowledged proof has surely arrived, and the session lives for one timeout
-// from there. An eighth of the timeout is kept back for clock rates and for
-// the time between the end of a lease and everybody's having heard of it.
+// is at most a quarter of the timeout. Two proofs make a chain: a proof that was
+// acknowledged a quarter of the timeout before the next one was sent has been
+// reported by then, because the next one shows that the server was still connected,
+// and the session lives for one timeout from when the first one was sent. The time of
+// the acknowledgement counts, because the server may have received the first proof
+// at any time before it. An eighth of the timeout is reserved for clock rates and for
+// the time between the end of a lease and the moment at which all users know of it.
 type lease struct {
 	timeout time.Duration
-	proofs  []time.Time // send times of acknowledged proofs, oldest first
-	paused  time.Time   // when the process was last found to have been stopped
+	proofs  []proof   // oldest first
+	paused  time.Time // when the process was last found to have been stopped
 }
 
-// proved records an acknowledged proof by the time at which it was sent.
-func (l *lease) proved(sent time.Time) {
-	n := len(l.proofs)
-	if n > 0 && elapsed(l.proofs[n-1], sent) <= 0 {
+// proof is an acknowledged write.
+type proof struct{ sent, acked time.Time }
+
+// proved records a proof.
+func (l *lease) proved(sent, acked time.Time) {
+	n, is := len(l.proofs), proof{sent, acked}
+	if n > 0 && elapsed(l.proofs[n-1].sent, sent) <= 0 {
 		return // an older proof, acknowledged late
 	}
-	if n > 1 && elapsed(l.proofs[n-2], sent) < l.timeout/16 {
-		l.proofs[n-1] = sent // so many proofs are not needed
+	if n > 1 && elapsed(l.proofs[n-2].sent, sent) < l.timeout/16 {
+		l.proofs[n-1] = is // so many proofs are not needed
 	} else {
-		l.proofs = append(l.proofs, sent)
+		l.proofs = append(l.proofs, is)
 	}
-	for len(l.proofs) > 1 && elapsed(l.proofs[1], sent) >= l.timeout/4 {
+	for len(l.proofs) > 1 && elapsed(l.proofs[1].acked, sent) >= l.timeout/4 {
 		l.proofs = l.proofs[1:]
 	}
 }
@@ -47,9 +53,8 @@ func (l *lease) deadline() time.Time {
 	if n == 0 {
 		return time.Time{}
 	}
-	newest := l.proofs[n-1]
-	gap := elapsed(l.proofs[0], newest)
-	if gap < l.timeout/4 {
+	newest := l.proofs[n-1].sent
+	if n == 1 || elapsed(l.proofs[0].acked, newest) < l.timeout/4 {
 		// The chain is too young to tell what the ensemble's leader knows.
 		// The client library's own pings, a third of the timeout apart,
 		// stand in for it: 1 - 1/4 - 1/3 leaves 5/12. Unless they were
@@ -59,6 +64,7 @@ func (l *lease) deadline() time.Time {
 		}
 		return newest.Add(l.timeout / 3)
 	}
+	gap := elapsed(l.proofs[0].sent, newest)
 	return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))
 }
 

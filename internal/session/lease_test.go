@@ -17,7 +17,7 @@ func at(d time.Duration) time.Time { return start.Add(d) }
 func leaseOf(sent ...time.Duration) *lease {
 	l := &lease{timeout: timeout}
 	for _, d := range sent {
-		l.proved(at(d))
+		l.proved(at(d), at(d))
 	}
 	return l
 }
@@ -88,11 +88,11 @@ func TestLeaseAfterAPauseNeedsAChain(t *testing.T) {
 	l := leaseOf(0)
 	l.paused = at(-timeout / 2)
 	require.True(t, l.deadline().IsZero())
-	l.proved(at(timeout / 8))
+	l.proved(at(timeout/8), at(timeout/8))
 	require.Equal(t, timeout/8+timeout/3, l.deadline().Sub(start), "long enough ago")
 	l.paused = at(0)
 	require.True(t, l.deadline().IsZero())
-	l.proved(at(timeout / 4))
+	l.proved(at(timeout/4), at(timeout/4))
 	require.Equal(t, timeout/4+timeout/2, l.deadline().Sub(start), "a chain of its own")
 }
 

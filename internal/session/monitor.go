@@ -11,43 +11,63 @@ package session
 
 import (
 	"context"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
 )
 
-var (
-	monitorsMu sync.Mutex
-	monitors   = map[*zk.Conn]*monitor{}
-)
+// slot holds the monitor of one connection.
+type slot struct {
+	mu      sync.Mutex
+	monitor *monitor // nil while there are no subscriptions
+}
+
+var slots = perconn.NewMap(func(*zk.Conn) *slot { return &slot{} })
+
+// epochs is the last State.Epoch of all connections.
+var epochs atomic.Uint64
 
 // monitor owns what is known about one connection. Its goroutine runs while
 // there are subscriptions, from the first time on that it has something to do:
 // a lock that is held for a millisecond needs none.
 type monitor struct {
+	slot  *slot
 	conn  *zk.Conn
 	stop  context.CancelFunc
 	start *time.Timer // runs the goroutine
 	done  chan struct{}
 	wake  chan struct{} // capacity 1: something to prove has come
 
-	mu      sync.Mutex
-	subs    map[*Subscription]struct{}
-	proving map[string]*Subscription // by path
-	seen    connection
-	epoch   uint64
-	closed  bool
-	lease   lease
-	proven  bool
-	lapses  uint64
+	mu        sync.Mutex
+	subs      map[*Subscription]struct{}
+	proving   map[string]*Subscription // by path
+	seen      connection
+	epoch     uint64
+	closed    bool
+	lease     lease
+	proven    bool
+	lapses    uint64
+	began     time.Time     // when the session was first seen
+	short     int           // sessions in succession that ended right after they had begun
+	downSince time.Time     // since when the connection is, as the goroutine has seen; zero if it is not
+	warned    bool          // of that
+	stated    time.Duration // the shortest of the subscriptions', 0 for none
+	granted   time.Duration // 0 while it is not known
 	// checkNow: do not wait for the next check's time.
 	checkNow  bool
 	lastCheck time.Time
 
-	lastTurn time.Time // of the goroutine
+	reports []func() // to be logged by the goroutine
+
+	record     *handshake.Record
+	attendance *attendance
 
 	checking bool // only the goroutine uses it
 }
@@ -78,29 +98,39 @@ type Subscription struct {
 	path    string // being proven, "" for none
 	missing bool   // the check did not find path
 	onCheck func(Check)
+	stated  time.Duration
+	log     *slog.Logger // nil for none
 }
 
-// Subscribe starts to watch conn. timeout is the session timeout that the
-// server granted, as far as the user knows; of several on one connection the
-// smallest counts. It sends no request.
+// Subscribe starts to watch conn. timeout is the session timeout that the user
+// states, 0 for the one that the servers grant; of several on one connection the
+// smallest counts, and never more than was granted. It sends no request.
 func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
-	monitorsMu.Lock()
-	defer monitorsMu.Unlock()
-	m := monitors[conn]
+	slot := slots.Of(conn)
+	slot.mu.Lock()
+	defer slot.mu.Unlock()
+	m := slot.monitor
 	if m == nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		m = &monitor{
-			conn: conn, stop: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
+			slot: slot, conn: conn, stop: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
 			subs: map[*Subscription]struct{}{}, proving: map[string]*Subscription{},
-			seen: look(conn), lease: lease{timeout: timeout}, lastTurn: time.Now(),
+			epoch: epochs.Add(1), seen: look(conn), record: handshake.Of(conn), attendance: attendances.Of(conn), stated: timeout,
 		}
-		monitors[conn] = m
-		m.start = time.AfterFunc(timeout/32, func() { m.run(ctx) })
+		if m.seen.up {
+			m.granted = m.record.Granted(conn)
+		}
+		m.adopt()
+		slot.monitor = m
+		m.start = time.AfterFunc(turn(m.lease.timeout), func() { m.run(ctx) })
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.lease.timeout = min(m.lease.timeout, timeout)
-	s := &Subscription{m: m, changed: make(chan struct{}, 1)}
+	if timeout > 0 && (m.stated == 0 || timeout < m.stated) {
+		m.stated = timeout
+		m.adopt()
+	}
+	s := &Subscription{m: m, changed: make(chan struct{}, 1), stated: timeout}
 	m.subs[s] = struct{}{}
 	return s
 }
@@ -108,16 +138,16 @@ func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
 // Close ends the subscription; the last one of a connection ends its monitor
 // and waits for it.
 func (s *Subscription) Close() {
-	monitorsMu.Lock()
-	defer monitorsMu.Unlock()
 	m := s.m
+	m.slot.mu.Lock()
+	defer m.slot.mu.Unlock()
 	m.mu.Lock()
 	delete(m.subs, s)
 	delete(m.proving, s.path)
 	last := len(m.subs) == 0
 	m.mu.Unlock()
 	if last {
-		delete(monitors, m.conn)
+		m.slot.monitor = nil
 		m.stop()
 		if !m.start.Stop() {
 			<-m.done
@@ -131,11 +161,13 @@ func (s *Subscription) Changed() <-chan struct{} { return s.changed }
 
 // State is what is known of a connection and of the path being proven on it.
 type State struct {
-	Session int64  // the connection's session, 0 while there is none
-	Up      bool   // a server answers in that session
-	Closed  bool   // the owner has closed the connection for good
-	Epoch   uint64 // grows whenever the connection was seen to break
-	Missing bool   // the path to prove does not exist
+	Session int64 // the connection's session, 0 while there is none
+	Up      bool  // a server answers in that session
+	Closed  bool  // the owner has closed the connection for good
+	// Epoch grows whenever the connection was seen to break, and is not 0. It also
+	// grows while there is no subscription on the connection: then breaks are not seen.
+	Epoch   uint64
+	Missing bool // the path to prove does not exist
 	// Proven: the session lives for certain until Deadline. After a lapse it
 	// becomes true only when the new proof is good for a while.
 	Proven   bool
@@ -173,14 +205,17 @@ func (s *Subscription) Deadline() time.Time {
 func (s *Subscription) Prove(path string, sent time.Time) {
 	m := s.m
 	m.mu.Lock()
+	m.observe()
 	alone := len(m.proving) == 0
 	if alone {
 		m.lease.clear()
+		m.adopt()
 	}
 	m.judge()
-	age := elapsed(sent, time.Now())
+	now := time.Now()
+	age := elapsed(sent, now)
 	if age < m.lease.timeout/3 {
-		m.lease.proved(sent)
+		m.lease.proved(sent, now)
 	}
 	delete(m.proving, s.path)
 	s.path, s.missing = path, false
@@ -212,7 +247,7 @@ func (s *Subscription) Move(path string, sent time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.judge()
-	m.lease.proved(sent)
+	m.lease.proved(sent, time.Now())
 	delete(m.proving, s.path)
 	s.path, s.missing = path, false
 	m.proving[path] = s
@@ -230,15 +265,20 @@ func (s *Subscription) Rest() {
 // observe notes what has become of the connection. The caller holds mu.
 func (m *monitor) observe() {
 	was, is := m.seen, look(m.conn)
+	if is.up {
+		m.learn()
+	}
 	if is == was {
 		return
 	}
 	m.seen = is
 	if was.up && is != was {
-		m.epoch++
+		m.epoch = epochs.Add(1)
 	}
 	if is.session != was.session {
 		m.lease.clear()
+		m.adopt()
+		m.replaced(was.session)
 	}
 	if is.up {
 		m.checkNow = true
@@ -250,6 +290,8 @@ func (m *monitor) observe() {
 // adds a proof too: a lapse that somebody may have seen by the clock must not be
 // mended unnoticed.
 func (m *monitor) judge() {
+	// A stop counts by what the servers count by.
+	m.lease.paused = m.attendance.stopped(choose(0, m.granted) / 8)
 	now := time.Now() // not before mu is held
 	deadline := m.lease.deadline()
 	was := m.proven
@@ -309,12 +351,9 @@ func (m *monitor) run(ctx context.Context) {
 		}
 		m.mu.Lock()
 		now := time.Now()
-		if elapsed(m.lastTurn, now) > m.lease.timeout/8 {
-			m.lease.paused = now // this process did not run, or hardly
-		}
-		m.lastTurn = now
 		m.observe()
 		m.judge()
+		m.lasting(now)
 		if downFor++; m.seen.up {
 			downFor = 0
 		}
@@ -324,11 +363,16 @@ func (m *monitor) run(ctx context.Context) {
 		if due := m.checkNow || elapsed(m.lastCheck, now) >= m.lease.timeout/8; due && !m.checking && m.seen.up && len(m.proving) > 0 {
 			results = m.check(now)
 		}
-		next := m.lease.timeout / 32
+		next := turn(m.lease.timeout)
 		if m.proven {
 			next = min(next, max(m.lease.deadline().Sub(now), time.Millisecond))
 		}
+		reports := m.reports
+		m.reports = nil
 		m.mu.Unlock()
+		for _, report := range reports {
+			report()
+		}
 		timer.Reset(next)
 	}
 }
@@ -373,7 +417,7 @@ func (m *monitor) apply(r checked, err error) error {
 	}
 	if err == nil {
 		m.judge()
-		m.lease.proved(r.sent)
+		m.lease.proved(r.sent, r.acked)
 		m.judge()
 	}
 	return err

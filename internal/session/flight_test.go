@@ -1,0 +1,110 @@
+package session
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A link of the chain counts from its acknowledgement.
+func TestChainCountsFromAcknowledgements(t *testing.T) {
+	l := &lease{timeout: timeout}
+	l.proved(at(0), at(timeout/8))
+	l.proved(at(timeout/4), at(timeout/4))
+	require.Equal(t, timeout/4+timeout/3, l.deadline().Sub(start), "in flight for an eighth")
+	l.proved(at(timeout*3/8), at(timeout*3/8))
+	require.Equal(t, timeout*3/8+timeout/2, l.deadline().Sub(start))
+	l.proved(at(timeout), at(timeout))
+	require.Equal(t, timeout+timeout/4, l.deadline().Sub(start), "a gap from three eighths on")
+	// In flight until less than a quarter before the newest: the one before it counts.
+	l.proved(at(timeout*5/4), at(timeout*3/2))
+	l.proved(at(timeout*3/2), at(timeout*3/2))
+	require.Equal(t, timeout*3/2+timeout*3/8, l.deadline().Sub(start))
+}
+
+// model is an ensemble's leader, and the server that a client is connected to. The
+// server reports the activity of sessions with its answers to pings half a tick apart.
+type model struct {
+	r          *rand.Rand
+	half       time.Duration // a tick
+	ping, tick time.Duration // offsets
+	lag        time.Duration // the longest time of flight
+	last       time.Duration // arrival, in order of sending
+	heard      time.Duration // the last report of activity that has arrived
+	unreported []time.Duration
+}
+
+// deliver has a packet of the client arrive, and returns when.
+func (m *model) deliver(sent time.Duration) time.Duration {
+	arrival := sent
+	if m.r.IntN(2) == 0 {
+		arrival += time.Duration(m.r.Int64N(int64(m.lag)))
+	}
+	m.last = max(arrival, m.last)
+	m.unreported = append(m.unreported, m.last)
+	return m.last
+}
+
+// expiry is when the session ends if the server is cut off right after the last packet.
+func (m *model) expiry() time.Duration {
+	reported := m.ping + (m.last-m.ping)/m.half*m.half
+	for _, a := range m.unreported {
+		if a <= reported {
+			// A session is active at the time of the report.
+			m.heard = max(m.heard, m.ping+(a-m.ping+m.half-1)/m.half*m.half)
+		}
+	}
+	end := m.heard + timeout
+	return ((end-m.tick)/(2*m.half)+1)*2*m.half + m.tick // rounded up to a tick
+}
+
+// No lease outlasts its session, whatever the time of flight of each packet, also after a
+// stop of the process, when the client's own pings are missing.
+func TestLeaseAndFlightTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		tick, lag, stop time.Duration
+	}{
+		"steady, up to 20 ms":            {timeout / 2, 20 * time.Millisecond, 0},
+		"small ticks, up to 20 ms":       {timeout / 10, 20 * time.Millisecond, 0},
+		"stopped for 0.66 T, up to 5 ms": {timeout / 2, 5 * time.Millisecond, timeout * 66 / 100},
+		"stopped for 0.66 T, up to T/8":  {timeout / 2, timeout / 8, timeout * 66 / 100},
+		"stopped for 0.9 T, up to T/8":   {timeout / 2, timeout / 8, timeout * 9 / 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(1, 2))
+			leases := 0
+			for range 50_000 {
+				base := 10 * timeout
+				m := &model{
+					r: r, half: c.tick / 2, lag: c.lag,
+					ping: time.Duration(r.Int64N(int64(c.tick / 2))), tick: time.Duration(r.Int64N(int64(c.tick))),
+				}
+				for x := base - 3*timeout + time.Duration(r.Int64N(int64(timeout/3))); x <= base-c.stop; x += timeout / 3 {
+					m.deliver(x) // the client's pings
+				}
+				l := &lease{timeout: timeout}
+				if c.stop > 0 {
+					l.paused = at(base)
+					m.deliver(base) // its ticker
+				}
+				sent, next := base, base+timeout/3
+				for n := 1 + r.IntN(6); n > 0; n-- {
+					for ; next <= sent; next += timeout / 3 {
+						m.deliver(next)
+					}
+					acked := m.deliver(sent) + time.Millisecond
+					l.proved(at(sent), at(acked))
+					sent = max(sent+timeout/8+time.Millisecond/2, acked)
+				}
+				deadline := l.deadline()
+				if expiry := m.expiry(); !deadline.IsZero() && m.last < expiry {
+					leases++
+					require.LessOrEqual(t, deadline.Sub(start), expiry)
+				}
+			}
+			require.NotZero(t, leases)
+		})
+	}
+}

@@ -1,0 +1,326 @@
+package session
+
+import (
+	"bytes"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// world has a connection with a session and an ephemeral znode.
+type world struct {
+	srv  *zktest.Server
+	conn *zk.Conn
+	path string
+}
+
+func bubble(t *testing.T, granted time.Duration, f func(*testing.T, *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{srv: zktest.Start(t, zktest.WithSessionTimeouts(granted, granted))}
+		w.conn = w.connect(t)
+		w.path = create(t, w.conn)
+		f(t, w)
+	})
+}
+
+func (w *world) connect(t *testing.T) *zk.Conn {
+	conn, _, err := w.srv.Connect(time.Minute)
+	require.NoError(t, err)
+	for conn.State() != zk.StateHasSession {
+		time.Sleep(time.Millisecond)
+	}
+	return conn
+}
+
+func create(t *testing.T, conn *zk.Conn) string {
+	path, err := conn.Create("/n", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	return path
+}
+
+// logged is what was logged.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+// count returns how often text was logged, in a bubble.
+func (l *logged) count(text string) int {
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Count(l.b.Bytes(), []byte(text))
+}
+
+// leaseOfMonitor returns the lease as it is now.
+func leaseOfMonitor(m *monitor) lease {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lease
+}
+
+// Without an option the granted timeout is used; with one the shorter of the two.
+func TestTimeoutIsTheGrantedOne(t *testing.T) {
+	for name, c := range map[string]struct{ granted, stated, want time.Duration }{
+		"granted less than is assumed": {time.Second, 0, time.Second},
+		"granted more than is assumed": {20 * time.Second, 0, 20 * time.Second},
+		"stated less":                  {20 * time.Second, 3 * time.Second, 3 * time.Second},
+		"stated more":                  {2 * time.Second, time.Minute, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, c.granted, func(t *testing.T, w *world) {
+				require.Equal(t, c.want, Timeout(w.conn, c.stated))
+				sub := Subscribe(w.conn, c.stated)
+				defer sub.Close()
+				sub.Prove(w.path, time.Now())
+				time.Sleep(2*c.want + c.want/100)
+				lease := time.Until(sub.Deadline())
+				require.LessOrEqual(t, lease, c.want/2)
+				require.Greater(t, lease, c.want/4)
+			})
+		})
+	}
+}
+
+// A subscription from before the first session assumes 4 s, and uses what is granted once
+// that is known. If that is less than was stated, a warning is logged once.
+func TestTimeoutIsLearntLater(t *testing.T) {
+	for name, c := range map[string]struct{ granted, stated, before, after time.Duration }{
+		"less":             {time.Second, 0, 4 * time.Second, time.Second},
+		"more":             {20 * time.Second, 0, 4 * time.Second, 20 * time.Second},
+		"less than stated": {time.Second, time.Minute, time.Minute, time.Second},
+		"more than stated": {20 * time.Second, 3 * time.Second, 3 * time.Second, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.Start(t, zktest.WithSessionTimeouts(c.granted, c.granted))
+				hook := srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
+				conn, _, err := srv.Connect(time.Minute)
+				require.NoError(t, err)
+				require.NoError(t, Validate(conn, c.stated), "not known yet")
+				require.Equal(t, c.before, Timeout(conn, c.stated))
+				sub := Subscribe(conn, c.stated)
+				defer sub.Close()
+				var log logged
+				sub.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
+				require.Equal(t, c.before, leaseOfMonitor(sub.m).timeout)
+				hook.Remove()
+				time.Sleep(10 * time.Second)
+				require.True(t, sub.State().Up)
+				require.Equal(t, c.after, leaseOfMonitor(sub.m).timeout)
+				srv.DropConnections()
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				warnings := log.count("granted=")
+				if c.stated > c.granted {
+					require.Error(t, Validate(conn, c.stated))
+					require.Equal(t, 1, warnings, "%s", log.b.String())
+				} else {
+					require.NoError(t, Validate(conn, c.stated))
+					require.Zero(t, warnings)
+				}
+				conn.Close()
+			})
+		})
+	}
+}
+
+// After a reconnect the servers may grant less, which counts from then on; or more, which
+// does not count for what was proven before.
+func TestTimeoutChangesWithAReconnect(t *testing.T) {
+	bubble(t, 8*time.Second, func(t *testing.T, w *world) {
+		sub := Subscribe(w.conn, 0)
+		defer sub.Close()
+		sub.Prove(w.path, time.Now())
+		time.Sleep(20 * time.Second)
+		m := sub.m
+		grant := func(d time.Duration) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.granted = d
+			m.adopt()
+		}
+		grant(2 * time.Second)
+		require.Equal(t, 2*time.Second, leaseOfMonitor(m).timeout)
+		grant(time.Minute)
+		require.Equal(t, 2*time.Second, leaseOfMonitor(m).timeout, "of the proofs that there are")
+		m.mu.Lock()
+		m.lease.clear()
+		m.mu.Unlock()
+		grant(time.Minute)
+		require.Equal(t, time.Minute, leaseOfMonitor(m).timeout)
+	})
+}
+
+// No break of a connection is missed, however long the session timeout is.
+func TestBreaksAreNoticed(t *testing.T) {
+	for _, granted := range []time.Duration{4 * time.Second, 40 * time.Second, 5 * time.Minute} {
+		bubble(t, granted, func(t *testing.T, w *world) {
+			sub := Subscribe(w.conn, 0)
+			defer sub.Close()
+			for i := range 40 {
+				time.Sleep(10*time.Second + time.Duration(i)*37*time.Millisecond)
+				before := sub.State().Epoch
+				time.Sleep(time.Duration(i) * granted / 32 / 40)
+				w.srv.DropConnections()
+				time.Sleep(5 * time.Second)
+				require.NotEqual(t, before, sub.State().Epoch, "%v, break %d", granted, i)
+			}
+		})
+	}
+}
+
+// A lapse of the lease counts, also if it is over before anybody has looked: somebody may
+// have seen it by the clock.
+func TestLapseThatIsRepaired(t *testing.T) {
+	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
+		sub := Subscribe(w.conn, 0)
+		defer sub.Close()
+		sub.Prove(w.path, time.Now())
+		time.Sleep(20 * time.Second)
+		before := sub.State()
+		require.True(t, before.Proven)
+		// The monitor does not run while its lease ends, and the next it does is to
+		// receive the answer to a check.
+		m := sub.m
+		m.mu.Lock()
+		late := time.Now().Add(-3 * time.Second)
+		m.lease.proofs = []proof{{late.Add(-2 * time.Second), late.Add(-2 * time.Second)}, {late, late}}
+		session := m.seen.session
+		m.mu.Unlock()
+		now := time.Now()
+		require.NoError(t, m.apply(checked{sent: now, acked: now, session: session}, nil))
+		require.NoError(t, m.apply(checked{sent: now.Add(time.Millisecond), acked: now, session: session}, nil))
+		require.Equal(t, before.Lapses+1, sub.State().Lapses)
+	})
+}
+
+// A chain that was not continued is no chain: after a rest the lease is that of a first proof.
+func TestProveAfterARest(t *testing.T) {
+	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
+		sub, other := Subscribe(w.conn, 0), Subscribe(w.conn, 0)
+		defer sub.Close()
+		defer other.Close()
+		sub.Prove(w.path, time.Now())
+		time.Sleep(20 * time.Second)
+		require.Greater(t, time.Until(sub.Deadline()), 4*time.Second/3)
+		sub.Rest()
+		time.Sleep(1100 * time.Millisecond)
+		sent := time.Now()
+		sub.Prove(w.path, sent)
+		require.Equal(t, 4*time.Second/3, sub.Deadline().Sub(sent))
+	})
+}
+
+// A stop of the process is noticed, by whatever runs first after it, and by itself.
+func TestStopOfTheProcess(t *testing.T) {
+	const limit = 500 * time.Millisecond // an eighth of the timeout
+	stop := func(w *world, d time.Duration) {
+		a := attendances.Of(w.conn)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.turns.last = a.turns.last.Add(-d)
+	}
+	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
+		sub := Subscribe(w.conn, 0)
+		defer sub.Close()
+		time.Sleep(time.Minute)
+		sub.State()
+		require.Zero(t, leaseOfMonitor(sub.m).paused)
+		stop(w, limit-200*time.Millisecond)
+		time.Sleep(time.Second)
+		require.Zero(t, leaseOfMonitor(sub.m).paused, "too short to matter")
+		stop(w, limit+time.Millisecond)
+		begin := time.Now()
+		time.Sleep(time.Second)
+		require.WithinDuration(t, begin, leaseOfMonitor(sub.m).paused, 200*time.Millisecond)
+	})
+	// Before Subscribe, with a first proof right after the stop: the client's pings were
+	// stopped, too, so nothing is proven before there is a chain.
+	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
+		require.NoError(t, Validate(w.conn, 0))
+		time.Sleep(time.Minute)
+		stop(w, 3*time.Second)
+		sub := Subscribe(w.conn, 0)
+		defer sub.Close()
+		sub.Prove(w.path, time.Now())
+		require.False(t, sub.State().Proven)
+		require.Zero(t, sub.Deadline())
+		time.Sleep(2 * time.Second)
+		require.True(t, sub.State().Proven)
+	})
+}
+
+func TestTurns(t *testing.T) {
+	var turns turns
+	for i := range 100 {
+		turns.note(at(time.Duration(i)*time.Second), time.Second)
+	}
+	require.Zero(t, turns.stopped)
+	turns.note(at(100*time.Second+time.Nanosecond), time.Second)
+	require.Equal(t, at(100*time.Second+time.Nanosecond), turns.stopped)
+	turns.note(at(101*time.Second), time.Second)
+	require.Equal(t, at(100*time.Second+time.Nanosecond), turns.stopped)
+}
+
+// Sessions that end right after they have begun are logged, once.
+func TestSessionsThatDoNotLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t, zktest.WithoutReattach(), zktest.WithoutOps(zktest.OpSetWatches))
+		w := &world{srv: srv}
+		conn := w.connect(t)
+		sub := Subscribe(conn, 0)
+		defer sub.Close()
+		var log logged
+		sub.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
+		reports := func() int { return log.count("again and again") }
+		for range 10 {
+			srv.DropConnections()
+			time.Sleep(5 * time.Second)
+		}
+		require.Zero(t, reports(), "no watch is set, and each session lasts for some time")
+		_, _, _, err := conn.ExistsW("/watched")
+		require.NoError(t, err)
+		srv.DropConnections()
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, reports())
+		conn.Close()
+	})
+}
+
+// A connection that is refused for longer than the session timeout is logged, once for
+// each time.
+func TestLastingRefusalIsLogged(t *testing.T) {
+	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
+		sub := Subscribe(w.conn, 0)
+		defer sub.Close()
+		var log logged
+		sub.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
+		reports := func() int { return log.count("no server has continued the session") }
+		w.srv.DropConnections()
+		time.Sleep(10 * time.Second)
+		require.Zero(t, reports(), "a short break")
+		for i := range 2 {
+			w.srv.Stop()
+			time.Sleep(3 * time.Second)
+			require.Equal(t, i, reports())
+			time.Sleep(time.Hour)
+			require.Equal(t, i+1, reports())
+			w.srv.Restart(zktest.KeepTree)
+			time.Sleep(10 * time.Second)
+		}
+	})
+}
