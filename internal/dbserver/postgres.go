@@ -26,7 +26,31 @@ func Postgres(settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.initPostgres(bin, settings); err != nil {
+	initdb := func(data string) []string {
+		return []string{"initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"}
+	}
+	if err := s.initPostgres(bin, initdb, settings); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// PostgresStandby starts a standby of a server that Postgres has started. Its name is what
+// the server's synchronous_standby_names calls it.
+func PostgresStandby(primary *Server, name string, settings ...string) (*Server, error) {
+	bin, err := postgresDir()
+	if err != nil {
+		return nil, err
+	}
+	s, err := newServer("standby")
+	if err != nil {
+		return nil, err
+	}
+	copied := func(data string) []string {
+		from := fmt.Sprintf("host=127.0.0.1 port=%s user=postgres application_name=%s", primary.Port(), name)
+		return []string{"pg_basebackup", "-D", data, "-d", from, "-R", "--checkpoint=fast", "--no-sync"}
+	}
+	if err := s.initPostgres(bin, copied, settings); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -46,7 +70,8 @@ func postgresDir() (string, error) {
 	return filepath.Dir(found[len(found)-1]), nil
 }
 
-func (s *Server) initPostgres(bin string, settings []string) error {
+// initPostgres makes the data by a program, and starts the server.
+func (s *Server) initPostgres(bin string, program func(data string) []string, settings []string) error {
 	who, err := s.unprivileged()
 	if err != nil {
 		return err
@@ -58,9 +83,9 @@ func (s *Server) initPostgres(bin string, settings []string) error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
 		return cmd
 	}
-	initdb := command("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return fmt.Errorf("dbserver: initdb: %w\n%s", err, out)
+	line := program(data)
+	if out, err := command(line[0], line[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("dbserver: %s: %w\n%s", line[0], err, out)
 	}
 	args := []string{
 		"-D", data, "-h", "127.0.0.1", "-p", s.Port(), "-k", s.dir,

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/pause"
 	"github.com/go-leaderelection/leaderelection/internal/serverdir"
 )
 
@@ -118,10 +119,7 @@ func (s *Server) Kill() error {
 		return nil
 	}
 	// Stopped it can make no child that would be overlooked, and that goes on listening.
-	_ = syscall.Kill(s.cmd.Process.Pid, syscall.SIGSTOP) // or it has ended already
-	for began := time.Now(); !strings.Contains("TZX", state(s.cmd.Process.Pid)) && time.Since(began) < patience; {
-		time.Sleep(time.Millisecond)
-	}
+	_ = pause.Stop(s.cmd.Process) // or it has ended already
 	children := childrenOf(s.cmd.Process.Pid)
 	_ = s.cmd.Process.Kill()
 	for _, pid := range children {
@@ -164,15 +162,26 @@ func (s *Server) Restart() error {
 	return s.Start()
 }
 
-// Freeze stops the server where it is, with its children; Thaw lets them go on.
-func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
+// Freeze stops the server and its children, and returns when none of their threads runs any
+// more. Thaw lets them run again.
+func (s *Server) Freeze() error {
+	if err := pause.Stop(s.cmd.Process); err != nil {
+		return err
+	}
+	for _, pid := range childrenOf(s.cmd.Process.Pid) {
+		if p, err := os.FindProcess(pid); err == nil {
+			_ = pause.Stop(p) // or it has ended
+		}
+	}
+	return nil
+}
 
-// Thaw ends what Freeze has begun.
-func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
-
-func (s *Server) signal(sig syscall.Signal) {
+// Thaw lets a server run again that Freeze has stopped.
+func (s *Server) Thaw() {
 	for _, pid := range append(childrenOf(s.cmd.Process.Pid), s.cmd.Process.Pid) {
-		_ = syscall.Kill(pid, sig) // or it has ended
+		if p, err := os.FindProcess(pid); err == nil {
+			_ = pause.Continue(p) // or it has ended
+		}
 	}
 }
 

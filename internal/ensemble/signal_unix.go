@@ -2,17 +2,19 @@
 
 package ensemble
 
-// Signals that freeze a process, let it go on and end a family of processes.
+// Signals that stop a process, let it run again and end a family of processes.
 
 import (
 	"os"
 	"os/exec"
 	"syscall"
+
+	"github.com/go-leaderelection/leaderelection/internal/pause"
 )
 
-func freeze(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
+func freeze(p *os.Process) error { return pause.Stop(p) }
 
-func thaw(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
+func thaw(p *os.Process) error { return pause.Continue(p) }
 
 // endTogether lets a command that is cancelled end with all its children, and
 // gives them the chance to tidy up.

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
+
+	"github.com/go-leaderelection/leaderelection/internal/pause"
 )
 
 // startProcess starts cmd. The kernel ends a child when the thread that started it ends, so
@@ -31,6 +33,6 @@ func startProcess(cmd *exec.Cmd, log *os.File) (*process, error) {
 	return p, nil
 }
 
-func freeze(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
+func freeze(p *os.Process) error { return pause.Stop(p) }
 
-func thaw(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
+func thaw(p *os.Process) error { return pause.Continue(p) }
