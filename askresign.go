@@ -7,12 +7,14 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/line"
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
 // This file is about asking: one program asks that the candidate of another one resign,
@@ -51,9 +53,10 @@ func formatRequests(names []string) []byte {
 //
 // It returns nil when the candidate's znode is gone, by whatever reason: then another
 // candidate leads or is about to, if there is one. It blocks until then, and is to be
-// bounded by [WithContext]; at the end of that context it takes the request back, which a
-// candidate that has heard it does not notice, and returns an error that wraps the
-// context's cause.
+// bounded by [WithContext]. After that context is done it makes no request to resign,
+// withdraws one that was made, and returns an error that wraps the context's cause. If the
+// withdrawal is not confirmed within 1.5 s, the error contains that, and the withdrawal
+// continues until the connection answers or is closed.
 //
 // Errors: [ErrNoCandidate] if there is no such candidate, [ErrNoElection], [ErrForeignData]
 // if the election node has data that are not the library's, [ErrPermission] if the
@@ -61,7 +64,7 @@ func formatRequests(names []string) []byte {
 // election's, [ErrInvalidPath] and [ErrNilConn]. Nothing was changed then. [ErrConnClosed]
 // may come after the request.
 func AskToResign(conn *zk.Conn, node, id string, opts ...Option) error {
-	o, err := newOptions(opts)
+	o, err := newOptions(conn, opts)
 	if err != nil {
 		return err
 	}
@@ -84,26 +87,27 @@ type asking struct {
 	*options
 	conn       *zk.Conn
 	node, name string
+
+	mu      sync.Mutex
+	gaveUp  bool // no write may be sent any more
+	written bool // a write was sent
 }
 
 func (a *asking) ask() error {
-	err := a.change(a.ctx, func(names, present []string) ([]string, error) {
-		if !slices.Contains(present, a.name) {
-			return nil, ErrNoCandidate
-		}
-		// Those who have gone need not be asked any more, whoever has asked them.
-		names = slices.DeleteFunc(names, func(n string) bool { return !slices.Contains(present, n) || n == a.name })
-		return append(names, a.name), nil
+	answered := make(chan struct{})
+	_, err := request.Do(a.ctx, func() (struct{}, error) {
+		defer close(answered)
+		return struct{}{}, a.change(a.add, a.maySend)
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		err = a.gone()
-		back, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), confirmLimit)
-		defer cancel()
-		failed := a.change(back, func(names, _ []string) ([]string, error) {
-			return slices.DeleteFunc(names, func(n string) bool { return n == a.name }), nil
-		})
-		if err != nil && failed != nil && !errors.Is(failed, zk.ErrNoNode) {
-			err = fmt.Errorf("%w; the request is not taken back: %w", err, failed)
+	case errors.Is(err, errGaveUp):
+		err = context.Cause(a.ctx)
+	}
+	if a.giveUp() {
+		if failed := a.withdraw(answered); err != nil && failed != nil {
+			err = fmt.Errorf("%w; it is not certain that the request is withdrawn: %w", err, failed)
 		}
 	}
 	if errors.Is(err, zk.ErrNoNode) {
@@ -112,13 +116,66 @@ func (a *asking) ask() error {
 	return err
 }
 
-// change replaces the names in the election node's data by what f makes of them, given
-// the node's children.
-func (a *asking) change(ctx context.Context, f func(names, present []string) ([]string, error)) error {
-	// Repeated it reads anew what has become of it.
-	return request.Retry(ctx, a.conn, func() error {
+// errGaveUp ends change after the end of the context.
+var errGaveUp = errors.New("the caller has given up")
+
+// maySend reports whether a write may be sent, and notes that one is.
+func (a *asking) maySend() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.gaveUp {
+		return false
+	}
+	a.written = true
+	return true
+}
+
+// giveUp makes maySend return false from now on, and reports whether a write was sent.
+func (a *asking) giveUp() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.gaveUp = true
+	return a.written
+}
+
+// withdraw removes the name from the requests, after the write that has added it was
+// answered. It returns at the latest after confirmLimit; the removal then continues
+// until the connection answers or is closed.
+func (a *asking) withdraw(answered <-chan struct{}) error {
+	limit, cancel := context.WithTimeout(context.Background(), confirmLimit)
+	defer cancel()
+	_, err := request.Do(limit, func() (struct{}, error) {
+		<-answered
+		return struct{}{}, a.change(a.remove, func() bool { return true })
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
+}
+
+// add adds the name, given the children of the election node. Requests for candidates
+// that have left, which any program may have made, are not needed any more.
+func (a *asking) add(names, present []string) ([]string, error) {
+	if !slices.Contains(present, a.name) {
+		return nil, ErrNoCandidate
+	}
+	names = slices.DeleteFunc(names, func(n string) bool { return !slices.Contains(present, n) || n == a.name })
+	return append(names, a.name), nil
+}
+
+func (a *asking) remove(names, _ []string) ([]string, error) {
+	return slices.DeleteFunc(names, func(n string) bool { return n == a.name }), nil
+}
+
+// change replaces the names in the election node's data by those that f returns, given
+// the node's children. It sends no write if maySend returns false. It blocks until the
+// connection has answered.
+func (a *asking) change(f func(names, present []string) ([]string, error), maySend func() bool) error {
+	// A repeated call reads the result of the earlier ones.
+	return request.Retry(context.Background(), a.conn, func() error {
 		for {
-			data, stat, err := a.conn.Get(a.node)
+			data, stat, err := request.Get(a.conn, a.node)
 			if err != nil {
 				return err
 			}
@@ -126,13 +183,16 @@ func (a *asking) change(ctx context.Context, f func(names, present []string) ([]
 			if !ok {
 				return fmt.Errorf("%w: %q", ErrForeignData, data[:min(len(data), 40)])
 			}
-			present, _, err := a.conn.Children(a.node)
+			present, _, err := request.Children(a.conn, a.node)
 			if err != nil {
 				return err
 			}
 			after, err := f(slices.Clone(names), present)
 			if err != nil || slices.Equal(names, after) {
 				return err
+			}
+			if !maySend() {
+				return errGaveUp // not the cause of the context: a deadline counts as transient
 			}
 			if _, err = a.conn.Set(a.node, formatRequests(after), stat.Version); !errors.Is(err, zk.ErrBadVersion) {
 				return err
@@ -143,16 +203,17 @@ func (a *asking) change(ctx context.Context, f func(names, present []string) ([]
 
 // gone waits until the candidate's znode is gone.
 func (a *asking) gone() error {
-	w := &dataWatch{conn: a.conn, path: path.Join(a.node, a.name), sub: session.Subscribe(a.conn, a.timeout)}
-	defer w.sub.Close()
+	sub := session.Subscribe(a.conn, a.timeout)
+	defer sub.Close()
+	znode := watch.NewReader(a.conn, sub, path.Join(a.node, a.name), watch.Data)
 	for {
-		if _, err := w.read(a.ctx); err != nil {
+		if _, err := znode.Read(a.ctx); err != nil {
 			if errors.Is(err, zk.ErrNoNode) {
 				return nil
 			}
 			return err
 		}
-		if err := w.wait(a.ctx, nil); err != nil {
+		if _, err := znode.Wait(a.ctx, nil); err != nil {
 			return err
 		}
 	}
@@ -183,36 +244,27 @@ func (e *Election) ResignRequested() <-chan struct{} {
 // listen ends with the candidacy, or when the candidate was asked.
 func (e *Election) listen(asked, over chan<- struct{}) {
 	defer close(over)
-	w := &dataWatch{conn: e.conn, path: e.node, sub: session.Subscribe(e.conn, e.timeout), watch: takeSpare(e.conn, e.node)}
-	defer func() {
-		leaveSpare(e.conn, e.node, w.watch)
-		w.sub.Close()
-	}()
+	sub := session.Subscribe(e.conn, e.timeout)
+	defer sub.Close()
+	requests := watch.NewReader(e.conn, sub, e.node, watch.Data)
 	for {
-		data, err := w.read(e.standing)
+		found, err := requests.Read(e.standing)
 		if err != nil {
 			if e.standing.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, request.ErrClosed) {
 				e.log.Warn("cannot be asked to resign", "election", e.node, "client", e.clientName, "err", refine(err))
 			}
 			return
 		}
-		names, _ := parseRequests(data)
-		isAsked := func() bool {
-			id := e.ID()
-			return id != "" && slices.Contains(names, path.Base(id))
-		}
-		// The ID comes after the znode, and changes with the session.
-		for !isAsked() {
-			if err := w.wait(e.standing, e.renamed); err == errRenamed {
-				continue
-			} else if err != nil {
+		names, _ := parseRequests(found.Data)
+		for changed := false; !changed; {
+			// The ID is known after the znode was created, and changes with the session.
+			if id := e.ID(); id != "" && slices.Contains(names, path.Base(id)) {
+				close(asked)
 				return
 			}
-			break
-		}
-		if isAsked() {
-			close(asked)
-			return
+			if changed, err = requests.Wait(e.standing, e.renamed); err != nil {
+				return
+			}
 		}
 	}
 }

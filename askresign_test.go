@@ -2,6 +2,7 @@ package leaderelection
 
 import (
 	"context"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -248,41 +249,22 @@ func TestAskRefuses(t *testing.T) {
 	})
 }
 
-// Watches that cannot be taken back do not add up.
+// watchChannels returns how many channels the client library holds for watches.
+func watchChannels(conn *zk.Conn) int {
+	watchers := reflect.ValueOf(conn).Elem().FieldByName("watchers")
+	n := 0
+	for _, k := range watchers.MapKeys() {
+		n += watchers.MapIndex(k).Len()
+	}
+	return n
+}
+
+// The number of watches does not grow with the number of candidates that have listened,
+// one after another or at the same time.
 func TestListenersLeaveOneWatch(t *testing.T) {
 	playAsking(t, func(w *askWorld) {
 		conn := w.connect()
-		var first <-chan zk.Event
-		for i := range 10 {
-			e, err := NewElection(conn, "/election", WithCreateNode())
-			require.NoError(w, err)
-			e.ResignRequested()
-			synctest.Wait()
-			require.NoError(w, e.Resign())
-			require.False(w, closed(e.requested))
-			left := takeSpare(conn, "/election")
-			require.NotNil(w, left)
-			if i == 0 {
-				first = left
-			}
-			require.Equal(w, first, left, "another watch")
-			leaveSpare(conn, "/election", left)
-		}
-		// One that has fired is of no use, and forgotten.
-		_, err := w.operator.Set("/election", nil, -1)
-		require.NoError(w, err)
-		synctest.Wait()
-		leaveSpare(nil, "", nil)
-		require.Nil(w, takeSpare(conn, "/election"))
-	})
-}
-
-// Nor do those of candidates that listen at one time: each leaves one for one.
-func TestListenersBesideEachOtherLeaveAWatchEach(t *testing.T) {
-	playAsking(t, func(w *askWorld) {
-		conn := w.connect()
-		seen := map[<-chan zk.Event]bool{}
-		for range 5 {
+		for range 10 {
 			var both []*Election
 			for range 2 {
 				e, err := NewElection(conn, "/election", WithCreateNode())
@@ -293,17 +275,101 @@ func TestListenersBesideEachOtherLeaveAWatchEach(t *testing.T) {
 			synctest.Wait()
 			for _, e := range both {
 				require.NoError(w, e.Resign())
+				require.False(w, closed(e.requested))
 			}
-			var left []<-chan zk.Event
-			for watch := takeSpare(conn, "/election"); watch != nil; watch = takeSpare(conn, "/election") {
-				left = append(left, watch)
-			}
-			for _, watch := range left {
-				seen[watch] = true
-				leaveSpare(conn, "/election", watch)
-			}
+			require.Equal(w, 1, watchChannels(conn))
 		}
-		require.Len(w, seen, 2, "watches that nobody takes over")
+	})
+}
+
+// The watch of a candidate that has left is lost at a reconnect while no candidate
+// listens. The next candidate is asked all the same.
+func TestAskAfterALostSpareWatch(t *testing.T) {
+	for _, lose := range []bool{false, true} {
+		playAsking(t, func(w *askWorld) {
+			conn := w.connect()
+			a := w.stands(conn)
+			a.ResignRequested()
+			synctest.Wait()
+			require.NoError(w, a.Resign())
+			synctest.Wait()
+			if lose {
+				w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
+			}
+			w.srv.DropConnections(conn.SessionID())
+			w.pass(3 * time.Second)
+			b := w.stands(conn)
+			resigns(b)
+			require.NoError(w, w.ask(b.ID(), time.Minute))
+			require.True(w, closed(b.over))
+		})
+	}
+}
+
+// A caller that gives up leaves no request, whatever was sent by then, and no request is
+// written after the call.
+func TestAskGivenUp(t *testing.T) {
+	for limit := 100 * time.Millisecond; limit < 3*time.Second; limit += 100 * time.Millisecond {
+		playAsking(t, func(w *askWorld) {
+			a := w.stands(w.connect())
+			asked := a.ResignRequested()
+			synctest.Wait()
+			w.srv.Delay(zktest.BothWays, 300*time.Millisecond, w.operator.SessionID())
+			err := w.ask(a.ID(), limit)
+			require.ErrorIs(w, err, context.DeadlineExceeded)
+			written := w.srv.Log().Count(zktest.OpSetData)
+			w.pass(10 * time.Second)
+			require.Empty(w, w.data(), limit)
+			if limit < 1200*time.Millisecond { // a Get and a Children take that long
+				require.Zero(w, w.srv.Log().Count(zktest.OpSetData), limit)
+				require.False(w, closed(asked))
+			}
+			require.LessOrEqual(w, written, 2)
+		})
+	}
+}
+
+// The same with a connection that breaks at one of the reads or at the write.
+func TestAskGivenUpWhileDisconnected(t *testing.T) {
+	for _, op := range []zktest.Op{zktest.OpGetData, zktest.OpGetChildren2, zktest.OpSetData} {
+		playAsking(t, func(w *askWorld) {
+			a := w.stands(w.connect())
+			asked := a.ResignRequested()
+			synctest.Wait()
+			id := w.operator.SessionID()
+			down := w.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: id}, zktest.Cut)
+			w.srv.Before(zktest.Match{Op: op, Path: "/election", Session: id, Nth: 1}, zktest.Cut)
+			began := time.Now()
+			err := w.ask(a.ID(), time.Second)
+			require.ErrorIs(w, err, context.DeadlineExceeded)
+			if op != zktest.OpSetData {
+				require.Equal(w, time.Second, time.Since(began), "no write was sent")
+			} else {
+				require.Equal(w, time.Second+confirmLimit, time.Since(began))
+				require.ErrorContains(w, err, "not certain that the request is withdrawn")
+			}
+			down.Remove()
+			w.pass(time.Minute)
+			require.Empty(w, w.data())
+			require.False(w, closed(asked))
+		})
+	}
+}
+
+// The answer to the write is lost, and comes after the call: the request is withdrawn as
+// soon as the connection is back.
+func TestAskGivenUpAfterTheWrite(t *testing.T) {
+	playAsking(t, func(w *askWorld) {
+		a := w.stands(w.connect())
+		id := w.operator.SessionID()
+		down := w.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: id}, zktest.Cut)
+		w.srv.After(zktest.Match{Op: zktest.OpSetData, Path: "/election", Session: id, Nth: 1}, zktest.Cut)
+		err := w.ask(a.ID(), time.Second)
+		require.ErrorIs(w, err, context.DeadlineExceeded)
+		require.ErrorContains(w, err, "not certain that the request is withdrawn")
+		down.Remove()
+		w.pass(10 * time.Second)
+		require.Empty(w, w.data())
 	})
 }
 

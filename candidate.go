@@ -10,8 +10,8 @@ package leaderelection
 //	}
 type Candidate interface {
 	// ID names this candidate among those of its election; it is what other
-	// candidates report as NowFollowing. It is empty before the candidate
-	// takes part.
+	// candidates report as NowFollowing. It does not change once it is known.
+	// Before the candidate takes part it is empty if the server assigns it.
 	ID() string
 
 	// ElectLeader takes part in the election until the candidacy is over, and

@@ -28,7 +28,8 @@ const endMarker = "DONE"
 // moment later. Each one gets [ErrElectionOver], newcomers too. An election that
 // does not exist is fine. A deletion that was interrupted is finished by the
 // next call. A node with children that are no candidates is refused with
-// [ErrForeignChildren] before anything is changed. Candidates of Curator do not
+// [ErrForeignChildren] before anything is changed. What was committed
+// before the call is taken into account, even if the server at hand lags. Candidates of Curator do not
 // know of the mark: they create a deleted election anew.
 //
 // Other errors: [ErrNilConn], [ErrConnClosed], [ErrInvalidPath],
@@ -38,7 +39,7 @@ const endMarker = "DONE"
 // and again for a minute; the election may be half deleted then, and calling
 // again is the cure.
 func DeleteElection(conn *zk.Conn, node string, opts ...Option) error {
-	o, err := newOptions(opts)
+	o, err := newOptions(conn, opts)
 	if err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func (d *deletion) mark(contenders []string) error {
 	if len(contenders) > 0 {
 		first := d.path(contenders[0])
 		wake, err := request.Read(ctx, d.conn, func() (*zk.SetDataRequest, error) {
-			data, stat, err := d.conn.Get(first)
+			data, stat, err := request.Get(d.conn, first)
 			if err != nil {
 				return nil, err
 			}
@@ -195,7 +196,7 @@ func (d *deletion) takeBack() error {
 		stat *zk.Stat
 	}
 	m, err := askFor(d, func() (m mark, err error) {
-		m.data, m.stat, err = d.conn.Get(d.path(endMarker))
+		m.data, m.stat, err = request.Get(d.conn, d.path(endMarker))
 		return m, err
 	})
 	if err == nil && bytes.Equal(m.data, d.markData()) {
@@ -261,7 +262,13 @@ func (d *deletion) list() (contenders, foreign []string, marked bool, err error)
 		stat     *zk.Stat
 	}
 	l, err := askFor(d, func() (l listing, err error) {
-		l.children, l.stat, err = d.conn.Children(d.node)
+		if d.czxid == 0 {
+			// A server that lags behind may still have an earlier election.
+			if _, err := d.conn.Sync(d.node); err != nil {
+				return l, err
+			}
+		}
+		l.children, l.stat, err = request.Children(d.conn, d.node)
 		return l, err
 	})
 	if err != nil {
@@ -279,7 +286,16 @@ func (d *deletion) list() (contenders, foreign []string, marked bool, err error)
 		return nil, nil, false, errGone
 	}
 	contenders, foreign, marked = line.Order(l.children, endMarker)
-	return contenders, foreign, marked, nil
+	contenders, others, err := d.sort(contenders)
+	return contenders, append(foreign, others...), marked, err
+}
+
+// sort returns those of names that are candidates, and those that only are named like
+// candidates.
+func (d *deletion) sort(names []string) (candidates, others []string, err error) {
+	ctx, cancel := d.limit()
+	defer cancel()
+	return line.Contenders(ctx, d.conn, d.node, names)
 }
 
 func (d *deletion) path(name string) string { return path.Join(d.node, name) }

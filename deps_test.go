@@ -13,7 +13,7 @@ import (
 // standard library, this module and the ZooKeeper client, and nothing else; what the
 // command elector needs in particular.
 func TestDependencies(t *testing.T) {
-	for _, name := range []string{"", "/elector", "/electiontest", "/adapters/console", "/adapters/changefeed", "/adapters/changefeed/memory"} {
+	for _, name := range []string{"", "/elector", "/electiontest", "/zkdial", "/adapters/console", "/adapters/changefeed", "/adapters/changefeed/memory"} {
 		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+name).Output()
 		require.NoError(t, err)
 		packages := strings.Fields(string(out))
@@ -38,7 +38,7 @@ func TestOwnBackends(t *testing.T) {
 	require.NoError(t, err)
 	byAddress := []string{"/adapters/changefeed/storeurl", "/examples/changefeed", "/cmd/elector"}
 	peers := []string{"/adapters/raftlog", "/adapters/raftlog/offline", "/cmd/raftlog", "/examples/raftlog-kv"} // clients do without the engine
-	for _, internal := range []string{"core", "entry", "filelog", "replica", "snapshot"} {
+	for _, internal := range []string{"core", "entry", "filelog", "identity", "replica", "snapshot"} {
 		peers = append(peers, "/adapters/raftlog/internal/"+internal)
 	}
 	for driver, allowed := range map[string][]string{

@@ -9,8 +9,8 @@
 //   - A leader is told that its leadership is gone before another candidate can
 //     have it: [Leadership.Done] is closed by a lease that ends before the
 //     ensemble can expire the session, whatever the connection seems to be. This
-//     supposes that clocks run at about the same rate, that [WithSessionTimeout]
-//     is not longer than what the server granted, and that the process runs.
+//     supposes that clocks run at about the same rate, that the servers grant at
+//     least two of their ticks as the session timeout, and that the process runs.
 //     It does not hold against those who take the leader's znode away: an
 //     operator who deletes it, a program that closes its connection before it
 //     resigns, or one that creates a deleted election anew while the old leader
@@ -28,7 +28,7 @@
 // The caller opens the connection, creates the election node and goes on to
 // own both:
 //
-//	conn, _, err := zk.Connect(servers, 4*time.Second)
+//	conn, _, err := zkdial.Connect(servers, 4*time.Second) // or zk.Connect
 //	...
 //	election, err := leaderelection.NewElection(conn, "/election")
 //	...
@@ -45,11 +45,14 @@
 //
 // # When the connection is lost
 //
-// A leader that cannot reach its ensemble stays leader for as long as its lease
-// lasts, half of the session timeout from the last acknowledged check. Then it
-// is [Suspended]. If its session lives when the connection is back, it is
+// A leader that cannot reach its ensemble remains leader until its lease ends: a third of
+// the session timeout after the request that elected it was sent, and half of it after later
+// checks that ZooKeeper has acknowledged. Then it is [Suspended]. If its session lives when the connection is back, it is
 // leader again, with the same token; if not, the candidacy is over with
 // [ErrSessionExpired], or begins anew ([WithRejoin]).
+//
+// Package zkdial opens connections that recover if the servers have lost their data;
+// docs/servers.md lists the servers that work.
 //
 // docs/design.md describes the algorithm and why it is right.
 package leaderelection

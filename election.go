@@ -11,8 +11,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/ending"
+	"github.com/go-leaderelection/leaderelection/internal/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/line"
-	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
@@ -23,15 +24,15 @@ type Election struct {
 	conn *zk.Conn
 	node string
 	*options
-	czxid int64 // of the election node
-	feed  *StatusFeed
-	tell  *teller // nil without hooks
+	feed *StatusFeed
+	tell *teller // nil without hooks
 
 	standing context.Context // until Resign, EndElection or WithContext's end
 	stop     context.CancelCauseFunc
 	over     chan struct{} // closed when the candidacy is over
 
 	mu       sync.Mutex
+	at       electionNode
 	started  bool
 	grant    *Leadership
 	revoke   context.CancelCauseFunc // ends grant
@@ -47,16 +48,18 @@ type Election struct {
 var _ Candidate = (*Election)(nil)
 
 // NewElection makes a candidate for the election at node, an existing znode
-// whose children are the candidates. It sends one request, to see that the
-// node is there, and creates nothing unless [WithCreateNode] says so. The
+// whose children are the candidates. It sends two requests, a Sync
+// and a read of the node, and creates nothing unless [WithCreateNode] says so. The
 // caller goes on to own conn, which many elections may share, and must not
 // close it before the candidacies are over if they are to be withdrawn at once.
 //
 // Errors: [ErrNilConn], [ErrConnClosed], [ErrInvalidPath], [ErrInvalidOption],
-// [ErrNoElection], [ErrPermission], [ErrUnreachable] when ZooKeeper has not
+// [ErrNoElection], [ErrPermission], [ErrUnreachable] if ZooKeeper has not
 // answered for a session timeout, and the cause of [WithContext]'s context.
+// With [WithRejoin] ErrUnreachable is no reason to fail: ElectLeader waits for
+// ZooKeeper then, and looks for the election node.
 func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) {
-	o, err := newOptions(opts)
+	o, err := newOptions(conn, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +70,7 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 		conn: conn, node: node, options: o,
 		feed: NewStatusFeed(), over: make(chan struct{}), renamed: make(chan struct{}, 1),
 	}
-	if err := e.findNode(); err != nil {
+	if err := e.findNode(); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
 		return nil, fmt.Errorf("election at %s: %w", node, err)
 	}
 	e.tell = newTeller(e)
@@ -81,58 +84,6 @@ func checkNode(conn *zk.Conn, node string) error {
 		return ErrNilConn
 	}
 	return znode.CheckPath(node)
-}
-
-// findNode looks for the election node, and creates it where that is asked for.
-func (e *Election) findNode() error {
-	for {
-		stat, err := exists(e.options, e.conn, e.node)
-		if err != nil {
-			return err
-		}
-		if stat != nil {
-			e.czxid = stat.Czxid
-			return nil
-		}
-		if !e.createNode {
-			return fmt.Errorf("%w; create it first, or use WithCreateNode", ErrNoElection)
-		}
-		if err := e.makeNode(); err != nil {
-			return err
-		}
-	}
-}
-
-// makeNode creates the election node, and those of its parents that are missing.
-func (e *Election) makeNode() error {
-	ctx, cancel := e.limit()
-	defer cancel()
-	return refine(znode.Make(ctx, e.conn, e.node, e.acl, false))
-}
-
-// exists returns the node's Stat, nil when there is none.
-func exists(o *options, conn *zk.Conn, node string) (*zk.Stat, error) {
-	return ask(o, conn, func() (*zk.Stat, error) {
-		ok, stat, err := conn.Exists(node)
-		if !ok {
-			stat = nil
-		}
-		return stat, err
-	})
-}
-
-// ask has ZooKeeper answer a request that may be repeated, within a session
-// timeout.
-func ask[T any](o *options, conn *zk.Conn, f func() (T, error)) (T, error) {
-	ctx, cancel := o.limit()
-	defer cancel()
-	value, err := request.Read(ctx, conn, f)
-	return value, refine(err)
-}
-
-// limit is how long to wait for ZooKeeper where nothing else limits that.
-func (o *options) limit() (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(o.ctx, o.timeout, line.ErrUnreachable)
 }
 
 // ID is the path of the candidate's znode; empty before it has one.
@@ -187,10 +138,11 @@ func (e *Election) conclude(err error) error {
 
 // lineConfig says where and how to stand.
 func (e *Election) lineConfig() *line.Config {
+	at := e.nodeSeen()
 	cfg := &line.Config{
-		Conn: e.conn, Dir: e.node, DirCzxid: e.czxid, EndMarker: endMarker,
+		Conn: e.conn, Dir: e.node, DirCzxid: at.czxid, DirSession: at.session, EndMarker: endMarker,
 		Naming: e.naming, Data: []byte(e.clientName), ACL: e.acl,
-		Timeout: e.timeout, Patience: e.timeout, Hint: true, Log: e.log.With("election", e.node, "client", e.clientName),
+		Timeout: e.timeout, Patience: session.Timeout(e.conn, e.timeout), Hint: true, Log: e.log.With("election", e.node, "client", e.clientName),
 		Observer: e.tell.observer(),
 	}
 	if e.rejoin {
@@ -204,10 +156,17 @@ func (e *Election) lineConfig() *line.Config {
 func (e *Election) stand() error {
 	// The frames of the calls in which a candidate waits are kept small, with
 	// what is rarely needed in functions of its own: its stack can be then.
-	cfg := e.lineConfig()
 	for {
-		removed, err := line.Stand(e.standing, cfg, e.changed)
-		if err = e.left(removed, err); !e.rejoin || !errors.Is(err, ErrSessionExpired) {
+		if err := e.locate(); err != nil {
+			return e.reason(err)
+		}
+		removed, err := line.Stand(e.standing, e.lineConfig(), e.changed)
+		err = e.left(removed, err)
+		// A session may also end while the line waits for the answer to its create. If the
+		// election node is another one afterwards, or missing, the line takes this for the
+		// end of the election; locate decides what it is.
+		elsewhere := errors.Is(err, ErrElectionOver) && e.nodeSeen().session != e.conn.SessionID()
+		if !e.rejoin || !elsewhere && !errors.Is(err, ErrSessionExpired) {
 			return err
 		}
 		// Told at once that it is no leader any more; the next place in line
@@ -243,7 +202,10 @@ func (e *Election) reason(err error) error {
 	case e.standing.Err() != nil && errors.Is(err, context.Cause(e.standing)):
 		return ErrResigned
 	}
-	return refine(err)
+	if err = refine(err); errors.Is(err, ErrSessionExpired) && handshake.Of(e.conn).Losses() != e.nodeSeen().losses {
+		err = fmt.Errorf("%w: %w", err, ErrDataLost)
+	}
+	return err
 }
 
 // changed is called by the line on the goroutine of ElectLeader.
@@ -263,6 +225,7 @@ func (e *Election) changed(s line.State) {
 	case s.Proven && grant != nil:
 	case s.Proven:
 		grant, revoke := NewLeadership(s.Token, s.Deadline)
+		grant.multi = func(ops []any) ([]zk.MultiResponse, error) { return e.multi(grant, s.Path, ops) }
 		e.setGrant(grant, revoke)
 		e.publish(Status{Role: Leader, Leadership: grant})
 	case s.First && grant != nil:
@@ -319,25 +282,30 @@ func (e *Election) revokeGrant(reason error) {
 // nothing is applied after another candidate has won. Without ops it is a
 // check, by the ensemble, that this candidate leads.
 //
-// It is bound to the candidate, not to one of its leaderships: with
-// [WithRejoin] a goroutine that serves an earlier one asks that one's Err first.
+// It is bound to the candidate, not to one of its leaderships: a goroutine that
+// serves one of them uses [Leadership.Multi].
 //
 // ops are *[zk.CreateRequest], *[zk.SetDataRequest], *[zk.DeleteRequest] and
 // *[zk.CheckVersionRequest]; the responses are theirs. The error is
 // [ErrNotLeader] when the candidate does not lead, and nothing was applied
 // then; [ErrUnconfirmed] when leadership or the connection was lost meanwhile,
 // so that the outcome is unknown; or, wrapped, what ZooKeeper has against ops,
-// and nothing was applied.
+// with the index, kind and path of the operation that has failed, and nothing was applied.
 //
 // Multi blocks until ZooKeeper answers, and for at most two seconds after the
 // end of the leadership.
 func (e *Election) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	e.mu.Lock()
-	grant, own := e.grant, e.path
+	grant := e.grant
 	e.mu.Unlock()
 	if grant == nil {
 		return nil, ErrNotLeader
 	}
+	return grant.Multi(ops...)
+}
+
+// multi carries out ops while grant lasts, for which the znode own stands.
+func (e *Election) multi(grant *Leadership, own string, ops []any) ([]zk.MultiResponse, error) {
 	responses, err := grant.grant.Multi(e.conn, own, ErrNotLeader, ops)
 	if err != nil && !errors.Is(err, ErrNotLeader) {
 		err = fmt.Errorf("transaction as leader of %s: %w", e.node, err)

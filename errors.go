@@ -56,8 +56,29 @@ var (
 	// created anew, by DeleteElection for instance.
 	ErrNodeExhausted = sentinel.ErrNodeExhausted
 
+	// ErrTooLarge: an answer is larger than the connection's receive buffer, which
+	// zk.WithMaxBufferSize limits, usually the list of candidates. The error names the
+	// znode. It ends a candidacy. By default there is no limit.
+	ErrTooLarge = sentinel.ErrTooLarge
+
+	// ErrAmbiguous: an ephemeral child of the election node has the same sequence number
+	// as the candidate, so that the order of the two is unknown. One of them was not
+	// created as a sequential znode. The error names both, and ends the candidacy.
+	ErrAmbiguous = sentinel.ErrAmbiguous
+
 	// ErrElectionOver: the election was ended for all candidates.
 	ErrElectionOver = sentinel.ErrElectionOver
+	// ErrElectionGone: after the session had ended, the election node was missing, or was
+	// another one. The servers have lost it (see docs/servers.md), or a client has deleted
+	// it in the meantime. A candidate with both [WithCreateNode] and [WithRejoin] does not
+	// end then: it creates the node if it is missing, and continues there.
+	ErrElectionGone = sentinel.ErrElectionGone
+	// ErrDataLost: the servers do not know the session, and have not seen the
+	// transactions that this client has seen: they were rebuilt without their data or
+	// restored from a backup. It comes with [ErrSessionExpired], and only for connections
+	// that were opened with package zkdial. Other connections cannot be used any more
+	// after such a loss, and candidates wait for them without limit: open a new one.
+	ErrDataLost = sentinel.ErrDataLost
 	// ErrCandidateDeleted: somebody has deleted the candidate's znode. As a
 	// final status's error it says that the election goes on without this
 	// candidate; as the end of a Leadership it is also the first sign of an

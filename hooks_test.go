@@ -227,14 +227,14 @@ func TestHooksOfASuspension(t *testing.T) {
 		require.Equal(t, leaderelection.Leader, leads.Role)
 		l.srv.Blackhole(zktest.BothWays)
 		<-leads.Leadership.Done()
-		l.heard(h, "joined", "elected", "suspended: cannot be proven any longer")
+		l.heard(h, "joined", "elected", "suspended: lease expired: it could not be confirmed in time")
 		l.srv.Heal()
 		l.leads(h.contender)
-		l.heard(h, "joined", "elected", "suspended: cannot be proven any longer", "resumed")
+		l.heard(h, "joined", "elected", "suspended: lease expired: it could not be confirmed in time", "resumed")
 		require.NoError(t, l.srv.ExpireSession(h.conn.SessionID()))
 		<-h.over
 		events := []string{
-			"joined", "elected", "suspended: cannot be proven any longer", "resumed",
+			"joined", "elected", "suspended: lease expired: it could not be confirmed in time", "resumed",
 			"lost: own znode was deleted", // the first that is heard of it
 			"ended: session expired",
 		}
@@ -257,13 +257,31 @@ func TestHooksOfALeadershipThatIsLostWhileSuspended(t *testing.T) {
 		time.Sleep(2 * sessionTimeout)
 		l.srv.Refuse(false)
 		l.leads(h.contender)
-		l.heard(h, "joined", "elected", "suspended: cannot be proven any longer",
+		l.heard(h, "joined", "elected", "suspended: lease expired: it could not be confirmed in time",
 			"lost: session expired", "joined", "elected")
 		_, ok := h.elected[0].HandOver()
 		require.True(t, ok)
 		_, ok = h.elected[1].HandOver()
 		require.False(t, ok, "there was no predecessor this time")
 		require.Greater(t, h.elected[1].Token, h.elected[0].Token)
+	})
+}
+
+// In a tree that was built again, the candidate's new znode has the path of its earlier one.
+func TestHooksOfASecondZnodeAtThePath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t)
+		h := l.hook(l.connect(), leaderelection.WithRejoin(), leaderelection.WithNaming(leaderelection.Prefix("n_")))
+		l.join(h.contender)
+		first := h.ID()
+		l.srv.Restart(zktest.LoseTree)
+		time.Sleep(sessionTimeout)
+		l.leads(h.contender)
+		require.Equal(t, first, h.ID())
+		synctest.Wait()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		require.Equal(t, []string{"joined", "elected"}, h.events[len(h.events)-2:])
 	})
 }
 
@@ -388,7 +406,7 @@ func TestHookThatIsLate(t *testing.T) {
 		time.Sleep(100*leasePeriod + leasePeriod/2)
 		close(release)
 		now := h.rest()
-		require.Equal(t, []string{"joined", "elected", "suspended: cannot be proven any longer", "resumed"}, h.events)
+		require.Equal(t, []string{"joined", "elected", "suspended: lease expired: it could not be confirmed in time", "resumed"}, h.events)
 		require.Positive(t, now.missed)
 		require.Positive(t, now.checked)
 		require.Greater(t, now.checked+now.missed, 100)

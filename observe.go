@@ -12,12 +12,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/line"
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
 // CandidateInfo is what everybody can see of a candidate.
 type CandidateInfo struct {
 	ID    string // path of its znode
-	Name  string // its client name
+	Name  string // its client name; empty if it is larger than the connection accepts
 	Token int64  // its fencing token, once it leads
 }
 
@@ -31,6 +32,9 @@ func Candidates(conn *zk.Conn, node string, opts ...Option) ([]CandidateInfo, er
 	o, names, err := contenders(conn, node, opts)
 	if err != nil {
 		return nil, err
+	}
+	if names, err = candidatesOf(o, conn, node, names); err != nil {
+		return nil, fmt.Errorf("candidates at %s: %w", node, err)
 	}
 	// Side by side, or a long line would take as many round trips.
 	type answer = request.Answer[*CandidateInfo]
@@ -58,10 +62,17 @@ func Candidates(conn *zk.Conn, node string, opts ...Option) ([]CandidateInfo, er
 func CurrentLeader(conn *zk.Conn, node string, opts ...Option) (leader CandidateInfo, found bool, err error) {
 	for {
 		o, names, err := contenders(conn, node, opts)
-		if err != nil || len(names) == 0 {
+		if err != nil {
 			return CandidateInfo{}, false, err
 		}
-		first, err := describe(o, conn, path.Join(node, names[0]))
+		name, err := firstOf(o.limit, conn, node, names)
+		if err != nil {
+			return CandidateInfo{}, false, fmt.Errorf("leader at %s: %w", node, refine(err))
+		}
+		if name == "" {
+			return CandidateInfo{}, false, nil
+		}
+		first, err := describe(o, conn, path.Join(node, name))
 		if err != nil {
 			return CandidateInfo{}, false, fmt.Errorf("leader at %s: %w", node, err)
 		}
@@ -74,7 +85,7 @@ func CurrentLeader(conn *zk.Conn, node string, opts ...Option) (leader Candidate
 
 // contenders lists the election's candidates by name.
 func contenders(conn *zk.Conn, node string, opts []Option) (*options, []string, error) {
-	o, err := newOptions(opts)
+	o, err := newOptions(conn, opts)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -82,7 +93,7 @@ func contenders(conn *zk.Conn, node string, opts []Option) (*options, []string, 
 		return nil, nil, err
 	}
 	children, err := ask(o, conn, func() ([]string, error) {
-		children, _, err := conn.Children(node)
+		children, _, err := request.Children(conn, node)
 		return children, err
 	})
 	if err == nil {
@@ -98,11 +109,36 @@ func contenders(conn *zk.Conn, node string, opts []Option) (*options, []string, 
 	return nil, nil, fmt.Errorf("candidates at %s: %w", node, err)
 }
 
+// candidatesOf returns those of names that are candidates.
+func candidatesOf(o *options, conn *zk.Conn, node string, names []string) ([]string, error) {
+	ctx, cancel := o.limit()
+	defer cancel()
+	names, _, err := line.Contenders(ctx, conn, node, names)
+	return names, refine(err)
+}
+
+// firstOf returns the first of names that is a candidate; "" for none. Those that have
+// gone are left out.
+func firstOf(limit func() (context.Context, context.CancelFunc), conn *zk.Conn, node string, names []string) (string, error) {
+	ctx, cancel := limit()
+	defer cancel()
+	for i := range names {
+		found, _, err := line.Contenders(ctx, conn, node, names[i:i+1])
+		if err != nil {
+			return "", err
+		}
+		if len(found) > 0 {
+			return found[0], nil
+		}
+	}
+	return "", nil
+}
+
 // describe reads a candidate's znode; nil when it is gone.
 func describe(o *options, conn *zk.Conn, id string) (*CandidateInfo, error) {
 	info, err := ask(o, conn, func() (*CandidateInfo, error) {
-		data, stat, err := conn.Get(id)
-		if err != nil {
+		data, stat, err := request.Get(conn, id)
+		if err != nil && !isNameTooLarge(err) {
 			return nil, err
 		}
 		return &CandidateInfo{ID: id, Name: string(data), Token: stat.Czxid}, nil
@@ -112,6 +148,10 @@ func describe(o *options, conn *zk.Conn, id string) (*CandidateInfo, error) {
 	}
 	return info, err
 }
+
+// isNameTooLarge reports whether a candidate's data, which are its name, are larger than
+// the connection accepts. A candidate of this library has no such name.
+func isNameTooLarge(err error) bool { return errors.Is(err, ErrTooLarge) }
 
 // Observation is one element of the stream that [Observe] returns.
 type Observation struct {
@@ -130,44 +170,45 @@ type Observation struct {
 //
 // While the connection is down nothing is delivered, and the answers of a
 // server that is cut off from its ensemble may be old: what is observed was
-// true at some time, and tokens tell in which order. An observation costs one
-// watch on the leader's znode, on the election node only while there is nobody.
-// The client library cannot take a watch back, so that after ctx the watch
-// stays until that leader goes.
+// true at some time, and tokens tell in which order. All observations of an
+// election over one connection share a watch on the leader's znode, or on the
+// election node if there is no leader. The client library cannot remove that
+// watch: after ctx it remains until the leader leaves, and further calls use it.
 func Observe(ctx context.Context, conn *zk.Conn, node string, opts ...Option) (<-chan Observation, error) {
 	o, _, err := contenders(conn, node, append(slices.Clone(opts), WithContext(ctx)))
 	if err != nil {
 		return nil, err
 	}
-	v := &observer{conn: conn, node: node, c: make(chan Observation, 1), sub: session.Subscribe(conn, o.timeout)}
+	sub := session.Subscribe(conn, o.timeout)
+	v := &observer{
+		conn: conn, node: node, c: make(chan Observation, 1), sub: sub,
+		candidates: watch.NewReader(conn, sub, node, watch.Children),
+	}
 	go v.run(ctx)
 	return v.c, nil
 }
 
 // observer belongs to its goroutine.
 type observer struct {
-	conn *zk.Conn
-	node string
-	c    chan Observation
-	sub  *session.Subscription
+	conn       *zk.Conn
+	node       string
+	c          chan Observation
+	sub        *session.Subscription
+	candidates *watch.Reader // of the election node, used if there is no leader
+	first      *watch.Reader // of the znode of the first candidate
+	firstID    string
 
-	leader      *CandidateInfo
-	leaderWatch <-chan zk.Event
-	nobodyWatch <-chan zk.Event // on the children of the election node
-	told        bool
+	leader *CandidateInfo
+	told   bool
 }
 
 func (v *observer) run(ctx context.Context) {
 	defer close(v.c)
 	defer v.sub.Close()
 	for {
-		epoch := v.sub.State().Epoch
-		err := v.look(ctx)
-		for err == nil && v.sub.State().Epoch == epoch {
-			var again bool
-			if again, err = v.wait(ctx); again {
-				break
-			}
+		watched, err := v.look(ctx)
+		if err == nil {
+			_, err = watched.Wait(ctx, nil)
 		}
 		if ctx.Err() != nil {
 			return
@@ -179,98 +220,55 @@ func (v *observer) run(ctx context.Context) {
 	}
 }
 
-// wait returns again when there is reason to look.
-func (v *observer) wait(ctx context.Context) (again bool, err error) {
-	var event zk.Event
-	select {
-	case event = <-v.leaderWatch:
-		v.leaderWatch = nil
-	case event = <-v.nobodyWatch:
-		v.nobodyWatch = nil
-	case <-v.sub.Changed():
-		if v.sub.State().Closed {
-			return false, ErrConnClosed
-		}
-		return false, nil
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
-	}
-	if errors.Is(event.Err, zk.ErrClosing) {
-		return false, ErrConnClosed
-	}
-	return true, nil
-}
-
-// watched is a read that has set a watch.
-type watched struct {
-	children []string
-	leader   CandidateInfo
-	watch    <-chan zk.Event
-}
-
-// look finds the leader and watches it, or, where there is none, the node.
-func (v *observer) look(ctx context.Context) error {
+// look finds the leader, and returns the reader whose watch notices a change.
+func (v *observer) look(ctx context.Context) (*watch.Reader, error) {
 	for {
-		names, err := v.list(ctx)
-		if err != nil {
-			return err
-		}
-		if len(names) == 0 {
-			v.tell(nil)
-			return nil
-		}
-		id := path.Join(v.node, names[0])
-		if v.leader != nil && v.leader.ID == id && v.leaderWatch != nil {
-			return nil
-		}
-		w, err := request.Read(ctx, v.conn, func() (w watched, err error) {
-			data, stat, watch, err := v.conn.GetW(id)
-			if err == nil {
-				w = watched{leader: CandidateInfo{ID: id, Name: string(data), Token: stat.Czxid}, watch: watch}
-			}
-			return w, err
+		children, err := request.Read(ctx, v.conn, func() ([]string, error) {
+			children, _, err := request.Children(v.conn, v.node)
+			return children, err
 		})
-		if errors.Is(err, zk.ErrNoNode) {
-			continue // it left between the two requests
-		}
-		if err == nil {
-			v.leaderWatch = w.watch
-			v.tell(&w.leader)
-		}
-		return err
-	}
-}
-
-// list returns the candidates in order. Only where there are none it watches
-// the node, at most once at a time.
-func (v *observer) list(ctx context.Context) ([]string, error) {
-	read := func() (w watched, err error) {
-		w.children, _, err = v.conn.Children(v.node)
-		return w, err
-	}
-	for {
-		w, err := request.Read(ctx, v.conn, read)
-		if errors.Is(err, zk.ErrNoNode) {
-			return nil, ErrElectionOver
+		name, err := v.firstOf(ctx, children, err)
+		if err == nil && name == "" {
+			var found watch.Found
+			found, err = v.candidates.Read(ctx)
+			name, err = v.firstOf(ctx, found.Children, err)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if w.watch != nil {
-			v.nobodyWatch = w.watch
+		if name == "" {
+			v.tell(nil)
+			return v.candidates, nil
 		}
-		names, _, over := line.Order(w.children, endMarker)
-		if over {
-			return nil, ErrElectionOver
+		if id := path.Join(v.node, name); id != v.firstID {
+			v.firstID, v.first = id, watch.NewReader(v.conn, v.sub, id, watch.Data)
 		}
-		if len(names) > 0 || v.nobodyWatch != nil {
-			return names, nil
+		found, err := v.first.Read(ctx)
+		if errors.Is(err, zk.ErrNoNode) {
+			continue // it left between the two requests
 		}
-		read = func() (w watched, err error) {
-			w.children, _, w.watch, err = v.conn.ChildrenW(v.node)
-			return w, err
+		if err != nil && !isNameTooLarge(err) {
+			return nil, err
 		}
+		v.tell(&CandidateInfo{ID: v.firstID, Name: string(found.Data), Token: found.Stat.Czxid})
+		return v.first, nil
 	}
+}
+
+// firstOf returns the first candidate, given the result of listing the election node;
+// "" if there are no candidates.
+func (v *observer) firstOf(ctx context.Context, children []string, err error) (string, error) {
+	if errors.Is(err, zk.ErrNoNode) {
+		return "", ErrElectionOver
+	}
+	if err != nil {
+		return "", err
+	}
+	names, _, over := line.Order(children, endMarker)
+	if over {
+		return "", ErrElectionOver
+	}
+	return firstOf(func() (context.Context, context.CancelFunc) { return ctx, func() {} }, v.conn, v.node, names)
 }
 
 // tell publishes the leader unless it is the one published last.

@@ -9,6 +9,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/line"
+	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
 // Option changes how a function of this package works. A function ignores the
@@ -32,10 +34,27 @@ const (
 	Kazoo = line.Kazoo
 )
 
+// Prefix names znodes as a hand-written election does: prefix and the sequence number
+// that ZooKeeper appends, for instance "n_0000000042", and with Prefix("") the number
+// alone. It is for moving such an election over to this library while both versions
+// of a program run, and for sharing one with programs that read no other names.
+//
+// A program must not have a hand-written candidate and one of this library, with the same
+// data, in one election over the same connection: after a create whose reply was lost, the
+// candidate recognizes its znode only by the owner and the data.
+func Prefix(prefix string) Naming { return line.Prefix(prefix) }
+
+// ProtectedPrefix is [Prefix] for programs that create their znodes with
+// CreateProtectedEphemeralSequential of go-zookeeper: "_c_", 32 hex digits, "-", prefix
+// and the sequence number.
+func ProtectedPrefix(prefix string) Naming { return line.ProtectedPrefix(prefix) }
+
 type options struct {
+	conn       *zk.Conn
 	ctx        context.Context
 	clientName string
-	timeout    time.Duration
+	timeout    time.Duration // that WithSessionTimeout states, 0 without it
+	stated     bool
 	acl        []zk.ACL
 	createNode bool
 	rejoin     bool
@@ -45,10 +64,7 @@ type options struct {
 }
 
 const (
-	// defaultSessionTimeout is the smallest that a server with default settings
-	// grants: two ticks of two seconds.
-	defaultSessionTimeout = 4 * time.Second
-	defaultClientName     = "name-not-provided"
+	defaultClientName = "name-not-provided"
 	// maxClientName is far below what a server takes in one request, a megabyte
 	// by default: it closes the connection at a longer one, each time.
 	maxClientName = 64 << 10
@@ -60,11 +76,11 @@ var (
 	defaultLog = slog.New(slog.DiscardHandler)
 )
 
-func newOptions(opts []Option) (*options, error) {
+func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	o := &options{
+		conn:       conn,
 		ctx:        context.Background(),
 		clientName: defaultClientName,
-		timeout:    defaultSessionTimeout,
 		acl:        defaultACL,
 		log:        defaultLog,
 	}
@@ -79,14 +95,24 @@ func newOptions(opts []Option) (*options, error) {
 		return nil, fmt.Errorf("%w: WithContext(nil)", ErrInvalidOption)
 	case o.log == nil:
 		return nil, fmt.Errorf("%w: WithLogger(nil)", ErrInvalidOption)
-	case o.timeout < 100*time.Millisecond:
+	case o.stated && o.timeout < 100*time.Millisecond:
 		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): less than 100ms leaves no time to prove leadership", ErrInvalidOption, o.timeout)
 	case len(o.clientName) > maxClientName:
 		return nil, fmt.Errorf("%w: WithClientName: %d bytes are more than %d", ErrInvalidOption, len(o.clientName), maxClientName)
 	case len(o.acl) == 0:
 		return nil, fmt.Errorf("%w: WithACL: no entry", ErrInvalidOption)
-	case o.naming != CuratorLatch && o.naming != Kazoo:
-		return nil, fmt.Errorf("%w: WithNaming(%d)", ErrInvalidOption, o.naming)
+	}
+	err := o.naming.Check()
+	if err == nil {
+		err = znode.CheckPath("/naming=" + string(o.naming)) // the characters of a prefix
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: WithNaming: %w", ErrInvalidOption, err)
+	}
+	if conn != nil {
+		if err := session.Validate(conn, o.timeout); err != nil {
+			return nil, fmt.Errorf("%w: WithSessionTimeout(%v): %w", ErrInvalidOption, o.timeout, err)
+		}
 	}
 	return o, nil
 }
@@ -108,23 +134,28 @@ func WithClientName(name string) Option {
 	})
 }
 
-// WithSessionTimeout tells the session timeout that the server has granted to
-// the connection, which the client library does not reveal. Leases are
-// reckoned by it: one that is longer than what was granted makes leadership
-// unsafe, a shorter one only makes it be suspended earlier. The default is 4 s,
-// the smallest that a server with default settings grants; servers that grant
-// less need this option. At least 100 ms.
+// WithSessionTimeout has leases last as if the session had this timeout: leadership is
+// suspended earlier then when ZooKeeper does not answer, and each leader writes more
+// often. By default the timeout is used that the servers have granted to the connection
+// (see zkdial.Granted); 4 s, the smallest that servers grant by default, as long as it
+// is not known.
 //
-// The reckoning supposes that the timeout is at least two ticks of the server,
-// which is the least that one grants unless its minSessionTimeout says
-// otherwise, and at least four behind an observer master.
+// At least 100 ms, and not more than was granted: a longer one is rejected with
+// [ErrInvalidOption]. If it turns out to be longer only later, because there was no
+// session yet or a reconnect has changed the granted timeout, leases are shortened to
+// what was granted and a warning is logged.
+//
+// Leases assume that the granted timeout is at least two ticks of the server, the
+// smallest that servers grant unless their minSessionTimeout is set, and at least four
+// ticks for servers behind an observer master.
 func WithSessionTimeout(d time.Duration) Option {
-	return optionFunc(func(o *options) { o.timeout = d })
+	return optionFunc(func(o *options) { o.timeout, o.stated = d, true })
 }
 
 // WithACL sets the ACL of the znodes that are created; by default everybody
-// may do everything. The candidates need to read and delete each other's for
-// EndElection, and every candidate needs to read its own.
+// may do everything. Every candidate must be allowed to read its own znode and that
+// of the candidate ahead of it: without that its candidacy ends with [ErrPermission]. To
+// end an election, by EndElection or [DeleteElection], all znodes must be deletable.
 func WithACL(acl []zk.ACL) Option {
 	return optionFunc(func(o *options) { o.acl = acl })
 }
@@ -138,14 +169,21 @@ func WithCreateNode() Option {
 
 // WithRejoin has a candidacy outlive the session: after an expiry there is a
 // status as Follower that follows nobody, and the candidacy goes on as a new
-// candidate, with a new ID, at the end of the line. It waits for ZooKeeper
-// without limit. By default expiry ends the candidacy.
+// candidate, with a new ID, at the end of the line. ElectLeader waits for ZooKeeper
+// without limit, also before the first session: a program may start before its
+// ZooKeeper. By default expiry ends the candidacy.
+//
+// In the new session the election node may be missing or another one, because the servers
+// have lost their data or a client has deleted it. Together with [WithCreateNode] the
+// candidate creates it if necessary and continues; otherwise the candidacy ends with
+// [ErrElectionGone].
 func WithRejoin() Option {
 	return optionFunc(func(o *options) { o.rejoin = true })
 }
 
-// WithNaming sets how the candidate's znode is named. Names of every kind are
-// understood in any case.
+// WithNaming sets how the candidate's znode is named. Whatever the naming, every
+// ephemeral child of the election node whose name ends in ten digits is a candidate, and
+// the order of candidates is that of these numbers.
 func WithNaming(n Naming) Option {
 	return optionFunc(func(o *options) { o.naming = n })
 }

@@ -22,10 +22,10 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		"no ACL":           WithACL(nil),
 		"no timeout":       WithSessionTimeout(0),
 		"negative timeout": WithSessionTimeout(-time.Second),
-		"unknown naming":   WithNaming(7),
+		"unknown naming":   WithNaming("7"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := newOptions([]Option{opt})
+			_, err := newOptions(nil, []Option{opt})
 			require.ErrorIs(t, err, ErrInvalidOption)
 			// Refused before the connection is even looked at.
 			_, err = NewElection(nil, "/election", opt)
@@ -36,7 +36,7 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 }
 
 func TestEmptyClientNameIsNamed(t *testing.T) {
-	o, err := newOptions([]Option{WithClientName("")})
+	o, err := newOptions(nil, []Option{WithClientName("")})
 	require.NoError(t, err)
 	require.Equal(t, "name-not-provided", o.clientName)
 }

@@ -62,7 +62,7 @@ func (e *Election) EndElection() error {
 	done, err := e.end.Run(confirmLimit, func() error {
 		o := *e.options
 		o.ctx = context.WithoutCancel(o.ctx)
-		return deleteElection(&o, e.conn, e.node, e.czxid, forever)
+		return deleteElection(&o, e.conn, e.node, e.nodeSeen().czxid, forever)
 	})
 	switch {
 	case !done:

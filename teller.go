@@ -54,6 +54,9 @@ func (t *teller) changed(s line.State) {
 		t.id, t.vacated = s.Path, time.Time{}
 		t.add(joinedHook, HookEvent{})
 	}
+	if s.Path == "" {
+		t.id = "" // the next znode is another one, even if it has the same path
+	}
 	switch {
 	case s.Proven && !t.elected:
 		t.elected, t.leading, t.token = true, true, s.Token

@@ -10,14 +10,15 @@ import (
 // beforeTheStart: a candidate that does not take part yet can be resigned.
 func beforeTheStart(s *suite) {
 	c := s.make(0)
-	if c.ID() != "" {
-		s.Errorf("ID is %q before the candidate takes part", c.ID())
-	}
+	early := c.ID() // empty, unless it is chosen in advance
 	if statuses := c.Status(); statuses != c.Status() {
 		s.Errorf("Status returns another channel each time")
 	}
 	if current := c.Current(); current.Role != leaderelection.Follower || current.Err != nil {
 		s.Errorf("Current is %v before the candidate takes part", current)
+	}
+	if id := c.ID(); id != early {
+		s.Errorf("ID is %q, and then %q, before the candidate takes part", early, id)
 	}
 	for range 2 {
 		var err error
@@ -65,8 +66,14 @@ func (s *suite) expectRefused(c leaderelection.Candidate, want error) {
 
 // startsOnce: a candidate takes part once.
 func startsOnce(s *suite) {
-	m := s.join(0)
+	c := s.make(0)
+	early := c.ID()
+	m := s.enlist(0, c)
+	m.read()
 	s.leader()
+	if id := m.ID(); early != "" && id != early {
+		s.Errorf("ID is %q before the candidate takes part, and %q afterwards", early, id)
+	}
 	s.expectRefused(m.Candidate, leaderelection.ErrAlreadyStarted)
 	s.stays("it leads on", func() bool { return m.leads() })
 	m.resign()

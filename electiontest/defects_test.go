@@ -94,7 +94,7 @@ func TestDefectsAreFound(t *testing.T) {
 		"NoLeadership":     "role and leadership do not agree",
 		"NoFirstStatus":    "first status of program 1: not within",
 		"NoID":             "a leader has an ID",
-		"IDTooEarly":       "before the candidate takes part",
+		"IDTooEarly":       "before the candidate takes part, and ",
 		"OtherChannel":     "another channel each time",
 		"BlocksOnReader":   "first status of program 2: not within",
 		"KeepsStale":       "after Resign there is still a status",

@@ -105,6 +105,10 @@ func TestZooKeeperWithRejoin(t *testing.T) {
 	electiontest.Run(t, zookeeper(leaderelection.WithRejoin()), electiontest.FakeTime())
 }
 
+func TestZooKeeperWithPlainNames(t *testing.T) {
+	electiontest.Run(t, zookeeper(leaderelection.WithNaming(leaderelection.Prefix("n_"))), electiontest.FakeTime())
+}
+
 func TestZooKeeperWithKazoosNames(t *testing.T) {
 	electiontest.Run(t, zookeeper(leaderelection.WithNaming(leaderelection.Kazoo)), electiontest.FakeTime())
 }

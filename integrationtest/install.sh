@@ -67,6 +67,7 @@ fi
 if [ -n "$missing" ]; then
 	[ "$(id -u)" -eq 0 ] || fail "missing:$missing; run as root: apt-get install -y$missing"
 	command -v apt-get >/dev/null || fail "missing:$missing; this is no Debian, please install them by other means"
+	echo "install.sh: the tests need Debian packages that this machine lacks; installing:$missing"
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -q
 	# The words of $missing are packages.

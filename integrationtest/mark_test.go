@@ -124,7 +124,7 @@ func TestDeletionIsToldBeforeItIsExplained(t *testing.T) {
 	node := newNode(t, operator)
 	leader, grant := lead(t, conn, node)
 	held := conn.link[0].On(zkproxy.Rule{
-		Op: zkproxy.OpGetChildren2, Path: func(path string) bool { return path == node }, Action: zkproxy.HoldReply,
+		Op: zkproxy.OpExists, Path: under(node), Action: zkproxy.HoldReply, // is there an end marker?
 	})
 	remove(t, operator, leader.ID())
 	ends(t, grant, leaderelection.ErrCandidateDeleted)

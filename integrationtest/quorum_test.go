@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/internal/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/handshake"
 )
 
 // In these tests servers of an ensemble fail while candidates stand. A leader
@@ -427,7 +428,8 @@ func checkerFindsOverlap(t *testing.T, ens *ensemble.Ensemble) {
 	_, err := elsewhere.Sync(node)
 	require.NoError(t, err)
 	h := newHistory()
-	c, l := lead(t, conn, node, forSession(time.Minute)) // it is 2 s
+	handshake.Of(conn.Conn).Grant(time.Minute) // it is 2 s
+	c, l := lead(t, conn, node, forSession(time.Minute))
 	term := h.granted("misled", c.ID(), l)
 	next := follow(t, elsewhere, node, c, forSession(quickTimeout))
 

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zkproxy"
 )
 
-// The traps are those of the field: what other libraries have got wrong. They
-// are numbered as in our list of them; numbers that are missing belong to other
-// recipes or need a server that can be made to misbehave.
+// The numbers of the tests are those of docs/traps.md: failure scenarios that other
+// libraries found in production. Numbers that are missing belong to other recipes or need a
+// server that can be made to misbehave.
 
 // long is the longest session that the shared server grants: what is over
 // sooner was not the session's end.

@@ -42,7 +42,7 @@ func TestTrap05_DeleteReplyLost(t *testing.T) {
 	}
 }
 
-// Trap 5, for a follower, whose last act is another request.
+// Trap 5, for a follower.
 func TestTrap05_DeleteReplyLostByFollower(t *testing.T) {
 	t.Parallel()
 	for _, cut := range cuts {
@@ -54,10 +54,10 @@ func TestTrap05_DeleteReplyLostByFollower(t *testing.T) {
 			c := follow(t, conn, node, leader, forSession(long))
 			last := follow(t, admin, node, c)
 			session := conn.SessionID()
+			own := c.ID()
 			rule := conn.link[0].On(zkproxy.Rule{
-				Op: zkproxy.OpMulti, Action: cut.action,
-				// The checks of the second in line begin with its own znode.
-				Path: func(path string) bool { return path == leader.ID() },
+				Op: zkproxy.OpDelete, Action: cut.action,
+				Path: func(path string) bool { return path == own },
 			})
 
 			if err := c.Resign(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/zkproxy"
 )
 
@@ -152,6 +153,7 @@ func TestTrap16_StoppedLeaderWrites(t *testing.T) {
 	node := newNode(t, admin)
 	register, err := admin.Create(node+"-register", []byte("initial"), 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
+	handshake.Of(conn.Conn).Grant(time.Minute)
 	c, old := lead(t, conn, node, forSession(time.Minute))
 	next := follow(t, admin, node, c)
 
@@ -188,6 +190,7 @@ func TestTrap16_WriteUnderWay(t *testing.T) {
 	node := newNode(t, admin)
 	register, err := admin.Create(node+"-register", nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
+	handshake.Of(conn.Conn).Grant(time.Minute)
 	c, old := lead(t, conn, node, forSession(time.Minute))
 	next := follow(t, admin, node, c)
 

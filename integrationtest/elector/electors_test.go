@@ -182,7 +182,7 @@ func (p *elector) refuse(refuse bool) {
 // page is a function that asks for a page of --listen 127.0.0.1:0.
 func (p *elector) page(path string) func() (code int, text string) {
 	p.Helper()
-	_, address, ok := strings.Cut(p.says("msg=listens"), "address=")
+	_, address, ok := strings.Cut(p.says("msg=listening"), "address=")
 	require.True(p, ok)
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	return func() (int, string) {

@@ -80,7 +80,7 @@ func TestStopped(t *testing.T) {
 	e.does("b", works, 1)
 	a.signal(syscall.SIGCONT)
 	require.Equal(t, http.StatusServiceUnavailable, code(leads()), "the first answer after it was stopped")
-	a.says("the program has ended")
+	a.says("program exited")
 	a.says("follower")
 	b.hands()
 	e.does("a", begins, 2)

@@ -3,17 +3,20 @@ package ephemeral
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
 // keep is hold for a znode by which nothing is granted: it goes on while the znode is
 // there, whatever becomes of the connection. After each break the znode is read again,
 // because the client library tries only once to set its watches anew.
-func (n *Node) keep(ctx context.Context, watch <-chan zk.Event) error {
+func (n *Node) keep(ctx context.Context, own *watch.Watch) error {
+	var doubt <-chan time.Time
 	for {
 		state := n.sub.State()
 		switch {
@@ -21,17 +24,22 @@ func (n *Node) keep(ctx context.Context, watch <-chan zk.Event) error {
 			return sentinel.ErrConnClosed
 		case state.Up && state.Session != n.owner:
 			return sentinel.ErrSessionExpired
-		case state.Up && state.Epoch != n.epoch || watch == nil:
+		case state.Up && state.Epoch != n.epoch || own == nil:
 			n.epoch = state.Epoch
-			var err error
-			if watch, err = n.reread(ctx); err != nil {
+			found, err := n.reread(ctx)
+			if err != nil {
 				return err
+			}
+			own, doubt = found.Watch, nil
+			if found.Doubt {
+				doubt = time.After(watch.Interval(true))
 			}
 			continue
 		}
 		select {
-		case event := <-watch:
-			watch = nil
+		case event := <-own.C():
+			event = own.Take(event)
+			own = nil
 			switch {
 			case errors.Is(event.Err, zk.ErrClosing):
 				return sentinel.ErrConnClosed
@@ -40,6 +48,8 @@ func (n *Node) keep(ctx context.Context, watch <-chan zk.Event) error {
 			case event.Type == zk.EventNodeDeleted:
 				return sentinel.ErrDeleted
 			}
+		case <-doubt:
+			own = nil
 		case <-n.sub.Changed():
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -47,25 +57,28 @@ func (n *Node) keep(ctx context.Context, watch <-chan zk.Event) error {
 	}
 }
 
-// reread finds out whether the znode is still this one, and watches its end anew.
-func (n *Node) reread(ctx context.Context) (<-chan zk.Event, error) {
-	type answer struct {
-		stat  *zk.Stat
-		watch <-chan zk.Event
-	}
-	a, err := request.Read(ctx, n.Conn, func() (answer, error) {
+// reread finds out whether the znode is still this one, and sets the watch on its end
+// again.
+func (n *Node) reread(ctx context.Context) (watch.Found, error) {
+	found, err := request.Read(ctx, n.Conn, func() (watch.Found, error) {
 		if _, err := n.Conn.Sync(n.path); err != nil {
-			return answer{}, err
+			return watch.Found{}, err
 		}
-		_, stat, watch, err := n.Conn.ChildrenW(n.path)
-		return answer{stat, watch}, err
+		return n.watch()
 	})
-	gone := errors.Is(err, zk.ErrNoNode) || err == nil && (a.stat.Czxid != n.czxid || a.stat.EphemeralOwner != n.owner)
+	gone := errors.Is(err, zk.ErrNoNode) || err == nil && (found.Stat.Czxid != n.czxid || found.Stat.EphemeralOwner != n.owner)
 	switch {
 	case gone && n.Conn.SessionID() != n.owner:
-		return nil, sentinel.ErrSessionExpired
+		return found, sentinel.ErrSessionExpired
 	case gone:
-		return nil, sentinel.ErrDeleted
+		return found, sentinel.ErrDeleted
 	}
-	return a.watch, err
+	return found, err
+}
+
+// watch reads the znode and sets a watch on its end, also if there is one that may have
+// been lost. An ephemeral znode has no children, so a watch on them fires for nothing
+// else.
+func (n *Node) watch() (watch.Found, error) {
+	return watch.Try(n.Conn, watch.Query{Path: n.path, What: watch.Children, Epoch: n.epoch, Reset: true})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
@@ -86,7 +87,7 @@ func start(ctx context.Context, s *setup.Setup, path string, data []byte, lastin
 	standing, stop := context.WithCancelCause(context.Background())
 	n := &Node{
 		Setup: s, path: path, lasting: lasting, stop: stop, over: make(chan struct{}),
-		sub: session.Subscribe(s.Conn, s.Timeout),
+		sub: s.Subscribe(),
 	}
 	created := make(chan error, 1)
 	go n.live(ctx, standing, data, created)
@@ -123,7 +124,7 @@ func (n *Node) live(ctx, standing context.Context, data []byte, created chan<- e
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(standing, func() { cancel(context.Cause(standing)) })()
-	watch, err := n.create(ctx, data)
+	own, err := n.create(ctx, data)
 	if err != nil {
 		if n.perhaps {
 			n.err = n.remove()
@@ -138,7 +139,7 @@ func (n *Node) live(ctx, standing context.Context, data []byte, created chan<- e
 	g, end := grant.New(n.czxid, deadline)
 	n.grant = g
 	created <- nil
-	reason := hold(standing, watch)
+	reason := hold(standing, own)
 	end(sentinel.Refine(reason))
 	n.sub.Rest()
 	if !errors.Is(reason, sentinel.ErrSessionExpired) && !errors.Is(reason, sentinel.ErrDeleted) {
@@ -148,7 +149,7 @@ func (n *Node) live(ctx, standing context.Context, data []byte, created chan<- e
 
 // create creates the znode. n.owner is set as soon as it may be there, and n.czxid
 // when it is certain.
-func (n *Node) create(ctx context.Context, data []byte) (<-chan zk.Event, error) {
+func (n *Node) create(ctx context.Context, data []byte) (*watch.Watch, error) {
 	tried, before := false, int64(0) // a try in the session before may have been carried out
 	for {
 		sent, session := time.Now(), n.Conn.SessionID()
@@ -169,20 +170,20 @@ func (n *Node) create(ctx context.Context, data []byte) (<-chan zk.Event, error)
 		switch {
 		case err == nil:
 			n.owner, n.perhaps = session, true
-			watch, err := n.own(ctx, sent)
+			own, err := n.own(ctx, sent)
 			if errors.Is(err, zk.ErrNoNode) {
 				err = sentinel.ErrDeleted // or it went with its session, which is as well
 			}
-			return watch, err
+			return own, err
 		case request.Transient(err):
 			n.owner, n.perhaps, tried, before = session, true, true, session
 			if err := n.again(ctx, err); err != nil {
 				return nil, err
 			}
-			watch, err := n.own(ctx, time.Time{})
+			own, err := n.own(ctx, time.Time{})
 			var taken *Taken
 			if err == nil || !errors.Is(err, zk.ErrNoNode) && !errors.As(err, &taken) {
-				return watch, err
+				return own, err
 			}
 			n.perhaps = false
 		case errors.Is(err, zk.ErrNoNode):
@@ -194,7 +195,7 @@ func (n *Node) create(ctx context.Context, data []byte) (<-chan zk.Event, error)
 			if err != nil {
 				return nil, err
 			}
-			if stat != nil && tried && stat.EphemeralOwner != 0 && (stat.EphemeralOwner == before || stat.EphemeralOwner == n.Conn.SessionID()) {
+			if stat != nil && tried && znode.IsEphemeral(stat) && (stat.EphemeralOwner == before || stat.EphemeralOwner == n.Conn.SessionID()) {
 				n.owner, n.perhaps = stat.EphemeralOwner, true
 				return n.own(ctx, time.Time{})
 			}
@@ -207,42 +208,36 @@ func (n *Node) create(ctx context.Context, data []byte) (<-chan zk.Event, error)
 	}
 }
 
-// own reads the znode, which this session has created or may have, and watches its
-// end: an ephemeral znode has no children, so the watch fires for nothing else. sent
-// is when its create was sent, as a first proof.
-func (n *Node) own(ctx context.Context, sent time.Time) (<-chan zk.Event, error) {
-	type answer struct {
-		stat  *zk.Stat
-		watch <-chan zk.Event
-	}
+// own reads the znode, which this session has created or may have, and watches its end.
+// sent is when its create was sent, as a first proof.
+func (n *Node) own(ctx context.Context, sent time.Time) (*watch.Watch, error) {
 	n.epoch = n.sub.State().Epoch
-	a, err := request.Read(ctx, n.Conn, func() (answer, error) {
+	found, err := request.Read(ctx, n.Conn, func() (watch.Found, error) {
 		if sent.IsZero() { // after a failure another server may answer, and lag behind
 			if _, err := n.Conn.Sync(n.path); err != nil {
-				return answer{}, err
+				return watch.Found{}, err
 			}
 		}
-		_, stat, watch, err := n.Conn.ChildrenW(n.path)
-		return answer{stat, watch}, err
+		return n.watch()
 	})
-	if err == nil && a.stat.EphemeralOwner == n.Conn.SessionID() && a.stat.EphemeralOwner != n.owner {
+	if err == nil && found.Stat.EphemeralOwner == n.Conn.SessionID() && found.Stat.EphemeralOwner != n.owner {
 		// The create waited for a connection, and was carried out in the next session.
-		n.owner, sent = a.stat.EphemeralOwner, time.Time{}
+		n.owner, sent = found.Stat.EphemeralOwner, time.Time{}
 	}
 	switch {
 	case err != nil:
 		return nil, err
-	case a.stat.EphemeralOwner != n.owner:
-		return nil, &Taken{n.path, a.stat.EphemeralOwner, a.stat.Czxid}
+	case found.Stat.EphemeralOwner != n.owner:
+		return nil, &Taken{n.path, found.Stat.EphemeralOwner, found.Stat.Czxid}
 	case n.Conn.SessionID() != n.owner:
 		return nil, sentinel.ErrSessionExpired
 	}
-	n.czxid = a.stat.Czxid
+	n.czxid = found.Stat.Czxid
 	if n.lasting {
-		return a.watch, nil
+		return found.Watch, nil
 	}
 	n.sub.Prove(n.path, sent)
-	return a.watch, n.proven(ctx)
+	return found.Watch, n.proven(ctx)
 }
 
 // lost says whether the connection's state alone ends the znode.
@@ -274,7 +269,7 @@ func (n *Node) proven(ctx context.Context) error {
 }
 
 // hold holds the znode until something ends it, and returns what.
-func (n *Node) hold(ctx context.Context, watch <-chan zk.Event) error {
+func (n *Node) hold(ctx context.Context, own *watch.Watch) error {
 	lapses := n.sub.State().Lapses
 	for {
 		state := n.sub.State()
@@ -285,8 +280,9 @@ func (n *Node) hold(ctx context.Context, watch <-chan zk.Event) error {
 			return sentinel.ErrLeaseExpired
 		}
 		select {
-		case event := <-watch:
-			watch = nil // without it the checks tell
+		case event := <-own.C():
+			event = own.Take(event)
+			own = nil // without it the checks tell
 			switch {
 			case errors.Is(event.Err, zk.ErrClosing):
 				return sentinel.ErrConnClosed
@@ -358,7 +354,7 @@ func (n *Node) isOwn(ctx context.Context) (bool, error) {
 		return stat, err
 	})
 	switch {
-	case err != nil, stat == nil, stat.EphemeralOwner == 0:
+	case err != nil, stat == nil, !znode.IsEphemeral(stat):
 		return false, err
 	case n.czxid != 0:
 		return stat.Czxid == n.czxid && stat.EphemeralOwner == n.owner, nil

@@ -83,7 +83,8 @@ func (w *world) connection(n int) *link {
 			return open[n%len(open)]
 		}
 	}
-	conn, _, err := w.ensemble.ConnectFrom(n%w.servers, w.timeout, zk.WithMaxBufferSize(64<<10)) // by default 1.5 MB, cleared each time
+	conn, _, err := w.ensemble.ConnectFrom(n%w.servers, w.timeout,
+		zk.WithDialer(promises(w.ensemble.Dialer(), w.told)), zk.WithMaxBufferSize(64<<10)) // by default 1.5 MB, cleared each time
 	if err != nil {
 		w.violation("cannot connect: %v", err)
 	}
@@ -107,6 +108,12 @@ func (w *world) stand(c *candidate) {
 	options := []leaderelection.Option{leaderelection.WithClientName(c.name), leaderelection.WithSessionTimeout(w.told)}
 	if w.rejoin {
 		options = append(options, leaderelection.WithRejoin())
+	}
+	if w.create {
+		options = append(options, leaderelection.WithCreateNode())
+	}
+	if w.plain {
+		options = append(options, leaderelection.WithNaming(leaderelection.Prefix("n_")))
 	}
 	hooks := &hookLog{w: w, c: c}
 	options = append(options, hooks.option())
@@ -201,6 +208,10 @@ func (w *world) mayEnd(c *candidate, err error) {
 		ok = resigned
 	case errors.Is(err, leaderelection.ErrElectionOver):
 		ok = w.ended
+	case errors.Is(err, leaderelection.ErrElectionGone):
+		ok = (w.ended || w.rebuilt && !w.create) && w.rejoin
+	case errors.Is(err, leaderelection.ErrNoElection):
+		ok = w.ended || w.rebuilt && !w.create // since NewElection was called
 	case errors.Is(err, leaderelection.ErrCandidateDeleted):
 		// Without an answer for a session timeout the reason of a znode's end
 		// remains unknown, except to those who wait for ever.

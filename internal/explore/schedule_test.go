@@ -26,19 +26,23 @@ const (
 	refuse         // new connections to one server
 	operatorDelete // of a candidate's znode
 	closeConn      // by the program, before it resigns
+	lag            // one server: it applies each transaction late
+	forget         // the watches of one client, at its next reconnect
+	rebuild        // all servers return empty
+	isolate        // the leader, or its server, until the session has expired
 	kinds
 )
 
 var kindNames = [kinds]string{
 	"join", "resign", "cut reply", "cut request", "drop", "drop all", "black hole", "slow", "expire",
-	"strand", "partition", "pause", "stop", "refuse", "operator deletes", "close connection",
+	"strand", "partition", "pause", "stop", "refuse", "operator deletes", "close connection", "lag", "forget watches", "rebuild", "isolate",
 }
 
 func (k kind) String() string { return kindNames[k] }
 
 var weights = [kinds]int{
 	join: 12, resign: 8, cutReply: 9, cutRequest: 6, drop: 6, dropAll: 2, blackhole: 7, slow: 4,
-	expire: 4, strand: 6, partition: 4, pause: 3, stop: 2, refuse: 2, operatorDelete: 4, closeConn: 1,
+	expire: 4, strand: 6, partition: 4, pause: 3, stop: 2, refuse: 2, operatorDelete: 4, closeConn: 1, isolate: 3, lag: 4, forget: 4, rebuild: 1,
 }
 
 // step is one thing that is done to the candidates or to the servers. Its
@@ -78,18 +82,22 @@ type schedule struct {
 	candidates int
 	shared     bool // all on two connections, not each on its own
 	rejoin     bool
+	create     bool // candidates create the election node if it is missing
+	plain      bool // names without a GUID
 	lazy       bool // readers of statuses that do not keep up
+	isolations bool // nothing but leaders that are cut off for longer than their sessions live
 	ending     ending
 	steps      []step
 }
 
 func newSchedule(seed uint64) schedule {
 	r := rand.New(rand.NewPCG(seed, 1))
-	s := schedule{seed: seed, servers: 1, candidates: 3 + r.IntN(5)}
+	// What is drawn must not change: seeds are written down.
+	s := schedule{seed: seed, servers: 1, candidates: 3 + r.IntN(5), plain: seed%4 == 3}
 	if r.IntN(2) == 0 {
 		s.servers = 3
 	}
-	s.tick = []time.Duration{100, 250, 500}[r.IntN(3)] * time.Millisecond
+	s.tick = []time.Duration{100, 200, 250, 500}[r.IntN(4)] * time.Millisecond
 	s.timeout = s.tick * time.Duration(2+r.IntN(5)*r.IntN(3))
 	s.timeout = max(s.timeout, 400*time.Millisecond)
 	s.told = s.timeout
@@ -102,14 +110,31 @@ func newSchedule(seed uint64) schedule {
 	for _, w := range weights {
 		total += w
 	}
+	// A candidate in a new session would create an ended election again.
+	s.create = r.IntN(2) == 0 && s.rejoin && s.ending != endElection && s.ending != endElectionUnderFire
 	for range s.candidates {
 		s.steps = append(s.steps, step{wait: someTime(r, s.timeout) / 4, kind: join, who: r.IntN(100)})
+	}
+	if s.isolations = r.IntN(3) == 0; s.isolations {
+		if r.IntN(2) == 0 { // the shortest is the worst one: see session.lease
+			s.timeout = max(2*s.tick, 400*time.Millisecond)
+			s.told = s.timeout
+		}
+		for range 1 + r.IntN(5) {
+			wait := time.Duration(r.Int64N(int64(2 * s.timeout)))
+			s.steps = append(s.steps, step{wait, isolate, 0, r.IntN(1000), s.timeout},
+				step{4 * s.timeout, isolate, 0, r.IntN(1000), someTime(r, s.timeout)})
+		}
+		return s
 	}
 	for range 5 + r.IntN(20) {
 		x, k := r.IntN(total), kind(0)
 		for x >= weights[k] {
 			x -= weights[k]
 			k++
+		}
+		if k == rebuild {
+			s.plain = false // names that occur again do not identify a candidate
 		}
 		s.steps = append(s.steps, step{someTime(r, s.timeout), k, r.IntN(1000), r.IntN(1000), someTime(r, 2*s.timeout)})
 	}
@@ -133,8 +158,8 @@ func someTime(r *rand.Rand, t time.Duration) time.Duration {
 }
 
 func (s schedule) String() string {
-	return fmt.Sprintf("seed %d: %d servers, tick %v, sessions of %v (told %v), latency %v, %d candidates, shared %v, rejoin %v, lazy %v, ending %d, %d steps",
-		s.seed, s.servers, s.tick, s.timeout, s.told, s.latency, s.candidates, s.shared, s.rejoin, s.lazy, s.ending, len(s.steps))
+	return fmt.Sprintf("seed %d: %d servers, tick %v, sessions of %v (told %v), latency %v, %d candidates, shared %v, rejoin %v, create %v, lazy %v, ending %d, %d steps",
+		s.seed, s.servers, s.tick, s.timeout, s.told, s.latency, s.candidates, s.shared, s.rejoin, s.create, s.lazy, s.ending, len(s.steps))
 }
 
 // without is the schedule without one step, whose time passes all the same.

@@ -33,6 +33,7 @@ type world struct {
 	down       []atomic.Bool // servers that were stopped
 	busy       sync.WaitGroup
 	ended      bool        // EndElection was called
+	rebuilt    bool        // the servers have lost their data
 	endAsked   atomic.Bool // and has not returned yet
 	closing    atomic.Bool
 }
@@ -105,8 +106,14 @@ func (w *world) do(s step) {
 			w.resign(c)
 		}
 		return
-	case dropAll, partition, pause, stop, refuse:
+	case dropAll, partition, pause, stop, refuse, lag:
 		w.toServer(s)
+		return
+	case isolate:
+		w.isolate(s)
+		return
+	case rebuild:
+		w.rebuild()
 		return
 	}
 	c := w.choose(s.who)
@@ -127,6 +134,9 @@ func (w *world) do(s step) {
 			set = w.ensemble.Server(0).Before
 		}
 		w.hooks = append(w.hooks, set(match, zktest.Cut))
+	case forget:
+		match := zktest.Match{Op: zktest.OpSetWatches, Session: session, Nth: 1}
+		w.hooks = append(w.hooks, w.ensemble.Server(0).Before(match, zktest.Fail(zk.ErrAPIError)))
 	case drop:
 		w.each(func(s *zktest.Server) { s.DropConnections(session) })
 	case blackhole:
@@ -162,6 +172,49 @@ func (w *world) do(s step) {
 	}
 }
 
+// rebuild makes all servers return without their data. Nothing can prevent that leaders
+// overlap then: the new tree knows nothing of the leases of the earlier sessions.
+func (w *world) rebuild() {
+	w.note("the servers return empty")
+	w.rebuilt = true
+	for _, c := range w.candidates {
+		w.excuse(c.id())
+	}
+	for i := range w.down {
+		w.down[i].Store(false)
+	}
+	w.ensemble.Restart(zktest.LoseTree)
+	for _, c := range w.candidates {
+		w.taken(c.id())
+	}
+}
+
+// isolate cuts off the leading candidate, alone or with the whole server, until after its
+// session has expired. Its lease must end before the next candidate leads.
+func (w *world) isolate(s step) {
+	leading := w.leading()
+	if len(leading) == 0 {
+		return
+	}
+	i := slices.IndexFunc(w.candidates, func(c *candidate) bool { return c.name == leading[0].who })
+	c := w.candidates[i]
+	session := c.link.conn.SessionID()
+	w.note("%s: %v", c.name, s)
+	last := 2*w.timeout + s.last
+	// The client must not reconnect to another server.
+	hook := w.ensemble.Server(0).Before(zktest.Match{Op: zktest.OpConnect, Session: session}, zktest.Cut)
+	w.hooks = append(w.hooks, hook)
+	w.later(last, hook.Remove)
+	for _, x := range w.ensemble.Server(0).Sessions() {
+		if s.n%2 == 0 && x.ID == session && x.Server >= 0 && w.servers > 1 {
+			w.toServer(step{kind: partition, who: x.Server, last: last})
+			return
+		}
+	}
+	w.each(func(s *zktest.Server) { s.Partition(session) })
+	w.later(last, func() { w.heal(session) })
+}
+
 func (w *world) toServer(s step) {
 	i := s.who % w.ensemble.Len()
 	server := w.ensemble.Server(i)
@@ -171,6 +224,9 @@ func (w *world) toServer(s step) {
 		server.DropConnections()
 	case partition:
 		server.Partition()
+		w.later(s.last, func() { w.healServer(server) })
+	case lag:
+		server.LagBy(1 + s.last/4)
 		w.later(s.last, func() { w.healServer(server) })
 	case pause:
 		server.Pause()

@@ -19,7 +19,7 @@ const confirmLimit = 1500 * time.Millisecond
 // which stands for the grant, exists. It returns the responses to ops. The error
 // is gone when the grant or the znode has ended, and nothing was applied then;
 // sentinel.ErrUnconfirmed when the outcome is unknown; or what ZooKeeper has
-// against ops.
+// against ops, with the index, kind and path of the operation that has failed.
 //
 // The check comes first: only then do the responses tell its failure from that
 // of ops.
@@ -63,5 +63,28 @@ func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]
 			return nil, gone
 		}
 	}
-	return a.Value[len(own):], a.Err
+	return a.Value[len(own):], failedOperation(ops, a.Value[len(own):], a.Err)
+}
+
+// failedOperation returns err with the operation that has failed: the first one that has an
+// error. Those before it have none, and those after it the error that they were not tried.
+func failedOperation(ops []any, responses []zk.MultiResponse, err error) error {
+	for i, r := range responses {
+		if r.Error == nil || i >= len(ops) {
+			continue
+		}
+		kind, path := "operation", ""
+		switch op := ops[i].(type) {
+		case *zk.CreateRequest:
+			kind, path = "create", op.Path
+		case *zk.SetDataRequest:
+			kind, path = "set data of", op.Path
+		case *zk.DeleteRequest:
+			kind, path = "delete", op.Path
+		case *zk.CheckVersionRequest:
+			kind, path = "check version of", op.Path
+		}
+		return fmt.Errorf("operation %d of %d (index %d), %s %s: %w", i+1, len(ops), i, kind, path, err)
+	}
+	return err
 }

@@ -57,7 +57,7 @@ func (p *place) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	if exhausted(p.name) {
+	if p.Naming.exhausted(p.name) {
 		return ErrExhausted
 	}
 	return nil
@@ -103,6 +103,9 @@ func (p *place) create(ctx context.Context) error {
 	p.sent = time.Now()
 	before := p.Conn.SessionID()
 	p.creating = ask(p, func() (string, error) {
+		if p.plain != nil {
+			return p.createPlain(prefix)
+		}
 		return p.Conn.Create(p.pathOf(prefix), p.Data, flags, p.ACL)
 	})
 	select {
@@ -165,6 +168,9 @@ func (p *place) adopt(ctx context.Context) error {
 // line first, as of a time after the call: without Sync a server that lags
 // behind would not show the newest.
 func (p *place) leftovers(ctx context.Context) (names []string, err error) {
+	if p.plain != nil {
+		return p.searchPlain(ctx)
+	}
 	l, err := request.Read(ctx, p.Conn, func() (listing, error) {
 		if _, err := p.Conn.Sync(p.Dir); err != nil {
 			return listing{}, err
@@ -182,8 +188,12 @@ func (p *place) leftovers(ctx context.Context) (names []string, err error) {
 
 // stat returns a znode's Stat, nil when there is none.
 func (p *place) stat(ctx context.Context, name string) (*zk.Stat, error) {
-	return request.Read(ctx, p.Conn, func() (*zk.Stat, error) {
-		exists, stat, err := p.Conn.Exists(p.pathOf(name))
+	return statOf(ctx, p.Conn, p.pathOf(name))
+}
+
+func statOf(ctx context.Context, conn *zk.Conn, path string) (*zk.Stat, error) {
+	return request.Read(ctx, conn, func() (*zk.Stat, error) {
+		exists, stat, err := conn.Exists(path)
 		if !exists {
 			stat = nil
 		}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
 )
 
 // Where a predecessor is of the same session, its end may be that of the session, and
@@ -15,19 +17,18 @@ import (
 
 // farewell is what those who wait for one znode's end share.
 type farewell struct {
+	path    string
 	waiting int
 	said    chan struct{} // closed when the znode was deleted by its own contender
 }
 
-type farewellOf struct {
-	conn *zk.Conn
-	path string
+// farewells are those of one connection, by the path of the znode.
+type farewells struct {
+	mu     sync.Mutex
+	byPath map[string]*farewell
 }
 
-var (
-	farewellsMu sync.Mutex
-	farewells   = map[farewellOf]*farewell{}
-)
+var farewellsOf = perconn.NewMap(func(*zk.Conn) *farewells { return &farewells{byPath: map[string]*farewell{}} })
 
 // expectFarewell begins to listen to the predecessor, where it is of the same session.
 func (p *place) expectFarewell() {
@@ -35,27 +36,29 @@ func (p *place) expectFarewell() {
 	if p.predecessorSeen.owner != p.session {
 		return
 	}
-	farewellsMu.Lock()
-	defer farewellsMu.Unlock()
-	of := farewellOf{p.Conn, p.predecessorPath}
-	f := farewells[of]
+	all := farewellsOf.Of(p.Conn)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	f := all.byPath[p.predecessorPath]
 	if f == nil {
-		f = &farewell{said: make(chan struct{})}
-		farewells[of] = f
+		f = &farewell{path: p.predecessorPath, said: make(chan struct{})}
+		all.byPath[f.path] = f
 	}
 	f.waiting++
-	p.farewell, p.farewellOf = f, of
+	p.farewell = f
 }
 
 // ignoreFarewell ends that.
 func (p *place) ignoreFarewell() {
-	if p.farewell == nil {
+	f := p.farewell
+	if f == nil {
 		return
 	}
-	farewellsMu.Lock()
-	defer farewellsMu.Unlock()
-	if p.farewell.waiting--; p.farewell.waiting == 0 && farewells[p.farewellOf] == p.farewell {
-		delete(farewells, p.farewellOf)
+	all := farewellsOf.Of(p.Conn)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if f.waiting--; f.waiting == 0 && all.byPath[f.path] == f {
+		delete(all.byPath, f.path)
 	}
 	p.farewell = nil
 }
@@ -63,12 +66,12 @@ func (p *place) ignoreFarewell() {
 // sayFarewell tells whoever waits for the own znode's end that it was deleted while
 // the session lived.
 func (p *place) sayFarewell() {
-	farewellsMu.Lock()
-	defer farewellsMu.Unlock()
-	of := farewellOf{p.Conn, p.path()}
-	if f := farewells[of]; f != nil {
+	all := farewellsOf.Of(p.Conn)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if f := all.byPath[p.path()]; f != nil {
 		close(f.said)
-		delete(farewells, of)
+		delete(all.byPath, f.path)
 	}
 }
 

@@ -25,8 +25,8 @@ func (p *place) beFirst(ctx context.Context) error {
 		// Where an end of the place is already known it comes before a claim:
 		// the server tells of deletions in their order.
 		select {
-		case event := <-ownWatch:
-			if err := p.ownEvent(ctx, event); err != nil {
+		case event := <-ownWatch.C():
+			if err := p.ownEvent(ctx, ownWatch.Take(event)); err != nil {
 				return err
 			}
 		default:
@@ -48,8 +48,8 @@ func (p *place) beFirst(ctx context.Context) error {
 			p.hint()
 		}
 		select {
-		case event := <-ownWatch:
-			if err := p.ownEvent(ctx, event); err != nil {
+		case event := <-ownWatch.C():
+			if err := p.ownEvent(ctx, ownWatch.Take(event)); err != nil {
 				return err
 			}
 			// Without the watch the checks tell of the znode's end.
@@ -83,14 +83,14 @@ func (p *place) beFirst(ctx context.Context) error {
 func (p *place) hint() {
 	// The place may be left, and forgets its name, while this is under way.
 	name, own := p.name, p.path()
-	follower, listed := p.around.follower, p.around.listed
+	follower, listed, view := p.around.follower, p.around.listed, p.view()
 	go func() {
 		if !listed {
-			children, _, err := p.Conn.Children(p.Dir)
+			children, _, err := request.Children(p.Conn, p.Dir)
 			if err != nil {
 				return
 			}
-			follower = surroundingsOf(name, children, nil, p.EndMarker, nil).follower
+			follower = view.surroundingsOf(name, children).follower
 		}
 		if follower == "" || !ours(follower) {
 			return

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/session"
 )
 
 const (
@@ -68,8 +69,10 @@ func (p *place) leave(ctx context.Context, err error) *Removal {
 	own := p.path()
 	r := &Removal{done: make(chan struct{})}
 	remove := func() {
+		defer p.bury()
 		defer close(r.done)
 		defer p.sub.Close()
+		defer p.leavePlain()
 		if r.err = p.remove(err); r.err != nil {
 			p.Log.Warn("could not remove the own znode", "path", own, "err", r.err)
 		}
@@ -120,19 +123,14 @@ func (p *place) remove(reason error) error {
 		// keeps it from being so, or there is the new one to delete.
 		p.renaming.stop()
 	}
-	if p.arming != nil {
-		if answer := <-p.arming; answer.Err == nil {
-			p.predecessorWatch, p.predecessorSeen = answer.Value.watch, answer.Value.seen
-		}
-	}
-	if p.crowding != nil {
-		<-p.crowding // the deletion of the own znode uses up the watch: it must come after
-	}
 	// What has vanished is not deleted once more, whatever the reason is called: the
 	// owner may be closing the connection (request.AwaitClosing). A reason that only
 	// wraps one of these is a caller's, of another connection or place.
-	if reason == ErrDeleted || reason == ErrSessionExpired || p.name != "" && p.vanished == p.path() {
+	switch {
+	case reason == ErrDeleted, p.name != "" && p.vanished == p.path():
 		p.forget()
+	case reason == ErrSessionExpired:
+		p.outlive()
 	}
 	if len(p.prefixes) > 0 && reason == request.ErrClosed {
 		return reason // no request is answered any more
@@ -147,7 +145,7 @@ func (p *place) remove(reason error) error {
 		case err == nil, isNoNode(err):
 			return nil
 		case errors.Is(err, ErrSessionExpired):
-			p.forget() // it went with its session
+			p.outlive()
 			continue
 		}
 		if err = p.again(ctx, err); err != nil && !errors.Is(err, ErrSessionExpired) {
@@ -171,6 +169,35 @@ func (p *place) forget() {
 		}
 	}
 	p.setOwn("")
+}
+
+// outlive forgets the own znode, whose session is over.
+func (p *place) outlive() {
+	if p.name != "" {
+		p.outlived = p.path()
+	}
+	p.forget()
+}
+
+// bury deletes, in the next session, the own znode of one that is over. Most servers have
+// deleted it. But ClickHouse Keeper does not continue sessions: it gives a client that
+// reconnects a new one, and keeps what belongs to the old one until its timeout, and
+// the other contenders would wait for that long.
+//
+// It does not wait for the deletion, which goes on for a session timeout at most.
+func (p *place) bury() {
+	if p.outlived != "" {
+		go p.deleteOutlived()
+	}
+}
+
+func (p *place) deleteOutlived() {
+	ctx, cancel := context.WithTimeout(context.Background(), session.Timeout(p.Conn, p.Timeout))
+	defer cancel()
+	path := p.outlived
+	if err := request.Retry(ctx, p.Conn, func() error { return p.Conn.Delete(path, -1) }); err == nil {
+		p.Log.Info("deleted the znode of a session that is over", "path", path)
+	}
 }
 
 // removeOnce deletes the own znode, and where creates have gone without an
@@ -206,27 +233,16 @@ func (p *place) removeOnce(ctx context.Context, reason error) error {
 	return nil
 }
 
-// deleteOwn deletes the own znode and, in the same transaction, does what goes
-// with it. One part of that is to use up the watch on the predecessor: the client
-// library cannot take a watch back, and under a leader that stays for months those
-// of all who came and went would add up. Writing the predecessor's data once more,
-// unchanged, fires it. While the own znode stands nobody else watches the
-// predecessor; of readers behind a writer all do, and look again.
+// deleteOwn deletes the own znode and, in the same transaction, does what goes with it.
+// A watch on the predecessor remains, for the next contender on the connection.
 func (p *place) deleteOwn(reason error) error {
-	var ops []any
-	if p.predecessorWatch != nil {
-		ops = append(ops, &zk.SetDataRequest{Path: p.predecessorPath, Data: p.predecessorSeen.data, Version: p.predecessorSeen.version})
-	}
 	if p.Parting != nil {
-		ops = append(ops, p.Parting(reason)...)
-	}
-	if len(ops) > 0 {
-		_, err := p.Conn.Multi(append(ops, &zk.DeleteRequest{Path: p.path(), Version: -1})...)
-		if err == nil || request.Transient(err) {
-			return err
+		if ops := p.Parting(reason); len(ops) > 0 {
+			_, err := p.Conn.Multi(append(ops, &zk.DeleteRequest{Path: p.path(), Version: -1})...)
+			if err == nil || request.Transient(err) {
+				return err
+			}
 		}
-		// The predecessor has gone, or was changed: the watch has fired. Or
-		// its ACL forbids: then the watch stays until it does.
 	}
 	return p.Conn.Delete(p.path(), -1)
 }

@@ -30,7 +30,7 @@ func TestSequenceOf(t *testing.T) {
 // Such numbers are read in others' names, and no candidate of ours keeps one.
 func TestExhausted(t *testing.T) {
 	for sequence, want := range map[int32]bool{0: false, math.MaxInt32 - 1: false, math.MaxInt32: true, math.MinInt32: true, -1: true} {
-		require.Equal(t, want, exhausted(latch(sequence)), sequence)
+		require.Equal(t, want, CuratorLatch.exhausted(latch(sequence)), sequence)
 	}
 }
 
@@ -101,5 +101,43 @@ func TestReads(t *testing.T) {
 		CuratorWrite.prefix(newGUID()) + "0000000001": false, Kazoo.prefix(newGUID()) + "0000000001": false, "lock-0000000001": false, "": false,
 	} {
 		require.Equal(t, want, Reads(name), name)
+	}
+}
+
+func TestNumberOf(t *testing.T) {
+	for name, want := range map[string]int32{
+		"0000000001": 1, "00000000002": 2, "n_0000000003": 3, "node_0000000004": 4, "zkonce-0000000005": 5, "c_0000000006": 6,
+		"_c_597de0d1c10b4e1ea9f73a88a1fa7c26-guid-n_0000000007": 7, "x-0000000008": 8, "clock-2147483647": math.MaxInt32,
+		"le_0000000009": 9, CuratorLatch.prefix(newGUID()) + "-000000001": -1,
+	} {
+		number, ok := numberOf(name)
+		require.True(t, ok, name)
+		require.Equal(t, want, number, name)
+	}
+	for _, name := range []string{
+		"", "DONE", "n_", "n_000000001", "n_00000000x1", "n_2147483648", "n_0000000001 ", "limit-3-0000000001",
+		HeldToWrite + "597de0d1c10b4e1ea9f7340000000001", HeldToRead + "597de0d1c10b4e1ea9f7340000000001",
+	} {
+		_, ok := numberOf(name)
+		require.False(t, ok, name)
+	}
+}
+
+// A prefix that ends like a number's sign does not hide that the counter has ended.
+func TestExhaustedPlainNames(t *testing.T) {
+	for name, want := range map[string]bool{
+		"n-0000000001": false, "n-2147483646": false, "n-2147483647": true, "n--000000005": true, "n--2147483648": true, "n--2147483600": true,
+	} {
+		require.Equal(t, want, Prefix("n-").exhausted(name), name)
+	}
+	require.True(t, Prefix("n").exhausted("n-2147483600"))
+}
+
+func TestNamingCheck(t *testing.T) {
+	for _, n := range []Naming{CuratorLatch, Kazoo, Prefix(""), Prefix("n_"), ProtectedPrefix("n_")} {
+		require.NoError(t, n.Check(), n)
+	}
+	for _, n := range []Naming{"other", CuratorLock, Prefix("a/b"), ProtectedPrefix("a/b"), Prefix("limit-3-"), Prefix(HeldToWrite)} {
+		require.Error(t, n.Check(), n)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // Order sorts what a listing of a line returned: its contenders, first in line
 // first, and the rest. The marker that ends a line is in neither, ended tells
-// of it.
+// of it. A contender that is not Recognized is one only if its znode is ephemeral.
 func Order(children []string, endMarker string) (contenders, foreign []string, ended bool) {
 	type contender struct {
 		name     string
@@ -16,7 +16,7 @@ func Order(children []string, endMarker string) (contenders, foreign []string, e
 	}
 	var found []contender
 	for _, name := range children {
-		sequence, ok := sequenceOf(name)
+		sequence, ok := numberOf(name)
 		switch {
 		case ok:
 			found = append(found, contender{name, sequence})
@@ -50,15 +50,31 @@ type surroundings struct {
 	predecessor string   // the last of those ahead that block; "" when first
 	isSecond    bool     // the predecessor is the only one that blocks
 	follower    string   // directly behind, "" for none
+	twin        string   // a znode with the same number, "" if there is none
 	strays      []string // other znodes of the same candidacy
 	ended       bool
 }
 
-// surroundingsOf looks around own in a listing. Those ahead whom blocks does not
-// name stand in nobody's way; nil names all.
-func surroundingsOf(own string, children, prefixes []string, endMarker string, blocks func(string) bool) surroundings {
+// view is how a contender reads a listing.
+type view struct {
+	// libraries leaves out contenders that no known library has named.
+	libraries bool
+	prefixes  []string // of all znodes of the own candidacy
+	endMarker string
+	// blocks reports whether a contender ahead must be waited for; nil for all.
+	blocks func(string) bool
+	// absent contains children that are named like contenders and are not.
+	absent map[string]bool
+}
+
+// surroundingsOf looks around own in a listing.
+func (v view) surroundingsOf(own string, children []string) surroundings {
+	number := numberOf
+	if v.libraries {
+		number = sequenceOf
+	}
 	s := surroundings{listed: true}
-	ownSequence, _ := sequenceOf(own)
+	ownSequence, _ := number(own)
 	var ahead, behind int32 // distances of predecessor and follower
 	count := 0
 	for _, name := range children {
@@ -66,17 +82,23 @@ func surroundingsOf(own string, children, prefixes []string, endMarker string, b
 			s.present = true
 			continue
 		}
-		sequence, ok := sequenceOf(name)
+		sequence, ok := number(name)
 		switch {
-		case hasAnyPrefix(name, prefixes):
+		case hasAnyPrefix(name, v.prefixes):
 			s.strays = append(s.strays, name)
 			continue
 		case !ok:
-			s.ended = s.ended || endMarker != "" && name == endMarker
+			s.ended = s.ended || v.endMarker != "" && name == v.endMarker
+			continue
+		case v.absent[name]:
 			continue
 		}
-		if distance := sequence - ownSequence; distance < 0 {
-			if blocks != nil && !blocks(name) {
+		distance := sequence - ownSequence
+		if distance == 0 {
+			s.twin = name
+		}
+		if distance < 0 {
+			if v.blocks != nil && !v.blocks(name) {
 				continue
 			}
 			count++

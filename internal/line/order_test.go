@@ -41,7 +41,7 @@ func TestOrderAcrossTheOverflow(t *testing.T) {
 	require.Equal(t, want, got)
 
 	for i, own := range want {
-		s := surroundingsOf(own, shuffled, nil, marker, nil)
+		s := view{endMarker: marker}.surroundingsOf(own, shuffled)
 		require.True(t, s.present)
 		if i == 0 {
 			require.Empty(t, s.predecessor)
@@ -62,13 +62,13 @@ func TestSurroundings(t *testing.T) {
 	prefix := CuratorLatch.prefix(newGUID())
 	stray := prefix + "0000000005"
 
-	s := surroundingsOf(own, []string{last, "config", own, stray, third, first, second}, []string{prefix}, marker, nil)
+	s := view{endMarker: marker, prefixes: []string{prefix}}.surroundingsOf(own, []string{last, "config", own, stray, third, first, second})
 	require.Equal(t, surroundings{listed: true, present: true, predecessor: third, follower: last, strays: []string{stray}}, s)
 
-	s = surroundingsOf(own, []string{own, stray, first}, []string{prefix}, marker, nil)
+	s = view{endMarker: marker, prefixes: []string{prefix}}.surroundingsOf(own, []string{own, stray, first})
 	require.True(t, s.isSecond, "a stray of the own candidacy does not stand in line")
 
-	s = surroundingsOf(own, []string{"0", marker}, nil, marker, nil)
+	s = view{endMarker: marker}.surroundingsOf(own, []string{"0", marker})
 	require.Equal(t, surroundings{listed: true, ended: true}, s)
 }
 
@@ -84,7 +84,7 @@ func TestSurroundingsAgreeWithOrder(t *testing.T) {
 		order, _, _ := Order(names, marker)
 		r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		for i, own := range order {
-			s := surroundingsOf(own, names, nil, marker, nil)
+			s := view{endMarker: marker}.surroundingsOf(own, names)
 			require.Equal(t, i == 0, s.predecessor == "", "seed %d", seed)
 			require.Equal(t, i == 1, s.isSecond, "seed %d", seed)
 			if i > 0 {
@@ -102,6 +102,6 @@ func BenchmarkSurroundings2000(b *testing.B) {
 	prefixes := []string{names[1000][:45]}
 	b.ReportAllocs()
 	for b.Loop() {
-		surroundingsOf(names[1000], names, prefixes, marker, nil)
+		view{prefixes: prefixes, endMarker: marker}.surroundingsOf(names[1000], names)
 	}
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
 // What ends a place in line, besides a context and errors of ZooKeeper's own
@@ -34,6 +35,7 @@ var (
 	ErrUnreachable    = errors.New("no ZooKeeper server can be reached")
 	ErrExhausted      = errors.New("ZooKeeper's counter for the line's node has come to its end")
 	ErrOverLimit      = errors.New("more is asked for than the limit")
+	ErrAmbiguous      = errors.New("the order of two contenders is unknown")
 )
 
 // Config says where to stand, and how.
@@ -43,11 +45,14 @@ type Config struct {
 	Naming  Naming
 	Data    []byte
 	ACL     []zk.ACL
-	Timeout time.Duration // the granted session timeout
+	Timeout time.Duration // that the user states, 0 for what is granted
 
 	// DirCzxid identifies Dir, if it is not 0: another node at the same path is
 	// another line then.
 	DirCzxid int64
+	// DirSession is the session in which Dir was seen, if it is not 0. In another session
+	// its absence does not show that a client has deleted it.
+	DirSession int64
 	// MakeDir creates Dir where it is missing. Without it a missing Dir is the
 	// end of the line.
 	MakeDir func(ctx context.Context) error
@@ -121,30 +126,36 @@ type place struct {
 	sent     time.Time // when its create was sent
 	session  int64     // its owner
 	czxid    int64
-	ownWatch <-chan zk.Event
+	ownWatch *watch.Watch
 	vanished string // the path of an own znode that ZooKeeper has said is gone
+	outlived string // the path of an own znode whose session is over
+
+	plain      *plainLine // nil unless the names have no GUID
+	leavePlain func()
+	// absent contains children that are named like contenders and are not.
+	absent map[string]bool
 
 	around           surroundings // as last listed
 	predecessorPath  string
-	predecessorWatch <-chan zk.Event
-	predecessorSeen  content                        // along with the watch
-	arming           <-chan request.Answer[watched] // a watch without answer
+	predecessorWatch *watch.Watch
+	predecessorSeen  content // along with the watch
 	// verified: in the connection's epoch, and since, the predecessor is the
 	// first in line, so that its departure alone makes this contender first.
 	verified bool
 	// unsettled: the predecessor was written to, perhaps after the listing.
-	unsettled bool
-	crowd     crowd // what the listing said of the room
-	// crowdWatch is on the children of Dir, crowding one without answer.
-	crowdWatch <-chan zk.Event
-	crowding   <-chan request.Answer[listing]
-	epoch      uint64
-	proving    bool
-	renaming   *renaming // nil for none
-	farewell   *farewell // of the predecessor; nil where none is to be expected
-	farewellOf farewellOf
-	told       situation
-	backoff    request.Backoff
+	unsettled  bool
+	crowd      crowd        // what the listing said of the room
+	crowdWatch *watch.Watch // on the children of Dir
+	// doubt has an element when the watches are to be set again, because one may never
+	// fire; then reset is true for the reads.
+	doubt    <-chan time.Time
+	reset    bool
+	epoch    uint64
+	proving  bool
+	renaming *renaming // nil for none
+	farewell *farewell // of the predecessor; nil where none is to be expected
+	told     situation
+	backoff  request.Backoff
 }
 
 // Stand enters the line, stays until the context ends or the place is lost,
@@ -158,6 +169,8 @@ type place struct {
 // is over or the connection is closed.
 func Stand(ctx context.Context, cfg *Config, report func(State)) (*Removal, error) {
 	p := &place{Config: cfg, report: report, sub: session.Subscribe(cfg.Conn, cfg.Timeout)}
+	p.leavePlain = p.joinPlain()
+	p.sub.LogTo(cfg.Log)
 	if cfg.Observer != nil {
 		p.sub.OnCheck(cfg.Observer.Checked)
 	}
@@ -297,6 +310,24 @@ func (p *place) again(ctx context.Context, err error) error {
 	return p.connected(ctx)
 }
 
+// query describes a read of a znode with a watch.
+func (p *place) query(path string, what watch.What) watch.Query {
+	return watch.Query{Path: path, What: what, Epoch: p.sub.State().Epoch, Reset: p.reset}
+}
+
+// readWatched reads a znode and sets a watch on it, unless there is one.
+func (p *place) readWatched(path string, what watch.What) <-chan request.Answer[watch.Found] {
+	q := p.query(path, what)
+	return ask(p, func() (watch.Found, error) { return watch.Try(p.Conn, q) })
+}
+
+// noteDoubt notes if a watch that was returned may never fire.
+func (p *place) noteDoubt(found watch.Found) {
+	if found.Doubt && p.doubt == nil {
+		p.doubt = time.After(watch.Interval(p.reset))
+	}
+}
+
 // ownEvent interprets what the watch on the own znode said. That watch is on
 // its children, of which an ephemeral znode has none: it fires for the
 // znode's end and for no change of its data.
@@ -332,17 +363,17 @@ func (p *place) deleted(ctx context.Context) error {
 		defer cancel()
 		ctx = limited
 	}
-	read := request.Start(func() (listing, error) { return request.Read(ctx, p.Conn, p.list) })
+	read := request.Start(func() (remains, error) { return p.readRemains(ctx) })
 	late := time.NewTimer(patience)
 	defer late.Stop()
-	var a request.Answer[listing]
+	var a request.Answer[remains]
 	select {
 	case a = <-read:
 	case <-late.C:
 		p.report(State{Err: ErrDeleted})
 		a = <-read
 	}
-	l, err := a.Value, a.Err
+	r, err := a.Value, a.Err
 	if over := p.over(p.sub.State()); over != nil {
 		return over // expiry deletes the znode first and tells later
 	}
@@ -356,19 +387,51 @@ func (p *place) deleted(ctx context.Context) error {
 	case err != nil:
 		return ErrDeleted
 	}
-	if _, _, ended := Order(l.children, p.EndMarker); ended || p.isOther(l.stat) {
+	switch {
+	case r.ended:
 		return ErrEnded
+	case r.dir == nil, p.isOther(r.dir):
+		return p.noDir()
 	}
 	return ErrDeleted
+}
+
+// remains is what is left of the line when the own znode was deleted.
+type remains struct {
+	ended bool     // there is an end marker
+	dir   *zk.Stat // nil if the line's node does not exist; not read if ended
+}
+
+// readRemains reads the end marker, and then the line's node, whose children it does not
+// list: when an election ends, all candidates do this at the same time. The marker is
+// created before any candidate is deleted, and is deleted together with the node. So if
+// there is no marker, and later the same node exists, the election has not ended.
+func (p *place) readRemains(ctx context.Context) (remains, error) {
+	if p.EndMarker != "" {
+		marker, err := p.stat(ctx, p.EndMarker)
+		if err != nil || marker != nil {
+			return remains{ended: marker != nil}, err
+		}
+	}
+	dir, err := statOf(ctx, p.Conn, p.Dir)
+	return remains{dir: dir}, err
 }
 
 // isOther reports whether a Dir is not the one of this line.
 func (p *place) isOther(dir *zk.Stat) bool { return p.DirCzxid != 0 && dir.Czxid != p.DirCzxid }
 
 // noDir is what it means that Dir is missing while the own znode ought to be in
-// it.
+// it. A client has deleted it then, unless the session in which it existed is over: the
+// servers may have lost everything since.
 func (p *place) noDir() error {
-	if p.MakeDir != nil {
+	seen := p.session
+	if seen == 0 {
+		seen = p.DirSession
+	}
+	switch {
+	case seen != 0 && p.Conn.SessionID() != seen:
+		return ErrSessionExpired
+	case p.MakeDir != nil:
 		return ErrDeleted
 	}
 	return ErrEnded

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
 // Rename asks a contender that is the first to go on under a name of another
@@ -33,8 +34,8 @@ type renaming struct {
 
 // renamed is what a rename that was carried out returns.
 type renamed struct {
-	sent  time.Time       // when the request was sent that has confirmed it
-	watch <-chan zk.Event // on the end of the new znode
+	sent  time.Time    // when the request was sent that has confirmed it
+	watch *watch.Watch // on the end of the new znode
 }
 
 // startRenaming replaces the own znode by one of the new name, with the same
@@ -78,11 +79,8 @@ func (c *Config) rename(ctx context.Context, from, to string) (renamed, error) {
 	if err != nil {
 		return renamed{}, err
 	}
-	watch, err := request.Read(ctx, c.Conn, func() (<-chan zk.Event, error) {
-		_, _, watch, err := c.Conn.ChildrenW(to)
-		return watch, err
-	})
-	return renamed{sent, watch}, err
+	found, err := watch.Read(ctx, c.Conn, watch.Query{Path: to, What: watch.Children})
+	return renamed{sent, found.Watch}, err
 }
 
 // finishRenaming goes on with the new znode, or with the old one where nothing

@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
 // Room makes a line that of a semaphore: a contender's turn has come when what it
@@ -107,6 +108,7 @@ func (p *place) waitForRoom(ctx context.Context) error {
 			return err
 		}
 	}
+	p.reset = false
 	if p.crowd.next {
 		p.prove()
 	} else {
@@ -122,9 +124,10 @@ func (p *place) waitForRoom(ctx context.Context) error {
 			return p.look(ctx)
 		}
 		select {
-		case event := <-p.ownWatch:
-			return p.ownChanged(ctx, event)
-		case event := <-p.crowdWatch:
+		case event := <-p.ownWatch.C():
+			return p.ownChanged(ctx, p.ownWatch.Take(event))
+		case event := <-p.crowdWatch.C():
+			event = p.crowdWatch.Take(event)
 			p.crowdWatch = nil
 			if err := watchEnded(event); err != nil {
 				return err
@@ -133,7 +136,10 @@ func (p *place) waitForRoom(ctx context.Context) error {
 				continue // it was set earlier, and says nothing new
 			}
 			return p.lookAndWatch(ctx)
-		case event := <-p.predecessorWatch:
+		case <-p.doubt:
+			return p.recheck(ctx)
+		case event := <-p.predecessorWatch.C():
+			event = p.predecessorWatch.Take(event)
 			p.predecessorWatch = nil
 			if err := watchEnded(event); err != nil {
 				return err
@@ -166,9 +172,9 @@ func (p *place) lookAndWatch(ctx context.Context) error {
 	return p.lookBy(ctx, true)
 }
 
-func (p *place) listAndWatch() (listing, error) {
-	children, stat, watch, err := p.Conn.ChildrenW(p.Dir)
-	return listing{children, stat, watch}, err
+func (p *place) listAndWatch(q watch.Query) (listing, error) {
+	found, err := watch.Try(p.Conn, q)
+	return listing{found.Children, found.Stat, found}, err
 }
 
 // tellFollower tells the direct follower, by writing the own znode's data once

@@ -3,10 +3,13 @@ package line
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
 // wait stands behind the predecessor until that one's end, or something else,
@@ -22,6 +25,7 @@ func (p *place) wait(ctx context.Context) error {
 			return err
 		}
 	}
+	p.reset = false
 	if p.verified {
 		p.prove()
 	} else {
@@ -37,10 +41,12 @@ func (p *place) wait(ctx context.Context) error {
 			return p.look(ctx)
 		}
 		select {
-		case event := <-p.ownWatch:
-			return p.ownChanged(ctx, event)
-		case event := <-p.predecessorWatch:
-			return p.predecessorChanged(ctx, event)
+		case event := <-p.ownWatch.C():
+			return p.ownChanged(ctx, p.ownWatch.Take(event))
+		case event := <-p.predecessorWatch.C():
+			return p.predecessorChanged(ctx, p.predecessorWatch.Take(event))
+		case <-p.doubt:
+			return p.recheck(ctx)
 		case <-p.sub.Changed():
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -69,15 +75,8 @@ func (p *place) tellWaiting() {
 	p.tell(State{Path: p.path(), Predecessor: p.predecessorPath})
 }
 
-// watched is what reading the predecessor, and watching it, returns.
-type watched struct {
-	seen  content
-	watch <-chan zk.Event
-}
-
 // content is what was read of the predecessor.
 type content struct {
-	data    []byte
 	version int32
 	owner   int64
 }
@@ -87,21 +86,27 @@ type content struct {
 // leaves no watch behind where there is no znode; asking whether it exists
 // would (CURATOR-107).
 func (p *place) watchPredecessor(ctx context.Context) (gone bool, err error) {
-	path := p.predecessorPath
+	path, name := p.predecessorPath, p.around.predecessor
+	if p.mayBeForeign(name) {
+		// First without a watch, which could not be removed.
+		stat, err := p.stat(ctx, name)
+		if err != nil {
+			return false, err
+		}
+		if stat != nil && !p.contends(name, stat.EphemeralOwner) {
+			return true, p.skipPredecessor(ctx)
+		}
+	}
 	for {
-		p.arming = ask(p, func() (watched, error) {
-			data, stat, watch, err := p.Conn.GetW(path)
-			if err != nil {
-				return watched{}, err
-			}
-			return watched{content{data, stat.Version, stat.EphemeralOwner}, watch}, nil
-		})
 		select {
-		case w := <-p.arming:
-			p.arming = nil
+		case w := <-p.readWatched(path, watch.Data):
 			switch {
+			case w.Err == nil && !p.contends(name, w.Value.Stat.EphemeralOwner):
+				return true, p.skipPredecessor(ctx)
 			case w.Err == nil:
-				p.predecessorWatch, p.predecessorSeen = w.Value.watch, w.Value.seen
+				p.predecessorWatch = w.Value.Watch
+				p.predecessorSeen = content{w.Value.Stat.Version, w.Value.Stat.EphemeralOwner}
+				p.noteDoubt(w.Value)
 				p.expectFarewell()
 				p.watched(path)
 				// Whatever has been written may have been written since the
@@ -111,6 +116,8 @@ func (p *place) watchPredecessor(ctx context.Context) (gone bool, err error) {
 			case isNoNode(w.Err):
 				p.vacated()
 				return true, p.look(ctx)
+			case errors.Is(w.Err, zk.ErrNoAuth):
+				return false, fmt.Errorf("read %s, which is ahead: %w", path, w.Err)
 			}
 			if err := p.again(ctx, w.Err); err != nil {
 				return false, err
@@ -119,6 +126,20 @@ func (p *place) watchPredecessor(ctx context.Context) (gone bool, err error) {
 			return false, context.Cause(ctx)
 		}
 	}
+}
+
+// mayBeForeign reports whether name is of a kind that neither the known libraries use
+// nor this contender itself does.
+func (p *place) mayBeForeign(name string) bool {
+	prefix, plain := p.Naming.plain()
+	return p.Room == nil && !Recognized(name) && !(plain && strings.HasPrefix(name, prefix))
+}
+
+// skipPredecessor looks again, without a predecessor that is no contender.
+func (p *place) skipPredecessor(ctx context.Context) error {
+	p.Log.Warn("ignoring a child that is named like a candidate and is not ephemeral", "path", p.predecessorPath)
+	p.skip(p.around.predecessor)
+	return p.look(ctx)
 }
 
 // predecessorChanged reacts to the predecessor's watch, which fires for its end
@@ -177,11 +198,13 @@ func (p *place) ownChanged(ctx context.Context, event zk.Event) error {
 	return p.look(ctx)
 }
 
-// recheck makes sure, after the connection was down, that what the watches are
-// on is still there: the client gives up setting them anew when that fails
-// once. Only the second in line, whose knowledge is void, lists the line, and whoever
-// watches all of it.
+// recheck sets the watches again, and reads what they are on, after the connection was
+// down: the client library sets its watches again once, and not if that fails. The second
+// in line also lists the line, because its knowledge is void, and so does a contender
+// that watches all of it.
 func (p *place) recheck(ctx context.Context) error {
+	version := p.predecessorSeen.version
+	p.ownWatch, p.predecessorWatch, p.doubt, p.reset = nil, nil, nil, true
 	switch {
 	case p.verified:
 		return p.look(ctx)
@@ -189,19 +212,14 @@ func (p *place) recheck(ctx context.Context) error {
 		return p.lookAndWatch(ctx)
 	}
 	p.epoch = p.sub.State().Epoch
-	for _, name := range []string{p.name, p.around.predecessor} {
-		stat, err := p.stat(ctx, name)
-		switch {
-		case err != nil:
-			return err
-		case stat != nil && p.Room != nil && name != p.name && stat.Version != p.predecessorSeen.version:
-			return p.look(ctx) // it was written meanwhile
-		case stat != nil:
-		case name == p.name:
-			return p.deleted(ctx)
-		default:
-			return p.look(ctx)
-		}
+	if err := p.readOwn(ctx); err != nil {
+		return err
+	}
+	if gone, err := p.watchPredecessor(ctx); gone || err != nil {
+		return err
+	}
+	if p.Room != nil && p.predecessorSeen.version != version {
+		return p.look(ctx) // it was written in between
 	}
 	return nil
 }

@@ -138,7 +138,7 @@ func (w *Writer) inquire(ctx context.Context, id uint64) (v verdict, stat *zk.St
 
 func (w *Writer) read(ctx context.Context) (data []byte, stat *zk.Stat, err error) {
 	err = request.Retry(ctx, w.Conn, func() (err error) {
-		data, stat, err = w.Conn.Get(w.register.path)
+		data, stat, err = request.Get(w.Conn, w.register.path)
 		return err
 	})
 	return data, stat, err

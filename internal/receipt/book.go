@@ -3,11 +3,11 @@ package receipt
 import (
 	"crypto/rand"
 	"path"
-	"runtime"
 	"sync"
-	"weak"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
 )
 
 // book is what is known of the receipt of one connection below one znode. The name
@@ -21,29 +21,22 @@ type book struct {
 
 // books are kept for as long as their connection, which does not know them: nobody
 // closes a counter, and one receipt for each call would fill the ensemble.
-var (
-	booksMu sync.Mutex
-	books   = map[weak.Pointer[zk.Conn]]map[string]*book{}
-)
+var books = perconn.NewMap(func(*zk.Conn) *shelf { return &shelf{byDir: map[string]*book{}} })
 
-func bookOf(conn *zk.Conn, dir string) *book {
-	booksMu.Lock()
-	defer booksMu.Unlock()
-	w := weak.Make(conn)
-	if books[w] == nil {
-		books[w] = map[string]*book{}
-		runtime.AddCleanup(conn, forget, w)
-	}
-	b := books[w][dir]
-	if b == nil {
-		b = &book{turn: make(chan struct{}, 1), path: path.Join(dir, prefix+rand.Text())}
-		books[w][dir] = b
-	}
-	return b
+// shelf holds the books of one connection.
+type shelf struct {
+	mu    sync.Mutex
+	byDir map[string]*book
 }
 
-func forget(w weak.Pointer[zk.Conn]) {
-	booksMu.Lock()
-	defer booksMu.Unlock()
-	delete(books, w)
+func bookOf(conn *zk.Conn, dir string) *book {
+	s := books.Of(conn)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.byDir[dir]
+	if b == nil {
+		b = &book{turn: make(chan struct{}, 1), path: path.Join(dir, prefix+rand.Text())}
+		s.byDir[dir] = b
+	}
+	return b
 }

@@ -157,7 +157,7 @@ func (t *transaction) readBack(ctx context.Context, session int64) error {
 		if _, err := t.conn.Sync(path.Dir(t.path)); err != nil {
 			return read{}, err
 		}
-		data, stat, err := t.conn.Get(t.path)
+		data, stat, err := request.Get(t.conn, t.path)
 		if errors.Is(err, zk.ErrNoNode) {
 			return read{}, nil
 		}

@@ -22,11 +22,15 @@ var (
 	ErrInvalidOption  = errors.New("leaderelection: invalid option")
 	ErrPermission     = errors.New("leaderelection: not permitted")
 	ErrUnconfirmed    = errors.New("leaderelection: not confirmed by ZooKeeper")
+	ErrElectionGone   = errors.New("leaderelection: election node is missing in a new session")
+	ErrDataLost       = errors.New("leaderelection: the ZooKeeper servers have lost their data")
 	ErrElectionOver   = errors.New("leaderelection: election is over")
 	ErrNodeExhausted  = errors.New("leaderelection: node has had too many children")
+	ErrTooLarge       = request.ErrTooLarge
+	ErrAmbiguous      = errors.New("leaderelection: candidates with one sequence number")
 	ErrDeleted        = errors.New("leaderelection: own znode was deleted")
 	ErrSessionExpired = errors.New("leaderelection: session expired")
-	ErrLeaseExpired   = errors.New("leaderelection: cannot be proven any longer")
+	ErrLeaseExpired   = errors.New("leaderelection: lease expired: it could not be confirmed in time")
 )
 
 // refinements give the errors of the parts below their places among the errors
@@ -42,6 +46,7 @@ var refinements = []struct {
 	{session.ErrOtherSession, ErrSessionExpired, true},
 	{line.ErrUnreachable, ErrUnreachable, true},
 	{line.ErrExhausted, ErrNodeExhausted, true},
+	{line.ErrAmbiguous, ErrAmbiguous, false},
 	{request.ErrClosed, ErrConnClosed, true},
 	{zk.ErrNoAuth, ErrPermission, false},
 	{zk.ErrAuthFailed, ErrPermission, false},

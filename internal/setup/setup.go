@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
@@ -27,7 +28,7 @@ type Setup struct {
 	Conn    *zk.Conn
 	Path    string
 	ACL     []zk.ACL
-	Timeout time.Duration // the granted session timeout
+	Timeout time.Duration // that WithSessionTimeout states, 0 without it
 	Layout  Layout
 	Log     *slog.Logger
 
@@ -50,9 +51,6 @@ func Own[T any](name string, set func(*T)) Option {
 	}
 }
 
-// DefaultTimeout is the smallest that a server with default settings grants.
-const DefaultTimeout = 4 * time.Second
-
 // New applies the options and refuses what cannot work. It sends no request.
 func New(conn *zk.Conn, path string, options []Option) (*Setup, error) {
 	return NewOwn[struct{}](conn, path, nil, options)
@@ -68,7 +66,7 @@ func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup
 	}
 	s := &Setup{
 		Conn: conn, Path: path, ACL: zk.WorldACL(zk.PermAll),
-		Timeout: DefaultTimeout, Log: slog.New(slog.DiscardHandler), own: own,
+		Log: slog.New(slog.DiscardHandler), own: own,
 	}
 	for _, o := range options {
 		if o == nil {
@@ -81,15 +79,35 @@ func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup
 		return nil, s.err
 	case s.Log == nil:
 		return nil, fmt.Errorf("%w: WithLogger(nil)", sentinel.ErrInvalidOption)
-	case s.Timeout < 100*time.Millisecond:
-		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): less than 100ms leaves no time to prove anything", sentinel.ErrInvalidOption, s.Timeout)
 	case len(s.ACL) == 0:
 		return nil, fmt.Errorf("%w: WithACL: no entry", sentinel.ErrInvalidOption)
 	case s.Layout != Curator && s.Layout != Kazoo:
 		return nil, fmt.Errorf("%w: WithLayout(%d)", sentinel.ErrInvalidOption, s.Layout)
 	}
+	if err := session.Validate(conn, s.Timeout); err != nil {
+		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): %w", sentinel.ErrInvalidOption, s.Timeout, err)
+	}
 	return s, nil
 }
+
+// WithTimeout is recipes.WithSessionTimeout.
+func WithTimeout(d time.Duration) Option {
+	return func(s *Setup) {
+		if s.Timeout = d; d < 100*time.Millisecond && s.err == nil {
+			s.err = fmt.Errorf("%w: WithSessionTimeout(%v): less than 100ms leaves no time to prove anything", sentinel.ErrInvalidOption, d)
+		}
+	}
+}
+
+// Subscribe watches the session of the connection.
+func (s *Setup) Subscribe() *session.Subscription {
+	sub := session.Subscribe(s.Conn, s.Timeout)
+	sub.LogTo(s.Log)
+	return sub
+}
+
+// SessionTimeout is the session timeout to use now, as far as it is known.
+func (s *Setup) SessionTimeout() time.Duration { return session.Timeout(s.Conn, s.Timeout) }
 
 // MakeDir creates the recipe's node, as a container that the ensemble removes
 // when it has been empty for a while, and its parents.

@@ -57,7 +57,7 @@ func TestC18_Rejoin(t *testing.T) {
 			_, err = w.operator.Create(node, nil, 0, anybody)
 		}
 		w.pass(timeout)
-		require.ErrorIs(w, c.over(), leaderelection.ErrElectionOver, "a node that was created anew is another election")
+		require.ErrorIs(w, c.over(), leaderelection.ErrElectionGone, "a node that was created anew is another election")
 	})
 }
 

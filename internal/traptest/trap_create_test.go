@@ -45,46 +45,46 @@ func createAnswerLost(w *world, l loss) {
 
 // CURATOR-498: the search for what the create has left finds a znode of another
 // session, as that of a dying one may still be seen, and takes it for the own.
-func TestTrap02_ForeignOwner(t *testing.T) {
-	play(t, 1, func(w *world) {
-		lost := w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			w.srv.Refuse(true)
-			return zktest.Cut(q)
-		})
-		c := w.enlist(w.connect())
-		w.ran(lost)
-		mine := w.created()
-		require.Len(w, mine, 1)
-		guid := mine[0][:len(mine[0])-10]
-		w.remove(mine[0])
-		other, err := w.operator.Create(guid, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-		require.NoError(w, err)
-		w.restore()
-		require.NotEqual(w, other, c.ID())
-		require.Equal(w, w.stat(c.ID()).Czxid, c.leads().Token())
-		c.alone()
+func TestTrap02_ForeignOwner(t *testing.T) { play(t, 1, foreignOwner) }
+
+func foreignOwner(w *world) {
+	lost := w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		w.srv.Refuse(true)
+		return zktest.Cut(q)
 	})
+	c := w.enlist(w.connect())
+	w.ran(lost)
+	mine := w.created()
+	require.Len(w, mine, 1)
+	guid := mine[0][:len(mine[0])-10]
+	w.remove(mine[0])
+	other, err := w.operator.Create(guid, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	require.NoError(w, err)
+	w.restore()
+	require.NotEqual(w, other, c.ID())
+	require.Equal(w, w.stat(c.ID()).Czxid, c.leads().Token())
+	c.alone()
 }
 
 // CURATOR-498, with the session's end itself between create and search.
-func TestTrap02_SessionEndsBeforeTheSearch(t *testing.T) {
-	play(t, 1, func(w *world) {
-		conn := w.connect()
-		old := conn.SessionID()
-		lost := w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			w.srv.Refuse(true)
-			return zktest.Cut(q)
-		})
-		c := w.enlist(conn)
-		w.ran(lost)
-		require.NoError(w, w.srv.ExpireSession(old))
-		w.restore()
-		w.pass(timeout)
-		require.NotEqual(w, old, conn.SessionID())
-		c.leads()
-		c.alone()
-		require.Len(w, w.created(), 2)
+func TestTrap02_SessionEndsBeforeTheSearch(t *testing.T) { play(t, 1, sessionEndsBeforeTheSearch) }
+
+func sessionEndsBeforeTheSearch(w *world) {
+	conn := w.connect()
+	old := conn.SessionID()
+	lost := w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		w.srv.Refuse(true)
+		return zktest.Cut(q)
 	})
+	c := w.enlist(conn)
+	w.ran(lost)
+	require.NoError(w, w.srv.ExpireSession(old))
+	w.restore()
+	w.pass(timeout)
+	require.NotEqual(w, old, conn.SessionID())
+	c.leads()
+	c.alone()
+	require.Len(w, w.created(), 2)
 }
 
 // ZOOKEEPER-1675: the search is answered by a server that lags behind, and does

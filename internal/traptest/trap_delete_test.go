@@ -49,13 +49,13 @@ func resignsUnheard(w *world, c *candidate, l loss) {
 	require.NoError(w, c.Resign(), "now it is confirmed")
 }
 
-// The same for a follower, whose last act is another request.
+// The same for a follower.
 func TestTrap05_DeleteAnswerLostByFollower(t *testing.T) {
 	each(t, append(losses, answers...), 1, func(w *world, l loss) {
 		leader, c := w.enlist(w.connect()), w.enlist(w.connect())
 		last := w.enlist(w.connect())
 		grant, session := leader.leads(), c.conn.SessionID()
-		lost := l.set(w.srv, zktest.Match{Op: zktest.OpMulti, Session: session, Path: leader.ID(), Nth: 1})
+		lost := l.set(w.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Path: under, Nth: 1})
 		resignsUnheard(w, c, l)
 		w.ran(lost)
 		last.follows(leader)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/handshake"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -88,7 +89,9 @@ func TestTrap16_StoppedLeaderWrites(t *testing.T) {
 	play(t, 1, func(w *world) {
 		w.history.excused = true
 		w.create("/register")
-		c := w.enlist(w.connect(), leaderelection.WithSessionTimeout(time.Minute))
+		conn := w.connect()
+		handshake.Of(conn).Grant(time.Minute)
+		c := w.enlist(conn, leaderelection.WithSessionTimeout(time.Minute))
 		next := w.enlist(w.connect())
 		old := c.leads()
 		w.pass(timeout)
@@ -148,7 +151,9 @@ func TestTrap16_WriteCarriedOutInTheNextSession(t *testing.T) {
 	play(t, 3, func(w *world) {
 		w.history.excused = true
 		w.create("/register")
-		c := w.enlist(w.connect(), leaderelection.WithSessionTimeout(time.Minute))
+		conn := w.connect()
+		handshake.Of(conn).Grant(time.Minute)
+		c := w.enlist(conn, leaderelection.WithSessionTimeout(time.Minute))
 		next := w.enlist(w.connect())
 		old, session := c.leads(), c.conn.SessionID()
 		w.cut(c.conn)

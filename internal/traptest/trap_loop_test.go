@@ -273,36 +273,3 @@ func TestTrap37_LongLine(t *testing.T) {
 		require.ErrorIs(w, c.over(), leaderelection.ErrElectionOver)
 	}, zktest.WithMaxPacket(32<<10))
 }
-
-// Netflix/curator #76: a client with a limit of its own cannot take a listing,
-// and breaks its connection each time. The candidate waits, claims nothing, takes
-// its turn when it can, and leaves when it is asked to.
-func TestTrap37_ListingTooLongForTheClient(t *testing.T) {
-	for _, resigns := range []bool{false, true} {
-		t.Run(fmt.Sprintf("resigns %v", resigns), func(t *testing.T) {
-			play(t, 1, func(w *world) {
-				var ahead []string
-				for range 1200 { // more than 64 kB, which is what connect sets
-					ahead = append(ahead, w.stand(w.operator))
-				}
-				c := w.enlist(w.connect())
-				session := c.conn.SessionID()
-				w.pass(2 * timeout)
-				require.Empty(w, c.all())
-				if resigns {
-					_ = c.Resign()
-					w.pass(timeout)
-					c.resign()
-					w.line(ahead...)
-				} else {
-					for _, path := range ahead {
-						w.remove(path)
-					}
-					w.pass(timeout)
-					c.leads()
-				}
-				require.Equal(w, session, c.conn.SessionID())
-			})
-		})
-	}
-}

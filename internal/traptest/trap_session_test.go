@@ -19,6 +19,7 @@ func TestTrap11_ZnodeOfThePreviousSession(t *testing.T) {
 		leader, c := w.enlist(w.connect()), w.enlist(w.connect())
 		c.follows(leader)
 		w.outlive(c)
+		w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: c.ID(), Nth: 1}, zktest.Fail(zk.ErrNoAuth)) // it cannot delete that
 		leader.resign()
 		w.restore()
 		w.pass(timeout)
@@ -85,6 +86,7 @@ func TestTrap19_RejoinMeetsTheOldZnode(t *testing.T) {
 		first := c.leads()
 		old := c.ID()
 		w.outlive(c)
+		w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: old, Nth: 1}, zktest.Fail(zk.ErrNoAuth)) // it cannot delete that
 		w.restore()
 		w.pass(timeout)
 		require.ErrorIs(w, first.Err(), leaderelection.ErrSessionExpired)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -48,29 +49,33 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 		conn := w.connect()
 		ahead := w.stand(w.operator)
 		c := w.enlist(conn)
-		two := func() {
+		most := 2
+		watched := []string{ahead, c.ID()}
+		set := func() {
 			w.Helper()
-			require.ElementsMatch(w, []string{ahead, c.ID()}, w.watched())
-			require.Equal(w, 2, clientWatches(conn))
+			require.ElementsMatch(w, watched, w.watched())
+			require.LessOrEqual(w, clientWatches(conn), most)
 		}
-		two()
-		for i := range 10 {
+		set()
+		most = 12 // the own one is set again after each break, up to a limit
+		for i := range 20 {
 			_, err := w.operator.Set(ahead, fmt.Append(nil, i), -1)
 			require.NoError(w, err)
 			w.pass(0)
-			two()
+			set()
 			w.servers(func(s *zktest.Server) { s.DropConnections(conn.SessionID()) })
 			w.pass(timeout / 5)
-			two()
+			set()
 		}
 		require.Len(w, c.all(), 1)
-		// Others come and go behind it.
+		// Others come and go behind it, and leave one watch.
+		watched, most = append(watched, c.ID()), most+1
 		for range 10 {
 			other := w.enlist(conn)
 			other.follows(c)
 			other.resign()
 			w.pass(0)
-			two()
+			set()
 		}
 		w.remove(ahead)
 		w.pass(0)
@@ -361,5 +366,61 @@ func TestTrap55_EventsDropped(t *testing.T) {
 		w.restore()
 		w.pass(timeout)
 		require.ErrorIs(w, c.over(), leaderelection.ErrSessionExpired)
+	})
+}
+
+// A follower that has left leaves its watch, which is lost at a reconnect. The next
+// follower on the connection notices the end of the leader all the same.
+func TestTrap27_LeftWatchIsLost(t *testing.T) {
+	play(t, 1, func(w *world) {
+		leader, conn := w.enlist(w.connect()), w.connect()
+		first := w.enlist(conn)
+		first.follows(leader)
+		first.resign()
+		w.pass(0)
+		refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
+		w.srv.DropConnections(conn.SessionID())
+		w.pass(timeout)
+		w.ran(refused)
+		require.Empty(w, w.srv.Watches()[1:])
+		second := w.enlist(conn)
+		second.follows(leader)
+		w.pass(3 * time.Second)
+		leader.resign()
+		w.pass(0)
+		second.leads()
+	})
+}
+
+// A server refuses to set the watches of a follower again, and keeps the connection. The
+// follower notices what happens later: the end of its predecessor, whether it is the
+// second or not, and that of its own znode.
+func TestTrap27_RefusedWatchesAreSetAgain(t *testing.T) {
+	play(t, 1, func(w *world) {
+		a, b, c := w.enlist(w.connect()), w.enlist(w.connect()), w.enlist(w.connect())
+		lose := func(x *candidate) {
+			session := x.conn.SessionID()
+			refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: session, Nth: 1}, zktest.Fail(zktest.Code(-127)))
+			w.srv.DropConnections(session)
+			w.pass(timeout / 2)
+			w.ran(refused)
+			require.Equal(w, session, x.conn.SessionID())
+		}
+		lose(c)
+		b.resign()
+		w.pass(0)
+		c.follows(a)
+		lose(c)
+		a.resign()
+		w.pass(0)
+		c.leads()
+		d := w.enlist(w.connect())
+		e := w.enlist(w.connect())
+		for _, x := range []*candidate{e, d} {
+			lose(x)
+			w.remove(x.ID())
+			w.pass(timeout / 4)
+			require.ErrorIs(w, x.over(), leaderelection.ErrCandidateDeleted)
+		}
 	})
 }

@@ -4,6 +4,7 @@
 package traptest
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,7 @@ type world struct {
 	operator *zk.Conn       // a client beside the candidates
 	stood    int            // see stand
 	history  history
+	options  []leaderelection.Option // of all candidates
 
 	candidates []*candidate
 }
@@ -124,7 +126,7 @@ func (w *world) leave() {
 
 // candidateAt makes a candidate that does not take part yet.
 func (w *world) candidateAt(node string, conn *zk.Conn, options ...leaderelection.Option) *candidate {
-	options = append([]leaderelection.Option{leaderelection.WithSessionTimeout(timeout)}, options...)
+	options = append([]leaderelection.Option{leaderelection.WithSessionTimeout(timeout)}, slices.Concat(w.options, options)...)
 	e, err := leaderelection.NewElection(conn, node, options...)
 	require.NoError(w, err)
 	return w.register(e, conn)

@@ -6,14 +6,12 @@ import (
 	"path"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/go-leaderelection/leaderelection/internal/request"
 )
 
-// Make creates node and its parents where they are missing. The parents are
-// persistent. So is node, unless container says that the ensemble may remove it
-// once it is empty again (servers from release 3.5 on). That something exists
-// already is fine.
+// Make creates node and those of its parents that do not exist. The parents are
+// persistent. With container node is a container, which the ensemble may remove when its
+// last child is gone; on servers that do not know containers it is persistent. A node that
+// exists already is not changed.
 func Make(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL, container bool) error {
 	for {
 		err := makeOne(ctx, conn, node, acl, container)
@@ -27,17 +25,12 @@ func Make(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL, contain
 }
 
 func makeOne(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL, container bool) error {
-	create := func() error {
-		if container {
-			_, err := conn.CreateContainer(node, nil, zk.FlagContainer, acl)
-			return err
-		}
-		_, err := conn.Create(node, nil, zk.FlagPersistent, acl)
+	create := makePersistent
+	if container {
+		create = makeContainer
+	}
+	if err := create(ctx, conn, node, acl); !errors.Is(err, zk.ErrNodeExists) {
 		return err
 	}
-	err := request.Retry(ctx, conn, create)
-	if errors.Is(err, zk.ErrNodeExists) {
-		return nil
-	}
-	return err
+	return nil
 }

@@ -1,0 +1,96 @@
+package znode_test
+
+import (
+	"context"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/znode"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// container is the ephemeralOwner of a container of the servers in these tests.
+const container int64 = math.MinInt64
+
+func play(t *testing.T, f func(ctx context.Context, srv *zktest.Server, conn *zk.Conn), opts ...zktest.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t, append(opts, zktest.WithContainerOwner(container))...)
+		conn, _, err := srv.Connect(4 * time.Second)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		f(ctx, srv, conn)
+	})
+}
+
+func makeDir(ctx context.Context, conn *zk.Conn, node string) error {
+	return znode.Make(ctx, conn, node, zk.WorldACL(zk.PermAll), true)
+}
+
+func owner(t *testing.T, conn *zk.Conn, node string) int64 {
+	t.Helper()
+	_, stat, err := conn.Exists(node)
+	require.NoError(t, err)
+	return stat.EphemeralOwner
+}
+
+// If the server closes the connection of a client that asks for a container, a persistent
+// znode is created instead, and the connection does not ask again.
+func TestServerWithoutContainers(t *testing.T) {
+	play(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
+		require.NoError(t, makeDir(ctx, conn, "/locks/a"))
+		require.Zero(t, owner(t, conn, "/locks/a"))
+		require.Equal(t, 3, srv.Log().Count(zktest.OpCreateContainer))
+		require.NoError(t, makeDir(ctx, conn, "/locks/b"))
+		require.Equal(t, 3, srv.Log().Count(zktest.OpCreateContainer))
+	}, zktest.WithoutOps(zktest.OpCreateContainer))
+}
+
+// ZooKeeper before release 3.5 answers that it does not implement containers.
+func TestServerThatAnswersUnimplemented(t *testing.T) {
+	play(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
+		_, err := conn.Create("/locks", nil, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		srv.Before(zktest.Match{Op: zktest.OpCreateContainer}, zktest.Fail(zktest.Code(-6)))
+		require.NoError(t, makeDir(ctx, conn, "/locks/a"))
+		require.Zero(t, owner(t, conn, "/locks/a"))
+		require.Equal(t, 1, srv.Log().Count(zktest.OpCreateContainer))
+	})
+}
+
+// Connections that are lost for other reasons do not lead to a persistent znode.
+func TestContainerAfterConnectionLosses(t *testing.T) {
+	play(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
+		for n := 1; n <= 2; n++ {
+			srv.Before(zktest.Match{Op: zktest.OpCreateContainer, Nth: n}, zktest.Cut)
+		}
+		require.NoError(t, makeDir(ctx, conn, "/a"))
+		require.Equal(t, container, owner(t, conn, "/a"))
+	})
+	play(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
+		srv.After(zktest.Match{Op: zktest.OpCreateContainer}, zktest.Cut)
+		require.NoError(t, makeDir(ctx, conn, "/a"))
+		require.Equal(t, container, owner(t, conn, "/a"))
+		require.Equal(t, 1, srv.Log().Count(zktest.OpCreateContainer), "it was created, though the answer was lost")
+	})
+	play(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
+		srv.Stop()
+		time.AfterFunc(10*time.Second, func() { srv.Restart(zktest.KeepTree) })
+		require.NoError(t, makeDir(ctx, conn, "/a"))
+		require.Equal(t, container, owner(t, conn, "/a"), "an outage is no evidence")
+	})
+}
+
+func TestContainerOfAClosedConnection(t *testing.T) {
+	play(t, func(ctx context.Context, _ *zktest.Server, conn *zk.Conn) {
+		conn.Close()
+		require.ErrorIs(t, makeDir(ctx, conn, "/a"), request.ErrClosed)
+	})
+}

@@ -1,0 +1,78 @@
+package leaderelection
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// observe starts an observation and returns it with a function that ends it.
+func (w *askWorld) observe(conn *zk.Conn) (<-chan Observation, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	seen, err := Observe(ctx, conn, "/election")
+	require.NoError(w, err)
+	return seen, func() {
+		cancel()
+		for range seen {
+		}
+	}
+}
+
+// The number of watches does not grow with the number of observations.
+func TestObserveLeavesOneWatch(t *testing.T) {
+	playAsking(t, func(w *askWorld) {
+		_, err := w.operator.Create("/election", nil, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(w, err)
+		conn := w.connect()
+		for _, leader := range []bool{false, true} {
+			if leader {
+				w.stands(w.connect())
+			}
+			for range 1000 {
+				seen, end := w.observe(conn)
+				require.Equal(w, leader, (<-seen).Leader != nil)
+				end()
+			}
+			require.Equal(w, 1, watchChannels(conn))
+		}
+	})
+}
+
+// A change is observed although the client library has lost its watch at a reconnect,
+// during an observation or before it.
+func TestObserveAfterALostWatch(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		playAsking(t, func(w *askWorld) {
+			a, b := w.stands(w.connect()), w.stands(w.connect())
+			conn := w.connect()
+			seen, end := w.observe(conn)
+			require.Equal(w, a.ID(), (<-seen).Leader.ID)
+			if before {
+				end()
+			}
+			w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
+			w.srv.DropConnections(conn.SessionID())
+			w.pass(3 * time.Second)
+			if before {
+				seen, end = w.observe(conn)
+				require.Equal(w, a.ID(), (<-seen).Leader.ID)
+			}
+			require.NoError(w, a.Resign())
+			require.Equal(w, b.ID(), (<-seen).Leader.ID)
+			require.NoError(w, b.Resign())
+			require.Nil(w, (<-seen).Leader)
+			c := w.stands(w.connect())
+			require.Equal(w, c.ID(), (<-seen).Leader.ID)
+			require.NoError(w, DeleteElection(w.operator, "/election"))
+			synctest.Wait()
+			require.ErrorIs(w, (<-seen).Err, ErrElectionOver)
+			end()
+		})
+	}
+}

@@ -1,0 +1,106 @@
+package zkdial
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// ErrServers: a list of servers is empty, or has an element that is not of the form
+// host:port.
+var ErrServers = errors.New("zkdial: invalid list of servers")
+
+// ParseServers splits a list of servers, "host:port,...", as it is found in
+// configuration files. The port may be missing and is 2181 then; an IPv6 address with
+// a port is written in brackets. A chroot, as in "host:port/app", is not supported,
+// because the client library has none, and rejected: use the full paths of znodes.
+// The error is [ErrServers].
+func ParseServers(text string) ([]string, error) {
+	return parse(strings.Split(text, ","))
+}
+
+func parse(list []string) (servers []string, err error) {
+	for _, s := range list {
+		if s = strings.TrimSpace(s); s == "" {
+			continue
+		}
+		if s, err = parseServer(s); err != nil {
+			return nil, err
+		}
+		servers = append(servers, s)
+	}
+	if len(servers) == 0 {
+		return nil, fmt.Errorf("%w: there is no server; expected host:port, separated by commas", ErrServers)
+	}
+	return servers, nil
+}
+
+func parseServer(s string) (string, error) {
+	if server, chroot, found := strings.Cut(s, "/"); found {
+		return "", fmt.Errorf("%w: %q: chroots are not supported; connect to %q and begin the paths of znodes with %q",
+			ErrServers, s, server, "/"+chroot)
+	}
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		host, port = s, "2181"
+		if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
+			host = s[1 : len(s)-1]
+		}
+		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
+			return "", fmt.Errorf("%w: %q: %w", ErrServers, s, err)
+		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", fmt.Errorf("%w: %q: the port is not a number from 1 to 65535", ErrServers, s)
+	}
+	if host == "" || strings.ContainsAny(host, " \t[]") {
+		return "", fmt.Errorf("%w: %q: this is not the name of a host", ErrServers, s)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// hosts is the client library's list of servers, in random order. Unlike its own it
+// looks no names up: the dialer does.
+type hosts struct {
+	mu        sync.Mutex
+	addresses []string
+	next      int
+	failed    int // since the last connection
+}
+
+func newHosts(addresses []string) *hosts {
+	h := &hosts{addresses: addresses}
+	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
+	return h
+}
+
+// Init does nothing: the list is complete.
+func (h *hosts) Init([]string) error { return nil }
+
+// Len is the number of servers.
+func (h *hosts) Len() int { return len(h.addresses) }
+
+// Next is the server to try, and whether all have been tried without success.
+func (h *hosts) Next() (server string, retryStart bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	server = h.addresses[h.next]
+	h.next = (h.next + 1) % len(h.addresses)
+	retryStart = h.failed >= len(h.addresses)
+	if retryStart {
+		h.failed = 0
+	}
+	h.failed++
+	return server, retryStart
+}
+
+// Connected notes that a server has accepted the client.
+func (h *hosts) Connected() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failed = 0
+}
