@@ -66,13 +66,17 @@ func (q *queue) Contenders(ctx context.Context) ([]Contender, error) {
 // names lists the znodes of the contenders, first in line first.
 func (q *queue) names(ctx context.Context) ([]string, error) {
 	children, err := request.Read(ctx, q.at.Conn, func() ([]string, error) {
-		children, _, err := q.at.Conn.Children(q.at.Path)
+		children, _, err := request.Children(q.at.Conn, q.at.Path)
 		return children, err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
+	if err != nil {
+		return nil, err
+	}
 	names, _, _ := line.Order(children, "")
+	names, _, err = line.Contenders(ctx, q.at.Conn, q.at.Path, names)
 	return names, err
 }
 
@@ -80,7 +84,7 @@ func (q *queue) names(ctx context.Context) ([]string, error) {
 func (q *queue) describe(ctx context.Context, name string, holds, reads bool) (*Contender, error) {
 	full := path.Join(q.at.Path, name)
 	c, err := request.Read(ctx, q.at.Conn, func() (*Contender, error) {
-		data, stat, err := q.at.Conn.Get(full)
+		data, stat, err := request.Get(q.at.Conn, full)
 		if err != nil {
 			return nil, err
 		}

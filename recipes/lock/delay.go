@@ -18,8 +18,8 @@ import (
 // The marks of holders: what follows is the GUID of the contender's name. No
 // contender's name begins so, in nobody's layout, and Curator sorts it to the end.
 const (
-	writerMark = "held-w-"
-	readerMark = "held-r-"
+	writerMark = line.HeldToWrite
+	readerMark = line.HeldToRead
 )
 
 // delayed stands between the line and a turn, and lets no proof pass before the
@@ -81,7 +81,7 @@ func (d *delayed) mark(own string, since time.Time) error {
 	name := markOf(path.Base(own))
 	for {
 		children, err := request.Read(d.ctx, d.cfg.Conn, func() ([]string, error) {
-			children, _, err := d.cfg.Conn.Children(d.cfg.Dir)
+			children, _, err := request.Children(d.cfg.Conn, d.cfg.Dir)
 			return children, err
 		})
 		if err != nil {

@@ -42,4 +42,9 @@
 // Names are those of Curator's InterProcessMutex and InterProcessReadWriteLock, or,
 // with [recipes.Kazoo], those of kazoo's Lock, WriteLock and ReadLock, and programs in
 // Java or Python can contend for the same lock.
+//
+// Any other ephemeral child of a Mutex or an RWMutex whose name ends in ten digits is a
+// contender, too, of a lock that was written by hand: all others wait for it, as for a
+// writer. Persistent children with such names are ignored, with a warning. A [Semaphore]
+// knows only the names of the libraries.
 package lock

@@ -29,6 +29,11 @@ func (h *Hold) Path() string { return h.own() }
 // later has the greater token. It is the creation zxid of the contender's znode,
 // which grows over the life of an ensemble and starts anew when the ensemble is
 // rebuilt without its data.
+//
+// A resource is protected by the tokens of one lock. Tokens of different elections,
+// locks, queues or parts must not be compared, although all are zxids: a greater one
+// says nothing there, and a record that both are checked against rejects the holder of
+// the smaller one. Keep a record for each, for instance under the path of its node.
 func (h *Hold) Token() int64 { return h.grant.Token() }
 
 // Done is closed, once, as soon as the lock is released, lost, or can no longer

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/handshake"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -145,9 +146,13 @@ func (c *client) mayFail(err error) {
 	c.violation("client %d: no lock for no reason: %v", c.id, err)
 }
 
+// grant has the client believe that the servers have granted what it is told.
+func (c *client) grant() { handshake.Of(c.conn).Grant(c.told) }
+
 // contendMutex locks, writes what only a holder may write, at once and at a time at
 // which it may have lost the lock, and releases.
 func contendMutex(c *client) {
+	c.grant()
 	m, err := NewMutex(c.conn, node, recipes.WithSessionTimeout(c.told))
 	if err != nil {
 		c.violation("%v", err)
@@ -184,6 +189,7 @@ func contendMutex(c *client) {
 
 // contendRWMutex reads, writes, or writes and goes on to read.
 func contendRWMutex(c *client) {
+	c.grant()
 	m, err := NewRWMutex(c.conn, node, recipes.WithSessionTimeout(c.told))
 	if err != nil {
 		c.violation("%v", err)

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -281,5 +282,34 @@ func TestMultiReleaseUnconfirmed(t *testing.T) {
 		w.pass(timeout)
 		require.NoError(w, h.Release(w.Context()))
 		w.line()
+	})
+}
+
+// A lock that is lost while the last one is awaited ends the whole, even if the last one is
+// granted at the same time.
+func TestMultiDoesNotGrantALostLock(t *testing.T) {
+	play(t, 1, func(w *world) {
+		var first *Hold
+		_, err := w.multi(w.connect(), "a", "b").take(w.Context(), func(p part, ctx context.Context) (*Hold, error) {
+			if first == nil {
+				var err error
+				first, err = p.lock(ctx)
+				return first, err
+			}
+			h, err := p.lock(w.Context()) // not ctx, which ends with the first lock
+			for _, path := range w.contenders() {
+				if strings.HasPrefix(path, "/locks/a/") {
+					w.remove(path)
+				}
+			}
+			<-first.Done()
+			return h, err
+		})
+		require.ErrorIs(w, err, recipes.ErrDeleted)
+		for _, name := range []string{"a", "b"} {
+			h, err := w.at(w.operator, name).TryLock(w.Context())
+			require.NoError(w, err, "both are free")
+			require.NoError(w, h.Release(w.Context()))
+		}
 	})
 }

@@ -5,8 +5,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
 // Revoked is closed when somebody has asked for the release of this lock, by
@@ -25,58 +25,29 @@ func (h *Hold) Revoked() <-chan struct{} {
 	return h.revoked
 }
 
-// data is what was read of the own znode.
-type data struct {
-	text  string
-	watch <-chan zk.Event
-}
-
 // awaitRevocation ends with the grant, or when the release was asked for.
 func (h *Hold) awaitRevocation(asked, over chan<- struct{}) {
 	defer close(over)
 	ctx := h.grant.Context()
 	sub := session.Subscribe(h.conn, h.timeout)
 	defer sub.Close()
-	var watch <-chan zk.Event
+	own := h.own()
+	znode := watch.NewReader(h.conn, sub, own, watch.Data)
 	for {
-		epoch, own := sub.State().Epoch, h.own()
-		armed := watch != nil
-		read, err := request.Read(ctx, h.conn, func() (d data, err error) {
-			var text []byte
-			if armed {
-				text, _, err = h.conn.Get(own)
-			} else {
-				text, _, d.watch, err = h.conn.GetW(own)
-			}
-			d.text = string(text)
-			return d, err
-		})
+		found, err := znode.Read(ctx)
 		switch {
 		case errors.Is(err, zk.ErrNoNode) && h.moved(own):
-			watch = nil
+			own = h.own()
+			znode = watch.NewReader(h.conn, sub, own, watch.Data)
 			continue
 		case err != nil:
-			// Where the znode has gone that is told to the grant, too.
-			return
-		case read.text == revokeRequest:
+			return // if the znode is gone, the grant ends as well
+		case string(found.Data) == revokeRequest:
 			close(asked)
 			return
 		}
-		if !armed {
-			watch = read.watch
-		}
-		for woken := false; !woken; {
-			select {
-			case <-watch:
-				watch, woken = nil, true
-			case <-sub.Changed():
-				// The client library can lose a change while it sets the watch
-				// anew.
-				s := sub.State()
-				woken = s.Up && s.Epoch != epoch
-			case <-ctx.Done():
-				return
-			}
+		if _, err := znode.Wait(ctx, nil); err != nil {
+			return
 		}
 	}
 }

@@ -398,23 +398,56 @@ func TestUpgradeUnseenEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A reader that gives up takes back its watch on a writer that stays.
-func TestReadersLeaveNoWatches(t *testing.T) {
+// Readers that give up leave one watch for each connection on a writer that stays.
+func TestReadersLeaveOneWatch(t *testing.T) {
 	play(t, 1, func(w *world) {
 		x := w.write(w.connect())
 		x.holds()
-		stays := w.read(w.connect())
+		stays, conn := w.read(w.connect()), w.connect()
 		before := w.watched()
 		for range 5 {
-			r := w.read(w.connect())
+			r, other := w.read(conn), w.read(conn)
 			r.waits()
+			other.waits()
 			r.cancel()
+			other.cancel()
 			w.pass(0)
 			require.True(w, errors.Is(r.failed(), context.Canceled))
-			require.ElementsMatch(w, before, w.watched())
+			require.ElementsMatch(w, append(before, x.hold.Path()), w.watched())
+			require.Equal(w, 1, clientWatches(conn))
 		}
 		stays.waits()
 		x.release()
 		stays.holds()
+		require.Zero(w, clientWatches(conn))
+	})
+}
+
+// A reader that gives up costs one request, however many readers wait behind the same
+// writer.
+func TestReadersThatGiveUpWakeNoOthers(t *testing.T) {
+	play(t, 1, func(w *world) {
+		x := w.write(w.connect())
+		x.holds()
+		const readers = 20
+		var all []*asked
+		for i := range readers {
+			conn := w.connect()
+			for range 1 + i%2 {
+				r := w.read(conn)
+				r.waits()
+				all = append(all, r)
+			}
+		}
+		w.srv.ResetLog()
+		for _, r := range all[1:] {
+			r.cancel()
+		}
+		w.pass(0)
+		requests := w.srv.Log().Requests()
+		require.Len(w, requests, len(all)-1, requests)
+		require.Equal(w, len(all)-1, requests.Count(zktest.OpDelete))
+		x.release()
+		all[0].holds()
 	})
 }

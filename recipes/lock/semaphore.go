@@ -155,7 +155,7 @@ func (s *Semaphore) free(ctx context.Context, n int) error {
 // list returns the children of dir, none where there is no dir.
 func list(ctx context.Context, conn *zk.Conn, dir string) ([]string, error) {
 	children, err := request.Read(ctx, conn, func() ([]string, error) {
-		children, _, err := conn.Children(dir)
+		children, _, err := request.Children(conn, dir)
 		return children, err
 	})
 	if errors.Is(err, zk.ErrNoNode) {

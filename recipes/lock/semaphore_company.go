@@ -107,7 +107,7 @@ func (c *company) readLimit(ctx context.Context) (int, error) {
 		return c.given, nil
 	}
 	data, err := request.Read(ctx, c.at.Conn, func() ([]byte, error) {
-		data, _, err := c.at.Conn.Get(c.leases)
+		data, _, err := request.Get(c.at.Conn, c.leases)
 		return data, err
 	})
 	if err != nil {

@@ -99,7 +99,7 @@ func (s *Semaphore) current(ctx context.Context) ([]string, *zk.Stat, error) {
 		if _, err := s.at.Conn.Sync(s.at.Path); err != nil {
 			return listed{}, err
 		}
-		children, stat, err := s.at.Conn.Children(s.at.Path)
+		children, stat, err := request.Children(s.at.Conn, s.at.Path)
 		return listed{children, stat}, err
 	})
 	return l.children, l.stat, err

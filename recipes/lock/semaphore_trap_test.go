@@ -185,6 +185,7 @@ func TestTrap11_SemaphoreZnodeOfThePreviousSession(t *testing.T) {
 			_, err := w.operator.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
 			require.NoError(w, err)
 			w.remove(holder.path())
+			w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: path, Nth: 1}, zktest.Fail(zk.ErrNoAuth)) // it cannot delete that
 			w.restore()
 			w.pass(semTimeout)
 			c.fails(recipes.ErrSessionExpired)

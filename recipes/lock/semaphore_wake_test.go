@@ -226,6 +226,33 @@ func TestSemaphoreBehindAForeignContender(t *testing.T) {
 	})
 }
 
+// A waiter that has left leaves its watch, which is lost at a reconnect. The next waiter
+// on the connection is let in all the same.
+func TestTrap27_SemaphoreLeftWatchIsLost(t *testing.T) {
+	playSem(t, func(w *semWorld) {
+		holder, ahead := w.contend(1, 1), w.contend(1, 1)
+		conn := w.connect()
+		first := w.ask(w.semaphore(conn, 1), 1)
+		first.waits()
+		first.cancel()
+		synctest.Wait()
+		require.Equal(w, 1, clientWatches(conn), "on the one ahead")
+		refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
+		w.srv.DropConnections(conn.SessionID())
+		w.pass(semTimeout)
+		w.ran(refused)
+		second := w.ask(w.semaphore(conn, 1), 1)
+		second.waits()
+		w.pass(3 * time.Second)
+		holder.release()
+		ahead.holds()
+		ahead.release()
+		second.holds()
+		second.release()
+		w.clean()
+	})
+}
+
 // Waiters that come and go leave nothing behind at a holder that stays.
 func TestTrap25_SemaphoreWatchesDoNotAddUp(t *testing.T) {
 	playSem(t, func(w *semWorld) {
@@ -243,7 +270,9 @@ func TestTrap25_SemaphoreWatchesDoNotAddUp(t *testing.T) {
 				synctest.Wait()
 			}
 			w.waiting(first, second, third)
-			require.LessOrEqual(w, clientWatches(conn), 2+2, "two of their own, the line's, the predecessor's")
+			watches := slices.DeleteFunc(w.srv.Watches(), func(x zktest.Watch) bool { return x.Session != conn.SessionID() })
+			require.LessOrEqual(w, len(watches), 2+3, "two of their own, the line's, the predecessor's, that of x")
+			require.LessOrEqual(w, clientWatches(conn), 2*(2+3), "each was set again once")
 			for _, x := range []*contender{second, first, third} {
 				x.cancel()
 				synctest.Wait()

@@ -201,7 +201,7 @@ func (w *semWorld) sent(session int64, f func()) zktest.Log {
 	return w.srv.Log()[begin:].Session(session).Requests()
 }
 
-// checks removes from a log the checks that prove the session's life.
+// withoutChecks removes from a log the checks that prove the session's life.
 func withoutChecks(log zktest.Log) zktest.Log {
 	return log.Filter(func(e zktest.Entry) bool { return e.Op != zktest.OpMulti || e.Ops != 1 })
 }

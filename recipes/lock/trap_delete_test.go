@@ -38,13 +38,13 @@ func deleteAnswerLost(w *world, l loss) {
 	require.Equal(w, session, a.conn.SessionID(), "the session's end is no solution")
 }
 
-// The same for one who waits, whose last act is another request.
+// The same for a contender that waits.
 func TestTrap05_DeleteAnswerLostByAWaiter(t *testing.T) {
 	each(t, append(losses, answers...), 1, func(w *world, l loss) {
 		holder, a := w.lock(w.connect()), w.lock(w.connect())
 		last := w.lock(w.connect())
 		session := a.conn.SessionID()
-		lost := l.set(w.srv, zktest.Match{Op: zktest.OpMulti, Session: session, Path: holder.hold.Path(), Nth: 1})
+		lost := l.set(w.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Path: under, Nth: 1})
 		a.cancel()
 		w.pass(timeout)
 		require.Error(w, a.failed())

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/handshake"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -20,6 +21,7 @@ func TestTrap11_ZnodeOfThePreviousSession(t *testing.T) {
 		holder, a := w.lock(w.connect()), w.lock(w.connect())
 		own := w.contenders()[1]
 		w.outlive(a.conn, own)
+		w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: own, Nth: 1}, zktest.Fail(zk.ErrNoAuth)) // it cannot delete that
 		holder.release()
 		w.restore()
 		w.pass(timeout)
@@ -179,7 +181,9 @@ func TestTrap16_StoppedHolderWrites(t *testing.T) {
 	play(t, 1, func(w *world) {
 		w.excused = true
 		w.create("/register")
-		a := w.lock(w.connect(), recipes.WithSessionTimeout(time.Minute))
+		conn := w.connect()
+		handshake.Of(conn).Grant(time.Minute)
+		a := w.lock(conn, recipes.WithSessionTimeout(time.Minute))
 		next := w.lock(w.connect())
 		old := a.holds()
 		w.pass(timeout)

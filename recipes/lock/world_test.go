@@ -218,7 +218,7 @@ func (w *world) contenders() (found []string) {
 	}
 	for _, parent := range parents {
 		names, _, _ := line.Order(children[parent], "")
-		for _, name := range names {
+		for _, name := range slices.DeleteFunc(names, func(name string) bool { return !line.Recognized(name) }) {
 			found = append(found, path.Join(parent, name))
 		}
 	}

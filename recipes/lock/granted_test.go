@@ -1,0 +1,36 @@
+package lock
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// A program that asks for a session of 60 s is granted 20 s. A lock with 60 s is rejected;
+// made before the connection has a session, its lease is that of 20 s.
+func TestLongerThanGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t, zktest.WithSessionTimeouts(4*time.Second, 20*time.Second))
+		hook := srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
+		conn, _, err := srv.Connect(time.Minute)
+		require.NoError(t, err)
+		long := recipes.WithSessionTimeout(time.Minute)
+		m, err := NewMutex(conn, "/l", long)
+		require.NoError(t, err)
+		hook.Remove()
+		h, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		time.Sleep(40 * time.Second) // the chain of proofs is complete
+		require.LessOrEqual(t, time.Until(h.Deadline()), 10*time.Second)
+		require.NoError(t, h.Release(t.Context()))
+		_, err = NewMutex(conn, "/l", long)
+		require.ErrorIs(t, err, recipes.ErrInvalidOption)
+		require.ErrorContains(t, err, "the servers have granted a session timeout of 20s")
+		conn.Close()
+	})
+}
