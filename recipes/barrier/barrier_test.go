@@ -40,17 +40,14 @@ func TestBarrierHoldsWhileItIsSet(t *testing.T) {
 // kazoo #175, CURATOR-14: a watch more for each wait that was given up.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	play(t, func(w world) {
-		b := w.barrier(w.connect())
+		conn := w.connect()
+		b := w.barrier(conn)
 		require.NoError(w, b.Set(w.Context()))
-		var watch any
 		for range 10 {
 			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 			require.ErrorIs(w, b.Wait(ctx), context.DeadlineExceeded)
 			cancel()
-			if watch == nil {
-				watch = b.watch
-			}
-			require.Equal(w, watch, b.watch)
+			require.Equal(w, 1, channels(conn))
 		}
 		require.NoError(w, b.Remove(w.Context()))
 		require.NoError(w, b.Set(w.Context()))
@@ -116,6 +113,8 @@ func TestBadInput(t *testing.T) {
 		_, err = NewBarrier(w.connect(), "gate")
 		require.ErrorIs(w, err, recipes.ErrInvalidPath)
 		_, err = NewDouble(w.connect(), node, 0)
+		require.ErrorIs(w, err, recipes.ErrInvalidOption)
+		_, err = NewDouble(w.connect(), node, mostParticipants(node)+1)
 		require.ErrorIs(w, err, recipes.ErrInvalidOption)
 		_, err = NewDouble(w.connect(), "/", 1)
 		require.ErrorIs(w, err, recipes.ErrInvalidPath)

@@ -4,8 +4,9 @@
 // # What is guaranteed
 //
 // Wait returns only when there was no barrier at some moment after the call. A round
-// of a Double has exactly n participants, who are written down in one act of
-// ZooKeeper's: no one enters who is not among them, however late, slow or cut off.
+// of a Double has exactly n participants. One transaction records them and checks that
+// each of them still waits at the barrier: a client that is not recorded does not enter,
+// however late, slow or partitioned it is.
 // Leave returns only when every participant of the round has left, or is gone with its
 // session. Rounds are numbered, and one Double serves any number of them.
 //

@@ -2,9 +2,10 @@ package barrier
 
 import (
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -23,13 +25,14 @@ import (
 // Double is a barrier at both ends of a round: n participants begin together and end
 // together. All participants must agree on n.
 type Double struct {
-	at   *setup.Setup
-	n    int
-	left watches
+	at     *setup.Setup
+	n      int
+	choice int // which participant to watch
 }
 
-// NewDouble makes the double barrier of n participants, at least 1, at path, which
-// need not exist. It sends no request. Errors: [recipes.ErrNilConn],
+// NewDouble returns the double barrier of n participants at path, which need not exist.
+// It sends no request. n must be at least 1, and small enough that one transaction can name
+// all participants: about 8,000 with a path of 20 bytes. Errors: [recipes.ErrNilConn],
 // [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
 func NewDouble(conn *zk.Conn, path string, n int, opts ...recipes.Option) (*Double, error) {
 	s, err := setup.New(conn, path, opts)
@@ -39,7 +42,23 @@ func NewDouble(conn *zk.Conn, path string, n int, opts ...recipes.Option) (*Doub
 	if n < 1 {
 		return nil, fmt.Errorf("%w: a barrier of %d participants", recipes.ErrInvalidOption, n)
 	}
-	return &Double{at: s, n: n}, nil
+	if most := mostParticipants(path); n > most {
+		return nil, fmt.Errorf("%w: a barrier of %d participants at %s: one transaction can name %d", recipes.ErrInvalidOption, n, path, most)
+	}
+	return &Double{at: s, n: n, choice: rand.Int()}, nil
+}
+
+// mostParticipants returns how many participants fit into the transaction that begins a
+// round. A server closes the connection of a client that sends more than maxRequest.
+func mostParticipants(path string) int {
+	const (
+		maxRequest   = 1<<20 - 1 // the default of jute.maxbuffer
+		rest         = 4 << 10   // the other operations
+		longestName  = 19 + 1 + 26
+		checkRequest = 9 + 4 + 4 // header, length of the path and version
+	)
+	perParticipant := longestName + 1 + checkRequest + len(path) + 1 + longestName
+	return (maxRequest - rest - 2*len(path)) / perParticipant
 }
 
 // Round is a participant's part in a round that has begun. Its methods may be called
@@ -86,7 +105,7 @@ func (d *Double) enter(ctx context.Context) (*Round, error) {
 	if err := znode.Make(ctx, d.at.Conn, d.at.Path, d.at.ACL, false); err != nil {
 		return nil, err
 	}
-	sub := session.Subscribe(d.at.Conn, d.at.Timeout)
+	sub := d.at.Subscribe()
 	defer sub.Close()
 	for {
 		at, err := d.next(ctx)
@@ -109,7 +128,7 @@ func (d *Double) join(ctx context.Context, sub *session.Subscription, number int
 	if _, begun, err := d.participants(ctx, number); begun || err != nil {
 		return nil, err
 	}
-	name := prefix(number) + strings.ToLower(rand.Text())
+	name := prefix(number) + strings.ToLower(crand.Text())
 	node, err := ephemeral.Create(ctx, d.at, path.Join(d.at.Path, name), nil)
 	if err != nil {
 		return nil, err
@@ -136,17 +155,16 @@ const removeLimit = time.Second
 // gather waits for the round to begin, or begins it, and returns its participants;
 // none when it is over already.
 func (d *Double) gather(ctx context.Context, sub *session.Subscription, number int64, node *ephemeral.Node) ([]string, error) {
+	ready := watch.NewReader(d.at.Conn, sub, d.ready(number), watch.DataOrCreation)
 	for {
-		epoch := sub.State().Epoch
-		// The watch first: whatever begins after it is told. What has begun and ended
-		// before shows in the number.
-		watch, doubt, err := d.watchReady(ctx, number)
+		// The watch is set first, so that it fires if the round begins after it. If the
+		// round has begun and ended before, its number has grown.
+		found, err := ready.Read(ctx)
 		if err != nil {
 			return nil, err
 		}
-		names, begun, err := d.participants(ctx, number)
-		if begun || err != nil {
-			return names, err
+		if found.Stat != nil {
+			return strings.Split(string(found.Data), "\n"), nil
 		}
 		at, err := d.next(ctx)
 		if err != nil || at.number != number {
@@ -162,37 +180,32 @@ func (d *Double) gather(ctx context.Context, sub *session.Subscription, number i
 			}
 			continue
 		}
-		for again := false; !again; {
-			select {
-			case <-watch:
-				again = true
-			case <-doubt:
-				again = true
-			case <-sub.Changed():
-				state := sub.State()
-				if again = state.Up && state.Epoch != epoch; again {
-					d.left.forget()
-				}
-			case <-node.Grant().Context().Done():
-				return nil, node.Grant().Err()
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			}
+		place := node.Grant()
+		if changed, err := ready.Wait(ctx, place.Context().Done()); err != nil {
+			return nil, err
+		} else if !changed {
+			return nil, place.Err()
 		}
 	}
 }
 
-// begin writes down who takes part, in the round that comes next and no other. When
-// somebody else was quicker, that is seen by whoever reads.
+// begin starts round at with the participants names. The transaction also checks that the
+// znode of each participant exists: one that gave up after it was listed must not count.
+// If the transaction is rejected, because another client has begun the round or because a
+// participant has left, begin returns nil and the caller reads again.
 func (d *Double) begin(ctx context.Context, at round, names []string) error {
+	ops := []any{
+		&zk.CheckVersionRequest{Path: d.at.Path, Version: at.version},
+		&zk.CreateRequest{Path: d.ready(at.number), Data: []byte(strings.Join(names, "\n")), Acl: d.at.ACL},
+	}
+	for _, name := range names {
+		ops = append(ops, &zk.CheckVersionRequest{Path: path.Join(d.at.Path, name), Version: -1})
+	}
 	err := request.Retry(ctx, d.at.Conn, func() error {
-		_, err := d.at.Conn.Multi(
-			&zk.CheckVersionRequest{Path: d.at.Path, Version: at.version},
-			&zk.CreateRequest{Path: d.ready(at.number), Data: []byte(strings.Join(names, "\n")), Acl: d.at.ACL},
-		)
+		_, err := d.at.Conn.Multi(ops...)
 		return err
 	})
-	if errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrBadVersion) {
+	if errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
 	return err

@@ -2,8 +2,11 @@ package barrier
 
 import (
 	"context"
-	"math/rand/v2"
+	"crypto/rand"
+	"math"
+	mathrand "math/rand/v2"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -168,6 +171,8 @@ func TestRoundIsNotBegunTwice(t *testing.T) {
 		r, err := d.Enter(w.Context())
 		require.NoError(w, err)
 		before := round{0, 0}
+		_, err = w.connect().Create(node+"/0-late", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		require.NoError(w, err)
 		require.NoError(w, d.begin(w.Context(), before, []string{"0-late"}))
 		names, begun, err := d.participants(w.Context(), 0)
 		require.NoError(w, err)
@@ -176,6 +181,67 @@ func TestRoundIsNotBegunTwice(t *testing.T) {
 		require.NoError(w, r.Leave(w.Context()))
 		require.NoError(w, d.begin(w.Context(), before, []string{"0-late"}))
 		require.NotContains(w, w.srv.Tree(), "ready")
+	})
+}
+
+// A participant gives up, and its Enter returns, after another participant has listed it and
+// before that one begins the round: the round must not begin with fewer than n participants.
+func TestRoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
+	play(t, func(w world) {
+		first, second := w.connect(), w.connect()
+		gate := make(chan struct{})
+		hook := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: second.SessionID(), Path: node + "/ready-0"}, func(*zktest.Request) zktest.Verdict {
+			<-gate
+			return zktest.Verdict{}
+		})
+		givesUp, cancel := context.WithCancel(w.Context())
+		gaveUp := make(chan error, 1)
+		go func() {
+			_, err := w.double(first, 2).Enter(givesUp)
+			gaveUp <- err
+		}()
+		synctest.Wait()
+		entered := make(chan *Round, 1)
+		go func() {
+			r, err := w.double(second, 2).Enter(w.Context())
+			require.NoError(w, err)
+			entered <- r
+		}()
+		synctest.Wait() // the second participant has listed both and begins the round
+		cancel()
+		require.ErrorIs(w, <-gaveUp, context.Canceled)
+		hook.Remove()
+		close(gate)
+		time.Sleep(time.Minute)
+		require.Empty(w, entered, "a round of 2 has begun with one participant")
+		require.NotContains(w, w.srv.Tree(), "ready")
+
+		r, err := w.double(first, 2).Enter(w.Context())
+		require.NoError(w, err, "the next participant completes the round")
+		require.NoError(w, (<-entered).node.Remove(w.Context(), ErrLeft))
+		require.NoError(w, r.Leave(w.Context()))
+	})
+}
+
+// The largest number of participants that NewDouble accepts fits into one request.
+func TestMostParticipantsFitIntoOneRequest(t *testing.T) {
+	play(t, func(w world) {
+		conn, _, err := w.srv.Connect(timeout) // with the default buffer for answers
+		require.NoError(w, err)
+		d := w.double(conn, 1)
+		r, err := d.Enter(w.Context())
+		require.NoError(w, err)
+		require.NoError(w, r.Leave(w.Context()))
+		at, err := d.next(w.Context())
+		require.NoError(w, err)
+		names := make([]string, mostParticipants(node))
+		for i := range names {
+			names[i] = prefix(math.MaxInt64) + rand.Text()
+		}
+		limited, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		require.NoError(w, d.begin(limited, at, names), "the server closes the connection at a larger request")
+		require.Error(w, d.begin(limited, at, slices.Repeat(names, 2)))
 	})
 }
 
@@ -210,7 +276,7 @@ func TestSchedules(t *testing.T) {
 
 func schedule(t *testing.T, seed uint64) {
 	play(t, func(w world) {
-		random := rand.New(rand.NewPCG(seed, 50))
+		random := mathrand.New(mathrand.NewPCG(seed, 50))
 		n := 1 + random.IntN(3)
 		book := newRoll()
 		ctx, cancel := context.WithCancel(w.Context())
@@ -220,7 +286,7 @@ func schedule(t *testing.T, seed uint64) {
 			conn := w.connect()
 			conns = append(conns, conn)
 			d := w.double(conn, n)
-			r := rand.New(rand.NewPCG(seed, uint64(len(conns))))
+			r := mathrand.New(mathrand.NewPCG(seed, uint64(len(conns))))
 			wg.Go(func() {
 				for ctx.Err() == nil {
 					round, err := d.Enter(ctx)

@@ -4,19 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
 // Leave leaves the round and waits until all of its participants have left or are gone.
@@ -30,7 +28,7 @@ func (r *Round) leave(ctx context.Context) error {
 	if err := r.node.Remove(ctx, ErrLeft); err != nil {
 		return err
 	}
-	sub := session.Subscribe(r.double.at.Conn, r.double.at.Timeout)
+	sub := r.double.at.Subscribe()
 	defer sub.Close()
 	return r.double.awaitEnd(ctx, sub, r.number)
 }
@@ -38,117 +36,62 @@ func (r *Round) leave(ctx context.Context) error {
 // awaitEnd waits until a round that has begun is over, and ends it when nobody is left
 // in it: all of its participants may have died.
 func (d *Double) awaitEnd(ctx context.Context, sub *session.Subscription, number int64) error {
+	ready := watch.NewReader(d.at.Conn, sub, d.ready(number), watch.Data)
 	for {
-		epoch := sub.State().Epoch
-		names, ended, doubt, err := d.watchEnd(ctx, number)
-		if err != nil || ended == nil {
+		names, err := d.inRound(ctx, ready)
+		if names == nil || err != nil {
 			return err
 		}
-		gone, doubtOne, err := d.watchOne(ctx, number, names)
+		one, err := d.watchOne(ctx, sub, number, names)
 		if err != nil {
 			return err
 		}
-		if gone == nil {
+		if one == nil {
 			if err := d.end(ctx, number); err != nil {
 				return err
 			}
 			continue
 		}
-		for again := false; !again; {
-			select {
-			case <-ended:
-				again = true
-			case <-gone:
-				again = true
-			case <-doubt:
-				again = true
-			case <-doubtOne:
-				again = true
-			case <-sub.Changed():
-				state := sub.State()
-				if state.Closed {
-					return sentinel.ErrConnClosed
-				}
-				if again = state.Up && state.Epoch != epoch; again {
-					d.left.forget()
-				}
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
+		if _, err := ready.WaitEither(ctx, one, nil); err != nil {
+			return err
 		}
 	}
 }
 
-// watchEnd returns the participants of a round and a watch that fires when it ends;
-// nil when it has. doubt is that of watches.
-func (d *Double) watchEnd(ctx context.Context, number int64) (names []string, ended <-chan zk.Event, doubt <-chan time.Time, err error) {
-	left := d.left.of(d.ready(number))
-	type answer struct {
-		names []string
-		ended <-chan zk.Event
-	}
-	get := func() (answer, error) {
-		var data []byte
-		var err error
-		watch := left
-		if left != nil {
-			data, _, err = d.at.Conn.Get(d.ready(number))
-		} else {
-			data, _, watch, err = d.at.Conn.GetW(d.ready(number))
+// inRound returns the participants of a round, nil if it has ended.
+func (d *Double) inRound(ctx context.Context, ready *watch.Reader) ([]string, error) {
+	found, err := ready.Read(ctx)
+	if errors.Is(err, zk.ErrNoNode) {
+		// The server of a new session may lag behind the one of the old.
+		err = request.Retry(ctx, d.at.Conn, func() error {
+			_, err := d.at.Conn.Sync(d.at.Path)
+			return err
+		})
+		if err == nil {
+			found, err = ready.Read(ctx)
 		}
-		return answer{strings.Split(string(data), "\n"), watch}, err
 	}
-	a, err := request.Read(ctx, d.at.Conn, func() (answer, error) {
-		a, err := get()
-		if errors.Is(err, zk.ErrNoNode) {
-			// The server of a new session may lag behind the one of the old.
-			if _, err := d.at.Conn.Sync(d.at.Path); err != nil {
-				return answer{}, err
-			}
-			a, err = get()
-		}
-		return a, err
-	})
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
-		return nil, nil, nil, nil
-	case err != nil:
-		return nil, nil, nil, err
-	case left != nil:
-		return a.names, left, time.After(d.at.Timeout), nil
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
 	}
-	d.left.keep(d.ready(number), a.ended)
-	return a.names, a.ended, nil, nil
+	return strings.Split(string(found.Data), "\n"), err
 }
 
-// watchOne watches one of names who is left, chosen at random so that not everybody is
-// woken by everybody's leaving. It returns nil where none is left. doubt is that of
-// watches.
-func (d *Double) watchOne(ctx context.Context, number int64, names []string) (gone <-chan zk.Event, doubt <-chan time.Time, err error) {
+// watchOne watches one of names that is still present, and returns nil if all have left.
+// The choice is that of the Double, so that not all of them are woken by each departure.
+func (d *Double) watchOne(ctx context.Context, sub *session.Subscription, number int64, names []string) (*watch.Reader, error) {
 	for {
 		present, err := d.present(ctx, number)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		present = slices.DeleteFunc(present, func(name string) bool { return !slices.Contains(names, name) })
 		if len(present) == 0 {
-			return nil, nil, nil
+			return nil, nil
 		}
-		for _, name := range present {
-			if gone := d.left.of(path.Join(d.at.Path, name)); gone != nil {
-				return gone, time.After(d.at.Timeout), nil
-			}
-		}
-		one := path.Join(d.at.Path, present[rand.IntN(len(present))])
-		gone, err := request.Read(ctx, d.at.Conn, func() (<-chan zk.Event, error) {
-			_, _, watch, err := d.at.Conn.GetW(one)
-			return watch, err
-		})
-		if err == nil {
-			d.left.keep(one, gone)
-		}
-		if !errors.Is(err, zk.ErrNoNode) {
-			return gone, nil, err
+		one := watch.NewReader(d.at.Conn, sub, path.Join(d.at.Path, present[d.choice%len(present)]), watch.Data)
+		if _, err := one.Read(ctx); !errors.Is(err, zk.ErrNoNode) {
+			return one, err
 		}
 	}
 }
@@ -180,7 +123,7 @@ type round struct {
 
 func (d *Double) next(ctx context.Context) (round, error) {
 	return request.Read(ctx, d.at.Conn, func() (round, error) {
-		data, stat, err := d.at.Conn.Get(d.at.Path)
+		data, stat, err := request.Get(d.at.Conn, d.at.Path)
 		return d.parse(data, stat, err)
 	})
 }
@@ -209,7 +152,7 @@ func (d *Double) ready(number int64) string {
 // not over.
 func (d *Double) participants(ctx context.Context, number int64) (names []string, begun bool, err error) {
 	data, err := request.Read(ctx, d.at.Conn, func() ([]byte, error) {
-		data, _, err := d.at.Conn.Get(d.ready(number))
+		data, _, err := request.Get(d.at.Conn, d.ready(number))
 		return data, err
 	})
 	switch {
@@ -221,27 +164,11 @@ func (d *Double) participants(ctx context.Context, number int64) (names []string
 	return strings.Split(string(data), "\n"), true, nil
 }
 
-// watchReady returns a watch that fires when a round begins, or ends. doubt is that of
-// watches.
-func (d *Double) watchReady(ctx context.Context, number int64) (watch <-chan zk.Event, doubt <-chan time.Time, err error) {
-	if watch := d.left.of(d.ready(number)); watch != nil {
-		return watch, time.After(d.at.Timeout), nil
-	}
-	watch, err = request.Read(ctx, d.at.Conn, func() (<-chan zk.Event, error) {
-		_, _, watch, err := d.at.Conn.ExistsW(d.ready(number))
-		return watch, err
-	})
-	if err == nil {
-		d.left.keep(d.ready(number), watch)
-	}
-	return watch, nil, err
-}
-
 // present are the names of those who stand at the barrier for a round, in the order of
 // their names.
 func (d *Double) present(ctx context.Context, number int64) ([]string, error) {
 	names, err := request.Read(ctx, d.at.Conn, func() ([]string, error) {
-		names, _, err := d.at.Conn.Children(d.at.Path)
+		names, _, err := request.Children(d.at.Conn, d.at.Path)
 		return names, err
 	})
 	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix(number)) })
