@@ -135,7 +135,9 @@ func (e *Elector) Run(ctx context.Context) error {
 		return err
 	}
 	err = r.run()
-	r.log.Info("elector has ended", "err", err)
+	if err != nil {
+		r.log.Info("elector has ended", "err", err)
+	}
 	r.state = StateNotLeader
 	r.publish(err)
 	return err

@@ -22,6 +22,9 @@ import (
 // returned ten seconds after the end of its context is abandoned, with an error that
 // wraps [ErrHung]; its goroutine still runs.
 //
+// A candidate with [leaderelection.WithRejoin] waits for a ZooKeeper that does not answer,
+// also for one that starts after this program, and Lead waits with it.
+//
 // Nobody else starts or reads the candidate. It must not be bound to ctx
 // ([leaderelection.WithContext]), or else it resigns before f has returned. When the backend
 // has not confirmed the resignation within ten seconds, and there is no other error, Lead

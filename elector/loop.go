@@ -156,7 +156,7 @@ func (r *run) next() message {
 
 // asked is the message of somebody's request for a hand-over.
 func (r *run) asked() message {
-	r.log.Info("asked to resign: hands over")
+	r.log.Info("asked to resign")
 	if r.elector.plain {
 		return message{state: StateNotLeader, err: fmt.Errorf("elector: %w", ErrWithdrawn), final: true}
 	}

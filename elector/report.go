@@ -1,6 +1,7 @@
 package elector
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -70,7 +71,11 @@ func (r *run) publish(err error) {
 // enter changes the state.
 func (r *run) enter(s State, err error) {
 	if r.state != s {
-		r.log.Info("state", "from", r.state, "to", s, "err", err)
+		level := slog.LevelDebug
+		if s == StateError {
+			level = slog.LevelInfo
+		}
+		r.log.Log(r.ctx, level, "state", "from", r.state, "to", s, "err", err)
 	}
 	r.state = s
 	r.publish(err)

@@ -164,7 +164,7 @@ func TestDoesNotRespond(t *testing.T) {
 type slow struct{ proceed chan struct{} }
 
 func (s *slow) Write(p []byte) (int, error) {
-	if strings.Contains(string(p), "msg=leads") {
+	if strings.Contains(string(p), "msg=\"became leader\"") {
 		<-s.proceed
 	}
 	return len(p), nil

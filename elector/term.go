@@ -68,7 +68,7 @@ func (r *run) start(l *leaderelection.Leadership) message {
 	}
 	t := r.newTerm(l)
 	log := r.log.With("token", l.Token())
-	log.Info("leads", "deadline", l.Deadline())
+	log.Info("became leader", "deadline", l.Deadline())
 	if r.begin != nil {
 		timeout := time.AfterFunc(r.beginTimeout, func() { t.cancel(errBeginTimeout) })
 		hung, err := r.call(t.ctx, "begin", func() error { return r.begin(t.ctx, l) })
@@ -115,10 +115,10 @@ func (r *run) worked(err error) message {
 	case r.elector.plain:
 		return message{state: StateError, err: err, final: true}
 	case err != nil:
-		r.log.Error("work failed: leadership is given up", "token", r.term.l.Token(), "err", err)
+		r.log.Error("work failed: resigning", "token", r.term.l.Token(), "err", err)
 		return message{state: StateError, err: fmt.Errorf("%w: %w", ErrWork, err)}
 	}
-	r.log.Info("work is done: leadership is given up", "token", r.term.l.Token())
+	r.log.Info("work is done: resigning", "token", r.term.l.Token())
 	return message{state: StateNotLeader, final: true}
 }
 
@@ -126,7 +126,7 @@ func (r *run) worked(err error) message {
 // m has become by it.
 func (r *run) finish(m message) message {
 	t := r.term
-	r.log.Info("ends leadership", "token", t.l.Token(), "lost", t.l.Err(), "err", m.err)
+	r.log.Info("stepping down", "token", t.l.Token(), "reason", cmp.Or(t.l.Err(), m.err, errGivenUp))
 	m = r.finishWork(t, m)
 	tries, err := r.tryEnd(t)
 	r.term = nil
@@ -165,7 +165,7 @@ func (r *run) finishWork(t *term, m message) message {
 
 // workReturned is what m becomes when Work has returned err because of m.
 func (r *run) workReturned(m message, err error) message {
-	r.log.Info("work has returned", "token", r.term.l.Token(), "err", err)
+	r.log.Debug("work has returned", "token", r.term.l.Token(), "err", err)
 	switch {
 	case !m.stopped || r.term.l.Err() != nil:
 	case r.elector.plain:
