@@ -30,6 +30,9 @@ var (
 	// Those who stand in line are not concerned; newcomers can join once the node
 	// was deleted and created anew.
 	ErrNodeExhausted = sentinel.ErrNodeExhausted
+	// ErrTooLarge: an answer is larger than the connection's receive buffer, which
+	// zk.WithMaxBufferSize limits. The error names the znode. By default there is no limit.
+	ErrTooLarge = sentinel.ErrTooLarge
 	// ErrSessionExpired: the ZooKeeper session is over, and with it everything
 	// that was held in it.
 	ErrSessionExpired = sentinel.ErrSessionExpired

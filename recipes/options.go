@@ -30,13 +30,18 @@ const (
 // WithLayout sets the layout.
 func WithLayout(l Layout) Option { return func(s *setup.Setup) { s.Layout = l } }
 
-// WithSessionTimeout tells the session timeout that the server has granted to
-// the connection, which the client library does not reveal. Leases are reckoned
-// by it: one that is longer than what was granted makes grants unsafe, a shorter
-// one only makes them end earlier when ZooKeeper does not answer. The default is
-// 4 s, the smallest that a server with default settings grants. At least 100 ms.
+// WithSessionTimeout has leases last as if the session had this timeout: grants end
+// earlier then when ZooKeeper does not answer, and each holder writes more often. By
+// default the timeout is used that the servers have granted to the connection (see
+// zkdial.Granted); 4 s, the smallest that servers grant by default, as long as it is
+// not known.
+//
+// At least 100 ms, and not more than was granted: a longer one is rejected with
+// [ErrInvalidOption]. If it turns out to be longer only later, because there was no
+// session yet or a reconnect has changed the granted timeout, leases are shortened to
+// what was granted and a warning is logged.
 func WithSessionTimeout(d time.Duration) Option {
-	return func(s *setup.Setup) { s.Timeout = d }
+	return setup.WithTimeout(d)
 }
 
 // WithACL sets the ACL of the znodes that are created; by default everybody may
