@@ -117,7 +117,7 @@ func (f *feed) readEarly(name string) *earlyRead {
 	r := &earlyRead{answer: make(chan content, 1)}
 	r.send = sync.OnceFunc(func() {
 		go func() {
-			raw, stat, err := f.conn.Get(f.item(name))
+			raw, stat, err := request.Get(f.conn, f.item(name))
 			if err != nil {
 				stat = nil
 			}
@@ -139,8 +139,9 @@ func (r *earlyRead) of(zxid int64) (content, bool) {
 }
 
 // open reads the items that were claimed, all at once, and returns those that can
-// be handed out.
-func (f *feed) open(claimed []*delivery) (ready []*delivery) {
+// be handed out. The error is that of an item that the connection cannot receive. The
+// item is left to consumers whose connection can.
+func (f *feed) open(claimed []*delivery) (ready []*delivery, tooLarge error) {
 	answers := make([]<-chan request.Answer[content], len(claimed))
 	for i, d := range claimed {
 		early := d.early
@@ -150,7 +151,7 @@ func (f *feed) open(claimed []*delivery) (ready []*delivery) {
 				return c, nil
 			}
 			return request.Read(context.Background(), f.conn, func() (content, error) {
-				raw, stat, err := f.conn.Get(f.item(d.name))
+				raw, stat, err := request.Get(f.conn, f.item(d.name))
 				return content{raw, stat}, err
 			})
 		})
@@ -167,6 +168,9 @@ func (f *feed) open(claimed []*delivery) (ready []*delivery) {
 		}
 		<-d.turn
 		switch {
+		case errors.Is(a.Err, request.ErrTooLarge):
+			f.unfit[d.name], tooLarge = true, a.Err
+			f.drop(d, a.Err)
 		case a.Err != nil:
 			// It was deleted by a hand that does not care for claims, or the
 			// connection was closed.
@@ -180,7 +184,7 @@ func (f *feed) open(claimed []*delivery) (ready []*delivery) {
 			ready = append(ready, d)
 		}
 	}
-	return ready
+	return ready, tooLarge
 }
 
 // discard makes a dead letter of an item that cannot be handed out.

@@ -64,7 +64,7 @@ func (d *delivery) bury(reason string) []step {
 // requeue or discard meanwhile may be missing.
 func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	names, err := request.Read(ctx, q.conn, func() ([]string, error) {
-		names, _, err := q.conn.Children(q.cfg.Dead)
+		names, _, err := request.Children(q.conn, q.cfg.Dead)
 		return names, err
 	})
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -104,7 +104,7 @@ func (q *Queue) letter(ctx context.Context, name string) (DeadLetter, error) {
 	dir := path.Join(q.cfg.Dead, name)
 	read := func(node string) (data []byte, stat *zk.Stat, err error) {
 		err = request.Retry(ctx, q.conn, func() (err error) {
-			data, stat, err = q.conn.Get(node)
+			data, stat, err = request.Get(q.conn, node)
 			return err
 		})
 		return data, stat, err

@@ -3,14 +3,15 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/once"
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
 // feed finds and claims items for those who want them. All of its fields belong to
@@ -34,6 +35,8 @@ type feed struct {
 	taken         int               // how many were claimed since
 	missed        int               // how many others were quicker to claim since
 	doubtful      map[string]string // may be claimed by this feed without its knowing, with that id
+	lookedAt      time.Time         // when the directories were last listed
+	lookTook      time.Duration     // how long that listing took
 
 	atOnce int // how many to claim in one round
 	spread int // choose among so many more than that
@@ -48,8 +51,9 @@ const (
 )
 
 func newFeed(q *Queue) *feed {
+	sub := q.subscribe()
 	return &feed{
-		Queue: q, sub: session.Subscribe(q.conn, q.timeout),
+		Queue: q, sub: sub, epoch: sub.State().Epoch,
 		rand:  rand.New(rand.NewPCG(uint64(q.conn.SessionID()), uint64(time.Now().UnixNano()))),
 		items: watched{dir: q.path, stale: true}, claims: watched{dir: q.cfg.Claims, stale: true},
 		claimed: map[string]bool{}, unfit: map[string]bool{}, doubtful: map[string]string{},
@@ -119,7 +123,10 @@ func (f *feed) round(n int) error {
 		}
 	}
 	claimed, err := f.claimAll(chosen)
-	ready := f.open(claimed)
+	ready, tooLarge := f.open(claimed)
+	if err == nil {
+		err = tooLarge
+	}
 	for _, d := range f.hand(f.proven(ready)) {
 		d.end(errUnread)
 		f.release(d)
@@ -153,10 +160,16 @@ func (f *feed) wait(due time.Time) error {
 			return nil
 		}
 		select {
-		case event := <-f.items.watch:
+		case event := <-f.items.watch.C():
 			return f.items.fired(event)
-		case event := <-f.claims.watch:
+		case event := <-f.claims.watch.C():
 			return f.claims.fired(event)
+		case <-f.items.doubt:
+			f.items.reset()
+			return nil
+		case <-f.claims.doubt:
+			f.claims.reset()
+			return nil
 		case <-timer:
 			return nil
 		case <-f.kick:
@@ -242,97 +255,53 @@ func (f *feed) uncontended() {
 	f.atOnce = min(2*f.atOnce, maxAtOnce)
 }
 
-// useUpWatch has the watch on the items fire, which the client library cannot take
-// back: by a child that is created and deleted in one transaction. That on the
-// claims goes with the writer's register, which is such a child.
-func (f *feed) useUpWatch() {
-	select {
-	case <-f.items.watch:
-		return
-	default:
-	}
-	if f.items.watch == nil {
-		return
-	}
-	child := f.item("closing")
-	f.writer.Do(once.Transaction{Ops: []any{
-		&zk.CreateRequest{Path: child, Acl: f.acl},
-		&zk.DeleteRequest{Path: child, Version: -1},
-	}, Session: f.items.session}).Outcome()
-}
-
 // watched is a directory that was listed along with a watch on it.
 type watched struct {
 	dir     string
 	stale   bool // it has changed since it was listed, or may have
-	doubted bool // the watch may have been lost
-	watch   <-chan zk.Event
-	session int64 // in which the watch was set, as far as is known
+	doubted bool // the watch may have been lost, and is to be set again
+	watch   *watch.Watch
+	doubt   <-chan time.Time // has an element when reset is to be called
 }
 
-// fired takes in what the watch said.
-func (w *watched) fired(event zk.Event) error {
-	w.watch, w.stale, w.doubted = nil, true, false
+// fired notes that the watch has fired, given what was received from it.
+func (w *watched) fired(received zk.Event) error {
+	event := w.watch.Take(received)
+	*w = watched{dir: w.dir, stale: true}
 	if errors.Is(event.Err, zk.ErrClosing) {
 		return request.ErrClosed
 	}
 	return nil
 }
 
-// poll takes in what the watch has said by now.
+// poll notes if the watch has fired by now.
 func (w *watched) poll() error {
-	select {
-	case event := <-w.watch:
-		return w.fired(event)
-	default:
-		return nil
+	if w.watch.Fired() {
+		return w.fired(zk.Event{})
 	}
+	return nil
 }
 
-// list lists the directory, and sees to a watch: one that has not fired serves
-// further. It waits for the answer to what
-// it has sent even when the queue closes: the watch has to be used up then.
+// reset has the directory listed and the watch set again.
+func (w *watched) reset() { w.stale, w.doubted, w.doubt = true, true, nil }
+
+// list lists the directory, and sets a watch unless there is one.
 func (f *feed) list(w *watched) ([]string, error) {
-	type listing struct {
-		names []string
-		watch <-chan zk.Event
-	}
-	watch := w.watch == nil || w.doubted
-	failures := 0
-	l, err := request.Read(context.Background(), f.conn, func() (listing, error) {
+	q := watch.Query{Path: w.dir, What: watch.Children, Epoch: f.epoch, Reset: w.doubted}
+	found, err := request.Read(context.Background(), f.conn, func() (watch.Found, error) {
 		if f.ctx.Err() != nil {
-			return listing{}, ErrClosed
+			return watch.Found{}, ErrClosed
 		}
-		var l listing
-		var err error
-		if watch {
-			l.names, _, l.watch, err = f.conn.ChildrenW(w.dir)
-		} else {
-			l.names, _, err = f.conn.Children(w.dir)
-		}
-		if request.Transient(err) {
-			if failures++; failures >= tooMany && f.isHuge(w.dir) {
-				err = ErrTooMany
-			}
-		}
-		return l, err
+		return watch.Try(f.conn, q)
 	})
+	if errors.Is(err, request.ErrTooLarge) {
+		err = fmt.Errorf("%w: %w", ErrTooMany, err)
+	}
 	if err == nil {
-		w.stale = false
-		if watch {
-			w.watch, w.doubted, w.session = l.watch, false, f.conn.SessionID()
+		*w = watched{dir: w.dir, watch: found.Watch}
+		if found.Doubt {
+			w.doubt = time.After(watch.Interval(q.Reset))
 		}
 	}
-	return l.names, err
-}
-
-// tooMany is after how many failures in a row the listing itself is suspected.
-const tooMany = 3
-
-// isHuge reports whether a directory's listing is so large that a client may be set
-// to close its connection because of it.
-func (f *feed) isHuge(dir string) bool {
-	const huge, perName = 32 << 10, 20
-	_, stat, err := f.conn.Exists(dir)
-	return err == nil && stat.NumChildren*perName >= huge
+	return found.Children, err
 }

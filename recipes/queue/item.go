@@ -54,6 +54,12 @@ func (i Item) Attempt() int { return i.d.attempt }
 // Token is the fencing token: of two grants of one item the later has the greater
 // token. It is the creation zxid of the claim, which grows over the life of an
 // ensemble and starts anew when the ensemble is rebuilt without its data.
+//
+// A resource is protected by the tokens of one item. Tokens of different items, and those
+// of elections and locks, must not be compared, although all are zxids: a greater one says
+// nothing there, and a record that both are checked against rejects the holder of the
+// smaller one. A job that writes to a shared resource keeps a record for each item, for
+// instance under its path.
 func (i Item) Token() int64 { return i.d.grant.Token() }
 
 // Done is closed, once, as soon as the item is acknowledged, returned or lost, or

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -20,6 +21,7 @@ func (f *feed) look(anyhow bool) error {
 	if !anyhow && !f.worthwhile() {
 		return nil
 	}
+	began := time.Now()
 	var items, claims <-chan request.Answer[[]string]
 	if f.items.stale {
 		items = request.Start(func() ([]string, error) { return f.listOrMake(&f.items, f.makeItems) })
@@ -42,6 +44,10 @@ func (f *feed) look(anyhow bool) error {
 			f.setListed(a.Value)
 		}
 	}
+	if items != nil || claims != nil {
+		f.lookedAt = time.Now()
+		f.lookTook = f.lookedAt.Sub(began)
+	}
 	return failed
 }
 
@@ -52,11 +58,11 @@ func (f *feed) observe() error {
 		return request.ErrClosed
 	}
 	if state.Epoch != f.epoch {
-		// The client sets its watches anew, but gives up when that fails, and
-		// what happened meanwhile they may not tell.
+		// The client library sets its watches again, but not if that fails, and can
+		// lose changes while it does.
 		f.epoch = state.Epoch
-		f.items.stale, f.claims.stale = true, true
-		f.items.doubted, f.claims.doubted = true, true
+		f.items.reset()
+		f.claims.reset()
 	}
 	f.takeBack()
 	return errors.Join(f.items.poll(), f.claims.poll())
@@ -83,12 +89,22 @@ func (f *feed) takeBack() {
 
 func (f *feed) outdated() bool { return f.items.stale || f.claims.stale }
 
-// worthwhile says whether to list before what was listed is exhausted. A listing of
-// n items for each of them would be n² names.
+// worthwhile reports whether to list again before all listed items have been taken. A
+// listing for each item would make n items cost n² names. So a listing that is outdated is
+// used until an eighth of it was taken, or until time has passed, in comparison with which
+// another listing costs little.
 func (f *feed) worthwhile() bool {
 	left := len(f.timed) + len(f.ranked)
-	return f.outdated() && (left == 0 || f.taken >= max(f.listed/8, 16) || f.missed > f.listed/256)
+	return f.outdated() && (left == 0 || f.taken >= max(f.listed/8, 16) || f.missed > f.listed/256 ||
+		time.Since(f.lookedAt) > max(minListAge, listShare*f.lookTook))
 }
+
+const (
+	// listShare bounds the time spent on listing to a twentieth of the whole.
+	listShare = 20
+	// minListAge is how long a listing is used at least, however quickly it was made.
+	minListAge = time.Second
+)
 
 // listOrMake lists a directory that is created if it is missing: without it
 // nothing could be watched.
@@ -118,7 +134,7 @@ func (f *feed) setClaimed(names []string) {
 // resolve gives a claim back that this feed may have made without knowing: its
 // answer was lost, and then somebody deleted the register that could have told.
 func (f *feed) resolve(name, id string) {
-	data, stat, err := f.conn.Get(f.claim(name))
+	data, stat, err := request.Get(f.conn, f.claim(name))
 	if err != nil || string(data) != id {
 		return
 	}

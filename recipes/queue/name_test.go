@@ -96,8 +96,11 @@ func TestPrefix(t *testing.T) {
 		{placement{priority: -1, hasPriority: true}, recipes.Kazoo},
 		{placement{due: 1}, recipes.Kazoo},
 		{placement{due: 1, hasPriority: true}, recipes.Curator},
-		{placement{priority: math.MaxInt32 + 1, hasPriority: true}, recipes.Curator},
+		{placement{priority: tooLarge(), hasPriority: true}, recipes.Curator},
 	} {
+		if p.priority == math.MaxInt {
+			continue // no int is too large on this platform
+		}
 		_, err := p.prefix(p.layout)
 		require.ErrorIs(t, err, recipes.ErrInvalidOption, "%v", p)
 	}
@@ -167,3 +170,7 @@ func FuzzParse(f *testing.F) {
 		parse(recipes.Kazoo, name)
 	})
 }
+
+// tooLarge returns a priority that does not fit into a name, or the largest int if all ints
+// do.
+func tooLarge() int { return int(min(math.MaxInt32+1, int64(math.MaxInt))) }

@@ -97,11 +97,12 @@ func (q *Queue) putAll(ctx context.Context, data [][]byte, opts []PutOption) err
 	return o.Err
 }
 
-// PutRequest is the operation that Put would carry out, for a transaction of one's
-// own: [Item.Ack] with it moves an item from one queue to another, and Multi of a
-// lock or a leadership puts only while that is held. The queue's node must
-// exist, which it does from the first Put or Take on; MaxItems is not looked at.
-// The context is for [At], which may have to ask for the time.
+// PutRequest returns the operation that Put would send, for a transaction of the caller:
+// [Item.Ack] with it moves an item from one queue to another, and the Multi of a lock or a
+// leadership puts an item only while the lock or the leadership is held. The znodes of the
+// queue must exist, or the transaction fails with zk.ErrNoNode: see [Queue.Create]. MaxItems
+// is not checked. With [At] PutRequest may have to ask the server for the time, until ctx
+// ends.
 func (q *Queue) PutRequest(ctx context.Context, data []byte, opts ...PutOption) (*zk.CreateRequest, error) {
 	prefix, err := q.place(ctx, opts)
 	if err != nil {

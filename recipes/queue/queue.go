@@ -8,7 +8,6 @@ import (
 	"path"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -47,14 +46,14 @@ type Config struct {
 // Queue is one participant in a queue: producer, consumer or both. Its methods
 // may be called from any goroutine. It must be closed.
 type Queue struct {
-	cfg     Config
-	conn    *zk.Conn
-	path    string // of the items
-	acl     []zk.ACL
-	timeout time.Duration
-	layout  recipes.Layout
-	log     *slog.Logger
-	writer  *once.Writer
+	cfg       Config
+	conn      *zk.Conn
+	path      string // of the items
+	acl       []zk.ACL
+	subscribe func() *session.Subscription
+	layout    recipes.Layout
+	log       *slog.Logger
+	writer    *once.Writer
 
 	ctx    context.Context // ends when the queue closes
 	stop   context.CancelCauseFunc
@@ -91,13 +90,30 @@ func New(conn *zk.Conn, path string, cfg Config, opts ...recipes.Option) (*Queue
 		return nil, err
 	}
 	q := &Queue{
-		cfg: cfg, conn: conn, path: items, acl: s.ACL, timeout: s.Timeout, layout: s.Layout,
+		cfg: cfg, conn: conn, path: items, acl: s.ACL, subscribe: s.Subscribe, layout: s.Layout,
 		log: s.Log.With("queue", path), closed: make(chan struct{}), kick: make(chan struct{}, 1), lease: make(chan struct{}, 1),
 		held: map[*delivery]struct{}{},
 	}
 	q.ctx, q.stop = context.WithCancelCause(context.Background())
 	q.writer = once.New(once.Config{Conn: conn, Dir: q.cfg.Claims, ACL: s.ACL, MakeDir: q.makeClaims, Log: q.log})
 	return q, nil
+}
+
+// Create creates the znodes of the queue if they do not exist: the directory of the items
+// and the directory of the claims. Put and Take do so as well; Create is for programs that
+// put items by a transaction only, with [Queue.PutRequest]. It blocks until ZooKeeper has
+// answered or ctx ends. Errors: the cause of ctx, [ErrClosed], [recipes.ErrPermission],
+// [recipes.ErrConnClosed].
+func (q *Queue) Create(ctx context.Context) error {
+	if err := q.begin(); err != nil {
+		return q.fail("create", err)
+	}
+	defer q.busy.Done()
+	err := q.makeItems(ctx)
+	if err == nil {
+		err = q.makeClaims(ctx)
+	}
+	return q.fail("create", err)
 }
 
 // complete checks the configuration, fills in what is missing and returns the
@@ -219,7 +235,6 @@ func (q *Queue) shut() {
 	}
 	givingBack.Wait()
 	if q.feed != nil {
-		q.feed.useUpWatch()
 		q.feed.sub.Close()
 		q.sub.Close()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -86,7 +87,6 @@ func TestPriority(t *testing.T) {
 		for _, payload := range []string{"0", "3", "2", "5"} {
 			w.take(q, payload)
 		}
-		require.ErrorIs(t, q.Put(ctx, nil, Priority(1<<31)), recipes.ErrInvalidOption)
 		require.ErrorIs(t, q.Put(ctx, nil, Priority(1), At(time.Now())), recipes.ErrInvalidOption)
 		require.ErrorIs(t, q.Put(ctx, nil, nil), recipes.ErrInvalidOption)
 	})
@@ -110,6 +110,52 @@ func TestPriorityOvertakes(t *testing.T) {
 			}
 			require.Less(t, n, 400/8)
 		}
+	})
+}
+
+// However long the queue is, an urgent item is the next one that a consumer takes, if an
+// item takes longer than a second.
+func TestUrgentItemIsTakenNext(t *testing.T) {
+	for _, n := range []int{100, 2000} {
+		play(t, func(w *world) {
+			producer, consumer := w.queue(), w.queue()
+			for range n / 100 {
+				require.NoError(w, producer.PutAll(w.Context(), slices.Repeat([][]byte{[]byte("slow")}, 100), Priority(5)))
+			}
+			take := func() string {
+				item, err := consumer.Take(w.Context())
+				require.NoError(w, err)
+				w.pass(2 * time.Second) // the work
+				require.NoError(w, item.Ack(w.Context()))
+				return string(item.Data())
+			}
+			require.Equal(w, "slow", take())
+			require.NoError(w, producer.Put(w.Context(), []byte("urgent"), Priority(0)))
+			require.Equal(w, "urgent", take())
+		})
+	}
+}
+
+// A consumer whose listings are slow spends no more than about a twentieth of its time on them.
+func TestSlowListingsAreRare(t *testing.T) {
+	play(t, func(w *world) {
+		const items, work, listing = 40, 2 * time.Second, time.Second
+		producer, consumer := w.queue(), w.queue()
+		require.NoError(w, producer.PutAll(w.Context(), slices.Repeat([][]byte{[]byte("slow")}, items), Priority(5)))
+		listings := 0
+		slow := w.srv.Before(zktest.Match{Op: zktest.OpGetChildren2, Session: consumer.conn.SessionID(), Path: "/jobs"}, func(*zktest.Request) zktest.Verdict {
+			listings++
+			time.Sleep(listing)
+			return zktest.Verdict{}
+		})
+		defer slow.Remove()
+		for range items {
+			item, err := consumer.Take(w.Context())
+			require.NoError(w, err)
+			w.pass(work)
+			require.NoError(w, item.Ack(w.Context()))
+		}
+		require.LessOrEqual(w, listings, 2+items*int(work/listing)/listShare+items/16)
 	})
 }
 
@@ -200,6 +246,31 @@ func TestBatches(t *testing.T) {
 		require.NoError(t, AckAll(ctx))
 		_, err := q.TakeUpTo(ctx, 0)
 		require.ErrorIs(t, err, recipes.ErrInvalidOption)
+	})
+}
+
+// A program that only puts items by transactions can create the queue before.
+func TestCreate(t *testing.T) {
+	play(t, func(w *world) {
+		ctx, q := w.Context(), w.queue()
+		put, err := q.PutRequest(ctx, []byte("first"))
+		require.NoError(t, err)
+		_, err = q.conn.Multi(put)
+		require.ErrorIs(t, err, zk.ErrNoNode)
+		require.NoError(t, q.Create(ctx))
+		require.NoError(t, q.Create(ctx), "it exists already")
+		_, err = q.conn.Multi(put)
+		require.NoError(t, err)
+		require.NoError(t, w.take(q, "first").Ack(ctx))
+
+		over, cancel := context.WithCancel(ctx)
+		cancel()
+		other, err := New(q.conn, "/other", Config{})
+		require.NoError(t, err)
+		w.queues = append(w.queues, other)
+		require.ErrorIs(t, other.Create(over), context.Canceled)
+		require.NoError(t, other.Close(ctx))
+		require.ErrorIs(t, other.Create(ctx), ErrClosed)
 	})
 }
 

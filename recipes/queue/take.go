@@ -6,13 +6,14 @@ import (
 	"slices"
 
 	"github.com/go-leaderelection/leaderelection/internal/sentinel"
-	"github.com/go-leaderelection/leaderelection/internal/session"
 )
 
 // Take waits for an item and claims it. When the context ends before, Take returns
 // its cause at once, and what it was about to claim is given back in the
 // background. Other errors: [ErrClosed], [ErrTooMany], [recipes.ErrConnClosed],
-// [recipes.ErrPermission]. While ZooKeeper does not answer, Take waits; a session
+// [recipes.ErrPermission], and [recipes.ErrTooLarge], which names an item that is larger
+// than the connection accepts: the item remains in the queue for other consumers, and this one
+// does not claim it again while it is listed there. While ZooKeeper does not answer, Take waits; a session
 // that ends is no reason to end.
 func (q *Queue) Take(ctx context.Context) (Item, error) {
 	items, err := q.take(ctx, 1, false)
@@ -93,7 +94,7 @@ func (q *Queue) ask(w *want) error {
 		return q.over
 	}
 	if q.feed == nil {
-		q.sub = session.Subscribe(q.conn, q.timeout)
+		q.sub = q.subscribe()
 		q.feed = newFeed(q)
 		q.busy.Go(q.guard)
 		q.busy.Go(q.feed.run)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,8 +63,8 @@ func TestTrap19_ClaimOfTheFormerSession(t *testing.T) {
 	})
 }
 
-// TestTrap25_WatchesAddUp: however often somebody waits in vain, there are two
-// watches, and none after Close.
+// TestTrap25_WatchesAddUp: however often Take waits in vain, and however many queues are
+// closed, there are two watches.
 func TestTrap25_WatchesAddUp(t *testing.T) {
 	play(t, func(w *world) {
 		conn := w.connect()
@@ -85,9 +86,18 @@ func TestTrap25_WatchesAddUp(t *testing.T) {
 		other := w.queue()
 		w.empty(other)
 		require.NoError(t, q.Close(w.Context()))
-		for _, watch := range w.srv.Watches() {
-			require.NotEqual(t, conn.SessionID(), watch.Session)
+		for range 50 {
+			q := w.newQueue(conn, Config{})
+			w.empty(q)
+			require.NoError(t, q.Close(w.Context()))
 		}
+		require.LessOrEqual(t, channels(conn), 4, "each was set again once")
+		for range 2 {
+			err := other.Put(w.Context(), nil)
+			require.NoError(t, err)
+		}
+		w.pass(time.Second)
+		require.Zero(t, channels(conn))
 	})
 }
 
@@ -407,5 +417,43 @@ func TestListingsAreFew(t *testing.T) {
 		log := w.srv.Log().Session(conn.SessionID())
 		require.Less(t, log.Count(zktest.OpGetChildren2), 120, "of two directories")
 		w.empty(q)
+	})
+}
+
+// channels returns how many channels the client library holds for watches.
+func channels(conn *zk.Conn) (n int) {
+	synctest.Wait()
+	for it := reflect.ValueOf(conn).Elem().FieldByName("watchers").MapRange(); it.Next(); {
+		n += it.Value().Len()
+	}
+	return n
+}
+
+// TestTrap27_LeftWatchIsLost: the watches that a closed queue has left are lost at a
+// reconnect. The next queue on the connection receives items all the same.
+func TestTrap27_LeftWatchIsLost(t *testing.T) {
+	play(t, func(w *world) {
+		conn := w.connect()
+		q := w.newQueue(conn, Config{})
+		w.empty(q)
+		require.NoError(t, q.Close(w.Context()))
+		w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
+		w.srv.DropConnections(conn.SessionID())
+		w.pass(2 * time.Second)
+		require.Empty(t, w.srv.Watches())
+		q = w.newQueue(conn, Config{})
+		taken := make(chan error, 1)
+		go func() {
+			item, err := q.Take(w.Context())
+			if err == nil {
+				err = item.Ack(w.Context())
+			}
+			taken <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, w.queue().Put(w.Context(), nil))
+		w.pass(10 * time.Second)
+		require.Len(t, taken, 1)
+		require.NoError(t, <-taken)
 	})
 }
