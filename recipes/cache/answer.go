@@ -27,7 +27,7 @@ func (o *owner) answered(a *answer) {
 	// by the old watch, or than another that is in memory, by the new one: it only
 	// makes the aspect dirty.
 	o.hear(asp)
-	if a.ch != nil {
+	if a.watch != nil {
 		o.adopt(asp, a)
 		o.hear(asp)
 	}
@@ -37,6 +37,8 @@ func (o *owner) answered(a *answer) {
 		return
 	case transient:
 		o.unanswered(asp, a)
+	case errors.Is(a.err, request.ErrTooLarge):
+		o.refuse(asp, a)
 	case a.op == getChildren:
 		o.gotChildren(n, a)
 	case a.op == getStat:
@@ -48,16 +50,12 @@ func (o *owner) answered(a *answer) {
 	o.enqueue(n, childWatch)
 }
 
-// adopt keeps the watch that came with an answer. Where there is one already the
-// client holds both until they fire together.
+// adopt keeps the watch that came with an answer, unless the cache has it already.
 func (o *owner) adopt(asp *aspect, a *answer) {
-	kind := a.watchKind()
-	if w := asp.watch; w != nil && w.kind == kind {
-		w.spare++
-		w.epoch = a.epoch
+	if asp.watch != nil && asp.watch.shared == a.watch {
 		return
 	}
-	w := &watch{n: a.n, kind: kind, ch: a.ch, epoch: a.epoch}
+	w := &watch{n: a.n, kind: a.watchKind(), shared: a.watch}
 	o.watches.add(w)
 	if !a.n.gone {
 		asp.watch = w
@@ -71,10 +69,16 @@ func (o *owner) unanswered(asp *aspect, a *answer) {
 	if !errors.Is(a.err, zk.ErrConnectionClosed) || time.Since(a.at) >= o.timeout/3 {
 		return // it was not sent, or nothing was answered any more
 	}
-	if asp.breaks++; asp.breaks < guilty {
-		return
+	if asp.breaks++; asp.breaks >= guilty {
+		o.refuse(asp, a)
 	}
-	o.log.Warn("the connection breaks whenever this is asked for", "path", a.n.path, "children", a.kind == childWatch)
+}
+
+// refuse notes that an answer is larger than the connection accepts: it is not requested again
+// until the znode has changed.
+func (o *owner) refuse(asp *aspect, a *answer) {
+	asp.dirty = true
+	o.log.Warn("the answer is larger than the connection accepts", "path", a.n.path, "children", a.kind == childWatch)
 	n := a.n
 	switch {
 	case a.kind == dataWatch:

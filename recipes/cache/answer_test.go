@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	shared "github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -17,8 +18,10 @@ import (
 // goroutine of its own.
 type stage struct {
 	*owner
-	t     *testing.T
-	fires map[string]func(zk.EventType) // all watches of a kind and path
+	t *testing.T
+	// By kind and path:
+	watching map[string]*shared.Watch
+	fires    map[string]func(zk.EventType)
 }
 
 func onStage(t *testing.T, test func(s *stage)) {
@@ -33,7 +36,7 @@ func onStage(t *testing.T, test func(s *stage)) {
 		}
 		o := newOwner(c, s, own, Subtree)
 		defer o.end()
-		test(&stage{o, t, map[string]func(zk.EventType){}})
+		test(&stage{o, t, map[string]*shared.Watch{}, map[string]func(zk.EventType){}})
 	})
 }
 
@@ -41,7 +44,7 @@ func onStage(t *testing.T, test func(s *stage)) {
 func (s *stage) ask(path string, op operation) *answer {
 	n := s.find(path)
 	require.NotNil(s.t, n, path)
-	a := &answer{n: n, op: op, set: true, epoch: s.epoch, sent: s.tick()}
+	a := &answer{n: n, op: op, watching: true, epoch: s.epoch, sent: s.tick()}
 	if op == getChildren {
 		a.kind = childWatch
 	}
@@ -53,20 +56,21 @@ func (s *stage) ask(path string, op operation) *answer {
 
 // with is the answer, and brings a watch.
 func (a *answer) with(s *stage, czxid, mzxid, pzxid int64, children ...string) *answer {
-	ch, fire := channel()
-	a.ch, a.stat, a.children, a.exists = ch, &zk.Stat{Czxid: czxid, Mzxid: mzxid, Pzxid: pzxid}, children, true
+	a.stat, a.children, a.exists = &zk.Stat{Czxid: czxid, Mzxid: mzxid, Pzxid: pzxid}, children, true
 	key := "data " + a.n.path
 	if a.op == getChildren {
 		key = "children " + a.n.path
 	}
-	before := s.fires[key]
-	s.fires[key] = func(typ zk.EventType) {
-		if before != nil {
-			before(typ)
+	if s.watching[key] == nil {
+		ch, fire := channel()
+		s.watching[key] = shared.New(ch)
+		s.fires[key] = func(typ zk.EventType) {
+			fire(typ)
+			delete(s.fires, key)
+			delete(s.watching, key)
 		}
-		fire(typ)
-		delete(s.fires, key)
 	}
+	a.watch = s.watching[key]
 	return a
 }
 

@@ -4,12 +4,9 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-)
 
-// maxSpare is how many channels for the same the client may hold besides the one
-// that is waited for. Beyond that a znode that is read after a break is read
-// without a watch, and the one that there is left to the client to set again.
-const maxSpare = 4
+	shared "github.com/go-leaderelection/leaderelection/internal/zk/watch"
+)
 
 // queue holds what is to be asked for, first in, first out.
 type queue struct {
@@ -99,19 +96,7 @@ func (o *owner) ask(t task) bool {
 	if n.gone || !a.dirty {
 		return false
 	}
-	kind := t.kind
-	if kind == dataWatch && n.missing {
-		kind = existWatch
-	}
-	if a.watch == nil {
-		if w := o.estate.take(n.path, kind); w != nil {
-			w.n, a.watch = n, w
-			o.watches.add(w)
-		}
-	}
-	w := a.watch
-	set := w == nil || w.kind != kind || w.epoch != o.epoch && w.spare < maxSpare
-	request := &answer{n: n, kind: t.kind, op: getData, set: set, epoch: o.epoch, at: time.Now(), sent: o.tick()}
+	request := &answer{n: n, kind: t.kind, op: getData, watching: true, epoch: o.epoch, breaks: o.breaks, at: time.Now(), sent: o.tick()}
 	switch {
 	case t.kind == childWatch:
 		request.op = getChildren
@@ -120,7 +105,7 @@ func (o *owner) ask(t task) bool {
 	case n.statOnly:
 		// What one may not read tells no events, and a watch on what is not
 		// there would stay: see docs.
-		request.op, request.set = getStat, set && (n.parent == nil || n.refusedAt != 0)
+		request.op, request.watching = getStat, n.parent == nil || n.refusedAt != 0
 	}
 	a.busy, a.dirty = true, false
 	o.inFlight++
@@ -138,12 +123,10 @@ func (o *owner) askSync() {
 }
 
 func (o *owner) send(a *answer) {
-	conn, answers, estate, path := o.conn, o.answers, o.estate, o.path
+	conn, answers, path := o.conn, o.answers, o.path
 	go func() {
 		a.ask(conn, path)
-		if !answers.put(a) {
-			a.leave(estate)
-		}
+		answers.put(a)
 	}()
 }
 
@@ -162,44 +145,41 @@ type answer struct {
 	n     *znode
 	kind  watchKind // which aspect it is for
 	op    operation
-	set   bool // set a watch
 	epoch uint64
 	sent  uint64
 	at    time.Time // when it was sent
+
+	watching bool   // with a watch
+	breaks   uint64 // the epoch of the session when it was sent
 
 	data     []byte
 	children []string
 	stat     *zk.Stat
 	exists   bool
-	ch       <-chan zk.Event
+	watch    *shared.Watch
 	err      error
 }
 
 // ask blocks for as long as the connection leaves it without an answer. It touches
 // nothing but the request.
 func (a *answer) ask(conn *zk.Conn, path string) {
-	switch a.op {
-	case getData:
-		if a.set {
-			a.data, a.stat, a.ch, a.err = conn.GetW(a.n.path)
-		} else {
-			a.data, a.stat, a.err = conn.Get(a.n.path)
-		}
-	case getStat:
-		if a.set {
-			a.exists, a.stat, a.ch, a.err = conn.ExistsW(a.n.path)
-		} else {
-			a.exists, a.stat, a.err = conn.Exists(a.n.path)
-		}
-	case getChildren:
-		if a.set {
-			a.children, a.stat, a.ch, a.err = conn.ChildrenW(a.n.path)
-		} else {
-			a.children, a.stat, a.err = conn.Children(a.n.path)
-		}
-	case syncServer:
+	if a.op == syncServer {
 		_, a.err = conn.Sync(path)
+		return
 	}
+	q := shared.Query{Path: a.n.path, Epoch: a.breaks, Reset: true}
+	switch {
+	case !a.watching:
+		a.exists, a.stat, a.err = conn.Exists(a.n.path)
+		return
+	case a.op == getStat:
+		q.What = shared.Existence
+	case a.op == getChildren:
+		q.What = shared.Children
+	}
+	found, err := shared.Try(conn, q)
+	a.data, a.children, a.stat, a.watch, a.err = found.Data, found.Children, found.Stat, found.Watch, err
+	a.exists = found.Stat != nil
 }
 
 // watchKind is the kind of the watch that the answer has brought.
@@ -208,11 +188,4 @@ func (a *answer) watchKind() watchKind {
 		return existWatch
 	}
 	return a.kind
-}
-
-// leave keeps the watch that came with an answer when nobody needs it.
-func (a *answer) leave(e *estate) {
-	if a.ch != nil {
-		e.leave(a.n.path, a.watchKind(), leftover{ch: a.ch})
-	}
 }

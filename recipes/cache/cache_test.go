@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -412,4 +413,28 @@ func TestBusyServer(t *testing.T) {
 		<-c.Filled()
 		require.Equal(t, 1, c.Len())
 	})
+}
+
+// ClickHouse Keeper reports the smallest int64 as the owner of a container, Apache's server
+// 0. A container has children on both.
+func TestChildrenOfContainersAreCached(t *testing.T) {
+	for _, owner := range []int64{0, math.MinInt64} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := zktest.Start(t, zktest.WithContainerOwner(owner))
+			conn, _, err := srv.Connect(4 * time.Second)
+			require.NoError(t, err)
+			acl := zk.WorldACL(zk.PermAll)
+			_, err = conn.Create("/services", nil, zk.FlagPersistent, acl)
+			require.NoError(t, err)
+			_, err = conn.CreateContainer("/services/shop", nil, zk.FlagContainer, acl)
+			require.NoError(t, err)
+			_, err = conn.Create("/services/shop/instance", nil, zk.FlagEphemeral, acl)
+			require.NoError(t, err)
+			c, err := New(conn, "/services", Subtree)
+			require.NoError(t, err)
+			<-c.Filled()
+			require.Equal(t, 3, c.Len())
+			c.Close()
+		})
+	}
 }

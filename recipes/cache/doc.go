@@ -29,11 +29,10 @@
 // and [Cache.Fresh], tell. Changes of an ACL are not told of, and neither is that a
 // znode has become unreadable by one.
 //
-// Watches are one-shot and cannot be taken back: this client library knows no
-// others. A cache costs the server a data watch for each znode, and, where the
-// levels below belong to it, a child watch for each that is not ephemeral. They stay
-// after [Cache.Close] until they fire or the session ends. The next cache on the same
-// connection uses those that are at its paths.
+// Watches fire once, and the client library cannot remove them. A cache costs the
+// server a data watch for each znode and, if the levels below belong to it, a child
+// watch for each znode that is not ephemeral. All caches on a connection share them.
+// They remain after [Cache.Close] until they fire or the session ends.
 //
 // # Znodes
 //

@@ -54,7 +54,7 @@ func (n *znode) defect(scope Scope) string {
 		}
 	}
 	// Each child that comes or goes fires the watch.
-	if l := &n.list; l.watch != nil && len(l.watch.ch) == 0 && l.known && !l.dirty && !l.busy && len(n.children) != int(n.value.Stat.NumChildren) {
+	if l := &n.list; l.watch != nil && !l.watch.shared.Fired() && l.known && !l.dirty && !l.busy && len(n.children) != int(n.value.Stat.NumChildren) {
 		return fmt.Sprintf("has %d children, not %d", len(n.children), n.value.Stat.NumChildren)
 	}
 	return ""

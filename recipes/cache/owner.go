@@ -10,6 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	znodes "github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
 // owner is the goroutine that a cache's state belongs to. The files follow what
@@ -23,7 +24,6 @@ type owner struct {
 	log     *slog.Logger
 	sub     *session.Subscription
 	timeout time.Duration
-	estate  *estate
 	watches *watches
 	answers *mailbox[*answer]
 	feed    feed
@@ -58,7 +58,7 @@ type owner struct {
 func newOwner(c *Cache, s *setup.Setup, own settings, scope Scope) *owner {
 	o := &owner{
 		Cache: c, settings: own, scope: scope, conn: s.Conn, log: s.Log.With("cache", s.Path),
-		sub: session.Subscribe(s.Conn, s.Timeout), timeout: s.Timeout, estate: estateOf(s.Conn),
+		sub: s.Subscribe(), timeout: s.SessionTimeout(),
 		watches: newWatches(), answers: newMailbox[*answer](), feed: newFeed(), epoch: 1,
 		timer: time.NewTimer(0),
 	}
@@ -113,16 +113,13 @@ func (o *owner) run() {
 	}
 }
 
-// end leaves nothing behind but the watches, which nobody can remove.
+// end leaves nothing behind but the watches, which cannot be removed, and which other
+// users of the connection share.
 func (o *owner) end() {
 	o.timer.Stop()
 	o.sub.Close()
-	for _, w := range o.watches.end() {
-		o.estate.leave(w.n.path, w.kind, leftover{w.ch, w.spare})
-	}
-	for _, a := range o.answers.end() {
-		a.leave(o.estate)
-	}
+	o.watches.end()
+	o.answers.end()
 	o.mu.Lock()
 	o.fresh = false
 	o.err = ErrClosed
@@ -240,7 +237,7 @@ func (o *owner) settle(a *aspect, sent uint64) {
 // listed reports whether the children of n belong to the cache and can be had. An
 // ephemeral znode has none; who may not read the data may not read the names.
 func (o *owner) listed(n *znode) bool {
-	return n.value != nil && n.depth < o.scope && n.value.Stat.EphemeralOwner == 0 && (n.unread == nil || n.unread == ErrTooLarge)
+	return n.value != nil && n.depth < o.scope && !znodes.IsEphemeral(&n.value.Stat) && (n.unread == nil || n.unread == ErrTooLarge)
 }
 
 // failed slows down after a request has failed with the connection. Requests that

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	shared "github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -373,7 +374,7 @@ func (p *performance) countChannels() {
 	if slices.ContainsFunc(p.steps, func(s step) bool { return s.kind == throttle }) {
 		return
 	}
-	if n := channels(p.conn); n > 2*p.cache.Len()*(1+maxSpare)+1+maxSpare {
+	if n := channels(p.conn); n > (2*p.cache.Len()+1)*shared.MaxChannels {
 		p.fault("the client holds %d channels for %d znodes", n, p.cache.Len())
 	}
 }

@@ -114,7 +114,7 @@ func newSchedule(seed uint64) schedule {
 	s.lazy = r.IntN(3) == 0
 	kinds, n := troubles, 3+r.IntN(20)
 	if r.IntN(4) == 0 {
-		n = 1 + r.IntN(maxSpare) // no more breaks than throttling is survived
+		n = 1 + r.IntN(4) // no more breaks than throttling is survived
 	} else {
 		kinds--
 	}

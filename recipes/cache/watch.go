@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/go-zookeeper/zk"
+
+	shared "github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
 // watchKind is what a watch of the client library waits for.
@@ -26,18 +28,14 @@ func (k watchKind) aspect() watchKind {
 	return k
 }
 
-// watch is a one-shot channel of the client library that has not been seen to
-// fire. Its fields are the owner's, but for ch.
+// watch is a watch of the connection that this cache has not seen to fire. Its fields
+// are the owner's, except shared.
 type watch struct {
-	n     *znode
-	kind  watchKind
-	ch    <-chan zk.Event
-	epoch uint64 // in which a request has last set it at the server
-	// spare counts the channels for the same that the client holds besides
-	// this one: one for each request that has set it again. An event fires all.
-	spare int
-	fired bool
-	group *waiter
+	n      *znode
+	kind   watchKind
+	shared *shared.Watch
+	fired  bool
+	group  *waiter
 }
 
 // firing is a watch that has fired.
@@ -46,15 +44,12 @@ type firing struct {
 	event zk.Event
 }
 
-// poll looks whether the watch has fired. If the waiter was quicker the event is
-// zero: it comes by mail.
+// poll reports whether the watch has fired, and returns its event.
 func (w *watch) poll() (event zk.Event, fired bool) {
-	select {
-	case event = <-w.ch:
-		return event, true
-	default:
+	if !w.shared.Fired() {
 		return zk.Event{}, false
 	}
+	return w.shared.Take(zk.Event{}), true
 }
 
 // perWaiter is how many watches share a goroutine. Each that fires costs it a look
@@ -129,19 +124,10 @@ func (p *watches) released(w *watch) {
 	}
 }
 
-// end ends the waiting and returns what has not fired yet.
-func (p *watches) end() []*watch {
+// end ends the waiting.
+func (p *watches) end() {
 	close(p.stop)
 	p.running.Wait()
-	left := p.added
-	for _, g := range p.waiters {
-		left = append(left, g.watches...)
-		left = append(left, g.in.end()...)
-	}
-	return slices.DeleteFunc(left, func(w *watch) bool {
-		_, fired := w.poll()
-		return fired
-	})
 }
 
 // waiter is a goroutine that waits for up to perWaiter watches.
@@ -166,13 +152,14 @@ func (g *waiter) run(stop <-chan struct{}, fired *mailbox[firing]) {
 			return
 		case chosen == 2:
 			for _, w := range g.in.take() {
-				g.watches, cases = append(g.watches, w), append(cases, receive(w.ch))
+				g.watches, cases = append(g.watches, w), append(cases, receive(w.shared.C()))
 			}
 			continue
 		}
 		// A break of the connection fires many at once.
 		event, _ := value.Interface().(zk.Event)
-		found := []firing{{g.watches[chosen-control], event}}
+		w := g.watches[chosen-control]
+		found := []firing{{w, w.shared.Take(event)}}
 		keep := 0
 		for i, w := range g.watches {
 			if i == chosen-control {

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"weak"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	shared "github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -33,7 +33,7 @@ func TestWaiters(t *testing.T) {
 		add := func(n int) {
 			for range n {
 				ch, fire := channel()
-				w := &watch{ch: ch}
+				w := &watch{shared: shared.New(ch)}
 				all, fires = append(all, w), append(fires, fire)
 				p.add(w)
 			}
@@ -66,8 +66,7 @@ func TestWaiters(t *testing.T) {
 		require.Equal(t, 1, told())
 		require.Zero(t, told())
 		fires[len(fires)-2](zk.EventNodeDeleted)
-		left := p.end()
-		require.Len(t, left, len(all)-2*perWaiter-2)
+		p.end()
 	})
 }
 
@@ -101,42 +100,4 @@ func TestManyZnodes(t *testing.T) {
 		require.NoError(t, r.sameAsMemory(c))
 		require.Equal(t, 2, channels(conn))
 	})
-}
-
-// What is left on a connection goes with it, and what has fired is not kept.
-func TestEstate(t *testing.T) {
-	conn := new(zk.Conn)
-	e := estateOf(conn)
-	require.Same(t, e, estateOf(conn))
-	ch, fire := channel()
-	e.leave("/a", dataWatch, leftover{ch, 1})
-	require.Nil(t, e.take("/a", childWatch))
-	require.Nil(t, e.take("/b", dataWatch))
-	other, _ := channel()
-	e.leave("/a", dataWatch, leftover{other, 2})
-	w := e.take("/a", dataWatch)
-	require.Equal(t, 4, w.spare, "both, and what each had besides")
-	require.Nil(t, e.take("/a", dataWatch), "for one only")
-	e.leave("/a", dataWatch, leftover{w.ch, w.spare})
-	fire(zk.EventNodeDataChanged)
-	require.Nil(t, e.take("/a", dataWatch))
-
-	for i := range 1000 {
-		ch, fire := channel()
-		e.leave(fmt.Sprint(i), dataWatch, leftover{ch: ch})
-		fire(zk.EventNodeDeleted)
-	}
-	require.Less(t, len(e.left), 100)
-
-	key := weak.Make(conn)
-	runtime.KeepAlive(conn)
-	conn = nil
-	kept := func() bool {
-		estatesMu.Lock()
-		defer estatesMu.Unlock()
-		return estates[key] != nil
-	}
-	for kept() { // for ever, if it outlives its connection
-		runtime.GC()
-	}
 }
