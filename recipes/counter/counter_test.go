@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -497,5 +498,32 @@ func TestBusyServer(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, int64(2), n)
 		require.Less(t, tries, 50)
+	})
+}
+
+// The number of watches does not grow with the number of calls.
+func TestChangesLeaveOneWatch(t *testing.T) {
+	play(t, func(t *testing.T, srv *zktest.Server) {
+		conn := connect(t, srv)
+		v, err := NewValue(conn, "/n", JSON[int]())
+		require.NoError(t, err)
+		for i := range 2 {
+			for range 1000 {
+				ctx, cancel := context.WithCancel(t.Context())
+				c := v.Changes(ctx)
+				require.Equal(t, i, (<-c).Value)
+				cancel()
+				for range c {
+				}
+			}
+			n := 0
+			for it := reflect.ValueOf(conn).Elem().FieldByName("watchers").MapRange(); it.Next(); {
+				n += it.Value().Len()
+			}
+			require.Equal(t, 1, n)
+			_, err = v.Set(t.Context(), i+1)
+			require.NoError(t, err)
+			synctest.Wait()
+		}
 	})
 }

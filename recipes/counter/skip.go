@@ -81,7 +81,7 @@ func (v *Value[T]) skipped(waiting context.Context, old snapshot) (made snapshot
 // release deletes the guard if it is this call's.
 func (v *Value[T]) release(ctx context.Context, guard string, guid []byte) error {
 	err := request.Retry(ctx, v.at.Conn, func() error {
-		data, _, err := v.at.Conn.Get(guard)
+		data, _, err := request.Get(v.at.Conn, guard)
 		if err != nil || string(data) != string(guid) {
 			return err
 		}
@@ -102,7 +102,7 @@ func (v *Value[T]) hold(ctx context.Context, guard string, guid []byte) (bool, e
 		return err == nil, err
 	}
 	data, err := request.Read(ctx, v.at.Conn, func() ([]byte, error) {
-		data, _, err := v.at.Conn.Get(guard)
+		data, _, err := request.Get(v.at.Conn, guard)
 		return data, err
 	})
 	if errors.Is(err, zk.ErrNoNode) {

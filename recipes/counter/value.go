@@ -161,7 +161,7 @@ func (v *Value[T]) read(ctx context.Context, fresh bool) (snapshot, error) {
 				return snapshot{}, err
 			}
 		}
-		data, stat, err := v.at.Conn.Get(v.at.Path)
+		data, stat, err := request.Get(v.at.Conn, v.at.Path)
 		if err != nil {
 			return snapshot{}, err
 		}
