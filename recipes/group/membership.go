@@ -20,8 +20,7 @@ import (
 // Group is a set of members, each of whom is there while its program is. It may be used
 // by any number of goroutines; any number of Groups stand for the one at a path.
 type Group struct {
-	at   *setup.Setup
-	left watches
+	at *setup.Setup
 	// joined says that somebody has joined by it: closing the connection changes the
 	// group then.
 	joined atomic.Bool
@@ -39,6 +38,9 @@ type Member struct {
 	Revision int64
 	// Session is the member's session.
 	Session int64
+	// Err is [recipes.ErrTooLarge] if the data are larger than the connection accepts.
+	// Then Data is nil, and in kazoo's layout ID is the name of the member's znode.
+	Err error
 }
 
 // NewGroup makes the group at path, whose znode is created with the first member. It
@@ -163,7 +165,7 @@ func (v View) Since(old View) (joined, gone, changed []Member) {
 // late gets the newest view, not those that it missed. While ZooKeeper does not answer
 // there are no views; afterwards everything is read again.
 //
-// There is a watch on the group, and one on each member. The client library cannot
-// remove them: those that are left at the end of the context are used by the next call
-// of this Group, and go with the next change.
+// There is a watch on the group, and one on each member, which all calls over one
+// connection share. The client library cannot remove them: after the end of the context
+// each of them remains until the next change of its znode.
 func (g *Group) Changes(ctx context.Context) <-chan View { return g.changes(ctx, false) }

@@ -16,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -28,100 +29,67 @@ type reader struct {
 	told  bool
 	last  []Member
 
-	dir     <-chan zk.Event // on the group, or on its coming about
+	query   watch.Query  // the epoch of the last look, and whether to set watches again
+	dir     *watch.Watch // on the group, or on its creation; nil if it has fired
 	members map[string]*seen
 	fired   chan fired
 	forward sync.WaitGroup
-	// doubt: watches were taken over, and with nobody looking the client library may
-	// have given one up.
-	doubt bool
+	doubt   bool // a watch may never fire
 }
 
 // seen is a member's znode as last read, with the watch on it.
 type seen struct {
 	Member
-	watch <-chan zk.Event
+	watch *watch.Watch // nil if it has fired
 }
 
 type fired struct {
 	name  string
-	watch <-chan zk.Event
+	watch *watch.Watch
 	event zk.Event
 }
 
-// watches are those that readers have left behind.
-type watches struct {
-	mu   sync.Mutex
-	sets []watchSet
-}
-
-type watchSet struct {
-	names   bool
-	dir     <-chan zk.Event
-	members map[string]*seen
-}
-
-func (w *watches) put(s watchSet) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.sets = append(w.sets, s)
-}
-
-func (w *watches) take(names bool) (s watchSet, ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	i := slices.IndexFunc(w.sets, func(s watchSet) bool { return s.names == names })
-	if i < 0 {
-		return watchSet{members: map[string]*seen{}}, false
-	}
-	s = w.sets[i]
-	w.sets = slices.Delete(w.sets, i, i+1)
-	return s, true
-}
-
 func (g *Group) changes(ctx context.Context, names bool) <-chan View {
-	before, doubt := g.left.take(names)
 	r := &reader{
-		group: g, names: names, doubt: doubt, sub: session.Subscribe(g.at.Conn, g.at.Timeout),
-		c: make(chan View, 1), dir: before.dir, members: before.members, fired: make(chan fired),
+		group: g, names: names, sub: g.at.Subscribe(),
+		c: make(chan View, 1), members: map[string]*seen{}, fired: make(chan fired),
 	}
 	go func() {
 		defer close(r.c)
 		defer r.sub.Close()
 		ctx, cancel := context.WithCancel(ctx)
-		for name, m := range r.members {
-			r.follow(ctx, name, m.watch)
-		}
 		err := r.run(ctx)
 		ended := ctx.Err() != nil
 		cancel()
 		r.forward.Wait()
 		if !ended {
 			r.publish(View{Err: setup.Fail("watch", g.at.Path, err)})
-			return
 		}
-		g.left.put(watchSet{names, r.dir, r.members})
 	}()
 	return r.c
 }
 
 func (r *reader) run(ctx context.Context) error {
 	all := true
+	var doubt <-chan time.Time
 	for {
-		epoch := r.sub.State().Epoch
+		r.query.Epoch, r.doubt = r.sub.State().Epoch, r.doubt && !all
 		if err := r.look(ctx, all); err != nil {
 			return err
 		}
 		r.tell()
-		all = false
-		var doubt <-chan time.Time
-		if r.doubt {
-			doubt = time.After(r.group.at.Timeout)
+		switch {
+		case !r.doubt:
+			doubt = nil
+		case doubt == nil:
+			doubt = time.After(watch.Interval(r.query.Reset))
 		}
+		all, r.query.Reset = false, false
 		for again := false; !again; {
 			var changed bool
 			select {
-			case event := <-r.dir:
+			case event := <-r.dir.C():
+				event = r.dir.Take(event)
 				r.dir, again, changed = nil, true, true
 				if errors.Is(event.Err, zk.ErrClosing) {
 					return request.ErrClosed
@@ -133,7 +101,7 @@ func (r *reader) run(ctx context.Context) error {
 				}
 				again = r.note(f)
 			case <-doubt:
-				all, again = true, true
+				all, again, doubt, r.query.Reset = true, true, nil, true
 			case <-r.sub.Changed():
 			case <-ctx.Done():
 				return context.Cause(ctx)
@@ -150,11 +118,10 @@ func (r *reader) run(ctx context.Context) error {
 			if state.Closed {
 				return sentinel.ErrConnClosed
 			}
-			if state.Up && state.Epoch != epoch {
-				// What has changed meanwhile may not be told: watches are set anew once,
-				// and not if that fails (CURATOR-623).
-				r.forget()
-				all, again = true, true
+			if state.Up && state.Epoch != r.query.Epoch {
+				// Changes in between may be lost: the client library sets its watches
+				// again once, and not if that fails (CURATOR-623).
+				all, again, r.query.Reset = true, true, true
 			}
 		}
 	}
@@ -185,14 +152,6 @@ func (r *reader) noteAll() (counts bool, err error) {
 	}
 }
 
-// forget drops all watches, which may never fire.
-func (r *reader) forget() {
-	r.dir, r.doubt = nil, false
-	for _, m := range r.members {
-		m.watch = nil
-	}
-}
-
 // look reads what has changed, and sets the watches that are missing, in one request
 // each; all reads everything.
 func (r *reader) look(ctx context.Context, all bool) error {
@@ -210,44 +169,30 @@ func (r *reader) look(ctx context.Context, all bool) error {
 
 // list reads who is there, and whoever is new; all reads everybody anew.
 func (r *reader) list(ctx context.Context, all bool) error {
-	type answer struct {
-		names []string
-		watch <-chan zk.Event
-	}
-	conn, dir, watch := r.group.at.Conn, r.group.at.Path, r.dir
-	watching := r.sub != nil
-	a, err := request.Read(ctx, conn, func() (answer, error) {
+	conn, dir, watching := r.group.at.Conn, r.group.at.Path, r.sub != nil
+	q := r.query
+	q.Path, q.What = dir, watch.ChildrenOrCreation
+	found, err := request.Read(ctx, conn, func() (watch.Found, error) {
 		if all && watching {
 			// The server of a new session may lag behind the one of the old.
 			if _, err := conn.Sync(dir); err != nil {
-				return answer{}, err
+				return watch.Found{}, err
 			}
 		}
-		if !watching || watch != nil {
-			names, _, err := conn.Children(dir)
-			if errors.Is(err, zk.ErrNoNode) {
-				err = nil
-			}
-			return answer{names, watch}, err
+		if watching {
+			return watch.Try(conn, q)
 		}
-		for {
-			names, _, watch, err := conn.ChildrenW(dir)
-			if !errors.Is(err, zk.ErrNoNode) {
-				return answer{names, watch}, err
-			}
-			exists, _, watch, err := conn.ExistsW(dir)
-			if !exists || err != nil {
-				return answer{nil, watch}, err
-			}
-			// It has come about meanwhile. What was set is a watch on its data, which
-			// fires at the latest when it goes.
+		names, _, err := request.Children(conn, dir)
+		if errors.Is(err, zk.ErrNoNode) {
+			err = nil
 		}
+		return watch.Found{Children: names}, err
 	})
 	if err != nil {
 		return err
 	}
-	r.dir = a.watch
-	names := slices.DeleteFunc(a.names, func(name string) bool {
+	r.dir, r.doubt = found.Watch, r.doubt || found.Doubt
+	names := slices.DeleteFunc(slices.Clone(found.Children), func(name string) bool {
 		return r.group.at.Layout == recipes.Kazoo && !strings.HasSuffix(name, kazooSuffix)
 	})
 	there := map[string]*seen{}
@@ -271,25 +216,19 @@ const abreast = 16
 
 // read reads members, and watches those that are not watched yet.
 func (r *reader) read(ctx context.Context, names []string) error {
-	type answer struct {
-		data  []byte
-		stat  *zk.Stat
-		watch <-chan zk.Event
-	}
 	conn, watching := r.group.at.Conn, r.sub != nil
 	for chunk := range slices.Chunk(names, abreast) {
-		var answers []<-chan request.Answer[answer]
+		var answers []<-chan request.Answer[watch.Found]
 		for _, name := range chunk {
-			node, watch := path.Join(r.group.at.Path, name), r.members[name].watch
-			answers = append(answers, request.Start(func() (answer, error) {
-				return request.Read(ctx, conn, func() (a answer, err error) {
-					if !watching || watch != nil {
-						a.watch = watch
-						a.data, a.stat, err = conn.Get(node)
-					} else {
-						a.data, a.stat, a.watch, err = conn.GetW(node)
-					}
-					return a, err
+			q := r.query
+			q.Path = path.Join(r.group.at.Path, name)
+			answers = append(answers, request.Start(func() (watch.Found, error) {
+				if watching {
+					return watch.Read(ctx, conn, q)
+				}
+				return request.Read(ctx, conn, func() (f watch.Found, err error) {
+					f.Data, f.Stat, err = request.Get(conn, q.Path)
+					return f, err
 				})
 			}))
 		}
@@ -297,38 +236,39 @@ func (r *reader) read(ctx context.Context, names []string) error {
 			a := <-answers[i]
 			switch {
 			case errors.Is(a.Err, zk.ErrNoNode):
-				delete(r.members, name) // the watch on the group tells of those who come
-			case a.Err != nil:
+				delete(r.members, name) // the watch on the group fires if it comes back
+			case a.Err != nil && !errors.Is(a.Err, request.ErrTooLarge):
 				return a.Err
 			default:
-				if a.Value.watch != r.members[name].watch {
-					r.follow(ctx, name, a.Value.watch)
+				if a.Value.Watch != r.members[name].watch {
+					r.follow(ctx, name, a.Value.Watch)
 				}
-				r.members[name] = &seen{r.member(name, a.Value.data, a.Value.stat), a.Value.watch}
+				r.members[name] = &seen{r.member(name, a.Value.Data, a.Value.Stat, a.Err), a.Value.Watch}
+				r.doubt = r.doubt || a.Value.Doubt
 			}
 		}
 	}
 	return nil
 }
 
-func (r *reader) member(name string, data []byte, stat *zk.Stat) Member {
-	m := Member{ID: name, Data: data, Token: stat.Czxid, Revision: stat.Mzxid, Session: stat.EphemeralOwner}
-	if r.group.at.Layout == recipes.Kazoo {
+func (r *reader) member(name string, data []byte, stat *zk.Stat, err error) Member {
+	m := Member{ID: name, Data: data, Token: stat.Czxid, Revision: stat.Mzxid, Session: stat.EphemeralOwner, Err: err}
+	if r.group.at.Layout == recipes.Kazoo && err == nil {
 		m.ID, m.Data = string(data), nil
 	}
 	return m
 }
 
 // follow has the reader told when a watch fires.
-func (r *reader) follow(ctx context.Context, name string, watch <-chan zk.Event) {
-	if watch == nil {
+func (r *reader) follow(ctx context.Context, name string, w *watch.Watch) {
+	if w == nil {
 		return
 	}
 	r.forward.Go(func() {
 		select {
-		case event := <-watch:
+		case event := <-w.C():
 			select {
-			case r.fired <- fired{name, watch, event}:
+			case r.fired <- fired{name, w, w.Take(event)}:
 			case <-ctx.Done():
 			}
 		case <-ctx.Done():

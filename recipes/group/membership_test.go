@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -313,17 +314,9 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 			<-g.Changes(ctx)
 			cancel()
 			synctest.Wait()
-			require.Len(w, g.left.sets, 1)
 			require.Len(w, w.srv.Watches(dir, dir+"/a"), 3)
+			require.Equal(w, 2, channels(reader))
 		}
-		first := g.left.sets[0]
-		ctx, cancel := context.WithCancel(w.Context())
-		<-g.Changes(ctx)
-		cancel()
-		synctest.Wait()
-		require.Equal(w, first.dir, g.left.sets[0].dir, "the same watch")
-		require.Equal(w, first.members["a"].watch, g.left.sets[0].members["a"].watch)
-
 		views := g.Changes(w.Context())
 		<-views
 		require.NoError(w, m.Set(w.Context(), []byte("2")))
@@ -388,5 +381,69 @@ func TestViewsEndWithTheConnection(t *testing.T) {
 		require.ErrorIs(w, (<-views).Err, recipes.ErrConnClosed)
 		_, ok := <-views
 		require.False(w, ok)
+	})
+}
+
+// channels returns how many channels the client library holds for watches.
+func channels(conn *zk.Conn) (n int) {
+	for it := reflect.ValueOf(conn).Elem().FieldByName("watchers").MapRange(); it.Next(); {
+		n += it.Value().Len()
+	}
+	return n
+}
+
+// A watch that a call has left behind is lost at a reconnect, and the next call notices
+// changes all the same.
+func TestTrap27_LeftWatchIsLost(t *testing.T) {
+	play(t, func(w world) {
+		m := w.join(w.connect(), "a", "1")
+		reader := w.connect()
+		g := w.group(reader)
+		ctx, cancel := context.WithCancel(w.Context())
+		<-g.Changes(ctx)
+		cancel()
+		synctest.Wait()
+		w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: reader.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
+		w.srv.DropConnections(reader.SessionID())
+		time.Sleep(3 * time.Second)
+		views := g.Changes(w.Context())
+		require.Equal(w, []string{"a=1"}, names((<-views).Members))
+		time.Sleep(10 * time.Second) // the watches are set again
+		for range 2 {
+			for _, data := range []string{"2", "3"} {
+				require.NoError(w, m.Set(w.Context(), []byte(data)))
+				synctest.Wait()
+				require.Len(w, views, 1, "at once")
+				require.Equal(w, []string{"a=" + data}, names((<-views).Members))
+			}
+			// They are lost while the reader waits.
+			w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: reader.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
+			w.srv.DropConnections(reader.SessionID())
+			time.Sleep(1500 * time.Millisecond)
+		}
+		other := w.join(w.connect(), "b", "1")
+		synctest.Wait()
+		require.Len(w, views, 1, "at once")
+		require.Equal(w, []string{"a=3", "b=1"}, names((<-views).Members))
+		require.NoError(w, other.Close(w.Context()))
+		require.NoError(w, m.Close(w.Context()))
+	})
+}
+
+// The number of watches does not grow with the number of shares that were closed.
+func TestTrap25_WatchesOfSharesDoNotAddUp(t *testing.T) {
+	play(t, func(w world) {
+		conn := w.connect()
+		p, err := NewPartitioner(conn, "/p")
+		require.NoError(w, err)
+		require.NoError(w, p.SetParts(w.Context(), []string{"a"}))
+		for i := range 50 {
+			s, err := p.Join(w.Context(), "m", 0)
+			require.NoError(w, err)
+			<-s.Parts()
+			require.NoError(w, s.Close(w.Context()))
+			synctest.Wait()
+			require.LessOrEqual(w, channels(conn), 3, i)
+		}
 	})
 }

@@ -189,8 +189,11 @@ const again = 500 * time.Millisecond
 // contend takes the part's lock, again when it is lost, until the context ends.
 func (d *divider) contend(ctx context.Context, part string) error {
 	p := d.partitioner
-	mutex, err := lock.NewMutex(p.at.Conn, p.lockPath(part), recipes.WithACL(p.at.ACL), recipes.WithLayout(p.at.Layout),
-		recipes.WithSessionTimeout(p.at.Timeout), recipes.WithLogger(p.at.Log))
+	options := []recipes.Option{recipes.WithACL(p.at.ACL), recipes.WithLayout(p.at.Layout), recipes.WithLogger(p.at.Log)}
+	if p.at.Timeout > 0 {
+		options = append(options, recipes.WithSessionTimeout(p.at.Timeout))
+	}
+	mutex, err := lock.NewMutex(p.at.Conn, p.lockPath(part), options...)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
 // keeper is the goroutine of a Persistent.
@@ -21,7 +22,7 @@ type keeper struct {
 }
 
 func newKeeper(p *Persistent) *keeper {
-	return &keeper{p, session.Subscribe(p.at.Conn, p.at.Timeout)}
+	return &keeper{p, p.at.Subscribe()}
 }
 
 func (k *keeper) run(ctx context.Context) {
@@ -142,7 +143,7 @@ func (k *keeper) write(ctx context.Context, node *ephemeral.Node, data []byte, v
 			if _, err := k.at.Conn.Sync(k.at.Path); err != nil {
 				return nil, err
 			}
-			_, stat, err := k.at.Conn.Get(k.at.Path)
+			_, stat, err := request.Get(k.at.Conn, k.at.Path)
 			return stat, err
 		})
 		switch {
@@ -179,35 +180,18 @@ func (k *keeper) awaitSession(ctx context.Context, session int64) bool {
 // and a delete that comes late might hit one that another has created meanwhile.
 func (k *keeper) awaitFree(ctx context.Context, taken *ephemeral.Taken) error {
 	k.taken(taken.Owner, taken.Czxid)
+	znode := watch.NewReader(k.at.Conn, k.sub, k.at.Path, watch.Children)
 	for {
-		epoch := k.sub.State().Epoch
-		type answer struct {
-			stat  *zk.Stat
-			watch <-chan zk.Event
-		}
-		a, err := request.Read(ctx, k.at.Conn, func() (answer, error) {
-			_, stat, watch, err := k.at.Conn.ChildrenW(k.at.Path)
-			return answer{stat, watch}, err
-		})
+		found, err := znode.Read(ctx)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
-		} else if err != nil {
+		}
+		if err != nil {
 			return err
 		}
-		k.taken(a.stat.EphemeralOwner, a.stat.Czxid)
-		for again := false; !again; {
-			select {
-			case <-a.watch:
-				again = true
-			case <-k.sub.Changed():
-				state := k.sub.State()
-				if state.Closed {
-					return sentinel.ErrConnClosed
-				}
-				again = state.Up && state.Epoch != epoch
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
+		k.taken(found.Stat.EphemeralOwner, found.Stat.Czxid)
+		if _, err := znode.Wait(ctx, nil); err != nil {
+			return err
 		}
 	}
 }
