@@ -3,15 +3,16 @@ package discovery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -32,7 +33,7 @@ func New(conn *zk.Conn, base string, options ...recipes.Option) (*Discovery, err
 // answers. A service whose last instance has gone may be among them for a while.
 func (d *Discovery) Names(ctx context.Context) ([]string, error) {
 	names, err := request.Read(ctx, d.at.Conn, func() ([]string, error) {
-		names, _, err := d.at.Conn.Children(d.at.Path)
+		names, _, err := request.Children(d.at.Conn, d.at.Path)
 		return names, err
 	})
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -51,22 +52,22 @@ func (d *Discovery) Instances(ctx context.Context, name string) ([]Instance, err
 		return nil, err
 	}
 	dir := path.Join(d.at.Path, name)
-	l, err := list(ctx, d.at.Conn, dir, func() (listing, error) {
-		names, stat, err := d.at.Conn.Children(dir)
-		return listing{names: names, stat: stat}, err
-	})
+	l, err := list(ctx, d.at.Conn, func() (watch.Found, error) { return watch.Listing(d.at.Conn, dir) })
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	} else if err != nil {
 		return nil, setup.Fail("list", dir, err)
 	}
-	slices.Sort(l.names)
-	found := make([]read, len(l.names))
-	parallel(len(l.names), func(i int) {
-		node := path.Join(dir, l.names[i])
-		found[i] = readInstance(ctx, d.at.Conn, node, false)
+	names := slices.Sorted(slices.Values(l.Children))
+	found := make([]read, len(names))
+	parallel(len(names), func(i int) {
+		node := path.Join(dir, names[i])
+		found[i] = readInstance(request.Read(ctx, d.at.Conn, func() (f watch.Found, err error) {
+			f.Data, f.Stat, err = request.Get(d.at.Conn, node)
+			return f, err
+		}))
 	})
-	return collect(dir, l.names, found)
+	return collect(dir, names, found)
 }
 
 // collect sorts out what was read.
@@ -108,43 +109,12 @@ func parallel(n int, f func(i int)) {
 	workers.Wait()
 }
 
-// listing is a service's node. stat is nil where it does not exist.
-type listing struct {
-	names []string
-	stat  *zk.Stat
-	watch <-chan zk.Event
-}
-
-// list repeats f, which lists dir, like request.Read. But where a listing breaks the
-// connection each time, and it holds by itself, the list is too long for the client
-// library's buffer: that returns ErrTooMany.
-func list(ctx context.Context, conn *zk.Conn, dir string, f func() (listing, error)) (listing, error) {
-	const tries, many = 4, 256
-	for broken := 1; ; broken++ {
-		l, err := request.Do(ctx, f)
-		if !request.Transient(err) {
-			return l, err
-		}
-		if request.Closed(ctx, conn, err) {
-			return l, request.ErrClosed
-		}
-		children, err := request.Read(ctx, conn, func() (int32, error) {
-			exists, stat, err := conn.Exists(dir)
-			if !exists || err != nil {
-				return 0, err
-			}
-			return stat.NumChildren, nil
-		})
-		switch {
-		case err != nil:
-			return l, err
-		case children < many:
-			broken = 0
-		case broken == tries:
-			return l, ErrTooMany
-		}
-		if err := request.Pause(ctx, 5*time.Millisecond); err != nil {
-			return l, err
-		}
+// list repeats f, which lists the znode of a service, like request.Read. It returns
+// ErrTooMany for a list that is larger than the connection accepts.
+func list(ctx context.Context, conn *zk.Conn, f func() (watch.Found, error)) (watch.Found, error) {
+	l, err := request.Read(ctx, conn, f)
+	if errors.Is(err, request.ErrTooLarge) {
+		err = fmt.Errorf("%w: %w", ErrTooMany, err)
 	}
+	return l, err
 }

@@ -24,7 +24,7 @@ var (
 )
 
 // UnreadableError says which znode below a service's could not be read as an
-// instance, and why: ErrFormat, or [recipes.ErrPermission].
+// instance, and why: ErrFormat, [recipes.ErrPermission] or [recipes.ErrTooLarge].
 type UnreadableError struct {
 	Path string
 	Err  error

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"time"
 
@@ -13,6 +14,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 )
+
+// errEarlierSession is the reason why a registration waits for the expiry of a session that
+// the connection has lost.
+var errEarlierSession = fmt.Errorf("%w: by an earlier session of this connection, which has not expired yet", ErrTaken)
 
 // place is what a registration's goroutine knows of its znode.
 type place struct {
@@ -140,7 +145,7 @@ func (r *Registration) put() error {
 		case stat == nil:
 			p.czxid = 0
 			err = r.create(data, version)
-		case p.lasting && stat.EphemeralOwner == 0,
+		case p.lasting && !znode.IsEphemeral(stat),
 			!p.lasting && stat.EphemeralOwner == session && p.sessions[session]:
 			if p.czxid != stat.Czxid {
 				// One that was there before, or whose create has not been confirmed,
@@ -156,9 +161,11 @@ func (r *Registration) put() error {
 			}
 			err = r.set(data, version, stat)
 		case !p.lasting && p.sessions[stat.EphemeralOwner]:
-			// It goes with its session, which is over for this process and not yet
-			// for the ensemble: what stays must be a new one (KAFKA-1387).
-			_, err = r.write(false, func() (*zk.Stat, error) { return nil, r.at.Conn.Delete(r.path, stat.Version) })
+			// This process has lost that session, and the ensemble has not expired it
+			// yet (KAFKA-1387). The znode is about to go, and is not deleted: if the
+			// request were delayed, it could delete a znode that another process has
+			// created in the meantime.
+			return r.refuse(errEarlierSession)
 		default:
 			return r.refuse(ErrTaken)
 		}
@@ -322,7 +329,7 @@ func (r *Registration) remove() error {
 			if _, err = r.at.Conn.Sync(r.path); err != nil {
 				return a, err
 			}
-			a.data, a.stat, err = r.at.Conn.Get(r.path)
+			a.data, a.stat, err = request.Get(r.at.Conn, r.path)
 			return a, err
 		})
 		switch {
@@ -332,6 +339,12 @@ func (r *Registration) remove() error {
 			return sentinel.Refine(err)
 		case !r.place.owns(a.data, a.stat):
 			return nil
+		case !p.lasting && a.stat.EphemeralOwner != r.at.Conn.SessionID():
+			// It expires with its session: see put.
+			if err := r.awaitChange(); err != nil {
+				return err
+			}
+			continue
 		}
 		// One that has failed is not repeated before the znode is known anew: it may be
 		// another's by then.
@@ -352,12 +365,29 @@ func (r *Registration) remove() error {
 	}
 }
 
+// awaitChange waits for an event of the watch on the znode or of the connection, and not
+// longer than a session timeout. It returns an error if the connection is closed.
+func (r *Registration) awaitChange() error {
+	limit := time.NewTimer(r.at.SessionTimeout())
+	defer limit.Stop()
+	select {
+	case <-r.place.watch:
+		r.place.watch = nil
+	case <-r.sub.Changed():
+	case <-limit.C:
+	}
+	if r.sub.State().Closed {
+		return sentinel.ErrConnClosed
+	}
+	return nil
+}
+
 // owns reports whether a znode that was read is this registration's.
 func (p *place) owns(data []byte, stat *zk.Stat) bool {
 	if !p.lasting {
 		return p.sessions[stat.EphemeralOwner] // 0 is never among them
 	}
-	if stat.EphemeralOwner != 0 {
+	if znode.IsEphemeral(stat) {
 		return false
 	}
 	if stat.Czxid == p.czxid {

@@ -74,12 +74,12 @@ func (d *Discovery) Provider(ctx context.Context, name string, c Choice) (*Provi
 	}
 	standing, stop := context.WithCancel(context.Background())
 	p := &Provider{
-		at: d.at, dir: path.Join(d.at.Path, name), sub: session.Subscribe(d.at.Conn, d.at.Timeout),
+		at: d.at, dir: path.Join(d.at.Path, name), sub: d.at.Subscribe(),
 		strategy: c.Strategy, down: down{threshold: c.DownThreshold, timeout: c.DownTimeout, reports: map[identity]reports{}},
 		ctx: standing, stop: stop, changes: make(chan List, 1), over: make(chan struct{}),
 	}
 	first := make(chan error, 1)
-	w := &watcher{p: p, nodes: map[string]*node{}, events: make(chan fired), first: first}
+	w := &watcher{p: p, nodes: map[string]*read{}, events: make(chan fired), first: first}
 	go w.run()
 	select {
 	case err := <-first:

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/znode"
+	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -353,5 +356,84 @@ func TestContextEndsFirst(t *testing.T) {
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		w.srv.Resume()
 		synctest.Wait()
+	})
+}
+
+// An instance whose data the connection cannot receive is left out and reported, and used
+// once it has become smaller.
+func TestInstanceTooLarge(t *testing.T) {
+	play(t, func(w world) {
+		big := w.discovery(func() (*zk.Conn, <-chan zk.Event, error) { return w.srv.Connect(timeout) })
+		w.register(big, "one")
+		d := w.connect()
+		p := w.provider(d, Choice{})
+		require.Equal(w, "one", w.ids(p))
+		w.put(big, "large", strings.Repeat("x", 100<<10))
+		w.register(big, "two")
+		w.pass(time.Minute)
+		require.Equal(w, "one two", w.ids(p))
+		list := <-p.Changes()
+		require.NoError(w, list.Err)
+		require.Len(w, list.Unreadable, 1)
+		require.ErrorIs(w, list.Unreadable[0], recipes.ErrTooLarge)
+		require.Equal(w, shop+"/large", list.Unreadable[0].Path)
+
+		late := w.provider(d, Choice{})
+		require.Equal(w, "one two", w.ids(late))
+		_, err := d.Instances(w.Context(), "shop")
+		require.ErrorIs(w, err, recipes.ErrTooLarge)
+
+		_, err = big.at.Conn.Set(shop+"/large", []byte(`{"name":"shop","id":"large"}`), -1)
+		require.NoError(w, err)
+		w.pass(time.Minute)
+		require.Equal(w, "large one two", w.ids(p))
+	})
+}
+
+// channels returns how many channels the client library holds for watches.
+func channels(conn *zk.Conn) (n int) {
+	synctest.Wait()
+	for it := reflect.ValueOf(conn).Elem().FieldByName("watchers").MapRange(); it.Next(); {
+		n += it.Value().Len()
+	}
+	return n
+}
+
+// Providers that were closed leave one watch for each znode, and changes are noticed
+// although these are lost at a reconnect.
+func TestTrap27_LostWatches(t *testing.T) {
+	play(t, func(w world) {
+		d, other := w.connect(), w.connect()
+		a := w.register(other, "a")
+		conn := d.at.Conn
+		for range 20 {
+			require.NoError(w, w.provider(d, Choice{}).Close(w.Context()))
+			require.Equal(w, 2, channels(conn))
+		}
+		lose := func() {
+			refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
+			w.srv.DropConnections(conn.SessionID())
+			w.pass(1500 * time.Millisecond)
+			<-refused.Ran()
+		}
+		lose()
+		p := w.provider(d, Choice{})
+		w.pass(3 * time.Second)
+		for port := range 2 {
+			i := a.Instance()
+			i.Port = 100 + port
+			require.NoError(w, a.Update(w.Context(), i))
+			w.pass(0)
+			got, err := p.Choose()
+			require.NoError(w, err)
+			require.Equal(w, i.Port, got.Port)
+			b := w.register(other, "b")
+			w.pass(0)
+			require.Equal(w, "a b", w.ids(p))
+			require.NoError(w, b.Close(w.Context()))
+			w.pass(0)
+			lose() // while the provider is used
+		}
+		require.NoError(w, p.Close(w.Context()))
 	})
 }

@@ -1,45 +1,33 @@
 package discovery
 
 import (
-	"context"
 	"errors"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// read is what became of reading an instance.
+// read is the result of reading an instance.
 type read struct {
 	instance Instance
 	stat     *zk.Stat
-	watch    <-chan zk.Event
+	watch    *watch.Watch // nil if there is none, or if it has fired
+	doubt    bool         // the watch may never fire
 	err      error
 	told     bool // err concerns this instance only
 }
 
-// readInstance reads a znode, and watches it if watched.
-func readInstance(ctx context.Context, conn *zk.Conn, node string, watched bool) read {
-	type answer struct {
-		data  []byte
-		stat  *zk.Stat
-		watch <-chan zk.Event
-	}
-	a, err := request.Read(ctx, conn, func() (a answer, err error) {
-		if watched {
-			a.data, a.stat, a.watch, err = conn.GetW(node)
-		} else {
-			a.data, a.stat, err = conn.Get(node)
-		}
-		return a, err
-	})
-	r := read{stat: a.stat, watch: a.watch, err: err}
+// readInstance interprets the znode of an instance.
+func readInstance(found watch.Found, err error) read {
+	r := read{stat: found.Stat, watch: found.Watch, doubt: found.Doubt, err: err}
 	switch {
 	case err == nil:
-		r.instance, r.err = decode(a.data)
+		r.instance, r.err = decode(found.Data)
 		r.told = r.err != nil
-	case errors.Is(err, zk.ErrNoAuth):
+	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, request.ErrTooLarge):
 		r.told = true
 	}
 	return r

@@ -126,7 +126,7 @@ func content(node string, i Instance) ([]byte, error) {
 func newRegistration(d *Discovery, node string, i Instance, data []byte) *Registration {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Registration{
-		at: d.at, path: node, sub: session.Subscribe(d.at.Conn, d.at.Timeout),
+		at: d.at, path: node, sub: d.at.Subscribe(),
 		ctx: ctx, stop: stop, status: make(chan Status, 1), wake: make(chan struct{}, 1), over: make(chan struct{}),
 		want: i, data: data, version: 1, news: make(chan struct{}),
 		place: place{lasting: i.Type != Dynamic, sessions: map[int64]bool{}},

@@ -342,9 +342,10 @@ func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 	})
 }
 
-// The znode of one's own session before is still there, and would go with it: it is
-// replaced.
-func TestTrap19_ZnodeOfOwnFormerSession(t *testing.T) {
+// KAFKA-1387: the znode of an earlier session of this connection is about to expire. It is
+// neither taken for the registration nor deleted, since a delayed request could delete a
+// znode that another process has created in the meantime. The registration waits for it.
+func TestZnodeOfAnEarlierSession(t *testing.T) {
 	play(t, func(w world) {
 		former, d := w.connect(), w.connect()
 		require.NoError(w, znode.Make(w.Context(), d.at.Conn, shop, d.at.ACL, true))
@@ -358,12 +359,36 @@ func TestTrap19_ZnodeOfOwnFormerSession(t *testing.T) {
 		r := newRegistration(d, one, i, data)
 		r.place.mark(former.at.Conn.SessionID()) // as if it had been that of this connection
 		go r.keep()
+		limited, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(w, r.confirmed(limited, 1), context.DeadlineExceeded)
+		require.ErrorIs(w, (<-r.Status()).Err, ErrTaken)
+		require.True(w, w.owned("one", former.at.Conn.SessionID()), w.srv.Tree())
+
+		require.NoError(w, w.srv.ExpireSession(former.at.Conn.SessionID()))
 		require.NoError(w, r.confirmed(w.Context(), 1))
 		require.True(w, w.owned("one", d.at.Conn.SessionID()), w.srv.Tree())
-		require.NoError(w, w.srv.ExpireSession(former.at.Conn.SessionID()))
-		w.pass(time.Minute)
-		require.True(w, w.owned("one", d.at.Conn.SessionID()), w.srv.Tree())
+		require.Zero(w, w.srv.Log().Count(zktest.OpDelete))
 		require.NoError(w, r.Close(w.Context()))
+	})
+}
+
+// Close waits until the znode of an earlier session has expired, and does not delete it.
+func TestCloseWithAZnodeOfAnEarlierSession(t *testing.T) {
+	play(t, func(w world) {
+		former, d := w.connect(), w.connect()
+		r := w.register(d, "one")
+		require.NoError(w, former.at.Conn.Delete(one, -1))
+		_, err := former.at.Conn.Create(one, []byte("{}"), zk.FlagEphemeral, former.at.ACL)
+		require.NoError(w, err)
+		r.place.mark(former.at.Conn.SessionID())
+		deletes := w.srv.Log().Count(zktest.OpDelete)
+		limited, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(w, r.Close(limited), context.DeadlineExceeded)
+		require.NoError(w, w.srv.ExpireSession(former.at.Conn.SessionID()))
+		require.NoError(w, r.Close(w.Context()))
+		require.Equal(w, deletes, w.srv.Log().Count(zktest.OpDelete))
 	})
 }
 

@@ -13,34 +13,28 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
 // watcher belongs to a provider's goroutine.
 type watcher struct {
-	p      *Provider
-	first  chan<- error
-	nodes  map[string]*node
-	pzxid  int64  // of the service's node when it was listed; 0 where there is none
-	czxid  int64  // likewise
-	armed  uint64 // the watch for the service's node, 0 for none
-	number uint64 // of the watch that was set last
-	list   List
-	told   bool
+	p     *Provider
+	first chan<- error
+	nodes map[string]*read
+	query watch.Query  // the epoch of the last look, and whether to set watches again
+	dir   *watch.Watch // on the service's node, or on its creation; nil if it has fired
+	doubt bool         // a watch may never fire
+	list  List
+	told  bool
 
 	events   chan fired
 	watching sync.WaitGroup // the goroutines that wait for watches
 }
 
-// node is an instance's znode as it was read last.
-type node struct {
-	read
-	armed uint64 // its watch, 0 for none
-}
-
 // fired is an event of a watch.
 type fired struct {
 	name   string // "" for the service's node
-	armed  uint64
+	watch  *watch.Watch
 	closed bool
 }
 
@@ -73,15 +67,24 @@ func (w *watcher) run() {
 // watch keeps the list the newest until something ends that.
 func (w *watcher) watch() error {
 	p := w.p
-	epoch := p.sub.State().Epoch
+	w.query.Epoch = p.sub.State().Epoch
+	var doubt <-chan time.Time
 	for all := false; ; { // whether everything is to be asked for again
+		w.doubt = w.doubt && !all
 		err := w.refresh(all)
+		switch {
+		case !w.doubt:
+			doubt = nil
+		case doubt == nil:
+			doubt = time.After(watch.Interval(w.query.Reset))
+		}
+		all = false
 		var again <-chan time.Time
 		switch {
 		case errors.Is(err, ErrTooMany) && w.told:
 			w.tell(err)
 			again = time.After(tooManyPause)
-			epoch = p.sub.State().Epoch // it was the listing that broke the connection
+			w.query.Epoch = p.sub.State().Epoch // it was the listing that broke the connection
 		case err != nil:
 			return err
 		default:
@@ -99,9 +102,11 @@ func (w *watcher) watch() error {
 				if state.Closed {
 					return sentinel.ErrConnClosed
 				}
-				wait = state.Epoch == epoch
+				wait = state.Epoch == w.query.Epoch
 			case <-again:
 				wait = false
+			case <-doubt:
+				wait, all, doubt = false, true, nil
 			case <-p.ctx.Done():
 				return context.Cause(p.ctx)
 			}
@@ -120,7 +125,8 @@ func (w *watcher) watch() error {
 		}
 		w.awaitClosing()
 		now := p.sub.State().Epoch
-		all, epoch = now != epoch, now
+		all = all || now != w.query.Epoch
+		w.query.Epoch, w.query.Reset = now, all
 	}
 }
 
@@ -129,7 +135,7 @@ func (w *watcher) watch() error {
 func (w *watcher) awaitClosing() {
 	session := w.p.at.Conn.SessionID()
 	for _, n := range w.nodes {
-		if n.stat != nil && n.stat.EphemeralOwner == session && session != 0 && (n.armed == 0 || w.armed == 0) {
+		if n.stat != nil && n.stat.EphemeralOwner == session && session != 0 && (n.watch == nil || w.dir == nil) {
 			request.AwaitClosing(w.p.ctx, w.p.at.Conn, request.ClosingTime)
 			return
 		}
@@ -139,160 +145,98 @@ func (w *watcher) awaitClosing() {
 // note notes that a watch has fired, and returns whether it is one that counts.
 func (w *watcher) note(event fired) bool {
 	if event.name == "" {
-		if event.armed != w.armed {
+		if event.watch != w.dir {
 			return false
 		}
-		w.armed = 0
+		w.dir = nil
 		return true
 	}
 	n := w.nodes[event.name]
-	if n == nil || n.armed != event.armed {
+	if n == nil || n.watch != event.watch {
 		return false
 	}
-	n.armed = 0
+	n.watch = nil
 	return true
 }
 
-// arm waits for a watch in a goroutine of its own and returns the watch's number.
-func (w *watcher) arm(name string, watch <-chan zk.Event) uint64 {
-	w.number++
-	number := w.number
+// follow waits for a watch in a goroutine of its own.
+func (w *watcher) follow(name string, on *watch.Watch) {
+	if on == nil {
+		return
+	}
 	w.watching.Go(func() {
 		select {
-		case event := <-watch:
+		case event := <-on.C():
 			select {
-			case w.events <- fired{name, number, errors.Is(event.Err, zk.ErrClosing)}:
+			case w.events <- fired{name, on, errors.Is(on.Take(event).Err, zk.ErrClosing)}:
 			case <-w.p.ctx.Done():
 			}
 		case <-w.p.ctx.Done():
 		}
 	})
-	return number
 }
 
-// refresh reads what has changed. With all it asks for everything: watches may have
-// been lost with the connection, so they are not relied on, and not set again where
-// they have nothing missed.
+// refresh reads what has changed. With all it reads everything, because watches may have
+// been lost with the connection.
 func (w *watcher) refresh(all bool) error {
 	ctx, conn := w.p.ctx, w.p.at.Conn
 	if all {
-		// The server of now may lag behind that of before.
+		// The server of the new connection may lag behind the former one.
 		if _, err := request.Read(ctx, conn, func() (string, error) { return conn.Sync(w.p.dir) }); err != nil {
 			return err
 		}
 	}
-	names := slices.Collect(maps.Keys(w.nodes))
-	if all || w.armed == 0 {
-		l, err := w.look()
+	if all || w.dir == nil {
+		q := w.query
+		q.Path, q.What = w.p.dir, watch.ChildrenOrCreation
+		l, err := list(ctx, conn, func() (watch.Found, error) { return watch.Try(conn, q) })
 		if err != nil {
 			return err
 		}
-		names = l.names
-		gone := maps.Clone(w.nodes)
-		for _, name := range names {
-			delete(gone, name)
+		if l.Watch != w.dir {
+			w.follow("", l.Watch)
 		}
-		for name := range gone {
-			delete(w.nodes, name)
+		w.dir, w.doubt = l.Watch, w.doubt || l.Doubt
+		nodes := map[string]*read{}
+		for _, name := range l.Children {
+			nodes[name] = w.nodes[name]
 		}
+		w.nodes = nodes
 	}
-	slices.Sort(names)
 	var due []string
-	for _, name := range names {
-		if n := w.nodes[name]; n == nil || n.armed == 0 || all {
+	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
+		if n := w.nodes[name]; n == nil || n.watch == nil || all {
 			due = append(due, name)
 		}
 	}
 	found := make([]read, len(due))
 	parallel(len(due), func(i int) {
-		was, node := w.nodes[due[i]], path.Join(w.p.dir, due[i])
-		if was != nil && was.armed != 0 {
-			exists, err := request.Read(ctx, conn, func() (bool, error) {
-				exists, stat, err := conn.Exists(node)
-				return exists && stat.Czxid == was.stat.Czxid && stat.Mzxid == was.stat.Mzxid, err
-			})
-			if exists || err != nil {
-				found[i] = read{stat: was.stat, err: err}
-				return
-			}
-		}
-		found[i] = readInstance(ctx, conn, node, true)
+		q := w.query
+		q.Path = path.Join(w.p.dir, due[i])
+		found[i] = readInstance(watch.Read(ctx, conn, q))
 	})
 	for i, name := range due {
-		switch f := found[i]; {
+		f := &found[i]
+		switch {
 		case errors.Is(f.err, zk.ErrNoNode):
-			delete(w.nodes, name) // the watch of the service's node tells, too
+			delete(w.nodes, name) // the watch of the service's node fires, too
+			continue
 		case f.err != nil && !f.told:
 			return f.err
-		case f.err == nil && f.watch == nil: // as it was
-		default:
-			n := &node{read: f}
-			if f.watch != nil {
-				n.armed = w.arm(name, f.watch)
-			}
-			w.nodes[name] = n
 		}
+		if was := w.nodes[name]; was == nil || was.watch != f.watch {
+			w.follow(name, f.watch)
+		}
+		w.nodes[name], w.doubt = f, w.doubt || f.doubt
 	}
 	return nil
-}
-
-// look lists the service's node, and sets a watch for it if there is none that can
-// be relied on.
-func (w *watcher) look() (listing, error) {
-	ctx, conn, dir := w.p.ctx, w.p.at.Conn, w.p.dir
-	for {
-		if w.armed != 0 {
-			l, err := list(ctx, conn, dir, func() (listing, error) {
-				names, stat, err := conn.Children(dir)
-				return listing{names: names, stat: stat}, err
-			})
-			switch {
-			case errors.Is(err, zk.ErrNoNode) && w.czxid == 0:
-				return listing{}, nil
-			case err == nil && l.stat.Czxid == w.czxid && l.stat.Pzxid == w.pzxid:
-				return l, nil
-			case err != nil && !errors.Is(err, zk.ErrNoNode):
-				return l, err
-			}
-			w.armed = 0
-		}
-		l, err := list(ctx, conn, dir, func() (l listing, err error) {
-			l.names, l.stat, l.watch, err = conn.ChildrenW(dir)
-			return l, err
-		})
-		switch {
-		case err == nil:
-			w.czxid, w.pzxid = l.stat.Czxid, l.stat.Pzxid
-			w.armed = w.arm("", l.watch)
-			return l, nil
-		case !errors.Is(err, zk.ErrNoNode):
-			return l, err
-		}
-		type answer struct {
-			exists bool
-			watch  <-chan zk.Event
-		}
-		a, err := request.Read(ctx, conn, func() (a answer, err error) {
-			a.exists, _, a.watch, err = conn.ExistsW(dir)
-			return a, err
-		})
-		if err != nil {
-			return listing{}, err
-		}
-		w.czxid, w.pzxid = 0, 0
-		w.armed = w.arm("", a.watch)
-		if !a.exists {
-			return listing{}, nil
-		}
-		w.armed = 0
-	}
 }
 
 // tell publishes the list if it has changed.
 func (w *watcher) tell(err error) {
 	was := w.list
 	w.list = List{Err: err}
-	same := w.told && errors.Is(was.Err, err) && errors.Is(err, was.Err)
+	same := w.told && (was.Err == nil) == (err == nil) && (err == nil || was.Err.Error() == err.Error())
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
 		switch n := w.nodes[name]; {
 		case n.err != nil:
