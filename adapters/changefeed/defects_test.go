@@ -1,6 +1,7 @@
 package changefeed_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -168,6 +169,44 @@ func TestElect(t *testing.T) {
 	})
 }
 
+// A candidate nominates itself, by its random ID, at any time: before it takes part, while it
+// follows, while it leads, and after its candidacy.
+func TestElectItself(t *testing.T) {
+	inBubble(t, func(a *arena) {
+		newcomer := func() *party {
+			p := &party{a: a, net: changefeedtest.New(a.table.Store("election"), 1), ended: make(chan error, 1)}
+			p.Store = p.net
+			var err error
+			p.Election, err = changefeed.NewElection(p)
+			require.NoError(a, err)
+			a.all = append(a.all, p)
+			p.id = p.ID()
+			require.NotEmpty(a, p.id)
+			return p
+		}
+		first := newcomer()
+		first.start()
+		require.Same(a, first, a.leader())
+		second := newcomer()
+		require.NoError(a, second.Elect(a.Context(), second.ID()), "before it takes part")
+		second.start()
+		synctest.Wait()
+		require.Same(a, second, a.leading())
+		require.Equal(a, second.id, second.ID())
+		require.Equal(a, second.id, second.Current().CandidateID)
+		require.NoError(a, first.Elect(a.Context(), first.ID()), "while it follows")
+		synctest.Wait()
+		require.Same(a, first, a.leading())
+		token := first.Current().Leadership.Token()
+		require.NoError(a, first.Elect(a.Context(), first.ID()), "while it leads")
+		synctest.Wait()
+		require.Equal(a, token, first.Current().Leadership.Token())
+		require.NoError(a, first.Resign())
+		require.NoError(a, first.Elect(a.Context(), first.ID()), "after its candidacy")
+		require.Same(a, second, a.leader())
+	})
+}
+
 // The creator of a record is not its leader, what is old is no heartbeat, and the time is
 // the store's.
 func TestL6FirstRun(t *testing.T) {
@@ -270,12 +309,53 @@ func TestL11NewLeader(t *testing.T) {
 		require.NoError(a, one.Resign())
 		synctest.Wait()
 		require.Same(a, two, a.leading())
-		first := changefeed.Notice{Kind: changefeed.NewLeader, Leader: "one", Term: 1}
-		second := changefeed.Notice{Kind: changefeed.NewLeader, Leader: "two", Term: 2}
+		token := two.Current().Leadership.Token()
+		first := changefeed.Notice{Kind: changefeed.NewLeader, Leader: "one", Term: token - 1}
+		second := changefeed.Notice{Kind: changefeed.NewLeader, Leader: "two", Term: token}
 		require.Equal(a, []changefeed.Notice{first}, one.noticed(changefeed.NewLeader))
 		require.Equal(a, []changefeed.Notice{first, second}, two.noticed(changefeed.NewLeader))
 		require.Len(a, two.noticed(changefeed.SubscriptionStarted), 1)
 	})
+}
+
+// Heartbeats are told where that is asked for, by the leader and by a follower.
+func TestHeartbeatNotices(t *testing.T) {
+	inBubble(t, func(a *arena) {
+		one := a.join("one", changefeed.WithHeartbeatNotices())
+		require.Same(a, one, a.leader())
+		two := a.join("two", changefeed.WithHeartbeatNotices())
+		quiet := a.join("quiet")
+		time.Sleep(10*time.Second + time.Millisecond)
+		want := changefeed.Notice{Kind: changefeed.Heartbeat, Leader: "one", Term: one.Current().Leadership.Token()}
+		for _, p := range []*party{one, two} {
+			beats := p.noticed(changefeed.Heartbeat)
+			require.InDelta(a, 10, len(beats), 1)
+			require.Equal(a, want, beats[0])
+		}
+		require.Empty(a, quiet.noticed(changefeed.Heartbeat))
+		require.Contains(a, want.String(), "heartbeat one, token ")
+	})
+}
+
+// A feed of any place is there where the store has it.
+func TestChangesOf(t *testing.T) {
+	inBubble(t, func(a *arena) {
+		p := a.make("one")
+		_, err := p.ChangesOf(a.Context(), "another")
+		require.ErrorIs(a, err, errors.ErrUnsupported)
+		e, err := changefeed.NewElection(places{a.table.Store("election")})
+		require.NoError(a, err)
+		_, err = e.ChangesOf(a.Context(), "another")
+		require.EqualError(a, err, "changes of another")
+		require.NoError(a, e.Resign())
+	})
+}
+
+// places is a store that says which place it was asked for.
+type places struct{ changefeed.Store }
+
+func (places) WatchPlace(_ context.Context, name string) (changefeed.Changes, error) {
+	return nil, errors.New("changes of " + name)
 }
 
 // What is not to be created must be there, and then all works as ever.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -94,8 +93,7 @@ func start(o *options, store Store) error {
 		return o.refine(ctx, "start the store", err)
 	}
 	if o.create {
-		blank := Record{Epoch: step.Epoch(0, randomID()), Seq: 1, TTL: o.cfg.Lease}
-		if err := store.Create(ctx, blank); err != nil {
+		if err := store.Create(ctx, o.blank()); err != nil {
 			return o.refine(ctx, "create the record", err)
 		}
 	}
@@ -108,6 +106,18 @@ func start(o *options, store Store) error {
 	}
 	return nil
 }
+
+// blank is the first record of an election. An earlier record may have been lost together with
+// all candidates that had seen it. Tokens must be greater than those of that record, so they
+// begin at the wall clock's number.
+func (o *options) blank() Record {
+	return Record{Epoch: step.Epoch(0, randomID()), Term: step.FirstTerm(0, o.wall()), Seq: 1, TTL: o.cfg.Lease}
+}
+
+// wall is the wall clock's number: milliseconds since 1970.
+func (o *options) wall() uint64 { return wallNumber(o.clock.Now()) }
+
+func wallNumber(t time.Time) uint64 { return uint64(max(0, t.UnixMilli())) }
 
 // refine says what was tried, and what err means to a user.
 func (o *options) refine(ctx context.Context, what string, err error) error {
@@ -134,7 +144,7 @@ func check(r Record) error {
 		what = "no seq"
 	case r.TTL < 0 || r.TTL > 1000*maxHeartbeat:
 		what = fmt.Sprintf("a TTL of %v", r.TTL)
-	case r.Term > math.MaxInt64-1:
+	case r.Term > step.MaxTerm:
 		what = fmt.Sprintf("term %d", r.Term)
 	default:
 		return nil
@@ -142,15 +152,9 @@ func check(r Record) error {
 	return fmt.Errorf("%w: the record has %s: it is not one of an election, or was damaged", ErrUnsuitable, what)
 }
 
-// ID is the candidate's ID, as set by [WithID]; empty before it takes part.
-func (e *Election) ID() string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.started {
-		return ""
-	}
-	return e.cfg.ID
-}
+// ID returns the candidate's ID: that of [WithID], or the random one. It is the same from
+// [NewElection] on, so that a candidate can nominate itself, by Elect, at any time.
+func (e *Election) ID() string { return e.cfg.ID }
 
 // Status implements [leaderelection.Candidate]. NowFollowing is the leader. A candidate
 // is Leader or Follower and never Suspended: a leadership that could not be proven any
@@ -183,11 +187,27 @@ func (e *Election) Changes(ctx context.Context) (Changes, error) {
 	return w.Watch(ctx)
 }
 
+// ChangesOf opens a feed of changes of any table, collection or channel of the store's database,
+// from now on, if the store is a [PlaceWatcher]; otherwise the error wraps
+// [errors.ErrUnsupported]. The stores of RethinkDB (a table), MongoDB (a collection), PostgreSQL
+// and Redis (a channel) are. Records of elections that are kept in a table or collection are left
+// out. The caller closes the feed. After an error of its Next changes may have been missed: read
+// the data, and open another feed.
+func (e *Election) ChangesOf(ctx context.Context, name string) (Changes, error) {
+	w, ok := e.store.(PlaceWatcher)
+	if !ok {
+		return nil, fmt.Errorf("changefeed: changes of %q: %T tells of none: %w", name, e.store, errors.ErrUnsupported)
+	}
+	return w.WatchPlace(ctx, name)
+}
+
 // ElectLeader implements [leaderelection.Candidate]: it blocks until the candidacy is
 // over and returns the error of the final status, or nil after Resign or the end of
-// [WithContext]'s context. Beside those of package leaderelection the errors are
-// [ErrUnsuitable] and [ErrClosed], which wraps [leaderelection.ErrConnClosed]. A store
-// that does not answer ends nothing: the candidate waits.
+// [WithContext]'s context. An error that wraps [leaderelection.ErrConnClosed] says that the
+// store ([ErrClosed]) or its connection was closed, and one that wraps [ErrUnsuitable] that
+// the record has the greatest term there can be. No other error of the store ends a
+// candidacy: one that does not answer, or refuses requests, is asked again, at most once per
+// heartbeat, and [Election.Notices] tells of the errors.
 func (e *Election) ElectLeader() error {
 	e.mu.Lock()
 	switch {

@@ -105,8 +105,8 @@ func DeleteElection(store Store, opts ...Option) error {
 }
 
 // RestartElection puts a blank record in the place of one that is marked as ended, so
-// that there can be an election again. Tokens go on from where they were. Candidates of
-// before, if there are any left that have not learned of the end, learn of it by that.
+// that there can be an election again. Tokens are greater than before. Candidates that
+// took part in the ended election, and have not learned of its end, learn of it by that.
 //
 // Errors: as of [DeleteElection]; [ErrGoesOn] when the election is not over, and
 // [leaderelection.ErrNoElection] when there is no record.
@@ -119,7 +119,7 @@ func RestartElection(store Store, opts ...Option) error {
 			}
 			// Whoever led last may act for a lease still.
 			*r = Record{
-				Epoch: step.Epoch(step.Generation(r.Epoch)+1, randomID()), Term: r.Term,
+				Epoch: step.Epoch(step.Generation(r.Epoch)+1, randomID()), Term: step.FirstTerm(r.Term, o.wall()),
 				TTL: max(o.cfg.Lease, r.TTL),
 			}
 			return true
@@ -166,7 +166,9 @@ func endElection(ctx context.Context, o *options, store Store) (Record, error) {
 			return r, err
 		}
 		// Lost, or there never was one: made as it is to be, unless somebody is quicker.
-		err = store.Create(ctx, Record{Epoch: step.Epoch(0, randomID()), Seq: 1, TTL: o.cfg.Lease, Ended: true})
+		blank := o.blank()
+		blank.Ended = true
+		err = store.Create(ctx, blank)
 		switch {
 		case errors.Is(err, ErrNoRecord):
 			return Record{}, nil // there is nothing to keep a record in: nobody can take part
@@ -183,8 +185,9 @@ func endElection(ctx context.Context, o *options, store Store) (Record, error) {
 // time of an election timeout to lead before they claim the record themselves. A record
 // that nobody holds is kept for it in the same way. Elect returns when that is written,
 // which is before anything follows from it. Nobody checks that there is such a candidate.
-// It may be called before ElectLeader and after the candidacy; the nominee may be this
-// candidate, or lead already.
+// It may be called before ElectLeader and after the candidacy. The nominee may be this
+// candidate, as in e.Elect(ctx, e.ID()), or lead already. A nominee that does not take part
+// within the election timeout loses its priority.
 //
 // Errors: [leaderelection.ErrInvalidOption] for an id that cannot be one,
 // [leaderelection.ErrElectionOver], [leaderelection.ErrNoElection] when there is no

@@ -8,10 +8,10 @@ import (
 // Notice is an event of a candidacy that is no change of its role.
 type Notice struct {
 	Kind NoticeKind
-	// Leader and Term say who leads, for NewLeader.
+	// Leader and Term say who leads, for NewLeader and Heartbeat.
 	Leader string
 	Term   int64
-	// Err is what went wrong, for SubscriptionError and HeartbeatError. A feed that
+	// Err is the error of SubscriptionError, HeartbeatError and StoreError. A feed that
 	// works, and does not tell of what was written, is [ErrStale].
 	Err error
 	// Missed is how many notices were left out before this one, because nobody read.
@@ -33,6 +33,14 @@ const (
 	// HeartbeatError: a heartbeat was not acknowledged. The leadership goes on as long
 	// as its lease.
 	HeartbeatError
+	// StoreError: the store has refused a request other than a heartbeat, with an error
+	// that wraps [ErrUnsuitable], such as a missing permission. The request is repeated
+	// until it succeeds, at most once per heartbeat.
+	StoreError
+	// Heartbeat: the leader has written a heartbeat, this candidate included. It is told if
+	// [WithHeartbeatNotices] asks for it. Feeds may leave out heartbeats that follow each
+	// other quickly.
+	Heartbeat
 )
 
 func (k NoticeKind) String() string {
@@ -45,13 +53,17 @@ func (k NoticeKind) String() string {
 		return "subscription error"
 	case HeartbeatError:
 		return "heartbeat error"
+	case StoreError:
+		return "store error"
+	case Heartbeat:
+		return "heartbeat"
 	}
 	return fmt.Sprintf("NoticeKind(%d)", int(k))
 }
 
 func (n Notice) String() string {
 	s := n.Kind.String()
-	if n.Kind == NewLeader {
+	if n.Kind == NewLeader || n.Kind == Heartbeat {
 		s += fmt.Sprintf(" %s, token %d", n.Leader, n.Term)
 	}
 	if n.Err != nil {

@@ -35,6 +35,7 @@ type options struct {
 	guard       time.Duration
 	create      bool
 	keepLeading bool
+	beats       bool // are told by notices
 	log         *slog.Logger
 	clock       clock
 	random      func() float64
@@ -183,6 +184,11 @@ func WithoutCreate() Option { return optionFunc(func(o *options) { o.create = fa
 // heartbeats fail when somebody else leads. By default it steps down and releases the
 // record, so that a candidate whose feed works can lead.
 func WithKeepLeading() Option { return optionFunc(func(o *options) { o.keepLeading = true }) }
+
+// WithHeartbeatNotices adds a notice of kind [Heartbeat] for each heartbeat of the leader that is
+// known to have been written. A program that uses it must read [Election.Notices]: of the 64
+// notices that wait for a reader the oldest are left out, whatever their kind.
+func WithHeartbeatNotices() Option { return optionFunc(func(o *options) { o.beats = true }) }
 
 // WithStopGuard has a leadership end that much before its lease does, for what the
 // program needs to stop. The default is none.

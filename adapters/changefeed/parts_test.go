@@ -39,9 +39,15 @@ type party struct {
 	wg     sync.WaitGroup
 }
 
+// patience is how long a test in fake time may take. Elections have timers all the time, so that
+// a test which waits for what never happens would not end, and use all memory.
+const patience = 24 * time.Hour
+
 // inBubble plays a test in fake time.
 func inBubble(t *testing.T, f func(a *arena)) {
 	synctest.Test(t, func(t *testing.T) {
+		limit := time.AfterFunc(patience, func() { panic(t.Name() + " waits for more than a day of fake time") })
+		defer limit.Stop()
 		a := &arena{T: t, table: memory.NewTable()}
 		defer func() { // also when the test has failed
 			for _, p := range a.all {

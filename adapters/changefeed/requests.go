@@ -104,7 +104,7 @@ func (r *run) subscribe() {
 					return
 				}
 			default:
-				if !tell(step.Input{Kind: step.Observed, ByFeed: true, Record: step.Record(event.Record)}, nil) {
+				if !tell(step.Input{Kind: step.Observed, ByFeed: true, Hint: event.Hint, Record: step.Record(event.Record)}, nil) {
 					return
 				}
 			}

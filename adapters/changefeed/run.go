@@ -66,6 +66,7 @@ func (r *run) loop() {
 			if r.fatal(cause) {
 				return
 			}
+			r.report(a)
 		case f := <-r.fed:
 			if f.no != r.feedNo {
 				continue // of a feed that was given up
@@ -114,7 +115,7 @@ func (r *run) now() step.Time { return r.e.clock.Now().Sub(r.begin) }
 func (r *run) turn(in step.Input, cause error) {
 	in.Rand = r.e.random()
 	at := r.e.clock.Now() // before anything is sent
-	in.Wall = uint64(max(0, at.UnixMilli()))
+	in.Wall = wallNumber(at)
 	state, actions := step.Step(&r.e.cfg, r.state, in, at.Sub(r.begin))
 	r.state = state
 	for _, a := range actions {
@@ -154,9 +155,16 @@ func (r *run) carryOut(a step.Action, at time.Time, cause error) {
 	case step.HeartbeatError:
 		e.log.Warn("changefeed: heartbeat error", "candidate", e.cfg.ID, "error", cause)
 		e.notices.put(Notice{Kind: HeartbeatError, Err: cause})
+	case step.Alive:
+		if e.beats {
+			e.notices.put(Notice{Kind: Heartbeat, Leader: a.Leader, Term: int64(a.Term)})
+		}
 	case step.Finish:
-		if a.Reason == step.Ended {
+		switch a.Reason {
+		case step.Ended:
 			e.stop(leaderelection.ErrElectionOver)
+		case step.Exhausted:
+			e.stop(errExhausted)
 		}
 	}
 }
@@ -186,21 +194,28 @@ func (r *run) reason(why step.Reason) error {
 	return ErrStepDown
 }
 
+// errExhausted ends the candidacy of a candidate that could only lead with a term which no store
+// keeps.
+var errExhausted = fmt.Errorf("%w: term %d was used, and is the last: the record was damaged, or written by another program; delete it to begin the election again",
+	ErrUnsuitable, uint64(step.MaxTerm))
+
 // ending is why the candidate leaves: whoever asked for it has said so.
 func (r *run) ending() error {
 	cause := context.Cause(r.e.standing)
-	if errors.Is(cause, leaderelection.ErrElectionOver) {
+	if errors.Is(cause, leaderelection.ErrElectionOver) || errors.Is(cause, errExhausted) {
 		return cause
 	}
 	return leaderelection.ErrResigned
 }
 
-// fatal ends the candidacy if the store says that it cannot go on.
+// fatal ends the candidacy if the store, or the connection that was passed to it, was closed. No
+// other error ends a candidacy that has begun: passwords are rotated, users are replicated with
+// a delay, and what cannot work now may work when an operator has repaired it.
 func (r *run) fatal(err error) bool {
 	switch {
 	case errors.Is(err, ErrClosed):
 		err = fmt.Errorf("%w: %w", leaderelection.ErrConnClosed, err)
-	case errors.Is(err, ErrUnsuitable):
+	case errors.Is(err, leaderelection.ErrConnClosed):
 	default:
 		return false
 	}
@@ -214,6 +229,16 @@ func (r *run) fatal(err error) bool {
 	held := r.state.Holds(&r.e.cfg)
 	r.over(err, held)
 	return true
+}
+
+// report tells of a request that was refused: it is repeated, and may be refused for as long as
+// nobody changes the store. Heartbeats have a notice in any case.
+func (r *run) report(a answer) {
+	if a.op == step.Beat || !errors.Is(a.err, ErrUnsuitable) {
+		return
+	}
+	r.e.log.Warn("changefeed: request refused", "candidate", r.e.cfg.ID, "request", a.op, "error", a.err)
+	r.e.notices.put(Notice{Kind: StoreError, Err: a.err})
 }
 
 // conclude ends the candidacy for those outside. unconfirmed says that the record may

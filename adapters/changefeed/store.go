@@ -19,8 +19,9 @@ type Record struct {
 	Session string
 	// Nominee is the ID of the candidate that is to lead next, "" for any.
 	Nominee string
-	// Term grows by at least 1 with each leadership: the fencing token. 0 before the
-	// first.
+	// Term grows by at least 1 with each leadership: the fencing token. Before the first
+	// leadership it is the wall clock's number, in milliseconds since 1970. It is 2^53 - 1
+	// at most.
 	Term uint64
 	// Seq grows by 1 with each write, and orders what is seen of a record.
 	Seq uint64
@@ -101,6 +102,11 @@ type Event struct {
 	Record Record
 	// Missing says that there is no record.
 	Missing bool
+	// Hint says that the record was not read: it came by a message that clients without access
+	// to the record could have sent as well. A candidate takes a hint for a heartbeat of the
+	// leader, or else reads the record; it neither ends an election, nor follows, nor claims
+	// because of a hint. Feeds that deliver the record itself leave it false.
+	Hint bool
 }
 
 // Watcher is a store that also tells of changes of other data, in the same table,
@@ -108,6 +114,14 @@ type Event struct {
 type Watcher interface {
 	// Watch opens a feed of changes from now on.
 	Watch(ctx context.Context) (Changes, error)
+}
+
+// PlaceWatcher is a store that also tells of changes in any other place of its database.
+type PlaceWatcher interface {
+	// WatchPlace opens a feed of changes, from now on, of the table, collection or channel
+	// with this name. The error wraps [leaderelection.ErrInvalidOption] for a name that
+	// cannot be one. The feed ends with the store.
+	WatchPlace(ctx context.Context, name string) (Changes, error)
 }
 
 // Changes is a feed of changes of other data. Its methods keep to what [Feed] says of
@@ -124,9 +138,13 @@ var (
 	ErrConflict = errors.New("changefeed: the record was changed by somebody else")
 	// ErrNoRecord: there is no record, or nothing to keep it in.
 	ErrNoRecord = errors.New("changefeed: there is no record")
-	// ErrClosed: the store was closed.
+	// ErrClosed: the store was closed. It ends candidacies, and so does an error that
+	// wraps [leaderelection.ErrConnClosed]: the connection that the store was made with
+	// was closed.
 	ErrClosed = errors.New("changefeed: the store is closed")
 	// ErrUnsuitable: the store cannot serve elections as it is: no permission, no
-	// feed, a record that has another shape. Repeating does not help.
+	// feed, a record that has another shape. NewElection fails with it. A candidacy that
+	// has begun reports it (StoreError, SubscriptionError, HeartbeatError) and repeats
+	// the request.
 	ErrUnsuitable = errors.New("changefeed: the store cannot be used")
 )

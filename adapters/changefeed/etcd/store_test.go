@@ -333,6 +333,5 @@ func TestOverlap(t *testing.T) {
 			}
 			return all
 		},
-		Heartbeat: 200 * time.Millisecond,
 	})
 }

@@ -19,8 +19,10 @@ func (s *Store) noVersion() bson.D {
 	return bson.D{{Key: "_id", Value: s.id()}, {Key: "version", Value: ""}}
 }
 
-// Start implements [changefeed.Store]: it opens a change stream, looks at the collection
-// and the record, and tries the right to write with an update that fits nothing.
+// Start implements [changefeed.Store]: it opens a change stream, looks at the server, the
+// collection and the record, and tries the right to write with an update that fits nothing. A
+// server that can lose acknowledged writes is refused by a [changefeed.UnsafeError] unless
+// [WithRisk] accepts that.
 func (s *Store) Start(ctx context.Context) error {
 	both, end, err := s.life.Begin(ctx)
 	if err != nil {
@@ -29,6 +31,9 @@ func (s *Store) Start(ctx context.Context) error {
 	defer end()
 	if err := s.checkFeed(both); err != nil {
 		return s.explain(ctx, "open a change stream of collection "+s.name(), err)
+	}
+	if err := s.checkSafety(both); err != nil {
+		return s.explain(ctx, "read the server's settings", err)
 	}
 	return s.explain(ctx, "check collection "+s.name(), s.check(both))
 }

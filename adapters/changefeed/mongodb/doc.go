@@ -7,17 +7,28 @@
 // journal, whatever the caller's collection has. What was acknowledged survives every
 // failure that leaves a majority of a replica set's voting members, and no two leaders
 // come of a network that is cut in two. A replica set of one member is safe as well, and
-// survives a crash. It is not safe where writes are not kept by those who acknowledge them:
-// with the in-memory storage engine, with writeConcernMajorityJournalDefault=false where
-// machines lose power, after a forced reconfiguration (replSetReconfig with force), or
-// where older data is put in place; those can make two leaders for up to the record's TTL.
+// survives a crash. It is not safe if members acknowledge writes that they
+// can lose: with the in-memory storage engine, and with writeConcernMajorityJournalDefault
+// false after a loss of power. Start refuses both by a [changefeed.UnsafeError], if the user
+// may read these settings (role clusterMonitor), unless [WithRisk] accepts them. Nor is it
+// safe after a forced reconfiguration (replSetReconfig with force), or with older data put
+// in place. These can make two leaders for up to the record's TTL.
+//
+// With an arbiter, and no majority of data-bearing members, no write is acknowledged, so
+// that there is no leader until a member is back.
 //
 // Feeds are change streams, which need a replica set or a sharded cluster: Start refuses a
 // standalone server. They tell of what a majority has, with the document as it is by then,
-// so followers read nothing as long as somebody leads; the server looks the document up for
-// each of them. A feed that hears nothing for two seconds (WithQuiet) reads the record: the
+// so followers read nothing if heartbeats come more often than the quiet time of two seconds;
+// the server looks the document up for each of them. A feed that hears nothing for two seconds (WithQuiet) reads the record: the
 // driver hides an outage for serverSelectionTimeout, 30 seconds by default, by trying
 // again. A feed whose collection is dropped or renamed ends with an error.
+//
+// In a sharded cluster a change stream tells of a write when every shard has passed its time.
+// An idle shard does so every ten seconds by default (periodicNoopIntervalSecs). While a
+// stream is late, each feed reads the record four times in the quiet time, and until a
+// stream has told of a first write; there are no such reads with periodicNoopIntervalSecs 1
+// and a quiet time of more than a second.
 //
 // A feed occupies a connection of the client's pool most of the time, and writes wait for
 // one that is free: let maxPoolSize be above the number of feeds.

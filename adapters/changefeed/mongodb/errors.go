@@ -7,6 +7,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
@@ -18,7 +19,8 @@ const (
 // replicaSet is what the user can do about a standalone server.
 const replicaSet = "change streams need a replica set or a sharded cluster; start the server with --replSet, one member will do, and rs.initiate()"
 
-// unsuitable are the server's codes that repeating does not help with, and what to do.
+// unsuitable are the server's codes that last until somebody changes the server or the client,
+// and the change to make.
 var unsuitable = map[int]string{
 	unauthorized: "grant find, insert, update and changeStream on the collection, such as by the role readWrite",
 	18:           "give the client the right user and password",
@@ -47,7 +49,7 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	case errors.Is(err, changefeed.ErrUnsuitable):
 		return err
 	case errors.Is(err, mongo.ErrClientDisconnected):
-		return fmt.Errorf("%w: mongodb: %s: the client was disconnected: %w", changefeed.ErrUnsuitable, what, err)
+		return fmt.Errorf("%w: %w: mongodb: %s: the client was disconnected: %w", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed, what, err)
 	}
 	if done := ctx.Err(); done != nil && !errors.Is(err, done) {
 		err = fmt.Errorf("%w: %w", done, err)

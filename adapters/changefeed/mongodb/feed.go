@@ -3,6 +3,7 @@ package mongodb
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/cursor"
 )
@@ -38,24 +40,26 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 		// A stream begins with what is written after it was opened; the record is read then.
 		Life: s.life, Read: s.Read, Quiet: s.quiet, ReadsFirst: true,
 		Open: func(ctx context.Context) (cursor.Cursor[cursor.Told], error) {
-			c, err := s.watch(ctx, s.pipeline(), options.ChangeStream().SetFullDocument(options.UpdateLookup))
+			c, err := s.watch(ctx, s.coll, s.pipeline(), options.ChangeStream().SetFullDocument(options.UpdateLookup))
 			return states{c}, err
 		},
 	}
 	return source.Subscribe(ctx)
 }
 
-func (s *Store) watch(ctx context.Context, pipeline mongo.Pipeline, opts ...options.Lister[options.ChangeStreamOptions]) (*stream, error) {
-	driver, err := s.coll.Watch(ctx, pipeline, opts...)
+func (s *Store) watch(ctx context.Context, coll *mongo.Collection, pipeline mongo.Pipeline, opts ...options.Lister[options.ChangeStreamOptions]) (*stream, error) {
+	name := coll.Database().Name() + "." + coll.Name()
+	driver, err := coll.Watch(ctx, pipeline, opts...)
 	if err != nil {
-		return nil, s.explain(ctx, "open a change stream of collection "+s.name(), err)
+		return nil, s.explain(ctx, "open a change stream of collection "+name, err)
 	}
-	return &stream{store: s, ctx: ctx, driver: driver}, nil
+	return &stream{store: s, name: name, ctx: ctx, driver: driver}, nil
 }
 
 // stream is a change stream of the driver.
 type stream struct {
 	store  *Store
+	name   string // of the collection
 	ctx    context.Context
 	driver *mongo.ChangeStream
 }
@@ -79,7 +83,7 @@ func (c *stream) event() (bson.Raw, error) {
 }
 
 func (c *stream) fail(err error) error {
-	return c.store.explain(context.Background(), "follow collection "+c.store.name(), err)
+	return c.store.explain(context.Background(), "follow collection "+c.name, err)
 }
 
 // Close implements [cursor.Cursor].
@@ -122,11 +126,24 @@ func (c states) Next() (cursor.Told, error) {
 // with the _id for a deletion. The driver resumes a stream after a failure, for as long
 // as the server's oplog reaches back; after any error read what there is.
 func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
+	return s.changes(ctx, s.coll)
+}
+
+// WatchPlace implements [changefeed.PlaceWatcher]: as Watch, of another collection of the same
+// database.
+func (s *Store) WatchPlace(ctx context.Context, name string) (changefeed.Changes, error) {
+	if name == "" {
+		return nil, fmt.Errorf("%w: the collection's name is empty", leaderelection.ErrInvalidOption)
+	}
+	return s.changes(ctx, s.coll.Database().Collection(name))
+}
+
+func (s *Store) changes(ctx context.Context, coll *mongo.Collection) (changefeed.Changes, error) {
 	others := mongo.Pipeline{{{Key: "$match", Value: bson.D{
 		{Key: "documentKey._id.changefeed", Value: bson.D{{Key: "$exists", Value: false}}},
 	}}}}
 	return cursor.Watch(ctx, s.life, func(ctx context.Context) (cursor.Cursor[bson.Raw], error) {
-		c, err := s.watch(ctx, others)
+		c, err := s.watch(ctx, coll, others)
 		return documents{c}, err
 	})
 }

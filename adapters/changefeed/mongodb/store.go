@@ -20,6 +20,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/cursor"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
 // Store is the record of one election in a collection. It is a [changefeed.Store] and a
@@ -30,11 +31,13 @@ type Store struct {
 	existing bool
 	quiet    time.Duration
 	life     *cursor.Life
+	accepted risk.Accepted
 }
 
 var (
-	_ changefeed.Store   = (*Store)(nil)
-	_ changefeed.Watcher = (*Store)(nil)
+	_ changefeed.Store        = (*Store)(nil)
+	_ changefeed.Watcher      = (*Store)(nil)
+	_ changefeed.PlaceWatcher = (*Store)(nil)
 )
 
 // Option is an option of [New].
@@ -61,6 +64,14 @@ func WithQuiet(d time.Duration) Option {
 		s.quiet = d
 		return nil
 	}
+}
+
+// WithRisk accepts servers that Start refuses by a [changefeed.UnsafeError]: with
+// [changefeed.RiskPowerLoss] a replica set whose writeConcernMajorityJournalDefault is false;
+// with [changefeed.RiskRestart] the storage engine inMemory. What the leader acts on has to
+// check its fencing token then. The option may be given several times.
+func WithRisk(risks ...changefeed.Risk) Option {
+	return func(s *Store) error { return s.accepted.Add(risks...) }
 }
 
 // maxKey keeps the key within what old servers can index, in bytes.

@@ -391,7 +391,9 @@ func TestTrapHiddenOutage(t *testing.T) {
 	require.Less(t, time.Since(begin), 10*time.Second)
 }
 
-// TestTrapSilentStream: a stream that does not tell of what was written is given up.
+// TestTrapSilentStream: the feed of a stream that does not tell of writes, or tells of them
+// late as in a sharded cluster with an idle shard, tells of them by reads. It does not end,
+// but replaces the stream.
 func TestTrapSilentStream(t *testing.T) {
 	server, s, r := made(t, nil, mongodb.WithQuiet(200*time.Millisecond))
 	f := follow(t, s, r)
@@ -402,10 +404,22 @@ func TestTrapSilentStream(t *testing.T) {
 		}
 		return answer
 	})
-	r = beat(t, s, r)
-	tells(t, f, r) // by a read
-	beat(t, s, r)
-	require.ErrorContains(t, ends(t, f), "silent")
+	streams := server.count("aggregate")
+	for begin := time.Now(); server.count("aggregate") < streams+2; {
+		require.Less(t, time.Since(begin), patience, "the stream was not replaced")
+		r = beat(t, s, r)
+		tells(t, f, r) // by a read
+	}
+	server.on(nil)
+	reads := -1
+	for begin := time.Now(); server.count("find") != reads; { // by the stream alone
+		require.Less(t, time.Since(begin), patience, "the record is still read")
+		reads = server.count("find")
+		for range 10 {
+			r = beat(t, s, r)
+			tells(t, f, r)
+		}
+	}
 }
 
 // TestFollowersReadNothing: the feed carries the record.
@@ -491,4 +505,24 @@ func TestTrapOldEvents(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, e.Missing, "a deletion of before was told")
 	}
+}
+
+// TestWatchPlace: changes of another place of the same database are told, and no others.
+func TestWatchPlace(t *testing.T) {
+	server, s, r := made(t, nil)
+	_, err := s.WatchPlace(bounded(t), "")
+	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+	changes, err := s.WatchPlace(bounded(t), "another")
+	require.NoError(t, err)
+	defer changes.Close()
+	beat(t, s, r)
+	db := connect(t, server.uri(), nil).Database(database)
+	for _, name := range []string{"c", "third", "another"} {
+		_, err = db.Collection(name).InsertOne(bounded(t), bson.D{{Key: "_id", Value: "in " + name}})
+		require.NoError(t, err)
+	}
+	c, err := changes.Next(bounded(t))
+	require.NoError(t, err)
+	id, _ := c.(bson.Raw).Lookup("documentKey", "_id").StringValueOK()
+	require.Equal(t, "in another", id)
 }

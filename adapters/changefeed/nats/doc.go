@@ -11,10 +11,10 @@
 // A machine that loses power may forget the last minutes, and give tokens again that it gave
 // in them.
 //
-// Buckets with several replicas are refused. There a server compares the revision before it
+// Buckets with several replicas are refused by a [changefeed.UnsafeError]. There a server compares the revision before it
 // replicates the write, and two candidates can both be told that they have won; tests of
-// this package saw 2.9.10 do so. WithReplicas says what remains of that in newer releases,
-// and accepts it. Buckets in memory are refused too: their revisions begin anew with their
+// this package saw 2.9.10 do so. WithReplicas describes what remains of that in newer
+// releases, and accepts it, as WithRisk does. Buckets in memory are refused too: their revisions begin anew with their
 // servers.
 //
 // # Layout
@@ -33,6 +33,13 @@
 // A heartbeat is one message. It carries the record to the followers, who read nothing while
 // heartbeats come; after three seconds of silence a follower asks twice. Each feed is an
 // ephemeral consumer.
+//
+// # Connections
+//
+// A connection of nats.go closes itself after 60 attempts to reconnect, which is two minutes,
+// and when a server has refused its credentials twice. A closed connection ends candidacies.
+// New refuses connections that do so: make them with nats.MaxReconnects(-1) and
+// nats.IgnoreAuthErrorAbort(), or accept their end with WithClosingConnection.
 //
 // # Rights
 //

@@ -61,7 +61,7 @@ func cluster(t *testing.T) []*dbserver.Server {
 func connect(t testing.TB, addr string, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	conn, err := nats.Connect("nats://"+addr, append([]nats.Option{
-		nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(0, 0),
+		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(0, 0),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
 	}, opts...)...)
 	require.NoError(t, err)

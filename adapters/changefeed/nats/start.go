@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,21 +43,19 @@ func (s *Store) life(ctx context.Context) (int64, error) {
 	return life, nil
 }
 
-// replicable says why a bucket of n servers cannot be used, nil if it can.
+// replicable returns why a bucket of n servers cannot be used, and nil if it can.
 func (s *Store) replicable(n int) error {
-	why := ""
-	switch {
-	case n < 2:
-		return nil
-	case s.replicas < 2:
-		why = "it has several replicas, where a server can acknowledge two writes of which one is to fail: make it anew with one, or see WithReplicas"
-	case !atLeast(s.conn.ConnectedServerVersion(), 2, 9, 21):
-		why = fmt.Sprintf("servers of release %q acknowledge two writes to one revision where there are several replicas: use one replica, or 2.9.21 or newer",
-			s.conn.ConnectedServerVersion())
-	default:
+	if n < 2 {
 		return nil
 	}
-	return fmt.Errorf("changefeed/nats: bucket %s: %w: %s", s.bucket, changefeed.ErrUnsuitable, why)
+	err := s.accepted.Check(fmt.Sprintf("bucket %s of nats at %s", s.bucket, s.conn.ConnectedUrlRedacted()), []changefeed.UnsafeSetting{{
+		Name: "the number of replicas", Value: strconv.Itoa(n), Risk: changefeed.RiskFailover, Remedy: "make the bucket anew with one replica",
+	}})
+	if err != nil || atLeast(s.release(), 2, 9, 21) {
+		return err
+	}
+	return fmt.Errorf("changefeed/nats: bucket %s: %w: servers of release %q acknowledge two writes to one revision where there are several replicas: use one replica, or 2.9.21 or newer",
+		s.bucket, changefeed.ErrUnsuitable, s.release())
 }
 
 // atLeast compares the numbers of a release; what is none is none of them.

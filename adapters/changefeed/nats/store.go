@@ -18,6 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/closing"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/recordjson"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 	"github.com/go-leaderelection/leaderelection/internal/request"
 )
 
@@ -31,6 +32,9 @@ type Store struct {
 	key      string
 	replicas int
 	existing bool
+	accepted risk.Accepted
+	release  func() string // of the server
+	closing  bool          // the connection may close itself
 
 	// The record was read, or Start found that it can be written. What the connection is
 	// refused after that may be the program's, and must not end candidacies.
@@ -52,20 +56,31 @@ var (
 // Option changes how a store works.
 type Option func(*Store) error
 
-// WithReplicas sets how many servers keep the bucket that Create makes, 1 to 5, and accepts
-// a bucket with several. The default is 1, and nothing else is safe: with more, a server
-// compares the revision before it replicates the write, and not after. Releases before
-// 2.9.21 can acknowledge two writes to one revision at any time, and are refused by Start;
-// newer ones may when the bucket's leader changes. Two candidates may lead at one time
-// then: what they act on has to check their tokens. A bucket that exists stays as it is.
+// WithReplicas sets how many servers keep the bucket that Create makes, 1 to 5. More than one
+// also accepts [changefeed.RiskFailover], as [WithRisk] does. The default is 1, and only that
+// is safe: with more, a server compares the revision before it replicates the write, and not
+// after. Releases before 2.9.21 can acknowledge two writes to one revision at any time, and
+// are always refused by Start; newer ones may when the bucket's leader changes. Two
+// candidates may lead at one time then: what they act on has to check their tokens. A bucket
+// that exists stays as it is.
 func WithReplicas(n int) Option {
 	return func(s *Store) error {
 		if n < 1 || n > 5 {
 			return fmt.Errorf("WithReplicas(%d): it must be 1 to 5", n)
 		}
 		s.replicas = n
+		if n > 1 {
+			return s.accepted.Add(changefeed.RiskFailover)
+		}
 		return nil
 	}
+}
+
+// WithRisk accepts buckets that Start refuses by a [changefeed.UnsafeError]: with
+// [changefeed.RiskFailover] those with several replicas, as [WithReplicas] describes. The
+// option may be given several times.
+func WithRisk(risks ...changefeed.Risk) Option {
+	return func(s *Store) error { return s.accepted.Add(risks...) }
 }
 
 // WithExistingBucket has Create make no bucket: where there is none it returns
@@ -74,14 +89,36 @@ func WithExistingBucket() Option {
 	return func(s *Store) error { s.existing = true; return nil }
 }
 
+// WithClosingConnection accepts a connection that closes itself: after a number of attempts to
+// reconnect (60 by default, which is two minutes), or when a server has refused its credentials
+// twice. All candidacies on it end then. Without this option New refuses such a connection.
+func WithClosingConnection() Option {
+	return func(s *Store) error { s.closing = true; return nil }
+}
+
+// persists returns an error if the connection may close itself.
+func (s *Store) persists() error {
+	o := s.conn.Opts
+	switch {
+	case s.closing:
+	case !o.AllowReconnect || o.MaxReconnect >= 0:
+		return errors.New("the connection closes itself after an outage: connect with nats.MaxReconnects(-1), or use WithClosingConnection")
+	case !o.IgnoreAuthErrorAbort:
+		return errors.New("the connection closes itself when a server has refused its credentials twice, as while they are changed: connect with nats.IgnoreAuthErrorAbort(), or use WithClosingConnection")
+	}
+	return nil
+}
+
 var (
 	bucketName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 	keyName    = regexp.MustCompile(`^[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*$`)
 )
 
 // New makes a store of the record under key in a bucket, on a connection that stays the
-// caller's: it is not closed, and may be shared. New sends nothing. Bad arguments are
-// [leaderelection.ErrNilConn] and [leaderelection.ErrInvalidOption].
+// caller's: it is not closed, and may be shared. The connection must have been made with
+// [nats.MaxReconnects](-1) and [nats.IgnoreAuthErrorAbort], or else with the option
+// [WithClosingConnection]. New sends nothing. Bad arguments are [leaderelection.ErrNilConn] and
+// [leaderelection.ErrInvalidOption].
 func New(conn *nats.Conn, bucket, key string, opts ...Option) (*Store, error) {
 	if conn == nil {
 		return nil, leaderelection.ErrNilConn
@@ -92,7 +129,7 @@ func New(conn *nats.Conn, bucket, key string, opts ...Option) (*Store, error) {
 	if !keyName.MatchString(key) {
 		return nil, fmt.Errorf("%w: key %q: it has letters, digits and -/_=, and dots between them", leaderelection.ErrInvalidOption, key)
 	}
-	s := &Store{conn: conn, bucket: bucket, key: key, replicas: 1, open: map[*watch]struct{}{}}
+	s := &Store{conn: conn, bucket: bucket, key: key, replicas: 1, release: conn.ConnectedServerVersion, open: map[*watch]struct{}{}}
 	for _, o := range opts {
 		if o == nil {
 			return nil, fmt.Errorf("%w: it is nil", leaderelection.ErrInvalidOption)
@@ -101,7 +138,10 @@ func New(conn *nats.Conn, bucket, key string, opts ...Option) (*Store, error) {
 			return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
 		}
 	}
-	var err error
+	err := s.persists()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
+	}
 	if s.js, err = jetstream.New(conn); err != nil {
 		return nil, err
 	}

@@ -60,6 +60,21 @@ func TestRefusesBadArguments(t *testing.T) {
 		_, err = New(conn, "bucket", key)
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, key)
 	}
+	for name, opts := range map[string][]nats.Option{
+		"Default":     nil,
+		"Never":       {nats.NoReconnect()},
+		"Outage":      {nats.IgnoreAuthErrorAbort()},
+		"Credentials": {nats.MaxReconnects(-1)},
+	} {
+		gives, err := nats.Connect(conn.ConnectedUrl(), opts...)
+		require.NoError(t, err)
+		defer gives.Close()
+		_, err = New(gives, "bucket", "key")
+		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)
+		require.ErrorContains(t, err, "closes itself", name)
+		_, err = New(gives, "bucket", "key", WithClosingConnection())
+		require.NoError(t, err, name)
+	}
 	for _, o := range []Option{nil, WithReplicas(0), WithReplicas(6)} {
 		_, err = New(conn, "bucket", "key", o)
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,6 +57,41 @@ func TestServerGone(t *testing.T) {
 	require.NoError(t, server.Start()) // the library's goroutines wait for five seconds else
 }
 
+// TestLongOutage: a server that is down for more than the library's usual 60 attempts to
+// reconnect ends no candidacy.
+func TestLongOutage(t *testing.T) {
+	t.Parallel()
+	shared.Get(t)
+	server, err := dbserver.NATS()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, server.Close()) }()
+	var attempts atomic.Int64
+	conn := connect(t, server.Addr(), nats.ReconnectWait(time.Millisecond),
+		nats.ReconnectErrHandler(func(*nats.Conn, error) { attempts.Add(1) }))
+	e, err := changefeed.NewElection(newStore(t, conn, place()))
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- e.ElectLeader() }()
+	leads := func(after int64) (token int64) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			if l := e.Current().Leadership; l != nil {
+				token = l.Token()
+			}
+			return token > after
+		}, 30*time.Second, 5*time.Millisecond)
+		return token
+	}
+	token := leads(0)
+	require.NoError(t, server.Kill())
+	require.Eventually(t, func() bool { return attempts.Load() > 100 }, 30*time.Second, 5*time.Millisecond)
+	require.NoError(t, server.Start())
+	leads(token)
+	require.Empty(t, ended)
+	require.NoError(t, e.Resign())
+	require.NoError(t, <-ended)
+}
+
 // TestServerSilent: a server that says nothing any more is not waited for.
 func TestServerSilent(t *testing.T) {
 	t.Parallel()
@@ -66,7 +102,7 @@ func TestServerSilent(t *testing.T) {
 	s, r := created(t, connect(t, server.Addr()), place())
 	f := subscribe(t, s)
 	tells(t, f, r)
-	server.Freeze()
+	require.NoError(t, server.Freeze())
 	defer server.Thaw()
 	begin := time.Now()
 	_, err = f.Next(ctx(t))
@@ -326,7 +362,7 @@ authorization: { users: [
 	require.NoError(t, candidate.conn.Publish("$KV.jobs.another", nil))
 	require.NoError(t, candidate.conn.Flush())
 	require.ErrorIs(t, candidate.conn.LastError(), nats.ErrPermissionViolation)
-	server.Freeze()
+	require.NoError(t, server.Freeze())
 	defer server.Thaw()
 	short, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
@@ -471,6 +507,5 @@ func TestOverlap(t *testing.T) {
 			}
 			return all
 		},
-		Heartbeat: 200 * time.Millisecond,
 	})
 }

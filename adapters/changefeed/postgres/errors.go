@@ -8,10 +8,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/puddle/v2"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// unsuitable are the SQLSTATEs that repeating does not help with, and what to do.
+// unsuitable are the SQLSTATEs that last until somebody changes the server or the client, and
+// the change to make.
 var unsuitable = map[string]string{
 	"42501": "grant SELECT, INSERT and UPDATE on the table, and CREATE on its schema if the store is to make it",
 	"3F000": "create the schema, or name one that exists",
@@ -58,7 +60,7 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	case errors.Is(err, changefeed.ErrUnsuitable):
 		return err
 	case errors.Is(err, puddle.ErrClosedPool):
-		return fmt.Errorf("%w: postgres: %s: the pool was closed: %w", changefeed.ErrUnsuitable, what, err)
+		return fmt.Errorf("%w: %w: postgres: %s: the pool was closed: %w", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed, what, err)
 	}
 	if done := ctx.Err(); done != nil && !errors.Is(err, done) {
 		err = fmt.Errorf("%w: %w", done, err)

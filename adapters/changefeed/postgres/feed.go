@@ -72,13 +72,14 @@ func (f *feed) look(ctx context.Context) error {
 	return nil
 }
 
-// notice takes a notification.
+// notice receives a notification. Any client may have sent it, so it is delivered as a hint if it
+// claims to be the leader's next heartbeat, and otherwise causes a read.
 func (f *feed) notice(ctx context.Context, n *pgconn.Notification) error {
 	r, ok := notice.Decode(n.Payload)
-	if !ok || !f.last.Follows(r) {
+	if !ok || !f.last.Heartbeat(r) {
 		return f.look(ctx)
 	}
-	f.tell(changefeed.Event{Record: r})
+	f.tell(changefeed.Event{Record: r, Hint: true})
 	return nil
 }
 

@@ -59,11 +59,14 @@ func setting(name, value string) func(*pgxpool.Config) {
 
 func newStore(t testing.TB, pool *pgxpool.Pool, table pgx.Identifier, opts ...postgres.Option) *postgres.Store {
 	t.Helper()
-	s, err := postgres.New(pool, table, "an election", opts...)
+	s, err := postgres.New(pool, table, "an election", append(opts, noSync)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
+
+// noSync is for the tests' servers, which run without fsync.
+var noSync = postgres.WithRisk(changefeed.RiskPowerLoss)
 
 var tables atomic.Int64
 
@@ -79,7 +82,7 @@ func backendOn(at func(testing.TB) *dbserver.Server, change func(*pgxpool.Config
 		operator := newPool(t, server.Addr(), nil)
 		return &storetest.Backend{
 			New: func(t testing.TB) changefeed.Store {
-				s, err := postgres.New(newPool(t, server.Addr(), change), table, "an election", opts...)
+				s, err := postgres.New(newPool(t, server.Addr(), change), table, "an election", append(opts, noSync)...)
 				require.NoError(t, err)
 				return s
 			},

@@ -4,17 +4,14 @@ package postgres_test
 
 import (
 	"context"
-	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/overlap"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 	"github.com/go-leaderelection/leaderelection/internal/dbserver"
 )
@@ -33,7 +30,7 @@ func TestTrapHalfOpen(t *testing.T) {
 	server := shared.Get(t)
 	proxy := newProxy(t, server.Addr())
 	table := newTable()
-	s, r := created(t, newPool(t, proxy.Addr(), nil), table, postgres.WithQuiet(300*time.Millisecond))
+	s, r := created(t, newPool(t, proxy.Addr(), nil), table, postgres.WithQuiet(2*time.Second))
 	other := newStore(t, newPool(t, server.Addr(), nil), table)
 	f := subscribe(t, s)
 	tells(t, f, "the record", version(r.Version))
@@ -53,7 +50,7 @@ func TestTrapHalfOpen(t *testing.T) {
 		require.Error(t, err, name)
 		require.NoError(t, bounded(t).Err(), name)
 	}
-	require.Less(t, time.Since(begin), patience/2, "it takes the quiet time twice, and not until the test's patience")
+	require.Less(t, time.Since(begin), patience/2, "it takes the quiet time of 2 s twice, and not until the test's patience")
 
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
@@ -78,121 +75,35 @@ func TestTrapHalfOpen(t *testing.T) {
 	tells(t, subscribe(t, s), "what was missed", version(r.Version))
 }
 
-// node is a candidate behind a proxy of its own, that appends its leaderships to a table.
-type node struct {
-	name     string
-	proxy    *dbserver.Proxy
-	election *changefeed.Election
-	log      *pgxpool.Pool // not behind the proxy
-}
-
-// lead notes one leadership: it acts as often as it can, and looks whether it leads each
-// time, as a program does. The end is when it has acted last.
-func (n *node) lead(t *testing.T, zero time.Time, l *leaderelection.Leadership) {
-	begin, end := time.Since(zero), time.Duration(0)
-	for {
-		now := time.Since(zero)
-		if l.Err() != nil {
-			break
-		}
-		end = now
-		select {
-		case <-l.Done():
-		case <-time.After(time.Millisecond):
-		}
-	}
-	if end == 0 {
-		return // over before anything was done
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for { // the server may be down; noted twice is noted
-		_, err := n.log.Exec(ctx, `INSERT INTO leaderships (term, name, began, ended) VALUES ($1, $2, $3, $4)`,
-			l.Token(), n.name, int64(begin), int64(end))
-		if err == nil {
-			return
-		}
-		if ctx.Err() != nil {
-			t.Errorf("a leadership of %s is not noted: %v", n.name, err)
-			return
-		}
-	}
-}
-
-// TestPartition: leaders are cut off, one after the other, and the server is killed.
-// Every leader appends what it did to a table of the same database: no two have acted at
-// one time, and terms grow.
+// TestPartition: leaders are cut off, one after the other, and the server is killed. No two
+// leaders act at the same time, and terms increase.
 func TestPartition(t *testing.T) {
 	server := shared.Get(t)
 	operator, table := newPool(t, server.Addr(), nil), newTable()
-	sql(t, operator, `CREATE TABLE leaderships (term bigint, name text, began bigint, ended bigint)`)
-	zero := time.Now()
-	changed := make(chan *node, 100)
-	var all sync.WaitGroup
-	nodes := make([]*node, 3)
-	for i := range nodes {
-		n := &node{name: fmt.Sprint("node ", i), proxy: newProxy(t, server.Addr()), log: operator}
-		store := newStore(t, newPool(t, n.proxy.Addr(), nil), table)
-		var err error
-		n.election, err = changefeed.NewElection(store, changefeed.WithHeartbeat(200*time.Millisecond), changefeed.WithID(n.name))
-		require.NoError(t, err)
-		all.Go(func() { _ = n.election.ElectLeader() })
-		all.Go(func() {
-			var leads sync.WaitGroup
-			var last *leaderelection.Leadership
-			for status := range n.election.Status() {
-				if l := status.Leadership; l != nil && l != last {
-					last = l
-					leads.Go(func() { n.lead(t, zero, l) })
-					changed <- n
-				}
+	rows := newTable().Sanitize()
+	sql(t, operator, `CREATE TABLE `+rows+` (line text)`)
+	var networks [overlap.Members]*dbserver.Proxy
+	for i := range networks {
+		networks[i] = newProxy(t, server.Addr())
+	}
+	overlap.Run(t, overlap.World{
+		Store:   func(i int) changefeed.Store { return newStore(t, newPool(t, networks[i].Addr(), nil), table) },
+		Cut:     func(i int) { networks[i].Cut() },
+		Heal:    func(i int) { networks[i].Heal() },
+		Restart: func() { require.NoError(t, server.Restart()) },
+		Append: func(line []byte) error {
+			_, err := operator.Exec(bounded(t), `INSERT INTO `+rows+` VALUES ($1)`, string(line))
+			return err
+		},
+		Rows: func() (all [][]byte) {
+			found, err := operator.Query(bounded(t), `SELECT line FROM `+rows)
+			require.NoError(t, err)
+			lines, err := pgx.CollectRows(found, pgx.RowTo[string])
+			require.NoError(t, err)
+			for _, line := range lines {
+				all = append(all, []byte(line))
 			}
-			leads.Wait()
-		})
-		nodes[i] = n
-	}
-	leader := func(but *node) *node {
-		limit := time.After(2 * patience)
-		for {
-			select {
-			case n := <-changed:
-				if n != but {
-					return n
-				}
-			case <-limit:
-				require.FailNow(t, "nobody leads")
-			}
-		}
-	}
-	last := leader(nil)
-	for range 2 {
-		cut := last
-		cut.proxy.Cut()
-		last = leader(cut)
-		cut.proxy.Heal()
-	}
-	require.NoError(t, server.Restart())
-	_ = last.election.Resign()
-	leader(last)
-	for _, n := range nodes {
-		_ = n.election.Resign()
-	}
-	all.Wait()
-
-	type leadership struct {
-		Term         int64
-		Name         string
-		Began, Ended int64
-	}
-	rows, err := operator.Query(bounded(t), `SELECT DISTINCT term, name, began, ended FROM leaderships ORDER BY began`)
-	require.NoError(t, err)
-	noted, err := pgx.CollectRows(rows, pgx.RowToStructByPos[leadership])
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(noted), 4)
-	for i := 1; i < len(noted); i++ {
-		before, now := noted[i-1], noted[i]
-		require.Greater(t, now.Term, before.Term, "%+v comes after %+v", now, before)
-		require.Greater(t, now.Began, before.Ended, "%+v overlaps with %+v", now, before)
-	}
-	t.Logf("%d leaderships in %v", len(noted), time.Since(zero))
+			return all
+		},
+	})
 }

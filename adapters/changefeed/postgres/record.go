@@ -19,9 +19,9 @@ type statements struct{ create, insert, update, read string }
 
 // Parts of statements. Parameters have types, for pools in the simple protocol.
 const (
-	// durable makes the commit wait for the disk where the session would not. What
-	// waits for more, such as remote_apply, stays.
-	durable = `durable AS (SELECT CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
+	// durable makes the commit wait for the disks of the server and of its synchronous
+	// standbys if the session's setting does not. The stricter remote_apply is kept.
+	durable = `durable AS (SELECT CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
 		THEN set_config('synchronous_commit', 'on', true) END AS done)`
 	// told sends the record, or, where it does not fit, nothing, upon which it is read.
 	// The channel has the table's number: equal names in two schemas are two tables.

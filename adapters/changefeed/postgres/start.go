@@ -10,8 +10,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// Start implements [changefeed.Store]: it looks at the server, the table and the rights,
-// and has a notification pass from the pool to a connection that listens.
+// Start implements [changefeed.Store]: it checks the server, its settings and standbys, the
+// table and the rights, and that a notification passes from the pool to a connection that
+// listens. A server that can lose acknowledged writes is refused by a
+// [changefeed.UnsafeError] unless [WithRisk] accepts that.
 func (s *Store) Start(ctx context.Context) error {
 	both, end, err := s.begin(ctx)
 	if err != nil {
@@ -45,6 +47,11 @@ func (s *Store) check(ctx context.Context) error {
 		return refuse("the server's version is %d, and 11 is the oldest that will do", version/10000)
 	case readOnly:
 		return refuse("the pool leads to a standby, or its sessions are read-only; make one that leads to the primary (target_session_attrs=read-write)")
+	}
+	if err := s.checkSafety(ctx, version); err != nil {
+		return err
+	}
+	switch {
 	case table != 0:
 		return s.checkTable(ctx, table)
 	case s.existing:

@@ -4,6 +4,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -120,11 +121,11 @@ func TestExistingTable(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestTrapNotificationsDoNotPass: where connections that look alike are not, as behind a
-// pooler in transaction mode, Start says so. Here the second is to another database.
-func TestTrapNotificationsDoNotPass(t *testing.T) {
+// halfDeaf is a pool in which all connections but the first are to another database, so that
+// no notification passes between them, as with a pooler in transaction mode.
+func halfDeaf(t testing.TB) *pgxpool.Pool {
 	var made atomic.Int64
-	pool := newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
+	return newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
 		c.MaxConns = 1
 		c.BeforeConnect = func(_ context.Context, conf *pgx.ConnConfig) error {
 			if made.Add(1) > 1 {
@@ -133,7 +134,12 @@ func TestTrapNotificationsDoNotPass(t *testing.T) {
 			return nil
 		}
 	})
-	err := newStore(t, pool, newTable(), postgres.WithQuiet(100*time.Millisecond)).Start(bounded(t))
+}
+
+// TestTrapNotificationsDoNotPass: where connections that look alike are not, as behind a
+// pooler in transaction mode, Start says so. Here the second is to another database.
+func TestTrapNotificationsDoNotPass(t *testing.T) {
+	err := newStore(t, halfDeaf(t), newTable(), postgres.WithQuiet(100*time.Millisecond)).Start(bounded(t))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	require.ErrorContains(t, err, "does not reach a connection that listens")
 }
@@ -148,4 +154,56 @@ func TestUnreachable(t *testing.T) {
 	defer cancel()
 	_, err = s.Subscribe(ctx)
 	require.Error(t, err)
+}
+
+// TestNoLoginForAWhile: a role that may not log in for a while, when the feed's connection has
+// ended, ends no candidacy. The errors are reported, and the candidate leads again.
+func TestNoLoginForAWhile(t *testing.T) {
+	server := shared.Get(t)
+	operator, table := newPool(t, server.Addr(), nil), newTable()
+	s, _ := created(t, operator, table)
+	require.NoError(t, s.Close())
+	sql(t, operator, "CREATE ROLE rotated LOGIN; GRANT ALL ON "+table.Sanitize()+" TO rotated")
+	t.Cleanup(func() { sql(t, operator, "DROP OWNED BY rotated; DROP ROLE rotated") })
+	pool := newPool(t, server.Addr(), func(c *pgxpool.Config) { c.ConnConfig.User = "rotated" })
+	e, err := changefeed.NewElection(newStore(t, pool, table))
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- e.ElectLeader() }()
+	defer func() {
+		_ = e.Resign()
+		require.NoError(t, <-ended)
+	}()
+	leads := func(after int64) int64 {
+		limit := bounded(t)
+		for {
+			select {
+			case status := <-e.Status():
+				if l := status.Leadership; l != nil && l.Token() > after {
+					return l.Token()
+				}
+				require.NoError(t, status.Err)
+			case <-limit.Done():
+				require.FailNow(t, "it does not lead")
+			}
+		}
+	}
+	token := leads(0)
+	sql(t, operator, "ALTER ROLE rotated NOLOGIN")
+	sql(t, operator, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'rotated'")
+	for refusals, limit := 0, bounded(t); refusals < 3; {
+		select {
+		case n := <-e.Notices():
+			if n.Kind == changefeed.SubscriptionError && errors.Is(n.Err, changefeed.ErrUnsuitable) {
+				require.ErrorContains(t, n.Err, "not permitted to log in")
+				refusals++
+			}
+		case err := <-ended:
+			require.FailNow(t, "the candidacy has ended", err)
+		case <-limit.Done():
+			require.FailNow(t, "the feed's errors are not reported")
+		}
+	}
+	sql(t, operator, "ALTER ROLE rotated LOGIN")
+	leads(token)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/closing"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
 // Store is the record of one election in a table. It is a [changefeed.Store] and a
@@ -28,6 +29,7 @@ type Store struct {
 	channel  string // of Watch
 	quiet    time.Duration
 	sql      statements
+	accepted risk.Accepted
 
 	closed context.Context // done after Close
 	close  context.CancelFunc
@@ -37,8 +39,9 @@ type Store struct {
 }
 
 var (
-	_ changefeed.Store   = (*Store)(nil)
-	_ changefeed.Watcher = (*Store)(nil)
+	_ changefeed.Store        = (*Store)(nil)
+	_ changefeed.Watcher      = (*Store)(nil)
+	_ changefeed.PlaceWatcher = (*Store)(nil)
 )
 
 // Option is an option of [New].
@@ -65,6 +68,15 @@ func WithQuiet(d time.Duration) Option {
 		s.quiet = d
 		return nil
 	}
+}
+
+// WithRisk accepts servers that Start refuses by a [changefeed.UnsafeError]: with
+// [changefeed.RiskFailover] standbys that can lack acknowledged commits, which is also for
+// systems whose failover promotes no such standby; with [changefeed.RiskPowerLoss] the
+// setting fsync off. What the leader acts on has to check its fencing token otherwise. The
+// option may be given several times.
+func WithRisk(risks ...changefeed.Risk) Option {
+	return func(s *Store) error { return s.accepted.Add(risks...) }
 }
 
 // WithChannel sets the channel whose notifications [Store.Watch] tells. The default is

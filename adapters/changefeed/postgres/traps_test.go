@@ -19,11 +19,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 )
 
-var blank = changefeed.Record{Epoch: "epoch", Seq: 1, TTL: time.Second}
+// blank is a record that a candidate holds, so that what follows are heartbeats.
+var blank = changefeed.Record{Epoch: "epoch", Leader: "p", Session: "p's", Term: 1, Seq: 1, TTL: time.Second}
 
 // created is a store with a record, on a pool of its own.
 func created(t testing.TB, pool *pgxpool.Pool, table pgx.Identifier, opts ...postgres.Option) (*postgres.Store, changefeed.Record) {
@@ -147,10 +149,9 @@ func TestTrapChannelsHaveNoSchema(t *testing.T) {
 func TestTrapTableMadeAnew(t *testing.T) {
 	server := shared.Get(t)
 	pool, table := newPool(t, server.Addr(), nil), newTable()
-	s, r := created(t, pool, table, postgres.WithQuiet(50*time.Millisecond))
+	s, r := created(t, pool, table)
 	reads := &counter{}
-	follower := newStore(t, newPool(t, server.Addr(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = reads }), table,
-		postgres.WithQuiet(50*time.Millisecond))
+	follower := newStore(t, newPool(t, server.Addr(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = reads }), table)
 	f := subscribe(t, follower)
 	tells(t, f, "the record", version(r.Version))
 	sql(t, pool, "DROP TABLE "+table.Sanitize())
@@ -331,4 +332,21 @@ func TestTrapSerializationFailure(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWatchPlace: changes of another place of the same database are told, and no others.
+func TestWatchPlace(t *testing.T) {
+	pool := newPool(t, shared.Get(t).Addr(), nil)
+	s, r := created(t, pool, newTable())
+	_, err := s.WatchPlace(bounded(t), strings.Repeat("x", 64))
+	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+	changes, err := s.WatchPlace(bounded(t), "another place")
+	require.NoError(t, err)
+	defer changes.Close()
+	beat(t, s, r)
+	sql(t, pool, "SELECT pg_notify('a third place', 'no')")
+	sql(t, pool, "SELECT pg_notify('another place', 'yes')")
+	c, err := changes.Next(bounded(t))
+	require.NoError(t, err)
+	require.Equal(t, postgres.Change{Channel: "another place", Payload: "yes"}, c)
 }

@@ -30,6 +30,19 @@ const maxWaiting = 1000
 //
 // It makes a connection of its own, as feeds do.
 func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
+	return s.watch(ctx, s.channel)
+}
+
+// WatchPlace implements [changefeed.PlaceWatcher]: as Watch, with the notifications on the channel
+// called name.
+func (s *Store) WatchPlace(ctx context.Context, name string) (changefeed.Changes, error) {
+	if err := checkName("channel", name); err != nil {
+		return nil, err
+	}
+	return s.watch(ctx, name)
+}
+
+func (s *Store) watch(ctx context.Context, channel string) (changefeed.Changes, error) {
 	both, end, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -37,11 +50,11 @@ func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
 	defer end()
 	c := &changes{box: notice.Queue[any](maxWaiting, ErrMissed)}
 	c.listener = &listener{store: s, notified: c.notice, silent: c.ping, ended: c.box.End}
-	what := "watch channel " + s.channel
+	what := "watch channel " + channel
 	if c.conn, err = s.connect(both); err != nil {
 		return nil, s.explain(ctx, what+": connect", err)
 	}
-	if err = listen(both, c.conn, s.channel); err == nil {
+	if err = listen(both, c.conn, channel); err == nil {
 		err = c.start()
 	}
 	if err != nil {

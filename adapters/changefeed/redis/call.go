@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
@@ -59,7 +60,7 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	help := ""
 	switch {
 	case errors.Is(err, redis.ErrClosed):
-		help = "the client was closed"
+		return fmt.Errorf("%w: %w: %w: the client was closed", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed, err)
 	case says(err, "WRONGTYPE"):
 		help = "the key has other data; name another"
 	case says(err, "NOPERM", "NOAUTH", "WRONGPASS", "ACL failure"):

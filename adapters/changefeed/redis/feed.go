@@ -68,13 +68,14 @@ func (f *feed) look(ctx context.Context) error {
 	return nil
 }
 
-// notice takes a message.
+// notice receives a message. Any client may have sent it, so it is delivered as a hint if it
+// claims to be the leader's next heartbeat, and otherwise causes a read.
 func (f *feed) notice(ctx context.Context, payload string) error {
 	r, ok := notice.Decode(payload)
-	if !ok || !f.last.Follows(r) {
+	if !ok || !f.last.Heartbeat(r) {
 		return f.look(ctx)
 	}
-	f.tell(changefeed.Event{Record: r})
+	f.tell(changefeed.Event{Record: r, Hint: true})
 	return nil
 }
 

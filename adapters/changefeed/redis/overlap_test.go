@@ -7,7 +7,6 @@ package redis_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -41,6 +40,5 @@ func TestOverlap(t *testing.T) {
 			}
 			return all
 		},
-		Heartbeat: 200 * time.Millisecond,
 	})
 }

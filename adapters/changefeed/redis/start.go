@@ -10,8 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// Start implements [changefeed.Store]: it looks at the server and the key, and subscribes
-// once.
+// Start implements [changefeed.Store]: it checks the server, its configuration and the key,
+// and subscribes once. A server that can lose acknowledged writes is refused by a
+// [changefeed.UnsafeError] unless [WithRisk] accepts that.
 func (s *Store) Start(ctx context.Context) error {
 	_, err := ask(ctx, s, "check", func(ctx context.Context) (struct{}, error) { return struct{}{}, s.check(ctx) })
 	if err != nil {
@@ -29,13 +30,7 @@ func (s *Store) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Managed services may have no ROLE, and then the first write will tell.
-	role, err := node.Do(ctx, "ROLE").Slice()
-	if err == nil && len(role) > 0 && role[0] != "master" {
-		return fmt.Errorf("%w: redis: %s is a %v; give a client of the master", changefeed.ErrUnsuitable, node.Options().Addr, role[0])
-	}
-	var answer redis.Error
-	if err != nil && !errors.As(err, &answer) {
+	if err := s.checkSafety(ctx, node); err != nil {
 		return err
 	}
 	kind, err := s.client.Type(ctx, s.key).Result()

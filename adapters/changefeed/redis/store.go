@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
 // Store is the record of one election in a key. It is a [changefeed.Store] and a
@@ -23,6 +24,8 @@ type Store struct {
 	watched string // of Watch
 	quiet   time.Duration
 
+	accepted risk.Accepted
+
 	closed context.Context // done after Close
 	close  context.CancelFunc
 
@@ -31,8 +34,9 @@ type Store struct {
 }
 
 var (
-	_ changefeed.Store   = (*Store)(nil)
-	_ changefeed.Watcher = (*Store)(nil)
+	_ changefeed.Store        = (*Store)(nil)
+	_ changefeed.Watcher      = (*Store)(nil)
+	_ changefeed.PlaceWatcher = (*Store)(nil)
 )
 
 // Option is an option of [New].
@@ -51,6 +55,16 @@ func WithQuiet(d time.Duration) Option {
 	}
 }
 
+// WithRisk accepts deployments that Start refuses by a [changefeed.UnsafeError]: with
+// [changefeed.RiskFailover] replicas, a [redis.ClusterClient] and a client of
+// NewFailoverClient; with [changefeed.RiskRestart] snapshots without an append-only file;
+// with [changefeed.RiskPowerLoss] an append-only file that is not synced before each
+// answer. What the leader acts on has to check its fencing token then. The option may be
+// given several times.
+func WithRisk(risks ...changefeed.Risk) Option {
+	return func(s *Store) error { return s.accepted.Add(risks...) }
+}
+
 // WithChannel sets the channel whose messages [Store.Watch] tells. The default is the
 // key.
 func WithChannel(name string) Option {
@@ -64,9 +78,9 @@ func WithChannel(name string) Option {
 }
 
 // New returns a store of the election that is kept under key. The client is a
-// [redis.Client], also one of NewFailoverClient, or a [redis.ClusterClient]; a
-// [redis.Ring] is refused, as it moves keys when a server is down. Nothing is asked of
-// the server yet, and the client is neither closed nor changed. It must stay open as long
+// [redis.Client]; with [WithRisk] also one of NewFailoverClient, or a
+// [redis.ClusterClient]. A [redis.Ring] is refused, as it moves keys when a server is down.
+// Nothing is asked of the server yet, and the client is neither closed nor changed. It must stay open as long
 // as the store.
 //
 // The error wraps [leaderelection.ErrInvalidOption].

@@ -3,8 +3,10 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
 )
@@ -31,11 +33,24 @@ const maxWaiting = 1000
 // It makes a connection of its own, as feeds do. In Redis Cluster it is one to the server
 // that has the key, where keyspace events of other servers are not heard.
 func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
+	return s.watch(ctx, s.watched)
+}
+
+// WatchPlace implements [changefeed.PlaceWatcher]: as Watch, with the messages on the channel
+// called name, which is not the record's.
+func (s *Store) WatchPlace(ctx context.Context, name string) (changefeed.Changes, error) {
+	if name == "" || name == s.channel {
+		return nil, fmt.Errorf("%w: channel %q is empty, or that of the record", leaderelection.ErrInvalidOption, name)
+	}
+	return s.watch(ctx, name)
+}
+
+func (s *Store) watch(ctx context.Context, channel string) (changefeed.Changes, error) {
 	c := &changes{box: notice.Queue[any](maxWaiting, ErrMissed)}
 	up := make(chan struct{})
 	var once sync.Once
 	c.listener = &listener{
-		store: s, channel: s.watched, message: c.notice, ended: c.box.End,
+		store: s, channel: channel, message: c.notice, ended: c.box.End,
 		subscribed: func(context.Context) error { once.Do(func() { close(up) }); return nil },
 		silent:     func(context.Context) error { return nil }, // the ping is enough
 	}

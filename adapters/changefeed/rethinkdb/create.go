@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
@@ -14,7 +15,9 @@ import (
 )
 
 // Start implements [changefeed.Store]: it looks at the table, the record and the rights.
-// It tries the right to write with an update that leaves the record as it is.
+// It tries the right to write with an update that leaves the record as it is. A table that
+// can lose acknowledged writes is refused by a [changefeed.UnsafeError] unless [WithRisk]
+// accepts that.
 func (s *Store) Start(ctx context.Context) error {
 	both, end, err := s.life.Begin(ctx)
 	if err != nil {
@@ -49,8 +52,9 @@ func (s *Store) checkTable(ctx context.Context) error {
 	return s.checkConfig(ctx)
 }
 
-// checkConfig refuses a table that loses what it has acknowledged. Users without the
-// right to see that have to see to it themselves.
+// checkConfig refuses a table that can lose acknowledged writes, unless that was accepted. If
+// the user may not read the configuration, the table counts as one that has the server's
+// default, which is safe.
 func (s *Store) checkConfig(ctx context.Context) error {
 	raw, err := s.ask(ctx, r.DB(s.database).Table(s.table).Config())
 	if kindOf(err) == forbidden {
@@ -70,9 +74,12 @@ func (s *Store) checkConfig(ctx context.Context) error {
 	if config.PrimaryKey != "id" {
 		return refuse("the primary key of table %s is %q, not id; name another table", s.name(), config.PrimaryKey)
 	}
+	acks := strings.Trim(string(config.WriteAcks), `"`)
 	for _, shard := range config.Shards {
-		if acks := string(config.WriteAcks); len(shard.Replicas) > 1 && acks != `"majority"` {
-			return refuse("table %s has write_acks %s: a failover would lose what was acknowledged; set write_acks to majority in its config()", s.name(), acks)
+		if len(shard.Replicas) > 1 && acks != "majority" {
+			return s.accepted.Check("rethinkdb's table "+s.name(), []changefeed.UnsafeSetting{{
+				Name: "write_acks", Value: acks, Risk: changefeed.RiskFailover, Remedy: "set it to majority in the table's config()",
+			}})
 		}
 	}
 	return nil

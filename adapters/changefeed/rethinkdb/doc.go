@@ -6,16 +6,17 @@
 // atomically, with durability "hard". What was acknowledged survives every failure that
 // leaves a majority of the table's replicas, and no two leaders come of a network that is
 // cut in two, if the table acknowledges writes by a majority: write_acks must be
-// "majority", which is the default, and Start refuses another where it may read that. On
+// "majority", which is the default, and Start refuses another by a [changefeed.UnsafeError]
+// if it may read that, unless [WithRisk] accepts it. On
 // one server it survives a crash of the server. It does not survive an emergency repair
 // (reconfigure with emergency_repair) that rolls back, or an older copy of the data put in
 // place; both can make two leaders for up to the record's TTL.
 //
 // Feeds are changefeeds of one document, which begin with the document and carry every
-// state of it, so followers read nothing as long as somebody leads. A feed may tell of a
-// write before that is acknowledged, and of one that a failover then undoes: nobody can
-// lead by that, because a claim of such a state fails. A feed that hears nothing for two
-// seconds (WithQuiet) reads the record: this finds servers and connections that are
+// state of it, so followers read nothing if heartbeats come more often than the quiet time of
+// two seconds. A feed may tell of a write before that is acknowledged, and of one that a failover then undoes: nobody can
+// lead by that, because a claim of such a state fails. A feed that hears nothing for the
+// quiet time (WithQuiet) reads the record: this finds servers and connections that are
 // silent. The driver's cursors never resume; a feed ends with the connection.
 //
 // The driver repeats a write whose connection breaks (ConnectOpts.NumRetries). A write

@@ -8,6 +8,7 @@ import (
 
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/cursor"
 )
@@ -96,9 +97,22 @@ type Change struct {
 // [ErrMissed]. Changes that are made while a connection is down are lost: after any error
 // read what there is.
 func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
+	return s.changes(ctx, s.table)
+}
+
+// WatchPlace implements [changefeed.PlaceWatcher]: as Watch, of another table of the same
+// database.
+func (s *Store) WatchPlace(ctx context.Context, name string) (changefeed.Changes, error) {
+	if name == "" {
+		return nil, fmt.Errorf("%w: the table's name is empty", leaderelection.ErrInvalidOption)
+	}
+	return s.changes(ctx, name)
+}
+
+func (s *Store) changes(ctx context.Context, table string) (changefeed.Changes, error) {
 	return cursor.Watch(ctx, s.life, func(ctx context.Context) (cursor.Cursor[Change], error) {
-		what := "watch table " + s.name()
-		c, err := s.in().Filter(r.Row.Field("format").Default(nil).Ne(format)).Changes().
+		what := "watch table " + s.database + "." + table
+		c, err := s.of(table).Filter(r.Row.Field("format").Default(nil).Ne(format)).Changes().
 			Run(s.session, r.RunOpts{Context: ctx})
 		if err != nil {
 			return nil, s.explain(ctx, what, err)

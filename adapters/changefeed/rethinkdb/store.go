@@ -16,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/cursor"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
 // Store is the record of one election in a table. It is a [changefeed.Store] and a
@@ -27,14 +28,16 @@ type Store struct {
 	key      string
 	existing bool
 	quiet    time.Duration
+	accepted risk.Accepted
 
 	life  *cursor.Life
 	calls chan struct{} // a place for each call of the driver
 }
 
 var (
-	_ changefeed.Store   = (*Store)(nil)
-	_ changefeed.Watcher = (*Store)(nil)
+	_ changefeed.Store        = (*Store)(nil)
+	_ changefeed.Watcher      = (*Store)(nil)
+	_ changefeed.PlaceWatcher = (*Store)(nil)
 )
 
 // Option is an option of [New].
@@ -60,6 +63,14 @@ func WithQuiet(d time.Duration) Option {
 		s.quiet = d
 		return nil
 	}
+}
+
+// WithRisk accepts tables that Start refuses by a [changefeed.UnsafeError]: with
+// [changefeed.RiskFailover] those that have several replicas and whose write_acks is not
+// majority. What the leader acts on has to check its fencing token then. The option may be
+// given several times.
+func WithRisk(risks ...changefeed.Risk) Option {
+	return func(s *Store) error { return s.accepted.Add(risks...) }
 }
 
 // maxCalls is small because the driver's pool makes a connection for each call that waits
@@ -113,8 +124,11 @@ func New(session r.QueryExecutor, database, table, key string, opts ...Option) (
 func (s *Store) name() string { return s.database + "." + s.table }
 
 // in is the table. Reads are of what a majority has.
-func (s *Store) in() r.Term {
-	return r.DB(s.database).Table(s.table, r.TableOpts{ReadMode: "majority"})
+func (s *Store) in() r.Term { return s.of(s.table) }
+
+// of is a table of the same database.
+func (s *Store) of(table string) r.Term {
+	return r.DB(s.database).Table(table, r.TableOpts{ReadMode: "majority"})
 }
 
 // Heartbeat implements [changefeed.Store].

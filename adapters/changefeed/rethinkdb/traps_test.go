@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/overlap"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
@@ -421,6 +422,27 @@ func TestOverlap(t *testing.T) {
 			}
 			return rows
 		},
-		Heartbeat: 300 * time.Millisecond,
 	})
+}
+
+// TestWatchPlace: changes of another table of the same database are told, and no others.
+func TestWatchPlace(t *testing.T) {
+	session := connect(t, server(t), nil)
+	s, rec := created(t, session, newTable(t, session))
+	other, third := newTable(t, session), newTable(t, session)
+	for _, table := range []string{other, third} {
+		exec1(t, session, r.DB(database).TableCreate(table))
+	}
+	_, err := s.WatchPlace(bounded(t), "")
+	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+	changes, err := s.WatchPlace(bounded(t), other)
+	require.NoError(t, err)
+	defer changes.Close()
+	beat(t, s, rec)
+	for _, table := range []string{third, other} {
+		exec1(t, session, r.DB(database).Table(table).Insert(map[string]any{"id": "in " + table}))
+	}
+	c, err := changes.Next(bounded(t))
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"id": "in " + other}, c.(rethinkdb.Change).New)
 }

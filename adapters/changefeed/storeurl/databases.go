@@ -35,7 +35,9 @@ func openPostgres(ctx context.Context, a address) (*Opened, error) {
 		return nil, err
 	}
 	return &Opened{
-		New:   func() (changefeed.Store, error) { return postgres.New(pool, table, a.Election) },
+		New: func() (changefeed.Store, error) {
+			return postgres.New(pool, table, a.Election, postgres.WithRisk(a.risks...))
+		},
 		Close: pool.Close,
 	}, nil
 }
@@ -50,9 +52,13 @@ func openRedis(_ context.Context, a address) (*Opened, error) {
 		secure.ServerName = cmp.Or(secure.ServerName, a.Hostname())
 		cfg.TLSConfig = secure
 	}
+	// Otherwise a request whose context is done keeps a connection until the client's timeouts.
+	cfg.ContextTimeoutEnabled = true
 	client := redisclient.NewClient(cfg)
 	return &Opened{
-		New:   func() (changefeed.Store, error) { return redis.New(client, defaultPlace+":"+a.Election) },
+		New: func() (changefeed.Store, error) {
+			return redis.New(client, defaultPlace+":"+a.Election, redis.WithRisk(a.risks...))
+		},
 		Close: func() { _ = client.Close() },
 	}, nil
 }

@@ -36,7 +36,7 @@ func openMongoDB(_ context.Context, a address) (*Opened, error) {
 	}
 	return &Opened{
 		New: func() (changefeed.Store, error) {
-			return mongodb.New(client.Database(database).Collection(collection), a.Election)
+			return mongodb.New(client.Database(database).Collection(collection), a.Election, mongodb.WithRisk(a.risks...))
 		},
 		Close: func() {
 			ctx, cancel := context.WithTimeout(context.Background(), closeLimit)

@@ -32,7 +32,9 @@ func openRethinkDB(ctx context.Context, a address) (*Opened, error) {
 		return nil, err
 	}
 	return &Opened{
-		New:   func() (changefeed.Store, error) { return rethinkdb.New(session, database, table, a.Election) },
+		New: func() (changefeed.Store, error) {
+			return rethinkdb.New(session, database, table, a.Election, rethinkdb.WithRisk(a.risks...))
+		},
 		Close: func() { _ = session.Close() },
 	}, nil
 }

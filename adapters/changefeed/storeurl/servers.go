@@ -107,8 +107,9 @@ func openNATS(_ context.Context, a address) (*Opened, error) {
 		return nil, err
 	}
 	options := []natsclient.Option{
-		// A server that is not there yet is waited for.
-		natsclient.RetryOnFailedConnect(true), natsclient.MaxReconnects(-1), natsclient.ReconnectWait(250 * time.Millisecond),
+		// A server that is not there yet is waited for, and so is one that refuses the password.
+		natsclient.RetryOnFailedConnect(true), natsclient.MaxReconnects(-1), natsclient.IgnoreAuthErrorAbort(),
+		natsclient.ReconnectWait(250 * time.Millisecond),
 	}
 	if user, password := a.credentials(); user != "" {
 		options = append(options, natsclient.UserInfo(user, password))
@@ -125,7 +126,7 @@ func openNATS(_ context.Context, a address) (*Opened, error) {
 		return nil, err
 	}
 	return &Opened{
-		New:   func() (changefeed.Store, error) { return nats.New(conn, bucket, a.Election) },
+		New:   func() (changefeed.Store, error) { return nats.New(conn, bucket, a.Election, nats.WithRisk(a.risks...)) },
 		Close: conn.Close,
 	}, nil
 }

@@ -11,6 +11,10 @@
 //	rethinkdb://user@host:port/database?table=t
 //	memory:                                     within this process
 //
+// A parameter unsafe names risks that are accepted, separated by commas, as in
+// redis://host?unsafe=failover,restart: see [changefeed.Risk]. It is for the stores whose
+// Start refuses deployments with such risks: PostgreSQL, Redis, NATS, RethinkDB and MongoDB.
+//
 // Passwords stand in the address, or come separately ([Config.Password]). ZooKeeper takes
 // none here: a program with credentials makes its own connection.
 package storeurl
@@ -40,6 +44,8 @@ type Config struct {
 	Election string
 	// Password takes the place of the one in the address, if it is not empty.
 	Password string
+	// Unsafe are risks that are accepted, beside those that the address names.
+	Unsafe []changefeed.Risk
 	// TLS has all servers spoken to by TLS, with its certificates. Where it is nil the
 	// address says, as above, whether it is TLS, with the system's authorities.
 	TLS *tls.Config
@@ -59,6 +65,7 @@ type address struct {
 	*Config
 	*url.URL
 	query url.Values // what is the driver's
+	risks []changefeed.Risk
 }
 
 // opener opens what has a scheme.
@@ -83,11 +90,41 @@ var openers = map[string]opener{
 // Schemes lists what an address can begin with, without the colon, in order.
 func Schemes() []string { return slices.Sorted(maps.Keys(openers)) }
 
+// Check reports what is wrong with an address, as Open does before it connects, except
+// parameters that only a driver knows. The error wraps [leaderelection.ErrInvalidOption].
+func Check(cfg Config) error {
+	_, _, err := parse(cfg)
+	return err
+}
+
+// Redacted returns an address without its password, for messages. Of a text that is no
+// address it returns the part before the colon.
+func Redacted(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		scheme, _, _ := strings.Cut(address, ":")
+		return scheme + ":"
+	}
+	return u.Redacted()
+}
+
 // Open opens a connection. Whether it waits for a server depends on the driver; it does
 // not wait longer than ctx, which does not matter afterwards. What is wrong with the
 // address is an error that wraps [leaderelection.ErrInvalidOption]; no error has a
 // password in it.
 func Open(ctx context.Context, cfg Config) (*Opened, error) {
+	open, a, err := parse(cfg)
+	if err != nil {
+		return nil, err
+	}
+	o, err := open(ctx, a)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", a.Redacted(), err)
+	}
+	return o, nil
+}
+
+func parse(cfg Config) (open opener, a address, err error) {
 	cfg.Election = strings.Trim(cfg.Election, "/")
 	u, err := url.Parse(cfg.URL)
 	if err != nil {
@@ -95,25 +132,25 @@ func Open(ctx context.Context, cfg Config) (*Opened, error) {
 		if errors.As(err, &parse) {
 			err = parse.Err // without the address, which can have a password
 		}
-		return nil, fmt.Errorf("%w: the store's address: %w", leaderelection.ErrInvalidOption, err)
+		return nil, a, fmt.Errorf("%w: the store's address: %w", leaderelection.ErrInvalidOption, err)
 	}
-	open := openers[u.Scheme]
+	open = openers[u.Scheme]
 	switch {
 	case open == nil:
-		return nil, fmt.Errorf("%w: the store's address begins with %q: known are %s", leaderelection.ErrInvalidOption, u.Scheme+":", strings.Join(Schemes(), ", "))
+		return nil, a, fmt.Errorf("%w: the store's address begins with %q: known are %s", leaderelection.ErrInvalidOption, u.Scheme+":", strings.Join(Schemes(), ", "))
 	case cfg.Election == "":
-		return nil, fmt.Errorf("%w: the election has no name", leaderelection.ErrInvalidOption)
+		return nil, a, fmt.Errorf("%w: the election has no name", leaderelection.ErrInvalidOption)
 	case u.Scheme != "memory" && u.Host == "":
-		return nil, fmt.Errorf("%w: the store's address names no server: %s://host", leaderelection.ErrInvalidOption, u.Scheme)
+		return nil, a, fmt.Errorf("%w: the store's address names no server: %s://host", leaderelection.ErrInvalidOption, u.Scheme)
 	}
 	if cfg.Password != "" {
 		u.User = url.UserPassword(u.User.Username(), cfg.Password)
 	}
-	o, err := open(ctx, address{&cfg, u, u.Query()})
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", u.Redacted(), err)
+	a = address{Config: &cfg, URL: u, query: u.Query()}
+	if a.risks, err = a.takeRisks(); err != nil {
+		return nil, a, fmt.Errorf("the accepted risks: %w", err)
 	}
-	return o, nil
+	return open, a, nil
 }
 
 // take returns a parameter that is not for the driver.
@@ -124,6 +161,36 @@ func (a *address) take(name string) string {
 		return defaultPlace
 	}
 	return value
+}
+
+// unsafe is the parameter that names risks.
+const unsafe = "unsafe"
+
+// withoutRisks are the schemes of stores that refuse no deployment for a risk.
+var withoutRisks = []string{"memory", "zookeeper", "etcd", "etcds"}
+
+// takeRisks returns the accepted risks.
+func (a *address) takeRisks() ([]changefeed.Risk, error) {
+	risks := slices.Clone(a.Unsafe)
+	for _, value := range a.query[unsafe] {
+		for name := range strings.SplitSeq(value, ",") {
+			r, err := changefeed.ParseRisk(name)
+			if err != nil {
+				return nil, err
+			}
+			risks = append(risks, r)
+		}
+	}
+	a.query.Del(unsafe)
+	if len(risks) > 0 && slices.Contains(withoutRisks, a.Scheme) {
+		return nil, fmt.Errorf("%w: a store on %s: refuses no deployment for a risk, so there is none to accept", leaderelection.ErrInvalidOption, a.Scheme)
+	}
+	for _, r := range risks {
+		if _, err := changefeed.ParseRisk(string(r)); err != nil {
+			return nil, err
+		}
+	}
+	return risks, nil
 }
 
 // rest is the address without what was taken.

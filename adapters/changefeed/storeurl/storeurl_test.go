@@ -3,6 +3,7 @@ package storeurl_test
 import (
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -34,6 +35,11 @@ func TestRefused(t *testing.T) {
 		{"mongodb://me:secret@host", "jobs", "no database"},
 		{"rethinkdb://host/db?tabel=x", "jobs", `"tabel"`},
 		{"nats://host?bucket=b&replica=3", "jobs", `"replica"`},
+		{"redis://:secret@host?unsafe=fire", "jobs", "failover, power-loss, restart"},
+		{"redis://:secret@host?unsafe=", "jobs", `""`},
+		{"memory:?unsafe=failover", "jobs", "no deployment"},
+		{"etcd://host?unsafe=failover", "jobs", "no deployment"},
+		{"zookeeper://host?unsafe=failover", "jobs", "no deployment"},
 	} {
 		_, err := storeurl.Open(t.Context(), storeurl.Config{URL: c.url, Election: c.election})
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, c.url)
@@ -61,6 +67,65 @@ func TestOpen(t *testing.T) {
 			require.NoError(t, store.Close())
 			opened.Close()
 		})
+	}
+}
+
+// TestConfigUnsafe: risks come by the address and beside it, and unknown ones are refused.
+func TestConfigUnsafe(t *testing.T) {
+	for _, c := range []struct {
+		url    string
+		unsafe []changefeed.Risk
+		fine   bool
+	}{
+		{"redis://127.0.0.1:1", []changefeed.Risk{changefeed.RiskFailover}, true},
+		{"redis://127.0.0.1:1?unsafe=restart,power-loss&unsafe=failover", []changefeed.Risk{changefeed.RiskFailover}, true},
+		{"redis://127.0.0.1:1", []changefeed.Risk{"fire"}, false},
+		{"memory:", []changefeed.Risk{changefeed.RiskFailover}, false},
+	} {
+		opened, err := storeurl.Open(t.Context(), storeurl.Config{URL: c.url, Election: "jobs", Unsafe: c.unsafe})
+		if c.fine {
+			require.NoError(t, err, c.url)
+			opened.Close()
+		} else {
+			require.ErrorIs(t, err, leaderelection.ErrInvalidOption, c.url)
+		}
+	}
+}
+
+// TestRedisContexts: a request to a server that is silent ends with its context, and so does
+// its connection, however long the client would wait for an answer.
+func TestRedisContexts(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	closed := make(chan struct{})
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		defer close(closed)
+		conn, err := server.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = io.Copy(io.Discard, conn) // until the client closes it
+	})
+	defer serving.Wait()
+	defer server.Close()
+	opened, err := storeurl.Open(t.Context(), storeurl.Config{
+		URL: "redis://" + server.Addr().String() + "?read_timeout=1h", Election: "jobs",
+	})
+	require.NoError(t, err)
+	defer opened.Close()
+	store, err := opened.New()
+	require.NoError(t, err)
+	defer store.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = store.Read(ctx)
+	require.Error(t, err)
+	select {
+	case <-closed:
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "the connection stays open")
 	}
 }
 
@@ -132,4 +197,24 @@ func TestTLS(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Check finds what Open would reject without a connection.
+func TestCheck(t *testing.T) {
+	require.NoError(t, storeurl.Check(storeurl.Config{URL: "redis://x", Election: "e"}))
+	for _, cfg := range []storeurl.Config{
+		{URL: "mysql://x", Election: "e"},
+		{URL: "redis://x", Election: "/"},
+		{URL: "redis://", Election: "e"},
+		{URL: "redis://x:pass word@", Election: "e"},
+		{URL: "redis://x?unsafe=fire", Election: "e"},
+		{URL: "etcd://x", Election: "e", Unsafe: []changefeed.Risk{changefeed.RiskFailover}},
+	} {
+		require.ErrorIs(t, storeurl.Check(cfg), leaderelection.ErrInvalidOption, cfg.URL)
+	}
+}
+
+func TestRedacted(t *testing.T) {
+	require.Equal(t, "redis://me:xxxxx@host", storeurl.Redacted("redis://me:secret@host"))
+	require.Equal(t, "redis:", storeurl.Redacted("redis://me:secret word@host"))
 }

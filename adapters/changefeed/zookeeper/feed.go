@@ -109,7 +109,7 @@ func (f *feed) failed() error {
 // watch reads the znode and sets the watch for its next change.
 func (s *Store) watch() (found, error) {
 	for {
-		data, stat, changes, err := s.conn.GetW(s.path)
+		data, stat, changes, err := request.GetW(s.conn, s.path)
 		if !errors.Is(err, zk.ErrNoNode) {
 			return found{data, stat, changes}, err
 		}

@@ -238,7 +238,7 @@ func (s *Store) get(ctx context.Context, newest bool) (changefeed.Record, error)
 				return found{}, err
 			}
 		}
-		data, stat, err := s.conn.Get(s.path)
+		data, stat, err := request.Get(s.conn, s.path)
 		return found{data: data, stat: stat}, err
 	})
 	if err != nil {

@@ -207,6 +207,5 @@ func TestOverlap(t *testing.T) {
 			}
 			return rows
 		},
-		Heartbeat: 200 * time.Millisecond,
 	})
 }

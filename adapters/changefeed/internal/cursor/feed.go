@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
 )
 
-// ErrSilent: a cursor that is open has not told of what was written.
-var ErrSilent = errors.New("the feed is silent, and the record was changed")
+// errSilent ends a cursor that has not told of a write for too long. The feed opens another.
+var errSilent = errors.New("the cursor is silent, and the record was changed")
 
 // retry is how long a feed waits for the table that it is to follow.
 const retry = 100 * time.Millisecond
@@ -38,9 +38,24 @@ type Source struct {
 	// ReadsFirst says that a cursor does not begin with what there is.
 	ReadsFirst bool
 	// Quiet is after how much silence the record is read, and how long that, and
-	// opening a cursor, may take.
+	// opening a cursor, may take. While the cursor is late the record is read four times
+	// as often. A read that shows a write counts as if the cursor had told of it.
 	Quiet time.Duration
 }
+
+// A cursor can be late for good: that of a MongoDB sharded cluster tells of a write when
+// every shard has passed its time, which takes ten seconds by default where one is idle.
+// Such a feed must neither end nor let its readers wait for the cursor.
+const (
+	// lateReads is how many times in each quiet time the record is read while the cursor is
+	// late.
+	lateReads = 4
+	// lateFor is for how many quiet times a cursor counts as late after it was.
+	lateFor = 16
+	// patience is for how many quiet times a cursor may be silent about a write before it is
+	// replaced. That doubles with each replacement, up to maxPatience.
+	patience, maxPatience = 2, 32
+)
 
 // Subscribe returns a feed, which tells of errors of opening it as well.
 func (s *Source) Subscribe(ctx context.Context) (changefeed.Feed, error) {
@@ -49,7 +64,7 @@ func (s *Source) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 		return nil, err
 	}
 	end()
-	f := &feed{source: s, life: NewLife(s.Life.ctx), box: notice.Newest[changefeed.Event]()}
+	f := &feed{source: s, life: NewLife(s.Life.ctx), box: notice.Newest[changefeed.Event](), patience: patience * s.Quiet}
 	run := func() {
 		err := f.run()
 		if f.life.ctx.Err() != nil {
@@ -70,6 +85,11 @@ type feed struct {
 	box    *notice.Box[changefeed.Event]
 	told   bool
 	last   changefeed.Event
+
+	timely   bool          // a cursor has told of a write soon
+	unheard  time.Time     // when a read showed a write that the cursor has not told of, or zero
+	late     time.Time     // until then the cursor counts as late
+	patience time.Duration // with a silent cursor
 }
 
 // Next implements [changefeed.Feed].
@@ -87,6 +107,11 @@ func (f *feed) run() error {
 	for {
 		t := follow(f.life, f.source.Open)
 		err := f.follow(t)
+		if errors.Is(err, errSilent) {
+			f.patience = min(2*f.patience, maxPatience*f.source.Quiet)
+			t.life.end() // the feed's end waits for it
+			continue
+		}
 		if !errors.Is(err, changefeed.ErrNoRecord) {
 			f.box.End(err) // before waiting for the driver
 			t.life.Close()
@@ -102,11 +127,22 @@ func (f *feed) run() error {
 	}
 }
 
+// pace is how long the feed waits for the cursor before it reads the record.
+func (f *feed) pace() time.Duration {
+	if !f.timely || !f.unheard.IsZero() || time.Now().Before(f.late) {
+		return f.source.Quiet / lateReads
+	}
+	return f.source.Quiet
+}
+
 // follow tells what a tail tells, and what is read where it may have told less.
 func (f *feed) follow(t *tail[Told]) error {
-	quiet := time.NewTimer(f.source.Quiet)
+	limit := time.NewTimer(f.source.Quiet)
+	defer limit.Stop()
+	f.unheard = time.Time{}
+	quiet := time.NewTimer(f.pace())
 	defer quiet.Stop()
-	opened, unheard := t.opened, false
+	opened := t.opened
 	for {
 		var err error
 		select {
@@ -114,37 +150,60 @@ func (f *feed) follow(t *tail[Told]) error {
 			return changefeed.ErrClosed
 		case <-t.ended:
 			return t.err
+		case <-limit.C:
+			if opened == nil {
+				continue
+			}
+			err = fmt.Errorf("the feed was not opened in %v", f.source.Quiet)
 		case <-opened:
 			opened = nil
 			if f.source.ReadsFirst {
 				_, err = f.look()
 			}
 		case told := <-t.items:
-			unheard = false
 			err = f.take(told)
 		case <-quiet.C:
-			if opened != nil {
-				return fmt.Errorf("the feed was not opened in %v", f.source.Quiet)
+			if opened == nil {
+				err = f.check()
 			}
-			var news bool
-			if news, err = f.look(); news && unheard {
-				err = ErrSilent
-			}
-			unheard = unheard || news
 		}
 		if err != nil {
 			return err
 		}
-		quiet.Reset(f.source.Quiet)
+		quiet.Reset(f.pace())
 	}
 }
 
+// check reads the record while the cursor is silent. A write that this shows, and that the
+// cursor has still not told of at the next check, makes the cursor late.
+func (f *feed) check() error {
+	now := time.Now()
+	if !f.unheard.IsZero() {
+		f.late = now.Add(lateFor * f.source.Quiet)
+	}
+	news, err := f.look()
+	switch {
+	case err != nil || !news:
+		return err
+	case f.unheard.IsZero():
+		f.unheard = now
+	case now.Sub(f.unheard) >= f.patience:
+		return errSilent
+	}
+	return nil
+}
+
+// take tells what the cursor has told.
 func (f *feed) take(t Told) error {
+	read := !f.unheard.IsZero() // it, or something after it
+	f.unheard = time.Time{}
 	if t.Doubtful && !f.next(t.Event) && !f.old(t.Event) {
 		_, err := f.look()
 		return err
 	}
-	f.tell(t.Event)
+	if f.tell(t.Event) || read {
+		f.timely = true
+	}
 	return nil
 }
 

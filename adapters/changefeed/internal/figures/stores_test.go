@@ -141,7 +141,7 @@ func startRedis(b *testing.B) opener {
 func startNATS(b *testing.B) opener {
 	s := server(b, dbserver.NATS)
 	return func(b *testing.B, election string) client {
-		conn, err := natsclient.Connect("nats://" + s.Addr())
+		conn, err := natsclient.Connect("nats://"+s.Addr(), natsclient.MaxReconnects(-1), natsclient.IgnoreAuthErrorAbort())
 		require.NoError(b, err)
 		store, err := nats.New(conn, "elections", election)
 		require.NoError(b, err)
@@ -168,7 +168,7 @@ func startPostgres(b *testing.B) opener {
 		config.MaxConns = 2
 		pool, err := pgxpool.NewWithConfig(context.Background(), config)
 		require.NoError(b, err)
-		store, err := postgres.New(pool, pgx.Identifier{"elections"}, election)
+		store, err := postgres.New(pool, pgx.Identifier{"elections"}, election, postgres.WithRisk(changefeed.RiskPowerLoss))
 		require.NoError(b, err)
 		return client{store, count.n.Load, pool.Close}
 	}

@@ -33,22 +33,47 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestFollows: only a later state of the record that was told is believed.
-func TestFollows(t *testing.T) {
-	told := changefeed.Record{Epoch: "e", Seq: 5, Version: "v"}
-	later := changefeed.Record{Epoch: "e", Seq: 6, Version: "w"}
+// TestHeartbeat: a message is worth a hint only if it claims that the leader which was delivered
+// last has written its next heartbeat, and nothing else.
+func TestHeartbeat(t *testing.T) {
+	led := changefeed.Record{Epoch: "e", Leader: "p", Session: "s", Term: 7, Seq: 5, TTL: time.Second, Version: "v"}
+	next := led
+	next.Seq, next.Version, next.Time = 6, "w", time.Now()
 	var l Last
-	require.False(t, l.Follows(later), "nothing was told")
+	require.False(t, l.Heartbeat(next), "nothing was delivered")
 	l.Set(changefeed.Event{Missing: true})
-	require.False(t, l.Follows(later), "there was no record")
-	l.Set(changefeed.Event{Record: told})
-	require.True(t, l.Follows(later))
-	for _, r := range []changefeed.Record{told, {Epoch: "e", Seq: 4}, {Epoch: "another", Seq: 6}} {
-		require.False(t, l.Follows(r), "%+v", r)
+	require.False(t, l.Heartbeat(next), "there was no record")
+	l.Set(changefeed.Event{Record: led})
+	require.True(t, l.Heartbeat(next))
+	require.False(t, l.Heartbeat(led))
+	for name, change := range map[string]func(*changefeed.Record){
+		"Epoch":   func(r *changefeed.Record) { r.Epoch = "another" },
+		"Leader":  func(r *changefeed.Record) { r.Leader = "q" },
+		"Release": func(r *changefeed.Record) { r.Leader, r.Session, r.TTL = "", "", 0 },
+		"Session": func(r *changefeed.Record) { r.Session = "another" },
+		"Nominee": func(r *changefeed.Record) { r.Nominee = "q" },
+		"Term":    func(r *changefeed.Record) { r.Term++ },
+		"TTL":     func(r *changefeed.Record) { r.TTL-- },
+		"Ended":   func(r *changefeed.Record) { r.Ended = true },
+		"SeqBack": func(r *changefeed.Record) { r.Seq = 4 },
+		"SeqFar":  func(r *changefeed.Record) { r.Seq = 1000 },
+	} {
+		r := next
+		change(&r)
+		require.False(t, l.Heartbeat(r), name)
 	}
-	require.True(t, l.Same(changefeed.Event{Record: told}))
-	require.False(t, l.Same(changefeed.Event{Record: later}))
+	free := led
+	free.Leader, free.Session, free.TTL = "", "", 0
+	l.Set(changefeed.Event{Record: free})
+	free.Seq++
+	require.False(t, l.Heartbeat(free), "a record without a leader has no heartbeats")
+
+	l.Set(changefeed.Event{Record: led})
+	require.True(t, l.Same(changefeed.Event{Record: led}))
+	require.False(t, l.Same(changefeed.Event{Record: next}))
 	require.False(t, l.Same(changefeed.Event{Missing: true}))
+	l.Set(changefeed.Event{Record: led, Hint: true})
+	require.False(t, l.Same(changefeed.Event{Record: led}), "what was read is more than a hint")
 }
 
 // TestNewest: the newest replaces what nobody has taken, and an end what there is.

@@ -65,7 +65,7 @@ func Check(r changefeed.Record) error {
 		}
 	}
 	if r.Term > math.MaxInt64 || r.Seq > math.MaxInt64 {
-		return fmt.Errorf("%w: Term %d or Seq %d is above %d", changefeed.ErrUnsuitable, r.Term, r.Seq, math.MaxInt64)
+		return fmt.Errorf("%w: Term %d or Seq %d is above %d", changefeed.ErrUnsuitable, r.Term, r.Seq, uint64(math.MaxInt64))
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func (m *machine) decide() {
 	}
 	switch {
 	case m.Lost:
-		if m.Create && !m.Leaving {
+		if m.Create { // and it does not leave: it would have left by now
 			m.send(Create, Record{Epoch: m.Epoch, Term: m.afterLoss(), Seq: 1, TTL: m.Lease})
 		}
 	case m.Doubt:
@@ -38,15 +38,26 @@ func (m *machine) decide() {
 		next.Term = m.afterLoss()
 		m.send(Raise, next)
 	case m.Feed && m.mayClaim():
-		m.claim()
+		if m.Hinted {
+			m.send(Read, Record{})
+		} else {
+			m.claim()
+		}
 	}
 }
 
-// afterLoss is the term of a record that is made anew. There may have been leaders that
-// nobody who is left has seen: the wall clock is beyond them, as far as it can be trusted.
-func (m *machine) afterLoss() uint64 {
-	return max(m.MaxTerm, m.in.Wall)
-}
+// MaxTerm is the greatest term of a record: all stores keep numbers up to it exactly. A record
+// with a greater one was not written by a candidate.
+const MaxTerm = 1<<53 - 1
+
+// FirstTerm is the term of a record that nobody has claimed, where known is the greatest term
+// that is known to have been used and wall is the wall clock's number. There may have been
+// leaders that no remaining candidate has seen: the wall clock is ahead of them, as far as it can
+// be trusted. A wall clock that is wrong by millennia leaves terms for later leaders.
+func FirstTerm(known, wall uint64) uint64 { return max(known, min(wall, MaxTerm/2)) }
+
+// afterLoss is the term of a record that is made anew.
+func (m *machine) afterLoss() uint64 { return FirstTerm(m.MaxTerm, m.in.Wall) }
 
 // handsOver reports whether somebody else is nominated.
 func (m *machine) handsOver() bool {
@@ -63,6 +74,10 @@ func (m *machine) mayClaim() bool {
 }
 
 func (m *machine) claim() {
+	if m.MaxTerm >= MaxTerm {
+		m.finish(Exhausted)
+		return
+	}
 	m.Wrote = true
 	m.send(Claim, Record{
 		Epoch: m.Cur.Epoch, Leader: m.ID, Session: m.Session, Term: m.MaxTerm + 1, TTL: m.Lease,

@@ -30,6 +30,7 @@ type Input struct {
 	Kind    Kind
 	Record  Record // Observed, and Done with OK
 	ByFeed  bool   // Observed and Missing: the feed tells
+	Hint    bool   // Observed: by a message that anybody could have sent
 	Outcome Outcome
 	// Late says of a request that is Done that another clock holds it to be older than
 	// a lease.
@@ -55,6 +56,7 @@ const (
 	FeedStarted              // tell that the feed has told of something
 	FeedFailed               // tell that it has ended, or is behind (Reason is Stale)
 	HeartbeatError           // tell that a heartbeat has not succeeded
+	Alive                    // tell that Leader, with Term, has written a heartbeat
 	Finish                   // the candidacy is over, for Reason
 )
 
@@ -70,8 +72,9 @@ const (
 	FeedLost                 // without a feed it does not lead
 	HandedOver               // to a nominee
 	Resigned
-	Ended // the election
-	Stale // the feed did not tell of what there was
+	Ended     // the election
+	Stale     // the feed did not tell of what there was
+	Exhausted // there is no greater term
 )
 
 // Action is one thing to do.

@@ -38,6 +38,7 @@ type model struct {
 	late   bool // requests are carried out after the candidate gave up
 	resign bool
 	feeds  bool  // break
+	hints  bool  // are forged
 	marks  uint8 // nominations
 	losses uint8 // of the record
 	limit  int   // of states; 0 for none
@@ -46,6 +47,7 @@ type model struct {
 	upsert       bool // writes replace whatever there is
 	fromResponse bool // the lease counts from the answer
 	atOnce       bool // who claims leads before the answer, and has no lease: leaderfeed's rule
+	believe      bool // hints count as what was read
 }
 
 // request is one at a store, or on its way there. Records have numbers.
@@ -211,6 +213,9 @@ func (c *checker) moves(w world) {
 		if c.feeds {
 			c.step(w, i, FeedDown, OK, 0, blind[i])
 		}
+		if c.hints && s.Known {
+			c.forge(w, i, s.Cur)
+		}
 		c.requests(w, i)
 	}
 	if w.lost || int(w.n) > c.writes {
@@ -230,6 +235,23 @@ func (c *checker) moves(w world) {
 		w.lost = true
 		w.losses++
 		c.reach(w, "the record is lost")
+	}
+}
+
+// hint is the Kind of a turn with an Observed that is a hint.
+const hint = Kind(100)
+
+// forge sends candidate i what anybody could send: that the record it knows was written again, as
+// any of the states that there were or as the next one, or was released.
+func (c *checker) forge(w world, i int, known Record) {
+	released := known
+	released.Leader, released.Session, released.TTL = "", "", 0
+	for seq := known.Seq; seq <= uint64(w.n)+1; seq++ {
+		for _, forged := range []Record{known, released} {
+			forged.Seq = seq
+			r := uint16(c.records.of(forged))
+			c.step(w, i, hint, OK, r, names[i]+" receives a forged message: "+c.text(r))
+		}
 	}
 }
 
@@ -379,6 +401,9 @@ func (c *checker) turn(key turn) (t turned) {
 	cfg := c.cfg
 	cfg.ID, cfg.Session = names[key.node], names[key.node]
 	in := Input{Kind: key.kind, Outcome: key.outcome, Record: c.records.values[key.record]}
+	if key.kind == hint {
+		in.Kind, in.Hint = Observed, !c.believe
+	}
 	in.ByFeed = in.Kind == Observed || in.Kind == Missing
 	s := c.states.values[key.state]
 	if c.fromResponse && in.Kind == Done {
@@ -446,6 +471,7 @@ func TestModel(t *testing.T) {
 		"TwoBeat":         {cfg: right, nodes: 2, writes: 3, limit: 15_000},
 		"TwoRelease":      {cfg: right, nodes: 2, writes: 2, resign: true, feeds: true, limit: 15_000},
 		"TwoLose":         {cfg: right, nodes: 2, writes: 2, losses: 1, limit: 15_000},
+		"TwoForge":        {cfg: right, nodes: 2, writes: 2, hints: true, limit: 15_000},
 	} {
 		t.Run(name, m.safe)
 	}
@@ -462,6 +488,8 @@ func TestModelLarge(t *testing.T) {
 		"TwoRelease":      {cfg: right, nodes: 2, writes: 2, resign: true, feeds: true},
 		"TwoLose":         {cfg: right, nodes: 2, writes: 2, losses: 1},
 		"TwoBeat":         {cfg: right, nodes: 2, writes: 3},
+		"TwoForge":        {cfg: right, nodes: 2, writes: 2, hints: true},
+		"TwoForgeMore":    {cfg: right, nodes: 2, writes: 4, feeds: true, hints: true, limit: 5_000_000},
 		"TwoAll":          {cfg: right, nodes: 2, writes: 3, late: true, resign: true, feeds: true, marks: 1, losses: 1, limit: 5_000_000},
 		"Three":           {cfg: right, nodes: 3, writes: 2, limit: 5_000_000},
 		"LongerLease":     {cfg: units(3, 6), nodes: 2, writes: 4, late: true, limit: 5_000_000},
@@ -479,6 +507,7 @@ func TestModelFindsWhatIsWrong(t *testing.T) {
 		"LeaseFromResponse": {cfg: units(2, 4), nodes: 2, writes: 3, fromResponse: true},
 		"NoCompareAndSet":   {cfg: units(2, 4), nodes: 2, writes: 3, upsert: true},
 		"Leaderfeed":        {cfg: units(2, 4), nodes: 2, writes: 3, upsert: true, atOnce: true},
+		"BelieveHints":      {cfg: units(2, 4), nodes: 2, writes: 3, hints: true, believe: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			states, trace := m.check()

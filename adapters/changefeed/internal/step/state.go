@@ -75,6 +75,7 @@ type State struct {
 	Hold    Time   // no claim before: the store has forgotten writes, and maybe a leader
 	Lost    bool   // the record was seen to be missing
 	Doubt   bool   // there may be something newer: read before the next write
+	Hinted  bool   // Cur is what a hint said, not what was read: read it before a claim
 	MaxTerm uint64 // the greatest that was ever seen
 	Told    uint64 // the term of the leader that was told of last
 	Epoch   string // the last that was seen, also when the record is lost

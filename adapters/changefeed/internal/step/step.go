@@ -69,7 +69,11 @@ func (m *machine) take() {
 		if m.in.ByFeed {
 			m.fed(m.in.Record)
 		}
-		m.observe(m.in.Record)
+		if m.in.Hint {
+			m.hinted(m.in.Record)
+		} else {
+			m.observe(m.in.Record)
+		}
 	case Missing:
 		if m.in.ByFeed {
 			m.up()
@@ -93,16 +97,18 @@ func (m *machine) take() {
 // observe is R1: what is newer is what counts, from now on and not from when it was
 // written. What is not newer does not even restart the wait.
 func (m *machine) observe(r Record) {
-	if m.Known && r.Epoch == m.Cur.Epoch && r.Seq <= m.Cur.Seq {
+	if m.Known && r.Epoch == m.Cur.Epoch && (r.Seq < m.Cur.Seq || r.Seq == m.Cur.Seq && !m.Hinted) {
 		return
 	}
 	other := m.Known && r.Epoch != m.Cur.Epoch
+	alive := m.Known && !other && r.Session == m.Cur.Session && r.Term == m.Cur.Term && r.Nominee == "" &&
+		r.Session != m.Session // own heartbeats are told when they are acknowledged
 	if m.Epoch != "" && Generation(r.Epoch) > Generation(m.Epoch) {
 		m.demote(Ended) // the end was missed, and somebody has begun anew since
 		m.finish(Ended)
 		return
 	}
-	m.Known, m.Lost, m.Cur, m.Epoch = true, false, r, r.Epoch
+	m.Known, m.Lost, m.Hinted, m.Cur, m.Epoch = true, false, false, r, r.Epoch
 	m.MaxTerm = max(m.MaxTerm, r.Term)
 	m.ClaimAt = m.now + m.wait(r.TTL)
 	m.Fails, m.NotBefore = 0, 0
@@ -120,6 +126,48 @@ func (m *machine) observe(r Record) {
 	if r.Session != "" && r.Session != m.Session && (r.Term != m.Told || other) {
 		m.tellLeader(r.Leader, r.Term)
 	}
+	if alive {
+		m.alive(r)
+	}
+}
+
+// alive tells of a heartbeat. A record without a leader has none.
+func (m *machine) alive(r Record) {
+	if r.Session != "" {
+		m.do(Action{Do: Alive, Leader: r.Leader, Term: r.Term})
+	}
+}
+
+// hinted is R1 for a record that came by a message, which any client could have sent. A hint of
+// the leader's next heartbeat makes a follower wait, as a heartbeat does, and is read before a
+// claim replaces it. A leader knows its own heartbeats by their answers. Any other hint of
+// something newer is a reason to read.
+func (m *machine) hinted(r Record) {
+	next := m.Cur
+	next.Seq, next.Time, next.Version = r.Seq, r.Time, r.Version
+	switch {
+	case m.Known && r.Epoch == m.Cur.Epoch && r.Seq <= m.Cur.Seq:
+	case !m.Known || r != next || r.Leader == "":
+		m.Doubt = true
+	case r.Session != m.Session:
+		m.Cur, m.Hinted, m.ClaimAt = r, true, m.now+m.wait(r.TTL)
+		m.alive(r)
+	}
+}
+
+// proves compares a hint with r, which was read, and reports whether the hint was true. If so it
+// counts from when it came. If not it is forgotten, and r counts whatever its Seq is.
+func (m *machine) proves(r Record) bool {
+	m.Hinted = false
+	r.Time = m.Cur.Time
+	if r == m.Cur {
+		m.Fails, m.NotBefore = 0, 0
+		return true
+	}
+	if r.Epoch == m.Cur.Epoch && r.Seq <= m.Cur.Seq {
+		m.Known = false
+	}
+	return false
 }
 
 func (m *machine) tellLeader(id string, term uint64) {
@@ -143,7 +191,7 @@ func (m *machine) wait(ttl time.Duration) time.Duration {
 // somebody may have.
 func (m *machine) missing() {
 	m.demote(RecordLost)
-	m.Known, m.Lost, m.Doubt, m.Loose = false, true, false, false
+	m.Known, m.Lost, m.Doubt, m.Loose, m.Hinted = false, true, false, false, false
 	m.Cur = Record{}
 }
 
@@ -190,6 +238,9 @@ func (m *machine) succeeded(op Op) {
 	switch op {
 	case Read:
 		m.Doubt = false
+		if m.Hinted && m.proves(m.in.Record) {
+			return
+		}
 		if m.putBack(m.in.Record) {
 			m.forget()
 		}
@@ -201,6 +252,7 @@ func (m *machine) succeeded(op Op) {
 	}
 	r := m.in.Record
 	m.Fails, m.NotBefore = 0, 0
+	m.Known = m.Known && !m.Hinted // a false hint may have had a greater Seq
 	m.owe(r.Epoch, r.Seq, m.ElectionMin)
 	m.observe(r)
 	mine := m.Known && m.Cur.Epoch == r.Epoch && m.Cur.Session == m.Session && m.Cur.Term == m.OpTerm
@@ -213,6 +265,7 @@ func (m *machine) succeeded(op Op) {
 	case op == Beat && m.Leading && m.Term == m.OpTerm:
 		m.Deadline, m.Beaten = m.Sent+m.Lease, m.Sent
 		m.do(Action{Do: Extend, Sent: m.Sent})
+		m.alive(m.Cur)
 	}
 }
 

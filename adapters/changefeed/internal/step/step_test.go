@@ -252,3 +252,36 @@ func TestSuperseded(t *testing.T) {
 		require.True(t, does(c.step(Input{Kind: Observed, Record: r, ByFeed: true}), Demote), name)
 	}
 }
+
+// TestAlive: every heartbeat that is known to have been written is told, and no other write.
+func TestAlive(t *testing.T) {
+	c := &candidate{t: t, cfg: cfg}
+	c.step(Input{})
+	require.False(t, does(c.step(Input{Kind: Observed, Record: held(5), ByFeed: true}), Alive), "the first record")
+	all := c.step(Input{Kind: Observed, Record: held(6), ByFeed: true})
+	require.Contains(t, all, Action{Do: Alive, Leader: "other", Term: 3})
+	require.False(t, does(c.step(Input{Kind: Observed, Record: held(6), ByFeed: true}), Alive), "again")
+	require.True(t, does(c.step(Input{Kind: Observed, Record: held(7), ByFeed: true, Hint: true}), Alive), "a hint")
+	for i, change := range []func(*Record){
+		func(r *Record) { r.Nominee = "me" },
+		func(r *Record) { r.Term++ },
+		func(r *Record) { r.Leader, r.Session, r.Term = "q", "q's", 9 },
+		func(r *Record) { r.Leader, r.Session, r.TTL = "", "", 0 },
+		func(r *Record) { r.Epoch = "0.y" },
+	} {
+		c := &candidate{t: t, cfg: cfg}
+		c.step(Input{})
+		c.step(Input{Kind: Observed, Record: held(5), ByFeed: true})
+		r := held(6)
+		change(&r)
+		require.False(t, does(c.step(Input{Kind: Observed, Record: r, ByFeed: true}), Alive), i)
+	}
+	me := leader(t, cfg)
+	me.now += time.Second
+	beat := sent(me.step(Input{}))
+	require.Equal(t, Beat, beat.Op)
+	all = me.step(Input{Kind: Observed, Record: beat.Record, ByFeed: true})
+	require.False(t, does(all, Alive), "the feed is quicker than the answer")
+	all = me.step(Input{Kind: Done, Record: beat.Record})
+	require.Contains(t, all, Action{Do: Alive, Leader: "me", Term: me.s.Term})
+}

@@ -1,0 +1,25 @@
+package etcd
+
+import (
+	"testing"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/safetytable"
+	"github.com/go-leaderelection/leaderelection/internal/etcdserver"
+)
+
+// TestSafetyTable compares Start with each row of the documentation's table.
+func TestSafetyTable(t *testing.T) {
+	members := func(n int) safetytable.Case {
+		return safetytable.Case{Start: func(t *testing.T, _ ...changefeed.Risk) error {
+			cluster := etcdserver.Start(t, etcdserver.Config{Members: n})
+			return newStore(t, connect(t, cluster.Endpoints()), place()).Start(ctx(t))
+		}}
+	}
+	safetytable.Check(t, "etcd", map[string]safetytable.Case{
+		"one server":                         members(1),
+		"a cluster":                          members(3),
+		"servers with --unsafe-no-fsync":     {NotChecked: "servers do not show the flag to their clients"},
+		"a cluster restored from a snapshot": {NotChecked: "a restored cluster has no trace of the writes that it lacks"},
+	})
+}

@@ -1,0 +1,64 @@
+package postgres
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestParseStandbyNames(t *testing.T) {
+	for setting, want := range map[string]struct {
+		wait  int
+		names []string
+	}{
+		"a":                          {1, []string{"a"}},
+		" a , B ":                    {1, []string{"a", "b"}},
+		"*":                          {1, []string{"*"}},
+		"2 (a, b)":                   {2, []string{"a", "b"}},
+		"FIRST 1 (a,b)":              {1, []string{"a", "b"}},
+		"first 2 ( a, b, c )":        {2, []string{"a", "b", "c"}},
+		"ANY 1 (a, *)":               {1, []string{"a", "*"}},
+		`ANY 2 ("x, (y", "say ""z")`: {2, []string{"x, (y", `say "z`}},
+		"first, any":                 {1, []string{"first", "any"}},
+		`"first"`:                    {1, []string{"first"}},
+	} {
+		wait, names, err := parseStandbyNames(setting)
+		require.NoError(t, err, setting)
+		require.Equal(t, want.wait, wait, setting)
+		require.Equal(t, want.names, names, setting)
+	}
+	for _, setting := range []string{"a b", "FIRST x (a)", "2 (a", "2 (a,)", `"a`, ",", "2 ()", "a (b)"} {
+		_, _, err := parseStandbyNames(setting)
+		require.Error(t, err, setting)
+	}
+}
+
+// TestUnsafeStandbys: only commits that wait for every standby are safe.
+func TestUnsafeStandbys(t *testing.T) {
+	for _, c := range []struct {
+		setting          string
+		standbys, behind int
+		safe             bool
+	}{
+		{"", 0, 0, true},
+		{"", 1, 1, false},
+		{"", 1, 0, false}, // the user does not see its state, or only its slot is there
+		{"a", 1, 0, true},
+		{"a", 0, 0, true}, // no commit succeeds
+		{"a", 2, 1, false},
+		{"a", 1, 1, false}, // another, while a is not connected
+		{"a, b", 2, 1, false},
+		{"a, b", 1, 0, false}, // b can come back, and is then behind
+		{"FIRST 1 (a, b)", 2, 1, false},
+		{"ANY 1 (a, b)", 2, 0, false},
+		{"FIRST 2 (a, b)", 2, 0, true},
+		{"ANY 2 (a, b)", 2, 0, true},
+		{"ANY 2 (a, b)", 3, 0, false},
+		{"2 (a, a)", 2, 0, true},
+		{"*", 1, 0, false},
+		{"FIRST 2 (a, *)", 2, 0, false},
+		{"a b", 1, 0, false},
+	} {
+		require.Equal(t, c.safe, unsafeStandbys(c.setting, c.standbys, c.behind) == "", c)
+	}
+}

@@ -1,0 +1,66 @@
+package rethinkdb_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/safetytable"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
+)
+
+// configured answers as a server does whose table has a configuration.
+func configured(config map[string]any) *r.Mock {
+	mock := r.NewMock()
+	record := mock.On(r.DB("d").Table("t", r.TableOpts{ReadMode: "majority"}).Get("k"))
+	record.Return(map[string]any{
+		"id": "k", "format": "changefeed/1", "epoch": "e", "version": "v", "term": 1, "seq": 1, "ttl_ns": 1,
+	}, nil)
+	mock.On(r.DB("d").Table("t", r.TableOpts{ReadMode: "majority"}).Get("k").
+		Update(map[string]any{}, r.UpdateOpts{Durability: "soft"})).Return(map[string]any{"unchanged": 1}, nil)
+	mock.On(r.DB("d").Table("t").Config()).Return(config, nil)
+	return mock
+}
+
+func replicated(acks any, replicas ...string) map[string]any {
+	return map[string]any{
+		"primary_key": "id", "write_acks": acks, "durability": "soft",
+		"shards": []any{map[string]any{"replicas": replicas}},
+	}
+}
+
+// TestSafetyTable compares Start with each row of the documentation's table.
+func TestSafetyTable(t *testing.T) {
+	with := func(config map[string]any) safetytable.Case {
+		return safetytable.Case{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
+			return start(t, configured(config), accepted...)
+		}}
+	}
+	safetytable.Check(t, "RethinkDB", map[string]safetytable.Case{
+		"a table with one replica": with(replicated("single", "a")),
+		"a table with several replicas and write_acks majority (the default)": with(replicated("majority", "a", "b", "c")),
+		"a table with several replicas and write_acks single":                 with(replicated("single", "a", "b", "c")),
+		"a user who may not read the table's configuration": {
+			NotChecked: "write_acks is majority unless somebody has changed it; TestPermissions has such a user",
+		},
+		"an emergency repair that rolls back, or older data put in place": {NotChecked: "it happens after Start, or leaves no trace"},
+	})
+}
+
+// TestOldWriteAcks: a list of write_acks, which old servers have, is refused with its value.
+func TestOldWriteAcks(t *testing.T) {
+	config := replicated([]any{map[string]any{"replicas": []string{"a"}, "acks": "single"}}, "a", "b")
+	err := start(t, configured(config))
+	require.ErrorAs(t, err, new(*changefeed.UnsafeError))
+	require.ErrorContains(t, err, "acks")
+	require.ErrorContains(t, err, "d.t")
+}
+
+func start(t *testing.T, session r.QueryExecutor, accepted ...changefeed.Risk) error {
+	s, err := rethinkdb.New(session, "d", "t", "k", rethinkdb.WithRisk(accepted...))
+	require.NoError(t, err)
+	defer s.Close()
+	return s.Start(bounded(t))
+}

@@ -1,0 +1,23 @@
+package zookeeper
+
+import (
+	"testing"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/safetytable"
+)
+
+// TestSafetyTable compares Start with each row of the documentation's table.
+func TestSafetyTable(t *testing.T) {
+	servers := func(n int) safetytable.Case {
+		return safetytable.Case{Start: func(t *testing.T, _ ...changefeed.Risk) error {
+			return newStore(t, connect(t, start(t, n).Addrs()...), place()).Start(ctx(t))
+		}}
+	}
+	safetytable.Check(t, "ZooKeeper", map[string]safetytable.Case{
+		"a standalone server":               servers(1),
+		"an ensemble":                       servers(3),
+		"servers with forceSync=no":         {NotChecked: "servers do not show the property to their clients"},
+		"servers restored from older files": {NotChecked: "restored servers have no trace of the writes that they lack"},
+	})
+}
