@@ -65,10 +65,19 @@ func check(client *clientv3.Client, node string) error {
 	switch {
 	case client == nil:
 		return errNilClient
-	case node == "", strings.HasSuffix(node, "/"), strings.ContainsRune(node, 0):
-		return fmt.Errorf("%w: %q: the key of an election is not empty, does not end in a slash, and has no zero byte", leaderelection.ErrInvalidPath, node)
+	case CheckKey(node) != nil:
+		return CheckKey(node)
 	case client.Ctx().Err() != nil:
 		return errClosed
+	}
+	return nil
+}
+
+// CheckKey returns an error that wraps [leaderelection.ErrInvalidPath] if an election cannot
+// have this key. It sends nothing.
+func CheckKey(key string) error {
+	if key == "" || strings.HasSuffix(key, "/") || strings.ContainsRune(key, 0) {
+		return fmt.Errorf("%w: %q: the key of an election is not empty, does not end in a slash, and has no zero byte", leaderelection.ErrInvalidPath, key)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,13 +15,43 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storeurl"
 )
 
+const flagStoreUnsafe = "store-unsafe"
+
 type changefeedSettings struct {
 	store, password string
+	unsafe          []string
 }
 
 func (c *changefeedSettings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&c.store, "store", "", "where backend changefeed keeps elections: postgres://user@host/database, redis://host, nats://host, etcd://host, zookeeper://host, ...")
 	flags.StringVar(&c.password, "store-password", "", "password for --store; better given as ELECTOR_STORE_PASSWORD")
+	flags.StringSliceVar(&c.unsafe, flagStoreUnsafe, nil, "risks of the store's deployment that are accepted: failover, restart, power-loss")
+}
+
+// risks are those that --store-unsafe accepts.
+func (c *changefeedSettings) risks() ([]changefeed.Risk, error) {
+	var risks []changefeed.Risk
+	for _, name := range c.unsafe {
+		r, err := changefeed.ParseRisk(name)
+		if err != nil {
+			return nil, usage("--%s: %w", flagStoreUnsafe, err)
+		}
+		risks = append(risks, r)
+	}
+	return risks, nil
+}
+
+// withFlag adds to the error about an unsafe deployment the flag that accepts it.
+func withFlag(err error) error {
+	var unsafe *changefeed.UnsafeError
+	if !errors.As(err, &unsafe) {
+		return err
+	}
+	names := make([]string, 0, len(unsafe.Risks()))
+	for _, r := range unsafe.Risks() {
+		names = append(names, string(r))
+	}
+	return fmt.Errorf("%w; the flag for that is --%s %s", err, flagStoreUnsafe, strings.Join(names, ","))
 }
 
 // feeds is the backend changefeed: one connection and one store, for the life of the
@@ -33,15 +64,35 @@ type feeds struct {
 	store  changefeed.Store // likewise
 }
 
-func openChangefeed(s *settings) (backend, error) {
+func checkChangefeed(s *settings) error {
 	switch {
 	case s.changefeed.store == "":
-		return nil, usage("--store is required: postgres://user@host/database, redis://host, ...")
+		return usage("--store is required: postgres://user@host/database, redis://host, ...")
 	case s.changefeed.store == "memory:":
-		return nil, usage("--store memory: is within one process: nobody else could take part")
+		return usage("--store memory: exists within one process only: no other process could take part")
 	}
-	return &feeds{settings: s}, nil
+	config, err := s.storeConfig()
+	if err != nil {
+		return err
+	}
+	if err := storeurl.Check(config); err != nil {
+		return usage("--store, --election: %w", err)
+	}
+	return nil
 }
+
+func (s *settings) storeConfig() (c storeurl.Config, err error) {
+	tls, err := s.tlsConfig(s.zookeeper.tls)
+	if err != nil {
+		return c, err
+	}
+	risks, err := s.changefeed.risks()
+	return storeurl.Config{
+		URL: s.changefeed.store, Election: s.election, Password: s.changefeed.password, Unsafe: risks, TLS: tls,
+	}, err
+}
+
+func openChangefeed(s *settings) (backend, error) { return &feeds{settings: s}, nil }
 
 // session is the lease: what a leader has after its last heartbeat.
 func (f *feeds) session() time.Duration { return f.zookeeper.session }
@@ -54,14 +105,11 @@ func (f *feeds) ready(ctx context.Context) (changefeed.Store, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.opened == nil {
-		tls, err := f.tlsConfig(f.zookeeper.tls)
+		config, err := f.storeConfig()
 		if err != nil {
 			return nil, err
 		}
-		f.opened, err = storeurl.Open(ctx, storeurl.Config{
-			URL: f.changefeed.store, Election: f.election, Password: f.changefeed.password, TLS: tls,
-		})
-		if err != nil {
+		if f.opened, err = storeurl.Open(ctx, config); err != nil {
 			return nil, fmt.Errorf("--store: %w", err)
 		}
 	}
@@ -95,7 +143,11 @@ func (f *feeds) candidate(ctx context.Context) (leaderelection.Candidate, error)
 		if err != nil {
 			return nil, err
 		}
-		return changefeed.NewElection(store, f.options(ctx)...)
+		election, err := changefeed.NewElection(store, f.options(ctx)...)
+		if err != nil {
+			return nil, withFlag(err)
+		}
+		return election, nil
 	})
 }
 
@@ -107,7 +159,7 @@ func (f *feeds) list(ctx context.Context) ([]place, error) {
 		return nil, err
 	}
 	if err := store.Start(ctx); err != nil {
-		return nil, err
+		return nil, withFlag(err)
 	}
 	r, err := store.Read(ctx)
 	switch {
@@ -138,7 +190,7 @@ func (f *feeds) watch(ctx context.Context) (<-chan observation, error) {
 		return nil, err
 	}
 	if err := store.Start(ctx); err != nil {
-		return nil, err
+		return nil, withFlag(err)
 	}
 	feed, err := store.Subscribe(ctx)
 	if err != nil {
@@ -197,7 +249,7 @@ func (f *feeds) finish(ctx context.Context, more ...changefeed.Option) error {
 	if err != nil {
 		return err
 	}
-	return changefeed.DeleteElection(store, append(f.options(ctx), more...)...)
+	return withFlag(changefeed.DeleteElection(store, append(f.options(ctx), more...)...))
 }
 
 func (f *feeds) close() {

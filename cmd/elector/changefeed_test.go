@@ -88,3 +88,30 @@ func TestChangefeedUsage(t *testing.T) {
 		require.NotContains(t, p.log.text(), "secret")
 	}
 }
+
+// TestChangefeedUnsafe: a store that can lose writes is refused with the flag that accepts it.
+func TestChangefeedUnsafe(t *testing.T) {
+	redisServer.Get(t) // Redis is installed
+	srv, err := dbserver.Redis("--appendonly", "no", "--save", "3600 1")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, srv.Close()) }()
+	run := func(command string, flags ...string) *process {
+		args := append([]string{command, "--backend", "changefeed", "--store", "redis://" + srv.Addr(), "--election", "jobs"}, flags...)
+		return start(t, nil, args...)
+	}
+	for _, command := range []string{"status", "watch", "end", "delete"} {
+		p := run(command)
+		require.Equal(t, exitFailed, p.exit(), command)
+		p.logs("--store-unsafe restart")
+	}
+	p := run("run", "--", "true")
+	p.logs("--store-unsafe restart")
+	p.signal(syscall.SIGTERM)
+	p.exit()
+	p = run("run", "--store-unsafe", "power-loss,restart", "--session-timeout", "2s", "--", "true")
+	require.Equal(t, exitOK, p.exit())
+
+	p = run("run", "--store-unsafe", "fire", "--", "true")
+	require.Equal(t, exitUsage, p.exit())
+	p.logs("failover, power-loss, restart")
+}

@@ -63,7 +63,7 @@ func (r *runner) shell(ctx context.Context, name, script string, l *leaderelecti
 	if script == "" {
 		return nil
 	}
-	r.log.Info("runs", "command", name)
+	r.log.Info("running command", "command", name)
 	if err := child.Run(ctx, r.command(child.Shell(script), l, env)); err != nil {
 		return fmt.Errorf("%s command: %w", name, err)
 	}
@@ -91,7 +91,7 @@ func (r *runner) work(ctx context.Context, l *leaderelection.Leadership) error {
 	command := r.command(r.program, l, r.environment(roleLeader, l, nil))
 	command.Sweep = true
 	for {
-		r.log.Info("starts the program", "program", r.program[0], "token", l.Token())
+		r.log.Info("starting program", "program", r.program[0], "token", l.Token())
 		r.starts()
 		p, err := child.Start(command)
 		r.running(p)
@@ -105,7 +105,11 @@ func (r *runner) work(ctx context.Context, l *leaderelection.Leadership) error {
 		}
 		exit := p.Wait()
 		r.running(nil)
-		r.log.Info("the program has ended", "code", exit.Code, "stopped", exit.Stopped, "err", exit.Err)
+		log := r.log.With("code", exit.Code)
+		if exit.Err != nil {
+			log = log.With("err", exit.Err)
+		}
+		log.Info("program exited", "stopped", exit.Stopped)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)

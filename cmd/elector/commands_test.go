@@ -20,14 +20,17 @@ func (e *electors) do(command string, args ...string) *process {
 type candidate struct {
 	Name, ID string
 	Token    int64
-	Since    time.Time
+	Joined   time.Time
+	// LeadsSince is when it became the leader.
+	LeadsSince time.Time `json:"leads_since"`
 }
 
 func TestStatusAndWatch(t *testing.T) {
 	e := newElectors(t)
-	none := e.do("status")
-	require.Equal(t, exitFailed, none.exit())
-	none.logs("does not exist")
+	none := e.do("status", "--json")
+	require.JSONEq(t, `{"election":"/jobs/one","leader":null,"candidates":[]}`, none.says("{"))
+	require.Equal(t, exitNobody, none.exit(), "the election does not exist")
+	require.Equal(t, exitNobody, e.do("resign").exit())
 
 	a := e.run("a", polite)
 	a.says("started")
@@ -47,7 +50,7 @@ func TestStatusAndWatch(t *testing.T) {
 	require.Equal(t, "a", s.Leader.Name)
 	require.Equal(t, "b", s.Candidates[1].Name)
 	require.Greater(t, s.Candidates[1].Token, s.Leader.Token)
-	require.WithinDuration(t, time.Now(), s.Leader.Since, time.Minute)
+	require.WithinDuration(t, time.Now(), s.Leader.Joined, time.Minute)
 	status = e.do("status")
 	require.Contains(t, status.says("leader"), " a ")
 	require.Contains(t, status.says("follower"), " b ")
@@ -64,6 +67,8 @@ func TestStatusAndWatch(t *testing.T) {
 	a.signal(syscall.SIGTERM)
 	require.NoError(t, json.Unmarshal([]byte(lines.says("{")), &w))
 	require.Equal(t, "b", w.Leader.Name)
+	require.Equal(t, s.Candidates[1].Joined, w.Leader.Joined)
+	require.WithinDuration(t, w.Time, w.Leader.LeadsSince, time.Second)
 	require.Contains(t, watch.says("20"), "b leads, token")
 	b.says("started")
 	b.signal(syscall.SIGTERM)
@@ -83,7 +88,9 @@ func TestStatusAndWatch(t *testing.T) {
 
 func TestEndAndDelete(t *testing.T) {
 	e := newElectors(t)
-	require.NotEqual(t, exitOK, e.do("end").exit(), "there is none")
+	none := e.do("end")
+	require.Equal(t, exitFailed, none.exit())
+	none.logs("/jobs/one: there is no such election on zookeeper")
 	require.Equal(t, exitOK, e.do("delete").exit())
 	for _, command := range []string{"end", "delete"} {
 		a := e.run("a", polite)
@@ -100,7 +107,7 @@ func TestNobodyAnswersCommands(t *testing.T) {
 	for _, command := range []string{"status", "end", "delete"} {
 		p := e.do(command, "--timeout", "50ms")
 		require.Equal(t, exitFailed, p.exit(), command)
-		p.logs("elector: leaderelection: ZooKeeper does not answer")
+		p.logs("no answer from zookeeper at " + e.addr + " within 50ms: ")
 	}
 	w := e.do("watch")
 	w.logs("failed to connect")
@@ -126,4 +133,20 @@ func TestDevServer(t *testing.T) {
 	require.Equal(t, exitOK, p.exit())
 	srv.signal(syscall.SIGTERM)
 	require.Equal(t, exitOK, srv.exit())
+}
+
+// A permission error names the setting that has the credentials.
+func TestCredentialsAreNamed(t *testing.T) {
+	e := newElectors(t)
+	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:secret")
+	a := e.run("a", polite)
+	a.says("started")
+	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "")
+	p := e.do("end")
+	require.Equal(t, exitBackend, p.exit())
+	p.logs("set ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
+	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:wrong")
+	p = e.do("end")
+	require.Equal(t, exitBackend, p.exit())
+	p.logs("check the credentials in ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
 }

@@ -24,7 +24,7 @@ func newConfig(r *runner) *cobra.Command {
 		Short: "Show the settings that run would have, and check them",
 		Long: `config takes the flags of run, the environment and the file as run does, and prints the
 settings that come of it, as a file for --config, with where each one is from. Credentials
-are not shown. Then it checks the flags of run; it connects to nothing.`,
+are not shown. Then it checks them as run does before it connects to anything.`,
 		Example: "  elector config --config /etc/elector/report.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := r.takeProgram(cmd, args); err != nil {

@@ -41,11 +41,12 @@ func TestConfigCommand(t *testing.T) {
 	// Lists too. The name that this instance would make up is not another one's.
 	text, err = show("--etcd-endpoints", "a:1,b:2", "--", "ls")
 	require.NoError(t, err)
+	require.Contains(t, text, "backend: etcd # default\n", "only its servers are given")
 	require.Contains(t, text, "instance-id: \"\" # default\n")
 	s, _, err = parse(t, "run", "--config", configFile(t, text))
 	require.NoError(t, err)
 	require.Equal(t, []string{"a:1", "b:2"}, s.etcd.endpoints)
-	text, err = show("--", "ls")
+	text, err = show("--backend", "console", "--", "ls")
 	require.NoError(t, err)
 	s, _, err = parse(t, "run", "--config", configFile(t, text))
 	require.NoError(t, err)

@@ -121,7 +121,7 @@ func parseConfig(text []byte) ([]configKey, error) {
 		return nil, errors.New(strings.ReplaceAll(err.Error(), "yaml: ", ""))
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is a second document, or what follows the first is no YAML")
+		return nil, errors.New("expected exactly one YAML document")
 	}
 	top := document.Content[0]
 	if top.Kind == yaml.ScalarNode && top.Tag == "!!null" {

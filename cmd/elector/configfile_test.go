@@ -77,7 +77,7 @@ func TestWrongConfigFile(t *testing.T) {
 		"backend: [console]":                               `:1: "backend" is a list`,
 		"backend: {console: 1}":                            `line 1: "backend" is neither`,
 		"backend:":                                         `:1: "backend" has no value`,
-		"backend: console\n---\nbackend: x":                "second document",
+		"backend: console\n---\nbackend: x":                "expected exactly one YAML document",
 		"- backend":                                        "line 1: not of the form key: value",
 		"backend: \"console":                               "unexpected end",
 	} {

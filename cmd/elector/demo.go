@@ -33,7 +33,8 @@ The exit code is 0 when every step happened in its time, 1 when one did not, 2 f
 flag and 130 after Ctrl-C. NO_COLOR turns colours off.`,
 		Example: `  elector demo
   elector demo --zk zk1:2181,zk2:2181 --pause 5s`,
-		Args: noArguments,
+		Args:        noArguments,
+		Annotations: map[string]string{withoutBackend: "true"},
 	}
 	var opts demo.Options
 	servers := cmd.Flags().String("zk", "", "run on this ZooKeeper, host:port,...")

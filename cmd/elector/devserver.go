@@ -1,38 +1,122 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
+// devServer is the settings of the dev-server command.
+type devServer struct {
+	servers  int
+	listen   []string
+	tick     time.Duration
+	shortest time.Duration
+	longest  time.Duration
+	super    string
+	ttl      bool
+	control  string
+}
+
 func newDevServer() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "dev-server", Short: "Run a ZooKeeper server for development",
-		Long:    "dev-server runs the embedded ZooKeeper of package zktest until TERM or INT. It keeps\neverything in memory, in one process, and is not for production.",
-		Example: "  elector dev-server --listen 127.0.0.1:2181",
-		Args:    noArguments,
+		Use: "dev-server", Short: "Run a ZooKeeper server or ensemble for development",
+		Long: "dev-server runs the embedded ZooKeeper of package zktest until TERM or INT. It keeps\n" +
+			"everything in memory, in one process, and is not for production.\n\n" +
+			"With --control it serves HTTP requests that expire sessions and stop, pause or cut off\n" +
+			"servers. GET / on that address lists them. Anybody who can connect there can do this.",
+		Example: "  elector dev-server --listen 127.0.0.1:2181\n" +
+			"  elector dev-server --servers 3 --tick 2s --control 127.0.0.1:2180\n" +
+			"  curl -X POST http://127.0.0.1:2180/servers/1/partition",
+		Args: noArguments,
+
+		Annotations: map[string]string{withoutBackend: "true"},
 	}
-	listen := cmd.Flags().String("listen", "127.0.0.1:2181", "host:port to listen on")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, cancel := untilSignal(cmd.Context())
-		defer cancel()
-		srv, err := zktest.New(zktest.WithAddr(*listen), zktest.WithLogLimit(0))
-		if err != nil {
-			return usage("--listen %s: %w", *listen, err)
+	var d devServer
+	flags := cmd.Flags()
+	flags.IntVar(&d.servers, "servers", 1, "how many servers the ensemble has")
+	flags.StringSliceVar(&d.listen, "listen", []string{"127.0.0.1:2181"}, "host:port to listen on, one for each server; after the last one given, the next ports")
+	flags.DurationVar(&d.tick, "tick", 100*time.Millisecond, "granularity of session timeouts; the default of a real server is 2s")
+	flags.DurationVar(&d.shortest, "min-session-timeout", 0, "shortest session timeout that is granted (default 2 ticks)")
+	flags.DurationVar(&d.longest, "max-session-timeout", 0, "longest session timeout that is granted (default 1m, or 20 ticks if that is longer)")
+	flags.StringVar(&d.super, "super", "", "digest credential user:password that may do anything")
+	flags.BoolVar(&d.ttl, "ttl", true, "allow znodes with a time to live, which a real server does not by default")
+	flags.StringVar(&d.control, "control", "", "host:port for HTTP requests that make faults; none by default")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return d.run(cmd) }
+	return cmd
+}
+
+// addresses returns one address for each server.
+func (d *devServer) addresses() ([]string, error) {
+	if d.servers < 1 {
+		return nil, usage("--servers %d: an ensemble has at least one server", d.servers)
+	}
+	if len(d.listen) == 0 || len(d.listen) > d.servers {
+		return nil, usage("--listen %s: %d addresses for %d servers; give at most one for each", strings.Join(d.listen, ","), len(d.listen), d.servers)
+	}
+	var out []string
+	for i := range d.servers {
+		given := d.listen[min(i, len(d.listen)-1)]
+		host, text, err := net.SplitHostPort(given)
+		port, portErr := strconv.ParseUint(text, 10, 16)
+		if err = errors.Join(err, portErr); err != nil {
+			return nil, usage("--listen %s: it must be host:port: %w", given, err)
 		}
-		defer srv.Close()
-		addr, err := srv.Listen()
-		if err != nil {
-			return fmt.Errorf("dev-server: %w", err)
+		if more := i - len(d.listen) + 1; more > 0 && port > 0 {
+			if port += uint64(more); port > 65535 {
+				return nil, usage("--listen %s: no ports are left for %d servers", given, d.servers)
+			}
 		}
-		if _, err := fmt.Fprintln(cmd.OutOrStdout(), "listening on", addr); err != nil {
+		out = append(out, net.JoinHostPort(host, strconv.FormatUint(port, 10)))
+	}
+	return out, nil
+}
+
+func (d *devServer) run(cmd *cobra.Command) error {
+	ctx, cancel := untilSignal(cmd.Context())
+	defer cancel()
+	addresses, err := d.addresses()
+	if err != nil {
+		return err
+	}
+	if _, password, ok := strings.Cut(d.super, ":"); d.super != "" && (!ok || password == "") {
+		return usage("--super: it must be user:password")
+	}
+	options := []zktest.Option{
+		zktest.WithAddr(addresses...), zktest.WithTick(d.tick), zktest.WithSessionTimeouts(d.shortest, d.longest),
+		zktest.WithSuperUser(d.super), zktest.WithLogLimit(0),
+	}
+	if !d.ttl {
+		options = append(options, zktest.WithoutTTL())
+	}
+	ensemble, err := zktest.NewEnsemble(d.servers, options...)
+	if err != nil {
+		return usage("dev-server: %w", err)
+	}
+	defer ensemble.Close()
+	if _, err := ensemble.Server(0).Listen(); err != nil {
+		return fmt.Errorf("dev-server: %w", err)
+	}
+	control, err := startControl(d.control, ensemble)
+	if err != nil {
+		return fmt.Errorf("dev-server: --control: %w", err)
+	}
+	defer control.close()
+	if control.addr != "" {
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), "control on", control.addr); err != nil {
 			return err
 		}
-		<-ctx.Done()
-		return nil
 	}
-	return cmd
+	if _, err := fmt.Fprintln(cmd.OutOrStdout(), "listening on", strings.Join(ensemble.Addrs(), ",")); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
 }

@@ -2,18 +2,23 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/go-leaderelection/leaderelection"
 )
 
 // ender is a backend that can end an election for all its candidates.
 type ender interface {
+	backend
 	end(ctx context.Context) error
 }
 
 // remover is a backend that can delete an election.
 type remover interface {
+	backend
 	remove(ctx context.Context) error
 }
 
@@ -26,19 +31,18 @@ func newEnd(s *settings) *cobra.Command {
 	}
 	timeout := timeoutFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return s.with(cmd, func(ctx context.Context, b backend) error {
-			e, ok := b.(ender)
-			if !ok {
-				return s.lacking("end an election")
-			}
-			ctx, cancel := context.WithTimeout(ctx, *timeout)
-			defer cancel()
-			if err := e.end(ctx); err != nil {
-				return err
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s has ended\n", s.election)
+		b, err := openAs[ender](s, "end an election")
+		if err != nil {
 			return err
-		})
+		}
+		defer b.close()
+		ctx, cancel := context.WithTimeout(cmd.Context(), *timeout)
+		defer cancel()
+		if err := b.end(ctx); err != nil {
+			return s.unanswered(ctx, *timeout, s.missingElection(err))
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has ended\n", s.election)
+		return err
 	}
 	return cmd
 }
@@ -52,29 +56,27 @@ func newDelete(s *settings) *cobra.Command {
 	}
 	timeout := timeoutFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return s.with(cmd, func(ctx context.Context, b backend) error {
-			r, ok := b.(remover)
-			if !ok {
-				return s.lacking("delete an election")
-			}
-			ctx, cancel := context.WithTimeout(ctx, *timeout)
-			defer cancel()
-			if err := r.remove(ctx); err != nil {
-				return err
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is deleted\n", s.election)
+		b, err := openAs[remover](s, "delete an election")
+		if err != nil {
 			return err
-		})
+		}
+		defer b.close()
+		ctx, cancel := context.WithTimeout(cmd.Context(), *timeout)
+		defer cancel()
+		if err := b.remove(ctx); err != nil {
+			return s.unanswered(ctx, *timeout, err)
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is deleted\n", s.election)
+		return err
 	}
 	return cmd
 }
 
-// with calls f with the backend.
-func (s *settings) with(cmd *cobra.Command, f func(context.Context, backend) error) error {
-	b, err := s.open()
-	if err != nil {
-		return err
+// missingElection replaces the error for an election that does not exist, which advises the
+// users of the library.
+func (s *settings) missingElection(err error) error {
+	if errors.Is(err, leaderelection.ErrNoElection) {
+		return fmt.Errorf("%s: there is no such election on %s", s.election, s.backend)
 	}
-	defer b.close()
-	return f(cmd.Context(), b)
+	return err
 }

@@ -40,7 +40,22 @@ type etcdBackend struct {
 	client atomic.Pointer[clientv3.Client] // nil before it is needed; made with mu held
 }
 
+func checkEtcd(s *settings) error {
+	if _, err := s.etcdConfig(); err != nil {
+		return err
+	}
+	return s.checkElection(etcd.CheckKey)
+}
+
 func openEtcd(s *settings) (backend, error) {
+	config, err := s.etcdConfig()
+	if err != nil {
+		return nil, err
+	}
+	return &etcdBackend{settings: s, config: config}, nil
+}
+
+func (s *settings) etcdConfig() (c clientv3.Config, err error) {
 	e := s.etcd
 	var endpoints []string
 	secure := false
@@ -52,29 +67,31 @@ func openEtcd(s *settings) (backend, error) {
 	}
 	switch {
 	case len(endpoints) == 0:
-		return nil, usage("--etcd-endpoints is required: host:port,...")
+		return c, usage("--etcd-endpoints is required: host:port,...")
 	case (e.user == "") != (e.password == ""):
-		return nil, usage("--etcd-user and --etcd-password belong together")
+		return c, usage("--etcd-user and --etcd-password belong together")
 	case s.zookeeper.session < time.Second:
-		return nil, usage("--session-timeout %v: etcd counts in seconds", s.zookeeper.session)
+		return c, usage("--session-timeout %v: etcd counts in seconds", s.zookeeper.session)
 	}
 	tls, err := s.tlsConfig(s.zookeeper.tls || secure)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
-	return &etcdBackend{settings: s, config: clientv3.Config{
+	return clientv3.Config{
 		Endpoints: endpoints, TLS: tls, Username: e.user, Password: e.password, Logger: zap.NewNop(),
 		// A connection that says nothing any more is given up, and another server tried.
 		// gRPC does not ask more often.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
 		DialTimeout: 5 * time.Second,
-	}}, nil
+	}, nil
 }
 
-// session is the TTL as etcd counts it.
-func (e *etcdBackend) session() time.Duration {
-	return (e.zookeeper.session + time.Second - 1).Truncate(time.Second)
+// etcdTTL is the session timeout as etcd counts it, in whole seconds.
+func (s *settings) etcdTTL() time.Duration {
+	return (s.zookeeper.session + time.Second - 1).Truncate(time.Second)
 }
+
+func (e *etcdBackend) session() time.Duration { return e.etcdTTL() }
 
 // ready is the client, which is made once. With a user's name that takes an answer of the
 // server's.

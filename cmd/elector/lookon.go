@@ -19,22 +19,28 @@ import (
 
 // place is a candidate's, in line.
 type place struct {
-	Name  string    `json:"name"` // the instance's
-	ID    string    `json:"id"`
-	Token int64     `json:"token"`          // when it leads
-	Since time.Time `json:"since,omitzero"` // when it joined; zero where the backend does not know
+	Name  string `json:"name"` // the instance's
+	ID    string `json:"id"`
+	Token int64  `json:"token"` // when it leads
+	// Joined is when it joined the election; zero if the backend does not know.
+	Joined time.Time `json:"joined,omitzero"`
+	// LeadsSince is when it was seen to become the leader; zero if it was the leader before.
+	LeadsSince time.Time `json:"leads_since,omitzero"`
 	// Session is that of the instance with the backend, where there are any.
 	Session string `json:"session,omitempty"`
 }
 
-// lister is a backend that tells who stands in line, the leader first.
+// lister is a backend that lists the candidates in the order of succession, the leader
+// first. Its error wraps leaderelection.ErrNoElection if the election does not exist.
 type lister interface {
+	backend
 	list(ctx context.Context) ([]place, error)
 }
 
 // watcher is a backend that tells who leads, and each change of it, until ctx is done. A
 // last observation with an error may come before the close.
 type watcher interface {
+	backend
 	watch(ctx context.Context) (<-chan observation, error)
 }
 
@@ -97,20 +103,16 @@ func newStatus(s *settings) *cobra.Command {
 	asJSON := cmd.Flags().Bool("json", false, "print JSON")
 	timeout := timeoutFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		b, err := s.open()
+		b, err := openAs[lister](s, "list candidates")
 		if err != nil {
 			return err
 		}
 		defer b.close()
-		l, ok := b.(lister)
-		if !ok {
-			return s.lacking("list candidates")
-		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), *timeout)
 		defer cancel()
-		places, err := l.list(ctx)
-		if err != nil {
-			return err
+		places, err := b.list(ctx)
+		if err != nil && !errors.Is(err, leaderelection.ErrNoElection) {
+			return s.unanswered(ctx, *timeout, err)
 		}
 		if err := printStatus(cmd.OutOrStdout(), s.election, places, *asJSON); err != nil {
 			return err
@@ -146,11 +148,11 @@ func printStatus(w io.Writer, election string, places []place, asJSON bool) erro
 		if i == 0 {
 			role = "leader"
 		}
-		since := "-" // not every backend knows
-		if !p.Since.IsZero() {
-			since = p.Since.Format(time.RFC3339)
+		joined := "-" // not every backend knows
+		if !p.Joined.IsZero() {
+			joined = p.Joined.Format(time.RFC3339)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", role, p.Name, p.Token, since, p.ID)
+		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", role, p.Name, p.Token, joined, p.ID)
 	}
 	return table.Flush()
 }
@@ -166,23 +168,21 @@ func newWatch(s *settings) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := untilSignal(cmd.Context())
 		defer cancel()
-		b, err := s.open()
+		b, err := openAs[watcher](s, "be watched")
 		if err != nil {
 			return err
 		}
 		defer b.close()
-		w, ok := b.(watcher)
-		if !ok {
-			return s.lacking("be watched")
-		}
-		observations, err := w.watch(ctx)
+		observations, err := b.watch(ctx)
 		if err != nil {
 			return endedBySignal(ctx, err)
 		}
+		var leaders succession
 		for o := range observations {
 			if o.err != nil {
 				return endedBySignal(ctx, o.err)
 			}
+			leaders.observe(o.leader, time.Now())
 			if err := printObservation(cmd.OutOrStdout(), s.election, o, *asJSON); err != nil {
 				return err
 			}

@@ -23,22 +23,10 @@ type timed interface {
 	session() time.Duration
 }
 
-// negotiating is one whose servers decide, and that knows what it asks them for.
+// negotiating is one whose servers decide on the session timeout.
 type negotiating interface {
 	timed
-	asks() time.Duration
 	ready(ctx context.Context) error // waits for their word, which is session's then
-}
-
-// checkLostGrace looks at what is known before there is a connection.
-func (r *runner) checkLostGrace(b backend) error {
-	switch b := b.(type) {
-	case negotiating:
-		return r.allows(b.asks(), "that is asked for")
-	case timed:
-		return r.allows(b.session(), "that this backend has")
-	}
-	return nil
 }
 
 // allows refuses a --lost-grace that a session timeout does not allow. who names the

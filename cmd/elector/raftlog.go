@@ -35,6 +35,13 @@ type raftPeer struct {
 	node atomic.Pointer[raftlog.Node] // nil before it is needed
 }
 
+func checkRaftlog(s *settings) error {
+	if _, err := s.raftlog.config(s); err != nil {
+		return err
+	}
+	return s.checkElection(raftlog.CheckName)
+}
+
 func openRaftlog(s *settings) (backend, error) {
 	config, err := s.raftlog.config(s)
 	if err != nil {

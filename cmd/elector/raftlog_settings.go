@@ -78,7 +78,7 @@ func (r *raftlogSettings) config(s *settings) (c raftlog.Config, err error) {
 	case r.insecure && proven:
 		return c, usage("--insecure goes with neither a secret nor certificates: leave it out")
 	case !r.insecure && !proven:
-		return c, usage("what proves who is a peer? --secret-file, ELECTOR_SECRET, or --ca-file, --cert-file and --key-file; or --insecure, to believe everybody")
+		return c, usage("peer authentication required: set --secret-file, ELECTOR_SECRET, or --ca-file, --cert-file and --key-file; or --insecure for none")
 	}
 	return c, nil
 }

@@ -76,6 +76,7 @@ const alone = `other=$(cat "$FILE.lock" 2>/dev/null)
 if [ -n "$other" ] && kill -0 "$other" 2>/dev/null; then echo "$NAME beside $other" >> "$FILE.both"; fi
 echo $$ > "$FILE.lock"
 trap 'echo "$NAME ends" >> "$FILE"; exit 0' TERM
+echo "$NAME" >> "$FILE"
 echo "works $ELECTOR_TOKEN"
 while :; do echo "$NAME" >> "$FILE"; sleep 0.01; read -r holder < "$FILE.lock"; [ "$holder" = $$ ] || echo "$NAME beside another" >> "$FILE.both"; done`
 
@@ -232,7 +233,7 @@ func TestRaftlogKeepsLostGrace(t *testing.T) {
 	b, err := s.open()
 	require.NoError(t, err)
 	t.Cleanup(b.close)
-	require.NoError(t, r.checkLostGrace(b))
+	require.NoError(t, r.allows(raftSession, "that is asked for"))
 	c, err := b.candidate(t.Context())
 	require.NoError(t, err)
 	ended := make(chan error, 1)
@@ -277,7 +278,7 @@ func TestRaftlogUsage(t *testing.T) {
 		{"session-timeout", "99ms", "--session-timeout"},
 		{"session-timeout", "61m", "--session-timeout"},
 		{"lost-grace", "600ms", "--lost-grace"},
-		{"secret-file", "", "what proves who is a peer"},
+		{"secret-file", "", "peer authentication required"},
 		{"secret-file", filepath.Join(dir, "none"), "--secret-file"},
 		{"secret-file", short, "15 bytes"},
 		{"secret", strings.Repeat("x", 20), "only one of them"},

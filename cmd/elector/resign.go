@@ -8,11 +8,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/go-leaderelection/leaderelection"
 )
 
 // asker is a backend that can ask a candidate to resign. It returns nil when that one has
 // left, and an error that wraps the context's cause when it has not until ctx is done.
 type asker interface {
+	lister
 	ask(ctx context.Context, candidate place) error
 }
 
@@ -37,39 +40,37 @@ candidate has not left in time: then the request is taken back, but what it has 
 	id := cmd.Flags().String("id", "", "whom to ask: an instance's name, or the id that elector status tells, or its last element (default: the leader)")
 	timeout := cmd.Flags().Duration("timeout", time.Minute, "how long to wait for the candidate to leave")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return s.with(cmd, func(ctx context.Context, b backend) error {
-			ctx, cancel := untilSignal(ctx)
-			defer cancel()
-			text, err := s.resign(ctx, b, *id, *timeout)
-			if text != "" {
-				if _, err := fmt.Fprintln(cmd.OutOrStdout(), text); err != nil {
-					return err
-				}
-			}
+		b, err := openAs[asker](s, "ask candidates to resign")
+		if err != nil {
 			return err
-		})
+		}
+		defer b.close()
+		ctx, cancel := untilSignal(cmd.Context())
+		defer cancel()
+		text, err := s.resign(ctx, b, *id, *timeout)
+		if text != "" {
+			if _, err := fmt.Fprintln(cmd.OutOrStdout(), text); err != nil {
+				return err
+			}
+		}
+		return err
 	}
 	return cmd
 }
 
 // resign asks, waits, and says what has become of it.
-func (s *settings) resign(ctx context.Context, b backend, id string, timeout time.Duration) (string, error) {
-	a, asks := b.(asker)
-	l, lists := b.(lister)
-	if !asks || !lists {
-		return "", s.lacking("ask candidates to resign")
-	}
+func (s *settings) resign(ctx context.Context, b asker, id string, timeout time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not within %v: %w", timeout, context.DeadlineExceeded))
 	defer cancel()
-	places, err := l.list(ctx)
-	if err != nil {
-		return "", err
+	places, err := b.list(ctx)
+	if err != nil && !errors.Is(err, leaderelection.ErrNoElection) {
+		return "", s.unanswered(ctx, timeout, err)
 	}
 	who, err := s.whom(places, id)
 	if err != nil {
 		return "", err
 	}
-	if err := a.ask(ctx, who); err != nil {
+	if err := b.ask(ctx, who); err != nil {
 		if ctx.Err() != nil {
 			err = &codeError{exitStays, fmt.Errorf("%s has been asked and has not left: it does not listen, or is not done with its end: %w", who.Name, err)}
 		}
@@ -79,7 +80,7 @@ func (s *settings) resign(ctx context.Context, b backend, id string, timeout tim
 	if who.ID == places[0].ID {
 		left = who.Name + " has handed over"
 	}
-	leader, err := successor(ctx, l)
+	leader, err := successor(ctx, b)
 	switch {
 	case err != nil:
 		return left, err

@@ -16,7 +16,7 @@ import (
 func TestResign(t *testing.T) {
 	e := newElectors(t)
 	none := e.do("resign")
-	require.Equal(t, exitFailed, none.exit(), "there is no election")
+	require.Equal(t, exitNobody, none.exit(), "there is no election")
 
 	end := []string{"--leader-end-command", `sleep 0.2; echo "$NAME end $ELECTOR_ROLE" >> "$FILE"`}
 	const program = `trap 'echo "$NAME ends" >> "$FILE"; exit 0' TERM; echo "$NAME" >> "$FILE"; echo started; while :; do sleep 0.01; done`

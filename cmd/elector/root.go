@@ -38,8 +38,11 @@ func rootOf(s *settings, commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use: "elector", Short: "Run programs and commands while leading an election", Long: about,
 		Version: version(),
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
+				if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+					return usage("unknown command %q: did you mean %s?", args[0], strings.Join(similar, " or "))
+				}
 				return usage("unknown command %q (see elector --help)", args[0])
 			}
 			return nil
@@ -56,6 +59,8 @@ func rootOf(s *settings, commands ...*cobra.Command) *cobra.Command {
 			return s.complete(cmd)
 		},
 	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetUsageFunc(printUsage)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w (see %s --help)", err, cmd.CommandPath())
 	})

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -114,6 +115,11 @@ func (r *runner) check() error {
 	if r.lostGrace < 0 {
 		return usage("--lost-grace %v: less than zero", r.lostGrace)
 	}
+	if r.listenOn != "" {
+		if _, port, err := net.SplitHostPort(r.listenOn); err != nil || port == "" {
+			return usage("--listen %s: not of the form host:port", r.listenOn)
+		}
+	}
 	if len(r.program) > 0 {
 		if _, err := exec.LookPath(r.program[0]); err != nil {
 			code := exitCannot
@@ -122,6 +128,12 @@ func (r *runner) check() error {
 			}
 			return &codeError{code, err}
 		}
+	}
+	if err := r.settings.check(); err != nil {
+		return err
+	}
+	if session := kinds[r.backend].session; session != nil {
+		return r.allows(session(r.settings), "that is asked for")
 	}
 	return nil
 }
@@ -135,9 +147,6 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	defer b.close()
-	if err := r.checkLostGrace(b); err != nil {
-		return err
-	}
 	r.granted = func() time.Duration { return r.zookeeper.session }
 	if b, ok := b.(timed); ok {
 		r.granted = b.session
@@ -164,7 +173,7 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	r.log.Info("takes part", "backend", r.backend, "election", r.election, "instance", r.instanceID)
+	r.log.Info("joining election", "backend", r.backend, "election", r.election, "instance", r.instanceID)
 	return r.result(ctx, e.Run(ctx))
 }
 
@@ -172,11 +181,11 @@ func (r *runner) run(ctx context.Context) error {
 func (r *runner) result(ctx context.Context, err error) error {
 	switch {
 	case ended(err) && exitCode(err) == exitBackend:
-		r.log.Info("nothing more is to come", "err", err)
+		r.log.Info("the election or the input has ended", "err", err)
 	case errors.Is(err, leaderelection.ErrUnconfirmed) && exitCode(err) == exitFailed:
-		r.log.Warn("the backend has not confirmed the resignation", "err", err)
+		r.log.Warn("the resignation is not confirmed", "err", err)
 	case err != nil:
-		return advised(err)
+		return r.advise(advised(err))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,11 +215,11 @@ func (r *runner) listen(cancel func()) (stop func()) {
 				case s != os.Interrupt && s != syscall.SIGTERM:
 					r.pass(sig)
 				case ending:
-					r.log.Error("ends at once: what was begun is stopped, and not ended in order", "signal", s)
+					r.log.Error("exiting immediately: commands and programs are killed, and the end command does not run", "signal", s)
 					os.Exit(128 + int(sig))
 				default:
 					ending = true
-					r.log.Info("hands over", "signal", s)
+					r.log.Info("resigning", "signal", s)
 					cancel()
 				}
 			case <-quit:

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -48,19 +49,27 @@ type settings struct {
 
 func (s *settings) register(flags *pflag.FlagSet) {
 	flags.SetNormalizeFunc(aliases)
-	flags.StringVar(&s.backend, "backend", "", "what the election stands on: "+backendNames())
-	flags.StringVar(&s.instanceID, flagInstanceID, "", "name of this instance, which others see (default: host name, process number and a random part)")
-	flags.StringVar(&s.election, "election", "/election", "name of the election; on zookeeper the path of its znode, on etcd its key (ELECTOR_KEY)")
-	flags.StringVar(&s.config, flagConfig, "", "YAML file whose keys are the flags of run, and command, a list: what comes after --")
-	flags.StringVar(&s.logFormat, "log-format", "text", "text or json, on standard error")
-	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
-	flags.StringVar(&s.caFile, "ca-file", "", "certificates of authorities for servers, and peers, PEM; turns TLS on")
-	flags.StringVar(&s.certFile, "cert-file", "", "certificate of this client, or peer, PEM")
-	flags.StringVar(&s.keyFile, "key-file", "", "key of --cert-file, PEM")
-	s.zookeeper.register(flags)
-	s.etcd.register(flags)
-	s.changefeed.register(flags)
-	s.raftlog.register(flags)
+	registerGroup(flags, groupElection, func(flags *pflag.FlagSet) {
+		flags.StringVar(&s.backend, "backend", "", "the system that keeps the election: "+backendNames()+" (default: the one whose servers are given)")
+		flags.StringVar(&s.instanceID, flagInstanceID, "", "name of this instance, which others see (default: host name, process number and a random part)")
+		flags.StringVar(&s.election, "election", "/election", "name of the election; on zookeeper the path of its znode, on etcd its key (ELECTOR_KEY)")
+		flags.StringVar(&s.config, flagConfig, "", "YAML file whose keys are the flags of run, and command, a list: what comes after --")
+		flags.DurationVar(&s.zookeeper.session, "session-timeout", 4*time.Second, "session timeout to ask for; on raftlog and changefeed the time after which a silent leader is replaced. The servers of zookeeper may grant another one, which is used then")
+	})
+	registerGroup(flags, groupZooKeeper, s.zookeeper.register)
+	registerGroup(flags, groupEtcd, s.etcd.register)
+	registerGroup(flags, groupChangefeed, s.changefeed.register)
+	registerGroup(flags, groupRaftlog, s.raftlog.register)
+	registerGroup(flags, groupTLS, func(flags *pflag.FlagSet) {
+		flags.BoolVar(&s.zookeeper.tls, "tls", false, "connect by TLS; with the system's authorities unless --ca-file is given")
+		flags.StringVar(&s.caFile, "ca-file", "", "certificates of authorities for servers, and peers, PEM; turns TLS on")
+		flags.StringVar(&s.certFile, "cert-file", "", "certificate of this client, or peer, PEM")
+		flags.StringVar(&s.keyFile, "key-file", "", "key of --cert-file, PEM")
+	})
+	registerGroup(flags, groupLogging, func(flags *pflag.FlagSet) {
+		flags.StringVar(&s.logFormat, "log-format", "text", "text or json, on standard error")
+		flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
+	})
 }
 
 // complete checks the settings, and makes up those that have no fixed default.
@@ -68,6 +77,7 @@ func (s *settings) complete(cmd *cobra.Command) (err error) {
 	if s.instanceID == "" {
 		s.instanceID = newInstanceID()
 	}
+	s.inferBackend()
 	s.log, err = newLog(cmd.ErrOrStderr(), s.logFormat, s.logLevel)
 	return err
 }

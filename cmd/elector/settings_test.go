@@ -3,7 +3,9 @@
 package main
 
 import (
+	"io"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,6 +77,7 @@ func TestUsage(t *testing.T) {
 		{"run", "--backend", "none", "--leader-begin-command", "x"},
 		{"run", "--backend", "zookeeper", "--leader-begin-command", "x"},
 		{"run", "--backend", "zookeeper", "--zookeeper-servers", ",", "--leader-begin-command", "x"},
+		{"run", "--backend", "zookeeper", "--zookeeper-servers", "localhost:2181/app", "--leader-begin-command", "x"},
 		{"run", "--backend", "zookeeper", "--zookeeper-servers", "x", "--zookeeper-auth", "me", "--leader-begin-command", "x"},
 		{"run", "--backend", "zookeeper", "--zookeeper-servers", "x", "--session-timeout", "1ms", "--leader-begin-command", "x"},
 		{"run", "--backend", "zookeeper", "--zookeeper-servers", "x", "--ca-file", "/none", "--leader-begin-command", "x"},
@@ -83,6 +86,17 @@ func TestUsage(t *testing.T) {
 		{"run", "--backend", "etcd", "--etcd-endpoints", "x", "--etcd-user", "me", "--leader-begin-command", "x"},
 		{"run", "--backend", "etcd", "--etcd-endpoints", "x", "--session-timeout", "900ms", "--leader-begin-command", "x"},
 		{"run", "--backend", "etcd", "--etcd-endpoints", "x", "--ca-file", "/none", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--election", "jobs/x", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--lost-grace", "501ms", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--listen", "8080", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--etcd-endpoints", "x", "--leader-begin-command", "x"},
+		{"run", "--etcd-endpoints", "x", "--election", "x/", "--leader-begin-command", "x"},
+		{"run", "--backend", "changefeed", "--leader-begin-command", "x"},
+		{"run", "--store", "memory:", "--leader-begin-command", "x"},
+		{"run", "--store", "mysql://x", "--leader-begin-command", "x"},
+		{"run", "--store", "redis://x", "--election", "/", "--leader-begin-command", "x"},
+		{"run", "--peers", "a=b:1", "--leader-begin-command", "x"},
+		{"run", "--peers", "a=b:1", "--peer-id", "a", "--data", "d", "--insecure", "--election", strings.Repeat("x", 2000), "--leader-begin-command", "x"},
 		{"run", "--grace", "0s", "--leader-begin-command", "x"},
 		{"run", "--end-tries", "0", "--leader-begin-command", "x"},
 		{"run", "--log-format", "xml"},
@@ -97,6 +111,14 @@ func TestUsage(t *testing.T) {
 		err := root.Execute()
 		require.Error(t, err, "%v", args)
 		require.Equal(t, exitUsage, exitCode(err), "%v: %v", args, err)
+		if args[0] == "run" {
+			root = newRoot()
+			root.SetOut(io.Discard)
+			root.SetArgs(append([]string{"config"}, args[1:]...))
+			configErr := root.Execute()
+			require.EqualError(t, configErr, strings.ReplaceAll(err.Error(), "elector run", "elector config"))
+			require.Equal(t, exitUsage, exitCode(configErr))
+		}
 	}
 	root := newRoot()
 	root.SetArgs([]string{"run", "--", "no-such-program"})

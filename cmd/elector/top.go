@@ -243,7 +243,7 @@ var errNoAnswer = errors.New("the backend does not answer")
 func candidates(places []place) []top.Candidate {
 	line := make([]top.Candidate, len(places))
 	for i, p := range places {
-		line[i] = top.Candidate{Name: p.Name, ID: p.ID, Session: p.Session, Token: p.Token, Since: p.Since}
+		line[i] = top.Candidate{Name: p.Name, ID: p.ID, Session: p.Session, Token: p.Token, Since: p.Joined}
 	}
 	return line
 }

@@ -30,6 +30,12 @@ type connector interface {
 	connected() error
 }
 
+// healthChecker is a backend that knows whether it can recover by itself; the error says why
+// it cannot.
+type healthChecker interface {
+	healthy() error
+}
+
 // web answers for one run.
 type web struct {
 	*runner
@@ -55,9 +61,6 @@ func (r *runner) serve(ctx context.Context, e *elector.Elector, b backend) (stop
 	if r.listenOn == "" {
 		return func() {}, nil
 	}
-	if _, _, err := net.SplitHostPort(r.listenOn); err != nil {
-		return nil, usage("--listen %s: not of the form host:port", r.listenOn)
-	}
 	listener, err := net.Listen("tcp", r.listenOn)
 	if err != nil {
 		return nil, fmt.Errorf("--listen %s: %w", r.listenOn, err)
@@ -66,7 +69,7 @@ func (r *runner) serve(ctx context.Context, e *elector.Elector, b backend) (stop
 	w.metrics = newMetrics(w)
 	w.attach(e)
 	r.candidateOptions = append(r.candidateOptions, w.metrics.elections.Option())
-	r.log.Info("listens", "address", listener.Addr().String())
+	r.log.Info("listening", "address", listener.Addr().String())
 
 	server := &http.Server{
 		Handler:           w.routes(),
@@ -81,7 +84,7 @@ func (r *runner) serve(ctx context.Context, e *elector.Elector, b backend) (stop
 	all.Go(func() { w.lookOn(looking) })
 	all.Go(func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			r.log.Error("does not listen any more", "err", err)
+			r.log.Error("listening has failed", "err", err)
 		}
 	})
 	return func() {
@@ -104,6 +107,9 @@ func (w *web) routes() http.Handler {
 		if errors.Is(err, elector.ErrNotRunning) {
 			err = nil // it is about to run, or to end: the pages are there a moment longer
 		}
+		if b, ok := w.backend.(healthChecker); err == nil && ok {
+			err = b.healthy()
+		}
 		answer(rw, err)
 	})
 	mux.HandleFunc("GET /readyz", func(rw http.ResponseWriter, _ *http.Request) { answer(rw, w.ready()) })
@@ -118,7 +124,7 @@ func (w *web) routes() http.Handler {
 func (w *web) ready() error {
 	select {
 	case <-w.ending:
-		return errors.New("hands over")
+		return errors.New("resigning")
 	default:
 	}
 	report := w.elector.Current()
@@ -134,9 +140,9 @@ func (w *web) ready() error {
 	case c.Err != nil:
 		return c.Err
 	case c.CandidateID == "":
-		return errors.New("does not stand in line yet")
+		return errors.New("has not joined the election yet")
 	case c.Role == leaderelection.Suspended:
-		return errors.New("leadership cannot be proven")
+		return errors.New("leadership is suspended: it could not be confirmed in time")
 	}
 	return nil
 }
@@ -200,16 +206,21 @@ func (w *web) lookOn(ctx context.Context) {
 		defer w.mu.Unlock()
 		w.seen = p
 	}
+	var leaders succession
 	for ctx.Err() == nil {
 		observations, err := watch(ctx)
 		if err == nil {
 			for o := range observations {
+				if o.err == nil {
+					leaders.observe(o.leader, time.Now())
+				}
 				see(o.leader)
 				err = o.err
 			}
 		}
 		see(nil)
-		w.log.Debug("does not see who leads", "err", err)
+		leaders.interrupt()
+		w.log.Debug("leader unknown", "err", err)
 		select {
 		case <-time.After(lookOnPause): // the election may not exist yet
 		case <-ctx.Done():

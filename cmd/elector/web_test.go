@@ -35,7 +35,7 @@ type page struct {
 // pages are those of a process with --listen 127.0.0.1:0.
 func (p *process) pages() *page {
 	p.t.Helper()
-	line := p.logs("msg=listens")
+	line := p.logs("msg=listening")
 	_, address, _ := strings.Cut(line, "address=")
 	transport := &http.Transport{}
 	p.t.Cleanup(transport.CloseIdleConnections)
@@ -139,7 +139,7 @@ func TestPages(t *testing.T) {
 	a.signal(syscall.SIGTERM)
 	a.says("ends")
 	pa.is("/leader", 503, `"leads":false`)
-	pa.is("/readyz", 503, `"reason":"hands over"`)
+	pa.is("/readyz", 503, `"reason":"resigning"`)
 	pa.is("/healthz", 200, "ok")
 	letGo(t, e.file+".end")
 	require.Equal(t, exitOK, a.exit())
@@ -228,7 +228,7 @@ func TestPortThatIsTaken(t *testing.T) {
 	a := e.run("a", busy, "--listen", taken.Addr().String())
 	require.Equal(t, exitFailed, a.exit())
 	a.logs("address already in use")
-	require.NotContains(t, a.log.text(), "takes part")
+	require.NotContains(t, a.log.text(), "joining election")
 	require.NotContains(t, e.srv.Tree(), "one", "it has taken part")
 	require.Equal(t, exitUsage, e.run("b", busy, "--listen", "8080").exit())
 }
@@ -242,7 +242,7 @@ func TestLostGraceTooLong(t *testing.T) {
 	a.logs("--lost-grace 188ms: more than 187.5ms, an eighth of the session timeout of 1.5s that is asked for")
 	a = e.run("a", busy, "--lost-grace", "126ms") // of 1 s
 	require.Equal(t, exitUsage, a.exit())
-	require.Contains(t, a.log.text(), "--lost-grace 126ms: more than 125ms, an eighth of the session timeout of 1s that is granted")
+	a.logs("--lost-grace 126ms: more than 125ms, an eighth of the session timeout of 1s that is granted")
 	require.NotContains(t, e.srv.Tree(), "one", "it has taken part")
 	a = e.run("a", busy, "--lost-grace", "125ms", "--grace", "10ms")
 	a.says("works")
@@ -250,19 +250,17 @@ func TestLostGraceTooLong(t *testing.T) {
 	require.Equal(t, exitOK, a.exit())
 }
 
-// fixed is a backend that knows its session timeout from the start.
-type fixed struct {
-	backend
-	timeout time.Duration
-}
-
-func (f fixed) session() time.Duration { return f.timeout }
-
-func TestLostGraceOfAFixedTimeout(t *testing.T) {
-	r := &runner{lostGrace: time.Second}
-	require.NoError(t, r.checkLostGrace(fixed{nil, 8 * time.Second}))
-	require.NoError(t, r.checkLostGrace(&typed{}), "no lease, no limit")
-	err := r.checkLostGrace(fixed{nil, 7 * time.Second})
+// TestLostGraceAndSettings: the session timeout of the settings bounds --lost-grace.
+func TestLostGraceAndSettings(t *testing.T) {
+	config := func(args ...string) error {
+		root := newRoot()
+		root.SetOut(io.Discard)
+		root.SetArgs(append([]string{"config", "--lost-grace", "1s", "--leader-begin-command", "x"}, args...))
+		return root.Execute()
+	}
+	require.NoError(t, config("--etcd-endpoints", "x", "--session-timeout", "7100ms"), "etcd counts 8 s")
+	require.NoError(t, config("--backend", "console"), "it has no lease")
+	err := config("--etcd-endpoints", "x", "--session-timeout", "7s")
 	require.ErrorContains(t, err, "--lost-grace 1s: more than 875ms")
 	require.Equal(t, exitUsage, exitCode(err))
 }
@@ -314,7 +312,7 @@ func TestLoopThatIsStuck(t *testing.T) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			},
-			Log: slog.New(slog.NewTextHandler(blocked{stuck}, nil)),
+			Log: slog.New(slog.NewTextHandler(blocked{stuck}, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		}
 		w := newWeb(t, e)
 		require.Equal(t, 200, w.code("/healthz"), "it is about to run: nothing is stuck")

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/znode"
+	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
 type zookeeperSettings struct {
@@ -25,68 +27,71 @@ type zookeeperSettings struct {
 
 func (z *zookeeperSettings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&z.servers, "zookeeper-servers", "", "servers, host:port,...")
-	flags.DurationVar(&z.session, "session-timeout", 4*time.Second, "session timeout to ask for; servers may grant another one, which counts; on raftlog how long a peer may be silent, the same at each")
 	flags.StringVar(&z.auth, "zookeeper-auth", "", "digest credentials user:password; better given as ELECTOR_ZOOKEEPER_AUTH. What is created then belongs to them and everybody may read it")
-	flags.BoolVar(&z.tls, "tls", false, "connect by TLS; with the system's authorities unless --ca-file is given")
 }
 
 // zookeeper is one connection, for the life of the process.
 type zookeeper struct {
 	*settings
-	conn   *zk.Conn
-	grants *grants
-	of     *zookeeper // whose connection it is; nil for its own (zookeeper_top.go)
+	conn *zk.Conn
+	of   *zookeeper // whose connection it is; nil for its own (zookeeper_top.go)
 
 	mu   sync.Mutex
 	auth <-chan error // of the credentials, once they are sent
 }
 
-func openZooKeeper(s *settings) (backend, error) {
+func checkZooKeeper(s *settings) error {
+	if _, _, err := s.zookeeperServers(); err != nil {
+		return err
+	}
+	return s.checkElection(znode.CheckPath)
+}
+
+// zookeeperServers returns where and how to connect.
+func (s *settings) zookeeperServers() ([]string, *tls.Config, error) {
 	z := s.zookeeper
-	list, err := parseServers(z.servers)
+	servers, err := zkdial.ParseServers(z.servers)
 	if err != nil {
-		return nil, err
+		return nil, nil, usage("--zookeeper-servers: %w", err)
 	}
 	if z.auth != "" && !strings.Contains(z.auth, ":") {
-		return nil, usage("--zookeeper-auth: not of the form user:password")
+		return nil, nil, usage("--zookeeper-auth: not of the form user:password")
 	}
 	if z.session < 100*time.Millisecond {
-		return nil, usage("--session-timeout %v: less than 100ms", z.session)
+		return nil, nil, usage("--session-timeout %v: less than 100ms", z.session)
 	}
 	config, err := s.tlsConfig(z.tls)
+	return servers, config, err
+}
+
+func openZooKeeper(s *settings) (backend, error) {
+	servers, config, err := s.zookeeperServers()
 	if err != nil {
 		return nil, err
 	}
-	g := &grants{tls: config, known: make(chan struct{})}
-	conn, _, err := zk.Connect(list.list(), z.session, zk.WithHostProvider(list), zk.WithDialer(g.dial),
-		zk.WithLogInfo(false), zk.WithLogger(clientLog{s.log}))
+	options := []zkdial.Option{zkdial.WithLogger(s.limitedLog())}
+	if config != nil {
+		options = append(options, zkdial.WithTLS(config))
+	}
+	conn, _, err := zkdial.Connect(servers, s.zookeeper.session, options...)
 	if err != nil {
 		return nil, err
 	}
-	return &zookeeper{settings: s, conn: conn, grants: g}, nil
+	return &zookeeper{settings: s, conn: conn}, nil
 }
-
-// clientLog is the client library's log.
-type clientLog struct{ log *slog.Logger }
-
-func (l clientLog) Printf(format string, args ...any) {
-	l.log.Warn("zookeeper: " + fmt.Sprintf(format, args...))
-}
-
-func (z *zookeeper) asks() time.Duration { return z.zookeeper.session }
 
 // session is what the servers have granted.
-func (z *zookeeper) session() time.Duration { return z.grants.timeout() }
+func (z *zookeeper) session() time.Duration { return zkdial.Granted(z.conn) }
 
 // ready waits for a session with its credentials, until ctx is done.
 func (z *zookeeper) ready(ctx context.Context) error {
 	if z.of != nil {
 		return z.of.ready(ctx)
 	}
-	select {
-	case <-z.grants.known:
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, context.Cause(ctx))
+	if zkdial.Granted(z.conn) == 0 { // otherwise there has been a session
+		if _, err := zkdial.Wait(ctx, z.conn); err != nil {
+			return err
+		}
 	}
 	return z.authenticate(ctx)
 }
@@ -115,6 +120,9 @@ func (z *zookeeper) authenticate(ctx context.Context) error {
 			close(done) // for ever after
 			z.auth = done
 		}
+		if err != nil {
+			err = fmt.Errorf("authenticate with --zookeeper-auth (ELECTOR_ZOOKEEPER_AUTH): %w", err)
+		}
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -124,7 +132,6 @@ func (z *zookeeper) authenticate(ctx context.Context) error {
 func (z *zookeeper) options() []leaderelection.Option {
 	o := []leaderelection.Option{
 		leaderelection.WithClientName(z.instanceID),
-		leaderelection.WithSessionTimeout(z.grants.timeout()),
 		leaderelection.WithLogger(z.log.WithGroup("election")),
 	}
 	if z.zookeeper.auth != "" {
@@ -135,6 +142,7 @@ func (z *zookeeper) options() []leaderelection.Option {
 
 // candidate waits for ZooKeeper without limit: an elector may be started before it.
 func (z *zookeeper) candidate(ctx context.Context) (leaderelection.Candidate, error) {
+	log := z.limitedLog()
 	for {
 		err := z.ready(ctx)
 		if err == nil {
@@ -149,7 +157,7 @@ func (z *zookeeper) candidate(ctx context.Context) (leaderelection.Candidate, er
 		if ctx.Err() != nil || !errors.Is(err, leaderelection.ErrUnreachable) {
 			return nil, err
 		}
-		z.log.Warn("zookeeper does not answer", "err", err)
+		log.Warn("zookeeper does not answer", "err", err)
 	}
 }
 

@@ -30,7 +30,7 @@ func (z *zookeeper) list(ctx context.Context) ([]place, error) {
 	return places, nil
 }
 
-// place adds since when; nil for a candidate that has left.
+// place adds when it joined; it is nil for a candidate that has left.
 func (z *zookeeper) place(ctx context.Context, info leaderelection.CandidateInfo) (*place, error) {
 	return request.Read(ctx, z.conn, func() (*place, error) {
 		there, stat, err := z.conn.Exists(info.ID)
@@ -38,7 +38,7 @@ func (z *zookeeper) place(ctx context.Context, info leaderelection.CandidateInfo
 			return nil, err
 		}
 		return &place{
-			Name: info.Name, ID: info.ID, Token: info.Token, Since: time.UnixMilli(stat.Ctime).UTC(),
+			Name: info.Name, ID: info.ID, Token: info.Token, Joined: time.UnixMilli(stat.Ctime).UTC(),
 			Session: fmt.Sprintf("%#x", uint64(stat.EphemeralOwner)),
 		}, nil
 	})

@@ -19,7 +19,7 @@ import (
 func (z *zookeeper) at(election string) onlooker {
 	s := *z.settings
 	s.election = election
-	return &zookeeper{settings: &s, conn: z.conn, grants: z.grants, of: z}
+	return &zookeeper{settings: &s, conn: z.conn, of: z}
 }
 
 // missing says whether an error means that there is no such election.
@@ -49,7 +49,7 @@ func (z *zookeeper) find(ctx context.Context, under string) (elections []string,
 		parent := queue[0]
 		queue = queue[1:]
 		children, err := request.Read(ctx, z.conn, func() ([]string, error) {
-			children, _, err := z.conn.Children(parent)
+			children, _, err := request.Children(z.conn, parent)
 			return children, err
 		})
 		switch {

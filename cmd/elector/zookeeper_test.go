@@ -21,22 +21,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestServers(t *testing.T) {
-	s, err := parseServers(" a, b:1 ,,::1,[::2]:3")
-	require.NoError(t, err)
-	require.ElementsMatch(t, []string{"a:2181", "b:1", "[::1]:2181", "[::2]:3"}, s.list())
-
-	s, err = parseServers("a,b")
-	require.NoError(t, err)
-	for round, want := range []bool{false, false, true, false, true} {
-		_, again := s.Next()
-		require.Equal(t, want, again, "round %d", round)
-	}
-	s.Connected()
-	_, again := s.Next()
-	require.False(t, again)
-}
-
 // openFor opens the backend on servers.
 func openFor(t *testing.T, s *settings) *zookeeper {
 	t.Helper()
@@ -131,8 +115,10 @@ func TestTLS(t *testing.T) {
 		z.close() // before the terminator
 	})
 	t.Run("not trusted", func(t *testing.T) {
-		g := &grants{tls: &tls.Config{}, known: make(chan struct{})}
-		_, err := g.dial("tcp", addr, patience)
-		require.ErrorContains(t, err, "certificate")
+		z := openFor(t, &settings{zookeeper: zookeeperSettings{servers: addr, tls: true}})
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		require.ErrorContains(t, z.ready(ctx), "certificate")
+		z.close() // before the terminator
 	})
 }

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func TestDevServerAddresses(t *testing.T) {
+	for _, c := range []struct {
+		servers int
+		listen  string
+		want    string // or the error
+	}{
+		{1, "127.0.0.1:2181", "127.0.0.1:2181"},
+		{3, "127.0.0.1:2181", "127.0.0.1:2181 127.0.0.1:2182 127.0.0.1:2183"},
+		{3, "127.0.0.1:0", "127.0.0.1:0 127.0.0.1:0 127.0.0.1:0"},
+		{3, "a:1,b:7,c:9", "a:1 b:7 c:9"},
+		{4, "a:1,[::1]:7", "a:1 [::1]:7 [::1]:8 [::1]:9"},
+		{0, "a:1", "--servers 0: an ensemble has at least one server"},
+		{1, "a:1,b:2", "--listen a:1,b:2: 2 addresses for 1 servers; give at most one for each"},
+		{2, "a:65535", "--listen a:65535: no ports are left for 2 servers"},
+		{1, "a", "--listen a: it must be host:port"},
+		{1, "a:zk", "--listen a:zk: it must be host:port"},
+	} {
+		d := devServer{servers: c.servers, listen: strings.Split(c.listen, ",")}
+		got, err := d.addresses()
+		if err != nil {
+			require.Equal(t, exitUsage, exitCode(err))
+			require.Contains(t, err.Error(), c.want)
+			continue
+		}
+		require.Equal(t, c.want, strings.Join(got, " "))
+	}
+}
+
+func TestDevServerUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{"--servers", "0"},
+		{"--super", "user"},
+		{"--tick", "0s"},
+		{"--min-session-timeout", "2s", "--max-session-timeout", "1s"},
+	} {
+		p := start(t, nil, append([]string{"dev-server"}, args...)...)
+		require.Equal(t, exitUsage, p.exit(), args)
+	}
+}
+
+func TestDevServerEnsemble(t *testing.T) {
+	srv := start(t, nil, "dev-server", "--servers", "3", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0",
+		"--tick", "50ms", "--min-session-timeout", "200ms", "--max-session-timeout", "5s", "--super", "root:pw", "--ttl=false")
+	control := "http://" + srv.says("control on ")[len("control on "):]
+	addrs := srv.says("listening on ")[len("listening on "):]
+	c, _, err := zk.Connect(strings.Split(addrs, ","), time.Minute, zk.WithLogInfo(false))
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.AddAuth("digest", []byte("root:pw")))
+	data, _, err := c.Get("/zookeeper/config")
+	require.NoError(t, err)
+	for addr := range strings.SplitSeq(addrs, ",") {
+		require.Contains(t, string(data), ";"+addr+"\n")
+	}
+	_, err = c.Create("/mine", nil, 0, zk.DigestACL(zk.PermAll, "somebody", "else"))
+	require.NoError(t, err)
+	_, err = c.Set("/mine", nil, -1)
+	require.NoError(t, err, "the super user may")
+	_, err = c.CreateTTL("/ttl", nil, zk.FlagTTL, zk.WorldACL(zk.PermAll), time.Hour)
+	require.Error(t, err)
+	var state stateAnswer
+	require.NoError(t, json.Unmarshal([]byte(fetch(t, "GET", control+"/state", http.StatusOK)), &state))
+	require.Len(t, state.Sessions, 1)
+	require.Equal(t, "5s", state.Sessions[0].Timeout)
+	srv.signal(syscall.SIGTERM)
+	require.Equal(t, exitOK, srv.exit())
+}
+
+// fetch returns the answer to a request, which must have this status.
+func fetch(t *testing.T, method, url string, status int) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	require.NoError(t, err)
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.Equal(t, status, answer.StatusCode, "%s", body)
+	return string(body)
+}
+
+func TestDevServerControl(t *testing.T) {
+	e := zktest.Cluster(t, 3)
+	c, err := startControl("127.0.0.1:0", e)
+	require.NoError(t, err)
+	defer http.DefaultClient.CloseIdleConnections()
+	defer c.close()
+	url := "http://" + c.addr
+	do := func(path string) {
+		t.Helper()
+		fetch(t, "POST", url+path, http.StatusNoContent)
+	}
+	state := func() (s stateAnswer) {
+		t.Helper()
+		require.NoError(t, json.Unmarshal([]byte(fetch(t, "GET", url+"/state", http.StatusOK)), &s))
+		return s
+	}
+
+	conn, _, err := e.Server(0).Connect(time.Minute)
+	require.NoError(t, err)
+	_, err = conn.Create("/a", []byte("x"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	now := state()
+	require.Len(t, now.Servers, 3)
+	require.Equal(t, serverState{Number: 1, Address: e.Addrs()[0], Connections: 1}, now.Servers[0])
+	require.True(t, now.Servers[2].Leader)
+	require.Len(t, now.Sessions, 1)
+	require.Equal(t, 1, now.Sessions[0].Server)
+	require.Equal(t, []string{"/a"}, now.Sessions[0].Ephemerals)
+	id := now.Sessions[0].ID
+
+	require.Contains(t, fetch(t, "GET", url+"/tree", http.StatusOK), `a "x"`)
+	require.Contains(t, fetch(t, "GET", url+"/", http.StatusOK), "/servers/N/lag")
+
+	do("/servers/3/stop")
+	require.False(t, state().Servers[2].Leader, "another server leads")
+	_, err = net.Dial("tcp", e.Addrs()[2])
+	require.Error(t, err)
+	do("/servers/3/start")
+	nc, err := net.Dial("tcp", e.Addrs()[2])
+	require.NoError(t, err)
+	nc.Close()
+	do("/servers/1/refuse")
+	_, err = net.Dial("tcp", e.Addrs()[0])
+	require.Error(t, err)
+	do("/servers/1/accept")
+
+	// A server that is behind does not show a write that another server has accepted.
+	later, _, err := e.Server(1).Connect(time.Minute)
+	require.NoError(t, err)
+	for i, path := range []string{"/servers/1/partition", "/servers/1/lag", "/servers/1/lag?by=1h", "/servers/1/pause"} {
+		do(path)
+		name := string(rune('b' + i))
+		_, err = later.Create("/"+name, nil, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		require.NotContains(t, e.Server(0).Tree(), "  "+name+"\n", path)
+		if strings.HasSuffix(path, "pause") {
+			do("/servers/1/resume")
+		} else {
+			do("/servers/1/heal")
+		}
+		require.Contains(t, e.Server(0).Tree(), "  "+name+"\n", path)
+	}
+
+	do("/servers/1/partition?session=" + id + "&session=0x1")
+	do("/servers/1/heal?session=" + id)
+	do("/servers/1/drop?session=" + id)
+	do("/servers/2/drop")
+	do("/sessions/" + id + "/expire")
+	require.NotContains(t, e.Tree(), `a "x"`)
+	do("/restart")
+	require.Contains(t, e.Tree(), "  b\n")
+	do("/restart?lose=tree")
+	require.NotContains(t, e.Tree(), "  b\n")
+	do("/restart?lose=all")
+
+	for path, status := range map[string]int{
+		"/servers/0/stop": http.StatusNotFound, "/servers/4/stop": http.StatusNotFound, "/servers/x/stop": http.StatusNotFound,
+		"/servers/1/explode": http.StatusNotFound, "/sessions/0x1/expire": http.StatusNotFound,
+		"/sessions/x/expire": http.StatusBadRequest, "/servers/1/heal?session=x": http.StatusBadRequest,
+		"/servers/1/stop?session=1": http.StatusBadRequest, "/servers/1/lag?by=soon": http.StatusBadRequest,
+		"/servers/1/lag?by=-1s": http.StatusBadRequest, "/restart?lose=everything": http.StatusBadRequest,
+	} {
+		require.NotEmpty(t, fetch(t, "POST", url+path, status), path)
+	}
+	_, err = startControl(c.addr, e)
+	require.Error(t, err)
+}

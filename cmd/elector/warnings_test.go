@@ -1,0 +1,53 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWarningsBecomeLessFrequent(t *testing.T) {
+	w, now := newWarnings(), time.Now()
+	var logged, dropped []int
+	for second := range 600 {
+		if n, due := w.due("no answer", now.Add(time.Duration(second)*time.Second)); due {
+			logged, dropped = append(logged, second), append(dropped, n)
+		}
+	}
+	require.Equal(t, []int{0, 1, 3, 7, 15, 31, 63, 123, 183, 243, 303, 363, 423, 483, 543}, logged)
+	require.Equal(t, []int{0, 0, 1, 3, 7, 15, 31, 59, 59, 59, 59, 59, 59, 59, 59}, dropped)
+
+	_, due := w.due("unknown host", now.Add(600*time.Second))
+	require.True(t, due, "another text is logged at once")
+	_, due = w.due("no answer", now.Add(600*time.Second))
+	require.False(t, due)
+	n, due := w.due("no answer", now.Add(time.Hour))
+	require.True(t, due, "a text that did not occur for a long time is logged at once")
+	require.Zero(t, n)
+
+	for i := range 10 * maxWarnings {
+		w.due(fmt.Sprint(i), now)
+	}
+	require.LessOrEqual(t, len(w.seen), maxWarnings)
+}
+
+func TestLimitedLog(t *testing.T) {
+	out := &bytes.Buffer{}
+	s := &settings{log: slog.New(slog.NewTextHandler(out, nil))}
+	log := s.limitedLog().With("server", "a")
+	for range 3 {
+		log.Warn("no answer", "err", errors.New("connection refused"))
+		log.Info("connected")
+	}
+	log.Warn("no answer", "err", errors.New("unknown host"))
+	require.Equal(t, 2, strings.Count(out.String(), "no answer"))
+	require.Contains(t, out.String(), `msg="no answer" server=a err="connection refused"`)
+	require.Contains(t, out.String(), `msg="no answer" server=a err="unknown host"`)
+	require.Equal(t, 3, strings.Count(out.String(), "connected"), "only warnings are limited")
+}
