@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// mutant is one row of the table.
+type mutant struct {
+	name   string // unique; an area and a number, such as line/W6
+	breaks string // what the edit breaks, in a few words
+	file   string // the file that is edited, relative to the root of the repository
+	// edits are applied in order. The old text of each occurs exactly once in the file.
+	edits []edit
+	// tests are the arguments of go test: packages, and -run to name the tests that must
+	// fail. They should take no more than a few seconds.
+	tests string
+	// equivalent is the reason why the edit changes no behaviour that a client can observe.
+	// Such a mutant is listed, so that its question is not asked again, and not run.
+	equivalent string
+}
+
+// edit replaces one piece of text by another.
+type edit struct{ old, new string }
+
+// table returns all mutants.
+func table() []mutant {
+	return slices.Concat(lineMutants, sessionMutants, grantMutants, electionMutants, recipeMutants, changefeedMutants, raftlogMutants)
+}
+
+// mutate returns the text of the mutant's file with its edits applied. root is the root of
+// the repository.
+func (m *mutant) mutate(root string) ([]byte, error) {
+	data, err := os.ReadFile(filepath.Join(root, m.file))
+	if err != nil {
+		return nil, err
+	}
+	text := string(data)
+	for _, e := range m.edits {
+		if n := strings.Count(text, e.old); n != 1 {
+			return nil, fmt.Errorf("%s: the text to replace occurs %d times in %s, not once: %q", m.name, n, m.file, e.old)
+		}
+		text = strings.Replace(text, e.old, e.new, 1)
+	}
+	return []byte(text), nil
+}

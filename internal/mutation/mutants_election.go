@@ -1,0 +1,145 @@
+package main
+
+// electionMutants break rules of elections.
+var electionMutants = []mutant{
+	{
+		name: "election/R3", breaks: "Resign always confirmed",
+		file: "resign.go",
+		edits: []edit{
+			{`	if len(e.removals) == 0 {
+		return nil
+	}
+	return fmt`, `	if len(e.removals) >= 0 {
+		return nil
+	}
+	return fmt`},
+		},
+		tests: "./internal/traptest -run ^TestC06_Zombie$",
+	},
+	{
+		name: "election/D1", breaks: "second not woken, mark not bound to first",
+		file: "delete.go",
+		edits: []edit{
+			{`			ops = append(ops, wake)
+`, `			_ = wake
+`},
+		},
+		tests: "./internal/traptest -run ^TestC18_ObservationOfAnEnd$",
+	},
+	{
+		name: "election/D2", breaks: "from the front",
+		file: "delete.go",
+		edits: []edit{
+			{`	slices.Reverse(contenders)
+`, ""},
+		},
+		tests: "./internal/traptest -run ^TestProtection_DeletedFromTheBack$",
+	},
+	{
+		name: "election/D3", breaks: "another election at the path",
+		file: "delete.go",
+		edits: []edit{
+			{"\tif l.stat.Czxid != d.czxid {", "\tif false {"},
+		},
+		tests: "./internal/traptest -run ^TestDeleteLeavesAnotherElectionAlone$",
+	},
+	{
+		name: "election/D4", breaks: "stray mark stays",
+		file: "delete.go",
+		edits: []edit{
+			{`			if err := d.takeBack(); err != nil {
+				return nil, nil, false, err
+			}
+`, ""},
+		},
+		tests: "./internal/traptest -run ^TestDeleteLeavesAnotherElectionAlone$",
+	},
+	{
+		name: "election/T1", breaks: "end of a leadership lost",
+		file: "statusfeed.go",
+		edits: []edit{
+			{"\tif s.Leadership != nil && f.told != nil && s.Leadership != f.told {", "\tif false {"},
+		},
+		tests: ". -run ^TestEndOfAToldLeadershipIsNotSwallowed$",
+	},
+	{
+		name: "election/options-granted", breaks: "an election accepts a timeout longer than granted",
+		file: "options.go",
+		edits: []edit{
+			{"session.Validate(conn, o.timeout)", "session.Validate(conn, 0)"},
+		},
+		tests: ". -run TestLongerThanGranted",
+	},
+	{
+		name: "recipe/options-granted", breaks: "a recipe accepts a timeout longer than granted",
+		file: "internal/setup/setup.go",
+		edits: []edit{
+			{"session.Validate(conn, s.Timeout)", "session.Validate(conn, 0)"},
+		},
+		tests: "./recipes/lock -run TestLongerThanGranted",
+	},
+	{
+		name: "election/data-lost", breaks: "the loss of the servers' data is not reported",
+		file: "election.go",
+		edits: []edit{
+			{"handshake.Of(e.conn).Losses() != e.nodeSeen().losses", "false && handshake.Of(e.conn).Losses() != 0"},
+		},
+		tests: ". -run TestServersReturn",
+	},
+	{
+		name: "election/starts-later", breaks: "NewElection with WithRejoin fails without ZooKeeper",
+		file: "election.go",
+		edits: []edit{
+			{"!(o.rejoin && errors.Is(err, ErrUnreachable))", "true"},
+		},
+		tests: ". -run TestZooKeeperStartsLater",
+	},
+	{
+		name: "election/joined", breaks: "a second znode at the same path is not reported as joined",
+		file: "teller.go",
+		edits: []edit{
+			{"t.id = \"\" // the next znode is another one, even if it has the same path", "_ = t.id"},
+		},
+		tests: ". -run TestHooksOfASecondZnode",
+	},
+	{
+		name: "watch/doubt", breaks: "a watch of before a reconnect is trusted",
+		file: "internal/zk/watch/pool.go",
+		edits: []edit{
+			{"return w != nil && w.epoch < epoch", "return false"},
+		},
+		tests: "./internal/zk/watch -run TestDeadSpare",
+	},
+	{
+		name: "watch/shared-read", breaks: "a read joins one that began before its call",
+		file: "internal/zk/watch/read.go",
+		edits: []edit{
+			{"r.number <= after || r.epoch", "false && r.number <= after || r.epoch"},
+		},
+		tests: "./internal/zk/watch -run TestNotOlder|TestListing",
+	},
+	{
+		name: "election/R1x", breaks: "a request is withdrawn with the context that has ended",
+		file: "askresign.go",
+		edits: []edit{
+			{"WithTimeout(context.Background(), confirmLimit)", "WithTimeout(a.ctx, confirmLimit)"},
+		},
+		tests: ". -run TestAsk",
+	},
+	{
+		name: "election/sync", breaks: "a lagging server is read without Sync",
+		file: "node.go",
+		edits: []edit{
+			{"if _, err := conn.Sync(node); err != nil {", "if _, err := \"\", error(nil); err != nil {"},
+		},
+		tests: "./internal/traptest -run TestNewcomer",
+	},
+	{
+		name: "election/other", breaks: "DeleteElection ends another election at the same path",
+		file: "delete.go",
+		edits: []edit{
+			{"if l.stat.Czxid != d.czxid {", "if false {"},
+		},
+		tests: "./internal/traptest -run TestDeleteLeavesAnother",
+	},
+}

@@ -1,0 +1,55 @@
+package main
+
+// grantMutants break rules of grants and guarded transactions.
+var grantMutants = []mutant{
+	{
+		name: "grant/Q1", breaks: "Err does not ask the clock",
+		file: "internal/grant/grant.go",
+		edits: []edit{
+			{"if d := g.Deadline(); !d.IsZero() && session.Expired(d, now) {", "if d := g.Deadline(); false && session.Expired(d, now) {"},
+		},
+		tests: "./internal/grant -run ^TestErrAsksTheClock$",
+	},
+	{
+		name: "grant/Q2", breaks: "deadline moves after the end",
+		file: "internal/grant/grant.go",
+		edits: []edit{
+			{`	if g.ctx.Err() == nil {
+		if d := g.deadline(); !d.IsZero() {`, `	{
+		if d := g.deadline(); !d.IsZero() {`},
+		},
+		tests: "./internal/grant -run ^TestErrAsksTheClock$",
+	},
+	{
+		name: "grant/U1", breaks: "check last",
+		file: "internal/grant/multi.go",
+		edits: []edit{
+			{`	for _, path := range own {
+		guarded = append(guarded, &zk.CheckVersionRequest{Path: path, Version: -1})
+	}
+	guarded = append(guarded, ops...)`, `	guarded = append(guarded, ops...)
+	for _, path := range own {
+		guarded = append(guarded, &zk.CheckVersionRequest{Path: path, Version: -1})
+	}`},
+		},
+		tests: "./internal/traptest -run ^TestC18_FencedMulti$",
+	},
+	{
+		name: "grant/U2", breaks: "lost answer is an error of ZooKeeper",
+		file: "internal/grant/multi.go",
+		edits: []edit{
+			{`	case request.Transient(a.Err):
+		return nil, fmt.Errorf("%w: %w", sentinel.ErrUnconfirmed, a.Err)
+`, ""},
+		},
+		tests: "./internal/traptest -run ^TestC18_FencedMultiUnconfirmed$",
+	},
+	{
+		name: "grant/operation", breaks: "the error of a transaction does not name the operation",
+		file: "internal/grant/multi.go",
+		edits: []edit{
+			{"failedOperation(ops, a.Value[len(own):], a.Err)", "a.Err"},
+		},
+		tests: "./internal/traptest -run TestMultiNames",
+	},
+}

@@ -1,0 +1,269 @@
+package main
+
+// lineMutants break rules of the order of candidates and contenders.
+var lineMutants = []mutant{
+	{
+		name: "line/F3", breaks: "missing own znode ignored",
+		file: "internal/line/first.go",
+		edits: []edit{
+			{`		if state.Missing && p.renaming == nil {
+			return p.deleted(ctx)
+		}
+`, ""},
+		},
+		tests: "./internal/traptest -run ^TestTrap27_WatchesLost$",
+	},
+	{
+		name: "line/F4", breaks: "hint in front of Curator too",
+		file: "internal/line/first.go",
+		edits: []edit{
+			{"if follower == \"\" || !ours(follower) {", "if follower == \"\" {"},
+		},
+		tests: ". -run ^TestRollingUpgradeOfAHandWrittenElection$",
+	},
+	{
+		name: "line/F5", breaks: "session change/close ignored",
+		file: "internal/line/first.go",
+		edits: []edit{
+			{`		if err := p.over(state); err != nil {
+			return err
+		}
+		if state.Missing`, "\t\tif state.Missing"},
+		},
+		tests: "./internal/traptest -run ^TestProtection_EndOfSessionIsSeenByPolling$",
+	},
+	{
+		name: "line/W1", breaks: "unproven",
+		file: "internal/line/wait.go",
+		edits: []edit{
+			{"return p.verified && state.Up && state.Proven && state.Epoch == p.epoch && state.Session == p.session", "return p.verified && state.Up && state.Epoch == p.epoch && state.Session == p.session"},
+		},
+		equivalent: "the candidate waits for the proof before it leads, so an unproven predecessor changes nothing",
+	},
+	{
+		name: "line/W2", breaks: "epoch ignored",
+		file: "internal/line/wait.go",
+		edits: []edit{
+			{"return p.verified && state.Up && state.Proven && state.Epoch == p.epoch && state.Session == p.session", "return p.verified && state.Up && state.Proven && state.Session == p.session"},
+		},
+		tests: "./internal/traptest -run ^TestProtection_PlaceIsVoidAfterReconnect$",
+	},
+	{
+		name: "line/W3", breaks: "unverified",
+		file: "internal/line/wait.go",
+		edits: []edit{
+			{"return p.verified && state.Up && state.Proven && state.Epoch == p.epoch && state.Session == p.session", "return state.Up && state.Proven && state.Epoch == p.epoch && state.Session == p.session"},
+		},
+		tests: "./internal/traptest -run ^TestC15_DataRace$",
+	},
+	{
+		name: "line/W6", breaks: "second does not list",
+		file: "internal/line/wait.go",
+		edits: []edit{
+			{`	case p.verified:
+		return p.look(ctx)
+	case p.Room`, "\tcase p.Room"},
+		},
+		tests: ". -run ^TestHooksOfAHandOverWithoutConnection$",
+	},
+	{
+		name: "line/W7", breaks: "same session not asked",
+		file: "internal/line/wait.go",
+		edits: []edit{
+			{"if p.predecessorSeen.owner == p.session && !p.heardFarewell(ctx) {", "if false {"},
+		},
+		tests: "./internal/traptest -run ^TestProtection_PredecessorOfTheSameSession$",
+	},
+	{
+		name: "line/W8", breaks: "no recheck after reconnect",
+		file: "internal/line/wait.go",
+		edits: []edit{
+			{`	if state.Up && state.Epoch != p.epoch {
+		return true, p.recheck(ctx)
+	}
+`, ""},
+		},
+		tests: ". -run ^TestHooksOfAHandOverWithoutConnection$",
+	},
+	{
+		name: "line/K2", breaks: "absent own znode always deleted",
+		file: "internal/line/look.go",
+		edits: []edit{
+			{`		if p.Conn.SessionID() != p.session {
+			return ErrSessionExpired
+		}
+		return p.deleted(ctx)`, "\t\treturn p.deleted(ctx)"},
+		},
+		equivalent: "a znode that is absent cannot be deleted twice",
+	},
+	{
+		name: "line/K3", breaks: "strays not deleted",
+		file: "internal/line/look.go",
+		edits: []edit{
+			{`		if err := p.delete(ctx, stray); err != nil {
+			return err
+		}
+`, `		_ = stray
+`},
+		},
+		tests: "./internal/traptest -run ^TestTrap03_OwnZnodeShowsUpLate$",
+	},
+	{
+		name: "line/K5", breaks: "mark of the end ignored",
+		file: "internal/line/look.go",
+		edits: []edit{
+			{`	case around.ended:
+		return ErrEnded
+`, ""},
+		},
+		tests: "./internal/traptest -run ^TestC08_ErrorAtStart$",
+	},
+	{
+		name: "line/E1", breaks: "no Sync",
+		file: "internal/line/enter.go",
+		edits: []edit{
+			{`		if _, err := p.Conn.Sync(p.Dir); err != nil {
+			return listing{}, err
+		}
+`, ""},
+		},
+		tests: "./internal/traptest -run ^TestTrap03_SearchAtALaggingServer$",
+	},
+	{
+		name: "line/E2", breaks: "any owner",
+		file: "internal/line/enter.go",
+		edits: []edit{
+			{"case p.name == \"\" && stat.EphemeralOwner == p.Conn.SessionID():", "case p.name == \"\":"},
+		},
+		tests: "./internal/traptest -run ^TestProtection_OnlyZnodesOfTheSessionAreAdopted$",
+	},
+	{
+		name: "line/E4", breaks: "lost create not searched for",
+		file: "internal/line/enter.go",
+		edits: []edit{
+			{`			if err = p.again(limited, err); err == nil {
+				err = p.adopt(limited)
+			}`, "\t\t\terr = p.again(limited, err)"},
+		},
+		tests: "./internal/traptest -run ^TestC07_OrphanedCandidate$",
+	},
+	{
+		name: "line/O2", breaks: "anybody behind is second",
+		file: "internal/line/order.go",
+		edits: []edit{
+			{`	s.isSecond = count == 1
+`, `	s.isSecond = count >= 1
+`},
+		},
+		tests: ". -run ^TestHooksTellHowLongAHandOverTakes$",
+	},
+	{
+		name: "line/O3", breaks: "predecessor is the first, herd",
+		file: "internal/line/order.go",
+		edits: []edit{
+			{"if s.predecessor == \"\" || distance > ahead {", "if s.predecessor == \"\" || distance < ahead {"},
+		},
+		tests: ". -run ^TestHooksOfAPredecessorThatWasNoLeader$",
+	},
+	{
+		name: "line/P1", breaks: "session change does not end it",
+		file: "internal/line/place.go",
+		edits: []edit{
+			{`	case p.session != 0 && state.Session != p.session:
+		return ErrSessionExpired
+`, ""},
+		},
+		tests: ". -run ^TestAskOneWhoRejoins$",
+	},
+	{
+		name: "line/P2", breaks: "not told at once",
+		file: "internal/line/place.go",
+		edits: []edit{
+			{`	p.tell(State{Err: ErrDeleted})
+	if err := p.over`, "\tif err := p.over"},
+		},
+		tests: ". -run ^TestHooksOfAnElectionsEnd$",
+	},
+	{
+		name: "line/rL5", breaks: "leftovers without Sync",
+		file: "internal/line/enter.go",
+		edits: []edit{
+			{`		if _, err := p.Conn.Sync(p.Dir); err != nil {
+			return listing{}, err
+		}
+`, ""},
+		},
+		tests: "./recipes/lock -run ^TestTrap03_SearchAtALaggingServer$",
+	},
+	{
+		name: "line/rL9", breaks: "never maybe",
+		file: "internal/line/room.go",
+		edits: []edit{
+			{"c.maybe = stored && before(sequence, changed) || !ours(predecessor)", "c.maybe = false && before(sequence, changed) || !ours(predecessor)"},
+		},
+		tests: "./recipes/lock -run ^TestSemaphoreNewcomerAfterALowerLimit$",
+	},
+	{
+		name: "line/rL10", breaks: "tells the follower once only",
+		file: "internal/line/room.go",
+		edits: []edit{
+			{`		return struct{}{}, request.Retry(ctx, conn, func() error {
+			_, err := conn.Set(own, data, -1)
+			return err
+		})`, `		_, err := conn.Set(own, data, -1)
+		if request.Transient(err) {
+			err = nil
+		}
+		return struct{}{}, err`},
+		},
+		tests: "./recipes/lock -run ^TestSemaphoreHintLost$",
+	},
+	{
+		name: "line/rL14", breaks: "strays of own candidacy are left",
+		file: "internal/line/look.go",
+		edits: []edit{
+			{"\tfor _, stray := range around.strays {", "\tfor _, stray := range around.strays[:0] {"},
+		},
+		tests: "./recipes/lock -run ^TestTrap03_SemaphoreInCompanyLeaseShowsUpLate$",
+	},
+	{
+		name: "line/F2", breaks: "a short lapse of the lease is not reported",
+		file: "internal/line/first.go",
+		edits: []edit{
+			{"state.Lapses != lapses", "false && state.Lapses != lapses"},
+		},
+		tests: "./internal/line -run TestShortLapse",
+	},
+	{
+		name: "line/node-missing", breaks: "a missing node in a new session is the end of the election",
+		file: "internal/line/place.go",
+		edits: []edit{
+			{"case seen != 0 && p.Conn.SessionID() != seen:", "case false:"},
+		},
+		tests: "./internal/line -run TestNodeIsMissing",
+	},
+	{
+		name: "line/outlived", breaks: "the znode of a lost session stays",
+		file: "internal/line/leave.go",
+		edits: []edit{
+			{"go p.deleteOutlived()", "_ = p.deleteOutlived"},
+		},
+		tests: ". -run TestNewSession",
+	},
+	{
+		name: "line/order", breaks: "two candidates with one number are not an error",
+		file: "internal/line/look.go",
+		edits: []edit{
+			{"if around.twin != \"\" && p.Room == nil {", "if false {"},
+		},
+		tests: "./internal/traptest -run TestAmbiguous",
+	},
+	{
+		name: "line/plain-owner", breaks: "persistent children count as candidates",
+		file: "internal/line/plain.go",
+		edits: []edit{
+			{"case owner == nil && strings", "case strings"},
+		},
+		tests: "./internal/traptest -run PlainNames",
+	},
+}

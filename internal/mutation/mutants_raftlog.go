@@ -1,0 +1,137 @@
+package main
+
+// raftlogMutants break rules of the Raft log.
+var raftlogMutants = []mutant{
+	{
+		name: "raftlog/vote-response", breaks: "every answer counts as a vote that may be written on a full disk",
+		file: "adapters/raftlog/internal/core/ready.go",
+		edits: []edit{
+			{"s.vote = r.GetType() != raftpb.MsgAppResp", "s.vote = true"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestVoteAheadOfEntries",
+	},
+	{
+		name: "raftlog/hard-state", breaks: "a vote that was written ahead is written twice",
+		file: "adapters/raftlog/internal/core/space.go",
+		edits: []edit{
+			{`		w.HardState = nil
+`, ""},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestVoteAheadOfEntries",
+	},
+	{
+		name: "raftlog/commit-ahead", breaks: "a vote written ahead of its entries has their commit index",
+		file: "adapters/raftlog/internal/core/space.go",
+		edits: []edit{
+			{"Commit: new(uint64(0))", "Commit: new(w.HardState.GetCommit())"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestVoteAheadOfEntries",
+	},
+	{
+		name: "raftlog/wrote", breaks: "written entries count against the free space for ever",
+		file: "adapters/raftlog/internal/core/ready.go",
+		edits: []edit{
+			{`		c.space.wrote(w.Entries)
+`, ""},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestRoomForUpdates",
+	},
+	{
+		name: "raftlog/majority-full", breaks: "a majority without space is not noticed",
+		file: "adapters/raftlog/internal/core/space.go",
+		edits: []edit{
+			{"len(ids) >= len(voters)-len(voters)/2", "len(ids) > len(voters)-len(voters)/2"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestMajorityWithoutSpace",
+	},
+	{
+		name: "raftlog/appends-full", breaks: "a peer without space accepts entries",
+		file: "adapters/raftlog/internal/core/step.go",
+		edits: []edit{
+			{"(c.backlog.leavesOut(c) || c.space.full)", "c.backlog.leavesOut(c)"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestMajorityWithoutSpace",
+	},
+	{
+		name: "raftlog/fenced", breaks: "an update of an ended leadership is written",
+		file: "adapters/raftlog/internal/core/propose.go",
+		edits: []edit{
+			{"case !known && fenced(c, w.Guard):", "case false:"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestGuardIsChecked",
+	},
+	{
+		name: "raftlog/token", breaks: "an update is rejected before its leadership is applied",
+		file: "adapters/raftlog/internal/core/propose.go",
+		edits: []edit{
+			{"g.Token <= c.tables.Index && !c.tables.Holds(g)", "!c.tables.Holds(g)"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestGuardIsChecked",
+	},
+	{
+		name: "raftlog/holds", breaks: "an update of an ended leadership is applied",
+		file: "adapters/raftlog/internal/replica/replica.go",
+		edits: []edit{
+			{"case !s.Holds(o.Guard):", "case false:"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestGuardIsChecked",
+	},
+	{
+		name: "raftlog/skips", breaks: "skipped entries are never forgotten",
+		file: "adapters/raftlog/internal/core/ready.go",
+		edits: []edit{
+			{"c.tables.DropSkips(w.Compact)", ""},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestSkipsAreForgotten",
+	},
+	{
+		name: "raftlog/stand-changed", breaks: "a change of an election does not update the candidates of this peer",
+		file: "adapters/raftlog/internal/core/ready.go",
+		edits: []edit{
+			{"\t\tc.stand.changed(c, election)", "\t\t_ = election"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestCandidatesOfBefore",
+	},
+	{
+		name: "raftlog/stand-replaced", breaks: "the candidates of an earlier log remain",
+		file: "adapters/raftlog/internal/core/stand.go",
+		edits: []edit{
+			{`	s.replaced(c)
+`, ""},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestCandidatesOfBefore",
+	},
+	{
+		name: "raftlog/snapshot-candidates", breaks: "a snapshot does not update the candidates of this peer",
+		file: "adapters/raftlog/internal/core/ready.go",
+		edits: []edit{
+			{`		c.stand.replaced(c)
+`, ""},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestCandidatesAfterASnapshot",
+	},
+	{
+		name: "raftlog/change-written", breaks: "a change of the peers that was written is reported as not begun",
+		file: "adapters/raftlog/internal/core/change.go",
+		edits: []edit{
+			{"u == nil || u.written ||", "u == nil ||"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestChangeIsAbandoned",
+	},
+	{
+		name: "raftlog/lines-count", breaks: "the count of candidates of a name only grows",
+		file: "adapters/raftlog/internal/replica/lines.go",
+		edits: []edit{
+			{"ls.count(name, ls.byName[name], -1)", ""},
+		},
+		tests: "./adapters/raftlog/internal/replica -run TestLinesAreIndexed",
+	},
+	{
+		name: "raftlog/kept-room", breaks: "no room is kept for votes",
+		file: "adapters/raftlog/internal/filelog/space.go",
+		edits: []edit{
+			{"refused := end > limit-kept(limit)", "refused := end > limit"},
+		},
+		tests: "./adapters/raftlog/internal/filelog -run TestFullDisk|TestSegmentIsFilledOnAFullDisk",
+	},
+}

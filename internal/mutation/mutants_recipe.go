@@ -1,0 +1,129 @@
+package main
+
+// recipeMutants break rules of recipes.
+var recipeMutants = []mutant{
+	{
+		name: "recipe/X1", breaks: "session moved is final",
+		file: "internal/request/request.go",
+		edits: []edit{
+			{"errors.Is(err, zk.ErrSessionMoved), errors.Is(err, zk.ErrSessionExpired),", "errors.Is(err, zk.ErrSessionExpired),"},
+		},
+		tests: "./internal/traptest -run ^TestTrap10_SessionMovedDuringCreate$",
+	},
+	{
+		name: "recipe/rL7", breaks: "mark taken away after a lapsed lease",
+		file: "recipes/lock/delay.go",
+		edits: []edit{
+			{"if d.name == \"\" || errors.Is(reason, sentinel.ErrLeaseExpired) {", "if _ = errors.Is(reason, sentinel.ErrLeaseExpired); d.name == \"\" {"},
+		},
+		tests: "./recipes/lock -run ^TestLockDelayAfterALapse$",
+	},
+	{
+		name: "recipe/rL12", breaks: "a lock lost while another was awaited",
+		file: "recipes/lock/multi.go",
+		edits: []edit{
+			{`			for _, h := range holds { // one may have been lost just now
+				err = cmp.Or(err, h.Err())
+			}
+`, `			err = cmp.Or(err)
+`},
+		},
+		tests: "./recipes/lock -run ^TestMultiDoesNotGrantALostLock$",
+	},
+	{
+		name: "recipe/rL13", breaks: "a grant that lapsed comes back",
+		file: "recipes/lock/place.go",
+		edits: []edit{
+			{`	case t.end != nil && s.First && !s.Proven:
+		// Others may rely on its end from now on: it does not come back.
+		t.lose(sentinel.ErrLeaseExpired)
+`, ""},
+		},
+		tests: "./recipes/lock -run ^TestLockDelayAfterALapse$",
+	},
+	{
+		name: "recipe/rQ1", breaks: "early read used whatever it saw",
+		file: "recipes/queue/claim.go",
+		edits: []edit{
+			{"return c, c.stat != nil && c.stat.Pzxid >= zxid", "return c, c.stat != nil"},
+		},
+		tests: "./recipes/queue -run ^TestEarlyReadCountsOnlyIfItSawTheClaim$",
+	},
+	{
+		name: "recipe/rQ2", breaks: "freeDoubtful frees anybody's claim",
+		file: "recipes/queue/settle.go",
+		edits: []edit{
+			{"if err == nil && stat.Czxid == d.token {", "if err == nil && stat.Czxid != 0 {"},
+		},
+		tests: "./recipes/queue -run ^TestReturnedWithoutAnswerAndRegister$",
+	},
+	{
+		name: "recipe/rQ3", breaks: "item survives a lapse",
+		file: "recipes/queue/guard.go",
+		edits: []edit{
+			{"(!state.Proven || state.Lapses != d.lapses)", "!state.Proven"},
+		},
+		tests: "./recipes/queue -run ^TestWhenAnItemIsLost$",
+	},
+	{
+		name: "recipe/rQ6", breaks: "attempt of an unread item is not taken back",
+		file: "recipes/queue/settle.go",
+		edits: []edit{
+			{"if !d.read.Load() && d.raw != nil {", "if false {"},
+		},
+		tests: "./recipes/queue -run ^TestUnreadIsNoAttempt$",
+	},
+	{
+		name: "recipe/rO1", breaks: "no fence before a batch is repeated",
+		file: "internal/once/register.go",
+		edits: []edit{
+			{`		stat, err = w.Conn.Set(r.path, r.next(), r.version)
+`, `		r.next()
+		return never, nil, nil
+		stat, err = w.Conn.Set(r.path, r.next(), r.version)
+`},
+		},
+		tests: "./internal/once -run ^TestRequestThatComesLate$",
+	},
+	{
+		name: "recipe/rC1", breaks: "an older mzxid is taken in",
+		file: "recipes/cache/answer.go",
+		edits: []edit{
+			{"case z.Stat.Czxid < old.Stat.Czxid || z.Stat.Mzxid < old.Stat.Mzxid:", "case z.Stat.Czxid < old.Stat.Czxid:"},
+		},
+		tests: "./recipes/cache -run ^TestTrap29_OlderAnswersAreDropped$",
+	},
+	{
+		name: "recipe/rC2", breaks: "listing takes away younger children",
+		file: "recipes/cache/answer.go",
+		edits: []edit{
+			{"if c.seen != now && (c.value == nil || c.value.Stat.Czxid <= a.stat.Pzxid) {", "if c.seen != now {"},
+		},
+		tests: "./recipes/cache -run ^TestTrap29_ListingAfterANewerAnswer$",
+	},
+	{
+		name: "recipe/rC3", breaks: "new session is not taken to lag",
+		file: "recipes/cache/owner.go",
+		edits: []edit{
+			{"broken, o.lagging = true, true", "broken = true"},
+		},
+		tests: "./recipes/cache -run ^TestTrap18_NewSession$",
+	},
+	{
+		name: "recipe/rC4", breaks: "every first answer is believed",
+		file: "recipes/cache/answer.go",
+		edits: []edit{
+			{"return p == nil || o.quiet(&p.data) || o.quiet(&p.list)", `_ = p
+	return true`},
+		},
+		tests: "./recipes/cache -run ^TestTrap29_ChildBeforeItsNewParent$",
+	},
+	{
+		name: "recipe/large", breaks: "an answer that is too large is not recognized",
+		file: "internal/request/large.go",
+		edits: []edit{
+			{"certain := s.limit != unknownLimit && size > s.limit", "certain := false && size > s.limit"},
+		},
+		tests: "./internal/request -run TooLarge",
+	},
+}

@@ -1,0 +1,167 @@
+package main
+
+// sessionMutants break rules of sessions and their leases.
+var sessionMutants = []mutant{
+	{
+		name: "session/L1", breaks: "margin of T/8 dropped",
+		file: "internal/session/lease.go",
+		edits: []edit{
+			{"return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))", "return newest.Add(min(l.timeout/2, l.timeout-gap))"},
+		},
+		tests: "./internal/session -run ^TestChainCountsFromAcknowledgements$",
+	},
+	{
+		name: "session/L2", breaks: "first proof worth T/2",
+		file: "internal/session/lease.go",
+		edits: []edit{
+			{"return newest.Add(l.timeout / 3)", "return newest.Add(l.timeout / 2)"},
+		},
+		tests: "./internal/session -run ^TestChainCountsFromAcknowledgements$",
+	},
+	{
+		name: "session/L3", breaks: "no cap of T/2",
+		file: "internal/session/lease.go",
+		edits: []edit{
+			{"return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))", "return newest.Add(l.timeout*7/8 - gap)"},
+		},
+		tests: "./internal/session -run ^TestLeaseDeadline$",
+	},
+	{
+		name: "session/L4", breaks: "pause ignored",
+		file: "internal/session/lease.go",
+		edits: []edit{
+			{"if !l.paused.IsZero() && elapsed(l.paused, newest) < l.timeout*7/12 {", "if false {"},
+		},
+		tests: "./internal/session -run ^TestLeaseAndFlightTime$",
+	},
+	{
+		name: "session/L5", breaks: "monotonic clock only",
+		file: "internal/session/lease.go",
+		edits: []edit{
+			{"return max(b.Sub(a), b.Round(0).Sub(a.Round(0)))", "return b.Sub(a)"},
+		},
+		tests: "./internal/traptest -run ^TestTrap17_LeaseEndsByEitherClock$",
+	},
+	{
+		name: "session/S3", breaks: "check of another session proves",
+		file: "internal/session/monitor.go",
+		edits: []edit{
+			{`	if m.seen.session != r.session {
+		return ErrOtherSession // whatever it proves, it is not this session's life
+	}
+`, ""},
+		},
+		equivalent: "the place compares the session again before it is granted",
+	},
+	{
+		name: "session/S5", breaks: "no hysteresis",
+		file: "internal/session/monitor.go",
+		edits: []edit{
+			{"m.proven = !Expired(deadline.Add(-m.lease.timeout/4), now)", "m.proven = true"},
+		},
+		tests: "./internal/traptest -run ^TestTrap42_TermsDoNotOverlap$",
+	},
+	{
+		name: "session/S6", breaks: "lapses not counted",
+		file: "internal/session/monitor.go",
+		edits: []edit{
+			{`		m.lapses++
+`, ""},
+		},
+		tests: "./internal/session -run ^TestLapseThatIsRepaired$",
+	},
+	{
+		name: "session/S9", breaks: "lapse mended unnoticed",
+		file: "internal/session/monitor.go",
+		edits: []edit{
+			{`	if err == nil {
+		m.judge()
+		m.lease.proved`, `	if err == nil {
+		m.lease.proved`},
+		},
+		tests: "./internal/session -run ^TestLapseThatIsRepaired$",
+	},
+	{
+		name: "session/C1", breaks: "missing znode not told",
+		file: "internal/session/check.go",
+		edits: []edit{
+			{`			missing = append(missing, paths[failed])
+`, `			_ = missing
+`},
+		},
+		tests: "./internal/traptest -run ^TestTrap27_WatchesLost$",
+	},
+	{
+		name: "session/lease-7-8", breaks: "a lease is seven eighths of the timeout from every proof: two leaders",
+		file: "internal/session/lease.go",
+		edits: []edit{
+			{"return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))", `_ = gap
+	return newest.Add(l.timeout - l.timeout/8)`},
+		},
+		tests: "./internal/explore -run ^TestSchedules$ -schedules 400",
+	},
+	{
+		name: "session/S8", breaks: "a stop of the process is not noticed",
+		file: "internal/session/stops.go",
+		edits: []edit{
+			{"elapsed(t.last, now) > limit", "false"},
+		},
+		tests: "./internal/session -run TestTurns|TestStopOfTheProcess",
+	},
+	{
+		name: "session/acked-sent", breaks: "a chain counts from the time at which a proof was sent",
+		file: "internal/session/lease.go",
+		edits: []edit{
+			{"elapsed(l.proofs[1].acked, sent) >=", "elapsed(l.proofs[1].sent, sent) >="},
+		},
+		tests: "./internal/session -run TestChainCounts",
+	},
+	{
+		name: "session/acked-newest", breaks: "the newest link of a chain counts from its send time",
+		file: "internal/session/lease.go",
+		edits: []edit{
+			{"elapsed(l.proofs[0].acked, newest) <", "elapsed(l.proofs[0].sent, newest) <"},
+		},
+		tests: "./internal/session -run TestChainCounts|TestLeaseAndFlightTime",
+	},
+	{
+		name: "session/pause", breaks: "a stop of the process does not shorten the lease",
+		file: "internal/session/lease.go",
+		edits: []edit{
+			{"if !l.paused.IsZero() &&", "if false &&"},
+		},
+		tests: "./internal/session -run TestLeaseAndFlightTime",
+	},
+	{
+		name: "session/turn", breaks: "breaks of the connection are missed with long timeouts",
+		file: "internal/session/stops.go",
+		edits: []edit{
+			{"min(timeout/32, maxTurn)", "timeout/32"},
+		},
+		tests: "./internal/session -run TestBreaks",
+	},
+	{
+		name: "session/granted", breaks: "a lease is longer than the granted timeout allows",
+		file: "internal/session/timeout.go",
+		edits: []edit{
+			{"return min(stated, granted)", "return stated"},
+		},
+		tests: "./internal/session -run TestTimeoutIsTheGrantedOne",
+	},
+	{
+		name: "session/learnt", breaks: "a timeout that is learnt later does not shorten the lease",
+		file: "internal/session/timeout.go",
+		edits: []edit{
+			{"granted > 0 && stated > granted", "false"},
+		},
+		tests: "./internal/session -run TestTimeoutIsLearntLater",
+	},
+	{
+		name: "session/reconnect", breaks: "a longer timeout extends the lease of earlier proofs",
+		file: "internal/session/timeout.go",
+		edits: []edit{
+			{"timeout < m.lease.timeout || len(m.lease.proofs) == 0", "true"},
+		},
+		tests: "./internal/session -run TestTimeoutChangesWith",
+	},
+}
