@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = $(GO) tool -modfile=tools/go.mod
 PACKAGES = ./...
 
-.PHONY: all demo test unit lint format bench prepare
+.PHONY: all demo test unit stress mutants lint cross format bench prepare
 
 all: test
 
@@ -46,15 +46,39 @@ served:
 simulated:
 	$(if $(filter $(SIMULATION),$(ALL)),nice $(GO) test -timeout 15m $(TESTFLAGS) $(SIMULATION))
 
-# unit needs no ZooKeeper.
+# unit runs the tests that need neither servers nor a C compiler: it installs nothing and
+# needs no root.
+WITH_SERVERS = $(filter $(shell grep -rlE --include=*_test.go '/internal/(ensemble|dbserver|etcdserver)"' . | xargs -n 1 dirname | sort -u),$(ALL))
+
 unit:
-	$(GO) test $(RACE) -cpu 1 $(BUBBLES)
+	$(GO) test -cpu 1 $(TESTFLAGS) $(filter-out $(WITH_SERVERS),$(ALL))
+
+# stress runs the tests while two busy loops per core compete with them.
+stress:
+	@for i in $$(seq $$((2 * $$(nproc)))); do (while :; do :; done) & loops="$$loops $$!"; done; \
+	trap 'kill $$loops' EXIT; trap 'exit 130' INT TERM; \
+	$(MAKE) --no-print-directory test TESTFLAGS='-count=1 $(TESTFLAGS)'
+
+# mutants breaks one rule of the library after another, in copies of its files, and requires
+# that a test fails each time. MUTANTFLAGS="-run line" selects by name.
+mutants:
+	$(GO) run ./internal/mutation $(MUTANTFLAGS)
 
 lint:
 	@unformatted=$$($(TOOL) gofumpt -l .); test -z "$$unformatted" || { echo "not formatted (make format):"; echo "$$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
 	cd bench && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
+	@$(MAKE) --no-print-directory cross
+
+# cross builds everything for platforms other than this one.
+PLATFORMS = linux/386 linux/arm windows/amd64 darwin/arm64 freebsd/amd64
+
+cross:
+	@for platform in $(PLATFORMS); do \
+		echo "build for $$platform"; \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(GO) build ./... || exit 1; \
+	done
 
 format:
 	$(TOOL) gofumpt -w .
@@ -72,7 +96,7 @@ bench: prepare
 	cd bench && $(GO) run ./raftlog
 	$(GO) test -run '^$$' -bench . -timeout 20m ./adapters/changefeed/internal/figures
 
-# prepare installs what a fresh Debian machine lacks: ZooKeeper and Java, or what
-# its image is built from, etcd, and the clients of other languages that take part.
+# prepare installs the servers and clients that tests need and this machine lacks, as root
+# on Debian. It prints the list of packages first.
 prepare:
 	sh integrationtest/install.sh
