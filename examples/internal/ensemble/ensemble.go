@@ -3,11 +3,13 @@
 package ensemble
 
 import (
+	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/zkdial"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -33,7 +35,7 @@ func (e *Ensemble) Connect() (conn *zk.Conn, err error) {
 	if e.embedded != nil {
 		conn, _, err = e.embedded.Connect(4 * time.Second)
 	} else {
-		conn, _, err = zk.Connect(e.servers, 4*time.Second, zk.WithLogInfo(false))
+		conn, _, err = zkdial.Connect(e.servers, 4*time.Second, zkdial.WithLogger(slog.Default()))
 	}
 	if err == nil {
 		e.conns = append(e.conns, conn)
