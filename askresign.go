@@ -45,24 +45,25 @@ func formatRequests(names []string) []byte {
 	return []byte(requestHead + "\n" + strings.Join(names, "\n"))
 }
 
-// AskToResign asks the candidate with that ID, of the election at node, to resign, and
-// waits until it has left. It is for programs beside the candidate's, which may be
-// anybody's that listens by [Election.ResignRequested]; what package elector runs does,
-// and ends what it does as leader first. Nothing has this effect on a candidate that does
-// not listen.
+// AskToResign requests that the candidate with the given ID resigns from the election at
+// node, and blocks until the candidate's znode does not exist any more. It is meant for
+// programs other than the candidate's. A candidate receives the request only if its program
+// calls [Election.ResignRequested]; package elector does, and stops the leader's work
+// before it resigns. The request has no effect on other candidates.
 //
-// It returns nil when the candidate's znode is gone, by whatever reason: then another
-// candidate leads or is about to, if there is one. It blocks until then, and is to be
-// bounded by [WithContext]. After that context is done it makes no request to resign,
-// withdraws one that was made, and returns an error that wraps the context's cause. If the
-// withdrawal is not confirmed within 1.5 s, the error contains that, and the withdrawal
-// continues until the connection answers or is closed.
+// AskToResign returns nil as soon as the znode does not exist, for whatever reason. Then
+// another candidate, if there is one, is or is about to become the leader. Use
+// [WithContext] to bound the wait. When that context is done, AskToResign withdraws the
+// request if it was made, and returns an error that wraps the context's cause. If ZooKeeper
+// does not confirm the withdrawal within 1.5 s, the error includes the reason, and the
+// withdrawal continues in the background until the connection answers or is closed.
 //
-// Errors: [ErrNoCandidate] if there is no such candidate, [ErrNoElection], [ErrForeignData]
-// if the election node has data that are not the library's, [ErrPermission] if the
-// connection may not write them, [ErrInvalidOption] for an ID that is none of that
-// election's, [ErrInvalidPath] and [ErrNilConn]. Nothing was changed then. [ErrConnClosed]
-// may come after the request.
+// Errors: [ErrNoCandidate] if the candidate does not exist, [ErrNoElection],
+// [ErrForeignData] if the election node contains data of another application,
+// [ErrPermission] if the connection is not allowed to write that data, [ErrInvalidOption]
+// if id is not the ID of a candidate of this election, [ErrInvalidPath] and [ErrNilConn].
+// After these errors nothing was changed. [ErrConnClosed] can also be returned after the
+// request was made.
 func AskToResign(conn *zk.Conn, node, id string, opts ...Option) error {
 	o, err := newOptions(conn, opts)
 	if err != nil {
@@ -219,15 +220,16 @@ func (a *asking) gone() error {
 	}
 }
 
-// ResignRequested is closed when somebody has asked this candidate to resign, by
-// [AskToResign]; nothing else happens then. Whoever leads ends what it does as leader, and
-// calls Resign. It is never closed where nobody asks, so wait for the candidacy's end as
-// well.
+// ResignRequested returns a channel that is closed when a client requests this candidate's
+// resignation with [AskToResign]. The request has no other effect: a leader should stop its
+// work and then call Resign. The channel is not closed when the candidacy ends, so callers
+// should also wait for the end of the candidacy.
 //
-// The first call starts to listen: a watch on the election node's data, and a goroutine,
-// until the candidacy is over. A request from before is heard too. A candidate that never
-// calls it pays nothing, and cannot be asked. One that is not allowed to read the election
-// node cannot be asked either; that is logged.
+// The first call starts a goroutine and sets a watch on the data of the election node,
+// until the candidacy is over. A request that was made before the call is noticed as well.
+// A candidate that never calls ResignRequested does not notice requests. If the candidate
+// is not allowed to read the election node, requests are not noticed and a warning is
+// logged.
 func (e *Election) ResignRequested() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,58 +1,57 @@
 package leaderelection
 
-// Candidate is a participant in an election, whatever the election stands on.
-// [Election] is the one on ZooKeeper. Every method may be called from any
-// goroutine and at any time.
+// Candidate is a participant in an election. [Election] implements it on ZooKeeper; the
+// packages below adapters implement it on other systems. All methods may be called from any
+// goroutine, at any time.
 //
 //	go candidate.ElectLeader()
 //	for status := range candidate.Status() {
 //		...
 //	}
 type Candidate interface {
-	// ID names this candidate among those of its election; it is what other
-	// candidates report as NowFollowing. It does not change once it is known.
-	// Before the candidate takes part it is empty if the server assigns it.
+	// ID returns the name of this candidate, which is unique in its election. Other
+	// candidates report it as NowFollowing. ID returns "" if the server assigns the ID and
+	// has not done so yet. An ID changes only if the candidate rejoins the election in a
+	// new session ([WithRejoin]).
 	ID() string
 
-	// ElectLeader takes part in the election until the candidacy is over, and
-	// returns what ended it: nil after Resign. It is meant to be started with
-	// go. A candidate takes part once; every further call returns
-	// [ErrAlreadyStarted], and [ErrCandidacyOver] once the candidacy is over.
+	// ElectLeader runs the candidacy and blocks until it is over. It is usually started
+	// with go. It returns the error that ended the candidacy, or nil after Resign. A
+	// candidate can run only once: later calls return [ErrAlreadyStarted], or
+	// [ErrCandidacyOver] if the candidacy is over.
 	ElectLeader() error
 
-	// Status returns the channel of this candidate's roles; every call returns
-	// the same one. Every candidacy delivers a first status, then each change.
-	// The library closes the channel, once, when the candidacy is over, and
-	// never blocks on a reader.
+	// Status returns the channel that delivers this candidate's roles. Every call returns
+	// the same channel. It delivers an initial status, then each change. It is closed once,
+	// when the candidacy is over. Sending never blocks on the reader.
 	//
-	// A reader that is late gets the newest status and not the ones that it
-	// missed, with two exceptions that are always delivered: the end of a
-	// leadership that the reader was told of, and the final status with the
-	// error that ended the candidacy. A candidacy that ends by Resign has no
-	// final status: what was not read is withdrawn and the channel closed.
+	// A slow reader receives the newest status instead of those that it missed, with two
+	// exceptions that are always delivered: the loss of a leadership that the reader has
+	// received, and the final status with the error that ended the candidacy. A candidacy
+	// that ends by Resign has no final status: unread statuses are discarded and the
+	// channel is closed.
 	Status() <-chan Status
 
-	// Current returns the newest status without taking it from the channel.
-	// Once the candidacy is over its Role is Follower.
+	// Current returns the newest status without receiving it from the channel. Its Role is
+	// Follower after the candidacy is over.
 	Current() Status
 
-	// Resign ends the candidacy, and with it the leadership if there is one:
-	// Leadership.Done is closed before another candidate can learn of it.
-	// After that the Status channel is closed, within two seconds in any case.
+	// Resign ends the candidacy, including the leadership if this candidate is the leader:
+	// Leadership.Done is closed before another candidate can become leader. Then the Status
+	// channel is closed. Resign blocks for at most two seconds.
 	//
-	// Resign returns nil once it is confirmed that the election holds nothing
-	// of this candidate any more, and an error that wraps [ErrUnconfirmed]
-	// when that is still open; the withdrawal then goes on in the background.
-	// It may be called any number of times and reports how things stand.
+	// Resign returns nil if the backend has confirmed that this candidate was removed from
+	// the election. It returns an error that wraps [ErrUnconfirmed] if it has not; the
+	// removal then continues in the background. Resign may be called repeatedly, to check
+	// the current state of the removal.
 	Resign() error
 
-	// EndElection ends the election for all its candidates, this one included.
-	// Each of them gets a final status with [ErrElectionOver]. No candidate can
-	// win any more, and newcomers get the same error.
+	// EndElection ends the election for all candidates, including this one. Each receives a
+	// final status with [ErrElectionOver], as do candidates that join later. No candidate
+	// can become leader any more.
 	//
-	// Like Resign it may be repeated, returns within about two seconds, and
-	// says by [ErrUnconfirmed] that the end is not confirmed yet. With any
-	// other error, which says why, the candidacy goes on as far as the election
-	// does.
+	// EndElection may be called repeatedly and returns within about two seconds. It returns
+	// an error that wraps [ErrUnconfirmed] if the end is not confirmed by then. After any
+	// other error the candidacy continues unless the election has ended.
 	EndElection() error
 }

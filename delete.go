@@ -20,24 +20,23 @@ import (
 // too; for Curator and kazoo it is no contender.
 const endMarker = "DONE"
 
-// DeleteElection ends the election at node, for all candidates, the leader too,
-// and deletes the node. It returns when that is done.
+// DeleteElection ends the election at node for all candidates, including the leader, and
+// deletes the node. It blocks until the node is deleted. Deleting an election that does not
+// exist is not an error. If an earlier deletion was interrupted, DeleteElection completes
+// it. The call takes all earlier writes into account, even if the server it is connected to
+// lags behind.
 //
-// Once the election is marked as over no candidate wins any more, but for one
-// that is the first already and has only to prove it, until its znode goes a
-// moment later. Each one gets [ErrElectionOver], newcomers too. An election that
-// does not exist is fine. A deletion that was interrupted is finished by the
-// next call. A node with children that are no candidates is refused with
-// [ErrForeignChildren] before anything is changed. What was committed
-// before the call is taken into account, even if the server at hand lags. Candidates of Curator do not
-// know of the mark: they create a deleted election anew.
+// DeleteElection first creates an end marker. After that no candidate can become leader,
+// except one that is already at the head of the queue; it may be leader for a moment, until
+// its znode is deleted. All candidates, including later ones, end with [ErrElectionOver].
+// Candidates of Apache Curator ignore the marker and re-create a deleted election.
 //
-// Other errors: [ErrNilConn], [ErrConnClosed], [ErrInvalidPath],
-// [ErrPermission], and [ErrUnconfirmed], wrapping [ErrUnreachable] or the
-// context's cause, when ZooKeeper did not answer for a session timeout,
-// [WithContext]'s context ended, or candidates of other libraries joined again
-// and again for a minute; the election may be half deleted then, and calling
-// again is the cure.
+// Errors: [ErrForeignChildren] if the node has children that are not candidates, usually
+// before anything was changed; [ErrNilConn], [ErrConnClosed], [ErrInvalidPath] and
+// [ErrPermission]. [ErrUnconfirmed] is returned, together with the reason, if ZooKeeper did
+// not answer within the session timeout ([ErrUnreachable]), if the context of [WithContext]
+// was done, or if candidates of other libraries kept joining for about a minute. The
+// election may be partly deleted then; call DeleteElection again.
 func DeleteElection(conn *zk.Conn, node string, opts ...Option) error {
 	o, err := newOptions(conn, opts)
 	if err != nil {

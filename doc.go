@@ -1,32 +1,33 @@
-// Package leaderelection elects one leader among the copies of a program, on
-// ZooKeeper, and tells each copy over a channel what it is.
+// Package leaderelection implements leader election on ZooKeeper: of any number of replicas
+// of a program exactly one is the leader, and each replica receives its role on a Go
+// channel.
 //
-// # What is guaranteed
+// # Guarantees
 //
-//   - In ZooKeeper's history at most one living candidate of an election is the
-//     first in line. Successive leaders have strictly increasing tokens
-//     ([Leadership.Token]).
-//   - A leader is told that its leadership is gone before another candidate can
-//     have it: [Leadership.Done] is closed by a lease that ends before the
-//     ensemble can expire the session, whatever the connection seems to be. This
-//     supposes that clocks run at about the same rate, that the servers grant at
-//     least two of their ticks as the session timeout, and that the process runs.
-//     It does not hold against those who take the leader's znode away: an
-//     operator who deletes it, a program that closes its connection before it
-//     resigns, or one that creates a deleted election anew while the old leader
-//     is out of reach.
-//   - [Election.Multi] applies a ZooKeeper transaction only while the candidate
-//     leads. This supposes nothing.
-//   - Other systems are safe from a leader that was stopped and acts too late if
-//     they refuse tokens smaller than the greatest they have seen.
-//   - Nothing waits for ever: what depends on ZooKeeper has a limit, a context
-//     or a channel that is closed, and every candidacy ends with its channel
-//     closed.
+//   - At every point of ZooKeeper's history at most one candidate of an election is at the
+//     head of the queue of candidates. Successive leaders have strictly increasing fencing
+//     tokens ([Leadership.Token]).
+//   - A leader learns that it has lost leadership before another candidate can gain it.
+//     [Leadership.Done] is closed when the leader's lease expires, and the lease expires
+//     before the ensemble can expire the session, even if the leader's server is
+//     partitioned but still answers. This assumes that clocks run at about the same rate,
+//     that the servers grant a session timeout of at least two of their ticks, and that the
+//     process is not stopped. It does not hold if a client removes the leader's znode: an
+//     operator that deletes it, a program that closes its connection before the candidate
+//     has resigned, or a client that deletes the election and creates it again while the
+//     old leader is unreachable.
+//   - [Election.Multi] applies a ZooKeeper transaction only while the candidate is the
+//     leader. This guarantee needs no assumption.
+//   - A system outside ZooKeeper is protected from a leader that was stopped and acts too
+//     late, if that system rejects tokens smaller than the greatest it has seen.
+//   - No call blocks indefinitely: each request to ZooKeeper is bounded by a timeout, by a
+//     context or by a channel that is closed, and the Status channel of every candidacy is
+//     closed at its end.
 //
-// # An election
+// # Usage
 //
-// The caller opens the connection, creates the election node and goes on to
-// own both:
+// The caller opens the connection, creates the election node, and remains the owner of
+// both:
 //
 //	conn, _, err := zkdial.Connect(servers, 4*time.Second) // or zk.Connect
 //	...
@@ -41,18 +42,18 @@
 //		}
 //	}
 //
-// What a leader does should end with status.Leadership.Done().
+// Work that only the leader may do should stop when status.Leadership.Done() is closed.
 //
-// # When the connection is lost
+// # Loss of the connection
 //
-// A leader that cannot reach its ensemble remains leader until its lease ends: a third of
-// the session timeout after the request that elected it was sent, and half of it after later
-// checks that ZooKeeper has acknowledged. Then it is [Suspended]. If its session lives when the connection is back, it is
-// leader again, with the same token; if not, the candidacy is over with
-// [ErrSessionExpired], or begins anew ([WithRejoin]).
+// A leader that cannot reach the ensemble remains the leader until its lease expires. The
+// first lease ends a third of the session timeout after the candidate sent the request that
+// elected it. Later leases end at most half of the session timeout after the leader sent
+// the last write that ZooKeeper acknowledged. When the lease expires, the leader becomes
+// [Suspended]. If its session still exists after a reconnect, it becomes leader again, with
+// the same token. If the session has expired, the candidacy ends with [ErrSessionExpired],
+// or restarts if the election was created with [WithRejoin].
 //
-// Package zkdial opens connections that recover if the servers have lost their data;
-// docs/servers.md lists the servers that work.
-//
-// docs/design.md describes the algorithm and why it is right.
+// Package zkdial opens connections that recover when the servers have lost their data. See
+// docs/servers.md for supported servers, and docs/design.md for the algorithm and why it is correct.
 package leaderelection

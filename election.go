@@ -17,9 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
-// Election is one candidate in an election on ZooKeeper. Make it with
-// [NewElection]. It is a [Candidate], and its methods may be called from any
-// goroutine.
+// Election is a candidate in an election on ZooKeeper. It implements [Candidate]. Create it
+// with [NewElection]. Its methods may be called from any goroutine.
 type Election struct {
 	conn *zk.Conn
 	node string
@@ -47,17 +46,17 @@ type Election struct {
 
 var _ Candidate = (*Election)(nil)
 
-// NewElection makes a candidate for the election at node, an existing znode
-// whose children are the candidates. It sends two requests, a Sync
-// and a read of the node, and creates nothing unless [WithCreateNode] says so. The
-// caller goes on to own conn, which many elections may share, and must not
-// close it before the candidacies are over if they are to be withdrawn at once.
+// NewElection creates a candidate for the election at node, an existing znode whose
+// children are the candidates. It sends a sync and a read of the node, and blocks until
+// ZooKeeper answers. It creates the node only if [WithCreateNode] is given. The caller
+// remains the owner of conn, which any number of elections may share. If conn is closed
+// before a candidate has resigned, its znode may remain until the session expires.
 //
 // Errors: [ErrNilConn], [ErrConnClosed], [ErrInvalidPath], [ErrInvalidOption],
-// [ErrNoElection], [ErrPermission], [ErrUnreachable] if ZooKeeper has not
-// answered for a session timeout, and the cause of [WithContext]'s context.
-// With [WithRejoin] ErrUnreachable is no reason to fail: ElectLeader waits for
-// ZooKeeper then, and looks for the election node.
+// [ErrNoElection], [ErrPermission], [ErrUnreachable] if ZooKeeper does not answer within
+// the session timeout, and the cause of the context of [WithContext]. With [WithRejoin],
+// NewElection does not fail with ErrUnreachable: ElectLeader waits for ZooKeeper and looks
+// for the election node.
 func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) {
 	o, err := newOptions(conn, opts)
 	if err != nil {
@@ -86,7 +85,8 @@ func checkNode(conn *zk.Conn, node string) error {
 	return znode.CheckPath(node)
 }
 
-// ID is the path of the candidate's znode; empty before it has one.
+// ID returns the path of the candidate's znode, or "" if the znode was not created yet. It
+// changes if the candidate rejoins in a new session ([WithRejoin]).
 func (e *Election) ID() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -99,10 +99,9 @@ func (e *Election) Status() <-chan Status { return e.feed.C() }
 // Current implements [Candidate].
 func (e *Election) Current() Status { return e.feed.Current() }
 
-// ElectLeader implements [Candidate]: it blocks until the candidacy is over and
-// returns the error of the final status, or nil after Resign or the end of the
-// context given by [WithContext]. With [WithHooks] it waits for the last hooks
-// too, for a second and a half at most.
+// ElectLeader implements [Candidate]. It blocks until the candidacy is over and returns the
+// error of the final status, or nil after Resign or when the context of [WithContext] is
+// done. With [WithHooks] it also waits for pending hooks, for at most 1.5 s.
 func (e *Election) ElectLeader() error {
 	e.mu.Lock()
 	switch {
@@ -276,24 +275,24 @@ func (e *Election) revokeGrant(reason error) {
 	revoke(reason)
 }
 
-// Multi carries out ops as one ZooKeeper transaction that commits only while
-// this candidate leads: the transaction begins with a check of the candidate's
-// znode. However long this process was stopped, whatever the network does,
-// nothing is applied after another candidate has won. Without ops it is a
-// check, by the ensemble, that this candidate leads.
+// Multi executes ops as one ZooKeeper transaction that commits only while this candidate is
+// the leader: the transaction begins with a check of the candidate's znode. Nothing is
+// applied after another candidate has become leader, even if this process was stopped or
+// requests were delayed. A call without ops verifies at the ensemble that this candidate is
+// the leader.
 //
-// It is bound to the candidate, not to one of its leaderships: a goroutine that
-// serves one of them uses [Leadership.Multi].
+// Multi uses the current leadership of the candidate. A goroutine that works for one
+// particular leadership should use [Leadership.Multi] instead.
 //
-// ops are *[zk.CreateRequest], *[zk.SetDataRequest], *[zk.DeleteRequest] and
-// *[zk.CheckVersionRequest]; the responses are theirs. The error is
-// [ErrNotLeader] when the candidate does not lead, and nothing was applied
-// then; [ErrUnconfirmed] when leadership or the connection was lost meanwhile,
-// so that the outcome is unknown; or, wrapped, what ZooKeeper has against ops,
-// with the index, kind and path of the operation that has failed, and nothing was applied.
+// ops must be *[zk.CreateRequest], *[zk.SetDataRequest], *[zk.DeleteRequest] or
+// *[zk.CheckVersionRequest]. The responses correspond to ops. The error wraps
+// [ErrNotLeader] if the candidate is not the leader, and nothing was applied. It wraps
+// [ErrUnconfirmed] if leadership or the connection was lost during the call, so that the
+// outcome is unknown. Otherwise it wraps ZooKeeper's error and names the index, kind and
+// path of the operation that failed; nothing was applied.
 //
-// Multi blocks until ZooKeeper answers, and for at most two seconds after the
-// end of the leadership.
+// Multi blocks until ZooKeeper answers, but for at most two seconds after the leadership
+// ends.
 func (e *Election) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	e.mu.Lock()
 	grant := e.grant

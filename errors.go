@@ -6,90 +6,90 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 )
 
-// The errors of this package, for errors.Is. Those that ZooKeeper has caused
-// wrap what the client library returned.
+// Errors returned by this package, to be tested with errors.Is. Errors that were caused by
+// ZooKeeper wrap the error of the client library.
 var (
-	// ErrNilConn: no connection was passed in.
+	// ErrNilConn is returned if the connection is nil.
 	ErrNilConn = sentinel.ErrNilConn
-	// ErrConnClosed: the owner of the connection has closed it. It ends a
-	// candidacy. The session's end removes what the candidate has created.
+	// ErrConnClosed is returned if the owner of the connection has closed it. It ends a
+	// candidacy. ZooKeeper removes the candidate's znode when the session ends.
 	ErrConnClosed = sentinel.ErrConnClosed
-	// ErrUnreachable: no ZooKeeper server has answered for a session timeout.
-	// It ends a candidacy only before the candidate stands in line, and not
-	// that of one that rejoins; later a candidate waits for the connection.
+	// ErrUnreachable is returned if no ZooKeeper server has answered for a session timeout.
+	// It ends a candidacy only before the candidate has joined the election, and not with
+	// [WithRejoin]. A candidate that has joined waits for the connection.
 	ErrUnreachable = sentinel.ErrUnreachable
-	// ErrInvalidPath: the path of the election node is not one that ZooKeeper
-	// accepts, or is the root.
+	// ErrInvalidPath is returned if ZooKeeper does not accept the path of the election
+	// node, or if the path is the root.
 	ErrInvalidPath = sentinel.ErrInvalidPath
-	// ErrInvalidOption: an option has a value that cannot work.
+	// ErrInvalidOption is returned if an option has an invalid value.
 	ErrInvalidOption = sentinel.ErrInvalidOption
-	// ErrNoElection: the election node does not exist.
+	// ErrNoElection is returned if the election node does not exist.
 	ErrNoElection = errors.New("leaderelection: election node does not exist")
-	// ErrPermission: ZooKeeper refuses the request, by an ACL or because the
-	// connection is not authenticated as it needs to be.
+	// ErrPermission is returned if ZooKeeper rejects a request because of an ACL or because
+	// the connection is not authenticated.
 	ErrPermission = sentinel.ErrPermission
-	// ErrAlreadyStarted: ElectLeader was called a second time.
+	// ErrAlreadyStarted is returned if ElectLeader is called a second time.
 	ErrAlreadyStarted = errors.New("leaderelection: candidate takes part already")
-	// ErrCandidacyOver: the candidacy is over and cannot be taken up again;
-	// make a new candidate.
+	// ErrCandidacyOver is returned by ElectLeader if the candidacy is over. Create a new
+	// candidate to join again.
 	ErrCandidacyOver = errors.New("leaderelection: candidacy is over")
-	// ErrNotLeader: the candidate does not lead; nothing was applied.
+	// ErrNotLeader is returned if the candidate is not the leader. Nothing was applied.
 	ErrNotLeader = errors.New("leaderelection: not the leader")
-	// ErrUnconfirmed: it is not known whether ZooKeeper has carried out what
-	// was asked. The method says what happens then.
+	// ErrUnconfirmed is returned if it is unknown whether ZooKeeper has executed a request.
+	// The documentation of the method describes what happens next.
 	ErrUnconfirmed = sentinel.ErrUnconfirmed
-	// ErrForeignChildren: the election node has children that are no
-	// candidates. Nothing was changed, unless one was created meanwhile; the
-	// error's text tells.
+	// ErrForeignChildren is returned if the election node has children that are not
+	// candidates. Nothing was changed, unless such a child was created during the deletion;
+	// the error text distinguishes the two cases.
 	ErrForeignChildren = errors.New("leaderelection: election node has children that are no candidates")
 
-	// ErrNoCandidate: there is no such candidate in the election.
+	// ErrNoCandidate is returned if the election has no candidate with the given ID.
 	ErrNoCandidate = errors.New("leaderelection: no such candidate")
-	// ErrForeignData: the election node has data that are not the library's, which it
-	// does not overwrite. Whoever needs them keeps them elsewhere.
+	// ErrForeignData is returned if the election node contains data of another application,
+	// which this library does not overwrite. Move that data to another znode.
 	ErrForeignData = errors.New("leaderelection: election node has data of its own")
 
-	// ErrNodeExhausted: the election node has had 2147483647 children, and
-	// ZooKeeper's numbers do not tell any more which of its children are older.
-	// It ends the candidacy of newcomers; those who stand in line are not
-	// concerned. The election goes on for others once the node was deleted and
-	// created anew, by DeleteElection for instance.
+	// ErrNodeExhausted ends a new candidacy if the election node has had 2147483647
+	// children: ZooKeeper's sequence numbers are exhausted and do not give the order of
+	// further candidates. Candidates that have joined before are not affected. To continue,
+	// delete the election node, for instance with [DeleteElection], and create it again.
 	ErrNodeExhausted = sentinel.ErrNodeExhausted
 
-	// ErrTooLarge: an answer is larger than the connection's receive buffer, which
-	// zk.WithMaxBufferSize limits, usually the list of candidates. The error names the
-	// znode. It ends a candidacy. By default there is no limit.
+	// ErrTooLarge is returned if a reply, usually the list of candidates, is larger than
+	// the connection's receive buffer, which is limited by zk.WithMaxBufferSize and
+	// unlimited by default. The error names the znode. It ends a candidacy.
 	ErrTooLarge = sentinel.ErrTooLarge
 
-	// ErrAmbiguous: an ephemeral child of the election node has the same sequence number
-	// as the candidate, so that the order of the two is unknown. One of them was not
-	// created as a sequential znode. The error names both, and ends the candidacy.
+	// ErrAmbiguous ends a candidacy if another ephemeral child of the election node has the
+	// same sequence number as the candidate, so that their order is unknown. One of them
+	// was not created as a sequential znode. The error names both.
 	ErrAmbiguous = sentinel.ErrAmbiguous
 
-	// ErrElectionOver: the election was ended for all candidates.
+	// ErrElectionOver ends a candidacy if the election was ended for all candidates.
 	ErrElectionOver = sentinel.ErrElectionOver
-	// ErrElectionGone: after the session had ended, the election node was missing, or was
-	// another one. The servers have lost it (see docs/servers.md), or a client has deleted
-	// it in the meantime. A candidate with both [WithCreateNode] and [WithRejoin] does not
-	// end then: it creates the node if it is missing, and continues there.
+	// ErrElectionGone ends a candidacy if, in a new session, the election node does not
+	// exist or was re-created. Either the servers have lost their data (see
+	// docs/servers.md), or a client has deleted the node in the meantime. A candidate with
+	// both [WithCreateNode] and [WithRejoin] continues instead, and creates the node if
+	// necessary.
 	ErrElectionGone = sentinel.ErrElectionGone
-	// ErrDataLost: the servers do not know the session, and have not seen the
-	// transactions that this client has seen: they were rebuilt without their data or
-	// restored from a backup. It comes with [ErrSessionExpired], and only for connections
-	// that were opened with package zkdial. Other connections cannot be used any more
-	// after such a loss, and candidates wait for them without limit: open a new one.
+	// ErrDataLost is wrapped in addition to [ErrSessionExpired] if the servers do not know
+	// the session and have not seen transactions that this client has seen: they were
+	// rebuilt without their data or restored from a backup. It is detected only on
+	// connections that were opened by package zkdial. Other connections are unusable after
+	// such a loss, and candidates on them wait indefinitely: open a new connection.
 	ErrDataLost = sentinel.ErrDataLost
-	// ErrCandidateDeleted: somebody has deleted the candidate's znode. As a
-	// final status's error it says that the election goes on without this
-	// candidate; as the end of a Leadership it is also the first sign of an
-	// election's end, or of a connection's that was closed.
+	// ErrCandidateDeleted indicates that another client has deleted the candidate's znode.
+	// If it is the error of a final status, the election continues without this candidate.
+	// If it is the error of a Leadership, it can also be the first indication that the
+	// election was ended or that the connection was closed.
 	ErrCandidateDeleted = sentinel.ErrDeleted
-	// ErrSessionExpired: the ZooKeeper session is over.
+	// ErrSessionExpired indicates that the ZooKeeper session has expired.
 	ErrSessionExpired = sentinel.ErrSessionExpired
-	// ErrLeaseExpired: leadership could not be proven any longer. It may still
-	// be regained.
+	// ErrLeaseExpired indicates that leadership could not be confirmed in time. The
+	// candidate may become leader again.
 	ErrLeaseExpired = sentinel.ErrLeaseExpired
-	// ErrResigned: the candidate has resigned.
+	// ErrResigned indicates that the candidate has resigned.
 	ErrResigned = errors.New("leaderelection: candidate has resigned")
 )
 

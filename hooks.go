@@ -5,89 +5,96 @@ import (
 	"time"
 )
 
-// Hooks are functions that an [Election] calls when something happens to it, for
-// metrics and logs. A nil one is not called. Pass them with [WithHooks]; package
-// electionprom binds them to Prometheus.
+// Hooks are functions that an [Election] calls on certain events, for metrics and logs. Nil
+// functions are not called. Pass them with [WithHooks]; package electionprom uses them to
+// export Prometheus metrics.
 //
-// What a program does as leader it should do by [Candidate.Status] and
-// [Leadership.Done] and never by hooks: they look on. Hooks can come late, while
-// Done and Status never wait for them: whatever a hook does, leadership is lost,
-// handed over and told of in time.
+// Hooks must not be used to start or stop the leader's work: use [Candidate.Status] and
+// [Leadership.Done] instead. Hooks can be called late. Status, Done and the election itself
+// never wait for a hook.
 //
-// The hooks of one election are called one at a time, in the order of the events,
-// on a goroutine of their own, with no lock held; those of several elections may be
-// called at the same time. A hook is called after its event: the status is there
-// to be read when Elected is called, Done is closed when Suspended or Lost is.
-// A hook may call every method of the election.
+// The hooks of one election are called one at a time, in the order of the events, on a
+// separate goroutine, without any lock held. Hooks of different elections may be called
+// concurrently. A hook is called after its event has taken effect: when Elected is called
+// the status is available, and when Suspended or Lost is called Done is closed. A hook may
+// call all methods of the election.
 //
-// Up to 64 events wait for a hook that does not return. Of more the oldest are left
-// out, checks and watches first, and Missed tells how many.
+// If a hook does not return, up to 64 events are queued. Then the oldest events are
+// dropped, those of Checked and Watched first, and Missed receives their number.
 //
-// ElectLeader returns after the last call has returned. When hooks do not let it,
-// it waits for a second and a half after the end of the candidacy; what waits then
-// is left out. No hook is called after ElectLeader has returned; one that was called
-// before and still runs is not stopped. Resign does not wait for hooks. A candidate
-// that never takes part calls none.
+// ElectLeader waits for the queued hooks for at most 1.5 s after the end of the candidacy,
+// and drops the rest. No hook is called after ElectLeader has returned, but a hook that was
+// called before may still run. Resign does not wait for hooks. A candidate whose
+// ElectLeader was not called calls no hooks.
 type Hooks struct {
-	// Joined: the candidate stands in line, ID says as what. Once, or with
-	// WithRejoin once for each session.
+	// Joined is called when the candidate has joined the election. ID is the candidate's
+	// ID. It is called once, or with WithRejoin once for each session.
 	Joined func(HookEvent)
-	// Elected: the candidate has become the leader, with Token. Vacated and
-	// HandOver say how long that took.
+	// Elected is called when the candidate has become the leader with Token. Vacated and
+	// HandOver give the duration of the transition.
 	Elected func(HookEvent)
-	// Suspended: the leader cannot prove that it still leads.
+	// Suspended is called when the leader's lease has expired.
 	Suspended func(HookEvent)
-	// Resumed: a suspended leader leads again, with the same token.
+	// Resumed is called when a suspended leader has become leader again, with the same
+	// token.
 	Resumed func(HookEvent)
-	// Lost: the leadership of a leader, or of one that was suspended, is over, once
-	// for each Elected. Err says why, as Leadership.Err does: [ErrCandidateDeleted]
-	// is also the first sign of an election's or a session's end. Ended knows then.
+	// Lost is called when a leadership has ended, whether or not it was suspended: once for
+	// each call of Elected. Err is the reason, as returned by Leadership.Err.
+	// [ErrCandidateDeleted] can also be the first indication of the end of an election or a
+	// session; Ended receives the definite reason.
 	Lost func(HookEvent)
-	// Ended: the candidacy is over, the last event of an election, once. Err says
-	// why: [ErrResigned], also for the end of WithContext's context, or what
-	// the final status says.
+	// Ended is called once, as the last event, when the candidacy is over. Err is the error
+	// of the final status, or [ErrResigned] after Resign or when the context of WithContext
+	// is done.
 	Ended func(HookEvent)
-	// Checked: a check that proves the lease was answered or has failed; Err is nil
-	// when it has proven it. The leader and the second in line check, every eighth
-	// of the session timeout. Elections on one connection share the request, and
-	// each of them counts it. A check whose answer is still open is not counted, and
-	// neither is the creation of the candidate's znode, the first proof.
+	// Checked is called when a write that renews the lease was answered or has failed. Err
+	// is nil if the lease was renewed. The leader and its direct follower send such a write
+	// in each eighth of the session timeout. Elections on one connection share the write,
+	// and Checked is called for each of them. It is not called for writes that are not
+	// answered yet, and not for the creation of the candidate's znode, which starts the
+	// first lease.
 	Checked func(HookEvent)
-	// Watched: ZooKeeper has confirmed a watch on the znode Path, the candidate's own
-	// or its predecessor's. Those that the client library sets anew after a
-	// reconnect are not counted.
+	// Watched is called when ZooKeeper has confirmed a watch on the znode Path, which is
+	// the candidate's znode or its predecessor's. It is not called for watches that the
+	// client library restores after a reconnect.
 	Watched func(HookEvent)
-	// Missed: that many events were left out at this place, because hooks did not
-	// return.
+	// Missed is called if events were dropped because a hook did not return in time. Missed
+	// is the number of dropped events.
 	Missed func(HookEvent)
 }
 
-// HookEvent is what a hook is told.
+// HookEvent describes an event to a hook.
 type HookEvent struct {
-	Time     time.Time // when it happened
-	Election string    // path of the election node
-	ID       string    // the candidate's ID; empty before it has joined, and of Missed
+	// Time is when the event happened.
+	Time time.Time
+	// Election is the path of the election node.
+	Election string
+	// ID is the candidate's ID. It is empty before the candidate has joined, and for
+	// Missed.
+	ID string
 
-	// Token is the leadership's: of Elected, Suspended, Resumed and Lost.
+	// Token is the fencing token of the leadership. It is set for Elected, Suspended,
+	// Resumed and Lost.
 	Token int64
-	// Vacated is when an elected candidate heard from ZooKeeper that its last
-	// predecessor is gone. It is zero where there was no predecessor, or where its
-	// end was not seen but found later, after the connection was down.
+	// Vacated is set for Elected: it is when the candidate was notified that its last
+	// predecessor has left. It is zero if there was no predecessor, or if its departure was
+	// found only after a reconnect.
 	Vacated time.Time
-	// Sent is when a check was sent; Time is when the answer was there.
+	// Sent is set for Checked: it is when the request was sent. Time is when the answer
+	// arrived.
 	Sent time.Time
-	// Path is the znode that is watched.
+	// Path is set for Watched: it is the path of the watched znode.
 	Path string
-	// Err is the reason of Suspended, Lost and Ended, and of a check that has
-	// proven nothing.
+	// Err is the reason of Suspended, Lost and Ended, and the error of a failed check.
 	Err error
-	// Missed is how many events were left out.
+	// Missed is the number of dropped events.
 	Missed int
 }
 
-// HandOver is the time from the news of the predecessor's end until the status with
-// Role Leader was there, of an event of Elected; ok is false where it is not known.
-// The predecessor's own deletion, and the way of the news, are not part of it.
+// HandOver returns, for an event of Elected, the time from the notification that the
+// predecessor has left until the status with Role Leader was available. It does not include
+// the removal of the predecessor's znode and the delivery of the notification. ok is false
+// if the time is unknown.
 func (e HookEvent) HandOver() (d time.Duration, ok bool) {
 	if e.Vacated.IsZero() {
 		return 0, false
@@ -95,8 +102,8 @@ func (e HookEvent) HandOver() (d time.Duration, ok bool) {
 	return e.Time.Sub(e.Vacated), true
 }
 
-// WithHooks has an [Election] call h. It may be given several times: all are
-// called, in that order, and one that does not return holds up the others too.
+// WithHooks makes an [Election] call h. If it is given several times, all hooks are called
+// in the given order, and a hook that does not return delays the others.
 func WithHooks(h Hooks) Option {
 	return optionFunc(func(o *options) { o.hooks = append(o.hooks, h) })
 }

@@ -15,19 +15,24 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// CandidateInfo is what everybody can see of a candidate.
+// CandidateInfo describes a candidate to observers.
 type CandidateInfo struct {
-	ID    string // path of its znode
-	Name  string // its client name; empty if it is larger than the connection accepts
-	Token int64  // its fencing token, once it leads
+	// ID is the path of the candidate's znode.
+	ID string
+	// Name is the client name of the candidate. It is empty if it is larger than the
+	// connection accepts.
+	Name string
+	// Token is the fencing token that the candidate has as leader.
+	Token int64
 }
 
-// Candidates returns the candidates of the election at node in order of
-// succession: the first one is the leader, or is about to learn that it is.
+// Candidates returns the candidates of the election at node in the order of succession. The
+// first candidate is the leader or is about to become the leader. The result is that of the
+// server that conn is connected to, and may be slightly out of date. Candidates blocks
+// until ZooKeeper has answered, for at most a session timeout per request.
 //
-// Errors are those of [NewElection], and [ErrElectionOver] for an election that
-// is being deleted. The answer is that of the server at hand, which may be a
-// moment behind.
+// Errors are those of [NewElection], and [ErrElectionOver] if the election is being
+// deleted.
 func Candidates(conn *zk.Conn, node string, opts ...Option) ([]CandidateInfo, error) {
 	o, names, err := contenders(conn, node, opts)
 	if err != nil {
@@ -57,8 +62,8 @@ func Candidates(conn *zk.Conn, node string, opts ...Option) ([]CandidateInfo, er
 	return all, nil
 }
 
-// CurrentLeader returns the first candidate of the election at node; found is
-// false when there is nobody. Errors are those of [Candidates].
+// CurrentLeader returns the first candidate of the election at node. found is false if the
+// election has no candidates. Errors are those of [Candidates].
 func CurrentLeader(conn *zk.Conn, node string, opts ...Option) (leader CandidateInfo, found bool, err error) {
 	for {
 		o, names, err := contenders(conn, node, opts)
@@ -153,27 +158,26 @@ func describe(o *options, conn *zk.Conn, id string) (*CandidateInfo, error) {
 // the connection accepts. A candidate of this library has no such name.
 func isNameTooLarge(err error) bool { return errors.Is(err, ErrTooLarge) }
 
-// Observation is one element of the stream that [Observe] returns.
+// Observation is an element of the stream that [Observe] returns.
 type Observation struct {
-	// Leader is the first candidate in line; nil when there is nobody.
+	// Leader is the first candidate, or nil if there are no candidates.
 	Leader *CandidateInfo
-	// Err is set in the last element only, unless the context ended: what
-	// ended the observation.
+	// Err is the reason why the observation has ended. It is set only in the last element.
 	Err error
 }
 
-// Observe streams who leads the election at node, without taking part in it:
-// the leader of now first, or that there is nobody, and then each change. A
-// reader that is late gets the newest observation. The channel is closed when
-// ctx is done, and after a last element with [ErrElectionOver], [ErrConnClosed]
-// or [ErrPermission]. Errors of the call itself are those of [Candidates].
+// Observe watches the leader of the election at node without joining the election. The
+// returned channel delivers the current leader, or that there is none, and then each
+// change. A slow reader receives only the newest observation. The channel is closed when
+// ctx is done, or after a last element with the error that ended the observation, for
+// instance [ErrElectionOver], [ErrConnClosed], [ErrPermission] or [ErrTooLarge]. Errors
+// returned by Observe itself are those of [Candidates].
 //
-// While the connection is down nothing is delivered, and the answers of a
-// server that is cut off from its ensemble may be old: what is observed was
-// true at some time, and tokens tell in which order. All observations of an
-// election over one connection share a watch on the leader's znode, or on the
-// election node if there is no leader. The client library cannot remove that
-// watch: after ctx it remains until the leader leaves, and further calls use it.
+// Nothing is delivered while the connection is down, and a server that is partitioned from
+// its ensemble may deliver an old leader. Compare tokens to order observations. All
+// observations of an election over one connection share one watch, on the leader's znode
+// or, if there is no leader, on the election node. The client library cannot remove that
+// watch: after ctx is done it remains until the leader leaves, and later calls reuse it.
 func Observe(ctx context.Context, conn *zk.Conn, node string, opts ...Option) (<-chan Observation, error) {
 	o, _, err := contenders(conn, node, append(slices.Clone(opts), WithContext(ctx)))
 	if err != nil {

@@ -13,40 +13,40 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
-// Option changes how a function of this package works. A function ignores the
-// options that do not concern it.
+// Option configures a function of this package. Functions ignore options that do not apply
+// to them.
 type Option interface{ apply(*options) }
 
 type optionFunc func(*options)
 
 func (f optionFunc) apply(o *options) { f(o) }
 
-// Naming is how the znodes of candidates are named.
+// Naming is the naming scheme of the candidates' znodes.
 type Naming = line.Naming
 
 const (
-	// CuratorLatch names znodes as Apache Curator's LeaderLatch does, so that
-	// Go and Java candidates can stand in one election. It is the default.
+	// CuratorLatch names znodes as the LeaderLatch of Apache Curator does, so that Go and
+	// Java candidates can share an election. It is the default.
 	CuratorLatch = line.CuratorLatch
-	// Kazoo names znodes as kazoo's Election and Lock do, for elections shared
-	// with Python. Curator cannot read these names: one election cannot have
-	// candidates of all three.
+	// Kazoo names znodes as kazoo's Election and Lock do, so that Go and Python candidates
+	// can share an election. Curator cannot parse these names, so an election cannot be
+	// shared by all three.
 	Kazoo = line.Kazoo
 )
 
-// Prefix names znodes as a hand-written election does: prefix and the sequence number
-// that ZooKeeper appends, for instance "n_0000000042", and with Prefix("") the number
-// alone. It is for moving such an election over to this library while both versions
-// of a program run, and for sharing one with programs that read no other names.
+// Prefix names znodes as many hand-written elections do: prefix followed by the sequence
+// number that ZooKeeper appends, for instance "n_0000000042", or the number alone for
+// Prefix(""). Use it to migrate such an election to this library while both versions of a
+// program run, or to share an election with programs that recognize no other names.
 //
-// A program must not have a hand-written candidate and one of this library, with the same
-// data, in one election over the same connection: after a create whose reply was lost, the
-// candidate recognizes its znode only by the owner and the data.
+// A program must not run a hand-written candidate and a candidate of this library with the
+// same data in one election over the same connection: if the reply to a create is lost, the
+// candidate recognizes its znode only by owner and data.
 func Prefix(prefix string) Naming { return line.Prefix(prefix) }
 
-// ProtectedPrefix is [Prefix] for programs that create their znodes with
-// CreateProtectedEphemeralSequential of go-zookeeper: "_c_", 32 hex digits, "-", prefix
-// and the sequence number.
+// ProtectedPrefix is like [Prefix], for programs that create their znodes with
+// CreateProtectedEphemeralSequential of go-zookeeper: "_c_", 32 hexadecimal digits, "-",
+// prefix and the sequence number.
 func ProtectedPrefix(prefix string) Naming { return line.ProtectedPrefix(prefix) }
 
 type options struct {
@@ -117,15 +117,15 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	return o, nil
 }
 
-// WithContext bounds what it is passed to: a candidacy ends as by
-// [Election.Resign] when ctx does, a request is given up.
+// WithContext bounds a function by ctx. When ctx is done, requests are abandoned, and the
+// candidacy of an [Election] ends as by [Election.Resign].
 func WithContext(ctx context.Context) Option {
 	return optionFunc(func(o *options) { o.ctx = ctx })
 }
 
-// WithClientName sets the candidate's name, which is the data of its znode and
-// what observers see; a host name, for instance, and at most 64 KiB. Without it,
-// or when it is empty, the name is "name-not-provided".
+// WithClientName sets the name of the candidate, for instance a host name, of at most 64
+// KiB. The name is the data of the candidate's znode, and observers can read it. The
+// default is "name-not-provided".
 func WithClientName(name string) Option {
 	return optionFunc(func(o *options) {
 		if o.clientName = name; name == "" {
@@ -134,63 +134,61 @@ func WithClientName(name string) Option {
 	})
 }
 
-// WithSessionTimeout has leases last as if the session had this timeout: leadership is
-// suspended earlier then when ZooKeeper does not answer, and each leader writes more
-// often. By default the timeout is used that the servers have granted to the connection
-// (see zkdial.Granted); 4 s, the smallest that servers grant by default, as long as it
-// is not known.
+// WithSessionTimeout computes leases as if the session timeout were d. A shorter timeout
+// suspends a leader earlier if ZooKeeper does not answer, and makes it renew its lease more
+// often. The default is the timeout that the servers have granted to the connection (see
+// zkdial.Granted), or, as long as that is unknown, 4 s, the smallest timeout that servers
+// grant by default.
 //
-// At least 100 ms, and not more than was granted: a longer one is rejected with
-// [ErrInvalidOption]. If it turns out to be longer only later, because there was no
-// session yet or a reconnect has changed the granted timeout, leases are shortened to
-// what was granted and a warning is logged.
+// d must be at least 100 ms and at most the granted timeout; otherwise [ErrInvalidOption]
+// is returned. If d proves to be longer than the granted timeout later, because there was
+// no session yet or because a reconnect has changed the granted timeout, leases use the
+// granted timeout and a warning is logged.
 //
-// Leases assume that the granted timeout is at least two ticks of the server, the
-// smallest that servers grant unless their minSessionTimeout is set, and at least four
-// ticks for servers behind an observer master.
+// Leases assume that the granted timeout is at least two ticks of the server, which is the
+// minimum unless the server sets minSessionTimeout, and at least four ticks for servers
+// that follow an observer master.
 func WithSessionTimeout(d time.Duration) Option {
 	return optionFunc(func(o *options) { o.timeout, o.stated = d, true })
 }
 
-// WithACL sets the ACL of the znodes that are created; by default everybody
-// may do everything. Every candidate must be allowed to read its own znode and that
-// of the candidate ahead of it: without that its candidacy ends with [ErrPermission]. To
-// end an election, by EndElection or [DeleteElection], all znodes must be deletable.
+// WithACL sets the ACL of the znodes that are created. The default grants all permissions
+// to all clients. Each candidate must be allowed to read its own znode and its
+// predecessor's, or its candidacy ends with [ErrPermission]. [Election.EndElection] and
+// [DeleteElection] need the permission to delete all znodes of the election.
 func WithACL(acl []zk.ACL) Option {
 	return optionFunc(func(o *options) { o.acl = acl })
 }
 
-// WithCreateNode has [NewElection] create the election node, and its parents,
-// where they are missing. By default that is the client's task and a missing
-// node an error.
+// WithCreateNode makes [NewElection] create the election node and its parents if they do
+// not exist. By default a missing election node is an error.
 func WithCreateNode() Option {
 	return optionFunc(func(o *options) { o.createNode = true })
 }
 
-// WithRejoin has a candidacy outlive the session: after an expiry there is a
-// status as Follower that follows nobody, and the candidacy goes on as a new
-// candidate, with a new ID, at the end of the line. ElectLeader waits for ZooKeeper
-// without limit, also before the first session: a program may start before its
-// ZooKeeper. By default expiry ends the candidacy.
+// WithRejoin lets a candidacy continue after its session has expired. The candidate first
+// delivers a status with Role Follower and an empty NowFollowing, and then joins again at
+// the end of the queue, with a new ID. ElectLeader waits for ZooKeeper without a limit,
+// including before the first session, so that a program can start before its ZooKeeper. By
+// default session expiry ends the candidacy.
 //
-// In the new session the election node may be missing or another one, because the servers
-// have lost their data or a client has deleted it. Together with [WithCreateNode] the
-// candidate creates it if necessary and continues; otherwise the candidacy ends with
-// [ErrElectionGone].
+// In the new session the election node may not exist or may have been re-created, because
+// the servers have lost their data or a client has deleted the node. Together with
+// [WithCreateNode] the candidate creates the node if necessary and continues; otherwise the
+// candidacy ends with [ErrElectionGone].
 func WithRejoin() Option {
 	return optionFunc(func(o *options) { o.rejoin = true })
 }
 
-// WithNaming sets how the candidate's znode is named. Whatever the naming, every
-// ephemeral child of the election node whose name ends in ten digits is a candidate, and
-// the order of candidates is that of these numbers.
+// WithNaming sets the naming scheme of the candidate's znode. Regardless of the naming,
+// every ephemeral child of the election node whose name ends in ten digits is a candidate,
+// and the candidates are ordered by these numbers.
 func WithNaming(n Naming) Option {
 	return optionFunc(func(o *options) { o.naming = n })
 }
 
-// WithLogger sets where to log; by default nothing is logged. The handler is
-// called on the goroutine of ElectLeader, and on short-lived ones beside it, and
-// must not block.
+// WithLogger sets the logger. By default nothing is logged. The handler is called on the
+// goroutine of ElectLeader and on other short-lived goroutines, and must not block.
 func WithLogger(log *slog.Logger) Option {
 	return optionFunc(func(o *options) { o.log = log })
 }

@@ -14,9 +14,9 @@ import (
 // something, so that everything is over within two seconds.
 const confirmLimit = 1500 * time.Millisecond
 
-// Resign implements [Candidate]. While the connection is down the candidate's
-// znode cannot be removed: it is when the connection is back in the same
-// session, or with the session.
+// Resign implements [Candidate]. The candidate's znode cannot be removed while the
+// connection is down. It is removed after a reconnect in the same session, or by ZooKeeper
+// when the session expires.
 func (e *Election) Resign() error {
 	e.finish(ErrResigned)
 	<-e.over
@@ -53,11 +53,11 @@ func (e *Election) isOver() bool { return closed(e.over) }
 // ZooKeeper did not answer.
 var errEndUnconfirmed = fmt.Errorf("%w, %w (%w)", ErrElectionOver, ErrUnconfirmed, line.ErrEnded)
 
-// EndElection implements [Candidate]: it deletes the election as
-// [DeleteElection] does. When the end is not confirmed in time this candidacy
-// ends all the same, and the deletion goes on until it is done or the
-// connection is closed. An election node with foreign children is refused with
-// [ErrForeignChildren], and the candidacy goes on.
+// EndElection implements [Candidate]. It deletes the election as [DeleteElection] does. If
+// the deletion is not confirmed in time, this candidacy ends nevertheless, and the deletion
+// continues until it succeeds or the connection is closed. If the election node has
+// children that are not candidates, EndElection returns [ErrForeignChildren] and the
+// candidacy continues.
 func (e *Election) EndElection() error {
 	done, err := e.end.Run(confirmLimit, func() error {
 		o := *e.options

@@ -5,21 +5,22 @@ import (
 	"strings"
 )
 
-// Role is what a candidate is in its election at a moment. The zero value is
-// Follower. Whoever acts only while the Role is Leader is safe.
+// Role is the current role of a candidate in its election. The zero value is Follower. Only
+// a candidate whose Role is Leader may act as the leader.
 type Role int
 
 const (
-	// Follower is not the leader.
+	// Follower is the role of a candidate that is not the leader.
 	Follower Role = iota
-	// Leader is the leader, proven as Status.Leadership says.
+	// Leader is the role of the leader. Status.Leadership is the lease.
 	Leader
-	// Suspended was leader and cannot prove at this moment that it still is,
-	// so it must not act as one. It becomes Leader again, with the same token,
-	// or Follower, or the candidacy ends.
+	// Suspended is the role of a leader whose lease has expired. It must not act as the
+	// leader. It becomes Leader again, with the same token, or Follower, or its candidacy
+	// ends.
 	Suspended
 )
 
+// String returns the name of the role in lower case.
 func (r Role) String() string {
 	switch r {
 	case Follower:
@@ -32,24 +33,26 @@ func (r Role) String() string {
 	return fmt.Sprintf("Role(%d)", int(r))
 }
 
-// Status is a candidate's situation as delivered by [Candidate.Status].
+// Status is the state of a candidate as delivered by [Candidate.Status].
 type Status struct {
-	// CandidateID is the candidate's ID; empty when it does not take part yet.
+	// CandidateID is the candidate's ID. It is empty before the candidate has joined.
 	CandidateID string
-	Role        Role
-	// NowFollowing is the ID of the candidate whose departure this one waits
-	// for: its immediate predecessor in line, not necessarily the leader.
-	// Empty for a leader and for a candidate that does not know yet.
+	// Role is the candidate's current role.
+	Role Role
+	// NowFollowing is the ID of the candidate's immediate predecessor, for whose departure
+	// it waits. The predecessor is not necessarily the leader. NowFollowing is empty for a
+	// leader, and while the predecessor is unknown.
 	NowFollowing string
-	// WasFollowing is what NowFollowing was in the previous status.
+	// WasFollowing is the NowFollowing of the previous status.
 	WasFollowing string
-	// Err is set in the final status only: what ended the candidacy.
+	// Err is the error that ended the candidacy. It is set only in the final status.
 	Err error
-	// Leadership is the grant; it is non-nil exactly while Role is Leader.
-	// After a time as Suspended it is a new one with the same token.
+	// Leadership is non-nil if and only if Role is Leader. A leader that was suspended and
+	// resumed has a new Leadership with the same token.
 	Leadership *Leadership
 }
 
+// String returns a description for logs.
 func (s Status) String() string {
 	var b strings.Builder
 	b.WriteString(s.Role.String())

@@ -2,10 +2,10 @@ package leaderelection
 
 import "sync"
 
-// StatusFeed keeps the contract of [Candidate.Status] for an implementation of
-// Candidate: it never blocks on the reader, replaces what the reader has
-// missed, and still delivers every end of a leadership that the reader was
-// told of. Make one with [NewStatusFeed].
+// StatusFeed implements the channel of [Candidate.Status] for implementations of Candidate:
+// it never blocks on the reader, replaces statuses that the reader has missed, and still
+// delivers the loss of every leadership that the reader has received. Create it with
+// [NewStatusFeed].
 //
 // Its methods may be called from any goroutine.
 type StatusFeed struct {
@@ -18,33 +18,32 @@ type StatusFeed struct {
 	closed  bool
 }
 
-// NewStatusFeed returns a feed that has delivered nothing yet.
+// NewStatusFeed returns a StatusFeed that has not published a status yet.
 func NewStatusFeed() *StatusFeed {
 	// Two elements: the end of a leadership, and what has come after it.
 	return &StatusFeed{c: make(chan Status, 2)}
 }
 
-// C is the channel to hand out as Candidate.Status.
+// C returns the channel for Candidate.Status.
 func (f *StatusFeed) C() <-chan Status { return f.c }
 
-// Current is the newest status published.
+// Current returns the status that was published last.
 func (f *StatusFeed) Current() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.current
 }
 
-// Publish delivers s, at once or when the reader next reads. After Finish or
-// Withdraw it does nothing.
+// Publish delivers s to the reader. It does not block, and does nothing after Finish or
+// Withdraw.
 func (f *StatusFeed) Publish(s Status) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.publish(s)
 }
 
-// Retract takes back what the reader has not read, and makes s the newest
-// status without delivering it: for the moment between the end of a leadership
-// and the knowledge of what follows.
+// Retract discards all unread statuses, and makes s the current status without delivering
+// it. It is for the moment between the loss of a leadership and the next status.
 func (f *StatusFeed) Retract(s Status) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,7 +61,7 @@ func (f *StatusFeed) Finish(s Status) {
 	f.close()
 }
 
-// Withdraw takes back what the reader has not read and closes the channel.
+// Withdraw discards all unread statuses and closes the channel.
 func (f *StatusFeed) Withdraw() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
