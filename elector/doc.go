@@ -1,37 +1,37 @@
-// Package elector runs something while this program leads an election, on any
-// backend that has a [leaderelection.Candidate].
+// Package elector runs code while this program is the leader of an election, on any backend
+// that implements [leaderelection.Candidate].
 //
-// [Lead] is for the plain case, one function that is to run on one candidate at
-// a time:
+// [Lead] is for the simple case, one function that runs on one candidate at a time:
 //
 //	err := elector.Lead(ctx, candidate, func(ctx context.Context, l *leaderelection.Leadership) error {
 //		return serve(ctx, l.Token())
 //	})
 //
-// [Elector] has handlers for the beginning and the end of leadership, takes part
-// again after errors, and gives leadership up when a handler fails.
+// [Elector] has separate handlers for the start and the end of leadership, joins the
+// election again after errors, and steps down if a handler fails.
 //
-// # What is guaranteed
+// # Guarantees
 //
-//   - Begin and Work are called only with a leadership that lasts at that moment,
-//     and their context is done as soon as the leadership is.
-//   - Leadership that is given up, because the context of Run has ended or a handler
-//     has failed, is given up in order: the contexts of Begin and Work are ended, Work
-//     returns, End succeeds, and only then does the backend hear of it; or when they
-//     hang, or End has failed for good.
-//   - Leadership that is lost ends in the same order, as fast as the handlers are:
-//     another one may lead by then.
-//   - End is called for every Begin that has succeeded, and for every one that was
-//     interrupted. Handlers of one Elector never overlap, as long as none hangs.
-//   - A handler's error never blocks the loop, and never leaves the leadership with a
-//     candidate that does nothing with it.
-//   - Run and Lead come to an end whatever handlers and backends do; see [Elector].
+//   - Begin and Work are called only during a leadership, and their context is done as soon
+//     as the leadership ends.
+//   - If the leader steps down, because the context of Run is done or because a handler has
+//     failed, it does so gracefully: the contexts of Begin and Work are cancelled, Work
+//     returns, End succeeds, and only then is the leadership released. It is also released
+//     if these handlers do not return in time, or if End fails permanently.
+//   - If leadership is lost, the handlers are stopped in the same order. Another candidate
+//     may be the leader by then.
+//   - End is called after every Begin that has succeeded or was interrupted. Handlers of
+//     one Elector do not run concurrently unless one of them does not return in time.
+//   - An error of a handler never blocks the Elector, and never leaves a candidate as
+//     leader without its handlers running.
+//   - Run and Lead return after a bounded time, regardless of what handlers and backends
+//     do. See [Elector].
 //
-// # What is not
+// # Limits
 //
-// A process that is stopped between a look at its context and the act that follows can
-// act too late, and so can a handler that does not heed its context. What must never
-// happen twice is to be guarded by the fencing token, [leaderelection.Leadership.Token].
+// A process that is stopped between a check of its context and the following action can act
+// too late, as can a handler that ignores its context. Operations that must not overlap
+// should be protected by the fencing token, [leaderelection.Leadership.Token].
 //
-// docs/elector.md has the table of states, and who owns which goroutine.
+// docs/elector.md contains the table of states and describes the goroutines.
 package elector

@@ -11,85 +11,97 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// Elector runs handlers while this program leads. Fill in the fields, call Run, and
-// leave the fields alone from then on. Only NewCandidate is required. A duration or
-// number that is zero stands for the default; negative ones are refused.
+// Elector runs handlers while this program is the leader. Set the fields, then call Run,
+// and do not change the fields after that. Only NewCandidate is required. Durations and
+// numbers that are zero have the documented defaults; negative values are rejected.
 //
-// Handlers are called one after the other, each on a goroutine of its own, and may
-// block. When its context is done a handler is to return: after a second the log says
-// that it still runs, and after Grace it is abandoned, which is logged as an error. An
-// abandoned handler is not waited for any more: End is called, the leadership is given
-// up, and Run returns an error that wraps [ErrHung], while the goroutine of the handler
-// still runs. Whoever gets that error should end the process.
+// Handlers are called one after another, each on a separate goroutine, and may block. A
+// handler should return when its context is done. If it does not return within a second,
+// that is logged. If it does not return within Grace, it is abandoned and an error is
+// logged: End is called, the leadership is released, and Run returns an error that wraps
+// [ErrHung] while the goroutine of the handler still runs. The program should exit after
+// that error.
 //
-// A handler that panics ends the process, as any goroutine does.
+// A handler that panics terminates the process, as in any goroutine.
 type Elector struct {
-	// NewCandidate makes the candidate for the next candidacy, which nobody else
-	// starts; Run has it take part and resigns it. It is called on a goroutine of its
-	// own at the start and after each error, never before the last candidate has
-	// resigned, and may block. The context ends with that of Run while it is called, and
-	// afterwards when the candidate has resigned: the candidate may be bound to it. A
-	// candidate that has a Close method, as an io.Closer, is closed when it has resigned.
+	// NewCandidate creates the candidate of the next candidacy. Run calls the candidate's
+	// ElectLeader and Resign; the caller must not call ElectLeader. NewCandidate is called
+	// on a separate goroutine at the start and after each error, after the previous
+	// candidate has resigned, and may block. Its context is done if the context of Run is
+	// done while NewCandidate runs, and otherwise when the candidate has resigned, so the
+	// candidate may be bound to it. A candidate that implements io.Closer is closed after
+	// it has resigned.
 	//
-	// One that has a method ResignRequested() <-chan struct{}, as [leaderelection.Election]
-	// has, can be asked for a hand-over: when that channel is closed the leadership, if
-	// there is one, is ended and given up in order, and the next candidacy begins at once,
-	// behind those who wait. It is heard when a Begin that runs has returned. The method is
-	// called once, before the candidate takes part or while it does.
+	// If the candidate has a method ResignRequested() <-chan struct{}, as
+	// [leaderelection.Election] has, it can be requested to hand over: when that channel is
+	// closed, the leadership, if there is one, is released gracefully, and the next
+	// candidacy starts immediately, behind the waiting candidates. A request during Begin
+	// takes effect when Begin has returned. ResignRequested is called once, around the time
+	// at which the candidate joins.
 	NewCandidate func(ctx context.Context) (leaderelection.Candidate, error)
 
-	// Begin makes this program the one that acts. Its context is done when the
-	// leadership is lost or about to be given up, also after Begin has returned, so
-	// that goroutines it starts can use it; and when Begin is not done within
-	// BeginTimeout. The context's cause says which.
+	// Begin starts what this program does as the leader. Its context is done when the
+	// leadership is lost or is about to be released, also after Begin has returned, so
+	// goroutines started by Begin can use it. It is also done if Begin has not returned
+	// within BeginTimeout. The cause of the context is the reason.
 	//
-	// A Begin that returns an error has undone what it did: End is not called, the
-	// leadership is given up, and after ErrorWait a new candidacy begins. When its
-	// context is done before it returns it counts as interrupted, whatever it returns,
-	// and End is called.
+	// If Begin returns an error, it must have undone its effects: End is not called, the
+	// leadership is released, and a new candidacy starts after ErrorWait. If the context is
+	// done before Begin returns, Begin counts as interrupted, whatever it returns, and End
+	// is called.
 	Begin func(ctx context.Context, l *leaderelection.Leadership) error
 
-	// Work runs after Begin for as long as this program leads; its context is Begin's.
-	// What it returns while it leads counts: an error gives the leadership up, and
-	// after ErrorWait a new candidacy begins; nil says that everything is done, and Run
-	// hands over and returns. After the leadership was lost it counts as interrupted,
-	// and is called again with the next one.
+	// Work runs after Begin for as long as this program is the leader. Its context is that
+	// of Begin. If Work returns an error during the leadership, the leadership is released,
+	// and a new candidacy starts after ErrorWait. If it returns nil during the leadership,
+	// the work is complete: Run releases the leadership and returns. If the leadership was
+	// lost before Work returned, Work counts as interrupted and is called again in the next
+	// leadership.
 	Work func(ctx context.Context, l *leaderelection.Leadership) error
 
-	// End undoes what Begin did. It is called after Work has returned; before the
-	// leadership is given up, or after it was lost: l.Err tells. As it must be able to
-	// clean up in both cases, its context ends only after EndTimeout; whoever acts as a
-	// leader here uses l.Context too.
+	// End undoes what Begin has done. It is called after Work has returned, either before
+	// the leadership is released or after it was lost; l.Err distinguishes the two. Its
+	// context ends only after EndTimeout, so that End can clean up in both cases. Code in
+	// End that requires leadership must use l.Context as well.
 	//
-	// When it fails it is tried EndTries times in all, EndPause apart. Meanwhile a
-	// leadership that lasts is kept, so that nobody else begins; one that is lost is
-	// not taken up again. If it has succeeded after a failure, ErrorWait passes before
-	// the next candidacy. If it has failed every time, or hangs, the leadership is given
-	// up and Run returns an error that wraps [ErrEnd]: this program may still be doing
-	// what only a leader may.
+	// If End fails, it is retried every EndPause, up to EndTries calls in total. In the
+	// meantime the leadership is kept if it is not lost, so that no other candidate begins,
+	// and it is not resumed if it is lost. If End succeeds after a failure, the next
+	// candidacy starts after ErrorWait. If all calls fail, or one does not return, the
+	// leadership is released and Run returns an error that wraps [ErrEnd]: this program may
+	// still be doing what only a leader may do.
 	End func(ctx context.Context, l *leaderelection.Leadership) error
 
-	// Error is called after an error, when the leadership, if there was one, is given
-	// up, and before ErrorWait; not for an error that ends Run. l is the last leadership
-	// of the candidacy that the error has ended, or nil. The context ends after
-	// ErrorTimeout and with that of Run. As long as Error itself returns an error there is
-	// no new candidacy: it is called again after each ErrorWait.
+	// Error is called after an error that does not end Run, after the leadership, if there
+	// was one, was released and before ErrorWait. l is the last leadership of the candidacy
+	// that has failed, or nil. The context is done after ErrorTimeout and when the context
+	// of Run is done. If Error returns an error, it is called again after ErrorWait; no new
+	// candidacy starts before it returns nil.
 	Error func(ctx context.Context, l *leaderelection.Leadership, err error) error
 
-	BeginTimeout time.Duration // for Begin; a minute
-	EndTimeout   time.Duration // for each try of End; 30 s
-	ErrorTimeout time.Duration // for Error; 30 s
-	EndTries     int           // how often End is tried; 12
-	EndPause     time.Duration // between two tries of End; 5 s
-	ErrorWait    time.Duration // after an error and before the next candidacy; 30 s
-	Grace        time.Duration // for a handler to return after its context's end; 10 s
+	// BeginTimeout is the time limit of Begin. The default is one minute.
+	BeginTimeout time.Duration
+	// EndTimeout is the time limit of each call of End. The default is 30 s.
+	EndTimeout time.Duration
+	// ErrorTimeout is the time limit of Error. The default is 30 s.
+	ErrorTimeout time.Duration
+	// EndTries is the maximum number of calls of End. The default is 12.
+	EndTries int
+	// EndPause is the time between two calls of End. The default is 5 s.
+	EndPause time.Duration
+	// ErrorWait is the time between an error and the next candidacy. The default is 30 s.
+	ErrorWait time.Duration
+	// Grace is the time in which a handler must return after its context is done. The
+	// default is 10 s.
+	Grace time.Duration
 
-	// Terminal says which errors of the backend end Run instead of beginning a new
-	// candidacy after ErrorWait: those of NewCandidate, and those that end a candidacy.
-	// By default it is [IsTerminal].
+	// Terminal reports whether an error of the backend, returned by NewCandidate or
+	// ElectLeader, ends Run. After other errors a new candidacy starts after ErrorWait. The
+	// default is [IsTerminal].
 	Terminal func(error) bool
 
-	// Log is where to log; by default nothing is logged. Its handler must not block.
+	// Log receives log messages. If it is nil, nothing is logged. Its handler must not
+	// block.
 	Log *slog.Logger
 
 	plain bool // Lead: every error is returned
@@ -105,25 +117,27 @@ type Elector struct {
 	over    bool          // Run has returned
 }
 
-// Run takes part in the election, calls the handlers, and blocks until
+// Run joins the election, calls the handlers, and blocks until one of the following
+// happens:
 //
-//   - ctx is done: then it has handed over, and returns nil;
-//   - Work has returned nil: likewise;
-//   - the backend has a terminal error: [ErrTerminal];
-//   - End has failed for good: [ErrEnd];
-//   - a handler was abandoned: [ErrHung];
-//   - it was called before ([ErrAlreadyRun]) or the fields are invalid
-//     ([leaderelection.ErrInvalidOption]).
+//   - ctx is done: Run steps down gracefully and returns nil.
+//   - Work returns nil during a leadership: Run steps down gracefully and returns nil.
+//   - The backend has a terminal error: Run returns an error that wraps [ErrTerminal].
+//   - End has failed permanently: Run returns an error that wraps [ErrEnd].
+//   - A handler was abandoned: Run returns an error that wraps [ErrHung].
 //
-// In all cases it has called End if there was something to end, and has resigned. When
-// the backend has not confirmed that, and there is no other error, it returns one that
-// wraps [leaderelection.ErrUnconfirmed]; the withdrawal goes on in the background. An
-// error that Work returned because ctx was done is returned, wrapped by [ErrWork],
-// unless it is the context's.
+// Run returns [ErrAlreadyRun] immediately if it was called before, and an error that wraps
+// [leaderelection.ErrInvalidOption] if the fields are invalid.
 //
-// After the end of ctx Run takes as long as the handlers do: at most Grace for each of
-// Begin and Work, EndTries times EndTimeout, Grace and EndPause for End, and then ten
-// seconds for the backend.
+// Before it returns, Run calls End if necessary, and resigns. If the backend has not
+// confirmed the resignation and there is no other error, Run returns an error that wraps
+// [leaderelection.ErrUnconfirmed], and the removal continues in the background. If ctx is
+// done and Work returns an error other than that of the context, Run returns it wrapped by
+// [ErrWork].
+//
+// After ctx is done, Run returns within the following time: Grace for each of Begin and
+// Work, EndTries times the sum of EndTimeout, Grace and EndPause for End, and ten seconds
+// for the backend.
 func (e *Elector) Run(ctx context.Context) error {
 	if !e.begin() {
 		return ErrAlreadyRun

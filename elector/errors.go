@@ -6,39 +6,39 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// The errors of this package, for errors.Is. They are wrapped together with what
-// has caused them.
+// Errors returned by this package, to be tested with errors.Is. They are wrapped together
+// with their cause.
 var (
-	// ErrAlreadyRun: Run was called before. An Elector runs once.
+	// ErrAlreadyRun is returned if Run was called before. An Elector can run only once.
 	ErrAlreadyRun = errors.New("elector: has run already")
-	// ErrNotRunning: Run was not called yet, or has returned.
+	// ErrNotRunning is returned if Run was not called yet or has returned.
 	ErrNotRunning = errors.New("elector: does not run")
-	// ErrTerminal: the backend cannot go on, and Run has returned. A backend that
-	// wraps it in its error has [IsTerminal] say so.
+	// ErrTerminal is returned by Run if the backend has failed permanently. [IsTerminal]
+	// returns true for errors of a backend that wrap ErrTerminal.
 	ErrTerminal = errors.New("elector: the backend has ended")
-	// ErrWithdrawn: somebody other than the Elector has called the candidate's Resign, or,
-	// with [Lead], has asked for it.
+	// ErrWithdrawn is returned if the candidate's Resign was called by other code than the
+	// Elector, or, with [Lead], if the candidate was requested to resign.
 	ErrWithdrawn = errors.New("elector: the candidate was withdrawn")
-	// ErrBegin: Begin has failed, or was not done within BeginTimeout.
+	// ErrBegin is returned if Begin has failed or has not returned within BeginTimeout.
 	ErrBegin = errors.New("elector: begin handler failed")
-	// ErrWork: Work has failed.
+	// ErrWork is returned if Work has failed.
 	ErrWork = errors.New("elector: work failed")
-	// ErrEnd: End has failed. Run returns it when all tries have; then this program
-	// may still do what only a leader may. The leadership was given up.
+	// ErrEnd is returned if End has failed. Run returns it if all calls of End have failed:
+	// the leadership was released, but this program may still be doing what only a leader
+	// may do.
 	ErrEnd = errors.New("elector: end handler failed")
-	// ErrHung: a handler has not returned within Grace after the end of its context,
-	// and was abandoned: its goroutine still runs. Only the end of the process ends it
-	// for certain.
+	// ErrHung is returned if a handler has not returned within Grace after its context was
+	// done. Its goroutine still runs; only the end of the process is certain to stop it.
 	ErrHung = errors.New("elector: handler hangs")
 )
 
-// IsTerminal is what Run asks of a backend's error where Elector.Terminal is nil: is
-// it of no use to try again? It is for [ErrTerminal], for the end of the election, and
-// for what only another configuration or another program can mend:
-// [leaderelection.ErrElectionOver], [leaderelection.ErrConnClosed],
-// [leaderelection.ErrPermission], [leaderelection.ErrNilConn],
-// [leaderelection.ErrInvalidPath], [leaderelection.ErrInvalidOption], and the errors of
-// a candidate that takes part elsewhere or has done so before.
+// IsTerminal reports whether retrying after err is pointless. It is the default of
+// Elector.Terminal. It returns true for [ErrTerminal], for the end of the election, and for
+// errors that need another configuration or program: [leaderelection.ErrElectionOver],
+// [leaderelection.ErrConnClosed], [leaderelection.ErrPermission],
+// [leaderelection.ErrNilConn], [leaderelection.ErrInvalidPath],
+// [leaderelection.ErrInvalidOption], and [leaderelection.ErrAlreadyStarted] and
+// [leaderelection.ErrCandidacyOver], which indicate that the candidate was used before.
 func IsTerminal(err error) bool {
 	for _, t := range terminal {
 		if errors.Is(err, t) {

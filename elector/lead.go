@@ -7,28 +7,31 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// Lead has candidate take part, and calls f while it leads. The context of f is done
-// when the leadership is lost and when ctx is; its cause says why.
+// Lead runs the candidacy of candidate and calls f while the candidate is the leader. The
+// context of f is done when the leadership ends or when ctx is done; its cause is the
+// reason.
 //
-// What f returns while it leads is what Lead returns, after the candidate has resigned.
-// What it returns after the leadership was lost does not count: f is called again when
-// the candidate leads again, until the candidacy is over. So a job that f has done
-// without being the leader any more is not taken for done.
+// If f returns during the leadership, the candidate resigns and Lead returns the result of
+// f. If f returns after the leadership was lost, its result is ignored, because the work
+// may be incomplete: f is called again when the candidate becomes leader again, until the
+// candidacy is over.
 //
-// Lead returns when f has returned, when the candidacy is over, with the error that has
-// ended it, [ErrWithdrawn] after a Resign by somebody else, or when one was asked for (see
-// Elector.NewCandidate) and f has returned; and when ctx is done: with
-// what f has returned if it was leading, else with the context's cause. An f that has not
-// returned ten seconds after the end of its context is abandoned, with an error that
-// wraps [ErrHung]; its goroutine still runs.
+// Lead also returns when the candidacy is over, with the error that ended it, or with
+// [ErrWithdrawn] after a call of Resign by other code. If the candidate is requested to
+// resign (see Elector.NewCandidate), the context of f is cancelled, and Lead returns
+// ErrWithdrawn after f has returned. If ctx is done, Lead returns the result of f if the
+// candidate is the leader, and otherwise the cause of ctx. If f does not return within ten
+// seconds after its context is done, it is abandoned, and Lead returns an error that wraps
+// [ErrHung] while the goroutine of f still runs.
 //
-// A candidate with [leaderelection.WithRejoin] waits for a ZooKeeper that does not answer,
-// also for one that starts after this program, and Lead waits with it.
+// If the candidate was created with [leaderelection.WithRejoin], Lead waits for ZooKeeper
+// when it does not answer, also if ZooKeeper starts later than this program.
 //
-// Nobody else starts or reads the candidate. It must not be bound to ctx
-// ([leaderelection.WithContext]), or else it resigns before f has returned. When the backend
-// has not confirmed the resignation within ten seconds, and there is no other error, Lead
-// returns one that wraps [leaderelection.ErrUnconfirmed].
+// The caller must not call ElectLeader or receive from Status, and must not bind the
+// candidate to ctx with [leaderelection.WithContext]: it would resign before f has
+// returned. If the backend has not confirmed the resignation and there is no other error,
+// Lead returns an error that wraps [leaderelection.ErrUnconfirmed]. It waits for the
+// backend for at most ten seconds.
 func Lead(ctx context.Context, candidate leaderelection.Candidate, f func(ctx context.Context, l *leaderelection.Leadership) error) error {
 	if f == nil {
 		return fmt.Errorf("elector: %w: nothing to run", leaderelection.ErrInvalidOption)

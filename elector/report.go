@@ -7,27 +7,31 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// State is what an Elector is at a moment, and what its backend tells it.
+// State is the state of an Elector.
 type State string
 
 const (
-	// StateNotLeader does not act. It is the state before, and after, everything else,
-	// and while Begin runs.
+	// StateNotLeader is the state while the program does not act as the leader: before Run,
+	// as a follower, while Begin runs, after End, and after Run.
 	StateNotLeader State = "NOTLEADER"
-	// StateLeader acts: Begin has succeeded, and End has not yet.
+	// StateLeader is the state from the success of Begin until the success of End.
 	StateLeader State = "LEADER"
-	// StateError waits before it takes part again.
+	// StateError is the state in which the Elector waits after an error before it joins
+	// again.
 	StateError State = "ERROR"
 )
 
-// Report is an Elector's situation at a moment.
+// Report describes the state of an Elector at one time.
 type Report struct {
+	// State is the state of the Elector.
 	State State
-	Since time.Time // when the state was entered; zero before Run
-	// Candidate is the newest status of the candidate, of the last one while there is
-	// none. It can be the leader while State is not StateLeader: Begin is running then.
+	// Since is when the state was entered. It is zero before Run.
+	Since time.Time
+	// Candidate is the newest status of the candidate, or of the last candidate while there
+	// is none. Its Role can be Leader while State is not StateLeader, for instance while
+	// Begin is running.
 	Candidate leaderelection.Status
-	// Err is what has led to StateError, and after Run what Run has returned.
+	// Err is the error that led to StateError, or, after Run, the error that Run returned.
 	Err error
 }
 
@@ -39,9 +43,9 @@ func (r Report) orInitial() Report {
 	return r
 }
 
-// Current returns the situation. It may be called from any goroutine, at any time, and
-// does not wait for handlers. Whoever needs to know whether this program leads looks at
-// Candidate.Leadership's Err as well: State follows only when End has returned.
+// Current returns the current state. It may be called from any goroutine at any time, and
+// does not wait for handlers. To find out whether this program is the leader, check the Err
+// method of Candidate.Leadership as well: State changes only after End has returned.
 func (e *Elector) Current() Report {
 	e.mu.Lock()
 	report, c := e.report.orInitial(), e.c

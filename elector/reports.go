@@ -7,16 +7,17 @@ import (
 	"fmt"
 )
 
-// Reports is for following the state. The channel has the newest Report: the one of now
-// at once, then one after each change of State or Err, and after each status that the
-// loop has heard of the candidate; those that come while a handler runs are heard when it
-// has returned. Two in a row may say the same. It never holds the Elector up: a reader that is late misses all but the
-// newest. The last Report says what Run has returned; then the channel is closed, once.
+// Reports returns a channel of state changes. It delivers the current Report immediately,
+// and then a Report after each change of State or Err and after each status of the
+// candidate. A status that arrives while a handler runs is reported after the handler has
+// returned. Consecutive reports can be equal. Sending never blocks the Elector: a slow
+// reader receives only the newest Report. The last Report contains the error that Run
+// returned; then the channel is closed.
 //
-// There is one channel, for one reader, which every call returns. Reports may be called
-// from any goroutine, before, during and after Run, and does not block. A Report is of the
-// past when it is read: whoever needs to know whether this program leads asks [Report]'s
-// Candidate.Leadership for its Err.
+// Every call returns the same channel, which is meant for one reader. Reports may be called
+// from any goroutine, before, during and after Run, and does not block. A Report may be out
+// of date when it is received: to find out whether this program is the leader, call the Err
+// method of Candidate.Leadership.
 func (e *Elector) Reports() <-chan Report {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -68,11 +69,11 @@ func (e *Elector) finish() {
 	}
 }
 
-// Responds asks the loop of Run for a sign of life, and blocks until that has come, which
-// takes no time: the loop gives it also while it waits for a handler, for the backend or
-// for the time of the next try. So an error says that this program is stuck, or that Run
-// was not called or has returned ([ErrNotRunning]). When ctx ends first the error wraps
-// its cause. It may be called from any goroutine.
+// Responds checks the liveness of the loop of Run, and blocks until the loop has answered.
+// The loop answers immediately, even while it waits for a handler, for the backend or for
+// the next retry. Responds returns an error that wraps the cause of ctx if ctx is done
+// first, which indicates that this program is stuck, and [ErrNotRunning] if Run was not
+// called yet or has returned. It may be called from any goroutine.
 func (e *Elector) Responds(ctx context.Context) error {
 	e.mu.Lock()
 	turns, ended := e.turns, e.ended
