@@ -29,9 +29,7 @@ func TestForgedNotifications(t *testing.T) {
 	f := subscribe(t, follower)
 	tells(t, f, "the record", version(r.Version))
 
-	sql(t, operator, "CREATE ROLE forger LOGIN")
-	t.Cleanup(func() { sql(t, operator, "DROP ROLE forger") })
-	forger := newPool(t, server.Addr(), func(c *pgxpool.Config) { c.ConnConfig.User = "forger" })
+	forger := newPool(t, server.Addr(), as(newRole(t, operator)))
 	_, err := forger.Exec(bounded(t), "SELECT FROM "+table.Sanitize())
 	require.ErrorContains(t, err, "permission denied")
 	var channel string

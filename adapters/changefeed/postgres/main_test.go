@@ -68,11 +68,27 @@ func newStore(t testing.TB, pool *pgxpool.Pool, table pgx.Identifier, opts ...po
 // noSync is for the tests' servers, which run without fsync.
 var noSync = postgres.WithRisk(changefeed.RiskPowerLoss)
 
-var tables atomic.Int64
+// serial numbers the names of tables, roles and schemas, which tests must not share.
+var serial atomic.Int64
 
 // newTable is a name that no other test has. It has to be quoted, and it is long.
 func newTable() pgx.Identifier {
-	return pgx.Identifier{fmt.Sprintf(`The "Elections"; %%s of 'naïve' $1 table no. %06d`, tables.Add(1))}
+	return pgx.Identifier{fmt.Sprintf(`The "Elections"; %%s of 'naïve' $1 table no. %06d`, serial.Add(1))}
+}
+
+// newRole makes a role that may log in, and returns its name. It is dropped at the end of the
+// test, with the privileges that the test has granted to it.
+func newRole(t testing.TB, operator *pgxpool.Pool) string {
+	t.Helper()
+	role := fmt.Sprintf("role_%06d", serial.Add(1))
+	sql(t, operator, "CREATE ROLE "+role+" LOGIN")
+	t.Cleanup(func() { sql(t, operator, "DROP OWNED BY "+role+"; DROP ROLE "+role) })
+	return role
+}
+
+// as has a pool connect as a role.
+func as(role string) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) { c.ConnConfig.User = role }
 }
 
 func backendOn(at func(testing.TB) *dbserver.Server, change func(*pgxpool.Config), opts ...postgres.Option) storetest.Factory {

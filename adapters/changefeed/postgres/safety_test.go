@@ -144,8 +144,9 @@ func TestStandbysOfTheWeak(t *testing.T) {
 	server := startServer(t, "fsync=on", "wal_level=logical")
 	pool, table := newPool(t, server.Addr(), nil), newTable()
 	created(t, pool, table)
-	sql(t, pool, `CREATE ROLE weak LOGIN; GRANT SELECT, INSERT, UPDATE ON `+table.Sanitize()+` TO weak`)
-	weak := newPool(t, server.Addr(), func(c *pgxpool.Config) { c.ConnConfig.User = "weak" })
+	role := newRole(t, pool)
+	sql(t, pool, `GRANT SELECT, INSERT, UPDATE ON `+table.Sanitize()+` TO `+role)
+	weak := newPool(t, server.Addr(), as(role))
 	start := func() error {
 		s, err := postgres.New(weak, table, "an election")
 		require.NoError(t, err)
@@ -185,7 +186,7 @@ func TestCommitWaits(t *testing.T) {
 	} {
 		pool, table := newPool(t, server.Addr(), setting("synchronous_commit", value)), newTable()
 		s, r := created(t, pool, table)
-		name := "commit_" + value
+		name := fmt.Sprintf("commit_%06d", serial.Add(1))
 		sql(t, pool, fmt.Sprintf(`CREATE TABLE %[1]s (value text);
 			CREATE FUNCTION %[1]s() RETURNS trigger LANGUAGE plpgsql AS
 				$$ BEGIN INSERT INTO %[1]s VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;

@@ -49,14 +49,11 @@ func TestArguments(t *testing.T) {
 func TestStartRefuses(t *testing.T) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)
-	sql(t, operator, `CREATE ROLE weak LOGIN`)
+	weak := newRole(t, operator)
 	sql(t, operator, `REVOKE CREATE ON SCHEMA public FROM PUBLIC`)
-	user := func(name string) func(*pgxpool.Config) {
-		return func(c *pgxpool.Config) { c.ConnConfig.User = name }
-	}
 	// The table as Create makes it, and then what is done to it.
 	for name, c := range map[string]struct {
-		prepare string // %t is the table
+		prepare string // %t is the table, %r the role, %b another table
 		change  func(*pgxpool.Config)
 		table   pgx.Identifier
 		opts    []postgres.Option
@@ -65,15 +62,15 @@ func TestStartRefuses(t *testing.T) {
 		"NoTable":        {prepare: `DROP TABLE %t`, opts: []postgres.Option{postgres.WithExistingTable()}, says: "told to make none"},
 		"NoSchema":       {table: pgx.Identifier{"no such", "table"}, says: "there is no schema"},
 		"NoSearchPath":   {prepare: `DROP TABLE %t`, change: setting("search_path", "nowhere"), says: "there is no schema"},
-		"MayNotMake":     {prepare: `DROP TABLE %t`, change: user("weak"), says: "no right to make it"},
-		"MayNotRead":     {change: user("weak"), says: "no right to SELECT and UPDATE"},
-		"MayNotUpdate":   {prepare: `GRANT SELECT, INSERT ON %t TO weak`, change: user("weak"), says: "no right to SELECT and UPDATE"},
-		"MayNotInsert":   {prepare: `GRANT SELECT, UPDATE ON %t TO weak; DELETE FROM %t`, change: user("weak"), says: "no right to INSERT"},
-		"NoSuchUser":     {change: user("nobody at all"), says: "28000"},
+		"MayNotMake":     {prepare: `DROP TABLE %t`, change: as(weak), says: "no right to make it"},
+		"MayNotRead":     {change: as(weak), says: "no right to SELECT and UPDATE"},
+		"MayNotUpdate":   {prepare: `GRANT SELECT, INSERT ON %t TO %r`, change: as(weak), says: "no right to SELECT and UPDATE"},
+		"MayNotInsert":   {prepare: `GRANT SELECT, UPDATE ON %t TO %r; DELETE FROM %t`, change: as(weak), says: "no right to INSERT"},
+		"NoSuchUser":     {change: as("nobody at all"), says: "28000"},
 		"NoSuchDatabase": {change: func(c *pgxpool.Config) { c.ConnConfig.Database = "none" }, says: "3D000"},
 		"ReadOnly":       {change: setting("default_transaction_read_only", "on"), says: "read-only"},
 		"Unlogged":       {prepare: `ALTER TABLE %t SET UNLOGGED`, says: "unlogged"},
-		"View":           {prepare: `ALTER TABLE %t RENAME TO "behind the view"; CREATE VIEW %t AS SELECT * FROM "behind the view"`, says: "is no table"},
+		"View":           {prepare: `CREATE TABLE %b AS TABLE %t; DROP TABLE %t; CREATE VIEW %t AS TABLE %b`, says: "is no table"},
 		"NoColumn":       {prepare: `ALTER TABLE %t DROP COLUMN nominee`, says: "nominee text"},
 		"OtherType":      {prepare: `ALTER TABLE %t ALTER COLUMN term TYPE integer`, says: "term bigint"},
 		"NoKey":          {prepare: `ALTER TABLE %t DROP COLUMN election; ALTER TABLE %t ADD COLUMN election text`, says: "no unique index"},
@@ -84,7 +81,8 @@ func TestStartRefuses(t *testing.T) {
 				table = newTable()
 				created(t, operator, table)
 			}
-			sql(t, operator, strings.ReplaceAll(c.prepare, "%t", table.Sanitize()))
+			names := strings.NewReplacer("%t", table.Sanitize(), "%r", weak, "%b", newTable().Sanitize())
+			sql(t, operator, names.Replace(c.prepare))
 			s := newStore(t, newPool(t, server.Addr(), c.change), table, c.opts...)
 			err := s.Start(bounded(t))
 			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
@@ -99,8 +97,9 @@ func TestStartAllows(t *testing.T) {
 	server := shared.Get(t)
 	operator, table := newPool(t, server.Addr(), nil), newTable()
 	_, r := created(t, operator, table)
-	sql(t, operator, `CREATE ROLE modest LOGIN; GRANT SELECT, UPDATE ON `+table.Sanitize()+` TO modest`)
-	pool := newPool(t, server.Addr(), func(c *pgxpool.Config) { c.ConnConfig.User = "modest" })
+	modest := newRole(t, operator)
+	sql(t, operator, `GRANT SELECT, UPDATE ON `+table.Sanitize()+` TO `+modest)
+	pool := newPool(t, server.Addr(), as(modest))
 	s := newStore(t, pool, table, postgres.WithExistingTable())
 	require.NoError(t, s.Start(bounded(t)))
 	tells(t, subscribe(t, s), "the record", version(r.Version))
@@ -163,9 +162,9 @@ func TestNoLoginForAWhile(t *testing.T) {
 	operator, table := newPool(t, server.Addr(), nil), newTable()
 	s, _ := created(t, operator, table)
 	require.NoError(t, s.Close())
-	sql(t, operator, "CREATE ROLE rotated LOGIN; GRANT ALL ON "+table.Sanitize()+" TO rotated")
-	t.Cleanup(func() { sql(t, operator, "DROP OWNED BY rotated; DROP ROLE rotated") })
-	pool := newPool(t, server.Addr(), func(c *pgxpool.Config) { c.ConnConfig.User = "rotated" })
+	rotated := newRole(t, operator)
+	sql(t, operator, "GRANT ALL ON "+table.Sanitize()+" TO "+rotated)
+	pool := newPool(t, server.Addr(), as(rotated))
 	e, err := changefeed.NewElection(newStore(t, pool, table))
 	require.NoError(t, err)
 	ended := make(chan error, 1)
@@ -189,8 +188,8 @@ func TestNoLoginForAWhile(t *testing.T) {
 		}
 	}
 	token := leads(0)
-	sql(t, operator, "ALTER ROLE rotated NOLOGIN")
-	sql(t, operator, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'rotated'")
+	sql(t, operator, "ALTER ROLE "+rotated+" NOLOGIN")
+	sql(t, operator, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '"+rotated+"'")
 	for refusals, limit := 0, bounded(t); refusals < 3; {
 		select {
 		case n := <-e.Notices():
@@ -204,6 +203,6 @@ func TestNoLoginForAWhile(t *testing.T) {
 			require.FailNow(t, "the feed's errors are not reported")
 		}
 	}
-	sql(t, operator, "ALTER ROLE rotated LOGIN")
+	sql(t, operator, "ALTER ROLE "+rotated+" LOGIN")
 	leads(token)
 }
