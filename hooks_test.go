@@ -291,6 +291,7 @@ func TestHooksOfAnElectionsEnd(t *testing.T) {
 		first, second := l.hook(l.connect()), l.hook(l.connect())
 		l.join(first.contender)
 		l.join(second.contender)
+		l.heard(first, "joined", "elected") // before the status changes again: hooks come later than it
 		require.NoError(t, second.EndElection())
 		<-first.over
 		<-second.over
