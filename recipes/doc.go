@@ -1,24 +1,24 @@
-// Package recipes holds what the ZooKeeper recipes below this directory have in
-// common: their options and their errors.
+// Package recipes contains the options and errors that all ZooKeeper recipes share. The
+// recipes are in the packages below it:
 //
-//	lock       Mutex, RWMutex, Semaphore, Multi; grants with a fencing token
-//	barrier    Barrier; Double, with numbered rounds
-//	queue      work items: FIFO, by priority, delayed; at least once
-//	counter    Counter, Value; compare-and-set, blocks of ids
-//	group      Group, Persistent, Partitioner: members, and parts divided among them
+//	lock       Mutex, RWMutex, Semaphore and Multi, with fencing tokens
+//	barrier    Barrier, and Double with numbered rounds
+//	queue      work queues: FIFO, by priority, delayed; at-least-once delivery
+//	counter    Counter and Value: compare-and-set, blocks of IDs
+//	group      Group, Persistent and Partitioner: membership, and parts divided among members
 //	discovery  services and their instances, in Curator's layout
-//	cache      a znode, its children or a subtree in memory, with events
+//	cache      in-memory copies of a znode, its children or a subtree, with events
 //
-// All of them work on a *zk.Conn that the caller has opened and goes on to own,
-// and that any number of recipes may share. Everything that waits takes a
-// context, and ends with its cause. The end of a context never keeps a recipe
-// from cleaning up: what a cancelled call has created is removed in the
-// background, until that is confirmed, the session is over or the connection is
-// closed. Methods may be called from any goroutine unless they say otherwise.
+// All recipes use a *zk.Conn that the caller opens and owns, and that any number of recipes
+// may share. Every call that blocks takes a context, and returns its cause when the context
+// is done. A recipe cleans up even then: znodes that a cancelled call has created are
+// removed in the background, until ZooKeeper confirms the removal, the session ends or the
+// connection is closed. Methods may be called from any goroutine unless they are documented
+// otherwise.
 //
-// A request whose reply is lost may or may not have been carried out. Recipes
-// find out, by what the request has left behind, and repeat only what did not
-// happen. Where that cannot be found out the error is [ErrUnconfirmed].
+// If the reply to a request is lost, the request may have been applied or not. Recipes
+// detect from ZooKeeper's state whether it was applied, and retry only requests that were
+// not. If that cannot be determined, they return [ErrUnconfirmed].
 //
 // Elections are in the root package.
 package recipes

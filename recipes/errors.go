@@ -2,41 +2,41 @@ package recipes
 
 import "github.com/go-leaderelection/leaderelection/internal/sentinel"
 
-// The errors that recipes share, for errors.Is. They are the values that the root
-// package exports for elections. Those that ZooKeeper has caused wrap what the
-// client library returned.
+// Errors that the recipes share, to be tested with errors.Is. They are identical to the
+// errors that the root package exports for elections. Errors that were caused by ZooKeeper
+// wrap the error of the client library.
 var (
-	// ErrNilConn: no connection was passed in.
+	// ErrNilConn is returned if the connection is nil.
 	ErrNilConn = sentinel.ErrNilConn
-	// ErrConnClosed: the owner of the connection has closed it.
+	// ErrConnClosed is returned if the owner of the connection has closed it.
 	ErrConnClosed = sentinel.ErrConnClosed
-	// ErrInvalidPath: the path is not one that ZooKeeper accepts, or is the
-	// root.
+	// ErrInvalidPath is returned if ZooKeeper does not accept the path, or if the path is
+	// the root.
 	ErrInvalidPath = sentinel.ErrInvalidPath
-	// ErrInvalidOption: an option or argument has a value that cannot work.
-	// Nothing was changed.
+	// ErrInvalidOption is returned if an option or argument has an invalid value, or if an
+	// option does not apply to the recipe. Nothing was changed.
 	ErrInvalidOption = sentinel.ErrInvalidOption
-	// ErrPermission: ZooKeeper refuses the request, by an ACL or because the
-	// connection is not authenticated as it needs to be.
+	// ErrPermission is returned if ZooKeeper rejects a request because of an ACL or because
+	// the connection is not authenticated.
 	ErrPermission = sentinel.ErrPermission
-	// ErrUnconfirmed: it is not known whether ZooKeeper has carried out what was
-	// asked. The method says what happens then.
+	// ErrUnconfirmed is returned if it is unknown whether ZooKeeper has executed a request.
+	// The documentation of the method describes what happens next.
 	ErrUnconfirmed = sentinel.ErrUnconfirmed
-	// ErrDeleted: somebody else has deleted the znode that stands for this
-	// participant.
+	// ErrDeleted is returned if another client has deleted the znode of this participant.
 	ErrDeleted = sentinel.ErrDeleted
-	// ErrNodeExhausted: the recipe's node has had 2147483647 children, and
-	// ZooKeeper's numbers do not tell any more which of its children are older.
-	// Those who stand in line are not concerned; newcomers can join once the node
-	// was deleted and created anew.
+	// ErrNodeExhausted is returned if the recipe's node has had 2147483647 children:
+	// ZooKeeper's sequence numbers are exhausted and do not give the order of further
+	// children. Participants that have joined before are not affected. New ones can join
+	// after the node was deleted and created again.
 	ErrNodeExhausted = sentinel.ErrNodeExhausted
-	// ErrTooLarge: an answer is larger than the connection's receive buffer, which
-	// zk.WithMaxBufferSize limits. The error names the znode. By default there is no limit.
+	// ErrTooLarge is returned if a reply is larger than the connection's receive buffer,
+	// which is limited by zk.WithMaxBufferSize and unlimited by default. The error names
+	// the znode.
 	ErrTooLarge = sentinel.ErrTooLarge
-	// ErrSessionExpired: the ZooKeeper session is over, and with it everything
-	// that was held in it.
+	// ErrSessionExpired is returned if the ZooKeeper session has expired. Everything that
+	// was held in the session is lost.
 	ErrSessionExpired = sentinel.ErrSessionExpired
-	// ErrLeaseExpired: ZooKeeper has not answered for so long that the session
-	// may be over. What was held must be taken for lost.
+	// ErrLeaseExpired is returned if ZooKeeper has not answered for so long that the
+	// session may have expired. Everything that was held must be considered lost.
 	ErrLeaseExpired = sentinel.ErrLeaseExpired
 )

@@ -9,45 +9,47 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/setup"
 )
 
-// Option changes how a recipe works; all recipes understand all of them.
+// Option configures a recipe. All recipes accept the options of this package, as far as
+// they are documented for them. Options of another recipe are rejected with
+// [ErrInvalidOption].
 type Option = setup.Option
 
-// Layout is whose znode names and data formats a recipe uses, so that programs
-// of other libraries can take part. Names of both are understood in any case
-// where recipes stand in line; programs that take part in one line must agree
-// on one of them all the same, because neither of those libraries understands
-// the other's names.
+// Layout selects the library whose znode names and data formats a recipe uses, so that
+// programs that use this library can interoperate with it. Recipes with a queue of
+// contenders recognize the names of both libraries. Nevertheless, all programs that share a
+// queue should use the same layout, because Curator and kazoo do not recognize each other's
+// names.
 type Layout = setup.Layout
 
 const (
-	// Curator is the layout of Apache Curator; where that has none, it is this
-	// library's own. It is the default.
+	// Curator is the layout of Apache Curator. For recipes that Curator does not have, it
+	// is this library's own layout. It is the default.
 	Curator = setup.Curator
-	// Kazoo is the layout of kazoo, of recipes that kazoo has.
+	// Kazoo is the layout of kazoo, for recipes that kazoo has.
 	Kazoo = setup.Kazoo
 )
 
 // WithLayout sets the layout.
 func WithLayout(l Layout) Option { return func(s *setup.Setup) { s.Layout = l } }
 
-// WithSessionTimeout has leases last as if the session had this timeout: grants end
-// earlier then when ZooKeeper does not answer, and each holder writes more often. By
-// default the timeout is used that the servers have granted to the connection (see
-// zkdial.Granted); 4 s, the smallest that servers grant by default, as long as it is
-// not known.
+// WithSessionTimeout computes leases as if the session timeout were d. A shorter timeout
+// ends holds earlier if ZooKeeper does not answer, and makes holders renew their leases
+// more often. The default is the timeout that the servers have granted to the connection
+// (see zkdial.Granted), or, as long as that is unknown, 4 s, the smallest timeout that
+// servers grant by default.
 //
-// At least 100 ms, and not more than was granted: a longer one is rejected with
-// [ErrInvalidOption]. If it turns out to be longer only later, because there was no
-// session yet or a reconnect has changed the granted timeout, leases are shortened to
-// what was granted and a warning is logged.
+// d must be at least 100 ms and at most the granted timeout; otherwise [ErrInvalidOption]
+// is returned. If d proves to be longer than the granted timeout later, because there was
+// no session yet or because a reconnect has changed the granted timeout, leases use the
+// granted timeout and a warning is logged.
 func WithSessionTimeout(d time.Duration) Option {
 	return setup.WithTimeout(d)
 }
 
-// WithACL sets the ACL of the znodes that are created; by default everybody may
-// do everything. Participants need to read, write and delete each other's.
+// WithACL sets the ACL of the znodes that are created. The default grants all permissions
+// to all clients. Participants need the permission to read, write and delete each other's
+// znodes.
 func WithACL(acl []zk.ACL) Option { return func(s *setup.Setup) { s.ACL = acl } }
 
-// WithLogger sets where to log; by default nothing is logged. The handler must
-// not block.
+// WithLogger sets the logger. By default nothing is logged. The handler must not block.
 func WithLogger(log *slog.Logger) Option { return func(s *setup.Setup) { s.Log = log } }

@@ -15,22 +15,25 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Contender is what everybody can see of one who has a lock or waits for it.
+// Contender describes a client that holds a lock or waits for it.
 type Contender struct {
-	Path string // of its znode
-	// Name is its znode's data: see [WithName]. It is "__REVOKE__" of one that was
-	// asked to release.
+	// Path is the path of the contender's znode.
+	Path string
+	// Name is the data of the contender's znode, which [WithName] sets. It is "__REVOKE__"
+	// if another client has requested the release with Revoke.
 	Name string
-	// Token is its znode's creation zxid: the fencing token of its grant, unless that
-	// was downgraded, whose token is smaller.
+	// Token is the creation zxid of the contender's znode, which is the fencing token of
+	// its hold. If the hold was downgraded, its token is smaller.
 	Token int64
-	Holds bool // it has the lock, or is about to learn that it has
-	Reads bool // it is a reader of an [RWMutex]
+	// Holds reports whether the contender holds the lock or is about to learn that it does.
+	Holds bool
+	// Reads reports whether the contender is a reader of an [RWMutex].
+	Reads bool
 }
 
-// Contenders lists who has the lock and who waits for it, in the order of the line.
-// It costs a request for the listing and one for each contender. The answer is that
-// of the server at hand, which may be a moment behind.
+// Contenders returns the holders and waiting contenders of the lock, in the order of the
+// queue. It sends one request to list them and one request for each contender. The result
+// is that of the server that the connection uses, and may be slightly out of date.
 func (q *queue) Contenders(ctx context.Context) ([]Contender, error) {
 	names, err := q.names(ctx)
 	if err != nil {
@@ -110,10 +113,10 @@ func holds(names []string, i int) bool {
 // revokeRequest is what Curator's Revoker writes.
 const revokeRequest = "__REVOKE__"
 
-// Revoke asks a contender of this lock to release it once it has it, and does not
-// wait for that. It is Curator's protocol: c's znode gets the data "__REVOKE__",
-// and it is up to c whether it looks there ([Hold.Revoked]) and what it does then.
-// The error is [ErrNotHeld] where c has gone.
+// Revoke requests that contender c releases this lock as soon as it holds it. Revoke does
+// not wait for the release. It implements Curator's protocol: it writes the data
+// "__REVOKE__" to the znode of c. The contender may ignore the request; see [Hold.Revoked].
+// Revoke returns [ErrNotHeld] if the znode of c does not exist any more.
 func (q *queue) Revoke(ctx context.Context, c Contender) error {
 	if path.Dir(c.Path) != q.at.Path {
 		return fmt.Errorf("%w: %s is no contender for %s", recipes.ErrInvalidOption, c.Path, q.at.Path)

@@ -10,22 +10,21 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/setup"
 )
 
-// WriteHold is a [RWMutex] that was granted for writing.
+// WriteHold represents the possession of an [RWMutex] for writing.
 type WriteHold struct {
 	*Hold
 	renames chan<- line.Rename // to the line
 	reader  line.Naming        // what it can become
 }
 
-// Downgrade makes the write lock a read lock, at the same place in line: nobody
-// writes between, and readers that wait directly behind are let in. The hold goes on
-// with the same token; only its Path changes. It returns nil once that is done, and
-// when it was done before.
+// Downgrade converts the write lock into a read lock without releasing it: no other writer
+// can acquire the lock in between, and readers that follow directly are granted the lock.
+// The hold keeps its token; only its Path changes. Downgrade returns nil when the
+// conversion is complete, or if it was complete before.
 //
-// The error is [ErrNotHeld] when the lock is not held; an error that wraps
-// [recipes.ErrUnconfirmed] when the context ends meanwhile: then the downgrade goes
-// on, and another call waits for it; or what ZooKeeper has against it, and the hold
-// is a write lock as before.
+// It returns [ErrNotHeld] if the lock is not held. If the context is done first, it returns
+// an error that wraps [recipes.ErrUnconfirmed], and the conversion continues; another call
+// waits for it. After other errors of ZooKeeper the hold is still a write lock.
 func (h *WriteHold) Downgrade(ctx context.Context) error {
 	return setup.Fail("downgrade", h.own(), h.downgrade(ctx))
 }

@@ -2,18 +2,19 @@ package lock
 
 import "errors"
 
-// The errors of this package besides those of package recipes, for errors.Is.
+// Errors of this package in addition to those of package recipes, to be tested with
+// errors.Is.
 var (
-	// ErrHeld: somebody else has the lock, or waits for it.
+	// ErrHeld is returned if another client holds the lock or waits for it.
 	ErrHeld = errors.New("lock: held by somebody else")
-	// ErrNotHeld: the grant has ended; nothing was applied.
+	// ErrNotHeld is returned if the lock is not held any more. Nothing was applied.
 	ErrNotHeld = errors.New("lock: not held any more")
-	// ErrReleased: the grant was released by Release.
+	// ErrReleased is the reason of a hold that was released by Release.
 	ErrReleased = errors.New("lock: released")
-	// ErrUpgrade: a write lock was asked for with the context of a read lock of the
-	// same RWMutex, for which it would wait.
+	// ErrUpgrade is returned if Lock is called with the context of a read lock of the same
+	// RWMutex. It would wait for that read lock.
 	ErrUpgrade = errors.New("lock: a read lock cannot become a write lock")
-	// ErrReentrant: a lock was asked for with the context of a hold of the same
-	// lock, for whose end it would, or could, wait.
+	// ErrReentrant is returned if Lock is called with the context of a hold of the same
+	// lock, and would or could wait for that hold.
 	ErrReentrant = errors.New("lock: held by the caller already")
 )

@@ -13,61 +13,60 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/setup"
 )
 
-// Hold is a lock that was granted. It is a value to pass on: its methods may be
-// called from any goroutine, and any of them may release it. It must be released,
-// also when it is lost.
+// Hold represents the possession of a lock. Its methods may be called from any goroutine. A
+// Hold must be released, even if the lock is lost.
 type Hold struct {
 	*place
 	grant *grant.Grant
 	end   context.CancelCauseFunc // of the grant
 }
 
-// Path is the path of the znode that stands for the grant. A downgrade changes it.
+// Path returns the path of the holder's znode. Downgrade changes it.
 func (h *Hold) Path() string { return h.own() }
 
-// Token is the fencing token: of two grants of one lock that exclude each other the
-// later has the greater token. It is the creation zxid of the contender's znode,
-// which grows over the life of an ensemble and starts anew when the ensemble is
-// rebuilt without its data.
+// Token returns the fencing token. Of two holds of one lock that exclude each other, the
+// later one has the greater token. The token is the creation zxid of the holder's znode.
+// Zxids increase during the life of an ensemble, and restart if the ensemble is rebuilt
+// without its data.
 //
-// A resource is protected by the tokens of one lock. Tokens of different elections,
-// locks, queues or parts must not be compared, although all are zxids: a greater one
-// says nothing there, and a record that both are checked against rejects the holder of
-// the smaller one. Keep a record for each, for instance under the path of its node.
+// Only tokens of the same lock may be compared. Tokens of different elections, locks,
+// queues or partitions are unrelated, although all are zxids: if one record is checked
+// against both, it rejects the holder of the smaller token. Keep a separate record for
+// each, for instance keyed by the path of the lock.
 func (h *Hold) Token() int64 { return h.grant.Token() }
 
-// Done is closed, once, as soon as the lock is released, lost, or can no longer
-// be proven to be held.
+// Done returns a channel that is closed when the lock is released or lost, or when its
+// lease has expired.
 func (h *Hold) Done() <-chan struct{} { return h.grant.Context().Done() }
 
-// Err is nil while the lock is held, and afterwards why it is not: [ErrReleased],
-// [recipes.ErrLeaseExpired], [recipes.ErrSessionExpired], [recipes.ErrDeleted] or
-// [recipes.ErrConnClosed], for errors.Is. ErrDeleted is also the first sign of a
-// session's end or a connection's that was closed, where ZooKeeper tells that first.
-// Err asks the clock, so that it is right even when this process has only just been
-// resumed.
+// Err returns nil while the lock is held, and afterwards the reason why it is not:
+// [ErrReleased], [recipes.ErrLeaseExpired], [recipes.ErrSessionExpired],
+// [recipes.ErrDeleted] or [recipes.ErrConnClosed], to be tested with errors.Is. ErrDeleted
+// can also be the first indication that the session has ended or that the connection was
+// closed. Err compares the lease with the clock, so it is accurate even if this process has
+// just been resumed.
 func (h *Hold) Err() error { return h.grant.Err() }
 
-// Deadline is until when the lock is proven to be held at this moment. It moves
-// forward while the lock is held, and stays where it was at the end.
+// Deadline returns the time at which the lease expires unless it is renewed. It increases
+// while the lock is held, and does not change afterwards.
 func (h *Hold) Deadline() time.Time { return h.grant.Deadline() }
 
-// Context is done when the lock is not held any more; its cause is what Err
-// returns. It knows of the hold: a Lock with it, or with one derived from it, that
-// would wait for this hold's end returns [ErrReentrant] or [ErrUpgrade].
+// Context returns a context that is done when the lock is not held any more. Its cause is
+// the error that Err returns. If Lock is called with this context, or with a context
+// derived from it, and would wait for this hold, it returns [ErrReentrant] or [ErrUpgrade].
 func (h *Hold) Context() context.Context { return holding{h.grant.Context(), []*Hold{h}} }
 
-// Multi carries out ops as one ZooKeeper transaction that commits only while this
-// grant stands, however long this process was stopped and whatever the network
-// does. Without ops it is a check, by the ensemble, that it stands. ops are
-// *[zk.CreateRequest], *[zk.SetDataRequest], *[zk.DeleteRequest] and
-// *[zk.CheckVersionRequest]; the responses are theirs.
+// Multi executes ops as one ZooKeeper transaction that commits only while the lock is held,
+// even if this process was stopped or requests were delayed. A call without ops verifies at
+// the ensemble that the lock is held. ops must be *[zk.CreateRequest],
+// *[zk.SetDataRequest], *[zk.DeleteRequest] or *[zk.CheckVersionRequest]. The responses
+// correspond to ops.
 //
-// The error is [ErrNotHeld] when the lock is not held, and nothing was applied
-// then; [recipes.ErrUnconfirmed] when the grant or the connection was lost
-// meanwhile, so that the outcome is unknown; or, wrapped, what ZooKeeper has
-// against ops, and nothing was applied. It blocks until ZooKeeper answers, and for
-// at most two seconds after the end of the grant.
+// The error wraps [ErrNotHeld] if the lock is not held, and nothing was applied. It wraps
+// [recipes.ErrUnconfirmed] if the lock or the connection was lost during the call, so that
+// the outcome is unknown. Otherwise it wraps ZooKeeper's error and names the operation that
+// failed; nothing was applied. Multi blocks until ZooKeeper answers, but for at most two
+// seconds after the hold has ended.
 func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	for {
 		path := h.own()
@@ -83,13 +82,13 @@ func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	}
 }
 
-// Release gives the lock up. Done is closed before anybody else can have it. It
-// returns nil once it is confirmed that nothing of this grant is left, at once
-// when the lock is lost already and that is certain; and an error that wraps
-// [recipes.ErrUnconfirmed] when the context ends before, or the connection is
-// closed. After the end of the context the removal goes on until it is confirmed,
-// the session is over, or the connection is closed. It may be called any number of
-// times and reports how things stand.
+// Release releases the lock. Done is closed before another client can acquire it. Release
+// returns nil when ZooKeeper has confirmed that the holder's znode does not exist any more,
+// or immediately if the lock is known to be lost. It returns an error that wraps
+// [recipes.ErrUnconfirmed] if the context is done first, or if the connection is closed.
+// After the context is done, the removal continues in the background until it is confirmed,
+// the session ends or the connection is closed. Release may be called repeatedly, to check
+// the current state of the removal.
 func (h *Hold) Release(ctx context.Context) error {
 	h.leave(ErrReleased)
 	return setup.Fail("release", h.own(), h.confirm(ctx))

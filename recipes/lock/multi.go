@@ -10,7 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Part is what a [Multi] can be made of: a [Mutex], or one side of an [RWMutex].
+// Part is a lock that a [Multi] can contain: a [Mutex], or an [RWMutex] for reading or for
+// writing.
 type Part interface {
 	part() part
 }
@@ -22,10 +23,10 @@ type part struct {
 
 func (m *Mutex) part() part { return part{m.at, m.Lock, m.TryLock} }
 
-// Reading is the lock for reading, as a part of a [Multi].
+// Reading returns the lock for reading, as a part of a [Multi].
 func (m *RWMutex) Reading() Part { return side{m, false} }
 
-// Writing is the lock for writing, as a part of a [Multi].
+// Writing returns the lock for writing, as a part of a [Multi].
 func (m *RWMutex) Writing() Part { return side{m, true} }
 
 type side struct {
@@ -50,16 +51,15 @@ func (s side) part() part {
 	}
 }
 
-// Multi is several locks that are taken together: all of them or none.
+// Multi acquires several locks together: all of them or none.
 //
-// They are taken one after the other, in the order of their paths. So those who take
-// locks by a Multi never wait for each other in a circle, however many locks they
-// have in common. Who takes the same locks one by one in another order, with this
-// library or another, can close one.
-type Multi struct{ parts []part } // by path
+// It acquires them one after another, ordered by path. Therefore clients that acquire locks
+// by Multi do not deadlock with each other. A client that acquires the same locks one by
+// one in another order, with this library or another, can cause a deadlock.
+type Multi struct{ parts []part }
 
-// NewMulti makes one lock of parts, all on one connection and each at a path of its
-// own. It sends no request. The error is [recipes.ErrInvalidOption].
+// NewMulti combines parts, which must use the same connection and different paths. It sends
+// no request. It returns [recipes.ErrInvalidOption] if parts is empty or invalid.
 func NewMulti(parts ...Part) (*Multi, error) {
 	if len(parts) == 0 {
 		return nil, fmt.Errorf("%w: no locks", recipes.ErrInvalidOption)
@@ -83,17 +83,17 @@ func NewMulti(parts ...Part) (*Multi, error) {
 	return m, nil
 }
 
-// Lock waits until all locks are granted. When the context ends before, Lock returns
-// its cause at once, and what was granted is released in the background. Other errors
-// are those of the single locks, and what has ended a lock that was granted while
-// another was waited for; then Lock returns when the rest is released, or the context
-// ends.
+// Lock acquires all locks, and blocks until they are granted. If the context is done first,
+// Lock returns its cause immediately, and locks that were already granted are released in
+// the background. Other errors are those of the individual locks, including the loss of a
+// lock that was already granted. In that case Lock returns when the other locks are
+// released or the context is done.
 func (m *Multi) Lock(ctx context.Context) (*MultiHold, error) {
 	return m.take(ctx, func(p part, ctx context.Context) (*Hold, error) { return p.lock(ctx) })
 }
 
-// TryLock is Lock that does not wait for others: it returns [ErrHeld] where one of the
-// locks is not free.
+// TryLock is like Lock, but does not wait for other clients: it returns [ErrHeld] if one of
+// the locks is not free.
 func (m *Multi) TryLock(ctx context.Context) (*MultiHold, error) {
 	return m.take(ctx, func(p part, ctx context.Context) (*Hold, error) { return p.try(ctx) })
 }

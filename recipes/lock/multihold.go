@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/grant"
 )
 
-// MultiHold is a [Multi] that was granted. It is lost with the first of its locks;
-// the others are held until it is released. It is a value like [Hold], and must be
-// released, also when it is lost.
+// MultiHold represents the possession of all locks of a [Multi]. It is lost as soon as one
+// of the locks is lost; the other locks are held until it is released. Its methods may be
+// called from any goroutine. It must be released, even if it is lost.
 type MultiHold struct {
 	holds []*Hold // by path
 	grant *grant.Grant
@@ -40,7 +40,8 @@ func (m *MultiHold) earliest() (first time.Time) {
 	return first
 }
 
-// Token is the fencing token of the lock at path; 0 if there is none among these.
+// Token returns the fencing token of the lock at path, or 0 if the Multi has no lock at
+// path.
 func (m *MultiHold) Token(path string) int64 {
 	for _, h := range m.holds {
 		if h.dir == path {
@@ -50,12 +51,12 @@ func (m *MultiHold) Token(path string) int64 {
 	return 0
 }
 
-// Done is closed, once, as soon as one of the locks is released, lost, or can no
-// longer be proven to be held.
+// Done returns a channel that is closed when one of the locks is released or lost, or when
+// its lease has expired.
 func (m *MultiHold) Done() <-chan struct{} { return m.grant.Context().Done() }
 
-// Err is nil while all locks are held, and afterwards what has ended the first of
-// them, as by [Hold.Err].
+// Err returns nil while all locks are held, and afterwards the reason why the first of them
+// was lost. See [Hold.Err].
 func (m *MultiHold) Err() error {
 	for _, h := range m.holds {
 		if err := h.Err(); err != nil {
@@ -66,15 +67,17 @@ func (m *MultiHold) Err() error {
 	return m.grant.Err()
 }
 
-// Deadline is until when all locks are proven to be held at this moment.
+// Deadline returns the earliest time at which the lease of one of the locks expires unless
+// it is renewed.
 func (m *MultiHold) Deadline() time.Time { return m.grant.Deadline() }
 
-// Context is done when not all locks are held any more; its cause is what Err
-// returns. It knows of the holds, as that of [Hold.Context] does.
+// Context returns a context that is done when one of the locks is not held any more. Its
+// cause is the error that Err returns. Like that of [Hold.Context], it prevents a Lock from
+// waiting for these holds.
 func (m *MultiHold) Context() context.Context { return holding{m.grant.Context(), m.holds} }
 
-// Multi carries out ops as one ZooKeeper transaction that commits only while all
-// locks are held: see [Hold.Multi].
+// Multi executes ops as one ZooKeeper transaction that commits only while all locks are
+// held. See [Hold.Multi].
 func (m *MultiHold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	if m.Err() != nil {
 		return nil, ErrNotHeld
@@ -90,8 +93,8 @@ func (m *MultiHold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	return responses, err
 }
 
-// Release gives all locks up, the one with the last path first, and returns like
-// [Hold.Release] when that is confirmed for all.
+// Release releases all locks, in the reverse order of their paths. It returns nil when the
+// release of all locks is confirmed, and otherwise the first error. See [Hold.Release].
 func (m *MultiHold) Release(ctx context.Context) error {
 	for _, stop := range m.stops {
 		stop()

@@ -10,15 +10,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Mutex is a lock that one holder at a time can have. It has no state of its own:
-// any number of values stand for the lock at one path, and one value serves any
-// number of goroutines, each of which contends for itself.
+// Mutex is a mutual-exclusion lock. It has no local state: any number of Mutex values can
+// refer to the lock at one path, and one value may be used by any number of goroutines,
+// each of which is a separate contender.
 type Mutex struct{ queue }
 
-// NewMutex makes the mutex at path, whose znode is created with the first
-// contender. It sends no request. Options are those of package recipes, [WithName]
-// and [WithLockDelay]. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
-// [recipes.ErrInvalidOption].
+// NewMutex returns the mutex at path. It sends no request: the first contender creates the
+// znode. Options are those of package recipes, [WithName] and [WithLockDelay]. Errors:
+// [recipes.ErrNilConn], [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
 func NewMutex(conn *zk.Conn, path string, opts ...recipes.Option) (*Mutex, error) {
 	q, err := newQueue(conn, path, opts)
 	if err != nil {
@@ -27,12 +26,12 @@ func NewMutex(conn *zk.Conn, path string, opts ...recipes.Option) (*Mutex, error
 	return &Mutex{q}, nil
 }
 
-// Lock waits until the lock is granted. When the context ends before, Lock
-// returns its cause at once, and its place in line is given up in the background.
-// Other errors: [recipes.ErrSessionExpired], [recipes.ErrDeleted],
-// [recipes.ErrConnClosed], [recipes.ErrPermission], [recipes.ErrNodeExhausted];
-// [ErrReentrant] where the context is that of a hold of this mutex. While ZooKeeper
-// does not answer, Lock waits.
+// Lock acquires the lock, and blocks until it is granted, also while ZooKeeper does not
+// answer. If the context is done first, Lock returns its cause immediately, and the
+// contender's znode is removed in the background. Other errors:
+// [recipes.ErrSessionExpired], [recipes.ErrDeleted], [recipes.ErrConnClosed],
+// [recipes.ErrPermission], [recipes.ErrNodeExhausted], and [ErrReentrant] if ctx is derived
+// from the context of a hold of this mutex.
 func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 	err := refuse(ctx, m.at, true)
 	var h *Hold
@@ -42,9 +41,9 @@ func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 	return h, setup.Fail("lock", m.at.Path, err)
 }
 
-// TryLock is Lock that does not wait for others: it returns [ErrHeld] where
-// somebody else has the lock or waits for it. It does wait for ZooKeeper, and for
-// the end of a lock-delay.
+// TryLock is like Lock, but does not wait for other clients: it returns [ErrHeld] if
+// another client holds the lock or waits for it. TryLock still waits for ZooKeeper, and for
+// a lock-delay.
 func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 	h, err := try(ctx, &m.queue, true, nil, m.contest(true))
 	return h, setup.Fail("try to lock", m.at.Path, err)

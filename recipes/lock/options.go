@@ -21,9 +21,8 @@ type settings struct {
 	delay time.Duration
 }
 
-// WithName sets what [Contender.Name] shows of those who contend through this
-// value: the data of their znodes, at most 64 KiB. The default is the name of the
-// host and the number of the process.
+// WithName sets the [Contender.Name] of contenders that use this value. It is the data of
+// their znodes, of at most 64 KiB. The default is the host name and the process ID.
 func WithName(name string) recipes.Option {
 	return setup.Own("lock.WithName", func(s *settings) { s.name = name })
 }
@@ -32,18 +31,18 @@ func WithName(name string) recipes.Option {
 // it closes the connection at a longer one, each time.
 const maxName = 64 << 10
 
-// WithLockDelay keeps everybody from the lock for d after a hold has ended in any
-// other way than by Release: its session has expired, its lease has lapsed, its
-// znode was deleted, or its connection was closed. It is for resources that cannot
-// check tokens: what the former holder had sent them has d to arrive.
+// WithLockDelay delays the next acquisition by d if a hold has ended without Release:
+// because its session or its lease has expired, its znode was deleted, or its connection
+// was closed. It is meant for resources that cannot check tokens: requests of the former
+// holder have the time d to arrive.
 //
-// The delay is counted by the clock of the contender whose turn it is, from when it
-// knows that. It is a matter of time, like the lease: what is under way for longer
-// arrives too late. All who contend for the lock must be given the option, with the
-// same d. Those who are not, and programs of Curator and kazoo, wait for nothing, and
-// nobody waits for them. A grant takes two round trips more with it, and the lock
-// leaves a znode behind after such an end, until the next grant; after that of a
-// reader, whom other readers do not wait for, until the next writer's.
+// The delay is measured by the clock of the next contender, from the time at which it
+// reaches the head of the queue. It gives no guarantee for requests that take longer. All
+// contenders of the lock must use the option, with the same d. Contenders without it,
+// including programs that use Curator or kazoo, do not wait, and contenders do not wait for
+// their requests. The option adds two round trips to each acquisition. After a hold that
+// ended without Release, a marker znode remains until the next acquisition, or, after the
+// hold of a reader, until the next acquisition by a writer.
 func WithLockDelay(d time.Duration) recipes.Option {
 	return setup.Own("lock.WithLockDelay", func(s *settings) { s.delay = d })
 }

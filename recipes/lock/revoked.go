@@ -9,12 +9,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// Revoked is closed when somebody has asked for the release of this lock, by
-// [Mutex.Revoke] or Curator's Revoker; nothing else happens then. It is never
-// closed where nobody asks, so wait for Done as well. The first call starts to watch
-// the own znode; the watch goes with the release. A holder that never calls it pays
-// nothing. A [WriteHold.Downgrade] loses requests that come at its time, and those from
-// before it where Revoked was not called by then.
+// Revoked returns a channel that is closed when a client requests the release of this lock,
+// by [Mutex.Revoke] or by Curator's Revoker. The request has no other effect. The channel
+// is not closed when the hold ends, so callers should also wait for Done. The first call
+// sets a watch on the holder's znode until the lock is released. Without a call of Revoked,
+// requests are not noticed. [WriteHold.Downgrade] loses requests that arrive during the
+// downgrade, and, if Revoked was not called before, earlier requests.
 func (h *Hold) Revoked() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,24 +10,20 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// RWMutex is a lock that either one writer or any number of readers can have. Both
-// stand in one line: a writer waits for everybody who came before it, a reader for
-// the writers who did. So nobody starves. It has no state of its own, as a [Mutex]
-// has none.
+// RWMutex is a lock that can be held by one writer or by any number of readers. Readers and
+// writers share one queue: a writer waits for all earlier contenders, a reader waits for
+// earlier writers. Neither starves. Like [Mutex], it has no local state.
 //
-// A write lock can become a read lock ([WriteHold.Downgrade]), a read lock never
-// becomes a write lock: whoever holds one and waits for the other waits for ever,
-// or until the context ends. A hold is a value, and which goroutines use it is not
-// known; only where Lock is called with the hold's own context, or one derived from
-// it, it returns [ErrUpgrade] at once.
+// A write lock can be converted into a read lock ([WriteHold.Downgrade]). A read lock
+// cannot be converted into a write lock: a client that holds a read lock and calls Lock
+// waits for itself until the context is done. Only if Lock is called with the context of
+// the hold, or with one derived from it, does it return [ErrUpgrade] immediately.
 //
-// A token tells the order of grants that exclude each other, and nothing about two
-// readers. So a resource should refuse tokens that are smaller than the greatest
-// that it has seen from a writer.
+// Tokens order holds that exclude each other, but not the holds of readers. A resource
+// should therefore reject tokens smaller than the greatest it has seen from a writer.
 type RWMutex struct{ queue }
 
-// NewRWMutex makes the lock at path as [NewMutex] does, with the same options and
-// errors.
+// NewRWMutex returns the lock at path. Options and errors are those of [NewMutex].
 func NewRWMutex(conn *zk.Conn, path string, opts ...recipes.Option) (*RWMutex, error) {
 	q, err := newQueue(conn, path, opts)
 	if err != nil {
@@ -36,9 +32,8 @@ func NewRWMutex(conn *zk.Conn, path string, opts ...recipes.Option) (*RWMutex, e
 	return &RWMutex{q}, nil
 }
 
-// Lock waits until the lock is granted for writing, as [Mutex.Lock] does, with the
-// same errors. It returns [ErrUpgrade] where the context is that of a read lock
-// of this RWMutex.
+// Lock acquires the lock for writing. It blocks and returns errors like [Mutex.Lock], and
+// returns [ErrUpgrade] if ctx is derived from the context of a read lock of this RWMutex.
 func (m *RWMutex) Lock(ctx context.Context) (*WriteHold, error) {
 	h, err := m.write(false, func(c contest) (*Hold, error) {
 		if err := refuse(ctx, m.at, true); err != nil {
@@ -49,14 +44,13 @@ func (m *RWMutex) Lock(ctx context.Context) (*WriteHold, error) {
 	return h, setup.Fail("lock", m.at.Path, err)
 }
 
-// TryLock is Lock that does not wait for others: see [Mutex.TryLock].
+// TryLock is like Lock, but does not wait for other clients. See [Mutex.TryLock].
 func (m *RWMutex) TryLock(ctx context.Context) (*WriteHold, error) {
 	h, err := m.write(true, func(c contest) (*Hold, error) { return try(ctx, &m.queue, true, nil, c) })
 	return h, setup.Fail("try to lock", m.at.Path, err)
 }
 
-// RLock waits until the lock is granted for reading, as [Mutex.Lock] does, with the
-// same errors.
+// RLock acquires the lock for reading. It blocks and returns errors like [Mutex.Lock].
 func (m *RWMutex) RLock(ctx context.Context) (*Hold, error) {
 	err := refuse(ctx, m.at, false)
 	var h *Hold
@@ -66,8 +60,8 @@ func (m *RWMutex) RLock(ctx context.Context) (*Hold, error) {
 	return h, setup.Fail("lock for reading", m.at.Path, err)
 }
 
-// TryRLock is RLock that does not wait for others: it returns [ErrHeld] where a
-// writer has the lock or waits for it.
+// TryRLock is like RLock, but does not wait for other clients: it returns [ErrHeld] if a
+// writer holds the lock or waits for it.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Hold, error) {
 	h, err := try(ctx, &m.queue, false, writes, m.reading(true))
 	return h, setup.Fail("try to lock for reading", m.at.Path, err)

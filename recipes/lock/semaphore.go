@@ -13,42 +13,42 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// ErrOverLimit: more leases are asked for than the limit of the semaphore, so that
-// they cannot be had before somebody raises it.
+// ErrOverLimit is returned if more leases are requested than the limit of the semaphore, so
+// that they cannot be granted unless the limit is raised.
 var ErrOverLimit = errors.New("lock: more leases than the limit")
 
-// Semaphore gives leases, as many at a time as its limit. Like [Mutex] it has no
-// state of its own: any number of values stand for the semaphore at one path, and
-// one value serves any number of goroutines.
+// Semaphore is a counting semaphore that grants leases up to a limit. Like [Mutex], it has
+// no local state: any number of values can refer to the semaphore at one path, and one
+// value may be used by any number of goroutines.
 //
-// In what ZooKeeper has committed, the leases of all grants that stand are never
-// more than the limit, while that stays the same. Grants are given strictly in the
-// order in which contenders have come: one that asks for many leases keeps those
-// behind it waiting, also those that would fit, and is not starved by them.
+// According to ZooKeeper's history, the leases of all holds never exceed the limit, unless
+// the limit is changed. Leases are granted strictly in the order of arrival: a contender
+// that requests many leases blocks later contenders, even if their requests would fit, and
+// is not starved by them.
 //
-// A limit that is raised lets in at once who waits. One that is lowered takes no
-// lease away: nobody is let in until there are fewer than the new limit. A
-// contender that was within a limit while it was in force may be granted its leases
-// a moment later.
+// When the limit is raised, waiting contenders are admitted immediately. When it is
+// lowered, no lease is revoked, and no contender is admitted until the leases are within
+// the new limit. A contender that was within the previous limit may still be granted its
+// leases shortly after the change.
 //
-// A grant is a [Hold], of any number of leases. Its token tells it from all others,
-// and later grants have greater tokens; but since several hold at once, a resource
-// that refuses tokens smaller than the greatest it has seen refuses all of them but
-// the newest. Use [Hold.Multi], or keep a set of tokens.
+// An acquisition returns a [Hold] of any number of leases. Its token is unique, and later
+// holds have greater tokens. But because several holds exist at a time, a resource that
+// rejects tokens smaller than the greatest it has seen rejects all but the newest. Use
+// [Hold.Multi] instead, or let the resource keep a set of valid tokens.
 type Semaphore struct {
 	at      *setup.Setup
 	limit   int
 	company *company // other libraries' protocol; nil for the own
 }
 
-// NewSemaphore makes the semaphore at path. Its znode is created with the first
-// contender. limit counts while none is stored by [Semaphore.SetLimit]; until then
-// all programs must have given the same. It sends no request. Errors:
-// [recipes.ErrNilConn], [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
+// NewSemaphore returns the semaphore at path. It sends no request: the first contender
+// creates the znode. limit applies as long as no limit is stored by [Semaphore.SetLimit];
+// until then all programs must use the same limit. Options are those of package recipes.
+// Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
 //
-// Contenders have no lock besides, and a free lease costs two round trips. Other
-// libraries have no such semaphore: with [recipes.Kazoo] it follows the
-// protocol of kazoo's Semaphore, as [NewCuratorSemaphore] does Curator's.
+// The protocol is that of this library. An acquisition of a free lease takes two round
+// trips. With [recipes.Kazoo] the protocol is that of kazoo's Semaphore. See
+// [NewCuratorSemaphore] for Curator's.
 func NewSemaphore(conn *zk.Conn, path string, limit int, opts ...recipes.Option) (*Semaphore, error) {
 	s, err := newSemaphore(conn, path, limit, opts)
 	if err == nil && s.at.Layout == recipes.Kazoo {
@@ -57,10 +57,10 @@ func NewSemaphore(conn *zk.Conn, path string, limit int, opts ...recipes.Option)
 	return s, err
 }
 
-// NewCuratorSemaphore makes the semaphore at path with the protocol of Curator's
-// InterProcessSemaphoreV2, so that Java programs can contend for it. All programs
-// must have given the same limit, and it cannot be changed. A free lease costs
-// four round trips. Errors are those of NewSemaphore.
+// NewCuratorSemaphore returns the semaphore at path with the protocol of Curator's
+// InterProcessSemaphoreV2, so that Java programs can share it. All programs must use the
+// same limit, and it cannot be changed. An acquisition of a free lease takes four round
+// trips. Errors are those of [NewSemaphore].
 func NewCuratorSemaphore(conn *zk.Conn, path string, limit int, opts ...recipes.Option) (*Semaphore, error) {
 	s, err := newSemaphore(conn, path, limit, opts)
 	if err != nil {
@@ -98,26 +98,26 @@ func checkCount(what string, n int) error {
 	return nil
 }
 
-// Acquire waits until n leases are granted, all together. When the context ends
-// before, Acquire returns its cause at once, and its place in line is given up in
-// the background. Where n is more than the limit, or the limit falls below n
-// meanwhile, the error is [ErrOverLimit]: at once where that can be seen, at the
-// latest when it would be this one's turn. Other errors:
-// [recipes.ErrInvalidOption] for an n below 1, [recipes.ErrSessionExpired],
+// Acquire acquires n leases together, and blocks until they are granted, also while
+// ZooKeeper does not answer. If the context is done first, Acquire returns its cause
+// immediately, and the contender's znode is removed in the background. It returns
+// [ErrOverLimit] if n is greater than the limit, or if the limit falls below n while it
+// waits, at the latest when it reaches the head of the queue. Other errors:
+// [recipes.ErrInvalidOption] if n is not positive, [recipes.ErrSessionExpired],
 // [recipes.ErrDeleted], [recipes.ErrConnClosed], [recipes.ErrPermission],
-// [recipes.ErrNodeExhausted]. While ZooKeeper does not answer, Acquire waits.
+// [recipes.ErrNodeExhausted].
 //
-// A holder that somebody waits behind writes its own znode once. If the ACL does
-// not let it, its grant ends with ErrPermission.
+// If a contender waits behind a holder, the holder writes its own znode once. If the ACL
+// does not permit this write, the hold ends with ErrPermission.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
 	h, err := s.acquire(ctx, n, false)
 	return h, setup.Fail("acquire", s.at.Path, refineLimit(err))
 }
 
-// TryAcquire is Acquire that does not wait for others: it returns [ErrHeld] where
-// fewer than n leases are free, or somebody waits for leases. It does wait for
-// ZooKeeper. With the protocols of Curator and kazoo it also returns ErrHeld where
-// somebody else is being granted a lease at this moment.
+// TryAcquire is like Acquire, but does not wait for other clients: it returns [ErrHeld] if
+// fewer than n leases are free, or if another client waits for leases. TryAcquire still
+// waits for ZooKeeper. With the protocols of Curator and kazoo it also returns ErrHeld
+// while another client is being granted a lease.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Hold, error) {
 	err := checkCount("number of leases", n)
 	if err == nil {

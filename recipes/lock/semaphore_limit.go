@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Limit returns the limit that counts: the stored one, or the constructor's where
-// none is stored. It is not older than the call.
+// Limit returns the stored limit, or the limit given to the constructor if none is stored.
+// The result is not older than the call.
 func (s *Semaphore) Limit(ctx context.Context) (int, error) {
 	if s.company != nil {
 		limit, err := s.company.currentLimit(ctx)
@@ -34,14 +34,14 @@ func (s *Semaphore) Limit(ctx context.Context) (int, error) {
 	return s.limit, nil
 }
 
-// SetLimit stores the limit, for all who contend now and later, whatever they gave to
-// their constructors. It stays stored when nobody contends, and keeps the
-// semaphore's znode from being removed.
+// SetLimit stores the limit for all current and later contenders, regardless of the limits
+// given to constructors. The stored limit remains if there are no contenders, and prevents
+// ZooKeeper from removing the znode of the semaphore.
 //
-// The error is [recipes.ErrUnconfirmed] where it is not known whether the limit was
-// changed, and may yet be, because the context or the session ended before
-// ZooKeeper has answered; and [recipes.ErrInvalidOption] for a limit below 1, or
-// with the protocols of other libraries, whose limit cannot be changed.
+// It returns [recipes.ErrUnconfirmed] if it is unknown whether the limit was or will be
+// changed, because the context or the session ended before ZooKeeper has answered, and
+// [recipes.ErrInvalidOption] if limit is not positive, or with the protocols of other
+// libraries, in which the limit cannot be changed.
 func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 	err := checkCount("limit", limit)
 	if err == nil && s.company != nil {

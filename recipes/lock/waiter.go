@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/setup"
 )
 
-// Waiter is a place in line for a [Mutex] that can be asked for its position. Its
+// Waiter is a contender for a [Mutex] whose position in the queue can be queried. Its
 // methods may be called from any goroutine.
 type Waiter struct {
 	q     *queue
@@ -20,8 +20,9 @@ type Waiter struct {
 	refused error
 }
 
-// Join takes a place in line without waiting. The place is given up when the
-// context ends before Wait has returned the grant; one of the two must happen.
+// Join adds a contender to the queue of the mutex without waiting for the lock. The
+// contender is removed if the context is done before Wait has returned a Hold. The caller
+// must call Wait or end the context.
 func (m *Mutex) Join(ctx context.Context) *Waiter {
 	w := &Waiter{q: &m.queue, ctx: ctx, refused: refuse(ctx, m.at, true)}
 	if w.refused == nil {
@@ -36,8 +37,8 @@ func (m *Mutex) Join(ctx context.Context) *Waiter {
 	return w
 }
 
-// Wait waits for the grant as [Mutex.Lock] does, with the context of Join and the
-// same errors. Only one call returns the grant.
+// Wait blocks until the lock is granted, like [Mutex.Lock], with the context given to Join
+// and the same errors. Only one call of Wait returns the Hold.
 func (w *Waiter) Wait() (*Hold, error) {
 	h, err := w.wait()
 	return h, setup.Fail("lock", w.q.at.Path, err)
@@ -61,10 +62,11 @@ func (w *Waiter) wait() (*Hold, error) {
 	}
 }
 
-// Position tells how many contenders stand ahead: 0 for the one whose turn it is.
-// It costs a request and no watch, and waits for ZooKeeper. The answer is that of the
-// server at hand, which may be a moment behind. The error is the context's cause, or
-// why there is no place in line any more.
+// Position returns the number of contenders ahead in the queue: 0 for the contender at its
+// head. It sends one request without a watch, and blocks until ZooKeeper answers. The
+// result is that of the server that the connection uses, and may be slightly out of date.
+// The error is the cause of ctx, or the reason why the contender is not in the queue any
+// more.
 func (w *Waiter) Position(ctx context.Context) (int, error) {
 	ahead, err := w.position(ctx)
 	return ahead, setup.Fail("position", w.q.at.Path, err)
