@@ -164,4 +164,78 @@ var sessionMutants = []mutant{
 		},
 		tests: "./internal/session -run TestTimeoutChangesWith",
 	},
+	{
+		name: "session/L6", breaks: "a chain of T/16 is long enough",
+		file: "internal/session/lease.go",
+		edits: []edit{
+			{"elapsed(l.proofs[0].acked, newest) < l.timeout/4", "elapsed(l.proofs[0].acked, newest) < l.timeout/16"},
+		},
+		tests: "./internal/session -run ^TestChainCountsFromAcknowledgements$",
+	},
+	{
+		name: "session/S1", breaks: "the lease of a session survives its end",
+		file: "internal/session/monitor.go",
+		edits: []edit{
+			{`	if is.session != was.session {
+		m.lease.clear()
+`, `	if is.session != was.session {
+`},
+		},
+		tests: "./internal/traptest -run ^TestProtection_LeaseIsOfOneSession$",
+	},
+	{
+		name: "session/S2", breaks: "breaks of the connection are not counted",
+		file: "internal/session/monitor.go",
+		edits: []edit{
+			{`		m.epoch = epochs.Add(1)
+`, ""},
+		},
+		tests: "./internal/session -run ^TestBreaksAreNoticed$",
+	},
+	{
+		name: "session/S4", breaks: "a check counts from its answer",
+		file: "internal/session/monitor.go",
+		edits: []edit{
+			{"m.lease.proved(r.sent, r.acked)", "m.lease.proved(r.acked, r.acked)"},
+		},
+		tests: "./internal/traptest -run ^TestTrap21_SlowLink$",
+	},
+	{
+		name: "session/S7", breaks: "a write of long ago counts as a proof",
+		file: "internal/session/monitor.go",
+		edits: []edit{
+			{"if age < m.lease.timeout/3 {", "if true {"},
+		},
+		tests: "./internal/session -run ^TestProveWithAnOldWrite$",
+	},
+	{
+		name: "session/S10", breaks: "proofs of before a rest remain in the chain",
+		file: "internal/session/monitor.go",
+		edits: []edit{
+			{`	if alone {
+		m.lease.clear()
+`, `	if alone {
+`},
+		},
+		tests: "./internal/session -run ^TestProveAfterARest$",
+	},
+	{
+		name: "session/S11", breaks: "no check is sent when the connection is back",
+		file: "internal/session/monitor.go",
+		edits: []edit{
+			{`	if is.up {
+		m.checkNow = true
+	}
+`, ""},
+		},
+		tests: "./internal/session -run ^TestCheckAfterAReconnect$",
+	},
+	{
+		name: "session/C2", breaks: "after one failure the other paths are not checked",
+		file: "internal/session/check.go",
+		edits: []edit{
+			{"paths = slices.Delete(slices.Clone(paths), failed, failed+1)", "paths = slices.Clip(paths[:0])"},
+		},
+		tests: "./internal/session -run ^TestCheckFindsAllMissing$",
+	},
 }

@@ -225,6 +225,38 @@ func TestProveAfterARest(t *testing.T) {
 	})
 }
 
+// A write of long ago is no first proof: nothing is proven before a check is acknowledged.
+func TestProveWithAnOldWrite(t *testing.T) {
+	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
+		sub := Subscribe(w.conn, 0)
+		defer sub.Close()
+		w.srv.Blackhole(zktest.BothWays)
+		sub.Prove(w.path, time.Now().Add(-4*time.Second/3))
+		require.Zero(t, sub.Deadline())
+		w.srv.Heal()
+		time.Sleep(500 * time.Millisecond)
+		require.True(t, sub.State().Proven)
+	})
+}
+
+// After a reconnect a check is sent immediately, and not when the next one is due.
+func TestCheckAfterAReconnect(t *testing.T) {
+	bubble(t, 40*time.Second, func(t *testing.T, w *world) {
+		sub := Subscribe(w.conn, 0)
+		defer sub.Close()
+		checks := make(chan time.Time, 100)
+		sub.OnCheck(func(c Check) { checks <- c.Sent })
+		sub.Prove(w.path, time.Time{})
+		time.Sleep(time.Minute)
+		for len(checks) > 0 {
+			<-checks
+		}
+		last := <-checks // the next one is due after 5 s
+		w.srv.DropConnections()
+		require.Less(t, (<-checks).Sub(last), 3*time.Second)
+	})
+}
+
 // A stop of the process is noticed, by whatever runs first after it, and by itself.
 func TestStopOfTheProcess(t *testing.T) {
 	const limit = 500 * time.Millisecond // an eighth of the timeout
