@@ -14,9 +14,7 @@ import (
 // command elector needs in particular.
 func TestDependencies(t *testing.T) {
 	for _, name := range []string{"", "/elector", "/electiontest", "/zkdial", "/adapters/console", "/adapters/changefeed", "/adapters/changefeed/memory"} {
-		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+name).Output()
-		require.NoError(t, err)
-		packages := strings.Fields(string(out))
+		packages := linked(t, name)
 		require.Contains(t, packages, "github.com/go-zookeeper/zk")
 		for _, p := range packages {
 			switch {
@@ -28,6 +26,29 @@ func TestDependencies(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestDemoDependencies shows that the first thing a new user compiles, make demo, links only
+// the client library, the election and the embedded servers.
+func TestDemoDependencies(t *testing.T) {
+	for _, p := range linked(t, "/examples/demo") {
+		switch own, isOwn := strings.CutPrefix(p, module); {
+		case p == "github.com/go-zookeeper/zk":
+		case isOwn && (own == "" || own == "/cmd/elector/demo" || own == "/examples/demo"):
+		case isOwn && (strings.HasPrefix(own, "/internal/") || strings.HasPrefix(own, "/zktest")):
+		default:
+			t.Errorf("examples/demo links %s", p)
+		}
+	}
+}
+
+// linked returns the packages that a package of this module links, without those of the
+// standard library.
+func linked(t *testing.T, name string) []string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+name).Output()
+	require.NoError(t, err)
+	return strings.Fields(string(out))
 }
 
 // TestOwnBackends shows that the drivers of other systems are linked by those who import

@@ -45,7 +45,7 @@ type board struct {
 func newBoard(out *screen, names ...string) *board {
 	b := &board{screen: out, names: map[string]string{}, begin: time.Now(), changed: make(chan struct{})}
 	for _, name := range names {
-		b.rows = append(b.rows, &row{name: name, gone: "not there yet"})
+		b.rows = append(b.rows, &row{name: name, gone: "not started"})
 	}
 	return b
 }
@@ -118,7 +118,7 @@ func (b *board) left(name string, election *leaderelection.Election) {
 	case err == nil:
 		r.gone = "has resigned"
 	case errors.Is(err, leaderelection.ErrElectionOver):
-		r.gone = "was told that the election is over"
+		r.gone = "has ended: the election is over"
 	default:
 		r.gone = "out: " + err.Error()
 	}

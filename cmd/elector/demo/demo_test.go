@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"errors"
+	"flag"
 	"io"
 	"log"
 	"slices"
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 func tell(ctx context.Context, t *testing.T, opts Options) (outcome, string, error) {
 	t.Helper()
 	var b strings.Builder
-	result, err := run(ctx, opts, newScreen(&b, false, true))
+	result, err := run(ctx, opts, newScreen(&b, false, false))
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log("the demo said:\n" + b.String())
@@ -145,6 +146,16 @@ func TestOptions(t *testing.T) {
 		require.NoError(t, opts.Complete())
 		assert.Equal(t, Options{Servers: servers, Session: time.Duration(2+len(servers)) * time.Second}, opts)
 	}
+
+	var opts Options
+	set := flag.NewFlagSet("demo", flag.ContinueOnError)
+	opts.Flags(set)
+	require.NoError(t, set.Parse([]string{"--zk", "a:1, b:2,", "--session", "5s", "--pause", "0s"}))
+	require.NoError(t, opts.Complete())
+	assert.Equal(t, []string{"a:1", "b:2"}, opts.Servers)
+	assert.Equal(t, 5*time.Second, opts.Session)
+	assert.Zero(t, opts.Pause)
+
 	for _, opts := range []Options{{Session: time.Millisecond}, {Session: time.Hour}, {Pause: -1}} {
 		assert.Error(t, opts.Complete(), "%v", opts)
 	}

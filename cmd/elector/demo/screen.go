@@ -45,7 +45,7 @@ type screen struct {
 }
 
 func newScreen(out io.Writer, live, colour bool) *screen {
-	return &screen{live: live, colour: live && colour, out: out, failed: make(chan struct{})}
+	return &screen{live: live, colour: colour, out: out, failed: make(chan struct{})}
 }
 
 // isTerminal says whether a person looks at f.

@@ -36,8 +36,8 @@ func (d *demo) story(ctx context.Context) error {
 
 func (d *demo) join(ctx context.Context) error {
 	d.step("Three candidates join",
-		"Each stands in line with a session of its own. The first one leads, each",
-		"other one watches the one before it.")
+		"Each has its own session. The first candidate leads, and each other",
+		"candidate watches its predecessor in the queue.")
 	for _, p := range []*participant{d.ada, d.bob, d.cyn} {
 		if err := p.start(ctx); err != nil {
 			return err
@@ -48,13 +48,13 @@ func (d *demo) join(ctx context.Context) error {
 		if err := p.stand(d.node); err != nil {
 			return err
 		}
-		_, err := d.board.await(ctx, joinBound, p.name, "get in line", func(r row) bool { return !r.since.IsZero() })
+		_, err := d.board.await(ctx, joinBound, p.name, "join", func(r row) bool { return !r.since.IsZero() })
 		if err != nil {
 			return err
 		}
 	}
 	if !d.board.state("ada").leads() {
-		return errors.New("ada is the first in line and does not lead")
+		return errors.New("ada is at the head of the queue and does not lead")
 	}
 	if err := d.write(d.ada); err != nil {
 		return err
@@ -67,8 +67,8 @@ func (d *demo) join(ctx context.Context) error {
 
 func (d *demo) crash(ctx context.Context) error {
 	d.step("The leader crashes",
-		"ada is gone without a word, as when a process dies. The servers notice when",
-		fmt.Sprintf("they have heard nothing of its session for %v; then the next one leads.", d.Session))
+		"ada disappears without closing its session, as if its process were killed.",
+		fmt.Sprintf("The servers expire the session after %v; then the next candidate leads.", d.Session))
 	since := d.board.startClock()
 	d.ada.crash()
 	d.crashed = append(d.crashed, d.ada.session)
@@ -83,7 +83,7 @@ func (d *demo) crash(ctx context.Context) error {
 
 func (d *demo) rejoinAfterCrash(ctx context.Context) error {
 	d.step("A candidate joins again",
-		"ada is started again. Whoever comes stands at the end of the line.")
+		"ada is started again. It joins at the end of the queue.")
 	d.board.startClock()
 	if err := d.ada.start(ctx); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (d *demo) rejoinAfterCrash(ctx context.Context) error {
 
 func (d *demo) resign(ctx context.Context) error {
 	d.step("The leader resigns",
-		"bob says that it goes, so nobody has to wait for a timeout.")
+		"bob deletes its znode, so its successor does not wait for a timeout.")
 	since := d.board.startClock()
 	d.board.happens("bob", "resigns", yellow)
 	if err := d.bob.election.Resign(); err != nil {
@@ -125,7 +125,7 @@ func (d *demo) resign(ctx context.Context) error {
 func (d *demo) cutOff(ctx context.Context) error {
 	d.step("The leader is cut off",
 		fmt.Sprintf(d.servers.how, d.cyn.name),
-		"cyn has to find out by itself, before another one can lead.")
+		"cyn must notice this, and stop, before another candidate can lead.")
 	since := d.board.startClock()
 	d.servers.cutOff(d.cyn.seat, d.cyn.session.link)
 	d.board.happens("cyn", "is cut off", red)
@@ -138,7 +138,7 @@ func (d *demo) cutOff(ctx context.Context) error {
 		return ctx.Err()
 	}
 	seems := d.cyn.session.conn.State()
-	suspended, err := d.board.await(ctx, time.Second, "cyn", "hear that it is suspended", func(r row) bool {
+	suspended, err := d.board.await(ctx, time.Second, "cyn", "receive the status Suspended", func(r row) bool {
 		return r.status.Role == leaderelection.Suspended
 	})
 	if err != nil {
@@ -161,7 +161,7 @@ func (d *demo) cutOff(ctx context.Context) error {
 	d.conclude(s.String())
 	switch text := fmt.Sprintf("cyn had stopped %s before", millis(s.took-s.stopped)); seems {
 	case zk.StateHasSession:
-		d.conclude(text + "; its connection still looked healthy.")
+		d.conclude(text + ", although its connection looked healthy.")
 	default:
 		d.conclude(text + ".")
 	}
@@ -169,9 +169,9 @@ func (d *demo) cutOff(ctx context.Context) error {
 }
 
 func (d *demo) heal(ctx context.Context) error {
-	d.step("The cut is mended",
-		"cyn hears that its session has expired. With the option WithRejoin it then",
-		"stands at the end of the line, in a new session.")
+	d.step("The server reconnects",
+		"cyn learns that its session has expired. It has the option WithRejoin, so it",
+		"joins at the end of the queue, in a new session.")
 	d.board.startClock()
 	d.servers.heal(d.cyn.seat, d.cyn.session.link)
 	return d.follows(ctx, rejoinBound, d.cyn, d.bob)
@@ -179,15 +179,15 @@ func (d *demo) heal(ctx context.Context) error {
 
 func (d *demo) end(ctx context.Context) error {
 	d.step("The election is ended",
-		"Anybody may end it: here bob, a follower. Nobody can win any more, and every",
-		"candidate is told.")
+		"Any client may end an election: here bob, a follower. Every candidate,",
+		"current or future, receives ErrElectionOver.")
 	d.board.startClock()
 	d.board.expectEnd()
 	if err := d.bob.election.EndElection(); err != nil {
 		return err
 	}
 	for _, p := range []*participant{d.ada, d.bob, d.cyn} {
-		r, err := d.board.await(ctx, endBound, p.name, "hear of the end", func(r row) bool { return r.gone != "" })
+		r, err := d.board.await(ctx, endBound, p.name, "receive ErrElectionOver", func(r row) bool { return r.gone != "" })
 		if err != nil {
 			return err
 		}
@@ -240,7 +240,7 @@ func (d *demo) succeeds(ctx context.Context, since time.Time, why string, from, 
 	})
 }
 
-// follows waits until a participant stands directly behind another.
+// follows waits until p follows the participant before.
 func (d *demo) follows(ctx context.Context, bound time.Duration, p, before *participant) error {
 	_, err := d.board.await(ctx, bound, p.name, "follow "+before.name, func(r row) bool {
 		return r.gone == "" && r.status.NowFollowing != "" && r.status.NowFollowing == before.election.ID()
@@ -248,7 +248,7 @@ func (d *demo) follows(ctx context.Context, bound time.Duration, p, before *part
 	return err
 }
 
-// write writes as leader. Multi has ZooKeeper apply it only while p leads.
+// write writes as leader. ZooKeeper applies a Multi only while p leads.
 func (d *demo) write(p *participant) error {
 	_, err := p.election.Multi(&zk.SetDataRequest{Path: d.data, Data: []byte(p.name), Version: -1})
 	if err != nil {
@@ -258,7 +258,7 @@ func (d *demo) write(p *participant) error {
 	return nil
 }
 
-// writeRefused tries the same for one that does not lead any more.
+// writeRefused tries to write for a candidate that no longer leads, and requires a refusal.
 func (d *demo) writeRefused(p *participant) error {
 	attempt := "not " + p.name
 	_, err := p.election.Multi(&zk.SetDataRequest{Path: d.data, Data: []byte(attempt), Version: -1})

@@ -42,7 +42,7 @@ func (b *board) table(now time.Time) []line {
 			text, st = "joins", dim
 		case r.leads() && b.screen.live:
 			left := max(0, r.status.Leadership.Deadline().Sub(now))
-			text = fmt.Sprintf("%-32s proven for %.1f s more", text, left.Seconds())
+			text = fmt.Sprintf("%-32s lease ends in %.1f s", text, left.Seconds())
 		}
 		lines = append(lines, line{fmt.Sprintf("   %s  %s", r.name, text), st})
 	}
@@ -56,7 +56,7 @@ func (b *board) observation() string {
 	case o.Err != nil:
 		return o.Err.Error()
 	case o.Leader == nil:
-		return "nobody leads"
+		return "no leader"
 	default:
 		return fmt.Sprintf("%s leads, token %d", o.Leader.Name, o.Leader.Token)
 	}
@@ -67,13 +67,13 @@ func (b *board) describe(r *row) string {
 	s := r.status
 	switch {
 	case errors.Is(s.Err, leaderelection.ErrElectionOver):
-		return "is told that the election is over (ErrElectionOver)"
+		return "candidacy ends: the election is over (ErrElectionOver)"
 	case s.Err != nil:
-		return fmt.Sprintf("is told: %v", s.Err)
+		return fmt.Sprintf("candidacy ends: %v", s.Err)
 	case s.Role == leaderelection.Leader:
 		return fmt.Sprintf("leads, token %d", s.Leadership.Token())
 	case s.Role == leaderelection.Suspended:
-		return "suspended: cannot prove that it leads, so it must not act"
+		return "suspended: its lease has expired, so it must not act"
 	case s.NowFollowing != "":
 		name := b.names[s.NowFollowing]
 		if name == "" {
@@ -81,7 +81,7 @@ func (b *board) describe(r *row) string {
 		}
 		return "follows " + name
 	}
-	return "out of the line, its session has expired"
+	return "not in the queue: its session has expired"
 }
 
 // event shows one line of the step. The caller holds mu.

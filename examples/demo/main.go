@@ -1,0 +1,36 @@
+// Command demo shows an election at work, in half a minute. It is the same as "elector demo",
+// but compiles in seconds, because it does not link the backends of elector.
+//
+//	go run ./examples/demo                        # on servers inside this process
+//	go run ./examples/demo --zk localhost:2181    # on your ZooKeeper
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/go-leaderelection/leaderelection/cmd/elector/demo"
+)
+
+func main() {
+	var opts demo.Options
+	opts.Flags(flag.CommandLine)
+	flag.Parse()
+	err := opts.Complete()
+	if flag.NArg() > 0 {
+		err = fmt.Errorf("unexpected argument %q", flag.Arg(0))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(2)
+	}
+	switch err := demo.Run(context.Background(), opts, os.Stdout); {
+	case errors.Is(err, demo.ErrInterrupted):
+		os.Exit(130)
+	case err != nil:
+		os.Exit(1) // Run has printed it
+	}
+}
