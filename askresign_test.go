@@ -301,6 +301,7 @@ func TestAskAfterALostSpareWatch(t *testing.T) {
 			b := w.stands(conn)
 			resigns(b)
 			require.NoError(w, w.ask(b.ID(), time.Minute))
+			synctest.Wait()
 			require.True(w, closed(b.over))
 		})
 	}
