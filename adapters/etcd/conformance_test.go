@@ -66,7 +66,7 @@ func group(srv *etcdserver.Cluster, opts ...etcd.Option) electiontest.Factory {
 				if err != nil {
 					return nil, err
 				}
-				all := append([]etcd.Option{etcd.WithCreateNode(), etcd.WithSessionTimeout(2 * time.Second)}, opts...)
+				all := append([]etcd.Option{etcd.WithCreateNode(), etcd.WithSessionTimeout(10 * time.Second)}, opts...)
 				return etcd.NewElection(c.Client, key, all...)
 			},
 			Crash: func(i int) { cut(i) },

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	ttl      = 3 * time.Second // that a leader does not lose on a machine that stands still for a second
-	patience = 20 * time.Second
+	ttl      = 12 * time.Second // a busy machine may be slow for many seconds, and no lease expires
+	patience = time.Minute
 	node     = "/election"
 )
 
