@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = $(GO) tool -modfile=tools/go.mod
 PACKAGES = ./...
 
-.PHONY: all demo test unit stress mutants lint cross format bench prepare
+.PHONY: all help demo picture test unit stress mutants lint cross format bench prepare
 
 all: test
 
@@ -12,6 +12,16 @@ all: test
 demo:
 	@echo "Compiling the demo: about 20 s the first time, then it starts immediately ..."
 	@CGO_ENABLED=0 $(GO) run ./examples/demo $(DEMOFLAGS)
+
+# picture runs the demo and draws its output, for README.md.
+picture:
+	CLICOLOR_FORCE=1 $(GO) run ./examples/demo --pause 0s | $(GO) run ./internal/picture docs/demo
+
+# help lists the targets, each with the first sentence of its comment.
+help:
+	@awk '/^# /{comment = comment substr($$0, 3) " "; next} \
+		comment{name = comment; sub(/ .*/, "", name); sub(/([.]|: it) .*/, "", comment); about[name] = substr(comment, length(name) + 2); comment = ""} \
+		/^[a-z]+:/{name = $$1; sub(/:.*/, "", name); if (about[name]) printf "make %-8s  %s\n", name, about[name]; delete about[name]}' Makefile
 
 # The client library races with itself when it reconnects while requests are
 # queued (its pull request 35, open since 2020), which is not for these tests to
@@ -65,6 +75,7 @@ stress:
 mutants:
 	$(GO) run ./internal/mutation $(MUTANTFLAGS)
 
+# lint checks formatting, go vet, staticcheck, and that every platform builds.
 lint:
 	@unformatted=$$($(TOOL) gofumpt -l .); test -z "$$unformatted" || { echo "not formatted (make format):"; echo "$$unformatted"; exit 1; }
 	$(GO) vet ./...
@@ -81,6 +92,7 @@ cross:
 		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(GO) build ./... || exit 1; \
 	done
 
+# format formats the Go files.
 format:
 	$(TOOL) gofumpt -w .
 
