@@ -272,8 +272,10 @@ func (e *Election) EndElection() error {
 
 // DeleteElection ends the election with that name for all its candidates, the leader too, and
 // for newcomers, who get [leaderelection.ErrElectionOver]; [RestartElection] lets it begin
-// anew. It returns when that is in the log. The error is [leaderelection.ErrUnconfirmed] if ctx
-// has ended first, and [leaderelection.ErrConnClosed] if the node has stopped; it may be called
+// anew. The cluster remembers that for Config.Window, or until 131,072 other elections were ended
+// or restarted; after that, new candidates restart the election. DeleteElection returns when the
+// end is in the log; at once if the election has been ended before. The error is [leaderelection.ErrUnconfirmed] if ctx
+// has ended first or the call has taken longer than Config.Window, and [leaderelection.ErrConnClosed] if the node has stopped; it may be called
 // again. It is [leaderelection.ErrNilConn] or [leaderelection.ErrInvalidPath] as of [NewElection].
 func DeleteElection(ctx context.Context, node *Node, name string) error {
 	return amend(ctx, node, entry.Op{Do: entry.End, Election: name})
@@ -292,10 +294,19 @@ func amend(ctx context.Context, node *Node, op entry.Op) error {
 		return err
 	}
 	err := node.read(ctx, (*core.Core).ReadTables) // a state machine that stands does not delay it
+	over := false
 	if err == nil {
-		err = node.do(ctx, func(c *core.Core) { op.Through = c.Tables().Index })
+		err = node.do(ctx, func(c *core.Core) {
+			op.Through = c.Tables().Index
+			over = c.Tables().Lines.Line(op.Election).Ended
+		})
 	}
-	if err != nil {
+	switch {
+	case err == nil && over && op.Do == entry.End:
+		// If a request were delayed until the ended election is forgotten, it could not be
+		// distinguished from a request to end the restarted election.
+		return nil
+	case err != nil:
 		return amending(ctx, node, op, err)
 	}
 	for {
@@ -313,7 +324,7 @@ func amending(ctx context.Context, node *Node, op entry.Op, err error) error {
 		return nil
 	case node.Err() != nil:
 		return closedConn(node.Err())
-	case ctx.Err() != nil:
+	case ctx.Err() != nil || errors.Is(err, ErrStale):
 		err = fmt.Errorf("%w: %w", leaderelection.ErrUnconfirmed, err)
 	}
 	return fmt.Errorf("raftlog: %s of election %q: %w", op.Do, op.Election, err)

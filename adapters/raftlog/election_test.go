@@ -4,6 +4,8 @@ package raftlog_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -163,6 +165,48 @@ func TestDeleteAndRestartElection(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.ErrorIs(t, raftlog.DeleteElection(ctx, w.node(w.peers[0]), "e"), leaderelection.ErrUnconfirmed)
+	})
+}
+
+// TestEndedElectionIsForgotten: after the window a new candidate can lead an ended election, also on a
+// peer that was restarted. If the election is ended twice, the second call writes nothing.
+func TestEndedElectionIsForgotten(t *testing.T) {
+	const window = 2 * time.Minute
+	briefly := func(c *raftlog.Config) { c.Window = window }
+	inWorld(t, 3, func(t *testing.T, w *world) {
+		c := stand(t, w.node(w.peers[0]), "e")
+		token := c.awaitLeader(t)
+		require.NoError(t, raftlog.DeleteElection(within(t, time.Minute), w.node(w.peers[1]), "e"))
+		ended := time.Now()
+		<-c.ended
+		time.Sleep(window / 4)
+		last := w.node(w.leader(t)).Info().CommitIndex
+		require.NoError(t, raftlog.DeleteElection(within(t, time.Minute), w.node(w.peers[1]), "e"))
+		require.Equal(t, last, w.node(w.leader(t)).Info().CommitIndex)
+		require.NoError(t, w.stop(w.peers[2]))
+		w.start(w.peers[2], slowly, briefly)
+		n := w.node(w.peers[2])
+		require.NoError(t, n.Sync(within(t, time.Minute)))
+		over := func() bool {
+			_, _, err := raftlog.CurrentLeader(t.Context(), n, "e")
+			return errors.Is(err, leaderelection.ErrElectionOver)
+		}
+		for over() {
+			require.Less(t, time.Since(ended), window+2*time.Minute)
+			time.Sleep(time.Second)
+		}
+		require.GreaterOrEqual(t, time.Since(ended), window)
+		require.Greater(t, stand(t, n, "e").awaitLeader(t), token)
+	}, slowly, briefly)
+}
+
+// TestLateEndIsUnconfirmed: if a request to end an election is rejected as too old, the caller does not know
+// whether an earlier attempt was applied.
+func TestLateEndIsUnconfirmed(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		err := raftlog.Amending(t.Context(), w.node(w.peers[0]), fmt.Errorf("%w", raftlog.ErrStale))
+		require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
+		require.ErrorIs(t, err, raftlog.ErrStale)
 	})
 }
 

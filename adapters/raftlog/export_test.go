@@ -27,6 +27,11 @@ func ProposeUnder(ctx context.Context, n *Node, election string, token int64, id
 	return n.proposeUnder(ctx, entry.Guard{Election: election, Token: uint64(token)}, id, data)
 }
 
+// Amending is the error of the end of an election of which the log says err.
+func Amending(ctx context.Context, n *Node, err error) error {
+	return amending(ctx, n, entry.Op{Do: entry.End, Election: "e"}, err)
+}
+
 // HoldLoop has the node's loop stand until goOn is called.
 func (n *Node) HoldLoop() (goOn func()) {
 	held, free, done := make(chan struct{}), make(chan struct{}), make(chan struct{})

@@ -127,6 +127,65 @@ var raftlogMutants = []mutant{
 		tests: "./adapters/raftlog/internal/replica -run TestLinesAreIndexed",
 	},
 	{
+		name: "raftlog/forget-lease", breaks: "an election is forgotten while its leader may have a lease",
+		file: "adapters/raftlog/internal/core/expiry.go",
+		edits: []edit{
+			{"c.cfg.Off.Forget || x.mayRestart(c, election)", "true"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestForgetWaitsForLeases",
+	},
+	{
+		name: "raftlog/forget-ended", breaks: "the leader keeps the times of forgotten elections",
+		file: "adapters/raftlog/internal/core/expiry.go",
+		edits: []edit{
+			{`		if !c.tables.Lines.Line(election).Ended {
+			delete(x.ended, election)
+		}
+`, "\t\t_ = election\n"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestEndedElectionsAreForgotten",
+	},
+	{
+		name: "raftlog/forget-window", breaks: "an election is forgotten before the window has passed",
+		file: "adapters/raftlog/internal/core/expiry.go",
+		edits: []edit{
+			{"before := c.calendar().Add(-c.tables.Window)", "before := c.calendar().Add(standstill + 1)"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestEndedElectionsAreForgotten",
+	},
+	{
+		name: "raftlog/forget-late-end", breaks: "a delayed request ends an election that was forgotten and restarted",
+		file: "adapters/raftlog/internal/replica/lines.go",
+		edits: []edit{
+			{"case op.Through < ls.forgotten:", "case false:"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestForgetWaitsForLeases",
+	},
+	{
+		name: "raftlog/forget-later-end", breaks: "a forgotten entry removes an election that was ended again",
+		file: "adapters/raftlog/internal/replica/lines.go",
+		edits: []edit{
+			{"case l.EndedAt == p.index:", "case l.Ended:"},
+		},
+		tests: "./adapters/raftlog/internal/replica -run TestForgottenElections",
+	},
+	{
+		name: "raftlog/forget-snapshot", breaks: "requests that are too late are accepted after a snapshot",
+		file: "adapters/raftlog/internal/replica/lines.go",
+		edits: []edit{
+			{"	ls.forgotten = forgotten\n", ""},
+		},
+		tests: "./adapters/raftlog/internal/replica -run TestForgottenInSnapshots",
+	},
+	{
+		name: "raftlog/end-twice", breaks: "ending an ended election writes a request that can be applied after it was forgotten",
+		file: "adapters/raftlog/election.go",
+		edits: []edit{
+			{"case err == nil && over && op.Do == entry.End:", "case false && over:"},
+		},
+		tests: "./adapters/raftlog -run TestEndedElectionIsForgotten",
+	},
+	{
 		name: "raftlog/kept-room", breaks: "no room is kept for votes",
 		file: "adapters/raftlog/internal/filelog/space.go",
 		edits: []edit{

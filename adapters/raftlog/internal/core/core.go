@@ -71,6 +71,7 @@ type Config struct {
 type Off struct {
 	VoteHold bool // a peer votes as soon as it has started
 	Lease    bool // who is first in line leads, whether a majority knows it or not
+	Forget   bool // an ended election is forgotten even if a candidate may still have its lease
 	// Agreement is off: peers do not compare the checksums of their histories.
 	Agreement bool
 }
@@ -226,6 +227,7 @@ func (c *Core) Advance() {
 		c.space.report(c)
 	}
 	c.expiry.check(c, now)
+	c.expiry.forget(c)
 	c.props.check(c, now)
 	c.change.check(c, now)
 	c.contact.handOver(c, now)

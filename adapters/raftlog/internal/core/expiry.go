@@ -21,6 +21,8 @@ type expiry struct {
 	// ended is since when this peer knows of an election that it was ended. One that leads it
 	// may not know yet, until its lease ends: until then it cannot be begun again.
 	ended map[string]time.Duration
+	// forgetting is the ID of the Forget that was proposed and is not applied yet.
+	forgetting requestid.ID
 
 	lastFollowed followed // before this peer began to lead
 	before       position // the last entry before this peer's term
@@ -35,6 +37,7 @@ func (x *expiry) init() {
 func (x *expiry) lost() {
 	clear(x.heard)
 	clear(x.pending)
+	x.forgetting = requestid.ID{}
 }
 
 func (x *expiry) followed(lead, term uint64) { x.lastFollowed = followed{lead, term} }
@@ -105,6 +108,28 @@ func (x *expiry) mayRestart(c *Core, election string) bool {
 	return c.now()-ended >= c.cfg.Election
 }
 
+// forget proposes a Forget if elections were ended longer ago than the window. The log's time
+// alone would not be safe: wall clocks can jump by hours between two entries, while the candidate
+// that led an ended election still has its lease.
+func (x *expiry) forget(c *Core) {
+	lines := &c.tables.Lines
+	oldest, found, tooMany := lines.Oldest()
+	if !found || !c.props.ready || !x.forgetting.IsZero() {
+		return
+	}
+	before := c.calendar().Add(-c.tables.Window)
+	if !tooMany && oldest.After(before.Add(-standstill)) {
+		return
+	}
+	through := lines.Forgettable(before, func(election string) bool { return c.cfg.Off.Forget || x.mayRestart(c, election) })
+	if through == 0 {
+		return
+	}
+	if id := c.newID(); c.propose(c.control(id, entry.Op{Do: entry.Forget, Through: through})) {
+		x.forgetting = id
+	}
+}
+
 // applied looks for the end of what is under way, and for elections that are ended.
 func (x *expiry) applied(c *Core, o replica.Outcome) {
 	if o.Election != "" {
@@ -115,6 +140,14 @@ func (x *expiry) applied(c *Core, o replica.Outcome) {
 		case !ended:
 			delete(x.ended, o.Election)
 		}
+	}
+	for _, election := range o.Expired {
+		if !c.tables.Lines.Line(election).Ended {
+			delete(x.ended, election)
+		}
+	}
+	if o.ID == x.forgetting {
+		x.forgetting = requestid.ID{}
 	}
 	for peer, id := range x.pending {
 		if id == o.ID {

@@ -31,6 +31,10 @@ const (
 	// Restart lets Election begin anew after its end, by an entry that is not behind Through,
 	// which is as of End: of a later end who asks does not know.
 	Restart = "restart"
+	// Forget removes elections that were ended by an entry with an index of at most Through. After
+	// it, a request to End an election is rejected if its Through is less than this one: it could
+	// concern an election that was removed and restarted.
+	Forget = "forget"
 	// Expire takes out of all lines the candidates of Peer that have joined by index Through.
 	Expire = "expire"
 	// Transfer says that the leader of this term is about to have another one elected without

@@ -75,7 +75,7 @@ type Outcome struct {
 	First uint64
 	// Election is the one whose line has changed; of Expire it is empty, see Expired.
 	Election string
-	// Expired are the elections that an Expire has changed.
+	// Expired are the elections that an Expire has changed, or a Forget has removed.
 	Expired []string
 	// Ended are the candidates that stood in the line of an election that was ended.
 	Ended []Candidate
@@ -212,6 +212,8 @@ func (s *State) control(o *Outcome) error {
 	switch op.Do {
 	case entry.Expire:
 		o.Expired = s.Lines.expire(op, o.Index)
+	case entry.Forget:
+		o.Expired, o.Err = s.Lines.forget(op, o.Index)
 	case entry.Transfer:
 		s.Transferred = o.Term
 	case entry.Settled:
@@ -228,7 +230,7 @@ func (s *State) control(o *Outcome) error {
 	default:
 		before := s.Lines.Line(op.Election)
 		o.Election = op.Election
-		o.Err = s.Lines.apply(op, o.Index)
+		o.Err = s.Lines.apply(op, o.Index, s.Clock)
 		if s.Lines.Line(op.Election).Ended {
 			o.Ended = before.Candidates
 		}
@@ -266,6 +268,7 @@ type saved struct {
 	Transferred uint64        `json:"transferred,omitempty"`
 	Members     Members       `json:"members"`
 	Lines       []savedLine   `json:"lines,omitempty"`
+	Forgotten   uint64        `json:"forgotten,omitempty"`
 	Skips       []uint64      `json:"skips,omitempty"`
 	SkipsSum    uint64        `json:"skipsSum,omitempty"`
 	History     uint64        `json:"history,omitempty"`
@@ -274,7 +277,7 @@ type saved struct {
 // rest returns the state without the IDs. It shares nothing that Apply changes.
 func (s *State) rest() rest {
 	return rest{saved{
-		s.Index, s.Term, nanoseconds(s.Clock), nanoseconds(s.Horizon), s.Window, s.Election, s.Transferred, s.Members, nil, s.Skips, s.skipsSum, s.History,
+		s.Index, s.Term, nanoseconds(s.Clock), nanoseconds(s.Horizon), s.Window, s.Election, s.Transferred, s.Members, nil, s.Lines.forgotten, s.Skips, s.skipsSum, s.History,
 	}, maps.Clone(s.Lines.byName)}
 }
 
@@ -344,13 +347,17 @@ func Read(r io.Reader) (*State, error) {
 	if v.Index == 0 || v.Window <= 0 || v.Election <= 0 {
 		return nil, fmt.Errorf("raftlog: read the tables of a snapshot: %w", errors.Join(entry.ErrMalformed, errors.New("index, window or election timeout is missing")))
 	}
+	lines, err := load(v.Lines, v.Forgotten, v.Index, fromNanoseconds(v.Clock))
+	if err != nil {
+		return nil, fmt.Errorf("raftlog: read the tables of a snapshot: %w", err)
+	}
 	table, err := ids.Read(r)
 	if err != nil {
 		return nil, fmt.Errorf("raftlog: read the request IDs of a snapshot: %w", err)
 	}
 	s := &State{
 		Index: v.Index, Term: v.Term, Window: v.Window, Election: v.Election, Transferred: v.Transferred,
-		Members: v.Members, Lines: load(v.Lines), IDs: table, Skips: v.Skips, skipsSum: v.SkipsSum, History: v.History,
+		Members: v.Members, Lines: lines, IDs: table, Skips: v.Skips, skipsSum: v.SkipsSum, History: v.History,
 	}
 	s.Clock, s.Horizon = fromNanoseconds(v.Clock), fromNanoseconds(v.Horizon)
 	return s, nil

@@ -31,6 +31,11 @@ func TestControls(t *testing.T) {
 			p.dedupe = false
 			return p
 		}, "is applied by entry"},
+		{"forget", 50, func(seed uint64) plan {
+			p := calmPlan(seed, forgottenUnaware)
+			p.off = core.Off{Forget: true}
+			return p
+		}, "at the same time"},
 		{"directory lost", 5, func(seed uint64) plan {
 			p := calmPlan(seed, directoryLost)
 			p.believes = true

@@ -47,7 +47,7 @@ func (u *users) control(op entry.Op, end func()) {
 	r := core.Request{Kind: api.Control, ID: requestid.From(w.date(), w.Uint64(), w.Uint64()), Op: op, Forward: true}
 	r.Token = u.call(p, op.Do+" "+op.Election, func(r core.Reply) {
 		switch {
-		case r.Err == nil || errors.Is(r.Err, api.ErrInvalid):
+		case r.Err == nil || errors.Is(r.Err, api.ErrInvalid) || errors.Is(r.Err, api.ErrStale):
 			end()
 		case errors.Is(r.Err, api.ErrNotLeader), errors.Is(r.Err, api.ErrRefused), errors.Is(r.Err, api.ErrBusy), errors.Is(r.Err, api.ErrNoSpace), errors.Is(r.Err, api.ErrUnknownOutcome), errors.Is(r.Err, errCrashed):
 			w.after(w.span(10*time.Millisecond, 100*time.Millisecond), func() { u.control(op, end) })
@@ -63,14 +63,37 @@ func (w *world) op(do, name string) entry.Op {
 	return entry.Op{Do: do, Election: name, Through: uint64(len(w.truth.facts)) + 1}
 }
 
-// endAndRestart ends an election for all, and begins it again.
-func (u *users) endAndRestart(name string) {
+// end ends an election for all, unless it is ended already, and calls then after at most d.
+func (u *users) end(name string, d time.Duration, then func()) {
 	w := u.w
 	w.tracef("users: end %s", name)
-	u.busy++
-	u.control(w.op(entry.End, name), func() {
-		w.after(w.span(0, 500*time.Millisecond), func() {
-			u.control(w.op(entry.Restart, name), func() { u.busy-- })
-		})
+	wait := func() { w.after(w.span(0, d), then) }
+	if u.busy++; w.truth.over[name] {
+		wait()
+		return
+	}
+	u.control(w.op(entry.End, name), wait)
+}
+
+// endAndRestart ends an election for all, and begins it again.
+func (u *users) endAndRestart(name string) {
+	u.end(name, 500*time.Millisecond, func() {
+		u.control(u.w.op(entry.Restart, name), func() { u.busy-- })
 	})
+}
+
+// endAndForget ends an election for all, and advances the wall clocks until it is forgotten.
+func (u *users) endAndForget(name string) {
+	w := u.w
+	var wait func()
+	wait = func() {
+		if !w.truth.over[name] {
+			u.busy--
+			return
+		}
+		u.lapsed += w.window + 2*time.Minute
+		w.tracef("wall clocks jump to %v", w.date())
+		w.after(w.span(0, time.Second), wait)
+	}
+	u.end(name, 100*time.Millisecond, wait)
 }

@@ -9,7 +9,7 @@ import (
 // TestScenarios plays each scenario often.
 func TestScenarios(t *testing.T) {
 	for name, scenario := range map[string]func(*world){
-		"restart of a voter": restartOfVoter, "a leader forgets": leaderForgets, "a follower forgets": followerForgets, "ended unaware": endedUnaware, "disk lost": diskLost,
+		"restart of a voter": restartOfVoter, "a leader forgets": leaderForgets, "a follower forgets": followerForgets, "ended unaware": endedUnaware, "forgotten unaware": forgottenUnaware, "disk lost": diskLost,
 		"disk stands": diskStands, "directory lost": directoryLost, "log lost": logLost, "second configuration": secondConfiguration,
 		"history differs": historyDiffers,
 	} {

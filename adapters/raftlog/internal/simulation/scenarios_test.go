@@ -174,6 +174,24 @@ func endedUnaware(w *world) {
 	w.run(w.now + 2*election)
 }
 
+// forgottenUnaware: an election is ended while the process of its leader is paused. Then all wall
+// clocks jump by more than the window.
+func forgottenUnaware(w *world) {
+	w.until("a quiet beginning", patience, w.well)
+	for _, p := range w.peers {
+		if _, ok := p.holds("e0"); ok && !p.said.leads {
+			w.await(election, func() bool { return p.said.lease > p.Now()+election*9/10 })
+			p.pause(2 * election)
+		}
+	}
+	w.users.busy++
+	w.users.control(w.op(entry.End, "e0"), func() {
+		w.users.lapsed += w.window + 2*time.Minute
+		w.users.busy--
+	})
+	w.run(w.now + 2*election)
+}
+
 // diskStands: the disk of who leads an election, and of half of those who lead the log too, takes
 // no write to its end. The others have other leaders soon, and their updates are applied.
 func diskStands(w *world) {

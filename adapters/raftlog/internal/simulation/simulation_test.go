@@ -86,6 +86,7 @@ func (c *counts) add(d counts) {
 	c.forgot += d.forgot
 	c.waited += d.waited
 	c.votesAhead += d.votesAhead
+	c.removed += d.removed
 }
 
 // TestReplay: one seed is one history.

@@ -23,6 +23,7 @@ type truth struct {
 	written map[position]written    // entries that any log has ever had
 	sums    map[uint64]uint64       // of the tables, by index
 	holders map[string]holder       // the newest of each election
+	over    map[string]bool         // elections that are ended
 	refused map[requestid.ID]string // never to be applied, and why
 	asked   int                     // changes of the peers whose IDs are remembered besides
 }
@@ -31,7 +32,7 @@ type truth struct {
 type counts struct {
 	entries, skipped, terms, crashes, snapshots, installs, compactions, holders, reads, changes, handOvers, reused int
 	faults, noSnapshots, full, wiped, lost, admitted, dismissed, noRoom, noStart, mistaken, diverged, forgot       int
-	waited, votesAhead                                                                                             int
+	waited, votesAhead, removed                                                                                    int
 }
 
 // fact is a committed entry.
@@ -72,7 +73,7 @@ type published struct {
 func (t *truth) init(w *world) {
 	*t = truth{
 		w: w, ids: map[requestid.ID]uint64{}, leaders: map[uint64]string{}, written: map[position]written{},
-		sums: map[uint64]uint64{}, holders: map[string]holder{}, refused: map[requestid.ID]string{},
+		sums: map[uint64]uint64{}, holders: map[string]holder{}, over: map[string]bool{}, refused: map[requestid.ID]string{},
 	}
 }
 
@@ -119,6 +120,8 @@ func (t *truth) committed(p *peer, outcomes []replica.Outcome) {
 		switch {
 		case o.Kind == api.State:
 			t.once(o)
+		case o.Kind == api.Control:
+			t.controlled(p, o)
 		case o.Kind == api.Config:
 			if _, _, known := p.core.Tables().IDs.Lookup(o.ID); known && !o.Skipped() {
 				t.asked++
@@ -128,6 +131,17 @@ func (t *truth) committed(p *peer, outcomes []replica.Outcome) {
 	}
 	if n := len(outcomes); n > 0 {
 		t.tables(p, p.core.Tables())
+	}
+}
+
+// controlled notes which elections are ended; the tables are at least as new as the entry.
+func (t *truth) controlled(p *peer, o replica.Outcome) {
+	for _, name := range append([]string{o.Election}, o.Expired...) {
+		ended := p.core.Tables().Lines.Line(name).Ended
+		if op, err := entry.DecodeOp(o.Data); err == nil && op.Do == entry.Forget && t.over[name] && !ended {
+			t.removed++
+		}
+		t.over[name] = ended
 	}
 }
 

@@ -146,7 +146,14 @@ func (w *world) stormy() {
 			p.input(func() { p.resign(name) })
 		}
 	})
-	w.often(w.weather.end, func() { u.endAndRestart(electionName(w.IntN(w.elected))) })
+	w.often(w.weather.end, func() {
+		name := electionName(w.IntN(w.elected))
+		if (w.lapse || w.idle) && w.chance(0.3) { // no client depends on the wall clock
+			u.endAndForget(name)
+			return
+		}
+		u.endAndRestart(name)
+	})
 	w.often(w.weather.lapse, func() {
 		u.lapsed += w.span(30*time.Second, 2*time.Minute)
 		w.tracef("calendars leap to %v", w.date())
