@@ -111,7 +111,6 @@ func TestSecondConfiguration(t *testing.T) {
 	require.NoError(t, os.WriteFile(shared, []byte(edited), 0o600))
 	original := c.file
 	c.file = shared
-	c.peers["d"].reserved.Close()
 	c.refused("d", "founded separately")
 
 	// All others are down: nobody tells it.
@@ -235,7 +234,6 @@ func TestPeerMoves(t *testing.T) {
 	c.applied(last)
 	c.kill("b")
 	was, now := c.addr("b"), c.addr("b at another address")
-	c.peers["b at another address"].reserved.Close()
 	text, err := os.ReadFile(c.file)
 	require.NoError(t, err)
 	require.Contains(t, string(text), was)

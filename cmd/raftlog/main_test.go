@@ -5,8 +5,8 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/go-leaderelection/leaderelection/internal/loopback"
 	"github.com/go-leaderelection/leaderelection/internal/serverdir"
 )
 
@@ -26,6 +27,11 @@ import (
 var built string
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	// Parallel tests spend most of their time waiting for other processes.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
 	dir, err := os.MkdirTemp("", "raftlog")
 	if err == nil {
 		built = filepath.Join(dir, "raftlog")
@@ -85,33 +91,25 @@ func newCluster(t *testing.T, founders ...string) *cluster {
 func (c *cluster) addr(id string) string {
 	c.Helper()
 	if c.addrs[id] == "" {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := loopback.Reserve()
 		require.NoError(c, err)
-		c.addrs[id] = l.Addr().String()
-		c.Cleanup(func() { l.Close() })
-		// Closed when the peer starts, so that nobody else gets the port before.
-		c.peers[id] = &peer{reserved: l}
+		c.Cleanup(port.Release)
+		c.addrs[id] = fmt.Sprintf("127.0.0.1:%d", port.Number)
 	}
 	return c.addrs[id]
 }
 
 // peer is a raftlog serve.
 type peer struct {
-	reserved net.Listener
-	cmd      *exec.Cmd
-	log      *lines
-	ended    bool
+	cmd   *exec.Cmd
+	log   *lines
+	ended bool
 }
 
 // start runs a peer until it listens.
 func (c *cluster) start(id string, args ...string) *peer {
 	c.Helper()
-	c.addr(id)
-	p := c.peers[id]
-	if p.reserved != nil {
-		p.reserved.Close()
-	}
-	p = &peer{cmd: exec.Command(built, append([]string{"serve", "-c", c.file, id}, args...)...)}
+	p := &peer{cmd: exec.Command(built, append([]string{"serve", "-c", c.file, id}, args...)...)}
 	c.peers[id] = p
 	r, w, err := os.Pipe()
 	require.NoError(c, err)
