@@ -117,7 +117,7 @@ func TestDefectsAreFound(t *testing.T) {
 		"WrongReason":      "after Resign the end of the leadership is",
 		"StatusAfterFinal": "another status after the final one",
 		"Flaps":            "without the end of the one before",
-		"Leaks":            "20 goroutines more",
+		"Leaks":            "goroutines more",
 	}
 	kinds := reflect.TypeFor[defects]()
 	for name, message := range messages {
