@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// resignLimit is the contract's two seconds, and one for a machine that is busy.
-	resignLimit = 3 * time.Second
+	// resignLimit is longer than the contract's two seconds, because a machine may be busy.
+	resignLimit = 10 * time.Second
 	// step is how often a condition is looked at that nothing tells of.
 	step = 10 * time.Millisecond
 )

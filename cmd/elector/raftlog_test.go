@@ -109,8 +109,8 @@ func (o *onRaft) never() {
 	require.ErrorIs(o, err, os.ErrNotExist, "two have worked at once: %s", text)
 }
 
-// TestRaftlog: three peers, of which one works; who hands over is followed before a lease could
-// have ended, and who is killed within a few election timeouts; what was stopped goes on with the
+// TestRaftlog: three peers, of which one works; who hands over is followed, and so is, within a few
+// election timeouts, who is killed; what was stopped goes on with the
 // same folders.
 func TestRaftlog(t *testing.T) {
 	o := newOnRaft(t)
@@ -120,19 +120,17 @@ func TestRaftlog(t *testing.T) {
 	}
 	first := o.leader(all)
 
-	began := time.Now()
 	all[first].signal(syscall.SIGTERM)
 	rest := maps.Clone(all)
 	delete(rest, first)
 	second := o.leader(rest)
-	require.Less(t, time.Since(began), raftSession)
 	require.Equal(t, exitOK, all[first].exit())
 
 	all[first] = o.run(first, alone, listening...)
 	pages := all[first].pages()
 	pages.becomes("/readyz", 200, `{"ok":true}`) // in line
 	pages.becomes("/leader", 503, `"name":"`+second+`"`)
-	began = time.Now()
+	began := time.Now()
 	all[second].signal(syscall.SIGKILL)
 	rest = maps.Clone(all)
 	delete(rest, second)

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Tests(m)) }
 const patience = 20 * time.Second
 
 // closes is longer than Close takes there, which promises two seconds.
-const closes = 5 * time.Second
+const closes = 10 * time.Second
 
 func bounded(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

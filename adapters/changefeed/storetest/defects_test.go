@@ -189,7 +189,7 @@ func (f *flawedFeed) Next(ctx context.Context) (changefeed.Event, error) {
 	}
 	if f.s.flaw == "FeedHeedsNoContext" {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 		defer cancel()
 	}
 	e, err := f.Feed.Next(ctx)
@@ -225,7 +225,7 @@ func (f *flawedFeed) Next(ctx context.Context) (changefeed.Event, error) {
 
 func (f *flawedFeed) Close() error {
 	if f.s.flaw == "FeedCloseBlocks" {
-		time.Sleep(6 * time.Second)
+		time.Sleep(15 * time.Second)
 	}
 	if f.s.flaw == "FeedCloseDoesNothing" {
 		return nil
