@@ -7,15 +7,14 @@ import (
 	"time"
 )
 
-// Consume hands out items, each once it was claimed, over a channel that is closed
-// after the end of the context. Up to Config.Prefetch items are claimed before they
-// are read; what nobody has read by the end is given back, as if it had never been
-// claimed, and an item that is lost before it is read is not delivered. Each item
-// must be acknowledged or returned.
+// Consume returns a channel of claimed items. The channel is closed after ctx is done. Up
+// to Config.Prefetch items are claimed before they are received; items that are not
+// received by the end are returned to the queue, and the attempt does not count. An item
+// whose claim is lost before it is received is not delivered. Each received item must be
+// acknowledged or returned.
 //
-// The channel is also closed when the queue is closed, when the owner of the
-// connection closes it, or when ZooKeeper refuses what the queue needs:
-// [Queue.Err] tells.
+// The channel is also closed when the queue is closed, when the owner of the connection
+// closes it, or when ZooKeeper rejects a necessary request. [Queue.Err] returns the reason.
 func (q *Queue) Consume(ctx context.Context) <-chan Item {
 	items := make(chan Item)
 	if err := q.begin(); err != nil {

@@ -18,17 +18,22 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// DeadLetter is an item that is not handed out any more, because it has used up its
-// attempts or its data is not in the layout's format.
+// DeadLetter is an item that is not delivered any more, because it has reached
+// Config.MaxAttempts or because its data is not in the format of the layout.
 type DeadLetter struct {
-	ID       string // of the letter
-	Item     string // what Item.ID was
+	// ID is the name of the dead letter's znode.
+	ID string
+	// Item is the ID that the item had.
+	Item string
+	// Attempts is the number of deliveries of the item.
 	Attempts int
-	Reason   string
-	Since    time.Time // by the clock of the ensemble
-	// Raw is the item's data as it was in ZooKeeper, and Parts are the payloads
-	// in it, nil if that is not in the layout's format.
-	Raw   []byte
+	// Reason is the reason of the last failure, for diagnostics.
+	Reason string
+	// Since is when the item became a dead letter, by the clock of the ensemble.
+	Since time.Time
+	// Raw is the data of the item's znode.
+	Raw []byte
+	// Parts are the payloads in Raw, or nil if Raw is not in the format of the layout.
 	Parts [][]byte
 }
 
@@ -60,8 +65,8 @@ func (d *delivery) bury(reason string) []step {
 	}
 }
 
-// DeadLetters lists the dead letters, those of the least items first. What others
-// requeue or discard meanwhile may be missing.
+// DeadLetters returns the dead letters, in the order of their items. Dead letters that
+// other clients requeue or discard during the call may be missing.
 func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	names, err := request.Read(ctx, q.conn, func() ([]string, error) {
 		names, _, err := request.Children(q.conn, q.cfg.Dead)
@@ -136,10 +141,10 @@ func (q *Queue) payloads(raw []byte) ([][]byte, error) {
 	return decode(raw)
 }
 
-// Requeue puts a dead letter back into the queue, behind the others of its priority
-// or due time, as an item that was never attempted. [recipes.ErrDeleted]: the
-// letter is gone, somebody else has requeued or discarded it.
-// [recipes.ErrUnconfirmed] is as for [Queue.Put].
+// Requeue puts a dead letter back into the queue, behind other items of the same priority
+// or due time, as an item without previous attempts. It returns [recipes.ErrDeleted] if
+// another client has requeued or discarded the dead letter, and [recipes.ErrUnconfirmed]
+// like [Queue.Put].
 func (q *Queue) Requeue(ctx context.Context, l DeadLetter) error {
 	e, ok := parse(q.layout, l.Item)
 	if !ok {
@@ -151,7 +156,7 @@ func (q *Queue) Requeue(ctx context.Context, l DeadLetter) error {
 	}))
 }
 
-// Discard deletes a dead letter for good. The errors are those of [Queue.Requeue].
+// Discard deletes a dead letter permanently. Errors are those of [Queue.Requeue].
 func (q *Queue) Discard(ctx context.Context, l DeadLetter) error {
 	return q.fail("discard", q.endLetter(ctx, l))
 }

@@ -1,82 +1,83 @@
-// Package queue holds queues of work on ZooKeeper: items in the order in which
-// they were put, by priority, or delayed until a time.
+// Package queue implements work queues on ZooKeeper: items are processed in the order in
+// which they were put, by priority, or after a delay.
 //
-// # What is guaranteed
+// # Guarantees
 //
-// An item that Put has confirmed is there once, and stays until it is acknowledged
-// or discarded, whatever networks and processes do. It is handed out at least
-// once: to one consumer at a time, and again when that one returns it, dies or is
-// out of reach. An acknowledgement that is confirmed is the only one.
+// An item that Put has confirmed is in the queue exactly once, and remains until it is
+// acknowledged or discarded, regardless of networks and processes. It is delivered at least
+// once: to one consumer at a time, and again if that consumer returns the item, dies or is
+// partitioned. At most one acknowledgement of an item succeeds.
 //
-// An item is claimed by an ephemeral znode, and an [Item] is a grant: it tells when
-// it is lost ([Item.Done], before another consumer can have the item), carries a
-// fencing token ([Item.Token]) and can guard a transaction ([Item.Multi]). What is
-// written to ZooKeeper along with the acknowledgement, [Item.Ack] with operations,
-// is written exactly once for each item; [Queue.PutRequest] moves an item from one
-// queue to the next that way. That an item is told of its end in time supposes that
-// clocks run at about the same rate and that this process runs at all; what
-// must never be done twice elsewhere is done under the token.
+// A consumer claims an item by an ephemeral znode. An [Item] reports the loss of its claim
+// before another consumer can claim the item ([Item.Done]), has a fencing token
+// ([Item.Token]) and can guard a transaction ([Item.Multi]). Operations that are passed to
+// [Item.Ack] are executed exactly once for each item, in the transaction of the
+// acknowledgement. With [Queue.PutRequest] they can move an item to another queue. The
+// timely report of a lost claim assumes that clocks run at about the same rate and that the
+// process is not stopped; effects outside ZooKeeper that must not be repeated should be
+// protected by the token.
 //
-// No answer that is lost is guessed at. Where it cannot be found out whether
-// something was carried out, because the session ended meanwhile, the error is
+// If the reply to a request is lost, the outcome is determined before the request is
+// retried. If that is impossible, because the session has ended, the error is
 // [recipes.ErrUnconfirmed].
 //
-// A single consumer that nobody disturbs is handed items in order. Several begin
-// approximately in order, each taking from the first few that nobody has, and
-// complete in any. An item that comes back keeps its place. One that belongs before
-// those that a consumer has listed already is seen by it when 16 of them are taken, or
-// an eighth of a longer list.
+// A single consumer receives items in order. Several consumers begin items approximately in
+// order, because each takes one of the first few unclaimed items, and complete them in any
+// order. An item that is returned keeps its position. A consumer notices a new item that
+// belongs before items it has already listed when it has taken 16 items, or an eighth of a
+// longer list.
 //
-// Attempts are counted before an item is handed out, so that one that kills its
-// consumer is counted too. With Config.MaxAttempts the item then becomes a
-// [DeadLetter], which can be listed, requeued and discarded.
+// Attempts are counted before delivery, so an item that crashes its consumer is counted as
+// well. With Config.MaxAttempts such an item becomes a [DeadLetter], which can be listed,
+// requeued and discarded.
 //
-// # What ZooKeeper is wrong for
+// # Limits
 //
-// ZooKeeper keeps everything in the memory of every server and writes everything
-// to the disk of every server, and lists a directory only as a whole. A queue here
-// is for coordination: jobs that are few, small and worth agreeing on, such as
-// migrations, rebalancing, leases of expensive resources. It is no message broker.
+// ZooKeeper keeps all data in the memory and on the disk of every server, and lists the
+// children of a znode only as a whole. These queues are for coordination: few, small jobs
+// whose assignment must be agreed on, such as migrations, rebalancing, or the use of
+// expensive resources. They do not replace a message broker.
 //
-//   - Up to about ten thousand items at a time in one queue, delayed ones and those
-//     that are claimed included. Whatever is longer is split into several queues.
-//     The names of 50 000 items fill the megabyte that Java clients receive;
-//     [ErrTooMany] tells where a client's own limit is smaller. Config.MaxItems
-//     bounds a queue.
-//   - Items of some kilobytes. Their limit is a little less than a megabyte
-//     ([ErrTooLarge]); the place for large data is elsewhere, and its name in the item.
-//   - Some thousand items a second in all queues of an ensemble: each costs three
-//     transactions, fewer when many are put or taken at once.
-//   - Consumers by the dozen. A put, and an acknowledgement, wakes every idle one.
-//   - 2147483647 items over the life of a queue that is never empty; at a thousand
-//     a second that is 24 days. Then [ErrExhausted], until it is empty once.
+//   - A queue should have at most about ten thousand items at a time, including delayed and
+//     claimed items. Split longer queues. The names of 50,000 items fill the megabyte that
+//     Java clients receive; [ErrTooMany] is returned if a Go client has a smaller limit.
+//     Config.MaxItems limits the length of a queue.
+//   - Items should have at most some kilobytes. The limit is slightly less than a megabyte
+//     ([ErrTooLarge]). Store large data elsewhere, and its name in the item.
+//   - All queues of an ensemble together can process some thousand items per second: each
+//     item takes three transactions, or fewer if many are put or taken together.
+//   - A queue can have dozens of consumers. Each put and each acknowledgement wakes every
+//     idle consumer.
+//   - A queue that is never empty can have 2147483647 items over its life, which is 24 days
+//     at a thousand items per second. After that Put returns [ErrExhausted] until the queue
+//     has been empty.
 //
-// # Sharing a queue with Curator and kazoo
+// # Interoperability with Curator and kazoo
 //
-// Names and data are Curator's: Put is that of its DistributedQueue, Put with
-// [Priority] that of its DistributedPriorityQueue, Put with [At] that of its
-// DistributedDelayQueue. Its consumers can share a queue with this package's if they
-// have a lock path, which is Config.Claims; without one they take items that
-// others have claimed. With [recipes.Kazoo] they are those of kazoo's
-// LockingQueue; kazoo's Queue does not look for claims and must not be mixed in.
-// In one queue use the kind of Put that the others understand.
+// Names and data are those of Curator: Put corresponds to its DistributedQueue, Put with
+// [Priority] to its DistributedPriorityQueue, and Put with [At] to its
+// DistributedDelayQueue. Curator consumers can share a queue with consumers of this package
+// if they use a lock path, which is Config.Claims here; consumers without a lock path take
+// items that others have claimed. With [recipes.Kazoo], names and data are those of kazoo's
+// LockingQueue. Consumers of kazoo's Queue ignore claims and must not share a queue with
+// this package. All producers of a queue should use the same kind of Put.
 //
-// Neither of the two makes sure that its claim still stands when it deletes an item.
-// One whose session has ended while it worked can delete an item that somebody
-// else has by then, whose [Item.Ack] fails with [recipes.ErrDeleted]. And neither
-// counts: an item that Curator puts back after a failure is a new one at the
-// end of the queue.
+// Curator and kazoo do not verify their claim when they delete an item. Such a consumer can
+// delete an item after its session has expired, while another consumer has claimed it; the
+// [Item.Ack] of that consumer fails with [recipes.ErrDeleted]. They do not count attempts
+// either: an item that Curator puts back after a failure is a new item at the end of the
+// queue.
 //
 // # Znodes
 //
 //	<path>                                   items; persistent
 //	<path>/queue-0000000042                  an item
 //	<path>-claims                            persistent
-//	<path>-claims/queue-0000000042           its claim: ephemeral
-//	<path>-claims/client-<uuid>              of a Queue that has written something: ephemeral
-//	<path>-dead/queue-0000000042-<czxid>     a dead letter, the data of the item
+//	<path>-claims/queue-0000000042           the claim of the item: ephemeral
+//	<path>-claims/client-<uuid>              a Queue that has written: ephemeral
+//	<path>-dead/queue-0000000042-<czxid>     a dead letter, with the data of the item
 //	<path>-dead/queue-0000000042-<czxid>/why its reason
 //
-// Participants need to create, read, write and delete in these directories, and to
-// create and delete children of items, by which attempts are counted.
+// Participants need the permissions to create, read, write and delete in these directories,
+// and to create and delete children of items, which count the attempts.
 package queue

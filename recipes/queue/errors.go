@@ -2,29 +2,31 @@ package queue
 
 import "errors"
 
-// The errors of this package besides those of package recipes, for errors.Is.
+// Errors of this package in addition to those of package recipes, to be tested with
+// errors.Is.
 var (
-	// ErrClosed: the queue was closed by Close.
+	// ErrClosed is returned after Close was called.
 	ErrClosed = errors.New("queue: closed")
-	// ErrClaimLost: the item is not this consumer's any more: nothing was
-	// applied. It wraps the reason, which is that of [Item.Err].
+	// ErrClaimLost is returned if this consumer has lost its claim of the item. Nothing was
+	// applied. The error also wraps the reason, which is that of [Item.Err].
 	ErrClaimLost = errors.New("queue: the item's claim is lost")
-	// ErrSettled: the item was acknowledged or returned before.
+	// ErrSettled is returned if the item was acknowledged or returned before.
 	ErrSettled = errors.New("queue: the item was acknowledged or returned")
-	// ErrParts: the item has several payloads, and only the first was read.
+	// ErrParts is returned by [Item.Ack] if the item has several payloads and [Item.Parts]
+	// was not called.
 	ErrParts = errors.New("queue: the item has several payloads, see Item.Parts")
-	// ErrEmpty: there is nothing to take at this moment.
+	// ErrEmpty is returned by TryTake if no item can be taken at present.
 	ErrEmpty = errors.New("queue: nothing to take")
-	// ErrFull: the queue has as many items as Config.MaxItems allows.
+	// ErrFull is returned by Put if the queue has Config.MaxItems items.
 	ErrFull = errors.New("queue: full")
-	// ErrTooLarge: what is to be written is larger than a server with default
-	// settings accepts, which is a megabyte with everything around it. Nothing
-	// was sent.
+	// ErrTooLarge is returned if a request is larger than a server with default settings
+	// accepts, which is one megabyte including overhead. Nothing was sent.
 	ErrTooLarge = errors.New("queue: larger than ZooKeeper accepts")
-	// ErrTooMany: the queue has so many items that the connection does not
-	// survive a listing of their names.
+	// ErrTooMany is returned if the names of all items together are larger than the
+	// connection's receive buffer.
 	ErrTooMany = errors.New("queue: too many items to be listed")
-	// ErrExhausted: the queue's node has had 2147483647 children, and ZooKeeper
-	// does not count further. Once the queue is empty the next Put mends it.
+	// ErrExhausted is returned by Put if the queue's node has had 2147483647 children, so
+	// that ZooKeeper's sequence numbers are exhausted. The next Put after the queue has
+	// become empty re-creates the node and succeeds.
 	ErrExhausted = errors.New("queue: all numbers are used up until the queue is empty")
 )

@@ -14,18 +14,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 )
 
-// Item is an item that was claimed: nobody else has it until it is acknowledged,
-// returned or lost. It is a value to pass on: its methods may be called from any
-// goroutine. The zero Item is none.
+// Item is an item that this consumer has claimed: no other consumer can claim it until it
+// is acknowledged, returned or lost. Its methods may be called from any goroutine. The zero
+// Item is invalid.
 type Item struct{ d *delivery }
 
-// ID is the name of the item's znode. It is the same at each attempt, but for
-// items that a consumer of Curator puts back or that were dead letters.
+// ID returns the name of the item's znode. It is the same in each attempt, except for items
+// that a Curator consumer has put back or that were dead letters.
 func (i Item) ID() string { return i.d.name }
 
-// Data is the payload. Of an item that Curator's putMulti made from several it is
-// the first, and the item is not acknowledged unless [Item.Parts] was called.
-// Nobody may change it.
+// Data returns the payload. If Curator's putMulti has stored several payloads in the item,
+// Data returns the first, and the item cannot be acknowledged before [Item.Parts] was
+// called. The data must not be modified.
 func (i Item) Data() []byte {
 	if len(i.d.parts) == 0 {
 		return nil
@@ -33,13 +33,14 @@ func (i Item) Data() []byte {
 	return i.d.parts[0]
 }
 
-// Parts are all payloads. Items that this library or kazoo puts have one.
+// Parts returns all payloads. Items that were put by this library or by kazoo have exactly
+// one.
 func (i Item) Parts() [][]byte {
 	i.d.opened.Store(true)
 	return i.d.parts
 }
 
-// Priority is the one that the item was put with, 0 if it has none.
+// Priority returns the priority given to Put, or 0 if the item has none.
 func (i Item) Priority() int {
 	if i.d.priority == noPriority {
 		return 0
@@ -47,52 +48,50 @@ func (i Item) Priority() int {
 	return int(i.d.priority)
 }
 
-// Attempt counts how often the item was handed out, this time included. It was
-// counted, durably, before the item was handed out.
+// Attempt returns the number of deliveries of the item, including this one. It was stored
+// in ZooKeeper before this delivery.
 func (i Item) Attempt() int { return i.d.attempt }
 
-// Token is the fencing token: of two grants of one item the later has the greater
-// token. It is the creation zxid of the claim, which grows over the life of an
-// ensemble and starts anew when the ensemble is rebuilt without its data.
+// Token returns the fencing token. Of two claims of one item the later one has the greater
+// token. The token is the creation zxid of the claim. Zxids increase during the life of an
+// ensemble, and restart if the ensemble is rebuilt without its data.
 //
-// A resource is protected by the tokens of one item. Tokens of different items, and those
-// of elections and locks, must not be compared, although all are zxids: a greater one says
-// nothing there, and a record that both are checked against rejects the holder of the
-// smaller one. A job that writes to a shared resource keeps a record for each item, for
-// instance under its path.
+// Only tokens of the same item may be compared. Tokens of different items, elections and
+// locks are unrelated, although all are zxids: if one record is checked against both, it
+// rejects the holder of the smaller token. A job that writes to a shared resource should
+// keep a separate record for each item, for instance keyed by the path of the item.
 func (i Item) Token() int64 { return i.d.grant.Token() }
 
-// Done is closed, once, as soon as the item is acknowledged, returned or lost, or
-// can no longer be proven to be this consumer's.
+// Done returns a channel that is closed when the item is acknowledged, returned or lost, or
+// when its lease has expired.
 func (i Item) Done() <-chan struct{} { return i.d.grant.Context().Done() }
 
-// Err is nil while the item is this consumer's, and afterwards why it is not:
-// [ErrSettled], [ErrClosed], [recipes.ErrLeaseExpired],
-// [recipes.ErrSessionExpired], [recipes.ErrDeleted], [recipes.ErrConnClosed] or
-// [recipes.ErrUnconfirmed], for errors.Is. It asks the clock, so that it is right
-// even when this process has only just been resumed.
+// Err returns nil while the claim is valid, and afterwards the reason why it is not:
+// [ErrSettled], [ErrClosed], [recipes.ErrLeaseExpired], [recipes.ErrSessionExpired],
+// [recipes.ErrDeleted], [recipes.ErrConnClosed] or [recipes.ErrUnconfirmed], to be tested
+// with errors.Is. Err compares the lease with the clock, so it is accurate even if this
+// process has just been resumed.
 func (i Item) Err() error { return i.d.grant.Err() }
 
-// Deadline is until when the item is proven to be this consumer's at this moment.
-// It moves forward, and stays where it was at the end.
+// Deadline returns the time at which the lease of the claim expires unless it is renewed.
+// It increases while the claim is valid, and does not change afterwards.
 func (i Item) Deadline() time.Time { return i.d.grant.Deadline() }
 
-// Context is done when the item is not this consumer's any more; its cause is
-// what Err returns.
+// Context returns a context that is done when the claim is not valid any more. Its cause is
+// the error that Err returns.
 func (i Item) Context() context.Context { return i.d.grant.Context() }
 
-// Multi carries out ops as one ZooKeeper transaction that commits only while the
-// item is this consumer's, however long this process was stopped and whatever the
-// network does. Without ops it is a check, by the ensemble, that it is. ops are
-// *[zk.CreateRequest], *[zk.SetDataRequest], *[zk.DeleteRequest] and
-// *[zk.CheckVersionRequest]; the responses are theirs, and nil when ops were
-// applied but the answer was lost.
+// Multi executes ops as one ZooKeeper transaction that commits only while the claim is
+// valid, even if this process was stopped or requests were delayed. A call without ops
+// verifies the claim at the ensemble. ops must be *[zk.CreateRequest],
+// *[zk.SetDataRequest], *[zk.DeleteRequest] or *[zk.CheckVersionRequest]. The responses
+// correspond to ops, and are nil if ops were applied but the reply was lost.
 //
-// The error is [ErrClaimLost] when the item is not this consumer's, and nothing was
-// applied then; [recipes.ErrUnconfirmed] when the session ended or the connection
-// was closed meanwhile, so that the outcome is unknown; or, wrapped, what
-// ZooKeeper has against ops, and nothing was applied. It blocks until ZooKeeper
-// answers, and for at most two seconds after the end of the item.
+// The error wraps [ErrClaimLost] if the claim is lost, and nothing was applied. It wraps
+// [recipes.ErrUnconfirmed] if the session ended or the connection was closed during the
+// call, so that the outcome is unknown. Otherwise it wraps ZooKeeper's error, and nothing
+// was applied. Multi blocks until ZooKeeper answers, but for at most two seconds after the
+// claim has ended.
 func (i Item) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	d := i.d
 	if err := d.grant.Err(); err != nil {

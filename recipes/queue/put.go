@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// PutOption says where an item is put.
+// PutOption sets the position of an item in the queue.
 type PutOption func(*putting)
 
 type putting struct {
@@ -24,40 +24,40 @@ type putting struct {
 	at time.Time
 }
 
-// Priority puts an item before all those of greater numbers: 32 bits, or 0 to 999
-// with [recipes.Kazoo]. Items without a priority come before all others, those of
-// the Kazoo layout have 100. Curator's DistributedPriorityQueue shares a queue of
-// such items.
+// Priority puts an item before all items with greater numbers. n is a 32-bit integer, or 0
+// to 999 with [recipes.Kazoo]. Items without a priority come before all others; with
+// [recipes.Kazoo] they have priority 100. Curator's DistributedPriorityQueue can share a
+// queue of such items.
 func Priority(n int) PutOption {
 	return func(p *putting) { p.priority, p.hasPriority = n, true }
 }
 
-// At delays an item until t, in milliseconds. It is measured by the clock of the
-// ensemble's leader, so that producers and consumers need not agree on the time; a
-// t in the past is as good as none. Curator's DistributedDelayQueue shares a queue
-// of such items, but goes by the clocks of its clients. An item cannot have both a
-// time and a priority, and no time with [recipes.Kazoo].
+// At delays an item until t, with a resolution of one millisecond. The delay is measured by
+// the clock of the ensemble's leader, so the clocks of producers and consumers do not have
+// to agree. A time in the past does not delay the item. Curator's DistributedDelayQueue can
+// share a queue of such items, but uses the clocks of its clients. An item cannot have both
+// a time and a priority, and cannot have a time with [recipes.Kazoo].
 func At(t time.Time) PutOption { return func(p *putting) { p.at = t } }
 
 // maxItem is how large an item's data may be: less than what ZooKeeper accepts,
 // so that it can become a dead letter.
 const maxItem = 1<<20 - 12<<10
 
-// Put appends an item. It is there once, whatever the network does, when Put
-// returns nil.
+// Put appends an item. If it returns nil, the item was added exactly once, even if
+// connections were lost.
 //
-// [ErrFull], [ErrTooLarge], [ErrExhausted], [recipes.ErrPermission] and
-// [recipes.ErrInvalidOption]: it was not put. [recipes.ErrUnconfirmed]: the
-// context ended while the request was under way, or the session ended or the
-// connection was closed before the answer came; it may have been put, or, after the
-// end of the context, may still be. A context that ends before the request was sent
-// is returned as its cause alone.
+// The item was not added if the error is [ErrFull], [ErrTooLarge], [ErrExhausted],
+// [recipes.ErrPermission] or [recipes.ErrInvalidOption], or the cause of ctx alone, which
+// means that ctx was done before the request was sent. The error wraps
+// [recipes.ErrUnconfirmed] if ctx was done while the request was in flight, or if the
+// session ended or the connection was closed before the reply: the item may have been
+// added, or, after ctx was done, may still be added.
 func (q *Queue) Put(ctx context.Context, data []byte, opts ...PutOption) error {
 	return q.PutAll(ctx, [][]byte{data}, opts...)
 }
 
-// PutAll appends several items in one transaction: all of them or, with an error,
-// none. The errors are those of [Queue.Put].
+// PutAll appends several items in one transaction: all of them, or none if it returns an
+// error other than [recipes.ErrUnconfirmed]. Errors are those of [Queue.Put].
 func (q *Queue) PutAll(ctx context.Context, data [][]byte, opts ...PutOption) error {
 	return q.fail("put into", q.putAll(ctx, data, opts))
 }
@@ -97,12 +97,12 @@ func (q *Queue) putAll(ctx context.Context, data [][]byte, opts []PutOption) err
 	return o.Err
 }
 
-// PutRequest returns the operation that Put would send, for a transaction of the caller:
-// [Item.Ack] with it moves an item from one queue to another, and the Multi of a lock or a
-// leadership puts an item only while the lock or the leadership is held. The znodes of the
-// queue must exist, or the transaction fails with zk.ErrNoNode: see [Queue.Create]. MaxItems
-// is not checked. With [At] PutRequest may have to ask the server for the time, until ctx
-// ends.
+// PutRequest returns the operation that Put would send, for use in another transaction. As
+// an operation of [Item.Ack] it moves an item to another queue. In the Multi of a lock or a
+// leadership it adds an item only while the lock or the leadership is held. The znodes of
+// the queue must exist, or the transaction fails with zk.ErrNoNode; see [Queue.Create].
+// PutRequest does not check MaxItems. With [At], PutRequest may have to query the time of
+// the server, and blocks until it is known or ctx is done.
 func (q *Queue) PutRequest(ctx context.Context, data []byte, opts ...PutOption) (*zk.CreateRequest, error) {
 	prefix, err := q.place(ctx, opts)
 	if err != nil {

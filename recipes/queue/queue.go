@@ -20,31 +20,30 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Config is what makes one queue differ from another. All that take part in a
-// queue should agree on it. The zero Config has no limits.
+// Config configures a queue. All participants of a queue should use the same Config, except
+// for Prefetch. The zero Config has no limits.
 type Config struct {
-	// MaxItems is how many items there may be before Put refuses with
-	// [ErrFull]; 0 for any number. Items that are claimed count, delayed ones
-	// too. What others put at the same moment comes on top.
+	// MaxItems is the number of items at which Put returns [ErrFull], or 0 for no limit.
+	// Claimed and delayed items count. Concurrent calls of Put can exceed it.
 	MaxItems int
-	// MaxAttempts is how often an item is handed out before it becomes a dead
-	// letter; 0 for ever.
+	// MaxAttempts is the number of deliveries after which an item becomes a dead letter, or
+	// 0 for no limit.
 	MaxAttempts int
-	// Prefetch is how many items Consume claims before they are read; 0 stands
-	// for 1. What was claimed nobody else gets, and counts as attempted when
-	// this process dies.
+	// Prefetch is the number of items that Consume claims before they are received. 0 means
+	// 1. Other consumers cannot take these items, and each counts as an attempt if this
+	// process dies.
 	Prefetch int
-	// Claims is the directory of the claims, <path>-claims by default: what
-	// Curator calls the lock path. Each queue needs its own. With
-	// [recipes.Kazoo] it is <path>/taken and cannot be chosen.
+	// Claims is the directory of the claims, which Curator calls the lock path. The default
+	// is <path>-claims. Each queue needs a separate directory. With [recipes.Kazoo] it is
+	// <path>/taken and cannot be changed.
 	Claims string
-	// Dead is the directory of the dead letters, <path>-dead by default,
-	// <path>/dead with [recipes.Kazoo].
+	// Dead is the directory of the dead letters. The default is <path>-dead, or <path>/dead
+	// with [recipes.Kazoo].
 	Dead string
 }
 
-// Queue is one participant in a queue: producer, consumer or both. Its methods
-// may be called from any goroutine. It must be closed.
+// Queue is a participant of a queue: a producer, a consumer or both. Its methods may be
+// called from any goroutine. It must be closed.
 type Queue struct {
 	cfg       Config
 	conn      *zk.Conn
@@ -78,7 +77,7 @@ type Queue struct {
 	closing  bool
 }
 
-// New makes a participant in the queue at path. It sends no request. Errors:
+// New returns a participant of the queue at path. It sends no request. Errors:
 // [recipes.ErrNilConn], [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
 func New(conn *zk.Conn, path string, cfg Config, opts ...recipes.Option) (*Queue, error) {
 	s, err := setup.New(conn, path, opts)
@@ -101,8 +100,8 @@ func New(conn *zk.Conn, path string, cfg Config, opts ...recipes.Option) (*Queue
 
 // Create creates the znodes of the queue if they do not exist: the directory of the items
 // and the directory of the claims. Put and Take do so as well; Create is for programs that
-// put items by a transaction only, with [Queue.PutRequest]. It blocks until ZooKeeper has
-// answered or ctx ends. Errors: the cause of ctx, [ErrClosed], [recipes.ErrPermission],
+// only put items by a transaction, with [Queue.PutRequest]. It blocks until ZooKeeper has
+// answered or ctx is done. Errors: the cause of ctx, [ErrClosed], [recipes.ErrPermission],
 // [recipes.ErrConnClosed].
 func (q *Queue) Create(ctx context.Context) error {
 	if err := q.begin(); err != nil {
@@ -165,8 +164,8 @@ func (q *Queue) makeDead(ctx context.Context) error {
 func (q *Queue) item(name string) string  { return path.Join(q.path, name) }
 func (q *Queue) claim(name string) string { return path.Join(q.cfg.Claims, name) }
 
-// Len is how many items there are, claimed and delayed ones included, and foreign
-// children.
+// Len returns the number of items, including claimed and delayed items and unrecognized
+// children of the node. The result may be slightly out of date.
 func (q *Queue) Len(ctx context.Context) (int, error) {
 	n, err := q.count(ctx)
 	return n, q.fail("count", err)
@@ -183,22 +182,21 @@ func (q *Queue) count(ctx context.Context) (int, error) {
 	return int(stat.NumChildren), nil
 }
 
-// Err is why the channel of a Consume was closed though its context had not
-// ended; nil if that did not happen.
+// Err returns the reason why the channel of a Consume was closed before its context was
+// done, or nil if that did not happen.
 func (q *Queue) Err() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.failed
 }
 
-// Close gives back what is held, lets what was asked for be carried out, and
-// returns nil once nothing of this participant is left. Items end with
-// [ErrClosed], channels are closed, and further calls are refused with it, but for
-// those that only read. When the context ends before, or the connection is closed,
-// the error wraps [recipes.ErrUnconfirmed]; after the end of the context Close goes
-// on in the background, until it is confirmed, the session is over, or the
-// connection is closed. It may be called any number of times and reports how things
-// stand.
+// Close returns claimed items to the queue, completes pending requests, and returns nil
+// when no znode of this participant exists any more. Items end with [ErrClosed], channels
+// are closed, and later calls return ErrClosed, except for those that only read. If ctx is
+// done first, or if the connection is closed, the error wraps [recipes.ErrUnconfirmed].
+// After ctx is done, Close continues in the background until it is complete, the session
+// ends or the connection is closed. Close may be called repeatedly, to check its current
+// state.
 func (q *Queue) Close(ctx context.Context) error {
 	q.mu.Lock()
 	first := !q.closing

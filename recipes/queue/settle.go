@@ -20,18 +20,23 @@ var (
 	errReturned     = errors.New("returned")
 )
 
-// Ack acknowledges the item: it is deleted, and carries out ops, in one transaction
-// that commits only while the item is this consumer's. So what ops write is
-// written once for each item. ops are those of [Item.Multi].
+// Ack acknowledges the item: one transaction deletes the item and executes ops, and commits
+// only while the claim is valid. Therefore ops are executed exactly once for each item. ops
+// are those of [Item.Multi].
 //
-// It returns nil once that is confirmed, also when it is called again without
-// ops. [ErrClaimLost]: nothing was applied, and the item is or will be somebody
-// else's. [recipes.ErrDeleted]: somebody else has deleted the item, nothing was
-// applied. [ErrSettled]: it was returned. [recipes.ErrUnconfirmed]: the context
-// ended before the answer came, and the acknowledgement goes on in the background,
-// or it is lost with the session whether it was acknowledged; then it may be handed
-// out again. Otherwise, wrapped, what ZooKeeper has against ops: nothing was
-// applied, and the item is still this consumer's.
+// Ack returns nil when the transaction is confirmed, and also if it is called again without
+// ops. Errors:
+//
+//   - [ErrClaimLost]: nothing was applied, and another consumer has the item or will have
+//     it.
+//   - [recipes.ErrDeleted]: another client has deleted the item; nothing was applied.
+//   - [ErrSettled]: the item was returned before.
+//   - [recipes.ErrUnconfirmed]: ctx was done before the reply, and the acknowledgement
+//     continues in the background; or the session ended, it is unknown whether the item was
+//     acknowledged, and it may be delivered again.
+//   - [ErrParts]: the item has several payloads and [Item.Parts] was not called.
+//
+// Other errors wrap ZooKeeper's error: nothing was applied, and the claim is still valid.
 func (i Item) Ack(ctx context.Context, ops ...any) error {
 	s := i.d.q.acknowledge(i)
 	for _, op := range ops {
@@ -41,9 +46,9 @@ func (i Item) Ack(ctx context.Context, ops ...any) error {
 	return i.d.fail("acknowledge", s.settle(ctx))
 }
 
-// AckAll acknowledges several items of one queue in one transaction: all of them or,
-// with an error, none. The errors are those of [Item.Ack]; an item that was
-// acknowledged before does no harm.
+// AckAll acknowledges several items of one queue in one transaction: all of them, or none
+// if it returns an error other than [recipes.ErrUnconfirmed]. Errors are those of
+// [Item.Ack]. Items that were acknowledged before are ignored.
 func AckAll(ctx context.Context, items ...Item) error {
 	if len(items) == 0 {
 		return nil
@@ -71,13 +76,12 @@ func (q *Queue) acknowledge(items ...Item) *settlement {
 	return s
 }
 
-// Return gives the item back, at once, to whoever takes it next; it keeps its place.
-// cause is why, and may be nil. When this was the last attempt that
-// Config.MaxAttempts allows, the item becomes a dead letter, with cause as its
-// reason.
+// Return returns the item to the queue, where it is immediately available and keeps its
+// position. cause is the reason, and may be nil. If this was the last attempt according to
+// Config.MaxAttempts, the item becomes a dead letter with cause as its reason.
 //
-// The errors are those of [Item.Ack]: [ErrClaimLost] means that it has gone back
-// already or will; [ErrSettled] that it was acknowledged.
+// Errors are those of [Item.Ack]. [ErrClaimLost] means that the item has been returned
+// already or will be; [ErrSettled] means that it was acknowledged.
 func (i Item) Return(ctx context.Context, cause error) error {
 	s := &settlement{q: i.d.q, as: errReturned, items: []*delivery{i.d}}
 	s.build = func(d *delivery) ([]step, error) {

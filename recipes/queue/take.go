@@ -8,13 +8,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 )
 
-// Take waits for an item and claims it. When the context ends before, Take returns
-// its cause at once, and what it was about to claim is given back in the
-// background. Other errors: [ErrClosed], [ErrTooMany], [recipes.ErrConnClosed],
-// [recipes.ErrPermission], and [recipes.ErrTooLarge], which names an item that is larger
-// than the connection accepts: the item remains in the queue for other consumers, and this one
-// does not claim it again while it is listed there. While ZooKeeper does not answer, Take waits; a session
-// that ends is no reason to end.
+// Take claims an item, and blocks until one is available, also while ZooKeeper does not
+// answer and across sessions. If the context is done first, Take returns its cause
+// immediately, and a claim in progress is released in the background. Other errors:
+// [ErrClosed], [ErrTooMany], [recipes.ErrConnClosed], [recipes.ErrPermission], and
+// [recipes.ErrTooLarge], which names an item that is larger than the connection accepts.
+// Such an item remains in the queue for other consumers, and this consumer does not claim
+// it again while it is listed.
 func (q *Queue) Take(ctx context.Context) (Item, error) {
 	items, err := q.take(ctx, 1, false)
 	if err != nil {
@@ -23,8 +23,8 @@ func (q *Queue) Take(ctx context.Context) (Item, error) {
 	return items[0], nil
 }
 
-// TryTake is Take that does not wait for items: it returns [ErrEmpty] where there
-// is none that nobody has and that is due. It does wait for ZooKeeper.
+// TryTake is like Take, but does not wait for items: it returns [ErrEmpty] if there is no
+// unclaimed item that is due. TryTake still waits for ZooKeeper.
 func (q *Queue) TryTake(ctx context.Context) (Item, error) {
 	items, err := q.take(ctx, 1, true)
 	if err != nil {
@@ -33,7 +33,7 @@ func (q *Queue) TryTake(ctx context.Context) (Item, error) {
 	return items[0], nil
 }
 
-// TakeUpTo is Take for one to n items: as many as there are.
+// TakeUpTo is like Take, but returns between one and n items, as many as are available.
 func (q *Queue) TakeUpTo(ctx context.Context, n int) ([]Item, error) {
 	if n < 1 {
 		return nil, q.fail("take from", fmt.Errorf("%w: TakeUpTo(%d)", sentinel.ErrInvalidOption, n))
