@@ -44,13 +44,15 @@ SERVED     = $(filter-out $(BUBBLES) $(SIMULATION),$(ALL))
 
 # test is everything: lint, unit and integration tests, with the race detector.
 # ZKTEST_REAL makes tests fail, not skip, without the servers that they compare with or
-# run on.
-# The tests on servers wait most of the time, which is enough for the simulation.
+# run on. The three groups run side by side, because many tests wait for servers, processes
+# and session timeouts; the simulation, which computes, gives way to the others.
 test: prepare lint
-	$(if $(BUBBLES),$(GO) test $(RACE) -cpu 1 -timeout 15m $(TESTFLAGS) $(BUBBLES))
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going served simulated
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going bubbles served simulated
 
-.PHONY: served simulated
+.PHONY: bubbles served simulated
+bubbles:
+	$(if $(BUBBLES),$(GO) test $(RACE) -cpu 1 -timeout 15m $(TESTFLAGS) $(BUBBLES))
+
 served:
 	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) -timeout 15m $(TESTFLAGS) $(SERVED))
 
