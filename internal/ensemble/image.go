@@ -33,6 +33,10 @@ const (
 	buildTimeout = 10 * time.Minute
 )
 
+// ImageVariable names the environment variable that selects the image of the servers, for
+// example "zookeeper:3.5.10" to test with an older version. The engine must be able to pull it.
+const ImageVariable = "LEADERELECTION_ZK_IMAGE"
+
 // imageMu lets one goroutine of this process look for the image at a time;
 // between processes the script has a lock of its own.
 var imageMu sync.Mutex
@@ -42,12 +46,18 @@ var imageMu sync.Mutex
 func findImage(ctx context.Context, docker client.APIClient) (string, error) {
 	imageMu.Lock()
 	defer imageMu.Unlock()
+	if name := os.Getenv(ImageVariable); name != "" {
+		if _, err := docker.ImageInspect(ctx, name); err == nil {
+			return name, nil
+		}
+		return name, pullImage(ctx, docker, name)
+	}
 	for _, name := range []string{registryImage, builtImage} {
 		if _, err := docker.ImageInspect(ctx, name); err == nil {
 			return name, nil
 		}
 	}
-	pullErr := pullImage(ctx, docker)
+	pullErr := pullImage(ctx, docker, registryImage)
 	if pullErr == nil {
 		return registryImage, nil
 	}
@@ -59,12 +69,12 @@ func findImage(ctx context.Context, docker client.APIClient) (string, error) {
 	return builtImage, nil
 }
 
-func pullImage(ctx context.Context, docker client.APIClient) error {
+func pullImage(ctx context.Context, docker client.APIClient, name string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watchdog := time.AfterFunc(pullSilence, cancel)
 	defer watchdog.Stop()
-	pull, err := docker.ImagePull(ctx, registryImage, client.ImagePullOptions{})
+	pull, err := docker.ImagePull(ctx, name, client.ImagePullOptions{})
 	if err != nil {
 		return err
 	}
