@@ -15,7 +15,7 @@ import (
 // TestEndedElectionsAreForgotten: peers keep ended elections only for one window, so that their
 // number does not grow with the number of elections that were ever ended.
 func TestEndedElectionsAreForgotten(t *testing.T) {
-	const windows, each = 20, 2500
+	const windows, each = 4, 1500
 	w := newWorld(t, 3)
 	w.until("a leader", func() bool { return w.leader() != nil })
 	number := uint64(0)
