@@ -4,7 +4,9 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,17 +14,34 @@ import (
 )
 
 // Membership is who the peers are, as far as the peer that has answered has applied the log:
-// the leader if it is known and answers, otherwise any. It asks until ctx ends; the error
+// the leader if it is known and answers, otherwise any. A peer that was removed from the cluster
+// is not asked for more than the addresses of the others. It asks until ctx ends; the error
 // wraps its cause, ErrRefused (by all peers) or ErrClosed.
 func (c *Client) Membership(ctx context.Context) (m Membership, err error) {
+	var removed error
 	err = c.try(ctx, trial{what: "asking for the membership"}, func(ctx context.Context, caller *rpc.Caller) (err error) {
-		m, err = caller.Membership(ctx)
+		if m, err = caller.Membership(ctx); err != nil {
+			return err
+		}
+		c.learn(m)
+		if len(m.Removed) == 0 {
+			return nil
+		}
+		info, err := caller.Info(ctx)
+		if err == nil && slices.Contains(m.Removed, info.Peer.ID) {
+			// The others may have changed the membership since.
+			removed = fmt.Errorf("%w: peer %s was removed from the cluster", ErrRefused, info.Peer.ID)
+			err = removed
+		}
 		return err
 	})
-	if err == nil {
-		c.learn(m)
+	switch {
+	case err == nil:
+		return m, nil
+	case removed != nil && !errors.Is(err, ErrRefused):
+		err = fmt.Errorf("%w; %v", err, removed)
 	}
-	return m, err
+	return Membership{}, err
 }
 
 func (c *Client) learn(m Membership) {

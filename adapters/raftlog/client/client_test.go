@@ -312,6 +312,30 @@ func TestDeaf(t *testing.T) {
 	})
 }
 
+// TestMembershipOfARemovedPeer: a peer that was removed may know an old membership. The other peers
+// are asked; if they do not answer, the error says that the peer was removed.
+func TestMembershipOfARemovedPeer(t *testing.T) {
+	inBubble(t, []Peer{c}, func(w *world) {
+		w.cluster.SetMembers(Membership{Index: 5, Voters: []Peer{a, b}, Removed: []string{"c"}})
+		m, err := w.client.Membership(w.within(time.Minute))
+		require.NoError(t, err)
+		require.Equal(t, []Peer{a, b}, m.Voters)
+		require.Positive(t, w.peer(a).Calls("Membership")+w.peer(b).Calls("Membership"))
+
+		for _, p := range []Peer{a, b} {
+			w.network.Down(p.ID, errors.New("no route"))
+		}
+		alone := w.newClient(Config{Peers: []Peer{c}, Refresh: -1})
+		defer alone.Close()
+		_, err = alone.Membership(w.within(10 * time.Second))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "peer c was removed from the cluster")
+		w.cluster.SetMembers(Membership{Index: 6, Voters: []Peer{c}, Removed: []string{"c"}})
+		_, err = alone.Membership(w.within(time.Minute))
+		require.ErrorIs(t, err, ErrRefused)
+	})
+}
+
 // TestDials: many calls at once do not dial a dead peer more often than one does.
 func TestDials(t *testing.T) {
 	inBubble(t, all, func(w *world) {
