@@ -19,6 +19,7 @@ var redisServer = dbserver.Shared{Start: func() (*dbserver.Server, error) { retu
 // TestChangefeed: who is killed is followed after its lease, and who resigns at once; others
 // look on, and end it. Redis stands for all stores: elector knows no differences.
 func TestChangefeed(t *testing.T) {
+	t.Parallel()
 	srv := redisServer.Get(t)
 	e := &electors{T: t, file: filepath.Join(t.TempDir(), "deeds")}
 	flags := []string{"--backend", "changefeed", "--store", "redis://" + srv.Addr(), "--election", "/jobs/one", "--session-timeout", "2s"}
@@ -57,6 +58,7 @@ func TestChangefeed(t *testing.T) {
 // A lease that is stopped is over when the process goes on, and what it ran is dead before
 // another's begins.
 func TestChangefeedStopped(t *testing.T) {
+	t.Parallel()
 	srv := redisServer.Get(t)
 	e := &electors{T: t, file: filepath.Join(t.TempDir(), "deeds")}
 	run := func(name string) *process {
@@ -76,6 +78,7 @@ func TestChangefeedStopped(t *testing.T) {
 }
 
 func TestChangefeedUsage(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ store, want string }{
 		{"", "--store is required"},
 		{"memory:", "within one process"},
@@ -91,6 +94,7 @@ func TestChangefeedUsage(t *testing.T) {
 
 // TestChangefeedUnsafe: a store that can lose writes is refused with the flag that accepts it.
 func TestChangefeedUnsafe(t *testing.T) {
+	t.Parallel()
 	redisServer.Get(t) // Redis is installed
 	srv, err := dbserver.Redis("--appendonly", "no", "--save", "3600 1")
 	require.NoError(t, err)

@@ -48,6 +48,7 @@ func TestTermOfTheLeader(t *testing.T) {
 }
 
 func TestLeaderKilled(t *testing.T) {
+	t.Parallel()
 	e := newElectors(t)
 	a := e.run("a", busy)
 	a.says("works")
@@ -65,6 +66,7 @@ func TestLeaderKilled(t *testing.T) {
 // TestLeaderStopped: the program of a leader that is stopped goes on, until its guard
 // ends it with the lease.
 func TestLeaderStopped(t *testing.T) {
+	t.Parallel()
 	e := newElectors(t)
 	a := e.run("a", busy, "--grace", "10s")
 	first := a.says("started")
@@ -105,6 +107,7 @@ func TestNetworkCut(t *testing.T) {
 }
 
 func TestZooKeeperDownAtStart(t *testing.T) {
+	t.Parallel()
 	e := newElectors(t)
 	e.srv.Stop()
 	a := e.run("a", polite)
@@ -152,6 +155,7 @@ func TestEnvironmentOfCommands(t *testing.T) {
 // TestBeginHangs: what hangs is killed with all that it has started, another one leads,
 // and the error command runs.
 func TestBeginHangs(t *testing.T) {
+	t.Parallel()
 	e := newElectors(t)
 	a := e.run("a", "", "--leader-begin-command", busy, "--begin-timeout", "300ms", "--grace", "10ms",
 		"--leader-error-command", `echo "error $ELECTOR_ROLE $ELECTOR_ERROR"`)

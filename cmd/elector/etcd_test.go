@@ -51,6 +51,7 @@ func (e *onEtcd) call(args ...string) *process {
 // TestEtcd: who is killed is followed after the lease's end, and who resigns at once; others
 // look on, and end it.
 func TestEtcd(t *testing.T) {
+	t.Parallel()
 	e := newOnEtcd(t)
 	a := e.run("a", busy)
 	a.says("works")
@@ -93,6 +94,7 @@ func TestEtcd(t *testing.T) {
 
 // TestPagesOnEtcd: who has no connection does not say that it is ready, nor who leads.
 func TestPagesOnEtcd(t *testing.T) {
+	t.Parallel()
 	e := newOnEtcd(t)
 	e.run("a", busy).says("works")
 	follower := e.run("b", busy, listening...)
@@ -110,6 +112,7 @@ func TestPagesOnEtcd(t *testing.T) {
 
 // TestTopOnEtcd: top looks on at several elections, by one client; it does not find any.
 func TestTopOnEtcd(t *testing.T) {
+	t.Parallel()
 	e := newOnEtcd(t)
 	e.run("a", busy).says("works")
 	s, _, err := parse(t, append([]string{"run"}, e.flags...)...)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -27,6 +28,11 @@ var built string
 
 func TestMain(m *testing.M) {
 	child.Guard()
+	flag.Parse()
+	// Parallel tests spend most of their time waiting for other processes.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
 	dir, err := os.MkdirTemp("", "elector")
 	if err == nil {
 		built = filepath.Join(dir, "elector")

@@ -3,8 +3,8 @@
 package main
 
 import (
+	"fmt"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/loopback"
 	"github.com/go-leaderelection/leaderelection/internal/serverdir"
 )
 
@@ -31,7 +32,6 @@ type onRaft struct {
 	flags []string
 }
 
-// newOnRaft finds ports that are free, which others may take before the peers do.
 func newOnRaft(t *testing.T) *onRaft {
 	dir, err := serverdir.Make("elector") // a disk may take long for a sync
 	require.NoError(t, err)
@@ -40,10 +40,10 @@ func newOnRaft(t *testing.T) *onRaft {
 	o.file = filepath.Join(o.dir, "deeds")
 	var peers []string
 	for _, name := range []string{"a", "b", "c"} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := loopback.Reserve()
 		require.NoError(t, err)
-		defer l.Close()
-		peers = append(peers, name+"="+l.Addr().String())
+		t.Cleanup(port.Release)
+		peers = append(peers, fmt.Sprintf("%s=127.0.0.1:%d", name, port.Number))
 	}
 	o.peers = strings.Join(peers, ",")
 	o.flags = []string{
@@ -113,6 +113,7 @@ func (o *onRaft) never() {
 // election timeouts, who is killed; what was stopped goes on with the
 // same folders.
 func TestRaftlog(t *testing.T) {
+	t.Parallel()
 	o := newOnRaft(t)
 	all := map[string]*process{}
 	for _, name := range []string{"a", "b", "c"} {
@@ -157,6 +158,7 @@ func TestRaftlog(t *testing.T) {
 // TestRaftlogStopped: the program of a leader that is stopped ends before another one begins,
 // though it does not want to.
 func TestRaftlogStopped(t *testing.T) {
+	t.Parallel()
 	o := newOnRaft(t)
 	all := map[string]*process{}
 	for _, name := range []string{"a", "b", "c"} {
@@ -175,6 +177,7 @@ func TestRaftlogStopped(t *testing.T) {
 
 // TestRaftlogWrongSecret: it ends, and says why; the others do without it.
 func TestRaftlogWrongSecret(t *testing.T) {
+	t.Parallel()
 	o := newOnRaft(t)
 	all := map[string]*process{"a": o.run("a", alone), "b": o.run("b", alone)}
 	o.leader(all)
@@ -187,6 +190,7 @@ func TestRaftlogWrongSecret(t *testing.T) {
 
 // TestRaftlogNoMajority: a peer alone waits, says for what, is not ready, and can be ended.
 func TestRaftlogNoMajority(t *testing.T) {
+	t.Parallel()
 	o := newOnRaft(t)
 	a := o.run("a", alone, listening...)
 	pages := a.pages()
@@ -199,6 +203,7 @@ func TestRaftlogNoMajority(t *testing.T) {
 
 // TestRaftlogFolders: what stands in the way in the folder, or of the port, is told at once.
 func TestRaftlogFolders(t *testing.T) {
+	t.Parallel()
 	o := newOnRaft(t)
 	a := o.run("a", alone)
 	a.logs("nobody can lead the log")
@@ -223,6 +228,7 @@ func TestRaftlogFolders(t *testing.T) {
 // TestRaftlogKeepsLostGrace: a leadership ends so early that --lost-grace fits in before another
 // one can begin.
 func TestRaftlogKeepsLostGrace(t *testing.T) {
+	t.Parallel()
 	o := newOnRaft(t)
 	own := strings.Split(o.peers, ",")[0]
 	s, r, err := parse(t, slices.Concat(o.flags, []string{"--peers", own, "--peer-id", "a", "--data", filepath.Join(o.dir, "a"), "--lost-grace", (raftSession / 8).String()})...)

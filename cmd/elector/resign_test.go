@@ -64,6 +64,7 @@ func TestResign(t *testing.T) {
 
 // TestResignTakesTooLong: a leader whose end takes longer than the command waits.
 func TestResignTakesTooLong(t *testing.T) {
+	t.Parallel()
 	e := newElectors(t)
 	a := e.run("a", polite, "--leader-end-command", `echo ending; while [ ! -e "$FILE.done" ]; do sleep 0.02; done`)
 	a.says("started")

@@ -62,6 +62,7 @@ func (s *screen) shows(texts ...string) {
 }
 
 func TestTop(t *testing.T) {
+	t.Parallel()
 	e := newElectors(t)
 	top := e.top("--under", "/jobs", "--interval", "200ms")
 	top.shows("--under /jobs", "node does not exist")

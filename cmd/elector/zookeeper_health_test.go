@@ -17,6 +17,7 @@ import (
 
 // An elector leads again after its servers have returned without their data.
 func TestServersLoseTheirData(t *testing.T) {
+	t.Parallel()
 	e := newElectors(t)
 	a := e.run("a", polite)
 	a.says("started")

@@ -106,6 +106,7 @@ func terminator(t *testing.T, to string) (addr, caFile string) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	srv := zktest.Start(t)
 	addr, caFile := terminator(t, srv.Addr())
 	t.Run("trusted", func(t *testing.T) {
