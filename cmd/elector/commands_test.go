@@ -68,7 +68,7 @@ func TestStatusAndWatch(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(lines.says("{")), &w))
 	require.Equal(t, "b", w.Leader.Name)
 	require.Equal(t, s.Candidates[1].Joined, w.Leader.Joined)
-	require.WithinDuration(t, w.Time, w.Leader.LeadsSince, time.Second)
+	require.WithinDuration(t, w.Time, w.Leader.LeadsSince, patience)
 	require.Contains(t, watch.says("20"), "b leads, token")
 	b.says("started")
 	b.signal(syscall.SIGTERM)

@@ -250,7 +250,8 @@ func TestRaftlogKeepsLostGrace(t *testing.T) {
 	}
 	require.NotNil(t, l)
 	deadline := l.Deadline()
-	lease := time.Now().Add(b.(*raftPeer).node.Load().Info().Lease) // which is renewed, and not earlier
+	remaining := b.(*raftPeer).node.Load().Info().Lease
+	lease := time.Now().Add(remaining) // read after the deadline, so it is not earlier than then
 	require.GreaterOrEqual(t, lease.Sub(deadline), raftSession/8-5*time.Millisecond)
 	require.NoError(t, c.Resign())
 	require.NoError(t, <-ended)
