@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// The loop of a program that runs in several copies, of which one must act.
+// The loop of a program that runs in several replicas, one of which must act.
 func Example() {
 	// The connection and the election node are the program's own.
 	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 4*time.Second)
@@ -32,6 +32,8 @@ func Example() {
 	go candidate.ElectLeader()
 	defer candidate.Resign()
 
+	// A candidate that has not been elected after this time gives up.
+	patience := time.After(100 * time.Second)
 	for {
 		select {
 		case status, ok := <-candidate.Status():
@@ -44,12 +46,11 @@ func Example() {
 			}
 			log.Printf("now %v", status)
 			if status.Role == leaderelection.Leader {
+				patience = nil // a leader receives no status while all is well
 				go doLeaderStuff(candidate, status.Leadership)
 			}
-		case <-time.After(100 * time.Second):
-			// A leader has no news either while all is well. Without this case it
-			// leads for as long as it can.
-			log.Print("no news for so long: another one's turn")
+		case <-patience:
+			log.Print("not elected within 100 s")
 			return
 		}
 	}
