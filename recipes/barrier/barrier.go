@@ -13,14 +13,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Barrier holds whoever waits at it while it is set. Anybody can set and remove it; it
-// stays when its setter goes.
+// Barrier blocks waiting clients while it is set. Any client can set and remove it. It
+// remains set when the session that has set it ends. Its methods may be called from any
+// goroutine.
 type Barrier struct {
 	at *setup.Setup
 }
 
-// NewBarrier makes the barrier at path, which need not exist. It sends no request.
-// Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
+// NewBarrier returns the barrier at path, which does not need to exist. It sends no
+// request. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
+// [recipes.ErrInvalidOption].
 func NewBarrier(conn *zk.Conn, path string, opts ...recipes.Option) (*Barrier, error) {
 	s, err := setup.New(conn, path, opts)
 	if err != nil {
@@ -29,12 +31,13 @@ func NewBarrier(conn *zk.Conn, path string, opts ...recipes.Option) (*Barrier, e
 	return &Barrier{at: s}, nil
 }
 
-// Set sets the barrier. That it is set already is fine.
+// Set sets the barrier. Setting a barrier that is already set is not an error.
 func (b *Barrier) Set(ctx context.Context) error {
 	return setup.Fail("set barrier", b.at.Path, znode.Make(ctx, b.at.Conn, b.at.Path, b.at.ACL, false))
 }
 
-// Remove lets everybody through. That there is no barrier is fine.
+// Remove removes the barrier and releases the waiting clients. Removing a barrier that does
+// not exist is not an error.
 func (b *Barrier) Remove(ctx context.Context) error {
 	err := request.Retry(ctx, b.at.Conn, func() error { return b.at.Conn.Delete(b.at.Path, -1) })
 	if errors.Is(err, zk.ErrNoNode) {
@@ -43,8 +46,9 @@ func (b *Barrier) Remove(ctx context.Context) error {
 	return setup.Fail("remove barrier", b.at.Path, err)
 }
 
-// Wait returns nil as soon as there is no barrier, or the context's cause, or
-// [recipes.ErrConnClosed] or [recipes.ErrPermission].
+// Wait blocks until the barrier does not exist, and returns nil then. It returns the
+// context's cause if the context is done first. Other errors: [recipes.ErrConnClosed],
+// [recipes.ErrPermission].
 func (b *Barrier) Wait(ctx context.Context) error {
 	return setup.Fail("wait at barrier", b.at.Path, b.wait(ctx))
 }

@@ -1,21 +1,23 @@
-// Package barrier holds barriers on ZooKeeper: [Barrier], which holds everybody while
-// it stands, and [Double], where n participants begin and end a round together.
+// Package barrier implements barriers on ZooKeeper: [Barrier], which blocks all waiting
+// clients while it is set, and [Double], at which n participants begin and end a round
+// together.
 //
-// # What is guaranteed
+// # Guarantees
 //
-// Wait returns only when there was no barrier at some moment after the call. A round
-// of a Double has exactly n participants. One transaction records them and checks that
-// each of them still waits at the barrier: a client that is not recorded does not enter,
-// however late, slow or partitioned it is.
-// Leave returns only when every participant of the round has left, or is gone with its
-// session. Rounds are numbered, and one Double serves any number of them.
+// Wait returns nil only if the barrier did not exist at some time after the call. A round
+// of a Double has exactly n participants. One transaction records them and checks that each
+// of them still waits at the barrier, so a client that is not recorded does not enter,
+// however late, slow or partitioned it is. Leave returns nil only when every participant of
+// the round has left or its session has ended. Rounds are numbered, and one Double can be
+// used for any number of rounds.
 //
-// # What is not
+// # Limits
 //
-// A barrier that is removed and set again at once may be missed by nobody, but not
-// everybody is let through at the same moment: whoever is slow hears later. A
-// participant that dies in a round is not waited for; the others learn of it only by
-// what they do together. [Round.Done] tells a participant that its own place is lost.
+// Waiting clients are not released at the same moment, because notifications can be
+// delayed. If a barrier is removed and set again immediately, a slow client may find it set
+// again and continue to wait. A participant that dies during a round is not waited for, and
+// the other participants are not notified. [Round.Done] notifies a participant that its own
+// znode is lost.
 //
 // # Znodes
 //

@@ -22,18 +22,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Double is a barrier at both ends of a round: n participants begin together and end
-// together. All participants must agree on n.
+// Double is a double barrier: n participants begin a round together and end it together.
+// All participants must use the same n. Its methods may be called from any goroutine.
 type Double struct {
 	at     *setup.Setup
 	n      int
 	choice int // which participant to watch
 }
 
-// NewDouble returns the double barrier of n participants at path, which need not exist.
-// It sends no request. n must be at least 1, and small enough that one transaction can name
-// all participants: about 8,000 with a path of 20 bytes. Errors: [recipes.ErrNilConn],
-// [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
+// NewDouble returns the double barrier of n participants at path, which does not need to
+// exist. It sends no request. n must be at least 1, and small enough that one transaction
+// can name all participants: about 8,000 with a path of 20 bytes. Errors:
+// [recipes.ErrNilConn], [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
 func NewDouble(conn *zk.Conn, path string, n int, opts ...recipes.Option) (*Double, error) {
 	s, err := setup.New(conn, path, opts)
 	if err != nil {
@@ -61,41 +61,43 @@ func mostParticipants(path string) int {
 	return (maxRequest - rest - 2*len(path)) / perParticipant
 }
 
-// Round is a participant's part in a round that has begun. Its methods may be called
-// from any goroutine. It must be left, also when it is lost.
+// Round represents a participant in a round that has begun. Its methods may be called from
+// any goroutine. The participant must call Leave, even if its znode is lost.
 type Round struct {
 	double *Double
 	number int64
 	node   *ephemeral.Node
 }
 
-// Number is the round's: 0 for the first, and one more for each that follows.
+// Number returns the number of the round: 0 for the first round, and one more for each
+// later round.
 func (r *Round) Number() int64 { return r.number }
 
-// Done is closed when the participant's place is lost, or left: from then on the others
-// may end the round without it.
+// Done returns a channel that is closed when the participant leaves or its znode is lost.
+// From then on the other participants may end the round without it.
 func (r *Round) Done() <-chan struct{} { return r.node.Grant().Context().Done() }
 
-// Err is nil while the place is held, and afterwards why it is not: [ErrLeft],
-// [recipes.ErrLeaseExpired], [recipes.ErrSessionExpired], [recipes.ErrDeleted] or
-// [recipes.ErrConnClosed], for errors.Is.
+// Err returns nil while the participant is in the round, and afterwards the reason why it
+// is not: [ErrLeft], [recipes.ErrLeaseExpired], [recipes.ErrSessionExpired],
+// [recipes.ErrDeleted] or [recipes.ErrConnClosed], to be tested with errors.Is.
 func (r *Round) Err() error { return r.node.Grant().Err() }
 
-// Token is a number that identifies the participant, and grows from round to round.
+// Token returns a number that identifies the participant and increases from round to round:
+// the creation zxid of its znode.
 func (r *Round) Token() int64 { return r.node.Grant().Token() }
 
-// Deadline is until when the place is proven to be held at this moment.
+// Deadline returns the time at which the participant's lease expires unless it is renewed.
 func (r *Round) Deadline() time.Time { return r.node.Grant().Deadline() }
 
-// Context is done when the place is not held any more; its cause is what Err returns.
+// Context returns a context that is done when Done is closed. Its cause is the error that
+// Err returns.
 func (r *Round) Context() context.Context { return r.node.Grant().Context() }
 
-// Enter waits until n participants have come, and begins a round with them. Whoever
-// comes while a round is on waits for the next. When the context ends before, Enter
-// returns its cause, and the place is given up. Other errors:
-// [recipes.ErrSessionExpired], [recipes.ErrLeaseExpired], [recipes.ErrDeleted] when
-// the place was lost while waiting, [recipes.ErrConnClosed],
-// [recipes.ErrPermission].
+// Enter joins the barrier, and blocks until n participants have joined and a round with
+// them begins. A participant that joins during a round waits for the next round. If the
+// context is done first, Enter returns its cause and removes the participant's znode. Other
+// errors: [recipes.ErrSessionExpired], [recipes.ErrLeaseExpired] or [recipes.ErrDeleted] if
+// the participant's znode was lost, [recipes.ErrConnClosed], [recipes.ErrPermission].
 func (d *Double) Enter(ctx context.Context) (*Round, error) {
 	r, err := d.enter(ctx)
 	return r, setup.Fail("enter double barrier", d.at.Path, err)

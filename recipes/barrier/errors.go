@@ -2,5 +2,5 @@ package barrier
 
 import "errors"
 
-// ErrLeft: the round was left. For errors.Is, as those of package recipes.
+// ErrLeft is returned by [Round.Err] if the participant has left the round.
 var ErrLeft = errors.New("barrier: left the round")

@@ -17,9 +17,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// Leave leaves the round and waits until all of its participants have left or are gone.
-// It may be called again, after the end of a context for instance, and goes on waiting.
-// A place that is lost has been left already; Leave waits for the others all the same.
+// Leave leaves the round, and blocks until all of its participants have left or their
+// sessions have ended. If it returns an error, for instance because the context was done,
+// it may be called again and continues to wait. A participant whose znode is lost has
+// already left; Leave still waits for the others.
 func (r *Round) Leave(ctx context.Context) error {
 	return setup.Fail("leave double barrier", r.double.at.Path, r.leave(ctx))
 }

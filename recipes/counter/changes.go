@@ -11,19 +11,21 @@ import (
 
 // Change is a state of a value.
 type Change[T any] struct {
-	Value   T       // the zero value where there is none
-	Version Version // the zero Version where there is none
-	// Err is [ErrFormat] or [recipes.ErrTooLarge] where the data cannot be read, and
-	// other changes may follow; any other error is in the last element, and says what ended the
-	// channel: [recipes.ErrConnClosed] or [recipes.ErrPermission].
+	// Value is the value, or the zero value if the znode does not exist.
+	Value T
+	// Version is the version of the value, or the zero Version if the znode does not exist.
+	Version Version
+	// Err is [ErrFormat] or [recipes.ErrTooLarge] if the data cannot be read; other changes
+	// may follow. Any other error is set in the last element and is the reason why the
+	// channel was closed: [recipes.ErrConnClosed] or [recipes.ErrPermission].
 	Err error
 }
 
-// Changes delivers the value as it is and whenever it has changed, until the context
-// ends; then the channel is closed. A reader that is late gets the newest state, not
-// those that it missed. States may also be skipped when they follow each other
-// closely. All calls over one connection share a watch, which remains until the value
-// changes next: the client library cannot remove it.
+// Changes returns a channel that delivers the current value and each later change. The
+// channel is closed after the context is done. A slow reader receives the newest state
+// instead of those that it missed, and states may be skipped if changes follow each other
+// quickly. All calls over one connection share a watch. The client library cannot remove
+// it, so it remains until the next change of the value.
 func (v *Value[T]) Changes(ctx context.Context) <-chan Change[T] {
 	c := make(chan Change[T], 1)
 	sub := v.at.Subscribe()

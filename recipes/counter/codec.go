@@ -8,14 +8,16 @@ import (
 	"strconv"
 )
 
-// Codec turns values into a znode's data and back. Both functions may be called
-// from any goroutine. Decode is never called for a znode that does not exist.
+// Codec converts values to the data of a znode and back. Its functions may be called from
+// any goroutine. Decode is not called if the znode does not exist.
 type Codec[T any] struct {
+	// Encode returns the data for a value.
 	Encode func(T) ([]byte, error)
+	// Decode returns the value for data. Its errors are wrapped by [ErrFormat].
 	Decode func([]byte) (T, error)
 }
 
-// JSON is the codec of encoding/json.
+// JSON returns a codec that uses encoding/json.
 func JSON[T any]() Codec[T] {
 	return Codec[T]{
 		Encode: func(v T) ([]byte, error) { return json.Marshal(v) },

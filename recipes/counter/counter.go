@@ -9,16 +9,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Counter is a number at a znode. It may be used by any number of goroutines, whose
-// changes take turns.
+// Counter is an integer that is stored in a znode. It may be used by any number of
+// goroutines.
 type Counter struct {
 	value *Value[int64]
 	turn  chan struct{} // capacity 1: of this process only one can succeed at a time
 }
 
-// NewCounter makes the 64-bit counter at path, in the format of Curator's
-// DistributedAtomicLong or, with [recipes.Kazoo], of kazoo's Counter. Where there is
-// no znode it is 0. NewCounter sends no request. Errors: [recipes.ErrNilConn],
+// NewCounter returns the 64-bit counter at path, in the format of Curator's
+// DistributedAtomicLong or, with [recipes.Kazoo], of kazoo's Counter. The counter is 0 if
+// the znode does not exist. NewCounter sends no request. Errors: [recipes.ErrNilConn],
 // [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
 func NewCounter(conn *zk.Conn, path string, opts ...recipes.Option) (*Counter, error) {
 	c, err := newCounter(conn, path, long, opts)
@@ -28,9 +28,8 @@ func NewCounter(conn *zk.Conn, path string, opts ...recipes.Option) (*Counter, e
 	return c, err
 }
 
-// NewInt32 is NewCounter for a 32-bit counter in the format of Curator's SharedCount
-// and DistributedAtomicInteger, which is also that of kazoo's Counter with
-// support_curator.
+// NewInt32 is like NewCounter, for a 32-bit counter in the format of Curator's SharedCount
+// and DistributedAtomicInteger, which is also that of kazoo's Counter with support_curator.
 func NewInt32(conn *zk.Conn, path string, opts ...recipes.Option) (*Counter, error) {
 	return newCounter(conn, path, integer, opts)
 }
@@ -43,26 +42,26 @@ func newCounter(conn *zk.Conn, path string, codec Codec[int64], opts []recipes.O
 	return &Counter{value: v, turn: make(chan struct{}, 1)}, nil
 }
 
-// Get reads the counter. It may lag behind as [Value.Get] may.
+// Get returns the counter. Like [Value.Get], it may be slightly out of date.
 func (c *Counter) Get(ctx context.Context) (int64, error) {
 	n, _, err := c.value.Get(ctx)
 	return n, err
 }
 
-// Add adds delta, once, and returns the sum. Errors: [ErrOverflow], [ErrFormat],
-// and [recipes.ErrUnconfirmed] when it is not known whether it was added.
+// Add adds delta exactly once and returns the sum. Errors: [ErrOverflow], [ErrFormat], and
+// [recipes.ErrUnconfirmed] if it is unknown whether delta was added.
 func (c *Counter) Add(ctx context.Context, delta int64) (int64, error) {
 	return c.update(ctx, "add to", func(n int64) (int64, error) { return add(n, delta) })
 }
 
-// Set sets the counter, whatever it is.
+// Set sets the counter to n, whatever its value is.
 func (c *Counter) Set(ctx context.Context, n int64) error {
 	_, err := c.value.Set(ctx, n)
 	return err
 }
 
-// CompareAndSet sets the counter to n if it is old; otherwise it returns
-// [ErrChanged].
+// CompareAndSet sets the counter to n if it is equal to old, and returns [ErrChanged]
+// otherwise.
 func (c *Counter) CompareAndSet(ctx context.Context, old, n int64) error {
 	_, err := c.update(ctx, "compare and set", func(is int64) (int64, error) {
 		if is != old {

@@ -1,32 +1,31 @@
-// Package counter holds values on ZooKeeper that many programs change: [Value] by
-// compare-and-set, [Counter] by adding, and [IDs], numbers that nobody else gets.
+// Package counter implements shared values on ZooKeeper: [Value] with compare-and-set,
+// [Counter] with addition, and [IDs], which generates unique numbers.
 //
-// # What is guaranteed
+// # Guarantees
 //
-// Every change that a method has reported as made was made exactly once, and none
-// that it has reported as not made was made, also when a reply was lost and over
-// any number of connections: each change carries a receipt in the same transaction,
-// by which its outcome can be found out afterwards. Only where the session itself
-// ends at that moment, and the value does not tell either, a method returns
-// [recipes.ErrUnconfirmed], and has tried nothing again.
+// A change that a method has reported as successful was applied exactly once, and a change
+// that it has reported as failed was not applied, even if replies were lost and programs
+// use several connections: the transaction of each change writes an idempotency record, by
+// which its outcome can be determined afterwards. Only if the session ends at that time and
+// the value does not show the outcome either, methods return [recipes.ErrUnconfirmed],
+// without a retry.
 //
-// Changes are linearizable. Reads are as fresh as the server that answers, which may
-// lag behind; a change is always decided on what is newest.
+// Changes are linearizable. Reads return the state of the server that the connection uses,
+// which may be slightly out of date; changes always use the newest state.
 //
-// # What is not
+// # Limits
 //
-// A value is for some thousand changes a second in all, however many take part:
-// every change is written by the whole ensemble, and of those that come at once only
-// one succeeds. Take ids in blocks. Numbers of a block that a process did not use
-// are lost with it.
+// All writers of a value together can make some thousand changes per second: the whole
+// ensemble writes every change, and only one of several concurrent changes succeeds.
+// Allocate IDs in blocks. If a process ends, the unused numbers of its block are lost.
 //
 // # Znodes
 //
 //	<path>              persistent; the data is the value
-//	<path>/_r_<id>      ephemeral: the receipt of a session that writes
+//	<path>/_r_<id>      ephemeral: the idempotency record of a session that writes
 //
-// The data of a Counter are those of Curator's DistributedAtomicLong, 8 bytes,
-// big-endian; with [recipes.Kazoo] those of kazoo's Counter, decimal digits; and
-// with [NewInt32] those of Curator's SharedCount and DistributedAtomicInteger, 4
-// bytes. The data of a Value are its [Codec]'s.
+// The data of a Counter is that of Curator's DistributedAtomicLong, 8 bytes, big-endian.
+// With [recipes.Kazoo] it is that of kazoo's Counter, decimal digits. With [NewInt32] it is
+// that of Curator's SharedCount and DistributedAtomicInteger, 4 bytes, big-endian. The data
+// of a Value is defined by its [Codec].
 package counter

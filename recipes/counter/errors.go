@@ -2,18 +2,19 @@ package counter
 
 import "errors"
 
-// The errors of this package besides those of package recipes, for errors.Is.
+// Errors of this package in addition to those of package recipes, to be tested with
+// errors.Is.
 var (
-	// ErrChanged: the value is not the one that was to be replaced. Nothing was
-	// changed.
+	// ErrChanged is returned if the value is not the one that should be replaced. Nothing
+	// was changed.
 	ErrChanged = errors.New("counter: value has changed meanwhile")
-	// ErrOverflow: the result does not fit the counter's type. Nothing was
-	// changed.
+	// ErrOverflow is returned if the result does not fit the type of the counter. Nothing
+	// was changed.
 	ErrOverflow = errors.New("counter: result does not fit")
-	// ErrFormat: the znode's data are not those of such a value. Nothing was
-	// changed.
+	// ErrFormat is returned if the data of the znode is not in the format of the counter or
+	// the codec. Nothing was changed.
 	ErrFormat = errors.New("counter: data have another format")
-	// ErrTooLarge: the value is larger than a server with default settings accepts,
-	// which is a megabyte with everything around it. Nothing was sent.
+	// ErrTooLarge is returned if the value is larger than a server with default settings
+	// accepts, which is one megabyte including overhead. Nothing was sent.
 	ErrTooLarge = errors.New("counter: larger than ZooKeeper accepts")
 )

@@ -8,9 +8,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// IDs hands out numbers that no other user of the counter gets, in blocks: one
-// change of the counter for many numbers. They grow, within this process. Numbers of
-// a block that are not handed out before the process ends are lost.
+// IDs generates numbers that are unique among all users of a counter. It allocates them in
+// blocks, with one change of the counter for each block. The numbers increase within this
+// process. If the process ends, the unused numbers of its block are lost.
 type IDs struct {
 	counter    *Counter
 	size       int64
@@ -18,8 +18,8 @@ type IDs struct {
 	next, last int64         // what is left of the block; whoever holds turn uses them
 }
 
-// NewIDs takes blocks of size, at least 1, from a counter, whose value is the last
-// number that was given to anybody: the first one is 1.
+// NewIDs returns an IDs that allocates blocks of size numbers, at least 1, from c. The
+// value of the counter is the last allocated number; the first number is 1.
 func NewIDs(c *Counter, size int64) (*IDs, error) {
 	if size < 1 {
 		return nil, fmt.Errorf("%w: blocks of %d ids", recipes.ErrInvalidOption, size)
@@ -27,9 +27,9 @@ func NewIDs(c *Counter, size int64) (*IDs, error) {
 	return &IDs{counter: c, size: size, turn: make(chan struct{}, 1), next: 1}, nil
 }
 
-// Next returns a number. It waits for ZooKeeper only when a block is used up. Where
-// it is not known whether a block was taken, the block is given up: an error never
-// leads to a number that is handed out twice. It may be called from any goroutine.
+// Next returns a unique number. It blocks on ZooKeeper only when a block is exhausted. If
+// it is unknown whether a block was allocated, that block is not used, so an error never
+// leads to duplicate numbers. Next may be called from any goroutine.
 func (i *IDs) Next(ctx context.Context) (int64, error) {
 	select {
 	case i.turn <- struct{}{}:

@@ -16,8 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Value is a value at a znode. Any number of Values, in any number of programs, may
-// stand for the one at a path; a Value may be used by any number of goroutines.
+// Value is a value of type T that is stored in a znode. Any number of Values, in any number
+// of programs, can refer to the value at one path. A Value may be used by any number of
+// goroutines.
 type Value[T any] struct {
 	at    *setup.Setup
 	codec Codec[T]
@@ -26,16 +27,16 @@ type Value[T any] struct {
 	known snapshot // as last seen
 }
 
-// Version says which state of a value was read: two states of one value never have
-// the same. The zero Version says that the znode does not exist.
+// Version identifies a state of a value. Different states of one value have different
+// versions. The zero Version means that the znode does not exist.
 type Version struct {
 	czxid, mzxid int64
 	version      int32
 }
 
-// Zxid is the id of the transaction that made this state, which grows with every
-// change over the life of an ensemble. It is 0 where there is no znode, and where
-// the reply to a change was lost and the value has changed again since.
+// Zxid returns the zxid of the transaction that created this state. It increases with every
+// change during the life of an ensemble. It is 0 if the znode does not exist, or if the
+// reply to a change was lost and the value has changed again since.
 func (v Version) Zxid() int64 { return v.mzxid }
 
 func versionOf(stat *zk.Stat) Version { return Version{stat.Czxid, stat.Mzxid, stat.Version} }
@@ -46,9 +47,9 @@ type snapshot struct {
 	data []byte
 }
 
-// NewValue makes the value at path. Its znode, and the parents, are created by the
-// first change. It sends no request. Errors: [recipes.ErrNilConn],
-// [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
+// NewValue returns the value at path. The first change creates the znode and its parents.
+// NewValue sends no request. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
+// [recipes.ErrInvalidOption].
 func NewValue[T any](conn *zk.Conn, path string, codec Codec[T], opts ...recipes.Option) (*Value[T], error) {
 	s, err := setup.New(conn, path, opts)
 	if err != nil {
@@ -60,9 +61,9 @@ func NewValue[T any](conn *zk.Conn, path string, codec Codec[T], opts ...recipes
 	return &Value[T]{at: s, codec: codec}, nil
 }
 
-// Get reads the value: the zero value and the zero Version where there is none. It
-// may lag behind what other clients have written, never behind what this connection
-// has read or written.
+// Get returns the value and its version, or the zero value and the zero Version if the
+// znode does not exist. The result may not include the latest changes by other clients, but
+// includes everything that this connection has read or written.
 func (v *Value[T]) Get(ctx context.Context) (T, Version, error) {
 	value, at, err := v.get(ctx)
 	return value, at, setup.Fail("get", v.at.Path, err)
@@ -77,9 +78,9 @@ func (v *Value[T]) get(ctx context.Context) (value T, at Version, err error) {
 	return value, seen.Version, err
 }
 
-// CompareAndSet replaces the value if it is still at the Version that was read, the
-// zero Version standing for none. It returns the new one, [ErrChanged] or
-// [ErrTooLarge].
+// CompareAndSet replaces the value if its version is still old; the zero Version means that
+// the znode must not exist. It returns the new version. Errors: [ErrChanged],
+// [ErrTooLarge], and [recipes.ErrUnconfirmed] if the outcome is unknown.
 func (v *Value[T]) CompareAndSet(ctx context.Context, old Version, value T) (Version, error) {
 	data, err := v.codec.Encode(value)
 	if err == nil {
@@ -90,16 +91,19 @@ func (v *Value[T]) CompareAndSet(ctx context.Context, old Version, value T) (Ver
 	return Version{}, setup.Fail("compare and set", v.at.Path, err)
 }
 
-// Set replaces the value, whatever it is. One that is too large is [ErrTooLarge].
+// Set replaces the value, whatever it is, and returns the new version. Errors:
+// [ErrTooLarge], and [recipes.ErrUnconfirmed] if the outcome is unknown.
 func (v *Value[T]) Set(ctx context.Context, value T) (Version, error) {
 	_, at, err := v.update(ctx, func(T) (T, error) { return value, nil }, true)
 	return at, setup.Fail("set", v.at.Path, err)
 }
 
-// Update replaces the value by what f makes of it, and returns that. f is called
-// again, with the new value, when the value has changed meanwhile, and when it has
-// returned an error for one that may not be the newest; otherwise its error ends
-// Update, wrapped. It gets the zero value where there is none.
+// Update replaces the value by the result of f, which is called with the current value, or
+// with the zero value if the znode does not exist. Update returns the new value. f can be
+// called several times: if the value has changed in the meantime, and if f has returned an
+// error for a value that may be out of date. If f returns an error for the newest value,
+// Update returns that error, wrapped. Other errors are those of [Value.Set], and
+// [ErrFormat].
 func (v *Value[T]) Update(ctx context.Context, f func(T) (T, error)) (T, error) {
 	value, _, err := v.update(ctx, f, false)
 	return value, setup.Fail("update", v.at.Path, err)
