@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/goroutines"
 )
 
 // one: a single candidate leads, and leaves.
@@ -120,13 +121,13 @@ func leaks(s *suite) {
 		s.join(1).resign()
 	}
 	const n = 20
-	before := goroutines()
+	before := goroutines.Count()
 	for range n {
 		s.join(1).resign()
 	}
 	after := 0
 	if !s.reached(s.Patience, func() bool {
-		after = goroutines()
+		after = goroutines.Count()
 		return after < before+n/2
 	}) {
 		s.Errorf("after %d candidates that were over there are %d goroutines more", n, after-before)

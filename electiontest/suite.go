@@ -2,7 +2,6 @@ package electiontest
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -166,9 +165,6 @@ func (s *suite) checkAlone() {
 		s.Errorf("more than one leads: %s", strings.Join(leaders, "; "))
 	}
 }
-
-// goroutines is how many there are.
-func goroutines() int { return runtime.NumGoroutine() }
 
 // situation is what is known of all, for messages.
 func (s *suite) situation() string {

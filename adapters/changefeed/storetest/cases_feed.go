@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/internal/goroutines"
 )
 
 // subscribe opens a feed, which is closed at the end.
@@ -319,13 +319,13 @@ func leaks(s *suite) {
 		round()
 	}
 	const n = 20
-	before := runtime.NumGoroutine()
+	before := goroutines.Count()
 	for range n {
 		round()
 	}
 	after := 0
 	for ctx := s.ctx(); ctx.Err() == nil; pause(ctx) {
-		if after = runtime.NumGoroutine(); after < before+n/2 {
+		if after = goroutines.Count(); after < before+n/2 {
 			return
 		}
 	}
