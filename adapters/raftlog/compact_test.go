@@ -39,7 +39,7 @@ func TestCompactOffline(t *testing.T) {
 	dir := t.TempDir()
 	machine := &register{}
 	n := onFiles(t, dir, machine)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, 5*time.Minute)
 	var last uint64
 	id := requestid.New()
 	for i := range 5 {
@@ -61,13 +61,13 @@ func TestCompactOffline(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, index, made.Index)
 	require.Less(t, made.Through, index, "the IDs are fresh")
-	require.Eventually(t, func() bool { return n.Info().SnapshotIndex == index }, 10*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return n.Info().SnapshotIndex == index }, time.Minute, 20*time.Millisecond)
 	require.Equal(t, made.Size, n.Info().SnapshotSize)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		left, err := os.ReadDir(filepath.Dir(target))
 		require.NoError(c, err)
 		require.Empty(c, left, "files in the directory of the target")
-	}, 10*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 
 	s, err := offline.ReadSnapshot(filepath.Join(dir, offline.SnapshotName))
 	require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestCompactOffline(t *testing.T) {
 	require.NoError(t, n.Close())
 	restored := &register{}
 	n = onFiles(t, dir, restored)
-	require.Eventually(t, func() bool { return len(restored.all()) == 7 }, 10*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(restored.all()) == 7 }, time.Minute, 20*time.Millisecond)
 	require.Equal(t, append(want, "not in it"), restored.all())
 	again, err := n.Propose(ctx, id, []byte("the last"))
 	require.NoError(t, err)
@@ -97,13 +97,13 @@ func TestCompactOffline(t *testing.T) {
 	made, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &register{}, Committed: applied})
 	require.NoError(t, err)
 	n = onFiles(t, dir, &register{})
-	require.Eventually(t, func() bool { return n.Info().SnapshotIndex == made.Index }, 10*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return n.Info().SnapshotIndex == made.Index }, time.Minute, 20*time.Millisecond)
 }
 
 func TestCompactOfflineRefuses(t *testing.T) {
 	dir := t.TempDir()
 	n := onFiles(t, dir, &register{})
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, 5*time.Minute)
 	for range 3 {
 		_, err := n.Propose(ctx, requestid.New(), []byte("update"))
 		require.NoError(t, err)
@@ -154,7 +154,7 @@ func TestCompactOfflineRefuses(t *testing.T) {
 func TestSnapshotWithoutData(t *testing.T) {
 	dir := t.TempDir()
 	n := onFiles(t, dir, &register{})
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, 5*time.Minute)
 	index, err := n.Propose(ctx, requestid.New(), []byte("update"))
 	require.NoError(t, err)
 	target := filepath.Join(dir, "compact", "snap.new")
@@ -163,7 +163,7 @@ func TestSnapshotWithoutData(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(target)
 		return os.IsNotExist(err)
-	}, 10*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	require.FileExists(t, target+".refused")
 	require.Equal(t, uint64(1), n.Info().SnapshotIndex)
 	require.NoError(t, n.Err())
