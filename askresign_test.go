@@ -137,7 +137,9 @@ func TestAskTwoAtATime(t *testing.T) {
 		go func() { asked <- w.ask(a.ID(), time.Minute) }()
 		synctest.Wait()
 		other := w.connect()
-		go func() { asked <- AskToResign(other, "/election", b.ID()) }()
+		limited, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		go func() { asked <- AskToResign(other, "/election", b.ID(), WithContext(limited)) }()
 		synctest.Wait()
 		close(hold) // what it writes was made of data that are old by now
 		synctest.Wait()

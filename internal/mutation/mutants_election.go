@@ -142,4 +142,48 @@ var electionMutants = []mutant{
 		},
 		tests: "./internal/traptest -run TestDeleteLeavesAnother",
 	},
+	{
+		name: "election/R1", breaks: "Done is closed after the status Suspended",
+		file: "election.go",
+		edits: []edit{
+			{`		e.revokeGrant(ErrLeaseExpired)
+		e.publish(Status{Role: Suspended})`, `		e.publish(Status{Role: Suspended})
+		e.revokeGrant(ErrLeaseExpired)`},
+		},
+		tests: "./internal/traptest -run ^TestDoneIsClosedBeforeSuspended$",
+	},
+	{
+		name: "election/R2", breaks: "an unread leadership is delivered after its end",
+		file: "election.go",
+		edits: []edit{
+			{`		e.feed.Retract(meanwhile)
+`, `		_ = meanwhile
+`},
+		},
+		tests: ". -run ^TestUnreadLeadershipIsWithdrawn$",
+	},
+	{
+		name: "election/A1", breaks: "a request to resign overwrites one that was made in between",
+		file: "askresign.go",
+		edits: []edit{
+			{"formatRequests(after), stat.Version)", "formatRequests(after), stat.Version*0-1)"},
+		},
+		tests: ". -run ^TestAskTwoAtATime$",
+	},
+	{
+		name: "watch/H1", breaks: "a reader does not read again after a reconnect",
+		file: "internal/zk/watch/reader.go",
+		edits: []edit{
+			{"case state.Up && (r.isOlder(state) || second.isOlder(state)):", "case false:"},
+		},
+		tests: "./internal/zk/watch ./internal/traptest",
+	},
+	{
+		name: "watch/rC7", breaks: "a spare watch that has fired is used",
+		file: "internal/zk/watch/pool.go",
+		edits: []edit{
+			{"if w != nil && w.fired() {", "if false {"},
+		},
+		tests: "./internal/zk/watch",
+	},
 }

@@ -266,4 +266,158 @@ var lineMutants = []mutant{
 		},
 		tests: "./internal/traptest -run PlainNames",
 	},
+	{
+		name: "line/F1", breaks: "the end of the own znode is not looked for before a claim",
+		file: "internal/line/first.go",
+		edits: []edit{
+			{`		select {
+		case event := <-ownWatch.C():
+			if err := p.ownEvent(ctx, ownWatch.Take(event)); err != nil {
+				return err
+			}
+		default:
+		}
+`, ""},
+		},
+		tests: "./internal/traptest -run ^TestProtection_OwnEndBeforeAClaim$",
+	},
+	{
+		name: "line/W4", breaks: "the session is not compared",
+		file: "internal/line/wait.go",
+		edits: []edit{
+			{" && state.Epoch == p.epoch && state.Session == p.session", " && state.Epoch == p.epoch"},
+		},
+		equivalent: "beFirst compares the session before it reports anything",
+	},
+	{
+		name: "line/W5", breaks: "a write to the predecessor before the watch is not noticed",
+		file: "internal/line/wait.go",
+		edits: []edit{
+			{"p.unsettled = (p.verified || p.Room != nil) && p.predecessorSeen.version > 0", "p.unsettled = false"},
+		},
+		tests: "./internal/line -run ^TestPredecessorIsWrittenBeforeTheWatch$",
+	},
+	{
+		name: "line/W5r", breaks: "the same, for those who wait for room",
+		file: "internal/line/wait.go",
+		edits: []edit{
+			{"(p.verified || p.Room != nil) &&", "p.verified &&"},
+		},
+		tests: "./recipes/lock -run ^TestSemaphoreHintBeforeTheWatch$",
+	},
+	{
+		name: "line/W10", breaks: "the second candidate has no lease in advance",
+		file: "internal/line/wait.go",
+		edits: []edit{
+			{`	if p.verified {
+		p.prove()
+	} else {
+		p.rest()
+	}
+`, `	p.rest()
+`},
+		},
+		tests: ". -run ^TestHooksOfAHandOver$",
+	},
+	{
+		name: "line/rL2", breaks: "the end of the common session counts as a resignation",
+		file: "internal/line/wait.go",
+		edits: []edit{
+			{"p.predecessorSeen.owner == p.session && !p.heardFarewell(ctx)", "false && !p.heardFarewell(ctx)"},
+		},
+		tests: "./internal/line -run ^TestPredecessorGoesWithTheSession$",
+	},
+	{
+		name: "line/rL3", breaks: "a place is certain after a reconnect",
+		file: "internal/line/wait.go",
+		edits: []edit{
+			{" && state.Epoch == p.epoch && ", " && "},
+		},
+		tests: "./internal/line -run ^TestReconnectMakesThePlaceUncertain$",
+	},
+	{
+		name: "line/K1", breaks: "any session may own the own znode",
+		file: "internal/line/look.go",
+		edits: []edit{
+			{"case o.Err == nil && o.Value.Stat.EphemeralOwner == p.Conn.SessionID():", "case o.Err == nil:"},
+		},
+		equivalent: "its owner becomes the session of the place, which is compared with that of the connection before it leads",
+	},
+	{
+		name: "line/K4", breaks: "another node at the path is not noticed when it is listed",
+		file: "internal/line/look.go",
+		edits: []edit{
+			{"if l.Err == nil && p.isOther(l.Value.stat) {", "if false {"},
+		},
+		tests: "./internal/traptest -run ^TestTrap36_NodeGoesBeforeTheCreate$",
+	},
+	{
+		name: "line/rL11", breaks: "the watch of a former predecessor is kept",
+		file: "internal/line/look.go",
+		edits: []edit{
+			{`		p.predecessorWatch = nil // it watched one that is gone
+`, ""},
+		},
+		tests: "./internal/line -run ^TestWatchOfAFormerPredecessor$",
+	},
+	{
+		name: "line/E3", breaks: "the end of the sequence numbers is ignored",
+		file: "internal/line/enter.go",
+		edits: []edit{
+			{"if p.Naming.exhausted(p.name) {", "if false {"},
+		},
+		tests: "./internal/traptest -run ^TestTrap32_CounterComesToItsEnd$",
+	},
+	{
+		name: "line/V1", breaks: "the answer to a create is not awaited by those who leave",
+		file: "internal/line/leave.go",
+		edits: []edit{
+			{`		answer := <-p.creating
+		switch {
+		case answer.Err == nil:
+			p.setOwn(path.Base(answer.Value))
+		case !request.Transient(answer.Err):
+			p.prefixes = p.prefixes[:len(p.prefixes)-1]
+		}
+`, ""},
+		},
+		tests: "./internal/line -run ^TestLeaveDuringTheCreate$",
+	},
+	{
+		name: "line/rL6", breaks: "a create in progress is forgotten by those who leave",
+		file: "internal/line/leave.go",
+		edits: []edit{
+			{"if p.creating != nil {", "if false {"},
+		},
+		tests: "./internal/line -run ^TestLeaveDuringTheCreate$",
+	},
+	{
+		name: "line/V3", breaks: "the search for znodes ends with the session",
+		file: "internal/line/leave.go",
+		edits: []edit{
+			{`			p.outlive()
+			continue
+`, `			return nil
+`},
+		},
+		tests: "./internal/traptest -run ^TestSearchGoesOnAfterTheSession$",
+	},
+	{
+		name: "line/O1", breaks: "sequence numbers do not overflow",
+		file: "internal/line/order.go",
+		edits: []edit{
+			{`		if distance < 0 {
+`, `		if sequence < ownSequence {
+`},
+		},
+		tests: "./internal/line -run ^TestOrderAcrossTheOverflow$",
+	},
+	{
+		name: "line/P3", breaks: "another node at the path is not noticed after a deletion",
+		file: "internal/line/place.go",
+		edits: []edit{
+			{"case r.dir == nil, p.isOther(r.dir):", "case r.dir == nil:"},
+		},
+		tests: "./internal/traptest -run ^TestTrap28_CreatedAnewMeanwhile$",
+	},
 }

@@ -126,4 +126,54 @@ var recipeMutants = []mutant{
 		},
 		tests: "./internal/request -run TooLarge",
 	},
+	{
+		name: "recipe/rL8", breaks: "a lock is released before its grant ends",
+		file: "recipes/lock/hold.go",
+		edits: []edit{
+			{`	h.end(err)
+	h.stop(err)`, `	h.stop(err)
+	h.end(err)`},
+		},
+		tests: "./recipes/lock -run ^TestGrantEndsBeforeItsZnode$",
+	},
+	{
+		name: "recipe/rQ4", breaks: "a queue is not listed again after a reconnect",
+		file: "recipes/queue/look.go",
+		edits: []edit{
+			{`		f.items.reset()
+		f.claims.reset()
+`, ""},
+		},
+		tests: "./recipes/queue -run ^TestTrap27_WatchIsLost$",
+	},
+	{
+		name: "recipe/rQ5", breaks: "an item that comes with the end of the context is lost",
+		file: "recipes/queue/take.go",
+		edits: []edit{
+			{`			return nil, q.fail("take from", context.Cause(ctx))
+		}
+		a = <-answers // it came at the same time
+`, `			return nil, q.fail("take from", context.Cause(ctx))
+		}
+		return nil, q.fail("take from", context.Cause(ctx))
+`},
+		},
+		tests: "./recipes/queue -run ^TestTakeAtTheEndOfTheContext$",
+	},
+	{
+		name: "recipe/rC5", breaks: "a deletion is believed while an answer is outstanding",
+		file: "recipes/cache/owner.go",
+		edits: []edit{
+			{"} else if !a.busy {", "} else {"},
+		},
+		tests: "./recipes/cache -run ^TestTrap29_EndHeardAfterANewerListing$",
+	},
+	{
+		name: "recipe/rC6", breaks: "absence is believed against a later listing",
+		file: "recipes/cache/answer.go",
+		edits: []edit{
+			{"if n.parent != nil && n.seen > a.sent {", "if false {"},
+		},
+		tests: "./recipes/cache -run ^TestTrap29_ListingBeforeAnOlderAnswer$",
+	},
 }

@@ -115,6 +115,7 @@ func TestTrap29_ListingBeforeAnOlderAnswer(t *testing.T) {
 		before.err = zk.ErrNoNode
 		s.answered(s.ask("/a", getChildren).with(s, 1, 1, 4, "b"))
 		s.answered(before)
+		require.NotNil(t, s.find("/a/b"))
 		require.True(t, s.find("/a/b").data.queued, "asked for again")
 		require.Empty(t, s.told())
 		after := s.ask("/a/b", getData)
@@ -166,10 +167,11 @@ func TestTrap29_EndHeardAfterANewerListing(t *testing.T) {
 		s.fires["data /a/b"](zk.EventNodeDeleted)
 		s.answered(s.ask("/a", getChildren).with(s, 1, 1, 4, "b"))
 		s.answered(before)
+		require.NotNil(t, s.find("/a/b"))
 		if w := s.find("/a/b").data.watch; w != nil {
 			s.fired(w)
+			require.NotNil(t, s.find("/a/b"))
 		}
-		require.NotNil(t, s.find("/a/b"))
 		require.True(t, s.find("/a/b").data.queued, "the new one is asked for")
 		s.answered(s.ask("/a/b", getData).with(s, 4, 4, 4))
 		require.Equal(t, []string{"deleted /a/b", "created /a/b="}, s.told())

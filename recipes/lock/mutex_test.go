@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,5 +99,22 @@ func TestHolderOutOfReachIsTold(t *testing.T) {
 		require.ErrorIs(t, err, ErrNotHeld)
 		require.NoError(t, second.Release(ctx))
 		require.NoError(t, hold.Release(ctx))
+	})
+}
+
+// A grant ends before its znode is deleted: Done is closed before another client can hold
+// the lock.
+func TestGrantEndsBeforeItsZnode(t *testing.T) {
+	play(t, 1, func(w *world) {
+		a := w.lock(w.connect())
+		h := a.holds()
+		ended, leave := false, h.stop
+		var first sync.Once // the contender's goroutine calls it, too
+		h.stop = func(reason error) {
+			first.Do(func() { ended = h.Err() != nil })
+			leave(reason)
+		}
+		a.release()
+		require.True(w, ended)
 	})
 }

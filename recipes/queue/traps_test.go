@@ -142,27 +142,29 @@ func TestTrap27_WatchIsLost(t *testing.T) {
 			play(t, func(w *world) {
 				ctx, conn := w.Context(), w.connect()
 				q, producer := w.newQueue(conn, Config{}), w.queue()
-				taken := make(chan Item, 1)
-				go func() {
-					item, err := q.Take(ctx)
-					require.NoError(t, err)
-					taken <- item
-				}()
+				taken := make(chan string, 1) // the data, or the error
+				take := func() {
+					limited, cancel := context.WithTimeout(ctx, 10*time.Minute)
+					defer cancel()
+					item, err := q.Take(limited)
+					if err != nil {
+						taken <- err.Error()
+						return
+					}
+					taken <- string(item.Data())
+				}
+				go take()
 				w.pass(time.Second)
 				// The client gives up setting its watches anew when that fails once.
 				w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
 				away(w, conn.SessionID())
 				w.put(producer, "one")
-				require.Equal(t, "one", string((<-taken).Data()))
+				require.Equal(t, "one", <-taken)
 
-				go func() {
-					item, err := q.Take(ctx)
-					require.NoError(t, err)
-					taken <- item
-				}()
+				go take()
 				w.pass(time.Minute)
 				w.put(producer, "two")
-				require.Equal(t, "two", string((<-taken).Data()))
+				require.Equal(t, "two", <-taken)
 			})
 		})
 	}
