@@ -1,6 +1,7 @@
 package core
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,12 +13,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// wireRequest is a request between peers.
+// wireRequest is a request between peers, without the data of an update. A frame has its length in
+// four bytes, the wireRequest in JSON, and the data.
 type wireRequest struct {
 	Seq  uint64       `json:"seq"`
 	Kind api.Kind     `json:"kind"`
 	ID   requestid.ID `json:"id"`
-	Data []byte       `json:"data,omitempty"`
 	Op   *entry.Op    `json:"op,omitempty"`
 	To   []api.Peer   `json:"to,omitempty"`
 
@@ -25,7 +26,7 @@ type wireRequest struct {
 }
 
 func encodeRequest(seq uint64, r Request) []byte {
-	w := wireRequest{Seq: seq, Kind: r.Kind, ID: r.ID, Data: r.Data, To: r.To, Guard: r.Guard}
+	w := wireRequest{Seq: seq, Kind: r.Kind, ID: r.ID, To: r.To, Guard: r.Guard}
 	if r.Kind == api.Control {
 		w.Op = &r.Op
 	}
@@ -33,16 +34,23 @@ func encodeRequest(seq uint64, r Request) []byte {
 	if err != nil {
 		panic(err) // numbers, strings and bytes
 	}
-	return b
+	return slices.Concat(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b, r.Data)
 }
 
 func decodeRequest(body []byte) (seq uint64, r Request, err error) {
 	var w wireRequest
-	if err := json.Unmarshal(body, &w); err != nil {
+	if len(body) < 4 || uint64(len(body)-4) < uint64(binary.BigEndian.Uint32(body)) {
+		return 0, r, fmt.Errorf("a request of %d bytes", len(body))
+	}
+	size := 4 + int(binary.BigEndian.Uint32(body))
+	head, data := body[4:size], slices.Clone(body[size:])
+	if err := json.Unmarshal(head, &w); err != nil {
 		return 0, r, err
 	}
-	r = Request{Kind: w.Kind, ID: w.ID, Data: w.Data, To: w.To, Guard: w.Guard}
+	r = Request{Kind: w.Kind, ID: w.ID, Data: data, To: w.To, Guard: w.Guard}
 	switch {
+	case len(data) > 0 && w.Kind != api.State:
+		return 0, r, fmt.Errorf("a request of kind %v with data", w.Kind)
 	case w.Kind > api.Control || w.Kind == api.Checkpoint || w.ID.IsZero():
 		return 0, r, fmt.Errorf("a request of kind %v, ID %v", w.Kind, w.ID)
 	case len(w.Guard.Election) > entry.MaxElection, w.Guard != (entry.Guard{}) && w.Kind != api.State:
