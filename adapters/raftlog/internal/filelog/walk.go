@@ -3,6 +3,7 @@ package filelog
 // Reading a segment from its beginning to where its records end, and judging what follows.
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -122,6 +123,10 @@ func (p place) tail(name string, w *window, at walked) (int64, error) {
 		if len(b) == 0 {
 			break
 		}
+		if zero(b) {
+			off += int64(len(b))
+			continue
+		}
 		whole := len(b) &^ (align - 1)
 		for i := 0; i < whole; i += align {
 			if binary.LittleEndian.Uint64(b[i:]) == 0 {
@@ -149,6 +154,9 @@ func (p place) tail(name string, w *window, at walked) (int64, error) {
 	}
 	return dirty, nil
 }
+
+// zero reports whether all bytes are zero, as most of a segment is.
+func zero(b []byte) bool { return b[0] == 0 && bytes.Equal(b[1:], b[:len(b)-1]) }
 
 // scanned is what one segment holds.
 type scanned struct {
