@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Cache keeps znodes in memory. Its methods may be called from any goroutine.
-// After its end reads return what memory was then.
+// Cache keeps znodes in memory. Its methods may be called from any goroutine. After the
+// cache has ended, reads return its last state.
 type Cache struct {
 	memory
 	path    string
@@ -23,9 +23,9 @@ type Cache struct {
 	asked   *mailbox[*caller] // of Sync
 }
 
-// New begins to keep the znode at path, which need not exist, and as many levels
-// below it as scope says. It sends no request itself. The cache must be closed.
-// Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
+// New returns a cache of the znode at path, which does not need to exist, and of as many
+// levels below it as scope specifies. It does not wait for ZooKeeper; see [Cache.Filled].
+// The cache must be closed. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
 // [recipes.ErrInvalidOption].
 func New(conn *zk.Conn, path string, scope Scope, opts ...recipes.Option) (*Cache, error) {
 	own := settings{concurrency: 64}
@@ -45,32 +45,31 @@ func New(conn *zk.Conn, path string, scope Scope, opts ...recipes.Option) (*Cach
 	return c, nil
 }
 
-// Events tells what has changed in memory, beginning with a Created for each znode
-// found at first. Nobody needs to read it: what was not received is held in a
-// bounded queue, in which a later change of a znode replaces an earlier one. It is
-// closed when the cache ends; what was not received by then is dropped.
+// Events returns the channel of changes, starting with a Created event for each znode that
+// was found first. The program does not have to receive them: events are held in a bounded
+// queue, in which a later change of a znode replaces an earlier one. The channel is closed
+// when the cache ends, and pending events are dropped.
 func (c *Cache) Events() <-chan Event { return c.events }
 
-// Filled is closed when everything that was there has been read once, a path that
-// does not exist included. It is not closed when the cache ends before.
+// Filled returns a channel that is closed when all existing znodes have been read once,
+// also if path does not exist. It is not closed if the cache ends before.
 func (c *Cache) Filled() <-chan struct{} { return c.filled }
 
-// Done is closed when the cache has ended: Close has returned, or the owner of the
-// connection has closed it. Err says which.
+// Done returns a channel that is closed when the cache has ended, because Close has
+// returned or the owner of the connection has closed it. Err returns which.
 func (c *Cache) Done() <-chan struct{} { return c.done }
 
-// Close ends the cache. It does not wait for ZooKeeper, only for the cache's
-// goroutines, and may be called any number of times. Requests that are under way
-// end when the connection answers them or breaks.
+// Close ends the cache. It waits for the cache's goroutines but not for ZooKeeper, and may
+// be called repeatedly. Requests in flight end when the connection answers them or breaks.
 func (c *Cache) Close() {
 	c.once.Do(func() { close(c.closing) })
 	<-c.done
 }
 
-// Sync waits until memory has everything that ZooKeeper had committed when it was
-// called, and tries again to read what has Err set because it is not permitted.
-// It returns the context's cause when that ends first, or why the cache has ended.
-// While ZooKeeper does not answer it waits.
+// Sync blocks until the cache contains everything that ZooKeeper had committed when Sync
+// was called, also while ZooKeeper does not answer. It retries reads of znodes whose Err is
+// a permission error. It returns the context's cause if the context is done first, and the
+// error of the cache if the cache has ended.
 func (c *Cache) Sync(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return setup.Fail("sync the cache of", c.path, err)

@@ -1,38 +1,36 @@
-// Package cache keeps a znode, its children or a whole subtree in memory, and
-// tells of changes.
+// Package cache keeps a znode, its children or a whole subtree in memory, and reports
+// changes.
 //
-// # What is guaranteed
+// # Guarantees
 //
-// Memory is what ZooKeeper has, as far as this client has heard of it. Every
-// znode in it was there at some moment, with that data and that Stat; later reads
-// of one znode are never older than earlier ones. No change is lost for good,
-// whatever happens to connections, sessions and servers: after every break all is
-// read again and compared by creation and modification zxid, so that a znode
-// that was deleted and created anew is known to be another one. [Cache.Sync] waits
-// until memory has everything that was committed before the call.
+// The cache reflects what this client has received from ZooKeeper. Each cached znode
+// existed at some time with that data and that Stat, and the cache never returns an older
+// state of a znode after a newer one. No change is lost permanently: after each loss of the
+// connection all znodes are read again and compared by creation and modification zxid, so
+// the cache recognizes a znode that was deleted and created again. [Cache.Sync] waits until
+// the cache contains everything that was committed before the call.
 //
-// Events lead from what the reader was told last to what is there now. A reader
-// that applies them to an empty map has in it, once it has received all, the
-// znodes that are in memory. The creation of a znode comes after that of its parent
-// and its deletion before that of its parent. What an event tells is in memory when
-// it is received.
+// Events describe the difference between the state that was reported last and the current
+// state. A reader that applies all events to an empty map obtains the znodes of the cache.
+// The event of a created znode follows that of its parent, and the event of a deleted znode
+// precedes that of its parent. When an event is received, its change is already visible in
+// the cache.
 //
-// # What is not
+// # Limits
 //
-// Events are not a log: what happened between two readings shows only in its
-// effect. A znode that changes faster than it is read, or than the reader of the
-// channel reads, tells its newest state only, and one that comes and goes in
-// between tells nothing. Different znodes are not read at the same moment, so that
-// memory as a whole may mix what ZooKeeper had one after the other.
+// Events are not a log of all changes. If a znode changes faster than it is read, or faster
+// than the reader receives events, only its newest state is reported, and a znode that is
+// created and deleted in between is not reported at all. Znodes are not read at the same
+// moment, so the cache as a whole may combine states of different times.
 //
-// While the connection is down memory is as of before; [Stale] and [Fresh] events,
-// and [Cache.Fresh], tell. Changes of an ACL are not told of, and neither is that a
-// znode has become unreadable by one.
+// While the connection is down, the cache keeps its last state; the events [Stale] and
+// [Fresh], and [Cache.Fresh], indicate this. Changes of ACLs are not reported, and neither
+// is a change of an ACL that makes a znode unreadable.
 //
-// Watches fire once, and the client library cannot remove them. A cache costs the
-// server a data watch for each znode and, if the levels below belong to it, a child
-// watch for each znode that is not ephemeral. All caches on a connection share them.
-// They remain after [Cache.Close] until they fire or the session ends.
+// Watches fire once, and the client library cannot remove them. A cache sets a data watch
+// on each znode and, if the levels below belong to the cache, a child watch on each znode
+// that is not ephemeral. All caches on a connection share watches. They remain after
+// [Cache.Close] until they fire or the session ends.
 //
 // # Znodes
 //

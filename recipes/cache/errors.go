@@ -6,13 +6,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// The errors of this package besides those of package recipes, for errors.Is.
+// Errors of this package in addition to those of package recipes, to be tested with
+// errors.Is.
 var (
-	// ErrClosed: the cache was closed by Close.
+	// ErrClosed is returned after the cache was closed by Close.
 	ErrClosed = errors.New("cache: closed")
-	// ErrTooLarge: the data, or the names of the children, are larger than the
-	// receive buffer of the connection (zk.WithMaxBufferSize), which breaks when they are
-	// requested. They are not in memory; they are requested again when the znode has
-	// changed. It is recipes.ErrTooLarge.
+	// ErrTooLarge is the Err of a znode whose data, or list of children, is larger than the
+	// receive buffer of the connection (zk.WithMaxBufferSize). It is not cached, and is
+	// read again when the znode has changed. ErrTooLarge is [recipes.ErrTooLarge].
 	ErrTooLarge = recipes.ErrTooLarge
 )

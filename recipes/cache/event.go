@@ -6,40 +6,43 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Znode is a znode as it was read. It is shared by all who get it: Data must not
-// be changed.
+// Znode is a cached znode. It is shared with other readers: Data must not be modified.
 type Znode struct {
+	// Path is the path of the znode.
 	Path string
-	Data []byte // nil with WithoutData
-	// Stat is as of when the data was read, but for Cversion, NumChildren and
-	// Pzxid where the cache keeps the children: those follow the children.
+	// Data is the data of the znode. It is nil with [WithoutData].
+	Data []byte
+	// Stat is the Stat that was returned with the data. If the cache keeps the children,
+	// Cversion, NumChildren and Pzxid are those of the last listing of the children.
 	Stat zk.Stat
-	// Err says why Data, or the children, are not known: recipes.ErrPermission
-	// or ErrTooLarge, for errors.Is. The Stat is right all the same.
+	// Err is the reason why Data, or the children, are unknown: [recipes.ErrPermission] or
+	// [ErrTooLarge], to be tested with errors.Is. Stat is valid nevertheless.
 	Err error
 }
 
-// Kind says what an Event tells.
+// Kind is the kind of an Event.
 type Kind uint8
 
 const (
-	// Created: there is a znode, Node, where the reader knows none.
+	// Created reports a znode that was not reported before. Node is its state.
 	Created Kind = iota + 1
-	// Changed: the znode that the reader knows as Old has other data, or was
-	// written to with the same; or Err has changed. It is Node now.
+	// Changed reports that the data, its version or Err of a znode has changed, from Old to
+	// Node.
 	Changed
-	// Deleted: the znode that the reader knows as Old is gone.
+	// Deleted reports that the znode Old does not exist any more.
 	Deleted
-	// Stale: the connection has broken; from here on memory may be behind. After
-	// it the reader gets a Fresh.
+	// Stale reports that the connection was lost, so the cache may be out of date. A Fresh
+	// event follows later.
 	Stale
-	// Fresh: everything was read on the connection of now. The first one says
-	// that the cache is filled; it comes after the events of all that was found.
+	// Fresh reports that all znodes were read on the current connection. The first Fresh
+	// event reports that the cache is filled, and follows the events of all znodes that
+	// were found.
 	Fresh
 )
 
 var kindNames = [...]string{Created: "created", Changed: "changed", Deleted: "deleted", Stale: "stale", Fresh: "fresh"}
 
+// String returns the name of the kind.
 func (k Kind) String() string {
 	if k == 0 || int(k) >= len(kindNames) {
 		return fmt.Sprintf("Kind(%d)", uint8(k))
@@ -47,12 +50,16 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// Event is one thing that has changed.
+// Event is a change of the cache.
 type Event struct {
+	// Kind is the kind of the change.
 	Kind Kind
-	Path string // "" for Stale and Fresh
-	Node Znode  // for Created and Changed
-	Old  Znode  // for Changed and Deleted
+	// Path is the path of the znode. It is empty for Stale and Fresh.
+	Path string
+	// Node is the new state of the znode. It is set for Created and Changed.
+	Node Znode
+	// Old is the state that was reported before. It is set for Changed and Deleted.
+	Old Znode
 }
 
 // feed holds the events that were not received yet: for each path the steps from

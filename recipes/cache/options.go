@@ -9,15 +9,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Scope is how many levels below its path a cache keeps: any number from 0 on.
+// Scope is the number of levels below its path that a cache keeps. It must not be negative.
 type Scope int
 
 const (
-	// Node is the znode at the path alone.
+	// Node selects only the znode at the path.
 	Node Scope = 0
-	// Children is the znode and its children.
+	// Children selects the znode and its children.
 	Children Scope = 1
-	// Subtree is the znode and everything below it.
+	// Subtree selects the znode and all its descendants.
 	Subtree Scope = math.MaxInt
 )
 
@@ -27,15 +27,15 @@ type settings struct {
 	withoutData bool
 }
 
-// WithConcurrency sets how many requests a cache may have under way at once, 64 by
-// default. All of them are on the one connection, which others use too: more do
-// not fill much faster.
+// WithConcurrency sets the maximum number of requests that a cache has in flight. The
+// default is 64. All requests share one connection with its other users, so a higher number
+// does not fill the cache much faster.
 func WithConcurrency(n int) recipes.Option {
 	return setup.Own("cache.WithConcurrency", func(s *settings) { s.concurrency = n })
 }
 
-// WithoutData leaves the data out of memory and events, where Stats, names and
-// changes are all that is needed. It is still read.
+// WithoutData omits the data from the cache and its events, for programs that need only
+// Stats, names and changes. The data is still read from the server.
 func WithoutData() recipes.Option {
 	return setup.Own("cache.WithoutData", func(s *settings) { s.withoutData = true })
 }

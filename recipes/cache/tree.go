@@ -130,7 +130,7 @@ func (m *memory) find(path string) *znode {
 	return n
 }
 
-// Get returns the znode at path, if it is in memory.
+// Get returns the cached znode at path. It returns false if the znode is not in the cache.
 func (m *memory) Get(path string) (Znode, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -140,9 +140,9 @@ func (m *memory) Get(path string) (Znode, bool) {
 	return Znode{}, false
 }
 
-// Children returns the names of the children in memory of the znode at path, in
-// order; there are none below the levels that the cache keeps. It returns false
-// when the znode is not in memory.
+// Children returns the sorted names of the cached children of the znode at path. The result
+// is empty below the levels that the cache keeps. It returns false if the znode is not in
+// the cache.
 func (m *memory) Children(path string) ([]string, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -160,15 +160,15 @@ func (m *memory) Children(path string) ([]string, bool) {
 	return names, true
 }
 
-// Len is the number of znodes in memory.
+// Len returns the number of cached znodes.
 func (m *memory) Len() int {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.count
 }
 
-// All is everything in memory, parents before children and those in the order of
-// their names, as of the moment at which the iteration begins.
+// All returns an iterator over the cached znodes as of the start of the iteration. Parents
+// precede their children, and siblings are sorted by name.
 func (m *memory) All() iter.Seq[Znode] {
 	return func(yield func(Znode) bool) {
 		for _, z := range m.snapshot() {
@@ -197,18 +197,18 @@ func (m *memory) snapshot() []*Znode {
 	return all
 }
 
-// Fresh reports whether everything was read since the connection came up, so that
-// watches tell of whatever has changed. A break is noticed after some
-// milliseconds; what is committed now is in memory some time later. For certainty
-// there is Sync.
+// Fresh reports whether all znodes were read since the connection was established, so that
+// watches report all later changes. It takes some milliseconds to detect a loss of the
+// connection, and a committed change arrives after a delay. Use Sync if that is not
+// sufficient.
 func (m *memory) Fresh() bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.fresh
 }
 
-// Err is nil while the cache is kept up to date, and afterwards why it is not:
-// ErrClosed, or recipes.ErrConnClosed, for errors.Is.
+// Err returns nil while the cache is updated, and afterwards the reason why it is not:
+// ErrClosed or recipes.ErrConnClosed, to be tested with errors.Is.
 func (m *memory) Err() error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -16,11 +16,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Discovery is a tree of services. Methods may be called from any goroutine.
+// Discovery is a tree of services. Its methods may be called from any goroutine.
 type Discovery struct{ at *setup.Setup }
 
-// New returns the discovery below base, Curator's basePath. It sends no request. The
-// errors are those of package recipes for arguments that cannot work.
+// New returns the discovery tree below base, which Curator calls basePath. It sends no
+// request. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
+// [recipes.ErrInvalidOption].
 func New(conn *zk.Conn, base string, options ...recipes.Option) (*Discovery, error) {
 	s, err := setup.New(conn, base, options)
 	if err != nil {
@@ -29,8 +30,9 @@ func New(conn *zk.Conn, base string, options ...recipes.Option) (*Discovery, err
 	return &Discovery{s}, nil
 }
 
-// Names returns the names of the services, sorted, as the server knows them that
-// answers. A service whose last instance has gone may be among them for a while.
+// Names returns the sorted names of the services, according to the server that the
+// connection uses. A service without instances may be included until ZooKeeper removes its
+// node.
 func (d *Discovery) Names(ctx context.Context) ([]string, error) {
 	names, err := request.Read(ctx, d.at.Conn, func() ([]string, error) {
 		names, _, err := request.Children(d.at.Conn, d.at.Path)
@@ -43,10 +45,10 @@ func (d *Discovery) Names(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Instances returns the instances of a service, those that are disabled too, in the
-// order of their znodes' names, as the server knows them that answers. Of those that
-// cannot be read, [UnreadableError]s are joined in the error, with the others in the
-// list; with any other error there is no list.
+// Instances returns the instances of a service, including disabled ones, sorted by the
+// names of their znodes, according to the server that the connection uses. If some
+// instances cannot be read, Instances returns the others together with an error that joins
+// an [UnreadableError] for each of them. With any other error it returns no instances.
 func (d *Discovery) Instances(ctx context.Context, name string) ([]Instance, error) {
 	if err := checkName("name", name); err != nil {
 		return nil, err

@@ -1,28 +1,29 @@
-// Package discovery registers services and finds them, in the layout of Apache
-// Curator's service discovery: programs in Go and Java find each other.
+// Package discovery registers and finds services, in the layout of Apache Curator's service
+// discovery, so that programs in Go and Java can find each other.
 //
-// # What is guaranteed
+// # Guarantees
 //
-// A [Registration] keeps its znode in place until it is closed: it is created again
-// when the session was lost, when somebody has deleted it, and when its service's
-// node has gone. A znode of another session is never taken for one's own and never
-// touched: whoever finds the place taken waits until that one goes. Close removes
-// what was registered for certain, also if a create was under way.
+// A [Registration] maintains the znode of its instance until it is closed: the znode is
+// created again if the session has expired, if another client has deleted it, or if the
+// node of the service was removed. It never adopts or changes a znode of another session,
+// but waits until that znode is removed. Close reliably removes the registered znode, even
+// if its creation was in flight.
 //
-// A [Provider] has the instances in memory. Once the connection is up and nothing
-// changes any more, its list is what the tree holds; a change during a break of the
-// connection, or while the session was lost, is not missed. An instance whose data
-// cannot be read is told and left out; it does not keep the others back.
+// A [Provider] keeps the instances of a service in memory. When the connection is up and
+// nothing changes any more, its list is equal to the tree; changes during a loss of the
+// connection or the session are not missed. An instance whose data cannot be read is
+// reported and omitted, and does not affect the others.
 //
-// # What is not
+// # Limits
 //
-// A list is never fresher than the last event. The znode of a process that has died
-// stays until its session times out, and a client without a connection goes on with
-// what it has seen last. So whoever calls an instance must expect that it is not
-// there: [Provider.Report] takes it out for a while.
+// A list is as recent as the last notification. The znode of a process that has died
+// remains until its session times out, and a client without a connection keeps its last
+// list. Callers must therefore expect that an instance does not respond; [Provider.Report]
+// excludes such an instance for some time.
 //
-// A registration says that a session lives. It is no lock: for a moment the znode of
-// a session that is lost and the process that has lost it can both be there.
+// A registration indicates that a session exists. It is not a lock: the znode of a lost
+// session, and the process that has lost it, can exist at the same time as a new
+// registration elsewhere.
 //
 // # Znodes
 //
@@ -30,8 +31,8 @@
 //	<base>/<name>          container: a service
 //	<base>/<name>/<id>     an instance: JSON; ephemeral if its type is Dynamic
 //
-// A base that is the root, as Curator allows it, is not supported. There is one watch
-// for the service and one for each instance; every instance is read again when it
-// changes, and all are asked for anew after each break of the connection. That is
-// made for some hundred instances of a service, not for ten thousands.
+// The root as base, which Curator allows, is not supported. There is one watch for the
+// service and one for each instance. An instance is read again when it changes, and all
+// instances are read again after each loss of the connection. This is suitable for some
+// hundred instances of a service, but not for tens of thousands.
 package discovery

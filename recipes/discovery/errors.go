@@ -5,31 +5,35 @@ import (
 	"fmt"
 )
 
-// The errors of this package besides those of package recipes, for errors.Is.
+// Errors of this package in addition to those of package recipes, to be tested with
+// errors.Is.
 var (
-	// ErrClosed: the registration or provider was closed.
+	// ErrClosed is returned after the registration or provider was closed.
 	ErrClosed = errors.New("discovery: closed")
-	// ErrTaken: another session, or another registration of this process, has a
-	// znode of this name and id. It is left alone.
+	// ErrTaken is returned if another session, or another registration of this process, has
+	// a znode with this name and ID. That znode is not changed.
 	ErrTaken = errors.New("discovery: registered by somebody else")
-	// ErrNoInstance: the service has no instance that is enabled and not reported
-	// as down.
+	// ErrNoInstance is returned if the service has no instance that is enabled and not
+	// reported as down.
 	ErrNoInstance = errors.New("discovery: no instance")
-	// ErrFormat: a znode's data are not those of an instance. It is wrapped by
+	// ErrFormat is returned if the data of a znode is not an instance. It is wrapped by
 	// [UnreadableError].
 	ErrFormat = errors.New("discovery: data are not an instance's")
-	// ErrTooMany: the list of a service's instances does not fit the buffer that
-	// the connection was limited to with zk.WithMaxBufferSize.
+	// ErrTooMany is returned if the list of a service's instances is larger than the
+	// receive buffer of the connection, which is limited by zk.WithMaxBufferSize.
 	ErrTooMany = errors.New("discovery: list of instances exceeds the connection's buffer")
 )
 
-// UnreadableError says which znode below a service's could not be read as an
-// instance, and why: ErrFormat, [recipes.ErrPermission] or [recipes.ErrTooLarge].
+// UnreadableError is the error of a znode that could not be read as an instance.
 type UnreadableError struct {
+	// Path is the path of the znode.
 	Path string
-	Err  error
+	// Err is the reason: [ErrFormat], [recipes.ErrPermission] or [recipes.ErrTooLarge], to
+	// be tested with errors.Is.
+	Err error
 }
 
+// Error returns the path and the reason.
 func (e *UnreadableError) Error() string { return fmt.Sprintf("read %s: %v", e.Path, e.Err) }
 
 // Unwrap returns Err.

@@ -12,46 +12,52 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
-// Type is how long an instance's znode lasts.
+// Type is the lifetime of an instance's znode.
 type Type string
 
-// The types that can be registered. Others, as Curator's DYNAMIC_SEQUENTIAL, are
-// only read.
+// The types that can be registered. Other types, such as Curator's DYNAMIC_SEQUENTIAL, can
+// only be read.
 const (
-	// Dynamic: as long as the session. It is the default.
+	// Dynamic instances exist until their session ends. It is the default.
 	Dynamic Type = "DYNAMIC"
-	// Static: until it is removed, also if the process has died.
+	// Static instances exist until they are removed, even if the process has died.
 	Static Type = "STATIC"
-	// Permanent is Static; the difference is one of meaning only, as in Curator.
+	// Permanent instances have the same lifetime as Static instances. As in Curator, only
+	// the meaning differs.
 	Permanent Type = "PERMANENT"
 )
 
-// Instance is one instance of a service.
+// Instance is an instance of a service.
 type Instance struct {
-	// Name is the service's. With ID it makes the znode's path, so neither may
-	// contain a slash.
+	// Name is the name of the service. Name and ID are parts of the znode's path, so they
+	// must not contain a slash.
 	Name string
-	// ID is unique among the service's instances. [Discovery.Register] makes a
-	// random one if it is empty. Whoever gives the same ID again after a restart
-	// waits until the session of the process before is over.
-	ID      string
-	Address string // "" for none
-	Port    int    // 0 for none
-	SSLPort int    // 0 for none
-	// Payload is JSON, or nil. Curator knows its Java type by the property
-	// "@class" of an object and by a pair such as ["java.lang.Long", 5]; an
-	// object without it is read as a map, and strings, booleans and numbers need
-	// none. An array that is no such pair would break Curator's readers, and
-	// cannot be registered. A class must be one that the reader has.
+	// ID identifies the instance among those of its service. If it is empty,
+	// [Discovery.Register] generates a random ID. A process that uses the same ID again
+	// after a restart waits until the session of the previous process has ended.
+	ID string
+	// Address is the host name or IP address. It may be empty.
+	Address string
+	// Port is the port number, or 0 if there is none.
+	Port int
+	// SSLPort is the number of the TLS port, or 0 if there is none.
+	SSLPort int
+	// Payload is JSON, or nil. Curator determines its Java type by the property "@class" of
+	// an object or by a pair such as ["java.lang.Long", 5], and the class must exist in the
+	// reader. An object without "@class" is read as a map; strings, booleans and numbers
+	// need no type. Other arrays would cause an error in Curator's readers and cannot be
+	// registered.
 	Payload json.RawMessage
-	// Registered is when the instance was first registered, in milliseconds of Unix
-	// time. Register sets it if it is 0.
+	// Registered is when the instance was first registered, in milliseconds since the Unix
+	// epoch. Register sets it if it is 0.
 	Registered int64
-	Type       Type
-	URI        URISpec
-	// Disabled takes the instance out of what providers choose from. Curator
-	// writes it only where it is told not to be compatible with its old versions,
-	// and always reads it.
+	// Type is the lifetime of the znode. Register sets it to Dynamic if it is empty.
+	Type Type
+	// URI is the template of the instance's URI, or nil.
+	URI URISpec
+	// Disabled excludes the instance from the instances that providers choose. Curator
+	// always reads it, but writes it only if compatibility with its old versions is
+	// switched off.
 	Disabled bool
 }
 
@@ -75,7 +81,7 @@ type wireURI struct {
 	Parts []URIPart `json:"parts"`
 }
 
-// MarshalJSON writes what Curator's JsonInstanceSerializer writes.
+// MarshalJSON returns the JSON that Curator's JsonInstanceSerializer writes.
 func (i Instance) MarshalJSON() ([]byte, error) {
 	w := wire{Name: i.Name, ID: i.ID, Payload: i.Payload, Registered: i.Registered, Type: i.Type}
 	if i.Address != "" {
@@ -104,7 +110,7 @@ func (i Instance) MarshalJSON() ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// UnmarshalJSON reads what Curator's serializer has written, in either of its modes.
+// UnmarshalJSON parses the JSON that Curator's serializer writes, in both of its modes.
 // Unknown fields are ignored.
 func (i *Instance) UnmarshalJSON(data []byte) error {
 	w := wire{Type: Dynamic}

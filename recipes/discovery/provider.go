@@ -13,29 +13,31 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/setup"
 )
 
-// Choice is how a [Provider] chooses. The zero value is Curator's default.
+// Choice configures how a [Provider] chooses. The zero value is Curator's default.
 type Choice struct {
-	Strategy Strategy // nil: RoundRobin
-	// An instance that was reported as down DownThreshold times (0: twice) is
-	// skipped, until DownTimeout (0: 30 s) after the first report; then its
-	// reports are forgotten.
+	// Strategy chooses an instance. The default is RoundRobin.
+	Strategy Strategy
+	// DownThreshold is the number of reports after which an instance is considered down and
+	// skipped. The default is 2.
 	DownThreshold int
-	DownTimeout   time.Duration
+	// DownTimeout is the time after the first report at which the reports of an instance
+	// are discarded. The default is 30 s.
+	DownTimeout time.Duration
 }
 
 // List is the state of a service.
 type List struct {
-	// Instances are those that are enabled, in the order of their znodes' names.
+	// Instances are the enabled instances, sorted by the names of their znodes.
 	Instances []Instance
-	// Unreadable are the znodes that could not be read as an instance.
+	// Unreadable are the errors of znodes that could not be read as an instance.
 	Unreadable []*UnreadableError
-	// Err says why the list is not the newest: [ErrTooMany], which is tried again,
+	// Err is the reason why the list may be out of date: [ErrTooMany], which is retried,
 	// or, in the last element, [recipes.ErrConnClosed] or [recipes.ErrPermission].
 	Err error
 }
 
-// Provider has the instances of a service in memory and chooses among them. Its
-// methods may be called from any goroutine.
+// Provider keeps the instances of a service in memory and chooses among them. Its methods
+// may be called from any goroutine. It should be closed.
 type Provider struct {
 	at       *setup.Setup
 	dir      string
@@ -52,10 +54,11 @@ type Provider struct {
 	end  error // why there is no newer list for ever
 }
 
-// Provider returns a provider of the service's instances, and has read them by then,
-// or returns the context's cause, or what ZooKeeper refuses. A service that does not
-// exist is one without instances. Open one for a service and keep it: its watches
-// stay in the client library until they fire, also after Close.
+// Provider returns a provider of the instances of a service, and blocks until it has read
+// them. A service that does not exist has no instances. If the context is done first,
+// Provider returns its cause. It also returns errors of ZooKeeper, such as
+// [recipes.ErrPermission]. Programs should keep a provider instead of opening many: watches
+// remain until they fire, also after Close.
 func (d *Discovery) Provider(ctx context.Context, name string, c Choice) (*Provider, error) {
 	if err := checkName("name", name); err != nil {
 		return nil, err
@@ -95,8 +98,8 @@ func (d *Discovery) Provider(ctx context.Context, name string, c Choice) (*Provi
 	}
 }
 
-// Choose returns one of the instances, from memory: it sends no request and does not
-// wait. The error is ErrNoInstance, ErrClosed after Close, or what ended the list.
+// Choose returns one of the instances. It does not block and sends no request. The error is
+// [ErrNoInstance], [ErrClosed] after Close, or the error that has ended the provider.
 func (p *Provider) Choose() (Instance, error) {
 	instances, err := p.Instances()
 	if err != nil {
@@ -108,8 +111,8 @@ func (p *Provider) Choose() (Instance, error) {
 	return instances[p.strategy.Pick(instances)], nil
 }
 
-// Instances returns those that Choose chooses from, from memory. The slice must not
-// be changed.
+// Instances returns the instances from which Choose chooses. It does not block. The slice
+// must not be modified. Errors are [ErrClosed], and the error that has ended the provider.
 func (p *Provider) Instances() ([]Instance, error) {
 	p.mu.Lock()
 	instances, err := p.list.Instances, p.end
@@ -120,17 +123,18 @@ func (p *Provider) Instances() ([]Instance, error) {
 	return slices.Clip(p.down.up(instances)), nil
 }
 
-// Report says that an instance did not work. After some reports it is skipped for a
-// while; see [Choice]. Nothing is written to ZooKeeper.
+// Report records that an instance did not respond. An instance with several reports is
+// skipped for some time; see [Choice]. Reports are not written to ZooKeeper.
 func (p *Provider) Report(i Instance) { p.down.report(i.identity()) }
 
-// Changes delivers the list as it is and whenever it has changed: a reader that is
-// late gets the newest one. Those reported as down are in it. It is closed once, when
-// the provider is over. What it delivers must not be changed.
+// Changes returns a channel that delivers the current list and each later one, including
+// instances that are reported as down. A slow reader receives only the newest list. All
+// calls return the same channel, which is closed when the provider has ended. Lists must
+// not be modified.
 func (p *Provider) Changes() <-chan List { return p.changes }
 
-// Close ends the provider and returns when nothing of it runs any more, or the
-// context's cause; calling it again does no harm.
+// Close ends the provider, and blocks until its goroutines have ended or the context is
+// done, in which case it returns the context's cause. It may be called repeatedly.
 func (p *Provider) Close(ctx context.Context) error {
 	p.stop()
 	select {

@@ -15,30 +15,31 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/setup"
 )
 
-// State is what is known of a registration's znode.
+// State is the state of a registration's znode.
 type State int
 
 const (
-	// Pending: the znode is not there, or not with its newest content; it is being
-	// put in place. Err says what keeps it from that.
+	// Pending means that the znode does not exist or does not have its newest content, and
+	// is being created or updated. Err is the reason.
 	Pending State = iota
-	// Registered: the znode is there.
+	// Registered means that the znode exists and has its newest content.
 	Registered
-	// Unsure: the connection is down. The znode is there until the session times
-	// out, and is looked after when the connection is back.
+	// Unsure means that the connection is down. The znode exists until the session expires,
+	// and is checked when the connection is established again.
 	Unsure
 )
 
-// Status is the state of a registration.
+// Status is the status of a registration.
 type Status struct {
+	// State is the state of the znode.
 	State State
-	// Err is, in a Pending one, [ErrTaken] or what ZooKeeper refuses, for example
-	// [recipes.ErrPermission]; it is tried again. [recipes.ErrConnClosed] is the
-	// last status.
+	// Err is, in the state Pending, [ErrTaken] or an error of ZooKeeper such as
+	// [recipes.ErrPermission]; the operation is retried. The last status has
+	// [recipes.ErrConnClosed] if the connection was closed.
 	Err error
 }
 
-// Registration keeps an instance registered until Close. Its methods may be called
+// Registration maintains the znode of an instance until Close. Its methods may be called
 // from any goroutine.
 type Registration struct {
 	at     *setup.Setup
@@ -62,12 +63,12 @@ type Registration struct {
 	place place // the goroutine's
 }
 
-// Register puts the instance's znode in place and keeps it there. It returns once the
-// znode is there. While the place is taken, by the znode of another session or
-// another registration of this process, it waits until the context ends; the error is
-// then ErrTaken too. A Static znode that is there already, of whomever, is taken over
-// with the instance's content. If Register fails, what it has created is removed, in
-// the background where that takes longer than the context lasts.
+// Register creates the znode of the instance and maintains it. It blocks until the znode
+// exists. While a znode of another session or another registration of this process exists
+// at its path, Register waits until the context is done, and then returns an error that
+// also wraps [ErrTaken]. A Static or Permanent instance replaces the content of an existing
+// persistent znode. If Register fails, the znode is removed, in the background if that
+// takes longer than the context lasts.
 func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, error) {
 	if i.ID == "" {
 		i.ID = newID()
@@ -133,26 +134,25 @@ func newRegistration(d *Discovery, node string, i Instance, data []byte) *Regist
 	}
 }
 
-// Path is the znode's.
+// Path returns the path of the znode.
 func (r *Registration) Path() string { return r.path }
 
-// Instance is what is registered, or to be.
+// Instance returns the instance as it is or will be registered.
 func (r *Registration) Instance() Instance {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.want
 }
 
-// Status delivers the newest status: a reader that is late misses those in between.
-// It is closed once, when the registration is over.
+// Status returns a channel that delivers the newest status. A slow reader misses earlier
+// ones. All calls return the same channel, which is closed when the registration has ended.
 func (r *Registration) Status() <-chan Status { return r.status }
 
-// Update changes what is registered: all but Name, ID and Type, which must be those
-// registered. A Registered of 0 stands for the one of before. It returns once the
-// znode has that content. When the context ends first, or ZooKeeper refuses the
-// change, that is the error, and the change goes on being tried, until the next
-// Update. What others write into the znode is overwritten by an Update, and by
-// nothing else but a new znode.
+// Update replaces the registered instance. Name, ID and Type must not change. If Registered
+// is 0, the previous value is kept. Update blocks until the znode has the new content. If
+// the context is done first, or ZooKeeper rejects the change, Update returns that error,
+// and the change is retried until the next Update. Update overwrites changes that other
+// clients have made to the znode; otherwise they remain until the znode is created again.
 func (r *Registration) Update(ctx context.Context, i Instance) error {
 	was := r.Instance()
 	if i.Registered == 0 {
@@ -206,11 +206,11 @@ func (r *Registration) confirmed(ctx context.Context, version int) error {
 	}
 }
 
-// Close removes the znode, of whatever type, and returns nil once that is confirmed;
-// calling it again does no harm. When the context ends first, its cause is the error
-// and the removal goes on, until it is confirmed. If the connection was closed before
-// that, the error is [recipes.ErrConnClosed], and a Dynamic znode goes with the
-// session. What others have put in the place of the znode is left alone.
+// Close removes the znode, of whatever type, and returns nil when the removal is confirmed.
+// It may be called repeatedly. If the context is done first, Close returns its cause, and
+// the removal continues until it is confirmed. If the connection was closed before that,
+// the error is [recipes.ErrConnClosed], and a Dynamic znode is removed when the session
+// ends. A znode that another client has created at the path is not removed.
 func (r *Registration) Close(ctx context.Context) error {
 	r.stop()
 	select {

@@ -5,15 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// Strategy chooses an instance. Pick is given at least one and returns the index of
-// the one chosen; it must not change what it was given, and may be called from
-// several goroutines at once.
+// Strategy chooses an instance. Its implementations must be safe for concurrent use.
 type Strategy interface {
+	// Pick returns the index of the chosen instance. from is not empty and must not be
+	// modified.
 	Pick(from []Instance) int
 }
 
-// RoundRobin returns the strategy that takes one after another, in the order of the
-// znodes' names.
+// RoundRobin returns a strategy that chooses the instances in turn, in the order of the
+// names of their znodes.
 func RoundRobin() Strategy { return &roundRobin{} }
 
 type roundRobin struct{ next atomic.Uint64 }
@@ -22,16 +22,16 @@ func (s *roundRobin) Pick(from []Instance) int {
 	return int((s.next.Add(1) - 1) % uint64(len(from)))
 }
 
-// Random returns the strategy that takes any.
+// Random returns a strategy that chooses randomly.
 func Random() Strategy { return random{} }
 
 type random struct{}
 
 func (random) Pick(from []Instance) int { return rand.IntN(len(from)) }
 
-// Sticky returns the strategy that stays with the instance that over has picked, as
-// long as it can be chosen. One that was registered anew is another; one with a new
-// payload is the same. nil stands for RoundRobin.
+// Sticky returns a strategy that keeps the instance chosen by over as long as it is
+// available. An instance that was registered again counts as a different instance, one with
+// a new payload does not. If over is nil, it is RoundRobin.
 func Sticky(over Strategy) Strategy {
 	if over == nil {
 		over = RoundRobin()

@@ -8,16 +8,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 )
 
-// URISpec is a template of an instance's URI, nil for none.
+// URISpec is the template of an instance's URI, or nil if there is none.
 type URISpec []URIPart
 
-// URIPart is a literal text, or the name of a variable.
+// URIPart is a literal text or the name of a variable.
 type URIPart struct {
-	Value    string `json:"value"`
-	Variable bool   `json:"variable"`
+	// Value is the text, or the name of the variable.
+	Value string `json:"value"`
+	// Variable reports whether Value is the name of a variable.
+	Variable bool `json:"variable"`
 }
 
-// ParseURISpec reads a template as Curator's UriSpec does, such as
+// ParseURISpec parses a template like Curator's UriSpec, such as
 // "{scheme}://{address}:{port}/api".
 func ParseURISpec(template string) (URISpec, error) {
 	spec := URISpec{}
@@ -44,10 +46,10 @@ func ParseURISpec(template string) (URISpec, error) {
 	return spec, nil
 }
 
-// BuildURI fills the template in, "" where there is none. Variables are those of
-// Curator: scheme (https if there is an SSLPort, else http), name, id, address, port,
-// ssl-port, registration-time-utc, service-type, and [ and ] for braces. Those that
-// are passed in come first; unknown ones are left out.
+// BuildURI returns the URI with all variables replaced, or "" if there is no template.
+// Variables are those of Curator: scheme (https if SSLPort is set, otherwise http), name,
+// id, address, port, ssl-port, registration-time-utc, service-type, and [ and ] for braces.
+// The given variables take precedence. Unknown variables are replaced by an empty text.
 func (i Instance) BuildURI(variables map[string]string) string {
 	var b strings.Builder
 	for _, part := range i.URI {

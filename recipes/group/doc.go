@@ -1,43 +1,43 @@
-// Package group holds what a set of programs needs to know of each other:
-// [Persistent], an ephemeral znode that is kept in place; [Group], whose members are
-// seen by all; and [Partitioner], which divides work among them.
+// Package group implements membership on ZooKeeper: [Persistent] maintains an ephemeral
+// znode, [Group] is a set of members that all can see, and [Partitioner] divides parts of
+// work among the members.
 //
-// # What is guaranteed
+// # Guarantees
 //
-// A Persistent, and a member of a Group, comes back by itself after the end of its
-// session, and when somebody deletes it, until it is closed; closing leaves nothing
-// behind. It never takes a znode of another session for its own, and never deletes one.
+// The znode of a Persistent, or of a member of a Group, is created again after its session
+// has expired and if another client deletes it, until it is closed. Close removes it. A
+// Persistent never adopts and never deletes a znode of another session.
 //
-// A view of a Group is what ZooKeeper showed at some moment, or in a row of moments
-// while it was read. After the last change every view channel delivers the last state,
-// also when connections have broken and sessions have ended meanwhile.
+// A view of a Group is a state of ZooKeeper, or a combination of states while it was read.
+// After the last change every channel of views delivers the final state, even if
+// connections were lost and sessions have expired.
 //
-// No part of a Partitioner is granted to two members at a time: a lock
-// ([github.com/go-leaderelection/leaderelection/recipes/lock.Mutex]) is held on each
-// before it is used, with a fencing token and all else that a lock has. When members and
-// parts have stopped changing, every part is held by the member that [Owner] names.
+// No part of a Partitioner is granted to two members at a time: a member holds a lock
+// ([github.com/go-leaderelection/leaderelection/recipes/lock.Mutex]) on each of its parts,
+// with a fencing token. When members and parts do not change any more, every part is held
+// by the member that [Owner] returns.
 //
-// # What is not
+// # Limits
 //
-// Views and the presence of members are for deciding where to look, not for deciding who
-// may act: a member that is listed may have died a session timeout ago, and one that is
-// not may still run. Whoever must be alone takes a part or a lock.
+// Views are hints about where to look; they do not decide who may act. A listed member may
+// have died up to a session timeout ago, and a member that is not listed may still run. Use
+// a part or a lock for exclusive access.
 //
-// Parts are assigned by hashing: a member gets about its share of them, more evenly the
-// more parts there are, and not the same number as the others. While a part moves nobody
-// holds it. Half a megabyte is the limit of all parts' names together; each part that is
-// held is a znode, and each member reads the list of all members when one comes or goes.
+// Parts are assigned by hashing: each member gets approximately its share, more evenly the
+// more parts there are. While a part moves, no member holds it. The names of all parts
+// together are limited to half a megabyte. Each held part is a znode, and each member reads
+// the list of all members when a member joins or leaves.
 //
 // # Znodes
 //
 //	<path>                          Group: container
-//	<path>/<id>                     member: ephemeral; its data are the member's
-//	<path>/<32 hex>__party__        the same with recipes.Kazoo; the data are the id
+//	<path>/<id>                     member: ephemeral, with the member's data
+//	<path>/<32 hex>__party__        member with recipes.Kazoo; the data is the ID
 //
 //	<path>/members/<id>             Partitioner: member, ephemeral
 //	<path>/parts                    names of the parts, a JSON list
 //	<path>/locks/<part>             the lock of a part; the name is escaped as in a URL
 //
-// A Group is laid out as Curator's GroupMember or kazoo's Party. The Partitioner is this
-// library's own: kazoo's SetPartitioner assigns in another way.
+// The layout of a Group is that of Curator's GroupMember or kazoo's Party. The layout of
+// the Partitioner is this library's: kazoo's SetPartitioner assigns parts differently.
 package group

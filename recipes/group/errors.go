@@ -2,12 +2,15 @@ package group
 
 import "errors"
 
-// The errors of this package besides those of package recipes, for errors.Is.
+// Errors of this package in addition to those of package recipes, to be tested with
+// errors.Is.
 var (
-	// ErrClosed: it was closed, or left, by its owner.
+	// ErrClosed is returned after Close was called.
 	ErrClosed = errors.New("group: closed")
-	// ErrTaken: a znode of somebody else, or of an earlier session, is in the way.
+	// ErrTaken is the reason if a znode of another client, or of an earlier session, exists
+	// at the path.
 	ErrTaken = errors.New("group: a znode of another session is there")
-	// ErrRevoked: the part was wanted by another member and not given back in time.
+	// ErrRevoked is the reason if a part was not released in time after it was assigned to
+	// another member.
 	ErrRevoked = errors.New("group: part was not given back in time")
 )

@@ -17,8 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Group is a set of members, each of whom is there while its program is. It may be used
-// by any number of goroutines; any number of Groups stand for the one at a path.
+// Group is a set of members, each of which belongs to the group while its session exists.
+// It may be used by any number of goroutines. Any number of Groups can refer to the group
+// at one path.
 type Group struct {
 	at *setup.Setup
 	// joined says that somebody has joined by it: closing the connection changes the
@@ -26,25 +27,28 @@ type Group struct {
 	joined atomic.Bool
 }
 
-// Member is a member as ZooKeeper shows it. Two Members with the same Token and Revision
-// are the same, with the same data.
+// Member describes a member of a group. Two Members with the same Token and Revision are
+// the same member with the same data.
 type Member struct {
-	ID   string
+	// ID is the ID of the member.
+	ID string
+	// Data is the member's data.
 	Data []byte
-	// Token is the creation zxid of the member's znode: a member that has been away and
-	// has come back has a greater one.
+	// Token is the creation zxid of the member's znode. A member that has left and rejoined
+	// has a greater Token.
 	Token int64
-	// Revision is the zxid of the last change of its data, Token at first.
+	// Revision is the zxid of the last change of the member's data. It is initially equal
+	// to Token.
 	Revision int64
-	// Session is the member's session.
+	// Session is the ID of the member's session.
 	Session int64
-	// Err is [recipes.ErrTooLarge] if the data are larger than the connection accepts.
-	// Then Data is nil, and in kazoo's layout ID is the name of the member's znode.
+	// Err is [recipes.ErrTooLarge] if the data is larger than the connection accepts. Then
+	// Data is nil, and in kazoo's layout ID is the name of the member's znode.
 	Err error
 }
 
-// NewGroup makes the group at path, whose znode is created with the first member. It
-// sends no request. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
+// NewGroup returns the group at path. It sends no request: the first member creates the
+// znode. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
 // [recipes.ErrInvalidOption].
 func NewGroup(conn *zk.Conn, path string, opts ...recipes.Option) (*Group, error) {
 	s, err := setup.New(conn, path, opts)
@@ -54,22 +58,21 @@ func NewGroup(conn *zk.Conn, path string, opts ...recipes.Option) (*Group, error
 	return &Group{at: s}, nil
 }
 
-// Membership is a member of a group that was joined here: its znode is kept in place, as
-// a [Persistent] does it. It must be closed, which leaves the group.
+// Membership represents a member that has joined a group in this process. Its znode is
+// maintained as by a [Persistent]. It must be closed, which leaves the group.
 type Membership struct {
 	*Persistent
 	id string
 }
 
-// Join joins the group as the member id, with data, and returns when others can see it.
-// The id is to be this member's alone: while another has it, Join waits until that one
-// is gone, as a member that has crashed is after its session timeout. When the context
-// ends before, Join returns its cause, and nothing is left behind. Other errors:
-// [recipes.ErrInvalidOption] for an id that is no name of a znode,
-// [recipes.ErrConnClosed], [recipes.ErrPermission].
+// Join joins the group as member id with the given data, and blocks until other clients can
+// see the member. If another member has the same ID, Join waits until it has left, which
+// takes up to a session timeout if it has crashed. If the context is done first, Join
+// returns its cause and does not join. Other errors: [recipes.ErrInvalidOption] if id is
+// not a valid name of a znode, [recipes.ErrConnClosed], [recipes.ErrPermission].
 //
-// With [recipes.Kazoo] the data of the znode are the id, any text, and there can be no
-// others; ids need not differ.
+// With [recipes.Kazoo] the data of the znode is the ID, which can be any text and does not
+// have to be unique; data must be nil.
 func (g *Group) Join(ctx context.Context, id string, data []byte) (*Membership, error) {
 	m, err := g.join(id, data)
 	if err != nil {
@@ -109,10 +112,10 @@ func (g *Group) join(id string, data []byte) (*Membership, error) {
 // kazooSuffix is how names of kazoo's Party end.
 const kazooSuffix = "__party__"
 
-// ID is the member's.
+// ID returns the ID of the member.
 func (m *Membership) ID() string { return m.id }
 
-// Set is [Persistent.Set]: the member's data from now on. In kazoo's layout it is
+// Set changes the member's data; see [Persistent.Set]. With [recipes.Kazoo] it returns
 // [recipes.ErrInvalidOption].
 func (m *Membership) Set(ctx context.Context, data []byte) error {
 	if m.at.Layout == recipes.Kazoo {
@@ -121,8 +124,8 @@ func (m *Membership) Set(ctx context.Context, data []byte) error {
 	return m.Persistent.Set(ctx, data)
 }
 
-// Members reads who is in the group, by id. It lists whom ZooKeeper has, not whom this
-// program thinks to have joined. It sets no watch.
+// Members returns the members of the group, sorted by ID, according to ZooKeeper. It sets
+// no watch.
 func (g *Group) Members(ctx context.Context) ([]Member, error) {
 	r := reader{group: g, members: map[string]*seen{}}
 	if err := r.list(ctx, false); err != nil {
@@ -131,17 +134,18 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 	return r.view(), nil
 }
 
-// View is who was in a group at a time.
+// View is the set of members of a group at one time.
 type View struct {
-	Members []Member // by id, then by Token
-	// Err is nil but in the last element, where it says what has ended the channel:
-	// [recipes.ErrConnClosed] or [recipes.ErrPermission].
+	// Members are the members, sorted by ID, then by Token.
+	Members []Member
+	// Err is the reason why the channel was closed: [recipes.ErrConnClosed] or
+	// [recipes.ErrPermission]. It is set only in the last element.
 	Err error
 }
 
-// Since compares with an earlier view: who has come, who has gone, and whose data have
-// changed. A member that was away in between is both among those who have come and
-// among those who have gone.
+// Since returns the differences from an earlier view: members that have joined, that have
+// left, and whose data has changed. A member that has left and rejoined is in both joined
+// and gone.
 func (v View) Since(old View) (joined, gone, changed []Member) {
 	for _, m := range v.Members {
 		was := slices.IndexFunc(old.Members, func(o Member) bool { return o.Token == m.Token && o.ID == m.ID })
@@ -160,12 +164,12 @@ func (v View) Since(old View) (joined, gone, changed []Member) {
 	return joined, gone, changed
 }
 
-// Changes delivers who is in the group now, and again whenever that or somebody's data
-// have changed, until the context ends; then the channel is closed. A reader that is
-// late gets the newest view, not those that it missed. While ZooKeeper does not answer
-// there are no views; afterwards everything is read again.
+// Changes returns a channel that delivers the current members, and again after each change
+// of the members or their data. The channel is closed after the context is done. A slow
+// reader receives only the newest view. No views are delivered while ZooKeeper does not
+// answer; afterwards everything is read again.
 //
-// There is a watch on the group, and one on each member, which all calls over one
-// connection share. The client library cannot remove them: after the end of the context
-// each of them remains until the next change of its znode.
+// Changes sets a watch on the group and one on each member. All calls over one connection
+// share them. The client library cannot remove watches: after the context is done each
+// remains until the next change of its znode.
 func (g *Group) Changes(ctx context.Context) <-chan View { return g.changes(ctx, false) }

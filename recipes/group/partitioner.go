@@ -19,16 +19,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 )
 
-// Partitioner divides a set of parts among the members of a group. It has no state of
-// its own, and may be used by any number of goroutines.
+// Partitioner divides a set of parts among the members of a group. It has no local state,
+// and may be used by any number of goroutines.
 type Partitioner struct {
 	at    *setup.Setup
 	group *Group
 	parts *counter.Value[[]string]
 }
 
-// NewPartitioner makes the partitioner at path. It sends no request. The znodes are this
-// library's own; [recipes.WithLayout] changes the names of the locks only. Errors:
+// NewPartitioner returns the partitioner at path. It sends no request. The layout of znodes
+// is this library's; [recipes.WithLayout] changes only the names of the locks. Errors:
 // [recipes.ErrNilConn], [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
 func NewPartitioner(conn *zk.Conn, path string, opts ...recipes.Option) (*Partitioner, error) {
 	s, err := setup.New(conn, path, opts)
@@ -50,24 +50,24 @@ func NewPartitioner(conn *zk.Conn, path string, opts ...recipes.Option) (*Partit
 // one znode.
 const maxParts = 512 << 10
 
-// Parts reads which parts there are, in order.
+// Parts returns the sorted names of the parts.
 func (p *Partitioner) Parts(ctx context.Context) ([]string, error) {
 	parts, _, err := p.parts.Get(ctx)
 	return parts, setup.Fail("read parts of", p.at.Path, err)
 }
 
-// SetParts says which parts there are, to all members. It may be called at any time, by
-// members and others. Names are any text but the empty one; all of them together may
-// have half a megabyte as JSON, or it is [recipes.ErrInvalidOption]. Other errors are those of
-// [counter.Value.Set].
+// SetParts sets the parts for all members. It may be called at any time, by members and
+// other clients. A name can be any non-empty text. SetParts returns
+// [recipes.ErrInvalidOption] if the names encoded as JSON exceed half a megabyte. Other
+// errors are those of [counter.Value.Set].
 func (p *Partitioner) SetParts(ctx context.Context, parts []string) error {
 	_, err := p.UpdateParts(ctx, func(was []string) ([]string, error) { return parts, nil })
 	return err
 }
 
-// UpdateParts replaces the parts by what f makes of them, and returns that, in order and
-// each once. f is called again when somebody else has changed them meanwhile; its error
-// ends UpdateParts, wrapped.
+// UpdateParts replaces the parts by the result of f and returns them, sorted and without
+// duplicates. f is called again if another client has changed the parts in the meantime. If
+// f returns an error, UpdateParts returns it, wrapped.
 func (p *Partitioner) UpdateParts(ctx context.Context, f func(parts []string) ([]string, error)) ([]string, error) {
 	parts, err := p.parts.Update(ctx, func(was []string) ([]string, error) {
 		is, err := f(slices.Clone(was))
@@ -86,10 +86,9 @@ func (p *Partitioner) UpdateParts(ctx context.Context, f func(parts []string) ([
 	return parts, setup.Fail("set parts of", p.at.Path, err)
 }
 
-// Owner is the member to whom a part is assigned, of those there are: the one that gets
-// the greatest number when hashed together with the part. When a member comes, only
-// parts that become its own move; when one goes, only its own do. It is "" where there
-// are no members.
+// Owner returns the member to which part is assigned: the member with the greatest hash of
+// member and part. If a member joins, only parts that are assigned to it move; if a member
+// leaves, only its parts move. Owner returns "" if members is empty.
 func Owner(part string, members []string) string {
 	owner, most := "", uint64(0)
 	for _, m := range members {
@@ -121,8 +120,9 @@ func (p *Partitioner) lockPath(part string) string {
 	return p.at.Path + "/locks/" + name
 }
 
-// Part is a part that was granted to this member: a lock on it is held. Token, Done,
-// Deadline, Context and Multi are the lock's. It must be released, also when it is lost.
+// Part is a part that was granted to this member, which holds a lock on it. Token, Done,
+// Deadline, Context and Multi are those of the lock. A Part must be released, even if it is
+// lost.
 type Part struct {
 	*lock.Hold
 	name    string
@@ -130,16 +130,17 @@ type Part struct {
 	revoked atomic.Bool
 }
 
-// Name is the part's.
+// Name returns the name of the part.
 func (p *Part) Name() string { return p.name }
 
-// Wanted is closed when the part is to be given back: it is another member's now, or is
-// no part any more, or this member leaves. Whoever uses the part should finish and call
-// Release; otherwise it is released when the grace is over.
+// Wanted returns a channel that is closed when the part should be released: it is assigned
+// to another member, it was removed from the parts, or this member leaves. The program
+// should finish its work on the part and call Release. Otherwise the part is released after
+// the grace period.
 func (p *Part) Wanted() <-chan struct{} { return p.wanted }
 
-// Err is nil while the part is held, and afterwards why it is not: [ErrRevoked] when it
-// was not given back in time, or what [lock.Hold.Err] says.
+// Err returns nil while the part is held, and afterwards the reason why it is not:
+// [ErrRevoked] if it was not released in time, or the error of [lock.Hold.Err].
 func (p *Part) Err() error {
 	err := p.Hold.Err()
 	if err != nil && p.revoked.Load() {
@@ -148,9 +149,9 @@ func (p *Part) Err() error {
 	return err
 }
 
-// Join joins as the member id and returns when others can see it. grace is how long a
-// part may be kept after it is wanted elsewhere; 0 leaves no time at all. Errors are
-// those of [Group.Join].
+// Join joins as member id, and blocks until other clients can see the member. grace is the
+// time for which a part may be kept after it was assigned to another member; 0 means that
+// it is released immediately. Errors are those of [Group.Join].
 func (p *Partitioner) Join(ctx context.Context, id string, grace time.Duration) (*Share, error) {
 	if grace < 0 {
 		return nil, fmt.Errorf("%w: a grace of %v", recipes.ErrInvalidOption, grace)

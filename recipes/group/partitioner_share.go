@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 )
 
-// Share is one member's share of the parts. Its methods may be called from any
-// goroutine. It must be closed.
+// Share is the set of parts of one member. Its methods may be called from any goroutine. It
+// must be closed.
 type Share struct {
 	partitioner *Partitioner
 	member      *Membership
@@ -28,25 +28,25 @@ type Share struct {
 	left  error         // before ended: why it is not certain that nothing is left
 }
 
-// Parts delivers the parts of this member, each when its lock was granted. A part that
-// was not received yet when it is wanted elsewhere, or lost, is not delivered. A part
-// that has ended is delivered again as soon as it is granted again, if it is still this
-// member's. All calls return the same channel, which is closed when the Share has ended
-// and nothing of it is held any more.
+// Parts returns a channel that delivers each part of this member when its lock was granted.
+// A part that is lost, or assigned to another member, before it is received is not
+// delivered. If a part has ended and is granted to this member again, it is delivered
+// again. All calls return the same channel, which is closed when the Share has ended and
+// holds no parts any more.
 func (s *Share) Parts() <-chan *Part { return s.parts }
 
-// Status is [Persistent.Status] of the membership.
+// Status returns the status channel of the membership; see [Persistent.Status].
 func (s *Share) Status() <-chan Presence { return s.member.Status() }
 
-// ID is the member's.
+// ID returns the ID of the member.
 func (s *Share) ID() string { return s.member.ID() }
 
-// Done is closed when the Share has ended.
+// Done returns a channel that is closed when the Share has ended.
 func (s *Share) Done() <-chan struct{} { return s.ended }
 
-// Err is nil until the Share has ended, and then says why: [ErrClosed],
-// [recipes.ErrConnClosed], [recipes.ErrPermission], [counter.ErrFormat] when somebody
-// else has written the parts, or what else ZooKeeper has against it.
+// Err returns nil until the Share has ended, and then the reason: [ErrClosed],
+// [recipes.ErrConnClosed], [recipes.ErrPermission], [counter.ErrFormat] if another program
+// has overwritten the parts, or another error of ZooKeeper.
 func (s *Share) Err() error {
 	select {
 	case <-s.ended:
@@ -56,11 +56,11 @@ func (s *Share) Err() error {
 	}
 }
 
-// Close leaves: the others take over. All parts are wanted at once, and released when
-// they are given back or the grace is over, for which Close waits. It returns nil once
-// nothing is held and it is confirmed that the member's znode is gone, and otherwise an
-// error that wraps [recipes.ErrUnconfirmed]; what is left to do then goes on. It may be
-// called any number of times.
+// Close leaves, so that other members take over the parts. All parts become wanted, and
+// Close waits until they are released or the grace period is over. It returns nil when no
+// part is held and the removal of the member's znode is confirmed, and otherwise an error
+// that wraps [recipes.ErrUnconfirmed]; the remaining work then continues in the background.
+// Close may be called repeatedly.
 func (s *Share) Close(ctx context.Context) error {
 	s.stop(ErrClosed)
 	var err error

@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Persistent keeps an ephemeral znode in place until it is closed: one that has gone,
-// with the session or because somebody has deleted it, is created again. Its methods
-// may be called from any goroutine. It must be closed.
+// Persistent maintains an ephemeral znode until it is closed: if the znode is removed,
+// because the session has expired or another client has deleted it, it is created again.
+// Its methods may be called from any goroutine. It must be closed.
 type Persistent struct {
 	at     *setup.Setup
 	stop   context.CancelCauseFunc
@@ -33,18 +33,18 @@ type Persistent struct {
 	removal error         // before ended: why it is not certain that nothing is left
 }
 
-// Presence says whether a znode is in place.
+// Presence reports whether a znode is present.
 type Presence struct {
+	// Present reports whether the znode exists and belongs to the current session.
 	Present bool
-	// Token is the znode's creation zxid, which grows each time it is created again,
-	// and Session the session whose it is. Both are 0 where it is absent, except that
-	// while another's znode is in the way they are that one's.
+	// Token is the znode's creation zxid, which increases each time the znode is created
+	// again, and Session is the ID of its session. Both are 0 if the znode is absent,
+	// except that they describe the znode of another client while Err is [ErrTaken].
 	Token, Session int64
-	// Err is why it is absent, for errors.Is: [ErrTaken], [recipes.ErrSessionExpired],
-	// [recipes.ErrDeleted] while it is being created again; in the last element why it
-	// stays absent: [ErrClosed], [recipes.ErrConnClosed], [recipes.ErrPermission] or
-	// what else ZooKeeper has against it. It is nil before the first try has ended, and
-	// when the znode is present.
+	// Err is the reason why the znode is absent: [ErrTaken], [recipes.ErrSessionExpired] or
+	// [recipes.ErrDeleted] while it is being created again; in the last element
+	// [ErrClosed], [recipes.ErrConnClosed], [recipes.ErrPermission] or another error of
+	// ZooKeeper. It is nil before the first attempt has ended, and if the znode is present.
 	Err error
 }
 
@@ -52,8 +52,8 @@ type Presence struct {
 // server accepts by default makes it close the connection, each time anew.
 const maxData = 0xfffff - 4096
 
-// Keep begins to keep an ephemeral znode with data at path, whose parents are created
-// where they are missing, the nearest as a container. It does not wait; see
+// Keep creates and maintains an ephemeral znode with data at path. Missing parents are
+// created, the direct parent as a container. Keep does not wait for ZooKeeper; see
 // [Persistent.Await]. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
 // [recipes.ErrInvalidOption].
 func Keep(conn *zk.Conn, path string, data []byte, opts ...recipes.Option) (*Persistent, error) {
@@ -85,8 +85,8 @@ func checkData(path string, data []byte) error {
 	return nil
 }
 
-// Await returns nil as soon as the znode is in place, or the context's cause, or the
-// error that has ended the Persistent.
+// Await blocks until the znode is present, and returns nil then. It returns the context's
+// cause if the context is done first, and the error of Err if the Persistent has ended.
 func (p *Persistent) Await(ctx context.Context) error {
 	for {
 		p.mu.Lock()
@@ -105,24 +105,25 @@ func (p *Persistent) Await(ctx context.Context) error {
 	}
 }
 
-// Status delivers the newest state; a reader that is late misses those before. All
-// calls return the same channel, which is closed after the last state. That the znode
-// is present is what ZooKeeper has last said: while there is no connection it stays so.
+// Status returns a channel that delivers the newest state. A slow reader misses earlier
+// states. All calls return the same channel, which is closed after the last state. The
+// state is the last one that ZooKeeper has reported, and does not change while the
+// connection is down.
 func (p *Persistent) Status() <-chan Presence { return p.status }
 
-// Current is the newest state.
+// Current returns the newest state.
 func (p *Persistent) Current() Presence {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.current
 }
 
-// Done is closed when the znode is not kept any more.
+// Done returns a channel that is closed when the znode is not maintained any more.
 func (p *Persistent) Done() <-chan struct{} { return p.ended }
 
-// Err is nil while the znode is kept, and afterwards why it is not: [ErrClosed],
-// [recipes.ErrConnClosed], [recipes.ErrPermission] or what else ZooKeeper has against
-// it.
+// Err returns nil while the znode is maintained, and afterwards the reason why it is not:
+// [ErrClosed], [recipes.ErrConnClosed], [recipes.ErrPermission] or another error of
+// ZooKeeper.
 func (p *Persistent) Err() error {
 	select {
 	case <-p.ended:
@@ -132,10 +133,11 @@ func (p *Persistent) Err() error {
 	}
 }
 
-// Set has the znode have data, from now on and whenever it is created again. It returns
-// nil once it has them, or later ones. When the context ends before, it returns its
-// cause, and goes on. Other errors: [recipes.ErrInvalidOption] where data are more than
-// a server accepts, [recipes.ErrPermission], and that of Err.
+// Set changes the data of the znode, now and whenever it is created again. It blocks until
+// the znode has this data or the data of a later Set, and returns nil then. If the context
+// is done first, Set returns its cause, and the change is still made. Other errors:
+// [recipes.ErrInvalidOption] if the data is larger than a server accepts,
+// [recipes.ErrPermission], and the error of Err.
 func (p *Persistent) Set(ctx context.Context, data []byte) error {
 	if err := checkData(p.at.Path, data); err != nil {
 		return err
@@ -166,11 +168,10 @@ func (p *Persistent) Set(ctx context.Context, data []byte) error {
 	}
 }
 
-// Close ends the keeping and removes the znode. It returns nil once it is confirmed
-// that nothing is left, and an error that wraps [recipes.ErrUnconfirmed] when the
-// context ends before, or the connection is closed. The removal goes on until it is
-// confirmed, the session is over, or the connection is closed. It may be called any
-// number of times.
+// Close stops maintaining the znode and removes it. It returns nil when the removal is
+// confirmed, and an error that wraps [recipes.ErrUnconfirmed] if the context is done first
+// or the connection is closed. The removal continues in the background until it is
+// confirmed, the session ends or the connection is closed. Close may be called repeatedly.
 func (p *Persistent) Close(ctx context.Context) error {
 	p.stop(ErrClosed)
 	var err error
