@@ -10,7 +10,7 @@ all: test
 # inside its own process: it needs Go and nothing else.
 # DEMOFLAGS="--zk host:port,..." uses a ZooKeeper of yours. Without cgo it compiles faster.
 demo:
-	@echo "Compiling the demo: about 20 s the first time, then it starts immediately ..."
+	@echo "Compiling the demo: 10 to 30 s on two cores, the first time ..."
 	@CGO_ENABLED=0 $(GO) run ./examples/demo $(DEMOFLAGS)
 
 # picture runs the demo and draws its output, for README.md.
