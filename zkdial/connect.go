@@ -17,38 +17,39 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/session"
 )
 
-// Option changes how [Connect] works.
+// Option configures [Connect].
 type Option func(*dialer)
 
-// WithTLS has connections use TLS. The name of a server is taken from its address unless
-// config sets it. config must not be nil, and not be changed afterwards.
+// WithTLS makes connections use TLS. The server name is derived from each address unless
+// config sets it. config must not be modified afterwards. A nil config disables TLS.
 func WithTLS(config *tls.Config) Option { return func(d *dialer) { d.tls = config } }
 
-// WithDialer sets the function that opens network connections, for proxies and tests. By
-// default it is the standard library's. It must return within timeout.
+// WithDialer sets the function that opens network connections, for proxies and tests. The
+// default is net.DialTimeout. dial must return within timeout, and must not be nil.
 func WithDialer(dial func(network, address string, timeout time.Duration) (net.Conn, error)) Option {
 	return func(d *dialer) { d.open = dial }
 }
 
-// WithLogger sets where the client library and this package log; by default nothing is
+// WithLogger sets the logger for the client library and this package. By default nothing is
 // logged.
 func WithLogger(log *slog.Logger) Option { return func(d *dialer) { d.log = log } }
 
-// WithClient passes on options of the client library, such as zk.WithEventCallback and
-// zk.WithMaxBufferSize. zk.WithDialer and zk.WithHostProvider are not allowed among
-// them: they would replace those of Connect. Use [WithDialer].
+// WithClient passes options to the client library, such as zk.WithEventCallback and
+// zk.WithMaxBufferSize. zk.WithDialer and zk.WithHostProvider have no effect; use
+// [WithDialer].
 func WithClient(options ...func(*zk.Conn)) Option {
 	return func(d *dialer) { d.client = append(d.client, options...) }
 }
 
-// Connect opens a connection as zk.Connect does: it returns at once, and the connection
-// is made and kept up in the background until its Close. The channel gets the session's
-// events; it need not be read. sessionTimeout is what the servers are asked for; see
-// [Granted] for the timeout that they grant.
+// Connect opens a connection like zk.Connect: it returns immediately, and the connection is
+// established and maintained in the background until its Close. The channel delivers the
+// events of the session; the caller does not need to receive from it. sessionTimeout is the
+// timeout that is requested from the servers; [Granted] returns the timeout that they have
+// granted.
 //
-// An element of servers is host:port, or host alone for port 2181. The errors are
-// [ErrServers], and leaderelection.ErrInvalidOption for a sessionTimeout below 100 ms
-// and for options that are nil.
+// An element of servers is host:port, or a host for port 2181. Errors: [ErrServers], and
+// leaderelection.ErrInvalidOption if sessionTimeout is less than 100 ms or an option is
+// nil.
 func Connect(servers []string, sessionTimeout time.Duration, options ...Option) (*zk.Conn, <-chan zk.Event, error) {
 	addresses, err := parse(servers)
 	if err != nil {
@@ -87,16 +88,16 @@ func (l clientLog) Printf(format string, args ...any) {
 	l.log.Warn("zookeeper: " + fmt.Sprintf(format, args...))
 }
 
-// Granted returns the session timeout that the servers have granted to conn with the
-// last handshake, and 0 as long as that is not known. It works for connections that were
-// opened without this package, too, while they have a session, as long as the client
-// library keeps the timeout in the field in which it does today.
+// Granted returns the session timeout that the servers have granted to conn in the last
+// handshake, or 0 if it is unknown. It also works for connections that were opened without
+// this package while they have a session, provided that the client library stores the
+// timeout in the same private field as go-zookeeper 1.0.4.
 func Granted(conn *zk.Conn) time.Duration { return handshake.Granted(conn) }
 
-// Wait waits until conn has its first session, or has one again, and returns the
-// session timeout that is granted; 0 if that cannot be determined. The error wraps
-// leaderelection.ErrUnreachable and the cause of ctx's end, and says which server failed,
-// and why, if conn was opened by [Connect].
+// Wait blocks until conn has a session, and returns the session timeout that was granted,
+// or 0 if it cannot be determined. If ctx is done first, the error wraps
+// leaderelection.ErrUnreachable and the cause of ctx, and names the server that has failed
+// and the reason if conn was opened by [Connect].
 func Wait(ctx context.Context, conn *zk.Conn) (granted time.Duration, err error) {
 	const interval = 10 * time.Millisecond
 	ticker := time.NewTicker(interval)

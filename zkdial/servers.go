@@ -10,15 +10,14 @@ import (
 	"sync"
 )
 
-// ErrServers: a list of servers is empty, or has an element that is not of the form
-// host:port.
+// ErrServers is returned if a list of servers is empty or has an element that is not of the
+// form host:port.
 var ErrServers = errors.New("zkdial: invalid list of servers")
 
-// ParseServers splits a list of servers, "host:port,...", as it is found in
-// configuration files. The port may be missing and is 2181 then; an IPv6 address with
-// a port is written in brackets. A chroot, as in "host:port/app", is not supported,
-// because the client library has none, and rejected: use the full paths of znodes.
-// The error is [ErrServers].
+// ParseServers splits a list of servers of the form "host:port,...". The default port is
+// 2181. An IPv6 address with a port must be enclosed in brackets. A chroot, as in
+// "host:port/app", is not supported by the client library and rejected: use the full paths
+// of znodes. The error is [ErrServers].
 func ParseServers(text string) ([]string, error) {
 	return parse(strings.Split(text, ","))
 }
