@@ -1,6 +1,6 @@
-// Package changefeed holds elections in any store that can compare and set one record
-// and tell of its changes: the leader's heartbeat is a write to the record, and the
-// others follow by the store's feed.
+// Package changefeed implements elections on any store that can compare and set one record
+// and deliver its changes. The leader writes a heartbeat to the record, and the other
+// candidates follow the record by the store's feed.
 //
 //	election, err := changefeed.NewElection(store, changefeed.WithID("worker 7"))
 //	...
@@ -11,23 +11,23 @@
 //		}
 //	}
 //
-// # What is guaranteed
+// # Guarantees
 //
-//   - At most one candidate leads at any time, if clocks run at about the same rate
-//     ([WithClockDrift]), and the store's compare-and-set is linearizable and loses nothing
-//     that it has acknowledged. Clocks need not agree, and requests and feeds may be as
-//     late as they like.
-//   - Leadership.Token is the term, which grows from leadership to leadership. Systems that
-//     refuse smaller tokens than they have seen are safe from a leader that was stopped and
-//     acts too late.
-//   - Leadership.Done is closed before another candidate can lead, by a lease that counts
-//     from before the heartbeat was sent.
-//   - Nothing waits for ever: Resign and EndElection take two seconds at most.
+//   - At most one candidate is the leader at any time, if clocks run at about the same rate
+//     ([WithClockDrift]), and if the store's compare-and-set is linearizable and the store
+//     does not lose acknowledged writes. Clocks do not have to agree on the time, and
+//     requests and feeds can be delayed arbitrarily.
+//   - Leadership.Token is the term, which increases with each leadership. A system that
+//     rejects tokens smaller than the greatest it has seen is protected from a leader that
+//     was stopped and acts too late.
+//   - Leadership.Done is closed before another candidate can become leader, because the
+//     lease is measured from the time before the heartbeat was sent.
+//   - No call blocks indefinitely: Resign and EndElection return within two seconds.
 //
-// A leader that could not prove its leadership any longer is a follower, and never
-// suspended: what it wins next is a leadership with another token.
+// A leader whose lease has expired becomes a follower, and is never suspended: its next
+// leadership has another token.
 //
-// A store that fails over to a copy which lacks acknowledged writes breaks the first of
-// these. docs/changefeed.md describes the algorithm, why it is right, how that is
-// checked, and its limits.
+// The first guarantee does not hold if the store fails over to a replica that lacks
+// acknowledged writes. docs/changefeed.md describes the algorithm, why it is correct, how
+// that is verified, and its limits.
 package changefeed

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/ending"
 )
 
-// Election is one candidate in the election whose record a store keeps. Make it with
-// [NewElection]. It is a [leaderelection.Candidate], and its methods may be called from
+// Election is a candidate in the election whose record is kept by a store. It implements
+// [leaderelection.Candidate]. Create it with [NewElection]. Its methods may be called from
 // any goroutine.
 type Election struct {
 	*options
@@ -36,32 +36,33 @@ type Election struct {
 
 var _ leaderelection.Candidate = (*Election)(nil)
 
-// Errors of elections, beside those of package leaderelection and of stores.
+// Errors of elections, in addition to those of package leaderelection and of stores, to be
+// tested with errors.Is.
 var (
-	// ErrStale: a feed has not told of a write in time.
+	// ErrStale is reported if a feed has not delivered a known write in time.
 	ErrStale = errors.New("changefeed: the feed does not tell of what was written")
-	// ErrGoesOn: the election is not over.
+	// ErrGoesOn is returned by [RestartElection] if the election has not ended.
 	ErrGoesOn = errors.New("changefeed: the election is not over")
-	// ErrStepDown is why a leadership has ended that was handed over, or that another
-	// candidate has taken.
+	// ErrStepDown is the reason of a leadership's end if the leader has handed over to
+	// another candidate, or if another candidate has claimed the record.
 	ErrStepDown = errors.New("changefeed: another candidate is to lead")
-	// ErrFeedLost is why a leadership has ended whose candidate has no feed any more.
+	// ErrFeedLost is the reason of a leadership's end if the candidate has no working feed
+	// any more.
 	ErrFeedLost = errors.New("changefeed: the leader's feed is broken")
 )
 
 // startLimit is how long a store may take to start, or to create what is missing.
 const startLimit = 10 * time.Second
 
-// NewElection makes a candidate for the election whose record store keeps. It starts the
-// store, which may be shared and started before, and creates what is missing, unless
-// [WithoutCreate] forbids it; within ten seconds. The caller goes on to own store, and
-// closes it when the candidacies are over.
+// NewElection creates a candidate for the election whose record is kept by store. It starts
+// the store, which may be shared and may have been started before, and creates whatever is
+// missing, unless [WithoutCreate] is given. It returns within ten seconds. The caller
+// remains the owner of store, and closes it after the candidacies are over.
 //
-// Errors: [leaderelection.ErrNilConn] for a store that is nil,
-// [leaderelection.ErrInvalidOption], [leaderelection.ErrNoElection],
-// [leaderelection.ErrUnreachable] when the store has not answered in time,
-// [ErrUnsuitable], [ErrClosed], and what the store returns. That the election is over is
-// told by ElectLeader.
+// Errors: [leaderelection.ErrNilConn] if store is nil, [leaderelection.ErrInvalidOption],
+// [leaderelection.ErrNoElection], [leaderelection.ErrUnreachable] if the store has not
+// answered in time, [ErrUnsuitable], [ErrClosed], and errors of the store. If the election
+// has ended, ElectLeader returns the error.
 func NewElection(store Store, opts ...Option) (*Election, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -152,13 +153,13 @@ func check(r Record) error {
 	return fmt.Errorf("%w: the record has %s: it is not one of an election, or was damaged", ErrUnsuitable, what)
 }
 
-// ID returns the candidate's ID: that of [WithID], or the random one. It is the same from
-// [NewElection] on, so that a candidate can nominate itself, by Elect, at any time.
+// ID returns the candidate's ID: that of [WithID], or a random one. It does not change, so
+// a candidate can pass it to Elect at any time.
 func (e *Election) ID() string { return e.cfg.ID }
 
-// Status implements [leaderelection.Candidate]. NowFollowing is the leader. A candidate
-// is Leader or Follower and never Suspended: a leadership that could not be proven any
-// longer is over for good, and the candidate stands for the next, with a new token.
+// Status implements [leaderelection.Candidate]. NowFollowing is the leader. The Role is
+// never Suspended: a leadership whose lease has expired is over, and the candidate contends
+// for the next one, with a new token.
 func (e *Election) Status() <-chan leaderelection.Status { return e.feed.C() }
 
 // Current implements [leaderelection.Candidate].
@@ -170,15 +171,15 @@ func (e *Election) Current() leaderelection.Status {
 	return s
 }
 
-// Notices returns the channel of what happens beside changes of role; every call returns
-// the same one. It holds the newest 64 that were not read; a notice says how many were
-// missed before it. It is closed when the candidacy is over.
+// Notices returns a channel of events other than changes of the role. Every call returns
+// the same channel. It buffers the newest 64 notices; a notice contains the number of
+// dropped notices before it. The channel is closed when the candidacy is over.
 func (e *Election) Notices() <-chan Notice { return e.notices.c }
 
-// Changes opens a feed of changes of other data beside the record, from now on, if the
-// store is a [Watcher]; otherwise the error wraps [errors.ErrUnsupported]. The caller
-// closes it. After an error of its Next changes may have been missed: read what there
-// is, and open another.
+// Changes returns a feed of changes of data other than the record, starting now. If the
+// store does not implement [Watcher], the error wraps [errors.ErrUnsupported]. The caller
+// must close the feed. If its Next returns an error, changes may have been missed: read the
+// data, and open another feed.
 func (e *Election) Changes(ctx context.Context) (Changes, error) {
 	w, ok := e.store.(Watcher)
 	if !ok {
@@ -187,12 +188,12 @@ func (e *Election) Changes(ctx context.Context) (Changes, error) {
 	return w.Watch(ctx)
 }
 
-// ChangesOf opens a feed of changes of any table, collection or channel of the store's database,
-// from now on, if the store is a [PlaceWatcher]; otherwise the error wraps
-// [errors.ErrUnsupported]. The stores of RethinkDB (a table), MongoDB (a collection), PostgreSQL
-// and Redis (a channel) are. Records of elections that are kept in a table or collection are left
-// out. The caller closes the feed. After an error of its Next changes may have been missed: read
-// the data, and open another feed.
+// ChangesOf returns a feed of changes of a table, collection or channel of the store's
+// database, starting now. The stores of RethinkDB (a table), MongoDB (a collection),
+// PostgreSQL and Redis (a channel) implement [PlaceWatcher]; with other stores the error
+// wraps [errors.ErrUnsupported]. Records of elections are omitted. The caller must close
+// the feed. If its Next returns an error, changes may have been missed: read the data, and
+// open another feed.
 func (e *Election) ChangesOf(ctx context.Context, name string) (Changes, error) {
 	w, ok := e.store.(PlaceWatcher)
 	if !ok {
@@ -201,13 +202,12 @@ func (e *Election) ChangesOf(ctx context.Context, name string) (Changes, error) 
 	return w.WatchPlace(ctx, name)
 }
 
-// ElectLeader implements [leaderelection.Candidate]: it blocks until the candidacy is
-// over and returns the error of the final status, or nil after Resign or the end of
-// [WithContext]'s context. An error that wraps [leaderelection.ErrConnClosed] says that the
-// store ([ErrClosed]) or its connection was closed, and one that wraps [ErrUnsuitable] that
-// the record has the greatest term there can be. No other error of the store ends a
-// candidacy: one that does not answer, or refuses requests, is asked again, at most once per
-// heartbeat, and [Election.Notices] tells of the errors.
+// ElectLeader implements [leaderelection.Candidate]. It blocks until the candidacy is over
+// and returns the error of the final status, or nil after Resign or when the context of
+// [WithContext] is done. The error wraps [leaderelection.ErrConnClosed] if the store
+// ([ErrClosed]) or its connection was closed, and [ErrUnsuitable] if the record has the
+// greatest possible term. Other errors of the store do not end a candidacy: failed requests
+// are retried, at most once per heartbeat, and reported by [Election.Notices].
 func (e *Election) ElectLeader() error {
 	e.mu.Lock()
 	switch {

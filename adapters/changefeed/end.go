@@ -10,11 +10,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
 )
 
-// Resign implements [leaderelection.Candidate]. A leader's record is released, after
-// Leadership.Done was closed, so that the next one leads at once. While the store does
-// not answer, that is tried in the background, for two election timeouts; by then others
-// have waited long enough to lead without it, and Resign goes on to say
-// [leaderelection.ErrUnconfirmed].
+// Resign implements [leaderelection.Candidate]. If this candidate is the leader, Resign
+// closes Leadership.Done and then releases the record, so that another candidate can become
+// leader immediately. If the store does not answer, the release is retried in the
+// background for two election timeouts, after which other candidates can become leader
+// without it, and Resign keeps returning [leaderelection.ErrUnconfirmed].
 func (e *Election) Resign() error {
 	e.finish(leaderelection.ErrResigned)
 	<-e.over
@@ -49,11 +49,11 @@ func (e *Election) finish(reason error) {
 // did not answer.
 var errEndUnconfirmed = fmt.Errorf("%w, %w", leaderelection.ErrElectionOver, leaderelection.ErrUnconfirmed)
 
-// EndElection implements [leaderelection.Candidate]: it marks the record as ended, as
-// [DeleteElection] does. Nobody wins any more once that is written, and a leader stops
-// when its feed, or its next heartbeat, tells it. When it is not confirmed in time this
-// candidacy ends all the same, and the attempt goes on until it succeeds or the store is
-// closed.
+// EndElection implements [leaderelection.Candidate]. It marks the record as ended, as
+// [DeleteElection] does. After that no candidate can become leader, and the leader stops
+// when it learns of it from its feed or its next heartbeat. If the write is not confirmed
+// in time, this candidacy ends nevertheless, and the attempt continues until it succeeds or
+// the store is closed.
 func (e *Election) EndElection() error {
 	done, err := e.end.Run(confirmLimit, func() error {
 		r, err := endElection(context.WithoutCancel(e.ctx), e.options, e.store)
@@ -89,14 +89,16 @@ func (e *Election) tell(r Record) {
 	}
 }
 
-// DeleteElection ends the election whose record store keeps, for all candidates, the
-// leader too; within ten seconds. The record stays, marked as ended, so that everybody
-// learns of it: a record that is merely missing counts as lost, and is made anew by
-// those who take part. Where there is none it is made, ended, unless [WithoutCreate]
-// forbids that; then there is nothing to do. [RestartElection] begins anew.
+// DeleteElection ends the election whose record is kept by store, for all candidates
+// including the leader. It returns within ten seconds. The record remains, marked as ended,
+// so that all candidates learn of the end: if it were deleted, the candidates would
+// consider it lost and create it again. If the record does not exist, it is created and
+// marked as ended, or, with [WithoutCreate], nothing is done. [RestartElection] allows a
+// new election.
 //
-// Errors: as of [NewElection], and [leaderelection.ErrUnconfirmed] when the store did not
-// answer in time, or [WithContext]'s context ended. It may be called again.
+// Errors are those of [NewElection], and [leaderelection.ErrUnconfirmed] if the store did
+// not answer in time or the context of [WithContext] was done. DeleteElection may be called
+// again.
 func DeleteElection(store Store, opts ...Option) error {
 	return withRecord(store, opts, func(ctx context.Context, o *options) error {
 		_, err := endElection(ctx, o, store)
@@ -104,12 +106,12 @@ func DeleteElection(store Store, opts ...Option) error {
 	})
 }
 
-// RestartElection puts a blank record in the place of one that is marked as ended, so
-// that there can be an election again. Tokens are greater than before. Candidates that
-// took part in the ended election, and have not learned of its end, learn of it by that.
+// RestartElection replaces a record that is marked as ended by an unclaimed record, so that
+// a new election can take place. Its tokens are greater than before. Candidates of the
+// ended election that have not noticed its end will end as well.
 //
-// Errors: as of [DeleteElection]; [ErrGoesOn] when the election is not over, and
-// [leaderelection.ErrNoElection] when there is no record.
+// Errors are those of [DeleteElection], [ErrGoesOn] if the election has not ended, and
+// [leaderelection.ErrNoElection] if there is no record.
 func RestartElection(store Store, opts ...Option) error {
 	return withRecord(store, opts, func(ctx context.Context, o *options) error {
 		goesOn := false
@@ -181,17 +183,17 @@ func endElection(ctx context.Context, o *options, store Store) (Record, error) {
 	}
 }
 
-// Elect nominates a candidate: the leader hands over to it, and the others leave it the
-// time of an election timeout to lead before they claim the record themselves. A record
-// that nobody holds is kept for it in the same way. Elect returns when that is written,
-// which is before anything follows from it. Nobody checks that there is such a candidate.
-// It may be called before ElectLeader and after the candidacy. The nominee may be this
-// candidate, as in e.Elect(ctx, e.ID()), or lead already. A nominee that does not take part
-// within the election timeout loses its priority.
+// Elect requests that the leader hands over to the candidate id. The other candidates wait
+// for an election timeout before they claim the record themselves. If there is no leader,
+// the record is reserved in the same way. Elect returns when the request is written, before
+// it takes effect. It does not check whether the candidate exists. It may be called before
+// ElectLeader and after the candidacy. The target may be this candidate, as in e.Elect(ctx,
+// e.ID()), or the current leader. The reservation expires if the target does not become
+// leader within the election timeout.
 //
-// Errors: [leaderelection.ErrInvalidOption] for an id that cannot be one,
-// [leaderelection.ErrElectionOver], [leaderelection.ErrNoElection] when there is no
-// record, and [leaderelection.ErrUnconfirmed] when ctx ended first.
+// Errors: [leaderelection.ErrInvalidOption] if id is not a valid ID,
+// [leaderelection.ErrElectionOver], [leaderelection.ErrNoElection] if there is no record,
+// and [leaderelection.ErrUnconfirmed] if ctx was done first.
 func (e *Election) Elect(ctx context.Context, id string) error {
 	if err := checkID(id); err != nil {
 		return fmt.Errorf("%w: Elect: %w", leaderelection.ErrInvalidOption, err)

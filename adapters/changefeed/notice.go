@@ -5,44 +5,47 @@ import (
 	"sync"
 )
 
-// Notice is an event of a candidacy that is no change of its role.
+// Notice is an event of a candidacy other than a change of its role.
 type Notice struct {
+	// Kind is the kind of the event.
 	Kind NoticeKind
-	// Leader and Term say who leads, for NewLeader and Heartbeat.
+	// Leader is the ID of the leader. It is set for NewLeader and Heartbeat.
 	Leader string
-	Term   int64
-	// Err is the error of SubscriptionError, HeartbeatError and StoreError. A feed that
-	// works, and does not tell of what was written, is [ErrStale].
+	// Term is the term of the leader. It is set for NewLeader and Heartbeat.
+	Term int64
+	// Err is the error of SubscriptionError, HeartbeatError and StoreError. It is
+	// [ErrStale] if a feed works but does not deliver a known write.
 	Err error
-	// Missed is how many notices were left out before this one, because nobody read.
+	// Missed is the number of notices that were dropped before this one because the channel
+	// was full.
 	Missed int
 }
 
-// NoticeKind is what a [Notice] is about.
+// NoticeKind is the kind of a [Notice].
 type NoticeKind int
 
 const (
-	// NewLeader: somebody leads that did not before, the first one and this candidate
-	// included.
+	// NewLeader reports a new leader, including the first one, and including this
+	// candidate.
 	NewLeader NoticeKind = iota + 1
-	// SubscriptionStarted: the feed works; it has told what there is.
+	// SubscriptionStarted reports that the feed has delivered the current record.
 	SubscriptionStarted
-	// SubscriptionError: the feed has ended, could not be opened, or is behind. It is
-	// opened anew.
+	// SubscriptionError reports that the feed has ended, could not be opened, or is late.
+	// It is opened again.
 	SubscriptionError
-	// HeartbeatError: a heartbeat was not acknowledged. The leadership goes on as long
-	// as its lease.
+	// HeartbeatError reports that a heartbeat was not acknowledged. The leadership
+	// continues until its lease expires.
 	HeartbeatError
-	// StoreError: the store has refused a request other than a heartbeat, with an error
-	// that wraps [ErrUnsuitable], such as a missing permission. The request is repeated
-	// until it succeeds, at most once per heartbeat.
+	// StoreError reports that the store has rejected a request other than a heartbeat with
+	// an error that wraps [ErrUnsuitable], for instance because of a missing permission.
+	// The request is retried until it succeeds, at most once per heartbeat.
 	StoreError
-	// Heartbeat: the leader has written a heartbeat, this candidate included. It is told if
-	// [WithHeartbeatNotices] asks for it. Feeds may leave out heartbeats that follow each
-	// other quickly.
+	// Heartbeat reports a heartbeat of the leader, including this candidate. It requires
+	// [WithHeartbeatNotices]. Feeds may omit heartbeats that follow each other quickly.
 	Heartbeat
 )
 
+// String returns the name of the kind.
 func (k NoticeKind) String() string {
 	switch k {
 	case NewLeader:
@@ -61,6 +64,7 @@ func (k NoticeKind) String() string {
 	return fmt.Sprintf("NoticeKind(%d)", int(k))
 }
 
+// String returns a description for logs.
 func (n Notice) String() string {
 	s := n.Kind.String()
 	if n.Kind == NewLeader || n.Kind == Heartbeat {

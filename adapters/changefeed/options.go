@@ -16,9 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
 )
 
-// Option changes how a function of this package works. A function ignores the options
-// that do not concern it. What cannot work is refused with
-// [leaderelection.ErrInvalidOption], and nothing is corrected silently.
+// Option configures a function of this package. Functions ignore options that do not apply
+// to them. Invalid values are rejected with [leaderelection.ErrInvalidOption]; they are not
+// corrected silently.
 type Option interface{ apply(*options) }
 
 type optionFunc func(*options)
@@ -141,59 +141,61 @@ func randomID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// WithContext bounds what it is passed to: a candidacy ends as by [Election.Resign] when
-// ctx does, a request is given up.
+// WithContext bounds a function by ctx. When ctx is done, requests are abandoned, and a
+// candidacy ends as by [Election.Resign].
 func WithContext(ctx context.Context) Option {
 	return optionFunc(func(o *options) { o.ctx = ctx })
 }
 
-// WithID sets the candidate's ID, which others see: a host name, for instance. At most
-// 4000 bytes of UTF-8. The default is random, 128 bits. Two candidates with one ID are
-// two candidates all the same; Elect with that ID means either.
+// WithID sets the candidate's ID, which other candidates see, for instance a host name. It
+// is at most 4000 bytes of UTF-8. The default is 128 random bits. Candidates with the same
+// ID are still different candidates; Elect with that ID selects any of them.
 func WithID(id string) Option { return optionFunc(func(o *options) { o.id = &id }) }
 
-// WithHeartbeat sets how often a leader writes. The default is a second. A request that
-// takes longer than half of it is given up. All candidates should use the same.
+// WithHeartbeat sets the interval between two writes of a leader. The default is one
+// second. A request that takes longer than half of the interval is abandoned. All
+// candidates should use the same value.
 func WithHeartbeat(d time.Duration) Option { return optionFunc(func(o *options) { o.heartbeat = d }) }
 
-// WithElectionTimeout sets how long a record must be left alone before a candidate
-// claims it: a time between the two is drawn, anew each time. The defaults are 2 and 4
-// heartbeats. Where pauses of a second are usual, by garbage collection or a network
-// that is wide, 4 and 8 are better. min is at least two heartbeats, max is greater.
+// WithElectionTimeout sets the time for which a record must not be renewed before a
+// candidate claims it. Each time it is chosen at random between min and max. The defaults
+// are 2 and 4 heartbeats. Use 4 and 8 heartbeats if pauses of a second are common, because
+// of garbage collection or a wide-area network. min must be at least two heartbeats, and
+// max must be greater than min.
 func WithElectionTimeout(min, max time.Duration) Option {
 	return optionFunc(func(o *options) { o.min, o.max = min, max })
 }
 
-// WithLease sets how long an acknowledged heartbeat counts. The default is the longest
-// that is safe: the shortest election timeout, less what clocks may differ by. It is
-// longer than a heartbeat and a half.
+// WithLease sets the duration for which an acknowledged heartbeat confirms the leadership.
+// The default is the longest safe value: the shortest election timeout minus the tolerated
+// clock drift. It must be longer than 1.5 heartbeats.
 func WithLease(d time.Duration) Option { return optionFunc(func(o *options) { o.lease = &d }) }
 
-// WithClockDrift sets by how much a clock may run too fast or too slow, as a fraction.
-// The default is 1/15, 6.7 %, which is far more than clocks do that work: it is for
-// virtual machines, and for timers that are late. At most 0.5. All candidates use the
-// same.
+// WithClockDrift sets the tolerated error of clock rates, as a fraction. The default is
+// 1/15 (6.7 %), which is much more than the error of working clocks and allows for virtual
+// machines and late timers. The maximum is 0.5. All candidates must use the same value.
 func WithClockDrift(rho float64) Option { return optionFunc(func(o *options) { o.drift = rho }) }
 
-// WithoutCreate has nothing made: a record that is missing is
-// [leaderelection.ErrNoElection], and one that is lost later is waited for. By default
-// the store makes what is missing.
+// WithoutCreate prevents the creation of the record and of everything that contains it: a
+// missing record is the error [leaderelection.ErrNoElection], and if the record is lost
+// later, candidates wait for it. By default the store creates whatever is missing.
 func WithoutCreate() Option { return optionFunc(func(o *options) { o.create = false }) }
 
-// WithKeepLeading has a leader go on while its feed is broken. That is as safe: its
-// heartbeats fail when somebody else leads. By default it steps down and releases the
-// record, so that a candidate whose feed works can lead.
+// WithKeepLeading lets a leader continue while its feed is broken. This is safe, because
+// its heartbeats fail when another candidate is the leader. By default a leader without a
+// feed steps down and releases the record, so that a candidate with a working feed can
+// become leader.
 func WithKeepLeading() Option { return optionFunc(func(o *options) { o.keepLeading = true }) }
 
-// WithHeartbeatNotices adds a notice of kind [Heartbeat] for each heartbeat of the leader that is
-// known to have been written. A program that uses it must read [Election.Notices]: of the 64
-// notices that wait for a reader the oldest are left out, whatever their kind.
+// WithHeartbeatNotices adds a notice of kind [Heartbeat] for each known heartbeat of the
+// leader. A program that uses it must receive from [Election.Notices]: if more than 64
+// notices are pending, the oldest are dropped, whatever their kind.
 func WithHeartbeatNotices() Option { return optionFunc(func(o *options) { o.beats = true }) }
 
-// WithStopGuard has a leadership end that much before its lease does, for what the
-// program needs to stop. The default is none.
+// WithStopGuard ends a leadership the given time before its lease expires, to give the
+// program time to stop. The default is 0.
 func WithStopGuard(d time.Duration) Option { return optionFunc(func(o *options) { o.guard = d }) }
 
-// WithLogger sets where to log; by default nothing is logged. The handler is called on
-// the goroutine that keeps the election's state and must not block.
+// WithLogger sets the logger. By default nothing is logged. The handler is called on the
+// goroutine that owns the election's state, and must not block.
 func WithLogger(log *slog.Logger) Option { return optionFunc(func(o *options) { o.log = log }) }

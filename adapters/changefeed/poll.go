@@ -10,24 +10,29 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// CompareAndSet is a store without a feed: a table that can be locked by a version, an
-// object that is put if it has not changed. What its methods do is said at [Store].
+// CompareAndSet is a store without a feed, for instance a table with a version column, or
+// an object storage with conditional writes. Its methods are documented at [Store].
 type CompareAndSet interface {
+	// Start is documented at [Store].
 	Start(ctx context.Context) error
+	// Create is documented at [Store].
 	Create(ctx context.Context, blank Record) error
+	// Heartbeat is documented at [Store].
 	Heartbeat(ctx context.Context, prev, next Record) (Record, error)
+	// Read is documented at [Store].
 	Read(ctx context.Context) (Record, error)
+	// Close is documented at [Store].
 	Close() error
 }
 
-// Poll makes a store of one that has no feed: each feed reads the record every interval.
-// It costs one read a candidate and interval, and up to an interval in each hand-over. An
-// interval of half a heartbeat is right; one that is longer than the shortest election
-// timeout has followers claim what they have not read, in vain.
+// Poll returns a Store whose feeds read the record every interval. Each candidate sends one
+// read per interval, and each change of the leader is delayed by up to an interval. Half a
+// heartbeat is a suitable interval. If the interval is longer than the shortest election
+// timeout, followers try in vain to claim records that they have not read.
 //
-// A read that fails ends the feed. The store is owned by the result, which closes it.
-// The error is [leaderelection.ErrInvalidOption] for an interval that is not positive, or
-// [leaderelection.ErrNilConn] for a store that is nil.
+// A read that fails ends the feed. The returned Store owns store and closes it. Errors:
+// [leaderelection.ErrInvalidOption] if interval is not positive,
+// [leaderelection.ErrNilConn] if store is nil.
 func Poll(store CompareAndSet, interval time.Duration) (Store, error) {
 	switch {
 	case store == nil:

@@ -8,32 +8,33 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// Risk names how a deployment can lose writes that it has acknowledged. A store's Start
-// refuses a deployment with a risk, by an [UnsafeError], until the user names the risk: in
-// the option WithRisk of the store's package, in the parameter unsafe of an address for
-// package storeurl, or in the flag --store-unsafe of the command elector.
+// Risk is a way in which a deployment can lose acknowledged writes. A store's Start rejects
+// a deployment that has a risk with an [UnsafeError], unless the user accepts the risk: by
+// the option WithRisk of the store's package, by the parameter unsafe of an address for
+// package storeurl, or by the flag --store-unsafe of the command elector.
 //
-// The consequence is the same for each: two candidates can lead until the lease of the
-// first of them ends, and a fencing token can be given twice. The risks differ in what has
-// to happen before.
+// The consequence of each risk is the same: two candidates can be leader until the lease of
+// the first expires, and a fencing token can be issued twice. The risks differ in their
+// precondition.
 type Risk string
 
 const (
-	// RiskFailover: another server takes over, automatically or by an operator's command,
-	// and lacks acknowledged writes.
+	// RiskFailover means that another server that lacks acknowledged writes can take over,
+	// automatically or by a command of an operator.
 	RiskFailover Risk = "failover"
-	// RiskRestart: the server's process ends, and the server starts with older data.
+	// RiskRestart means that the server can start with older data after its process has
+	// ended.
 	RiskRestart Risk = "restart"
-	// RiskPowerLoss: the server's machine stops without a shutdown, and the last
-	// acknowledged writes were not on its disk.
+	// RiskPowerLoss means that the last acknowledged writes may not be on disk when the
+	// machine stops without a shutdown.
 	RiskPowerLoss Risk = "power-loss"
 )
 
-// Risks returns all risks, in order of their names.
+// Risks returns all risks, sorted by name.
 func Risks() []Risk { return []Risk{RiskFailover, RiskPowerLoss, RiskRestart} }
 
-// ParseRisk returns the risk that has the name. The error for any other name wraps
-// [leaderelection.ErrInvalidOption] and lists the names that there are.
+// ParseRisk returns the risk with the given name. For any other name it returns an error
+// that wraps [leaderelection.ErrInvalidOption] and lists the valid names.
 func ParseRisk(name string) (Risk, error) {
 	if r := Risk(name); slices.Contains(Risks(), r) {
 		return r, nil
@@ -58,26 +59,26 @@ func (r Risk) effect() string {
 	return "acknowledged writes can be lost"
 }
 
-// UnsafeSetting is what was found in a deployment that can lose acknowledged writes.
+// UnsafeSetting describes a property of a deployment that can lose acknowledged writes.
 type UnsafeSetting struct {
 	// Name and Value are those of the server's setting, or of a part of the client.
 	Name, Value string
-	// Risk is what comes of it, and what the user names to accept it.
+	// Risk is the risk that the user must name to accept the setting.
 	Risk Risk
-	// Remedy says how to avoid the risk.
+	// Remedy describes how to avoid the risk.
 	Remedy string
 }
 
-// UnsafeError is the error of a store's Start for a deployment whose risks were not
-// accepted. It wraps [ErrUnsuitable].
+// UnsafeError is the error that a store's Start returns for a deployment with risks that
+// were not accepted. It wraps [ErrUnsuitable].
 type UnsafeError struct {
 	// Store names the store and the server.
 	Store string
-	// Settings are those whose risks were not accepted; there is at least one.
+	// Settings are the settings whose risks were not accepted. There is at least one.
 	Settings []UnsafeSetting
 }
 
-// Risks returns the risks that were not accepted, each once.
+// Risks returns the risks that were not accepted, without duplicates.
 func (e *UnsafeError) Risks() []Risk {
 	var all []Risk
 	for _, s := range e.Settings {
@@ -88,7 +89,8 @@ func (e *UnsafeError) Risks() []Risk {
 	return all
 }
 
-// Error names each setting with its value and its remedy, and how to accept the risks.
+// Error returns a message with each setting, its value and its remedy, and how to accept
+// the risks.
 func (e *UnsafeError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v: %s is not safe for elections: ", ErrUnsuitable, e.Store)

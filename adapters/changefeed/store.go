@@ -6,145 +6,150 @@ import (
 	"time"
 )
 
-// Record is the one record of an election. A store keeps all of it but Version, which
-// is the store's own, and Time, which the store sets with each write.
+// Record is the record of an election. A store keeps all its fields except Version, which
+// the store maintains, and Time, which the store sets with each write.
 type Record struct {
-	// Epoch is random and made with the record: one that was lost and made anew is
-	// not mistaken for the old one.
+	// Epoch is a random text that is chosen when the record is created. It distinguishes a
+	// record that was lost and created again.
 	Epoch string
-	// Leader is the ID of the candidate that leads, "" after a release and before the
-	// first leader.
+	// Leader is the ID of the leader. It is "" after a release and before the first
+	// leadership.
 	Leader string
-	// Session is random and made by each candidate: two with one ID cannot both lead.
+	// Session is a random text that is chosen by each candidate. Of two candidates with one
+	// ID, only one can be leader.
 	Session string
-	// Nominee is the ID of the candidate that is to lead next, "" for any.
+	// Nominee is the ID of the candidate that should become the next leader, or "" for any
+	// candidate.
 	Nominee string
-	// Term grows by at least 1 with each leadership: the fencing token. Before the first
-	// leadership it is the wall clock's number, in milliseconds since 1970. It is 2^53 - 1
-	// at most.
+	// Term is the fencing token. It increases by at least 1 with each leadership. Before
+	// the first leadership it is the wall clock's time in milliseconds since the Unix
+	// epoch. It is at most 2^53 - 1.
 	Term uint64
-	// Seq grows by 1 with each write, and orders what is seen of a record.
+	// Seq increases by 1 with each write, and orders the observed states of a record.
 	Seq uint64
-	// TTL is how long the leader acts on a heartbeat, counted from before it was sent.
-	// 0 says that nobody leads.
+	// TTL is the time for which the leader relies on a heartbeat, measured from before it
+	// was sent. 0 means that there is no leader.
 	TTL time.Duration
-	// Ended says that the election is over for everybody.
+	// Ended reports whether the election has ended for all candidates.
 	Ended bool
-	// Time is when the record was written, by the store's clock; zero where the store
-	// has none. It is for people: nothing is decided by it.
+	// Time is when the record was written, by the store's clock, or zero if the store has
+	// no clock. It is informational: no decision depends on it.
 	Time time.Time
-	// Version names this state of the record for Heartbeat. Only the store reads it.
-	// No other state has the same, not even one of a record that was made after this
-	// one was lost: a store whose versions begin anew then compares Epoch as well.
+	// Version identifies this state of the record for Heartbeat. Only the store interprets
+	// it. No other state has the same version, not even of a record that was created after
+	// this one was lost: a store whose versions can restart must compare Epoch as well.
 	Version string
 }
 
-// Store keeps the record of one election. Users may write their own; package
-// storetest says whether it keeps the contract.
+// Store keeps the record of one election. Programs may implement it; package storetest
+// tests whether an implementation conforms to the contract.
 //
-// At most one candidate leads if Heartbeat is a linearizable compare-and-set and what
-// it has acknowledged is not lost. What Read and the feed tell may be late, repeated or
-// out of order, and states may be left out: that costs time and never safety. For
-// somebody to lead after a failure, every feed that is open must in the end tell of
-// what was written last, or return an error.
+// At most one candidate is the leader if Heartbeat is a linearizable compare-and-set and
+// acknowledged writes are not lost. The results of Read and the feed may be late, repeated
+// or out of order, and may skip states: that delays elections but does not affect safety.
+// For a leader to be elected after a failure, every open feed must eventually deliver the
+// last write or return an error.
 //
-// Methods may be called from several goroutines at once. They return soon after ctx is
-// done, with its error or one that wraps it; whether a write was, or still will be,
-// carried out is unknown then. What the caller passed in to make the store, such as a
-// connection, is neither closed nor changed.
+// Methods must be safe for concurrent use. They must return soon after ctx is done, with
+// its error or an error that wraps it; it is unknown then whether a write was or will be
+// applied. A store must not close or change objects that it was created with, such as a
+// connection.
 type Store interface {
-	// Start checks that the store can be used: that the table, bucket or key space is
-	// there or may be made (Create), that the feed will work. It changes nothing. What
-	// can never work is an error that wraps [ErrUnsuitable].
+	// Start checks that the store can be used: that the table, bucket or key space exists
+	// or can be created by Create, and that feeds will work. It changes nothing. A
+	// permanent failure is an error that wraps [ErrUnsuitable].
 	Start(ctx context.Context) error
 
-	// Create makes what is missing, and puts blank there if there is no record. It
-	// never touches a record, and may be called by any number of processes at once.
-	// A store that was told to make nothing returns [ErrNoRecord] where something is
-	// missing besides the record itself.
+	// Create creates whatever is missing, and writes blank if there is no record. It must
+	// not change an existing record, and may be called by any number of processes at the
+	// same time. A store that was configured not to create anything returns [ErrNoRecord]
+	// if anything other than the record is missing.
 	Create(ctx context.Context, blank Record) error
 
-	// Heartbeat replaces the record by next if its Version is still prev's, in one
-	// step, durably, and returns what it has written, with Time and Version. The
-	// error is [ErrConflict] where the record is another by now; [ErrNoRecord] where
-	// there is none. Anything else leaves the outcome unknown, unless it wraps
-	// [ErrUnsuitable]. It writes even when next differs from prev in nothing but Seq.
+	// Heartbeat atomically and durably replaces the record by next if its Version is still
+	// that of prev, and returns the written record with Time and Version. It returns
+	// [ErrConflict] if the record has changed, and [ErrNoRecord] if there is no record.
+	// After any other error the outcome is unknown, unless the error wraps [ErrUnsuitable].
+	// It must write even if next differs from prev only in Seq.
 	Heartbeat(ctx context.Context, prev, next Record) (Record, error)
 
-	// Read returns the record, or ErrNoRecord.
+	// Read returns the record, or [ErrNoRecord].
 	Read(ctx context.Context) (Record, error)
 
 	// Subscribe opens a feed.
 	Subscribe(ctx context.Context) (Feed, error)
 
-	// Close gives up what the store has taken for itself. Everything else fails
-	// with [ErrClosed] from then on, feeds included. It may be repeated, and returns
-	// within two seconds whether or not a server answers.
+	// Close releases the resources of the store. After that all other methods return
+	// [ErrClosed], including those of feeds. It may be called repeatedly, and returns
+	// within two seconds even if the server does not answer.
 	Close() error
 }
 
-// Feed tells of a record's changes.
+// Feed delivers the changes of a record.
 type Feed interface {
-	// Next waits for an event. The first, soon after Subscribe, is what there is at
-	// that time. The error says that the feed has ended, for any reason but ctx;
-	// it is returned at once, before anything is cleaned up. One goroutine calls it.
-	// When ctx ends first the feed is still good, and no event is lost.
+	// Next blocks until there is an event and returns it. The first event, soon after
+	// Subscribe, is the current record. An error other than that of ctx means that the feed
+	// has ended; it is returned immediately, before any cleanup. If ctx is done first, the
+	// feed remains usable and no event is lost. Next is called by one goroutine at a time.
 	Next(ctx context.Context) (Event, error)
 
-	// Close ends the feed, and a Next under way, within two seconds. It may be
-	// repeated, and called from any goroutine.
+	// Close ends the feed and a pending Next, within two seconds. It may be called
+	// repeatedly, and from any goroutine.
 	Close() error
 }
 
-// Event is what a feed tells.
+// Event is an element of a feed.
 type Event struct {
-	// Record is the record as it was at some time after the event before.
+	// Record is the record as it was at some time after the previous event.
 	Record Record
-	// Missing says that there is no record.
+	// Missing reports that there is no record.
 	Missing bool
-	// Hint says that the record was not read: it came by a message that clients without access
-	// to the record could have sent as well. A candidate takes a hint for a heartbeat of the
-	// leader, or else reads the record; it neither ends an election, nor follows, nor claims
-	// because of a hint. Feeds that deliver the record itself leave it false.
+	// Hint reports that the record was not read, but received in a message that clients
+	// without access to the record could have sent as well. A candidate accepts a hint as a
+	// heartbeat of the current leader, and reads the record in all other cases; it does not
+	// end an election, follow another leader or claim the record because of a hint. Feeds
+	// that deliver the record itself do not set Hint.
 	Hint bool
 }
 
-// Watcher is a store that also tells of changes of other data, in the same table,
+// Watcher is a store that also delivers changes of other data in the same table,
 // collection, bucket or key space.
 type Watcher interface {
-	// Watch opens a feed of changes from now on.
+	// Watch opens a feed of changes, starting now.
 	Watch(ctx context.Context) (Changes, error)
 }
 
-// PlaceWatcher is a store that also tells of changes in any other place of its database.
+// PlaceWatcher is a store that also delivers changes of other tables, collections or
+// channels of its database.
 type PlaceWatcher interface {
-	// WatchPlace opens a feed of changes, from now on, of the table, collection or channel
-	// with this name. The error wraps [leaderelection.ErrInvalidOption] for a name that
-	// cannot be one. The feed ends with the store.
+	// WatchPlace opens a feed of changes of the table, collection or channel with the given
+	// name, starting now. The error wraps [leaderelection.ErrInvalidOption] if the name is
+	// not valid. The feed ends when the store is closed.
 	WatchPlace(ctx context.Context, name string) (Changes, error)
 }
 
-// Changes is a feed of changes of other data. Its methods keep to what [Feed] says of
-// its own.
+// Changes is a feed of changes of other data. Its methods follow the contract of [Feed].
 type Changes interface {
-	// Next returns a change, whose type the store's package names.
+	// Next blocks until there is a change and returns it. Its type is documented by the
+	// store's package.
 	Next(ctx context.Context) (any, error)
+	// Close ends the feed.
 	Close() error
 }
 
-// What a store returns, for errors.Is.
+// Errors that stores return, to be tested with errors.Is.
 var (
-	// ErrConflict: the record is not the one that was to be replaced.
+	// ErrConflict is returned by Heartbeat if the record has changed.
 	ErrConflict = errors.New("changefeed: the record was changed by somebody else")
-	// ErrNoRecord: there is no record, or nothing to keep it in.
+	// ErrNoRecord is returned if the record, or whatever should contain it, does not exist.
 	ErrNoRecord = errors.New("changefeed: there is no record")
-	// ErrClosed: the store was closed. It ends candidacies, and so does an error that
-	// wraps [leaderelection.ErrConnClosed]: the connection that the store was made with
-	// was closed.
+	// ErrClosed is returned after the store was closed. It ends candidacies, as does an
+	// error that wraps [leaderelection.ErrConnClosed], which a store returns if the
+	// connection that it was created with was closed.
 	ErrClosed = errors.New("changefeed: the store is closed")
-	// ErrUnsuitable: the store cannot serve elections as it is: no permission, no
-	// feed, a record that has another shape. NewElection fails with it. A candidacy that
-	// has begun reports it (StoreError, SubscriptionError, HeartbeatError) and repeats
-	// the request.
+	// ErrUnsuitable is returned if the store cannot serve elections in its current state,
+	// for instance because of a missing permission, a missing feature, or a record in
+	// another format. NewElection fails with it. A running candidacy reports it
+	// (StoreError, SubscriptionError, HeartbeatError) and retries the request.
 	ErrUnsuitable = errors.New("changefeed: the store cannot be used")
 )
