@@ -22,7 +22,7 @@ func TestChangefeed(t *testing.T) {
 	t.Parallel()
 	srv := redisServer.Get(t)
 	e := &electors{T: t, file: filepath.Join(t.TempDir(), "deeds")}
-	flags := []string{"--backend", "changefeed", "--store", "redis://" + srv.Addr(), "--election", "/jobs/one", "--session-timeout", "2s"}
+	flags := []string{"--backend", "changefeed", "--store", "redis://" + srv.Addr(), "--election", "/jobs/one", "--session-timeout", "5s"}
 	run := func(name string) *process {
 		args := slices.Concat([]string{"run", "--instance-id", name, "--grace", "10ms"}, flags)
 		return start(t, []string{"NAME=" + name, "FILE=" + e.file}, append(args, "--", "/bin/sh", "-c", busy)...)
@@ -64,7 +64,7 @@ func TestChangefeedStopped(t *testing.T) {
 	run := func(name string) *process {
 		return start(t, []string{"NAME=" + name, "FILE=" + e.file},
 			"run", "--instance-id", name, "--grace", "10ms", "--backend", "changefeed", "--store", "redis://"+srv.Addr(),
-			"--election", "/jobs/stopped", "--session-timeout", "2s", "--", "/bin/sh", "-c", busy)
+			"--election", "/jobs/stopped", "--session-timeout", "5s", "--", "/bin/sh", "-c", busy)
 	}
 	a := run("a")
 	a.says("works")
@@ -112,7 +112,7 @@ func TestChangefeedUnsafe(t *testing.T) {
 	p.logs("--store-unsafe restart")
 	p.signal(syscall.SIGTERM)
 	p.exit()
-	p = run("run", "--store-unsafe", "power-loss,restart", "--session-timeout", "2s", "--", "true")
+	p = run("run", "--store-unsafe", "power-loss,restart", "--session-timeout", "5s", "--", "true")
 	require.Equal(t, exitOK, p.exit())
 
 	p = run("run", "--store-unsafe", "fire", "--", "true")

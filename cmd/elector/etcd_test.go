@@ -32,7 +32,7 @@ func newOnEtcd(t *testing.T) *onEtcd {
 	srv := etcdserver.Start(t, etcdserver.Config{TLS: authority})
 	ca, cert, key := authority.Files("127.0.0.1")
 	return &onEtcd{&electors{T: t, file: filepath.Join(t.TempDir(), "deeds")}, srv, []string{
-		"--backend", "etcd", "--etcd-members", srv.Addr(0), "--etcd-keyspace", "/jobs/one", "--session-timeout", "2s",
+		"--backend", "etcd", "--etcd-members", srv.Addr(0), "--etcd-keyspace", "/jobs/one", "--session-timeout", "5s",
 		"--ca-file", ca, "--cert-file", cert, "--key-file", key,
 	}}
 }

@@ -52,9 +52,10 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	patience = 20 * time.Second
-	// session is short, and long enough for a busy machine to keep leases up.
-	session = 1500 * time.Millisecond
+	patience = time.Minute
+	// session is the session timeout of the electors. A leader's lease, which is half of it,
+	// must outlast a machine that stalls for a second.
+	session = 4 * time.Second
 )
 
 // electors is a server, and the processes that take part in an election on it.

@@ -240,9 +240,9 @@ func TestPortThatIsTaken(t *testing.T) {
 // asked for and by what is granted, before anything is begun.
 func TestLostGraceTooLong(t *testing.T) {
 	e := newElectors(t, zktest.WithSessionTimeouts(100*time.Millisecond, time.Second))
-	a := e.run("a", busy, "--lost-grace", "188ms") // of 1.5 s
+	a := e.run("a", busy, "--lost-grace", "501ms") // of 4 s
 	require.Equal(t, exitUsage, a.exit())
-	a.logs("--lost-grace 188ms: more than 187.5ms, an eighth of the session timeout of 1.5s that is asked for")
+	a.logs("--lost-grace 501ms: more than 500ms, an eighth of the session timeout of 4s that is asked for")
 	a = e.run("a", busy, "--lost-grace", "126ms") // of 1 s
 	require.Equal(t, exitUsage, a.exit())
 	a.logs("--lost-grace 126ms: more than 125ms, an eighth of the session timeout of 1s that is granted")
