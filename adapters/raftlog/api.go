@@ -4,74 +4,83 @@ import "github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/ap
 
 // What peers, and package client, tell: see there.
 type (
-	// Peer is a member of the cluster, or one that is to be.
+	// Peer is a member of the cluster, or a peer that will become a member.
 	Peer = api.Peer
-	// Membership is who the peers are.
+	// Membership lists the peers of the cluster.
 	Membership = api.Membership
-	// Info is how things stand at one peer.
+	// Info is the status of one peer.
 	Info = api.Info
-	// Entry is one entry of the log, committed.
+	// Entry is a committed entry of the log.
 	Entry = api.Entry
-	// Kind is what an entry is for.
+	// Kind is the purpose of an entry.
 	Kind = api.Kind
-	// NotLeaderError is the error of a peer that does not lead; it is [ErrNotLeader].
+	// NotLeaderError is the error of a peer that is not the leader of the log. It wraps
+	// [ErrNotLeader].
 	NotLeaderError = api.NotLeaderError
-	// SnapshotStream is a snapshot on its way. Whoever gets it closes its Data.
+	// SnapshotStream is a snapshot that is being received. The receiver must close its
+	// Data.
 	SnapshotStream = api.SnapshotStream
 )
 
 // The kinds of entries.
 const (
-	// State is an update that somebody has proposed.
+	// State is an update that was proposed.
 	State = api.State
-	// Configuration changes who the peers are.
+	// Configuration changes the membership.
 	Configuration = api.Config
-	// Checkpoint begins a leader's term, and commits what was not committed before.
+	// Checkpoint starts the term of a leader, and commits earlier entries.
 	Checkpoint = api.Checkpoint
-	// Control is what peers tell each other by the log: who stands in which election.
+	// Control is a message between the peers, for instance about the candidates of
+	// elections.
 	Control = api.Control
 )
 
-// The errors, for errors.Is.
+// Errors returned by this package, to be tested with errors.Is.
 var (
-	// ErrNotLeader: no leader is known, or the peer that was asked does not lead; nothing
-	// was done.
+	// ErrNotLeader is returned if no leader of the log is known, or if the peer is not the
+	// leader. Nothing was applied.
 	ErrNotLeader = api.ErrNotLeader
-	// ErrUnknownOutcome: it is not known whether the update was, or will be, applied.
-	// Proposing it again with the same ID is safe, and tells.
+	// ErrUnknownOutcome is returned if it is unknown whether the update was or will be
+	// applied. It is safe to propose it again with the same ID, which determines the
+	// outcome.
 	ErrUnknownOutcome = api.ErrUnknownOutcome
-	// ErrStale: the ID is older than what peers remember, and they do not know it. Whether
-	// the update was applied long ago cannot be told; it is not applied now.
+	// ErrStale is returned if the peers do not remember the ID and it is older than the
+	// deduplication window. It is unknown whether the update was applied long ago; it is
+	// not applied now.
 	ErrStale = api.ErrStale
-	// ErrFuture: the ID is more than 15 minutes ahead of the leader's clock.
+	// ErrFuture is returned if the timestamp of the ID is more than 15 minutes ahead of the
+	// leader's clock.
 	ErrFuture = api.ErrFuture
-	// ErrRequestIDReused: the ID is known, from an update with other data.
+	// ErrRequestIDReused is returned if the ID was used for an update with other data.
 	ErrRequestIDReused = api.ErrRequestIDReused
-	// ErrBusy: the cluster has too much under way. Nothing was applied; try again.
+	// ErrBusy is returned if the cluster is overloaded. Nothing was applied; the request
+	// can be retried.
 	ErrBusy = api.ErrBusy
-	// ErrTooManyIDs: as many IDs are fresh as Config.MaxRequestIDs allows. Nothing was
-	// applied; fresh IDs are not forgotten to make room.
+	// ErrTooManyIDs is returned if Config.MaxRequestIDs IDs are within the deduplication
+	// window. Nothing was applied. Such IDs are not discarded to make room.
 	ErrTooManyIDs = api.ErrTooManyIDs
-	// ErrTooLarge: the data are larger than Config.MaxData.
+	// ErrTooLarge is returned if the data is larger than Config.MaxData.
 	ErrTooLarge = api.ErrTooLarge
-	// ErrNoSpace: the leader's disk has no space for updates; nothing was applied. Updates are
-	// taken again, without a restart, when there is space.
+	// ErrNoSpace is returned if the leader's disk has no space for updates. Nothing was
+	// applied. Updates are accepted again, without a restart, when there is space.
 	ErrNoSpace = api.ErrNoSpace
-	// ErrInvalid: an argument cannot work; nothing was done.
+	// ErrInvalid is returned if an argument is invalid. Nothing was changed.
 	ErrInvalid = api.ErrInvalid
-	// ErrChanging: another change of the peers is under way.
+	// ErrChanging is returned if another change of the membership is in progress.
 	ErrChanging = api.ErrChanging
-	// ErrClosed: the node was closed.
+	// ErrClosed is returned after the node was closed.
 	ErrClosed = api.ErrClosed
-	// ErrFault: the node has stopped for good, by what the error wraps: its disk has failed,
-	// its data are damaged, its state machine has returned an error, or the engine has panicked.
+	// ErrFault is returned if the node has stopped permanently. The error wraps the reason:
+	// its disk has failed, its data is damaged, its state machine has returned an error, or
+	// the engine has panicked.
 	ErrFault = api.ErrFault
-	// ErrIdentity: the peer must not take part in the cluster with the data that it has: it was
-	// founded separately, its directory or its log was lost, its directory is a copy or was put
-	// back to an earlier state, the cluster was recovered without it, or it has applied other
-	// entries than a majority of the peers. The error says which,
-	// and what to do. It is ErrFault as well.
+	// ErrIdentity is returned if the peer must not join the cluster with its data: it was
+	// founded separately, its directory or its log was lost, its directory is a copy or was
+	// restored from an earlier state, the cluster was recovered without it, or it has
+	// applied other entries than a majority of the peers. The error contains the reason and
+	// the remedy. It also wraps [ErrFault].
 	ErrIdentity = api.ErrIdentity
-	// ErrRefused: the other side is not of this cluster, or this peer was removed from it.
+	// ErrRefused is returned if the other side does not belong to this cluster, or if this
+	// peer was removed from it.
 	ErrRefused = api.ErrRefused
 )

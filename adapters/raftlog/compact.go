@@ -21,46 +21,54 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 )
 
-// Compaction is what [CompactOffline] has made.
+// Compaction is the result of [CompactOffline].
 type Compaction struct {
-	Index, Term uint64 // of the last entry in the snapshot
-	Size        int64  // of the file, in bytes
-	// Through is up to where the log can do without its entries when the peer has the
-	// snapshot: Index, or less if younger entries have IDs that are fresh.
+	// Index and Term are those of the last entry in the snapshot.
+	Index, Term uint64
+	// Size is the size of the file in bytes.
+	Size int64
+	// Through is the index of the last entry that the log does not need when the peer has
+	// the snapshot: Index, or less if later entries have IDs within the deduplication
+	// window.
 	Through uint64
-	// Prunable are the files of the log, in the peer's folder, that hold nothing behind
-	// Through. They may be deleted when the peer has taken the snapshot over, and not before.
+	// Prunable are the files of the log, in the peer's directory, that contain no entries
+	// after Through. They may be deleted after the peer has installed the snapshot, and
+	// must not be deleted before.
 	Prunable []string
 }
 
-// OfflineConfig is what [CompactOffline] is to do. Dir, Index and Target have to be set.
+// OfflineConfig configures [CompactOffline]. Dir, Index and Target are required.
 type OfflineConfig struct {
-	// Dir is the peer's folder.
+	// Dir is the directory of the peer.
 	Dir string
-	// Index is of the last entry that the snapshot is to have. min(LastApplied, PruneIndex) of
-	// the peer's [Info] leaves the entries of all fresh IDs to peers that join later; a higher
-	// one is safe as well, since the snapshot has the IDs.
+	// Index is the index of the last entry that the snapshot should contain.
+	// min(LastApplied, PruneIndex) of the peer's [Info] leaves the entries of all IDs
+	// within the deduplication window to peers that join later. A higher index is safe as
+	// well, because the snapshot contains the IDs.
 	Index uint64
-	// Target is the file to be made, which must not exist. A peer takes it over if it is its
+	// Target is the file to create, which must not exist. A peer installs it if it is its
 	// Config.CompactFile.
 	Target string
-	// StateMachine is used by nobody else. Without it the snapshot has no data, as that of a
-	// peer without one.
+	// StateMachine must not be used by other code. If it is nil, the snapshot contains no
+	// data, like the snapshot of a peer without a state machine.
 	StateMachine StateMachine
-	// Committed is an index that this very peer is known to have committed, by its Info: its
-	// files say so of the newest entries only when others follow.
+	// Committed is an index that this peer is known to have committed, from its Info. The
+	// peer's files do not show that the newest entries are committed until later entries
+	// follow.
 	Committed uint64
 }
 
-// CompactOffline makes a snapshot of the entry with that index, of the files in a peer's
-// folder: the state machine is given the peer's newest snapshot and the entries that follow
-// it, and then writes its own. The peer's files are only read, whether it runs or not, and
-// Target is there as a whole or not at all. It blocks until that is done, or ctx ends.
+// CompactOffline creates a snapshot up to the entry with index cfg.Index from the files in
+// a peer's directory: it passes the peer's newest snapshot and the following entries to the
+// state machine, which then writes the new snapshot. The peer's files are only read, and
+// the peer may be running. Target is created completely or not at all. CompactOffline
+// blocks until it is complete or ctx is done.
 //
-// Errors: [ErrInvalid] for an index that the peer's snapshot has already, or that is not
-// known to be committed; for a state machine that is ahead, or missing where the snapshot has
-// data; and if there is a target. [ErrFault] for files that are damaged. Those of the state
-// machine, of ctx, and of reading and writing.
+// Errors: [ErrInvalid] if the peer's snapshot already contains the index, or the index is
+// not known to be committed; if the state machine is ahead of the index, or is missing
+// although the snapshot contains data; and if Target exists. [ErrFault] if files are
+// damaged. Errors of the state machine, the cause of ctx, and errors of reading and
+// writing.
 func CompactOffline(ctx context.Context, cfg OfflineConfig) (Compaction, error) {
 	dir, target := cfg.Dir, cfg.Target
 	if _, err := os.Lstat(target); !errors.Is(err, fs.ErrNotExist) {

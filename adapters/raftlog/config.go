@@ -16,80 +16,89 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// Config is what a peer is. Cluster, ID, Addr, Dir, Peers and one of Secret, TLS and Insecure
-// have to be set.
+// Config configures a peer. Cluster, ID, Addr, Dir, Peers and one of Secret, TLS and
+// Insecure are required.
 type Config struct {
-	// Cluster is the cluster's name, the same at all peers and clients.
+	// Cluster is the name of the cluster, the same at all peers and clients.
 	Cluster string
-	// ID is this peer's own, never used by another one, not even one of before: a peer that
-	// has lost its disk comes back under a new ID.
+	// ID is the unique ID of this peer. It must never have been used by another peer: a
+	// peer that has lost its disk rejoins under a new ID.
 	ID string
-	// Addr is where the others reach this peer: host:port. A peer that is started with another
-	// address than before is known there soon, if a majority of the peers is reachable.
+	// Addr is the address, host:port, at which other peers reach this peer. If it has
+	// changed since the last start, the cluster learns the new address when a majority of
+	// the peers is reachable.
 	Addr string
-	// Listen is where this peer listens; Addr by default.
+	// Listen is the address at which this peer listens. The default is Addr.
 	Listen string
-	// Dir is the folder of its data, which no other process may use. It is made if it is
-	// missing.
+	// Dir is the directory for the peer's data. It is created if necessary. No other
+	// process may use it.
 	Dir string
-	// Peers are the voters with which the cluster begins, the same at all of them. Once the
-	// log exists this says only whom to ask; those that have never come are tried for ever.
-	// A peer that is not among them joins the cluster: it fetches a snapshot from them, gets
-	// the log, and votes when it is made a voter by ChangePeers.
+	// Peers are the initial voters of the cluster, the same at all of them. After the log
+	// was created, Peers only lists addresses to contact; initial voters that have never
+	// started are retried indefinitely. A peer that is not in Peers joins the cluster: it
+	// fetches a snapshot and receives the log, and votes after ChangePeers has made it a
+	// voter.
 	Peers []Peer
-	// JoinTimeout is for how long Open of such a peer looks for one that gives it a snapshot.
-	// The default is a minute.
+	// JoinTimeout is the time for which Open of a joining peer tries to fetch a snapshot.
+	// The default is one minute.
 	JoinTimeout time.Duration
 
-	// Secret proves that peers and clients are of the cluster, over TLS 1.3; at least 16
-	// random bytes.
+	// Secret authenticates the peers and clients of the cluster, over TLS 1.3. It must have
+	// at least 16 random bytes.
 	Secret []byte
-	// TLS has them proven by certificates instead, or besides.
+	// TLS authenticates peers and clients by certificates, instead of or in addition to
+	// Secret.
 	TLS *tls.Config
-	// Insecure has everybody believed who reaches the port, and nothing encrypted.
+	// Insecure disables authentication and encryption.
 	Insecure bool
 
-	// StateMachine gets the updates. Without it the log is for subscribers, and for
-	// elections.
+	// StateMachine applies the updates. Without it the log can be used only by subscribers
+	// and elections.
 	StateMachine StateMachine
 
-	// ElectionTimeout is how long the log's voters wait for their leader before they elect
-	// another one, and the longest that a leadership lasts without proof. All peers of a
-	// cluster have the same, from its beginning on. At least 100 ms; the default is a second.
-	// 200 ms is for disks and networks that never stall for longer.
+	// ElectionTimeout is the time without contact after which voters elect another leader
+	// of the log, and the longest time for which a leadership lasts without confirmation.
+	// All peers of a cluster must use the same value, from its start. The minimum is 100
+	// ms, the default is one second. Use 200 ms only if disks and networks never stall for
+	// longer.
 	ElectionTimeout time.Duration
-	// Heartbeat is how often the leader shows itself, and leases are renewed. The default is
-	// a fifth of ElectionTimeout, and a third is the most that makes sense.
+	// Heartbeat is the interval at which the leader sends heartbeats and leases are
+	// renewed. The default is a fifth of ElectionTimeout. Useful values are at most a third
+	// of it.
 	Heartbeat time.Duration
 
-	// Window is for how long IDs of updates are fresh: what is older is refused, if it is not
-	// known. The default is 7 hours, and a minute the least. It is set when the cluster
-	// begins; a leader that is configured with a longer one lengthens it.
+	// Window is the deduplication window, in which IDs of updates are remembered. Unknown
+	// IDs that are older are rejected. The default is 7 hours, the minimum one minute. It
+	// is set when the cluster is created; a leader with a longer Window in its Config
+	// extends it.
 	Window time.Duration
-	// MaxRequestIDs is how many fresh IDs are remembered, at 20 bytes each. Updates are
-	// refused with ErrTooManyIDs while there are so many. The default is 20,000,000.
+	// MaxRequestIDs is the maximum number of IDs in the deduplication window, at 20 bytes
+	// each. When it is reached, updates are rejected with [ErrTooManyIDs]. The default is
+	// 20,000,000.
 	MaxRequestIDs int
-	// MaxData is how many bytes an update may have; the default is 1 MiB, 16 MiB the most.
+	// MaxData is the maximum size of an update in bytes. The default is 1 MiB, the maximum
+	// 16 MiB.
 	MaxData int
 
-	// CompactFile, if set, is watched: a snapshot that another program has put there, made
-	// of this peer's own log by CompactOffline, is taken over; not one without data if there
-	// is a StateMachine. See the command raftlog compact.
+	// CompactFile is the path of a file in which another program can place a snapshot of
+	// this peer's log, created by [CompactOffline]. The peer watches the path and installs
+	// the snapshot, unless the snapshot has no data and StateMachine is set. See the
+	// command raftlog compact. If it is empty, no file is watched.
 	CompactFile string
 
-	// Logger gets what an operator should know; by default nobody does.
+	// Logger receives messages for operators. If it is nil, logs are discarded.
 	Logger *slog.Logger
-	// Listener takes the place of Listen, and Dial that of net.Dialer; for tests, and for
-	// networks of other kinds. The listener is closed with the node, and by an
-	// Open that fails.
+	// Listener, if not nil, is used instead of Listen, for tests and for other kinds of
+	// networks. It is closed with the node, and when Open fails.
 	Listener net.Listener
-	Dial     func(ctx context.Context, addr string) (net.Conn, error)
+	// Dial, if not nil, is used instead of net.Dialer.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
 	fs      disk.FS // for tests
 	segment int64   // the size of the log's files, for tests; 0 is the default
 }
 
-// The defaults of Config.
+// Defaults of Config.
 const (
 	DefaultElectionTimeout = time.Second
 	DefaultWindow          = 7 * time.Hour

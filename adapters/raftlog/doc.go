@@ -1,22 +1,25 @@
-// Package raftlog gives a program elections, and a log in which every update is applied
-// once, with no server beside it: a few peers of the program itself form a cluster, by the
-// Raft algorithm.
+// Package raftlog implements elections and a replicated log inside a program, without
+// external servers: several peers of the program form a cluster that uses the Raft
+// algorithm. The log applies each update exactly once.
 //
-// # What is guaranteed
+// # Guarantees
 //
-//   - What [Node.Propose] has confirmed is on the disks of a majority of the voters, and is
-//     applied by every peer in the same order. It is lost only with a majority of the disks.
-//   - An update is applied once, however often it is proposed under its ID, by whatever peer,
-//     across leaders, restarts and snapshots, for as long as the ID is fresh (7 hours by
-//     default); after that it is refused, and not applied again.
-//   - Of an election at most one candidate leads, and it is told of the end of its leadership
-//     before another can lead: by a timer of its own, whatever the network and the disk do.
-//     This supposes that clocks run at rates within 1 % of each other and that the process
-//     runs. Later leaderships have greater tokens; these suppose nothing.
-//   - A peer whose disk has failed, or whose log contradicts itself or the cluster's, stops,
-//     and says so. It is never put right by forgetting.
+//   - An update that [Node.Propose] has confirmed is on the disks of a majority of the
+//     voters, and is applied by all peers in the same order. It is lost only if a majority
+//     of the disks is lost.
+//   - An update is applied exactly once, however often it is proposed with its ID, by any
+//     peer, and across leaders, restarts and snapshots, while the ID is within the
+//     deduplication window (7 hours by default). Later proposals are rejected and not
+//     applied again.
+//   - At most one candidate of an election is the leader, and it learns that it has lost
+//     leadership before another candidate can become leader, by a local timer that does not
+//     depend on the network or the disk. This assumes that the rates of clocks differ by at
+//     most 1 % and that the process is not stopped. Later leaderships have greater tokens;
+//     this needs no assumption.
+//   - A peer stops and reports a fault if its disk fails, or if its log contradicts itself
+//     or the log of the cluster. It never repairs its log by discarding data.
 //
-// # A cluster
+// # Usage
 //
 //	node, err := raftlog.Open(raftlog.Config{
 //		Cluster: "orders",
@@ -33,9 +36,9 @@
 //	go election.ElectLeader()
 //	for status := range election.Status() { ... }
 //
-// Any number of elections share a node, and each may have another leader: the peer that
-// leads the log is not the one that leads them all. Peers join and leave while the cluster
-// works, see [Node.ChangePeers]. Programs that are no peers use package client.
+// Any number of elections can share a node, and each can have a different leader: the
+// leader of the log is not the leader of all elections. Peers can join and leave while the
+// cluster runs; see [Node.ChangePeers]. Programs that are not peers use package client.
 //
-// docs/raftlog.md describes the algorithm and why it is right.
+// docs/raftlog.md describes the algorithm and why it is correct.
 package raftlog

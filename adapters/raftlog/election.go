@@ -17,13 +17,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/ending"
 )
 
-// Election is one candidate in an election that the log keeps. Make it with [NewElection]. It
-// is a [leaderelection.Candidate], and its methods may be called from any goroutine.
+// Election is a candidate in an election that is kept in the log. It implements
+// [leaderelection.Candidate]. Create it with [NewElection]. Its methods may be called from
+// any goroutine.
 //
-// Candidates stand in line in order of arrival; the log says who is the first. That one leads
-// as far as its peer has a lease, which it renews from the log's leader, who asks a majority
-// (docs/raftlog.md). A peer that is silent for an election timeout has its candidates taken
-// out of their lines; they come back to the ends of those when it is.
+// Candidates are queued in the order of arrival, which the log determines. The first
+// candidate is the leader while its peer holds a lease, which the peer renews from the
+// leader of the log, which in turn contacts a majority (docs/raftlog.md). If a peer does
+// not respond for an election timeout, its candidates are removed from their elections.
+// They rejoin, at the end of the queue, when the peer responds again.
 type Election struct {
 	node *Node
 	name string
@@ -54,7 +56,7 @@ const confirmLimit = 1500 * time.Millisecond
 // maxName bounds the names of elections and candidates.
 const maxName = entry.MaxElection
 
-// Option changes how [NewElection] works.
+// Option configures [NewElection].
 type Option func(*options)
 
 type options struct {
@@ -63,22 +65,22 @@ type options struct {
 	guard      time.Duration
 }
 
-// WithClientName sets the name by which others see the candidate; at most 1 KiB of UTF-8.
+// WithClientName sets the name that observers see, of at most 1 KiB of UTF-8.
 func WithClientName(name string) Option { return func(o *options) { o.clientName = name } }
 
-// WithStopGuard has leaderships end that much before another candidate could lead, besides
-// what is kept for clocks: for programs that need time to stop. From 0, the default, to a
-// quarter of Config.ElectionTimeout.
+// WithStopGuard ends a leadership the given time before another candidate could become
+// leader, in addition to the margin for clocks, to give the program time to stop. It must
+// be between 0, the default, and a quarter of Config.ElectionTimeout.
 func WithStopGuard(d time.Duration) Option { return func(o *options) { o.guard = d } }
 
-// WithContext ends the candidacy, as Resign does, when ctx ends.
+// WithContext ends the candidacy, as Resign does, when ctx is done.
 func WithContext(ctx context.Context) Option { return func(o *options) { o.ctx = ctx } }
 
-// NewElection makes a candidate for the election with that name, which exists as soon as
-// somebody stands in it. Nothing is written before ElectLeader.
+// NewElection creates a candidate for the election with the given name. An election exists
+// when a candidate has joined it. Nothing is written before ElectLeader.
 //
-// Errors: [leaderelection.ErrNilConn] for a node that is nil, [leaderelection.ErrInvalidOption],
-// [leaderelection.ErrInvalidPath] for a name that is empty, longer than 1 KiB or not UTF-8, and
+// Errors: [leaderelection.ErrNilConn] if node is nil, [leaderelection.ErrInvalidOption],
+// [leaderelection.ErrInvalidPath] if the name is empty, longer than 1 KiB or not UTF-8, and
 // [ErrClosed] or [ErrFault].
 func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 	o := options{ctx: context.Background()}
@@ -120,8 +122,8 @@ func checkElection(node *Node, name string) error {
 	return CheckName(name)
 }
 
-// CheckName returns an error that wraps [leaderelection.ErrInvalidPath] if an election cannot
-// have this name: one that is empty, longer than 1 KiB or not UTF-8. It sends nothing.
+// CheckName returns an error that wraps [leaderelection.ErrInvalidPath] if name is not
+// valid for an election: if it is empty, longer than 1 KiB or not UTF-8. It sends nothing.
 func CheckName(name string) error {
 	switch {
 	case name == "" || len(name) > maxName:
@@ -142,17 +144,18 @@ func gone(node *Node) error {
 	return closedConn(fmt.Errorf("%w: peer %s was removed from the cluster", ErrRefused, node.cfg.ID))
 }
 
-// ID names this candidate: its peer's ID and a random number. It is empty before it takes
-// part.
+// ID returns the ID of this candidate, which consists of its peer's ID and a random number.
+// It is "" before the candidate has joined.
 func (e *Election) ID() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.id
 }
 
-// Status implements [leaderelection.Candidate]. NowFollowing is the candidate before this one
-// in line. A leader that cannot renew its lease is Suspended: it leads again, with the same
-// token, if it is in time; if not, it is Follower at the end of the line.
+// Status implements [leaderelection.Candidate]. NowFollowing is the direct predecessor in
+// the queue. A leader that cannot renew its lease becomes Suspended. It becomes leader
+// again, with the same token, if it can renew the lease in time; otherwise it becomes a
+// Follower at the end of the queue.
 func (e *Election) Status() <-chan leaderelection.Status { return e.feed.C() }
 
 // Current implements [leaderelection.Candidate].
@@ -164,12 +167,12 @@ func (e *Election) Current() leaderelection.Status {
 	return s
 }
 
-// ElectLeader implements [leaderelection.Candidate]: it blocks until the candidacy is over and
-// returns the error of the final status, or nil after Resign or the end of [WithContext]'s
-// context. Beside [leaderelection.ErrElectionOver] that is an error that is
-// [leaderelection.ErrConnClosed], and [ErrClosed] or [ErrFault]: the node has stopped; or
-// [ErrRefused]: its peer was removed from the cluster. A cluster without a majority ends nothing:
-// the candidate waits.
+// ElectLeader implements [leaderelection.Candidate]. It blocks until the candidacy is over
+// and returns the error of the final status, or nil after Resign or when the context of
+// [WithContext] is done. Errors: [leaderelection.ErrElectionOver];
+// [leaderelection.ErrConnClosed] together with [ErrClosed] or [ErrFault] if the node has
+// stopped; [leaderelection.ErrConnClosed] together with [ErrRefused] if the peer was
+// removed from the cluster. If the cluster has no majority, the candidate waits.
 func (e *Election) ElectLeader() error {
 	e.mu.Lock()
 	switch {
@@ -210,8 +213,8 @@ func (e *Election) wake() {
 	}
 }
 
-// Resign implements [leaderelection.Candidate]: the next candidate leads as soon as that is in
-// the log, which is when Resign returns nil.
+// Resign implements [leaderelection.Candidate]. The next candidate becomes leader as soon
+// as the resignation is in the log, which is when Resign returns nil.
 func (e *Election) Resign() error {
 	e.finish(leaderelection.ErrResigned)
 	<-e.over
@@ -246,9 +249,9 @@ func (e *Election) finish(reason error) {
 	close(e.over)
 }
 
-// EndElection implements [leaderelection.Candidate], as [DeleteElection] does. When it is not
-// confirmed in time this candidacy ends all the same, and the attempt goes on until it
-// succeeds or the node is closed.
+// EndElection implements [leaderelection.Candidate]. It ends the election as
+// [DeleteElection] does. If the end is not confirmed in time, this candidacy ends
+// nevertheless, and the attempt continues until it succeeds or the node is closed.
 func (e *Election) EndElection() error {
 	done, err := e.end.Run(confirmLimit, func() error {
 		deleted := make(chan error, 1)
@@ -270,19 +273,23 @@ func (e *Election) EndElection() error {
 	return err
 }
 
-// DeleteElection ends the election with that name for all its candidates, the leader too, and
-// for newcomers, who get [leaderelection.ErrElectionOver]; [RestartElection] lets it begin
-// anew. The cluster remembers that for Config.Window, or until 131,072 other elections were ended
-// or restarted; after that, new candidates restart the election. DeleteElection returns when the
-// end is in the log; at once if the election has been ended before. The error is [leaderelection.ErrUnconfirmed] if ctx
-// has ended first or the call has taken longer than Config.Window, and [leaderelection.ErrConnClosed] if the node has stopped; it may be called
-// again. It is [leaderelection.ErrNilConn] or [leaderelection.ErrInvalidPath] as of [NewElection].
+// DeleteElection ends the election with the given name for all its candidates, including
+// the leader, and for later ones, which end with [leaderelection.ErrElectionOver].
+// [RestartElection] allows it again. The cluster remembers the end for Config.Window, or
+// until 131,072 other elections were ended or restarted; after that, new candidates restart
+// the election. DeleteElection blocks until the end is in the log, and returns immediately
+// if the election has ended before.
+//
+// Errors: [leaderelection.ErrUnconfirmed] if ctx is done first or the call has taken longer
+// than Config.Window, [leaderelection.ErrConnClosed] if the node has stopped, and
+// [leaderelection.ErrNilConn] or [leaderelection.ErrInvalidPath] like [NewElection].
+// DeleteElection may be called again.
 func DeleteElection(ctx context.Context, node *Node, name string) error {
 	return amend(ctx, node, entry.Op{Do: entry.End, Election: name})
 }
 
-// RestartElection lets an election that was ended begin anew; one that was not goes on.
-// Errors are those of [DeleteElection].
+// RestartElection allows an election that has ended to start again. It has no effect on an
+// election that has not ended. Errors are those of [DeleteElection].
 func RestartElection(ctx context.Context, node *Node, name string) error {
 	return amend(ctx, node, entry.Op{Do: entry.Restart, Election: name})
 }

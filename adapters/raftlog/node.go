@@ -22,12 +22,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
 
-// Node is a peer of a cluster, in this process. Make it with [Open]. Its methods may be
+// Node is a peer of a cluster in this process. Create it with [Open]. Its methods may be
 // called from any goroutine.
-//
-// Four goroutines work for it: one owns the peer's state and decides everything (loop.go),
-// one writes the log (write.go), one has the state machine apply updates (apply.go), and the
-// transport's. The one that decides waits for none of the others.
 type Node struct {
 	cfg   Config
 	fs    disk.FS
@@ -75,16 +71,17 @@ type Node struct {
 	ended chan struct{}  // closed when nothing runs any more
 }
 
-// Open begins to take part in the cluster, with what is in the folder: it reads the log, has
-// the state machine restored, listens, and returns when other peers can reach this one, which
-// is before there is a leader. The first of all peers, those of Config.Peers, begin the
-// cluster when their folders are empty; another one first fetches a snapshot.
+// Open starts a peer with the data in its directory. It reads the log, restores the state
+// machine, listens, and returns when other peers can connect, which is before there is a
+// leader. The initial voters, which are listed in Config.Peers, create the cluster if their
+// directories are empty. Any other peer with an empty directory first fetches a snapshot
+// from the cluster.
 //
-// Errors: [ErrInvalid] for a configuration that cannot work, or that contradicts what is in
-// the folder; [ErrFault], which says what is wrong, for a log or a snapshot that is damaged;
-// [ErrIdentity] if this peer must not take part in the cluster with the data in the folder;
-// what the state machine returns; disk and network errors; [ErrRefused], or the last reason,
-// when no peer has given a snapshot within JoinTimeout.
+// Errors: [ErrInvalid] if the configuration is invalid or contradicts the data in the
+// directory; [ErrFault] if a log or a snapshot is damaged; [ErrIdentity] if this peer must
+// not join the cluster with the data in the directory; errors of the state machine, the
+// disk and the network; and [ErrRefused], or the last error, if no peer has sent a snapshot
+// within JoinTimeout.
 func Open(cfg Config) (*Node, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -276,11 +273,12 @@ func (n *Node) fail(err error) {
 	n.stop(err)
 }
 
-// Close ends the node: candidates end with [ErrClosed], calls under way return, and if this
-// peer leads the log another one does at once. It waits until nothing runs any more, and may
-// be called repeatedly. What was confirmed is on disk.
+// Close stops the node: candidates end with [ErrClosed], pending calls return, and if this
+// peer is the leader of the log, another peer becomes leader immediately. Close blocks
+// until all goroutines have ended, and may be called repeatedly. Confirmed updates are on
+// disk.
 //
-// The error is the fault by which the node had stopped before, if there was one.
+// It returns nil, or the fault if the node had stopped because of one.
 func (n *Node) Close() error {
 	n.handOver()
 	n.stop(ErrClosed)
@@ -290,10 +288,11 @@ func (n *Node) Close() error {
 	return n.fault
 }
 
-// Done is closed when the node has stopped: by Close, or by a fault, which Err tells.
+// Done returns a channel that is closed when the node has stopped, by Close or because of a
+// fault. Err returns the reason.
 func (n *Node) Done() <-chan struct{} { return n.ended }
 
-// Err is nil while the node works; then [ErrClosed], or the fault.
+// Err returns nil while the node runs, and then [ErrClosed] or the fault.
 func (n *Node) Err() error {
 	if n.ctx.Err() == nil {
 		return nil

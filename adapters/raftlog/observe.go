@@ -9,11 +9,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// Candidates returns the candidates of an election in order of succession, as far as this peer
-// has applied the log; [Node.Sync] before it makes that now. The first one leads, or is about
-// to. The error is [leaderelection.ErrElectionOver] for one that was ended, ctx's cause,
-// [leaderelection.ErrConnClosed], or [leaderelection.ErrNilConn] or [leaderelection.ErrInvalidPath]
-// as of [NewElection].
+// Candidates returns the candidates of an election in the order of succession, according to
+// the entries that this peer has applied. Call [Node.Sync] first to include all earlier
+// changes. The first candidate is the leader or is about to become the leader.
+//
+// Errors: [leaderelection.ErrElectionOver] if the election has ended, the cause of ctx,
+// [leaderelection.ErrConnClosed], and [leaderelection.ErrNilConn] or
+// [leaderelection.ErrInvalidPath] like [NewElection].
 func Candidates(ctx context.Context, node *Node, name string) ([]leaderelection.CandidateInfo, error) {
 	if err := checkElection(node, name); err != nil {
 		return nil, err
@@ -39,8 +41,8 @@ func infoOf(c replica.Candidate) leaderelection.CandidateInfo {
 	return leaderelection.CandidateInfo{ID: c.ID, Name: c.Name, Token: int64(c.Token)}
 }
 
-// CurrentLeader returns the first of [Candidates]; found is false when there is nobody. Errors
-// are those of Candidates.
+// CurrentLeader returns the first of [Candidates]. found is false if there are no
+// candidates. Errors are those of Candidates.
 func CurrentLeader(ctx context.Context, node *Node, name string) (leader leaderelection.CandidateInfo, found bool, err error) {
 	all, err := Candidates(ctx, node, name)
 	if err != nil || len(all) == 0 {
@@ -49,15 +51,16 @@ func CurrentLeader(ctx context.Context, node *Node, name string) (leader leadere
 	return all[0], true, nil
 }
 
-// Observe streams who leads an election, without taking part in it: the leader of now first, as
-// far as this peer has applied the log, or that there is nobody, and then each change. A reader
-// that is late gets the newest observation. A peer without contact goes on with the last one it
-// has applied, see [Info].Lease.
+// Observe watches the leader of an election without joining it. The returned channel
+// delivers the current leader according to the entries that this peer has applied, or that
+// there is none, and then each change. A slow reader receives only the newest observation.
+// If the peer loses contact to the cluster, the last observation remains; see [Info].Lease.
 //
-// The channel is closed when ctx is done, and after a last element with
-// [leaderelection.ErrElectionOver], or with [leaderelection.ErrConnClosed] when the node has
-// stopped, or its peer was removed from the cluster ([ErrRefused] too). Errors of the call itself
-// are those of [Candidates], but for an election that was ended.
+// The channel is closed when ctx is done, or after a last element with
+// [leaderelection.ErrElectionOver], or with [leaderelection.ErrConnClosed] if the node has
+// stopped or its peer was removed from the cluster (which also wraps [ErrRefused]). Errors
+// returned by Observe itself are those of [Candidates], except that the end of the election
+// is reported by the channel.
 func Observe(ctx context.Context, node *Node, name string) (<-chan leaderelection.Observation, error) {
 	if err := checkElection(node, name); err != nil {
 		return nil, err

@@ -13,19 +13,21 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// Propose has an update applied once, and returns the index of its entry once this peer's
-// state machine has applied it. An ID that is known already, with the same data, is answered
-// with the index of the first time. It may be called at any peer: one that does not lead asks
-// the leader.
+// Propose proposes an update, and blocks until this peer's state machine has applied it. It
+// returns the index of its entry. If the ID was used before with the same data, the update
+// is not applied again, and Propose returns the index of the first time. Propose may be
+// called at any peer, which forwards the update to the leader of the log.
 //
-// While no leader is known, or the leader has too much to do, nothing is done and Propose
-// tries again until ctx ends; then the error wraps [ErrNotLeader] or [ErrBusy]. When the
-// leader is lost meanwhile, or ctx ends while it is asked, the error is [ErrUnknownOutcome]:
-// proposing again, with the same ID and data, is safe, and tells. Other errors are final:
-// [ErrStale], [ErrFuture], [ErrRequestIDReused], [ErrTooManyIDs], [ErrTooLarge], [ErrNoSpace], [ErrInvalid]
-// for the zero ID, [ErrRefused] at a peer that was removed, and [ErrClosed] or [ErrFault].
+// While no leader is known, or while the leader is overloaded, Propose retries until ctx is
+// done; then the error wraps [ErrNotLeader] or [ErrBusy], and nothing was applied. If the
+// leader is lost during the request, or ctx is done while it is in flight, the error wraps
+// [ErrUnknownOutcome]: it is safe to propose the update again with the same ID and data,
+// which determines the outcome. Other errors are permanent: [ErrStale], [ErrFuture],
+// [ErrRequestIDReused], [ErrTooManyIDs], [ErrTooLarge], [ErrNoSpace], [ErrInvalid] for the
+// zero ID, [ErrRefused] at a peer that was removed, and [ErrClosed] or [ErrFault].
 //
-// data must not be modified before Propose has returned, or ever if the outcome is unknown.
+// data must not be modified before Propose has returned. If the outcome is unknown, it must
+// never be modified.
 func (n *Node) Propose(ctx context.Context, id requestid.ID, data []byte) (index uint64, err error) {
 	if id.IsZero() {
 		return 0, fmt.Errorf("%w: the request ID is zero; requestid.New makes one", ErrInvalid)
@@ -33,13 +35,13 @@ func (n *Node) Propose(ctx context.Context, id requestid.ID, data []byte) (index
 	return n.insist(ctx, core.Request{Kind: api.State, ID: id, Data: data, Forward: true})
 }
 
-// Propose has an update applied as [Node.Propose] does, but only while this candidate leads:
-// the log itself decides, at the entry, whether the leadership is the one of this call. So
-// nothing is applied after another candidate has become the first, however late this
-// process, or the network, is. It is bound to the leadership at the time of the call.
+// Propose proposes an update like [Node.Propose], but the update is applied only while this
+// candidate is the leader: when the entry is applied, the log compares the leadership with
+// that at the time of the call. Nothing is applied after another candidate has become the
+// first of the queue, regardless of delays of this process or the network.
 //
-// The error is [leaderelection.ErrNotLeader] if the candidate does not lead, or did not any
-// more at the entry: nothing was applied then. Otherwise it is one of [Node.Propose].
+// The error wraps [leaderelection.ErrNotLeader] if the candidate was not the leader, at the
+// call or at the entry: nothing was applied. Other errors are those of [Node.Propose].
 func (e *Election) Propose(ctx context.Context, id requestid.ID, data []byte) (index uint64, err error) {
 	leadership := e.feed.Current().Leadership
 	switch {
@@ -59,21 +61,22 @@ func (n *Node) proposeUnder(ctx context.Context, g entry.Guard, id requestid.ID,
 	return index, err
 }
 
-// ChangePeers makes these the voters, and returns the index of the entry by which that is
-// complete; then those that are left out may be stopped. New ones are to run already, see
-// Config.Peers, and to have caught up, for which they are given 20 election timeouts. First both
-// the old and the new voters decide together, then the new ones alone; whichever peer leads
-// completes that. Peers that are left out are removed: they take no part any more, and their IDs
-// cannot be used again.
+// ChangePeers replaces the voters, and returns the index of the entry that completes the
+// change. After that, removed peers may be stopped. New peers must already be running, see
+// Config.Peers, and must catch up within 20 election timeouts. During the change decisions
+// require a majority of both the old and the new voters. If the leader changes, the new
+// leader completes the change. Removed peers do not participate any more, and their IDs
+// must not be used again.
 //
-// id names the change: one that is repeated with the same ID is carried out once. When the
-// leader is lost meanwhile, or hands over since it is to be removed, ChangePeers asks the next
-// one, until ctx ends.
+// id identifies the change: a change that is retried with the same ID is executed once. If
+// the leader is lost, or hands over because it will be removed, ChangePeers retries with
+// the next leader until ctx is done.
 //
-// Errors: [ErrInvalid], with what is wrong with the voters; [ErrChanging] while another
-// change is under way; [ErrBusy] if new peers do not answer or have not caught up in time: then
-// nothing was changed, and nothing will be; and those of [Node.Propose]. If ctx ends first, the
-// error at the leader is also [ErrBusy], unless the change is in the log already.
+// Errors: [ErrInvalid] with the reason if voters is invalid; [ErrChanging] while another
+// change is in progress; [ErrBusy] if new peers do not answer or have not caught up in
+// time, in which case nothing was or will be changed; and those of [Node.Propose]. If ctx
+// is done first, the error at the leader is also [ErrBusy], unless the change is already in
+// the log.
 func (n *Node) ChangePeers(ctx context.Context, id requestid.ID, voters []Peer) (index uint64, err error) {
 	if id.IsZero() {
 		return 0, fmt.Errorf("%w: the request ID is zero; requestid.New makes one", ErrInvalid)
@@ -83,9 +86,10 @@ func (n *Node) ChangePeers(ctx context.Context, id requestid.ID, voters []Peer) 
 	})
 }
 
-// Sync waits until this peer's state machine has applied all that was committed anywhere
-// before the call: what is read from it then is not older. The error wraps ctx's cause, or is
-// [ErrRefused] at a peer that was removed, [ErrClosed] or [ErrFault].
+// Sync blocks until this peer's state machine has applied all entries that were committed
+// before the call, at any peer, so that later reads of the state machine are not older. The
+// error wraps the cause of ctx, or [ErrRefused] at a peer that was removed, or [ErrClosed]
+// or [ErrFault].
 func (n *Node) Sync(ctx context.Context) error { return n.read(ctx, (*core.Core).Read) }
 
 // read asks by one of the core's ways to read until it is answered. What it waits for stays the

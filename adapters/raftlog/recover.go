@@ -22,11 +22,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// RecoverConfig is what [RecoverOffline] is to do. Dir has to be set.
+// RecoverConfig configures [RecoverOffline]. Dir is required.
 type RecoverConfig struct {
-	// Dir is the directory of a peer that does not run.
+	// Dir is the directory of a peer that is not running.
 	Dir string
-	// Addr is where others will reach the peer, host:port; by default where they did.
+	// Addr is the address, host:port, at which other peers will reach the peer. The default
+	// is its previous address.
 	Addr string
 	// DryRun makes RecoverOffline return its result without changing anything.
 	DryRun bool
@@ -36,30 +37,32 @@ type RecoverConfig struct {
 
 // Recovery is the result of [RecoverOffline].
 type Recovery struct {
+	// Cluster is the name of the cluster.
 	Cluster string
 	// Peer is the only member of the recovered cluster.
 	Peer Peer
-	// Last is the newest entry that the peer had, and Term its term. Everything that was
-	// acknowledged behind it, by the other peers, is lost.
+	// Last and Term are the index and the term of the newest entry that the peer had. All
+	// later entries that other peers have acknowledged are lost.
 	Last, Term uint64
-	// Committed is through which entries the peer's files say that they are committed. Those
-	// behind it, through Last, may never have been acknowledged; they are kept.
+	// Committed is the index of the last entry that the peer's files show to be committed.
+	// The entries after it, through Last, may never have been acknowledged; they are kept.
 	Committed uint64
-	// Removed are the other peers. They are refused when they come back.
+	// Removed are the IDs of the other peers, which are rejected if they return.
 	Removed []string
 }
 
-// RecoverOffline makes a peer the only one of its cluster, after a majority of the voters was
-// lost for good. All entries that the peer has count as committed then, and those that it does not
-// have are lost, acknowledged or not. The cluster gets a new identity, so that the other peers,
-// should they come back, are refused; new peers join under new IDs. Of the peers that are left one
-// is to be recovered, the one with the highest Term, and of these the highest Last.
+// RecoverOffline makes a peer the only member of its cluster, after a majority of the
+// voters was lost permanently. All entries of the peer become committed. Entries that the
+// peer does not have are lost, even if they were acknowledged. The cluster gets a new
+// identity, so that the other peers are rejected if they return; new peers join under new
+// IDs. If several peers are left, recover the peer with the highest Term, and among these
+// the one with the highest Last.
 //
-// It must not be called while a majority of the voters can be started again. It blocks until the
-// change is on disk. If it fails it can be repeated.
+// RecoverOffline must not be called if a majority of the voters can be started again. It
+// blocks until the change is on disk. If it fails, it may be called again.
 //
-// Errors: [ErrInvalid] for a directory that is in use, or is not one of a peer; [ErrIdentity] if
-// its log is missing; [ErrFault] for files that are damaged; those of reading and writing.
+// Errors: [ErrInvalid] if the directory is in use or is not that of a peer; [ErrIdentity]
+// if its log is missing; [ErrFault] if files are damaged; errors of reading and writing.
 func RecoverOffline(cfg RecoverConfig) (Recovery, error) {
 	r := recovering{cfg: cfg, fs: cfg.fs}
 	if r.fs == nil {

@@ -17,19 +17,22 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 )
 
-// Exported says what a snapshot file has.
+// Exported describes a snapshot file.
 type Exported struct {
-	Cluster     string
-	Index, Term uint64 // of the last entry in it
-	Size        int64  // of the file, in bytes
+	// Cluster is the name of the cluster.
+	Cluster string
+	// Index and Term are those of the last entry in the snapshot.
+	Index, Term uint64
+	// Size is the size of the file in bytes.
+	Size int64
 }
 
-// ExportOffline copies the newest snapshot of a peer's directory to the file target, which must
-// not exist, and verifies it. The peer may run meanwhile. Entries behind the snapshot are not in
-// it: see [Node.Compact] and [CompactOffline], which make a newer one. Target is there as a whole
-// or not at all. It blocks until the copy is on disk.
+// ExportOffline copies the newest snapshot of a peer's directory to the file target, which
+// must not exist, and verifies it. The peer may be running. Entries after the snapshot are
+// not included; [Node.Compact] and [CompactOffline] create a newer snapshot. Target is
+// created completely or not at all. ExportOffline blocks until the copy is on disk.
 //
-// Errors: [ErrInvalid] if target exists; [ErrFault] for a snapshot that is damaged; those of
+// Errors: [ErrInvalid] if target exists; [ErrFault] if the snapshot is damaged; errors of
 // reading and writing.
 func ExportOffline(dir, target string) (Exported, error) {
 	made, err := export(dir, target)
@@ -72,28 +75,28 @@ func openSnapshot(fsys disk.FS, name string) (*snapshot.Reader, error) {
 // DefaultIndexGap is the default of RestoreConfig.IndexGap.
 const DefaultIndexGap = 1_000_000
 
-// RestoreConfig is what [RestoreOffline] is to do. Snapshot, Dir and Peer have to be set.
+// RestoreConfig configures [RestoreOffline]. Snapshot, Dir and Peer are required.
 type RestoreConfig struct {
-	// Snapshot is a file that ExportOffline has made.
+	// Snapshot is a file that [ExportOffline] has created.
 	Snapshot string
-	// Dir is the directory to be made; it must not have a peer's data.
+	// Dir is the directory to create. It must not contain data of a peer.
 	Dir string
 	// Peer is the ID and the address of the only peer of the new cluster.
 	Peer Peer
-	// IndexGap is how many indexes are left out behind the snapshot. Fencing tokens are indexes:
-	// those that were issued after the snapshot was made are not issued again, if there were
-	// fewer entries than that. The default is DefaultIndexGap.
+	// IndexGap is the number of indexes that are skipped after the snapshot. Fencing tokens
+	// are indexes: if fewer entries than IndexGap were written after the snapshot, tokens
+	// that were issued in them are not issued again. The default is [DefaultIndexGap].
 	IndexGap uint64
 }
 
-// RestoreOffline makes the directory of a peer that begins a new cluster of one, with the name and
-// the state of the cluster that a snapshot was exported from: the state machine's data, the
-// elections, and the request IDs. Everything behind the snapshot is lost. The new cluster has an
-// identity of its own, so that peers of the old one are refused. It blocks until all is on disk;
-// after an error the directory is to be removed.
+// RestoreOffline creates the directory of a peer that starts a new cluster with one member,
+// with the name and the state of the cluster from which a snapshot was exported: the state
+// machine's data, the elections, and the request IDs. All entries after the snapshot are
+// lost. The new cluster has a new identity, so that peers of the old cluster are rejected.
+// RestoreOffline blocks until everything is on disk. After an error, delete the directory.
 //
-// Errors: [ErrInvalid] for an argument that cannot work, and for a directory that is not empty;
-// [ErrFault] for a snapshot that is damaged; those of reading and writing.
+// Errors: [ErrInvalid] if an argument is invalid or the directory is not empty; [ErrFault]
+// if the snapshot is damaged; errors of reading and writing.
 func RestoreOffline(cfg RestoreConfig) (Exported, error) {
 	if cfg.IndexGap == 0 {
 		cfg.IndexGap = DefaultIndexGap

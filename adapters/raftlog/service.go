@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// Info is how things stand at this peer. It does not wait for anybody.
+// Info returns the status of this peer. It does not block.
 func (n *Node) Info() Info {
 	s := n.status.Load()
 	info := Info{
@@ -29,8 +29,8 @@ func (n *Node) Info() Info {
 	return info
 }
 
-// Membership is who the peers are, as far as this one has applied the log. The error is
-// ctx's cause, [ErrClosed] or [ErrFault].
+// Membership returns the peers of the cluster according to the entries that this peer has
+// applied. The error is the cause of ctx, [ErrClosed] or [ErrFault].
 func (n *Node) Membership(ctx context.Context) (m Membership, err error) {
 	err = n.do(ctx, func(c *core.Core) { m = c.Membership() })
 	return m, err

@@ -19,16 +19,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
 
-// Compact has a snapshot of the state machine written, which takes the place of the one
-// before; that one is kept under another name. The log then begins behind
-// min(snapshot, prune index), where the prune index is the one before the first entry whose
-// ID is fresh: so that whoever joins has the entries of all fresh IDs. No file is deleted:
-// [Node.PrunableFiles] says which may be.
+// Compact writes a snapshot of the state machine that replaces the previous snapshot, which
+// is kept under another name. Then it truncates the log up to min(snapshot index, prune
+// index), where the prune index precedes the first entry whose ID is within the
+// deduplication window, so that joining peers receive the entries of all such IDs. No file
+// is deleted; [Node.PrunableFiles] returns the files that may be deleted.
 //
-// It returns the index of the snapshot when that is on disk and the log begins where it is to;
-// it blocks until then, or until ctx ends, and then the work goes on. If a newer snapshot comes
-// first, from the leader or from Config.CompactFile, that one counts. An error of the state
-// machine's WriteTo, or of the disk, is returned as it is: the snapshot before stays.
+// Compact blocks until the snapshot is on disk and the log is truncated, and returns the
+// index of the snapshot. If ctx is done first, the work continues in the background. If a
+// newer snapshot arrives first, from the leader or from Config.CompactFile, it is used
+// instead. If the state machine's WriteTo or the disk fails, Compact returns that error
+// unchanged, and the previous snapshot remains.
 func (n *Node) Compact(ctx context.Context) (index uint64, err error) {
 	w := &compaction{done: make(chan error, 1)}
 	if err := n.do(ctx, func(c *core.Core) {
@@ -94,8 +95,8 @@ func (n *Node) appliedIndex() uint64 {
 	return index
 }
 
-// PrunableFiles are files of the log, in Config.Dir, that hold only entries that the log
-// begins behind. They may be moved away or deleted.
+// PrunableFiles returns the files of the log, in Config.Dir, that contain only truncated
+// entries. They may be moved or deleted.
 func (n *Node) PrunableFiles() []string {
 	return n.files.Prunable(n.status.Load().First - 1)
 }

@@ -2,27 +2,28 @@ package raftlog
 
 import "io"
 
-// StateMachine is what the updates are for. All its methods are called by one goroutine, one
-// at a time; while one runs no further update is applied at this peer, and everything else
-// goes on. None of them may wait for the node: not for Close, Propose or Sync. An error from
-// any of them stops the node: a state machine that has missed an update is not a replica any
-// more.
+// StateMachine applies the updates. All its methods are called by one goroutine, one at a
+// time. While a method runs, no further updates are applied at this peer, but the node does
+// not wait otherwise. Methods must not call methods of the node that block, such as Close,
+// Propose or Sync. If a method returns an error, the node stops, because a state machine
+// that has missed an update is not a replica any more.
 type StateMachine interface {
-	// LastApplied is the index of the last entry that the state has, which has to be kept
-	// with the state, and changed together with it: what is behind it is applied again after
-	// a restart. It is called once, by Open. A state machine in memory returns 0, and is
-	// restored from the newest snapshot and the log.
+	// LastApplied returns the index of the last entry that the state includes. The index
+	// must be stored with the state and updated atomically with it: later entries are
+	// applied again after a restart. LastApplied is called once, by Open. A state machine
+	// in memory returns 0, and is restored from the newest snapshot and the log.
 	LastApplied() (uint64, error)
-	// Apply applies the entries, of kind State, in order; afterwards LastApplied is through,
-	// which is the index of the last one or more. Entries that must not be applied, since
-	// they repeat an ID, are left out.
+	// Apply applies entries, which are of kind State, in order. After that LastApplied is
+	// through, which is at least the index of the last entry. Duplicate updates, which
+	// repeat an ID, are not passed to Apply.
 	Apply(entries []Entry, through uint64) error
-	// Snapshot returns the state of now. WriteTo is called once, or not at all, by another
-	// goroutine, while entries are applied, and must write what was now. It can be followed
-	// by a Close, if what is returned is an io.Closer.
+	// Snapshot captures the current state. WriteTo is called at most once, from another
+	// goroutine, while later entries are applied; it must write the state as of the call of
+	// Snapshot. If the returned value implements io.Closer, Close is called when it is not
+	// needed any more.
 	Snapshot() (io.WriterTo, error)
-	// Restore replaces the state by what Snapshot has written, of this or another peer;
-	// afterwards LastApplied is index.
+	// Restore replaces the state by data that Snapshot has written, at this or another
+	// peer. After that LastApplied is index.
 	Restore(index uint64, r io.Reader) error
 }
 

@@ -15,13 +15,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
-// Event is one element of a subscription.
+// Event is an element of a subscription.
 type Event = api.Event
 
-// Pulse says how far a subscription is.
+// Pulse reports the progress of a subscription.
 type Pulse = api.Pulse
 
-// Subscription is a stream of the log's entries, in order and without a gap.
+// Subscription is a stream of the entries of the log, in order and without gaps.
 type Subscription struct {
 	events chan Event
 	stop   context.CancelFunc
@@ -29,10 +29,11 @@ type Subscription struct {
 	err    error
 }
 
-// Subscribe streams the log from index from on; 0 and 1 stand for its beginning. The stream
-// is this peer's: what it has applied. Where entries are gone it begins with the newest
-// snapshot, and goes on behind that. A reader that is late makes nobody wait, and misses
-// nothing. It ends with ctx, by Close, and with the node.
+// Subscribe returns a stream of the entries that this peer has applied, starting at index
+// from; 0 and 1 are the start of the log. If the entries are not available any more, the
+// stream starts with the newest snapshot and continues with the following entries. A slow
+// reader does not delay other operations and misses nothing. The stream ends when ctx is
+// done, when it is closed, and when the node stops.
 func (n *Node) Subscribe(ctx context.Context, from uint64) *Subscription {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Subscription{events: make(chan Event), stop: cancel, done: make(chan struct{})}
@@ -64,10 +65,10 @@ func (n *Node) Subscribe(ctx context.Context, from uint64) *Subscription {
 	return s
 }
 
-// Events is the stream, which is closed at its end.
+// Events returns the channel of the stream. It is closed when the stream ends.
 func (s *Subscription) Events() <-chan Event { return s.events }
 
-// Err is why the stream has ended; nil before Events is closed.
+// Err returns the reason why the stream has ended, and nil before Events is closed.
 func (s *Subscription) Err() error {
 	select {
 	case <-s.done:
@@ -77,7 +78,7 @@ func (s *Subscription) Err() error {
 	}
 }
 
-// Close ends the stream, and waits until nothing of it runs any more.
+// Close ends the stream, and blocks until its goroutines have ended.
 func (s *Subscription) Close() {
 	s.stop()
 	<-s.done
