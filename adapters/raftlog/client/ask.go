@@ -13,10 +13,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
-// Membership is who the peers are, as far as the peer that has answered has applied the log:
-// the leader if it is known and answers, otherwise any. A peer that was removed from the cluster
-// is not asked for more than the addresses of the others. It asks until ctx ends; the error
-// wraps its cause, ErrRefused (by all peers) or ErrClosed.
+// Membership returns the peers of the cluster according to the peer that has answered: the
+// leader if it is known and answers, otherwise any peer. From a peer that was removed from
+// the cluster only the addresses of the others are used. Membership retries until ctx is
+// done. The error wraps the cause of ctx, [ErrRefused] if all peers reject the client, or
+// [ErrClosed].
 func (c *Client) Membership(ctx context.Context) (m Membership, err error) {
 	var removed error
 	err = c.try(ctx, trial{what: "asking for the membership"}, func(ctx context.Context, caller *rpc.Caller) (err error) {
@@ -55,9 +56,9 @@ func (c *Client) learn(m Membership) {
 	c.mu.Unlock()
 }
 
-// Info is how things stand at the peer with that ID. It asks only that one, and once: the
-// error says why it has not answered within CallTimeout, and wraps ErrInvalid if no peer of
-// that ID is known.
+// Info returns the status of the peer with the given ID. It sends one request, without
+// retries. The error is the reason why the peer has not answered within CallTimeout, and
+// wraps [ErrInvalid] if no peer with that ID is known.
 func (c *Client) Info(ctx context.Context, peerID string) (Info, error) {
 	c.mu.Lock()
 	p, ok := c.known.find(peerID)
@@ -88,16 +89,19 @@ func (c *Client) info(ctx context.Context, p Peer) (i Info, err error) {
 	return i, nil
 }
 
-// PeerInfo is what one peer has answered, or why it has not.
+// PeerInfo is the answer of one peer.
 type PeerInfo struct {
+	// Peer is the peer that was queried.
 	Peer Peer
+	// Info is the status of the peer, if Err is nil.
 	Info Info
-	Err  error
+	// Err is the reason why the peer has not answered.
+	Err error
 }
 
-// Infos asks all peers that are known, at once, and returns within CallTimeout what they have
-// answered, in the order of the membership, then other peers of Config. Seeds without an ID
-// are asked only if they are no members.
+// Infos queries all known peers in parallel, and returns their answers within CallTimeout:
+// first the members in the order of the membership, then other peers of Config. Peers of
+// Config without an ID are queried only if they are not members.
 func (c *Client) Infos(ctx context.Context) []PeerInfo {
 	peers := c.peers()
 	infos := make([]PeerInfo, len(peers))

@@ -19,14 +19,16 @@ const redirects = 3
 // final are the errors that trying again does not change.
 var final = []error{ErrStale, ErrFuture, ErrRequestIDReused, ErrTooManyIDs, ErrTooLarge, ErrInvalid, ErrChanging, ErrNoSpace}
 
-// Propose has an update applied once, and returns the index of its entry; of the first one
-// if the ID was used for the same data before. It tries the leader, and the next peer after
-// every failure, always with the same ID, until it is applied or ctx ends; set one.
+// Propose proposes an update, and returns the index of its entry, or that of the first one
+// if the ID was used for the same data before. It sends the update to the leader, and after
+// each failure to the next peer, always with the same ID, until it is applied or ctx is
+// done. ctx should have a deadline.
 //
-// The error wraps ctx's cause, or one that trying again does not change: ErrStale, ErrFuture,
-// ErrRequestIDReused, ErrTooManyIDs, ErrTooLarge, ErrNoSpace, ErrInvalid, ErrRefused (by all peers) or
-// ErrClosed. If it is also ErrUnknownOutcome the update may be applied, even later on;
-// otherwise it was not and will not be.
+// The error wraps the cause of ctx, or a permanent error: [ErrStale], [ErrFuture],
+// [ErrRequestIDReused], [ErrTooManyIDs], [ErrTooLarge], [ErrNoSpace], [ErrInvalid],
+// [ErrRefused] if all peers reject the client, or [ErrClosed]. If it also wraps
+// [ErrUnknownOutcome], the update may have been applied or may be applied later; otherwise
+// it was not and will not be applied.
 func (c *Client) Propose(ctx context.Context, id requestid.ID, data []byte) (index uint64, err error) {
 	if id.IsZero() {
 		return 0, fmt.Errorf("%w: an update needs a request ID", ErrInvalid)
@@ -38,10 +40,10 @@ func (c *Client) Propose(ctx context.Context, id requestid.ID, data []byte) (ind
 	return index, err
 }
 
-// ChangePeers makes these the voters, and returns the index of the entry by which the change
-// is complete. It tries as Propose does, with the same errors, and ErrChanging. If ctx has a
-// deadline and the new voters do not answer or do not catch up before it, the error wraps ErrBusy
-// and not ErrUnknownOutcome: nothing was changed, and nothing will be.
+// ChangePeers replaces the voters, and returns the index of the entry that completes the
+// change. It retries and returns errors like Propose, and [ErrChanging]. If ctx has a
+// deadline and the new voters do not answer or do not catch up before it, the error wraps
+// [ErrBusy] and not ErrUnknownOutcome: nothing was or will be changed.
 func (c *Client) ChangePeers(ctx context.Context, id requestid.ID, voters []Peer) (index uint64, err error) {
 	if id.IsZero() || len(voters) == 0 {
 		return 0, fmt.Errorf("%w: a change of the peers needs a request ID and voters", ErrInvalid)

@@ -20,40 +20,44 @@ const (
 	DefaultRefresh     = 5 * time.Second
 )
 
-// Config says which cluster, and how to speak to it.
+// Config configures a client.
 type Config struct {
-	// Cluster is the cluster's ID.
+	// Cluster is the name of the cluster.
 	Cluster string
-	// Peers are some peers to begin with, at least one; the others are learnt from them. A
-	// Peer whose ID is not known has only an address. They are tried later on as well, after
-	// those that are known to be members.
+	// Peers are the initial peers to contact, at least one. The client learns the other
+	// peers from them. A peer whose ID is unknown needs only an address. Peers are also
+	// retried later, after the known members.
 	Peers []Peer
-	// Secret is known to all peers and clients of the cluster; it has at least 16 bytes. One of Secret, TLS and
-	// Insecure has to be set; TLS may have a Secret as well.
+	// Secret is the secret of the cluster, with at least 16 bytes. One of Secret, TLS and
+	// Insecure is required; TLS can be combined with Secret.
 	Secret []byte
-	// TLS are the client's own certificate and whom it trusts.
+	// TLS contains the client's certificate and the trusted authorities.
 	TLS *tls.Config
-	// Insecure is for connections that anybody may read and change.
+	// Insecure disables authentication and encryption.
 	Insecure bool
-	// Dial connects to host:port; nil is TCP. It returns soon after its context has ended.
+	// Dial connects to host:port. The default uses TCP. It must return soon after its
+	// context is done.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// RetryPause is how long a call waits, on average, before it is tried at the next peer;
-	// from half of it to one and a half. A peer that names the leader is believed at once.
+	// RetryPause is the average time before a call is retried at the next peer; the actual
+	// time is between a half and 1.5 times of it. There is no pause if a peer has named the
+	// leader. The default is DefaultRetryPause.
 	RetryPause time.Duration
-	// CallTimeout is how long a peer has to answer what it can answer at once, and to accept
-	// a connection. An update may take longer, until its context ends; meanwhile a peer
-	// that does not say for four times CallTimeout that it is alive is given up.
+	// CallTimeout is the time in which a peer must accept a connection, and answer a
+	// request that it can answer immediately. An update may take longer, until its context
+	// is done, but a peer that does not send a keepalive for four times CallTimeout is
+	// abandoned. The default is DefaultCallTimeout.
 	CallTimeout time.Duration
-	// Refresh is how often a peer is asked who the peers are, used or not. Negative is only
-	// when peers do not answer.
+	// Refresh is the interval at which the membership is queried, whether or not the client
+	// is used. If it is negative, the membership is queried only when peers do not answer.
+	// The default is DefaultRefresh.
 	Refresh time.Duration
 }
 
 // connect makes a connection to a peer; whoever gets it closes it.
 type connect func(ctx context.Context, p Peer) (rpc.Stream, error)
 
-// Client speaks to a cluster. Its methods may be called from any goroutine, many at once.
-// After Close they return errors that wrap ErrClosed.
+// Client is a client of a cluster. Its methods may be called from any goroutine, also
+// concurrently. After Close they return errors that wrap [ErrClosed].
 type Client struct {
 	cfg     Config
 	connect connect
@@ -69,8 +73,8 @@ type Client struct {
 	conns  map[Peer]*conn
 }
 
-// New returns a client. It does not wait for any peer: calls do. The error wraps ErrInvalid.
-// Close ends it.
+// New returns a client. It does not wait for a peer. The error wraps [ErrInvalid]. The
+// client must be closed.
 func New(cfg Config) (*Client, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -130,8 +134,8 @@ func newClient(cfg Config, to connect, jitter func() float64) *Client {
 	return c
 }
 
-// Close ends calls and subscriptions under way, and waits for the client's goroutines. It
-// may be called more than once; the error is nil.
+// Close ends pending calls and subscriptions, and blocks until the client's goroutines have
+// ended. It may be called repeatedly, and returns nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true

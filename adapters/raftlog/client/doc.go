@@ -1,9 +1,9 @@
-// Package client speaks to the peers of a raft log from outside: it proposes updates, changes
-// who the peers are, asks how they are, and follows the log.
+// Package client accesses a raftlog cluster from programs that are not peers: it proposes
+// updates, changes the membership, queries the status of peers, and follows the log.
 //
-// A client needs the address of one peer that answers; it learns the others, and who leads,
-// from the peers, again and again, so that it stays with a cluster all of whose peers are
-// replaced one by one. Whatever fails is tried at the next peer until the context of the
-// call ends, an update always under the same request ID, so that it is applied once however
-// often it was sent.
+// A client needs the address of one reachable peer. It learns the other peers and the
+// leader from the peers, and refreshes them periodically, so that it keeps working if all
+// peers of a cluster are replaced one by one. A failed request is retried at the next peer
+// until the context of the call is done. Retries of an update use the same request ID, so
+// it is applied exactly once.
 package client

@@ -15,31 +15,36 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
-// DefaultPulseTimeout is how long a peer may be silent; see PulseTimeout.
+// DefaultPulseTimeout is the default of [PulseTimeout].
 const DefaultPulseTimeout = time.Second
 
-// EventKind is what an Event is.
+// EventKind is the kind of an Event.
 type EventKind int
 
 const (
-	// EventEntry: Entry is the next entry.
+	// EventEntry delivers the next entry.
 	EventEntry EventKind = iota
-	// EventSnapshot: Snapshot replaces all that was before, and a snapshot of before that
-	// could not be read to its end. The next event comes when its Data are read to the end
-	// or closed; reading may fail, with the connection: then the snapshot comes again.
+	// EventSnapshot delivers a snapshot, which replaces the previous state, including
+	// earlier snapshots that could not be read completely. The next event follows when its
+	// Data was read completely or closed. Reading fails if the connection is lost; then the
+	// snapshot is delivered again.
 	EventSnapshot
-	// EventFresh: all entries have come that are known to a peer that has lately heard from
-	// a leader with a majority. It comes once, until EventStale.
+	// EventFresh reports that all entries were delivered that are known to a peer with
+	// recent contact to a leader that has a majority. It is not repeated before the next
+	// EventStale.
 	EventFresh
-	// EventStale: there may be newer entries, for Err: the peer has lost its leader, or the
-	// connection was lost, or entries are skipped by a snapshot. It comes after EventFresh.
+	// EventStale follows an EventFresh and reports that there may be newer entries. Err is
+	// the reason: the peer has lost its leader, the connection was lost, or a snapshot
+	// skips entries.
 	EventStale
-	// EventTimeout: the peer has said nothing for PulseTimeout; another is tried.
+	// EventTimeout reports that the peer has sent nothing for PulseTimeout. Another peer is
+	// tried.
 	EventTimeout
 )
 
 var eventKinds = []string{"entry", "snapshot", "fresh", "stale", "timeout"}
 
+// String returns the name of the kind.
 func (k EventKind) String() string {
 	if k >= 0 && int(k) < len(eventKinds) {
 		return eventKinds[k]
@@ -47,32 +52,34 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("EventKind(%d)", int(k))
 }
 
-// Event is what a subscription tells.
+// Event is an element of a subscription.
 type Event struct {
+	// Kind is the kind of the event.
 	Kind EventKind
-	// Peer is from whom it is.
+	// Peer is the peer from which the event was received.
 	Peer Peer
-	// Entry must not be modified; nil for other kinds.
+	// Entry is set for EventEntry. It must not be modified.
 	Entry *Entry
-	// Snapshot is nil for other kinds.
+	// Snapshot is set for EventSnapshot.
 	Snapshot *SnapshotStream
-	// Leader and Term, of an EventFresh, are the peer's.
+	// Leader is the leader that the peer knows. It is set for EventFresh.
 	Leader Peer
-	Term   uint64
-	// Err is why, of EventStale and EventTimeout.
+	// Term is the term of the leader. It is set for EventFresh.
+	Term uint64
+	// Err is the reason of EventStale and EventTimeout.
 	Err error
 }
 
-// SubscribeOption changes how a subscription is fed.
+// SubscribeOption configures a subscription.
 type SubscribeOption func(*Subscription)
 
-// FromLeader has the subscription be fed by the leader as soon as one is known, instead of
-// by any peer: entries come a little earlier, and all from one peer.
+// FromLeader makes the leader serve the subscription as soon as it is known, instead of any
+// peer. Entries arrive slightly earlier, and all from one peer.
 func FromLeader() SubscribeOption { return func(s *Subscription) { s.fromLeader = true } }
 
-// PulseTimeout is for how long a peer may be silent, or without a leader, until another one
-// is tried; also within a snapshot's data. Peers that have nothing new send a pulse every 500 ms,
-// so that it should be longer; zero or less is the default of 1 s.
+// PulseTimeout sets the time after which another peer is tried if a peer sends nothing or
+// has no leader, also while a snapshot is read. Idle peers send a keepalive every 500 ms,
+// so d should be longer. The default is 1 s, which is also used if d is not positive.
 func PulseTimeout(d time.Duration) SubscribeOption {
 	return func(s *Subscription) {
 		if d > 0 {
@@ -81,9 +88,9 @@ func PulseTimeout(d time.Duration) SubscribeOption {
 	}
 }
 
-// Subscription follows the log, gap-free: the entries that it tells have indexes one after
-// the other, and begin after the snapshot that was told before. Lost connections and peers
-// do not end it. If nobody reads its events, it asks for no more than some megabytes, and
+// Subscription follows the log without gaps: the delivered entries have consecutive
+// indexes, and start after the delivered snapshot, if any. It survives the loss of
+// connections and peers. If its events are not received, it buffers at most some megabytes;
 // the peers keep the rest.
 type Subscription struct {
 	client     *Client
@@ -107,10 +114,11 @@ type Subscription struct {
 	err error // set before ended is closed
 }
 
-// Subscribe follows the log from index from on: 0 and 1 are its beginning, and who knows
-// entries up to i goes on at i+1. If the entries there are gone it begins with a snapshot.
-// The subscription lasts until Close, the end of ctx, or a fault that it cannot go around;
-// whoever has it reads Events until they are closed, or calls Close.
+// Subscribe follows the log starting at index from; 0 and 1 are its start, and a reader
+// that knows the entries up to i continues with i+1. If these entries are not available any
+// more, the subscription starts with a snapshot. It lasts until Close, until ctx is done,
+// or until a permanent error. The caller must receive from Events until the channel is
+// closed, or call Close.
 func (c *Client) Subscribe(ctx context.Context, from uint64, options ...SubscribeOption) *Subscription {
 	s := newSubscription(ctx, c, from, options)
 	stop := context.AfterFunc(c.ctx, func() { s.cancel(context.Cause(c.ctx)) })
@@ -143,12 +151,14 @@ func newSubscription(ctx context.Context, c *Client, from uint64, options []Subs
 	return s
 }
 
-// Events are told one by one; the next is prepared when one was received. The channel is
-// closed at the end; Err is why.
+// Events returns the channel of events. The next event is prepared when the previous one
+// was received. The channel is closed when the subscription has ended; Err returns the
+// reason.
 func (s *Subscription) Events() <-chan Event { return s.events }
 
-// Err is why the subscription has ended; nil before. It wraps ErrClosed after Close, the
-// cause of the context, ErrGap, ErrRefused if all peers refuse, or ErrInvalid.
+// Err returns the reason why the subscription has ended, or nil before. It wraps
+// [ErrClosed] after Close, the cause of the context, [ErrGap], [ErrRefused] if all peers
+// reject the client, or [ErrInvalid].
 func (s *Subscription) Err() error {
 	select {
 	case <-s.ended:
@@ -158,8 +168,9 @@ func (s *Subscription) Err() error {
 	}
 }
 
-// Close ends the subscription and waits for its goroutine; events that were not received are
-// dropped, and a snapshot's Data return errors. It may be called more than once.
+// Close ends the subscription, and blocks until its goroutine has ended. Events that were
+// not received are dropped, and reads of the Data of a snapshot return errors. Close may be
+// called repeatedly.
 func (s *Subscription) Close() error {
 	s.cancel(fmt.Errorf("subscription: %w", ErrClosed))
 	<-s.ended

@@ -12,23 +12,25 @@ import (
 
 // What peers and clients say to each other.
 type (
-	// Entry is one entry of the log, committed.
+	// Entry is a committed entry of the log.
 	Entry = api.Entry
-	// Kind is what an entry is for.
+	// Kind is the purpose of an entry.
 	Kind = api.Kind
 	// Peer is a member of the cluster.
 	Peer = api.Peer
-	// Membership is who the peers are.
+	// Membership lists the peers of the cluster.
 	Membership = api.Membership
-	// Info is how things stand at one peer.
+	// Info is the status of one peer.
 	Info = api.Info
-	// SnapshotStream is a snapshot on its way. Whoever gets it closes Data.
+	// SnapshotStream is a snapshot that is being received. The receiver must close its
+	// Data.
 	SnapshotStream = api.SnapshotStream
-	// NotLeaderError tells who leads instead. It is ErrNotLeader.
+	// NotLeaderError names the leader. It wraps [ErrNotLeader].
 	NotLeaderError = api.NotLeaderError
 )
 
-// The kinds of entries.
+// The kinds of entries: an update that was proposed, a change of the membership, the start
+// of a leader's term, and a message between the peers.
 const (
 	KindState      = api.State
 	KindConfig     = api.Config
@@ -36,49 +38,57 @@ const (
 	KindControl    = api.Control
 )
 
-// The errors, for errors.Is.
+// Errors returned by this package, to be tested with errors.Is.
 var (
-	// ErrNotLeader: the peers that were asked do not lead; nothing was done.
+	// ErrNotLeader is returned if the peers that were contacted are not the leader. Nothing
+	// was applied.
 	ErrNotLeader = api.ErrNotLeader
-	// ErrUnknownOutcome: it is not known whether the update was, or will be, applied.
-	// Proposing it again with the same ID is safe, and tells.
+	// ErrUnknownOutcome is returned if it is unknown whether the update was or will be
+	// applied. It is safe to propose it again with the same ID, which determines the
+	// outcome.
 	ErrUnknownOutcome = api.ErrUnknownOutcome
-	// ErrStale: the ID is older than what peers remember, and they do not know it.
+	// ErrStale is returned if the peers do not remember the ID and it is older than the
+	// deduplication window.
 	ErrStale = api.ErrStale
-	// ErrFuture: the ID is of a time to come, by the leader's clock.
+	// ErrFuture is returned if the timestamp of the ID is too far ahead of the leader's
+	// clock.
 	ErrFuture = api.ErrFuture
-	// ErrRequestIDReused: the ID is known, from an update with other data.
+	// ErrRequestIDReused is returned if the ID was used for an update with other data.
 	ErrRequestIDReused = api.ErrRequestIDReused
-	// ErrBusy: the leader has too much under way.
+	// ErrBusy is returned if the leader is overloaded.
 	ErrBusy = api.ErrBusy
-	// ErrTooManyIDs: the log remembers as many IDs as it may.
+	// ErrTooManyIDs is returned if the cluster remembers the maximum number of IDs.
 	ErrTooManyIDs = api.ErrTooManyIDs
-	// ErrTooLarge: the data are larger than the cluster takes.
+	// ErrTooLarge is returned if the data is larger than the cluster accepts.
 	ErrTooLarge = api.ErrTooLarge
-	// ErrNoSpace: the leader's disk has no space for updates; nothing was applied.
+	// ErrNoSpace is returned if the leader's disk has no space for updates. Nothing was
+	// applied.
 	ErrNoSpace = api.ErrNoSpace
-	// ErrInvalid: an argument or an option cannot work; nothing was done.
+	// ErrInvalid is returned if an argument or an option is invalid. Nothing was changed.
 	ErrInvalid = api.ErrInvalid
-	// ErrChanging: another change of the peers is under way.
+	// ErrChanging is returned if another change of the membership is in progress.
 	ErrChanging = api.ErrChanging
-	// ErrCompacted: the entries are in a snapshot by now.
+	// ErrCompacted is returned if the entries are not available any more because a snapshot
+	// contains them.
 	ErrCompacted = api.ErrCompacted
-	// ErrClosed: the client, or the subscription, was closed.
+	// ErrClosed is returned after the client or the subscription was closed.
 	ErrClosed = api.ErrClosed
-	// ErrFault: the peer has stopped for good.
+	// ErrFault is returned if the peer has stopped permanently.
 	ErrFault = api.ErrFault
-	// ErrRefused: the other side is not of this cluster: it has another secret, certificate
-	// or cluster ID.
+	// ErrRefused is returned if the other side does not belong to this cluster: it has
+	// another secret, certificate or cluster name.
 	ErrRefused = api.ErrRefused
-	// ErrGap: a peer has sent entries that do not follow each other. GapError says which.
+	// ErrGap is returned if a peer has sent entries that are not consecutive. The error is
+	// a [GapError].
 	ErrGap = errors.New("raftlog: entries do not follow each other")
 )
 
-// GapError is the error of a subscription to which a peer has sent another entry than the
-// one that had to follow. It is ErrGap. The peer, or what is between, is broken.
+// GapError is the error of a subscription that has received an unexpected entry. It wraps
+// [ErrGap]. The peer, or the connection to it, is faulty.
 type GapError struct {
+	// Peer is the peer that has sent the entry.
 	Peer Peer
-	// Want is the index that had to follow, Got the one that came, of an entry or a snapshot.
+	// Want is the expected index, and Got the index of the received entry or snapshot.
 	Want, Got uint64
 }
 
@@ -86,5 +96,5 @@ func (e *GapError) Error() string {
 	return fmt.Sprintf("%s: peer %v has sent index %d where %d has to be; subscribe again at index %d, not at that peer", ErrGap, e.Peer, e.Got, e.Want, e.Want)
 }
 
-// Is tells that e is ErrGap.
+// Is reports whether target is [ErrGap].
 func (e *GapError) Is(target error) bool { return target == ErrGap }

@@ -1,9 +1,8 @@
-// Package offline reads what a peer of a raft log has on its disk, as it lies there. It
-// changes nothing and takes no lock: the peer may run meanwhile, and what it writes while
-// something is read is there or not. So anything may be missing at the end, and nothing
-// before it.
+// Package offline reads the files of a raftlog peer. It changes nothing and takes no lock.
+// The peer may be running; what it writes during a read may be missing at the end of the
+// result, but nothing before that is missing.
 //
-// To make a snapshot of such files is raftlog.CompactOffline.
+// Use raftlog.CompactOffline to create a snapshot from such files.
 package offline
 
 import (
@@ -19,24 +18,28 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// The errors, for errors.Is, besides io/fs.ErrNotExist where there is nothing.
+// Errors of this package, to be tested with errors.Is, in addition to io/fs.ErrNotExist if
+// a file does not exist.
 var (
-	// ErrCorrupt: a log is damaged. The error says where, and what to do.
+	// ErrCorrupt is returned if a log is damaged. The error names the position and the
+	// remedy.
 	ErrCorrupt = filelog.ErrCorrupt
-	// ErrMalformed: an entry is whole, and means nothing to this program.
+	// ErrMalformed is returned if an entry is undamaged, but this program cannot decode it.
 	ErrMalformed = entry.ErrMalformed
 )
 
-// LogDir is the folder of the log, in that of a peer.
+// LogDir is the directory of the log, below the directory of a peer.
 const LogDir = "log"
 
-// Owner says whose folder one is.
+// Owner identifies the peer to which a directory belongs.
 type Owner struct {
+	// Cluster is the name of the cluster.
 	Cluster string `json:"cluster"`
-	Peer    string `json:"peer"` // its ID
+	// Peer is the ID of the peer.
+	Peer string `json:"peer"`
 }
 
-// ReadOwner reads whose folder that is.
+// ReadOwner returns the owner of a peer's directory.
 func ReadOwner(dir string) (o Owner, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, "peer.json"))
 	if err != nil {
@@ -48,24 +51,25 @@ func ReadOwner(dir string) (o Owner, err error) {
 	return o, nil
 }
 
-// Entry is an entry of the log, and where it is.
+// Entry is an entry of the log and its position in the files.
 type Entry struct {
 	// Entry has Data for Control entries too, and never Skipped: that takes all the entries
 	// before it to know.
 	api.Entry
-	// Committed is whether the files say so. An entry of which they do not may be replaced
-	// yet, or be committed all the same.
+	// Committed reports whether the files show that the entry is committed. Otherwise the
+	// entry may have been committed, or may be replaced.
 	Committed bool
-	// File is a segment, in the log's folder.
-	File   string
+	// File is the name of the segment in the directory of the log.
+	File string
+	// Offset is the position of the entry in File, in bytes.
 	Offset int64
-	// Size is what the entry takes without the log's own headers, in bytes.
+	// Size is the size of the entry in bytes, without the headers of the log.
 	Size int
 }
 
-// Entries calls do with every entry of the log in a peer's folder, in order: with all that are
-// on the disk, compacted or not. The error is do's, which ends it, ErrCorrupt, ErrMalformed,
-// or of reading.
+// Entries calls do for every entry of the log in a peer's directory, in order, including
+// truncated entries whose files still exist. It stops if do returns an error, and returns
+// that error. Other errors are [ErrCorrupt], [ErrMalformed], and errors of reading.
 func Entries(dir string, do func(Entry) error) error {
 	_, err := filelog.History(disk.OS(dir), LogDir, func(r filelog.Record, committed bool) error {
 		d, err := entry.Decode(&raftpb.Entry{Index: &r.Index, Term: &r.Term, Type: &r.Type, Data: r.Data})
@@ -79,35 +83,41 @@ func Entries(dir string, do func(Entry) error) error {
 	return err
 }
 
-// Log says how far a log goes, and of what files it is.
+// Log describes the extent and the files of a log.
 type Log struct {
-	// First and Last are of the entries on the disk; 0 without any.
+	// First and Last are the indexes of the first and the last entry on the disk, or 0 if
+	// there are none.
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"`
-	// Commit is through which entries are known to be committed.
+	// Commit is the index of the last entry that is known to be committed.
 	Commit uint64 `json:"commit"`
-	// Compacted is through which entries the peer does without: a snapshot has them.
-	Compacted uint64    `json:"compacted"`
-	Segments  []Segment `json:"segments"`
+	// Compacted is the index of the last entry that the peer does not need any more,
+	// because a snapshot contains it.
+	Compacted uint64 `json:"compacted"`
+	// Segments are the files of the log, in order.
+	Segments []Segment `json:"segments"`
 }
 
 // Segment is a file of the log.
 type Segment struct {
+	// Name is the name of the file.
 	Name string `json:"name"`
-	// First and Last are of the entries in it that count; 0 if all were replaced, or it has
-	// none.
-	First   uint64 `json:"first"`
-	Last    uint64 `json:"last"`
-	Entries int    `json:"entries"`
-	// Replaced is how many entries in it were replaced by later ones.
+	// First and Last are the indexes of the valid entries in it, or 0 if it is empty or all
+	// its entries were replaced.
+	First uint64 `json:"first"`
+	Last  uint64 `json:"last"`
+	// Entries is the number of entries in the file.
+	Entries int `json:"entries"`
+	// Replaced is the number of its entries that were replaced by later ones.
 	Replaced int `json:"replaced"`
-	// Used is how many bytes are written, of those that are reserved.
+	// Used is the number of bytes that are written, out of those that are reserved.
 	Used int64 `json:"used"`
-	// Sealed is whether nothing is written to it any more.
+	// Sealed reports whether nothing more is written to the file.
 	Sealed bool `json:"sealed"`
 }
 
-// ReadLog reads the log in a peer's folder. Errors are those of [Entries].
+// ReadLog returns a description of the log in a peer's directory. Errors are those of
+// [Entries].
 func ReadLog(dir string) (Log, error) {
 	fsys := disk.OS(dir)
 	var l Log
@@ -149,8 +159,9 @@ func ReadLog(dir string) (Log, error) {
 	return l, err
 }
 
-// Prunable are the files that hold only entries through that index, and that are not needed
-// when the log is compacted so far; the oldest first, in which order they may be deleted.
+// Prunable returns the files that contain only entries up to index through, and that are
+// not needed if the log is truncated up to it. They are sorted from the oldest to the
+// newest, and must be deleted in that order.
 func (l Log) Prunable(through uint64) []string {
 	var names []string
 	for _, s := range l.Segments {

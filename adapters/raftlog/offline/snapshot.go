@@ -11,52 +11,69 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 )
 
-// ErrSnapshot: a file is no whole and undamaged snapshot.
+// ErrSnapshot is returned if a file is not a complete and undamaged snapshot.
 var ErrSnapshot = snapshot.ErrCorrupt
 
-// SnapshotName is the newest snapshot in a peer's folder.
+// SnapshotName is the name of the newest snapshot in a peer's directory.
 const SnapshotName = snapshot.Name
 
-// Snapshot says what a snapshot has, but for the state machine's data.
+// Snapshot describes a snapshot, without the state machine's data.
 type Snapshot struct {
+	// Cluster is the name of the cluster.
 	Cluster string `json:"cluster"`
-	// Index and Term are of the last entry in it.
-	Index   uint64    `json:"index"`
-	Term    uint64    `json:"term"`
+	// Index and Term are those of the last entry in the snapshot.
+	Index uint64 `json:"index"`
+	Term  uint64 `json:"term"`
+	// Created is when the snapshot was created.
 	Created time.Time `json:"created"`
-	// Size is the file's, DataSize that of the state machine's data, in bytes.
+	// Size is the size of the file, and DataSize that of the state machine's data, in
+	// bytes.
 	Size     int64 `json:"size"`
 	DataSize int64 `json:"dataSize"`
 
-	// Clock is the newest time that a leader has written, by which IDs become stale.
-	Clock           time.Time      `json:"clock"`
-	Window          time.Duration  `json:"window"` // for how long IDs are fresh
-	ElectionTimeout time.Duration  `json:"electionTimeout"`
-	Membership      api.Membership `json:"membership"`
-	// RequestIDs is how many are remembered, and PruneIndex that before the first of them.
-	RequestIDs int        `json:"requestIDs"`
-	PruneIndex uint64     `json:"pruneIndex"`
-	Skipped    []uint64   `json:"skipped,omitempty"` // updates in the peer's log that were not applied
-	Elections  []Election `json:"elections,omitempty"`
+	// Clock is the newest timestamp that a leader has written. It determines which IDs are
+	// outside the deduplication window.
+	Clock time.Time `json:"clock"`
+	// Window is the deduplication window.
+	Window time.Duration `json:"window"`
+	// ElectionTimeout is the election timeout of the cluster.
+	ElectionTimeout time.Duration `json:"electionTimeout"`
+	// Membership lists the peers as of Index.
+	Membership api.Membership `json:"membership"`
+	// RequestIDs is the number of remembered IDs, and PruneIndex the index before the entry
+	// of the first of them.
+	RequestIDs int    `json:"requestIDs"`
+	PruneIndex uint64 `json:"pruneIndex"`
+	// Skipped are the indexes of updates in the peer's log that were not applied.
+	Skipped []uint64 `json:"skipped,omitempty"`
+	// Elections are the elections that the log keeps.
+	Elections []Election `json:"elections,omitempty"`
 }
 
-// Election is one of the elections that the log keeps.
+// Election is an election that the log keeps.
 type Election struct {
-	Name       string      `json:"name"`
-	Ended      bool        `json:"ended,omitempty"`
-	Candidates []Candidate `json:"candidates,omitempty"` // in order of succession
+	// Name is the name of the election.
+	Name string `json:"name"`
+	// Ended reports whether the election has ended.
+	Ended bool `json:"ended,omitempty"`
+	// Candidates are its candidates, in the order of succession.
+	Candidates []Candidate `json:"candidates,omitempty"`
 }
 
-// Candidate stands in an election.
+// Candidate is a candidate in an election.
 type Candidate struct {
-	ID     string `json:"id"`
-	Name   string `json:"name,omitempty"`
-	Joined uint64 `json:"joined"`          // index of the entry by which it stands there
-	Token  uint64 `json:"token,omitempty"` // its fencing token, of the first one
+	// ID is the ID of the candidate.
+	ID string `json:"id"`
+	// Name is the client name of the candidate.
+	Name string `json:"name,omitempty"`
+	// Joined is the index of the entry by which the candidate has joined.
+	Joined uint64 `json:"joined"`
+	// Token is the fencing token. It is set for the first candidate.
+	Token uint64 `json:"token,omitempty"`
 }
 
-// ReadSnapshot reads all of a snapshot's file and verifies it. The error wraps ErrSnapshot,
-// or is of reading.
+// ReadSnapshot reads and verifies a snapshot file. The error wraps [ErrSnapshot], or is an
+// error of reading.
 func ReadSnapshot(file string) (s Snapshot, err error) {
 	r, err := snapshot.OpenFile(disk.OS(filepath.Dir(file)), filepath.Base(file))
 	if err != nil {
@@ -87,8 +104,8 @@ func ReadSnapshot(file string) (s Snapshot, err error) {
 	return s, nil
 }
 
-// Snapshots are the names of the snapshots in a peer's folder: the newest one first, then
-// those that are kept from before, in order of their names.
+// Snapshots returns the names of the snapshots in a peer's directory: the newest one first,
+// then earlier ones that are kept, sorted by name.
 func Snapshots(dir string) ([]string, error) {
 	names, err := disk.OS(dir).List(".")
 	if err != nil {

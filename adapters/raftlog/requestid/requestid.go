@@ -1,8 +1,9 @@
-// Package requestid has the names by which updates of a raft log are told apart: whoever
-// repeats an update repeats its ID, and the log applies it once.
+// Package requestid implements the IDs that identify updates of a raftlog cluster: a client
+// that retries an update uses the same ID, and the log applies the update once.
 //
-// An ID says when it was made. Peers remember an ID for as long as it is fresh, and refuse
-// one that they do not know and that is too old for them to know that they never did.
+// An ID contains its creation time. Peers remember IDs within the deduplication window, and
+// reject an older ID that they do not remember, because they cannot know whether it was
+// applied.
 package requestid
 
 import (
@@ -14,19 +15,20 @@ import (
 	"time"
 )
 
-// ID names an update. Its first 48 bits are a time in milliseconds since 1970, the other
-// 80 are random. The zero ID is none.
+// ID identifies an update. The first 48 bits are the creation time in milliseconds since
+// the Unix epoch, the other 80 bits are random. The zero ID is invalid.
 type ID [16]byte
 
-// ErrSyntax: a text is not an ID's.
+// ErrSyntax is returned if a text is not an ID.
 var ErrSyntax = errors.New("requestid: not a request ID")
 
-// New returns an ID of now that nobody else has: two of the same millisecond are equal with
-// a chance of 2^-80.
+// New returns a new ID with the current time. The probability that two IDs of the same
+// millisecond are equal is 2^-80.
 func New() ID { return At(time.Now()) }
 
-// At returns an ID with that time, which must be in the years 1970 to 10889. A program that
-// has its own clock makes its IDs by it; the log judges them by its leaders' clocks.
+// At returns a new ID with time t, which must be in the years 1970 to 10889. Programs with
+// a separate clock should use it for their IDs; the log compares them with the clocks of
+// its leaders.
 func At(t time.Time) ID {
 	var id ID
 	rand.Read(id[6:])
@@ -34,8 +36,8 @@ func At(t time.Time) ID {
 	return id
 }
 
-// From returns an ID of that time with randomness from elsewhere, of which the first 80 bits
-// count: for simulations.
+// From returns an ID with time t and the given randomness, of which the first 80 bits are
+// used. It is meant for simulations.
 func From(t time.Time, a, b uint64) ID {
 	var id ID
 	id.setTime(t.UnixMilli())
@@ -49,20 +51,20 @@ func (id *ID) setTime(ms int64) {
 	binary.BigEndian.PutUint32(id[2:6], uint32(ms))
 }
 
-// Time is when the ID was made, in whole milliseconds.
+// Time returns the creation time, with a resolution of one millisecond.
 func (id ID) Time() time.Time {
 	ms := int64(binary.BigEndian.Uint16(id[:2]))<<32 | int64(binary.BigEndian.Uint32(id[2:6]))
 	return time.UnixMilli(ms)
 }
 
-// IsZero tells whether id is the zero ID.
+// IsZero reports whether id is the zero ID.
 func (id ID) IsZero() bool { return id == ID{} }
 
-// String is the ID in 32 hexadecimal digits.
+// String returns the ID as 32 hexadecimal digits.
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
-// Parse reads what [ID.String] has written, or the 24 hexadecimal digits of an ID of
-// 12 bytes, as [FromObjectID] does. The error wraps [ErrSyntax].
+// Parse parses the output of [ID.String], or an ID of 12 bytes in 24 hexadecimal digits,
+// which it converts like [FromObjectID]. The error wraps [ErrSyntax].
 func Parse(s string) (ID, error) {
 	raw, err := hex.DecodeString(s)
 	switch {
@@ -74,9 +76,9 @@ func Parse(s string) (ID, error) {
 	return ID{}, fmt.Errorf("%w: %q has to be 32 or 24 hexadecimal digits", ErrSyntax, s)
 }
 
-// FromObjectID returns the ID that stands for one of 12 bytes, of which the first four are
-// seconds since 1970: the form of MongoDB's ObjectId and of ØMQ Raft. Equal ones give equal
-// IDs, others give others.
+// FromObjectID converts an ID of 12 bytes, of which the first four are seconds since the
+// Unix epoch, as in MongoDB's ObjectId and ØMQ Raft. Equal inputs give equal IDs, and
+// different inputs give different IDs.
 func FromObjectID(old [12]byte) ID {
 	var id ID
 	id.setTime(int64(binary.BigEndian.Uint32(old[:4])) * 1000)
@@ -87,7 +89,7 @@ func FromObjectID(old [12]byte) ID {
 // MarshalText implements [encoding.TextMarshaler].
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText implements [encoding.TextUnmarshaler]; it reads what [Parse] does.
+// UnmarshalText implements [encoding.TextUnmarshaler]. It accepts the formats of [Parse].
 func (id *ID) UnmarshalText(text []byte) error {
 	parsed, err := Parse(string(text))
 	if err == nil {
