@@ -49,7 +49,7 @@ func formatRequests(names []string) []byte {
 // node, and blocks until the candidate's znode does not exist any more. It is meant for
 // programs other than the candidate's. A candidate receives the request only if its program
 // calls [Election.ResignRequested]; package elector does, and stops the leader's work
-// before it resigns. The request has no effect on other candidates.
+// before it resigns. The request does not affect other candidates.
 //
 // AskToResign returns nil as soon as the znode does not exist, for whatever reason. Then
 // another candidate, if there is one, is or is about to become the leader. Use
@@ -74,7 +74,7 @@ func AskToResign(conn *zk.Conn, node, id string, opts ...Option) error {
 	}
 	name := path.Base(id)
 	if contenders, _, _ := line.Order([]string{name}, endMarker); path.Join(node, name) != id || len(contenders) == 0 {
-		return fmt.Errorf("%w: %q is no candidate's ID in %s", ErrInvalidOption, id, node)
+		return fmt.Errorf("%w: %q is not the ID of a candidate in %s", ErrInvalidOption, id, node)
 	}
 	a := &asking{options: o, conn: conn, node: node, name: name}
 	if err := a.ask(); err != nil {
@@ -108,7 +108,7 @@ func (a *asking) ask() error {
 	}
 	if a.giveUp() {
 		if failed := a.withdraw(answered); err != nil && failed != nil {
-			err = fmt.Errorf("%w; it is not certain that the request is withdrawn: %w", err, failed)
+			err = fmt.Errorf("%w; the request may not be withdrawn: %w", err, failed)
 		}
 	}
 	if errors.Is(err, zk.ErrNoNode) {
@@ -118,7 +118,7 @@ func (a *asking) ask() error {
 }
 
 // errGaveUp ends change after the end of the context.
-var errGaveUp = errors.New("the caller has given up")
+var errGaveUp = errors.New("the call was cancelled")
 
 // maySend reports whether a write may be sent, and notes that one is.
 func (a *asking) maySend() bool {
@@ -221,9 +221,9 @@ func (a *asking) gone() error {
 }
 
 // ResignRequested returns a channel that is closed when a client requests this candidate's
-// resignation with [AskToResign]. The request has no other effect: a leader should stop its
+// resignation with [AskToResign]. The request does nothing else: a leader should stop its
 // work and then call Resign. The channel is not closed when the candidacy ends, so callers
-// should also wait for the end of the candidacy.
+// should also wait until the candidacy is over.
 //
 // The first call starts a goroutine and sets a watch on the data of the election node,
 // until the candidacy is over. A request that was made before the call is noticed as well.
@@ -253,7 +253,7 @@ func (e *Election) listen(asked, over chan<- struct{}) {
 		found, err := requests.Read(e.standing)
 		if err != nil {
 			if e.standing.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, request.ErrClosed) {
-				e.log.Warn("cannot be asked to resign", "election", e.node, "client", e.clientName, "err", refine(err))
+				e.log.Warn("cannot receive resign requests", "election", e.node, "client", e.clientName, "err", refine(err))
 			}
 			return
 		}

@@ -349,7 +349,7 @@ func TestAskGivenUpWhileDisconnected(t *testing.T) {
 				require.Equal(w, time.Second, time.Since(began), "no write was sent")
 			} else {
 				require.Equal(w, time.Second+confirmLimit, time.Since(began))
-				require.ErrorContains(w, err, "not certain that the request is withdrawn")
+				require.ErrorContains(w, err, "the request may not be withdrawn")
 			}
 			down.Remove()
 			w.pass(time.Minute)
@@ -369,7 +369,7 @@ func TestAskGivenUpAfterTheWrite(t *testing.T) {
 		w.srv.After(zktest.Match{Op: zktest.OpSetData, Path: "/election", Session: id, Nth: 1}, zktest.Cut)
 		err := w.ask(a.ID(), time.Second)
 		require.ErrorIs(w, err, context.DeadlineExceeded)
-		require.ErrorContains(w, err, "not certain that the request is withdrawn")
+		require.ErrorContains(w, err, "the request may not be withdrawn")
 		down.Remove()
 		w.pass(10 * time.Second)
 		require.Empty(w, w.data())

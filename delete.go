@@ -72,9 +72,9 @@ func deleteElection(o *options, conn *zk.Conn, node string, czxid int64, p patie
 
 var (
 	// errGone: somebody else has deleted the election.
-	errGone = errors.New("election is gone")
+	errGone = errors.New("election was deleted by another client")
 	// errBusy: whenever all candidates are deleted there are new ones.
-	errBusy = errors.New("candidates join again and again")
+	errBusy = errors.New("other candidates keep joining")
 )
 
 // rounds is how often a deletion is tried against newcomers: with the pauses
@@ -212,7 +212,7 @@ func (d *deletion) takeBack() error {
 func (d *deletion) refuse(foreign []string) error {
 	slices.Sort(foreign)
 	if d.changed {
-		return fmt.Errorf("%w: %q was created in %s while the election was being deleted; delete it and call again", ErrForeignChildren, foreign[0], d.node)
+		return fmt.Errorf("%w: %q was created in %s while the election was being deleted; delete it and try again", ErrForeignChildren, foreign[0], d.node)
 	}
 	return fmt.Errorf("%w: %s has %d, among them %q; nothing was changed", ErrForeignChildren, d.node, len(foreign), foreign[0])
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 	"github.com/go-leaderelection/leaderelection/internal/ending"
 	"github.com/go-leaderelection/leaderelection/internal/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/line"
@@ -140,8 +141,8 @@ func (e *Election) lineConfig() *line.Config {
 	at := e.nodeSeen()
 	cfg := &line.Config{
 		Conn: e.conn, Dir: e.node, DirCzxid: at.czxid, DirSession: at.session, EndMarker: endMarker,
-		Naming: e.naming, Data: []byte(e.clientName), ACL: e.acl,
-		Timeout: e.timeout, Patience: session.Timeout(e.conn, e.timeout), Hint: true, Log: e.log.With("election", e.node, "client", e.clientName),
+		Naming: e.naming, Data: candidatedata.Encode(e.clientName, e.value), ACL: e.acl,
+		Timeout: e.timeout, CheckInterval: e.interval, Patience: session.Timeout(e.conn, e.timeout), Hint: true, Log: e.log.With("election", e.node, "client", e.clientName),
 		Observer: e.tell.observer(),
 	}
 	if e.rejoin {
@@ -256,7 +257,7 @@ func (e *Election) publish(s Status) {
 
 func (e *Election) logStatus(s Status) {
 	if e.log.Enabled(context.Background(), slog.LevelInfo) {
-		e.log.Info("status", "election", e.node, "client", e.clientName, "status", s)
+		e.log.Info("status changed", "election", e.node, "client", e.clientName, "status", s)
 	}
 }
 

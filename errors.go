@@ -21,33 +21,33 @@ var (
 	// ErrInvalidPath is returned if ZooKeeper does not accept the path of the election
 	// node, or if the path is the root.
 	ErrInvalidPath = sentinel.ErrInvalidPath
-	// ErrInvalidOption is returned if an option has an invalid value.
+	// ErrInvalidOption is returned if the value of an option is invalid.
 	ErrInvalidOption = sentinel.ErrInvalidOption
 	// ErrNoElection is returned if the election node does not exist.
-	ErrNoElection = errors.New("leaderelection: election node does not exist")
+	ErrNoElection = errors.New("election node does not exist")
 	// ErrPermission is returned if ZooKeeper rejects a request because of an ACL or because
 	// the connection is not authenticated.
 	ErrPermission = sentinel.ErrPermission
 	// ErrAlreadyStarted is returned if ElectLeader is called a second time.
-	ErrAlreadyStarted = errors.New("leaderelection: candidate takes part already")
+	ErrAlreadyStarted = errors.New("candidate was started before")
 	// ErrCandidacyOver is returned by ElectLeader if the candidacy is over. Create a new
 	// candidate to join again.
-	ErrCandidacyOver = errors.New("leaderelection: candidacy is over")
+	ErrCandidacyOver = errors.New("candidacy is over")
 	// ErrNotLeader is returned if the candidate is not the leader. Nothing was applied.
-	ErrNotLeader = errors.New("leaderelection: not the leader")
+	ErrNotLeader = errors.New("not the leader")
 	// ErrUnconfirmed is returned if it is unknown whether ZooKeeper has executed a request.
 	// The documentation of the method describes what happens next.
 	ErrUnconfirmed = sentinel.ErrUnconfirmed
 	// ErrForeignChildren is returned if the election node has children that are not
 	// candidates. Nothing was changed, unless such a child was created during the deletion;
 	// the error text distinguishes the two cases.
-	ErrForeignChildren = errors.New("leaderelection: election node has children that are no candidates")
+	ErrForeignChildren = errors.New("election node has children that are not candidates")
 
 	// ErrNoCandidate is returned if the election has no candidate with the given ID.
-	ErrNoCandidate = errors.New("leaderelection: no such candidate")
+	ErrNoCandidate = errors.New("no such candidate")
 	// ErrForeignData is returned if the election node contains data of another application,
 	// which this library does not overwrite. Move that data to another znode.
-	ErrForeignData = errors.New("leaderelection: election node has data of its own")
+	ErrForeignData = errors.New("election node contains data of another application")
 
 	// ErrNodeExhausted ends a new candidacy if the election node has had 2147483647
 	// children: ZooKeeper's sequence numbers are exhausted and do not give the order of
@@ -90,7 +90,7 @@ var (
 	// candidate may become leader again.
 	ErrLeaseExpired = sentinel.ErrLeaseExpired
 	// ErrResigned indicates that the candidate has resigned.
-	ErrResigned = errors.New("leaderelection: candidate has resigned")
+	ErrResigned = errors.New("candidate has resigned")
 )
 
 // refine gives an error of the parts below its place among the errors above.

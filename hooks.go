@@ -22,8 +22,8 @@ import (
 // If a hook does not return, up to 64 events are queued. Then the oldest events are
 // dropped, those of Checked and Watched first, and Missed receives their number.
 //
-// ElectLeader waits for the queued hooks for at most 1.5 s after the end of the candidacy,
-// and drops the rest. No hook is called after ElectLeader has returned, but a hook that was
+// ElectLeader waits for the queued hooks for at most 1.5 s after the candidacy has ended, and
+// drops the rest. No hook is called after ElectLeader has returned, but a hook that was
 // called before may still run. Resign does not wait for hooks. A candidate whose
 // ElectLeader was not called calls no hooks.
 type Hooks struct {

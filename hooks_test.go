@@ -2,7 +2,6 @@ package leaderelection_test
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -54,7 +53,7 @@ func (l *line) hook(conn *zk.Conn, opts ...leaderelection.Option) *hooked {
 				h.broken = append(h.broken, fmt.Sprintf("%s: %+v", what, e))
 			}
 			if e.Err != nil {
-				what := what + ": " + strings.TrimPrefix(e.Err.Error(), "leaderelection: ")
+				what := what + ": " + e.Err.Error()
 				h.events = append(h.events, what)
 			} else {
 				h.events = append(h.events, what)
@@ -227,15 +226,15 @@ func TestHooksOfASuspension(t *testing.T) {
 		require.Equal(t, leaderelection.Leader, leads.Role)
 		l.srv.Blackhole(zktest.BothWays)
 		<-leads.Leadership.Done()
-		l.heard(h, "joined", "elected", "suspended: lease expired: it could not be confirmed in time")
+		l.heard(h, "joined", "elected", "suspended: lease expired: it was not confirmed in time")
 		l.srv.Heal()
 		l.leads(h.contender)
-		l.heard(h, "joined", "elected", "suspended: lease expired: it could not be confirmed in time", "resumed")
+		l.heard(h, "joined", "elected", "suspended: lease expired: it was not confirmed in time", "resumed")
 		require.NoError(t, l.srv.ExpireSession(h.conn.SessionID()))
 		<-h.over
 		events := []string{
-			"joined", "elected", "suspended: lease expired: it could not be confirmed in time", "resumed",
-			"lost: own znode was deleted", // the first that is heard of it
+			"joined", "elected", "suspended: lease expired: it was not confirmed in time", "resumed",
+			"lost: znode was deleted by another client", // the first that is heard of it
 			"ended: session expired",
 		}
 		l.heard(h, events...)
@@ -257,7 +256,7 @@ func TestHooksOfALeadershipThatIsLostWhileSuspended(t *testing.T) {
 		time.Sleep(2 * sessionTimeout)
 		l.srv.Refuse(false)
 		l.leads(h.contender)
-		l.heard(h, "joined", "elected", "suspended: lease expired: it could not be confirmed in time",
+		l.heard(h, "joined", "elected", "suspended: lease expired: it was not confirmed in time",
 			"lost: session expired", "joined", "elected")
 		_, ok := h.elected[0].HandOver()
 		require.True(t, ok)
@@ -296,7 +295,7 @@ func TestHooksOfAnElectionsEnd(t *testing.T) {
 		<-first.over
 		<-second.over
 		// What the leader sees first is that its znode is gone.
-		l.heard(first, "joined", "elected", "lost: own znode was deleted", "ended: election is over")
+		l.heard(first, "joined", "elected", "lost: znode was deleted by another client", "ended: election is over")
 		l.heard(second, "joined", "ended: election is over")
 	})
 }
@@ -407,7 +406,7 @@ func TestHookThatIsLate(t *testing.T) {
 		time.Sleep(100*leasePeriod + leasePeriod/2)
 		close(release)
 		now := h.rest()
-		require.Equal(t, []string{"joined", "elected", "suspended: lease expired: it could not be confirmed in time", "resumed"}, h.events)
+		require.Equal(t, []string{"joined", "elected", "suspended: lease expired: it was not confirmed in time", "resumed"}, h.events)
 		require.Positive(t, now.missed)
 		require.Positive(t, now.checked)
 		require.Greater(t, now.checked+now.missed, 100)

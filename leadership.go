@@ -28,7 +28,7 @@ type Leadership struct {
 // function may be called repeatedly; only the first reason counts. NewLeadership is for
 // implementations of [Candidate]. deadline returns the current end of the lease. It is
 // called often, from any goroutine, and must not call methods of the Leadership. A nil
-// deadline, or one that returns the zero time from the start, means that there is no limit.
+// deadline, or one that returns the zero time from the start, means that it is unlimited.
 func NewLeadership(token int64, deadline func() time.Time) (*Leadership, context.CancelCauseFunc) {
 	g, end := grant.New(token, deadline)
 	return &Leadership{grant: g}, end
@@ -57,7 +57,7 @@ func (l *Leadership) Err() error { return l.grant.Err() }
 
 // Deadline returns the time at which the lease expires unless it is renewed. It increases
 // while the leadership lasts, and does not change after the leadership has ended. The zero
-// time means that there is no limit.
+// time means that it is unlimited.
 func (l *Leadership) Deadline() time.Time { return l.grant.Deadline() }
 
 // Context returns a context that is done when the leadership ends. Its cause is the error

@@ -57,7 +57,7 @@ func (e *Election) find(limit func() (context.Context, context.CancelFunc)) erro
 		case is.session != 0 && is.session != e.conn.SessionID():
 			continue // which session has answered is not known
 		case stat == nil && !e.createNode && was.czxid == 0:
-			return fmt.Errorf("%w; create it first, or use WithCreateNode", ErrNoElection)
+			return fmt.Errorf("%w; create it or use WithCreateNode", ErrNoElection)
 		case stat == nil && !e.createNode,
 			stat != nil && was.czxid != 0 && stat.Czxid != was.czxid && !(e.createNode && e.rejoin):
 			return ErrElectionGone

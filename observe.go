@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 	"github.com/go-leaderelection/leaderelection/internal/line"
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
@@ -22,6 +23,9 @@ type CandidateInfo struct {
 	// Name is the client name of the candidate. It is empty if it is larger than the
 	// connection accepts.
 	Name string
+	// Value is the text that the candidate advertises with [WithValue]. It is empty if there
+	// is none, or if name and value are larger than the connection accepts.
+	Value string
 	// Token is the fencing token that the candidate has as leader.
 	Token int64
 }
@@ -39,7 +43,7 @@ func Candidates(conn *zk.Conn, node string, opts ...Option) ([]CandidateInfo, er
 		return nil, err
 	}
 	if names, err = candidatesOf(o, conn, node, names); err != nil {
-		return nil, fmt.Errorf("candidates at %s: %w", node, err)
+		return nil, fmt.Errorf("list candidates at %s: %w", node, err)
 	}
 	// Side by side, or a long line would take as many round trips.
 	type answer = request.Answer[*CandidateInfo]
@@ -52,7 +56,7 @@ func Candidates(conn *zk.Conn, node string, opts ...Option) ([]CandidateInfo, er
 		for _, c := range answers {
 			a := <-c
 			if a.Err != nil {
-				return nil, fmt.Errorf("candidates at %s: %w", node, a.Err)
+				return nil, fmt.Errorf("list candidates at %s: %w", node, a.Err)
 			}
 			if a.Value != nil {
 				all = append(all, *a.Value)
@@ -72,14 +76,14 @@ func CurrentLeader(conn *zk.Conn, node string, opts ...Option) (leader Candidate
 		}
 		name, err := firstOf(o.limit, conn, node, names)
 		if err != nil {
-			return CandidateInfo{}, false, fmt.Errorf("leader at %s: %w", node, refine(err))
+			return CandidateInfo{}, false, fmt.Errorf("read leader at %s: %w", node, refine(err))
 		}
 		if name == "" {
 			return CandidateInfo{}, false, nil
 		}
 		first, err := describe(o, conn, path.Join(node, name))
 		if err != nil {
-			return CandidateInfo{}, false, fmt.Errorf("leader at %s: %w", node, err)
+			return CandidateInfo{}, false, fmt.Errorf("read leader at %s: %w", node, err)
 		}
 		if first != nil {
 			return *first, true, nil
@@ -111,7 +115,7 @@ func contenders(conn *zk.Conn, node string, opts []Option) (*options, []string, 
 	if errors.Is(err, zk.ErrNoNode) {
 		err = ErrNoElection
 	}
-	return nil, nil, fmt.Errorf("candidates at %s: %w", node, err)
+	return nil, nil, fmt.Errorf("list candidates at %s: %w", node, err)
 }
 
 // candidatesOf returns those of names that are candidates.
@@ -146,12 +150,17 @@ func describe(o *options, conn *zk.Conn, id string) (*CandidateInfo, error) {
 		if err != nil && !isNameTooLarge(err) {
 			return nil, err
 		}
-		return &CandidateInfo{ID: id, Name: string(data), Token: stat.Czxid}, nil
+		return candidateInfo(id, data, stat.Czxid), nil
 	})
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
 	return info, err
+}
+
+func candidateInfo(id string, data []byte, token int64) *CandidateInfo {
+	name, value := candidatedata.Decode(data)
+	return &CandidateInfo{ID: id, Name: name, Value: value, Token: token}
 }
 
 // isNameTooLarge reports whether a candidate's data, which are its name, are larger than
@@ -167,7 +176,7 @@ type Observation struct {
 }
 
 // Observe watches the leader of the election at node without joining the election. The
-// returned channel delivers the current leader, or that there is none, and then each
+// returned channel delivers the current leader, or its absence, and then each
 // change. A slow reader receives only the newest observation. The channel is closed when
 // ctx is done, or after a last element with the error that ended the observation, for
 // instance [ErrElectionOver], [ErrConnClosed], [ErrPermission] or [ErrTooLarge]. Errors
@@ -254,7 +263,7 @@ func (v *observer) look(ctx context.Context) (*watch.Reader, error) {
 		if err != nil && !isNameTooLarge(err) {
 			return nil, err
 		}
-		v.tell(&CandidateInfo{ID: v.firstID, Name: string(found.Data), Token: found.Stat.Czxid})
+		v.tell(candidateInfo(v.firstID, found.Data, found.Stat.Czxid))
 		return v.first, nil
 	}
 }

@@ -76,3 +76,28 @@ func TestObserveAfterALostWatch(t *testing.T) {
 		})
 	}
 }
+
+// The advertised value is listed and observed apart from the name, before and after a hand-over.
+func TestValueIsObserved(t *testing.T) {
+	playAsking(t, func(w *askWorld) {
+		a := w.stands(w.connect(), WithClientName("a"), WithValue("10.0.0.1:80\x00more"))
+		b := w.stands(w.connect(), WithClientName("b"))
+		data, _, err := w.operator.Get(a.ID())
+		require.NoError(w, err)
+		require.Equal(w, "a\x0010.0.0.1:80\x00more", string(data))
+		data, _, err = w.operator.Get(b.ID())
+		require.NoError(w, err)
+		require.Equal(w, "b", string(data), "the data of a candidate without a value are its name")
+
+		all, err := Candidates(w.operator, "/election")
+		require.NoError(w, err)
+		require.Len(w, all, 2)
+		require.Equal(w, []string{"a", "10.0.0.1:80\x00more"}, []string{all[0].Name, all[0].Value})
+		require.Equal(w, []string{"b", ""}, []string{all[1].Name, all[1].Value})
+		seen, end := w.observe(w.operator)
+		require.Equal(w, all[0], *(<-seen).Leader)
+		require.NoError(w, a.Resign())
+		require.Equal(w, all[1], *(<-seen).Leader)
+		end()
+	})
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 	"github.com/go-leaderelection/leaderelection/internal/line"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
@@ -53,8 +54,11 @@ type options struct {
 	conn       *zk.Conn
 	ctx        context.Context
 	clientName string
+	value      string
 	timeout    time.Duration // that WithSessionTimeout states, 0 without it
 	stated     bool
+	interval   time.Duration // that WithCheckInterval sets, 0 without it
+	paced      bool
 	acl        []zk.ACL
 	createNode bool
 	rejoin     bool
@@ -63,12 +67,7 @@ type options struct {
 	hooks      []Hooks
 }
 
-const (
-	defaultClientName = "name-not-provided"
-	// maxClientName is far below what a server takes in one request, a megabyte
-	// by default: it closes the connection at a longer one, each time.
-	maxClientName = 64 << 10
-)
+const defaultClientName = "name-not-provided"
 
 // Shared by all, so that a candidate does not have its own.
 var (
@@ -86,7 +85,7 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	}
 	for _, opt := range opts {
 		if opt == nil {
-			return nil, fmt.Errorf("%w: it is nil", ErrInvalidOption)
+			return nil, fmt.Errorf("%w: an option is nil", ErrInvalidOption)
 		}
 		opt.apply(o)
 	}
@@ -96,11 +95,14 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	case o.log == nil:
 		return nil, fmt.Errorf("%w: WithLogger(nil)", ErrInvalidOption)
 	case o.stated && o.timeout < 100*time.Millisecond:
-		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): less than 100ms leaves no time to prove leadership", ErrInvalidOption, o.timeout)
-	case len(o.clientName) > maxClientName:
-		return nil, fmt.Errorf("%w: WithClientName: %d bytes are more than %d", ErrInvalidOption, len(o.clientName), maxClientName)
+		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): must be at least 100ms", ErrInvalidOption, o.timeout)
+	case o.paced && o.interval <= 0:
+		return nil, fmt.Errorf("%w: WithCheckInterval(%v): it must be positive", ErrInvalidOption, o.interval)
 	case len(o.acl) == 0:
-		return nil, fmt.Errorf("%w: WithACL: no entry", ErrInvalidOption)
+		return nil, fmt.Errorf("%w: WithACL: the list is empty", ErrInvalidOption)
+	}
+	if err := candidatedata.Check(o.clientName, o.value); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
 	}
 	err := o.naming.Check()
 	if err == nil {
@@ -134,6 +136,17 @@ func WithClientName(name string) Option {
 	})
 }
 
+// WithValue sets a text that the candidate advertises, for instance the address of its
+// service, of at most 64 KiB. Observers can read it as CandidateInfo.Value, before and while
+// the candidate is the leader. It does not change during the candidacy. The default is "".
+//
+// If the value is not empty, the data of the candidate's znode are the name, a null character
+// and the value. Other libraries, such as Curator and kazoo, take all of that for the
+// candidate's name. WithClientName rejects names with a null character.
+func WithValue(value string) Option {
+	return optionFunc(func(o *options) { o.value = value })
+}
+
 // WithSessionTimeout computes leases as if the session timeout were d. A shorter timeout
 // suspends a leader earlier if ZooKeeper does not answer, and makes it renew its lease more
 // often. The default is the timeout that the servers have granted to the connection (see
@@ -141,8 +154,8 @@ func WithClientName(name string) Option {
 // grant by default.
 //
 // d must be at least 100 ms and at most the granted timeout; otherwise [ErrInvalidOption]
-// is returned. If d proves to be longer than the granted timeout later, because there was
-// no session yet or because a reconnect has changed the granted timeout, leases use the
+// is returned. If d proves to be longer than the granted timeout later, because the session
+// did not exist yet or because a reconnect has changed the granted timeout, leases use the
 // granted timeout and a warning is logged.
 //
 // Leases assume that the granted timeout is at least two ticks of the server, which is the
@@ -152,8 +165,23 @@ func WithSessionTimeout(d time.Duration) Option {
 	return optionFunc(func(o *options) { o.timeout, o.stated = d, true })
 }
 
+// WithCheckInterval sets how long a leader, and the candidate that is next, wait after one
+// check of their znodes was acknowledged before they send the next one. Each check is a
+// write of the ensemble. The default is an eighth of the session timeout: 120 checks per
+// minute at 4 s. A longer d reduces them, down to half for a quarter of the session
+// timeout; longer ones count as a quarter. In exchange, the lease has less time left when
+// a check is sent, so a slow answer suspends the leader earlier: with a quarter of the
+// session timeout if the answer takes about a quarter of it, by default if it takes three
+// eighths. The end of the lease after a loss of the connection is at most the same.
+//
+// Of several candidates, locks and queues of one connection that lead or hold something,
+// the shortest interval counts. A d of zero or less is an [ErrInvalidOption].
+func WithCheckInterval(d time.Duration) Option {
+	return optionFunc(func(o *options) { o.interval, o.paced = d, true })
+}
+
 // WithACL sets the ACL of the znodes that are created. The default grants all permissions
-// to all clients. Each candidate must be allowed to read its own znode and its
+// to all clients. Each candidate must be allowed to read its znode and its
 // predecessor's, or its candidacy ends with [ErrPermission]. [Election.EndElection] and
 // [DeleteElection] need the permission to delete all znodes of the election.
 func WithACL(acl []zk.ACL) Option {

@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,7 +23,10 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		"no ACL":           WithACL(nil),
 		"no timeout":       WithSessionTimeout(0),
 		"negative timeout": WithSessionTimeout(-time.Second),
+		"no interval":      WithCheckInterval(0),
 		"unknown naming":   WithNaming("7"),
+		"null in name":     WithClientName("a\x00b"),
+		"large value":      WithValue(strings.Repeat("v", 64<<10+1)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := newOptions(nil, []Option{opt})
@@ -77,5 +81,5 @@ func TestRoleAndStatusAreReadable(t *testing.T) {
 	require.Equal(t, "Role(9)", Role(9).String())
 	grant, _ := NewLeadership(12, nil)
 	require.Equal(t, "leader /e/n token 12 (was following /e/m)", Status{CandidateID: "/e/n", Role: Leader, Leadership: grant, WasFollowing: "/e/m"}.String())
-	require.Equal(t, "follower /e/n following /e/m: leaderelection: session expired", Status{CandidateID: "/e/n", NowFollowing: "/e/m", Err: ErrSessionExpired}.String())
+	require.Equal(t, "follower /e/n following /e/m: session expired", Status{CandidateID: "/e/n", NowFollowing: "/e/m", Err: ErrSessionExpired}.String())
 }

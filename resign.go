@@ -26,7 +26,7 @@ func (e *Election) Resign() error {
 	if len(e.removals) == 0 {
 		return nil
 	}
-	return fmt.Errorf("resign from %s: %w that %s is removed", e.node, ErrUnconfirmed, e.path)
+	return fmt.Errorf("resign from %s: %w: %s may still exist", e.node, ErrUnconfirmed, e.path)
 }
 
 // finish has the candidacy end for a reason, if nothing has ended it yet. A
@@ -51,7 +51,7 @@ func (e *Election) isOver() bool { return closed(e.over) }
 
 // errEndUnconfirmed ends the candidacy of one who has ended the election while
 // ZooKeeper did not answer.
-var errEndUnconfirmed = fmt.Errorf("%w, %w (%w)", ErrElectionOver, ErrUnconfirmed, line.ErrEnded)
+var errEndUnconfirmed = fmt.Errorf("%w: %w (%w)", ErrElectionOver, ErrUnconfirmed, line.ErrEnded)
 
 // EndElection implements [Candidate]. It deletes the election as [DeleteElection] does. If
 // the deletion is not confirmed in time, this candidacy ends nevertheless, and the deletion

@@ -65,10 +65,10 @@ func (l *line) connect() *zk.Conn {
 // enlist makes a candidate that does not take part yet.
 func (l *line) enlist(conn *zk.Conn) *contender { return l.enlistAt(conn, electionNode) }
 
-func (l *line) enlistAt(conn *zk.Conn, node string) *contender {
+func (l *line) enlistAt(conn *zk.Conn, node string, options ...leaderelection.Option) *contender {
 	l.Helper()
-	e, err := leaderelection.NewElection(conn, node,
-		leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(l.timeout))
+	e, err := leaderelection.NewElection(conn, node, append(options,
+		leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(l.timeout))...)
 	require.NoError(l, err)
 	return &contender{Election: e, conn: conn}
 }
@@ -160,6 +160,32 @@ func (l *line) asked(want []int, all ...*contender) {
 	}
 	require.Equal(l, want, got, "requests of each candidate\n%v", log)
 	require.Equal(l, sum, log.Count(), "somebody else asked something\n%v", log)
+}
+
+// With the longest interval a leader sends at most 60 checks a minute, and so does the next
+// candidate. A leader that is cut off is suspended no later than by default.
+func TestCheckInterval(t *testing.T) {
+	inSlowLine(t, func(l *line) {
+		seldom := leaderelection.WithCheckInterval(time.Hour)
+		leader, next := l.enlistAt(l.connect(), electionNode, seldom), l.enlistAt(l.connect(), electionNode, seldom)
+		l.join(leader)
+		l.join(next)
+		time.Sleep(sessionTimeout)
+		l.srv.ResetLog()
+		time.Sleep(time.Minute)
+		checks := l.srv.Log().Requests().Filter(isCheck)
+		for _, c := range []*contender{leader, next} {
+			n := checks.Session(c.conn.SessionID()).Count()
+			require.LessOrEqual(t, n, 60)
+			require.Greater(t, n, 48)
+		}
+		is := leader.Current()
+		require.Equal(t, leaderelection.Leader, is.Role)
+		cut := time.Now()
+		l.srv.Partition(leader.conn.SessionID())
+		<-is.Leadership.Done()
+		require.LessOrEqual(t, time.Since(cut), sessionTimeout/2)
+	})
 }
 
 func TestRoundTripsOfNewElection(t *testing.T) {

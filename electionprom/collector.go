@@ -1,25 +1,26 @@
-// Package electionprom shows elections to Prometheus: a [Collector] gives the option
-// with which [leaderelection.NewElection] reports to it. Programs that do not import
-// this package do not link the Prometheus client.
+// Package electionprom exports metrics of elections to Prometheus. A [Collector] provides
+// an option for [leaderelection.NewElection] that reports the events of an election to
+// the collector. Programs that do not import this package do not link the Prometheus
+// client.
 //
-// The metrics, each with the label election, the path of the election node:
+// All metrics have the label election, which is the path of the election node:
 //
-//	leaderelection_leader               gauge: how many candidates lead at this moment
-//	leaderelection_joined_total         candidates that have come to stand in line
-//	leaderelection_elected_total        leaderships won
-//	leaderelection_suspended_total      leaderships that could not be proven for a time
-//	leaderelection_resumed_total        and were proven again
-//	leaderelection_lost_total           leaderships that are over, by reason
-//	leaderelection_ended_total          candidacies that are over, by reason
-//	leaderelection_hand_over_seconds    histogram: from the news of a predecessor's end to leading
-//	leaderelection_check_seconds        histogram: answer times of the checks that have proven a lease
-//	leaderelection_checks_failed_total  checks that have proven nothing
+//	leaderelection_leader               gauge: candidates of this process that lead at this moment
+//	leaderelection_joined_total         candidates that have joined the election
+//	leaderelection_elected_total        leaderships acquired
+//	leaderelection_suspended_total      leaderships suspended because their lease expired
+//	leaderelection_resumed_total        suspended leaderships that were resumed
+//	leaderelection_lost_total           leaderships that have ended, by reason
+//	leaderelection_ended_total          candidacies that have ended, by reason
+//	leaderelection_hand_over_seconds    histogram: from the notification that the predecessor left to leadership
+//	leaderelection_check_seconds        histogram: response times of checks that extended a lease
+//	leaderelection_checks_failed_total  checks that did not extend a lease
 //	leaderelection_watches_total        watches set
-//	leaderelection_missed_events_total  events that are in none of these, because hooks did not return
+//	leaderelection_missed_events_total  events that are not counted because hooks did not return in time
 //
-// What exactly is counted is said by [leaderelection.Hooks]. The gauge is for a look
-// on: it follows what happens with a delay, and who acts as leader asks the
-// Leadership. A leader whose process is stopped goes on to be shown as one.
+// [leaderelection.Hooks] documents when each event is counted. The gauge is updated with
+// a delay and must not be used for decisions: use [leaderelection.Leadership] instead. If
+// the process of a leader is stopped, the gauge keeps its last value.
 package electionprom
 
 import (
@@ -31,9 +32,9 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// Collector collects from every election that was made with its Option. Make one
-// with [NewCollector] and register it, once. Its methods may be called from any
-// goroutine, and none of them blocks or asks ZooKeeper.
+// Collector collects metrics from all elections that were created with its
+// [Collector.Option]. Create it with [NewCollector] and register it once. Its methods are
+// safe for concurrent use; they do not block and send no requests to ZooKeeper.
 type Collector struct {
 	all []prometheus.Collector
 
@@ -56,10 +57,9 @@ const (
 	labelReason   = "reason"
 )
 
-// NewCollector returns a collector that has seen nothing. labels, which may be nil,
-// are added to every metric; they need to differ where several collectors are
-// registered with one registry. Registering fails where one of them is no valid label, or
-// has the name of another: election, reason.
+// NewCollector returns a collector without values. labels, which may be nil, are added to
+// every metric. If several collectors are registered with one registry, their labels must
+// differ. Registration fails if a label is invalid or is named election or reason.
 func NewCollector(labels prometheus.Labels) *Collector {
 	c := &Collector{leading: map[candidate]struct{}{}}
 	counter := func(name, help string, more ...string) *prometheus.CounterVec {
@@ -80,20 +80,20 @@ func NewCollector(labels prometheus.Labels) *Collector {
 	}
 	c.leader = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "leaderelection", Name: "leader", ConstLabels: labels,
-		Help: "Number of candidates of this process that lead, 0 or 1 where it has one for each election.",
+		Help: "Candidates of this process that lead at this moment.",
 	}, []string{labelElection})
 	c.all = append(c.all, c.leader)
-	c.joined = counter("joined_total", "Candidates that have come to stand in line.")
-	c.elected = counter("elected_total", "Leaderships won.")
-	c.suspended = counter("suspended_total", "Leaderships that could not be proven for a time.")
-	c.resumed = counter("resumed_total", "Suspended leaderships that were proven again.")
-	c.lost = counter("lost_total", "Leaderships that are over.", labelReason)
-	c.ended = counter("ended_total", "Candidacies that are over.", labelReason)
-	c.handOver = histogram("hand_over_seconds", "Time from the news of a predecessor's end to leading.")
-	c.check = histogram("check_seconds", "Answer times of the checks that have proven a lease.")
-	c.checksFailed = counter("checks_failed_total", "Checks of a lease that have proven nothing.")
+	c.joined = counter("joined_total", "Candidates that have joined the election.")
+	c.elected = counter("elected_total", "Leaderships acquired.")
+	c.suspended = counter("suspended_total", "Leaderships suspended because their lease expired.")
+	c.resumed = counter("resumed_total", "Suspended leaderships that were resumed.")
+	c.lost = counter("lost_total", "Leaderships that have ended.", labelReason)
+	c.ended = counter("ended_total", "Candidacies that have ended.", labelReason)
+	c.handOver = histogram("hand_over_seconds", "Time from the notification that the predecessor left to leadership.")
+	c.check = histogram("check_seconds", "Response times of checks that extended a lease.")
+	c.checksFailed = counter("checks_failed_total", "Checks that did not extend a lease.")
 	c.watches = counter("watches_total", "Watches set on znodes of candidates.")
-	c.missed = counter("missed_events_total", "Events not counted because hooks did not return.")
+	c.missed = counter("missed_events_total", "Events that were not counted because hooks did not return in time.")
 	return c
 }
 
@@ -111,8 +111,8 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// Option has an election report to c. It may be given to any number of elections,
-// and beside other hooks.
+// Option returns the option that makes an election report to c. It may be used for any
+// number of elections, and together with other hooks.
 func (c *Collector) Option() leaderelection.Option {
 	type event = leaderelection.HookEvent
 	return leaderelection.WithHooks(leaderelection.Hooks{

@@ -54,7 +54,7 @@ func TestAHandOver(t *testing.T) {
 		successor, s := start(t, srv, here)
 		require.Equal(t, leaderelection.Follower, s.Role)
 		shows(t, here, `
-			# HELP leaderelection_leader Number of candidates of this process that lead, 0 or 1 where it has one for each election.
+			# HELP leaderelection_leader Candidates of this process that lead at this moment.
 			# TYPE leaderelection_leader gauge
 			leaderelection_leader{election="/election",host="a"} 0
 			`, "leaderelection_leader", "leaderelection_hand_over_seconds", "leaderelection_elected_total")
@@ -62,19 +62,19 @@ func TestAHandOver(t *testing.T) {
 		require.NoError(t, leader.Resign())
 		require.Equal(t, leaderelection.Leader, (<-successor.Status()).Role)
 		shows(t, here, `
-			# HELP leaderelection_elected_total Leaderships won.
+			# HELP leaderelection_elected_total Leaderships acquired.
 			# TYPE leaderelection_elected_total counter
 			leaderelection_elected_total{election="/election",host="a"} 1
-			# HELP leaderelection_joined_total Candidates that have come to stand in line.
+			# HELP leaderelection_joined_total Candidates that have joined the election.
 			# TYPE leaderelection_joined_total counter
 			leaderelection_joined_total{election="/election",host="a"} 1
-			# HELP leaderelection_leader Number of candidates of this process that lead, 0 or 1 where it has one for each election.
+			# HELP leaderelection_leader Candidates of this process that lead at this moment.
 			# TYPE leaderelection_leader gauge
 			leaderelection_leader{election="/election",host="a"} 1
 			# HELP leaderelection_watches_total Watches set on znodes of candidates.
 			# TYPE leaderelection_watches_total counter
 			leaderelection_watches_total{election="/election",host="a"} 2
-			# HELP leaderelection_hand_over_seconds Time from the news of a predecessor's end to leading.
+			# HELP leaderelection_hand_over_seconds Time from the notification that the predecessor left to leadership.
 			# TYPE leaderelection_hand_over_seconds histogram
 			leaderelection_hand_over_seconds_bucket{election="/election",host="a",le="0.0001"} 1
 			leaderelection_hand_over_seconds_bucket{election="/election",host="a",le="0.0004"} 1
@@ -91,13 +91,13 @@ func TestAHandOver(t *testing.T) {
 			`, "leaderelection_leader", "leaderelection_joined_total", "leaderelection_elected_total",
 			"leaderelection_hand_over_seconds", "leaderelection_watches_total", "leaderelection_lost_total")
 		shows(t, there, `
-			# HELP leaderelection_ended_total Candidacies that are over.
+			# HELP leaderelection_ended_total Candidacies that have ended.
 			# TYPE leaderelection_ended_total counter
 			leaderelection_ended_total{election="/election",reason="resigned"} 1
-			# HELP leaderelection_leader Number of candidates of this process that lead, 0 or 1 where it has one for each election.
+			# HELP leaderelection_leader Candidates of this process that lead at this moment.
 			# TYPE leaderelection_leader gauge
 			leaderelection_leader{election="/election"} 0
-			# HELP leaderelection_lost_total Leaderships that are over.
+			# HELP leaderelection_lost_total Leaderships that have ended.
 			# TYPE leaderelection_lost_total counter
 			leaderelection_lost_total{election="/election",reason="resigned"} 1
 			`, "leaderelection_leader", "leaderelection_lost_total", "leaderelection_ended_total",
@@ -117,10 +117,10 @@ func TestASuspension(t *testing.T) {
 		srv.Blackhole(zktest.BothWays)
 		<-s.Leadership.Done()
 		shows(t, c, `
-			# HELP leaderelection_leader Number of candidates of this process that lead, 0 or 1 where it has one for each election.
+			# HELP leaderelection_leader Candidates of this process that lead at this moment.
 			# TYPE leaderelection_leader gauge
 			leaderelection_leader{election="/election"} 0
-			# HELP leaderelection_suspended_total Leaderships that could not be proven for a time.
+			# HELP leaderelection_suspended_total Leaderships suspended because their lease expired.
 			# TYPE leaderelection_suspended_total counter
 			leaderelection_suspended_total{election="/election"} 1
 			`, "leaderelection_leader", "leaderelection_suspended_total", "leaderelection_resumed_total", "leaderelection_lost_total")
@@ -129,10 +129,10 @@ func TestASuspension(t *testing.T) {
 			<-e.Status()
 		}
 		shows(t, c, `
-			# HELP leaderelection_leader Number of candidates of this process that lead, 0 or 1 where it has one for each election.
+			# HELP leaderelection_leader Candidates of this process that lead at this moment.
 			# TYPE leaderelection_leader gauge
 			leaderelection_leader{election="/election"} 1
-			# HELP leaderelection_resumed_total Suspended leaderships that were proven again.
+			# HELP leaderelection_resumed_total Suspended leaderships that were resumed.
 			# TYPE leaderelection_resumed_total counter
 			leaderelection_resumed_total{election="/election"} 1
 			`, "leaderelection_leader", "leaderelection_resumed_total", "leaderelection_lost_total")
@@ -142,7 +142,7 @@ func TestASuspension(t *testing.T) {
 // checks is what n checks of one round trip look like.
 func checks(n int) string {
 	var b strings.Builder
-	b.WriteString("# HELP leaderelection_check_seconds Answer times of the checks that have proven a lease.\n" +
+	b.WriteString("# HELP leaderelection_check_seconds Response times of checks that extended a lease.\n" +
 		"# TYPE leaderelection_check_seconds histogram\n")
 	for _, le := range []string{"0.0001", "0.0004", "0.0016", "0.0064", "0.0256", "0.1024", "0.4096", "1.6384", "6.5536", "+Inf"} {
 		count := n

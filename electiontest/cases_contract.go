@@ -12,13 +12,13 @@ func beforeTheStart(s *suite) {
 	c := s.make(0)
 	early := c.ID() // empty, unless it is chosen in advance
 	if statuses := c.Status(); statuses != c.Status() {
-		s.Errorf("Status returns another channel each time")
+		s.Errorf("Status returns a different channel for each call")
 	}
 	if current := c.Current(); current.Role != leaderelection.Follower || current.Err != nil {
-		s.Errorf("Current is %v before the candidate takes part", current)
+		s.Errorf("Current is %v before the candidate has joined", current)
 	}
 	if id := c.ID(); id != early {
-		s.Errorf("ID is %q, and then %q, before the candidate takes part", early, id)
+		s.Errorf("ID is %q, and then %q, before the candidate has joined", early, id)
 	}
 	for range 2 {
 		var err error
@@ -58,9 +58,9 @@ func (s *suite) expectRefused(c leaderelection.Candidate, want error) {
 	s.Helper()
 	var err error
 	if !s.within(resignLimit, func() { err = c.ElectLeader() }) {
-		s.Errorf("ElectLeader has not returned, and must refuse with: %v", want)
+		s.Errorf("ElectLeader has not returned, want error: %v", want)
 	} else if !errors.Is(err, want) {
-		s.Errorf("ElectLeader returns %v, not %v", err, want)
+		s.Errorf("ElectLeader returns %v, want %v", err, want)
 	}
 }
 
@@ -72,14 +72,14 @@ func startsOnce(s *suite) {
 	m.read()
 	s.leader()
 	if id := m.ID(); early != "" && id != early {
-		s.Errorf("ID is %q before the candidate takes part, and %q afterwards", early, id)
+		s.Errorf("ID is %q before the candidate has joined, and %q afterwards", early, id)
 	}
 	s.expectRefused(m.Candidate, leaderelection.ErrAlreadyStarted)
-	s.stays("it leads on", func() bool { return m.leads() })
+	s.stays("it remains leader", func() bool { return m.leads() })
 	m.resign()
 	s.expectRefused(m.Candidate, leaderelection.ErrCandidacyOver)
 	again := s.join(0)
-	s.await("the program's next candidate leads", func() bool { return again.leads() })
+	s.await("the next candidate of the program becomes leader", func() bool { return again.leads() })
 }
 
 // resignsRepeatedly: Resign may be called at any time and any number of times.
@@ -94,37 +94,37 @@ func resignsRepeatedly(s *suite) {
 		all.Go(m.resign)
 	}
 	all.Wait()
-	s.await("the other one leads", func() bool { return next.leads() })
+	s.await("the other candidate becomes leader", func() bool { return next.leads() })
 	m.resign()
-	s.stays("the other one leads on", func() bool { return next.leads() })
+	s.stays("the other candidate remains leader", func() bool { return next.leads() })
 }
 
 // lateReader: nobody waits for a reader. What was not read is replaced by what is newer,
 // and withdrawn by Resign.
 func lateReader(s *suite) {
 	first := s.enlist(0, s.make(0))
-	s.awaitRole("the first leads", first, leaderelection.Leader)
+	s.awaitRole("the first candidate becomes leader", first, leaderelection.Leader)
 	second := s.enlist(1, s.make(1))
 	third := s.join(2)
 	if third.isLeader() {
-		s.Fatalf("%v: it leads while another one does", third)
+		s.Fatalf("%v: is leader while another candidate is leader", third)
 	}
 	first.resign()
 	s.expectClosed(first.Candidate)
 	isLeader := func() bool { return second.Current().Role == leaderelection.Leader }
 	if !s.poll(s.Patience, func() bool { return isLeader() || third.isLeader() }) {
-		s.Fatalf("nobody leads after the first%s", s.situation())
+		s.Fatalf("no candidate becomes leader after the first%s", s.situation())
 	}
 	if third.isLeader() { // no order is promised
 		third.resign()
-		s.awaitRole("the last one leads", second, leaderelection.Leader)
+		s.awaitRole("the last candidate becomes leader", second, leaderelection.Leader)
 	}
 	second.read()
-	s.await("the late reader is told", func() bool { return second.told > 0 })
+	s.await("the slow reader receives a status", func() bool { return second.told > 0 })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if second.last.Role != leaderelection.Leader || second.told > 1 {
-		s.Errorf("%s: a late reader is to get the newest status, and not those that it missed", second.text())
+		s.Errorf("%s: a slow reader must receive the newest status, not those that it missed", second.text())
 	}
 }
 

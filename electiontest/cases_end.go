@@ -16,9 +16,9 @@ func (s *suite) end(m *member) bool {
 	}
 	if s.NoEnd {
 		if err == nil {
-			s.Errorf("%v: EndElection returns nil, and the backend cannot end elections", m)
+			s.Errorf("%v: EndElection returns nil, but the backend cannot end elections (NoEnd)", m)
 		}
-		s.stays("the election goes on", func() bool { return s.leading() != nil })
+		s.stays("the election continues", func() bool { return s.leading() != nil })
 		return false
 	}
 	if err != nil {
@@ -37,10 +37,10 @@ func (s *suite) expectEnded(m *member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !errors.Is(m.last.Err, leaderelection.ErrElectionOver) {
-		s.Errorf("%s: the final status has not %v", m.text(), leaderelection.ErrElectionOver)
+		s.Errorf("%s: the final status does not have the error %v", m.text(), leaderelection.ErrElectionOver)
 	}
 	if !errors.Is(m.err, leaderelection.ErrElectionOver) {
-		s.Errorf("%s: ElectLeader returns %v, not %v", m.text(), m.err, leaderelection.ErrElectionOver)
+		s.Errorf("%s: ElectLeader returns %v, want %v", m.text(), m.err, leaderelection.ErrElectionOver)
 	}
 }
 
@@ -63,7 +63,7 @@ func endElection(s *suite) {
 	}
 	s.expectRefused(newcomer, leaderelection.ErrElectionOver)
 	s.expectRefused(follower.Candidate, leaderelection.ErrCandidacyOver)
-	s.stays("nobody leads", func() bool { return s.leading() == nil })
+	s.stays("there is no leader", func() bool { return s.leading() == nil })
 }
 
 // endElectionLateReader: the final status is delivered however late somebody reads.
@@ -72,7 +72,7 @@ func endElectionLateReader(s *suite) {
 		s.Skipf("the backend cannot end elections")
 	}
 	late := s.enlist(0, s.make(0))
-	s.awaitRole("it leads", late, leaderelection.Leader)
+	s.awaitRole("it becomes leader", late, leaderelection.Leader)
 	other := s.join(1)
 	if !s.end(other) {
 		return

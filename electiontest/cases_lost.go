@@ -12,12 +12,12 @@ func leaderCrashes(s *suite) {
 		leader := s.leader()
 		leader.isLost()
 		s.Crash(leader.program)
-		s.await("another one leads after a crash", func() bool {
+		s.await("another candidate becomes leader after a crash", func() bool {
 			next := s.leading()
 			return next != nil && next != leader
 		})
 		if leader.leadership().Err() == nil {
-			s.Errorf("%v: it leads on after its crash", leader)
+			s.Errorf("%v: still leader after its crash", leader)
 		}
 		leader.resign()
 	}
@@ -34,9 +34,9 @@ func followerCrashes(s *suite) {
 	crashed := members[slices.IndexFunc(members, func(m *member) bool { return m != leader })]
 	crashed.isLost()
 	s.Crash(crashed.program)
-	s.stays("the leader goes on when a follower crashes", func() bool { return leader.leads() && leader.lead == l })
+	s.stays("the leader remains leader when a follower crashes", func() bool { return leader.leads() && leader.lead == l })
 	leader.resign()
-	s.await("the one that lives leads", func() bool {
+	s.await("the remaining candidate becomes leader", func() bool {
 		next := s.leading()
 		return next != nil && next != crashed
 	})
@@ -54,18 +54,18 @@ func leaderIsCutOff(s *suite) {
 	leader.isLost()
 	heal := s.Cut(leader.program)
 	var next *member
-	s.await("another one leads while the leader is cut off", func() bool {
+	s.await("another candidate becomes leader while the leader is cut off", func() bool {
 		next = s.leading()
 		return next != nil && next != leader
 	})
 	if l.Err() == nil {
-		s.Errorf("%v: it leads on while it is cut off", leader)
+		s.Errorf("%v: still leader while it is cut off", leader)
 	}
 	heal()
-	s.stays("the new leader goes on", func() bool { return s.leading() == next })
-	s.await("the former leader knows that it is none", func() bool { return leader.closed || leader.last.Leadership == nil })
+	s.stays("the new leader remains leader", func() bool { return s.leading() == next })
+	s.await("the former leader is notified that it is not leader", func() bool { return leader.closed || leader.last.Leadership == nil })
 	next.resign()
 	if again := s.leader(); again == next {
-		s.Fatalf("%v: it leads after Resign", next)
+		s.Fatalf("%v: still leader after Resign", next)
 	}
 }

@@ -20,18 +20,18 @@ func one(s *suite) {
 	s.mu.Unlock()
 	l := status.Leadership
 	if id := m.ID(); id == "" || id != status.CandidateID {
-		s.Errorf("ID is %q, and %q in %v", id, status.CandidateID, status)
+		s.Errorf("ID is %q, but %q in %v", id, status.CandidateID, status)
 	}
 	if current := m.Current(); current.Role != leaderelection.Leader || current.Leadership != l {
 		s.Errorf("Current is %v after %v", current, status)
 	}
 	if d := l.Deadline(); !d.IsZero() && time.Until(d) <= 0 {
-		s.Errorf("it leads, and its deadline was at %v, %v ago", d, -time.Until(d))
+		s.Errorf("is leader, but its deadline was at %v, %v ago", d, -time.Until(d))
 	}
-	s.stays("a sole candidate leads", func() bool { return m.leads() })
+	s.stays("a single candidate remains leader", func() bool { return m.leads() })
 	m.resign()
 	if err := l.Err(); !errors.Is(err, leaderelection.ErrResigned) {
-		s.Errorf("after Resign the end of the leadership is %v, not %v", err, leaderelection.ErrResigned)
+		s.Errorf("after Resign Err of the leadership is %v, want %v", err, leaderelection.ErrResigned)
 	}
 }
 
@@ -39,7 +39,7 @@ func one(s *suite) {
 func oneOfMany(s *suite) {
 	members := s.joinAll(programs)
 	leader := s.leader()
-	s.stays("one leads and the others do not", func() bool {
+	s.stays("exactly one candidate is leader", func() bool {
 		for _, m := range members {
 			if m.leads() != (m == leader) {
 				return false
@@ -49,7 +49,7 @@ func oneOfMany(s *suite) {
 	})
 	for _, m := range members {
 		if role := m.Current().Role; m != leader && role != leaderelection.Follower {
-			s.Errorf("%v: it is %v while another leads", m, role)
+			s.Errorf("%v: is %v while another candidate is leader", m, role)
 		}
 	}
 }
@@ -64,10 +64,10 @@ func handOver(s *suite) {
 			break
 		}
 		if next := s.leader(); next == leader {
-			s.Fatalf("%v: it leads after Resign", leader)
+			s.Fatalf("%v: still leader after Resign", leader)
 		}
 	}
-	s.stays("nobody leads", func() bool { return s.leading() == nil })
+	s.stays("there is no leader", func() bool { return s.leading() == nil })
 }
 
 // followerLeaves: that does not concern the leader, and the one behind moves up.
@@ -77,7 +77,7 @@ func followerLeaves(s *suite) {
 	l := leader.leadership()
 	i := slices.IndexFunc(members, func(m *member) bool { return m != leader })
 	members[i].resign()
-	s.stays("the leader goes on when a follower leaves", func() bool { return leader.leads() && leader.lead == l })
+	s.stays("the leader remains leader when a follower leaves", func() bool { return leader.leads() && leader.lead == l })
 	leader.resign()
 	s.leader().resign()
 }
@@ -102,7 +102,7 @@ func churn(s *suite) {
 					func() bool { return m.lead != nil },
 				}[r.IntN(3)]
 				if !s.reached(s.Patience, func() bool { return wait() || m.closed }) {
-					s.Errorf("%v: it waits too long", m)
+					s.Errorf("%v: not elected in time", m)
 				}
 				m.resign()
 			}
@@ -110,7 +110,7 @@ func churn(s *suite) {
 	}
 	all.Wait()
 	m := s.join(0)
-	s.await("the last one leads", func() bool { return m.leads() })
+	s.await("the last candidate becomes leader", func() bool { return m.leads() })
 }
 
 // leaks: candidates that are over leave no goroutine behind.
@@ -130,6 +130,6 @@ func leaks(s *suite) {
 		after = goroutines.Count()
 		return after < before+n/2
 	}) {
-		s.Errorf("after %d candidates that were over there are %d goroutines more", n, after-before)
+		s.Errorf("after %d candidacies have ended there are %d additional goroutines", n, after-before)
 	}
 }

@@ -1,5 +1,5 @@
-// Package electiontest shows whether an implementation of
-// [leaderelection.Candidate] keeps what the interface promises.
+// Package electiontest tests whether an implementation of [leaderelection.Candidate]
+// keeps the contract of the interface.
 //
 //	func TestConformance(t *testing.T) {
 //		electiontest.Run(t, func(t electiontest.TB) *electiontest.Group {
@@ -11,18 +11,19 @@
 //		})
 //	}
 //
-// Each case has a group of its own, an election in which several programs take part.
-// Whatever a case plays, these are checked at every status that a candidate delivers, and
-// while the suite waits for anything:
+// Each case uses a separate group: an election in which several programs participate. In
+// every case the suite checks the following invariants, at each status that a candidate
+// delivers and while it waits:
 //
-//   - no two leaderships last at one time: Leadership.Done is closed before another
-//     candidate is told that it leads;
-//   - a later leadership has a greater token;
-//   - a status has a Leadership if and only if its Role is Leader, an Err only if it is the
-//     last, and between two leaderships the end of the first is delivered;
-//   - a status that is not the leader's, and the close of the channel, come after the end
-//     of the leadership before.
+//   - No two leaderships overlap: Leadership.Done is closed before another candidate
+//     becomes leader.
+//   - A later leadership has a greater token.
+//   - A status has a Leadership if and only if its Role is Leader. It has an Err only if
+//     it is the last status. Between two leaderships of a candidate, a status that is not
+//     a leader's is delivered.
+//   - A status that is not a leader's is delivered, and the channel is closed, only after
+//     the candidate's leadership has ended.
 //
-// The suite sees what is promised between the calls it makes and the messages it reads. It
-// does not see what happens when a process is stopped, or a clock is wrong.
+// The suite observes calls and the statuses that it receives. It cannot detect errors
+// that occur if a process is stopped or a clock is wrong.
 package electiontest

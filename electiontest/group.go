@@ -6,7 +6,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// TB is the part of testing.TB that the suite needs.
+// TB contains the methods of [testing.TB] that the suite uses.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -16,34 +16,37 @@ type TB interface {
 	Skipf(format string, args ...any)
 }
 
-// Factory makes the group of one case: an election in which nobody takes part, on a backend
-// that has nothing to do with other cases. What it starts it ends by t.Cleanup; by then all
-// candidates have resigned. It fails the test if it cannot.
+// Factory creates the group of one case: an election without candidates, on a backend
+// that is independent of other cases. It must stop everything that it starts in
+// t.Cleanup; all candidates have resigned by then. If it cannot create the group, it
+// fails the test.
 type Factory func(t TB) *Group
 
-// Group is an election, and the programs that take part in it: five, numbered from 0. The
-// functions are called from any goroutine.
+// Group is an election and the five programs that participate in it, numbered from 0. Its
+// functions may be called from any goroutine.
 type Group struct {
-	// New makes a candidate in program i, that has not started. It is called again for the
-	// same program when its last candidate has resigned. Whatever it needs, such as a
-	// connection, belongs to the program and is kept for the next one.
+	// New creates a candidate in program i, without starting it. It is called again for
+	// the same program after its last candidate has resigned. Resources such as a
+	// connection belong to the program, which must keep them for its next candidate.
 	New func(i int) (leaderelection.Candidate, error)
 
-	// Crash loses program i for ever: from now on nothing that it sends reaches the backend,
-	// nor the other way, and the backend is not told. Its candidates are objects in this
-	// process all the same, which have to notice by themselves. Cases that need it are
-	// skipped if it is nil.
+	// Crash permanently cuts program i off: from then on, no message passes between it
+	// and the backend, and the backend is not notified. The program's candidates still
+	// run in this process and must detect the loss themselves. If Crash is nil, the cases
+	// that need it are skipped.
 	Crash func(i int)
 
-	// Cut does the same until heal is called. Cases that need it are skipped if it is nil.
+	// Cut does the same as Crash until heal is called. If Cut is nil, the cases that need
+	// it are skipped.
 	Cut func(i int) (heal func())
 
-	// NoEnd says that the backend cannot end an election for all. Then EndElection must
-	// return an error, and the candidacy goes on.
+	// NoEnd indicates that the backend cannot end an election for all candidates.
+	// EndElection must then return an error, and the candidacy must continue.
 	NoEnd bool
 
-	// Patience is how long the backend may take for what it has to do by itself, of which
-	// the succession of a leader that has crashed takes longest. The default is 30 s.
+	// Patience is the longest time that the backend may take for an action. The longest
+	// action is usually the election of a successor after the leader has crashed. The
+	// default is 30 s.
 	Patience time.Duration
 }
 

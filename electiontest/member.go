@@ -73,7 +73,7 @@ func (m *member) receive(status leaderelection.Status, ok bool) {
 		s.changed = make(chan struct{})
 	}()
 	if m.leads() && status.Leadership != m.lead {
-		s.Errorf("%s: its leadership still lasts when it is told %v (channel open: %v)", m.text(), status, ok)
+		s.Errorf("%s: its leadership has not ended when the status %v is delivered (channel open: %v)", m.text(), status, ok)
 	}
 	if !ok {
 		m.closed = true
@@ -94,25 +94,25 @@ func (m *member) receive(status leaderelection.Status, ok bool) {
 func (m *member) check(status leaderelection.Status) {
 	s := m.s
 	if m.final {
-		s.Errorf("%s: another status after the final one: %v", m.text(), status)
+		s.Errorf("%s: a status after the final status: %v", m.text(), status)
 	}
 	if m.resigned && !m.lost && status.Err != nil {
 		s.Errorf("%s: a final status after Resign: %v", m.text(), status)
 	}
 	if (status.Role == leaderelection.Leader) != (status.Leadership != nil) {
-		s.Errorf("%s: role and leadership do not agree: %v", m.text(), status)
+		s.Errorf("%s: role and leadership do not match: %v", m.text(), status)
 	}
 	if status.Err != nil && status.Role == leaderelection.Leader {
-		s.Errorf("%s: leader in a final status: %v", m.text(), status)
+		s.Errorf("%s: role Leader in a final status: %v", m.text(), status)
 	}
 	if status.Role != leaderelection.Leader {
 		return
 	}
 	if status.CandidateID == "" || status.NowFollowing != "" {
-		s.Errorf("%s: a leader has an ID and follows nobody: %v", m.text(), status)
+		s.Errorf("%s: a leader must have an ID and an empty NowFollowing: %v", m.text(), status)
 	}
 	if m.last.Leadership != nil && status.Leadership != m.last.Leadership {
-		s.Errorf("%s: told of a leadership without the end of the one before: %v", m.text(), status)
+		s.Errorf("%s: a new leadership was delivered without the end of the previous one: %v", m.text(), status)
 	}
 }
 
@@ -124,7 +124,7 @@ func (m *member) checkToken(l *leaderelection.Leadership) {
 		return
 	}
 	if s.holder != nil && (l.Token() < s.latest || l.Token() == s.latest && s.holder != m) {
-		s.Errorf("%s: token %d comes after %d", m.text(), l.Token(), s.latest)
+		s.Errorf("%s: token %d follows token %d", m.text(), l.Token(), s.latest)
 	}
 	s.latest, s.holder = l.Token(), m
 }
@@ -181,10 +181,10 @@ func (m *member) ended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m.leads() {
-		s.Errorf("%s: its leadership lasts after the candidacy", m.text())
+		s.Errorf("%s: its leadership has not ended with the candidacy", m.text())
 	}
 	if role != leaderelection.Follower {
-		s.Errorf("%s: it is %v after the candidacy", m.text(), role)
+		s.Errorf("%s: role %v after the candidacy", m.text(), role)
 	}
 	return true
 }

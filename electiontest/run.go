@@ -5,17 +5,17 @@ import (
 	"testing/synctest"
 )
 
-// Option changes how Run works.
+// Option configures [Run].
 type Option func(*options)
 
 type options struct{ fakeTime bool }
 
-// FakeTime plays each case in a bubble of testing/synctest, for backends inside the test
-// process: what takes minutes is over at once then, and a goroutine that is left behind
-// fails the test. The factory is called in the bubble.
+// FakeTime runs each case in a bubble of testing/synctest, for backends inside the test
+// process. Cases that wait for minutes then complete immediately, and a goroutine that is
+// left running fails the test. The factory is called inside the bubble.
 func FakeTime() Option { return func(o *options) { o.fakeTime = true } }
 
-// Run plays every case as a test of its own.
+// Run runs every case as a subtest.
 func Run(t *testing.T, f Factory, opts ...Option) {
 	var o options
 	for _, opt := range opts {
@@ -32,18 +32,18 @@ func Run(t *testing.T, f Factory, opts ...Option) {
 	}
 }
 
-// Case is a part of the suite.
+// Case is one case of the suite.
 type Case struct {
 	Name string
 	play func(s *suite)
 }
 
-// Run plays the case. The checks go on in t's cleanup, where all candidates resign.
+// Run runs the case. The checks continue in t's cleanup, in which all candidates resign.
 func (c Case) Run(t TB, f Factory) {
 	t.Helper()
 	g := f(t)
 	if g == nil || g.New == nil {
-		t.Fatalf("electiontest: the factory has made no group")
+		t.Fatalf("electiontest: the factory returned no group")
 		return
 	}
 	s := newSuite(t, g)
@@ -51,8 +51,8 @@ func (c Case) Run(t TB, f Factory) {
 	c.play(s)
 }
 
-// Cases are the parts of the suite, for whoever has to choose among them or to play them
-// with a TB of their own.
+// Cases returns the cases of the suite, for callers that run some of them or use a TB of
+// their own.
 func Cases() []Case {
 	return []Case{
 		{"One", one},

@@ -110,7 +110,7 @@ func (s *suite) poll(limit time.Duration, cond func() bool) bool {
 func (s *suite) stays(what string, cond func() bool) {
 	s.Helper()
 	if s.reached(20*step, func() bool { return !cond() }) {
-		s.Fatalf("%s: not for long%s", what, s.situation())
+		s.Fatalf("%s: not long enough%s", what, s.situation())
 	}
 }
 
@@ -134,7 +134,7 @@ func (s *suite) within(limit time.Duration, f func()) bool {
 // leader waits until somebody leads, as far as the readers know.
 func (s *suite) leader() (m *member) {
 	s.Helper()
-	s.await("somebody leads", func() bool {
+	s.await("a candidate becomes leader", func() bool {
 		m = s.leading()
 		return m != nil
 	})
@@ -162,7 +162,7 @@ func (s *suite) checkAlone() {
 	}
 	if len(leaders) > 1 && s.alone {
 		s.alone = false // once is enough
-		s.Errorf("more than one leads: %s", strings.Join(leaders, "; "))
+		s.Errorf("more than one leader: %s", strings.Join(leaders, "; "))
 	}
 }
 
@@ -198,7 +198,7 @@ func (s *suite) join(i int) *member {
 	m.read()
 	s.await(fmt.Sprintf("first status of program %d", i), func() bool { return m.told > 0 || m.closed })
 	if m.isClosed() {
-		s.Fatalf("the candidacy ended as it began: %v", m)
+		s.Fatalf("the candidacy ended immediately: %v", m)
 	}
 	return m
 }

@@ -105,6 +105,7 @@ func TestAbsenceWhileElected(t *testing.T) {
 	leader, grant := lead(t, conn, node)
 	follower := follow(t, conn, node, leader)
 
+	fullLease(t, grant, sessionTimeout)
 	require.NoError(t, server.Kill(0))
 	leader.quiet(t, calm)
 	follower.quiet(t, calm)

@@ -39,12 +39,19 @@ func WithLayout(l Layout) Option { return func(s *setup.Setup) { s.Layout = l } 
 // servers grant by default.
 //
 // d must be at least 100 ms and at most the granted timeout; otherwise [ErrInvalidOption]
-// is returned. If d proves to be longer than the granted timeout later, because there was
-// no session yet or because a reconnect has changed the granted timeout, leases use the
+// is returned. If d proves to be longer than the granted timeout later, because the session
+// did not exist yet or because a reconnect has changed the granted timeout, leases use the
 // granted timeout and a warning is logged.
 func WithSessionTimeout(d time.Duration) Option {
 	return setup.WithTimeout(d)
 }
+
+// WithCheckInterval sets how long holders wait after one check of their znodes was
+// acknowledged before they send the next one. Each check is a write of the ensemble. The
+// default is an eighth of the session timeout. A longer d reduces the checks, and leaves less
+// time for a slow answer; more than a quarter of the session timeout counts as a quarter.
+// See leaderelection.WithCheckInterval. A d of zero or less is an [ErrInvalidOption].
+func WithCheckInterval(d time.Duration) Option { return setup.WithCheckInterval(d) }
 
 // WithACL sets the ACL of the znodes that are created. The default grants all permissions
 // to all clients. Participants need the permission to read, write and delete each other's

@@ -35,7 +35,7 @@ func WithDialer(dial func(network, address string, timeout time.Duration) (net.C
 func WithLogger(log *slog.Logger) Option { return func(d *dialer) { d.log = log } }
 
 // WithClient passes options to the client library, such as zk.WithEventCallback and
-// zk.WithMaxBufferSize. zk.WithDialer and zk.WithHostProvider have no effect; use
+// zk.WithMaxBufferSize. zk.WithDialer and zk.WithHostProvider are ignored; use
 // [WithDialer].
 func WithClient(options ...func(*zk.Conn)) Option {
 	return func(d *dialer) { d.client = append(d.client, options...) }
@@ -57,16 +57,16 @@ func Connect(servers []string, sessionTimeout time.Duration, options ...Option) 
 	}
 	d := &dialer{asked: sessionTimeout, log: slog.New(slog.DiscardHandler), open: net.DialTimeout}
 	if sessionTimeout < 100*time.Millisecond {
-		return nil, nil, fmt.Errorf("%w: a session timeout of %v: at least 100ms are needed", sentinel.ErrInvalidOption, sessionTimeout)
+		return nil, nil, fmt.Errorf("%w: session timeout %v: must be at least 100ms", sentinel.ErrInvalidOption, sessionTimeout)
 	}
 	for _, o := range options {
 		if o == nil {
-			return nil, nil, fmt.Errorf("%w: it is nil", sentinel.ErrInvalidOption)
+			return nil, nil, fmt.Errorf("%w: an option is nil", sentinel.ErrInvalidOption)
 		}
 		o(d)
 	}
 	if d.open == nil || d.log == nil || slices.ContainsFunc(d.client, func(o func(*zk.Conn)) bool { return o == nil }) {
-		return nil, nil, fmt.Errorf("%w: WithDialer, WithLogger or WithClient: nil", sentinel.ErrInvalidOption)
+		return nil, nil, fmt.Errorf("%w: WithDialer, WithLogger or WithClient: the argument is nil", sentinel.ErrInvalidOption)
 	}
 	return zk.Connect(addresses, sessionTimeout, func(conn *zk.Conn) {
 		zk.WithLogger(clientLog{d.log})(conn)

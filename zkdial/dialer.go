@@ -160,10 +160,10 @@ func (l *link) verdict() handshake.Answer {
 	answer, err := l.ask()
 	switch {
 	case err != nil:
-		l.log.Debug("the server does not answer whether the session is over", "server", l.address, "err", err)
+		l.log.Debug("cannot determine whether the session has expired", "server", l.address, "err", err)
 	case answer.Session() == 0:
 		l.record.Lose(session)
-		l.log.Warn("the servers have lost their data: they know neither the session nor the transactions that this client has seen, so the session is over",
+		l.log.Warn("the servers have lost their data: they know neither the session nor the transactions that this client has seen, so the session has expired",
 			"server", l.address, "session", fmt.Sprintf("%#x", uint64(session)), "transaction", fmt.Sprintf("%#x", uint64(l.request.LastSeen())))
 		return answer
 	}

@@ -33,12 +33,15 @@ func parse(list []string) (servers []string, err error) {
 		servers = append(servers, s)
 	}
 	if len(servers) == 0 {
-		return nil, fmt.Errorf("%w: there is no server; expected host:port, separated by commas", ErrServers)
+		return nil, fmt.Errorf("%w: the list is empty; expected host:port, separated by commas", ErrServers)
 	}
 	return servers, nil
 }
 
 func parseServer(s string) (string, error) {
+	if strings.Contains(s, "://") {
+		return "", fmt.Errorf("%w: %q: a URL; expected host:port", ErrServers, s)
+	}
 	if server, chroot, found := strings.Cut(s, "/"); found {
 		return "", fmt.Errorf("%w: %q: chroots are not supported; connect to %q and begin the paths of znodes with %q",
 			ErrServers, s, server, "/"+chroot)
@@ -57,7 +60,7 @@ func parseServer(s string) (string, error) {
 		return "", fmt.Errorf("%w: %q: the port is not a number from 1 to 65535", ErrServers, s)
 	}
 	if host == "" || strings.ContainsAny(host, " \t[]") {
-		return "", fmt.Errorf("%w: %q: this is not the name of a host", ErrServers, s)
+		return "", fmt.Errorf("%w: %q: not a host name", ErrServers, s)
 	}
 	return net.JoinHostPort(host, port), nil
 }

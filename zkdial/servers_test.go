@@ -12,7 +12,7 @@ func TestParseServers(t *testing.T) {
 	require.Equal(t, []string{"a:2181", "b:1", "[::1]:2181", "[::2]:3", "[::4]:2181", "10.0.0.1:65535"}, servers)
 
 	for _, text := range []string{
-		"", ",", "a:2181/app", "a/app", "a,b:2181/", "a:b", "a:0", "a:65536", "a:-1", "a:", ":2181", "a:1:2", "a b", "[::1", "[a]b",
+		"", ",", "a:2181/app", "http://a:2181", "a/app", "a,b:2181/", "a:b", "a:0", "a:65536", "a:-1", "a:", ":2181", "a:1:2", "a b", "[::1", "[a]b",
 	} {
 		_, err := ParseServers(text)
 		require.ErrorIs(t, err, ErrServers, "%q", text)

@@ -6,31 +6,32 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Ensemble is several servers over one tree. Its methods may be called from any
-// goroutine.
+// Ensemble is a set of servers that share one tree. Its methods are safe for concurrent
+// use.
 type Ensemble struct {
 	e    *ensemble
 	next int
 }
 
-// Cluster starts an ensemble of n servers that is closed when the test ends. It
-// is for what clients see of one: lists of servers, fail-over, partitions. The
-// servers do not vote or replicate; a server that is cut off ([Server.Partition]),
-// stopped or paused is left behind.
+// Cluster starts an ensemble of n servers and closes it when the test ends. It is for
+// tests of what clients observe of an ensemble: lists of servers, fail-over, partitions.
+// The servers do not vote or replicate. A server that is partitioned
+// ([Server.Partition]), stopped or paused falls behind.
 //
-// As in a real ensemble the leader expires sessions, and a follower reports its clients'
-// packets only with the answer to the leader's next ping. Pings are half a tick apart. If
-// the follower is cut off, a session can therefore end half a tick before its timeout has
-// passed since the last packet that was answered.
+// As in a real ensemble, the leader expires sessions, and a follower reports packets of
+// its clients only in the answer to the leader's next ping. Pings are half a tick apart.
+// If a follower is partitioned, a session can therefore expire half a tick earlier than
+// its timeout after the last packet that was answered.
 //
-// Without a majority nobody can write. If that is because others are cut off or
-// paused, a server goes on to answer reads from the old state, see [WithSyncLimit];
-// if half of them or more are stopped, it notices at once, and sends its clients
-// away until there is a majority again. No session ends meanwhile.
+// Without a majority no client can write. If the other servers are partitioned or paused,
+// a server continues to answer reads from the old state; see [WithSyncLimit]. If half of
+// the servers or more are stopped, the remaining servers detect it immediately, and
+// disconnect their clients until there is a majority again. No session expires while
+// there is no majority.
 //
-// When the leader is lost, or the majority comes back, clients are disconnected,
-// sessions get their whole timeout again and transaction numbers start a new
-// epoch, as after a real election; there is no pause for the vote.
+// If the leader is lost, or the majority returns, clients are disconnected, sessions
+// receive their whole timeout again, and zxids start a new epoch, as after a real
+// election. The election itself takes no time.
 func Cluster(t TB, n int, opts ...Option) *Ensemble {
 	t.Helper()
 	c, err := NewEnsemble(n, opts...)
@@ -45,7 +46,7 @@ func Cluster(t TB, n int, opts ...Option) *Ensemble {
 	return c
 }
 
-// NewEnsemble starts an ensemble outside of a test. Close it when done.
+// NewEnsemble starts an ensemble outside of a test. The caller must close it.
 func NewEnsemble(n int, opts ...Option) (*Ensemble, error) {
 	e, err := newEnsemble(max(n, 1), opts)
 	if err != nil {
@@ -54,23 +55,24 @@ func NewEnsemble(n int, opts ...Option) (*Ensemble, error) {
 	return &Ensemble{e: e}, nil
 }
 
-// Close is [Server.Close] for all servers.
+// Close closes all servers as [Server.Close] does.
 func (c *Ensemble) Close() { c.e.close() }
 
-// Len is the number of servers.
+// Len returns the number of servers.
 func (c *Ensemble) Len() int { return len(c.e.servers) }
 
-// Server returns one of the servers, from 0.
+// Server returns server i, counted from 0.
 func (c *Ensemble) Server(i int) *Server { return c.e.servers[i] }
 
-// Leader returns the server that leads, or that did when the majority was lost.
+// Leader returns the server that leads the ensemble. Without a majority, it returns the
+// last leader.
 func (c *Ensemble) Leader() *Server {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
 	return c.e.servers[c.e.leader]
 }
 
-// Addrs are the TCP addresses of the servers; see [Server.Addr].
+// Addrs returns the TCP addresses of the servers; see [Server.Addr].
 func (c *Ensemble) Addrs() []string {
 	out := make([]string, len(c.e.servers))
 	for i, s := range c.e.servers {
@@ -79,7 +81,7 @@ func (c *Ensemble) Addrs() []string {
 	return out
 }
 
-// Names are the names of the servers for [Ensemble.Dialer].
+// Names returns the names of the servers for [Ensemble.Dialer].
 func (c *Ensemble) Names() []string {
 	out := make([]string, len(c.e.servers))
 	for i, s := range c.e.servers {
@@ -88,12 +90,12 @@ func (c *Ensemble) Names() []string {
 	return out
 }
 
-// Dialer makes in-memory connections to the servers by their names.
+// Dialer returns a dialer that makes in-memory connections to the servers by their names.
 func (c *Ensemble) Dialer() zk.Dialer { return c.e.dial }
 
-// Connect connects a client that knows all servers, over the in-memory
-// connections. The first client begins with server 0, the second with server 1
-// and so on. See [Server.Connect].
+// Connect connects a client that knows all servers, through in-memory connections. The
+// first client connects to server 0 first, the second client to server 1, and so on. See
+// [Server.Connect].
 func (c *Ensemble) Connect(timeout time.Duration, opts ...func(*zk.Conn)) (*zk.Conn, <-chan zk.Event, error) {
 	c.e.mu.Lock()
 	first := c.next
@@ -102,8 +104,8 @@ func (c *Ensemble) Connect(timeout time.Duration, opts ...func(*zk.Conn)) (*zk.C
 	return c.ConnectFrom(first, timeout, opts...)
 }
 
-// ConnectFrom is [Ensemble.Connect] for a client that begins with server i, and
-// goes on with i+1, i+2 and so on, round the list.
+// ConnectFrom is like [Ensemble.Connect] for a client that connects to server i first,
+// and then tries i+1, i+2 and so on, cyclically.
 func (c *Ensemble) ConnectFrom(i int, timeout time.Duration, opts ...func(*zk.Conn)) (*zk.Conn, <-chan zk.Event, error) {
 	n := len(c.e.servers)
 	order := make([]*Server, n)

@@ -7,9 +7,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Code is a result code of the protocol: 0, or one of the negative numbers that
-// the server answers with. It is an error, and errors.Is finds go-zookeeper's
-// sentinel in it: errors.Is(Code(-101), zk.ErrNoNode) is true.
+// Code is a result code of the protocol: 0, or one of the negative numbers with which a
+// server reports an error. It implements error, and errors.Is matches it with
+// go-zookeeper's sentinel: errors.Is(Code(-101), zk.ErrNoNode) is true.
 type Code int32
 
 const (
@@ -69,7 +69,7 @@ var codes = map[Code]struct {
 	-127: {"throttled", nil},
 }
 
-// String is a short name, "no node" for example.
+// String returns a short name, for example "no node".
 func (c Code) String() string {
 	if e, ok := codes[c]; ok {
 		return e.name
@@ -77,7 +77,8 @@ func (c Code) String() string {
 	return "code " + strconv.Itoa(int(c))
 }
 
-// Error makes a Code an error. A Code of 0 should be compared, not returned as one.
+// Error returns the name of the code with the prefix of this package. Code 0 means
+// success and must not be returned as an error.
 func (c Code) Error() string { return "zktest: " + c.String() + " (" + strconv.Itoa(int(c)) + ")" }
 
 // Is reports whether target is go-zookeeper's sentinel for this code.

@@ -13,10 +13,10 @@ import (
 
 var errRefused = errors.New("zktest: connection refused")
 
-// Dialer makes in-memory connections to this server, whatever the address: give
-// it to [zk.WithDialer] together with [HostProvider], which looks nothing up.
-// [Server.Connect] does both. In a synctest bubble such a connection runs on fake
-// time.
+// Dialer returns a dialer that makes in-memory connections to this server for every
+// address. Pass it to [zk.WithDialer], together with [HostProvider], which does not
+// resolve names. [Server.Connect] does both. In a synctest bubble such a connection uses
+// fake time.
 func (s *Server) Dialer() zk.Dialer {
 	return func(_, address string, _ time.Duration) (net.Conn, error) { return s.dial(address) }
 }
@@ -34,10 +34,10 @@ type pipeAddr string
 func (pipeAddr) Network() string  { return "zktest" }
 func (a pipeAddr) String() string { return string(a) }
 
-// Connect connects a go-zookeeper client over the in-memory [Server.Dialer],
-// inside and outside of synctest bubbles. The options are those of [zk.Connect].
-// The client is closed with the server. Its log is off unless an option sets one.
-// There is an error only after [Server.Close]: net.ErrClosed.
+// Connect connects a go-zookeeper client with the in-memory [Server.Dialer], inside and
+// outside of synctest bubbles. The options are those of [zk.Connect]. The client is
+// closed together with the server. It logs nothing unless an option sets a logger. After
+// [Server.Close], Connect returns [net.ErrClosed]; there are no other errors.
 func (s *Server) Connect(timeout time.Duration, opts ...func(*zk.Conn)) (*zk.Conn, <-chan zk.Event, error) {
 	return s.e.connect([]*Server{s}, timeout, opts)
 }
@@ -99,9 +99,9 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// HostProvider is a list of servers for [zk.WithHostProvider] that looks no name
-// up and keeps its order. With no names given it takes those of [zk.Connect],
-// which shuffles them.
+// HostProvider returns a list of servers for [zk.WithHostProvider] that does not resolve
+// names and keeps its order. Without names, it uses those passed to [zk.Connect], which
+// shuffles them.
 func HostProvider(names ...string) zk.HostProvider {
 	return &hosts{fixed: slices.Clone(names), current: -1, last: -1}
 }

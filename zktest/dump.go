@@ -9,15 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-// Tree is the tree as text, one node a line, children sorted and indented under
-// their parent, without the server's own nodes under /zookeeper:
+// Tree returns the tree as text, one znode per line, with children sorted and indented
+// below their parent. It omits the server's own znodes below /zookeeper:
 //
 //	/
 //	  election
 //	    n_0000000000 "host-a" ephemeral=0x1005c3b3e6e0001
 //	    n_0000000001 "host-b" ephemeral=0x1005c3b3e6e0002
 //
-// Of a server that is cut off it is what its clients see.
+// For a server that is cut off, it is the state that its clients read.
 func (s *Server) Tree() string {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
@@ -30,7 +30,7 @@ func (s *Server) Tree() string {
 	return b.String()
 }
 
-// Tree is the tree that the majority agreed on; see [Server.Tree].
+// Tree returns the tree that the majority has agreed on; see [Server.Tree].
 func (c *Ensemble) Tree() string {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
@@ -72,14 +72,19 @@ func dumpNode(b *strings.Builder, n *node, depth int) {
 
 // Session describes a session.
 type Session struct {
-	ID         int64
-	Timeout    time.Duration // as negotiated
-	ExpiresIn  time.Duration // if nothing is heard of the client
-	Server     int           // where it is connected, or -1
-	Ephemerals []string      // the nodes it owns, oldest first
+	ID int64
+	// Timeout is the negotiated session timeout.
+	Timeout time.Duration
+	// ExpiresIn is the time until the session expires if the client sends nothing.
+	ExpiresIn time.Duration
+	// Server is the number of the server to which the client is connected, or -1.
+	Server int
+	// Ephemerals lists the ephemeral znodes of the session, oldest first.
+	Ephemerals []string
 }
 
-// Sessions lists the sessions that are alive, of the whole ensemble, by their ID.
+// Sessions returns the sessions of the whole ensemble that have not expired, sorted by
+// ID.
 func (s *Server) Sessions() []Session {
 	e := s.e
 	e.mu.Lock()
@@ -102,14 +107,16 @@ func (s *Server) Sessions() []Session {
 
 // Watch describes a watch that is set.
 type Watch struct {
-	Session    int64
-	Path       string
-	Kind       WatchKind
-	Persistent bool // stays after it fired
-	Recursive  bool // and is for everything below the path too
+	Session int64
+	Path    string
+	Kind    WatchKind
+	// Persistent reports whether the watch remains after it has fired.
+	Persistent bool
+	// Recursive reports whether the watch also covers all descendants of Path.
+	Recursive bool
 }
 
-// WatchKind says what a watch is for.
+// WatchKind is the kind of a watch.
 type WatchKind uint8
 
 // The kinds of watches. A persistent watch counts as one of each.
@@ -118,11 +125,11 @@ const (
 	ChildWatch                  // set by getChildren
 )
 
-// String is "data" or "children".
+// String returns "data" or "children".
 func (k WatchKind) String() string { return [...]string{"data", "children"}[k] }
 
-// Watches lists the watches of the whole ensemble: those at the given paths, or
-// all. They are sorted by path, then kind, then in the order in which they were set.
+// Watches returns the watches of the whole ensemble, at the given paths or at all paths.
+// They are sorted by path, then by kind, then in the order in which they were set.
 func (s *Server) Watches(paths ...string) []Watch {
 	e := s.e
 	e.mu.Lock()
@@ -148,7 +155,7 @@ func (s *Server) Watches(paths ...string) []Watch {
 	return out
 }
 
-// Log returns what was asked of the whole ensemble, up to now. See [WithLogLimit].
+// Log returns the requests to the whole ensemble so far. See [WithLogLimit].
 func (s *Server) Log() Log {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
@@ -162,7 +169,7 @@ func (s *Server) ResetLog() {
 	s.e.log.reset()
 }
 
-// Zxid is the number of the last transaction that this server has applied.
+// Zxid returns the zxid of the last transaction that this server has applied.
 func (s *Server) Zxid() int64 {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
@@ -172,7 +179,7 @@ func (s *Server) Zxid() int64 {
 	return s.e.tree.zxid
 }
 
-// Connections is the number of client connections that this server has.
+// Connections returns the number of client connections of this server.
 func (s *Server) Connections() int {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()

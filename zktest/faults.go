@@ -8,10 +8,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// ErrNoSession reports a session that does not exist, or not any more.
+// ErrNoSession is returned if a session does not exist or has expired.
 var ErrNoSession = errors.New("zktest: no such session")
 
-// Direction is one way of a connection, or both.
+// Direction is one direction of a connection, or both.
 type Direction uint8
 
 // The directions of a connection.
@@ -81,9 +81,9 @@ func (s *Server) kickLocked(conns []*conn) {
 	})
 }
 
-// ExpireSession ends a session as if its time were over: what it owns is deleted
-// in one transaction, watches fire, and its connection is closed. If nothing
-// reaches its client at the moment, nothing tells the client either.
+// ExpireSession expires a session as if its timeout had passed: its ephemeral znodes are
+// deleted in one transaction, watches fire, and its connection is closed. If the client
+// is cut off at that moment, it is not notified. The error is [ErrNoSession].
 func (s *Server) ExpireSession(id int64) error {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
@@ -95,9 +95,9 @@ func (s *Server) ExpireSession(id int64) error {
 	return nil
 }
 
-// DropConnections closes the connections of the given sessions, or all of this
-// server, at once: what is on its way is lost. The sessions live on. It returns
-// how many connections it closed.
+// DropConnections immediately closes the connections of the given sessions, or all
+// connections of this server; packets in transit are lost. The sessions continue. It
+// returns the number of connections that it closed.
 func (s *Server) DropConnections(sessions ...int64) int {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
@@ -108,8 +108,8 @@ func (s *Server) DropConnections(sessions ...int64) int {
 	return len(conns)
 }
 
-// Refuse makes the server refuse connections that are made from now on, or accept
-// them again. Those that exist stay.
+// Refuse makes the server refuse new connections, or accept them again. Existing
+// connections remain.
 func (s *Server) Refuse(on bool) {
 	s.e.mu.Lock()
 	s.refuses = on
@@ -128,23 +128,24 @@ func (s *Server) adjustListener() {
 	}
 }
 
-// Blackhole stops everything in the given direction, silently: on the connections
-// that the given sessions have at this moment, or on all of this server and those to
-// come. Nobody is told, also not when one end closes the connection. As with a
-// network that loses packets nothing is lost for good: [Server.Heal] lets through
-// what was sent meanwhile, if the connection still exists.
+// Blackhole silently stops all packets in the given direction. It applies to the
+// connections that the given sessions have at this moment; without sessions, it applies
+// to all connections of this server, including new ones. Neither side is notified, even
+// if the other side closes the connection. No packet is lost: [Server.Heal] delivers them
+// if the connection still exists.
 //
-// A client whose one connection is stopped notices in time and makes another one,
-// which is a good one. To keep it out set a hook too:
+// A client whose only connection is stopped detects that after a timeout and opens
+// another connection, which works. To prevent it from connecting, set a hook as well:
 //
 //	srv.Before(zktest.Match{Op: zktest.OpConnect, Session: id}, zktest.Cut)
 func (s *Server) Blackhole(dir Direction, sessions ...int64) {
 	s.alter(sessions, func(f *connFaults) { f.black |= dir })
 }
 
-// Delay makes every packet in the given direction take d longer, of real time also
-// with [WithManualClock]: on the connections that the given sessions have at this
-// moment, or on all of this server and those to come. d = 0 ends it.
+// Delay makes every packet in the given direction take d longer, in real time even with
+// [WithManualClock]. It applies to the connections that the given sessions have at this
+// moment; without sessions, it applies to all connections of this server, including new
+// ones. If d is 0, the delay ends.
 func (s *Server) Delay(dir Direction, d time.Duration, sessions ...int64) {
 	s.alter(sessions, func(f *connFaults) {
 		if dir&ToServer != 0 {
@@ -156,15 +157,15 @@ func (s *Server) Delay(dir Direction, d time.Duration, sessions ...int64) {
 	})
 }
 
-// Heal ends the faults that [Server.Blackhole], [Server.Delay], [Server.Partition]
-// and [Server.Lag] made: for the given sessions, or all of this server.
+// Heal ends the faults that [Server.Blackhole], [Server.Delay], [Server.Partition] and
+// [Server.Lag] have injected, for the given sessions or for all of this server.
 func (s *Server) Heal(sessions ...int64) {
 	s.alter(sessions, func(f *connFaults) { *f = connFaults{} })
 	s.rejoin(sessions)
 }
 
-// Pause freezes the server as SIGSTOP does a process: it accepts connections and
-// reads nothing, answers nothing and, if it is alone, ends no session.
+// Pause freezes the server as SIGSTOP freezes a process: it accepts connections, but
+// reads and answers nothing. If it is not part of an ensemble, it expires no session.
 func (s *Server) Pause() {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
@@ -176,10 +177,10 @@ func (s *Server) Pause() {
 	s.e.membershipLocked()
 }
 
-// Resume ends [Server.Pause]. What was sent meanwhile is dealt with first, by a
-// server of an ensemble from the state before the pause; then the sessions end
-// whose time is over. It returns when that is done, hooks included, so a hook must
-// not wait for its caller.
+// Resume ends [Server.Pause]. The server first processes the packets that have arrived
+// during the pause, in an ensemble from the state before the pause; then it expires the
+// sessions that are due. Resume returns when that is complete, including hooks, so a hook
+// must not wait for the caller of Resume.
 func (s *Server) Resume() {
 	s.e.mu.Lock()
 	s.e.settle()
@@ -210,8 +211,8 @@ func (c *conn) setPause(on bool) {
 	c.changed.Broadcast()
 }
 
-// Stop takes the server down as a crash does: its connections end and new ones
-// are refused. [Server.Restart] brings it back.
+// Stop stops the server as a crash does: its connections are closed and new ones are
+// refused. [Server.Restart] starts it again.
 func (s *Server) Stop() {
 	s.e.mu.Lock()
 	s.e.settle()
@@ -225,12 +226,13 @@ func (s *Server) Stop() {
 	s.adjustListener()
 }
 
-// SetSequence sets the number that the next sequential child of parent gets.
+// SetSequence sets the sequence number of the next sequential child of parent. It returns
+// "no node" if parent does not exist.
 //
-// The counter overflows after 2147483647 as that of a 3.8 server does: it gives this
-// number again and again, but goes on with -2147483648 within a multi. A real one
-// also goes on for as long as requests overlap, and releases before 3.6 always did;
-// for that set n to -2147483648.
+// The counter overflows after 2147483647 as on a 3.8 server: it repeats this number, but
+// continues with -2147483648 within a multi. A real server also continues with
+// -2147483648 while requests overlap, and releases before 3.6 always did; to test that,
+// set n to -2147483648.
 func (s *Server) SetSequence(parent string, n int32) error {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
@@ -244,8 +246,8 @@ func (s *Server) SetSequence(parent string, n int32) error {
 	return nil
 }
 
-// Sweep deletes containers that have lost their last child and TTL nodes that are
-// too old, now. It returns how many.
+// Sweep immediately deletes containers whose last child was deleted and TTL nodes that
+// have expired. It returns the number of deleted znodes.
 func (s *Server) Sweep() int {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()

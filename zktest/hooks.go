@@ -7,30 +7,39 @@ import (
 	"sync/atomic"
 )
 
-// Request is what a hook is told about a request.
+// Request describes a request to a hook.
 type Request struct {
 	Server  *Server
 	Session int64
 	Op      Op
-	Path    string   // of a multi or setWatches the first of Paths
-	Paths   []string // all paths of a multi, a multiRead or a setWatches
-	Xid     int32
+	// Path is the path of the request. For a multi, a multiRead or a setWatches, it is
+	// the first of Paths.
+	Path string
+	// Paths lists all paths of a multi, a multiRead or a setWatches.
+	Paths []string
+	Xid   int32
 
-	// Set for After hooks only.
-	Zxid    int64
-	Code    Code   // the result; zero if it is well
-	Created string // the path that a create made
+	// Zxid is the zxid of the response. It is set for After hooks only.
+	Zxid int64
+	// Code is the result, 0 for success. It is set for After hooks only.
+	Code Code
+	// Created is the path of the znode that a create has made. It is set for After hooks
+	// only.
+	Created string
 }
 
-// Match chooses the requests that a hook is for. A zero field matches anything.
+// Match selects the requests for which a hook runs. A zero field matches any value.
 type Match struct {
-	Op      Op
-	Session int64 // of a handshake the one that the client asks for, 0 if a new one
-	// Path is the path, or with a "*" at its end what the path begins with. A request
-	// with several paths (multi, multiRead, setWatches) matches if one of them does.
+	Op Op
+	// Session is the session of the request. For a handshake it is the session that the
+	// client requests, 0 for a new session.
+	Session int64
+	// Path is the path of the request; if it ends with "*", it is a prefix of the path. A
+	// request with several paths (multi, multiRead, setWatches) matches if one of them
+	// does.
 	Path string
-	// Nth is which of the matching requests is meant, counted from 1 since the hook
-	// was set: the hook runs once. With 0 it runs for each of them.
+	// Nth selects one of the matching requests, counted from 1 since the hook was set:
+	// the hook runs once. If Nth is 0, the hook runs for each matching request.
 	Nth int
 }
 
@@ -50,9 +59,9 @@ func (m *Match) matches(q *Request) bool {
 	return ok(q.Path) || slices.ContainsFunc(q.Paths, ok)
 }
 
-// Verdict is what a hook wants done with a request. The zero Verdict lets it
-// through; a hook of one's own gets the others from [Cut] and [Fail], as in
-// "return zktest.Cut(q)".
+// Verdict is the decision of a hook. The zero Verdict lets the request pass. A hook
+// function of the test returns the other verdicts by [Cut] and [Fail], as in "return
+// zktest.Cut(q)".
 type Verdict struct {
 	cut, fail bool
 	code      Code
@@ -60,27 +69,28 @@ type Verdict struct {
 
 func (v Verdict) pass() bool { return !v.cut && !v.fail }
 
-// HookFunc decides about a request. It runs on the goroutine that serves the
-// client, with no lock held, so it may call any method of the server, and it may
-// block: the client then waits, and so does everything it sent after this request.
+// HookFunc decides how the server treats a request. It runs on the goroutine that serves
+// the client, without any lock, so it may call every method of the server. It may block:
+// the server then delays this request and all later requests of the same client.
 type HookFunc func(*Request) Verdict
 
-// Pass lets the request, or the answer, through.
+// Pass lets the request, or the answer, pass.
 func Pass(*Request) Verdict { return Verdict{} }
 
-// Cut closes the connection. In a Before hook the request is never applied; in an
-// After hook it is, and the answer is lost. The client cannot tell these apart.
+// Cut closes the connection. In a Before hook the request is never applied. In an After
+// hook it is applied, and the answer is lost. The client cannot distinguish the two.
 func Cut(*Request) Verdict { return Verdict{cut: true} }
 
-// Fail answers with err: a [Code], or an error of package zk that stands for one.
-// In a Before hook the request is not applied; in an After hook it is, and the
-// answer lies. A handshake cannot be answered with an error, it is cut instead.
+// Fail returns a hook function that answers with err: a [Code], or an error of package zk
+// that corresponds to a code. In a Before hook the request is not applied. In an After
+// hook it is applied, and the answer is wrong. A handshake cannot be answered with an
+// error: its connection is closed instead.
 func Fail(err error) HookFunc {
 	code := codeOf(err)
 	return func(*Request) Verdict { return Verdict{fail: true, code: code} }
 }
 
-// Hook is a hook that has been set.
+// Hook is a hook that was set by [Server.Before] or [Server.After].
 type Hook struct {
 	set   *hookSet
 	stage stage
@@ -91,10 +101,10 @@ type Hook struct {
 	once  sync.Once
 }
 
-// Ran is closed when the hook has been called the first time, and has returned.
+// Ran returns a channel that is closed when the first call of the hook has returned.
 func (h *Hook) Ran() <-chan struct{} { return h.ran }
 
-// Remove takes the hook away. A call of it that is under way is not waited for.
+// Remove removes the hook. It does not wait for a call that is in progress.
 func (h *Hook) Remove() {
 	h.set.mu.Lock()
 	defer h.set.mu.Unlock()
@@ -176,10 +186,11 @@ func (c *conn) run(due []hookRun, q *Request) Verdict {
 	return out
 }
 
-// Before sets a hook that runs when a matching request has arrived and before it
-// is applied. Hooks are of the whole ensemble; [Request.Server] tells where.
+// Before sets a hook that runs when a matching request has arrived and before it is
+// applied. Hooks apply to the whole ensemble; [Request.Server] is the server that
+// received the request.
 func (s *Server) Before(m Match, do HookFunc) *Hook { return s.e.hooks.add(beforeStage, m, do) }
 
-// After sets a hook that runs when a matching request has been applied, and
-// others can see its effects, before it is answered.
+// After sets a hook that runs when a matching request has been applied and other clients
+// can observe its effects, and before it is answered. Hooks apply to the whole ensemble.
 func (s *Server) After(m Match, do HookFunc) *Hook { return s.e.hooks.add(afterStage, m, do) }

@@ -22,20 +22,20 @@ type keeper struct {
 
 // WithoutOps makes the server close the connection of a client that sends one of these
 // operations, alone or in a multi, without an answer. ClickHouse Keeper does so with
-// [OpSetWatches] before release 26.1 and with [OpCreateContainer] before release 26.7.
-// The request log shows such a request with the code of "unimplemented".
+// [OpSetWatches] before release 26.1 and with [OpCreateContainer] before release 26.7. In
+// the request log, such a request has the code "unimplemented".
 func WithoutOps(ops ...Op) Option {
 	return func(c *config) { c.keeper.unknown = append(c.keeper.unknown, ops...) }
 }
 
-// WithoutReattach makes every handshake start a new session, also that of a client that
-// asks for the session that it has. The client is not informed, except by the session ID
-// in the answer. The old session lives until its timeout has passed, and so do its
-// ephemeral nodes. ClickHouse Keeper does so in all releases up to 26.9.
+// WithoutReattach makes every handshake start a new session, even if the client requests
+// its existing session. The client is not notified, except by the session ID in the
+// answer. The old session and its ephemeral nodes remain until its timeout has passed.
+// ClickHouse Keeper does so in all releases up to 26.9.
 func WithoutReattach() Option { return func(c *config) { c.keeper.noReattach = true } }
 
-// WithContainerOwner sets the ephemeralOwner that the Stat of a container shows. Default
-// 0, as with Apache's server; ClickHouse Keeper shows math.MinInt64.
+// WithContainerOwner sets the ephemeralOwner in the Stat of a container. The default is
+// 0, as in Apache ZooKeeper; ClickHouse Keeper returns [math.MinInt64].
 func WithContainerOwner(owner int64) Option {
 	return func(c *config) { c.keeper.containerOwner = owner }
 }

@@ -7,20 +7,21 @@ import (
 	"time"
 )
 
-// Lag leaves this server behind the others, although it is in touch with them: what its
-// clients read comes from the state at this moment, until [Server.Heal]. Their writes are
-// applied, and other servers show them, but as with a real follower that commits late,
-// a write, a sync and the start of a session are answered only when this server has caught
-// up with them. Sessions live on, and a client that has seen no later state may reconnect
-// to this server. The leader of an ensemble cannot lag; a lone server behaves as a follower
-// of servers that are not shown.
+// Lag makes this server fall behind the other servers while it stays connected to them:
+// its clients read the state of this moment until [Server.Heal]. Their writes are
+// applied, and other servers show them. However, as on a real follower that commits late,
+// a write, a sync and the start of a session are answered only when this server has
+// caught up with them. Sessions continue, and a client that has not seen a later state
+// may reconnect to this server. The leader of an ensemble cannot lag; a server without an
+// ensemble behaves like a follower of servers that are not visible.
 func (s *Server) Lag() { s.lag(0) }
 
-// LagBy is [Server.Lag] for a server that is d behind: it applies each transaction d after
-// the others, of the server's time, until [Server.Heal]. It panics unless d is positive.
+// LagBy is like [Server.Lag] for a server that is d behind: it applies each transaction d
+// later than the other servers, in the server's time, until [Server.Heal]. It panics
+// unless d is positive.
 func (s *Server) LagBy(d time.Duration) {
 	if d <= 0 {
-		panic("zktest: LagBy needs a positive duration")
+		panic("zktest: LagBy: the duration must be positive")
 	}
 	s.lag(d)
 }

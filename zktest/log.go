@@ -10,12 +10,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// Op is an operation of the protocol. Its String is the name the field uses.
+// Op is an operation of the protocol. Its String method returns the usual name of the
+// operation.
 type Op = wire.Op
 
-// The operations that a request log shows and that hooks match. [OpConnect] is
-// the handshake of a connection, [OpNotification] a watch event that was sent,
-// [OpAny] matches every request.
+// The operations that hooks match and that the request log contains. OpConnect is the
+// handshake of a connection, OpNotification is a watch event that was sent, and OpAny
+// matches every request.
 const (
 	OpAny                  = Op(0)
 	OpNotification         = wire.Notification
@@ -51,42 +52,60 @@ const (
 	OpConnect              = wire.Connect
 )
 
-// Fate says how far a request came.
+// Fate indicates how far a request was processed.
 type Fate uint8
 
 const (
-	// Served: applied, and answered as the server saw fit.
+	// Served means that the request was processed and answered normally.
 	Served Fate = iota
-	// CutBefore: the connection was closed before the request was applied.
+	// CutBefore means that the connection was closed before the request was applied.
 	CutBefore
-	// CutAfter: applied, but the connection was closed before the answer.
+	// CutAfter means that the request was applied, but the connection was closed before
+	// the answer.
 	CutAfter
-	// Failed: a hook gave the answer. A Before hook's request was not applied.
+	// Failed means that a hook supplied the answer. If it was a Before hook, the request
+	// was not applied.
 	Failed
 )
 
-// String is the name of the fate.
+// String returns the name of the fate.
 func (f Fate) String() string {
 	return [...]string{"served", "cut before", "cut after", "failed by hook"}[f]
 }
 
-// Entry is one line of the request log.
+// Entry is one entry of the request log.
 type Entry struct {
-	Time    time.Time    // when the server dealt with it
-	Server  int          // number of the server, from 0
-	Session int64        // who asked, or who was told
-	Op      Op           // or OpNotification
-	Path    string       // as requested; the first one if the request has several
-	Created string       // the path that a create made, which differs if it is sequential
-	Ops     int          // how many operations a multi has
-	Event   zk.EventType // of a notification
-	Xid     int32        // the client's number for the request; 0 for what the server did itself
-	Zxid    int64        // of the transaction; of a read, the last one it could see
-	Code    Code         // the result; of a failed multi that of the operation that failed
-	Fate    Fate
+	// Time is when the server processed the request or sent the notification.
+	Time time.Time
+	// Server is the number of the server, counted from 0.
+	Server int
+	// Session is the session that sent the request or received the notification.
+	Session int64
+	// Op is the operation, [OpNotification] for a watch event.
+	Op Op
+	// Path is the path in the request. If a request has several, it is the first.
+	Path string
+	// Created is the path of the znode that a create has made. It differs from Path if
+	// the znode is sequential.
+	Created string
+	// Ops is the number of operations of a multi.
+	Ops int
+	// Event is the type of a notification.
+	Event zk.EventType
+	// Xid is the number that the client has given to the request. It is 0 for actions of
+	// the server itself.
+	Xid int32
+	// Zxid is the zxid of the transaction. For a read, it is the last zxid that the read
+	// could observe.
+	Zxid int64
+	// Code is the result. For a failed multi, it is the code of the operation that
+	// failed.
+	Code Code
+	// Fate indicates how far the request was processed.
+	Fate Fate
 }
 
-// String is the entry on one line, without the time.
+// String returns the entry on one line, without the time.
 func (e Entry) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "0x%x %v", e.Session, e.Op)
@@ -109,7 +128,7 @@ func (e Entry) String() string {
 // Log is a copy of the request log, oldest entry first.
 type Log []Entry
 
-// Filter returns the entries that keep holds for.
+// Filter returns the entries for which keep returns true.
 func (l Log) Filter(keep func(Entry) bool) Log {
 	var out Log
 	for _, e := range l {
@@ -123,16 +142,16 @@ func (l Log) Filter(keep func(Entry) bool) Log {
 // Session returns the entries of one session.
 func (l Log) Session(id int64) Log { return l.Filter(func(e Entry) bool { return e.Session == id }) }
 
-// Requests returns what clients asked for, round trips in other words: without
-// pings, handshakes, notifications and what the server did itself.
+// Requests returns the requests of clients, that is, the round trips. It omits pings,
+// handshakes, notifications and actions of the server itself.
 func (l Log) Requests() Log {
 	return l.Filter(func(e Entry) bool {
 		return e.Op != OpPing && e.Op != OpConnect && e.Op != OpNotification && e.Xid != 0
 	})
 }
 
-// Count is the number of entries of one of the given operations; of all entries
-// if there is none given.
+// Count returns the number of entries whose operation is one of ops, or of all entries if
+// ops is empty.
 func (l Log) Count(ops ...Op) int {
 	if len(ops) == 0 {
 		return len(l)
@@ -149,7 +168,7 @@ func (l Log) Count(ops ...Op) int {
 	return n
 }
 
-// Woken lists the sessions that were told of an event at path, in order.
+// Woken returns the sessions that received an event for path, in order.
 func (l Log) Woken(path string) []int64 {
 	var out []int64
 	for _, e := range l {
@@ -160,7 +179,7 @@ func (l Log) Woken(path string) []int64 {
 	return out
 }
 
-// String is the log as text, an entry a line.
+// String returns the log as text, with one entry per line.
 func (l Log) String() string {
 	var b strings.Builder
 	for _, e := range l {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Option is a setting of [Start], [New], [Cluster] and [NewEnsemble].
+// Option configures [Start], [New], [Cluster] and [NewEnsemble].
 type Option func(*config)
 
 type config struct {
@@ -33,7 +33,7 @@ func newConfig(opts []Option) (config, error) {
 		o(&c)
 	}
 	if c.tick < time.Millisecond {
-		return c, fmt.Errorf("zktest: tick of %v: it must be at least 1 ms", c.tick)
+		return c, fmt.Errorf("zktest: tick of %v: must be at least 1 ms", c.tick)
 	}
 	if c.minTimeout == 0 {
 		c.minTimeout = 2 * c.tick
@@ -42,67 +42,69 @@ func newConfig(opts []Option) (config, error) {
 		c.maxTimeout = max(c.minTimeout, 20*c.tick, time.Minute)
 	}
 	if c.minTimeout < time.Millisecond || c.maxTimeout < c.minTimeout {
-		return c, fmt.Errorf("zktest: session timeouts from %v to %v", c.minTimeout, c.maxTimeout)
+		return c, fmt.Errorf("zktest: session timeouts from %v to %v: the least must be at least 1 ms and not above the greatest", c.minTimeout, c.maxTimeout)
 	}
 	if c.maxPacket < 1024 {
-		return c, fmt.Errorf("zktest: a largest packet of %d bytes: it must be at least 1024", c.maxPacket)
+		return c, fmt.Errorf("zktest: packet limit of %d bytes: must be at least 1024", c.maxPacket)
 	}
 	return c, nil
 }
 
-// WithTick sets the granularity of session time: a session ends at the first
-// tick after its last packet plus its timeout. Default 100 ms, a real server's
-// is 2 s. It also sets the shortest session timeout to 2 ticks, unless
+// WithTick sets the granularity of session timeouts: a session expires at the first tick
+// after its last packet plus its timeout. The default is 100 ms; that of a real server is
+// 2 s. The option also sets the least session timeout to 2 ticks, unless
 // [WithSessionTimeouts] is given.
 func WithTick(d time.Duration) Option { return func(c *config) { c.tick = d } }
 
-// WithSessionTimeouts sets the bounds into which the timeout that a client asks
-// for is brought. Default 2 ticks, and the larger of 20 ticks and a minute; with
-// a real server 2 and 20 ticks.
+// WithSessionTimeouts sets the bounds of session timeouts. A timeout that a client
+// requests is raised or lowered to them. The defaults are 2 ticks, and the greater of 20
+// ticks and one minute; on a real server they are 2 and 20 ticks.
 func WithSessionTimeouts(shortest, longest time.Duration) Option {
 	return func(c *config) { c.minTimeout, c.maxTimeout = shortest, longest }
 }
 
-// WithSweep sets how often empty containers and old TTL nodes are looked for.
-// Default a minute, as with a real server. [Server.Sweep] does it at once.
+// WithSweep sets how often the server looks for empty containers and expired TTL nodes.
+// The default is one minute, as on a real server. [Server.Sweep] deletes them
+// immediately.
 func WithSweep(every time.Duration) Option { return func(c *config) { c.sweep = every } }
 
-// WithoutTTL makes the server answer the creation of TTL nodes as a real one
-// does by default: with "unimplemented".
+// WithoutTTL disables TTL nodes: the server answers their creation with "unimplemented",
+// which is the default of a real server.
 func WithoutTTL() Option { return func(c *config) { c.ttl = false } }
 
-// WithMaxPacket sets the largest request, in bytes. A longer one closes its
-// connection. Default 1048575, as with a real server.
+// WithMaxPacket sets the greatest size of a request in bytes. If a request is larger, the
+// server closes the connection. The default is 1048575, as on a real server.
 func WithMaxPacket(n int) Option { return func(c *config) { c.maxPacket = n } }
 
-// WithLogLimit sets how many entries the request log keeps, the newest ones.
-// Default 65536; 0 keeps none.
+// WithLogLimit sets the number of entries that the request log keeps; older entries are
+// dropped. The default is 65536; 0 disables the log.
 func WithLogLimit(n int) Option { return func(c *config) { c.logLimit = n } }
 
-// WithSyncLimit sets for how long a server that is cut off from the majority serves
-// its clients. Then it closes their connections, and new ones at once, until it is
-// healed. Default 0: it never gives up, so that a test decides for how long somebody
-// reads an old state. A real one gives up after syncLimit ticks, 10 s by default,
-// which is often longer than a session lives.
+// WithSyncLimit sets how long a server that is cut off from the majority serves its
+// clients. After that it closes their connections, and rejects new ones, until it is
+// healed. The default is 0, no limit, so that the test decides how long clients read an
+// old state. The limit of a real server is syncLimit ticks, 10 s by default, which is
+// often longer than a session timeout.
 func WithSyncLimit(d time.Duration) Option { return func(c *config) { c.syncLimit = d } }
 
-// WithManualClock makes the server's time stand still but for [Server.Advance]:
-// sessions end, and TTL nodes grow old, when the test says so. Clients keep their
-// own time. In a synctest bubble it is not needed.
+// WithManualClock stops the server's clock, which then advances only by [Server.Advance]:
+// sessions expire and TTL nodes age when the test requests it. Clients use their own
+// time. In a synctest bubble the option is not necessary.
 func WithManualClock() Option { return func(c *config) { c.manual = true } }
 
-// WithFakeTimeLimit sets for how long a test in a synctest bubble may run, of fake time from
-// the start of the server. After that the test process panics with the stacks of the
-// goroutines in the bubble, that of the test first. Without a limit a test that waits for
-// something that never happens runs, as the timers of the client go on, until the timeout
-// of go test. Default 24 h; 0 sets no limit. Outside of a bubble there is none.
+// WithFakeTimeLimit sets how long, in fake time since the start of the server, a test in
+// a synctest bubble may run. After that the test process panics with the stacks of the
+// bubble's goroutines, that of the test first. Without a limit, a test that waits for an
+// event that never happens runs until the timeout of go test, because the client's timers
+// keep running. The default is 24 h; 0 disables the limit. Outside of a bubble the
+// option is ignored.
 func WithFakeTimeLimit(d time.Duration) Option { return func(c *config) { c.timeLimit = d } }
 
-// WithAddr sets the TCP addresses, host:port, that the servers listen on: the first address
-// is that of server 0 and so on. A server without one listens on "127.0.0.1:0", a free
-// port. See [Server.Addr].
+// WithAddr sets the TCP addresses, host:port, on which the servers listen: the first
+// address is for server 0, the second for server 1, and so on. A server without an
+// address listens on "127.0.0.1:0", a free port. See [Server.Addr].
 func WithAddr(addrs ...string) Option { return func(c *config) { c.addrs = addrs } }
 
-// WithSuperUser names a digest credential, "user:password", that may do
-// anything whatever the ACL says.
+// WithSuperUser sets a digest credential, "user:password", for which ACLs are not
+// checked.
 func WithSuperUser(credential string) Option { return func(c *config) { c.superUser = credential } }

@@ -2,22 +2,23 @@ package zktest
 
 import "slices"
 
-// Partition cuts this server off from the rest of the ensemble, while its clients
-// still reach it: what they read comes from the state at this moment, pings are
-// answered, and the first write stalls with everything that comes after it. Their
-// sessions are not kept alive any more and end in time on the other side, where
-// others see the ephemeral nodes go. Connections made later stall too.
+// Partition cuts this server off from the rest of the ensemble, while its clients still
+// reach it: they read the state of this moment, pings are answered, and the first write
+// stalls together with all requests after it. Their sessions are not extended any more
+// and expire on the majority side, where other clients observe that the ephemeral znodes
+// are deleted. Connections made later stall as well.
 //
-// With sessions given only their connections are cut off, as if these clients were
-// at a server of their own; a connection that they make later is a good one again.
-// That way a single server is enough for a test with a stale reader. That server of
-// their own is a follower, which has not reported its clients' latest packets; see
-// [Cluster]. The same holds for a single server that is cut off as a whole.
+// If sessions are given, only their current connections are cut off, as if these clients
+// were connected to a separate server; connections that they make later are not affected.
+// With sessions, a test of a stale reader needs only one server. The separate server
+// behaves like a follower that has not reported the latest packets of its clients; see
+// [Cluster]. The same applies to a server without an ensemble that is partitioned as a
+// whole.
 //
-// A real follower gives up after a while and closes its clients' connections:
-// [WithSyncLimit] makes this one do so. [Server.Heal] ends the partition:
-// missed changes arrive in order, with their watch events, then stalled writes go
-// on, or the connection is closed if its session is dead.
+// A real follower closes its clients' connections after a limit; [WithSyncLimit] sets one
+// for this server. [Server.Heal] ends the partition: missed changes arrive in order, with
+// their watch events. Then stalled writes continue, or the connection is closed if its
+// session has expired.
 func (s *Server) Partition(sessions ...int64) {
 	e := s.e
 	e.mu.Lock()

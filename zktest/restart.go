@@ -2,38 +2,37 @@ package zktest
 
 // What a server or an ensemble loses when it restarts.
 
-// Loss is what a restart loses.
+// Loss indicates which data a restart loses.
 type Loss uint8
 
 const (
 	// KeepTree restarts with the same tree, sessions and ephemeral nodes. Sessions
-	// get their whole timeout again.
+	// receive their whole timeout again.
 	KeepTree Loss = iota
-	// LoseTree restarts with an empty tree and no sessions. Transaction numbers
-	// continue, so earlier clients can connect, and learn that their session has
-	// expired.
+	// LoseTree restarts with an empty tree and without sessions. Zxids continue, so
+	// existing clients can reconnect, and are notified that their session has expired.
 	LoseTree
-	// LoseAll also resets the transaction numbers, as a server with an empty disk and
-	// an ensemble that was rebuilt do. The server then closes the connection of a
-	// client that has seen a higher number; go-zookeeper's client tries again and
-	// again, without success and without an event that reports it.
+	// LoseAll also resets the zxids, as if the server's disk was empty or the ensemble
+	// was rebuilt. The server then closes the connection of a client that has seen a
+	// greater zxid. go-zookeeper's client retries indefinitely, without success and
+	// without an event that reports it.
 	LoseAll
 )
 
-// Restart stops the server if it runs, and starts it again, which ends a pause and,
-// of a server that is alone, a partition. In an ensemble only [KeepTree] is
-// possible, as the others have the state; anything else panics. [Ensemble.Restart]
-// loses the state of all servers.
+// Restart stops the server if it is running and starts it again, which ends a pause.
+// Without an ensemble it also ends a partition. In an ensemble only [KeepTree] is
+// possible, because the other servers keep the state; other values panic.
+// [Ensemble.Restart] loses the state of all servers.
 func (s *Server) Restart(loss Loss) {
 	if loss != KeepTree && len(s.e.servers) > 1 {
-		panic("zktest: a server of an ensemble cannot lose the tree: use Ensemble.Restart")
+		panic("zktest: Restart: one server of an ensemble cannot lose data: use Ensemble.Restart")
 	}
 	s.e.restart([]*Server{s}, loss)
 }
 
 // Restart stops all servers and starts them again, which ends pauses, partitions and
-// lags. With [LoseTree] or [LoseAll] the ensemble returns empty. It can be called from
-// any goroutine; after [Ensemble.Close] it does nothing.
+// lags. With [LoseTree] or [LoseAll] the ensemble restarts empty. After [Ensemble.Close]
+// it does nothing.
 func (c *Ensemble) Restart(loss Loss) { c.e.restart(c.e.servers, loss) }
 
 func (e *ensemble) restart(servers []*Server, loss Loss) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TB is the part of testing.TB that [Start] and [Cluster] need.
+// TB contains the methods of [testing.TB] that [Start] and [Cluster] use.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -18,9 +18,9 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// Server is one ZooKeeper server. Its methods may be called from any goroutine,
-// also from hooks. After [Server.Close] they do nothing, and what they return is
-// the state at the end.
+// Server is one ZooKeeper server. Its methods are safe for concurrent use and may be
+// called from hooks. After [Server.Close] methods that change the server do nothing, and
+// the others return the final state.
 type Server struct {
 	e  *ensemble
 	id int
@@ -46,8 +46,8 @@ type Server struct {
 	addr string // once listened on
 }
 
-// Start starts a server that is closed when the test ends. A setting that makes
-// no sense fails the test. In a synctest bubble call it inside of the bubble.
+// Start starts a server and closes it when the test ends. If an option is invalid, it
+// fails the test. A test that uses a synctest bubble must call Start inside the bubble.
 func Start(t TB, opts ...Option) *Server {
 	t.Helper()
 	s, err := New(opts...)
@@ -60,7 +60,7 @@ func Start(t TB, opts ...Option) *Server {
 	return s
 }
 
-// New starts a server outside of a test. Close it when done.
+// New starts a server outside of a test. The caller must close it.
 func New(opts ...Option) (*Server, error) {
 	e, err := newEnsemble(1, opts)
 	if err != nil {
@@ -69,23 +69,23 @@ func New(opts ...Option) (*Server, error) {
 	return e.servers[0], nil
 }
 
-// Close closes the connections that [Server.Connect] made, ends every other one,
-// and waits until nothing of the server runs any more, hooks that are under way
-// included. It closes all servers of an ensemble. Calling it again does nothing.
+// Close closes the clients that [Server.Connect] has made, closes all other connections,
+// and waits until all goroutines of the server have ended, including hooks that are
+// running. It closes all servers of an ensemble. Further calls do nothing.
 func (s *Server) Close() { s.e.close() }
 
-// Name is the server's name for [Server.Dialer], "zk1:2181" for example. No
-// network knows it.
+// Name returns the server's name for [Server.Dialer], for example "zk1:2181". It cannot
+// be resolved by DNS.
 func (s *Server) Name() string { return fmt.Sprintf("zk%d:2181", s.id+1) }
 
-// ID is the number of the server in its ensemble, from 0.
+// ID returns the number of the server in its ensemble, counted from 0.
 func (s *Server) ID() int { return s.id }
 
-// Addr is the TCP address for clients that cannot use [Server.Dialer], on the loopback
-// interface unless [WithAddr] sets it. The first call opens the port, in an ensemble the
-// ports of all servers. A test in a synctest bubble must not call it, because a bubble has
-// no real network. A failure to listen fails the test, or panics outside of one;
-// [Server.Listen] returns it.
+// Addr returns the TCP address for clients that cannot use [Server.Dialer]. It is on the
+// loopback interface unless [WithAddr] sets another one. The first call opens the port,
+// and in an ensemble the ports of all servers. A test in a synctest bubble must not call
+// Addr, because bubbles lack a real network. If the server cannot listen, Addr fails the
+// test, or panics outside of a test; [Server.Listen] returns the error.
 func (s *Server) Addr() string {
 	addr, err := s.Listen()
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *Server) Addr() string {
 	return addr
 }
 
-// Listen opens the TCP port, unless it is open, and returns its address. In an ensemble it
+// Listen opens the TCP port unless it is open, and returns its address. In an ensemble it
 // opens the ports of all servers, because /zookeeper/config lists them.
 func (s *Server) Listen() (string, error) {
 	for _, x := range s.e.servers {
@@ -203,12 +203,12 @@ func (s *Server) connections() []*conn {
 	return slices.SortedFunc(maps.Keys(s.conns), func(a, b *conn) int { return cmp.Compare(a.seq, b.seq) })
 }
 
-// Advance moves the server's time by d, and ends the sessions whose time is over
-// before it returns. It panics without [WithManualClock]: real time, and that of
-// a synctest bubble, pass by themselves.
+// Advance moves the server's clock forward by d, and expires the sessions that are due
+// before it returns. It panics without [WithManualClock], because otherwise the server
+// uses real time or the fake time of a synctest bubble.
 func (s *Server) Advance(d time.Duration) {
 	if s.e.manual == nil {
-		panic("zktest: Advance needs WithManualClock")
+		panic("zktest: Advance: the server was not started with WithManualClock")
 	}
 	s.e.manual.advance(d)
 }

@@ -125,7 +125,7 @@ func TestEndFails(t *testing.T) {
 		[]string{"--leader-begin-command", say("begun")})
 	a.signal(syscall.SIGTERM)
 	require.Equal(t, 3, a.exit())
-	a.says("what was begun may still run")
+	a.says("the work may still run")
 	e.does("b", works, 1)
 	b.hands()
 	var after []string
@@ -144,7 +144,7 @@ func TestBeginHangs(t *testing.T) {
 		"--leader-begin-command", `"$SELF" & wait`, "--leader-error-command", `echo "told: $ELECTOR_ERROR"`)
 	e.does("a", works, 1)
 	b := e.run(checked(t), "b", program...)
-	require.Contains(t, a.says("told: "), "not done in time")
+	require.Contains(t, a.says("told: "), "did not return within BeginTimeout")
 	e.does("b", works, 1)
 	b.hands()
 	a.hands()

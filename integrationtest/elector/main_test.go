@@ -27,10 +27,10 @@ import (
 const (
 	// session is what the servers of these tests grant, and long enough for a busy
 	// machine to keep leases up.
-	session = 2 * time.Second
+	session = 4 * time.Second
 	// patience is how long a test waits for what must come.
-	patience = 30 * time.Second
-	tick     = 200 * time.Millisecond
+	patience = time.Minute
+	tick     = 300 * time.Millisecond
 )
 
 var (

@@ -28,7 +28,10 @@ import (
 type Command struct {
 	Args []string // the program, looked up in PATH, and its arguments; see Shell
 	Env  []string // all of the environment, as os.Environ; nil for this process's own
-	// Stdout and Stderr are where output goes, to nowhere if nil. Input is empty.
+	// Stdin is the standard input, which is empty if nil. It must not be a terminal: the
+	// program's group is not in the foreground, so it is stopped if it reads from one.
+	Stdin *os.File
+	// Stdout and Stderr are where output goes, to nowhere if nil.
 	Stdout, Stderr *os.File
 
 	// Grace is how long the group has between TERM and KILL; with zero there is no TERM.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-var errPlatform = fmt.Errorf("programs are not run on this system: %w", errors.ErrUnsupported)
+var errPlatform = fmt.Errorf("running programs: %w on this system", errors.ErrUnsupported)
 
 // Process is what Start would return.
 type Process struct{}

@@ -82,6 +82,9 @@ func start(c Command) (*Process, error) {
 		grace: c.Grace, done: make(chan struct{}), control: control,
 	}
 	// A nil *os.File must not become an io.Writer.
+	if c.Stdin != nil {
+		p.cmd.Stdin = c.Stdin
+	}
 	if c.Stdout != nil {
 		p.cmd.Stdout = c.Stdout
 	}

@@ -100,7 +100,7 @@ func (p *place) hint() {
 			&zk.SetDataRequest{Path: own, Data: p.Data, Version: -1},
 		)
 		if err != nil {
-			p.Log.Debug("could not hint the follower", "follower", follower, "err", err)
+			p.Log.Debug("wake-up write to the follower failed", "follower", follower, "err", err)
 		}
 	}()
 }

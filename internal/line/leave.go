@@ -74,7 +74,7 @@ func (p *place) leave(ctx context.Context, err error) *Removal {
 		defer p.sub.Close()
 		defer p.leavePlain()
 		if r.err = p.remove(err); r.err != nil {
-			p.Log.Warn("could not remove the own znode", "path", own, "err", r.err)
+			p.Log.Warn("could not remove the znode", "path", own, "err", r.err)
 		}
 	}
 	if p.Alone && ctx.Err() != nil && errors.Is(context.Cause(ctx), err) {
@@ -101,7 +101,7 @@ func (p *place) leave(ctx context.Context, err error) *Removal {
 	select {
 	case <-r.done:
 	case <-limit.C:
-		p.Log.Warn("removal of the own znode is not confirmed yet and goes on", "path", own)
+		p.Log.Warn("removal of the znode is not confirmed yet: retrying", "path", own)
 	}
 	return r
 }
@@ -196,7 +196,7 @@ func (p *place) deleteOutlived() {
 	defer cancel()
 	path := p.outlived
 	if err := request.Retry(ctx, p.Conn, func() error { return p.Conn.Delete(path, -1) }); err == nil {
-		p.Log.Info("deleted the znode of a session that is over", "path", path)
+		p.Log.Info("deleted the znode of an expired session", "path", path)
 	}
 }
 

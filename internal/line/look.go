@@ -140,7 +140,7 @@ func (p *place) take(ctx context.Context, children []string) error {
 		around.strays = slices.DeleteFunc(found, func(name string) bool { return name == p.name })
 	}
 	for _, stray := range around.strays {
-		p.Log.Info("deleting a second znode of the same candidacy", "path", p.pathOf(stray))
+		p.Log.Info("deleting an orphaned znode of the same candidate", "path", p.pathOf(stray))
 		if err := p.delete(ctx, stray); err != nil {
 			return err
 		}

@@ -29,12 +29,12 @@ import (
 // What ends a place in line, besides a context and errors of ZooKeeper's own
 // such as zk.ErrNoAuth.
 var (
-	ErrEnded          = errors.New("the line has ended")
-	ErrDeleted        = errors.New("own znode was deleted")
-	ErrSessionExpired = errors.New("the session that owned the znode is over")
+	ErrEnded          = errors.New("the queue has an end marker")
+	ErrDeleted        = errors.New("znode was deleted")
+	ErrSessionExpired = errors.New("the session of the znode has expired")
 	ErrUnreachable    = errors.New("no ZooKeeper server can be reached")
-	ErrExhausted      = errors.New("ZooKeeper's counter for the line's node has come to its end")
-	ErrOverLimit      = errors.New("more is asked for than the limit")
+	ErrExhausted      = errors.New("the sequence numbers of the node are exhausted")
+	ErrOverLimit      = errors.New("request exceeds the limit")
 	ErrAmbiguous      = errors.New("the order of two contenders is unknown")
 )
 
@@ -46,6 +46,8 @@ type Config struct {
 	Data    []byte
 	ACL     []zk.ACL
 	Timeout time.Duration // that the user states, 0 for what is granted
+	// CheckInterval is the time between the checks that renew a lease, 0 for the default.
+	CheckInterval time.Duration
 
 	// DirCzxid identifies Dir, if it is not 0: another node at the same path is
 	// another line then.
@@ -169,6 +171,7 @@ type place struct {
 // is over or the connection is closed.
 func Stand(ctx context.Context, cfg *Config, report func(State)) (*Removal, error) {
 	p := &place{Config: cfg, report: report, sub: session.Subscribe(cfg.Conn, cfg.Timeout)}
+	p.sub.CheckEvery(cfg.CheckInterval)
 	p.leavePlain = p.joinPlain()
 	p.sub.LogTo(cfg.Log)
 	if cfg.Observer != nil {
@@ -302,7 +305,7 @@ func (p *place) again(ctx context.Context, err error) error {
 	if request.Closed(ctx, p.Conn, err) {
 		return request.ErrClosed
 	}
-	p.Log.Debug("request failed, trying again", "path", p.path(), "err", err)
+	p.Log.Debug("request failed: retrying", "path", p.path(), "err", err)
 	// The state may not yet show what the request has met.
 	if err := request.Pause(ctx, p.backoff.Next()); err != nil {
 		return err

@@ -49,7 +49,7 @@ func (p *place) startRenaming(ctx context.Context, r Rename) {
 	base := bases[p.Naming]
 	i := strings.LastIndex(p.name, base)
 	if i < 0 {
-		r.Done <- errors.New("the own znode is of another kind by now")
+		r.Done <- errors.New("the znode is of another kind now")
 		return
 	}
 	prefix, number := p.name[:i]+bases[r.To], p.name[i+len(base):]

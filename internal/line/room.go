@@ -208,6 +208,6 @@ func (p *place) followerTold(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil || isNoNode(err) || errors.Is(err, request.ErrClosed) {
 		return nil
 	}
-	p.Log.Error("cannot tell the follower that it is next", "path", p.path(), "err", err)
+	p.Log.Error("cannot notify the follower", "path", p.path(), "err", err)
 	return err
 }

@@ -117,7 +117,7 @@ func (p *place) watchPredecessor(ctx context.Context) (gone bool, err error) {
 				p.vacated()
 				return true, p.look(ctx)
 			case errors.Is(w.Err, zk.ErrNoAuth):
-				return false, fmt.Errorf("read %s, which is ahead: %w", path, w.Err)
+				return false, fmt.Errorf("read predecessor %s: %w", path, w.Err)
 			}
 			if err := p.again(ctx, w.Err); err != nil {
 				return false, err
@@ -137,7 +137,7 @@ func (p *place) mayBeForeign(name string) bool {
 
 // skipPredecessor looks again, without a predecessor that is no contender.
 func (p *place) skipPredecessor(ctx context.Context) error {
-	p.Log.Warn("ignoring a child that is named like a candidate and is not ephemeral", "path", p.predecessorPath)
+	p.Log.Warn("ignoring a child that is named like a candidate but is not ephemeral", "path", p.predecessorPath)
 	p.skip(p.around.predecessor)
 	return p.look(ctx)
 }

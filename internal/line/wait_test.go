@@ -19,7 +19,7 @@ import (
 
 const testTimeout = 4 * time.Second
 
-// candidates is a test with one place in line, whose methods the test calls, and
+// candidates is a test with one candidate of an election, whose methods the test calls, and
 // candidates ahead of it, which are only znodes.
 type candidates struct {
 	*testing.T
@@ -89,7 +89,7 @@ func (c *candidates) wait() error {
 }
 
 // The second candidate is the first one as soon as its predecessor is gone. After a
-// reconnect it lists the candidates before it leads: its own znode may be gone, too, and
+// reconnect it lists the candidates before it leads: its znode may be gone, too, and
 // the server reports both deletions in any order.
 func TestReconnectMakesThePlaceUncertain(t *testing.T) {
 	standing(t, func(c *candidates) {

@@ -267,7 +267,7 @@ var lineMutants = []mutant{
 		tests: "./internal/traptest -run PlainNames",
 	},
 	{
-		name: "line/F1", breaks: "the end of the own znode is not looked for before a claim",
+		name: "line/F1", breaks: "a contender claims the grant without checking that its znode still exists",
 		file: "internal/line/first.go",
 		edits: []edit{
 			{`		select {
@@ -336,7 +336,7 @@ var lineMutants = []mutant{
 		tests: "./internal/line -run ^TestReconnectMakesThePlaceUncertain$",
 	},
 	{
-		name: "line/K1", breaks: "any session may own the own znode",
+		name: "line/K1", breaks: "a znode of another session is accepted as the contender's",
 		file: "internal/line/look.go",
 		edits: []edit{
 			{"case o.Err == nil && o.Value.Stat.EphemeralOwner == p.Conn.SessionID():", "case o.Err == nil:"},

@@ -130,7 +130,7 @@ var raftlogMutants = []mutant{
 		name: "raftlog/forget-lease", breaks: "an election is forgotten while its leader may have a lease",
 		file: "adapters/raftlog/internal/core/expiry.go",
 		edits: []edit{
-			{"c.cfg.Off.Forget || x.mayRestart(c, election)", "true"},
+			{"c.cfg.Off.Has(protection.Forget) || x.mayRestart(c, election)", "true"},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestForgetWaitsForLeases",
 	},

@@ -125,6 +125,30 @@ var sessionMutants = []mutant{
 		tests: "./internal/session -run TestChainCounts|TestLeaseAndFlightTime",
 	},
 	{
+		name: "session/interval-limit", breaks: "checks wait for longer than a quarter of the timeout",
+		file: "internal/session/lease.go",
+		edits: []edit{
+			{"elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, l.timeout/4)", "elapsed(l.proofs[len(l.proofs)-1].acked, now) >= interval"},
+		},
+		tests: "./internal/session -run TestCheckInterval",
+	},
+	{
+		name: "session/interval-young", breaks: "checks wait for the interval while the lease ends",
+		file: "internal/session/lease.go",
+		edits: []edit{
+			{"interval <= l.timeout/8 || l.deadline().Sub(now) <= l.timeout*3/16 {", "interval <= l.timeout/8 {"},
+		},
+		tests: "./internal/session -run TestCheckInterval",
+	},
+	{
+		name: "session/interval-shortest", breaks: "the interval of the connection is not the shortest",
+		file: "internal/session/monitor.go",
+		edits: []edit{
+			{"if shortest = min(shortest, s.every); shortest == 0 {", "if shortest = s.every; shortest > 0 {"},
+		},
+		tests: "./internal/session -run TestShortestCheckInterval",
+	},
+	{
 		name: "session/pause", breaks: "a stop of the process does not shorten the lease",
 		file: "internal/session/lease.go",
 		edits: []edit{

@@ -58,7 +58,7 @@ func (w *Writer) carryOut(batch []*Call) {
 				give(batch, Outcome{Failed: -1, Session: r.session, Zxid: stat.Mzxid, Register: r.path})
 				return
 			case v == unknown:
-				w.Log.Warn("it is not known whether a transaction was carried out", "register", r.path, "err", err)
+				w.Log.Warn("outcome of a transaction is unknown", "register", r.path, "err", err)
 				o := Outcome{Err: ErrUnknown, Failed: -1, Session: r.session}
 				if errors.Is(err, request.ErrClosed) {
 					o.Err = fmt.Errorf("%w: %w", ErrUnknown, err)

@@ -30,10 +30,10 @@ import (
 var (
 	// ErrSession: the session to which it was bound is over. Nothing was
 	// applied.
-	ErrSession = errors.New("the session is over")
+	ErrSession = errors.New("the session has expired")
 	// ErrUnknown: the register has gone, with the session or by somebody's
 	// hand, before it told whether the transaction was carried out.
-	ErrUnknown = errors.New("it is not known whether the transaction was carried out")
+	ErrUnknown = errors.New("it is unknown whether the transaction was applied")
 	// ErrClosed: the Writer is closed. Nothing was applied.
 	ErrClosed = errors.New("the writer is closed")
 	// ErrTooLarge: a server would close the connection at a request of this

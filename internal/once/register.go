@@ -109,7 +109,7 @@ func (w *Writer) inquire(ctx context.Context, id uint64) (v verdict, stat *zk.St
 		switch last, err := strconv.ParseUint(string(data), 10, 64); {
 		case err != nil:
 			w.register = nil
-			return unknown, nil, fmt.Errorf("somebody else has written to %s", r.path)
+			return unknown, nil, fmt.Errorf("another client has written to %s", r.path)
 		case last == id:
 			r.version = stat.Version
 			return carriedOut, stat, nil

@@ -24,9 +24,9 @@ var (
 	// ErrGone: the receipt that an earlier transaction has left is gone, with its
 	// session or with dir. Nothing was carried out; what the caller knows of dir may
 	// be of a znode that does not exist any more. The next Do makes a new one.
-	ErrGone = errors.New("the receipt of earlier transactions is gone")
+	ErrGone = errors.New("the idempotency record of earlier transactions was deleted")
 	// ErrLost: the transaction was carried out, but its responses are lost.
-	ErrLost = errors.New("the transaction was carried out, its responses are lost")
+	ErrLost = errors.New("the transaction was applied, but its responses are lost")
 )
 
 // prefix is that of a receipt's name.

@@ -15,7 +15,7 @@ import (
 // zk.WithMaxBufferSize limits. The client library closes the connection when it
 // receives such an answer, so that the request appears to have failed with the
 // connection, and would do so each time that it is repeated.
-var ErrTooLarge = errors.New("leaderelection: answer is larger than the connection's receive buffer")
+var ErrTooLarge = errors.New("reply is larger than the connection's receive buffer")
 
 // Get is conn.Get. Like the functions below it returns ErrTooLarge, with what to do
 // about it, for an answer that is known to break the connection. It takes at least one

@@ -16,8 +16,8 @@ const checkBytes = 256 << 10
 
 // Why an acknowledged check proves nothing.
 var (
-	ErrMissing      = errors.New("the znode of the session is missing")
-	ErrOtherSession = errors.New("the session is another one")
+	ErrMissing      = errors.New("the znode of the session does not exist")
+	ErrOtherSession = errors.New("the connection has another session")
 )
 
 // checked is the outcome of one check.

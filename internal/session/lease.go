@@ -68,6 +68,21 @@ func (l *lease) deadline() time.Time {
 	return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))
 }
 
+// due reports whether the next check should be sent, if the last one was sent at that time.
+// interval is the time from an acknowledgement to the next check that the users accept, of
+// which at most a quarter of the timeout is used: the chain counts proofs that were
+// acknowledged a quarter of the timeout earlier. If the lease ends soon, because the chain is
+// young or an acknowledgement took long, checks are sent as by default.
+func (l *lease) due(last, now time.Time, interval time.Duration) bool {
+	if elapsed(last, now) < l.timeout/8 {
+		return false
+	}
+	if interval <= l.timeout/8 || l.deadline().Sub(now) <= l.timeout*3/16 {
+		return true
+	}
+	return elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, l.timeout/4)
+}
+
 // elapsed is the time from a to b: the larger of the monotonic and the wall
 // clock's, because the monotonic one stands still while a machine is suspended
 // (golang/go#24595) and the wall clock can be set back.

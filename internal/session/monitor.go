@@ -98,6 +98,7 @@ type Subscription struct {
 	path    string // being proven, "" for none
 	missing bool   // the check did not find path
 	onCheck func(Check)
+	every   time.Duration // see CheckEvery
 	stated  time.Duration
 	log     *slog.Logger // nil for none
 }
@@ -254,6 +255,27 @@ func (s *Subscription) Move(path string, sent time.Time) {
 	m.judge()
 }
 
+// CheckEvery makes the checks for this subscription wait for d after the last one was
+// acknowledged, and at most for a quarter of the session timeout. Zero is the default, an
+// eighth of it. Of several subscriptions that prove something, the shortest d counts.
+func (s *Subscription) CheckEvery(d time.Duration) {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	s.every = d
+}
+
+// interval is the shortest that CheckEvery has set of those with something to prove. The
+// caller holds mu.
+func (m *monitor) interval() time.Duration {
+	shortest := m.lease.timeout
+	for _, s := range m.proving {
+		if shortest = min(shortest, s.every); shortest == 0 {
+			break
+		}
+	}
+	return shortest
+}
+
 // Rest ends what Prove began.
 func (s *Subscription) Rest() {
 	s.m.mu.Lock()
@@ -360,7 +382,7 @@ func (m *monitor) run(ctx context.Context) {
 		if downFor > 1 && down == nil {
 			down = m.down()
 		}
-		if due := m.checkNow || elapsed(m.lastCheck, now) >= m.lease.timeout/8; due && !m.checking && m.seen.up && len(m.proving) > 0 {
+		if able := !m.checking && m.seen.up && len(m.proving) > 0; able && (m.checkNow || m.lease.due(m.lastCheck, now, m.interval())) {
 			results = m.check(now)
 		}
 		next := turn(m.lease.timeout)

@@ -38,7 +38,7 @@ func choose(stated, granted time.Duration) time.Duration {
 // process.
 func Validate(conn *zk.Conn, stated time.Duration) error {
 	if granted := handshake.Granted(conn); granted > 0 && stated > granted {
-		return fmt.Errorf("the servers have granted a session timeout of %v; omit the option, or state at most that", granted)
+		return fmt.Errorf("the servers have granted %v; omit the option or use at most that value", granted)
 	}
 	Attend(conn)
 	return nil

@@ -29,8 +29,10 @@ type Setup struct {
 	Path    string
 	ACL     []zk.ACL
 	Timeout time.Duration // that WithSessionTimeout states, 0 without it
-	Layout  Layout
-	Log     *slog.Logger
+	// CheckInterval is the time between the checks that renew a lease, 0 for the default.
+	CheckInterval time.Duration
+	Layout        Layout
+	Log           *slog.Logger
 
 	own any   // what the recipe's own options set, a pointer; nil if it has none
 	err error // of the first option that cannot be used here
@@ -46,7 +48,7 @@ func Own[T any](name string, set func(*T)) Option {
 		if own, ok := s.own.(*T); ok {
 			set(own)
 		} else if s.err == nil {
-			s.err = fmt.Errorf("%w: %s is not for this recipe", sentinel.ErrInvalidOption, name)
+			s.err = fmt.Errorf("%w: %s does not apply to this recipe", sentinel.ErrInvalidOption, name)
 		}
 	}
 }
@@ -70,7 +72,7 @@ func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup
 	}
 	for _, o := range options {
 		if o == nil {
-			return nil, fmt.Errorf("%w: it is nil", sentinel.ErrInvalidOption)
+			return nil, fmt.Errorf("%w: an option is nil", sentinel.ErrInvalidOption)
 		}
 		o(s)
 	}
@@ -80,7 +82,7 @@ func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup
 	case s.Log == nil:
 		return nil, fmt.Errorf("%w: WithLogger(nil)", sentinel.ErrInvalidOption)
 	case len(s.ACL) == 0:
-		return nil, fmt.Errorf("%w: WithACL: no entry", sentinel.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: WithACL: the list is empty", sentinel.ErrInvalidOption)
 	case s.Layout != Curator && s.Layout != Kazoo:
 		return nil, fmt.Errorf("%w: WithLayout(%d)", sentinel.ErrInvalidOption, s.Layout)
 	}
@@ -94,7 +96,16 @@ func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup
 func WithTimeout(d time.Duration) Option {
 	return func(s *Setup) {
 		if s.Timeout = d; d < 100*time.Millisecond && s.err == nil {
-			s.err = fmt.Errorf("%w: WithSessionTimeout(%v): less than 100ms leaves no time to prove anything", sentinel.ErrInvalidOption, d)
+			s.err = fmt.Errorf("%w: WithSessionTimeout(%v): must be at least 100ms", sentinel.ErrInvalidOption, d)
+		}
+	}
+}
+
+// WithCheckInterval is recipes.WithCheckInterval.
+func WithCheckInterval(d time.Duration) Option {
+	return func(s *Setup) {
+		if s.CheckInterval = d; d <= 0 && s.err == nil {
+			s.err = fmt.Errorf("%w: WithCheckInterval(%v): it must be positive", sentinel.ErrInvalidOption, d)
 		}
 	}
 }
@@ -102,6 +113,7 @@ func WithTimeout(d time.Duration) Option {
 // Subscribe watches the session of the connection.
 func (s *Setup) Subscribe() *session.Subscription {
 	sub := session.Subscribe(s.Conn, s.Timeout)
+	sub.CheckEvery(s.CheckInterval)
 	sub.LogTo(s.Log)
 	return sub
 }

@@ -190,7 +190,7 @@ func TestPersistentChildrenAreNoCandidates(t *testing.T) {
 			w.pass(0)
 			c.leads()
 			for _, name := range lasting {
-				require.Contains(w, log.String(), "level=WARN msg=\"ignoring a child that is named like a candidate and is not ephemeral\" ")
+				require.Contains(w, log.String(), "level=WARN msg=\"ignoring a child that is named like a candidate but is not ephemeral\" ")
 				require.Contains(w, log.String(), "path="+node+"/"+name)
 			}
 			first, found, err = leaderelection.CurrentLeader(w.operator, node)

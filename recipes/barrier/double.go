@@ -40,10 +40,10 @@ func NewDouble(conn *zk.Conn, path string, n int, opts ...recipes.Option) (*Doub
 		return nil, err
 	}
 	if n < 1 {
-		return nil, fmt.Errorf("%w: a barrier of %d participants", recipes.ErrInvalidOption, n)
+		return nil, fmt.Errorf("%w: %d participants: must be at least 1", recipes.ErrInvalidOption, n)
 	}
 	if most := mostParticipants(path); n > most {
-		return nil, fmt.Errorf("%w: a barrier of %d participants at %s: one transaction can name %d", recipes.ErrInvalidOption, n, path, most)
+		return nil, fmt.Errorf("%w: %d participants at %s: the limit is %d", recipes.ErrInvalidOption, n, path, most)
 	}
 	return &Double{at: s, n: n, choice: rand.Int()}, nil
 }
@@ -146,7 +146,7 @@ func (d *Double) join(ctx context.Context, sub *session.Subscription, number int
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeLimit)
 	defer cancel()
 	if removal := node.Remove(limited, reason); removal != nil {
-		d.at.Log.Warn("removal of the own znode is not confirmed yet and goes on", "path", node.Path(), "err", removal)
+		d.at.Log.Warn("removal of the znode is not confirmed yet: retrying", "path", node.Path(), "err", removal)
 	}
 	return nil, err
 }

@@ -138,7 +138,7 @@ func (d *Double) parse(data []byte, stat *zk.Stat, err error) (round, error) {
 	}
 	number, err := strconv.ParseInt(string(data), 10, 64)
 	if err != nil {
-		return round{}, fmt.Errorf("data of the znode are no number of a round: %w", err)
+		return round{}, fmt.Errorf("data of the znode is not a round number: %w", err)
 	}
 	return round{number, stat.Version}, nil
 }

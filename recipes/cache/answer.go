@@ -78,7 +78,7 @@ func (o *owner) unanswered(asp *aspect, a *answer) {
 // until the znode has changed.
 func (o *owner) refuse(asp *aspect, a *answer) {
 	asp.dirty = true
-	o.log.Warn("the answer is larger than the connection accepts", "path", a.n.path, "children", a.kind == childWatch)
+	o.log.Warn("reply is larger than the connection accepts", "path", a.n.path, "children", a.kind == childWatch)
 	n := a.n
 	switch {
 	case a.kind == dataWatch:
@@ -226,7 +226,7 @@ func (o *owner) read(n *znode, a *answer, z Znode) {
 		o.clear(n)
 		o.create(n, z)
 	case z.Stat.Czxid < old.Stat.Czxid || z.Stat.Mzxid < old.Stat.Mzxid:
-		o.log.Debug("dropped an answer that is older than memory", "path", n.path)
+		o.log.Debug("dropped an outdated reply", "path", n.path)
 	default:
 		o.publish(n, z)
 	}

@@ -43,7 +43,7 @@ func WithoutData() recipes.Option {
 func (s *settings) check(scope Scope) error {
 	switch {
 	case scope < 0:
-		return fmt.Errorf("%w: scope %d", sentinel.ErrInvalidOption, scope)
+		return fmt.Errorf("%w: unknown scope %d", sentinel.ErrInvalidOption, scope)
 	case s.concurrency < 1:
 		return fmt.Errorf("%w: WithConcurrency(%d)", sentinel.ErrInvalidOption, s.concurrency)
 	}

@@ -159,7 +159,7 @@ func (o *owner) look() {
 
 // broken begins to read everything anew.
 func (o *owner) broken() {
-	o.log.Debug("the connection has broken, reading everything again")
+	o.log.Debug("connection lost: reading everything again")
 	o.epoch++
 	now := o.tick()
 	o.queue, o.suspects, o.owed = queue{}, queue{}, 0

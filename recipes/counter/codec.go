@@ -47,7 +47,7 @@ var long = Codec[int64]{
 var integer = Codec[int64]{
 	Encode: func(n int64) ([]byte, error) {
 		if n != int64(int32(n)) {
-			return nil, fmt.Errorf("%w: %d in 32 bits", ErrOverflow, n)
+			return nil, fmt.Errorf("%w: %d does not fit into 32 bits", ErrOverflow, n)
 		}
 		return binary.BigEndian.AppendUint32(nil, uint32(n)), nil
 	},
@@ -76,7 +76,7 @@ var decimal = Codec[int64]{
 // add returns a+b, or ErrOverflow.
 func add(a, b int64) (int64, error) {
 	if b > 0 && a > math.MaxInt64-b || b < 0 && a < math.MinInt64-b {
-		return 0, fmt.Errorf("%w: %d + %d in 64 bits", ErrOverflow, a, b)
+		return 0, fmt.Errorf("%w: %d + %d does not fit into 64 bits", ErrOverflow, a, b)
 	}
 	return a + b, nil
 }

@@ -7,14 +7,14 @@ import "errors"
 var (
 	// ErrChanged is returned if the value is not the one that should be replaced. Nothing
 	// was changed.
-	ErrChanged = errors.New("counter: value has changed meanwhile")
+	ErrChanged = errors.New("counter: value was changed by another client")
 	// ErrOverflow is returned if the result does not fit the type of the counter. Nothing
 	// was changed.
-	ErrOverflow = errors.New("counter: result does not fit")
+	ErrOverflow = errors.New("counter: result overflows")
 	// ErrFormat is returned if the data of the znode is not in the format of the counter or
 	// the codec. Nothing was changed.
-	ErrFormat = errors.New("counter: data have another format")
+	ErrFormat = errors.New("counter: data has another format")
 	// ErrTooLarge is returned if the value is larger than a server with default settings
 	// accepts, which is one megabyte including overhead. Nothing was sent.
-	ErrTooLarge = errors.New("counter: larger than ZooKeeper accepts")
+	ErrTooLarge = errors.New("counter: value is larger than ZooKeeper accepts")
 )

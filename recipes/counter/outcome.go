@@ -43,5 +43,5 @@ func (v *Value[T]) decide(ctx context.Context, old snapshot, data []byte) error 
 	case next && !bytes.Equal(seen.data, data):
 		return ErrChanged
 	}
-	return fmt.Errorf("%w: the session ended, and the value is now what it would be", recipes.ErrUnconfirmed)
+	return fmt.Errorf("%w: the session expired, and the value is the one that was to be written", recipes.ErrUnconfirmed)
 }

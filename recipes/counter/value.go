@@ -56,7 +56,7 @@ func NewValue[T any](conn *zk.Conn, path string, codec Codec[T], opts ...recipes
 		return nil, err
 	}
 	if codec.Encode == nil || codec.Decode == nil {
-		return nil, fmt.Errorf("%w: the codec lacks a function", recipes.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: a function of the codec is nil", recipes.ErrInvalidOption)
 	}
 	return &Value[T]{at: s, codec: codec}, nil
 }

@@ -146,7 +146,7 @@ func encode(i Instance) ([]byte, error) { return i.MarshalJSON() }
 func decode(data []byte) (Instance, error) {
 	var i Instance
 	if len(data) == 0 || !utf8.Valid(data) || !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
-		return i, fmt.Errorf("%w: no JSON object", ErrFormat)
+		return i, fmt.Errorf("%w: not a JSON object", ErrFormat)
 	}
 	if err := i.UnmarshalJSON(data); err != nil {
 		return Instance{}, err
@@ -157,7 +157,7 @@ func decode(data []byte) (Instance, error) {
 // checkName refuses what cannot be one element of a path.
 func checkName(what, name string) error {
 	if name == "" || strings.Contains(name, "/") || !utf8.ValidString(name) || znode.CheckPath("/"+name) != nil {
-		return fmt.Errorf("%w: %s %q cannot name a znode", sentinel.ErrInvalidOption, what, name)
+		return fmt.Errorf("%w: %s %q is not a valid znode name", sentinel.ErrInvalidOption, what, name)
 	}
 	return nil
 }
@@ -173,9 +173,9 @@ func (i Instance) check() error {
 	}
 	switch {
 	case i.Type != Dynamic && i.Type != Static && i.Type != Permanent:
-		return fmt.Errorf("%w: type %q", sentinel.ErrInvalidOption, i.Type)
+		return fmt.Errorf("%w: unknown type %q", sentinel.ErrInvalidOption, i.Type)
 	case i.Port < 0 || i.Port > 65535 || i.SSLPort < 0 || i.SSLPort > 65535:
-		return fmt.Errorf("%w: ports %d and %d", sentinel.ErrInvalidOption, i.Port, i.SSLPort)
+		return fmt.Errorf("%w: invalid ports %d and %d", sentinel.ErrInvalidOption, i.Port, i.SSLPort)
 	case i.Payload != nil && !json.Valid(i.Payload):
 		return fmt.Errorf("%w: payload is not JSON", sentinel.ErrInvalidOption)
 	}
@@ -185,7 +185,7 @@ func (i Instance) check() error {
 	var pair []json.RawMessage
 	var class string
 	if json.Unmarshal(i.Payload, &pair) != nil || len(pair) != 2 || json.Unmarshal(pair[0], &class) != nil || class == "" {
-		return fmt.Errorf("%w: payload is an array that Curator cannot read", sentinel.ErrInvalidOption)
+		return fmt.Errorf("%w: payload is an array, which Curator cannot read", sentinel.ErrInvalidOption)
 	}
 	return nil
 }

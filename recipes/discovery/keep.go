@@ -17,7 +17,7 @@ import (
 
 // errEarlierSession is the reason why a registration waits for the expiry of a session that
 // the connection has lost.
-var errEarlierSession = fmt.Errorf("%w: by an earlier session of this connection, which has not expired yet", ErrTaken)
+var errEarlierSession = fmt.Errorf("%w: an earlier session of this connection has not expired yet", ErrTaken)
 
 // place is what a registration's goroutine knows of its znode.
 type place struct {
@@ -60,7 +60,7 @@ func (r *Registration) keep() {
 			r.end(err)
 			return
 		case err != nil:
-			r.at.Log.Warn("registration", "path", r.path, "error", err)
+			r.at.Log.Warn("registration failed", "path", r.path, "err", err)
 			r.publish(Status{Pending, err})
 			if again = nil; !errors.Is(err, ErrTaken) {
 				again = time.After(pause)

@@ -64,7 +64,7 @@ func (d *Discovery) Provider(ctx context.Context, name string, c Choice) (*Provi
 		return nil, err
 	}
 	if c.DownThreshold < 0 || c.DownTimeout < 0 {
-		return nil, fmt.Errorf("%w: DownThreshold %d, DownTimeout %v", sentinel.ErrInvalidOption, c.DownThreshold, c.DownTimeout)
+		return nil, fmt.Errorf("%w: DownThreshold %d, DownTimeout %v: must not be negative", sentinel.ErrInvalidOption, c.DownThreshold, c.DownTimeout)
 	}
 	if c.Strategy == nil {
 		c.Strategy = RoundRobin()
@@ -106,7 +106,7 @@ func (p *Provider) Choose() (Instance, error) {
 		return Instance{}, err
 	}
 	if len(instances) == 0 {
-		return Instance{}, fmt.Errorf("%w of %s", ErrNoInstance, p.dir)
+		return Instance{}, fmt.Errorf("%w at %s", ErrNoInstance, p.dir)
 	}
 	return instances[p.strategy.Pick(instances)], nil
 }

@@ -59,7 +59,7 @@ func (w *watcher) run() {
 		w.first <- err
 		return
 	}
-	w.p.at.Log.Warn("provider ended", "path", p.dir, "error", err)
+	w.p.at.Log.Warn("provider ended", "path", p.dir, "err", err)
 	w.list.Err = err
 	p.publish(w.list, err)
 }
@@ -252,7 +252,7 @@ func (w *watcher) tell(err error) {
 		return
 	}
 	for _, u := range w.list.Unreadable {
-		w.p.at.Log.Warn("instance left out", "path", u.Path, "error", u.Err)
+		w.p.at.Log.Warn("instance skipped", "path", u.Path, "err", u.Err)
 	}
 	w.p.publish(w.list, nil)
 	if !w.told {

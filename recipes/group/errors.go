@@ -9,8 +9,8 @@ var (
 	ErrClosed = errors.New("group: closed")
 	// ErrTaken is the reason if a znode of another client, or of an earlier session, exists
 	// at the path.
-	ErrTaken = errors.New("group: a znode of another session is there")
+	ErrTaken = errors.New("group: znode belongs to another session")
 	// ErrRevoked is the reason if a part was not released in time after it was assigned to
 	// another member.
-	ErrRevoked = errors.New("group: part was not given back in time")
+	ErrRevoked = errors.New("group: part was not released in time")
 )

@@ -90,7 +90,7 @@ func (g *Group) join(id string, data []byte) (*Membership, error) {
 	s := *g.at
 	switch {
 	case g.at.Layout == recipes.Kazoo && data != nil:
-		return nil, fmt.Errorf("%w: members have no data in kazoo's layout", recipes.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: kazoo's layout does not support data of members", recipes.ErrInvalidOption)
 	case g.at.Layout == recipes.Kazoo:
 		var guid [16]byte
 		rand.Read(guid[:]) // never fails
@@ -98,7 +98,7 @@ func (g *Group) join(id string, data []byte) (*Membership, error) {
 	default:
 		s.Path = g.at.Path + "/" + id
 		if id == "" || strings.Contains(id, "/") || znode.CheckPath(s.Path) != nil {
-			return nil, fmt.Errorf("%w: id %q is no name of a znode", recipes.ErrInvalidOption, id)
+			return nil, fmt.Errorf("%w: ID %q is not a valid znode name", recipes.ErrInvalidOption, id)
 		}
 	}
 	p, err := keep(&s, data)
@@ -119,7 +119,7 @@ func (m *Membership) ID() string { return m.id }
 // [recipes.ErrInvalidOption].
 func (m *Membership) Set(ctx context.Context, data []byte) error {
 	if m.at.Layout == recipes.Kazoo {
-		return fmt.Errorf("%w: members have no data in kazoo's layout", recipes.ErrInvalidOption)
+		return fmt.Errorf("%w: kazoo's layout does not support data of members", recipes.ErrInvalidOption)
 	}
 	return m.Persistent.Set(ctx, data)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 )
 
-// Partitioner divides a set of parts among the members of a group. It has no local state,
+// Partitioner divides a set of parts among the members of a group. It does not keep local state,
 // and may be used by any number of goroutines.
 type Partitioner struct {
 	at    *setup.Setup
@@ -79,7 +79,7 @@ func (p *Partitioner) UpdateParts(ctx context.Context, f func(parts []string) ([
 		is = slices.Compact(is)
 		text, _ := json.Marshal(is) // strings
 		if len(text) > maxParts || len(is) > 0 && is[0] == "" {
-			return nil, fmt.Errorf("%w: %d parts, %d bytes; or an empty name", recipes.ErrInvalidOption, len(is), len(text))
+			return nil, fmt.Errorf("%w: a name is empty, or the %d names are too long (%d bytes)", recipes.ErrInvalidOption, len(is), len(text))
 		}
 		return is, nil
 	})
@@ -154,7 +154,7 @@ func (p *Part) Err() error {
 // it is released immediately. Errors are those of [Group.Join].
 func (p *Partitioner) Join(ctx context.Context, id string, grace time.Duration) (*Share, error) {
 	if grace < 0 {
-		return nil, fmt.Errorf("%w: a grace of %v", recipes.ErrInvalidOption, grace)
+		return nil, fmt.Errorf("%w: grace %v: must not be negative", recipes.ErrInvalidOption, grace)
 	}
 	member, err := p.group.Join(ctx, id, nil)
 	if err != nil {

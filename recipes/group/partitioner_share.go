@@ -193,6 +193,9 @@ func (d *divider) contend(ctx context.Context, part string) error {
 	if p.at.Timeout > 0 {
 		options = append(options, recipes.WithSessionTimeout(p.at.Timeout))
 	}
+	if p.at.CheckInterval > 0 {
+		options = append(options, recipes.WithCheckInterval(p.at.CheckInterval))
+	}
 	mutex, err := lock.NewMutex(p.at.Conn, p.lockPath(part), options...)
 	if err != nil {
 		return err
@@ -235,6 +238,6 @@ func (d *divider) use(ctx context.Context, part *Part) {
 	}
 	if err := part.Release(context.Background()); err != nil {
 		p := d.partitioner
-		p.at.Log.Warn("could not release", "path", p.at.Path, "part", part.name, "err", err)
+		p.at.Log.Warn("could not release part", "path", p.at.Path, "part", part.name, "err", err)
 	}
 }

@@ -80,7 +80,7 @@ func keep(s *setup.Setup, data []byte) (*Persistent, error) {
 
 func checkData(path string, data []byte) error {
 	if len(path)+len(data) > maxData {
-		return fmt.Errorf("%w: %d bytes of data, more than a server accepts", recipes.ErrInvalidOption, len(data))
+		return fmt.Errorf("%w: the data has %d bytes, more than a server accepts", recipes.ErrInvalidOption, len(data))
 	}
 	return nil
 }

@@ -197,5 +197,5 @@ func (k *keeper) awaitFree(ctx context.Context, taken *ephemeral.Taken) error {
 }
 
 func (k *keeper) taken(owner, czxid int64) {
-	k.publish(Presence{Token: czxid, Session: owner, Err: fmt.Errorf("%w: %s, of session %#x", ErrTaken, k.at.Path, owner)})
+	k.publish(Presence{Token: czxid, Session: owner, Err: fmt.Errorf("%w: %s of session %#x", ErrTaken, k.at.Path, owner)})
 }

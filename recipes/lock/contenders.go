@@ -119,7 +119,7 @@ const revokeRequest = "__REVOKE__"
 // Revoke returns [ErrNotHeld] if the znode of c does not exist any more.
 func (q *queue) Revoke(ctx context.Context, c Contender) error {
 	if path.Dir(c.Path) != q.at.Path {
-		return fmt.Errorf("%w: %s is no contender for %s", recipes.ErrInvalidOption, c.Path, q.at.Path)
+		return fmt.Errorf("%w: %s is not a contender of %s", recipes.ErrInvalidOption, c.Path, q.at.Path)
 	}
 	// Written twice it says the same, and no other znode ever has this name.
 	err := request.Retry(ctx, q.at.Conn, func() error {

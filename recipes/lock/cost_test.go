@@ -287,7 +287,7 @@ func TestCostOfMulti(t *testing.T) {
 			require.NoError(w, err)
 			parts = append(parts, m)
 		}
-		m, err := NewMulti(parts...)
+		m, err := NewMultiLock(parts...)
 		require.NoError(w, err)
 		var h *MultiHold
 		w.costs(conn, 6, some, func() {

@@ -1,5 +1,5 @@
 // Package lock implements distributed locks on ZooKeeper: [Mutex], [RWMutex], [Semaphore]
-// and [Multi].
+// and [MultiLock].
 //
 // # Guarantees
 //

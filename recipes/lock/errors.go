@@ -6,9 +6,9 @@ import "errors"
 // errors.Is.
 var (
 	// ErrHeld is returned if another client holds the lock or waits for it.
-	ErrHeld = errors.New("lock: held by somebody else")
+	ErrHeld = errors.New("lock: held by another client")
 	// ErrNotHeld is returned if the lock is not held any more. Nothing was applied.
-	ErrNotHeld = errors.New("lock: not held any more")
+	ErrNotHeld = errors.New("lock: no longer held")
 	// ErrReleased is the reason of a hold that was released by Release.
 	ErrReleased = errors.New("lock: released")
 	// ErrUpgrade is returned if Lock is called with the context of a read lock of the same
@@ -16,5 +16,5 @@ var (
 	ErrUpgrade = errors.New("lock: a read lock cannot become a write lock")
 	// ErrReentrant is returned if Lock is called with the context of a hold of the same
 	// lock, and would or could wait for that hold.
-	ErrReentrant = errors.New("lock: held by the caller already")
+	ErrReentrant = errors.New("lock: already held by the caller")
 )

@@ -136,14 +136,14 @@ func ExampleRWMutex() {
 	// no upgrade: true
 }
 
-func ExampleMulti() {
+func ExampleMultiLock() {
 	connect, stop := server()
 	defer stop()
 	ctx := context.Background()
 	conn := connect()
 	from := must(lock.NewMutex(conn, "/locks/account-a"))
 	to := must(lock.NewMutex(conn, "/locks/account-b"))
-	both := must(lock.NewMulti(to, from))
+	both := must(lock.NewMultiLock(to, from))
 
 	ctx, cancel := context.WithTimeout(ctx, time.Minute) // for all of them
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Part is a lock that a [Multi] can contain: a [Mutex], or an [RWMutex] for reading or for
+// Part is a lock that a [MultiLock] can contain: a [Mutex], or an [RWMutex] for reading or for
 // writing.
 type Part interface {
 	part() part
@@ -23,10 +23,10 @@ type part struct {
 
 func (m *Mutex) part() part { return part{m.at, m.Lock, m.TryLock} }
 
-// Reading returns the lock for reading, as a part of a [Multi].
+// Reading returns the lock for reading, as a part of a [MultiLock].
 func (m *RWMutex) Reading() Part { return side{m, false} }
 
-// Writing returns the lock for writing, as a part of a [Multi].
+// Writing returns the lock for writing, as a part of a [MultiLock].
 func (m *RWMutex) Writing() Part { return side{m, true} }
 
 type side struct {
@@ -51,20 +51,20 @@ func (s side) part() part {
 	}
 }
 
-// Multi acquires several locks together: all of them or none.
+// MultiLock acquires several locks together: all of them or none.
 //
 // It acquires them one after another, ordered by path. Therefore clients that acquire locks
-// by Multi do not deadlock with each other. A client that acquires the same locks one by
+// by MultiLock do not deadlock with each other. A client that acquires the same locks one by
 // one in another order, with this library or another, can cause a deadlock.
-type Multi struct{ parts []part }
+type MultiLock struct{ parts []part }
 
-// NewMulti combines parts, which must use the same connection and different paths. It sends
+// NewMultiLock combines parts, which must use the same connection and different paths. It sends
 // no request. It returns [recipes.ErrInvalidOption] if parts is empty or invalid.
-func NewMulti(parts ...Part) (*Multi, error) {
+func NewMultiLock(parts ...Part) (*MultiLock, error) {
 	if len(parts) == 0 {
 		return nil, fmt.Errorf("%w: no locks", recipes.ErrInvalidOption)
 	}
-	m := &Multi{}
+	m := &MultiLock{}
 	for i, p := range parts {
 		if p == nil {
 			return nil, fmt.Errorf("%w: lock %d is nil", recipes.ErrInvalidOption, i)
@@ -75,9 +75,9 @@ func NewMulti(parts ...Part) (*Multi, error) {
 	for i, p := range m.parts {
 		switch {
 		case p.at.Conn != m.parts[0].at.Conn:
-			return nil, fmt.Errorf("%w: locks on several connections", recipes.ErrInvalidOption)
+			return nil, fmt.Errorf("%w: the locks use different connections", recipes.ErrInvalidOption)
 		case i > 0 && p.at.Path == m.parts[i-1].at.Path:
-			return nil, fmt.Errorf("%w: %s twice", recipes.ErrInvalidOption, p.at.Path)
+			return nil, fmt.Errorf("%w: %s is listed twice", recipes.ErrInvalidOption, p.at.Path)
 		}
 	}
 	return m, nil
@@ -88,17 +88,17 @@ func NewMulti(parts ...Part) (*Multi, error) {
 // the background. Other errors are those of the individual locks, including the loss of a
 // lock that was already granted. In that case Lock returns when the other locks are
 // released or the context is done.
-func (m *Multi) Lock(ctx context.Context) (*MultiHold, error) {
+func (m *MultiLock) Lock(ctx context.Context) (*MultiHold, error) {
 	return m.take(ctx, func(p part, ctx context.Context) (*Hold, error) { return p.lock(ctx) })
 }
 
 // TryLock is like Lock, but does not wait for other clients: it returns [ErrHeld] if one of
 // the locks is not free.
-func (m *Multi) TryLock(ctx context.Context) (*MultiHold, error) {
+func (m *MultiLock) TryLock(ctx context.Context) (*MultiHold, error) {
 	return m.take(ctx, func(p part, ctx context.Context) (*Hold, error) { return p.try(ctx) })
 }
 
-func (m *Multi) take(ctx context.Context, lock func(part, context.Context) (*Hold, error)) (*MultiHold, error) {
+func (m *MultiLock) take(ctx context.Context, lock func(part, context.Context) (*Hold, error)) (*MultiHold, error) {
 	taking, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
 	var holds []*Hold

@@ -24,13 +24,13 @@ func (w *world) at(conn *zk.Conn, name string) *Mutex {
 }
 
 // multi is made of mutexes.
-func (w *world) multi(conn *zk.Conn, names ...string) *Multi {
+func (w *world) multi(conn *zk.Conn, names ...string) *MultiLock {
 	w.Helper()
 	var parts []Part
 	for _, name := range names {
 		parts = append(parts, w.at(conn, name))
 	}
-	m, err := NewMulti(parts...)
+	m, err := NewMultiLock(parts...)
 	require.NoError(w, err)
 	return m
 }
@@ -223,20 +223,20 @@ func TestMultiOfReadersAndWriters(t *testing.T) {
 		}
 		conn := w.connect()
 		read, write := sides(conn)
-		first, err := NewMulti(w.at(conn, "b"), read)
+		first, err := NewMultiLock(w.at(conn, "b"), read)
 		require.NoError(w, err)
 		h, err := first.Lock(w.Context())
 		require.NoError(w, err)
 
 		other := w.connect()
 		read, _ = sides(other)
-		second, err := NewMulti(read, w.at(other, "c"))
+		second, err := NewMultiLock(read, w.at(other, "c"))
 		require.NoError(w, err)
 		g, err := second.TryLock(w.Context())
 		require.NoError(w, err, "readers let each other by")
 		require.NoError(w, g.Release(w.Context()))
 
-		third, err := NewMulti(write)
+		third, err := NewMultiLock(write)
 		require.NoError(w, err)
 		_, err = third.TryLock(w.Context())
 		require.ErrorIs(w, err, ErrHeld)
@@ -259,7 +259,7 @@ func TestMultiRefuses(t *testing.T) {
 			"both sides of one":   {rw.Reading(), rw.Writing()},
 			"several connections": {w.at(w.operator, "a"), w.at(w.connect(), "b")},
 		} {
-			_, err := NewMulti(parts...)
+			_, err := NewMultiLock(parts...)
 			require.ErrorIs(w, err, recipes.ErrInvalidOption, name)
 		}
 	})

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/grant"
 )
 
-// MultiHold represents the possession of all locks of a [Multi]. It is lost as soon as one
+// MultiHold represents the possession of all locks of a [MultiLock]. It is lost as soon as one
 // of the locks is lost; the other locks are held until it is released. Its methods may be
 // called from any goroutine. It must be released, even if it is lost.
 type MultiHold struct {
@@ -40,7 +40,7 @@ func (m *MultiHold) earliest() (first time.Time) {
 	return first
 }
 
-// Token returns the fencing token of the lock at path, or 0 if the Multi has no lock at
+// Token returns the fencing token of the lock at path, or 0 if the MultiLock has no lock at
 // path.
 func (m *MultiHold) Token(path string) int64 {
 	for _, h := range m.holds {

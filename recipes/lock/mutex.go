@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Mutex is a mutual-exclusion lock. It has no local state: any number of Mutex values can
+// Mutex is a mutual-exclusion lock. It does not keep local state: any number of Mutex values can
 // refer to the lock at one path, and one value may be used by any number of goroutines,
 // each of which is a separate contender.
 type Mutex struct{ queue }

@@ -69,9 +69,9 @@ func newQueue(conn *zk.Conn, path string, opts []recipes.Option) (queue, error) 
 	case err != nil:
 		return q, err
 	case q.settings.delay < 0:
-		return q, fmt.Errorf("%w: lock.WithLockDelay(%v)", recipes.ErrInvalidOption, q.settings.delay)
+		return q, fmt.Errorf("%w: lock.WithLockDelay(%v): must not be negative", recipes.ErrInvalidOption, q.settings.delay)
 	case len(q.settings.name) > maxName:
-		return q, fmt.Errorf("%w: lock.WithName: %d bytes are more than %d", recipes.ErrInvalidOption, len(q.settings.name), maxName)
+		return q, fmt.Errorf("%w: lock.WithName: %d bytes exceed the limit of %d", recipes.ErrInvalidOption, len(q.settings.name), maxName)
 	}
 	s.Log = s.Log.With("lock", path)
 	q.at, q.data = s, []byte(q.settings.name)
@@ -89,7 +89,7 @@ func (q *queue) naming(curator, kazoo line.Naming) line.Naming {
 // config says how to stand in the line.
 func (q *queue) config(curator, kazoo line.Naming) *line.Config {
 	return &line.Config{
-		Conn: q.at.Conn, Dir: q.at.Path, Naming: q.naming(curator, kazoo), Data: q.data, ACL: q.at.ACL, Timeout: q.at.Timeout,
+		Conn: q.at.Conn, Dir: q.at.Path, Naming: q.naming(curator, kazoo), Data: q.data, ACL: q.at.ACL, Timeout: q.at.Timeout, CheckInterval: q.at.CheckInterval,
 		MakeDir: q.at.MakeDir, Log: q.at.Log,
 	}
 }

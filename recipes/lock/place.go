@@ -46,7 +46,7 @@ type contest struct {
 
 // errGivenUp is why a place is left that nobody waits for any more. The cause of the
 // context's end is not: it may be the end of another hold.
-var errGivenUp = errors.New("nobody waits for the place any more")
+var errGivenUp = errors.New("the caller no longer waits")
 
 // wait stands in line until it is the contender's turn, and returns the grant; or
 // until the context ends or something else does, and returns why.

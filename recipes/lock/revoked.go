@@ -10,7 +10,7 @@ import (
 )
 
 // Revoked returns a channel that is closed when a client requests the release of this lock,
-// by [Mutex.Revoke] or by Curator's Revoker. The request has no other effect. The channel
+// by [Mutex.Revoke] or by Curator's Revoker. The request does nothing else. The channel
 // is not closed when the hold ends, so callers should also wait for Done. The first call
 // sets a watch on the holder's znode until the lock is released. Without a call of Revoked,
 // requests are not noticed. [WriteHold.Downgrade] loses requests that arrive during the

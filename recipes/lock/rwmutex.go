@@ -12,7 +12,7 @@ import (
 
 // RWMutex is a lock that can be held by one writer or by any number of readers. Readers and
 // writers share one queue: a writer waits for all earlier contenders, a reader waits for
-// earlier writers. Neither starves. Like [Mutex], it has no local state.
+// earlier writers. Neither starves. Like [Mutex], it does not keep local state.
 //
 // A write lock can be converted into a read lock ([WriteHold.Downgrade]). A read lock
 // cannot be converted into a write lock: a client that holds a read lock and calls Lock

@@ -15,10 +15,10 @@ import (
 
 // ErrOverLimit is returned if more leases are requested than the limit of the semaphore, so
 // that they cannot be granted unless the limit is raised.
-var ErrOverLimit = errors.New("lock: more leases than the limit")
+var ErrOverLimit = errors.New("lock: more leases requested than the limit")
 
-// Semaphore is a counting semaphore that grants leases up to a limit. Like [Mutex], it has
-// no local state: any number of values can refer to the semaphore at one path, and one
+// Semaphore is a counting semaphore that grants leases up to a limit. Like [Mutex], it does
+// not keep local state: any number of values can refer to the semaphore at one path, and one
 // value may be used by any number of goroutines.
 //
 // According to ZooKeeper's history, the leases of all holds never exceed the limit, unless
@@ -67,7 +67,7 @@ func NewCuratorSemaphore(conn *zk.Conn, path string, limit int, opts ...recipes.
 		return nil, err
 	}
 	if s.at.Layout != recipes.Curator {
-		return nil, fmt.Errorf("%w: WithLayout: this semaphore is Curator's", recipes.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: WithLayout: NewCuratorSemaphore determines the layout", recipes.ErrInvalidOption)
 	}
 	s.company = curatorCompany(s.at, limit)
 	return s, nil
@@ -86,14 +86,14 @@ func newSemaphore(conn *zk.Conn, path string, limit int, opts []recipes.Option) 
 		writable = writable || a.Perms&zk.PermWrite != 0
 	}
 	if !writable {
-		return nil, fmt.Errorf("%w: WithACL: nobody may write the znodes, which tell others by it that they are next", recipes.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: WithACL: contenders need the permission to write, by which they notify their followers", recipes.ErrInvalidOption)
 	}
 	return &Semaphore{at: s, limit: limit}, nil
 }
 
 func checkCount(what string, n int) error {
 	if n < 1 || n > line.MaxWeight {
-		return fmt.Errorf("%w: a %s of %d", recipes.ErrInvalidOption, what, n)
+		return fmt.Errorf("%w: %s of %d: must be from 1 to %d", recipes.ErrInvalidOption, what, n, line.MaxWeight)
 	}
 	return nil
 }
@@ -107,8 +107,8 @@ func checkCount(what string, n int) error {
 // [recipes.ErrDeleted], [recipes.ErrConnClosed], [recipes.ErrPermission],
 // [recipes.ErrNodeExhausted].
 //
-// If a contender waits behind a holder, the holder writes its own znode once. If the ACL
-// does not permit this write, the hold ends with ErrPermission.
+// A holder writes to its znode once while a contender waits behind it. The hold ends with
+// ErrPermission unless the ACL permits this write.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
 	h, err := s.acquire(ctx, n, false)
 	return h, setup.Fail("acquire", s.at.Path, refineLimit(err))
@@ -172,7 +172,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, once bool) (*Hold, error
 		return s.company.acquire(ctx, n, once)
 	}
 	cfg := &line.Config{
-		Conn: s.at.Conn, Dir: s.at.Path, Naming: line.CuratorLease, ACL: s.at.ACL, Timeout: s.at.Timeout,
+		Conn: s.at.Conn, Dir: s.at.Path, Naming: line.CuratorLease, ACL: s.at.ACL, Timeout: s.at.Timeout, CheckInterval: s.at.CheckInterval,
 		MakeDir: s.at.MakeDir, Room: &line.Room{Weight: n, Limit: s.limit}, Log: s.at.Log.With("semaphore", s.at.Path),
 	}
 	return contest{cfg: cfg, once: once}.wait(ctx)

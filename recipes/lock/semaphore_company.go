@@ -153,7 +153,7 @@ func (c *company) free(ctx context.Context, n int) error {
 
 func (c *company) config(dir string, names line.Naming, makeDir func(context.Context) error) *line.Config {
 	return &line.Config{
-		Conn: c.at.Conn, Dir: dir, Naming: names, ACL: c.at.ACL, Timeout: c.at.Timeout,
+		Conn: c.at.Conn, Dir: dir, Naming: names, ACL: c.at.ACL, Timeout: c.at.Timeout, CheckInterval: c.at.CheckInterval,
 		MakeDir: makeDir, Log: c.at.Log.With("semaphore", c.at.Path),
 	}
 }

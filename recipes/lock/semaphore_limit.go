@@ -45,7 +45,7 @@ func (s *Semaphore) Limit(ctx context.Context) (int, error) {
 func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 	err := checkCount("limit", limit)
 	if err == nil && s.company != nil {
-		err = fmt.Errorf("%w: SetLimit: other libraries do not follow", recipes.ErrInvalidOption)
+		err = fmt.Errorf("%w: SetLimit: not supported with the layouts of other libraries", recipes.ErrInvalidOption)
 	}
 	if err == nil {
 		err = s.storeLimit(ctx, limit)

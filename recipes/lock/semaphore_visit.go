@@ -195,7 +195,7 @@ func (v *visit) give(e event) {
 
 // errLeft is why a place is left. It must be none of what one place can be lost
 // for: the other ones still have to be removed.
-var errLeft = errors.New("the place is not needed any more")
+var errLeft = errors.New("the znode is no longer needed")
 
 // leave ends everything for the first reason that it is given.
 func (v *visit) leave(err error) {

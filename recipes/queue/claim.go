@@ -57,7 +57,7 @@ func (f *feed) claimAll(chosen []entry) ([]*delivery, error) {
 			gone[e.name] = true
 			missed++
 		case o.Failed == 1 && errors.Is(o.Err, zk.ErrNodeExists):
-			f.log.Warn("item has a child of somebody's and cannot be claimed", "item", e.name)
+			f.log.Warn("item has an unrecognized child and cannot be claimed", "item", e.name)
 			f.unfit[e.name] = true
 		case errors.Is(o.Err, once.ErrUnknown):
 			f.doubtful[e.name], f.claims.stale = ids[i], true
@@ -192,12 +192,12 @@ func (f *feed) discard(d *delivery, reason string) {
 	s := &settlement{q: f.Queue, as: errAcknowledged, items: []*delivery{d}}
 	s.build = func(d *delivery) ([]step, error) { return d.bury(reason), nil }
 	if err := s.run(f.ctx); err != nil && d.grant.Err() == nil {
-		f.log.Error("could not make a dead letter", "item", d.name, "reason", reason, "err", err)
+		f.log.Error("could not create dead letter", "item", d.name, "reason", reason, "err", err)
 		f.unfit[d.name] = true
 		f.drop(d, err)
 		return
 	}
-	f.log.Warn("dead letter", "item", d.name, "reason", reason)
+	f.log.Warn("item moved to the dead letters", "item", d.name, "reason", reason)
 }
 
 // drop gives an item back that was claimed and cannot be used.

@@ -128,4 +128,4 @@ func (c *consumer) giveBackUnread() {
 	}
 }
 
-var errUnread = errors.New("queue: nobody has read it")
+var errUnread = errors.New("queue: the item was not received")

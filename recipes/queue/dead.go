@@ -148,7 +148,7 @@ func (q *Queue) payloads(raw []byte) ([][]byte, error) {
 func (q *Queue) Requeue(ctx context.Context, l DeadLetter) error {
 	e, ok := parse(q.layout, l.Item)
 	if !ok {
-		return q.fail("requeue", fmt.Errorf("%w: no item can have been called %q", sentinel.ErrInvalidOption, l.Item))
+		return q.fail("requeue", fmt.Errorf("%w: %q is not the name of an item", sentinel.ErrInvalidOption, l.Item))
 	}
 	head := strings.TrimSuffix(e.name, fmt.Sprintf("%010d", e.sequence))
 	return q.fail("requeue", q.endLetter(ctx, l, &zk.CreateRequest{

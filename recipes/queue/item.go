@@ -40,7 +40,7 @@ func (i Item) Parts() [][]byte {
 	return i.d.parts
 }
 
-// Priority returns the priority given to Put, or 0 if the item has none.
+// Priority returns the priority given to Put, or 0 by default.
 func (i Item) Priority() int {
 	if i.d.priority == noPriority {
 		return 0

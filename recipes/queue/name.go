@@ -121,17 +121,17 @@ func (p placement) prefix(layout recipes.Layout) (string, error) {
 		}
 		switch {
 		case n < 0 || n > 999:
-			return "", fmt.Errorf("%w: Priority(%d): kazoo has 0 to 999", sentinel.ErrInvalidOption, n)
+			return "", fmt.Errorf("%w: Priority(%d): kazoo's layout supports 0 to 999", sentinel.ErrInvalidOption, n)
 		case p.due != 0:
-			return "", fmt.Errorf("%w: At: kazoo has no delayed items", sentinel.ErrInvalidOption)
+			return "", fmt.Errorf("%w: At: kazoo's layout does not support delayed items", sentinel.ErrInvalidOption)
 		}
 		return fmt.Sprintf("%s%03d-", kazooPrefix, n), nil
 	}
 	switch {
 	case p.hasPriority && p.due != 0:
-		return "", fmt.Errorf("%w: a name has room for a priority or a time, not for both", sentinel.ErrInvalidOption)
+		return "", fmt.Errorf("%w: an item cannot have both a priority and a time", sentinel.ErrInvalidOption)
 	case int(int32(p.priority)) != p.priority:
-		return "", fmt.Errorf("%w: Priority(%d): 32 bits", sentinel.ErrInvalidOption, p.priority)
+		return "", fmt.Errorf("%w: Priority(%d): does not fit into 32 bits", sentinel.ErrInvalidOption, p.priority)
 	case p.due != 0:
 		return fmt.Sprintf("%s|%08X|", curatorPrefix, p.due), nil
 	case p.hasPriority:

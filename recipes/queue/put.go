@@ -133,7 +133,7 @@ func (q *Queue) place(ctx context.Context, opts []PutOption) (string, error) {
 	var p putting
 	for _, o := range opts {
 		if o == nil {
-			return "", fmt.Errorf("%w: it is nil", sentinel.ErrInvalidOption)
+			return "", fmt.Errorf("%w: an option is nil", sentinel.ErrInvalidOption)
 		}
 		o(&p)
 	}

@@ -120,9 +120,9 @@ func (q *Queue) Create(ctx context.Context) error {
 func (c *Config) complete(queue string, layout recipes.Layout) (items string, err error) {
 	switch {
 	case c.MaxItems < 0, c.MaxAttempts < 0, c.Prefetch < 0:
-		return "", fmt.Errorf("%w: %+v: less than nothing", sentinel.ErrInvalidOption, *c)
+		return "", fmt.Errorf("%w: %+v: a number is negative", sentinel.ErrInvalidOption, *c)
 	case layout == recipes.Kazoo && c.Claims != "":
-		return "", fmt.Errorf("%w: Claims: kazoo looks for them in %s/taken", sentinel.ErrInvalidOption, queue)
+		return "", fmt.Errorf("%w: Claims: kazoo's layout uses %s/taken", sentinel.ErrInvalidOption, queue)
 	}
 	items, claims, dead := queue, queue+"-claims", queue+"-dead"
 	if layout == recipes.Kazoo {
@@ -140,7 +140,7 @@ func (c *Config) complete(queue string, layout recipes.Layout) (items string, er
 		}
 	}
 	if c.Claims == items || c.Dead == items || c.Claims == c.Dead {
-		return "", fmt.Errorf("%w: items, claims and dead letters need directories of their own", sentinel.ErrInvalidOption)
+		return "", fmt.Errorf("%w: items, claims and dead letters need different directories", sentinel.ErrInvalidOption)
 	}
 	c.Prefetch = max(c.Prefetch, 1)
 	return items, nil

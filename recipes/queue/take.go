@@ -23,8 +23,8 @@ func (q *Queue) Take(ctx context.Context) (Item, error) {
 	return items[0], nil
 }
 
-// TryTake is like Take, but does not wait for items: it returns [ErrEmpty] if there is no
-// unclaimed item that is due. TryTake still waits for ZooKeeper.
+// TryTake is like Take, but does not wait for items: it returns [ErrEmpty] if all due items
+// are claimed. TryTake still waits for ZooKeeper.
 func (q *Queue) TryTake(ctx context.Context) (Item, error) {
 	items, err := q.take(ctx, 1, true)
 	if err != nil {
