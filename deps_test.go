@@ -1,11 +1,13 @@
 package leaderelection_test
 
 import (
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -42,11 +44,34 @@ func TestDemoDependencies(t *testing.T) {
 	}
 }
 
+// TestBuildTags shows that each build tag excludes its backend's drivers from the command elector,
+// and only them. `make sizes` compiles these builds.
+func TestBuildTags(t *testing.T) {
+	drivers := map[string][]string{
+		"no_etcd":      {"go.etcd.io/etcd/"},
+		"no_mongodb":   {"go.mongodb.org/"},
+		"no_nats":      {"github.com/nats-io/"},
+		"no_postgres":  {"github.com/jackc/pgx/"},
+		"no_raftlog":   {"go.etcd.io/raft/"},
+		"no_redis":     {"github.com/redis/go-redis/"},
+		"no_rethinkdb": {"gopkg.in/rethinkdb/"},
+	}
+	drivers["no_changefeed"] = slices.Concat(drivers["no_mongodb"], drivers["no_nats"], drivers["no_postgres"],
+		drivers["no_redis"], drivers["no_rethinkdb"])
+	for tag, excluded := range drivers {
+		packages := strings.Join(linked(t, "/cmd/elector", "-tags", tag), "\n")
+		for _, driver := range slices.Concat(slices.Collect(maps.Values(drivers))...) {
+			assert.Equal(t, !slices.Contains(excluded, driver), strings.Contains(packages, driver), "%s: %s", tag, driver)
+		}
+	}
+}
+
 // linked returns the packages that a package of this module links, without those of the
 // standard library.
-func linked(t *testing.T, name string) []string {
+func linked(t *testing.T, name string, flags ...string) []string {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+name).Output()
+	args := append([]string{"list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}"}, flags...)
+	out, err := exec.Command("go", append(args, module+name)...).Output()
 	require.NoError(t, err)
 	return strings.Fields(string(out))
 }

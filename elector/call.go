@@ -12,7 +12,7 @@ import (
 const reportAfter = time.Second
 
 // errExited is the error of a handler that has ended its goroutine by runtime.Goexit.
-var errExited = errors.New("handler has ended its goroutine")
+var errExited = errors.New("handler ended its goroutine without returning")
 
 // start calls f on a goroutine of its own, and returns the channel of its result, which
 // nobody need read, and which is closed after it.
@@ -50,10 +50,10 @@ func await[T any](ctx context.Context, r *run, what string, done <-chan T) (resu
 		case result = <-done:
 			return result, nil
 		case <-report.C:
-			log.Info("handler still runs after the end of its context", "for", time.Since(since), "grace", r.grace)
+			log.Info("handler still running after its context was done", "for", time.Since(since), "grace", r.grace)
 		case <-limit.C:
-			log.Error("handler is abandoned: it runs on and may act as if this program led", "after", time.Since(since))
-			return result, fmt.Errorf("%w: %s, %v after the end of its context (%w)", ErrHung, what, r.grace, context.Cause(ctx))
+			log.Error("handler abandoned: it is still running and may act as leader", "after", time.Since(since))
+			return result, fmt.Errorf("%w: %s is still running %v after its context was done (%w)", ErrHung, what, r.grace, context.Cause(ctx))
 		case <-r.turns:
 		}
 	}

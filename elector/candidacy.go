@@ -26,7 +26,7 @@ type candidacy struct {
 	ended error
 }
 
-var errNoCandidate = fmt.Errorf("%w: NewCandidate has made none", leaderelection.ErrInvalidOption)
+var errNoCandidate = fmt.Errorf("%w: NewCandidate returned no candidate", leaderelection.ErrInvalidOption)
 
 // stand makes a candidate and has it take part. hung says that NewCandidate was abandoned.
 func (r *run) stand() (hung bool, err error) {
@@ -103,19 +103,19 @@ func (r *run) retire() error {
 				c.ended = nil // resigned before it began
 			}
 			if err != nil {
-				r.log.Warn("resignation is not confirmed", "err", err)
+				r.log.Warn("resignation not confirmed", "err", err)
 				return fmt.Errorf("elector: resign: %w", err)
 			}
 			return nil
 		case <-limit.Done():
-			r.log.Error("backend does not resign", "for", retireLimit)
+			r.log.Error("backend did not resign in time", "for", retireLimit)
 			return fmt.Errorf("elector: resign: %w: %w", leaderelection.ErrUnconfirmed, errSlow)
 		case <-r.turns:
 		}
 	}
 }
 
-var errSlow = fmt.Errorf("the backend has not resigned within %v", retireLimit)
+var errSlow = fmt.Errorf("the backend did not resign within %v", retireLimit)
 
 // closeCandidate closes what NewCandidate has made.
 func (r *run) closeCandidate(c leaderelection.Candidate) error {

@@ -122,7 +122,7 @@ type Elector struct {
 //
 //   - ctx is done: Run steps down gracefully and returns nil.
 //   - Work returns nil during a leadership: Run steps down gracefully and returns nil.
-//   - The backend has a terminal error: Run returns an error that wraps [ErrTerminal].
+//   - The backend fails permanently: Run returns an error that wraps [ErrTerminal].
 //   - End has failed permanently: Run returns an error that wraps [ErrEnd].
 //   - A handler was abandoned: Run returns an error that wraps [ErrHung].
 //
@@ -130,7 +130,7 @@ type Elector struct {
 // [leaderelection.ErrInvalidOption] if the fields are invalid.
 //
 // Before it returns, Run calls End if necessary, and resigns. If the backend has not
-// confirmed the resignation and there is no other error, Run returns an error that wraps
+// confirmed the resignation and no other error occurred, Run returns an error that wraps
 // [leaderelection.ErrUnconfirmed], and the removal continues in the background. If ctx is
 // done and Work returns an error other than that of the context, Run returns it wrapped by
 // [ErrWork].
@@ -150,7 +150,7 @@ func (e *Elector) Run(ctx context.Context) error {
 	}
 	err = r.run()
 	if err != nil {
-		r.log.Info("elector has ended", "err", err)
+		r.log.Info("elector stopped", "err", err)
 	}
 	r.state = StateNotLeader
 	r.publish(err)

@@ -10,15 +10,15 @@ import (
 // with their cause.
 var (
 	// ErrAlreadyRun is returned if Run was called before. An Elector can run only once.
-	ErrAlreadyRun = errors.New("elector: has run already")
+	ErrAlreadyRun = errors.New("elector: Run was called before")
 	// ErrNotRunning is returned if Run was not called yet or has returned.
-	ErrNotRunning = errors.New("elector: does not run")
+	ErrNotRunning = errors.New("elector: not running")
 	// ErrTerminal is returned by Run if the backend has failed permanently. [IsTerminal]
 	// returns true for errors of a backend that wrap ErrTerminal.
-	ErrTerminal = errors.New("elector: the backend has ended")
+	ErrTerminal = errors.New("elector: backend failed permanently")
 	// ErrWithdrawn is returned if the candidate's Resign was called by other code than the
 	// Elector, or, with [Lead], if the candidate was requested to resign.
-	ErrWithdrawn = errors.New("elector: the candidate was withdrawn")
+	ErrWithdrawn = errors.New("elector: candidate was resigned")
 	// ErrBegin is returned if Begin has failed or has not returned within BeginTimeout.
 	ErrBegin = errors.New("elector: begin handler failed")
 	// ErrWork is returned if Work has failed.
@@ -29,7 +29,7 @@ var (
 	ErrEnd = errors.New("elector: end handler failed")
 	// ErrHung is returned if a handler has not returned within Grace after its context was
 	// done. Its goroutine still runs; only the end of the process is certain to stop it.
-	ErrHung = errors.New("elector: handler hangs")
+	ErrHung = errors.New("elector: handler did not return in time")
 )
 
 // IsTerminal reports whether retrying after err is pointless. It is the default of

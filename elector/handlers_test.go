@@ -79,7 +79,7 @@ func TestBeginIsInterruptedByLoss(t *testing.T) {
 		w.pass(time.Second)
 		w.is(StateNotLeader)
 		w.backend.now().follows()
-		w.happened("0s begin 1", "1s begin done: leaderelection: lease expired: it could not be confirmed in time", "1s end 1 lost")
+		w.happened("0s begin 1", "1s begin done: lease expired: it was not confirmed in time", "1s end 1 lost")
 		w.is(StateNotLeader)
 		require.True(w, w.backend.now().holds())
 	})

@@ -29,12 +29,12 @@ import (
 //
 // The caller must not call ElectLeader or receive from Status, and must not bind the
 // candidate to ctx with [leaderelection.WithContext]: it would resign before f has
-// returned. If the backend has not confirmed the resignation and there is no other error,
+// returned. If the backend has not confirmed the resignation and no other error occurred,
 // Lead returns an error that wraps [leaderelection.ErrUnconfirmed]. It waits for the
 // backend for at most ten seconds.
 func Lead(ctx context.Context, candidate leaderelection.Candidate, f func(ctx context.Context, l *leaderelection.Leadership) error) error {
 	if f == nil {
-		return fmt.Errorf("elector: %w: nothing to run", leaderelection.ErrInvalidOption)
+		return fmt.Errorf("elector: %w: Lead: the function is nil", leaderelection.ErrInvalidOption)
 	}
 	e := &Elector{
 		NewCandidate: func(context.Context) (leaderelection.Candidate, error) { return candidate, nil },

@@ -24,9 +24,10 @@ type run struct {
 	log                                    *slog.Logger
 	turns                                  <-chan struct{} // to be taken from wherever the loop waits
 
-	state State
-	c     *candidacy // nil before the first
-	term  *term      // non-nil exactly while state is StateLeader
+	follows bool // the last status was that of a follower
+	state   State
+	c       *candidacy // nil before the first
+	term    *term      // non-nil exactly while state is StateLeader
 }
 
 // message is what the loop hears: of the backend, of the leadership, of Work.
@@ -91,7 +92,7 @@ func (r *run) leave(m message) message {
 	err := r.retire()
 	switch {
 	case !m.final && r.ctx.Err() != nil:
-		r.log.Warn("error while ending", "err", m.err)
+		r.log.Warn("error during shutdown", "err", m.err)
 		return message{final: true, err: err}
 	case m.final && m.err == nil:
 		m.err = err
@@ -109,9 +110,15 @@ func (r *run) failed(err error) message {
 	case r.ctx.Err() != nil:
 		return r.stopped()
 	case r.elector.plain:
-		return message{state: StateError, err: fmt.Errorf("elector: %w", err), final: true}
+		if !errors.Is(err, ErrTerminal) && !errors.Is(err, ErrWithdrawn) { // which have the prefix
+			err = fmt.Errorf("elector: %w", err)
+		}
+		return message{state: StateError, err: err, final: true}
 	case r.terminal(err):
-		return message{state: StateError, err: fmt.Errorf("%w: %w", ErrTerminal, err), final: true}
+		if !errors.Is(err, ErrTerminal) {
+			err = fmt.Errorf("%w: %w", ErrTerminal, err)
+		}
+		return message{state: StateError, err: err, final: true}
 	}
 	r.log.Error("backend failed", "err", err)
 	return message{state: StateError, err: err}
@@ -156,22 +163,28 @@ func (r *run) next() message {
 
 // asked is the message of somebody's request for a hand-over.
 func (r *run) asked() message {
-	r.log.Info("asked to resign")
+	r.log.Info("resignation requested")
+	r.follows = false
 	if r.elector.plain {
-		return message{state: StateNotLeader, err: fmt.Errorf("elector: %w", ErrWithdrawn), final: true}
+		return message{state: StateNotLeader, err: ErrWithdrawn, final: true}
 	}
 	return message{state: StateNotLeader, asked: true}
 }
 
 // told translates a status.
 func (r *run) told(s leaderelection.Status, ok bool) message {
+	follows := ok && s.Err == nil && s.Role == leaderelection.Follower
+	if follows && !r.follows {
+		r.log.Info("became follower")
+	}
+	r.follows = follows
 	switch {
 	case !ok, s.Err != nil:
 		return r.over(s.Err)
 	case s.Role != leaderelection.Leader:
 		return message{state: StateNotLeader}
 	case s.Leadership == nil:
-		return r.failed(fmt.Errorf("%w: the backend tells of a leader without a leadership: %v", ErrTerminal, s))
+		return r.failed(fmt.Errorf("%w: it reported a leader without a leadership: %v", ErrTerminal, s))
 	}
 	return message{state: StateLeader, l: s.Leadership}
 }
@@ -191,7 +204,7 @@ func (r *run) react(m message) message {
 	case m.final, m.asked:
 	case m.state == StateLeader && r.state == StateLeader:
 		if m.l == r.term.l {
-			r.log.Debug("told again of a leadership", "token", m.l.Token())
+			r.log.Debug("leadership reported twice", "token", m.l.Token())
 			break
 		}
 		// It can only be a new one if the one before is over, whether or not its end
@@ -210,7 +223,7 @@ func (r *run) react(m message) message {
 
 // recover waits in StateError until it is time for the next candidacy, or ctx is done.
 func (r *run) recover(l *leaderelection.Leadership, err error) error {
-	r.log.Error("error: candidacy resumes later", "wait", r.errorWait, "err", err)
+	r.log.Error("candidacy failed: retrying", "wait", r.errorWait, "err", err)
 	r.enter(StateError, err)
 	for {
 		hung, failed := r.callError(l, err)
@@ -221,7 +234,7 @@ func (r *run) recover(l *leaderelection.Leadership, err error) error {
 			return nil
 		}
 		if failed != nil {
-			r.log.Error("error handler failed: it is called again later", "wait", r.errorWait, "err", failed)
+			r.log.Error("error handler failed: retrying", "wait", r.errorWait, "err", failed)
 		}
 		if !r.sleep(r.ctx, r.errorWait) {
 			return nil

@@ -69,12 +69,12 @@ func (e *Elector) finish() {
 	}
 }
 
-// Responds checks the liveness of the loop of Run, and blocks until the loop has answered.
+// Ping checks the liveness of the loop of Run, and blocks until the loop has answered.
 // The loop answers immediately, even while it waits for a handler, for the backend or for
-// the next retry. Responds returns an error that wraps the cause of ctx if ctx is done
+// the next retry. Ping returns an error that wraps the cause of ctx if ctx is done
 // first, which indicates that this program is stuck, and [ErrNotRunning] if Run was not
 // called yet or has returned. It may be called from any goroutine.
-func (e *Elector) Responds(ctx context.Context) error {
+func (e *Elector) Ping(ctx context.Context) error {
 	e.mu.Lock()
 	turns, ended := e.turns, e.ended
 	e.mu.Unlock()
@@ -87,6 +87,6 @@ func (e *Elector) Responds(ctx context.Context) error {
 	case <-ended:
 		return ErrNotRunning
 	case <-ctx.Done():
-		return fmt.Errorf("elector: the loop does not answer: %w", context.Cause(ctx))
+		return fmt.Errorf("elector: run loop did not respond: %w", context.Cause(ctx))
 	}
 }

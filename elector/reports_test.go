@@ -97,7 +97,7 @@ func TestReportsAfterTheEnd(t *testing.T) {
 }
 
 // The loop answers wherever it waits.
-func TestResponds(t *testing.T) {
+func TestPing(t *testing.T) {
 	block := make(chan struct{})
 	hang := func(context.Context, *leaderelection.Leadership) error { <-block; return nil }
 	responds := func(w *world) {
@@ -105,14 +105,14 @@ func TestResponds(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Nanosecond)
 		defer cancel()
-		require.NoError(w, w.e.Responds(ctx))
+		require.NoError(w, w.e.Ping(ctx))
 	}
 	play(t, func(w *world) {
 		block = make(chan struct{})
 		w.e.Begin, w.e.Work, w.e.Grace = hang, hang, time.Hour
 		w.e.End = w.handler("end", errBoom)
 		w.e.EndPause = time.Hour
-		require.ErrorIs(w, w.e.Responds(w.Context()), ErrNotRunning)
+		require.ErrorIs(w, w.e.Ping(w.Context()), ErrNotRunning)
 	}, func(w *world) {
 		responds(w) // as a follower
 		w.leads()
@@ -139,7 +139,7 @@ func TestResponds(t *testing.T) {
 		responds(w) // waits for the backend
 		close(c.stuck)
 		require.NoError(w, w.returned())
-		require.ErrorIs(w, w.e.Responds(w.Context()), ErrNotRunning)
+		require.ErrorIs(w, w.e.Ping(w.Context()), ErrNotRunning)
 	})
 }
 
@@ -153,10 +153,10 @@ func TestDoesNotRespond(t *testing.T) {
 		w.leads()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
-		require.ErrorIs(w, w.e.Responds(ctx), context.DeadlineExceeded)
+		require.ErrorIs(w, w.e.Ping(ctx), context.DeadlineExceeded)
 		close(log.proceed)
 		synctest.Wait()
-		require.NoError(w, w.e.Responds(w.Context()))
+		require.NoError(w, w.e.Ping(w.Context()))
 	})
 }
 
@@ -177,7 +177,7 @@ func TestGraceIsNoError(t *testing.T) {
 		w.leads()
 		w.stop()
 		w.pass(10*time.Second - 1)
-		require.Contains(w, log.String(), "still runs")
+		require.Contains(w, log.String(), "still running")
 		require.NotContains(w, log.String(), "level=ERROR")
 		w.pass(1)
 		require.Contains(w, log.String(), "level=ERROR")

@@ -21,8 +21,8 @@ type term struct {
 }
 
 var (
-	errBeginTimeout = fmt.Errorf("%w: not done in time", ErrBegin)
-	errGivenUp      = errors.New("elector: leadership is given up")
+	errBeginTimeout = fmt.Errorf("%w: it did not return within BeginTimeout", ErrBegin)
+	errGivenUp      = errors.New("elector: leadership relinquished")
 )
 
 func (r *run) newTerm(l *leaderelection.Leadership) *term {
@@ -79,7 +79,7 @@ func (r *run) start(l *leaderelection.Leadership) message {
 			r.retireIfLost(t)
 		case cause == nil && err != nil:
 			t.stop(errGivenUp)
-			log.Error("begin failed: leadership is given up", "err", err)
+			log.Error("begin failed: stepping down", "err", err)
 			return r.handlerFailed(fmt.Errorf("%w: %w", ErrBegin, err))
 		case cause != nil:
 			log.Warn("begin was interrupted", "cause", cause, "err", err)
@@ -118,7 +118,7 @@ func (r *run) worked(err error) message {
 		r.log.Error("work failed: resigning", "token", r.term.l.Token(), "err", err)
 		return message{state: StateError, err: fmt.Errorf("%w: %w", ErrWork, err)}
 	}
-	r.log.Info("work is done: resigning", "token", r.term.l.Token())
+	r.log.Info("work completed: resigning", "token", r.term.l.Token())
 	return message{state: StateNotLeader, final: true}
 }
 
@@ -133,14 +133,14 @@ func (r *run) finish(m message) message {
 	r.enter(StateNotLeader, nil)
 	switch {
 	case err != nil:
-		r.log.Error("end has failed for good: this program may still do what only a leader may",
+		r.log.Error("end failed permanently: this program may still act as leader",
 			"token", t.l.Token(), "tries", tries, "err", err)
-		err = fmt.Errorf("%w, %d times (token %d; what was begun may still run): %w", ErrEnd, tries, t.l.Token(), err)
+		err = fmt.Errorf("%w %d times (token %d; the work may still run): %w", ErrEnd, tries, t.l.Token(), err)
 		return message{state: StateError, err: errors.Join(err, cmp.Or(t.hung, m.err)), final: true}
 	case t.hung != nil:
 		return message{state: StateError, err: t.hung, final: true}
 	case tries > 1 && m.state == StateNotLeader && !m.final:
-		return r.handlerFailed(fmt.Errorf("%w, %d times before it succeeded", ErrEnd, tries-1))
+		return r.handlerFailed(fmt.Errorf("%w %d times before it succeeded", ErrEnd, tries-1))
 	}
 	return m
 }

@@ -27,7 +27,7 @@ func TestLossInterruptsWork(t *testing.T) {
 		w.backend.now().follows()
 		w.leads()
 		w.happened(
-			"0s begin 1", "0s work 1", "0s work done: leaderelection: lease expired: it could not be confirmed in time", "0s end 1 lost",
+			"0s begin 1", "0s work 1", "0s work done: lease expired: it was not confirmed in time", "0s end 1 lost",
 			"0s begin 2", "0s work 2")
 	})
 }

@@ -24,7 +24,7 @@ func TestL1NoZombieHeartbeats(t *testing.T) {
 		first := a.join("first")
 		a.leader()
 		second := a.join("second")
-		first.net.Set(changefeedtest.Weather{Delay: 400 * time.Millisecond})
+		first.net.Set(changefeedtest.Faults{Delay: 400 * time.Millisecond})
 		for sent := first.sent(); first.sent() == sent; { // until one is on its way
 			time.Sleep(time.Millisecond)
 		}
@@ -46,7 +46,7 @@ func TestL2ClaimsAtOneTime(t *testing.T) {
 		same := changefeed.WithRandom(func() float64 { return 0.5 })
 		for i := range 5 {
 			p := a.make(fmt.Sprint("candidate ", i), same)
-			p.net.Set(changefeedtest.Weather{Delay: 40 * time.Millisecond})
+			p.net.Set(changefeedtest.Faults{Delay: 40 * time.Millisecond})
 			p.start()
 		}
 		leader := a.leader()
@@ -85,7 +85,7 @@ func TestL4FeedError(t *testing.T) {
 		leader := a.join("one")
 		require.Same(a, leader, a.leader())
 		other := a.join("two")
-		leader.net.Set(changefeedtest.Weather{FeedCut: 1})
+		leader.net.Set(changefeedtest.Faults{FeedCut: 1})
 		begin := time.Now()
 		require.NoError(a, other.Elect(a.Context(), "one")) // nothing to do
 		for !other.leads() {
@@ -98,7 +98,7 @@ func TestL4FeedError(t *testing.T) {
 		require.Greater(a, len(leader.noticed(changefeed.SubscriptionError)), 5)
 		require.Equal(a, changefeedtest.ErrInjected, leader.noticed(changefeed.SubscriptionError)[0].Err)
 
-		leader.net.Set(changefeedtest.Weather{})
+		leader.net.Set(changefeedtest.Faults{})
 		a.watch(2 * time.Second)
 		require.NoError(a, other.Resign())
 		synctest.Wait()
@@ -112,7 +112,7 @@ func TestKeepLeading(t *testing.T) {
 		leader := a.join("one", changefeed.WithKeepLeading())
 		require.Same(a, leader, a.leader())
 		l := leader.Current().Leadership
-		leader.net.Set(changefeedtest.Weather{FeedCut: 1})
+		leader.net.Set(changefeedtest.Faults{FeedCut: 1})
 		a.join("two")
 		a.watch(20 * time.Second)
 		require.NoError(a, l.Err())
@@ -253,7 +253,7 @@ func TestL7Resigned(t *testing.T) {
 func TestL8FailedStart(t *testing.T) {
 	inBubble(t, func(a *arena) {
 		net := changefeedtest.New(a.table.Store("election"), 1)
-		net.Set(changefeedtest.Weather{Before: 1})
+		net.Set(changefeedtest.Faults{Before: 1})
 		_, err := changefeed.NewElection(net)
 		require.ErrorIs(a, err, changefeedtest.ErrInjected)
 		heal := net.Cut()
@@ -262,7 +262,7 @@ func TestL8FailedStart(t *testing.T) {
 		require.ErrorIs(a, err, leaderelection.ErrUnreachable)
 		require.LessOrEqual(a, time.Since(begin), 11*time.Second)
 		heal()
-		net.Set(changefeedtest.Weather{})
+		net.Set(changefeedtest.Faults{})
 		e, err := changefeed.NewElection(net)
 		require.NoError(a, err)
 		require.NoError(a, e.Resign())

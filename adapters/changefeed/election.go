@@ -40,15 +40,15 @@ var _ leaderelection.Candidate = (*Election)(nil)
 // tested with errors.Is.
 var (
 	// ErrStale is reported if a feed has not delivered a known write in time.
-	ErrStale = errors.New("changefeed: the feed does not tell of what was written")
-	// ErrGoesOn is returned by [RestartElection] if the election has not ended.
-	ErrGoesOn = errors.New("changefeed: the election is not over")
+	ErrStale = errors.New("changefeed: feed did not deliver a known write in time")
+	// ErrNotEnded is returned by [RestartElection] if the election has not ended.
+	ErrNotEnded = errors.New("changefeed: election has not ended")
 	// ErrStepDown is the reason of a leadership's end if the leader has handed over to
 	// another candidate, or if another candidate has claimed the record.
-	ErrStepDown = errors.New("changefeed: another candidate is to lead")
+	ErrStepDown = errors.New("changefeed: leadership is transferred to another candidate")
 	// ErrFeedLost is the reason of a leadership's end if the candidate has no working feed
 	// any more.
-	ErrFeedLost = errors.New("changefeed: the leader's feed is broken")
+	ErrFeedLost = errors.New("changefeed: feed of the leader has failed")
 )
 
 // startLimit is how long a store may take to start, or to create what is missing.
@@ -86,7 +86,7 @@ func newElection(o *options, store Store) *Election {
 // start has the store ready, with a record that can be used.
 func start(o *options, store Store) error {
 	if store == nil {
-		return fmt.Errorf("changefeed: there is no store: %w", leaderelection.ErrNilConn)
+		return fmt.Errorf("changefeed: the store is nil: %w", leaderelection.ErrNilConn)
 	}
 	ctx, cancel := context.WithTimeoutCause(o.ctx, startLimit, leaderelection.ErrUnreachable)
 	defer cancel()
@@ -124,9 +124,9 @@ func wallNumber(t time.Time) uint64 { return uint64(max(0, t.UnixMilli())) }
 func (o *options) refine(ctx context.Context, what string, err error) error {
 	switch {
 	case errors.Is(err, ErrNoRecord) && !o.create:
-		err = fmt.Errorf("%w (%w); create it first, or leave out WithoutCreate", leaderelection.ErrNoElection, err)
+		err = fmt.Errorf("%w (%w); create the record or omit WithoutCreate", leaderelection.ErrNoElection, err)
 	case errors.Is(err, ErrNoRecord):
-		err = fmt.Errorf("%w (%w); the store was told to create nothing", leaderelection.ErrNoElection, err)
+		err = fmt.Errorf("%w (%w); the store is configured not to create it", leaderelection.ErrNoElection, err)
 	case ctx.Err() != nil && !errors.Is(err, ErrUnsuitable):
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
@@ -150,7 +150,7 @@ func check(r Record) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: the record has %s: it is not one of an election, or was damaged", ErrUnsuitable, what)
+	return fmt.Errorf("%w: the record has %s: it is damaged or not the record of an election", ErrUnsuitable, what)
 }
 
 // ID returns the candidate's ID: that of [WithID], or a random one. It does not change, so
@@ -183,7 +183,7 @@ func (e *Election) Notices() <-chan Notice { return e.notices.c }
 func (e *Election) Changes(ctx context.Context) (Changes, error) {
 	w, ok := e.store.(Watcher)
 	if !ok {
-		return nil, fmt.Errorf("changefeed: changes of other data: %T tells of none: %w", e.store, errors.ErrUnsupported)
+		return nil, fmt.Errorf("changefeed: watch with %T: %w", e.store, errors.ErrUnsupported)
 	}
 	return w.Watch(ctx)
 }
@@ -197,7 +197,7 @@ func (e *Election) Changes(ctx context.Context) (Changes, error) {
 func (e *Election) ChangesOf(ctx context.Context, name string) (Changes, error) {
 	w, ok := e.store.(PlaceWatcher)
 	if !ok {
-		return nil, fmt.Errorf("changefeed: changes of %q: %T tells of none: %w", name, e.store, errors.ErrUnsupported)
+		return nil, fmt.Errorf("changefeed: watch %q with %T: %w", name, e.store, errors.ErrUnsupported)
 	}
 	return w.WatchPlace(ctx, name)
 }

@@ -23,7 +23,7 @@ func (e *Election) Resign() error {
 	if !e.held {
 		return nil
 	}
-	return fmt.Errorf("changefeed: resign: %w that the record names %q no more", leaderelection.ErrUnconfirmed, e.cfg.ID)
+	return fmt.Errorf("changefeed: resign: %w: the record may still name %q as leader", leaderelection.ErrUnconfirmed, e.cfg.ID)
 }
 
 // finish has the candidacy end for a reason, if nothing has ended it yet. A candidate
@@ -47,7 +47,7 @@ func (e *Election) finish(reason error) {
 
 // errEndUnconfirmed ends the candidacy of one who has ended the election while the store
 // did not answer.
-var errEndUnconfirmed = fmt.Errorf("%w, %w", leaderelection.ErrElectionOver, leaderelection.ErrUnconfirmed)
+var errEndUnconfirmed = fmt.Errorf("%w: %w", leaderelection.ErrElectionOver, leaderelection.ErrUnconfirmed)
 
 // EndElection implements [leaderelection.Candidate]. It marks the record as ended, as
 // [DeleteElection] does. After that no candidate can become leader, and the leader stops
@@ -65,7 +65,7 @@ func (e *Election) EndElection() error {
 	switch {
 	case !done:
 		e.finish(errEndUnconfirmed)
-		err = fmt.Errorf("changefeed: end of election: %w", leaderelection.ErrUnconfirmed)
+		err = fmt.Errorf("changefeed: end election: %w", leaderelection.ErrUnconfirmed)
 	case err != nil:
 		return err
 	default:
@@ -110,8 +110,8 @@ func DeleteElection(store Store, opts ...Option) error {
 // a new election can take place. Its tokens are greater than before. Candidates of the
 // ended election that have not noticed its end will end as well.
 //
-// Errors are those of [DeleteElection], [ErrGoesOn] if the election has not ended, and
-// [leaderelection.ErrNoElection] if there is no record.
+// Errors are those of [DeleteElection], [ErrNotEnded] if the election has not ended, and
+// [leaderelection.ErrNoElection] if the record does not exist.
 func RestartElection(store Store, opts ...Option) error {
 	return withRecord(store, opts, func(ctx context.Context, o *options) error {
 		goesOn := false
@@ -130,7 +130,7 @@ func RestartElection(store Store, opts ...Option) error {
 		case errors.Is(err, ErrNoRecord):
 			return fmt.Errorf("%w (%w)", leaderelection.ErrNoElection, err)
 		case err == nil && goesOn:
-			return ErrGoesOn
+			return ErrNotEnded
 		}
 		return err
 	})
@@ -143,7 +143,7 @@ func withRecord(store Store, opts []Option, f func(context.Context, *options) er
 		return err
 	}
 	if store == nil {
-		return fmt.Errorf("changefeed: there is no store: %w", leaderelection.ErrNilConn)
+		return fmt.Errorf("changefeed: the store is nil: %w", leaderelection.ErrNilConn)
 	}
 	ctx, cancel := context.WithTimeoutCause(o.ctx, startLimit, leaderelection.ErrUnreachable)
 	defer cancel()
@@ -192,7 +192,7 @@ func endElection(ctx context.Context, o *options, store Store) (Record, error) {
 // leader within the election timeout.
 //
 // Errors: [leaderelection.ErrInvalidOption] if id is not a valid ID,
-// [leaderelection.ErrElectionOver], [leaderelection.ErrNoElection] if there is no record,
+// [leaderelection.ErrElectionOver], [leaderelection.ErrNoElection] if the record does not exist,
 // and [leaderelection.ErrUnconfirmed] if ctx was done first.
 func (e *Election) Elect(ctx context.Context, id string) error {
 	if err := checkID(id); err != nil {

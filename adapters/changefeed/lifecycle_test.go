@@ -22,28 +22,28 @@ func TestOptionsAreRefused(t *testing.T) {
 	var nobody context.Context
 	store := memory.NewTable().Store("election")
 	for name, opts := range map[string][]changefeed.Option{
-		"it is nil":              {nil},
+		"an option is nil":       {nil},
 		"WithContext(nil)":       {changefeed.WithContext(nobody)},
 		"WithLogger(nil)":        {changefeed.WithLogger(nil)},
 		"WithHeartbeat(0s)":      {changefeed.WithHeartbeat(0)},
 		"WithHeartbeat(-1s)":     {changefeed.WithHeartbeat(-time.Second)},
 		"WithHeartbeat(48h0m0s)": {changefeed.WithHeartbeat(48 * time.Hour)},
-		"less than two heartbeats": {
+		"at least two heartbeats": {
 			changefeed.WithElectionTimeout(1500*time.Millisecond, 4*time.Second),
 		},
-		"the second is to be greater": {changefeed.WithElectionTimeout(3*time.Second, 3*time.Second)},
-		"the second is too long":      {changefeed.WithElectionTimeout(3*time.Second, math.MaxInt64)},
-		"too short for a heartbeat":   {changefeed.WithLease(1500 * time.Millisecond)},
-		"of which WithStopGuard takes 1s": {
+		"the second must be greater": {changefeed.WithElectionTimeout(3*time.Second, 3*time.Second)},
+		"the second is too long":     {changefeed.WithElectionTimeout(3*time.Second, math.MaxInt64)},
+		"too short for a heartbeat":  {changefeed.WithLease(1500 * time.Millisecond)},
+		"a safety margin of 1s": {
 			changefeed.WithStopGuard(time.Second),
 		},
-		"it is negative": {changefeed.WithStopGuard(-1)},
-		"more than the shortest election timeout": {changefeed.WithLease(1800 * time.Millisecond)},
-		"not between 0 and 0.5":                   {changefeed.WithClockDrift(math.NaN())},
-		"WithID: it is empty":                     {changefeed.WithID("")},
-		"are more than 4000":                      {changefeed.WithID(strings.Repeat("x", 4001))},
-		"not text that databases":                 {changefeed.WithID("a\x00b")},
-		`\xff`:                                    {changefeed.WithID("\xff")},
+		"must not be negative":                  {changefeed.WithStopGuard(-1)},
+		"exceeds the shortest election timeout": {changefeed.WithLease(1800 * time.Millisecond)},
+		"must be between 0 and 0.5":             {changefeed.WithClockDrift(math.NaN())},
+		"WithID: the ID is empty":               {changefeed.WithID("")},
+		"the limit is 4000":                     {changefeed.WithID(strings.Repeat("x", 4001))},
+		"not UTF-8 text without NUL":            {changefeed.WithID("a\x00b")},
+		`\xff`:                                  {changefeed.WithID("\xff")},
 	} {
 		_, err := changefeed.NewElection(store, opts...)
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
@@ -55,7 +55,7 @@ func TestOptionsAreRefused(t *testing.T) {
 	// Clocks that can be that wrong need a longer election timeout, and that is said.
 	_, err := changefeed.NewElection(store, changefeed.WithClockDrift(0.4))
 	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
-	require.ErrorContains(t, err, "a lease is to be longer")
+	require.ErrorContains(t, err, "use a longer lease")
 	_, err = changefeed.NewElection(store, changefeed.WithClockDrift(0.4), changefeed.WithElectionTimeout(4*time.Second, 8*time.Second))
 	require.NoError(t, err)
 }
@@ -206,13 +206,13 @@ func TestNoClaimAfterResign(t *testing.T) {
 	for seed := range 50 {
 		inBubble(t, func(a *arena) {
 			p := a.make("one")
-			p.net.Set(changefeedtest.Weather{Delay: 5 * time.Second, Late: 1})
+			p.net.Set(changefeedtest.Faults{Delay: 5 * time.Second, Late: 1})
 			p.start()
 			for p.sent() == 0 {
 				time.Sleep(10 * time.Millisecond)
 			}
 			time.Sleep(time.Duration(seed) * 20 * time.Millisecond)
-			p.net.Set(changefeedtest.Weather{})
+			p.net.Set(changefeedtest.Faults{})
 			if p.Resign() != nil {
 				return
 			}
@@ -232,14 +232,14 @@ func TestSilentFeed(t *testing.T) {
 		leader := a.join("leader")
 		require.Same(a, leader, a.leader())
 		deaf := a.make("deaf")
-		deaf.net.Set(changefeedtest.Weather{FeedSilence: 1})
+		deaf.net.Set(changefeedtest.Faults{FeedSilence: 1})
 		deaf.start()
 		a.watch(20 * time.Second)
 		require.Same(a, leader, a.leading())
 		errs := deaf.noticed(changefeed.SubscriptionError)
 		require.NotEmpty(a, errs)
 		require.ErrorIs(a, errs[0].Err, changefeed.ErrStale)
-		deaf.net.Set(changefeedtest.Weather{})
+		deaf.net.Set(changefeedtest.Faults{})
 		a.watch(5 * time.Second)
 		require.Equal(a, "leader", deaf.Current().NowFollowing)
 	})
@@ -360,7 +360,7 @@ func TestRestartAfterTheEnd(t *testing.T) {
 		token := a.leader().Current().Leadership.Token()
 		heal := far.net.Cut()
 		time.Sleep(2 * time.Second)
-		require.ErrorIs(a, changefeed.RestartElection(store), changefeed.ErrGoesOn)
+		require.ErrorIs(a, changefeed.RestartElection(store), changefeed.ErrNotEnded)
 		require.NoError(a, changefeed.DeleteElection(store))
 		require.NoError(a, changefeed.DeleteElection(store))
 		require.ErrorIs(a, <-one.ended, leaderelection.ErrElectionOver)
@@ -409,7 +409,7 @@ func TestWithContext(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	inBubble(t, func(a *arena) {
 		p := a.make("one", changefeed.WithStopGuard(100*time.Millisecond))
-		p.net.Set(changefeedtest.Weather{Delay: 200 * time.Millisecond})
+		p.net.Set(changefeedtest.Faults{Delay: 200 * time.Millisecond})
 		p.start()
 		require.Same(a, p, a.leader())
 		l := p.Current().Leadership
@@ -433,7 +433,7 @@ func TestMissedNotices(t *testing.T) {
 	inBubble(t, func(a *arena) {
 		p := a.make("one")
 		p.wg.Go(func() { p.ended <- p.ElectLeader() })
-		p.net.Set(changefeedtest.Weather{FeedCut: 1})
+		p.net.Set(changefeedtest.Faults{FeedCut: 1})
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		p.mu.Lock()

@@ -60,7 +60,7 @@ func newOptions(opts []Option) (*options, error) {
 	}
 	for _, opt := range opts {
 		if opt == nil {
-			return nil, fmt.Errorf("%w: it is nil", leaderelection.ErrInvalidOption)
+			return nil, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalidOption)
 		}
 		opt.apply(o)
 	}
@@ -78,9 +78,9 @@ func (o *options) settle() error {
 	case o.log == nil:
 		return fmt.Errorf("WithLogger(nil)")
 	case o.heartbeat < minHeartbeat || o.heartbeat > maxHeartbeat:
-		return fmt.Errorf("WithHeartbeat(%v): not between %v and %v", o.heartbeat, minHeartbeat, maxHeartbeat)
+		return fmt.Errorf("WithHeartbeat(%v): must be between %v and %v", o.heartbeat, minHeartbeat, maxHeartbeat)
 	case !(o.drift >= 0 && o.drift <= 0.5):
-		return fmt.Errorf("WithClockDrift(%v): not between 0 and 0.5", o.drift)
+		return fmt.Errorf("WithClockDrift(%v): must be between 0 and 0.5", o.drift)
 	}
 	if o.min == 0 && o.max == 0 {
 		o.min, o.max = 2*o.heartbeat, 4*o.heartbeat
@@ -92,17 +92,17 @@ func (o *options) settle() error {
 	}
 	switch {
 	case o.min < 2*o.heartbeat:
-		return fmt.Errorf("WithElectionTimeout(%v, %v): the first is less than two heartbeats of %v", o.min, o.max, o.heartbeat)
+		return fmt.Errorf("WithElectionTimeout(%v, %v): the first must be at least two heartbeats of %v", o.min, o.max, o.heartbeat)
 	case o.max <= o.min:
-		return fmt.Errorf("WithElectionTimeout(%v, %v): the second is to be greater than the first", o.min, o.max)
+		return fmt.Errorf("WithElectionTimeout(%v, %v): the second must be greater than the first", o.min, o.max)
 	case o.max > 1000*maxHeartbeat:
 		return fmt.Errorf("WithElectionTimeout(%v, %v): the second is too long", o.min, o.max)
 	case o.guard < 0:
-		return fmt.Errorf("WithStopGuard(%v): it is negative", o.guard)
+		return fmt.Errorf("WithStopGuard(%v): must not be negative", o.guard)
 	case lease-o.guard <= o.heartbeat+o.timeout():
-		return fmt.Errorf("a lease of %v, of which WithStopGuard takes %v, is too short for a heartbeat every %v that may take %v: a lease is to be longer, or the heartbeat shorter", lease, o.guard, o.heartbeat, o.timeout())
+		return fmt.Errorf("a lease of %v with a safety margin of %v (WithStopGuard) is too short for a heartbeat every %v that may take %v: use a longer lease or a shorter heartbeat interval", lease, o.guard, o.heartbeat, o.timeout())
 	case math.Floor(kappa*float64(lease)) > float64(o.min):
-		return fmt.Errorf("WithLease(%v): by clocks that drift by %v it can last %v, which is more than the shortest election timeout, %v", lease, o.drift, time.Duration(kappa*float64(lease)), o.min)
+		return fmt.Errorf("WithLease(%v): with a clock drift of %v it can last %v, which exceeds the shortest election timeout of %v", lease, o.drift, time.Duration(kappa*float64(lease)), o.min)
 	}
 	if o.id == nil {
 		id := randomID()
@@ -125,11 +125,11 @@ func (o *options) timeout() time.Duration { return o.heartbeat / 2 }
 func checkID(id string) error {
 	switch {
 	case id == "":
-		return fmt.Errorf("it is empty")
+		return fmt.Errorf("the ID is empty")
 	case len(id) > maxID:
-		return fmt.Errorf("%d bytes are more than %d", len(id), maxID)
+		return fmt.Errorf("the ID has %d bytes, the limit is %d", len(id), maxID)
 	case !utf8.ValidString(id) || strings.ContainsRune(id, 0):
-		return fmt.Errorf("%q is not text that databases can keep", id)
+		return fmt.Errorf("%q is not UTF-8 text without NUL", id)
 	}
 	return nil
 }

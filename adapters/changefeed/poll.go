@@ -36,9 +36,9 @@ type CompareAndSet interface {
 func Poll(store CompareAndSet, interval time.Duration) (Store, error) {
 	switch {
 	case store == nil:
-		return nil, fmt.Errorf("changefeed: poll: there is no store: %w", leaderelection.ErrNilConn)
+		return nil, fmt.Errorf("changefeed: poll: the store is nil: %w", leaderelection.ErrNilConn)
 	case interval <= 0:
-		return nil, fmt.Errorf("%w: poll every %v", leaderelection.ErrInvalidOption, interval)
+		return nil, fmt.Errorf("%w: poll interval %v: must be positive", leaderelection.ErrInvalidOption, interval)
 	}
 	return &polled{CompareAndSet: store, interval: interval, closed: make(chan struct{})}, nil
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Risk is a way in which a deployment can lose acknowledged writes. A store's Start rejects
-// a deployment that has a risk with an [UnsafeError], unless the user accepts the risk: by
+// a deployment with a risk and returns an [UnsafeError], unless the user accepts the risk: by
 // the option WithRisk of the store's package, by the parameter unsafe of an address for
 // package storeurl, or by the flag --store-unsafe of the command elector.
 //
@@ -43,7 +43,7 @@ func ParseRisk(name string) (Risk, error) {
 	for _, r := range Risks() {
 		names = append(names, string(r))
 	}
-	return "", fmt.Errorf("%w: there is no risk %q: the risks are %s", leaderelection.ErrInvalidOption, name, strings.Join(names, ", "))
+	return "", fmt.Errorf("%w: unknown risk %q: expected one of %s", leaderelection.ErrInvalidOption, name, strings.Join(names, ", "))
 }
 
 // effect completes the sentence "this setting means that …".
@@ -105,7 +105,7 @@ func (e *UnsafeError) Error() string {
 		options = append(options, fmt.Sprintf("%q", string(r)))
 		names = append(names, string(r))
 	}
-	fmt.Fprintf(&b, "; to accept that two candidates may lead then, give the store the option WithRisk(%s), or its address the parameter unsafe=%s",
+	fmt.Fprintf(&b, "; to accept the risk of two leaders, use the option WithRisk(%s) of the store or the parameter unsafe=%s of its address",
 		strings.Join(options, ", "), strings.Join(names, ","))
 	return b.String()
 }

@@ -141,10 +141,10 @@ func (m *member) current() *changefeed.Election {
 	return m.now
 }
 
-func (s *simulation) weather() changefeedtest.Weather {
+func (s *simulation) weather() changefeedtest.Faults {
 	r := s.random
 	delays := []time.Duration{2 * time.Millisecond, 50 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second, 6 * time.Second}
-	return changefeedtest.Weather{
+	return changefeedtest.Faults{
 		Delay: delays[r.IntN(len(delays))], Before: r.Float64() * 0.1, After: r.Float64() * 0.1, Late: 0.5,
 		Lag: delays[r.IntN(4)], FeedCut: r.Float64() * 0.05, FeedSilence: r.Float64() * 0.05,
 		FeedRepeat: r.Float64() * 0.2, FeedReorder: r.Float64() * 0.2,
@@ -178,7 +178,7 @@ func (s *simulation) run(t *testing.T) {
 			m.net.Set(w)
 		case what < 5:
 			s.note("%s: calm", m.name)
-			m.net.Set(changefeedtest.Weather{})
+			m.net.Set(changefeedtest.Faults{})
 		case what < 7 && heals[i] == nil:
 			s.note("%s is cut off", m.name)
 			heals[i] = m.net.Cut()
@@ -205,7 +205,7 @@ func (s *simulation) run(t *testing.T) {
 		if heals[i] != nil {
 			heals[i]()
 		}
-		m.net.Set(changefeedtest.Weather{})
+		m.net.Set(changefeedtest.Faults{})
 	}
 	// What is on its way still needs its time, and then an election may.
 	time.Sleep(30 * time.Second)

@@ -60,7 +60,7 @@ type Store interface {
 	// permanent failure is an error that wraps [ErrUnsuitable].
 	Start(ctx context.Context) error
 
-	// Create creates whatever is missing, and writes blank if there is no record. It must
+	// Create creates whatever is missing, and writes blank if the record does not exist. It must
 	// not change an existing record, and may be called by any number of processes at the
 	// same time. A store that was configured not to create anything returns [ErrNoRecord]
 	// if anything other than the record is missing.
@@ -68,7 +68,7 @@ type Store interface {
 
 	// Heartbeat atomically and durably replaces the record by next if its Version is still
 	// that of prev, and returns the written record with Time and Version. It returns
-	// [ErrConflict] if the record has changed, and [ErrNoRecord] if there is no record.
+	// [ErrConflict] if the record has changed, and [ErrNoRecord] if the record does not exist.
 	// After any other error the outcome is unknown, unless the error wraps [ErrUnsuitable].
 	// It must write even if next differs from prev only in Seq.
 	Heartbeat(ctx context.Context, prev, next Record) (Record, error)
@@ -102,7 +102,7 @@ type Feed interface {
 type Event struct {
 	// Record is the record as it was at some time after the previous event.
 	Record Record
-	// Missing reports that there is no record.
+	// Missing reports that the record does not exist.
 	Missing bool
 	// Hint reports that the record was not read, but received in a message that clients
 	// without access to the record could have sent as well. A candidate accepts a hint as a
@@ -140,16 +140,16 @@ type Changes interface {
 // Errors that stores return, to be tested with errors.Is.
 var (
 	// ErrConflict is returned by Heartbeat if the record has changed.
-	ErrConflict = errors.New("changefeed: the record was changed by somebody else")
+	ErrConflict = errors.New("record was changed by another client")
 	// ErrNoRecord is returned if the record, or whatever should contain it, does not exist.
-	ErrNoRecord = errors.New("changefeed: there is no record")
+	ErrNoRecord = errors.New("record does not exist")
 	// ErrClosed is returned after the store was closed. It ends candidacies, as does an
 	// error that wraps [leaderelection.ErrConnClosed], which a store returns if the
 	// connection that it was created with was closed.
-	ErrClosed = errors.New("changefeed: the store is closed")
+	ErrClosed = errors.New("store is closed")
 	// ErrUnsuitable is returned if the store cannot serve elections in its current state,
 	// for instance because of a missing permission, a missing feature, or a record in
 	// another format. NewElection fails with it. A running candidacy reports it
 	// (StoreError, SubscriptionError, HeartbeatError) and retries the request.
-	ErrUnsuitable = errors.New("changefeed: the store cannot be used")
+	ErrUnsuitable = errors.New("store cannot be used")
 )

@@ -9,7 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// Candidate takes part in what is typed. It is a [leaderelection.Candidate].
+// Candidate is a candidate whose role is set by the commands of a [Console]. It
+// implements [leaderelection.Candidate].
 type Candidate struct {
 	console *Console
 	id      string
@@ -25,8 +26,8 @@ type Candidate struct {
 
 var _ leaderelection.Candidate = (*Candidate)(nil)
 
-// Candidate makes a candidate. Of several that take part at one time each line is
-// heard by one.
+// Candidate creates a candidate. If several candidates have joined, each line is received
+// by one of them.
 func (c *Console) Candidate(id string) *Candidate {
 	return &Candidate{console: c, id: id, feed: leaderelection.NewStatusFeed(), over: make(chan struct{})}
 }
@@ -143,8 +144,8 @@ func (c *Candidate) Resign() error {
 	return nil
 }
 
-// EndElection returns an error that wraps errors.ErrUnsupported, and changes nothing:
-// nobody knows who else takes part.
+// EndElection returns an error that wraps [errors.ErrUnsupported] and changes nothing,
+// because a console does not know the other candidates.
 func (c *Candidate) EndElection() error {
 	return fmt.Errorf("console: end of election: %w", errors.ErrUnsupported)
 }

@@ -1,14 +1,16 @@
-// Package console is an election that a person decides, by typing: for trying out what a
-// program does when it is elected, and for tests.
+// Package console implements an election that a person decides by typing commands. It is
+// for trying out how a program behaves when it is elected, and for tests.
 //
-//	LEADER     leads from now on; "LEADER 7" sets the fencing token
-//	NOTLEADER  leads no more
+//	LEADER     the candidate becomes leader; "LEADER 7" sets the fencing token
+//	NOTLEADER  the candidate loses leadership
 //	ERROR      the candidacy ends with ErrTyped
 //
-// The end of the input ends the candidacy with [ErrEndOfInput]. Words are heard by the
-// candidate that takes part; a line that comes while there is none waits for the next.
+// When the input ends, the candidacy ends with [ErrEndOfInput]. The candidate that
+// has joined receives the lines. Without a candidate, a line is kept for the next
+// candidate.
 //
-// Nothing keeps two people from electing two programs at one time.
+// The package does not coordinate several consoles: two programs can be leaders at the
+// same time.
 package console
 
 import (
@@ -23,16 +25,16 @@ import (
 )
 
 var (
-	// ErrTyped: somebody has typed ERROR.
+	// ErrTyped is the error of a candidacy that was ended by the command ERROR.
 	ErrTyped = errors.New("console: ERROR was typed")
-	// ErrNotLeader: somebody has typed NOTLEADER. It is the reason of a leadership's end.
+	// ErrNotLeader is the error of a leadership that was ended by the command NOTLEADER.
 	ErrNotLeader = errors.New("console: NOTLEADER was typed")
-	// ErrEndOfInput: nothing more can be typed, because of the end of the input, an error
-	// of the reader, which is wrapped too, or Close.
+	// ErrEndOfInput is the error of a candidacy if there is no more input: when the input has
+	// ended, after an error of the reader, which is wrapped as well, or after Close.
 	ErrEndOfInput = errors.New("console: end of input")
 )
 
-// Console is where words are typed. Its methods may be called from any goroutine.
+// Console reads commands from an input. Its methods may be called from any goroutine.
 type Console struct {
 	in     io.Reader
 	out    io.Writer
@@ -47,9 +49,9 @@ type Console struct {
 	token int64      // the last
 }
 
-// New makes a console. What is not understood is answered on out, unless that is nil.
-// in is read from the first candidacy on, by a goroutine that ends with the input, or
-// after Close when in returns from Read.
+// New creates a console. Replies to invalid commands are written to out, unless out is
+// nil. The first candidacy starts a goroutine that reads in. It stops when the input ends,
+// or after [Console.Close] when Read returns.
 func New(in io.Reader, out io.Writer) *Console {
 	if out == nil {
 		out = io.Discard
@@ -57,7 +59,7 @@ func New(in io.Reader, out io.Writer) *Console {
 	return &Console{in: in, out: out, lines: make(chan string), closed: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// Close ends the input, for the candidates too. It does not close the reader.
+// Close ends the input for all candidates. It does not close the reader.
 func (c *Console) Close() { c.close.Do(func() { close(c.closed) }) }
 
 // start starts the reader, the first time.

@@ -12,20 +12,22 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/request"
 )
 
-// DeleteElection ends the election at node, for all candidates, the leader too, and deletes
-// the node. That is one transaction: nobody can win meanwhile, or join between.
+// DeleteElection ends the election at node for all candidates, including the leader, and
+// deletes the node. It does so in one transaction, so no candidate can join or be elected
+// in between. Deleting an election that does not exist is not an error.
 //
-// Each candidate gets [leaderelection.ErrElectionOver], those that were made before and join
-// later too. An election that does not exist is fine. One with keys that are no candidates is
-// refused with [leaderelection.ErrForeignChildren] before anything is changed. Candidates of
-// etcd's concurrency package do not look whether they still have a key: let them resign first,
-// or some of them will believe that they lead.
+// All existing candidates receive [leaderelection.ErrElectionOver], including those that
+// join later. If there are keys below the node that are not candidates, DeleteElection
+// returns [leaderelection.ErrForeignChildren] and changes nothing. Candidates of etcd's
+// package concurrency do not check whether their key still exists: they must resign
+// first, otherwise some of them continue to act as leader.
 //
 // Other errors: [leaderelection.ErrNilConn], [leaderelection.ErrConnClosed],
-// [leaderelection.ErrInvalidPath], [leaderelection.ErrPermission], and
-// [leaderelection.ErrUnconfirmed], wrapping [leaderelection.ErrUnreachable] or the context's
-// cause, when etcd did not answer for a session timeout, [WithContext]'s context ended, or
-// somebody else changed the election again and again; calling again is the cure.
+// [leaderelection.ErrInvalidPath] and [leaderelection.ErrPermission].
+// [leaderelection.ErrUnconfirmed] is returned, together with the reason, if etcd did not
+// answer within the session timeout ([leaderelection.ErrUnreachable]), if the context of
+// [WithContext] was done, or if other clients kept changing the election; call
+// DeleteElection again.
 func DeleteElection(client *clientv3.Client, node string, opts ...Option) error {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -48,7 +50,7 @@ const (
 // rounds is how often a deletion is tried against newcomers.
 const rounds = 100
 
-var errBusy = errors.New("somebody else changes the election again and again")
+var errBusy = errors.New("other clients keep changing the election")
 
 // deleteElection deletes the election whose node has a create revision, or whatever is there
 // if that is 0.

@@ -1,4 +1,4 @@
-// Package etcd is an election on etcd: a [leaderelection.Candidate] over
+// Package etcd implements elections on etcd: a [leaderelection.Candidate] that uses
 // go.etcd.io/etcd/client/v3.
 //
 //	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints})
@@ -10,27 +10,33 @@
 //		...
 //	}
 //
-// The client is the caller's: its TLS, its credentials, its end. Nothing of it is changed.
+// The caller owns the client: its TLS configuration, its credentials and its lifetime.
+// This package changes none of them.
 //
 // # Keys
 //
 //	/election                     the election node: a key without a lease
-//	/election/694d81417acd4f7e    a candidate: the name is its lease, in hex; the value its client name
+//	/election/694d81417acd4f7e    a candidate: the name is its lease in hexadecimal, the value its client name
 //
-// Candidates are those of etcd's own concurrency.Election, which stand in the same line, as
-// does `etcdctl elect`. The line is in the order of the keys' create revisions.
+// Candidates of etcd's package concurrency (Election), and therefore of "etcdctl elect",
+// use the same keys and compete in the same election. The queue is ordered by the create
+// revisions of the keys.
 //
-// # What is guaranteed
+// # Guarantees
 //
-//   - In etcd's history at most one candidate's key is the first. Successive leaders have
-//     greater tokens: the token is the create revision of the candidate's key.
-//   - A leader is told that its leadership is gone before another candidate can have it.
-//     Its lease, as the leader counts it, ends a quarter of the TTL before etcd can expire it.
-//     This supposes that clocks run at the same rate, within some percent; that the process
-//     runs; and that nobody but etcd's own expiry takes the key or the lease away.
-//   - [Election.Txn] applies a transaction only while the candidate leads, and [Election.Guard]
-//     is the condition for one's own. They suppose nothing.
-//   - Every request has a limit. A candidate that cannot reach etcd ends when it is told to.
+//   - At each revision of etcd, at most one candidate's key is at the head of the queue.
+//     Successive leaders have increasing tokens: the token is the create revision of the
+//     candidate's key.
+//   - A leader is notified of the loss of its leadership before another candidate can
+//     become leader. Its lease, as measured by the leader, expires a quarter of the TTL
+//     before etcd can expire it. The assumptions are: clocks run at the same rate, within
+//     a few percent; the process is running; and no other client deletes the key or
+//     revokes the lease.
+//   - [Election.Txn] applies a transaction only while the candidate is the leader, and
+//     [Election.Guard] returns the condition for transactions of the caller. They do not
+//     depend on these assumptions.
+//   - All requests have a time limit. A candidate that cannot reach etcd can still be
+//     stopped.
 //
-// The limits, and why this is right: docs/etcd.md.
+// docs/etcd.md describes the limits and why the algorithm is correct.
 package etcd

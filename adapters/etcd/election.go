@@ -13,8 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/ending"
 )
 
-// Election is one candidate in an election on etcd. Make it with [NewElection]. It is a
-// [leaderelection.Candidate], and its methods may be called from any goroutine.
+// Election is a candidate in an election on etcd. It implements
+// [leaderelection.Candidate]. Create it with [NewElection]. Its methods may be called
+// from any goroutine.
 type Election struct {
 	client *clientv3.Client
 	node   string
@@ -37,18 +38,20 @@ type Election struct {
 
 var _ leaderelection.Candidate = (*Election)(nil)
 
-// NewElection makes a candidate for the election at node, a key like "/election". It sends one
-// request, to see that the election node is there, and creates nothing unless [WithCreateNode]
-// says so. The caller goes on to own client, which many elections may share, and must not
-// close it before the candidacies are over if they are to be withdrawn at once.
+// NewElection creates a candidate for the election at node, a key such as "/election". It
+// sends one request, to check that the election node exists, and writes nothing unless
+// [WithCreateNode] is given. The caller keeps ownership of client, which many elections
+// may share. If the client is closed before a candidacy is over, the candidate's key
+// remains until its lease expires.
 //
-// The key has no slash at its end. Below an election in which candidates of etcd's own
-// concurrency package take part there must be no other one: they wait for every key there.
+// The key must not end in a slash. If candidates of etcd's package concurrency
+// participate, there must be no other election below the key, because they wait for all
+// keys there.
 //
 // Errors: [leaderelection.ErrNilConn], [leaderelection.ErrConnClosed],
 // [leaderelection.ErrInvalidPath], [leaderelection.ErrInvalidOption],
 // [leaderelection.ErrNoElection], [leaderelection.ErrPermission], and
-// [leaderelection.ErrUnreachable] when etcd has not answered for a session timeout.
+// [leaderelection.ErrUnreachable] if etcd did not answer within the session timeout.
 func NewElection(client *clientv3.Client, node string, opts ...Option) (*Election, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -102,7 +105,7 @@ func (o *options) ask(client *clientv3.Client, f func(ctx context.Context) error
 	return again(ctx, client, o.timeout/2, f)
 }
 
-// ID is the key of the candidate; empty before it has one.
+// ID returns the key of the candidate, or "" before it has one.
 func (e *Election) ID() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -115,11 +118,11 @@ func (e *Election) Status() <-chan leaderelection.Status { return e.feed.C() }
 // Current implements [leaderelection.Candidate].
 func (e *Election) Current() leaderelection.Status { return e.feed.Current() }
 
-// ElectLeader implements [leaderelection.Candidate]: it blocks until the candidacy is over and
-// returns the error of the final status, or nil after Resign or the end of the context given by
-// [WithContext]. Besides what a [leaderelection.Leadership] ends with, the error may be
-// [leaderelection.ErrPermission], and, before the candidate stands in line,
-// [leaderelection.ErrUnreachable].
+// ElectLeader implements [leaderelection.Candidate]: it runs the candidacy and blocks
+// until it is over. It returns the error of the final status, or nil after Resign or when
+// the context of [WithContext] is done. In addition to the errors of a
+// [leaderelection.Leadership], it returns [leaderelection.ErrPermission] and, before the
+// candidate has joined the queue, [leaderelection.ErrUnreachable].
 func (e *Election) ElectLeader() error {
 	e.mu.Lock()
 	switch {
@@ -173,7 +176,7 @@ func (e *Election) conclude(err error) error {
 
 func (e *Election) publish(s leaderelection.Status) {
 	s.CandidateID, s.WasFollowing = e.ID(), e.Current().NowFollowing
-	e.log.Info("status", "election", e.node, "client", e.clientName, "status", s)
+	e.log.Info("status changed", "election", e.node, "client", e.clientName, "status", s)
 	e.feed.Publish(s)
 }
 

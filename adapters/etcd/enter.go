@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 )
 
 // enter takes a lease and puts the key into the line. It goes on until etcd has answered, for
@@ -51,7 +52,7 @@ func (e *Election) tryEnter(ctx context.Context) (*stay, error) {
 				clientv3.Compare(clientv3.CreateRevision(e.node), "=", e.nodeRev),
 				clientv3.Compare(clientv3.CreateRevision(s.key), "=", 0),
 			).
-			Then(clientv3.OpPut(s.key, e.clientName, clientv3.WithLease(s.id))).
+			Then(clientv3.OpPut(s.key, string(candidatedata.Encode(e.clientName, e.value)), clientv3.WithLease(s.id))).
 			Else(
 				clientv3.OpGet(e.node, clientv3.WithKeysOnly()),
 				clientv3.OpGet(s.key, clientv3.WithKeysOnly()),

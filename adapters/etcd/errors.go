@@ -17,11 +17,11 @@ var (
 	errNilClient   = inWords(leaderelection.ErrNilConn, "etcd: client is nil")
 	errClosed      = inWords(leaderelection.ErrConnClosed, "etcd: client is closed")
 	errUnreachable = inWords(leaderelection.ErrUnreachable, "etcd does not answer")
-	errNoElection  = inWords(leaderelection.ErrNoElection, "etcd: election node does not exist; create it first, or use WithCreateNode")
+	errNoElection  = inWords(leaderelection.ErrNoElection, "etcd: election node does not exist; create it or use WithCreateNode")
 	errUnconfirmed = inWords(leaderelection.ErrUnconfirmed, "not confirmed by etcd")
-	errDeleted     = inWords(leaderelection.ErrCandidateDeleted, "etcd: own key was deleted")
-	errExpired     = inWords(leaderelection.ErrSessionExpired, "etcd: own lease is gone")
-	errForeign     = inWords(leaderelection.ErrForeignChildren, "etcd: there are keys below the election node that are no candidates")
+	errDeleted     = inWords(leaderelection.ErrCandidateDeleted, "etcd: key of the candidate was deleted")
+	errExpired     = inWords(leaderelection.ErrSessionExpired, "etcd: lease of the candidate has expired")
+	errForeign     = inWords(leaderelection.ErrForeignChildren, "etcd: election node has keys that are not candidates")
 )
 
 // words is another text for an error.

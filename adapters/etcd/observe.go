@@ -9,14 +9,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 	"github.com/go-leaderelection/leaderelection/internal/request"
 )
 
-// Candidates returns the candidates of the election at node in order of succession: the first
-// one is the leader, or is about to learn that it is. Those of etcd's concurrency package are
-// among them.
-//
-// Errors are those of [NewElection].
+// Candidates returns the candidates of the election at node in order of succession,
+// including those of etcd's package concurrency. The first candidate is the leader, or
+// will be notified that it is. Errors are those of [NewElection].
 func Candidates(client *clientv3.Client, node string, opts ...Option) ([]leaderelection.CandidateInfo, error) {
 	l, err := list(client, node, opts, 0)
 	if err != nil {
@@ -25,8 +24,8 @@ func Candidates(client *clientv3.Client, node string, opts ...Option) ([]leadere
 	return l.candidates, nil
 }
 
-// CurrentLeader returns the first candidate of the election at node; found is false when there
-// is nobody. Errors are those of [NewElection].
+// CurrentLeader returns the first candidate of the election at node. found reports whether
+// there is one. Errors are those of [NewElection].
 func CurrentLeader(client *clientv3.Client, node string, opts ...Option) (leader leaderelection.CandidateInfo, found bool, err error) {
 	l, err := list(client, node, opts, 1)
 	if err != nil || len(l.candidates) == 0 {
@@ -59,7 +58,7 @@ func list(client *clientv3.Client, node string, opts []Option, limit int64) (*li
 		err = errNoElection
 	}
 	if err != nil {
-		return nil, fmt.Errorf("candidates at %s: %w", node, err)
+		return nil, fmt.Errorf("list candidates at %s: %w", node, err)
 	}
 	return l, nil
 }
@@ -90,19 +89,23 @@ func readListing(ctx context.Context, client *clientv3.Client, node string, limi
 }
 
 func info(kv *mvccpb.KeyValue) leaderelection.CandidateInfo {
-	return leaderelection.CandidateInfo{ID: string(kv.Key), Name: string(kv.Value), Token: kv.CreateRevision}
+	name, value := candidatedata.Decode(kv.Value)
+	return leaderelection.CandidateInfo{ID: string(kv.Key), Name: name, Value: value, Token: kv.CreateRevision}
 }
 
-// Observe streams who leads the election at node, without taking part in it: the leader of now
-// first, or that there is nobody, and then each change, also of the leader's name, which those
-// of etcd's concurrency package may change. A reader that is late gets the newest observation.
-// The channel is closed when ctx is done, and after a last element with
+// Observe watches the leader of the election at node without joining the election. The
+// returned channel delivers the current leader, or its absence, and then each
+// change, including changes of the leader's name, which candidates of etcd's package
+// concurrency may make. A slow reader receives only the newest observation. The channel
+// is closed when ctx is done, or after a last element with
 // [leaderelection.ErrElectionOver], [leaderelection.ErrConnClosed] or
-// [leaderelection.ErrPermission]. Errors of the call itself are those of [NewElection].
+// [leaderelection.ErrPermission]. Errors returned by Observe itself are those of
+// [NewElection].
 //
-// While etcd does not answer nothing is delivered. What is observed was true at some time, and
-// tokens tell in which order. An observation costs two watches, on the election node and on
-// the leader's key; on all keys below the node while there is nobody.
+// Nothing is delivered while etcd does not answer. An observation may be outdated;
+// compare tokens to order observations. An observer uses two watches, on the election
+// node and on the leader's key. If there is no leader, the second watch covers all keys
+// below the node.
 func Observe(ctx context.Context, client *clientv3.Client, node string, opts ...Option) (<-chan leaderelection.Observation, error) {
 	l, err := list(client, node, append(append([]Option{}, opts...), WithContext(ctx)), 1)
 	if err != nil {

@@ -10,15 +10,17 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 )
 
-// Option changes how a function of this package works. A function ignores the options that
-// do not concern it.
+// Option configures the functions of this package. A function ignores options that do not
+// apply to it.
 type Option func(*options)
 
 type options struct {
 	ctx        context.Context
 	clientName string
+	value      string
 	timeout    time.Duration
 	createNode bool
 	rejoin     bool
@@ -30,8 +32,6 @@ const (
 	// maxSessionTimeout is what a server takes.
 	maxSessionTimeout = 9000000000 * time.Second
 	defaultClientName = "name-not-provided"
-	// maxClientName is far below what a server takes in one request, 1.5 MiB by default.
-	maxClientName = 64 << 10
 )
 
 func newOptions(opts []Option) (*options, error) {
@@ -43,7 +43,7 @@ func newOptions(opts []Option) (*options, error) {
 	}
 	for _, opt := range opts {
 		if opt == nil {
-			return nil, fmt.Errorf("%w: it is nil", leaderelection.ErrInvalidOption)
+			return nil, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalidOption)
 		}
 		opt(o)
 	}
@@ -53,9 +53,10 @@ func newOptions(opts []Option) (*options, error) {
 	case o.log == nil:
 		return nil, fmt.Errorf("%w: WithLogger(nil)", leaderelection.ErrInvalidOption)
 	case o.timeout < time.Second, o.timeout > maxSessionTimeout:
-		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): etcd counts TTLs in seconds, from 1 to 9000000000", leaderelection.ErrInvalidOption, o.timeout)
-	case len(o.clientName) > maxClientName:
-		return nil, fmt.Errorf("%w: WithClientName: %d bytes are more than %d", leaderelection.ErrInvalidOption, len(o.clientName), maxClientName)
+		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): must be from 1s to 9000000000s", leaderelection.ErrInvalidOption, o.timeout)
+	}
+	if err := candidatedata.Check(o.clientName, o.value); err != nil {
+		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
 	}
 	return o, nil
 }
@@ -73,22 +74,22 @@ func check(client *clientv3.Client, node string) error {
 	return nil
 }
 
-// CheckKey returns an error that wraps [leaderelection.ErrInvalidPath] if an election cannot
-// have this key. It sends nothing.
+// CheckKey reports whether key is a valid key for an election. If it is not, the error
+// wraps [leaderelection.ErrInvalidPath]. CheckKey sends no request.
 func CheckKey(key string) error {
 	if key == "" || strings.HasSuffix(key, "/") || strings.ContainsRune(key, 0) {
-		return fmt.Errorf("%w: %q: the key of an election is not empty, does not end in a slash, and has no zero byte", leaderelection.ErrInvalidPath, key)
+		return fmt.Errorf("%w: %q: the key must not be empty, end in a slash or contain a zero byte", leaderelection.ErrInvalidPath, key)
 	}
 	return nil
 }
 
-// WithContext bounds what it is passed to: a candidacy ends as by [Election.Resign] when ctx
-// does, a request is given up.
+// WithContext sets a context that limits the call or the candidacy. When ctx is done, a
+// candidacy ends as by [Election.Resign], and a request is cancelled.
 func WithContext(ctx context.Context) Option { return func(o *options) { o.ctx = ctx } }
 
-// WithClientName sets the candidate's name, which is the value of its key and what observers
-// and `etcdctl elect --listen` see; at most 64 KiB. Without it, or when it is empty, the name
-// is "name-not-provided".
+// WithClientName sets the candidate's name, at most 64 KiB. It is the value of the
+// candidate's key, which observers and "etcdctl elect --listen" show. The default, also
+// for an empty name, is "name-not-provided".
 func WithClientName(name string) Option {
 	return func(o *options) {
 		if o.clientName = name; name == "" {
@@ -97,23 +98,31 @@ func WithClientName(name string) Option {
 	}
 }
 
-// WithSessionTimeout sets the TTL to ask for, rounded up to seconds; 10 s by default. A server
-// grants no less than one and a half of its election timeout, and what it grants counts. It is
-// how long the others wait after a crash. A leader that cannot reach etcd is suspended three
-// quarters of it after the last confirmation: a cluster whose leader fails should have elected
-// another by then.
+// WithValue sets a text that the candidate advertises, for instance the address of its
+// service, of at most 64 KiB. Observers can read it as CandidateInfo.Value. If it is not
+// empty, the value of the candidate's key consists of the name, a null character and the
+// text. WithClientName rejects names with a null character.
+func WithValue(value string) Option { return func(o *options) { o.value = value } }
+
+// WithSessionTimeout sets the TTL that the candidate requests, rounded up to seconds. The
+// default is 10 s. The server may grant more, at least one and a half of its election
+// timeout, and the granted TTL is used. The TTL is the time until other candidates take
+// over after a crash. A leader that cannot reach etcd is suspended three quarters of the
+// TTL after its last confirmation. Choose the TTL so that an etcd cluster whose leader
+// fails has elected a new one by then.
 func WithSessionTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
-// WithCreateNode has [NewElection] create the election node where it is missing. By default
-// that is the client's task, by a Put of any value, and a missing node an error.
+// WithCreateNode makes [NewElection] create the election node if it does not exist. By
+// default the caller must create it, by a Put of any value, and NewElection returns an
+// error if it does not exist.
 func WithCreateNode() Option { return func(o *options) { o.createNode = true } }
 
-// WithRejoin has a candidacy outlive its lease: when that is gone there is a status as
-// Follower that follows nobody, and the candidacy goes on with a new lease, and a new ID, at
-// the end of the line. It waits for etcd without limit. By default the end of the lease ends
-// the candidacy.
+// WithRejoin makes a candidacy continue after its lease has expired: the candidate
+// delivers a status with role Follower and without a predecessor, and rejoins at the end
+// of the queue with a new lease and a new ID. It waits for etcd without a limit. By
+// default the candidacy ends when the lease expires.
 func WithRejoin() Option { return func(o *options) { o.rejoin = true } }
 
-// WithLogger sets where to log; by default nothing is logged. The handler is called on the
+// WithLogger sets the logger; by default nothing is logged. The handler is called on the
 // goroutine of ElectLeader and must not block.
 func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }

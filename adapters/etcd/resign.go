@@ -75,9 +75,9 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// Resign implements [leaderelection.Candidate]: it revokes the candidate's lease. While etcd
-// does not answer that goes on in the background; the lease ends with its TTL in any case. If
-// the client is closed before, or etcd refuses, it is left to that.
+// Resign implements [leaderelection.Candidate]: it revokes the candidate's lease. If etcd
+// does not answer, the revocation continues in the background. If the client is closed
+// first, or etcd rejects the revocation, the lease expires after its TTL.
 func (e *Election) Resign() error {
 	e.finish(leaderelection.ErrResigned)
 	<-e.over
@@ -87,7 +87,7 @@ func (e *Election) Resign() error {
 	if len(e.removals) == 0 {
 		return nil
 	}
-	err := fmt.Errorf("resign from %s: %w: %s may be there until its lease ends", e.node, errUnconfirmed, e.place.key)
+	err := fmt.Errorf("resign from %s: %w: %s may exist until its lease expires", e.node, errUnconfirmed, e.place.key)
 	if r := e.removals[len(e.removals)-1]; isClosed(r.done) {
 		err = fmt.Errorf("%w: %w", err, r.err)
 	}
@@ -115,12 +115,13 @@ func (e *Election) isOver() bool { return isClosed(e.over) }
 
 // errEndUnconfirmed ends the candidacy of one who has ended the election while etcd did not
 // answer.
-var errEndUnconfirmed = fmt.Errorf("%w, %w", leaderelection.ErrElectionOver, errUnconfirmed)
+var errEndUnconfirmed = fmt.Errorf("%w: %w", leaderelection.ErrElectionOver, errUnconfirmed)
 
 // EndElection implements [leaderelection.Candidate]: it deletes the election as
-// [DeleteElection] does. When the end is not confirmed in time this candidacy ends all the
-// same, and the deletion goes on until it is done or the client is closed. An election with
-// foreign keys is refused with [leaderelection.ErrForeignChildren], and the candidacy goes on.
+// [DeleteElection] does. If the deletion is not confirmed in time, this candidacy ends
+// nevertheless, and the deletion continues in the background until it is complete or the
+// client is closed. If there are keys that are not candidates, EndElection returns
+// [leaderelection.ErrForeignChildren] and the candidacy continues.
 func (e *Election) EndElection() error {
 	done, err := e.end.Run(confirmLimit, func() error {
 		return deleteElection(context.WithoutCancel(e.ctx), e.client, e.node, e.nodeRev, e.timeout, forever)

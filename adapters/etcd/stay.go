@@ -184,7 +184,7 @@ func (s *stay) heard(revision int64) {
 func (s *stay) renewed(a kept) {
 	switch {
 	case a.err != nil:
-		s.log.Debug("keepalive", "election", s.node, "id", s.key, "err", a.err)
+		s.log.Debug("keepalive failed", "election", s.node, "id", s.key, "err", a.err)
 		s.keepAt = earlier(s.keepAt, s.soon())
 	case a.ttl <= 0:
 		// Not to be believed without a look: a server that is behind does not know the
@@ -202,7 +202,7 @@ func (s *stay) renewed(a kept) {
 // saw takes a view, and returns an error if the place is lost.
 func (s *stay) saw(a looked) error {
 	if a.err != nil {
-		s.log.Debug("look", "election", s.node, "id", s.key, "err", a.err)
+		s.log.Debug("reading the queue failed", "election", s.node, "id", s.key, "err", a.err)
 		s.lookAt = earlier(s.lookAt, s.soon())
 		if s.standing.Err() != nil {
 			return context.Cause(s.standing)

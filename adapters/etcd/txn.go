@@ -9,12 +9,13 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// Guard is the condition under which a transaction of the caller's own commits only while the
-// candidate leads as it does now: its key is there, and is the one that was elected. It is to
-// be passed to If of a transaction. The error is [leaderelection.ErrNotLeader] when the
-// candidate does not lead.
+// Guard returns the condition under which a transaction of the caller commits only during
+// the current leadership: the candidate's key exists and is the key that was elected.
+// Pass it to If of the transaction. The error is [leaderelection.ErrNotLeader] if the
+// candidate is not the leader.
 //
-// A transaction whose other conditions failed too looks like one whose guard did.
+// If a transaction has other conditions as well, its result does not show which condition
+// has failed.
 func (e *Election) Guard() (clientv3.Cmp, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -24,16 +25,17 @@ func (e *Election) Guard() (clientv3.Cmp, error) {
 	return clientv3.Compare(clientv3.CreateRevision(e.place.key), "=", e.grant.Token()), nil
 }
 
-// Txn carries out ops as one etcd transaction that commits only while this candidate leads.
-// However long this process was stopped, whatever the network does, nothing is applied after
-// another candidate has won. Without ops it is a check, by the cluster, that this candidate
-// leads. It is bound to the candidate, not to one of its leaderships: with [WithRejoin] a
-// goroutine that serves an earlier one asks that one's Err first.
+// Txn applies ops in one etcd transaction that commits only while this candidate is the
+// leader. No operation is applied after another candidate was elected, even if this
+// process was stopped or the network failed. Without ops, Txn checks with the cluster
+// that this candidate is the leader. Txn is bound to the candidate, not to one of its
+// leaderships: with [WithRejoin], a goroutine that works for an earlier leadership must
+// first check Err of that leadership.
 //
-// The error is [leaderelection.ErrNotLeader] when the candidate does not lead, and nothing was
-// applied then; [leaderelection.ErrUnconfirmed] when the outcome is unknown; or, wrapped, what
-// etcd has against ops, and nothing was applied. Txn blocks until etcd answers, ctx is done,
-// or a session timeout has passed.
+// The error is [leaderelection.ErrNotLeader] if the candidate is not the leader; no
+// operation was applied then. It is [leaderelection.ErrUnconfirmed] if the outcome is
+// unknown. If etcd rejects ops, the error wraps that of etcd, and no operation was
+// applied. Txn blocks until etcd answers, ctx is done, or a session timeout has passed.
 func (e *Election) Txn(ctx context.Context, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	guard, err := e.Guard()
 	if err != nil {

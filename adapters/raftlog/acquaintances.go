@@ -46,10 +46,10 @@ const (
 func (n *Node) acquaint() error {
 	peers, err := identity.ReadPeers(n.fs)
 	if errors.Is(err, identity.ErrDamaged) {
-		return fmt.Errorf("%w: folder %s: %w", ErrFault, n.cfg.Dir, err)
+		return fmt.Errorf("%w: directory %s: %w", ErrFault, n.cfg.Dir, err)
 	}
 	if err != nil {
-		return fmt.Errorf("raftlog: folder %s: %w", n.cfg.Dir, err)
+		return fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)
 	}
 	n.known.registry = identity.Registry{Founding: n.owner.Founding, Former: n.owner.Former, Peers: peers}
 	n.known.running = map[string]*refusals{}
@@ -84,7 +84,7 @@ func (n *Node) accepts(h link.Hello) error {
 	if err == nil {
 		return nil
 	}
-	n.log.Error("what is known of another peer was not written", "peer", h.ID, "error", err)
+	n.log.Error("storing the state of another peer failed", "peer", h.ID, "err", err)
 	if first { // otherwise a peer with another directory could use the ID after a restart
 		delete(k.registry.Peers, h.ID)
 		return err
@@ -103,7 +103,7 @@ func (n *Node) learn(heard []map[string]string) {
 		changed, contradicted := k.registry.Learn(instances)
 		any = any || changed
 		if len(contradicted) > 0 {
-			n.log.Error("another peer of the cluster knows these IDs with other data directories than this one", "peers", contradicted)
+			n.log.Error("another peer of the cluster has these IDs with other data directories", "peers", contradicted)
 		}
 	}
 	if !any {
@@ -111,7 +111,7 @@ func (n *Node) learn(heard []map[string]string) {
 	}
 	k.publish()
 	if err := identity.WritePeers(n.fs, k.registry.Peers); err != nil {
-		n.log.Error("what other peers know was not written", "error", err)
+		n.log.Error("storing the states of other peers failed", "err", err)
 	}
 }
 

@@ -61,7 +61,7 @@ var (
 	ErrTooManyIDs = api.ErrTooManyIDs
 	// ErrTooLarge is returned if the data is larger than Config.MaxData.
 	ErrTooLarge = api.ErrTooLarge
-	// ErrNoSpace is returned if the leader's disk has no space for updates. Nothing was
+	// ErrNoSpace is returned if the leader's disk is full. Nothing was
 	// applied. Updates are accepted again, without a restart, when there is space.
 	ErrNoSpace = api.ErrNoSpace
 	// ErrInvalid is returned if an argument is invalid. Nothing was changed.

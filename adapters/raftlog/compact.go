@@ -73,7 +73,7 @@ func CompactOffline(ctx context.Context, cfg OfflineConfig) (Compaction, error) 
 	dir, target := cfg.Dir, cfg.Target
 	if _, err := os.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
-			err = fmt.Errorf("%w: %s exists: the peer has not taken over the last one yet, or does not watch it (CompactFile)", ErrInvalid, target)
+			err = fmt.Errorf("%w: %s exists: the peer has not installed the previous one yet, or does not watch it (CompactFile)", ErrInvalid, target)
 		}
 		return Compaction{}, err
 	}
@@ -116,7 +116,7 @@ type compacting struct {
 // begin restores what the snapshot has.
 func (c *compacting) begin(r *snapshot.Reader) (err error) {
 	if c.index <= c.old.Index {
-		return fmt.Errorf("%w: entry %d is in the peer's snapshot already, which goes through %d", ErrInvalid, c.index, c.old.Index)
+		return fmt.Errorf("%w: entry %d is already in the peer's snapshot, which ends at %d", ErrInvalid, c.index, c.old.Index)
 	}
 	if c.tables, err = replica.Read(r.Tables()); err != nil {
 		return fmt.Errorf("%w: %w", ErrFault, err)
@@ -133,7 +133,7 @@ func (c *compacting) begin(r *snapshot.Reader) (err error) {
 	}
 	switch {
 	case c.applied > c.index:
-		return fmt.Errorf("%w: the state machine has applied entry %d, and the snapshot is to be of entry %d", ErrInvalid, c.applied, c.index)
+		return fmt.Errorf("%w: the state machine has applied entry %d, but the snapshot must be of entry %d", ErrInvalid, c.applied, c.index)
 	case c.applied >= c.old.Index, r.DataSize() == 0 && c.old.Index == 1:
 		return nil
 	}
@@ -161,7 +161,7 @@ func (c *compacting) replay(ctx context.Context, dir string) error {
 		case r.Index > c.index || !committed && r.Index > c.committed:
 			return errEnough
 		case r.Index != c.tables.Index+1:
-			return fmt.Errorf("%w: the log begins at entry %d, and the snapshot ends at %d; if the peer has just got another snapshot, try again", ErrFault, r.Index, c.tables.Index)
+			return fmt.Errorf("%w: the log begins at entry %d, and the snapshot ends at %d; if the peer has just received another snapshot, try again", ErrFault, r.Index, c.tables.Index)
 		}
 		return c.apply(r)
 	})
@@ -171,7 +171,7 @@ func (c *compacting) replay(ctx context.Context, dir string) error {
 	case err != nil && !errors.Is(err, errEnough):
 		return err
 	case c.tables.Index < c.index:
-		return fmt.Errorf("%w: entry %d is not known to be committed; the files say so of %d: ask for that one, or for what the peer itself knows to be committed (Committed; raftlog compact -p asks it)", ErrInvalid, c.index, extent.Commit)
+		return fmt.Errorf("%w: entry %d is not known to be committed; according to the files entry %d is: use that index, or the commit index of the running peer (Committed; raftlog compact -p requests it)", ErrInvalid, c.index, extent.Commit)
 	}
 	return c.flush()
 }

@@ -149,33 +149,33 @@ func (c Config) check() error {
 	}
 	switch {
 	case c.Cluster == "":
-		return bad("no Cluster")
+		return bad("Cluster is empty")
 	case c.ID == "":
-		return bad("no ID")
+		return bad("ID is empty")
 	case !utf8.ValidString(c.Cluster), !utf8.ValidString(c.ID), !utf8.ValidString(c.Addr):
-		return bad("Cluster %q, ID %q and Addr %q have to be UTF-8", c.Cluster, c.ID, c.Addr)
+		return bad("Cluster %q, ID %q and Addr %q must be UTF-8", c.Cluster, c.ID, c.Addr)
 	case c.Dir == "" && c.fs == nil:
-		return bad("no Dir")
+		return bad("Dir is empty")
 	case len(c.Peers) == 0:
-		return bad("no Peers")
+		return bad("Peers is empty")
 	case len(c.Secret) > 0 && len(c.Secret) < api.MinSecret:
-		return bad("Secret has %d bytes; at least %d are needed, random ones", len(c.Secret), api.MinSecret)
+		return bad("Secret has %d bytes: at least %d random bytes are required", len(c.Secret), api.MinSecret)
 	case c.ElectionTimeout < 100*time.Millisecond || c.ElectionTimeout > time.Hour:
-		return bad("ElectionTimeout is %v; from 100ms to 1h", c.ElectionTimeout)
+		return bad("ElectionTimeout is %v: must be from 100ms to 1h", c.ElectionTimeout)
 	case c.Heartbeat < c.ElectionTimeout/ticksPerTimeout || c.Heartbeat > c.ElectionTimeout/2:
-		return bad("Heartbeat is %v; from a twentieth to half of ElectionTimeout (%v)", c.Heartbeat, c.ElectionTimeout)
+		return bad("Heartbeat is %v: must be from a twentieth to half of ElectionTimeout (%v)", c.Heartbeat, c.ElectionTimeout)
 	case c.Window < time.Minute || c.Window > 10*365*24*time.Hour:
-		return bad("Window is %v; from a minute to ten years", c.Window)
+		return bad("Window is %v: must be from one minute to ten years", c.Window)
 	case c.JoinTimeout < 0:
-		return bad("JoinTimeout is %v", c.JoinTimeout)
+		return bad("JoinTimeout is %v: must not be negative", c.JoinTimeout)
 	case c.MaxRequestIDs < 1:
-		return bad("MaxRequestIDs is %d", c.MaxRequestIDs)
+		return bad("MaxRequestIDs is %d: must be positive", c.MaxRequestIDs)
 	case c.MaxData < 1 || c.MaxData > entry.MaxData:
-		return bad("MaxData is %d; from 1 to %d", c.MaxData, entry.MaxData)
+		return bad("MaxData is %d: must be from 1 to %d", c.MaxData, entry.MaxData)
 	}
 	for i, p := range c.Peers {
 		if _, _, err := net.SplitHostPort(p.Addr); err != nil || p.ID == "" || !utf8.ValidString(p.ID) || !utf8.ValidString(p.Addr) {
-			return bad("peer %q at %q: an ID and host:port are needed, in UTF-8", p.ID, p.Addr)
+			return bad("peer %q at %q: an ID and an address host:port are required, in UTF-8", p.ID, p.Addr)
 		}
 		for _, q := range c.Peers[:i] {
 			if q.ID == p.ID || q.Addr == p.Addr {
@@ -183,7 +183,7 @@ func (c Config) check() error {
 			}
 		}
 		if p.ID == c.ID && p.Addr != c.Addr {
-			return bad("Peers has this peer at %s, and Addr is %s", p.Addr, c.Addr)
+			return bad("Peers lists this peer with address %s, but Addr is %s", p.Addr, c.Addr)
 		}
 	}
 	return c.identity().Validate()

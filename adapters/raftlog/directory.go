@@ -27,10 +27,10 @@ func (n *Node) claim() error {
 	}
 	lock, err := n.fs.Lock("lock")
 	if errors.Is(err, disk.ErrLocked) {
-		return fmt.Errorf("%w: folder %s is in use, by this process or another: %w", ErrInvalid, n.cfg.Dir, err)
+		return fmt.Errorf("%w: directory %s is in use by this or another process: %w", ErrInvalid, n.cfg.Dir, err)
 	}
 	if err != nil {
-		return fmt.Errorf("raftlog: folder %s: %w", n.cfg.Dir, err)
+		return fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)
 	}
 	n.lock = lock
 	o, err := identity.ReadOwner(n.fs)
@@ -40,17 +40,17 @@ func (n *Node) claim() error {
 			return err
 		}
 	case errors.Is(err, identity.ErrDamaged):
-		return fmt.Errorf("%w: folder %s: %w", ErrFault, n.cfg.Dir, err)
+		return fmt.Errorf("%w: directory %s: %w", ErrFault, n.cfg.Dir, err)
 	case errors.Is(err, identity.ErrFormat):
-		return fmt.Errorf("%w: folder %s: %w", ErrInvalid, n.cfg.Dir, err)
+		return fmt.Errorf("%w: directory %s: %w", ErrInvalid, n.cfg.Dir, err)
 	case err != nil:
-		return fmt.Errorf("raftlog: folder %s: %w", n.cfg.Dir, err)
+		return fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)
 	case o.Cluster != n.cfg.Cluster || o.Peer != n.cfg.ID:
-		return fmt.Errorf("%w: folder %s is that of peer %s of cluster %s", ErrInvalid, n.cfg.Dir, o.Peer, o.Cluster)
+		return fmt.Errorf("%w: directory %s belongs to peer %s of cluster %s", ErrInvalid, n.cfg.Dir, o.Peer, o.Cluster)
 	}
 	o.Starts++
 	if err := o.Write(n.fs); err != nil {
-		return fmt.Errorf("raftlog: folder %s: %w", n.cfg.Dir, err)
+		return fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)
 	}
 	n.owner, n.process = o, identity.New()
 	return nil
@@ -60,7 +60,7 @@ func (n *Node) claim() error {
 func (n *Node) newOwner() (identity.Owner, error) {
 	names, err := n.fs.List(".")
 	if err != nil {
-		return identity.Owner{}, fmt.Errorf("raftlog: folder %s: %w", n.cfg.Dir, err)
+		return identity.Owner{}, fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)
 	}
 	for _, name := range names {
 		if name == snapshot.Name || name == logDir {
@@ -87,7 +87,7 @@ func (n *Node) beginning() (*snapshot.Reader, error) {
 	r, err := snapshot.Open(n.fs, ".")
 	switch {
 	case err == nil && r.Meta().Cluster != n.cfg.Cluster:
-		return nil, errors.Join(fmt.Errorf("%w: the snapshot is of cluster %q", ErrInvalid, r.Meta().Cluster), r.Close())
+		return nil, errors.Join(fmt.Errorf("%w: the snapshot belongs to cluster %q", ErrInvalid, r.Meta().Cluster), r.Close())
 	case err == nil && n.owner.Founding != "":
 		return r, nil
 	case err == nil: // an earlier process stopped right after it had received the snapshot
@@ -115,7 +115,7 @@ func (n *Node) tidy() error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("raftlog: folder %s: %w", n.cfg.Dir, err)
+		return fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (n *Node) tidy() error {
 func (n *Node) checkLog() error {
 	wrong, err := n.owner.CheckLog(n.fs, logDir)
 	if err != nil {
-		return fmt.Errorf("raftlog: folder %s: %w", n.cfg.Dir, err)
+		return fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)
 	}
 	if wrong != "" {
 		return mistaken("%s, in directory %s, so that it is not known what this peer has voted and acknowledged: "+
@@ -144,7 +144,7 @@ func (n *Node) complete() error {
 		err = n.owner.Write(n.fs)
 	}
 	if err != nil {
-		return fmt.Errorf("raftlog: folder %s: %w", n.cfg.Dir, err)
+		return fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 	o := options{ctx: context.Background()}
 	for _, opt := range opts {
 		if opt == nil {
-			return nil, fmt.Errorf("%w: it is nil", leaderelection.ErrInvalidOption)
+			return nil, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalidOption)
 		}
 		opt(&o)
 	}
@@ -97,9 +97,9 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 	case o.ctx == nil:
 		return nil, fmt.Errorf("%w: WithContext(nil)", leaderelection.ErrInvalidOption)
 	case len(o.clientName) > maxName:
-		return nil, fmt.Errorf("%w: WithClientName: %d bytes are more than %d", leaderelection.ErrInvalidOption, len(o.clientName), maxName)
+		return nil, fmt.Errorf("%w: WithClientName: %d bytes exceed the limit of %d", leaderelection.ErrInvalidOption, len(o.clientName), maxName)
 	case o.guard < 0 || o.guard > node.cfg.ElectionTimeout/4:
-		return nil, fmt.Errorf("%w: WithStopGuard: %v is not from 0 to %v, a quarter of ElectionTimeout", leaderelection.ErrInvalidOption, o.guard, node.cfg.ElectionTimeout/4)
+		return nil, fmt.Errorf("%w: WithStopGuard(%v): must be from 0 to %v, a quarter of ElectionTimeout", leaderelection.ErrInvalidOption, o.guard, node.cfg.ElectionTimeout/4)
 	case !utf8.ValidString(o.clientName):
 		return nil, fmt.Errorf("%w: WithClientName: %q is not UTF-8", leaderelection.ErrInvalidOption, o.clientName)
 	}
@@ -117,7 +117,7 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 // checkElection rejects a node that is nil, and a name that CheckName rejects.
 func checkElection(node *Node, name string) error {
 	if node == nil {
-		return fmt.Errorf("raftlog: there is no node: %w", leaderelection.ErrNilConn)
+		return fmt.Errorf("raftlog: the node is nil: %w", leaderelection.ErrNilConn)
 	}
 	return CheckName(name)
 }
@@ -127,9 +127,9 @@ func checkElection(node *Node, name string) error {
 func CheckName(name string) error {
 	switch {
 	case name == "" || len(name) > maxName:
-		return fmt.Errorf("%w: an election's name has from 1 to %d bytes, not %d", leaderelection.ErrInvalidPath, maxName, len(name))
+		return fmt.Errorf("%w: the name of an election must have from 1 to %d bytes, not %d", leaderelection.ErrInvalidPath, maxName, len(name))
 	case !utf8.ValidString(name):
-		return fmt.Errorf("%w: an election's name is UTF-8, and %q is not", leaderelection.ErrInvalidPath, name)
+		return fmt.Errorf("%w: the name of the election is not UTF-8: %q", leaderelection.ErrInvalidPath, name)
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (e *Election) Resign() error {
 	e.finish(leaderelection.ErrResigned)
 	<-e.over
 	if e.held && !e.gone() {
-		return fmt.Errorf("raftlog: resign: %w that %s has left the line", leaderelection.ErrUnconfirmed, e.ID())
+		return fmt.Errorf("raftlog: resign: %w: %s may still be a candidate", leaderelection.ErrUnconfirmed, e.ID())
 	}
 	return nil
 }
@@ -262,8 +262,8 @@ func (e *Election) EndElection() error {
 	})
 	switch {
 	case !done:
-		e.finish(fmt.Errorf("%w, %w", leaderelection.ErrElectionOver, leaderelection.ErrUnconfirmed))
-		err = fmt.Errorf("raftlog: end of election %q: %w", e.name, leaderelection.ErrUnconfirmed)
+		e.finish(fmt.Errorf("%w: %w", leaderelection.ErrElectionOver, leaderelection.ErrUnconfirmed))
+		err = fmt.Errorf("raftlog: end election %q: %w", e.name, leaderelection.ErrUnconfirmed)
 	case err != nil:
 		return err
 	default:
@@ -288,8 +288,8 @@ func DeleteElection(ctx context.Context, node *Node, name string) error {
 	return amend(ctx, node, entry.Op{Do: entry.End, Election: name})
 }
 
-// RestartElection allows an election that has ended to start again. It has no effect on an
-// election that has not ended. Errors are those of [DeleteElection].
+// RestartElection allows an election that has ended to start again. It does not change an election
+// that has not ended. Errors are those of [DeleteElection].
 func RestartElection(ctx context.Context, node *Node, name string) error {
 	return amend(ctx, node, entry.Op{Do: entry.Restart, Election: name})
 }

@@ -161,11 +161,11 @@ func TestSecondFounding(t *testing.T) {
 		w.propose(t, w.peers[0], "a")
 		d := peer(3)
 		own := func(c *raftlog.Config) { c.Peers = []raftlog.Peer{w.peers[0], w.peers[1], d} }
-		w.mistaken(t, d, "founded separately", own)
-		w.mistaken(t, d, "founded separately", own)
+		w.mistaken(t, d, "created separately", own)
+		w.mistaken(t, d, "created separately", own)
 		w.propose(t, w.peers[0], "b")
 		w.has(t, w.peers, "a", "b")
-		require.Empty(t, members(t, w.node(w.peers[0])).Clients)
+		require.Empty(t, members(t, w.node(w.peers[0])).Learners)
 		w.start(d) // with the peers of the cluster it joins: it has founded nothing
 		w.has(t, []raftlog.Peer{d}, "a", "b")
 	})
@@ -210,7 +210,7 @@ func TestEarlierDirectory(t *testing.T) {
 		w.stopAll()
 		w.disks[b.ID] = old.Crash()
 		w.start(c)
-		w.mistaken(t, b, "put back to an earlier state")
+		w.mistaken(t, b, "restored to an earlier state")
 		w.start(a)
 		w.propose(t, c, "b")
 		w.has(t, []raftlog.Peer{a, c}, "a", "b")

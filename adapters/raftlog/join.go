@@ -20,19 +20,19 @@ func (n *Node) join() (*snapshot.Reader, error) {
 		for _, p := range n.cfg.Peers {
 			r, e := n.fetch(ctx, p)
 			if e == nil {
-				n.log.Info("the cluster's snapshot was fetched", "from", p.ID, "index", r.Meta().Index)
+				n.log.Info("received the snapshot of the cluster", "from", p.ID, "index", r.Meta().Index)
 				return r, nil
 			}
 			if fatal := n.verdict(p.ID, e); fatal != nil {
 				return nil, fatal
 			}
 			if ctx.Err() == nil || err == nil {
-				err = fmt.Errorf("raftlog: peer %s is none of Peers, and none of them has given it the cluster's snapshot within %v (JoinTimeout); the last of them, %v: %w",
+				err = fmt.Errorf("raftlog: peer %s is not one of Peers, and none of these has provided the snapshot of the cluster within %v (JoinTimeout); the last attempt, at %v: %w",
 					n.cfg.ID, n.cfg.JoinTimeout, p, e)
 			}
 			if text := e.Error(); ctx.Err() == nil && text != said[p] {
 				said[p] = text
-				n.log.Warn("no snapshot from a peer, to join the cluster; it is asked again", "from", p.ID, "addr", p.Addr, "err", e)
+				n.log.Warn("no snapshot to join the cluster: retrying", "from", p.ID, "addr", p.Addr, "err", e)
 			}
 		}
 		pause := time.NewTimer(n.cfg.ElectionTimeout)

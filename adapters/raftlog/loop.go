@@ -114,13 +114,13 @@ type looping struct {
 func (l *looping) received(from string, frame []byte) {
 	l.c.SetRoom(l.n.room.Load(), l.n.full.Load())
 	if err := l.c.Receive(from, frame); err != nil {
-		l.n.log.Warn("a frame was left out", "error", err)
+		l.n.log.Warn("frame dropped", "err", err)
 	}
 }
 
 func (l *looping) take(r request) {
 	if r.ctx != nil && r.ctx.Err() != nil {
-		r.reply <- core.Reply{Err: fmt.Errorf("%w: nothing was done: %w", ErrBusy, context.Cause(r.ctx))}
+		r.reply <- core.Reply{Err: fmt.Errorf("%w: nothing was applied: %w", ErrBusy, context.Cause(r.ctx))}
 		return
 	}
 	l.c.SetRoom(l.n.room.Load(), l.n.full.Load())

@@ -43,14 +43,14 @@ func TestJoin(t *testing.T) {
 		fresh := peer(3)
 		n := w.start(fresh)
 		w.has(t, []raftlog.Peer{fresh}, few("a", 10)...)
-		await(t, "it is a client", func() bool { return slices.Contains(members(t, n).Clients, fresh) })
+		await(t, "it is a client", func() bool { return slices.Contains(members(t, n).Learners, fresh) })
 		require.Equal(t, "client", n.Info().Role)
 		w.propose(t, fresh, "by the client")
 		w.has(t, append(w.others(), fresh), append(few("a", 10), "by the client")...)
 		require.NoError(t, w.stop(fresh))
 		n = w.start(fresh)
 		w.has(t, []raftlog.Peer{fresh}, append(few("a", 10), "by the client")...)
-		require.Len(t, members(t, n).Clients, 1)
+		require.Len(t, members(t, n).Learners, 1)
 		for _, p := range w.peers {
 			require.NoError(t, w.stop(p))
 		}
@@ -71,8 +71,8 @@ func TestJoinWithoutAnybody(t *testing.T) {
 		_, err := w.open(peer(3), func(c *raftlog.Config) {
 			c.JoinTimeout, c.Logger = 5*time.Second, slog.New(slog.NewTextHandler(&said, nil))
 		})
-		require.ErrorContains(t, err, "p3 is none of Peers, and none of them has given it the cluster's snapshot within 5s")
-		require.Equal(t, 3, strings.Count(said.String(), "no snapshot from a peer"), "once of each: %s", &said)
+		require.ErrorContains(t, err, "p3 is not one of Peers, and none of these has provided the snapshot of the cluster within 5s")
+		require.Equal(t, 3, strings.Count(said.String(), "no snapshot to join the cluster"), "once of each: %s", &said)
 		require.InDelta(t, 5*time.Second, time.Since(began), float64(time.Second))
 		w.startAll()
 		w.start(peer(3)) // the folder is as good as new
@@ -104,7 +104,7 @@ func TestAddWhoDoesNotAnswer(t *testing.T) {
 		require.ErrorIs(t, err, raftlog.ErrBusy)
 		require.NotErrorIs(t, err, raftlog.ErrUnknownOutcome)
 		n := w.start(peer(3))
-		await(t, "it is a client", func() bool { return slices.Contains(members(t, n).Clients, peer(3)) })
+		await(t, "it is a client", func() bool { return slices.Contains(members(t, n).Learners, peer(3)) })
 		time.Sleep(time.Minute)
 		require.Len(t, members(t, n).Voters, 3)
 	})
@@ -251,7 +251,7 @@ func TestJoinIsRefused(t *testing.T) {
 		usurper := raftlog.Peer{ID: "p8", Addr: "host8:1"}
 		n := w.start(usurper, func(c *raftlog.Config) { c.Peers, c.Addr = seeds, w.peers[1].Addr })
 		time.Sleep(5 * time.Second)
-		require.Empty(t, members(t, w.node(w.peers[0])).Clients)
+		require.Empty(t, members(t, w.node(w.peers[0])).Learners)
 		require.Equal(t, "client", n.Info().Role)
 	})
 }
@@ -309,7 +309,7 @@ func TestChangeAndPowerFailures(t *testing.T) {
 			leader := w.leader(t)
 			w.start(peer(3))
 			w.peers = append(w.peers, peer(3))
-			await(t, "a client", func() bool { return len(members(t, w.node(leader)).Clients) == 1 })
+			await(t, "a client", func() bool { return len(members(t, w.node(leader)).Learners) == 1 })
 			for _, p := range w.peers { // the log takes its time, so that a moment can be met
 				for _, q := range w.peers {
 					w.net.Delay(p.Addr, q.Addr, 2*time.Millisecond)

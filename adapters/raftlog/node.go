@@ -175,7 +175,7 @@ func (n *Node) openLog(meta snapshot.Meta) error {
 	if err != nil {
 		return err
 	}
-	n.log.Info("the log begins anew behind the snapshot", "index", meta.Index, "last", last)
+	n.log.Info("log restarts after the snapshot", "index", meta.Index, "last", last)
 	if err := files.Reset(meta.Index, meta.Term); err != nil {
 		return fmt.Errorf("%w: %w", ErrFault, err)
 	}
@@ -244,12 +244,12 @@ func (n *Node) release() {
 	}
 	if n.files != nil {
 		if err := n.files.Close(); err != nil {
-			n.log.Error("close the log", "error", err)
+			n.log.Error("closing the log failed", "err", err)
 		}
 	}
 	if n.lock != nil {
 		if err := n.lock.Close(); err != nil {
-			n.log.Error("release the folder", "error", err)
+			n.log.Error("releasing the directory failed", "err", err)
 		}
 	}
 }
@@ -267,7 +267,7 @@ func (n *Node) fail(err error) {
 	}
 	n.mu.Unlock()
 	if first {
-		n.log.Error("the node has stopped", "error", err)
+		n.log.Error("node stopped", "err", err)
 	}
 	n.lease.Store(0)
 	n.stop(err)

@@ -41,8 +41,8 @@ func infoOf(c replica.Candidate) leaderelection.CandidateInfo {
 	return leaderelection.CandidateInfo{ID: c.ID, Name: c.Name, Token: int64(c.Token)}
 }
 
-// CurrentLeader returns the first of [Candidates]. found is false if there are no
-// candidates. Errors are those of Candidates.
+// CurrentLeader returns the first of [Candidates]. found reports whether
+// there is one. Errors are those of Candidates.
 func CurrentLeader(ctx context.Context, node *Node, name string) (leader leaderelection.CandidateInfo, found bool, err error) {
 	all, err := Candidates(ctx, node, name)
 	if err != nil || len(all) == 0 {
@@ -52,8 +52,8 @@ func CurrentLeader(ctx context.Context, node *Node, name string) (leader leadere
 }
 
 // Observe watches the leader of an election without joining it. The returned channel
-// delivers the current leader according to the entries that this peer has applied, or that
-// there is none, and then each change. A slow reader receives only the newest observation.
+// delivers the current leader according to the entries that this peer has applied, or its
+// absence, and then each change. A slow reader receives only the newest observation.
 // If the peer loses contact to the cluster, the last observation remains; see [Info].Lease.
 //
 // The channel is closed when ctx is done, or after a last element with

@@ -30,7 +30,7 @@ import (
 // never be modified.
 func (n *Node) Propose(ctx context.Context, id requestid.ID, data []byte) (index uint64, err error) {
 	if id.IsZero() {
-		return 0, fmt.Errorf("%w: the request ID is zero; requestid.New makes one", ErrInvalid)
+		return 0, fmt.Errorf("%w: the request ID is zero; create one with requestid.New", ErrInvalid)
 	}
 	return n.insist(ctx, core.Request{Kind: api.State, ID: id, Data: data, Forward: true})
 }
@@ -46,7 +46,7 @@ func (e *Election) Propose(ctx context.Context, id requestid.ID, data []byte) (i
 	leadership := e.feed.Current().Leadership
 	switch {
 	case id.IsZero():
-		return 0, fmt.Errorf("%w: the request ID is zero; requestid.New makes one", ErrInvalid)
+		return 0, fmt.Errorf("%w: the request ID is zero; create one with requestid.New", ErrInvalid)
 	case leadership == nil || leadership.Err() != nil:
 		return 0, leaderelection.ErrNotLeader
 	}
@@ -79,7 +79,7 @@ func (n *Node) proposeUnder(ctx context.Context, g entry.Guard, id requestid.ID,
 // the log.
 func (n *Node) ChangePeers(ctx context.Context, id requestid.ID, voters []Peer) (index uint64, err error) {
 	if id.IsZero() {
-		return 0, fmt.Errorf("%w: the request ID is zero; requestid.New makes one", ErrInvalid)
+		return 0, fmt.Errorf("%w: the request ID is zero; create one with requestid.New", ErrInvalid)
 	}
 	return n.insist(ctx, core.Request{
 		Kind: api.Config, ID: id, To: voters, Forward: true, Deadline: 30 * n.cfg.ElectionTimeout,
@@ -146,7 +146,7 @@ func (n *Node) insist(ctx context.Context, r core.Request) (uint64, error) {
 		retry := again(r, err)
 		// What an ID was used for is known for all attempts.
 		if errors.Is(why, ErrUnknownOutcome) && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrRequestIDReused) {
-			err = fmt.Errorf("%w, by an attempt before: %w", ErrUnknownOutcome, err)
+			err = fmt.Errorf("%w of an earlier attempt: %w", ErrUnknownOutcome, err)
 		}
 		if !retry {
 			return index, err

@@ -117,7 +117,7 @@ func (r *recovering) run() error {
 	if self.Addr == "" {
 		p, known := members.Named(r.owner.Peer)
 		if !known {
-			return fmt.Errorf("%w: peer %s was no member of the cluster, so that its address is not known: give it (Addr)", ErrInvalid, r.owner.Peer)
+			return fmt.Errorf("%w: peer %s was not a member of the cluster: set Addr to its address", ErrInvalid, r.owner.Peer)
 		}
 		self.Addr = p.Addr
 	}
@@ -137,7 +137,7 @@ func (r *recovering) run() error {
 func (r *recovering) own() (err error) {
 	if r.owner, err = identity.ReadOwner(r.fs); err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, identity.ErrFormat) {
-			return fmt.Errorf("%w: it is not the directory of a peer: %w", ErrInvalid, err)
+			return fmt.Errorf("%w: not the directory of a peer: %w", ErrInvalid, err)
 		}
 		return fmt.Errorf("%w: %w", ErrFault, err)
 	}
@@ -150,7 +150,7 @@ func (r *recovering) own() (err error) {
 	}
 	r.lock = lock
 	if !r.owner.Complete {
-		return fmt.Errorf("%w: peer %s has never taken part in the cluster", ErrInvalid, r.owner.Peer)
+		return fmt.Errorf("%w: peer %s was never a member of the cluster", ErrInvalid, r.owner.Peer)
 	}
 	wrong, err := r.owner.CheckLog(r.fs, logDir)
 	if err == nil && wrong != "" {
@@ -238,7 +238,7 @@ func (r *recovering) write(self entry.Peer) error {
 
 // errOtherLog: the log is not of the snapshot's history: the machine was stopped between the two
 // steps in which a snapshot is installed.
-var errOtherLog = errors.New("the log is not that of the snapshot")
+var errOtherLog = errors.New("the log does not match the snapshot")
 
 // continues returns nil if the log continues the history of the snapshot, and errOtherLog if it
 // belongs to another history.
@@ -250,7 +250,7 @@ func continues(files *filelog.Log, meta snapshot.Meta) error {
 	}
 	switch {
 	case first > meta.Index+1:
-		return fmt.Errorf("%w: the log begins at %d, and the snapshot ends at %d: entries between them are missing", ErrFault, first, meta.Index)
+		return fmt.Errorf("%w: the log begins at entry %d and the snapshot ends at entry %d: the entries between them are missing", ErrFault, first, meta.Index)
 	case last < meta.Index:
 		return errOtherLog
 	}

@@ -77,7 +77,7 @@ func TestRecoverAnyPeer(t *testing.T) {
 	inWorld(t, 3, func(t *testing.T, w *world) {
 		d := peer(3)
 		w.start(d)
-		await(t, "it is admitted", func() bool { return len(members(t, w.node(w.peers[0])).Clients) == 1 })
+		await(t, "it is admitted", func() bool { return len(members(t, w.node(w.peers[0])).Learners) == 1 })
 		w.propose(t, d, "x")
 		// The new voters cannot commit: the change stays in the middle.
 		for _, p := range w.others(w.leader(t)) {

@@ -92,7 +92,7 @@ type RestoreConfig struct {
 // RestoreOffline creates the directory of a peer that starts a new cluster with one member,
 // with the name and the state of the cluster from which a snapshot was exported: the state
 // machine's data, the elections, and the request IDs. All entries after the snapshot are
-// lost. The new cluster has a new identity, so that peers of the old cluster are rejected.
+// lost. The new cluster receives a new identity, so that peers of the old cluster are rejected.
 // RestoreOffline blocks until everything is on disk. After an error, delete the directory.
 //
 // Errors: [ErrInvalid] if an argument is invalid or the directory is not empty; [ErrFault]
@@ -110,7 +110,7 @@ func RestoreOffline(cfg RestoreConfig) (Exported, error) {
 
 func restoreTo(cfg RestoreConfig) (made Exported, err error) {
 	if _, _, err := net.SplitHostPort(cfg.Peer.Addr); err != nil || cfg.Peer.ID == "" {
-		return made, fmt.Errorf("%w: peer %q at %q: an ID and host:port are needed", ErrInvalid, cfg.Peer.ID, cfg.Peer.Addr)
+		return made, fmt.Errorf("%w: peer %q at %q: an ID and an address host:port are required", ErrInvalid, cfg.Peer.ID, cfg.Peer.Addr)
 	}
 	r, err := openSnapshot(disk.OS(filepath.Dir(cfg.Snapshot)), filepath.Base(cfg.Snapshot))
 	if err != nil {
@@ -127,7 +127,7 @@ func restoreTo(cfg RestoreConfig) (made Exported, err error) {
 	}
 	for _, name := range []string{identity.OwnerFile, snapshot.Name, logDir} {
 		if _, err := os.Lstat(filepath.Join(cfg.Dir, name)); !errors.Is(err, fs.ErrNotExist) {
-			return made, errors.Join(fmt.Errorf("%w: directory %s has %s: give an empty one", ErrInvalid, cfg.Dir, name), err)
+			return made, errors.Join(fmt.Errorf("%w: directory %s contains %s: use an empty directory", ErrInvalid, cfg.Dir, name), err)
 		}
 	}
 	meta := r.Meta()

@@ -51,7 +51,7 @@ func TestClientThatReadsNothing(t *testing.T) {
 		require.NoError(t, err)
 		select {
 		case what := <-ended:
-			require.Contains(t, what, "has ended")
+			require.Contains(t, what, "ended")
 		case <-time.After(time.Minute):
 			t.Fatal("it is waited for")
 		}

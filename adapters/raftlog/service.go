@@ -79,6 +79,6 @@ const clientStall = 10 * time.Second
 func (n *Node) serve(conn *link.Conn) {
 	conn.SetTimeouts(0, clientStall)
 	if err := rpc.Serve(n.ctx, conn, service{n}); err != nil {
-		n.log.Debug("a client's connection has ended", "client", conn.Remote().ID, "error", err)
+		n.log.Debug("connection of a client ended", "client", conn.Remote().ID, "err", err)
 	}
 }

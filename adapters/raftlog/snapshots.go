@@ -104,7 +104,7 @@ func (n *Node) PrunableFiles() []string {
 // takeSnapshot writes a snapshot of what the state machine is now, by another goroutine.
 func (n *Node) takeSnapshot(t *core.Take) error {
 	if n.has > t.Index { // just after the start: what it would write is not the state of then
-		err := fmt.Errorf("%w: the state machine has entry %d, and the log is gone through until %d", ErrBusy, n.has, t.Index)
+		err := fmt.Errorf("%w: the state machine has applied entry %d, and the log was read up to %d", ErrBusy, n.has, t.Index)
 		return n.do(n.ctx, func(c *core.Core) {
 			c.SnapshotFailed()
 			n.current.snapshotTaken(t.Index, 0, err)
@@ -121,7 +121,7 @@ func (n *Node) takeSnapshot(t *core.Take) error {
 			err = nil
 		}
 		if err = errors.Join(err, closeIt(data)); err != nil {
-			n.log.Error("no snapshot was taken", "index", t.Index, "error", err)
+			n.log.Error("snapshot failed", "index", t.Index, "err", err)
 		}
 		_ = n.do(n.ctx, func(c *core.Core) {
 			switch {
@@ -179,7 +179,7 @@ func (n *Node) sendSnapshot(s core.SendSnapshot) {
 	n.goes(func() {
 		err := n.stream(s)
 		if err != nil {
-			n.log.Warn("a snapshot was not sent", "to", s.To, "index", s.Index, "error", err)
+			n.log.Warn("sending a snapshot failed", "to", s.To, "index", s.Index, "err", err)
 		}
 		_ = n.do(n.ctx, func(c *core.Core) { c.SnapshotSent(s.To, err == nil) })
 	})
@@ -192,7 +192,7 @@ func (n *Node) stream(s core.SendSnapshot) error {
 	}
 	defer r.Close()
 	if r.Meta().Index != s.Index {
-		return fmt.Errorf("there is a newer one, of entry %d", r.Meta().Index)
+		return fmt.Errorf("there is a newer snapshot, of entry %d", r.Meta().Index)
 	}
 	return n.net.Snapshot(n.ctx, s.To, s.Frame, r.Size(), io.NewSectionReader(r.Raw(), 0, r.Size()))
 }
@@ -203,7 +203,7 @@ func (n *Node) receive(conn *link.Conn) {
 	from := conn.Remote().ID
 	in, err := transport.ReceiveSnapshot(conn)
 	if err != nil {
-		n.log.Warn("a snapshot was not received", "from", from, "error", err)
+		n.log.Warn("receiving a snapshot failed", "from", from, "err", err)
 		return
 	}
 	name, meta, err := n.stage(in)
@@ -211,7 +211,7 @@ func (n *Node) receive(conn *link.Conn) {
 		err = n.hand(from, in.Header, name, meta)
 	}
 	if err = errors.Join(err, in.Finish(err)); err != nil {
-		n.log.Warn("a snapshot was not received", "from", from, "error", err)
+		n.log.Warn("receiving a snapshot failed", "from", from, "err", err)
 	}
 }
 
@@ -231,7 +231,7 @@ func (n *Node) stage(body io.Reader) (name string, meta snapshot.Meta, err error
 	meta = r.Meta()
 	err = r.Close()
 	if meta.Cluster != n.cfg.Cluster {
-		err = fmt.Errorf("%w: it is of cluster %q", ErrInvalid, meta.Cluster)
+		err = fmt.Errorf("%w: it belongs to cluster %q", ErrInvalid, meta.Cluster)
 	}
 	if err != nil {
 		return "", meta, errors.Join(err, n.fs.Remove(name))
@@ -286,7 +286,7 @@ func (n *Node) watchCompactFile() {
 		switch err := n.takeOver(n.cfg.CompactFile); {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			n.log.Error("the snapshot of another program was not taken over; it was renamed", "file", n.cfg.CompactFile, "error", err)
+			n.log.Error("the snapshot of another program was rejected and renamed", "file", n.cfg.CompactFile, "err", err)
 		}
 	}
 }
@@ -314,7 +314,7 @@ func (n *Node) takeOver(file string) error {
 	if err != nil {
 		return errors.Join(err, outside.Rename(filepath.Base(file), filepath.Base(file)+".refused"))
 	}
-	n.log.Info("the snapshot of another program was taken over", "index", meta.Index)
+	n.log.Info("installed the snapshot of another program", "index", meta.Index)
 	return outside.Remove(filepath.Base(file))
 }
 
@@ -338,7 +338,7 @@ func (n *Node) adopt(name string, index uint64) error {
 	status := n.status.Load()
 	switch term, err := n.files.Term(index); {
 	case empty && n.cfg.StateMachine != nil:
-		return fmt.Errorf("%w: it has no data of the state machine; it was made without that one", ErrInvalid)
+		return fmt.Errorf("%w: it has no data of the state machine", ErrInvalid)
 	case index <= status.Snapshot.Index:
 		return fmt.Errorf("%w: it is of entry %d, and there is one of entry %d", ErrInvalid, index, status.Snapshot.Index)
 	case index > status.Applied:

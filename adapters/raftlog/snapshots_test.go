@@ -181,7 +181,7 @@ func TestRestartWithAStateMachineAheadOfTheLog(t *testing.T) {
 		s := w.node(p).Subscribe(t.Context(), 1)
 		r := &reader{next: 1}
 		r.until(t, s, "a9")
-		pulse(t, s, func(p *raftlog.Pulse) bool { return !p.Fresh })
+		pulse(t, s, func(p *raftlog.Progress) bool { return !p.Fresh })
 		_, err := w.node(p).Compact(within(t, time.Minute))
 		require.ErrorIs(t, err, raftlog.ErrBusy, "its state is not that of the log's end")
 		heal()

@@ -18,8 +18,8 @@ import (
 // Event is an element of a subscription.
 type Event = api.Event
 
-// Pulse reports the progress of a subscription.
-type Pulse = api.Pulse
+// Progress reports the progress of a subscription.
+type Progress = api.Progress
 
 // Subscription is a stream of the entries of the log, in order and without gaps.
 type Subscription struct {
@@ -166,11 +166,11 @@ func (e *events) end(why error) error {
 func (e *events) pulse(applied uint64) Event {
 	e.caught = applied
 	s := e.n.status.Load()
-	p := Pulse{Commit: max(s.Commit, applied), Term: s.Term, Leader: s.Leader, Fresh: s.Lease > clock{e.n}.Now()}
+	p := Progress{Commit: max(s.Commit, applied), Term: s.Term, Leader: s.Leader, Fresh: s.Lease > clock{e.n}.Now()}
 	if s.Role == core.Leader {
 		p.Leader = e.n.cfg.self()
 	}
-	return Event{Pulse: &p}
+	return Event{Progress: &p}
 }
 
 // read takes the next entries that are applied from the log, or the snapshot before them.

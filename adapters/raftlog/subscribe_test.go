@@ -28,7 +28,7 @@ func next(t testing.TB, s *raftlog.Subscription) raftlog.Event {
 		select {
 		case e, ok := <-s.Events():
 			require.True(t, ok, "the subscription has ended: %v", s.Err())
-			if e.Pulse == nil {
+			if e.Progress == nil {
 				return e
 			}
 		case <-time.After(time.Minute):
@@ -38,13 +38,13 @@ func next(t testing.TB, s *raftlog.Subscription) raftlog.Event {
 }
 
 // pulse is the next pulse for which is returns true.
-func pulse(t testing.TB, s *raftlog.Subscription, is func(*raftlog.Pulse) bool) {
+func pulse(t testing.TB, s *raftlog.Subscription, is func(*raftlog.Progress) bool) {
 	t.Helper()
 	for end := time.After(time.Minute); ; {
 		select {
 		case e, ok := <-s.Events():
 			require.True(t, ok, "the subscription has ended: %v", s.Err())
-			if e.Pulse != nil && is(e.Pulse) {
+			if e.Progress != nil && is(e.Progress) {
 				return
 			}
 		case <-end:
@@ -231,18 +231,18 @@ func TestSubscribePulses(t *testing.T) {
 		p := w.others(leader)[0]
 		s := w.node(p).Subscribe(t.Context(), 1)
 		defer s.Close()
-		pulse(t, s, func(p *raftlog.Pulse) bool { return p.Fresh && p.Leader == leader && p.Term > 1 && p.Commit > 1 })
+		pulse(t, s, func(p *raftlog.Progress) bool { return p.Fresh && p.Leader == leader && p.Term > 1 && p.Commit > 1 })
 		heal := w.isolate(p)
-		pulse(t, s, func(p *raftlog.Pulse) bool { return !p.Fresh })
+		pulse(t, s, func(p *raftlog.Progress) bool { return !p.Fresh })
 		heal()
-		pulse(t, s, func(p *raftlog.Pulse) bool { return p.Fresh })
+		pulse(t, s, func(p *raftlog.Progress) bool { return p.Fresh })
 		began := time.Now()
-		pulse(t, s, func(*raftlog.Pulse) bool { return true })
-		pulse(t, s, func(*raftlog.Pulse) bool { return true })
+		pulse(t, s, func(*raftlog.Progress) bool { return true })
+		pulse(t, s, func(*raftlog.Progress) bool { return true })
 		require.LessOrEqual(t, time.Since(began), time.Second+100*time.Millisecond, "pulses come twice a second")
 		l := w.node(leader).Subscribe(t.Context(), 1)
 		defer l.Close()
-		pulse(t, l, func(p *raftlog.Pulse) bool { return p.Fresh && p.Leader == leader })
+		pulse(t, l, func(p *raftlog.Progress) bool { return p.Fresh && p.Leader == leader })
 	})
 }
 

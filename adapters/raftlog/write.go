@@ -37,7 +37,7 @@ func (n *Node) write() {
 			return
 		}
 		if err := w.log.Finish(); err != nil {
-			n.log.Error("write the commit index", "error", err)
+			n.log.Error("writing the commit index failed", "err", err)
 		}
 	}()
 	var retry <-chan time.Time // while the disk has no space
@@ -176,9 +176,9 @@ func (w *writing) room(full bool) {
 	if limited := room != math.MaxInt64; limited != w.limited {
 		w.limited = limited
 		if limited {
-			n.log.Warn("the disk has no space for the log's next segment: when the present one is filled, updates are rejected until there is", "room", max(0, room))
+			n.log.Warn("no disk space for the next segment of the log: updates are rejected when the current segment is full", "room", max(0, room))
 		} else {
-			n.log.Info("the disk has space for the log again")
+			n.log.Info("disk space for the log is available again")
 		}
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storeurl"
 	"github.com/go-leaderelection/leaderelection/adapters/console"
 )
 
@@ -37,32 +38,28 @@ type kind struct {
 	session func(*settings) time.Duration
 	// servers returns the servers that the settings name, "" for none, without passwords.
 	servers func(*settings) string
+	// values reports whether candidates can advertise a value (--value).
+	values bool
+	// flags registers the backend's flags; nil for none.
+	flags func(*settings, *pflag.FlagSet)
+	// advise adds to an error of the backend what the user can do about it; nil for nothing.
+	advise func(*settings, error) error
 }
 
-// kinds are all backends. A new one is an entry here, and its flags in settings.
+// kinds are the backends of this build. Each file of a backend that a build tag excludes adds
+// its kind with init; the tags are listed in docs/elector.md.
 var kinds = map[string]kind{
-	"changefeed": {
-		like: (*feeds)(nil), check: checkChangefeed, open: openChangefeed,
-		session: func(s *settings) time.Duration { return s.zookeeper.session },
-		servers: func(s *settings) string { return storeurl.Redacted(s.changefeed.store) },
-	},
 	"console": {
 		like: (*typed)(nil), check: func(*settings) error { return nil }, open: openConsole,
 		servers: func(*settings) string { return "" },
-	},
-	"etcd": {
-		like: (*etcdBackend)(nil), check: checkEtcd, open: openEtcd, session: (*settings).etcdTTL,
-		servers: func(s *settings) string { return strings.Join(s.etcd.endpoints, ",") },
-	},
-	"raftlog": {
-		like: (*raftPeer)(nil), check: checkRaftlog, open: openRaftlog,
-		session: func(s *settings) time.Duration { return s.zookeeper.session },
-		servers: func(s *settings) string { return strings.Join(s.raftlog.peers, ",") },
 	},
 	"zookeeper": {
 		like: (*zookeeper)(nil), check: checkZooKeeper, open: openZooKeeper,
 		session: func(s *settings) time.Duration { return s.zookeeper.session },
 		servers: func(s *settings) string { return s.zookeeper.servers },
+		flags:   func(s *settings, flags *pflag.FlagSet) { s.zookeeper.register(flags) },
+		advise:  (*settings).adviseZooKeeper,
+		values:  true,
 	},
 }
 
@@ -95,7 +92,7 @@ func (s *settings) kind() (kind, error) {
 	case s.backend == "":
 		return k, usage("--backend is required: one of %s", backendNames())
 	case !found:
-		return k, usage("--backend %s: not one of %s", s.backend, backendNames())
+		return k, usage("--backend %s: not one of this build's backends: %s", s.backend, backendNames())
 	}
 	return k, nil
 }
@@ -126,15 +123,21 @@ func (s *settings) unanswered(ctx context.Context, timeout time.Duration, err er
 	return fmt.Errorf("no answer from %s at %s within %v: %w", s.backend, kinds[s.backend].servers(s), timeout, err)
 }
 
-// advise adds to an error of zookeeper's permissions which setting has the credentials.
-func (s *settings) advise(err error) error {
-	switch {
-	case s.backend != "zookeeper" || !errors.Is(err, leaderelection.ErrPermission):
-		return err
-	case s.zookeeper.auth == "":
-		return fmt.Errorf("%w; there are no credentials: set ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)", err)
+// withCredentials adds to an error of authentication or permissions the settings that have the
+// credentials. given reports whether there are any.
+func withCredentials(err error, given bool, settings string) error {
+	if !given {
+		return fmt.Errorf("%w; there are no credentials: set %s", err, settings)
 	}
-	return fmt.Errorf("%w; check the credentials in ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)", err)
+	return fmt.Errorf("%w; check the credentials in %s", err, settings)
+}
+
+// advise adds to an error of the backend what the user can do about it.
+func (s *settings) advise(err error) error {
+	if k := kinds[s.backend]; err != nil && k.advise != nil {
+		return k.advise(s, err)
+	}
+	return err
 }
 
 func (s *settings) open() (backend, error) {
@@ -144,22 +147,45 @@ func (s *settings) open() (backend, error) {
 	return kinds[s.backend].open(s)
 }
 
-// openAs opens the backend for a command that needs a T. A kind of backend that is none is
-// rejected before its settings are looked at; what says what the command does.
-func openAs[T any](s *settings, what string) (T, error) {
+// openAs opens the backend for a command that needs a T.
+func openAs[T any](s *settings, command string) (T, error) {
 	var none T
-	k, err := s.kind()
-	if err != nil {
+	if err := supports[T](s, command); err != nil {
 		return none, err
-	}
-	if _, able := k.like.(T); !able {
-		return none, s.lacking(what)
 	}
 	b, err := s.open()
 	if err != nil {
 		return none, err
 	}
 	return b.(T), nil
+}
+
+// supports returns an error, which wraps [errors.ErrUnsupported], if the kind of backend does not
+// have the methods that a command needs. It does not check other settings, so that a user is not
+// asked for credentials in vain.
+func supports[T any](s *settings, command string) error {
+	k, err := s.kind()
+	if err != nil {
+		return err
+	}
+	if _, able := k.like.(T); able {
+		return nil
+	}
+	var able []string
+	for _, name := range slices.Sorted(maps.Keys(kinds)) {
+		if _, ok := kinds[name].like.(T); ok {
+			able = append(able, name)
+		}
+	}
+	hint := ""
+	switch {
+	case s.backend == "console":
+	case command == "resign":
+		hint = "; send TERM to the leading elector: it hands over, and exits"
+	case s.backend == "raftlog" && command != "end" && command != "delete":
+		hint = "; the page /leader of elector run --listen shows the leader"
+	}
+	return usage("%s: %w of backend %s, only of %s%s", command, errors.ErrUnsupported, s.backend, strings.Join(able, ", "), hint)
 }
 
 // patient makes a candidate. It tries again each second as long as the error is one that
@@ -175,7 +201,7 @@ func (s *settings) patient(ctx context.Context, text string, passes func(error) 
 		case ctx.Err() != nil || !passes(err):
 			return nil, err
 		}
-		log.Warn(text, "err", err)
+		log.Warn(text, "err", s.advise(err))
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():

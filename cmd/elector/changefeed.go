@@ -1,9 +1,12 @@
+//go:build !no_changefeed
+
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,17 +18,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storeurl"
 )
 
-const flagStoreUnsafe = "store-unsafe"
-
-type changefeedSettings struct {
-	store, password string
-	unsafe          []string
-}
-
-func (c *changefeedSettings) register(flags *pflag.FlagSet) {
-	flags.StringVar(&c.store, "store", "", "where backend changefeed keeps elections: postgres://user@host/database, redis://host, nats://host, etcd://host, zookeeper://host, ...")
-	flags.StringVar(&c.password, "store-password", "", "password for --store; better given as ELECTOR_STORE_PASSWORD")
-	flags.StringSliceVar(&c.unsafe, flagStoreUnsafe, nil, "risks of the store's deployment that are accepted: failover, restart, power-loss")
+func init() {
+	kinds["changefeed"] = kind{
+		like: (*feeds)(nil), check: checkChangefeed, open: openChangefeed,
+		session: func(s *settings) time.Duration { return s.zookeeper.session },
+		servers: func(s *settings) string { return storeurl.Redacted(s.changefeed.store) },
+		flags:   func(s *settings, flags *pflag.FlagSet) { s.changefeed.register(flags) },
+		advise:  (*settings).adviseChangefeed,
+	}
 }
 
 // risks are those that --store-unsafe accepts.
@@ -69,14 +69,17 @@ func checkChangefeed(s *settings) error {
 	case s.changefeed.store == "":
 		return usage("--store is required: postgres://user@host/database, redis://host, ...")
 	case s.changefeed.store == "memory:":
-		return usage("--store memory: exists within one process only: no other process could take part")
+		return usage("--store memory: exists within one process only, so no other process could be a candidate")
+	}
+	if err := s.checkSession(100 * time.Millisecond); err != nil {
+		return err
 	}
 	config, err := s.storeConfig()
 	if err != nil {
 		return err
 	}
 	if err := storeurl.Check(config); err != nil {
-		return usage("--store, --election: %w", err)
+		return usage("--store, --election: %w; for example --store postgres://elector@db1/jobs --election /jobs/report", err)
 	}
 	return nil
 }
@@ -90,6 +93,26 @@ func (s *settings) storeConfig() (c storeurl.Config, err error) {
 	return storeurl.Config{
 		URL: s.changefeed.store, Election: s.election, Password: s.changefeed.password, Unsafe: risks, TLS: tls,
 	}, err
+}
+
+// refusedLogins are parts of the errors by which servers of stores refuse credentials, in lower
+// case. Their clients have no common type for these errors.
+var refusedLogins = []string{
+	"password authentication failed", "no pg_hba.conf entry", // PostgreSQL
+	"wrongpass", "noauth", "noperm", // Redis
+	"authorization violation",        // NATS
+	"authenticationfailed",           // MongoDB
+	"wrong password", "unknown user", // RethinkDB
+	"authentication failed, invalid user", // etcd
+}
+
+func (s *settings) adviseChangefeed(err error) error {
+	refused := func(part string) bool { return strings.Contains(strings.ToLower(err.Error()), part) }
+	if !errors.Is(err, leaderelection.ErrPermission) && !slices.ContainsFunc(refusedLogins, refused) {
+		return err
+	}
+	given := s.changefeed.password != "" || strings.Contains(s.changefeed.store, "@")
+	return withCredentials(err, given, "ELECTOR_STORE (--store postgres://user@host/database) and ELECTOR_STORE_PASSWORD (--store-password)")
 }
 
 func openChangefeed(s *settings) (backend, error) { return &feeds{settings: s}, nil }
@@ -128,7 +151,7 @@ func (f *feeds) options(ctx context.Context) []changefeed.Option {
 		changefeed.WithContext(ctx), changefeed.WithID(f.instanceID), changefeed.WithHeartbeat(f.heartbeat()),
 		// What is left of the lease is for the end of what runs: --lost-grace.
 		changefeed.WithStopGuard(f.session() / spare),
-		changefeed.WithLogger(f.log.WithGroup("election")),
+		changefeed.WithLogger(f.electionLog()),
 	}
 }
 

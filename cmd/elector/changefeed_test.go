@@ -82,7 +82,7 @@ func TestChangefeedUsage(t *testing.T) {
 	for _, c := range []struct{ store, want string }{
 		{"", "--store is required"},
 		{"memory:", "within one process"},
-		{"oracle://db", "known are"},
+		{"oracle://db", "expected one of"},
 		{"redis://:secret@127.0.0.1:1/x", "database number"},
 	} {
 		p := start(t, nil, "run", "--backend", "changefeed", "--store", c.store, "--election", "jobs", "--", "true")

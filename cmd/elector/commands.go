@@ -15,21 +15,28 @@ import (
 // What ELECTOR_ROLE says.
 const (
 	roleLeader   = "leader"
-	roleFollower = "follower" // the leadership is lost
+	roleFollower = "follower" // of the end command: the leadership was lost
 	roleError    = "error"
 )
 
-// environment is that of a command. What others than the command need not know is left
-// out.
-func (r *runner) environment(role string, l *leaderelection.Leadership, err error) []string {
+// deadlineFormat is RFC 3339 with all nine digits of the nanoseconds, so that texts in UTC
+// are ordered as the times are.
+const deadlineFormat = "2006-01-02T15:04:05.000000000Z07:00"
+
+// environment returns the environment of a command. It does not contain credentials. leader is
+// nil if it is not known.
+func (r *runner) environment(role string, leader *place, l *leaderelection.Leadership, err error) []string {
 	set := map[string]string{
-		"ELECTOR_ROLE": role, "ELECTOR_TOKEN": "", "ELECTOR_LEADER": "",
+		"ELECTOR_ROLE": role, "ELECTOR_TOKEN": "", "ELECTOR_DEADLINE": "", "ELECTOR_LEADER": "", "ELECTOR_LEADER_VALUE": "",
 		"ELECTOR_ELECTION": r.election, "ELECTOR_INSTANCE_ID": r.instanceID, "ELECTOR_ERROR": "",
+	}
+	if leader != nil {
+		set["ELECTOR_LEADER"], set["ELECTOR_LEADER_VALUE"] = leader.Name, leader.Value
 	}
 	if l != nil {
 		set["ELECTOR_TOKEN"] = strconv.FormatInt(l.Token(), 10)
-		if role == roleLeader {
-			set["ELECTOR_LEADER"] = r.instanceID
+		if d := l.Deadline(); role == roleLeader && !d.IsZero() {
+			set["ELECTOR_DEADLINE"] = d.UTC().Format(deadlineFormat)
 		}
 	}
 	if err != nil {
@@ -45,6 +52,9 @@ func (r *runner) environment(role string, l *leaderelection.Leadership, err erro
 	}
 	return env
 }
+
+// self returns what others see of this instance as the leader.
+func (r *runner) self() *place { return &place{Name: r.instanceID, Value: r.value} }
 
 // command is what all that is run has in common. l bounds it, if it is not nil.
 func (r *runner) command(args []string, l *leaderelection.Leadership, env []string) child.Command {
@@ -71,26 +81,44 @@ func (r *runner) shell(ctx context.Context, name, script string, l *leaderelecti
 }
 
 func (r *runner) begin(ctx context.Context, l *leaderelection.Leadership) error {
-	return r.shell(ctx, "begin", r.beginCommand, l, r.environment(roleLeader, l, nil))
+	if !r.attempt.admit() {
+		return r.attempt.gaveUp()
+	}
+	r.follower.lead()
+	return r.shell(ctx, "begin", r.beginCommand, l, r.environment(roleLeader, r.self(), l, nil))
 }
 
 func (r *runner) end(ctx context.Context, l *leaderelection.Leadership) error {
-	role := roleLeader
-	if l.Err() != nil {
-		role = roleFollower
+	if r.attempt.gaveUp() != nil {
+		return nil // begin has done nothing
 	}
-	return r.shell(ctx, "end", r.endCommand, nil, r.environment(role, l, nil))
+	role, leader := roleLeader, r.self()
+	if l.Err() != nil {
+		role, leader = roleFollower, nil
+	}
+	if err := r.shell(ctx, "end", r.endCommand, nil, r.environment(role, leader, l, nil)); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.exit == nil { // otherwise this run ends
+		r.follower.follow()
+	}
+	return nil
 }
 
 func (r *runner) failed(ctx context.Context, l *leaderelection.Leadership, err error) error {
-	return r.shell(ctx, "error", r.errorCommand, nil, r.environment(roleError, l, err))
+	return r.shell(ctx, "error", r.errorCommand, nil, r.environment(roleError, nil, l, err))
 }
 
 // work runs the program until it ends, or ctx is done.
 func (r *runner) work(ctx context.Context, l *leaderelection.Leadership) error {
-	command := r.command(r.program, l, r.environment(roleLeader, l, nil))
-	command.Sweep = true
 	for {
+		command := r.command(r.program, l, r.environment(roleLeader, r.self(), l, nil))
+		command.Sweep = true
+		if r.stdin {
+			command.Stdin = os.Stdin
+		}
 		r.log.Info("starting program", "program", r.program[0], "token", l.Token())
 		r.starts()
 		p, err := child.Start(command)

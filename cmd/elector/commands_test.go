@@ -3,12 +3,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
 )
 
 // do runs one of the other commands on the server.
@@ -32,10 +37,18 @@ func TestStatusAndWatch(t *testing.T) {
 	require.Equal(t, exitNobody, none.exit(), "the election does not exist")
 	require.Equal(t, exitNobody, e.do("resign").exit())
 
+	waiting := e.do("status", "--wait", "--json", "--timeout", patience.String())
 	a := e.run("a", polite)
 	a.says("started")
+	require.Contains(t, waiting.says("{"), `"leader":{"name":"a"`)
+	require.Equal(t, exitOK, waiting.exit())
 	b := e.run("b", polite)
-	b.logs("follower")
+	b.logs(`msg="became follower"`)
+	require.NotContains(t, b.log.text(), "status changed", "a change is logged twice")
+	require.Equal(t, exitOK, e.do("status", "--is-leader", "a").exit())
+	require.Equal(t, exitOther, e.do("status", "--is-leader", "b").exit())
+	require.Equal(t, exitOther, e.do("status", "--wait", "--is-leader", "b", "--timeout", "1s").exit())
+	turn := e.do("status", "--wait", "--is-leader", "b", "--timeout", patience.String())
 	status := e.do("status", "--json")
 	var s struct {
 		Election   string
@@ -67,12 +80,13 @@ func TestStatusAndWatch(t *testing.T) {
 	a.signal(syscall.SIGTERM)
 	require.NoError(t, json.Unmarshal([]byte(lines.says("{")), &w))
 	require.Equal(t, "b", w.Leader.Name)
+	require.Equal(t, exitOK, turn.exit())
 	require.Equal(t, s.Candidates[1].Joined, w.Leader.Joined)
 	require.WithinDuration(t, w.Time, w.Leader.LeadsSince, patience)
 	require.Contains(t, watch.says("20"), "b leads, token")
 	b.says("started")
 	b.signal(syscall.SIGTERM)
-	require.Contains(t, watch.says("20"), "nobody leads")
+	require.Contains(t, watch.says("20"), "no leader")
 	w.Leader = nil
 	require.NoError(t, json.Unmarshal([]byte(lines.says("{")), &w))
 	require.Nil(t, w.Leader)
@@ -84,6 +98,56 @@ func TestStatusAndWatch(t *testing.T) {
 	require.Equal(t, exitNobody, status.exit())
 	require.Equal(t, exitOK, e.do("delete").exit())
 	require.Equal(t, exitBackend, lines.exit(), "the election has ended")
+}
+
+// listerFunc is a backend that only lists candidates.
+type listerFunc func(ctx context.Context) ([]place, error)
+
+func (f listerFunc) list(ctx context.Context) ([]place, error)                 { return f(ctx) }
+func (listerFunc) candidate(context.Context) (leaderelection.Candidate, error) { return nil, nil }
+func (listerFunc) close()                                                      {}
+
+func TestAwaitLeader(t *testing.T) {
+	type answer struct {
+		places []place
+		err    error
+	}
+	a, b := place{Name: "a", ID: "/e/1"}, place{Name: "b", ID: "/e/2"}
+	late, none := errors.New("late"), answer{err: leaderelection.ErrNoElection}
+	for name, c := range map[string]struct {
+		answers []answer // the last one repeatedly, until the time is over
+		leader  string
+		want    answer
+		lists   int // the number of requests
+	}{
+		"leader":              {[]answer{{places: []place{a}}}, "", answer{places: []place{a}}, 1},
+		"later":               {[]answer{none, {}, {err: late}, {places: []place{a}}}, "", answer{places: []place{a}}, 4},
+		"this leader":         {[]answer{{places: []place{a, b}}, {places: []place{b}}}, "b", answer{places: []place{b}}, 2},
+		"this ID":             {[]answer{{places: []place{a, b}}, {places: []place{b, a}}}, "2", answer{places: []place{b, a}}, 2},
+		"another leader":      {[]answer{{places: []place{a, b}}}, "b", answer{places: []place{a, b}}, 3},
+		"no leader":           {[]answer{none}, "", answer{}, 3},
+		"no answer":           {[]answer{{err: late}}, "", answer{err: late}, 3},
+		"no answer any more":  {[]answer{none, {err: late}}, "", answer{err: late}, 4},
+		"retry has no chance": {[]answer{none, {err: leaderelection.ErrElectionOver}}, "", answer{err: leaderelection.ErrElectionOver}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			lists := 0
+			places, err := awaitLeader(ctx, listerFunc(func(context.Context) ([]place, error) {
+				lists++
+				if lists == len(c.answers)+2 {
+					cancel()
+				}
+				next := c.answers[min(lists, len(c.answers))-1]
+				return next.places, next.err
+			}), time.Nanosecond, c.leader)
+			require.Equal(t, c.want, answer{places, err})
+			if c.lists < len(c.answers)+2 {
+				require.Equal(t, c.lists, lists)
+			}
+		})
+	}
 }
 
 func TestEndAndDelete(t *testing.T) {
@@ -104,8 +168,9 @@ func TestEndAndDelete(t *testing.T) {
 func TestNobodyAnswersCommands(t *testing.T) {
 	e := newElectors(t)
 	e.srv.Stop()
-	for _, command := range []string{"status", "end", "delete"} {
-		p := e.do(command, "--timeout", "50ms")
+	for _, command := range []string{"status", "status --wait", "end", "delete"} {
+		args := append(strings.Fields(command), "--timeout", "50ms")
+		p := e.do(args[0], args[1:]...)
 		require.Equal(t, exitFailed, p.exit(), command)
 		p.logs("no answer from zookeeper at " + e.addr + " within 50ms: ")
 	}
@@ -119,7 +184,7 @@ func TestBackendsThatCannot(t *testing.T) {
 	for _, command := range []string{"status", "watch", "end", "delete"} {
 		p := start(t, []string{"ELECTOR_BACKEND=console"}, command)
 		require.Equal(t, exitUsage, p.exit())
-		p.logs("cannot")
+		p.logs(command + ": unsupported operation of backend console, only of changefeed, etcd, zookeeper")
 	}
 }
 

@@ -1,6 +1,6 @@
 package main
 
-// The command config: what run would run with, and where each setting comes from.
+// The command config shows the settings of run and the source of each.
 
 import (
 	"slices"
@@ -21,10 +21,13 @@ const hidden = "(hidden)"
 func newConfig(r *runner) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config [flags] [-- program arguments...]",
-		Short: "Show the settings that run would have, and check them",
-		Long: `config takes the flags of run, the environment and the file as run does, and prints the
-settings that come of it, as a file for --config, with where each one is from. Credentials
-are not shown. Then it checks them as run does before it connects to anything.`,
+		Short: "Show and check the settings of run",
+		Long: `Print the settings that the command run would use, as a file for --config, with the source of each
+setting: the command line, a variable, the file or the default. Credentials are not printed. Then
+check the settings as run does, without connecting.
+
+Exit codes: 0 run accepts the settings; 2 run rejects them; 126 or 127 the program cannot be
+executed, or was not found.`,
 		Example: "  elector config --config /etc/elector/report.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := r.takeProgram(cmd, args); err != nil {

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/go-leaderelection/leaderelection/internal/cmdline"
 )
 
 const (
@@ -76,11 +76,11 @@ func (s *settings) fromFile(cmd *cobra.Command) error {
 		case !takes:
 			// A flag of another command, which may have one of the same name.
 			if err := flag.Value.Set(key.values[0]); err != nil {
-				return at("%q: %w", key.name, err)
+				return at("%q: %q: %w", key.name, key.values[0], err)
 			}
 		case !all.Changed(name):
 			if err := all.Set(name, key.values[0]); err != nil {
-				return at("%w", err)
+				return at("%q: %w", key.name, cmdline.ValueError(err))
 			}
 			_ = all.SetAnnotation(name, origin, []string{fmt.Sprintf("%s:%d", s.config, key.line)})
 		}
@@ -96,9 +96,8 @@ func nearest(unknown string, flags *pflag.FlagSet) string {
 			known = append(known, f.Name)
 		}
 	})
-	return slices.MinFunc(known, func(a, b string) int {
-		return levenshtein.ComputeDistance(unknown, a) - levenshtein.ComputeDistance(unknown, b)
-	})
+	key, _ := cmdline.Nearest(unknown, known)
+	return key
 }
 
 // configKey is a key of the file with its value, or with its values if that is a list.

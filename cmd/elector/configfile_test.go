@@ -68,7 +68,7 @@ func TestWrongConfigFile(t *testing.T) {
 		"config: x":                              `:1: unknown key "config"`,
 		"help: true":                             `:1: unknown key "help"`,
 		"<<: {backend: console}":                 "neither a value nor a list",
-		"error-timeout: soon":                    ":1: invalid argument \"soon\"",
+		"error-timeout: soon":                    `:1: "error-timeout": "soon" is not a duration such as 10s`,
 		"end-tries: 1\nend-tries: 2":             `already`,
 		"leader-begin-command: a\nleader-start-command: b": `:2: "leader-start-command" is set in line 1 already`,
 		"command: report --daily":                          `:1: "command" is not a list`,
@@ -96,7 +96,7 @@ func TestConfigFileOfOthers(t *testing.T) {
 	file := configFile(t, example)
 	p := start(t, nil, "status", "--config", file)
 	require.Equal(t, exitUsage, p.exit())
-	p.logs("backend console cannot list candidates")
+	p.logs("status: unsupported operation of backend console")
 	p = start(t, nil, "status", "--config", configFile(t, "end-tries: many"))
 	require.Equal(t, exitUsage, p.exit())
 	p.logs("end-tries")

@@ -7,27 +7,27 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-leaderelection/leaderelection/cmd/elector/demo"
+	"github.com/go-leaderelection/leaderelection/internal/cmdline"
 )
 
 func newDemo() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "demo", Short: "Show an election at work, in half a minute",
-		Long: `demo has three candidates take part in an election on ZooKeeper. You see who leads, who
-follows whom, and how long each succession takes while the leader crashes, resigns and is
-cut off.
+		Use: "demo", Short: "Demonstrate an election in half a minute",
+		Long: `Run three candidates of an election on ZooKeeper. The output shows the leader, the candidate that
+each follower follows, and how long each succession takes after the leader crashes, resigns and is
+partitioned.
 
-Without flags it runs on three embedded servers (package zktest): they speak ZooKeeper's
-protocol over TCP on loopback, inside this process, and keep everything in memory, so
-requests take less time than on a real ensemble. What is cut off is the leader's server:
-from the other two, not from its client.
+Without flags the demo uses three embedded servers (package zktest). They speak ZooKeeper's protocol
+over TCP on the loopback interface, in this process, and store all data in memory, so requests take
+less time than on a real ensemble. The leader's server is partitioned from the other two, not from
+its client.
 
-With --zk it runs on a ZooKeeper of yours. What is cut off is the leader's network then. It
-works under a znode of its own, /leaderelection-demo-<random>, and deletes it at the end,
-also after Ctrl-C.
+With --zk the demo uses your ZooKeeper, and partitions the leader's network instead. It works below
+the znode /leaderelection-demo-<random>, and deletes it at the end, also after Ctrl-C.
 
-The exit code is 0 when every step happened in its time, 1 when one did not, 2 for a wrong
-flag and 130 after Ctrl-C. NO_COLOR turns colours off, and
-CLICOLOR_FORCE turns them on if the output is not a terminal.`,
+NO_COLOR turns colours off. CLICOLOR_FORCE turns them on if the output is not a terminal.
+
+Exit codes: 0 every step happened in time; 1 a step did not; 2 wrong usage; 130 after Ctrl-C.`,
 		Example: `  elector demo
   elector demo --zk zk1:2181,zk2:2181 --pause 5s`,
 		Args:        noArguments,
@@ -41,9 +41,9 @@ CLICOLOR_FORCE turns them on if the output is not a terminal.`,
 		}
 		switch err := demo.Run(cmd.Context(), opts, os.Stdout); {
 		case errors.Is(err, demo.ErrInterrupted):
-			return &codeError{exitInterrupted, nil}
+			return &cmdline.Error{Code: exitInterrupted}
 		case err != nil:
-			return &codeError{exitFailed, nil} // Run has printed it
+			return &cmdline.Error{Code: exitFailed} // Run has printed it
 		}
 		return nil
 	}

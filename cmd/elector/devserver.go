@@ -28,10 +28,11 @@ type devServer struct {
 func newDevServer() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "dev-server", Short: "Run a ZooKeeper server or ensemble for development",
-		Long: "dev-server runs the embedded ZooKeeper of package zktest until TERM or INT. It keeps\n" +
-			"everything in memory, in one process, and is not for production.\n\n" +
-			"With --control it serves HTTP requests that expire sessions and stop, pause or cut off\n" +
-			"servers. GET / on that address lists them. Anybody who can connect there can do this.",
+		Long: "Run the embedded ZooKeeper server of package zktest until TERM or INT. It stores all data in\n" +
+			"memory, in one process, and is not for production.\n\n" +
+			"With --control it serves HTTP requests that expire sessions, and stop, pause or partition\n" +
+			"servers. GET / on that address lists the requests. There is no authentication.\n\n" +
+			"Exit codes: 0 after TERM or INT; 1 an address cannot be used; 2 wrong usage.",
 		Example: "  elector dev-server --listen 127.0.0.1:2181\n" +
 			"  elector dev-server --servers 3 --tick 2s --control 127.0.0.1:2180\n" +
 			"  curl -X POST http://127.0.0.1:2180/servers/1/partition",
@@ -41,14 +42,14 @@ func newDevServer() *cobra.Command {
 	}
 	var d devServer
 	flags := cmd.Flags()
-	flags.IntVar(&d.servers, "servers", 1, "how many servers the ensemble has")
-	flags.StringSliceVar(&d.listen, "listen", []string{"127.0.0.1:2181"}, "host:port to listen on, one for each server; after the last one given, the next ports")
+	flags.IntVar(&d.servers, "servers", 1, "number of servers of the ensemble")
+	flags.StringSliceVar(&d.listen, "listen", []string{"127.0.0.1:2181"}, "addresses to listen on, host:port, one for each server; further servers use the ports after the last one")
 	flags.DurationVar(&d.tick, "tick", 100*time.Millisecond, "granularity of session timeouts; the default of a real server is 2s")
-	flags.DurationVar(&d.shortest, "min-session-timeout", 0, "shortest session timeout that is granted (default 2 ticks)")
-	flags.DurationVar(&d.longest, "max-session-timeout", 0, "longest session timeout that is granted (default 1m, or 20 ticks if that is longer)")
-	flags.StringVar(&d.super, "super", "", "digest credential user:password that may do anything")
-	flags.BoolVar(&d.ttl, "ttl", true, "allow znodes with a time to live, which a real server does not by default")
-	flags.StringVar(&d.control, "control", "", "host:port for HTTP requests that make faults; none by default")
+	flags.DurationVar(&d.shortest, "min-session-timeout", 0, "minimum granted session timeout (default 2 ticks)")
+	flags.DurationVar(&d.longest, "max-session-timeout", 0, "maximum granted session timeout (default 1m, or 20 ticks if that is longer)")
+	flags.StringVar(&d.super, "super", "", "digest credential user:password of a super user")
+	flags.BoolVar(&d.ttl, "ttl", true, "allow znodes with a time to live; a real server does not allow them by default")
+	flags.StringVar(&d.control, "control", "", "address for HTTP requests that inject faults, host:port (default: none)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return d.run(cmd) }
 	return cmd
 }

@@ -3,10 +3,12 @@
 package main
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -141,15 +143,44 @@ func TestExitCodeOfTheProgram(t *testing.T) {
 }
 
 func TestEnvironmentOfCommands(t *testing.T) {
-	e := newElectors(t)
+	e, began := newElectors(t), time.Now()
 	t.Setenv("ELECTOR_START_COMMAND", `echo "begin $ELECTOR_ROLE $ELECTOR_LEADER $ELECTOR_ELECTION $ELECTOR_TOKEN."`)
 	t.Setenv("ELECTOR_STOP_COMMAND", `echo "end $ELECTOR_ROLE" "  quoted" | tr a-z A-Z`)
 	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:secret")
-	a := e.run("a", `echo "program ${ELECTOR_ZOOKEEPER_AUTH-unset} $ELECTOR_INSTANCE_ID"`)
+	t.Setenv("ELECTOR_DEADLINE", "inherited")
+	a := e.run("a", `echo "program ${ELECTOR_ZOOKEEPER_AUTH-unset} $ELECTOR_INSTANCE_ID"; echo "until $ELECTOR_DEADLINE"`)
 	require.Regexp(t, `^begin leader a /jobs/one [1-9][0-9]*\.$`, a.says("begin"))
 	require.Equal(t, "program unset a", a.says("program"))
+	until := a.says("until ")[len("until "):]
+	require.Regexp(t, `^[0-9T:-]+\.[0-9]{9}Z$`, until)
+	deadline, err := time.Parse(time.RFC3339Nano, until)
+	require.NoError(t, err)
+	require.WithinRange(t, deadline, began, time.Now().Add(session))
 	require.Equal(t, "END LEADER   QUOTED", a.says("END"))
 	require.Equal(t, exitOK, a.exit())
+}
+
+func TestStandardInput(t *testing.T) {
+	t.Parallel()
+	e := newElectors(t)
+	in, input, err := os.Pipe()
+	require.NoError(t, err)
+	defer in.Close()
+	for _, c := range []struct {
+		want string
+		args []string
+	}{{"got one", []string{"--stdin"}}, {"got ", nil}} {
+		_, err = input.WriteString("one\n")
+		require.NoError(t, err)
+		args := slices.Concat([]string{"run", "--zookeeper-servers", e.addr, "--quiet", "--leader-begin-command", "cat; echo empty >&2"},
+			c.args, []string{"--", "/bin/sh", "-c", `read line; echo "got $line"`})
+		a := startWith(t, in, nil, args...)
+		require.Equal(t, c.want, a.says("got"))
+		require.Equal(t, exitOK, a.exit())
+		a.log.end(t)
+		require.Equal(t, "empty", a.log.text(), "something else than the command's output was logged")
+	}
+	input.Close()
 }
 
 // TestBeginHangs: what hangs is killed with all that it has started, another one leads,
@@ -161,7 +192,7 @@ func TestBeginHangs(t *testing.T) {
 		"--leader-error-command", `echo "error $ELECTOR_ROLE $ELECTOR_ERROR"`)
 	a.says("works")
 	b := e.run("b", busy, "--grace", "10ms")
-	require.Contains(t, a.says("error error"), "not done in time")
+	require.Contains(t, a.says("error error"), "did not return within BeginTimeout")
 	b.says("works")
 	b.signal(syscall.SIGTERM)
 	require.Equal(t, exitOK, b.exit())
@@ -179,7 +210,7 @@ func TestEndFails(t *testing.T) {
 	a.says("ending")
 	a.says("ending")
 	require.Equal(t, exitUnclean, a.exit())
-	a.logs("what was begun may still run")
+	a.logs("the work may still run")
 }
 
 func TestElectionEnds(t *testing.T) {

@@ -25,13 +25,17 @@ type remover interface {
 func newEnd(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "end", Short: "End an election for all its candidates",
-		Long:    "end ends an election, which must exist, for all its candidates: an elector that takes part\nends what it runs, and exits with code 4.",
-		Example: "  elector end --backend zookeeper --zookeeper-servers localhost --election /jobs/report",
+		Long: `End an election, which must exist, for all its candidates. An elector that participates stops what
+it runs, and exits with code 4.
+
+Exit codes: 0 the election was ended; 1 it does not exist, or the backend does not answer; 2 wrong
+usage, or the backend does not support the command; 4 the backend refuses access.`,
+		Example: "  elector end --zookeeper-servers localhost --election /jobs/report",
 		Args:    noArguments,
 	}
 	timeout := timeoutFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		b, err := openAs[ender](s, "end an election")
+		b, err := openAs[ender](s, "end")
 		if err != nil {
 			return err
 		}
@@ -49,14 +53,18 @@ func newEnd(s *settings) *cobra.Command {
 
 func newDelete(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "delete", Short: "Delete an election, if there is one",
-		Long:    "delete ends an election as end does, and is content if there is none.",
-		Example: "  elector delete --backend zookeeper --zookeeper-servers localhost --election /jobs/report",
+		Use: "delete", Short: "End an election, if it exists",
+		Long: `End an election as the command end does. Unlike end, delete succeeds if the election does not
+exist.
+
+Exit codes: 0 the election does not exist any more; 1 the backend does not answer; 2 wrong usage, or
+the backend does not support the command; 4 the backend refuses access.`,
+		Example: "  elector delete --zookeeper-servers localhost --election /jobs/report",
 		Args:    noArguments,
 	}
 	timeout := timeoutFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		b, err := openAs[remover](s, "delete an election")
+		b, err := openAs[remover](s, "delete")
 		if err != nil {
 			return err
 		}

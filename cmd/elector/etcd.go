@@ -1,9 +1,13 @@
+//go:build !no_etcd
+
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,15 +23,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 )
 
-type etcdSettings struct {
-	endpoints      []string
-	user, password string
-}
-
-func (e *etcdSettings) register(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&e.endpoints, "etcd-endpoints", nil, "servers, host:port,... or URLs; also --etcd-members")
-	flags.StringVar(&e.user, "etcd-user", "", "user name, where etcd asks for one")
-	flags.StringVar(&e.password, "etcd-password", "", "its password; better given as ELECTOR_ETCD_PASSWORD")
+func init() {
+	kinds["etcd"] = kind{
+		like: (*etcdBackend)(nil), check: checkEtcd, open: openEtcd, session: (*settings).etcdTTL,
+		servers: func(s *settings) string { return strings.Join(s.etcd.endpoints, ",") },
+		flags:   func(s *settings, flags *pflag.FlagSet) { s.etcd.register(flags) },
+		advise:  (*settings).adviseEtcd,
+		values:  true,
+	}
 }
 
 // etcdBackend is one client, for the life of the process.
@@ -47,6 +50,13 @@ func checkEtcd(s *settings) error {
 	return s.checkElection(etcd.CheckKey)
 }
 
+func (s *settings) adviseEtcd(err error) error {
+	if !errors.Is(err, leaderelection.ErrPermission) {
+		return err
+	}
+	return withCredentials(err, s.etcd.user != "", "ELECTOR_ETCD_USER and ELECTOR_ETCD_PASSWORD (--etcd-user, --etcd-password)")
+}
+
 func openEtcd(s *settings) (backend, error) {
 	config, err := s.etcdConfig()
 	if err != nil {
@@ -55,12 +65,36 @@ func openEtcd(s *settings) (backend, error) {
 	return &etcdBackend{settings: s, config: config}, nil
 }
 
+// checkEndpoint reports, as wrong usage, that an endpoint is neither host:port nor a URL of a
+// scheme that the client library knows.
+func checkEndpoint(endpoint string) error {
+	address := endpoint
+	if scheme, rest, found := strings.Cut(endpoint, "://"); found {
+		switch scheme {
+		case "unix", "unixs":
+			return nil
+		case "http", "https":
+			address = rest
+		default:
+			return usage("--etcd-endpoints: %q: scheme %q is not http, https, unix or unixs", endpoint, scheme)
+		}
+	}
+	host, port, err := net.SplitHostPort(address)
+	if n, e := strconv.ParseUint(port, 10, 16); err != nil || e != nil || n == 0 || host == "" || strings.ContainsAny(host, " /") {
+		return usage("--etcd-endpoints: %q is not of the form host:port", endpoint)
+	}
+	return nil
+}
+
 func (s *settings) etcdConfig() (c clientv3.Config, err error) {
 	e := s.etcd
 	var endpoints []string
 	secure := false
 	for _, endpoint := range e.endpoints {
 		if endpoint = strings.TrimSpace(endpoint); endpoint != "" {
+			if err := checkEndpoint(endpoint); err != nil {
+				return c, err
+			}
 			endpoints = append(endpoints, endpoint)
 			secure = secure || strings.HasPrefix(endpoint, "https://")
 		}
@@ -69,9 +103,10 @@ func (s *settings) etcdConfig() (c clientv3.Config, err error) {
 	case len(endpoints) == 0:
 		return c, usage("--etcd-endpoints is required: host:port,...")
 	case (e.user == "") != (e.password == ""):
-		return c, usage("--etcd-user and --etcd-password belong together")
-	case s.zookeeper.session < time.Second:
-		return c, usage("--session-timeout %v: etcd counts in seconds", s.zookeeper.session)
+		return c, usage("--etcd-user and --etcd-password belong together: set both, for example --etcd-user elector and ELECTOR_ETCD_PASSWORD")
+	}
+	if err := s.checkSession(time.Second); err != nil {
+		return c, err
 	}
 	tls, err := s.tlsConfig(s.zookeeper.tls || secure)
 	if err != nil {
@@ -107,7 +142,7 @@ func (e *etcdBackend) ready() (*clientv3.Client, error) {
 	client, err := clientv3.New(e.config)
 	switch {
 	case errors.Is(err, rpctypes.ErrAuthFailed):
-		return nil, fmt.Errorf("%w: --etcd-user, --etcd-password: %w", leaderelection.ErrPermission, err)
+		return nil, fmt.Errorf("%w: %w", leaderelection.ErrPermission, err)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, err)
 	}
@@ -131,7 +166,7 @@ func (e *etcdBackend) options(more ...etcd.Option) []etcd.Option {
 	return append([]etcd.Option{
 		etcd.WithClientName(e.instanceID),
 		etcd.WithSessionTimeout(e.session()),
-		etcd.WithLogger(e.log.WithGroup("election")),
+		etcd.WithLogger(e.electionLog()),
 	}, more...)
 }
 
@@ -145,7 +180,7 @@ func (e *etcdBackend) candidate(ctx context.Context) (leaderelection.Candidate, 
 		}
 		// Its own limit is a session timeout; ctx ends only the wait for it.
 		return etcd.NewElection(client, e.election, e.options(
-			etcd.WithContext(ctx), etcd.WithCreateNode(), etcd.WithRejoin())...)
+			etcd.WithContext(ctx), etcd.WithCreateNode(), etcd.WithRejoin(), etcd.WithValue(e.value))...)
 	})
 }
 
@@ -163,10 +198,6 @@ func (e *etcdBackend) list(ctx context.Context) ([]place, error) {
 		places = append(places, placeOf(info))
 	}
 	return places, nil
-}
-
-func placeOf(info leaderelection.CandidateInfo) place {
-	return place{Name: info.Name, ID: info.ID, Token: info.Token}
 }
 
 func (e *etcdBackend) watch(ctx context.Context) (<-chan observation, error) {

@@ -2,52 +2,34 @@ package main
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/go-leaderelection/leaderelection/elector"
+	"github.com/go-leaderelection/leaderelection/internal/cmdline"
 )
 
-// Exit codes, documented in docs/elector.md. That of a program is returned as it is.
+// Exit codes. The exit code of a program that elector runs is returned unchanged.
 const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitUnclean     = 3 // what was begun may still run
-	exitBackend     = 4 // the election cannot go on
-	exitNobody      = 5 // status, resign: nobody leads
-	exitStays       = 6 // resign: the candidate has not left
-	exitCannot      = 126
-	exitNotFound    = 127
-	exitInterrupted = 130 // demo
+	exitOK          = cmdline.OK
+	exitFailed      = cmdline.Failed
+	exitUsage       = cmdline.Usage
+	exitUnclean     = cmdline.Unclean
+	exitBackend     = cmdline.Permanent
+	exitNobody      = cmdline.NoLeader
+	exitStays       = cmdline.Stays
+	exitOther       = cmdline.Other
+	exitCannot      = cmdline.Cannot
+	exitNotFound    = cmdline.NotFound
+	exitInterrupted = cmdline.Interrupted
 )
-
-// codeError is an error with an exit code. Without an error nothing is printed.
-type codeError struct {
-	code int
-	err  error
-}
-
-func (e *codeError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
-	}
-	return e.err.Error()
-}
-
-func (e *codeError) Unwrap() error { return e.err }
-
-func usage(format string, args ...any) error {
-	return &codeError{exitUsage, fmt.Errorf(format, args...)}
-}
 
 // exitCode is the exit code for what a command returned.
 func exitCode(err error) int {
-	var code *codeError
+	var code *cmdline.Error
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &code):
-		return code.code
+		return code.Code
 	case errors.Is(err, elector.ErrEnd), errors.Is(err, elector.ErrHung):
 		return exitUnclean
 	case elector.IsTerminal(err):

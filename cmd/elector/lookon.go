@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path"
+	"slices"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -15,11 +18,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/elector"
+	"github.com/go-leaderelection/leaderelection/internal/cmdline"
 )
 
 // place is a candidate's, in line.
 type place struct {
-	Name  string `json:"name"` // the instance's
+	Name  string `json:"name"`            // the instance's
+	Value string `json:"value,omitempty"` // of --value
 	ID    string `json:"id"`
 	Token int64  `json:"token"` // when it leads
 	// Joined is when it joined the election; zero if the backend does not know.
@@ -28,6 +34,12 @@ type place struct {
 	LeadsSince time.Time `json:"leads_since,omitzero"`
 	// Session is that of the instance with the backend, where there are any.
 	Session string `json:"session,omitempty"`
+}
+
+// named reports whether the candidate is the one that a user calls so: by the name of its
+// instance, by its ID, or by the last element of its ID.
+func (p place) named(name string) bool {
+	return p.Name == name || p.ID == name || path.Base(p.ID) == name
 }
 
 // lister is a backend that lists the candidates in the order of succession, the leader
@@ -53,6 +65,10 @@ type insider interface {
 type observation struct {
 	leader *place
 	err    error
+}
+
+func placeOf(info leaderelection.CandidateInfo) place {
+	return place{Name: info.Name, Value: info.Value, ID: info.ID, Token: info.Token}
 }
 
 // observe passes on what a library observes, until in is closed or ctx is done.
@@ -81,48 +97,92 @@ func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 }
 
-// lacking is the error for a backend that cannot do something.
-func (s *settings) lacking(what string) error {
-	if s.backend == "raftlog" {
-		what += " from outside: only the peers, which are the processes of elector run, know its elections; ask their --listen pages"
-	}
-	return usage("backend %s cannot %s: %w", s.backend, what, errors.ErrUnsupported)
+func timeoutFlag(cmd *cobra.Command) *time.Duration {
+	return cmd.Flags().Duration("timeout", 10*time.Second, "time limit of the command")
 }
 
-func timeoutFlag(cmd *cobra.Command) *time.Duration {
-	return cmd.Flags().Duration("timeout", 10*time.Second, "how long to wait for the backend")
-}
+// statusPoll is the interval at which candidates are listed until there is a leader.
+const statusPoll = 200 * time.Millisecond
 
 func newStatus(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "status", Short: "Tell who leads an election, and who waits in which order",
-		Long:    "status lists the candidates in the order of succession; the first leads, or is about to\nlearn that it does. The exit code is 5 when there is none.",
-		Example: "  elector status --backend zookeeper --zookeeper-servers localhost --election /jobs/report --json",
-		Args:    noArguments,
+		Use: "status", Short: "Show who leads an election, and who waits",
+		Long: `Show the candidates of an election in the order of succession. The first one is the leader, or
+is about to learn that it is. The command does not join the election.
+
+With --wait the command blocks until there is a leader, also if the election does not exist yet
+or the backend does not answer yet, for at most --timeout. With --is-leader the exit code tells
+whether the named candidate is the leader; with both, the command waits until it is. The answer
+can be outdated when it is printed: use it to choose a server, and fencing tokens to protect data.
+
+Exit codes: 0 there is a leader, with --is-leader the named candidate; 1 the backend does not
+answer; 2 wrong usage; 4 the election was ended, or the backend refuses access; 5 there is no
+leader; 7 another candidate than that of --is-leader leads.`,
+		Example: `  elector status --zookeeper-servers localhost --election /jobs/report --json
+  elector status --zookeeper-servers localhost --election /jobs/report --wait --timeout 1m
+  elector status --zookeeper-servers localhost --election /jobs/report --is-leader web-1 && backup`,
+		Args: noArguments,
 	}
 	asJSON := cmd.Flags().Bool("json", false, "print JSON")
+	wait := cmd.Flags().Bool("wait", false, "block until there is a leader, or until --timeout")
+	name := cmd.Flags().String("is-leader", "", "exit with 0 only if the candidate with this instance name or ID leads")
 	timeout := timeoutFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		b, err := openAs[lister](s, "list candidates")
+		if cmd.Flags().Changed("is-leader") && *name == "" {
+			return usage("--is-leader is empty")
+		}
+		b, err := openAs[lister](s, "status")
 		if err != nil {
 			return err
 		}
 		defer b.close()
 		ctx, cancel := context.WithTimeout(cmd.Context(), *timeout)
 		defer cancel()
-		places, err := b.list(ctx)
+		var places []place
+		if *wait {
+			places, err = awaitLeader(ctx, b, statusPoll, *name)
+		} else {
+			places, err = b.list(ctx)
+		}
 		if err != nil && !errors.Is(err, leaderelection.ErrNoElection) {
 			return s.unanswered(ctx, *timeout, err)
 		}
 		if err := printStatus(cmd.OutOrStdout(), s.election, places, *asJSON); err != nil {
 			return err
 		}
-		if len(places) == 0 {
-			return &codeError{exitNobody, nil}
+		switch {
+		case len(places) == 0:
+			return &cmdline.Error{Code: exitNobody}
+		case *name != "" && !places[0].named(*name):
+			return &cmdline.Error{Code: exitOther}
 		}
 		return nil
 	}
 	return cmd
+}
+
+// awaitLeader lists the candidates at an interval until there is a leader, and if name is not
+// empty, until the leader has that name. When ctx is done it returns the last list, or an error
+// if the backend did not answer. It returns errors that no retry can fix immediately.
+func awaitLeader(ctx context.Context, l lister, interval time.Duration, name string) (last []place, err error) {
+	for answered := false; ; {
+		places, e := l.list(ctx)
+		switch {
+		case e == nil && len(places) > 0 && (name == "" || places[0].named(name)):
+			return places, nil
+		case e == nil || errors.Is(e, leaderelection.ErrNoElection):
+			last, err, answered = places, nil, true
+		case elector.IsTerminal(e):
+			return nil, e
+		case !answered || ctx.Err() == nil: // otherwise the timeout interrupted the last request
+			err = e
+		}
+		select {
+		case <-time.After(interval):
+		case <-ctx.Done():
+			return last, err
+		}
+	}
 }
 
 func printStatus(w io.Writer, election string, places []place, asJSON bool) error {
@@ -138,11 +198,15 @@ func printStatus(w io.Writer, election string, places []place, asJSON bool) erro
 		}{election, leader, append([]place{}, places...)})
 	}
 	if len(places) == 0 {
-		_, err := fmt.Fprintf(w, "nobody stands in %s\n", election)
+		_, err := fmt.Fprintf(w, "there are no candidates in %s\n", election)
 		return err
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ROLE\tNAME\tTOKEN\tJOINED\tID")
+	header, valued := "NAME", slices.ContainsFunc(places, func(p place) bool { return p.Value != "" })
+	if valued {
+		header += "\tVALUE"
+	}
+	fmt.Fprintf(table, "ROLE\t%s\tTOKEN\tJOINED\tID\n", header)
 	for i, p := range places {
 		role := "follower"
 		if i == 0 {
@@ -152,23 +216,32 @@ func printStatus(w io.Writer, election string, places []place, asJSON bool) erro
 		if !p.Joined.IsZero() {
 			joined = p.Joined.Format(time.RFC3339)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", role, p.Name, p.Token, joined, p.ID)
+		name := p.Name
+		if valued {
+			name += "\t" + cmp.Or(p.Value, "-")
+		}
+		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", role, name, p.Token, joined, p.ID)
 	}
 	return table.Flush()
 }
 
 func newWatch(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "watch", Short: "Tell who leads an election, at each change",
-		Long:    "watch prints who leads now, and a line at each change, until TERM or INT. It takes no\npart, and costs the backend one watch. The exit code is 4 when the election ends.",
-		Example: "  elector watch --backend zookeeper --zookeeper-servers localhost --election /jobs/report",
-		Args:    noArguments,
+		Use: "watch", Short: "Print the leader of an election, and each change",
+		Long: `Print the current leader of an election, and a line after each change, until TERM or INT. The
+command does not join the election. On zookeeper it costs one watch.
+
+Exit codes: 0 after TERM or INT; 1 the backend has failed; 2 wrong usage, or the backend does not
+support the command; 4 the election was ended, or the backend refuses access.`,
+		Example: `  elector watch --zookeeper-servers localhost --election /jobs/report
+  elector watch --zookeeper-servers localhost --election /jobs/report --json`,
+		Args: noArguments,
 	}
-	asJSON := cmd.Flags().Bool("json", false, "print JSON, an object a line")
+	asJSON := cmd.Flags().Bool("json", false, "print JSON, one object per line")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := untilSignal(cmd.Context())
 		defer cancel()
-		b, err := openAs[watcher](s, "be watched")
+		b, err := openAs[watcher](s, "watch")
 		if err != nil {
 			return err
 		}
@@ -209,9 +282,12 @@ func printObservation(w io.Writer, election string, o observation, asJSON bool) 
 			Leader   *place    `json:"leader"` // null if there is none
 		}{now, election, o.leader})
 	}
-	text := "nobody leads"
+	text := "no leader"
 	if o.leader != nil {
 		text = fmt.Sprintf("%s leads, token %d, %s", o.leader.Name, o.leader.Token, o.leader.ID)
+		if o.leader.Value != "" {
+			text += ", value " + o.leader.Value
+		}
 	}
 	_, err := fmt.Fprintln(w, now.Format(time.RFC3339), text)
 	return err

@@ -33,8 +33,8 @@ type negotiating interface {
 // timeout.
 func (r *runner) allows(timeout time.Duration, who string) error {
 	if most := timeout / spare; r.lostGrace > most {
-		return usage("--lost-grace %v: more than %v, an eighth of the session timeout of %v %s: another instance could begin before what is left here is killed; choose less, or a longer --session-timeout: %w",
-			r.lostGrace, most, timeout, who, leaderelection.ErrInvalidOption)
+		return usage("--lost-grace %v: more than %v, an eighth of the session timeout of %v %s: another instance could begin before the rest of the program here is killed: %w; use a longer --session-timeout or a shorter grace, for example --lost-grace %v",
+			r.lostGrace, most, timeout, who, leaderelection.ErrInvalidOption, most)
 	}
 	return nil
 }
@@ -43,6 +43,7 @@ func (r *runner) allows(timeout time.Duration, who string) error {
 // does not allow what was asked for.
 func (r *runner) candidate(b backend) func(context.Context) (leaderelection.Candidate, error) {
 	return func(ctx context.Context) (leaderelection.Candidate, error) {
+		r.follower.follow()
 		if a, ok := b.(negotiating); ok {
 			if err := a.ready(ctx); err != nil {
 				return nil, err

@@ -75,16 +75,14 @@ func newMetrics(w *web) *metrics {
 	return m
 }
 
-// follow shows the state until the elector has ended.
-func (m *metrics) follow(reports <-chan elector.Report) {
-	for r := range reports {
-		for _, s := range states {
-			m.state.WithLabelValues(string(s)).Set(0)
-		}
-		m.state.WithLabelValues(string(r.State)).Set(1)
-		if !r.Since.IsZero() {
-			m.since.Set(float64(r.Since.UnixMilli()) / 1000)
-		}
+// show shows the state that a report has.
+func (m *metrics) show(r elector.Report) {
+	for _, s := range states {
+		m.state.WithLabelValues(string(s)).Set(0)
+	}
+	m.state.WithLabelValues(string(r.State)).Set(1)
+	if !r.Since.IsZero() {
+		m.since.Set(float64(r.Since.UnixMilli()) / 1000)
 	}
 }
 

@@ -1,3 +1,5 @@
+//go:build !no_raftlog
+
 package main
 
 // The backend raftlog: this process is a peer, and keeps the election together with the
@@ -8,15 +10,19 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 	"github.com/go-leaderelection/leaderelection/elector"
+	"github.com/go-leaderelection/leaderelection/internal/cmdline"
 )
 
 const (
@@ -25,6 +31,16 @@ const (
 	// askPause is how often it asks the others why there is none.
 	askPause = time.Second
 )
+
+func init() {
+	kinds["raftlog"] = kind{
+		like: (*raftPeer)(nil), check: checkRaftlog, open: openRaftlog,
+		session: func(s *settings) time.Duration { return s.zookeeper.session },
+		servers: func(s *settings) string { return strings.Join(s.raftlog.peers, ",") },
+		flags:   func(s *settings, flags *pflag.FlagSet) { s.raftlog.register(flags) },
+		advise:  func(_ *settings, err error) error { return advised(err) },
+	}
+}
 
 // raftPeer is one peer, for the life of the process.
 type raftPeer struct {
@@ -83,7 +99,7 @@ func (p *raftPeer) open() (*raftlog.Node, error) {
 		case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, syscall.EADDRNOTAVAIL):
 			code, err = exitFailed, fmt.Errorf("--peers, --peer-listen: this peer cannot listen on %s: %w", p.config.Listen, err)
 		}
-		return nil, &codeError{code, fmt.Errorf("%w: %w", elector.ErrTerminal, advised(err))}
+		return nil, &cmdline.Error{Code: code, Err: fmt.Errorf("%w: %w", elector.ErrTerminal, advised(err))}
 	}
 	p.node.Store(node)
 	return node, nil
@@ -151,10 +167,10 @@ func (p *raftPeer) refused(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case refusals == len(others):
-		return fmt.Errorf("%w: every other peer refuses this one: %w; --secret-file, --cluster and --peers have to be the same at all", leaderelection.ErrPermission, why)
+		return fmt.Errorf("%w: every other peer refuses this one: %w; the secret (--secret-file or ELECTOR_SECRET), --cluster and --peers must be the same for all peers", leaderelection.ErrPermission, why)
 	}
 	if all := len(p.config.Peers); answers+1 <= all/2 {
-		p.log.Warn("nobody can lead the log: a majority of the peers is needed", "peers", all, "answering", answers+1, "err", why)
+		p.log.Warn("no leader of the log: a majority of the peers must run", "peers", all, "answering", answers+1, "err", why)
 	}
 	return nil
 }
@@ -190,6 +206,6 @@ func (p *raftPeer) close() {
 		return
 	}
 	if err := node.Close(); err != nil {
-		p.log.Error("the peer had stopped before", "err", err)
+		p.log.Error("peer has failed", "err", err)
 	}
 }

@@ -1,3 +1,5 @@
+//go:build !no_raftlog
+
 package main
 
 // The flags of the backend raftlog, and what is refused before anything is started.
@@ -8,35 +10,16 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/internal/tlsfile"
 )
 
 // leastSecret is how many bytes a secret has at least: who reaches a port can try guesses.
 const leastSecret = 16
-
-type raftlogSettings struct {
-	peers                []string
-	peerID, data, listen string
-	cluster              string
-	secret, secretFile   string
-	insecure             bool
-}
-
-func (r *raftlogSettings) register(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&r.peers, "peers", nil, "all peers of backend raftlog, the same at each: id=host:port,...")
-	flags.StringVar(&r.peerID, "peer-id", "", "which of --peers this process is")
-	flags.StringVar(&r.data, "data", "", "folder of this peer's data, its own; it is made if it is missing")
-	flags.StringVar(&r.listen, "peer-listen", "", "host:port where this peer listens to the others (default: its address in --peers)")
-	flags.StringVar(&r.cluster, "cluster", "elector", "name of the peers' cluster, the same at each")
-	flags.StringVar(&r.secretFile, "secret-file", "", "file with the secret that all peers share, 16 random bytes at least; connections are encrypted then")
-	flags.StringVar(&r.secret, "secret", "", "the secret itself; better given as ELECTOR_SECRET, or by --secret-file")
-	flags.BoolVar(&r.insecure, "insecure", false, "believe everybody who reaches a peer's port, and encrypt nothing")
-}
 
 // config is what the node is opened with.
 func (r *raftlogSettings) config(s *settings) (c raftlog.Config, err error) {
@@ -58,15 +41,16 @@ func (r *raftlogSettings) config(s *settings) (c raftlog.Config, err error) {
 		return c, usage("--data is required: a folder for this peer's data")
 	case r.cluster == "":
 		return c, usage("--cluster: it is empty")
-	case c.ElectionTimeout < 100*time.Millisecond || c.ElectionTimeout > time.Hour:
-		return c, usage("--session-timeout %v: not from 100ms to 1h", c.ElectionTimeout)
+	}
+	if err := s.checkSession(100 * time.Millisecond); err != nil {
+		return c, err
 	}
 	c.Addr = peers[own].Addr
 	if c.Listen == "" {
 		c.Listen = c.Addr
 	}
-	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		return c, usage("--peer-listen %s: not of the form host:port", c.Listen)
+	if err := checkAddress("peer-listen", c.Listen); err != nil {
+		return c, err
 	}
 	if c.Secret, err = r.readSecret(); err != nil {
 		return c, err
@@ -76,9 +60,9 @@ func (r *raftlogSettings) config(s *settings) (c raftlog.Config, err error) {
 	}
 	switch proven := len(c.Secret) > 0 || c.TLS != nil; {
 	case r.insecure && proven:
-		return c, usage("--insecure goes with neither a secret nor certificates: leave it out")
+		return c, usage("--insecure is not compatible with a secret or certificates: leave it out, or use it without them, for example --insecure on a private network")
 	case !r.insecure && !proven:
-		return c, usage("peer authentication required: set --secret-file, ELECTOR_SECRET, or --ca-file, --cert-file and --key-file; or --insecure for none")
+		return c, usage("peer authentication required: set --secret-file, ELECTOR_SECRET, or --ca-file, --cert-file and --key-file; or --insecure for none; for example --secret-file /etc/elector/secret")
 	}
 	return c, nil
 }
@@ -88,7 +72,8 @@ func (r *raftlogSettings) parsePeers() ([]raftlog.Peer, error) {
 	for _, text := range r.peers {
 		id, addr, found := strings.Cut(strings.TrimSpace(text), "=")
 		host, port, err := net.SplitHostPort(addr)
-		if !found || id == "" || err != nil || host == "" || port == "" || port == "0" {
+		n, portErr := strconv.ParseUint(port, 10, 16)
+		if !found || id == "" || err != nil || portErr != nil || host == "" || n == 0 {
 			return nil, usage("--peers: %q is not of the form id=host:port", text)
 		}
 		for _, p := range peers {
@@ -120,24 +105,19 @@ func (r *raftlogSettings) readSecret() ([]byte, error) {
 		return nil, nil
 	}
 	if len(secret) < leastSecret {
-		return nil, usage("%s: %d bytes, of %d at least: head -c 32 /dev/urandom | base64 makes a good one", from, len(secret), leastSecret)
+		return nil, usage("%s: it has %d bytes, and must have at least %d; for example the output of head -c 32 /dev/urandom | base64", from, len(secret), leastSecret)
 	}
 	return secret, nil
 }
 
-// peerTLS is nil without certificates. A peer shows its own to those it calls and to those who
-// call.
+// peerTLS is nil without certificates.
 func (s *settings) peerTLS() (*tls.Config, error) {
-	if !s.zookeeper.tls && s.caFile == "" && s.certFile == "" && s.keyFile == "" {
-		return nil, nil
+	c, err := s.tlsFiles().PeerConfig(s.raftlog.allowedNames)
+	if err == nil && c == nil && s.zookeeper.tls {
+		err = tlsfile.ErrIncomplete
 	}
-	if s.caFile == "" || s.certFile == "" || s.keyFile == "" {
-		return nil, usage("--ca-file, --cert-file and --key-file belong together: peers show certificates to each other")
-	}
-	c, err := s.tlsConfig(true)
 	if err != nil {
-		return nil, err
+		return nil, usage("%w", err)
 	}
-	c.MinVersion, c.ClientCAs, c.ClientAuth = tls.VersionTLS13, c.RootCAs, tls.RequireAndVerifyClientCert
 	return c, nil
 }

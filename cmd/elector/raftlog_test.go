@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -184,7 +185,7 @@ func TestRaftlogWrongSecret(t *testing.T) {
 	c := o.run("c", alone, "--secret-file", o.secret("other", "another secret, as long as it has to be"))
 	require.Contains(t, c.logs("elector: "), "every other peer refuses this one")
 	require.Equal(t, exitBackend, c.exit())
-	require.Contains(t, c.log.text(), "the secret is not the same on both sides")
+	require.Contains(t, c.log.text(), "the secret differs")
 	require.NotContains(t, c.log.text(), "another secret")
 }
 
@@ -194,7 +195,7 @@ func TestRaftlogNoMajority(t *testing.T) {
 	o := newOnRaft(t)
 	a := o.run("a", alone, listening...)
 	pages := a.pages()
-	a.logs("nobody can lead the log")
+	a.logs("no leader of the log")
 	pages.is("/readyz", 503, "no majority")
 	pages.is("/healthz", 200, `{"ok":true}`)
 	a.signal(syscall.SIGTERM)
@@ -206,7 +207,7 @@ func TestRaftlogFolders(t *testing.T) {
 	t.Parallel()
 	o := newOnRaft(t)
 	a := o.run("a", alone)
-	a.logs("nobody can lead the log")
+	a.logs("no leader of the log")
 	again := o.run("a", alone)
 	again.logs("in use")
 	require.Equal(t, exitUsage, again.exit())
@@ -216,7 +217,7 @@ func TestRaftlogFolders(t *testing.T) {
 	a.signal(syscall.SIGTERM)
 	require.Equal(t, exitOK, a.exit())
 	b = o.run("b", alone, "--data", filepath.Join(o.dir, "a"))
-	b.logs("is that of peer a")
+	b.logs("belongs to peer a")
 	require.Equal(t, exitUsage, b.exit())
 
 	require.NoError(t, os.WriteFile(filepath.Join(o.dir, "a", "peer.json"), []byte("nothing"), 0o600))
@@ -287,9 +288,10 @@ func TestRaftlogUsage(t *testing.T) {
 		{"secret-file", filepath.Join(dir, "none"), "--secret-file"},
 		{"secret-file", short, "15 bytes"},
 		{"secret", strings.Repeat("x", 20), "only one of them"},
-		{"insecure", "true", "--insecure goes with neither"},
+		{"insecure", "true", "--insecure is not compatible"},
 		{"cert-file", "none", "belong together"},
 		{"tls", "true", "belong together"},
+		{"allowed-names", "x", "--allowed-names restricts certificates"},
 	} {
 		flags := maps.Clone(good)
 		flags[bad.flag] = bad.value
@@ -309,7 +311,7 @@ func TestRaftlogUsage(t *testing.T) {
 		root := newRoot()
 		root.SetArgs([]string{command, "--backend", "raftlog", "--peers", good["peers"], "--peer-id", "a", "--data", data, "--secret-file", secret})
 		err := root.Execute()
-		require.ErrorContains(t, err, "only the peers", command)
+		require.ErrorIs(t, err, errors.ErrUnsupported, command)
 		require.Equal(t, exitUsage, exitCode(err), command)
 		require.NoDirExists(t, data)
 	}

@@ -40,26 +40,26 @@ func TestResign(t *testing.T) {
 	for _, name := range []string{"a", id, id[strings.LastIndex(id, "/")+1:]} {
 		resign = e.do("step-down", "--id", name)
 		if name == "a" {
-			require.Regexp(t, `^a has left the line; b leads, token [1-9][0-9]*$`, resign.says("a has"))
+			require.Regexp(t, `^a has left its position; b leads, token [1-9][0-9]*$`, resign.says("a has"))
 			require.Equal(t, exitOK, resign.exit())
 			continue
 		}
 		require.Equal(t, exitNobody, resign.exit(), "it has another place by now")
-		resign.logs("does not stand in /jobs/one")
+		resign.logs("is not a candidate in /jobs/one")
 	}
 
 	b.signal(syscall.SIGTERM)
 	require.Equal(t, exitOK, b.exit())
 	a.says("started")
 	resign = e.do("resign")
-	require.Regexp(t, `^a has handed over; it leads again, token [1-9][0-9]*: nobody stood before it$`, resign.says("a has"))
+	require.Regexp(t, `^a has handed over; it leads again, token [1-9][0-9]*: no other candidate was waiting$`, resign.says("a has"))
 	require.Equal(t, exitOK, resign.exit())
 	a.says("started")
 	a.signal(syscall.SIGTERM)
 	require.Equal(t, exitOK, a.exit())
 	none = e.do("resign")
 	require.Equal(t, exitNobody, none.exit())
-	none.logs("nobody stands in /jobs/one")
+	none.logs("there are no candidates in /jobs/one")
 }
 
 // TestResignTakesTooLong: a leader whose end takes longer than the command waits.
@@ -71,7 +71,7 @@ func TestResignTakesTooLong(t *testing.T) {
 	resign := e.do("resign", "--timeout", "3s")
 	a.says("ending")
 	require.Equal(t, exitStays, resign.exit())
-	resign.logs("a has been asked and has not left")
+	resign.logs("a was requested to resign and has not left")
 	require.NoError(t, touch(e.file+".done"))
 	a.says("started") // what it has heard goes on
 	a.signal(syscall.SIGTERM)

@@ -4,27 +4,33 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/go-leaderelection/leaderelection/internal/cmdline"
 )
 
 const about = `elector runs programs and commands while it leads an election.
 
-Every flag can be given by an environment variable as well: --instance-id by
-ELECTOR_INSTANCE_ID, and so on, or in the file that --config names. The command line counts
-first, then the environment, then the file.`
+An environment variable corresponds to each flag: ELECTOR_INSTANCE_ID to --instance-id, and so on.
+The file that --config names can contain the flags as well. The command line has precedence, then
+the environment, then the file. See docs/elector.md for the backends, the guarantees and the exit
+codes.`
 
 // execute runs the command line, and returns the exit code.
 func execute(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
 	err := root.Execute()
-	var code *codeError
-	if err != nil && (!errors.As(err, &code) || code.err != nil) {
-		fmt.Fprintln(os.Stderr, "elector:", strings.ReplaceAll(err.Error(), "\n", "; "))
+	var code *cmdline.Error
+	if err != nil && (!errors.As(err, &code) || code.Err != nil) {
+		lines := strings.Split(err.Error(), "\n")
+		for i, line := range lines {
+			lines[i] = strings.TrimPrefix(line, "elector: ") // of the package
+		}
+		fmt.Fprintln(os.Stderr, "elector:", strings.Join(lines, "; "))
 	}
 	return exitCode(err)
 }
@@ -37,18 +43,8 @@ func newRoot() *cobra.Command {
 func rootOf(s *settings, commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use: "elector", Short: "Run programs and commands while leading an election", Long: about,
-		Version: version(),
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
-					return usage("unknown command %q: did you mean %s?", args[0], strings.Join(similar, " or "))
-				}
-				return usage("unknown command %q (see elector --help)", args[0])
-			}
-			return nil
-		},
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		SilenceErrors: true, SilenceUsage: true,
+		Version: cmdline.Version(),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := fromEnvironment(cmd.Flags()); err != nil {
 				return err
@@ -59,22 +55,12 @@ func rootOf(s *settings, commands ...*cobra.Command) *cobra.Command {
 			return s.complete(cmd)
 		},
 	}
-	root.SuggestionsMinimumDistance = 2
-	root.SetUsageFunc(printUsage)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage("%w (see %s --help)", err, cmd.CommandPath())
-	})
+	cmdline.Prepare(root, usage)
+	cmdline.SetHelp(root, flagGroups...)
 	s.register(root.PersistentFlags())
 	root.AddCommand(commands...)
 	root.SetGlobalNormalizationFunc(aliases)
 	return root
-}
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(unknown)"
 }
 
 // envAlso names what variables set a flag besides its own: those of the predecessor.
@@ -100,7 +86,7 @@ func fromEnvironment(flags *pflag.FlagSet) (err error) {
 		for _, name := range variables(f.Name) {
 			if value := os.Getenv(name); value != "" {
 				if e := flags.Set(f.Name, value); e != nil {
-					err = usage("%s: %w", name, e)
+					err = usage("%s: %w", name, cmdline.ValueError(e))
 				}
 				_ = flags.SetAnnotation(f.Name, origin, []string{name})
 				return
@@ -123,9 +109,4 @@ func aliases(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-func noArguments(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usage("unexpected argument %q", args[0])
-	}
-	return nil
-}
+var noArguments = cmdline.NoArguments(usage, "")

@@ -13,9 +13,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/cmdline"
 )
 
-const flagInstanceID = "instance-id"
+const (
+	flagInstanceID = "instance-id"
+	// maxInstanceID bounds --instance-id, in bytes: each list of candidates has all names.
+	maxInstanceID = 1024
+)
 
 // credentials are the variables of flags that can have some: they are neither shown nor
 // passed on to what elector runs.
@@ -29,11 +34,13 @@ type settings struct {
 	backend    string
 	instanceID string
 	election   string
+	value      string // that this instance advertises, "" for none
 
 	config      string   // a file
 	fileProgram []string // of that
 
 	logFormat, logLevel string
+	quiet               bool
 
 	caFile, certFile, keyFile string
 	zookeeper                 zookeeperSettings
@@ -49,26 +56,28 @@ type settings struct {
 
 func (s *settings) register(flags *pflag.FlagSet) {
 	flags.SetNormalizeFunc(aliases)
-	registerGroup(flags, groupElection, func(flags *pflag.FlagSet) {
-		flags.StringVar(&s.backend, "backend", "", "the system that keeps the election: "+backendNames()+" (default: the one whose servers are given)")
-		flags.StringVar(&s.instanceID, flagInstanceID, "", "name of this instance, which others see (default: host name, process number and a random part)")
+	cmdline.RegisterGroup(flags, groupElection, func(flags *pflag.FlagSet) {
+		flags.StringVar(&s.backend, "backend", "", "system that stores the election: "+backendNames()+" (default: the one whose servers are given)")
+		flags.StringVar(&s.instanceID, flagInstanceID, "", "name of this instance, visible to others (default: host name, process ID and a random part)")
 		flags.StringVar(&s.election, "election", "/election", "name of the election; on zookeeper the path of its znode, on etcd its key (ELECTOR_KEY)")
-		flags.StringVar(&s.config, flagConfig, "", "YAML file whose keys are the flags of run, and command, a list: what comes after --")
-		flags.DurationVar(&s.zookeeper.session, "session-timeout", 4*time.Second, "session timeout to ask for; on raftlog and changefeed the time after which a silent leader is replaced. The servers of zookeeper may grant another one, which is used then")
+		flags.StringVar(&s.config, flagConfig, "", "YAML file; its keys are the flags of run, and command: a list of the program and its arguments")
+		flags.DurationVar(&s.zookeeper.session, "session-timeout", 4*time.Second, "session timeout to request; zookeeper servers may grant a different one, which is then used. On raftlog and changefeed the time after which an unresponsive leader is replaced")
 	})
-	registerGroup(flags, groupZooKeeper, s.zookeeper.register)
-	registerGroup(flags, groupEtcd, s.etcd.register)
-	registerGroup(flags, groupChangefeed, s.changefeed.register)
-	registerGroup(flags, groupRaftlog, s.raftlog.register)
-	registerGroup(flags, groupTLS, func(flags *pflag.FlagSet) {
-		flags.BoolVar(&s.zookeeper.tls, "tls", false, "connect by TLS; with the system's authorities unless --ca-file is given")
-		flags.StringVar(&s.caFile, "ca-file", "", "certificates of authorities for servers, and peers, PEM; turns TLS on")
-		flags.StringVar(&s.certFile, "cert-file", "", "certificate of this client, or peer, PEM")
+	for name, k := range kinds {
+		if k.flags != nil {
+			cmdline.RegisterGroup(flags, groupBackend+name, func(flags *pflag.FlagSet) { k.flags(s, flags) })
+		}
+	}
+	cmdline.RegisterGroup(flags, groupTLS, func(flags *pflag.FlagSet) {
+		flags.BoolVar(&s.zookeeper.tls, "tls", false, "connect with TLS; without --ca-file the authorities of the system are trusted")
+		flags.StringVar(&s.caFile, "ca-file", "", "certificates of the authorities of servers and peers, PEM; enables TLS")
+		flags.StringVar(&s.certFile, "cert-file", "", "certificate of this client or peer, PEM")
 		flags.StringVar(&s.keyFile, "key-file", "", "key of --cert-file, PEM")
 	})
-	registerGroup(flags, groupLogging, func(flags *pflag.FlagSet) {
-		flags.StringVar(&s.logFormat, "log-format", "text", "text or json, on standard error")
-		flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
+	cmdline.RegisterGroup(flags, groupLogging, func(flags *pflag.FlagSet) {
+		flags.StringVar(&s.logFormat, "log-format", "text", "format of log messages, which go to standard error: text or json")
+		flags.StringVar(&s.logLevel, "log-level", "info", "least severe messages to log: debug, info, warn or error")
+		flags.BoolVar(&s.quiet, "quiet", false, "log warnings and errors only, even if --log-level is debug or info")
 	})
 }
 
@@ -77,8 +86,14 @@ func (s *settings) complete(cmd *cobra.Command) (err error) {
 	if s.instanceID == "" {
 		s.instanceID = newInstanceID()
 	}
+	if err := checkText(flagInstanceID, s.instanceID, maxInstanceID); err != nil {
+		return err
+	}
+	if d, err := cmd.Flags().GetDuration("timeout"); err == nil && (d < 0 || d == 0 && cmd.Name() != "run" && cmd.Name() != "config") {
+		return usage("--timeout %v: it must be more than zero", d)
+	}
 	s.inferBackend()
-	s.log, err = newLog(cmd.ErrOrStderr(), s.logFormat, s.logLevel)
+	s.log, err = newLog(cmd.ErrOrStderr(), s.logFormat, s.logLevel, s.quiet)
 	return err
 }
 
@@ -91,10 +106,13 @@ func newInstanceID() string {
 	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), strings.ToLower(rand.Text()[:8]))
 }
 
-func newLog(w io.Writer, format, level string) (*slog.Logger, error) {
+func newLog(w io.Writer, format, level string, quiet bool) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, usage("--log-level %s: not one of debug, info, warn, error", level)
+	}
+	if quiet {
+		l = max(l, slog.LevelWarn)
 	}
 	options := &slog.HandlerOptions{Level: l}
 	switch format {

@@ -15,49 +15,65 @@ import (
 	"golang.org/x/term"
 
 	"github.com/go-leaderelection/leaderelection/cmd/elector/top"
+	"github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
-// onlooker is a backend for one who looks on.
+// onlooker is a backend that shows an election without joining it.
 type onlooker interface {
 	lister
 	watcher
 }
 
-// overlooker is a backend that looks on at many elections by one connection.
+// overlooker is a backend that shows many elections with one connection.
 type overlooker interface {
 	at(election string) onlooker
 }
 
-// surveyor is one that finds them too.
+// surveyor is a backend that also finds elections.
 type surveyor interface {
 	// find lists the elections under a parent; all is false if there may be more.
 	find(ctx context.Context, under string) (elections []string, all bool, err error)
 }
 
 const (
-	// answerLimit is how long to wait for one answer until the screen says that there is none.
+	// answerLimit limits the time of one answer. After it the screen shows that there is none.
 	answerLimit = 3 * time.Second
-	// surveyEvery is how many intervals are between two searches for elections.
+	// surveyEvery is the number of intervals between two searches for elections.
 	surveyEvery = 5
+	// resignTimeout limits the time in which a candidate must leave after a request.
+	resignTimeout = time.Minute
 )
 
 func newTop(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "top [election ...]", Short: "Show elections live, on the whole terminal",
-		Long: `top shows who leads each election, by which token, since when, and how many wait, and for the
-selected one who stands in which order. It takes no part. A change of leaders is seen at once,
-other changes within --interval. While the backend does not answer it shows what was known
-before, and says so.
+		Use: "top [election ...]", Short: "Show elections live in the terminal",
+		Long: `Show the leader of each election, its fencing token, how long it has led, and the number of waiting
+candidates; for the selected election all candidates in order; and recent changes. The command does
+not join the elections. It shows a change of leaders immediately, and other changes within
+--interval. If the backend does not answer, it shows the last known state and its age.
 
-Without an argument it shows --election, or with --under all elections that it finds below
-a znode, now and later: those that have candidates. Keys: up, down, tab or enter, ? for help,
-q to quit. NO_COLOR turns colours off.`,
-		Example: `  elector top --backend zookeeper --zookeeper-servers localhost /jobs/report /jobs/clean
-  elector top --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --under /jobs`,
+Without arguments it shows the election of --election, or with --under all elections with candidates
+below a znode, including elections that are created later.
+
+Keys: up and down select, tab switches to the queue of candidates, / filters, s changes the order,
+r requests the leader or the selected candidate to hand over (after a confirmation), ? shows all
+keys, q quits. Colours show the state; NO_COLOR turns them off. A terminal of at least 120 columns
+shows the recent changes beside the elections.
+
+Exit codes: 0 after q, TERM or INT; 1 the terminal has failed; 2 wrong usage, or the backend does
+not support the command.`,
+		Example: `  elector top --zookeeper-servers localhost /jobs/report /jobs/clean
+  elector top --zookeeper-servers zk1,zk2,zk3 --under /jobs`,
 	}
-	under := cmd.Flags().String("under", "", "show all elections below this znode")
-	interval := cmd.Flags().Duration("interval", time.Second, "how often to ask who waits")
+	under := cmd.Flags().String("under", "", "show all elections below this znode (zookeeper only)")
+	interval := cmd.Flags().Duration("interval", time.Second, "interval at which the candidates are listed")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && *under == "" {
+			args = []string{s.election}
+		}
+		if err := s.topSupports(args, *under); err != nil {
+			return err
+		}
 		switch {
 		case len(args) > 0 && *under != "":
 			return usage("either elections or --under, not both")
@@ -65,9 +81,6 @@ q to quit. NO_COLOR turns colours off.`,
 			return usage("--interval %v: less than 100ms", *interval)
 		case !term.IsTerminal(int(os.Stdout.Fd())) || os.Getenv("TERM") == "dumb":
 			return usage("top needs a terminal; elector watch and elector status do not")
-		}
-		if len(args) == 0 && *under == "" {
-			args = []string{s.election}
 		}
 		return s.top(cmd.Context(), args, *under, *interval)
 	}
@@ -77,20 +90,12 @@ q to quit. NO_COLOR turns colours off.`,
 // top shows elections until the user quits, or a signal.
 func (s *settings) top(ctx context.Context, elections []string, under string, interval time.Duration) error {
 	s.log = slog.New(slog.DiscardHandler) // what is wrong is on the screen
-	b, err := s.open()
+	b, err := openAs[onlooker](s, "top")
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	f, err := s.newFeed(b, under, interval)
-	if err != nil {
-		return err
-	}
-	for _, name := range elections {
-		if _, err := f.look(name); err != nil {
-			return err
-		}
-	}
+	f := newFeed(b, under, interval)
 	screen, err := tcell.NewScreen()
 	if err == nil {
 		err = screen.Init()
@@ -111,12 +116,12 @@ func (s *settings) top(ctx context.Context, elections []string, under string, in
 	if under != "" {
 		about += " under " + under
 	}
-	return endedBySignal(ctx, top.Run(ctx, screen, top.New(about, time.Now(), elections...), f.messages))
+	return endedBySignal(ctx, top.Run(ctx, screen, top.New(about, time.Now(), elections...), f.messages, func(r top.Request) { f.request(ctx, r) }))
 }
 
-// feed tells the screen what happens.
+// feed sends messages to the screen.
 type feed struct {
-	look     func(election string) (onlooker, error)
+	look     func(election string) onlooker
 	survey   surveyor // nil without --under
 	under    string
 	interval time.Duration
@@ -124,32 +129,46 @@ type feed struct {
 	tasks    sync.WaitGroup
 }
 
-// newFeed refuses what the backend cannot do.
-func (s *settings) newFeed(b backend, under string, interval time.Duration) (*feed, error) {
-	f := &feed{under: under, interval: interval, messages: make(chan top.Message)}
-	many, ok := b.(overlooker)
-	switch one, looks := b.(onlooker); {
-	case !looks:
-		return nil, s.lacking("be looked at")
-	case ok:
-		f.look = func(election string) (onlooker, error) { return many.at(election), nil }
-	default:
-		f.look = func(election string) (onlooker, error) {
-			if election != s.election {
-				return nil, s.lacking("show another election than --election")
-			}
-			return one, nil
+// topSupports returns an error if the kind of backend cannot show these elections, or if a name or
+// another setting is invalid.
+func (s *settings) topSupports(elections []string, under string) error {
+	err := supports[onlooker](s, "top")
+	if err == nil && slices.ContainsFunc(elections, func(name string) bool { return name != s.election }) {
+		err = supports[overlooker](s, "top of another election than --election")
+	}
+	if err == nil && under != "" {
+		err = supports[surveyor](s, "top --under")
+	}
+	if err == nil && under != "" && under != "/" && znode.CheckPath(under) != nil {
+		err = usage("--under: %w", znode.CheckPath(under))
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range elections {
+		one := *s
+		one.election = name
+		if err := one.check(); err != nil {
+			return err
 		}
 	}
-	if under != "" {
-		if f.survey, ok = b.(surveyor); !ok {
-			return nil, s.lacking("find elections")
-		}
-	}
-	return f, nil
+	return s.check()
 }
 
-// start begins to look on at elections, and to look for more.
+// newFeed returns a feed of elections that topSupports has accepted.
+func newFeed(b onlooker, under string, interval time.Duration) *feed {
+	f := &feed{under: under, interval: interval, messages: make(chan top.Message)}
+	f.look = func(string) onlooker { return b }
+	if many, ok := b.(overlooker); ok {
+		f.look = many.at
+	}
+	if under != "" {
+		f.survey = b.(surveyor)
+	}
+	return f
+}
+
+// start begins to follow elections, and to search for more.
 func (f *feed) start(ctx context.Context, elections []string) {
 	for i, name := range elections {
 		if !slices.Contains(elections[:i], name) {
@@ -169,7 +188,20 @@ func (f *feed) send(ctx context.Context, m top.Message) {
 	}
 }
 
-// search looks for elections time and again. One that was found is followed from then on.
+// request asks a candidate to hand over, and sends the result to the screen.
+func (f *feed) request(ctx context.Context, r top.Request) {
+	f.tasks.Go(func() {
+		limited, cancel := context.WithTimeoutCause(ctx, resignTimeout, fmt.Errorf("not within %v", resignTimeout))
+		defer cancel()
+		err := fmt.Errorf("%w of this backend", errors.ErrUnsupported)
+		if b, ok := f.look(r.Election).(asker); ok {
+			err = b.ask(limited, place{Name: r.Candidate.Name, ID: r.Candidate.ID})
+		}
+		f.send(ctx, top.Resigned{At: time.Now(), Request: r, Err: err})
+	})
+}
+
+// search looks for elections at an interval, and follows those that it finds.
 func (f *feed) search(ctx context.Context) {
 	followed := map[string]bool{}
 	again := time.NewTicker(surveyEvery * f.interval)
@@ -200,13 +232,9 @@ func (f *feed) search(ctx context.Context) {
 	}
 }
 
-// follow tells of one election: at each change of its leader, and at each interval.
+// follow lists the candidates of an election at each change of its leader, and at each interval.
 func (f *feed) follow(ctx context.Context, name string) {
-	look, err := f.look(name)
-	if err != nil {
-		f.send(ctx, top.Failed{At: time.Now(), Election: name, Err: err})
-		return
-	}
+	look := f.look(name)
 	gone, _ := look.(interface{ missing(error) bool })
 	var changes <-chan observation
 	again := time.NewTicker(f.interval)
@@ -229,7 +257,7 @@ func (f *feed) follow(ctx context.Context, name string) {
 		select {
 		case o, ok := <-changes:
 			if !ok || o.err != nil {
-				changes = nil // it is watched anew when there is something to watch
+				changes = nil // it is watched again after the next answer
 			}
 		case <-again.C:
 		case <-ctx.Done():

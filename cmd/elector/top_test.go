@@ -73,9 +73,12 @@ func TestTop(t *testing.T) {
 	top.shows("1 election, 2 candidates")
 	top.shows("> /jobs/one ", " a ", " 1")
 	top.shows("1  a ", "0x", "latch-0000000000")
-	require.Equal(t, exitOK, e.do("resign").exit())
+	top.tmux("send-keys", "r")
+	top.shows("y/n: request a to hand over /jobs/one")
+	top.tmux("send-keys", "y")
 	top.shows("> /jobs/one ", " b ", " 1")
 	top.shows("2  a ", "latch-0000000002")
+	top.shows("/jobs/one  a has handed over")
 	other := e.run("c", polite, "--election", "/jobs/deep/two")
 	top.shows("/jobs/deep/two ", " c ")
 
@@ -84,10 +87,15 @@ func TestTop(t *testing.T) {
 	top.shows("> /jobs/one ", "? b")
 	e.srv.Heal()
 	top.shows("2 elections, 3 candidates")
+	top.tmux("resize-window", "-x", "160", "-y", "50")
+	top.shows(" | ", "/jobs/one", "answers again") // beside the elections
+	top.tmux("send-keys", "/two", "Enter")
+	top.shows(`2 elections, 3 candidates, 1 with "two"`)
+	top.tmux("send-keys", "Escape")
 	top.tmux("resize-window", "-x", "60", "-y", "20")
 	top.shows("2 elections, 3 candidates")
 	top.tmux("send-keys", "?")
-	top.shows("any key goes back")
+	top.shows("any key returns")
 	top.tmux("send-keys", "q")
 	top.shows("top has ended with status 0")
 	for _, p := range []*process{a, b, other} {
@@ -98,11 +106,14 @@ func TestTop(t *testing.T) {
 
 func TestTopRefuses(t *testing.T) {
 	e := newElectors(t)
-	for _, args := range [][]string{{}, {"--under", "/a", "/b"}, {"--interval", "1ms"}} {
+	for _, args := range [][]string{{}, {"--under", "/a", "/b"}, {"--interval", "1ms"}, {"--under", "jobs"}, {"jobs"}} {
 		p := e.do("top", args...)
 		require.Equal(t, exitUsage, p.exit())
-		if len(args) == 0 {
+		switch {
+		case len(args) == 0:
 			p.logs("elector: top needs a terminal")
+		case args[len(args)-1] == "jobs":
+			p.logs("for example --")
 		}
 	}
 }

@@ -20,9 +20,8 @@ import (
 )
 
 const (
-	signLimit   = time.Second // for the loop to give a sign of life
-	closeLimit  = 2 * time.Second
-	lookOnPause = time.Second // after an observation has failed
+	signLimit  = time.Second // for the loop to give a sign of life
+	closeLimit = 2 * time.Second
 )
 
 // connector is a backend that knows whether it is connected; the error says why it is not.
@@ -46,7 +45,6 @@ type web struct {
 
 	mu   sync.Mutex
 	term *begun // the last
-	seen *place // who leads, as far as known; only to be told
 }
 
 // begun is a term whose begin command has succeeded.
@@ -78,17 +76,14 @@ func (r *runner) serve(ctx context.Context, e *elector.Elector, b backend) (stop
 		MaxHeaderBytes: 16 << 10,
 		ErrorLog:       slog.NewLogLogger(r.log.Handler(), slog.LevelWarn),
 	}
-	looking, lookAway := context.WithCancel(context.WithoutCancel(ctx))
 	var all sync.WaitGroup
-	all.Go(func() { w.metrics.follow(e.Reports()) }) // which Run closes
-	all.Go(func() { w.lookOn(looking) })
+	r.onReport = append(r.onReport, w.metrics.show)
 	all.Go(func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			r.log.Error("listening has failed", "err", err)
+			r.log.Error("HTTP server failed", "err", err)
 		}
 	})
 	return func() {
-		lookAway()
 		limit, cancel := context.WithTimeout(context.Background(), closeLimit)
 		defer cancel()
 		if server.Shutdown(limit) != nil {
@@ -103,7 +98,7 @@ func (w *web) routes() http.Handler {
 	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), signLimit)
 		defer cancel()
-		err := w.elector.Responds(ctx)
+		err := w.elector.Ping(ctx)
 		if errors.Is(err, elector.ErrNotRunning) {
 			err = nil // it is about to run, or to end: the pages are there a moment longer
 		}
@@ -185,47 +180,7 @@ func (w *web) whoLeads() *place {
 	if c, ok := w.backend.(connector); ok && c.connected() != nil {
 		return nil // what was seen may be long ago
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.seen
-}
-
-// lookOn follows who leads, until ctx is done.
-func (w *web) lookOn(ctx context.Context) {
-	var watch func(context.Context) (<-chan observation, error)
-	switch b := w.backend.(type) {
-	case watcher:
-		watch = b.watch
-	case insider:
-		watch = b.watchInside
-	default:
-		return
-	}
-	see := func(p *place) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.seen = p
-	}
-	var leaders succession
-	for ctx.Err() == nil {
-		observations, err := watch(ctx)
-		if err == nil {
-			for o := range observations {
-				if o.err == nil {
-					leaders.observe(o.leader, time.Now())
-				}
-				see(o.leader)
-				err = o.err
-			}
-		}
-		see(nil)
-		leaders.interrupt()
-		w.log.Debug("leader unknown", "err", err)
-		select {
-		case <-time.After(lookOnPause): // the election may not exist yet
-		case <-ctx.Done():
-		}
-	}
+	return w.leader.get()
 }
 
 // answer is 200, or 503 and the reason.

@@ -261,9 +261,9 @@ func TestLostGraceAndSettings(t *testing.T) {
 		root.SetArgs(append([]string{"config", "--lost-grace", "1s", "--leader-begin-command", "x"}, args...))
 		return root.Execute()
 	}
-	require.NoError(t, config("--etcd-endpoints", "x", "--session-timeout", "7100ms"), "etcd counts 8 s")
+	require.NoError(t, config("--etcd-endpoints", "x:1", "--session-timeout", "7100ms"), "etcd counts 8 s")
 	require.NoError(t, config("--backend", "console"), "it has no lease")
-	err := config("--etcd-endpoints", "x", "--session-timeout", "7s")
+	err := config("--etcd-endpoints", "x:1", "--session-timeout", "7s")
 	require.ErrorContains(t, err, "--lost-grace 1s: more than 875ms")
 	require.Equal(t, exitUsage, exitCode(err))
 }

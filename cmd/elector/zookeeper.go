@@ -26,8 +26,8 @@ type zookeeperSettings struct {
 }
 
 func (z *zookeeperSettings) register(flags *pflag.FlagSet) {
-	flags.StringVar(&z.servers, "zookeeper-servers", "", "servers, host:port,...")
-	flags.StringVar(&z.auth, "zookeeper-auth", "", "digest credentials user:password; better given as ELECTOR_ZOOKEEPER_AUTH. What is created then belongs to them and everybody may read it")
+	flags.StringVar(&z.servers, "zookeeper-servers", "", "addresses of the servers, host:port,...")
+	flags.StringVar(&z.auth, "zookeeper-auth", "", "digest credentials user:password; preferably set by ELECTOR_ZOOKEEPER_AUTH. Only clients with these credentials may change the znodes that elector creates; all clients may read them")
 }
 
 // zookeeper is one connection, for the life of the process.
@@ -57,8 +57,8 @@ func (s *settings) zookeeperServers() ([]string, *tls.Config, error) {
 	if z.auth != "" && !strings.Contains(z.auth, ":") {
 		return nil, nil, usage("--zookeeper-auth: not of the form user:password")
 	}
-	if z.session < 100*time.Millisecond {
-		return nil, nil, usage("--session-timeout %v: less than 100ms", z.session)
+	if err := s.checkSession(100 * time.Millisecond); err != nil {
+		return nil, nil, err
 	}
 	config, err := s.tlsConfig(z.tls)
 	return servers, config, err
@@ -78,6 +78,14 @@ func openZooKeeper(s *settings) (backend, error) {
 		return nil, err
 	}
 	return &zookeeper{settings: s, conn: conn}, nil
+}
+
+// adviseZooKeeper adds to an error of permissions which setting has the credentials.
+func (s *settings) adviseZooKeeper(err error) error {
+	if !errors.Is(err, leaderelection.ErrPermission) {
+		return err
+	}
+	return withCredentials(err, s.zookeeper.auth != "", "ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
 }
 
 // session is what the servers have granted.
@@ -132,7 +140,7 @@ func (z *zookeeper) authenticate(ctx context.Context) error {
 func (z *zookeeper) options() []leaderelection.Option {
 	o := []leaderelection.Option{
 		leaderelection.WithClientName(z.instanceID),
-		leaderelection.WithLogger(z.log.WithGroup("election")),
+		leaderelection.WithLogger(z.electionLog()),
 	}
 	if z.zookeeper.auth != "" {
 		o = append(o, leaderelection.WithACL(append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...)))
@@ -148,7 +156,7 @@ func (z *zookeeper) candidate(ctx context.Context) (leaderelection.Candidate, er
 		if err == nil {
 			var e *leaderelection.Election
 			e, err = leaderelection.NewElection(z.conn, z.election, slices.Concat(z.options(), z.candidateOptions, []leaderelection.Option{
-				leaderelection.WithCreateNode(), leaderelection.WithRejoin(),
+				leaderelection.WithCreateNode(), leaderelection.WithRejoin(), leaderelection.WithValue(z.value),
 			})...)
 			if err == nil {
 				return e, nil
@@ -171,6 +179,6 @@ func (z *zookeeper) close() {
 	select {
 	case <-done:
 	case <-time.After(2 * time.Second):
-		z.log.Warn("session is not closed: it ends in time")
+		z.log.Warn("session not closed: it will expire")
 	}
 }

@@ -38,7 +38,7 @@ func (z *zookeeper) place(ctx context.Context, info leaderelection.CandidateInfo
 			return nil, err
 		}
 		return &place{
-			Name: info.Name, ID: info.ID, Token: info.Token, Joined: time.UnixMilli(stat.Ctime).UTC(),
+			Name: info.Name, Value: info.Value, ID: info.ID, Token: info.Token, Joined: time.UnixMilli(stat.Ctime).UTC(),
 			Session: fmt.Sprintf("%#x", uint64(stat.EphemeralOwner)),
 		}, nil
 	})
@@ -57,7 +57,7 @@ func (z *zookeeper) watch(ctx context.Context) (<-chan observation, error) {
 			return *p
 		}
 		// It has left, or cannot be asked.
-		return place{Name: leader.Name, ID: leader.ID, Token: leader.Token}
+		return placeOf(leader)
 	}), nil
 }
 

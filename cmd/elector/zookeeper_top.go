@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
 // at looks on at another election by the same connection.
@@ -33,11 +32,6 @@ const findLimit = 1000
 // find walks through the tree under a znode, that one included, for those that have
 // candidates among their children. It costs a request for each znode that is none.
 func (z *zookeeper) find(ctx context.Context, under string) (elections []string, all bool, err error) {
-	if under != "/" {
-		if err := znode.CheckPath(under); err != nil {
-			return nil, false, usage("--under %s: %w", under, err)
-		}
-	}
 	if err := z.ready(ctx); err != nil {
 		return nil, false, err
 	}

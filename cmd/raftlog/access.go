@@ -1,12 +1,11 @@
 package main
 
-// How a command gets access to a cluster: by a file, by flags, by the environment.
+// The access to a cluster: a file, flags and the environment.
 
 import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -16,12 +15,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
+	"github.com/go-leaderelection/leaderelection/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/internal/tlsfile"
 )
 
-// secretVariable has the secret, unless a flag does.
+// secretVariable is the environment variable that contains the secret if no flag does.
 const secretVariable = "RAFTLOG_SECRET"
 
-// access is the flags that all commands for a cluster have.
+// access contains the flags that all commands for a cluster have.
 type access struct {
 	file     string
 	secret   string
@@ -29,18 +30,24 @@ type access struct {
 	insecure bool
 }
 
-func (a *access) register(flags *pflag.FlagSet) {
-	flags.StringVarP(&a.file, "config", "c", "", "YAML file (see raftlog defaults)")
-	flags.StringVar(&a.over.Cluster, "cluster", "", "the cluster's name")
-	flags.StringVarP(&a.secret, "secret", "k", "", "the cluster's secret; others on this machine can see it, other than by --secret-file or "+secretVariable)
-	flags.StringVar(&a.over.SecretFile, "secret-file", "", "file with the secret")
-	flags.StringVar(&a.over.CAFile, "ca-file", "", "certificates of the peers' authority, PEM")
+// groupAccess is the group of the flags of access in help texts.
+const groupAccess = "Access to the cluster"
+
+func (a *access) register(flags *pflag.FlagSet) { cmdline.RegisterGroup(flags, groupAccess, a.add) }
+
+func (a *access) add(flags *pflag.FlagSet) {
+	flags.StringVarP(&a.file, "config", "c", "", "configuration file, YAML (see raftlog defaults)")
+	flags.StringVar(&a.over.Cluster, "cluster", "", "name of the cluster")
+	flags.StringVarP(&a.secret, "secret", "k", "", "secret of the cluster; other users of this machine can see it, unlike with --secret-file and "+secretVariable)
+	flags.StringVar(&a.over.SecretFile, "secret-file", "", "file that contains the secret")
+	flags.StringVar(&a.over.CAFile, "ca-file", "", "certificates of the authority of the peers, PEM")
 	flags.StringVar(&a.over.CertFile, "cert-file", "", "certificate of this process, PEM")
 	flags.StringVar(&a.over.KeyFile, "key-file", "", "key of --cert-file, PEM")
-	flags.BoolVar(&a.insecure, "insecure", false, "believe everybody, and encrypt nothing")
+	flags.StringSliceVar(&a.over.AllowedNames, "allowed-names", nil, "names of the certificates to accept, as DNS name, IP address, URI or common name (default: all of --ca-file)")
+	flags.BoolVar(&a.insecure, "insecure", false, "no authentication and no encryption")
 }
 
-// load reads the file, and puts over it what flags say.
+// load returns the settings of the file, overridden by flags and the environment.
 func (a *access) load() (settings, error) {
 	s, err := loadSettings(a.file)
 	if err != nil {
@@ -56,6 +63,9 @@ func (a *access) load() (settings, error) {
 			*o.to = o.from
 		}
 	}
+	if len(a.over.AllowedNames) > 0 {
+		s.AllowedNames = a.over.AllowedNames
+	}
 	s.Insecure = s.Insecure || a.insecure
 	switch env := os.Getenv(secretVariable); {
 	case a.secret != "":
@@ -65,79 +75,60 @@ func (a *access) load() (settings, error) {
 	case env != "":
 		s.Secret, s.SecretFile = env, ""
 	case s.Secret != "" && s.SecretFile != "":
-		return s, usage("-c %s has both secret and secret-file: leave one out", a.file)
+		return s, usage("-c %s contains both secret and secret-file: remove one of them", a.file)
 	}
-	return s, nil
+	return s, s.check()
 }
 
-// proof is what proves who belongs to the cluster.
+// proof returns what authenticates this process to the cluster.
 func (s settings) proof() (secret []byte, certificates *tls.Config, err error) {
 	secret = []byte(s.Secret)
 	if s.SecretFile != "" {
 		if secret, err = os.ReadFile(s.SecretFile); err != nil {
-			return nil, nil, usage("secret file: %w", err)
+			return nil, nil, usage("--secret-file: %w", err)
 		}
 		if secret = bytes.TrimRight(secret, "\r\n"); len(secret) == 0 {
-			return nil, nil, usage("secret file %s is empty", s.SecretFile)
+			return nil, nil, usage("--secret-file %s is empty: write a secret to it, for example by head -c 32 /dev/urandom | base64", s.SecretFile)
 		}
 	}
-	if certificates, err = s.certificates(); err != nil {
-		return nil, nil, err
+	files := tlsfile.Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}
+	if certificates, err = files.PeerConfig(s.AllowedNames); err != nil {
+		return nil, nil, usage("%w", err)
+	}
+	if n := len(secret); n > 0 && n < minSecret {
+		return nil, nil, usage("the secret has %d bytes, and needs at least %d: head -c 32 /dev/urandom | base64 makes one", n, minSecret)
 	}
 	proven := len(secret) > 0 || certificates != nil
 	switch {
 	case s.Insecure && proven:
-		return nil, nil, usage("insecure, and a secret or certificates, exclude each other")
+		return nil, nil, usage("--insecure excludes a secret and certificates: remove it, or remove them")
 	case !s.Insecure && !proven:
-		return nil, nil, usage("there is no secret: give it by --secret-file, %s or -k, or certificates, or --insecure", secretVariable)
+		return nil, nil, usage("authentication required: set --secret-file FILE, %s, or --ca-file, --cert-file and --key-file; or --insecure for none", secretVariable)
 	}
 	return secret, certificates, nil
 }
 
-// certificates is nil without any.
-func (s settings) certificates() (*tls.Config, error) {
-	if s.CAFile == "" && s.CertFile == "" && s.KeyFile == "" {
-		return nil, nil
-	}
-	if s.CAFile == "" || s.CertFile == "" || s.KeyFile == "" {
-		return nil, usage("ca-file, cert-file and key-file belong together")
-	}
-	pem, err := os.ReadFile(s.CAFile)
-	if err != nil {
-		return nil, usage("ca-file: %w", err)
-	}
-	authority := x509.NewCertPool()
-	if !authority.AppendCertsFromPEM(pem) {
-		return nil, usage("ca-file %s: no certificate in it", s.CAFile)
-	}
-	pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
-	if err != nil {
-		return nil, usage("cert-file, key-file: %w", err)
-	}
-	return &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
-		RootCAs: authority, ClientCAs: authority, ClientAuth: tls.RequireAndVerifyClientCert,
-	}, nil
-}
+// minSecret is the minimum length of a secret in bytes.
+const minSecret = 16
 
-// caller is access for commands that ask peers.
+// caller is the access of commands that send requests to peers.
 type caller struct {
 	access
 	timeout limit
-	seeds   string // how the command is told a peer to ask, for errors
+	seeds   string // how to give the command the address of a peer, for errors
 }
 
 func (c *caller) register(flags *pflag.FlagSet, timeout time.Duration, what string) {
 	c.access.register(flags)
-	c.timeout, c.seeds = limit(timeout), ", or give host:port of one"
+	c.timeout, c.seeds = limit(timeout), ", or give the address of one, such as 10.0.0.1:8047"
 	short := "t"
 	if flags.ShorthandLookup(short) != nil {
 		short = ""
 	}
-	flags.VarP(&c.timeout, "timeout", short, what+", in milliseconds or such as 2s")
+	flags.VarP(&c.timeout, "timeout", short, what+", such as 2s, or a number of milliseconds")
 }
 
-// client speaks to those peers, or if there are none to those of the file.
+// client returns a client of the given peers, or if there are none, of those in the file.
 func (c *caller) client(seeds []string) (*client.Client, settings, error) {
 	s, err := c.load()
 	if err != nil {
@@ -157,15 +148,15 @@ func (c *caller) client(seeds []string) (*client.Client, settings, error) {
 			return nil, s, err
 		}
 		if p.ID == p.Addr {
-			p.ID = "" // whoever that is
+			p.ID = "" // it is unknown
 		}
 		peers = append(peers, p)
 	}
 	switch {
 	case s.Cluster == "":
-		return nil, s, usage("which cluster? Set cluster in the file of -c, or --cluster")
+		return nil, s, usage("the name of the cluster is missing: set cluster in the file of -c, or --cluster NAME")
 	case len(peers) == 0:
-		return nil, s, usage("which peers? Set peers in the file of -c%s", c.seeds)
+		return nil, s, usage("the peers are missing: set peers in the file of -c%s", c.seeds)
 	}
 	cl, err := client.New(client.Config{
 		Cluster: s.Cluster, Peers: peers, Secret: secret, TLS: certificates, Insecure: s.Insecure,
@@ -177,7 +168,7 @@ func (c *caller) client(seeds []string) (*client.Client, settings, error) {
 	return cl, s, err
 }
 
-// callTimeout is how long a peer has to answer what it can answer at once.
+// callTimeout limits the time of an answer that a peer can give immediately.
 const callTimeout = time.Second
 
 // within bounds ctx by the timeout.
@@ -198,7 +189,7 @@ func (l *limit) Set(text string) error {
 		d, err = time.Duration(ms)*time.Millisecond, nil
 	}
 	if err == nil && d <= 0 {
-		err = errors.New("it has to be more than nothing")
+		err = errors.New("it must be positive, such as 2s")
 	}
 	*l = limit(d)
 	return err

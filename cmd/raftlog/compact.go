@@ -1,6 +1,6 @@
 package main
 
-// To make a snapshot beside a running peer: what zr-log-compact is for ØMQ Raft.
+// The command compact creates a snapshot while the peer runs, as zr-log-compact does for ØMQ Raft.
 
 import (
 	"cmp"
@@ -20,23 +20,22 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 )
 
-const aboutCompact = `Make a snapshot of a peer's files, and put it where the peer takes it over (compact-file).
+const aboutCompact = `Create a snapshot from the files of a peer, and put it where the peer takes it over (compact-file).
+The files of the peer are only read, and it may run.
 
-The peer's files are only read, and it may run meanwhile. The snapshot is of the entry of -i;
-or of min(commit index, prune index) of the peer of -p, by default the file's own: so peers
-that join later get the entries of all IDs that are fresh. Until the window has passed since the
-first update (7 h by default), that snapshot contains nearly nothing; -i makes a newer one. There
-can be one target at a time: the next one is made after the peer has taken this one over. The target is there as a whole or
-not at all, and must not exist. The files say of the newest entries only later that they are
-committed: -p with the peer itself, beside -i, takes its word for it.
+The snapshot contains the entries through the index of -i. Without -i the index is min(commit index,
+prune index) of the peer of -p, by default the peer itself. So peers that join later receive the
+entries of all request IDs within the window. Until the window has passed since the first update (7h
+by default) that snapshot contains nearly nothing; -i creates a newer one. The target must not
+exist, and is created completely or not at all. The files record only later that the newest entries
+are committed; with -p and the peer itself, in addition to -i, the command asks the peer.
 
-Files of the log that may be deleted are printed, the oldest first. They may be only when the
-peer has taken the snapshot over: with --wait the command waits for that; without it they are
-printed to standard error, as what may be deleted later.
+The command prints the files of the log that may be deleted when the peer has taken the snapshot
+over, the oldest first. With --wait it waits for that. Without --wait it prints them to standard
+error.
 
-This is for peers without a state machine, such as those of "raftlog serve". There is no flag
-for a state machine: a program cannot load one. Those that have one call
-raftlog.CompactOffline with it.
+This command is for peers without a state machine, such as those of "raftlog serve". Programs with
+a state machine call raftlog.CompactOffline.
 
 `
 
@@ -51,25 +50,29 @@ type compacting struct {
 func newCompact() *cobra.Command {
 	var c compacting
 	cmd := &cobra.Command{
-		Use: "compact [-c FILE] [-i INDEX | -p PEER]", Short: "Make a snapshot beside a running peer", Long: aboutCompact + exitHelp, Args: atMost(0),
+		Use: "compact [-c FILE] [-i INDEX | -p PEER]", Short: "Create a snapshot while the peer runs", Long: aboutCompact + exitHelp, Args: atMost(0),
+		Example: "  raftlog compact -c /etc/raftlog.yaml --peer-id a --wait 1m",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&c.target, "target", "t", "", "the snapshot to make; default: compact-file")
-	c.caller.register(flags, 5*time.Second, "how long to wait for the peer of -p")
-	c.seeds = ", or give -p host:port"
-	flags.Uint64VarP(&c.index, "index", "i", 0, "index of the last entry in it")
-	flags.StringVarP(&c.peer, "peer", "p", "", "peer that says the index: ID, or host:port")
-	flags.StringVarP(&c.dir, "dir", "d", "", "folder of the peer's data; default: dir")
-	flags.StringVar(&c.id, "id", "", "ID of the peer, for {id} in the file; default: id")
-	flags.BoolVarP(&c.noPrune, "no-prune", "N", false, "do not print files that may be deleted")
-	flags.DurationVar(&c.wait, "wait", 0, "for how long to wait until the peer has taken it over")
+	flags.StringVarP(&c.target, "target", "t", "", "snapshot file to create (default: compact-file of the file of -c)")
+	c.caller.register(flags, 5*time.Second, "time limit for the peer of -p")
+	c.seeds = ", or give -p with an address, such as -p 10.0.0.1:8047"
+	flags.Uint64VarP(&c.index, "index", "i", 0, "index of the last entry in the snapshot")
+	flags.StringVarP(&c.peer, "peer", "p", "", "peer to query for the index: ID, or host:port")
+	flags.StringVarP(&c.dir, "dir", "d", "", "directory of the data of the peer (default: dir of the file of -c)")
+	flags.StringVar(&c.id, "peer-id", "", "ID of the peer, for {id} in the file (default: peer-id of the file)")
+	flags.BoolVarP(&c.noPrune, "no-prune", "N", false, "do not print the files that may be deleted")
+	flags.DurationVar(&c.wait, "wait", 0, "time to wait until the peer has taken the snapshot over")
 	return cmd
 }
 
 func (c *compacting) run(ctx context.Context, out, notes io.Writer) error {
+	if c.wait < 0 {
+		return usage("--wait %v: it must not be negative; an example is 1m", c.wait)
+	}
 	s, err := c.load()
 	if err != nil {
 		return err
@@ -82,17 +85,17 @@ func (c *compacting) run(ctx context.Context, out, notes io.Writer) error {
 	case err != nil:
 		return err
 	case dir == "":
-		return usage("whose files? Set dir in the file of -c, or -d")
+		return usage("the directory of the peer is missing: set dir in the file of -c, or -d, such as -d /var/lib/raftlog")
 	case target == "":
-		return usage("which file is to be made? Set compact-file in the file of -c, or --target")
+		return usage("the file to create is missing: set compact-file in the file of -c, or --target FILE")
 	}
 	dir, target = s.placed(dir), s.placed(target)
 	owner, err := offline.ReadOwner(dir)
 	if err != nil {
-		return usage("-d %s is not a peer's folder: %w", dir, err)
+		return usage("-d %s is not the directory of a peer: %w", dir, err)
 	}
 	if _, err := os.Lstat(target); err == nil { // before a peer is asked
-		return usage("--target %s exists: a snapshot that the peer has not taken over yet, or another file", target)
+		return usage("--target %s exists: it is a snapshot that the peer has not taken over yet, or another file", target)
 	}
 	index, committed := c.index, uint64(0)
 	if c.peer != "" || index == 0 {
@@ -110,7 +113,7 @@ func (c *compacting) run(ctx context.Context, out, notes io.Writer) error {
 	if old, err := offline.ReadSnapshot(filepath.Join(dir, offline.SnapshotName)); err != nil {
 		return err
 	} else if index <= old.Index {
-		return failure(exitNothing, "there is nothing to compact: the snapshot is of entry %d, and that of entry %d is asked for", old.Index, index)
+		return failure(exitNothing, "nothing to compact: the snapshot contains the entries through %d, and entry %d is requested", old.Index, index)
 	}
 	refused := modified(target + ".refused")
 	made, err := raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index, Target: target, Committed: committed})
@@ -191,7 +194,7 @@ func (c *compacting) await(ctx context.Context, dir, target string, refused time
 	for {
 		if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
 			if modified(target+".refused") != refused {
-				return failure(exitFailed, "the peer has refused the snapshot, and its log says why; it is %s.refused now", target)
+				return failure(exitFailed, "the peer has rejected the snapshot; its log contains the reason, and the file is %s.refused now", target)
 			}
 			taken, err := offline.ReadSnapshot(filepath.Join(dir, offline.SnapshotName))
 			if err != nil {
@@ -208,7 +211,7 @@ func (c *compacting) await(ctx context.Context, dir, target string, refused time
 		select {
 		case <-poll.C:
 		case <-limit.C:
-			return failure(exitFailed, "the peer has not taken over %s within %v (--wait): does it run, with that as its compact-file? The file stays", target, c.wait)
+			return failure(exitFailed, "the peer has not taken over %s within %v (--wait): check that it runs, with that file as its compact-file. The file remains", target, c.wait)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -1,6 +1,6 @@
 package main
 
-// Who the peers are, and to change it: what zr-config is for ØMQ Raft.
+// The command config shows and changes the peers, as zr-config does for ØMQ Raft.
 
 import (
 	"cmp"
@@ -18,14 +18,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-const aboutConfig = `Show who the peers are, or change it while the cluster works.
+const aboutConfig = `Show the peers of a running cluster, or change them.
 
-Peers are written tcp://host:port/id, or without tcp://; without /id the ID is host:port. To
-delete one its ID is enough. The cluster is found by peers of the file, or by the arguments.
+A peer has the form tcp://host:port/id. tcp:// may be omitted; without /id the ID is host:port. For
+--delete the ID is sufficient. The command contacts the peers in the file of -c, or those that are
+given as arguments.
 
-Start new peers before they are added, with the present peers in their configuration. When
-the command has ended the change is complete: peers that were deleted take no part any more,
-and can be stopped; their IDs are not used again.
+Start new peers before they are added, with the present peers in their configuration. The change is
+complete when the command returns: peers that were deleted do not participate any more and can be
+stopped. Their IDs must not be used again.
 
 `
 
@@ -40,24 +41,25 @@ type reconfiguring struct {
 func newConfig() *cobra.Command {
 	var r reconfiguring
 	cmd := &cobra.Command{
-		Use: "config [-c FILE] [HOST:PORT...]", Short: "Show and change who the peers are", Long: aboutConfig + exitHelp,
+		Use: "config [-c FILE] [HOST:PORT...]", Short: "Show and change the peers", Long: aboutConfig + exitHelp,
+		Example: "  raftlog config -c /etc/raftlog.yaml\n  raftlog config -c /etc/raftlog.yaml --add " + examplePeer + " --delete b",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for name, peers := range map[string][]string{"add": r.add, "delete": r.remove, "replace": r.replace} {
 				if cmd.Flags().Changed(name) && len(peers) == 0 {
-					return usage("--%s has no peers", name) // of a script's empty variable
+					return usage("--%s is empty: give peers, such as --%s %s", name, name, examplePeer) // a variable of a script is empty
 				}
 			}
 			return r.run(cmd.Context(), args, cmd.OutOrStdout())
 		},
 	}
 	flags := cmd.Flags()
-	r.caller.register(flags, 5*time.Second, "how long to look for the cluster")
+	r.caller.register(flags, 5*time.Second, "time limit for contacting the cluster")
 	flags.StringSliceVarP(&r.add, "add", "a", nil, "peers to add")
 	flags.StringSliceVarP(&r.remove, "delete", "d", nil, "peers to delete")
-	flags.StringSliceVarP(&r.replace, "replace", "r", nil, "all peers there are to be, instead of -a and -d")
-	flags.BoolVarP(&r.dry, "dry-run", "n", false, "only show what would be; so does the command without a change")
-	flags.StringVar(&r.ident, "ident", "", "request ID of the change, 32 hexadecimal digits: repeated with it, it is carried out once")
-	flags.DurationVar(&r.wait, "wait", 2*time.Minute, "how long to wait for the change; new peers have to catch up first")
+	flags.StringSliceVarP(&r.replace, "replace", "r", nil, "all peers after the change, instead of --add and --delete")
+	flags.BoolVarP(&r.dry, "dry-run", "n", false, "only show the result of the change")
+	flags.StringVar(&r.ident, "request-id", "", "request ID of the change, 32 hexadecimal digits; a change that is repeated with the same ID is applied once")
+	flags.DurationVar(&r.wait, "wait", 2*time.Minute, "time limit for the change; new peers must receive the log first")
 	return cmd
 }
 
@@ -66,8 +68,11 @@ func (r *reconfiguring) run(ctx context.Context, seeds []string, out io.Writer) 
 	if err != nil {
 		return err
 	}
+	if r.wait <= 0 {
+		return usage("--wait %v: it must be positive, such as 2m", r.wait)
+	}
 	if len(r.replace) > 0 && len(r.add)+len(r.remove) > 0 {
-		return usage("--replace says who all the peers are: it goes with neither --add nor --delete")
+		return usage("--replace lists all peers: it excludes --add and --delete")
 	}
 	add, err := parsePeers(append(slices.Clone(r.add), r.replace...))
 	if err != nil {
@@ -106,7 +111,7 @@ func (r *reconfiguring) run(ctx context.Context, seeds []string, out io.Writer) 
 	index, err := cl.ChangePeers(ctx, id, voters)
 	switch {
 	case errors.Is(err, raftlog.ErrUnknownOutcome):
-		return failure(exitUnknown, "%w; repeat it with --ident %v", err, id)
+		return failure(exitUnknown, "%w; repeat it with --request-id %v", err, id)
 	case errors.Is(err, raftlog.ErrChanging):
 		return failure(exitFailed, "%w: try again when that is complete; a change whose new peers do not come is given up after 20 election timeouts", err)
 	case isInvalid(err) && already != nil:
@@ -120,7 +125,7 @@ func (r *reconfiguring) run(ctx context.Context, seeds []string, out io.Writer) 
 	return nil
 }
 
-// show prints who the peers are, and returns it.
+// show prints the membership, and returns it.
 func (r *reconfiguring) show(ctx context.Context, cl *client.Client, out io.Writer) (client.Membership, error) {
 	ctx, cancel := r.within(ctx)
 	defer cancel()
@@ -130,14 +135,14 @@ func (r *reconfiguring) show(ctx context.Context, cl *client.Client, out io.Writ
 	}
 	leader := leaderOf(cl.Infos(ctx))
 	if len(now.Outgoing) > 0 {
-		fmt.Fprintln(out, "a change is under way, from the peers:")
+		fmt.Fprintln(out, "a change is in progress, from the peers:")
 		printPeers(out, now.Outgoing, leader)
 	}
 	fmt.Fprintln(out, "current peers:")
 	printPeers(out, now.Voters, leader)
-	if len(now.Clients) > 0 {
+	if len(now.Learners) > 0 {
 		fmt.Fprintln(out, "peers without a vote:")
-		printPeers(out, now.Clients, leader)
+		printPeers(out, now.Learners, leader)
 	}
 	if leader == (raftlog.Peer{}) {
 		fmt.Fprintln(out, "leader: none")
@@ -157,7 +162,7 @@ func printPeers(out io.Writer, peers []raftlog.Peer, leader raftlog.Peer) {
 	}
 }
 
-// leaderOf is who leads by the newest term that somebody knows.
+// leaderOf returns the leader of the newest term in the answers.
 func leaderOf(infos []client.PeerInfo) raftlog.Peer {
 	answered := slices.DeleteFunc(slices.Clone(infos), func(i client.PeerInfo) bool {
 		return i.Err != nil || i.Info.Leader == (raftlog.Peer{})
@@ -168,7 +173,7 @@ func leaderOf(infos []client.PeerInfo) raftlog.Peer {
 	return slices.MaxFunc(answered, func(a, b client.PeerInfo) int { return cmp.Compare(a.Info.Term, b.Info.Term) }).Info.Leader
 }
 
-// planned is who the voters are to be.
+// planned returns the voters after a change.
 func planned(now, add []raftlog.Peer, remove []string) ([]raftlog.Peer, error) {
 	voters := slices.Clone(now)
 	for _, text := range remove {
@@ -177,7 +182,7 @@ func planned(now, add []raftlog.Peer, remove []string) ([]raftlog.Peer, error) {
 			return nil, err
 		}
 		if voters = slices.DeleteFunc(voters, func(p raftlog.Peer) bool { return p == now[i] }); len(voters) == 0 {
-			return nil, usage("nobody would be left")
+			return nil, usage("--delete lists all peers: at least one must remain")
 		}
 	}
 	for _, p := range add {
@@ -189,13 +194,13 @@ func planned(now, add []raftlog.Peer, remove []string) ([]raftlog.Peer, error) {
 	return voters, nil
 }
 
-// inPlace is whether the voters are already as a change wants them, as after the change.
+// inPlace reports whether the voters are already those after the change.
 func inPlace(now, add []raftlog.Peer, remove []string) bool {
 	return !slices.ContainsFunc(add, func(p raftlog.Peer) bool { return !slices.Contains(now, p) }) &&
 		!slices.ContainsFunc(remove, func(text string) bool { _, err := find(now, text); return err == nil })
 }
 
-// find is which of the peers a text means: by URL, by address, or by ID.
+// find returns the index of the peer with the given URL, address or ID.
 func find(peers []raftlog.Peer, text string) (int, error) {
 	i := slices.IndexFunc(peers, func(p raftlog.Peer) bool { return p.ID == text })
 	if i < 0 {
@@ -204,7 +209,7 @@ func find(peers []raftlog.Peer, text string) (int, error) {
 		}
 	}
 	if i < 0 {
-		return 0, failure(exitMissing, "cannot delete %q: it is none of the peers", text)
+		return 0, failure(exitMissing, "cannot delete %q: it is not one of the peers", text)
 	}
 	return i, nil
 }
@@ -216,10 +221,10 @@ func requestIDOf(text string) (requestid.ID, error) {
 	}
 	id, err := requestid.Parse(text)
 	if err == nil && id.IsZero() {
-		err = errors.New("the zero ID is none")
+		err = errors.New("it must not be zero")
 	}
 	if err != nil {
-		return id, usage("%w", err)
+		return id, usage("--request-id %q: %w; an example is %v", text, err, requestid.New())
 	}
 	return id, nil
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 )
 
-// settings are what a file has, and flags override.
+// settings are the keys of a configuration file. Flags override them.
 type settings struct {
 	Cluster string     `yaml:"cluster"`
-	ID      string     `yaml:"id"`
+	ID      string     `yaml:"peer-id"`
 	Addr    string     `yaml:"addr"`
 	Listen  string     `yaml:"listen"`
 	Dir     string     `yaml:"dir"`
@@ -32,7 +32,9 @@ type settings struct {
 	CAFile     string `yaml:"ca-file"`
 	CertFile   string `yaml:"cert-file"`
 	KeyFile    string `yaml:"key-file"`
-	Insecure   bool   `yaml:"insecure"`
+	// AllowedNames are those of certificates; none allows every name.
+	AllowedNames []string `yaml:"allowed-names"`
+	Insecure     bool     `yaml:"insecure"`
 
 	CompactFile     string        `yaml:"compact-file"`
 	ElectionTimeout time.Duration `yaml:"election-timeout"`
@@ -118,7 +120,7 @@ func parseSettings(text []byte, s *settings) error {
 		return plainYAML(err)
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return errors.New("there is a second document, or what follows the first is no YAML")
+		return errors.New("expected exactly one YAML document")
 	}
 	return nil
 }
@@ -149,19 +151,19 @@ func plainYAML(err error) error {
 	return errors.New(strings.Join(said, "; "))
 }
 
-// place fills the peer's ID in where it is to stand.
+// place replaces {id} in paths by the ID of the peer.
 func (s *settings) place() {
 	s.Dir, s.CompactFile = s.placed(s.Dir), s.placed(s.CompactFile)
 }
 
 func (s settings) placed(path string) string { return strings.ReplaceAll(path, "{id}", s.ID) }
 
-// nameless refuses a path that the ID stands in, without one.
+// nameless rejects a path that contains {id} if there is no ID.
 func (s settings) nameless(path string) error {
 	if s.ID != "" || !strings.Contains(path, "{id}") {
 		return nil
 	}
-	return usage("which peer? {id} stands in %q: give --id", path)
+	return usage("%q contains {id}, and the ID of the peer is missing: give it by --peer-id, such as --peer-id a", path)
 }
 
 func (s settings) peers() (peers []raftlog.Peer) {
@@ -170,3 +172,46 @@ func (s settings) peers() (peers []raftlog.Peer) {
 	}
 	return peers
 }
+
+// check rejects values that no command accepts. The names are those of keys and flags.
+func (s settings) check() error {
+	between := func(key string, d, least, most time.Duration, example string) error {
+		if d < least || d > most {
+			return usage("%s %v: must be from %v to %v, such as %s", key, d, least, most, example)
+		}
+		return nil
+	}
+	if s.Addr != "" {
+		if err := hostPort("addr", s.Addr, false); err != nil {
+			return err
+		}
+	}
+	if s.Listen != "" {
+		if err := hostPort("listen", s.Listen, true); err != nil {
+			return err
+		}
+	}
+	for i, p := range s.Peers {
+		for _, q := range s.Peers[:i] {
+			if p.ID == q.ID || p.Addr == q.Addr {
+				return usage("peers: %s and %s have the same ID or address; give each peer its own, such as %s", peerURL(raftlog.Peer(q)), peerURL(raftlog.Peer(p)), examplePeer)
+			}
+		}
+	}
+	heartbeat := cmp.Or(s.Heartbeat, s.ElectionTimeout/5)
+	switch {
+	case s.MaxRequestIDs < 1:
+		return usage("max-request-ids %d: must be positive, such as %d", s.MaxRequestIDs, raftlog.DefaultMaxRequestIDs)
+	case s.MaxData < 1 || s.MaxData > maxData:
+		return usage("max-data %d: must be from 1 to %d, such as %d", s.MaxData, maxData, raftlog.DefaultMaxData)
+	}
+	return cmp.Or(
+		between("election-timeout", s.ElectionTimeout, 100*time.Millisecond, time.Hour, "1s"),
+		between("heartbeat", heartbeat, s.ElectionTimeout/20, s.ElectionTimeout/2, "0s, which is a fifth of election-timeout"),
+		between("window", s.Window, time.Minute, 10*365*24*time.Hour, "7h"),
+		between("join-timeout", s.JoinTimeout, time.Millisecond, 24*time.Hour, "1m"),
+	)
+}
+
+// maxData is the maximum of max-data.
+const maxData = 16 << 20

@@ -6,68 +6,71 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// defaults is a configuration file with every key, and its default.
-const defaults = `# A peer of a replicated log, for "raftlog serve -c FILE", and for the commands that look
-# after it. All peers can share one file, with the ID on the command line: serve -c FILE a.
+// defaults is a configuration file that contains every key and its default.
+const defaults = `# A peer of a replicated log, for "raftlog serve -c FILE" and the commands that manage it. All
+# peers can share one file if the ID is given on the command line: serve -c FILE --peer-id a.
 
-# The cluster's name, the same at all peers and clients.
+# The name of the cluster, the same for all peers and clients.
 cluster: ""
 
-# This peer's own ID, never used by another one, not even one of before: a peer that has lost
-# its disk comes back under a new ID. An argument of serve comes first.
-id: ""
+# The ID of this peer. An ID must not be used again: a peer that has lost its data returns with a
+# new ID. --peer-id overrides it.
+peer-id: ""
 
-# Where the others reach this peer, host:port. Default: what peers has for id.
+# The address at which others reach this peer, host:port. Default: its address in peers.
 addr: ""
 
-# Where this peer listens, host:port. Default: addr.
+# The address on which this peer listens, host:port. Default: addr.
 listen: ""
 
-# The folder of this peer's data; {id} in it stands for the ID. Relative ones are relative to
-# where the command runs, as with all files here.
+# The directory of the data of this peer; {id} stands for the ID. A relative path is relative to the
+# working directory of the command, like all paths in this file.
 dir: ""
 
-# The voters with which the cluster begins, the same at all of them, as tcp://host:port/id, or
-# as keys id and addr. Once the log exists these say only whom to ask. A peer that is not among
-# them joins: start it, and then have it made a voter by "raftlog config --add".
+# The voters that start the cluster, the same for all of them, as tcp://host:port/id, or as a mapping
+# of id and addr. If the log exists, these are only the peers to contact. A peer that is not listed
+# joins: start it, and then make it a voter by "raftlog config --add".
 peers: []
 
-# What proves that peers and clients are of the cluster, over TLS 1.3: at least 16 random
-# bytes. -k, --secret-file and RAFTLOG_SECRET come first, in this order.
+# The secret that authenticates peers and clients, over TLS 1.3: at least 16 random bytes. -k,
+# --secret-file and RAFTLOG_SECRET override it, in this order.
 secret: ""
-# A file with the secret, without the line's end.
+# A file that contains the secret. Line breaks at its end are ignored.
 secret-file: ""
 
-# Certificates prove it instead, or besides; PEM files of the authority, and of this process.
+# Certificates, instead of the secret or in addition: PEM files of the authority and of this process.
 ca-file: ""
 cert-file: ""
 key-file: ""
+# The names of the certificates to accept, from peers and clients: a DNS name, an IP address, a
+# URI or the common name. [] accepts every certificate of the authority.
+allowed-names: []
 
-# Believe everybody who reaches the port, and encrypt nothing.
+# No authentication and no encryption.
 insecure: false
 
-# A file that is watched: a snapshot that "raftlog compact" puts there is taken over. Its
-# folder must be on the disk of dir, and may be in it; {id} stands for the ID.
+# The file in which this peer expects snapshots of "raftlog compact". Its directory must be on the
+# same file system as dir, and may be in dir; {id} stands for the ID.
 compact-file: ""
 
-# How long voters wait for their leader before they elect another one, and the longest that a
-# leadership lasts without proof. The same at all peers. From 100ms.
+# The time after which voters that receive nothing from the leader elect another one, and the
+# maximum of a lease. The same for all peers. At least 100ms.
 election-timeout: 1s
 
-# How often the leader shows itself. 0 is a fifth of election-timeout.
+# The interval of the leader's heartbeats. 0 is a fifth of election-timeout.
 heartbeat: 0s
 
-# For how long IDs of updates are fresh: older ones are refused if they are not known.
+# The time for which request IDs are remembered. Older unknown IDs are rejected.
 window: 7h
 
-# For how long a peer that joins looks for one that gives it a snapshot.
+# The time in which a peer that joins must find another peer that sends it a snapshot.
 join-timeout: 1m
 
-# How many fresh IDs are remembered, at 20 bytes each; updates are refused while there are
-# more.
+# The maximum number of request IDs within the window, 20 bytes each. Updates are rejected while
+# there are more.
 max-request-ids: 20000000
 
-# How many bytes an update may have; 16777216 at most.
+# The maximum size of an update in bytes, up to 16777216.
 max-data: 1048576
 
 # text or json; debug, info, warn or error; on standard error.
@@ -77,8 +80,8 @@ log-level: info
 
 func newDefaults() *cobra.Command {
 	return &cobra.Command{
-		Use: "defaults", Short: "Print a configuration file with every key, explained", Args: atMost(0),
-		Long: "Print a configuration file that has every key, with its default, explained.\n\n" + exitHelp,
+		Use: "defaults", Short: "Print a configuration file that explains every key", Args: atMost(0),
+		Long: "Print a configuration file that contains every key with its default and an explanation.\n\n" + exitHelp,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(cmd.OutOrStdout(), defaults)
 			return err

@@ -111,8 +111,8 @@ func TestPeersComeAndGo(t *testing.T) {
 	}
 	acknowledged := map[string]string{}
 	index, id := c.propose(acknowledged, "first")
-	require.Equal(t, index+" "+id+"\n", c.ok("propose", "--id", id, "first"), "the ID is known")
-	r := c.run("propose", "--id", id, "other data")
+	require.Equal(t, index+" "+id+"\n", c.ok("propose", "--request-id", id, "first"), "the ID is known")
+	r := c.run("propose", "--request-id", id, "other data")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.log, "used for other data")
 
@@ -122,7 +122,7 @@ func TestPeersComeAndGo(t *testing.T) {
 	require.Zero(t, r.code, r.log)
 	require.Contains(t, r.out, "nothing was changed")
 	change := requestid.New().String()
-	r = c.run("config", "--add", "tcp://"+c.addr("d")+"/d", "--ident", change)
+	r = c.run("config", "--add", "tcp://"+c.addr("d")+"/d", "--request-id", change)
 	require.Zero(t, r.code, r.log)
 	require.Less(t, r.took, 10*time.Second)
 	_, complete, ok := strings.Cut(strings.TrimSpace(r.out), "complete at entry ")
@@ -130,10 +130,10 @@ func TestPeersComeAndGo(t *testing.T) {
 	c.applied(complete)
 	require.Equal(t, []string{"a", "b", "c", "d"}, ids(c.status().Peers))
 	// Who could not know whether it was carried out repeats it, and is told.
-	r = c.run("config", "--add", "tcp://"+c.addr("d")+"/d", "--ident", change)
+	r = c.run("config", "--add", "tcp://"+c.addr("d")+"/d", "--request-id", change)
 	require.Zero(t, r.code, r.log)
 	require.Contains(t, r.out, "complete at entry "+complete)
-	r = c.run("config", "--add", "tcp://"+c.addr("d")+"/d", "--ident", requestid.New().String())
+	r = c.run("config", "--add", "tcp://"+c.addr("d")+"/d", "--request-id", requestid.New().String())
 	require.Equal(t, exitExists, r.code, "it was another change: %s", r.log)
 
 	// On an idle cluster too it ends at once (it has asked for ever).
@@ -155,12 +155,12 @@ func TestPeersComeAndGo(t *testing.T) {
 	// The leader goes.
 	leader := c.status().Leader.ID
 	change = requestid.New().String()
-	r = c.run("config", "--delete", leader, "--ident", change)
+	r = c.run("config", "--delete", leader, "--request-id", change)
 	require.Zero(t, r.code, r.log)
 	require.Less(t, r.took, 10*time.Second)
 	c.peers[leader].logs(t, "role=removed") // it hears of it after the others
 	c.peers[leader].logs(t, "needs another ID")
-	require.Contains(t, c.ok("config", "--delete", leader, "--ident", change), "complete at entry")
+	require.Contains(t, c.ok("config", "--delete", leader, "--request-id", change), "complete at entry")
 	require.Equal(t, exitMissing, c.run("config", "--delete", leader).code)
 	s := c.status()
 	require.NotEqual(t, leader, s.Leader.ID)
@@ -176,7 +176,7 @@ func TestPeersComeAndGo(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer silent.Close()
-	r = c.run("config", "--add", silent.Addr().String()+"/x", "--wait", "1s")
+	r = c.run("config", "--add", silent.Addr().String()+"/x", "--wait", "5s")
 	require.Equal(t, exitFailed, r.code, r.log)
 	require.Contains(t, r.log, "nothing was changed")
 	r = c.run("config", "--delete", "d")
@@ -196,15 +196,15 @@ func TestCompactBesidePeers(t *testing.T) {
 	}
 	c.applied(last)
 	// As far as the peer itself says: before the first ID that is fresh.
-	r := c.run("compact", "--id", "a", "-p", "a", "--wait", "15s")
+	r := c.run("compact", "--peer-id", "a", "-p", "a", "--wait", "15s")
 	require.Zero(t, r.code, r.log)
 	require.Contains(t, r.log, "has taken it over")
-	r = c.run("compact", "--id", "a", "-p", "a")
+	r = c.run("compact", "--peer-id", "a", "-p", "a")
 	require.Equal(t, exitNothing, r.code, r.log)
 	// And further.
-	r = c.run("compact", "--id", "a", "-p", c.addr("a"), "-i", last, "-t", filepath.Join(c.dir, "a", "compact", "snap.new"), "--wait", "15s")
+	r = c.run("compact", "--peer-id", "a", "-p", c.addr("a"), "-i", last, "-t", filepath.Join(c.dir, "a", "compact", "snap.new"), "--wait", "15s")
 	require.Zero(t, r.code, r.log)
-	r = c.run("compact", "--id", "b", "-i", "1000")
+	r = c.run("compact", "--peer-id", "b", "-i", "1000")
 	require.Equal(t, exitUsage, r.code, r.log)
 	require.Contains(t, r.log, "not known to be committed")
 	for _, p := range c.status().Peers {
@@ -213,14 +213,14 @@ func TestCompactBesidePeers(t *testing.T) {
 		}
 	}
 	var s offline.Snapshot
-	require.NoError(t, json.Unmarshal([]byte(c.ok("inspect", "--id", "a", "--json")), &s))
+	require.NoError(t, json.Unmarshal([]byte(c.ok("inspect", "--peer-id", "a", "--json")), &s))
 	require.Equal(t, last, fmt.Sprint(s.Index))
 	require.Equal(t, 5, s.RequestIDs)
 	require.Contains(t, c.ok("inspect", filepath.Join(c.dir, "a")), "request IDs: 5")
 
 	// One joins from that snapshot, and has the whole log that is left.
 	e := c.start("e", "--addr", c.addr("e"))
-	require.Contains(t, e.log.text(), "fetched", "from a, which is asked first")
+	require.Contains(t, e.log.text(), "received the snapshot", "from a, which is asked first")
 	require.Contains(t, e.log.text(), "index="+last)
 	r = c.run("config", "--add", c.addr("e")+"/e")
 	require.Zero(t, r.code, r.log)
@@ -230,9 +230,9 @@ func TestCompactBesidePeers(t *testing.T) {
 
 	// Beside running peers.
 	c.requireLog(acknowledged, "dump", filepath.Join(c.dir, "b"))
-	require.Equal(t, 2, strings.Count(c.ok("dump", "--id", "b", "-i", "2-3", "--format", "hex"), "\n"))
+	require.Equal(t, 2, strings.Count(c.ok("dump", "--peer-id", "b", "-i", "2-3", "--format", "hex"), "\n"))
 	var l listing
-	require.NoError(t, json.Unmarshal([]byte(c.ok("list", "--id", "a", "--json")), &l))
+	require.NoError(t, json.Unmarshal([]byte(c.ok("list", "--peer-id", "a", "--json")), &l))
 	require.Equal(t, offline.Owner{Cluster: "test", Peer: "a"}, l.Owner)
 	require.Len(t, l.Log.Segments, 1)
 	require.Len(t, l.Snapshots, 3)
@@ -241,7 +241,7 @@ func TestCompactBesidePeers(t *testing.T) {
 		require.Zero(t, c.peers[p].end(t, syscall.SIGINT))
 	}
 	// And beside those that are not.
-	require.Contains(t, c.ok("dump", "--id", "e"), "with the fifth")
+	require.Contains(t, c.ok("dump", "--peer-id", "e"), "with the fifth")
 	r = c.run("status", "--once", "-t", "300")
 	require.Equal(t, exitNobody, r.code)
 	require.Contains(t, r.out, "connection refused")
@@ -268,12 +268,12 @@ func TestPeersAreKilled(t *testing.T) {
 	done := make(chan result, 1)
 	go func() {
 		defer close(done)
-		done <- c.run("propose", "--id", id, "meanwhile")
+		done <- c.run("propose", "--request-id", id, "meanwhile")
 	}()
 	c.peers[leader].end(t, syscall.SIGKILL)
 	r := <-done
 	require.Zero(t, r.code, r.log)
-	require.Equal(t, r.out, c.ok("propose", "--id", id, "meanwhile"), "the same as the first time")
+	require.Equal(t, r.out, c.ok("propose", "--request-id", id, "meanwhile"), "the same as the first time")
 	acknowledged[strings.Fields(r.out)[0]] = "meanwhile"
 	require.NotEqual(t, leader, c.status().Leader.ID)
 	c.propose(acknowledged, "by two")
@@ -294,7 +294,7 @@ func TestPeersAreKilled(t *testing.T) {
 	}
 	c.status()
 	c.requireLog(acknowledged, "tail", "--once")
-	require.Equal(t, r.out, c.ok("propose", "--id", id, "meanwhile"), "IDs are remembered")
+	require.Equal(t, r.out, c.ok("propose", "--request-id", id, "meanwhile"), "IDs are remembered")
 	c.propose(acknowledged, "after all")
 	c.requireLog(acknowledged, "tail", "--once")
 
@@ -342,13 +342,13 @@ func TestCommandsThatGoOn(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "a")
 	// A peer that looks for its cluster ends all the same.
-	joining, log := c.long("serve", "--addr", c.addr("b"), "--log-level", "debug", "b")
+	joining, log := c.long("serve", "--addr", c.addr("b"), "--log-level", "debug", "--peer-id", "b")
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(filepath.Join(c.dir, "b", "peer.json"))
 		return err == nil
 	}, patience, 10*time.Millisecond)
 	require.Zero(t, interrupted(t, joining))
-	log.wait(t, "ended before the peer has begun")
+	log.wait(t, "stopped while starting")
 
 	c.start("a")
 	tail, printed := c.long("tail")
@@ -363,7 +363,7 @@ func TestCommandsThatGoOn(t *testing.T) {
 		require.NotContains(t, tables.wait(t, "cluster test, "), "\x1b")
 	}
 	// Its files do not say yet that the newest entry is committed, and it does.
-	c.ok("compact", "--id", "a", "-i", index, "-p", "a")
+	c.ok("compact", "--peer-id", "a", "-i", index, "-p", "a")
 	require.Zero(t, interrupted(t, tail))
 	tables.wait(t, "leader a")
 	require.Zero(t, interrupted(t, status))

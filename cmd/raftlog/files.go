@@ -1,6 +1,6 @@
 package main
 
-// What a peer has on its disk.
+// Commands that read the files of a peer.
 
 import (
 	"fmt"
@@ -16,16 +16,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 )
 
-// folder is the flags by which a peer's folder is found.
+// folder contains the flags that select the directory of a peer.
 type folder struct{ file, dir, id string }
 
 func (f *folder) register(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.file, "config", "c", "", "YAML file that says the folder")
-	cmd.Flags().StringVarP(&f.dir, "dir", "d", "", "folder of the peer's data")
-	cmd.Flags().StringVar(&f.id, "id", "", "ID of the peer, for {id} in the file")
+	cmd.Flags().StringVarP(&f.file, "config", "c", "", "configuration file, YAML, that contains the directory")
+	cmd.Flags().StringVarP(&f.dir, "dir", "d", "", "directory of the data of the peer")
+	cmd.Flags().StringVar(&f.id, "peer-id", "", "ID of the peer, for {id} in the file")
 }
 
-// path is the argument, or the folder of the flags.
+// path returns the argument, or the directory of the flags.
 func (f *folder) path(args []string) (string, error) {
 	s, err := loadSettings(f.file)
 	if err != nil {
@@ -46,11 +46,10 @@ func (f *folder) path(args []string) (string, error) {
 	case s.Dir != "":
 		return s.Dir, nil
 	}
-	return "", usage("whose files? Give the folder, or -d, or -c and dir in it")
+	return "", usage("the directory of the peer is missing: give it as an argument, such as /var/lib/raftlog, or by -d, or by dir in the file of -c")
 }
 
-const beside = `Files are only read, and the peer may run meanwhile. What it is just writing may be missing
-at the end.
+const beside = `Files are only read, and the peer may run. The entries that it is writing may be missing.
 
 `
 
@@ -58,8 +57,8 @@ func newDump() *cobra.Command {
 	var f folder
 	var which, format string
 	cmd := &cobra.Command{
-		Use: "dump [DIR]", Short: "Print entries of a peer's log",
-		Long: "Print entries of the log in a peer's folder, also those that are compacted, while their files\nare there. \"uncommitted?\" are those of which the files do not say yet that they are committed.\n\n" + beside + exitHelp,
+		Use: "dump [DIR]", Short: "Print the entries of the log of a peer",
+		Long: "Print the entries of the log in the directory of a peer, including compacted entries whose files\nstill exist. An entry is marked \"uncommitted?\" if the files do not record yet that it is committed.\n\n" + beside + exitHelp,
 		Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := f.path(args)
@@ -75,7 +74,7 @@ func newDump() *cobra.Command {
 				return err
 			}
 			if _, err := os.Stat(filepath.Join(dir, offline.LogDir)); err != nil {
-				return usage("%s is not a peer's folder: %w", dir, err)
+				return usage("%s is not the directory of a peer: %w", dir, err)
 			}
 			return offline.Entries(dir, func(e offline.Entry) error {
 				if cmd.Context().Err() != nil || !wanted.has(e.Index) {
@@ -86,7 +85,7 @@ func newDump() *cobra.Command {
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().StringVarP(&which, "index", "i", "", "ranges of indexes, such as 1-10,20,30-; default: all")
+	cmd.Flags().StringVarP(&which, "index", "i", "", "ranges of indexes, such as 1-10,20,30- (default: all)")
 	cmd.Flags().StringVar(&format, "format", "text", formats)
 	return cmd
 }
@@ -103,7 +102,7 @@ func newList() *cobra.Command {
 	var f folder
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "list [DIR]", Short: "List the files of a peer's log and its snapshots", Long: "List the segments of a peer's log, and its snapshots.\n\n" + beside + exitHelp, Args: atMost(1),
+		Use: "list [DIR]", Short: "List the log files and the snapshots of a peer", Long: "List the segments of the log of a peer, and its snapshots.\n\n" + beside + exitHelp, Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := f.path(args)
 			if err != nil {
@@ -126,7 +125,7 @@ func newList() *cobra.Command {
 
 func listed(dir string) (l listing, err error) {
 	if l.Owner, err = offline.ReadOwner(dir); err != nil {
-		return l, usage("%s is not a peer's folder: %w", dir, err)
+		return l, usage("%s is not the directory of a peer: %w", dir, err)
 	}
 	log, err := offline.ReadLog(dir)
 	if err != nil {
@@ -164,8 +163,8 @@ func newInspect() *cobra.Command {
 	var f folder
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "inspect [DIR | SNAPSHOT]", Short: "Show what a peer's newest snapshot has, or any snapshot file",
-		Long: "Show what a snapshot has: the newest one in a peer's folder, or any file. All of it is verified.\n\n" + beside + exitHelp, Args: atMost(1),
+		Use: "inspect [DIR | SNAPSHOT]", Short: "Show the contents of a snapshot",
+		Long: "Show the contents of the newest snapshot in the directory of a peer, or of any snapshot file. The\ncommand verifies all of it.\n\n" + beside + exitHelp, Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := f.path(args)
 			if err != nil {
@@ -195,7 +194,7 @@ func printSnapshot(out io.Writer, s offline.Snapshot) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "snapshot of entry %d, term %d, of cluster %s\n", s.Index, s.Term, printable(s.Cluster))
 	fmt.Fprintf(&b, "created: %s\n", s.Created.UTC().Format(time.RFC3339))
-	fmt.Fprintf(&b, "size: %d bytes, of which %d are the state machine's\n", s.Size, s.DataSize)
+	fmt.Fprintf(&b, "size: %d bytes, %d of them from the state machine\n", s.Size, s.DataSize)
 	fmt.Fprintf(&b, "window: %v, election timeout: %v\n", s.Window, s.ElectionTimeout)
 	fmt.Fprintf(&b, "request IDs: %d, prune index: %d, updates not applied: %d\n", s.RequestIDs, s.PruneIndex, len(s.Skipped))
 	fmt.Fprintf(&b, "peers, by entry %d:\n", s.Membership.Index)
@@ -205,7 +204,7 @@ func printSnapshot(out io.Writer, s offline.Snapshot) error {
 	for _, p := range s.Membership.Outgoing {
 		fmt.Fprintf(&b, "  %s (outgoing)\n", printable(peerURL(p)))
 	}
-	for _, p := range s.Membership.Clients {
+	for _, p := range s.Membership.Learners {
 		fmt.Fprintf(&b, "  %s (without a vote)\n", printable(peerURL(p)))
 	}
 	for _, id := range s.Membership.Removed {

@@ -16,7 +16,7 @@ import (
 // refused runs a peer that must not take part until it ends.
 func (c *cluster) refused(id, says string, args ...string) {
 	c.Helper()
-	r := c.run(append([]string{"serve", id}, args...)...)
+	r := c.run(append([]string{"serve", "--peer-id", id}, args...)...)
 	require.Equal(c, exitIdentity, r.code, r.log)
 	lines := strings.Split(strings.TrimSpace(r.log), "\n")
 	last := lines[len(lines)-1]
@@ -44,14 +44,14 @@ func TestLostDataAfterARestartOfAll(t *testing.T) {
 	}{
 		"directory": {func(t *testing.T, _ *cluster, dir string) {
 			require.NoError(t, os.RemoveAll(dir))
-		}, "does not have the data that belong to its ID"},
+		}, "does not have the data of its ID"},
 		"log": {func(t *testing.T, _ *cluster, dir string) {
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, "log")))
 		}, "was lost"},
 		"last state": {func(t *testing.T, c *cluster, dir string) {
 			require.NoError(t, os.RemoveAll(dir))
 			require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(c.dir, "earlier"))))
-		}, "put back to an earlier state"},
+		}, "restored to an earlier state"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,7 +67,7 @@ func TestLostDataAfterARestartOfAll(t *testing.T) {
 			// The connection to c may be logged before or after the line for which start waits.
 			b := c.start("b")
 			require.Eventually(t, func() bool {
-				return strings.Contains(b.log.text(), `connected to a peer" cluster=test peer=b peer=c`)
+				return strings.Contains(b.log.text(), `connected to peer" cluster=test peer=b peer=c`)
 			}, patience, 10*time.Millisecond)
 			c.kill("c")
 			c.propose(acknowledged, "two, acknowledged by a and b")
@@ -115,14 +115,14 @@ func TestSecondConfiguration(t *testing.T) {
 	require.NoError(t, os.WriteFile(shared, []byte(edited), 0o600))
 	original := c.file
 	c.file = shared
-	c.refused("d", "founded separately")
+	c.refused("d", "created separately")
 
 	// All others are down: nobody tells it.
 	c.kill("a", "b")
 	d := c.start("d")
 	c.start("a")
 	require.Equal(t, exitIdentity, d.wait(t))
-	d.logs(t, "founded separately")
+	d.logs(t, "created separately")
 	c.start("b")
 	c.file = original
 	c.propose(acknowledged, "two")
@@ -166,16 +166,16 @@ func TestRecover(t *testing.T) {
 	acknowledged := map[string]string{}
 	last, _ := c.propose(acknowledged, "one")
 	c.applied(last)
-	require.Equal(t, exitUsage, c.run("recover", "--id", "a", "--accept-data-loss").code, "it runs")
+	require.Equal(t, exitUsage, c.run("recover", "--peer-id", "a", "--accept-data-loss").code, "it runs")
 	c.kill("b", "c", "a")
 	require.NoError(t, os.RemoveAll(c.dataDir("c"))) // b is gone with its machine, for the time being
 
-	r := c.run("recover", "--id", "a")
+	r := c.run("recover", "--peer-id", "a")
 	require.Equal(t, exitUsage, r.code, r.log)
 	require.Contains(t, r.log, "nothing was changed")
-	require.Contains(t, r.out, "lost: every update behind entry "+last)
-	require.Contains(t, r.out, "removed for ever: b, c")
-	require.Contains(t, c.ok("recover", "--id", "a", "--accept-data-loss"), "start peer a")
+	require.Contains(t, r.out, "lost: every update after entry "+last)
+	require.Contains(t, r.out, "removed permanently: b, c")
+	require.Contains(t, c.ok("recover", "--peer-id", "a", "--accept-data-loss"), "start peer a")
 	a := c.start("a")
 	c.propose(acknowledged, "two, by a alone")
 	c.refused("b", "recovered without this peer")
@@ -211,17 +211,17 @@ func TestExportAndRestore(t *testing.T) {
 	c.start("a")
 	acknowledged := map[string]string{}
 	last, id := c.propose(acknowledged, "one")
-	c.ok("compact", "--id", "a", "-i", last, "-p", "a", "--wait", "15s")
+	c.ok("compact", "--peer-id", "a", "-i", last, "-p", "a", "--wait", "15s")
 	file := filepath.Join(c.dir, "exported")
-	require.Contains(t, c.ok("export", "--id", "a", file), "through entry "+last)
-	require.Equal(t, exitUsage, c.run("export", "--id", "a", file).code, "it exists")
+	require.Contains(t, c.ok("export", "--peer-id", "a", file), "through entry "+last)
+	require.Equal(t, exitUsage, c.run("export", "--peer-id", "a", file).code, "it exists")
 	c.kill("a")
 	require.NoError(t, os.RemoveAll(c.dataDir("a")))
-	require.Equal(t, exitUsage, c.run("restore", "--id", "b", file).code, "no address")
-	require.Contains(t, c.ok("restore", "--id", "b", "--addr", c.addr("b"), "--index-gap", "1000", file), "peer b of cluster test")
+	require.Equal(t, exitUsage, c.run("restore", "--peer-id", "b", file).code, "no address")
+	require.Contains(t, c.ok("restore", "--peer-id", "b", "--addr", c.addr("b"), "--index-gap", "1000", file), "peer b of cluster test")
 	c.file = c.only("b")
 	c.start("b")
-	require.Equal(t, last+" "+id+"\n", c.ok("propose", "--id", id, "one"), "the ID is known")
+	require.Equal(t, last+" "+id+"\n", c.ok("propose", "--request-id", id, "one"), "the ID is known")
 	next := c.ok("propose", "two")
 	require.Len(t, strings.Fields(next)[0], 4, "its index is above 1000")
 }

@@ -109,7 +109,7 @@ type peer struct {
 // start runs a peer until it listens.
 func (c *cluster) start(id string, args ...string) *peer {
 	c.Helper()
-	p := &peer{cmd: exec.Command(built, append([]string{"serve", "-c", c.file, id}, args...)...)}
+	p := &peer{cmd: exec.Command(built, append([]string{"serve", "-c", c.file, "--peer-id", id}, args...)...)}
 	c.peers[id] = p
 	r, w, err := os.Pipe()
 	require.NoError(c, err)

@@ -1,6 +1,6 @@
 package main
 
-// Peers as they are written on command lines and in files: tcp://host:port/id.
+// Addresses, and peers in the form tcp://host:port/id.
 
 import (
 	"net"
@@ -12,38 +12,51 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 )
 
+// examplePeer is a correct peer, for errors.
+const examplePeer = "tcp://10.0.0.1:8047/a"
+
+// hostPort rejects an address that is not of the form host:port. Only an address to listen on may
+// omit the host, or have port 0, which is any free port.
+func hostPort(name, addr string, listen bool) error {
+	host, port, err := net.SplitHostPort(addr)
+	if n, e := strconv.ParseUint(port, 10, 16); err != nil || e != nil || !listen && (n == 0 || host == "") {
+		return usage("%s %q: it is not of the form host:port, such as 10.0.0.1:8047", name, addr)
+	}
+	return nil
+}
+
 // parsePeer reads tcp://host:port/id or host:port/id. Without an ID that is host:port.
 func parsePeer(text string) (raftlog.Peer, error) {
 	bad := func(why string) (raftlog.Peer, error) {
-		return raftlog.Peer{}, usage("peer %q: %s; peers are written tcp://host:port/id, or host:port if that is the ID", text, why)
+		return raftlog.Peer{}, usage("peer %q: %s; an example is %s", text, why, examplePeer)
 	}
 	rest := text
 	if scheme, after, ok := strings.Cut(text, "://"); ok {
 		if scheme != "tcp" {
-			return bad("the scheme has to be tcp")
+			return bad("the scheme must be tcp")
 		}
 		rest = after
 	}
 	addr, id, named := strings.Cut(rest, "/")
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return bad("no host:port")
+		return bad("it is not of the form tcp://host:port/id")
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return bad("the port has to be from 1 to 65535")
+		return bad("the port must be from 1 to 65535")
 	}
 	ip, err := netip.ParseAddr(host)
 	if host == "" || err == nil && ip.IsUnspecified() {
-		return bad("others cannot reach that host")
+		return bad("other peers cannot reach that host")
 	}
 	switch {
 	case !named:
 		id = addr
 	case id == "":
-		return bad("there is no ID behind the slash")
+		return bad("the ID after the slash is missing")
 	}
 	if strings.ContainsFunc(id, func(r rune) bool { return r == ',' || unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
-		return bad("an ID has no spaces, commas and unprintable characters")
+		return bad("an ID must not contain spaces, commas or unprintable characters")
 	}
 	return raftlog.Peer{ID: id, Addr: addr}, nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 )
 
-// printable is text that leaves a terminal alone.
+// printable replaces characters that could control a terminal.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -39,7 +39,7 @@ func newPrinter(out io.Writer, format string) (printer, error) {
 	case "text", "hex", "json":
 		return printer{out, format}, nil
 	}
-	return printer{}, usage("--format %q: not one of %s", format, formats)
+	return printer{}, usage("--format %q: it is not one of %s", format, formats)
 }
 
 // line is an entry as JSON.

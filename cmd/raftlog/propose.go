@@ -17,11 +17,12 @@ func newPropose() *cobra.Command {
 	var c caller
 	var ident string
 	cmd := &cobra.Command{
-		Use: "propose [-c FILE] DATA|-", Short: "Have an update applied once",
-		Long: "Have an update applied once, and print the index of its entry and its request ID. - reads the\ndata from standard input. To repeat it with the same --id and data is safe, and prints the same.\n\n" + exitHelp,
+		Use: "propose [-c FILE] DATA|-", Short: "Propose an update",
+		Long:    "Propose an update, and print the index of its entry and its request ID. - reads the data from\nstandard input. An update that is repeated with the same --request-id and data is applied once, and\nprints the same.\n\n" + exitHelp,
+		Example: "  raftlog propose -c /etc/raftlog.yaml 'an update'",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usage("one argument is needed: the data, or - for standard input")
+				return usage("expected one argument, the data, such as 'an update', or - for standard input")
 			}
 			return nil
 		},
@@ -46,7 +47,7 @@ func newPropose() *cobra.Command {
 			index, err := cl.Propose(ctx, id, data)
 			switch {
 			case errors.Is(err, raftlog.ErrUnknownOutcome):
-				return failure(exitUnknown, "%w; repeat it with --id %v", err, id)
+				return failure(exitUnknown, "%w; repeat it with --request-id %v", err, id)
 			case isInvalid(err):
 				return usage("%w", err)
 			case err != nil:
@@ -56,8 +57,8 @@ func newPropose() *cobra.Command {
 			return err
 		},
 	}
-	c.register(cmd.Flags(), 10*time.Second, "how long to try")
+	c.register(cmd.Flags(), 10*time.Second, "time limit")
 	c.seeds = ""
-	cmd.Flags().StringVar(&ident, "id", "", "request ID, 32 hexadecimal digits; default: a new one")
+	cmd.Flags().StringVar(&ident, "request-id", "", "request ID, 32 hexadecimal digits (default: a new one)")
 	return cmd
 }

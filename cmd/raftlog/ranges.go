@@ -32,7 +32,7 @@ func parseRanges(text string) (r ranges, err error) {
 			}
 		}
 		if err != nil || from == 0 || to < from {
-			return nil, usage("-i %q: %q is no range; ranges are written 1-10,20,30-", text, part)
+			return nil, usage("--index %q: %q is not a range; an example is 1-10,20,30-", text, part)
 		}
 		r = append(r, struct{ from, to uint64 }{from, to})
 	}

@@ -1,6 +1,6 @@
 package main
 
-// What is done after the loss of data.
+// Commands for recovery from lost data.
 
 import (
 	"fmt"
@@ -14,14 +14,14 @@ import (
 
 const aboutRecover = `Make a stopped peer the only one of its cluster, after a majority of the voters was lost.
 
-Use it only if a majority of the voters cannot be started again. Updates that were acknowledged
-by the lost peers, and that this peer does not have, are lost. Choose, of the peers that are
-left, the one with the highest term, and of these the one with the highest last entry.
+Use the command only if a majority of the voters cannot be started again. Updates that the lost
+peers have confirmed, and that this peer does not have, are lost. Of the remaining peers choose
+those with the highest term, and of these the one with the highest last entry.
 
 Without --accept-data-loss the command prints what would be lost, and changes nothing.
 
-The cluster gets a new identity: the other peers are refused if they come back. Start the peer
-then, as before; add new peers under new IDs, with empty directories ("raftlog config --add").
+The cluster receives a new identity, so the other peers are rejected if they return. Then start the
+peer as before, and add new peers with new IDs and empty directories ("raftlog config --add").
 
 `
 
@@ -35,6 +35,11 @@ func newRecover() *cobra.Command {
 			dir, err := f.path(args)
 			if err != nil {
 				return err
+			}
+			if addr != "" {
+				if err := hostPort("--addr", addr, false); err != nil {
+					return err
+				}
 			}
 			r, err := raftlog.RecoverOffline(raftlog.RecoverConfig{Dir: dir, Addr: addr, DryRun: !accept})
 			if err != nil {
@@ -51,7 +56,7 @@ func newRecover() *cobra.Command {
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().StringVar(&addr, "addr", "", "where others will reach the peer, host:port; default: as before")
+	cmd.Flags().StringVar(&addr, "addr", "", "address at which others reach the peer, host:port (default: the previous address)")
 	cmd.Flags().BoolVar(&accept, "accept-data-loss", false, "make the change")
 	return cmd
 }
@@ -63,35 +68,35 @@ func invalidIsUsage(err error) error {
 	return err
 }
 
-// recoveryText says what is lost by a recovery.
+// recoveryText describes what a recovery loses.
 func recoveryText(r raftlog.Recovery) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "cluster %s is to have one peer: %s at %s\n", printable(r.Cluster), printable(r.Peer.ID), printable(r.Peer.Addr))
+	fmt.Fprintf(&b, "cluster %s will have one peer: %s at %s\n", printable(r.Cluster), printable(r.Peer.ID), printable(r.Peer.Addr))
 	fmt.Fprintf(&b, "it has the entries through %d, of term %d\n", r.Last, r.Term)
-	fmt.Fprintf(&b, "lost: every update behind entry %d, whether it was acknowledged or not\n", r.Last)
+	fmt.Fprintf(&b, "lost: every update after entry %d, including confirmed updates\n", r.Last)
 	if r.Committed < r.Last {
-		fmt.Fprintf(&b, "kept: entries %d to %d, of which this peer's files do not say that they were acknowledged\n", r.Committed+1, r.Last)
+		fmt.Fprintf(&b, "kept: entries %d to %d, which the files of this peer do not record as committed\n", r.Committed+1, r.Last)
 	}
 	fmt.Fprintf(&b, "fencing tokens above %d may be issued a second time\n", r.Last)
 	if len(r.Removed) > 0 {
-		fmt.Fprintf(&b, "removed for ever: %s\n", printable(strings.Join(r.Removed, ", ")))
+		fmt.Fprintf(&b, "removed permanently: %s\n", printable(strings.Join(r.Removed, ", ")))
 	}
 	return b.String()
 }
 
-const aboutExport = `Copy the newest snapshot of a peer to a file, for "raftlog restore". All of it is verified.
+const aboutExport = `Copy the newest snapshot of a peer to a file, for "raftlog restore". The command verifies all of it.
 
-The peer may run meanwhile. Entries behind the snapshot are not in the file: "raftlog compact"
-makes a newer snapshot. A snapshot has the state machine's data, the elections, the peers and the
-request IDs. It does not have the entries themselves: with "raftlog serve", which has no state
-machine, updates have to be kept by whoever follows the log.
+The peer may run. The file does not contain entries after the snapshot; "raftlog compact" creates a
+newer snapshot. A snapshot contains the data of the state machine, the elections, the peers and the
+request IDs, but not the entries. "raftlog serve" has no state machine, so the programs that follow
+its log must store the updates.
 
 `
 
 func newExport() *cobra.Command {
 	var f folder
 	cmd := &cobra.Command{
-		Use: "export [-d DIR] FILE", Short: "Copy a peer's newest snapshot to a file", Long: aboutExport + exitHelp, Args: exactly(1, "the file to be made"),
+		Use: "export [-d DIR] FILE", Short: "Copy the newest snapshot of a peer to a file", Long: aboutExport + exitHelp, Args: exactly(1, "the file to create"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := f.path(nil)
 			if err != nil {
@@ -109,15 +114,16 @@ func newExport() *cobra.Command {
 	return cmd
 }
 
-const aboutRestore = `Make the directory of a peer that begins a new cluster of one, from a file of "raftlog export".
+const aboutRestore = `Create the directory of a peer that starts a new cluster of one peer, from a file of "raftlog
+export".
 
-The new cluster has the name, the elections, the request IDs and the state machine's data of the
-old one as they were in the snapshot. Everything behind the snapshot is lost. The new cluster has
-an identity of its own: peers of the old one are refused, and IDs of old peers can be used again
-with empty directories. Indexes, which are the fencing tokens of elections, go on behind a gap, so
-that no token is issued twice if the old cluster had fewer entries behind the snapshot.
+The new cluster has the name, the elections, the request IDs and the data of the state machine that
+the snapshot contains. Everything after the snapshot is lost. The new cluster has its own identity:
+it rejects peers of the old cluster, and their IDs can be used again with empty directories.
+Indexes, which are the fencing tokens of elections, continue after a gap. So no token is issued
+twice, unless the old cluster had more entries after the snapshot than the gap.
 
-Then start the peer, with itself as the only one in peers, and add others ("raftlog config --add").
+Then start the peer with only itself in peers, and add others ("raftlog config --add").
 
 `
 
@@ -126,7 +132,7 @@ func newRestore() *cobra.Command {
 	var addr string
 	var gap uint64
 	cmd := &cobra.Command{
-		Use: "restore -d DIR --id ID --addr HOST:PORT FILE", Short: "Begin a new cluster with an exported snapshot", Long: aboutRestore + exitHelp,
+		Use: "restore -d DIR --peer-id ID --addr HOST:PORT FILE", Short: "Start a new cluster from an exported snapshot", Long: aboutRestore + exitHelp,
 		Args: exactly(1, "the file of raftlog export"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := f.path(nil)
@@ -135,9 +141,12 @@ func newRestore() *cobra.Command {
 			}
 			switch {
 			case f.id == "":
-				return usage("which peer is to begin the cluster? Give --id")
+				return usage("the ID of the first peer is missing: give it by --peer-id, such as --peer-id a")
 			case addr == "":
-				return usage("where will others reach peer %s? Give --addr", f.id)
+				return usage("the address of peer %s is missing: give it by --addr, such as --addr 10.0.0.1:8047", f.id)
+			}
+			if err := hostPort("--addr", addr, false); err != nil {
+				return err
 			}
 			e, err := raftlog.RestoreOffline(raftlog.RestoreConfig{
 				Snapshot: args[0], Dir: dir, Peer: raftlog.Peer{ID: f.id, Addr: addr}, IndexGap: gap,
@@ -145,17 +154,17 @@ func newRestore() *cobra.Command {
 			if err != nil {
 				return invalidIsUsage(err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: peer %s of cluster %s, which goes on behind entry %d\n", printable(dir), printable(f.id), printable(e.Cluster), e.Index)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: peer %s of cluster %s, which continues after entry %d\n", printable(dir), printable(f.id), printable(e.Cluster), e.Index)
 			return err
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().StringVar(&addr, "addr", "", "where others will reach the peer, host:port")
-	cmd.Flags().Uint64Var(&gap, "index-gap", raftlog.DefaultIndexGap, "how many indexes are left out behind the snapshot")
+	cmd.Flags().StringVar(&addr, "addr", "", "address at which others reach the peer, host:port")
+	cmd.Flags().Uint64Var(&gap, "index-gap", raftlog.DefaultIndexGap, "number of indexes to skip after the snapshot")
 	return cmd
 }
 
-// exactly wants n arguments.
+// exactly rejects other numbers of arguments than n.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < n {

@@ -6,19 +6,19 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/go-leaderelection/leaderelection/internal/cmdline"
 )
 
-const about = `raftlog runs a peer of a replicated log, and works on such a log and its cluster.
+const about = `raftlog runs a peer of a replicated log, and manages such a log and its cluster.
 
-The log that "serve" keeps is opaque: what is proposed is in it once, in the same order at all
-peers, for whoever follows it, and no peer reckons anything from it. Programs with a state
-machine of their own are peers by the library, adapters/raftlog; all other commands work with
-them as well.
+The log of "raftlog serve" has no state machine: the peers store each update once, in the same
+order, for clients that follow the log. A program with a state machine becomes a peer with the
+library, adapters/raftlog. All other commands work with the peers of such programs as well.
 
 ` + exitHelp
 
@@ -42,28 +42,13 @@ func execute(args []string, in io.Reader, out, log io.Writer) int {
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use: "raftlog", Short: "Run and look after a replicated log", Long: about, Version: version(),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usage("unknown command %q (see raftlog --help)", args[0])
-			}
-			return nil
-		},
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		SilenceErrors: true, SilenceUsage: true,
+		Use: "raftlog", Short: "Run and manage a replicated log", Long: about, Version: cmdline.Version(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage("%w (see %s --help)", err, cmd.CommandPath())
-	})
+	cmdline.Prepare(root, usage)
+	cmdline.SetHelp(root, groupAccess)
 	root.AddCommand(newServe(), newDefaults(), newConfig(), newStatus(), newPropose(), newTail(), newCompact(), newDump(), newList(), newInspect(), newRecover(), newExport(), newRestore())
 	return root
-}
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(unknown)"
 }
 
 // atMost refuses more than n arguments.

@@ -9,15 +9,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/internal/cmdline"
 )
 
-const aboutServe = `Run a peer, until SIGINT or SIGTERM: then it hands over, if it leads, and ends. What it
-had confirmed is on disk. A second signal ends it at once.
+const aboutServe = `Run a peer until SIGINT or SIGTERM. Then the peer hands over, if it leads, and exits; a second
+signal ends it immediately. All updates that it has confirmed are on disk.
 
-Settings come from the file of -c ("raftlog defaults" explains them all), and flags override
-them. The log is opaque: it is for whoever follows it, such as "raftlog tail".
+The file of -c contains the settings, which "raftlog defaults" explains, and flags override them.
+The log has no state machine: clients such as "raftlog tail" follow it.
 
-A peer that is not among peers joins their cluster; it votes after "raftlog config --add".
+A peer that is not listed in peers joins their cluster. It votes after "raftlog config --add".
 
 `
 
@@ -29,9 +30,11 @@ type server struct {
 func newServe() *cobra.Command {
 	var s server
 	cmd := &cobra.Command{
-		Use: "serve [-c FILE] [ID]", Short: "Run a peer", Long: aboutServe + exitHelp, Args: atMost(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := s.config(args, cmd.ErrOrStderr())
+		Use: "serve [-c FILE] [--peer-id ID]", Short: "Run a peer", Long: aboutServe + exitHelp,
+		Example: "  raftlog serve -c /etc/raftlog.yaml --peer-id a",
+		Args:    cmdline.NoArguments(usage, "give the ID of the peer by --peer-id %s"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := s.config(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -40,28 +43,22 @@ func newServe() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	s.access.register(flags)
-	flags.StringVar(&s.ID, "id", "", "ID of the peer, like the argument")
-	flags.StringVar(&s.Addr, "addr", "", "where others reach this peer, host:port")
-	flags.StringVarP(&s.Listen, "listen", "b", "", "where to listen, host:port; default: addr")
-	flags.StringVarP(&s.Dir, "dir", "d", "", "folder of the peer's data")
-	flags.StringVar(&s.CompactFile, "compact-file", "", "file to watch for snapshots of raftlog compact")
+	flags.StringVar(&s.ID, "peer-id", "", "ID of this peer")
+	flags.StringVar(&s.Addr, "addr", "", "address at which others reach this peer, host:port (default: its address in peers)")
+	flags.StringVarP(&s.Listen, "listen", "b", "", "address to listen on, host:port (default: --addr)")
+	flags.StringVarP(&s.Dir, "dir", "d", "", "directory of the data of this peer")
+	flags.StringVar(&s.CompactFile, "compact-file", "", "file in which this peer expects snapshots of raftlog compact")
 	flags.StringVar(&s.LogLevel, "log-level", "", "debug, info, warn or error")
 	return cmd
 }
 
-// config is the library's configuration, with everything checked that the library does not.
-func (s *server) config(args []string, log io.Writer) (raftlog.Config, error) {
+// config returns the configuration of the library.
+func (s *server) config(log io.Writer) (raftlog.Config, error) {
 	c, err := s.load()
 	if err != nil {
 		return raftlog.Config{}, err
 	}
 	id := s.ID
-	if len(args) > 0 {
-		if id != "" && id != args[0] {
-			return raftlog.Config{}, usage("--id %s and the argument %s name different peers: give one of them", id, args[0])
-		}
-		id = args[0]
-	}
 	for _, o := range []struct {
 		to   *string
 		from string
@@ -79,15 +76,15 @@ func (s *server) config(args []string, log io.Writer) (raftlog.Config, error) {
 	}
 	c.place()
 	if c.ID == "" {
-		return raftlog.Config{}, usage("which peer? Give its ID: raftlog serve -c FILE ID, or set id in the file")
+		return raftlog.Config{}, usage("the ID of the peer is missing: give it by --peer-id, such as --peer-id a, or set peer-id in the file of -c")
 	}
 	switch {
 	case c.Cluster == "":
-		return raftlog.Config{}, usage("which cluster? Set cluster in the file of -c, or --cluster")
+		return raftlog.Config{}, usage("the name of the cluster is missing: set cluster in the file of -c, or --cluster NAME")
 	case len(c.Peers) == 0:
-		return raftlog.Config{}, usage("which peers has the cluster? Set peers in the file of -c (see raftlog defaults)")
+		return raftlog.Config{}, usage("the peers of the cluster are missing: set peers in the file of -c, such as peers: [%s]", examplePeer)
 	case c.Dir == "":
-		return raftlog.Config{}, usage("where are the data of peer %s? Set dir in the file of -c, or -d", c.ID)
+		return raftlog.Config{}, usage("the directory of peer %s is missing: set dir in the file of -c, or -d, such as -d /var/lib/raftlog", c.ID)
 	}
 	for _, p := range c.Peers {
 		if p.ID == c.ID && (c.Addr == "" || id != "" && s.Addr == "") {
@@ -95,7 +92,10 @@ func (s *server) config(args []string, log io.Writer) (raftlog.Config, error) {
 		}
 	}
 	if c.Addr == "" {
-		return raftlog.Config{}, usage("where do others reach peer %s? Set addr, or list it in peers", c.ID)
+		return raftlog.Config{}, usage("the address of peer %s is missing: list the peer in peers of the file of -c, or set --addr, such as --addr 10.0.0.1:8047", c.ID)
+	}
+	if err := c.check(); err != nil {
+		return raftlog.Config{}, err
 	}
 	secret, certificates, err := c.proof()
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *server) config(args []string, log io.Writer) (raftlog.Config, error) {
 func (s settings) logger(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
-		return nil, usage("log-level %q: not one of debug, info, warn, error", s.LogLevel)
+		return nil, usage("log-level %q: it is not one of debug, info, warn, error", s.LogLevel)
 	}
 	options := &slog.HandlerOptions{Level: level}
 	switch s.LogFormat {
@@ -125,7 +125,7 @@ func (s settings) logger(w io.Writer) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}
-	return nil, usage("log-format %q: not one of text, json", s.LogFormat)
+	return nil, usage("log-format %q: it is not one of text, json", s.LogFormat)
 }
 
 // serve runs a peer until ctx ends.
@@ -136,7 +136,7 @@ func serve(ctx context.Context, cfg raftlog.Config) error {
 		err  error
 	}
 	done := make(chan opened, 1)
-	go func() { // to read a large log, or to join, takes a while
+	go func() { // reading a large log, or joining, takes a while
 		node, err := raftlog.Open(cfg)
 		done <- opened{node, err}
 	}()
@@ -148,8 +148,8 @@ func serve(ctx context.Context, cfg raftlog.Config) error {
 		}
 		node = o.node
 	case <-ctx.Done():
-		log.Info("ended before the peer has begun")
-		return nil // with the process; nothing was promised to anybody
+		log.Info("stopped while starting")
+		return nil // the goroutine ends with the process, and nothing was confirmed
 	}
 	listen := cfg.Listen
 	if listen == "" {
@@ -158,12 +158,12 @@ func serve(ctx context.Context, cfg raftlog.Config) error {
 	log.Info("listening", "listen", listen, "addr", cfg.Addr, "cluster", cfg.Cluster)
 	watch(ctx, node, log)
 	if ctx.Err() != nil {
-		log.Info("closing")
+		log.Info("stopping")
 	}
 	if err := node.Close(); err != nil {
 		return err
 	}
-	log.Info("closed")
+	log.Info("stopped")
 	return nil
 }
 
@@ -174,12 +174,12 @@ func failedOpen(err error) error {
 	return err
 }
 
-// look is how often the peer's role is looked at.
-const look = 50 * time.Millisecond
+// roleInterval is the interval at which the role of the peer is read.
+const roleInterval = 50 * time.Millisecond
 
 // watch logs changes of role until ctx or the node ends.
 func watch(ctx context.Context, node *raftlog.Node, log *slog.Logger) {
-	tick := time.NewTicker(look)
+	tick := time.NewTicker(roleInterval)
 	defer tick.Stop()
 	var role string
 	var term uint64
@@ -188,10 +188,10 @@ func watch(ctx context.Context, node *raftlog.Node, log *slog.Logger) {
 	for {
 		if i := node.Info(); i.Role != role || i.Term != term || i.Leader != leader {
 			role, term, leader = i.Role, i.Term, i.Leader
-			log.Info("role", "role", role, "term", term, "leader", leader.ID)
+			log.Info("role changed", "role", role, "term", term, "leader", leader.ID)
 			if role == "removed" && !removed {
 				removed = true
-				log.Warn("this peer was removed from the cluster, and takes no part any more: end it; whoever takes its place needs another ID, and a folder of its own")
+				log.Warn("this peer was removed from the cluster: stop it; its replacement needs another ID and an empty directory")
 			}
 		}
 		select {

@@ -1,6 +1,6 @@
 package main
 
-// How all peers are, again and again.
+// The command status.
 
 import (
 	"context"
@@ -18,10 +18,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 )
 
-const aboutStatus = `Show how all peers are: a table that is drawn anew on a terminal, and follows itself elsewhere.
+const aboutStatus = `Show the state of all peers as a table, until SIGINT or SIGTERM. On a terminal each table replaces
+the previous one.
 
-LEASE is for how long yet the peer may act for its elections' leaders, FIRST where the log
-begins, PRUNE the index before the first entry with a fresh ID, IDS how many are remembered.
+LEASE is the remaining time in which the leaders of elections at the peer may act. FIRST is the
+index of the first entry in the log, PRUNE the index before the first entry whose request ID is
+within the window, and IDS the number of request IDs that the peer remembers.
 
 `
 
@@ -34,20 +36,21 @@ type watching struct {
 func newStatus() *cobra.Command {
 	var w watching
 	cmd := &cobra.Command{
-		Use: "status [-c FILE] [HOST:PORT...]", Short: "Show how all peers are", Long: aboutStatus + exitHelp,
-		RunE: func(cmd *cobra.Command, args []string) error { return w.run(cmd.Context(), args, cmd.OutOrStdout()) },
+		Use: "status [-c FILE] [HOST:PORT...]", Short: "Show the state of all peers", Long: aboutStatus + exitHelp,
+		Example: "  raftlog status -c /etc/raftlog.yaml\n  raftlog status -c /etc/raftlog.yaml --once --json",
+		RunE:    func(cmd *cobra.Command, args []string) error { return w.run(cmd.Context(), args, cmd.OutOrStdout()) },
 	}
 	flags := cmd.Flags()
-	w.caller.register(flags, 2*time.Second, "how long to look for the cluster")
-	flags.BoolVarP(&w.once, "once", "1", false, "once; the exit code says whether somebody leads")
-	flags.BoolVar(&w.json, "json", false, "an object a line instead of tables")
-	flags.DurationVarP(&w.interval, "interval", "i", time.Second, "pause between tables, at least 100ms")
+	w.caller.register(flags, 2*time.Second, "time limit for contacting the cluster")
+	flags.BoolVarP(&w.once, "once", "1", false, "print one table; the exit code is 5 if there is no leader")
+	flags.BoolVar(&w.json, "json", false, "print one JSON object per line instead of tables")
+	flags.DurationVarP(&w.interval, "interval", "i", time.Second, "time between two tables, at least 100ms")
 	return cmd
 }
 
 func (w *watching) run(ctx context.Context, seeds []string, out io.Writer) error {
 	if w.interval < 100*time.Millisecond {
-		return usage("--interval %v: at least 100ms", w.interval)
+		return usage("--interval %v: it must be at least 100ms, such as 1s", w.interval)
 	}
 	cl, s, err := w.client(seeds)
 	if err != nil {
@@ -63,14 +66,14 @@ func (w *watching) run(ctx context.Context, seeds []string, out io.Writer) error
 	for {
 		r := w.ask(ctx, cl, s.Cluster)
 		if ctx.Err() != nil {
-			return nil // that is how it ends
+			return nil // interrupted
 		}
 		if err := r.print(out, w.json, redraw); err != nil {
 			return err
 		}
 		if w.once {
 			if r.Leader == nil {
-				return failure(exitNobody, "nobody leads%s", r.reason())
+				return failure(exitNobody, "there is no leader%s", r.reason())
 			}
 			return nil
 		}
@@ -82,11 +85,11 @@ func (w *watching) run(ctx context.Context, seeds []string, out io.Writer) error
 	}
 }
 
-// report is how all peers are.
+// report is the state of all peers.
 type report struct {
 	Cluster string        `json:"cluster"`
 	Time    time.Time     `json:"time"`
-	Leader  *raftlog.Peer `json:"leader"` // who says so itself, with a lease
+	Leader  *raftlog.Peer `json:"leader"` // according to itself, with a lease
 	Peers   []peerReport  `json:"peers"`
 }
 
@@ -96,7 +99,7 @@ type peerReport struct {
 	Error string        `json:"error,omitempty"`
 }
 
-// ask learns who the peers are, and asks them all; those of the file too if nobody tells.
+// ask queries the membership, and then all peers. If no peer answers it queries those of the file.
 func (w *watching) ask(ctx context.Context, cl *client.Client, cluster string) report {
 	limited, cancel := w.within(ctx)
 	_, _ = cl.Membership(limited) // each peer's own answer says what is wrong
@@ -151,7 +154,7 @@ func (r report) print(out io.Writer, asJSON, redraw bool) error {
 
 func (r report) table() string {
 	var b strings.Builder
-	leader := "nobody leads"
+	leader := "no leader"
 	if r.Leader != nil {
 		leader = "leader " + printable(r.Leader.ID)
 	}

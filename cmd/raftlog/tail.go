@@ -29,7 +29,8 @@ func newTail() *cobra.Command {
 	var format string
 	var once bool
 	cmd := &cobra.Command{
-		Use: "tail [-c FILE] [HOST:PORT...]", Short: "Follow the log", Long: aboutTail + exitHelp,
+		Use: "tail [-c FILE] [HOST:PORT...]", Short: "Print the log, and follow it", Long: aboutTail + exitHelp,
+		Example: "  raftlog tail -c /etc/raftlog.yaml\n  raftlog tail -c /etc/raftlog.yaml --once --format json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := newPrinter(cmd.OutOrStdout(), format)
 			if err != nil {
@@ -51,9 +52,9 @@ func newTail() *cobra.Command {
 			return err
 		},
 	}
-	c.register(cmd.Flags(), 10*time.Second, "how long to wait for the first answer of a peer; with --once, for each entry")
-	cmd.Flags().Uint64Var(&from, "from", 1, "index to begin with")
-	cmd.Flags().BoolVarP(&once, "once", "1", false, "end at the last committed entry")
+	c.register(cmd.Flags(), 10*time.Second, "time limit for the first answer of a peer; with --once, for each entry")
+	cmd.Flags().Uint64Var(&from, "from", 1, "index of the first entry")
+	cmd.Flags().BoolVarP(&once, "once", "1", false, "exit at the last committed entry")
 	cmd.Flags().StringVar(&format, "format", "text", formats)
 	return cmd
 }
@@ -112,7 +113,7 @@ func (p printer) event(e client.Event, notes io.Writer) error {
 		s := e.Snapshot
 		_, err := io.Copy(io.Discard, s.Data)
 		if err = errors.Join(err, s.Data.Close()); err != nil {
-			fmt.Fprintln(notes, "the snapshot was not read to its end, and comes again:", err)
+			fmt.Fprintln(notes, "the snapshot was not read completely, and is requested again:", err)
 			return nil
 		}
 		if p.format == "json" {

@@ -64,7 +64,7 @@ func TestDefaultsAreWhatTheyAre(t *testing.T) {
 	s := defaultSettings()
 	require.NoError(t, parseSettings([]byte(defaults), &s))
 	want := defaultSettings()
-	want.Peers = []filePeer{}
+	want.Peers, want.AllowedNames = []filePeer{}, []string{}
 	require.Equal(t, want, s)
 	for i := range reflect.TypeFor[settings]().NumField() {
 		key := reflect.TypeFor[settings]().Field(i).Tag.Get("yaml")
@@ -75,7 +75,7 @@ func TestDefaultsAreWhatTheyAre(t *testing.T) {
 
 func TestParseSettings(t *testing.T) {
 	s := defaultSettings()
-	require.NoError(t, parseSettings([]byte("window: 1h30m\npeers: [ 'tcp://h:1/a', {addr: 'g:2', id: b} ]\ndir: /x/{id}\nid: b\ncompact-file: y/{id}/z\n"), &s))
+	require.NoError(t, parseSettings([]byte("window: 1h30m\npeers: [ 'tcp://h:1/a', {addr: 'g:2', id: b} ]\ndir: /x/{id}\npeer-id: b\ncompact-file: y/{id}/z\n"), &s))
 	s.place()
 	require.Equal(t, 90*time.Minute, s.Window)
 	require.Equal(t, []raftlog.Peer{{ID: "a", Addr: "h:1"}, {ID: "b", Addr: "g:2"}}, s.peers())
@@ -94,7 +94,7 @@ func TestParseSettings(t *testing.T) {
 		"peers: [[]]":                             "line 1",
 		"cluster: a\ncluster: b":                  "line 2",
 		"a: b\n---\nc: d":                         "unknown key",
-		"cluster: a\n---\ncluster: d":             "second document",
+		"cluster: a\n---\ncluster: d":             "exactly one YAML document",
 		"secret: [" + secret + "]":                "line 1",
 		"insecure: " + secret:                     "line 1: the value is not true or false",
 		"secret: {a: \"" + secret + "\"}":         "line 1: the value is not one text",
@@ -120,30 +120,104 @@ func TestExitCodes(t *testing.T) {
 			require.Equal(t, want, exitCode(err), "%v", err)
 		}
 	}
-	for code := range exitNobody + 1 {
-		require.Contains(t, exitHelp, fmt.Sprintf("\n  %d  ", code))
+	for _, code := range []int{
+		0, exitFailed, exitUsage, exitDamaged, exitNobody, exitIdentity, exitMissing, exitExists, exitUnknown, exitNothing,
+	} {
+		require.Contains(t, exitHelp, fmt.Sprintf("\n  %-2d ", code))
 	}
 	for _, cmd := range newRoot().Commands() {
 		require.Contains(t, cmd.Long, exitHelp, cmd.Name())
 	}
 }
 
-func TestCommandLinesThatCannotWork(t *testing.T) {
+// TestWrongUsage: a command line or a file that cannot work is rejected before a peer is contacted,
+// with one line that contains a part of a correct command line. No peer runs here.
+func TestWrongUsage(t *testing.T) {
 	t.Setenv(secretVariable, "")
-	file := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(file, []byte("cluster: c\npeers: ['h:1/a']\nelection-timeout: 1ms\n"), 0o600))
-	for _, args := range []string{
-		"x", "serve a b", "serve", "serve -c " + file + " -k secret-of-16-bytes --id a b", "serve -c /nowhere a", "serve -c " + file + " a", "serve -c " + file + " -k secret z",
-		"serve -c " + file + " -k secret -d /nowhere a", "serve -c " + file + " -k secret --log-level loud a", "serve -c " + file + " --insecure -k secret a",
-		"serve -c " + file + " --secret-file /nowhere a", "serve -c " + file + " --ca-file /nowhere a", "config", "config -c " + file,
-		"config h:1 --insecure", "config --cluster c --insecure", "config --cluster c --insecure h", "config --add h:1 --replace h:2",
-		"config --add h", "config --ident 12", "config -t 0", "config --nothing", "propose", "propose a b", "propose --id zz a",
-		"tail --format xml --cluster c h:1", "status -i 1ms", "compact", "compact -d /nowhere -t x", "dump", "dump -i x /nowhere", "dump /nowhere",
-		"tail --cluster c -k short h:1", "dump --format x /nowhere", "list /nowhere", "inspect /nowhere", "defaults x", "list a b",
+	dir := t.TempDir()
+	file := func(text string) string {
+		f, err := os.CreateTemp(dir, "")
+		require.NoError(t, err)
+		_, err = f.WriteString(text)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		return f.Name()
+	}
+	long := " -k secret-of-16-bytes"
+	good := "serve -c " + file("cluster: c\npeers: ['h:1/a']\ndir: "+dir+"/none\n")
+	key := func(text string) string {
+		return "status -1 --insecure -c " + file("cluster: c\npeers: ['h:1/a']\n"+text+"\n")
+	}
+	for args, want := range map[string]string{
+		"x":                             "see raftlog --help",
+		"staus -1":                      "did you mean status?",
+		"status --onse":                 "did you mean --once?",
+		"serve a":                       "--peer-id a",
+		"serve":                         "--peer-id a",
+		good + long:                     "--peer-id a",
+		good + long + " a":              "--peer-id a",
+		good + " --peer-id a":           "--secret-file FILE",
+		good + " --peer-id a -k secret": "head -c 32",
+		good + long + " --peer-id z":    "--addr 10.0.0.1:8047",
+		good + long + " --peer-id a --log-level loud": "one of debug",
+		good + long + " --peer-id a --insecure":       "remove it",
+		good + " --peer-id a --secret-file /nowhere":  "--secret-file: open /nowhere",
+		good + " --peer-id a --ca-file /nowhere":      "belong together",
+		good + long + " --peer-id a --addr h":         `addr "h": it is not of the form host:port, such as`,
+		good + long + " --peer-id a --addr :1":        `addr ":1": it is not of the form host:port, such as`,
+		good + long + " --peer-id a --listen h:x":     `listen "h:x": it is not of the form host:port, such as`,
+		"serve -c /nowhere --peer-id a":               "-c: open /nowhere",
+		key("election-timeout: 1ms"):                  "such as 1s",
+		key("heartbeat: 1s"):                          "such as 0s",
+		key("window: 1s"):                             "such as 7h",
+		key("join-timeout: -1s"):                      "such as 1m",
+		key("max-data: 0"):                            "such as 1048576",
+		key("max-request-ids: -1"):                    "such as 20000000",
+		key("addr: h"):                                "such as 10.0.0.1:8047",
+		key("listen: h"):                              "such as 10.0.0.1:8047",
+		key("peers: ['h:1/a', 'h:2/a']"):              "already defined",
+		key("windov: 1h"):                             "see raftlog defaults",
+		"status -1 --insecure -c " + file("cluster: c\npeers: ['h:1/a', 'h:2/a']"): "such as tcp://10.0.0.1:8047/a",
+		"status -1 --insecure -c " + file("cluster: c\npeers: ['h:99999/a']"):      "an example is tcp://10.0.0.1:8047/a",
+		"config":                              "--secret-file FILE",
+		"config h:1 --insecure":               "--cluster NAME",
+		"config --cluster c --insecure":       "such as 10.0.0.1:8047",
+		"config --cluster c --insecure h":     "an example is tcp://10.0.0.1:8047/a",
+		"config --add h:1 --replace h:2":      "--replace lists all peers",
+		"config --add h":                      "an example is tcp://10.0.0.1:8047/a",
+		"config --add=":                       "such as --add tcp://10.0.0.1:8047/a",
+		"config --replace=":                   "such as --replace tcp://10.0.0.1:8047/a",
+		"config --request-id 12":              "an example is",
+		"config --wait 0s":                    "such as 2m",
+		"config -t 0":                         "such as 2s",
+		"config --nothing":                    "see raftlog config --help",
+		"propose":                             "such as 'an update'",
+		"propose a b":                         "such as 'an update'",
+		"propose --request-id zz a":           "an example is",
+		"tail --format xml --cluster c h:1":   "text, hex or json",
+		"tail --cluster c -k short h:1":       "head -c 32",
+		"status -i 1ms":                       "such as 1s",
+		"compact":                             "such as -d /var/lib/raftlog",
+		"compact -d /nowhere -t x":            "is not the directory of a peer",
+		"compact -d /nowhere -t x --wait -1s": "an example is 1m",
+		"dump":                                "such as /var/lib/raftlog",
+		"dump -i x /nowhere":                  "an example is 1-10,20,30-",
+		"dump /nowhere":                       "is not the directory of a peer",
+		"dump --format x /nowhere":            "text, hex or json",
+		"list /nowhere":                       "is not the directory of a peer",
+		"inspect /nowhere":                    "no such file",
+		"recover --addr h /nowhere":           "such as 10.0.0.1:8047",
+		"restore -d x f":                      "such as --peer-id a",
+		"restore -d x --peer-id a f":          "such as --addr 10.0.0.1:8047",
+		"restore -d x --peer-id a --addr h f": "such as 10.0.0.1:8047",
+		"restore -d x":                        "the file of raftlog export is missing",
+		"defaults x":                          "unexpected argument",
+		"list a b":                            "unexpected argument",
 	} {
 		var log strings.Builder
 		require.Equal(t, exitUsage, execute(strings.Fields(args), nil, io.Discard, &log), "%s: %s", args, log.String())
 		require.Regexp(t, "^raftlog: .*\n$", log.String(), args)
+		require.Contains(t, log.String(), want, args)
 	}
 }
 
@@ -170,18 +244,16 @@ func TestWhatIsMissing(t *testing.T) {
 	bare := file("bare", "cluster: c\ninsecure: true\ndir: "+dir+"/{id}\n")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "peer.json"), []byte(`{"cluster":"c","peer":"a"}`), 0o600))
 	for args, want := range map[string]string{
-		"serve -c " + bare + " --addr h:1 a": "set peers in the file of -c",
-		"serve --addr h:1 a":                 "--cluster",
-		"serve -c " + file("one", "cluster: c\npeers: [h:1/a]") + " --insecure a": "set dir in the file of -c, or -d",
-		"propose -c " + bare + " x":                   "set peers in the file of -c\n",
-		"status -c " + bare:                           "or give host:port of one\n",
-		"compact -c " + bare + " -d " + dir + " -t x": "or give -p host:port\n",
-		"compact -c " + bare + " -t x":                "give --id",
-		"dump -c " + bare:                             "give --id",
-		"config --add=":                               "--add has no peers",
-		"config --replace=":                           "--replace has no peers",
-		"list " + bare:                                "is not a peer's folder",
-		"dump " + bare:                                "is not a peer's folder",
+		"serve -c " + bare + " --addr h:1 --peer-id a":                                      "set peers in the file of -c",
+		"serve --addr h:1 --peer-id a":                                                      "--cluster",
+		"serve -c " + file("one", "cluster: c\npeers: [h:1/a]") + " --insecure --peer-id a": "set dir in the file of -c, or -d",
+		"propose -c " + bare + " x":                                                         "set peers in the file of -c\n",
+		"status -c " + bare:                                                                 "or give the address of one",
+		"compact -c " + bare + " -d " + dir + " -t x":                                       "or give -p with an address",
+		"compact -c " + bare + " -t x":                                                      "--peer-id a",
+		"dump -c " + bare:                                                                   "--peer-id a",
+		"list " + bare:                                                                      "is not the directory of a peer",
+		"dump " + bare:                                                                      "is not the directory of a peer",
 	} {
 		var log strings.Builder
 		require.Equal(t, exitUsage, execute(strings.Fields(args), nil, io.Discard, &log), "%s: %s", args, log.String())
@@ -191,7 +263,7 @@ func TestWhatIsMissing(t *testing.T) {
 
 func TestCauseHasRoomForAdvice(t *testing.T) {
 	require.Equal(t, "connection refused", cause("asking a: dial tcp h:1: connection refused"))
-	require.Equal(t, "it is of another cluster: check its name", cause("asking a: raftlog: refused: it is of another cluster: check its name"))
+	require.Equal(t, "it belongs to another cluster: check its name", cause("status of peer a: refused: it belongs to another cluster: check its name"))
 }
 
 func TestPlanned(t *testing.T) {
@@ -228,19 +300,19 @@ func TestWhichSecret(t *testing.T) {
 		return name
 	}
 	inFile := write("in-file", "of the secret file\r\n")
-	file := write("config", "secret: of the config\n")
+	file := write("config", "secret: given in the config\n")
 	other := write("other", "secret-file: "+inFile+"\n")
 	both := write("both", "secret: x\nsecret-file: "+inFile+"\n")
 	for _, c := range []struct {
 		a         access
 		env, want string
 	}{
-		{access{file: file}, "", "of the config"},
+		{access{file: file}, "", "given in the config"},
 		{access{file: other}, "", "of the secret file"},
 		{access{file: file}, "of the environment", "of the environment"},
 		{access{file: other}, "of the environment", "of the environment"},
 		{access{file: file, over: settings{SecretFile: inFile}}, "of the environment", "of the secret file"},
-		{access{file: other, secret: "of the flag", over: settings{SecretFile: "/nowhere"}}, "of the environment", "of the flag"},
+		{access{file: other, secret: "given by the flag", over: settings{SecretFile: "/nowhere"}}, "of the environment", "given by the flag"},
 		{access{file: both}, "", ""},
 		{access{over: settings{SecretFile: write("empty", "\n")}}, "", ""},
 		{access{}, "", ""},

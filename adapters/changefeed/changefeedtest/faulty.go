@@ -1,6 +1,6 @@
-// Package changefeedtest has a store that fails as it is told, around any other: for
-// testing elections, stores and programs that use them. It runs in bubbles of
-// testing/synctest.
+// Package changefeedtest implements a [changefeed.Store] that injects faults into any
+// other store, for tests of elections, stores and programs that use them. It can be used
+// in bubbles of testing/synctest.
 package changefeedtest
 
 import (
@@ -13,62 +13,63 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// ErrInjected is the error of what was told to fail.
+// ErrInjected is the error of a request or feed that failed because of an injected fault.
 var ErrInjected = errors.New("changefeedtest: injected")
 
-// Weather is what happens to requests and feeds. Chances are between 0 and 1. The zero
-// Weather is calm.
-type Weather struct {
-	// Delay is the longest that a request takes to get there, and the longest that its
-	// answer takes to come back.
+// Faults describes the faults of requests and feeds. Probabilities are between 0 and 1.
+// The zero Faults injects nothing.
+type Faults struct {
+	// Delay is the maximum time that a request takes to reach the store, and the maximum
+	// time that its answer takes to return.
 	Delay time.Duration
-	// Before is the chance that a request fails before it is carried out, After that
-	// it does when it was.
+	// Before is the probability that a request fails before it is applied. After is the
+	// probability that it fails after it was applied.
 	Before, After float64
-	// Late is the chance that a request is carried out even when its context has ended
-	// before it got there.
+	// Late is the probability that a request is applied even if its context was done
+	// before the request reached the store.
 	Late float64
 
-	// Lag is the longest that an event waits before it is told.
+	// Lag is the maximum delay of an event.
 	Lag time.Duration
-	// Of an event each: the chance that the feed ends with an error instead, that it
-	// falls silent instead and for good, that the event is told twice, and that it is
-	// told only after the next one.
+	// These are probabilities for each event: that the feed ends with an error instead,
+	// that it delivers nothing from then on, that the event is delivered twice, and that
+	// it is delivered after its successor.
 	FeedCut, FeedSilence, FeedRepeat, FeedReorder float64
 }
 
-// Faulty is a client of a store, with a network between. It is a [changefeed.Store], and
-// no [changefeed.Watcher].
+// Faulty is a client of a store behind a faulty network. It implements
+// [changefeed.Store], but not [changefeed.Watcher]. Its methods may be called from any
+// goroutine.
 type Faulty struct {
 	store changefeed.Store
 	calls sync.WaitGroup
 
-	mu      sync.Mutex
-	random  *rand.Rand
-	weather Weather
-	cut     chan struct{} // closed when the network is whole; nil while it is
-	dead    chan struct{} // Close was called
-	once    sync.Once
+	mu     sync.Mutex
+	random *rand.Rand
+	faults Faults
+	cut    chan struct{} // closed when the network is whole; nil while it is
+	dead   chan struct{} // Close was called
+	once   sync.Once
 }
 
 var _ changefeed.Store = (*Faulty)(nil)
 
-// New puts a network before store, on which the weather is calm. The seed decides what
-// fails, in the order of requests and events.
+// New returns a client of store without faults. The seed determines which requests and
+// events fail, in their order.
 func New(store changefeed.Store, seed uint64) *Faulty {
 	return &Faulty{store: store, random: rand.New(rand.NewPCG(seed, 6)), dead: make(chan struct{})}
 }
 
-// Set changes the weather, for requests and events that come later.
-func (f *Faulty) Set(w Weather) {
+// Set sets the faults of later requests and events.
+func (f *Faulty) Set(faults Faults) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.weather = w
+	f.faults = faults
 }
 
-// Cut has nothing pass, in either direction, until heal is called. Requests wait for the
-// end of their contexts, feeds are silent and go on afterwards. What the store has got
-// already it carries out.
+// Cut stops all messages in both directions until heal is called. Requests wait until
+// their contexts are done. Feeds deliver nothing and continue after heal. Requests that
+// have reached the store before are applied.
 func (f *Faulty) Cut() (heal func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,7 +106,7 @@ type plan struct {
 func (f *Faulty) plan() plan {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w := f.weather
+	w := f.faults
 	return plan{
 		there: f.upTo(w.Delay), back: f.upTo(w.Delay),
 		before: f.happens(w.Before), after: f.happens(w.After), late: f.happens(w.Late),
@@ -229,8 +230,8 @@ func (f *Faulty) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return newFeed(f, inner), nil
 }
 
-// Close implements [changefeed.Store]. It closes the store, and waits for what is under
-// way.
+// Close implements [changefeed.Store]. It closes the store and waits for calls that are
+// in progress.
 func (f *Faulty) Close() error {
 	f.once.Do(func() {
 		f.mu.Lock()

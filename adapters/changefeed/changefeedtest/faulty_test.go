@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestCalm: in calm weather a faulty store keeps the contract, and also when events are
 // repeated.
 func TestCalm(t *testing.T) {
-	for name, w := range map[string]changefeedtest.Weather{"Calm": {}, "Repeated": {FeedRepeat: 0.5, Delay: time.Millisecond}} {
+	for name, w := range map[string]changefeedtest.Faults{"Calm": {}, "Repeated": {FeedRepeat: 0.5, Delay: time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {
 			storetest.Run(t, func(testing.TB) *storetest.Backend {
 				table := memory.NewTable()
@@ -66,14 +66,14 @@ func seq(t *testing.T, s changefeed.Store) uint64 {
 
 func TestRequests(t *testing.T) {
 	for name, c := range map[string]struct {
-		weather  changefeedtest.Weather
+		weather  changefeedtest.Faults
 		err      error
 		now, end uint64 // Seq when the call has returned, and later
 	}{
-		"Before": {changefeedtest.Weather{Before: 1}, changefeedtest.ErrInjected, 1, 1},
-		"After":  {changefeedtest.Weather{After: 1}, changefeedtest.ErrInjected, 2, 2},
-		"Late":   {changefeedtest.Weather{Delay: time.Hour, Late: 1}, context.DeadlineExceeded, 1, 2},
-		"Slow":   {changefeedtest.Weather{Delay: time.Hour}, context.DeadlineExceeded, 1, 1},
+		"Before": {changefeedtest.Faults{Before: 1}, changefeedtest.ErrInjected, 1, 1},
+		"After":  {changefeedtest.Faults{After: 1}, changefeedtest.ErrInjected, 2, 2},
+		"Late":   {changefeedtest.Faults{Delay: time.Hour, Late: 1}, context.DeadlineExceeded, 1, 2},
+		"Slow":   {changefeedtest.Faults{Delay: time.Hour}, context.DeadlineExceeded, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -118,15 +118,15 @@ func TestCut(t *testing.T) {
 
 func TestFeeds(t *testing.T) {
 	for name, c := range map[string]struct {
-		weather changefeedtest.Weather
+		weather changefeedtest.Faults
 		seqs    []uint64
 		err     error
 	}{
-		"Cut":     {changefeedtest.Weather{FeedCut: 1}, nil, changefeedtest.ErrInjected},
-		"Silence": {changefeedtest.Weather{FeedSilence: 1}, nil, context.DeadlineExceeded},
-		"Repeat":  {changefeedtest.Weather{FeedRepeat: 1}, []uint64{1, 1, 2, 2, 3, 3}, context.DeadlineExceeded},
-		"Reorder": {changefeedtest.Weather{FeedReorder: 1}, []uint64{2, 1}, context.DeadlineExceeded},
-		"Lag":     {changefeedtest.Weather{Lag: time.Minute}, []uint64{1, 3}, context.DeadlineExceeded},
+		"Cut":     {changefeedtest.Faults{FeedCut: 1}, nil, changefeedtest.ErrInjected},
+		"Silence": {changefeedtest.Faults{FeedSilence: 1}, nil, context.DeadlineExceeded},
+		"Repeat":  {changefeedtest.Faults{FeedRepeat: 1}, []uint64{1, 1, 2, 2, 3, 3}, context.DeadlineExceeded},
+		"Reorder": {changefeedtest.Faults{FeedReorder: 1}, []uint64{2, 1}, context.DeadlineExceeded},
+		"Lag":     {changefeedtest.Faults{Lag: time.Minute}, []uint64{1, 3}, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

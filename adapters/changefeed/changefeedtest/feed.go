@@ -75,7 +75,7 @@ func (d *feed) pump() {
 func (f *Faulty) fate() (lag time.Duration, cut, silence, repeat, reorder bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w := f.weather
+	w := f.faults
 	return f.upTo(w.Lag), f.happens(w.FeedCut), f.happens(w.FeedSilence), f.happens(w.FeedRepeat), f.happens(w.FeedReorder)
 }
 

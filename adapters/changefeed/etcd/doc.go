@@ -1,35 +1,37 @@
-// Package etcd keeps an election by changefeed in a key of etcd. It is for programs that
-// choose this model; package adapters/etcd holds elections by leases and keys of etcd's own
-// kind.
+// Package etcd implements a [changefeed.Store] in a key of etcd. It is for programs that
+// use elections by changefeed; package adapters/etcd implements elections with etcd's own
+// leases and keys.
 //
 // # Guarantees
 //
 // A heartbeat is a transaction that a majority of the servers has on disk when it is
-// acknowledged, and no failure of fewer servers loses it. So at most one candidate leads,
-// whatever the network does. No lease is used, and no clock of the servers.
+// acknowledged, so it survives the failure of any minority of the servers. Therefore at
+// most one candidate is the leader, even if the network fails. Neither leases nor the
+// servers' clocks are used.
 //
-// That holds as long as the servers keep their data: not with --unsafe-no-fsync, and not
-// when a cluster is restored from a snapshot while candidates run. A key that was deleted is
-// a record that was lost, which elections survive.
+// This holds as long as the servers keep their data. It does not hold with
+// --unsafe-no-fsync, or if a cluster is restored from a snapshot while candidates run. If
+// the key is deleted, the record is lost; elections recover from that.
 //
 // # Layout
 //
 //	<key>           the record, as JSON
 //	<key>/epoch     its epoch, written and checked together with it
 //
-// The version of a record is its key's ModRevision, which a cluster that was set up anew
-// counts anew; so each write also compares the epoch. A record without one is being deleted,
-// and counts as none. Record.Time is not set: etcd has no time of its own.
+// The version of a record is the ModRevision of its key. A new cluster starts revisions
+// at 1 again, so each write also compares the epoch. A record without an epoch is being
+// deleted, and is treated as missing. Record.Time is not set, because etcd does not
+// provide a time.
 //
 // # Costs
 //
-// A heartbeat is one transaction. The watch carries the record to the followers, who read
-// nothing while heartbeats come; after three seconds of silence a follower reads once. Every
-// heartbeat is a revision in etcd's history: set --auto-compaction-retention. Changes of
-// other keys are told by the client's own Watch.
+// A heartbeat is one transaction. The watch delivers the record to the followers, which
+// do not read while heartbeats arrive; after three seconds without an event a follower
+// reads once. Every heartbeat adds a revision to etcd's history: set
+// --auto-compaction-retention. To receive changes of other keys, use the client's Watch.
 //
-// # Rights
+// # Permissions
 //
-// With authentication on, candidates need to read and write both keys. The credentials are
-// the client's.
+// If authentication is enabled, candidates need to read and write both keys. The store
+// uses the credentials of the client.
 package etcd

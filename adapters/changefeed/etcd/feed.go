@@ -30,10 +30,11 @@ type feed struct {
 	told   int64                 // the revision of that, for run
 }
 
-// Subscribe implements [changefeed.Store]. The feed carries every state of the record; those
-// that were replaced before they were read are left out. It ends with an error when the
-// server that it watches has lost the others. While the client connects to another server it
-// is silent, and ends if that takes more than three seconds.
+// Subscribe implements [changefeed.Store]. The feed delivers the states of the record,
+// but skips states that were replaced before they were read. It ends with an error if the
+// server that it watches has lost contact with the other servers. It delivers nothing
+// while the client connects to another server, and ends with an error if that takes more
+// than three seconds.
 func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -100,7 +101,7 @@ func (f *feed) run(revision int64) {
 	}
 }
 
-var errCompacted = errors.New("what happened was compacted away")
+var errCompacted = errors.New("the revision was compacted")
 
 // again is read, in limited time.
 func (f *feed) again() (int64, error) {
@@ -108,7 +109,7 @@ func (f *feed) again() (int64, error) {
 	defer cancel()
 	revision, err := f.read(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("after a quiet time: %w", err)
+		return 0, fmt.Errorf("after the quiet time: %w", err)
 	}
 	return revision, nil
 }
@@ -136,7 +137,7 @@ func (f *feed) watch(revision int64) error {
 		case a, ok := <-answers:
 			switch {
 			case !ok:
-				return f.store.fail(f.ctx, "watch", errors.New("the watch has ended"))
+				return f.store.fail(f.ctx, "watch", errors.New("the server has ended the watch"))
 			case a.CompactRevision != 0:
 				return errCompacted
 			case a.Err() != nil:

@@ -19,8 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/recordjson"
 )
 
-// Store keeps the record of one election in a key. It is a [changefeed.Store], whose methods
-// may be called from any goroutine.
+// Store stores the record of one election in a key. It implements [changefeed.Store]. Its
+// methods may be called from any goroutine.
 type Store struct {
 	client *clientv3.Client
 	key    string
@@ -34,15 +34,15 @@ type Store struct {
 
 var _ changefeed.Store = (*Store)(nil)
 
-// New makes a store of the record under key, on a client that stays the caller's: it is not
-// closed, and may be shared. New sends nothing. Bad arguments are
-// [leaderelection.ErrNilConn] and [leaderelection.ErrInvalidOption].
+// New creates a store of the record under key. The caller keeps ownership of client,
+// which may be shared; Close does not close it. New sends no request. Errors:
+// [leaderelection.ErrNilConn], [leaderelection.ErrInvalidOption].
 func New(client *clientv3.Client, key string) (*Store, error) {
 	if client == nil {
 		return nil, leaderelection.ErrNilConn
 	}
 	if key == "" || strings.HasSuffix(key, "/") {
-		return nil, fmt.Errorf("%w: key %q: it is empty, or ends with a slash", leaderelection.ErrInvalidOption, key)
+		return nil, fmt.Errorf("%w: key %q: must not be empty or end in a slash", leaderelection.ErrInvalidOption, key)
 	}
 	s := &Store{client: client, key: key, open: map[*feed]struct{}{}}
 	s.closed, s.close = context.WithCancel(context.Background())
@@ -52,7 +52,7 @@ func New(client *clientv3.Client, key string) (*Store, error) {
 // mark is the key of the record's epoch.
 func (s *Store) mark() string { return s.key + "/epoch" }
 
-// Start implements [changefeed.Store]. It asks whether the record can be read and written.
+// Start implements [changefeed.Store]. It checks that the record can be read and written.
 func (s *Store) Start(ctx context.Context) error {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -142,8 +142,8 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	return next, nil
 }
 
-// Read implements [changefeed.Store]. It is as new as the last write that was acknowledged
-// before it began.
+// Read implements [changefeed.Store]. It is linearizable: it observes all writes that
+// were acknowledged before it was called.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -214,7 +214,7 @@ func (s *Store) fail(ctx context.Context, doing string, err error) error {
 	case s.closed.Err() != nil:
 		return changefeed.ErrClosed
 	case s.client.Ctx().Err() != nil:
-		as = fmt.Errorf("%w: %w: make a new client, and a new store", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
+		as = fmt.Errorf("%w: %w: create a new client and a new store", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
 	case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrUserEmpty), errors.Is(err, rpctypes.ErrAuthFailed):
 		as = fmt.Errorf("%w: %w: the client's user needs to read and write %s and %s",
 			changefeed.ErrUnsuitable, leaderelection.ErrPermission, s.key, s.mark())

@@ -225,7 +225,7 @@ func traps(t *testing.T, c *etcdserver.Cluster) {
 		tells(t, f, r)
 		p.Cut()
 		begin := time.Now()
-		require.ErrorContains(t, ends(t, f), "after a quiet time")
+		require.ErrorContains(t, ends(t, f), "after the quiet time")
 		require.Less(t, time.Since(begin), 10*time.Second)
 		begin = time.Now()
 		require.NoError(t, f.Close())

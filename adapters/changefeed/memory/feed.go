@@ -8,8 +8,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// ErrMissed: the reader was too late, and changes were left out.
-var ErrMissed = errors.New("memory: changes were missed; read what there is, and watch anew")
+// ErrMissed is returned by a feed of changes whose reader was too slow, so that changes
+// were dropped. Read the current data and call [Store.Watch] again.
+var ErrMissed = errors.New("memory: changes were missed; read the current data and watch again")
 
 // queue is what a reader has not read yet. Its puts come with the table's mutex held.
 type queue struct {

@@ -7,8 +7,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// Store is one client of a [Table]. It is a [changefeed.Store] and a
-// [changefeed.Watcher].
+// Store is one client of a [Table]. It implements [changefeed.Store] and
+// [changefeed.Watcher]. Its methods may be called from any goroutine.
 type Store struct {
 	table  *Table
 	key    string
@@ -21,8 +21,8 @@ var (
 	_ changefeed.Watcher = (*Store)(nil)
 )
 
-// Store returns a store of the record under key. Each call returns a client of its own,
-// which is closed alone.
+// Store returns a new store of the record under key. Each call returns a separate client,
+// which is closed separately.
 func (t *Table) Store(key string) *Store {
 	return &Store{table: t, key: key, closed: make(chan struct{})}
 }
@@ -37,7 +37,7 @@ func (s *Store) usable(ctx context.Context) error {
 	}
 }
 
-// Start implements [changefeed.Store]: there is nothing to check.
+// Start implements [changefeed.Store]. It checks only that the store is not closed.
 func (s *Store) Start(ctx context.Context) error { return s.usable(ctx) }
 
 // Create implements [changefeed.Store].
@@ -84,7 +84,7 @@ func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 	return r, nil
 }
 
-// Subscribe implements [changefeed.Store]. The feed leaves out states that were replaced
+// Subscribe implements [changefeed.Store]. The feed skips states that were replaced
 // before they were read.
 func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	if err := s.usable(ctx); err != nil {
@@ -98,8 +98,8 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return f, nil
 }
 
-// Watch implements [changefeed.Watcher]. A reader that is more than a thousand changes
-// late gets those that were kept, and then [ErrMissed].
+// Watch implements [changefeed.Watcher]. If a reader is more than 1000 changes late, it
+// receives the changes that were kept and then [ErrMissed].
 func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err

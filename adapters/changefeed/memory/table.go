@@ -1,5 +1,5 @@
-// Package memory keeps elections by changefeed inside the process: for tests, for
-// demonstrations, and as the model of what a store is. Nothing outlives the process.
+// Package memory implements a [changefeed.Store] inside the process, for tests and
+// demonstrations, and as a model for other stores. The data does not outlive the process.
 package memory
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// Table holds records of elections, and other data, each under a key. Its methods may
-// be called from any goroutine.
+// Table holds records of elections and other data, each under a key. Its methods may be
+// called from any goroutine.
 type Table struct {
 	mu      sync.Mutex
 	writes  uint64 // all that were ever carried out, for versions
@@ -28,14 +28,14 @@ func NewTable() *Table {
 	}
 }
 
-// Change is what [Store.Watch] tells: other data was changed.
+// Change is a change of other data, as delivered by [Store.Watch].
 type Change struct {
 	Key   string
 	Value any
 }
 
-// Put tells everybody who watches the table of a change of other data. The table does
-// not keep it.
+// Put delivers a change of other data to all watchers of the table. The table does not
+// store the value.
 func (t *Table) Put(key string, value any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -44,7 +44,7 @@ func (t *Table) Put(key string, value any) {
 	}
 }
 
-// Lose deletes the record under key, as a table that is dropped would.
+// Lose deletes the record under key, as dropping a table would.
 func (t *Table) Lose(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

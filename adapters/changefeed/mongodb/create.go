@@ -19,10 +19,10 @@ func (s *Store) noVersion() bson.D {
 	return bson.D{{Key: "_id", Value: s.id()}, {Key: "version", Value: ""}}
 }
 
-// Start implements [changefeed.Store]: it opens a change stream, looks at the server, the
-// collection and the record, and tries the right to write with an update that fits nothing. A
-// server that can lose acknowledged writes is refused by a [changefeed.UnsafeError] unless
-// [WithRisk] accepts that.
+// Start implements [changefeed.Store]: it opens a change stream, checks the server, the
+// collection and the record, and tests the privilege to write by an update that matches
+// no document. If the server can lose acknowledged writes, Start returns a
+// [changefeed.UnsafeError] unless [WithRisk] accepts the risk.
 func (s *Store) Start(ctx context.Context) error {
 	both, end, err := s.life.Begin(ctx)
 	if err != nil {
@@ -61,11 +61,11 @@ func (s *Store) check(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !found && s.existing:
-		return refuse("there is no collection %s, and the store was told to make none; create it", s.name())
+		return refuse("collection %s does not exist, and the store is configured not to create it; create it", s.name())
 	case found && spec.Type != "" && spec.Type != "collection":
-		return refuse("%s is a %s; name a collection", s.name(), spec.Type)
+		return refuse("%s is a %s; use a collection", s.name(), spec.Type)
 	case found && truth(spec.Options, "capped"):
-		return refuse("collection %s is capped, and would lose the record; name another", s.name())
+		return refuse("collection %s is capped and would lose the record; use another", s.name())
 	}
 	if _, err := s.read(ctx); err != nil && !errors.Is(err, changefeed.ErrNoRecord) {
 		return err
@@ -88,8 +88,8 @@ func (s *Store) collection(ctx context.Context) (spec mongo.CollectionSpecificat
 	return all[0], true, nil
 }
 
-// Create implements [changefeed.Store]. The server makes the collection, where there is
-// none, with the record.
+// Create implements [changefeed.Store]. If the collection does not exist, the server
+// creates it together with the record.
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 	both, end, err := s.life.Begin(ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *Store) create(ctx context.Context, blank changefeed.Record) error {
 			return err
 		}
 		if err == nil && !found {
-			return fmt.Errorf("%w: there is no collection, and the store was told to make none", changefeed.ErrNoRecord)
+			return fmt.Errorf("%w: the collection does not exist, and the store is configured not to create it", changefeed.ErrNoRecord)
 		}
 	}
 	blank.Version = rand.Text()

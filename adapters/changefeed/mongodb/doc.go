@@ -1,44 +1,50 @@
-// Package mongodb keeps elections by changefeed in a collection of MongoDB 3.6 or newer, as
-// far as the driver goes back (4.4, at the time of writing).
+// Package mongodb implements a [changefeed.Store] in a collection of MongoDB 3.6 or
+// later, as far as the driver supports the release (4.4 and later at the time of
+// writing).
 //
 // # Guarantees and limits
 //
 // A heartbeat is one findAndModify of one document, with write concern "majority" and
-// journal, whatever the caller's collection has. What was acknowledged survives every
-// failure that leaves a majority of a replica set's voting members, and no two leaders
-// come of a network that is cut in two. A replica set of one member is safe as well, and
-// survives a crash. It is not safe if members acknowledge writes that they
-// can lose: with the in-memory storage engine, and with writeConcernMajorityJournalDefault
-// false after a loss of power. Start refuses both by a [changefeed.UnsafeError], if the user
-// may read these settings (role clusterMonitor), unless [WithRisk] accepts them. Nor is it
-// safe after a forced reconfiguration (replSetReconfig with force), or with older data put
-// in place. These can make two leaders for up to the record's TTL.
+// journal, regardless of the settings of the caller's collection. An acknowledged write
+// survives every failure that leaves a majority of the replica set's voting members, and
+// a network partition does not result in two leaders. A replica set of one member is safe
+// as well, and survives a crash.
 //
-// With an arbiter, and no majority of data-bearing members, no write is acknowledged, so
-// that there is no leader until a member is back.
+// It is not safe if members acknowledge writes that they can lose: with the in-memory
+// storage engine, and after a loss of power if writeConcernMajorityJournalDefault is
+// false. [Store.Start] rejects both with a [changefeed.UnsafeError] if the user may read
+// these settings (role clusterMonitor), unless [WithRisk] accepts them. It is not safe
+// either after a forced reconfiguration (replSetReconfig with force), or if data is
+// replaced by older data. Each of these can result in two leaders until the TTL of the
+// record has passed.
 //
-// Feeds are change streams, which need a replica set or a sharded cluster: Start refuses a
-// standalone server. They tell of what a majority has, with the document as it is by then,
-// so followers read nothing if heartbeats come more often than the quiet time of two seconds;
-// the server looks the document up for each of them. A feed that hears nothing for two seconds (WithQuiet) reads the record: the
-// driver hides an outage for serverSelectionTimeout, 30 seconds by default, by trying
-// again. A feed whose collection is dropped or renamed ends with an error.
+// If the replica set has an arbiter, and no majority of data-bearing members is
+// available, no write is acknowledged, so there is no leader until a member returns.
 //
-// In a sharded cluster a change stream tells of a write when every shard has passed its time.
-// An idle shard does so every ten seconds by default (periodicNoopIntervalSecs). While a
-// stream is late, each feed reads the record four times in the quiet time, and until a
-// stream has told of a first write; there are no such reads with periodicNoopIntervalSecs 1
-// and a quiet time of more than a second.
+// Feeds are change streams, which need a replica set or a sharded cluster: Start rejects
+// a standalone server. They deliver writes that a majority has, with the document as of
+// the lookup, so followers do not read if heartbeats are more frequent than the quiet
+// time of two seconds; the server looks the document up for each follower. If a feed
+// receives nothing for two seconds ([WithQuiet]), it reads the record, because the driver
+// hides an outage and retries for serverSelectionTimeout, which is 30 seconds by default.
+// A feed ends with an error if its collection is dropped or renamed.
+//
+// In a sharded cluster, a change stream delivers a write when every shard has passed the
+// time of the write. An idle shard does so every ten seconds by default
+// (periodicNoopIntervalSecs). While a stream is late, and until it has delivered the
+// first write, each feed reads the record four times per quiet time. With
+// periodicNoopIntervalSecs 1 and a quiet time of more than a second, these reads are not
+// needed.
 //
 // A feed occupies a connection of the client's pool most of the time, and writes wait for
-// one that is free: let maxPoolSize be above the number of feeds.
+// a free connection: maxPoolSize must be greater than the number of feeds.
 //
-// A write that the driver has given up may be carried out later; its outcome is unknown
-// until then, and told so.
+// If the driver abandons a write, the server may still apply it later; the outcome is
+// reported as unknown.
 //
 // # Layout
 //
-// A document for each election:
+// There is one document for each election:
 //
 //	{
 //		_id:     {changefeed: "the key given to New"},
@@ -48,12 +54,12 @@
 //		seq:     NumberLong(1234),
 //		ttl_ns:  NumberLong(1750000000),
 //		ended:   false,
-//		version: "…",                     // random, anew with each write
+//		version: "…",                     // random, changed by each write
 //		time:    ISODate("…")             // $currentDate of the primary
 //	}
 //
-// Fields of your own may be added; writes leave them. In a sharded cluster the collection
-// is unsharded, or sharded by _id. Rights needed: find, insert, update and changeStream on
-// the collection (readWrite has them), and listCollections on the database, without which
-// Start sees less.
+// Programs may add other fields, which writes preserve. In a sharded cluster the
+// collection must be unsharded, or sharded by _id. Required privileges: find, insert,
+// update and changeStream on the collection (included in the role readWrite), and
+// listCollections on the database. Without listCollections, Start checks less.
 package mongodb

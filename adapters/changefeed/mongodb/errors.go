@@ -17,20 +17,20 @@ const (
 )
 
 // replicaSet is what the user can do about a standalone server.
-const replicaSet = "change streams need a replica set or a sharded cluster; start the server with --replSet, one member will do, and rs.initiate()"
+const replicaSet = "change streams need a replica set or a sharded cluster; start the server with --replSet and run rs.initiate(); one member is sufficient"
 
 // unsuitable are the server's codes that last until somebody changes the server or the client,
 // and the change to make.
 var unsuitable = map[int]string{
 	unauthorized: "grant find, insert, update and changeStream on the collection, such as by the role readWrite",
-	18:           "give the client the right user and password",
+	18:           "correct the user and password of the client",
 	20:           replicaSet, // retryable writes and change streams on a standalone server
 	40573:        replicaSet,
-	73:           "name another collection",
-	115:          "the server, or what stands in for one, has no change streams",
-	166:          "name a collection, and no view",
-	121:          "the collection's validation rules refuse the record; the package's documentation has the layout",
-	10003:        "name a collection that is not capped",
+	73:           "use another collection",
+	115:          "the server does not support change streams",
+	166:          "use a collection, not a view",
+	121:          "the validation rules of the collection reject the record; the package documentation describes the layout",
+	10003:        "use a collection that is not capped",
 }
 
 func hasCode(err error, code int) bool {

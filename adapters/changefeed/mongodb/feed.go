@@ -120,17 +120,17 @@ func (c states) Next() (cursor.Told, error) {
 	return told, err
 }
 
-// Watch implements [changefeed.Watcher] with a change stream of the whole collection, but
-// for records of elections. Each change is a [bson.Raw], the event as the server sends it:
-// with the document for an insert or a replacement, with what was updated for an update,
-// with the _id for a deletion. The driver resumes a stream after a failure, for as long
-// as the server's oplog reaches back; after any error read what there is.
+// Watch implements [changefeed.Watcher] with a change stream of the whole collection,
+// without the records of elections. Each change is a bson.Raw, the event as the server
+// sends it: with the document for an insert or a replacement, with the updated fields for
+// an update, and with the _id for a deletion. The driver resumes a stream after a failure
+// as far as the server's oplog permits. After any error, read the current data.
 func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
 	return s.changes(ctx, s.coll)
 }
 
-// WatchPlace implements [changefeed.PlaceWatcher]: as Watch, of another collection of the same
-// database.
+// WatchPlace implements [changefeed.PlaceWatcher]. It is like [Store.Watch] for another
+// collection of the same database.
 func (s *Store) WatchPlace(ctx context.Context, name string) (changefeed.Changes, error) {
 	if name == "" {
 		return nil, fmt.Errorf("%w: the collection's name is empty", leaderelection.ErrInvalidOption)

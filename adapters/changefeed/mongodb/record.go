@@ -53,7 +53,7 @@ func decode(raw bson.Raw) (changefeed.Record, error) {
 		err = errors.New("its term, seq or ttl_ns is below 0")
 	}
 	if err != nil {
-		return changefeed.Record{}, fmt.Errorf("%w: the document is not the record of an election (%w): keep that under a key of its own",
+		return changefeed.Record{}, fmt.Errorf("%w: the document is not the record of an election (%w): use another key",
 			changefeed.ErrUnsuitable, err)
 	}
 	return changefeed.Record{

@@ -23,8 +23,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
-// Store is the record of one election in a collection. It is a [changefeed.Store] and a
-// [changefeed.Watcher].
+// Store stores the record of one election in a collection. It implements
+// [changefeed.Store] and [changefeed.Watcher]. Its methods may be called from any
+// goroutine.
 type Store struct {
 	coll     *mongo.Collection // a copy of the caller's
 	key      string
@@ -40,11 +41,11 @@ var (
 	_ changefeed.PlaceWatcher = (*Store)(nil)
 )
 
-// Option is an option of [New].
+// Option configures [New].
 type Option func(*Store) error
 
-// WithExistingCollection has the store make no collection: Start refuses where there is
-// none. The record is made as before.
+// WithExistingCollection makes the store not create a collection: Start fails if it does
+// not exist. The record is created nevertheless.
 func WithExistingCollection() Option {
 	return func(s *Store) error {
 		s.existing = true
@@ -52,24 +53,25 @@ func WithExistingCollection() Option {
 	}
 }
 
-// WithQuiet sets after how much silence a feed reads the record to see whether the server
-// is there, and how long that read, and opening a change stream, may take. The default is
-// two seconds. With more than a heartbeat there are no such reads as long as somebody
-// leads.
+// WithQuiet sets the quiet time: if a feed receives nothing for this time, it reads the
+// record to check that the server is available. It also limits the duration of that read,
+// and of opening a change stream. The default is two seconds, the minimum 10 ms. If it is
+// longer than a heartbeat interval, such reads are not needed while there is a leader.
 func WithQuiet(d time.Duration) Option {
 	return func(s *Store) error {
 		if d < 10*time.Millisecond {
-			return fmt.Errorf("%w: WithQuiet(%v) is below 10ms", leaderelection.ErrInvalidOption, d)
+			return fmt.Errorf("%w: WithQuiet(%v): must be at least 10ms", leaderelection.ErrInvalidOption, d)
 		}
 		s.quiet = d
 		return nil
 	}
 }
 
-// WithRisk accepts servers that Start refuses by a [changefeed.UnsafeError]: with
-// [changefeed.RiskPowerLoss] a replica set whose writeConcernMajorityJournalDefault is false;
-// with [changefeed.RiskRestart] the storage engine inMemory. What the leader acts on has to
-// check its fencing token then. The option may be given several times.
+// WithRisk accepts servers that Start rejects with a [changefeed.UnsafeError].
+// [changefeed.RiskPowerLoss] accepts a replica set whose
+// writeConcernMajorityJournalDefault is false; [changefeed.RiskRestart] accepts the
+// storage engine inMemory. The systems that the leader writes to must check its fencing
+// token then. The option may be given several times.
 func WithRisk(risks ...changefeed.Risk) Option {
 	return func(s *Store) error { return s.accepted.Add(risks...) }
 }
@@ -77,10 +79,10 @@ func WithRisk(risks ...changefeed.Risk) Option {
 // maxKey keeps the key within what old servers can index, in bytes.
 const maxKey = 900
 
-// New returns a store of the election key in a collection. Nothing is asked of the server
-// yet. The client must stay open as long as the store, and is neither closed nor changed.
-// The collection's write concern, read concern, read preference, registry and BSON options
-// do not matter: the store has its own.
+// New creates a store of the election key in a collection. It sends no request. The
+// client is neither closed nor changed, and must stay open as long as the store. The
+// collection's write concern, read concern, read preference, registry and BSON options do
+// not matter, because the store sets its own.
 //
 // The error wraps [leaderelection.ErrInvalidOption].
 func New(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
@@ -88,9 +90,9 @@ func New(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
 	case coll == nil:
 		return nil, fmt.Errorf("%w: the collection is nil", leaderelection.ErrInvalidOption)
 	case coll.Name() == "" || strings.HasPrefix(coll.Name(), "system.") || strings.ContainsAny(coll.Name(), "$\x00"):
-		return nil, fmt.Errorf("%w: %q is no name for a collection of one's own", leaderelection.ErrInvalidOption, coll.Name())
+		return nil, fmt.Errorf("%w: %q is not a valid collection name", leaderelection.ErrInvalidOption, coll.Name())
 	case key == "" || len(key) > maxKey || !utf8.ValidString(key) || strings.ContainsRune(key, 0):
-		return nil, fmt.Errorf("%w: key %q is empty, longer than %d bytes, or no UTF-8 without NUL", leaderelection.ErrInvalidOption, key, maxKey)
+		return nil, fmt.Errorf("%w: key %q: must be UTF-8 text without NUL and have from 1 to %d bytes", leaderelection.ErrInvalidOption, key, maxKey)
 	}
 	journal := true
 	s := &Store{
@@ -119,7 +121,7 @@ func (s *Store) name() string { return s.coll.Database().Name() + "." + s.coll.N
 func (s *Store) id() bson.D { return bson.D{{Key: "changefeed", Value: s.key}} }
 
 // errRepeated: the driver has sent a write again, and it was carried out the first time.
-var errRepeated = errors.New("the driver repeated the write, and the record is as it was to be: whether a majority has it is unknown")
+var errRepeated = errors.New("the driver repeated the write, and the record has the new value: it is unknown whether a majority has it")
 
 // Heartbeat implements [changefeed.Store].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
@@ -164,7 +166,8 @@ func (s *Store) replace(ctx context.Context, prev, next changefeed.Record) (chan
 	return changefeed.Record{}, changefeed.ErrConflict
 }
 
-// Read implements [changefeed.Store]. What it reads a majority has; it may be late.
+// Read implements [changefeed.Store]. It returns a state that a majority has, which may
+// not be the latest.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 	both, end, err := s.life.Begin(ctx)
 	if err != nil {
@@ -189,7 +192,7 @@ func (s *Store) read(ctx context.Context) (changefeed.Record, error) {
 	return decode(raw)
 }
 
-// Close implements [changefeed.Store]. Calls under way end with an error. The client
+// Close implements [changefeed.Store]. Calls in progress return an error. The client
 // stays open.
 func (s *Store) Close() error {
 	s.life.Close()

@@ -111,7 +111,7 @@ func TestRefusedAtStart(t *testing.T) {
 		"NoRightToWrite": {"update", 13, "grant"},
 		"Password":       {"aggregate", 18, "password"},
 		"View":           {"aggregate", 166, "view"},
-		"NoStreams":      {"aggregate", 115, "no change streams"},
+		"NoStreams":      {"aggregate", 115, "does not support change streams"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, s, _ := made(t, nil)
@@ -360,14 +360,14 @@ func TestTrapHistoryLost(t *testing.T) {
 
 // TestTrapClientTimeout: the client's Timeout would end streams in which nothing happens.
 func TestTrapClientTimeout(t *testing.T) {
-	_, s, r := made(t, func(o *options.ClientOptions) { o.SetTimeout(400 * time.Millisecond) }, mongodb.WithQuiet(time.Hour))
+	_, s, r := made(t, func(o *options.ClientOptions) { o.SetTimeout(2 * time.Second) }, mongodb.WithQuiet(time.Hour))
 	f := follow(t, s, r)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	_, err := f.Next(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Error(t, ctx.Err(), "it was the context's own deadline")
-	require.Eventually(t, func() bool { // 400 ms may be too short for a write here
+	require.Eventually(t, func() bool { // two seconds may be too short for a write here
 		now, err := s.Heartbeat(bounded(t), r, next(r))
 		if err == nil {
 			r = now
@@ -383,19 +383,19 @@ func TestTrapClientTimeout(t *testing.T) {
 // nothing meanwhile.
 func TestTrapHiddenOutage(t *testing.T) {
 	server, s, r := made(t, func(o *options.ClientOptions) { o.SetServerSelectionTimeout(time.Minute) },
-		mongodb.WithQuiet(300*time.Millisecond))
+		mongodb.WithQuiet(2*time.Second))
 	f := follow(t, s, r)
 	server.stop()
 	begin := time.Now()
 	unknown(t, ends(t, f))
-	require.Less(t, time.Since(begin), 10*time.Second)
+	require.Less(t, time.Since(begin), patience)
 }
 
 // TestTrapSilentStream: the feed of a stream that does not tell of writes, or tells of them
 // late as in a sharded cluster with an idle shard, tells of them by reads. It does not end,
 // but replaces the stream.
 func TestTrapSilentStream(t *testing.T) {
-	server, s, r := made(t, nil, mongodb.WithQuiet(200*time.Millisecond))
+	server, s, r := made(t, nil, mongodb.WithQuiet(2*time.Second))
 	f := follow(t, s, r)
 	server.on(func(name string, command, answer bson.D) bson.D {
 		if name == "getMore" {

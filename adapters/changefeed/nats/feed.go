@@ -18,9 +18,9 @@ type feed struct {
 	told     bool
 }
 
-// Subscribe implements [changefeed.Store]. The feed carries the record: nothing is read
-// while heartbeats come. After three seconds without a word it asks the bucket's leader. It
-// ends when the connection is lost.
+// Subscribe implements [changefeed.Store]. The feed delivers the record, so followers do
+// not read while heartbeats arrive. After three seconds without a message it sends a
+// request to the bucket's leader. It ends when the connection is lost.
 func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	w, err := s.watch(ctx, s.name)
 	if err != nil {
@@ -75,20 +75,23 @@ func (f *feed) Close() error {
 	return nil
 }
 
-// Change is what [Store.Watch] tells: another key of the bucket was written or deleted.
+// Change is a write or deletion of another key of the bucket, as delivered by
+// [Store.Watch].
 type Change struct {
-	Key      string
-	Value    []byte // nil if it was deleted
+	Key string
+	// Value is the new value, or nil if the key was deleted.
+	Value    []byte
 	Deleted  bool
 	Revision uint64
-	Time     time.Time // by the clock of the bucket's leader
+	// Time is the time of the change by the clock of the bucket's leader.
+	Time time.Time
 }
 
 type changes struct{ *watch }
 
-// Watch implements [changefeed.Watcher]: a [Change] for every write to another key of the
-// bucket, in their order. Keys that begin with the record's, and a dot, are left out. Where
-// there is no bucket the error is [changefeed.ErrNoRecord].
+// Watch implements [changefeed.Watcher]. It delivers a [Change] for every write to
+// another key of the bucket, in order. Keys that begin with the record's key and a dot
+// are skipped. If the bucket does not exist, the error is [changefeed.ErrNoRecord].
 func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
 	w, err := s.watch(ctx, func(int64) string { return ">" }, jetstream.UpdatesOnly())
 	if err != nil {

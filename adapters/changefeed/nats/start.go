@@ -18,7 +18,7 @@ import (
 )
 
 // errNoBucket: there is no such bucket.
-var errNoBucket = errors.New("there is no such bucket")
+var errNoBucket = errors.New("bucket does not exist")
 
 // life is when the bucket was made, which tells it from one of the same name that was
 // deleted. A bucket that must not be used is [changefeed.ErrUnsuitable].
@@ -49,12 +49,12 @@ func (s *Store) replicable(n int) error {
 		return nil
 	}
 	err := s.accepted.Check(fmt.Sprintf("bucket %s of nats at %s", s.bucket, s.conn.ConnectedUrlRedacted()), []changefeed.UnsafeSetting{{
-		Name: "the number of replicas", Value: strconv.Itoa(n), Risk: changefeed.RiskFailover, Remedy: "make the bucket anew with one replica",
+		Name: "the number of replicas", Value: strconv.Itoa(n), Risk: changefeed.RiskFailover, Remedy: "create the bucket again with one replica",
 	}})
 	if err != nil || atLeast(s.release(), 2, 9, 21) {
 		return err
 	}
-	return fmt.Errorf("changefeed/nats: bucket %s: %w: servers of release %q acknowledge two writes to one revision where there are several replicas: use one replica, or 2.9.21 or newer",
+	return fmt.Errorf("changefeed/nats: bucket %s: %w: servers of release %q can acknowledge two writes to one revision of a bucket with several replicas: use one replica, or release 2.9.21 or later",
 		s.bucket, changefeed.ErrUnsuitable, s.release())
 }
 
@@ -92,10 +92,9 @@ func unfit(c jetstream.StreamConfig) string {
 	return ""
 }
 
-// Start implements [changefeed.Store]. It asks for the bucket, whether it keeps what is
-// written, and whether the record can be read and written. What a connection may not do,
-// servers tell it beside the answer that does not come, so that a missing permission is
-// found out after a second.
+// Start implements [changefeed.Store]. It checks that the bucket is suitable, and that
+// the record can be read and written. If a permission is missing, Start needs a second to
+// detect it, because servers report it by a separate message instead of an answer.
 func (s *Store) Start(ctx context.Context) error {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -106,7 +105,7 @@ func (s *Store) Start(ctx context.Context) error {
 	life, err := s.find(ctx)
 	switch {
 	case errors.Is(err, errNoBucket) && s.existing:
-		return fmt.Errorf("%w: there is no bucket %s, and none is to be made: create it, or leave out WithExistingBucket",
+		return fmt.Errorf("%w: bucket %s does not exist: create it or omit WithExistingBucket",
 			changefeed.ErrUnsuitable, s.bucket)
 	case errors.Is(err, errNoBucket):
 		return s.replicable(s.replicas)
@@ -150,7 +149,7 @@ func (s *Store) find(ctx context.Context) (life int64, err error) {
 		}
 	}
 	if missing(err) {
-		err = fmt.Errorf("%w: JetStream does not run there, or not for this account: start the server with it (%w)",
+		err = fmt.Errorf("%w: JetStream is not enabled on the server or for this account (%w)",
 			changefeed.ErrUnsuitable, err)
 	}
 	return life, err
@@ -198,10 +197,10 @@ func (s *Store) fail(ctx context.Context, doing string, err error) error {
 	case s.closed.Err() != nil:
 		return changefeed.ErrClosed
 	case errors.Is(err, nats.ErrConnectionClosed):
-		return fmt.Errorf("changefeed/nats: %s %s: %w: %w: make a new connection, and a new store (%w)",
+		return fmt.Errorf("changefeed/nats: %s %s: %w: %w: create a new connection and a new store (%w)",
 			doing, s.where(), changefeed.ErrUnsuitable, leaderelection.ErrConnClosed, err)
 	case errors.Is(err, context.DeadlineExceeded) && refused != nil && !s.permitted.Load():
-		return fmt.Errorf("changefeed/nats: %s %s: %w: %w: the package says what the user must be allowed to (%w)",
+		return fmt.Errorf("changefeed/nats: %s %s: %w: %w: the documentation of the package lists the required permissions (%w)",
 			doing, s.where(), changefeed.ErrUnsuitable, leaderelection.ErrPermission, refused)
 	}
 	return s.outcome(ctx, doing, err)

@@ -22,8 +22,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/request"
 )
 
-// Store keeps the record of one election in a bucket. It is a [changefeed.Store] and a
-// [changefeed.Watcher], whose methods may be called from any goroutine.
+// Store stores the record of one election in a bucket. It implements [changefeed.Store]
+// and [changefeed.Watcher]. Its methods may be called from any goroutine.
 type Store struct {
 	conn     *nats.Conn
 	js       jetstream.JetStream
@@ -53,20 +53,21 @@ var (
 	_ changefeed.Watcher = (*Store)(nil)
 )
 
-// Option changes how a store works.
+// Option configures [New].
 type Option func(*Store) error
 
-// WithReplicas sets how many servers keep the bucket that Create makes, 1 to 5. More than one
-// also accepts [changefeed.RiskFailover], as [WithRisk] does. The default is 1, and only that
-// is safe: with more, a server compares the revision before it replicates the write, and not
-// after. Releases before 2.9.21 can acknowledge two writes to one revision at any time, and
-// are always refused by Start; newer ones may when the bucket's leader changes. Two
-// candidates may lead at one time then: what they act on has to check their tokens. A bucket
-// that exists stays as it is.
+// WithReplicas sets the number of servers that store the bucket that Create creates, 1 to
+// 5. A number above 1 also accepts [changefeed.RiskFailover], as [WithRisk] does. The
+// default is 1, and only 1 is safe: with more replicas, a server compares the revision
+// before it replicates the write, and not after. Releases before 2.9.21 can acknowledge
+// two writes to one revision at any time, and Start always rejects them. Later releases
+// can do so when the bucket's leader changes. Two candidates can then be leader at the
+// same time: the systems that they write to must check their tokens. The option does not
+// change an existing bucket.
 func WithReplicas(n int) Option {
 	return func(s *Store) error {
 		if n < 1 || n > 5 {
-			return fmt.Errorf("WithReplicas(%d): it must be 1 to 5", n)
+			return fmt.Errorf("WithReplicas(%d): must be from 1 to 5", n)
 		}
 		s.replicas = n
 		if n > 1 {
@@ -76,22 +77,23 @@ func WithReplicas(n int) Option {
 	}
 }
 
-// WithRisk accepts buckets that Start refuses by a [changefeed.UnsafeError]: with
-// [changefeed.RiskFailover] those with several replicas, as [WithReplicas] describes. The
-// option may be given several times.
+// WithRisk accepts buckets that Start rejects with a [changefeed.UnsafeError].
+// [changefeed.RiskFailover] accepts buckets with several replicas, as described for
+// [WithReplicas]. The option may be given several times.
 func WithRisk(risks ...changefeed.Risk) Option {
 	return func(s *Store) error { return s.accepted.Add(risks...) }
 }
 
-// WithExistingBucket has Create make no bucket: where there is none it returns
-// [changefeed.ErrNoRecord].
+// WithExistingBucket makes Create not create a bucket: if it does not exist, Create
+// returns [changefeed.ErrNoRecord].
 func WithExistingBucket() Option {
 	return func(s *Store) error { s.existing = true; return nil }
 }
 
-// WithClosingConnection accepts a connection that closes itself: after a number of attempts to
-// reconnect (60 by default, which is two minutes), or when a server has refused its credentials
-// twice. All candidacies on it end then. Without this option New refuses such a connection.
+// WithClosingConnection accepts a connection that closes itself: after a number of
+// attempts to reconnect (60 by default, which take two minutes), or when a server has
+// rejected its credentials twice. All candidacies that use it end then. Without this
+// option, New rejects such a connection.
 func WithClosingConnection() Option {
 	return func(s *Store) error { s.closing = true; return nil }
 }
@@ -104,7 +106,7 @@ func (s *Store) persists() error {
 	case !o.AllowReconnect || o.MaxReconnect >= 0:
 		return errors.New("the connection closes itself after an outage: connect with nats.MaxReconnects(-1), or use WithClosingConnection")
 	case !o.IgnoreAuthErrorAbort:
-		return errors.New("the connection closes itself when a server has refused its credentials twice, as while they are changed: connect with nats.IgnoreAuthErrorAbort(), or use WithClosingConnection")
+		return errors.New("the connection closes itself when a server has rejected its credentials twice, for example while they are changed: connect with nats.IgnoreAuthErrorAbort(), or use WithClosingConnection")
 	}
 	return nil
 }
@@ -114,25 +116,25 @@ var (
 	keyName    = regexp.MustCompile(`^[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*$`)
 )
 
-// New makes a store of the record under key in a bucket, on a connection that stays the
-// caller's: it is not closed, and may be shared. The connection must have been made with
-// [nats.MaxReconnects](-1) and [nats.IgnoreAuthErrorAbort], or else with the option
-// [WithClosingConnection]. New sends nothing. Bad arguments are [leaderelection.ErrNilConn] and
-// [leaderelection.ErrInvalidOption].
+// New creates a store of the record under key in a bucket. The caller keeps ownership of
+// conn, which may be shared; Close does not close it. The connection must have been
+// created with nats.MaxReconnects(-1) and nats.IgnoreAuthErrorAbort, unless
+// [WithClosingConnection] is given. New sends no request. Errors:
+// [leaderelection.ErrNilConn], [leaderelection.ErrInvalidOption].
 func New(conn *nats.Conn, bucket, key string, opts ...Option) (*Store, error) {
 	if conn == nil {
 		return nil, leaderelection.ErrNilConn
 	}
 	if !bucketName.MatchString(bucket) {
-		return nil, fmt.Errorf("%w: bucket %q: it has letters, digits, - and _", leaderelection.ErrInvalidOption, bucket)
+		return nil, fmt.Errorf("%w: bucket %q: must consist of letters, digits, - and _", leaderelection.ErrInvalidOption, bucket)
 	}
 	if !keyName.MatchString(key) {
-		return nil, fmt.Errorf("%w: key %q: it has letters, digits and -/_=, and dots between them", leaderelection.ErrInvalidOption, key)
+		return nil, fmt.Errorf("%w: key %q: must consist of letters, digits and -/_=, with dots between them", leaderelection.ErrInvalidOption, key)
 	}
 	s := &Store{conn: conn, bucket: bucket, key: key, replicas: 1, release: conn.ConnectedServerVersion, open: map[*watch]struct{}{}}
 	for _, o := range opts {
 		if o == nil {
-			return nil, fmt.Errorf("%w: it is nil", leaderelection.ErrInvalidOption)
+			return nil, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalidOption)
 		}
 		if err := o(s); err != nil {
 			return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
@@ -166,7 +168,8 @@ func isOverlap(err error) bool {
 	return errors.As(err, &api) && api.ErrorCode == subjectsOverlap
 }
 
-// Create implements [changefeed.Store]. The bucket that it makes keeps its data in files.
+// Create implements [changefeed.Store]. A bucket that it creates stores its data in
+// files.
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 	data, err := recordjson.Encode(blank)
 	if err != nil {
@@ -188,7 +191,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 				return err
 			}
 			if s.existing {
-				return fmt.Errorf("%w: there is no bucket %s, and none is to be made: create it, or leave out WithExistingBucket",
+				return fmt.Errorf("%w: bucket %s does not exist: create it or omit WithExistingBucket",
 					changefeed.ErrNoRecord, s.bucket)
 			}
 			err = s.patient(ctx, func(ctx context.Context) error {
@@ -235,9 +238,9 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 	}
 }
 
-// Heartbeat implements [changefeed.Store]. A write is compared with the revision of the
-// record, in the leader of the bucket. The name of the key says in which life of the bucket:
-// one that was made anew numbers its revisions anew.
+// Heartbeat implements [changefeed.Store]. The leader of the bucket compares the revision
+// of the record. The key contains the creation time of the bucket, because revisions
+// restart in a bucket that was created again.
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 	data, err := recordjson.Encode(next)
 	if err != nil {
@@ -288,7 +291,7 @@ func (s *Store) another(ctx context.Context) error {
 	return changefeed.ErrConflict
 }
 
-// Read implements [changefeed.Store]. It asks the leader of the bucket.
+// Read implements [changefeed.Store]. The leader of the bucket answers it.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -377,8 +380,8 @@ func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
 	return closing.Begin(ctx, s.closed)
 }
 
-// Close implements [changefeed.Store]. Consumers are removed from the server after it has
-// returned; if the server does not answer, that goes on for five seconds.
+// Close implements [changefeed.Store]. Consumers are removed from the server in the
+// background, for at most five seconds.
 func (s *Store) Close() error {
 	s.close()
 	s.mu.Lock()

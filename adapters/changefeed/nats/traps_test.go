@@ -107,7 +107,7 @@ func TestServerSilent(t *testing.T) {
 	begin := time.Now()
 	_, err = f.Next(ctx(t))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, "after a quiet time")
+	require.ErrorContains(t, err, "after the quiet time")
 	require.Less(t, time.Since(begin), 10*time.Second)
 	begin = time.Now()
 	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -120,7 +120,7 @@ func TestServerSilent(t *testing.T) {
 }
 
 // TestConsumerForgotten: a consumer that its server has dropped says nothing. The feed asks
-// after a quiet time, and tells what it has missed.
+// after the quiet time, and tells what it has missed.
 func TestConsumerForgotten(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, shared.Get(t).Addr())

@@ -15,9 +15,9 @@ import (
 
 // What ends feeds and changes.
 var (
-	errDisconnected = errors.New("the connection to the server is lost")
+	errDisconnected = errors.New("the connection to the server was lost")
 	errEnded        = errors.New("the consumer has ended")
-	errBucket       = errors.New("the bucket was deleted, or made")
+	errBucket       = errors.New("the bucket was deleted or created")
 )
 
 // quiet is how long a feed waits for a word before it asks. A consumer that its server has
@@ -201,7 +201,7 @@ func (w *watch) ask() <-chan answer {
 		case a.err == nil:
 			a.record, a.err = w.store.last(ctx, a.life)
 		default:
-			a.err = fmt.Errorf("after a quiet time: %w", a.err)
+			a.err = fmt.Errorf("after the quiet time: %w", a.err)
 		}
 		c <- a
 	}()

@@ -1,45 +1,50 @@
-// Package postgres keeps elections by changefeed in a table of PostgreSQL 11 or newer.
+// Package postgres implements a [changefeed.Store] in a table of PostgreSQL 11 or later.
 //
 // # Guarantees and limits
 //
-// On one server, a heartbeat is a linearizable compare-and-set in one statement, whatever
-// isolation the pool's sessions have. An acknowledged write is on disk, even if
-// synchronous_commit is off, local or remote_write, because the statement sets it to on for
-// itself.
+// On one server, a heartbeat is a linearizable compare-and-set in one statement, with any
+// isolation level of the pool's sessions. An acknowledged write is on disk, even if
+// synchronous_commit is off, local or remote_write, because the statement sets it to on
+// for its transaction.
 //
-// Start refuses other servers by a [changefeed.UnsafeError], unless [WithRisk] names what can
-// happen there: two leaders for up to the record's TTL, and a term that is given twice.
+// [Store.Start] rejects other deployments with a [changefeed.UnsafeError], unless
+// [WithRisk] accepts their risk: two leaders until the TTL of the record has passed, and
+// a term that is issued twice.
 //
-//   - With fsync off a crash of the machine can lose writes ([changefeed.RiskPowerLoss]).
-//   - With standbys, acknowledged writes survive a failover only if the standby that is
-//     promoted has all of them. Start accepts standbys if synchronous_standby_names names
-//     each of them and waits for all, as in FIRST 2 (a, b). In a quorum, ANY 1 (a, b), and
-//     with potential standbys, FIRST 1 (a, b), a commit may be on one of the standbys while
-//     the other is promoted ([changefeed.RiskFailover]).
+//   - If fsync is off, a crash of the machine can lose writes
+//     ([changefeed.RiskPowerLoss]).
+//   - With standbys, acknowledged writes survive a failover only if the promoted standby
+//     has all of them. Start accepts standbys if synchronous_standby_names lists all of
+//     them and waits for all, for example FIRST 2 (a, b). With a quorum, ANY 1 (a, b),
+//     and with potential standbys, FIRST 1 (a, b), a commit may be on one of the standbys
+//     while the other is promoted ([changefeed.RiskFailover]).
 //
-// Three conditions cannot be checked. The old primary must take no writes after a failover.
-// A commit that waits for standbys must not be cancelled (pg_cancel_backend), because the
-// server then acknowledges it and only adds a warning. And a server that was restored from
-// a backup has lost writes. The pool must lead to the primary: Start refuses a standby.
+// Three conditions cannot be checked. The old primary must not accept writes after a
+// failover. A commit that waits for standbys must not be cancelled (pg_cancel_backend),
+// because the server then acknowledges it and only adds a warning. And a server that was
+// restored from a backup has lost writes. The pool must connect to the primary: Start
+// rejects a standby.
 //
-// Feeds are LISTEN and NOTIFY. A notification carries the record, and is sent at the
-// write's commit, so followers read nothing if heartbeats come more often than the quiet
-// time of two seconds (WithQuiet). Records that do not fit into a notification, of about
-// 8000 bytes, are read by each follower. Every role that may connect can send
-// notifications: one is taken for the leader's next heartbeat at most, and after any
-// other, as when the leader changes, each follower reads the record. Each feed
-// has a connection of its own, made with the pool's configuration and its BeforeConnect
-// and AfterConnect: the pool's own connections stay free, and its Close does not wait for
-// feeds. It counts against the server's max_connections, not against MaxConns. A feed that
-// hears nothing for two seconds (WithQuiet) reads the record over that connection: this
-// finds connections that are dead without a word, and records that were deleted.
+// Feeds use LISTEN and NOTIFY. A notification contains the record, and is sent when the
+// write commits, so followers do not read if heartbeats are more frequent than the quiet
+// time of two seconds ([WithQuiet]). If a record does not fit into a notification, which
+// has about 8000 bytes, each follower reads it. Every role that may connect can send
+// notifications. Therefore a notification is accepted at most as the leader's next
+// heartbeat; after any other notification, for example when the leader changes, each
+// follower reads the record.
 //
-// LISTEN does not pass through connection poolers in transaction mode, such as
-// PgBouncer's: Start refuses them.
+// Each feed uses a separate connection, made with the pool's configuration and its
+// BeforeConnect and AfterConnect. The pool's connections stay free, and its Close does
+// not wait for feeds. The connection counts against the server's max_connections, not
+// against MaxConns. If a feed receives nothing for the quiet time, it reads the record
+// over that connection, which detects broken connections and deleted records.
+//
+// LISTEN does not work through connection poolers in transaction mode, such as
+// PgBouncer's; Start rejects them.
 //
 // # Layout
 //
-// A row for each election:
+// There is one row for each election:
 //
 //	CREATE TABLE elections (
 //		election text PRIMARY KEY,   -- the key given to New
@@ -51,10 +56,11 @@
 //		seq      bigint NOT NULL,
 //		ttl      bigint NOT NULL,    -- nanoseconds
 //		ended    boolean NOT NULL,
-//		version  text NOT NULL,      -- random, anew with each write
+//		version  text NOT NULL,      -- random, changed by each write
 //		"time"   timestamptz NOT NULL
 //	)
 //
-// Other columns may be added, if they may be NULL or have defaults. Rights needed: SELECT,
-// INSERT and UPDATE on the table, and CREATE on its schema where the table is to be made.
+// Programs may add columns that may be NULL or have defaults. Required privileges:
+// SELECT, INSERT and UPDATE on the table, and CREATE on its schema if the table must be
+// created.
 package postgres

@@ -15,20 +15,20 @@ import (
 // unsuitable are the SQLSTATEs that last until somebody changes the server or the client, and
 // the change to make.
 var unsuitable = map[string]string{
-	"42501": "grant SELECT, INSERT and UPDATE on the table, and CREATE on its schema if the store is to make it",
-	"3F000": "create the schema, or name one that exists",
-	"3D000": "create the database, or name one that exists",
+	"42501": "grant SELECT, INSERT and UPDATE on the table, and CREATE on its schema if the store must create it",
+	"3F000": "create the schema or use another",
+	"3D000": "create the database or use another",
 	"28000": "let the pool's user log in",
-	"28P01": "give the pool the right password",
-	"42703": "the table lacks a column; the package's documentation has the layout",
-	"42804": "a column has another type; the package's documentation has the layout",
-	"42883": "a column has another type; the package's documentation has the layout",
-	"42P10": "the column election needs a unique index of its own",
-	"42809": "the name must be that of a table",
-	"23502": "columns of your own must have defaults, or may be NULL",
-	"23514": "a CHECK of the table refuses the record",
+	"28P01": "correct the password of the pool",
+	"42703": "the table lacks a column; the package documentation describes the layout",
+	"42804": "a column has another type; the package documentation describes the layout",
+	"42883": "a column has another type; the package documentation describes the layout",
+	"42P10": "the column election needs a unique index",
+	"42809": "the name must refer to a table",
+	"23502": "additional columns must have defaults or permit NULL",
+	"23514": "a CHECK of the table rejects the record",
 	"22001": "a column is too short for the record; the columns are of type text",
-	"22P05": "the database's encoding lacks a character; UTF8 has all",
+	"22P05": "the encoding of the database lacks a character; use UTF8",
 }
 
 const (

@@ -20,8 +20,8 @@ type feed struct {
 	last  notice.Last
 }
 
-// Subscribe implements [changefeed.Store]. It makes a connection, and returns when that
-// listens and the record was read.
+// Subscribe implements [changefeed.Store]. It opens a connection, and returns when the
+// connection listens and the record was read.
 func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	both, end, err := s.begin(ctx)
 	if err != nil {

@@ -93,7 +93,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	case written:
 		return r, nil
 	case code(err) == undefinedTable:
-		return changefeed.Record{}, fmt.Errorf("%w: table %s is gone", changefeed.ErrNoRecord, s.name)
+		return changefeed.Record{}, fmt.Errorf("%w: table %s was deleted", changefeed.ErrNoRecord, s.name)
 	case code(err) == serializationFailure, code(err) == deadlockDetected, err == nil && exists:
 		return changefeed.Record{}, changefeed.ErrConflict
 	case err == nil:
@@ -130,7 +130,7 @@ func (s *Store) read(ctx context.Context, on querier) (changefeed.Record, error)
 	case errors.Is(err, pgx.ErrNoRows):
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	case code(err) == undefinedTable:
-		return changefeed.Record{}, fmt.Errorf("%w: there is no table %s", changefeed.ErrNoRecord, s.name)
+		return changefeed.Record{}, fmt.Errorf("%w: table %s does not exist", changefeed.ErrNoRecord, s.name)
 	case err != nil:
 		return changefeed.Record{}, err
 	}
@@ -155,7 +155,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 			break
 		}
 		if s.existing {
-			return fmt.Errorf("%w: there is no table %s, and the store was told to make none", changefeed.ErrNoRecord, s.name)
+			return fmt.Errorf("%w: table %s does not exist, and the store is configured not to create it", changefeed.ErrNoRecord, s.name)
 		}
 		_, err = s.pool.Exec(both, s.sql.create)
 		// IF NOT EXISTS does not help those who look at the same time: all but one find

@@ -111,7 +111,7 @@ func TestSafetyTable(t *testing.T) {
 			return newStore(t, pool, table, postgres.WithRisk(accepted...)).Start(bounded(t))
 		}},
 		"PgBouncer in transaction mode": {Start: func(t *testing.T, accepted ...changefeed.Risk) error {
-			return newStore(t, halfDeaf(t), newTable(), postgres.WithRisk(accepted...), postgres.WithQuiet(100*time.Millisecond)).Start(bounded(t))
+			return newStore(t, halfDeaf(t), newTable(), postgres.WithRisk(accepted...), postgres.WithQuiet(2*time.Second)).Start(bounded(t))
 		}},
 	})
 	t.Run("standbys that the setting does not name", func(t *testing.T) {
@@ -212,6 +212,12 @@ func TestPromotedStandby(t *testing.T) {
 
 	r.synchronous(t, "FIRST 2 (a, b)", 2, "sync")
 	first = beat(t, s, first)
+	// The checkpointer can switch the wait of commits on later than the view shows it.
+	require.Eventually(t, func() bool {
+		var all bool
+		err := r.pool.QueryRow(bounded(t), "SELECT bool_and(flush_lsn >= pg_current_wal_flush_lsn()) FROM pg_stat_replication").Scan(&all)
+		return err == nil && all
+	}, patience, 10*time.Millisecond, "the standbys have the heartbeat")
 	require.NoError(t, r.b.Kill())
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-var errStandbyNames = errors.New("it is none of: names; FIRST n (names); ANY n (names)")
+var errStandbyNames = errors.New("expected names, FIRST n (names) or ANY n (names)")
 
 // parseStandbyNames reads a value of synchronous_standby_names that is not empty: for how
 // many standbys a commit waits, and the names of those it can wait for, in lower case. An

@@ -10,10 +10,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// Start implements [changefeed.Store]: it checks the server, its settings and standbys, the
-// table and the rights, and that a notification passes from the pool to a connection that
-// listens. A server that can lose acknowledged writes is refused by a
-// [changefeed.UnsafeError] unless [WithRisk] accepts that.
+// Start implements [changefeed.Store]: it checks the server, its settings and standbys,
+// the table and the privileges, and that a notification passes from the pool to a
+// listening connection. If the server can lose acknowledged writes, Start returns a
+// [changefeed.UnsafeError] unless [WithRisk] accepts the risk.
 func (s *Store) Start(ctx context.Context) error {
 	both, end, err := s.begin(ctx)
 	if err != nil {
@@ -44,9 +44,9 @@ func (s *Store) check(ctx context.Context) error {
 	case err != nil:
 		return err
 	case version < 11_00_00:
-		return refuse("the server's version is %d, and 11 is the oldest that will do", version/10000)
+		return refuse("the server has version %d; version 11 or later is required", version/10000)
 	case readOnly:
-		return refuse("the pool leads to a standby, or its sessions are read-only; make one that leads to the primary (target_session_attrs=read-write)")
+		return refuse("the pool connects to a standby, or its sessions are read-only; connect to the primary (target_session_attrs=read-write)")
 	}
 	if err := s.checkSafety(ctx, version); err != nil {
 		return err
@@ -55,11 +55,11 @@ func (s *Store) check(ctx context.Context) error {
 	case table != 0:
 		return s.checkTable(ctx, table)
 	case s.existing:
-		return refuse("there is no table %s, and the store was told to make none; create it, the package's documentation has the layout", s.name)
+		return refuse("table %s does not exist, and the store is configured not to create it; create it as the package documentation describes", s.name)
 	case mayMake == nil:
-		return refuse("there is no schema for table %s; create it, or set search_path", s.name)
+		return refuse("the schema of table %s does not exist; create it or set search_path", s.name)
 	case !*mayMake:
-		return refuse("there is no table %s, and no right to make it; create it, or grant CREATE on its schema", s.name)
+		return refuse("table %s does not exist, and the privilege to create it is missing; create it or grant CREATE on its schema", s.name)
 	}
 	return nil
 }
@@ -100,22 +100,22 @@ func (s *Store) checkTable(ctx context.Context, table uint32) error {
 	case err != nil:
 		return err
 	case kind != "r" && kind != "p":
-		return refuse("%s is no table", s.name)
+		return refuse("%s is not a table", s.name)
 	case persistence != "p":
-		return refuse("table %s is unlogged or temporary, and a crash would empty it; ALTER TABLE %s SET LOGGED", s.name, s.name)
+		return refuse("table %s is unlogged or temporary, so a crash would empty it; use ALTER TABLE %s SET LOGGED", s.name, s.name)
 	case len(lacking) > 0:
-		return refuse("table %s lacks columns: %s; add them, or name another table", s.name, strings.Join(lacking, ", "))
+		return refuse("table %s lacks columns: %s; add them or use another table", s.name, strings.Join(lacking, ", "))
 	case !unique:
-		return refuse("table %s has no unique index on the column election alone; make that the primary key", s.name)
+		return refuse("table %s has no unique index on the column election alone; make it the primary key", s.name)
 	case !may:
-		return refuse("no right to SELECT and UPDATE table %s; grant both", s.name)
+		return refuse("the privileges SELECT and UPDATE on table %s are missing; grant both", s.name)
 	case mayInsert:
 		return nil
 	}
 	if _, err := s.read(ctx, s.pool); !errors.Is(err, changefeed.ErrNoRecord) {
 		return err
 	}
-	return refuse("no right to INSERT into table %s, which has no record of %q yet; grant it", s.name, s.key)
+	return refuse("the privilege INSERT on table %s, which has no record of %q yet, is missing; grant it", s.name, s.key)
 }
 
 // checkNotify fails where something between client and server, such as a pooler in
@@ -138,7 +138,7 @@ func (s *Store) checkNotify(ctx context.Context) error {
 	defer cancel()
 	_, err = conn.WaitForNotification(limited)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return refuse("a notification that the pool sends does not reach a connection that listens, in %v; go past poolers in transaction mode", limit)
+		return refuse("a notification from the pool did not reach a listening connection within %v; do not use a pooler in transaction mode", limit)
 	}
 	return err
 }

@@ -59,18 +59,18 @@ func TestStartRefuses(t *testing.T) {
 		opts    []postgres.Option
 		says    string
 	}{
-		"NoTable":        {prepare: `DROP TABLE %t`, opts: []postgres.Option{postgres.WithExistingTable()}, says: "told to make none"},
-		"NoSchema":       {table: pgx.Identifier{"no such", "table"}, says: "there is no schema"},
-		"NoSearchPath":   {prepare: `DROP TABLE %t`, change: setting("search_path", "nowhere"), says: "there is no schema"},
-		"MayNotMake":     {prepare: `DROP TABLE %t`, change: as(weak), says: "no right to make it"},
-		"MayNotRead":     {change: as(weak), says: "no right to SELECT and UPDATE"},
-		"MayNotUpdate":   {prepare: `GRANT SELECT, INSERT ON %t TO %r`, change: as(weak), says: "no right to SELECT and UPDATE"},
-		"MayNotInsert":   {prepare: `GRANT SELECT, UPDATE ON %t TO %r; DELETE FROM %t`, change: as(weak), says: "no right to INSERT"},
+		"NoTable":        {prepare: `DROP TABLE %t`, opts: []postgres.Option{postgres.WithExistingTable()}, says: "configured not to create it"},
+		"NoSchema":       {table: pgx.Identifier{"no such", "table"}, says: "the schema of table"},
+		"NoSearchPath":   {prepare: `DROP TABLE %t`, change: setting("search_path", "nowhere"), says: "the schema of table"},
+		"MayNotMake":     {prepare: `DROP TABLE %t`, change: as(weak), says: "the privilege to create it is missing"},
+		"MayNotRead":     {change: as(weak), says: "the privileges SELECT and UPDATE"},
+		"MayNotUpdate":   {prepare: `GRANT SELECT, INSERT ON %t TO %r`, change: as(weak), says: "the privileges SELECT and UPDATE"},
+		"MayNotInsert":   {prepare: `GRANT SELECT, UPDATE ON %t TO %r; DELETE FROM %t`, change: as(weak), says: "the privilege INSERT"},
 		"NoSuchUser":     {change: as("nobody at all"), says: "28000"},
 		"NoSuchDatabase": {change: func(c *pgxpool.Config) { c.ConnConfig.Database = "none" }, says: "3D000"},
 		"ReadOnly":       {change: setting("default_transaction_read_only", "on"), says: "read-only"},
 		"Unlogged":       {prepare: `ALTER TABLE %t SET UNLOGGED`, says: "unlogged"},
-		"View":           {prepare: `CREATE TABLE %b AS TABLE %t; DROP TABLE %t; CREATE VIEW %t AS TABLE %b`, says: "is no table"},
+		"View":           {prepare: `CREATE TABLE %b AS TABLE %t; DROP TABLE %t; CREATE VIEW %t AS TABLE %b`, says: "is not a table"},
 		"NoColumn":       {prepare: `ALTER TABLE %t DROP COLUMN nominee`, says: "nominee text"},
 		"OtherType":      {prepare: `ALTER TABLE %t ALTER COLUMN term TYPE integer`, says: "term bigint"},
 		"NoKey":          {prepare: `ALTER TABLE %t DROP COLUMN election; ALTER TABLE %t ADD COLUMN election text`, says: "no unique index"},
@@ -138,9 +138,9 @@ func halfDeaf(t testing.TB) *pgxpool.Pool {
 // TestTrapNotificationsDoNotPass: where connections that look alike are not, as behind a
 // pooler in transaction mode, Start says so. Here the second is to another database.
 func TestTrapNotificationsDoNotPass(t *testing.T) {
-	err := newStore(t, halfDeaf(t), newTable(), postgres.WithQuiet(100*time.Millisecond)).Start(bounded(t))
+	err := newStore(t, halfDeaf(t), newTable(), postgres.WithQuiet(2*time.Second)).Start(bounded(t))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-	require.ErrorContains(t, err, "does not reach a connection that listens")
+	require.ErrorContains(t, err, "did not reach a listening connection")
 }
 
 // TestUnreachable: a server that is down is no unsuitable store.

@@ -19,8 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
-// Store is the record of one election in a table. It is a [changefeed.Store] and a
-// [changefeed.Watcher].
+// Store stores the record of one election in a table. It implements [changefeed.Store]
+// and [changefeed.Watcher]. Its methods may be called from any goroutine.
 type Store struct {
 	pool     *pgxpool.Pool
 	name     string // the table's, quoted
@@ -44,11 +44,11 @@ var (
 	_ changefeed.PlaceWatcher = (*Store)(nil)
 )
 
-// Option is an option of [New].
+// Option configures [New].
 type Option func(*Store) error
 
-// WithExistingTable has the store make no table: Start refuses where there is none.
-// The record is made as before.
+// WithExistingTable makes the store not create a table: Start fails if it does not exist.
+// The record is created nevertheless.
 func WithExistingTable() Option {
 	return func(s *Store) error {
 		s.existing = true
@@ -56,31 +56,31 @@ func WithExistingTable() Option {
 	}
 }
 
-// WithQuiet sets after how much silence a feed reads the record to see whether its
-// connection lives, and how long that read may take; Start waits twice as long for a
-// notification. The default is two seconds. With more than a heartbeat there are no such
-// reads as long as somebody leads.
+// WithQuiet sets the quiet time: if a feed receives nothing for this time, it reads the
+// record to check its connection. It also limits the duration of that read; Start waits
+// twice as long for a notification. The default is two seconds, the minimum 10 ms. If it
+// is longer than a heartbeat interval, such reads are not needed while there is a leader.
 func WithQuiet(d time.Duration) Option {
 	return func(s *Store) error {
 		if d < 10*time.Millisecond {
-			return fmt.Errorf("%w: WithQuiet(%v) is below 10ms", leaderelection.ErrInvalidOption, d)
+			return fmt.Errorf("%w: WithQuiet(%v): must be at least 10ms", leaderelection.ErrInvalidOption, d)
 		}
 		s.quiet = d
 		return nil
 	}
 }
 
-// WithRisk accepts servers that Start refuses by a [changefeed.UnsafeError]: with
-// [changefeed.RiskFailover] standbys that can lack acknowledged commits, which is also for
-// systems whose failover promotes no such standby; with [changefeed.RiskPowerLoss] the
-// setting fsync off. What the leader acts on has to check its fencing token otherwise. The
-// option may be given several times.
+// WithRisk accepts servers that Start rejects with a [changefeed.UnsafeError].
+// [changefeed.RiskFailover] accepts standbys that can lack acknowledged commits; use it
+// also if the failover never promotes such a standby. [changefeed.RiskPowerLoss] accepts
+// fsync off. Unless the deployment excludes the risk in another way, the systems that the
+// leader writes to must check its fencing token. The option may be given several times.
 func WithRisk(risks ...changefeed.Risk) Option {
 	return func(s *Store) error { return s.accepted.Add(risks...) }
 }
 
-// WithChannel sets the channel whose notifications [Store.Watch] tells. The default is
-// the table's name, without its schema.
+// WithChannel sets the channel whose notifications [Store.Watch] delivers. The default is
+// the table's name without its schema.
 func WithChannel(name string) Option {
 	return func(s *Store) error {
 		s.channel = name
@@ -88,12 +88,11 @@ func WithChannel(name string) Option {
 	}
 }
 
-// New returns a store of the election key in a table, named as in
-// pgx.Identifier{"elections"} or pgx.Identifier{"schema", "elections"}; any name will
-// do, it is quoted. A name without a schema means what search_path says, for the pool's
-// connections and for those of feeds, which are made alike. Nothing is asked of the
-// server yet, and the pool is neither closed nor changed. It must stay open as long as
-// the store.
+// New creates a store of the election key in a table, named as in
+// pgx.Identifier{"elections"} or pgx.Identifier{"schema", "elections"}. The name is
+// quoted, so it may contain any characters. A name without a schema is resolved by
+// search_path, in the pool's connections and in those of feeds. New sends no request. The
+// pool is neither closed nor changed, and must stay open as long as the store.
 //
 // The error wraps [leaderelection.ErrInvalidOption].
 func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (*Store, error) {
@@ -109,7 +108,7 @@ func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (
 		}
 	}
 	if key == "" || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
-		return nil, fmt.Errorf("%w: key %q is empty, or no UTF-8 without NUL", leaderelection.ErrInvalidOption, key)
+		return nil, fmt.Errorf("%w: key %q: must be UTF-8 text without NUL and not empty", leaderelection.ErrInvalidOption, key)
 	}
 	s := &Store{
 		pool: pool, name: table.Sanitize(), key: key, channel: table[len(table)-1],
@@ -131,7 +130,7 @@ func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (
 // checkName refuses what the server would refuse or, worse, cut short.
 func checkName(what, name string) error {
 	if name == "" || len(name) > 63 || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
-		return fmt.Errorf("%w: %s %q is empty, longer than 63 bytes, or no UTF-8 without NUL", leaderelection.ErrInvalidOption, what, name)
+		return fmt.Errorf("%w: %s %q: must be UTF-8 text without NUL and have from 1 to 63 bytes", leaderelection.ErrInvalidOption, what, name)
 	}
 	return nil
 }
@@ -147,7 +146,7 @@ func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
 	return closing.Begin(ctx, s.closed)
 }
 
-// Close implements [changefeed.Store]. Calls under way end with an error. The pool stays
+// Close implements [changefeed.Store]. Calls in progress return an error. The pool stays
 // open.
 func (s *Store) Close() error {
 	s.close()

@@ -10,31 +10,33 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
 )
 
-// Change is what [Store.Watch] tells: a notification.
+// Change is a notification, as delivered by [Store.Watch].
 type Change struct {
 	Channel string
 	Payload string
 }
 
-// ErrMissed: the reader was too late, and notifications were left out.
-var ErrMissed = errors.New("postgres: notifications were missed; read what there is, and watch anew")
+// ErrMissed is returned by a feed of changes whose reader was too slow, so that
+// notifications were dropped. Read the current data and call [Store.Watch] again.
+var ErrMissed = errors.New("postgres: notifications were missed; read the current data and watch again")
 
 // maxWaiting is how many notifications are kept for a reader.
 const maxWaiting = 1000
 
 // Watch implements [changefeed.Watcher] with the notifications on one channel, that of
-// [WithChannel] or the table's name: what NOTIFY, or a trigger of yours with pg_notify,
-// sends there. PostgreSQL tells of no other changes. Each is a [Change]. A reader who is
-// more than a thousand late gets those, and then [ErrMissed]. Notifications that are sent
-// while a connection is down are lost: after any error read what there is.
+// [WithChannel] or the table's name: those that NOTIFY, or a trigger of the program with
+// pg_notify, sends. PostgreSQL does not report other changes. Each is a [Change]. If a
+// reader is more than 1000 notifications late, it receives those and then [ErrMissed].
+// Notifications that are sent while the connection is down are lost: after any error,
+// read the current data.
 //
-// It makes a connection of its own, as feeds do.
+// Watch opens a separate connection, as feeds do.
 func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
 	return s.watch(ctx, s.channel)
 }
 
-// WatchPlace implements [changefeed.PlaceWatcher]: as Watch, with the notifications on the channel
-// called name.
+// WatchPlace implements [changefeed.PlaceWatcher]. It is like [Store.Watch] for the
+// channel with the given name.
 func (s *Store) WatchPlace(ctx context.Context, name string) (changefeed.Changes, error) {
 	if err := checkName("channel", name); err != nil {
 		return nil, err

@@ -62,9 +62,9 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: %w: %w: the client was closed", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed, err)
 	case says(err, "WRONGTYPE"):
-		help = "the key has other data; name another"
+		help = "the key has other data; use another key"
 	case says(err, "NOPERM", "NOAUTH", "WRONGPASS", "ACL failure"):
-		help = "give the client a user with the rights that the package's documentation names"
+		help = "the user lacks permissions, which the package documentation lists"
 	default:
 		return err
 	}

@@ -1,53 +1,57 @@
-// Package redis keeps elections by changefeed in a key of Redis 5 or newer.
+// Package redis implements a [changefeed.Store] in a key of Redis 5 or later.
 //
 // # Guarantees and limits
 //
-// On one server that keeps what it has acknowledged (appendonly yes, appendfsync always),
-// a heartbeat is a linearizable compare-and-set: a script, which Redis runs alone. Without
-// any file the record is lost at each restart: there is no leader then until the old lease
-// has ended, and fencing tokens increase as far as the wall clocks of the candidates do.
+// On one server that keeps acknowledged writes (appendonly yes, appendfsync always), a
+// heartbeat is a linearizable compare-and-set: a script, which Redis executes atomically.
+// If the server writes no file, the record is lost at each restart: there is no leader
+// then until the old lease has expired, and fencing tokens increase only if the
+// candidates' wall clocks do.
 //
-// Start refuses other deployments by a [changefeed.UnsafeError], unless [WithRisk] names
-// what can happen there. Each of them can make two leaders for up to the record's TTL, and
-// give a fencing token twice.
+// [Store.Start] rejects other deployments with a [changefeed.UnsafeError], unless
+// [WithRisk] accepts their risk. Each of them can result in two leaders until the TTL of
+// the record has passed, and issue a fencing token twice.
 //
-//   - With appendfsync everysec a crash of the machine can lose the last second or two; one
-//     of the process can only when the disk was behind ([changefeed.RiskPowerLoss]).
-//   - With snapshots alone (save), which is the server's default, a restart brings an older
-//     record back ([changefeed.RiskRestart]).
+//   - With appendfsync everysec, a crash of the machine can lose the last one or two
+//     seconds. A crash of the process can do so only if the disk was behind
+//     ([changefeed.RiskPowerLoss]).
+//   - With snapshots only (save), which is the server's default, a restart restores an
+//     older record ([changefeed.RiskRestart]).
 //   - With replicas, as in Sentinel, Cluster and managed services, a failover can lose
-//     acknowledged heartbeats, because Redis replicates after it has answered, and a master
-//     that was cut off continues to answer for a while ([changefeed.RiskFailover]). WAIT and
-//     min-replicas-to-write make this rarer, and do not exclude it.
+//     acknowledged heartbeats, because Redis replicates after it has answered, and a
+//     partitioned master continues to answer for a while ([changefeed.RiskFailover]).
+//     WAIT and min-replicas-to-write make this less likely, but do not exclude it.
 //
-// A setting that the server does not show to the client's user counts as its default, and
-// replicas that are added after Start are not noticed.
+// If the client's user may not read a setting, Start assumes the default of the server.
+// Replicas that are added after Start are not detected.
 //
-// The key may be evicted, with an allkeys policy of maxmemory: it is lost then, as at the
-// restart of a server without files.
+// The key may be evicted if maxmemory has an allkeys policy. The record is lost then, as
+// at the restart of a server without files.
 //
-// Feeds are SUBSCRIBE: each heartbeat publishes the record on the channel
-// "changefeed:DB:KEY", in the script that writes it, so followers read nothing if heartbeats
-// come more often than the quiet time of two seconds. Messages may be lost; a feed that
-// hears nothing for two seconds (WithQuiet) pings, and reads the record. A client that may
-// publish on the channel needs no permission for the key, so a message is taken for the
-// leader's next heartbeat at most, and after any other the record is read. Each feed has a
-// connection of its own, made
-// with the client's options, which never connects again: when it ends, so does the feed.
+// Feeds use SUBSCRIBE: each heartbeat publishes the record on the channel
+// "changefeed:DB:KEY", in the script that writes it, so followers do not read if
+// heartbeats are more frequent than the quiet time of two seconds. Messages may be lost:
+// if a feed receives nothing for the quiet time ([WithQuiet]), it sends a PING and reads
+// the record. A client may publish on the channel without permission for the key.
+// Therefore a message is accepted at most as the leader's next heartbeat, and after any
+// other message the record is read. Each feed uses a separate connection, made with the
+// client's options, which does not reconnect: when the connection ends, the feed ends.
 //
-// Redis Cluster works with [changefeed.RiskFailover]: there is one key, in one slot. A
-// hash tag, as in "{jobs}:election", keeps it with keys of yours.
+// Redis Cluster works with [changefeed.RiskFailover], because the store uses one key in
+// one slot. A hash tag, as in "{jobs}:election", places it in the slot of other keys.
 //
-// The driver gives up no request under way when its context ends, unless
-// Options.ContextTimeoutEnabled is set: the store's methods return then, but a goroutine
-// and a connection of the pool stay busy until the client's own timeouts, which are 3 s
-// four times by default. Set it, or MaxRetries to -1 and ReadTimeout to a heartbeat.
+// When a context is done, the driver does not cancel a request in flight unless
+// Options.ContextTimeoutEnabled is set: the store's methods return, but a goroutine and a
+// connection of the pool stay busy until the client's own timeouts, which are four times
+// 3 s by default. Set ContextTimeoutEnabled, or set MaxRetries to -1 and ReadTimeout to a
+// heartbeat interval.
 //
 // # Layout
 //
 // The key is a hash with the fields epoch, leader, session, nominee, term (the fencing
-// token), seq, ttl (nanoseconds), ended (0 or 1), version (random, anew with each write)
-// and time (microseconds since 1970, by the server's clock). It never expires. Rights
-// needed: EVALSHA, EVAL, HMGET, HSET, EXISTS, TIME, TYPE, ROLE, PUBLISH, SUBSCRIBE and PING, on
-// the key and the channel; and CONFIG GET, or at least INFO, for the checks of Start.
+// token), seq, ttl (nanoseconds), ended (0 or 1), version (random, changed by each write)
+// and time (microseconds since 1970, by the server's clock). It never expires. Required
+// permissions: EVALSHA, EVAL, HMGET, HSET, EXISTS, TIME, TYPE, ROLE, PUBLISH, SUBSCRIBE
+// and PING, on the key and the channel; and CONFIG GET, or at least INFO, for the checks
+// of Start.
 package redis

@@ -17,7 +17,7 @@ type feed struct {
 	up   chan struct{} // closed when the first event was told
 }
 
-// Subscribe implements [changefeed.Store]. It makes a connection, and returns when the
+// Subscribe implements [changefeed.Store]. It opens a connection, and returns when the
 // server has confirmed the subscription and the record was read.
 func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	f := &feed{box: notice.Newest[changefeed.Event](), up: make(chan struct{})}

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	errOver   = errors.New("the connection is over, and is not made anew")
+	errOver   = errors.New("the connection was closed and is not reopened")
 	errSilent = errors.New("the connection does not answer")
 )
 

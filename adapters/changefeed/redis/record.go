@@ -94,7 +94,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 	return err
 }
 
-// Read implements [changefeed.Store]. It asks the master.
+// Read implements [changefeed.Store]. The master answers it.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 	return ask(ctx, s, "read", s.read)
 }
@@ -128,5 +128,5 @@ func (s *Store) read(ctx context.Context) (changefeed.Record, error) {
 }
 
 func (s *Store) misshapen() error {
-	return fmt.Errorf("%w: redis: key %q is a hash, and no record of an election; name another key", changefeed.ErrUnsuitable, s.key)
+	return fmt.Errorf("%w: redis: key %q is a hash, but not the record of an election; use another key", changefeed.ErrUnsuitable, s.key)
 }

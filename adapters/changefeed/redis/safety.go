@@ -45,7 +45,7 @@ func (s *Store) checkClient() []changefeed.UnsafeSetting {
 	}
 	return []changefeed.UnsafeSetting{{
 		Name: "the client", Value: kind, Risk: changefeed.RiskFailover,
-		Remedy: "give a client of one server that has no replicas",
+		Remedy: "use a client of one server without replicas",
 	}}
 }
 
@@ -71,7 +71,7 @@ func checkReplicas(ctx context.Context, node *redis.Client) ([]changefeed.Unsafe
 		role, replicas = info["role"], strings.TrimPrefix(info["connected_slaves"], "0")
 	}
 	if role != "" && role != "master" {
-		return nil, fmt.Errorf("%w: redis: %s is a %s; give a client of the master", changefeed.ErrUnsuitable, node.Options().Addr, role)
+		return nil, fmt.Errorf("%w: redis: %s is a %s; use a client of the master", changefeed.ErrUnsuitable, node.Options().Addr, role)
 	}
 	if replicas == "" {
 		return nil, nil

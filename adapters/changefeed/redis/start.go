@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// Start implements [changefeed.Store]: it checks the server, its configuration and the key,
-// and subscribes once. A server that can lose acknowledged writes is refused by a
-// [changefeed.UnsafeError] unless [WithRisk] accepts that.
+// Start implements [changefeed.Store]: it checks the server, its configuration and the
+// key, and subscribes once. If the server can lose acknowledged writes, Start returns a
+// [changefeed.UnsafeError] unless [WithRisk] accepts the risk.
 func (s *Store) Start(ctx context.Context) error {
 	_, err := ask(ctx, s, "check", func(ctx context.Context) (struct{}, error) { return struct{}{}, s.check(ctx) })
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Store) check(ctx context.Context) error {
 	case err != nil:
 		return err
 	case kind != "none" && kind != "hash":
-		return fmt.Errorf("%w: redis: key %q is a %s; name another key", changefeed.ErrUnsuitable, s.key, kind)
+		return fmt.Errorf("%w: redis: key %q is a %s; use another key", changefeed.ErrUnsuitable, s.key, kind)
 	}
 	if _, err = s.read(ctx); errors.Is(err, changefeed.ErrNoRecord) {
 		return nil

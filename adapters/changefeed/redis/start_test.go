@@ -54,11 +54,11 @@ func TestStartRefuses(t *testing.T) {
 		says    string
 	}{
 		"String":        {prepare: func(ctx context.Context, key string) error { return operator.Set(ctx, key, "x", 0).Err() }, says: "is a string"},
-		"OtherHash":     {prepare: func(ctx context.Context, key string) error { return operator.HSet(ctx, key, "name", "x").Err() }, says: "no record of an election"},
+		"OtherHash":     {prepare: func(ctx context.Context, key string) error { return operator.HSet(ctx, key, "name", "x").Err() }, says: "not the record of an election"},
 		"WrongPassword": {change: func(o *driver.Options) { o.Username, o.Password = "default", "wrong"; o.Username = "none" }, says: "WRONGPASS"},
-		"NoKey":         {change: acl("+@all", "&*", "~another"), says: "rights"},
-		"NoScripts":     {change: acl("+@all", "-@scripting", "&*", "~*"), says: "rights"},
-		"NoChannel":     {change: acl("+@all", "resetchannels", "~*"), says: "rights"},
+		"NoKey":         {change: acl("+@all", "&*", "~another"), says: "permissions"},
+		"NoScripts":     {change: acl("+@all", "-@scripting", "&*", "~*"), says: "permissions"},
+		"NoChannel":     {change: acl("+@all", "resetchannels", "~*"), says: "permissions"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := newKey()
@@ -81,7 +81,7 @@ func TestTrapReplica(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, replica.Close()) })
 	err = newStore(t, newClient(t, replica.Addr(), nil), newKey()).Start(bounded(t))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-	require.ErrorContains(t, err, "is a slave; give a client of the master")
+	require.ErrorContains(t, err, "is a slave; use a client of the master")
 }
 
 // TestOtherData: what came to the key after Start is neither replaced nor believed.

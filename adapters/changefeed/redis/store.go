@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
-// Store is the record of one election in a key. It is a [changefeed.Store] and a
-// [changefeed.Watcher].
+// Store stores the record of one election in a key. It implements [changefeed.Store] and
+// [changefeed.Watcher]. Its methods may be called from any goroutine.
 type Store struct {
 	client  redis.UniversalClient
 	key     string
@@ -39,33 +39,34 @@ var (
 	_ changefeed.PlaceWatcher = (*Store)(nil)
 )
 
-// Option is an option of [New].
+// Option configures [New].
 type Option func(*Store) error
 
-// WithQuiet sets after how much silence a feed asks whether its connection lives, and
-// reads the record, and how long the answers may take. The default is two seconds. With
-// more than a heartbeat there are no such reads as long as somebody leads.
+// WithQuiet sets the quiet time: if a feed receives nothing for this time, it checks its
+// connection and reads the record. It also limits the duration of these requests. The
+// default is two seconds, the minimum 10 ms. If it is longer than a heartbeat interval,
+// such reads are not needed while there is a leader.
 func WithQuiet(d time.Duration) Option {
 	return func(s *Store) error {
 		if d < 10*time.Millisecond {
-			return fmt.Errorf("%w: WithQuiet(%v) is below 10ms", leaderelection.ErrInvalidOption, d)
+			return fmt.Errorf("%w: WithQuiet(%v): must be at least 10ms", leaderelection.ErrInvalidOption, d)
 		}
 		s.quiet = d
 		return nil
 	}
 }
 
-// WithRisk accepts deployments that Start refuses by a [changefeed.UnsafeError]: with
-// [changefeed.RiskFailover] replicas, a [redis.ClusterClient] and a client of
-// NewFailoverClient; with [changefeed.RiskRestart] snapshots without an append-only file;
-// with [changefeed.RiskPowerLoss] an append-only file that is not synced before each
-// answer. What the leader acts on has to check its fencing token then. The option may be
-// given several times.
+// WithRisk accepts deployments that Start rejects with a [changefeed.UnsafeError].
+// [changefeed.RiskFailover] accepts replicas, a [redis.ClusterClient] and a client of
+// NewFailoverClient; [changefeed.RiskRestart] accepts snapshots without an append-only
+// file; [changefeed.RiskPowerLoss] accepts an append-only file that is not synced before
+// each answer. The systems that the leader writes to must check its fencing token then.
+// The option may be given several times.
 func WithRisk(risks ...changefeed.Risk) Option {
 	return func(s *Store) error { return s.accepted.Add(risks...) }
 }
 
-// WithChannel sets the channel whose messages [Store.Watch] tells. The default is the
+// WithChannel sets the channel whose messages [Store.Watch] delivers. The default is the
 // key.
 func WithChannel(name string) Option {
 	return func(s *Store) error {
@@ -77,11 +78,11 @@ func WithChannel(name string) Option {
 	}
 }
 
-// New returns a store of the election that is kept under key. The client is a
-// [redis.Client]; with [WithRisk] also one of NewFailoverClient, or a
-// [redis.ClusterClient]. A [redis.Ring] is refused, as it moves keys when a server is down.
-// Nothing is asked of the server yet, and the client is neither closed nor changed. It must stay open as long
-// as the store.
+// New creates a store of the election under key. The client is a [redis.Client]; with
+// [WithRisk] it may also be a client of NewFailoverClient or a [redis.ClusterClient]. A
+// [redis.Ring] is rejected, because it moves keys when a server is down. New sends no
+// request. The client is neither closed nor changed, and must stay open as long as the
+// store.
 //
 // The error wraps [leaderelection.ErrInvalidOption].
 func New(client redis.UniversalClient, key string, opts ...Option) (*Store, error) {
@@ -97,10 +98,10 @@ func New(client redis.UniversalClient, key string, opts ...Option) (*Store, erro
 			return nil, fmt.Errorf("%w: the client is nil", leaderelection.ErrInvalidOption)
 		}
 	default:
-		return nil, fmt.Errorf("%w: the client is a %T; give a *redis.Client or a *redis.ClusterClient", leaderelection.ErrInvalidOption, client)
+		return nil, fmt.Errorf("%w: the client is a %T; use a *redis.Client or a *redis.ClusterClient", leaderelection.ErrInvalidOption, client)
 	}
 	if key == "" || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
-		return nil, fmt.Errorf("%w: key %q is empty, or no UTF-8 without NUL", leaderelection.ErrInvalidOption, key)
+		return nil, fmt.Errorf("%w: key %q: must be UTF-8 text without NUL and not empty", leaderelection.ErrInvalidOption, key)
 	}
 	s := &Store{
 		client: client, key: key, channel: fmt.Sprintf("changefeed:%d:%s", db, key), watched: key,
@@ -121,7 +122,7 @@ func New(client redis.UniversalClient, key string, opts ...Option) (*Store, erro
 	return s, nil
 }
 
-// Close implements [changefeed.Store]. Calls under way end with an error. The client
+// Close implements [changefeed.Store]. Calls in progress return an error. The client
 // stays open.
 func (s *Store) Close() error {
 	s.close()

@@ -11,33 +11,34 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
 )
 
-// Change is what [Store.Watch] tells: a message.
+// Change is a message, as delivered by [Store.Watch].
 type Change struct {
 	Channel string
 	Payload string
 }
 
-// ErrMissed: the reader was too late, and messages were left out.
-var ErrMissed = errors.New("redis: messages were missed; read what there is, and watch anew")
+// ErrMissed is returned by a feed of changes whose reader was too slow, so that messages
+// were dropped. Read the current data and call [Store.Watch] again.
+var ErrMissed = errors.New("redis: messages were missed; read the current data and watch again")
 
 // maxWaiting is how many messages are kept for a reader.
 const maxWaiting = 1000
 
 // Watch implements [changefeed.Watcher] with the messages on one channel, that of
-// [WithChannel] or the key: what PUBLISH sends there, or, for a channel such as
-// "__keyspace@0__:jobs", the server where notify-keyspace-events is configured. Each is a
-// [Change]. A reader who is more than a thousand late gets those, and then [ErrMissed].
-// Messages that are sent while a connection is down are lost: after any error read what
-// there is.
+// [WithChannel] or the key: those that PUBLISH sends, or, for a channel such as
+// "__keyspace@0__:jobs", those of the server if notify-keyspace-events is configured.
+// Each is a [Change]. If a reader is more than 1000 messages late, it receives those and
+// then [ErrMissed]. Messages that are sent while a connection is down are lost: after any
+// error, read the current data.
 //
-// It makes a connection of its own, as feeds do. In Redis Cluster it is one to the server
-// that has the key, where keyspace events of other servers are not heard.
+// Watch opens a separate connection, as feeds do. In Redis Cluster it connects to the
+// server that stores the key, which does not deliver keyspace events of other servers.
 func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
 	return s.watch(ctx, s.watched)
 }
 
-// WatchPlace implements [changefeed.PlaceWatcher]: as Watch, with the messages on the channel
-// called name, which is not the record's.
+// WatchPlace implements [changefeed.PlaceWatcher]. It is like [Store.Watch] for the
+// channel with the given name, which must not be the record's.
 func (s *Store) WatchPlace(ctx context.Context, name string) (changefeed.Changes, error) {
 	if name == "" || name == s.channel {
 		return nil, fmt.Errorf("%w: channel %q is empty, or that of the record", leaderelection.ErrInvalidOption, name)

@@ -54,7 +54,7 @@ func run(ctx context.Context, session r.QueryExecutor, query r.Term) (json.RawMe
 		return nil, err
 	}
 	if !ok {
-		return nil, errors.New("rethinkdb: the answer has no value")
+		return nil, errors.New("rethinkdb: the reply has no value")
 	}
 	return raw, nil
 }
@@ -153,9 +153,9 @@ func isRuntime(err error) bool {
 
 // help is what the user can do, where repeating does not help.
 var help = map[kind]string{
-	forbidden:   "grant the session's user read and write on the table, and config on the database if the store is to make the table",
-	credentials: "give the session the right user and password",
-	impossible:  "the table, or the document under the key, is not what it should be; the package's documentation has the layout",
+	forbidden:   "grant the session's user read and write on the table, and config on the database if the store must create the table",
+	credentials: "correct the user and password of the session",
+	impossible:  "the table or the document does not have the layout that the package documentation describes",
 }
 
 // explain says what was tried when err happened, and wraps what there is to ask for. ctx

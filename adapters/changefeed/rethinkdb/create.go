@@ -14,10 +14,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// Start implements [changefeed.Store]: it looks at the table, the record and the rights.
-// It tries the right to write with an update that leaves the record as it is. A table that
-// can lose acknowledged writes is refused by a [changefeed.UnsafeError] unless [WithRisk]
-// accepts that.
+// Start implements [changefeed.Store]: it checks the table, the record and the
+// permissions. It tests the permission to write by an update that does not change the
+// record. If the table can lose acknowledged writes, Start returns a
+// [changefeed.UnsafeError] unless [WithRisk] accepts the risk.
 func (s *Store) Start(ctx context.Context) error {
 	both, end, err := s.life.Begin(ctx)
 	if err != nil {
@@ -33,9 +33,9 @@ func (s *Store) checkTable(ctx context.Context) error {
 	case k == ambiguous && !s.existing:
 		return nil // Create repairs that
 	case k == ambiguous:
-		return refuse("there are several tables %s (%w); keep one of them, by their IDs in the table rethinkdb.table_config", s.name(), err)
+		return refuse("there are several tables %s (%w); keep one of them, using their IDs in the table rethinkdb.table_config", s.name(), err)
 	case (k == noDatabase || k == noTable) && s.existing:
-		return refuse("there is no table %s, and the store was told to make none (%w); create it with write_acks majority", s.name(), err)
+		return refuse("table %s does not exist, and the store is configured not to create it (%w); create it with write_acks majority", s.name(), err)
 	case k == noDatabase || k == noTable:
 		return nil
 	case err != nil:
@@ -72,7 +72,7 @@ func (s *Store) checkConfig(ctx context.Context) error {
 		return err
 	}
 	if config.PrimaryKey != "id" {
-		return refuse("the primary key of table %s is %q, not id; name another table", s.name(), config.PrimaryKey)
+		return refuse("the primary key of table %s is %q, not id; use another table", s.name(), config.PrimaryKey)
 	}
 	acks := strings.Trim(string(config.WriteAcks), `"`)
 	for _, shard := range config.Shards {

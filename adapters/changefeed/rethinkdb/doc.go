@@ -1,46 +1,49 @@
-// Package rethinkdb keeps elections by changefeed in a table of RethinkDB 2.3 or newer.
+// Package rethinkdb implements a [changefeed.Store] in a table of RethinkDB 2.3 or later.
 //
 // # Guarantees and limits
 //
-// A heartbeat is one update of one document, which the table's primary replica carries out
-// atomically, with durability "hard". What was acknowledged survives every failure that
-// leaves a majority of the table's replicas, and no two leaders come of a network that is
-// cut in two, if the table acknowledges writes by a majority: write_acks must be
-// "majority", which is the default, and Start refuses another by a [changefeed.UnsafeError]
-// if it may read that, unless [WithRisk] accepts it. On
-// one server it survives a crash of the server. It does not survive an emergency repair
-// (reconfigure with emergency_repair) that rolls back, or an older copy of the data put in
-// place; both can make two leaders for up to the record's TTL.
+// A heartbeat is one update of one document, which the table's primary replica applies
+// atomically, with durability "hard". If the table acknowledges writes by a majority, an
+// acknowledged write survives every failure that leaves a majority of the table's
+// replicas, and a network partition does not result in two leaders. For that, write_acks
+// must be "majority", which is the default. [Store.Start] rejects other values with a
+// [changefeed.UnsafeError] if it may read the setting, unless [WithRisk] accepts them. A
+// write on a single server survives a crash of the server. It does not survive an
+// emergency repair (reconfigure with emergency_repair) that discards writes, or the
+// replacement of the data by an older copy; both can result in two leaders until the TTL
+// of the record has passed.
 //
-// Feeds are changefeeds of one document, which begin with the document and carry every
-// state of it, so followers read nothing if heartbeats come more often than the quiet time of
-// two seconds. A feed may tell of a write before that is acknowledged, and of one that a failover then undoes: nobody can
-// lead by that, because a claim of such a state fails. A feed that hears nothing for the
-// quiet time (WithQuiet) reads the record: this finds servers and connections that are
-// silent. The driver's cursors never resume; a feed ends with the connection.
+// Feeds are changefeeds of one document, which begin with the document and deliver every
+// state of it, so followers do not read if heartbeats are more frequent than the quiet
+// time of two seconds. A feed may deliver a write before the write is acknowledged, and a
+// write that a failover discards. No candidate becomes leader because of such a state,
+// because a claim based on it fails. If a feed receives nothing for the quiet time
+// ([WithQuiet]), it reads the record, which detects servers and connections that do not
+// respond. The driver's cursors never resume; a feed ends when its connection ends.
 //
-// The driver repeats a write whose connection breaks (ConnectOpts.NumRetries). A write
-// that finds itself there already is told as unknown, and not as a conflict, nor as a
-// success, because the answer does not say whether a majority has it.
+// The driver repeats a write if its connection breaks (ConnectOpts.NumRetries). If a
+// repeated write finds that the record already has the new value, the outcome is reported
+// as unknown: it is not a conflict, and the answer does not show whether a majority has
+// the write.
 //
-// The driver cannot be interrupted while it connects anew to a server that is silent, and
-// ConnectOpts.Timeout does not limit all of that. Calls return all the same when their
-// context is done; at most four of a store's go on in the background then, until the driver
-// lets go.
+// The driver cannot be interrupted while it reconnects to a server that does not respond,
+// and ConnectOpts.Timeout limits only part of that. Calls return nevertheless when their
+// context is done; at most four calls per store then continue in the background until the
+// driver returns.
 //
 // # The table
 //
-// Make the table beforehand, in production, and pass WithExistingTable. RethinkDB does
-// not keep several clients that create a table at once from creating several of one name,
-// which cannot be used then. Create leaves the one whose ID is the lowest, renames the
-// others, and drops those of them that hold nothing but records of elections; any number
-// of candidates can do so at once. But a duplicate that comes late, when the first table
-// is in use already, may be the one that stays: then the record is lost and made anew, and
-// there is no leader for an election timeout.
+// In production, create the table beforehand and pass [WithExistingTable]. If several
+// clients create a table at the same time, RethinkDB can create several tables with one
+// name, which cannot be used then. Create keeps the table with the lowest ID, renames the
+// others, and drops those that contain only records of elections. Any number of
+// candidates can do this at the same time. However, if a duplicate appears late, when the
+// first table is already in use, the duplicate may be the one that is kept. The record is
+// then lost and created again, and there is no leader for an election timeout.
 //
 // # Layout
 //
-// A document for each election:
+// There is one document for each election:
 //
 //	{
 //		"id":      "the key given to New",
@@ -50,11 +53,12 @@
 //		"seq":     1234,
 //		"ttl_ns":  1750000000,
 //		"ended":   false,
-//		"version": "…",         // random, anew with each write
+//		"version": "…",         // random, changed by each write
 //		"time":    <time>       // r.now() of the server
 //	}
 //
-// Fields of your own may be added; writes leave them. Numbers are exact up to 2^53, and
-// larger ones are refused. Rights needed: read and write on the table, and config on the
-// database where the table is to be made, or globally where the database is.
+// Programs may add other fields, which writes preserve. Numbers are exact up to 2^53, and
+// greater numbers are rejected. Required permissions: read and write on the table; config
+// on the database if the table must be created; and config globally if the database must
+// be created.
 package rethinkdb

@@ -16,11 +16,12 @@ import (
 // errEnded: the driver says that there is nothing more, which is never so.
 var errEnded = errors.New("the server has ended the feed")
 
-// ErrMissed: the reader was too late, and the server has left out changes.
-var ErrMissed = errors.New("rethinkdb: changes were missed; read what there is, and watch anew")
+// ErrMissed is returned by a feed of changes whose reader was too slow, so that the
+// server has dropped changes. Read the current data and call [Store.Watch] again.
+var ErrMissed = errors.New("rethinkdb: changes were missed; read the current data and watch again")
 
-// Subscribe implements [changefeed.Store]. A feed of a table that does not exist tells
-// that there is no record, and waits for the table.
+// Subscribe implements [changefeed.Store]. If the table does not exist, the feed reports
+// that the record does not exist, and waits for the table.
 func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	missing := false // one cursor is opened after the other
 	source := &cursor.Source{
@@ -84,24 +85,24 @@ func (c *states) Next() (cursor.Told, error) {
 // Close implements [cursor.Cursor].
 func (c *states) Close() { _ = c.driver.Close() }
 
-// Change is what [Store.Watch] tells: a document before and after a change, as the driver
-// decodes it; nil where there was or is none.
+// Change is a document before and after a change, as delivered by [Store.Watch] and
+// decoded by the driver. Old or New is nil if the document did not or does not exist.
 type Change struct {
 	Old any `rethinkdb:"old_val"`
 	New any `rethinkdb:"new_val"`
 }
 
-// Watch implements [changefeed.Watcher] with a changefeed of the whole table, but for
-// records of elections. Each change is a [Change]; those of one document that follow each
-// other quickly come as one. A reader who is too late, by 100,000 changes as a rule, gets
-// [ErrMissed]. Changes that are made while a connection is down are lost: after any error
-// read what there is.
+// Watch implements [changefeed.Watcher] with a changefeed of the whole table, without the
+// records of elections. Each change is a [Change]; changes of one document in quick
+// succession are combined. If a reader is too slow, usually by 100,000 changes, it
+// receives [ErrMissed]. Changes that are made while a connection is down are lost: after
+// any error, read the current data.
 func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
 	return s.changes(ctx, s.table)
 }
 
-// WatchPlace implements [changefeed.PlaceWatcher]: as Watch, of another table of the same
-// database.
+// WatchPlace implements [changefeed.PlaceWatcher]. It is like [Store.Watch] for another
+// table of the same database.
 func (s *Store) WatchPlace(ctx context.Context, name string) (changefeed.Changes, error) {
 	if name == "" {
 		return nil, fmt.Errorf("%w: the table's name is empty", leaderelection.ErrInvalidOption)

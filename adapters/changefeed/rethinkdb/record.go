@@ -63,10 +63,10 @@ func decode(raw json.RawMessage) (changefeed.Record, error) {
 	case d.Epoch == "" || d.Version == "":
 		err = errors.New("it has no epoch or no version")
 	case !natural(d.Term) || !natural(d.Seq) || !natural(d.TTL):
-		err = errors.New("its term, seq or ttl_ns is no natural number")
+		err = errors.New("its term, seq or ttl_ns is not a natural number")
 	}
 	if err != nil {
-		return changefeed.Record{}, fmt.Errorf("%w: the document is not the record of an election (%w): keep that under a key of its own",
+		return changefeed.Record{}, fmt.Errorf("%w: the document is not the record of an election (%w): use another key",
 			changefeed.ErrUnsuitable, err)
 	}
 	return changefeed.Record{

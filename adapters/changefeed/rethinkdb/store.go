@@ -19,8 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
-// Store is the record of one election in a table. It is a [changefeed.Store] and a
-// [changefeed.Watcher].
+// Store stores the record of one election in a table. It implements [changefeed.Store]
+// and [changefeed.Watcher]. Its methods may be called from any goroutine.
 type Store struct {
 	session  r.QueryExecutor
 	database string
@@ -40,11 +40,11 @@ var (
 	_ changefeed.PlaceWatcher = (*Store)(nil)
 )
 
-// Option is an option of [New].
+// Option configures [New].
 type Option func(*Store) error
 
-// WithExistingTable has the store make no database and no table: Start refuses where
-// there is none. The record is made as before.
+// WithExistingTable makes the store not create a database or a table: Start fails if it
+// does not exist. The record is created nevertheless.
 func WithExistingTable() Option {
 	return func(s *Store) error {
 		s.existing = true
@@ -52,23 +52,24 @@ func WithExistingTable() Option {
 	}
 }
 
-// WithQuiet sets after how much silence a feed reads the record to see whether the server
-// is there, and how long that read may take. The default is two seconds. With more than
-// a heartbeat there are no such reads as long as somebody leads.
+// WithQuiet sets the quiet time: if a feed receives nothing for this time, it reads the
+// record to check that the server is available. It also limits the duration of that read.
+// The default is two seconds, the minimum 10 ms. If it is longer than a heartbeat
+// interval, such reads are not needed while there is a leader.
 func WithQuiet(d time.Duration) Option {
 	return func(s *Store) error {
 		if d < 10*time.Millisecond {
-			return fmt.Errorf("%w: WithQuiet(%v) is below 10ms", leaderelection.ErrInvalidOption, d)
+			return fmt.Errorf("%w: WithQuiet(%v): must be at least 10ms", leaderelection.ErrInvalidOption, d)
 		}
 		s.quiet = d
 		return nil
 	}
 }
 
-// WithRisk accepts tables that Start refuses by a [changefeed.UnsafeError]: with
-// [changefeed.RiskFailover] those that have several replicas and whose write_acks is not
-// majority. What the leader acts on has to check its fencing token then. The option may be
-// given several times.
+// WithRisk accepts tables that Start rejects with a [changefeed.UnsafeError].
+// [changefeed.RiskFailover] accepts tables that have several replicas and whose
+// write_acks is not majority. The systems that the leader writes to must check its
+// fencing token then. The option may be given several times.
 func WithRisk(risks ...changefeed.Risk) Option {
 	return func(s *Store) error { return s.accepted.Add(risks...) }
 }
@@ -83,10 +84,10 @@ const maxKey = 127
 // tableName is what RethinkDB takes as the name of a database or table.
 var tableName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,127}$`)
 
-// New returns a store of the election key in a table. Nothing is asked of the server yet,
-// and the session is neither closed nor changed; its default database does not matter. It
-// must stay open as long as the store. One connection (MaxOpen) is enough for any number
-// of stores and feeds. Its Timeout limits how long the driver tries to connect.
+// New creates a store of the election key in a table. It sends no request. The session is
+// neither closed nor changed, and must stay open as long as the store; its default
+// database does not matter. One connection (MaxOpen) is sufficient for any number of
+// stores and feeds. The session's Timeout limits how long the driver tries to connect.
 //
 // The error wraps [leaderelection.ErrInvalidOption].
 func New(session r.QueryExecutor, database, table, key string, opts ...Option) (*Store, error) {
@@ -95,14 +96,14 @@ func New(session r.QueryExecutor, database, table, key string, opts ...Option) (
 	}
 	for what, name := range map[string]string{"database": database, "table": table} {
 		if !tableName.MatchString(name) {
-			return nil, fmt.Errorf("%w: %s %q: a name has 1 to 127 of A-Z, a-z, 0-9, _ and -", leaderelection.ErrInvalidOption, what, name)
+			return nil, fmt.Errorf("%w: %s %q: must have from 1 to 127 of A-Z, a-z, 0-9, _ and -", leaderelection.ErrInvalidOption, what, name)
 		}
 	}
 	if database == "rethinkdb" {
-		return nil, fmt.Errorf("%w: the database rethinkdb is the server's own", leaderelection.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: the database rethinkdb is reserved for the server", leaderelection.ErrInvalidOption)
 	}
 	if key == "" || len(key) > maxKey || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
-		return nil, fmt.Errorf("%w: key %q is empty, longer than %d bytes, or no UTF-8 without NUL", leaderelection.ErrInvalidOption, key, maxKey)
+		return nil, fmt.Errorf("%w: key %q: must be UTF-8 text without NUL and have from 1 to %d bytes", leaderelection.ErrInvalidOption, key, maxKey)
 	}
 	s := &Store{
 		session: session, database: database, table: table, key: key, quiet: 2 * time.Second,
@@ -151,7 +152,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 
 // errRepeated: the driver has sent a write again, because a connection broke, and it was
 // carried out the first time.
-var errRepeated = errors.New("the driver repeated the write, and the record is as it was to be: whether that is safe with a majority is unknown")
+var errRepeated = errors.New("the driver repeated the write, and the record has the new value: it is unknown whether a majority has it")
 
 func (s *Store) replace(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 	// A document that lacks a field has null there, which no text equals.
@@ -167,7 +168,7 @@ func (s *Store) replace(ctx context.Context, prev, next changefeed.Record) (chan
 	case got.Skipped > 0:
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	case len(got.Changes) != 1:
-		return changefeed.Record{}, fmt.Errorf("the server's answer has %d documents", len(got.Changes))
+		return changefeed.Record{}, fmt.Errorf("the server's reply has %d documents", len(got.Changes))
 	}
 	now, err := decode(got.Changes[0].New)
 	switch {
@@ -181,7 +182,8 @@ func (s *Store) replace(ctx context.Context, prev, next changefeed.Record) (chan
 	return changefeed.Record{}, changefeed.ErrConflict
 }
 
-// Read implements [changefeed.Store]. What it reads a majority of the replicas has.
+// Read implements [changefeed.Store]. It returns a state that a majority of the replicas
+// has.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 	both, end, err := s.life.Begin(ctx)
 	if err != nil {
@@ -199,7 +201,7 @@ func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 	return rec, s.explain(ctx, "read table "+s.name(), err)
 }
 
-// Close implements [changefeed.Store]. Calls under way end with an error. The session
+// Close implements [changefeed.Store]. Calls in progress return an error. The session
 // stays open.
 func (s *Store) Close() error {
 	s.life.Close()

@@ -221,7 +221,7 @@ func TestTrapSilentServer(t *testing.T) {
 	table := newTable(t, operator)
 	writer, rec := created(t, operator, table)
 	p := proxied(t, addr)
-	s := newStore(t, connect(t, p.Addr(), nil), table, rethinkdb.WithQuiet(300*time.Millisecond))
+	s := newStore(t, connect(t, p.Addr(), nil), table, rethinkdb.WithQuiet(2*time.Second))
 	f := follow(t, s, rec)
 	p.Cut()
 	p.Drop()

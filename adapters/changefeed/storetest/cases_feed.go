@@ -44,11 +44,11 @@ func (s *suite) tells(f changefeed.Feed, r changefeed.Record) {
 		e, err := f.Next(ctx)
 		switch {
 		case err != nil:
-			s.Fatalf("the feed has not told of %+v: %v", r, err)
+			s.Fatalf("the feed did not deliver %+v: %v", r, err)
 		case e.Missing:
-			s.Fatalf("the feed tells that there is no record, and waits for %+v", r)
+			s.Fatalf("the feed reports that the record does not exist, want %+v", r)
 		case e.Record.Seq < seen:
-			s.Errorf("the feed tells of Seq %d after %d", e.Record.Seq, seen)
+			s.Errorf("the feed delivers Seq %d after %d", e.Record.Seq, seen)
 		}
 		seen = e.Record.Seq
 		if e.Record.Version == r.Version {
@@ -56,7 +56,7 @@ func (s *suite) tells(f changefeed.Feed, r changefeed.Record) {
 			return
 		}
 		if seen >= r.Seq {
-			s.Fatalf("the feed tells of %+v, and %+v was written", e.Record, r)
+			s.Fatalf("the feed delivers %+v, but %+v was written", e.Record, r)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func (s *suite) tells(f changefeed.Feed, r changefeed.Record) {
 func feedBegins(s *suite) {
 	st := s.store()
 	if e := s.next(s.subscribe(st)); !e.Missing {
-		s.Errorf("a feed begins with %+v, and there is no record", e)
+		s.Errorf("a feed begins with %+v, but the record does not exist", e)
 	}
 	if err := st.Create(s.ctx(), blank()); err != nil {
 		s.Fatalf("Create: %v", err)
@@ -73,7 +73,7 @@ func feedBegins(s *suite) {
 	r := s.beat(st, s.read(st), func(r *changefeed.Record) { r.Leader, r.Session, r.Term = "one", "s", 1 })
 	e := s.next(s.subscribe(st))
 	if e.Missing || e.Record.Version != r.Version {
-		s.Errorf("a feed begins with %+v, and there is %+v", e, r)
+		s.Errorf("a feed begins with %+v, but the record is %+v", e, r)
 	}
 	s.same("the first event", e.Record, r)
 }
@@ -114,10 +114,10 @@ func feedContext(s *suite) {
 		}
 		cancel()
 		if err == nil {
-			s.Fatalf("Next has not returned, and its context is done")
+			s.Fatalf("Next has not returned after its context was done")
 		}
 		if !errors.Is(err, context.DeadlineExceeded) {
-			s.Fatalf("Next at the end of its context: %v", err)
+			s.Fatalf("Next after its context was done: %v", err)
 		}
 		r = s.beat(st, r, nil)
 		s.tells(f, r)
@@ -162,7 +162,7 @@ func feedClose(s *suite) {
 		return err
 	})
 	if !within(soon, func() { _ = f.Close() }) {
-		s.Errorf("Close has not returned the second time")
+		s.Errorf("the second Close has not returned")
 	}
 	if !within(soon, func() {
 		if _, err := f.Next(context.Background()); err == nil {
@@ -224,7 +224,7 @@ func feedLost(s *suite) {
 	for {
 		e, err := f.Next(ctx)
 		if ctx.Err() != nil {
-			s.Fatalf("the feed does not tell that the record was deleted")
+			s.Fatalf("the feed does not report that the record was deleted")
 		}
 		if err != nil || e.Missing {
 			break
@@ -237,10 +237,10 @@ func watch(s *suite) {
 	st, r := s.created()
 	w, ok := st.(changefeed.Watcher)
 	if !ok {
-		s.Skipf("the store is no Watcher")
+		s.Skipf("the store is not a Watcher")
 	}
 	if s.Put == nil || s.Is == nil {
-		s.Fatalf("the store is a Watcher, and the backend has no Put and Is")
+		s.Fatalf("the store is a Watcher, but the backend has no Put and Is")
 	}
 	changes, err := w.Watch(s.ctx())
 	if err != nil {
@@ -254,7 +254,7 @@ func watch(s *suite) {
 		for {
 			c, err := changes.Next(s.ctx())
 			if err != nil {
-				s.Fatalf("the change %q is not told: %v", name, err)
+				s.Fatalf("the change %q is not delivered: %v", name, err)
 			}
 			if s.Is(c, name) {
 				break
@@ -264,7 +264,7 @@ func watch(s *suite) {
 				known = known || s.Is(c, before)
 			}
 			if !known {
-				s.Fatalf("a change is told that nobody has made: %+v", c)
+				s.Fatalf("an unknown change is delivered: %+v", c)
 			}
 		}
 	}
@@ -275,7 +275,7 @@ func watchEnds(s *suite) {
 	st, _ := s.created()
 	w, ok := st.(changefeed.Watcher)
 	if !ok {
-		s.Skipf("the store is no Watcher")
+		s.Skipf("the store is not a Watcher")
 	}
 	changes, err := w.Watch(s.ctx())
 	if err != nil {
@@ -284,7 +284,7 @@ func watchEnds(s *suite) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if !within(soon, func() { _, err = changes.Next(ctx) }) {
-		s.Fatalf("Next of changes has not returned, and its context is done")
+		s.Fatalf("Next of changes has not returned after its context was done")
 	}
 	s.is("Next of changes with a context that is done", err, context.Canceled)
 	s.unblocks("Close of changes", func() { _ = changes.Close() }, func() error {
@@ -292,7 +292,7 @@ func watchEnds(s *suite) {
 		return err
 	})
 	if !within(soon, func() { _ = changes.Close() }) {
-		s.Errorf("Close of changes has not returned the second time")
+		s.Errorf("the second Close of changes has not returned")
 	}
 }
 
@@ -329,7 +329,7 @@ func leaks(s *suite) {
 			return
 		}
 	}
-	s.Errorf("after %d feeds that were closed there are %d goroutines more", n, after-before)
+	s.Errorf("after %d closed feeds there are %d additional goroutines", n, after-before)
 }
 
 // restart: what was acknowledged is there when the server is back, and the feed has told
@@ -359,15 +359,15 @@ func restart(s *suite) {
 	switch {
 	case errors.Is(err, changefeed.ErrConflict): // a try whose answer was lost
 		if written = s.read(st); written.Seq != next.Seq || written.Leader != next.Leader {
-			s.Fatalf("after the restart there is %+v, and %+v was acknowledged", written, r)
+			s.Fatalf("after the restart the record is %+v, but %+v was acknowledged", written, r)
 		}
 	case err != nil:
-		s.Fatalf("after the restart, on the version that was acknowledged: %v", err)
+		s.Fatalf("Heartbeat on the acknowledged version after the restart: %v", err)
 	}
 	for {
 		e, err := f.Next(ctx)
 		if ctx.Err() != nil {
-			s.Fatalf("after the restart the feed tells neither of a write nor of an error")
+			s.Fatalf("after the restart the feed delivers neither a write nor an error")
 		}
 		if err != nil {
 			f = s.subscribe(st)

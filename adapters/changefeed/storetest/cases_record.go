@@ -46,12 +46,12 @@ func createByMany(s *suite) {
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
-		s.Fatalf("Create by %d at once: %v", n, err)
+		s.Fatalf("Create by %d stores at the same time: %v", n, err)
 	}
 	first := s.read(stores[0])
 	for _, st := range stores[1:] {
 		if r := s.read(st); r.Epoch != first.Epoch || r.Version != first.Version {
-			s.Errorf("two stores that created at once read\n\t%+v and\n\t%+v", first, r)
+			s.Errorf("two stores that created the record at the same time read\n\t%+v and\n\t%+v", first, r)
 		}
 	}
 	next := s.beat(stores[0], first, nil)
@@ -67,7 +67,7 @@ func createNeverOverwrites(s *suite) {
 	b.Epoch = "epoch two"
 	for _, creator := range []changefeed.Store{st, other} {
 		if err := creator.Create(s.ctx(), b); err != nil {
-			s.Fatalf("Create where there is a record: %v", err)
+			s.Fatalf("Create of an existing record: %v", err)
 		}
 	}
 	s.written(st, r)
@@ -171,10 +171,10 @@ func racers(s *suite) {
 			}
 		}
 		if winner < 0 {
-			s.Fatalf("round %d: nobody replaces the newest version: %v", round, errors.Join(errs...))
+			s.Fatalf("round %d: no store replaces the newest version: %v", round, errors.Join(errs...))
 		}
 		if want := fmt.Sprint("racer ", winner); results[winner].Leader != want {
-			s.Fatalf("round %d: %s was told that it wrote %+v", round, want, results[winner])
+			s.Fatalf("round %d: %s received the written record %+v", round, want, results[winner])
 		}
 		r = results[winner]
 		s.written(stores[(winner+1)%n], r)
@@ -204,7 +204,7 @@ func lost(s *suite) {
 	for range 3 { // the old versions come round again, where they are counted
 		for _, old := range []changefeed.Record{first, second} {
 			if r, err := st.Heartbeat(s.ctx(), old, old); err == nil {
-				s.Fatalf("a version of the record that was deleted is replaced in the one made anew: %+v", r)
+				s.Fatalf("a version of the deleted record is replaced in the record created later: %+v", r)
 			}
 		}
 		anew = s.beat(st, anew, nil)
@@ -246,7 +246,7 @@ func contextDone(s *suite) {
 	} {
 		var err error
 		if !within(soon, func() { err = call() }) {
-			s.Fatalf("%s has not returned, and its context is done", name)
+			s.Fatalf("%s has not returned after its context was done", name)
 		}
 		s.is(name+" with a context that is done", err, context.Canceled)
 	}

@@ -1,9 +1,9 @@
-// Package storetest shows whether a [changefeed.Store] keeps its contract, and whether
-// elections on it do.
+// Package storetest tests whether a [changefeed.Store] conforms to the contract, and
+// whether elections on it do.
 //
 //	func TestStore(t *testing.T) {
 //		backend := func(t testing.TB) *storetest.Backend {
-//			key := newKey() // a place that no other case uses
+//			key := newKey() // a key that no other case uses
 //			return &storetest.Backend{
 //				New:  func(t testing.TB) changefeed.Store { return mystore.New(conn, key) },
 //				Lose: func(t testing.TB) { conn.Delete(key) },
@@ -13,10 +13,10 @@
 //		storetest.RunElection(t, backend)
 //	}
 //
-// [Run] calls the methods of stores, one case after the other, each on a backend of its
-// own. [RunElection] holds elections. Feeds may be late, repeat what they told and leave
-// states out, as the contract says; what they tell last must be what was written last.
+// [Run] calls the methods of stores. Its cases run one after the other, each on a
+// separate backend. [RunElection] runs elections. As the contract permits, feeds may be
+// late, repeat events and skip states, but they must finally deliver the last write.
 //
-// What no suite can see is whether an acknowledged write survives a failure of the
-// servers. Restart, where it is given, looks at one.
+// A test suite cannot verify that acknowledged writes survive every failure of the
+// servers. If Restart is set, the suite tests one such failure.
 package storetest

@@ -12,11 +12,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// RunElection holds elections on the stores, each case as a test of its own. Each
-// candidate has a store of its own.
+// RunElection runs elections on the stores, each case as a subtest. Each candidate uses a
+// separate store.
 func RunElection(t *testing.T, f Factory, opts ...Option) { run(t, f, opts, ElectionCases()) }
 
-// ElectionCases are the parts of [RunElection].
+// ElectionCases returns the cases of [RunElection].
 func ElectionCases() []Case {
 	return []Case{
 		{"FirstLeader", firstLeader},
@@ -37,7 +37,7 @@ func firstLeader(s *suite) {
 	v := s.voters(1)
 	c := v.leader()
 	if token := v.token(c); token <= least {
-		s.Errorf("the first token is %d, which is not above the wall clock's number, %d", token, least)
+		s.Errorf("the first token is %d, which is not above the wall clock's time, %d", token, least)
 	}
 	v.resign(v.settled())
 }
@@ -54,7 +54,7 @@ func togetherAtFirst(s *suite) {
 	all.Wait()
 	for i, c := range cs {
 		if errs[i] != nil {
-			s.Fatalf("NewElection of several at once: %v", errs[i])
+			s.Fatalf("concurrent calls of NewElection: %v", errs[i])
 		}
 		v.enter(c)
 	}
@@ -91,7 +91,7 @@ func resignHandsOver(s *suite) {
 			return
 		}
 		if time.Now().After(limit) {
-			s.Fatalf("after Resign no candidate leads for %v, which is an election timeout", d)
+			s.Fatalf("after Resign there is no leader for %v, an election timeout", d)
 		}
 		v.join(fmt.Sprint("successor ", i)) // so that there are three again
 	}
@@ -119,7 +119,7 @@ func nominee(s *suite) {
 			// A nominee that does not claim the record within an election timeout loses its
 			// priority, as happens when the machine is busy.
 			if tries == 5 {
-				s.Fatalf("%s leads after %s was nominated, %d times", leader.name, next.name, tries)
+				s.Fatalf("%s became leader %d times although %s was nominated", leader.name, tries, next.name)
 			}
 		}
 	}
@@ -155,7 +155,7 @@ func endAndRestart(s *suite) {
 		case err := <-c.ended:
 			s.is(c.name+" after the end", err, leaderelection.ErrElectionOver)
 		case <-time.After(v.limit()):
-			s.Fatalf("%s has not learned of the end", c.name)
+			s.Fatalf("%s was not notified of the end of the election", c.name)
 		}
 	}
 	v.mu.Lock()
@@ -175,9 +175,9 @@ func endAndRestart(s *suite) {
 	}
 	again := v.join("again")
 	if next := v.leader(); next != again || v.token(again) <= before {
-		s.Errorf("after the restart %s leads with token %d, after %d", next.name, v.token(next), before)
+		s.Errorf("after the restart %s is leader with token %d, after %d", next.name, v.token(next), before)
 	}
-	s.is("RestartElection of one that goes on", changefeed.RestartElection(s.store()), changefeed.ErrGoesOn)
+	s.is("RestartElection of an election that has not ended", changefeed.RestartElection(s.store()), changefeed.ErrNotEnded)
 }
 
 // recordLost: it is made anew, nobody leads too early, and terms go on.
@@ -194,7 +194,7 @@ func recordLost(s *suite) {
 	select {
 	case <-l.Done():
 	case <-time.After(v.limit()):
-		s.Fatalf("%s leads on without a record", first.name)
+		s.Fatalf("%s is still leader without a record", first.name)
 	}
 	v.settled()
 }
@@ -209,7 +209,7 @@ func storeCloses(s *suite) {
 		s.is("the candidate whose store was closed", err, changefeed.ErrClosed)
 		s.is("the candidate whose store was closed", err, leaderelection.ErrConnClosed)
 	case <-time.After(v.limit()):
-		s.Fatalf("a candidate has not noticed that its store was closed")
+		s.Fatalf("a candidate did not detect that its store was closed")
 	}
 	v.leader(leader)
 }

@@ -10,51 +10,54 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// Backend is a place for one record, empty at first, and what can be done to it.
+// Backend is a place for one record, which is empty at first, with the operations that
+// the suite needs.
 type Backend struct {
-	// New makes a store of the record, not started: a client of its own, with a
-	// connection of its own where that can be. The suite closes the store; what else
-	// is needed for it ends by t.Cleanup.
+	// New creates a store of the record, without starting it. The store should be a
+	// separate client with a separate connection. The suite closes the store; New must
+	// release everything else in t.Cleanup.
 	New func(t testing.TB) changefeed.Store
 
-	// Lose deletes the record past all stores, as an operator could. Cases that need
-	// it are skipped if it is nil.
+	// Lose deletes the record without using a store, as an operator could. If it is nil,
+	// the cases that need it are skipped.
 	Lose func(t testing.TB)
 
-	// Put changes other data, in a way that Watch tells of, and Is says whether a
-	// change is that of Put with the same name. Names are short and of letters. The
-	// case that needs them is skipped if the store is no [changefeed.Watcher].
+	// Put changes other data in a way that Watch reports. Is reports whether change is
+	// the change made by Put with the same name. Names are short and consist of letters.
+	// The case that needs them is skipped if the store is not a [changefeed.Watcher].
 	Put func(t testing.TB, name string)
 	Is  func(change any, name string) bool
 
-	// Restart kills the server without a warning and starts it again, and returns when
-	// it serves, with the data it has kept. Cases that need it are skipped if it is nil.
+	// Restart kills the server and starts it again, with the data that it has kept. It
+	// returns when the server accepts requests. If it is nil, the cases that need it are
+	// skipped.
 	Restart func(t testing.TB)
 
-	// Patience is how long the backend may take for what it has to do by itself, such
-	// as telling its feeds of a write. The default is 10 s.
+	// Patience is the longest time that the backend may take for an action such as
+	// delivering a write to its feeds. The default is 10 s.
 	Patience time.Duration
 
-	// Heartbeat is that of the elections of RunElection. The default is 400 ms. At a
-	// heartbeat's half a write must be answered, as a rule.
+	// Heartbeat is the heartbeat interval of the elections of RunElection. The default is
+	// 400 ms. The backend must normally answer a write within half of it.
 	Heartbeat time.Duration
 }
 
-// Factory makes the backend of one case, which has nothing to do with other cases. What
-// it starts it ends by t.Cleanup. It fails the test if it cannot.
+// Factory creates the backend of one case, which must be independent of other cases. It
+// must stop everything that it starts in t.Cleanup. If it cannot create the backend, it
+// fails the test.
 type Factory func(t testing.TB) *Backend
 
-// Option changes how Run and RunElection work.
+// Option configures [Run] and [RunElection].
 type Option func(*options)
 
 type options struct{ fakeTime bool }
 
-// FakeTime plays each case in a bubble of testing/synctest, for stores inside the test
-// process: nothing takes time then, and a goroutine that is left behind fails the test.
-// The factory is called in the bubble.
+// FakeTime runs each case in a bubble of testing/synctest, for stores inside the test
+// process. Waiting then takes no real time, and a goroutine that is left running fails
+// the test. The factory is called inside the bubble.
 func FakeTime() Option { return func(o *options) { o.fakeTime = true } }
 
-// Run plays every case of the contract as a test of its own.
+// Run runs every case of the contract as a subtest.
 func Run(t *testing.T, f Factory, opts ...Option) { run(t, f, opts, Cases()) }
 
 func run(t *testing.T, f Factory, opts []Option, cases []Case) {
@@ -73,18 +76,18 @@ func run(t *testing.T, f Factory, opts []Option, cases []Case) {
 	}
 }
 
-// Case is a part of a suite.
+// Case is one case of a suite.
 type Case struct {
 	Name string
 	play func(s *suite)
 }
 
-// Run plays the case.
+// Run runs the case.
 func (c Case) Run(t testing.TB, f Factory) {
 	t.Helper()
 	b := f(t)
 	if b == nil || b.New == nil {
-		t.Fatalf("storetest: the factory has made no backend")
+		t.Fatalf("storetest: the factory returned no backend")
 		return
 	}
 	if b.Patience == 0 {
@@ -96,7 +99,7 @@ func (c Case) Run(t testing.TB, f Factory) {
 	c.play(&suite{TB: t, Backend: b})
 }
 
-// Cases are the parts of [Run], for whoever has to choose among them.
+// Cases returns the cases of [Run], for callers that run some of them.
 func Cases() []Case {
 	return []Case{
 		{"Create", create},
@@ -144,7 +147,7 @@ func (s *suite) store() changefeed.Store {
 	s.Helper()
 	st := s.New(s)
 	if st == nil {
-		s.Fatalf("New has made no store")
+		s.Fatalf("New returned no store")
 	}
 	s.Cleanup(func() {
 		if !within(closing, func() { _ = st.Close() }) {
@@ -198,7 +201,7 @@ func (s *suite) written(st changefeed.Store, r changefeed.Record) {
 			return
 		}
 	}
-	s.Fatalf("Read returns %+v, and %+v was written", last, r)
+	s.Fatalf("Read returns %+v, but %+v was written", last, r)
 }
 
 // pause is between looks at what nothing tells of.
@@ -233,7 +236,7 @@ func (s *suite) same(what string, got, want changefeed.Record) {
 	s.Helper()
 	got.Time, got.Version, want.Time, want.Version = time.Time{}, "", time.Time{}, ""
 	if got != want {
-		s.Errorf("%s is\n\t%+v, not\n\t%+v", what, got, want)
+		s.Errorf("%s is\n\t%+v, want\n\t%+v", what, got, want)
 	}
 }
 
@@ -245,7 +248,7 @@ func (s *suite) is(what string, err error, want ...error) {
 			return
 		}
 	}
-	s.Errorf("%s: the error is %v, not %v", what, err, want)
+	s.Errorf("%s: the error is %v, want %v", what, err, want)
 }
 
 // within calls f, and reports whether it has returned in time.

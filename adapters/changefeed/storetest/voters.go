@@ -112,7 +112,7 @@ func (v *voters) receive(c *voter, status leaderelection.Status) {
 		c.lead = l
 		if l.Err() == nil {
 			if l.Token() <= v.latest {
-				v.Errorf("%s leads with token %d, which comes after %d", c.name, l.Token(), v.latest)
+				v.Errorf("%s is leader with token %d, after token %d", c.name, l.Token(), v.latest)
 			}
 			v.latest, v.holder = l.Token(), c
 		}
@@ -132,7 +132,7 @@ func (v *voters) alone() {
 		// The first one is asked again: its leadership may have ended since it was asked.
 		if first != nil && first.lead.Err() == nil && !v.two {
 			v.two = true
-			v.Errorf("%s (token %d) and %s (token %d) lead at one time", first.name, first.lead.Token(), c.name, c.lead.Token())
+			v.Errorf("%s (token %d) and %s (token %d) are leaders at the same time", first.name, first.lead.Token(), c.name, c.lead.Token())
 		}
 		first = c
 	}
@@ -206,7 +206,7 @@ func (v *voters) settled() *voter {
 		select {
 		case <-l.Done():
 		case <-limit:
-			v.Fatalf("no candidate has led for %v: the last one, %s, ended with: %v", holding*v.Heartbeat, c.name, l.Err())
+			v.Fatalf("no candidate was leader for %v: the leadership of the last one, %s, ended with: %v", holding*v.Heartbeat, c.name, l.Err())
 		case <-time.After(holding * v.Heartbeat):
 			if l.Err() == nil {
 				return c

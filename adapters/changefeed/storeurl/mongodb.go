@@ -1,3 +1,5 @@
+//go:build !no_mongodb
+
 package storeurl
 
 import (
@@ -14,6 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
+func init() { openers["mongodb"], openers["mongodb+srv"] = openMongoDB, openMongoDB }
+
 // closeLimit bounds the end of a driver that says goodbye to its server.
 const closeLimit = 2 * time.Second
 
@@ -21,7 +25,7 @@ func openMongoDB(_ context.Context, a address) (*Opened, error) {
 	collection := a.take("collection")
 	database := strings.Trim(a.Path, "/")
 	if database == "" {
-		return nil, fmt.Errorf("%w: the address names no database: mongodb://host/database", leaderelection.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: address of the store: no database: expected mongodb://host/database", leaderelection.ErrInvalidOption)
 	}
 	cfg := options.Client().ApplyURI(a.rest())
 	if a.TLS != nil {

@@ -1,3 +1,5 @@
+//go:build !no_rethinkdb
+
 package storeurl
 
 import (
@@ -12,6 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
+
+func init() { openers["rethinkdb"] = openRethinkDB }
 
 func openRethinkDB(ctx context.Context, a address) (*Opened, error) {
 	table := a.take("table")

@@ -1,22 +1,26 @@
-// Package storeurl opens stores for elections by address, for programs whose users say at
-// run time where an election is kept: the command elector and the examples. It links the
-// drivers of all stores; a program that knows its store imports that store's package.
+// Package storeurl opens stores for elections by address. It is for programs whose users
+// configure at run time where an election is stored, such as the command elector. It
+// links the drivers of all stores; programs that use only one store should import the
+// package of that store. The build tags no_etcd, no_mongodb, no_nats,
+// no_postgres, no_redis and no_rethinkdb exclude drivers; their addresses are then rejected.
 //
 //	zookeeper://host:port,host:port/path        the election's znode is below path
-//	etcd://host:port,host:port                  etcds:// by TLS
-//	postgres://user@host/database?table=t       whatever pgx takes; the default table is leaderelection
-//	redis://user@host:port/0                    whatever go-redis takes; rediss:// by TLS
-//	nats://host:port?bucket=b                   the default bucket is leaderelection; tls:// by TLS
-//	mongodb://host/database?collection=c        whatever the driver takes; mongodb+srv:// too
+//	etcd://host:port,host:port                  etcds:// uses TLS
+//	postgres://user@host/database?table=t       any address that pgx accepts; the default table is leaderelection
+//	redis://user@host:port/0                    any address that go-redis accepts; rediss:// uses TLS
+//	nats://host:port?bucket=b                   the default bucket is leaderelection; tls:// uses TLS
+//	mongodb://host/database?collection=c        any address that the driver accepts, also mongodb+srv://
 //	rethinkdb://user@host:port/database?table=t
 //	memory:                                     within this process
 //
-// A parameter unsafe names risks that are accepted, separated by commas, as in
-// redis://host?unsafe=failover,restart: see [changefeed.Risk]. It is for the stores whose
-// Start refuses deployments with such risks: PostgreSQL, Redis, NATS, RethinkDB and MongoDB.
+// The parameter unsafe lists risks to accept, separated by commas, for example
+// redis://host?unsafe=failover,restart: see [changefeed.Risk]. It applies to the stores
+// whose Start rejects deployments with such risks: PostgreSQL, Redis, NATS, RethinkDB and
+// MongoDB.
 //
-// Passwords stand in the address, or come separately ([Config.Password]). ZooKeeper takes
-// none here: a program with credentials makes its own connection.
+// Passwords are part of the address, or are given separately in Config.Password.
+// Addresses of ZooKeeper cannot contain credentials: a program that needs them must
+// create the connection and use package zookeeper.
 package storeurl
 
 import (
@@ -27,6 +31,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -36,27 +41,29 @@ import (
 // defaultPlace names the table, bucket or collection where an address names none.
 const defaultPlace = "leaderelection"
 
-// Config is what to open.
+// Config describes the store to open.
 type Config struct {
-	// URL is the address.
+	// URL is the address of the store.
 	URL string
-	// Election names the election in the store. Slashes at its ends do not count.
+	// Election is the name of the election in the store. Leading and trailing slashes are
+	// ignored.
 	Election string
-	// Password takes the place of the one in the address, if it is not empty.
+	// Password replaces the password in the address if it is not empty.
 	Password string
-	// Unsafe are risks that are accepted, beside those that the address names.
+	// Unsafe lists risks to accept, in addition to those in the address.
 	Unsafe []changefeed.Risk
-	// TLS has all servers spoken to by TLS, with its certificates. Where it is nil the
-	// address says, as above, whether it is TLS, with the system's authorities.
+	// TLS makes all connections use TLS with this configuration. If it is nil, the scheme
+	// of the address determines whether TLS is used, with the certificate authorities of
+	// the system.
 	TLS *tls.Config
 }
 
-// Opened is a connection to what keeps elections.
+// Opened is a connection to a system that stores elections.
 type Opened struct {
-	// New makes a store of the election's record, each time another. It sends nothing.
-	// The store is the caller's, to be closed before Close is called.
+	// New creates a new store of the election's record. It sends no request. The caller
+	// must close the store before it calls Close.
 	New func() (changefeed.Store, error)
-	// Close ends the connection. It may be called once.
+	// Close closes the connection. It must be called at most once.
 	Close func()
 }
 
@@ -71,34 +78,25 @@ type address struct {
 // opener opens what has a scheme.
 type opener func(ctx context.Context, a address) (*Opened, error)
 
+// openers are those of this build by scheme. Each file with a driver that a build tag excludes
+// adds its own with init.
 var openers = map[string]opener{
-	"memory":      openMemory,
-	"zookeeper":   openZooKeeper,
-	"etcd":        openEtcd,
-	"etcds":       openEtcd,
-	"postgres":    openPostgres,
-	"postgresql":  openPostgres,
-	"redis":       openRedis,
-	"rediss":      openRedis,
-	"mongodb":     openMongoDB,
-	"mongodb+srv": openMongoDB,
-	"rethinkdb":   openRethinkDB,
-	"nats":        openNATS,
-	"tls":         openNATS,
+	"memory":    openMemory,
+	"zookeeper": openZooKeeper,
 }
 
-// Schemes lists what an address can begin with, without the colon, in order.
+// Schemes returns the schemes of addresses that this build supports, without the colon, in sorted order.
 func Schemes() []string { return slices.Sorted(maps.Keys(openers)) }
 
-// Check reports what is wrong with an address, as Open does before it connects, except
+// Check validates an address as Open does before it connects. It does not check
 // parameters that only a driver knows. The error wraps [leaderelection.ErrInvalidOption].
 func Check(cfg Config) error {
 	_, _, err := parse(cfg)
 	return err
 }
 
-// Redacted returns an address without its password, for messages. Of a text that is no
-// address it returns the part before the colon.
+// Redacted returns an address without its password, for messages. If the text is not a
+// valid address, it returns the part before the colon.
 func Redacted(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -108,10 +106,10 @@ func Redacted(address string) string {
 	return u.Redacted()
 }
 
-// Open opens a connection. Whether it waits for a server depends on the driver; it does
-// not wait longer than ctx, which does not matter afterwards. What is wrong with the
-// address is an error that wraps [leaderelection.ErrInvalidOption]; no error has a
-// password in it.
+// Open opens a connection. It depends on the driver whether Open waits for a server. It
+// does not wait after ctx is done; ctx does not matter after Open has returned. If the
+// address is invalid, the error wraps [leaderelection.ErrInvalidOption]. Errors never
+// contain a password.
 func Open(ctx context.Context, cfg Config) (*Opened, error) {
 	open, a, err := parse(cfg)
 	if err != nil {
@@ -132,23 +130,28 @@ func parse(cfg Config) (open opener, a address, err error) {
 		if errors.As(err, &parse) {
 			err = parse.Err // without the address, which can have a password
 		}
-		return nil, a, fmt.Errorf("%w: the store's address: %w", leaderelection.ErrInvalidOption, err)
+		return nil, a, fmt.Errorf("%w: address of the store: %w", leaderelection.ErrInvalidOption, err)
 	}
 	open = openers[u.Scheme]
 	switch {
 	case open == nil:
-		return nil, a, fmt.Errorf("%w: the store's address begins with %q: known are %s", leaderelection.ErrInvalidOption, u.Scheme+":", strings.Join(Schemes(), ", "))
+		return nil, a, fmt.Errorf("%w: address of the store: unknown scheme %q: expected one of %s", leaderelection.ErrInvalidOption, u.Scheme+":", strings.Join(Schemes(), ", "))
 	case cfg.Election == "":
-		return nil, a, fmt.Errorf("%w: the election has no name", leaderelection.ErrInvalidOption)
+		return nil, a, fmt.Errorf("%w: the name of the election is empty", leaderelection.ErrInvalidOption)
 	case u.Scheme != "memory" && u.Host == "":
-		return nil, a, fmt.Errorf("%w: the store's address names no server: %s://host", leaderelection.ErrInvalidOption, u.Scheme)
+		return nil, a, fmt.Errorf("%w: address of the store: no server: expected %s://host", leaderelection.ErrInvalidOption, u.Scheme)
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return nil, a, fmt.Errorf("%w: address of the store: port %s is not a number from 1 to 65535", leaderelection.ErrInvalidOption, port)
+		}
 	}
 	if cfg.Password != "" {
 		u.User = url.UserPassword(u.User.Username(), cfg.Password)
 	}
 	a = address{Config: &cfg, URL: u, query: u.Query()}
 	if a.risks, err = a.takeRisks(); err != nil {
-		return nil, a, fmt.Errorf("the accepted risks: %w", err)
+		return nil, a, fmt.Errorf("accepted risks: %w", err)
 	}
 	return open, a, nil
 }
@@ -183,7 +186,7 @@ func (a *address) takeRisks() ([]changefeed.Risk, error) {
 	}
 	a.query.Del(unsafe)
 	if len(risks) > 0 && slices.Contains(withoutRisks, a.Scheme) {
-		return nil, fmt.Errorf("%w: a store on %s: refuses no deployment for a risk, so there is none to accept", leaderelection.ErrInvalidOption, a.Scheme)
+		return nil, fmt.Errorf("%w: stores on %s have no risks to accept", leaderelection.ErrInvalidOption, a.Scheme)
 	}
 	for _, r := range risks {
 		if _, err := changefeed.ParseRisk(string(r)); err != nil {

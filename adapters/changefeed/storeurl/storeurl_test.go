@@ -24,22 +24,23 @@ func TestMain(m *testing.M) {
 
 func TestRefused(t *testing.T) {
 	for _, c := range []struct{ url, election, text string }{
-		{"", "jobs", "known are"},
+		{"", "jobs", "expected one of"},
 		{"oracle://db", "jobs", `"oracle:"`},
 		{"postgres://app:secret@db:port/x", "jobs", "address"},
 		{"etcd://", "jobs", "no server"},
 		{"etcd://host?table=x", "jobs", `"table"`},
-		{"memory:", "//", "no name"},
-		{"zookeeper://me:secret@host", "jobs", "user"},
+		{"memory:", "//", "the name of the election is empty"},
+		{"zookeeper://me:secret@host", "jobs", "credentials"},
 		{"redis://:secret@host/notanumber", "jobs", ""},
+		{"redis://:secret@host:65536", "jobs", "port 65536 is not a number from 1 to 65535"},
 		{"mongodb://me:secret@host", "jobs", "no database"},
 		{"rethinkdb://host/db?tabel=x", "jobs", `"tabel"`},
 		{"nats://host?bucket=b&replica=3", "jobs", `"replica"`},
 		{"redis://:secret@host?unsafe=fire", "jobs", "failover, power-loss, restart"},
 		{"redis://:secret@host?unsafe=", "jobs", `""`},
-		{"memory:?unsafe=failover", "jobs", "no deployment"},
-		{"etcd://host?unsafe=failover", "jobs", "no deployment"},
-		{"zookeeper://host?unsafe=failover", "jobs", "no deployment"},
+		{"memory:?unsafe=failover", "jobs", "no risks to accept"},
+		{"etcd://host?unsafe=failover", "jobs", "no risks to accept"},
+		{"zookeeper://host?unsafe=failover", "jobs", "no risks to accept"},
 	} {
 		_, err := storeurl.Open(t.Context(), storeurl.Config{URL: c.url, Election: c.election})
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, c.url)

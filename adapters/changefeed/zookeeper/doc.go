@@ -1,42 +1,43 @@
-// Package zookeeper keeps an election by changefeed in a znode. It is for programs that
-// choose this model and have a ZooKeeper; the election of the module's root package asks
-// less of the servers and hands over sooner.
+// Package zookeeper implements a [changefeed.Store] in a znode. It is for programs that
+// use elections by changefeed and have a ZooKeeper ensemble. The election of the module's
+// root package sends fewer requests and hands over faster.
 //
 // # Guarantees
 //
-// A heartbeat is a compare-and-set that a majority of the servers has written to disk when
-// it is acknowledged, and no failure of fewer servers loses it. So at most one candidate
-// leads, on a standalone server and on an ensemble, whatever the network does. Sessions
-// play no part: an election survives their end.
+// A heartbeat is a compare-and-set that a majority of the servers has on disk when it is
+// acknowledged, so it survives the failure of any minority of the servers. Therefore at
+// most one candidate is the leader, on a standalone server and on an ensemble, even if
+// the network fails. Sessions do not matter: an election survives their expiry.
 //
-// That holds as long as the servers keep their data: not with forceSync=no where a machine
-// can lose power, and not if an ensemble is set up anew from an old copy of its data while
-// candidates run. A znode that was deleted, by an operator for instance, is a record that
-// was lost, which elections survive.
+// This holds as long as the servers keep their data. It does not hold with forceSync=no
+// if a machine can lose power, or if an ensemble is restored from an old copy of its data
+// while candidates run. If the znode is deleted, for instance by an operator, the record
+// is lost; elections recover from that.
 //
 // # Layout
 //
 //	/path                     the record, as JSON; persistent
-//	/path/epoch-<epoch>       empty; made and checked together with the record
+//	/path/epoch-<epoch>       empty; created and checked together with the record
 //
-// The version that ZooKeeper compares in a write counts the writes to one znode. A znode
-// that was deleted and made anew counts anew, and a late heartbeat of before could meet its
-// own number. So each write is a transaction that checks the mark of its record's epoch. A
-// record without a mark is one that is being deleted, and counts as none.
+// The version that ZooKeeper compares in a write counts the writes to one znode. If a
+// znode is deleted and created again, the version restarts, and a delayed heartbeat to
+// the old znode could match a version of the new one. So each write is a transaction that
+// also checks the epoch znode of its record. A record without an epoch znode is being
+// deleted, and is treated as missing.
 //
 // # Costs
 //
-// A write is one transaction, whatever the number of candidates. ZooKeeper's watches fire
-// once and carry no data: with each heartbeat every follower reads the record once, on the
-// server that it is connected to. Changes of other znodes are told by the module's package
+// A write is one transaction, for any number of candidates. ZooKeeper's watches fire once
+// and carry no data: after each heartbeat every follower reads the record once, from the
+// server that it is connected to. To receive changes of other znodes, use package
 // recipes/cache.
 //
-// Requests of the client library take no context. One that was given up goes on until the
-// connection answers it, and a heartbeat among them may still be carried out.
+// The client library cannot cancel requests. A request whose context is done continues
+// until the connection answers it, and a heartbeat may still be applied.
 //
-// # Rights
+// # Permissions
 //
 // Candidates need to read, write and create on the znode, and to create on its parent if
-// Create is to make it. Start asks for these by transactions that cannot succeed.
-// RestartElection needs to delete on the znode as well.
+// Create must create the znode. Start checks these permissions by transactions that
+// cannot succeed. [changefeed.RestartElection] needs to delete on the znode as well.
 package zookeeper

@@ -25,10 +25,10 @@ type feed struct {
 	err     error           // why it has ended
 }
 
-// Subscribe implements [changefeed.Store]. Each event is one read, on the server that the
-// connection has. States that were replaced before the read are left out. The feed ends
-// with the session and with requests that failed; while the connection is down it is silent,
-// and goes on in the same session with what there is then.
+// Subscribe implements [changefeed.Store]. Each event is the result of one read, from the
+// server that the connection uses. States that were replaced before the read are skipped.
+// The feed ends when the session expires or a request fails. While the connection is down
+// it delivers nothing, and continues in the same session with the current state.
 func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	select {
 	case <-s.closed:

@@ -18,8 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
-// Store keeps the record of one election in a znode. It is a [changefeed.Store], whose
-// methods may be called from any goroutine.
+// Store stores the record of one election in a znode. It implements [changefeed.Store].
+// Its methods may be called from any goroutine.
 type Store struct {
 	conn     *zk.Conn
 	path     string
@@ -32,30 +32,30 @@ type Store struct {
 
 var _ changefeed.Store = (*Store)(nil)
 
-// Option changes how a store works.
+// Option configures [New].
 type Option func(*Store) error
 
-// WithACL sets the ACL of the znodes that Create makes; by default everybody may do
-// everything. Candidates need to read, write and create.
+// WithACL sets the ACL of the znodes that Create creates. By default all clients have all
+// permissions. Candidates need to read, write and create.
 func WithACL(acl []zk.ACL) Option {
 	return func(s *Store) error {
 		if len(acl) == 0 {
-			return errors.New("WithACL: it is empty")
+			return errors.New("WithACL: the list is empty")
 		}
 		s.acl = acl
 		return nil
 	}
 }
 
-// WithExistingParent has Create make no parents: where they are missing it returns
-// [changefeed.ErrNoRecord].
+// WithExistingParent makes Create not create the parent znodes: if they do not exist,
+// Create returns [changefeed.ErrNoRecord].
 func WithExistingParent() Option {
 	return func(s *Store) error { s.existing = true; return nil }
 }
 
-// New makes a store of the record at path, on a connection that stays the caller's: it is
-// not closed, and may be shared. New sends nothing. Bad arguments are
-// [leaderelection.ErrNilConn], [leaderelection.ErrInvalidPath] and
+// New creates a store of the record at path. The caller keeps ownership of conn, which
+// may be shared; Close does not close it. New sends no request. Errors:
+// [leaderelection.ErrNilConn], [leaderelection.ErrInvalidPath],
 // [leaderelection.ErrInvalidOption].
 func New(conn *zk.Conn, path string, opts ...Option) (*Store, error) {
 	if conn == nil {
@@ -67,7 +67,7 @@ func New(conn *zk.Conn, path string, opts ...Option) (*Store, error) {
 	s := &Store{conn: conn, path: path, acl: zk.WorldACL(zk.PermAll), closed: make(chan struct{})}
 	for _, o := range opts {
 		if o == nil {
-			return nil, fmt.Errorf("%w: it is nil", leaderelection.ErrInvalidOption)
+			return nil, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalidOption)
 		}
 		if err := o(s); err != nil {
 			return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
@@ -80,8 +80,8 @@ func New(conn *zk.Conn, path string, opts ...Option) (*Store, error) {
 // answered by who may write, because ZooKeeper looks at permissions first.
 const never = -2
 
-// Start implements [changefeed.Store]. It asks whether the record can be read and written,
-// or made.
+// Start implements [changefeed.Store]. It checks that the record can be read and written,
+// or created.
 func (s *Store) Start(ctx context.Context) error {
 	r, err := s.get(ctx, false)
 	switch {
@@ -123,13 +123,12 @@ func (s *Store) create(node string, data []byte) *zk.CreateRequest {
 }
 
 func (s *Store) noParent() error {
-	return fmt.Errorf("%w: %s does not exist, and is not to be made: create it, or leave out WithExistingParent",
+	return fmt.Errorf("%w: %s does not exist: create it or omit WithExistingParent",
 		changefeed.ErrNoRecord, path.Dir(s.path))
 }
 
-// Create implements [changefeed.Store]. The record and the mark of its epoch come into
-// being in one step. The parents that are missing are made, unless WithExistingParent says
-// otherwise.
+// Create implements [changefeed.Store]. It creates the record and its epoch znode in one
+// transaction. It creates missing parents unless [WithExistingParent] is given.
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 	data, err := recordjson.Encode(blank)
 	if err != nil {
@@ -174,10 +173,10 @@ func (s *Store) makeParent(ctx context.Context) error {
 	return err
 }
 
-// Heartbeat implements [changefeed.Store]. The version that ZooKeeper compares is that of
-// the znode and begins anew with each znode, so the mark of the epoch is checked with it.
-// A record that was not written because it cannot be kept is [changefeed.ErrUnsuitable], as
-// is a missing permission.
+// Heartbeat implements [changefeed.Store]. ZooKeeper compares the version of the znode,
+// which restarts if the znode is created again, so the epoch znode is checked as well. If
+// the record was not written because it cannot be stored, or because a permission is
+// missing, the error wraps [changefeed.ErrUnsuitable].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 	data, err := recordjson.Encode(next)
 	if err != nil {
@@ -200,7 +199,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	case err == nil:
 		stat := answers[1].Stat
 		if stat.Czxid != created {
-			return changefeed.Record{}, fmt.Errorf("changefeed/zookeeper: %s was deleted and made anew with the epoch it had", s.path)
+			return changefeed.Record{}, fmt.Errorf("changefeed/zookeeper: %s was deleted and created again with the same epoch", s.path)
 		}
 		next.Time, next.Version = written(stat)
 		return next, nil
@@ -219,8 +218,8 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	}
 }
 
-// Read implements [changefeed.Store]. It is as new as the last write that was acknowledged
-// before it began.
+// Read implements [changefeed.Store]. It is linearizable: it observes all writes that
+// were acknowledged before it was called.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 	r, err := s.get(ctx, true)
 	if err != nil {
@@ -325,9 +324,9 @@ func (s *Store) fail(ctx context.Context, doing string, err error) error {
 		as = fmt.Errorf("%w: %w: the connection's credentials need the permissions to read, write and create on the znode, and to create on its parent",
 			changefeed.ErrUnsuitable, leaderelection.ErrPermission)
 	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
-		as = fmt.Errorf("%w: its parent is ephemeral; take another path", changefeed.ErrUnsuitable)
+		as = fmt.Errorf("%w: its parent is ephemeral; use another path", changefeed.ErrUnsuitable)
 	case errors.Is(err, request.ErrClosed), errors.Is(err, zk.ErrClosing):
-		as = fmt.Errorf("%w: %w: make a new connection, and a new store", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
+		as = fmt.Errorf("%w: %w: create a new connection and a new store", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
 	}
 	if as == nil {
 		return fmt.Errorf("changefeed/zookeeper: %s %s: %w", doing, s.path, err)
@@ -335,8 +334,8 @@ func (s *Store) fail(ctx context.Context, doing string, err error) error {
 	return fmt.Errorf("changefeed/zookeeper: %s %s: %w (%w)", doing, s.path, as, err)
 }
 
-// Close implements [changefeed.Store]. A request that the connection has not answered goes
-// on until it does.
+// Close implements [changefeed.Store]. A request in flight continues until the connection
+// answers it.
 func (s *Store) Close() error {
 	s.once.Do(func() { close(s.closed) })
 	return nil

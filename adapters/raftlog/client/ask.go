@@ -73,7 +73,7 @@ func (c *Client) Info(ctx context.Context, peerID string) (Info, error) {
 		c.mu.Unlock()
 	}
 	if !ok {
-		return Info{}, fmt.Errorf("%w: no peer %q is known", ErrInvalid, peerID)
+		return Info{}, fmt.Errorf("%w: unknown peer %q", ErrInvalid, peerID)
 	}
 	return c.info(ctx, p)
 }
@@ -84,7 +84,7 @@ func (c *Client) info(ctx context.Context, p Peer) (i Info, err error) {
 		return err
 	})
 	if err != nil {
-		return i, fmt.Errorf("raftlog: asking peer %v how it is: %w", p, err)
+		return i, fmt.Errorf("raftlog: status of peer %v: %w", p, err)
 	}
 	return i, nil
 }

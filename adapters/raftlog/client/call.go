@@ -31,7 +31,7 @@ var final = []error{ErrStale, ErrFuture, ErrRequestIDReused, ErrTooManyIDs, ErrT
 // it was not and will not be applied.
 func (c *Client) Propose(ctx context.Context, id requestid.ID, data []byte) (index uint64, err error) {
 	if id.IsZero() {
-		return 0, fmt.Errorf("%w: an update needs a request ID", ErrInvalid)
+		return 0, fmt.Errorf("%w: the request ID is missing", ErrInvalid)
 	}
 	err = c.try(ctx, trial{"proposing update " + id.String(), true}, func(ctx context.Context, caller *rpc.Caller) (err error) {
 		index, err = caller.Propose(ctx, id, data)
@@ -46,7 +46,7 @@ func (c *Client) Propose(ctx context.Context, id requestid.ID, data []byte) (ind
 // [ErrBusy] and not ErrUnknownOutcome: nothing was or will be changed.
 func (c *Client) ChangePeers(ctx context.Context, id requestid.ID, voters []Peer) (index uint64, err error) {
 	if id.IsZero() || len(voters) == 0 {
-		return 0, fmt.Errorf("%w: a change of the peers needs a request ID and voters", ErrInvalid)
+		return 0, fmt.Errorf("%w: the request ID or the voters are missing", ErrInvalid)
 	}
 	voters = slices.Clone(voters)
 	err = c.try(ctx, trial{"changing the peers by request " + id.String(), true}, func(ctx context.Context, caller *rpc.Caller) (err error) {
@@ -82,7 +82,7 @@ func (c *Client) try(ctx context.Context, t trial, run func(context.Context, *rp
 		fail := func(err error) error {
 			// What an ID was used for is known for all attempts.
 			if maybe && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrRequestIDReused) {
-				err = fmt.Errorf("%w, by an attempt before: %w", ErrUnknownOutcome, err)
+				err = fmt.Errorf("%w of an earlier attempt: %w", ErrUnknownOutcome, err)
 			}
 			return fmt.Errorf("raftlog: %s: attempt %d, at peer %v: %w", t.what, attempts, peer, err)
 		}
@@ -111,7 +111,7 @@ func (c *Client) try(ctx context.Context, t trial, run func(context.Context, *rp
 		}
 		followed = 0
 		if waited := c.wait(ctx, c.pause()); waited != nil {
-			return fail(fmt.Errorf("%w; the attempt: %w", waited, err))
+			return fail(fmt.Errorf("%w; the last attempt: %w", waited, err))
 		}
 		// Others may have found the leader meanwhile.
 		if leader := c.leader(); leader != (Peer{}) && leader != peer {
@@ -126,7 +126,7 @@ func (c *Client) try(ctx context.Context, t trial, run func(context.Context, *rp
 func ended(ctx, client context.Context, err error) error {
 	for _, ctx := range []context.Context{ctx, client} {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-			err = fmt.Errorf("%w; the attempt: %w", cause, err)
+			err = fmt.Errorf("%w; the last attempt: %w", cause, err)
 		}
 	}
 	return err
@@ -146,7 +146,7 @@ func (c *Client) attempt(ctx context.Context, t trial, p Peer, run func(context.
 	return run(ctx, caller)
 }
 
-var errNoAnswer = errors.New("raftlog: no answer in time")
+var errNoAnswer = errors.New("no reply in time")
 
 // signal puts a token into a channel of one place.
 func signal(c chan struct{}) {

@@ -90,10 +90,10 @@ func New(cfg Config) (*Client, error) {
 // complete checks cfg, but for what proves who the client is, and sets defaults.
 func (cfg Config) complete() (Config, error) {
 	if cfg.Cluster == "" {
-		return cfg, fmt.Errorf("%w: a client needs the Cluster's ID", ErrInvalid)
+		return cfg, fmt.Errorf("%w: the Cluster is empty", ErrInvalid)
 	}
 	if len(cfg.Peers) == 0 {
-		return cfg, fmt.Errorf("%w: a client needs Peers, one at least", ErrInvalid)
+		return cfg, fmt.Errorf("%w: Peers is empty", ErrInvalid)
 	}
 	for _, p := range cfg.Peers {
 		if p.Addr == "" {
@@ -101,7 +101,7 @@ func (cfg Config) complete() (Config, error) {
 		}
 	}
 	if n := len(cfg.Secret); n > 0 && n < api.MinSecret {
-		return cfg, fmt.Errorf("%w: the Secret has %d bytes; at least %d random bytes are needed", ErrInvalid, n, api.MinSecret)
+		return cfg, fmt.Errorf("%w: the Secret has %d bytes; at least %d random bytes are required", ErrInvalid, n, api.MinSecret)
 	}
 	for _, d := range []struct {
 		name  string
@@ -109,7 +109,7 @@ func (cfg Config) complete() (Config, error) {
 		or    time.Duration
 	}{{"RetryPause", &cfg.RetryPause, DefaultRetryPause}, {"CallTimeout", &cfg.CallTimeout, DefaultCallTimeout}} {
 		if *d.value < 0 {
-			return cfg, fmt.Errorf("%w: %s is %v, and has to be positive", ErrInvalid, d.name, *d.value)
+			return cfg, fmt.Errorf("%w: %s is %v: must be positive", ErrInvalid, d.name, *d.value)
 		}
 		if *d.value == 0 {
 			*d.value = d.or

@@ -375,7 +375,7 @@ func TestInfos(t *testing.T) {
 		require.Equal(t, a, infos[0].Info.Peer)
 		require.Equal(t, b, infos[1].Peer)
 		require.ErrorContains(t, infos[1].Err, "no route")
-		require.ErrorContains(t, infos[2].Err, "no answer in time")
+		require.ErrorContains(t, infos[2].Err, "no reply in time")
 		require.Equal(t, DefaultCallTimeout, time.Since(begun))
 	})
 }

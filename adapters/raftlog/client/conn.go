@@ -59,7 +59,7 @@ func (c *Client) to(ctx context.Context, p Peer) (*rpc.Caller, error) {
 	case <-k.made:
 		return k.caller, k.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("connecting to peer %v: %w", p, context.Cause(ctx))
+		return nil, fmt.Errorf("connect to peer %v: %w", p, context.Cause(ctx))
 	}
 }
 
@@ -69,7 +69,7 @@ func (c *Client) run(k *conn, p Peer) {
 	stream, err := c.connect(ctx, p)
 	cancel()
 	if err != nil {
-		k.err = fmt.Errorf("connecting to peer %v: %w", p, err)
+		k.err = fmt.Errorf("connect to peer %v: %w", p, err)
 		close(k.made)
 		return
 	}

@@ -24,7 +24,7 @@ func (k *known) learn(m Membership) {
 	}
 	k.index = m.Index
 	var order []Peer
-	for _, peers := range [][]Peer{m.Voters, m.Outgoing, m.Clients, k.seeds} {
+	for _, peers := range [][]Peer{m.Voters, m.Outgoing, m.Learners, k.seeds} {
 		for _, p := range peers {
 			if !slices.ContainsFunc(order, func(q Peer) bool { return q == p || q.Addr == p.Addr && p.ID == "" }) {
 				order = append(order, p)

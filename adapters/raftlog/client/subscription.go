@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
-// DefaultPulseTimeout is the default of [PulseTimeout].
-const DefaultPulseTimeout = time.Second
+// DefaultKeepaliveTimeout is the default of [KeepaliveTimeout].
+const DefaultKeepaliveTimeout = time.Second
 
 // EventKind is the kind of an Event.
 type EventKind int
@@ -37,7 +37,7 @@ const (
 	// the reason: the peer has lost its leader, the connection was lost, or a snapshot
 	// skips entries.
 	EventStale
-	// EventTimeout reports that the peer has sent nothing for PulseTimeout. Another peer is
+	// EventTimeout reports that the peer has sent nothing for KeepaliveTimeout. Another peer is
 	// tried.
 	EventTimeout
 )
@@ -77,10 +77,10 @@ type SubscribeOption func(*Subscription)
 // peer. Entries arrive slightly earlier, and all from one peer.
 func FromLeader() SubscribeOption { return func(s *Subscription) { s.fromLeader = true } }
 
-// PulseTimeout sets the time after which another peer is tried if a peer sends nothing or
+// KeepaliveTimeout sets the time after which another peer is tried if a peer sends nothing or
 // has no leader, also while a snapshot is read. Idle peers send a keepalive every 500 ms,
 // so d should be longer. The default is 1 s, which is also used if d is not positive.
-func PulseTimeout(d time.Duration) SubscribeOption {
+func KeepaliveTimeout(d time.Duration) SubscribeOption {
 	return func(s *Subscription) {
 		if d > 0 {
 			s.patience = d
@@ -124,7 +124,7 @@ func (c *Client) Subscribe(ctx context.Context, from uint64, options ...Subscrib
 	stop := context.AfterFunc(c.ctx, func() { s.cancel(context.Cause(c.ctx)) })
 	run := func() {
 		defer stop()
-		s.err = fmt.Errorf("raftlog: following the log of cluster %q before index %d: %w", c.cfg.Cluster, s.next, s.run())
+		s.err = fmt.Errorf("raftlog: subscription of cluster %q at index %d: %w", c.cfg.Cluster, s.next, s.run())
 		s.cancel(s.err)
 		close(s.ended)
 		close(s.events)
@@ -142,7 +142,7 @@ func (c *Client) Subscribe(ctx context.Context, from uint64, options ...Subscrib
 func newSubscription(ctx context.Context, c *Client, from uint64, options []SubscribeOption) *Subscription {
 	s := &Subscription{
 		client: c, events: make(chan Event), ended: make(chan struct{}),
-		next: max(from, 1), patience: DefaultPulseTimeout, refused: map[Peer]bool{},
+		next: max(from, 1), patience: DefaultKeepaliveTimeout, refused: map[Peer]bool{},
 	}
 	for _, o := range options {
 		o(s)
@@ -248,8 +248,8 @@ func (s *Subscription) refuse() bool {
 }
 
 var (
-	errMoved    = errors.New("raftlog: another peer leads")
-	errNoLeader = errors.New("raftlog: the peer has not heard from a leader lately")
+	errMoved    = errors.New("another peer is the leader")
+	errNoLeader = errors.New("the peer has no contact with a leader")
 )
 
 // follow hands on what one peer sends, and returns why it does not any more.
@@ -282,8 +282,8 @@ func (s *Subscription) follow() error {
 			s.next++
 		case event.Snapshot != nil:
 			err = s.snapshot(event.Snapshot)
-		case event.Pulse != nil:
-			err = s.pulse(event.Pulse)
+		case event.Progress != nil:
+			err = s.pulse(event.Progress)
 		}
 		if err != nil {
 			return err
@@ -309,7 +309,7 @@ func (s *Subscription) stale(err error) {
 	}
 }
 
-func (s *Subscription) pulse(p *api.Pulse) error {
+func (s *Subscription) pulse(p *api.Progress) error {
 	s.leader = p.Leader
 	if p.Fresh {
 		s.leadless = time.Time{}
@@ -335,7 +335,7 @@ func (s *Subscription) snapshot(from *api.SnapshotStream) error {
 	if from.Index < s.next {
 		return &GapError{Peer: s.peer, Want: s.next, Got: from.Index}
 	}
-	s.stale(fmt.Errorf("raftlog: entries before index %d are in a snapshot", from.Index+1))
+	s.stale(fmt.Errorf("entries before index %d are in a snapshot", from.Index+1))
 	data := &snapshotData{ReadCloser: from.Data, done: make(chan error, 1)}
 	handed := *from
 	handed.Data = data

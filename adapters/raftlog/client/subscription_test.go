@@ -204,7 +204,7 @@ func TestFreshness(t *testing.T) {
 func TestNobodyLeads(t *testing.T) {
 	inBubble(t, all, func(w *world) {
 		w.cluster.Lead(Peer{})
-		s := w.client.Subscribe(w.within(time.Minute), 1, PulseTimeout(2*time.Second))
+		s := w.client.Subscribe(w.within(time.Minute), 1, KeepaliveTimeout(2*time.Second))
 		require.ErrorIs(t, end(w, s), context.DeadlineExceeded)
 		require.InDelta(t, 27, w.calls("Entries"), 5)
 		for _, p := range all {

@@ -61,7 +61,7 @@ var (
 	ErrTooManyIDs = api.ErrTooManyIDs
 	// ErrTooLarge is returned if the data is larger than the cluster accepts.
 	ErrTooLarge = api.ErrTooLarge
-	// ErrNoSpace is returned if the leader's disk has no space for updates. Nothing was
+	// ErrNoSpace is returned if the leader's disk is full. Nothing was
 	// applied.
 	ErrNoSpace = api.ErrNoSpace
 	// ErrInvalid is returned if an argument or an option is invalid. Nothing was changed.
@@ -80,7 +80,7 @@ var (
 	ErrRefused = api.ErrRefused
 	// ErrGap is returned if a peer has sent entries that are not consecutive. The error is
 	// a [GapError].
-	ErrGap = errors.New("raftlog: entries do not follow each other")
+	ErrGap = errors.New("raftlog: gap between entries")
 )
 
 // GapError is the error of a subscription that has received an unexpected entry. It wraps

@@ -85,8 +85,8 @@ func Entries(dir string, do func(Entry) error) error {
 
 // Log describes the extent and the files of a log.
 type Log struct {
-	// First and Last are the indexes of the first and the last entry on the disk, or 0 if
-	// there are none.
+	// First and Last are the indexes of the first and the last entry on the disk, or 0 for an
+	// empty log.
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"`
 	// Commit is the index of the last entry that is known to be committed.

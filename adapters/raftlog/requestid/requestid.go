@@ -73,7 +73,7 @@ func Parse(s string) (ID, error) {
 	case err == nil && len(raw) == 12:
 		return FromObjectID([12]byte(raw)), nil
 	}
-	return ID{}, fmt.Errorf("%w: %q has to be 32 or 24 hexadecimal digits", ErrSyntax, s)
+	return ID{}, fmt.Errorf("%w: %q must have 32 or 24 hexadecimal digits", ErrSyntax, s)
 }
 
 // FromObjectID converts an ID of 12 bytes, of which the first four are seconds since the

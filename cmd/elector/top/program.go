@@ -5,14 +5,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/clipperhouse/displaywidth"
 	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/color"
 )
 
-// Run shows a State, and what messages make of it, until the user quits, which returns
-// nil, or ctx is done, whose cause it returns, or the terminal is gone, with its error. The
-// screen is initialised, and the caller's to finish. Run belongs to the goroutine that calls it, and starts none.
-func Run(ctx context.Context, screen tcell.Screen, s State, messages <-chan Message) error {
+// Run shows a State and applies messages to it. It returns nil if the user quits, the cause of ctx
+// if ctx is done, and an error if the terminal fails. The caller has initialized the screen and
+// finishes it. Run calls resign with each request that the user has confirmed; resign must not
+// block. Run does not start goroutines.
+func Run(ctx context.Context, screen tcell.Screen, s State, messages <-chan Message, resign func(Request)) error {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	width, height := screen.Size()
@@ -32,20 +34,25 @@ func Run(ctx context.Context, screen tcell.Screen, s State, messages <-chan Mess
 			case *tcell.EventError:
 				return fmt.Errorf("the terminal is gone: %w", event)
 			case *tcell.EventResize:
-				// The event may come from the terminal, and some tell their width as
+				// The event may come from the terminal, and some report their width as
 				// their height (tmux 3.3); the screen asks the operating system.
-				screen.Sync() // whatever the terminal has made of the rows
+				screen.Sync() // the terminal may have wrapped the rows
 				width, height = screen.Size()
 				m = Size{width, height}
 			}
 		}
-		if s = s.Update(m); s.Quit() {
+		s = s.Update(m)
+		if s.Quit() {
 			return nil
+		}
+		var request *Request
+		if s, request = s.TakeRequest(); request != nil {
+			resign(*request)
 		}
 	}
 }
 
-// translate returns the message for what the terminal tells; nil for none.
+// translate returns the message for an event of the terminal, or nil.
 func translate(event tcell.Event) Message {
 	press, ok := event.(*tcell.EventKey)
 	if !ok || !press.Pressed() {
@@ -55,7 +62,7 @@ func translate(event tcell.Event) Message {
 		return key
 	}
 	if press.Key() == tcell.KeyRune {
-		return runes[press.Str()]
+		return Typed{press.Str()}
 	}
 	return KeyNone
 }
@@ -63,26 +70,29 @@ func translate(event tcell.Event) Message {
 var keys = map[tcell.Key]Key{
 	tcell.KeyUp: KeyUp, tcell.KeyDown: KeyDown, tcell.KeyHome: KeyHome, tcell.KeyEnd: KeyEnd,
 	tcell.KeyTab: KeySwitch, tcell.KeyBacktab: KeySwitch, tcell.KeyEnter: KeySwitch,
+	tcell.KeyBackspace: KeyErase, tcell.KeyDelete: KeyErase,
 	tcell.KeyEscape: KeyBack, tcell.KeyCtrlC: KeyQuit,
 }
 
-var runes = map[string]Key{"k": KeyUp, "j": KeyDown, "?": KeyHelp, "h": KeyHelp, "q": KeyQuit}
-
-// looks uses colours and attributes of which any may be missing: a terminal without
-// colours, or NO_COLOR, which the terminal library honours, leaves the attributes.
+// looks contains the style of each Look. The terminal library omits colours if NO_COLOR is set or
+// the terminal has none; then the attributes remain.
 var looks = map[Look]tcell.Style{
-	Plain:    tcell.StyleDefault,
-	Title:    tcell.StyleDefault.Bold(true),
-	Header:   tcell.StyleDefault.Underline(true),
-	Selected: tcell.StyleDefault.Reverse(true),
-	Leading:  tcell.StyleDefault.Foreground(color.Green),
-	Dim:      tcell.StyleDefault.Dim(true),
-	Alarm:    tcell.StyleDefault.Bold(true).Foreground(color.Red),
+	Plain:   tcell.StyleDefault,
+	Title:   tcell.StyleDefault.Bold(true),
+	Header:  tcell.StyleDefault.Underline(true),
+	Leading: tcell.StyleDefault.Foreground(color.Green),
+	Dim:     tcell.StyleDefault.Dim(true),
+	Warning: tcell.StyleDefault.Foreground(color.Yellow),
+	Alarm:   tcell.StyleDefault.Bold(true).Foreground(color.Red),
 }
 
 func draw(screen tcell.Screen, rows []Row) {
 	for y, row := range rows {
-		screen.PutStrStyled(0, y, row.Text, looks[row.Look])
+		x := 0
+		for _, span := range row {
+			screen.PutStrStyled(x, y, span.Text, looks[span.Look].Reverse(span.Selected))
+			x += displaywidth.String(span.Text)
+		}
 	}
 	screen.HideCursor()
 	screen.Show()

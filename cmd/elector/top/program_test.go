@@ -18,6 +18,7 @@ type terminal struct {
 	term     vt.MockTerm
 	messages chan Message
 	done     chan error
+	requests chan Request
 	stop     context.CancelCauseFunc
 }
 
@@ -33,9 +34,9 @@ func showBy(t *testing.T, term vt.MockTerm, tty tcell.Tty, elections ...string) 
 	require.NoError(t, err)
 	require.NoError(t, screen.Init())
 	ctx, stop := context.WithCancelCause(context.Background())
-	v := &terminal{t, term, make(chan Message), make(chan error, 1), stop}
+	v := &terminal{t, term, make(chan Message), make(chan error, 1), make(chan Request, 1), stop}
 	go func() {
-		v.done <- Run(ctx, screen, New("test", began, elections...), v.messages)
+		v.done <- Run(ctx, screen, New("test", began, elections...), v.messages, func(r Request) { v.requests <- r })
 		screen.Fini()
 		close(v.done)
 	}()
@@ -84,12 +85,16 @@ func TestRun(t *testing.T) {
 	v.types("j")
 	v.shows("_c_0f1e2d3c-4b5a-8e1e-9786-a5b4c3d2e104-latch-0000000004")
 	v.types("?")
-	v.shows("any key goes back")
+	v.shows("any key returns")
 	v.types(" ")
 	v.shows(">    2  web-4")
 	v.term.SetSize(vt.Coord{X: 100, Y: 12})
 	v.messages <- Tick{after(5)}
 	v.shows("web-1")
+	v.types("ry")
+	require.Equal(t, Request{"/jobs/report", four}, <-v.requests)
+	v.types("\x1b[A\t/clean\x7f\r")
+	v.shows("1 with \"clea\"")
 	v.types("q")
 	require.NoError(t, <-v.done)
 }
@@ -122,7 +127,7 @@ func (l *lost) Read(p []byte) (int, error) {
 	}
 }
 
-// TestTerminalGoes: there is nobody left who could quit.
+// TestTerminalGoes: without a terminal the user cannot quit.
 func TestTerminalGoes(t *testing.T) {
 	term := vt.NewMockTerm(vt.MockOptSize{X: 80, Y: 24})
 	l := &lost{term, make(chan struct{})}

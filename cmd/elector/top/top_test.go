@@ -45,8 +45,8 @@ var (
 	four = stands("web-4", 4, 59*time.Second)
 )
 
-// TestScreens compares screens after messages with those in testdata. Each row there has
-// the initial of its look in front.
+// TestScreens compares screens after messages with those in testdata. Each row there begins with
+// the initials of the looks of its spans, and * after those that are selected.
 func TestScreens(t *testing.T) {
 	known := []Message{
 		Heard{after(1), "/jobs/report", []Candidate{one, two, four}},
@@ -54,6 +54,16 @@ func TestScreens(t *testing.T) {
 		Failed{after(2), "/jobs/none", errors.New("there is none"), true},
 	}
 	all := func(more ...Message) []Message { return append(known[:len(known):len(known)], more...) }
+	changes := []Message{
+		Heard{after(10), "/jobs/clean", []Candidate{four}},
+		Heard{after(11), "/jobs/clean", []Candidate{four, two}},
+		Heard{after(12), "/jobs/clean", []Candidate{two}},
+		Heard{after(13), "/jobs/none", []Candidate{one}},
+		Failed{after(14), "/jobs/none", errors.New("there is none"), true},
+		Failed{after(15), "/jobs/report", errors.New("the backend does not answer"), false},
+		Failed{after(16), "/jobs/report", errors.New("the backend does not answer"), false},
+		Heard{after(17), "/jobs/report", nil},
+	}
 	var many []Message
 	for i := range 30 {
 		many = append(many, Heard{after(1), fmt.Sprintf("/jobs/%02d", i), line(40)})
@@ -86,6 +96,19 @@ func TestScreens(t *testing.T) {
 		"strange names": {Heard{after(1), "/jobs/report", []Candidate{
 			{Name: "\x1b[31mred\nrow", ID: "/e/x\x07", Token: 1}, {Name: "日本語の名前がとても長い場合にはどうなるか", ID: "/e/y"},
 		}}},
+		"filter":         all(KeyFilter, Typed{"C"}, Typed{"l"}, Typed{"x"}, KeyErase),
+		"filter kept":    all(KeyFilter, Typed{"c"}, Typed{"l"}, KeySwitch),
+		"filter empty":   all(KeyFilter, Typed{"?"}),
+		"filter removed": all(KeyFilter, Typed{"q"}, KeySwitch, KeyBack),
+		"sorted":         all(Typed{"j"}, Typed{"s"}),
+		"by state":       all(KeySort, KeySort),
+		"ask":            all(KeyResign),
+		"ask another":    all(KeySwitch, KeyDown, KeyResign),
+		"asked": all(KeyResign, Typed{"y"}, Heard{after(3), "/jobs/report", []Candidate{two, four}},
+			Resigned{after(4), Request{"/jobs/report", one}, nil}),
+		"not handed over": all(KeyResign, Typed{"y"}, Resigned{after(63), Request{"/jobs/report", one}, errors.New("not within 1m")}),
+		"160x50":          append(all(Size{160, 50}, KeySwitch), changes...),
+		"80x24":           append(all(), changes...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := New("zookeeper zk1,zk2,zk3", began, "/jobs/report", "/jobs/clean", "/jobs/none")
@@ -99,8 +122,16 @@ func TestScreens(t *testing.T) {
 			rows := s.View()
 			require.Len(t, rows, s.height)
 			for _, r := range rows {
-				require.Equal(t, s.width, displaywidth.String(r.Text), "%q", r.Text)
-				fmt.Fprintf(&b, "%c|%s\n", "PTHSLDA"[r.Look], strings.TrimRight(r.Text, " "))
+				text, style := "", ""
+				for _, span := range r {
+					text += span.Text
+					style += string("PTHLDWA"[span.Look])
+					if span.Selected {
+						style += "*"
+					}
+				}
+				require.Equal(t, s.width, displaywidth.String(text), "%q", text)
+				fmt.Fprintf(&b, "%-6s|%s\n", style, strings.TrimRight(text, " "))
 			}
 			file := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".txt")
 			if *update {
@@ -119,6 +150,35 @@ func TestUpdateLeavesTheFormerState(t *testing.T) {
 	view := before.View()
 	before.Update(Heard{after(1), "/a", []Candidate{one}}).Update(KeySwitch).Update(Found{Elections: []string{"/b"}})
 	require.Equal(t, view, before.View())
+}
+
+// The user confirms a request. It names the candidate that was selected when the user asked.
+func TestRequest(t *testing.T) {
+	s := New("", began, "/a").Update(KeyResign)
+	require.Nil(t, s.asking, "there is no candidate")
+	s = s.Update(Heard{after(1), "/a", []Candidate{one, two}}).Update(Typed{"r"})
+	_, request := s.TakeRequest()
+	require.Nil(t, request, "it is not confirmed")
+	for _, no := range []Message{Typed{"n"}, KeyBack, KeyDown, Typed{"q"}} {
+		_, request = s.Update(no).TakeRequest()
+		require.Nil(t, request)
+		require.False(t, s.Update(no).Quit())
+	}
+	s, request = s.Update(Heard{after(2), "/a", []Candidate{two}}).Update(Typed{"y"}).TakeRequest()
+	require.Equal(t, &Request{"/a", one}, request)
+	_, request = s.TakeRequest()
+	require.Nil(t, request)
+}
+
+// An election remains selected if its row changes, and with a filter another one is selected.
+func TestSelectionFollows(t *testing.T) {
+	s := New("", began, "/b", "/a", "/c").Update(KeyDown)
+	require.Equal(t, "/a", s.selected)
+	s = s.Update(KeySort)
+	require.Equal(t, "/a", s.selected)
+	require.Equal(t, 0, s.row)
+	s = s.Update(KeyFilter).Update(Typed{"c"})
+	require.Equal(t, "/c", s.selected)
 }
 
 func TestQuit(t *testing.T) {

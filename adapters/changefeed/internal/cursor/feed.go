@@ -13,7 +13,7 @@ import (
 )
 
 // errSilent ends a cursor that has not told of a write for too long. The feed opens another.
-var errSilent = errors.New("the cursor is silent, and the record was changed")
+var errSilent = errors.New("the cursor did not deliver a change of the record")
 
 // retry is how long a feed waits for the table that it is to follow.
 const retry = 100 * time.Millisecond
@@ -154,7 +154,7 @@ func (f *feed) follow(t *tail[Told]) error {
 			if opened == nil {
 				continue
 			}
-			err = fmt.Errorf("the feed was not opened in %v", f.source.Quiet)
+			err = fmt.Errorf("the feed was not opened within %v", f.source.Quiet)
 		case <-opened:
 			opened = nil
 			if f.source.ReadsFirst {

@@ -61,7 +61,7 @@ func Check(r changefeed.Record) error {
 		"Epoch": r.Epoch, "Leader": r.Leader, "Session": r.Session, "Nominee": r.Nominee,
 	} {
 		if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
-			return fmt.Errorf("%w: %s %q is no UTF-8 without NUL", changefeed.ErrUnsuitable, name, s)
+			return fmt.Errorf("%w: %s %q is not UTF-8 text without NUL", changefeed.ErrUnsuitable, name, s)
 		}
 	}
 	if r.Term > math.MaxInt64 || r.Seq > math.MaxInt64 {

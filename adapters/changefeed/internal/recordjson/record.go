@@ -36,7 +36,7 @@ type record struct {
 func Encode(r changefeed.Record) ([]byte, error) {
 	for name, text := range map[string]string{"Epoch": r.Epoch, "Leader": r.Leader, "Session": r.Session, "Nominee": r.Nominee} {
 		if !utf8.ValidString(text) {
-			return nil, fmt.Errorf("%w: %s %q is no UTF-8", changefeed.ErrUnsuitable, name, text)
+			return nil, fmt.Errorf("%w: %s %q is not UTF-8", changefeed.ErrUnsuitable, name, text)
 		}
 	}
 	data, err := json.Marshal(record{
@@ -47,7 +47,7 @@ func Encode(r changefeed.Record) ([]byte, error) {
 		return nil, err
 	}
 	if len(data) > maxSize {
-		return nil, fmt.Errorf("%w: the record has %d bytes, and %d is the limit; use shorter IDs", changefeed.ErrUnsuitable, len(data), maxSize)
+		return nil, fmt.Errorf("%w: the record has %d bytes, the limit is %d; use shorter IDs", changefeed.ErrUnsuitable, len(data), maxSize)
 	}
 	return data, nil
 }
@@ -67,7 +67,7 @@ func Decode(data []byte) (changefeed.Record, error) {
 		err = errors.New("its TTL is below 0")
 	}
 	if err != nil {
-		return changefeed.Record{}, fmt.Errorf("%w: %q is not the record of an election (%w): keep that in a place of its own",
+		return changefeed.Record{}, fmt.Errorf("%w: %q is not the record of an election (%w): use another key",
 			changefeed.ErrUnsuitable, data[:min(len(data), 80)], err)
 	}
 	return changefeed.Record{

@@ -1,6 +1,6 @@
-// Package api is what peers and their clients say to each other and to their users: the
-// types and errors that package raftlog and package client both export, without the engine
-// that only peers have.
+// Package api defines the types and errors that package raftlog and package client both
+// export, and the service that peers provide to clients. It does not link the engine,
+// which only peers need.
 package api
 
 import (
@@ -11,24 +11,23 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// MinSecret is the least length of a cluster's secret in bytes: shorter secrets can be guessed.
-// Peers and clients check it.
+// MinSecret is the minimum length of a cluster's secret in bytes: shorter secrets can be
+// guessed. Peers and clients check it.
 const MinSecret = 16
 
-// Kind is what an entry is for.
+// Kind is the kind of an entry.
 type Kind byte
 
 // The kinds of entries.
 const (
-	// State is an update that somebody has proposed; its Data are theirs.
+	// State is an update that a program has proposed. Data is the data of the update.
 	State Kind = iota
-	// Config changes who the peers are; its Data are the peers as JSON.
+	// Config changes the membership. Data is the new membership as JSON.
 	Config
-	// Checkpoint begins a leader's term, and commits what was not committed before. It has
-	// no Data.
+	// Checkpoint starts the term of a leader, and commits earlier entries that were not
+	// committed yet. It has no Data.
 	Checkpoint
-	// Control is what peers tell each other by the log: who stands in which election. It
-	// has no Data for users.
+	// Control changes the candidates of elections. It has no Data for users.
 	Control
 )
 
@@ -41,29 +40,32 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", byte(k))
 }
 
-// Entry is one entry of the log, committed.
+// Entry is a committed entry of the log.
 type Entry struct {
 	Index uint64
 	Term  uint64
 	Kind  Kind
-	// ID is the request's; zero for kinds that nobody has proposed.
+	// ID is the request ID. It is zero for kinds that programs do not propose.
 	ID requestid.ID
-	// Time is when the leader has taken it, by its clock; zero for a Checkpoint.
+	// Time is when the leader received the update, by its clock. It is zero for a
+	// Checkpoint.
 	Time time.Time
 	// Data must not be modified.
 	Data []byte
-	// Skipped is set on a State entry that the log has but that changes nothing: its ID was
-	// known already, or not fresh. State machines do not get it.
+	// Skipped reports that a State entry changes nothing, because its ID was already
+	// known or outside of the deduplication window. State machines do not receive such an
+	// entry.
 	Skipped bool
 }
 
-// Peer is a member of the cluster, or one that is to be.
+// Peer is a current or future member of the cluster.
 type Peer struct {
-	ID   string `json:"id" yaml:"id"`
-	Addr string `json:"addr" yaml:"addr"` // host:port
+	ID string `json:"id" yaml:"id"`
+	// Addr is the peer's address, host:port.
+	Addr string `json:"addr" yaml:"addr"`
 }
 
-// String is id@addr, or the address alone if the ID is not known.
+// String returns "id@addr", or the address if the ID is not known.
 func (p Peer) String() string {
 	if p.ID == "" {
 		return p.Addr
@@ -71,27 +73,31 @@ func (p Peer) String() string {
 	return p.ID + "@" + p.Addr
 }
 
-// Membership is who the peers are.
+// Membership lists the peers of a cluster.
 type Membership struct {
-	// Index of the entry that has made it so.
+	// Index is the index of the entry that made this membership effective.
 	Index uint64 `json:"index"`
-	// Voters elect the leader. While a change is under way these are the new ones.
+	// Voters elect the leader. While a change is in progress, they are the new voters.
 	Voters []Peer `json:"voters"`
-	// Outgoing are the voters before a change that is under way; empty otherwise.
+	// Outgoing lists the voters before a change that is in progress. It is empty
+	// otherwise.
 	Outgoing []Peer `json:"outgoing,omitempty"`
-	// Clients get the log and have no vote.
-	Clients []Peer `json:"clients,omitempty"`
-	// Removed are the IDs that were used once, and may not be used again.
+	// Learners receive the log and do not vote.
+	Learners []Peer `json:"learners,omitempty"`
+	// Removed lists the IDs of removed peers, which cannot be used again.
 	Removed []string `json:"removed,omitempty"`
 }
 
-// Info is how things stand at one peer.
+// Info describes the state of one peer.
 type Info struct {
-	Peer          Peer          `json:"peer"`
-	Cluster       string        `json:"cluster"`
-	Role          string        `json:"role"`   // client, follower, candidate, leader or removed
-	Leader        Peer          `json:"leader"` // zero if unknown
-	Lease         time.Duration `json:"lease"`  // for how long yet this peer's lease holds; 0 for none
+	Peer    Peer   `json:"peer"`
+	Cluster string `json:"cluster"`
+	// Role is client (of a learner), follower, candidate, leader or removed.
+	Role string `json:"role"`
+	// Leader is the leader, or zero if the peer does not know one.
+	Leader Peer `json:"leader"`
+	// Lease is the remaining time of this peer's lease, or 0 if it has none.
+	Lease         time.Duration `json:"lease"`
 	Term          uint64        `json:"term"`
 	FirstIndex    uint64        `json:"firstIndex"`
 	LastApplied   uint64        `json:"lastApplied"`
@@ -100,52 +106,58 @@ type Info struct {
 	PruneIndex    uint64        `json:"pruneIndex"`
 	SnapshotIndex uint64        `json:"snapshotIndex"`
 	SnapshotSize  int64         `json:"snapshotSize"`
-	RequestIDs    int           `json:"requestIDs"` // how many are remembered
-	Fault         string        `json:"fault,omitempty"`
+	// RequestIDs is the number of request IDs that the log stores for deduplication.
+	RequestIDs int    `json:"requestIDs"`
+	Fault      string `json:"fault,omitempty"`
 }
 
-// The errors, for errors.Is.
+// Errors, to be tested with errors.Is. Package raftlog documents them for its users.
 var (
-	// ErrNotLeader: the peer does not lead; nothing was done. NotLeaderError tells who does.
-	ErrNotLeader = errors.New("raftlog: not the leader")
-	// ErrUnknownOutcome: it is not known whether the update was, or will be, applied.
-	// Proposing it again with the same ID is safe, and tells.
-	ErrUnknownOutcome = errors.New("raftlog: outcome unknown")
-	// ErrStale: the ID is older than what peers remember, and they do not know it. Whether
-	// the update was applied long ago cannot be told; it is not applied now.
-	ErrStale = errors.New("raftlog: request ID is not fresh")
-	// ErrFuture: the ID is of a time to come, by the leaders' clocks. Nothing was applied.
-	ErrFuture = errors.New("raftlog: request ID is of the future")
-	// ErrRequestIDReused: the ID is known, from an update with other data.
-	ErrRequestIDReused = errors.New("raftlog: request ID was used for other data")
-	// ErrFenced: the leadership that was to guard the update is over; it was not applied.
-	ErrFenced = errors.New("raftlog: leadership is over")
-	// ErrBusy: the leader has too much under way, or hands over. Nothing was applied; try
-	// again.
-	ErrBusy = errors.New("raftlog: too busy")
-	// ErrTooManyIDs: the log remembers as many IDs as it may. Nothing was applied; fresh IDs
-	// are not forgotten to make room.
-	ErrTooManyIDs = errors.New("raftlog: too many request IDs are fresh")
-	// ErrTooLarge: the data are larger than the cluster takes.
-	ErrTooLarge = errors.New("raftlog: data are too large")
-	// ErrNoSpace: the leader's disk, or those of a majority, have no space. Nothing was applied.
-	ErrNoSpace = errors.New("raftlog: no space on the disk")
-	// ErrInvalid: an argument or an option cannot work; nothing was done.
-	ErrInvalid = errors.New("raftlog: invalid")
-	// ErrChanging: another change of the peers is under way.
-	ErrChanging = errors.New("raftlog: another change of the peers is under way")
-	// ErrCompacted: the entries are in a snapshot by now.
-	ErrCompacted = errors.New("raftlog: entries were compacted")
-	// ErrClosed: the node, or the client, was closed.
-	ErrClosed = errors.New("raftlog: closed")
-	// ErrFault: the node has stopped for good, by what it wraps: its disk has failed, its
-	// data are damaged, or the engine has panicked.
-	ErrFault = errors.New("raftlog: node has stopped by a fault")
-	// ErrIdentity: the peer must not take part in the cluster with these data. It is ErrFault.
+	// ErrNotLeader is returned if the peer is not the leader. Nothing was applied.
+	// NotLeaderError contains the leader.
+	ErrNotLeader = errors.New("not the leader")
+	// ErrUnknownOutcome is returned if it is unknown whether the update was or will be
+	// applied. Proposing it again with the same ID is safe and returns the outcome.
+	ErrUnknownOutcome = errors.New("outcome unknown")
+	// ErrStale is returned if the ID is older than the deduplication window and not
+	// known. It is unknown whether the update was applied earlier; it is not applied now.
+	ErrStale = errors.New("request ID is older than the deduplication window")
+	// ErrFuture is returned if the time of the ID is too far in the future by the
+	// leader's clock. Nothing was applied.
+	ErrFuture = errors.New("timestamp of the request ID is too far in the future")
+	// ErrRequestIDReused is returned if the ID was used for an update with other data.
+	ErrRequestIDReused = errors.New("request ID was used for other data")
+	// ErrFenced is returned if the leadership that guards the update is over. Nothing was
+	// applied.
+	ErrFenced = errors.New("leadership is over")
+	// ErrBusy is returned if the leader has too many updates in progress or hands over.
+	// Nothing was applied; try again.
+	ErrBusy = errors.New("overloaded")
+	// ErrTooManyIDs is returned if the log stores the maximum number of request IDs.
+	// Nothing was applied. IDs within the deduplication window are not dropped.
+	ErrTooManyIDs = errors.New("too many request IDs in the deduplication window")
+	// ErrTooLarge is returned if the data exceeds the limit.
+	ErrTooLarge = errors.New("data is too large")
+	// ErrNoSpace is returned if the disk of the leader, or those of a majority, are full.
+	// Nothing was applied.
+	ErrNoSpace = errors.New("no space on the disk")
+	// ErrInvalid is returned if an argument or an option is invalid. Nothing was changed.
+	ErrInvalid = errors.New("invalid")
+	// ErrChanging is returned if another change of the membership is in progress.
+	ErrChanging = errors.New("another change of the peers is in progress")
+	// ErrCompacted is returned if the entries are only in a snapshot.
+	ErrCompacted = errors.New("entries were compacted")
+	// ErrClosed is returned if the node or the client was closed.
+	ErrClosed = errors.New("closed")
+	// ErrFault is returned if the node has stopped permanently: its disk has failed, its
+	// data is damaged, or the engine has panicked. It is wrapped together with the cause.
+	ErrFault = errors.New("node has stopped after a fault")
+	// ErrIdentity is returned if the peer must not take part in the cluster with its
+	// data. errors.Is matches it with ErrFault as well.
 	ErrIdentity error = identityError{}
-	// ErrRefused: the other side is not of this cluster: it has another secret, certificate
-	// or cluster ID, or was removed.
-	ErrRefused = errors.New("raftlog: refused")
+	// ErrRefused is returned if the other side does not belong to this cluster: it has
+	// another secret, certificate or cluster ID, or was removed.
+	ErrRefused = errors.New("refused")
 )
 
 // identityError is the type of ErrIdentity.
@@ -153,12 +165,13 @@ type identityError struct{}
 
 func (identityError) Error() string { return "raftlog: this peer must not take part in the cluster" }
 
-// Is tells that ErrIdentity is ErrFault.
+// Is reports whether target is ErrFault.
 func (identityError) Is(target error) bool { return target == ErrFault }
 
-// NotLeaderError is the error of a peer that does not lead. It is ErrNotLeader.
+// NotLeaderError is the error of a peer that is not the leader. It matches ErrNotLeader.
 type NotLeaderError struct {
-	// Leader is who leads as far as the peer knows; zero if it knows of none.
+	// Leader is the current leader according to the peer, or zero if it does not know
+	// one.
 	Leader Peer
 }
 
@@ -169,5 +182,5 @@ func (e *NotLeaderError) Error() string {
 	return fmt.Sprintf("%s: %v leads", ErrNotLeader, e.Leader)
 }
 
-// Is tells that e is ErrNotLeader.
+// Is reports whether target is ErrNotLeader.
 func (e *NotLeaderError) Is(target error) bool { return target == ErrNotLeader }

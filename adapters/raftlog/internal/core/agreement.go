@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
 )
 
 // agreement compares the checksum of all applied entries (replica.State.History) with those of
@@ -157,7 +158,7 @@ func (a *agreement) compare(c *Core, from uint64, k *compared, p point) {
 
 // check sends the checksums once in an election timeout, and decides about differences.
 func (a *agreement) check(c *Core, now time.Duration) {
-	if c.cfg.Off.Agreement || c.contact.removed != nil {
+	if c.cfg.Off.Has(protection.Agreement) || c.contact.removed != nil {
 		return
 	}
 	if now-a.sentAt >= c.cfg.Election {
@@ -202,6 +203,6 @@ func (a *agreement) decide(c *Core) {
 	}
 	if a.reported != names {
 		a.reported = names
-		c.cfg.Logger.Error("peers have applied other entries than this one and a majority: they must be stopped", "peers", others, "index", at)
+		c.cfg.Logger.Error("peers have applied other entries than a majority: stop them", "peers", others, "index", at)
 	}
 }

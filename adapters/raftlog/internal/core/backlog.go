@@ -52,7 +52,7 @@ func (b *backlog) leavesOut(c *Core) bool {
 	before := b.without
 	b.without = b.above(load{2 * b.most.entries, 2 * b.most.bytes}) || before && b.full()
 	if b.without != before {
-		c.cfg.Logger.Warn("entries of the leader are left out while the state machine has too much to apply", "begins", b.without, "entries", b.entries, "bytes", b.bytes)
+		c.cfg.Logger.Warn("dropping entries of the leader while the state machine is behind", "begins", b.without, "entries", b.entries, "bytes", b.bytes)
 	}
 	return b.without
 }

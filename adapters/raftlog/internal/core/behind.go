@@ -38,7 +38,7 @@ func (b *behind) check(c *Core, now time.Duration) {
 	is := c.tables.Index < b.mark && now-b.at >= behindTimeouts*c.cfg.Election
 	if is != b.is {
 		b.is = is
-		c.cfg.Logger.Warn("this peer has not applied for long what is committed: its disk stands, or it does not get the log", "begins", is, "applied", c.tables.Index, "committed", b.mark)
+		c.cfg.Logger.Warn("this peer has not applied committed entries for a long time: its disk is stalled, or it does not receive the log", "begins", is, "applied", c.tables.Index, "committed", b.mark)
 	}
 }
 

@@ -71,7 +71,7 @@ func (x *change) request(c *Core, w waiting) {
 		x.under.waiters = append(x.under.waiters, w.origin)
 		return
 	case x.under != nil && x.under.id == w.ID:
-		refuse(fmt.Errorf("%w, which is under way", api.ErrRequestIDReused))
+		refuse(fmt.Errorf("%w by an update in progress", api.ErrRequestIDReused))
 		return
 	case known && err != nil:
 		refuse(err)
@@ -132,7 +132,7 @@ func (x *change) check(c *Core, now time.Duration) {
 		x.join(c, u)
 	case now >= u.deadline && u.written: // it is in the log, and may be in force yet
 		x.under = nil
-		c.props.replyAll(c, u.waiters, 0, fmt.Errorf("%w: the change is written and not in force, and %v are not heard any more", api.ErrUnknownOutcome, late))
+		c.props.replyAll(c, u.waiters, 0, fmt.Errorf("%w: the change was written but is not in effect, and peers %v are not reachable", api.ErrUnknownOutcome, late))
 	case now >= u.deadline:
 		x.under = nil
 		c.props.replyAll(c, u.waiters, 0, notReady(late))
@@ -141,7 +141,7 @@ func (x *change) check(c *Core, now time.Duration) {
 
 // notReady is the error of a change that was given up, and not written, because of those peers.
 func notReady(late []string) error {
-	return fmt.Errorf("%w: nothing was changed: new peers %v do not answer, or have not caught up; start them first, with this cluster's peers as those to join",
+	return fmt.Errorf("%w: nothing was changed: new peers %v do not answer or have not caught up; start them first and let them join the peers of this cluster",
 		api.ErrBusy, late)
 }
 
@@ -153,7 +153,7 @@ func (c *Core) Abandon(token uint64) bool {
 	defer contain()
 	if i := slices.IndexFunc(c.props.early, func(w waiting) bool { return w.Kind == api.Config && w.origin == origin{token: token} }); i >= 0 {
 		c.props.early = slices.Delete(c.props.early, i, i+1)
-		c.props.reply(c, origin{token: token}, 0, fmt.Errorf("%w: nothing was changed: the leader has just begun", api.ErrBusy))
+		c.props.reply(c, origin{token: token}, 0, fmt.Errorf("%w: nothing was changed: the leader has just been elected", api.ErrBusy))
 		return true
 	}
 	u := c.change.under

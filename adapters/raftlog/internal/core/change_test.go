@@ -96,7 +96,7 @@ func TestChangeNamesAnotherAddress(t *testing.T) {
 	require.ErrorContains(t, l.replies[token].Err, "elsewhere:1")
 	m := l.core.Membership()
 	require.Len(t, m.Voters, 3)
-	require.Equal(t, []api.Peer{peerNo(3)}, m.Clients)
+	require.Equal(t, []api.Peer{peerNo(3)}, m.Learners)
 }
 
 // TestChangeMayBeInForceYet: one that is written when patience ends is not said to be refused.
@@ -105,7 +105,7 @@ func TestChangeMayBeInForceYet(t *testing.T) {
 	w.until("a leader", func() bool { return w.leader() != nil })
 	l := w.leader()
 	late := w.add(peerNo(3), w.nodes[0].tablesVoters())
-	w.until("a client", func() bool { return len(l.core.Membership().Clients) == 1 })
+	w.until("a client", func() bool { return len(l.core.Membership().Learners) == 1 })
 	w.run(election)
 	for _, n := range w.nodes {
 		n.stalled = n != l
@@ -146,7 +146,7 @@ func TestChangeIsAbandoned(t *testing.T) {
 	require.ErrorIs(t, l.replies[token].Err, api.ErrBusy)
 	require.ErrorContains(t, l.replies[token].Err, "nothing was changed: new peers [p3] do not answer")
 	w.add(peerNo(3), w.nodes[0].tablesVoters())
-	w.until("a client", func() bool { return len(l.core.Membership().Clients) == 1 })
+	w.until("a client", func() bool { return len(l.core.Membership().Learners) == 1 })
 	w.run(5 * election)
 	require.Len(t, l.core.Membership().Voters, 3)
 

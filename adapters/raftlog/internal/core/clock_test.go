@@ -34,10 +34,7 @@ func TestWildPeersDoNotHandOverToEachOther(t *testing.T) {
 	w.until("a leader", func() bool { return w.leader() != nil })
 	w.run(3 * election)
 	l := w.leader()
-	next := w.nodes[0] // who answers first has the longest log for a moment
-	if next == l {
-		next = w.nodes[1]
-	}
+	next := w.other(l) // who answers first has the longest log for a moment
 	l.skew, next.skew = time.Hour, time.Hour
 	turns, last := 0, l
 	for range 100 {

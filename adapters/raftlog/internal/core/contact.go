@@ -322,7 +322,7 @@ func (k *contact) checkClock(c *Core, now time.Duration) {
 	}
 	k.checked = now
 	if ahead := c.Skew(); ahead > maxSkew || ahead < -maxSkew {
-		c.cfg.Logger.Warn("this peer's clock is not that of the others: another one is to lead", "behind", ahead)
+		c.cfg.Logger.Warn("clock of this peer differs from the others: handing over leadership", "behind", ahead)
 		c.HandOver()
 	}
 }

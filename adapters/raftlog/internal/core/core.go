@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -63,17 +64,7 @@ type Config struct {
 	Tables   *replica.State // at the newest snapshot
 	Snapshot Snapshot       // the newest
 
-	// Off switches protections off, for tests that show what each is good for.
-	Off Off
-}
-
-// Off are protections that tests can switch off.
-type Off struct {
-	VoteHold bool // a peer votes as soon as it has started
-	Lease    bool // who is first in line leads, whether a majority knows it or not
-	Forget   bool // an ended election is forgotten even if a candidate may still have its lease
-	// Agreement is off: peers do not compare the checksums of their histories.
-	Agreement bool
+	Off protection.Set // empty, except in the controls of the simulation
 }
 
 // Snapshot is what there is to know of a snapshot on disk.
@@ -169,7 +160,7 @@ func New(cfg Config) (_ *Core, err error) {
 		return nil, fmt.Errorf("raftlog: read the log: %w", err)
 	}
 	if c.cfg.Election != c.tables.Election {
-		return nil, fmt.Errorf("%w: the cluster was made with an election timeout of %v, and this peer is configured with %v",
+		return nil, fmt.Errorf("%w: the election timeout of the cluster is %v, and that of this peer %v",
 			api.ErrInvalid, c.tables.Election, c.cfg.Election)
 	}
 	c.rn, err = raft.NewRawNode(&raft.Config{
@@ -298,7 +289,7 @@ func (c *Core) role() Role {
 // Status returns how things stand.
 func (c *Core) Status() Status {
 	lease := c.lease.until
-	if c.cfg.Off.Lease {
+	if c.cfg.Off.Has(protection.Lease) {
 		lease = c.now() + c.cfg.Election
 	}
 	return Status{

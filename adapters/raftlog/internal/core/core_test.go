@@ -85,7 +85,7 @@ func TestChange(t *testing.T) {
 	for i := 3; i < 6; i++ {
 		w.add(peerNo(i), w.nodes[0].tablesVoters())
 	}
-	w.until("clients", func() bool { return len(w.leader().core.Membership().Clients) == 3 })
+	w.until("clients", func() bool { return len(w.leader().core.Membership().Learners) == 3 })
 	w.run(time.Second)
 	require.Equal(t, Client, w.nodes[4].core.Status().Role)
 	l := w.leader()
@@ -117,7 +117,7 @@ func TestChangeAgain(t *testing.T) {
 	w := newWorld(t, 3)
 	w.until("a leader", func() bool { return w.leader() != nil })
 	w.add(peerNo(3), w.nodes[0].tablesVoters())
-	w.until("a client", func() bool { return len(w.leader().core.Membership().Clients) == 1 })
+	w.until("a client", func() bool { return len(w.leader().core.Membership().Learners) == 1 })
 	w.run(time.Second)
 	at := w.leader().Wall()
 	var ask func(n uint64, to ...api.Peer) Reply
@@ -182,7 +182,7 @@ func TestRemovedUnaware(t *testing.T) {
 	w := newWorld(t, 3)
 	w.until("a leader", func() bool { return w.leader() != nil })
 	w.add(peerNo(3), w.nodes[0].tablesVoters())
-	w.until("a client", func() bool { return len(w.leader().core.Membership().Clients) == 1 })
+	w.until("a client", func() bool { return len(w.leader().core.Membership().Learners) == 1 })
 	w.run(time.Second)
 	l := w.leader()
 	var out *node
@@ -213,10 +213,7 @@ func TestWhatPeersMayAsk(t *testing.T) {
 	w := newWorld(t, 3)
 	w.until("a leader", func() bool { return w.leader() != nil })
 	l := w.leader()
-	from := w.nodes[0]
-	if from == l {
-		from = w.nodes[1]
-	}
+	from := w.other(l)
 	for _, op := range []entry.Op{
 		{Do: entry.Window, Window: 1 << 62}, {Do: entry.Transfer}, {Do: entry.Expire, Peer: from.core.self}, {Do: "else"},
 	} {
@@ -238,7 +235,7 @@ func TestAbsentClient(t *testing.T) {
 	n := w.add(peerNo(3), w.nodes[0].tablesVoters())
 	clients := func() int {
 		if l := w.leader(); l != nil {
-			return len(l.core.Membership().Clients)
+			return len(l.core.Membership().Learners)
 		}
 		return -1
 	}

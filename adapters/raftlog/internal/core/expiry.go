@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -121,7 +122,7 @@ func (x *expiry) forget(c *Core) {
 	if !tooMany && oldest.After(before.Add(-standstill)) {
 		return
 	}
-	through := lines.Forgettable(before, func(election string) bool { return c.cfg.Off.Forget || x.mayRestart(c, election) })
+	through := lines.Forgettable(before, func(election string) bool { return c.cfg.Off.Has(protection.Forget) || x.mayRestart(c, election) })
 	if through == 0 {
 		return
 	}

@@ -60,10 +60,7 @@ func TestForgetWaitsForLeases(t *testing.T) {
 	w := newWorld(t, 3)
 	w.until("a leader", func() bool { return w.leader() != nil })
 	l := w.leader()
-	n := w.nodes[0]
-	if n == l {
-		n = w.nodes[1]
-	}
+	n := w.other(l)
 	l.core.Stand("e", "first", "")
 	w.until("it leads", func() bool { return len(w.holders("e")) == 1 })
 	lines := &l.core.tables.Lines

@@ -60,7 +60,7 @@ func (p *proposals) forward(c *Core, r Request) {
 		return
 	}
 	if len(r.Data) > entry.MaxData { // no leader takes that, and frames have their limit
-		p.reply(c, origin{token: r.Token}, 0, fmt.Errorf("%w: %d bytes of at most %d", api.ErrTooLarge, len(r.Data), entry.MaxData))
+		p.reply(c, origin{token: r.Token}, 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(r.Data), entry.MaxData))
 		return
 	}
 	leader, known := c.peerOf(c.lead)

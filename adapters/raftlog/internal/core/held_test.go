@@ -14,10 +14,7 @@ func TestVoteOfWhoHasJustLed(t *testing.T) {
 	w.until("a leader", func() bool { return w.leader() != nil })
 	l := w.leader()
 	w.run(2 * election)
-	n := w.nodes[0]
-	if n == l {
-		n = w.nodes[1]
-	}
+	n := w.other(l)
 	term, last := l.core.term+1, l.core.last
 	send := func(m *raftpb.Message) {
 		m.From, m.To = new(n.core.self), new(l.core.self)

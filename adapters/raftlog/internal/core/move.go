@@ -18,7 +18,7 @@ func (k *contact) move(c *Core, p entry.Peer, addr string) error {
 	}
 	if other, taken := c.tables.Members.At(addr); taken {
 		k.moving[p.Raft] = now
-		return fmt.Errorf("raftlog: peer %s says that its address is %s, which is that of peer %s: it stays %s", p.ID, addr, other.ID, p.Addr)
+		return fmt.Errorf("raftlog: peer %s reports the address %s, which belongs to peer %s: its address remains %s", p.ID, addr, other.ID, p.Addr)
 	}
 	if c.propose(c.control(c.newID(), entry.Op{Do: entry.Move, Peer: p.Raft, Addr: addr})) {
 		k.moving[p.Raft] = now
@@ -30,7 +30,7 @@ func (k *contact) move(c *Core, p entry.Peer, addr string) error {
 func (c *Core) moveSelf() {
 	if self, member := c.tables.Members.Find(c.self); member && c.props.ready {
 		if err := c.contact.move(c, self, c.cfg.Self.Addr); err != nil {
-			c.cfg.Logger.Warn("the address of this peer is not changed", "err", err)
+			c.cfg.Logger.Warn("address of this peer was not changed", "err", err)
 		}
 	}
 }

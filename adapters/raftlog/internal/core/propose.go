@@ -94,7 +94,7 @@ func (p *proposals) take(c *Core, w waiting) {
 	case !p.ready && len(p.early) < maxBatch:
 		p.early = append(p.early, w)
 	case !p.ready:
-		p.reply(c, w.origin, 0, fmt.Errorf("%w: the leader has just begun", api.ErrBusy))
+		p.reply(c, w.origin, 0, fmt.Errorf("%w: the leader has just been elected", api.ErrBusy))
 	default:
 		p.lead(c, w)
 	}
@@ -119,7 +119,7 @@ func (p *proposals) lead(c *Core, w waiting) {
 		c.change.request(c, w)
 		return
 	default:
-		p.reply(c, w.origin, 0, fmt.Errorf("%w: nobody can propose a %v entry", api.ErrInvalid, w.Kind))
+		p.reply(c, w.origin, 0, fmt.Errorf("%w: %v entries cannot be proposed", api.ErrInvalid, w.Kind))
 		return
 	}
 	limit := entry.MaxData
@@ -127,20 +127,20 @@ func (p *proposals) lead(c *Core, w waiting) {
 		limit = c.cfg.MaxData
 	}
 	if len(data) > limit {
-		p.reply(c, w.origin, 0, fmt.Errorf("%w: %d bytes of at most %d", api.ErrTooLarge, len(data), limit))
+		p.reply(c, w.origin, 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(data), limit))
 		return
 	}
 	sum := entry.Sum(data)
 	if under := p.pending[w.ID]; under != nil {
 		if under.sum != sum || under.kind != w.Kind {
-			p.reply(c, w.origin, 0, fmt.Errorf("%w, which is under way", api.ErrRequestIDReused))
+			p.reply(c, w.origin, 0, fmt.Errorf("%w by an update in progress", api.ErrRequestIDReused))
 			return
 		}
 		under.waiters = append(under.waiters, w.origin)
 		return
 	}
 	if w.Kind == api.State && c.backlog.full() {
-		p.reply(c, w.origin, 0, fmt.Errorf("%w: the state machine has %d entries of %d bytes to apply yet", api.ErrBusy, c.backlog.entries, c.backlog.bytes))
+		p.reply(c, w.origin, 0, fmt.Errorf("%w: the state machine has not applied %d entries of %d bytes yet", api.ErrBusy, c.backlog.entries, c.backlog.bytes))
 		return
 	}
 	now := c.calendar()
@@ -198,7 +198,7 @@ func (p *proposals) restart(c *Core, w waiting) bool {
 	case !line.Ended, line.EndedAt > w.Op.Through:
 		p.finish(c, done{c.tables.Index, nil, []origin{w.origin}})
 	case !c.expiry.mayRestart(c, w.Op.Election):
-		p.reply(c, w.origin, 0, fmt.Errorf("%w: election %q has just been ended, and who has led it may not know yet; in %v it can begin again",
+		p.reply(c, w.origin, 0, fmt.Errorf("%w: election %q has just ended, and its leader may not know that yet; it can be started again in %v",
 			api.ErrBusy, w.Op.Election, c.cfg.Election))
 	default:
 		return true
@@ -221,7 +221,7 @@ func (p *proposals) flush(c *Core) {
 	for _, id := range ids {
 		if under := p.pending[id]; under != nil {
 			delete(p.pending, id)
-			p.replyAll(c, under.waiters, 0, fmt.Errorf("%w: the leader does not take more now", api.ErrBusy))
+			p.replyAll(c, under.waiters, 0, fmt.Errorf("%w: the leader does not accept more updates now", api.ErrBusy))
 		}
 	}
 }

@@ -103,10 +103,7 @@ func TestVoteAheadOfEntries(t *testing.T) {
 	w := newWorld(t, 3)
 	w.until("a leader", func() bool { return w.leader() != nil })
 	l := w.leader()
-	n := w.nodes[0]
-	if n == l {
-		n = w.nodes[1]
-	}
+	n := w.other(l)
 	n.stalled = true
 	require.NoError(t, w.answer(l, Request{Kind: api.State}))
 	l.down = true

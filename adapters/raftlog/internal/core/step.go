@@ -9,6 +9,8 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
 )
 
 // A frame between peers is a type, the sender's wall clock in milliseconds, and a body.
@@ -25,7 +27,7 @@ const (
 	transferReason = "CampaignTransfer" // the engine's word in votes of a transfer
 )
 
-var errFrame = errors.New("raftlog: malformed frame")
+var errFrame = errors.New("malformed frame")
 
 func (c *Core) frame(kind byte, body []byte) []byte {
 	b := make([]byte, 0, frameHeader+len(body))
@@ -185,7 +187,7 @@ func (c *Core) held() bool {
 		return true
 	}
 	if now := c.now(); now-c.started < c.cfg.Election*101/100 {
-		return !c.cfg.Off.VoteHold
+		return !c.cfg.Off.Has(protection.VoteHold)
 	} else {
 		return c.promised != 0 && now-c.promised < c.cfg.Election-c.cfg.Tick
 	}

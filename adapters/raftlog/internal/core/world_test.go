@@ -222,6 +222,14 @@ func (w *world) leader() *node {
 	return nil
 }
 
+// other returns the first node that is not n.
+func (w *world) other(n *node) *node {
+	if w.nodes[0] == n {
+		return w.nodes[1]
+	}
+	return w.nodes[0]
+}
+
 func (w *world) until(what string, ok func() bool) time.Duration {
 	began := w.now
 	for !ok() {

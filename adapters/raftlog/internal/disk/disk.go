@@ -9,7 +9,7 @@ import (
 )
 
 // ErrLocked: somebody else, in this process or another, holds the lock.
-var ErrLocked = errors.New("disk: locked by another")
+var ErrLocked = errors.New("disk: locked by another process")
 
 // FS is a tree of files. Names are slash-separated and relative to the root that the FS was
 // made for; "." is the root. Errors are [io/fs.ErrNotExist] and [io/fs.ErrExist] where these

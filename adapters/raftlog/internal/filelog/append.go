@@ -101,7 +101,7 @@ func (l *Log) usable() error {
 // die is the end of a log whose disk has failed: what is durable is not known any more, and
 // another sync would not tell.
 func (l *Log) die(doing, name string, err error) error {
-	l.err = fmt.Errorf("filelog: %s %s has failed, and the log takes nothing any more: %w", doing, name, err)
+	l.err = fmt.Errorf("filelog: %s %s failed, and the log accepts no more writes: %w", doing, name, err)
 	return l.err
 }
 

@@ -258,7 +258,7 @@ func TestEveryFlippedBit(t *testing.T) {
 				require.ErrorIs(t, err, ErrCorrupt, "%s %d", name, i)
 				require.ErrorContains(t, err, "log/"+strings.Split(name, "-")[0])
 				require.ErrorContains(t, err, "offset")
-				require.ErrorContains(t, err, "wipe")
+				require.ErrorContains(t, err, "delete the data of this peer")
 				refused++
 			} else {
 				got := read(t, l)

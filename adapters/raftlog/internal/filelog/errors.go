@@ -30,8 +30,8 @@ var (
 )
 
 func corrupt(file string, off int64, format string, args ...any) error {
-	return fmt.Errorf("%w: %s, offset %d: %s; nothing was changed. A peer that goes on without what "+
-		"it has promised endangers all: wipe this peer's data and let it join again under a new ID",
+	return fmt.Errorf("%w: %s, offset %d: %s; nothing was changed. A peer that has lost what it "+
+		"has acknowledged endangers the cluster: delete the data of this peer and let it join under a new ID",
 		ErrCorrupt, file, off, fmt.Sprintf(format, args...))
 }
 

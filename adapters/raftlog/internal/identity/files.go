@@ -70,9 +70,9 @@ func ReadOwner(fsys disk.FS) (o Owner, err error) {
 	}
 	switch {
 	case o.Format == lastFormat:
-		return o, fmt.Errorf("%w: it is format %d, of a version before the first release; this version cannot use it: start a new cluster, or use the program that has written it", ErrFormat, o.Format)
+		return o, fmt.Errorf("%w: format %d of a version before the first release is not supported: start a new cluster, or use the program that has written it", ErrFormat, o.Format)
 	case o.Format != Format:
-		return o, fmt.Errorf("%w: it is format %d, and this version knows format %d", ErrFormat, o.Format, Format)
+		return o, fmt.Errorf("%w: format %d; this version supports format %d", ErrFormat, o.Format, Format)
 	case o.Instance == "" || o.Sum != o.checksum():
 		return o, fmt.Errorf("%s: %w: its checksum is wrong", OwnerFile, ErrDamaged)
 	}

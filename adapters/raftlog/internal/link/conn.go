@@ -86,7 +86,7 @@ func (c *Conn) ReadFrame() ([]byte, error) {
 	}
 	size := binary.BigEndian.Uint32(c.inHead[:])
 	if uint64(size) > uint64(c.limit) {
-		return nil, fmt.Errorf("%w: a frame of %d bytes, where %d are allowed", api.ErrTooLarge, size, c.limit)
+		return nil, fmt.Errorf("%w: a frame of %d bytes exceeds the limit of %d", api.ErrTooLarge, size, c.limit)
 	}
 	n := int(size)
 	frame := make([]byte, min(n, trust))
@@ -133,7 +133,7 @@ func (c *Conn) Flush() error {
 
 func (c *Conn) buffer(data []byte) error {
 	if len(data) > MaxFrame {
-		return fmt.Errorf("%w: a frame of %d bytes, where %d are allowed", api.ErrTooLarge, len(data), MaxFrame)
+		return fmt.Errorf("%w: a frame of %d bytes exceeds the limit of %d", api.ErrTooLarge, len(data), MaxFrame)
 	}
 	binary.BigEndian.PutUint32(c.outHead[:], uint32(len(data)))
 	if _, err := c.out.Write(c.outHead[:]); err != nil {

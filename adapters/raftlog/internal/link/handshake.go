@@ -20,7 +20,7 @@ const (
 	lingerTime = time.Second
 )
 
-var errSlow = fmt.Errorf("the handshake has taken %v", handshakeTime)
+var errSlow = fmt.Errorf("the handshake did not complete within %v", handshakeTime)
 
 // Dial makes conn, which the caller has dialed, a connection to the peer wantID, or to any
 // if that is empty. It waits for the other side until ctx ends, and for five seconds at the
@@ -31,11 +31,11 @@ func Dial(ctx context.Context, conn net.Conn, self Identity, wantID string, purp
 	switch {
 	case err != nil:
 	case len(wantID) > maxText:
-		err = invalid("the wanted ID has %d bytes; it may have %d", len(wantID), maxText)
+		err = invalid("the requested ID has %d bytes, the limit is %d", len(wantID), maxText)
 	case purpose < PurposeRaft || purpose > PurposeClient:
-		err = invalid("%v is unknown", purpose)
+		err = invalid("unknown purpose %v", purpose)
 	case purpose != PurposeClient && !self.Peer:
-		err = invalid("connections for %v are among peers", purpose)
+		err = invalid("connections for %v are reserved for peers", purpose)
 	}
 	var c *Conn
 	if err == nil {
@@ -46,7 +46,7 @@ func Dial(ctx context.Context, conn net.Conn, self Identity, wantID string, purp
 	}
 	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("raftlog: connecting to peer %q at %v: %w", wantID, conn.RemoteAddr(), err)
+		return nil, fmt.Errorf("raftlog: connect to peer %q at %v: %w", wantID, conn.RemoteAddr(), err)
 	}
 	return c, nil
 }
@@ -220,17 +220,17 @@ func judge(self Identity, g *greeting, accepts []func(Hello) error) *RefusedErro
 	}
 	switch {
 	case g.Cluster != self.Cluster:
-		return refuse(ReasonCluster, "the side that was called is of %q, the one that calls of %q", self.Cluster, g.Cluster)
+		return refuse(ReasonCluster, "the listening side belongs to %q, the connecting side to %q", self.Cluster, g.Cluster)
 	case g.to != "" && g.to != self.ID:
-		return refuse(ReasonID, "it is peer %q, and %q was called", self.ID, g.to)
+		return refuse(ReasonID, "it is peer %q, not %q", self.ID, g.to)
 	case g.ID == "":
 		return refuse(ReasonNotAccepted, "it has no ID")
 	case g.Peer && g.ID == self.ID:
 		return refuse(ReasonSameID, "it is %q", g.ID)
 	case g.Purpose < PurposeRaft || g.Purpose > PurposeClient:
-		return refuse(ReasonPurpose, "%v is unknown here", g.Purpose)
+		return refuse(ReasonPurpose, "unknown purpose %v", g.Purpose)
 	case g.Purpose != PurposeClient && !g.Peer:
-		return refuse(ReasonPurpose, "connections for %v are among peers", g.Purpose)
+		return refuse(ReasonPurpose, "connections for %v are reserved for peers", g.Purpose)
 	}
 	for _, f := range accepts {
 		err := f(g.Hello)
@@ -287,8 +287,8 @@ func explain(err error) error {
 	case errors.As(err, &remote) && (remote.Op == "remote error" || remote.Op == "local error"):
 		return &RefusedError{Reason: ReasonCertificate, Err: err}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("the other side has ended the connection during the handshake; "+
-			"if it always does so, %v: %w", ReasonProtocol, err)
+		return fmt.Errorf("the other side closed the connection during the handshake; "+
+			"if this happens repeatedly, %v: %w", ReasonProtocol, err)
 	}
 	return err
 }

@@ -31,7 +31,7 @@ const flagPeer = 1
 
 var (
 	errNotHello = errors.New("not a hello of this protocol")
-	errVersion  = errors.New("another version of the protocol")
+	errVersion  = errors.New("unsupported version of the protocol")
 )
 
 // greeting is the first message, by the side that dials.
@@ -92,7 +92,7 @@ func decode(b []byte, texts ...*string) (code byte, peer bool, proof []byte, err
 	case !ok:
 		return 0, false, nil, errNotHello
 	case len(rest) > 0 && rest[0] != version: // whatever follows then
-		return 0, false, nil, fmt.Errorf("%w: %d, and here is %d", errVersion, rest[0], version)
+		return 0, false, nil, fmt.Errorf("%w: %d, this side has %d", errVersion, rest[0], version)
 	case len(rest) < 3:
 		return fail("it ends too early")
 	case rest[2] > flagPeer:

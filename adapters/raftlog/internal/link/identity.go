@@ -84,17 +84,17 @@ func invalid(format string, args ...any) error {
 func (i Identity) validate() error {
 	switch {
 	case i.Cluster == "" || len(i.Cluster) > maxText:
-		return invalid("the cluster's name has %d bytes; it needs 1 to %d", len(i.Cluster), maxText)
+		return invalid("the name of the cluster has %d bytes: must be from 1 to %d", len(i.Cluster), maxText)
 	case i.ID == "" || len(i.ID) > maxText:
-		return invalid("the ID has %d bytes; it needs 1 to %d", len(i.ID), maxText)
+		return invalid("the ID has %d bytes: must be from 1 to %d", len(i.ID), maxText)
 	case len(i.Claim.Founding) > maxClaim || len(i.Claim.Instance) > maxClaim || len(i.Claim.Process) > maxClaim:
-		return invalid("the claim has a text of more than %d bytes", maxClaim)
+		return invalid("a text of the claim has more than %d bytes", maxClaim)
 	case len(i.Addr) > maxText:
-		return invalid("the address has %d bytes; it may have %d", len(i.Addr), maxText)
+		return invalid("the address has %d bytes, the limit is %d", len(i.Addr), maxText)
 	case i.Insecure && (len(i.Secret) > 0 || i.TLS != nil):
-		return invalid("Insecure goes with neither Secret nor TLS")
+		return invalid("Insecure cannot be combined with Secret or TLS")
 	case !i.Insecure && len(i.Secret) == 0 && i.TLS == nil:
-		return invalid("one of Secret, TLS and Insecure is needed")
+		return invalid("one of Secret, TLS and Insecure is required")
 	case i.TLS != nil && i.TLS.MaxVersion != 0 && i.TLS.MaxVersion < tls.VersionTLS13:
 		return invalid("TLS.MaxVersion is below TLS 1.3")
 	}
@@ -112,9 +112,9 @@ func (i Identity) validateDial() error {
 	}
 	switch c := i.TLS; {
 	case len(c.Certificates) == 0 && c.GetClientCertificate == nil:
-		return invalid("TLS has no certificate to show: set Certificates or GetClientCertificate")
+		return invalid("TLS has no certificate: set Certificates or GetClientCertificate")
 	case c.InsecureSkipVerify && !verifies(c) && len(i.Secret) == 0:
-		return invalid("TLS.InsecureSkipVerify needs an own VerifyConnection, or a Secret")
+		return invalid("TLS.InsecureSkipVerify requires VerifyConnection or a Secret")
 	}
 	return nil
 }
@@ -131,10 +131,10 @@ func validateServer(c *tls.Config, secret bool) error {
 	case c.GetConfigForClient != nil:
 		return nil // what it returns is looked at when it does
 	case len(c.Certificates) == 0 && c.GetCertificate == nil:
-		return invalid("TLS has no certificate to show: set Certificates or GetCertificate")
+		return invalid("TLS has no certificate: set Certificates or GetCertificate")
 	case c.ClientCAs == nil && !verifies(c) && !secret:
 		// Without them crypto/tls takes the system's, and with them half the world.
-		return invalid("TLS does not say whose certificates others need: set ClientCAs")
+		return invalid("TLS does not specify the authorities of client certificates: set ClientCAs")
 	}
 	return nil
 }

@@ -35,28 +35,28 @@ const (
 )
 
 var advice = map[Reason]string{
-	ReasonSecret:      "the secret is not the same on both sides, or somebody stands in between",
-	ReasonNoSecret:    "the other side has no secret: give it to both sides, or to none",
-	ReasonCluster:     "it is of another cluster: check the cluster's name and the address",
-	ReasonID:          "another peer is at that address: check the peers' IDs and addresses",
-	ReasonSameID:      "the other side has the same ID: every peer needs its own",
-	ReasonPurpose:     "the other side does not serve this on such a connection",
+	ReasonSecret:      "the secret differs, or the connection is intercepted",
+	ReasonNoSecret:    "the other side has no secret: configure it on both sides or on none",
+	ReasonCluster:     "it belongs to another cluster: check the name of the cluster and the address",
+	ReasonID:          "another peer has this address: check the IDs and addresses of the peers",
+	ReasonSameID:      "the other side has the same ID: every peer needs a unique ID",
+	ReasonPurpose:     "the other side does not support this kind of connection",
 	ReasonRemoved:     "the peer was removed from the cluster: add it with a new ID",
-	ReasonNotAccepted: "the other side does not want the connection",
-	ReasonVersion:     "the sides have different versions of the protocol: update the older one",
-	ReasonPlain:       "the other side uses TLS: give this one the cluster's secret, or TLS",
-	ReasonFounding: "the two peers are of different clusters with the same name, which were founded separately: a peer " +
-		"that is to join a cluster must not be listed in its own peers, and starts with an empty directory",
+	ReasonNotAccepted: "the other side rejects the connection",
+	ReasonVersion:     "the versions of the protocol differ: update the older side",
+	ReasonPlain:       "the other side uses TLS: configure the secret of the cluster or TLS on this side",
+	ReasonFounding: "the two peers belong to different clusters with the same name, which were created separately: a peer " +
+		"that joins a cluster must not be listed in its own peers, and must start with an empty directory",
 	ReasonRecovered: "the cluster was recovered without this peer: remove the peer's directory, and let it join under a new ID",
-	ReasonInstance: "the peer does not have the data that belong to its ID: it has lost its directory, or uses another one: " +
+	ReasonInstance: "the peer does not have the data of its ID, because it has lost its directory or uses another one: " +
 		"remove the ID from the cluster (raftlog config --delete) and let the peer join under a new ID",
-	ReasonEarlier: "the peer's directory is a copy, or was put back to an earlier state: another process has used this ID since: " +
+	ReasonEarlier: "the peer's directory is a copy or was restored to an earlier state, and another process has used this ID since then: " +
 		"remove the copy; if the newer directory is lost, remove the ID from the cluster and let the peer join under a new ID",
 	ReasonRunning:  "another process that uses the same ID and the same data is connected: stop one of the two, and remove the copy of the directory",
-	ReasonUnproven: "the other side does not know the secret, or somebody stands in between",
-	ReasonCertificate: "a certificate was not accepted: both sides need TLS with certificates " +
-		"that the other trusts, or both only the secret",
-	ReasonProtocol: "the other side talks another protocol, or is not set up in the same way " +
+	ReasonUnproven: "the other side does not have the secret, or the connection is intercepted",
+	ReasonCertificate: "a certificate was rejected: both sides need TLS with certificates " +
+		"that the other side trusts, or both only the secret",
+	ReasonProtocol: "the other side uses another protocol or another configuration " +
 		"(secret, TLS, insecure)",
 }
 

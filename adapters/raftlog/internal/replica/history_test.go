@@ -26,9 +26,8 @@ func TestHistory(t *testing.T) {
 		data []byte
 	}
 	window := time.Hour
-	history := func(dedupeOff bool, entries ...written) uint64 {
+	history := func(entries ...written) uint64 {
 		s := New([]entry.Peer{{ID: "a", Raft: 1}}, window, time.Second)
-		s.DedupeOff = dedupeOff
 		for _, e := range entries {
 			_, err := s.Apply(&raftpb.Entry{Index: new(s.Index + 1), Term: &e.term, Type: raftpb.EntryNormal.Enum(), Data: e.data})
 			require.NoError(t, err)
@@ -43,18 +42,17 @@ func TestHistory(t *testing.T) {
 	}
 	seen := map[uint64]bool{}
 	for i, h := range []uint64{
-		history(false),
-		history(false, written{1, nil}),
-		history(false, written{2, nil}),
-		history(false, written{1, nil}, written{1, nil}),
-		history(false, written{1, update(1, "x")}),
-		history(false, written{1, update(1, "y")}),
-		history(false, written{1, update(2, "x")}),
-		history(false, written{2, update(1, "x")}),
-		history(false, written{1, update(1, "x")}, written{1, update(1, "x")}),
-		history(true, written{1, update(1, "x")}, written{1, update(1, "x")}),
-		history(false, written{1, update(1, "x")}, written{1, update(2, "x")}),
-		history(false, written{1, update(2, "x")}, written{1, update(1, "x")}),
+		history(),
+		history(written{1, nil}),
+		history(written{2, nil}),
+		history(written{1, nil}, written{1, nil}),
+		history(written{1, update(1, "x")}),
+		history(written{1, update(1, "y")}),
+		history(written{1, update(2, "x")}),
+		history(written{2, update(1, "x")}),
+		history(written{1, update(1, "x")}, written{1, update(1, "x")}),
+		history(written{1, update(1, "x")}, written{1, update(2, "x")}),
+		history(written{1, update(2, "x")}, written{1, update(1, "x")}),
 	} {
 		require.False(t, seen[h], i)
 		seen[h] = true
@@ -62,7 +60,7 @@ func TestHistory(t *testing.T) {
 	// By a shorter window the same entry is refused.
 	stale := requestid.From(now.Add(-time.Minute), 1, 0)
 	e := written{1, entry.Encode(entry.Header{Kind: api.State, ID: stale, Time: now, Sum: entry.Sum(nil)}, nil)}
-	applied := history(false, e)
+	applied := history(e)
 	window = time.Second
-	require.NotEqual(t, applied, history(false, e))
+	require.NotEqual(t, applied, history(e))
 }

@@ -127,14 +127,14 @@ func (ls *Lines) apply(op entry.Op, index uint64, clock time.Time) error {
 			ls.set(op.Election, Line{BegunAt: index, Date: clock}, index)
 		}
 	default:
-		return fmt.Errorf("%w: control entry asks for %q", api.ErrInvalid, op.Do)
+		return fmt.Errorf("%w: control entry with the unknown operation %q", api.ErrInvalid, op.Do)
 	}
 	return nil
 }
 
 var (
 	errEnded = fmt.Errorf("%w: the election was ended", api.ErrInvalid)
-	errOld   = fmt.Errorf("%w: elections that were ended since have been forgotten", api.ErrStale)
+	errOld   = fmt.Errorf("%w: later ends of elections are no longer stored", api.ErrStale)
 )
 
 const (

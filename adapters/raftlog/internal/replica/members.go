@@ -104,7 +104,7 @@ func (m Members) Public() api.Membership {
 		return all
 	}
 	return api.Membership{
-		Index: m.Index, Voters: peers(m.Voters), Outgoing: peers(m.Outgoing), Clients: peers(m.Clients),
+		Index: m.Index, Voters: peers(m.Voters), Outgoing: peers(m.Outgoing), Learners: peers(m.Clients),
 		Removed: slices.Clone(m.Removed),
 	}
 }
@@ -143,7 +143,7 @@ func (m Members) Check(voters []entry.Peer) error {
 			switch {
 			case q.ID == p.ID && q.Addr == p.Addr:
 				if slices.Contains(voters[:i], q) {
-					return fmt.Errorf("%w: peer %s is given twice", api.ErrInvalid, p.ID)
+					return fmt.Errorf("%w: peer %s is listed twice", api.ErrInvalid, p.ID)
 				}
 			case q.ID == p.ID:
 				return fmt.Errorf("%w: peer %s has address %s, not %s: to change it, start the peer with the new address", api.ErrInvalid, p.ID, q.Addr, p.Addr)
@@ -160,7 +160,7 @@ func (m Members) Check(voters []entry.Peer) error {
 		same = same && was
 	}
 	if same {
-		return fmt.Errorf("%w: these are the voters already", api.ErrInvalid)
+		return fmt.Errorf("%w: the voters do not change", api.ErrInvalid)
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ func (s *State) reconfigure(o *Outcome) error {
 		m.Clients = slices.Delete(slices.Clone(m.Clients), i, i+1)
 	case entry.Joint:
 		if m.Joint() {
-			o.Err = fmt.Errorf("%w: another one came first", api.ErrChanging)
+			o.Err = fmt.Errorf("%w: it was requested first", api.ErrChanging)
 			if index, known, err := s.Known(o.ID, o.Sum, o.Time); known {
 				o.First, o.Err = index, err
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/ids"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -51,9 +52,7 @@ type State struct {
 	// the same at all peers at the same index, unless the peers have different entries there.
 	History uint64
 
-	// DedupeOff has every update applied as often as it is in the log. It is for tests that
-	// show that the simulation finds the fault.
-	DedupeOff bool
+	Off protection.Set // empty, except in the controls of the simulation
 }
 
 // New returns the state of a cluster that begins with these voters.
@@ -105,9 +104,9 @@ func (s *State) Known(id requestid.ID, sum uint32, now time.Time) (index uint64,
 	}
 	switch made := id.Time(); {
 	case made.Before(now.Add(-s.Window)), made.Before(s.Horizon):
-		return 0, false, fmt.Errorf("%w: it is of %v, and %v is remembered", api.ErrStale, made.UTC(), s.Window)
+		return 0, false, fmt.Errorf("%w: its time is %v, and the window is %v", api.ErrStale, made.UTC(), s.Window)
 	case made.After(now.Add(Ahead)):
-		return 0, false, fmt.Errorf("%w: it is of %v, at %v", api.ErrFuture, made.UTC(), now.UTC())
+		return 0, false, fmt.Errorf("%w: its time is %v, and the time of the leader is %v", api.ErrFuture, made.UTC(), now.UTC())
 	}
 	return 0, false, nil
 }
@@ -175,7 +174,7 @@ func (s *State) apply(e *raftpb.Entry) (Outcome, error) {
 func (s *State) remember(o *Outcome) {
 	index, known, err := s.Known(o.ID, o.Sum, o.Time)
 	switch {
-	case s.DedupeOff:
+	case s.Off.Has(protection.Deduplication):
 	case known:
 		o.First, o.Err = index, err
 	case !s.Holds(o.Guard):

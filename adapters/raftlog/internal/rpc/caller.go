@@ -132,7 +132,7 @@ func (c *Caller) fail(reason error) {
 }
 
 // errNothingDone: the server speaks another version and has done nothing.
-var errNothingDone = errors.New("nothing was asked of it")
+var errNothingDone = errors.New("the request was not sent")
 
 // Alive tells whether the other side answers. It returns at once if there are no calls, or
 // if something has come since the last time; else it asks, and waits. If ctx ends before the
@@ -251,7 +251,7 @@ func (c *Caller) begin(ctx context.Context, k *call) error {
 		case <-c.done:
 			return c.Err()
 		case <-ctx.Done():
-			return fmt.Errorf("%d calls are under way: %w", maxCalls, context.Cause(ctx))
+			return fmt.Errorf("%d calls are in progress: %w", maxCalls, context.Cause(ctx))
 		}
 	}
 	c.mu.Lock()
@@ -345,7 +345,7 @@ func (c *Caller) do(ctx context.Context, k *call) (any, error) {
 // Propose implements [api.Service]. data may be changed once it has returned.
 func (c *Caller) Propose(ctx context.Context, id requestid.ID, data []byte) (uint64, error) {
 	if len(data) > MaxData {
-		return 0, fmt.Errorf("%w: %d bytes, and %d are the most that can be sent", api.ErrTooLarge, len(data), MaxData)
+		return 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(data), MaxData)
 	}
 	body, err := c.do(ctx, &call{kind: msgPropose, id: id, data: data})
 	index, _ := body.(uint64)

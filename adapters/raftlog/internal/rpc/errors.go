@@ -14,7 +14,7 @@ import (
 // ErrLost: the connection has ended, and with it the calls on it. Unless such an error is
 // [api.ErrUnknownOutcome] as well, the request was certainly not sent, or is one that
 // changes nothing.
-var ErrLost = errors.New("raftlog: connection is lost")
+var ErrLost = errors.New("connection lost")
 
 func appendError(b []byte, err error) []byte {
 	var leader api.Peer

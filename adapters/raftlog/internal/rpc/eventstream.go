@@ -14,7 +14,7 @@ import (
 )
 
 // ErrQuiet: nothing has come for longer than the patience that was set.
-var ErrQuiet = errors.New("raftlog: nothing heard from the peer")
+var ErrQuiet = errors.New("no message from the peer")
 
 // EventStream is the stream of a call. One goroutine at a time may use it, but for Close,
 // which may be called by any. Whoever has one closes it.
@@ -40,7 +40,7 @@ type grantLeft struct{ bytes, messages int64 }
 // item is what a message has brought: one of these.
 type item struct {
 	entry *api.Entry
-	pulse *api.Pulse
+	pulse *api.Progress
 	head  *snapshotHeader
 	chunk []byte
 	end   bool
@@ -125,7 +125,7 @@ func (s *EventStream) Next() (api.Event, error) {
 	case it.entry != nil:
 		return api.Event{Entry: it.entry}, nil
 	case it.pulse != nil:
-		return api.Event{Pulse: it.pulse}, nil
+		return api.Event{Progress: it.pulse}, nil
 	}
 	s.data = &snapshotData{stream: s, left: it.head.size, index: it.head.index}
 	return api.Event{Snapshot: &api.SnapshotStream{Index: it.head.index, Term: it.head.term, Size: it.head.size, Data: s.data}}, nil

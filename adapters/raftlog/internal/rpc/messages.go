@@ -145,19 +145,19 @@ func decodeIndex(body []byte) (uint64, error) {
 
 // checkMembership refuses what the other side would not read.
 func checkMembership(m api.Membership) error {
-	for _, peers := range [][]api.Peer{m.Voters, m.Outgoing, m.Clients} {
+	for _, peers := range [][]api.Peer{m.Voters, m.Outgoing, m.Learners} {
 		if err := checkPeers(peers); err != nil {
 			return err
 		}
 	}
 	if len(m.Removed) > maxRemoved {
-		return fmt.Errorf("%w: %d removed IDs, and %d are the most", api.ErrTooLarge, len(m.Removed), maxRemoved)
+		return fmt.Errorf("%w: %d removed IDs, the limit is %d", api.ErrTooLarge, len(m.Removed), maxRemoved)
 	}
 	size := 0
 	for _, id := range m.Removed {
 		size += len(id)
 		if len(id) > maxString || size > MaxData/2 {
-			return fmt.Errorf("%w: removed IDs are too long to be sent", api.ErrTooLarge)
+			return fmt.Errorf("%w: the removed IDs are too long", api.ErrTooLarge)
 		}
 	}
 	return nil
@@ -165,7 +165,7 @@ func checkMembership(m api.Membership) error {
 
 func appendMembership(b []byte, m api.Membership) []byte {
 	b = binary.AppendUvarint(b, m.Index)
-	b = appendPeers(appendPeers(appendPeers(b, m.Voters), m.Outgoing), m.Clients)
+	b = appendPeers(appendPeers(appendPeers(b, m.Voters), m.Outgoing), m.Learners)
 	b = binary.AppendUvarint(b, uint64(len(m.Removed)))
 	for _, id := range m.Removed {
 		b = appendString(b, id)
@@ -176,7 +176,7 @@ func appendMembership(b []byte, m api.Membership) []byte {
 func decodeMembership(body []byte) (api.Membership, error) {
 	d := decoder{b: body}
 	m := api.Membership{Index: d.uint("index", 1<<64-1)}
-	m.Voters, m.Outgoing, m.Clients = d.peers(), d.peers(), d.peers()
+	m.Voters, m.Outgoing, m.Learners = d.peers(), d.peers(), d.peers()
 	if n := d.count("number of removed IDs", maxRemoved, 1); n > 0 {
 		m.Removed = make([]string, n)
 		for i := range m.Removed {
@@ -231,14 +231,14 @@ func decodeEntry(body []byte) (*api.Entry, error) {
 	return e, d.err
 }
 
-func appendPulse(b []byte, p *api.Pulse) []byte {
+func appendPulse(b []byte, p *api.Progress) []byte {
 	b = binary.AppendUvarint(binary.AppendUvarint(b, p.Commit), p.Term)
 	return appendBool(appendPeer(b, p.Leader), p.Fresh)
 }
 
-func decodePulse(body []byte) (*api.Pulse, error) {
+func decodePulse(body []byte) (*api.Progress, error) {
 	d := decoder{b: body}
-	p := &api.Pulse{Commit: d.uint("index", 1<<64-1), Term: d.uint("term", 1<<64-1), Leader: d.peer(), Fresh: d.bool("freshness")}
+	p := &api.Progress{Commit: d.uint("index", 1<<64-1), Term: d.uint("term", 1<<64-1), Leader: d.peer(), Fresh: d.bool("freshness")}
 	return p, d.end()
 }
 

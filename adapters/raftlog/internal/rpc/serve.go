@@ -237,7 +237,7 @@ func (v *server) proposal(ctx context.Context, call uint64, id requestid.ID, dat
 	if v.pending.Add(size) > maxPending {
 		v.pending.Add(-size)
 		return v.begin(ctx, call, nil, func(context.Context) {
-			v.result(call, fmt.Errorf("%w: updates under way of one client have more than %d bytes", api.ErrBusy, maxPending), nil)
+			v.result(call, fmt.Errorf("%w: the updates in progress of one client have more than %d bytes", api.ErrBusy, maxPending), nil)
 		})
 	}
 	data = append(make([]byte, 0, size), data...)

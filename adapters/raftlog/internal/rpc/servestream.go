@@ -129,14 +129,14 @@ func (v *server) entries(ctx context.Context, call uint64, c *credit, from uint6
 		switch {
 		case event.Entry != nil:
 			if len(event.Entry.Data) > MaxData {
-				return fmt.Errorf("%w: entry %d has %d bytes, and %d are the most that can be sent", api.ErrTooLarge, event.Entry.Index, len(event.Entry.Data), MaxData)
+				return fmt.Errorf("%w: entry %d has %d bytes, the limit is %d", api.ErrTooLarge, event.Entry.Index, len(event.Entry.Data), MaxData)
 			}
 			err = v.send(ctx, c, call, msgEntry, func(b []byte) []byte { return appendEntry(b, event.Entry) })
 		case event.Snapshot != nil:
 			err = v.sendSnapshot(ctx, call, c, *event.Snapshot)
-		case event.Pulse != nil:
-			if err = checkPeers([]api.Peer{event.Pulse.Leader}); err == nil {
-				err = v.send(ctx, c, call, msgPulse, func(b []byte) []byte { return appendPulse(b, event.Pulse) })
+		case event.Progress != nil:
+			if err = checkPeers([]api.Peer{event.Progress.Leader}); err == nil {
+				err = v.send(ctx, c, call, msgPulse, func(b []byte) []byte { return appendPulse(b, event.Progress) })
 			}
 		}
 		if err != nil {

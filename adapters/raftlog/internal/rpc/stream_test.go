@@ -53,7 +53,7 @@ func TestStream(t *testing.T) {
 		for range 3 {
 			event, err = events.Next()
 			require.NoError(t, err)
-			require.Equal(t, &api.Pulse{Commit: 15, Term: 1, Leader: a, Fresh: true}, event.Pulse)
+			require.Equal(t, &api.Progress{Commit: 15, Term: 1, Leader: a, Fresh: true}, event.Progress)
 		}
 		// A second one, that skips the data.
 		other, err := s.caller.Entries(t.Context(), 1)

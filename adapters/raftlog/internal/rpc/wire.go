@@ -29,7 +29,7 @@ const (
 
 // ErrProtocol: the other side has sent what is no message of this protocol, or speaks
 // another version of it.
-var ErrProtocol = errors.New("raftlog: protocol is violated")
+var ErrProtocol = errors.New("protocol violation")
 
 func violation(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))
@@ -182,11 +182,11 @@ func appendTime(b []byte, t time.Time) []byte {
 // checkPeers refuses peers that the other side would not read.
 func checkPeers(peers []api.Peer) error {
 	if len(peers) > maxPeers {
-		return fmt.Errorf("%w: %d peers, and %d are the most", api.ErrInvalid, len(peers), maxPeers)
+		return fmt.Errorf("%w: %d peers, the limit is %d", api.ErrInvalid, len(peers), maxPeers)
 	}
 	for _, p := range peers {
 		if len(p.ID) > maxString || len(p.Addr) > maxString {
-			return fmt.Errorf("%w: a peer's ID and address have at most %d bytes each, and not %d and %d", api.ErrInvalid, maxString, len(p.ID), len(p.Addr))
+			return fmt.Errorf("%w: the ID and the address of a peer must have at most %d bytes each, not %d and %d", api.ErrInvalid, maxString, len(p.ID), len(p.Addr))
 		}
 	}
 	return nil

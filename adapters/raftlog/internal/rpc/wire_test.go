@@ -23,13 +23,13 @@ import (
 var (
 	aPeer       = api.Peer{ID: "a", Addr: "127.0.0.1:1"}
 	bPeer       = api.Peer{ID: "b", Addr: "127.0.0.1:2"}
-	aMembership = api.Membership{Index: 7, Voters: []api.Peer{aPeer, bPeer}, Outgoing: []api.Peer{aPeer}, Clients: []api.Peer{bPeer}, Removed: []string{"x", "y"}}
+	aMembership = api.Membership{Index: 7, Voters: []api.Peer{aPeer, bPeer}, Outgoing: []api.Peer{aPeer}, Learners: []api.Peer{bPeer}, Removed: []string{"x", "y"}}
 	anInfo      = api.Info{
 		Peer: aPeer, Cluster: "c", Role: "leader", Leader: bPeer, Lease: -time.Second, Term: 1, FirstIndex: 2, LastApplied: 3,
 		CommitIndex: 4, LastIndex: 5, PruneIndex: 6, SnapshotIndex: math.MaxUint64, SnapshotSize: 8, RequestIDs: 9, Fault: "disk",
 	}
 	anEntry = &api.Entry{Index: 3, Term: 2, Kind: api.Control, ID: requestid.New(), Time: time.Unix(1763000000, 123456789).UTC(), Data: []byte("data"), Skipped: true}
-	aPulse  = &api.Pulse{Commit: 3, Term: 2, Leader: aPeer, Fresh: true}
+	aPulse  = &api.Progress{Commit: 3, Term: 2, Leader: aPeer, Fresh: true}
 	aHeader = snapshotHeader{3, 2, math.MaxInt64}
 )
 

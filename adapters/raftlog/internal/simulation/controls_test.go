@@ -1,3 +1,5 @@
+//go:build raftlog_controls
+
 package simulation
 
 import (
@@ -5,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
 )
 
 // TestControls: with each protection switched off, the simulation finds that it is.
@@ -18,22 +20,22 @@ func TestControls(t *testing.T) {
 	}{
 		{"vote hold", 50, func(seed uint64) plan {
 			p := calmPlan(seed, restartOfVoter)
-			p.off = core.Off{VoteHold: true}
+			p.off = protection.Of(protection.VoteHold)
 			return p
 		}, "at the same time"},
 		{"lease", 20, func(seed uint64) plan {
 			p := planOf(seed)
-			p.off = core.Off{Lease: true}
+			p.off = protection.Of(protection.Lease)
 			return p
 		}, "at the same time"},
-		{"dedupe", 20, func(seed uint64) plan {
+		{"deduplication", 20, func(seed uint64) plan {
 			p := planOf(seed)
-			p.dedupe = false
+			p.off = protection.Of(protection.Deduplication)
 			return p
 		}, "is applied by entry"},
 		{"forget", 50, func(seed uint64) plan {
 			p := calmPlan(seed, forgottenUnaware)
-			p.off = core.Off{Forget: true}
+			p.off = protection.Of(protection.Forget)
 			return p
 		}, "at the same time"},
 		{"directory lost", 5, func(seed uint64) plan {
@@ -53,7 +55,7 @@ func TestControls(t *testing.T) {
 		}, "another peer has applied"},
 		{"history differs", 5, func(seed uint64) plan {
 			p := calmPlan(seed, historyDiffers)
-			p.off = core.Off{Agreement: true}
+			p.off = protection.Of(protection.Agreement)
 			return p
 		}, "goes on with another history"},
 		{"fsync", 20, func(seed uint64) plan {

@@ -106,7 +106,7 @@ func (p *peer) start() {
 		w.after(w.span(10*time.Millisecond, 500*time.Millisecond), p.start)
 		return
 	}
-	tables.DedupeOff = !w.dedupe
+	tables.Off = w.off
 	if l := w.leader(); p.guest && l != nil { // whoever starts it knows the peers of now
 		p.seeds = l.core.Tables().Members.Public().Voters
 	}

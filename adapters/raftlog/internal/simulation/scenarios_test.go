@@ -12,7 +12,7 @@ import (
 // calmPlan is three voters in good weather, and then a scenario.
 func calmPlan(seed uint64, scenario func(*world)) plan {
 	return plan{
-		seed: seed, voters: 3, window: 7 * time.Hour, dedupe: true, fsync: true, elected: 1, scenario: scenario,
+		seed: seed, voters: 3, window: 7 * time.Hour, fsync: true, elected: 1, scenario: scenario,
 	}
 }
 

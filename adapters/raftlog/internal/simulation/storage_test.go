@@ -255,7 +255,7 @@ func (p *peer) write(work *core.Work) (installed *core.Installed, err error) {
 		defer r.Close()
 		m := r.Meta()
 		tables, data := p.contents(r)
-		tables.DedupeOff = !p.w.dedupe
+		tables.Off = p.w.off
 		p.restores[m.Index] = data
 		p.newest = m.Index
 		if err := p.appender.Reset(m.Index, m.Term); err != nil {

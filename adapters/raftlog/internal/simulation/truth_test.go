@@ -9,6 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -200,7 +201,7 @@ func (t *truth) tables(p *peer, s *replica.State) {
 
 // remembers has every fresh ID be known, and not more IDs than may be.
 func (t *truth) remembers(p *peer, s *replica.State) {
-	if !t.w.dedupe {
+	if t.w.off.Has(protection.Deduplication) {
 		return
 	}
 	since := s.Clock.Add(-s.Window)

@@ -27,7 +27,7 @@ func planOf(seed uint64) plan {
 		return time.Duration(float64(mean) * (0.4 + 1.6*r.Float64()))
 	}
 	p := plan{
-		seed: seed, voters: 3 + r.IntN(3), storm: 16 * time.Second, window: 7 * time.Hour, dedupe: true, fsync: true,
+		seed: seed, voters: 3 + r.IntN(3), storm: 16 * time.Second, window: 7 * time.Hour, fsync: true,
 		elected: 2 + r.IntN(2), change: r.IntN(2) == 0, lapse: r.IntN(3) == 0,
 		weather: weather{
 			noise: often(2 * time.Second), partition: often(1500 * time.Millisecond), pause: often(time.Second),
@@ -66,7 +66,7 @@ func leasePlan(seed uint64) plan {
 		return time.Duration(float64(mean) * (0.3 + 1.7*r.Float64()))
 	}
 	p := plan{
-		seed: seed, voters: 3 + 2*r.IntN(2), storm: 16 * time.Second, window: 7 * time.Hour, dedupe: true, fsync: true,
+		seed: seed, voters: 3 + 2*r.IntN(2), storm: 16 * time.Second, window: 7 * time.Hour, fsync: true,
 		elected: 2, idle: true,
 		weather: weather{
 			noise: often(time.Second), partition: often(300 * time.Millisecond), pause: often(400 * time.Millisecond),

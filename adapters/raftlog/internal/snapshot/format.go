@@ -183,7 +183,7 @@ func (s *scanner) meta() (Meta, error) {
 		return Meta{}, err
 	}
 	if v != version {
-		return Meta{}, fmt.Errorf("%w: version %d, known is %d: use the program that has written it, or a newer one", ErrVersion, v, version)
+		return Meta{}, fmt.Errorf("%w: version %d, this program supports %d: use the program that has written it, or a newer one", ErrVersion, v, version)
 	}
 	kind, payload, err := s.frame()
 	if err != nil {

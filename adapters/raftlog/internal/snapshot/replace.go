@@ -99,12 +99,12 @@ func mayReplace(fsys disk.FS, dir string, m Meta) (present, error) {
 		return present{}, nil
 	}
 	if err != nil {
-		return present{}, fmt.Errorf("look at the present snapshot: %w", err)
+		return present{}, fmt.Errorf("read the current snapshot: %w", err)
 	}
 	defer f.Close()
 	size, err := f.Size()
 	if err != nil {
-		return present{}, fmt.Errorf("look at the present snapshot: %w", err)
+		return present{}, fmt.Errorf("read the current snapshot: %w", err)
 	}
 	old, err := fileScanner(f, size, section{}).meta()
 	switch {
@@ -112,7 +112,7 @@ func mayReplace(fsys disk.FS, dir string, m Meta) (present, error) {
 		// A good one is the remedy; the damaged one stays as a backup.
 		return present{exists: true}, nil
 	case err != nil:
-		return present{}, fmt.Errorf("look at the present snapshot, %s: %w", name, err)
+		return present{}, fmt.Errorf("read the current snapshot %s: %w", name, err)
 	case old.Cluster != m.Cluster:
 		return present{}, fmt.Errorf("%w: %q, not %q", ErrOtherCluster, m.Cluster, old.Cluster)
 	case old.Index > m.Index:
@@ -130,11 +130,11 @@ func replace(fs disk.FS, dir, name string, m Meta) error {
 	}
 	if old.exists {
 		if err := backup(fs, dir, old.meta, m); err != nil {
-			return fmt.Errorf("snapshot: keep the present one of %s: %w", dir, err)
+			return fmt.Errorf("snapshot: keep the current snapshot of %s: %w", dir, err)
 		}
 	}
 	if err := fs.Rename(name, path.Join(dir, Name)); err != nil {
-		return fmt.Errorf("snapshot: put it in place: %w", err)
+		return fmt.Errorf("snapshot: install: %w", err)
 	}
 	if err := fs.SyncDir(dir); err != nil {
 		return fmt.Errorf("snapshot: sync %s; the old or the new snapshot will be found there: %w", dir, err)

@@ -39,7 +39,7 @@ var (
 	// ErrVersion: a snapshot is of a format that this program does not know.
 	ErrVersion = errors.New("snapshot: unknown format")
 	// ErrOlder: there is a snapshot of a higher index; nothing was changed.
-	ErrOlder = errors.New("snapshot: older than the present one")
+	ErrOlder = errors.New("snapshot: older than the current snapshot")
 	// ErrOtherCluster: the present snapshot is of another cluster; nothing was changed.
-	ErrOtherCluster = errors.New("snapshot: of another cluster than the present one")
+	ErrOtherCluster = errors.New("snapshot: belongs to another cluster")
 )

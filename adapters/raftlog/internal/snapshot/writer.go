@@ -17,7 +17,7 @@ import (
 const tempPrefix = Name + ".tmp-"
 
 // errOver is what a Writer's methods return after Commit or Abort.
-var errOver = fmt.Errorf("snapshot: written or given up already: %w", fs.ErrClosed)
+var errOver = fmt.Errorf("snapshot: already written or abandoned: %w", fs.ErrClosed)
 
 // Writer writes a snapshot: first all of Tables, then all of Data, then Commit; any of the
 // two may be left out. One goroutine uses it. After an error nothing but Abort makes sense.
@@ -89,7 +89,7 @@ func removeTemps(fs disk.FS, dir string) error {
 	for _, name := range names {
 		if isTemp(name) {
 			if err := fs.Remove(path.Join(dir, name)); err != nil {
-				return fmt.Errorf("snapshot: remove what a crash has left: %w", err)
+				return fmt.Errorf("snapshot: remove files left by a crash: %w", err)
 			}
 		}
 	}

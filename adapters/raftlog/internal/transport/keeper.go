@@ -62,7 +62,7 @@ func (t *Transport) keep(ctx context.Context, k *keeper) {
 			default:
 			}
 		} else if ctx.Err() == nil && report.due(err) {
-			t.cfg.Log.Warn("raftlog: no connection to a peer", "peer", k.p.id, "addr", k.addr, "err", err)
+			t.cfg.Log.Warn("cannot connect to peer", "peer", k.p.id, "addr", k.addr, "err", err)
 		}
 		timer := time.NewTimer(pause/2 + time.Duration(t.cfg.Rand()*float64(pause/2)))
 		select {
@@ -93,10 +93,10 @@ func (t *Transport) serveDialed(k *keeper, conn *link.Conn) {
 		k.p.sender = s
 	}
 	t.mu.Unlock()
-	t.cfg.Log.Info("raftlog: connected to a peer", "peer", k.p.id, "addr", k.addr)
+	t.cfg.Log.Info("connected to peer", "peer", k.p.id, "addr", k.addr)
 	err := s.serve()
 	if t.ctx.Err() == nil {
-		t.cfg.Log.Info("raftlog: connection to a peer has ended", "peer", k.p.id, "addr", k.addr, "err", err)
+		t.cfg.Log.Info("connection to peer ended", "peer", k.p.id, "addr", k.addr, "err", err)
 	}
 }
 
@@ -106,7 +106,7 @@ func (t *Transport) dial(ctx context.Context, addr, id string, purpose link.Purp
 	defer cancel()
 	raw, err := t.cfg.Dial(ctx, addr)
 	if err != nil {
-		return nil, fmt.Errorf("raftlog: dialing peer %q: %w", id, err)
+		return nil, fmt.Errorf("raftlog: connect to peer %q: %w", id, err)
 	}
 	keepUnsentSmall(raw)
 	self := t.cfg.Self
@@ -122,7 +122,7 @@ func (t *Transport) dial(ctx context.Context, addr, id string, purpose link.Purp
 	}
 	if err := t.mayTakePart(conn.Remote()); err != nil {
 		notAccepted(conn, purpose, err)
-		return nil, fmt.Errorf("raftlog: the process at %s is not accepted as peer %q: %w", addr, id, err)
+		return nil, fmt.Errorf("raftlog: the process at %s was rejected as peer %q: %w", addr, id, err)
 	}
 	return conn, nil
 }

@@ -26,7 +26,7 @@ func (t *Transport) otherProcess(h link.Hello) bool {
 	return p != nil && p.otherProcess(h.Claim)
 }
 
-var errCrowded = errors.New("too many connections have not said who they are")
+var errCrowded = errors.New("too many connections without a handshake")
 
 // pendingConn is a connection in its handshake.
 type pendingConn struct {
@@ -48,10 +48,10 @@ func (t *Transport) listen() {
 			return
 		}
 		if errors.Is(err, net.ErrClosed) {
-			t.cfg.Log.Error("raftlog: the listener was closed by somebody else: no peer can connect", "err", err)
+			t.cfg.Log.Error("listener was closed: no peer can connect", "err", err)
 			return
 		}
-		t.warn("raftlog: accepting connections", err)
+		t.warn("accepting connections failed", err)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -83,7 +83,7 @@ func (t *Transport) admit(conn net.Conn) {
 		case err == nil:
 			t.serveAccepted(c)
 		case t.ctx.Err() == nil:
-			t.warn("raftlog: a connection was not accepted", err)
+			t.warn("connection not accepted", err)
 		}
 	})
 }
@@ -155,9 +155,9 @@ func (t *Transport) receive(c *link.Conn) {
 	if replaced {
 		t.unreachable.put(p.id) // what the old one had to send may be lost
 	}
-	t.cfg.Log.Info("raftlog: a peer has connected", "peer", from.ID, "from", c.RemoteAddr().String())
+	t.cfg.Log.Info("peer connected", "peer", from.ID, "from", c.RemoteAddr().String())
 	err := s.serve()
 	if t.ctx.Err() == nil {
-		t.cfg.Log.Info("raftlog: connection from a peer has ended", "peer", from.ID, "from", c.RemoteAddr().String(), "err", err)
+		t.cfg.Log.Info("connection from peer ended", "peer", from.ID, "from", c.RemoteAddr().String(), "err", err)
 	}
 }

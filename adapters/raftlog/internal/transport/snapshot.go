@@ -92,7 +92,7 @@ func (t *Transport) sendSnapshot(ctx context.Context, addr, to string, header []
 			// The other side may have said why it does not want more.
 			conn.SetTimeouts(time.Second, stall)
 			if answer, readErr := conn.ReadFrame(); readErr == nil && len(answer) > 0 {
-				return fmt.Errorf("it was not taken: %s", answer)
+				return fmt.Errorf("it was rejected: %s", answer)
 			}
 			return err
 		}
@@ -101,9 +101,9 @@ func (t *Transport) sendSnapshot(ctx context.Context, addr, to string, header []
 	answer, err := conn.ReadFrame()
 	switch {
 	case err != nil:
-		return fmt.Errorf("waiting until it is taken: %w", err)
+		return fmt.Errorf("wait for its acceptance: %w", err)
 	case len(answer) > 0:
-		return fmt.Errorf("it was not taken: %s", answer)
+		return fmt.Errorf("it was rejected: %s", answer)
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func (t *Transport) Run() error {
 	case err != nil:
 		return err
 	case !t.cfg.Self.Peer:
-		return fmt.Errorf("%w: a transport is for peers: set Self.Peer", api.ErrInvalid)
+		return fmt.Errorf("%w: Self.Peer is not set", api.ErrInvalid)
 	case t.cfg.Listener == nil || t.cfg.Dial == nil:
 		return fmt.Errorf("%w: a transport needs a Listener and Dial", api.ErrInvalid)
 	}
@@ -130,7 +130,7 @@ func (t *Transport) Run() error {
 	case t.closing:
 		return api.ErrClosed
 	case t.running:
-		return fmt.Errorf("%w: the transport runs already", api.ErrInvalid)
+		return fmt.Errorf("%w: the transport is already running", api.ErrInvalid)
 	}
 	t.running = true
 	t.group.Go(t.listen)
@@ -268,7 +268,7 @@ func (t *Transport) Close() {
 	}
 	if t.cfg.Listener != nil {
 		if err := t.cfg.Listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			t.cfg.Log.Warn("raftlog: closing the listener", "err", err)
+			t.cfg.Log.Warn("closing the listener failed", "err", err)
 		}
 	}
 	t.group.Wait()

@@ -335,7 +335,7 @@ func (e *events) look(due bool) (api.Event, <-chan struct{}) {
 		return api.Event{Entry: entry}, nil
 	case due || !e.pulsed:
 		e.pulsed = true
-		return api.Event{Pulse: &api.Pulse{Commit: last, Term: 1, Leader: c.leader, Fresh: !p.stale && c.leader != (api.Peer{})}}, nil
+		return api.Event{Progress: &api.Progress{Commit: last, Term: 1, Leader: c.leader, Fresh: !p.stale && c.leader != (api.Peer{})}}, nil
 	}
 	return api.Event{}, c.news
 }

@@ -1,6 +1,6 @@
-package storeurl
+//go:build !no_postgres
 
-// Stores of programs whose shared system is a database.
+package storeurl
 
 import (
 	"cmp"
@@ -10,13 +10,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	redisclient "github.com/redis/go-redis/v9"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
 )
+
+func init() { openers["postgres"], openers["postgresql"] = openPostgres, openPostgres }
 
 func openPostgres(ctx context.Context, a address) (*Opened, error) {
 	table := pgx.Identifier(strings.Split(a.take("table"), "."))
@@ -39,26 +39,5 @@ func openPostgres(ctx context.Context, a address) (*Opened, error) {
 			return postgres.New(pool, table, a.Election, postgres.WithRisk(a.risks...))
 		},
 		Close: pool.Close,
-	}, nil
-}
-
-func openRedis(_ context.Context, a address) (*Opened, error) {
-	cfg, err := redisclient.ParseURL(a.rest())
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
-	}
-	if a.TLS != nil {
-		secure := a.TLS.Clone()
-		secure.ServerName = cmp.Or(secure.ServerName, a.Hostname())
-		cfg.TLSConfig = secure
-	}
-	// Otherwise a request whose context is done keeps a connection until the client's timeouts.
-	cfg.ContextTimeoutEnabled = true
-	client := redisclient.NewClient(cfg)
-	return &Opened{
-		New: func() (changefeed.Store, error) {
-			return redis.New(client, defaultPlace+":"+a.Election, redis.WithRisk(a.risks...))
-		},
-		Close: func() { _ = client.Close() },
 	}, nil
 }

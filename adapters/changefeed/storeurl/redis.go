@@ -1,0 +1,38 @@
+//go:build !no_redis
+
+package storeurl
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	redisclient "github.com/redis/go-redis/v9"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
+)
+
+func init() { openers["redis"], openers["rediss"] = openRedis, openRedis }
+
+func openRedis(_ context.Context, a address) (*Opened, error) {
+	cfg, err := redisclient.ParseURL(a.rest())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
+	}
+	if a.TLS != nil {
+		secure := a.TLS.Clone()
+		secure.ServerName = cmp.Or(secure.ServerName, a.Hostname())
+		cfg.TLSConfig = secure
+	}
+	// Otherwise a request whose context is done keeps a connection until the client's timeouts.
+	cfg.ContextTimeoutEnabled = true
+	client := redisclient.NewClient(cfg)
+	return &Opened{
+		New: func() (changefeed.Store, error) {
+			return redis.New(client, defaultPlace+":"+a.Election, redis.WithRisk(a.risks...))
+		},
+		Close: func() { _ = client.Close() },
+	}, nil
+}

@@ -1,0 +1,66 @@
+package storeurl
+
+// Stores that are in every build: their driver is the one of the root package, or none.
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/zookeeper"
+)
+
+func openMemory(_ context.Context, a address) (*Opened, error) {
+	if err := a.only(); err != nil {
+		return nil, err
+	}
+	table := memory.NewTable()
+	return &Opened{
+		New:   func() (changefeed.Store, error) { return table.Store(a.Election), nil },
+		Close: func() {},
+	}, nil
+}
+
+// zookeeperTimeout is that of the session, which only keeps the connection.
+const zookeeperTimeout = 10 * time.Second
+
+func openZooKeeper(_ context.Context, a address) (*Opened, error) {
+	if a.User != nil {
+		return nil, fmt.Errorf("%w: address of the store: ZooKeeper addresses cannot contain credentials", leaderelection.ErrInvalidOption)
+	}
+	if err := a.only(); err != nil {
+		return nil, err
+	}
+	dial := net.DialTimeout
+	if a.TLS != nil {
+		dial = func(network, address string, timeout time.Duration) (net.Conn, error) {
+			return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, a.TLS)
+		}
+	}
+	conn, events, err := zk.Connect(strings.Split(a.Host, ","), zookeeperTimeout,
+		zk.WithLogger(log.New(io.Discard, "", 0)), zk.WithLogInfo(false), zk.WithDialer(dial))
+	if err != nil {
+		return nil, err
+	}
+	go func() { // until the connection is closed
+		for range events {
+		}
+	}()
+	return &Opened{
+		New: func() (changefeed.Store, error) {
+			return zookeeper.New(conn, path.Join("/", a.Path, a.Election))
+		},
+		Close: conn.Close,
+	}, nil
+}

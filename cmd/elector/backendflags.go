@@ -1,0 +1,51 @@
+package main
+
+// The settings and flags of the backends that a build tag can exclude. They are declared in
+// every build, but registered only with their backend.
+
+import "github.com/spf13/pflag"
+
+type etcdSettings struct {
+	endpoints      []string
+	user, password string
+}
+
+func (e *etcdSettings) register(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&e.endpoints, "etcd-endpoints", nil, "addresses of the servers, host:port,... or URLs; also --etcd-members")
+	flags.StringVar(&e.user, "etcd-user", "", "user name, if etcd requires authentication")
+	flags.StringVar(&e.password, "etcd-password", "", "password of --etcd-user; preferably set by ELECTOR_ETCD_PASSWORD")
+}
+
+const flagStoreUnsafe = "store-unsafe"
+
+type changefeedSettings struct {
+	store, password string
+	unsafe          []string
+}
+
+func (c *changefeedSettings) register(flags *pflag.FlagSet) {
+	flags.StringVar(&c.store, "store", "", "address of the database: postgres://user@host/database, redis://host, nats://host, etcd://host, zookeeper://host, ...")
+	flags.StringVar(&c.password, "store-password", "", "password for --store; preferably set by ELECTOR_STORE_PASSWORD")
+	flags.StringSliceVar(&c.unsafe, flagStoreUnsafe, nil, "risks of the deployment of the store to accept: failover, restart, power-loss")
+}
+
+type raftlogSettings struct {
+	peers                []string
+	peerID, data, listen string
+	cluster              string
+	secret, secretFile   string
+	allowedNames         []string
+	insecure             bool
+}
+
+func (r *raftlogSettings) register(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&r.peers, "peers", nil, "all peers, the same for each of them: id=host:port,...")
+	flags.StringVar(&r.peerID, "peer-id", "", "ID of this process in --peers")
+	flags.StringVar(&r.data, "data", "", "directory of the data of this peer; it is created if it does not exist")
+	flags.StringVar(&r.listen, "peer-listen", "", "address on which this peer listens, host:port (default: its address in --peers)")
+	flags.StringVar(&r.cluster, "cluster", "elector", "name of the cluster, the same for all peers")
+	flags.StringVar(&r.secretFile, "secret-file", "", "file that contains the secret of all peers, at least 16 random bytes; it encrypts connections")
+	flags.StringVar(&r.secret, "secret", "", "the secret; preferably set by --secret-file or ELECTOR_SECRET")
+	flags.StringSliceVar(&r.allowedNames, "allowed-names", nil, "names of the certificates of peers to accept, as DNS name, IP address, URI or common name (default: all of --ca-file)")
+	flags.BoolVar(&r.insecure, "insecure", false, "no authentication and no encryption of peers")
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+)
+
+// electionLog returns the logger for an election. Package elector logs each change of the role, so
+// what the election logs about it with level Info is logged with level Debug.
+func (s *settings) electionLog() *slog.Logger {
+	return slog.New(infoAsDebug{s.log.Handler()}).WithGroup("election")
+}
+
+// infoAsDebug is a handler that replaces the level Info by Debug.
+type infoAsDebug struct{ slog.Handler }
+
+func debugIfInfo(l slog.Level) slog.Level {
+	if l == slog.LevelInfo {
+		return slog.LevelDebug
+	}
+	return l
+}
+
+func (h infoAsDebug) Enabled(ctx context.Context, l slog.Level) bool {
+	return h.Handler.Enabled(ctx, debugIfInfo(l))
+}
+
+func (h infoAsDebug) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = debugIfInfo(r.Level)
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h infoAsDebug) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return infoAsDebug{h.Handler.WithAttrs(attrs)}
+}
+
+func (h infoAsDebug) WithGroup(name string) slog.Handler {
+	return infoAsDebug{h.Handler.WithGroup(name)}
+}

@@ -1,0 +1,18 @@
+//go:build unix
+
+package main
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/go-leaderelection/leaderelection/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/internal/cmdline/referencetest"
+)
+
+var update = flag.Bool("update", false, "write the command reference, and other files of expected output")
+
+// TestReference compares docs/commands/elector.md with the help texts.
+func TestReference(t *testing.T) {
+	referencetest.Compare(t, "../../docs/commands/elector.md", cmdline.Reference(newRoot(), "", flagGroups...), *update)
+}

@@ -1,0 +1,96 @@
+package main
+
+// Errors for wrong usage, with examples, and checks that several flags share.
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/go-leaderelection/leaderelection/internal/cmdline"
+)
+
+// usage returns an error for wrong usage. If it begins with a flag, an example of that flag is
+// added.
+func usage(format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	name := strings.FieldsFunc(err.Error(), func(c rune) bool { return c == ' ' || c == ':' || c == ',' })
+	if len(name) > 0 && strings.HasPrefix(name[0], "--") && !strings.Contains(err.Error(), "for example") {
+		if example := flagExamples[name[0][len("--"):]]; example != "" {
+			err = fmt.Errorf("%w; for example %s %s", err, name[0], example)
+		}
+	}
+	return &cmdline.Error{Code: exitUsage, Err: err}
+}
+
+// flagExamples has correct values of flags, for messages about wrong ones.
+var flagExamples = map[string]string{
+	"allowed-names":     "node1.example.com",
+	"backend":           "zookeeper",
+	"begin-timeout":     "1m",
+	"ca-file":           "ca.pem",
+	"cert-file":         "client.pem --key-file client-key.pem",
+	"cluster":           "report",
+	"config":            "/etc/elector/report.yaml",
+	"data":              "/var/lib/elector",
+	"election":          "/jobs/report",
+	"end-pause":         "5s",
+	"end-timeout":       "30s",
+	"end-tries":         "12",
+	"error-timeout":     "30s",
+	"etcd-endpoints":    "etcd1:2379,etcd2:2379,etcd3:2379",
+	"etcd-user":         "elector",
+	"grace":             "10s",
+	"instance-id":       "web-1",
+	"interval":          "1s",
+	"is-leader":         "web-1",
+	"listen":            "127.0.0.1:8080",
+	"log-format":        "json",
+	"log-level":         "warn",
+	"peer-id":           "a",
+	"peer-listen":       "0.0.0.0:8047",
+	"peers":             "a=10.0.0.1:8047,b=10.0.0.2:8047,c=10.0.0.3:8047",
+	"secret-file":       "/etc/elector/secret",
+	"session-timeout":   "10s",
+	"store":             "postgres://elector@db1/jobs",
+	"store-unsafe":      "failover",
+	"timeout":           "30s",
+	"under":             "/jobs",
+	"value":             "10.0.0.1:8080",
+	"zookeeper-auth":    "user:password",
+	"zookeeper-servers": "zk1:2181,zk2:2181,zk3:2181",
+}
+
+// checkAddress reports, as wrong usage of a flag, that an address is not of the form host:port.
+func checkAddress(flag, address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil && port != "" {
+		if _, err = net.LookupPort("tcp", port); err == nil {
+			return nil
+		}
+		return usage("--%s %s: %q is not a port", flag, address, port)
+	}
+	return usage("--%s %s: not of the form host:port", flag, address)
+}
+
+// checkText reports, as wrong usage of a flag, that a text which others see is too long, or has
+// characters that cannot be printed.
+func checkText(flag, text string, most int) error {
+	switch {
+	case strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }):
+		return usage("--%s %q: it contains characters that cannot be printed", flag, text)
+	case len(text) > most:
+		return usage("--%s: it has %d bytes, which is more than %d", flag, len(text), most)
+	}
+	return nil
+}
+
+// checkSession reports that the session timeout is out of range.
+func (s *settings) checkSession(least time.Duration) error {
+	if d := s.zookeeper.session; d < least || d > time.Hour {
+		return usage("--session-timeout %v: not from %v to 1h", d, least)
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package cmdline
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPrepare(t *testing.T) {
+	for line, want := range map[string]string{
+		"status":            "",
+		"status --wait":     "",
+		"staus":             `unknown command "staus": did you mean status?`,
+		"staus --wait":      `unknown command "staus": did you mean status?`,
+		"x":                 `unknown command "x" (see tool --help)`,
+		"status --wiat":     "unknown flag: --wiat: did you mean --wait?",
+		"status --nonsense": "unknown flag: --nonsense (see tool status --help)",
+		"status -x":         "unknown shorthand flag: 'x' in -x (see tool status --help)",
+		"status --wait=x":   `--wait: "x" is neither true nor false`,
+		"status a":          `unexpected argument "a": use --name a`,
+	} {
+		usage := func(format string, args ...any) error { return fmt.Errorf(format, args...) }
+		root := &cobra.Command{Use: "tool", RunE: func(*cobra.Command, []string) error { return nil }}
+		status := &cobra.Command{
+			Use: "status", Args: NoArguments(usage, "use --name %s"),
+			RunE: func(*cobra.Command, []string) error { return nil },
+		}
+		status.Flags().Bool("wait", false, "")
+		root.AddCommand(status)
+		Prepare(root, usage)
+		root.SetOut(io.Discard)
+		root.SetArgs(strings.Fields(line))
+		if err := root.Execute(); want == "" {
+			require.NoError(t, err, line)
+		} else {
+			require.EqualError(t, err, want, line)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package cmdline
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const (
+	// flagGroup is the annotation of a flag that names its group in help texts.
+	flagGroup = "group"
+	// WithoutCommon is the annotation of a command whose help text omits the flags of the root
+	// command.
+	WithoutCommon = "without common flags"
+	// width is the number of columns of help texts.
+	width = 98
+)
+
+// RegisterGroup calls register with a set of flags, and adds these flags to flags as members of a
+// group.
+func RegisterGroup(flags *pflag.FlagSet, group string, register func(*pflag.FlagSet)) {
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	register(own)
+	own.VisitAll(func(flag *pflag.Flag) {
+		flag.Annotations = map[string][]string{flagGroup: {group}}
+	})
+	flags.AddFlagSet(own)
+}
+
+// SetHelp makes --help of a root command and its subcommands print flags in groups, in the given
+// order. Flags without a group come first.
+func SetHelp(root *cobra.Command, groups ...string) {
+	root.SetUsageFunc(func(cmd *cobra.Command) error {
+		text := usageText(cmd, groups, cmd.Annotations[WithoutCommon] == "")
+		if cmd.HasAvailableSubCommands() {
+			text += fmt.Sprintf("\n%s [command] --help describes a command.\n", cmd.CommandPath())
+		}
+		_, err := fmt.Fprint(cmd.OutOrStderr(), text)
+		return err
+	})
+}
+
+// usageText returns the part of the help text that follows the description.
+func usageText(cmd *cobra.Command, groups []string, common bool) string {
+	var b strings.Builder
+	b.WriteString("Usage:\n")
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "  %s [command]\n\nCommands:\n", cmd.CommandPath())
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				fmt.Fprintf(&b, "  %-*s %s\n", c.NamePadding(), c.Name(), c.Short)
+			}
+		}
+	} else {
+		fmt.Fprintf(&b, "  %s\n", cmd.UseLine())
+	}
+	if cmd.HasExample() {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
+	}
+	flags := map[string]*pflag.FlagSet{}
+	add := func(flag *pflag.Flag) {
+		group := ""
+		if names := flag.Annotations[flagGroup]; len(names) > 0 {
+			group = names[0]
+		}
+		if flags[group] == nil {
+			flags[group] = pflag.NewFlagSet(group, pflag.ContinueOnError)
+		}
+		flags[group].AddFlag(flag)
+	}
+	cmd.InitDefaultHelpFlag()
+	cmd.InitDefaultVersionFlag()
+	cmd.LocalFlags().VisitAll(add)
+	if common {
+		cmd.InheritedFlags().VisitAll(add)
+	}
+	for _, group := range append([]string{""}, groups...) {
+		if set := flags[group]; set != nil {
+			title := "Flags"
+			if group != "" {
+				title = group
+			}
+			fmt.Fprintf(&b, "\n%s:\n%s", title, set.FlagUsagesWrapped(width))
+		}
+	}
+	return b.String()
+}
+
+// Reference returns the help texts of a root command and its subcommands as a Markdown page. It
+// omits the flags of the root command, and the text epilogue, from those of subcommands.
+func Reference(root *cobra.Command, epilogue string, groups ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\nThis page is generated from the help texts by `make reference`.\n", root.Name())
+	one := func(cmd *cobra.Command, long string, common bool) {
+		text := strings.TrimRight(long, "\n") + "\n\n" + usageText(cmd, groups, common)
+		text = regexp.MustCompile(`(?m)[ \t]+$`).ReplaceAllString(text, "")
+		fmt.Fprintf(&b, "\n```text\n%s```\n", text)
+	}
+	one(root, root.Long, true)
+	for _, cmd := range root.Commands() {
+		if !cmd.IsAvailableCommand() || cmd.Name() == "help" || cmd.Name() == "completion" {
+			continue
+		}
+		fmt.Fprintf(&b, "\n## %s\n", cmd.CommandPath())
+		if root.HasAvailablePersistentFlags() && cmd.Annotations[WithoutCommon] == "" {
+			fmt.Fprintf(&b, "\nThe [flags of all commands](#%s) apply.\n", root.Name())
+		}
+		one(cmd, strings.TrimSuffix(cmd.Long, epilogue), false)
+	}
+	return b.String()
+}
