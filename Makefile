@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = $(GO) tool -modfile=tools/go.mod
 PACKAGES = ./...
 
-.PHONY: all help demo picture test unit stress mutants lint cross format bench prepare
+.PHONY: all help demo picture reference test unit stress mutants lint cross sizes format bench prepare
 
 all: test
 
@@ -16,6 +16,10 @@ demo:
 # picture runs the demo and draws its output, for README.md.
 picture:
 	CLICOLOR_FORCE=1 $(GO) run ./examples/demo --pause 0s | $(GO) run ./internal/picture docs/demo
+
+# reference writes docs/commands, the help texts of the commands.
+reference:
+	$(GO) test ./cmd/elector ./cmd/raftlog -run '^TestReference$$' -update
 
 # help lists the targets, each with the first sentence of its comment.
 help:
@@ -37,7 +41,8 @@ ALL     = $(patsubst $(shell $(GO) list -m)%,.%,$(shell $(GO) list $(PACKAGES)))
 BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.FakeTime' . | xargs -n 1 dirname | sort -u),$(ALL))
 
 # The simulation of the raft log has one goroutine, and nothing for the race detector, with
-# which it is thirteen times as slow. -args -seeds 10000 plays more.
+# which it is thirteen times as slow. The tag adds its negative controls: runs in which one
+# protection is switched off, which programs cannot do. -args -seeds 10000 plays more.
 SIMULATION = ./adapters/raftlog/internal/simulation
 
 SERVED     = $(filter-out $(BUBBLES) $(SIMULATION),$(ALL))
@@ -45,19 +50,19 @@ SERVED     = $(filter-out $(BUBBLES) $(SIMULATION),$(ALL))
 # test is everything: lint, unit and integration tests, with the race detector.
 # ZKTEST_REAL makes tests fail, not skip, without the servers that they compare with or
 # run on. The three groups run side by side, because many tests wait for servers, processes
-# and session timeouts; the simulation, which computes, gives way to the others.
+# and session timeouts. The limits are for machines that are busy with something else too.
 test: prepare lint
 	@$(MAKE) --no-print-directory --jobs=3 --keep-going bubbles served simulated
 
 .PHONY: bubbles served simulated
 bubbles:
-	$(if $(BUBBLES),$(GO) test $(RACE) -cpu 1 -timeout 15m $(TESTFLAGS) $(BUBBLES))
+	$(if $(BUBBLES),$(GO) test $(RACE) -cpu 1 -timeout 30m $(TESTFLAGS) $(BUBBLES))
 
 served:
-	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) -timeout 15m $(TESTFLAGS) $(SERVED))
+	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) -timeout 30m $(TESTFLAGS) $(SERVED))
 
 simulated:
-	$(if $(filter $(SIMULATION),$(ALL)),nice $(GO) test -timeout 15m $(TESTFLAGS) $(SIMULATION))
+	$(if $(filter $(SIMULATION),$(ALL)),$(GO) test -tags raftlog_controls -timeout 30m $(TESTFLAGS) $(SIMULATION))
 
 # unit runs the tests that need neither servers nor a C compiler: it installs nothing and
 # needs no root.
@@ -92,6 +97,19 @@ cross:
 	@for platform in $(PLATFORMS); do \
 		echo "build for $$platform"; \
 		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(GO) build ./... || exit 1; \
+	done
+
+# sizes builds elector without each backend that a build tag excludes, and without all of them,
+# and prints the sizes of the stripped binaries.
+TAGS  = no_changefeed no_etcd no_mongodb no_nats no_postgres no_raftlog no_redis no_rethinkdb
+empty =
+comma = ,
+
+sizes:
+	@binary=$$(mktemp) && trap 'rm -f $$binary' EXIT && \
+	for tags in "" $(TAGS) $(subst $(empty) $(empty),$(comma),$(TAGS)); do \
+		CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -tags "$$tags" -o $$binary ./cmd/elector || exit 1; \
+		wc -c <$$binary | awk -v tags="$$tags" '{printf "%5.1f MB  %s\n", $$1 / 1e6, tags}'; \
 	done
 
 # format formats the Go files.

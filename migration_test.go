@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -347,4 +348,69 @@ func TestHandWrittenCandidatesAhead(t *testing.T) {
 			synctest.Wait()
 		})
 	}
+}
+
+// TestMigrationFromZkLock shows that programs that use the client library's lock wait for
+// candidates with its names and for a mutex of this library, and that these wait for them.
+func TestMigrationFromZkLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t)
+		connect := func() *zk.Conn {
+			conn, _, err := srv.Connect(4 * time.Second)
+			require.NoError(t, err)
+			return conn
+		}
+		join := func() *leaderelection.Election {
+			e, err := leaderelection.NewElection(connect(), node, leaderelection.WithCreateNode(),
+				leaderelection.WithNaming(leaderelection.ProtectedPrefix("lock-")))
+			require.NoError(t, err)
+			go e.ElectLeader()
+			synctest.Wait()
+			return e
+		}
+		role := func(e *leaderelection.Election) leaderelection.Role {
+			synctest.Wait()
+			return (<-e.Status()).Role
+		}
+
+		first := zk.NewLock(connect(), node, zk.WorldACL(zk.PermAll))
+		require.NoError(t, first.Lock())
+		second := join()
+		require.Equal(t, leaderelection.Follower, role(second))
+		third := zk.NewLock(connect(), node, zk.WorldACL(zk.PermAll))
+		locked := make(chan error, 1)
+		go func() { locked <- third.Lock() }()
+		time.Sleep(time.Minute)
+		fourth := join()
+		require.Equal(t, leaderelection.Follower, role(fourth))
+
+		require.NoError(t, first.Unlock())
+		require.Equal(t, leaderelection.Leader, role(second))
+		time.Sleep(time.Minute)
+		require.Empty(t, locked)
+
+		require.NoError(t, second.Resign())
+		require.NoError(t, <-locked)
+		time.Sleep(time.Minute)
+		require.Empty(t, fourth.Status())
+
+		require.NoError(t, third.Unlock())
+		require.Equal(t, leaderelection.Leader, role(fourth))
+		require.NoError(t, fourth.Resign())
+
+		mutex, err := lock.NewMutex(connect(), node)
+		require.NoError(t, err)
+		require.NoError(t, first.Lock())
+		_, err = mutex.TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrHeld)
+		require.NoError(t, first.Unlock())
+		hold, err := mutex.Lock(t.Context())
+		require.NoError(t, err)
+		go func() { locked <- third.Lock() }()
+		time.Sleep(time.Minute)
+		require.Empty(t, locked)
+		require.NoError(t, hold.Release(t.Context()))
+		require.NoError(t, <-locked)
+		require.NoError(t, third.Unlock())
+	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,12 +22,21 @@ import (
 )
 
 // TestCodeOfDocuments shows that every block of Go code in these documents is part of a file
-// that is compiled and tested.
+// that is compiled and tested, and every block of a configuration part of a file that is tested.
 func TestCodeOfDocuments(t *testing.T) {
-	block := regexp.MustCompile("(?s)```go\n(.*?)```")
+	block := regexp.MustCompile("(?s)```(?:go|yaml|ini)\n(.*?)```")
 	for document, files := range map[string][]string{
 		"README.md":               {"readme_test.go"},
 		"docs/getting-started.md": {"examples/gettingstarted/main.go", "examples/gettingstarted/main_test.go"},
+		"docs/tasks/config.md":    {"examples/tasks/config/main.go"},
+		"docs/tasks/discovery.md": {"examples/tasks/discovery/main.go"},
+		"docs/tasks/job.md":       {"examples/tasks/job/main.go"},
+		"docs/tasks/leader.md": {
+			"examples/tasks/leader/main.go", "examples/tasks/leader/deployment.yaml", "examples/tasks/leader/report.service",
+		},
+		"docs/tasks/lock.md":      {"examples/tasks/lock/main.go"},
+		"docs/tasks/observe.md":   {"examples/tasks/observe/main.go", "examples/tasks/metrics/main.go"},
+		"docs/tasks/workqueue.md": {"examples/tasks/workqueue/main.go"},
 	} {
 		text, err := os.ReadFile(document)
 		require.NoError(t, err)
@@ -33,12 +44,51 @@ func TestCodeOfDocuments(t *testing.T) {
 		for _, file := range files {
 			source, err := os.ReadFile(file)
 			require.NoError(t, err)
+			tested.WriteByte('\n')
 			tested.Write(source)
 		}
 		blocks := block.FindAllStringSubmatch(string(text), -1)
 		require.NotEmpty(t, blocks, document)
 		for _, b := range blocks {
 			assert.Contains(t, tested.String(), "\n"+b[1], "a block of %s is not in %v", document, files)
+		}
+	}
+}
+
+// TestLinksOfDocuments shows that the links between documents lead to existing files and headings.
+func TestLinksOfDocuments(t *testing.T) {
+	var (
+		code    = regexp.MustCompile("(?ms)^```.*?^```|^    .*?$")
+		heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+		link    = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?\)`)
+		dropped = regexp.MustCompile(`\]\([^)]*\)|[^\p{L}\p{N}_ -]`) // from a heading, in its anchor
+	)
+	out, err := exec.Command("git", "ls-files", "*.md").Output()
+	if err != nil {
+		t.Skip("not a checkout:", err)
+	}
+	for document := range strings.FieldsSeq(string(out)) {
+		source, err := os.ReadFile(document)
+		require.NoError(t, err)
+		for _, l := range link.FindAllStringSubmatch(code.ReplaceAllString(string(source), ""), -1) {
+			target, anchor := path.Join(path.Dir(document), l[1]), l[2]
+			if strings.HasPrefix(l[1], "http") {
+				continue
+			}
+			if l[1] == "" {
+				target = document
+			}
+			if _, err := os.Stat(target); !assert.NoError(t, err, "%s links %s", document, l[0]) || anchor == "" {
+				continue
+			}
+			text, err := os.ReadFile(target)
+			require.NoError(t, err)
+			var anchors []string
+			for _, h := range heading.FindAllStringSubmatch(code.ReplaceAllString(string(text), ""), -1) {
+				name := dropped.ReplaceAllString(strings.ToLower(h[1]), "")
+				anchors = append(anchors, strings.ReplaceAll(name, " ", "-"))
+			}
+			assert.Contains(t, anchors, anchor, "%s links %s", document, l[0])
 		}
 	}
 }
@@ -54,7 +104,7 @@ func runReport(ctx context.Context, servers []string) error {
 	if err != nil {
 		return err
 	}
-	return elector.Lead(ctx, candidate, report) // report(ctx, leadership) runs while this replica leads
+	return elector.Lead(ctx, candidate, report) // report runs while this replica leads
 }
 
 // reports receives the token of each leadership of runReport.

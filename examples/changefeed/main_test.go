@@ -22,5 +22,5 @@ func TestRun(t *testing.T) {
 	require.Equal(t, 3, strings.Count(text, "state changed to follower"), text)
 	require.Equal(t, 3, strings.Count(text, "state changed to leader"), text)
 	require.Contains(t, text, "feedA is leader: ")
-	require.ErrorContains(t, run(t.Context(), "oracle://x", time.Second, &out), "known are etcd")
+	require.ErrorContains(t, run(t.Context(), "oracle://x", time.Second, &out), "expected one of etcd")
 }

@@ -14,7 +14,7 @@ func TestRun(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, run(t.Context(), "", &out))
 	require.Contains(t, out.String(), "greater token: true")
-	require.Contains(t, out.String(), "ada adds 100 all the same: lock: not held any more")
+	require.Contains(t, out.String(), "ada adds 100 all the same: lock: no longer held")
 	require.Contains(t, out.String(), "bob adds 1: <nil>")
 	require.Contains(t, out.String(), "the balance is 11")
 }

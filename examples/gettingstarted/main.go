@@ -25,7 +25,9 @@ func main() {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-	log.Print("ended: ", run(ctx, conn))
+	if err := run(ctx, conn); err != nil {
+		log.Print("ended: ", err)
+	}
 }
 
 // run is one replica. It joins the election, and works while it is the leader.
