@@ -150,10 +150,10 @@ func (r *run) carryOut(a step.Action, at time.Time, cause error) {
 		if a.Reason == step.Stale {
 			cause = ErrStale
 		}
-		e.log.Warn("changefeed: subscription error", "candidate", e.cfg.ID, "error", cause)
+		e.log.Warn("feed failed", "candidate", e.cfg.ID, "err", cause)
 		e.notices.put(Notice{Kind: SubscriptionError, Err: cause})
 	case step.HeartbeatError:
-		e.log.Warn("changefeed: heartbeat error", "candidate", e.cfg.ID, "error", cause)
+		e.log.Warn("heartbeat failed", "candidate", e.cfg.ID, "err", cause)
 		e.notices.put(Notice{Kind: HeartbeatError, Err: cause})
 	case step.Alive:
 		if e.beats {
@@ -185,7 +185,7 @@ func (r *run) reason(why step.Reason) error {
 	case step.FeedLost:
 		return ErrFeedLost
 	case step.RecordLost:
-		return ErrNoRecord
+		return errRecordLost
 	case step.Ended:
 		return leaderelection.ErrElectionOver
 	case step.Resigned:
@@ -194,9 +194,13 @@ func (r *run) reason(why step.Reason) error {
 	return ErrStepDown
 }
 
+// errRecordLost ends a leadership whose record was deleted, even if another candidate has created
+// the record again by then.
+var errRecordLost = fmt.Errorf("changefeed: the record of the election was deleted: %w", ErrNoRecord)
+
 // errExhausted ends the candidacy of a candidate that could only lead with a term which no store
 // keeps.
-var errExhausted = fmt.Errorf("%w: term %d was used, and is the last: the record was damaged, or written by another program; delete it to begin the election again",
+var errExhausted = fmt.Errorf("%w: term %d is the last possible one: the record was damaged, or written by another program; delete it to restart the election",
 	ErrUnsuitable, uint64(step.MaxTerm))
 
 // ending is why the candidate leaves: whoever asked for it has said so.
@@ -237,7 +241,7 @@ func (r *run) report(a answer) {
 	if a.op == step.Beat || !errors.Is(a.err, ErrUnsuitable) {
 		return
 	}
-	r.e.log.Warn("changefeed: request refused", "candidate", r.e.cfg.ID, "request", a.op, "error", a.err)
+	r.e.log.Warn("request rejected", "candidate", r.e.cfg.ID, "request", a.op, "err", a.err)
 	r.e.notices.put(Notice{Kind: StoreError, Err: a.err})
 }
 
@@ -257,7 +261,7 @@ func (r *run) over(err error, held bool) {
 		return
 	}
 	r.finished = true
-	e.log.Info("changefeed: candidacy over", "candidate", e.cfg.ID, "reason", err)
+	e.log.Info("candidacy ended", "candidate", e.cfg.ID, "reason", err)
 	if errors.Is(err, leaderelection.ErrResigned) {
 		e.feed.Withdraw()
 	} else {
@@ -287,7 +291,7 @@ func (r *run) publish(first bool) {
 	if !first && s.Leadership == was.Leadership && s.NowFollowing == was.NowFollowing {
 		return
 	}
-	e.log.Info("changefeed: status", "candidate", e.cfg.ID, "status", s)
+	e.log.Info("status changed", "candidate", e.cfg.ID, "status", s)
 	if r.state.Leaving {
 		e.feed.Retract(s) // the end is all that is still told
 	} else {

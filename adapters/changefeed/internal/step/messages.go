@@ -68,7 +68,7 @@ const (
 	Failed     Reason = iota // what was reported
 	Expired                  // the lease is over
 	Superseded               // the record shows another leader
-	RecordLost               // the record is missing
+	RecordLost               // the record was deleted, and possibly created again
 	FeedLost                 // without a feed it does not lead
 	HandedOver               // to a nominee
 	Resigned

@@ -120,7 +120,9 @@ func (m *machine) observe(r Record) {
 		m.demote(Ended)
 		m.finish(Ended)
 		return
-	case m.Leading && (other || r.Session != m.Session || r.Term != m.Term):
+	case m.Leading && other: // the record was deleted and created again before it was read
+		m.demote(RecordLost)
+	case m.Leading && (r.Session != m.Session || r.Term != m.Term):
 		m.demote(Superseded)
 	}
 	if r.Session != "" && r.Session != m.Session && (r.Term != m.Told || other) {

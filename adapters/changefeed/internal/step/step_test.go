@@ -237,19 +237,24 @@ func TestGeneration(t *testing.T) {
 	require.Zero(t, Generation("x"))
 }
 
-// A leader stops when the record names somebody else, or another term, or is another.
+// A leader stops if the record names another leader, another term or the end of the election, or
+// if it is a new record: the other candidates may have created it before the leader read again.
 func TestSuperseded(t *testing.T) {
-	for name, change := range map[string]func(*Record){
-		"Session": func(r *Record) { r.Session = "other's" },
-		"Term":    func(r *Record) { r.Term++ },
-		"Epoch":   func(r *Record) { r.Epoch = "0.y" },
-		"Ended":   func(r *Record) { r.Ended = true },
+	for name, c := range map[string]struct {
+		change func(*Record)
+		reason Reason
+	}{
+		"Session": {func(r *Record) { r.Session = "other's" }, Superseded},
+		"Term":    {func(r *Record) { r.Term++ }, Superseded},
+		"Epoch":   {func(r *Record) { r.Epoch = "0.y" }, RecordLost},
+		"Ended":   {func(r *Record) { r.Ended = true }, Ended},
 	} {
-		c := leader(t, cfg)
-		r := c.s.Cur
+		leader := leader(t, cfg)
+		r := leader.s.Cur
 		r.Seq++
-		change(&r)
-		require.True(t, does(c.step(Input{Kind: Observed, Record: r, ByFeed: true}), Demote), name)
+		c.change(&r)
+		actions := leader.step(Input{Kind: Observed, Record: r, ByFeed: true})
+		require.Contains(t, actions, Action{Do: Demote, Reason: c.reason}, name)
 	}
 }
 
