@@ -44,6 +44,22 @@ func TestDemoDependencies(t *testing.T) {
 	}
 }
 
+// TestDemoModules shows that the list of modules with which make demo compiles has the versions of
+// go.mod, and nothing more than the demo needs.
+func TestDemoModules(t *testing.T) {
+	t.Setenv("GOWORK", "off")
+	modules := func(flags ...string) string {
+		args := append([]string{"list", "-deps", "-f", "{{with .Module}}{{.Path}} {{.Version}} {{.GoVersion}}{{end}}"}, flags...)
+		out, err := exec.Command("go", append(args, module+"/examples/demo")...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
+	require.Equal(t, modules(), modules("-modfile=examples/demo/demo.mod"), "correct examples/demo/demo.mod and demo.sum")
+	out, err := exec.Command("go", "list", "-m", "-modfile=examples/demo/demo.mod", "all").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Len(t, strings.Split(strings.TrimSpace(string(out)), "\n"), 2, "%s", out)
+}
+
 // TestBuildTags shows that each build tag excludes its backend's drivers from the command elector,
 // and only them. `make sizes` compiles these builds.
 func TestBuildTags(t *testing.T) {
