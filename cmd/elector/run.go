@@ -189,6 +189,11 @@ func (r *runner) run(ctx context.Context) error {
 	if r.stdin && term.IsTerminal(int(os.Stdin.Fd())) {
 		return usage("--stdin: standard input is a terminal, from which a program in a separate process group cannot read; use a file or a pipe, for example elector run --stdin ... -- report < input")
 	}
+	// Signals are handled before the backend is opened, which may take time.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.attempt.cancel = cancel
+	defer r.listen(cancel)()
 	b, err := r.open()
 	if err != nil {
 		return err
@@ -198,10 +203,6 @@ func (r *runner) run(ctx context.Context) error {
 	if b, ok := b.(timed); ok {
 		r.granted = b.session
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	r.attempt.cancel = cancel
-	defer r.listen(cancel)()
 
 	e := &elector.Elector{
 		NewCandidate: r.candidate(b),
