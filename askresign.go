@@ -6,44 +6,24 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/line"
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/resignation"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// This file is about asking: one program asks that the candidate of another one resign,
-// which that one may do in good order. Deleting the candidate's znode would end its
-// leadership before it has ended what it does.
+// A program requests the candidate of another program to resign, so that the other program can
+// first end its work. If it deleted the candidate's znode instead, the leadership would end
+// before the leader's work has ended.
 //
-// The request stands in the data of the election node, where candidates of all libraries
-// leave it alone, and names the candidate. It does not stand in the candidate's znode:
-// a change of data there has Curator's LeaderLatch, if it stands behind, lose its watch.
-
-// requestHead is the first line of the election node's data where there are requests. Each
-// further line is the name of the znode of a candidate that is asked.
-const requestHead = "asked to resign:"
-
-// parseRequests returns who is asked; ok is false for data of somebody else's.
-func parseRequests(data []byte) (names []string, ok bool) {
-	if len(data) == 0 {
-		return nil, true
-	}
-	lines := strings.Split(string(data), "\n")
-	return lines[1:], lines[0] == requestHead
-}
-
-func formatRequests(names []string) []byte {
-	if len(names) == 0 {
-		return nil
-	}
-	return []byte(requestHead + "\n" + strings.Join(names, "\n"))
-}
+// The request is in the data of the election node, which candidates of other libraries do not
+// read. It is not in the candidate's znode: if the data of that znode changes, Curator's
+// LeaderLatch behind it loses its watch.
 
 // AskToResign requests that the candidate with the given ID resigns from the election at
 // node, and blocks until the candidate's znode does not exist any more. It is meant for
@@ -155,18 +135,15 @@ func (a *asking) withdraw(answered <-chan struct{}) error {
 	return err
 }
 
-// add adds the name, given the children of the election node. Requests for candidates
-// that have left, which any program may have made, are not needed any more.
 func (a *asking) add(names, present []string) ([]string, error) {
 	if !slices.Contains(present, a.name) {
 		return nil, ErrNoCandidate
 	}
-	names = slices.DeleteFunc(names, func(n string) bool { return !slices.Contains(present, n) || n == a.name })
-	return append(names, a.name), nil
+	return resignation.Add(names, present, a.name), nil
 }
 
 func (a *asking) remove(names, _ []string) ([]string, error) {
-	return slices.DeleteFunc(names, func(n string) bool { return n == a.name }), nil
+	return resignation.Remove(names, a.name), nil
 }
 
 // change replaces the names in the election node's data by those that f returns, given
@@ -180,7 +157,7 @@ func (a *asking) change(f func(names, present []string) ([]string, error), maySe
 			if err != nil {
 				return err
 			}
-			names, ok := parseRequests(data)
+			names, ok := resignation.Parse(data)
 			if !ok {
 				return fmt.Errorf("%w: %q", ErrForeignData, data[:min(len(data), 40)])
 			}
@@ -188,14 +165,14 @@ func (a *asking) change(f func(names, present []string) ([]string, error), maySe
 			if err != nil {
 				return err
 			}
-			after, err := f(slices.Clone(names), present)
+			after, err := f(names, present)
 			if err != nil || slices.Equal(names, after) {
 				return err
 			}
 			if !maySend() {
 				return errGaveUp // not the cause of the context: a deadline counts as transient
 			}
-			if _, err = a.conn.Set(a.node, formatRequests(after), stat.Version); !errors.Is(err, zk.ErrBadVersion) {
+			if _, err = a.conn.Set(a.node, resignation.Format(after), stat.Version); !errors.Is(err, zk.ErrBadVersion) {
 				return err
 			}
 		}
@@ -257,7 +234,7 @@ func (e *Election) listen(asked, over chan<- struct{}) {
 			}
 			return
 		}
-		names, _ := parseRequests(found.Data)
+		names, _ := resignation.Parse(found.Data)
 		for changed := false; !changed; {
 			// The ID is known after the znode was created, and changes with the session.
 			if id := e.ID(); id != "" && slices.Contains(names, path.Base(id)) {

@@ -166,7 +166,7 @@ var electionMutants = []mutant{
 		name: "election/A1", breaks: "a request to resign overwrites one that was made in between",
 		file: "askresign.go",
 		edits: []edit{
-			{"formatRequests(after), stat.Version)", "formatRequests(after), stat.Version*0-1)"},
+			{"resignation.Format(after), stat.Version)", "resignation.Format(after), stat.Version*0-1)"},
 		},
 		tests: ". -run ^TestAskTwoAtATime$",
 	},
