@@ -111,6 +111,13 @@ func (a *asking) maySend() bool {
 	return true
 }
 
+// wrote reports whether a write was sent.
+func (a *asking) wrote() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.written
+}
+
 // giveUp makes maySend return false from now on, and reports whether a write was sent.
 func (a *asking) giveUp() bool {
 	a.mu.Lock()
@@ -136,7 +143,11 @@ func (a *asking) withdraw(answered <-chan struct{}) error {
 }
 
 func (a *asking) add(names, present []string) ([]string, error) {
-	if !slices.Contains(present, a.name) {
+	switch {
+	case slices.Contains(present, a.name):
+	case a.wrote(): // an earlier attempt whose reply was lost has been obeyed
+		return names, nil
+	default:
 		return nil, ErrNoCandidate
 	}
 	return resignation.Add(names, present, a.name), nil

@@ -388,3 +388,17 @@ func TestListenerEndsWithTheElection(t *testing.T) {
 		require.False(w, closed(a.requested))
 	})
 }
+
+// The reply to the request is lost, and the candidate has resigned before the client reads again.
+func TestAskWithALostReply(t *testing.T) {
+	playAsking(t, func(w *askWorld) {
+		a, b := w.stands(w.connect()), w.stands(w.connect())
+		resigns(a)
+		w.srv.After(zktest.Match{Op: zktest.OpSetData, Path: "/election", Nth: 1}, zktest.Cut)
+		require.NoError(w, w.ask(a.ID(), time.Minute))
+		synctest.Wait()
+		require.True(w, closed(a.over))
+		require.Equal(w, Leader, b.Current().Role)
+		require.Empty(w, w.data(), "the request is left")
+	})
+}
