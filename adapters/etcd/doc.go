@@ -15,7 +15,7 @@
 //
 // # Keys
 //
-//	/election                     the election node: a key without a lease
+//	/election                     the election node: a key without a lease; its value is empty, or lists requests to resign
 //	/election/694d81417acd4f7e    a candidate: the name is its lease in hexadecimal, the value its client name
 //
 // Candidates of etcd's package concurrency (Election), and therefore of "etcdctl elect",

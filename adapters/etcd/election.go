@@ -27,9 +27,12 @@ type Election struct {
 	stop     context.CancelCauseFunc
 	over     chan struct{} // closed when the candidacy is over
 
+	listens chan struct{} // capacity 1: ResignRequested was called
+
 	mu       sync.Mutex
 	started  bool
 	place    place
+	asked    chan struct{} // of ResignRequested; nil before it is called
 	grant    *leaderelection.Leadership
 	revoke   context.CancelCauseFunc // ends grant
 	removals []*removal              // those that are not confirmed, one for each lease
@@ -62,7 +65,7 @@ func NewElection(client *clientv3.Client, node string, opts ...Option) (*Electio
 	}
 	e := &Election{
 		client: client, node: node, options: o,
-		feed: leaderelection.NewStatusFeed(), over: make(chan struct{}),
+		feed: leaderelection.NewStatusFeed(), over: make(chan struct{}), listens: make(chan struct{}, 1),
 	}
 	if err := e.findNode(); err != nil {
 		return nil, fmt.Errorf("election at %s: %w", node, err)

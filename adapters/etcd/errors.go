@@ -21,6 +21,7 @@ var (
 	errUnconfirmed = inWords(leaderelection.ErrUnconfirmed, "not confirmed by etcd")
 	errDeleted     = inWords(leaderelection.ErrCandidateDeleted, "etcd: key of the candidate was deleted")
 	errExpired     = inWords(leaderelection.ErrSessionExpired, "etcd: lease of the candidate has expired")
+	errForeignData = inWords(leaderelection.ErrForeignData, "etcd: election node has a value of another application")
 	errForeign     = inWords(leaderelection.ErrForeignChildren, "etcd: election node has keys that are not candidates")
 )
 

@@ -25,6 +25,8 @@ type faults struct {
 	loseReply func(method string, request any) bool
 	// refuse: the request is not sent.
 	refuse func(method string) error
+	// refuseRequest: the same, given the request.
+	refuseRequest func(request any) error
 	// keptTerm changes the term that a keepalive's answer shows.
 	keptTerm  func(term uint64) uint64
 	keptTTL   func(ttl int64) int64
@@ -59,6 +61,14 @@ func (f *faults) refused(method string) error {
 func (f *faults) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if err := f.refused(method); err != nil {
 		return err
+	}
+	f.mu.Lock()
+	refuse := f.refuseRequest
+	f.mu.Unlock()
+	if refuse != nil {
+		if err := refuse(req); err != nil {
+			return err
+		}
 	}
 	err := invoker(ctx, method, req, reply, cc, opts...)
 	f.mu.Lock()

@@ -3,14 +3,12 @@ package etcd
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
-	"github.com/go-leaderelection/leaderelection/internal/request"
 )
 
 // Candidates returns the candidates of the election at node in order of succession,
@@ -127,9 +125,6 @@ type observer struct {
 	told   bool
 }
 
-// lookAgain is how often an observer looks without being told: a watch may have gone dumb.
-const lookAgain = 10 * time.Second
-
 func (v *observer) run(ctx context.Context, l *listing) {
 	defer close(v.c)
 	for {
@@ -166,23 +161,7 @@ func (v *observer) saw(ctx context.Context, l *listing) error {
 	defer ofNode.end()
 	ofLeader := newWatch(ctx, v.client, key, l.revision+1, below...)
 	defer ofLeader.end()
-	timer := time.NewTimer(lookAgain)
-	defer timer.Stop()
-	var revision int64
-	select {
-	case revision = <-ofNode.events():
-	case revision = <-ofLeader.events():
-	case <-timer.C:
-		return nil
-	case <-v.client.Ctx().Done():
-		return errClosed
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if revision == 0 {
-		return request.Pause(ctx, retry)
-	}
-	return nil
+	return await(ctx, v.client, ofNode, ofLeader)
 }
 
 // tell publishes the leader unless it is the one published last.

@@ -62,8 +62,9 @@ func keepAlive(ctx context.Context, client *clientv3.Client, lease clientv3.Leas
 type view struct {
 	revision int64
 	term     uint64
-	node     int64 // the create revision of the election node; 0 if it is missing
-	own      int64 // the same of the own key
+	node     int64  // the create revision of the election node; 0 if it is missing
+	data     []byte // the value of the election node
+	own      int64  // the same of the own key
 	ahead    string
 }
 
@@ -72,7 +73,7 @@ func look(ctx context.Context, client *clientv3.Client, node string, p place) (*
 	for limit := int64(1); ; limit = 0 {
 		line := append(aheadOf(p.rev), clientv3.WithLimit(limit))
 		answer, err := client.Txn(clientv3.WithRequireLeader(ctx)).Then(
-			clientv3.OpGet(node, clientv3.WithKeysOnly()),
+			clientv3.OpGet(node),
 			clientv3.OpGet(p.key, clientv3.WithKeysOnly()),
 			clientv3.OpGet(node+"/", line...),
 		).Commit()
@@ -81,7 +82,9 @@ func look(ctx context.Context, client *clientv3.Client, node string, p place) (*
 		}
 		v := &view{revision: answer.Header.Revision, term: answer.Header.RaftTerm}
 		found := answer.Responses
-		v.node = createRevision(found[0].GetResponseRange().Kvs)
+		if kvs := found[0].GetResponseRange().Kvs; len(kvs) > 0 {
+			v.node, v.data = kvs[0].CreateRevision, kvs[0].Value
+		}
 		v.own = createRevision(found[1].GetResponseRange().Kvs)
 		last := found[2].GetResponseRange()
 		for _, kv := range last.Kvs {

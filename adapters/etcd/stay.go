@@ -30,6 +30,7 @@ type stay struct {
 	keepAt, lookAt   time.Time // when the next is due
 
 	own, before *watch // for the deletion of the own key, and the predecessor's
+	requests    *watch // for requests to resign, in the value of the election node
 	revision    int64  // the newest that was heard of: views before are old
 	told        bool   // a first status was published
 	first       bool
@@ -67,6 +68,7 @@ func (e *Election) stay() error {
 	cancel()
 	s.own.end()
 	s.before.end()
+	s.requests.end()
 	s.children.Wait()
 	e.withdraw(s.id)
 	e.confirmed(err)
@@ -108,6 +110,12 @@ func (s *stay) run() error {
 			s.before.end()
 			s.before = nil
 			s.heard(revision)
+		case revision := <-s.requests.events():
+			s.requests.end()
+			s.requests = nil
+			s.heard(revision)
+		case <-s.listens:
+			s.lookAt = time.Now()
 		case <-timer.C:
 		}
 	}
@@ -230,6 +238,7 @@ func (s *stay) saw(a looked) error {
 	if s.own == nil {
 		s.own = deletion(s.ctx, s.client, s.key, v.revision+1)
 	}
+	s.checkRequests(v)
 	if v.ahead == "" {
 		s.lookAt = time.Now().Add(s.lease.ttl / 4) // besides those after each keepalive
 		s.isFirst(v)

@@ -2,8 +2,11 @@ package etcd
 
 import (
 	"context"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-leaderelection/leaderelection/internal/request"
 )
 
 // watch waits for something to happen to one key, or below it. It tells once: at which revision
@@ -58,4 +61,31 @@ func (w *watch) end() {
 		w.cancel()
 		<-w.done
 	}
+}
+
+// lookAgain is the interval at which state is read although no watch has fired, because a watch
+// may have stopped without an error.
+const lookAgain = 10 * time.Second
+
+// await blocks until there is a reason to read the state again: one of two watches has fired,
+// or lookAgain has passed. It pauses after a watch that has failed. The second watch may be nil.
+// The error is errClosed or the cause of ctx.
+func await(ctx context.Context, client *clientv3.Client, first, second *watch) error {
+	timer := time.NewTimer(lookAgain)
+	defer timer.Stop()
+	var revision int64
+	select {
+	case revision = <-first.events():
+	case revision = <-second.events():
+	case <-timer.C:
+		return nil
+	case <-client.Ctx().Done():
+		return errClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if revision == 0 {
+		return request.Pause(ctx, retry)
+	}
+	return nil
 }
