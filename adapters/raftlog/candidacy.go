@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 )
 
 // candidacy is a candidate that takes part. Its goroutine, that of ElectLeader, owns it. It
@@ -73,7 +74,7 @@ func (c *candidacy) stand() {
 		_ = c.node.read(c.standing, (*core.Core).ReadTables)
 	}
 	_ = c.node.do(c.standing, func(p *core.Core) {
-		p.Stand(c.name, c.id, c.opts.clientName)
+		p.Stand(c.name, c.id, string(candidatedata.Encode(c.opts.clientName, c.opts.value)))
 		c.see(p.Tables().Lines.Line(c.name))
 		c.stood = true // not after a fault, of which nothing is sent
 	})

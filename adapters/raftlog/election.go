@@ -11,9 +11,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 	"github.com/go-leaderelection/leaderelection/internal/ending"
 )
 
@@ -44,7 +46,10 @@ type Election struct {
 	id      string
 	err     error // what ElectLeader returns; set before over is closed
 	held    bool  // the line may still have the candidate; set before over is closed
-	end     ending.Ending
+
+	asked    chan struct{} // of ResignRequested; nil before it is called
+	requests int           // calls of AskToResign in progress
+	end      ending.Ending
 }
 
 var _ leaderelection.Candidate = (*Election)(nil)
@@ -53,20 +58,24 @@ var _ leaderelection.Candidate = (*Election)(nil)
 // that everything is over within two seconds.
 const confirmLimit = 1500 * time.Millisecond
 
-// maxName bounds the names of elections and candidates.
-const maxName = entry.MaxElection
-
 // Option configures [NewElection].
 type Option func(*options)
 
 type options struct {
 	ctx        context.Context
 	clientName string
+	value      string
 	guard      time.Duration
 }
 
-// WithClientName sets the name that observers see, of at most 1 KiB of UTF-8.
+// WithClientName sets the name that observers see, of at most 1 KiB of UTF-8 without null
+// characters.
 func WithClientName(name string) Option { return func(o *options) { o.clientName = name } }
+
+// WithValue sets a text that the candidate advertises, for instance the address of its
+// service. Observers can read it as CandidateInfo.Value. The name and the value together
+// must have at most 1023 bytes of UTF-8.
+func WithValue(value string) Option { return func(o *options) { o.value = value } }
 
 // WithStopGuard ends a leadership the given time before another candidate could become
 // leader, in addition to the margin for clocks, to give the program time to stop. It must
@@ -96,12 +105,11 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 	switch {
 	case o.ctx == nil:
 		return nil, fmt.Errorf("%w: WithContext(nil)", leaderelection.ErrInvalidOption)
-	case len(o.clientName) > maxName:
-		return nil, fmt.Errorf("%w: WithClientName: %d bytes exceed the limit of %d", leaderelection.ErrInvalidOption, len(o.clientName), maxName)
 	case o.guard < 0 || o.guard > node.cfg.ElectionTimeout/4:
 		return nil, fmt.Errorf("%w: WithStopGuard(%v): must be from 0 to %v, a quarter of ElectionTimeout", leaderelection.ErrInvalidOption, o.guard, node.cfg.ElectionTimeout/4)
-	case !utf8.ValidString(o.clientName):
-		return nil, fmt.Errorf("%w: WithClientName: %q is not UTF-8", leaderelection.ErrInvalidOption, o.clientName)
+	}
+	if err := CheckCandidate(o.clientName, o.value); err != nil {
+		return nil, err
 	}
 	if err := node.Err(); err != nil {
 		return nil, closedConn(err)
@@ -125,13 +133,28 @@ func checkElection(node *Node, name string) error {
 // CheckName returns an error that wraps [leaderelection.ErrInvalidPath] if name is not
 // valid for an election: if it is empty, longer than 1 KiB or not UTF-8. It sends nothing.
 func CheckName(name string) error {
-	switch {
-	case name == "" || len(name) > maxName:
-		return fmt.Errorf("%w: the name of an election must have from 1 to %d bytes, not %d", leaderelection.ErrInvalidPath, maxName, len(name))
-	case !utf8.ValidString(name):
-		return fmt.Errorf("%w: the name of the election is not UTF-8: %q", leaderelection.ErrInvalidPath, name)
+	if err := api.CheckName(name); err != nil {
+		return fmt.Errorf("%w: %w", leaderelection.ErrInvalidPath, err)
 	}
 	return nil
+}
+
+// CheckCandidate returns an error that wraps [leaderelection.ErrInvalidOption] if a candidate
+// cannot have the given name and value: see [WithClientName] and [WithValue]. It sends nothing.
+func CheckCandidate(clientName, value string) error {
+	err := candidatedata.Check(clientName, value)
+	switch {
+	case err != nil:
+	case !utf8.ValidString(clientName):
+		err = fmt.Errorf("WithClientName: %q is not UTF-8", clientName)
+	case !utf8.ValidString(value):
+		err = fmt.Errorf("WithValue: %q is not UTF-8", value)
+	case len(candidatedata.Encode(clientName, value)) > api.MaxName:
+		err = fmt.Errorf("WithClientName, WithValue: the name of %d bytes and the value of %d bytes exceed the limit of %d", len(clientName), len(value), api.MaxName)
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
 }
 
 // closedConn gives the end of a node its place among the errors of elections.

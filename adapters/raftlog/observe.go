@@ -7,6 +7,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 )
 
 // Candidates returns the candidates of an election in the order of succession, according to
@@ -38,7 +39,8 @@ func Candidates(ctx context.Context, node *Node, name string) ([]leaderelection.
 }
 
 func infoOf(c replica.Candidate) leaderelection.CandidateInfo {
-	return leaderelection.CandidateInfo{ID: c.ID, Name: c.Name, Token: int64(c.Token)}
+	name, value := candidatedata.Decode([]byte(c.Name))
+	return leaderelection.CandidateInfo{ID: c.ID, Name: name, Value: value, Token: int64(c.Token)}
 }
 
 // CurrentLeader returns the first of [Candidates]. found reports whether

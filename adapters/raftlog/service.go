@@ -2,12 +2,14 @@ package raftlog
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -51,6 +53,25 @@ func (s service) ChangePeers(ctx context.Context, id requestid.ID, voters []api.
 }
 
 func (s service) Info(context.Context) (api.Info, error) { return s.Node.Info(), nil }
+
+func (s service) Election(ctx context.Context, name string) (api.Election, error) {
+	if err := api.CheckName(name); err != nil {
+		return api.Election{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+	}
+	if err := s.read(ctx, (*core.Core).ReadTables); err != nil {
+		return api.Election{}, err
+	}
+	var line replica.Line
+	if err := s.do(ctx, func(c *core.Core) { line = c.Tables().Lines.Line(name) }); err != nil {
+		return api.Election{}, err
+	}
+	e := api.Election{Ended: line.Ended}
+	for _, c := range line.Candidates {
+		info := infoOf(c)
+		e.Candidates = append(e.Candidates, api.Candidate{ID: c.ID, Name: info.Name, Value: info.Value, Token: c.Token})
+	}
+	return e, nil
+}
 
 func (s service) Entries(ctx context.Context, from uint64) (api.Events, error) {
 	return s.events(ctx, from), nil

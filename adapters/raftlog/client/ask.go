@@ -60,22 +60,32 @@ func (c *Client) learn(m Membership) {
 // retries. The error is the reason why the peer has not answered within CallTimeout, and
 // wraps [ErrInvalid] if no peer with that ID is known.
 func (c *Client) Info(ctx context.Context, peerID string) (Info, error) {
-	c.mu.Lock()
-	p, ok := c.known.find(peerID)
-	learnt := c.known.index > 0
-	c.mu.Unlock()
-	if !ok && !learnt {
-		if _, err := c.Membership(ctx); err != nil {
-			return Info{}, err
-		}
-		c.mu.Lock()
-		p, ok = c.known.find(peerID)
-		c.mu.Unlock()
-	}
-	if !ok {
-		return Info{}, fmt.Errorf("%w: unknown peer %q", ErrInvalid, peerID)
+	p, err := c.find(ctx, peerID)
+	if err != nil {
+		return Info{}, err
 	}
 	return c.info(ctx, p)
+}
+
+// find returns the peer with the given ID. It queries the membership if it does not know the peer.
+// The error wraps ErrInvalid if no peer with that ID is known.
+func (c *Client) find(ctx context.Context, peerID string) (Peer, error) {
+	known := func() (Peer, bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.known.find(peerID)
+	}
+	p, ok := known()
+	if !ok {
+		if _, err := c.Membership(ctx); err != nil {
+			return Peer{}, err
+		}
+		p, ok = known()
+	}
+	if !ok {
+		return Peer{}, fmt.Errorf("%w: unknown peer %q", ErrInvalid, peerID)
+	}
+	return p, nil
 }
 
 func (c *Client) info(ctx context.Context, p Peer) (i Info, err error) {

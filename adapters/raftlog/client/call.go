@@ -33,7 +33,7 @@ func (c *Client) Propose(ctx context.Context, id requestid.ID, data []byte) (ind
 	if id.IsZero() {
 		return 0, fmt.Errorf("%w: the request ID is missing", ErrInvalid)
 	}
-	err = c.try(ctx, trial{"proposing update " + id.String(), true}, func(ctx context.Context, caller *rpc.Caller) (err error) {
+	err = c.try(ctx, trial{what: "proposing update " + id.String(), slow: true, atLeader: true}, func(ctx context.Context, caller *rpc.Caller) (err error) {
 		index, err = caller.Propose(ctx, id, data)
 		return err
 	})
@@ -49,7 +49,7 @@ func (c *Client) ChangePeers(ctx context.Context, id requestid.ID, voters []Peer
 		return 0, fmt.Errorf("%w: the request ID or the voters are missing", ErrInvalid)
 	}
 	voters = slices.Clone(voters)
-	err = c.try(ctx, trial{"changing the peers by request " + id.String(), true}, func(ctx context.Context, caller *rpc.Caller) (err error) {
+	err = c.try(ctx, trial{what: "changing the peers by request " + id.String(), slow: true, atLeader: true}, func(ctx context.Context, caller *rpc.Caller) (err error) {
 		index, err = caller.ChangePeers(ctx, id, voters)
 		return err
 	})
@@ -58,8 +58,9 @@ func (c *Client) ChangePeers(ctx context.Context, id requestid.ID, voters []Peer
 
 // trial is what is tried.
 type trial struct {
-	what   string
-	writes bool // at the leader, for as long as it takes
+	what     string
+	slow     bool // takes as long as its context allows, not only CallTimeout
+	atLeader bool // only the leader of the log does it
 }
 
 // try has run tried at peers until one has done it.
@@ -73,7 +74,7 @@ func (c *Client) try(ctx context.Context, t trial, run func(context.Context, *rp
 		err := c.attempt(ctx, t, peer, run)
 		attempts++
 		if err == nil {
-			if t.writes {
+			if t.atLeader {
 				c.setLeader(peer)
 			}
 			return nil
@@ -101,7 +102,7 @@ func (c *Client) try(ctx context.Context, t trial, run func(context.Context, *rp
 			delete(refused, peer)
 		}
 		c.notLeader(peer)
-		if not, ok := errors.AsType[*NotLeaderError](err); ok && t.writes && not.Leader.Addr != "" && not.Leader != peer && followed < redirects {
+		if not, ok := errors.AsType[*NotLeaderError](err); ok && t.atLeader && not.Leader.Addr != "" && not.Leader != peer && followed < redirects {
 			followed++
 			peer = not.Leader
 			c.setLeader(peer)
@@ -134,7 +135,7 @@ func ended(ctx, client context.Context, err error) error {
 
 // attempt tries once.
 func (c *Client) attempt(ctx context.Context, t trial, p Peer, run func(context.Context, *rpc.Caller) error) error {
-	if !t.writes {
+	if !t.slow {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, c.cfg.CallTimeout, errNoAnswer)
 		defer cancel()

@@ -1,5 +1,6 @@
 // Package client accesses a raftlog cluster from programs that are not peers: it proposes
-// updates, changes the membership, queries the status of peers, and follows the log.
+// updates, changes the membership, queries the status of peers, follows the log, shows
+// elections, and requests leaders to resign.
 //
 // A client needs the address of one reachable peer. It learns the other peers and the
 // leader from the peers, and refreshes them periodically, so that it keeps working if all

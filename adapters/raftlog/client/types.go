@@ -22,6 +22,10 @@ type (
 	Membership = api.Membership
 	// Info is the status of one peer.
 	Info = api.Info
+	// Election is the state of an election.
+	Election = api.Election
+	// Candidate is a participant of an election.
+	Candidate = api.Candidate
 	// SnapshotStream is a snapshot that is being received. The receiver must close its
 	// Data.
 	SnapshotStream = api.SnapshotStream
@@ -68,6 +72,8 @@ var (
 	ErrInvalid = api.ErrInvalid
 	// ErrChanging is returned if another change of the membership is in progress.
 	ErrChanging = api.ErrChanging
+	// ErrNoCandidate is returned if a candidate does not exist.
+	ErrNoCandidate = api.ErrNoCandidate
 	// ErrCompacted is returned if the entries are not available any more because a snapshot
 	// contains them.
 	ErrCompacted = api.ErrCompacted

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -88,6 +89,40 @@ type Membership struct {
 	Removed []string `json:"removed,omitempty"`
 }
 
+// MaxName is the maximum length of the names of elections and candidates in bytes.
+const MaxName = 1 << 10
+
+// CheckName reports what is wrong with the name of an election.
+func CheckName(name string) error {
+	switch {
+	case name == "" || len(name) > MaxName:
+		return fmt.Errorf("the name of an election must have from 1 to %d bytes, not %d", MaxName, len(name))
+	case !utf8.ValidString(name):
+		return fmt.Errorf("the name of the election is not UTF-8: %q", name)
+	}
+	return nil
+}
+
+// Election is the state of an election.
+type Election struct {
+	// Ended reports whether the election was ended and not restarted.
+	Ended bool
+	// Candidates lists the candidates in the order of succession. The first one is the
+	// leader, or is about to become the leader.
+	Candidates []Candidate
+}
+
+// Candidate is a participant of an election.
+type Candidate struct {
+	// ID is unique. It consists of the ID of the candidate's peer, a slash and a random
+	// number.
+	ID string
+	// Name is the name that the candidate has chosen, and Value what it advertises.
+	Name, Value string
+	// Token is the fencing token of the first candidate, and 0 for the others.
+	Token uint64
+}
+
 // Info describes the state of one peer.
 type Info struct {
 	Peer    Peer   `json:"peer"`
@@ -145,6 +180,8 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrChanging is returned if another change of the membership is in progress.
 	ErrChanging = errors.New("another change of the peers is in progress")
+	// ErrNoCandidate is returned if a candidate does not exist.
+	ErrNoCandidate = errors.New("candidate does not exist")
 	// ErrCompacted is returned if the entries are only in a snapshot.
 	ErrCompacted = errors.New("entries were compacted")
 	// ErrClosed is returned if the node or the client was closed.

@@ -6,7 +6,7 @@ import "errors"
 var sentinels = [...]error{
 	ErrNotLeader, ErrUnknownOutcome, ErrStale, ErrFuture, ErrRequestIDReused,
 	ErrBusy, ErrTooManyIDs, ErrTooLarge, ErrInvalid, ErrChanging,
-	ErrCompacted, ErrClosed, ErrFault, ErrRefused, ErrFenced, ErrNoSpace,
+	ErrCompacted, ErrClosed, ErrFault, ErrRefused, ErrFenced, ErrNoSpace, ErrNoCandidate,
 }
 
 // AllErrors are the bits of all errors that can be told to another process.

@@ -23,6 +23,13 @@ type Service interface {
 	// Membership returns the membership according to the entries that this peer has
 	// applied.
 	Membership(ctx context.Context) (Membership, error)
+	// Election returns the state of an election, including all changes that were confirmed
+	// before the call.
+	Election(ctx context.Context, name string) (Election, error)
+	// AskToResign requests a candidate of this peer to resign, and returns when its
+	// candidacy is over. When ctx is done, it withdraws the request and returns the cause. If
+	// this peer does not have the candidate, it returns ErrNoCandidate.
+	AskToResign(ctx context.Context, name, candidate string) error
 	// Info returns the state of this peer.
 	Info(ctx context.Context) (Info, error)
 	// Entries streams the log of this peer, starting at index from. See Event.

@@ -54,7 +54,7 @@ type Guard struct {
 const guarded = 0x80
 
 // MaxElection is how many bytes an election's name can have.
-const MaxElection = 1 << 10
+const MaxElection = api.MaxName
 
 // Encode returns what an engine's entry carries. It copies data.
 func Encode(h Header, data []byte) []byte {

@@ -94,6 +94,10 @@ func (c *call) decode(m message) (any, error) {
 		return decodeMembership(m.body)
 	case msgInfo:
 		return decodeInfo(m.body)
+	case msgElection:
+		return decodeElection(m.body)
+	case msgAskToResign:
+		return nil, (&decoder{b: m.body}).end()
 	}
 	return decodeIndex(m.body)
 }

@@ -55,6 +55,7 @@ type call struct {
 	id     requestid.ID
 	data   []byte
 	voters []api.Peer
+	names  []string // of requests about elections
 	from   uint64
 	taken  bool        // it may have been written
 	answer chan answer // one place; of calls that are no streams
@@ -237,6 +238,9 @@ func (c *call) append(b []byte, window grant) []byte {
 		case msgSnapshot:
 			return appendGrant(b, window)
 		}
+		for _, name := range c.names {
+			b = appendString(b, name)
+		}
 		return b
 	})
 }
@@ -293,6 +297,10 @@ func (c *Caller) giveUp(k *call) (inTime, sent bool) {
 // server has this time to answer that nothing was changed. Without an answer the outcome is unknown.
 const withdrawBefore = time.Second
 
+// withdrawalLimit is the time in which the server must confirm that it has withdrawn a request to
+// resign.
+const withdrawalLimit = 1500 * time.Millisecond
+
 // withdraw asks the server to give the call up if it can, and to answer.
 func (c *Caller) withdraw(k *call) {
 	c.mu.Lock()
@@ -330,13 +338,23 @@ func (c *Caller) do(ctx context.Context, k *call) (any, error) {
 			done = true
 		}
 	}
+	if k.kind == msgAskToResign {
+		c.withdraw(k)
+		limit := time.NewTimer(withdrawalLimit)
+		defer limit.Stop()
+		select {
+		case a := <-k.answer:
+			return a.body, a.err
+		case <-limit.C:
+		}
+	}
 	inTime, sent := c.giveUp(k)
 	if !inTime {
 		a := <-k.answer
 		return a.body, a.err
 	}
 	err := context.Cause(ctx)
-	if sent && k.writes() {
+	if sent && (k.writes() || k.kind == msgAskToResign) {
 		err = unknown(err)
 	}
 	return nil, err
@@ -368,6 +386,31 @@ func (c *Caller) Membership(ctx context.Context) (api.Membership, error) {
 	body, err := c.do(ctx, &call{kind: msgMembership})
 	m, _ := body.(api.Membership)
 	return m, err
+}
+
+// Election implements [api.Service].
+func (c *Caller) Election(ctx context.Context, name string) (api.Election, error) {
+	body, err := c.about(ctx, msgElection, name)
+	e, _ := body.(api.Election)
+	return e, err
+}
+
+// AskToResign implements [api.Service]. When ctx is done, it asks the server to withdraw the
+// request. If the server does not confirm that within withdrawalLimit, the error wraps
+// [api.ErrUnknownOutcome].
+func (c *Caller) AskToResign(ctx context.Context, name, candidate string) error {
+	_, err := c.about(ctx, msgAskToResign, name, candidate)
+	return err
+}
+
+// about makes a call about the election with the first of names.
+func (c *Caller) about(ctx context.Context, kind byte, names ...string) (any, error) {
+	for _, name := range names {
+		if len(name) > maxName {
+			return nil, fmt.Errorf("%w: a name of %d bytes exceeds the limit of %d", api.ErrInvalid, len(name), maxName)
+		}
+	}
+	return c.do(ctx, &call{kind: kind, names: names})
 }
 
 // Info implements [api.Service].

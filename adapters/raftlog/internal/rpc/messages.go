@@ -28,6 +28,9 @@ const (
 	msgGrant       = 8 // more bytes and messages for a stream
 	msgPing        = 9
 
+	msgElection    = 10 // name of an election
+	msgAskToResign = 11 // name of an election, ID of a candidate
+
 	msgResult         = 32 // of a call that is no stream
 	msgError          = 33
 	msgDone           = 34 // a stream has ended as it should
@@ -184,6 +187,39 @@ func decodeMembership(body []byte) (api.Membership, error) {
 		}
 	}
 	return m, d.end()
+}
+
+// decodeNames reads the names that requests about elections consist of.
+func decodeNames(body []byte, count int) ([]string, error) {
+	d := decoder{b: body}
+	names := make([]string, count)
+	for i := range names {
+		names[i] = d.string("name", maxName)
+	}
+	return names, d.end()
+}
+
+func appendElection(b []byte, e api.Election) []byte {
+	b = binary.AppendUvarint(appendBool(b, e.Ended), uint64(len(e.Candidates)))
+	for _, c := range e.Candidates {
+		b = binary.AppendUvarint(appendString(appendString(appendString(b, c.ID), c.Name), c.Value), c.Token)
+	}
+	return b
+}
+
+func decodeElection(body []byte) (api.Election, error) {
+	d := decoder{b: body}
+	e := api.Election{Ended: d.bool("end of an election")}
+	if n := d.count("number of candidates", maxResult, 4); n > 0 {
+		e.Candidates = make([]api.Candidate, n)
+	}
+	for i := range e.Candidates {
+		e.Candidates[i] = api.Candidate{
+			ID: d.string("ID of a candidate", maxName), Name: d.string("name of a candidate", maxString),
+			Value: d.string("value of a candidate", maxString), Token: d.uint("token", 1<<64-1),
+		}
+	}
+	return e, d.end()
 }
 
 func appendInfo(b []byte, i api.Info) []byte {

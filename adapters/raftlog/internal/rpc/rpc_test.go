@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -87,6 +88,18 @@ func TestCalls(t *testing.T) {
 		info, err := s.caller.Info(ctx)
 		require.NoError(t, err)
 		require.Equal(t, a, info.Peer)
+		election := api.Election{Candidates: []api.Candidate{{ID: "a/1", Name: "one", Value: "x:1", Token: 7}, {ID: "a/2"}}}
+		s.cluster.SetElection("report", election)
+		got, err := s.caller.Election(ctx, "report")
+		require.NoError(t, err)
+		require.Equal(t, election, got)
+		require.ErrorIs(t, s.caller.AskToResign(ctx, "report", "b/1"), api.ErrNoCandidate)
+		require.NoError(t, s.caller.AskToResign(ctx, "report", "a/1"))
+		got, err = s.caller.Election(ctx, "report")
+		require.NoError(t, err)
+		require.Equal(t, election.Candidates[1:], got.Candidates)
+		_, err = s.caller.Election(ctx, strings.Repeat("x", 1<<12))
+		require.ErrorIs(t, err, api.ErrInvalid)
 		s.cluster.Lead(b)
 		_, err = s.caller.Propose(ctx, requestid.New(), nil)
 		not, ok := errors.AsType[*api.NotLeaderError](err)

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
@@ -57,6 +58,7 @@ type server struct {
 	slots      chan struct{} // one token a call
 	streams    atomic.Int64
 	pending    atomic.Int64 // bytes of updates
+	frames     atomic.Int64 // received
 
 	mu    sync.Mutex
 	calls map[uint64]*serving
@@ -95,12 +97,13 @@ func (v *server) read(ctx context.Context, cancel context.CancelCauseFunc) error
 		if len(frame) > maxFrame {
 			return violation("a frame of %d bytes", len(frame))
 		}
+		v.frames.Add(1)
 		for d := (decoder{b: frame}); len(d.b) > 0; {
 			m := d.next()
 			if d.err != nil {
 				return d.err
 			}
-			if m.kind <= msgSnapshot {
+			if beginsCall(m.kind) {
 				if m.call <= last {
 					return violation("call %d comes after call %d", m.call, last)
 				}
@@ -170,6 +173,22 @@ func (v *server) handle(ctx context.Context, m message) error {
 			}
 			v.result(m.call, err, func(b []byte) []byte { return appendInfo(b, info) })
 		})
+	case msgElection:
+		return v.about(ctx, m, 1, func(ctx context.Context, names []string) ([]byte, error) {
+			e, err := v.service.Election(ctx, names[0])
+			result := appendElection(nil, e)
+			if err == nil && len(result) > maxResult {
+				err = fmt.Errorf("%w: the list of the candidates has %d bytes, the limit is %d", api.ErrTooLarge, len(result), maxResult)
+			}
+			return result, err
+		})
+	case msgAskToResign:
+		return v.about(ctx, m, 2, func(ctx context.Context, names []string) ([]byte, error) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			defer cancel(nil)
+			v.goroutines.Go(func() { v.awaitSilence(ctx, cancel) })
+			return nil, v.service.AskToResign(ctx, names[0], names[1])
+		})
 	case msgEntries:
 		from, g, err := decodeEntries(m.body)
 		if err != nil {
@@ -211,6 +230,49 @@ func (v *server) handle(ctx context.Context, m message) error {
 		return nil
 	}
 	return violation("a message of kind %d", m.kind)
+}
+
+// beginsCall reports whether a message begins a call, and has a number that no message before
+// it had.
+func beginsCall(kind byte) bool {
+	return kind <= msgSnapshot || kind >= msgElection && kind <= msgAskToResign
+}
+
+// about begins a call that has count names and ends with the result of f.
+func (v *server) about(ctx context.Context, m message, count int, f func(ctx context.Context, names []string) ([]byte, error)) error {
+	names, err := decodeNames(m.body, count)
+	if err != nil {
+		return err
+	}
+	return v.begin(ctx, m.call, nil, func(ctx context.Context) {
+		result, err := f(ctx, names)
+		v.result(m.call, err, func(b []byte) []byte { return append(b, result...) })
+	})
+}
+
+// silenceLimit is the time without a frame after which a caller does not wait for calls any more.
+// A caller that waits sends pings much more often.
+const silenceLimit = 20 * time.Second
+
+var errSilent = errors.New("the caller is silent")
+
+// awaitSilence cancels a call if the caller sends nothing for silenceLimit. It returns when ctx is
+// done.
+func (v *server) awaitSilence(ctx context.Context, cancel context.CancelCauseFunc) {
+	ticker := time.NewTicker(silenceLimit)
+	defer ticker.Stop()
+	for {
+		before := v.frames.Load()
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		if v.frames.Load() == before {
+			cancel(errSilent)
+			return
+		}
+	}
 }
 
 // begin has do run in a goroutine, with a context that ends by a cancel of the call. do adds

@@ -23,6 +23,8 @@ func TestViolations(t *testing.T) {
 		"no message":    {good, {1}},
 		"unknown kind":  {good, {31, 1, 0}},
 		"call twice":    {good, {4, 7, 0, 4, 7, 0}},
+		"name too long": {good, append([]byte{10, 1, 0x83, 0x10, 0x81, 0x10}, make([]byte, 2049)...)},
+		"one name":      {good, {11, 1, 2, 1, 'x'}},
 		"short propose": {good, {1, 1, 3, 0, 0, 0}},
 		"bad grant":     {good, {8, 1, 1, 0}},
 		"too much":      {good, append(append([]byte{5, 1, 11, 1}, 0x80, 0x80, 0x80, 0x80, 4, 0x80, 0x80, 0x80, 0x80, 4), 8, 1, 2, 1, 1)},

@@ -18,9 +18,11 @@ const (
 	// maxFrame is how long a frame may be: one message with MaxData, and what is around it.
 	maxFrame    = MaxData + 64<<10
 	maxString   = 1 << 10 // a name or an address
+	maxName     = 2 << 10 // the name of an election, or the ID of a candidate
 	maxText     = 4 << 10 // what an error says
 	maxPeers    = 1 << 10
 	maxRemoved  = 1 << 16
+	maxResult   = MaxData / 2 // of a result that lists candidates
 	maxChunk    = 1 << 20
 	maxGrant    = 1 << 30 // of bytes, or of messages, at once and in sum
 	frameTarget = 128 << 10

@@ -28,9 +28,10 @@ var (
 		Peer: aPeer, Cluster: "c", Role: "leader", Leader: bPeer, Lease: -time.Second, Term: 1, FirstIndex: 2, LastApplied: 3,
 		CommitIndex: 4, LastIndex: 5, PruneIndex: 6, SnapshotIndex: math.MaxUint64, SnapshotSize: 8, RequestIDs: 9, Fault: "disk",
 	}
-	anEntry = &api.Entry{Index: 3, Term: 2, Kind: api.Control, ID: requestid.New(), Time: time.Unix(1763000000, 123456789).UTC(), Data: []byte("data"), Skipped: true}
-	aPulse  = &api.Progress{Commit: 3, Term: 2, Leader: aPeer, Fresh: true}
-	aHeader = snapshotHeader{3, 2, math.MaxInt64}
+	anEntry    = &api.Entry{Index: 3, Term: 2, Kind: api.Control, ID: requestid.New(), Time: time.Unix(1763000000, 123456789).UTC(), Data: []byte("data"), Skipped: true}
+	anElection = api.Election{Candidates: []api.Candidate{{ID: "a/1", Name: "n", Value: "v", Token: math.MaxUint64}, {ID: "b/2"}}}
+	aPulse     = &api.Progress{Commit: 3, Term: 2, Leader: aPeer, Fresh: true}
+	aHeader    = snapshotHeader{3, 2, math.MaxInt64}
 )
 
 // roundTrip is a decoder and what it decodes, as an encoder for what it has decoded.
@@ -56,6 +57,14 @@ var decoders = map[string]roundTrip{
 	"grant": {appendGrant(nil, grant{maxGrant, 1}), func(b []byte) ([]byte, error) {
 		g, err := decodeGrant(b)
 		return appendGrant(nil, g), err
+	}},
+	"names": {appendString(appendString(nil, "jobs/report"), "a/1"), func(b []byte) ([]byte, error) {
+		names, err := decodeNames(b, 2)
+		return appendString(appendString(nil, names[0]), names[1]), err
+	}},
+	"election": {appendElection(nil, anElection), func(b []byte) ([]byte, error) {
+		e, err := decodeElection(b)
+		return appendElection(nil, e), err
 	}},
 	"index": {appendIndex(nil, math.MaxUint64), func(b []byte) ([]byte, error) {
 		i, err := decodeIndex(b)

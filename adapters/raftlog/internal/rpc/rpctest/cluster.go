@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +31,8 @@ type Cluster struct {
 	held     bool // entries are not applied for now
 	news     chan struct{}
 	peers    map[string]*Peer
+
+	elections map[string]api.Election
 }
 
 // New returns a cluster of these peers, led by the first one.
@@ -37,7 +40,7 @@ func New(peers ...api.Peer) *Cluster {
 	c := &Cluster{
 		applied: map[requestid.ID]uint64{}, sums: map[requestid.ID]uint32{},
 		news: make(chan struct{}), peers: map[string]*Peer{}, leader: peers[0],
-		members: api.Membership{Index: 1, Voters: peers},
+		members: api.Membership{Index: 1, Voters: peers}, elections: map[string]api.Election{},
 	}
 	for _, p := range peers {
 		c.Peer(p)
@@ -242,6 +245,38 @@ func (p *Peer) Membership(ctx context.Context) (api.Membership, error) {
 	p.cluster.mu.Lock()
 	defer p.cluster.mu.Unlock()
 	return p.cluster.members, nil
+}
+
+// Election implements api.Service.
+func (p *Peer) Election(ctx context.Context, name string) (api.Election, error) {
+	if err := p.begin(ctx, "Election"); err != nil {
+		return api.Election{}, err
+	}
+	p.cluster.mu.Lock()
+	defer p.cluster.mu.Unlock()
+	return p.cluster.elections[name], nil
+}
+
+// AskToResign implements api.Service. It removes the candidate from the election.
+func (p *Peer) AskToResign(ctx context.Context, name, candidate string) error {
+	if err := p.begin(ctx, "AskToResign"); err != nil {
+		return err
+	}
+	p.cluster.mu.Lock()
+	e := p.cluster.elections[name]
+	p.cluster.mu.Unlock()
+	is := func(c api.Candidate) bool { return c.ID == candidate }
+	if !slices.ContainsFunc(e.Candidates, is) || !strings.HasPrefix(candidate, p.Self.ID+"/") {
+		return api.ErrNoCandidate
+	}
+	e.Candidates = slices.DeleteFunc(slices.Clone(e.Candidates), is)
+	p.cluster.SetElection(name, e)
+	return nil
+}
+
+// SetElection sets the state of an election.
+func (c *Cluster) SetElection(name string, e api.Election) {
+	c.change(func() { c.elections[name] = e })
 }
 
 // Info implements api.Service.

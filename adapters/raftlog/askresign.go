@@ -1,0 +1,82 @@
+package raftlog
+
+// A program requests the candidate of another program to resign, so that the other program can
+// first end its work. The request is not in the log: the client keeps a call at the candidate's
+// peer in progress until the candidate has left.
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+)
+
+// ResignRequested returns a channel that is closed when a client requests this candidate's
+// resignation (AskToResign of package client). The request does nothing else: a leader
+// should stop its work and then call Resign. The channel is not closed when the candidacy
+// ends, so callers should also wait until the candidacy is over. A request that was made
+// before the call of ResignRequested is noticed if its client still waits.
+func (e *Election) ResignRequested() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.asked == nil {
+		e.asked = make(chan struct{})
+	}
+	e.announce()
+	return e.asked
+}
+
+// announce closes the channel of ResignRequested if there are requests. The caller holds mu.
+func (e *Election) announce() {
+	if e.requests == 0 || e.asked == nil {
+		return
+	}
+	select {
+	case <-e.asked:
+	default:
+		close(e.asked)
+	}
+}
+
+// request adds a request to resign, and returns a function that withdraws it.
+func (e *Election) request() (withdraw func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.requests++
+	e.announce()
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.requests--
+	}
+}
+
+// candidate returns the candidate with that ID, or nil if it is not one of this node.
+func (n *Node) candidate(name, id string) *Election {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for e := range n.elections {
+		if e.name == name && e.ID() == id {
+			return e
+		}
+	}
+	return nil
+}
+
+// AskToResign implements [api.Service].
+func (s service) AskToResign(ctx context.Context, name, candidate string) error {
+	e := s.candidate(name, candidate)
+	if e == nil {
+		return fmt.Errorf("%w: %s in election %q, at peer %s", api.ErrNoCandidate, candidate, name, s.cfg.ID)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	defer e.request()()
+	select {
+	case <-e.over:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
