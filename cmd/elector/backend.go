@@ -15,13 +15,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/console"
 )
 
-// backend is what elections stand on. It may be a lister, a watcher, an ender and a
-// deleter too.
+// backend is an opened backend. The interfaces of the commands, for example lister and ender,
+// show what it can do.
 type backend interface {
-	// candidate makes a candidate; it waits for the backend until ctx is done.
-	candidate(ctx context.Context) (leaderelection.Candidate, error)
-	// close gives up what open has taken, within seconds.
+	// close releases the resources of the backend, within seconds.
 	close()
+}
+
+// participant is a backend that creates candidates.
+type participant interface {
+	backend
+	// candidate creates a candidate. It waits for the backend until ctx is done.
+	candidate(ctx context.Context) (leaderelection.Candidate, error)
 }
 
 // kind is a kind of backend.
@@ -31,8 +36,12 @@ type kind struct {
 	like backend
 	// check reports what is wrong with the settings. It sends nothing.
 	check func(*settings) error
+	// checkRun reports what is wrong with settings that only candidates need; nil for nothing.
+	checkRun func(*settings) error
 	// open is called with settings that check has accepted. It does not wait for servers.
 	open func(*settings) (backend, error)
+	// openRun is open for the command run. If it is nil, open returns a participant.
+	openRun func(*settings) (participant, error)
 	// session is the session timeout that the settings ask for; nil for a backend without
 	// sessions.
 	session func(*settings) time.Duration
@@ -147,6 +156,21 @@ func (s *settings) open() (backend, error) {
 	return kinds[s.backend].open(s)
 }
 
+// openRun opens the backend for the command run.
+func (s *settings) openRun() (participant, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	if open := kinds[s.backend].openRun; open != nil {
+		return open(s)
+	}
+	b, err := kinds[s.backend].open(s)
+	if err != nil {
+		return nil, err
+	}
+	return b.(participant), nil
+}
+
 // openAs opens the backend for a command that needs a T.
 func openAs[T any](s *settings, command string) (T, error) {
 	var none T
@@ -182,8 +206,6 @@ func supports[T any](s *settings, command string) error {
 	case s.backend == "console":
 	case command == "resign":
 		hint = "; send TERM to the leading elector: it hands over, and exits"
-	case s.backend == "raftlog" && command != "end" && command != "delete":
-		hint = "; the page /leader of elector run --listen shows the leader"
 	}
 	return usage("%s: %w of backend %s, only of %s%s", command, errors.ErrUnsupported, s.backend, strings.Join(able, ", "), hint)
 }

@@ -40,8 +40,8 @@ type raftlogSettings struct {
 
 func (r *raftlogSettings) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&r.peers, "peers", nil, "all peers, the same for each of them: id=host:port,...")
-	flags.StringVar(&r.peerID, "peer-id", "", "ID of this process in --peers")
-	flags.StringVar(&r.data, "data", "", "directory of the data of this peer; it is created if it does not exist")
+	flags.StringVar(&r.peerID, "peer-id", "", "ID of this process in --peers; for run and config only")
+	flags.StringVar(&r.data, "data", "", "directory of the data of this peer; it is created if it does not exist; for run and config only")
 	flags.StringVar(&r.listen, "peer-listen", "", "address on which this peer listens, host:port (default: its address in --peers)")
 	flags.StringVar(&r.cluster, "cluster", "elector", "name of the cluster, the same for all peers")
 	flags.StringVar(&r.secretFile, "secret-file", "", "file that contains the secret of all peers, at least 16 random bytes; it encrypts connections")

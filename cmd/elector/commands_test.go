@@ -181,10 +181,13 @@ func TestNobodyAnswersCommands(t *testing.T) {
 }
 
 func TestBackendsThatCannot(t *testing.T) {
-	for _, command := range []string{"status", "watch", "end", "delete"} {
+	for command, backends := range map[string]string{
+		"status": "changefeed, etcd, raftlog, zookeeper", "watch": "changefeed, etcd, raftlog, zookeeper",
+		"end": "changefeed, etcd, zookeeper", "delete": "changefeed, etcd, zookeeper", "resign": "etcd, raftlog, zookeeper",
+	} {
 		p := start(t, []string{"ELECTOR_BACKEND=console"}, command)
 		require.Equal(t, exitUsage, p.exit())
-		p.logs(command + ": unsupported operation of backend console, only of changefeed, etcd, zookeeper")
+		p.logs(command + ": unsupported operation of backend console, only of " + backends)
 	}
 }
 

@@ -212,6 +212,15 @@ func (e *etcdBackend) watch(ctx context.Context) (<-chan observation, error) {
 	return observe(ctx, in, placeOf), nil
 }
 
+// ask requests a candidate to resign.
+func (e *etcdBackend) ask(ctx context.Context, candidate place) error {
+	client, err := e.ready()
+	if err != nil {
+		return err
+	}
+	return etcd.AskToResign(client, e.election, candidate.ID, e.options(etcd.WithContext(ctx))...)
+}
+
 // at looks on at another election by the same client.
 func (e *etcdBackend) at(election string) onlooker {
 	s := *e.settings

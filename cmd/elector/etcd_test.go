@@ -92,6 +92,23 @@ func TestEtcd(t *testing.T) {
 	require.Equal(t, exitOK, e.call("delete").exit())
 }
 
+// The leader that is requested to resign ends its program, and joins again behind the next leader.
+func TestResignOnEtcd(t *testing.T) {
+	t.Parallel()
+	e := newOnEtcd(t)
+	require.Equal(t, exitNobody, e.call("resign").exit(), "there is no election")
+	a := e.run("a", busy)
+	a.says("works")
+	b := e.run("b", busy)
+	b.logs("follower")
+	resign := e.call("resign")
+	require.Regexp(t, `^a has handed over; b leads, token [1-9][0-9]*$`, resign.says("a has"))
+	require.Equal(t, exitOK, resign.exit())
+	b.says("works")
+	a.logs("follower")
+	e.requireOneAfterAnother("a", "b")
+}
+
 // TestPagesOnEtcd: who has no connection does not say that it is ready, nor who leads.
 func TestPagesOnEtcd(t *testing.T) {
 	t.Parallel()

@@ -43,11 +43,8 @@ func (v *leaderView) get() *place {
 // leaderWatch returns the function of a backend by which a candidate observes the leader, nil
 // if there is none.
 func leaderWatch(b backend) func(context.Context) (<-chan observation, error) {
-	switch b := b.(type) {
-	case watcher:
+	if b, ok := b.(watcher); ok {
 		return b.watch
-	case insider:
-		return b.watchInside
 	}
 	return nil
 }

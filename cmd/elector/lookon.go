@@ -56,11 +56,6 @@ type watcher interface {
 	watch(ctx context.Context) (<-chan observation, error)
 }
 
-// insider is a backend that does so only while it takes part itself.
-type insider interface {
-	watchInside(ctx context.Context) (<-chan observation, error)
-}
-
 // observation is one of a watcher's: a leader, nobody, or the error that ends it.
 type observation struct {
 	leader *place

@@ -41,7 +41,7 @@ func (r *runner) allows(timeout time.Duration, who string) error {
 
 // candidate makes candidates for the Elector, unless the session timeout that is granted
 // does not allow what was asked for.
-func (r *runner) candidate(b backend) func(context.Context) (leaderelection.Candidate, error) {
+func (r *runner) candidate(b participant) func(context.Context) (leaderelection.Candidate, error) {
 	return func(ctx context.Context) (leaderelection.Candidate, error) {
 		r.follower.follow()
 		if a, ok := b.(negotiating); ok {

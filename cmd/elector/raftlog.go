@@ -34,11 +34,13 @@ const (
 
 func init() {
 	kinds["raftlog"] = kind{
-		like: (*raftPeer)(nil), check: checkRaftlog, open: openRaftlog,
+		like: (*raftClient)(nil), check: checkRaftlog, checkRun: checkRaftPeer,
+		open: openRaftClient, openRun: openRaftPeer,
 		session: func(s *settings) time.Duration { return s.zookeeper.session },
 		servers: func(s *settings) string { return strings.Join(s.raftlog.peers, ",") },
 		flags:   func(s *settings, flags *pflag.FlagSet) { s.raftlog.register(flags) },
 		advise:  func(_ *settings, err error) error { return advised(err) },
+		values:  true,
 	}
 }
 
@@ -58,7 +60,30 @@ func checkRaftlog(s *settings) error {
 	return s.checkElection(raftlog.CheckName)
 }
 
-func openRaftlog(s *settings) (backend, error) {
+// checkRaftPeer checks the settings of a process that is a peer.
+func checkRaftPeer(s *settings) error {
+	c, err := s.raftlog.config(s)
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.ID == "":
+		return usage("--peer-id is required: which of --peers this process is")
+	case c.Addr == "":
+		return usage("--peer-id %s: not one of --peers", c.ID)
+	case c.Dir == "":
+		return usage("--data is required: a folder for this peer's data")
+	}
+	if err := checkAddress("peer-listen", c.Listen); err != nil {
+		return err
+	}
+	if err := raftlog.CheckCandidate(s.instanceID, s.value); err != nil {
+		return usage("--instance-id, --value: %w", err)
+	}
+	return nil
+}
+
+func openRaftPeer(s *settings) (participant, error) {
 	config, err := s.raftlog.config(s)
 	if err != nil {
 		return nil, err
@@ -78,7 +103,7 @@ func (p *raftPeer) candidate(ctx context.Context) (leaderelection.Candidate, err
 	if err := p.joined(ctx, node); err != nil {
 		return nil, err
 	}
-	return raftlog.NewElection(node, p.election, raftlog.WithClientName(p.instanceID),
+	return raftlog.NewElection(node, p.election, raftlog.WithClientName(p.instanceID), raftlog.WithValue(p.value),
 		// What is left of the lease is for the end of what runs: --lost-grace.
 		raftlog.WithStopGuard(p.session()/spare))
 }
@@ -142,10 +167,7 @@ func (p *raftPeer) refused(ctx context.Context) error {
 	if len(others) == 0 {
 		return nil
 	}
-	c, err := client.New(client.Config{
-		Cluster: p.config.Cluster, Peers: others, Refresh: -1,
-		Secret: p.config.Secret, TLS: p.config.TLS, Insecure: p.config.Insecure,
-	})
+	c, err := newRaftClient(p.config, others)
 	if err != nil {
 		return err
 	}
@@ -187,8 +209,8 @@ func (p *raftPeer) connected() error {
 	return nil
 }
 
-// watchInside tells what the log says of the election.
-func (p *raftPeer) watchInside(ctx context.Context) (<-chan observation, error) {
+// watch observes the election at this peer.
+func (p *raftPeer) watch(ctx context.Context) (<-chan observation, error) {
 	node := p.node.Load()
 	if node == nil {
 		return nil, errors.New("this peer is not opened yet")

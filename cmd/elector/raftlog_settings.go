@@ -21,7 +21,7 @@ import (
 // leastSecret is how many bytes a secret has at least: who reaches a port can try guesses.
 const leastSecret = 16
 
-// config is what the node is opened with.
+// config returns what the node is opened with. Addr is empty if --peer-id is not one of --peers.
 func (r *raftlogSettings) config(s *settings) (c raftlog.Config, err error) {
 	peers, err := r.parsePeers()
 	if err != nil {
@@ -31,25 +31,16 @@ func (r *raftlogSettings) config(s *settings) (c raftlog.Config, err error) {
 		Cluster: r.cluster, ID: r.peerID, Listen: r.listen, Dir: r.data, Peers: peers,
 		Insecure: r.insecure, ElectionTimeout: s.zookeeper.session, Logger: s.log.WithGroup("raftlog"),
 	}
-	own := slices.IndexFunc(peers, func(p raftlog.Peer) bool { return p.ID == r.peerID })
-	switch {
-	case r.peerID == "":
-		return c, usage("--peer-id is required: which of --peers this process is")
-	case own < 0:
-		return c, usage("--peer-id %s: not one of --peers", r.peerID)
-	case r.data == "":
-		return c, usage("--data is required: a folder for this peer's data")
-	case r.cluster == "":
-		return c, usage("--cluster: it is empty")
+	if own := slices.IndexFunc(peers, func(p raftlog.Peer) bool { return p.ID == r.peerID }); own >= 0 {
+		c.Addr = peers[own].Addr
 	}
-	if err := s.checkSession(100 * time.Millisecond); err != nil {
-		return c, err
-	}
-	c.Addr = peers[own].Addr
 	if c.Listen == "" {
 		c.Listen = c.Addr
 	}
-	if err := checkAddress("peer-listen", c.Listen); err != nil {
+	if r.cluster == "" {
+		return c, usage("--cluster: it is empty")
+	}
+	if err := s.checkSession(100 * time.Millisecond); err != nil {
 		return c, err
 	}
 	if c.Secret, err = r.readSecret(); err != nil {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -235,7 +234,7 @@ func TestRaftlogKeepsLostGrace(t *testing.T) {
 	s, r, err := parse(t, slices.Concat(o.flags, []string{"--peers", own, "--peer-id", "a", "--data", filepath.Join(o.dir, "a"), "--lost-grace", (raftSession / 8).String()})...)
 	require.NoError(t, err)
 	s.raftlog.peers = []string{own}
-	b, err := s.open()
+	b, err := s.openRun()
 	require.NoError(t, err)
 	t.Cleanup(b.close)
 	require.NoError(t, r.allows(raftSession, "that is asked for"))
@@ -292,6 +291,7 @@ func TestRaftlogUsage(t *testing.T) {
 		{"cert-file", "none", "belong together"},
 		{"tls", "true", "belong together"},
 		{"allowed-names", "x", "--allowed-names restricts certificates"},
+		{"value", strings.Repeat("v", 1023), "exceed the limit of 1024"},
 	} {
 		flags := maps.Clone(good)
 		flags[bad.flag] = bad.value
@@ -307,14 +307,64 @@ func TestRaftlogUsage(t *testing.T) {
 		require.NotContains(t, err.Error(), "xxxx", "the secret is shown")
 		require.NoDirExists(t, data)
 	}
-	for _, command := range []string{"status", "watch", "end", "delete", "resign"} {
-		root := newRoot()
-		root.SetArgs([]string{command, "--backend", "raftlog", "--peers", good["peers"], "--peer-id", "a", "--data", data, "--secret-file", secret})
-		err := root.Execute()
-		require.ErrorIs(t, err, errors.ErrUnsupported, command)
-		require.Equal(t, exitUsage, exitCode(err), command)
-		require.NoDirExists(t, data)
+	// Other commands are clients, which need neither --peer-id nor --data.
+	for _, command := range []string{"status", "watch", "resign"} {
+		for _, flags := range [][]string{nil, {"--peers", "a"}, {"--peers", good["peers"]}, {"--peers", good["peers"], "--secret-file", short}} {
+			root := newRoot()
+			root.SetArgs(append([]string{command, "--backend", "raftlog"}, flags...))
+			require.Equal(t, exitUsage, exitCode(root.Execute()), "%s %v", command, flags)
+		}
 	}
+}
+
+// TestRaftlogCommands: commands that are not peers show the candidates, and request the leader to
+// resign.
+func TestRaftlogCommands(t *testing.T) {
+	t.Parallel()
+	o := newOnRaft(t)
+	o.flags = append(o.flags, "--session-timeout", "10s") // leadership does not move unless requested
+	access := slices.DeleteFunc(slices.Clone(o.flags), func(flag string) bool { return flag == "run" })
+	do := func(args ...string) *process { return start(t, nil, slices.Concat(args[:1], access, args[1:])...) }
+	all := map[string]*process{}
+	for _, name := range []string{"a", "b", "c"} {
+		all[name] = o.run(name, alone, "--value", name+":80")
+	}
+	first := o.leader(all)
+	watching := do("watch")
+	leads := func(name string) {
+		t.Helper()
+		watching.out.wait(t, func(line string) bool { return strings.Contains(line, " "+name+" leads") }, name+" leads")
+	}
+	leads(first)
+	for _, p := range all {
+		if p != all[first] {
+			p.logs("follower")
+		}
+	}
+	status := do("status", "--is-leader", first)
+	require.Contains(t, status.says("leader"), first+":80")
+	require.Equal(t, exitOK, status.exit())
+
+	resign := do("resign")
+	resign.says(first + " has handed over")
+	require.Equal(t, exitOK, resign.exit())
+	rest := maps.Clone(all)
+	delete(rest, first)
+	second := o.leader(rest)
+	leads(second)
+	all[first].logs("follower") // it has joined again
+	watching.signal(syscall.SIGTERM)
+	require.Equal(t, exitOK, watching.exit())
+	for _, name := range []string{first, second} {
+		require.Equal(t, 1, strings.Count(watching.out.text(), " "+name+" leads"), watching.out.text())
+	}
+	o.never()
+
+	wrong := do("status", "--secret-file", o.secret("wrong", "another secret, as long as it has to be"))
+	require.Contains(t, wrong.logs("elector: "), "must be those of the peers")
+	require.Equal(t, exitBackend, wrong.exit())
+	require.Equal(t, exitNobody, do("status", "--election", "other").exit())
+	require.Equal(t, exitUsage, do("end").exit(), "the electors would exit, and with them the log")
 }
 
 // TestRaftlogSettings: the file has the same names, and the secret may come by a variable.

@@ -74,7 +74,10 @@ func (s *settings) resign(ctx context.Context, b asker, id string, timeout time.
 	}
 	if err := b.ask(ctx, who); err != nil {
 		if ctx.Err() != nil {
-			err = &cmdline.Error{Code: exitStays, Err: fmt.Errorf("%s was requested to resign and has not left: it does not listen to requests, or is still stopping: %w", who.Name, err)}
+			return "", &cmdline.Error{Code: exitStays, Err: fmt.Errorf("%s was requested to resign and has not left: it does not listen to requests, or is still stopping: %w", who.Name, err)}
+		}
+		if errors.Is(err, leaderelection.ErrNoCandidate) {
+			err = &cmdline.Error{Code: exitNobody, Err: err}
 		}
 		return "", err
 	}

@@ -118,7 +118,7 @@ func (r *runner) registerRun(flags *pflag.FlagSet) {
 	flags.DurationVar(&r.grace, "grace", 10*time.Second, "time between TERM and KILL when a command or the program is stopped")
 	flags.DurationVar(&r.lostGrace, "lost-grace", 0, "the same if the leadership is lost, counted from the end of the lease; at most an eighth of the session timeout (default: a tenth)")
 	flags.StringVar(&r.listenOn, "listen", "", "host:port of an HTTP server for /healthz, /readyz, /leader and /metrics (default: none)")
-	flags.StringVar(&r.value, "value", "", "text that this instance advertises, for example its address; status, watch, /leader and ELECTOR_LEADER_VALUE show it to others; backends zookeeper and etcd only")
+	flags.StringVar(&r.value, "value", "", "text that this instance advertises, for example its address; status, watch, /leader and ELECTOR_LEADER_VALUE show it to others; backends zookeeper, etcd and raftlog only")
 	flags.BoolVar(&r.stdin, "stdin", false, "pass standard input, which must not be a terminal, to the program; otherwise the program's input is empty")
 	flags.DurationVar(&r.timeout, "timeout", 0, "give up with exit code 5 if this instance is not elected within this time (default: no limit)")
 	flags.BoolVar(&r.try, "try", false, "give up with exit code 5 if another candidate is ahead, and with code 1 after an error, until this instance is elected; combine it with --timeout if the backend may be unreachable")
@@ -166,6 +166,11 @@ func (r *runner) check() error {
 	if err := r.settings.check(); err != nil {
 		return err
 	}
+	if check := kinds[r.backend].checkRun; check != nil {
+		if err := check(r.settings); err != nil {
+			return err
+		}
+	}
 	if err := r.checkValue(); err != nil {
 		return err
 	}
@@ -177,7 +182,7 @@ func (r *runner) check() error {
 
 func (r *runner) checkValue() error {
 	if r.value != "" && !kinds[r.backend].values {
-		return usage("--value: backend %s cannot advertise a value; use backend zookeeper or etcd, or leave the flag out, for example elector run ... -- report", r.backend)
+		return usage("--value: backend %s cannot advertise a value; use backend zookeeper, etcd or raftlog, or leave the flag out, for example elector run ... -- report", r.backend)
 	}
 	return checkText("value", r.value, maxValue)
 }
@@ -194,7 +199,7 @@ func (r *runner) run(ctx context.Context) error {
 	defer cancel()
 	r.attempt.cancel = cancel
 	defer r.listen(cancel)()
-	b, err := r.open()
+	b, err := r.openRun()
 	if err != nil {
 		return err
 	}
