@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && !no_changefeed
 
 package main
 
@@ -13,8 +13,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/dbserver"
 )
-
-var redisServer = dbserver.Shared{Start: func() (*dbserver.Server, error) { return dbserver.Redis() }}
 
 // TestChangefeed: who is killed is followed after its lease, and who resigns at once; others
 // look on, and end it. Redis stands for all stores: elector knows no differences.

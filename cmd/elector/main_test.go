@@ -20,11 +20,15 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/internal/child"
+	"github.com/go-leaderelection/leaderelection/internal/dbserver"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // built is what the end-to-end tests run.
 var built string
+
+// redisServer is for the tests of the backend changefeed.
+var redisServer = dbserver.Shared{Start: func() (*dbserver.Server, error) { return dbserver.Redis() }}
 
 func TestMain(m *testing.M) {
 	child.Guard()
