@@ -114,7 +114,7 @@ func (a *asking) change(ctx context.Context, f func(names, present []string) ([]
 	for {
 		read, err := a.client.Txn(ctx).Then(
 			clientv3.OpGet(a.node),
-			clientv3.OpGet(a.node+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly()),
+			clientv3.OpGet(a.node+"/", clientv3.WithPrefix()),
 		).Commit()
 		if err != nil {
 			return err

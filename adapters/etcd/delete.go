@@ -86,7 +86,7 @@ func tryDelete(ctx context.Context, client *clientv3.Client, node string, rev *i
 		done = false
 		listed, err := client.Txn(ctx).Then(
 			clientv3.OpGet(node, clientv3.WithKeysOnly()),
-			clientv3.OpGet(node+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly()),
+			clientv3.OpGet(node+"/", clientv3.WithPrefix()),
 		).Commit()
 		if err != nil {
 			return err

@@ -28,11 +28,13 @@ type faults struct {
 	// refuseRequest: the same, given the request.
 	refuseRequest func(request any) error
 	// keptTerm changes the term that a keepalive's answer shows.
-	keptTerm  func(term uint64) uint64
-	keptTTL   func(ttl int64) int64
-	refusals  int
-	sentPuts  int
-	keepSents int
+	keptTerm func(term uint64) uint64
+	keptTTL  func(ttl int64) int64
+	// omitLeases: replies to requests for keys only are without leases, as those of etcd 3.7.
+	omitLeases bool
+	refusals   int
+	sentPuts   int
+	keepSents  int
 }
 
 func (f *faults) set(change func(f *faults)) {
@@ -73,6 +75,9 @@ func (f *faults) unary(ctx context.Context, method string, req, reply any, cc *g
 	err := invoker(ctx, method, req, reply, cc, opts...)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.omitLeases && err == nil {
+		omitLeases(req, reply)
+	}
 	if isPut(req) {
 		f.sentPuts++
 	}
@@ -142,5 +147,29 @@ func ends(t *testing.T, l *leaderelection.Leadership) {
 	case <-l.Done():
 	case <-time.After(5 * ttl):
 		t.Fatal("the leadership does not end")
+	}
+}
+
+// omitLeases removes the leases from replies to requests for keys only.
+func omitLeases(req, reply any) {
+	omit := func(r *etcdserverpb.RangeRequest, got *etcdserverpb.RangeResponse) {
+		if r.GetKeysOnly() && got != nil {
+			for _, kv := range got.Kvs {
+				kv.Lease = 0
+			}
+		}
+	}
+	switch req := req.(type) {
+	case *etcdserverpb.RangeRequest:
+		omit(req, reply.(*etcdserverpb.RangeResponse))
+	case *etcdserverpb.TxnRequest:
+		got := reply.(*etcdserverpb.TxnResponse)
+		done := req.Failure
+		if got.Succeeded {
+			done = req.Success
+		}
+		for i, op := range done {
+			omit(op.GetRequestRange(), got.Responses[i].GetResponseRange())
+		}
 	}
 }

@@ -31,8 +31,10 @@ func keyOf(node string, lease clientv3.LeaseID) string {
 	return node + "/" + strconv.FormatUint(uint64(lease), 16)
 }
 
-// isCandidate says whether a key below the election node is a candidate's: its name is that of
-// the lease that it lives by. Other keys can never lead, so nobody waits for them.
+// isCandidate reports whether a key below the election node is a candidate: its name is that of
+// the lease to which it is attached. Other keys can never lead, so no candidate waits for them.
+// The key must have been read with its value: servers of etcd 3.7 omit the lease from replies to
+// requests for keys only.
 func isCandidate(node string, kv *mvccpb.KeyValue) bool {
 	return kv.Lease != 0 && strings.TrimPrefix(string(kv.Key), node+"/") == strconv.FormatUint(uint64(kv.Lease), 16)
 }
@@ -103,7 +105,7 @@ func look(ctx context.Context, client *clientv3.Client, node string, p place) (*
 // aheadOf selects those that stand ahead of a revision, the nearest first.
 func aheadOf(rev int64) []clientv3.OpOption {
 	return []clientv3.OpOption{
-		clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithMaxCreateRev(rev - 1),
+		clientv3.WithPrefix(), clientv3.WithMaxCreateRev(rev - 1),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend),
 	}
 }

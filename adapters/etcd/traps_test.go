@@ -42,6 +42,28 @@ func TestLostReplyOfPutMakesNoSecondKey(t *testing.T) {
 	require.Equal(t, got.Kvs[0].CreateRevision, l.Token())
 }
 
+// Servers of etcd 3.7 omit the lease of a key from replies to requests for keys only. A candidate
+// is recognized by its lease: without it, two candidates would lead at the same time.
+func TestRepliesWithoutLeases(t *testing.T) {
+	t.Parallel()
+	srv := etcdserver.Start(t, etcdserver.Config{})
+	client := srv.Client((&faults{omitLeases: true}).config)
+	first := elect(t, client)
+	first.leads()
+	second := elect(t, client)
+	second.follows(first.ID())
+	third := elect(t, client)
+	third.follows(second.ID())
+	all, err := etcd.Candidates(client, node)
+	require.NoError(t, err)
+	require.Len(t, all, 3)
+	first.resigns()
+	require.NoError(t, ask(client, first.ID(), patience))
+	second.leads()
+	require.NoError(t, etcd.DeleteElection(client, node))
+	third.endsWith(leaderelection.ErrElectionOver)
+}
+
 // TestKeepaliveOfADeposedMemberIsNoProof: what a member of an earlier term has acknowledged
 // does not count, so that the leader suspends itself in time although every keepalive succeeds.
 func TestKeepaliveOfADeposedMemberIsNoProof(t *testing.T) {
