@@ -45,11 +45,16 @@ func TestInCompanyOfConcurrency(t *testing.T) {
 	session, third := theirs()
 	campaign := make(chan error, 1)
 	go func() { campaign <- third.Campaign(ctx, "theirs, third") }()
+	joined := func(count int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			all, err := etcd.Candidates(client, node)
+			return err == nil && len(all) == count
+		}, patience, 10*time.Millisecond)
+	}
+	joined(3)
 	last := elect(t, client)
-	require.Eventually(t, func() bool {
-		all, err := etcd.Candidates(client, node)
-		return err == nil && len(all) == 4
-	}, patience, 10*time.Millisecond)
+	joined(4)
 	require.NoError(t, first.Proclaim(ctx, "another name")) // is no departure
 	require.NoError(t, first.Resign(ctx))
 	l := second.leads()
