@@ -46,9 +46,7 @@ BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|ele
 # protection is switched off, which programs cannot do. -args -seeds 10000 plays more.
 SIMULATION = ./adapters/raftlog/internal/simulation
 
-# The package that takes longest is first, so that others run beside it.
-LONGEST    = ./integrationtest
-SERVED     = $(strip $(filter $(LONGEST),$(ALL)) $(filter-out $(BUBBLES) $(SIMULATION) $(LONGEST),$(ALL)))
+SERVED     = $(filter-out $(BUBBLES) $(SIMULATION),$(ALL))
 
 # test is everything: lint, unit and integration tests, with the race detector.
 # ZKTEST_REAL makes tests fail, not skip, without the servers that they compare with or
