@@ -50,12 +50,16 @@ SERVED     = $(filter-out $(BUBBLES) $(SIMULATION),$(ALL))
 
 # test is everything: lint, unit and integration tests, with the race detector.
 # ZKTEST_REAL makes tests fail, not skip, without the servers that they compare with or
-# run on. The three groups run side by side, because many tests wait for servers, processes
-# and session timeouts. The limits are for machines that are busy with something else too.
-test: prepare lint
-	@$(MAKE) --no-print-directory --jobs=3 --keep-going bubbles served simulated
+# run on. The groups run side by side, because many tests wait for servers, processes
+# and session timeouts; lint gets the processor time that they leave. The limits are for
+# machines that are busy with something else too.
+test: prepare
+	@$(MAKE) --no-print-directory --jobs=4 --keep-going linted bubbles served simulated
 
-.PHONY: bubbles served simulated
+.PHONY: linted bubbles served simulated
+linted:
+	@nice -n 5 $(MAKE) --no-print-directory lint
+
 bubbles:
 	$(if $(BUBBLES),$(GO) test $(RACE) -cpu 1 -timeout 30m $(TESTFLAGS) $(BUBBLES))
 
