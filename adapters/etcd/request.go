@@ -124,12 +124,15 @@ const (
 	requestLimit = 4 * time.Second
 )
 
-// again calls f, each time for at most limit, until it succeeds, ctx is done, or its error is
-// final.
+// again calls f, each time for at most limit, until it succeeds, ctx is done, its error is final,
+// or the client is closed. A closed client would still repeat the request that it is sending until
+// the request's own context is done, so again cancels that.
 func again(ctx context.Context, client *clientv3.Client, limit time.Duration, f func(ctx context.Context) error) error {
 	for {
 		try, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), min(limit, requestLimit))
+		release := context.AfterFunc(client.Ctx(), cancel)
 		err := f(try)
+		release()
 		cancel()
 		switch {
 		case err == nil:

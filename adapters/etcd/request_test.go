@@ -1,0 +1,30 @@
+package etcd
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// A request that etcd does not answer ends when the client is closed, not when its own time limit
+// has passed: the program that closed the client may wait for the end of all goroutines.
+func TestRequestEndsWithTheClient(t *testing.T) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	tries, ended := make(chan context.Context, 1), make(chan error, 1)
+	go func() {
+		ended <- again(context.Background(), client, time.Hour, func(ctx context.Context) error {
+			tries <- ctx
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	}()
+	try := <-tries
+	require.NoError(t, client.Close())
+	require.ErrorIs(t, <-ended, errClosed)
+	require.ErrorIs(t, try.Err(), context.Canceled)
+}
