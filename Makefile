@@ -51,7 +51,8 @@ SERVED     = $(filter-out $(BUBBLES) $(SIMULATION),$(ALL))
 # test is everything: lint, unit and integration tests, with the race detector.
 # ZKTEST_REAL makes tests fail, not skip, without the servers that they compare with or
 # run on. The groups run side by side, because many tests wait for servers, processes
-# and session timeouts; lint gets the processor time that they leave. The limits are for
+# and session timeouts; lint gets the processor time that they leave. For the same reason
+# one more package with servers is tested at a time than there are cores. The limits are for
 # machines that are busy with something else too.
 test: prepare
 	@$(MAKE) --no-print-directory --jobs=4 --keep-going linted bubbles served simulated
@@ -64,7 +65,7 @@ bubbles:
 	$(if $(BUBBLES),$(GO) test $(RACE) -cpu 1 -timeout 30m $(TESTFLAGS) $(BUBBLES))
 
 served:
-	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) -timeout 30m $(TESTFLAGS) $(SERVED))
+	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 30m $(TESTFLAGS) $(SERVED))
 
 simulated:
 	$(if $(filter $(SIMULATION),$(ALL)),$(GO) test -tags raftlog_controls -timeout 30m $(TESTFLAGS) $(SIMULATION))
