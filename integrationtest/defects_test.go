@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/internal/zkproxy"
 )
 
@@ -126,7 +126,7 @@ func TestC04EndElection(t *testing.T) {
 		node := newNode(t, conn)
 		leader, _ := lead(t, conn, node)
 		late := newCandidate(t, conn, node)
-		require.NoError(t, leader.EndElection())
+		electiontest.Confirm(t, leader.EndElection)
 		leader.ends(t, leaderelection.ErrElectionOver)
 		late.start()
 		late.ends(t, leaderelection.ErrElectionOver)
@@ -144,16 +144,16 @@ func TestC05Twice(t *testing.T) {
 	require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrAlreadyStarted)
 	var wg sync.WaitGroup
 	for range 8 {
-		wg.Go(func() { assert.NoError(t, c.Resign()) })
+		wg.Go(func() { electiontest.Confirm(t, c.Resign) })
 	}
 	wg.Wait()
 	require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrCandidacyOver)
 	for range 8 {
-		wg.Go(func() { assert.NoError(t, c.EndElection()) })
+		wg.Go(func() { electiontest.Confirm(t, c.EndElection) })
 	}
 	wg.Wait()
-	require.NoError(t, c.EndElection())
-	require.NoError(t, c.Resign())
+	electiontest.Confirm(t, c.EndElection)
+	electiontest.Confirm(t, c.Resign)
 	require.False(t, exists(t, conn, node))
 }
 
@@ -394,7 +394,7 @@ func TestC15DataRace(t *testing.T) {
 		eventually(t, func() bool { return c.ID() != "" }, "it takes part")
 	}
 	for _, c := range all {
-		assert.NoError(t, c.Resign())
+		electiontest.Confirm(t, c.Resign)
 	}
 	close(stop)
 	wg.Wait()

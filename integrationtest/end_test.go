@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/internal/zkproxy"
 )
 
@@ -35,7 +36,7 @@ func TestEndRefusesForeignChildren(t *testing.T) {
 	require.ElementsMatch(t, []string{"config", base(leader), base(follower)}, children(t, conn, node))
 
 	require.NoError(t, conn.Delete(foreign, -1))
-	require.NoError(t, follower.EndElection())
+	electiontest.Confirm(t, follower.EndElection)
 	leader.ends(t, leaderelection.ErrElectionOver)
 	follower.ends(t, leaderelection.ErrElectionOver)
 	require.False(t, exists(t, conn, node))
@@ -125,7 +126,7 @@ func TestEndTellsNewcomers(t *testing.T) {
 	_, err = leaderelection.Observe(t.Context(), conn.Conn, node)
 	require.ErrorIs(t, err, leaderelection.ErrElectionOver)
 	require.Equal(t, []string{"DONE"}, children(t, conn, node))
-	require.NoError(t, c.EndElection(), "a candidate whose candidacy is over can still end the election")
+	electiontest.Confirm(t, c.EndElection)
 	require.False(t, exists(t, conn, node))
 }
 
@@ -136,14 +137,14 @@ func TestEndByBystander(t *testing.T) {
 	node := newNode(t, conn)
 	leader, grant := lead(t, conn, node)
 	idle := newCandidate(t, conn, node)
-	require.NoError(t, idle.EndElection())
+	electiontest.Confirm(t, idle.EndElection)
 	require.ErrorIs(t, (<-idle.Status()).Err, leaderelection.ErrElectionOver)
 	idle.isClosed(t)
 	require.ErrorIs(t, idle.ElectLeader(), leaderelection.ErrCandidacyOver)
 	leader.ends(t, leaderelection.ErrElectionOver)
 	require.Error(t, grant.Err())
-	require.NoError(t, idle.EndElection())
-	require.NoError(t, leader.EndElection())
+	electiontest.Confirm(t, idle.EndElection)
+	electiontest.Confirm(t, leader.EndElection)
 }
 
 // EndElection while ZooKeeper is out of reach ends the candidacy within two
@@ -168,7 +169,7 @@ func TestEndWhileDisconnected(t *testing.T) {
 	all := follower.rest(t)
 	require.ErrorIs(t, all[len(all)-1].Err, leaderelection.ErrElectionOver)
 	waitGone(t, elsewhere, node)
-	require.NoError(t, leader.EndElection())
+	electiontest.Confirm(t, leader.EndElection)
 }
 
 // An election node created anew at the same path is another election: an old
@@ -178,12 +179,12 @@ func TestEndIsOfOneElection(t *testing.T) {
 	conn := connect(t)
 	node := newNode(t, conn)
 	old, _ := lead(t, conn, node)
-	require.NoError(t, old.EndElection())
+	electiontest.Confirm(t, old.EndElection)
 	old.ends(t, leaderelection.ErrElectionOver)
 	_, err := conn.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	leader, grant := lead(t, conn, node)
-	require.NoError(t, old.EndElection())
+	electiontest.Confirm(t, old.EndElection)
 	leader.quiet(t, calm)
 	require.NoError(t, grant.Err())
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
 // C18: there was no context. Its end is that of Resign.
@@ -27,7 +28,7 @@ func TestC18Context(t *testing.T) {
 	leader.isClosed(t)
 	ends(t, grant, leaderelection.ErrResigned)
 	follower.leads(t)
-	require.NoError(t, leader.Resign())
+	electiontest.Confirm(t, leader.Resign)
 	require.ErrorIs(t, leader.ElectLeader(), leaderelection.ErrCandidacyOver)
 
 	// A context that ends before or between NewElection and ElectLeader.
@@ -76,8 +77,8 @@ func TestC18Rejoin(t *testing.T) {
 	eventually(t, func() bool {
 		return c.Current().Role == leaderelection.Leader || last.Current().Role == leaderelection.Leader
 	}, "one of them leads")
-	require.NoError(t, c.Resign())
-	require.NoError(t, last.Resign())
+	electiontest.Confirm(t, c.Resign)
+	electiontest.Confirm(t, last.Resign)
 	require.Empty(t, children(t, elsewhere, node))
 }
 
@@ -102,7 +103,7 @@ func TestC18ACL(t *testing.T) {
 	follower.leads(t)
 	require.ErrorIs(t, leaderelection.DeleteElection(stranger.Conn, node), leaderelection.ErrPermission)
 	follower.quiet(t, calm)
-	require.NoError(t, follower.EndElection())
+	electiontest.Confirm(t, follower.EndElection)
 	follower.ends(t, leaderelection.ErrElectionOver)
 }
 
@@ -136,7 +137,7 @@ func TestC18CreateNode(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, stat.EphemeralOwner)
 	for _, c := range all {
-		require.NoError(t, c.Resign())
+		electiontest.Confirm(t, c.Resign)
 	}
 	require.True(t, exists(t, conn, node), "the node is the client's")
 }
@@ -149,7 +150,7 @@ func TestC18Logging(t *testing.T) {
 	var out lockedBuffer
 	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	c, _ := lead(t, conn, node, leaderelection.WithLogger(log), leaderelection.WithClientName("logger"))
-	require.NoError(t, c.Resign())
+	electiontest.Confirm(t, c.Resign)
 	for _, want := range []string{node, base(c), "client=logger", "leader"} {
 		require.Contains(t, out.String(), want)
 	}

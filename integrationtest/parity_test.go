@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
 // These are the cases that Comcast's go-leaderelection tests: first its
@@ -128,7 +129,7 @@ func TestLeaderResignation(t *testing.T) {
 	leader, first := lead(t, conn, node)
 	follower := follow(t, conn, node, leader)
 
-	require.NoError(t, leader.Resign())
+	electiontest.Confirm(t, leader.Resign)
 	leader.closesSilently(t)
 	second := follower.leads(t)
 	require.Greater(t, second.Token(), first.Token())
@@ -156,7 +157,7 @@ func TestFollowerResignation(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, s.Role)
 	require.Empty(t, s.NowFollowing)
 	require.Equal(t, leader.ID(), s.WasFollowing)
-	require.NoError(t, f2.Resign())
+	electiontest.Confirm(t, f2.Resign)
 	f2.closesSilently(t)
 }
 
@@ -388,7 +389,7 @@ func TestLastFollowerDeleted(t *testing.T) {
 	last := follow(t, conn, node, follower)
 	require.NoError(t, elsewhere.Delete(last.ID(), -1))
 	last.ends(t, leaderelection.ErrCandidateDeleted)
-	require.NoError(t, last.Resign())
+	electiontest.Confirm(t, last.Resign)
 	leader.quiet(t, calm)
 	follower.quiet(t, 0)
 	require.NoError(t, grant.Err())

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/internal/ensemble"
 )
 
@@ -363,7 +364,7 @@ func (c *candidate) quiet(t testing.TB, d time.Duration) {
 // resign withdraws the candidate and checks that all is well.
 func (c *candidate) resign(t testing.TB) {
 	t.Helper()
-	require.NoError(t, c.Resign())
+	electiontest.Confirm(t, c.Resign)
 	c.closesSilently(t)
 	require.NoError(t, c.result(t))
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
 // The contract of Candidate.Status. That a late reader gets the newest status
@@ -79,7 +80,7 @@ func TestStatusAfterResign(t *testing.T) {
 	c := enlist(t, conn, newNode(t, conn))
 	eventually(t, func() bool { return c.Current().Role == leaderelection.Leader }, "it leads")
 	grant := c.Current().Leadership
-	require.NoError(t, c.Resign())
+	electiontest.Confirm(t, c.Resign)
 	require.ErrorIs(t, grant.Err(), leaderelection.ErrResigned)
 	c.closesSilently(t)
 	require.Equal(t, leaderelection.Status{CandidateID: c.ID()}, c.Current())

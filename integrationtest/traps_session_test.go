@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/internal/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/zkproxy"
 )
@@ -103,7 +104,7 @@ func TestTrap14_HolderIsTold(t *testing.T) {
 		final  error // nil where there is no final status
 	}{
 		{"resigned", func(t *testing.T, _, _ *client, c *candidate) {
-			require.NoError(t, c.Resign())
+			electiontest.Confirm(t, c.Resign)
 		}, leaderelection.ErrResigned, nil},
 		{"znode deleted", func(t *testing.T, admin, _ *client, c *candidate) {
 			remove(t, admin, c.ID())

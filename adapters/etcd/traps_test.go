@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
+	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/internal/etcdserver"
 )
 
@@ -230,7 +231,7 @@ func TestResignAfterTheContextHasEnded(t *testing.T) {
 	cancel()
 	require.NoError(t, <-c.ended)
 	require.ErrorIs(t, l.Err(), leaderelection.ErrResigned)
-	require.NoError(t, c.Resign())
+	electiontest.Confirm(t, c.Resign)
 	leases, err := client.Leases(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, leases.Leases)
@@ -298,7 +299,7 @@ func TestServerRestarts(t *testing.T) {
 	srv.Restart(0)
 	require.Eventually(t, func() bool { return l.Deadline().After(down.Add(ttl * 3 / 4)) }, patience, 10*time.Millisecond)
 	require.NoError(t, l.Err())
-	require.NoError(t, leader.Resign())
+	electiontest.Confirm(t, leader.Resign)
 	require.Greater(t, follower.leads().Token(), l.Token())
 }
 
@@ -339,7 +340,7 @@ func TestWatchIsCompacted(t *testing.T) {
 		last, err = client.Put(t.Context(), "x", "y")
 		require.NoError(t, err)
 	}
-	require.NoError(t, leader.Resign())
+	electiontest.Confirm(t, leader.Resign)
 	_, err := client.Compact(t.Context(), last.Header.Revision+1, clientv3.WithCompactPhysical())
 	require.NoError(t, err)
 	p.proxy.Refuse(false)
@@ -368,7 +369,7 @@ func TestClusterLosesItsLeader(t *testing.T) {
 	_, err := leader.Txn(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, l.Err())
-	require.NoError(t, leader.Resign())
+	electiontest.Confirm(t, leader.Resign)
 	require.Greater(t, follower.leads().Token(), l.Token())
 }
 
@@ -429,7 +430,7 @@ func TestObserve(t *testing.T) {
 	_, err = client.Put(t.Context(), first.ID(), "two", clientv3.WithIgnoreLease())
 	require.NoError(t, err)
 	require.Equal(t, "two", (<-seen).Leader.Name)
-	require.NoError(t, first.Resign())
+	electiontest.Confirm(t, first.Resign)
 	require.Nil(t, (<-seen).Leader)
 	second := elect(t, client)
 	second.leads()
@@ -456,7 +457,7 @@ func TestEndedElectionIsNotAnother(t *testing.T) {
 	next := elect(t, client)
 	next.leads()
 	require.ErrorIs(t, old.ElectLeader(), leaderelection.ErrElectionOver)
-	require.NoError(t, old.EndElection())
+	electiontest.Confirm(t, old.EndElection)
 	require.Equal(t, leaderelection.Leader, next.Current().Role, "the other election was ended")
 }
 

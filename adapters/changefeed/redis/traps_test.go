@@ -18,6 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
+	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/internal/dbserver"
 )
 
@@ -327,7 +328,7 @@ func TestTrapSnapshot(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- election.ElectLeader() }()
 	defer func() {
-		require.NoError(t, election.Resign())
+		electiontest.Confirm(t, election.Resign)
 		require.NoError(t, <-ended)
 	}()
 	f := subscribe(t, s)
