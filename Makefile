@@ -50,22 +50,17 @@ SERVED     = $(filter-out $(BUBBLES) $(SIMULATION),$(ALL))
 
 # test is everything: lint, unit and integration tests, with the race detector.
 # ZKTEST_REAL makes tests fail, not skip, without the servers that they compare with or
-# run on. The groups run side by side, because many tests wait for servers, processes
-# and session timeouts; lint gets the processor time that they leave. For the same reason
-# one more package with servers is tested at a time than there are cores. The limits are for
-# machines that are busy with something else too.
-test: prepare
-	@$(MAKE) --no-print-directory --jobs=4 --keep-going linted bubbles served simulated
+# run on. The three groups run side by side, because many tests wait for servers, processes
+# and session timeouts. The limits are for machines that are busy with something else too.
+test: prepare lint
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going bubbles served simulated
 
-.PHONY: linted bubbles served simulated
-linted:
-	@nice -n 5 $(MAKE) --no-print-directory lint
-
+.PHONY: bubbles served simulated
 bubbles:
 	$(if $(BUBBLES),$(GO) test $(RACE) -cpu 1 -timeout 30m $(TESTFLAGS) $(BUBBLES))
 
 served:
-	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 30m $(TESTFLAGS) $(SERVED))
+	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) -timeout 30m $(TESTFLAGS) $(SERVED))
 
 simulated:
 	$(if $(filter $(SIMULATION),$(ALL)),$(GO) test -tags raftlog_controls -timeout 30m $(TESTFLAGS) $(SIMULATION))
@@ -96,13 +91,14 @@ lint:
 	cd bench && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 	@$(MAKE) --no-print-directory cross
 
-# cross builds everything for platforms other than this one.
+# cross compiles everything for platforms other than this one. "go list -export" does that as
+# "go build" would, without linking the commands, which takes most of the time.
 PLATFORMS = linux/386 linux/arm windows/amd64 darwin/arm64 freebsd/amd64
 
 cross:
 	@for platform in $(PLATFORMS); do \
-		echo "build for $$platform"; \
-		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(GO) build ./... || exit 1; \
+		echo "compile for $$platform"; \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(GO) list -export -f '{{.Export}}' ./... >/dev/null || exit 1; \
 	done
 
 # sizes builds elector without each backend that a build tag excludes, and without all of them,

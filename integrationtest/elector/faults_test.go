@@ -25,9 +25,12 @@ func (e *election) two(a, b []string) (*elector, *elector) {
 	return leader, follower
 }
 
+// noExpiry are the arguments of electors whose sessions do not expire during a test.
+var noExpiry = []string{"--session-timeout", longSession.String()}
+
 func TestTerm(t *testing.T) {
 	e := newElection(t)
-	a, b := e.two([]string{"--leader-end-command", "echo ended $ELECTOR_ROLE"}, nil)
+	a, b := e.two(slices.Concat(noExpiry, []string{"--leader-end-command", "echo ended $ELECTOR_ROLE"}), noExpiry)
 	a.signal(syscall.SIGTERM)
 	a.says("ended leader")
 	require.Zero(t, a.exit())
@@ -41,7 +44,7 @@ func TestTerm(t *testing.T) {
 // TestStubbornProgram: KILL follows TERM, and only then another one begins.
 func TestStubbornProgram(t *testing.T) {
 	e := newElection(t)
-	a, b := e.two([]string{stubborn, "--grace", "200ms"}, nil)
+	a, b := e.two(slices.Concat(noExpiry, []string{stubborn, "--grace", "200ms"}), noExpiry)
 	a.hands()
 	e.does("b", works, 1)
 	b.hands()
@@ -121,8 +124,8 @@ func TestEndFails(t *testing.T) {
 	say := func(what string) string {
 		return `echo "$ELECTOR_INSTANCE_ID ` + what + ` $$ $(date +%s%N)" >> "$` + lockFileVariable + `"`
 	}
-	a, b := e.two([]string{"--end-tries", "3", "--end-pause", "300ms", "--leader-end-command", say("fails") + "; exit 1"},
-		[]string{"--leader-begin-command", say("begun")})
+	a, b := e.two(slices.Concat(noExpiry, []string{"--end-tries", "3", "--end-pause", "300ms", "--leader-end-command", say("fails") + "; exit 1"}),
+		slices.Concat(noExpiry, []string{"--leader-begin-command", say("begun")}))
 	a.signal(syscall.SIGTERM)
 	require.Equal(t, 3, a.exit())
 	a.says("the work may still run")
@@ -140,7 +143,7 @@ func TestEndFails(t *testing.T) {
 // TestBeginHangs: a begin command has its time, and then another one leads.
 func TestBeginHangs(t *testing.T) {
 	e := newElection(t)
-	a := e.run(checked(t), "a", stubborn, "--begin-timeout", "3s", "--grace", "100ms",
+	a := e.run(checked(t), "a", stubborn, "--session-timeout", longSession.String(), "--begin-timeout", "3s", "--grace", "100ms",
 		"--leader-begin-command", `"$SELF" & wait`, "--leader-error-command", `echo "told: $ELECTOR_ERROR"`)
 	e.does("a", works, 1)
 	b := e.run(checked(t), "b", program...)

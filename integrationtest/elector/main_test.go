@@ -28,6 +28,9 @@ const (
 	// session is what the servers of these tests grant, and long enough for a busy
 	// machine to keep leases up.
 	session = 4 * time.Second
+	// longSession is for tests in which no session expires: servers that do not answer for
+	// some seconds do not end its leases.
+	longSession = 20 * time.Second
 	// patience is how long a test waits for what must come.
 	patience = time.Minute
 	tick     = 300 * time.Millisecond
@@ -69,7 +72,10 @@ func runTests(m *testing.M) (code int) {
 	}
 	if folder, err = os.MkdirTemp("", "elector"); err == nil {
 		defer os.RemoveAll(folder)
-		servers, err = ensemble.Start(ctx, ensemble.Config{Servers: 3, TickTime: tick})
+		servers, err = ensemble.Start(ctx, ensemble.Config{
+			Servers: 3, TickTime: tick,
+			Properties: map[string]string{"maxSessionTimeout": fmt.Sprint(longSession.Milliseconds())},
+		})
 	}
 	if err != nil {
 		fail(err)
