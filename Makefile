@@ -122,13 +122,14 @@ format:
 # does not depend on what it is compared with. kazoo and Curator take part where
 # Debian's python3-kazoo and libcurator-recipes-java are installed. The elections'
 # own requests and round trips: $(GO) test -run '^$' -bench .
-# After that it prints what elections by changefeed take on each store, and compares the raft
-# log with others.
+# After that it compares the raft log with others, and elections on different systems, and prints
+# what elections by changefeed take on each store.
 # Servers keep their data on a disk then, not in memory as in tests.
 bench: export TMPDIR ?= /tmp
 bench: prepare
 	cd bench && $(GO) run . $(BENCHFLAGS)
 	cd bench && $(GO) run ./raftlog
+	cd bench/systems && $(GO) run .
 	$(GO) test -run '^$$' -bench . -timeout 20m ./adapters/changefeed/internal/figures
 
 # prepare installs the servers and clients that tests need and this machine lacks, as root

@@ -1,0 +1,75 @@
+package main
+
+// client-go's leaderelection, as an operator for Kubernetes uses it.
+
+import (
+	"context"
+	"net/http/httptest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// The defaults of Kubernetes' own components. For another lease duration the other two times
+// keep their share of it.
+const (
+	defaultLeaseDuration = 15 * time.Second
+	defaultRenewDeadline = 10 * time.Second
+	defaultRetryPeriod   = 2 * time.Second
+)
+
+func share(d, leaseDuration time.Duration) time.Duration {
+	return time.Duration(float64(d) * float64(leaseDuration) / float64(defaultLeaseDuration))
+}
+
+func kubernetes(leaseDuration time.Duration) func(context.Context) (func(string) (*candidate, error), func(), error) {
+	return func(context.Context) (func(string) (*candidate, error), func(), error) {
+		server := httptest.NewServer(newLeases())
+		join := func(name string) (*candidate, error) {
+			n := new(network)
+			client, err := coordination.NewForConfig(&rest.Config{
+				Host: server.URL, Dial: n.DialContext, Timeout: share(defaultRenewDeadline, leaseDuration) / 2,
+				ContentConfig: rest.ContentConfig{ContentType: jsonType, AcceptContentTypes: jsonType},
+			})
+			if err != nil {
+				return nil, err
+			}
+			c := &candidate{leads: make(chan time.Time, 1), crash: n.crash}
+			elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+				Lock: &resourcelock.LeaseLock{
+					LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "election"}, Client: client,
+					LockConfig: resourcelock.ResourceLockConfig{Identity: name},
+				},
+				LeaseDuration:   leaseDuration,
+				RenewDeadline:   share(defaultRenewDeadline, leaseDuration),
+				RetryPeriod:     share(defaultRetryPeriod, leaseDuration),
+				ReleaseOnCancel: true,
+				Callbacks: leaderelection.LeaderCallbacks{
+					OnStartedLeading: func(context.Context) { c.leads <- time.Now() },
+					OnStoppedLeading: func() {},
+				},
+			})
+			if err != nil {
+				return nil, err
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				elector.Run(ctx)
+			}()
+			c.resign = func() error {
+				cancel()
+				<-over
+				return nil
+			}
+			c.close = func() { _ = c.resign() }
+			return c, nil
+		}
+		return join, server.Close, nil
+	}
+}

@@ -1,0 +1,91 @@
+package main
+
+// As much of a Kubernetes API server as leader election needs: leases in memory, with optimistic
+// concurrency control.
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"sync"
+
+	coordination "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	jsonType   = "application/json"
+	leasesPath = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+)
+
+var leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+
+type leases struct {
+	http.ServeMux
+	mu      sync.Mutex
+	byName  map[string]*coordination.Lease
+	version int
+}
+
+func newLeases() *leases {
+	l := &leases{byName: make(map[string]*coordination.Lease)}
+	l.HandleFunc("GET "+leasesPath+"/{name}", func(w http.ResponseWriter, r *http.Request) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		name := r.PathValue("name")
+		if l.byName[name] == nil {
+			refuse(w, apierrors.NewNotFound(leaseResource, name))
+			return
+		}
+		reply(w, http.StatusOK, l.byName[name])
+	})
+	l.HandleFunc("POST "+leasesPath, l.write)
+	l.HandleFunc("PUT "+leasesPath+"/{name}", l.write)
+	return l
+}
+
+// write creates a lease, or updates it if the client has read its current version.
+func (l *leases) write(w http.ResponseWriter, r *http.Request) {
+	lease := new(coordination.Lease)
+	if err := json.NewDecoder(r.Body).Decode(lease); err != nil {
+		refuse(w, apierrors.NewBadRequest(err.Error()))
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	status := http.StatusOK
+	switch old := l.byName[lease.Name]; {
+	case r.Method == http.MethodPost && old != nil:
+		refuse(w, apierrors.NewAlreadyExists(leaseResource, lease.Name))
+		return
+	case r.Method == http.MethodPost:
+		status = http.StatusCreated
+	case old == nil:
+		refuse(w, apierrors.NewNotFound(leaseResource, lease.Name))
+		return
+	case lease.ResourceVersion != old.ResourceVersion:
+		refuse(w, apierrors.NewConflict(leaseResource, lease.Name, nil))
+		return
+	}
+	l.version++
+	lease.Namespace, lease.ResourceVersion = "default", strconv.Itoa(l.version)
+	l.byName[lease.Name] = lease
+	reply(w, status, lease)
+}
+
+func refuse(w http.ResponseWriter, err *apierrors.StatusError) {
+	status := err.ErrStatus
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	reply(w, int(status.Code), &status)
+}
+
+func reply(w http.ResponseWriter, code int, object any) {
+	if lease, ok := object.(*coordination.Lease); ok {
+		lease.TypeMeta = metav1.TypeMeta{Kind: "Lease", APIVersion: "coordination.k8s.io/v1"}
+	}
+	w.Header().Set("Content-Type", jsonType)
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(object) // the client notices a reply that is cut short
+}

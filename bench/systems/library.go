@@ -1,0 +1,79 @@
+package main
+
+// This library, on ZooKeeper and on etcd.
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/etcd"
+	"github.com/go-leaderelection/leaderelection/internal/ensemble"
+	"github.com/go-leaderelection/leaderelection/zkdial"
+)
+
+func systems(timeout time.Duration) []system {
+	return []system{
+		{"this library on ZooKeeper", timeout, zookeeper(timeout)},
+		{"this library on etcd", timeout, onEtcd(libraryOnEtcd(timeout))},
+		{"etcd concurrency", timeout, onEtcd(concurrencyOnEtcd(timeout))},
+		{"client-go leaderelection, same lease duration", timeout, kubernetes(timeout)},
+		{"client-go leaderelection, defaults", defaultLeaseDuration, kubernetes(defaultLeaseDuration)},
+	}
+}
+
+func zookeeper(timeout time.Duration) func(context.Context) (func(string) (*candidate, error), func(), error) {
+	return func(ctx context.Context) (func(string) (*candidate, error), func(), error) {
+		server, err := ensemble.Start(ctx, ensemble.Config{TickTime: time.Second})
+		if err != nil {
+			return nil, nil, err
+		}
+		join := func(name string) (*candidate, error) {
+			n := new(network)
+			conn, _, err := zkdial.Connect(server.Addrs(), timeout, zkdial.WithDialer(n.dial))
+			if err != nil {
+				return nil, err
+			}
+			e, err := leaderelection.NewElection(conn, "/election",
+				leaderelection.WithCreateNode(), leaderelection.WithClientName(name))
+			if err != nil {
+				conn.Close()
+				return nil, err
+			}
+			return compete(e, n, conn.Close), nil
+		}
+		return join, func() { _ = server.Close() }, nil
+	}
+}
+
+func libraryOnEtcd(timeout time.Duration) joinEtcd {
+	return func(c *connection, name string) (*candidate, error) {
+		e, err := etcd.NewElection(c.client, "/election",
+			etcd.WithCreateNode(), etcd.WithClientName(name), etcd.WithSessionTimeout(timeout))
+		if err != nil {
+			return nil, err
+		}
+		return compete(e, c.network, c.close), nil
+	}
+}
+
+// compete starts a candidacy. release closes the candidate's connection.
+func compete(e leaderelection.Candidate, n *network, release func()) *candidate {
+	c := &candidate{leads: make(chan time.Time, 1), crash: n.crash, resign: e.Resign}
+	go e.ElectLeader()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for status := range e.Status() {
+			if status.Role == leaderelection.Leader {
+				c.leads <- time.Now()
+			}
+		}
+	}()
+	c.close = func() {
+		_ = e.Resign() // cannot be confirmed after a crash
+		<-over
+		release()
+	}
+	return c
+}

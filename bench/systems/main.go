@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"syscall"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/machine"
+)
+
+type settings struct {
+	handOvers, crashes int
+	timeout            time.Duration
+	only               *regexp.Regexp
+}
+
+func parse() (settings, error) {
+	var s settings
+	flag.IntVar(&s.handOvers, "handovers", 20, "`number` of hand-overs of each system")
+	flag.IntVar(&s.crashes, "crashes", 5, "`number` of crashes of each system")
+	flag.DurationVar(&s.timeout, "timeout", 4*time.Second, "session timeout, time to live or lease `duration`: whole seconds, 2 or more")
+	only := flag.String("only", "", "measure only systems whose name matches this `pattern`")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		return s, fmt.Errorf("unexpected argument %q", flag.Arg(0))
+	}
+	if s.handOvers < 1 || s.crashes < 1 {
+		return s, errors.New("-handovers and -crashes must be 1 or more")
+	}
+	if s.timeout < 2*time.Second || s.timeout%time.Second != 0 {
+		return s, errors.New("-timeout must be 2s or more, in whole seconds, as etcd requires")
+	}
+	var err error
+	s.only, err = regexp.Compile(*only)
+	return s, err
+}
+
+func main() {
+	s, err := parse()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "systems:", err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// client-go logs each lease that it loses.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	if err := run(ctx, s); err != nil {
+		fmt.Fprintln(os.Stderr, "systems:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, s settings) error {
+	fmt.Printf("Load average before: %s.\n\n", machine.Load())
+	fmt.Println("| system | timeout | hand-over (quartiles) | fail-over after a crash (quartiles) |")
+	fmt.Println("| --- | --- | --- | --- |")
+	for _, sys := range systems(s.timeout) {
+		if !s.only.MatchString(sys.name) {
+			continue
+		}
+		f, err := measure(ctx, sys, s)
+		if err != nil {
+			return fmt.Errorf("%s: %w", sys.name, err)
+		}
+		fmt.Printf("| %s | %v | %s | %s |\n", sys.name, sys.timeout, spread(f.handOvers, time.Millisecond, "ms"), spread(f.failOvers, time.Second, "s"))
+	}
+	fmt.Printf("\nLoad average after: %s.\n", machine.Load())
+	return nil
+}

@@ -1,0 +1,110 @@
+package main
+
+// The measurement, which is the same for every system.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/stats"
+)
+
+// system is a way of electing a leader.
+type system struct {
+	name    string
+	timeout time.Duration // after which a leader that crashed is replaced
+	// start starts the servers. join adds a candidate to the election without waiting for its role.
+	start func(ctx context.Context) (join func(name string) (*candidate, error), stop func(), err error)
+}
+
+// candidate is a candidate of any system.
+type candidate struct {
+	leads  chan time.Time // the time at which its program was notified that it leads; capacity 1
+	resign func() error   // leave the election
+	crash  func()         // close its connections, and open no others
+	close  func()         // release everything, after resign or crash
+}
+
+type figures struct{ handOvers, failOvers []time.Duration }
+
+func measure(ctx context.Context, sys system, s settings) (f figures, err error) {
+	join, stop, err := sys.start(ctx)
+	if err != nil {
+		return f, fmt.Errorf("start servers: %w", err)
+	}
+	defer stop()
+	leader, err := join("0")
+	if err != nil {
+		return f, fmt.Errorf("join: %w", err)
+	}
+	defer func() { leader.close() }()
+	if _, err := wait(ctx, leader, sys.timeout); err != nil {
+		return f, err
+	}
+	for i := range s.handOvers + s.crashes {
+		next, err := join(fmt.Sprint(i + 1))
+		if err != nil {
+			return f, fmt.Errorf("join: %w", err)
+		}
+		took, err := replace(ctx, sys, leader, next, i >= s.handOvers)
+		leader.close()
+		leader = next
+		if err != nil {
+			return f, err
+		}
+		if i < s.handOvers {
+			f.handOvers = append(f.handOvers, took)
+		} else {
+			f.failOvers = append(f.failOvers, took)
+		}
+	}
+	return f, leader.resign()
+}
+
+// replace ends the leader and returns how long it took until next led.
+func replace(ctx context.Context, sys system, leader, next *candidate, crash bool) (time.Duration, error) {
+	// In this time next joins. It is random, so that the timers of both have random phases.
+	time.Sleep(500*time.Millisecond + rand.N(sys.timeout/2))
+	select {
+	case <-next.leads:
+		return 0, errors.New("two candidates lead")
+	default:
+	}
+	resigned := make(chan error, 1)
+	start := time.Now()
+	if crash {
+		leader.crash()
+		resigned <- nil
+	} else {
+		go func() { resigned <- leader.resign() }()
+	}
+	led, err := wait(ctx, next, sys.timeout)
+	if err := errors.Join(err, <-resigned); err != nil {
+		return 0, err
+	}
+	return led.Sub(start), nil
+}
+
+func wait(ctx context.Context, c *candidate, timeout time.Duration) (time.Time, error) {
+	limit := 5*timeout + 10*time.Second
+	select {
+	case led := <-c.leads:
+		return led, nil
+	case <-time.After(limit):
+		return time.Time{}, fmt.Errorf("nobody was elected within %v", limit)
+	case <-ctx.Done():
+		return time.Time{}, context.Cause(ctx)
+	}
+}
+
+// spread returns the median of samples, and the quartiles in parentheses.
+func spread(samples []time.Duration, unit time.Duration, name string) string {
+	values := make([]float64, len(samples))
+	for i, sample := range samples {
+		values[i] = float64(sample) / float64(unit)
+	}
+	return fmt.Sprintf("%.3g %s (%.3g–%.3g)", stats.Median(values), name, stats.Quantile(values, 0.25), stats.Quantile(values, 0.75))
+}
