@@ -57,13 +57,15 @@ func TestQuorum(t *testing.T) {
 		{"the checker finds an overlap", checkerFindsOverlap},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			defer func() { // also if the test fails: others use the same servers
+				for i := range ens.Servers() {
+					assert.NoError(t, ens.Heal(i))
+					assert.NoError(t, ens.Resume(i))
+					assert.NoError(t, ens.Start(i))
+				}
+				ready(t, ens)
+			}()
 			test.run(t, ens)
-			for i := range ens.Servers() {
-				require.NoError(t, ens.Heal(i))
-				require.NoError(t, ens.Resume(i))
-				require.NoError(t, ens.Start(i))
-			}
-			ready(t, ens)
 		})
 	}
 }
