@@ -185,7 +185,7 @@ func TestCostSuccessionUnverified(t *testing.T) {
 // nothing happens.
 func TestCostAtRest(t *testing.T) {
 	server := startEnsemble(t, ensemble.Config{TickTime: 200 * time.Millisecond})
-	admin, conn := connectTo(t, sessionTimeout, server.Addr(0)), connectTo(t, sessionTimeout, server.Addr(0))
+	admin, conn := connectTo(t, shortTimeout, server.Addr(0)), connectTo(t, shortTimeout, server.Addr(0))
 	const (
 		inLine  = 100 // candidates of one election
 		leaders = 50  // and of one each
@@ -217,7 +217,7 @@ func TestCostAtRest(t *testing.T) {
 	require.LessOrEqual(t, atRest, len(all)+1, "more than one for each candidate and one for the connection")
 
 	const periods = 10
-	period := sessionTimeout / 8
+	period := shortTimeout / 8
 	p := conn.link[0]
 	p.ResetLog()
 	<-time.After(periods * period) // the time over which is counted
@@ -251,7 +251,7 @@ func atMost(n int) (count int) {
 // stays: all of them together leave one watch for their connection.
 func TestCostResignedFollower(t *testing.T) {
 	server := startEnsemble(t, ensemble.Config{TickTime: 200 * time.Millisecond})
-	admin, conn := connectTo(t, sessionTimeout, server.Addr(0)), connectTo(t, sessionTimeout, server.Addr(0))
+	admin, conn := connectTo(t, shortTimeout, server.Addr(0)), connectTo(t, shortTimeout, server.Addr(0))
 	node := newNode(t, admin)
 	leader, l := lead(t, admin, node)
 	eventually(t, func() bool { return watchCount(t, server) == 1 }, "the leader watches its own znode")

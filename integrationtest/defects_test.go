@@ -25,7 +25,7 @@ import (
 func TestC01TwoLeaders(t *testing.T) {
 	t.Parallel()
 	const elections = 12
-	conn, elsewhere := connect(t), connect(t)
+	conn, elsewhere := connectShortly(t), connect(t)
 	type pair struct {
 		leader, follower *candidate
 		grant            *leaderelection.Leadership

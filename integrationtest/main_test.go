@@ -59,7 +59,7 @@ func runTests(m *testing.M) (code int) {
 func startServers(n int) (*ensemble.Ensemble, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	return ensemble.Start(ctx, ensemble.Config{Servers: n, TickTime: 200 * time.Millisecond})
+	return ensemble.Start(ctx, ensemble.Config{Servers: n, TickTime: 200 * time.Millisecond, Properties: map[string]string{"maxSessionTimeout": fmt.Sprint(sessionTimeout.Milliseconds())}})
 }
 
 // breakable is an ensemble whose servers tests may stop. It is started by the

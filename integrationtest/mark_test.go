@@ -26,7 +26,7 @@ func TestMarkKeepsTheSecondFromWinning(t *testing.T) {
 	second := follow(t, connect(t), node, leader)
 	third := follow(t, connect(t), node, second)
 
-	deleter := connect(t)
+	deleter := connectShortly(t)
 	// The first transaction is the mark; the second would delete candidates.
 	stop := deleter.link[0].On(zkproxy.Rule{Op: zkproxy.OpMulti, K: 2, Action: zkproxy.CutBeforeRequest})
 	deleter.link.refuse()
@@ -86,10 +86,10 @@ func TestMarkDoesNotReachANewElection(t *testing.T) {
 // libraries that end an election without a mark, does not lead for a moment.
 func TestOwnEndComesBeforeAClaim(t *testing.T) {
 	t.Parallel()
-	conn, operator := connect(t), connect(t)
+	conn, operator := connectShortly(t), connectShortly(t)
 	for range 10 {
 		node := newNode(t, operator)
-		leader, _ := lead(t, connect(t), node)
+		leader, _ := lead(t, connectShortly(t), node)
 		second := follow(t, conn, node, leader)
 		// Until the lease is there the second in line would ask.
 		eventually(t, func() bool { return conn.link[0].Count(zkproxy.OpMulti) > 0 }, "a check")
@@ -152,7 +152,7 @@ func (h *hangingProvider) Next() (string, bool) {
 func TestLeaseEndsWhileAHostProviderHangs(t *testing.T) {
 	t.Parallel()
 	provider := &hangingProvider{gate: make(chan struct{})}
-	conn := dialWith(t, sessionTimeout, newLink(t, shared.Addrs()), nil, func(addrs []string) zk.HostProvider {
+	conn := dialWith(t, shortTimeout, newLink(t, shared.Addrs()), nil, func(addrs []string) zk.HostProvider {
 		provider.servers = addrs
 		return provider
 	})

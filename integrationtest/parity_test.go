@@ -74,8 +74,8 @@ func TestAbsenceAtStart(t *testing.T) {
 	t.Parallel()
 	server := mortal.use(t)
 	require.NoError(t, server.Kill(0))
-	conn := dial(t, sessionTimeout, server.Addrs()...)
-	e, err := leaderelection.NewElection(conn.Conn, "/election", leaderelection.WithSessionTimeout(sessionTimeout))
+	conn := dial(t, shortTimeout, server.Addrs()...)
+	e, err := leaderelection.NewElection(conn.Conn, "/election", leaderelection.WithSessionTimeout(shortTimeout))
 	require.ErrorIs(t, err, leaderelection.ErrUnreachable)
 	require.Nil(t, e)
 }
@@ -84,7 +84,7 @@ func TestAbsenceAtStart(t *testing.T) {
 func TestAbsenceAtElectLeader(t *testing.T) {
 	t.Parallel()
 	server := mortal.use(t)
-	conn := connectTo(t, sessionTimeout, server.Addrs()...)
+	conn := connectTo(t, shortTimeout, server.Addrs()...)
 	node := newNode(t, conn)
 	c := newCandidate(t, conn, node)
 	require.NoError(t, server.Kill(0))
@@ -92,7 +92,7 @@ func TestAbsenceAtElectLeader(t *testing.T) {
 	c.ends(t, leaderelection.ErrUnreachable)
 
 	startAgain(t, server, conn)
-	conn = connectTo(t, sessionTimeout, server.Addrs()...)
+	conn = connectTo(t, shortTimeout, server.Addrs()...)
 	eventually(t, func() bool { return c.Resign() == nil }, "the withdrawal is not confirmed")
 	require.Empty(t, children(t, conn, node))
 }
@@ -323,7 +323,7 @@ func TestNobodyLeft(t *testing.T) {
 // Case: intended 4, the connection is lost: all are notified and exit.
 func TestConnectionLost(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
+	conn, elsewhere := connectShortly(t), connect(t)
 	node := newNode(t, conn)
 	leader, grant := lead(t, conn, node)
 	f1 := follow(t, conn, node, leader)

@@ -88,13 +88,13 @@ func (p *process) wait(t *testing.T) error {
 
 // candidateProcess is what such a process does. It returns its exit status.
 func candidateProcess() int {
-	conn, _, err := zk.Connect([]string{os.Getenv(processAddr)}, sessionTimeout, zk.WithLogInfo(false))
+	conn, _, err := zk.Connect([]string{os.Getenv(processAddr)}, shortTimeout, zk.WithLogInfo(false))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer conn.Close()
-	e, err := leaderelection.NewElection(conn, os.Getenv(processNode), leaderelection.WithSessionTimeout(sessionTimeout))
+	e, err := leaderelection.NewElection(conn, os.Getenv(processNode), leaderelection.WithSessionTimeout(shortTimeout))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -193,13 +193,13 @@ func cutOffClientsServer(t *testing.T, ens *ensemble.Ensemble, tick, timeout tim
 	lonely, others := serverOf(t, ens, leader)
 	conn := connectTo(t, timeout, ens.Addr(lonely))
 	idle := connectTo(t, timeout, ens.Addr(lonely)) // sends nothing but pings and reads
-	elsewhere := connectTo(t, timeout, addrsOf(ens, others)...)
+	elsewhere := connectTo(t, sessionTimeout, addrsOf(ens, others)...)
 	node := commonNode(t, elsewhere, conn)
 
 	h := newHistory()
 	c, _ := lead(t, conn, node, forSession(timeout))
 	statuses := listen(t, c)
-	next := follow(t, elsewhere, node, c, forSession(timeout))
+	next := follow(t, elsewhere, node, c)
 	successions := listen(t, next)
 	l := settled(t, c, statuses, timeout)
 	term := h.granted("old", c.ID(), l)
@@ -246,12 +246,12 @@ func cutOffClientsServer(t *testing.T, ens *ensemble.Ensemble, tick, timeout tim
 func pauseClientsServer(t *testing.T, ens *ensemble.Ensemble) {
 	frozen, others := serverOf(t, ens, false)
 	conn := connectTo(t, quickTimeout, ens.Addr(frozen))
-	elsewhere := connectTo(t, quickTimeout, addrsOf(ens, others)...)
+	elsewhere := connectTo(t, sessionTimeout, addrsOf(ens, others)...)
 	node := commonNode(t, elsewhere, conn)
 	h := newHistory()
 	c, _ := lead(t, conn, node, forSession(quickTimeout))
 	statuses := listen(t, c)
-	next := follow(t, elsewhere, node, c, forSession(quickTimeout))
+	next := follow(t, elsewhere, node, c)
 	successions := listen(t, next)
 	h.granted("old", c.ID(), settled(t, c, statuses, quickTimeout))
 
@@ -423,7 +423,7 @@ func shortLoss(t *testing.T, ens *ensemble.Ensemble) {
 // sessionExpires has the ensemble expire a leader's session by itself, since
 // nothing arrives from it.
 func sessionExpires(t *testing.T, ens *ensemble.Ensemble) {
-	const timeout = sessionTimeout // or the leader would be suspended before on a busy machine
+	const timeout = shortTimeout
 	conn, elsewhere := connectTo(t, timeout, ens.Addrs()...), connectTo(t, timeout, ens.Addrs()...)
 	node := newNode(t, conn)
 	_, err := elsewhere.Sync(node)

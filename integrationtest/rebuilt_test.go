@@ -28,7 +28,7 @@ func TestRebuiltEnsemble(t *testing.T) {
 		}
 		return net.DialTimeout(network, old.Addr(0), timeout)
 	}
-	conn, _, err := zkdial.Connect([]string{"zk.example"}, sessionTimeout, zkdial.WithDialer(dial))
+	conn, _, err := zkdial.Connect([]string{"zk.example"}, shortTimeout, zkdial.WithDialer(dial))
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 	granted, err := zkdial.Wait(t.Context(), conn)

@@ -21,15 +21,17 @@ import (
 )
 
 const (
-	// sessionTimeout is that of the connections, unless a test says otherwise.
-	// The servers of these tests grant 0.4 to 4 s. A shorter one would have
-	// leaders suspended for no other reason than a busy machine.
-	sessionTimeout = 4 * time.Second
+	// sessionTimeout is the timeout of most sessions. It is so long that servers which do not
+	// answer for some seconds, on a busy machine, end neither sessions nor leases.
+	sessionTimeout = 20 * time.Second
+	// shortTimeout is the timeout of sessions in tests that wait for the end of a session or a
+	// lease.
+	shortTimeout = 4 * time.Second
 	// patience is how long a test waits for what must come.
 	patience = time.Minute
 	// confirmed is longer than what may wait for ZooKeeper's confirmation for a second and a half
 	// takes on a machine that stands still for as long, and shorter than a session lives.
-	confirmed = sessionTimeout - sessionTimeout/8
+	confirmed = shortTimeout - shortTimeout/8
 	// calm is how long a test looks for what must not come.
 	calm = 300 * time.Millisecond
 )
@@ -37,13 +39,20 @@ const (
 // client is a connection over a link that a test can break.
 type client struct {
 	*zk.Conn
-	link link
+	link    link
+	timeout time.Duration // of its session
 }
 
 // connect opens a session on the shared server.
 func connect(t testing.TB) *client {
 	t.Helper()
 	return connectTo(t, sessionTimeout, shared.Addrs()...)
+}
+
+// connectShortly opens a session with a short timeout on the shared server.
+func connectShortly(t testing.TB) *client {
+	t.Helper()
+	return connectTo(t, shortTimeout, shared.Addrs()...)
 }
 
 // connectTo opens a session on the first of the servers that answers. It ends
@@ -91,7 +100,7 @@ func dialWith(t testing.TB, timeout time.Duration, l link, direct []string, prov
 		for range events { // closed when the connection's goroutine ends
 		}
 	})
-	return &client{Conn: conn, link: l}
+	return &client{Conn: conn, link: l, timeout: timeout}
 }
 
 func (c *client) waitForSession(t testing.TB) {
@@ -209,7 +218,7 @@ type candidate struct {
 // newCandidate makes a candidate that does not take part yet.
 func newCandidate(t testing.TB, conn *client, node string, opts ...leaderelection.Option) *candidate {
 	t.Helper()
-	opts = append([]leaderelection.Option{leaderelection.WithSessionTimeout(sessionTimeout)}, opts...)
+	opts = append([]leaderelection.Option{leaderelection.WithSessionTimeout(conn.timeout)}, opts...)
 	e, err := leaderelection.NewElection(conn.Conn, node, opts...)
 	require.NoError(t, err)
 	return &candidate{Election: e, returned: make(chan struct{})}

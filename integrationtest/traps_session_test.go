@@ -150,7 +150,7 @@ func TestTrap14_HolderIsTold(t *testing.T) {
 // just looked at the clock before it was stopped.
 func TestTrap16_StoppedLeaderWrites(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectTo(t, sessionTimeout, shared.Addr(0))
+	admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 	node := newNode(t, admin)
 	register, err := admin.Create(node+"-register", []byte("initial"), 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
@@ -347,7 +347,7 @@ func TestTrap22_CloseWithSeveral(t *testing.T) {
 	t.Parallel()
 	admin := connect(t)
 	for range 8 {
-		conn := connect(t)
+		conn := connectShortly(t)
 		node := newNode(t, admin)
 		h := newHistory()
 		var all []*candidate
