@@ -66,11 +66,12 @@ simulated:
 	$(if $(filter $(SIMULATION),$(ALL)),$(GO) test -tags raftlog_controls -timeout 30m $(TESTFLAGS) $(SIMULATION))
 
 # unit runs the tests that need neither servers nor a C compiler: it installs nothing and
-# needs no root.
+# needs no root. It leaves the simulation of the raft log, a minute of computing, to make test.
+# Some packages wait for processes, so one more is tested at a time than there are cores.
 WITH_SERVERS = $(filter $(shell grep -rlE --include=*_test.go '/internal/(ensemble|dbserver|etcdserver)"' . | xargs -n 1 dirname | sort -u),$(ALL))
 
 unit:
-	$(GO) test -cpu 1 $(TESTFLAGS) $(filter-out $(WITH_SERVERS),$(ALL))
+	$(GO) test -cpu 1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTFLAGS) $(filter-out $(WITH_SERVERS) $(SIMULATION),$(ALL))
 
 # stress runs the tests while two busy loops per core compete with them.
 stress:
