@@ -67,10 +67,10 @@ func eventsOf(log []zkproxy.Record) (events []string) {
 }
 
 func TestCostJoin(t *testing.T) {
-	admin, conn, second, third := connect(t), connectTo(t, long, shared.Addr(0)), connectTo(t, long, shared.Addr(0)), connectTo(t, long, shared.Addr(0))
+	admin, conn, second, third := connect(t), connectTo(t, shortTimeout, shared.Addr(0)), connectTo(t, shortTimeout, shared.Addr(0)), connectTo(t, shortTimeout, shared.Addr(0))
 	node := newNode(t, admin)
 
-	c := newCandidate(t, conn, node, forSession(long))
+	c := newCandidate(t, conn, node)
 	first := slow(conn)
 	c.start()
 	t.Cleanup(func() { _ = c.Resign() })
@@ -81,7 +81,7 @@ func TestCostJoin(t *testing.T) {
 	require.Equal(t, 1, first.Count(zkproxy.OpCreate))
 
 	for _, conn := range []*client{second, third} {
-		next := newCandidate(t, conn, node, forSession(long))
+		next := newCandidate(t, conn, node)
 		p := slow(conn)
 		next.start()
 		t.Cleanup(func() { _ = next.Resign() })
@@ -104,7 +104,7 @@ func TestCostSuccession(t *testing.T) {
 	var conns []*client
 	for range 5 {
 		conn := connectTo(t, lasting, server.Addr(0))
-		c := enlist(t, conn, node, forSession(lasting))
+		c := enlist(t, conn, node)
 		c.next(t)
 		all, conns = append(all, c), append(conns, conn)
 	}
@@ -166,10 +166,10 @@ func TestCostSuccession(t *testing.T) {
 // TestCostSuccessionUnverified has the two candidates ahead go at once, so that
 // the successor could not know that its predecessor was the first.
 func TestCostSuccessionUnverified(t *testing.T) {
-	admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+	admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 	node := newNode(t, admin)
 	ahead := []string{contender(t, admin, node), contender(t, admin, node)}
-	c := enlist(t, conn, node, forSession(long))
+	c := enlist(t, conn, node)
 	require.Equal(t, ahead[1], c.next(t).NowFollowing)
 	p := slow(conn)
 	_, err := admin.Multi(deleteOf(ahead[0]), deleteOf(ahead[1]))

@@ -24,8 +24,8 @@ const (
 	// sessionTimeout is the timeout of most sessions. It is so long that servers which do not
 	// answer for some seconds, on a busy machine, end neither sessions nor leases.
 	sessionTimeout = 20 * time.Second
-	// shortTimeout is the timeout of sessions in tests that wait for the end of a session or a
-	// lease.
+	// shortTimeout is the timeout of sessions in tests that let a session or a lease expire, or
+	// that check that something takes less time than that.
 	shortTimeout = 4 * time.Second
 	// patience is how long a test waits for what must come.
 	patience = time.Minute

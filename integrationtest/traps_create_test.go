@@ -18,10 +18,6 @@ import (
 // libraries found in production. Numbers that are missing belong to other recipes or need a
 // server that can be made to misbehave.
 
-// long is the longest session that the shared server grants: what is over
-// sooner was not the session's end.
-const long = 4 * time.Second
-
 // cuts are the ways in which the outcome of a request can become unknown.
 var cuts = []struct {
 	name    string
@@ -40,12 +36,12 @@ func TestTrap01_CreateReplyLost(t *testing.T) {
 	for _, cut := range cuts {
 		t.Run(cut.name, func(t *testing.T) {
 			t.Parallel()
-			admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+			admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 			node := newNode(t, admin)
 			rule := conn.link[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: under(node), Action: cut.action})
 			session := conn.SessionID()
 
-			c, l := lead(t, conn, node, forSession(long))
+			c, l := lead(t, conn, node)
 			await(t, rule.Done(), "the fault")
 			onlyChild(t, admin, node, c, conn)
 			require.Equal(t, session, conn.SessionID(), "it had to be solved within the session")
@@ -66,12 +62,12 @@ func TestTrap01_CreateReplyLostBehindLeader(t *testing.T) {
 	for _, cut := range cuts {
 		t.Run(cut.name, func(t *testing.T) {
 			t.Parallel()
-			admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+			admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 			node := newNode(t, admin)
 			leader, _ := lead(t, admin, node)
 			conn.link[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: under(node), Action: cut.action})
 
-			c := follow(t, conn, node, leader, forSession(long))
+			c := follow(t, conn, node, leader)
 			require.Len(t, children(t, admin, node), 2)
 			leader.resign(t)
 			l := c.leads(t)
@@ -85,11 +81,11 @@ func TestTrap01_CreateReplyLostBehindLeader(t *testing.T) {
 // dying one, and takes it for the own.
 func TestTrap02_ForeignOwner(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+	admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 	node := newNode(t, admin)
 	rule := conn.link[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: under(node), Action: zkproxy.CutAfterApplied})
 	conn.link.refuse()
-	c := enlist(t, conn, node, forSession(long))
+	c := enlist(t, conn, node)
 	await(t, rule.Done(), "the fault")
 
 	// While the candidate is away its znode is exchanged for one of the same
@@ -112,12 +108,12 @@ func TestTrap02_ForeignOwner(t *testing.T) {
 // waits for itself.
 func TestTrap03_OwnZnodeShowsUpLate(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+	admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 	node := newNode(t, admin)
 	leader := contender(t, admin, node)
 	remove(t, admin, contender(t, admin, node)) // leaves a gap in the sequence
 	rule := conn.link[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: under(node), Action: zkproxy.CutBeforeRequest})
-	c := enlist(t, conn, node, forSession(long))
+	c := enlist(t, conn, node)
 	await(t, rule.Done(), "the fault")
 	require.Equal(t, leader, c.next(t).NowFollowing)
 
@@ -153,13 +149,13 @@ func TestTrap03_OwnZnodeShowsUpLate(t *testing.T) {
 // back.
 func TestTrap04_FreshGUIDForEachCreate(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+	admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 	node := newNode(t, admin)
 	p := conn.link[0]
 	for range 2 {
 		p.On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: under(node), Action: zkproxy.CutBeforeRequest})
 	}
-	c, _ := lead(t, conn, node, forSession(long), leaderelection.WithRejoin())
+	c, _ := lead(t, conn, node, leaderelection.WithRejoin())
 	for range 2 {
 		expire(t, conn)
 		conn.link.restore()
@@ -183,7 +179,7 @@ func TestTrap04_FreshGUIDForEachCreate(t *testing.T) {
 // It must not be created anew behind the user's back.
 func TestTrap36_NodeGoneBeforeCreate(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+	admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 	t.Run("at once", func(t *testing.T) {
 		node := newNode(t, admin)
 		c := newCandidate(t, conn, node, leaderelection.WithCreateNode())
@@ -197,7 +193,7 @@ func TestTrap36_NodeGoneBeforeCreate(t *testing.T) {
 		node := newNode(t, admin)
 		rule := conn.link[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: under(node), Action: zkproxy.CutBeforeRequest})
 		conn.link.refuse()
-		c := newCandidate(t, conn, node, leaderelection.WithRejoin(), forSession(long))
+		c := newCandidate(t, conn, node, leaderelection.WithRejoin())
 		c.start()
 		await(t, rule.Done(), "the fault")
 		remove(t, admin, node)
@@ -208,7 +204,7 @@ func TestTrap36_NodeGoneBeforeCreate(t *testing.T) {
 	})
 	t.Run("with missing parents", func(t *testing.T) {
 		node := newPath(t) + "/a/b"
-		c, _ := lead(t, conn, node, leaderelection.WithCreateNode(), forSession(long))
+		c, _ := lead(t, conn, node, leaderelection.WithCreateNode())
 		onlyChild(t, admin, node, c, conn)
 	})
 }
@@ -225,11 +221,11 @@ func TestTrap40_EndDuringCreate(t *testing.T) {
 	} {
 		t.Run(action.name, func(t *testing.T) {
 			t.Parallel()
-			admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+			admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 			node := newNode(t, admin)
 			rule := conn.link[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: under(node), Action: action.Action})
 			session := conn.SessionID()
-			c := enlist(t, conn, node, forSession(long))
+			c := enlist(t, conn, node)
 			await(t, rule.Done(), "the fault")
 			orphan := children(t, admin, node)
 			require.Len(t, orphan, 1, "the create is applied")

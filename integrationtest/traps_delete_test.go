@@ -18,9 +18,9 @@ func TestTrap05_DeleteReplyLost(t *testing.T) {
 	for _, cut := range cuts {
 		t.Run(cut.name, func(t *testing.T) {
 			t.Parallel()
-			admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+			admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 			node := newNode(t, admin)
-			c, l := lead(t, conn, node, forSession(long))
+			c, l := lead(t, conn, node)
 			next := follow(t, admin, node, c)
 			session := conn.SessionID()
 			rule := conn.link[0].On(zkproxy.Rule{Op: zkproxy.OpDelete, Path: under(node), Action: cut.action})
@@ -48,10 +48,10 @@ func TestTrap05_DeleteReplyLostByFollower(t *testing.T) {
 	for _, cut := range cuts {
 		t.Run(cut.name, func(t *testing.T) {
 			t.Parallel()
-			admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+			admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 			node := newNode(t, admin)
 			leader, l := lead(t, admin, node)
-			c := follow(t, conn, node, leader, forSession(long))
+			c := follow(t, conn, node, leader)
 			last := follow(t, admin, node, c)
 			session := conn.SessionID()
 			own := c.ID()
@@ -78,9 +78,9 @@ func TestTrap05_DeleteReplyLostByFollower(t *testing.T) {
 // candidacy's end.
 func TestTrap05_DeleteIntoBlackHole(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+	admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 	node := newNode(t, admin)
-	c, _ := lead(t, conn, node, forSession(long))
+	c, _ := lead(t, conn, node)
 	next := follow(t, admin, node, c)
 	session := conn.SessionID()
 
@@ -103,13 +103,13 @@ func TestTrap05_DeleteIntoBlackHole(t *testing.T) {
 // nothing.
 func TestTrap06_CleanupAfterContext(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+	admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 	node := newNode(t, admin)
 	session := conn.SessionID()
 
 	t.Run("connected", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		c, l := lead(t, conn, node, forSession(long), leaderelection.WithContext(ctx))
+		c, l := lead(t, conn, node, leaderelection.WithContext(ctx))
 		cancel()
 		ends(t, l, leaderelection.ErrResigned)
 		require.NoError(t, c.result(t))
@@ -117,7 +117,7 @@ func TestTrap06_CleanupAfterContext(t *testing.T) {
 	})
 	t.Run("disconnected", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		c, l := lead(t, conn, node, forSession(long), leaderelection.WithContext(ctx))
+		c, l := lead(t, conn, node, leaderelection.WithContext(ctx))
 		conn.link.cut()
 		cancel()
 		ends(t, l, leaderelection.ErrResigned)
@@ -131,7 +131,7 @@ func TestTrap06_CleanupAfterContext(t *testing.T) {
 	t.Run("during the create", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		rule := conn.link[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: under(node), Action: zkproxy.HoldReply})
-		c := enlist(t, conn, node, forSession(long), leaderelection.WithContext(ctx))
+		c := enlist(t, conn, node, leaderelection.WithContext(ctx))
 		await(t, rule.Done(), "the fault")
 		cancel()
 		require.NoError(t, c.result(t))
@@ -146,13 +146,13 @@ func TestTrap06_CleanupAfterContext(t *testing.T) {
 // Trap 44: a stale end deletes what belongs to a newer candidacy.
 func TestTrap44_StaleResign(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+	admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 	node := newNode(t, admin)
 
 	// The delete of the first stays open while the second joins on the same
 	// connection, and goes on when the second leads already.
-	old, _ := lead(t, conn, node, forSession(long))
-	c := newCandidate(t, conn, node, forSession(long))
+	old, _ := lead(t, conn, node)
+	c := newCandidate(t, conn, node)
 	rule := conn.link[0].On(zkproxy.Rule{Op: zkproxy.OpDelete, Path: under(node), Action: zkproxy.CutBeforeRequest})
 	conn.link.refuse()
 	require.ErrorIs(t, old.Resign(), leaderelection.ErrUnconfirmed)

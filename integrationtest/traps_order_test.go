@@ -99,10 +99,10 @@ func TestTrap35_SequenceRestarts(t *testing.T) {
 // behind.
 func TestTrap38_EverythingAtOnce(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectWays(t, long)
+	admin, conn := connect(t), connectWays(t, shortTimeout)
 	for round := range 5 {
 		node := newNode(t, admin)
-		c := newCandidate(t, conn, node, forSession(long), leaderelection.WithRejoin())
+		c := newCandidate(t, conn, node, leaderelection.WithRejoin())
 		// It is started many times over while its connection flaps.
 		var calls sync.WaitGroup
 		var mu sync.Mutex
@@ -143,12 +143,12 @@ func TestTrap38_EverythingAtOnce(t *testing.T) {
 // makes the next one do so, and so on for ever.
 func TestTrap39_NoCreateStorm(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectWays(t, long)
+	admin, conn := connect(t), connectWays(t, shortTimeout)
 	node := newNode(t, admin)
 	const count = 30
 	var all []*candidate
 	for range count {
-		c := enlist(t, conn, node, forSession(long), leaderelection.WithRejoin())
+		c := enlist(t, conn, node, leaderelection.WithRejoin())
 		c.next(t)
 		all = append(all, c)
 	}
@@ -223,7 +223,7 @@ func TestTrap41_ErrorsAreTold(t *testing.T) {
 		// the candidate goes on.
 		for _, cut := range cuts[:2] {
 			for k := 1; k <= 4; k++ {
-				admin, conn := connect(t), connectWays(t, long)
+				admin, conn := connect(t), connectWays(t, shortTimeout)
 				node := newNode(t, admin)
 				ahead := contender(t, admin, node)
 				var rules []*zkproxy.Handle
@@ -233,7 +233,7 @@ func TestTrap41_ErrorsAreTold(t *testing.T) {
 						Path: func(path string) bool { return path == node || under(node)(path) },
 					}))
 				}
-				c := newCandidate(t, conn, node, forSession(long))
+				c := newCandidate(t, conn, node)
 				c.start()
 				require.Equal(t, ahead, c.next(t).NowFollowing, "%s, request %d", cut.name, k)
 				remove(t, admin, ahead)
@@ -253,9 +253,9 @@ func TestTrap42_TermsDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	t.Run("attentive reader", func(t *testing.T) {
 		t.Parallel()
-		admin, conn := connect(t), connectWays(t, long)
+		admin, conn := connect(t), connectWays(t, shortTimeout)
 		node := newNode(t, admin)
-		c, l := lead(t, conn, node, forSession(long))
+		c, l := lead(t, conn, node)
 		for range 2 {
 			conn.link.freeze()
 			await(t, l.Done(), "the end of the lease")
@@ -270,9 +270,9 @@ func TestTrap42_TermsDoNotOverlap(t *testing.T) {
 	})
 	t.Run("late reader", func(t *testing.T) {
 		t.Parallel()
-		admin, conn := connect(t), connectWays(t, long)
+		admin, conn := connect(t), connectWays(t, shortTimeout)
 		node := newNode(t, admin)
-		c, l := lead(t, conn, node, forSession(long))
+		c, l := lead(t, conn, node)
 		conn.link.freeze()
 		await(t, l.Done(), "the end of the lease")
 		conn.link.restore()
@@ -282,9 +282,9 @@ func TestTrap42_TermsDoNotOverlap(t *testing.T) {
 	})
 	t.Run("new session", func(t *testing.T) {
 		t.Parallel()
-		admin, conn := connect(t), connectWays(t, long)
+		admin, conn := connect(t), connectWays(t, shortTimeout)
 		node := newNode(t, admin)
-		c, l := lead(t, conn, node, forSession(long), leaderelection.WithRejoin())
+		c, l := lead(t, conn, node, leaderelection.WithRejoin())
 		expire(t, conn)
 		conn.link.restore()
 		eventually(t, func() bool { return c.Current().Role == leaderelection.Leader && c.Current().Leadership != l }, "leads again")
@@ -301,7 +301,7 @@ func TestTrap42_TermsDoNotOverlap(t *testing.T) {
 // Trap 43: the leader vanishes between the listing and the look at it.
 func TestTrap43_LeaderVanishes(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+	admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 	for _, followers := range []int{0, 1} {
 		t.Run(fmt.Sprint(followers, " followers"), func(t *testing.T) {
 			node := newNode(t, admin)

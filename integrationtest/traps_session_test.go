@@ -18,10 +18,10 @@ import (
 // session before.
 func TestTrap11_ZnodeOfPreviousSession(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectWays(t, long)
+	admin, conn := connect(t), connectWays(t, shortTimeout)
 	node := newNode(t, admin)
 	leader, _ := lead(t, admin, node)
-	c := follow(t, conn, node, leader, forSession(long))
+	c := follow(t, conn, node, leader)
 	last := follow(t, admin, node, c)
 
 	old := conn.SessionID()
@@ -39,10 +39,10 @@ func TestTrap11_ZnodeOfPreviousSession(t *testing.T) {
 // it is somebody else's now.
 func TestTrap11_ZnodeOfSomebodyElse(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectWays(t, long)
+	admin, conn := connect(t), connectWays(t, shortTimeout)
 	node := newNode(t, admin)
 	ahead := contender(t, admin, node)
-	c := enlist(t, conn, node, forSession(long))
+	c := enlist(t, conn, node)
 	require.Equal(t, ahead, c.next(t).NowFollowing)
 
 	conn.link.cut()
@@ -61,14 +61,14 @@ func TestTrap11_ZnodeOfSomebodyElse(t *testing.T) {
 // seen to break ends after the session.
 func TestTrap12_LeaseCountsFromTheLastProof(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+	admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 	node := newNode(t, admin)
-	c, l := lead(t, conn, node, forSession(long))
+	c, l := lead(t, conn, node)
 	next := follow(t, admin, node, c)
 	_, _, deleted, err := admin.ExistsW(c.ID())
 	require.NoError(t, err)
 	// By now the leader has a chain of proofs and the full lease.
-	eventually(t, func() bool { return time.Until(l.Deadline()) > long/3 }, "no proof arrives")
+	eventually(t, func() bool { return time.Until(l.Deadline()) > shortTimeout/3 }, "no proof arrives")
 
 	conn.link.freeze()
 	frozen := time.Now()
@@ -78,8 +78,8 @@ func TestTrap12_LeaseCountsFromTheLastProof(t *testing.T) {
 	require.Equal(t, leaderelection.Suspended, c.next(t).Role)
 	require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired)
 	// The last proof was asked for before the loss, however late this process hears of its lease.
-	require.Less(t, left, long/2, "counted from the loss or later")
-	require.Less(t, lasted, long, "told late")
+	require.Less(t, left, shortTimeout/2, "counted from the loss or later")
+	require.Less(t, lasted, shortTimeout, "told late")
 	select {
 	case <-deleted:
 		require.Fail(t, "the session has ended before the lease")
@@ -88,7 +88,7 @@ func TestTrap12_LeaseCountsFromTheLastProof(t *testing.T) {
 	await(t, deleted, "the session's end")
 	expired := time.Since(frozen)
 	next.leads(t)
-	t.Logf("session %v: Done after %v, when the client library said %v; the session ended after %v", long,
+	t.Logf("session %v: Done after %v, when the client library said %v; the session ended after %v", shortTimeout,
 		lasted.Round(time.Millisecond), state, expired.Round(time.Millisecond))
 	conn.link.restore()
 	c.ends(t, leaderelection.ErrSessionExpired)
@@ -122,9 +122,9 @@ func TestTrap14_HolderIsTold(t *testing.T) {
 	} {
 		t.Run(end.name, func(t *testing.T) {
 			t.Parallel()
-			admin, conn := connect(t), connectWays(t, long)
+			admin, conn := connect(t), connectWays(t, shortTimeout)
 			node := newNode(t, admin)
-			c, l := lead(t, conn, node, forSession(long))
+			c, l := lead(t, conn, node)
 			told := inBackground(t, func() error {
 				<-l.Done()
 				return l.Err()
@@ -187,7 +187,7 @@ func TestTrap16_StoppedLeaderWrites(t *testing.T) {
 // elected.
 func TestTrap16_WriteUnderWay(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+	admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 	node := newNode(t, admin)
 	register, err := admin.Create(node+"-register", nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
@@ -218,9 +218,9 @@ func TestTrap18_NewSessionUnseen(t *testing.T) {
 	t.Parallel()
 	t.Run("while leading", func(t *testing.T) {
 		t.Parallel()
-		admin, conn := connect(t), connectWays(t, long)
+		admin, conn := connect(t), connectWays(t, shortTimeout)
 		node := newNode(t, admin)
-		c, l := lead(t, conn, node, forSession(long))
+		c, l := lead(t, conn, node)
 		next := follow(t, admin, node, c)
 		expire(t, conn)
 		next.leads(t)
@@ -234,9 +234,9 @@ func TestTrap18_NewSessionUnseen(t *testing.T) {
 	t.Run("while entering", func(t *testing.T) {
 		t.Parallel()
 		// The create is queued in one session and carried out in the next.
-		admin, conn := connect(t), connectWays(t, long)
+		admin, conn := connect(t), connectWays(t, shortTimeout)
 		node := newNode(t, admin)
-		c := newCandidate(t, conn, node, forSession(long))
+		c := newCandidate(t, conn, node)
 		old := conn.SessionID()
 		expire(t, conn)
 		c.start()
@@ -254,10 +254,10 @@ func TestTrap18_NewSessionUnseen(t *testing.T) {
 // Trap 21: a connection that flaps makes leadership flap.
 func TestTrap21_Flapping(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectWays(t, long)
+	admin, conn := connect(t), connectWays(t, shortTimeout)
 	node := newNode(t, admin)
-	c, l := lead(t, conn, node, forSession(long))
-	next := follow(t, conn, node, c, forSession(long))
+	c, l := lead(t, conn, node)
+	next := follow(t, conn, node, c)
 	last := follow(t, admin, node, next)
 	session := conn.SessionID()
 	for range 8 {
@@ -285,15 +285,15 @@ func TestTrap22_NothingHangs(t *testing.T) {
 		prepare func(t *testing.T, admin, conn *client, node string) *candidate
 	}{
 		{"leading", func(t *testing.T, _, conn *client, node string) *candidate {
-			c, _ := lead(t, conn, node, forSession(long))
+			c, _ := lead(t, conn, node)
 			return c
 		}},
 		{"following", func(t *testing.T, admin, conn *client, node string) *candidate {
 			leader, _ := lead(t, admin, node)
-			return follow(t, conn, node, leader, forSession(long))
+			return follow(t, conn, node, leader)
 		}},
 		{"suspended", func(t *testing.T, _, conn *client, node string) *candidate {
-			c, l := lead(t, conn, node, forSession(long))
+			c, l := lead(t, conn, node)
 			conn.link.freeze()
 			await(t, l.Done(), "the end of the lease")
 			require.Equal(t, leaderelection.Suspended, c.next(t).Role)
@@ -301,14 +301,14 @@ func TestTrap22_NothingHangs(t *testing.T) {
 		}},
 		{"disconnected", func(t *testing.T, admin, conn *client, node string) *candidate {
 			leader, _ := lead(t, admin, node)
-			c := follow(t, conn, node, leader, forSession(long))
+			c := follow(t, conn, node, leader)
 			conn.link.cut()
 			eventually(t, func() bool { return conn.State() != zk.StateHasSession }, "cut")
 			return c
 		}},
 		{"creating", func(t *testing.T, _, conn *client, node string) *candidate {
 			rule := conn.link[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: under(node), Action: zkproxy.HoldReply})
-			c := enlist(t, conn, node, forSession(long), leaderelection.WithRejoin())
+			c := enlist(t, conn, node, leaderelection.WithRejoin())
 			await(t, rule.Done(), "the fault")
 			return c
 		}},
@@ -316,20 +316,20 @@ func TestTrap22_NothingHangs(t *testing.T) {
 		t.Run(state.name, func(t *testing.T) {
 			t.Parallel()
 			t.Run("closed", func(t *testing.T) {
-				admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+				admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 				c := state.prepare(t, admin, conn, newNode(t, admin))
 				closed := inBackground(t, func() error { conn.Close(); return nil })
 				begin := time.Now()
 				c.ends(t, leaderelection.ErrConnClosed)
-				require.Less(t, time.Since(begin), long, "told late")
+				require.Less(t, time.Since(begin), shortTimeout, "told late")
 				_ = c.Resign() // returns at once, whatever it says
-				require.Less(t, time.Since(begin), long)
+				require.Less(t, time.Since(begin), shortTimeout)
 				_, err := c.Multi()
 				require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 				await(t, closed, "Close")
 			})
 			t.Run("resigned", func(t *testing.T) {
-				admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+				admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 				c := state.prepare(t, admin, conn, newNode(t, admin))
 				begin := time.Now()
 				_ = c.Resign() // it may or may not be confirmed
@@ -374,11 +374,11 @@ func TestTrap27_WatchesLost(t *testing.T) {
 	t.Parallel()
 	t.Run("same session", func(t *testing.T) {
 		t.Parallel()
-		admin, conn := connect(t), connectWays(t, long)
+		admin, conn := connect(t), connectWays(t, shortTimeout)
 		node := newNode(t, admin)
 		first := contender(t, admin, node)
 		second := contender(t, admin, node)
-		c := enlist(t, conn, node, forSession(long))
+		c := enlist(t, conn, node)
 		require.Equal(t, second, c.next(t).NowFollowing)
 		conn.link.cut()
 		remove(t, admin, second)
@@ -391,10 +391,10 @@ func TestTrap27_WatchesLost(t *testing.T) {
 	})
 	t.Run("new session", func(t *testing.T) {
 		t.Parallel()
-		admin, conn := connect(t), connectWays(t, long)
+		admin, conn := connect(t), connectWays(t, shortTimeout)
 		node := newNode(t, admin)
 		first := contender(t, admin, node)
-		c := enlist(t, conn, node, forSession(long), leaderelection.WithRejoin())
+		c := enlist(t, conn, node, leaderelection.WithRejoin())
 		require.Equal(t, first, c.next(t).NowFollowing)
 		id := c.ID()
 		expire(t, conn)
@@ -412,12 +412,12 @@ func TestTrap27_WatchesLost(t *testing.T) {
 		for _, leading := range []bool{true, false} {
 			t.Run(fmt.Sprintf("leading %v", leading), func(t *testing.T) {
 				t.Parallel()
-				admin, conn := connect(t), connectWays(t, long)
+				admin, conn := connect(t), connectWays(t, shortTimeout)
 				node := newNode(t, admin)
 				if !leading {
 					contender(t, admin, node)
 				}
-				c := enlist(t, conn, node, forSession(long))
+				c := enlist(t, conn, node)
 				require.Equal(t, leading, c.next(t).Role == leaderelection.Leader)
 				conn.link.cut()
 				remove(t, admin, c.ID())

@@ -15,13 +15,13 @@ import (
 // on nothing, and without another look nobody ever wakes.
 func TestTrap24_PredecessorVanishes(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectTo(t, long, shared.Addr(0))
+	admin, conn := connect(t), connectTo(t, shortTimeout, shared.Addr(0))
 	node := newNode(t, admin)
 	ahead := contender(t, admin, node)
 	// The first look at it meets a broken link besides.
 	conn.link[0].On(zkproxy.Rule{Op: zkproxy.OpGetData, Path: func(path string) bool { return path == ahead }, Action: zkproxy.CutBeforeRequest})
 	listed := conn.link[0].On(zkproxy.Rule{Op: zkproxy.OpGetChildren2, Path: func(path string) bool { return path == node }, Action: zkproxy.HoldReply})
-	c := enlist(t, conn, node, forSession(long))
+	c := enlist(t, conn, node)
 	// It has seen the predecessor in the listing, which is on its way.
 	await(t, listed.Done(), "the listing")
 	remove(t, admin, ahead)
@@ -34,10 +34,10 @@ func TestTrap24_PredecessorVanishes(t *testing.T) {
 // Trap 25: each new try sets another watch and abandons the last one.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectWays(t, long)
+	admin, conn := connect(t), connectWays(t, shortTimeout)
 	node := newNode(t, admin)
 	ahead := contender(t, admin, node)
-	c := enlist(t, conn, node, forSession(long))
+	c := enlist(t, conn, node)
 	require.Equal(t, ahead, c.next(t).NowFollowing)
 	require.Equal(t, 2, clientWatches(t, conn))
 	for i := range 10 {
@@ -55,7 +55,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	eventually(t, func() bool { return clientWatches(t, conn) >= 2 }, "the predecessor is not watched")
 	before := clientWatches(t, conn)
 	for range 5 {
-		follow(t, conn, node, c, forSession(long)).resign(t)
+		follow(t, conn, node, c).resign(t)
 	}
 	eventually(t, func() bool { return clientWatches(t, conn) <= before+1 }, "those that resigned have left watches")
 	require.ElementsMatch(t, []string{ahead, c.ID()}, dataWatches(t, shared, node))
