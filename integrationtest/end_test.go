@@ -126,7 +126,7 @@ func TestEndTellsNewcomers(t *testing.T) {
 	_, err = leaderelection.Observe(t.Context(), conn.Conn, node)
 	require.ErrorIs(t, err, leaderelection.ErrElectionOver)
 	require.Equal(t, []string{"DONE"}, children(t, conn, node))
-	electiontest.Confirm(t, c.EndElection)
+	electiontest.Confirm(t, c.EndElection) // also after its candidacy
 	require.False(t, exists(t, conn, node))
 }
 
@@ -143,7 +143,7 @@ func TestEndByBystander(t *testing.T) {
 	require.ErrorIs(t, idle.ElectLeader(), leaderelection.ErrCandidacyOver)
 	leader.ends(t, leaderelection.ErrElectionOver)
 	require.Error(t, grant.Err())
-	electiontest.Confirm(t, idle.EndElection)
+	require.NoError(t, idle.EndElection())
 	electiontest.Confirm(t, leader.EndElection)
 }
 
@@ -184,7 +184,7 @@ func TestEndIsOfOneElection(t *testing.T) {
 	_, err := conn.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	leader, grant := lead(t, conn, node)
-	electiontest.Confirm(t, old.EndElection)
+	require.NoError(t, old.EndElection())
 	leader.quiet(t, calm)
 	require.NoError(t, grant.Err())
 }

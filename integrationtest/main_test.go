@@ -59,7 +59,10 @@ func runTests(m *testing.M) (code int) {
 func startServers(n int) (*ensemble.Ensemble, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	return ensemble.Start(ctx, ensemble.Config{Servers: n, TickTime: 200 * time.Millisecond, Properties: map[string]string{"maxSessionTimeout": fmt.Sprint(sessionTimeout.Milliseconds())}})
+	return ensemble.Start(ctx, ensemble.Config{
+		Servers: n, TickTime: 200 * time.Millisecond,
+		Properties: map[string]string{"maxSessionTimeout": fmt.Sprint(sessionTimeout.Milliseconds())},
+	})
 }
 
 // breakable is an ensemble whose servers tests may stop. It is started by the
@@ -92,16 +95,22 @@ func (b *breakable) use(t *testing.T) *ensemble.Ensemble {
 				t.Logf("server %d:\n%s", i, b.e.Log(i))
 			}
 		}
-		for i := range b.servers {
-			if b.servers > 1 {
-				require.NoError(t, b.e.Heal(i))
-			}
-			require.NoError(t, b.e.Resume(i))
-			require.NoError(t, b.e.Start(i))
-		}
-		ready(t, b.e)
+		repair(t, b.e)
 	})
 	return b.e
+}
+
+// repair ends all faults of an ensemble, and waits until all of its servers can serve clients.
+func repair(t *testing.T, e *ensemble.Ensemble) {
+	t.Helper()
+	for i := range e.Servers() {
+		if e.Servers() > 1 {
+			require.NoError(t, e.Heal(i))
+		}
+		require.NoError(t, e.Resume(i))
+		require.NoError(t, e.Start(i))
+	}
+	ready(t, e)
 }
 
 // ready waits until all servers that can serve clients do.

@@ -93,7 +93,7 @@ func TestAbsenceAtElectLeader(t *testing.T) {
 
 	startAgain(t, server, conn)
 	conn = connectTo(t, shortTimeout, server.Addrs()...)
-	eventually(t, func() bool { return c.Resign() == nil }, "the withdrawal is not confirmed")
+	electiontest.Confirm(t, c.Resign)
 	require.Empty(t, children(t, conn, node))
 }
 
@@ -169,8 +169,8 @@ func TestDeleteMissingElection(t *testing.T) {
 
 // Case: Delete Election Race, 500 candidates and 500 that come meanwhile.
 func TestDeleteElectionRace(t *testing.T) {
-	deletionRace(t, 500, 500, func(conn *client, node string, _ []*candidate) error {
-		return leaderelection.DeleteElection(conn.Conn, node)
+	deletionRace(t, 500, 500, func(conn *client, node string, _ []*candidate) {
+		require.NoError(t, leaderelection.DeleteElection(conn.Conn, node))
 	})
 }
 
@@ -389,7 +389,7 @@ func TestLastFollowerDeleted(t *testing.T) {
 	last := follow(t, conn, node, follower)
 	require.NoError(t, elsewhere.Delete(last.ID(), -1))
 	last.ends(t, leaderelection.ErrCandidateDeleted)
-	electiontest.Confirm(t, last.Resign)
+	require.NoError(t, last.Resign())
 	leader.quiet(t, calm)
 	follower.quiet(t, 0)
 	require.NoError(t, grant.Err())

@@ -57,14 +57,7 @@ func TestQuorum(t *testing.T) {
 		{"the checker finds an overlap", checkerFindsOverlap},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			defer func() { // also if the test fails: others use the same servers
-				for i := range ens.Servers() {
-					assert.NoError(t, ens.Heal(i))
-					assert.NoError(t, ens.Resume(i))
-					assert.NoError(t, ens.Start(i))
-				}
-				ready(t, ens)
-			}()
+			defer repair(t, ens) // also if the test fails: others use the same servers
 			test.run(t, ens)
 		})
 	}
@@ -443,7 +436,7 @@ func sessionExpires(t *testing.T, ens *ensemble.Ensemble) {
 	follower.ends(t, leaderelection.ErrSessionExpired)
 	for range 2 {
 		require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrCandidacyOver)
-		electiontest.Confirm(t, c.Resign)
+		require.NoError(t, c.Resign(), "nothing is left of it")
 		_, open := <-c.Status()
 		require.False(t, open)
 	}

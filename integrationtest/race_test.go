@@ -1,10 +1,8 @@
 package integrationtest
 
 import (
-	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,27 +13,18 @@ import (
 // The same by EndElection of the leader and of a follower at once, with 1,000
 // that come meanwhile: it may take more than the two seconds of one call.
 func TestEndElectionRace(t *testing.T) {
-	deletionRace(t, 20, 1000, func(_ *client, _ string, all []*candidate) error {
-		follower := make(chan error, 1)
-		go func() { follower <- endElection(all[len(all)-1]) }()
-		return errors.Join(endElection(all[0]), <-follower)
+	deletionRace(t, 20, 1000, func(_ *client, _ string, all []*candidate) {
+		var follower sync.WaitGroup
+		follower.Go(func() { electiontest.Confirm(t, all[len(all)-1].EndElection) })
+		electiontest.Confirm(t, all[0].EndElection)
+		follower.Wait()
 	})
-}
-
-// endElection calls EndElection until the end is confirmed.
-func endElection(c *candidate) error {
-	for begin := time.Now(); ; {
-		err := c.EndElection()
-		if !errors.Is(err, leaderelection.ErrUnconfirmed) || time.Since(begin) > patience {
-			return err
-		}
-	}
 }
 
 // deletionRace keeps the server so busy that no other test should run beside
 // it. It has candidates join while an election is
 // ended: before of them take part already, meanwhile come during the end.
-func deletionRace(t *testing.T, before, meanwhile int, end func(*client, string, []*candidate) error) {
+func deletionRace(t *testing.T, before, meanwhile int, end func(*client, string, []*candidate)) {
 	t.Helper()
 	owner := connect(t)
 	node := newNode(t, owner)
@@ -71,7 +60,7 @@ func deletionRace(t *testing.T, before, meanwhile int, end func(*client, string,
 			late[i].start()
 		})
 	}
-	require.NoError(t, end(owner, node, enlisted))
+	end(owner, node, enlisted)
 	wg.Wait()
 
 	told := 0
@@ -85,7 +74,7 @@ func deletionRace(t *testing.T, before, meanwhile int, end func(*client, string,
 		require.NotEmpty(t, all)
 		require.ErrorIs(t, all[len(all)-1].Err, leaderelection.ErrElectionOver)
 		require.ErrorIs(t, c.result(t), leaderelection.ErrElectionOver)
-		electiontest.Confirm(t, c.Resign)
+		require.NoError(t, c.Resign())
 	}
 	t.Logf("%d candidates were told of the end, %d found no election", told, before+meanwhile-told)
 	require.False(t, exists(t, owner, node))

@@ -133,7 +133,7 @@ func TestZombieAfterRestart(t *testing.T) {
 	}
 	require.Equal(t, []string{base(f2)}, children(t, elsewhere, node))
 	for _, c := range []*candidate{f1, leader} {
-		eventually(t, func() bool { return c.Resign() == nil }, "the withdrawal is not confirmed")
+		electiontest.Confirm(t, c.Resign)
 	}
 }
 
@@ -220,12 +220,12 @@ func TestUnusableAfterResign(t *testing.T) {
 	require.False(t, open)
 	require.Equal(t, leaderelection.Follower, c.Current().Role)
 	require.Nil(t, c.Current().Leadership)
-	electiontest.Confirm(t, c.Resign)
+	require.NoError(t, c.Resign())
 	require.Empty(t, children(t, conn, node))
 
 	// One that never took part can resign too, and then cannot.
 	idle := newCandidate(t, conn, node)
-	electiontest.Confirm(t, idle.Resign)
+	require.NoError(t, idle.Resign())
 	idle.isClosed(t)
 	require.ErrorIs(t, idle.ElectLeader(), leaderelection.ErrCandidacyOver)
 	require.Empty(t, children(t, conn, node))

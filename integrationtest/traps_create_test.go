@@ -187,7 +187,7 @@ func TestTrap36_NodeGoneBeforeCreate(t *testing.T) {
 		c.start()
 		c.ends(t, leaderelection.ErrElectionOver)
 		require.False(t, exists(t, admin, node))
-		electiontest.Confirm(t, c.Resign)
+		require.NoError(t, c.Resign())
 	})
 	t.Run("while the connection is down", func(t *testing.T) {
 		node := newNode(t, admin)
@@ -200,7 +200,7 @@ func TestTrap36_NodeGoneBeforeCreate(t *testing.T) {
 		conn.link.restore()
 		c.ends(t, leaderelection.ErrElectionOver)
 		require.False(t, exists(t, admin, node))
-		electiontest.Confirm(t, c.Resign)
+		require.NoError(t, c.Resign())
 	})
 	t.Run("with missing parents", func(t *testing.T) {
 		node := newPath(t) + "/a/b"
@@ -239,7 +239,7 @@ func TestTrap40_EndDuringCreate(t *testing.T) {
 
 			rule.Release()
 			waitGone(t, admin, path.Join(node, orphan[0]))
-			eventually(t, func() bool { return c.Resign() == nil }, "now it is confirmed")
+			electiontest.Confirm(t, c.Resign)
 			require.Equal(t, session, conn.SessionID(), "the session's end is no solution")
 			require.Empty(t, children(t, admin, node))
 		})

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/internal/zkproxy"
 )
 
@@ -36,7 +37,7 @@ func TestTrap05_DeleteReplyLost(t *testing.T) {
 			c.closesSilently(t)
 			next.leads(t)
 			require.Equal(t, []string{base(next)}, children(t, admin, node))
-			eventually(t, func() bool { return c.Resign() == nil }, "now it is confirmed")
+			electiontest.Confirm(t, c.Resign)
 			require.Equal(t, session, conn.SessionID(), "the session's end is no solution")
 		})
 	}
@@ -66,7 +67,7 @@ func TestTrap05_DeleteReplyLostByFollower(t *testing.T) {
 			await(t, rule.Done(), "the fault")
 			last.follows(t, leader)
 			require.Len(t, children(t, admin, node), 2)
-			eventually(t, func() bool { return c.Resign() == nil }, "now it is confirmed")
+			electiontest.Confirm(t, c.Resign)
 			require.Equal(t, session, conn.SessionID(), "the session's end is no solution")
 			require.NoError(t, l.Err())
 			leader.quiet(t, 0)
@@ -95,7 +96,7 @@ func TestTrap05_DeleteIntoBlackHole(t *testing.T) {
 
 	conn.link.restore()
 	next.leads(t)
-	eventually(t, func() bool { return c.Resign() == nil }, "now it is confirmed")
+	electiontest.Confirm(t, c.Resign)
 	require.Equal(t, session, conn.SessionID(), "the session's end is no solution")
 }
 
@@ -126,7 +127,7 @@ func TestTrap06_CleanupAfterContext(t *testing.T) {
 		require.True(t, exists(t, admin, c.ID()))
 		conn.link.restore()
 		waitGone(t, admin, c.ID())
-		eventually(t, func() bool { return c.Resign() == nil }, "now it is confirmed")
+		electiontest.Confirm(t, c.Resign)
 	})
 	t.Run("during the create", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -137,7 +138,7 @@ func TestTrap06_CleanupAfterContext(t *testing.T) {
 		require.NoError(t, c.result(t))
 		require.Len(t, children(t, admin, node), 1)
 		rule.Release()
-		eventually(t, func() bool { return c.Resign() == nil }, "now it is confirmed")
+		electiontest.Confirm(t, c.Resign)
 		require.Empty(t, children(t, admin, node))
 	})
 	require.Equal(t, session, conn.SessionID(), "the session's end is no solution")
@@ -164,7 +165,7 @@ func TestTrap44_StaleResign(t *testing.T) {
 	l := c.leads(t)
 
 	for range 3 {
-		eventually(t, func() bool { return old.Resign() == nil }, "confirmed")
+		electiontest.Confirm(t, old.Resign)
 	}
 	_, err := old.Multi()
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader, "the old one's path is gone, and it does not lead by the new one's")

@@ -133,7 +133,7 @@ func TestTrap38_EverythingAtOnce(t *testing.T) {
 		}
 		calls.Wait()
 		require.Equal(t, 1, started)
-		eventually(t, func() bool { return c.Resign() == nil }, "confirmed")
+		electiontest.Confirm(t, c.Resign)
 		require.Empty(t, children(t, admin, node))
 		goesOn(t, conn)
 	}
