@@ -125,10 +125,10 @@ const (
 )
 
 // again calls f, each time for at most limit, until it succeeds, ctx is done, its error is final,
-// or the client is closed. A closed client would still repeat the request that it is sending until
-// the request's own context is done, so again cancels that.
+// or the client is closed. It cancels a request that is being sent when the client is closed,
+// because the client would repeat it until the request's own context is done.
 func again(ctx context.Context, client *clientv3.Client, limit time.Duration, f func(ctx context.Context) error) error {
-	for {
+	for client.Ctx().Err() == nil {
 		try, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), min(limit, requestLimit))
 		release := context.AfterFunc(client.Ctx(), cancel)
 		err := f(try)
@@ -150,4 +150,5 @@ func again(ctx context.Context, client *clientv3.Client, limit time.Duration, f 
 			return err
 		}
 	}
+	return errClosed
 }
