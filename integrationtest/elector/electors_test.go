@@ -74,7 +74,7 @@ func (e *election) prepare(binary, id string, args ...string) *elector {
 	env := append(os.Environ(), "GORACE=atexit_sleep_ms=0", "SELF="+self, lockFileVariable+"="+e.name)
 	line := []string{
 		"run", "--backend", "zookeeper", "--zookeeper-servers", strings.Join(addrs, ","), "--election", e.path,
-		"--instance-id", id, "--session-timeout", session.String(),
+		"--instance-id", id, "--session-timeout", sessionTimeout.String(),
 	}
 	for i, arg := range args {
 		if arg == "--" {

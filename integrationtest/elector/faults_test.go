@@ -25,12 +25,13 @@ func (e *election) two(a, b []string) (*elector, *elector) {
 	return leader, follower
 }
 
-// noExpiry are the arguments of electors whose sessions do not expire during a test.
-var noExpiry = []string{"--session-timeout", longSession.String()}
+// expiring are the arguments of electors with short sessions: in tests that let a session or a
+// lease expire, and where figures depend on the timeout.
+var expiring = []string{"--session-timeout", shortTimeout.String()}
 
 func TestTerm(t *testing.T) {
 	e := newElection(t)
-	a, b := e.two(slices.Concat(noExpiry, []string{"--leader-end-command", "echo ended $ELECTOR_ROLE"}), noExpiry)
+	a, b := e.two([]string{"--leader-end-command", "echo ended $ELECTOR_ROLE"}, nil)
 	a.signal(syscall.SIGTERM)
 	a.says("ended leader")
 	require.Zero(t, a.exit())
@@ -44,7 +45,7 @@ func TestTerm(t *testing.T) {
 // TestStubbornProgram: KILL follows TERM, and only then another one begins.
 func TestStubbornProgram(t *testing.T) {
 	e := newElection(t)
-	a, b := e.two(slices.Concat(noExpiry, []string{stubborn, "--grace", "200ms"}), noExpiry)
+	a, b := e.two([]string{stubborn, "--grace", "200ms"}, nil)
 	a.hands()
 	e.does("b", works, 1)
 	b.hands()
@@ -76,7 +77,7 @@ func TestKilled(t *testing.T) {
 // one when it goes on, and leads again after it.
 func TestStopped(t *testing.T) {
 	e := newElection(t)
-	a, b := e.two([]string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0"}, nil)
+	a, b := e.two(slices.Concat(expiring, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0"}), expiring)
 	leads := a.page("/leader")
 	require.Equal(t, http.StatusOK, code(leads()))
 	a.signal(syscall.SIGSTOP)
@@ -97,8 +98,8 @@ func TestStopped(t *testing.T) {
 // say that it leads when another one does.
 func TestCut(t *testing.T) {
 	e := newElection(t)
-	a, b := e.two([]string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0", "--leader-end-command", "echo ended $ELECTOR_ROLE"},
-		[]string{"--listen", "127.0.0.1:0"})
+	a, b := e.two(slices.Concat(expiring, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0", "--leader-end-command", "echo ended $ELECTOR_ROLE"}),
+		slices.Concat(expiring, []string{"--listen", "127.0.0.1:0"}))
 	b.read = 0
 	leads, alsoLeads := a.page("/leader"), b.page("/leader")
 	a.cut(true)
@@ -124,8 +125,8 @@ func TestEndFails(t *testing.T) {
 	say := func(what string) string {
 		return `echo "$ELECTOR_INSTANCE_ID ` + what + ` $$ $(date +%s%N)" >> "$` + lockFileVariable + `"`
 	}
-	a, b := e.two(slices.Concat(noExpiry, []string{"--end-tries", "3", "--end-pause", "300ms", "--leader-end-command", say("fails") + "; exit 1"}),
-		slices.Concat(noExpiry, []string{"--leader-begin-command", say("begun")}))
+	a, b := e.two([]string{"--end-tries", "3", "--end-pause", "300ms", "--leader-end-command", say("fails") + "; exit 1"},
+		[]string{"--leader-begin-command", say("begun")})
 	a.signal(syscall.SIGTERM)
 	require.Equal(t, 3, a.exit())
 	a.says("the work may still run")
@@ -143,7 +144,7 @@ func TestEndFails(t *testing.T) {
 // TestBeginHangs: a begin command has its time, and then another one leads.
 func TestBeginHangs(t *testing.T) {
 	e := newElection(t)
-	a := e.run(checked(t), "a", stubborn, "--session-timeout", longSession.String(), "--begin-timeout", "3s", "--grace", "100ms",
+	a := e.run(checked(t), "a", stubborn, "--begin-timeout", "3s", "--grace", "100ms",
 		"--leader-begin-command", `"$SELF" & wait`, "--leader-error-command", `echo "told: $ELECTOR_ERROR"`)
 	e.does("a", works, 1)
 	b := e.run(checked(t), "b", program...)

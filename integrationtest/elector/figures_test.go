@@ -29,7 +29,7 @@ func BenchmarkHandOver(b *testing.B) {
 	require.NoError(b, err)
 	defer begun.Close()
 	lines := bufio.NewReader(begun)
-	begin := []string{"--leader-begin-command", "echo $ELECTOR_INSTANCE_ID > " + fifo}
+	begin := slices.Concat(expiring, []string{"--leader-begin-command", "echo $ELECTOR_INSTANCE_ID > " + fifo})
 	read := func(want string) {
 		line, err := lines.ReadString('\n')
 		require.NoError(b, err)
@@ -63,7 +63,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 	for _, listen := range []string{"", "127.0.0.1:0"} {
 		b.Run(map[bool]string{true: "listening", false: "plain"}[listen != ""], func(b *testing.B) {
 			e := newElection(b)
-			args := []string{"--listen", listen, "--", "/bin/sh", "-c", `echo "guard $PPID"; exec sleep 1000`}
+			args := slices.Concat(expiring, []string{"--listen", listen, "--", "/bin/sh", "-c", `echo "guard $PPID"; exec sleep 1000`})
 			leader := e.run(plain(b), "a", args...)
 			guard, err := strconv.Atoi(strings.TrimPrefix(leader.says("guard "), "guard "))
 			require.NoError(b, err)
@@ -80,7 +80,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 			for b.Loop() {
 				continue // there is nothing to repeat, and it forgets metrics
 			}
-			time.Sleep(5 * session) // leases are extended meanwhile
+			time.Sleep(5 * shortTimeout) // leases are extended meanwhile
 			b.ReportMetric(resident(b, leader.cmd.Process.Pid), "MB-leader")
 			b.ReportMetric(resident(b, guard), "MB-guard")
 			b.ReportMetric(resident(b, follower.cmd.Process.Pid), "MB-follower")

@@ -25,12 +25,11 @@ import (
 )
 
 const (
-	// session is what the servers of these tests grant, and long enough for a busy
-	// machine to keep leases up.
-	session = 4 * time.Second
-	// longSession is for tests in which no session expires: servers that do not answer for
-	// some seconds do not end its leases.
-	longSession = 20 * time.Second
+	// sessionTimeout is the timeout of most sessions. It is so long that servers which do not
+	// answer for some seconds, on a busy machine, end neither sessions nor leases.
+	sessionTimeout = 20 * time.Second
+	// shortTimeout is the timeout of sessions in tests that let a session or a lease expire.
+	shortTimeout = 4 * time.Second
 	// patience is how long a test waits for what must come.
 	patience = time.Minute
 	tick     = 300 * time.Millisecond
@@ -74,7 +73,7 @@ func runTests(m *testing.M) (code int) {
 		defer os.RemoveAll(folder)
 		servers, err = ensemble.Start(ctx, ensemble.Config{
 			Servers: 3, TickTime: tick,
-			Properties: map[string]string{"maxSessionTimeout": fmt.Sprint(longSession.Milliseconds())},
+			Properties: map[string]string{"maxSessionTimeout": fmt.Sprint(sessionTimeout.Milliseconds())},
 		})
 	}
 	if err != nil {
