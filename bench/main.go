@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"regexp"
-	"syscall"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/bench/internal/command"
 	"github.com/go-leaderelection/leaderelection/bench/internal/machine"
-	"github.com/go-leaderelection/leaderelection/internal/ensemble"
+	"github.com/go-leaderelection/leaderelection/bench/internal/zookeeper"
 )
 
 // settings are what the flags say.
@@ -66,49 +65,17 @@ func parse() (settings, error) {
 
 func main() {
 	s, err := parse()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(2)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	ctx, cancel := context.WithTimeoutCause(ctx, s.limit, fmt.Errorf("not done within %v (-limit)", s.limit))
-	defer cancel()
-	if s.footprint != "" {
-		err = footprintMain(ctx, s.footprint, s.addr, s.candidates, s.heapProfile)
-	} else {
-		err = run(ctx, s)
-	}
-	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = fmt.Errorf("%w: %w", cause, err)
+	command.Main("bench", err, s.limit, func(ctx context.Context) error {
+		if s.footprint != "" {
+			return footprintMain(ctx, s.footprint, s.addr, s.candidates, s.heapProfile)
 		}
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
-
-// startServer prefers a child process, where nothing stands between client and
-// server, unless the environment says what to use.
-func startServer(ctx context.Context) (*ensemble.Ensemble, error) {
-	// Sessions of 2 to 20 ticks are granted.
-	cfg := ensemble.Config{Servers: 1, TickTime: sessionTimeout / 10}
-	if os.Getenv(ensemble.BackendVariable) != "" {
-		return ensemble.Start(ctx, cfg)
-	}
-	cfg.Backend = ensemble.Process
-	server, err := ensemble.Start(ctx, cfg)
-	if err == nil || ctx.Err() != nil {
-		return server, err
-	}
-	cfg.Backend = ensemble.Docker
-	server, dockerErr := ensemble.Start(ctx, cfg)
-	return server, errors.Join(err, dockerErr)
+		return run(ctx, s)
+	})
 }
 
 func run(ctx context.Context, s settings) (err error) {
 	r := report{Seed: s.seed, Environment: newEnvironment(), Absent: never}
-	server, err := startServer(ctx)
+	server, err := zookeeper.Start(ctx, sessionTimeout/10)
 	if err != nil {
 		return err
 	}

@@ -6,12 +6,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/command"
 )
 
 // settings are what the flags say.
@@ -73,23 +73,15 @@ func levels(text string) ([]int, error) {
 
 func main() {
 	s, err := parse()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "raftlog:", err)
-		os.Exit(2)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	ctx, cancel := context.WithTimeoutCause(ctx, s.limit, fmt.Errorf("not done within %v (-limit)", s.limit))
-	defer cancel()
-	r, err := run(ctx, s, peers())
-	if err == nil {
+	command.Main("raftlog", err, s.limit, func(ctx context.Context) error {
+		r, err := run(ctx, s, peers())
+		if err != nil {
+			return err
+		}
 		r.print(os.Stdout, isPeer)
 		if s.json != "" {
-			err = r.writeJSON(s.json)
+			return r.writeJSON(s.json)
 		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "raftlog:", err)
-		os.Exit(1)
-	}
+		return nil
+	})
 }

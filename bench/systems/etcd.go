@@ -28,8 +28,8 @@ func (c *connection) close() { _ = c.client.Close() }
 
 type joinEtcd func(c *connection, name string) (*candidate, error)
 
-func onEtcd(join joinEtcd) func(context.Context) (func(string) (*candidate, error), func(), error) {
-	return func(ctx context.Context) (func(string) (*candidate, error), func(), error) {
+func onEtcd(join joinEtcd) starter {
+	return func(ctx context.Context) (joiner, func(), error) {
 		dir, err := os.MkdirTemp("", "systems-etcd-")
 		if err != nil {
 			return nil, nil, err

@@ -26,8 +26,8 @@ func share(d, leaseDuration time.Duration) time.Duration {
 	return time.Duration(float64(d) * float64(leaseDuration) / float64(defaultLeaseDuration))
 }
 
-func kubernetes(leaseDuration time.Duration) func(context.Context) (func(string) (*candidate, error), func(), error) {
-	return func(context.Context) (func(string) (*candidate, error), func(), error) {
+func onKubernetes(leaseDuration time.Duration) starter {
+	return func(context.Context) (joiner, func(), error) {
 		server := httptest.NewServer(newLeases())
 		join := func(name string) (*candidate, error) {
 			n := new(network)

@@ -8,23 +8,23 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
-	"github.com/go-leaderelection/leaderelection/internal/ensemble"
+	"github.com/go-leaderelection/leaderelection/bench/internal/zookeeper"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
 func systems(timeout time.Duration) []system {
 	return []system{
-		{"this library on ZooKeeper", timeout, zookeeper(timeout)},
+		{"this library on ZooKeeper", timeout, onZooKeeper(timeout)},
 		{"this library on etcd", timeout, onEtcd(libraryOnEtcd(timeout))},
 		{"etcd concurrency", timeout, onEtcd(concurrencyOnEtcd(timeout))},
-		{"client-go leaderelection, same lease duration", timeout, kubernetes(timeout)},
-		{"client-go leaderelection, defaults", defaultLeaseDuration, kubernetes(defaultLeaseDuration)},
+		{"client-go leaderelection, same lease duration", timeout, onKubernetes(timeout)},
+		{"client-go leaderelection, defaults", defaultLeaseDuration, onKubernetes(defaultLeaseDuration)},
 	}
 }
 
-func zookeeper(timeout time.Duration) func(context.Context) (func(string) (*candidate, error), func(), error) {
-	return func(ctx context.Context) (func(string) (*candidate, error), func(), error) {
-		server, err := ensemble.Start(ctx, ensemble.Config{TickTime: time.Second})
+func onZooKeeper(timeout time.Duration) starter {
+	return func(ctx context.Context) (joiner, func(), error) {
+		server, err := zookeeper.Start(ctx, time.Second)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -6,20 +6,18 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"regexp"
-	"syscall"
 	"time"
 
 	"k8s.io/klog/v2"
 
+	"github.com/go-leaderelection/leaderelection/bench/internal/command"
 	"github.com/go-leaderelection/leaderelection/bench/internal/machine"
 )
 
 type settings struct {
 	handOvers, crashes int
-	timeout            time.Duration
+	timeout, limit     time.Duration
 	only               *regexp.Regexp
 }
 
@@ -28,6 +26,7 @@ func parse() (settings, error) {
 	flag.IntVar(&s.handOvers, "handovers", 20, "`number` of hand-overs of each system")
 	flag.IntVar(&s.crashes, "crashes", 5, "`number` of crashes of each system")
 	flag.DurationVar(&s.timeout, "timeout", 4*time.Second, "session timeout, time to live or lease `duration`: whole seconds, 2 or more")
+	flag.DurationVar(&s.limit, "limit", 30*time.Minute, "give up after this `time`")
 	only := flag.String("only", "", "measure only systems whose name matches this `pattern`")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -46,19 +45,10 @@ func parse() (settings, error) {
 
 func main() {
 	s, err := parse()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "systems:", err)
-		os.Exit(2)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	// client-go logs each lease that it loses.
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
-	if err := run(ctx, s); err != nil {
-		fmt.Fprintln(os.Stderr, "systems:", err)
-		os.Exit(1)
-	}
+	command.Main("systems", err, s.limit, func(ctx context.Context) error { return run(ctx, s) })
 }
 
 func run(ctx context.Context, s settings) error {

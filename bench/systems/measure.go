@@ -16,9 +16,14 @@ import (
 type system struct {
 	name    string
 	timeout time.Duration // after which a leader that crashed is replaced
-	// start starts the servers. join adds a candidate to the election without waiting for its role.
-	start func(ctx context.Context) (join func(name string) (*candidate, error), stop func(), err error)
+	start   starter
 }
+
+// starter starts the servers of a system, which stop stops.
+type starter func(ctx context.Context) (join joiner, stop func(), err error)
+
+// joiner adds a candidate to the election, without waiting for its role.
+type joiner func(name string) (*candidate, error)
 
 // candidate is a candidate of any system.
 type candidate struct {
