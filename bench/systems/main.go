@@ -5,7 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"log/slog"
 	"regexp"
 	"time"
 
@@ -46,8 +46,7 @@ func parse() (settings, error) {
 func main() {
 	s, err := parse()
 	// client-go logs each lease that it loses.
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	command.Main("systems", err, s.limit, func(ctx context.Context) error { return run(ctx, s) })
 }
 

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// network is the network as one candidate sees it. crash closes its connections and
+// network is the network as one candidate sees it. A proxy before the server would add to the
+// times, so the candidate dials through this type instead. crash closes its connections and
 // prevents new ones.
 type network struct {
 	mu      sync.Mutex

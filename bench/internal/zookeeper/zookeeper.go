@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // for machines without the Debian package
 	"github.com/go-leaderelection/leaderelection/internal/ensemble"
 )
 
