@@ -15,6 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/resignation"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // A program requests the candidate of another program to resign, so that the other program can
@@ -240,7 +241,7 @@ func (e *Election) listen(asked, over chan<- struct{}) {
 	for {
 		found, err := requests.Read(e.standing)
 		if err != nil {
-			if e.standing.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, request.ErrClosed) {
+			if e.standing.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zkerror.ErrConnClosed) {
 				e.log.Warn("cannot receive resign requests", "election", e.node, "client", e.clientName, "err", refine(err))
 			}
 			return

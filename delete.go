@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/line"
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // endMarker is the child of an election node that says that the election is
@@ -64,7 +65,7 @@ func deleteElection(o *options, conn *zk.Conn, node string, czxid int64, p patie
 		return nil
 	case errors.Is(err, ErrForeignChildren):
 		return err
-	case errors.Is(err, line.ErrUnreachable), errors.Is(err, errBusy), o.ctx.Err() != nil:
+	case errors.Is(err, zkerror.ErrUnreachable), errors.Is(err, errBusy), o.ctx.Err() != nil:
 		err = fmt.Errorf("%w: %w", ErrUnconfirmed, err)
 	}
 	return fmt.Errorf("delete election at %s: %w", node, refine(err))
@@ -177,7 +178,7 @@ func (d *deletion) mark(contenders []string) error {
 			ops = ops[:1] // the first candidate cannot be written to
 			continue
 		case request.Closed(ctx, d.conn, err):
-			return request.ErrClosed
+			return zkerror.ErrConnClosed
 		case request.Transient(err):
 			return request.Pause(ctx, 50*time.Millisecond)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/line"
 	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
@@ -238,11 +239,11 @@ func (e *Election) changed(s line.State) {
 	case grant != nil:
 		e.revokeGrant(e.reason(s.Err))
 		meanwhile := Status{CandidateID: e.ID()}
-		if errors.Is(s.Err, line.ErrDeleted) {
+		if errors.Is(s.Err, zkerror.ErrDeleted) {
 			meanwhile.Role = Suspended
 		}
 		e.feed.Retract(meanwhile)
-	case errors.Is(s.Err, line.ErrDeleted) && e.Current().Role == Suspended:
+	case errors.Is(s.Err, zkerror.ErrDeleted) && e.Current().Role == Suspended:
 		// What follows is long in coming.
 		e.publish(Status{Role: Suspended})
 	}

@@ -3,31 +3,31 @@ package leaderelection
 import (
 	"errors"
 
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Errors returned by this package, to be tested with errors.Is. Errors that were caused by
 // ZooKeeper wrap the error of the client library.
 var (
 	// ErrNilConn is returned if the connection is nil.
-	ErrNilConn = sentinel.ErrNilConn
+	ErrNilConn = zkerror.ErrNilConn
 	// ErrConnClosed is returned if the owner of the connection has closed it. It ends a
 	// candidacy. ZooKeeper removes the candidate's znode when the session ends.
-	ErrConnClosed = sentinel.ErrConnClosed
+	ErrConnClosed = zkerror.ErrConnClosed
 	// ErrUnreachable is returned if no ZooKeeper server has answered for a session timeout.
 	// It ends a candidacy only before the candidate has joined the election, and not with
 	// [WithRejoin]. A candidate that has joined waits for the connection.
-	ErrUnreachable = sentinel.ErrUnreachable
+	ErrUnreachable = zkerror.ErrUnreachable
 	// ErrInvalidPath is returned if ZooKeeper does not accept the path of the election
 	// node, or if the path is the root.
-	ErrInvalidPath = sentinel.ErrInvalidPath
+	ErrInvalidPath = zkerror.ErrInvalidPath
 	// ErrInvalidOption is returned if the value of an option is invalid.
-	ErrInvalidOption = sentinel.ErrInvalidOption
+	ErrInvalidOption = zkerror.ErrInvalidOption
 	// ErrNoElection is returned if the election node does not exist.
 	ErrNoElection = errors.New("election node does not exist")
 	// ErrPermission is returned if ZooKeeper rejects a request because of an ACL or because
 	// the connection is not authenticated.
-	ErrPermission = sentinel.ErrPermission
+	ErrPermission = zkerror.ErrPermission
 	// ErrAlreadyStarted is returned if ElectLeader is called a second time.
 	ErrAlreadyStarted = errors.New("candidate was started before")
 	// ErrCandidacyOver is returned by ElectLeader if the candidacy is over. Create a new
@@ -37,7 +37,7 @@ var (
 	ErrNotLeader = errors.New("not the leader")
 	// ErrUnconfirmed is returned if it is unknown whether ZooKeeper has executed a request.
 	// The documentation of the method describes what happens next.
-	ErrUnconfirmed = sentinel.ErrUnconfirmed
+	ErrUnconfirmed = zkerror.ErrUnconfirmed
 	// ErrForeignChildren is returned if the election node has children that are not
 	// candidates. Nothing was changed, unless such a child was created during the deletion;
 	// the error text distinguishes the two cases.
@@ -53,45 +53,45 @@ var (
 	// children: ZooKeeper's sequence numbers are exhausted and do not give the order of
 	// further candidates. Candidates that have joined before are not affected. To continue,
 	// delete the election node, for instance with [DeleteElection], and create it again.
-	ErrNodeExhausted = sentinel.ErrNodeExhausted
+	ErrNodeExhausted = zkerror.ErrNodeExhausted
 
 	// ErrTooLarge is returned if a reply, usually the list of candidates, is larger than
 	// the connection's receive buffer, which is limited by zk.WithMaxBufferSize and
 	// unlimited by default. The error names the znode. It ends a candidacy.
-	ErrTooLarge = sentinel.ErrTooLarge
+	ErrTooLarge = zkerror.ErrTooLarge
 
 	// ErrAmbiguous ends a candidacy if another ephemeral child of the election node has the
 	// same sequence number as the candidate, so that their order is unknown. One of them
 	// was not created as a sequential znode. The error names both.
-	ErrAmbiguous = sentinel.ErrAmbiguous
+	ErrAmbiguous = zkerror.ErrAmbiguous
 
 	// ErrElectionOver ends a candidacy if the election was ended for all candidates.
-	ErrElectionOver = sentinel.ErrElectionOver
+	ErrElectionOver = zkerror.ErrElectionOver
 	// ErrElectionGone ends a candidacy if, in a new session, the election node does not
 	// exist or was re-created. Either the servers have lost their data (see
 	// docs/servers.md), or a client has deleted the node in the meantime. A candidate with
 	// both [WithCreateNode] and [WithRejoin] continues instead, and creates the node if
 	// necessary.
-	ErrElectionGone = sentinel.ErrElectionGone
+	ErrElectionGone = zkerror.ErrElectionGone
 	// ErrDataLost is wrapped in addition to [ErrSessionExpired] if the servers do not know
 	// the session and have not seen transactions that this client has seen: they were
 	// rebuilt without their data or restored from a backup. It is detected only on
 	// connections that were opened by package zkdial. Other connections are unusable after
 	// such a loss, and candidates on them wait indefinitely: open a new connection.
-	ErrDataLost = sentinel.ErrDataLost
+	ErrDataLost = zkerror.ErrDataLost
 	// ErrCandidateDeleted indicates that another client has deleted the candidate's znode.
 	// If it is the error of a final status, the election continues without this candidate.
 	// If it is the error of a Leadership, it can also be the first indication that the
 	// election was ended or that the connection was closed.
-	ErrCandidateDeleted = sentinel.ErrDeleted
+	ErrCandidateDeleted = zkerror.ErrDeleted
 	// ErrSessionExpired indicates that the ZooKeeper session has expired.
-	ErrSessionExpired = sentinel.ErrSessionExpired
+	ErrSessionExpired = zkerror.ErrSessionExpired
 	// ErrLeaseExpired indicates that leadership could not be confirmed in time. The
 	// candidate may become leader again.
-	ErrLeaseExpired = sentinel.ErrLeaseExpired
+	ErrLeaseExpired = zkerror.ErrLeaseExpired
 	// ErrResigned indicates that the candidate has resigned.
 	ErrResigned = errors.New("candidate has resigned")
 )
 
 // refine gives an error of the parts below its place among the errors above.
-func refine(err error) error { return sentinel.Refine(err) }
+func refine(err error) error { return zkerror.Refine(err) }

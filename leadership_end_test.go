@@ -9,11 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/line"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // A leadership that ends before its status was read is not delivered after that.
 func TestUnreadLeadershipIsWithdrawn(t *testing.T) {
-	for name, reason := range map[string]error{"deleted": line.ErrDeleted, "expired": line.ErrSessionExpired} {
+	for name, reason := range map[string]error{"deleted": zkerror.ErrDeleted, "expired": zkerror.ErrSessionExpired} {
 		t.Run(name, func(t *testing.T) {
 			e := &Election{
 				conn: new(zk.Conn), node: "/election", options: &options{log: slog.New(slog.DiscardHandler)},

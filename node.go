@@ -7,9 +7,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/handshake"
-	"github.com/go-leaderelection/leaderelection/internal/line"
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
@@ -42,7 +42,7 @@ func (e *Election) locate() error {
 		if e.rejoin {
 			return context.WithCancel(e.standing)
 		}
-		return context.WithTimeoutCause(e.standing, session.Timeout(e.conn, e.timeout), line.ErrUnreachable)
+		return context.WithTimeoutCause(e.standing, session.Timeout(e.conn, e.timeout), zkerror.ErrUnreachable)
 	})
 }
 
@@ -112,5 +112,5 @@ func ask[T any](o *options, conn *zk.Conn, f func() (T, error)) (T, error) {
 
 // limit is how long to wait for ZooKeeper where nothing else limits that.
 func (o *options) limit() (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(o.ctx, session.Timeout(o.conn, o.timeout), line.ErrUnreachable)
+	return context.WithTimeoutCause(o.ctx, session.Timeout(o.conn, o.timeout), zkerror.ErrUnreachable)
 }

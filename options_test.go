@@ -9,9 +9,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
-
-	"github.com/go-leaderelection/leaderelection/internal/line"
-	"github.com/go-leaderelection/leaderelection/internal/request"
 )
 
 func TestInvalidOptionsAreRefused(t *testing.T) {
@@ -58,22 +55,19 @@ func TestNodesThatCannotBeAreRefused(t *testing.T) {
 
 func TestErrorsAreRefined(t *testing.T) {
 	for cause, want := range map[error]error{
-		line.ErrEnded:                     ErrElectionOver,
-		line.ErrDeleted:                   ErrCandidateDeleted,
-		line.ErrSessionExpired:            ErrSessionExpired,
-		request.ErrClosed:                 ErrConnClosed,
 		fmt.Errorf("x: %w", zk.ErrNoAuth): ErrPermission,
+		zk.ErrAuthFailed:                  ErrPermission,
 		zk.ErrInvalidACL:                  ErrPermission,
-		line.ErrUnreachable:               ErrUnreachable,
+		zk.ErrInvalidPath:                 ErrInvalidPath,
 	} {
 		err := refine(cause)
 		require.ErrorIs(t, err, want)
+		require.ErrorIs(t, err, cause)
 		require.Equal(t, err, refine(err), "refining twice changes nothing")
 	}
-	require.NoError(t, refine(nil))
-	require.EqualError(t, refine(line.ErrEnded), ErrElectionOver.Error(), "it has nothing to add")
-	require.ErrorIs(t, refine(fmt.Errorf("x: %w", zk.ErrNoAuth)), zk.ErrNoAuth, "it has")
-	require.ErrorIs(t, refine(zk.ErrBadVersion), zk.ErrBadVersion)
+	for _, err := range []error{nil, zk.ErrBadVersion, ErrElectionOver} {
+		require.Equal(t, err, refine(err), "there is nothing to add")
+	}
 }
 
 func TestRoleAndStatusAreReadable(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/internal/line"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // confirmLimit is how long a caller waits for ZooKeeper to confirm the end of
@@ -51,7 +52,7 @@ func (e *Election) isOver() bool { return closed(e.over) }
 
 // errEndUnconfirmed ends the candidacy of one who has ended the election while
 // ZooKeeper did not answer.
-var errEndUnconfirmed = fmt.Errorf("%w: %w (%w)", ErrElectionOver, ErrUnconfirmed, line.ErrEnded)
+var errEndUnconfirmed = fmt.Errorf("%w: %w (%w)", ErrElectionOver, ErrUnconfirmed, zkerror.ErrElectionOver)
 
 // EndElection implements [Candidate]. It deletes the election as [DeleteElection] does. If
 // the deletion is not confirmed in time, this candidacy ends nevertheless, and the deletion

@@ -13,8 +13,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/handshake"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Option configures [Connect].
@@ -57,16 +57,16 @@ func Connect(servers []string, sessionTimeout time.Duration, options ...Option) 
 	}
 	d := &dialer{asked: sessionTimeout, log: slog.New(slog.DiscardHandler), open: net.DialTimeout}
 	if sessionTimeout < 100*time.Millisecond {
-		return nil, nil, fmt.Errorf("%w: session timeout %v: must be at least 100ms", sentinel.ErrInvalidOption, sessionTimeout)
+		return nil, nil, fmt.Errorf("%w: session timeout %v: must be at least 100ms", zkerror.ErrInvalidOption, sessionTimeout)
 	}
 	for _, o := range options {
 		if o == nil {
-			return nil, nil, fmt.Errorf("%w: an option is nil", sentinel.ErrInvalidOption)
+			return nil, nil, fmt.Errorf("%w: an option is nil", zkerror.ErrInvalidOption)
 		}
 		o(d)
 	}
 	if d.open == nil || d.log == nil || slices.ContainsFunc(d.client, func(o func(*zk.Conn)) bool { return o == nil }) {
-		return nil, nil, fmt.Errorf("%w: WithDialer, WithLogger or WithClient: the argument is nil", sentinel.ErrInvalidOption)
+		return nil, nil, fmt.Errorf("%w: WithDialer, WithLogger or WithClient: the argument is nil", zkerror.ErrInvalidOption)
 	}
 	return zk.Connect(addresses, sessionTimeout, func(conn *zk.Conn) {
 		zk.WithLogger(clientLog{d.log})(conn)
@@ -106,7 +106,7 @@ func Wait(ctx context.Context, conn *zk.Conn) (granted time.Duration, err error)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			err := fmt.Errorf("%w: %w", sentinel.ErrUnreachable, context.Cause(ctx))
+			err := fmt.Errorf("%w: %w", zkerror.ErrUnreachable, context.Cause(ctx))
 			if failure := handshake.Of(conn).Failure(); failure != nil {
 				err = fmt.Errorf("%w: %w", err, failure)
 			}

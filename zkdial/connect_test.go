@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/handshake"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -85,11 +85,11 @@ func TestInvalid(t *testing.T) {
 	}{
 		"chroot":     {[]string{"a:1/b"}, timeout, WithLogger(slog.Default()), ErrServers},
 		"no server":  {nil, timeout, WithLogger(slog.Default()), ErrServers},
-		"timeout":    {[]string{"a"}, 99 * time.Millisecond, WithLogger(slog.Default()), sentinel.ErrInvalidOption},
-		"nil option": {[]string{"a"}, timeout, nil, sentinel.ErrInvalidOption},
-		"nil dialer": {[]string{"a"}, timeout, WithDialer(nil), sentinel.ErrInvalidOption},
-		"nil log":    {[]string{"a"}, timeout, WithLogger(nil), sentinel.ErrInvalidOption},
-		"nil client": {[]string{"a"}, timeout, WithClient(nil), sentinel.ErrInvalidOption},
+		"timeout":    {[]string{"a"}, 99 * time.Millisecond, WithLogger(slog.Default()), zkerror.ErrInvalidOption},
+		"nil option": {[]string{"a"}, timeout, nil, zkerror.ErrInvalidOption},
+		"nil dialer": {[]string{"a"}, timeout, WithDialer(nil), zkerror.ErrInvalidOption},
+		"nil log":    {[]string{"a"}, timeout, WithLogger(nil), zkerror.ErrInvalidOption},
+		"nil client": {[]string{"a"}, timeout, WithClient(nil), zkerror.ErrInvalidOption},
 	} {
 		_, _, err := Connect(c.servers, c.timeout, c.option)
 		require.ErrorIs(t, err, c.want, name)
@@ -107,7 +107,7 @@ func TestWaitSaysWhy(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			_, err = Wait(ctx, conn)
-			require.ErrorIs(t, err, sentinel.ErrUnreachable)
+			require.ErrorIs(t, err, zkerror.ErrUnreachable)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			return err
 		}

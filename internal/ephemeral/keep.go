@@ -8,8 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // keep is hold for a znode by which nothing is granted: it goes on while the znode is
@@ -21,9 +21,9 @@ func (n *Node) keep(ctx context.Context, own *watch.Watch) error {
 		state := n.sub.State()
 		switch {
 		case state.Closed:
-			return sentinel.ErrConnClosed
+			return zkerror.ErrConnClosed
 		case state.Up && state.Session != n.owner:
-			return sentinel.ErrSessionExpired
+			return zkerror.ErrSessionExpired
 		case state.Up && state.Epoch != n.epoch || own == nil:
 			n.epoch = state.Epoch
 			found, err := n.reread(ctx)
@@ -42,11 +42,11 @@ func (n *Node) keep(ctx context.Context, own *watch.Watch) error {
 			own = nil
 			switch {
 			case errors.Is(event.Err, zk.ErrClosing):
-				return sentinel.ErrConnClosed
+				return zkerror.ErrConnClosed
 			case event.Type == zk.EventNotWatching:
-				return sentinel.ErrSessionExpired
+				return zkerror.ErrSessionExpired
 			case event.Type == zk.EventNodeDeleted:
-				return sentinel.ErrDeleted
+				return zkerror.ErrDeleted
 			}
 		case <-doubt:
 			own = nil
@@ -69,9 +69,9 @@ func (n *Node) reread(ctx context.Context) (watch.Found, error) {
 	gone := errors.Is(err, zk.ErrNoNode) || err == nil && (found.Stat.Czxid != n.czxid || found.Stat.EphemeralOwner != n.owner)
 	switch {
 	case gone && n.Conn.SessionID() != n.owner:
-		return found, sentinel.ErrSessionExpired
+		return found, zkerror.ErrSessionExpired
 	case gone:
-		return found, sentinel.ErrDeleted
+		return found, zkerror.ErrDeleted
 	}
 	return found, err
 }

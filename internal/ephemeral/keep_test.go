@@ -8,8 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -44,28 +44,28 @@ func TestEndOfAKeptZnodeIsTold(t *testing.T) {
 		end  func(w world, s *setup.Setup)
 		want error
 	}{
-		"expired, told of the znode first": {func(w world, s *setup.Setup) { require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID())) }, sentinel.ErrDeleted},
+		"expired, told of the znode first": {func(w world, s *setup.Setup) { require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID())) }, zkerror.ErrDeleted},
 		"expired while out of reach": {func(w world, s *setup.Setup) {
 			w.srv.Refuse(true)
 			w.srv.DropConnections()
 			require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID()))
 			time.Sleep(time.Second)
 			w.srv.Refuse(false)
-		}, sentinel.ErrSessionExpired},
-		"deleted": {func(w world, s *setup.Setup) { require.NoError(w, w.connect().Conn.Delete(node, -1)) }, sentinel.ErrDeleted},
+		}, zkerror.ErrSessionExpired},
+		"deleted": {func(w world, s *setup.Setup) { require.NoError(w, w.connect().Conn.Delete(node, -1)) }, zkerror.ErrDeleted},
 		"deleted while out of reach, and the watch is not set anew": {func(w world, s *setup.Setup) {
 			other := w.connect().Conn
 			w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
 			w.srv.DropConnections(s.Conn.SessionID())
 			require.NoError(w, other.Delete(node, -1))
-		}, sentinel.ErrDeleted},
-		"closed, told of the znode first": {func(w world, s *setup.Setup) { s.Conn.Close() }, sentinel.ErrDeleted},
+		}, zkerror.ErrDeleted},
+		"closed, told of the znode first": {func(w world, s *setup.Setup) { s.Conn.Close() }, zkerror.ErrDeleted},
 		"closed while out of reach": {func(w world, s *setup.Setup) {
 			w.srv.Refuse(true)
 			w.srv.DropConnections()
 			time.Sleep(time.Second)
 			s.Conn.Close()
-		}, sentinel.ErrConnClosed},
+		}, zkerror.ErrConnClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(w world) {
@@ -145,7 +145,7 @@ func TestDeletedBeforeItIsRead(t *testing.T) {
 			return zktest.Pass(q)
 		})
 		_, err := Create(w.Context(), s, node, nil)
-		require.ErrorIs(w, err, sentinel.ErrDeleted)
+		require.ErrorIs(w, err, zkerror.ErrDeleted)
 	})
 }
 

@@ -14,10 +14,10 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
@@ -57,7 +57,7 @@ func (t *Taken) Error() string {
 // Create creates the znode at path, and its parents where they are missing, the
 // nearest as a container. It returns once the znode is there and proven to be this
 // session's, or *Taken, or what ended it: the context's cause, or an error as
-// sentinel.Refine takes it. What was created by then is removed, in the background
+// zkerror.Refine takes it. What was created by then is removed, in the background
 // where that takes longer than the context lasts.
 func Create(ctx context.Context, s *setup.Setup, path string, data []byte) (*Node, error) {
 	n, created := start(ctx, s, path, data, false)
@@ -102,7 +102,7 @@ func (n *Node) Owner() int64 { return n.owner }
 
 // Grant ends with the znode, or when the session can no longer be proven to live. Its
 // token is the znode's czxid. An end of the session, or of the connection by its
-// owner, may first be told as sentinel.ErrDeleted.
+// owner, may first be told as zkerror.ErrDeleted.
 func (n *Node) Grant() *grant.Grant { return n.grant }
 
 // Remove ends the grant with reason and removes the znode. It returns nil when that
@@ -140,9 +140,9 @@ func (n *Node) live(ctx, standing context.Context, data []byte, created chan<- e
 	n.grant = g
 	created <- nil
 	reason := hold(standing, own)
-	end(sentinel.Refine(reason))
+	end(zkerror.Refine(reason))
 	n.sub.Rest()
-	if !errors.Is(reason, sentinel.ErrSessionExpired) && !errors.Is(reason, sentinel.ErrDeleted) {
+	if !errors.Is(reason, zkerror.ErrSessionExpired) && !errors.Is(reason, zkerror.ErrDeleted) {
 		n.err = n.remove()
 	}
 }
@@ -172,7 +172,7 @@ func (n *Node) create(ctx context.Context, data []byte) (*watch.Watch, error) {
 			n.owner, n.perhaps = session, true
 			own, err := n.own(ctx, sent)
 			if errors.Is(err, zk.ErrNoNode) {
-				err = sentinel.ErrDeleted // or it went with its session, which is as well
+				err = zkerror.ErrDeleted // or it went with its session, which is as well
 			}
 			return own, err
 		case request.Transient(err):
@@ -230,7 +230,7 @@ func (n *Node) own(ctx context.Context, sent time.Time) (*watch.Watch, error) {
 	case found.Stat.EphemeralOwner != n.owner:
 		return nil, &Taken{n.path, found.Stat.EphemeralOwner, found.Stat.Czxid}
 	case n.Conn.SessionID() != n.owner:
-		return nil, sentinel.ErrSessionExpired
+		return nil, zkerror.ErrSessionExpired
 	}
 	n.czxid = found.Stat.Czxid
 	if n.lasting {
@@ -244,11 +244,11 @@ func (n *Node) own(ctx context.Context, sent time.Time) (*watch.Watch, error) {
 func (n *Node) lost(state session.State) error {
 	switch {
 	case state.Closed:
-		return sentinel.ErrConnClosed
+		return zkerror.ErrConnClosed
 	case state.Session != n.owner:
-		return sentinel.ErrSessionExpired
+		return zkerror.ErrSessionExpired
 	case state.Missing:
-		return sentinel.ErrDeleted
+		return zkerror.ErrDeleted
 	}
 	return nil
 }
@@ -277,7 +277,7 @@ func (n *Node) hold(ctx context.Context, own *watch.Watch) error {
 			return err
 		}
 		if !state.Proven || state.Lapses != lapses {
-			return sentinel.ErrLeaseExpired
+			return zkerror.ErrLeaseExpired
 		}
 		select {
 		case event := <-own.C():
@@ -285,11 +285,11 @@ func (n *Node) hold(ctx context.Context, own *watch.Watch) error {
 			own = nil // without it the checks tell
 			switch {
 			case errors.Is(event.Err, zk.ErrClosing):
-				return sentinel.ErrConnClosed
+				return zkerror.ErrConnClosed
 			case event.Type == zk.EventNotWatching:
-				return sentinel.ErrSessionExpired
+				return zkerror.ErrSessionExpired
 			case event.Type == zk.EventNodeDeleted:
-				return sentinel.ErrDeleted // or expired, or closed: those are told later
+				return zkerror.ErrDeleted // or expired, or closed: those are told later
 			}
 		case <-n.sub.Changed():
 		case <-ctx.Done():
@@ -312,7 +312,7 @@ func (n *Node) stat(ctx context.Context) (*zk.Stat, error) {
 // again waits until a request that has failed can be repeated.
 func (n *Node) again(ctx context.Context, err error) error {
 	if request.Closed(ctx, n.Conn, err) {
-		return sentinel.ErrConnClosed
+		return zkerror.ErrConnClosed
 	}
 	return request.Pause(ctx, 5*time.Millisecond)
 }
@@ -324,7 +324,7 @@ func (n *Node) remove() error {
 	for {
 		own, err := n.isOwn(ctx)
 		if err != nil || !own {
-			return sentinel.Refine(err)
+			return zkerror.Refine(err)
 		}
 		// A delete that has failed is not repeated before that is known anew: there
 		// may be another's znode by then.
@@ -333,7 +333,7 @@ func (n *Node) remove() error {
 		case errors.Is(err, zk.ErrNoNode):
 			return nil
 		case !request.Transient(err):
-			return sentinel.Refine(err)
+			return zkerror.Refine(err)
 		}
 		if err := n.again(ctx, err); err != nil {
 			return err

@@ -10,8 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -102,15 +102,15 @@ func TestEndIsTold(t *testing.T) {
 		end  func(w world, s *setup.Setup)
 		want error
 	}{
-		"expired, told of the znode first": {func(w world, s *setup.Setup) { require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID())) }, sentinel.ErrDeleted},
-		"out of reach":                     {func(w world, s *setup.Setup) { w.srv.Blackhole(zktest.BothWays, s.Conn.SessionID()) }, sentinel.ErrLeaseExpired},
+		"expired, told of the znode first": {func(w world, s *setup.Setup) { require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID())) }, zkerror.ErrDeleted},
+		"out of reach":                     {func(w world, s *setup.Setup) { w.srv.Blackhole(zktest.BothWays, s.Conn.SessionID()) }, zkerror.ErrLeaseExpired},
 		"expired while out of reach": {func(w world, s *setup.Setup) {
 			w.srv.Refuse(true)
 			require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID()))
 			w.srv.DropConnections()
-		}, sentinel.ErrLeaseExpired},
-		"deleted":                         {func(w world, s *setup.Setup) { require.NoError(w, w.connect().Conn.Delete(node, -1)) }, sentinel.ErrDeleted},
-		"closed, told of the znode first": {func(w world, s *setup.Setup) { s.Conn.Close() }, sentinel.ErrDeleted},
+		}, zkerror.ErrLeaseExpired},
+		"deleted":                         {func(w world, s *setup.Setup) { require.NoError(w, w.connect().Conn.Delete(node, -1)) }, zkerror.ErrDeleted},
+		"closed, told of the znode first": {func(w world, s *setup.Setup) { s.Conn.Close() }, zkerror.ErrDeleted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(w world) {
@@ -155,6 +155,6 @@ func TestNoPermission(t *testing.T) {
 		_, err := s.Conn.Create("/members", nil, 0, []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}})
 		require.NoError(w, err)
 		_, err = Create(w.Context(), s, node, nil)
-		require.ErrorIs(w, sentinel.Refine(err), sentinel.ErrPermission)
+		require.ErrorIs(w, zkerror.Refine(err), zkerror.ErrPermission)
 	})
 }

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Grant is one grant. Its methods may be called from any goroutine.
@@ -48,7 +48,7 @@ func (g *Grant) Err() error {
 		// for certain, whatever is proven meanwhile.
 		now := time.Now()
 		if d := g.Deadline(); !d.IsZero() && session.Expired(d, now) {
-			g.end(sentinel.ErrLeaseExpired)
+			g.end(zkerror.ErrLeaseExpired)
 		}
 	}
 	if g.ctx.Err() == nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 func TestGrantEndsOnceWithTheFirstReason(t *testing.T) {
@@ -20,11 +20,11 @@ func TestGrantEndsOnceWithTheFirstReason(t *testing.T) {
 	require.True(t, l.Deadline().IsZero())
 	require.NoError(t, l.Context().Err())
 
-	end(sentinel.ErrSessionExpired)
+	end(zkerror.ErrSessionExpired)
 	end(errors.New("later"))
 	<-l.Context().Done()
-	require.ErrorIs(t, l.Err(), sentinel.ErrSessionExpired)
-	require.ErrorIs(t, context.Cause(l.Context()), sentinel.ErrSessionExpired)
+	require.ErrorIs(t, l.Err(), zkerror.ErrSessionExpired)
+	require.ErrorIs(t, context.Cause(l.Context()), zkerror.ErrSessionExpired)
 }
 
 // A process that was only just resumed may look before anything has told it.
@@ -35,10 +35,10 @@ func TestErrAsksTheClock(t *testing.T) {
 		time.Sleep(time.Second - 1)
 		require.NoError(t, l.Err())
 		time.Sleep(time.Nanosecond)
-		require.ErrorIs(t, l.Err(), sentinel.ErrLeaseExpired)
+		require.ErrorIs(t, l.Err(), zkerror.ErrLeaseExpired)
 		<-l.Context().Done()
 		deadline = deadline.Add(time.Hour)
-		require.ErrorIs(t, l.Err(), sentinel.ErrLeaseExpired, "it does not come back")
+		require.ErrorIs(t, l.Err(), zkerror.ErrLeaseExpired, "it does not come back")
 		require.Equal(t, deadline.Add(-time.Hour), l.Deadline(), "it stays where it was")
 	})
 }
@@ -53,7 +53,7 @@ func TestDeadlineMovesAndStays(t *testing.T) {
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
 	proven = time.Time{}
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
-	end(sentinel.ErrDeleted)
+	end(zkerror.ErrDeleted)
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
 }
 

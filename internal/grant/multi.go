@@ -8,7 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // confirmLimit is how long the answer to a transaction is waited for after the
@@ -18,7 +18,7 @@ const confirmLimit = 1500 * time.Millisecond
 // Multi carries out ops as one transaction that commits only while the znode own,
 // which stands for the grant, exists. It returns the responses to ops. The error
 // is gone when the grant or the znode has ended, and nothing was applied then;
-// sentinel.ErrUnconfirmed when the outcome is unknown; or what ZooKeeper has
+// zkerror.ErrUnconfirmed when the outcome is unknown; or what ZooKeeper has
 // against ops, with the index, kind and path of the operation that has failed.
 //
 // The check comes first: only then do the responses tell its failure from that
@@ -47,14 +47,14 @@ func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]
 		select {
 		case a = <-answered:
 		case <-limit.C:
-			return nil, fmt.Errorf("%w: %w", sentinel.ErrUnconfirmed, g.Err())
+			return nil, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, g.Err())
 		}
 	}
 	switch {
 	case a.Err == nil:
 		return a.Value[len(own):], nil
 	case request.Transient(a.Err):
-		return nil, fmt.Errorf("%w: %w", sentinel.ErrUnconfirmed, a.Err)
+		return nil, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, a.Err)
 	case len(a.Value) < len(own):
 		return nil, a.Err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // enter creates the own znode and takes a first look around.
@@ -58,12 +59,12 @@ func (p *place) settle(ctx context.Context) error {
 		}
 	}
 	if p.Naming.exhausted(p.name) {
-		return ErrExhausted
+		return zkerror.ErrNodeExhausted
 	}
 	return nil
 }
 
-// limit derives a context that ends, with ErrUnreachable, when the connection
+// limit derives a context that ends, with zkerror.ErrUnreachable, when the connection
 // has been down for Patience. stop must be called.
 func (p *place) limit(ctx context.Context) (limited context.Context, stop func()) {
 	limited, cancel := context.WithCancelCause(ctx)
@@ -85,7 +86,7 @@ func (p *place) giveUp(ctx context.Context, end context.CancelCauseFunc) error {
 		case p.sub.State().Up:
 			up = time.Now()
 		case time.Since(up) >= p.Patience:
-			end(ErrUnreachable)
+			end(zkerror.ErrUnreachable)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 const (
@@ -67,32 +68,35 @@ func (p *place) leave(ctx context.Context, err error) *Removal {
 	p.rest()
 	p.ignoreFarewell()
 	own := p.path()
+	// The cause of a context may be an error of another connection or place, so it says
+	// nothing about this znode.
+	callers := ctx.Err() != nil && errors.Is(context.Cause(ctx), err)
 	r := &Removal{done: make(chan struct{})}
 	remove := func() {
 		defer p.bury()
 		defer close(r.done)
 		defer p.sub.Close()
 		defer p.leavePlain()
-		if r.err = p.remove(err); r.err != nil {
+		if r.err = p.remove(err, callers); r.err != nil {
 			p.Log.Warn("could not remove the znode", "path", own, "err", r.err)
 		}
 	}
-	if p.Alone && ctx.Err() != nil && errors.Is(context.Cause(ctx), err) {
+	if p.Alone && callers {
 		remove()
 		return r
 	}
 	go remove()
 	wait := leaveLimit
-	if errors.Is(err, ErrEnded) {
+	if errors.Is(err, zkerror.ErrElectionOver) {
 		wait = endedLimit
 	}
 	limit := time.NewTimer(wait)
 	defer limit.Stop()
-	if !errors.Is(err, ErrEnded) && ctx.Err() == nil {
+	if !errors.Is(err, zkerror.ErrElectionOver) && ctx.Err() == nil {
 		// Somebody may end the line while this one leaves it for another
 		// reason, and has waited long enough by then.
 		stop := context.AfterFunc(ctx, func() {
-			if errors.Is(context.Cause(ctx), ErrEnded) {
+			if errors.Is(context.Cause(ctx), zkerror.ErrElectionOver) {
 				limit.Reset(endedLimit)
 			}
 		})
@@ -106,8 +110,9 @@ func (p *place) leave(ctx context.Context, err error) *Removal {
 	return r
 }
 
-// remove returns nil when it is certain that nothing of this contender is left.
-func (p *place) remove(reason error) error {
+// remove returns nil when it is certain that nothing of this contender is left. reason is why the
+// place has ended; callers means that it is the cause of the caller's context.
+func (p *place) remove(reason error, callers bool) error {
 	if p.creating != nil {
 		// Its answer decides; it comes when the connection is back.
 		answer := <-p.creating
@@ -124,15 +129,14 @@ func (p *place) remove(reason error) error {
 		p.renaming.stop()
 	}
 	// What has vanished is not deleted once more, whatever the reason is called: the
-	// owner may be closing the connection (request.AwaitClosing). A reason that only
-	// wraps one of these is a caller's, of another connection or place.
+	// owner may be closing the connection (request.AwaitClosing).
 	switch {
-	case reason == ErrDeleted, p.name != "" && p.vanished == p.path():
+	case !callers && errors.Is(reason, zkerror.ErrDeleted), p.name != "" && p.vanished == p.path():
 		p.forget()
-	case reason == ErrSessionExpired:
+	case !callers && errors.Is(reason, zkerror.ErrSessionExpired):
 		p.outlive()
 	}
-	if len(p.prefixes) > 0 && reason == request.ErrClosed {
+	if len(p.prefixes) > 0 && !callers && errors.Is(reason, zkerror.ErrConnClosed) {
 		return reason // no request is answered any more
 	}
 	ctx := context.Background()
@@ -144,11 +148,11 @@ func (p *place) remove(reason error) error {
 		switch {
 		case err == nil, isNoNode(err):
 			return nil
-		case errors.Is(err, ErrSessionExpired):
+		case errors.Is(err, zkerror.ErrSessionExpired):
 			p.outlive()
 			continue
 		}
-		if err = p.again(ctx, err); err != nil && !errors.Is(err, ErrSessionExpired) {
+		if err = p.again(ctx, err); err != nil && !errors.Is(err, zkerror.ErrSessionExpired) {
 			return err
 		}
 	}

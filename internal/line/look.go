@@ -11,6 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // listing is what a look at the line's node returns.
@@ -90,9 +91,9 @@ func (p *place) readOwn(ctx context.Context) error {
 				return nil
 			case o.Err == nil:
 				p.session = o.Value.Stat.EphemeralOwner
-				return ErrSessionExpired
+				return zkerror.ErrSessionExpired
 			case isNoNode(o.Err) && p.session == 0:
-				return ErrSessionExpired // it changed during the create
+				return zkerror.ErrSessionExpired // it changed during the create
 			case isNoNode(o.Err):
 				return p.deleted(ctx)
 			}
@@ -111,12 +112,12 @@ func (p *place) take(ctx context.Context, children []string) error {
 	around := view.surroundingsOf(p.name, children)
 	switch {
 	case around.ended:
-		return ErrEnded
+		return zkerror.ErrElectionOver
 	case !around.present:
 		// Reads of a session never go back, so it was there and is deleted;
 		// unless this is another session.
 		if p.Conn.SessionID() != p.session {
-			return ErrSessionExpired
+			return zkerror.ErrSessionExpired
 		}
 		return p.deleted(ctx)
 	}
@@ -178,7 +179,7 @@ func (p *place) checkTwin(ctx context.Context, name string) error {
 	case err != nil:
 		return err
 	case stat != nil && p.contends(name, stat.EphemeralOwner):
-		return fmt.Errorf("%w: %s and %s; delete the one that was not created as a sequential znode", ErrAmbiguous, p.path(), p.pathOf(name))
+		return fmt.Errorf("%w: %s and %s; delete the one that was not created as a sequential znode", zkerror.ErrAmbiguous, p.path(), p.pathOf(name))
 	}
 	p.skip(name)
 	return nil

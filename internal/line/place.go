@@ -24,19 +24,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// What ends a place in line, besides a context and errors of ZooKeeper's own
-// such as zk.ErrNoAuth.
-var (
-	ErrEnded          = errors.New("the queue has an end marker")
-	ErrDeleted        = errors.New("znode was deleted")
-	ErrSessionExpired = errors.New("the session of the znode has expired")
-	ErrUnreachable    = errors.New("no ZooKeeper server can be reached")
-	ErrExhausted      = errors.New("the sequence numbers of the node are exhausted")
-	ErrOverLimit      = errors.New("request exceeds the limit")
-	ErrAmbiguous      = errors.New("the order of two contenders is unknown")
-)
+// ErrOverLimit is the error of a place whose request exceeds [Limit]. The other errors that end a
+// place are those of package zkerror, of the context, and of ZooKeeper itself, such as zk.ErrNoAuth.
+var ErrOverLimit = errors.New("request exceeds the limit")
 
 // Config says where to stand, and how.
 type Config struct {
@@ -289,9 +282,9 @@ func (p *place) connected(ctx context.Context) error {
 func (p *place) over(state session.State) error {
 	switch {
 	case state.Closed:
-		return request.ErrClosed
+		return zkerror.ErrConnClosed
 	case p.session != 0 && state.Session != p.session:
-		return ErrSessionExpired
+		return zkerror.ErrSessionExpired
 	}
 	return nil
 }
@@ -303,7 +296,7 @@ func (p *place) again(ctx context.Context, err error) error {
 		return err
 	}
 	if request.Closed(ctx, p.Conn, err) {
-		return request.ErrClosed
+		return zkerror.ErrConnClosed
 	}
 	p.Log.Debug("request failed: retrying", "path", p.path(), "err", err)
 	// The state may not yet show what the request has met.
@@ -338,9 +331,9 @@ func (p *place) ownEvent(ctx context.Context, event zk.Event) error {
 	p.ownWatch = nil
 	switch {
 	case errors.Is(event.Err, zk.ErrClosing):
-		return request.ErrClosed
+		return zkerror.ErrConnClosed
 	case event.Type == zk.EventNotWatching:
-		return ErrSessionExpired
+		return zkerror.ErrSessionExpired
 	case event.Type == zk.EventNodeDeleted:
 		return p.deleted(ctx)
 	}
@@ -355,14 +348,14 @@ const patience = 10 * time.Millisecond
 // once, and a second time when finding out takes long.
 func (p *place) deleted(ctx context.Context) error {
 	p.vanished = p.path()
-	p.tell(State{Err: ErrDeleted})
+	p.tell(State{Err: zkerror.ErrDeleted})
 	if err := p.over(p.sub.State()); err != nil {
 		return err
 	}
 	request.AwaitClosing(ctx, p.Conn, patience/2) // Close, too, deletes the znode first
 	if p.Patience > 0 {
 		// The client waits for a second before it dials a server again.
-		limited, cancel := context.WithTimeoutCause(ctx, p.Patience+2*time.Second, ErrDeleted)
+		limited, cancel := context.WithTimeoutCause(ctx, p.Patience+2*time.Second, zkerror.ErrDeleted)
 		defer cancel()
 		ctx = limited
 	}
@@ -373,7 +366,7 @@ func (p *place) deleted(ctx context.Context) error {
 	select {
 	case a = <-read:
 	case <-late.C:
-		p.report(State{Err: ErrDeleted})
+		p.report(State{Err: zkerror.ErrDeleted})
 		a = <-read
 	}
 	r, err := a.Value, a.Err
@@ -385,18 +378,18 @@ func (p *place) deleted(ctx context.Context) error {
 		return p.noDir()
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, request.ErrClosed):
-		return request.ErrClosed // Close, too, deletes the znode first
+	case errors.Is(err, zkerror.ErrConnClosed):
+		return zkerror.ErrConnClosed // Close, too, deletes the znode first
 	case err != nil:
-		return ErrDeleted
+		return zkerror.ErrDeleted
 	}
 	switch {
 	case r.ended:
-		return ErrEnded
+		return zkerror.ErrElectionOver
 	case r.dir == nil, p.isOther(r.dir):
 		return p.noDir()
 	}
-	return ErrDeleted
+	return zkerror.ErrDeleted
 }
 
 // remains is what is left of the line when the own znode was deleted.
@@ -433,9 +426,9 @@ func (p *place) noDir() error {
 	}
 	switch {
 	case seen != 0 && p.Conn.SessionID() != seen:
-		return ErrSessionExpired
+		return zkerror.ErrSessionExpired
 	case p.MakeDir != nil:
-		return ErrDeleted
+		return zkerror.ErrDeleted
 	}
-	return ErrEnded
+	return zkerror.ErrElectionOver
 }

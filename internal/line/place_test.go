@@ -6,6 +6,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // A line's node that is missing was deleted by a client if it was seen in this session.
@@ -17,11 +19,11 @@ func TestNodeIsMissing(t *testing.T) {
 		place place
 		want  error
 	}{
-		"seen in this session":                 {place{Config: &Config{Conn: conn}}, ErrEnded},
-		"seen in another session":              {place{Config: &Config{Conn: conn, DirSession: 5}}, ErrSessionExpired},
-		"own znode of another session":         {place{Config: &Config{Conn: conn}, session: 5}, ErrSessionExpired},
-		"can be made":                          {place{Config: &Config{Conn: conn, MakeDir: make}}, ErrDeleted},
-		"can be made, but the session is over": {place{Config: &Config{Conn: conn, MakeDir: make}, session: 5}, ErrSessionExpired},
+		"seen in this session":                 {place{Config: &Config{Conn: conn}}, zkerror.ErrElectionOver},
+		"seen in another session":              {place{Config: &Config{Conn: conn, DirSession: 5}}, zkerror.ErrSessionExpired},
+		"own znode of another session":         {place{Config: &Config{Conn: conn}, session: 5}, zkerror.ErrSessionExpired},
+		"can be made":                          {place{Config: &Config{Conn: conn, MakeDir: make}}, zkerror.ErrDeleted},
+		"can be made, but the session is over": {place{Config: &Config{Conn: conn, MakeDir: make}, session: 5}, zkerror.ErrSessionExpired},
 	} {
 		require.ErrorIs(t, c.place.noDir(), c.want, name)
 	}

@@ -41,7 +41,7 @@ func TestRenameGivenUpAtTheEnd(t *testing.T) {
 		p.renaming = &renaming{Rename{CuratorRead, make(chan error, 1)}, "/dir/a-__READ__0000000000", "a-__READ__", func() {}, nil}
 		reason := p.finishRenaming(ctx, request.Answer[renamed]{Err: context.Canceled})
 		require.ErrorIs(t, reason, context.Canceled)
-		require.NoError(t, p.remove(reason))
+		require.NoError(t, p.remove(reason, true))
 		left, _, err := conn.Children("/dir")
 		require.NoError(t, err)
 		require.Empty(t, left)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Room makes a line that of a semaphore: a contender's turn has come when what it
@@ -160,9 +161,9 @@ func (p *place) waitForRoom(ctx context.Context) error {
 func watchEnded(event zk.Event) error {
 	switch {
 	case errors.Is(event.Err, zk.ErrClosing):
-		return request.ErrClosed
+		return zkerror.ErrConnClosed
 	case event.Type == zk.EventNotWatching:
-		return ErrSessionExpired
+		return zkerror.ErrSessionExpired
 	}
 	return nil
 }
@@ -205,7 +206,7 @@ func (p *place) tellFollower(ctx context.Context) (told <-chan request.Answer[st
 // that is not allowed to tell gives up: others would wait beside free leases. What
 // else can go wrong is the end of the own znode, which wakes the follower too.
 func (p *place) followerTold(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() != nil || isNoNode(err) || errors.Is(err, request.ErrClosed) {
+	if err == nil || ctx.Err() != nil || isNoNode(err) || errors.Is(err, zkerror.ErrConnClosed) {
 		return nil
 	}
 	p.Log.Error("cannot notify the follower", "path", p.path(), "err", err)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // wait stands behind the predecessor until that one's end, or something else,
@@ -150,9 +150,9 @@ func (p *place) predecessorChanged(ctx context.Context, event zk.Event) error {
 	p.predecessorWatch = nil
 	switch {
 	case errors.Is(event.Err, zk.ErrClosing):
-		return request.ErrClosed
+		return zkerror.ErrConnClosed
 	case event.Type == zk.EventNotWatching:
-		return ErrSessionExpired
+		return zkerror.ErrSessionExpired
 	case event.Type == zk.EventNodeDeleted:
 		p.vacated()
 		if p.predecessorSeen.owner == p.session && !p.heardFarewell(ctx) {

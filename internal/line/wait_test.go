@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -114,7 +115,7 @@ func TestPredecessorGoesWithTheSession(t *testing.T) {
 		c.delete(c.place.path())
 		require.True(c, c.place.isNext())
 		event := c.place.predecessorWatch.Take(<-c.place.predecessorWatch.C())
-		require.ErrorIs(c, c.place.predecessorChanged(c.Context(), event), ErrDeleted)
+		require.ErrorIs(c, c.place.predecessorChanged(c.Context(), event), zkerror.ErrDeleted)
 	})
 }
 
@@ -146,7 +147,7 @@ func TestPredecessorIsWrittenBeforeTheWatch(t *testing.T) {
 			&zk.SetDataRequest{Path: first, Version: -1},
 		)
 		require.NoError(c, err)
-		require.ErrorIs(c, c.wait(), ErrEnded)
+		require.ErrorIs(c, c.wait(), zkerror.ErrElectionOver)
 	})
 }
 
@@ -157,7 +158,7 @@ func TestLeaveDuringTheCreate(t *testing.T) {
 		creating := make(chan request.Answer[string], 1)
 		c.place.creating, c.place.prefixes = creating, []string{"own-latch-"}
 		done := make(chan error, 1)
-		go func() { done <- c.place.remove(errors.New("left")) }()
+		go func() { done <- c.place.remove(errors.New("left"), false) }()
 		time.Sleep(time.Second)
 		created, err := c.conn.Create("/dir/own-latch-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 		creating <- request.Answer[string]{Value: created, Err: err}

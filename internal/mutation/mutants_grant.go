@@ -39,7 +39,7 @@ var grantMutants = []mutant{
 		file: "internal/grant/multi.go",
 		edits: []edit{
 			{`	case request.Transient(a.Err):
-		return nil, fmt.Errorf("%w: %w", sentinel.ErrUnconfirmed, a.Err)
+		return nil, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, a.Err)
 `, ""},
 		},
 		tests: "./internal/traptest -run ^TestC18_FencedMultiUnconfirmed$",

@@ -90,7 +90,7 @@ var lineMutants = []mutant{
 		file: "internal/line/look.go",
 		edits: []edit{
 			{`		if p.Conn.SessionID() != p.session {
-			return ErrSessionExpired
+			return zkerror.ErrSessionExpired
 		}
 		return p.deleted(ctx)`, "\t\treturn p.deleted(ctx)"},
 		},
@@ -113,7 +113,7 @@ var lineMutants = []mutant{
 		file: "internal/line/look.go",
 		edits: []edit{
 			{`	case around.ended:
-		return ErrEnded
+		return zkerror.ErrElectionOver
 `, ""},
 		},
 		tests: "./internal/traptest -run ^TestC08_ErrorAtStart$",
@@ -170,7 +170,7 @@ var lineMutants = []mutant{
 		file: "internal/line/place.go",
 		edits: []edit{
 			{`	case p.session != 0 && state.Session != p.session:
-		return ErrSessionExpired
+		return zkerror.ErrSessionExpired
 `, ""},
 		},
 		tests: ". -run ^TestAskOneWhoRejoins$",
@@ -179,7 +179,7 @@ var lineMutants = []mutant{
 		name: "line/P2", breaks: "not told at once",
 		file: "internal/line/place.go",
 		edits: []edit{
-			{`	p.tell(State{Err: ErrDeleted})
+			{`	p.tell(State{Err: zkerror.ErrDeleted})
 	if err := p.over`, "\tif err := p.over"},
 		},
 		tests: ". -run ^TestHooksOfAnElectionsEnd$",

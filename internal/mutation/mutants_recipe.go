@@ -14,7 +14,7 @@ var recipeMutants = []mutant{
 		name: "recipe/rL7", breaks: "mark taken away after a lapsed lease",
 		file: "recipes/lock/delay.go",
 		edits: []edit{
-			{"if d.name == \"\" || errors.Is(reason, sentinel.ErrLeaseExpired) {", "if _ = errors.Is(reason, sentinel.ErrLeaseExpired); d.name == \"\" {"},
+			{"if d.name == \"\" || errors.Is(reason, zkerror.ErrLeaseExpired) {", "if _ = errors.Is(reason, zkerror.ErrLeaseExpired); d.name == \"\" {"},
 		},
 		tests: "./recipes/lock -run ^TestLockDelayAfterALapse$",
 	},
@@ -36,7 +36,7 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{`	case t.end != nil && s.First && !s.Proven:
 		// Others may rely on its end from now on: it does not come back.
-		t.lose(sentinel.ErrLeaseExpired)
+		t.lose(zkerror.ErrLeaseExpired)
 `, ""},
 		},
 		tests: "./recipes/lock -run ^TestLockDelayAfterALapse$",

@@ -47,7 +47,7 @@ var sessionMutants = []mutant{
 		file: "internal/session/monitor.go",
 		edits: []edit{
 			{`	if m.seen.session != r.session {
-		return ErrOtherSession // whatever it proves, it is not this session's life
+		return zkerror.ErrSessionExpired // whatever it proves, it is not this session's life
 	}
 `, ""},
 		},

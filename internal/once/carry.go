@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // carryOut answers all calls of a batch.
@@ -60,7 +61,7 @@ func (w *Writer) carryOut(batch []*Call) {
 			case v == unknown:
 				w.Log.Warn("outcome of a transaction is unknown", "register", r.path, "err", err)
 				o := Outcome{Err: ErrUnknown, Failed: -1, Session: r.session}
-				if errors.Is(err, request.ErrClosed) {
+				if errors.Is(err, zkerror.ErrConnClosed) {
 					o.Err = fmt.Errorf("%w: %w", ErrUnknown, err)
 					w.end(err)
 				}
@@ -95,7 +96,7 @@ func (w *Writer) ready(ctx context.Context) error {
 
 // refuse answers a batch of which nothing was sent.
 func (w *Writer) refuse(batch []*Call, err error) {
-	if errors.Is(err, request.ErrClosed) {
+	if errors.Is(err, zkerror.ErrConnClosed) {
 		w.end(err)
 	}
 	give(batch, Outcome{Err: err, Failed: -1})

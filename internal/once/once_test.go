@@ -14,7 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -356,13 +356,13 @@ func TestConnectionIsClosed(t *testing.T) {
 		waiting := w.Do(put())
 		conn.Close()
 		require.ErrorIs(t, call.Outcome().Err, ErrUnknown)
-		require.ErrorIs(t, call.Outcome().Err, request.ErrClosed)
-		require.ErrorIs(t, waiting.Outcome().Err, request.ErrClosed)
+		require.ErrorIs(t, call.Outcome().Err, zkerror.ErrConnClosed)
+		require.ErrorIs(t, waiting.Outcome().Err, zkerror.ErrConnClosed)
 		require.NotErrorIs(t, waiting.Outcome().Err, ErrUnknown)
-		require.ErrorIs(t, w.Do(put()).Outcome().Err, request.ErrClosed)
+		require.ErrorIs(t, w.Do(put()).Outcome().Err, zkerror.ErrConnClosed)
 		w.Close()
 		<-w.Closed()
-		require.ErrorIs(t, w.CloseErr(), request.ErrClosed)
+		require.ErrorIs(t, w.CloseErr(), zkerror.ErrConnClosed)
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 var (
@@ -43,7 +44,7 @@ func Is(name string) bool { return strings.HasPrefix(name, prefix) }
 //
 // It returns the responses to ops; ErrLost, without responses; ErrUnknown; ErrGone;
 // what ZooKeeper has against ops, with the responses, and then nothing was carried out;
-// request.ErrClosed; or the cause of the context's end, which wraps ErrUnknown too
+// zkerror.ErrConnClosed; or the cause of the context's end, which wraps ErrUnknown too
 // where the transaction may yet be carried out.
 func Do(ctx context.Context, conn *zk.Conn, dir string, acl []zk.ACL, ops ...any) ([]zk.MultiResponse, error) {
 	b := bookOf(conn, dir)
@@ -105,7 +106,7 @@ func (t *transaction) run(ctx context.Context) ([]zk.MultiResponse, error) {
 		case request.Transient(err):
 			t.open = true
 			if request.Closed(ctx, t.conn, err) {
-				return nil, request.ErrClosed
+				return nil, zkerror.ErrConnClosed
 			}
 			if err := t.readBack(ctx, session); err != nil {
 				return nil, err

@@ -9,19 +9,14 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// ErrTooLarge: an answer is larger than the receive buffer of the connection, which
-// zk.WithMaxBufferSize limits. The client library closes the connection when it
-// receives such an answer, so that the request appears to have failed with the
-// connection, and would do so each time that it is repeated.
-var ErrTooLarge = errors.New("reply is larger than the connection's receive buffer")
-
-// Get is conn.Get. Like the functions below it returns ErrTooLarge, with what to do
+// Get is conn.Get. Like the functions below it returns zkerror.ErrTooLarge, with what to do
 // about it, for an answer that is known to break the connection. It takes at least one
 // failure to know that: the error is then zk.ErrConnectionClosed, and the caller repeats
 // the request as after any transient failure. After the znode has changed the request is
-// sent again. The Stat is returned with ErrTooLarge, too. Functions may be called from any
+// sent again. The Stat is returned with zkerror.ErrTooLarge, too. Functions may be called from any
 // goroutine.
 func Get(conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
 	data, stat, _, err := read(conn, part{path, false}, func() ([]byte, *zk.Stat, <-chan zk.Event, error) {
@@ -31,10 +26,10 @@ func Get(conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
 	return data, stat, err
 }
 
-// GetW is conn.GetW. With ErrTooLarge it returns the Stat and a watch all the same.
+// GetW is conn.GetW. With zkerror.ErrTooLarge it returns the Stat and a watch all the same.
 func GetW(conn *zk.Conn, path string) ([]byte, *zk.Stat, <-chan zk.Event, error) {
 	data, stat, watch, err := read(conn, part{path, false}, func() ([]byte, *zk.Stat, <-chan zk.Event, error) { return conn.GetW(path) })
-	if !errors.Is(err, ErrTooLarge) {
+	if !errors.Is(err, zkerror.ErrTooLarge) {
 		return data, stat, watch, err
 	}
 	exists, stat, watch, failed := conn.ExistsW(path)
@@ -56,7 +51,7 @@ func Children(conn *zk.Conn, path string) ([]string, *zk.Stat, error) {
 	return names, stat, err
 }
 
-// ChildrenW is conn.ChildrenW. With ErrTooLarge no watch is set.
+// ChildrenW is conn.ChildrenW. With zkerror.ErrTooLarge no watch is set.
 func ChildrenW(conn *zk.Conn, path string) ([]string, *zk.Stat, <-chan zk.Event, error) {
 	return read(conn, part{path, true}, func() ([]string, *zk.Stat, <-chan zk.Event, error) { return conn.ChildrenW(path) })
 }
@@ -191,7 +186,7 @@ func (s *suspicions) judge(p part, x suspicion, stat *zk.Stat) (suspicion, error
 		return x, nil
 	}
 	return x, fmt.Errorf("%w: the %s (%d bytes of data, %d children); connect with a larger zk.WithMaxBufferSize",
-		ErrTooLarge, p, stat.DataLength, stat.NumChildren)
+		zkerror.ErrTooLarge, p, stat.DataLength, stat.NumChildren)
 }
 
 // How often the connection must break until a part is too large: if its size is not

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -82,7 +83,7 @@ func TestGetTooLarge(t *testing.T) {
 		require.Zero(l, l.breaks())
 		for i := range 3 {
 			_, err = get(l, "/b")
-			require.ErrorIs(l, err, request.ErrTooLarge)
+			require.ErrorIs(l, err, zkerror.ErrTooLarge)
 			require.ErrorContains(l, err, "the data of /b")
 			require.Equal(l, map[bool]int{true: 1}[i == 0], l.breaks())
 		}
@@ -107,7 +108,7 @@ func TestGetWTooLarge(t *testing.T) {
 			_, _, watch, err := request.GetW(l.small, "/a")
 			return watch, err
 		})
-		require.ErrorIs(l, err, request.ErrTooLarge)
+		require.ErrorIs(l, err, zkerror.ErrTooLarge)
 		_, err = l.other.Set("/a", nil, -1)
 		require.NoError(l, err)
 		require.Equal(l, zk.EventNodeDataChanged, (<-watch).Type)
@@ -125,15 +126,15 @@ func TestChildrenTooLarge(t *testing.T) {
 		}
 		l.breaks()
 		_, err := list(l, "/many")
-		require.ErrorIs(l, err, request.ErrTooLarge)
+		require.ErrorIs(l, err, zkerror.ErrTooLarge)
 		require.ErrorContains(l, err, "the list of children of /many")
 		require.Equal(l, 4, l.breaks())
 		_, err = list(l, "/many")
-		require.ErrorIs(l, err, request.ErrTooLarge)
+		require.ErrorIs(l, err, zkerror.ErrTooLarge)
 		require.Zero(l, l.breaks())
 		l.create("/many/another", 0)
 		_, err = list(l, "/many")
-		require.ErrorIs(l, err, request.ErrTooLarge)
+		require.ErrorIs(l, err, zkerror.ErrTooLarge)
 		require.Equal(l, 1, l.breaks(), "it has changed, and may have become smaller")
 
 		names, _, err := l.other.Children("/many")
@@ -161,7 +162,7 @@ func TestInnocentRequests(t *testing.T) {
 		for range 20 {
 			all.Go(func() {
 				_, err := get(l, "/large")
-				require.ErrorIs(l, err, request.ErrTooLarge)
+				require.ErrorIs(l, err, zkerror.ErrTooLarge)
 			})
 			all.Go(func() {
 				_, err := get(l, "/small")

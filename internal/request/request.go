@@ -14,10 +14,9 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-)
 
-// ErrClosed: the connection was closed by its owner; it never comes back.
-var ErrClosed = errors.New("connection is closed")
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
 
 // Answer is what a request returns.
 type Answer[T any] struct {
@@ -88,7 +87,7 @@ func Retry(ctx context.Context, conn *zk.Conn, f func() error) error {
 
 // Read repeats f, which must be safe to repeat, until it returns anything but
 // a transient failure. It ends with the context's cause, wrapping the last
-// failure where there was one, or with ErrClosed.
+// failure where there was one, or with zkerror.ErrConnClosed.
 func Read[T any](ctx context.Context, conn *zk.Conn, f func() (T, error)) (T, error) {
 	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
 		value, err := Do(ctx, f)
@@ -96,7 +95,7 @@ func Read[T any](ctx context.Context, conn *zk.Conn, f func() (T, error)) (T, er
 		case !Transient(err):
 			return value, err
 		case Closed(ctx, conn, err):
-			return value, ErrClosed
+			return value, zkerror.ErrConnClosed
 		case Pause(ctx, pause) != nil:
 			return value, fmt.Errorf("%w (%w)", context.Cause(ctx), err)
 		}

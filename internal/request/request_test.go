@@ -12,6 +12,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 func TestTransient(t *testing.T) {
@@ -22,7 +24,7 @@ func TestTransient(t *testing.T) {
 	} {
 		require.True(t, Transient(err), "%v", err)
 	}
-	for _, err := range []error{nil, zk.ErrNoNode, zk.ErrNoAuth, ErrClosed, context.Canceled, fmt.Errorf("unknown error: %v", -6)} {
+	for _, err := range []error{nil, zk.ErrNoNode, zk.ErrNoAuth, zkerror.ErrConnClosed, context.Canceled, fmt.Errorf("unknown error: %v", -6)} {
 		require.False(t, Transient(err), "%v", err)
 	}
 }

@@ -8,17 +8,12 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // checkBytes bounds the paths of one check transaction, far below the megabyte
 // that a server accepts.
 const checkBytes = 256 << 10
-
-// Why an acknowledged check proves nothing.
-var (
-	ErrMissing      = errors.New("the znode of the session does not exist")
-	ErrOtherSession = errors.New("the connection has another session")
-)
 
 // checked is the outcome of one check.
 type checked struct {
@@ -71,7 +66,7 @@ func (r *checked) report(err error) {
 	for _, o := range r.observers {
 		c := Check{r.sent, err}
 		if slices.Contains(r.missing, o.path) {
-			c.Err = ErrMissing
+			c.Err = zkerror.ErrDeleted
 		}
 		o.heard(c)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // slot holds the monitor of one connection.
@@ -428,7 +429,7 @@ func (m *monitor) apply(r checked, err error) error {
 	defer m.mu.Unlock()
 	m.observe()
 	if m.seen.session != r.session {
-		return ErrOtherSession // whatever it proves, it is not this session's life
+		return zkerror.ErrSessionExpired // whatever it proves, it is not this session's life
 	}
 	for _, path := range r.missing {
 		if s := m.proving[path]; s != nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
@@ -48,7 +48,7 @@ func Own[T any](name string, set func(*T)) Option {
 		if own, ok := s.own.(*T); ok {
 			set(own)
 		} else if s.err == nil {
-			s.err = fmt.Errorf("%w: %s does not apply to this recipe", sentinel.ErrInvalidOption, name)
+			s.err = fmt.Errorf("%w: %s does not apply to this recipe", zkerror.ErrInvalidOption, name)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func New(conn *zk.Conn, path string, options []Option) (*Setup, error) {
 // NewOwn is New for a recipe with options of its own (Own), which are set in own.
 func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup, error) {
 	if conn == nil {
-		return nil, sentinel.ErrNilConn
+		return nil, zkerror.ErrNilConn
 	}
 	if err := znode.CheckPath(path); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup
 	}
 	for _, o := range options {
 		if o == nil {
-			return nil, fmt.Errorf("%w: an option is nil", sentinel.ErrInvalidOption)
+			return nil, fmt.Errorf("%w: an option is nil", zkerror.ErrInvalidOption)
 		}
 		o(s)
 	}
@@ -80,14 +80,14 @@ func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup
 	case s.err != nil:
 		return nil, s.err
 	case s.Log == nil:
-		return nil, fmt.Errorf("%w: WithLogger(nil)", sentinel.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: WithLogger(nil)", zkerror.ErrInvalidOption)
 	case len(s.ACL) == 0:
-		return nil, fmt.Errorf("%w: WithACL: the list is empty", sentinel.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: WithACL: the list is empty", zkerror.ErrInvalidOption)
 	case s.Layout != Curator && s.Layout != Kazoo:
-		return nil, fmt.Errorf("%w: WithLayout(%d)", sentinel.ErrInvalidOption, s.Layout)
+		return nil, fmt.Errorf("%w: WithLayout(%d)", zkerror.ErrInvalidOption, s.Layout)
 	}
 	if err := session.Validate(conn, s.Timeout); err != nil {
-		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): %w", sentinel.ErrInvalidOption, s.Timeout, err)
+		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): %w", zkerror.ErrInvalidOption, s.Timeout, err)
 	}
 	return s, nil
 }
@@ -96,7 +96,7 @@ func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup
 func WithTimeout(d time.Duration) Option {
 	return func(s *Setup) {
 		if s.Timeout = d; d < 100*time.Millisecond && s.err == nil {
-			s.err = fmt.Errorf("%w: WithSessionTimeout(%v): must be at least 100ms", sentinel.ErrInvalidOption, d)
+			s.err = fmt.Errorf("%w: WithSessionTimeout(%v): must be at least 100ms", zkerror.ErrInvalidOption, d)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func WithTimeout(d time.Duration) Option {
 func WithCheckInterval(d time.Duration) Option {
 	return func(s *Setup) {
 		if s.CheckInterval = d; d <= 0 && s.err == nil {
-			s.err = fmt.Errorf("%w: WithCheckInterval(%v): it must be positive", sentinel.ErrInvalidOption, d)
+			s.err = fmt.Errorf("%w: WithCheckInterval(%v): it must be positive", zkerror.ErrInvalidOption, d)
 		}
 	}
 }
@@ -133,5 +133,5 @@ func Fail(doing, path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s %s: %w", doing, path, sentinel.Refine(err))
+	return fmt.Errorf("%s %s: %w", doing, path, zkerror.Refine(err))
 }

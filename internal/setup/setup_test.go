@@ -6,7 +6,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // An option of one package is refused by the recipes of all others, and not
@@ -22,8 +22,8 @@ func TestOwnOptions(t *testing.T) {
 	require.Equal(t, 7, m.size)
 
 	_, err = NewOwn(new(zk.Conn), "/a", &others{}, []Option{option})
-	require.ErrorIs(t, err, sentinel.ErrInvalidOption)
+	require.ErrorIs(t, err, zkerror.ErrInvalidOption)
 	require.ErrorContains(t, err, "mine.WithSize")
 	_, err = New(new(zk.Conn), "/a", []Option{option})
-	require.ErrorIs(t, err, sentinel.ErrInvalidOption)
+	require.ErrorIs(t, err, zkerror.ErrInvalidOption)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // maxBroken is the number of consecutive requests for a container that may break the
@@ -41,7 +42,7 @@ func makeContainer(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL
 		case !request.Transient(err):
 			return err
 		case request.Closed(ctx, conn, err):
-			return request.ErrClosed
+			return zkerror.ErrConnClosed
 		case errors.Is(err, zk.ErrConnectionClosed):
 			broken++
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -91,6 +91,6 @@ func TestContainerAfterConnectionLosses(t *testing.T) {
 func TestContainerOfAClosedConnection(t *testing.T) {
 	play(t, func(ctx context.Context, _ *zktest.Server, conn *zk.Conn) {
 		conn.Close()
-		require.ErrorIs(t, makeDir(ctx, conn, "/a"), request.ErrClosed)
+		require.ErrorIs(t, makeDir(ctx, conn, "/a"), zkerror.ErrConnClosed)
 	})
 }

@@ -7,23 +7,23 @@ import (
 	"path"
 	"strings"
 
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// CheckPath refuses, with sentinel.ErrInvalidPath, what ZooKeeper does not accept,
+// CheckPath refuses, with zkerror.ErrInvalidPath, what ZooKeeper does not accept,
 // and the root.
 func CheckPath(node string) error {
 	switch {
 	case !strings.HasPrefix(node, "/"):
-		return fmt.Errorf("%w: %q does not begin with a slash", sentinel.ErrInvalidPath, node)
+		return fmt.Errorf("%w: %q does not begin with a slash", zkerror.ErrInvalidPath, node)
 	case node == "/":
-		return fmt.Errorf("%w: the root cannot be used", sentinel.ErrInvalidPath)
+		return fmt.Errorf("%w: the root cannot be used", zkerror.ErrInvalidPath)
 	case path.Clean(node) != node:
-		return fmt.Errorf("%w: %q, did you mean %q?", sentinel.ErrInvalidPath, node, path.Clean(node))
+		return fmt.Errorf("%w: %q, did you mean %q?", zkerror.ErrInvalidPath, node, path.Clean(node))
 	case strings.ContainsFunc(node, func(r rune) bool {
 		return r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 && r <= 0xffff
 	}):
-		return fmt.Errorf("%w: %q has a character that ZooKeeper does not accept", sentinel.ErrInvalidPath, node)
+		return fmt.Errorf("%w: %q has a character that ZooKeeper does not accept", zkerror.ErrInvalidPath, node)
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // answered takes an answer into memory.
@@ -37,7 +37,7 @@ func (o *owner) answered(a *answer) {
 		return
 	case transient:
 		o.unanswered(asp, a)
-	case errors.Is(a.err, request.ErrTooLarge):
+	case errors.Is(a.err, zkerror.ErrTooLarge):
 		o.refuse(asp, a)
 	case a.op == getChildren:
 		o.gotChildren(n, a)
@@ -121,7 +121,7 @@ func (o *owner) gotData(n *znode, a *answer) {
 		o.absent(n, a)
 		return
 	case a.err != nil:
-		n.unread, n.statOnly = sentinel.Refine(a.err), true
+		n.unread, n.statOnly = zkerror.Refine(a.err), true
 		asp.dirty = true
 		return
 	}
@@ -149,7 +149,7 @@ func (o *owner) gotStat(n *znode, a *answer) {
 	switch {
 	case a.err != nil:
 		// Everybody may ask whether a znode exists. Whatever this is, it is told.
-		n.unread, n.missing = sentinel.Refine(a.err), false
+		n.unread, n.missing = zkerror.Refine(a.err), false
 		z := Znode{Path: n.path}
 		if n.value != nil {
 			z.Stat = n.value.Stat
@@ -341,7 +341,7 @@ func (o *owner) gotChildren(n *znode, a *answer) {
 		asp.dirty, n.data.dirty, asp.known = true, true, false
 		return
 	case a.err != nil:
-		n.unlisted = sentinel.Refine(a.err)
+		n.unlisted = zkerror.Refine(a.err)
 		asp.epoch = max(asp.epoch, a.epoch)
 		o.publish(n, *n.value)
 		o.settle(asp, a.sent)

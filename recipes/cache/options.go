@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -43,9 +43,9 @@ func WithoutData() recipes.Option {
 func (s *settings) check(scope Scope) error {
 	switch {
 	case scope < 0:
-		return fmt.Errorf("%w: unknown scope %d", sentinel.ErrInvalidOption, scope)
+		return fmt.Errorf("%w: unknown scope %d", zkerror.ErrInvalidOption, scope)
 	case s.concurrency < 1:
-		return fmt.Errorf("%w: WithConcurrency(%d)", sentinel.ErrInvalidOption, s.concurrency)
+		return fmt.Errorf("%w: WithConcurrency(%d)", zkerror.ErrInvalidOption, s.concurrency)
 	}
 	return nil
 }

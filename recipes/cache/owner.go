@@ -6,10 +6,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	znodes "github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
@@ -124,7 +123,7 @@ func (o *owner) end() {
 	o.fresh = false
 	o.err = ErrClosed
 	if o.closed {
-		o.err = sentinel.Refine(request.ErrClosed)
+		o.err = zkerror.Refine(zkerror.ErrConnClosed)
 	}
 	o.mu.Unlock()
 	close(o.events)

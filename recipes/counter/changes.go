@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Change is a state of a value.
@@ -53,7 +53,7 @@ type watcher[T any] struct {
 func (w *watcher[T]) run(ctx context.Context) error {
 	for {
 		found, err := w.znode.Read(ctx)
-		tooLarge := errors.Is(err, request.ErrTooLarge) && found.Stat != nil
+		tooLarge := errors.Is(err, zkerror.ErrTooLarge) && found.Stat != nil
 		if err != nil && !tooLarge {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -115,7 +116,7 @@ func parallel(n int, f func(i int)) {
 // ErrTooMany for a list that is larger than the connection accepts.
 func list(ctx context.Context, conn *zk.Conn, f func() (watch.Found, error)) (watch.Found, error) {
 	l, err := request.Read(ctx, conn, f)
-	if errors.Is(err, request.ErrTooLarge) {
+	if errors.Is(err, zkerror.ErrTooLarge) {
 		err = fmt.Errorf("%w: %w", ErrTooMany, err)
 	}
 	return l, err

@@ -11,7 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
@@ -50,13 +50,13 @@ func (r *Registration) keep() {
 	epoch := r.sub.State().Epoch
 	for pause := pauseMin; ; {
 		begin := time.Now()
-		err := sentinel.Refine(r.put())
+		err := zkerror.Refine(r.put())
 		var again <-chan time.Time
 		switch {
 		case r.ctx.Err() != nil:
 			r.err = r.remove()
 			return
-		case errors.Is(err, sentinel.ErrConnClosed):
+		case errors.Is(err, zkerror.ErrConnClosed):
 			r.end(err)
 			return
 		case err != nil:
@@ -93,7 +93,7 @@ func (r *Registration) rest(epoch uint64, again <-chan time.Time, registered boo
 		case event := <-r.place.watch:
 			r.place.watch = nil
 			if errors.Is(event.Err, zk.ErrClosing) {
-				r.end(sentinel.ErrConnClosed)
+				r.end(zkerror.ErrConnClosed)
 				return false
 			}
 			r.publish(Status{State: Pending})
@@ -103,7 +103,7 @@ func (r *Registration) rest(epoch uint64, again <-chan time.Time, registered boo
 		case <-r.sub.Changed():
 			switch state := r.sub.State(); {
 			case state.Closed:
-				r.end(sentinel.ErrConnClosed)
+				r.end(zkerror.ErrConnClosed)
 				return false
 			case state.Epoch != epoch:
 				if registered {
@@ -174,7 +174,7 @@ func (r *Registration) put() error {
 		case request.Transient(err):
 			p.stale = true
 			if request.Closed(r.ctx, r.at.Conn, err) {
-				return sentinel.ErrConnClosed
+				return zkerror.ErrConnClosed
 			}
 			if err := request.Pause(r.ctx, pauseMin); err != nil {
 				return err
@@ -191,7 +191,7 @@ func (r *Registration) refuse(err error) error {
 		r.mu.Lock()
 		written := r.written
 		r.mu.Unlock()
-		r.noted(written, sentinel.Refine(err))
+		r.noted(written, zkerror.Refine(err))
 	}
 	return err
 }
@@ -336,7 +336,7 @@ func (r *Registration) remove() error {
 		case errors.Is(err, zk.ErrNoNode):
 			return nil
 		case err != nil:
-			return sentinel.Refine(err)
+			return zkerror.Refine(err)
 		case !r.place.owns(a.data, a.stat):
 			return nil
 		case !p.lasting && a.stat.EphemeralOwner != r.at.Conn.SessionID():
@@ -354,13 +354,13 @@ func (r *Registration) remove() error {
 			return nil
 		case request.Transient(err):
 			if request.Closed(ctx, r.at.Conn, err) {
-				return sentinel.ErrConnClosed
+				return zkerror.ErrConnClosed
 			}
 			if err := request.Pause(ctx, pauseMin); err != nil {
 				return err
 			}
 		case !errors.Is(err, zk.ErrBadVersion):
-			return sentinel.Refine(err)
+			return zkerror.Refine(err)
 		}
 	}
 }
@@ -377,7 +377,7 @@ func (r *Registration) awaitChange() error {
 	case <-limit.C:
 	}
 	if r.sub.State().Closed {
-		return sentinel.ErrConnClosed
+		return zkerror.ErrConnClosed
 	}
 	return nil
 }

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Choice configures how a [Provider] chooses. The zero value is Curator's default.
@@ -64,7 +64,7 @@ func (d *Discovery) Provider(ctx context.Context, name string, c Choice) (*Provi
 		return nil, err
 	}
 	if c.DownThreshold < 0 || c.DownTimeout < 0 {
-		return nil, fmt.Errorf("%w: DownThreshold %d, DownTimeout %v: must not be negative", sentinel.ErrInvalidOption, c.DownThreshold, c.DownTimeout)
+		return nil, fmt.Errorf("%w: DownThreshold %d, DownTimeout %v: must not be negative", zkerror.ErrInvalidOption, c.DownThreshold, c.DownTimeout)
 	}
 	if c.Strategy == nil {
 		c.Strategy = RoundRobin()

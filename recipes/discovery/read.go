@@ -5,9 +5,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // read is the result of reading an instance.
@@ -27,12 +26,12 @@ func readInstance(found watch.Found, err error) read {
 	case err == nil:
 		r.instance, r.err = decode(found.Data)
 		r.told = r.err != nil
-	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, request.ErrTooLarge):
+	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, zkerror.ErrTooLarge):
 		r.told = true
 	}
 	return r
 }
 
 func (r read) unreadable(path string) *UnreadableError {
-	return &UnreadableError{path, sentinel.Refine(r.err)}
+	return &UnreadableError{path, zkerror.Refine(r.err)}
 }

@@ -10,9 +10,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // State is the state of a registration's znode.
@@ -119,7 +119,7 @@ const maxData = 0xfffff - 4096
 func content(node string, i Instance) ([]byte, error) {
 	data, err := encode(i)
 	if err == nil && len(node)+len(data) > maxData {
-		err = fmt.Errorf("%w: the instance has %d bytes, more than a server accepts", sentinel.ErrInvalidOption, len(data))
+		err = fmt.Errorf("%w: the instance has %d bytes, more than a server accepts", zkerror.ErrInvalidOption, len(data))
 	}
 	return data, err
 }
@@ -159,7 +159,7 @@ func (r *Registration) Update(ctx context.Context, i Instance) error {
 		i.Registered = was.Registered
 	}
 	if i.Name != was.Name || i.ID != was.ID || i.Type != was.Type {
-		return fmt.Errorf("%w: name, ID or type cannot be updated: %s, %s, %s to %s, %s, %s", sentinel.ErrInvalidOption, was.Name, was.ID, was.Type, i.Name, i.ID, i.Type)
+		return fmt.Errorf("%w: name, ID or type cannot be updated: %s, %s, %s to %s, %s, %s", zkerror.ErrInvalidOption, was.Name, was.ID, was.Type, i.Name, i.ID, i.Type)
 	}
 	if err := i.check(); err != nil {
 		return err

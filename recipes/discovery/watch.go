@@ -12,8 +12,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // watcher belongs to a provider's goroutine.
@@ -48,7 +48,7 @@ func (w *watcher) run() {
 	defer p.sub.Close()
 	defer w.watching.Wait()
 	defer p.stop()
-	err := sentinel.Refine(w.watch())
+	err := zkerror.Refine(w.watch())
 	if p.ctx.Err() != nil {
 		p.mu.Lock()
 		p.end = ErrClosed
@@ -94,13 +94,13 @@ func (w *watcher) watch() error {
 			select {
 			case event := <-w.events:
 				if event.closed {
-					return sentinel.ErrConnClosed
+					return zkerror.ErrConnClosed
 				}
 				wait = !w.note(event)
 			case <-p.sub.Changed():
 				state := p.sub.State()
 				if state.Closed {
-					return sentinel.ErrConnClosed
+					return zkerror.ErrConnClosed
 				}
 				wait = state.Epoch == w.query.Epoch
 			case <-again:
@@ -116,7 +116,7 @@ func (w *watcher) watch() error {
 			select {
 			case event := <-w.events:
 				if event.closed {
-					return sentinel.ErrConnClosed
+					return zkerror.ErrConnClosed
 				}
 				w.note(event)
 			default:

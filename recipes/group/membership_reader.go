@@ -13,10 +13,10 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -92,12 +92,12 @@ func (r *reader) run(ctx context.Context) error {
 				event = r.dir.Take(event)
 				r.dir, again, changed = nil, true, true
 				if errors.Is(event.Err, zk.ErrClosing) {
-					return request.ErrClosed
+					return zkerror.ErrConnClosed
 				}
 			case f := <-r.fired:
 				changed = true
 				if errors.Is(f.event.Err, zk.ErrClosing) {
-					return request.ErrClosed
+					return zkerror.ErrConnClosed
 				}
 				again = r.note(f)
 			case <-doubt:
@@ -116,7 +116,7 @@ func (r *reader) run(ctx context.Context) error {
 			}
 			state := r.sub.State()
 			if state.Closed {
-				return sentinel.ErrConnClosed
+				return zkerror.ErrConnClosed
 			}
 			if state.Up && state.Epoch != r.query.Epoch {
 				// Changes in between may be lost: the client library sets its watches
@@ -143,7 +143,7 @@ func (r *reader) noteAll() (counts bool, err error) {
 		select {
 		case f := <-r.fired:
 			if errors.Is(f.event.Err, zk.ErrClosing) {
-				return counts, request.ErrClosed
+				return counts, zkerror.ErrConnClosed
 			}
 			counts = r.note(f) || counts
 		default:
@@ -237,7 +237,7 @@ func (r *reader) read(ctx context.Context, names []string) error {
 			switch {
 			case errors.Is(a.Err, zk.ErrNoNode):
 				delete(r.members, name) // the watch on the group fires if it comes back
-			case a.Err != nil && !errors.Is(a.Err, request.ErrTooLarge):
+			case a.Err != nil && !errors.Is(a.Err, zkerror.ErrTooLarge):
 				return a.Err
 			default:
 				if a.Value.Watch != r.members[name].watch {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/ephemeral"
 	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // keeper is the goroutine of a Persistent.
@@ -26,10 +26,10 @@ func newKeeper(p *Persistent) *keeper {
 }
 
 func (k *keeper) run(ctx context.Context) {
-	reason := sentinel.Refine(k.keep(ctx))
+	reason := zkerror.Refine(k.keep(ctx))
 	k.sub.Close()
 	k.stop(reason) // releases the context
-	if errors.Is(reason, sentinel.ErrConnClosed) && k.removal == nil {
+	if errors.Is(reason, zkerror.ErrConnClosed) && k.removal == nil {
 		k.removal = reason // what there was goes with the session
 	}
 	k.err = reason
@@ -63,7 +63,7 @@ func (k *keeper) keep(ctx context.Context) error {
 			if err := k.awaitFree(ctx, taken); err != nil {
 				return err
 			}
-		case errors.Is(err, sentinel.ErrSessionExpired), errors.Is(err, sentinel.ErrDeleted):
+		case errors.Is(err, zkerror.ErrSessionExpired), errors.Is(err, zkerror.ErrDeleted):
 			k.publish(Presence{Err: err})
 		default:
 			return err
@@ -82,7 +82,7 @@ func (k *keeper) once(ctx context.Context) error {
 	select {
 	case err := <-created:
 		if err != nil {
-			return sentinel.Refine(err)
+			return zkerror.Refine(err)
 		}
 	case <-ctx.Done():
 		k.removal = node.Remove(context.Background(), context.Cause(ctx))

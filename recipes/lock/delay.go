@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/line"
 	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // The marks of holders: what follows is the GUID of the contender's name. No
@@ -69,7 +69,7 @@ func (d *delayed) claim(own string, since time.Time) {
 	case err == nil:
 		d.ready = true
 		d.pass()
-	case !errors.Is(err, line.ErrDeleted): // the line tells of that
+	case !errors.Is(err, zkerror.ErrDeleted): // the line tells of that
 		d.stop(err)
 	}
 }
@@ -110,7 +110,7 @@ func (d *delayed) mark(own string, since time.Time) error {
 		case !errors.Is(err, zk.ErrNoNode):
 			return err
 		case len(responses) > 0 && errors.Is(responses[0].Error, zk.ErrNoNode):
-			return line.ErrDeleted
+			return zkerror.ErrDeleted
 		}
 		// Another reader has taken a mark away; it had waited too.
 	}
@@ -121,7 +121,7 @@ func (d *delayed) mark(own string, since time.Time) error {
 func (d *delayed) parting(reason error) []any {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.name == "" || errors.Is(reason, sentinel.ErrLeaseExpired) {
+	if d.name == "" || errors.Is(reason, zkerror.ErrLeaseExpired) {
 		return nil
 	}
 	return []any{&zk.DeleteRequest{Path: path.Join(d.cfg.Dir, d.name), Version: -1}}

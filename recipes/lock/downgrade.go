@@ -6,8 +6,8 @@ import (
 	"path"
 
 	"github.com/go-leaderelection/leaderelection/internal/line"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // WriteHold represents the possession of an [RWMutex] for writing.
@@ -61,7 +61,7 @@ func (h *WriteHold) downgrade(ctx context.Context) error {
 				return <-outcome
 			}
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", sentinel.ErrUnconfirmed, context.Cause(ctx))
+			return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, context.Cause(ctx))
 		}
 	}
 }

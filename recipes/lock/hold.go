@@ -9,8 +9,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Hold represents the possession of a lock. Its methods may be called from any goroutine. A
@@ -107,7 +107,7 @@ func (h *Hold) leave(err error) {
 // confirm waits until nothing is left of the contender.
 func (h *Hold) confirm(ctx context.Context) error {
 	if err := h.gone(ctx); err != nil {
-		return fmt.Errorf("%w: %w", sentinel.ErrUnconfirmed, sentinel.Refine(err))
+		return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, zkerror.Refine(err))
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/line"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // place is one contender's place in line, from the first request until nothing
@@ -157,7 +157,7 @@ func (t *turn) changed(s line.State) {
 		t.granted <- &Hold{t.place, g, end}
 	case t.end != nil && s.First && !s.Proven:
 		// Others may rely on its end from now on: it does not come back.
-		t.lose(sentinel.ErrLeaseExpired)
+		t.lose(zkerror.ErrLeaseExpired)
 	case t.end != nil && s.Path == "":
 		t.lose(s.Err)
 	case t.once && s.Predecessor != "":
@@ -178,7 +178,7 @@ func (t *turn) at(path string) {
 // lose ends the grant, and has the contender leave.
 func (t *turn) lose(err error) {
 	if !errors.Is(err, ErrReleased) {
-		err = sentinel.Refine(err)
+		err = zkerror.Refine(err)
 	}
 	t.end(err)
 	t.stop(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/line"
 	"github.com/go-leaderelection/leaderelection/internal/receipt"
 	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -78,7 +78,7 @@ func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
 		case err == nil, errors.Is(err, receipt.ErrLost):
 			return nil
 		case errors.Is(err, receipt.ErrUnknown):
-			return fmt.Errorf("%w: %w", sentinel.ErrUnconfirmed, err)
+			return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, err)
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode), errors.Is(err, receipt.ErrGone):
 			continue // somebody else was quicker, or the node was removed
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/line"
 	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // visit is one acquisition of leases in company: a place at the mutex, and once that
@@ -142,9 +142,9 @@ func (v *visit) changed(e event) {
 		v.first, v.under = e.First, e.Session
 		v.takeLeases()
 	case v.grant != nil && (lost || !e.Proven):
-		err := sentinel.ErrLeaseExpired
+		err := zkerror.ErrLeaseExpired
 		if lost {
-			err = sentinel.Refine(e.Err)
+			err = zkerror.Refine(e.Err)
 		}
 		v.leave(err) // others may rely on its end from now on: it does not come back
 	default:

@@ -13,6 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/once"
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // attemptNode is the child of an item that is created and deleted with each claim.
@@ -77,8 +78,8 @@ func (f *feed) claimAll(chosen []entry) ([]*delivery, error) {
 
 // onlyClosed is ErrClosed where that is the reason of err.
 func onlyClosed(err error) error {
-	if errors.Is(err, request.ErrClosed) {
-		return request.ErrClosed
+	if errors.Is(err, zkerror.ErrConnClosed) {
+		return zkerror.ErrConnClosed
 	}
 	return nil
 }
@@ -168,7 +169,7 @@ func (f *feed) open(claimed []*delivery) (ready []*delivery, tooLarge error) {
 		}
 		<-d.turn
 		switch {
-		case errors.Is(a.Err, request.ErrTooLarge):
+		case errors.Is(a.Err, zkerror.ErrTooLarge):
 			f.unfit[d.name], tooLarge = true, a.Err
 			f.drop(d, a.Err)
 		case a.Err != nil:

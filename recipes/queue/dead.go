@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/once"
 	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -148,7 +148,7 @@ func (q *Queue) payloads(raw []byte) ([][]byte, error) {
 func (q *Queue) Requeue(ctx context.Context, l DeadLetter) error {
 	e, ok := parse(q.layout, l.Item)
 	if !ok {
-		return q.fail("requeue", fmt.Errorf("%w: %q is not the name of an item", sentinel.ErrInvalidOption, l.Item))
+		return q.fail("requeue", fmt.Errorf("%w: %q is not the name of an item", zkerror.ErrInvalidOption, l.Item))
 	}
 	head := strings.TrimSuffix(e.name, fmt.Sprintf("%010d", e.sequence))
 	return q.fail("requeue", q.endLetter(ctx, l, &zk.CreateRequest{
@@ -172,7 +172,7 @@ func (q *Queue) endLetter(ctx context.Context, l DeadLetter, further ...any) err
 	}, further...)
 	o, err := q.put(ctx, once.Transaction{Ops: ops}, 2)
 	if err == nil && o.Failed >= 0 && o.Failed < 2 && errors.Is(o.Err, zk.ErrNoNode) {
-		return sentinel.ErrDeleted
+		return zkerror.ErrDeleted
 	}
 	if err == nil {
 		err = o.Err

@@ -12,6 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // feed finds and claims items for those who want them. All of its fields belong to
@@ -76,7 +77,7 @@ func (f *feed) run() {
 		err := f.round(min(n, f.atOnce))
 		switch {
 		case err == nil || f.ctx.Err() != nil:
-		case errors.Is(err, request.ErrClosed):
+		case errors.Is(err, zkerror.ErrConnClosed):
 			f.connClosed()
 			return
 		default:
@@ -90,7 +91,7 @@ func (f *feed) run() {
 // connClosed says that nothing can be taken any more.
 func (f *feed) connClosed() {
 	f.mu.Lock()
-	f.over = f.refine(request.ErrClosed)
+	f.over = f.refine(zkerror.ErrConnClosed)
 	f.mu.Unlock()
 	f.refuse(f.over)
 }
@@ -146,7 +147,7 @@ func (f *feed) wait(due time.Time) error {
 	}
 	for {
 		if state := f.sub.State(); state.Closed {
-			return request.ErrClosed
+			return zkerror.ErrConnClosed
 		} else if state.Epoch != f.epoch {
 			return nil
 		}
@@ -269,7 +270,7 @@ func (w *watched) fired(received zk.Event) error {
 	event := w.watch.Take(received)
 	*w = watched{dir: w.dir, stale: true}
 	if errors.Is(event.Err, zk.ErrClosing) {
-		return request.ErrClosed
+		return zkerror.ErrConnClosed
 	}
 	return nil
 }
@@ -294,7 +295,7 @@ func (f *feed) list(w *watched) ([]string, error) {
 		}
 		return watch.Try(f.conn, q)
 	})
-	if errors.Is(err, request.ErrTooLarge) {
+	if errors.Is(err, zkerror.ErrTooLarge) {
 		err = fmt.Errorf("%w: %w", ErrTooMany, err)
 	}
 	if err == nil {

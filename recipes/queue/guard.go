@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/internal/once"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // guard ends what is held when the session ends, or can no longer be proven to
@@ -54,12 +54,12 @@ func (q *Queue) lose() (lost []*delivery, state session.State) {
 func (d *delivery) over(state session.State) error {
 	switch {
 	case state.Closed:
-		return sentinel.ErrConnClosed
+		return zkerror.ErrConnClosed
 	case state.Session != d.session:
-		return sentinel.ErrSessionExpired
+		return zkerror.ErrSessionExpired
 	case d.handedOut && (!state.Proven || state.Lapses != d.lapses):
 		// Others may rely on its end from now on: it does not come back.
-		return sentinel.ErrLeaseExpired
+		return zkerror.ErrLeaseExpired
 	}
 	return nil
 }

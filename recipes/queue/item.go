@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/once"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Item is an item that this consumer has claimed: no other consumer can claim it until it
@@ -110,7 +110,7 @@ func (i Item) Multi(ops ...any) ([]zk.MultiResponse, error) {
 			if d.q.writer.Withdraw(call) {
 				return nil, d.lost(d.grant.Err())
 			}
-			return nil, d.fail("write for", fmt.Errorf("%w: %w", sentinel.ErrUnconfirmed, d.grant.Err()))
+			return nil, d.fail("write for", fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, d.grant.Err()))
 		}
 	}
 	switch o := call.Outcome(); {
@@ -119,13 +119,13 @@ func (i Item) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	case o.Err == nil:
 		return o.Responses[1:], nil
 	case errors.Is(o.Err, once.ErrUnknown):
-		return nil, d.fail("write for", fmt.Errorf("%w: %w", sentinel.ErrUnconfirmed, o.Err))
+		return nil, d.fail("write for", fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, o.Err))
 	case errors.Is(o.Err, once.ErrSession):
-		return nil, d.lost(sentinel.ErrSessionExpired)
+		return nil, d.lost(zkerror.ErrSessionExpired)
 	case errors.Is(o.Err, once.ErrClosed):
 		return nil, d.lost(ErrClosed)
 	case o.Failed == 0 && errors.Is(o.Err, zk.ErrNoNode):
-		return nil, d.lost(sentinel.ErrDeleted)
+		return nil, d.lost(zkerror.ErrDeleted)
 	default:
 		return nil, d.fail("write for", o.Err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/once"
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // look brings what is known of items and claims up to date: of those directories
@@ -55,7 +56,7 @@ func (f *feed) look(anyhow bool) error {
 func (f *feed) observe() error {
 	state := f.sub.State()
 	if state.Closed {
-		return request.ErrClosed
+		return zkerror.ErrConnClosed
 	}
 	if state.Epoch != f.epoch {
 		// The client library sets its watches again, but not if that fails, and can

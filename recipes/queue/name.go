@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -121,17 +121,17 @@ func (p placement) prefix(layout recipes.Layout) (string, error) {
 		}
 		switch {
 		case n < 0 || n > 999:
-			return "", fmt.Errorf("%w: Priority(%d): kazoo's layout supports 0 to 999", sentinel.ErrInvalidOption, n)
+			return "", fmt.Errorf("%w: Priority(%d): kazoo's layout supports 0 to 999", zkerror.ErrInvalidOption, n)
 		case p.due != 0:
-			return "", fmt.Errorf("%w: At: kazoo's layout does not support delayed items", sentinel.ErrInvalidOption)
+			return "", fmt.Errorf("%w: At: kazoo's layout does not support delayed items", zkerror.ErrInvalidOption)
 		}
 		return fmt.Sprintf("%s%03d-", kazooPrefix, n), nil
 	}
 	switch {
 	case p.hasPriority && p.due != 0:
-		return "", fmt.Errorf("%w: an item cannot have both a priority and a time", sentinel.ErrInvalidOption)
+		return "", fmt.Errorf("%w: an item cannot have both a priority and a time", zkerror.ErrInvalidOption)
 	case int(int32(p.priority)) != p.priority:
-		return "", fmt.Errorf("%w: Priority(%d): does not fit into 32 bits", sentinel.ErrInvalidOption, p.priority)
+		return "", fmt.Errorf("%w: Priority(%d): does not fit into 32 bits", zkerror.ErrInvalidOption, p.priority)
 	case p.due != 0:
 		return fmt.Sprintf("%s|%08X|", curatorPrefix, p.due), nil
 	case p.hasPriority:

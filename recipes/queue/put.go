@@ -11,8 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/once"
-	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -133,7 +132,7 @@ func (q *Queue) place(ctx context.Context, opts []PutOption) (string, error) {
 	var p putting
 	for _, o := range opts {
 		if o == nil {
-			return "", fmt.Errorf("%w: an option is nil", sentinel.ErrInvalidOption)
+			return "", fmt.Errorf("%w: an option is nil", zkerror.ErrInvalidOption)
 		}
 		o(&p)
 	}
@@ -160,9 +159,9 @@ func (q *Queue) offset(ctx context.Context) (time.Duration, error) {
 		switch {
 		case ctx.Err() != nil:
 			return 0, context.Cause(ctx)
-		case errors.Is(err, request.ErrClosed):
-			return 0, request.ErrClosed
-		case err != nil && !errors.Is(err, sentinel.ErrUnconfirmed):
+		case errors.Is(err, zkerror.ErrConnClosed):
+			return 0, zkerror.ErrConnClosed
+		case err != nil && !errors.Is(err, zkerror.ErrUnconfirmed):
 			return 0, err
 		}
 	}
@@ -227,13 +226,13 @@ func (q *Queue) do(ctx context.Context, t once.Transaction) (once.Outcome, error
 		select {
 		case <-call.Done():
 		default:
-			return once.Outcome{}, fmt.Errorf("%w: %w", sentinel.ErrUnconfirmed, context.Cause(ctx))
+			return once.Outcome{}, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, context.Cause(ctx))
 		}
 	}
 	o := call.Outcome()
 	switch {
 	case errors.Is(o.Err, once.ErrUnknown):
-		return o, fmt.Errorf("%w: %w", sentinel.ErrUnconfirmed, o.Err)
+		return o, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, o.Err)
 	case o.Err != nil && o.Failed < 0:
 		return o, o.Err
 	}

@@ -13,9 +13,9 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/once"
 	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -120,9 +120,9 @@ func (q *Queue) Create(ctx context.Context) error {
 func (c *Config) complete(queue string, layout recipes.Layout) (items string, err error) {
 	switch {
 	case c.MaxItems < 0, c.MaxAttempts < 0, c.Prefetch < 0:
-		return "", fmt.Errorf("%w: %+v: a number is negative", sentinel.ErrInvalidOption, *c)
+		return "", fmt.Errorf("%w: %+v: a number is negative", zkerror.ErrInvalidOption, *c)
 	case layout == recipes.Kazoo && c.Claims != "":
-		return "", fmt.Errorf("%w: Claims: kazoo's layout uses %s/taken", sentinel.ErrInvalidOption, queue)
+		return "", fmt.Errorf("%w: Claims: kazoo's layout uses %s/taken", zkerror.ErrInvalidOption, queue)
 	}
 	items, claims, dead := queue, queue+"-claims", queue+"-dead"
 	if layout == recipes.Kazoo {
@@ -140,7 +140,7 @@ func (c *Config) complete(queue string, layout recipes.Layout) (items string, er
 		}
 	}
 	if c.Claims == items || c.Dead == items || c.Claims == c.Dead {
-		return "", fmt.Errorf("%w: items, claims and dead letters need different directories", sentinel.ErrInvalidOption)
+		return "", fmt.Errorf("%w: items, claims and dead letters need different directories", zkerror.ErrInvalidOption)
 	}
 	c.Prefetch = max(c.Prefetch, 1)
 	return items, nil
@@ -212,13 +212,13 @@ func (q *Queue) Close(ctx context.Context) error {
 		select {
 		case <-q.closed:
 		case <-ctx.Done():
-			return fmt.Errorf("close %s: %w: %w", q.path, sentinel.ErrUnconfirmed, context.Cause(ctx))
+			return fmt.Errorf("close %s: %w: %w", q.path, zkerror.ErrUnconfirmed, context.Cause(ctx))
 		}
 	}
 	if q.err == nil {
 		return nil
 	}
-	return fmt.Errorf("close %s: %w: %w", q.path, sentinel.ErrUnconfirmed, sentinel.Refine(q.err))
+	return fmt.Errorf("close %s: %w: %w", q.path, zkerror.ErrUnconfirmed, zkerror.Refine(q.err))
 }
 
 // shut is what Close waits for.
@@ -278,7 +278,7 @@ func (q *Queue) refine(err error) error {
 	case errors.Is(err, once.ErrTooLarge):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	case errors.Is(err, once.ErrOperation):
-		return fmt.Errorf("%w: %w", sentinel.ErrInvalidOption, err)
+		return fmt.Errorf("%w: %w", zkerror.ErrInvalidOption, err)
 	}
-	return sentinel.Refine(err)
+	return zkerror.Refine(err)
 }

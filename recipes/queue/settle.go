@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/once"
 	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // How an item was settled.
@@ -55,7 +55,7 @@ func AckAll(ctx context.Context, items ...Item) error {
 	}
 	q := items[0].d.q
 	if slices.ContainsFunc(items, func(i Item) bool { return i.d.q != q }) {
-		return fmt.Errorf("acknowledge: %w: items of several queues", sentinel.ErrInvalidOption)
+		return fmt.Errorf("acknowledge: %w: items of several queues", zkerror.ErrInvalidOption)
 	}
 	return q.fail("acknowledge items of", q.acknowledge(items...).settle(ctx))
 }
@@ -150,7 +150,7 @@ func (s *settlement) settle(ctx context.Context) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", sentinel.ErrUnconfirmed, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, context.Cause(ctx))
 	}
 }
 
@@ -180,7 +180,7 @@ func (s *settlement) run(ctx context.Context) error {
 		case d.grant.Err() != nil:
 			return fmt.Errorf("%w: %w", ErrClaimLost, d.grant.Err())
 		case d.session != s.items[0].session:
-			return fmt.Errorf("%w: %w", ErrClaimLost, sentinel.ErrSessionExpired)
+			return fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrSessionExpired)
 		}
 		steps, err := s.build(d)
 		if err != nil {
@@ -228,9 +228,9 @@ func (s *settlement) conclude(o once.Outcome) error {
 		s.end(s.as, ErrSettled)
 		return nil
 	case errors.Is(o.Err, once.ErrUnknown):
-		err := fmt.Errorf("%w: %w", sentinel.ErrUnconfirmed, o.Err)
+		err := fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, o.Err)
 		if s.undone() {
-			err = fmt.Errorf("%w: %w", ErrClaimLost, sentinel.ErrSessionExpired)
+			err = fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrSessionExpired)
 		}
 		s.end(err, err)
 		for _, d := range s.items {
@@ -238,8 +238,8 @@ func (s *settlement) conclude(o once.Outcome) error {
 		}
 		return err
 	case errors.Is(o.Err, once.ErrSession):
-		err := fmt.Errorf("%w: %w", ErrClaimLost, sentinel.ErrSessionExpired)
-		s.end(err, sentinel.ErrSessionExpired)
+		err := fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrSessionExpired)
+		s.end(err, zkerror.ErrSessionExpired)
 		return err
 	}
 	failed := step{}
@@ -248,13 +248,13 @@ func (s *settlement) conclude(o once.Outcome) error {
 	}
 	switch failed.kind {
 	case claimGoes:
-		err := fmt.Errorf("%w: %w", ErrClaimLost, sentinel.ErrDeleted)
-		s.q.forget(failed.d, err, sentinel.ErrDeleted)
+		err := fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrDeleted)
+		s.q.forget(failed.d, err, zkerror.ErrDeleted)
 		return err
 	case itemGoes:
-		s.q.forget(failed.d, sentinel.ErrDeleted, sentinel.ErrDeleted)
+		s.q.forget(failed.d, zkerror.ErrDeleted, zkerror.ErrDeleted)
 		s.q.free(failed.d).Outcome()
-		return sentinel.ErrDeleted
+		return zkerror.ErrDeleted
 	}
 	if s.as == errReturned { // it has ended, and must not stay claimed
 		s.end(errReturned, ErrSettled)

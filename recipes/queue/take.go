@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/go-leaderelection/leaderelection/internal/sentinel"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Take claims an item, and blocks until one is available, also while ZooKeeper does not
@@ -36,7 +36,7 @@ func (q *Queue) TryTake(ctx context.Context) (Item, error) {
 // TakeUpTo is like Take, but returns between one and n items, as many as are available.
 func (q *Queue) TakeUpTo(ctx context.Context, n int) ([]Item, error) {
 	if n < 1 {
-		return nil, q.fail("take from", fmt.Errorf("%w: TakeUpTo(%d)", sentinel.ErrInvalidOption, n))
+		return nil, q.fail("take from", fmt.Errorf("%w: TakeUpTo(%d)", zkerror.ErrInvalidOption, n))
 	}
 	return q.take(ctx, n, false)
 }

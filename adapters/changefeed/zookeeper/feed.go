@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // feed reads the znode, waits for its watch, and reads again. There is no goroutine of its
@@ -79,7 +80,7 @@ func (f *feed) Next(ctx context.Context) (changefeed.Event, error) {
 func (f *feed) answer(ctx context.Context, a request.Answer[found]) (changefeed.Event, bool) {
 	if a.Err != nil {
 		if f.err = a.Err; request.Closed(ctx, f.store.conn, a.Err) {
-			f.err = request.ErrClosed
+			f.err = zkerror.ErrConnClosed
 		}
 		return changefeed.Event{}, false
 	}

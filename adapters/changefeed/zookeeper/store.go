@@ -15,6 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/recordjson"
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 )
 
@@ -210,7 +211,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 			return changefeed.Record{}, err
 		}
 		return changefeed.Record{}, changefeed.ErrConflict
-	case errors.Is(err, request.ErrClosed):
+	case errors.Is(err, zkerror.ErrConnClosed):
 		// Not as fail has it: whether it was written is unknown.
 		return changefeed.Record{}, fmt.Errorf("changefeed/zookeeper: write to %s: %w: %w", s.path, leaderelection.ErrConnClosed, err)
 	default:
@@ -302,7 +303,7 @@ func do[T any](ctx context.Context, s *Store, f func() (T, error)) (T, error) {
 	select {
 	case a := <-request.Start(f):
 		if request.Closed(ctx, s.conn, a.Err) {
-			return none, request.ErrClosed
+			return none, zkerror.ErrConnClosed
 		}
 		return a.Value, a.Err
 	case <-ctx.Done():
@@ -325,7 +326,7 @@ func (s *Store) fail(ctx context.Context, doing string, err error) error {
 			changefeed.ErrUnsuitable, leaderelection.ErrPermission)
 	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
 		as = fmt.Errorf("%w: its parent is ephemeral; use another path", changefeed.ErrUnsuitable)
-	case errors.Is(err, request.ErrClosed), errors.Is(err, zk.ErrClosing):
+	case errors.Is(err, zkerror.ErrConnClosed), errors.Is(err, zk.ErrClosing):
 		as = fmt.Errorf("%w: %w: create a new connection and a new store", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
 	}
 	if as == nil {

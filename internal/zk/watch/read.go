@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // What selects the result of a read, and the event for which its watch waits.
@@ -56,7 +57,7 @@ type Found struct {
 }
 
 // Read is Try, repeated until it returns anything but a transient failure. It ends
-// with the cause of the context or with request.ErrClosed. With request.ErrTooLarge the
+// with the cause of the context or with zkerror.ErrConnClosed. With zkerror.ErrTooLarge the
 // result lacks only the data, or, for a list of children, everything but the Stat.
 func Read(ctx context.Context, conn *zk.Conn, q Query) (Found, error) {
 	return request.Read(ctx, conn, func() (Found, error) { return Try(conn, q) })
@@ -187,7 +188,7 @@ func (p *pool) perform(conn *zk.Conn, k key, r *read) {
 	if c != nil {
 		w = p.add(k, c, r.epoch)
 	}
-	if r.err == nil || errors.Is(r.err, request.ErrTooLarge) {
+	if r.err == nil || errors.Is(r.err, zkerror.ErrTooLarge) {
 		r.found.Watch, r.found.Doubt = w, p.inDoubt(w, r.epoch)
 	}
 }
@@ -209,7 +210,7 @@ func send(conn *zk.Conn, k key, set bool) (f Found, c <-chan zk.Event, err error
 	default:
 		exists, f.Stat, err = conn.Exists(k.path)
 	}
-	if k.kind == creation && !exists || err != nil && !errors.Is(err, request.ErrTooLarge) {
+	if k.kind == creation && !exists || err != nil && !errors.Is(err, zkerror.ErrTooLarge) {
 		f.Stat = nil
 	}
 	return f, c, err

@@ -7,8 +7,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Patience is after how long a reader reads again if its watch is in doubt. Readers
@@ -42,8 +42,8 @@ func NewReader(conn *zk.Conn, sub *session.Subscription, path string, what What)
 }
 
 // Read reads the znode and sets a watch, unless there is one. It repeats transient
-// failures, and ends with the cause of the context or with request.ErrClosed. After
-// request.ErrTooLarge because of the data Wait waits for a change.
+// failures, and ends with the cause of the context or with zkerror.ErrConnClosed. After
+// zkerror.ErrTooLarge because of the data Wait waits for a change.
 func (r *Reader) Read(ctx context.Context) (Found, error) {
 	q, now := r.query, time.Now()
 	q.Epoch, q.Woken = r.sub.State().Epoch, r.watch
@@ -76,7 +76,7 @@ func (r *Reader) Read(ctx context.Context) (Found, error) {
 func (r *Reader) Watch() *Watch { return r.watch }
 
 // Wait returns true when there is a reason to read again, and false for an element
-// of other. It ends with the cause of the context or with request.ErrClosed.
+// of other. It ends with the cause of the context or with zkerror.ErrConnClosed.
 func (r *Reader) Wait(ctx context.Context, other <-chan struct{}) (changed bool, err error) {
 	return r.WaitEither(ctx, &none, other)
 }
@@ -100,7 +100,7 @@ func (r *Reader) WaitEither(ctx context.Context, second *Reader, other <-chan st
 			// The client library can lose a change while it sets the watch again.
 			switch state := r.sub.State(); {
 			case state.Closed:
-				return false, request.ErrClosed
+				return false, zkerror.ErrConnClosed
 			case state.Up && (r.isOlder(state) || second.isOlder(state)):
 				return true, nil
 			}
@@ -119,7 +119,7 @@ func (r *Reader) isOlder(state session.State) bool {
 
 func woken(event zk.Event) (bool, error) {
 	if errors.Is(event.Err, zk.ErrClosing) {
-		return false, request.ErrClosed
+		return false, zkerror.ErrConnClosed
 	}
 	return true, nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -411,9 +411,9 @@ func TestEnds(t *testing.T) {
 		u := w.user("/a", Data)
 		w.conn.Close()
 		_, err = r.Wait(w.Context(), nil)
-		require.ErrorIs(w, err, request.ErrClosed)
+		require.ErrorIs(w, err, zkerror.ErrConnClosed)
 		<-u.ended
-		require.ErrorIs(w, u.err, request.ErrClosed)
+		require.ErrorIs(w, u.err, zkerror.ErrConnClosed)
 	})
 }
 

@@ -1,0 +1,56 @@
+// Package zkerror holds the errors that elections and recipes on ZooKeeper have in common. The
+// packages for users export each of them, with its documentation.
+package zkerror
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+)
+
+var (
+	ErrNilConn        = errors.New("connection is nil")
+	ErrConnClosed     = errors.New("connection is closed")
+	ErrUnreachable    = errors.New("ZooKeeper does not answer")
+	ErrInvalidPath    = errors.New("invalid path")
+	ErrInvalidOption  = errors.New("invalid option")
+	ErrPermission     = errors.New("not permitted")
+	ErrUnconfirmed    = errors.New("not confirmed by the servers")
+	ErrElectionGone   = errors.New("election node does not exist in the new session")
+	ErrDataLost       = errors.New("the ZooKeeper servers have lost their data")
+	ErrElectionOver   = errors.New("election is over")
+	ErrNodeExhausted  = errors.New("sequence numbers of the node are exhausted")
+	ErrAmbiguous      = errors.New("two candidates have the same sequence number")
+	ErrDeleted        = errors.New("znode was deleted by another client")
+	ErrSessionExpired = errors.New("session expired")
+	ErrLeaseExpired   = errors.New("lease expired: it was not confirmed in time")
+
+	// ErrTooLarge means that a reply is larger than the receive buffer of the connection, which
+	// zk.WithMaxBufferSize limits. The client library closes the connection when it receives
+	// such a reply, so that the request appears to have failed with the connection, and would
+	// do so each time that it is repeated.
+	ErrTooLarge = errors.New("reply is larger than the connection's receive buffer")
+)
+
+// meanings gives the errors of ZooKeeper and of the client library their meaning to users.
+var meanings = []struct{ cause, meaning error }{
+	{zk.ErrNoAuth, ErrPermission},
+	{zk.ErrAuthFailed, ErrPermission},
+	{zk.ErrInvalidACL, ErrPermission},
+	{zk.ErrInvalidPath, ErrInvalidPath},
+}
+
+// Refine returns err, wrapped by the error above that is its meaning to users if it is an error
+// of the client library that has one.
+func Refine(err error) error {
+	for _, m := range meanings {
+		switch {
+		case errors.Is(err, m.meaning):
+			return err
+		case errors.Is(err, m.cause):
+			return fmt.Errorf("%w: %w", m.meaning, err)
+		}
+	}
+	return err
+}
