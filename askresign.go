@@ -224,25 +224,21 @@ func (e *Election) ResignRequested() <-chan struct{} {
 	defer e.mu.Unlock()
 	if e.requested == nil {
 		e.requested = make(chan struct{})
-		if e.standing.Err() == nil {
-			e.listening = make(chan struct{})
-			go e.listen(e.requested, e.listening)
-		}
+		e.candidacy.start(func(ctx context.Context) { e.listen(ctx, e.requested) })
 	}
 	return e.requested
 }
 
 // listen ends with the candidacy, or when the candidate was asked.
-func (e *Election) listen(asked, over chan<- struct{}) {
-	defer close(over)
+func (e *Election) listen(ctx context.Context, asked chan<- struct{}) {
 	sub := session.Subscribe(e.conn, e.timeout)
 	defer sub.Close()
 	requests := watch.NewReader(e.conn, sub, e.node, watch.Data)
 	for {
-		found, err := requests.Read(e.standing)
+		found, err := requests.Read(ctx)
 		if err != nil {
-			if e.standing.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zkerror.ErrConnClosed) {
-				e.log.Warn("cannot receive resign requests", "election", e.node, "client", e.clientName, "err", refine(err))
+			if ctx.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zkerror.ErrConnClosed) {
+				e.log.Warn("cannot receive resign requests", "err", refine(err))
 			}
 			return
 		}
@@ -253,19 +249,9 @@ func (e *Election) listen(asked, over chan<- struct{}) {
 				close(asked)
 				return
 			}
-			if changed, err = requests.Wait(e.standing, e.renamed); err != nil {
+			if changed, err = requests.Wait(ctx, e.renamed); err != nil {
 				return
 			}
 		}
-	}
-}
-
-// listened waits for the end of listen, which is about to come when standing is done.
-func (e *Election) listened() {
-	e.mu.Lock()
-	listening := e.listening
-	e.mu.Unlock()
-	if listening != nil {
-		<-listening
 	}
 }

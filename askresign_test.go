@@ -66,7 +66,7 @@ func resigns(e *Election) {
 		select {
 		case <-asked:
 			_ = e.Resign()
-		case <-e.over:
+		case <-e.candidacy.done:
 		}
 	}()
 	synctest.Wait()
@@ -81,7 +81,7 @@ func TestAskToResign(t *testing.T) {
 		require.NoError(w, w.ask(a.ID(), time.Minute))
 		synctest.Wait()
 		require.Equal(w, began, time.Now(), "no time passes on an idle fake network")
-		require.True(w, closed(a.over))
+		require.True(w, closed(a.candidacy.done))
 		require.Equal(w, Leader, b.Current().Role)
 		require.False(w, closed(b.ResignRequested()), "another one was asked")
 		require.Empty(w, w.data(), "the request is left")
@@ -98,11 +98,11 @@ func TestAskAFollower(t *testing.T) {
 		asked := make(chan error, 1)
 		go func() { asked <- w.ask(b.ID(), time.Minute) }()
 		synctest.Wait()
-		require.False(w, closed(b.over), "nothing happens to one that does not listen")
+		require.False(w, closed(b.candidacy.done), "nothing happens to one that does not listen")
 		resigns(b)
 		require.NoError(w, <-asked)
 		synctest.Wait()
-		require.True(w, closed(b.over))
+		require.True(w, closed(b.candidacy.done))
 		require.Equal(w, Leader, a.Current().Role)
 	})
 }
@@ -115,7 +115,7 @@ func TestAskOneWhoDoesNotListen(t *testing.T) {
 		require.Empty(w, w.data())
 		resigns(a)
 		w.pass(time.Minute)
-		require.False(w, closed(a.over))
+		require.False(w, closed(a.candidacy.done))
 	})
 }
 
@@ -163,10 +163,10 @@ func TestAskOneWhoRejoins(t *testing.T) {
 		w.pass(time.Minute)
 		require.NotEqual(w, id, a.ID())
 		require.ErrorIs(w, w.ask(id, time.Second), ErrNoCandidate)
-		require.False(w, closed(a.over))
+		require.False(w, closed(a.candidacy.done))
 		require.NoError(w, w.ask(a.ID(), time.Second))
 		synctest.Wait()
-		require.True(w, closed(a.over))
+		require.True(w, closed(a.candidacy.done))
 	})
 }
 
@@ -194,7 +194,7 @@ func TestAskBeforeTheCandidateKnowsItsID(t *testing.T) {
 		close(hold)
 		require.NoError(w, <-asked)
 		synctest.Wait()
-		require.True(w, closed(e.over))
+		require.True(w, closed(e.candidacy.done))
 	})
 }
 
@@ -210,7 +210,7 @@ func TestAskWhileTheConnectionIsDown(t *testing.T) {
 		w.srv.DropConnections(conn.SessionID())
 		require.NoError(w, w.ask(a.ID(), time.Minute))
 		synctest.Wait()
-		require.True(w, closed(a.over))
+		require.True(w, closed(a.candidacy.done))
 		require.Empty(w, w.data())
 	})
 }
@@ -224,7 +224,7 @@ func TestAskWhereTheNodeHasDataOfItsOwn(t *testing.T) {
 		resigns(a)
 		require.ErrorIs(w, w.ask(a.ID(), time.Minute), ErrForeignData)
 		require.Equal(w, "precious", w.data())
-		require.False(w, closed(a.over))
+		require.False(w, closed(a.candidacy.done))
 	})
 }
 
@@ -304,7 +304,7 @@ func TestAskAfterALostSpareWatch(t *testing.T) {
 			resigns(b)
 			require.NoError(w, w.ask(b.ID(), time.Minute))
 			synctest.Wait()
-			require.True(w, closed(b.over))
+			require.True(w, closed(b.candidacy.done))
 		})
 	}
 }
@@ -383,8 +383,7 @@ func TestListenerEndsWithTheElection(t *testing.T) {
 		resigns(a)
 		require.NoError(w, DeleteElection(w.operator, "/election"))
 		w.pass(time.Second)
-		require.True(w, closed(a.over))
-		require.True(w, closed(a.listening))
+		require.True(w, closed(a.candidacy.done))
 		require.False(w, closed(a.requested))
 	})
 }
@@ -397,7 +396,7 @@ func TestAskWithALostReply(t *testing.T) {
 		w.srv.After(zktest.Match{Op: zktest.OpSetData, Path: "/election", Nth: 1}, zktest.Cut)
 		require.NoError(w, w.ask(a.ID(), time.Minute))
 		synctest.Wait()
-		require.True(w, closed(a.over))
+		require.True(w, closed(a.candidacy.done))
 		require.Equal(w, Leader, b.Current().Role)
 		require.Empty(w, w.data(), "the request is left")
 	})

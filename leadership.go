@@ -21,7 +21,7 @@ import (
 // tokens smaller than the greatest it has seen, or in ZooKeeper by [Leadership.Multi].
 type Leadership struct {
 	grant *grant.Grant
-	multi func(ops []any) ([]zk.MultiResponse, error) // nil except on ZooKeeper
+	multi func(*Leadership, []any) ([]zk.MultiResponse, error) // nil except on ZooKeeper
 }
 
 // NewLeadership returns a Leadership and a function that ends it with a reason. The
@@ -74,5 +74,5 @@ func (l *Leadership) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	if l.multi == nil {
 		return nil, errors.ErrUnsupported
 	}
-	return l.multi(ops)
+	return l.multi(l, ops)
 }

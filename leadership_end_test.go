@@ -1,7 +1,6 @@
 package leaderelection
 
 import (
-	"log/slog"
 	"testing"
 	"time"
 
@@ -17,8 +16,8 @@ func TestUnreadLeadershipIsWithdrawn(t *testing.T) {
 	for name, reason := range map[string]error{"deleted": zkerror.ErrDeleted, "expired": zkerror.ErrSessionExpired} {
 		t.Run(name, func(t *testing.T) {
 			e := &Election{
-				conn: new(zk.Conn), node: "/election", options: &options{log: slog.New(slog.DiscardHandler)},
-				feed: NewStatusFeed(), standing: t.Context(), renamed: make(chan struct{}, 1),
+				conn: new(zk.Conn), node: "/election", options: &options{},
+				candidacy: NewCandidacy(t.Context(), nil), renamed: make(chan struct{}, 1),
 			}
 			e.changed(line.State{Path: "/election/n_0000000000", First: true, Proven: true, Deadline: func() time.Time { return time.Now().Add(time.Hour) }})
 			leadership := e.Current().Leadership

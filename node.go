@@ -40,9 +40,9 @@ func (e *Election) locate() error {
 	}
 	return e.find(func() (context.Context, context.CancelFunc) {
 		if e.rejoin {
-			return context.WithCancel(e.standing)
+			return context.WithCancel(e.candidacy.Context())
 		}
-		return context.WithTimeoutCause(e.standing, session.Timeout(e.conn, e.timeout), zkerror.ErrUnreachable)
+		return context.WithTimeoutCause(e.candidacy.Context(), session.Timeout(e.conn, e.timeout), zkerror.ErrUnreachable)
 	})
 }
 

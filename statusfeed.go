@@ -2,13 +2,10 @@ package leaderelection
 
 import "sync"
 
-// StatusFeed implements the channel of [Candidate.Status] for implementations of Candidate:
-// it never blocks on the reader, replaces statuses that the reader has missed, and still
-// delivers the loss of every leadership that the reader has received. Create it with
-// [NewStatusFeed].
-//
-// Its methods may be called from any goroutine.
-type StatusFeed struct {
+// statusFeed implements the channel of [Candidate.Status]: it never blocks on the reader,
+// replaces statuses that the reader has missed, and still delivers the loss of every
+// leadership that the reader has received. Its methods may be called from any goroutine.
+type statusFeed struct {
 	mu      sync.Mutex
 	c       chan Status
 	sent    [2]*Leadership // of what was put into c last and may have been read since
@@ -18,17 +15,17 @@ type StatusFeed struct {
 	closed  bool
 }
 
-// NewStatusFeed returns a StatusFeed that has not published a status yet.
-func NewStatusFeed() *StatusFeed {
+// newStatusFeed returns a statusFeed that has not published a status yet.
+func newStatusFeed() *statusFeed {
 	// Two elements: the end of a leadership, and what has come after it.
-	return &StatusFeed{c: make(chan Status, 2)}
+	return &statusFeed{c: make(chan Status, 2)}
 }
 
 // C returns the channel for Candidate.Status.
-func (f *StatusFeed) C() <-chan Status { return f.c }
+func (f *statusFeed) C() <-chan Status { return f.c }
 
 // Current returns the status that was published last.
-func (f *StatusFeed) Current() Status {
+func (f *statusFeed) Current() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.current
@@ -36,7 +33,7 @@ func (f *StatusFeed) Current() Status {
 
 // Publish delivers s to the reader. It does not block, and does nothing after Finish or
 // Withdraw.
-func (f *StatusFeed) Publish(s Status) {
+func (f *statusFeed) Publish(s Status) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.publish(s)
@@ -44,7 +41,7 @@ func (f *StatusFeed) Publish(s Status) {
 
 // Retract discards all unread statuses, and makes s the current status without delivering
 // it. It is for the moment between the loss of a leadership and the next status.
-func (f *StatusFeed) Retract(s Status) {
+func (f *statusFeed) Retract(s Status) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.closed {
@@ -54,7 +51,7 @@ func (f *StatusFeed) Retract(s Status) {
 }
 
 // Finish publishes the final status and closes the channel.
-func (f *StatusFeed) Finish(s Status) {
+func (f *statusFeed) Finish(s Status) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.publish(s)
@@ -62,7 +59,7 @@ func (f *StatusFeed) Finish(s Status) {
 }
 
 // Withdraw discards all unread statuses and closes the channel.
-func (f *StatusFeed) Withdraw() {
+func (f *statusFeed) Withdraw() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
@@ -73,7 +70,7 @@ func (f *StatusFeed) Withdraw() {
 	f.close()
 }
 
-func (f *StatusFeed) publish(s Status) {
+func (f *statusFeed) publish(s Status) {
 	if f.closed {
 		return
 	}
@@ -98,7 +95,7 @@ func (f *StatusFeed) publish(s Status) {
 
 // takeBack empties the channel, notes what the reader has read of it, and
 // returns the rest.
-func (f *StatusFeed) takeBack() (missed []Status) {
+func (f *statusFeed) takeBack() (missed []Status) {
 	for {
 		select {
 		case s := <-f.c:
@@ -115,7 +112,7 @@ func (f *StatusFeed) takeBack() (missed []Status) {
 	return missed
 }
 
-func (f *StatusFeed) close() {
+func (f *statusFeed) close() {
 	if !f.closed {
 		f.closed = true
 		close(f.c)

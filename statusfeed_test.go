@@ -13,7 +13,7 @@ func leading(token int64) Status {
 	return Status{Role: Leader, Leadership: grant}
 }
 
-func read(t *testing.T, f *StatusFeed) Status {
+func read(t *testing.T, f *statusFeed) Status {
 	t.Helper()
 	select {
 	case s, ok := <-f.C():
@@ -25,7 +25,7 @@ func read(t *testing.T, f *StatusFeed) Status {
 	}
 }
 
-func requireClosed(t *testing.T, f *StatusFeed) {
+func requireClosed(t *testing.T, f *statusFeed) {
 	t.Helper()
 	select {
 	case s, ok := <-f.C():
@@ -36,7 +36,7 @@ func requireClosed(t *testing.T, f *StatusFeed) {
 }
 
 func TestLateReaderGetsTheNewestStatus(t *testing.T) {
-	f := NewStatusFeed()
+	f := newStatusFeed()
 	f.Publish(Status{NowFollowing: "a"})
 	f.Publish(Status{NowFollowing: "b"})
 	last := leading(7)
@@ -48,7 +48,7 @@ func TestLateReaderGetsTheNewestStatus(t *testing.T) {
 }
 
 func TestEndOfAToldLeadershipIsNotSwallowed(t *testing.T) {
-	f := NewStatusFeed()
+	f := newStatusFeed()
 	first, again := leading(7), leading(7)
 	f.Publish(first)
 	require.Equal(t, first, read(t, f))
@@ -68,7 +68,7 @@ func TestEndOfAToldLeadershipIsNotSwallowed(t *testing.T) {
 }
 
 func TestUntoldLeadershipMayBeSkipped(t *testing.T) {
-	f := NewStatusFeed()
+	f := newStatusFeed()
 	f.Publish(leading(1))
 	f.Publish(Status{Role: Suspended})
 	second := leading(1)
@@ -77,7 +77,7 @@ func TestUntoldLeadershipMayBeSkipped(t *testing.T) {
 }
 
 func TestFinalStatusIsDelivered(t *testing.T) {
-	f := NewStatusFeed()
+	f := newStatusFeed()
 	f.Publish(leading(1))
 	read(t, f)
 	f.Publish(Status{Role: Suspended})
@@ -92,7 +92,7 @@ func TestFinalStatusIsDelivered(t *testing.T) {
 }
 
 func TestWithdrawTakesBackWhatWasNotRead(t *testing.T) {
-	f := NewStatusFeed()
+	f := newStatusFeed()
 	f.Publish(leading(1))
 	f.Withdraw()
 	requireClosed(t, f)
@@ -100,7 +100,7 @@ func TestWithdrawTakesBackWhatWasNotRead(t *testing.T) {
 }
 
 func TestRetract(t *testing.T) {
-	f := NewStatusFeed()
+	f := newStatusFeed()
 	f.Publish(leading(1))
 	f.Retract(Status{CandidateID: "x"})
 	require.Empty(t, f.C())
@@ -115,7 +115,7 @@ func TestRetract(t *testing.T) {
 func TestContractHoldsForEveryOrder(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		f := NewStatusFeed()
+		f := newStatusFeed()
 		var told *Leadership
 		var newest Status
 		receive := func(s Status) {

@@ -79,9 +79,9 @@ func (l lock) Unlock() { <-l }
 type local struct {
 	m       *memory
 	program int
-	feed    *leaderelection.StatusFeed
-	queue   chan leaderelection.Status // of some defects, instead of feed
-	done    chan struct{}
+	*leaderelection.Candidacy
+	queue chan leaderelection.Status // of some defects, instead of that of Candidacy
+	done  chan struct{}
 
 	// Guarded by m.mu.
 	id                       string
@@ -92,7 +92,7 @@ type local struct {
 }
 
 func (m *memory) candidate(i int) (leaderelection.Candidate, error) {
-	c := &local{m: m, program: i, feed: leaderelection.NewStatusFeed(), done: make(chan struct{})}
+	c := &local{m: m, program: i, Candidacy: leaderelection.NewCandidacy(context.Background(), nil), done: make(chan struct{})}
 	if m.BlocksOnReader {
 		c.queue = make(chan leaderelection.Status)
 	}
@@ -121,7 +121,7 @@ func (c *local) Status() <-chan leaderelection.Status {
 			defer close(other)
 			for {
 				select {
-				case s, ok := <-c.feed.C():
+				case s, ok := <-c.Candidacy.Status():
 					if !ok {
 						return
 					}
@@ -133,11 +133,11 @@ func (c *local) Status() <-chan leaderelection.Status {
 		}()
 		return other
 	}
-	return c.feed.C()
+	return c.Candidacy.Status()
 }
 
 func (c *local) Current() leaderelection.Status {
-	s := c.feed.Current()
+	s := c.Candidacy.Current()
 	select {
 	case <-c.done:
 		if c.m.LeadsAfterwards {
@@ -226,14 +226,19 @@ func (m *memory) elect() {
 
 func (m *memory) tell(c *local, s leaderelection.Status) {
 	if c.queue == nil {
-		c.feed.Publish(s)
+		c.publish(s)
 		return
 	}
-	c.feed.Retract(s) // for Current
+	c.Retract(s) // for Current
 	select {
 	case c.queue <- s:
 	case <-m.dead:
 	}
+}
+
+func (c *local) publish(s leaderelection.Status) {
+	c.SetID(s.CandidateID)
+	c.Publish(s)
 }
 
 // remove takes c out of the line.
@@ -272,7 +277,7 @@ func (m *memory) finish(c *local, err error) {
 	defer close(c.done)
 	switch {
 	case c.queue != nil:
-		c.feed.Withdraw()
+		_ = c.Finish(leaderelection.ErrResigned)
 		if err != nil {
 			m.tell(c, leaderelection.Status{CandidateID: c.id, Err: err})
 		}
@@ -280,17 +285,17 @@ func (m *memory) finish(c *local, err error) {
 			close(c.queue)
 		}
 	case m.NeverCloses:
-		c.feed.Retract(leaderelection.Status{})
+		c.Retract(leaderelection.Status{})
 	case m.StatusAfterFinal && err != nil:
-		c.feed.Publish(leaderelection.Status{CandidateID: c.id, Err: err})
+		c.Publish(leaderelection.Status{Err: err})
 		time.Sleep(time.Millisecond)
-		c.feed.Finish(leaderelection.Status{CandidateID: c.id})
+		_ = c.Finish(nil)
 	case err != nil && !m.EndIsForgotten:
-		c.feed.Finish(leaderelection.Status{CandidateID: c.id, Err: err})
+		_ = c.Finish(err)
 	case m.TellsOfResign:
-		c.feed.Finish(leaderelection.Status{CandidateID: c.id, Err: leaderelection.ErrResigned})
+		_ = c.Finish(fmt.Errorf("final status: %v", leaderelection.ErrResigned))
 	default:
-		c.feed.Withdraw()
+		_ = c.Finish(leaderelection.ErrResigned)
 	}
 }
 

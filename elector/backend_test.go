@@ -27,7 +27,8 @@ func (b *backend) newCandidate(context.Context) (leaderelection.Candidate, error
 			return nil, err
 		}
 	}
-	c := &scripted{backend: b, feed: leaderelection.NewStatusFeed(), over: make(chan struct{}), asked: make(chan struct{})}
+	c := &scripted{Candidacy: leaderelection.NewCandidacy(context.Background(), nil), backend: b, asked: make(chan struct{}), fault: make(chan error)}
+	c.SetID("scripted")
 	b.made = append(b.made, c)
 	return c, nil
 }
@@ -51,32 +52,30 @@ func (b *backend) leads() *leaderelection.Leadership { return b.now().leads() }
 
 // scripted is a candidate that is told by the test what it is.
 type scripted struct {
+	*leaderelection.Candidacy
 	backend *backend
-	feed    *leaderelection.StatusFeed
-	over    chan struct{}
 	stuck   chan struct{} // Resign waits for it if it is not nil
 	asked   chan struct{} // closed when asked to resign
 	resign  error         // what Resign returns
+	fault   chan error    // what ElectLeader returns without a final status
 
 	mu     sync.Mutex
-	err    error
-	l      *leaderelection.Leadership
-	revoke context.CancelCauseFunc
 	closed int // by Close
 }
 
 var _ leaderelection.Candidate = (*scripted)(nil)
 
-func (c *scripted) ID() string                           { return "scripted" }
-func (c *scripted) Status() <-chan leaderelection.Status { return c.feed.C() }
-func (c *scripted) Current() leaderelection.Status       { return c.feed.Current() }
-func (c *scripted) EndElection() error                   { c.fails(leaderelection.ErrElectionOver); return nil }
+func (c *scripted) EndElection() error { c.fails(leaderelection.ErrElectionOver); return nil }
 
 func (c *scripted) ResignRequested() <-chan struct{} { return c.asked }
 
 func (c *scripted) ElectLeader() error {
-	<-c.over
-	return c.err
+	select {
+	case <-c.Done():
+		return c.Finish(nil) // the reason of the first call
+	case err := <-c.fault:
+		return err
+	}
 }
 
 func (c *scripted) leads() *leaderelection.Leadership {
@@ -87,25 +86,13 @@ func (c *scripted) leads() *leaderelection.Leadership {
 		until := time.Now().Add(lease)
 		deadline = func() time.Time { return until }
 	}
-	l, revoke := leaderelection.NewLeadership(c.backend.token, deadline)
+	token := c.backend.token
 	c.backend.mu.Unlock()
-	c.mu.Lock()
-	c.l, c.revoke = l, revoke
-	c.mu.Unlock()
-	c.tells(leaderelection.Status{Role: leaderelection.Leader, Leadership: l})
-	return l
+	return c.Lead(token, deadline)
 }
 
 // loses ends the leadership, if there is one, and says nothing.
-func (c *scripted) loses(reason error) {
-	c.mu.Lock()
-	revoke := c.revoke
-	c.l, c.revoke = nil, nil
-	c.mu.Unlock()
-	if revoke != nil {
-		revoke(reason)
-	}
-}
+func (c *scripted) loses(reason error) { c.Revoke(reason) }
 
 // follows is NOTLEADER.
 func (c *scripted) follows() {
@@ -113,34 +100,17 @@ func (c *scripted) follows() {
 	c.tells(leaderelection.Status{Role: leaderelection.Suspended})
 }
 
-func (c *scripted) tells(s leaderelection.Status) { c.feed.Publish(s) }
+func (c *scripted) tells(s leaderelection.Status) { c.Publish(s) }
 
 // fails is ERROR: the candidacy ends with a final status.
-func (c *scripted) fails(err error) {
-	c.loses(err)
-	c.ends(err, func() { c.feed.Finish(leaderelection.Status{Err: err}) })
-}
+func (c *scripted) fails(err error) { _ = c.Finish(err) }
 
 func (c *scripted) Resign() error {
 	if c.stuck != nil {
 		<-c.stuck
 	}
-	c.loses(leaderelection.ErrResigned)
-	c.ends(nil, c.feed.Withdraw)
+	_ = c.Finish(leaderelection.ErrResigned)
 	return c.resign
-}
-
-func (c *scripted) ends(err error, tell func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	select {
-	case <-c.over:
-		return
-	default:
-	}
-	c.err = err
-	tell()
-	close(c.over)
 }
 
 func (c *scripted) Close() error {
@@ -153,7 +123,7 @@ func (c *scripted) Close() error {
 // holds reports whether the candidate takes part.
 func (c *scripted) holds() bool {
 	select {
-	case <-c.over:
+	case <-c.Done():
 		return false
 	default:
 		return true

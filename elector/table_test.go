@@ -258,7 +258,7 @@ func TestLeaderWithoutLeadershipIsTerminal(t *testing.T) {
 func TestErrorOfElectLeader(t *testing.T) {
 	play(t, nil, func(w *world) {
 		c := w.backend.now()
-		c.ends(errBoom, func() {})
+		c.fault <- errBoom
 		w.happened("0s error -")
 		require.ErrorIs(w, w.e.Current().Err, errBoom)
 	})

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
-	"github.com/go-leaderelection/leaderelection/internal/ending"
 )
 
 // Election is a candidate in the election whose record is kept by a store. It implements
@@ -17,21 +16,12 @@ import (
 // any goroutine.
 type Election struct {
 	*options
-	store   Store
-	feed    *leaderelection.StatusFeed
-	notices *notices
-
-	standing context.Context // until Resign, EndElection or WithContext's end
-	stop     context.CancelCauseFunc
-	seen     chan Record   // what EndElection and Elect have written
-	over     chan struct{} // closed when the candidacy is over
-	done     chan struct{} // closed when nothing of it runs any more
-
-	mu      sync.Mutex
-	started bool
-	err     error // what ElectLeader returns; set before over is closed
-	held    bool  // the record may still name this candidate
-	end     ending.Ending
+	store     Store
+	candidacy *leaderelection.Candidacy
+	notices   *notices
+	running   atomic.Bool // the candidate takes part
+	seen      chan Record // what EndElection and Elect have written
+	held      atomic.Bool // the record may still name this candidate
 }
 
 var _ leaderelection.Candidate = (*Election)(nil)
@@ -76,10 +66,10 @@ func NewElection(store Store, opts ...Option) (*Election, error) {
 
 func newElection(o *options, store Store) *Election {
 	e := &Election{
-		options: o, store: store, feed: leaderelection.NewStatusFeed(), notices: newNotices(),
-		seen: make(chan Record), over: make(chan struct{}), done: make(chan struct{}),
+		options: o, store: store, notices: newNotices(), seen: make(chan Record),
+		candidacy: leaderelection.NewCandidacy(o.ctx, o.log.With("candidate", o.cfg.ID)),
 	}
-	e.standing, e.stop = context.WithCancelCause(o.ctx)
+	e.candidacy.SetID(o.cfg.ID)
 	return e
 }
 
@@ -160,13 +150,13 @@ func (e *Election) ID() string { return e.cfg.ID }
 // Status implements [leaderelection.Candidate]. NowFollowing is the leader. The Role is
 // never Suspended: a leadership whose lease has expired is over, and the candidate contends
 // for the next one, with a new token.
-func (e *Election) Status() <-chan leaderelection.Status { return e.feed.C() }
+func (e *Election) Status() <-chan leaderelection.Status { return e.candidacy.Status() }
 
 // Current implements [leaderelection.Candidate].
 func (e *Election) Current() leaderelection.Status {
-	s := e.feed.Current()
-	if s.Leadership != nil && s.Leadership.Err() != nil { // by the clock
-		s.Role, s.Leadership = leaderelection.Follower, nil
+	s := e.candidacy.Current()
+	if s.Role == leaderelection.Suspended {
+		s.Role = leaderelection.Follower
 	}
 	return s
 }
@@ -208,34 +198,18 @@ func (e *Election) ChangesOf(ctx context.Context, name string) (Changes, error) 
 // ([ErrClosed]) or its connection was closed, and [ErrUnsuitable] if the record has the
 // greatest possible term. Other errors of the store do not end a candidacy: failed requests
 // are retried, at most once per heartbeat, and reported by [Election.Notices].
-func (e *Election) ElectLeader() error {
-	e.mu.Lock()
-	switch {
-	case closed(e.over):
-		e.mu.Unlock()
-		return leaderelection.ErrCandidacyOver
-	case e.started:
-		e.mu.Unlock()
-		return leaderelection.ErrAlreadyStarted
-	}
-	e.started = true
-	e.mu.Unlock()
-	go newRun(e).loop()
-	<-e.over
+func (e *Election) ElectLeader() error { return e.candidacy.Run(e.run) }
+
+func (e *Election) run(ctx context.Context) error {
+	e.running.Store(true)
+	r := newRun(e, ctx)
+	go r.loop()
+	<-e.candidacy.Done()
 	limit := time.NewTimer(confirmLimit)
 	defer limit.Stop()
 	select {
-	case <-e.done:
+	case <-r.done:
 	case <-limit.C: // the store does not answer
 	}
-	return e.err
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
+	return nil // the loop has called Finish
 }

@@ -16,38 +16,14 @@ import (
 // background for two election timeouts, after which other candidates can become leader
 // without it, and Resign keeps returning [leaderelection.ErrUnconfirmed].
 func (e *Election) Resign() error {
-	e.finish(leaderelection.ErrResigned)
-	<-e.over
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.held {
+	e.candidacy.Stop(leaderelection.ErrResigned)
+	<-e.candidacy.Done()
+	e.notices.close() // if the candidacy has not started
+	if !e.held.Load() {
 		return nil
 	}
 	return fmt.Errorf("changefeed: resign: %w: the record may still name %q as leader", leaderelection.ErrUnconfirmed, e.cfg.ID)
 }
-
-// finish has the candidacy end for a reason, if nothing has ended it yet. A candidate
-// that has not taken part is over at once.
-func (e *Election) finish(reason error) {
-	e.stop(reason)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.started || closed(e.over) {
-		return
-	}
-	if errors.Is(reason, leaderelection.ErrResigned) {
-		e.feed.Withdraw()
-	} else {
-		e.feed.Finish(leaderelection.Status{Err: reason})
-	}
-	e.notices.close()
-	close(e.over)
-	close(e.done)
-}
-
-// errEndUnconfirmed ends the candidacy of one who has ended the election while the store
-// did not answer.
-var errEndUnconfirmed = fmt.Errorf("%w: %w", leaderelection.ErrElectionOver, leaderelection.ErrUnconfirmed)
 
 // EndElection implements [leaderelection.Candidate]. It marks the record as ended, as
 // [DeleteElection] does. After that no candidate can become leader, and the leader stops
@@ -55,37 +31,27 @@ var errEndUnconfirmed = fmt.Errorf("%w: %w", leaderelection.ErrElectionOver, lea
 // in time, this candidacy ends nevertheless, and the attempt continues until it succeeds or
 // the store is closed.
 func (e *Election) EndElection() error {
-	done, err := e.end.Run(confirmLimit, func() error {
+	err := e.candidacy.End("changefeed: end election", func() error {
 		r, err := endElection(context.WithoutCancel(e.ctx), e.options, e.store)
 		if err == nil {
 			e.tell(r)
 		}
 		return err
 	})
-	switch {
-	case !done:
-		e.finish(errEndUnconfirmed)
-		err = fmt.Errorf("changefeed: end election: %w", leaderelection.ErrUnconfirmed)
-	case err != nil:
-		return err
-	default:
-		e.finish(leaderelection.ErrElectionOver)
+	if err == nil || errors.Is(err, leaderelection.ErrUnconfirmed) {
+		e.notices.close() // if the candidacy has not started
 	}
-	<-e.over
 	return err
 }
 
 // tell has the candidacy under way, if there is one, know of a record at once.
 func (e *Election) tell(r Record) {
-	e.mu.Lock()
-	started := e.started
-	e.mu.Unlock()
-	if !started {
+	if !e.running.Load() {
 		return
 	}
 	select {
 	case e.seen <- r:
-	case <-e.over: // requests may still be under way, and nobody takes anything
+	case <-e.candidacy.Done(): // requests may still be under way, and nobody takes anything
 	}
 }
 

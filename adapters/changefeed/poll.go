@@ -135,3 +135,12 @@ func (f *polling) Close() error {
 	f.once.Do(func() { close(f.closed) })
 	return nil
 }
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

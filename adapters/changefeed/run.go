@@ -24,37 +24,37 @@ type run struct {
 	begin time.Time // by e.clock
 	state step.State
 
-	ctx    context.Context // of everything that asks the store
-	cancel context.CancelFunc
-	calls  sync.WaitGroup
-	answer chan answer // room for that of the one request
-	sent   time.Time   // when it was sent
-	fed    chan fed
-	unfeed context.CancelFunc // ends the feed
-	feedNo int
+	standing context.Context // until the candidate has to leave
+	ctx      context.Context // of everything that asks the store
+	cancel   context.CancelFunc
+	done     chan struct{} // closed when nothing of it runs any more
+	calls    sync.WaitGroup
+	answer   chan answer // room for that of the one request
+	sent     time.Time   // when it was sent
+	fed      chan fed
+	unfeed   context.CancelFunc // ends the feed
+	feedNo   int
 
-	deadline   atomic.Pointer[time.Time] // of the leadership
-	leadership *leaderelection.Leadership
-	revoke     context.CancelCauseFunc
-
-	finished bool // the candidacy is over for everybody outside
+	deadline  atomic.Pointer[time.Time]  // of the leadership
+	published *leaderelection.Leadership // of the newest status
+	following string                     // of the newest status
 }
 
-func newRun(e *Election) *run {
-	r := &run{e: e, begin: e.clock.Now(), answer: make(chan answer, 1), fed: make(chan fed), unfeed: func() {}}
+func newRun(e *Election, standing context.Context) *run {
+	r := &run{e: e, standing: standing, done: make(chan struct{}), begin: e.clock.Now(), answer: make(chan answer, 1), fed: make(chan fed), unfeed: func() {}}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
 
 // loop is the candidacy.
 func (r *run) loop() {
-	defer close(r.e.done)
+	defer close(r.done)
 	defer r.calls.Wait()
 	defer r.cancel()
 	r.publish(true)
 	timer := r.e.clock.NewTimer(0)
 	defer func() { timer.Stop() }()
-	standing, giveUp, abandon := r.e.standing.Done(), (<-chan time.Time)(nil), (<-chan time.Time)(nil)
+	standing, giveUp, abandon := r.standing.Done(), (<-chan time.Time)(nil), (<-chan time.Time)(nil)
 	for !r.state.Over {
 		in := step.Input{}
 		var cause error
@@ -134,14 +134,14 @@ func (r *run) carryOut(a step.Action, at time.Time, cause error) {
 		r.subscribe()
 	case step.Lead:
 		r.extend()
-		r.leadership, r.revoke = leaderelection.NewLeadership(int64(a.Term), func() time.Time {
+		r.following = ""
+		r.published = e.candidacy.Lead(int64(a.Term), func() time.Time {
 			return e.clock.System(*r.deadline.Load())
 		})
 	case step.Extend:
 		r.extend()
 	case step.Demote:
-		r.revoke(r.reason(a.Reason))
-		r.leadership, r.revoke = nil, nil
+		e.candidacy.Revoke(r.reason(a.Reason))
 	case step.NewLeader:
 		e.notices.put(Notice{Kind: NewLeader, Leader: a.Leader, Term: int64(a.Term)})
 	case step.FeedStarted:
@@ -162,9 +162,9 @@ func (r *run) carryOut(a step.Action, at time.Time, cause error) {
 	case step.Finish:
 		switch a.Reason {
 		case step.Ended:
-			e.stop(leaderelection.ErrElectionOver)
+			e.candidacy.Stop(leaderelection.ErrElectionOver)
 		case step.Exhausted:
-			e.stop(errExhausted)
+			e.candidacy.Stop(errExhausted)
 		}
 	}
 }
@@ -205,7 +205,7 @@ var errExhausted = fmt.Errorf("%w: term %d is the last possible one: the record 
 
 // ending is why the candidate leaves: whoever asked for it has said so.
 func (r *run) ending() error {
-	cause := context.Cause(r.e.standing)
+	cause := context.Cause(r.standing)
 	if errors.Is(cause, leaderelection.ErrElectionOver) || errors.Is(cause, errExhausted) {
 		return cause
 	}
@@ -223,15 +223,7 @@ func (r *run) fatal(err error) bool {
 	default:
 		return false
 	}
-	if r.revoke != nil {
-		r.revoke(err)
-		r.leadership, r.revoke = nil, nil
-	}
-	if !r.state.Leaving {
-		r.e.stop(err)
-	}
-	held := r.state.Holds(&r.e.cfg)
-	r.over(err, held)
+	r.over(err, r.state.Holds(&r.e.cfg))
 	return true
 }
 
@@ -251,50 +243,31 @@ func (r *run) conclude(unconfirmed bool) {
 	r.over(r.ending(), unconfirmed)
 }
 
-// over closes what is to be closed, the first time, and notes what is known.
+// over ends the candidacy for those outside, the first time, and notes whether the record may
+// still name it.
 func (r *run) over(err error, held bool) {
-	e := r.e
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.held = held
-	if r.finished {
-		return
-	}
-	r.finished = true
-	e.log.Info("candidacy ended", "candidate", e.cfg.ID, "reason", err)
-	if errors.Is(err, leaderelection.ErrResigned) {
-		e.feed.Withdraw()
-	} else {
-		e.err = err
-		e.feed.Finish(leaderelection.Status{
-			CandidateID: e.cfg.ID, WasFollowing: e.feed.Current().NowFollowing, Err: err,
-		})
-	}
-	e.notices.close()
-	close(e.over)
+	r.e.held.Store(held)
+	r.e.notices.close()
+	_ = r.e.candidacy.Finish(err)
 }
 
 // publish tells of the role, if it is another or if this is the first status.
 func (r *run) publish(first bool) {
-	e := r.e
-	if r.finished || r.state.Over {
+	if r.state.Over {
 		return
 	}
-	was := e.feed.Current()
-	s := leaderelection.Status{CandidateID: e.cfg.ID, Leadership: r.leadership, WasFollowing: was.NowFollowing}
-	switch c := r.state.Cur; {
-	case s.Leadership != nil:
-		s.Role = leaderelection.Leader
-	case r.state.Known && c.Session != e.cfg.Session:
-		s.NowFollowing = c.Leader
+	leadership, following := r.e.candidacy.Leadership(), ""
+	if c := r.state.Cur; leadership == nil && r.state.Known && c.Session != r.e.cfg.Session {
+		following = c.Leader
 	}
-	if !first && s.Leadership == was.Leadership && s.NowFollowing == was.NowFollowing {
+	if !first && leadership == r.published && following == r.following {
 		return
 	}
-	e.log.Info("status changed", "candidate", e.cfg.ID, "status", s)
+	r.published, r.following = leadership, following
+	s := leaderelection.Status{NowFollowing: following}
 	if r.state.Leaving {
-		e.feed.Retract(s) // the end is all that is still told
+		r.e.candidacy.Retract(s) // the end is all that is still told
 	} else {
-		e.feed.Publish(s)
+		r.e.candidacy.Publish(s)
 	}
 }

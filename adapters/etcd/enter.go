@@ -14,8 +14,7 @@ import (
 // enter takes a lease and puts the key into the line. It goes on until etcd has answered, for
 // a session timeout at most unless the candidate may rejoin. Whatever it returns, what it has
 // made is withdrawn when the removals are.
-func (e *Election) enter() (*stay, error) {
-	ctx := e.standing
+func (e *Election) enter(ctx context.Context) (*stay, error) {
 	if !e.rejoin {
 		limited, cancel := context.WithTimeoutCause(ctx, e.timeout, errUnreachable)
 		defer cancel()
@@ -73,8 +72,6 @@ func (e *Election) tryEnter(ctx context.Context) (*stay, error) {
 		e.withdraw(s.id)
 		return nil, err
 	}
-	e.mu.Lock()
-	e.place = s.place
-	e.mu.Unlock()
+	e.candidacy.SetID(s.key)
 	return s, nil
 }

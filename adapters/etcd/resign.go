@@ -79,43 +79,20 @@ func isClosed(c <-chan struct{}) bool {
 // does not answer, the revocation continues in the background. If the client is closed
 // first, or etcd rejects the revocation, the lease expires after its TTL.
 func (e *Election) Resign() error {
-	e.finish(leaderelection.ErrResigned)
-	<-e.over
+	e.candidacy.Stop(leaderelection.ErrResigned)
+	<-e.candidacy.Done()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.removals = slices.DeleteFunc(e.removals, (*removal).confirmed)
 	if len(e.removals) == 0 {
 		return nil
 	}
-	err := fmt.Errorf("resign from %s: %w: %s may exist until its lease expires", e.node, errUnconfirmed, e.place.key)
+	err := fmt.Errorf("resign from %s: %w: %s may exist until its lease expires", e.node, errUnconfirmed, e.ID())
 	if r := e.removals[len(e.removals)-1]; isClosed(r.done) {
 		err = fmt.Errorf("%w: %w", err, r.err)
 	}
 	return err
 }
-
-// finish has the candidacy end for a reason, if nothing has ended it yet. A candidate that has
-// not taken part is over at once.
-func (e *Election) finish(reason error) {
-	e.stop(reason)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.started || e.isOver() {
-		return
-	}
-	if errors.Is(reason, leaderelection.ErrResigned) {
-		e.feed.Withdraw()
-	} else {
-		e.feed.Finish(leaderelection.Status{Err: reason})
-	}
-	close(e.over)
-}
-
-func (e *Election) isOver() bool { return isClosed(e.over) }
-
-// errEndUnconfirmed ends the candidacy of one who has ended the election while etcd did not
-// answer.
-var errEndUnconfirmed = fmt.Errorf("%w: %w", leaderelection.ErrElectionOver, errUnconfirmed)
 
 // EndElection implements [leaderelection.Candidate]: it deletes the election as
 // [DeleteElection] does. If the deletion is not confirmed in time, this candidacy ends
@@ -123,18 +100,7 @@ var errEndUnconfirmed = fmt.Errorf("%w: %w", leaderelection.ErrElectionOver, err
 // client is closed. If there are keys that are not candidates, EndElection returns
 // [leaderelection.ErrForeignChildren] and the candidacy continues.
 func (e *Election) EndElection() error {
-	done, err := e.end.Run(confirmLimit, func() error {
+	return e.candidacy.End("end election at "+e.node, func() error {
 		return deleteElection(context.WithoutCancel(e.ctx), e.client, e.node, e.nodeRev, e.timeout, forever)
 	})
-	switch {
-	case !done:
-		e.finish(errEndUnconfirmed)
-		err = fmt.Errorf("end election at %s: %w", e.node, errUnconfirmed)
-	case err != nil:
-		return err
-	default:
-		e.finish(leaderelection.ErrElectionOver)
-	}
-	<-e.over
-	return err
 }

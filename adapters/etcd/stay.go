@@ -53,18 +53,18 @@ type looked struct {
 }
 
 // stay enters the line and stays until the place is lost, or is to be given up. It returns why.
-func (e *Election) stay() error {
-	s, err := e.enter()
+func (e *Election) stay(standing context.Context) error {
+	s, err := e.enter(standing)
 	if err != nil {
 		e.confirmed(err)
 		return err
 	}
-	ctx, cancel := context.WithCancel(e.standing)
+	ctx, cancel := context.WithCancel(standing)
 	s.ctx = ctx
 	s.kept, s.looked = make(chan kept, most), make(chan looked, most)
 	s.revision = s.rev
 	err = s.run()
-	e.lose(e.reason(err)) // before anything is given back
+	e.candidacy.Revoke(err) // before anything is given back
 	cancel()
 	s.own.end()
 	s.before.end()
@@ -87,8 +87,8 @@ func (s *stay) run() error {
 		s.ask(now)
 		timer.Reset(s.next().Sub(now))
 		select {
-		case <-s.standing.Done():
-			return context.Cause(s.standing)
+		case <-s.ctx.Done():
+			return context.Cause(s.ctx)
 		case <-s.client.Ctx().Done():
 			return errClosed
 		case a := <-s.kept:
@@ -102,8 +102,8 @@ func (s *stay) run() error {
 		case revision := <-s.own.events():
 			s.own.end()
 			s.own = nil
-			if revision != 0 && s.lose(errDeleted) {
-				s.publish(leaderelection.Status{Role: leaderelection.Suspended})
+			if revision != 0 && s.candidacy.Revoke(errDeleted) {
+				s.candidacy.Publish(leaderelection.Status{Role: leaderelection.Suspended})
 			}
 			s.heard(revision)
 		case revision := <-s.before.events():
@@ -192,7 +192,7 @@ func (s *stay) heard(revision int64) {
 func (s *stay) renewed(a kept) {
 	switch {
 	case a.err != nil:
-		s.log.Debug("keepalive failed", "election", s.node, "id", s.key, "err", a.err)
+		s.log.Debug("keepalive failed", "id", s.key, "err", a.err)
 		s.keepAt = earlier(s.keepAt, s.soon())
 	case a.ttl <= 0:
 		// Not to be believed without a look: a server that is behind does not know the
@@ -210,10 +210,10 @@ func (s *stay) renewed(a kept) {
 // saw takes a view, and returns an error if the place is lost.
 func (s *stay) saw(a looked) error {
 	if a.err != nil {
-		s.log.Debug("reading the queue failed", "election", s.node, "id", s.key, "err", a.err)
+		s.log.Debug("reading the queue failed", "id", s.key, "err", a.err)
 		s.lookAt = earlier(s.lookAt, s.soon())
-		if s.standing.Err() != nil {
-			return context.Cause(s.standing)
+		if s.ctx.Err() != nil {
+			return context.Cause(s.ctx)
 		}
 		return final(a.err)
 	}
@@ -229,8 +229,8 @@ func (s *stay) saw(a looked) error {
 	if v.own != s.rev {
 		return s.lost()
 	}
-	if s.standing.Err() != nil {
-		return context.Cause(s.standing)
+	if s.ctx.Err() != nil {
+		return context.Cause(s.ctx)
 	}
 	s.gone = false
 	s.lease.confirmed(a.keep, v.term)
@@ -252,7 +252,7 @@ func (s *stay) saw(a looked) error {
 	}
 	if !s.told || s.ahead != v.ahead {
 		s.told, s.ahead = true, v.ahead
-		s.publish(leaderelection.Status{NowFollowing: v.ahead})
+		s.candidacy.Publish(leaderelection.Status{NowFollowing: v.ahead})
 	}
 	return nil
 }
@@ -271,14 +271,14 @@ func (s *stay) isFirst(v *view) {
 	}
 	if !s.leads() && s.lease.good(time.Now()) {
 		s.told = true
-		s.lead(s.rev, s.deadline)
+		s.candidacy.Lead(s.rev, s.deadline)
 	}
 }
 
 // lost says why the own key is gone.
 func (s *stay) lost() error {
-	if s.lose(errDeleted) {
-		s.publish(leaderelection.Status{Role: leaderelection.Suspended})
+	if s.candidacy.Revoke(errDeleted) {
+		s.candidacy.Publish(leaderelection.Status{Role: leaderelection.Suspended})
 	}
 	if s.gone {
 		return errExpired
@@ -296,10 +296,13 @@ func (s *stay) lost() error {
 	return err
 }
 
+// leads reports whether there is a leadership.
+func (s *stay) leads() bool { return s.candidacy.Leadership() != nil }
+
 // suspend ends the leadership when the lease has run out.
 func (s *stay) suspend(now time.Time) {
-	if s.lease.over(now) && s.lose(leaderelection.ErrLeaseExpired) {
-		s.publish(leaderelection.Status{Role: leaderelection.Suspended})
+	if s.lease.over(now) && s.candidacy.Revoke(leaderelection.ErrLeaseExpired) {
+		s.candidacy.Publish(leaderelection.Status{Role: leaderelection.Suspended})
 	}
 }
 

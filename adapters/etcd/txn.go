@@ -17,12 +17,12 @@ import (
 // If a transaction has other conditions as well, its result does not show which condition
 // has failed.
 func (e *Election) Guard() (clientv3.Cmp, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.grant == nil || e.grant.Err() != nil {
+	l := e.candidacy.Leadership()
+	if l == nil || l.Err() != nil {
 		return clientv3.Cmp{}, leaderelection.ErrNotLeader
 	}
-	return clientv3.Compare(clientv3.CreateRevision(e.place.key), "=", e.grant.Token()), nil
+	// If the candidate rejoins at this moment, its new key does not have the old token.
+	return clientv3.Compare(clientv3.CreateRevision(e.ID()), "=", l.Token()), nil
 }
 
 // Txn applies ops in one etcd transaction that commits only while this candidate is the

@@ -74,7 +74,7 @@ func (s service) AskToResign(ctx context.Context, name, candidate string) error 
 	}
 	defer e.request()()
 	select {
-	case <-e.over:
+	case <-e.candidacy.Done():
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -15,17 +15,17 @@ import (
 // the same, since another one may have begun.
 func TestALeaseDoesNotProveWhatWasBefore(t *testing.T) {
 	n := &Node{began: time.Now()}
-	e := &Election{node: n, name: "e", feed: leaderelection.NewStatusFeed(), poke: make(chan struct{}, 1)}
-	c := &candidacy{Election: e, id: "a"}
+	e := &Election{node: n, name: "e", candidacy: leaderelection.NewCandidacy(t.Context(), nil), poke: make(chan struct{}, 1)}
+	c := &contender{Election: e, id: "a"}
 	e.see(replica.Line{Candidates: []replica.Candidate{{ID: "a", Token: 5}, {ID: "b"}}})
 	n.lease.Store(int64(time.Hour))
 	require.False(t, c.look())
-	leadership := c.leadership
+	leadership := c.candidacy.Leadership()
 	require.NotNil(t, leadership)
 	require.NoError(t, leadership.Err())
 
 	e.see(replica.Line{Candidates: []replica.Candidate{{ID: "b", Token: 7}, {ID: "a"}}})
 	n.lease.Store(int64(2 * time.Hour))
 	require.ErrorIs(t, leadership.Err(), leaderelection.ErrLeaseExpired)
-	e.feed.Finish(leaderelection.Status{})
+	_ = e.candidacy.Finish(leaderelection.ErrResigned)
 }

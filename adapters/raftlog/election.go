@@ -16,7 +16,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
-	"github.com/go-leaderelection/leaderelection/internal/ending"
 )
 
 // Election is a candidate in an election that is kept in the log. It implements
@@ -32,31 +31,19 @@ type Election struct {
 	node *Node
 	name string
 	opts options
-	feed *leaderelection.StatusFeed
 
-	standing context.Context // until Resign, EndElection or WithContext's end
-	stop     context.CancelCauseFunc
-	line     atomic.Pointer[replica.Line]
-	ended    atomic.Bool   // the election was ended while the candidate stood in line
-	poke     chan struct{} // has an element if one of these, or the lease, has changed
-	over     chan struct{} // closed when the candidacy is over
+	candidacy *leaderelection.Candidacy
+	line      atomic.Pointer[replica.Line]
+	ended     atomic.Bool   // the election was ended while the candidate stood in line
+	poke      chan struct{} // has an element if one of these, or the lease, has changed
+	held      bool          // the line may still have the candidate; set before the candidacy is over
 
-	mu      sync.Mutex
-	started bool
-	id      string
-	err     error // what ElectLeader returns; set before over is closed
-	held    bool  // the line may still have the candidate; set before over is closed
-
+	mu       sync.Mutex
 	asked    chan struct{} // of ResignRequested; nil before it is called
 	requests int           // calls of AskToResign in progress
-	end      ending.Ending
 }
 
 var _ leaderelection.Candidate = (*Election)(nil)
-
-// confirmLimit is how long a caller waits for the log to confirm the end of something, so
-// that everything is over within two seconds.
-const confirmLimit = 1500 * time.Millisecond
 
 // Option configures [NewElection].
 type Option func(*options)
@@ -114,12 +101,11 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 	if err := node.Err(); err != nil {
 		return nil, closedConn(err)
 	}
-	e := &Election{
-		node: node, name: name, opts: o, feed: leaderelection.NewStatusFeed(),
-		poke: make(chan struct{}, 1), over: make(chan struct{}),
-	}
-	e.standing, e.stop = context.WithCancelCause(o.ctx)
-	return e, nil
+	log := node.log.With("election", name, "client", o.clientName)
+	return &Election{
+		node: node, name: name, opts: o,
+		candidacy: leaderelection.NewCandidacy(o.ctx, log), poke: make(chan struct{}, 1),
+	}, nil
 }
 
 // checkElection rejects a node that is nil, and a name that CheckName rejects.
@@ -169,26 +155,16 @@ func gone(node *Node) error {
 
 // ID returns the ID of this candidate, which consists of its peer's ID and a random number.
 // It is "" before the candidate has joined.
-func (e *Election) ID() string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.id
-}
+func (e *Election) ID() string { return e.candidacy.ID() }
 
 // Status implements [leaderelection.Candidate]. NowFollowing is the direct predecessor in
 // the queue. A leader that cannot renew its lease becomes Suspended. It becomes leader
 // again, with the same token, if it can renew the lease in time; otherwise it becomes a
 // Follower at the end of the queue.
-func (e *Election) Status() <-chan leaderelection.Status { return e.feed.C() }
+func (e *Election) Status() <-chan leaderelection.Status { return e.candidacy.Status() }
 
 // Current implements [leaderelection.Candidate].
-func (e *Election) Current() leaderelection.Status {
-	s := e.feed.Current()
-	if s.Leadership != nil && s.Leadership.Err() != nil { // by the clock
-		s.Role, s.Leadership = leaderelection.Suspended, nil
-	}
-	return s
-}
+func (e *Election) Current() leaderelection.Status { return e.candidacy.Current() }
 
 // ElectLeader implements [leaderelection.Candidate]. It blocks until the candidacy is over
 // and returns the error of the final status, or nil after Resign or when the context of
@@ -197,29 +173,11 @@ func (e *Election) Current() leaderelection.Status {
 // stopped; [leaderelection.ErrConnClosed] together with [ErrRefused] if the peer was
 // removed from the cluster. If the cluster has no majority, the candidate waits.
 func (e *Election) ElectLeader() error {
-	e.mu.Lock()
-	switch {
-	case e.isOver():
-		e.mu.Unlock()
-		return leaderelection.ErrCandidacyOver
-	case e.started:
-		e.mu.Unlock()
-		return leaderelection.ErrAlreadyStarted
-	}
-	e.started = true
-	e.id = fmt.Sprintf("%s/%016x", e.node.cfg.ID, rand.Uint64())
-	e.mu.Unlock()
-	(&candidacy{Election: e, id: e.id}).run()
-	return e.err
-}
-
-func (e *Election) isOver() bool {
-	select {
-	case <-e.over:
-		return true
-	default:
-		return false
-	}
+	return e.candidacy.Run(func(ctx context.Context) error {
+		id := fmt.Sprintf("%s/%016x", e.node.cfg.ID, rand.Uint64())
+		e.candidacy.SetID(id)
+		return (&contender{Election: e, id: id}).run(ctx)
+	})
 }
 
 // see takes the line as it is now. The loop calls it.
@@ -239,8 +197,8 @@ func (e *Election) wake() {
 // Resign implements [leaderelection.Candidate]. The next candidate becomes leader as soon
 // as the resignation is in the log, which is when Resign returns nil.
 func (e *Election) Resign() error {
-	e.finish(leaderelection.ErrResigned)
-	<-e.over
+	e.candidacy.Stop(leaderelection.ErrResigned)
+	<-e.candidacy.Done()
 	if e.held && !e.gone() {
 		return fmt.Errorf("raftlog: resign: %w: %s may still be a candidate", leaderelection.ErrUnconfirmed, e.ID())
 	}
@@ -250,50 +208,21 @@ func (e *Election) Resign() error {
 // gone asks whether the line has lost the candidate since.
 func (e *Election) gone() bool {
 	gone := false
-	err := e.node.do(context.Background(), func(c *core.Core) { gone = c.Tables().Lines.Line(e.name).Place(e.id) < 0 })
+	err := e.node.do(context.Background(), func(c *core.Core) { gone = c.Tables().Lines.Line(e.name).Place(e.ID()) < 0 })
 	return err == nil && gone
-}
-
-// finish has the candidacy end for a reason, if nothing has ended it yet. A candidate that has
-// not taken part is over at once.
-func (e *Election) finish(reason error) {
-	e.stop(reason)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.started || e.isOver() {
-		return
-	}
-	if errors.Is(reason, leaderelection.ErrResigned) {
-		e.feed.Withdraw()
-	} else {
-		e.feed.Finish(leaderelection.Status{Err: reason})
-		e.err = reason
-	}
-	close(e.over)
 }
 
 // EndElection implements [leaderelection.Candidate]. It ends the election as
 // [DeleteElection] does. If the end is not confirmed in time, this candidacy ends
 // nevertheless, and the attempt continues until it succeeds or the node is closed.
 func (e *Election) EndElection() error {
-	done, err := e.end.Run(confirmLimit, func() error {
+	return e.candidacy.End(fmt.Sprintf("raftlog: end election %q", e.name), func() error {
 		deleted := make(chan error, 1)
 		if !e.node.goes(func() { deleted <- DeleteElection(e.node.ctx, e.node, e.name) }) {
 			return closedConn(e.node.Err())
 		}
 		return <-deleted
 	})
-	switch {
-	case !done:
-		e.finish(fmt.Errorf("%w: %w", leaderelection.ErrElectionOver, leaderelection.ErrUnconfirmed))
-		err = fmt.Errorf("raftlog: end election %q: %w", e.name, leaderelection.ErrUnconfirmed)
-	case err != nil:
-		return err
-	default:
-		e.finish(leaderelection.ErrElectionOver)
-	}
-	<-e.over
-	return err
 }
 
 // DeleteElection ends the election with the given name for all its candidates, including

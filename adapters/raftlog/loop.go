@@ -207,7 +207,7 @@ func (l *looping) carryOut() {
 }
 
 // show gives candidates, and observers, their lines as they are now: before the lease, which may
-// have been granted since these are applied, see candidacy.deadline.
+// have been granted since these are applied, see Election.deadline.
 func (l *looping) show(out core.Out) {
 	if !out.AllElections && len(out.Elections) == 0 {
 		return
@@ -216,7 +216,7 @@ func (l *looping) show(out core.Out) {
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
 	for e := range l.n.elections {
-		if slices.Contains(out.Ended, e.id) {
+		if slices.Contains(out.Ended, e.ID()) {
 			e.ended.Store(true) // the line may be a new one by now
 		}
 		if out.AllElections || slices.Contains(out.Elections, e.name) {

@@ -43,7 +43,7 @@ func (n *Node) Propose(ctx context.Context, id requestid.ID, data []byte) (index
 // The error wraps [leaderelection.ErrNotLeader] if the candidate was not the leader, at the
 // call or at the entry: nothing was applied. Other errors are those of [Node.Propose].
 func (e *Election) Propose(ctx context.Context, id requestid.ID, data []byte) (index uint64, err error) {
-	leadership := e.feed.Current().Leadership
+	leadership := e.candidacy.Leadership()
 	switch {
 	case id.IsZero():
 		return 0, fmt.Errorf("%w: the request ID is zero; create one with requestid.New", ErrInvalid)

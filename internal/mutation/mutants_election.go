@@ -146,9 +146,9 @@ var electionMutants = []mutant{
 		name: "election/R1", breaks: "Done is closed after the status Suspended",
 		file: "election.go",
 		edits: []edit{
-			{`		e.revokeGrant(ErrLeaseExpired)
-		e.publish(Status{Role: Suspended})`, `		e.publish(Status{Role: Suspended})
-		e.revokeGrant(ErrLeaseExpired)`},
+			{`		e.candidacy.Revoke(ErrLeaseExpired)
+		e.candidacy.Publish(Status{Role: Suspended})`, `		e.candidacy.Publish(Status{Role: Suspended})
+		e.candidacy.Revoke(ErrLeaseExpired)`},
 		},
 		tests: "./internal/traptest -run ^TestDoneIsClosedBeforeSuspended$",
 	},
@@ -156,7 +156,7 @@ var electionMutants = []mutant{
 		name: "election/R2", breaks: "an unread leadership is delivered after its end",
 		file: "election.go",
 		edits: []edit{
-			{`		e.feed.Retract(meanwhile)
+			{`		e.candidacy.Retract(meanwhile)
 `, `		_ = meanwhile
 `},
 		},
@@ -185,5 +185,77 @@ var electionMutants = []mutant{
 			{"if w != nil && w.fired() {", "if false {"},
 		},
 		tests: "./internal/zk/watch",
+	},
+	{
+		name: "candidacy/revoke", breaks: "the leadership continues after the candidacy",
+		file: "candidacy.go",
+		edits: []edit{
+			{"	c.wait()\n	c.Revoke(reason)\n", "	c.wait()\n"},
+		},
+		tests: ". -run TestCandidacyIsStopped$",
+	},
+	{
+		name: "candidacy/once", breaks: "the last reason counts",
+		file: "candidacy.go",
+		edits: []edit{
+			{"	first := !closed(c.done)\n", "	first := !closed(c.done)\n	c.err = reason\n"},
+		},
+		tests: ". -run TestCandidacyIsStopped$",
+	},
+	{
+		name: "candidacy/skipped", breaks: "a candidacy that was stopped can start",
+		file: "candidacy.go",
+		edits: []edit{
+			{"c.skipped = c.skipped || !c.started", "c.skipped = false"},
+		},
+		tests: ". -run TestCandidacyIsStoppedBeforeItStarts$",
+	},
+	{
+		name: "candidacy/parent", breaks: "the context of the user is not heeded",
+		file: "candidacy.go",
+		edits: []edit{
+			{"c.release = context.AfterFunc(ctx, func() { c.stop(ErrResigned) })", "_ = 0"},
+		},
+		tests: ". -run TestCandidacyIsStopped$",
+	},
+	{
+		name: "candidacy/late", breaks: "leaderships begin after the end",
+		file: "candidacy.go",
+		edits: []edit{
+			{"	if over {\n		revoke(ErrCandidacyOver)", "	if false {\n		revoke(ErrCandidacyOver)"},
+		},
+		tests: ". -run TestCandidacyAfterTheEnd$",
+	},
+	{
+		name: "candidacy/goroutines", breaks: "goroutines outlive the candidacy",
+		file: "candidacy.go",
+		edits: []edit{
+			{"	c.mu.Unlock()\n	c.children.Wait()", "	c.mu.Unlock()"},
+		},
+		tests: ". -run TestCandidacyWaits",
+	},
+	{
+		name: "candidacy/clock", breaks: "Current reports a leader whose lease has expired",
+		file: "candidacy.go",
+		edits: []edit{
+			{"s.Leadership != nil && s.Leadership.Err() != nil", "false"},
+		},
+		tests: ". -run TestCandidacyReports",
+	},
+	{
+		name: "candidacy/attempts", breaks: "two attempts to end an election at a time",
+		file: "attempts.go",
+		edits: []edit{
+			{"if a.newest != nil && (!closed", "if false && (!closed"},
+		},
+		tests: ". -run TestAttempts|TestCandidacyEnds",
+	},
+	{
+		name: "etcd/revoke", breaks: "the leadership ends after the lease was revoked",
+		file: "adapters/etcd/stay.go",
+		edits: []edit{
+			{"	e.candidacy.Revoke(err) // before anything is given back\n", ""},
+		},
+		tests: "./adapters/etcd -run TestDoneIsClosedBeforeTheLeaseIsRevoked",
 	},
 }

@@ -10,53 +10,52 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 )
 
-// candidacy is a candidate that takes part. Its goroutine, that of ElectLeader, owns it. It
+// leaveLimit is how long a candidate that resigns waits until the log has confirmed that.
+const leaveLimit = 1500 * time.Millisecond
+
+// contender is a candidate that takes part. Its goroutine, that of ElectLeader, owns it. It
 // looks at the line that the loop has shown it, and at the lease, by a timer of its own: it
 // does not need the loop to find that its leadership is over.
-type candidacy struct {
+type contender struct {
 	*Election
-	id         string
-	leadership *leaderelection.Leadership
-	revoke     context.CancelCauseFunc
-	token      int64
-	suspended  bool
-	first      bool // in line
-	stood      bool // the peer was asked for a place
-	joined     bool
-	following  string
-	told       bool // a status was published
+	id        string
+	token     int64
+	suspended bool
+	first     bool // in line
+	stood     bool // the peer was asked for a place
+	joined    bool
+	following string
+	told      bool // a status was published
 }
 
-func (c *candidacy) run() {
+// run takes part until the candidacy is over, and returns the reason.
+func (c *contender) run(ctx context.Context) error {
 	n := c.node
 	n.mu.Lock()
 	n.elections[c.Election] = struct{}{}
 	n.mu.Unlock()
-	c.stand()
+	defer c.forget()
+	c.stand(ctx)
 	lapse := time.NewTimer(0)
 	defer lapse.Stop()
 	for {
 		select {
 		case <-c.poke:
 		case <-lapse.C:
-		case <-c.standing.Done():
-			c.leave(context.Cause(c.standing))
-			return
+		case <-ctx.Done():
+			return c.leave(context.Cause(ctx))
 		case <-n.ctx.Done():
-			c.conclude(closedConn(context.Cause(n.ctx)))
-			return
+			return c.leave(closedConn(context.Cause(n.ctx)))
 		case <-n.removed:
-			c.conclude(gone(n))
-			return
+			return c.leave(gone(n))
 		}
 		if c.look() {
-			c.conclude(leaderelection.ErrElectionOver)
-			return
+			return c.leave(leaderelection.ErrElectionOver)
 		}
 		lapse.Stop()
-		switch {
-		case c.leadership != nil:
-			lapse.Reset(time.Until(c.leadership.Deadline()))
+		switch l := c.candidacy.Leadership(); {
+		case l != nil:
+			lapse.Reset(time.Until(l.Deadline()))
 		case c.first && c.opts.guard > 0:
 			// The loop tells when the node's lease is back, which has not ended yet if only
 			// what the guard leaves of it has.
@@ -67,13 +66,13 @@ func (c *candidacy) run() {
 
 // stand has the peer put the candidate into the line. An election that this peer holds to be
 // over may have begun anew, by what the peer has not applied yet: so it looks again when it has.
-func (c *candidacy) stand() {
+func (c *contender) stand(ctx context.Context) {
 	over := false
-	_ = c.node.do(c.standing, func(p *core.Core) { over = p.Tables().Lines.Line(c.name).Ended })
+	_ = c.node.do(ctx, func(p *core.Core) { over = p.Tables().Lines.Line(c.name).Ended })
 	if over {
-		_ = c.node.read(c.standing, (*core.Core).ReadTables)
+		_ = c.node.read(ctx, (*core.Core).ReadTables)
 	}
-	_ = c.node.do(c.standing, func(p *core.Core) {
+	_ = c.node.do(ctx, func(p *core.Core) {
 		p.Stand(c.name, c.id, string(candidatedata.Encode(c.opts.clientName, c.opts.value)))
 		c.see(p.Tables().Lines.Line(c.name))
 		c.stood = true // not after a fault, of which nothing is sent
@@ -81,7 +80,7 @@ func (c *candidacy) stand() {
 }
 
 // look finds what the candidate is now, and tells; true if the election is over.
-func (c *candidacy) look() (over bool) {
+func (c *contender) look() (over bool) {
 	if c.ended.Load() {
 		return true
 	}
@@ -102,12 +101,14 @@ func (c *candidacy) look() (over bool) {
 			c.lose()
 			c.token = token
 		}
-		if c.leadership != nil && c.leadership.Err() != nil {
+		if l := c.candidacy.Leadership(); l != nil && l.Err() != nil {
 			c.suspend(leaderelection.ErrLeaseExpired)
 		}
-		if c.leadership == nil && leased && c.leased() {
+		switch leading := c.candidacy.Leadership() != nil; {
+		case leading:
+		case leased && c.leased():
 			c.lead()
-		} else if c.leadership == nil && !c.suspended {
+		case !c.suspended:
 			c.follow("")
 		}
 	case place > 0:
@@ -122,7 +123,7 @@ func (c *candidacy) look() (over bool) {
 }
 
 // leased tells whether the node's lease holds, but for what is kept to stop.
-func (c *candidacy) leased() bool { return time.Until(c.leasedUntil(c.node.lease.Load())) > 0 }
+func (c *contender) leased() bool { return time.Until(c.leasedUntil(c.node.lease.Load())) > 0 }
 
 func (e *Election) leasedUntil(lease int64) time.Time {
 	return e.node.began.Add(time.Duration(lease) - e.opts.guard)
@@ -143,119 +144,86 @@ func (e *Election) deadline(id string, token int64) time.Time {
 	return e.leasedUntil(lease)
 }
 
-func (c *candidacy) lead() {
+func (c *contender) lead() {
 	token := c.token
-	c.leadership, c.revoke = leaderelection.NewLeadership(c.token, func() time.Time { return c.deadline(c.id, token) })
-	c.suspended = false
-	c.publish(leaderelection.Status{Role: leaderelection.Leader, Leadership: c.leadership})
+	c.suspended, c.following, c.told = false, "", true
+	c.candidacy.Lead(token, func() time.Time { return c.deadline(c.id, token) })
 }
 
 // suspend ends a leadership that cannot be proven at this moment.
-func (c *candidacy) suspend(why error) {
-	c.revoke(why)
-	c.leadership, c.suspended = nil, true
+func (c *contender) suspend(why error) {
+	c.candidacy.Revoke(why)
+	c.suspended = true
 	c.publish(leaderelection.Status{Role: leaderelection.Suspended})
 }
 
 // lose ends what there is of a leadership: the log gives it to somebody else.
-func (c *candidacy) lose() {
-	if c.leadership != nil {
-		c.revoke(leaderelection.ErrSessionExpired)
-		c.leadership = nil
-	}
+func (c *contender) lose() {
+	c.candidacy.Revoke(leaderelection.ErrSessionExpired)
 	if c.suspended || c.token != 0 {
 		c.suspended, c.token, c.told = false, 0, false
 	}
 }
 
-func (c *candidacy) follow(whom string) {
+func (c *contender) follow(whom string) {
 	if c.told && c.following == whom {
 		return
 	}
 	c.publish(leaderelection.Status{Role: leaderelection.Follower, NowFollowing: whom})
 }
 
-func (c *candidacy) publish(s leaderelection.Status) {
-	s.CandidateID, s.WasFollowing = c.id, c.following
+func (c *contender) publish(s leaderelection.Status) {
 	c.following, c.told = s.NowFollowing, true
-	c.feed.Publish(s)
+	c.candidacy.Publish(s)
 }
 
-// leave is the end by Resign, EndElection, or WithContext's context: the leadership first,
-// then the place in line.
-func (c *candidacy) leave(why error) {
-	over := errors.Is(why, leaderelection.ErrElectionOver)
-	if !over {
-		why = leaderelection.ErrResigned
+// leave ends the leadership, and then withdraws the candidate from the line, even from that of an
+// election that is over: it may begin again, and not with this candidate. If the candidate
+// resigns, leave waits until the withdrawal is confirmed.
+func (c *contender) leave(reason error) error {
+	c.candidacy.Revoke(reason)
+	resigned := errors.Is(reason, leaderelection.ErrResigned)
+	if resigned {
+		c.candidacy.Retract(leaderelection.Status{})
 	}
-	if c.leadership != nil {
-		c.revoke(why)
-		c.leadership = nil
-	}
-	if over {
-		c.conclude(why)
-		return
-	}
-	c.feed.Retract(leaderelection.Status{CandidateID: c.id, WasFollowing: c.following})
 	c.withdraw()
-	ctx, cancel := context.WithTimeout(c.node.ctx, confirmLimit)
+	if !resigned {
+		return reason
+	}
+	ctx, cancel := context.WithTimeout(c.node.ctx, leaveLimit)
 	defer cancel()
-	for held := c.stood; held; {
+	for c.stood {
 		if c.line.Load().Place(c.id) < 0 && c.confirmed(ctx) {
 			break
 		}
 		select {
 		case <-c.poke:
 		case <-ctx.Done():
-			held = false
-			c.setHeld()
+			c.held = true
+			return reason
 		}
 	}
-	c.forget()
-	c.feed.Withdraw()
-	close(c.over)
+	return reason
 }
 
 // confirmed asks whether the candidate is certainly not in line, and does not get there: what
 // has asked for its place may still be on its way, if it has never been there.
-func (c *candidacy) confirmed(ctx context.Context) bool { return c.joined || c.settled(ctx) }
+func (c *contender) confirmed(ctx context.Context) bool { return c.joined || c.settled(ctx) }
 
 // settled has the tables be as new as the cluster's, and looks. A request for a place that is
 // overtaken by this question can still get there: the peer, which wants the place no more, gives
 // it up at the next heartbeat, and until then the candidate does not lead.
-func (c *candidacy) settled(ctx context.Context) bool {
+func (c *contender) settled(ctx context.Context) bool {
 	return c.node.read(ctx, (*core.Core).ReadTables) == nil && c.gone()
 }
 
-func (c *candidacy) setHeld() {
-	c.mu.Lock()
-	c.held = true
-	c.mu.Unlock()
-}
-
-// conclude is the end by an error. Even of an election that is over the candidate withdraws: it
-// may begin anew, and not with this one.
-func (c *candidacy) conclude(why error) {
-	if c.leadership != nil {
-		c.revoke(why)
-		c.leadership = nil
-	}
-	c.withdraw()
-	c.forget()
-	c.mu.Lock()
-	c.err = why
-	c.mu.Unlock()
-	c.feed.Finish(leaderelection.Status{CandidateID: c.id, WasFollowing: c.following, Err: why})
-	close(c.over)
-}
-
 // withdraw has the peer take the candidate out of the line, for as long as that takes.
-func (c *candidacy) withdraw() {
+func (c *contender) withdraw() {
 	_ = c.node.do(context.Background(), func(p *core.Core) { p.Withdraw(c.name, c.id) })
 }
 
 // forget has the loop show nothing more.
-func (c *candidacy) forget() {
+func (c *contender) forget() {
 	c.node.mu.Lock()
 	delete(c.node.elections, c.Election)
 	c.node.mu.Unlock()

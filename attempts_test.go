@@ -1,4 +1,4 @@
-package ending
+package leaderelection
 
 import (
 	"errors"
@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestEnding(t *testing.T) {
+func TestAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var e Ending
+		var a attempts
 		calls, outcomes := 0, make(chan error)
 		run := func() (bool, error) {
-			return e.Run(time.Second, func() error { calls++; return <-outcomes })
+			return a.run(time.Second, func() error { calls++; return <-outcomes })
 		}
 		begun := time.Now()
 		done, err := run()

@@ -1,0 +1,48 @@
+package leaderelection
+
+import (
+	"sync"
+	"time"
+)
+
+// attempts ends an election by one attempt at a time. Several callers may wait for an attempt,
+// which continues after they have given up.
+type attempts struct {
+	mu     sync.Mutex
+	newest *attempt
+}
+
+type attempt struct {
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+// run calls end in a goroutine and returns its error. If end was called before and has not
+// failed, run waits for that call instead. It waits for at most limit; done is false if end has
+// not returned by then.
+func (a *attempts) run(limit time.Duration, end func() error) (done bool, err error) {
+	current := a.begin(end)
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-current.done:
+		return true, current.err
+	case <-timer.C:
+		return false, nil
+	}
+}
+
+func (a *attempts) begin(end func() error) *attempt {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.newest != nil && (!closed(a.newest.done) || a.newest.err == nil) {
+		return a.newest
+	}
+	current := &attempt{done: make(chan struct{})}
+	go func() {
+		defer close(current.done)
+		current.err = end()
+	}()
+	a.newest = current
+	return current
+}

@@ -1,0 +1,166 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// until is an algorithm that does nothing until its context is done.
+func until(ctx context.Context) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func TestCandidacyRunsOnce(t *testing.T) {
+	c := NewCandidacy(t.Context(), nil)
+	failed := errors.New("failed")
+	require.Equal(t, failed, c.Run(func(context.Context) error {
+		require.Equal(t, ErrAlreadyStarted, c.Run(until))
+		return failed
+	}))
+	require.Equal(t, ErrCandidacyOver, c.Run(until))
+	require.True(t, closed(c.Done()))
+	require.Equal(t, Status{Err: failed}, <-c.Status())
+	_, open := <-c.Status()
+	require.False(t, open)
+}
+
+func TestCandidacyIsStopped(t *testing.T) {
+	reason := errors.New("reason")
+	for name, test := range map[string]struct {
+		stop func(c *Candidacy, cancel context.CancelFunc)
+		want error // of Run
+	}{
+		"by Resign":        {func(c *Candidacy, _ context.CancelFunc) { c.Stop(ErrResigned) }, nil},
+		"for a reason":     {func(c *Candidacy, _ context.CancelFunc) { c.Stop(reason); c.Stop(ErrResigned) }, reason},
+		"by the context":   {func(_ *Candidacy, cancel context.CancelFunc) { cancel() }, nil},
+		"by the end":       {func(c *Candidacy, _ context.CancelFunc) { _ = c.End("end", func() error { return nil }) }, ErrElectionOver},
+		"by the algorithm": {func(c *Candidacy, _ context.CancelFunc) { _ = c.Finish(reason) }, reason},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				c := NewCandidacy(ctx, nil)
+				c.SetID("a")
+				leadership := make(chan *Leadership, 1)
+				result := make(chan error)
+				go func() {
+					result <- c.Run(func(ctx context.Context) error {
+						leadership <- c.Lead(7, nil)
+						return until(ctx)
+					})
+				}()
+				l := <-leadership
+				require.Equal(t, Status{CandidateID: "a", Role: Leader, Leadership: l}, <-c.Status())
+				require.Equal(t, l, c.Leadership())
+				test.stop(c, cancel)
+				require.Equal(t, test.want, <-result)
+				want := test.want
+				if want == nil {
+					want = ErrResigned
+				} else {
+					require.Equal(t, Status{CandidateID: "a", Err: want}, <-c.Status())
+				}
+				require.Equal(t, want, l.Err())
+				_, open := <-c.Status()
+				require.False(t, open)
+				require.Nil(t, c.Leadership())
+			})
+		})
+	}
+}
+
+// A candidacy that is stopped before it has started is over, and its algorithm is not called.
+func TestCandidacyIsStoppedBeforeItStarts(t *testing.T) {
+	for _, reason := range []error{ErrResigned, ErrElectionOver} {
+		c := NewCandidacy(t.Context(), nil)
+		c.Stop(reason)
+		require.True(t, closed(c.Done()))
+		s, open := <-c.Status()
+		require.Equal(t, reason != ErrResigned, open)
+		if open {
+			require.Equal(t, reason, s.Err)
+		}
+		require.Equal(t, ErrCandidacyOver, c.Run(func(context.Context) error { panic("called") }))
+	}
+}
+
+// If the context is done before the candidacy starts, the algorithm finds its context done.
+func TestCandidacyOfADoneContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	c := NewCandidacy(ctx, nil)
+	cancel()
+	require.NoError(t, c.Run(func(ctx context.Context) error {
+		require.Error(t, ctx.Err())
+		return context.Cause(ctx)
+	}))
+}
+
+// After the end nothing is published, and a leadership is over at once.
+func TestCandidacyAfterTheEnd(t *testing.T) {
+	c := NewCandidacy(t.Context(), nil)
+	require.NoError(t, c.Run(func(context.Context) error { return ErrResigned }))
+	require.ErrorIs(t, c.Lead(1, nil).Err(), ErrCandidacyOver)
+	c.Publish(Status{NowFollowing: "a"})
+	require.Equal(t, Status{}, c.Current())
+	require.Nil(t, c.Leadership())
+	require.False(t, c.Revoke(ErrLeaseExpired))
+}
+
+// TestCandidacyWaitsForItsGoroutines also checks that none is started after the end.
+func TestCandidacyWaitsForItsGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCandidacy(t.Context(), nil)
+		ended := false
+		c.start(func(ctx context.Context) {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			ended = true
+		})
+		c.Stop(ErrResigned)
+		require.True(t, ended)
+		c.start(func(context.Context) { panic("started") })
+		synctest.Wait()
+	})
+}
+
+func TestCandidacyReportsAnExpiredLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCandidacy(t.Context(), nil)
+		deadline := time.Now().Add(time.Second)
+		l := c.Lead(1, func() time.Time { return deadline })
+		require.Equal(t, Leader, c.Current().Role)
+		time.Sleep(time.Second)
+		require.Equal(t, Status{Role: Suspended}, c.Current())
+		require.True(t, closed(l.Done()))
+	})
+}
+
+func TestCandidacyEndsTheElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCandidacy(t.Context(), nil)
+		result := make(chan error, 1)
+		go func() { result <- c.Run(until) }()
+		failed := errors.New("failed")
+		require.Equal(t, failed, c.End("end x", func() error { return failed }))
+		require.False(t, closed(c.Done()), "the candidacy continues")
+
+		answer := make(chan struct{})
+		begun := time.Now()
+		err := c.End("end x", func() error { <-answer; return nil })
+		require.Equal(t, confirmLimit, time.Since(begun))
+		require.ErrorIs(t, err, ErrUnconfirmed)
+		require.ErrorContains(t, err, "end x")
+		err = <-result
+		require.ErrorIs(t, err, ErrElectionOver)
+		require.ErrorIs(t, err, ErrUnconfirmed)
+		close(answer)
+		require.NoError(t, c.End("end x", func() error { panic("there is an attempt") }))
+	})
+}
