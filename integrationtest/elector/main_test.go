@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // used if an engine answers
 	"github.com/go-leaderelection/leaderelection/internal/ensemble"
 )
 

@@ -13,10 +13,11 @@ import (
 type Backend int
 
 const (
-	// Auto is Docker where an engine answers and an image can be had, else
-	// Process. The environment variable [BackendVariable] overrides it.
+	// Auto is Docker if package integrationtest/docker is linked, an engine answers and an
+	// image is available, and otherwise Process. The environment variable [BackendVariable]
+	// overrides it.
 	Auto Backend = iota
-	// Docker runs each server in a container.
+	// Docker runs each server in a container. It requires package integrationtest/docker.
 	Docker
 	// Process runs each server of Debian's zookeeper package as a child
 	// process.
@@ -60,16 +61,27 @@ func (b Backend) resolve() (Backend, error) {
 // installHint is what a user can do when no backend works.
 const installHint = "on Debian: apt-get install -y zookeeper openjdk-17-jre-headless, or run integrationtest/install.sh; elsewhere: start Docker"
 
-func open(ctx context.Context, cfg Config) (backend, error) {
+// openDocker opens the Docker backend; nil if it is not linked.
+var openDocker func(context.Context, Config) (Servers, error)
+
+// RegisterDocker makes open the Docker backend. It is to be called by an init function.
+func RegisterDocker(open func(context.Context, Config) (Servers, error)) { openDocker = open }
+
+var errNoDocker = errors.New("the program does not import integrationtest/docker")
+
+func open(ctx context.Context, cfg Config) (Servers, error) {
 	kind, err := cfg.Backend.resolve()
 	if err != nil {
 		return nil, err
 	}
 	var dockerErr, processErr error
 	if kind != Process {
-		var b backend
-		if b, dockerErr = openDockerBackend(ctx, cfg); dockerErr == nil {
-			return b, nil
+		dockerErr = errNoDocker
+		if openDocker != nil {
+			var b Servers
+			if b, dockerErr = openDocker(ctx, cfg); dockerErr == nil {
+				return b, nil
+			}
 		}
 		dockerErr = fmt.Errorf("docker: %w", dockerErr)
 		// A caller that gave up is not a reason to try something else.
@@ -78,7 +90,7 @@ func open(ctx context.Context, cfg Config) (backend, error) {
 		}
 	}
 	if kind != Docker {
-		var b backend
+		var b Servers
 		if b, processErr = openProcessBackend(cfg); processErr == nil {
 			return b, nil
 		}

@@ -2,9 +2,9 @@
 // breaks them on request: kill, freeze, restart, cut off from the other servers
 // while clients still reach them.
 //
-// One type, [Ensemble], stands before two backends that behave alike: Docker
-// containers, and child processes running the ZooKeeper of Debian's package.
-// Which one is used is in [Config.Backend].
+// One type, [Ensemble], uses one of two backends that behave alike: child processes that run the
+// ZooKeeper of Debian's package, and Docker containers, which are only available in programs that
+// import package integrationtest/docker. [Config.Backend] selects one.
 package ensemble
 
 import (
@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// stepTimeout bounds every fault and repair of one server: kill, start, pause,
+// StepTimeout bounds every fault and repair of one server: kill, start, pause,
 // resume, cut off, heal.
-const stepTimeout = 30 * time.Second
+const StepTimeout = 30 * time.Second
 
 // ErrClosed is returned by every method of an Ensemble after Close.
 var ErrClosed = errors.New("ensemble: closed")
@@ -73,29 +73,27 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// backend is what a way of running servers has to offer. The Ensemble calls it
-// with one call at a time, never for a server that is in the wrong state, and
-// never after close.
-type backend interface {
-	kind() Backend
-	// ports gives the client port of every server on loopback, fixed from the
-	// beginning.
-	ports() []int
-	// start launches server i and does not wait until it is ready.
-	start(ctx context.Context, i int) error
-	// kill ends server i at once, paused or not, and waits for its end.
-	kill(ctx context.Context, i int) error
-	pause(ctx context.Context, i int) error
-	resume(ctx context.Context, i int) error
-	cutOff(ctx context.Context, i int) error
-	heal(ctx context.Context, i int) error
-	// exited says whether server i has ended by itself. It may be called at
-	// any time before close.
-	exited(ctx context.Context, i int) bool
-	// log gives the last lines that server i has written.
-	log(ctx context.Context, i int) string
-	// close removes everything, also when only half was started.
-	close() error
+// Servers is a way of running the servers of one ensemble. The Ensemble makes one call at a time,
+// never for a server that is in the wrong state, and never after Close.
+type Servers interface {
+	Kind() Backend
+	// Ports returns the client port of every server on loopback, which does not change.
+	Ports() []int
+	// Start starts server i and does not wait until it is ready.
+	Start(ctx context.Context, i int) error
+	// Kill ends server i immediately, paused or not, and waits for its end.
+	Kill(ctx context.Context, i int) error
+	Pause(ctx context.Context, i int) error
+	Resume(ctx context.Context, i int) error
+	CutOff(ctx context.Context, i int) error
+	Heal(ctx context.Context, i int) error
+	// Exited reports whether server i has ended by itself. It may be called at any time
+	// before Close.
+	Exited(ctx context.Context, i int) bool
+	// Log returns the last lines that server i has written.
+	Log(ctx context.Context, i int) string
+	// Close removes everything, even if the start has failed.
+	Close() error
 }
 
 // Ensemble is a set of running ZooKeeper servers, counted from 0. Its methods
@@ -103,7 +101,7 @@ type backend interface {
 // another.
 type Ensemble struct {
 	cfg     Config
-	backend backend
+	backend Servers
 	addrs   []string
 
 	mu      sync.Mutex // held during a fault or repair
@@ -141,7 +139,7 @@ func startOnce(ctx context.Context, cfg Config) (*Ensemble, error) {
 		return nil, err
 	}
 	e := &Ensemble{cfg: cfg, backend: b, servers: make([]serverState, cfg.Servers)}
-	for _, port := range b.ports() {
+	for _, port := range b.Ports() {
 		e.addrs = append(e.addrs, loopbackAddr(port))
 	}
 	err = e.startAll(ctx)
@@ -153,7 +151,7 @@ func startOnce(ctx context.Context, cfg Config) (*Ensemble, error) {
 
 func (e *Ensemble) startAll(ctx context.Context) error {
 	for i := range e.servers {
-		if err := e.backend.start(ctx, i); err != nil {
+		if err := e.backend.Start(ctx, i); err != nil {
 			return fmt.Errorf("ensemble: start server %d: %w", i, err)
 		}
 		e.servers[i].running = true
@@ -162,7 +160,7 @@ func (e *Ensemble) startAll(ctx context.Context) error {
 }
 
 // Backend says what runs the servers: Docker or Process.
-func (e *Ensemble) Backend() Backend { return e.backend.kind() }
+func (e *Ensemble) Backend() Backend { return e.backend.Kind() }
 
 // Servers is the number of servers, running or not.
 func (e *Ensemble) Servers() int { return len(e.addrs) }
@@ -187,7 +185,7 @@ func (e *Ensemble) kill(ctx context.Context, i int, s *serverState) error {
 	if !s.running {
 		return nil
 	}
-	if err := e.backend.kill(ctx, i); err != nil {
+	if err := e.backend.Kill(ctx, i); err != nil {
 		return err
 	}
 	s.running, s.paused = false, false
@@ -207,7 +205,7 @@ func (e *Ensemble) start(ctx context.Context, i int, s *serverState) error {
 	if s.running {
 		return nil
 	}
-	if err := e.backend.start(ctx, i); err != nil {
+	if err := e.backend.Start(ctx, i); err != nil {
 		return err
 	}
 	s.running = true
@@ -234,7 +232,7 @@ func (e *Ensemble) Pause(i int) error {
 		if s.paused {
 			return nil
 		}
-		if err := e.backend.pause(ctx, i); err != nil {
+		if err := e.backend.Pause(ctx, i); err != nil {
 			return err
 		}
 		s.paused = true
@@ -249,7 +247,7 @@ func (e *Ensemble) Resume(i int) error {
 		if !s.paused {
 			return nil
 		}
-		if err := e.backend.resume(ctx, i); err != nil {
+		if err := e.backend.Resume(ctx, i); err != nil {
 			return err
 		}
 		s.paused = false
@@ -268,7 +266,7 @@ func (e *Ensemble) CutOff(i int) error {
 		if s.cut {
 			return nil
 		}
-		if err := e.backend.cutOff(ctx, i); err != nil {
+		if err := e.backend.CutOff(ctx, i); err != nil {
 			return err
 		}
 		s.cut = true
@@ -284,7 +282,7 @@ func (e *Ensemble) Heal(i int) error {
 		if !s.cut {
 			return nil
 		}
-		if err := e.backend.heal(ctx, i); err != nil {
+		if err := e.backend.Heal(ctx, i); err != nil {
 			return err
 		}
 		s.cut = false
@@ -302,7 +300,7 @@ func (e *Ensemble) step(what string, i int, do func(context.Context, *serverStat
 	if i < 0 || i >= len(e.servers) {
 		return fmt.Errorf("ensemble: %s server %d: there are %d", what, i, len(e.servers))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), StepTimeout)
 	defer cancel()
 	if err := do(ctx, &e.servers[i]); err != nil {
 		return fmt.Errorf("ensemble: %s server %d: %w", what, i, err)
@@ -318,9 +316,9 @@ func (e *Ensemble) Log(i int) string {
 	if e.closed || i < 0 || i >= len(e.servers) {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), StepTimeout)
 	defer cancel()
-	return e.backend.log(ctx, i)
+	return e.backend.Log(ctx, i)
 }
 
 // Close ends the servers and removes everything that was made for them:
@@ -333,7 +331,7 @@ func (e *Ensemble) Close() error {
 		return nil
 	}
 	e.closed = true
-	if err := e.backend.close(); err != nil {
+	if err := e.backend.Close(); err != nil {
 		return fmt.Errorf("ensemble: close: %w", err)
 	}
 	return nil

@@ -59,7 +59,7 @@ func findProcessBackend() (java string, err error) {
 	return java, nil
 }
 
-func openProcessBackend(cfg Config) (backend, error) {
+func openProcessBackend(cfg Config) (Servers, error) {
 	java, err := findProcessBackend()
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func openProcessBackend(cfg Config) (backend, error) {
 		cut: make([]bool, cfg.Servers), procs: make([]*child, cfg.Servers),
 	}
 	if err := b.prepare(); err != nil {
-		return nil, errors.Join(err, b.close())
+		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
@@ -133,20 +133,20 @@ func (b *processBackend) writeFiles(i int) error {
 	if err := os.MkdirAll(data, 0o755); err != nil {
 		return err
 	}
-	var members []member
+	var members []Member
 	if b.cfg.Servers > 1 {
 		for peer := range b.cfg.Servers {
-			m := member{"127.0.0.1", b.quorum[i].Number, b.election[i].Number}
+			m := Member{"127.0.0.1", b.quorum[i].Number, b.election[i].Number}
 			if peer != i {
 				l := b.links[i][peer]
-				m.quorumPort, m.electionPort = l[0].port(), l[1].port()
+				m.QuorumPort, m.ElectionPort = l[0].port(), l[1].port()
 			}
 			members = append(members, m)
 		}
 	}
 	for name, text := range map[string]string{
 		"data/myid": strconv.Itoa(i+1) + "\n",
-		"zoo.cfg":   zooCfg(b.cfg, data, "127.0.0.1", b.client[i].Number, members),
+		"zoo.cfg":   ZooCfg(b.cfg, data, "127.0.0.1", b.client[i].Number, members),
 	} {
 		if err := os.WriteFile(filepath.Join(b.serverDir(i), name), []byte(text), 0o644); err != nil {
 			return err
@@ -155,9 +155,9 @@ func (b *processBackend) writeFiles(i int) error {
 	return nil
 }
 
-func (b *processBackend) kind() Backend { return Process }
+func (b *processBackend) Kind() Backend { return Process }
 
-func (b *processBackend) ports() []int {
+func (b *processBackend) Ports() []int {
 	ports := make([]int, len(b.client))
 	for i, r := range b.client {
 		ports[i] = r.Number
@@ -165,14 +165,14 @@ func (b *processBackend) ports() []int {
 	return ports
 }
 
-func (b *processBackend) start(_ context.Context, i int) error {
+func (b *processBackend) Start(_ context.Context, i int) error {
 	dir := b.serverDir(i)
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	defer log.Close() // the child has its own
-	args := append([]string{"-Dorg.slf4j.simpleLogger.showDateTime=true"}, javaFlags...)
+	args := append([]string{"-Dorg.slf4j.simpleLogger.showDateTime=true"}, JavaFlags...)
 	args = append(args, "-cp", debianJar+string(filepath.ListSeparator)+debianLogJar,
 		mainClass, filepath.Join(dir, "zoo.cfg"))
 	cmd := exec.Command(b.java, args...)
@@ -190,7 +190,7 @@ func (b *processBackend) start(_ context.Context, i int) error {
 	return nil
 }
 
-func (b *processBackend) kill(ctx context.Context, i int) error {
+func (b *processBackend) Kill(ctx context.Context, i int) error {
 	c := b.procs[i]
 	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -203,20 +203,20 @@ func (b *processBackend) kill(ctx context.Context, i int) error {
 	}
 }
 
-func (b *processBackend) pause(_ context.Context, i int) error {
+func (b *processBackend) Pause(_ context.Context, i int) error {
 	return freeze(b.procs[i].cmd.Process)
 }
 
-func (b *processBackend) resume(_ context.Context, i int) error {
+func (b *processBackend) Resume(_ context.Context, i int) error {
 	return thaw(b.procs[i].cmd.Process)
 }
 
-func (b *processBackend) cutOff(_ context.Context, i int) error {
+func (b *processBackend) CutOff(_ context.Context, i int) error {
 	b.setCut(i, true)
 	return nil
 }
 
-func (b *processBackend) heal(_ context.Context, i int) error {
+func (b *processBackend) Heal(_ context.Context, i int) error {
 	b.setCut(i, false)
 	return nil
 }
@@ -232,7 +232,7 @@ func (b *processBackend) setCut(i int, cut bool) {
 	}
 }
 
-func (b *processBackend) exited(_ context.Context, i int) bool {
+func (b *processBackend) Exited(_ context.Context, i int) bool {
 	select {
 	case <-b.procs[i].done:
 		return true
@@ -241,21 +241,21 @@ func (b *processBackend) exited(_ context.Context, i int) bool {
 	}
 }
 
-func (b *processBackend) log(_ context.Context, i int) string {
+func (b *processBackend) Log(_ context.Context, i int) string {
 	text, err := os.ReadFile(filepath.Join(b.serverDir(i), "log"))
 	if err != nil {
 		return err.Error()
 	}
-	return lastLines(string(text))
+	return LastLines(string(text))
 }
 
-func (b *processBackend) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
+func (b *processBackend) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), StepTimeout)
 	defer cancel()
 	var errs []error
 	for i, c := range b.procs {
 		if c != nil {
-			errs = append(errs, b.kill(ctx, i))
+			errs = append(errs, b.Kill(ctx, i))
 		}
 	}
 	b.spawner.close()
@@ -277,9 +277,9 @@ func (b *processBackend) close() error {
 	return errors.Join(errs...)
 }
 
-// lastLines shortens a log to what fits into an error. A stack trace is long,
+// LastLines shortens a log to what fits into an error. A stack trace is long,
 // so it is more than a few lines.
-func lastLines(text string) string {
+func LastLines(text string) string {
 	const most = 40
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-most):], "\n")

@@ -179,7 +179,7 @@ func (e *Ensemble) ended(ctx context.Context, i int) (bool, error) {
 	if e.closed {
 		return false, ErrClosed
 	}
-	return e.servers[i].running && e.backend.exited(ctx, i), nil
+	return e.servers[i].running && e.backend.Exited(ctx, i), nil
 }
 
 // isPortTaken says whether an error of Start comes from a port that another

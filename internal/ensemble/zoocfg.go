@@ -11,17 +11,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/serverdir"
 )
 
-// member is a server as one particular server sees it: each may know its
+// Member is a server as one particular server sees it: each may know its
 // peers under addresses of its own.
-type member struct {
-	host         string
-	quorumPort   int
-	electionPort int
+type Member struct {
+	Host         string
+	QuorumPort   int
+	ElectionPort int
 }
 
-// zooCfg gives the text of zoo.cfg for one server. With one member it is a
+// ZooCfg gives the text of zoo.cfg for one server. With one member it is a
 // standalone server.
-func zooCfg(cfg Config, dataDir, clientAddr string, clientPort int, members []member) string {
+func ZooCfg(cfg Config, dataDir, clientAddr string, clientPort int, members []Member) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(cfg.Properties)) {
 		fmt.Fprintf(&b, "%s=%s\n", key, cfg.Properties[key])
@@ -41,16 +41,16 @@ func zooCfg(cfg Config, dataDir, clientAddr string, clientPort int, members []me
 		return b.String()
 	}
 	for i, m := range members {
-		fmt.Fprintf(&b, "server.%d=%s:%d:%d\n", i+1, m.host, m.quorumPort, m.electionPort)
+		fmt.Fprintf(&b, "server.%d=%s:%d:%d\n", i+1, m.Host, m.QuorumPort, m.ElectionPort)
 	}
 	return b.String()
 }
 
-// javaFlags keep a server small, let it have TTL nodes, and make it look for
+// JavaFlags keep a server small, let it have TTL nodes, and make it look for
 // its peers every second at least: by default a server that was alone for long
 // takes up to a minute to notice that it no longer is. The serial collector
 // needs the fewest threads, which counts with several servers on two cores.
-var javaFlags = []string{
+var JavaFlags = []string{
 	"-Xms32m", "-Xmx256m", "-XX:+UseSerialGC",
 	"-Dzookeeper.extendedTypesEnabled=true",
 	"-Dzookeeper.fastleader.maxNotificationInterval=1000",

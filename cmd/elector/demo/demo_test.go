@@ -90,7 +90,7 @@ func TestInterruptedWhileAServerIsCutOff(t *testing.T) {
 // What needs real servers shares them.
 func TestDemoOnServersOfTheUser(t *testing.T) {
 	t.Parallel()
-	e, err := ensemble.Start(t.Context(), ensemble.Config{Servers: 3, TickTime: testSession / 10})
+	e, err := ensemble.Start(t.Context(), ensemble.Config{Backend: ensemble.Process, Servers: 3, TickTime: testSession / 10})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 

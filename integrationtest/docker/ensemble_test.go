@@ -1,4 +1,4 @@
-package ensemble_test
+package docker_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package ensemble
+package docker
 
 // The backend that runs each server in a Docker container.
 
@@ -21,6 +21,8 @@ import (
 	tclog "github.com/testcontainers/testcontainers-go/log"
 
 	"github.com/go-leaderelection/leaderelection/internal/loopback"
+
+	"github.com/go-leaderelection/leaderelection/internal/ensemble"
 )
 
 // Ports inside a container, where nothing else wants them.
@@ -33,11 +35,11 @@ const (
 // engineTimeout bounds the question whether a Docker engine is there.
 const engineTimeout = 5 * time.Second
 
-// dockerBackend runs each server in a container on two networks: one on which
+// servers runs each server in a container on two networks: one on which
 // its client port is published on loopback, and one for the servers among
 // themselves, from which a server that is cut off is disconnected.
-type dockerBackend struct {
-	cfg    Config
+type servers struct {
+	cfg    ensemble.Config
 	docker client.APIClient
 	image  string
 
@@ -68,20 +70,20 @@ var configureTestcontainers = sync.OnceFunc(func() {
 	tclog.SetDefault(tclog.NewNoopLogger())
 })
 
-func openDockerBackend(ctx context.Context, cfg Config) (backend, error) {
+func open(ctx context.Context, cfg ensemble.Config) (ensemble.Servers, error) {
 	configureTestcontainers()
 	provider, err := testcontainers.NewDockerProvider()
 	if err != nil {
 		return nil, err
 	}
-	b := &dockerBackend{cfg: cfg, docker: provider.Client()}
+	b := &servers{cfg: cfg, docker: provider.Client()}
 	if err := b.prepare(ctx); err != nil {
-		return nil, errors.Join(err, b.close())
+		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
 
-func (b *dockerBackend) prepare(ctx context.Context) error {
+func (b *servers) prepare(ctx context.Context) error {
 	pingCtx, cancel := context.WithTimeout(ctx, engineTimeout)
 	defer cancel()
 	if _, err := b.docker.Ping(pingCtx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
@@ -109,12 +111,12 @@ func (b *dockerBackend) prepare(ctx context.Context) error {
 }
 
 // create makes the container of server i and does not start it.
-func (b *dockerBackend) create(ctx context.Context, i int) error {
-	var members []member
+func (b *servers) create(ctx context.Context, i int) error {
+	var members []ensemble.Member
 	for _, addr := range b.quorumAddrs {
-		members = append(members, member{addr.String(), containerQuorumPort, containerElectionPort})
+		members = append(members, ensemble.Member{Host: addr.String(), QuorumPort: containerQuorumPort, ElectionPort: containerElectionPort})
 	}
-	config := zooCfg(b.cfg, "/data", "", containerClientPort, members)
+	config := ensemble.ZooCfg(b.cfg, "/data", "", containerClientPort, members)
 	// Its own address is gone while it is cut off, and it may be restarted then.
 	config += "quorumListenOnAllIPs=true\n"
 
@@ -125,7 +127,7 @@ func (b *dockerBackend) create(ctx context.Context, i int) error {
 		ExposedPorts: []string{port.String()},
 		Env: map[string]string{
 			"ZOO_MY_ID": strconv.Itoa(i + 1),
-			"JVMFLAGS":  strings.Join(javaFlags, " "),
+			"JVMFLAGS":  strings.Join(ensemble.JavaFlags, " "),
 		},
 		Labels: map[string]string{ownerLabel: ownerValue()},
 		Files: []testcontainers.ContainerFile{{
@@ -148,12 +150,12 @@ func (b *dockerBackend) create(ctx context.Context, i int) error {
 	if err != nil || b.quorumNet == "" {
 		return err
 	}
-	return b.heal(ctx, i)
+	return b.Heal(ctx, i)
 }
 
-func (b *dockerBackend) kind() Backend { return Docker }
+func (b *servers) Kind() ensemble.Backend { return ensemble.Docker }
 
-func (b *dockerBackend) ports() []int {
+func (b *servers) Ports() []int {
 	ports := make([]int, len(b.client))
 	for i, r := range b.client {
 		ports[i] = r.Number
@@ -161,21 +163,21 @@ func (b *dockerBackend) ports() []int {
 	return ports
 }
 
-func (b *dockerBackend) id(i int) string { return b.containers[i].GetContainerID() }
+func (b *servers) id(i int) string { return b.containers[i].GetContainerID() }
 
-func (b *dockerBackend) start(ctx context.Context, i int) error {
+func (b *servers) Start(ctx context.Context, i int) error {
 	_, err := b.docker.ContainerStart(ctx, b.id(i), client.ContainerStartOptions{})
 	return err
 }
 
-func (b *dockerBackend) kill(ctx context.Context, i int) error {
+func (b *servers) Kill(ctx context.Context, i int) error {
 	waitCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wait := b.docker.ContainerWait(waitCtx, b.id(i), client.ContainerWaitOptions{
 		Condition: container.WaitConditionNotRunning,
 	})
 	_, err := b.docker.ContainerKill(ctx, b.id(i), client.ContainerKillOptions{Signal: "KILL"})
-	if err != nil && !b.exited(ctx, i) {
+	if err != nil && !b.Exited(ctx, i) {
 		return err
 	}
 	select {
@@ -186,22 +188,22 @@ func (b *dockerBackend) kill(ctx context.Context, i int) error {
 	}
 }
 
-func (b *dockerBackend) pause(ctx context.Context, i int) error {
+func (b *servers) Pause(ctx context.Context, i int) error {
 	_, err := b.docker.ContainerPause(ctx, b.id(i), client.ContainerPauseOptions{})
 	return err
 }
 
-func (b *dockerBackend) resume(ctx context.Context, i int) error {
+func (b *servers) Resume(ctx context.Context, i int) error {
 	_, err := b.docker.ContainerUnpause(ctx, b.id(i), client.ContainerUnpauseOptions{})
 	return err
 }
 
-func (b *dockerBackend) cutOff(ctx context.Context, i int) error {
+func (b *servers) CutOff(ctx context.Context, i int) error {
 	_, err := b.docker.NetworkDisconnect(ctx, b.quorumNet, client.NetworkDisconnectOptions{Container: b.id(i)})
 	return err
 }
 
-func (b *dockerBackend) heal(ctx context.Context, i int) error {
+func (b *servers) Heal(ctx context.Context, i int) error {
 	_, err := b.docker.NetworkConnect(ctx, b.quorumNet, client.NetworkConnectOptions{
 		Container: b.id(i),
 		EndpointConfig: &network.EndpointSettings{
@@ -211,12 +213,12 @@ func (b *dockerBackend) heal(ctx context.Context, i int) error {
 	return err
 }
 
-func (b *dockerBackend) exited(ctx context.Context, i int) bool {
+func (b *servers) Exited(ctx context.Context, i int) bool {
 	result, err := b.docker.ContainerInspect(ctx, b.id(i), client.ContainerInspectOptions{})
 	return err == nil && !result.Container.State.Running
 }
 
-func (b *dockerBackend) log(ctx context.Context, i int) string {
+func (b *servers) Log(ctx context.Context, i int) string {
 	logs, err := b.containers[i].Logs(ctx)
 	if err != nil {
 		return err.Error()
@@ -226,11 +228,11 @@ func (b *dockerBackend) log(ctx context.Context, i int) string {
 	if err != nil {
 		return err.Error()
 	}
-	return lastLines(string(text))
+	return ensemble.LastLines(string(text))
 }
 
-func (b *dockerBackend) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*stepTimeout)
+func (b *servers) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*ensemble.StepTimeout)
 	defer cancel()
 	errs := make([]error, len(b.containers))
 	var wg sync.WaitGroup
@@ -256,7 +258,7 @@ var removeAtOnce = client.ContainerRemoveOptions{Force: true, RemoveVolumes: tru
 // removeStaleContainers removes the containers and networks of processes that
 // are gone. It is housekeeping: what cannot be removed stays.
 func removeStaleContainers(ctx context.Context, docker client.APIClient) {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	ctx, cancel := context.WithTimeout(ctx, ensemble.StepTimeout)
 	defer cancel()
 	ours := make(client.Filters).Add("label", ownerLabel)
 	containers, err := docker.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: ours})

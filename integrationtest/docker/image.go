@@ -1,4 +1,4 @@
-package ensemble
+package docker
 
 // Where the image of the Docker backend comes from.
 
@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
+
+	"github.com/go-leaderelection/leaderelection/internal/ensemble"
 )
 
 const (
@@ -101,10 +103,10 @@ func buildImage(ctx context.Context) error {
 	var output bytes.Buffer
 	cmd := exec.CommandContext(ctx, "sh", script)
 	cmd.Stdout, cmd.Stderr = &output, &output
-	cmd.WaitDelay = stepTimeout
+	cmd.WaitDelay = ensemble.StepTimeout
 	endTogether(cmd)
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%w\n%s", err, lastLines(output.String()))
+		return fmt.Errorf("%w\n%s", err, ensemble.LastLines(output.String()))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package ensemble_test
+package docker_test
 
 import (
 	"os"
@@ -63,8 +63,8 @@ func TestScriptsNameTheSameImages(t *testing.T) {
 		return value
 	}
 	for script, names := range map[string][]string{
-		"../../integrationtest/image/build.sh": {"builtImage"},
-		"../../integrationtest/install.sh":     {"builtImage", "registryImage"},
+		"../image/build.sh": {"builtImage"},
+		"../install.sh":     {"builtImage", "registryImage"},
 	} {
 		text, err := os.ReadFile(script)
 		require.NoError(t, err)

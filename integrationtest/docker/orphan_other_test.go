@@ -1,6 +1,6 @@
 //go:build !linux
 
-package ensemble_test
+package docker_test
 
 // Only Linux ends children with their parent: see orphan_test.go.
 

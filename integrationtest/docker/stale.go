@@ -1,4 +1,4 @@
-package ensemble
+package docker
 
 // What a program leaves behind when it is killed before Close: containers
 // and networks. Each bears the number of the process that made it, so that a later

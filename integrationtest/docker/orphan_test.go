@@ -1,6 +1,6 @@
 //go:build linux
 
-package ensemble_test
+package docker_test
 
 // What happens to servers whose owner is killed: the test program runs itself
 // as that owner.

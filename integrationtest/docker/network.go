@@ -1,4 +1,4 @@
-package ensemble
+package docker
 
 // The Docker networks of one ensemble.
 
@@ -17,7 +17,7 @@ import (
 // firstServerOctet leaves room for the gateway and what Docker itself wants.
 const firstServerOctet = 10
 
-func (b *dockerBackend) makeNetworks(ctx context.Context) error {
+func (b *servers) makeNetworks(ctx context.Context) error {
 	clientNet, err := b.makeNetwork(ctx)
 	if err != nil {
 		return err
@@ -29,7 +29,7 @@ func (b *dockerBackend) makeNetworks(ctx context.Context) error {
 	return b.makeQuorumNetwork(ctx)
 }
 
-func (b *dockerBackend) makeNetwork(ctx context.Context, options ...tcnetwork.NetworkCustomizer) (*testcontainers.DockerNetwork, error) {
+func (b *servers) makeNetwork(ctx context.Context, options ...tcnetwork.NetworkCustomizer) (*testcontainers.DockerNetwork, error) {
 	options = append(options, tcnetwork.WithLabels(map[string]string{ownerLabel: ownerValue()}))
 	n, err := tcnetwork.New(ctx, options...)
 	if err != nil {
@@ -44,7 +44,7 @@ func (b *dockerBackend) makeNetwork(ctx context.Context, options ...tcnetwork.Ne
 // whose range was asked for by name, so a first one, of which Docker chooses
 // the range, shows which one is free. It is internal: that keeps Docker from
 // publishing client ports through it, which a cut would then take away.
-func (b *dockerBackend) makeQuorumNetwork(ctx context.Context) error {
+func (b *servers) makeQuorumNetwork(ctx context.Context) error {
 	const attempts = 5 // another process may take the range in between
 	var errs []error
 	for range attempts {
@@ -71,7 +71,7 @@ func (b *dockerBackend) makeQuorumNetwork(ctx context.Context) error {
 }
 
 // freeSubnet gives an address range that Docker considers free just now.
-func (b *dockerBackend) freeSubnet(ctx context.Context) (netip.Prefix, error) {
+func (b *servers) freeSubnet(ctx context.Context) (netip.Prefix, error) {
 	n, err := b.makeNetwork(ctx)
 	if err != nil {
 		return netip.Prefix{}, err

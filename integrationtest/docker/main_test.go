@@ -1,4 +1,4 @@
-package ensemble_test
+package docker_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker"
 	"github.com/go-leaderelection/leaderelection/internal/ensemble"
 )
 
