@@ -63,19 +63,27 @@ func TestQueueIsShared(t *testing.T) {
 				}
 			}
 			var consuming sync.WaitGroup
+			peerTakes := make(chan struct{}) // closed when the peer has taken an item
 			consuming.Go(func() {
 				for item := range q.Consume(ctx) {
 					process("go", string(item.Data()))
+					// The peer may start to consume much later than this process.
+					select {
+					case <-peerTakes:
+					case <-ctx.Done():
+					}
 					require.NoError(t, item.Ack(context.Background()))
 					time.Sleep(5 * time.Millisecond) // the other one wants some too
 				}
 			})
 			consuming.Go(func() {
+				first := sync.OnceFunc(func() { close(peerTakes) })
 				for line := range peer.lines {
 					switch what, item, _ := strings.Cut(line, " "); what {
 					case "ready":
 					case "took":
 						process("peer", item)
+						first()
 					default:
 						t.Errorf("the peer says %q", line)
 					}

@@ -32,7 +32,6 @@ type faults struct {
 	keptTTL  func(ttl int64) int64
 	// omitLeases: replies to requests for keys only are without leases, as those of etcd 3.7.
 	omitLeases bool
-	refusals   int
 	sentPuts   int
 	keepSents  int
 }
@@ -53,11 +52,7 @@ func (f *faults) refused(method string) error {
 	if f.refuse == nil {
 		return nil
 	}
-	err := f.refuse(method)
-	if err != nil {
-		f.refusals++
-	}
-	return err
+	return f.refuse(method)
 }
 
 func (f *faults) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
