@@ -68,7 +68,7 @@ simulated:
 # unit runs the tests that need neither servers nor a C compiler: it installs nothing and
 # needs no root. It leaves the simulation of the raft log, a minute of computing, to make test.
 # Some packages wait for processes, so one more is tested at a time than there are cores.
-WITH_SERVERS = $(filter $(shell grep -rlE --include=*_test.go '/internal/(ensemble|dbserver|etcdserver)"' . | xargs -n 1 dirname | sort -u),$(ALL))
+WITH_SERVERS = $(filter $(shell grep -rlE --include=*_test.go '/internal/testenv/(ensemble|dbserver|etcdserver)"' . | xargs -n 1 dirname | sort -u),$(ALL))
 
 unit:
 	$(GO) test -cpu 1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTFLAGS) $(filter-out $(WITH_SERVERS) $(SIMULATION),$(ALL))

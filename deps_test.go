@@ -104,7 +104,7 @@ func TestOwnBackends(t *testing.T) {
 		peers = append(peers, "/adapters/raftlog/internal/"+internal)
 	}
 	for driver, allowed := range map[string][]string{
-		"go.etcd.io/etcd/":            {"/adapters/etcd", "/adapters/changefeed/etcd", "/internal/etcdserver"},
+		"go.etcd.io/etcd/":            {"/adapters/etcd", "/adapters/changefeed/etcd", "/internal/testenv/etcdserver"},
 		"go.etcd.io/raft/":            peers,
 		"github.com/jackc/pgx/":       {"/adapters/changefeed/postgres"},
 		"github.com/redis/go-redis/":  {"/adapters/changefeed/redis"},

@@ -5,7 +5,7 @@
 # nothing to do.
 set -eu
 
-# The same names as in internal/ensemble.
+# The same names as in internal/testenv/ensemble.
 registry_image=zookeeper:3.9.4
 built_image=leaderelection-zookeeper:3.8-1
 

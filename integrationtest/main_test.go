@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // used if an engine answers
-	"github.com/go-leaderelection/leaderelection/internal/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
 // shared is the single server of all tests that do not stop servers.

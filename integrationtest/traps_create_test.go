@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electiontest"
-	"github.com/go-leaderelection/leaderelection/internal/zkproxy"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
 // The numbers of the tests are those of docs/traps.md: failure scenarios that other

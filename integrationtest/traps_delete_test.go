@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electiontest"
-	"github.com/go-leaderelection/leaderelection/internal/zkproxy"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
 // Trap 5: the delete fails with the connection, the session lives on, and the

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
 // drop breaks all connections; new ones are welcome.

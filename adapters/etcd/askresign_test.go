@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
-	"github.com/go-leaderelection/leaderelection/internal/etcdserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
 // resigns makes the candidate resign when it is requested to.

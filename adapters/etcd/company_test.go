@@ -16,7 +16,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 	"github.com/go-leaderelection/leaderelection/electiontest"
-	"github.com/go-leaderelection/leaderelection/internal/etcdserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
 func leaseOf(t *testing.T, id string) clientv3.LeaseID {

@@ -17,7 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 	"github.com/go-leaderelection/leaderelection/electiontest"
-	"github.com/go-leaderelection/leaderelection/internal/etcdserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
 // TestLostReplyOfPutMakesNoSecondKey: the key is found again by its name, with its own revision.

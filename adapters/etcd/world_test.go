@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
-	"github.com/go-leaderelection/leaderelection/internal/etcdserver"
-	"github.com/go-leaderelection/leaderelection/internal/zkproxy"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
 const (

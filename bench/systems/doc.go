@@ -10,9 +10,9 @@
 // in absolute time, because the systems send different requests to different servers; the phase of
 // the leader's timers at that moment is random.
 //
-// The ZooKeeper server is a separate process, started by internal/ensemble. The etcd server runs
-// in this process, without syncing to disk. client-go's API server is leases.go: it keeps leases
-// in memory, which is faster than any real API server.
+// The ZooKeeper server is a separate process, started by internal/testenv/ensemble. The etcd
+// server runs in this process, without syncing to disk. client-go's API server is leases.go: it
+// keeps leases in memory, which is faster than any real API server.
 //
 // The package is a separate module, so that nothing else requires Kubernetes' modules.
 package main

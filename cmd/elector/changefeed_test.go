@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/dbserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
 // TestChangefeed: who is killed is followed after its lease, and who resigns at once; others

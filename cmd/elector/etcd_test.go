@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/cmd/elector/top"
-	"github.com/go-leaderelection/leaderelection/internal/certtest"
-	"github.com/go-leaderelection/leaderelection/internal/etcdserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
 // onEtcd is an etcd with TLS, and the processes that take part in an election on it.

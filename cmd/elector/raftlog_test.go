@@ -17,8 +17,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electiontest"
-	"github.com/go-leaderelection/leaderelection/internal/loopback"
-	"github.com/go-leaderelection/leaderelection/internal/serverdir"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/loopback"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
 )
 
 // raftSession is long enough for leases to stay up, and hand-overs to be told from their end, on a

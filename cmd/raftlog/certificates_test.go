@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/certtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 )
 
 // withFiles are flags for a certificate of the authority.

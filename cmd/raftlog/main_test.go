@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/go-leaderelection/leaderelection/internal/loopback"
-	"github.com/go-leaderelection/leaderelection/internal/serverdir"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/loopback"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
 )
 
 // built is what the end-to-end tests run.

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
-	"github.com/go-leaderelection/leaderelection/internal/serverdir"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

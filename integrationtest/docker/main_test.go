@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker"
-	"github.com/go-leaderelection/leaderelection/internal/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
 func TestMain(m *testing.M) {

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/ensemble"
-	"github.com/go-leaderelection/leaderelection/internal/serverdir"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
 )
 
 const orphanVariable = "ENSEMBLE_TEST_BACKEND_OF_ORPHAN"

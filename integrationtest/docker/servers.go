@@ -20,9 +20,9 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 	tclog "github.com/testcontainers/testcontainers-go/log"
 
-	"github.com/go-leaderelection/leaderelection/internal/loopback"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/loopback"
 
-	"github.com/go-leaderelection/leaderelection/internal/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
 // Ports inside a container, where nothing else wants them.

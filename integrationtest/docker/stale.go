@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/go-leaderelection/leaderelection/internal/serverdir"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
 )
 
 // ownerLabel marks containers and networks with the machine and the process

@@ -22,7 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // used if an engine answers
-	"github.com/go-leaderelection/leaderelection/internal/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/certtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 )
 
 // terminator speaks TLS before a server, and takes only clients with a certificate of a.

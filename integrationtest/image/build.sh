@@ -4,7 +4,7 @@
 # Debian's package mirror. Does nothing when the image exists.
 set -eu
 
-# The same name as builtImage in internal/ensemble; raise the number behind
+# The same name as builtImage in internal/testenv/ensemble; raise the number behind
 # the dash when the content changes.
 tag=leaderelection-zookeeper:3.8-1
 suite=bookworm

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/internal/dbserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/safetytable"
-	"github.com/go-leaderelection/leaderelection/internal/etcdserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
 // TestSafetyTable compares Start with each row of the documentation's table.

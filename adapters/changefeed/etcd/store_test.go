@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/overlap"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
-	"github.com/go-leaderelection/leaderelection/internal/dbserver"
-	"github.com/go-leaderelection/leaderelection/internal/etcdserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
 // TestOneServer is what one real server is enough for. It is killed and started again.

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/internal/dbserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
 var shared = dbserver.Shared{Start: func() (*dbserver.Server, error) { return dbserver.NATS() }}

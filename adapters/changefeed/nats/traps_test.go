@@ -21,7 +21,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/overlap"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/electiontest"
-	"github.com/go-leaderelection/leaderelection/internal/dbserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
 // TestServerGone: a watcher has no errors, and stopping it takes five seconds while the

@@ -17,7 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
-	"github.com/go-leaderelection/leaderelection/internal/dbserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
 // shared is the server of all tests. Its WAL is written when somebody waits for it, and

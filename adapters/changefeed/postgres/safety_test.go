@@ -19,7 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/safetytable"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
-	"github.com/go-leaderelection/leaderelection/internal/dbserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
 // replicated is a server with fsync and two standbys, a and b, that are not synchronous

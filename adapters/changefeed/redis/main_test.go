@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
-	"github.com/go-leaderelection/leaderelection/internal/dbserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
 var shared = dbserver.Shared{Start: func() (*dbserver.Server, error) { return dbserver.Redis() }}

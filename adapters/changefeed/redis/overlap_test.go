@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/overlap"
-	"github.com/go-leaderelection/leaderelection/internal/dbserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
 // TestOverlap: leaders that are cut off one after the other have stopped when the next

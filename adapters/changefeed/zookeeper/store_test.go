@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/overlap"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
-	"github.com/go-leaderelection/leaderelection/internal/ensemble"
-	"github.com/go-leaderelection/leaderelection/internal/zkproxy"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
 // TestOneServer is what one real server is enough for. It is killed and started again.

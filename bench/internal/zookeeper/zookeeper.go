@@ -8,7 +8,7 @@ import (
 	"time"
 
 	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // for machines without the Debian package
-	"github.com/go-leaderelection/leaderelection/internal/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
 // Start starts a server with this tick, which grants sessions of 2 to 20 ticks. It prefers a

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/zktest"
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
 // realServer starts an Apache ZooKeeper server, alone and empty, with more lines for

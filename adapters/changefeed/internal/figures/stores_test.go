@@ -32,9 +32,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/zookeeper"
-	"github.com/go-leaderelection/leaderelection/internal/dbserver"
-	"github.com/go-leaderelection/leaderelection/internal/ensemble"
-	"github.com/go-leaderelection/leaderelection/internal/etcdserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
 // client is a store and the connection below it.
@@ -97,7 +97,7 @@ func startMemory(*testing.B) opener {
 	}
 }
 
-// server runs one of internal/dbserver.
+// server runs one of internal/testenv/dbserver.
 func server(b *testing.B, start func(args ...string) (*dbserver.Server, error)) *dbserver.Server {
 	b.Helper()
 	s, err := start()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
-	"github.com/go-leaderelection/leaderelection/internal/certtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 )
 
 // authority is one of users' own.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/go-leaderelection/leaderelection/internal/certtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 )
 
 // TestKillAndRestart: what was written is there after kill -9, at the same address.

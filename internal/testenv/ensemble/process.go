@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-leaderelection/leaderelection/internal/loopback"
-	"github.com/go-leaderelection/leaderelection/internal/serverdir"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/loopback"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"syscall"
 
-	"github.com/go-leaderelection/leaderelection/internal/pause"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/pause"
 )
 
 // startProcess starts cmd. The kernel ends a child when the thread that started it ends, so

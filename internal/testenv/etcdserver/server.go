@@ -18,9 +18,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/go-leaderelection/leaderelection/internal/certtest"
-	"github.com/go-leaderelection/leaderelection/internal/loopback"
-	"github.com/go-leaderelection/leaderelection/internal/serverdir"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/loopback"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
 )
 
 // startLimit is how long a server may take to answer.

@@ -18,8 +18,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/pause"
-	"github.com/go-leaderelection/leaderelection/internal/serverdir"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/pause"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
 )
 
 // ErrMissing: the database is not installed.

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/go-leaderelection/leaderelection/internal/ensemble"
-	"github.com/go-leaderelection/leaderelection/internal/zkproxy"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
 // server is the host:port of a real server that all tests share; each test

@@ -7,7 +7,7 @@ package ensemble
 import (
 	"os"
 
-	"github.com/go-leaderelection/leaderelection/internal/pause"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/pause"
 )
 
 func freeze(p *os.Process) error { return pause.Stop(p) }
