@@ -36,7 +36,7 @@ func TestDemoDependencies(t *testing.T) {
 	for _, p := range linked(t, "/examples/demo") {
 		switch own, isOwn := strings.CutPrefix(p, module); {
 		case p == "github.com/go-zookeeper/zk":
-		case isOwn && (own == "" || own == "/cmd/elector/demo" || own == "/examples/demo"):
+		case isOwn && (own == "" || own == "/examples/demo"):
 		case isOwn && (strings.HasPrefix(own, "/internal/") || strings.HasPrefix(own, "/zktest")):
 		default:
 			t.Errorf("examples/demo links %s", p)

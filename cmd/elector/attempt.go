@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/elector"
-	"github.com/go-leaderelection/leaderelection/internal/cmdline"
 )
 
 // attempt is the part of a run before its first leadership.

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/child"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/child"
 )
 
 // What ELECTOR_ROLE says.

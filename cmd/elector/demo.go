@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/go-leaderelection/leaderelection/cmd/elector/demo"
-	"github.com/go-leaderelection/leaderelection/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/internal/demo"
 )
 
 func newDemo() *cobra.Command {

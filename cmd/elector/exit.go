@@ -3,8 +3,8 @@ package main
 import (
 	"errors"
 
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/elector"
-	"github.com/go-leaderelection/leaderelection/internal/cmdline"
 )
 
 // Exit codes. The exit code of a program that elector runs is returned unchanged.

@@ -1,6 +1,6 @@
 package main
 
-import "github.com/go-leaderelection/leaderelection/internal/cmdline"
+import "github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 
 // The groups of flags in help texts, in the order in which they are printed.
 const (

@@ -5,7 +5,7 @@ package main
 import (
 	"os"
 
-	"github.com/go-leaderelection/leaderelection/internal/child"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/child"
 )
 
 func main() {

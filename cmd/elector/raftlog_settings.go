@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
-	"github.com/go-leaderelection/leaderelection/internal/tlsfile"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/tlsfile"
 )
 
 // leastSecret is how many bytes a secret has at least: who reaches a port can try guesses.

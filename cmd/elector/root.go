@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/go-leaderelection/leaderelection/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 const about = `elector runs programs and commands while it leads an election.

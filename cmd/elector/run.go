@@ -16,9 +16,9 @@ import (
 	"golang.org/x/term"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/child"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/elector"
-	"github.com/go-leaderelection/leaderelection/internal/child"
-	"github.com/go-leaderelection/leaderelection/internal/cmdline"
 )
 
 // maxValue bounds --value, in bytes: the library's limit is higher, but each list of candidates

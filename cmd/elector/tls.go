@@ -3,7 +3,7 @@ package main
 import (
 	"crypto/tls"
 
-	"github.com/go-leaderelection/leaderelection/internal/tlsfile"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/tlsfile"
 )
 
 func (s *settings) tlsFiles() tlsfile.Files {

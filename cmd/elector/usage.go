@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/go-leaderelection/leaderelection/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // usage returns an error for wrong usage. If it begins with a flag, an example of that flag is

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
-	"github.com/go-leaderelection/leaderelection/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/internal/tlsfile"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/tlsfile"
 )
 
 // secretVariable is the environment variable that contains the secret if no flag does.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
-	"github.com/go-leaderelection/leaderelection/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // Exit codes. A code has the same meaning as in the command elector. exitHelp documents them.

@@ -6,8 +6,8 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/go-leaderelection/leaderelection/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/internal/cmdline/referencetest"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline/referencetest"
 )
 
 var update = flag.Bool("update", false, "write the command reference, and other files of expected output")

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
-	"github.com/go-leaderelection/leaderelection/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 const aboutServe = `Run a peer until SIGINT or SIGTERM. Then the peer hands over, if it leads, and exits; a second

@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/go-leaderelection/leaderelection/cmd/elector/demo"
+	"github.com/go-leaderelection/leaderelection/internal/demo"
 )
 
 func main() {
