@@ -12,11 +12,11 @@ all: test
 # with a list of modules of its own the first run downloads one module instead of all.
 demo:
 	@echo "Compiling the demo: 10 to 20 s on two cores, the first time ..."
-	@CGO_ENABLED=0 GOWORK=off $(GO) run -modfile=examples/demo/demo.mod ./examples/demo $(DEMOFLAGS)
+	@CGO_ENABLED=0 GOWORK=off $(GO) run -modfile=demo/demo.mod ./demo $(DEMOFLAGS)
 
 # picture runs the demo and draws its output, for README.md.
 picture:
-	CLICOLOR_FORCE=1 $(GO) run ./examples/demo --pause 0s | $(GO) run ./internal/picture docs/demo
+	CLICOLOR_FORCE=1 $(GO) run ./demo --pause 0s | $(GO) run ./internal/picture docs/demo
 
 # reference writes docs/commands, the help texts of the commands.
 reference:

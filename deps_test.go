@@ -33,13 +33,13 @@ func TestDependencies(t *testing.T) {
 // TestDemoDependencies shows that the first thing a new user compiles, make demo, links only
 // the client library, the election and the embedded servers.
 func TestDemoDependencies(t *testing.T) {
-	for _, p := range linked(t, "/examples/demo") {
+	for _, p := range linked(t, "/demo") {
 		switch own, isOwn := strings.CutPrefix(p, module); {
 		case p == "github.com/go-zookeeper/zk":
-		case isOwn && (own == "" || own == "/examples/demo"):
+		case isOwn && (own == "" || own == "/demo"):
 		case isOwn && (strings.HasPrefix(own, "/internal/") || strings.HasPrefix(own, "/zktest")):
 		default:
-			t.Errorf("examples/demo links %s", p)
+			t.Errorf("demo links %s", p)
 		}
 	}
 }
@@ -50,12 +50,12 @@ func TestDemoModules(t *testing.T) {
 	t.Setenv("GOWORK", "off")
 	modules := func(flags ...string) string {
 		args := append([]string{"list", "-deps", "-f", "{{with .Module}}{{.Path}} {{.Version}} {{.GoVersion}}{{end}}"}, flags...)
-		out, err := exec.Command("go", append(args, module+"/examples/demo")...).CombinedOutput()
+		out, err := exec.Command("go", append(args, module+"/demo")...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		return string(out)
 	}
-	require.Equal(t, modules(), modules("-modfile=examples/demo/demo.mod"), "correct examples/demo/demo.mod and demo.sum")
-	out, err := exec.Command("go", "list", "-m", "-modfile=examples/demo/demo.mod", "all").CombinedOutput()
+	require.Equal(t, modules(), modules("-modfile=demo/demo.mod"), "correct demo/demo.mod and demo.sum")
+	out, err := exec.Command("go", "list", "-m", "-modfile=demo/demo.mod", "all").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Len(t, strings.Split(strings.TrimSpace(string(out)), "\n"), 2, "%s", out)
 }

@@ -1,6 +1,6 @@
 // Package demo shows an election at work: three candidates, whose leader crashes,
 // resigns and is cut off, until the election is ended. It takes less than a minute. The
-// commands "elector demo" and examples/demo run it. It uses only the library's public API.
+// commands "elector demo" and "demo" run it. It uses only the library's public API.
 package demo
 
 import (

@@ -1,8 +1,8 @@
 // Command demo shows an election at work, in half a minute. It is the same as "elector demo",
 // but compiles in seconds, because it does not link the backends of elector.
 //
-//	go run ./examples/demo                        # on servers inside this process
-//	go run ./examples/demo --zk localhost:2181    # on your ZooKeeper
+//	go run ./demo                       # on servers inside this process
+//	go run ./demo --zk localhost:2181    # on your ZooKeeper
 package main
 
 import (
