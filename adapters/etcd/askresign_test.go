@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
 // resigns makes the candidate resign when it is requested to.
@@ -51,7 +50,7 @@ func ask(client *clientv3.Client, id string, limit time.Duration) error {
 // A leader that is requested to resign is followed by the next candidate, which is not requested.
 func TestAskToResign(t *testing.T) {
 	t.Parallel()
-	client := etcdserver.Start(t, etcdserver.Config{}).Client()
+	client := startServers(t, 1).Client()
 	leader := elect(t, client)
 	leader.leads()
 	next := elect(t, client)
@@ -68,7 +67,7 @@ func TestAskToResign(t *testing.T) {
 // A request that was made before the candidate listens is noticed, also by a follower.
 func TestAskBeforeTheCandidateListens(t *testing.T) {
 	t.Parallel()
-	client := etcdserver.Start(t, etcdserver.Config{}).Client()
+	client := startServers(t, 1).Client()
 	leader := elect(t, client)
 	leader.leads()
 	follower := elect(t, client)
@@ -84,7 +83,7 @@ func TestAskBeforeTheCandidateListens(t *testing.T) {
 // A candidate that rejoins has a new ID, and receives requests to that ID.
 func TestAskAfterARejoin(t *testing.T) {
 	t.Parallel()
-	client := etcdserver.Start(t, etcdserver.Config{}).Client()
+	client := startServers(t, 1).Client()
 	c := elect(t, client, etcd.WithRejoin())
 	c.resigns()
 	c.leads()
@@ -100,7 +99,7 @@ func TestAskAfterARejoin(t *testing.T) {
 // If the candidate does not listen, the request is withdrawn when the context is done.
 func TestAskACandidateThatDoesNotListen(t *testing.T) {
 	t.Parallel()
-	client := etcdserver.Start(t, etcdserver.Config{}).Client()
+	client := startServers(t, 1).Client()
 	c := elect(t, client)
 	c.leads()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -116,7 +115,7 @@ func TestAskACandidateThatDoesNotListen(t *testing.T) {
 // A request whose reply was lost is withdrawn too, and cannot take effect later.
 func TestLostReplyOfARequestToResign(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	c := elect(t, srv.Client())
 	c.leads()
 	f := &faults{}
@@ -140,7 +139,7 @@ func TestLostReplyOfARequestToResign(t *testing.T) {
 // The reply of the request is lost, and the candidate has resigned before the next attempt.
 func TestLostReplyOfARequestThatIsObeyed(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	client := srv.Client()
 	c := elect(t, client)
 	c.leads()
@@ -165,7 +164,7 @@ func TestLostReplyOfARequestThatIsObeyed(t *testing.T) {
 // A client that may not write is refused, and does not claim that a request remains.
 func TestAskWithoutPermission(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	root := srv.Client()
 	c := elect(t, root)
 	c.leads()
@@ -176,7 +175,7 @@ func TestAskWithoutPermission(t *testing.T) {
 }
 
 // reader returns a client whose user may read everything and write nothing.
-func reader(t *testing.T, srv *etcdserver.Cluster, root *clientv3.Client) *clientv3.Client {
+func reader(t *testing.T, srv *cluster, root *clientv3.Client) *clientv3.Client {
 	t.Helper()
 	ctx := t.Context()
 	for _, do := range []func() error{
@@ -199,7 +198,7 @@ func reader(t *testing.T, srv *etcdserver.Cluster, root *clientv3.Client) *clien
 // A write of the request that arrives after the withdrawal has no effect.
 func TestDelayedRequestToResign(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	client := srv.Client()
 	c := elect(t, client)
 	c.leads()
@@ -231,7 +230,7 @@ func TestDelayedRequestToResign(t *testing.T) {
 // have left.
 func TestAskSeveral(t *testing.T) {
 	t.Parallel()
-	client := etcdserver.Start(t, etcdserver.Config{}).Client()
+	client := startServers(t, 1).Client()
 	const count = 5
 	var all []*candidate
 	for range count {
@@ -251,7 +250,7 @@ func TestAskSeveral(t *testing.T) {
 
 func TestAskInvalid(t *testing.T) {
 	t.Parallel()
-	client := etcdserver.Start(t, etcdserver.Config{}).Client()
+	client := startServers(t, 1).Client()
 	require.ErrorIs(t, ask(nil, node+"/1", patience), leaderelection.ErrNilConn)
 	for _, id := range []string{"", "1", node, node + "/", node + "/01", node + "/x", "/other/1", node + "/a/1"} {
 		require.ErrorIs(t, ask(client, id, patience), leaderelection.ErrInvalidOption, id)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 	"github.com/go-leaderelection/leaderelection/electiontest"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
 func leaseOf(t *testing.T, id string) clientv3.LeaseID {
@@ -29,7 +28,7 @@ func leaseOf(t *testing.T, id string) clientv3.LeaseID {
 // TestInCompanyOfConcurrency: they take turns with ours, in the order in which they came.
 func TestInCompanyOfConcurrency(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	client := srv.Client()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -78,7 +77,7 @@ func TestInCompanyOfConcurrency(t *testing.T) {
 // TestInCompanyOfEtcdctl: it waits for ours, and leads after it.
 func TestInCompanyOfEtcdctl(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	path, err := exec.LookPath("etcdctl")
 	if err != nil {
 		t.Skipf("NOT TRIED with etcdctl: %v", err)

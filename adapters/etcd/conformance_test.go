@@ -12,12 +12,11 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 	"github.com/go-leaderelection/leaderelection/electiontest"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
 // group makes elections on one server, each below a key of its own.
-func group(srv *etcdserver.Cluster, opts ...etcd.Option) electiontest.Factory {
+func group(srv *cluster, opts ...etcd.Option) electiontest.Factory {
 	var mu sync.Mutex
 	cases := 0
 	return func(t electiontest.TB) *electiontest.Group {
@@ -76,7 +75,7 @@ func group(srv *etcdserver.Cluster, opts ...etcd.Option) electiontest.Factory {
 }
 
 func TestConformance(t *testing.T) {
-	factory := group(etcdserver.Start(t, etcdserver.Config{}))
+	factory := group(startServers(t, 1))
 	for _, c := range electiontest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			if c.Name != "Leaks" { // which counts everybody's goroutines
@@ -89,7 +88,7 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceWithRejoin: the cases in which leases end.
 func TestConformanceWithRejoin(t *testing.T) {
-	factory := group(etcdserver.Start(t, etcdserver.Config{}), etcd.WithRejoin())
+	factory := group(startServers(t, 1), etcd.WithRejoin())
 	for _, c := range electiontest.Cases() {
 		switch c.Name {
 		case "LeaderIsCutOff", "EndElection":

@@ -17,13 +17,12 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 	"github.com/go-leaderelection/leaderelection/electiontest"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
 // TestLostReplyOfPutMakesNoSecondKey: the key is found again by its name, with its own revision.
 func TestLostReplyOfPutMakesNoSecondKey(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	f := &faults{}
 	lost := 0
 	f.loseReply = func(_ string, req any) bool {
@@ -48,7 +47,7 @@ func TestLostReplyOfPutMakesNoSecondKey(t *testing.T) {
 // is recognized by its lease: without it, two candidates would lead at the same time.
 func TestRepliesWithoutLeases(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	client := srv.Client((&faults{omitLeases: true}).config)
 	first := elect(t, client)
 	first.leads()
@@ -70,7 +69,7 @@ func TestRepliesWithoutLeases(t *testing.T) {
 // does not count, so that the leader suspends itself in time although every keepalive succeeds.
 func TestKeepaliveOfADeposedMemberIsNoProof(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	f := &faults{}
 	c := elect(t, srv.Client(f.config))
 	l := c.leads()
@@ -87,7 +86,7 @@ func TestKeepaliveOfADeposedMemberIsNoProof(t *testing.T) {
 // reckoned from what was sent, while its key is still there.
 func TestSuspendsBeforeTheLeaseCanExpire(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	p := newProgram(t, srv)
 	c := elect(t, p.client)
 	l := c.leads()
@@ -111,7 +110,7 @@ func TestSuspendsBeforeTheLeaseCanExpire(t *testing.T) {
 // leads when its predecessor goes (etcd#22387, etcd#19597).
 func TestWaiterNoticesItsOwnLeaseExpiry(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	client := srv.Client()
 	first := elect(t, client)
 	first.leads()
@@ -129,7 +128,7 @@ func TestWaiterNoticesItsOwnLeaseExpiry(t *testing.T) {
 // TestOwnKeyDeleted: the leader is told by the deletion itself, and why.
 func TestOwnKeyDeleted(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	client := srv.Client()
 	c := elect(t, client, etcd.WithSessionTimeout(time.Minute))
 	l := c.leads()
@@ -148,7 +147,7 @@ func TestOwnKeyDeleted(t *testing.T) {
 // TestUnknownLeaseIsNotBelievedWithoutALook: a server that is behind says so of a lease that lives.
 func TestUnknownLeaseIsNotBelievedWithoutALook(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	f := &faults{}
 	c := elect(t, srv.Client(f.config), etcd.WithSessionTimeout(30*time.Second))
 	l := c.leads()
@@ -173,7 +172,7 @@ func TestUnknownLeaseIsNotBelievedWithoutALook(t *testing.T) {
 // (etcd#22082).
 func TestStaleGuardFails(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	client := srv.Client()
 	c := elect(t, client, etcd.WithSessionTimeout(time.Minute))
 	l := c.leads()
@@ -203,7 +202,7 @@ func TestStaleGuardFails(t *testing.T) {
 // TestTxnSaysWhatIsKnown: a lost answer is not a refusal, and a refusal is no lost answer.
 func TestTxnSaysWhatIsKnown(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	f := &faults{}
 	c := elect(t, srv.Client(f.config))
 	c.leads()
@@ -224,7 +223,7 @@ func TestTxnSaysWhatIsKnown(t *testing.T) {
 // (etcd#22123, etcd#21128).
 func TestResignAfterTheContextHasEnded(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	client := srv.Client()
 	ctx, cancel := context.WithCancel(t.Context())
 	c := elect(t, client, etcd.WithContext(ctx), etcd.WithSessionTimeout(time.Minute))
@@ -242,7 +241,7 @@ func TestResignAfterTheContextHasEnded(t *testing.T) {
 // when the network is back.
 func TestEndsWhileEtcdDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	p := newProgram(t, srv)
 	long := etcd.WithSessionTimeout(time.Minute)
 	c := elect(t, p.client, long)
@@ -265,7 +264,7 @@ func TestEndsWhileEtcdDoesNotAnswer(t *testing.T) {
 // who resigns is not held up.
 func TestServerGone(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	client := srv.Client()
 	leader := elect(t, client)
 	l := leader.leads()
@@ -287,7 +286,7 @@ func TestServerGone(t *testing.T) {
 // leader proves that it leads; a follower's watch goes on.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	client := srv.Client()
 	const ttl = 30 * time.Second
 	long := etcd.WithSessionTimeout(ttl)
@@ -307,7 +306,7 @@ func TestServerRestarts(t *testing.T) {
 // TestKeepalivesDoNotSpin: a server that fails at once is not asked without a pause.
 func TestKeepalivesDoNotSpin(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	f := &faults{}
 	c := elect(t, srv.Client(f.config))
 	l := c.leads()
@@ -331,7 +330,7 @@ func TestKeepalivesDoNotSpin(t *testing.T) {
 // TestWatchIsCompacted: a watch that etcd ends is made again, from what is there now.
 func TestWatchIsCompacted(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	p := newProgram(t, srv)
 	client := srv.Client()
 	leader := elect(t, client, etcd.WithSessionTimeout(time.Minute))
@@ -358,7 +357,7 @@ func TestWatchIsCompacted(t *testing.T) {
 // goes on with another one; without WithRequireLeader its watch would stay silent.
 func TestClusterLosesItsLeader(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{Members: 3})
+	srv := startServers(t, 3)
 	keepalive := func(cfg *clientv3.Config) {
 		cfg.DialKeepAliveTime, cfg.DialKeepAliveTimeout = 500*time.Millisecond, 500*time.Millisecond
 	}
@@ -383,7 +382,7 @@ func TestClusterLosesItsLeader(t *testing.T) {
 // TestDoneIsClosedBeforeTheLeaseIsRevoked: the revocation lets another candidate lead.
 func TestDoneIsClosedBeforeTheLeaseIsRevoked(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	var f faults
 	c := elect(t, srv.Client(f.config))
 	l := c.leads()
@@ -406,7 +405,7 @@ func TestDoneIsClosedBeforeTheLeaseIsRevoked(t *testing.T) {
 // TestClosedClient: a candidacy ends if its client is closed. Its lease is not revoked, but expires.
 func TestClosedClient(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	client := srv.Client()
 	c := elect(t, client)
 	l := c.leads()
@@ -424,7 +423,7 @@ func TestClosedClient(t *testing.T) {
 // TestForeignKeys: keys that are no candidates' hold up nobody, and are not deleted.
 func TestForeignKeys(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	client := srv.Client()
 	for _, key := range []string{node + "/config", node + "/beef", node + "/sub/1"} {
 		_, err := client.Put(t.Context(), key, "mine")
@@ -444,7 +443,7 @@ func TestForeignKeys(t *testing.T) {
 // TestObserve: the first leader, that there is nobody, a new name, and the end.
 func TestObserve(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	client := srv.Client()
 	_, err := etcd.Observe(t.Context(), client, node)
 	require.ErrorIs(t, err, leaderelection.ErrNoElection)
@@ -479,7 +478,7 @@ func TestObserve(t *testing.T) {
 // the next one of the same name.
 func TestEndedElectionIsNotAnother(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	client := srv.Client()
 	old, err := etcd.NewElection(client, node, etcd.WithCreateNode())
 	require.NoError(t, err)
@@ -523,7 +522,7 @@ func TestBadInput(t *testing.T) {
 // TestPermission: what credentials do not allow ends a candidacy, and is not tried for ever.
 func TestPermission(t *testing.T) {
 	t.Parallel()
-	srv := etcdserver.Start(t, etcdserver.Config{})
+	srv := startServers(t, 1)
 	root := srv.Client()
 	ctx := t.Context()
 	for _, do := range []func() error{

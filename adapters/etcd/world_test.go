@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
@@ -27,7 +26,7 @@ type program struct {
 	client *clientv3.Client
 }
 
-func newProgram(t *testing.T, srv *etcdserver.Cluster, change ...func(*clientv3.Config)) *program {
+func newProgram(t *testing.T, srv *cluster, change ...func(*clientv3.Config)) *program {
 	t.Helper()
 	proxy, err := zkproxy.New(srv.Addr(0))
 	require.NoError(t, err)

@@ -4,7 +4,8 @@ package etcdserver
 
 import (
 	"bytes"
-	"context"
+	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,9 +15,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/loopback"
@@ -122,27 +120,35 @@ func (c *Cluster) scheme() string {
 	return "http"
 }
 
-// Client makes a client of all servers, which is closed with the test. Each change is made
-// to its configuration first.
-func (c *Cluster) Client(change ...func(*clientv3.Config)) *clientv3.Client {
-	c.t.Helper()
-	client, err := c.newClient(change...)
-	if err != nil {
-		c.t.Fatal(err)
+// TLS is the configuration of a client with a certificate, or nil without TLS.
+func (c *Cluster) TLS() *tls.Config {
+	if c.cfg.TLS == nil {
+		return nil
 	}
-	c.t.Cleanup(func() { client.Close() })
-	return client
+	return c.cfg.TLS.Config("127.0.0.1")
 }
 
-func (c *Cluster) newClient(change ...func(*clientv3.Config)) (*clientv3.Client, error) {
-	cfg := clientv3.Config{Endpoints: c.Endpoints(), DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
-	if c.cfg.TLS != nil {
-		cfg.TLS = c.cfg.TLS.Config("127.0.0.1")
+// Call calls a method of etcd's API, such as "kv/put", on a server, in JSON.
+func (c *Cluster) Call(i int, method string, request, reply any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
 	}
-	for _, f := range change {
-		f(&cfg)
+	answer, err := c.http().Post(c.URL(i)+"/v3/"+method, "application/json", bytes.NewReader(body))
+	if err != nil {
+		return err
 	}
-	return clientv3.New(cfg)
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s on %s: %s", method, c.URL(i), answer.Status)
+	}
+	return json.NewDecoder(answer.Body).Decode(reply)
+}
+
+func (c *Cluster) http() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: c.TLS()}, Timeout: time.Second,
+	}
 }
 
 // Kill ends a server as kill -9 does, and waits for its end.
@@ -179,17 +185,16 @@ func (c *Cluster) signal(i int, f func(*os.Process) error) {
 // Leader is the number of the server that leads the others, as they say themselves.
 func (c *Cluster) Leader() int {
 	c.t.Helper()
-	client, err := c.newClient()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer client.Close()
 	for end := time.Now().Add(startLimit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		for i := range c.members {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			s, err := client.Status(ctx, c.URL(i))
-			cancel()
-			if err == nil && s.Leader == s.Header.MemberId {
+			var status struct {
+				Header struct {
+					Member string `json:"member_id"`
+				}
+				Leader string
+			}
+			err := c.Call(i, "maintenance/status", struct{}{}, &status)
+			if err == nil && status.Leader == status.Header.Member {
 				return i
 			}
 		}
@@ -237,14 +242,10 @@ func (c *Cluster) args(m *member) []string {
 // ready waits until all servers that run know a leader.
 func (c *Cluster) ready() {
 	c.t.Helper()
-	transport := &http.Transport{DisableKeepAlives: true}
-	if c.cfg.TLS != nil {
-		transport.TLSClientConfig = c.cfg.TLS.Config("127.0.0.1")
-	}
-	asks := &http.Client{Transport: transport, Timeout: time.Second}
+	client := c.http()
 	end := time.Now().Add(startLimit)
 	for i, m := range c.members {
-		for m.process != nil && !healthy(asks, c.URL(i)) {
+		for m.process != nil && !healthy(client, c.URL(i)) {
 			switch {
 			case m.process.ended():
 				c.t.Fatalf("%s has ended:\n%s", m.name, m.log())

@@ -1,13 +1,12 @@
 package etcdserver
 
 import (
-	"context"
 	"crypto/tls"
+	"net/http"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 )
@@ -15,18 +14,25 @@ import (
 // TestKillAndRestart: what was written is there after kill -9, at the same address.
 func TestKillAndRestart(t *testing.T) {
 	c := Start(t, Config{})
-	client := c.Client()
-	put, err := client.Put(t.Context(), "a", "b")
-	require.NoError(t, err)
+	key := map[string]any{"key": []byte("a"), "value": []byte("b")}
+	var put struct {
+		Header struct{ Revision string }
+	}
+	require.NoError(t, c.Call(0, "kv/put", key, &put))
 	c.Kill(0)
 	c.Restart(0)
-	got, err := client.Get(t.Context(), "a")
-	require.NoError(t, err)
+	delete(key, "value")
+	var got struct {
+		Kvs []struct {
+			Created string `json:"create_revision"`
+		}
+	}
+	require.NoError(t, c.Call(0, "kv/range", key, &got))
 	require.Len(t, got.Kvs, 1)
-	require.Equal(t, put.Header.Revision, got.Kvs[0].CreateRevision)
-	lease, err := client.Grant(t.Context(), 1)
-	require.NoError(t, err)
-	require.EqualValues(t, 1, lease.TTL, "the least TTL is longer")
+	require.Equal(t, put.Header.Revision, got.Kvs[0].Created)
+	var lease struct{ TTL string }
+	require.NoError(t, c.Call(0, "lease/grant", map[string]any{"TTL": 1}, &lease))
+	require.Equal(t, "1", lease.TTL, "the least TTL is longer")
 }
 
 // TestLeader: when the cluster's leader is stopped another server leads.
@@ -41,14 +47,18 @@ func TestLeader(t *testing.T) {
 func TestTLS(t *testing.T) {
 	a := certtest.New(t)
 	c := Start(t, Config{TLS: a})
-	_, err := c.Client().Get(t.Context(), "a")
-	require.NoError(t, err)
-	stranger := c.Client(func(cfg *clientv3.Config) {
-		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: a.Pool}
-		cfg.DialTimeout = 0
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	_, err = stranger.Put(ctx, "a", "b")
+	var status struct{ Leader string }
+	require.NoError(t, c.Call(0, "maintenance/status", struct{}{}, &status))
+	require.NotEmpty(t, status.Leader)
+	stranger := &http.Client{
+		Timeout: 10 * time.Second,
+		Transport: &http.Transport{
+			DisableKeepAlives: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: a.Pool},
+		},
+	}
+	answer, err := stranger.Get(c.URL(0) + "/health")
+	if err == nil {
+		answer.Body.Close()
+	}
 	require.Error(t, err, "no certificate was asked for")
 }
