@@ -131,7 +131,7 @@ bench: prepare
 	cd bench && $(GO) run . $(BENCHFLAGS)
 	cd bench && $(GO) run ./raftlog
 	cd bench/systems && $(GO) run .
-	$(GO) test -run '^$$' -bench . -timeout 20m ./adapters/changefeed/internal/figures
+	cd bench && $(GO) test -run '^$$' -bench . -timeout 20m ./changefeed
 
 # prepare installs the servers and clients that tests need and this machine lacks, as root
 # on Debian. It prints the list of packages first.

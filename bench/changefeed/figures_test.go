@@ -1,6 +1,6 @@
 //go:build unix
 
-package figures
+package changefeed_test
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 //go:build unix
 
-package figures
+package changefeed_test
 
 // The stores that are measured, each on a server of its own. Every candidate has a
 // connection of its own, which counts what it asks the server for.

@@ -1,6 +1,6 @@
 //go:build unix
 
-package figures
+package changefeed_test
 
 // The candidates of one election.
 
