@@ -1,18 +1,18 @@
 GO      ?= go
-TOOL     = $(GO) tool -modfile=tools/go.mod
-PACKAGES = ./...
+TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
+PACKAGES = work
 
-.PHONY: all help demo picture reference test unit stress mutants lint cross sizes format bench prepare
+.PHONY: all help demo picture reference test unit stress mutants lint cross sizes format bench prepare tidy modules
 
 all: test
 
 # demo shows three candidates, the loss of leaders and the succession on servers
 # inside its own process: it needs Go and nothing else.
 # DEMOFLAGS="--zk host:port,..." uses a ZooKeeper of yours. Without cgo it compiles faster, and
-# with a list of modules of its own the first run downloads one module instead of all.
+# without the workspace the first run downloads one module.
 demo:
 	@echo "Compiling the demo: 10 to 20 s on two cores, the first time ..."
-	@CGO_ENABLED=0 GOWORK=off $(GO) run -modfile=demo/demo.mod ./demo $(DEMOFLAGS)
+	@CGO_ENABLED=0 GOWORK=off $(GO) run ./demo $(DEMOFLAGS)
 
 # picture runs the demo and draws its output, for README.md.
 picture:
@@ -38,7 +38,8 @@ RACE = -race -gcflags=github.com/go-zookeeper/zk=-race=false
 # timers of a bubble share one context of the detector's). So tests in bubbles have
 # one processor each. The detector finds races by what is ordered before what, for
 # which one processor is enough.
-ALL     = $(patsubst $(shell $(GO) list -m)%,.%,$(shell $(GO) list $(PACKAGES)))
+# The packages of all modules are written as directories: PACKAGES=./recipes/... selects some.
+ALL     = $(sort $(patsubst $(shell GOWORK=off $(GO) list -m)%,.%,$(shell $(GO) list $(PACKAGES))))
 BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.FakeTime' . | xargs -n 1 dirname | sort -u),$(ALL))
 
 # The simulation of the raft log has one goroutine, and nothing for the race detector, with
@@ -87,9 +88,11 @@ mutants:
 # lint checks formatting, go vet, staticcheck, and that every platform builds.
 lint:
 	@unformatted=$$($(TOOL) gofumpt -l .); test -z "$$unformatted" || { echo "not formatted (make format):"; echo "$$unformatted"; exit 1; }
-	$(GO) vet ./...
-	$(TOOL) staticcheck ./...
-	cd bench && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
+	$(GO) vet work
+	staticcheck=$$($(TOOL) -n staticcheck) && $$staticcheck work && \
+	for module in bench tools; do \
+		(cd $$module && export GOWORK=off && $(GO) vet ./... && $$staticcheck ./...) || exit 1; \
+	done
 	@$(MAKE) --no-print-directory cross
 
 # cross compiles everything for platforms other than this one. "go list -export" does that as
@@ -99,7 +102,7 @@ PLATFORMS = linux/386 linux/arm windows/amd64 darwin/arm64 freebsd/amd64
 cross:
 	@for platform in $(PLATFORMS); do \
 		echo "compile for $$platform"; \
-		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(GO) list -export -f '{{.Export}}' ./... >/dev/null || exit 1; \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(GO) list -export -f '{{.Export}}' work >/dev/null || exit 1; \
 	done
 
 # sizes builds elector without each backend that a build tag excludes, and without all of them,
@@ -128,10 +131,19 @@ format:
 # Servers keep their data on a disk then, not in memory as in tests.
 bench: export TMPDIR ?= /tmp
 bench: prepare
-	cd bench && $(GO) run . $(BENCHFLAGS)
-	cd bench && $(GO) run ./raftlog
-	cd bench/systems && $(GO) run .
-	cd bench && $(GO) test -run '^$$' -bench . -timeout 20m ./changefeed
+	cd bench && GOWORK=off $(GO) run . $(BENCHFLAGS)
+	cd bench && GOWORK=off $(GO) run ./raftlog
+	cd bench/systems && GOWORK=off $(GO) run .
+	cd bench && GOWORK=off $(GO) test -run '^$$' -bench . -timeout 20m ./changefeed
+
+# tidy runs go mod tidy in every module of the workspace.
+tidy:
+	cd tools && GOWORK=off $(GO) run ./modules tidy
+
+# modules builds every module as its users get it, and counts what it requires of them. It needs
+# a module proxy.
+modules:
+	cd tools && GOWORK=off $(GO) run ./modules check
 
 # prepare installs the servers and clients that tests need and this machine lacks, as root
 # on Debian. It prints the list of packages first.

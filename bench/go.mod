@@ -3,7 +3,13 @@ module github.com/go-leaderelection/leaderelection/bench
 go 1.26.0
 
 require (
-	github.com/go-leaderelection/leaderelection v0.0.0-00010101000000-000000000000
+	github.com/go-leaderelection/leaderelection v0.1.0
+	github.com/go-leaderelection/leaderelection/adapters/changefeed/etcd v0.1.0
+	github.com/go-leaderelection/leaderelection/adapters/changefeed/nats v0.1.0
+	github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres v0.1.0
+	github.com/go-leaderelection/leaderelection/adapters/changefeed/redis v0.1.0
+	github.com/go-leaderelection/leaderelection/adapters/raftlog v0.1.0
+	github.com/go-leaderelection/leaderelection/integrationtest v0.1.0
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/hashicorp/go-hclog v1.6.3
 	github.com/hashicorp/raft v1.8.0
@@ -133,4 +139,13 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-replace github.com/go-leaderelection/leaderelection => ../
+replace (
+	github.com/go-leaderelection/leaderelection => ..
+	github.com/go-leaderelection/leaderelection/adapters/changefeed/etcd => ../adapters/changefeed/etcd
+	github.com/go-leaderelection/leaderelection/adapters/changefeed/nats => ../adapters/changefeed/nats
+	github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres => ../adapters/changefeed/postgres
+	github.com/go-leaderelection/leaderelection/adapters/changefeed/redis => ../adapters/changefeed/redis
+	github.com/go-leaderelection/leaderelection/adapters/etcd => ../adapters/etcd
+	github.com/go-leaderelection/leaderelection/adapters/raftlog => ../adapters/raftlog
+	github.com/go-leaderelection/leaderelection/integrationtest => ../integrationtest
+)

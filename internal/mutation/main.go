@@ -77,7 +77,9 @@ func mutation(ctx context.Context, w io.Writer, pattern string, list bool, limit
 }
 
 func moduleRoot(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}")
+	list.Env = append(os.Environ(), "GOWORK=off") // in a workspace it lists all modules
+	out, err := list.Output()
 	return strings.TrimSpace(string(out)), err
 }
 

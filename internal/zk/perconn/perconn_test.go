@@ -15,7 +15,11 @@ import (
 // another one.
 func TestOf(t *testing.T) {
 	created := 0
-	m := perconn.NewMap(func(*zk.Conn) *int { created++; return new(created) })
+	m := perconn.NewMap(func(*zk.Conn) *int {
+		created++
+		n := created
+		return &n
+	})
 	a, b := new(zk.Conn), new(zk.Conn)
 	first := m.Of(a)
 	require.Equal(t, 1, *first)

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/semver"
+)
+
+// What a program that uses only the core module has to accept.
+const (
+	maxRaised = 1  // requirements of service whose versions change
+	maxEdges  = 12 // edges of the module graph of a program without other requirements
+)
+
+// check shows that every module is tidy, and that its packages build in a program that requires
+// only this module. It measures what the core module requires of other programs.
+func check(ctx context.Context, r *repository) error {
+	if err := tidy(ctx, r, false); err != nil {
+		return err
+	}
+	p, err := newProxy(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	for _, m := range r.modules {
+		if err := p.build(ctx, m); err != nil {
+			return err
+		}
+	}
+	return p.measure(ctx)
+}
+
+// build builds the packages of a module in a new program.
+func (p *proxy) build(ctx context.Context, m *module) error {
+	dir, err := p.program("module program\n")
+	if err != nil {
+		return err
+	}
+	if _, err := command(ctx, dir, p.env, "go", "get", m.path+"@"+p.version); err != nil {
+		return err
+	}
+	if _, err := command(ctx, dir, p.env, "go", "build", m.path+"/..."); err != nil {
+		return err
+	}
+	edges, err := p.edges(ctx, dir)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%-32s builds; module graph: %d edges\n", m.dir, edges)
+	if m.dir == "." && edges > maxEdges {
+		return fmt.Errorf("the module graph of a program that requires %s has %d edges, more than %d", m.path, edges, maxEdges)
+	}
+	return nil
+}
+
+func (p *proxy) edges(ctx context.Context, dir string) (int, error) {
+	graph, err := command(ctx, dir, p.env, "go", "mod", "graph")
+	return strings.Count(graph, "\n"), err
+}
+
+// program makes a new module with a go.mod and files of other names and contents, in turn.
+func (p *proxy) program(goMod string, files ...string) (string, error) {
+	dir, err := os.MkdirTemp(p.dir, "program")
+	if err != nil {
+		return "", err
+	}
+	files = append(files, "go.mod", goMod)
+	for i := 0; i < len(files); i += 2 {
+		if err := os.WriteFile(filepath.Join(dir, files[i]), []byte(files[i+1]), 0o644); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+// service is a program with requirements that are common and not the newest.
+const service = `module service
+
+go 1.24.0
+
+require (
+	github.com/jackc/pgx/v5 v5.7.0
+	github.com/nats-io/nats.go v1.41.0
+	github.com/prometheus/client_golang v1.21.0
+	github.com/redis/go-redis/v9 v9.7.0
+	go.etcd.io/etcd/client/v3 v3.5.21
+	golang.org/x/net v0.38.0
+	google.golang.org/grpc v1.71.0
+	google.golang.org/protobuf v1.36.5
+)
+`
+
+const serviceImports = `package main
+
+import (
+	_ "github.com/jackc/pgx/v5"
+	_ "github.com/nats-io/nats.go"
+	_ "github.com/prometheus/client_golang/prometheus"
+	_ "github.com/redis/go-redis/v9"
+	_ "go.etcd.io/etcd/client/v3"
+	_ "golang.org/x/net/http2"
+	_ "google.golang.org/grpc"
+	_ "google.golang.org/protobuf/proto"
+)
+
+func main() {}
+`
+
+// measure adds the core module to service and compares the versions before and after.
+func (p *proxy) measure(ctx context.Context) error {
+	dir, err := p.program(service, "main.go", serviceImports)
+	if err != nil {
+		return err
+	}
+	if _, err := command(ctx, dir, p.env, "go", "mod", "tidy"); err != nil {
+		return err
+	}
+	before, err := requirements(dir)
+	if err != nil {
+		return err
+	}
+	user := fmt.Sprintf("package main\n\nimport _ %q\n", p.core())
+	if err := os.WriteFile(filepath.Join(dir, "leader.go"), []byte(user), 0o644); err != nil {
+		return err
+	}
+	if _, err := command(ctx, dir, p.env, "go", "get", p.core()+"@"+p.version); err != nil {
+		return err
+	}
+	for _, args := range [][]string{{"mod", "tidy"}, {"build", "./..."}} {
+		if _, err := command(ctx, dir, p.env, "go", args...); err != nil {
+			return err
+		}
+	}
+	after, err := requirements(dir)
+	if err != nil {
+		return err
+	}
+	var raised []string
+	for path, version := range before {
+		if semver.Compare(after[path], version) > 0 {
+			raised = append(raised, fmt.Sprintf("%s %s to %s", path, version, after[path]))
+		}
+	}
+	fmt.Printf("a service with %d requirements: %d raised %v\n", len(before), len(raised), raised)
+	if len(raised) > maxRaised {
+		return fmt.Errorf("the core module raises %d requirements of a service, more than %d", len(raised), maxRaised)
+	}
+	return nil
+}
+
+func requirements(dir string) (map[string]string, error) {
+	name := filepath.Join(dir, "go.mod")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := modfile.Parse(name, text, nil)
+	if err != nil {
+		return nil, err
+	}
+	versions := map[string]string{}
+	for _, required := range parsed.Require {
+		versions[required.Mod.Path] = required.Mod.Version
+	}
+	return versions, nil
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// tidy runs go mod tidy in a copy of every module. It writes the results back, or returns an
+// error if they differ.
+func tidy(ctx context.Context, r *repository, write bool) error {
+	version, err := r.version()
+	if err != nil {
+		return err
+	}
+	p, err := newProxy(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	var untidy []error
+	for _, m := range r.modules {
+		changed, err := p.tidy(ctx, m, version, write)
+		if err != nil {
+			return err
+		}
+		if changed && !write {
+			untidy = append(untidy, fmt.Errorf("the go.mod or go.sum of %s is not tidy: run modules tidy", m.dir))
+		}
+	}
+	return errors.Join(untidy...)
+}
+
+// tidy reports whether a module's go.mod or go.sum was not tidy.
+func (p *proxy) tidy(ctx context.Context, m *module, version string, write bool) (changed bool, err error) {
+	dir, err := p.copy(m)
+	if err != nil {
+		return false, err
+	}
+	if _, err := command(ctx, dir, p.env, "go", "mod", "tidy"); err != nil {
+		return false, err
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		result := string(text)
+		if name == "go.sum" {
+			// The workspace's modules are not in it: their content changes with every commit.
+			result = ""
+			for line := range strings.Lines(string(text)) {
+				if path, _, _ := strings.Cut(line, " "); p.module(path) == nil {
+					result += line
+				}
+			}
+		}
+		result = strings.ReplaceAll(result, p.version, version)
+		original := filepath.Join(p.root, m.dir, name)
+		before, err := os.ReadFile(original)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return false, err
+		}
+		if string(before) == result {
+			continue
+		}
+		changed = true
+		if write {
+			if err := os.WriteFile(original, []byte(result), 0o644); err != nil {
+				return false, err
+			}
+		}
+	}
+	return changed, nil
+}
+
+// copy copies a module to a directory outside the workspace.
+func (p *proxy) copy(m *module) (string, error) {
+	dir := filepath.Join(p.dir, "copy", m.dir)
+	source := filepath.Join(p.root, m.dir)
+	err := filepath.WalkDir(source, func(name string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(source, name)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if relative == "." {
+				return os.MkdirAll(dir, 0o755)
+			}
+			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil || d.Name() == ".git" {
+				return filepath.SkipDir
+			}
+			return os.MkdirAll(filepath.Join(dir, relative), 0o755)
+		}
+		if ext := filepath.Ext(name); ext != ".go" && ext != ".sum" {
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, relative), text, 0o644)
+	})
+	if err != nil {
+		return "", err
+	}
+	goMod, err := p.withVersion(m, p.version)
+	if err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "go.mod"), goMod, 0o644)
+}
