@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
+	"github.com/go-leaderelection/leaderelection/internal/latest"
 	"github.com/go-leaderelection/leaderelection/internal/line"
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
@@ -227,7 +228,7 @@ func (v *observer) run(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			v.publish(Observation{Err: fmt.Errorf("observe %s: %w", v.node, refine(err))})
+			latest.Send(v.c, Observation{Err: fmt.Errorf("observe %s: %w", v.node, refine(err))})
 			return
 		}
 	}
@@ -289,15 +290,6 @@ func (v *observer) tell(leader *CandidateInfo) {
 	same := v.told && (leader == nil) == (v.leader == nil) && (leader == nil || *leader == *v.leader)
 	v.leader, v.told = leader, true
 	if !same {
-		v.publish(Observation{Leader: leader})
+		latest.Send(v.c, Observation{Leader: leader})
 	}
-}
-
-// publish replaces what has not been read.
-func (v *observer) publish(o Observation) {
-	select {
-	case <-v.c:
-	default:
-	}
-	v.c <- o
 }

@@ -5,6 +5,8 @@ package elector
 import (
 	"context"
 	"fmt"
+
+	"github.com/go-leaderelection/leaderelection/internal/latest"
 )
 
 // Reports returns a channel of state changes. It delivers the current Report immediately,
@@ -40,11 +42,7 @@ func (e *Elector) tell() {
 	if e.reports == nil {
 		return
 	}
-	select {
-	case <-e.reports:
-	default:
-	}
-	e.reports <- report // there is room: it was emptied, and nobody else sends
+	latest.Send(e.reports, report)
 }
 
 // begin says that Run has been called; false if it was before.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
+	"github.com/go-leaderelection/leaderelection/internal/latest"
 )
 
 // Candidates returns the candidates of the election at node in order of succession,
@@ -139,7 +140,7 @@ func (v *observer) run(ctx context.Context, l *listing) {
 			return
 		}
 		if err != nil {
-			v.publish(leaderelection.Observation{Err: fmt.Errorf("observe %s: %w", v.node, err)})
+			latest.Send(v.c, leaderelection.Observation{Err: fmt.Errorf("observe %s: %w", v.node, err)})
 			return
 		}
 	}
@@ -169,15 +170,6 @@ func (v *observer) tell(leader *leaderelection.CandidateInfo) {
 	same := v.told && (leader == nil) == (v.leader == nil) && (leader == nil || *leader == *v.leader)
 	v.leader, v.told = leader, true
 	if !same {
-		v.publish(leaderelection.Observation{Leader: leader})
+		latest.Send(v.c, leaderelection.Observation{Leader: leader})
 	}
-}
-
-// publish replaces what has not been read.
-func (v *observer) publish(o leaderelection.Observation) {
-	select {
-	case <-v.c:
-	default:
-	}
-	v.c <- o
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
+	"github.com/go-leaderelection/leaderelection/internal/latest"
 )
 
 // Candidates returns the candidates of an election in the order of succession, according to
@@ -118,15 +119,15 @@ func (o *observer) run(ctx context.Context, node *Node) {
 		case <-ctx.Done():
 			return
 		case <-node.ctx.Done():
-			o.tell(leaderelection.Observation{Err: closedConn(node.Err())})
+			latest.Send(o.out, leaderelection.Observation{Err: closedConn(node.Err())})
 			return
 		case <-node.removed:
-			o.tell(leaderelection.Observation{Err: gone(node)})
+			latest.Send(o.out, leaderelection.Observation{Err: gone(node)})
 			return
 		}
 		line := o.line.Load()
 		if line.Ended {
-			o.tell(leaderelection.Observation{Err: leaderelection.ErrElectionOver})
+			latest.Send(o.out, leaderelection.Observation{Err: leaderelection.ErrElectionOver})
 			return
 		}
 		var now leaderelection.Observation
@@ -136,17 +137,8 @@ func (o *observer) run(ctx context.Context, node *Node) {
 			now.Leader = &leader
 		}
 		if first || leader != told {
-			o.tell(now)
+			latest.Send(o.out, now)
 		}
 		first, told = false, leader
 	}
-}
-
-// tell puts an observation in the place of the one that is not read yet.
-func (o *observer) tell(next leaderelection.Observation) {
-	select {
-	case <-o.out:
-	default:
-	}
-	o.out <- next
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/go-leaderelection/leaderelection/internal/latest"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -34,7 +35,7 @@ func (v *Value[T]) Changes(ctx context.Context) <-chan Change[T] {
 		defer close(c)
 		defer sub.Close()
 		if err := w.run(ctx); ctx.Err() == nil {
-			w.publish(Change[T]{Err: setup.Fail("watch", v.at.Path, err)})
+			latest.Send(w.c, Change[T]{Err: setup.Fail("watch", v.at.Path, err)})
 		}
 	}()
 	return c
@@ -60,7 +61,7 @@ func (w *watcher[T]) run(ctx context.Context) error {
 		if tooLarge {
 			if version := versionOf(found.Stat); version != w.last {
 				w.last, w.told = version, true
-				w.publish(Change[T]{Version: version, Err: setup.Fail("read", w.v.at.Path, err)})
+				latest.Send(w.c, Change[T]{Version: version, Err: setup.Fail("read", w.v.at.Path, err)})
 			}
 			if _, err := w.znode.Wait(ctx, nil); err != nil {
 				return err
@@ -86,14 +87,5 @@ func (w *watcher[T]) tell(seen snapshot) {
 	w.last, w.told = seen.Version, true
 	w.v.note(seen)
 	value, err := w.v.decode(seen)
-	w.publish(Change[T]{value, seen.Version, err})
-}
-
-// publish puts the newest state in place of one that was not read.
-func (w *watcher[T]) publish(c Change[T]) {
-	select {
-	case <-w.c:
-	default:
-	}
-	w.c <- c // this goroutine is the only one that sends
+	latest.Send(w.c, Change[T]{value, seen.Version, err})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/latest"
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
@@ -61,13 +62,13 @@ func (r *Registration) keep() {
 			return
 		case err != nil:
 			r.at.Log.Warn("registration failed", "path", r.path, "err", err)
-			r.publish(Status{Pending, err})
+			latest.Send(r.status, Status{Pending, err})
 			if again = nil; !errors.Is(err, ErrTaken) {
 				again = time.After(pause)
 				pause = min(2*pause, pauseMax)
 			}
 		default:
-			r.publish(Status{Registered, nil})
+			latest.Send(r.status, Status{Registered, nil})
 		}
 		if !r.rest(epoch, again, err == nil) {
 			return
@@ -96,7 +97,7 @@ func (r *Registration) rest(epoch uint64, again <-chan time.Time, registered boo
 				r.end(zkerror.ErrConnClosed)
 				return false
 			}
-			r.publish(Status{State: Pending})
+			latest.Send(r.status, Status{State: Pending})
 			// The session may be ending because the connection is being closed.
 			request.AwaitClosing(r.ctx, r.at.Conn, request.ClosingTime)
 			return true
@@ -107,7 +108,7 @@ func (r *Registration) rest(epoch uint64, again <-chan time.Time, registered boo
 				return false
 			case state.Epoch != epoch:
 				if registered {
-					r.publish(Status{State: Unsure})
+					latest.Send(r.status, Status{State: Unsure})
 				}
 				return true
 			}
@@ -125,7 +126,7 @@ func (r *Registration) rest(epoch uint64, again <-chan time.Time, registered boo
 func (r *Registration) end(err error) {
 	r.err = err
 	r.noted(0, err)
-	r.publish(Status{Pending, err})
+	latest.Send(r.status, Status{Pending, err})
 	r.stop()
 }
 

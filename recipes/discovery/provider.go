@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/latest"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -152,9 +153,5 @@ func (p *Provider) publish(l List, end error) {
 	p.list = l
 	p.end = end
 	p.mu.Unlock()
-	select {
-	case <-p.changes:
-	default:
-	}
-	p.changes <- l
+	latest.Send(p.changes, l)
 }

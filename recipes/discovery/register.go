@@ -237,16 +237,6 @@ func (r *Registration) noted(written int, refused error) {
 	r.news = make(chan struct{})
 }
 
-// publish puts the newest status in place of one that was not read. Only the
-// registration's goroutine calls it.
-func (r *Registration) publish(s Status) {
-	select {
-	case <-r.status:
-	default:
-	}
-	r.status <- s
-}
-
 // claims are the registrations of this process: two of one place on one connection
 // could not be told apart by the session.
 var claims = struct {

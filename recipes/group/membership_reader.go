@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/latest"
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
@@ -63,7 +64,7 @@ func (g *Group) changes(ctx context.Context, names bool) <-chan View {
 		cancel()
 		r.forward.Wait()
 		if !ended {
-			r.publish(View{Err: setup.Fail("watch", g.at.Path, err)})
+			latest.Send(r.c, View{Err: setup.Fail("watch", g.at.Path, err)})
 		}
 	}()
 	return r.c
@@ -298,14 +299,5 @@ func (r *reader) tell() {
 		return
 	}
 	r.last, r.told = now, true
-	r.publish(View{Members: now})
-}
-
-// publish puts the newest view in place of one that was not read.
-func (r *reader) publish(v View) {
-	select {
-	case <-r.c:
-	default:
-	}
-	r.c <- v // this goroutine is the only one that sends
+	latest.Send(r.c, View{Members: now})
 }

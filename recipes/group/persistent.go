@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/latest"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -195,11 +196,7 @@ func (p *Persistent) publish(s Presence) {
 		return
 	}
 	p.current = s
-	select {
-	case <-p.status:
-	default:
-	}
-	p.status <- s
+	latest.Send(p.status, s)
 	p.move()
 }
 

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/internal/latest"
 )
 
 // quiet is how long a feed waits for a word before it reads: a connection that is dead, and
@@ -74,11 +75,7 @@ func (f *feed) tell(e changefeed.Event, revision int64) {
 		return
 	}
 	f.told = revision
-	select {
-	case <-f.events:
-	default:
-	}
-	f.events <- e // there is room: nobody else sends
+	latest.Send(f.events, e)
 }
 
 // run watches from the revision after the one that was read, so that nothing is missed, and

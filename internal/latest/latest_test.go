@@ -1,0 +1,20 @@
+package latest_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/latest"
+)
+
+func TestSend(t *testing.T) {
+	c := make(chan int, 1)
+	for i := range 3 {
+		latest.Send(c, i)
+	}
+	require.Equal(t, 2, <-c)
+	require.Empty(t, c)
+	latest.Send(c, 3)
+	require.Equal(t, 3, <-c)
+}
