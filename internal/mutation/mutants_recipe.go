@@ -75,7 +75,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/rO1", breaks: "no fence before a batch is repeated",
-		file: "internal/once/register.go",
+		file: "internal/zk/txn/register.go",
 		edits: []edit{
 			{`		stat, err = w.Conn.Set(r.path, r.next(), r.version)
 `, `		r.next()
@@ -83,7 +83,7 @@ var recipeMutants = []mutant{
 		stat, err = w.Conn.Set(r.path, r.next(), r.version)
 `},
 		},
-		tests: "./internal/once -run ^TestRequestThatComesLate$",
+		tests: "./internal/zk/txn -run ^TestRequestThatComesLate$",
 	},
 	{
 		name: "recipe/rC1", breaks: "an older mzxid is taken in",

@@ -11,8 +11,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
-	"github.com/go-leaderelection/leaderelection/internal/once"
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -24,7 +24,7 @@ const attemptNode = "attempt"
 // the queue forbids it.
 func (f *feed) claimAll(chosen []entry) ([]*delivery, error) {
 	ids := make([]string, len(chosen)) // each claim has one of its own
-	claims := make([]once.Transaction, len(chosen))
+	claims := make([]txn.Transaction, len(chosen))
 	early := make([]*earlyRead, len(chosen))
 	for i, e := range chosen {
 		ids[i] = rand.Text()
@@ -60,7 +60,7 @@ func (f *feed) claimAll(chosen []entry) ([]*delivery, error) {
 		case o.Failed == 1 && errors.Is(o.Err, zk.ErrNodeExists):
 			f.log.Warn("item has an unrecognized child and cannot be claimed", "item", e.name)
 			f.unfit[e.name] = true
-		case errors.Is(o.Err, once.ErrUnknown):
+		case errors.Is(o.Err, txn.ErrUnknown):
 			f.doubtful[e.name], f.claims.stale = ids[i], true
 			failed = onlyClosed(o.Err)
 		default:
@@ -86,7 +86,7 @@ func onlyClosed(err error) error {
 
 // hold takes in that an item was claimed. It is the feed's turn to write for it,
 // until it has been read.
-func (f *feed) hold(e entry, o once.Outcome, early *earlyRead) *delivery {
+func (f *feed) hold(e entry, o txn.Outcome, early *earlyRead) *delivery {
 	d := &delivery{
 		entry: e, q: f.Queue, session: o.Session, token: o.Zxid, turn: make(chan struct{}, 1), early: early,
 	}

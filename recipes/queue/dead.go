@@ -12,8 +12,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/once"
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -170,7 +170,7 @@ func (q *Queue) endLetter(ctx context.Context, l DeadLetter, further ...any) err
 		&zk.DeleteRequest{Path: path.Join(dir, whyNode), Version: -1},
 		&zk.DeleteRequest{Path: dir, Version: -1},
 	}, further...)
-	o, err := q.put(ctx, once.Transaction{Ops: ops}, 2)
+	o, err := q.put(ctx, txn.Transaction{Ops: ops}, 2)
 	if err == nil && o.Failed >= 0 && o.Failed < 2 && errors.Is(o.Err, zk.ErrNoNode) {
 		return zkerror.ErrDeleted
 	}

@@ -3,8 +3,8 @@ package queue
 import (
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/once"
 	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -91,7 +91,7 @@ func (d *delivery) deadline() time.Time {
 // proveAnew is called when the register is missing: it was renewed, or somebody
 // has deleted it.
 func (q *Queue) proveAnew() {
-	o := q.writer.Do(once.Transaction{}).Outcome()
+	o := q.writer.Do(txn.Transaction{}).Outcome()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if o.Err == nil && len(q.held) > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
-	"github.com/go-leaderelection/leaderelection/internal/once"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -98,7 +98,7 @@ func (i Item) Multi(ops ...any) ([]zk.MultiResponse, error) {
 		return nil, d.lost(err)
 	}
 	check := &zk.CheckVersionRequest{Path: d.q.claim(d.name), Version: -1}
-	call := d.q.writer.Do(once.Transaction{Ops: append([]any{check}, ops...), Session: d.session, Alone: true})
+	call := d.q.writer.Do(txn.Transaction{Ops: append([]any{check}, ops...), Session: d.session, Alone: true})
 	select {
 	case <-call.Done():
 	case <-d.grant.Context().Done():
@@ -118,11 +118,11 @@ func (i Item) Multi(ops ...any) ([]zk.MultiResponse, error) {
 		return nil, nil
 	case o.Err == nil:
 		return o.Responses[1:], nil
-	case errors.Is(o.Err, once.ErrUnknown):
+	case errors.Is(o.Err, txn.ErrUnknown):
 		return nil, d.fail("write for", fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, o.Err))
-	case errors.Is(o.Err, once.ErrSession):
+	case errors.Is(o.Err, txn.ErrSession):
 		return nil, d.lost(zkerror.ErrSessionExpired)
-	case errors.Is(o.Err, once.ErrClosed):
+	case errors.Is(o.Err, txn.ErrClosed):
 		return nil, d.lost(ErrClosed)
 	case o.Failed == 0 && errors.Is(o.Err, zk.ErrNoNode):
 		return nil, d.lost(zkerror.ErrDeleted)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/once"
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -139,7 +139,7 @@ func (f *feed) resolve(name, id string) {
 	if err != nil || string(data) != id {
 		return
 	}
-	f.writer.Do(once.Transaction{
+	f.writer.Do(txn.Transaction{
 		Ops:     []any{&zk.DeleteRequest{Path: f.claim(name), Version: -1}},
 		Session: stat.EphemeralOwner,
 	}).Outcome()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/once"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -89,7 +89,7 @@ func (q *Queue) putAll(ctx context.Context, data [][]byte, opts []PutOption) err
 			return fmt.Errorf("%w: %d items", ErrFull, n)
 		}
 	}
-	o, err := q.put(ctx, once.Transaction{Ops: ops}, 0)
+	o, err := q.put(ctx, txn.Transaction{Ops: ops}, 0)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (q *Queue) offset(ctx context.Context) (time.Duration, error) {
 		if offset, known := q.writer.Offset(); known {
 			return offset, nil
 		}
-		_, err := q.do(ctx, once.Transaction{}) // if it is lost, the next one may not be
+		_, err := q.do(ctx, txn.Transaction{}) // if it is lost, the next one may not be
 		switch {
 		case ctx.Err() != nil:
 			return 0, context.Cause(ctx)
@@ -169,7 +169,7 @@ func (q *Queue) offset(ctx context.Context) (time.Duration, error) {
 
 // put carries out a transaction that creates items from its operation first on. It
 // sees to it that there is a directory for them, whose counter counts.
-func (q *Queue) put(ctx context.Context, t once.Transaction, first int) (once.Outcome, error) {
+func (q *Queue) put(ctx context.Context, t txn.Transaction, first int) (txn.Outcome, error) {
 	ops := t.Ops
 	met := false // the last number, in this call
 	for {
@@ -215,23 +215,23 @@ const lastNumber = "2147483647"
 
 // do carries out a transaction, for as long as the context lasts. The error is
 // that the outcome is unknown, or that nothing was sent.
-func (q *Queue) do(ctx context.Context, t once.Transaction) (once.Outcome, error) {
+func (q *Queue) do(ctx context.Context, t txn.Transaction) (txn.Outcome, error) {
 	call := q.writer.Do(t)
 	select {
 	case <-call.Done():
 	case <-ctx.Done():
 		if q.writer.Withdraw(call) {
-			return once.Outcome{}, context.Cause(ctx)
+			return txn.Outcome{}, context.Cause(ctx)
 		}
 		select {
 		case <-call.Done():
 		default:
-			return once.Outcome{}, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, context.Cause(ctx))
+			return txn.Outcome{}, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, context.Cause(ctx))
 		}
 	}
 	o := call.Outcome()
 	switch {
-	case errors.Is(o.Err, once.ErrUnknown):
+	case errors.Is(o.Err, txn.ErrUnknown):
 		return o, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, o.Err)
 	case o.Err != nil && o.Failed < 0:
 		return o, o.Err

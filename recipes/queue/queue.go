@@ -11,10 +11,10 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/once"
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -52,7 +52,7 @@ type Queue struct {
 	subscribe func() *session.Subscription
 	layout    recipes.Layout
 	log       *slog.Logger
-	writer    *once.Writer
+	writer    *txn.Writer
 
 	ctx    context.Context // ends when the queue closes
 	stop   context.CancelCauseFunc
@@ -94,7 +94,7 @@ func New(conn *zk.Conn, path string, cfg Config, opts ...recipes.Option) (*Queue
 		held: map[*delivery]struct{}{},
 	}
 	q.ctx, q.stop = context.WithCancelCause(context.Background())
-	q.writer = once.New(once.Config{Conn: conn, Dir: q.cfg.Claims, ACL: s.ACL, MakeDir: q.makeClaims, Log: q.log})
+	q.writer = txn.New(txn.Config{Conn: conn, Dir: q.cfg.Claims, ACL: s.ACL, MakeDir: q.makeClaims, Log: q.log})
 	return q, nil
 }
 
@@ -273,11 +273,11 @@ func (q *Queue) fail(doing string, err error) error {
 
 func (q *Queue) refine(err error) error {
 	switch {
-	case errors.Is(err, once.ErrClosed):
+	case errors.Is(err, txn.ErrClosed):
 		return ErrClosed
-	case errors.Is(err, once.ErrTooLarge):
+	case errors.Is(err, txn.ErrTooLarge):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
-	case errors.Is(err, once.ErrOperation):
+	case errors.Is(err, txn.ErrOperation):
 		return fmt.Errorf("%w: %w", zkerror.ErrInvalidOption, err)
 	}
 	return zkerror.Refine(err)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/once"
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -204,30 +204,30 @@ func (s *settlement) run(ctx context.Context) error {
 
 // carryOut sends the transaction, and makes the directory of dead letters for it
 // where it is missing.
-func (s *settlement) carryOut() once.Outcome {
+func (s *settlement) carryOut() txn.Outcome {
 	ops := make([]any, len(s.steps))
 	for i, step := range s.steps {
 		ops[i] = step.op
 	}
 	for {
-		t := once.Transaction{Ops: ops, Session: s.items[0].session, Alone: s.alone}
+		t := txn.Transaction{Ops: ops, Session: s.items[0].session, Alone: s.alone}
 		o := s.q.writer.Do(t).Outcome()
 		if o.Failed < 0 || !errors.Is(o.Err, zk.ErrNoNode) || s.steps[o.Failed].kind != letterComes {
 			return o
 		}
 		if err := s.q.makeDead(context.WithoutCancel(s.q.ctx)); err != nil {
-			return once.Outcome{Err: err, Failed: -1}
+			return txn.Outcome{Err: err, Failed: -1}
 		}
 	}
 }
 
 // conclude draws the consequences.
-func (s *settlement) conclude(o once.Outcome) error {
+func (s *settlement) conclude(o txn.Outcome) error {
 	switch {
 	case o.Err == nil:
 		s.end(s.as, ErrSettled)
 		return nil
-	case errors.Is(o.Err, once.ErrUnknown):
+	case errors.Is(o.Err, txn.ErrUnknown):
 		err := fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, o.Err)
 		if s.undone() {
 			err = fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrSessionExpired)
@@ -237,7 +237,7 @@ func (s *settlement) conclude(o once.Outcome) error {
 			s.q.freeDoubtful(d)
 		}
 		return err
-	case errors.Is(o.Err, once.ErrSession):
+	case errors.Is(o.Err, txn.ErrSession):
 		err := fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrSessionExpired)
 		s.end(err, zkerror.ErrSessionExpired)
 		return err
@@ -267,8 +267,8 @@ func (s *settlement) conclude(o once.Outcome) error {
 }
 
 // free has a claim deleted.
-func (q *Queue) free(d *delivery) *once.Call {
-	return q.writer.Do(once.Transaction{Ops: []any{d.deleteClaim().op}, Session: d.session})
+func (q *Queue) free(d *delivery) *txn.Call {
+	return q.writer.Do(txn.Transaction{Ops: []any{d.deleteClaim().op}, Session: d.session})
 }
 
 // freeDoubtful has a claim deleted of which it is not known whether it still stands.
@@ -326,11 +326,11 @@ func (q *Queue) giveBack(d *delivery) {
 	if !d.read.Load() && d.raw != nil {
 		ops = append(ops, &zk.SetDataRequest{Path: q.item(d.name), Data: d.raw, Version: d.version})
 	}
-	o := q.writer.Do(once.Transaction{Ops: ops, Session: d.session}).Outcome()
+	o := q.writer.Do(txn.Transaction{Ops: ops, Session: d.session}).Outcome()
 	switch {
 	case o.Failed == 1: // somebody else has changed or deleted the item
 		q.free(d).Outcome()
-	case errors.Is(o.Err, once.ErrUnknown):
+	case errors.Is(o.Err, txn.ErrUnknown):
 		q.freeDoubtful(d)
 	}
 	d.settled = fmt.Errorf("%w: %w", ErrClaimLost, d.grant.Err())

@@ -1,4 +1,4 @@
-// Package once carries out transactions once: a transaction whose answer was
+// Package txn carries out transactions once: a transaction whose answer was
 // lost is not repeated before it is certain that it has not been, and never
 // will be, carried out.
 //
@@ -12,7 +12,7 @@
 //
 // Transactions are sent one at a time. Those that come meanwhile share the next
 // one.
-package once
+package txn
 
 import (
 	"context"
