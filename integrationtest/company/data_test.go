@@ -39,7 +39,7 @@ var formats = []format{
 	{"Curator's SharedCount and kazoo's Counter", map[*peer][]string{curator: {"shared"}, kazoo: {"int"}}, open32},
 }
 
-// Everybody adds at the same time, and nothing is lost or counted twice. The receipts
+// Everybody adds at the same time, and nothing is lost or counted twice. The registers
 // of Go are children of the counter, which nobody else minds.
 func TestCounter(t *testing.T) {
 	const times = 40
@@ -83,9 +83,9 @@ func TestCounter(t *testing.T) {
 			for _, c := range calls {
 				c.ok(t)
 			}
-			receipts, _, err := conns[0].Children(path)
+			registers, _, err := conns[0].Children(path)
 			require.NoError(t, err)
-			require.Len(t, receipts, len(conns))
+			require.Len(t, registers, len(conns))
 			for _, conn := range conns {
 				c, err := f.open(conn, path)
 				require.NoError(t, err)

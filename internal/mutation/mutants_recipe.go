@@ -77,13 +77,29 @@ var recipeMutants = []mutant{
 		name: "recipe/rO1", breaks: "no fence before a batch is repeated",
 		file: "internal/zk/txn/register.go",
 		edits: []edit{
-			{`		stat, err = w.Conn.Set(r.path, r.next(), r.version)
+			{`		stat, err = conn.Set(r.path, r.next(), r.version)
 `, `		r.next()
 		return never, nil, nil
-		stat, err = w.Conn.Set(r.path, r.next(), r.version)
+		stat, err = conn.Set(r.path, r.next(), r.version)
 `},
 		},
 		tests: "./internal/zk/txn -run ^TestRequestThatComesLate$",
+	},
+	{
+		name: "recipe/txn-register", breaks: "a transaction is applied with a register that was created later",
+		file: "internal/zk/txn/apply.go",
+		edits: []edit{
+			{"case c.Register != \"\" && c.Register != r.path:", "case false:"},
+		},
+		tests: "./internal/zk/txn -run ^TestBoundToARegister$",
+	},
+	{
+		name: "recipe/txn-session", breaks: "a transaction that a lost session may have applied is repeated",
+		file: "internal/zk/txn/register.go",
+		edits: []edit{
+			{"case stat.Czxid == 0 && pending && first != nil && conn.SessionID() != session:", "case session == -1:"},
+		},
+		tests: "./internal/zk/txn -run ^TestCreatesDirInASessionThatExpires$",
 	},
 	{
 		name: "recipe/rC1", breaks: "an older mzxid is taken in",

@@ -139,8 +139,8 @@ func TestManyAdd(t *testing.T) {
 		n, err := newTestCounter(t, connect(t, srv)).Get(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, int64(2*clients*each), n)
-		receipts := strings.Count(srv.Tree(), "_r_")
-		require.Equal(t, clients, receipts)
+		registers := strings.Count(srv.Tree(), "_r_")
+		require.Equal(t, clients, registers)
 	})
 }
 
@@ -255,7 +255,7 @@ func TestTrap33_VersionOverflow(t *testing.T) {
 		require.Equal(t, int32(-6+20+1), stat.Version, "one write more than additions")
 		require.NotContains(t, srv.Tree(), "_skip")
 		for _, e := range srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpSetData }) {
-			t.Errorf("a set without a receipt: %v", e)
+			t.Errorf("a set without a write to a register: %v", e)
 		}
 	})
 }
@@ -327,7 +327,7 @@ func TestIDsAreHandedOutOnce(t *testing.T) {
 		}
 		wg.Wait()
 		require.True(t, seen[1])
-		// 15 blocks, and the receipts of the two that have not made the counter.
+		// 15 blocks, and the registers of the two that have not created the counter.
 		require.Equal(t, 15+2, strings.Count(fmt.Sprint(srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti && e.Code == 0 })), "multi"))
 		_, err := NewIDs(newTestCounter(t, connect(t, srv)), 0)
 		require.ErrorIs(t, err, recipes.ErrInvalidOption)

@@ -8,27 +8,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// written completes what is known of a write that was carried out without its
-// response being seen.
-func (v *Value[T]) written(ctx context.Context, old snapshot, data []byte) (snapshot, error) {
-	seen, err := v.read(ctx, true)
-	if err != nil {
-		return snapshot{}, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err)
-	}
-	made := snapshot{Version{old.czxid, 0, old.version + 1}, data}
-	if old.Version == (Version{}) {
-		made.Version = Version{seen.czxid, seen.czxid, 0}
-	}
-	if seen.czxid == made.czxid && seen.version == made.version {
-		made.Version = seen.Version // nobody has written since
-	}
-	return made, nil
-}
-
-// decide finds out whether a write that may have been carried out in a session that
-// is over was. It returns nil where it was not and the state is still the old one,
-// ErrChanged where it was not, and recipes.ErrUnconfirmed where the state can be its
-// work or somebody else's.
+// decide finds out whether a write was applied that may have been applied in a session that is
+// over. It returns nil if it was not and the state is still the old one, ErrChanged if it was not,
+// and recipes.ErrUnconfirmed if this write or another one can have created the state.
 func (v *Value[T]) decide(ctx context.Context, old snapshot, data []byte) error {
 	seen, err := v.read(ctx, true)
 	next := seen.version == old.version+1 && seen.czxid == old.czxid

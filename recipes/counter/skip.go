@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/receipt"
 	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 )
 
 // skip takes the znode, with its data as they are, from version -1 to 0. A set that
@@ -55,11 +55,12 @@ func (v *Value[T]) skipped(waiting context.Context, old snapshot) (made snapshot
 			}
 			continue
 		}
-		_, err = receipt.Do(ctx, v.at.Conn, v.at.Path, v.at.ACL,
+		_, err = v.writer.Run(ctx, txn.Transaction{Alone: true, Ops: []any{
 			&zk.DeleteRequest{Path: guard, Version: -1},
-			&zk.SetDataRequest{Path: v.at.Path, Data: seen.data, Version: -1})
+			&zk.SetDataRequest{Path: v.at.Path, Data: seen.data, Version: -1},
+		}})
 		switch {
-		case err == nil, errors.Is(err, receipt.ErrLost), errors.Is(err, zk.ErrNoNode):
+		case err == nil, errors.Is(err, zk.ErrNoNode):
 			held = false
 			now, err := v.read(ctx, true)
 			switch {
@@ -71,7 +72,7 @@ func (v *Value[T]) skipped(waiting context.Context, old snapshot) (made snapshot
 				return snapshot{}, ErrChanged
 			}
 			continue // the guard went with its session
-		case errors.Is(err, receipt.ErrGone), errors.Is(err, receipt.ErrUnknown):
+		case errors.Is(err, txn.ErrUnknown):
 			continue
 		}
 		return snapshot{}, err

@@ -9,9 +9,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/receipt"
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/znode"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -20,8 +20,9 @@ import (
 // of programs, can refer to the value at one path. A Value may be used by any number of
 // goroutines.
 type Value[T any] struct {
-	at    *setup.Setup
-	codec Codec[T]
+	at     *setup.Setup
+	codec  Codec[T]
+	writer *txn.Writer // shared by the values of the connection at this path
 
 	mu    sync.Mutex
 	known snapshot // as last seen
@@ -35,8 +36,7 @@ type Version struct {
 }
 
 // Zxid returns the zxid of the transaction that created this state. It increases with every
-// change during the life of an ensemble. It is 0 if the znode does not exist, or if the
-// reply to a change was lost and the value has changed again since.
+// change during the life of an ensemble. It is 0 if the znode does not exist.
 func (v Version) Zxid() int64 { return v.mzxid }
 
 func versionOf(stat *zk.Stat) Version { return Version{stat.Czxid, stat.Mzxid, stat.Version} }
@@ -58,7 +58,8 @@ func NewValue[T any](conn *zk.Conn, path string, codec Codec[T], opts ...recipes
 	if codec.Encode == nil || codec.Decode == nil {
 		return nil, fmt.Errorf("%w: a function of the codec is nil", recipes.ErrInvalidOption)
 	}
-	return &Value[T]{at: s, codec: codec}, nil
+	writer := txn.Shared(txn.Config{Conn: conn, Dir: s.Path, ACL: s.ACL, Log: s.Log})
+	return &Value[T]{at: s, codec: codec, writer: writer}, nil
 }
 
 // Get returns the value and its version, or the zero value and the zero Version if the
@@ -205,31 +206,36 @@ func (v *Value[T]) write(ctx context.Context, old snapshot, data []byte) (snapsh
 				return snapshot{}, err
 			}
 		}
-		if old.Version != (Version{}) {
-			if again, err := v.unchanged(ctx, old); err != nil {
-				return snapshot{}, err
-			} else if again {
-				continue
-			}
-		}
-		op := any(&zk.SetDataRequest{Path: v.at.Path, Data: data, Version: old.version})
+		t := txn.Transaction{Alone: true}
+		made := snapshot{Version{czxid: old.czxid, version: old.version + 1}, data}
 		if old.Version == (Version{}) {
-			op = &zk.CreateRequest{Path: v.at.Path, Data: data, Acl: v.at.ACL}
+			made.version = 0
+			t.Ops, t.CreatesDir = []any{&zk.CreateRequest{Path: v.at.Path, Data: data, Acl: v.at.ACL}}, true
+		} else {
+			var err error
+			if t.Register, err = v.bind(ctx, old); err != nil {
+				return snapshot{}, err
+			}
+			t.Ops = []any{&zk.SetDataRequest{Path: v.at.Path, Data: data, Version: old.version}}
 		}
-		responses, err := receipt.Do(ctx, v.at.Conn, v.at.Path, v.at.ACL, op)
+		o, err := v.writer.Run(ctx, t)
 		switch {
-		case err == nil && old.Version != (Version{}):
-			made := snapshot{versionOf(responses[0].Stat), data}
-			if made.czxid != old.czxid {
-				// It was deleted and made anew, and has come to the same version.
+		case err == nil && old.Version == (Version{}):
+			made.czxid, made.mzxid = o.Zxid, o.Zxid
+			v.note(made)
+			return made, nil
+		case err == nil:
+			made.mzxid = o.Zxid
+			if o.Responses != nil && o.Responses[0].Stat.Czxid != old.czxid {
+				// It was deleted and created again, and has reached the same version.
 				return snapshot{}, fmt.Errorf("%w: %s was deleted and created again", recipes.ErrUnconfirmed, v.at.Path)
 			}
 			v.note(made)
 			return made, nil
-		case err == nil, errors.Is(err, receipt.ErrLost):
-			return v.written(ctx, old, data)
-		case errors.Is(err, receipt.ErrGone):
-			// Perhaps the znode is another one, which has come to the same version.
+		case errors.Is(err, recipes.ErrConnClosed):
+			return snapshot{}, err
+		case errors.Is(err, txn.ErrRegister):
+			// The znode may be another one, which has reached the same version.
 			seen, err := v.read(ctx, true)
 			if err != nil {
 				return snapshot{}, err
@@ -237,11 +243,11 @@ func (v *Value[T]) write(ctx context.Context, old snapshot, data []byte) (snapsh
 			if seen.Version != old.Version {
 				return snapshot{}, ErrChanged
 			}
-		case errors.Is(err, receipt.ErrUnknown) && ctx.Err() == nil:
+		case errors.Is(err, txn.ErrUnknown) && ctx.Err() == nil:
 			if err := v.decide(ctx, old, data); err != nil {
 				return snapshot{}, err
 			}
-		case errors.Is(err, receipt.ErrUnknown):
+		case errors.Is(err, txn.ErrUnknown):
 			return snapshot{}, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err)
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNodeExists):
 			return snapshot{}, ErrChanged
@@ -257,22 +263,31 @@ func (v *Value[T]) write(ctx context.Context, old snapshot, data []byte) (snapsh
 	}
 }
 
-// unchanged returns ErrChanged where the znode is another one that has come to the same
-// version, which the first write of a session would not be told: it has no receipt yet
-// that would have gone with the former one. again says to ask once more.
-func (v *Value[T]) unchanged(ctx context.Context, old snapshot) (again bool, err error) {
-	made, err := receipt.Open(ctx, v.at.Conn, v.at.Path, v.at.ACL)
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
-		return false, ErrChanged
-	case errors.Is(err, receipt.ErrUnknown) && ctx.Err() == nil:
-		return true, nil
-	case err != nil || !made:
-		return false, err
+// bind returns the register with which the state old can be replaced. The znode cannot be deleted
+// and created again while it contains the register. If the register is created now, bind returns
+// ErrChanged if old is not the current state.
+func (v *Value[T]) bind(ctx context.Context, old snapshot) (register string, err error) {
+	for {
+		if register := v.writer.Register(); register != "" {
+			return register, nil
+		}
+		o, err := v.writer.Run(ctx, txn.Transaction{})
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			return "", ErrChanged
+		case errors.Is(err, recipes.ErrConnClosed):
+			return "", err
+		case ctx.Err() != nil:
+			return "", context.Cause(ctx)
+		case errors.Is(err, txn.ErrUnknown):
+			continue
+		case err != nil:
+			return "", err
+		}
+		seen, err := v.read(ctx, false)
+		if err == nil && seen.Version != old.Version {
+			err = ErrChanged
+		}
+		return o.Register, err
 	}
-	seen, err := v.read(ctx, false)
-	if err == nil && seen.Version != old.Version {
-		err = ErrChanged
-	}
-	return false, err
 }

@@ -207,7 +207,7 @@ func left(w world) {
 	settle()
 	for _, s := range w.srv.Sessions() {
 		for _, node := range s.Ephemerals {
-			require.Contains(w, node, "/parts/_r_", "the receipt of a session that has set the parts")
+			require.Contains(w, node, "/parts/_r_", "the register of a session that has set the parts")
 		}
 	}
 	for _, watch := range w.srv.Watches() {

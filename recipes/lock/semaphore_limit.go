@@ -10,9 +10,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/line"
-	"github.com/go-leaderelection/leaderelection/internal/receipt"
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -56,6 +56,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 // storeLimit replaces the limit that is stored by a new one, in one transaction that
 // expects the version of the node as it was listed.
 func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
+	writer := txn.Shared(txn.Config{Conn: s.at.Conn, Dir: s.at.Path, ACL: s.at.ACL, Log: s.at.Log})
 	for {
 		children, stat, err := s.current(ctx)
 		if errors.Is(err, zk.ErrNoNode) {
@@ -73,14 +74,14 @@ func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
 			}
 		}
 		ops = append(ops, &zk.CreateRequest{Path: path.Join(s.at.Path, line.LimitPrefix(limit)), Acl: s.at.ACL, Flags: zk.FlagSequence})
-		_, err = receipt.Do(ctx, s.at.Conn, s.at.Path, s.at.ACL, ops...)
+		_, err = writer.Run(ctx, txn.Transaction{Ops: ops, Alone: true})
 		switch {
-		case err == nil, errors.Is(err, receipt.ErrLost):
+		case err == nil:
 			return nil
-		case errors.Is(err, receipt.ErrUnknown):
+		case errors.Is(err, txn.ErrUnknown):
 			return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, err)
-		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode), errors.Is(err, receipt.ErrGone):
-			continue // somebody else was quicker, or the node was removed
+		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
+			continue // another client has changed the limit, or the node was deleted
 		}
 		return err
 	}

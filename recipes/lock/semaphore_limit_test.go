@@ -50,7 +50,7 @@ func TestSemaphoreLimitIsStored(t *testing.T) {
 		require.Equal(w, 3, w.limit())
 		children, _, err := w.operator.Children(semPath)
 		require.NoError(w, err)
-		require.Len(w, children, 2, "the limit and the receipt of the operator: %v", children)
+		require.Len(w, children, 2, "the limit and the register of the operator: %v", children)
 	})
 }
 
@@ -199,7 +199,7 @@ func TestSemaphoreLimitSetByTwo(t *testing.T) {
 		require.Equal(w, 5, w.limit(), "it was set after the other one")
 		children, _, err := w.operator.Children(semPath)
 		require.NoError(w, err)
-		require.Len(w, children, 3, "the limit and two receipts: %v", children)
+		require.Len(w, children, 3, "the limit and two registers: %v", children)
 	})
 }
 

@@ -24,7 +24,7 @@ func TestTrap06_CauseOfAnotherConnection(t *testing.T) {
 		require.NoError(w, err)
 		moved := zktest.Fail(zk.ErrSessionMoved)
 		set := w.srv.After(zktest.Match{Op: zktest.OpMulti, Session: other.SessionID(), Nth: 1}, moved)
-		back := w.srv.Before(zktest.Match{Op: zktest.OpSync, Session: other.SessionID()}, func(q *zktest.Request) zktest.Verdict {
+		back := w.srv.Before(zktest.Match{Op: zktest.OpExists, Session: other.SessionID()}, func(q *zktest.Request) zktest.Verdict {
 			if ran(set) {
 				return moved(q)
 			}

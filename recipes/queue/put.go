@@ -213,28 +213,15 @@ func atEnd(responses []zk.MultiResponse) bool {
 // lastNumber is what the server's counter ends at. It gives it again and again.
 const lastNumber = "2147483647"
 
-// do carries out a transaction, for as long as the context lasts. The error is
-// that the outcome is unknown, or that nothing was sent.
+// do applies a transaction, unless ctx is done before. The error is that nothing was sent, that the
+// outcome is unknown, or one that is not about an operation.
 func (q *Queue) do(ctx context.Context, t txn.Transaction) (txn.Outcome, error) {
-	call := q.writer.Do(t)
-	select {
-	case <-call.Done():
-	case <-ctx.Done():
-		if q.writer.Withdraw(call) {
-			return txn.Outcome{}, context.Cause(ctx)
-		}
-		select {
-		case <-call.Done():
-		default:
-			return txn.Outcome{}, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, context.Cause(ctx))
-		}
-	}
-	o := call.Outcome()
+	o, err := q.writer.Run(ctx, t)
 	switch {
-	case errors.Is(o.Err, txn.ErrUnknown):
-		return o, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, o.Err)
-	case o.Err != nil && o.Failed < 0:
-		return o, o.Err
+	case errors.Is(err, txn.ErrUnknown):
+		return o, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, err)
+	case o.Failed < 0:
+		return o, err
 	}
 	return o, nil
 }
