@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/line"
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/resignation"
@@ -128,10 +129,10 @@ func (a *asking) giveUp() bool {
 }
 
 // withdraw removes the name from the requests, after the write that has added it was
-// answered. It returns at the latest after confirmLimit; the removal then continues
+// answered. It returns at the latest after limit.Confirm; the removal then continues
 // until the connection answers or is closed.
 func (a *asking) withdraw(answered <-chan struct{}) error {
-	limit, cancel := context.WithTimeout(context.Background(), confirmLimit)
+	limit, cancel := context.WithTimeout(context.Background(), limit.Confirm)
 	defer cancel()
 	_, err := request.Do(limit, func() (struct{}, error) {
 		<-answered

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -348,7 +349,7 @@ func TestAskGivenUpWhileDisconnected(t *testing.T) {
 			if op != zktest.OpSetData {
 				require.Equal(w, time.Second, time.Since(began), "no write was sent")
 			} else {
-				require.Equal(w, time.Second+confirmLimit, time.Since(began))
+				require.Equal(w, time.Second+limit.Confirm, time.Since(began))
 				require.ErrorContains(w, err, "the request may not be withdrawn")
 			}
 			down.Remove()

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
 // Candidacy implements what the candidates of all election models have in common: the
@@ -250,17 +252,13 @@ func (c *Candidacy) start(f func(context.Context)) {
 	}
 }
 
-// confirmLimit is how long a caller waits for the servers to confirm the end of something,
-// so that everything is over within two seconds.
-const confirmLimit = 1500 * time.Millisecond
-
 // End implements [Candidate.EndElection]. It calls end in a goroutine, and returns its error
 // if it fails. Otherwise it stops the candidacy for the reason [ErrElectionOver] and waits
 // until it is over. If end has not returned within 1.5 s, End does the same and returns an
 // error that begins with operation and wraps [ErrUnconfirmed]; end continues, and another
 // call of End waits for it.
 func (c *Candidacy) End(operation string, end func() error) error {
-	done, err := c.end.run(confirmLimit, end)
+	done, err := c.end.run(limit.Confirm, end)
 	switch {
 	case !done:
 		err = fmt.Errorf("%s: %w", operation, ErrUnconfirmed)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
 // until is an algorithm that does nothing until its context is done.
@@ -154,7 +156,7 @@ func TestCandidacyEndsTheElection(t *testing.T) {
 		answer := make(chan struct{})
 		begun := time.Now()
 		err := c.End("end x", func() error { <-answer; return nil })
-		require.Equal(t, confirmLimit, time.Since(begun))
+		require.Equal(t, limit.Confirm, time.Since(begun))
 		require.ErrorIs(t, err, ErrUnconfirmed)
 		require.ErrorContains(t, err, "end x")
 		err = <-result

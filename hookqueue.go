@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
 // maxHooked is how many events wait for hooks.
@@ -99,18 +101,18 @@ func (q *hookQueue) isOver() bool {
 }
 
 // finish takes no more events and waits until the hooks were called, for
-// confirmLimit at most. None is called after it.
+// limit.Confirm at most. None is called after it.
 func (q *hookQueue) finish() {
 	q.mu.Lock()
 	q.last = true
 	calling := q.calling
 	q.mu.Unlock()
 	if calling != nil {
-		limit := time.NewTimer(confirmLimit)
-		defer limit.Stop()
+		timer := time.NewTimer(limit.Confirm)
+		defer timer.Stop()
 		select {
 		case <-calling:
-		case <-limit.C:
+		case <-timer.C:
 		}
 	}
 	q.mu.Lock()

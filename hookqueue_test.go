@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
 // Whatever waits, what is left out is a check or a watch as long as there is one,
@@ -70,7 +72,7 @@ func TestHookQueueCallsNothingAfterItsEnd(t *testing.T) {
 		q.add(electedHook, HookEvent{})
 		q.add(lostHook, HookEvent{})
 		q.finish()
-		require.Equal(t, confirmLimit, time.Since(start))
+		require.Equal(t, limit.Confirm, time.Since(start))
 		q.add(lostHook, HookEvent{})
 		close(release)
 		synctest.Wait()

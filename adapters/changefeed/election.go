@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
 // Election is a candidate in the election whose record is kept by a store. It implements
@@ -205,7 +206,7 @@ func (e *Election) run(ctx context.Context) error {
 	r := newRun(e, ctx)
 	go r.loop()
 	<-e.candidacy.Done()
-	limit := time.NewTimer(confirmLimit)
+	limit := time.NewTimer(limit.Confirm)
 	defer limit.Stop()
 	select {
 	case <-r.done:

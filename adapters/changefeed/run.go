@@ -10,12 +10,9 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 )
-
-// confirmLimit is how long a caller waits for the store to confirm the end of something,
-// so that everything is over within two seconds.
-const confirmLimit = 1500 * time.Millisecond
 
 // run is a candidacy under way. Its goroutine, that of loop, owns the state; it waits for
 // nothing but its channels, and the store is asked by goroutines of their own.
@@ -80,7 +77,7 @@ func (r *run) loop() {
 		case <-standing:
 			standing = nil
 			in.Kind = step.Resign
-			give, end := time.NewTimer(confirmLimit), time.NewTimer(confirmLimit+2*r.e.cfg.ElectionMax)
+			give, end := time.NewTimer(limit.Confirm), time.NewTimer(limit.Confirm+2*r.e.cfg.ElectionMax)
 			defer give.Stop()
 			defer end.Stop()
 			giveUp, abandon = give.C, end.C

@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/resignation"
 )
 
@@ -98,9 +99,9 @@ func (a *asking) remove(names, _ []string) ([]string, error) {
 
 // withdraw removes the name from the requests.
 func (a *asking) withdraw() error {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(a.ctx), confirmLimit, errUnreachable)
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(a.ctx), limit.Confirm, errUnreachable)
 	defer cancel()
-	err := again(ctx, a.client, confirmLimit, func(ctx context.Context) error { return a.change(ctx, a.remove) })
+	err := again(ctx, a.client, limit.Confirm, func(ctx context.Context) error { return a.change(ctx, a.remove) })
 	if errors.Is(err, leaderelection.ErrNoElection) {
 		return nil
 	}

@@ -11,11 +11,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
-
-// confirmLimit is how long a caller waits for etcd to confirm the end of something, so that
-// everything is over within two seconds.
-const confirmLimit = 1500 * time.Millisecond
 
 // removal is the revocation of a lease, with which the key goes, and any that is still to come.
 type removal struct {
@@ -32,7 +29,7 @@ func (e *Election) withdraw(id clientv3.LeaseID) {
 	e.mu.Unlock()
 	go func() {
 		defer close(r.done)
-		r.err = again(context.WithoutCancel(e.ctx), e.client, confirmLimit, func(ctx context.Context) error {
+		r.err = again(context.WithoutCancel(e.ctx), e.client, limit.Confirm, func(ctx context.Context) error {
 			_, err := e.client.Revoke(ctx, id)
 			if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 				return nil
@@ -45,12 +42,12 @@ func (e *Election) withdraw(id clientv3.LeaseID) {
 // confirmed reports whether the lease is known to be gone.
 func (r *removal) confirmed() bool { return isClosed(r.done) && r.err == nil }
 
-// confirmed waits for all removals when a stay has ended for a reason, for confirmLimit at most.
+// confirmed waits for all removals when a stay has ended for a reason, for limit.Confirm at most.
 // It is less where the election was ended, which has taken its time already.
 func (e *Election) confirmed(reason error) {
-	d := confirmLimit
+	d := limit.Confirm
 	if errors.Is(reason, leaderelection.ErrElectionOver) {
-		d = confirmLimit / 4
+		d = limit.Confirm / 4
 	}
 	limit := time.NewTimer(d)
 	defer limit.Stop()

@@ -8,10 +8,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
-
-// leaveLimit is how long a candidate that resigns waits until the log has confirmed that.
-const leaveLimit = 1500 * time.Millisecond
 
 // contender is a candidate that takes part. Its goroutine, that of ElectLeader, owns it. It
 // looks at the line that the loop has shown it, and at the lease, by a timer of its own: it
@@ -190,7 +188,7 @@ func (c *contender) leave(reason error) error {
 	if !resigned {
 		return reason
 	}
-	ctx, cancel := context.WithTimeout(c.node.ctx, leaveLimit)
+	ctx, cancel := context.WithTimeout(c.node.ctx, limit.Confirm)
 	defer cancel()
 	for c.stood {
 		if c.line.Load().Place(c.id) < 0 && c.confirmed(ctx) {

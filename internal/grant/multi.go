@@ -7,13 +7,10 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
-
-// confirmLimit is how long the answer to a transaction is waited for after the
-// grant has ended.
-const confirmLimit = 1500 * time.Millisecond
 
 // Multi carries out ops as one transaction that commits only while the znode own,
 // which stands for the grant, exists. It returns the responses to ops. The error
@@ -42,11 +39,11 @@ func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]
 	select {
 	case a = <-answered:
 	case <-g.ctx.Done():
-		limit := time.NewTimer(confirmLimit)
-		defer limit.Stop()
+		timer := time.NewTimer(limit.Confirm)
+		defer timer.Stop()
 		select {
 		case a = <-answered:
-		case <-limit.C:
+		case <-timer.C:
 			return nil, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, g.Err())
 		}
 	}

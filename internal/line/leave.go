@@ -8,18 +8,15 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-const (
-	// leaveLimit is how long Stand waits for the confirmation of a removal.
-	leaveLimit = 1500 * time.Millisecond
-	// endedLimit is that where the line has ended: whoever has ended it
-	// removes the znode too.
-	endedLimit = 100 * time.Millisecond
-)
+// endedLimit is the limit if the queue has ended: the client that has ended it removes the znode
+// as well.
+const endedLimit = 100 * time.Millisecond
 
 // Removal is the removal of everything that a contender has created.
 type Removal struct {
@@ -61,7 +58,7 @@ func Join(removals ...*Removal) *Removal {
 
 // leave removes whatever this contender has created, for the reason err. It
 // returns as soon as that is confirmed or found impossible, at the latest after
-// leaveLimit; the goroutine that removes then goes on. It uses no context of
+// limit.Confirm; the goroutine that removes then goes on. It uses no context of
 // the caller's: that one is usually over. ctx is only asked whether the line has
 // ended meanwhile.
 func (p *place) leave(ctx context.Context, err error) *Removal {
@@ -86,7 +83,7 @@ func (p *place) leave(ctx context.Context, err error) *Removal {
 		return r
 	}
 	go remove()
-	wait := leaveLimit
+	wait := limit.Confirm
 	if errors.Is(err, zkerror.ErrElectionOver) {
 		wait = endedLimit
 	}

@@ -122,7 +122,7 @@ var electionMutants = []mutant{
 		name: "election/R1x", breaks: "a request is withdrawn with the context that has ended",
 		file: "askresign.go",
 		edits: []edit{
-			{"WithTimeout(context.Background(), confirmLimit)", "WithTimeout(a.ctx, confirmLimit)"},
+			{"WithTimeout(context.Background(), limit.Confirm)", "WithTimeout(a.ctx, limit.Confirm)"},
 		},
 		tests: ". -run TestAsk",
 	},

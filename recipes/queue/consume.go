@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
 // Consume returns a channel of claimed items. The channel is closed after ctx is done. Up
@@ -98,10 +100,6 @@ func (c *consumer) askForMore() error {
 	return nil
 }
 
-// returnLimit is how long the end of a channel waits until what was not read is
-// given back. It goes on in the background then.
-const returnLimit = 1500 * time.Millisecond
-
 func (c *consumer) giveBackUnread() {
 	for _, w := range c.asked {
 		if !c.withdraw(w) {
@@ -120,11 +118,11 @@ func (c *consumer) giveBackUnread() {
 		givingBack.Wait()
 		close(done)
 	})
-	limit := time.NewTimer(returnLimit)
-	defer limit.Stop()
+	timer := time.NewTimer(limit.Confirm)
+	defer timer.Stop()
 	select {
 	case <-done:
-	case <-limit.C:
+	case <-timer.C:
 	}
 }
 

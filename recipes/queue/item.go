@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -102,11 +103,11 @@ func (i Item) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	select {
 	case <-call.Done():
 	case <-d.grant.Context().Done():
-		limit := time.NewTimer(confirmLimit)
-		defer limit.Stop()
+		timer := time.NewTimer(limit.Confirm)
+		defer timer.Stop()
 		select {
 		case <-call.Done():
-		case <-limit.C:
+		case <-timer.C:
 			if d.q.writer.Withdraw(call) {
 				return nil, d.lost(d.grant.Err())
 			}
@@ -130,10 +131,6 @@ func (i Item) Multi(ops ...any) ([]zk.MultiResponse, error) {
 		return nil, d.fail("write for", o.Err)
 	}
 }
-
-// confirmLimit is how long the answer to a transaction is waited for after the
-// end of the item.
-const confirmLimit = 1500 * time.Millisecond
 
 // delivery is an item that was claimed by this process, once.
 type delivery struct {
