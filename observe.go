@@ -11,9 +11,9 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 	"github.com/go-leaderelection/leaderelection/internal/latest"
-	"github.com/go-leaderelection/leaderelection/internal/line"
-	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/line"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 

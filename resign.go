@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/go-leaderelection/leaderelection/internal/line"
+	"github.com/go-leaderelection/leaderelection/internal/zk/line"
 )
 
 // Resign implements [Candidate]. The candidate's znode cannot be removed while the

@@ -3,8 +3,8 @@ package leaderelection
 import (
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/line"
-	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/line"
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 )
 
 // teller turns what happens to an election into events for its hooks. It belongs

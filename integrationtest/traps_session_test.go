@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electiontest"
-	"github.com/go-leaderelection/leaderelection/internal/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 )
 
 // Trap 11: a candidate takes the first place although its znode is from the

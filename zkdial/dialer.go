@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/handshake"
+	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 )
 
 // dialer opens the network connections of one *zk.Conn.

@@ -3,7 +3,7 @@ package etcd
 import (
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 )
 
 // keep is an acknowledged keepalive, or grant, of the lease.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/go-leaderelection/leaderelection/cmd/elector/top"
-	"github.com/go-leaderelection/leaderelection/internal/znode"
+	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
 // onlooker is a backend that shows an election without joining it.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/handshake"
+	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 )
 
 // connected returns nil if there is a session and the connection is up, as far as the client

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
 func (z *zookeeper) list(ctx context.Context) ([]place, error) {

@@ -4,7 +4,7 @@ package main
 var lineMutants = []mutant{
 	{
 		name: "line/F3", breaks: "missing own znode ignored",
-		file: "internal/line/first.go",
+		file: "internal/zk/line/first.go",
 		edits: []edit{
 			{`		if state.Missing && p.renaming == nil {
 			return p.deleted(ctx)
@@ -15,7 +15,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/F4", breaks: "hint in front of Curator too",
-		file: "internal/line/first.go",
+		file: "internal/zk/line/first.go",
 		edits: []edit{
 			{"if follower == \"\" || !ours(follower) {", "if follower == \"\" {"},
 		},
@@ -23,7 +23,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/F5", breaks: "session change/close ignored",
-		file: "internal/line/first.go",
+		file: "internal/zk/line/first.go",
 		edits: []edit{
 			{`		if err := p.over(state); err != nil {
 			return err
@@ -34,7 +34,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/W1", breaks: "unproven",
-		file: "internal/line/wait.go",
+		file: "internal/zk/line/wait.go",
 		edits: []edit{
 			{"return p.verified && state.Up && state.Proven && state.Epoch == p.epoch && state.Session == p.session", "return p.verified && state.Up && state.Epoch == p.epoch && state.Session == p.session"},
 		},
@@ -42,7 +42,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/W2", breaks: "epoch ignored",
-		file: "internal/line/wait.go",
+		file: "internal/zk/line/wait.go",
 		edits: []edit{
 			{"return p.verified && state.Up && state.Proven && state.Epoch == p.epoch && state.Session == p.session", "return p.verified && state.Up && state.Proven && state.Session == p.session"},
 		},
@@ -50,7 +50,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/W3", breaks: "unverified",
-		file: "internal/line/wait.go",
+		file: "internal/zk/line/wait.go",
 		edits: []edit{
 			{"return p.verified && state.Up && state.Proven && state.Epoch == p.epoch && state.Session == p.session", "return state.Up && state.Proven && state.Epoch == p.epoch && state.Session == p.session"},
 		},
@@ -58,7 +58,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/W6", breaks: "second does not list",
-		file: "internal/line/wait.go",
+		file: "internal/zk/line/wait.go",
 		edits: []edit{
 			{`	case p.verified:
 		return p.look(ctx)
@@ -68,7 +68,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/W7", breaks: "same session not asked",
-		file: "internal/line/wait.go",
+		file: "internal/zk/line/wait.go",
 		edits: []edit{
 			{"if p.predecessorSeen.owner == p.session && !p.heardFarewell(ctx) {", "if false {"},
 		},
@@ -76,7 +76,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/W8", breaks: "no recheck after reconnect",
-		file: "internal/line/wait.go",
+		file: "internal/zk/line/wait.go",
 		edits: []edit{
 			{`	if state.Up && state.Epoch != p.epoch {
 		return true, p.recheck(ctx)
@@ -87,7 +87,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/K2", breaks: "absent own znode always deleted",
-		file: "internal/line/look.go",
+		file: "internal/zk/line/look.go",
 		edits: []edit{
 			{`		if p.Conn.SessionID() != p.session {
 			return zkerror.ErrSessionExpired
@@ -98,7 +98,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/K3", breaks: "strays not deleted",
-		file: "internal/line/look.go",
+		file: "internal/zk/line/look.go",
 		edits: []edit{
 			{`		if err := p.delete(ctx, stray); err != nil {
 			return err
@@ -110,7 +110,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/K5", breaks: "mark of the end ignored",
-		file: "internal/line/look.go",
+		file: "internal/zk/line/look.go",
 		edits: []edit{
 			{`	case around.ended:
 		return zkerror.ErrElectionOver
@@ -120,7 +120,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/E1", breaks: "no Sync",
-		file: "internal/line/enter.go",
+		file: "internal/zk/line/enter.go",
 		edits: []edit{
 			{`		if _, err := p.Conn.Sync(p.Dir); err != nil {
 			return listing{}, err
@@ -131,7 +131,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/E2", breaks: "any owner",
-		file: "internal/line/enter.go",
+		file: "internal/zk/line/enter.go",
 		edits: []edit{
 			{"case p.name == \"\" && stat.EphemeralOwner == p.Conn.SessionID():", "case p.name == \"\":"},
 		},
@@ -139,7 +139,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/E4", breaks: "lost create not searched for",
-		file: "internal/line/enter.go",
+		file: "internal/zk/line/enter.go",
 		edits: []edit{
 			{`			if err = p.again(limited, err); err == nil {
 				err = p.adopt(limited)
@@ -149,7 +149,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/O2", breaks: "anybody behind is second",
-		file: "internal/line/order.go",
+		file: "internal/zk/line/order.go",
 		edits: []edit{
 			{`	s.isSecond = count == 1
 `, `	s.isSecond = count >= 1
@@ -159,7 +159,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/O3", breaks: "predecessor is the first, herd",
-		file: "internal/line/order.go",
+		file: "internal/zk/line/order.go",
 		edits: []edit{
 			{"if s.predecessor == \"\" || distance > ahead {", "if s.predecessor == \"\" || distance < ahead {"},
 		},
@@ -167,7 +167,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/P1", breaks: "session change does not end it",
-		file: "internal/line/place.go",
+		file: "internal/zk/line/place.go",
 		edits: []edit{
 			{`	case p.session != 0 && state.Session != p.session:
 		return zkerror.ErrSessionExpired
@@ -177,7 +177,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/P2", breaks: "not told at once",
-		file: "internal/line/place.go",
+		file: "internal/zk/line/place.go",
 		edits: []edit{
 			{`	p.tell(State{Err: zkerror.ErrDeleted})
 	if err := p.over`, "\tif err := p.over"},
@@ -186,7 +186,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/rL5", breaks: "leftovers without Sync",
-		file: "internal/line/enter.go",
+		file: "internal/zk/line/enter.go",
 		edits: []edit{
 			{`		if _, err := p.Conn.Sync(p.Dir); err != nil {
 			return listing{}, err
@@ -197,7 +197,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/rL9", breaks: "never maybe",
-		file: "internal/line/room.go",
+		file: "internal/zk/line/room.go",
 		edits: []edit{
 			{"c.maybe = stored && before(sequence, changed) || !ours(predecessor)", "c.maybe = false && before(sequence, changed) || !ours(predecessor)"},
 		},
@@ -205,7 +205,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/rL10", breaks: "tells the follower once only",
-		file: "internal/line/room.go",
+		file: "internal/zk/line/room.go",
 		edits: []edit{
 			{`		return struct{}{}, request.Retry(ctx, conn, func() error {
 			_, err := conn.Set(own, data, -1)
@@ -220,7 +220,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/rL14", breaks: "strays of own candidacy are left",
-		file: "internal/line/look.go",
+		file: "internal/zk/line/look.go",
 		edits: []edit{
 			{"\tfor _, stray := range around.strays {", "\tfor _, stray := range around.strays[:0] {"},
 		},
@@ -228,23 +228,23 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/F2", breaks: "a short lapse of the lease is not reported",
-		file: "internal/line/first.go",
+		file: "internal/zk/line/first.go",
 		edits: []edit{
 			{"state.Lapses != lapses", "false && state.Lapses != lapses"},
 		},
-		tests: "./internal/line -run TestShortLapse",
+		tests: "./internal/zk/line -run TestShortLapse",
 	},
 	{
 		name: "line/node-missing", breaks: "a missing node in a new session is the end of the election",
-		file: "internal/line/place.go",
+		file: "internal/zk/line/place.go",
 		edits: []edit{
 			{"case seen != 0 && p.Conn.SessionID() != seen:", "case false:"},
 		},
-		tests: "./internal/line -run TestNodeIsMissing",
+		tests: "./internal/zk/line -run TestNodeIsMissing",
 	},
 	{
 		name: "line/outlived", breaks: "the znode of a lost session stays",
-		file: "internal/line/leave.go",
+		file: "internal/zk/line/leave.go",
 		edits: []edit{
 			{"go p.deleteOutlived()", "_ = p.deleteOutlived"},
 		},
@@ -252,7 +252,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/order", breaks: "two candidates with one number are not an error",
-		file: "internal/line/look.go",
+		file: "internal/zk/line/look.go",
 		edits: []edit{
 			{"if around.twin != \"\" && p.Room == nil {", "if false {"},
 		},
@@ -260,7 +260,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/plain-owner", breaks: "persistent children count as candidates",
-		file: "internal/line/plain.go",
+		file: "internal/zk/line/plain.go",
 		edits: []edit{
 			{"case owner == nil && strings", "case strings"},
 		},
@@ -268,7 +268,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/F1", breaks: "a contender claims the grant without checking that its znode still exists",
-		file: "internal/line/first.go",
+		file: "internal/zk/line/first.go",
 		edits: []edit{
 			{`		select {
 		case event := <-ownWatch.C():
@@ -283,7 +283,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/W4", breaks: "the session is not compared",
-		file: "internal/line/wait.go",
+		file: "internal/zk/line/wait.go",
 		edits: []edit{
 			{" && state.Epoch == p.epoch && state.Session == p.session", " && state.Epoch == p.epoch"},
 		},
@@ -291,15 +291,15 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/W5", breaks: "a write to the predecessor before the watch is not noticed",
-		file: "internal/line/wait.go",
+		file: "internal/zk/line/wait.go",
 		edits: []edit{
 			{"p.unsettled = (p.verified || p.Room != nil) && p.predecessorSeen.version > 0", "p.unsettled = false"},
 		},
-		tests: "./internal/line -run ^TestPredecessorIsWrittenBeforeTheWatch$",
+		tests: "./internal/zk/line -run ^TestPredecessorIsWrittenBeforeTheWatch$",
 	},
 	{
 		name: "line/W5r", breaks: "the same, for those who wait for room",
-		file: "internal/line/wait.go",
+		file: "internal/zk/line/wait.go",
 		edits: []edit{
 			{"(p.verified || p.Room != nil) &&", "p.verified &&"},
 		},
@@ -307,7 +307,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/W10", breaks: "the second candidate has no lease in advance",
-		file: "internal/line/wait.go",
+		file: "internal/zk/line/wait.go",
 		edits: []edit{
 			{`	if p.verified {
 		p.prove()
@@ -321,23 +321,23 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/rL2", breaks: "the end of the common session counts as a resignation",
-		file: "internal/line/wait.go",
+		file: "internal/zk/line/wait.go",
 		edits: []edit{
 			{"p.predecessorSeen.owner == p.session && !p.heardFarewell(ctx)", "false && !p.heardFarewell(ctx)"},
 		},
-		tests: "./internal/line -run ^TestPredecessorGoesWithTheSession$",
+		tests: "./internal/zk/line -run ^TestPredecessorGoesWithTheSession$",
 	},
 	{
 		name: "line/rL3", breaks: "a place is certain after a reconnect",
-		file: "internal/line/wait.go",
+		file: "internal/zk/line/wait.go",
 		edits: []edit{
 			{" && state.Epoch == p.epoch && ", " && "},
 		},
-		tests: "./internal/line -run ^TestReconnectMakesThePlaceUncertain$",
+		tests: "./internal/zk/line -run ^TestReconnectMakesThePlaceUncertain$",
 	},
 	{
 		name: "line/K1", breaks: "a znode of another session is accepted as the contender's",
-		file: "internal/line/look.go",
+		file: "internal/zk/line/look.go",
 		edits: []edit{
 			{"case o.Err == nil && o.Value.Stat.EphemeralOwner == p.Conn.SessionID():", "case o.Err == nil:"},
 		},
@@ -345,7 +345,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/K4", breaks: "another node at the path is not noticed when it is listed",
-		file: "internal/line/look.go",
+		file: "internal/zk/line/look.go",
 		edits: []edit{
 			{"if l.Err == nil && p.isOther(l.Value.stat) {", "if false {"},
 		},
@@ -353,16 +353,16 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/rL11", breaks: "the watch of a former predecessor is kept",
-		file: "internal/line/look.go",
+		file: "internal/zk/line/look.go",
 		edits: []edit{
 			{`		p.predecessorWatch = nil // it watched one that is gone
 `, ""},
 		},
-		tests: "./internal/line -run ^TestWatchOfAFormerPredecessor$",
+		tests: "./internal/zk/line -run ^TestWatchOfAFormerPredecessor$",
 	},
 	{
 		name: "line/E3", breaks: "the end of the sequence numbers is ignored",
-		file: "internal/line/enter.go",
+		file: "internal/zk/line/enter.go",
 		edits: []edit{
 			{"if p.Naming.exhausted(p.name) {", "if false {"},
 		},
@@ -370,7 +370,7 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/V1", breaks: "the answer to a create is not awaited by those who leave",
-		file: "internal/line/leave.go",
+		file: "internal/zk/line/leave.go",
 		edits: []edit{
 			{`		answer := <-p.creating
 		switch {
@@ -381,19 +381,19 @@ var lineMutants = []mutant{
 		}
 `, ""},
 		},
-		tests: "./internal/line -run ^TestLeaveDuringTheCreate$",
+		tests: "./internal/zk/line -run ^TestLeaveDuringTheCreate$",
 	},
 	{
 		name: "line/rL6", breaks: "a create in progress is forgotten by those who leave",
-		file: "internal/line/leave.go",
+		file: "internal/zk/line/leave.go",
 		edits: []edit{
 			{"if p.creating != nil {", "if false {"},
 		},
-		tests: "./internal/line -run ^TestLeaveDuringTheCreate$",
+		tests: "./internal/zk/line -run ^TestLeaveDuringTheCreate$",
 	},
 	{
 		name: "line/V3", breaks: "the search for znodes ends with the session",
-		file: "internal/line/leave.go",
+		file: "internal/zk/line/leave.go",
 		edits: []edit{
 			{`			p.outlive()
 			continue
@@ -404,17 +404,17 @@ var lineMutants = []mutant{
 	},
 	{
 		name: "line/O1", breaks: "sequence numbers do not overflow",
-		file: "internal/line/order.go",
+		file: "internal/zk/line/order.go",
 		edits: []edit{
 			{`		if distance < 0 {
 `, `		if sequence < ownSequence {
 `},
 		},
-		tests: "./internal/line -run ^TestOrderAcrossTheOverflow$",
+		tests: "./internal/zk/line -run ^TestOrderAcrossTheOverflow$",
 	},
 	{
 		name: "line/P3", breaks: "another node at the path is not noticed after a deletion",
-		file: "internal/line/place.go",
+		file: "internal/zk/line/place.go",
 		edits: []edit{
 			{"case r.dir == nil, p.isOther(r.dir):", "case r.dir == nil:"},
 		},

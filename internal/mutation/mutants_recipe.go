@@ -4,7 +4,7 @@ package main
 var recipeMutants = []mutant{
 	{
 		name: "recipe/X1", breaks: "session moved is final",
-		file: "internal/request/request.go",
+		file: "internal/zk/request/request.go",
 		edits: []edit{
 			{"errors.Is(err, zk.ErrSessionMoved), errors.Is(err, zk.ErrSessionExpired),", "errors.Is(err, zk.ErrSessionExpired),"},
 		},
@@ -136,11 +136,11 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/large", breaks: "an answer that is too large is not recognized",
-		file: "internal/request/large.go",
+		file: "internal/zk/request/large.go",
 		edits: []edit{
 			{"certain := s.limit != unknownLimit && size > s.limit", "certain := false && size > s.limit"},
 		},
-		tests: "./internal/request -run TooLarge",
+		tests: "./internal/zk/request -run TooLarge",
 	},
 	{
 		name: "recipe/rL8", breaks: "a lock is released before its grant ends",

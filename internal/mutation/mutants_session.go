@@ -4,39 +4,39 @@ package main
 var sessionMutants = []mutant{
 	{
 		name: "session/L1", breaks: "margin of T/8 dropped",
-		file: "internal/session/lease.go",
+		file: "internal/zk/session/lease.go",
 		edits: []edit{
 			{"return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))", "return newest.Add(min(l.timeout/2, l.timeout-gap))"},
 		},
-		tests: "./internal/session -run ^TestChainCountsFromAcknowledgements$",
+		tests: "./internal/zk/session -run ^TestChainCountsFromAcknowledgements$",
 	},
 	{
 		name: "session/L2", breaks: "first proof worth T/2",
-		file: "internal/session/lease.go",
+		file: "internal/zk/session/lease.go",
 		edits: []edit{
 			{"return newest.Add(l.timeout / 3)", "return newest.Add(l.timeout / 2)"},
 		},
-		tests: "./internal/session -run ^TestChainCountsFromAcknowledgements$",
+		tests: "./internal/zk/session -run ^TestChainCountsFromAcknowledgements$",
 	},
 	{
 		name: "session/L3", breaks: "no cap of T/2",
-		file: "internal/session/lease.go",
+		file: "internal/zk/session/lease.go",
 		edits: []edit{
 			{"return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))", "return newest.Add(l.timeout*7/8 - gap)"},
 		},
-		tests: "./internal/session -run ^TestLeaseDeadline$",
+		tests: "./internal/zk/session -run ^TestLeaseDeadline$",
 	},
 	{
 		name: "session/L4", breaks: "pause ignored",
-		file: "internal/session/lease.go",
+		file: "internal/zk/session/lease.go",
 		edits: []edit{
 			{"if !l.paused.IsZero() && elapsed(l.paused, newest) < l.timeout*7/12 {", "if false {"},
 		},
-		tests: "./internal/session -run ^TestLeaseAndFlightTime$",
+		tests: "./internal/zk/session -run ^TestLeaseAndFlightTime$",
 	},
 	{
 		name: "session/L5", breaks: "monotonic clock only",
-		file: "internal/session/lease.go",
+		file: "internal/zk/session/lease.go",
 		edits: []edit{
 			{"return max(b.Sub(a), b.Round(0).Sub(a.Round(0)))", "return b.Sub(a)"},
 		},
@@ -44,7 +44,7 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "session/S3", breaks: "check of another session proves",
-		file: "internal/session/monitor.go",
+		file: "internal/zk/session/monitor.go",
 		edits: []edit{
 			{`	if m.seen.session != r.session {
 		return zkerror.ErrSessionExpired // whatever it proves, it is not this session's life
@@ -55,7 +55,7 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "session/S5", breaks: "no hysteresis",
-		file: "internal/session/monitor.go",
+		file: "internal/zk/session/monitor.go",
 		edits: []edit{
 			{"m.proven = !Expired(deadline.Add(-m.lease.timeout/4), now)", "m.proven = true"},
 		},
@@ -63,27 +63,27 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "session/S6", breaks: "lapses not counted",
-		file: "internal/session/monitor.go",
+		file: "internal/zk/session/monitor.go",
 		edits: []edit{
 			{`		m.lapses++
 `, ""},
 		},
-		tests: "./internal/session -run ^TestLapseThatIsRepaired$",
+		tests: "./internal/zk/session -run ^TestLapseThatIsRepaired$",
 	},
 	{
 		name: "session/S9", breaks: "lapse mended unnoticed",
-		file: "internal/session/monitor.go",
+		file: "internal/zk/session/monitor.go",
 		edits: []edit{
 			{`	if err == nil {
 		m.judge()
 		m.lease.proved`, `	if err == nil {
 		m.lease.proved`},
 		},
-		tests: "./internal/session -run ^TestLapseThatIsRepaired$",
+		tests: "./internal/zk/session -run ^TestLapseThatIsRepaired$",
 	},
 	{
 		name: "session/C1", breaks: "missing znode not told",
-		file: "internal/session/check.go",
+		file: "internal/zk/session/check.go",
 		edits: []edit{
 			{`			missing = append(missing, paths[failed])
 `, `			_ = missing
@@ -93,7 +93,7 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "session/lease-7-8", breaks: "a lease is seven eighths of the timeout from every proof: two leaders",
-		file: "internal/session/lease.go",
+		file: "internal/zk/session/lease.go",
 		edits: []edit{
 			{"return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))", `_ = gap
 	return newest.Add(l.timeout - l.timeout/8)`},
@@ -102,103 +102,103 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "session/S8", breaks: "a stop of the process is not noticed",
-		file: "internal/session/stops.go",
+		file: "internal/zk/session/stops.go",
 		edits: []edit{
 			{"elapsed(t.last, now) > limit", "false"},
 		},
-		tests: "./internal/session -run TestTurns|TestStopOfTheProcess",
+		tests: "./internal/zk/session -run TestTurns|TestStopOfTheProcess",
 	},
 	{
 		name: "session/acked-sent", breaks: "a chain counts from the time at which a proof was sent",
-		file: "internal/session/lease.go",
+		file: "internal/zk/session/lease.go",
 		edits: []edit{
 			{"elapsed(l.proofs[1].acked, sent) >=", "elapsed(l.proofs[1].sent, sent) >="},
 		},
-		tests: "./internal/session -run TestChainCounts",
+		tests: "./internal/zk/session -run TestChainCounts",
 	},
 	{
 		name: "session/acked-newest", breaks: "the newest link of a chain counts from its send time",
-		file: "internal/session/lease.go",
+		file: "internal/zk/session/lease.go",
 		edits: []edit{
 			{"elapsed(l.proofs[0].acked, newest) <", "elapsed(l.proofs[0].sent, newest) <"},
 		},
-		tests: "./internal/session -run TestChainCounts|TestLeaseAndFlightTime",
+		tests: "./internal/zk/session -run TestChainCounts|TestLeaseAndFlightTime",
 	},
 	{
 		name: "session/interval-limit", breaks: "checks wait for longer than a quarter of the timeout",
-		file: "internal/session/lease.go",
+		file: "internal/zk/session/lease.go",
 		edits: []edit{
 			{"elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, l.timeout/4)", "elapsed(l.proofs[len(l.proofs)-1].acked, now) >= interval"},
 		},
-		tests: "./internal/session -run TestCheckInterval",
+		tests: "./internal/zk/session -run TestCheckInterval",
 	},
 	{
 		name: "session/interval-young", breaks: "checks wait for the interval while the lease ends",
-		file: "internal/session/lease.go",
+		file: "internal/zk/session/lease.go",
 		edits: []edit{
 			{"interval <= l.timeout/8 || l.deadline().Sub(now) <= l.timeout*3/16 {", "interval <= l.timeout/8 {"},
 		},
-		tests: "./internal/session -run TestCheckInterval",
+		tests: "./internal/zk/session -run TestCheckInterval",
 	},
 	{
 		name: "session/interval-shortest", breaks: "the interval of the connection is not the shortest",
-		file: "internal/session/monitor.go",
+		file: "internal/zk/session/monitor.go",
 		edits: []edit{
 			{"if shortest = min(shortest, s.every); shortest == 0 {", "if shortest = s.every; shortest > 0 {"},
 		},
-		tests: "./internal/session -run TestShortestCheckInterval",
+		tests: "./internal/zk/session -run TestShortestCheckInterval",
 	},
 	{
 		name: "session/pause", breaks: "a stop of the process does not shorten the lease",
-		file: "internal/session/lease.go",
+		file: "internal/zk/session/lease.go",
 		edits: []edit{
 			{"if !l.paused.IsZero() &&", "if false &&"},
 		},
-		tests: "./internal/session -run TestLeaseAndFlightTime",
+		tests: "./internal/zk/session -run TestLeaseAndFlightTime",
 	},
 	{
 		name: "session/turn", breaks: "breaks of the connection are missed with long timeouts",
-		file: "internal/session/stops.go",
+		file: "internal/zk/session/stops.go",
 		edits: []edit{
 			{"min(timeout/32, maxTurn)", "timeout/32"},
 		},
-		tests: "./internal/session -run TestBreaks",
+		tests: "./internal/zk/session -run TestBreaks",
 	},
 	{
 		name: "session/granted", breaks: "a lease is longer than the granted timeout allows",
-		file: "internal/session/timeout.go",
+		file: "internal/zk/session/timeout.go",
 		edits: []edit{
 			{"return min(stated, granted)", "return stated"},
 		},
-		tests: "./internal/session -run TestTimeoutIsTheGrantedOne",
+		tests: "./internal/zk/session -run TestTimeoutIsTheGrantedOne",
 	},
 	{
 		name: "session/learnt", breaks: "a timeout that is learnt later does not shorten the lease",
-		file: "internal/session/timeout.go",
+		file: "internal/zk/session/timeout.go",
 		edits: []edit{
 			{"granted > 0 && stated > granted", "false"},
 		},
-		tests: "./internal/session -run TestTimeoutIsLearntLater",
+		tests: "./internal/zk/session -run TestTimeoutIsLearntLater",
 	},
 	{
 		name: "session/reconnect", breaks: "a longer timeout extends the lease of earlier proofs",
-		file: "internal/session/timeout.go",
+		file: "internal/zk/session/timeout.go",
 		edits: []edit{
 			{"timeout < m.lease.timeout || len(m.lease.proofs) == 0", "true"},
 		},
-		tests: "./internal/session -run TestTimeoutChangesWith",
+		tests: "./internal/zk/session -run TestTimeoutChangesWith",
 	},
 	{
 		name: "session/L6", breaks: "a chain of T/16 is long enough",
-		file: "internal/session/lease.go",
+		file: "internal/zk/session/lease.go",
 		edits: []edit{
 			{"elapsed(l.proofs[0].acked, newest) < l.timeout/4", "elapsed(l.proofs[0].acked, newest) < l.timeout/16"},
 		},
-		tests: "./internal/session -run ^TestChainCountsFromAcknowledgements$",
+		tests: "./internal/zk/session -run ^TestChainCountsFromAcknowledgements$",
 	},
 	{
 		name: "session/S1", breaks: "the lease of a session survives its end",
-		file: "internal/session/monitor.go",
+		file: "internal/zk/session/monitor.go",
 		edits: []edit{
 			{`	if is.session != was.session {
 		m.lease.clear()
@@ -209,16 +209,16 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "session/S2", breaks: "breaks of the connection are not counted",
-		file: "internal/session/monitor.go",
+		file: "internal/zk/session/monitor.go",
 		edits: []edit{
 			{`		m.epoch = epochs.Add(1)
 `, ""},
 		},
-		tests: "./internal/session -run ^TestBreaksAreNoticed$",
+		tests: "./internal/zk/session -run ^TestBreaksAreNoticed$",
 	},
 	{
 		name: "session/S4", breaks: "a check counts from its answer",
-		file: "internal/session/monitor.go",
+		file: "internal/zk/session/monitor.go",
 		edits: []edit{
 			{"m.lease.proved(r.sent, r.acked)", "m.lease.proved(r.acked, r.acked)"},
 		},
@@ -226,40 +226,40 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "session/S7", breaks: "a write of long ago counts as a proof",
-		file: "internal/session/monitor.go",
+		file: "internal/zk/session/monitor.go",
 		edits: []edit{
 			{"if age < m.lease.timeout/3 {", "if true {"},
 		},
-		tests: "./internal/session -run ^TestProveWithAnOldWrite$",
+		tests: "./internal/zk/session -run ^TestProveWithAnOldWrite$",
 	},
 	{
 		name: "session/S10", breaks: "proofs of before a rest remain in the chain",
-		file: "internal/session/monitor.go",
+		file: "internal/zk/session/monitor.go",
 		edits: []edit{
 			{`	if alone {
 		m.lease.clear()
 `, `	if alone {
 `},
 		},
-		tests: "./internal/session -run ^TestProveAfterARest$",
+		tests: "./internal/zk/session -run ^TestProveAfterARest$",
 	},
 	{
 		name: "session/S11", breaks: "no check is sent when the connection is back",
-		file: "internal/session/monitor.go",
+		file: "internal/zk/session/monitor.go",
 		edits: []edit{
 			{`	if is.up {
 		m.checkNow = true
 	}
 `, ""},
 		},
-		tests: "./internal/session -run ^TestCheckAfterAReconnect$",
+		tests: "./internal/zk/session -run ^TestCheckAfterAReconnect$",
 	},
 	{
 		name: "session/C2", breaks: "after one failure the other paths are not checked",
-		file: "internal/session/check.go",
+		file: "internal/zk/session/check.go",
 		edits: []edit{
 			{"paths = slices.Delete(slices.Clone(paths), failed, failed+1)", "paths = slices.Clip(paths[:0])"},
 		},
-		tests: "./internal/session -run ^TestCheckFindsAllMissing$",
+		tests: "./internal/zk/session -run ^TestCheckFindsAllMissing$",
 	},
 }

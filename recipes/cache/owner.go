@@ -6,10 +6,10 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	znodes "github.com/go-leaderelection/leaderelection/internal/znode"
+	znodes "github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
 // owner is the goroutine that a cache's state belongs to. The files follow what

@@ -1,6 +1,6 @@
 package cache
 
-import "github.com/go-leaderelection/leaderelection/internal/request"
+import "github.com/go-leaderelection/leaderelection/internal/zk/request"
 
 // caller is one call of Sync.
 type caller struct {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	"github.com/go-leaderelection/leaderelection/internal/znode"
+	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
 // Type is the lifetime of an instance's znode.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/request"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/counter"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"

@@ -19,7 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/closing"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/recordjson"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
-	"github.com/go-leaderelection/leaderelection/internal/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
 // Store stores the record of one election in a bucket. It implements [changefeed.Store]

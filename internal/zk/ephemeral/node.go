@@ -1,6 +1,6 @@
 // Package ephemeral puts one ephemeral znode at a path and holds it: the znode is
 // proven to be this session's, its end is told, and it is removed for certain. Those
-// who stand in line have internal/line for that.
+// who stand in line have internal/zk/line for that.
 package ephemeral
 
 import (
@@ -13,12 +13,12 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
-	"github.com/go-leaderelection/leaderelection/internal/request"
-	"github.com/go-leaderelection/leaderelection/internal/session"
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	"github.com/go-leaderelection/leaderelection/internal/znode"
+	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
 // Node is an ephemeral znode of the session in which it was created. Its goroutine

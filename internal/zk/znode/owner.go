@@ -3,7 +3,7 @@ package znode
 import (
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 )
 
 // IsEphemeral is [session.IsEphemeral], for packages that need no session.
