@@ -20,7 +20,11 @@ func (e *Election) Resign() error {
 	if len(e.removals) == 0 {
 		return nil
 	}
-	return fmt.Errorf("resign from %s: %w: %s may still exist", e.node, ErrUnconfirmed, e.ID())
+	znode := e.ID()
+	if znode == "" {
+		znode = "a znode of this candidate" // the reply to its creation was lost
+	}
+	return fmt.Errorf("resign from %s: %w: %s may still exist", e.node, ErrUnconfirmed, znode)
 }
 
 // EndElection implements [Candidate]. It deletes the election as [DeleteElection] does. If

@@ -153,7 +153,7 @@ func TestC05Twice(t *testing.T) {
 	}
 	wg.Wait()
 	require.NoError(t, c.EndElection())
-	require.NoError(t, c.Resign())
+	electiontest.Confirm(t, c.Resign)
 	require.False(t, exists(t, conn, node))
 }
 

@@ -220,12 +220,12 @@ func TestUnusableAfterResign(t *testing.T) {
 	require.False(t, open)
 	require.Equal(t, leaderelection.Follower, c.Current().Role)
 	require.Nil(t, c.Current().Leadership)
-	require.NoError(t, c.Resign())
+	electiontest.Confirm(t, c.Resign)
 	require.Empty(t, children(t, conn, node))
 
 	// One that never took part can resign too, and then cannot.
 	idle := newCandidate(t, conn, node)
-	require.NoError(t, idle.Resign())
+	electiontest.Confirm(t, idle.Resign)
 	idle.isClosed(t)
 	require.ErrorIs(t, idle.ElectLeader(), leaderelection.ErrCandidacyOver)
 	require.Empty(t, children(t, conn, node))
