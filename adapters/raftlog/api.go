@@ -1,6 +1,6 @@
 package raftlog
 
-import "github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+import "github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 
 // What peers, and package client, tell: see there.
 type (

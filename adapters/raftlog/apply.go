@@ -5,7 +5,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"

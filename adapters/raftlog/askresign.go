@@ -8,7 +8,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // ResignRequested returns a channel that is closed when a client requests this candidate's

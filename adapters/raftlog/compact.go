@@ -13,7 +13,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"

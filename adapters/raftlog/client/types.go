@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // What peers and clients say to each other.

@@ -11,7 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"

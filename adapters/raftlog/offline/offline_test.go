@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/goleak"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // TestWildLeaderLeavesNoMark: the log's time is the newest of its entries, and never goes back.

@@ -10,7 +10,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 

@@ -9,7 +9,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"crypto/tls"
 	"fmt"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // Purpose is what a connection is for.

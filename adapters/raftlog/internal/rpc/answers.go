@@ -5,7 +5,7 @@ package rpc
 import (
 	"fmt"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 func (c *Caller) read() error {

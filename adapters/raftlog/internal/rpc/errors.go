@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // ErrLost: the connection has ended, and with it the calls on it. Unless such an error is

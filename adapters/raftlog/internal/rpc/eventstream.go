@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // ErrQuiet: nothing has come for longer than the patience that was set.

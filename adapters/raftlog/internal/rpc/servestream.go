@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // credit is what may be sent of a stream.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
