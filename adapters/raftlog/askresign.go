@@ -63,7 +63,7 @@ func (n *Node) candidate(name, id string) *Election {
 	return nil
 }
 
-// AskToResign implements [api.Service].
+// AskToResign implements [rpc.Service].
 func (s service) AskToResign(ctx context.Context, name, candidate string) error {
 	e := s.candidate(name, candidate)
 	if e == nil {

@@ -24,7 +24,7 @@
 //	node, err := raftlog.Open(raftlog.Config{
 //		Cluster: "orders",
 //		ID:      "a", Addr: "10.0.0.1:8047",
-//		Peers: []raftlog.Peer{
+//		Peers: []api.Peer{
 //			{ID: "a", Addr: "10.0.0.1:8047"}, {ID: "b", Addr: "10.0.0.2:8047"}, {ID: "c", Addr: "10.0.0.3:8047"},
 //		},
 //		Dir: "/var/lib/orders/raft", Secret: secret, StateMachine: orders,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
@@ -15,7 +16,7 @@ func (n *Node) join() (*snapshot.Reader, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.JoinTimeout)
 	defer cancel()
 	err := error(nil)
-	said := map[Peer]string{}
+	said := map[api.Peer]string{}
 	for {
 		for _, p := range n.cfg.Peers {
 			r, e := n.fetch(ctx, p)
@@ -46,7 +47,7 @@ func (n *Node) join() (*snapshot.Reader, error) {
 }
 
 // fetch gets a snapshot from one peer. This peer is then of that one's cluster.
-func (n *Node) fetch(ctx context.Context, p Peer) (*snapshot.Reader, error) {
+func (n *Node) fetch(ctx context.Context, p api.Peer) (*snapshot.Reader, error) {
 	l, err := n.contact(ctx, p)
 	if err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func (n *Node) fetch(ctx context.Context, p Peer) (*snapshot.Reader, error) {
 	caller := rpc.NewCaller(l)
 	defer caller.Close()
 	if l.Remote().Claim.Founding == "" {
-		return nil, fmt.Errorf("%w: peer %v has not joined a cluster itself", ErrRefused, p)
+		return nil, fmt.Errorf("%w: peer %v has not joined a cluster itself", api.ErrRefused, p)
 	}
 	s, err := caller.Snapshot(ctx)
 	if err != nil {
@@ -69,7 +70,7 @@ func (n *Node) fetch(ctx context.Context, p Peer) (*snapshot.Reader, error) {
 }
 
 // contact connects to a peer as a client does, and says who this peer is.
-func (n *Node) contact(ctx context.Context, p Peer) (*link.Conn, error) {
+func (n *Node) contact(ctx context.Context, p api.Peer) (*link.Conn, error) {
 	conn, err := n.cfg.Dial(ctx, p.Addr)
 	if err != nil {
 		return nil, err

@@ -11,13 +11,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // Info returns the status of this peer. It does not block.
-func (n *Node) Info() Info {
+func (n *Node) Info() api.Info {
 	s := n.status.Load()
-	info := Info{
+	info := api.Info{
 		Peer: n.cfg.self(), Cluster: n.cfg.Cluster, Role: s.Role.String(), Leader: s.Leader, Term: s.Term,
 		Lease: max(0, s.Lease-clock{n}.Now()), FirstIndex: s.First, LastApplied: n.appliedIndex(), CommitIndex: s.Commit,
 		LastIndex: s.Last, PruneIndex: s.Prune, SnapshotIndex: s.Snapshot.Index, SnapshotSize: s.Snapshot.Size, RequestIDs: s.IDs,
@@ -32,8 +33,8 @@ func (n *Node) Info() Info {
 }
 
 // Membership returns the peers of the cluster according to the entries that this peer has
-// applied. The error is the cause of ctx, [ErrClosed] or [ErrFault].
-func (n *Node) Membership(ctx context.Context) (m Membership, err error) {
+// applied. The error is the cause of ctx, [api.ErrClosed] or [api.ErrFault].
+func (n *Node) Membership(ctx context.Context) (m api.Membership, err error) {
 	err = n.do(ctx, func(c *core.Core) { m = c.Membership() })
 	return m, err
 }
@@ -43,19 +44,19 @@ func (n *Node) Membership(ctx context.Context) (m Membership, err error) {
 type service struct{ *Node }
 
 func (s service) Propose(ctx context.Context, id requestid.ID, data []byte) (uint64, error) {
-	index, _, err := s.ask(ctx, core.Request{Kind: api.State, ID: id, Data: data})
+	index, _, err := s.ask(ctx, core.Request{Kind: api.KindState, ID: id, Data: data})
 	return index, err
 }
 
 func (s service) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (uint64, error) {
-	index, _, err := s.ask(ctx, core.Request{Kind: api.Config, ID: id, To: voters})
+	index, _, err := s.ask(ctx, core.Request{Kind: api.KindConfig, ID: id, To: voters})
 	return index, err
 }
 
 func (s service) Info(context.Context) (api.Info, error) { return s.Node.Info(), nil }
 
 func (s service) Election(ctx context.Context, name string) (api.Election, error) {
-	if err := api.CheckName(name); err != nil {
+	if err := wire.CheckElection(name); err != nil {
 		return api.Election{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
 	}
 	if err := s.read(ctx, (*core.Core).ReadTables); err != nil {
@@ -73,7 +74,7 @@ func (s service) Election(ctx context.Context, name string) (api.Election, error
 	return e, nil
 }
 
-func (s service) Entries(ctx context.Context, from uint64) (api.Events, error) {
+func (s service) Entries(ctx context.Context, from uint64) (rpc.Events, error) {
 	return s.events(ctx, from), nil
 }
 

@@ -15,15 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
-// Event is an element of a subscription.
-type Event = api.Event
-
-// Progress reports the progress of a subscription.
-type Progress = api.Progress
-
 // Subscription is a stream of the entries of the log, in order and without gaps.
 type Subscription struct {
-	events chan Event
+	events chan api.Event
 	stop   context.CancelFunc
 	done   chan struct{}
 	err    error
@@ -36,7 +30,7 @@ type Subscription struct {
 // done, when it is closed, and when the node stops.
 func (n *Node) Subscribe(ctx context.Context, from uint64) *Subscription {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &Subscription{events: make(chan Event), stop: cancel, done: make(chan struct{})}
+	s := &Subscription{events: make(chan api.Event), stop: cancel, done: make(chan struct{})}
 	events := n.events(ctx, from)
 	go func() {
 		defer close(s.events)
@@ -66,7 +60,7 @@ func (n *Node) Subscribe(ctx context.Context, from uint64) *Subscription {
 }
 
 // Events returns the channel of the stream. It is closed when the stream ends.
-func (s *Subscription) Events() <-chan Event { return s.events }
+func (s *Subscription) Events() <-chan api.Event { return s.events }
 
 // Err returns the reason why the stream has ended, and nil before Events is closed.
 func (s *Subscription) Err() error {
@@ -92,7 +86,7 @@ type events struct {
 	ctx    context.Context
 	stop   context.CancelFunc
 	next   uint64
-	ready  []Event
+	ready  []api.Event
 	caught uint64 // the commit index of the last pulse
 }
 
@@ -112,16 +106,16 @@ func (e *events) Close() error {
 	return nil
 }
 
-// Next implements [api.Events].
-func (e *events) Next() (Event, error) {
+// Next implements [rpc.Events].
+func (e *events) Next() (api.Event, error) {
 	quiet := time.NewTimer(pulseInterval)
 	defer quiet.Stop()
 	for {
 		if e.ctx.Err() != nil {
-			return Event{}, e.end(context.Cause(e.ctx))
+			return api.Event{}, e.end(context.Cause(e.ctx))
 		}
 		if e.n.ctx.Err() != nil {
-			return Event{}, e.end(context.Cause(e.n.ctx))
+			return api.Event{}, e.end(context.Cause(e.n.ctx))
 		}
 		if len(e.ready) > 0 {
 			ev := e.ready[0]
@@ -134,7 +128,7 @@ func (e *events) Next() (Event, error) {
 				if e.n.ctx.Err() != nil { // the log is closed
 					err = context.Cause(e.n.ctx)
 				}
-				return Event{}, err
+				return api.Event{}, err
 			}
 			continue
 		}
@@ -147,7 +141,7 @@ func (e *events) Next() (Event, error) {
 			return e.pulse(applied), nil
 		case <-e.ctx.Done():
 		case <-e.n.ctx.Done():
-			return Event{}, context.Cause(e.n.ctx)
+			return api.Event{}, context.Cause(e.n.ctx)
 		}
 	}
 }
@@ -163,14 +157,14 @@ func (e *events) end(why error) error {
 	return why
 }
 
-func (e *events) pulse(applied uint64) Event {
+func (e *events) pulse(applied uint64) api.Event {
 	e.caught = applied
 	s := e.n.status.Load()
-	p := Progress{Commit: max(s.Commit, applied), Term: s.Term, Leader: s.Leader, Fresh: s.Lease > clock{e.n}.Now()}
+	p := api.Progress{Commit: max(s.Commit, applied), Term: s.Term, Leader: s.Leader, Fresh: s.Lease > clock{e.n}.Now()}
 	if s.Role == core.Leader {
 		p.Leader = e.n.cfg.self()
 	}
-	return Event{Progress: &p}
+	return api.Event{Progress: &p}
 }
 
 // read takes the next entries that are applied from the log, or the snapshot before them.
@@ -190,11 +184,11 @@ func (e *events) read(applied uint64) error {
 	for _, raw := range entries {
 		d, err := entry.Decode(raw)
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrFault, err)
+			return fmt.Errorf("%w: %w", api.ErrFault, err)
 		}
 		user := d.Entry()
 		_, user.Skipped = slices.BinarySearch(skips, d.Index)
-		e.ready = append(e.ready, Event{Entry: &user})
+		e.ready = append(e.ready, api.Event{Entry: &user})
 		e.next = d.Index + 1
 	}
 	return nil
@@ -208,7 +202,7 @@ func (e *events) jump() error {
 	}
 	m := r.Meta()
 	e.next = m.Index + 1
-	e.ready = append(e.ready, Event{Snapshot: &SnapshotStream{
+	e.ready = append(e.ready, api.Event{Snapshot: &api.SnapshotStream{
 		Index: m.Index, Term: m.Term, Size: r.DataSize(), Data: struct {
 			io.Reader
 			io.Closer

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
@@ -33,7 +34,7 @@ func (k *conn) over() error {
 
 // to returns the connection to p. A peer is dialed at most once in half a RetryPause: until
 // then the error of the last time is returned.
-func (c *Client) to(ctx context.Context, p Peer) (*rpc.Caller, error) {
+func (c *Client) to(ctx context.Context, p api.Peer) (*rpc.Caller, error) {
 	c.mu.Lock()
 	k := c.conns[p]
 	if k != nil {
@@ -64,7 +65,7 @@ func (c *Client) to(ctx context.Context, p Peer) (*rpc.Caller, error) {
 }
 
 // run makes the connection and watches it until it ends.
-func (c *Client) run(k *conn, p Peer) {
+func (c *Client) run(k *conn, p api.Peer) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.CallTimeout)
 	stream, err := c.connect(ctx, p)
 	cancel()

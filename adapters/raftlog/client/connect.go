@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
@@ -26,7 +27,7 @@ func linked(cfg Config) (connect, error) {
 		var d net.Dialer
 		dial = func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }
 	}
-	return func(ctx context.Context, p Peer) (rpc.Stream, error) {
+	return func(ctx context.Context, p api.Peer) (rpc.Stream, error) {
 		raw, err := dial(ctx, p.Addr)
 		if err != nil {
 			return nil, err

@@ -18,6 +18,26 @@ import (
 // DefaultKeepaliveTimeout is the default of [KeepaliveTimeout].
 const DefaultKeepaliveTimeout = time.Second
 
+// ErrGap is returned if a peer has sent entries that are not consecutive. The error is a
+// [GapError].
+var ErrGap = errors.New("raftlog: gap between entries")
+
+// GapError is the error of a subscription that has received an unexpected entry. It wraps
+// [ErrGap]. The peer, or the connection to it, is faulty.
+type GapError struct {
+	// Peer is the peer that has sent the entry.
+	Peer api.Peer
+	// Want is the expected index, and Got the index of the received entry or snapshot.
+	Want, Got uint64
+}
+
+func (e *GapError) Error() string {
+	return fmt.Sprintf("%s: peer %v has sent index %d where %d has to be; subscribe again at index %d, not at that peer", ErrGap, e.Peer, e.Got, e.Want, e.Want)
+}
+
+// Is reports whether target is [ErrGap].
+func (e *GapError) Is(target error) bool { return target == ErrGap }
+
 // EventKind is the kind of an Event.
 type EventKind int
 
@@ -57,13 +77,13 @@ type Event struct {
 	// Kind is the kind of the event.
 	Kind EventKind
 	// Peer is the peer from which the event was received.
-	Peer Peer
+	Peer api.Peer
 	// Entry is set for EventEntry. It must not be modified.
-	Entry *Entry
+	Entry *api.Entry
 	// Snapshot is set for EventSnapshot.
-	Snapshot *SnapshotStream
+	Snapshot *api.SnapshotStream
 	// Leader is the leader that the peer knows. It is set for EventFresh.
-	Leader Peer
+	Leader api.Peer
 	// Term is the term of the leader. It is set for EventFresh.
 	Term uint64
 	// Err is the reason of EventStale and EventTimeout.
@@ -102,12 +122,12 @@ type Subscription struct {
 	patience   time.Duration
 
 	// The goroutine's own.
-	next     uint64 // index
-	peer     Peer   // that feeds it
+	next     uint64   // index
+	peer     api.Peer // that feeds it
 	fresh    bool
-	refused  map[Peer]bool
+	refused  map[api.Peer]bool
 	begun    time.Time // the last attempt
-	leader   Peer      // as the last pulse has it
+	leader   api.Peer  // as the last pulse has it
 	leadless time.Time // since when the peer has not been fresh; zero if it is
 	failed   error     // of the last attempt, unless a peer has answered since
 
@@ -142,7 +162,7 @@ func (c *Client) Subscribe(ctx context.Context, from uint64, options ...Subscrib
 func newSubscription(ctx context.Context, c *Client, from uint64, options []SubscribeOption) *Subscription {
 	s := &Subscription{
 		client: c, events: make(chan Event), ended: make(chan struct{}),
-		next: max(from, 1), patience: DefaultKeepaliveTimeout, refused: map[Peer]bool{},
+		next: max(from, 1), patience: DefaultKeepaliveTimeout, refused: map[api.Peer]bool{},
 	}
 	for _, o := range options {
 		o(s)
@@ -157,8 +177,8 @@ func newSubscription(ctx context.Context, c *Client, from uint64, options []Subs
 func (s *Subscription) Events() <-chan Event { return s.events }
 
 // Err returns the reason why the subscription has ended, or nil before. It wraps
-// [ErrClosed] after Close, the cause of the context, [ErrGap], [ErrRefused] if all peers
-// reject the client, or [ErrInvalid].
+// [api.ErrClosed] after Close, the cause of the context, [ErrGap], [api.ErrRefused] if all peers
+// reject the client, or [api.ErrInvalid].
 func (s *Subscription) Err() error {
 	select {
 	case <-s.ended:
@@ -172,7 +192,7 @@ func (s *Subscription) Err() error {
 // not received are dropped, and reads of the Data of a snapshot return errors. Close may be
 // called repeatedly.
 func (s *Subscription) Close() error {
-	s.cancel(fmt.Errorf("subscription: %w", ErrClosed))
+	s.cancel(fmt.Errorf("subscription: %w", api.ErrClosed))
 	<-s.ended
 	return nil
 }
@@ -188,11 +208,11 @@ func (s *Subscription) run() error {
 			return s.over()
 		}
 		s.failed = fmt.Errorf("peer %v: %w", s.peer, err)
-		if errors.Is(err, ErrGap) || errors.Is(err, ErrInvalid) {
+		if errors.Is(err, ErrGap) || errors.Is(err, api.ErrInvalid) {
 			return s.failed
 		}
 		delete(s.refused, s.peer)
-		if errors.Is(err, ErrRefused) && s.refuse() {
+		if errors.Is(err, api.ErrRefused) && s.refuse() {
 			return err
 		}
 		if errors.Is(err, rpc.ErrQuiet) {

@@ -151,7 +151,7 @@ func notReady(late []string) error {
 // Abandon returns false, and the request is answered as if Abandon had not been called.
 func (c *Core) Abandon(token uint64) bool {
 	defer contain()
-	if i := slices.IndexFunc(c.props.early, func(w waiting) bool { return w.Kind == api.Config && w.origin == origin{token: token} }); i >= 0 {
+	if i := slices.IndexFunc(c.props.early, func(w waiting) bool { return w.Kind == api.KindConfig && w.origin == origin{token: token} }); i >= 0 {
 		c.props.early = slices.Delete(c.props.early, i, i+1)
 		c.props.reply(c, origin{token: token}, 0, fmt.Errorf("%w: nothing was changed: the leader has just been elected", api.ErrBusy))
 		return true

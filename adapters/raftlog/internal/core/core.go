@@ -345,6 +345,6 @@ func (c *Core) newID() requestid.ID {
 // control makes an entry of an op.
 func (c *Core) control(id requestid.ID, op entry.Op) *raftpb.Entry {
 	data := op.Encode()
-	h := entry.Header{Kind: api.Control, ID: id, Time: c.calendar(), Sum: entry.Sum(data)}
+	h := entry.Header{Kind: api.KindControl, ID: id, Time: c.calendar(), Sum: entry.Sum(data)}
 	return &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Data: entry.Encode(h, data)}
 }

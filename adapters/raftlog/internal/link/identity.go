@@ -11,6 +11,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
+// MinSecret is the minimum length of a cluster's secret in bytes: shorter secrets can be
+// guessed. Peers and clients check it.
+const MinSecret = 16
+
 // Purpose is what a connection is for.
 type Purpose byte
 

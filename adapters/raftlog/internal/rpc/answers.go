@@ -5,7 +5,7 @@ package rpc
 import (
 	"fmt"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
 func (c *Caller) read() error {
@@ -22,15 +22,15 @@ func (c *Caller) read() error {
 			return err
 		}
 		if len(frame) > maxFrame+2*frameTarget {
-			return violation("a frame of %d bytes", len(frame))
+			return wire.Violation("a frame of %d bytes", len(frame))
 		}
 		c.mu.Lock()
 		c.frames++
 		c.mu.Unlock()
-		for d := (decoder{b: frame}); len(d.b) > 0; {
-			m := d.next()
-			if d.err != nil {
-				return d.err
+		for d := (wire.Decoder{B: frame}); len(d.B) > 0; {
+			m := next(&d)
+			if d.Err != nil {
+				return d.Err
 			}
 			if err := c.receive(m); err != nil {
 				return err
@@ -55,16 +55,18 @@ func (c *Caller) receive(m message) error {
 	c.mu.Unlock()
 	switch {
 	case m.call == 0 || m.call > last:
-		return violation("an answer to call %d, which was not made", m.call)
+		return wire.Violation("an answer to call %d, which was not made", m.call)
 	case k == nil:
 		return nil // it was given up
 	case m.kind == msgError:
-		remote, err := decodeError(m.body)
+		d := wire.Decoder{B: m.body}
+		remote := d.Error()
+		err := d.End()
 		if err != nil {
-			remote = violation("an error that cannot be read")
+			remote = wire.Violation("an error that cannot be read")
 		}
 		// The api's errors say what was done. After any other, anything may have been.
-		if k.writes() && (err != nil || api.ErrorBits(remote) == 0) {
+		if k.writes() && (err != nil || !wire.IsKnown(remote)) {
 			remote = unknown(remote)
 		}
 		if k.stream != nil {
@@ -87,7 +89,7 @@ func (c *Caller) receive(m message) error {
 
 func (c *call) decode(m message) (any, error) {
 	if m.kind != msgResult {
-		return nil, violation("a message of kind %d as the answer to one of kind %d", m.kind, c.kind)
+		return nil, wire.Violation("a message of kind %d as the answer to one of kind %d", m.kind, c.kind)
 	}
 	switch c.kind {
 	case msgMembership:
@@ -97,9 +99,9 @@ func (c *call) decode(m message) (any, error) {
 	case msgElection:
 		return decodeElection(m.body)
 	case msgAskToResign:
-		return nil, (&decoder{b: m.body}).end()
+		return nil, (&wire.Decoder{B: m.body}).End()
 	}
 	return decodeIndex(m.body)
 }
 
-var _ api.Service = (*Caller)(nil)
+var _ Service = (*Caller)(nil)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -22,7 +23,7 @@ const (
 	windowMessages = 4 << 10
 )
 
-// Caller makes the calls of an [api.Service] at the other end of a connection. Its methods
+// Caller makes the calls of an [Service] at the other end of a connection. Its methods
 // may be called from any goroutine, many at once.
 //
 // Calls that end with the connection return an error that wraps [ErrLost]; if they write and
@@ -239,7 +240,7 @@ func (c *call) append(b []byte, window grant) []byte {
 			return appendGrant(b, window)
 		}
 		for _, name := range c.names {
-			b = appendString(b, name)
+			b = wire.AppendString(b, name)
 		}
 		return b
 	})
@@ -360,20 +361,20 @@ func (c *Caller) do(ctx context.Context, k *call) (any, error) {
 	return nil, err
 }
 
-// Propose implements [api.Service]. data may be changed once it has returned.
+// Propose implements [Service]. data may be changed once it has returned.
 func (c *Caller) Propose(ctx context.Context, id requestid.ID, data []byte) (uint64, error) {
-	if len(data) > MaxData {
-		return 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(data), MaxData)
+	if len(data) > wire.MaxData {
+		return 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(data), wire.MaxData)
 	}
 	body, err := c.do(ctx, &call{kind: msgPropose, id: id, data: data})
 	index, _ := body.(uint64)
 	return index, err
 }
 
-// ChangePeers implements [api.Service]. If ctx has a deadline, the server is asked before it to give
+// ChangePeers implements [Service]. If ctx has a deadline, the server is asked before it to give
 // up a change that has not begun, so that the error is [api.ErrBusy] instead of unknown.
 func (c *Caller) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (uint64, error) {
-	if err := checkPeers(voters); err != nil {
+	if err := wire.CheckPeers(voters...); err != nil {
 		return 0, err
 	}
 	body, err := c.do(ctx, &call{kind: msgChangePeers, id: id, voters: slices.Clone(voters)})
@@ -381,21 +382,21 @@ func (c *Caller) ChangePeers(ctx context.Context, id requestid.ID, voters []api.
 	return index, err
 }
 
-// Membership implements [api.Service].
+// Membership implements [Service].
 func (c *Caller) Membership(ctx context.Context) (api.Membership, error) {
 	body, err := c.do(ctx, &call{kind: msgMembership})
 	m, _ := body.(api.Membership)
 	return m, err
 }
 
-// Election implements [api.Service].
+// Election implements [Service].
 func (c *Caller) Election(ctx context.Context, name string) (api.Election, error) {
 	body, err := c.about(ctx, msgElection, name)
 	e, _ := body.(api.Election)
 	return e, err
 }
 
-// AskToResign implements [api.Service]. When ctx is done, it asks the server to withdraw the
+// AskToResign implements [Service]. When ctx is done, it asks the server to withdraw the
 // request. If the server does not confirm that within withdrawalLimit, the error wraps
 // [api.ErrUnknownOutcome].
 func (c *Caller) AskToResign(ctx context.Context, name, candidate string) error {
@@ -413,7 +414,7 @@ func (c *Caller) about(ctx context.Context, kind byte, names ...string) (any, er
 	return c.do(ctx, &call{kind: kind, names: names})
 }
 
-// Info implements [api.Service].
+// Info implements [Service].
 func (c *Caller) Info(ctx context.Context) (api.Info, error) {
 	body, err := c.do(ctx, &call{kind: msgInfo})
 	i, _ := body.(api.Info)

@@ -1,4 +1,4 @@
-// Package rpc carries the calls of an [api.Service] over one connection, many at once, so
+// Package rpc carries the calls of an [Service] over one connection, many at once, so
 // that clients speak to a peer as they would in its process.
 //
 // # Protocol

@@ -4,7 +4,6 @@ package rpc
 // name, and their text.
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -15,26 +14,6 @@ import (
 // [api.ErrUnknownOutcome] as well, the request was certainly not sent, or is one that
 // changes nothing.
 var ErrLost = errors.New("connection lost")
-
-func appendError(b []byte, err error) []byte {
-	var leader api.Peer
-	if not, ok := errors.AsType[*api.NotLeaderError](err); ok && checkPeers([]api.Peer{not.Leader}) == nil {
-		leader = not.Leader
-	}
-	return appendString(appendPeer(binary.AppendUvarint(b, api.ErrorBits(err)), leader), cut(err.Error(), maxText))
-}
-
-// decodeError returns the error that a message brings, and whether there is one in it.
-func decodeError(body []byte) (remote, err error) {
-	d := decoder{b: body}
-	bits := d.uint("kind of error", api.AllErrors)
-	leader := d.peer()
-	text := d.string("text of an error", maxText)
-	if err := d.end(); err != nil {
-		return nil, err
-	}
-	return api.RemoteError(bits, leader, text), nil
-}
 
 // unknown says of a write that it may have been done.
 func unknown(err error) error {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
 // ErrQuiet: nothing has come for longer than the patience that was set.
@@ -47,9 +48,9 @@ type item struct {
 	size  int
 }
 
-// Entries implements [api.Service]. ctx is the stream's as well: Next returns when it ends.
+// Entries implements [Service]. ctx is the stream's as well: Next returns when it ends.
 // Errors of the server come from Next.
-func (c *Caller) Entries(ctx context.Context, from uint64) (api.Events, error) {
+func (c *Caller) Entries(ctx context.Context, from uint64) (Events, error) {
 	s, err := c.Stream(ctx, from)
 	if err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func (c *Caller) newStream(ctx context.Context, k *call) (*EventStream, error) {
 	return s, nil
 }
 
-// Snapshot implements [api.Service]. ctx is the data's as well.
+// Snapshot implements [Service]. ctx is the data's as well.
 func (c *Caller) Snapshot(ctx context.Context) (api.SnapshotStream, error) {
 	s, err := c.newStream(ctx, &call{kind: msgSnapshot})
 	if err != nil {
@@ -85,7 +86,7 @@ func (c *Caller) Snapshot(ctx context.Context) (api.SnapshotStream, error) {
 	}
 	event, err := s.Next()
 	if err == nil && event.Snapshot == nil {
-		err = violation("an entry where a snapshot has to be")
+		err = wire.Violation("an entry where a snapshot has to be")
 	}
 	if err != nil {
 		s.Close()
@@ -107,7 +108,7 @@ func (w wholeCall) Close() error { return w.stream.Close() }
 // ever.
 func (s *EventStream) SetPatience(d time.Duration) { s.patience = d }
 
-// Next implements [api.Events]. A snapshot has to be read to its end, or closed, before;
+// Next implements [Events]. A snapshot has to be read to its end, or closed, before;
 // otherwise the error wraps [api.ErrInvalid].
 func (s *EventStream) Next() (api.Event, error) {
 	if d := s.data; d != nil && !d.over() {
@@ -188,7 +189,7 @@ func (s *EventStream) grant(size int) {
 	signal(c.wake)
 }
 
-// Close implements [api.Events].
+// Close implements [Events].
 func (s *EventStream) Close() error {
 	s.cancel(fmt.Errorf("the stream of entries: %w", api.ErrClosed))
 	return nil
@@ -240,7 +241,7 @@ func (s *EventStream) receive(m message) error {
 		it.head = &h
 	case msgChunk:
 		if len(m.body) == 0 || len(m.body) > maxChunk {
-			err = violation("a piece of a snapshot of %d bytes", len(m.body))
+			err = wire.Violation("a piece of a snapshot of %d bytes", len(m.body))
 		}
 		it.chunk = append([]byte(nil), m.body...)
 	case msgSnapshotEnd:
@@ -249,12 +250,12 @@ func (s *EventStream) receive(m message) error {
 		s.end(io.EOF)
 		return nil
 	default:
-		err = violation("a message of kind %d in a stream", m.kind)
+		err = wire.Violation("a message of kind %d in a stream", m.kind)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil && (s.left.bytes <= 0 || s.left.messages <= 0) {
-		err = violation("more was sent of a stream than was granted")
+		err = wire.Violation("more was sent of a stream than was granted")
 	}
 	if err != nil || s.ended {
 		return err
@@ -304,7 +305,7 @@ func (d *snapshotData) read(p []byte) (int, error) {
 		case it.end:
 			d.err = io.EOF
 		case it.chunk == nil || int64(len(it.chunk)) > d.left:
-			d.err = violation("what follows the snapshot at index %d is not its data", d.index)
+			d.err = wire.Violation("what follows the snapshot at index %d is not its data", d.index)
 			d.stream.cancel(d.err)
 		default:
 			d.chunk = it.chunk

@@ -14,7 +14,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -49,7 +48,7 @@ func (f *framed) WriteFrame(b []byte) error {
 
 // instant answers at once.
 type instant struct {
-	api.Service
+	rpc.Service
 	index atomic.Uint64
 }
 

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
@@ -221,7 +223,7 @@ func TestUnknownErrors(t *testing.T) {
 func TestTooMuchPending(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *setup) {
 		s.cluster.Hold()
-		data := make([]byte, rpc.MaxData)
+		data := make([]byte, wire.MaxData)
 		var calls sync.WaitGroup
 		for range 2 {
 			calls.Go(func() {

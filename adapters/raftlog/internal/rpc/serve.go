@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -24,14 +25,14 @@ const (
 	// maxStreams is how many of them may be streams.
 	maxStreams = 64
 	// maxPending is how many bytes their updates may have together.
-	maxPending = 2 * MaxData
+	maxPending = 2 * wire.MaxData
 )
 
 // Serve does what the caller at the other end of stream asks for, by s, until the connection
 // ends or ctx does; then it closes the stream, cancels the contexts of calls under way, and
 // returns when all its goroutines have ended. A connection that the caller has closed is no
-// error; others wrap [ErrProtocol], the context's cause, or the stream's error.
-func Serve(ctx context.Context, stream Stream, s api.Service) error {
+// error; others wrap [wire.ErrProtocol], the context's cause, or the stream's error.
+func Serve(ctx context.Context, stream Stream, s Service) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	v := &server{
 		stream: stream, service: s, out: newOutbox(),
@@ -52,7 +53,7 @@ func Serve(ctx context.Context, stream Stream, s api.Service) error {
 
 type server struct {
 	stream     Stream
-	service    api.Service
+	service    Service
 	out        *outbox
 	goroutines sync.WaitGroup
 	slots      chan struct{} // one token a call
@@ -95,17 +96,17 @@ func (v *server) read(ctx context.Context, cancel context.CancelCauseFunc) error
 			return err
 		}
 		if len(frame) > maxFrame {
-			return violation("a frame of %d bytes", len(frame))
+			return wire.Violation("a frame of %d bytes", len(frame))
 		}
 		v.frames.Add(1)
-		for d := (decoder{b: frame}); len(d.b) > 0; {
-			m := d.next()
-			if d.err != nil {
-				return d.err
+		for d := (wire.Decoder{B: frame}); len(d.B) > 0; {
+			m := next(&d)
+			if d.Err != nil {
+				return d.Err
 			}
 			if beginsCall(m.kind) {
 				if m.call <= last {
-					return violation("call %d comes after call %d", m.call, last)
+					return wire.Violation("call %d comes after call %d", m.call, last)
 				}
 				last = m.call
 			}
@@ -161,15 +162,15 @@ func (v *server) handle(ctx context.Context, m message) error {
 		return v.begin(ctx, m.call, nil, func(ctx context.Context) {
 			members, err := v.service.Membership(ctx)
 			if err == nil {
-				err = checkMembership(members)
+				err = wire.CheckMembership(members)
 			}
-			v.result(m.call, err, func(b []byte) []byte { return appendMembership(b, members) })
+			v.result(m.call, err, func(b []byte) []byte { return wire.AppendMembership(b, members) })
 		})
 	case msgInfo:
 		return v.begin(ctx, m.call, nil, func(ctx context.Context) {
 			info, err := v.service.Info(ctx)
 			if err == nil {
-				err = checkPeers([]api.Peer{info.Peer, info.Leader})
+				err = wire.CheckPeers(info.Peer, info.Leader)
 			}
 			v.result(m.call, err, func(b []byte) []byte { return appendInfo(b, info) })
 		})
@@ -229,7 +230,7 @@ func (v *server) handle(ctx context.Context, m message) error {
 		v.out.setPong(m.call)
 		return nil
 	}
-	return violation("a message of kind %d", m.kind)
+	return wire.Violation("a message of kind %d", m.kind)
 }
 
 // beginsCall reports whether a message begins a call, and has a number that no message before
@@ -317,7 +318,7 @@ func (v *server) result(call uint64, err error, body func([]byte) []byte) {
 	v.mu.Unlock()
 	v.out.add(true, func(b []byte) []byte {
 		if err != nil {
-			return appendMessage(b, msgError, call, func(b []byte) []byte { return appendError(b, err) })
+			return appendMessage(b, msgError, call, func(b []byte) []byte { return wire.AppendError(b, err) })
 		}
 		return appendMessage(b, msgResult, call, body)
 	})

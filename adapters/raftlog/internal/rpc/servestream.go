@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
 // credit is what may be sent of a stream.
@@ -32,7 +33,7 @@ func (c *credit) add(g grant) error {
 	over := c.bytes > maxGrant || c.messages > maxGrant
 	c.mu.Unlock()
 	if over {
-		return violation("more than %d bytes or messages were granted for a stream", maxGrant)
+		return wire.Violation("more than %d bytes or messages were granted for a stream", maxGrant)
 	}
 	signal(c.more)
 	return nil
@@ -128,14 +129,14 @@ func (v *server) entries(ctx context.Context, call uint64, c *credit, from uint6
 		}
 		switch {
 		case event.Entry != nil:
-			if len(event.Entry.Data) > MaxData {
-				return fmt.Errorf("%w: entry %d has %d bytes, the limit is %d", api.ErrTooLarge, event.Entry.Index, len(event.Entry.Data), MaxData)
+			if len(event.Entry.Data) > wire.MaxData {
+				return fmt.Errorf("%w: entry %d has %d bytes, the limit is %d", api.ErrTooLarge, event.Entry.Index, len(event.Entry.Data), wire.MaxData)
 			}
 			err = v.send(ctx, c, call, msgEntry, func(b []byte) []byte { return appendEntry(b, event.Entry) })
 		case event.Snapshot != nil:
 			err = v.sendSnapshot(ctx, call, c, *event.Snapshot)
 		case event.Progress != nil:
-			if err = checkPeers([]api.Peer{event.Progress.Leader}); err == nil {
+			if err = wire.CheckPeers(event.Progress.Leader); err == nil {
 				err = v.send(ctx, c, call, msgPulse, func(b []byte) []byte { return appendPulse(b, event.Progress) })
 			}
 		}

@@ -17,7 +17,7 @@ import (
 
 // streaming is a caller that has asked for entries, and the end of a server that has answered
 // with no more than a hello.
-func streaming(t *testing.T) (*rpc.Caller, api.Events, *rpctest.End) {
+func streaming(t *testing.T) (*rpc.Caller, rpc.Events, *rpctest.End) {
 	near, far := rpctest.Pipe()
 	caller := rpc.NewCaller(near)
 	t.Cleanup(func() { caller.Close() })

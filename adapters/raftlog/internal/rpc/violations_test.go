@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
@@ -42,7 +44,7 @@ func TestViolations(t *testing.T) {
 				for _, frame := range frames {
 					require.NoError(t, near.WriteFrame(frame))
 				}
-				require.ErrorIs(t, <-served, rpc.ErrProtocol)
+				require.ErrorIs(t, <-served, wire.ErrProtocol)
 			})
 		})
 	}
@@ -68,7 +70,7 @@ func TestViolations(t *testing.T) {
 					require.NoError(t, far.WriteFrame(frame))
 				}
 				err := <-result
-				require.ErrorIs(t, err, rpc.ErrProtocol)
+				require.ErrorIs(t, err, wire.ErrProtocol)
 				require.Equal(t, c.unknown, errors.Is(err, api.ErrUnknownOutcome))
 				<-caller.Done()
 			})
@@ -85,12 +87,12 @@ func TestViolations(t *testing.T) {
 					}
 				}
 				<-caller.Done()
-				require.ErrorIs(t, caller.Err(), rpc.ErrProtocol)
+				require.ErrorIs(t, caller.Err(), wire.ErrProtocol)
 				var err error
 				for err == nil {
 					_, err = events.Next()
 				}
-				require.ErrorIs(t, err, rpc.ErrProtocol)
+				require.ErrorIs(t, err, wire.ErrProtocol)
 			})
 		})
 	}
@@ -104,8 +106,8 @@ func TestSnapshotSize(t *testing.T) {
 	}{
 		"short":    {[]byte{37, 1, 3, 1, 1, 5, 38, 1, 2, 'a', 'b', 39, 1, 0}, io.ErrUnexpectedEOF},
 		"done":     {[]byte{37, 1, 3, 1, 1, 5, 38, 1, 2, 'a', 'b', 34, 1, 0}, io.ErrUnexpectedEOF},
-		"long":     {[]byte{37, 1, 3, 1, 1, 1, 38, 1, 2, 'a', 'b', 39, 1, 0}, rpc.ErrProtocol},
-		"pulse in": {[]byte{37, 1, 3, 1, 1, 5, 36, 1, 5, 0, 0, 0, 0, 1}, rpc.ErrProtocol},
+		"long":     {[]byte{37, 1, 3, 1, 1, 1, 38, 1, 2, 'a', 'b', 39, 1, 0}, wire.ErrProtocol},
+		"pulse in": {[]byte{37, 1, 3, 1, 1, 5, 36, 1, 5, 0, 0, 0, 0, 1}, wire.ErrProtocol},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -136,7 +138,7 @@ func FuzzServe(f *testing.F) {
 		_ = near.WriteFrame(frame)
 		near.Close()
 		if err := <-served; err != nil && !errors.Is(err, io.ErrClosedPipe) {
-			require.ErrorIs(t, err, rpc.ErrProtocol)
+			require.ErrorIs(t, err, wire.ErrProtocol)
 		}
 	})
 }

@@ -44,7 +44,7 @@ func (u *users) control(op entry.Op, end func()) {
 		w.after(50*time.Millisecond, func() { u.control(op, end) })
 		return
 	}
-	r := core.Request{Kind: api.Control, ID: requestid.From(w.date(), w.Uint64(), w.Uint64()), Op: op, Forward: true}
+	r := core.Request{Kind: api.KindControl, ID: requestid.From(w.date(), w.Uint64(), w.Uint64()), Op: op, Forward: true}
 	r.Token = u.call(p, op.Do+" "+op.Election, func(r core.Reply) {
 		switch {
 		case r.Err == nil || errors.Is(r.Err, api.ErrInvalid) || errors.Is(r.Err, api.ErrStale):

@@ -20,7 +20,7 @@ type machine struct {
 
 func (m *machine) do(o replica.Outcome) {
 	m.index = o.Index
-	if o.Kind != api.State || o.Skipped() {
+	if o.Kind != api.KindState || o.Skipped() {
 		return
 	}
 	m.updates++

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -112,7 +113,7 @@ func (c *Cluster) change(f func()) {
 	c.news = make(chan struct{})
 }
 
-// Peer is an api.Service.
+// Peer is an rpc.Service.
 type Peer struct {
 	Self    api.Peer
 	cluster *Cluster
@@ -223,21 +224,21 @@ func (p *Peer) propose(ctx context.Context, call string, id requestid.ID, data [
 	return index, nil
 }
 
-// Propose implements api.Service.
+// Propose implements rpc.Service.
 func (p *Peer) Propose(ctx context.Context, id requestid.ID, data []byte) (uint64, error) {
-	return p.propose(ctx, "Propose", id, data, api.State)
+	return p.propose(ctx, "Propose", id, data, api.KindState)
 }
 
-// ChangePeers implements api.Service.
+// ChangePeers implements rpc.Service.
 func (p *Peer) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (uint64, error) {
-	index, err := p.propose(ctx, "ChangePeers", id, fmt.Append(nil, voters), api.Config)
+	index, err := p.propose(ctx, "ChangePeers", id, fmt.Append(nil, voters), api.KindConfig)
 	if err == nil {
 		p.cluster.change(func() { p.cluster.members = api.Membership{Index: index, Voters: slices.Clone(voters)} })
 	}
 	return index, err
 }
 
-// Membership implements api.Service.
+// Membership implements rpc.Service.
 func (p *Peer) Membership(ctx context.Context) (api.Membership, error) {
 	if err := p.begin(ctx, "Membership"); err != nil {
 		return api.Membership{}, err
@@ -247,7 +248,7 @@ func (p *Peer) Membership(ctx context.Context) (api.Membership, error) {
 	return p.cluster.members, nil
 }
 
-// Election implements api.Service.
+// Election implements rpc.Service.
 func (p *Peer) Election(ctx context.Context, name string) (api.Election, error) {
 	if err := p.begin(ctx, "Election"); err != nil {
 		return api.Election{}, err
@@ -257,7 +258,7 @@ func (p *Peer) Election(ctx context.Context, name string) (api.Election, error) 
 	return p.cluster.elections[name], nil
 }
 
-// AskToResign implements api.Service. It removes the candidate from the election.
+// AskToResign implements rpc.Service. It removes the candidate from the election.
 func (p *Peer) AskToResign(ctx context.Context, name, candidate string) error {
 	if err := p.begin(ctx, "AskToResign"); err != nil {
 		return err
@@ -279,7 +280,7 @@ func (c *Cluster) SetElection(name string, e api.Election) {
 	c.change(func() { c.elections[name] = e })
 }
 
-// Info implements api.Service.
+// Info implements rpc.Service.
 func (p *Peer) Info(ctx context.Context) (api.Info, error) {
 	if err := p.begin(ctx, "Info"); err != nil {
 		return api.Info{}, err
@@ -290,7 +291,7 @@ func (p *Peer) Info(ctx context.Context) (api.Info, error) {
 	return api.Info{Peer: p.Self, Role: "follower", Leader: c.leader, FirstIndex: c.snapshot + 1, CommitIndex: c.last(), LastIndex: c.last()}, nil
 }
 
-// Snapshot implements api.Service.
+// Snapshot implements rpc.Service.
 func (p *Peer) Snapshot(ctx context.Context) (api.SnapshotStream, error) {
 	if err := p.begin(ctx, "Snapshot"); err != nil {
 		return api.SnapshotStream{}, err
@@ -304,8 +305,8 @@ func (c *Cluster) snapshotStream() api.SnapshotStream {
 	return api.SnapshotStream{Index: c.snapshot, Term: 1, Size: int64(len(c.data)), Data: io.NopCloser(bytes.NewReader(c.data))}
 }
 
-// Entries implements api.Service.
-func (p *Peer) Entries(ctx context.Context, from uint64) (api.Events, error) {
+// Entries implements rpc.Service.
+func (p *Peer) Entries(ctx context.Context, from uint64) (rpc.Events, error) {
 	if err := p.begin(ctx, "Entries"); err != nil {
 		return nil, err
 	}
