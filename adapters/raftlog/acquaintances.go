@@ -67,7 +67,7 @@ func (n *Node) accepts(h link.Hello) error {
 	k := &n.known
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if h.Purpose == link.PurposeClient { // such a connection carries no messages of the protocol
+	if h.Purpose.ForClients() { // such a connection does not carry messages of the Raft protocol
 		if refused := k.registry.Check(h.ID, h.Claim); refused != nil {
 			return refused
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
@@ -31,7 +32,9 @@ type Node struct {
 	log   *slog.Logger
 	files *filelog.Log
 	net   *transport.Transport
-	lock  io.Closer
+	// clients serves the connections of clients.
+	clients *rpc.Server
+	lock    io.Closer
 
 	owner   identity.Owner // Open's; does not change later
 	process string         // the identity of this process
@@ -192,6 +195,7 @@ func (n *Node) start(c *core.Core) error {
 			return fmt.Errorf("raftlog: listen: %w", err)
 		}
 	}
+	n.clients = rpc.NewServer(service{n})
 	n.net = transport.New(transport.Config{
 		Self: n.identity(), Listener: listener, Dial: n.cfg.Dial, Log: n.log, OnClient: n.serve, OnSnapshot: n.receive,
 		Accepts: n.accepts, OnRefused: n.refused,

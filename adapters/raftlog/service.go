@@ -10,7 +10,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -39,8 +38,8 @@ func (n *Node) Membership(ctx context.Context) (m api.Membership, err error) {
 	return m, err
 }
 
-// service is what clients get: unlike the node, it does not ask the leader for them, but says
-// who that is.
+// service implements the calls of clients. Unlike the node, it does not forward requests to the
+// leader, but returns the leader in an error.
 type service struct{ *Node }
 
 func (s service) Propose(ctx context.Context, id requestid.ID, data []byte) (uint64, error) {
@@ -74,8 +73,8 @@ func (s service) Election(ctx context.Context, name string) (api.Election, error
 	return e, nil
 }
 
-func (s service) Entries(ctx context.Context, from uint64) (rpc.Events, error) {
-	return s.events(ctx, from), nil
+func (s service) Entries(ctx context.Context, from uint64, send func([]api.Event) error) error {
+	return s.follow(ctx, from, send)
 }
 
 // Snapshot returns the newest snapshot, as it is on disk.
@@ -94,13 +93,20 @@ type raw struct {
 	io.Closer
 }
 
-// clientStall is for how long a client may take nothing of what is written to it.
+// clientStall is the time after which a connection is closed if a client does not read the
+// replies to its calls.
 const clientStall = 10 * time.Second
 
-// serve answers a client until it goes.
+// serve serves a client on a connection until the connection ends.
 func (n *Node) serve(conn *link.Conn) {
-	conn.SetTimeouts(0, clientStall)
-	if err := rpc.Serve(n.ctx, conn, service{n}); err != nil {
+	var err error
+	if client := conn.Remote(); client.Purpose == link.PurposeStream {
+		err = n.clients.Stream(n.ctx, conn, client.ID)
+	} else {
+		conn.SetTimeouts(0, clientStall)
+		err = n.clients.Calls(n.ctx, conn)
+	}
+	if err != nil {
 		n.log.Debug("connection of a client ended", "client", conn.Remote().ID, "err", err)
 	}
 }

@@ -54,8 +54,8 @@ type Config struct {
 	Refresh time.Duration
 }
 
-// connect makes a connection to a peer; whoever gets it closes it.
-type connect func(ctx context.Context, p api.Peer) (rpc.Stream, error)
+// connect connects to a peer. The caller must close the connection.
+type connect func(ctx context.Context, p api.Peer, purpose link.Purpose) (rpc.Conn, error)
 
 // Client is a client of a cluster. Its methods may be called from any goroutine, also
 // concurrently. After Close they return errors that wrap [api.ErrClosed].

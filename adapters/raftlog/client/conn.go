@@ -1,6 +1,7 @@
 package client
 
-// Connections: one a peer, made when a call needs it, and shared by all calls.
+// Connections: one for all calls to a peer, which is made when a call needs it, and one for each
+// stream.
 
 import (
 	"context"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
@@ -66,15 +68,13 @@ func (c *Client) to(ctx context.Context, p api.Peer) (*rpc.Caller, error) {
 
 // run makes the connection and watches it until it ends.
 func (c *Client) run(k *conn, p api.Peer) {
-	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.CallTimeout)
-	stream, err := c.connect(ctx, p)
-	cancel()
+	conn, err := c.dial(c.ctx, p, link.PurposeClient)
 	if err != nil {
-		k.err = fmt.Errorf("connect to peer %v: %w", p, err)
+		k.err = err
 		close(k.made)
 		return
 	}
-	k.caller = rpc.NewCaller(stream)
+	k.caller = rpc.NewCaller(conn)
 	close(k.made)
 	defer k.caller.Close()
 	for {
@@ -88,6 +88,20 @@ func (c *Client) run(k *conn, p api.Peer) {
 			return
 		}
 	}
+}
+
+// dial connects to a peer within CallTimeout. After Close it returns the cause.
+func (c *Client) dial(ctx context.Context, p api.Peer, purpose link.Purpose) (rpc.Conn, error) {
+	if c.ctx.Err() != nil {
+		return nil, context.Cause(c.ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.CallTimeout)
+	defer cancel()
+	conn, err := c.connect(ctx, p, purpose)
+	if err != nil {
+		return nil, fmt.Errorf("connect to peer %v: %w", p, err)
+	}
+	return conn, nil
 }
 
 // rest waits while the connection lasts.

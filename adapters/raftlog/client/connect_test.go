@@ -24,7 +24,7 @@ func TestSecret(t *testing.T) {
 	require.NoError(t, err)
 	p := api.Peer{ID: "a", Addr: l.Addr().String()}
 	self := link.Identity{Cluster: "test", ID: p.ID, Peer: true, Addr: p.Addr, Secret: []byte("the secret of all")}
-	cluster := rpctest.New(p)
+	clients := rpc.NewServer(rpctest.New(p).Peer(p))
 	ctx, cancel := context.WithCancel(t.Context())
 	var server sync.WaitGroup
 	server.Go(func() {
@@ -35,8 +35,12 @@ func TestSecret(t *testing.T) {
 			}
 			server.Go(func() {
 				conn, err := link.Accept(ctx, raw, self)
-				if err == nil {
-					_ = rpc.Serve(ctx, conn, cluster.Peer(p))
+				switch {
+				case err != nil:
+				case conn.Remote().Purpose == link.PurposeStream:
+					_ = clients.Stream(ctx, conn, conn.Remote().ID)
+				default:
+					_ = clients.Calls(ctx, conn)
 				}
 			})
 		}

@@ -1,7 +1,7 @@
 package client
 
-// Following the log: one goroutine reads from one peer after the other, and hands on what
-// follows.
+// Following the log: one goroutine reads a stream from one peer at a time, and delivers its
+// events.
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
@@ -110,8 +111,9 @@ func KeepaliveTimeout(d time.Duration) SubscribeOption {
 
 // Subscription follows the log without gaps: the delivered entries have consecutive
 // indexes, and start after the delivered snapshot, if any. It survives the loss of
-// connections and peers. If its events are not received, it buffers at most some megabytes;
-// the peers keep the rest.
+// connections and peers. Each subscription has its own connection. If its events are not
+// received, it stores one event, and the peer stops sending when the buffers of the connection
+// are full.
 type Subscription struct {
 	client     *Client
 	events     chan Event
@@ -272,18 +274,14 @@ var (
 	errNoLeader = errors.New("the peer has no contact with a leader")
 )
 
-// follow hands on what one peer sends, and returns why it does not any more.
+// follow delivers the events of one peer until the stream ends, and returns the reason.
 func (s *Subscription) follow() error {
-	caller, err := s.client.to(s.ctx, s.peer)
+	conn, err := s.client.dial(s.ctx, s.peer, link.PurposeStream)
 	if err != nil {
 		return err
 	}
-	stream, err := caller.Stream(s.ctx, s.next)
-	if err != nil {
-		return err
-	}
+	stream := rpc.Entries(s.ctx, conn, s.next, s.patience)
 	defer stream.Close()
-	stream.SetPatience(s.patience)
 	s.leadless = time.Time{}
 	for {
 		event, err := stream.Next()

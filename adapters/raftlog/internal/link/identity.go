@@ -22,8 +22,14 @@ type Purpose byte
 const (
 	PurposeRaft     Purpose = 1 // peers' messages to each other
 	PurposeSnapshot Purpose = 2 // one snapshot, from peer to peer
-	PurposeClient   Purpose = 3 // requests
+	PurposeClient   Purpose = 3 // the calls of a client
+	PurposeStream   Purpose = 4 // one stream for a client
 )
+
+// ForClients reports whether clients may dial connections for the purpose.
+func (p Purpose) ForClients() bool { return p == PurposeClient || p == PurposeStream }
+
+func (p Purpose) isKnown() bool { return p >= PurposeRaft && p <= PurposeStream }
 
 func (p Purpose) String() string {
 	switch p {
@@ -33,6 +39,8 @@ func (p Purpose) String() string {
 		return "snapshot"
 	case PurposeClient:
 		return "client"
+	case PurposeStream:
+		return "stream"
 	}
 	return fmt.Sprintf("Purpose(%d)", byte(p))
 }

@@ -1,7 +1,5 @@
 package rpc
 
-// The messages: which there are, and what their bodies are.
-
 import (
 	"encoding/binary"
 	"time"
@@ -11,102 +9,64 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
+// The kinds of messages.
 const (
-	magic   = "zkrl"
-	version = 1
-)
-
-// What a message is. The first ones are the caller's, the others the server's.
-const (
+	// Calls.
 	msgPropose     = 1 // request ID, data
 	msgChangePeers = 2 // request ID, peers
 	msgMembership  = 3
 	msgInfo        = 4
-	msgEntries     = 5 // index to begin with, grant
-	msgSnapshot    = 6 // grant
-	msgCancel      = 7 // nobody waits for the call any more
-	msgGrant       = 8 // more bytes and messages for a stream
-	msgPing        = 9
+	msgElection    = 5 // name of an election
+	msgAskToResign = 6 // name of an election, ID of a candidate
+	msgCancel      = 7 // the call with this number is cancelled
 
-	msgElection    = 10 // name of an election
-	msgAskToResign = 11 // name of an election, ID of a candidate
+	// Replies to calls. A stream can also end with msgError.
+	msgResult = 16
+	msgError  = 17
 
-	msgResult         = 32 // of a call that is no stream
-	msgError          = 33
-	msgDone           = 34 // a stream has ended as it should
-	msgEntry          = 35
-	msgPulse          = 36
-	msgSnapshotHeader = 37
-	msgChunk          = 38
-	msgSnapshotEnd    = 39
-	msgPong           = 40
+	// Requests of streams.
+	msgEntries  = 32 // index
+	msgSnapshot = 33
+
+	// Messages of streams.
+	msgEntry          = 48
+	msgProgress       = 49
+	msgSnapshotHeader = 50 // followed by msgChunk until all bytes have been sent
+	msgChunk          = 51
 )
 
-type message struct {
-	kind byte
-	call uint64
-	body []byte
+const (
+	maxName   = 2 << 10          // maximum length of the name of an election, or the ID of a candidate
+	maxResult = wire.MaxData / 2 // maximum size of a list of candidates
+	maxChunk  = 1 << 20          // maximum size of a part of a snapshot
+)
+
+// headerSize is the size of the kind and the number of a message.
+const headerSize = 1 + 8
+
+// newMessage returns the frame of a call or a reply, without the body, for which it has
+// capacity.
+func newMessage(kind byte, number uint64, size int) []byte {
+	return binary.BigEndian.AppendUint64(append(make([]byte, 0, headerSize+size), kind), number)
 }
 
-// hello is the first frame.
-func hello() []byte { return append([]byte(magic), version) }
+// setNumber sets the number of a message.
+func setNumber(frame []byte, number uint64) { binary.BigEndian.PutUint64(frame[1:], number) }
 
-func checkHello(frame []byte) error {
-	switch {
-	case len(frame) != len(magic)+1 || string(frame[:len(magic)]) != magic:
-		return wire.Violation("the first frame is not of this protocol; is there a peer of a raft log at that address?")
-	case frame[len(magic)] != version:
-		return wire.Violation("this side speaks version %d and the other version %d: use programs that agree", version, frame[len(magic)])
+// decodeMessage splits the frame of a call or a reply. The body is a part of the frame.
+func decodeMessage(frame []byte) (kind byte, number uint64, body []byte, err error) {
+	if len(frame) < headerSize {
+		return 0, 0, nil, wire.Violation("a message of %d bytes", len(frame))
 	}
-	return nil
+	return frame[0], binary.BigEndian.Uint64(frame[1:]), frame[headerSize:], nil
 }
 
-// next takes the next message off a frame; its body is a part of the frame.
-func next(d *wire.Decoder) message {
-	m := message{kind: d.Byte("kind of message"), call: d.Uint("number of a call", 1<<62)}
-	m.body = d.Raw("body of a message", d.Uint("length of a message", maxFrame))
-	return m
-}
-
-// appendMessage appends a message whose body's length is not known before; body appends it.
-func appendMessage(b []byte, kind byte, call uint64, body func([]byte) []byte) []byte {
-	b = binary.AppendUvarint(append(b, kind), call)
-	// Most bodies are shorter than 128 bytes: a length of one byte, or else moved up.
-	at := len(b)
-	b = append(b, 0)
-	if body != nil {
-		b = body(b)
-	}
-	n := len(b) - at - 1
-	if n < 0x80 {
-		b[at] = byte(n)
-		return b
-	}
-	var length [binary.MaxVarintLen64]byte
-	k := binary.PutUvarint(length[:], uint64(n))
-	b = append(b, length[1:k]...) // as many bytes more
-	copy(b[at+k:], b[at+1:at+1+n])
-	copy(b[at:], length[:k])
-	return b
-}
-
-func appendPropose(b []byte, call uint64, id requestid.ID, data []byte) []byte {
-	b = binary.AppendUvarint(append(b, msgPropose), call)
-	b = binary.AppendUvarint(b, uint64(len(id)+len(data)))
-	return append(append(b, id[:]...), data...)
-}
-
+// decodePropose returns data that is a part of the body.
 func decodePropose(body []byte) (id requestid.ID, data []byte, err error) {
 	d := wire.Decoder{B: body}
 	copy(id[:], d.Raw("request ID", uint64(len(id))))
-	if len(d.B) > wire.MaxData {
-		d.Fail("data of an update")
-	}
-	return id, d.B, d.Err
-}
-
-func appendChangePeers(b []byte, id requestid.ID, voters []api.Peer) []byte {
-	return wire.AppendPeers(append(b, id[:]...), voters)
+	data = d.Data("data of an update")
+	return id, data, d.Err
 }
 
 func decodeChangePeers(body []byte) (id requestid.ID, voters []api.Peer, err error) {
@@ -116,33 +76,11 @@ func decodeChangePeers(body []byte) (id requestid.ID, voters []api.Peer, err err
 	return id, voters, d.End()
 }
 
-// grant is what a server may send more.
-type grant struct{ bytes, messages uint64 }
-
-func appendGrant(b []byte, g grant) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(b, g.bytes), g.messages)
-}
-
-func decodeGrant(body []byte) (grant, error) {
-	d := wire.Decoder{B: body}
-	g := nextGrant(&d)
-	return g, d.End()
-}
-
-func nextGrant(d *wire.Decoder) grant {
-	return grant{d.Uint("grant of bytes", maxGrant), d.Uint("grant of messages", maxGrant)}
-}
-
-func decodeEntries(body []byte) (from uint64, g grant, err error) {
-	d := wire.Decoder{B: body}
-	from = d.Uint("index", 1<<64-1)
-	g = nextGrant(&d)
-	return from, g, d.End()
-}
+func encodeIndex(index uint64) []byte { return binary.AppendUvarint(nil, index) }
 
 func decodeIndex(body []byte) (uint64, error) {
 	d := wire.Decoder{B: body}
-	index := d.Uint("index", 1<<64-1)
+	index := d.Uint64("index")
 	return index, d.End()
 }
 
@@ -152,7 +90,12 @@ func decodeMembership(body []byte) (api.Membership, error) {
 	return m, d.End()
 }
 
-// decodeNames reads the names that requests about elections consist of.
+func decodeEmpty(body []byte) (struct{}, error) {
+	d := wire.Decoder{B: body}
+	return struct{}{}, d.End()
+}
+
+// decodeNames decodes the names of a request about an election.
 func decodeNames(body []byte, count int) ([]string, error) {
 	d := wire.Decoder{B: body}
 	names := make([]string, count)
@@ -162,8 +105,8 @@ func decodeNames(body []byte, count int) ([]string, error) {
 	return names, d.End()
 }
 
-func appendElection(b []byte, e api.Election) []byte {
-	b = binary.AppendUvarint(wire.AppendBool(b, e.Ended), uint64(len(e.Candidates)))
+func encodeElection(e api.Election) []byte {
+	b := binary.AppendUvarint(wire.AppendBool(nil, e.Ended), uint64(len(e.Candidates)))
 	for _, c := range e.Candidates {
 		b = binary.AppendUvarint(wire.AppendString(wire.AppendString(wire.AppendString(b, c.ID), c.Name), c.Value), c.Token)
 	}
@@ -172,21 +115,21 @@ func appendElection(b []byte, e api.Election) []byte {
 
 func decodeElection(body []byte) (api.Election, error) {
 	d := wire.Decoder{B: body}
-	e := api.Election{Ended: d.Bool("end of an election")}
+	e := api.Election{Ended: d.Bool("state of an election")}
 	if n := d.Count("number of candidates", maxResult, 4); n > 0 {
 		e.Candidates = make([]api.Candidate, n)
 	}
 	for i := range e.Candidates {
 		e.Candidates[i] = api.Candidate{
 			ID: d.String("ID of a candidate", maxName), Name: d.String("name of a candidate", wire.MaxString),
-			Value: d.String("value of a candidate", wire.MaxString), Token: d.Uint("token", 1<<64-1),
+			Value: d.String("value of a candidate", wire.MaxString), Token: d.Uint64("token"),
 		}
 	}
 	return e, d.End()
 }
 
-func appendInfo(b []byte, i api.Info) []byte {
-	b = wire.AppendPeer(b, i.Peer)
+func encodeInfo(i api.Info) []byte {
+	b := wire.AppendPeer(nil, i.Peer)
 	b = wire.AppendString(wire.AppendString(b, wire.Cut(i.Cluster, wire.MaxString)), wire.Cut(i.Role, wire.MaxString))
 	b = binary.AppendVarint(wire.AppendPeer(b, i.Leader), int64(i.Lease))
 	for _, n := range []uint64{i.Term, i.FirstIndex, i.LastApplied, i.CommitIndex, i.LastIndex, i.PruneIndex, i.SnapshotIndex} {
@@ -201,7 +144,7 @@ func decodeInfo(body []byte) (api.Info, error) {
 	i := api.Info{Peer: d.Peer(), Cluster: d.String("cluster", wire.MaxString), Role: d.String("role", wire.MaxString), Leader: d.Peer()}
 	i.Lease = time.Duration(d.Int("lease"))
 	for _, n := range []*uint64{&i.Term, &i.FirstIndex, &i.LastApplied, &i.CommitIndex, &i.LastIndex, &i.PruneIndex, &i.SnapshotIndex} {
-		*n = d.Uint("number", 1<<64-1)
+		*n = d.Uint64("number")
 	}
 	i.SnapshotSize, i.RequestIDs = d.Int("snapshot's size"), int(d.Int("number of request IDs"))
 	i.Fault = d.String("fault", wire.MaxText)
@@ -214,34 +157,31 @@ func appendEntry(b []byte, e *api.Entry) []byte {
 	return append(wire.AppendBool(b, e.Skipped), e.Data...)
 }
 
-// decodeEntry copies the data.
+// decodeEntry returns an entry whose data is a part of the body.
 func decodeEntry(body []byte) (*api.Entry, error) {
 	d := wire.Decoder{B: body}
-	e := &api.Entry{Index: d.Uint("index", 1<<64-1), Term: d.Uint("term", 1<<64-1), Kind: api.Kind(d.Byte("kind of entry"))}
+	e := &api.Entry{Index: d.Uint64("index"), Term: d.Uint64("term"), Kind: api.Kind(d.Byte("kind of entry"))}
 	copy(e.ID[:], d.Raw("request ID", uint64(len(e.ID))))
 	e.Time = d.Time()
-	e.Skipped = d.Bool("mark of a skipped entry")
-	if len(d.B) > wire.MaxData {
-		d.Fail("data of an entry")
-	}
+	e.Skipped = d.Bool("whether an entry is skipped")
 	if len(d.B) > 0 {
-		e.Data = append(make([]byte, 0, len(d.B)), d.B...)
+		e.Data = d.Data("data of an entry")
 	}
 	return e, d.Err
 }
 
-func appendPulse(b []byte, p *api.Progress) []byte {
+func appendProgress(b []byte, p *api.Progress) []byte {
 	b = binary.AppendUvarint(binary.AppendUvarint(b, p.Commit), p.Term)
 	return wire.AppendBool(wire.AppendPeer(b, p.Leader), p.Fresh)
 }
 
-func decodePulse(body []byte) (*api.Progress, error) {
+func decodeProgress(body []byte) (*api.Progress, error) {
 	d := wire.Decoder{B: body}
-	p := &api.Progress{Commit: d.Uint("index", 1<<64-1), Term: d.Uint("term", 1<<64-1), Leader: d.Peer(), Fresh: d.Bool("freshness")}
+	p := &api.Progress{Commit: d.Uint64("index"), Term: d.Uint64("term"), Leader: d.Peer(), Fresh: d.Bool("freshness")}
 	return p, d.End()
 }
 
-// snapshotHeader is what is known of a snapshot before its data.
+// snapshotHeader describes the snapshot that follows.
 type snapshotHeader struct {
 	index, term uint64
 	size        int64
@@ -254,7 +194,7 @@ func appendSnapshotHeader(b []byte, h snapshotHeader) []byte {
 
 func decodeSnapshotHeader(body []byte) (snapshotHeader, error) {
 	d := wire.Decoder{B: body}
-	h := snapshotHeader{index: d.Uint("index", 1<<64-1), term: d.Uint("term", 1<<64-1)}
-	h.size = int64(d.Uint("snapshot's size", 1<<63-1))
+	h := snapshotHeader{index: d.Uint64("index"), term: d.Uint64("term")}
+	h.size = int64(d.Uint("size of a snapshot", 1<<63-1))
 	return h, d.End()
 }

@@ -32,17 +32,11 @@ type Service interface {
 	AskToResign(ctx context.Context, name, candidate string) error
 	// Info returns the state of this peer.
 	Info(ctx context.Context) (api.Info, error)
-	// Entries streams the log of this peer, starting at index from. See [api.Event].
-	Entries(ctx context.Context, from uint64) (Events, error)
+	// Entries passes the log of this peer, starting at index from, to send, and returns when
+	// ctx is done or send returns an error. Each call of send receives at least one event, or
+	// a single event with a snapshot, whose data send must close. send must not keep the
+	// slice.
+	Entries(ctx context.Context, from uint64, send func([]api.Event) error) error
 	// Snapshot returns the newest snapshot on disk.
 	Snapshot(ctx context.Context) (api.SnapshotStream, error)
-}
-
-// Events is a stream of events. It must be used by one goroutine at a time.
-type Events interface {
-	// Next blocks until there is an event and returns it. After an error the stream has
-	// ended.
-	Next() (api.Event, error)
-	// Close ends the stream. A pending or later Next returns an error.
-	Close() error
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -305,47 +304,45 @@ func (c *Cluster) snapshotStream() api.SnapshotStream {
 	return api.SnapshotStream{Index: c.snapshot, Term: 1, Size: int64(len(c.data)), Data: io.NopCloser(bytes.NewReader(c.data))}
 }
 
+// batch is the maximum number of entries that are passed to a stream at once.
+const batch = 200
+
 // Entries implements rpc.Service.
-func (p *Peer) Entries(ctx context.Context, from uint64) (rpc.Events, error) {
+func (p *Peer) Entries(ctx context.Context, from uint64, send func([]api.Event) error) error {
 	if err := p.begin(ctx, "Entries"); err != nil {
-		return nil, err
+		return err
 	}
-	return &events{peer: p, next: max(from, 1), closed: make(chan struct{})}, nil
+	e := &events{peer: p, next: max(from, 1)}
+	timer := time.NewTimer(PulseEvery)
+	defer timer.Stop()
+	for due := false; ; {
+		batch, news := e.look(due)
+		if len(batch) > 0 {
+			if err := send(batch); err != nil {
+				return err
+			}
+			due = false
+			timer.Reset(PulseEvery)
+			continue
+		}
+		select {
+		case <-news:
+		case <-timer.C:
+			due = true
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 type events struct {
 	peer   *Peer
 	next   uint64
 	pulsed bool
-	once   sync.Once
-	closed chan struct{}
 }
 
-func (e *events) Close() error {
-	e.once.Do(func() { close(e.closed) })
-	return nil
-}
-
-func (e *events) Next() (api.Event, error) {
-	timer := time.NewTimer(PulseEvery)
-	defer timer.Stop()
-	for due := false; ; {
-		event, news := e.look(due)
-		if event != (api.Event{}) {
-			return event, nil
-		}
-		select {
-		case <-news:
-		case <-timer.C:
-			due = true
-			timer.Reset(PulseEvery)
-		case <-e.closed:
-			return api.Event{}, fmt.Errorf("events: %w", api.ErrClosed)
-		}
-	}
-}
-
-func (e *events) look(due bool) (api.Event, <-chan struct{}) {
+// look returns the next events, or a channel that is closed when there are more.
+func (e *events) look(due bool) (found []api.Event, news <-chan struct{}) {
 	p, c := e.peer, e.peer.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -360,18 +357,20 @@ func (e *events) look(due bool) (api.Event, <-chan struct{}) {
 		if p.gap != nil {
 			s.Index = p.gap(s.Index)
 		}
-		return api.Event{Snapshot: &s}, nil
+		return []api.Event{{Snapshot: &s}}, nil
 	case e.next <= last && !c.held:
-		entry := c.entries[e.next-c.snapshot-1]
-		e.next++
-		p.read++
-		if p.gap != nil {
-			entry = &api.Entry{Index: p.gap(entry.Index), Term: entry.Term}
+		for ; e.next <= last && len(found) < batch; e.next++ {
+			entry := c.entries[e.next-c.snapshot-1]
+			p.read++
+			if p.gap != nil {
+				entry = &api.Entry{Index: p.gap(entry.Index), Term: entry.Term}
+			}
+			found = append(found, api.Event{Entry: entry})
 		}
-		return api.Event{Entry: entry}, nil
+		return found, nil
 	case due || !e.pulsed:
 		e.pulsed = true
-		return api.Event{Progress: &api.Progress{Commit: last, Term: 1, Leader: c.leader, Fresh: !p.stale && c.leader != (api.Peer{})}}, nil
+		return []api.Event{{Progress: &api.Progress{Commit: last, Term: 1, Leader: c.leader, Fresh: !p.stale && c.leader != (api.Peer{})}}}, nil
 	}
-	return api.Event{}, c.news
+	return nil, c.news
 }
