@@ -30,7 +30,9 @@ func (s *Server) Stream(ctx context.Context, conn Conn, client string) error {
 				return err
 			}
 			w.write(msgError, func(b []byte) []byte { return wire.AppendError(b, err) })
-			w.flush()
+			if err := w.flush(); err != nil {
+				return err
+			}
 		}
 		// The client closes the connection after it has received all messages.
 		<-ctx.Done()
