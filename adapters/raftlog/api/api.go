@@ -18,7 +18,7 @@ type Kind byte
 const (
 	// KindState is an update that a program has proposed. Data is the data of the update.
 	KindState Kind = iota
-	// KindConfig changes the membership. Data is the new membership as JSON.
+	// KindConfig changes the membership. Data describes the change as JSON.
 	KindConfig
 	// KindCheckpoint starts the term of a leader, and commits earlier entries that were not
 	// committed yet. It has no Data.
@@ -38,9 +38,11 @@ func (k Kind) String() string {
 
 // Entry is a committed entry of the log.
 type Entry struct {
+	// Index is the position in the log. It starts at 1.
 	Index uint64
-	Term  uint64
-	Kind  Kind
+	// Term is the term of the leader that has written the entry.
+	Term uint64
+	Kind Kind
 	// ID is the request ID. It is zero for kinds that programs do not propose.
 	ID requestid.ID
 	// Time is when the leader received the update, by its clock. It is zero for a
@@ -113,18 +115,28 @@ type Info struct {
 	// Leader is the leader, or zero if the peer does not know one.
 	Leader Peer `json:"leader"`
 	// Lease is the remaining time of this peer's lease, or 0 if it has none.
-	Lease         time.Duration `json:"lease"`
-	Term          uint64        `json:"term"`
-	FirstIndex    uint64        `json:"firstIndex"`
-	LastApplied   uint64        `json:"lastApplied"`
-	CommitIndex   uint64        `json:"commitIndex"`
-	LastIndex     uint64        `json:"lastIndex"`
-	PruneIndex    uint64        `json:"pruneIndex"`
-	SnapshotIndex uint64        `json:"snapshotIndex"`
-	SnapshotSize  int64         `json:"snapshotSize"`
+	Lease time.Duration `json:"lease"`
+	// Term is the newest term that the peer knows.
+	Term uint64 `json:"term"`
+	// FirstIndex and LastIndex are the indexes of the first and the last entry of the
+	// peer's log. Entries after CommitIndex may still be replaced.
+	FirstIndex uint64 `json:"firstIndex"`
+	// LastApplied is the index of the last entry that the peer has applied.
+	LastApplied uint64 `json:"lastApplied"`
+	// CommitIndex is the greatest index that the peer knows to be committed.
+	CommitIndex uint64 `json:"commitIndex"`
+	LastIndex   uint64 `json:"lastIndex"`
+	// PruneIndex precedes the oldest entry whose request ID is within the deduplication
+	// window.
+	PruneIndex uint64 `json:"pruneIndex"`
+	// SnapshotIndex is the index of the newest snapshot on disk, and SnapshotSize its size
+	// in bytes. Both are 0 if there is none.
+	SnapshotIndex uint64 `json:"snapshotIndex"`
+	SnapshotSize  int64  `json:"snapshotSize"`
 	// RequestIDs is the number of request IDs that the log stores for deduplication.
-	RequestIDs int    `json:"requestIDs"`
-	Fault      string `json:"fault,omitempty"`
+	RequestIDs int `json:"requestIDs"`
+	// Fault is the reason why the peer has stopped, or empty.
+	Fault string `json:"fault,omitempty"`
 }
 
 // Errors of the packages raftlog and client, to be tested with errors.Is.
@@ -195,7 +207,7 @@ func (identityError) Error() string { return "raftlog: this peer must not take p
 // Is reports whether target is ErrFault.
 func (identityError) Is(target error) bool { return target == ErrFault }
 
-// NotLeaderError is the error of a peer that is not the leader. It matches ErrNotLeader.
+// NotLeaderError is the error of a peer that is not the leader. It wraps [ErrNotLeader].
 type NotLeaderError struct {
 	// Leader is the current leader according to the peer, or zero if it does not know
 	// one.
@@ -242,6 +254,7 @@ type Progress struct {
 
 // SnapshotStream is a snapshot that is being received. The receiver must close Data.
 type SnapshotStream struct {
+	// Index and Term are those of the last entry that the snapshot contains.
 	Index uint64
 	Term  uint64
 	// Size is the size of Data in bytes.

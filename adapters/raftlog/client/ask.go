@@ -1,6 +1,6 @@
 package client
 
-// What peers tell: who they are, and how they are.
+// Queries of the membership and of the status of peers.
 
 import (
 	"context"
@@ -127,8 +127,8 @@ func (c *Client) Infos(ctx context.Context) []PeerInfo {
 	return infos
 }
 
-// refreshing asks who the peers are, every Refresh and when peers do not answer; not more
-// often than every RetryPause.
+// refreshing queries the membership every Refresh and when peers do not answer, at most once in
+// each RetryPause.
 func (c *Client) refreshing() {
 	var due <-chan time.Time
 	if c.cfg.Refresh > 0 {
@@ -150,8 +150,8 @@ func (c *Client) refreshing() {
 	}
 }
 
-// ask asks one peer after the other until one tells of a membership that is not older than
-// what is known; all at most once.
+// ask requests the membership from one peer after the other, each at most once, until a peer
+// returns a membership that is not older than the known one.
 func (c *Client) ask() {
 	peer := c.firstPeer()
 	for range len(c.peers()) {

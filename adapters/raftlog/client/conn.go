@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
-// conn is a connection, or an attempt to make one.
+// conn is a connection for calls, or an attempt to make one.
 type conn struct {
 	begun  time.Time
 	made   chan struct{} // closed when caller or err is set
@@ -21,7 +21,8 @@ type conn struct {
 	err    error
 }
 
-// over tells why there is no connection; nil if there is one, or will be.
+// over returns the reason why the connection does not exist or has ended. It returns nil while the
+// connection is used or being made.
 func (k *conn) over() error {
 	select {
 	case <-k.made:
@@ -34,8 +35,8 @@ func (k *conn) over() error {
 	return k.caller.Err()
 }
 
-// to returns the connection to p. A peer is dialed at most once in half a RetryPause: until
-// then the error of the last time is returned.
+// to returns the connection to p. A peer is dialed at most once within half of RetryPause. Before
+// that has passed, to returns the error of the last attempt.
 func (c *Client) to(ctx context.Context, p api.Peer) (*rpc.Caller, error) {
 	c.mu.Lock()
 	k := c.conns[p]
@@ -66,7 +67,7 @@ func (c *Client) to(ctx context.Context, p api.Peer) (*rpc.Caller, error) {
 	}
 }
 
-// run makes the connection and watches it until it ends.
+// run makes the connection, and checks that the peer is alive until the connection ends.
 func (c *Client) run(k *conn, p api.Peer) {
 	conn, err := c.dial(c.ctx, p, link.PurposeClient)
 	if err != nil {
@@ -104,7 +105,7 @@ func (c *Client) dial(ctx context.Context, p api.Peer, purpose link.Purpose) (rp
 	return conn, nil
 }
 
-// rest waits while the connection lasts.
+// rest waits for the time d. It returns an error if the connection ends before.
 func (c *Client) rest(caller *rpc.Caller, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -123,15 +123,15 @@ type Subscription struct {
 	fromLeader bool
 	patience   time.Duration
 
-	// The goroutine's own.
-	next     uint64   // index
-	peer     api.Peer // that feeds it
+	// The following fields belong to the goroutine of the subscription.
+	next     uint64   // index of the next entry
+	peer     api.Peer // peer that sends the events
 	fresh    bool
 	refused  map[api.Peer]bool
-	begun    time.Time // the last attempt
-	leader   api.Peer  // as the last pulse has it
-	leadless time.Time // since when the peer has not been fresh; zero if it is
-	failed   error     // of the last attempt, unless a peer has answered since
+	begun    time.Time // start of the last attempt
+	leader   api.Peer  // leader according to the last progress event
+	leadless time.Time // when the peer has lost contact with the leader; zero if it has contact
+	failed   error     // error of the last attempt, unless a peer has answered since
 
 	err error // set before ended is closed
 }
@@ -199,7 +199,7 @@ func (s *Subscription) Close() error {
 	return nil
 }
 
-// run returns why it has ended.
+// run delivers events until the subscription must end, and returns the reason.
 func (s *Subscription) run() error {
 	c := s.client
 	s.peer = c.firstPeer()
@@ -226,7 +226,7 @@ func (s *Subscription) run() error {
 			c.notLeader(s.peer)
 			signal(c.refresh)
 		}
-		// One attempt in a pause, however long the last one has lasted.
+		// Start at most one attempt in each pause.
 		if c.wait(s.ctx, c.pause()-time.Since(s.begun)) != nil {
 			return s.over()
 		}
@@ -258,7 +258,7 @@ func (s *Subscription) over() error {
 	return cause
 }
 
-// refuse tells whether all peers have refused.
+// refuse records that the peer has rejected the client, and reports whether all peers have.
 func (s *Subscription) refuse() bool {
 	s.refused[s.peer] = true
 	for _, p := range s.client.peers() {
@@ -309,7 +309,7 @@ func (s *Subscription) follow() error {
 	}
 }
 
-// tell hands an event on, and tells whether somebody has received it.
+// tell delivers an event, and reports whether it was received.
 func (s *Subscription) tell(e Event) bool {
 	e.Peer = s.peer
 	select {
@@ -348,7 +348,7 @@ func (s *Subscription) pulse(p *api.Progress) error {
 	return nil
 }
 
-// snapshot hands a snapshot on, and waits until it is read.
+// snapshot delivers a snapshot, and waits until its data was read or closed.
 func (s *Subscription) snapshot(from *api.SnapshotStream) error {
 	if from.Index < s.next {
 		return &GapError{Peer: s.peer, Want: s.next, Got: from.Index}
@@ -371,7 +371,8 @@ func (s *Subscription) snapshot(from *api.SnapshotStream) error {
 	}
 }
 
-// snapshotData tells when a snapshot is over: nil if it was read to its end, or closed.
+// snapshotData is the data of a snapshot. It sends nil to done when all data was read or it was
+// closed, or the error of a read.
 type snapshotData struct {
 	io.ReadCloser
 	once sync.Once
@@ -388,7 +389,7 @@ func (d *snapshotData) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close gives the data back once: from then on they are the subscription's goroutine's.
+// Close closes the data once. After that, the goroutine of the subscription owns the data.
 func (d *snapshotData) Close() (err error) {
 	d.once.Do(func() {
 		err = d.ReadCloser.Close()
