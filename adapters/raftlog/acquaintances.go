@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
@@ -46,7 +47,7 @@ const (
 func (n *Node) acquaint() error {
 	peers, err := identity.ReadPeers(n.fs)
 	if errors.Is(err, identity.ErrDamaged) {
-		return fmt.Errorf("%w: directory %s: %w", ErrFault, n.cfg.Dir, err)
+		return fmt.Errorf("%w: directory %s: %w", api.ErrFault, n.cfg.Dir, err)
 	}
 	if err != nil {
 		return fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)
@@ -66,7 +67,7 @@ func (n *Node) accepts(h link.Hello) error {
 	k := &n.known
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if h.Purpose == link.PurposeClient { // such a connection carries no messages of the protocol
+	if h.Purpose.ForClients() { // such a connection does not carry messages of the Raft protocol
 		if refused := k.registry.Check(h.ID, h.Claim); refused != nil {
 			return refused
 		}

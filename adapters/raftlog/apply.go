@@ -5,7 +5,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
@@ -73,9 +73,9 @@ func (n *Node) applyOne(a core.Apply) error {
 		}
 		return n.tellApplied(max(a.Restore, r.Meta().Index), nil)
 	}
-	updates := make([]Entry, 0, len(a.Outcomes))
+	updates := make([]api.Entry, 0, len(a.Outcomes))
 	for _, o := range a.Outcomes {
-		if o.Kind == api.State && !o.Skipped() && o.Index > n.has {
+		if o.Kind == api.KindState && !o.Skipped() && o.Index > n.has {
 			updates = append(updates, o.Entry())
 		}
 	}

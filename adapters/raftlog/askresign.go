@@ -8,7 +8,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // ResignRequested returns a channel that is closed when a client requests this candidate's
@@ -63,7 +63,7 @@ func (n *Node) candidate(name, id string) *Election {
 	return nil
 }
 
-// AskToResign implements [api.Service].
+// AskToResign implements [rpc.Service].
 func (s service) AskToResign(ctx context.Context, name, candidate string) error {
 	e := s.candidate(name, candidate)
 	if e == nil {

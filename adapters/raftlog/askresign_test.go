@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -16,10 +18,10 @@ import (
 )
 
 // newClient returns a client that knows one peer.
-func (w *world) newClient(t *testing.T, p raftlog.Peer) *client.Client {
+func (w *world) newClient(t *testing.T, p api.Peer) *client.Client {
 	t.Helper()
 	c, err := client.New(client.Config{
-		Cluster: "test", Peers: []client.Peer{p}, Insecure: true,
+		Cluster: "test", Peers: []api.Peer{p}, Insecure: true,
 		Dial: func(ctx context.Context, addr string) (net.Conn, error) { return w.net.Dial(ctx, "client:1", addr) },
 	})
 	require.NoError(t, err)
@@ -45,8 +47,8 @@ func TestElectionsByClient(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, got.Ended)
 		require.Len(t, got.Candidates, 2)
-		require.Equal(t, client.Candidate{ID: first.ID(), Name: "zero", Value: "10.0.0.1:80", Token: uint64(first.Current().Leadership.Token())}, got.Candidates[0])
-		require.Equal(t, client.Candidate{ID: second.ID(), Name: "one"}, got.Candidates[1])
+		require.Equal(t, api.Candidate{ID: first.ID(), Name: "zero", Value: "10.0.0.1:80", Token: uint64(first.Current().Leadership.Token())}, got.Candidates[0])
+		require.Equal(t, api.Candidate{ID: second.ID(), Name: "one"}, got.Candidates[1])
 		leader, _, err := raftlog.CurrentLeader(ctx, w.node(w.peers[1]), "report")
 		require.NoError(t, err)
 		require.Equal(t, "10.0.0.1:80", leader.Value)
@@ -63,7 +65,7 @@ func TestElectionsByClient(t *testing.T) {
 		require.NoError(t, <-asked)
 		second.awaitLeader(t)
 		require.False(t, isClosed(others))
-		require.ErrorIs(t, c.AskToResign(ctx, "report", first.ID()), client.ErrNoCandidate)
+		require.ErrorIs(t, c.AskToResign(ctx, "report", first.ID()), api.ErrNoCandidate)
 
 		// A request is withdrawn when its context is done.
 		third := stand(t, w.node(w.peers[2]), "report").waits(t)
@@ -117,7 +119,7 @@ func TestRequestOfALostClient(t *testing.T) {
 		cancel()
 		err := <-asked
 		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorIs(t, err, client.ErrUnknownOutcome)
+		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		time.Sleep(time.Minute)
 		require.False(t, isClosed(e.ResignRequested()))
 	})

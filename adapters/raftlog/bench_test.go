@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -18,13 +20,13 @@ import (
 
 // cluster starts n peers on loopback and the disk, and returns the one that leads.
 func cluster(t testing.TB, n int) (leader *raftlog.Node, all []*raftlog.Node) {
-	var peers []raftlog.Peer
+	var peers []api.Peer
 	var listeners []net.Listener
 	for i := range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		listeners = append(listeners, l)
-		peers = append(peers, raftlog.Peer{ID: fmt.Sprint("p", i), Addr: l.Addr().String()})
+		peers = append(peers, api.Peer{ID: fmt.Sprint("p", i), Addr: l.Addr().String()})
 	}
 	dir := t.TempDir()
 	for i, p := range peers {

@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -23,7 +24,7 @@ func TestCheckpointCommitsWhatWasLeft(t *testing.T) {
 		}
 		id := requestid.New()
 		_, err := w.node(a).Propose(within(t, 50*time.Millisecond), id, []byte("update")) // 2, 3
-		require.ErrorIs(t, err, raftlog.ErrUnknownOutcome)
+		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		require.Equal(t, before.LastIndex+1, w.node(a).Info().LastIndex, "A has appended it alone")
 		require.NoError(t, w.stop(a)) // 4
 		w.start(a)
@@ -43,10 +44,10 @@ func TestCheckpointCommitsWhatWasLeft(t *testing.T) {
 		defer s.Close()
 		update, checkpoint := next(t, s), next(t, s)
 		require.Equal(t, []byte("update"), update.Entry.Data)
-		if checkpoint.Entry.Kind == raftlog.Control { // A wanted to hand over when it was stopped
+		if checkpoint.Entry.Kind == api.KindControl { // A wanted to hand over when it was stopped
 			checkpoint = next(t, s)
 		}
-		require.Equal(t, raftlog.Checkpoint, checkpoint.Entry.Kind)
+		require.Equal(t, api.KindCheckpoint, checkpoint.Entry.Kind)
 		require.Greater(t, checkpoint.Entry.Term, update.Entry.Term)
 		index, err := w.node(a).Propose(within(t, time.Minute), id, []byte("update"))
 		require.NoError(t, err)

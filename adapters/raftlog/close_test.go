@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -66,14 +68,14 @@ func TestCloseMeanwhile(t *testing.T) {
 		require.NoError(t, <-closed)
 		for range 12 {
 			err := <-results
-			require.True(t, errors.Is(err, raftlog.ErrClosed) || errors.Is(err, raftlog.ErrUnknownOutcome), "%v", err)
+			require.True(t, errors.Is(err, api.ErrClosed) || errors.Is(err, api.ErrUnknownOutcome), "%v", err)
 		}
 		<-c.ended
-		require.ErrorIs(t, c.err, raftlog.ErrClosed)
+		require.ErrorIs(t, c.err, api.ErrClosed)
 		require.ErrorIs(t, c.err, leaderelection.ErrConnClosed)
 		for range s.Events() {
 		}
-		require.ErrorIs(t, idle.ElectLeader(), raftlog.ErrClosed)
+		require.ErrorIs(t, idle.ElectLeader(), api.ErrClosed)
 		require.ErrorIs(t, raftlog.DeleteElection(t.Context(), n, "e"), leaderelection.ErrConnClosed)
 		_, err = raftlog.Candidates(t.Context(), n, "e")
 		require.ErrorIs(t, err, leaderelection.ErrConnClosed)

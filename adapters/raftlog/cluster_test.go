@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -43,13 +45,13 @@ func await(t testing.TB, what string, is func() bool) {
 	}
 }
 
-func (w *world) node(p raftlog.Peer) *raftlog.Node {
+func (w *world) node(p api.Peer) *raftlog.Node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.nodes[p.ID]
 }
 
-func (w *world) sm(p raftlog.Peer) *register {
+func (w *world) sm(p api.Peer) *register {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.sms[p.ID]
@@ -62,9 +64,9 @@ func leads(n *raftlog.Node) bool {
 }
 
 // leader waits for a peer that leads the log.
-func (w *world) leader(t testing.TB) raftlog.Peer {
+func (w *world) leader(t testing.TB) api.Peer {
 	t.Helper()
-	var leader raftlog.Peer
+	var leader api.Peer
 	await(t, "a leader", func() bool {
 		for _, n := range w.all() {
 			if leads(n) {
@@ -78,12 +80,12 @@ func (w *world) leader(t testing.TB) raftlog.Peer {
 }
 
 // others are the peers of the world but for some.
-func (w *world) others(but ...raftlog.Peer) []raftlog.Peer {
-	return slices.DeleteFunc(slices.Clone(w.peers), func(p raftlog.Peer) bool { return slices.Contains(but, p) })
+func (w *world) others(but ...api.Peer) []api.Peer {
+	return slices.DeleteFunc(slices.Clone(w.peers), func(p api.Peer) bool { return slices.Contains(but, p) })
 }
 
 // stop closes a peer in order.
-func (w *world) stop(p raftlog.Peer) error {
+func (w *world) stop(p api.Peer) error {
 	w.mu.Lock()
 	n := w.nodes[p.ID]
 	delete(w.nodes, p.ID)
@@ -93,7 +95,7 @@ func (w *world) stop(p raftlog.Peer) error {
 
 // crash is a power failure at a peer: nobody hears from it any more, and of what it has not
 // synced any part is on its disk.
-func (w *world) crash(p raftlog.Peer) {
+func (w *world) crash(p api.Peer) {
 	heal := w.isolate(p)
 	w.mu.Lock()
 	w.disks[p.ID] = w.disks[p.ID].Crash()
@@ -106,7 +108,7 @@ func (w *world) crash(p raftlog.Peer) {
 }
 
 // propose has the updates applied, by one peer, one after the other.
-func (w *world) propose(t testing.TB, p raftlog.Peer, updates ...string) {
+func (w *world) propose(t testing.TB, p api.Peer, updates ...string) {
 	t.Helper()
 	for _, u := range updates {
 		_, err := w.node(p).Propose(within(t, time.Minute), requestid.New(), []byte(u))
@@ -122,12 +124,12 @@ func insist(t testing.TB, n *raftlog.Node, id requestid.ID, update string) uint6
 		if err == nil {
 			return index
 		}
-		require.ErrorIs(t, err, raftlog.ErrUnknownOutcome)
+		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 	}
 }
 
 // has waits until the state machine of each of the peers has just these updates.
-func (w *world) has(t testing.TB, peers []raftlog.Peer, updates ...string) {
+func (w *world) has(t testing.TB, peers []api.Peer, updates ...string) {
 	t.Helper()
 	for _, p := range peers {
 		require.NoError(t, w.node(p).Sync(within(t, time.Minute)), "sync at %s", p.ID)

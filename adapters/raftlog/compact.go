@@ -13,7 +13,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
@@ -42,7 +42,7 @@ type OfflineConfig struct {
 	// Dir is the directory of the peer.
 	Dir string
 	// Index is the index of the last entry that the snapshot should contain.
-	// min(LastApplied, PruneIndex) of the peer's [Info] leaves the entries of all IDs
+	// min(LastApplied, PruneIndex) of the peer's [api.Info] leaves the entries of all IDs
 	// within the deduplication window to peers that join later. A higher index is safe as
 	// well, because the snapshot contains the IDs.
 	Index uint64
@@ -64,22 +64,22 @@ type OfflineConfig struct {
 // the peer may be running. Target is created completely or not at all. CompactOffline
 // blocks until it is complete or ctx is done.
 //
-// Errors: [ErrInvalid] if the peer's snapshot already contains the index, or the index is
+// Errors: [api.ErrInvalid] if the peer's snapshot already contains the index, or the index is
 // not known to be committed; if the state machine is ahead of the index, or is missing
-// although the snapshot contains data; and if Target exists. [ErrFault] if files are
+// although the snapshot contains data; and if Target exists. [api.ErrFault] if files are
 // damaged. Errors of the state machine, the cause of ctx, and errors of reading and
 // writing.
 func CompactOffline(ctx context.Context, cfg OfflineConfig) (Compaction, error) {
 	dir, target := cfg.Dir, cfg.Target
 	if _, err := os.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
-			err = fmt.Errorf("%w: %s exists: the peer has not installed the previous one yet, or does not watch it (CompactFile)", ErrInvalid, target)
+			err = fmt.Errorf("%w: %s exists: the peer has not installed the previous one yet, or does not watch it (CompactFile)", api.ErrInvalid, target)
 		}
 		return Compaction{}, err
 	}
 	r, err := snapshot.OpenFile(disk.OS(dir), snapshot.Name)
 	if errors.Is(err, snapshot.ErrCorrupt) {
-		err = fmt.Errorf("%w: %w", ErrFault, err)
+		err = fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
 	if err != nil {
 		return Compaction{}, fmt.Errorf("raftlog: compact %s: %w", dir, err)
@@ -109,22 +109,22 @@ type compacting struct {
 	old              snapshot.Meta
 	tables           *replica.State
 	applied          uint64 // by the machine
-	batch            []Entry
+	batch            []api.Entry
 	bytes            int
 }
 
 // begin restores what the snapshot has.
 func (c *compacting) begin(r *snapshot.Reader) (err error) {
 	if c.index <= c.old.Index {
-		return fmt.Errorf("%w: entry %d is already in the peer's snapshot, which ends at %d", ErrInvalid, c.index, c.old.Index)
+		return fmt.Errorf("%w: entry %d is already in the peer's snapshot, which ends at %d", api.ErrInvalid, c.index, c.old.Index)
 	}
 	if c.tables, err = replica.Read(r.Tables()); err != nil {
-		return fmt.Errorf("%w: %w", ErrFault, err)
+		return fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
 	if c.machine == nil {
 		if r.DataSize() > 0 {
 			return fmt.Errorf("%w: the peer's snapshot has %d bytes of a state machine, without which there is no other snapshot: "+
-				"call raftlog.CompactOffline with it", ErrInvalid, r.DataSize())
+				"call raftlog.CompactOffline with it", api.ErrInvalid, r.DataSize())
 		}
 		c.machine = nothing{}
 	}
@@ -133,7 +133,7 @@ func (c *compacting) begin(r *snapshot.Reader) (err error) {
 	}
 	switch {
 	case c.applied > c.index:
-		return fmt.Errorf("%w: the state machine has applied entry %d, but the snapshot must be of entry %d", ErrInvalid, c.applied, c.index)
+		return fmt.Errorf("%w: the state machine has applied entry %d, but the snapshot must be of entry %d", api.ErrInvalid, c.applied, c.index)
 	case c.applied >= c.old.Index, r.DataSize() == 0 && c.old.Index == 1:
 		return nil
 	}
@@ -155,23 +155,23 @@ func (c *compacting) replay(ctx context.Context, dir string) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case r.Index == c.old.Index && r.Term != c.old.Term:
-			return fmt.Errorf("%w: entry %d is of term %d in the log, and of term %d in the snapshot", ErrFault, r.Index, r.Term, c.old.Term)
+			return fmt.Errorf("%w: entry %d is of term %d in the log, and of term %d in the snapshot", api.ErrFault, r.Index, r.Term, c.old.Term)
 		case r.Index <= c.old.Index:
 			return nil
 		case r.Index > c.index || !committed && r.Index > c.committed:
 			return errEnough
 		case r.Index != c.tables.Index+1:
-			return fmt.Errorf("%w: the log begins at entry %d, and the snapshot ends at %d; if the peer has just received another snapshot, try again", ErrFault, r.Index, c.tables.Index)
+			return fmt.Errorf("%w: the log begins at entry %d, and the snapshot ends at %d; if the peer has just received another snapshot, try again", api.ErrFault, r.Index, c.tables.Index)
 		}
 		return c.apply(r)
 	})
 	switch {
 	case errors.Is(err, filelog.ErrCorrupt):
-		return fmt.Errorf("%w: %w", ErrFault, err)
+		return fmt.Errorf("%w: %w", api.ErrFault, err)
 	case err != nil && !errors.Is(err, errEnough):
 		return err
 	case c.tables.Index < c.index:
-		return fmt.Errorf("%w: entry %d is not known to be committed; according to the files entry %d is: use that index, or the commit index of the running peer (Committed; raftlog compact -p requests it)", ErrInvalid, c.index, extent.Commit)
+		return fmt.Errorf("%w: entry %d is not known to be committed; according to the files entry %d is: use that index, or the commit index of the running peer (Committed; raftlog compact -p requests it)", api.ErrInvalid, c.index, extent.Commit)
 	}
 	return c.flush()
 }
@@ -179,9 +179,9 @@ func (c *compacting) replay(ctx context.Context, dir string) error {
 func (c *compacting) apply(r filelog.Record) error {
 	o, err := c.tables.Apply(&raftpb.Entry{Index: &r.Index, Term: &r.Term, Type: &r.Type, Data: r.Data})
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrFault, err)
+		return fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
-	if o.Kind == api.State && !o.Skipped() && o.Index > c.applied {
+	if o.Kind == api.KindState && !o.Skipped() && o.Index > c.applied {
 		c.batch = append(c.batch, o.Entry())
 		c.bytes += len(o.Data)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -22,9 +24,9 @@ func onFiles(t *testing.T, dir string, machine raftlog.StateMachine) *raftlog.No
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	self := raftlog.Peer{ID: "one", Addr: "one:1"}
+	self := api.Peer{ID: "one", Addr: "one:1"}
 	n, err := raftlog.Open(raftlog.Config{
-		Cluster: "test", ID: self.ID, Addr: self.Addr, Peers: []raftlog.Peer{self}, Dir: dir, Insecure: true,
+		Cluster: "test", ID: self.ID, Addr: self.Addr, Peers: []api.Peer{self}, Dir: dir, Insecure: true,
 		StateMachine: machine, ElectionTimeout: 100 * time.Millisecond, Listener: listener,
 		CompactFile: filepath.Join(dir, "compact", "snap.new"),
 	})
@@ -74,7 +76,7 @@ func TestCompactOffline(t *testing.T) {
 	require.Equal(t, index, s.Index)
 	require.Equal(t, "test", s.Cluster)
 	require.Equal(t, 6, s.RequestIDs)
-	require.Equal(t, []raftlog.Peer{{ID: "one", Addr: "one:1"}}, s.Membership.Voters)
+	require.Equal(t, []api.Peer{{ID: "one", Addr: "one:1"}}, s.Membership.Voters)
 	o, err := offline.ReadOwner(dir)
 	require.NoError(t, err)
 	require.Equal(t, offline.Owner{Cluster: "test", Peer: "one"}, o)
@@ -114,23 +116,23 @@ func TestCompactOfflineRefuses(t *testing.T) {
 	require.NoError(t, err)
 	target := filepath.Join(t.TempDir(), "new")
 	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: applied, Target: target, StateMachine: &register{}})
-	require.ErrorIs(t, err, raftlog.ErrInvalid)
+	require.ErrorIs(t, err, api.ErrInvalid)
 	require.ErrorContains(t, err, "not known to be committed")
 	require.NoError(t, n.Close())
 	before := list(t, dir)
 
 	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index, Target: target, StateMachine: &register{}, Committed: applied})
-	require.ErrorIs(t, err, raftlog.ErrInvalid)
+	require.ErrorIs(t, err, api.ErrInvalid)
 	require.ErrorContains(t, err, "already")
 	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, Committed: applied})
-	require.ErrorIs(t, err, raftlog.ErrInvalid)
+	require.ErrorIs(t, err, api.ErrInvalid)
 	require.ErrorContains(t, err, "state machine")
 	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &ahead{}, Committed: applied})
-	require.ErrorIs(t, err, raftlog.ErrInvalid)
+	require.ErrorIs(t, err, api.ErrInvalid)
 	require.NoFileExists(t, target)
 	require.NoError(t, os.WriteFile(target, []byte("mine"), 0o600))
 	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &register{}, Committed: applied})
-	require.ErrorIs(t, err, raftlog.ErrInvalid)
+	require.ErrorIs(t, err, api.ErrInvalid)
 	text, err := os.ReadFile(target)
 	require.NoError(t, err)
 	require.Equal(t, "mine", string(text))
@@ -144,7 +146,7 @@ func TestCompactOfflineRefuses(t *testing.T) {
 	require.NoError(t, os.CopyFS(damaged, os.DirFS(dir)))
 	require.NoError(t, os.WriteFile(filepath.Join(damaged, offline.SnapshotName), text, 0o600))
 	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: damaged, Index: index + 1, Target: target, StateMachine: &register{}, Committed: applied})
-	require.ErrorIs(t, err, raftlog.ErrFault)
+	require.ErrorIs(t, err, api.ErrFault)
 	require.NoFileExists(t, target)
 	require.Equal(t, before, list(t, dir), "the peer's files have changed")
 }

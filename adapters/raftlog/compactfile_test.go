@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -17,7 +19,7 @@ import (
 )
 
 // made writes the newest snapshot of a peer, changed, as the file of another program.
-func (w *world) made(t testing.TB, of raftlog.Peer, file string, change func(*snapshot.Meta)) {
+func (w *world) made(t testing.TB, of api.Peer, file string, change func(*snapshot.Meta)) {
 	t.Helper()
 	r, err := snapshot.OpenFile(w.disks[of.ID], snapshot.Name)
 	require.NoError(t, err)

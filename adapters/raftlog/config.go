@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
@@ -38,7 +38,7 @@ type Config struct {
 	// started are retried indefinitely. A peer that is not in Peers joins the cluster: it
 	// fetches a snapshot and receives the log, and votes after ChangePeers has made it a
 	// voter.
-	Peers []Peer
+	Peers []api.Peer
 	// JoinTimeout is the time for which Open of a joining peer tries to fetch a snapshot.
 	// The default is one minute.
 	JoinTimeout time.Duration
@@ -73,7 +73,7 @@ type Config struct {
 	// extends it.
 	Window time.Duration
 	// MaxRequestIDs is the maximum number of IDs in the deduplication window, at 20 bytes
-	// each. When it is reached, updates are rejected with [ErrTooManyIDs]. The default is
+	// each. When it is reached, updates are rejected with [api.ErrTooManyIDs]. The default is
 	// 20,000,000.
 	MaxRequestIDs int
 	// MaxData is the maximum size of an update in bytes. The default is 1 MiB, the maximum
@@ -142,7 +142,7 @@ func (c Config) withDefaults() (Config, error) {
 
 func (c Config) check() error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: Config: %s", ErrInvalid, fmt.Sprintf(format, args...))
+		return fmt.Errorf("%w: Config: %s", api.ErrInvalid, fmt.Sprintf(format, args...))
 	}
 	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
 		return bad("Addr %q: %v", c.Addr, err)
@@ -158,8 +158,8 @@ func (c Config) check() error {
 		return bad("Dir is empty")
 	case len(c.Peers) == 0:
 		return bad("Peers is empty")
-	case len(c.Secret) > 0 && len(c.Secret) < api.MinSecret:
-		return bad("Secret has %d bytes: at least %d random bytes are required", len(c.Secret), api.MinSecret)
+	case len(c.Secret) > 0 && len(c.Secret) < link.MinSecret:
+		return bad("Secret has %d bytes: at least %d random bytes are required", len(c.Secret), link.MinSecret)
 	case c.ElectionTimeout < 100*time.Millisecond || c.ElectionTimeout > time.Hour:
 		return bad("ElectionTimeout is %v: must be from 100ms to 1h", c.ElectionTimeout)
 	case c.Heartbeat < c.ElectionTimeout/ticksPerTimeout || c.Heartbeat > c.ElectionTimeout/2:
@@ -195,7 +195,7 @@ func (c Config) identity() link.Identity {
 	}
 }
 
-func (c Config) self() Peer { return Peer{ID: c.ID, Addr: c.Addr} }
+func (c Config) self() api.Peer { return api.Peer{ID: c.ID, Addr: c.Addr} }
 
 // founds tells whether this peer is one of those that begin the cluster.
 func (c Config) founds() bool { return slices.Contains(c.Peers, c.self()) }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -33,7 +35,7 @@ func TestZ1StreamsAndNewPeersGoOverSnapshots(t *testing.T) {
 		w.change(t, w.peers[0], peer(0), peer(1))
 		w.propose(t, peer(1), "b")
 		r.until(t, s, "b")
-		w.has(t, []raftlog.Peer{peer(0), peer(1)}, append(few("a", 10), "b")...)
+		w.has(t, []api.Peer{peer(0), peer(1)}, append(few("a", 10), "b")...)
 	}, slowly, minute)
 }
 
@@ -57,8 +59,8 @@ func TestZ4FailedWritesAnswer(t *testing.T) {
 		w.propose(t, p, "a")
 		w.disks[p.ID].FailWith(w.disks[p.ID].Ops()+1, broken)
 		_, err := w.node(p).Propose(t.Context(), requestid.New(), []byte("b"))
-		require.ErrorIs(t, err, raftlog.ErrUnknownOutcome)
-		require.ErrorIs(t, err, raftlog.ErrFault)
+		require.ErrorIs(t, err, api.ErrUnknownOutcome)
+		require.ErrorIs(t, err, api.ErrFault)
 		require.ErrorIs(t, err, broken)
 	})
 }
@@ -69,9 +71,9 @@ func TestZ5RefusedIsRefused(t *testing.T) {
 		n := w.node(w.leader(t))
 		before := n.Info()
 		_, err := n.Propose(within(t, time.Minute), requestid.New(), make([]byte, raftlog.DefaultMaxData+1))
-		require.ErrorIs(t, err, raftlog.ErrTooLarge)
+		require.ErrorIs(t, err, api.ErrTooLarge)
 		_, err = n.ChangePeers(within(t, time.Minute), requestid.New(), nil)
-		require.ErrorIs(t, err, raftlog.ErrInvalid)
+		require.ErrorIs(t, err, api.ErrInvalid)
 		require.Equal(t, before.LastIndex, n.Info().LastIndex)
 	})
 }
@@ -154,7 +156,7 @@ func TestZ11IDsAreNotForgottenForOthers(t *testing.T) {
 		for range 30 {
 			_, err = n.Propose(within(t, time.Minute), requestid.New(), []byte("b"))
 		}
-		require.ErrorIs(t, err, raftlog.ErrTooManyIDs)
+		require.ErrorIs(t, err, api.ErrTooManyIDs)
 		again, err := n.Propose(within(t, time.Minute), first, []byte("a"))
 		require.NoError(t, err)
 		require.Equal(t, index, again)
@@ -179,7 +181,7 @@ func TestZ13ContradictionsStopTheNodeAlone(t *testing.T) {
 		require.NoError(t, w.stop(p))
 		w.disks[p.ID] = old.Crash()
 		n := w.start(p)
-		await(t, "it has stopped", func() bool { return errors.Is(n.Err(), raftlog.ErrFault) })
+		await(t, "it has stopped", func() bool { return errors.Is(n.Err(), api.ErrFault) })
 		w.propose(t, leader, "b")
 		w.has(t, w.others(p), append(few("a", 20), "b")...)
 	})

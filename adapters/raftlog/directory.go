@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
@@ -17,7 +18,7 @@ const logDir = "log"
 
 // mistaken returns an error that wraps ErrIdentity.
 func mistaken(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrIdentity, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: %s", api.ErrIdentity, fmt.Sprintf(format, args...))
 }
 
 // claim locks the directory, checks that it belongs to this peer, and increments its start counter.
@@ -27,7 +28,7 @@ func (n *Node) claim() error {
 	}
 	lock, err := n.fs.Lock("lock")
 	if errors.Is(err, disk.ErrLocked) {
-		return fmt.Errorf("%w: directory %s is in use by this or another process: %w", ErrInvalid, n.cfg.Dir, err)
+		return fmt.Errorf("%w: directory %s is in use by this or another process: %w", api.ErrInvalid, n.cfg.Dir, err)
 	}
 	if err != nil {
 		return fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)
@@ -40,13 +41,13 @@ func (n *Node) claim() error {
 			return err
 		}
 	case errors.Is(err, identity.ErrDamaged):
-		return fmt.Errorf("%w: directory %s: %w", ErrFault, n.cfg.Dir, err)
+		return fmt.Errorf("%w: directory %s: %w", api.ErrFault, n.cfg.Dir, err)
 	case errors.Is(err, identity.ErrFormat):
-		return fmt.Errorf("%w: directory %s: %w", ErrInvalid, n.cfg.Dir, err)
+		return fmt.Errorf("%w: directory %s: %w", api.ErrInvalid, n.cfg.Dir, err)
 	case err != nil:
 		return fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)
 	case o.Cluster != n.cfg.Cluster || o.Peer != n.cfg.ID:
-		return fmt.Errorf("%w: directory %s belongs to peer %s of cluster %s", ErrInvalid, n.cfg.Dir, o.Peer, o.Cluster)
+		return fmt.Errorf("%w: directory %s belongs to peer %s of cluster %s", api.ErrInvalid, n.cfg.Dir, o.Peer, o.Cluster)
 	}
 	o.Starts++
 	if err := o.Write(n.fs); err != nil {
@@ -87,7 +88,7 @@ func (n *Node) beginning() (*snapshot.Reader, error) {
 	r, err := snapshot.Open(n.fs, ".")
 	switch {
 	case err == nil && r.Meta().Cluster != n.cfg.Cluster:
-		return nil, errors.Join(fmt.Errorf("%w: the snapshot belongs to cluster %q", ErrInvalid, r.Meta().Cluster), r.Close())
+		return nil, errors.Join(fmt.Errorf("%w: the snapshot belongs to cluster %q", api.ErrInvalid, r.Meta().Cluster), r.Close())
 	case err == nil && n.owner.Founding != "":
 		return r, nil
 	case err == nil: // an earlier process stopped right after it had received the snapshot
@@ -95,7 +96,7 @@ func (n *Node) beginning() (*snapshot.Reader, error) {
 			return nil, fmt.Errorf("raftlog: %w", err)
 		}
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w: %w", ErrFault, err)
+		return nil, fmt.Errorf("%w: %w", api.ErrFault, err)
 	case n.owner.Complete:
 		return nil, mistaken("the snapshot in directory %s was lost: remove peer %s from the cluster, and let it join with an empty directory under a new ID",
 			n.cfg.Dir, n.cfg.ID)

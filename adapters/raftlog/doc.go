@@ -24,7 +24,7 @@
 //	node, err := raftlog.Open(raftlog.Config{
 //		Cluster: "orders",
 //		ID:      "a", Addr: "10.0.0.1:8047",
-//		Peers: []raftlog.Peer{
+//		Peers: []api.Peer{
 //			{ID: "a", Addr: "10.0.0.1:8047"}, {ID: "b", Addr: "10.0.0.2:8047"}, {ID: "c", Addr: "10.0.0.3:8047"},
 //		},
 //		Dir: "/var/lib/orders/raft", Secret: secret, StateMachine: orders,
@@ -39,6 +39,7 @@
 // Any number of elections can share a node, and each can have a different leader: the
 // leader of the log is not the leader of all elections. Peers can join and leave while the
 // cluster runs; see [Node.ChangePeers]. Programs that are not peers use package client.
+// Package api defines the types and errors that both packages have in common.
 //
 // docs/raftlog.md describes the algorithm and why it is correct.
 package raftlog

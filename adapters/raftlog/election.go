@@ -11,10 +11,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 )
 
@@ -77,7 +78,7 @@ func WithContext(ctx context.Context) Option { return func(o *options) { o.ctx =
 //
 // Errors: [leaderelection.ErrNilConn] if node is nil, [leaderelection.ErrInvalidOption],
 // [leaderelection.ErrInvalidPath] if the name is empty, longer than 1 KiB or not UTF-8, and
-// [ErrClosed] or [ErrFault].
+// [api.ErrClosed] or [api.ErrFault].
 func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 	o := options{ctx: context.Background()}
 	for _, opt := range opts {
@@ -119,7 +120,7 @@ func checkElection(node *Node, name string) error {
 // CheckName returns an error that wraps [leaderelection.ErrInvalidPath] if name is not
 // valid for an election: if it is empty, longer than 1 KiB or not UTF-8. It sends nothing.
 func CheckName(name string) error {
-	if err := api.CheckName(name); err != nil {
+	if err := wire.CheckElection(name); err != nil {
 		return fmt.Errorf("%w: %w", leaderelection.ErrInvalidPath, err)
 	}
 	return nil
@@ -135,8 +136,8 @@ func CheckCandidate(clientName, value string) error {
 		err = fmt.Errorf("WithClientName: %q is not UTF-8", clientName)
 	case !utf8.ValidString(value):
 		err = fmt.Errorf("WithValue: %q is not UTF-8", value)
-	case len(candidatedata.Encode(clientName, value)) > api.MaxName:
-		err = fmt.Errorf("WithClientName, WithValue: the name of %d bytes and the value of %d bytes exceed the limit of %d", len(clientName), len(value), api.MaxName)
+	case len(candidatedata.Encode(clientName, value)) > wire.MaxElection:
+		err = fmt.Errorf("WithClientName, WithValue: the name of %d bytes and the value of %d bytes exceed the limit of %d", len(clientName), len(value), wire.MaxElection)
 	default:
 		return nil
 	}
@@ -150,7 +151,7 @@ func closedConn(err error) error {
 
 // gone is the end of whoever depends on a peer that was removed.
 func gone(node *Node) error {
-	return closedConn(fmt.Errorf("%w: peer %s was removed from the cluster", ErrRefused, node.cfg.ID))
+	return closedConn(fmt.Errorf("%w: peer %s was removed from the cluster", api.ErrRefused, node.cfg.ID))
 }
 
 // ID returns the ID of this candidate, which consists of its peer's ID and a random number.
@@ -169,8 +170,8 @@ func (e *Election) Current() leaderelection.Status { return e.candidacy.Current(
 // ElectLeader implements [leaderelection.Candidate]. It blocks until the candidacy is over
 // and returns the error of the final status, or nil after Resign or when the context of
 // [WithContext] is done. Errors: [leaderelection.ErrElectionOver];
-// [leaderelection.ErrConnClosed] together with [ErrClosed] or [ErrFault] if the node has
-// stopped; [leaderelection.ErrConnClosed] together with [ErrRefused] if the peer was
+// [leaderelection.ErrConnClosed] together with [api.ErrClosed] or [api.ErrFault] if the node has
+// stopped; [leaderelection.ErrConnClosed] together with [api.ErrRefused] if the peer was
 // removed from the cluster. If the cluster has no majority, the candidate waits.
 func (e *Election) ElectLeader() error {
 	return e.candidacy.Run(func(ctx context.Context) error {
@@ -270,7 +271,7 @@ func amend(ctx context.Context, node *Node, op entry.Op) error {
 	}
 	for {
 		err := node.control(ctx, op)
-		if err == nil || ctx.Err() != nil || node.Err() != nil || !errors.Is(err, ErrUnknownOutcome) {
+		if err == nil || ctx.Err() != nil || node.Err() != nil || !errors.Is(err, api.ErrUnknownOutcome) {
 			return amending(ctx, node, op, err)
 		}
 	}
@@ -283,7 +284,7 @@ func amending(ctx context.Context, node *Node, op entry.Op, err error) error {
 		return nil
 	case node.Err() != nil:
 		return closedConn(node.Err())
-	case ctx.Err() != nil || errors.Is(err, ErrStale):
+	case ctx.Err() != nil || errors.Is(err, api.ErrStale):
 		err = fmt.Errorf("%w: %w", leaderelection.ErrUnconfirmed, err)
 	}
 	return fmt.Errorf("raftlog: %s of election %q: %w", op.Do, op.Election, err)

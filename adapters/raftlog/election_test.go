@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -72,7 +74,7 @@ func TestTokensGrow(t *testing.T) {
 		require.NoError(t, c.Resign())
 		add(next.awaitLeader(t))
 		w.crash(w.leader(t)) // of the log
-		w.crash(w.others()[slices.IndexFunc(w.peers, func(p raftlog.Peer) bool { return w.node(p) != nil })])
+		w.crash(w.others()[slices.IndexFunc(w.peers, func(p api.Peer) bool { return w.node(p) != nil })])
 		for _, p := range w.peers {
 			if w.node(p) != nil {
 				w.crash(p)
@@ -100,9 +102,9 @@ func TestTokensGrow(t *testing.T) {
 // A process that begins again while its candidate of before is first in line: that one is
 // taken out, and the next leads, before long.
 func TestRestartOfTheFirstInLine(t *testing.T) {
-	for _, stop := range []func(*world, raftlog.Peer){
-		func(w *world, p raftlog.Peer) { w.crash(p) },
-		func(w *world, p raftlog.Peer) { _ = w.stop(p) },
+	for _, stop := range []func(*world, api.Peer){
+		func(w *world, p api.Peer) { w.crash(p) },
+		func(w *world, p api.Peer) { _ = w.stop(p) },
 	} {
 		inWorld(t, 3, func(t *testing.T, w *world) {
 			first := stand(t, w.node(w.peers[0]), "e")
@@ -204,9 +206,9 @@ func TestEndedElectionIsForgotten(t *testing.T) {
 // whether an earlier attempt was applied.
 func TestLateEndIsUnconfirmed(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		err := raftlog.Amending(t.Context(), w.node(w.peers[0]), fmt.Errorf("%w", raftlog.ErrStale))
+		err := raftlog.Amending(t.Context(), w.node(w.peers[0]), fmt.Errorf("%w", api.ErrStale))
 		require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
-		require.ErrorIs(t, err, raftlog.ErrStale)
+		require.ErrorIs(t, err, api.ErrStale)
 	})
 }
 
@@ -238,7 +240,7 @@ type standing struct {
 	goOn chan struct{}
 }
 
-func (s standing) Apply(entries []raftlog.Entry, through uint64) error {
+func (s standing) Apply(entries []api.Entry, through uint64) error {
 	<-s.goOn
 	return s.StateMachine.Apply(entries, through)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -25,10 +26,10 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	self := raftlog.Peer{ID: "a", Addr: listener.Addr().String()}
+	self := api.Peer{ID: "a", Addr: listener.Addr().String()}
 	node, err := raftlog.Open(raftlog.Config{
 		Cluster: "orders", ID: self.ID, Addr: self.Addr, Listener: listener,
-		Peers: []raftlog.Peer{self}, Dir: dir, Secret: []byte("16 random bytes, or more"),
+		Peers: []api.Peer{self}, Dir: dir, Secret: []byte("16 random bytes, or more"),
 		ElectionTimeout: 200 * time.Millisecond,
 	})
 	if err != nil {

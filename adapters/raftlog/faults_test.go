@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -72,7 +74,7 @@ func TestDiskCannotBeRead(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			if n.Err() != nil {
-				require.ErrorIs(t, n.Err(), raftlog.ErrFault)
+				require.ErrorIs(t, n.Err(), api.ErrFault)
 				require.ErrorIs(t, n.Err(), crashdisk.ErrIO)
 			}
 			w.propose(t, w.others(p)[0], "the others go on")
@@ -81,7 +83,7 @@ func TestDiskCannotBeRead(t *testing.T) {
 }
 
 // stopped waits for the end of a peer by a fault, and of its candidate.
-func (w *world) stopped(t testing.TB, p raftlog.Peer, cause error, c *candidate) {
+func (w *world) stopped(t testing.TB, p api.Peer, cause error, c *candidate) {
 	t.Helper()
 	n := w.node(p)
 	await(t, "it has stopped", func() bool {
@@ -92,7 +94,7 @@ func (w *world) stopped(t testing.TB, p raftlog.Peer, cause error, c *candidate)
 			return false
 		}
 	})
-	require.ErrorIs(t, n.Err(), raftlog.ErrFault)
+	require.ErrorIs(t, n.Err(), api.ErrFault)
 	require.ErrorIs(t, n.Err(), cause)
 	require.Contains(t, n.Info().Fault, cause.Error())
 	require.Zero(t, n.Info().Lease)
@@ -100,7 +102,7 @@ func (w *world) stopped(t testing.TB, p raftlog.Peer, cause error, c *candidate)
 		func() error { _, err := n.Propose(t.Context(), requestid.New(), nil); return err }(),
 		n.Sync(t.Context()), n.Close(),
 	} {
-		require.ErrorIs(t, err, raftlog.ErrFault)
+		require.ErrorIs(t, err, api.ErrFault)
 		require.ErrorIs(t, err, cause)
 	}
 	if c == nil {
@@ -108,8 +110,8 @@ func (w *world) stopped(t testing.TB, p raftlog.Peer, cause error, c *candidate)
 	}
 	<-c.ended
 	require.ErrorIs(t, c.err, leaderelection.ErrConnClosed)
-	require.ErrorIs(t, c.err, raftlog.ErrFault)
-	require.ErrorIs(t, c.Current().Err, raftlog.ErrFault)
+	require.ErrorIs(t, c.err, api.ErrFault)
+	require.ErrorIs(t, c.Current().Err, api.ErrFault)
 	require.False(t, c.leads())
 }
 
@@ -147,11 +149,11 @@ func TestEnginePanics(t *testing.T) {
 		})
 		<-w.node(p).Done()
 		err := w.node(p).Close()
-		require.ErrorIs(t, err, raftlog.ErrFault)
+		require.ErrorIs(t, err, api.ErrFault)
 		require.ErrorContains(t, err, "index out of range")
 		require.ErrorContains(t, err, "(*RawNode).Step", "the stack")
 		<-c.ended
-		require.ErrorIs(t, c.err, raftlog.ErrFault)
+		require.ErrorIs(t, c.err, api.ErrFault)
 		insist(t, w.node(w.others(p, sender)[0]), requestid.New(), "the others go on")
 	})
 }
@@ -175,7 +177,7 @@ func TestStateMachinePanics(t *testing.T) {
 
 type panicking struct{ brokenAtOpen }
 
-func (panicking) Apply([]raftlog.Entry, uint64) error { panic("of the state machine") }
+func (panicking) Apply([]api.Entry, uint64) error { panic("of the state machine") }
 
 // A state machine whose snapshot cannot be restored, or that cannot tell where it is, keeps
 // its peer from opening.
@@ -198,10 +200,10 @@ func TestStateMachineFailsAtOpen(t *testing.T) {
 
 type brokenAtOpen struct{ err error }
 
-func (b brokenAtOpen) LastApplied() (uint64, error)        { return 0, nil }
-func (b brokenAtOpen) Apply([]raftlog.Entry, uint64) error { return nil }
-func (b brokenAtOpen) Snapshot() (io.WriterTo, error)      { return nil, nil }
-func (b brokenAtOpen) Restore(uint64, io.Reader) error     { return b.err }
+func (b brokenAtOpen) LastApplied() (uint64, error)    { return 0, nil }
+func (b brokenAtOpen) Apply([]api.Entry, uint64) error { return nil }
+func (b brokenAtOpen) Snapshot() (io.WriterTo, error)  { return nil, nil }
+func (b brokenAtOpen) Restore(uint64, io.Reader) error { return b.err }
 
 // Damaged files are refused: the folder is as it was.
 func TestDamageIsRefused(t *testing.T) {
@@ -227,7 +229,7 @@ func TestDamageIsRefused(t *testing.T) {
 			require.NoError(t, err)
 			for range 2 {
 				_, err = w.open(p)
-				require.ErrorIs(t, err, raftlog.ErrFault, what)
+				require.ErrorIs(t, err, api.ErrFault, what)
 			}
 			after, err := d.List("log")
 			require.NoError(t, err)
@@ -263,19 +265,19 @@ func TestFolderIsRefused(t *testing.T) {
 			w.mu.Lock()
 			w.disks[id] = d
 			w.mu.Unlock()
-			_, err := w.open(raftlog.Peer{ID: id, Addr: addr}, func(c *raftlog.Config) { c.Cluster = cluster })
+			_, err := w.open(api.Peer{ID: id, Addr: addr}, func(c *raftlog.Config) { c.Cluster = cluster })
 			return err
 		}
-		require.ErrorIs(t, open(p.ID, "test", "host7:1"), raftlog.ErrInvalid)
+		require.ErrorIs(t, open(p.ID, "test", "host7:1"), api.ErrInvalid)
 		err := open("p7", "test", "host7:1")
-		require.ErrorIs(t, err, raftlog.ErrInvalid)
+		require.ErrorIs(t, err, api.ErrInvalid)
 		require.ErrorContains(t, err, "in use")
 		w.propose(t, p, "it works on")
 		require.NoError(t, w.stop(p))
-		require.ErrorIs(t, open("p7", "test", "host7:1"), raftlog.ErrInvalid)
-		require.ErrorIs(t, open(p.ID, "other", p.Addr), raftlog.ErrInvalid)
+		require.ErrorIs(t, open("p7", "test", "host7:1"), api.ErrInvalid)
+		require.ErrorIs(t, open(p.ID, "other", p.Addr), api.ErrInvalid)
 		_, err = w.open(p, func(c *raftlog.Config) { c.ElectionTimeout, c.Heartbeat = time.Second, 0 })
-		require.ErrorIs(t, err, raftlog.ErrInvalid, "the election timeout is the cluster's")
+		require.ErrorIs(t, err, api.ErrInvalid, "the election timeout is the cluster's")
 		w.start(p)
 		w.has(t, w.peers, "it works on")
 	})
@@ -290,11 +292,11 @@ func TestConfigIsRefused(t *testing.T) {
 			"no address":   func(c *raftlog.Config) { c.Addr = "" },
 			"no port":      func(c *raftlog.Config) { c.Addr = "host0" },
 			"no peers":     func(c *raftlog.Config) { c.Peers = nil },
-			"twice the ID": func(c *raftlog.Config) { c.Peers = append(slices.Clone(c.Peers), raftlog.Peer{ID: "p1", Addr: "h:1"}) },
+			"twice the ID": func(c *raftlog.Config) { c.Peers = append(slices.Clone(c.Peers), api.Peer{ID: "p1", Addr: "h:1"}) },
 			"twice the address": func(c *raftlog.Config) {
-				c.Peers = append(slices.Clone(c.Peers), raftlog.Peer{ID: "p9", Addr: "host1:1"})
+				c.Peers = append(slices.Clone(c.Peers), api.Peer{ID: "p9", Addr: "host1:1"})
 			},
-			"itself elsewhere":      func(c *raftlog.Config) { c.Peers = []raftlog.Peer{{ID: "p0", Addr: "elsewhere:1"}} },
+			"itself elsewhere":      func(c *raftlog.Config) { c.Peers = []api.Peer{{ID: "p0", Addr: "elsewhere:1"}} },
 			"no proof":              func(c *raftlog.Config) { c.Insecure = false },
 			"short secret":          func(c *raftlog.Config) { c.Insecure, c.Secret = false, []byte("short") },
 			"two proofs":            func(c *raftlog.Config) { c.Secret = make([]byte, 32) },
@@ -307,7 +309,7 @@ func TestConfigIsRefused(t *testing.T) {
 			"negative request IDs":  func(c *raftlog.Config) { c.MaxRequestIDs = -1 },
 		} {
 			_, err := w.open(w.peers[0], spoil)
-			require.ErrorIs(t, err, raftlog.ErrInvalid, what)
+			require.ErrorIs(t, err, api.ErrInvalid, what)
 		}
 		w.startAll()
 		w.propose(t, w.peers[0], "it was nothing")

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -22,8 +24,8 @@ func fill(t *testing.T, n *raftlog.Node, before ...string) (applied []string) {
 	for i := range 1000 {
 		update := fmt.Sprintf("%0*d", size, i)
 		_, err := n.Propose(within(t, time.Minute), requestid.New(), []byte(update))
-		if errors.Is(err, raftlog.ErrNoSpace) {
-			require.NotErrorIs(t, err, raftlog.ErrUnknownOutcome)
+		if errors.Is(err, api.ErrNoSpace) {
+			require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 			if size == 1 {
 				return applied
 			}

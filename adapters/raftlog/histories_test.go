@@ -11,10 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -122,7 +123,7 @@ func insistOn(t *testing.T, w *world, r *rand.Rand, update string) {
 		if err == nil {
 			return
 		}
-		if !isAny(err, raftlog.ErrUnknownOutcome, raftlog.ErrNotLeader, raftlog.ErrBusy, raftlog.ErrClosed, context.DeadlineExceeded) {
+		if !isAny(err, api.ErrUnknownOutcome, api.ErrNotLeader, api.ErrBusy, api.ErrClosed, context.DeadlineExceeded) {
 			t.Errorf("update %s: %v", update, err)
 			return
 		}

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -22,15 +24,15 @@ import (
 )
 
 // mistaken waits for the end of a peer by an ErrIdentity, by Open or later.
-func (w *world) mistaken(t testing.TB, p raftlog.Peer, says string, opts ...func(*raftlog.Config)) {
+func (w *world) mistaken(t testing.TB, p api.Peer, says string, opts ...func(*raftlog.Config)) {
 	t.Helper()
 	n, err := w.open(p, opts...)
 	if err == nil {
 		await(t, p.ID+" has stopped", func() bool { return n.Err() != nil })
 		err = w.stop(p)
 	}
-	require.ErrorIs(t, err, raftlog.ErrIdentity)
-	require.ErrorIs(t, err, raftlog.ErrFault)
+	require.ErrorIs(t, err, api.ErrIdentity)
+	require.ErrorIs(t, err, api.ErrFault)
 	require.ErrorContains(t, err, says)
 	require.NotContains(t, err.Error(), "\n", "it is one line")
 }
@@ -38,7 +40,7 @@ func (w *world) mistaken(t testing.TB, p raftlog.Peer, says string, opts ...func
 // stopAll closes all peers that run.
 func (w *world) stopAll() {
 	for _, id := range slices.Sorted(maps.Keys(w.nodes)) {
-		_ = w.stop(w.peers[slices.IndexFunc(w.peers, func(p raftlog.Peer) bool { return p.ID == id })])
+		_ = w.stop(w.peers[slices.IndexFunc(w.peers, func(p api.Peer) bool { return p.ID == id })])
 	}
 }
 
@@ -126,7 +128,7 @@ func TestLostDirectory(t *testing.T) {
 				require.NotEqual(t, "leader", w.node(c).Info().Role)
 				w.start(a)
 				w.propose(t, c, "four")
-				w.has(t, []raftlog.Peer{a, c}, "one", "two", "three", "four")
+				w.has(t, []api.Peer{a, c}, "one", "two", "three", "four")
 			})
 		})
 	}
@@ -149,7 +151,7 @@ func TestLostDirectoryIsKnownByHearsay(t *testing.T) {
 	})
 }
 
-func (w *world) stopAll4(t testing.TB, more raftlog.Peer) {
+func (w *world) stopAll4(t testing.TB, more api.Peer) {
 	t.Helper()
 	require.NoError(t, w.stop(more))
 	w.stopAll()
@@ -160,14 +162,14 @@ func TestSecondFounding(t *testing.T) {
 	inWorld(t, 3, func(t *testing.T, w *world) {
 		w.propose(t, w.peers[0], "a")
 		d := peer(3)
-		own := func(c *raftlog.Config) { c.Peers = []raftlog.Peer{w.peers[0], w.peers[1], d} }
+		own := func(c *raftlog.Config) { c.Peers = []api.Peer{w.peers[0], w.peers[1], d} }
 		w.mistaken(t, d, "created separately", own)
 		w.mistaken(t, d, "created separately", own)
 		w.propose(t, w.peers[0], "b")
 		w.has(t, w.peers, "a", "b")
 		require.Empty(t, members(t, w.node(w.peers[0])).Learners)
 		w.start(d) // with the peers of the cluster it joins: it has founded nothing
-		w.has(t, []raftlog.Peer{d}, "a", "b")
+		w.has(t, []api.Peer{d}, "a", "b")
 	})
 }
 
@@ -179,7 +181,7 @@ func TestLostDirectoryIsNotFounded(t *testing.T) {
 		require.NoError(t, w.stop(b))
 		w.disks[b.ID] = crashdisk.New(rand.New(rand.NewPCG(7, 7)))
 		_, err := w.open(b)
-		require.ErrorIs(t, err, raftlog.ErrIdentity)
+		require.ErrorIs(t, err, api.ErrIdentity)
 		require.Empty(t, w.files(t, b, ".", "snap"))
 	})
 }
@@ -213,7 +215,7 @@ func TestEarlierDirectory(t *testing.T) {
 		w.mistaken(t, b, "restored to an earlier state")
 		w.start(a)
 		w.propose(t, c, "b")
-		w.has(t, []raftlog.Peer{a, c}, "a", "b")
+		w.has(t, []api.Peer{a, c}, "a", "b")
 	})
 }
 
@@ -226,13 +228,13 @@ func TestCopiedDirectory(t *testing.T) {
 		original := w.node(b)
 		w.disks[b.ID] = copyOf(t, w.disks[b.ID])
 		// It is at another address, which is not that of the peer.
-		n, err := w.open(raftlog.Peer{ID: b.ID, Addr: "host8:1"}, func(c *raftlog.Config) {
+		n, err := w.open(api.Peer{ID: b.ID, Addr: "host8:1"}, func(c *raftlog.Config) {
 			c.Addr = b.Addr
 		})
 		require.NoError(t, err)
 		began := time.Now()
 		await(t, "the copy has stopped", func() bool { return n.Err() != nil })
-		require.ErrorIs(t, n.Err(), raftlog.ErrIdentity)
+		require.ErrorIs(t, n.Err(), api.ErrIdentity)
 		require.ErrorContains(t, n.Err(), "another process")
 		require.Less(t, time.Since(began), 30*time.Second)
 		require.Error(t, n.Close())
@@ -321,21 +323,21 @@ func TestRefusedByAnotherCluster(t *testing.T) {
 		n.RefusedBy("z", &link.RefusedError{Reason: link.ReasonCluster})
 		w.propose(t, w.peers[0], "b")
 		n.RefusedBy("z", &link.RefusedError{Reason: link.ReasonRecovered})
-		require.ErrorIs(t, n.Err(), raftlog.ErrIdentity)
+		require.ErrorIs(t, n.Err(), api.ErrIdentity)
 	})
 }
 
 func TestFoundingIdentity(t *testing.T) {
-	a, b := raftlog.Peer{ID: "a", Addr: "a:1"}, raftlog.Peer{ID: "b", Addr: "b:1"}
-	is := identity.Founding("x", []raftlog.Peer{a, b}, time.Hour, time.Second)
-	require.Equal(t, is, identity.Founding("x", []raftlog.Peer{b, a}, time.Hour, time.Second))
+	a, b := api.Peer{ID: "a", Addr: "a:1"}, api.Peer{ID: "b", Addr: "b:1"}
+	is := identity.Founding("x", []api.Peer{a, b}, time.Hour, time.Second)
+	require.Equal(t, is, identity.Founding("x", []api.Peer{b, a}, time.Hour, time.Second))
 	for _, other := range []string{
-		identity.Founding("y", []raftlog.Peer{a, b}, time.Hour, time.Second),
-		identity.Founding("x", []raftlog.Peer{a}, time.Hour, time.Second),
-		identity.Founding("x", []raftlog.Peer{a, {ID: "b", Addr: "b:2"}}, time.Hour, time.Second),
-		identity.Founding("x", []raftlog.Peer{a, b}, time.Minute, time.Second),
-		identity.Founding("x", []raftlog.Peer{a, b}, time.Hour, time.Minute),
-		identity.Founding("xa", []raftlog.Peer{a, b}, time.Hour, time.Second),
+		identity.Founding("y", []api.Peer{a, b}, time.Hour, time.Second),
+		identity.Founding("x", []api.Peer{a}, time.Hour, time.Second),
+		identity.Founding("x", []api.Peer{a, {ID: "b", Addr: "b:2"}}, time.Hour, time.Second),
+		identity.Founding("x", []api.Peer{a, b}, time.Minute, time.Second),
+		identity.Founding("x", []api.Peer{a, b}, time.Hour, time.Minute),
+		identity.Founding("xa", []api.Peer{a, b}, time.Hour, time.Second),
 	} {
 		require.NotEqual(t, is, other)
 	}

@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk/crashdisk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
@@ -43,7 +44,7 @@ func TestSnapshotIsNotTheOneAnnounced(t *testing.T) {
 }
 
 // impersonate stops a peer, and speaks to another one in its place.
-func (w *world) impersonate(t *testing.T, p, to raftlog.Peer) *transport.Transport {
+func (w *world) impersonate(t *testing.T, p, to api.Peer) *transport.Transport {
 	t.Helper()
 	require.NoError(t, w.stop(p))
 	l, err := w.net.Listen(p.Addr)
@@ -58,14 +59,14 @@ func (w *world) impersonate(t *testing.T, p, to raftlog.Peer) *transport.Transpo
 		}, Listener: l,
 		Dial: func(ctx context.Context, addr string) (net.Conn, error) { return w.net.Dial(ctx, p.Addr, addr) },
 	})
-	as.SetPeers([]raftlog.Peer{to})
+	as.SetPeers([]api.Peer{to})
 	require.NoError(t, as.Run())
 	t.Cleanup(as.Close)
 	return as
 }
 
 // announcing is the frame with which a leader of term 9 sends a snapshot.
-func announcing(t testing.TB, from, to raftlog.Peer, index, term uint64) []byte {
+func announcing(t testing.TB, from, to api.Peer, index, term uint64) []byte {
 	t.Helper()
 	return message(t, from, to, &raftpb.Message{
 		Type: raftpb.MsgSnap.Enum(), Term: new(uint64(9)),
@@ -75,10 +76,10 @@ func announcing(t testing.TB, from, to raftlog.Peer, index, term uint64) []byte 
 	})
 }
 
-func number(p raftlog.Peer) uint64 { return replica.RaftID("test", p.ID) }
+func number(p api.Peer) uint64 { return replica.RaftID("test", p.ID) }
 
 // message is a message of the engine as a frame.
-func message(t testing.TB, from, to raftlog.Peer, m *raftpb.Message) []byte {
+func message(t testing.TB, from, to api.Peer, m *raftpb.Message) []byte {
 	t.Helper()
 	m.From, m.To = new(number(from)), new(number(to))
 	body, err := proto.Marshal(m)

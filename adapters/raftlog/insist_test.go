@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -70,9 +70,9 @@ func TestChangeOfWhichNobodyKnows(t *testing.T) {
 		}, context.Canceled},
 		"the node": {func(n *Node, _ context.CancelFunc, _ func(uint64, error)) {
 			synctest.Wait()
-			n.stop(ErrClosed)
-		}, ErrClosed},
-		"a refusal": {func(_ *Node, _ context.CancelFunc, answer func(uint64, error)) { answer(0, api.ErrChanging) }, ErrChanging},
+			n.stop(api.ErrClosed)
+		}, api.ErrClosed},
+		"a refusal": {func(_ *Node, _ context.CancelFunc, answer func(uint64, error)) { answer(0, api.ErrChanging) }, api.ErrChanging},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -83,8 +83,8 @@ func TestChangeOfWhichNobodyKnows(t *testing.T) {
 					answer(0, api.ErrUnknownOutcome)
 					end.by(n, cancel, answer)
 				}()
-				_, err := n.ChangePeers(ctx, requestid.New(), []Peer{{ID: "a", Addr: "a:1"}})
-				require.ErrorIs(t, err, ErrUnknownOutcome)
+				_, err := n.ChangePeers(ctx, requestid.New(), []api.Peer{{ID: "a", Addr: "a:1"}})
+				require.ErrorIs(t, err, api.ErrUnknownOutcome)
 				require.ErrorIs(t, err, end.is)
 			})
 		})
@@ -97,11 +97,11 @@ func TestRequestThatTheLoopDidNotTake(t *testing.T) {
 		n, _ := asked(t)
 		go func() {
 			synctest.Wait()
-			n.stop(ErrClosed)
+			n.stop(api.ErrClosed)
 			close(n.ended)
 		}()
 		_, err := n.Propose(t.Context(), requestid.New(), nil)
-		require.ErrorIs(t, err, ErrClosed)
-		require.NotErrorIs(t, err, ErrUnknownOutcome)
+		require.ErrorIs(t, err, api.ErrClosed)
+		require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
@@ -15,7 +16,7 @@ func (n *Node) join() (*snapshot.Reader, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.JoinTimeout)
 	defer cancel()
 	err := error(nil)
-	said := map[Peer]string{}
+	said := map[api.Peer]string{}
 	for {
 		for _, p := range n.cfg.Peers {
 			r, e := n.fetch(ctx, p)
@@ -45,18 +46,17 @@ func (n *Node) join() (*snapshot.Reader, error) {
 	}
 }
 
-// fetch gets a snapshot from one peer. This peer is then of that one's cluster.
-func (n *Node) fetch(ctx context.Context, p Peer) (*snapshot.Reader, error) {
+// fetch receives a snapshot from one peer. This peer then belongs to the cluster of p.
+func (n *Node) fetch(ctx context.Context, p api.Peer) (*snapshot.Reader, error) {
 	l, err := n.contact(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	caller := rpc.NewCaller(l)
-	defer caller.Close()
 	if l.Remote().Claim.Founding == "" {
-		return nil, fmt.Errorf("%w: peer %v has not joined a cluster itself", ErrRefused, p)
+		l.Close()
+		return nil, fmt.Errorf("%w: peer %v has not joined a cluster itself", api.ErrRefused, p)
 	}
-	s, err := caller.Snapshot(ctx)
+	s, err := rpc.Snapshot(ctx, l)
 	if err != nil {
 		return nil, err
 	}
@@ -68,11 +68,11 @@ func (n *Node) fetch(ctx context.Context, p Peer) (*snapshot.Reader, error) {
 	return r, err
 }
 
-// contact connects to a peer as a client does, and says who this peer is.
-func (n *Node) contact(ctx context.Context, p Peer) (*link.Conn, error) {
+// contact connects to a peer like a client that requests a stream, with the identity of this peer.
+func (n *Node) contact(ctx context.Context, p api.Peer) (*link.Conn, error) {
 	conn, err := n.cfg.Dial(ctx, p.Addr)
 	if err != nil {
 		return nil, err
 	}
-	return link.Dial(ctx, conn, n.identity(), p.ID, link.PurposeClient)
+	return link.Dial(ctx, conn, n.identity(), p.ID, link.PurposeStream)
 }

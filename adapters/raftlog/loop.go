@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 )
 
@@ -120,7 +121,7 @@ func (l *looping) received(from string, frame []byte) {
 
 func (l *looping) take(r request) {
 	if r.ctx != nil && r.ctx.Err() != nil {
-		r.reply <- core.Reply{Err: fmt.Errorf("%w: nothing was applied: %w", ErrBusy, context.Cause(r.ctx))}
+		r.reply <- core.Reply{Err: fmt.Errorf("%w: nothing was applied: %w", api.ErrBusy, context.Cause(r.ctx))}
 		return
 	}
 	l.c.SetRoom(l.n.room.Load(), l.n.full.Load())
@@ -268,7 +269,7 @@ func (n *Node) publishSkips(c *core.Core) {
 // endAll answers everybody who waits.
 func (l *looping) endAll(cause error) {
 	for _, reply := range l.waiting {
-		reply <- core.Reply{Err: fmt.Errorf("%w: %w", ErrUnknownOutcome, cause)}
+		reply <- core.Reply{Err: fmt.Errorf("%w: %w", api.ErrUnknownOutcome, cause)}
 	}
 	for {
 		select {

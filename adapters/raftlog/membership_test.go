@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -21,14 +23,14 @@ import (
 )
 
 // change makes these the voters, by a request to one peer.
-func (w *world) change(t testing.TB, by raftlog.Peer, voters ...raftlog.Peer) uint64 {
+func (w *world) change(t testing.TB, by api.Peer, voters ...api.Peer) uint64 {
 	t.Helper()
 	index, err := w.node(by).ChangePeers(within(t, time.Minute), requestid.New(), voters)
 	require.NoError(t, err)
 	return index
 }
 
-func members(t testing.TB, n *raftlog.Node) raftlog.Membership {
+func members(t testing.TB, n *raftlog.Node) api.Membership {
 	t.Helper()
 	m, err := n.Membership(within(t, time.Minute))
 	require.NoError(t, err)
@@ -42,14 +44,14 @@ func TestJoin(t *testing.T) {
 		w.propose(t, w.peers[0], few("a", 10)...)
 		fresh := peer(3)
 		n := w.start(fresh)
-		w.has(t, []raftlog.Peer{fresh}, few("a", 10)...)
+		w.has(t, []api.Peer{fresh}, few("a", 10)...)
 		await(t, "it is a client", func() bool { return slices.Contains(members(t, n).Learners, fresh) })
 		require.Equal(t, "client", n.Info().Role)
 		w.propose(t, fresh, "by the client")
 		w.has(t, append(w.others(), fresh), append(few("a", 10), "by the client")...)
 		require.NoError(t, w.stop(fresh))
 		n = w.start(fresh)
-		w.has(t, []raftlog.Peer{fresh}, append(few("a", 10), "by the client")...)
+		w.has(t, []api.Peer{fresh}, append(few("a", 10), "by the client")...)
 		require.Len(t, members(t, n).Learners, 1)
 		for _, p := range w.peers {
 			require.NoError(t, w.stop(p))
@@ -95,14 +97,14 @@ func TestAddWhoDoesNotAnswer(t *testing.T) {
 		for _, wait := range []time.Duration{3 * time.Second, time.Minute} {
 			began := time.Now()
 			_, err = c.ChangePeers(within(t, wait), requestid.New(), voters)
-			require.ErrorIs(t, err, raftlog.ErrBusy)
-			require.NotErrorIs(t, err, raftlog.ErrUnknownOutcome)
+			require.ErrorIs(t, err, api.ErrBusy)
+			require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 			require.ErrorContains(t, err, "nothing was changed: new peers [p3] do not answer")
 			require.LessOrEqual(t, time.Since(began), wait)
 		}
 		_, err = w.node(leader).ChangePeers(within(t, 3*time.Second), requestid.New(), voters)
-		require.ErrorIs(t, err, raftlog.ErrBusy)
-		require.NotErrorIs(t, err, raftlog.ErrUnknownOutcome)
+		require.ErrorIs(t, err, api.ErrBusy)
+		require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 		n := w.start(peer(3))
 		await(t, "it is a client", func() bool { return slices.Contains(members(t, n).Learners, peer(3)) })
 		time.Sleep(time.Minute)
@@ -113,8 +115,8 @@ func TestAddWhoDoesNotAnswer(t *testing.T) {
 func TestReplaceOne(t *testing.T) {
 	inWorld(t, 3, func(t *testing.T, w *world) {
 		w.propose(t, w.peers[0], "before")
-		for _, gone := range []raftlog.Peer{w.leader(t), w.others(w.leader(t))[0]} {
-			now := append(slices.DeleteFunc(members(t, w.node(w.leader(t))).Voters, func(p raftlog.Peer) bool { return p == gone }), peer(len(w.peers)))
+		for _, gone := range []api.Peer{w.leader(t), w.others(w.leader(t))[0]} {
+			now := append(slices.DeleteFunc(members(t, w.node(w.leader(t))).Voters, func(p api.Peer) bool { return p == gone }), peer(len(w.peers)))
 			fresh := now[len(now)-1]
 			w.start(fresh)
 			w.peers = append(w.peers, fresh)
@@ -139,7 +141,7 @@ func TestReplaceAll(t *testing.T) {
 	inWorld(t, 3, func(t *testing.T, w *world) {
 		old := w.others()
 		w.propose(t, old[0], few("a", 5)...)
-		fresh := []raftlog.Peer{peer(3), peer(4), peer(5)}
+		fresh := []api.Peer{peer(3), peer(4), peer(5)}
 		for _, p := range fresh {
 			w.start(p)
 		}
@@ -187,8 +189,8 @@ func TestReplaceAll(t *testing.T) {
 			require.Equal(t, terms[i], w.node(p).Info().Term, "the old ones disturb")
 		}
 		_, err = w.node(old[0]).Propose(within(t, time.Second), requestid.New(), []byte("c"))
-		require.ErrorIs(t, err, raftlog.ErrRefused)
-		require.ErrorIs(t, w.node(old[0]).Sync(within(t, time.Minute)), raftlog.ErrRefused)
+		require.ErrorIs(t, err, api.ErrRefused)
+		require.ErrorIs(t, w.node(old[0]).Sync(within(t, time.Minute)), api.ErrRefused)
 		for _, p := range old {
 			require.NoError(t, w.stop(p))
 		}
@@ -208,7 +210,7 @@ func TestChangeIsRefused(t *testing.T) {
 		w.start(peer(3))
 		w.change(t, a, a, b, peer(3))
 		before := members(t, w.node(a))
-		for what, voters := range map[string][]raftlog.Peer{
+		for what, voters := range map[string][]api.Peer{
 			"nobody":                     {},
 			"no ID":                      {a, b, {Addr: "host9:1"}},
 			"no address":                 {a, b, {ID: "p9"}},
@@ -219,16 +221,16 @@ func TestChangeIsRefused(t *testing.T) {
 			"the address of another one": {a, b, {ID: "p9", Addr: b.Addr}},
 		} {
 			_, err := w.node(b).ChangePeers(within(t, time.Minute), requestid.New(), voters)
-			require.ErrorIs(t, err, raftlog.ErrInvalid, what)
+			require.ErrorIs(t, err, api.ErrInvalid, what)
 		}
-		_, err := w.node(b).ChangePeers(within(t, time.Minute), requestid.ID{}, []raftlog.Peer{a, b})
-		require.ErrorIs(t, err, raftlog.ErrInvalid)
-		_, err = w.node(b).ChangePeers(within(t, time.Minute), requestid.At(time.Now().Add(-8*time.Hour)), []raftlog.Peer{a, b})
-		require.ErrorIs(t, err, raftlog.ErrStale)
+		_, err := w.node(b).ChangePeers(within(t, time.Minute), requestid.ID{}, []api.Peer{a, b})
+		require.ErrorIs(t, err, api.ErrInvalid)
+		_, err = w.node(b).ChangePeers(within(t, time.Minute), requestid.At(time.Now().Add(-8*time.Hour)), []api.Peer{a, b})
+		require.ErrorIs(t, err, api.ErrStale)
 		// One that has never reported.
 		began := time.Now()
-		_, err = w.node(b).ChangePeers(within(t, time.Minute), requestid.New(), []raftlog.Peer{a, b, peer(9)})
-		require.ErrorIs(t, err, raftlog.ErrBusy)
+		_, err = w.node(b).ChangePeers(within(t, time.Minute), requestid.New(), []api.Peer{a, b, peer(9)})
+		require.ErrorIs(t, err, api.ErrBusy)
 		require.ErrorContains(t, err, "p9")
 		require.Less(t, time.Since(began), 6*time.Second)
 		require.Equal(t, before, members(t, w.node(a)))
@@ -245,10 +247,10 @@ func TestJoinIsRefused(t *testing.T) {
 		w.mu.Lock()
 		delete(w.disks, w.peers[2].ID) // it comes back empty, and wants to join
 		w.mu.Unlock()
-		seeds := []raftlog.Peer{w.peers[0], w.peers[1], peer(3)}
+		seeds := []api.Peer{w.peers[0], w.peers[1], peer(3)}
 		_, err := w.open(w.peers[2], func(c *raftlog.Config) { c.Peers = seeds })
-		require.ErrorIs(t, err, raftlog.ErrIdentity)
-		usurper := raftlog.Peer{ID: "p8", Addr: "host8:1"}
+		require.ErrorIs(t, err, api.ErrIdentity)
+		usurper := api.Peer{ID: "p8", Addr: "host8:1"}
 		n := w.start(usurper, func(c *raftlog.Config) { c.Peers, c.Addr = seeds, w.peers[1].Addr })
 		time.Sleep(5 * time.Second)
 		require.Empty(t, members(t, w.node(w.peers[0])).Learners)
@@ -260,25 +262,25 @@ func TestChangeRepeated(t *testing.T) {
 	inWorld(t, 3, func(t *testing.T, w *world) {
 		a, b, c := w.peers[0], w.peers[1], w.peers[2]
 		w.start(peer(3))
-		ask := func(by raftlog.Peer, id requestid.ID, voters ...raftlog.Peer) (uint64, error) {
+		ask := func(by api.Peer, id requestid.ID, voters ...api.Peer) (uint64, error) {
 			return w.node(by).ChangePeers(within(t, time.Minute), id, voters)
 		}
 		first, second := requestid.New(), requestid.New()
 		index, err := ask(a, first, a, b, c, peer(3))
 		require.NoError(t, err)
-		for _, by := range []raftlog.Peer{a, b, peer(3)} {
+		for _, by := range []api.Peer{a, b, peer(3)} {
 			again, err := ask(by, first, a, b, c, peer(3))
 			require.NoError(t, err)
 			require.Equal(t, index, again)
 		}
 		_, err = ask(a, first, a, b)
-		require.ErrorIs(t, err, raftlog.ErrRequestIDReused)
+		require.ErrorIs(t, err, api.ErrRequestIDReused)
 		_, err = ask(a, second, a, b, peer(3))
 		require.NoError(t, err)
 		older, err := ask(a, first, a, b, c, peer(3))
 		require.NoError(t, err, "one of before the newest")
 		require.LessOrEqual(t, older, index)
-		require.ElementsMatch(t, []raftlog.Peer{a, b, peer(3)}, members(t, w.node(a)).Voters)
+		require.ElementsMatch(t, []api.Peer{a, b, peer(3)}, members(t, w.node(a)).Voters)
 		w.propose(t, a, "x")
 	})
 }
@@ -293,7 +295,7 @@ func TestTwoChangesAtOnce(t *testing.T) {
 		}()
 		time.Sleep(time.Second) // it waits for the new peer
 		_, err := w.node(w.peers[1]).ChangePeers(within(t, time.Minute), requestid.New(), w.peers[:2])
-		require.ErrorIs(t, err, raftlog.ErrChanging)
+		require.ErrorIs(t, err, api.ErrChanging)
 		w.start(peer(3))
 		require.NoError(t, <-first)
 		require.ElementsMatch(t, append(w.others(), peer(3)), members(t, w.node(peer(3))).Voters)
@@ -317,7 +319,7 @@ func TestChangeAndPowerFailures(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			leader = w.leader(t)
-			stays := slices.DeleteFunc(old, func(p raftlog.Peer) bool { return p == leader })
+			stays := slices.DeleteFunc(old, func(p api.Peer) bool { return p == leader })
 			id, voters := requestid.New(), append(stays, peer(3))
 			began := time.Now()
 			done := make(chan error, 1)
@@ -359,13 +361,13 @@ func TestWipedPeerIsStopped(t *testing.T) {
 		n := w.start(wiped)
 		heal()
 		await(t, "it has stopped", func() bool { return n.Err() != nil })
-		require.ErrorIs(t, n.Err(), raftlog.ErrFault)
+		require.ErrorIs(t, n.Err(), api.ErrFault)
 		require.Contains(t, n.Info().Fault, "join under a new ID")
 		_, err := n.Propose(t.Context(), requestid.New(), []byte("x"))
-		require.ErrorIs(t, err, raftlog.ErrFault)
+		require.ErrorIs(t, err, api.ErrFault)
 		_, err = raftlog.NewElection(n, "e")
-		require.ErrorIs(t, err, raftlog.ErrFault)
-		require.ErrorIs(t, n.Close(), raftlog.ErrFault)
+		require.ErrorIs(t, err, api.ErrFault)
+		require.ErrorIs(t, n.Close(), api.ErrFault)
 		w.propose(t, leader, "goes on")
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -16,9 +18,9 @@ func TestPeerMoves(t *testing.T) {
 	inWorld(t, 3, func(t *testing.T, w *world) {
 		a, b, c := w.peers[0], w.peers[1], w.peers[2]
 		w.propose(t, a, few("x", 20)...)
-		moved := raftlog.Peer{ID: b.ID, Addr: "host9:1"}
+		moved := api.Peer{ID: b.ID, Addr: "host9:1"}
 		require.NoError(t, w.stop(b))
-		own := func(cfg *raftlog.Config) { cfg.Peers = []raftlog.Peer{a, moved, c} }
+		own := func(cfg *raftlog.Config) { cfg.Peers = []api.Peer{a, moved, c} }
 		w.start(moved, own)
 		await(t, "all know the new address", func() bool {
 			return !slices.ContainsFunc(w.all(), func(n *raftlog.Node) bool {
@@ -32,19 +34,19 @@ func TestPeerMoves(t *testing.T) {
 		w.start(c)
 		require.NoError(t, w.stop(a))
 		w.propose(t, c, "b and c")
-		w.has(t, []raftlog.Peer{moved, c}, append(few("x", 20), "a and b", "b and c")...)
+		w.has(t, []api.Peer{moved, c}, append(few("x", 20), "a and b", "b and c")...)
 		// A snapshot reaches it there, too.
 		w.start(a)
 		w.leader(t)
 		require.NoError(t, w.stop(moved))
 		w.propose(t, a, few("y", 20)...)
 		time.Sleep(2 * time.Minute)
-		for _, p := range []raftlog.Peer{a, c} {
+		for _, p := range []api.Peer{a, c} {
 			_, err := w.node(p).Compact(within(t, time.Minute))
 			require.NoError(t, err)
 		}
 		w.start(moved, own)
 		w.propose(t, a, "end")
-		w.has(t, []raftlog.Peer{moved}, slices.Concat(few("x", 20), []string{"a and b", "b and c"}, few("y", 20), []string{"end"})...)
+		w.has(t, []api.Peer{moved}, slices.Concat(few("x", 20), []string{"a and b", "b and c"}, few("y", 20), []string{"end"})...)
 	}, minute)
 }

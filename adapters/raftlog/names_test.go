@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -25,10 +27,10 @@ func TestNamesThatCannotBeWritten(t *testing.T) {
 		}
 		_, err := raftlog.NewElection(n, "e", raftlog.WithClientName("\xff"))
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
-		_, err = n.ChangePeers(t.Context(), requestid.New(), []raftlog.Peer{w.peers[0], {ID: "\xff", Addr: "host1:1"}})
-		require.ErrorIs(t, err, raftlog.ErrInvalid)
+		_, err = n.ChangePeers(t.Context(), requestid.New(), []api.Peer{w.peers[0], {ID: "\xff", Addr: "host1:1"}})
+		require.ErrorIs(t, err, api.ErrInvalid)
 		_, err = raftlog.Open(raftlog.Config{Cluster: "test", ID: "\xff", Addr: "host1:1", Dir: t.TempDir(), Peers: w.peers, Insecure: true})
-		require.ErrorIs(t, err, raftlog.ErrInvalid)
+		require.ErrorIs(t, err, api.ErrInvalid)
 		require.Equal(t, before, n.Info().LastIndex)
 	})
 }

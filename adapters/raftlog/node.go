@@ -13,11 +13,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
@@ -30,7 +32,9 @@ type Node struct {
 	log   *slog.Logger
 	files *filelog.Log
 	net   *transport.Transport
-	lock  io.Closer
+	// clients serves the connections of clients.
+	clients *rpc.Server
+	lock    io.Closer
 
 	owner   identity.Owner // Open's; does not change later
 	process string         // the identity of this process
@@ -77,10 +81,10 @@ type Node struct {
 // directories are empty. Any other peer with an empty directory first fetches a snapshot
 // from the cluster.
 //
-// Errors: [ErrInvalid] if the configuration is invalid or contradicts the data in the
-// directory; [ErrFault] if a log or a snapshot is damaged; [ErrIdentity] if this peer must
+// Errors: [api.ErrInvalid] if the configuration is invalid or contradicts the data in the
+// directory; [api.ErrFault] if a log or a snapshot is damaged; [api.ErrIdentity] if this peer must
 // not join the cluster with the data in the directory; errors of the state machine, the
-// disk and the network; and [ErrRefused], or the last error, if no peer has sent a snapshot
+// disk and the network; and [api.ErrRefused], or the last error, if no peer has sent a snapshot
 // within JoinTimeout.
 func Open(cfg Config) (*Node, error) {
 	cfg, err := cfg.withDefaults()
@@ -126,7 +130,7 @@ func (n *Node) open() error {
 		err = n.restore(snap)
 	}
 	if err = errors.Join(err, snap.Close()); err != nil {
-		return fmt.Errorf("%w: snapshot: %w", ErrFault, err)
+		return fmt.Errorf("%w: snapshot: %w", api.ErrFault, err)
 	}
 	if err := n.checkLog(); err != nil {
 		return err
@@ -165,7 +169,7 @@ func (c clock) Wall() time.Time    { return time.Now().Round(0) }
 func (n *Node) openLog(meta snapshot.Meta) error {
 	files, err := filelog.Open(n.fs, logDir, filelog.Options{SegmentSize: n.cfg.segment})
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrFault, err)
+		return fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
 	n.files = files
 	if err := continues(files, meta); !errors.Is(err, errOtherLog) {
@@ -177,7 +181,7 @@ func (n *Node) openLog(meta snapshot.Meta) error {
 	}
 	n.log.Info("log restarts after the snapshot", "index", meta.Index, "last", last)
 	if err := files.Reset(meta.Index, meta.Term); err != nil {
-		return fmt.Errorf("%w: %w", ErrFault, err)
+		return fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
 	return nil
 }
@@ -191,6 +195,7 @@ func (n *Node) start(c *core.Core) error {
 			return fmt.Errorf("raftlog: listen: %w", err)
 		}
 	}
+	n.clients = rpc.NewServer(service{n})
 	n.net = transport.New(transport.Config{
 		Self: n.identity(), Listener: listener, Dial: n.cfg.Dial, Log: n.log, OnClient: n.serve, OnSnapshot: n.receive,
 		Accepts: n.accepts, OnRefused: n.refused,
@@ -235,7 +240,7 @@ func (n *Node) goes(f func()) bool {
 
 // release gives back what Open has taken.
 func (n *Node) release() {
-	n.stop(ErrClosed)
+	n.stop(api.ErrClosed)
 	switch {
 	case n.net != nil:
 		n.net.Close()
@@ -257,8 +262,8 @@ func (n *Node) release() {
 // fail stops the node by a fault: it takes no part in anything from now on. The first one
 // counts.
 func (n *Node) fail(err error) {
-	if !errors.Is(err, ErrFault) { // ErrIdentity is one
-		err = fmt.Errorf("%w: %w", ErrFault, err)
+	if !errors.Is(err, api.ErrFault) { // ErrIdentity is one
+		err = fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
 	n.mu.Lock()
 	first := n.fault == nil && n.ctx.Err() == nil
@@ -273,7 +278,7 @@ func (n *Node) fail(err error) {
 	n.stop(err)
 }
 
-// Close stops the node: candidates end with [ErrClosed], pending calls return, and if this
+// Close stops the node: candidates end with [api.ErrClosed], pending calls return, and if this
 // peer is the leader of the log, another peer becomes leader immediately. Close blocks
 // until all goroutines have ended, and may be called repeatedly. Confirmed updates are on
 // disk.
@@ -281,7 +286,7 @@ func (n *Node) fail(err error) {
 // It returns nil, or the fault if the node had stopped because of one.
 func (n *Node) Close() error {
 	n.handOver()
-	n.stop(ErrClosed)
+	n.stop(api.ErrClosed)
 	<-n.ended
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -292,7 +297,7 @@ func (n *Node) Close() error {
 // fault. Err returns the reason.
 func (n *Node) Done() <-chan struct{} { return n.ended }
 
-// Err returns nil while the node runs, and then [ErrClosed] or the fault.
+// Err returns nil while the node runs, and then [api.ErrClosed] or the fault.
 func (n *Node) Err() error {
 	if n.ctx.Err() == nil {
 		return nil

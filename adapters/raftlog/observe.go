@@ -57,11 +57,11 @@ func CurrentLeader(ctx context.Context, node *Node, name string) (leader leadere
 // Observe watches the leader of an election without joining it. The returned channel
 // delivers the current leader according to the entries that this peer has applied, or its
 // absence, and then each change. A slow reader receives only the newest observation.
-// If the peer loses contact to the cluster, the last observation remains; see [Info].Lease.
+// If the peer loses contact to the cluster, the last observation remains; see [api.Info].Lease.
 //
 // The channel is closed when ctx is done, or after a last element with
 // [leaderelection.ErrElectionOver], or with [leaderelection.ErrConnClosed] if the node has
-// stopped or its peer was removed from the cluster (which also wraps [ErrRefused]). Errors
+// stopped or its peer was removed from the cluster (which also wraps [api.ErrRefused]). Errors
 // returned by Observe itself are those of [Candidates], except that the end of the election
 // is reported by the channel.
 func Observe(ctx context.Context, node *Node, name string) (<-chan leaderelection.Observation, error) {

@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -120,7 +122,7 @@ func TestObserverOfARemovedPeer(t *testing.T) {
 		for o := range in {
 			if o.Err != nil {
 				require.ErrorIs(t, o.Err, leaderelection.ErrConnClosed)
-				require.ErrorIs(t, o.Err, raftlog.ErrRefused)
+				require.ErrorIs(t, o.Err, api.ErrRefused)
 				return
 			}
 		}

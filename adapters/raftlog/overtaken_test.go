@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -35,7 +37,7 @@ func (s *stalling) Rename(from, to string) error {
 
 // behind brings about a peer that is cut off, and that needs a snapshot from the leader when
 // it is healed. A Compact of its own is under way, whose writing stands until goOn is closed.
-func (w *world) behind(t *testing.T, goOn chan struct{}, opts ...func(*raftlog.Config)) (p raftlog.Peer, heal func(), done chan error) {
+func (w *world) behind(t *testing.T, goOn chan struct{}, opts ...func(*raftlog.Config)) (p api.Peer, heal func(), done chan error) {
 	leader := w.leader(t)
 	p = w.others(leader)[0]
 	require.NoError(t, w.stop(p))

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
@@ -19,20 +19,20 @@ import (
 // called at any peer, which forwards the update to the leader of the log.
 //
 // While no leader is known, or while the leader is overloaded, Propose retries until ctx is
-// done; then the error wraps [ErrNotLeader] or [ErrBusy], and nothing was applied. If the
+// done; then the error wraps [api.ErrNotLeader] or [api.ErrBusy], and nothing was applied. If the
 // leader is lost during the request, or ctx is done while it is in flight, the error wraps
-// [ErrUnknownOutcome]: it is safe to propose the update again with the same ID and data,
-// which determines the outcome. Other errors are permanent: [ErrStale], [ErrFuture],
-// [ErrRequestIDReused], [ErrTooManyIDs], [ErrTooLarge], [ErrNoSpace], [ErrInvalid] for the
-// zero ID, [ErrRefused] at a peer that was removed, and [ErrClosed] or [ErrFault].
+// [api.ErrUnknownOutcome]: it is safe to propose the update again with the same ID and data,
+// which determines the outcome. Other errors are permanent: [api.ErrStale], [api.ErrFuture],
+// [api.ErrRequestIDReused], [api.ErrTooManyIDs], [api.ErrTooLarge], [api.ErrNoSpace], [api.ErrInvalid] for the
+// zero ID, [api.ErrRefused] at a peer that was removed, and [api.ErrClosed] or [api.ErrFault].
 //
 // data must not be modified before Propose has returned. If the outcome is unknown, it must
 // never be modified.
 func (n *Node) Propose(ctx context.Context, id requestid.ID, data []byte) (index uint64, err error) {
 	if id.IsZero() {
-		return 0, fmt.Errorf("%w: the request ID is zero; create one with requestid.New", ErrInvalid)
+		return 0, fmt.Errorf("%w: the request ID is zero; create one with requestid.New", api.ErrInvalid)
 	}
-	return n.insist(ctx, core.Request{Kind: api.State, ID: id, Data: data, Forward: true})
+	return n.insist(ctx, core.Request{Kind: api.KindState, ID: id, Data: data, Forward: true})
 }
 
 // Propose proposes an update like [Node.Propose], but the update is applied only while this
@@ -46,7 +46,7 @@ func (e *Election) Propose(ctx context.Context, id requestid.ID, data []byte) (i
 	leadership := e.candidacy.Leadership()
 	switch {
 	case id.IsZero():
-		return 0, fmt.Errorf("%w: the request ID is zero; create one with requestid.New", ErrInvalid)
+		return 0, fmt.Errorf("%w: the request ID is zero; create one with requestid.New", api.ErrInvalid)
 	case leadership == nil || leadership.Err() != nil:
 		return 0, leaderelection.ErrNotLeader
 	}
@@ -54,7 +54,7 @@ func (e *Election) Propose(ctx context.Context, id requestid.ID, data []byte) (i
 }
 
 func (n *Node) proposeUnder(ctx context.Context, g entry.Guard, id requestid.ID, data []byte) (uint64, error) {
-	index, err := n.insist(ctx, core.Request{Kind: api.State, ID: id, Data: data, Forward: true, Guard: g})
+	index, err := n.insist(ctx, core.Request{Kind: api.KindState, ID: id, Data: data, Forward: true, Guard: g})
 	if errors.Is(err, api.ErrFenced) {
 		err = fmt.Errorf("%w: %w", leaderelection.ErrNotLeader, err)
 	}
@@ -72,24 +72,24 @@ func (n *Node) proposeUnder(ctx context.Context, g entry.Guard, id requestid.ID,
 // the leader is lost, or hands over because it will be removed, ChangePeers retries with
 // the next leader until ctx is done.
 //
-// Errors: [ErrInvalid] with the reason if voters is invalid; [ErrChanging] while another
-// change is in progress; [ErrBusy] if new peers do not answer or have not caught up in
+// Errors: [api.ErrInvalid] with the reason if voters is invalid; [api.ErrChanging] while another
+// change is in progress; [api.ErrBusy] if new peers do not answer or have not caught up in
 // time, in which case nothing was or will be changed; and those of [Node.Propose]. If ctx
-// is done first, the error at the leader is also [ErrBusy], unless the change is already in
+// is done first, the error at the leader is also [api.ErrBusy], unless the change is already in
 // the log.
-func (n *Node) ChangePeers(ctx context.Context, id requestid.ID, voters []Peer) (index uint64, err error) {
+func (n *Node) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (index uint64, err error) {
 	if id.IsZero() {
-		return 0, fmt.Errorf("%w: the request ID is zero; create one with requestid.New", ErrInvalid)
+		return 0, fmt.Errorf("%w: the request ID is zero; create one with requestid.New", api.ErrInvalid)
 	}
 	return n.insist(ctx, core.Request{
-		Kind: api.Config, ID: id, To: voters, Forward: true, Deadline: 30 * n.cfg.ElectionTimeout,
+		Kind: api.KindConfig, ID: id, To: voters, Forward: true, Deadline: 30 * n.cfg.ElectionTimeout,
 	})
 }
 
 // Sync blocks until this peer's state machine has applied all entries that were committed
 // before the call, at any peer, so that later reads of the state machine are not older. The
-// error wraps the cause of ctx, or [ErrRefused] at a peer that was removed, or [ErrClosed]
-// or [ErrFault].
+// error wraps the cause of ctx, or [api.ErrRefused] at a peer that was removed, or [api.ErrClosed]
+// or [api.ErrFault].
 func (n *Node) Sync(ctx context.Context) error { return n.read(ctx, (*core.Core).Read) }
 
 // read asks by one of the core's ways to read until it is answered. What it waits for stays the
@@ -111,7 +111,7 @@ func (n *Node) read(ctx context.Context, way func(c *core.Core, token, index uin
 			if r.Err == nil {
 				return nil
 			}
-			if errors.Is(r.Err, ErrRefused) {
+			if errors.Is(r.Err, api.ErrRefused) {
 				return fmt.Errorf("raftlog: sync: %w", r.Err)
 			}
 			index = r.Index
@@ -128,7 +128,7 @@ func (n *Node) insist(ctx context.Context, r core.Request) (uint64, error) {
 	var why error // of the time before
 	over := func(end error) error {
 		switch {
-		case why == nil, n.ctx.Err() != nil && !errors.Is(why, ErrUnknownOutcome):
+		case why == nil, n.ctx.Err() != nil && !errors.Is(why, api.ErrUnknownOutcome):
 			return end
 		case errors.Is(why, end):
 			return why
@@ -145,8 +145,8 @@ func (n *Node) insist(ctx context.Context, r core.Request) (uint64, error) {
 		}
 		retry := again(r, err)
 		// What an ID was used for is known for all attempts.
-		if errors.Is(why, ErrUnknownOutcome) && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrRequestIDReused) {
-			err = fmt.Errorf("%w of an earlier attempt: %w", ErrUnknownOutcome, err)
+		if errors.Is(why, api.ErrUnknownOutcome) && !errors.Is(err, api.ErrUnknownOutcome) && !errors.Is(err, api.ErrRequestIDReused) {
+			err = fmt.Errorf("%w of an earlier attempt: %w", api.ErrUnknownOutcome, err)
 		}
 		if !retry {
 			return index, err
@@ -165,16 +165,16 @@ func (n *Node) insist(ctx context.Context, r core.Request) (uint64, error) {
 // again tells whether to ask once more after an error. A change of the peers may have the
 // leader hand over; who leads then knows what has become of it.
 func again(r core.Request, err error) bool {
-	if r.Kind == api.Config {
-		return errors.Is(err, ErrNotLeader) || errors.Is(err, ErrUnknownOutcome)
+	if r.Kind == api.KindConfig {
+		return errors.Is(err, api.ErrNotLeader) || errors.Is(err, api.ErrUnknownOutcome)
 	}
-	return errors.Is(err, ErrNotLeader) || errors.Is(err, ErrBusy)
+	return errors.Is(err, api.ErrNotLeader) || errors.Is(err, api.ErrBusy)
 }
 
 // ask asks once, if the context and the node allow it yet: asked is false if they do not, and
 // nothing was done.
 func (n *Node) ask(ctx context.Context, r core.Request) (index uint64, asked bool, err error) {
-	if r.Kind != api.Config && r.Deadline == 0 {
+	if r.Kind != api.KindConfig && r.Deadline == 0 {
 		r.Deadline = 2 * n.cfg.ElectionTimeout
 	}
 	r.Deadline += clock{n}.Now()
@@ -196,11 +196,11 @@ func (n *Node) ask(ctx context.Context, r core.Request) (index uint64, asked boo
 	case answer := <-reply:
 		return answer.Index, true, answer.Err
 	case <-ctx.Done():
-		if r.Kind == api.Config && n.abandon(reply) {
+		if r.Kind == api.KindConfig && n.abandon(reply) {
 			answer := <-reply // the loop does not wait for another peer before it sends it
 			return answer.Index, true, answer.Err
 		}
-		return 0, true, fmt.Errorf("%w: %w", ErrUnknownOutcome, context.Cause(ctx))
+		return 0, true, fmt.Errorf("%w: %w", api.ErrUnknownOutcome, context.Cause(ctx))
 	case <-n.ended:
 		select {
 		case answer := <-reply:
@@ -220,6 +220,6 @@ func (n *Node) abandon(reply chan core.Reply) (certain bool) {
 
 // control has an op written.
 func (n *Node) control(ctx context.Context, op entry.Op) error {
-	_, err := n.insist(ctx, core.Request{Kind: api.Control, ID: requestid.New(), Op: op, Forward: true})
+	_, err := n.insist(ctx, core.Request{Kind: api.KindControl, ID: requestid.New(), Op: op, Forward: true})
 	return err
 }

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -68,7 +70,7 @@ func TestProposeRepeated(t *testing.T) {
 				require.NoError(t, err, when)
 				require.Equal(t, index, i, when)
 				_, err = n.Propose(within(t, time.Minute), id, []byte("other"))
-				require.ErrorIs(t, err, raftlog.ErrRequestIDReused, when)
+				require.ErrorIs(t, err, api.ErrRequestIDReused, when)
 			}
 		}
 		again("at once")
@@ -104,13 +106,13 @@ func TestProposeRepeatedAtOneThatHasJoined(t *testing.T) {
 		}
 		fresh := peer(3)
 		w.start(fresh)
-		_, err = w.node(fresh).ChangePeers(within(t, time.Minute), requestid.New(), []raftlog.Peer{fresh})
+		_, err = w.node(fresh).ChangePeers(within(t, time.Minute), requestid.New(), []api.Peer{fresh})
 		require.NoError(t, err)
 		await(t, "the new peer leads", func() bool { return leads(w.node(fresh)) })
 		i, err := w.node(fresh).Propose(within(t, time.Minute), id, []byte("once"))
 		require.NoError(t, err)
 		require.Equal(t, index, i)
-		w.has(t, []raftlog.Peer{fresh}, "once")
+		w.has(t, []api.Peer{fresh}, "once")
 	})
 }
 
@@ -133,7 +135,7 @@ func TestProposeRepeatedMeanwhile(t *testing.T) {
 		}
 		synctest.Wait()
 		_, err := w.node(leader).Propose(within(t, time.Minute), id, []byte("other"))
-		require.ErrorIs(t, err, raftlog.ErrRequestIDReused)
+		require.ErrorIs(t, err, api.ErrRequestIDReused)
 		heal()
 		first := <-answers
 		require.NoError(t, first.err)
@@ -146,16 +148,16 @@ func TestProposeRepeatedMeanwhile(t *testing.T) {
 func TestProposeRefuses(t *testing.T) {
 	inWorld(t, 3, func(t *testing.T, w *world) {
 		leader := w.leader(t)
-		for _, p := range []raftlog.Peer{leader, w.others(leader)[0]} {
+		for _, p := range []api.Peer{leader, w.others(leader)[0]} {
 			for _, c := range []struct {
 				id   requestid.ID
 				data []byte
 				err  error
 			}{
-				{requestid.ID{}, nil, raftlog.ErrInvalid},
-				{requestid.At(time.Now().Add(-7*time.Hour - time.Second)), nil, raftlog.ErrStale},
-				{requestid.At(time.Now().Add(15*time.Minute + time.Second)), nil, raftlog.ErrFuture},
-				{requestid.New(), bytes.Repeat([]byte("x"), 101), raftlog.ErrTooLarge},
+				{requestid.ID{}, nil, api.ErrInvalid},
+				{requestid.At(time.Now().Add(-7*time.Hour - time.Second)), nil, api.ErrStale},
+				{requestid.At(time.Now().Add(15*time.Minute + time.Second)), nil, api.ErrFuture},
+				{requestid.New(), bytes.Repeat([]byte("x"), 101), api.ErrTooLarge},
 			} {
 				_, err := w.node(p).Propose(within(t, time.Minute), c.id, c.data)
 				require.ErrorIs(t, err, c.err)
@@ -177,10 +179,10 @@ func TestMaxDataIsForUpdates(t *testing.T) {
 		c := stand(t, w.node(w.peers[0]), "e")
 		c.awaitLeader(t)
 		w.start(peer(3), small) // it may lead
-		_, err := w.node(w.peers[0]).ChangePeers(within(t, time.Minute), requestid.New(), []raftlog.Peer{peer(0), peer(1), peer(3)})
+		_, err := w.node(w.peers[0]).ChangePeers(within(t, time.Minute), requestid.New(), []api.Peer{peer(0), peer(1), peer(3)})
 		require.NoError(t, err)
 		_, err = w.node(w.peers[0]).Propose(within(t, time.Minute), requestid.New(), []byte("xx"))
-		require.ErrorIs(t, err, raftlog.ErrTooLarge)
+		require.ErrorIs(t, err, api.ErrTooLarge)
 	}, small)
 }
 
@@ -200,7 +202,7 @@ func TestMaxRequestIDs(t *testing.T) {
 			}
 		}
 		_, err := n.Propose(within(t, time.Minute), requestid.New(), []byte("y"))
-		require.ErrorIs(t, err, raftlog.ErrTooManyIDs)
+		require.ErrorIs(t, err, api.ErrTooManyIDs)
 		_, err = n.Propose(within(t, time.Minute), id, []byte("x"))
 		require.NoError(t, err, "one that is known is answered")
 		began := time.Now()
@@ -209,14 +211,14 @@ func TestMaxRequestIDs(t *testing.T) {
 			if err == nil {
 				break
 			}
-			require.ErrorIs(t, err, raftlog.ErrTooManyIDs)
+			require.ErrorIs(t, err, api.ErrTooManyIDs)
 			require.Less(t, time.Since(began), 4*time.Minute, "the first ID is not forgotten")
 			time.Sleep(10 * time.Second)
 		}
 		require.Greater(t, time.Since(began), 80*time.Second, "fresh IDs were forgotten")
 		_, err = n.Propose(within(t, time.Minute), id, []byte("x"))
 		if err != nil { // it may be known a little longer
-			require.ErrorIs(t, err, raftlog.ErrStale)
+			require.ErrorIs(t, err, api.ErrStale)
 		}
 		w.has(t, w.peers, "x", "x", "x", "z")
 	}, slowly, func(c *raftlog.Config) { c.MaxRequestIDs, c.Window = 3, 4*time.Minute })
@@ -230,14 +232,14 @@ func TestProposeWithUnknownOutcome(t *testing.T) {
 		w.propose(t, other, "before")
 		heal := w.isolate(leader)
 		ids := []requestid.ID{requestid.New(), requestid.New()}
-		for i, p := range []raftlog.Peer{leader, other} {
+		for i, p := range []api.Peer{leader, other} {
 			_, err := w.node(p).Propose(within(t, time.Minute), ids[i], []byte(p.ID))
 			if p == leader {
-				require.ErrorIs(t, err, raftlog.ErrUnknownOutcome)
+				require.ErrorIs(t, err, api.ErrUnknownOutcome)
 				continue
 			}
 			if err != nil {
-				require.ErrorIs(t, err, raftlog.ErrUnknownOutcome)
+				require.ErrorIs(t, err, api.ErrUnknownOutcome)
 			}
 			index := insist(t, w.node(p), ids[i], p.ID)
 			again, err := w.node(p).Propose(within(t, time.Minute), ids[i], []byte(p.ID))
@@ -258,10 +260,10 @@ func TestProposeWithoutLeader(t *testing.T) {
 			require.NoError(t, w.stop(p))
 		}
 		n := w.node(w.peers[0])
-		await(t, "no leader", func() bool { return n.Info().Leader == raftlog.Peer{} })
+		await(t, "no leader", func() bool { return n.Info().Leader == api.Peer{} })
 		began := time.Now()
 		_, err := n.Propose(within(t, 5003*time.Millisecond), requestid.New(), []byte("x"))
-		require.ErrorIs(t, err, raftlog.ErrNotLeader)
+		require.ErrorIs(t, err, api.ErrNotLeader)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 5003*time.Millisecond, time.Since(began))
 		cause := errors.New("enough")
@@ -291,7 +293,7 @@ func TestProposeAndPowerFailures(t *testing.T) {
 			time.Sleep(time.Duration(round) * time.Millisecond / 4)
 			w.crash(leader)
 			if err := <-answer; err != nil {
-				require.ErrorIs(t, err, raftlog.ErrUnknownOutcome)
+				require.ErrorIs(t, err, api.ErrUnknownOutcome)
 			}
 			insist(t, w.node(asked), id, "meanwhile"+leader.ID)
 			w.start(leader)
@@ -321,21 +323,21 @@ func TestProposeAfterTheEnd(t *testing.T) {
 		go func() { synced <- n.Sync(t.Context()) }()
 		synctest.Wait()
 		require.NoError(t, n.Close())
-		require.ErrorIs(t, <-synced, raftlog.ErrClosed)
-		require.ErrorIs(t, <-proposed, raftlog.ErrUnknownOutcome, "it is in the log of one of three")
+		require.ErrorIs(t, <-synced, api.ErrClosed)
+		require.ErrorIs(t, <-proposed, api.ErrUnknownOutcome, "it is in the log of one of three")
 		for range 10 { // none of them by chance
 			_, err := n.Propose(t.Context(), requestid.New(), []byte("x"))
-			require.ErrorIs(t, err, raftlog.ErrClosed)
-			require.NotErrorIs(t, err, raftlog.ErrUnknownOutcome)
+			require.ErrorIs(t, err, api.ErrClosed)
+			require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 		}
 		_, err := n.ChangePeers(t.Context(), requestid.New(), w.peers[:1])
-		require.ErrorIs(t, err, raftlog.ErrClosed)
-		require.ErrorIs(t, n.Sync(t.Context()), raftlog.ErrClosed)
+		require.ErrorIs(t, err, api.ErrClosed)
+		require.ErrorIs(t, n.Sync(t.Context()), api.ErrClosed)
 		_, err = n.Compact(t.Context())
-		require.ErrorIs(t, err, raftlog.ErrClosed)
+		require.ErrorIs(t, err, api.ErrClosed)
 		_, err = n.Membership(t.Context())
-		require.ErrorIs(t, err, raftlog.ErrClosed)
-		require.ErrorIs(t, n.Err(), raftlog.ErrClosed)
+		require.ErrorIs(t, err, api.ErrClosed)
+		require.ErrorIs(t, n.Err(), api.ErrClosed)
 		<-n.Done()
 		require.NoError(t, n.Close())
 	})
@@ -346,8 +348,8 @@ func TestProposeMoreThanCanBeSent(t *testing.T) {
 	inWorld(t, 3, func(t *testing.T, w *world) {
 		for _, p := range w.peers {
 			_, err := w.node(p).Propose(within(t, time.Minute), requestid.New(), make([]byte, 49<<20))
-			require.ErrorIs(t, err, raftlog.ErrTooLarge, "at %s", p.ID)
-			require.NotErrorIs(t, err, raftlog.ErrUnknownOutcome)
+			require.ErrorIs(t, err, api.ErrTooLarge, "at %s", p.ID)
+			require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
@@ -40,7 +40,7 @@ type Recovery struct {
 	// Cluster is the name of the cluster.
 	Cluster string
 	// Peer is the only member of the recovered cluster.
-	Peer Peer
+	Peer api.Peer
 	// Last and Term are the index and the term of the newest entry that the peer had. All
 	// later entries that other peers have acknowledged are lost.
 	Last, Term uint64
@@ -61,8 +61,8 @@ type Recovery struct {
 // RecoverOffline must not be called if a majority of the voters can be started again. It
 // blocks until the change is on disk. If it fails, it may be called again.
 //
-// Errors: [ErrInvalid] if the directory is in use or is not that of a peer; [ErrIdentity]
-// if its log is missing; [ErrFault] if files are damaged; errors of reading and writing.
+// Errors: [api.ErrInvalid] if the directory is in use or is not that of a peer; [api.ErrIdentity]
+// if its log is missing; [api.ErrFault] if files are damaged; errors of reading and writing.
 func RecoverOffline(cfg RecoverConfig) (Recovery, error) {
 	r := recovering{cfg: cfg, fs: cfg.fs}
 	if r.fs == nil {
@@ -99,7 +99,7 @@ func (r *recovering) close() error {
 func (r *recovering) run() error {
 	if r.cfg.Addr != "" {
 		if _, _, err := net.SplitHostPort(r.cfg.Addr); err != nil {
-			return fmt.Errorf("%w: Addr %q: %w", ErrInvalid, r.cfg.Addr, err)
+			return fmt.Errorf("%w: Addr %q: %w", api.ErrInvalid, r.cfg.Addr, err)
 		}
 	}
 	if err := r.own(); err != nil {
@@ -112,16 +112,16 @@ func (r *recovering) run() error {
 	if err := r.readLog(meta); err != nil {
 		return err
 	}
-	self := replica.With(r.owner.Cluster, Peer{ID: r.owner.Peer, Addr: r.cfg.Addr})
+	self := replica.With(r.owner.Cluster, api.Peer{ID: r.owner.Peer, Addr: r.cfg.Addr})
 	members := &r.tables.Members
 	if self.Addr == "" {
 		p, known := members.Named(r.owner.Peer)
 		if !known {
-			return fmt.Errorf("%w: peer %s was not a member of the cluster: set Addr to its address", ErrInvalid, r.owner.Peer)
+			return fmt.Errorf("%w: peer %s was not a member of the cluster: set Addr to its address", api.ErrInvalid, r.owner.Peer)
 		}
 		self.Addr = p.Addr
 	}
-	r.made.Cluster, r.made.Peer = r.owner.Cluster, Peer{ID: self.ID, Addr: self.Addr}
+	r.made.Cluster, r.made.Peer = r.owner.Cluster, api.Peer{ID: self.ID, Addr: self.Addr}
 	for _, p := range members.All() {
 		if p.ID != self.ID {
 			r.made.Removed = append(r.made.Removed, p.ID)
@@ -137,20 +137,20 @@ func (r *recovering) run() error {
 func (r *recovering) own() (err error) {
 	if r.owner, err = identity.ReadOwner(r.fs); err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, identity.ErrFormat) {
-			return fmt.Errorf("%w: not the directory of a peer: %w", ErrInvalid, err)
+			return fmt.Errorf("%w: not the directory of a peer: %w", api.ErrInvalid, err)
 		}
-		return fmt.Errorf("%w: %w", ErrFault, err)
+		return fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
 	lock, err := r.fs.Lock("lock")
 	if errors.Is(err, disk.ErrLocked) {
-		return fmt.Errorf("%w: the directory is in use: stop peer %s first", ErrInvalid, r.owner.Peer)
+		return fmt.Errorf("%w: the directory is in use: stop peer %s first", api.ErrInvalid, r.owner.Peer)
 	}
 	if err != nil {
 		return err
 	}
 	r.lock = lock
 	if !r.owner.Complete {
-		return fmt.Errorf("%w: peer %s was never a member of the cluster", ErrInvalid, r.owner.Peer)
+		return fmt.Errorf("%w: peer %s was never a member of the cluster", api.ErrInvalid, r.owner.Peer)
 	}
 	wrong, err := r.owner.CheckLog(r.fs, logDir)
 	if err == nil && wrong != "" {
@@ -162,11 +162,11 @@ func (r *recovering) own() (err error) {
 func (r *recovering) readSnapshot() (snapshot.Meta, error) {
 	s, err := snapshot.OpenFile(r.fs, snapshot.Name)
 	if err != nil {
-		return snapshot.Meta{}, fmt.Errorf("%w: %w", ErrFault, err)
+		return snapshot.Meta{}, fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
 	r.tables, err = replica.Read(s.Tables())
 	if err = errors.Join(err, s.Close()); err != nil {
-		return snapshot.Meta{}, fmt.Errorf("%w: %w", ErrFault, err)
+		return snapshot.Meta{}, fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
 	return s.Meta(), nil
 }
@@ -177,12 +177,12 @@ const readSize = 4 << 20
 // readLog applies all that the log has to the tables.
 func (r *recovering) readLog(meta snapshot.Meta) (err error) {
 	if r.files, err = filelog.Open(r.fs, logDir, filelog.Options{ReadOnly: r.cfg.DryRun}); err != nil {
-		return fmt.Errorf("%w: %w", ErrFault, err)
+		return fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
 	if err := continues(r.files, meta); errors.Is(err, errOtherLog) {
 		if !r.cfg.DryRun {
 			if err := r.files.Reset(meta.Index, meta.Term); err != nil {
-				return fmt.Errorf("%w: %w", ErrFault, err)
+				return fmt.Errorf("%w: %w", api.ErrFault, err)
 			}
 		}
 		r.made.Last, r.made.Term, r.made.Committed = meta.Index, meta.Term, meta.Index
@@ -197,11 +197,11 @@ func (r *recovering) readLog(meta snapshot.Meta) (err error) {
 	for r.tables.Index < last {
 		entries, err := r.files.Entries(r.tables.Index+1, last+1, readSize)
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrFault, err)
+			return fmt.Errorf("%w: %w", api.ErrFault, err)
 		}
 		for _, e := range entries {
 			if _, err := r.tables.Apply(e); err != nil {
-				return fmt.Errorf("%w: %w", ErrFault, err)
+				return fmt.Errorf("%w: %w", api.ErrFault, err)
 			}
 		}
 	}
@@ -222,7 +222,7 @@ func (r *recovering) write(self entry.Peer) error {
 	data := entry.Config{Phase: entry.Recover, Peers: []entry.Peer{self}}.Encode()
 	now := time.Now()
 	header := entry.Header{
-		Kind: api.Config, ID: requestid.From(now, rand.Uint64(), rand.Uint64()), Time: now, Sum: entry.Sum(data),
+		Kind: api.KindConfig, ID: requestid.From(now, rand.Uint64(), rand.Uint64()), Time: now, Sum: entry.Sum(data),
 	}
 	raw, err := proto.Marshal(&raftpb.ConfChangeV2{Context: entry.Encode(header, data)})
 	if err != nil {
@@ -250,13 +250,13 @@ func continues(files *filelog.Log, meta snapshot.Meta) error {
 	}
 	switch {
 	case first > meta.Index+1:
-		return fmt.Errorf("%w: the log begins at entry %d and the snapshot ends at entry %d: the entries between them are missing", ErrFault, first, meta.Index)
+		return fmt.Errorf("%w: the log begins at entry %d and the snapshot ends at entry %d: the entries between them are missing", api.ErrFault, first, meta.Index)
 	case last < meta.Index:
 		return errOtherLog
 	}
 	term, err := files.Term(meta.Index)
 	if err != nil {
-		return fmt.Errorf("%w: term of entry %d: %w", ErrFault, meta.Index, err)
+		return fmt.Errorf("%w: term of entry %d: %w", api.ErrFault, meta.Index, err)
 	}
 	if term != meta.Term {
 		return errOtherLog

@@ -8,13 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-func (w *world) recover(t testing.TB, p raftlog.Peer, dry bool) raftlog.Recovery {
+func (w *world) recover(t testing.TB, p api.Peer, dry bool) raftlog.Recovery {
 	t.Helper()
 	r, err := raftlog.RecoverOffline(raftlog.RecoverConfig{Dir: p.ID, DryRun: dry}.OnDisk(w.disks[p.ID]))
 	require.NoError(t, err)
@@ -30,7 +32,7 @@ func TestRecover(t *testing.T) {
 		w.has(t, w.peers, few("x", 5)...)
 		before := w.node(a).Info()
 		_, err := raftlog.RecoverOffline(raftlog.RecoverConfig{Dir: "a"}.OnDisk(w.disks[a.ID]))
-		require.ErrorIs(t, err, raftlog.ErrInvalid, "it runs")
+		require.ErrorIs(t, err, api.ErrInvalid, "it runs")
 		require.NoError(t, w.stop(a))
 		w.propose(t, b, "lost")
 		w.stopAll()
@@ -46,25 +48,25 @@ func TestRecover(t *testing.T) {
 
 		w.start(a)
 		w.propose(t, a, "alone")
-		w.has(t, []raftlog.Peer{a}, append(few("x", 5), "alone")...)
+		w.has(t, []api.Peer{a}, append(few("x", 5), "alone")...)
 		m := members(t, w.node(a))
-		require.Equal(t, []raftlog.Peer{a}, m.Voters)
+		require.Equal(t, []api.Peer{a}, m.Voters)
 		require.ElementsMatch(t, []string{b.ID, c.ID}, m.Removed)
 		// The others come back.
 		w.mistaken(t, b, "recovered without this peer")
 		w.mistaken(t, c, "recovered without this peer")
 		// New peers join, also from the snapshot of before.
 		d, e := peer(3), peer(4)
-		joins := func(c *raftlog.Config) { c.Peers = []raftlog.Peer{a} }
+		joins := func(c *raftlog.Config) { c.Peers = []api.Peer{a} }
 		w.start(d, joins)
 		w.start(e, joins)
 		w.change(t, a, a, d, e)
 		w.propose(t, d, "three")
-		w.has(t, []raftlog.Peer{a, d, e}, append(few("x", 5), "alone", "three")...)
-		for _, p := range []raftlog.Peer{a, d, e} {
+		w.has(t, []api.Peer{a, d, e}, append(few("x", 5), "alone", "three")...)
+		for _, p := range []api.Peer{a, d, e} {
 			require.NoError(t, w.stop(p))
 		}
-		for _, p := range []raftlog.Peer{d, e} {
+		for _, p := range []api.Peer{d, e} {
 			w.start(p, joins)
 		}
 		w.propose(t, e, "restarted")
@@ -84,7 +86,7 @@ func TestRecoverAnyPeer(t *testing.T) {
 			_ = w.stop(p)
 		}
 		go func() {
-			_, _ = w.node(d).ChangePeers(t.Context(), requestid.New(), []raftlog.Peer{w.peers[0], d})
+			_, _ = w.node(d).ChangePeers(t.Context(), requestid.New(), []api.Peer{w.peers[0], d})
 		}()
 		time.Sleep(time.Second)
 		for _, n := range w.all() {
@@ -95,8 +97,8 @@ func TestRecoverAnyPeer(t *testing.T) {
 		}
 		w.start(d)
 		w.propose(t, d, "y")
-		w.has(t, []raftlog.Peer{d}, "x", "y")
-		require.Equal(t, []raftlog.Peer{d}, members(t, w.node(d)).Voters)
+		w.has(t, []api.Peer{d}, "x", "y")
+		require.Equal(t, []api.Peer{d}, members(t, w.node(d)).Voters)
 	})
 }
 
@@ -105,7 +107,7 @@ func TestExportAndRestore(t *testing.T) {
 	dir := t.TempDir()
 	open := func(name string) *raftlog.Node {
 		n, err := raftlog.Open(raftlog.Config{
-			Cluster: "test", ID: name, Addr: "127.0.0.1:1", Listen: "127.0.0.1:0", Peers: []raftlog.Peer{{ID: name, Addr: "127.0.0.1:1"}},
+			Cluster: "test", ID: name, Addr: "127.0.0.1:1", Listen: "127.0.0.1:0", Peers: []api.Peer{{ID: name, Addr: "127.0.0.1:1"}},
 			Dir: filepath.Join(dir, name), Insecure: true, ElectionTimeout: 200 * time.Millisecond,
 		})
 		require.NoError(t, err)
@@ -123,16 +125,16 @@ func TestExportAndRestore(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, made.Index, index)
 	_, err = raftlog.ExportOffline(filepath.Join(dir, "a"), target)
-	require.ErrorIs(t, err, raftlog.ErrInvalid, "it exists")
+	require.ErrorIs(t, err, api.ErrInvalid, "it exists")
 	_, err = n.Propose(within(t, time.Minute), requestid.New(), []byte("lost"))
 	require.NoError(t, err)
 
-	cfg := raftlog.RestoreConfig{Snapshot: target, Dir: filepath.Join(dir, "b"), Peer: raftlog.Peer{ID: "b", Addr: "127.0.0.1:1"}}
+	cfg := raftlog.RestoreConfig{Snapshot: target, Dir: filepath.Join(dir, "b"), Peer: api.Peer{ID: "b", Addr: "127.0.0.1:1"}}
 	restored, err := raftlog.RestoreOffline(cfg)
 	require.NoError(t, err)
 	require.Equal(t, made.Index+raftlog.DefaultIndexGap, restored.Index)
 	_, err = raftlog.RestoreOffline(cfg)
-	require.ErrorIs(t, err, raftlog.ErrInvalid, "it is not empty")
+	require.ErrorIs(t, err, api.ErrInvalid, "it is not empty")
 	m := open("b")
 	again, err := m.Propose(within(t, time.Minute), id, []byte("x"))
 	require.NoError(t, err)
@@ -147,5 +149,5 @@ func TestExportAndRestore(t *testing.T) {
 	require.NoError(t, os.WriteFile(target, text, 0o600))
 	cfg.Dir = filepath.Join(dir, "c")
 	_, err = raftlog.RestoreOffline(cfg)
-	require.ErrorIs(t, err, raftlog.ErrFault)
+	require.ErrorIs(t, err, api.ErrFault)
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -21,11 +23,11 @@ func TestCandidateOfARemovedPeer(t *testing.T) {
 		_, err := w.node(w.peers[1]).ChangePeers(within(t, time.Minute), requestid.New(), w.peers[1:])
 		require.NoError(t, err)
 		<-c.ended
-		require.ErrorIs(t, c.err, raftlog.ErrRefused)
+		require.ErrorIs(t, c.err, api.ErrRefused)
 		require.ErrorIs(t, c.err, leaderelection.ErrConnClosed)
 		other.awaitLeader(t)
 		late, err := raftlog.NewElection(w.node(gone), "e")
 		require.NoError(t, err)
-		require.ErrorIs(t, late.ElectLeader(), raftlog.ErrRefused)
+		require.ErrorIs(t, late.ElectLeader(), api.ErrRefused)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
@@ -32,7 +33,7 @@ type Exported struct {
 // not included; [Node.Compact] and [CompactOffline] create a newer snapshot. Target is
 // created completely or not at all. ExportOffline blocks until the copy is on disk.
 //
-// Errors: [ErrInvalid] if target exists; [ErrFault] if the snapshot is damaged; errors of
+// Errors: [api.ErrInvalid] if target exists; [api.ErrFault] if the snapshot is damaged; errors of
 // reading and writing.
 func ExportOffline(dir, target string) (Exported, error) {
 	made, err := export(dir, target)
@@ -44,7 +45,7 @@ func ExportOffline(dir, target string) (Exported, error) {
 
 func export(dir, target string) (made Exported, err error) {
 	if _, err := os.Lstat(target); err == nil {
-		return made, fmt.Errorf("%w: %s exists", ErrInvalid, target)
+		return made, fmt.Errorf("%w: %s exists", api.ErrInvalid, target)
 	}
 	r, err := openSnapshot(disk.OS(dir), snapshot.Name)
 	if err != nil {
@@ -67,7 +68,7 @@ func export(dir, target string) (made Exported, err error) {
 func openSnapshot(fsys disk.FS, name string) (*snapshot.Reader, error) {
 	r, err := snapshot.OpenFile(fsys, name)
 	if errors.Is(err, snapshot.ErrCorrupt) {
-		err = fmt.Errorf("%w: %w", ErrFault, err)
+		err = fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
 	return r, err
 }
@@ -82,7 +83,7 @@ type RestoreConfig struct {
 	// Dir is the directory to create. It must not contain data of a peer.
 	Dir string
 	// Peer is the ID and the address of the only peer of the new cluster.
-	Peer Peer
+	Peer api.Peer
 	// IndexGap is the number of indexes that are skipped after the snapshot. Fencing tokens
 	// are indexes: if fewer entries than IndexGap were written after the snapshot, tokens
 	// that were issued in them are not issued again. The default is [DefaultIndexGap].
@@ -95,7 +96,7 @@ type RestoreConfig struct {
 // lost. The new cluster receives a new identity, so that peers of the old cluster are rejected.
 // RestoreOffline blocks until everything is on disk. After an error, delete the directory.
 //
-// Errors: [ErrInvalid] if an argument is invalid or the directory is not empty; [ErrFault]
+// Errors: [api.ErrInvalid] if an argument is invalid or the directory is not empty; [api.ErrFault]
 // if the snapshot is damaged; errors of reading and writing.
 func RestoreOffline(cfg RestoreConfig) (Exported, error) {
 	if cfg.IndexGap == 0 {
@@ -110,7 +111,7 @@ func RestoreOffline(cfg RestoreConfig) (Exported, error) {
 
 func restoreTo(cfg RestoreConfig) (made Exported, err error) {
 	if _, _, err := net.SplitHostPort(cfg.Peer.Addr); err != nil || cfg.Peer.ID == "" {
-		return made, fmt.Errorf("%w: peer %q at %q: an ID and an address host:port are required", ErrInvalid, cfg.Peer.ID, cfg.Peer.Addr)
+		return made, fmt.Errorf("%w: peer %q at %q: an ID and an address host:port are required", api.ErrInvalid, cfg.Peer.ID, cfg.Peer.Addr)
 	}
 	r, err := openSnapshot(disk.OS(filepath.Dir(cfg.Snapshot)), filepath.Base(cfg.Snapshot))
 	if err != nil {
@@ -119,7 +120,7 @@ func restoreTo(cfg RestoreConfig) (made Exported, err error) {
 	defer r.Close()
 	tables, err := replica.Read(r.Tables())
 	if err != nil {
-		return made, fmt.Errorf("%w: %w", ErrFault, err)
+		return made, fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
 	fsys := disk.OS(cfg.Dir)
 	if err := fsys.MkdirAll("."); err != nil {
@@ -127,7 +128,7 @@ func restoreTo(cfg RestoreConfig) (made Exported, err error) {
 	}
 	for _, name := range []string{identity.OwnerFile, snapshot.Name, logDir} {
 		if _, err := os.Lstat(filepath.Join(cfg.Dir, name)); !errors.Is(err, fs.ErrNotExist) {
-			return made, errors.Join(fmt.Errorf("%w: directory %s contains %s: use an empty directory", ErrInvalid, cfg.Dir, name), err)
+			return made, errors.Join(fmt.Errorf("%w: directory %s contains %s: use an empty directory", api.ErrInvalid, cfg.Dir, name), err)
 		}
 	}
 	meta := r.Meta()

@@ -30,8 +30,14 @@ func (l told) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A client that takes nothing any more, and does not say so, is given up.
+// A client that is lost without closing its connection is given up, a slow one is not.
 func TestClientThatReadsNothing(t *testing.T) {
+	for _, purpose := range []link.Purpose{link.PurposeClient, link.PurposeStream} {
+		t.Run(purpose.String(), func(t *testing.T) { testClientThatReadsNothing(t, purpose) })
+	}
+}
+
+func testClientThatReadsNothing(t *testing.T, purpose link.Purpose) {
 	var ended chan string
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		p := w.leader(t)
@@ -40,15 +46,28 @@ func TestClientThatReadsNothing(t *testing.T) {
 		}
 		raw, err := w.net.Dial(t.Context(), "client:1", p.Addr)
 		require.NoError(t, err)
-		conn, err := link.Dial(t.Context(), raw, link.Identity{Cluster: "test", ID: "client", Insecure: true}, p.ID, link.PurposeClient)
+		conn, err := link.Dial(t.Context(), raw, link.Identity{Cluster: "test", ID: "client", Insecure: true}, p.ID, purpose)
 		require.NoError(t, err)
-		caller := rpc.NewCaller(conn)
-		defer caller.Close()
-		_, err = caller.Info(t.Context())
-		require.NoError(t, err)
-		w.net.Cut(p.Addr, "client:1")
-		_, err = caller.Stream(t.Context(), 1)
-		require.NoError(t, err)
+		if purpose == link.PurposeStream {
+			// The stream has more data than the network holds. Nothing reads it.
+			stream := rpc.Entries(t.Context(), conn, 1, 0)
+			defer stream.Close()
+			_, err = stream.Next()
+			require.NoError(t, err)
+			time.Sleep(10 * time.Minute)
+			require.Empty(t, ended, "a client that is only slow is served")
+			w.net.Cut(p.Addr, "client:1")
+			w.net.Cut("client:1", p.Addr)
+		} else {
+			caller := rpc.NewCaller(conn)
+			defer caller.Close()
+			_, err = caller.Info(t.Context())
+			require.NoError(t, err)
+			w.net.Cut(p.Addr, "client:1")
+			for range 100 {
+				go func() { _, _ = caller.Election(t.Context(), strings.Repeat("\xff", 1<<10)) }() // the reply is long
+			}
+		}
 		select {
 		case what := <-ended:
 			require.Contains(t, what, "ended")

@@ -6,18 +6,18 @@ import (
 	"io"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // Info returns the status of this peer. It does not block.
-func (n *Node) Info() Info {
+func (n *Node) Info() api.Info {
 	s := n.status.Load()
-	info := Info{
+	info := api.Info{
 		Peer: n.cfg.self(), Cluster: n.cfg.Cluster, Role: s.Role.String(), Leader: s.Leader, Term: s.Term,
 		Lease: max(0, s.Lease-clock{n}.Now()), FirstIndex: s.First, LastApplied: n.appliedIndex(), CommitIndex: s.Commit,
 		LastIndex: s.Last, PruneIndex: s.Prune, SnapshotIndex: s.Snapshot.Index, SnapshotSize: s.Snapshot.Size, RequestIDs: s.IDs,
@@ -32,30 +32,30 @@ func (n *Node) Info() Info {
 }
 
 // Membership returns the peers of the cluster according to the entries that this peer has
-// applied. The error is the cause of ctx, [ErrClosed] or [ErrFault].
-func (n *Node) Membership(ctx context.Context) (m Membership, err error) {
+// applied. The error is the cause of ctx, [api.ErrClosed] or [api.ErrFault].
+func (n *Node) Membership(ctx context.Context) (m api.Membership, err error) {
 	err = n.do(ctx, func(c *core.Core) { m = c.Membership() })
 	return m, err
 }
 
-// service is what clients get: unlike the node, it does not ask the leader for them, but says
-// who that is.
+// service implements the calls of clients. Unlike the node, it does not forward requests to the
+// leader, but returns the leader in an error.
 type service struct{ *Node }
 
 func (s service) Propose(ctx context.Context, id requestid.ID, data []byte) (uint64, error) {
-	index, _, err := s.ask(ctx, core.Request{Kind: api.State, ID: id, Data: data})
+	index, _, err := s.ask(ctx, core.Request{Kind: api.KindState, ID: id, Data: data})
 	return index, err
 }
 
 func (s service) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (uint64, error) {
-	index, _, err := s.ask(ctx, core.Request{Kind: api.Config, ID: id, To: voters})
+	index, _, err := s.ask(ctx, core.Request{Kind: api.KindConfig, ID: id, To: voters})
 	return index, err
 }
 
 func (s service) Info(context.Context) (api.Info, error) { return s.Node.Info(), nil }
 
 func (s service) Election(ctx context.Context, name string) (api.Election, error) {
-	if err := api.CheckName(name); err != nil {
+	if err := wire.CheckElection(name); err != nil {
 		return api.Election{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
 	}
 	if err := s.read(ctx, (*core.Core).ReadTables); err != nil {
@@ -73,8 +73,8 @@ func (s service) Election(ctx context.Context, name string) (api.Election, error
 	return e, nil
 }
 
-func (s service) Entries(ctx context.Context, from uint64) (api.Events, error) {
-	return s.events(ctx, from), nil
+func (s service) Entries(ctx context.Context, from uint64, send func([]api.Event) error) error {
+	return s.follow(ctx, from, send)
 }
 
 // Snapshot returns the newest snapshot, as it is on disk.
@@ -93,13 +93,20 @@ type raw struct {
 	io.Closer
 }
 
-// clientStall is for how long a client may take nothing of what is written to it.
+// clientStall is the time after which a connection is closed if a client does not read the
+// replies to its calls.
 const clientStall = 10 * time.Second
 
-// serve answers a client until it goes.
+// serve serves a client on a connection until the connection ends.
 func (n *Node) serve(conn *link.Conn) {
-	conn.SetTimeouts(0, clientStall)
-	if err := rpc.Serve(n.ctx, conn, service{n}); err != nil {
+	var err error
+	if client := conn.Remote(); client.Purpose == link.PurposeStream {
+		err = n.clients.Stream(n.ctx, conn, client.ID)
+	} else {
+		conn.SetTimeouts(0, clientStall)
+		err = n.clients.Calls(n.ctx, conn)
+	}
+	if err != nil {
 		n.log.Debug("connection of a client ended", "client", conn.Remote().ID, "err", err)
 	}
 }

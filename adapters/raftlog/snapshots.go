@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
@@ -104,7 +105,7 @@ func (n *Node) PrunableFiles() []string {
 // takeSnapshot writes a snapshot of what the state machine is now, by another goroutine.
 func (n *Node) takeSnapshot(t *core.Take) error {
 	if n.has > t.Index { // just after the start: what it would write is not the state of then
-		err := fmt.Errorf("%w: the state machine has applied entry %d, and the log was read up to %d", ErrBusy, n.has, t.Index)
+		err := fmt.Errorf("%w: the state machine has applied entry %d, and the log was read up to %d", api.ErrBusy, n.has, t.Index)
 		return n.do(n.ctx, func(c *core.Core) {
 			c.SnapshotFailed()
 			n.current.snapshotTaken(t.Index, 0, err)
@@ -231,7 +232,7 @@ func (n *Node) stage(body io.Reader) (name string, meta snapshot.Meta, err error
 	meta = r.Meta()
 	err = r.Close()
 	if meta.Cluster != n.cfg.Cluster {
-		err = fmt.Errorf("%w: it belongs to cluster %q", ErrInvalid, meta.Cluster)
+		err = fmt.Errorf("%w: it belongs to cluster %q", api.ErrInvalid, meta.Cluster)
 	}
 	if err != nil {
 		return "", meta, errors.Join(err, n.fs.Remove(name))
@@ -338,15 +339,15 @@ func (n *Node) adopt(name string, index uint64) error {
 	status := n.status.Load()
 	switch term, err := n.files.Term(index); {
 	case empty && n.cfg.StateMachine != nil:
-		return fmt.Errorf("%w: it has no data of the state machine", ErrInvalid)
+		return fmt.Errorf("%w: it has no data of the state machine", api.ErrInvalid)
 	case index <= status.Snapshot.Index:
-		return fmt.Errorf("%w: it is of entry %d, and there is one of entry %d", ErrInvalid, index, status.Snapshot.Index)
+		return fmt.Errorf("%w: it is of entry %d, and there is one of entry %d", api.ErrInvalid, index, status.Snapshot.Index)
 	case index > status.Applied:
-		return fmt.Errorf("%w: it is of entry %d, and this peer has applied %d", ErrInvalid, index, status.Applied)
+		return fmt.Errorf("%w: it is of entry %d, and this peer has applied %d", api.ErrInvalid, index, status.Applied)
 	case err != nil:
 		return err
 	case term != meta.Term || tables.Index != index:
-		return fmt.Errorf("%w: it is of entry %d in term %d, and the log has it in term %d", ErrInvalid, index, meta.Term, term)
+		return fmt.Errorf("%w: it is of entry %d in term %d, and the log has it in term %d", api.ErrInvalid, index, meta.Term, term)
 	}
 	installed, err := n.put(name)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -16,7 +18,7 @@ import (
 )
 
 // files are those in a folder of a peer whose names begin so.
-func (w *world) files(t testing.TB, p raftlog.Peer, dir, prefix string) []string {
+func (w *world) files(t testing.TB, p api.Peer, dir, prefix string) []string {
 	t.Helper()
 	names, err := w.disks[p.ID].List(dir)
 	require.NoError(t, err)
@@ -173,7 +175,7 @@ func TestRestartWithAStateMachineAheadOfTheLog(t *testing.T) {
 		for _, u := range few("b", 5) {
 			i, err := w.node(w.others(p)[0]).Propose(within(t, time.Minute), requestid.New(), []byte(u))
 			require.NoError(t, err)
-			require.NoError(t, sm.Apply([]raftlog.Entry{{Index: i, Data: []byte(u)}}, i))
+			require.NoError(t, sm.Apply([]api.Entry{{Index: i, Data: []byte(u)}}, i))
 			index = i
 		}
 		heal := w.isolate(p)
@@ -181,9 +183,9 @@ func TestRestartWithAStateMachineAheadOfTheLog(t *testing.T) {
 		s := w.node(p).Subscribe(t.Context(), 1)
 		r := &reader{next: 1}
 		r.until(t, s, "a9")
-		pulse(t, s, func(p *raftlog.Progress) bool { return !p.Fresh })
+		pulse(t, s, func(p *api.Progress) bool { return !p.Fresh })
 		_, err := w.node(p).Compact(within(t, time.Minute))
-		require.ErrorIs(t, err, raftlog.ErrBusy, "its state is not that of the log's end")
+		require.ErrorIs(t, err, api.ErrBusy, "its state is not that of the log's end")
 		heal()
 		r.until(t, s, "b4")
 		s.Close()

@@ -1,6 +1,10 @@
 package raftlog
 
-import "io"
+import (
+	"io"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+)
 
 // StateMachine applies the updates. All its methods are called by one goroutine, one at a
 // time. While a method runs, no further updates are applied at this peer, but the node does
@@ -16,7 +20,7 @@ type StateMachine interface {
 	// Apply applies entries, which are of kind State, in order. After that LastApplied is
 	// through, which is at least the index of the last entry. Duplicate updates, which
 	// repeat an ID, are not passed to Apply.
-	Apply(entries []Entry, through uint64) error
+	Apply(entries []api.Entry, through uint64) error
 	// Snapshot captures the current state. WriteTo is called at most once, from another
 	// goroutine, while later entries are applied; it must write the state as of the call of
 	// Snapshot. If the returned value implements io.Closer, Close is called when it is not
@@ -31,7 +35,7 @@ type StateMachine interface {
 type nothing struct{}
 
 func (nothing) LastApplied() (uint64, error)     { return 0, nil }
-func (nothing) Apply([]Entry, uint64) error      { return nil }
+func (nothing) Apply([]api.Entry, uint64) error  { return nil }
 func (nothing) Snapshot() (io.WriterTo, error)   { return nothing{}, nil }
 func (nothing) WriteTo(io.Writer) (int64, error) { return 0, nil }
 func (nothing) Restore(uint64, io.Reader) error  { return nil }

@@ -10,20 +10,14 @@ import (
 
 	"go.etcd.io/raft/v3"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
-// Event is an element of a subscription.
-type Event = api.Event
-
-// Progress reports the progress of a subscription.
-type Progress = api.Progress
-
 // Subscription is a stream of the entries of the log, in order and without gaps.
 type Subscription struct {
-	events chan Event
+	events chan api.Event
 	stop   context.CancelFunc
 	done   chan struct{}
 	err    error
@@ -36,37 +30,38 @@ type Subscription struct {
 // done, when it is closed, and when the node stops.
 func (n *Node) Subscribe(ctx context.Context, from uint64) *Subscription {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &Subscription{events: make(chan Event), stop: cancel, done: make(chan struct{})}
-	events := n.events(ctx, from)
+	s := &Subscription{events: make(chan api.Event), stop: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(s.events)
-		defer close(s.done) // first: whoever sees the end of Events is told why
-		defer events.Close()
-		for {
-			e, err := events.Next()
-			if err != nil {
-				s.err = err
-				return
-			}
-			select {
-			case s.events <- e:
-				continue
-			case <-ctx.Done():
-				s.err = context.Cause(ctx)
-			case <-n.ctx.Done():
-				s.err = context.Cause(n.ctx)
-			}
-			if e.Snapshot != nil {
-				e.Snapshot.Data.Close()
-			}
-			return
-		}
+		defer close(s.done) // before Events is closed, so that Err returns the reason then
+		s.err = n.follow(ctx, from, func(events []api.Event) error { return s.send(ctx, n.ctx, events) })
 	}()
 	return s
 }
 
+// send delivers events. It returns the cause of the first context that is done, and closes the
+// snapshots that were not delivered.
+func (s *Subscription) send(ctx, node context.Context, events []api.Event) error {
+	for _, e := range events {
+		var err error
+		select {
+		case s.events <- e:
+			continue
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-node.Done():
+			err = context.Cause(node)
+		}
+		if e.Snapshot != nil {
+			e.Snapshot.Data.Close()
+		}
+		return err
+	}
+	return nil
+}
+
 // Events returns the channel of the stream. It is closed when the stream ends.
-func (s *Subscription) Events() <-chan Event { return s.events }
+func (s *Subscription) Events() <-chan api.Event { return s.events }
 
 // Err returns the reason why the stream has ended, and nil before Events is closed.
 func (s *Subscription) Err() error {
@@ -86,133 +81,110 @@ func (s *Subscription) Close() {
 	}
 }
 
-// events are read from the log's files, so that whoever reads makes nobody wait.
-type events struct {
-	n      *Node
-	ctx    context.Context
-	stop   context.CancelFunc
-	next   uint64
-	ready  []Event
-	caught uint64 // the commit index of the last pulse
-}
-
-func (n *Node) events(ctx context.Context, from uint64) *events {
-	ctx, cancel := context.WithCancel(ctx)
-	return &events{n: n, ctx: ctx, stop: cancel, next: max(from, 1)}
-}
-
-// pulseInterval is how often a stream with nothing new says so.
+// pulseInterval is the interval at which a stream without new entries reports its progress.
 const pulseInterval = 500 * time.Millisecond
 
-// readBytes is how much is read from the log at a time.
+// readBytes is the size of the entries that are read from the log at a time.
 const readBytes = 256 << 10
 
-func (e *events) Close() error {
-	e.stop()
-	return nil
-}
-
-// Next implements [api.Events].
-func (e *events) Next() (Event, error) {
+// follow passes the entries that this peer has applied, starting at index from, to send, until
+// send returns an error, ctx is done, or the node stops. It reads the entries from the files of
+// the log, so that a slow reader does not delay other operations. A snapshot is the only event
+// of a call of send, which must close its data.
+func (n *Node) follow(ctx context.Context, from uint64, send func([]api.Event) error) error {
+	next, reported := max(from, 1), uint64(0)
 	quiet := time.NewTimer(pulseInterval)
 	defer quiet.Stop()
 	for {
-		if e.ctx.Err() != nil {
-			return Event{}, e.end(context.Cause(e.ctx))
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-		if e.n.ctx.Err() != nil {
-			return Event{}, e.end(context.Cause(e.n.ctx))
+		if n.ctx.Err() != nil {
+			return context.Cause(n.ctx)
 		}
-		if len(e.ready) > 0 {
-			ev := e.ready[0]
-			e.ready = e.ready[1:]
-			return ev, nil
-		}
-		applied, grown := e.n.applied.now()
-		if e.next <= applied {
-			if err := e.read(applied); err != nil {
-				if e.n.ctx.Err() != nil { // the log is closed
-					err = context.Cause(e.n.ctx)
+		applied, grown := n.applied.now()
+		var events []api.Event
+		var err error
+		switch {
+		case next <= applied:
+			if events, next, err = n.readEvents(next, applied); err != nil {
+				if n.ctx.Err() != nil { // the log is closed
+					err = context.Cause(n.ctx)
 				}
-				return Event{}, err
+				return err
 			}
-			continue
+		case reported < applied:
+			events, reported = n.progress(applied), applied
+		default:
+			select {
+			case <-grown:
+				continue
+			case <-quiet.C:
+				events = n.progress(applied)
+			case <-ctx.Done():
+				continue
+			case <-n.ctx.Done():
+				continue
+			}
 		}
-		if e.caught < applied {
-			return e.pulse(applied), nil
+		if err := send(events); err != nil {
+			return err
 		}
-		select {
-		case <-grown:
-		case <-quiet.C:
-			return e.pulse(applied), nil
-		case <-e.ctx.Done():
-		case <-e.n.ctx.Done():
-			return Event{}, context.Cause(e.n.ctx)
-		}
+		quiet.Reset(pulseInterval)
 	}
 }
 
-// end closes what nobody gets any more.
-func (e *events) end(why error) error {
-	for _, ev := range e.ready {
-		if ev.Snapshot != nil {
-			ev.Snapshot.Data.Close()
-		}
-	}
-	e.ready = nil
-	return why
-}
-
-func (e *events) pulse(applied uint64) Event {
-	e.caught = applied
-	s := e.n.status.Load()
-	p := Progress{Commit: max(s.Commit, applied), Term: s.Term, Leader: s.Leader, Fresh: s.Lease > clock{e.n}.Now()}
+// progress returns the event that reports the progress of this peer.
+func (n *Node) progress(applied uint64) []api.Event {
+	s := n.status.Load()
+	p := api.Progress{Commit: max(s.Commit, applied), Term: s.Term, Leader: s.Leader, Fresh: s.Lease > clock{n}.Now()}
 	if s.Role == core.Leader {
-		p.Leader = e.n.cfg.self()
+		p.Leader = n.cfg.self()
 	}
-	return Event{Progress: &p}
+	return []api.Event{{Progress: &p}}
 }
 
-// read takes the next entries that are applied from the log, or the snapshot before them.
-func (e *events) read(applied uint64) error {
-	if e.next < e.n.status.Load().First {
-		return e.jump()
+// readEvents reads entries that are applied, starting at index next, or the snapshot that
+// contains them. It returns the index after the last event.
+func (n *Node) readEvents(next, applied uint64) ([]api.Event, uint64, error) {
+	if next < n.status.Load().First {
+		return n.snapshotEvent(next)
 	}
-	// Taken before the entries are read: skips are forgotten when their entries are compacted.
-	skips := *e.n.skips.Load()
-	entries, err := e.n.files.Entries(e.next, applied+1, readBytes)
+	// Read the skips before the entries, because they are removed when their entries are
+	// compacted.
+	skips := *n.skips.Load()
+	entries, err := n.files.Entries(next, applied+1, readBytes)
 	if errors.Is(err, raft.ErrCompacted) {
-		return e.jump()
+		return n.snapshotEvent(next)
 	}
 	if err != nil {
-		return fmt.Errorf("raftlog: read the log: %w", err)
+		return nil, next, fmt.Errorf("raftlog: read the log: %w", err)
 	}
+	events := make([]api.Event, 0, len(entries))
 	for _, raw := range entries {
 		d, err := entry.Decode(raw)
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrFault, err)
+			return nil, next, fmt.Errorf("%w: %w", api.ErrFault, err)
 		}
 		user := d.Entry()
 		_, user.Skipped = slices.BinarySearch(skips, d.Index)
-		e.ready = append(e.ready, Event{Entry: &user})
-		e.next = d.Index + 1
+		events = append(events, api.Event{Entry: &user})
+		next = d.Index + 1
 	}
-	return nil
+	return events, next, nil
 }
 
-// jump goes on behind the newest snapshot.
-func (e *events) jump() error {
-	r, err := e.n.newest()
+// snapshotEvent returns the newest snapshot, which contains the entry with index next.
+func (n *Node) snapshotEvent(next uint64) ([]api.Event, uint64, error) {
+	r, err := n.newest()
 	if err != nil {
-		return fmt.Errorf("raftlog: entry %d is in a snapshot: %w", e.next, err)
+		return nil, next, fmt.Errorf("raftlog: entry %d is in a snapshot: %w", next, err)
 	}
 	m := r.Meta()
-	e.next = m.Index + 1
-	e.ready = append(e.ready, Event{Snapshot: &SnapshotStream{
+	return []api.Event{{Snapshot: &api.SnapshotStream{
 		Index: m.Index, Term: m.Term, Size: r.DataSize(), Data: struct {
 			io.Reader
 			io.Closer
 		}{r.Data(), r},
-	}})
-	return nil
+	}}}, m.Index + 1, nil
 }

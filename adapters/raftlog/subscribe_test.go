@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -22,7 +24,7 @@ import (
 )
 
 // next is the next event that is no pulse.
-func next(t testing.TB, s *raftlog.Subscription) raftlog.Event {
+func next(t testing.TB, s *raftlog.Subscription) api.Event {
 	t.Helper()
 	for {
 		select {
@@ -38,7 +40,7 @@ func next(t testing.TB, s *raftlog.Subscription) raftlog.Event {
 }
 
 // pulse is the next pulse for which is returns true.
-func pulse(t testing.TB, s *raftlog.Subscription, is func(*raftlog.Progress) bool) {
+func pulse(t testing.TB, s *raftlog.Subscription, is func(*api.Progress) bool) {
 	t.Helper()
 	for end := time.After(time.Minute); ; {
 		select {
@@ -61,7 +63,7 @@ type reader struct {
 	skipped []uint64
 }
 
-func (r *reader) take(t testing.TB, e raftlog.Event) {
+func (r *reader) take(t testing.TB, e api.Event) {
 	t.Helper()
 	switch {
 	case e.Snapshot != nil:
@@ -76,7 +78,7 @@ func (r *reader) take(t testing.TB, e raftlog.Event) {
 		require.Equal(t, r.next, e.Entry.Index)
 		r.next++
 		switch {
-		case e.Entry.Kind != raftlog.State:
+		case e.Entry.Kind != api.KindState:
 		case e.Entry.Skipped:
 			r.skipped = append(r.skipped, e.Entry.Index)
 		default:
@@ -97,7 +99,7 @@ func TestSubscribe(t *testing.T) {
 	inWorld(t, 3, func(t *testing.T, w *world) {
 		first := few("a", 20)
 		w.propose(t, w.peers[0], first...)
-		subs, readers := map[raftlog.Peer]*raftlog.Subscription{}, map[raftlog.Peer]*reader{}
+		subs, readers := map[api.Peer]*raftlog.Subscription{}, map[api.Peer]*reader{}
 		for i, p := range w.peers {
 			s := w.node(p).Subscribe(t.Context(), uint64(i/2)) // 0 and 1 are the beginning
 			defer s.Close()
@@ -196,7 +198,7 @@ func TestSubscribeSkipped(t *testing.T) {
 		require.NoError(t, err)
 		term, err := log.Term(last)
 		require.NoError(t, err)
-		h := entry.Header{Kind: raftlog.State, ID: id, Time: time.Now(), Sum: entry.Sum([]byte("once"))}
+		h := entry.Header{Kind: api.KindState, ID: id, Time: time.Now(), Sum: entry.Sum([]byte("once"))}
 		require.NoError(t, log.Append(filelog.Batch{Sync: true, Entries: []*raftpb.Entry{{
 			Type: raftpb.EntryNormal.Enum(), Index: new(last + 1), Term: new(term), Data: entry.Encode(h, []byte("once")),
 		}}}))
@@ -231,18 +233,18 @@ func TestSubscribePulses(t *testing.T) {
 		p := w.others(leader)[0]
 		s := w.node(p).Subscribe(t.Context(), 1)
 		defer s.Close()
-		pulse(t, s, func(p *raftlog.Progress) bool { return p.Fresh && p.Leader == leader && p.Term > 1 && p.Commit > 1 })
+		pulse(t, s, func(p *api.Progress) bool { return p.Fresh && p.Leader == leader && p.Term > 1 && p.Commit > 1 })
 		heal := w.isolate(p)
-		pulse(t, s, func(p *raftlog.Progress) bool { return !p.Fresh })
+		pulse(t, s, func(p *api.Progress) bool { return !p.Fresh })
 		heal()
-		pulse(t, s, func(p *raftlog.Progress) bool { return p.Fresh })
+		pulse(t, s, func(p *api.Progress) bool { return p.Fresh })
 		began := time.Now()
-		pulse(t, s, func(*raftlog.Progress) bool { return true })
-		pulse(t, s, func(*raftlog.Progress) bool { return true })
+		pulse(t, s, func(*api.Progress) bool { return true })
+		pulse(t, s, func(*api.Progress) bool { return true })
 		require.LessOrEqual(t, time.Since(began), time.Second+100*time.Millisecond, "pulses come twice a second")
 		l := w.node(leader).Subscribe(t.Context(), 1)
 		defer l.Close()
-		pulse(t, l, func(p *raftlog.Progress) bool { return p.Fresh && p.Leader == leader })
+		pulse(t, l, func(p *api.Progress) bool { return p.Fresh && p.Leader == leader })
 	})
 }
 
@@ -266,10 +268,10 @@ func TestSubscriptionEnds(t *testing.T) {
 		byClose.Close()
 		require.Error(t, over(byClose))
 		require.NoError(t, n.Close())
-		require.ErrorIs(t, over(byNode), raftlog.ErrClosed)
-		require.ErrorIs(t, over(n.Subscribe(t.Context(), 1)), raftlog.ErrClosed)
+		require.ErrorIs(t, over(byNode), api.ErrClosed)
+		require.ErrorIs(t, over(n.Subscribe(t.Context(), 1)), api.ErrClosed)
 		synctest.Wait()
-		require.ErrorIs(t, unread.Err(), raftlog.ErrClosed, "it ends with the node, read or not")
+		require.ErrorIs(t, unread.Err(), api.ErrClosed, "it ends with the node, read or not")
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -15,7 +17,7 @@ type stepping struct {
 	let map[string]chan struct{}
 }
 
-func (s stepping) Apply(entries []raftlog.Entry, through uint64) error {
+func (s stepping) Apply(entries []api.Entry, through uint64) error {
 	for _, e := range entries {
 		if let := s.let[string(e.Data)]; let != nil {
 			<-let

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -29,15 +31,15 @@ func inMemory(t *testing.T) string {
 }
 
 // onTCP starts a cluster on this machine's loopback, and returns its peers.
-func onTCP(t *testing.T, n int, prove func(i int, c *raftlog.Config)) ([]raftlog.Peer, []*raftlog.Node) {
+func onTCP(t *testing.T, n int, prove func(i int, c *raftlog.Config)) ([]api.Peer, []*raftlog.Node) {
 	t.Helper()
-	var peers []raftlog.Peer
+	var peers []api.Peer
 	var listeners []net.Listener
 	for i := range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		listeners = append(listeners, l)
-		peers = append(peers, raftlog.Peer{ID: fmt.Sprint("p", i), Addr: l.Addr().String()})
+		peers = append(peers, api.Peer{ID: fmt.Sprint("p", i), Addr: l.Addr().String()})
 	}
 	var nodes []*raftlog.Node
 	for i, p := range peers {
@@ -67,7 +69,7 @@ func TestSecret(t *testing.T) {
 		if p == leader {
 			continue
 		}
-		c, err := client.New(client.Config{Cluster: "tcp", Peers: []client.Peer{p}, Secret: secret, CallTimeout: 5 * time.Second})
+		c, err := client.New(client.Config{Cluster: "tcp", Peers: []api.Peer{p}, Secret: secret, CallTimeout: 5 * time.Second})
 		require.NoError(t, err)
 		id := requestid.New()
 		index, err := c.Propose(within(t, time.Minute), id, []byte("by a client"))
@@ -85,7 +87,7 @@ func TestSecret(t *testing.T) {
 	require.NoError(t, err)
 	defer wrong.Close()
 	_, err = wrong.Propose(within(t, time.Minute), requestid.New(), []byte("b"))
-	require.ErrorIs(t, err, client.ErrRefused)
+	require.ErrorIs(t, err, api.ErrRefused)
 	for what, spoil := range map[string]func(*raftlog.Config){
 		"secret":  func(c *raftlog.Config) { c.Secret = []byte("another one, as long") },
 		"cluster": func(c *raftlog.Config) { c.Cluster = "other" },
@@ -96,7 +98,7 @@ func TestSecret(t *testing.T) {
 		}
 		spoil(&c)
 		_, err = raftlog.Open(c)
-		require.ErrorIs(t, err, raftlog.ErrRefused, what)
+		require.ErrorIs(t, err, api.ErrRefused, what)
 	}
 }
 
@@ -116,7 +118,7 @@ func TestCertificates(t *testing.T) {
 	require.NoError(t, err)
 	defer wrong.Close()
 	_, err = wrong.Propose(within(t, time.Minute), requestid.New(), []byte("c"))
-	require.ErrorIs(t, err, client.ErrRefused)
+	require.ErrorIs(t, err, api.ErrRefused)
 }
 
 // A peer on a real disk is what it was when it is opened again.
@@ -127,7 +129,7 @@ func TestRealDisk(t *testing.T) {
 		require.NoError(t, err)
 		sm := &register{}
 		n, err := raftlog.Open((raftlog.Config{
-			Cluster: "tcp", ID: "p0", Addr: "127.0.0.1:1", Peers: []raftlog.Peer{{ID: "p0", Addr: "127.0.0.1:1"}}, Dir: dir,
+			Cluster: "tcp", ID: "p0", Addr: "127.0.0.1:1", Peers: []api.Peer{{ID: "p0", Addr: "127.0.0.1:1"}}, Dir: dir,
 			Insecure: true, ElectionTimeout: 100 * time.Millisecond, StateMachine: sm, Listener: l,
 		}).InFiles(1 << 20))
 		require.NoError(t, err)
@@ -151,9 +153,9 @@ func TestRealDisk(t *testing.T) {
 		}
 		_, err = raftlog.Open(raftlog.Config{
 			Cluster: "tcp", ID: "p0", Addr: "127.0.0.1:1", Listen: "127.0.0.1:0", Dir: dir, Insecure: true,
-			Peers: []raftlog.Peer{{ID: "p0", Addr: "127.0.0.1:1"}},
+			Peers: []api.Peer{{ID: "p0", Addr: "127.0.0.1:1"}},
 		})
-		require.ErrorIs(t, err, raftlog.ErrInvalid)
+		require.ErrorIs(t, err, api.ErrInvalid)
 		require.NoError(t, n.Close())
 	}
 }

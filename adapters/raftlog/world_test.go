@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -34,7 +36,7 @@ type failer interface {
 type world struct {
 	t     failer
 	net   *memnet.Network
-	peers []raftlog.Peer
+	peers []api.Peer
 	disks map[string]*crashdisk.Disk
 	nodes map[string]*raftlog.Node
 	sms   map[string]*register
@@ -56,8 +58,8 @@ func newWorld(t failer, n int) *world {
 	return w
 }
 
-func peer(i int) raftlog.Peer {
-	return raftlog.Peer{ID: fmt.Sprint("p", i), Addr: fmt.Sprintf("host%d:1", i)}
+func peer(i int) api.Peer {
+	return api.Peer{ID: fmt.Sprint("p", i), Addr: fmt.Sprintf("host%d:1", i)}
 }
 
 func (w *world) all() []*raftlog.Node {
@@ -80,7 +82,7 @@ func (w *world) startAll(opts ...func(*raftlog.Config)) []*raftlog.Node {
 }
 
 // start starts a peer, with what its disk has.
-func (w *world) start(p raftlog.Peer, opts ...func(*raftlog.Config)) *raftlog.Node {
+func (w *world) start(p api.Peer, opts ...func(*raftlog.Config)) *raftlog.Node {
 	w.t.Helper()
 	n, err := w.open(p, opts...)
 	if err != nil {
@@ -89,7 +91,7 @@ func (w *world) start(p raftlog.Peer, opts ...func(*raftlog.Config)) *raftlog.No
 	return n
 }
 
-func (w *world) open(p raftlog.Peer, opts ...func(*raftlog.Config)) (*raftlog.Node, error) {
+func (w *world) open(p api.Peer, opts ...func(*raftlog.Config)) (*raftlog.Node, error) {
 	listener, err := w.net.Listen(p.Addr)
 	if err != nil {
 		return nil, err
@@ -121,7 +123,7 @@ func (w *world) open(p raftlog.Peer, opts ...func(*raftlog.Config)) (*raftlog.No
 }
 
 // isolate cuts a peer off from all others.
-func (w *world) isolate(p raftlog.Peer) (heal func()) {
+func (w *world) isolate(p api.Peer) (heal func()) {
 	var others []string
 	for i := range 10 {
 		if q := peer(i); q != p {
@@ -149,7 +151,7 @@ type register struct {
 
 func (r *register) LastApplied() (uint64, error) { return 0, nil }
 
-func (r *register) Apply(entries []raftlog.Entry, through uint64) error {
+func (r *register) Apply(entries []api.Entry, through uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err != nil {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
@@ -33,7 +35,7 @@ type stored struct {
 func (n *Node) write() {
 	w := &writing{n: n, log: filelog.NewAppender(n.files)}
 	defer func() {
-		if errors.Is(n.Err(), ErrFault) {
+		if errors.Is(n.Err(), api.ErrFault) {
 			return
 		}
 		if err := w.log.Finish(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -39,14 +40,14 @@ type libraryCluster struct {
 
 func (l library) start(_ context.Context, dir string, t timeouts) (cluster, error) {
 	c := new(libraryCluster)
-	var peers []raftlog.Peer
+	var peers []api.Peer
 	for i := range nodes {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, errors.Join(err, c.stop())
 		}
 		c.nets[i] = &cuttable{Listener: listener, conns: map[net.Conn]struct{}{}}
-		peers = append(peers, raftlog.Peer{ID: fmt.Sprint(i), Addr: listener.Addr().String()})
+		peers = append(peers, api.Peer{ID: fmt.Sprint(i), Addr: listener.Addr().String()})
 	}
 	for i, p := range peers {
 		cfg := raftlog.Config{
@@ -149,7 +150,7 @@ type updates struct{ n atomic.Uint64 }
 
 func (*updates) LastApplied() (uint64, error) { return 0, nil }
 
-func (u *updates) Apply(entries []raftlog.Entry, _ uint64) error {
+func (u *updates) Apply(entries []api.Entry, _ uint64) error {
 	u.n.Add(uint64(len(entries)))
 	return nil
 }

@@ -16,11 +16,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/elector"
 )
@@ -119,7 +120,7 @@ func (p *raftPeer) open() (*raftlog.Node, error) {
 	if err != nil {
 		code := exitBackend
 		switch {
-		case errors.Is(err, raftlog.ErrInvalid):
+		case errors.Is(err, api.ErrInvalid):
 			code, err = exitUsage, fmt.Errorf("--data %s: %w", p.config.Dir, err)
 		case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, syscall.EADDRNOTAVAIL):
 			code, err = exitFailed, fmt.Errorf("--peers, --peer-listen: this peer cannot listen on %s: %w", p.config.Listen, err)
@@ -132,7 +133,7 @@ func (p *raftPeer) open() (*raftlog.Node, error) {
 
 // advised adds to a fault of the node what to do about it.
 func advised(err error) error {
-	if !errors.Is(err, raftlog.ErrFault) {
+	if !errors.Is(err, api.ErrFault) {
 		return err
 	}
 	return fmt.Errorf("%w; this peer has stopped so that nothing false is told to the others, which go on: if the disk was full or away, mend that and start again; if the data are damaged, keep the folder of --data for inspection, and do not start an empty one under the same --peer-id", err)
@@ -145,7 +146,7 @@ func (p *raftPeer) joined(ctx context.Context, node *raftlog.Node) error {
 	defer poll.Stop()
 	ask := time.NewTicker(askPause)
 	defer ask.Stop()
-	for node.Info().Leader == (raftlog.Peer{}) {
+	for node.Info().Leader == (api.Peer{}) {
 		select {
 		case <-poll.C:
 		case <-ask.C:
@@ -163,7 +164,7 @@ func (p *raftPeer) joined(ctx context.Context, node *raftlog.Node) error {
 
 // refused is an error if every other peer refuses this one. What else others say is logged.
 func (p *raftPeer) refused(ctx context.Context) error {
-	others := slices.DeleteFunc(slices.Clone(p.config.Peers), func(o raftlog.Peer) bool { return o.ID == p.config.ID })
+	others := slices.DeleteFunc(slices.Clone(p.config.Peers), func(o api.Peer) bool { return o.ID == p.config.ID })
 	if len(others) == 0 {
 		return nil
 	}
@@ -178,7 +179,7 @@ func (p *raftPeer) refused(ctx context.Context) error {
 		switch {
 		case info.Err == nil:
 			answers++
-		case errors.Is(info.Err, client.ErrRefused):
+		case errors.Is(info.Err, api.ErrRefused):
 			refusals++
 			why = info.Err
 		case why == nil:

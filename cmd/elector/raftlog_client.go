@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 )
 
@@ -35,7 +36,7 @@ func openRaftClient(s *settings) (backend, error) {
 }
 
 // newRaftClient returns a client of peers with the credentials of a peer.
-func newRaftClient(c raftlog.Config, peers []raftlog.Peer) (*client.Client, error) {
+func newRaftClient(c raftlog.Config, peers []api.Peer) (*client.Client, error) {
 	return client.New(client.Config{
 		Cluster: c.Cluster, Peers: peers, Refresh: -1, Secret: c.Secret, TLS: c.TLS, Insecure: c.Insecure,
 	})
@@ -46,9 +47,9 @@ func (r *raftClient) close() { _ = r.peers.Close() }
 // translated returns the error of a call in the terms of package leaderelection.
 func translated(err error) error {
 	switch {
-	case errors.Is(err, client.ErrRefused):
+	case errors.Is(err, api.ErrRefused):
 		return fmt.Errorf("%w: %w; the secret (--secret-file or ELECTOR_SECRET) or certificates, and --cluster, must be those of the peers", leaderelection.ErrPermission, err)
-	case errors.Is(err, client.ErrNoCandidate):
+	case errors.Is(err, api.ErrNoCandidate):
 		return fmt.Errorf("%w: %w", leaderelection.ErrNoCandidate, err)
 	}
 	return err

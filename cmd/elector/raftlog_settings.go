@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/tlsfile"
 )
 
@@ -31,7 +32,7 @@ func (r *raftlogSettings) config(s *settings) (c raftlog.Config, err error) {
 		Cluster: r.cluster, ID: r.peerID, Listen: r.listen, Dir: r.data, Peers: peers,
 		Insecure: r.insecure, ElectionTimeout: s.zookeeper.session, Logger: s.log.WithGroup("raftlog"),
 	}
-	if own := slices.IndexFunc(peers, func(p raftlog.Peer) bool { return p.ID == r.peerID }); own >= 0 {
+	if own := slices.IndexFunc(peers, func(p api.Peer) bool { return p.ID == r.peerID }); own >= 0 {
 		c.Addr = peers[own].Addr
 	}
 	if c.Listen == "" {
@@ -58,8 +59,8 @@ func (r *raftlogSettings) config(s *settings) (c raftlog.Config, err error) {
 	return c, nil
 }
 
-func (r *raftlogSettings) parsePeers() ([]raftlog.Peer, error) {
-	var peers []raftlog.Peer
+func (r *raftlogSettings) parsePeers() ([]api.Peer, error) {
+	var peers []api.Peer
 	for _, text := range r.peers {
 		id, addr, found := strings.Cut(strings.TrimSpace(text), "=")
 		host, port, err := net.SplitHostPort(addr)
@@ -72,7 +73,7 @@ func (r *raftlogSettings) parsePeers() ([]raftlog.Peer, error) {
 				return nil, usage("--peers: %s=%s and %s=%s have the same ID or address", p.ID, p.Addr, id, addr)
 			}
 		}
-		peers = append(peers, raftlog.Peer{ID: id, Addr: addr})
+		peers = append(peers, api.Peer{ID: id, Addr: addr})
 	}
 	if len(peers) == 0 {
 		return nil, usage("--peers is required: id=host:port,...")

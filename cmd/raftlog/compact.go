@@ -13,10 +13,11 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/spf13/cobra"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 )
 
@@ -144,7 +145,7 @@ func (c *compacting) run(ctx context.Context, out, notes io.Writer) error {
 }
 
 // info asks the peer of -p, or the folder's own.
-func (c *compacting) info(ctx context.Context, owner offline.Owner) (client.Info, error) {
+func (c *compacting) info(ctx context.Context, owner offline.Owner) (api.Info, error) {
 	id, seeds := owner.Peer, []string(nil)
 	if c.peer != "" {
 		id = c.peer
@@ -160,7 +161,7 @@ func (c *compacting) info(ctx context.Context, owner offline.Owner) (client.Info
 	}
 	cl, _, err := c.client(seeds)
 	if err != nil {
-		return client.Info{}, err
+		return api.Info{}, err
 	}
 	defer cl.Close()
 	ctx, cancel := c.within(ctx)

@@ -11,9 +11,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/spf13/cobra"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -100,7 +101,7 @@ func (r *reconfiguring) run(ctx context.Context, seeds []string, out io.Writer) 
 		return nil
 	}
 	fmt.Fprintln(out, "new peers:")
-	printPeers(out, voters, raftlog.Peer{})
+	printPeers(out, voters, api.Peer{})
 	if r.dry {
 		fmt.Fprintln(out, "nothing was changed (--dry-run)")
 		return nil
@@ -110,9 +111,9 @@ func (r *reconfiguring) run(ctx context.Context, seeds []string, out io.Writer) 
 	defer cancel()
 	index, err := cl.ChangePeers(ctx, id, voters)
 	switch {
-	case errors.Is(err, raftlog.ErrUnknownOutcome):
+	case errors.Is(err, api.ErrUnknownOutcome):
 		return failure(exitUnknown, "%w; repeat it with --request-id %v", err, id)
-	case errors.Is(err, raftlog.ErrChanging):
+	case errors.Is(err, api.ErrChanging):
 		return failure(exitFailed, "%w: try again when that is complete; a change whose new peers do not come is given up after 20 election timeouts", err)
 	case isInvalid(err) && already != nil:
 		return already
@@ -126,7 +127,7 @@ func (r *reconfiguring) run(ctx context.Context, seeds []string, out io.Writer) 
 }
 
 // show prints the membership, and returns it.
-func (r *reconfiguring) show(ctx context.Context, cl *client.Client, out io.Writer) (client.Membership, error) {
+func (r *reconfiguring) show(ctx context.Context, cl *client.Client, out io.Writer) (api.Membership, error) {
 	ctx, cancel := r.within(ctx)
 	defer cancel()
 	now, err := cl.Membership(ctx)
@@ -144,7 +145,7 @@ func (r *reconfiguring) show(ctx context.Context, cl *client.Client, out io.Writ
 		fmt.Fprintln(out, "peers without a vote:")
 		printPeers(out, now.Learners, leader)
 	}
-	if leader == (raftlog.Peer{}) {
+	if leader == (api.Peer{}) {
 		fmt.Fprintln(out, "leader: none")
 	} else {
 		fmt.Fprintln(out, "leader:", peerURL(leader))
@@ -152,7 +153,7 @@ func (r *reconfiguring) show(ctx context.Context, cl *client.Client, out io.Writ
 	return now, nil
 }
 
-func printPeers(out io.Writer, peers []raftlog.Peer, leader raftlog.Peer) {
+func printPeers(out io.Writer, peers []api.Peer, leader api.Peer) {
 	for _, p := range peers {
 		mark := ""
 		if p == leader {
@@ -163,30 +164,30 @@ func printPeers(out io.Writer, peers []raftlog.Peer, leader raftlog.Peer) {
 }
 
 // leaderOf returns the leader of the newest term in the answers.
-func leaderOf(infos []client.PeerInfo) raftlog.Peer {
+func leaderOf(infos []client.PeerInfo) api.Peer {
 	answered := slices.DeleteFunc(slices.Clone(infos), func(i client.PeerInfo) bool {
-		return i.Err != nil || i.Info.Leader == (raftlog.Peer{})
+		return i.Err != nil || i.Info.Leader == (api.Peer{})
 	})
 	if len(answered) == 0 {
-		return raftlog.Peer{}
+		return api.Peer{}
 	}
 	return slices.MaxFunc(answered, func(a, b client.PeerInfo) int { return cmp.Compare(a.Info.Term, b.Info.Term) }).Info.Leader
 }
 
 // planned returns the voters after a change.
-func planned(now, add []raftlog.Peer, remove []string) ([]raftlog.Peer, error) {
+func planned(now, add []api.Peer, remove []string) ([]api.Peer, error) {
 	voters := slices.Clone(now)
 	for _, text := range remove {
 		i, err := find(now, text)
 		if err != nil {
 			return nil, err
 		}
-		if voters = slices.DeleteFunc(voters, func(p raftlog.Peer) bool { return p == now[i] }); len(voters) == 0 {
+		if voters = slices.DeleteFunc(voters, func(p api.Peer) bool { return p == now[i] }); len(voters) == 0 {
 			return nil, usage("--delete lists all peers: at least one must remain")
 		}
 	}
 	for _, p := range add {
-		if i := slices.IndexFunc(now, func(q raftlog.Peer) bool { return q.ID == p.ID || q.Addr == p.Addr }); i >= 0 {
+		if i := slices.IndexFunc(now, func(q api.Peer) bool { return q.ID == p.ID || q.Addr == p.Addr }); i >= 0 {
 			return nil, failure(exitExists, "cannot add %s: %s is a peer already", peerURL(p), peerURL(now[i]))
 		}
 		voters = append(voters, p)
@@ -195,17 +196,17 @@ func planned(now, add []raftlog.Peer, remove []string) ([]raftlog.Peer, error) {
 }
 
 // inPlace reports whether the voters are already those after the change.
-func inPlace(now, add []raftlog.Peer, remove []string) bool {
-	return !slices.ContainsFunc(add, func(p raftlog.Peer) bool { return !slices.Contains(now, p) }) &&
+func inPlace(now, add []api.Peer, remove []string) bool {
+	return !slices.ContainsFunc(add, func(p api.Peer) bool { return !slices.Contains(now, p) }) &&
 		!slices.ContainsFunc(remove, func(text string) bool { _, err := find(now, text); return err == nil })
 }
 
 // find returns the index of the peer with the given URL, address or ID.
-func find(peers []raftlog.Peer, text string) (int, error) {
-	i := slices.IndexFunc(peers, func(p raftlog.Peer) bool { return p.ID == text })
+func find(peers []api.Peer, text string) (int, error) {
+	i := slices.IndexFunc(peers, func(p api.Peer) bool { return p.ID == text })
 	if i < 0 {
 		if p, err := parsePeer(text); err == nil {
-			i = slices.IndexFunc(peers, func(q raftlog.Peer) bool { return q == p || p.ID == p.Addr && q.Addr == p.Addr })
+			i = slices.IndexFunc(peers, func(q api.Peer) bool { return q == p || p.ID == p.Addr && q.Addr == p.Addr })
 		}
 	}
 	if i < 0 {
@@ -229,4 +230,4 @@ func requestIDOf(text string) (requestid.ID, error) {
 	return id, nil
 }
 
-func isInvalid(err error) bool { return errors.Is(err, raftlog.ErrInvalid) }
+func isInvalid(err error) bool { return errors.Is(err, api.ErrInvalid) }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"go.yaml.in/yaml/v3"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -57,7 +59,7 @@ func defaultSettings() settings {
 }
 
 // filePeer is a peer in a file: its URL, or a mapping of id and addr.
-type filePeer raftlog.Peer
+type filePeer api.Peer
 
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (p *filePeer) UnmarshalYAML(node *yaml.Node) error {
@@ -166,9 +168,9 @@ func (s settings) nameless(path string) error {
 	return usage("%q contains {id}, and the ID of the peer is missing: give it by --peer-id, such as --peer-id a", path)
 }
 
-func (s settings) peers() (peers []raftlog.Peer) {
+func (s settings) peers() (peers []api.Peer) {
 	for _, p := range s.Peers {
-		peers = append(peers, raftlog.Peer(p))
+		peers = append(peers, api.Peer(p))
 	}
 	return peers
 }
@@ -194,7 +196,7 @@ func (s settings) check() error {
 	for i, p := range s.Peers {
 		for _, q := range s.Peers[:i] {
 			if p.ID == q.ID || p.Addr == q.Addr {
-				return usage("peers: %s and %s have the same ID or address; give each peer its own, such as %s", peerURL(raftlog.Peer(q)), peerURL(raftlog.Peer(p)), examplePeer)
+				return usage("peers: %s and %s have the same ID or address; give each peer its own, such as %s", peerURL(api.Peer(q)), peerURL(api.Peer(p)), examplePeer)
 			}
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
@@ -55,11 +55,11 @@ func exitCode(err error) int {
 		return 0
 	case errors.As(err, &code):
 		return code.Code
-	case errors.Is(err, raftlog.ErrIdentity):
+	case errors.Is(err, api.ErrIdentity):
 		return exitIdentity
-	case errors.Is(err, raftlog.ErrUnknownOutcome):
+	case errors.Is(err, api.ErrUnknownOutcome):
 		return exitUnknown
-	case errors.Is(err, raftlog.ErrFault), errors.Is(err, offline.ErrCorrupt),
+	case errors.Is(err, api.ErrFault), errors.Is(err, offline.ErrCorrupt),
 		errors.Is(err, offline.ErrSnapshot), errors.Is(err, offline.ErrMalformed):
 		return exitDamaged
 	case errors.Is(err, fs.ErrNotExist):

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // examplePeer is a correct peer, for errors.
@@ -26,9 +26,9 @@ func hostPort(name, addr string, listen bool) error {
 }
 
 // parsePeer reads tcp://host:port/id or host:port/id. Without an ID that is host:port.
-func parsePeer(text string) (raftlog.Peer, error) {
-	bad := func(why string) (raftlog.Peer, error) {
-		return raftlog.Peer{}, usage("peer %q: %s; an example is %s", text, why, examplePeer)
+func parsePeer(text string) (api.Peer, error) {
+	bad := func(why string) (api.Peer, error) {
+		return api.Peer{}, usage("peer %q: %s; an example is %s", text, why, examplePeer)
 	}
 	rest := text
 	if scheme, after, ok := strings.Cut(text, "://"); ok {
@@ -58,11 +58,11 @@ func parsePeer(text string) (raftlog.Peer, error) {
 	if strings.ContainsFunc(id, func(r rune) bool { return r == ',' || unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
 		return bad("an ID must not contain spaces, commas or unprintable characters")
 	}
-	return raftlog.Peer{ID: id, Addr: addr}, nil
+	return api.Peer{ID: id, Addr: addr}, nil
 }
 
 // parsePeers reads several.
-func parsePeers(texts []string) (peers []raftlog.Peer, err error) {
+func parsePeers(texts []string) (peers []api.Peer, err error) {
 	for _, text := range texts {
 		p, err := parsePeer(text)
 		if err != nil {
@@ -73,7 +73,7 @@ func parsePeers(texts []string) (peers []raftlog.Peer, err error) {
 	return peers, nil
 }
 
-func peerURL(p raftlog.Peer) string {
+func peerURL(p api.Peer) string {
 	if p.ID == p.Addr {
 		return "tcp://" + p.Addr
 	}

@@ -13,7 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // printable replaces characters that could control a terminal.
@@ -57,7 +57,7 @@ type line struct {
 }
 
 // entry prints one; committed is nil for those that certainly are.
-func (p printer) entry(e raftlog.Entry, committed *bool) error {
+func (p printer) entry(e api.Entry, committed *bool) error {
 	if p.format == "json" {
 		l := line{Index: e.Index, Term: e.Term, Kind: e.Kind.String(), Size: len(e.Data), Skipped: e.Skipped, Committed: committed}
 		if !e.ID.IsZero() {

@@ -8,9 +8,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/spf13/cobra"
 )
 
 func newPropose() *cobra.Command {
@@ -46,7 +46,7 @@ func newPropose() *cobra.Command {
 			defer cancel()
 			index, err := cl.Propose(ctx, id, data)
 			switch {
-			case errors.Is(err, raftlog.ErrUnknownOutcome):
+			case errors.Is(err, api.ErrUnknownOutcome):
 				return failure(exitUnknown, "%w; repeat it with --request-id %v", err, id)
 			case isInvalid(err):
 				return usage("%w", err)

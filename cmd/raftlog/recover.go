@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/spf13/cobra"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -149,7 +151,7 @@ func newRestore() *cobra.Command {
 				return err
 			}
 			e, err := raftlog.RestoreOffline(raftlog.RestoreConfig{
-				Snapshot: args[0], Dir: dir, Peer: raftlog.Peer{ID: f.id, Addr: addr}, IndexGap: gap,
+				Snapshot: args[0], Dir: dir, Peer: api.Peer{ID: f.id, Addr: addr}, IndexGap: gap,
 			})
 			if err != nil {
 				return invalidIsUsage(err)

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/spf13/cobra"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -183,7 +185,7 @@ func watch(ctx context.Context, node *raftlog.Node, log *slog.Logger) {
 	defer tick.Stop()
 	var role string
 	var term uint64
-	var leader raftlog.Peer
+	var leader api.Peer
 	removed := false
 	for {
 		if i := node.Info(); i.Role != role || i.Term != term || i.Leader != leader {

@@ -11,10 +11,11 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 )
 
@@ -87,16 +88,16 @@ func (w *watching) run(ctx context.Context, seeds []string, out io.Writer) error
 
 // report is the state of all peers.
 type report struct {
-	Cluster string        `json:"cluster"`
-	Time    time.Time     `json:"time"`
-	Leader  *raftlog.Peer `json:"leader"` // according to itself, with a lease
-	Peers   []peerReport  `json:"peers"`
+	Cluster string       `json:"cluster"`
+	Time    time.Time    `json:"time"`
+	Leader  *api.Peer    `json:"leader"` // according to itself, with a lease
+	Peers   []peerReport `json:"peers"`
 }
 
 type peerReport struct {
-	Peer  raftlog.Peer  `json:"peer"`
-	Info  *raftlog.Info `json:"info,omitempty"`
-	Error string        `json:"error,omitempty"`
+	Peer  api.Peer  `json:"peer"`
+	Info  *api.Info `json:"info,omitempty"`
+	Error string    `json:"error,omitempty"`
 }
 
 // ask queries the membership, and then all peers. If no peer answers it queries those of the file.

@@ -14,16 +14,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 func TestParsePeer(t *testing.T) {
-	for text, want := range map[string]raftlog.Peer{
+	for text, want := range map[string]api.Peer{
 		"tcp://127.0.0.1:8047/foo": {ID: "foo", Addr: "127.0.0.1:8047"},
 		"tcp://1.2.3.4:8047":       {ID: "1.2.3.4:8047", Addr: "1.2.3.4:8047"},
 		"host.example:1/a/b":       {ID: "a/b", Addr: "host.example:1"},
@@ -78,7 +79,7 @@ func TestParseSettings(t *testing.T) {
 	require.NoError(t, parseSettings([]byte("window: 1h30m\npeers: [ 'tcp://h:1/a', {addr: 'g:2', id: b} ]\ndir: /x/{id}\npeer-id: b\ncompact-file: y/{id}/z\n"), &s))
 	s.place()
 	require.Equal(t, 90*time.Minute, s.Window)
-	require.Equal(t, []raftlog.Peer{{ID: "a", Addr: "h:1"}, {ID: "b", Addr: "g:2"}}, s.peers())
+	require.Equal(t, []api.Peer{{ID: "a", Addr: "h:1"}, {ID: "b", Addr: "g:2"}}, s.peers())
 	require.Equal(t, "/x/b", s.Dir)
 	require.Equal(t, "y/b/z", s.CompactFile)
 	require.NoError(t, parseSettings([]byte("# nothing\n"), &s))
@@ -112,9 +113,9 @@ func TestExitCodes(t *testing.T) {
 		0:           {nil},
 		exitUsage:   {usage("x"), fmt.Errorf("x: %w", fs.ErrNotExist)},
 		exitExists:  {fmt.Errorf("%w", failure(exitExists, "x"))},
-		exitFailed:  {errors.New("x"), raftlog.ErrRefused, raftlog.ErrStale},
-		exitUnknown: {fmt.Errorf("%w: %w", raftlog.ErrUnknownOutcome, io.EOF)},
-		exitDamaged: {raftlog.ErrFault, offline.ErrCorrupt, offline.ErrSnapshot, offline.ErrMalformed},
+		exitFailed:  {errors.New("x"), api.ErrRefused, api.ErrStale},
+		exitUnknown: {fmt.Errorf("%w: %w", api.ErrUnknownOutcome, io.EOF)},
+		exitDamaged: {api.ErrFault, offline.ErrCorrupt, offline.ErrSnapshot, offline.ErrMalformed},
 	} {
 		for _, err := range errs {
 			require.Equal(t, want, exitCode(err), "%v", err)
@@ -267,28 +268,28 @@ func TestCauseHasRoomForAdvice(t *testing.T) {
 }
 
 func TestPlanned(t *testing.T) {
-	a, b, c := raftlog.Peer{ID: "a", Addr: "h:1"}, raftlog.Peer{ID: "b", Addr: "h:2"}, raftlog.Peer{ID: "h:3", Addr: "h:3"}
-	now := []raftlog.Peer{a, b, c}
-	d := raftlog.Peer{ID: "d", Addr: "h:4"}
+	a, b, c := api.Peer{ID: "a", Addr: "h:1"}, api.Peer{ID: "b", Addr: "h:2"}, api.Peer{ID: "h:3", Addr: "h:3"}
+	now := []api.Peer{a, b, c}
+	d := api.Peer{ID: "d", Addr: "h:4"}
 	for _, text := range []string{"b", "h:2", "tcp://h:2", "h:2/b"} {
-		got, err := planned(now, []raftlog.Peer{d}, []string{text})
+		got, err := planned(now, []api.Peer{d}, []string{text})
 		require.NoError(t, err, text)
-		require.Equal(t, []raftlog.Peer{a, c, d}, got, text)
+		require.Equal(t, []api.Peer{a, c, d}, got, text)
 	}
 	for _, text := range []string{"x", "h:9", "h:2/x", "h:9/b"} {
 		_, err := planned(now, nil, []string{text})
 		require.Equal(t, exitMissing, exitCode(err), text)
 	}
-	for _, p := range []raftlog.Peer{a, {ID: "a", Addr: "h:9"}, {ID: "z", Addr: "h:1"}} {
-		_, err := planned(now, []raftlog.Peer{p}, nil)
+	for _, p := range []api.Peer{a, {ID: "a", Addr: "h:9"}, {ID: "z", Addr: "h:1"}} {
+		_, err := planned(now, []api.Peer{p}, nil)
 		require.Equal(t, exitExists, exitCode(err), p)
 	}
 	_, err := planned(now, nil, []string{"a", "b", "h:3"})
 	require.Equal(t, exitUsage, exitCode(err))
-	require.Equal(t, []raftlog.Peer{a, b, c}, now)
-	require.True(t, inPlace(now, []raftlog.Peer{a}, []string{"x", "h:9"}))
-	require.False(t, inPlace(now, []raftlog.Peer{a, d}, nil))
-	require.False(t, inPlace(now, []raftlog.Peer{{ID: "a", Addr: "h:9"}}, nil))
+	require.Equal(t, []api.Peer{a, b, c}, now)
+	require.True(t, inPlace(now, []api.Peer{a}, []string{"x", "h:9"}))
+	require.False(t, inPlace(now, []api.Peer{a, d}, nil))
+	require.False(t, inPlace(now, []api.Peer{{ID: "a", Addr: "h:9"}}, nil))
 	require.False(t, inPlace(now, nil, []string{"x", "b"}))
 }
 
@@ -333,12 +334,12 @@ func TestWhichSecret(t *testing.T) {
 }
 
 func TestPrintedEntries(t *testing.T) {
-	e := raftlog.Entry{
-		Index: 7, Term: 2, Kind: raftlog.State, ID: requestid.From(time.UnixMilli(1_700_000_000_000), 1, 2),
+	e := api.Entry{
+		Index: 7, Term: 2, Kind: api.KindState, ID: requestid.From(time.UnixMilli(1_700_000_000_000), 1, 2),
 		Time: time.UnixMilli(1_700_000_000_500), Data: []byte("a\x1b[2J\n\xff"), Skipped: true,
 	}
 	no := false
-	print := func(format string, e raftlog.Entry, committed *bool) string {
+	print := func(format string, e api.Entry, committed *bool) string {
 		var b strings.Builder
 		p, err := newPrinter(&b, format)
 		require.NoError(t, err)
@@ -352,13 +353,13 @@ func TestPrintedEntries(t *testing.T) {
 	require.Contains(t, print("json", e, nil), `"hex":"611b5b324a0aff"`)
 	e.Data = []byte(`{"a":1}`)
 	require.JSONEq(t, `{"index":7,"term":2,"kind":"STATE","id":"`+e.ID.String()+`","time":"2023-11-14T22:13:20.5Z","size":7,"data":"{\"a\":1}","skipped":true}`, print("json", e, nil))
-	require.Equal(t, "8 term=3 CHECKPOINT - - 0B \"\"\n", print("text", raftlog.Entry{Index: 8, Term: 3, Kind: raftlog.Checkpoint}, nil))
+	require.Equal(t, "8 term=3 CHECKPOINT - - 0B \"\"\n", print("text", api.Entry{Index: 8, Term: 3, Kind: api.KindCheckpoint}, nil))
 }
 
 func TestStatusTable(t *testing.T) {
-	a, b := raftlog.Peer{ID: "a", Addr: "h:1"}, raftlog.Peer{ID: "b", Addr: "h:2"}
+	a, b := api.Peer{ID: "a", Addr: "h:1"}, api.Peer{ID: "b", Addr: "h:2"}
 	r := report{Cluster: "c\x1b", Leader: &a, Peers: []peerReport{
-		{Peer: a, Info: &raftlog.Info{Peer: a, Role: "leader", Leader: a, Term: 3, CommitIndex: 12, SnapshotIndex: 5, SnapshotSize: 99, Fault: "x\ny"}},
+		{Peer: a, Info: &api.Info{Peer: a, Role: "leader", Leader: a, Term: 3, CommitIndex: 12, SnapshotIndex: 5, SnapshotSize: 99, Fault: "x\ny"}},
 		{Peer: b, Error: "asking b: dial: connection refused"},
 	}}
 	text := r.table()
@@ -371,11 +372,11 @@ func TestStatusTable(t *testing.T) {
 	require.NoError(t, r.print(&drawn, false, true))
 	require.True(t, strings.HasPrefix(drawn.String(), toTop))
 	require.True(t, strings.HasSuffix(drawn.String(), clearBelow))
-	require.Equal(t, raftlog.Peer{}, leaderOf(nil))
+	require.Equal(t, api.Peer{}, leaderOf(nil))
 	require.Equal(t, b, leaderOf([]client.PeerInfo{
-		{Info: raftlog.Info{Leader: a, Term: 1}},
-		{Info: raftlog.Info{Leader: b, Term: 2}},
-		{Info: raftlog.Info{Term: 3}},
-		{Err: io.EOF, Info: raftlog.Info{Leader: a, Term: 9}},
+		{Info: api.Info{Leader: a, Term: 1}},
+		{Info: api.Info{Leader: b, Term: 2}},
+		{Info: api.Info{Term: 3}},
+		{Err: io.EOF, Info: api.Info{Leader: a, Term: 9}},
 	}))
 }

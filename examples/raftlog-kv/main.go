@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 func main() {
@@ -51,7 +52,7 @@ func runPeer(ctx context.Context, id, peers, dir, secret string, in io.Reader, o
 	}
 	for one := range strings.SplitSeq(peers, ",") {
 		name, addr, _ := strings.Cut(one, "@")
-		cfg.Peers = append(cfg.Peers, raftlog.Peer{ID: name, Addr: addr})
+		cfg.Peers = append(cfg.Peers, api.Peer{ID: name, Addr: addr})
 		if name == id {
 			cfg.Addr = addr
 		}

@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
 )
 
@@ -64,10 +65,10 @@ func TestOnePeer(t *testing.T) {
 
 func TestStoreGoesRound(t *testing.T) {
 	s := newStore()
-	require.NoError(t, s.Apply([]raftlog.Entry{{Data: []byte(`{"key":"a","value":"1"}`)}, {Data: []byte("no update")}}, 2))
+	require.NoError(t, s.Apply([]api.Entry{{Data: []byte(`{"key":"a","value":"1"}`)}, {Data: []byte("no update")}}, 2))
 	snapshot, err := s.Snapshot()
 	require.NoError(t, err)
-	require.NoError(t, s.Apply([]raftlog.Entry{{Data: []byte(`{"key":"a","delete":true}`)}}, 3))
+	require.NoError(t, s.Apply([]api.Entry{{Data: []byte(`{"key":"a","delete":true}`)}}, 3))
 	var b strings.Builder
 	_, err = snapshot.WriteTo(&b)
 	require.NoError(t, err)

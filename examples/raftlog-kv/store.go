@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // update is what is proposed, as JSON.
@@ -36,7 +36,7 @@ func (s *store) LastApplied() (uint64, error) { return 0, nil }
 
 // Apply must do the same at every peer: it looks at nothing but the map and the update. An
 // error would stop the peer, so what is no update is left out, by all of them alike.
-func (s *store) Apply(entries []raftlog.Entry, _ uint64) error {
+func (s *store) Apply(entries []api.Entry, _ uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range entries {

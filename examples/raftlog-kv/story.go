@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -50,7 +51,7 @@ func (s *story) say(format string, args ...any) { fmt.Fprintf(s.out, format+"\n"
 
 // begin starts three peers on free ports.
 func (s *story) begin(dir string) error {
-	var peers []raftlog.Peer
+	var peers []api.Peer
 	var listeners []net.Listener
 	for _, id := range []string{"a", "b", "c"} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -58,7 +59,7 @@ func (s *story) begin(dir string) error {
 			return err
 		}
 		listeners = append(listeners, l)
-		peers = append(peers, raftlog.Peer{ID: id, Addr: l.Addr().String()})
+		peers = append(peers, api.Peer{ID: id, Addr: l.Addr().String()})
 	}
 	secret := []byte(rand.Text())
 	for i, self := range peers {

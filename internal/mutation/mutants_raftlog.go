@@ -193,4 +193,53 @@ var raftlogMutants = []mutant{
 		},
 		tests: "./adapters/raftlog/internal/filelog -run TestFullDisk|TestSegmentIsFilledOnAFullDisk",
 	},
+	{
+		name: "raftlog/rpc-sent", breaks: "a request that may have been sent counts as not sent",
+		file: "adapters/raftlog/internal/rpc/conn.go",
+		edits: []edit{
+			{`		o.queue[n].taken = true
+`, ""},
+		},
+		tests: "./adapters/raftlog/internal/rpc -run TestLostConnection",
+	},
+	{
+		name: "raftlog/rpc-unsent", breaks: "a request that was certainly not sent may have been applied",
+		file: "adapters/raftlog/internal/rpc/caller.go",
+		edits: []edit{
+			{"k.writes() && c.out.isTaken(&k.outgoing)", "k.writes()"},
+		},
+		tests: "./adapters/raftlog/internal/rpc -run TestNotTaken",
+	},
+	{
+		name: "raftlog/rpc-lost-client", breaks: "a stream of a lost client does not end",
+		file: "adapters/raftlog/internal/rpc/serverstream.go",
+		edits: []edit{
+			{"conn.SetTimeouts(streamSilence, 0)", "conn.SetTimeouts(0, 0)"},
+		},
+		tests: "./adapters/raftlog/internal/rpc -run TestLostClient",
+	},
+	{
+		name: "raftlog/rpc-slow-client", breaks: "a stream of a slow client ends",
+		file: "adapters/raftlog/internal/rpc/serverstream.go",
+		edits: []edit{
+			{"conn.SetTimeouts(streamSilence, 0)", "conn.SetTimeouts(streamSilence, streamSilence)"},
+		},
+		tests: "./adapters/raftlog -run TestClientThatReadsNothing",
+	},
+	{
+		name: "raftlog/rpc-streams", breaks: "a client has any number of streams",
+		file: "adapters/raftlog/internal/rpc/serverstream.go",
+		edits: []edit{
+			{"if s.streams[client] == maxStreams {", "if false {"},
+		},
+		tests: "./adapters/raftlog/internal/rpc -run TestTooManyStreams",
+	},
+	{
+		name: "raftlog/rpc-pings", breaks: "a client sends nothing on a stream",
+		file: "adapters/raftlog/internal/rpc/stream.go",
+		edits: []edit{
+			{"		case <-ticker.C:\n", ""},
+		},
+		tests: "./adapters/raftlog/internal/rpc -run TestBackPressure",
+	},
 }

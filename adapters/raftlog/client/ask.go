@@ -1,6 +1,6 @@
 package client
 
-// What peers tell: who they are, and how they are.
+// Queries of the membership and of the status of peers.
 
 import (
 	"context"
@@ -10,15 +10,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
 // Membership returns the peers of the cluster according to the peer that has answered: the
 // leader if it is known and answers, otherwise any peer. From a peer that was removed from
 // the cluster only the addresses of the others are used. Membership retries until ctx is
-// done. The error wraps the cause of ctx, [ErrRefused] if all peers reject the client, or
-// [ErrClosed].
-func (c *Client) Membership(ctx context.Context) (m Membership, err error) {
+// done. The error wraps the cause of ctx, [api.ErrRefused] if all peers reject the client, or
+// [api.ErrClosed].
+func (c *Client) Membership(ctx context.Context) (m api.Membership, err error) {
 	var removed error
 	err = c.try(ctx, trial{what: "asking for the membership"}, func(ctx context.Context, caller *rpc.Caller) (err error) {
 		if m, err = caller.Membership(ctx); err != nil {
@@ -31,7 +32,7 @@ func (c *Client) Membership(ctx context.Context) (m Membership, err error) {
 		info, err := caller.Info(ctx)
 		if err == nil && slices.Contains(m.Removed, info.Peer.ID) {
 			// The others may have changed the membership since.
-			removed = fmt.Errorf("%w: peer %s was removed from the cluster", ErrRefused, info.Peer.ID)
+			removed = fmt.Errorf("%w: peer %s was removed from the cluster", api.ErrRefused, info.Peer.ID)
 			err = removed
 		}
 		return err
@@ -39,13 +40,13 @@ func (c *Client) Membership(ctx context.Context) (m Membership, err error) {
 	switch {
 	case err == nil:
 		return m, nil
-	case removed != nil && !errors.Is(err, ErrRefused):
+	case removed != nil && !errors.Is(err, api.ErrRefused):
 		err = fmt.Errorf("%w; %v", err, removed)
 	}
-	return Membership{}, err
+	return api.Membership{}, err
 }
 
-func (c *Client) learn(m Membership) {
+func (c *Client) learn(m api.Membership) {
 	c.mu.Lock()
 	c.known.learn(m)
 	for p, k := range c.conns {
@@ -58,19 +59,19 @@ func (c *Client) learn(m Membership) {
 
 // Info returns the status of the peer with the given ID. It sends one request, without
 // retries. The error is the reason why the peer has not answered within CallTimeout, and
-// wraps [ErrInvalid] if no peer with that ID is known.
-func (c *Client) Info(ctx context.Context, peerID string) (Info, error) {
+// wraps [api.ErrInvalid] if no peer with that ID is known.
+func (c *Client) Info(ctx context.Context, peerID string) (api.Info, error) {
 	p, err := c.find(ctx, peerID)
 	if err != nil {
-		return Info{}, err
+		return api.Info{}, err
 	}
 	return c.info(ctx, p)
 }
 
 // find returns the peer with the given ID. It queries the membership if it does not know the peer.
 // The error wraps ErrInvalid if no peer with that ID is known.
-func (c *Client) find(ctx context.Context, peerID string) (Peer, error) {
-	known := func() (Peer, bool) {
+func (c *Client) find(ctx context.Context, peerID string) (api.Peer, error) {
+	known := func() (api.Peer, bool) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.known.find(peerID)
@@ -78,17 +79,17 @@ func (c *Client) find(ctx context.Context, peerID string) (Peer, error) {
 	p, ok := known()
 	if !ok {
 		if _, err := c.Membership(ctx); err != nil {
-			return Peer{}, err
+			return api.Peer{}, err
 		}
 		p, ok = known()
 	}
 	if !ok {
-		return Peer{}, fmt.Errorf("%w: unknown peer %q", ErrInvalid, peerID)
+		return api.Peer{}, fmt.Errorf("%w: unknown peer %q", api.ErrInvalid, peerID)
 	}
 	return p, nil
 }
 
-func (c *Client) info(ctx context.Context, p Peer) (i Info, err error) {
+func (c *Client) info(ctx context.Context, p api.Peer) (i api.Info, err error) {
 	err = c.attempt(ctx, trial{}, p, func(ctx context.Context, caller *rpc.Caller) (err error) {
 		i, err = caller.Info(ctx)
 		return err
@@ -102,9 +103,9 @@ func (c *Client) info(ctx context.Context, p Peer) (i Info, err error) {
 // PeerInfo is the answer of one peer.
 type PeerInfo struct {
 	// Peer is the peer that was queried.
-	Peer Peer
+	Peer api.Peer
 	// Info is the status of the peer, if Err is nil.
-	Info Info
+	Info api.Info
 	// Err is the reason why the peer has not answered.
 	Err error
 }
@@ -126,8 +127,8 @@ func (c *Client) Infos(ctx context.Context) []PeerInfo {
 	return infos
 }
 
-// refreshing asks who the peers are, every Refresh and when peers do not answer; not more
-// often than every RetryPause.
+// refreshing queries the membership every Refresh and when peers do not answer, at most once in
+// each RetryPause.
 func (c *Client) refreshing() {
 	var due <-chan time.Time
 	if c.cfg.Refresh > 0 {
@@ -149,12 +150,12 @@ func (c *Client) refreshing() {
 	}
 }
 
-// ask asks one peer after the other until one tells of a membership that is not older than
-// what is known; all at most once.
+// ask requests the membership from one peer after the other, each at most once, until a peer
+// returns a membership that is not older than the known one.
 func (c *Client) ask() {
 	peer := c.firstPeer()
 	for range len(c.peers()) {
-		var m Membership
+		var m api.Membership
 		err := c.attempt(c.ctx, trial{}, peer, func(ctx context.Context, caller *rpc.Caller) (err error) {
 			m, err = caller.Membership(ctx)
 			return err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -17,21 +18,21 @@ import (
 const redirects = 3
 
 // final are the errors that trying again does not change.
-var final = []error{ErrStale, ErrFuture, ErrRequestIDReused, ErrTooManyIDs, ErrTooLarge, ErrInvalid, ErrChanging, ErrNoSpace}
+var final = []error{api.ErrStale, api.ErrFuture, api.ErrRequestIDReused, api.ErrTooManyIDs, api.ErrTooLarge, api.ErrInvalid, api.ErrChanging, api.ErrNoSpace}
 
 // Propose proposes an update, and returns the index of its entry, or that of the first one
 // if the ID was used for the same data before. It sends the update to the leader, and after
 // each failure to the next peer, always with the same ID, until it is applied or ctx is
 // done. ctx should have a deadline.
 //
-// The error wraps the cause of ctx, or a permanent error: [ErrStale], [ErrFuture],
-// [ErrRequestIDReused], [ErrTooManyIDs], [ErrTooLarge], [ErrNoSpace], [ErrInvalid],
-// [ErrRefused] if all peers reject the client, or [ErrClosed]. If it also wraps
-// [ErrUnknownOutcome], the update may have been applied or may be applied later; otherwise
+// The error wraps the cause of ctx, or a permanent error: [api.ErrStale], [api.ErrFuture],
+// [api.ErrRequestIDReused], [api.ErrTooManyIDs], [api.ErrTooLarge], [api.ErrNoSpace], [api.ErrInvalid],
+// [api.ErrRefused] if all peers reject the client, or [api.ErrClosed]. If it also wraps
+// [api.ErrUnknownOutcome], the update may have been applied or may be applied later; otherwise
 // it was not and will not be applied.
 func (c *Client) Propose(ctx context.Context, id requestid.ID, data []byte) (index uint64, err error) {
 	if id.IsZero() {
-		return 0, fmt.Errorf("%w: the request ID is missing", ErrInvalid)
+		return 0, fmt.Errorf("%w: the request ID is missing", api.ErrInvalid)
 	}
 	err = c.try(ctx, trial{what: "proposing update " + id.String(), slow: true, atLeader: true}, func(ctx context.Context, caller *rpc.Caller) (err error) {
 		index, err = caller.Propose(ctx, id, data)
@@ -41,12 +42,12 @@ func (c *Client) Propose(ctx context.Context, id requestid.ID, data []byte) (ind
 }
 
 // ChangePeers replaces the voters, and returns the index of the entry that completes the
-// change. It retries and returns errors like Propose, and [ErrChanging]. If ctx has a
+// change. It retries and returns errors like Propose, and [api.ErrChanging]. If ctx has a
 // deadline and the new voters do not answer or do not catch up before it, the error wraps
-// [ErrBusy] and not ErrUnknownOutcome: nothing was or will be changed.
-func (c *Client) ChangePeers(ctx context.Context, id requestid.ID, voters []Peer) (index uint64, err error) {
+// [api.ErrBusy] and not ErrUnknownOutcome: nothing was or will be changed.
+func (c *Client) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (index uint64, err error) {
 	if id.IsZero() || len(voters) == 0 {
-		return 0, fmt.Errorf("%w: the request ID or the voters are missing", ErrInvalid)
+		return 0, fmt.Errorf("%w: the request ID or the voters are missing", api.ErrInvalid)
 	}
 	voters = slices.Clone(voters)
 	err = c.try(ctx, trial{what: "changing the peers by request " + id.String(), slow: true, atLeader: true}, func(ctx context.Context, caller *rpc.Caller) (err error) {
@@ -69,7 +70,7 @@ func (c *Client) try(ctx context.Context, t trial, run func(context.Context, *rp
 		return fmt.Errorf("raftlog: %s: %w", t.what, context.Cause(ctx))
 	}
 	peer, followed, attempts, maybe := c.firstPeer(), 0, 0, false
-	refused := map[Peer]bool{}
+	refused := map[api.Peer]bool{}
 	for {
 		err := c.attempt(ctx, t, peer, run)
 		attempts++
@@ -79,11 +80,11 @@ func (c *Client) try(ctx context.Context, t trial, run func(context.Context, *rp
 			}
 			return nil
 		}
-		maybe = maybe || errors.Is(err, ErrUnknownOutcome)
+		maybe = maybe || errors.Is(err, api.ErrUnknownOutcome)
 		fail := func(err error) error {
 			// What an ID was used for is known for all attempts.
-			if maybe && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrRequestIDReused) {
-				err = fmt.Errorf("%w of an earlier attempt: %w", ErrUnknownOutcome, err)
+			if maybe && !errors.Is(err, api.ErrUnknownOutcome) && !errors.Is(err, api.ErrRequestIDReused) {
+				err = fmt.Errorf("%w of an earlier attempt: %w", api.ErrUnknownOutcome, err)
 			}
 			return fmt.Errorf("raftlog: %s: attempt %d, at peer %v: %w", t.what, attempts, peer, err)
 		}
@@ -93,21 +94,21 @@ func (c *Client) try(ctx context.Context, t trial, run func(context.Context, *rp
 		if slices.ContainsFunc(final, func(f error) bool { return errors.Is(err, f) }) {
 			return fail(err)
 		}
-		if errors.Is(err, ErrRefused) {
+		if errors.Is(err, api.ErrRefused) {
 			refused[peer] = true
-			if !slices.ContainsFunc(c.peers(), func(p Peer) bool { return !refused[p] }) {
+			if !slices.ContainsFunc(c.peers(), func(p api.Peer) bool { return !refused[p] }) {
 				return fail(err)
 			}
 		} else {
 			delete(refused, peer)
 		}
 		c.notLeader(peer)
-		if not, ok := errors.AsType[*NotLeaderError](err); ok && t.atLeader && not.Leader.Addr != "" && not.Leader != peer && followed < redirects {
+		if not, ok := errors.AsType[*api.NotLeaderError](err); ok && t.atLeader && not.Leader.Addr != "" && not.Leader != peer && followed < redirects {
 			followed++
 			peer = not.Leader
 			c.setLeader(peer)
 			continue
-		} else if !ok && !errors.Is(err, ErrBusy) {
+		} else if !ok && !errors.Is(err, api.ErrBusy) {
 			signal(c.refresh)
 		}
 		followed = 0
@@ -115,7 +116,7 @@ func (c *Client) try(ctx context.Context, t trial, run func(context.Context, *rp
 			return fail(fmt.Errorf("%w; the last attempt: %w", waited, err))
 		}
 		// Others may have found the leader meanwhile.
-		if leader := c.leader(); leader != (Peer{}) && leader != peer {
+		if leader := c.leader(); leader != (api.Peer{}) && leader != peer {
 			peer = leader
 		} else {
 			peer = c.peerAfter(peer)
@@ -134,7 +135,7 @@ func ended(ctx, client context.Context, err error) error {
 }
 
 // attempt tries once.
-func (c *Client) attempt(ctx context.Context, t trial, p Peer, run func(context.Context, *rpc.Caller) error) error {
+func (c *Client) attempt(ctx context.Context, t trial, p api.Peer, run func(context.Context, *rpc.Caller) error) error {
 	if !t.slow {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, c.cfg.CallTimeout, errNoAnswer)

@@ -9,7 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
@@ -27,7 +28,7 @@ type Config struct {
 	// Peers are the initial peers to contact, at least one. The client learns the other
 	// peers from them. A peer whose ID is unknown needs only an address. Peers are also
 	// retried later, after the known members.
-	Peers []Peer
+	Peers []api.Peer
 	// Secret is the secret of the cluster, with at least 16 bytes. One of Secret, TLS and
 	// Insecure is required; TLS can be combined with Secret.
 	Secret []byte
@@ -53,11 +54,11 @@ type Config struct {
 	Refresh time.Duration
 }
 
-// connect makes a connection to a peer; whoever gets it closes it.
-type connect func(ctx context.Context, p Peer) (rpc.Stream, error)
+// connect connects to a peer. The caller must close the connection.
+type connect func(ctx context.Context, p api.Peer, purpose link.Purpose) (rpc.Conn, error)
 
 // Client is a client of a cluster. Its methods may be called from any goroutine, also
-// concurrently. After Close they return errors that wrap [ErrClosed].
+// concurrently. After Close they return errors that wrap [api.ErrClosed].
 type Client struct {
 	cfg     Config
 	connect connect
@@ -70,10 +71,10 @@ type Client struct {
 	mu     sync.Mutex
 	closed bool
 	known  known
-	conns  map[Peer]*conn
+	conns  map[api.Peer]*conn
 }
 
-// New returns a client. It does not wait for a peer. The error wraps [ErrInvalid]. The
+// New returns a client. It does not wait for a peer. The error wraps [api.ErrInvalid]. The
 // client must be closed.
 func New(cfg Config) (*Client, error) {
 	cfg, err := cfg.complete()
@@ -90,18 +91,18 @@ func New(cfg Config) (*Client, error) {
 // complete checks cfg, but for what proves who the client is, and sets defaults.
 func (cfg Config) complete() (Config, error) {
 	if cfg.Cluster == "" {
-		return cfg, fmt.Errorf("%w: the Cluster is empty", ErrInvalid)
+		return cfg, fmt.Errorf("%w: the Cluster is empty", api.ErrInvalid)
 	}
 	if len(cfg.Peers) == 0 {
-		return cfg, fmt.Errorf("%w: Peers is empty", ErrInvalid)
+		return cfg, fmt.Errorf("%w: Peers is empty", api.ErrInvalid)
 	}
 	for _, p := range cfg.Peers {
 		if p.Addr == "" {
-			return cfg, fmt.Errorf("%w: peer %q has no address", ErrInvalid, p.ID)
+			return cfg, fmt.Errorf("%w: peer %q has no address", api.ErrInvalid, p.ID)
 		}
 	}
-	if n := len(cfg.Secret); n > 0 && n < api.MinSecret {
-		return cfg, fmt.Errorf("%w: the Secret has %d bytes; at least %d random bytes are required", ErrInvalid, n, api.MinSecret)
+	if n := len(cfg.Secret); n > 0 && n < link.MinSecret {
+		return cfg, fmt.Errorf("%w: the Secret has %d bytes; at least %d random bytes are required", api.ErrInvalid, n, link.MinSecret)
 	}
 	for _, d := range []struct {
 		name  string
@@ -109,7 +110,7 @@ func (cfg Config) complete() (Config, error) {
 		or    time.Duration
 	}{{"RetryPause", &cfg.RetryPause, DefaultRetryPause}, {"CallTimeout", &cfg.CallTimeout, DefaultCallTimeout}} {
 		if *d.value < 0 {
-			return cfg, fmt.Errorf("%w: %s is %v: must be positive", ErrInvalid, d.name, *d.value)
+			return cfg, fmt.Errorf("%w: %s is %v: must be positive", api.ErrInvalid, d.name, *d.value)
 		}
 		if *d.value == 0 {
 			*d.value = d.or
@@ -127,7 +128,7 @@ func silence(cfg Config) time.Duration { return 4 * cfg.CallTimeout }
 func newClient(cfg Config, to connect, jitter func() float64) *Client {
 	c := &Client{
 		cfg: cfg, connect: to, jitter: jitter, refresh: make(chan struct{}, 1),
-		known: newKnown(cfg.Peers), conns: map[Peer]*conn{},
+		known: newKnown(cfg.Peers), conns: map[api.Peer]*conn{},
 	}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	c.running.Go(c.refreshing)
@@ -139,7 +140,7 @@ func newClient(cfg Config, to connect, jitter func() float64) *Client {
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
-	c.end(fmt.Errorf("client of cluster %q: %w", c.cfg.Cluster, ErrClosed))
+	c.end(fmt.Errorf("client of cluster %q: %w", c.cfg.Cluster, api.ErrClosed))
 	c.mu.Unlock()
 	c.running.Wait()
 	return nil

@@ -12,13 +12,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc/rpctest"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-var a, b, c = Peer{ID: "a", Addr: "a:1"}, Peer{ID: "b", Addr: "b:1"}, Peer{ID: "c", Addr: "c:1"}
+var a, b, c = api.Peer{ID: "a", Addr: "a:1"}, api.Peer{ID: "b", Addr: "b:1"}, api.Peer{ID: "c", Addr: "c:1"}
 
 type world struct {
 	*testing.T
@@ -28,11 +30,11 @@ type world struct {
 }
 
 // peer is the service of p.
-func (w *world) peer(p Peer) *rpctest.Peer { return w.cluster.Peer(p) }
+func (w *world) peer(p api.Peer) *rpctest.Peer { return w.cluster.Peer(p) }
 
 // calls is how often all peers were called.
 func (w *world) calls(call string) (n int) {
-	for _, p := range []Peer{a, b, c} {
+	for _, p := range []api.Peer{a, b, c} {
 		n += w.peer(p).Calls(call)
 	}
 	return n
@@ -61,7 +63,7 @@ func (w *world) newClient(cfg Config) *Client {
 
 // inBubble has f run with a cluster of a, b and c, which a leads, and a client that knows
 // those of seeds and does not refresh.
-func inBubble(t *testing.T, seeds []Peer, f func(w *world)) {
+func inBubble(t *testing.T, seeds []api.Peer, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := rpctest.New(a, b, c)
 		w := &world{T: t, cluster: cluster, network: rpctest.NewNetwork(cluster)}
@@ -72,10 +74,10 @@ func inBubble(t *testing.T, seeds []Peer, f func(w *world)) {
 	})
 }
 
-var all = []Peer{a, b, c}
+var all = []api.Peer{a, b, c}
 
 func TestPropose(t *testing.T) {
-	inBubble(t, []Peer{b}, func(w *world) {
+	inBubble(t, []api.Peer{b}, func(w *world) {
 		begun := time.Now()
 		for i := range uint64(3) {
 			index, err := w.client.Propose(w.Context(), requestid.New(), []byte("x"))
@@ -92,11 +94,11 @@ func TestPropose(t *testing.T) {
 // TestNoLeader: calls neither give up nor hammer.
 func TestNoLeader(t *testing.T) {
 	inBubble(t, all, func(w *world) {
-		w.cluster.Lead(Peer{})
+		w.cluster.Lead(api.Peer{})
 		_, err := w.client.Propose(w.within(30*time.Second), requestid.New(), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, ErrNotLeader)
-		require.NotErrorIs(t, err, ErrUnknownOutcome, "nobody has taken it")
+		require.ErrorIs(t, err, api.ErrNotLeader)
+		require.NotErrorIs(t, err, api.ErrUnknownOutcome, "nobody has taken it")
 		n := w.calls("Propose")
 		require.LessOrEqual(t, n, 200, "one in half a pause")
 		require.GreaterOrEqual(t, n, 66)
@@ -116,16 +118,16 @@ func TestNoLeader(t *testing.T) {
 
 // TestRedirectLoop has two peers that each say that the other leads.
 func TestRedirectLoop(t *testing.T) {
-	inBubble(t, []Peer{a, b}, func(w *world) {
-		point := func(to Peer) func(context.Context, string) error {
+	inBubble(t, []api.Peer{a, b}, func(w *world) {
+		point := func(to api.Peer) func(context.Context, string) error {
 			return func(_ context.Context, call string) error {
 				switch {
 				case call != "Propose":
 					return nil
 				case w.calls("Propose") > 1000:
-					return ErrStale // enough
+					return api.ErrStale // enough
 				}
-				return &NotLeaderError{Leader: to}
+				return &api.NotLeaderError{Leader: to}
 			}
 		}
 		w.peer(a).Before(point(b))
@@ -140,9 +142,9 @@ func TestRedirectLoop(t *testing.T) {
 func TestLostReply(t *testing.T) {
 	for name, lose := range map[string]func(w *world) error{
 		"connection": func(w *world) error { w.network.Cut("a"); return io.EOF },
-		"unknown":    func(*world) error { return ErrUnknownOutcome },
+		"unknown":    func(*world) error { return api.ErrUnknownOutcome },
 		"other":      func(*world) error { return errors.New("broken") },
-		"leader":     func(w *world) error { w.cluster.Lead(b); return &NotLeaderError{Leader: b} },
+		"leader":     func(w *world) error { w.cluster.Lead(b); return &api.NotLeaderError{Leader: b} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, all, func(w *world) {
@@ -192,18 +194,18 @@ func TestOutcomes(t *testing.T) {
 		w.cluster.Hold()
 		_, err := w.client.Propose(w.within(time.Second), requestid.New(), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, ErrUnknownOutcome)
+		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		_, err = w.client.ChangePeers(w.within(time.Second), requestid.New(), all)
-		require.ErrorIs(t, err, ErrUnknownOutcome)
+		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		// After an attempt that may have been applied, what others say is not all.
 		w.peer(a).Before(func(context.Context, string) error {
 			w.peer(a).Before(nil)
-			w.peer(b).Before(func(context.Context, string) error { return ErrTooManyIDs })
-			return ErrUnknownOutcome
+			w.peer(b).Before(func(context.Context, string) error { return api.ErrTooManyIDs })
+			return api.ErrUnknownOutcome
 		})
 		_, err = w.client.Propose(w.within(time.Minute), requestid.New(), nil)
-		require.ErrorIs(t, err, ErrTooManyIDs)
-		require.ErrorIs(t, err, ErrUnknownOutcome)
+		require.ErrorIs(t, err, api.ErrTooManyIDs)
+		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		for _, p := range all {
 			w.network.Down(p.ID, errors.New("no route"))
 		}
@@ -211,29 +213,29 @@ func TestOutcomes(t *testing.T) {
 		_, err = w.client.Propose(w.within(10*time.Second), requestid.New(), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "no route")
-		require.NotErrorIs(t, err, ErrUnknownOutcome, "it was not sent")
+		require.NotErrorIs(t, err, api.ErrUnknownOutcome, "it was not sent")
 		gone, cancel := context.WithCancel(w.Context())
 		cancel()
 		_, err = w.client.Propose(gone, requestid.New(), nil)
 		require.ErrorIs(t, err, context.Canceled)
-		require.NotErrorIs(t, err, ErrUnknownOutcome)
+		require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 	})
 }
 
 // TestFinal: what trying again does not change is not tried again.
 func TestFinal(t *testing.T) {
-	inBubble(t, []Peer{a}, func(w *world) {
+	inBubble(t, []api.Peer{a}, func(w *world) {
 		for i, fault := range final {
 			w.peer(a).Before(func(context.Context, string) error { return fmt.Errorf("no: %w", fault) })
 			_, err := w.client.Propose(w.within(time.Minute), requestid.New(), nil)
 			require.ErrorIs(t, err, fault)
-			require.NotErrorIs(t, err, ErrUnknownOutcome)
+			require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 			require.Equal(t, i+1, w.calls("Propose"))
 		}
 		_, err := w.client.Propose(w.Context(), requestid.ID{}, nil)
-		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorIs(t, err, api.ErrInvalid)
 		_, err = w.client.ChangePeers(w.Context(), requestid.New(), nil)
-		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorIs(t, err, api.ErrInvalid)
 		require.Equal(t, len(final), w.calls("Propose"))
 	})
 }
@@ -242,7 +244,7 @@ func TestBusy(t *testing.T) {
 	inBubble(t, all, func(w *world) {
 		w.peer(a).Before(func(context.Context, string) error {
 			if w.peer(a).Calls("Propose") < 3 {
-				return ErrBusy
+				return api.ErrBusy
 			}
 			return nil
 		})
@@ -254,8 +256,8 @@ func TestBusy(t *testing.T) {
 
 // TestIdle (Z2, Z3): a call that has succeeded is over, and nobody asks a cluster that rests.
 func TestIdle(t *testing.T) {
-	inBubble(t, []Peer{a}, func(w *world) {
-		_, err := w.client.ChangePeers(w.Context(), requestid.New(), []Peer{a, b})
+	inBubble(t, []api.Peer{a}, func(w *world) {
+		_, err := w.client.ChangePeers(w.Context(), requestid.New(), []api.Peer{a, b})
 		require.NoError(t, err)
 		_, err = w.client.Propose(w.Context(), requestid.New(), nil)
 		require.NoError(t, err)
@@ -272,18 +274,18 @@ func TestIdle(t *testing.T) {
 
 // TestReplaced has every peer of the cluster replaced, while the client rests.
 func TestReplaced(t *testing.T) {
-	inBubble(t, []Peer{a}, func(w *world) {
-		client := w.newClient(Config{Peers: []Peer{a}})
+	inBubble(t, []api.Peer{a}, func(w *world) {
+		client := w.newClient(Config{Peers: []api.Peer{a}})
 		defer client.Close()
-		old := []Peer{a, b, c}
+		old := []api.Peer{a, b, c}
 		for i := range 3 {
-			added := Peer{ID: fmt.Sprint("new", i), Addr: fmt.Sprint("new:", i)}
-			w.cluster.SetMembers(Membership{Index: uint64(10 + i), Voters: append(old[1:len(old):len(old)], added), Outgoing: old})
+			added := api.Peer{ID: fmt.Sprint("new", i), Addr: fmt.Sprint("new:", i)}
+			w.cluster.SetMembers(api.Membership{Index: uint64(10 + i), Voters: append(old[1:len(old):len(old)], added), Outgoing: old})
 			time.Sleep(10 * time.Second)
 			w.cluster.Lead(added)
 			w.network.Down(old[0].ID, errors.New("gone"))
 			old = append(old[1:len(old):len(old)], added)
-			w.cluster.SetMembers(Membership{Index: uint64(10 + i), Voters: old})
+			w.cluster.SetMembers(api.Membership{Index: uint64(10 + i), Voters: old})
 		}
 		time.Sleep(time.Minute)
 		_, err := client.Propose(w.within(5*time.Second), requestid.New(), nil)
@@ -315,24 +317,24 @@ func TestDeaf(t *testing.T) {
 // TestMembershipOfARemovedPeer: a peer that was removed may know an old membership. The other peers
 // are asked; if they do not answer, the error says that the peer was removed.
 func TestMembershipOfARemovedPeer(t *testing.T) {
-	inBubble(t, []Peer{c}, func(w *world) {
-		w.cluster.SetMembers(Membership{Index: 5, Voters: []Peer{a, b}, Removed: []string{"c"}})
+	inBubble(t, []api.Peer{c}, func(w *world) {
+		w.cluster.SetMembers(api.Membership{Index: 5, Voters: []api.Peer{a, b}, Removed: []string{"c"}})
 		m, err := w.client.Membership(w.within(time.Minute))
 		require.NoError(t, err)
-		require.Equal(t, []Peer{a, b}, m.Voters)
+		require.Equal(t, []api.Peer{a, b}, m.Voters)
 		require.Positive(t, w.peer(a).Calls("Membership")+w.peer(b).Calls("Membership"))
 
-		for _, p := range []Peer{a, b} {
+		for _, p := range []api.Peer{a, b} {
 			w.network.Down(p.ID, errors.New("no route"))
 		}
-		alone := w.newClient(Config{Peers: []Peer{c}, Refresh: -1})
+		alone := w.newClient(Config{Peers: []api.Peer{c}, Refresh: -1})
 		defer alone.Close()
 		_, err = alone.Membership(w.within(10 * time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "peer c was removed from the cluster")
-		w.cluster.SetMembers(Membership{Index: 6, Voters: []Peer{c}, Removed: []string{"c"}})
+		w.cluster.SetMembers(api.Membership{Index: 6, Voters: []api.Peer{c}, Removed: []string{"c"}})
 		_, err = alone.Membership(w.within(time.Minute))
-		require.ErrorIs(t, err, ErrRefused)
+		require.ErrorIs(t, err, api.ErrRefused)
 	})
 }
 
@@ -358,12 +360,12 @@ func TestDials(t *testing.T) {
 }
 
 func TestInfos(t *testing.T) {
-	inBubble(t, []Peer{a}, func(w *world) {
+	inBubble(t, []api.Peer{a}, func(w *world) {
 		info, err := w.client.Info(w.Context(), "b")
 		require.NoError(t, err)
 		require.Equal(t, b, info.Peer)
 		_, err = w.client.Info(w.Context(), "z")
-		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorIs(t, err, api.ErrInvalid)
 		w.network.Down("b", errors.New("no route"))
 		w.network.Deaf("c", true)
 		synctest.Wait()
@@ -383,15 +385,15 @@ func TestInfos(t *testing.T) {
 func TestRefused(t *testing.T) {
 	inBubble(t, all, func(w *world) {
 		for _, p := range all {
-			w.network.Down(p.ID, ErrRefused)
+			w.network.Down(p.ID, api.ErrRefused)
 		}
 		_, err := w.client.Propose(w.within(time.Minute), requestid.New(), nil)
-		require.ErrorIs(t, err, ErrRefused)
+		require.ErrorIs(t, err, api.ErrRefused)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 		s := w.client.Subscribe(w.within(time.Minute), 1)
 		_, open := <-s.Events()
 		require.False(t, open)
-		require.ErrorIs(t, s.Err(), ErrRefused)
+		require.ErrorIs(t, s.Err(), api.ErrRefused)
 		require.NoError(t, s.Close())
 	})
 }
@@ -408,16 +410,16 @@ func TestClose(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, w.client.Close())
 		err := <-result
-		require.ErrorIs(t, err, ErrClosed)
-		require.ErrorIs(t, err, ErrUnknownOutcome)
-		require.ErrorIs(t, s.Err(), ErrClosed)
+		require.ErrorIs(t, err, api.ErrClosed)
+		require.ErrorIs(t, err, api.ErrUnknownOutcome)
+		require.ErrorIs(t, s.Err(), api.ErrClosed)
 		_, err = w.client.Propose(w.Context(), requestid.New(), nil)
-		require.ErrorIs(t, err, ErrClosed)
-		require.NotErrorIs(t, err, ErrUnknownOutcome)
-		require.ErrorIs(t, w.client.Subscribe(w.Context(), 1).Err(), ErrClosed)
-		require.ErrorIs(t, w.client.Infos(w.Context())[0].Err, ErrClosed)
+		require.ErrorIs(t, err, api.ErrClosed)
+		require.NotErrorIs(t, err, api.ErrUnknownOutcome)
+		require.ErrorIs(t, w.client.Subscribe(w.Context(), 1).Err(), api.ErrClosed)
+		require.ErrorIs(t, w.client.Infos(w.Context())[0].Err, api.ErrClosed)
 		_, err = w.client.Membership(w.Context())
-		require.ErrorIs(t, err, ErrClosed)
+		require.ErrorIs(t, err, api.ErrClosed)
 	})
 }
 
@@ -428,7 +430,7 @@ func TestCloseBeforeSubscriptionIsCanceled(t *testing.T) {
 		s := newSubscription(w.Context(), w.client, 1, nil)
 		defer s.cancel(nil)
 		require.NoError(t, w.client.Close())
-		require.ErrorIs(t, s.run(), ErrClosed)
+		require.ErrorIs(t, s.run(), api.ErrClosed)
 	})
 }
 
@@ -440,7 +442,7 @@ func TestConfig(t *testing.T) {
 	for _, bad := range []func(*Config){
 		func(c *Config) { c.Cluster = "" },
 		func(c *Config) { c.Peers = nil },
-		func(c *Config) { c.Peers = []Peer{{ID: "a"}} },
+		func(c *Config) { c.Peers = []api.Peer{{ID: "a"}} },
 		func(c *Config) { c.Insecure = false },
 		func(c *Config) { c.Secret = []byte("0123456789abcdef") }, // and Insecure
 		func(c *Config) { c.Insecure, c.Secret = false, []byte("0123456789abcde") },
@@ -450,6 +452,6 @@ func TestConfig(t *testing.T) {
 		cfg := good
 		bad(&cfg)
 		_, err := New(cfg)
-		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorIs(t, err, api.ErrInvalid)
 	}
 }

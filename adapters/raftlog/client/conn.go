@@ -1,16 +1,19 @@
 package client
 
-// Connections: one a peer, made when a call needs it, and shared by all calls.
+// Connections: one for all calls to a peer, which is made when a call needs it, and one for each
+// stream.
 
 import (
 	"context"
 	"fmt"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
-// conn is a connection, or an attempt to make one.
+// conn is a connection for calls, or an attempt to make one.
 type conn struct {
 	begun  time.Time
 	made   chan struct{} // closed when caller or err is set
@@ -18,7 +21,8 @@ type conn struct {
 	err    error
 }
 
-// over tells why there is no connection; nil if there is one, or will be.
+// over returns the reason why the connection does not exist or has ended. It returns nil while the
+// connection is used or being made.
 func (k *conn) over() error {
 	select {
 	case <-k.made:
@@ -31,9 +35,9 @@ func (k *conn) over() error {
 	return k.caller.Err()
 }
 
-// to returns the connection to p. A peer is dialed at most once in half a RetryPause: until
-// then the error of the last time is returned.
-func (c *Client) to(ctx context.Context, p Peer) (*rpc.Caller, error) {
+// to returns the connection to p. A peer is dialed at most once within half of RetryPause. Before
+// that has passed, to returns the error of the last attempt.
+func (c *Client) to(ctx context.Context, p api.Peer) (*rpc.Caller, error) {
 	c.mu.Lock()
 	k := c.conns[p]
 	if k != nil {
@@ -63,17 +67,15 @@ func (c *Client) to(ctx context.Context, p Peer) (*rpc.Caller, error) {
 	}
 }
 
-// run makes the connection and watches it until it ends.
-func (c *Client) run(k *conn, p Peer) {
-	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.CallTimeout)
-	stream, err := c.connect(ctx, p)
-	cancel()
+// run makes the connection, and checks that the peer is alive until the connection ends.
+func (c *Client) run(k *conn, p api.Peer) {
+	conn, err := c.dial(c.ctx, p, link.PurposeClient)
 	if err != nil {
-		k.err = fmt.Errorf("connect to peer %v: %w", p, err)
+		k.err = err
 		close(k.made)
 		return
 	}
-	k.caller = rpc.NewCaller(stream)
+	k.caller = rpc.NewCaller(conn)
 	close(k.made)
 	defer k.caller.Close()
 	for {
@@ -89,7 +91,21 @@ func (c *Client) run(k *conn, p Peer) {
 	}
 }
 
-// rest waits while the connection lasts.
+// dial connects to a peer within CallTimeout. After Close it returns the cause.
+func (c *Client) dial(ctx context.Context, p api.Peer, purpose link.Purpose) (rpc.Conn, error) {
+	if c.ctx.Err() != nil {
+		return nil, context.Cause(c.ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.CallTimeout)
+	defer cancel()
+	conn, err := c.connect(ctx, p, purpose)
+	if err != nil {
+		return nil, fmt.Errorf("connect to peer %v: %w", p, err)
+	}
+	return conn, nil
+}
+
+// rest waits for the time d. It returns an error if the connection ends before.
 func (c *Client) rest(caller *rpc.Caller, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

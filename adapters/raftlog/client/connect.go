@@ -1,18 +1,19 @@
 package client
 
-// Connections to peers, that prove who is at the other end.
+// Authenticated connections to peers.
 
 import (
 	"context"
 	"net"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// linked returns what connects as cfg says, under an ID that no other client has. The error
-// wraps ErrInvalid.
+// linked returns a function that connects as configured, with an ID that no other client has.
+// The error wraps ErrInvalid.
 func linked(cfg Config) (connect, error) {
 	self := link.Identity{
 		Cluster: cfg.Cluster, ID: "client-" + requestid.New().String(),
@@ -26,12 +27,12 @@ func linked(cfg Config) (connect, error) {
 		var d net.Dialer
 		dial = func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }
 	}
-	return func(ctx context.Context, p Peer) (rpc.Stream, error) {
+	return func(ctx context.Context, p api.Peer, purpose link.Purpose) (rpc.Conn, error) {
 		raw, err := dial(ctx, p.Addr)
 		if err != nil {
 			return nil, err
 		}
-		conn, err := link.Dial(ctx, raw, self, p.ID, link.PurposeClient)
+		conn, err := link.Dial(ctx, raw, self, p.ID, purpose)
 		if err != nil {
 			return nil, err
 		}

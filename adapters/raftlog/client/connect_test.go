@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
@@ -20,9 +22,9 @@ import (
 func TestSecret(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	p := Peer{ID: "a", Addr: l.Addr().String()}
+	p := api.Peer{ID: "a", Addr: l.Addr().String()}
 	self := link.Identity{Cluster: "test", ID: p.ID, Peer: true, Addr: p.Addr, Secret: []byte("the secret of all")}
-	cluster := rpctest.New(p)
+	clients := rpc.NewServer(rpctest.New(p).Peer(p))
 	ctx, cancel := context.WithCancel(t.Context())
 	var server sync.WaitGroup
 	server.Go(func() {
@@ -33,8 +35,12 @@ func TestSecret(t *testing.T) {
 			}
 			server.Go(func() {
 				conn, err := link.Accept(ctx, raw, self)
-				if err == nil {
-					_ = rpc.Serve(ctx, conn, cluster.Peer(p))
+				switch {
+				case err != nil:
+				case conn.Remote().Purpose == link.PurposeStream:
+					_ = clients.Stream(ctx, conn, conn.Remote().ID)
+				default:
+					_ = clients.Calls(ctx, conn)
 				}
 			})
 		}
@@ -47,7 +53,7 @@ func TestSecret(t *testing.T) {
 	limit, stop := context.WithTimeout(ctx, 20*time.Second)
 	defer stop()
 	// Without the ID, and with another secret.
-	client, err := New(Config{Cluster: "test", Peers: []Peer{{Addr: p.Addr}}, Secret: []byte("the secret of all"), CallTimeout: 5 * time.Second})
+	client, err := New(Config{Cluster: "test", Peers: []api.Peer{{Addr: p.Addr}}, Secret: []byte("the secret of all"), CallTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer client.Close()
 	index, err := client.Propose(limit, requestid.New(), []byte("x"))
@@ -56,10 +62,10 @@ func TestSecret(t *testing.T) {
 	require.Equal(t, index, (<-s.Events()).Entry.Index)
 	require.NoError(t, s.Close())
 
-	stranger, err := New(Config{Cluster: "test", Peers: []Peer{p}, Secret: []byte("another secret 16"), CallTimeout: 5 * time.Second})
+	stranger, err := New(Config{Cluster: "test", Peers: []api.Peer{p}, Secret: []byte("another secret 16"), CallTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer stranger.Close()
 	_, err = stranger.Propose(limit, requestid.New(), []byte("x"))
-	require.ErrorIs(t, err, ErrRefused)
-	require.NotErrorIs(t, err, ErrUnknownOutcome)
+	require.ErrorIs(t, err, api.ErrRefused)
+	require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 }

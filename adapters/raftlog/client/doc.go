@@ -7,4 +7,6 @@
 // peers of a cluster are replaced one by one. A failed request is retried at the next peer
 // until the context of the call is done. Retries of an update use the same request ID, so
 // it is applied exactly once.
+//
+// A client has one connection to each peer that it calls, and one for each subscription.
 package client

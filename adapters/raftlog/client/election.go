@@ -11,19 +11,20 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
 // Election returns the state of the election with the given name, including all changes that
 // were confirmed before the call. An election that no candidate has joined is the zero
 // Election. Election retries until ctx is done. The error wraps the cause of ctx,
-// [ErrInvalid] if the name is empty, longer than 1 KiB or not UTF-8, [ErrTooLarge] if the
-// election has too many candidates for one reply, [ErrRefused] if all peers reject the
-// client, or [ErrClosed].
-func (c *Client) Election(ctx context.Context, name string) (e Election, err error) {
-	if err := api.CheckName(name); err != nil {
-		return Election{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+// [api.ErrInvalid] if the name is empty, longer than 1 KiB or not UTF-8, [api.ErrTooLarge] if the
+// election has too many candidates for one reply, [api.ErrRefused] if all peers reject the
+// client, or [api.ErrClosed].
+func (c *Client) Election(ctx context.Context, name string) (e api.Election, err error) {
+	if err := wire.CheckElection(name); err != nil {
+		return api.Election{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
 	}
 	t := trial{what: fmt.Sprintf("reading election %q", name)}
 	err = c.try(ctx, t, func(ctx context.Context, caller *rpc.Caller) (err error) {
@@ -42,11 +43,11 @@ func (c *Client) Election(ctx context.Context, name string) (e Election, err err
 // AskToResign returns nil as soon as the candidate has left the queue, for whatever reason.
 // When ctx is done, it withdraws the request and returns the cause; a program that has
 // received the request may still resign. If the candidate's peer does not confirm the
-// withdrawal within 1.5 s, the error also wraps [ErrUnknownOutcome]: the candidate may
+// withdrawal within 1.5 s, the error also wraps [api.ErrUnknownOutcome]: the candidate may
 // receive the request later.
 //
-// AskToResign retries until ctx is done. The error wraps [ErrNoCandidate] if the candidate is
-// not in the queue, [ErrRefused] if the candidate's peer rejects the client, or one of the
+// AskToResign retries until ctx is done. The error wraps [api.ErrNoCandidate] if the candidate is
+// not in the queue, [api.ErrRefused] if the candidate's peer rejects the client, or one of the
 // errors of Election.
 func (c *Client) AskToResign(ctx context.Context, name, candidate string) error {
 	err := c.askToResign(ctx, name, candidate)
@@ -59,7 +60,7 @@ func (c *Client) AskToResign(ctx context.Context, name, candidate string) error 
 func (c *Client) askToResign(ctx context.Context, name, candidate string) error {
 	slash := strings.LastIndexByte(candidate, '/')
 	if slash < 0 {
-		return fmt.Errorf("%w: it is not the ID of a candidate", ErrInvalid)
+		return fmt.Errorf("%w: it is not the ID of a candidate", api.ErrInvalid)
 	}
 	for asked := false; ; asked = true {
 		present, err := c.isCandidate(ctx, name, candidate)
@@ -69,7 +70,7 @@ func (c *Client) askToResign(ctx context.Context, name, candidate string) error 
 		case !present && asked:
 			return nil
 		case !present:
-			return ErrNoCandidate
+			return api.ErrNoCandidate
 		}
 		peer, err := c.find(ctx, candidate[:slash])
 		if err == nil {
@@ -79,7 +80,7 @@ func (c *Client) askToResign(ctx context.Context, name, candidate string) error 
 		case err == nil:
 		case ctx.Err() != nil || c.ctx.Err() != nil:
 			return ended(ctx, c.ctx, err)
-		case errors.Is(err, ErrRefused):
+		case errors.Is(err, api.ErrRefused):
 			return err
 		default:
 			// The peer does not answer, or was restarted. Then its candidates leave the queue.
@@ -93,7 +94,7 @@ func (c *Client) askToResign(ctx context.Context, name, candidate string) error 
 // isCandidate reports whether the candidate is in the queue.
 func (c *Client) isCandidate(ctx context.Context, name, candidate string) (bool, error) {
 	e, err := c.Election(ctx, name)
-	return slices.ContainsFunc(e.Candidates, func(c Candidate) bool { return c.ID == candidate }), err
+	return slices.ContainsFunc(e.Candidates, func(c api.Candidate) bool { return c.ID == candidate }), err
 }
 
 // departurePoll is the interval at which the queue is read while the candidate's peer has the
@@ -102,7 +103,7 @@ const departurePoll = time.Second
 
 // askAt makes the request at the candidate's peer. It returns nil if the candidate has left the
 // queue, or was not there any more.
-func (c *Client) askAt(ctx context.Context, peer Peer, name, candidate string) error {
+func (c *Client) askAt(ctx context.Context, peer api.Peer, name, candidate string) error {
 	call, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	left := false

@@ -8,13 +8,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 )
 
 // Any peer answers; the client tries one after the other.
 func TestElection(t *testing.T) {
 	inBubble(t, all, func(w *world) {
-		election := Election{Candidates: []Candidate{{ID: "a/1", Token: 5}, {ID: "c/2"}}}
+		election := api.Election{Candidates: []api.Candidate{{ID: "a/1", Token: 5}, {ID: "c/2"}}}
 		w.cluster.SetElection("report", election)
 		w.peer(a).Before(func(ctx context.Context, _ string) error {
 			<-ctx.Done() // it is cut off from the others
@@ -26,21 +28,21 @@ func TestElection(t *testing.T) {
 		require.Equal(t, election, got)
 		for _, name := range []string{"", strings.Repeat("x", 1025), "\xff"} {
 			_, err := w.client.Election(w.within(time.Second), name)
-			require.ErrorIs(t, err, ErrInvalid)
+			require.ErrorIs(t, err, api.ErrInvalid)
 		}
 	})
 }
 
 // The candidate's peer receives the request, whichever peer the client knows.
 func TestAskToResign(t *testing.T) {
-	inBubble(t, []Peer{b}, func(w *world) {
-		w.cluster.SetElection("report", Election{Candidates: []Candidate{{ID: "c/1"}, {ID: "a/2"}, {ID: "gone/3"}}})
-		require.ErrorIs(t, w.client.AskToResign(w.within(time.Second), "report", "c"), ErrInvalid)
-		require.ErrorIs(t, w.client.AskToResign(w.within(time.Second), "report", "c/2"), ErrNoCandidate)
+	inBubble(t, []api.Peer{b}, func(w *world) {
+		w.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "c/1"}, {ID: "a/2"}, {ID: "gone/3"}}})
+		require.ErrorIs(t, w.client.AskToResign(w.within(time.Second), "report", "c"), api.ErrInvalid)
+		require.ErrorIs(t, w.client.AskToResign(w.within(time.Second), "report", "c/2"), api.ErrNoCandidate)
 		require.NoError(t, w.client.AskToResign(w.within(time.Second), "report", "c/1"))
 		got, err := w.client.Election(w.within(time.Second), "report")
 		require.NoError(t, err)
-		require.Equal(t, []Candidate{{ID: "a/2"}, {ID: "gone/3"}}, got.Candidates)
+		require.Equal(t, []api.Candidate{{ID: "a/2"}, {ID: "gone/3"}}, got.Candidates)
 
 		// The peer does not have the candidate any more, whose place is not free yet.
 		asked := make(chan error, 1)
@@ -48,15 +50,15 @@ func TestAskToResign(t *testing.T) {
 		go func() { asked <- w.client.AskToResign(ctx, "report", "gone/3") }()
 		time.Sleep(time.Second)
 		require.Empty(t, asked)
-		w.cluster.SetElection("report", Election{})
+		w.cluster.SetElection("report", api.Election{})
 		require.NoError(t, <-asked)
 	})
 }
 
 // The call is in progress for as long as the client waits, and is cancelled then.
 func TestAskToResignEnds(t *testing.T) {
-	inBubble(t, []Peer{a}, func(w *world) {
-		w.cluster.SetElection("report", Election{Candidates: []Candidate{{ID: "a/1"}}})
+	inBubble(t, []api.Peer{a}, func(w *world) {
+		w.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
 		ended := make(chan struct{})
 		w.peer(a).Before(func(ctx context.Context, call string) error {
 			if call == "AskToResign" {
@@ -76,7 +78,7 @@ func TestAskToResignEnds(t *testing.T) {
 		cancel(why)
 		err := <-asked
 		require.ErrorIs(t, err, why)
-		require.NotErrorIs(t, err, ErrUnknownOutcome, "the withdrawal was confirmed")
+		require.NotErrorIs(t, err, api.ErrUnknownOutcome, "the withdrawal was confirmed")
 		<-ended
 		require.Equal(t, 1, w.calls("AskToResign"), "the call was repeated")
 	})
@@ -85,7 +87,7 @@ func TestAskToResignEnds(t *testing.T) {
 // The peer that has the candidate is cut off from the others, which remove the candidate.
 func TestAskToResignAtAPeerThatIsCutOff(t *testing.T) {
 	inBubble(t, all, func(w *world) {
-		w.cluster.SetElection("report", Election{Candidates: []Candidate{{ID: "a/1"}}})
+		w.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
 		w.peer(a).Before(func(ctx context.Context, call string) error {
 			if call == "AskToResign" || call == "Election" {
 				<-ctx.Done()
@@ -98,7 +100,7 @@ func TestAskToResignAtAPeerThatIsCutOff(t *testing.T) {
 		go func() { asked <- w.client.AskToResign(ctx, "report", "a/1") }()
 		time.Sleep(10 * time.Second)
 		require.Empty(t, asked)
-		w.cluster.SetElection("report", Election{})
+		w.cluster.SetElection("report", api.Election{})
 		time.Sleep(5 * time.Second)
 		require.Len(t, asked, 1)
 		require.NoError(t, <-asked)
@@ -107,8 +109,8 @@ func TestAskToResignAtAPeerThatIsCutOff(t *testing.T) {
 
 // A peer that does not confirm the withdrawal may still give the request to the candidate.
 func TestWithdrawalWithoutAReply(t *testing.T) {
-	inBubble(t, []Peer{a}, func(w *world) {
-		w.cluster.SetElection("report", Election{Candidates: []Candidate{{ID: "a/1"}}})
+	inBubble(t, []api.Peer{a}, func(w *world) {
+		w.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
 		release := make(chan struct{})
 		defer close(release)
 		w.peer(a).Before(func(_ context.Context, call string) error {
@@ -120,7 +122,7 @@ func TestWithdrawalWithoutAReply(t *testing.T) {
 		began := time.Now()
 		err := w.client.AskToResign(w.within(time.Second), "report", "a/1")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, ErrUnknownOutcome)
+		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		require.LessOrEqual(t, time.Since(began), 3*time.Second)
 	})
 }

@@ -1,7 +1,7 @@
 package client
 
-// Following the log: one goroutine reads from one peer after the other, and hands on what
-// follows.
+// Following the log: one goroutine reads a stream from one peer at a time, and delivers its
+// events.
 
 import (
 	"context"
@@ -11,12 +11,33 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
 // DefaultKeepaliveTimeout is the default of [KeepaliveTimeout].
 const DefaultKeepaliveTimeout = time.Second
+
+// ErrGap is returned if a peer has sent entries that are not consecutive. The error is a
+// [GapError].
+var ErrGap = errors.New("raftlog: gap between entries")
+
+// GapError is the error of a subscription that has received an unexpected entry. It wraps
+// [ErrGap]. The peer, or the connection to it, is faulty.
+type GapError struct {
+	// Peer is the peer that has sent the entry.
+	Peer api.Peer
+	// Want is the expected index, and Got the index of the received entry or snapshot.
+	Want, Got uint64
+}
+
+func (e *GapError) Error() string {
+	return fmt.Sprintf("%s: peer %v has sent index %d where %d has to be; subscribe again at index %d, not at that peer", ErrGap, e.Peer, e.Got, e.Want, e.Want)
+}
+
+// Is reports whether target is [ErrGap].
+func (e *GapError) Is(target error) bool { return target == ErrGap }
 
 // EventKind is the kind of an Event.
 type EventKind int
@@ -57,13 +78,13 @@ type Event struct {
 	// Kind is the kind of the event.
 	Kind EventKind
 	// Peer is the peer from which the event was received.
-	Peer Peer
+	Peer api.Peer
 	// Entry is set for EventEntry. It must not be modified.
-	Entry *Entry
+	Entry *api.Entry
 	// Snapshot is set for EventSnapshot.
-	Snapshot *SnapshotStream
+	Snapshot *api.SnapshotStream
 	// Leader is the leader that the peer knows. It is set for EventFresh.
-	Leader Peer
+	Leader api.Peer
 	// Term is the term of the leader. It is set for EventFresh.
 	Term uint64
 	// Err is the reason of EventStale and EventTimeout.
@@ -90,8 +111,9 @@ func KeepaliveTimeout(d time.Duration) SubscribeOption {
 
 // Subscription follows the log without gaps: the delivered entries have consecutive
 // indexes, and start after the delivered snapshot, if any. It survives the loss of
-// connections and peers. If its events are not received, it buffers at most some megabytes;
-// the peers keep the rest.
+// connections and peers. Each subscription has its own connection. If its events are not
+// received, it stores one event, and the peer stops sending when the buffers of the connection
+// are full.
 type Subscription struct {
 	client     *Client
 	events     chan Event
@@ -101,15 +123,15 @@ type Subscription struct {
 	fromLeader bool
 	patience   time.Duration
 
-	// The goroutine's own.
-	next     uint64 // index
-	peer     Peer   // that feeds it
+	// The following fields belong to the goroutine of the subscription.
+	next     uint64   // index of the next entry
+	peer     api.Peer // peer that sends the events
 	fresh    bool
-	refused  map[Peer]bool
-	begun    time.Time // the last attempt
-	leader   Peer      // as the last pulse has it
-	leadless time.Time // since when the peer has not been fresh; zero if it is
-	failed   error     // of the last attempt, unless a peer has answered since
+	refused  map[api.Peer]bool
+	begun    time.Time // start of the last attempt
+	leader   api.Peer  // leader according to the last progress event
+	leadless time.Time // when the peer has lost contact with the leader; zero if it has contact
+	failed   error     // error of the last attempt, unless a peer has answered since
 
 	err error // set before ended is closed
 }
@@ -142,7 +164,7 @@ func (c *Client) Subscribe(ctx context.Context, from uint64, options ...Subscrib
 func newSubscription(ctx context.Context, c *Client, from uint64, options []SubscribeOption) *Subscription {
 	s := &Subscription{
 		client: c, events: make(chan Event), ended: make(chan struct{}),
-		next: max(from, 1), patience: DefaultKeepaliveTimeout, refused: map[Peer]bool{},
+		next: max(from, 1), patience: DefaultKeepaliveTimeout, refused: map[api.Peer]bool{},
 	}
 	for _, o := range options {
 		o(s)
@@ -157,8 +179,8 @@ func newSubscription(ctx context.Context, c *Client, from uint64, options []Subs
 func (s *Subscription) Events() <-chan Event { return s.events }
 
 // Err returns the reason why the subscription has ended, or nil before. It wraps
-// [ErrClosed] after Close, the cause of the context, [ErrGap], [ErrRefused] if all peers
-// reject the client, or [ErrInvalid].
+// [api.ErrClosed] after Close, the cause of the context, [ErrGap], [api.ErrRefused] if all peers
+// reject the client, or [api.ErrInvalid].
 func (s *Subscription) Err() error {
 	select {
 	case <-s.ended:
@@ -172,12 +194,12 @@ func (s *Subscription) Err() error {
 // not received are dropped, and reads of the Data of a snapshot return errors. Close may be
 // called repeatedly.
 func (s *Subscription) Close() error {
-	s.cancel(fmt.Errorf("subscription: %w", ErrClosed))
+	s.cancel(fmt.Errorf("subscription: %w", api.ErrClosed))
 	<-s.ended
 	return nil
 }
 
-// run returns why it has ended.
+// run delivers events until the subscription must end, and returns the reason.
 func (s *Subscription) run() error {
 	c := s.client
 	s.peer = c.firstPeer()
@@ -188,11 +210,11 @@ func (s *Subscription) run() error {
 			return s.over()
 		}
 		s.failed = fmt.Errorf("peer %v: %w", s.peer, err)
-		if errors.Is(err, ErrGap) || errors.Is(err, ErrInvalid) {
+		if errors.Is(err, ErrGap) || errors.Is(err, api.ErrInvalid) {
 			return s.failed
 		}
 		delete(s.refused, s.peer)
-		if errors.Is(err, ErrRefused) && s.refuse() {
+		if errors.Is(err, api.ErrRefused) && s.refuse() {
 			return err
 		}
 		if errors.Is(err, rpc.ErrQuiet) {
@@ -204,7 +226,7 @@ func (s *Subscription) run() error {
 			c.notLeader(s.peer)
 			signal(c.refresh)
 		}
-		// One attempt in a pause, however long the last one has lasted.
+		// Start at most one attempt in each pause.
 		if c.wait(s.ctx, c.pause()-time.Since(s.begun)) != nil {
 			return s.over()
 		}
@@ -236,7 +258,7 @@ func (s *Subscription) over() error {
 	return cause
 }
 
-// refuse tells whether all peers have refused.
+// refuse records that the peer has rejected the client, and reports whether all peers have.
 func (s *Subscription) refuse() bool {
 	s.refused[s.peer] = true
 	for _, p := range s.client.peers() {
@@ -252,18 +274,14 @@ var (
 	errNoLeader = errors.New("the peer has no contact with a leader")
 )
 
-// follow hands on what one peer sends, and returns why it does not any more.
+// follow delivers the events of one peer until the stream ends, and returns the reason.
 func (s *Subscription) follow() error {
-	caller, err := s.client.to(s.ctx, s.peer)
+	conn, err := s.client.dial(s.ctx, s.peer, link.PurposeStream)
 	if err != nil {
 		return err
 	}
-	stream, err := caller.Stream(s.ctx, s.next)
-	if err != nil {
-		return err
-	}
+	stream := rpc.Entries(s.ctx, conn, s.next, s.patience)
 	defer stream.Close()
-	stream.SetPatience(s.patience)
 	s.leadless = time.Time{}
 	for {
 		event, err := stream.Next()
@@ -291,7 +309,7 @@ func (s *Subscription) follow() error {
 	}
 }
 
-// tell hands an event on, and tells whether somebody has received it.
+// tell delivers an event, and reports whether it was received.
 func (s *Subscription) tell(e Event) bool {
 	e.Peer = s.peer
 	select {
@@ -330,7 +348,7 @@ func (s *Subscription) pulse(p *api.Progress) error {
 	return nil
 }
 
-// snapshot hands a snapshot on, and waits until it is read.
+// snapshot delivers a snapshot, and waits until its data was read or closed.
 func (s *Subscription) snapshot(from *api.SnapshotStream) error {
 	if from.Index < s.next {
 		return &GapError{Peer: s.peer, Want: s.next, Got: from.Index}
@@ -353,7 +371,8 @@ func (s *Subscription) snapshot(from *api.SnapshotStream) error {
 	}
 }
 
-// snapshotData tells when a snapshot is over: nil if it was read to its end, or closed.
+// snapshotData is the data of a snapshot. It sends nil to done when all data was read or it was
+// closed, or the error of a read.
 type snapshotData struct {
 	io.ReadCloser
 	once sync.Once
@@ -370,7 +389,7 @@ func (d *snapshotData) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close gives the data back once: from then on they are the subscription's goroutine's.
+// Close closes the data once. After that, the goroutine of the subscription owns the data.
 func (d *snapshotData) Close() (err error) {
 	d.once.Do(func() {
 		err = d.ReadCloser.Close()

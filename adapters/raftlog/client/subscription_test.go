@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc/rpctest"
@@ -203,12 +205,12 @@ func TestFreshness(t *testing.T) {
 // TestNobodyLeads: peers without a leader are asked in turn, slowly.
 func TestNobodyLeads(t *testing.T) {
 	inBubble(t, all, func(w *world) {
-		w.cluster.Lead(Peer{})
+		w.cluster.Lead(api.Peer{})
 		s := w.client.Subscribe(w.within(time.Minute), 1, KeepaliveTimeout(2*time.Second))
 		require.ErrorIs(t, end(w, s), context.DeadlineExceeded)
 		require.InDelta(t, 27, w.calls("Entries"), 5)
 		for _, p := range all {
-			w.peer(p).Before(func(context.Context, string) error { return ErrBusy })
+			w.peer(p).Before(func(context.Context, string) error { return api.ErrBusy })
 		}
 		before := w.calls("Entries")
 		s = w.client.Subscribe(w.within(30*time.Second), 1)
@@ -239,7 +241,7 @@ func TestNobodyReads(t *testing.T) {
 }
 
 func TestFromLeader(t *testing.T) {
-	inBubble(t, []Peer{b, c}, func(w *world) {
+	inBubble(t, []api.Peer{b, c}, func(w *world) {
 		s := w.client.Subscribe(w.Context(), 1, FromLeader())
 		defer s.Close()
 		time.Sleep(time.Second)
@@ -289,7 +291,7 @@ func TestSnapshotBreaks(t *testing.T) {
 		e = next(w, third)
 		require.NoError(t, third.Close())
 		_, err = io.Copy(io.Discard, e.Snapshot.Data)
-		require.ErrorIs(t, err, ErrClosed)
+		require.ErrorIs(t, err, api.ErrClosed)
 	})
 }
 
@@ -301,7 +303,7 @@ func TestSubscriptionEnds(t *testing.T) {
 		require.NoError(t, s.Err())
 		require.NoError(t, s.Close())
 		require.NoError(t, s.Close())
-		require.ErrorIs(t, s.Err(), ErrClosed)
+		require.ErrorIs(t, s.Err(), api.ErrClosed)
 		_, open := <-s.Events()
 		require.False(t, open)
 		ctx, cancel := context.WithCancelCause(w.Context())
@@ -339,7 +341,7 @@ func TestSnapshotIsClosedTwice(t *testing.T) {
 		require.NoError(t, e.Snapshot.Data.Close())
 		require.NoError(t, e.Snapshot.Data.Close())
 		_, err := e.Snapshot.Data.Read(make([]byte, 1))
-		require.ErrorIs(t, err, ErrClosed)
+		require.ErrorIs(t, err, api.ErrClosed)
 		require.Equal(t, EventFresh, next(w, s).Kind)
 	})
 }

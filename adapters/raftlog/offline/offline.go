@@ -11,11 +11,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
-	"go.etcd.io/raft/v3/raftpb"
 )
 
 // Errors of this package, to be tested with errors.Is, in addition to io/fs.ErrNotExist if
@@ -69,7 +70,7 @@ type Entry struct {
 
 // Entries calls do for every entry of the log in a peer's directory, in order, including
 // truncated entries whose files still exist. It stops if do returns an error, and returns
-// that error. Other errors are [ErrCorrupt], [ErrMalformed], and errors of reading.
+// that error. Other errors are [api.ErrCorrupt], [api.ErrMalformed], and errors of reading.
 func Entries(dir string, do func(Entry) error) error {
 	_, err := filelog.History(disk.OS(dir), LogDir, func(r filelog.Record, committed bool) error {
 		d, err := entry.Decode(&raftpb.Entry{Index: &r.Index, Term: &r.Term, Type: &r.Type, Data: r.Data})

@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/goleak"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
@@ -27,7 +27,7 @@ var stamp = time.Unix(1_700_000_000, 0)
 
 func update(index, term uint64, data string) *raftpb.Entry {
 	id := requestid.From(stamp, index, term)
-	h := entry.Header{Kind: api.State, ID: id, Time: stamp, Sum: entry.Sum([]byte(data))}
+	h := entry.Header{Kind: api.KindState, ID: id, Time: stamp, Sum: entry.Sum([]byte(data))}
 	return &raftpb.Entry{Index: &index, Term: &term, Data: entry.Encode(h, []byte(data))}
 }
 
@@ -63,7 +63,7 @@ func TestEntries(t *testing.T) {
 		require.Equal(t, next, e.Index)
 		require.Equal(t, next <= 35, e.Committed)
 		require.Equal(t, next > 30, e.Term == 2)
-		require.Equal(t, api.State, e.Kind)
+		require.Equal(t, api.KindState, e.Kind)
 		require.Equal(t, requestid.From(stamp, e.Index, e.Term), e.ID)
 		require.Equal(t, stamp, e.Time)
 		require.True(t, strings.HasPrefix(string(e.Data), fmt.Sprint(next)))

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
@@ -72,7 +72,7 @@ type Candidate struct {
 	Token uint64 `json:"token,omitempty"`
 }
 
-// ReadSnapshot reads and verifies a snapshot file. The error wraps [ErrSnapshot], or is an
+// ReadSnapshot reads and verifies a snapshot file. The error wraps [api.ErrSnapshot], or is an
 // error of reading.
 func ReadSnapshot(file string) (s Snapshot, err error) {
 	r, err := snapshot.OpenFile(disk.OS(filepath.Dir(file)), filepath.Base(file))

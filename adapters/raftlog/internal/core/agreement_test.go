@@ -2,14 +2,13 @@ package core
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // faulted lets time pass until a node panics with a Fault, stops the nodes that do, and returns
@@ -41,7 +40,7 @@ func (w *world) busy(updates int) (leader, second, third *node) {
 	w.until("a leader", func() bool { return w.leader() != nil })
 	leader = w.leader()
 	for i := range updates {
-		w.propose(leader, Request{Kind: api.State, Data: fmt.Append(nil, i)})
+		w.propose(leader, Request{Kind: api.KindState, Data: fmt.Append(nil, i)})
 		if i%100 == 0 {
 			w.run(5 * time.Millisecond)
 		}
@@ -72,7 +71,7 @@ func TestHistoryDiffers(t *testing.T) {
 		require.ErrorIs(t, faults[n.peer.ID], api.ErrIdentity)
 		require.ErrorContains(t, faults[n.peer.ID], "remove "+n.peer.ID)
 		w.until("a leader", func() bool { return w.leader() != nil })
-		token := w.propose(w.leader(), Request{Kind: api.State, Data: []byte("x")})
+		token := w.propose(w.leader(), Request{Kind: api.KindState, Data: []byte("x")})
 		l := w.leader()
 		w.run(election)
 		require.NoError(t, l.replies[token].Err)
@@ -85,7 +84,7 @@ func TestHistoryDiffersWithoutMajority(t *testing.T) {
 	w := newWorld(t, 3)
 	l, second, third := w.busy(10)
 	third.down = true
-	w.propose(l, Request{Kind: api.State, Data: []byte("x")})
+	w.propose(l, Request{Kind: api.KindState, Data: []byte("x")})
 	w.run(election)
 	second.core.Tables().History ^= 1
 	second.core.agree.applied(second.core)
@@ -104,7 +103,7 @@ func TestHistoryDiffersFarBehind(t *testing.T) {
 		second.core.Tables().History ^= 1
 		second.core.agree.applied(second.core)
 		for i := range updates {
-			w.propose(l, Request{Kind: api.State, Data: fmt.Append(nil, i)})
+			w.propose(l, Request{Kind: api.KindState, Data: fmt.Append(nil, i)})
 			if i%100 == 0 {
 				w.run(5 * time.Millisecond)
 			}
@@ -150,7 +149,7 @@ func TestHistoryIsComparedLater(t *testing.T) {
 	require.NoError(t, second.core.agree.received(second.core, l.core.self, body))
 	require.Empty(t, w.faulted(5*election), "it does not have the entry")
 	for i := range 10 {
-		w.propose(l, Request{Kind: api.State, Data: fmt.Append(nil, i)})
+		w.propose(l, Request{Kind: api.KindState, Data: fmt.Append(nil, i)})
 	}
 	require.Contains(t, w.faulted(5*election), second.peer.ID)
 }
@@ -159,8 +158,7 @@ func TestHistoryIsComparedLater(t *testing.T) {
 func TestInstancesAreHeard(t *testing.T) {
 	w := newWorld(t, 3)
 	n, _, _ := w.busy(1)
-	body, err := json.Marshal(announcement{Election: election, Addr: w.nodes[1].peer.Addr, Instances: map[string]string{"z": "i"}})
-	require.NoError(t, err)
+	body := announcement{election: election, addr: w.nodes[1].peer.Addr, instances: map[string]string{"z": "i"}}.encode()
 	require.NoError(t, n.core.contact.announced(n.core, w.nodes[1].peer.ID, body))
 	require.Equal(t, []map[string]string{{"z": "i"}}, n.core.out.Instances)
 }

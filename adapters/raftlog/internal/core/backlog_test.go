@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
@@ -34,7 +34,7 @@ func TestStateMachineStands(t *testing.T) {
 			term, base := l.core.Status().Term, n.core.backlog.load
 			data, last := make([]byte, 1<<10), uint64(0)
 			for range 300 {
-				last = w.propose(l, Request{Kind: api.State, Data: data})
+				last = w.propose(l, Request{Kind: api.KindState, Data: data})
 				w.run(3 * time.Millisecond)
 			}
 			w.until("the last one", func() bool { _, ok := l.replies[last]; return ok })
@@ -67,7 +67,7 @@ func TestLeaderStateMachineStands(t *testing.T) {
 			l := w.leader()
 			l.core.backlog.most, l.stands = most, true
 			for range 100 {
-				w.propose(l, Request{Kind: api.State, Data: make([]byte, 1<<10)})
+				w.propose(l, Request{Kind: api.KindState, Data: make([]byte, 1<<10)})
 				w.run(3 * time.Millisecond)
 			}
 			require.ErrorIs(t, l.replies[w.token].Err, api.ErrBusy)
@@ -75,7 +75,7 @@ func TestLeaderStateMachineStands(t *testing.T) {
 			require.Equal(t, l, w.leader())
 			l.stands = false
 			l.drain()
-			token := w.propose(l, Request{Kind: api.State})
+			token := w.propose(l, Request{Kind: api.KindState})
 			w.run(50 * time.Millisecond)
 			require.NoError(t, l.replies[token].Err)
 		})

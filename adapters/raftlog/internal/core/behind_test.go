@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // TestDiskStands: a peer whose disk stands hears, and is heard, and keeps nobody from leading:
@@ -37,14 +37,14 @@ func TestDiskStands(t *testing.T) {
 			term := l.core.Status().Term
 			n.stalled = true
 			for range 30 {
-				w.propose(other, Request{Kind: api.State, Forward: true})
+				w.propose(other, Request{Kind: api.KindState, Forward: true})
 				w.run(2 * tick)
 			}
 			w.until("another one leads", func() bool { h := w.holders("e"); return len(h) == 1 && h[0] == "of the other" })
 			w.run(10 * election)
 			require.Equal(t, []string{"of the other"}, w.holders("e"))
 			require.Equal(t, leads, other.core.Status().Term > term, "another one leads the log only if it must")
-			token := w.propose(other, Request{Kind: api.State, Forward: true})
+			token := w.propose(other, Request{Kind: api.KindState, Forward: true})
 			w.run(election / 2)
 			require.NoError(t, other.replies[token].Err)
 
@@ -77,7 +77,7 @@ func TestAppendsAreLost(t *testing.T) {
 		a := &raftpb.Message{}
 		return m.to == n.peer.ID && m.frame[0] == frameRaft && proto.Unmarshal(m.frame[frameHeader:], a) == nil && a.GetType() == raftpb.MsgApp
 	}
-	w.propose(l, Request{Kind: api.State})
+	w.propose(l, Request{Kind: api.KindState})
 	w.until("another one leads", func() bool { h := w.holders("e"); return len(h) == 1 && h[0] == "of the other" })
 	require.Equal(t, l, w.leader())
 	w.loses = func(wired) bool { return false }
@@ -97,7 +97,7 @@ func TestAllDisksStand(t *testing.T) {
 	for _, n := range w.nodes {
 		n.stalled = true
 	}
-	w.propose(l, Request{Kind: api.State})
+	w.propose(l, Request{Kind: api.KindState})
 	w.run(10 * election)
 	require.Equal(t, l, w.leader())
 	require.Equal(t, []string{"one"}, w.holders("e"))

@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
@@ -151,7 +151,7 @@ func notReady(late []string) error {
 // Abandon returns false, and the request is answered as if Abandon had not been called.
 func (c *Core) Abandon(token uint64) bool {
 	defer contain()
-	if i := slices.IndexFunc(c.props.early, func(w waiting) bool { return w.Kind == api.Config && w.origin == origin{token: token} }); i >= 0 {
+	if i := slices.IndexFunc(c.props.early, func(w waiting) bool { return w.Kind == api.KindConfig && w.origin == origin{token: token} }); i >= 0 {
 		c.props.early = slices.Delete(c.props.early, i, i+1)
 		c.props.reply(c, origin{token: token}, 0, fmt.Errorf("%w: nothing was changed: the leader has just been elected", api.ErrBusy))
 		return true

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/raft/v3"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -17,7 +17,7 @@ func TestChangeComesTooLate(t *testing.T) {
 	for what, meanwhile := range map[error]func(w *world, id requestid.ID){
 		api.ErrStale: func(w *world, _ requestid.ID) { w.run(2 * time.Second) },
 		api.ErrRequestIDReused: func(w *world, id requestid.ID) {
-			token := w.propose(w.leader(), Request{Kind: api.State, ID: id})
+			token := w.propose(w.leader(), Request{Kind: api.KindState, ID: id})
 			w.run(50 * time.Millisecond)
 			require.NoError(w.t, w.leader().replies[token].Err)
 		},
@@ -27,7 +27,7 @@ func TestChangeComesTooLate(t *testing.T) {
 			w.until("a leader", func() bool { return w.leader() != nil })
 			l := w.leader()
 			id := requestid.From(l.Wall().Add(time.Second-7*time.Hour), 3, 3)
-			token := w.propose(l, Request{Kind: api.Config, ID: id, To: []api.Peer{peerNo(0), peerNo(1), peerNo(2), peerNo(3)}})
+			token := w.propose(l, Request{Kind: api.KindConfig, ID: id, To: []api.Peer{peerNo(0), peerNo(1), peerNo(2), peerNo(3)}})
 			meanwhile(w, id)
 			w.add(peerNo(3), w.nodes[0].tablesVoters())
 			w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
@@ -53,7 +53,7 @@ func TestChangeIsKnownToMost(t *testing.T) {
 	w.until("it is complete", func() bool { // as whoever leads says, which is the first to know
 		for _, n := range w.nodes {
 			if n.core.state == raft.StateLeader && asked[n] == 0 {
-				asked[n] = w.propose(n, Request{Kind: api.Config, ID: id, To: to})
+				asked[n] = w.propose(n, Request{Kind: api.KindConfig, ID: id, To: to})
 			}
 		}
 		for n, token := range asked {
@@ -89,7 +89,7 @@ func TestChangeNamesAnotherAddress(t *testing.T) {
 	w.until("a leader", func() bool { return w.leader() != nil })
 	l := w.leader()
 	wrong := api.Peer{ID: peerNo(3).ID, Addr: "elsewhere:1"}
-	token := w.propose(l, Request{Kind: api.Config, ID: requestid.From(l.Wall(), 3, 3), To: []api.Peer{peerNo(0), peerNo(1), peerNo(2), wrong}})
+	token := w.propose(l, Request{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 3, 3), To: []api.Peer{peerNo(0), peerNo(1), peerNo(2), wrong}})
 	w.add(peerNo(3), w.nodes[0].tablesVoters())
 	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
 	require.ErrorIs(t, l.replies[token].Err, api.ErrInvalid)
@@ -111,7 +111,7 @@ func TestChangeMayBeInForceYet(t *testing.T) {
 		n.stalled = n != l
 	}
 	to := []api.Peer{peerNo(0), peerNo(1), peerNo(2), peerNo(3)}
-	token := w.propose(l, Request{Kind: api.Config, ID: requestid.From(l.Wall(), 3, 3), To: to})
+	token := w.propose(l, Request{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 3, 3), To: to})
 	w.run(election)
 	late.down = true
 	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
@@ -129,7 +129,7 @@ func TestChangeIsAbandoned(t *testing.T) {
 	w.until("a leader", func() bool { return w.leader() != nil })
 	l := w.leader()
 	id := requestid.From(l.Wall(), 3, 3)
-	change := Request{Kind: api.Config, ID: id, To: []api.Peer{peerNo(0), peerNo(1), peerNo(2), peerNo(3)}}
+	change := Request{Kind: api.KindConfig, ID: id, To: []api.Peer{peerNo(0), peerNo(1), peerNo(2), peerNo(3)}}
 
 	first, second := w.propose(l, change), w.propose(l, change)
 	require.False(t, l.core.Abandon(first), "another caller waits for it")
@@ -178,7 +178,7 @@ func TestChangeIsAbandonedByANewLeader(t *testing.T) {
 		return l != nil
 	})
 	require.False(t, l.core.props.ready)
-	token := w.propose(l, Request{Kind: api.Config, ID: requestid.From(l.Wall(), 3, 3), To: []api.Peer{peerNo(0), peerNo(1)}})
+	token := w.propose(l, Request{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 3, 3), To: []api.Peer{peerNo(0), peerNo(1)}})
 	require.True(t, l.core.Abandon(token))
 	w.run(election)
 	require.ErrorIs(t, l.replies[token].Err, api.ErrBusy)

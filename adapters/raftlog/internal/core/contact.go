@@ -2,16 +2,19 @@ package core
 
 import (
 	"cmp"
-	"encoding/json"
+	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
@@ -68,20 +71,70 @@ func (k *contact) init(c *Core) {
 	}
 }
 
+// announcement is the message by which a peer introduces itself to the leader.
 type announcement struct {
-	Nonce    uint64        `json:"nonce"`
-	Addr     string        `json:"addr"`
-	Election time.Duration `json:"election"`
-	// Instances are those that the sender knows: whoever has not met a peer yet, which may have
-	// lost its directory before the two meet, learns of it from others.
-	Instances map[string]string `json:"instances,omitempty"`
+	nonce    uint64
+	addr     string
+	election time.Duration
+	// instances are the data directories that the sender knows. A peer that has not met
+	// another peer, which may lose its directory before the two meet, learns of it in this
+	// way.
+	instances map[string]string
 }
 
+func (a announcement) encode() []byte {
+	b := wire.AppendString(binary.AppendUvarint(nil, a.nonce), a.addr)
+	return appendInstances(binary.AppendVarint(b, int64(a.election)), a.instances)
+}
+
+func decodeAnnouncement(body []byte) (announcement, error) {
+	d := wire.Decoder{B: body}
+	a := announcement{nonce: d.Uint64("nonce"), addr: d.String("address", wire.MaxString), election: time.Duration(d.Int("election timeout"))}
+	a.instances = decodeInstances(&d)
+	return a, d.End()
+}
+
+// welcome is the leader's reply to an announcement.
 type welcome struct {
-	Nonce     uint64            `json:"nonce"`
-	Term      uint64            `json:"term"`
-	Match     uint64            `json:"match"`
-	Instances map[string]string `json:"instances,omitempty"`
+	nonce     uint64
+	term      uint64
+	match     uint64
+	instances map[string]string
+}
+
+func (w welcome) encode() []byte {
+	b := binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(nil, w.nonce), w.term), w.match)
+	return appendInstances(b, w.instances)
+}
+
+func decodeWelcome(body []byte) (welcome, error) {
+	d := wire.Decoder{B: body}
+	w := welcome{nonce: d.Uint64("nonce"), term: d.Uint64("term"), match: d.Uint64("index")}
+	w.instances = decodeInstances(&d)
+	return w, d.End()
+}
+
+// appendInstances appends instances in the order of the IDs, so that equal maps have equal
+// encodings.
+func appendInstances(b []byte, instances map[string]string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(instances)))
+	for _, id := range slices.Sorted(maps.Keys(instances)) {
+		b = wire.AppendString(wire.AppendString(b, id), instances[id])
+	}
+	return b
+}
+
+func decodeInstances(d *wire.Decoder) map[string]string {
+	n := d.Count("number of instances", wire.MaxRemoved, 2)
+	if n == 0 {
+		return nil
+	}
+	instances := make(map[string]string, n)
+	for range n {
+		id := d.String("ID of a peer", wire.MaxString)
+		instances[id] = d.String("instance", wire.MaxString)
+	}
+	return instances
 }
 
 func (c *Core) instances() map[string]string {
@@ -107,10 +160,7 @@ func (k *contact) announce(c *Core) {
 	if k.met && member && led && self.Addr == c.cfg.Self.Addr || c.state == raft.StateLeader || k.removed != nil {
 		return
 	}
-	body, err := json.Marshal(announcement{k.nonce, c.cfg.Self.Addr, c.cfg.Election, c.instances()})
-	if err != nil {
-		panic(err)
-	}
+	body := announcement{k.nonce, c.cfg.Self.Addr, c.cfg.Election, c.instances()}.encode()
 	if leader, known := c.peerOf(c.lead); known && c.lead != raft.None && led {
 		c.sendFrame(leader, frameAnnounce, body)
 		return
@@ -123,26 +173,22 @@ func (k *contact) announce(c *Core) {
 // announced takes an announcement. A leader answers with what the peer has acknowledged, and
 // admits one that is no member: as a client, that gets the log and has no vote.
 func (k *contact) announced(c *Core, from string, body []byte) error {
-	var a announcement
-	if err := json.Unmarshal(body, &a); err != nil {
+	a, err := decodeAnnouncement(body)
+	if err != nil {
 		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
 	}
-	k.heard(c, a.Instances)
+	k.heard(c, a.instances)
 	if c.state != raft.StateLeader || !c.props.ready {
 		return nil
 	}
-	if a.Election != c.cfg.Election {
+	if a.election != c.cfg.Election {
 		return fmt.Errorf("raftlog: peer %s is configured with an election timeout of %v, the cluster with %v: it is not admitted",
-			from, a.Election, c.cfg.Election)
+			from, a.election, c.cfg.Election)
 	}
-	p := replica.With(c.cfg.Cluster, api.Peer{ID: from, Addr: a.Addr})
+	p := replica.With(c.cfg.Cluster, api.Peer{ID: from, Addr: a.addr})
 	if q, member := c.tables.Members.Find(p.Raft); member {
-		moved := k.move(c, q, a.Addr)
-		reply, err := json.Marshal(welcome{a.Nonce, c.term, c.Acknowledged(from), c.instances()})
-		if err != nil {
-			panic(err)
-		}
-		c.sendFrame(from, frameWelcome, reply)
+		moved := k.move(c, q, a.addr)
+		c.sendFrame(from, frameWelcome, welcome{a.nonce, c.term, c.Acknowledged(from), c.instances()}.encode())
 		return moved
 	}
 	return k.welcome(c, p)
@@ -230,16 +276,16 @@ func (k *contact) lost() { k.admit, k.handing, k.handOverBy = requestid.ID{}, re
 // not have has lost its disk, and what it has voted with it: it must not take part under
 // this ID again.
 func (k *contact) welcomed(c *Core, body []byte) error {
-	var w welcome
-	if err := json.Unmarshal(body, &w); err != nil {
+	w, err := decodeWelcome(body)
+	if err != nil {
 		return fmt.Errorf("%w: %w", errFrame, err)
 	}
-	if w.Nonce != k.nonce || w.Term != c.term { // what was acknowledged in another term may have been replaced since
+	if w.nonce != k.nonce || w.term != c.term { // what was acknowledged in another term may have been replaced since
 		return nil
 	}
 	k.met = true
-	k.heard(c, w.Instances)
-	k.lacks(c, w.Match)
+	k.heard(c, w.instances)
+	k.lacks(c, w.match)
 	return nil
 }
 
@@ -260,18 +306,19 @@ func (k *contact) sendMoved(c *Core, to string) {
 	if c.tables.Members.Unsettled() {
 		return
 	}
-	body, err := json.Marshal(c.Membership())
-	if err != nil {
-		panic(err)
+	m := c.Membership()
+	if wire.CheckMembership(m) != nil {
+		m.Removed = []string{to} // the receiver needs only its own ID
 	}
-	c.sendFrame(to, frameMoved, body)
+	c.sendFrame(to, frameMoved, wire.AppendMembership(nil, m))
 }
 
 // moved is the end of this peer's part in the cluster. It goes on telling clients who the
 // peers are.
 func (k *contact) moved(c *Core, body []byte) error {
-	var m api.Membership
-	if err := json.Unmarshal(body, &m); err != nil {
+	d := wire.Decoder{B: body}
+	m := d.Membership()
+	if err := d.End(); err != nil {
 		return fmt.Errorf("%w: %w", errFrame, err)
 	}
 	if slices.Contains(m.Removed, c.cfg.Self.ID) {

@@ -16,7 +16,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
@@ -345,6 +345,6 @@ func (c *Core) newID() requestid.ID {
 // control makes an entry of an op.
 func (c *Core) control(id requestid.ID, op entry.Op) *raftpb.Entry {
 	data := op.Encode()
-	h := entry.Header{Kind: api.Control, ID: id, Time: c.calendar(), Sum: entry.Sum(data)}
+	h := entry.Header{Kind: api.KindControl, ID: id, Time: c.calendar(), Sum: entry.Sum(data)}
 	return &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Data: entry.Encode(h, data)}
 }

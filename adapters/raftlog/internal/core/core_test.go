@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
@@ -46,9 +46,9 @@ func TestProposals(t *testing.T) {
 	w.until("a leader", func() bool { return w.leader() != nil })
 	l := w.leader()
 	id := requestid.From(l.Wall(), 1, 2)
-	one := w.propose(l, Request{Kind: api.State, ID: id, Data: []byte("x")})
-	two := w.propose(l, Request{Kind: api.State, ID: id, Data: []byte("x")})
-	other := w.propose(l, Request{Kind: api.State, ID: id, Data: []byte("y")})
+	one := w.propose(l, Request{Kind: api.KindState, ID: id, Data: []byte("x")})
+	two := w.propose(l, Request{Kind: api.KindState, ID: id, Data: []byte("x")})
+	other := w.propose(l, Request{Kind: api.KindState, ID: id, Data: []byte("y")})
 	w.run(50 * time.Millisecond)
 	require.NoError(t, l.replies[one].Err)
 	require.Equal(t, l.replies[one].Index, l.replies[two].Index)
@@ -57,15 +57,15 @@ func TestProposals(t *testing.T) {
 		if n == l {
 			continue
 		}
-		again := w.propose(n, Request{Kind: api.State, ID: id, Data: []byte("x"), Forward: true})
-		refused := w.propose(n, Request{Kind: api.State, ID: id, Data: []byte("x")})
+		again := w.propose(n, Request{Kind: api.KindState, ID: id, Data: []byte("x"), Forward: true})
+		refused := w.propose(n, Request{Kind: api.KindState, ID: id, Data: []byte("x")})
 		w.run(50 * time.Millisecond)
 		require.Equal(t, Reply{again, l.replies[one].Index, nil}, n.replies[again])
 		var e *api.NotLeaderError
 		require.ErrorAs(t, n.replies[refused].Err, &e)
 		require.Equal(t, l.peer, e.Leader)
 	}
-	old := w.propose(l, Request{Kind: api.State, ID: requestid.From(l.Wall().Add(-8*time.Hour), 1, 2)})
+	old := w.propose(l, Request{Kind: api.KindState, ID: requestid.From(l.Wall().Add(-8*time.Hour), 1, 2)})
 	w.run(10 * time.Millisecond)
 	require.ErrorIs(t, l.replies[old].Err, api.ErrStale)
 	w.token++
@@ -91,7 +91,7 @@ func TestChange(t *testing.T) {
 	l := w.leader()
 	id := requestid.From(l.Wall(), 7, 7)
 	to := []api.Peer{peerNo(3), peerNo(4), peerNo(5)}
-	token := w.propose(l, Request{Kind: api.Config, ID: id, To: to})
+	token := w.propose(l, Request{Kind: api.KindConfig, ID: id, To: to})
 	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
 	t.Log(l.replies[token])
 	w.run(time.Second)
@@ -102,13 +102,13 @@ func TestChange(t *testing.T) {
 	require.Equal(t, to, m.Voters)
 	require.Empty(t, m.Outgoing)
 	require.Equal(t, []string{"p0", "p1", "p2"}, m.Removed)
-	again := w.propose(l, Request{Kind: api.Config, ID: id, To: to})
+	again := w.propose(l, Request{Kind: api.KindConfig, ID: id, To: to})
 	w.run(10 * time.Millisecond)
 	require.NoError(t, l.replies[again].Err)
 	for _, n := range w.nodes[:3] {
 		n.down = true
 	}
-	more := w.propose(l, Request{Kind: api.State, Data: []byte("x")})
+	more := w.propose(l, Request{Kind: api.KindState, Data: []byte("x")})
 	w.run(100 * time.Millisecond)
 	require.NoError(t, l.replies[more].Err)
 }
@@ -123,7 +123,7 @@ func TestChangeAgain(t *testing.T) {
 	var ask func(n uint64, to ...api.Peer) Reply
 	ask = func(n uint64, to ...api.Peer) Reply {
 		l := w.leader()
-		token := w.propose(l, Request{Kind: api.Config, ID: requestid.From(at, n, n), To: to})
+		token := w.propose(l, Request{Kind: api.KindConfig, ID: requestid.From(at, n, n), To: to})
 		w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
 		w.run(time.Second)
 		if errors.Is(l.replies[token].Err, api.ErrUnknownOutcome) { // the leader was one of those that go
@@ -195,7 +195,7 @@ func TestRemovedUnaware(t *testing.T) {
 		to = append(to, n.peer)
 	}
 	w.cut = func(from, to string) bool { return from == out.peer.ID || to == out.peer.ID }
-	token := w.propose(l, Request{Kind: api.Config, ID: requestid.From(l.Wall(), 9, 9), To: to})
+	token := w.propose(l, Request{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 9, 9), To: to})
 	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
 	require.NoError(t, l.replies[token].Err)
 	w.cut = func(string, string) bool { return false }
@@ -217,12 +217,12 @@ func TestWhatPeersMayAsk(t *testing.T) {
 	for _, op := range []entry.Op{
 		{Do: entry.Window, Window: 1 << 62}, {Do: entry.Transfer}, {Do: entry.Expire, Peer: from.core.self}, {Do: "else"},
 	} {
-		body := encodeRequest(1, Request{Kind: api.Control, ID: from.core.newID(), Op: op})
+		body := encodeRequest(1, Request{Kind: api.KindControl, ID: from.core.newID(), Op: op})
 		require.ErrorIs(t, l.core.Receive(from.peer.ID, from.core.frame(frameRequest, body)), errFrame, op.Do)
 	}
 	w.run(50 * time.Millisecond)
 	require.Equal(t, 7*time.Hour, l.core.tables.Window)
-	token := w.propose(l, Request{Kind: api.State})
+	token := w.propose(l, Request{Kind: api.KindState})
 	w.run(50 * time.Millisecond)
 	require.NoError(t, l.replies[token].Err)
 }

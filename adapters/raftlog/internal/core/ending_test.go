@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -22,13 +22,13 @@ func TestEndComesLate(t *testing.T) {
 	l.core.Stand("e", "first", "")
 	w.until("it leads", func() bool { return len(w.holders("e")) == 1 })
 	control := func(op entry.Op) Reply {
-		token := w.propose(n, Request{Kind: api.Control, Op: op, Forward: true})
+		token := w.propose(n, Request{Kind: api.KindControl, Op: op, Forward: true})
 		w.until("a reply", func() bool { _, ok := n.replies[token]; return ok })
 		return n.replies[token]
 	}
 	end := entry.Op{Do: entry.End, Election: "e", Through: n.core.Tables().Index}
 	request := func(number uint64, op entry.Op) []byte {
-		return n.core.frame(frameRequest, encodeRequest(number, Request{Kind: api.Control, ID: requestid.From(n.Wall(), number, 7), Op: op}))
+		return n.core.frame(frameRequest, encodeRequest(number, Request{Kind: api.KindControl, ID: requestid.From(n.Wall(), number, 7), Op: op}))
 	}
 	late := request(7, end)
 	require.NoError(t, control(end).Err)
@@ -61,7 +61,7 @@ func TestEndComesLate(t *testing.T) {
 	// A leader that does not know all that the asker knows cannot tell which end is meant, nor
 	// how long ago it was.
 	restart.Through = l.core.Tables().Index + 100
-	token := w.propose(l, Request{Kind: api.Control, Op: restart})
+	token := w.propose(l, Request{Kind: api.KindControl, Op: restart})
 	require.ErrorIs(t, l.replies[token].Err, api.ErrNotLeader)
 	restart.Through = n.core.Tables().Index
 	require.NoError(t, control(restart).Err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -24,7 +24,7 @@ func TestEndedElectionsAreForgotten(t *testing.T) {
 		for range each {
 			number++
 			id := requestid.From(l.Wall(), number, 1)
-			w.propose(l, Request{Kind: api.Control, ID: id, Op: entry.Op{Do: entry.End, Election: fmt.Sprint("job-", number), Through: l.core.tables.Index}})
+			w.propose(l, Request{Kind: api.KindControl, ID: id, Op: entry.Op{Do: entry.End, Election: fmt.Sprint("job-", number), Through: l.core.tables.Index}})
 		}
 		last := fmt.Sprint("job-", number)
 		w.until("they are ended", func() bool { return l.core.tables.Lines.Line(last).Ended })
@@ -66,8 +66,8 @@ func TestForgetWaitsForLeases(t *testing.T) {
 	lines := &l.core.tables.Lines
 	token := lines.Line("e").Candidates[0].Token
 	end := entry.Op{Do: entry.End, Election: "e", Through: n.core.Tables().Index}
-	late := n.core.frame(frameRequest, encodeRequest(7, Request{Kind: api.Control, ID: requestid.From(n.Wall(), 7, 7), Op: end}))
-	w.propose(l, Request{Kind: api.Control, Op: end})
+	late := n.core.frame(frameRequest, encodeRequest(7, Request{Kind: api.KindControl, ID: requestid.From(n.Wall(), 7, 7), Op: end}))
+	w.propose(l, Request{Kind: api.KindControl, Op: end})
 	w.until("it is ended", func() bool { return lines.Line("e").Ended })
 	ended := w.now
 	l.core.Withdraw("e", "first")
@@ -84,7 +84,7 @@ func TestForgetWaitsForLeases(t *testing.T) {
 	require.NoError(t, l.core.Receive(n.peer.ID, late))
 	w.until("the request is applied", func() bool { return l.core.tables.Index > index })
 	require.Equal(t, []string{"second"}, w.holders("e"))
-	reply := w.propose(l, Request{Kind: api.Control, Op: entry.Op{Do: entry.End, Election: "e", Through: 1}})
+	reply := w.propose(l, Request{Kind: api.KindControl, Op: entry.Op{Do: entry.End, Election: "e", Through: 1}})
 	w.until("a reply", func() bool { _, ok := l.replies[reply]; return ok })
 	require.ErrorIs(t, l.replies[reply].Err, api.ErrStale)
 }

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
+
 	"go.etcd.io/raft/v3"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
@@ -41,7 +43,7 @@ func (p *proposals) refuse(c *Core, r Request) {
 	m, to := c.contact.removed, slices.Clone(r.To)
 	byID := func(a, b api.Peer) int { return strings.Compare(a.ID, b.ID) }
 	slices.SortFunc(to, byID)
-	if r.Kind == api.Config && slices.Equal(to, slices.SortedFunc(slices.Values(m.Voters), byID)) {
+	if r.Kind == api.KindConfig && slices.Equal(to, slices.SortedFunc(slices.Values(m.Voters), byID)) {
 		p.reply(c, origin{token: r.Token}, m.Index, nil)
 		return
 	}
@@ -59,8 +61,12 @@ func (p *proposals) forward(c *Core, r Request) {
 		p.refuse(c, r)
 		return
 	}
-	if len(r.Data) > entry.MaxData { // no leader takes that, and frames have their limit
+	if len(r.Data) > entry.MaxData { // the leader would reject it, and frames have a limit
 		p.reply(c, origin{token: r.Token}, 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(r.Data), entry.MaxData))
+		return
+	}
+	if err := wire.CheckPeers(r.To...); err != nil {
+		p.reply(c, origin{token: r.Token}, 0, err)
 		return
 	}
 	leader, known := c.peerOf(c.lead)
@@ -74,7 +80,7 @@ func (p *proposals) forward(c *Core, r Request) {
 		if deadline == 0 {
 			deadline = c.now() + c.cfg.Election
 		}
-		p.sent[p.seq] = sent{r.Token, deadline, r.Kind == api.Config}
+		p.sent[p.seq] = sent{r.Token, deadline, r.Kind == api.KindConfig}
 	}
 	c.sendFrame(leader, frameRequest, encodeRequest(p.seq, r))
 }
@@ -85,7 +91,7 @@ func (p *proposals) received(c *Core, from string, body []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
 	}
-	if r.Kind == api.Control {
+	if r.Kind == api.KindControl {
 		switch r.Op.Do {
 		case entry.Join, entry.Leave, entry.End, entry.Restart:
 		default:

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
@@ -28,7 +28,7 @@ func TestGuardIsCheckedByTheLog(t *testing.T) {
 	}
 	l.core.Withdraw("e", "c")
 	w.run(tick)
-	token := w.propose(l, Request{Kind: api.State, ID: requestid.From(l.Wall(), 1, 1), Data: []byte("x"), Guard: guard})
+	token := w.propose(l, Request{Kind: api.KindState, ID: requestid.From(l.Wall(), 1, 1), Data: []byte("x"), Guard: guard})
 	require.Empty(t, l.replies)
 	for _, n := range w.nodes {
 		n.stalled = false
@@ -45,7 +45,7 @@ func TestGuardIsCheckedBeforeWriting(t *testing.T) {
 	w.until("a leader", func() bool { return w.leader() != nil })
 	l := w.leader()
 	update := func(g entry.Guard, id requestid.ID) Reply {
-		token := w.propose(l, Request{Kind: api.State, ID: id, Data: []byte("x"), Guard: g})
+		token := w.propose(l, Request{Kind: api.KindState, ID: id, Data: []byte("x"), Guard: g})
 		w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
 		return l.replies[token]
 	}
@@ -79,7 +79,7 @@ func TestSkipsAreForgotten(t *testing.T) {
 	w.until("a leader", func() bool { return w.leader() != nil })
 	l := w.leader()
 	skip := func() uint64 {
-		token := w.propose(l, Request{Kind: api.State, ID: requestid.From(l.Wall(), w.rand.Uint64(), 1), Guard: entry.Guard{Election: "e", Token: 1 << 40}})
+		token := w.propose(l, Request{Kind: api.KindState, ID: requestid.From(l.Wall(), w.rand.Uint64(), 1), Guard: entry.Guard{Election: "e", Token: 1 << 40}})
 		w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
 		w.until("others have it", func() bool {
 			return !slices.ContainsFunc(w.nodes, func(n *node) bool { return n.core.tables.Index != l.core.last.index })

@@ -6,7 +6,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // lease is for how long the candidates of this peer may lead, if they are the first.

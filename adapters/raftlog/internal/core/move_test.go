@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
@@ -86,7 +86,7 @@ func TestPeerMovesInAChange(t *testing.T) {
 	// Both are under way at the same time.
 	other.core.cfg.Self.Addr = "moved:1"
 	require.NoError(t, l.core.contact.move(l.core, l.member(other), "moved:1"))
-	token := w.propose(l, Request{Kind: api.Config, To: to})
+	token := w.propose(l, Request{Kind: api.KindConfig, To: to})
 	w.run(2 * time.Second)
 	require.NoError(t, l.replies[token].Err)
 	for _, n := range w.nodes {

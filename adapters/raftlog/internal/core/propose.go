@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
@@ -104,14 +104,14 @@ func (p *proposals) take(c *Core, w waiting) {
 func (p *proposals) lead(c *Core, w waiting) {
 	var data []byte
 	switch w.Kind {
-	case api.State:
+	case api.KindState:
 		data = w.Data
-	case api.Control:
+	case api.KindControl:
 		if w.Op.Do == entry.Restart && !p.restart(c, w) {
 			return
 		}
 		data = w.Op.Encode()
-	case api.Config:
+	case api.KindConfig:
 		if err := c.space.refuses(c); err != nil {
 			p.reply(c, w.origin, 0, err)
 			return
@@ -123,7 +123,7 @@ func (p *proposals) lead(c *Core, w waiting) {
 		return
 	}
 	limit := entry.MaxData
-	if w.Kind == api.State {
+	if w.Kind == api.KindState {
 		limit = c.cfg.MaxData
 	}
 	if len(data) > limit {
@@ -139,13 +139,13 @@ func (p *proposals) lead(c *Core, w waiting) {
 		under.waiters = append(under.waiters, w.origin)
 		return
 	}
-	if w.Kind == api.State && c.backlog.full() {
+	if w.Kind == api.KindState && c.backlog.full() {
 		p.reply(c, w.origin, 0, fmt.Errorf("%w: the state machine has not applied %d entries of %d bytes yet", api.ErrBusy, c.backlog.entries, c.backlog.bytes))
 		return
 	}
 	now := c.calendar()
 	full := c.space.refuses(c)
-	if w.Kind == api.State {
+	if w.Kind == api.KindState {
 		if full == nil {
 			full = c.space.refusesUpdate(p.bytes + len(data))
 		}

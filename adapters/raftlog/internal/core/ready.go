@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
@@ -210,7 +210,7 @@ func (c *Core) noticed(o replica.Outcome) {
 	}
 	leads := c.state == raft.StateLeader
 	switch o.Kind {
-	case api.Checkpoint:
+	case api.KindCheckpoint:
 		if o.Term != c.term {
 			break
 		}
@@ -219,13 +219,13 @@ func (c *Core) noticed(o replica.Outcome) {
 			c.expiry.succeed(c)
 		}
 		c.lease.probe(c, c.now()) // the leader answers from now on, or so soon that this one is first heard
-	case api.Control:
+	case api.KindControl:
 		c.expiry.applied(c, o)
 		c.change.settled(c, o)
 		if leads && o.Term == c.term {
 			c.contact.transfer(c, o)
 		}
-	case api.Config:
+	case api.KindConfig:
 		c.change.applied(c, o)
 	}
 	c.props.applied(c, o)
@@ -292,7 +292,7 @@ func (c *Core) propose(entries ...*raftpb.Entry) bool {
 // configure makes an entry of a change of the peers.
 func (c *Core) configure(h entry.Header, cfg entry.Config, cc *raftpb.ConfChangeV2) (*raftpb.Entry, error) {
 	data := cfg.Encode()
-	h.Kind, h.Time, h.Sum = api.Config, c.calendar(), entry.Sum(data)
+	h.Kind, h.Time, h.Sum = api.KindConfig, c.calendar(), entry.Sum(data)
 	cc.Context = entry.Encode(h, data)
 	raw, err := marshal(cc)
 	if err != nil {

@@ -2,106 +2,81 @@ package core
 
 import (
 	"encoding/binary"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// wireRequest is a request between peers, without the data of an update. A frame has its length in
-// four bytes, the wireRequest in JSON, and the data.
-type wireRequest struct {
-	Seq  uint64       `json:"seq"`
-	Kind api.Kind     `json:"kind"`
-	ID   requestid.ID `json:"id"`
-	Op   *entry.Op    `json:"op,omitempty"`
-	To   []api.Peer   `json:"to,omitempty"`
-
-	Guard entry.Guard `json:"guard,omitzero"`
-}
-
+// encodeRequest encodes a request to the leader. A Control request contains the data of the
+// entry that it requests.
 func encodeRequest(seq uint64, r Request) []byte {
-	w := wireRequest{Seq: seq, Kind: r.Kind, ID: r.ID, To: r.To, Guard: r.Guard}
-	if r.Kind == api.Control {
-		w.Op = &r.Op
+	data := r.Data
+	if r.Kind == api.KindControl {
+		data = r.Op.Encode()
 	}
-	b, err := json.Marshal(w)
-	if err != nil {
-		panic(err) // numbers, strings and bytes
-	}
-	return slices.Concat(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b, r.Data)
+	b := make([]byte, 0, len(data)+64)
+	b = append(append(binary.AppendUvarint(b, seq), byte(r.Kind)), r.ID[:]...)
+	b = binary.AppendUvarint(wire.AppendString(b, r.Guard.Election), r.Guard.Token)
+	return append(wire.AppendPeers(b, r.To), data...)
 }
 
 func decodeRequest(body []byte) (seq uint64, r Request, err error) {
-	var w wireRequest
-	if len(body) < 4 || uint64(len(body)-4) < uint64(binary.BigEndian.Uint32(body)) {
-		return 0, r, fmt.Errorf("a request of %d bytes", len(body))
-	}
-	size := 4 + int(binary.BigEndian.Uint32(body))
-	head, data := body[4:size], slices.Clone(body[size:])
-	if err := json.Unmarshal(head, &w); err != nil {
-		return 0, r, err
-	}
-	r = Request{Kind: w.Kind, ID: w.ID, Data: data, To: w.To, Guard: w.Guard}
+	d := wire.Decoder{B: body}
+	seq, r.Kind = d.Uint64("number of a request"), api.Kind(d.Byte("kind of a request"))
+	copy(r.ID[:], d.Raw("request ID", uint64(len(r.ID))))
+	r.Guard = entry.Guard{Election: d.String("name of an election", entry.MaxElection), Token: d.Uint64("token")}
+	r.To = d.Peers()
+	data := d.Data("data of a request")
 	switch {
-	case len(data) > 0 && w.Kind != api.State:
-		return 0, r, fmt.Errorf("a request of kind %v with data", w.Kind)
-	case w.Kind > api.Control || w.Kind == api.Checkpoint || w.ID.IsZero():
-		return 0, r, fmt.Errorf("a request of kind %v, ID %v", w.Kind, w.ID)
-	case len(w.Guard.Election) > entry.MaxElection, w.Guard != (entry.Guard{}) && w.Kind != api.State:
-		return 0, r, errors.New("a guard that cannot be")
-	case w.Kind == api.Control && w.Op == nil:
-		return 0, r, errors.New("a control request that asks for nothing")
-	case w.Op != nil:
-		r.Op = *w.Op
+	case d.Err != nil:
+		return 0, r, d.Err
+	case r.Kind > api.KindControl || r.Kind == api.KindCheckpoint || r.ID.IsZero():
+		return 0, r, fmt.Errorf("a request of kind %v, ID %v", r.Kind, r.ID)
+	case len(data) > 0 && r.Kind == api.KindConfig:
+		return 0, r, fmt.Errorf("a request of kind %v with data", r.Kind)
+	case r.Guard != (entry.Guard{}) && r.Kind != api.KindState:
+		return 0, r, fmt.Errorf("a request of kind %v with a guard", r.Kind)
+	case r.Kind == api.KindControl:
+		r.Op, err = entry.DecodeOp(data)
+		return seq, r, err
 	}
-	return w.Seq, r, nil
+	r.Data = slices.Clone(data)
+	return seq, r, nil
 }
 
-// wireReply is the answer. Error has the api's bits of errors; one at least, if it is one.
-type wireReply struct {
-	Seq    uint64   `json:"seq"`
-	Index  uint64   `json:"index,omitempty"`
-	Error  uint64   `json:"error,omitempty"`
-	Text   string   `json:"text,omitempty"`
-	Leader api.Peer `json:"leader,omitzero"`
-}
-
+// encodeReply encodes the reply to a request. An error that package api does not define leaves
+// the outcome unknown.
 func encodeReply(seq, index uint64, err error) []byte {
-	w := wireReply{Seq: seq, Index: index}
-	if err != nil {
-		w.Text, w.Error = err.Error(), api.ErrorBits(err)
-		if w.Error == 0 {
-			w.Error = api.ErrorBits(api.ErrUnknownOutcome)
-		}
-		if e, ok := errors.AsType[*api.NotLeaderError](err); ok {
-			w.Leader = e.Leader
-		}
+	b := binary.AppendUvarint(binary.AppendUvarint(nil, seq), index)
+	if b = wire.AppendBool(b, err != nil); err == nil {
+		return b
 	}
-	b, err := json.Marshal(w)
-	if err != nil {
-		panic(err)
+	if !wire.IsKnown(err) {
+		err = unknownOutcome{err}
 	}
-	return b
+	return wire.AppendError(b, err)
 }
+
+// unknownOutcome adds api.ErrUnknownOutcome to an error without changing its text.
+type unknownOutcome struct{ error }
+
+func (unknownOutcome) Is(target error) bool { return target == api.ErrUnknownOutcome }
 
 func decodeReply(body []byte) (seq, index uint64, err, malformed error) {
-	var w wireReply
-	if e := json.Unmarshal(body, &w); e != nil {
+	d := wire.Decoder{B: body}
+	seq, index = d.Uint64("number of a request"), d.Uint64("index")
+	if d.Bool("result of a request") {
+		err = d.Error()
+	}
+	if e := d.End(); e != nil {
 		return 0, 0, nil, fmt.Errorf("%w: reply: %w", errFrame, e)
 	}
-	switch {
-	case w.Error == 0:
-		return w.Seq, w.Index, nil, nil
-	case w.Error > api.AllErrors:
-		return 0, 0, nil, fmt.Errorf("%w: reply with error %#x", errFrame, w.Error)
-	}
-	return w.Seq, w.Index, api.RemoteError(w.Error, w.Leader, w.Text), nil
+	return seq, index, err, nil
 }
 
 func sortedKeys[V any](m map[uint64]V) []uint64 { return slices.Sorted(maps.Keys(m)) }

@@ -2,13 +2,14 @@ package core
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
+
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -17,11 +18,11 @@ import (
 // malformed requests are rejected.
 func TestRequests(t *testing.T) {
 	id := requestid.From(time.Unix(1_700_000_000, 0), 1, 2)
-	update := Request{Kind: api.State, ID: id, Data: make([]byte, 1<<20), Guard: entry.Guard{Election: "e", Token: 3}}
+	update := Request{Kind: api.KindState, ID: id, Data: make([]byte, 1<<20), Guard: entry.Guard{Election: "e", Token: 3}}
 	for _, want := range []Request{
 		update,
-		{Kind: api.Control, ID: id, Op: entry.Op{Do: entry.Join, Election: "e", Candidate: "c"}},
-		{Kind: api.Config, ID: id, To: []api.Peer{{ID: "a", Addr: "b"}}},
+		{Kind: api.KindControl, ID: id, Op: entry.Op{Do: entry.Join, Election: "e", Candidate: "c"}},
+		{Kind: api.KindConfig, ID: id, To: []api.Peer{{ID: "a", Addr: "b"}}},
 	} {
 		body := encodeRequest(7, want)
 		require.Less(t, len(body), len(want.Data)+1<<10)
@@ -41,11 +42,31 @@ func TestRequests(t *testing.T) {
 	}
 	for _, body := range [][]byte{
 		{0xff, 0xff, 0xff, 0xff, '{', '}'},
-		append(encodeRequest(1, Request{Kind: api.Control, ID: id}), 'x'),
+		encodeRequest(1, Request{Kind: api.KindConfig, ID: id, Data: []byte("x")}),
+		encodeRequest(1, Request{Kind: api.KindConfig, ID: id, Guard: entry.Guard{Election: "e", Token: 3}}),
+		encodeRequest(1, Request{Kind: api.KindState, Data: []byte("x")}),
+		append(encodeRequest(1, Request{Kind: api.KindControl, ID: id}), 'x'),
 	} {
 		_, _, err := decodeRequest(body)
 		require.Error(t, err)
 	}
+}
+
+// TestContacts: announcements and welcomes are decoded as they were encoded.
+func TestContacts(t *testing.T) {
+	instances := map[string]string{"a": "1", "b": ""}
+	for _, want := range []announcement{{nonce: 7, addr: "h:1", election: time.Second, instances: instances}, {}} {
+		got, err := decodeAnnouncement(want.encode())
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, want := range []welcome{{nonce: 7, term: 2, match: 9, instances: instances}, {}} {
+		got, err := decodeWelcome(want.encode())
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err := decodeWelcome([]byte{1, 2, 3, 200})
+	require.ErrorIs(t, err, wire.ErrProtocol)
 }
 
 // TestReplies: an error that says nothing of what was done is not taken for none.
@@ -59,6 +80,6 @@ func TestReplies(t *testing.T) {
 		require.ErrorIs(t, err, want)
 		require.EqualError(t, err, sent.Error())
 	}
-	_, _, _, malformed := decodeReply(fmt.Appendf(nil, `{"error":%d}`, api.AllErrors+1))
+	_, _, _, malformed := decodeReply([]byte{1, 2, 1, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0}) // unknown errors
 	require.ErrorIs(t, malformed, errFrame)
 }

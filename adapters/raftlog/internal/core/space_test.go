@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -29,7 +29,7 @@ func TestRoomForUpdates(t *testing.T) {
 	w := newWorld(t, 3)
 	w.until("a leader", func() bool { return w.leader() != nil })
 	l := w.leader()
-	update := func(size int) Request { return Request{Kind: api.State, Data: make([]byte, size)} }
+	update := func(size int) Request { return Request{Kind: api.KindState, Data: make([]byte, size)} }
 	known := update(10)
 	known.ID = requestid.From(l.Wall(), 1, 1)
 	require.NoError(t, w.answer(l, known))
@@ -53,7 +53,7 @@ func TestRoomForUpdates(t *testing.T) {
 	l.core.SetRoom(-5, false)
 	require.ErrorIs(t, w.answer(l, update(0)), api.ErrNoSpace)
 	require.NoError(t, w.answer(l, known), "it changes nothing")
-	require.NoError(t, w.answer(l, Request{Kind: api.Control, Op: entry.Op{Do: entry.End, Election: "e"}}))
+	require.NoError(t, w.answer(l, Request{Kind: api.KindControl, Op: entry.Op{Do: entry.End, Election: "e"}}))
 	l.core.SetRoom(math.MaxInt64, false)
 	require.NoError(t, w.answer(l, update(10_000)))
 }
@@ -71,14 +71,14 @@ func TestMajorityWithoutSpace(t *testing.T) {
 	}
 	others[0].core.SetRoom(0, true)
 	w.run(election)
-	require.NoError(t, w.answer(l, Request{Kind: api.State}), "a majority has space")
+	require.NoError(t, w.answer(l, Request{Kind: api.KindState}), "a majority has space")
 	others[1].core.SetRoom(0, true)
 	w.run(election)
 	to := []api.Peer{peerNo(0), peerNo(1)}
 	for _, r := range []Request{
-		{Kind: api.State},
-		{Kind: api.Control, Op: entry.Op{Do: entry.End, Election: "e"}},
-		{Kind: api.Config, ID: requestid.From(l.Wall(), 1, 1), To: to},
+		{Kind: api.KindState},
+		{Kind: api.KindControl, Op: entry.Op{Do: entry.End, Election: "e"}},
+		{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 1, 1), To: to},
 	} {
 		err := w.answer(l, r)
 		require.ErrorIs(t, err, api.ErrNoSpace)
@@ -88,11 +88,11 @@ func TestMajorityWithoutSpace(t *testing.T) {
 	has := l.core.last.index
 	others[1].core.SetRoom(math.MaxInt64, false)
 	w.run(3 * election)
-	require.NoError(t, w.answer(l, Request{Kind: api.State}))
+	require.NoError(t, w.answer(l, Request{Kind: api.KindState}))
 	require.Greater(t, l.core.tables.Index, has)
 	require.Less(t, others[0].core.tables.Index, has)
 	l.core.SetRoom(0, true)
-	require.ErrorIs(t, w.answer(l, Request{Kind: api.State}), api.ErrNoSpace, "the leader and another one")
+	require.ErrorIs(t, w.answer(l, Request{Kind: api.KindState}), api.ErrNoSpace, "the leader and another one")
 	others[0].core.SetRoom(math.MaxInt64, false)
 	w.until("it catches up", func() bool { return others[0].core.tables.Index == l.core.tables.Index })
 }
@@ -105,7 +105,7 @@ func TestVoteAheadOfEntries(t *testing.T) {
 	l := w.leader()
 	n := w.other(l)
 	n.stalled = true
-	require.NoError(t, w.answer(l, Request{Kind: api.State}))
+	require.NoError(t, w.answer(l, Request{Kind: api.KindState}))
 	l.down = true
 	refused := errors.New("no space")
 	var said []raftpb.MessageType

@@ -8,7 +8,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
@@ -94,7 +94,7 @@ func (s *standing) reconcile(c *Core, now time.Duration) {
 }
 
 func (s *standing) ask(c *Core, op entry.Op) {
-	c.Propose(Request{Kind: api.Control, ID: c.newID(), Op: op, Forward: true})
+	c.Propose(Request{Kind: api.KindControl, ID: c.newID(), Op: op, Forward: true})
 }
 
 func comparePlaces(a, b place) int {

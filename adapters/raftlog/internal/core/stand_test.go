@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
@@ -40,7 +40,7 @@ func TestEndedElectionsCostNothing(t *testing.T) {
 	}
 	without := quickest(50, heartbeat)
 	for i := range ended {
-		w.propose(l, Request{Kind: api.Control, ID: requestid.From(l.Wall(), uint64(i), 1), Op: entry.Op{Do: entry.End, Election: fmt.Sprint("job-", i)}})
+		w.propose(l, Request{Kind: api.KindControl, ID: requestid.From(l.Wall(), uint64(i), 1), Op: entry.Op{Do: entry.End, Election: fmt.Sprint("job-", i)}})
 	}
 	w.until("they are ended", func() bool { return len(l.core.tables.Lines.Names()) == ended })
 	require.Less(t, quickest(50, heartbeat), max(10*without, time.Millisecond/2), "a look at each ended election takes several ms")
@@ -77,7 +77,7 @@ func TestCandidatesOfBefore(t *testing.T) {
 	w.run(100 * time.Millisecond)
 	require.Empty(t, other.core.stand.open)
 
-	w.propose(l, Request{Kind: api.Control, ID: requestid.From(l.Wall(), 1, 1), Op: entry.Op{Do: entry.Expire, Peer: replica.RaftID("test", other.peer.ID), Through: 1 << 40}})
+	w.propose(l, Request{Kind: api.KindControl, ID: requestid.From(l.Wall(), 1, 1), Op: entry.Op{Do: entry.Expire, Peer: replica.RaftID("test", other.peer.ID), Through: 1 << 40}})
 	w.until("it was taken out", func() bool { return lines.Line("f").Place("of now") < 0 })
 	w.until("it is back", func() bool { return lines.Line("f").Place("of now") == 0 })
 	other.core.Withdraw("f", "of now")

@@ -13,7 +13,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -22,7 +23,7 @@ import (
 const HeaderSize = 1 + 16 + 8 + 4
 
 // MaxData is how many bytes of data an entry can have.
-const MaxData = 16 << 20
+const MaxData = wire.MaxData
 
 // ErrMalformed: these bytes are not an entry's.
 var ErrMalformed = errors.New("raftlog: malformed entry")
@@ -54,7 +55,7 @@ type Guard struct {
 const guarded = 0x80
 
 // MaxElection is how many bytes an election's name can have.
-const MaxElection = api.MaxName
+const MaxElection = wire.MaxElection
 
 // Encode returns what an engine's entry carries. It copies data.
 func Encode(h Header, data []byte) []byte {
@@ -78,12 +79,12 @@ func decode(b []byte) (Header, []byte, error) {
 		return Header{}, nil, malformed(b)
 	}
 	kind, data := api.Kind(b[0]&^guarded), b[HeaderSize:]
-	if kind > api.Control || kind == api.Checkpoint {
+	if kind > api.KindControl || kind == api.KindCheckpoint {
 		return Header{}, nil, malformed(b)
 	}
 	var guard Guard
 	if b[0]&guarded != 0 {
-		if kind != api.State || len(data) < 10 {
+		if kind != api.KindState || len(data) < 10 {
 			return Header{}, nil, malformed(b)
 		}
 		size := int(binary.BigEndian.Uint16(data[8:]))
@@ -123,7 +124,7 @@ func Decode(e *raftpb.Entry) (Decoded, error) {
 	switch e.GetType() {
 	case raftpb.EntryNormal:
 		if len(raw) == 0 {
-			d.Kind = api.Checkpoint
+			d.Kind = api.KindCheckpoint
 			return d, nil
 		}
 	case raftpb.EntryConfChangeV2:
@@ -136,7 +137,7 @@ func Decode(e *raftpb.Entry) (Decoded, error) {
 		return d, fmt.Errorf("%w: index %d has type %v", ErrMalformed, d.Index, e.GetType())
 	}
 	h, data, err := decode(raw)
-	if err == nil && (h.Kind == api.Config) != (d.Change != nil) {
+	if err == nil && (h.Kind == api.KindConfig) != (d.Change != nil) {
 		err = fmt.Errorf("%w: kind %v of type %v", ErrMalformed, h.Kind, e.GetType())
 	}
 	if err != nil {
@@ -149,7 +150,7 @@ func Decode(e *raftpb.Entry) (Decoded, error) {
 // Entry is d as users see it.
 func (d Decoded) Entry() api.Entry {
 	e := api.Entry{Index: d.Index, Term: d.Term, Kind: d.Kind, ID: d.ID, Time: d.Time}
-	if d.Kind == api.State || d.Kind == api.Config {
+	if d.Kind == api.KindState || d.Kind == api.KindConfig {
 		e.Data = d.Data
 	}
 	return e

@@ -8,17 +8,17 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 func TestEntriesComeBackAsTheyWere(t *testing.T) {
 	id, now := requestid.New(), time.Unix(0, time.Now().UnixNano())
 	for _, h := range []Header{
-		{Kind: api.State, ID: id, Time: now, Sum: 7},
-		{Kind: api.State, ID: id, Time: now, Guard: Guard{"e", 12}},
-		{Kind: api.State, ID: id, Time: now, Guard: Guard{"", 1}},
-		{Kind: api.Control, ID: id, Time: now, Sum: 1 << 31},
+		{Kind: api.KindState, ID: id, Time: now, Sum: 7},
+		{Kind: api.KindState, ID: id, Time: now, Guard: Guard{"e", 12}},
+		{Kind: api.KindState, ID: id, Time: now, Guard: Guard{"", 1}},
+		{Kind: api.KindControl, ID: id, Time: now, Sum: 1 << 31},
 	} {
 		for _, data := range []string{"", "x", "some data"} {
 			d, err := Decode(&raftpb.Entry{Index: new(uint64(5)), Term: new(uint64(2)), Data: Encode(h, []byte(data))})
@@ -29,17 +29,17 @@ func TestEntriesComeBackAsTheyWere(t *testing.T) {
 			require.Equal(t, data, string(d.Data))
 			require.Equal(t, uint64(5), d.Index)
 			require.Equal(t, uint64(2), d.Term)
-			require.Equal(t, h.Kind == api.Control, d.Entry().Data == nil)
+			require.Equal(t, h.Kind == api.KindControl, d.Entry().Data == nil)
 		}
 	}
 	d, err := Decode(&raftpb.Entry{Index: new(uint64(5)), Term: new(uint64(2))})
 	require.NoError(t, err)
-	require.Equal(t, api.Checkpoint, d.Kind)
+	require.Equal(t, api.KindCheckpoint, d.Kind)
 }
 
 func TestConfigEntries(t *testing.T) {
 	c := Config{Phase: Joint, Peers: []Peer{{"a", "host:1", 7}}}
-	raw, err := proto.Marshal(&raftpb.ConfChangeV2{Context: Encode(Header{Kind: api.Config, ID: requestid.New()}, c.Encode())})
+	raw, err := proto.Marshal(&raftpb.ConfChangeV2{Context: Encode(Header{Kind: api.KindConfig, ID: requestid.New()}, c.Encode())})
 	require.NoError(t, err)
 	d, err := Decode(&raftpb.Entry{Type: raftpb.EntryConfChangeV2.Enum(), Data: raw})
 	require.NoError(t, err)
@@ -48,9 +48,9 @@ func TestConfigEntries(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, c, read)
 	// A change of the engine's configuration is one of ours, and the other way round.
-	_, err = Decode(&raftpb.Entry{Data: Encode(Header{Kind: api.Config}, nil)})
+	_, err = Decode(&raftpb.Entry{Data: Encode(Header{Kind: api.KindConfig}, nil)})
 	require.ErrorIs(t, err, ErrMalformed)
-	raw, err = proto.Marshal(&raftpb.ConfChangeV2{Context: Encode(Header{Kind: api.State}, nil)})
+	raw, err = proto.Marshal(&raftpb.ConfChangeV2{Context: Encode(Header{Kind: api.KindState}, nil)})
 	require.NoError(t, err)
 	_, err = Decode(&raftpb.Entry{Type: raftpb.EntryConfChangeV2.Enum(), Data: raw})
 	require.ErrorIs(t, err, ErrMalformed)
@@ -58,8 +58,8 @@ func TestConfigEntries(t *testing.T) {
 
 // FuzzDecode: whatever is read is refused, or written again as it was.
 func FuzzDecode(f *testing.F) {
-	f.Add(Encode(Header{Kind: api.State, Guard: Guard{"election", 3}}, []byte("data")))
-	f.Add(Encode(Header{Kind: api.Control}, Op{Do: Join, Election: "e"}.Encode()))
+	f.Add(Encode(Header{Kind: api.KindState, Guard: Guard{"election", 3}}, []byte("data")))
+	f.Add(Encode(Header{Kind: api.KindControl}, Op{Do: Join, Election: "e"}.Encode()))
 	f.Add([]byte{0x80})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		d, err := Decode(&raftpb.Entry{Data: raw})
@@ -67,10 +67,10 @@ func FuzzDecode(f *testing.F) {
 			require.ErrorIs(t, err, ErrMalformed)
 			return
 		}
-		if d.Kind != api.Checkpoint {
+		if d.Kind != api.KindCheckpoint {
 			require.Equal(t, raw, Encode(d.Header, d.Data))
 		}
-		if d.Kind == api.Control {
+		if d.Kind == api.KindControl {
 			_, _ = DecodeOp(d.Data)
 		}
 	})

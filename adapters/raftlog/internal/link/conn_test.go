@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 func TestFrameSizes(t *testing.T) {
@@ -265,8 +265,8 @@ func TestErrors(t *testing.T) {
 	for r := range ReasonRunning {
 		require.NotContains(t, (r + 1).String(), "does not know")
 	}
-	require.Equal(t, "raft snapshot client Purpose(9)",
-		strings.Join([]string{PurposeRaft.String(), PurposeSnapshot.String(), PurposeClient.String(), Purpose(9).String()}, " "))
+	require.Equal(t, "raft snapshot client stream Purpose(9)",
+		strings.Join([]string{PurposeRaft.String(), PurposeSnapshot.String(), PurposeClient.String(), PurposeStream.String(), Purpose(9).String()}, " "))
 }
 
 func TestLongestHelloFits(t *testing.T) {
@@ -284,7 +284,7 @@ func TestNotHello(t *testing.T) {
 	}
 	for name, b := range map[string][]byte{
 		"more":      append(bytes.Clone(good), 0),
-		"flags":     []byte(strings.Replace(string(good), magic+"\x02\x00\x00", magic+"\x02\x00\x02", 1)),
+		"flags":     []byte(strings.Replace(string(good), magic+"\x03\x00\x00", magic+"\x03\x00\x02", 1)),
 		"long text": (&greeting{to: strings.Repeat("x", maxText+1)}).encode(),
 		"proof":     (&greeting{proof: []byte("x")}).encode(),
 		"start":     encode(0, true, "", "", "01", "", "c1", "a", "b", "a:7", ""),

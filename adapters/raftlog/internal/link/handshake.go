@@ -9,7 +9,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 const (
@@ -32,9 +32,9 @@ func Dial(ctx context.Context, conn net.Conn, self Identity, wantID string, purp
 	case err != nil:
 	case len(wantID) > maxText:
 		err = invalid("the requested ID has %d bytes, the limit is %d", len(wantID), maxText)
-	case purpose < PurposeRaft || purpose > PurposeClient:
+	case !purpose.isKnown():
 		err = invalid("unknown purpose %v", purpose)
-	case purpose != PurposeClient && !self.Peer:
+	case !purpose.ForClients() && !self.Peer:
 		err = invalid("connections for %v are reserved for peers", purpose)
 	}
 	var c *Conn
@@ -227,9 +227,9 @@ func judge(self Identity, g *greeting, accepts []func(Hello) error) *RefusedErro
 		return refuse(ReasonNotAccepted, "it has no ID")
 	case g.Peer && g.ID == self.ID:
 		return refuse(ReasonSameID, "it is %q", g.ID)
-	case g.Purpose < PurposeRaft || g.Purpose > PurposeClient:
+	case !g.Purpose.isKnown():
 		return refuse(ReasonPurpose, "unknown purpose %v", g.Purpose)
-	case g.Purpose != PurposeClient && !g.Peer:
+	case !g.Purpose.ForClients() && !g.Peer:
 		return refuse(ReasonPurpose, "connections for %v are reserved for peers", g.Purpose)
 	}
 	for _, f := range accepts {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // modes are the ways in which two processes may trust each other.
@@ -34,7 +34,7 @@ func modes(t testing.TB) map[string]func(id string) Identity {
 func TestBothSidesKnowEachOther(t *testing.T) {
 	for name, identity := range modes(t) {
 		for _, want := range []string{"b", ""} {
-			for purpose := PurposeRaft; purpose <= PurposeClient; purpose++ {
+			for purpose := PurposeRaft; purpose <= PurposeStream; purpose++ {
 				t.Run(fmt.Sprintf("%s/%q/%v", name, want, purpose), func(t *testing.T) {
 					near, far := pair(t)
 					d, a := connect(t, near, far, identity("a"), identity("b"), want, purpose)
@@ -136,8 +136,9 @@ func TestPurposes(t *testing.T) {
 	}{
 		"a client for raft":     {PurposeRaft, false, ReasonPurpose},
 		"a client for snapshot": {PurposeSnapshot, false, ReasonPurpose},
+		"a client for a stream": {PurposeStream, false, accepted},
 		"none":                  {0, true, ReasonPurpose},
-		"unknown":               {4, true, ReasonPurpose},
+		"unknown":               {5, true, ReasonPurpose},
 		"a peer for raft":       {PurposeRaft, true, accepted},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -268,7 +269,7 @@ func TestOtherVersion(t *testing.T) {
 	near, far := pair(t)
 	done := accepting(t, far, insecure("b"))
 	c := newConn(near, near)
-	require.NoError(t, c.WriteFrame([]byte(magic+"\x03what comes in version 3")))
+	require.NoError(t, c.WriteFrame([]byte(magic+"\x04what comes in version 4")))
 	frame, err := c.ReadFrame()
 	require.NoError(t, err)
 	a, err := decodeAnswer(frame)
@@ -281,7 +282,7 @@ func TestOtherVersion(t *testing.T) {
 	go func() {
 		c := newConn(far, far)
 		c.ReadFrame()
-		c.WriteFrame([]byte(magic + "\x03what comes in version 3"))
+		c.WriteFrame([]byte(magic + "\x04what comes in version 4"))
 	}()
 	_, err = Dial(t.Context(), near, insecure("a"), "b", PurposeRaft)
 	requireReason(t, err, ReasonVersion)

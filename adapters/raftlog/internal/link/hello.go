@@ -18,8 +18,8 @@ type Hello struct {
 	Claim Claim
 }
 
-// version is that of the handshake and of the frames after it.
-const version = 2
+// version is the version of the handshake and of all messages after it.
+const version = 3
 
 // magic begins both messages of the handshake, so that strangers are told from versions.
 const magic = "LERL"

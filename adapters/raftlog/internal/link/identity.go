@@ -8,8 +8,12 @@ import (
 	"crypto/tls"
 	"fmt"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
+
+// MinSecret is the minimum length of a cluster's secret in bytes: shorter secrets can be
+// guessed. Peers and clients check it.
+const MinSecret = 16
 
 // Purpose is what a connection is for.
 type Purpose byte
@@ -18,8 +22,14 @@ type Purpose byte
 const (
 	PurposeRaft     Purpose = 1 // peers' messages to each other
 	PurposeSnapshot Purpose = 2 // one snapshot, from peer to peer
-	PurposeClient   Purpose = 3 // requests
+	PurposeClient   Purpose = 3 // the calls of a client
+	PurposeStream   Purpose = 4 // one stream for a client
 )
+
+// ForClients reports whether clients may dial connections for the purpose.
+func (p Purpose) ForClients() bool { return p == PurposeClient || p == PurposeStream }
+
+func (p Purpose) isKnown() bool { return p >= PurposeRaft && p <= PurposeStream }
 
 func (p Purpose) String() string {
 	switch p {
@@ -29,6 +39,8 @@ func (p Purpose) String() string {
 		return "snapshot"
 	case PurposeClient:
 		return "client"
+	case PurposeStream:
+		return "stream"
 	}
 	return fmt.Sprintf("Purpose(%d)", byte(p))
 }

@@ -3,7 +3,7 @@ package link
 import (
 	"fmt"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // Reason is why a connection was refused. Who has not proven the secret learns of the

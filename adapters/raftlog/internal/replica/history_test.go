@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -18,7 +18,7 @@ import (
 func TestHistory(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
 	update := func(id uint64, data string) []byte {
-		h := entry.Header{Kind: api.State, ID: requestid.From(now, id, 0), Time: now, Sum: entry.Sum([]byte(data))}
+		h := entry.Header{Kind: api.KindState, ID: requestid.From(now, id, 0), Time: now, Sum: entry.Sum([]byte(data))}
 		return entry.Encode(h, []byte(data))
 	}
 	type written struct {
@@ -59,7 +59,7 @@ func TestHistory(t *testing.T) {
 	}
 	// By a shorter window the same entry is refused.
 	stale := requestid.From(now.Add(-time.Minute), 1, 0)
-	e := written{1, entry.Encode(entry.Header{Kind: api.State, ID: stale, Time: now, Sum: entry.Sum(nil)}, nil)}
+	e := written{1, entry.Encode(entry.Header{Kind: api.KindState, ID: stale, Time: now, Sum: entry.Sum(nil)}, nil)}
 	applied := history(e)
 	window = time.Second
 	require.NotEqual(t, applied, history(e))

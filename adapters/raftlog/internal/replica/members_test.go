@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -22,7 +22,7 @@ func TestChangeWhileAnotherIsUnderWay(t *testing.T) {
 	change := func(id requestid.ID, voters ...entry.Peer) Outcome {
 		data := entry.Config{Phase: entry.Joint, Peers: voters}.Encode()
 		raw, err := proto.Marshal(&raftpb.ConfChangeV2{
-			Context: entry.Encode(entry.Header{Kind: api.Config, ID: id, Time: now, Sum: entry.Sum(data)}, data),
+			Context: entry.Encode(entry.Header{Kind: api.KindConfig, ID: id, Time: now, Sum: entry.Sum(data)}, data),
 		})
 		require.NoError(t, err)
 		o, err := s.Apply(&raftpb.Entry{Index: new(s.Index + 1), Term: new(uint64(1)), Type: raftpb.EntryConfChangeV2.Enum(), Data: raw})

@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -23,7 +23,7 @@ func TestMove(t *testing.T) {
 		data := entry.Config{Phase: phase, Peers: voters}.Encode()
 		id := requestid.From(now, s.Index, 1)
 		raw, err := proto.Marshal(&raftpb.ConfChangeV2{
-			Context: entry.Encode(entry.Header{Kind: api.Config, ID: id, Time: now, Sum: entry.Sum(data)}, data),
+			Context: entry.Encode(entry.Header{Kind: api.KindConfig, ID: id, Time: now, Sum: entry.Sum(data)}, data),
 		})
 		require.NoError(t, err)
 		o, err := s.Apply(&raftpb.Entry{Index: new(s.Index + 1), Term: new(uint64(1)), Type: raftpb.EntryConfChangeV2.Enum(), Data: raw})
@@ -33,7 +33,7 @@ func TestMove(t *testing.T) {
 	}
 	move := func(p entry.Peer, addr string) Outcome {
 		data := entry.Op{Do: entry.Move, Peer: p.Raft, Addr: addr}.Encode()
-		raw := entry.Encode(entry.Header{Kind: api.Control, ID: requestid.From(now, s.Index, 2), Time: now, Sum: entry.Sum(data)}, data)
+		raw := entry.Encode(entry.Header{Kind: api.KindControl, ID: requestid.From(now, s.Index, 2), Time: now, Sum: entry.Sum(data)}, data)
 		o, err := s.Apply(&raftpb.Entry{Index: new(s.Index + 1), Term: new(uint64(1)), Type: raftpb.EntryNormal.Enum(), Data: raw})
 		require.NoError(t, err)
 		return o

@@ -17,7 +17,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/ids"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
@@ -144,22 +144,22 @@ func (s *State) apply(e *raftpb.Entry) (Outcome, error) {
 	}
 	s.Index, s.Term = d.Index, d.Term
 	o := Outcome{Decoded: d, First: d.Index}
-	if d.Kind == api.Checkpoint {
+	if d.Kind == api.KindCheckpoint {
 		return o, nil
 	}
 	if d.Time.After(s.Clock) {
 		s.Clock = d.Time
 	}
 	switch d.Kind {
-	case api.State:
+	case api.KindState:
 		s.remember(&o)
 		if o.Skipped() {
 			s.Skips = append(s.Skips, o.Index)
 			s.skipsSum = s.skipsSum*31 + o.Index
 		}
-	case api.Config:
+	case api.KindConfig:
 		err = s.reconfigure(&o)
-	case api.Control:
+	case api.KindControl:
 		err = s.control(&o)
 	}
 	if before := s.Clock.Add(-s.Window - slack); before.After(s.Horizon) {

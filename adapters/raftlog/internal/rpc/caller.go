@@ -1,251 +1,187 @@
 package rpc
 
-// The caller's side of a connection: what is asked for, what is to be written, and the end
-// of it all.
-
 import (
 	"context"
-	"errors"
 	"fmt"
-	"runtime"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// The window of a stream: what may be on its way, or wait to be read.
-const (
-	windowBytes    = 4 << 20
-	windowMessages = 4 << 10
-)
-
-// Caller makes the calls of an [api.Service] at the other end of a connection. Its methods
-// may be called from any goroutine, many at once.
+// Caller makes the calls of a [Service] at the other end of a connection, except those that
+// return streams. Its methods may be called concurrently.
 //
-// Calls that end with the connection return an error that wraps [ErrLost]; if they write and
-// their request may have been sent, [api.ErrUnknownOutcome] as well. That is also what
-// Propose and ChangePeers return when their context ends after that.
+// If the connection is lost, pending calls return errors that wrap [ErrLost]. If such a call
+// changes something and its request may have been sent, the error also wraps
+// [api.ErrUnknownOutcome]. The same holds if the context of Propose or ChangePeers ends.
 type Caller struct {
-	stream     Stream
-	wake       chan struct{} // one place: there is something to write
-	pong       chan struct{} // one place
-	done       chan struct{} // closed with the connection
-	slots      chan struct{} // one token a call
+	conn       Conn
+	out        *outbox
+	heard      chan struct{} // has capacity 1; receives a value with each frame
+	done       chan struct{} // closed when the connection has ended
+	slots      chan struct{} // limits the number of pending calls
 	goroutines sync.WaitGroup
-	window     grant
 
-	mu      sync.Mutex
-	err     error // why the connection has ended
-	last    uint64
-	calls   map[uint64]*call // that wait for messages
-	queue   []*call          // of them, those that were not taken to be written
-	control []control        // goes before the queue
-	frames  uint64           // received
-	seen    uint64           // of them, those that Alive knows of
-	writing bool             // a frame is being written
+	mu    sync.Mutex
+	err   error // why the connection has ended
+	last  uint64
+	calls map[uint64]*call
 }
 
-// call is a request and whoever waits for the answer.
+// call is a pending call.
 type call struct {
-	kind   byte
+	outgoing
 	number uint64
-	id     requestid.ID
-	data   []byte
-	voters []api.Peer
-	names  []string // of requests about elections
-	from   uint64
-	taken  bool        // it may have been written
-	answer chan answer // one place; of calls that are no streams
-	stream *EventStream
+	reply  chan reply // has capacity 1
 }
 
-func (c *call) writes() bool { return c.kind == msgPropose || c.kind == msgChangePeers }
-
-type answer struct {
-	body any
+// reply is the result of a call. The body is not decoded yet.
+type reply struct {
+	body []byte
 	err  error
 }
 
-// control is a message that is no request.
-type control struct {
-	kind  byte
-	call  uint64
-	grant grant
-}
+func (k *call) kind() byte { return k.frame[0] }
 
-// NewCaller takes the stream over. Close ends it.
-func NewCaller(stream Stream) *Caller {
+// writes reports whether the call changes something.
+func (k *call) writes() bool { return k.kind() == msgPropose || k.kind() == msgChangePeers }
+
+// NewCaller returns a Caller that owns conn, until Close.
+func NewCaller(conn Conn) *Caller {
 	c := &Caller{
-		stream: stream, wake: make(chan struct{}, 1), pong: make(chan struct{}, 1), done: make(chan struct{}),
+		conn: conn, out: newOutbox(), heard: make(chan struct{}, 1), done: make(chan struct{}),
 		slots: make(chan struct{}, maxCalls), calls: map[uint64]*call{},
-		window: grant{windowBytes, windowMessages},
 	}
-	c.goroutines.Go(func() { c.fail(c.write()) })
+	c.goroutines.Go(func() { c.fail(c.out.write(conn, c.done, func() {})) })
 	c.goroutines.Go(func() { c.fail(c.read()) })
 	return c
 }
 
-// Done is closed when the connection has ended.
+// Done returns a channel that is closed when the connection has ended.
 func (c *Caller) Done() <-chan struct{} { return c.done }
 
-// Err is why the connection has ended; nil if it has not.
+// Err returns the reason why the connection has ended, or nil.
 func (c *Caller) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Close ends the connection and waits for the goroutines. Calls under way, and later ones,
-// return errors that wrap [api.ErrClosed].
+// Close closes the connection and waits for the goroutines. Pending and later calls return
+// errors that wrap [api.ErrClosed].
 func (c *Caller) Close() error {
 	c.fail(api.ErrClosed)
 	c.goroutines.Wait()
 	return nil
 }
 
-// fail ends the connection; the first reason stays.
+// fail ends the connection. Only the first call has an effect.
 func (c *Caller) fail(reason error) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.err != nil {
-		c.mu.Unlock()
 		return
 	}
 	c.err = fmt.Errorf("%w: %w", ErrLost, reason)
-	calls := c.calls
-	c.calls, c.queue, c.control = nil, nil, nil
 	close(c.done)
-	for _, k := range calls {
+	for _, k := range c.calls {
 		err := c.err
-		if k.taken && k.writes() && !errors.Is(reason, errNothingDone) {
+		if k.writes() && c.out.isTaken(&k.outgoing) {
 			err = unknown(err)
 		}
-		if k.stream != nil {
-			k.stream.end(err)
-		} else {
-			k.answer <- answer{err: err}
-		}
+		k.reply <- reply{err: err}
 	}
-	c.mu.Unlock()
-	c.stream.Close()
+	c.calls = nil
+	c.conn.Close()
 }
 
-// errNothingDone: the server speaks another version and has done nothing.
-var errNothingDone = errors.New("the request was not sent")
+func (c *Caller) read() error {
+	for {
+		frame, err := c.conn.ReadFrame()
+		if err != nil {
+			return err
+		}
+		signal(c.heard)
+		if len(frame) == 0 {
+			continue // the answer to a ping
+		}
+		if err := c.receive(frame); err != nil {
+			return err
+		}
+	}
+}
 
-// Alive tells whether the other side answers. It returns at once if there are no calls, or
-// if something has come since the last time; else it asks, and waits. If ctx ends before the
-// answer comes, the connection is given up, and all its calls end; but not while a frame is
-// being written, which the stream has its own deadline for. One goroutine may call it.
+// receive passes a reply to its call. It does not block.
+func (c *Caller) receive(frame []byte) error {
+	kind, number, body, err := decodeMessage(frame)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	k, last := c.calls[number], c.last
+	delete(c.calls, number)
+	c.mu.Unlock()
+	switch {
+	case number == 0 || number > last:
+		return wire.Violation("a reply to call %d, which was not made", number)
+	case k == nil:
+		return nil // the caller does not wait any more
+	}
+	r := reply{body: body}
+	switch kind {
+	case msgResult:
+	case msgError:
+		d := wire.Decoder{B: body}
+		r.err = d.Error()
+		if err = d.End(); err != nil {
+			r.err = err
+		}
+		// Errors of package api determine the outcome. After other errors it is unknown.
+		if k.writes() && !wire.IsKnown(r.err) {
+			r.err = unknown(r.err)
+		}
+	default:
+		err = wire.Violation("a message of kind %d as a reply", kind)
+		if r.err = err; k.writes() {
+			r.err = unknown(err)
+		}
+	}
+	k.reply <- r
+	return err
+}
+
+// Alive reports whether the server answers. It returns immediately if no calls are pending or
+// a frame has been received since the last call of Alive. Otherwise it sends a ping. If ctx
+// ends before a frame is received, the connection is closed, unless a message is being
+// written, which has a separate timeout. It must be called by one goroutine.
 func (c *Caller) Alive(ctx context.Context) error {
 	c.mu.Lock()
-	if c.err != nil {
-		defer c.mu.Unlock()
-		return c.err
-	}
-	if len(c.calls) == 0 || c.frames != c.seen || c.writing {
-		c.seen = c.frames
-		c.mu.Unlock()
-		return nil
-	}
-	c.last++
-	c.control = append(c.control, control{kind: msgPing, call: c.last})
+	idle := len(c.calls) == 0
 	c.mu.Unlock()
-	signal(c.wake)
 	select {
-	case <-c.pong:
+	case <-c.heard:
+		return c.Err()
+	default:
+	}
+	if idle || c.out.isWriting() {
+		return c.Err()
+	}
+	c.out.addPing()
+	select {
+	case <-c.heard:
 	case <-c.done:
 	case <-ctx.Done():
-		c.mu.Lock()
-		writing := c.writing
-		c.mu.Unlock()
-		if !writing {
+		if !c.out.isWriting() {
 			c.fail(fmt.Errorf("no answer to a ping: %w", context.Cause(ctx)))
 		}
 	}
 	return c.Err()
 }
 
-func (c *Caller) write() error {
-	if err := c.stream.WriteFrame(hello()); err != nil {
-		return err
-	}
-	var buffer []byte
-	for {
-		runtime.Gosched() // others that are about to call go with the same frame
-		buffer = c.take(buffer[:0])
-		if len(buffer) == 0 {
-			select {
-			case <-c.wake:
-				continue
-			case <-c.done:
-				return nil
-			}
-		}
-		if err := c.stream.WriteFrame(buffer); err != nil {
-			return err
-		}
-		if cap(buffer) > 2*frameTarget {
-			buffer = nil
-		}
-	}
-}
-
-// take appends messages that wait, as many as a frame should have. From then on their calls
-// may have been written.
-func (c *Caller) take(b []byte) []byte {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, m := range c.control {
-		b = appendMessage(b, m.kind, m.call, func(b []byte) []byte {
-			if m.kind == msgGrant {
-				return appendGrant(b, m.grant)
-			}
-			return b
-		})
-	}
-	c.control = c.control[:0]
-	n := 0
-	for _, k := range c.queue {
-		if len(b) > 0 && len(b)+len(k.data) > frameTarget {
-			break
-		}
-		b = k.append(b, c.window)
-		k.taken = true
-		n++
-	}
-	c.writing = len(b) > 0
-	if n == len(c.queue) {
-		c.queue = c.queue[:0]
-	} else {
-		c.queue = slices.Delete(c.queue, 0, n)
-	}
-	return b
-}
-
-func (c *call) append(b []byte, window grant) []byte {
-	if c.kind == msgPropose {
-		return appendPropose(b, c.number, c.id, c.data)
-	}
-	return appendMessage(b, c.kind, c.number, func(b []byte) []byte {
-		switch c.kind {
-		case msgChangePeers:
-			return appendChangePeers(b, c.id, c.voters)
-		case msgEntries:
-			return appendGrant(appendIndex(b, c.from), window)
-		case msgSnapshot:
-			return appendGrant(b, window)
-		}
-		for _, name := range c.names {
-			b = appendString(b, name)
-		}
-		return b
-	})
-}
-
-// begin gives the call a number and a place in the queue.
+// begin sends the request of a call.
 func (c *Caller) begin(ctx context.Context, k *call) error {
 	select {
 	case c.slots <- struct{}{}:
@@ -259,70 +195,81 @@ func (c *Caller) begin(ctx context.Context, k *call) error {
 		}
 	}
 	c.mu.Lock()
-	err := c.err
-	if err == nil {
-		c.last++
-		k.number = c.last
-		c.calls[k.number] = k
-		c.queue = append(c.queue, k)
-	}
-	c.mu.Unlock()
-	if err != nil {
+	defer c.mu.Unlock()
+	if c.err != nil {
 		<-c.slots
-		return err
+		return c.err
 	}
-	signal(c.wake)
+	c.last++
+	k.number = c.last
+	setNumber(k.frame, k.number)
+	c.calls[k.number] = k
+	c.out.add(&k.outgoing) // with the lock held, so that numbers increase
 	return nil
 }
 
-// giveUp makes sure that the call gets nothing any more, and tells the server. It tells
-// whether that was in time, and whether the request may have been sent.
-func (c *Caller) giveUp(k *call) (inTime, sent bool) {
+// abandon makes sure that the call receives no reply. It returns inTime = false if a reply has
+// been received, and sent = true if the server may have received the request.
+func (c *Caller) abandon(k *call) (inTime, sent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calls[k.number] != k {
-		return false, k.taken
+		return false, true
 	}
 	delete(c.calls, k.number)
-	if k.taken {
-		c.control = append(c.control, control{kind: msgCancel, call: k.number})
-		signal(c.wake)
-	} else {
-		c.queue = slices.DeleteFunc(c.queue, func(other *call) bool { return other == k })
+	if c.out.remove(&k.outgoing) {
+		return true, false
 	}
-	return true, k.taken
+	c.out.add(&outgoing{frame: newMessage(msgCancel, k.number, 0)})
+	return true, true
 }
 
-// withdrawBefore is how long before its deadline a change of the peers is withdrawn, at most: the
-// server has this time to answer that nothing was changed. Without an answer the outcome is unknown.
+// withdrawBefore is the time before the deadline of a change of the peers at which it is
+// withdrawn, at most. In this time the server can reply that nothing was changed. Without a
+// reply the outcome is unknown.
 const withdrawBefore = time.Second
 
-// withdrawalLimit is the time in which the server must confirm that it has withdrawn a request to
-// resign.
+// withdrawalLimit is the time in which the server must confirm that it has withdrawn a request
+// to resign.
 const withdrawalLimit = 1500 * time.Millisecond
 
-// withdraw asks the server to give the call up if it can, and to answer.
+// withdraw requests that the server cancels the call if it can. The call still receives a
+// reply.
 func (c *Caller) withdraw(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.calls[k.number] == k && k.taken {
-		c.control = append(c.control, control{kind: msgCancel, call: k.number})
-		signal(c.wake)
+	if c.calls[k.number] == k && c.out.isTaken(&k.outgoing) {
+		c.out.add(&outgoing{frame: newMessage(msgCancel, k.number, 0)})
 	}
 }
 
-// do makes a call that is no stream.
-func (c *Caller) do(ctx context.Context, k *call) (any, error) {
+// do makes a call and decodes the result. The frame of the request has no number yet.
+func do[T any](ctx context.Context, c *Caller, frame []byte, decode func([]byte) (T, error)) (result T, err error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return result, context.Cause(ctx)
 	}
-	k.answer = make(chan answer, 1)
+	k := &call{outgoing: outgoing{frame: frame}, reply: make(chan reply, 1)}
 	if err := c.begin(ctx, k); err != nil {
-		return nil, err
+		return result, err
 	}
 	defer func() { <-c.slots }()
+	r := c.wait(ctx, k)
+	if r.err != nil {
+		return result, r.err
+	}
+	if result, err = decode(r.body); err != nil {
+		c.fail(err)
+		if k.writes() {
+			err = unknown(err)
+		}
+	}
+	return result, err
+}
+
+// wait waits for the reply to a call. When ctx is done, it cancels the call.
+func (c *Caller) wait(ctx context.Context, k *call) reply {
 	var withdraw <-chan time.Time
-	if end, ok := ctx.Deadline(); ok && k.kind == msgChangePeers {
+	if end, ok := ctx.Deadline(); ok && k.kind() == msgChangePeers {
 		left := time.Until(end)
 		timer := time.NewTimer(left - min(left/4, withdrawBefore))
 		defer timer.Stop()
@@ -330,92 +277,92 @@ func (c *Caller) do(ctx context.Context, k *call) (any, error) {
 	}
 	for done := false; !done; {
 		select {
-		case a := <-k.answer:
-			return a.body, a.err
+		case r := <-k.reply:
+			return r
 		case <-withdraw:
 			c.withdraw(k)
 		case <-ctx.Done():
 			done = true
 		}
 	}
-	if k.kind == msgAskToResign {
+	if k.kind() == msgAskToResign {
 		c.withdraw(k)
 		limit := time.NewTimer(withdrawalLimit)
 		defer limit.Stop()
 		select {
-		case a := <-k.answer:
-			return a.body, a.err
+		case r := <-k.reply:
+			return r
 		case <-limit.C:
 		}
 	}
-	inTime, sent := c.giveUp(k)
+	inTime, sent := c.abandon(k)
 	if !inTime {
-		a := <-k.answer
-		return a.body, a.err
+		return <-k.reply
 	}
 	err := context.Cause(ctx)
-	if sent && (k.writes() || k.kind == msgAskToResign) {
+	if sent && (k.writes() || k.kind() == msgAskToResign) {
 		err = unknown(err)
 	}
-	return nil, err
+	return reply{err: err}
 }
 
-// Propose implements [api.Service]. data may be changed once it has returned.
+// Propose implements [Service]. data may be modified after it has returned.
 func (c *Caller) Propose(ctx context.Context, id requestid.ID, data []byte) (uint64, error) {
-	if len(data) > MaxData {
-		return 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(data), MaxData)
+	if len(data) > wire.MaxData {
+		return 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(data), wire.MaxData)
 	}
-	body, err := c.do(ctx, &call{kind: msgPropose, id: id, data: data})
-	index, _ := body.(uint64)
-	return index, err
+	frame := newMessage(msgPropose, 0, len(id)+len(data))
+	return do(ctx, c, append(append(frame, id[:]...), data...), decodeIndex)
 }
 
-// ChangePeers implements [api.Service]. If ctx has a deadline, the server is asked before it to give
-// up a change that has not begun, so that the error is [api.ErrBusy] instead of unknown.
+// ChangePeers implements [Service]. If ctx has a deadline, the server is requested before it to
+// cancel a change that has not begun, so that the error is [api.ErrBusy] instead of unknown.
 func (c *Caller) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (uint64, error) {
-	if err := checkPeers(voters); err != nil {
+	if err := wire.CheckPeers(voters...); err != nil {
 		return 0, err
 	}
-	body, err := c.do(ctx, &call{kind: msgChangePeers, id: id, voters: slices.Clone(voters)})
-	index, _ := body.(uint64)
-	return index, err
+	frame := append(newMessage(msgChangePeers, 0, 0), id[:]...)
+	return do(ctx, c, wire.AppendPeers(frame, voters), decodeIndex)
 }
 
-// Membership implements [api.Service].
+// Membership implements [Service].
 func (c *Caller) Membership(ctx context.Context) (api.Membership, error) {
-	body, err := c.do(ctx, &call{kind: msgMembership})
-	m, _ := body.(api.Membership)
-	return m, err
+	return do(ctx, c, newMessage(msgMembership, 0, 0), decodeMembership)
 }
 
-// Election implements [api.Service].
+// Info implements [Service].
+func (c *Caller) Info(ctx context.Context) (api.Info, error) {
+	return do(ctx, c, newMessage(msgInfo, 0, 0), decodeInfo)
+}
+
+// Election implements [Service].
 func (c *Caller) Election(ctx context.Context, name string) (api.Election, error) {
-	body, err := c.about(ctx, msgElection, name)
-	e, _ := body.(api.Election)
-	return e, err
+	frame, err := newRequest(msgElection, name)
+	if err != nil {
+		return api.Election{}, err
+	}
+	return do(ctx, c, frame, decodeElection)
 }
 
-// AskToResign implements [api.Service]. When ctx is done, it asks the server to withdraw the
+// AskToResign implements [Service]. When ctx is done, it requests that the server withdraws the
 // request. If the server does not confirm that within withdrawalLimit, the error wraps
 // [api.ErrUnknownOutcome].
 func (c *Caller) AskToResign(ctx context.Context, name, candidate string) error {
-	_, err := c.about(ctx, msgAskToResign, name, candidate)
+	frame, err := newRequest(msgAskToResign, name, candidate)
+	if err == nil {
+		_, err = do(ctx, c, frame, decodeEmpty)
+	}
 	return err
 }
 
-// about makes a call about the election with the first of names.
-func (c *Caller) about(ctx context.Context, kind byte, names ...string) (any, error) {
+// newRequest returns the frame of a request about an election.
+func newRequest(kind byte, names ...string) ([]byte, error) {
+	frame := newMessage(kind, 0, 0)
 	for _, name := range names {
 		if len(name) > maxName {
 			return nil, fmt.Errorf("%w: a name of %d bytes exceeds the limit of %d", api.ErrInvalid, len(name), maxName)
 		}
+		frame = wire.AppendString(frame, name)
 	}
-	return c.do(ctx, &call{kind: kind, names: names})
-}
-
-// Info implements [api.Service].
-func (c *Caller) Info(ctx context.Context) (api.Info, error) {
-	body, err := c.do(ctx, &call{kind: msgInfo})
-	i, _ := body.(api.Info)
-	return i, err
+	return frame, nil
 }

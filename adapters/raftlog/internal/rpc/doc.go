@@ -1,24 +1,18 @@
-// Package rpc carries the calls of an [api.Service] over one connection, many at once, so
-// that clients speak to a peer as they would in its process.
+// Package rpc implements the calls of a [Service] over connections.
 //
 // # Protocol
 //
-// The connection carries frames. The first one of each side says which protocol it speaks,
-// by a magic number and a version; a side that gets another version does nothing more. The
-// caller does not wait for the answer to that before its first calls.
+// A connection of [link.PurposeClient] carries calls. Each frame is one message: a kind, the
+// number of a call, and a body. The caller numbers its calls in increasing order and does not
+// wait for replies. Each call receives one reply, in any order. The caller can cancel a call;
+// it still receives a reply. An empty frame is a ping, which the server answers with an empty
+// frame.
 //
-// Every other frame is one message or several, each of which is
+// A connection of [link.PurposeStream] carries one stream: a sequence of the events of the
+// log, or a snapshot. The first frame is the request. After that, only the server sends
+// messages, each of which is a frame of a kind and a body. TCP limits what the server sends to
+// a slow reader, and a stream is cancelled by closing its connection. Until then, the client
+// sends empty frames, so that the server detects a lost client.
 //
-//	kind byte | call uvarint | length of the body uvarint | body
-//
-// Calls are numbered by the caller, upwards. Each gets exactly one last message, msgResult,
-// msgDone or msgError. Messages that come together are written together, in one frame of up
-// to about frameTarget bytes.
-//
-// Streams, of entries and of snapshots, are paid for: the caller grants bytes and messages,
-// and the server reads its log only while there is some of both left. The bytes may be
-// overdrawn by one message, so that any message fits at last.
-//
-// Integers are varints, strings and data have their length before them. Every decoder has
-// limits that hold before anything is allocated, and refuses what is left over.
+// The handshake of package link authenticates both sides and compares their versions.
 package rpc

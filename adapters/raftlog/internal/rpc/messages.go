@@ -1,284 +1,187 @@
 package rpc
 
-// The messages: which there are, and what their bodies are.
-
 import (
 	"encoding/binary"
-	"fmt"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
+// The kinds of messages.
 const (
-	magic   = "zkrl"
-	version = 1
-)
-
-// What a message is. The first ones are the caller's, the others the server's.
-const (
+	// Calls.
 	msgPropose     = 1 // request ID, data
 	msgChangePeers = 2 // request ID, peers
 	msgMembership  = 3
 	msgInfo        = 4
-	msgEntries     = 5 // index to begin with, grant
-	msgSnapshot    = 6 // grant
-	msgCancel      = 7 // nobody waits for the call any more
-	msgGrant       = 8 // more bytes and messages for a stream
-	msgPing        = 9
+	msgElection    = 5 // name of an election
+	msgAskToResign = 6 // name of an election, ID of a candidate
+	msgCancel      = 7 // the call with this number is cancelled
 
-	msgElection    = 10 // name of an election
-	msgAskToResign = 11 // name of an election, ID of a candidate
+	// Replies to calls. A stream can also end with msgError.
+	msgResult = 16
+	msgError  = 17
 
-	msgResult         = 32 // of a call that is no stream
-	msgError          = 33
-	msgDone           = 34 // a stream has ended as it should
-	msgEntry          = 35
-	msgPulse          = 36
-	msgSnapshotHeader = 37
-	msgChunk          = 38
-	msgSnapshotEnd    = 39
-	msgPong           = 40
+	// Requests of streams.
+	msgEntries  = 32 // index
+	msgSnapshot = 33
+
+	// Messages of streams.
+	msgEntry          = 48
+	msgProgress       = 49
+	msgSnapshotHeader = 50 // followed by msgChunk until all bytes have been sent
+	msgChunk          = 51
 )
 
-type message struct {
-	kind byte
-	call uint64
-	body []byte
+const (
+	maxName   = 2 << 10          // maximum length of the name of an election, or the ID of a candidate
+	maxResult = wire.MaxData / 2 // maximum size of a list of candidates
+	maxChunk  = 1 << 20          // maximum size of a part of a snapshot
+)
+
+// headerSize is the size of the kind and the number of a message.
+const headerSize = 1 + 8
+
+// newMessage returns the frame of a call or a reply, without the body, for which it has
+// capacity.
+func newMessage(kind byte, number uint64, size int) []byte {
+	return binary.BigEndian.AppendUint64(append(make([]byte, 0, headerSize+size), kind), number)
 }
 
-// hello is the first frame.
-func hello() []byte { return append([]byte(magic), version) }
+// setNumber sets the number of a message.
+func setNumber(frame []byte, number uint64) { binary.BigEndian.PutUint64(frame[1:], number) }
 
-func checkHello(frame []byte) error {
-	switch {
-	case len(frame) != len(magic)+1 || string(frame[:len(magic)]) != magic:
-		return violation("the first frame is not of this protocol; is there a peer of a raft log at that address?")
-	case frame[len(magic)] != version:
-		return violation("this side speaks version %d and the other version %d: use programs that agree", version, frame[len(magic)])
+// decodeMessage splits the frame of a call or a reply. The body is a part of the frame.
+func decodeMessage(frame []byte) (kind byte, number uint64, body []byte, err error) {
+	if len(frame) < headerSize {
+		return 0, 0, nil, wire.Violation("a message of %d bytes", len(frame))
 	}
-	return nil
+	return frame[0], binary.BigEndian.Uint64(frame[1:]), frame[headerSize:], nil
 }
 
-// next takes the next message off a frame; its body is a part of the frame.
-func (d *decoder) next() message {
-	m := message{kind: d.byte("kind of message"), call: d.uint("number of a call", 1<<62)}
-	m.body = d.bytes("body of a message", maxFrame)
-	return m
-}
-
-// appendMessage appends a message whose body's length is not known before; body appends it.
-func appendMessage(b []byte, kind byte, call uint64, body func([]byte) []byte) []byte {
-	b = binary.AppendUvarint(append(b, kind), call)
-	// Most bodies are shorter than 128 bytes: a length of one byte, or else moved up.
-	at := len(b)
-	b = append(b, 0)
-	if body != nil {
-		b = body(b)
-	}
-	n := len(b) - at - 1
-	if n < 0x80 {
-		b[at] = byte(n)
-		return b
-	}
-	var length [binary.MaxVarintLen64]byte
-	k := binary.PutUvarint(length[:], uint64(n))
-	b = append(b, length[1:k]...) // as many bytes more
-	copy(b[at+k:], b[at+1:at+1+n])
-	copy(b[at:], length[:k])
-	return b
-}
-
-func appendPropose(b []byte, call uint64, id requestid.ID, data []byte) []byte {
-	b = binary.AppendUvarint(append(b, msgPropose), call)
-	b = binary.AppendUvarint(b, uint64(len(id)+len(data)))
-	return append(append(b, id[:]...), data...)
-}
-
+// decodePropose returns data that is a part of the body.
 func decodePropose(body []byte) (id requestid.ID, data []byte, err error) {
-	d := decoder{b: body}
-	copy(id[:], d.raw("request ID", uint64(len(id))))
-	if len(d.b) > MaxData {
-		d.fail("data of an update")
-	}
-	return id, d.b, d.err
-}
-
-func appendChangePeers(b []byte, id requestid.ID, voters []api.Peer) []byte {
-	return appendPeers(append(b, id[:]...), voters)
+	d := wire.Decoder{B: body}
+	copy(id[:], d.Raw("request ID", uint64(len(id))))
+	data = d.Data("data of an update")
+	return id, data, d.Err
 }
 
 func decodeChangePeers(body []byte) (id requestid.ID, voters []api.Peer, err error) {
-	d := decoder{b: body}
-	copy(id[:], d.raw("request ID", uint64(len(id))))
-	voters = d.peers()
-	return id, voters, d.end()
+	d := wire.Decoder{B: body}
+	copy(id[:], d.Raw("request ID", uint64(len(id))))
+	voters = d.Peers()
+	return id, voters, d.End()
 }
 
-// grant is what a server may send more.
-type grant struct{ bytes, messages uint64 }
-
-func appendGrant(b []byte, g grant) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(b, g.bytes), g.messages)
-}
-
-func decodeGrant(body []byte) (grant, error) {
-	d := decoder{b: body}
-	g := d.grant()
-	return g, d.end()
-}
-
-func (d *decoder) grant() grant {
-	return grant{d.uint("grant of bytes", maxGrant), d.uint("grant of messages", maxGrant)}
-}
-
-func decodeEntries(body []byte) (from uint64, g grant, err error) {
-	d := decoder{b: body}
-	from = d.uint("index", 1<<64-1)
-	g = d.grant()
-	return from, g, d.end()
-}
+func encodeIndex(index uint64) []byte { return binary.AppendUvarint(nil, index) }
 
 func decodeIndex(body []byte) (uint64, error) {
-	d := decoder{b: body}
-	index := d.uint("index", 1<<64-1)
-	return index, d.end()
-}
-
-// checkMembership refuses what the other side would not read.
-func checkMembership(m api.Membership) error {
-	for _, peers := range [][]api.Peer{m.Voters, m.Outgoing, m.Learners} {
-		if err := checkPeers(peers); err != nil {
-			return err
-		}
-	}
-	if len(m.Removed) > maxRemoved {
-		return fmt.Errorf("%w: %d removed IDs, the limit is %d", api.ErrTooLarge, len(m.Removed), maxRemoved)
-	}
-	size := 0
-	for _, id := range m.Removed {
-		size += len(id)
-		if len(id) > maxString || size > MaxData/2 {
-			return fmt.Errorf("%w: the removed IDs are too long", api.ErrTooLarge)
-		}
-	}
-	return nil
-}
-
-func appendMembership(b []byte, m api.Membership) []byte {
-	b = binary.AppendUvarint(b, m.Index)
-	b = appendPeers(appendPeers(appendPeers(b, m.Voters), m.Outgoing), m.Learners)
-	b = binary.AppendUvarint(b, uint64(len(m.Removed)))
-	for _, id := range m.Removed {
-		b = appendString(b, id)
-	}
-	return b
+	d := wire.Decoder{B: body}
+	index := d.Uint64("index")
+	return index, d.End()
 }
 
 func decodeMembership(body []byte) (api.Membership, error) {
-	d := decoder{b: body}
-	m := api.Membership{Index: d.uint("index", 1<<64-1)}
-	m.Voters, m.Outgoing, m.Learners = d.peers(), d.peers(), d.peers()
-	if n := d.count("number of removed IDs", maxRemoved, 1); n > 0 {
-		m.Removed = make([]string, n)
-		for i := range m.Removed {
-			m.Removed[i] = d.string("removed ID", maxString)
-		}
-	}
-	return m, d.end()
+	d := wire.Decoder{B: body}
+	m := d.Membership()
+	return m, d.End()
 }
 
-// decodeNames reads the names that requests about elections consist of.
+func decodeEmpty(body []byte) (struct{}, error) {
+	d := wire.Decoder{B: body}
+	return struct{}{}, d.End()
+}
+
+// decodeNames decodes the names of a request about an election.
 func decodeNames(body []byte, count int) ([]string, error) {
-	d := decoder{b: body}
+	d := wire.Decoder{B: body}
 	names := make([]string, count)
 	for i := range names {
-		names[i] = d.string("name", maxName)
+		names[i] = d.String("name", maxName)
 	}
-	return names, d.end()
+	return names, d.End()
 }
 
-func appendElection(b []byte, e api.Election) []byte {
-	b = binary.AppendUvarint(appendBool(b, e.Ended), uint64(len(e.Candidates)))
+func encodeElection(e api.Election) []byte {
+	b := binary.AppendUvarint(wire.AppendBool(nil, e.Ended), uint64(len(e.Candidates)))
 	for _, c := range e.Candidates {
-		b = binary.AppendUvarint(appendString(appendString(appendString(b, c.ID), c.Name), c.Value), c.Token)
+		b = binary.AppendUvarint(wire.AppendString(wire.AppendString(wire.AppendString(b, c.ID), c.Name), c.Value), c.Token)
 	}
 	return b
 }
 
 func decodeElection(body []byte) (api.Election, error) {
-	d := decoder{b: body}
-	e := api.Election{Ended: d.bool("end of an election")}
-	if n := d.count("number of candidates", maxResult, 4); n > 0 {
+	d := wire.Decoder{B: body}
+	e := api.Election{Ended: d.Bool("state of an election")}
+	if n := d.Count("number of candidates", maxResult, 4); n > 0 {
 		e.Candidates = make([]api.Candidate, n)
 	}
 	for i := range e.Candidates {
 		e.Candidates[i] = api.Candidate{
-			ID: d.string("ID of a candidate", maxName), Name: d.string("name of a candidate", maxString),
-			Value: d.string("value of a candidate", maxString), Token: d.uint("token", 1<<64-1),
+			ID: d.String("ID of a candidate", maxName), Name: d.String("name of a candidate", wire.MaxString),
+			Value: d.String("value of a candidate", wire.MaxString), Token: d.Uint64("token"),
 		}
 	}
-	return e, d.end()
+	return e, d.End()
 }
 
-func appendInfo(b []byte, i api.Info) []byte {
-	b = appendPeer(b, i.Peer)
-	b = appendString(appendString(b, cut(i.Cluster, maxString)), cut(i.Role, maxString))
-	b = binary.AppendVarint(appendPeer(b, i.Leader), int64(i.Lease))
+func encodeInfo(i api.Info) []byte {
+	b := wire.AppendPeer(nil, i.Peer)
+	b = wire.AppendString(wire.AppendString(b, wire.Cut(i.Cluster, wire.MaxString)), wire.Cut(i.Role, wire.MaxString))
+	b = binary.AppendVarint(wire.AppendPeer(b, i.Leader), int64(i.Lease))
 	for _, n := range []uint64{i.Term, i.FirstIndex, i.LastApplied, i.CommitIndex, i.LastIndex, i.PruneIndex, i.SnapshotIndex} {
 		b = binary.AppendUvarint(b, n)
 	}
 	b = binary.AppendVarint(binary.AppendVarint(b, i.SnapshotSize), int64(i.RequestIDs))
-	return appendString(b, cut(i.Fault, maxText))
+	return wire.AppendString(b, wire.Cut(i.Fault, wire.MaxText))
 }
 
 func decodeInfo(body []byte) (api.Info, error) {
-	d := decoder{b: body}
-	i := api.Info{Peer: d.peer(), Cluster: d.string("cluster", maxString), Role: d.string("role", maxString), Leader: d.peer()}
-	i.Lease = time.Duration(d.int("lease"))
+	d := wire.Decoder{B: body}
+	i := api.Info{Peer: d.Peer(), Cluster: d.String("cluster", wire.MaxString), Role: d.String("role", wire.MaxString), Leader: d.Peer()}
+	i.Lease = time.Duration(d.Int("lease"))
 	for _, n := range []*uint64{&i.Term, &i.FirstIndex, &i.LastApplied, &i.CommitIndex, &i.LastIndex, &i.PruneIndex, &i.SnapshotIndex} {
-		*n = d.uint("number", 1<<64-1)
+		*n = d.Uint64("number")
 	}
-	i.SnapshotSize, i.RequestIDs = d.int("snapshot's size"), int(d.int("number of request IDs"))
-	i.Fault = d.string("fault", maxText)
-	return i, d.end()
+	i.SnapshotSize, i.RequestIDs = d.Int("snapshot's size"), int(d.Int("number of request IDs"))
+	i.Fault = d.String("fault", wire.MaxText)
+	return i, d.End()
 }
 
 func appendEntry(b []byte, e *api.Entry) []byte {
 	b = binary.AppendUvarint(binary.AppendUvarint(b, e.Index), e.Term)
-	b = appendTime(append(append(b, byte(e.Kind)), e.ID[:]...), e.Time)
-	return append(appendBool(b, e.Skipped), e.Data...)
+	b = wire.AppendTime(append(append(b, byte(e.Kind)), e.ID[:]...), e.Time)
+	return append(wire.AppendBool(b, e.Skipped), e.Data...)
 }
 
-// decodeEntry copies the data.
+// decodeEntry returns an entry whose data is a part of the body.
 func decodeEntry(body []byte) (*api.Entry, error) {
-	d := decoder{b: body}
-	e := &api.Entry{Index: d.uint("index", 1<<64-1), Term: d.uint("term", 1<<64-1), Kind: api.Kind(d.byte("kind of entry"))}
-	copy(e.ID[:], d.raw("request ID", uint64(len(e.ID))))
-	e.Time = d.time()
-	e.Skipped = d.bool("mark of a skipped entry")
-	if len(d.b) > MaxData {
-		d.fail("data of an entry")
+	d := wire.Decoder{B: body}
+	e := &api.Entry{Index: d.Uint64("index"), Term: d.Uint64("term"), Kind: api.Kind(d.Byte("kind of entry"))}
+	copy(e.ID[:], d.Raw("request ID", uint64(len(e.ID))))
+	e.Time = d.Time()
+	e.Skipped = d.Bool("whether an entry is skipped")
+	if len(d.B) > 0 {
+		e.Data = d.Data("data of an entry")
 	}
-	if len(d.b) > 0 {
-		e.Data = append(make([]byte, 0, len(d.b)), d.b...)
-	}
-	return e, d.err
+	return e, d.Err
 }
 
-func appendPulse(b []byte, p *api.Progress) []byte {
+func appendProgress(b []byte, p *api.Progress) []byte {
 	b = binary.AppendUvarint(binary.AppendUvarint(b, p.Commit), p.Term)
-	return appendBool(appendPeer(b, p.Leader), p.Fresh)
+	return wire.AppendBool(wire.AppendPeer(b, p.Leader), p.Fresh)
 }
 
-func decodePulse(body []byte) (*api.Progress, error) {
-	d := decoder{b: body}
-	p := &api.Progress{Commit: d.uint("index", 1<<64-1), Term: d.uint("term", 1<<64-1), Leader: d.peer(), Fresh: d.bool("freshness")}
-	return p, d.end()
+func decodeProgress(body []byte) (*api.Progress, error) {
+	d := wire.Decoder{B: body}
+	p := &api.Progress{Commit: d.Uint64("index"), Term: d.Uint64("term"), Leader: d.Peer(), Fresh: d.Bool("freshness")}
+	return p, d.End()
 }
 
-// snapshotHeader is what is known of a snapshot before its data.
+// snapshotHeader describes the snapshot that follows.
 type snapshotHeader struct {
 	index, term uint64
 	size        int64
@@ -290,10 +193,8 @@ func appendSnapshotHeader(b []byte, h snapshotHeader) []byte {
 }
 
 func decodeSnapshotHeader(body []byte) (snapshotHeader, error) {
-	d := decoder{b: body}
-	h := snapshotHeader{index: d.uint("index", 1<<64-1), term: d.uint("term", 1<<64-1)}
-	h.size = int64(d.uint("snapshot's size", 1<<63-1))
-	return h, d.end()
+	d := wire.Decoder{B: body}
+	h := snapshotHeader{index: d.Uint64("index"), term: d.Uint64("term")}
+	h.size = int64(d.Uint("size of a snapshot", 1<<63-1))
+	return h, d.End()
 }
-
-func cut(s string, limit int) string { return s[:min(len(s), limit)] }

@@ -1,55 +1,27 @@
 package rpc_test
 
-// What the calls cost: 256 updates at once over one TCP connection of this machine.
+// The cost of calls over one TCP connection of this machine.
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
-	"io"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// framed has the length before each frame.
-type framed struct {
-	net.Conn
-	r   *bufio.Reader
-	buf []byte
-}
-
-func (f *framed) ReadFrame() ([]byte, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(f.r, head[:]); err != nil {
-		return nil, err
-	}
-	n := int(binary.BigEndian.Uint32(head[:]))
-	if cap(f.buf) < n {
-		f.buf = make([]byte, n)
-	}
-	f.buf = f.buf[:n]
-	_, err := io.ReadFull(f.r, f.buf)
-	return f.buf, err
-}
-
-func (f *framed) WriteFrame(b []byte) error {
-	head := binary.BigEndian.AppendUint32(nil, uint32(len(b)))
-	buffers := net.Buffers{head, b}
-	_, err := buffers.WriteTo(f.Conn)
-	return err
-}
-
-// instant answers at once.
+// instant replies immediately, and has any number of entries.
 type instant struct {
-	api.Service
+	rpc.Service
 	index atomic.Uint64
 }
 
@@ -57,40 +29,97 @@ func (s *instant) Propose(context.Context, requestid.ID, []byte) (uint64, error)
 	return s.index.Add(1), nil
 }
 
-func BenchmarkPropose(b *testing.B) {
+func (*instant) Entries(_ context.Context, from uint64, send func([]api.Event) error) error {
+	data := make([]byte, 256)
+	for {
+		events := make([]api.Event, 1000)
+		for i := range events {
+			events[i].Entry = &api.Entry{Index: from, Data: data}
+			from++
+		}
+		if err := send(events); err != nil {
+			return err
+		}
+	}
+}
+
+var modes = map[string][]byte{"plain": nil, "tls": []byte("the secret of all")}
+
+// connect returns a connection to a server of instant.
+func connect(b *testing.B, secret []byte, purpose link.Purpose) *link.Conn {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
 	defer l.Close()
-	var server sync.WaitGroup
-	server.Go(func() {
-		conn, err := l.Accept()
-		if err == nil {
-			_ = rpc.Serve(context.Background(), &framed{Conn: conn, r: bufio.NewReader(conn)}, &instant{})
+	server := link.Identity{Cluster: "c", ID: "a", Peer: true, Addr: "a:1", Secret: secret, Insecure: len(secret) == 0}
+	var serving sync.WaitGroup
+	b.Cleanup(serving.Wait)
+	accepted := make(chan net.Conn, 1)
+	serving.Go(func() {
+		if conn, err := link.Accept(b.Context(), <-accepted, server); err == nil {
+			s := rpc.NewServer(&instant{})
+			if purpose == link.PurposeStream {
+				_ = s.Stream(b.Context(), conn, "client")
+			} else {
+				_ = s.Calls(b.Context(), conn)
+			}
 		}
 	})
-	conn, err := net.Dial("tcp", l.Addr().String())
+	raw, err := net.Dial("tcp", l.Addr().String())
 	require.NoError(b, err)
-	caller := rpc.NewCaller(&framed{Conn: conn, r: bufio.NewReader(conn)})
-	data := make([]byte, 256)
-	id := requestid.New()
-	b.ReportAllocs()
-	b.ResetTimer()
-	var left atomic.Int64
-	left.Store(int64(b.N))
-	var callers sync.WaitGroup
-	for range 256 {
-		callers.Go(func() {
-			for left.Add(-1) >= 0 {
-				if _, err := caller.Propose(context.Background(), id, data); err != nil {
-					b.Error(err)
-					return
+	far, err := l.Accept()
+	require.NoError(b, err)
+	accepted <- far
+	client := link.Identity{Cluster: "c", ID: "client", Secret: secret, Insecure: len(secret) == 0}
+	conn, err := link.Dial(b.Context(), raw, client, "a", purpose)
+	require.NoError(b, err)
+	return conn
+}
+
+// BenchmarkPropose measures calls of one caller and of 256 concurrent callers.
+func BenchmarkPropose(b *testing.B) {
+	for mode, secret := range modes {
+		for _, concurrent := range []int{1, 256} {
+			b.Run(fmt.Sprintf("%s/callers=%d", mode, concurrent), func(b *testing.B) {
+				caller := rpc.NewCaller(connect(b, secret, link.PurposeClient))
+				defer caller.Close()
+				data, id := make([]byte, 256), requestid.New()
+				var left atomic.Int64
+				left.Store(int64(b.N))
+				var callers sync.WaitGroup
+				b.ReportAllocs()
+				b.ResetTimer()
+				for range concurrent {
+					callers.Go(func() {
+						for left.Add(-1) >= 0 {
+							if _, err := caller.Propose(b.Context(), id, data); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				callers.Wait()
+				b.StopTimer()
+			})
+		}
+	}
+}
+
+// BenchmarkEntries measures a stream of entries.
+func BenchmarkEntries(b *testing.B) {
+	for mode, secret := range modes {
+		b.Run(mode, func(b *testing.B) {
+			stream := rpc.Entries(b.Context(), connect(b, secret, link.PurposeStream), 1, 0)
+			defer stream.Close()
+			b.SetBytes(256)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				if _, err := stream.Next(); err != nil {
+					b.Fatal(err)
 				}
 			}
+			b.StopTimer()
 		})
 	}
-	callers.Wait()
-	b.StopTimer()
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
-	caller.Close()
-	server.Wait()
 }

@@ -13,9 +13,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
+
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc/rpctest"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
@@ -26,10 +28,26 @@ var a, b = api.Peer{ID: "a", Addr: "a:1"}, api.Peer{ID: "b", Addr: "b:1"}
 type setup struct {
 	cluster   *rpctest.Cluster
 	peer      *rpctest.Peer
+	server    *rpc.Server
 	caller    *rpc.Caller
 	near, far *rpctest.End
 	served    chan error
+	ctx       context.Context
 	stop      context.CancelCauseFunc
+	streams   sync.WaitGroup
+}
+
+// dial returns the client's end of a new connection for a stream, and the peer's end.
+func (s *setup) dial() (near, far *rpctest.End) {
+	near, far = rpctest.Pipe()
+	s.streams.Go(func() { _ = s.server.Stream(s.ctx, far, "client") })
+	return near, far
+}
+
+// entries requests a stream on a new connection.
+func (s *setup) entries(ctx context.Context, from uint64) *rpc.Stream {
+	near, _ := s.dial()
+	return rpc.Entries(ctx, near, from, 0)
 }
 
 // inBubble has f run against a peer, a, that leads.
@@ -37,14 +55,15 @@ func inBubble(t *testing.T, f func(t *testing.T, s *setup)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &setup{cluster: rpctest.New(a, b), served: make(chan error, 1)}
 		s.peer = s.cluster.Peer(a)
+		s.server = rpc.NewServer(s.peer)
 		s.near, s.far = rpctest.Pipe()
-		ctx, stop := context.WithCancelCause(t.Context())
-		s.stop = stop
-		go func() { s.served <- rpc.Serve(ctx, s.far, s.peer) }()
+		s.ctx, s.stop = context.WithCancelCause(t.Context())
+		go func() { s.served <- s.server.Calls(s.ctx, s.far) }()
 		s.caller = rpc.NewCaller(s.near)
 		f(t, s)
 		s.caller.Close()
-		stop(nil)
+		s.stop(nil)
+		s.streams.Wait()
 		synctest.Wait()
 		require.Len(t, s.served, 1, "Serve returns")
 	})
@@ -185,9 +204,8 @@ func TestLostConnection(t *testing.T) {
 // that is being written were not sent.
 func TestNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := rpctest.Pipe()
+		near, _ := rpctest.Pipe()
 		c := rpc.NewCaller(near)
-		drain(t, far, 1) // hello
 		first := proposing(t.Context(), c)
 		synctest.Wait() // it is being written
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -221,7 +239,7 @@ func TestUnknownErrors(t *testing.T) {
 func TestTooMuchPending(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *setup) {
 		s.cluster.Hold()
-		data := make([]byte, rpc.MaxData)
+		data := make([]byte, wire.MaxData)
 		var calls sync.WaitGroup
 		for range 2 {
 			calls.Go(func() {
@@ -258,7 +276,6 @@ func TestAlive(t *testing.T) {
 		near, far := rpctest.Pipe()
 		c := rpc.NewCaller(near)
 		defer c.Close()
-		drain(t, far, 1)
 		require.NoError(t, c.Alive(t.Context()), "with no calls it asks nothing")
 		result := make(chan error, 1)
 		go func() {

@@ -1,142 +1,232 @@
 package rpc
 
-// What a connection is to this package, and the frames that wait to be written to one.
-
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
 	"sync"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// Stream is a connection that carries frames. One goroutine reads and another writes; Close
-// may be called by any, more than once, and ends what the others wait for.
-type Stream interface {
-	// ReadFrame returns the next frame, which is good until the next call.
-	ReadFrame() ([]byte, error)
-	// WriteFrame writes a frame, and does not keep it. It fails after a while if the other
-	// side reads nothing.
-	WriteFrame([]byte) error
-	Close() error
+// ErrQuiet is returned by a stream if the server has sent nothing for longer than the patience
+// of the stream.
+var ErrQuiet = errors.New("no message from the peer")
+
+const (
+	// pingInterval is the interval at which a client sends empty frames on the connection of a
+	// stream.
+	pingInterval = 10 * time.Second
+	// streamSilence is the time without a frame after which the server ends a stream.
+	streamSilence = 30 * time.Second
+	// pingStall is the time after which a client closes the connection if it cannot write.
+	pingStall = 10 * time.Second
+)
+
+// Stream is a stream of events that is read from a connection. It must be used by one goroutine
+// at a time, except for Close. It reads from the connection only if Next is called, or the data
+// of a snapshot is read, so that it stores at most one event.
+type Stream struct {
+	conn       Conn
+	patience   time.Duration
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+	goroutines sync.WaitGroup
+	data       *snapshotData // of the last snapshot
 }
 
-// outbox holds a server's messages until its writer takes them, a frame at a time.
-type outbox struct {
-	wake chan struct{} // one place: there is something to take
-
-	mu      sync.Mutex
-	full    []frame       // in order, before open
-	open    frame         // the frame that messages are added to
-	size    int           // of all
-	pong    uint64        // the newest ping that was not answered; 0 for none
-	taken   chan struct{} // closed when something was taken; nil if nobody waits for it
-	recycle []byte
+// Entries requests the log of the peer at the other end of conn, starting at index from. If
+// patience is not zero, reading from the stream returns [ErrQuiet] after it has waited for that
+// time without receiving data. The stream owns conn. It ends when ctx is done, and must be
+// closed. Errors of the server are returned by Next.
+func Entries(ctx context.Context, conn Conn, from uint64, patience time.Duration) *Stream {
+	return newStream(ctx, conn, append([]byte{msgEntries}, encodeIndex(from)...), patience)
 }
 
-// frame is messages in bytes, and how many calls end by them.
-type frame struct {
-	b    []byte
-	ends int
-}
-
-func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
-
-// add appends a message; it does not block. ends says that it is a call's last one.
-func (o *outbox) add(ends bool, message func([]byte) []byte) {
-	o.mu.Lock()
-	o.addLocked(ends, message)
-	o.mu.Unlock()
-	signal(o.wake)
-}
-
-func (o *outbox) addLocked(ends bool, message func([]byte) []byte) {
-	if len(o.open.b) >= frameTarget {
-		o.full = append(o.full, o.open)
-		o.open = frame{}
+// Snapshot requests the newest snapshot of the peer at the other end of conn. The snapshot owns
+// conn; if there is an error, conn is closed. Reading the data fails when ctx is done.
+func Snapshot(ctx context.Context, conn Conn) (api.SnapshotStream, error) {
+	s := newStream(ctx, conn, []byte{msgSnapshot}, 0)
+	event, err := s.Next()
+	if err == nil && event.Snapshot == nil {
+		err = wire.Violation("an entry instead of a snapshot")
 	}
-	if o.open.b == nil {
-		o.open.b, o.recycle = o.recycle, nil
+	if err != nil {
+		s.Close()
+		return api.SnapshotStream{}, err
 	}
-	before := len(o.open.b)
-	b := message(o.open.b)
-	if before > 0 && len(b) > frameTarget {
-		// It is too long to go with others.
-		o.full = append(o.full, frame{b[:before:before], o.open.ends})
-		o.open = frame{b: append([]byte(nil), b[before:]...)}
-	} else {
-		o.open.b = b
-	}
-	o.size += len(b) - before
-	if ends {
-		o.open.ends++
-	}
+	event.Snapshot.Data = ownedData{event.Snapshot.Data, s}
+	return *event.Snapshot, nil
 }
 
-// addWhenTaken is add for streams: it waits until little is left of what was added before.
-func (o *outbox) addWhenTaken(ctx context.Context, message func([]byte) []byte) error {
-	for {
-		o.mu.Lock()
-		if o.size < 2*frameTarget {
-			o.addLocked(false, message)
-			o.mu.Unlock()
-			signal(o.wake)
-			return nil
+// ownedData is the data of a snapshot that closes its stream.
+type ownedData struct {
+	io.ReadCloser
+	stream *Stream
+}
+
+func (o ownedData) Close() error { return o.stream.Close() }
+
+func newStream(ctx context.Context, conn Conn, request []byte, patience time.Duration) *Stream {
+	s := &Stream{conn: conn, patience: patience}
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	conn.SetTimeouts(patience, pingStall)
+	s.goroutines.Go(func() {
+		<-s.ctx.Done()
+		conn.Close()
+	})
+	s.goroutines.Go(func() { s.ping(request) })
+	return s
+}
+
+// ping sends the request, and empty frames until the stream ends.
+func (s *Stream) ping(request []byte) {
+	ticker := time.NewTicker(pingInterval)
+	defer ticker.Stop()
+	for frame := request; ; frame = nil {
+		err := s.conn.Buffer(frame)
+		if err == nil {
+			err = s.conn.Flush()
 		}
-		if o.taken == nil {
-			o.taken = make(chan struct{})
+		if err != nil {
+			s.cancel(fmt.Errorf("%w: %w", ErrLost, err))
+			return
 		}
-		taken := o.taken
-		o.mu.Unlock()
 		select {
-		case <-taken:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		case <-ticker.C:
+		case <-s.ctx.Done():
+			return
 		}
 	}
 }
 
-func (o *outbox) setPong(token uint64) {
-	o.mu.Lock()
-	o.pong = token
-	o.mu.Unlock()
-	signal(o.wake)
+// Close ends the stream. Pending and later calls of Next return errors that wrap
+// [api.ErrClosed].
+func (s *Stream) Close() error {
+	s.cancel(fmt.Errorf("the stream of entries: %w", api.ErrClosed))
+	s.goroutines.Wait()
+	return nil
 }
 
-// take returns the next frame; none if it has no bytes.
-func (o *outbox) take() frame {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if token := o.pong; token != 0 {
-		o.pong = 0
-		o.addLocked(false, func(b []byte) []byte { return appendMessage(b, msgPong, token, nil) })
+// Next waits for the next event and returns it. A snapshot must be read completely or closed
+// before the next call, otherwise the error wraps [api.ErrInvalid]. After other errors the
+// stream has ended.
+func (s *Stream) Next() (api.Event, error) {
+	if d := s.data; d != nil && (d.left > 0 || len(d.chunk) > 0) {
+		if !d.closed {
+			return api.Event{}, fmt.Errorf("%w: the previous snapshot is neither read completely nor closed", api.ErrInvalid)
+		}
+		for d.left > 0 {
+			if err := d.fill(); err != nil {
+				return api.Event{}, err
+			}
+		}
 	}
-	var f frame
-	if len(o.full) > 0 {
-		f = o.full[0]
-		o.full = o.full[1:]
-	} else {
-		f, o.open = o.open, frame{}
+	kind, body, err := s.read()
+	if err != nil {
+		return api.Event{}, err
 	}
-	o.size -= len(f.b)
-	if o.taken != nil {
-		close(o.taken)
-		o.taken = nil
-	}
-	return f
-}
-
-// giveBack lets a frame's memory be used again.
-func (o *outbox) giveBack(b []byte) {
-	if cap(b) > 2*frameTarget {
-		return
-	}
-	o.mu.Lock()
-	o.recycle = b[:0]
-	o.mu.Unlock()
-}
-
-// signal puts a token into a channel of one place.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
+	var event api.Event
+	switch kind {
+	case msgEntry:
+		event.Entry, err = decodeEntry(body)
+	case msgProgress:
+		event.Progress, err = decodeProgress(body)
+	case msgSnapshotHeader:
+		var h snapshotHeader
+		h, err = decodeSnapshotHeader(body)
+		s.data = &snapshotData{stream: s, left: h.size, index: h.index}
+		event.Snapshot = &api.SnapshotStream{Index: h.index, Term: h.term, Size: h.size, Data: s.data}
 	default:
+		err = wire.Violation("a message of kind %d in a stream", kind)
 	}
+	if err != nil {
+		return api.Event{}, s.fail(err)
+	}
+	return event, nil
+}
+
+// fail ends the stream, unless it has ended.
+func (s *Stream) fail(err error) error {
+	s.cancel(err)
+	return context.Cause(s.ctx)
+}
+
+// read returns the next message.
+func (s *Stream) read() (kind byte, body []byte, err error) {
+	frame, err := s.conn.ReadFrame()
+	if s.ctx.Err() != nil {
+		return 0, nil, context.Cause(s.ctx)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return 0, nil, s.fail(fmt.Errorf("%w for %v", ErrQuiet, s.patience))
+	}
+	if err != nil {
+		return 0, nil, s.fail(fmt.Errorf("%w: %w", ErrLost, err))
+	}
+	d := wire.Decoder{B: frame}
+	kind = d.Byte("kind of a message")
+	if d.Err == nil && kind == msgError {
+		remote := d.Error()
+		if err := d.End(); err != nil {
+			return 0, nil, s.fail(err)
+		}
+		return 0, nil, s.fail(remote)
+	}
+	if d.Err != nil {
+		return 0, nil, s.fail(d.Err)
+	}
+	return kind, d.B, nil
+}
+
+// snapshotData is the data of a snapshot in a stream.
+type snapshotData struct {
+	stream *Stream
+	index  uint64
+	left   int64  // bytes that were not received yet
+	chunk  []byte // bytes that were received and not read yet
+	closed bool
+}
+
+// fill receives the next chunk.
+func (d *snapshotData) fill() error {
+	kind, body, err := d.stream.read()
+	switch {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("data of the snapshot at index %d ends %d bytes too early: %w: %w", d.index, d.left, io.ErrUnexpectedEOF, err)
+	case err != nil:
+		return fmt.Errorf("data of the snapshot at index %d, %d bytes before the end: %w", d.index, d.left, err)
+	case kind != msgChunk || len(body) == 0 || len(body) > maxChunk || int64(len(body)) > d.left:
+		return d.stream.fail(wire.Violation("invalid data of the snapshot at index %d", d.index))
+	}
+	d.chunk = body
+	d.left -= int64(len(body))
+	return nil
+}
+
+func (d *snapshotData) Read(p []byte) (int, error) {
+	if d.closed {
+		return 0, fmt.Errorf("data of the snapshot at index %d: %w", d.index, api.ErrClosed)
+	}
+	if len(d.chunk) == 0 && len(p) > 0 {
+		if d.left == 0 {
+			return 0, io.EOF
+		}
+		if err := d.fill(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, d.chunk)
+	d.chunk = d.chunk[n:]
+	return n, nil
+}
+
+// Close implements [io.Closer]. The next call of Next skips the remaining data.
+func (d *snapshotData) Close() error {
+	d.closed = true
+	return nil
 }

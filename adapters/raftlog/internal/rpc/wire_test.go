@@ -6,17 +6,17 @@ package rpc
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"math"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
+
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -28,9 +28,9 @@ var (
 		Peer: aPeer, Cluster: "c", Role: "leader", Leader: bPeer, Lease: -time.Second, Term: 1, FirstIndex: 2, LastApplied: 3,
 		CommitIndex: 4, LastIndex: 5, PruneIndex: 6, SnapshotIndex: math.MaxUint64, SnapshotSize: 8, RequestIDs: 9, Fault: "disk",
 	}
-	anEntry    = &api.Entry{Index: 3, Term: 2, Kind: api.Control, ID: requestid.New(), Time: time.Unix(1763000000, 123456789).UTC(), Data: []byte("data"), Skipped: true}
+	anEntry    = &api.Entry{Index: 3, Term: 2, Kind: api.KindControl, ID: requestid.New(), Time: time.Unix(1763000000, 123456789).UTC(), Data: []byte("data"), Skipped: true}
 	anElection = api.Election{Candidates: []api.Candidate{{ID: "a/1", Name: "n", Value: "v", Token: math.MaxUint64}, {ID: "b/2"}}}
-	aPulse     = &api.Progress{Commit: 3, Term: 2, Leader: aPeer, Fresh: true}
+	aProgress  = &api.Progress{Commit: 3, Term: 2, Leader: aPeer, Fresh: true}
 	aHeader    = snapshotHeader{3, 2, math.MaxInt64}
 )
 
@@ -41,66 +41,57 @@ type roundTrip struct {
 }
 
 var decoders = map[string]roundTrip{
-	"hello": {hello(), func(b []byte) ([]byte, error) { return hello(), checkHello(b) }},
 	"propose": {append(bytes.Clone(anEntry.ID[:]), "data"...), func(b []byte) ([]byte, error) {
 		id, data, err := decodePropose(b)
 		return append(id[:], data...), err
 	}},
-	"change": {appendChangePeers(nil, anEntry.ID, aMembership.Voters), func(b []byte) ([]byte, error) {
+	"change": {wire.AppendPeers(anEntry.ID[:], aMembership.Voters), func(b []byte) ([]byte, error) {
 		id, voters, err := decodeChangePeers(b)
-		return appendChangePeers(nil, id, voters), err
+		return wire.AppendPeers(id[:], voters), err
 	}},
-	"entries": {appendGrant(appendIndex(nil, 9), grant{8, 7}), func(b []byte) ([]byte, error) {
-		from, g, err := decodeEntries(b)
-		return appendGrant(appendIndex(nil, from), g), err
-	}},
-	"grant": {appendGrant(nil, grant{maxGrant, 1}), func(b []byte) ([]byte, error) {
-		g, err := decodeGrant(b)
-		return appendGrant(nil, g), err
-	}},
-	"names": {appendString(appendString(nil, "jobs/report"), "a/1"), func(b []byte) ([]byte, error) {
+	"names": {wire.AppendString(wire.AppendString(nil, "jobs/report"), "a/1"), func(b []byte) ([]byte, error) {
 		names, err := decodeNames(b, 2)
-		return appendString(appendString(nil, names[0]), names[1]), err
+		return wire.AppendString(wire.AppendString(nil, names[0]), names[1]), err
 	}},
-	"election": {appendElection(nil, anElection), func(b []byte) ([]byte, error) {
+	"election": {encodeElection(anElection), func(b []byte) ([]byte, error) {
 		e, err := decodeElection(b)
-		return appendElection(nil, e), err
+		return encodeElection(e), err
 	}},
-	"index": {appendIndex(nil, math.MaxUint64), func(b []byte) ([]byte, error) {
+	"index": {encodeIndex(math.MaxUint64), func(b []byte) ([]byte, error) {
 		i, err := decodeIndex(b)
-		return appendIndex(nil, i), err
+		return encodeIndex(i), err
 	}},
-	"membership": {appendMembership(nil, aMembership), func(b []byte) ([]byte, error) {
+	"membership": {wire.AppendMembership(nil, aMembership), func(b []byte) ([]byte, error) {
 		m, err := decodeMembership(b)
-		return appendMembership(nil, m), err
+		return wire.AppendMembership(nil, m), err
 	}},
-	"info": {appendInfo(nil, anInfo), func(b []byte) ([]byte, error) {
+	"info": {encodeInfo(anInfo), func(b []byte) ([]byte, error) {
 		i, err := decodeInfo(b)
-		return appendInfo(nil, i), err
+		return encodeInfo(i), err
 	}},
-	"error": {appendError(nil, &api.NotLeaderError{Leader: aPeer}), func(b []byte) ([]byte, error) {
-		remote, err := decodeError(b)
-		if err != nil {
+	"error": {wire.AppendError(nil, &api.NotLeaderError{Leader: aPeer}), func(b []byte) ([]byte, error) {
+		d := wire.Decoder{B: b}
+		remote := d.Error()
+		if err := d.End(); err != nil {
 			return nil, err
 		}
-		return appendError(nil, remote), nil
+		return wire.AppendError(nil, remote), nil
 	}},
 	"entry": {appendEntry(nil, anEntry), func(b []byte) ([]byte, error) {
 		e, err := decodeEntry(b)
 		return appendEntry(nil, e), err
 	}},
-	"pulse": {appendPulse(nil, aPulse), func(b []byte) ([]byte, error) {
-		p, err := decodePulse(b)
-		return appendPulse(nil, p), err
+	"progress": {appendProgress(nil, aProgress), func(b []byte) ([]byte, error) {
+		p, err := decodeProgress(b)
+		return appendProgress(nil, p), err
 	}},
 	"snapshot": {appendSnapshotHeader(nil, aHeader), func(b []byte) ([]byte, error) {
 		h, err := decodeSnapshotHeader(b)
 		return appendSnapshotHeader(nil, h), err
 	}},
-	"message": {appendMessage(nil, msgEntry, 5, func(b []byte) []byte { return append(b, make([]byte, 300)...) }), func(b []byte) ([]byte, error) {
-		d := decoder{b: b}
-		m := d.next()
-		return appendMessage(nil, m.kind, m.call, func(b []byte) []byte { return append(b, m.body...) }), d.end()
+	"message": {append(newMessage(msgPropose, 5, 0), make([]byte, 300)...), func(b []byte) ([]byte, error) {
+		kind, number, body, err := decodeMessage(b)
+		return append(newMessage(kind, number, 0), body...), err
 	}},
 }
 
@@ -114,86 +105,71 @@ func TestRoundTrips(t *testing.T) {
 				if b, err := d.again(d.sample[:n]); err == nil { // shorter data are data
 					require.Equal(t, d.sample[:n], b)
 				} else {
-					require.ErrorIs(t, err, ErrProtocol)
+					require.ErrorIs(t, err, wire.ErrProtocol)
 				}
 			}
-			if name == "propose" || name == "entry" {
+			if name == "propose" || name == "entry" || name == "message" {
 				return
 			}
 			_, err = d.again(append(bytes.Clone(d.sample), 0))
-			require.ErrorIs(t, err, ErrProtocol)
+			require.ErrorIs(t, err, wire.ErrProtocol)
 		})
 	}
 	e, err := decodeEntry(appendEntry(nil, anEntry))
 	require.NoError(t, err)
 	require.Equal(t, anEntry, e)
-	e, err = decodeEntry(appendEntry(nil, &api.Entry{Kind: api.Checkpoint}))
+	e, err = decodeEntry(appendEntry(nil, &api.Entry{Kind: api.KindCheckpoint}))
 	require.NoError(t, err)
-	require.Equal(t, &api.Entry{Kind: api.Checkpoint}, e)
-	m, err := decodeMembership(appendMembership(nil, aMembership))
+	require.Equal(t, &api.Entry{Kind: api.KindCheckpoint}, e)
+	m, err := decodeMembership(wire.AppendMembership(nil, aMembership))
 	require.NoError(t, err)
 	require.Equal(t, aMembership, m)
-	i, err := decodeInfo(appendInfo(nil, anInfo))
+	i, err := decodeInfo(encodeInfo(anInfo))
 	require.NoError(t, err)
 	require.Equal(t, anInfo, i)
-}
-
-func TestErrorsCross(t *testing.T) {
-	remote, err := decodeError(appendError(nil, fmt.Errorf("%w: %w", api.ErrClosed, &api.NotLeaderError{Leader: bPeer})))
-	require.NoError(t, err)
-	require.ErrorIs(t, remote, api.ErrClosed)
-	var not *api.NotLeaderError
-	require.ErrorAs(t, remote, &not)
-	require.Equal(t, bPeer, not.Leader)
-	remote, err = decodeError(appendError(nil, errors.New(strings.Repeat("x", 2*maxText))))
-	require.NoError(t, err)
-	require.Len(t, remote.Error(), maxText)
 }
 
 // TestLimits has bodies that claim more than they may, or than they have.
 func TestLimits(t *testing.T) {
 	huge := binary.AppendUvarint(nil, 1<<40)
-	many := binary.AppendUvarint(nil, maxPeers+1)
-	long := binary.AppendUvarint(nil, maxString+1)
+	many := binary.AppendUvarint(nil, wire.MaxPeers+1)
+	long := binary.AppendUvarint(nil, wire.MaxString+1)
 	for name, bad := range map[string]struct {
 		decoder string
 		body    []byte
 	}{
-		"peers claimed":        {"change", append(make([]byte, 16), huge...)},
-		"too many peers":       {"change", append(append(make([]byte, 16), many...), make([]byte, 2*maxPeers+2)...)},
-		"long name":            {"change", append(append(append(make([]byte, 16), 1), long...), make([]byte, maxString+2)...)},
-		"peers without bytes":  {"membership", []byte{1, 0xff, 7}},
-		"removed claimed":      {"membership", append([]byte{1, 0, 0, 0}, huge...)},
-		"removed too many":     {"membership", append(binary.AppendUvarint([]byte{1, 0, 0, 0}, maxRemoved+1), make([]byte, maxRemoved+1)...)},
-		"removed not there":    {"membership", append(binary.AppendUvarint([]byte{1, 0, 0, 0}, maxRemoved), 0)},
-		"grant":                {"grant", binary.AppendUvarint(binary.AppendUvarint(nil, maxGrant+1), 1)},
-		"error's text":         {"error", append(append([]byte{0, 0, 0}, binary.AppendUvarint(nil, maxText+1)...), make([]byte, maxText+1)...)},
-		"unknown error":        {"error", append(binary.AppendUvarint(nil, api.AllErrors+1), 0, 0, 0)},
-		"large update":         {"propose", make([]byte, 16+MaxData+1)},
-		"large entry":          {"entry", append(appendEntry(nil, &api.Entry{}), make([]byte, MaxData+1)...)},
-		"size of snapshot":     {"snapshot", binary.AppendUvarint([]byte{1, 1}, 1<<63)},
-		"truth":                {"pulse", []byte{0, 0, 0, 0, 2}},
-		"body longer than all": {"message", append([]byte{msgInfo, 1}, huge...)},
-		"endless integer":      {"index", bytes.Repeat([]byte{0xff}, 11)},
-		"time":                 {"entry", append(append([]byte{1, 1, 0}, make([]byte, 16)...), append(binary.AppendUvarint([]byte{0}, 1e9+1), 0)...)},
-		"other version":        {"hello", append([]byte(magic), version+1)},
+		"peers claimed":       {"change", append(make([]byte, 16), huge...)},
+		"too many peers":      {"change", append(append(make([]byte, 16), many...), make([]byte, 2*wire.MaxPeers+2)...)},
+		"long name":           {"change", append(append(append(make([]byte, 16), 1), long...), make([]byte, wire.MaxString+2)...)},
+		"peers without bytes": {"membership", []byte{1, 0xff, 7}},
+		"removed claimed":     {"membership", append([]byte{1, 0, 0, 0}, huge...)},
+		"removed too many":    {"membership", append(binary.AppendUvarint([]byte{1, 0, 0, 0}, wire.MaxRemoved+1), make([]byte, wire.MaxRemoved+1)...)},
+		"removed not there":   {"membership", append(binary.AppendUvarint([]byte{1, 0, 0, 0}, wire.MaxRemoved), 0)},
+		"error's text":        {"error", append(append([]byte{0, 0, 0}, binary.AppendUvarint(nil, wire.MaxText+1)...), make([]byte, wire.MaxText+1)...)},
+		"unknown error":       {"error", append(binary.AppendUvarint(nil, 1<<17), 0, 0, 0)},
+		"large update":        {"propose", make([]byte, 16+wire.MaxData+1)},
+		"large entry":         {"entry", append(appendEntry(nil, &api.Entry{}), make([]byte, wire.MaxData+1)...)},
+		"size of snapshot":    {"snapshot", binary.AppendUvarint([]byte{1, 1}, 1<<63)},
+		"truth":               {"progress", []byte{0, 0, 0, 0, 2}},
+		"endless integer":     {"index", bytes.Repeat([]byte{0xff}, 11)},
+		"time":                {"entry", append(append([]byte{1, 1, 0}, make([]byte, 16)...), append(binary.AppendUvarint([]byte{0}, 1e9+1), 0)...)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			_, err := decoders[bad.decoder].again(bad.body)
 			runtime.ReadMemStats(&after)
-			require.ErrorIs(t, err, ErrProtocol)
+			require.ErrorIs(t, err, wire.ErrProtocol)
 			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(200_000))
 		})
 	}
-	_, err := new(Caller).ChangePeers(t.Context(), requestid.New(), make([]api.Peer, maxPeers+1))
+	_, err := new(Caller).ChangePeers(t.Context(), requestid.New(), make([]api.Peer, wire.MaxPeers+1))
 	require.ErrorIs(t, err, api.ErrInvalid)
-	_, err = new(Caller).ChangePeers(t.Context(), requestid.New(), []api.Peer{{ID: strings.Repeat("x", maxString+1)}})
+	_, err = new(Caller).ChangePeers(t.Context(), requestid.New(), []api.Peer{{ID: strings.Repeat("x", wire.MaxString+1)}})
 	require.ErrorIs(t, err, api.ErrInvalid)
-	_, err = new(Caller).Propose(t.Context(), requestid.New(), make([]byte, MaxData+1))
+	_, err = new(Caller).Propose(t.Context(), requestid.New(), make([]byte, wire.MaxData+1))
 	require.ErrorIs(t, err, api.ErrTooLarge)
-	require.ErrorIs(t, checkMembership(api.Membership{Removed: make([]string, maxRemoved+1)}), api.ErrTooLarge)
+	require.ErrorIs(t, wire.CheckMembership(api.Membership{Removed: make([]string, wire.MaxRemoved+1)}), api.ErrTooLarge)
 }
 
 func fuzz(f *testing.F, name string) {
@@ -202,7 +178,7 @@ func fuzz(f *testing.F, name string) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		b, err := d.again(body)
 		if err != nil {
-			require.ErrorIs(t, err, ErrProtocol)
+			require.ErrorIs(t, err, wire.ErrProtocol)
 			return
 		}
 		// Integers may have been longer than they need: compare what was read.
@@ -213,16 +189,13 @@ func fuzz(f *testing.F, name string) {
 	})
 }
 
-func FuzzHello(f *testing.F)      { fuzz(f, "hello") }
 func FuzzPropose(f *testing.F)    { fuzz(f, "propose") }
 func FuzzChange(f *testing.F)     { fuzz(f, "change") }
-func FuzzEntries(f *testing.F)    { fuzz(f, "entries") }
-func FuzzGrant(f *testing.F)      { fuzz(f, "grant") }
 func FuzzIndex(f *testing.F)      { fuzz(f, "index") }
 func FuzzMembership(f *testing.F) { fuzz(f, "membership") }
 func FuzzInfo(f *testing.F)       { fuzz(f, "info") }
 func FuzzEntry(f *testing.F)      { fuzz(f, "entry") }
-func FuzzPulse(f *testing.F)      { fuzz(f, "pulse") }
+func FuzzProgress(f *testing.F)   { fuzz(f, "progress") }
 func FuzzSnapshot(f *testing.F)   { fuzz(f, "snapshot") }
 func FuzzMessage(f *testing.F)    { fuzz(f, "message") }
 func FuzzError(f *testing.F)      { fuzz(f, "error") }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -90,12 +90,12 @@ func (u *users) change(id requestid.ID, to []api.Peer, end func()) {
 		again(id)
 		return
 	}
-	r := core.Request{Kind: api.Config, ID: id, To: to, Forward: w.chance(0.5)}
+	r := core.Request{Kind: api.KindConfig, ID: id, To: to, Forward: w.chance(0.5)}
 	r.Token = u.call(p, "change", func(r core.Reply) {
 		w.tracef("users: change %v: %s: %d %v", id, p.ID, r.Index, r.Err)
 		switch {
 		case r.Err == nil:
-			if f := w.truth.at(r.Index); f.kind != api.Config {
+			if f := w.truth.at(r.Index); f.kind != api.KindConfig {
 				w.failf("%s: the change is said to be complete with entry %d, which is %+v", p.ID, r.Index, f)
 			}
 			end()

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
@@ -44,7 +44,7 @@ func (u *users) control(op entry.Op, end func()) {
 		w.after(50*time.Millisecond, func() { u.control(op, end) })
 		return
 	}
-	r := core.Request{Kind: api.Control, ID: requestid.From(w.date(), w.Uint64(), w.Uint64()), Op: op, Forward: true}
+	r := core.Request{Kind: api.KindControl, ID: requestid.From(w.date(), w.Uint64(), w.Uint64()), Op: op, Forward: true}
 	r.Token = u.call(p, op.Do+" "+op.Election, func(r core.Reply) {
 		switch {
 		case r.Err == nil || errors.Is(r.Err, api.ErrInvalid) || errors.Is(r.Err, api.ErrStale):

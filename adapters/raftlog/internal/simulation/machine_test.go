@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
@@ -20,7 +20,7 @@ type machine struct {
 
 func (m *machine) do(o replica.Outcome) {
 	m.index = o.Index
-	if o.Kind != api.State || o.Skipped() {
+	if o.Kind != api.KindState || o.Skipped() {
 		return
 	}
 	m.updates++

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
@@ -119,11 +119,11 @@ func (t *truth) committed(p *peer, outcomes []replica.Outcome) {
 			t.skipped++
 		}
 		switch {
-		case o.Kind == api.State:
+		case o.Kind == api.KindState:
 			t.once(o)
-		case o.Kind == api.Control:
+		case o.Kind == api.KindControl:
 			t.controlled(p, o)
-		case o.Kind == api.Config:
+		case o.Kind == api.KindConfig:
 			if _, _, known := p.core.Tables().IDs.Lookup(o.ID); known && !o.Skipped() {
 				t.asked++
 			}
@@ -161,7 +161,7 @@ func (t *truth) configured(o replica.Outcome) {
 }
 
 func brief(o replica.Outcome) string {
-	if o.Kind == api.Control || o.Kind == api.Config {
+	if o.Kind == api.KindControl || o.Kind == api.KindConfig {
 		return string(o.Data)
 	}
 	return ""

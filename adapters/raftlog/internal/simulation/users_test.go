@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
@@ -170,7 +170,7 @@ func (u *users) attempt(up *update, end func()) {
 		}
 	}
 	forward := w.chance(0.4)
-	r := core.Request{Kind: api.State, ID: up.id, Data: up.data, Forward: forward}
+	r := core.Request{Kind: api.KindState, ID: up.id, Data: up.data, Forward: forward}
 	first, applied := up.attempts == 1 && !up.unsure, up.index
 	up.unsure = true
 	r.Token = u.call(p, "update", func(r core.Reply) {
@@ -220,7 +220,7 @@ func (u *users) attempt(up *update, end func()) {
 func (u *users) acknowledged(p *peer, up *update, index uint64) {
 	f := u.w.truth.at(index)
 	switch {
-	case f.kind != api.State || f.id != up.id || f.skipped || f.sum != entry.Sum(up.data):
+	case f.kind != api.KindState || f.id != up.id || f.skipped || f.sum != entry.Sum(up.data):
 		u.w.failf("%s: update %v is said to be applied by entry %d, which is %+v", p.ID, up.id, index, f)
 	case up.index != 0 && up.index != index:
 		u.w.failf("%s: update %v is said to be applied by entry %d, and was by %d", p.ID, up.id, index, up.index)

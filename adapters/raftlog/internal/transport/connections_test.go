@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
@@ -208,7 +208,7 @@ func TestRemovedIsRefused(t *testing.T) {
 
 func TestHandlers(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		started, ended := make(chan link.Purpose, 2), make(chan link.Purpose, 2)
+		started, ended := make(chan link.Purpose, 3), make(chan link.Purpose, 3)
 		handle := func(c *link.Conn) {
 			started <- c.Remote().Purpose
 			for {
@@ -222,7 +222,7 @@ func TestHandlers(t *testing.T) {
 			ended <- c.Remote().Purpose
 		}
 		b := w.node("b", nil, func(c *Config) { c.OnClient, c.OnSnapshot = handle, handle })
-		for _, purpose := range []link.Purpose{link.PurposeClient, link.PurposeSnapshot} {
+		for _, purpose := range []link.Purpose{link.PurposeClient, link.PurposeStream, link.PurposeSnapshot} {
 			c, err := w.stranger("a", "b", purpose)
 			require.NoError(t, err)
 			defer c.Close()
@@ -233,10 +233,10 @@ func TestHandlers(t *testing.T) {
 			require.Equal(t, "echo", string(frame))
 		}
 		b.Close()
-		require.Len(t, ended, 2, "Close waits for them")
+		require.Len(t, ended, 3, "Close waits for them")
 
 		w.node("d", nil)
-		for _, purpose := range []link.Purpose{link.PurposeClient, link.PurposeSnapshot} {
+		for _, purpose := range []link.Purpose{link.PurposeClient, link.PurposeStream, link.PurposeSnapshot} {
 			_, err := w.stranger("a", "d", purpose)
 			var refused *link.RefusedError
 			require.ErrorAs(t, err, &refused)

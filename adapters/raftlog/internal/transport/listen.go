@@ -90,7 +90,7 @@ func (t *Transport) admit(conn net.Conn) {
 
 // accepts is link.Accept's question whether somebody of the cluster is welcome.
 func (t *Transport) accepts(h link.Hello) error {
-	if h.Purpose == link.PurposeClient && t.cfg.OnClient == nil ||
+	if h.Purpose.ForClients() && t.cfg.OnClient == nil ||
 		h.Purpose == link.PurposeSnapshot && t.cfg.OnSnapshot == nil {
 		return &link.RefusedError{Reason: link.ReasonPurpose, Text: h.Purpose.String()}
 	}
@@ -112,10 +112,10 @@ func (t *Transport) serveAccepted(c *link.Conn) {
 	if !t.track(c) {
 		return
 	}
-	switch c.Remote().Purpose {
-	case link.PurposeClient:
+	switch purpose := c.Remote().Purpose; {
+	case purpose.ForClients():
 		t.cfg.OnClient(c)
-	case link.PurposeSnapshot:
+	case purpose == link.PurposeSnapshot:
 		t.cfg.OnSnapshot(c)
 	default:
 		t.receive(c)

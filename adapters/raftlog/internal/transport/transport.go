@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
@@ -53,9 +53,9 @@ type Config struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// Log gets what happens to connections; by default nobody does.
 	Log *slog.Logger
-	// OnClient is given the connections for requests, each on a goroutine of its own. The
-	// connection is its own until it returns, and closed by Close at the latest, which waits
-	// for it. Without it such connections are refused.
+	// OnClient is called with each connection of a client, in a separate goroutine. It owns the
+	// connection until it returns. Close closes the connection and waits for OnClient. If
+	// OnClient is nil, such connections are rejected.
 	OnClient func(*link.Conn)
 	// OnSnapshot is the same for connections on which a peer sends a snapshot; it begins by
 	// ReceiveSnapshot.

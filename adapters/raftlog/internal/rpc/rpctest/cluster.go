@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -112,7 +112,7 @@ func (c *Cluster) change(f func()) {
 	c.news = make(chan struct{})
 }
 
-// Peer is an api.Service.
+// Peer is an rpc.Service.
 type Peer struct {
 	Self    api.Peer
 	cluster *Cluster
@@ -223,21 +223,21 @@ func (p *Peer) propose(ctx context.Context, call string, id requestid.ID, data [
 	return index, nil
 }
 
-// Propose implements api.Service.
+// Propose implements rpc.Service.
 func (p *Peer) Propose(ctx context.Context, id requestid.ID, data []byte) (uint64, error) {
-	return p.propose(ctx, "Propose", id, data, api.State)
+	return p.propose(ctx, "Propose", id, data, api.KindState)
 }
 
-// ChangePeers implements api.Service.
+// ChangePeers implements rpc.Service.
 func (p *Peer) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (uint64, error) {
-	index, err := p.propose(ctx, "ChangePeers", id, fmt.Append(nil, voters), api.Config)
+	index, err := p.propose(ctx, "ChangePeers", id, fmt.Append(nil, voters), api.KindConfig)
 	if err == nil {
 		p.cluster.change(func() { p.cluster.members = api.Membership{Index: index, Voters: slices.Clone(voters)} })
 	}
 	return index, err
 }
 
-// Membership implements api.Service.
+// Membership implements rpc.Service.
 func (p *Peer) Membership(ctx context.Context) (api.Membership, error) {
 	if err := p.begin(ctx, "Membership"); err != nil {
 		return api.Membership{}, err
@@ -247,7 +247,7 @@ func (p *Peer) Membership(ctx context.Context) (api.Membership, error) {
 	return p.cluster.members, nil
 }
 
-// Election implements api.Service.
+// Election implements rpc.Service.
 func (p *Peer) Election(ctx context.Context, name string) (api.Election, error) {
 	if err := p.begin(ctx, "Election"); err != nil {
 		return api.Election{}, err
@@ -257,7 +257,7 @@ func (p *Peer) Election(ctx context.Context, name string) (api.Election, error) 
 	return p.cluster.elections[name], nil
 }
 
-// AskToResign implements api.Service. It removes the candidate from the election.
+// AskToResign implements rpc.Service. It removes the candidate from the election.
 func (p *Peer) AskToResign(ctx context.Context, name, candidate string) error {
 	if err := p.begin(ctx, "AskToResign"); err != nil {
 		return err
@@ -279,7 +279,7 @@ func (c *Cluster) SetElection(name string, e api.Election) {
 	c.change(func() { c.elections[name] = e })
 }
 
-// Info implements api.Service.
+// Info implements rpc.Service.
 func (p *Peer) Info(ctx context.Context) (api.Info, error) {
 	if err := p.begin(ctx, "Info"); err != nil {
 		return api.Info{}, err
@@ -290,7 +290,7 @@ func (p *Peer) Info(ctx context.Context) (api.Info, error) {
 	return api.Info{Peer: p.Self, Role: "follower", Leader: c.leader, FirstIndex: c.snapshot + 1, CommitIndex: c.last(), LastIndex: c.last()}, nil
 }
 
-// Snapshot implements api.Service.
+// Snapshot implements rpc.Service.
 func (p *Peer) Snapshot(ctx context.Context) (api.SnapshotStream, error) {
 	if err := p.begin(ctx, "Snapshot"); err != nil {
 		return api.SnapshotStream{}, err
@@ -304,47 +304,45 @@ func (c *Cluster) snapshotStream() api.SnapshotStream {
 	return api.SnapshotStream{Index: c.snapshot, Term: 1, Size: int64(len(c.data)), Data: io.NopCloser(bytes.NewReader(c.data))}
 }
 
-// Entries implements api.Service.
-func (p *Peer) Entries(ctx context.Context, from uint64) (api.Events, error) {
+// batch is the maximum number of entries that are passed to a stream at once.
+const batch = 200
+
+// Entries implements rpc.Service.
+func (p *Peer) Entries(ctx context.Context, from uint64, send func([]api.Event) error) error {
 	if err := p.begin(ctx, "Entries"); err != nil {
-		return nil, err
+		return err
 	}
-	return &events{peer: p, next: max(from, 1), closed: make(chan struct{})}, nil
+	e := &events{peer: p, next: max(from, 1)}
+	timer := time.NewTimer(PulseEvery)
+	defer timer.Stop()
+	for due := false; ; {
+		batch, news := e.look(due)
+		if len(batch) > 0 {
+			if err := send(batch); err != nil {
+				return err
+			}
+			due = false
+			timer.Reset(PulseEvery)
+			continue
+		}
+		select {
+		case <-news:
+		case <-timer.C:
+			due = true
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 type events struct {
 	peer   *Peer
 	next   uint64
 	pulsed bool
-	once   sync.Once
-	closed chan struct{}
 }
 
-func (e *events) Close() error {
-	e.once.Do(func() { close(e.closed) })
-	return nil
-}
-
-func (e *events) Next() (api.Event, error) {
-	timer := time.NewTimer(PulseEvery)
-	defer timer.Stop()
-	for due := false; ; {
-		event, news := e.look(due)
-		if event != (api.Event{}) {
-			return event, nil
-		}
-		select {
-		case <-news:
-		case <-timer.C:
-			due = true
-			timer.Reset(PulseEvery)
-		case <-e.closed:
-			return api.Event{}, fmt.Errorf("events: %w", api.ErrClosed)
-		}
-	}
-}
-
-func (e *events) look(due bool) (api.Event, <-chan struct{}) {
+// look returns the next events, or a channel that is closed when there are more.
+func (e *events) look(due bool) (found []api.Event, news <-chan struct{}) {
 	p, c := e.peer, e.peer.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -359,18 +357,20 @@ func (e *events) look(due bool) (api.Event, <-chan struct{}) {
 		if p.gap != nil {
 			s.Index = p.gap(s.Index)
 		}
-		return api.Event{Snapshot: &s}, nil
+		return []api.Event{{Snapshot: &s}}, nil
 	case e.next <= last && !c.held:
-		entry := c.entries[e.next-c.snapshot-1]
-		e.next++
-		p.read++
-		if p.gap != nil {
-			entry = &api.Entry{Index: p.gap(entry.Index), Term: entry.Term}
+		for ; e.next <= last && len(found) < batch; e.next++ {
+			entry := c.entries[e.next-c.snapshot-1]
+			p.read++
+			if p.gap != nil {
+				entry = &api.Entry{Index: p.gap(entry.Index), Term: entry.Term}
+			}
+			found = append(found, api.Event{Entry: entry})
 		}
-		return api.Event{Entry: entry}, nil
+		return found, nil
 	case due || !e.pulsed:
 		e.pulsed = true
-		return api.Event{Progress: &api.Progress{Commit: last, Term: 1, Leader: c.leader, Fresh: !p.stale && c.leader != (api.Peer{})}}, nil
+		return []api.Event{{Progress: &api.Progress{Commit: last, Term: 1, Leader: c.leader, Fresh: !p.stale && c.leader != (api.Peer{})}}}, nil
 	}
-	return api.Event{}, c.news
+	return nil, c.news
 }

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
@@ -16,16 +17,17 @@ type Network struct {
 	cancel  context.CancelFunc
 	served  sync.WaitGroup
 
-	mu    sync.Mutex
-	ends  map[string]map[*End]bool
-	down  map[string]error
-	deaf  map[string]bool
-	dials map[string]int
+	mu      sync.Mutex
+	servers map[string]*rpc.Server
+	ends    map[string]map[*End]bool
+	down    map[string]error
+	deaf    map[string]bool
+	dials   map[string]int
 }
 
 // NewNetwork returns one on which all peers of c answer.
 func NewNetwork(c *Cluster) *Network {
-	n := &Network{cluster: c, ends: map[string]map[*End]bool{}, down: map[string]error{}, deaf: map[string]bool{}, dials: map[string]int{}}
+	n := &Network{cluster: c, servers: map[string]*rpc.Server{}, ends: map[string]map[*End]bool{}, down: map[string]error{}, deaf: map[string]bool{}, dials: map[string]int{}}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	return n
 }
@@ -36,8 +38,8 @@ func (n *Network) Close() {
 	n.served.Wait()
 }
 
-// Connect makes a connection. The peer is found by its ID.
-func (n *Network) Connect(ctx context.Context, p api.Peer) (rpc.Stream, error) {
+// Connect connects a client named "client" to the peer with the ID of p.
+func (n *Network) Connect(_ context.Context, p api.Peer, purpose link.Purpose) (rpc.Conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dials[p.ID]++
@@ -49,15 +51,21 @@ func (n *Network) Connect(ctx context.Context, p api.Peer) (rpc.Stream, error) {
 		n.ends[p.ID] = map[*End]bool{}
 	}
 	n.ends[p.ID][far] = true
-	service, deaf := n.cluster.Peer(p), n.deaf[p.ID]
+	if n.servers[p.ID] == nil {
+		n.servers[p.ID] = rpc.NewServer(n.cluster.Peer(p))
+	}
+	server, deaf := n.servers[p.ID], n.deaf[p.ID]
 	n.served.Go(func() {
-		if deaf {
+		switch {
+		case deaf:
 			defer context.AfterFunc(n.ctx, func() { far.Close() })()
 			for err := error(nil); err == nil; {
 				_, err = far.ReadFrame()
 			}
-		} else {
-			_ = rpc.Serve(n.ctx, far, service)
+		case purpose == link.PurposeStream:
+			_ = server.Stream(n.ctx, far, "client")
+		default:
+			_ = server.Calls(n.ctx, far)
 		}
 		n.mu.Lock()
 		delete(n.ends[p.ID], far)

@@ -1,17 +1,19 @@
-// Package rpctest has what tests of calls run on: connections in memory, and peers that
-// keep one log in memory and fail as they are told.
+// Package rpctest provides connections in memory, and peers that share one log in memory and
+// fail as configured, for tests of calls.
 package rpctest
 
 import (
 	"fmt"
 	"io"
+	"os"
 	"sync"
+	"time"
 )
 
-// Pipe returns both ends of a connection in memory. A frame is handed over when the other
-// end reads it. It works in bubbles of testing/synctest.
+// Pipe returns both ends of a connection in memory. Flush blocks until the other end reads, and
+// then transfers all buffered frames. It works in bubbles of testing/synctest.
 func Pipe() (a, b *End) {
-	ab, ba := make(chan []byte), make(chan []byte)
+	ab, ba := make(chan [][]byte), make(chan [][]byte)
 	closed := &closing{done: make(chan struct{})}
 	return &End{in: ba, out: ab, closed: closed}, &End{in: ab, out: ba, closed: closed}
 }
@@ -21,37 +23,86 @@ type closing struct {
 	done chan struct{}
 }
 
-// End is one end of a connection.
+// End is one end of a connection. It implements rpc.Conn.
 type End struct {
-	in     <-chan []byte
-	out    chan<- []byte
+	in     <-chan [][]byte
+	out    chan<- [][]byte
 	closed *closing
+	read   [][]byte // frames that were transferred and not read yet
 
-	mu      sync.Mutex
-	written int
+	mu       sync.Mutex
+	buffered [][]byte
+	size     int // of buffered
+	written  int
+	silence  time.Duration
 }
 
-// Written is how many frames this end has written.
+// Written returns the number of transfers that this end has made.
 func (e *End) Written() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.written
 }
 
-// ReadFrame waits for a frame, and returns io.EOF when either end is closed.
-func (e *End) ReadFrame() ([]byte, error) {
-	select {
-	case frame := <-e.in:
-		return frame, nil
-	case <-e.closed.done:
-		return nil, io.EOF
-	}
+// SetTimeouts sets the read timeout. There is no write timeout.
+func (e *End) SetTimeouts(read, _ time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.silence = read
 }
 
-// WriteFrame waits until the other end has read the frame, a copy of it.
-func (e *End) WriteFrame(frame []byte) error {
+// ReadFrame waits for a frame. It returns io.EOF if either end is closed.
+func (e *End) ReadFrame() ([]byte, error) {
+	e.mu.Lock()
+	silence := e.silence
+	e.mu.Unlock()
+	if len(e.read) == 0 {
+		var timeout <-chan time.Time
+		if silence > 0 {
+			timer := time.NewTimer(silence)
+			defer timer.Stop()
+			timeout = timer.C
+		}
+		select {
+		case e.read = <-e.in:
+		case <-timeout:
+			return nil, os.ErrDeadlineExceeded
+		case <-e.closed.done:
+			return nil, io.EOF
+		}
+	}
+	frame := e.read[0]
+	e.read = e.read[1:]
+	return frame, nil
+}
+
+// bufferSize is the size of the frames that are buffered without a Flush.
+const bufferSize = 64 << 10
+
+// Buffer stores a copy of the frame until Flush, or until the buffer is full.
+func (e *End) Buffer(frame []byte) error {
+	e.mu.Lock()
+	e.buffered = append(e.buffered, append([]byte(nil), frame...))
+	e.size += len(frame)
+	full := e.size >= bufferSize
+	e.mu.Unlock()
+	if full {
+		return e.Flush()
+	}
+	return nil
+}
+
+// Flush waits until the other end reads the buffered frames.
+func (e *End) Flush() error {
+	e.mu.Lock()
+	frames := e.buffered
+	e.buffered, e.size = nil, 0
+	e.mu.Unlock()
+	if len(frames) == 0 {
+		return nil
+	}
 	select {
-	case e.out <- append([]byte(nil), frame...):
+	case e.out <- frames:
 		e.mu.Lock()
 		e.written++
 		e.mu.Unlock()
@@ -61,7 +112,15 @@ func (e *End) WriteFrame(frame []byte) error {
 	}
 }
 
-// Close ends the connection for both ends.
+// WriteFrame calls Buffer and Flush.
+func (e *End) WriteFrame(frame []byte) error {
+	if err := e.Buffer(frame); err != nil {
+		return err
+	}
+	return e.Flush()
+}
+
+// Close closes both ends.
 func (e *End) Close() error {
 	e.closed.once.Do(func() { close(e.closed.done) })
 	return nil

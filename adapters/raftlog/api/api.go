@@ -1,35 +1,30 @@
-// Package api defines the types and errors that package raftlog and package client both
-// export, and the service that peers provide to clients. It does not link the engine,
-// which only peers need.
+// Package api defines the types and errors that the packages raftlog, client and offline have
+// in common. It does not link the Raft library, which only peers need.
 package api
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
-
-// MinSecret is the minimum length of a cluster's secret in bytes: shorter secrets can be
-// guessed. Peers and clients check it.
-const MinSecret = 16
 
 // Kind is the kind of an entry.
 type Kind byte
 
 // The kinds of entries.
 const (
-	// State is an update that a program has proposed. Data is the data of the update.
-	State Kind = iota
-	// Config changes the membership. Data is the new membership as JSON.
-	Config
-	// Checkpoint starts the term of a leader, and commits earlier entries that were not
+	// KindState is an update that a program has proposed. Data is the data of the update.
+	KindState Kind = iota
+	// KindConfig changes the membership. Data describes the change as JSON.
+	KindConfig
+	// KindCheckpoint starts the term of a leader, and commits earlier entries that were not
 	// committed yet. It has no Data.
-	Checkpoint
-	// Control changes the candidates of elections. It has no Data for users.
-	Control
+	KindCheckpoint
+	// KindControl changes the candidates of elections. It has no Data for users.
+	KindControl
 )
 
 var kinds = []string{"STATE", "CONFIG", "CHECKPOINT", "CONTROL"}
@@ -43,9 +38,11 @@ func (k Kind) String() string {
 
 // Entry is a committed entry of the log.
 type Entry struct {
+	// Index is the position in the log. It starts at 1.
 	Index uint64
-	Term  uint64
-	Kind  Kind
+	// Term is the term of the leader that has written the entry.
+	Term uint64
+	Kind Kind
 	// ID is the request ID. It is zero for kinds that programs do not propose.
 	ID requestid.ID
 	// Time is when the leader received the update, by its clock. It is zero for a
@@ -89,20 +86,6 @@ type Membership struct {
 	Removed []string `json:"removed,omitempty"`
 }
 
-// MaxName is the maximum length of the names of elections and candidates in bytes.
-const MaxName = 1 << 10
-
-// CheckName reports what is wrong with the name of an election.
-func CheckName(name string) error {
-	switch {
-	case name == "" || len(name) > MaxName:
-		return fmt.Errorf("the name of an election must have from 1 to %d bytes, not %d", MaxName, len(name))
-	case !utf8.ValidString(name):
-		return fmt.Errorf("the name of the election is not UTF-8: %q", name)
-	}
-	return nil
-}
-
 // Election is the state of an election.
 type Election struct {
 	// Ended reports whether the election was ended and not restarted.
@@ -132,49 +115,63 @@ type Info struct {
 	// Leader is the leader, or zero if the peer does not know one.
 	Leader Peer `json:"leader"`
 	// Lease is the remaining time of this peer's lease, or 0 if it has none.
-	Lease         time.Duration `json:"lease"`
-	Term          uint64        `json:"term"`
-	FirstIndex    uint64        `json:"firstIndex"`
-	LastApplied   uint64        `json:"lastApplied"`
-	CommitIndex   uint64        `json:"commitIndex"`
-	LastIndex     uint64        `json:"lastIndex"`
-	PruneIndex    uint64        `json:"pruneIndex"`
-	SnapshotIndex uint64        `json:"snapshotIndex"`
-	SnapshotSize  int64         `json:"snapshotSize"`
+	Lease time.Duration `json:"lease"`
+	// Term is the newest term that the peer knows.
+	Term uint64 `json:"term"`
+	// FirstIndex and LastIndex are the indexes of the first and the last entry of the
+	// peer's log. Entries after CommitIndex may still be replaced.
+	FirstIndex uint64 `json:"firstIndex"`
+	// LastApplied is the index of the last entry that the peer has applied.
+	LastApplied uint64 `json:"lastApplied"`
+	// CommitIndex is the greatest index that the peer knows to be committed.
+	CommitIndex uint64 `json:"commitIndex"`
+	LastIndex   uint64 `json:"lastIndex"`
+	// PruneIndex precedes the oldest entry whose request ID is within the deduplication
+	// window.
+	PruneIndex uint64 `json:"pruneIndex"`
+	// SnapshotIndex is the index of the newest snapshot on disk, and SnapshotSize its size
+	// in bytes. Both are 0 if there is none.
+	SnapshotIndex uint64 `json:"snapshotIndex"`
+	SnapshotSize  int64  `json:"snapshotSize"`
 	// RequestIDs is the number of request IDs that the log stores for deduplication.
-	RequestIDs int    `json:"requestIDs"`
-	Fault      string `json:"fault,omitempty"`
+	RequestIDs int `json:"requestIDs"`
+	// Fault is the reason why the peer has stopped, or empty.
+	Fault string `json:"fault,omitempty"`
 }
 
-// Errors, to be tested with errors.Is. Package raftlog documents them for its users.
+// Errors of the packages raftlog and client, to be tested with errors.Is.
 var (
-	// ErrNotLeader is returned if the peer is not the leader. Nothing was applied.
-	// NotLeaderError contains the leader.
+	// ErrNotLeader is returned if the peer is not the leader, or if no leader is known.
+	// Nothing was applied. It is a [NotLeaderError] if a peer has returned it.
 	ErrNotLeader = errors.New("not the leader")
 	// ErrUnknownOutcome is returned if it is unknown whether the update was or will be
-	// applied. Proposing it again with the same ID is safe and returns the outcome.
+	// applied. It is safe to propose it again with the same ID, which determines the
+	// outcome.
 	ErrUnknownOutcome = errors.New("outcome unknown")
-	// ErrStale is returned if the ID is older than the deduplication window and not
-	// known. It is unknown whether the update was applied earlier; it is not applied now.
+	// ErrStale is returned if the peers do not remember the ID and it is older than the
+	// deduplication window. It is unknown whether the update was applied long ago; it is
+	// not applied now.
 	ErrStale = errors.New("request ID is older than the deduplication window")
-	// ErrFuture is returned if the time of the ID is too far in the future by the
+	// ErrFuture is returned if the timestamp of the ID is more than 15 minutes ahead of the
 	// leader's clock. Nothing was applied.
 	ErrFuture = errors.New("timestamp of the request ID is too far in the future")
 	// ErrRequestIDReused is returned if the ID was used for an update with other data.
 	ErrRequestIDReused = errors.New("request ID was used for other data")
 	// ErrFenced is returned if the leadership that guards the update is over. Nothing was
-	// applied.
+	// applied. Programs receive it together with leaderelection.ErrNotLeader.
 	ErrFenced = errors.New("leadership is over")
-	// ErrBusy is returned if the leader has too many updates in progress or hands over.
-	// Nothing was applied; try again.
+	// ErrBusy is returned if the cluster is overloaded, or if the leader hands over. Nothing
+	// was applied; the request can be retried.
 	ErrBusy = errors.New("overloaded")
-	// ErrTooManyIDs is returned if the log stores the maximum number of request IDs.
-	// Nothing was applied. IDs within the deduplication window are not dropped.
+	// ErrTooManyIDs is returned if the maximum number of IDs is within the deduplication
+	// window (raftlog.Config.MaxRequestIDs). Nothing was applied. Such IDs are not discarded
+	// to make room.
 	ErrTooManyIDs = errors.New("too many request IDs in the deduplication window")
-	// ErrTooLarge is returned if the data exceeds the limit.
+	// ErrTooLarge is returned if the data exceeds a limit (raftlog.Config.MaxData).
 	ErrTooLarge = errors.New("data is too large")
 	// ErrNoSpace is returned if the disk of the leader, or those of a majority, are full.
-	// Nothing was applied.
+	// Nothing was applied. Updates are accepted again, without a restart, when there is
+	// space.
 	ErrNoSpace = errors.New("no space on the disk")
 	// ErrInvalid is returned if an argument or an option is invalid. Nothing was changed.
 	ErrInvalid = errors.New("invalid")
@@ -182,18 +179,23 @@ var (
 	ErrChanging = errors.New("another change of the peers is in progress")
 	// ErrNoCandidate is returned if a candidate does not exist.
 	ErrNoCandidate = errors.New("candidate does not exist")
-	// ErrCompacted is returned if the entries are only in a snapshot.
+	// ErrCompacted is returned if the entries are not available any more because a snapshot
+	// contains them.
 	ErrCompacted = errors.New("entries were compacted")
-	// ErrClosed is returned if the node or the client was closed.
+	// ErrClosed is returned after the node, the client or the subscription was closed.
 	ErrClosed = errors.New("closed")
-	// ErrFault is returned if the node has stopped permanently: its disk has failed, its
-	// data is damaged, or the engine has panicked. It is wrapped together with the cause.
+	// ErrFault is returned if the node has stopped permanently. The error wraps the reason:
+	// its disk has failed, its data is damaged, its state machine has returned an error, or
+	// the engine has panicked.
 	ErrFault = errors.New("node has stopped after a fault")
-	// ErrIdentity is returned if the peer must not take part in the cluster with its
-	// data. errors.Is matches it with ErrFault as well.
+	// ErrIdentity is returned if the peer must not join the cluster with its data: it was
+	// founded separately, its directory or its log was lost, its directory is a copy or was
+	// restored from an earlier state, the cluster was recovered without it, or it has
+	// applied other entries than a majority of the peers. The error contains the reason and
+	// the remedy. It also wraps [ErrFault].
 	ErrIdentity error = identityError{}
-	// ErrRefused is returned if the other side does not belong to this cluster: it has
-	// another secret, certificate or cluster ID, or was removed.
+	// ErrRefused is returned if the other side does not belong to this cluster, because it
+	// has another secret, certificate or cluster name, or if the peer was removed from it.
 	ErrRefused = errors.New("refused")
 )
 
@@ -205,7 +207,7 @@ func (identityError) Error() string { return "raftlog: this peer must not take p
 // Is reports whether target is ErrFault.
 func (identityError) Is(target error) bool { return target == ErrFault }
 
-// NotLeaderError is the error of a peer that is not the leader. It matches ErrNotLeader.
+// NotLeaderError is the error of a peer that is not the leader. It wraps [ErrNotLeader].
 type NotLeaderError struct {
 	// Leader is the current leader according to the peer, or zero if it does not know
 	// one.
@@ -221,3 +223,41 @@ func (e *NotLeaderError) Error() string {
 
 // Is reports whether target is ErrNotLeader.
 func (e *NotLeaderError) Is(target error) bool { return target == ErrNotLeader }
+
+// Event is an element of a stream of entries. Exactly one of Entry, Snapshot and Progress
+// is set.
+type Event struct {
+	// Entry is the next entry. Its index is one greater than that of the previous entry
+	// or snapshot.
+	Entry *Entry
+	// Snapshot replaces entries that are not available any more. The stream continues
+	// after its index. The data must be read or closed before the next event is
+	// requested.
+	Snapshot *SnapshotStream
+	// Progress is sent when the reader has received all committed entries, and
+	// periodically while there are no new entries.
+	Progress *Progress
+}
+
+// Progress reports the progress of a stream.
+type Progress struct {
+	// Commit is the greatest index that the peer knows to be committed.
+	Commit uint64
+	// Term and Leader are those of the peer.
+	Term   uint64
+	Leader Peer
+	// Fresh reports whether the peer had recent contact with a leader that has a
+	// majority. Entries that the peer does not know are then at most one election timeout
+	// old.
+	Fresh bool
+}
+
+// SnapshotStream is a snapshot that is being received. The receiver must close Data.
+type SnapshotStream struct {
+	// Index and Term are those of the last entry that the snapshot contains.
+	Index uint64
+	Term  uint64
+	// Size is the size of Data in bytes.
+	Size int64
+	Data io.ReadCloser
+}

@@ -1,0 +1,12 @@
+package api
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestPeersAsText(t *testing.T) {
+	require.Equal(t, "a@h:1", Peer{ID: "a", Addr: "h:1"}.String())
+	require.Equal(t, "h:1", Peer{Addr: "h:1"}.String(), "a seed has no ID")
+}

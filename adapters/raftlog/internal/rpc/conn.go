@@ -1,0 +1,155 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+)
+
+// Conn is a connection that carries frames. One goroutine may read while another goroutine writes.
+// Close may be called by any goroutine, repeatedly, and makes pending calls return.
+type Conn interface {
+	// ReadFrame returns the next frame. The caller may keep it.
+	ReadFrame() ([]byte, error)
+	// Buffer writes a frame to a buffer, and the buffer to the connection if it is full. It
+	// does not keep the frame.
+	Buffer(frame []byte) error
+	// Flush writes the buffer to the connection.
+	Flush() error
+	// SetTimeouts sets the time after which ReadFrame fails if no data has arrived, and the
+	// time after which writes fail if the connection has not accepted data. Zero disables a
+	// timeout. The error wraps os.ErrDeadlineExceeded.
+	SetTimeouts(read, write time.Duration)
+	Close() error
+}
+
+// ErrLost is returned by calls and streams if the connection was lost. If the error does not
+// also wrap [api.ErrUnknownOutcome], the request was not sent or does not change anything.
+var ErrLost = errors.New("connection lost")
+
+// unknown adds api.ErrUnknownOutcome to an error.
+func unknown(err error) error {
+	if errors.Is(err, api.ErrUnknownOutcome) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", api.ErrUnknownOutcome, err)
+}
+
+// batchBytes is the size of the messages that are written together.
+const batchBytes = 128 << 10
+
+// outbox is a queue of the messages that are to be written to a connection.
+type outbox struct {
+	wake chan struct{} // has capacity 1; receives a value after an addition
+
+	mu      sync.Mutex
+	queue   []*outgoing
+	ping    bool // an empty frame is to be written
+	writing bool // a batch is being written
+}
+
+// outgoing is a message in an outbox.
+type outgoing struct {
+	frame []byte
+	taken bool // it may have been written
+}
+
+func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
+
+func (o *outbox) add(m *outgoing) {
+	o.mu.Lock()
+	o.queue = append(o.queue, m)
+	o.mu.Unlock()
+	signal(o.wake)
+}
+
+func (o *outbox) addPing() {
+	o.mu.Lock()
+	o.ping = true
+	o.mu.Unlock()
+	signal(o.wake)
+}
+
+// remove removes a message. It returns false if the message may have been written.
+func (o *outbox) remove(m *outgoing) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !m.taken {
+		o.queue = slices.DeleteFunc(o.queue, func(other *outgoing) bool { return other == m })
+	}
+	return !m.taken
+}
+
+func (o *outbox) isTaken(m *outgoing) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return m.taken
+}
+
+func (o *outbox) isWriting() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.writing
+}
+
+// take appends the messages to be written next. From then on they may have been written.
+func (o *outbox) take(batch []*outgoing) []*outgoing {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ping {
+		o.ping = false
+		batch = append(batch, &outgoing{})
+	}
+	n := 0
+	for size := 0; n < len(o.queue) && size < batchBytes; n++ {
+		size += len(o.queue[n].frame)
+		o.queue[n].taken = true
+	}
+	batch = append(batch, o.queue[:n]...)
+	o.queue = slices.Delete(o.queue, 0, n)
+	o.writing = len(batch) > 0
+	return batch
+}
+
+// write writes messages until done is closed or the connection fails. It calls taken for each
+// message that is not a ping before it is written.
+func (o *outbox) write(conn Conn, done <-chan struct{}, taken func()) error {
+	var batch []*outgoing
+	for {
+		runtime.Gosched() // let other goroutines add messages to the batch
+		batch = o.take(batch[:0])
+		if len(batch) == 0 {
+			select {
+			case <-o.wake:
+				continue
+			case <-done:
+				return nil
+			}
+		}
+		for i, m := range batch {
+			if len(m.frame) > 0 {
+				taken()
+			}
+			if err := conn.Buffer(m.frame); err != nil {
+				return err
+			}
+			batch[i] = nil
+		}
+		if err := conn.Flush(); err != nil {
+			return err
+		}
+	}
+}
+
+// signal sends to a channel of capacity 1, unless a value is pending.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

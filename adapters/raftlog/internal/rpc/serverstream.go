@@ -1,0 +1,169 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
+)
+
+// Stream serves the stream that the client with the given ID requests on a connection, until
+// the client closes the connection, sends nothing for 30 s, or ctx is done. It closes the
+// connection. The errors are those of [Server.Calls].
+func (s *Server) Stream(ctx context.Context, conn Conn, client string) error {
+	// Writes have no timeout: a slow client does not read for any length of time. A lost client
+	// is detected because it sends nothing.
+	conn.SetTimeouts(streamSilence, 0)
+	var goroutines sync.WaitGroup
+	return serving(ctx, conn, &goroutines, func(ctx context.Context, cancel context.CancelCauseFunc) error {
+		request, err := conn.ReadFrame()
+		if err != nil {
+			return err
+		}
+		goroutines.Go(func() { cancel(readPings(conn)) })
+		w := &streamWriter{conn: conn}
+		if err := s.stream(ctx, w, client, request); err != nil {
+			if errors.Is(err, wire.ErrProtocol) {
+				return err
+			}
+			w.write(msgError, func(b []byte) []byte { return wire.AppendError(b, err) })
+			if err := w.flush(); err != nil {
+				return err
+			}
+		}
+		// The client closes the connection after it has received all messages.
+		<-ctx.Done()
+		return nil
+	})
+}
+
+// readPings returns when the connection ends.
+func readPings(conn Conn) error {
+	for {
+		frame, err := conn.ReadFrame()
+		if err != nil {
+			return err
+		}
+		if len(frame) > 0 {
+			return wire.Violation("a second request on the connection of a stream")
+		}
+	}
+}
+
+func (s *Server) stream(ctx context.Context, w *streamWriter, client string, request []byte) error {
+	if !s.admit(client) {
+		return fmt.Errorf("%w: one client has at most %d streams", api.ErrBusy, maxStreams)
+	}
+	defer s.release(client)
+	d := wire.Decoder{B: request}
+	switch kind := d.Byte("kind of a request"); kind {
+	case msgEntries:
+		from, err := decodeIndex(d.B)
+		if err != nil {
+			return err
+		}
+		return s.service.Entries(ctx, from, w.events)
+	case msgSnapshot:
+		if err := d.End(); err != nil {
+			return err
+		}
+		snapshot, err := s.service.Snapshot(ctx)
+		if err != nil {
+			return err
+		}
+		return w.snapshot(&snapshot)
+	default:
+		return wire.Violation("a stream of kind %d", kind)
+	}
+}
+
+func (s *Server) admit(client string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.streams[client] == maxStreams {
+		return false
+	}
+	s.streams[client]++
+	return true
+}
+
+func (s *Server) release(client string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.streams[client]--; s.streams[client] == 0 {
+		delete(s.streams, client)
+	}
+}
+
+// streamWriter writes the messages of a stream. Its methods do nothing after an error.
+type streamWriter struct {
+	conn   Conn
+	buffer []byte
+	err    error
+}
+
+func (w *streamWriter) write(kind byte, body func([]byte) []byte) {
+	if w.err == nil {
+		w.buffer = body(append(w.buffer[:0], kind))
+		w.err = w.conn.Buffer(w.buffer)
+	}
+	if cap(w.buffer) > batchBytes {
+		w.buffer = nil
+	}
+}
+
+func (w *streamWriter) flush() error {
+	if w.err == nil {
+		w.err = w.conn.Flush()
+	}
+	return w.err
+}
+
+// events writes events.
+func (w *streamWriter) events(events []api.Event) error {
+	for _, event := range events {
+		switch {
+		case event.Entry != nil:
+			if len(event.Entry.Data) > wire.MaxData {
+				return fmt.Errorf("%w: entry %d has %d bytes, the limit is %d", api.ErrTooLarge, event.Entry.Index, len(event.Entry.Data), wire.MaxData)
+			}
+			w.write(msgEntry, func(b []byte) []byte { return appendEntry(b, event.Entry) })
+		case event.Snapshot != nil:
+			if err := w.snapshot(event.Snapshot); err != nil {
+				return err
+			}
+		case event.Progress != nil:
+			if err := wire.CheckPeers(event.Progress.Leader); err != nil {
+				return err
+			}
+			w.write(msgProgress, func(b []byte) []byte { return appendProgress(b, event.Progress) })
+		}
+	}
+	return w.flush()
+}
+
+// chunkSize is the size of the parts in which a snapshot is sent.
+const chunkSize = 64 << 10
+
+// snapshot writes a snapshot and closes its data.
+func (w *streamWriter) snapshot(s *api.SnapshotStream) error {
+	defer s.Data.Close()
+	w.write(msgSnapshotHeader, func(b []byte) []byte {
+		return appendSnapshotHeader(b, snapshotHeader{s.Index, s.Term, s.Size})
+	})
+	chunk := make([]byte, min(s.Size, chunkSize))
+	for left := s.Size; left > 0 && w.err == nil; {
+		n, err := s.Data.Read(chunk[:min(left, int64(len(chunk)))])
+		if n > 0 {
+			w.write(msgChunk, func(b []byte) []byte { return append(b, chunk[:n]...) })
+			left -= int64(n)
+		}
+		if err != nil && left > 0 {
+			return fmt.Errorf("reading the snapshot at index %d, %d bytes before its end: %w", s.Index, left, err)
+		}
+	}
+	return w.flush()
+}

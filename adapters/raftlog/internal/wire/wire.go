@@ -1,0 +1,283 @@
+// Package wire encodes the messages that peers and clients send to each other: integers,
+// strings and lists, and the types and errors of package api that both the calls of clients
+// and the frames between peers contain.
+//
+// Integers are varints. Strings and lists are preceded by their length. A [Decoder] checks
+// every length against a limit before it allocates memory.
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+)
+
+// The limits of messages. They are checked before a message is sent and when it is decoded.
+const (
+	// MaxData is the maximum size of the data of an update in bytes.
+	MaxData = 16 << 20
+	// MaxElection is the maximum length of the names of elections and candidates in bytes.
+	MaxElection = 1 << 10
+	// MaxString is the maximum length of an ID, a name or an address in bytes.
+	MaxString = 1 << 10
+	// MaxText is the maximum length of the text of an error in bytes.
+	MaxText = 4 << 10
+	// MaxPeers is the maximum length of a list of peers.
+	MaxPeers = 1 << 10
+	// MaxRemoved is the maximum number of the IDs of removed peers.
+	MaxRemoved = 1 << 16
+	// maxRemovedBytes is the maximum size of the IDs of removed peers together.
+	maxRemovedBytes = MaxData
+)
+
+// CheckElection returns an error that describes why name is not the name of an election, or
+// nil.
+func CheckElection(name string) error {
+	switch {
+	case name == "" || len(name) > MaxElection:
+		return fmt.Errorf("the name of an election must have from 1 to %d bytes, not %d", MaxElection, len(name))
+	case !utf8.ValidString(name):
+		return fmt.Errorf("the name of the election is not UTF-8: %q", name)
+	}
+	return nil
+}
+
+// ErrProtocol is returned if the other side has sent a message that violates the protocol.
+var ErrProtocol = errors.New("protocol violation")
+
+// Violation returns an error that wraps ErrProtocol.
+func Violation(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))
+}
+
+// A Decoder removes elements from the front of B. After the first element that is missing or
+// exceeds its limit, all methods return zero values, and Err wraps ErrProtocol.
+type Decoder struct {
+	B   []byte
+	Err error
+}
+
+// Fail sets Err, unless it is set already.
+func (d *Decoder) Fail(what string) {
+	if d.Err == nil {
+		d.Err = Violation("invalid or missing %s", what)
+	}
+	d.B = nil
+}
+
+// End returns Err. It fails if bytes are left.
+func (d *Decoder) End() error {
+	if d.Err == nil && len(d.B) > 0 {
+		d.Err = Violation("%d bytes after the end of a message", len(d.B))
+	}
+	return d.Err
+}
+
+// Byte removes one byte.
+func (d *Decoder) Byte(what string) byte {
+	if len(d.B) == 0 {
+		d.Fail(what)
+		return 0
+	}
+	v := d.B[0]
+	d.B = d.B[1:]
+	return v
+}
+
+// Uint removes an unsigned integer of at most limit.
+func (d *Decoder) Uint(what string, limit uint64) uint64 {
+	v, n := binary.Uvarint(d.B)
+	if n <= 0 || v > limit {
+		d.Fail(what)
+		return 0
+	}
+	d.B = d.B[n:]
+	return v
+}
+
+// Uint64 removes an unsigned integer.
+func (d *Decoder) Uint64(what string) uint64 { return d.Uint(what, 1<<64-1) }
+
+// Int removes a signed integer.
+func (d *Decoder) Int(what string) int64 {
+	v, n := binary.Varint(d.B)
+	if n <= 0 {
+		d.Fail(what)
+		return 0
+	}
+	d.B = d.B[n:]
+	return v
+}
+
+// Bool removes a boolean.
+func (d *Decoder) Bool(what string) bool {
+	v := d.Byte(what)
+	if v > 1 {
+		d.Fail(what)
+	}
+	return v == 1
+}
+
+// Raw removes n bytes. The result is a part of the message.
+func (d *Decoder) Raw(what string, n uint64) []byte {
+	if n > uint64(len(d.B)) {
+		d.Fail(what)
+		return nil
+	}
+	v := d.B[:n:n]
+	d.B = d.B[n:]
+	return v
+}
+
+// String removes a string of at most limit bytes.
+func (d *Decoder) String(what string, limit uint64) string {
+	return string(d.Raw(what, d.Uint(what, limit)))
+}
+
+// Data removes all remaining bytes, at most MaxData. The result is a part of the message.
+func (d *Decoder) Data(what string) []byte {
+	if len(d.B) > MaxData {
+		d.Fail(what)
+	}
+	return d.Raw(what, uint64(len(d.B)))
+}
+
+// Count removes the number of elements that follow, each of at least size bytes. It fails if
+// there are more than limit, or more than the remaining bytes can contain.
+func (d *Decoder) Count(what string, limit, size uint64) int {
+	n := d.Uint(what, limit)
+	if n*size > uint64(len(d.B)) {
+		d.Fail(what)
+		return 0
+	}
+	return int(n)
+}
+
+// Peer removes a peer.
+func (d *Decoder) Peer() api.Peer {
+	return api.Peer{ID: d.String("ID of a peer", MaxString), Addr: d.String("address of a peer", MaxString)}
+}
+
+// Peers removes a list of peers.
+func (d *Decoder) Peers() []api.Peer {
+	n := d.Count("number of peers", MaxPeers, 2)
+	if n == 0 {
+		return nil
+	}
+	peers := make([]api.Peer, n)
+	for i := range peers {
+		peers[i] = d.Peer()
+	}
+	return peers
+}
+
+// Time removes a time: seconds and nanoseconds. 10^9 nanoseconds represent the zero time.
+func (d *Decoder) Time() time.Time {
+	sec, nsec := d.Int("time"), d.Uint("time", 1e9)
+	if d.Err != nil || nsec == 1e9 {
+		return time.Time{}
+	}
+	return time.Unix(sec, int64(nsec)).UTC()
+}
+
+// Membership removes a membership.
+func (d *Decoder) Membership() api.Membership {
+	m := api.Membership{Index: d.Uint64("index")}
+	m.Voters, m.Outgoing, m.Learners = d.Peers(), d.Peers(), d.Peers()
+	if n := d.Count("number of removed IDs", MaxRemoved, 1); n > 0 {
+		m.Removed = make([]string, n)
+		for i := range m.Removed {
+			m.Removed[i] = d.String("removed ID", MaxString)
+		}
+	}
+	return m
+}
+
+// AppendBool appends a boolean.
+func AppendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+// AppendString appends a string.
+func AppendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// AppendPeer appends a peer.
+func AppendPeer(b []byte, p api.Peer) []byte {
+	return AppendString(AppendString(b, p.ID), p.Addr)
+}
+
+// AppendPeers appends a list of peers.
+func AppendPeers(b []byte, peers []api.Peer) []byte {
+	b = binary.AppendUvarint(b, uint64(len(peers)))
+	for _, p := range peers {
+		b = AppendPeer(b, p)
+	}
+	return b
+}
+
+// AppendTime appends a time.
+func AppendTime(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return binary.AppendUvarint(binary.AppendVarint(b, 0), 1e9)
+	}
+	return binary.AppendUvarint(binary.AppendVarint(b, t.Unix()), uint64(t.Nanosecond()))
+}
+
+// AppendMembership appends a membership.
+func AppendMembership(b []byte, m api.Membership) []byte {
+	b = binary.AppendUvarint(b, m.Index)
+	b = AppendPeers(AppendPeers(AppendPeers(b, m.Voters), m.Outgoing), m.Learners)
+	b = binary.AppendUvarint(b, uint64(len(m.Removed)))
+	for _, id := range m.Removed {
+		b = AppendString(b, id)
+	}
+	return b
+}
+
+// CheckPeers returns an error that wraps api.ErrInvalid if the other side would reject the
+// peers.
+func CheckPeers(peers ...api.Peer) error {
+	if len(peers) > MaxPeers {
+		return fmt.Errorf("%w: %d peers, the limit is %d", api.ErrInvalid, len(peers), MaxPeers)
+	}
+	for _, p := range peers {
+		if len(p.ID) > MaxString || len(p.Addr) > MaxString {
+			return fmt.Errorf("%w: the ID and the address of a peer must have at most %d bytes each, not %d and %d",
+				api.ErrInvalid, MaxString, len(p.ID), len(p.Addr))
+		}
+	}
+	return nil
+}
+
+// CheckMembership returns an error that wraps api.ErrInvalid or api.ErrTooLarge if the other
+// side would reject the membership.
+func CheckMembership(m api.Membership) error {
+	for _, peers := range [][]api.Peer{m.Voters, m.Outgoing, m.Learners} {
+		if err := CheckPeers(peers...); err != nil {
+			return err
+		}
+	}
+	if len(m.Removed) > MaxRemoved {
+		return fmt.Errorf("%w: %d removed IDs, the limit is %d", api.ErrTooLarge, len(m.Removed), MaxRemoved)
+	}
+	size := 0
+	for _, id := range m.Removed {
+		size += len(id)
+		if len(id) > MaxString || size > maxRemovedBytes {
+			return fmt.Errorf("%w: the removed IDs are too long", api.ErrTooLarge)
+		}
+	}
+	return nil
+}
+
+// Cut returns the first limit bytes of s.
+func Cut(s string, limit int) string { return s[:min(len(s), limit)] }
