@@ -244,16 +244,22 @@ func TestExpireIsExact(t *testing.T) {
 		{time.UnixMilli(1 << 48), 0},
 		{time.Unix(math.MaxInt64/2, 0), 0},
 	} {
-		table := New()
-		for i, id := range []requestid.ID{last, requestid.At(noon.Add(time.Millisecond)), requestid.At(noon), first} {
-			table.Insert(id, uint64(i), 0)
-		}
-		table.Expire(c.before)
-		require.Equal(t, c.left, table.Len(), "%v", c.before)
-		if c.left > 0 {
-			oldest, ok := table.OldestIndex()
-			require.True(t, ok)
-			require.Zero(t, oldest)
+		for _, sealed := range []bool{false, true} {
+			table := New()
+			for i, id := range []requestid.ID{last, requestid.At(noon.Add(time.Millisecond)), requestid.At(noon), first} {
+				table.Insert(id, uint64(i), 0)
+			}
+			if sealed {
+				table.seal()
+			}
+			table.Expire(c.before)
+			require.Equal(t, c.left, table.Len(), "%v", c.before)
+			wellFormed(t, table)
+			if c.left > 0 {
+				oldest, ok := table.OldestIndex()
+				require.True(t, ok)
+				require.Zero(t, oldest)
+			}
 		}
 	}
 }
@@ -261,11 +267,14 @@ func TestExpireIsExact(t *testing.T) {
 func TestTheFirstInsertCounts(t *testing.T) {
 	table, id := New(), requestid.New()
 	table.Insert(id, 5, 6)
-	table.Insert(id, 7, 8)
-	index, sum, ok := table.Lookup(id)
-	require.True(t, ok)
-	require.Equal(t, [2]uint64{5, 6}, [2]uint64{index, uint64(sum)})
-	require.Equal(t, 1, table.Len())
+	for range 2 {
+		table.Insert(id, 7, 8)
+		index, sum, ok := table.Lookup(id)
+		require.True(t, ok)
+		require.Equal(t, [2]uint64{5, 6}, [2]uint64{index, uint64(sum)})
+		require.Equal(t, 1, table.Len())
+		table.seal()
+	}
 }
 
 func TestSumTellsTablesApart(t *testing.T) {
