@@ -53,10 +53,8 @@ func notElected(format string, args ...any) error {
 // late gives up after --timeout.
 func (r *runner) late(b backend) {
 	err := notElected("the timeout of %v has elapsed", r.timeout)
-	if c, ok := b.(connector); ok {
-		if cause := c.connected(); cause != nil {
-			err = notElected("the timeout of %v has elapsed: %w", r.timeout, cause)
-		}
+	if cause := b.checkConnected(); cause != nil {
+		err = notElected("the timeout of %v has elapsed: %w", r.timeout, cause)
 	}
 	r.attempt.giveUp(err)
 }

@@ -15,33 +15,87 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/console"
 )
 
-// backend is an opened backend. The interfaces of the commands, for example lister and ender,
-// show what it can do.
-type backend interface {
+// backend contains the functions of an opened backend. A function that the backend does not
+// have is nil, except for close. requirements shows which commands need which functions.
+type backend struct {
 	// close releases the resources of the backend, within seconds.
-	close()
+	close func()
+
+	// candidate creates a candidate. It waits for the backend until ctx is done. Only what
+	// openRun returns must have it.
+	candidate func(ctx context.Context) (leaderelection.Candidate, error)
+	// session returns the session timeout, 0 if it is not known yet.
+	session func() time.Duration
+	// negotiate waits until the servers have granted a session timeout, which session returns
+	// then. It is nil if the servers do not change the timeout of the settings.
+	negotiate func(ctx context.Context) error
+	// connected returns an error if the backend is not connected. Use checkConnected.
+	connected func() error
+	// healthy returns an error if the backend cannot recover without a restart.
+	healthy func() error
+
+	// list lists the candidates in the order of succession, the leader first. Its error wraps
+	// leaderelection.ErrNoElection if the election does not exist.
+	list func(ctx context.Context) ([]place, error)
+	// watch sends the current leader and each change of it, until ctx is done. The last
+	// observation before the channel is closed may be an error.
+	watch func(ctx context.Context) (<-chan observation, error)
+	// missing reports whether an error of list means that there is no such election.
+	missing func(err error) bool
+	// at returns the functions that observe another election with the same connection. Its
+	// result is not closed.
+	at func(election string) backend
+	// find lists the elections under a parent; all is false if there may be more.
+	find func(ctx context.Context, under string) (elections []string, all bool, err error)
+
+	// askToResign requests a candidate to resign. It returns nil after the candidate has left,
+	// and an error that wraps the context's cause if it has not left when ctx is done.
+	askToResign func(ctx context.Context, candidate place) error
+	// end ends the election for all its candidates. It is an error if there is none.
+	end func(ctx context.Context) error
+	// remove deletes the election, if it exists.
+	remove func(ctx context.Context) error
 }
 
-// participant is a backend that creates candidates.
-type participant interface {
-	backend
-	// candidate creates a candidate. It waits for the backend until ctx is done.
-	candidate(ctx context.Context) (leaderelection.Candidate, error)
+const (
+	topOfOthers = "top of another election than --election"
+	topUnder    = "top --under"
+)
+
+// requirements reports for each command, or use of a command, whether a backend has the
+// functions that it needs.
+var requirements = map[string]func(backend) bool{
+	"status":    func(b backend) bool { return b.list != nil },
+	"watch":     func(b backend) bool { return b.watch != nil },
+	"top":       func(b backend) bool { return b.list != nil && b.watch != nil },
+	topOfOthers: func(b backend) bool { return b.at != nil },
+	topUnder:    func(b backend) bool { return b.find != nil },
+	"resign":    func(b backend) bool { return b.list != nil && b.askToResign != nil },
+	"end":       func(b backend) bool { return b.end != nil },
+	"delete":    func(b backend) bool { return b.remove != nil },
+}
+
+// checkConnected returns an error if the backend knows that it is not connected.
+func (b backend) checkConnected() error {
+	if b.connected == nil {
+		return nil
+	}
+	return b.connected()
 }
 
 // kind is a kind of backend.
 type kind struct {
-	// like is a nil pointer of the type that open returns. Its methods show which commands
-	// the backend has.
-	like backend
+	// has contains the functions that open returns, of a nil pointer. They are only compared
+	// with nil.
+	has backend
 	// check reports what is wrong with the settings. It sends nothing.
 	check func(*settings) error
 	// checkRun reports what is wrong with settings that only candidates need; nil for nothing.
 	checkRun func(*settings) error
 	// open is called with settings that check has accepted. It does not wait for servers.
 	open func(*settings) (backend, error)
-	// openRun is open for the command run. If it is nil, open returns a participant.
-	openRun func(*settings) (participant, error)
+	// openRun is open for the command run; nil if it is the same as open.
+	openRun func(*settings) (backend, error)
 	// session is the session timeout that the settings ask for; nil for a backend without
 	// sessions.
 	session func(*settings) time.Duration
@@ -59,11 +113,11 @@ type kind struct {
 // its kind with init; the tags are listed in docs/elector.md.
 var kinds = map[string]kind{
 	"console": {
-		like: (*typed)(nil), check: func(*settings) error { return nil }, open: openConsole,
+		has: (*typed)(nil).functions(), check: func(*settings) error { return nil }, open: openConsole,
 		servers: func(*settings) string { return "" },
 	},
 	"zookeeper": {
-		like: (*zookeeper)(nil), check: checkZooKeeper, open: openZooKeeper,
+		has: (*zookeeper)(nil).functions(), check: checkZooKeeper, open: openZooKeeper,
 		session: func(s *settings) time.Duration { return s.zookeeper.session },
 		servers: func(s *settings) string { return s.zookeeper.servers },
 		flags:   func(s *settings, flags *pflag.FlagSet) { s.zookeeper.register(flags) },
@@ -151,53 +205,45 @@ func (s *settings) advise(err error) error {
 
 func (s *settings) open() (backend, error) {
 	if err := s.check(); err != nil {
-		return nil, err
+		return backend{}, err
 	}
 	return kinds[s.backend].open(s)
 }
 
 // openRun opens the backend for the command run.
-func (s *settings) openRun() (participant, error) {
+func (s *settings) openRun() (backend, error) {
 	if err := s.check(); err != nil {
-		return nil, err
+		return backend{}, err
 	}
 	if open := kinds[s.backend].openRun; open != nil {
 		return open(s)
 	}
-	b, err := kinds[s.backend].open(s)
-	if err != nil {
-		return nil, err
-	}
-	return b.(participant), nil
+	return kinds[s.backend].open(s)
 }
 
-// openAs opens the backend for a command that needs a T.
-func openAs[T any](s *settings, command string) (T, error) {
-	var none T
-	if err := supports[T](s, command); err != nil {
-		return none, err
+// openFor opens the backend for a command that requirements lists.
+func (s *settings) openFor(command string) (backend, error) {
+	if err := s.supports(command); err != nil {
+		return backend{}, err
 	}
-	b, err := s.open()
-	if err != nil {
-		return none, err
-	}
-	return b.(T), nil
+	return s.open()
 }
 
 // supports returns an error, which wraps [errors.ErrUnsupported], if the kind of backend does not
-// have the methods that a command needs. It does not check other settings, so that a user is not
+// meet the requirements of a command. It does not check other settings, so that a user is not
 // asked for credentials in vain.
-func supports[T any](s *settings, command string) error {
+func (s *settings) supports(command string) error {
 	k, err := s.kind()
 	if err != nil {
 		return err
 	}
-	if _, able := k.like.(T); able {
+	meets := requirements[command]
+	if meets(k.has) {
 		return nil
 	}
 	var able []string
 	for _, name := range slices.Sorted(maps.Keys(kinds)) {
-		if _, ok := kinds[name].like.(T); ok {
+		if meets(kinds[name].has) {
 			able = append(able, name)
 		}
 	}

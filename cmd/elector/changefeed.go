@@ -20,7 +20,7 @@ import (
 
 func init() {
 	kinds["changefeed"] = kind{
-		like: (*feeds)(nil), check: checkChangefeed, open: openChangefeed,
+		has: (*feeds)(nil).functions(), check: checkChangefeed, open: openChangefeed,
 		session: func(s *settings) time.Duration { return s.zookeeper.session },
 		servers: func(s *settings) string { return storeurl.Redacted(s.changefeed.store) },
 		flags:   func(s *settings, flags *pflag.FlagSet) { s.changefeed.register(flags) },
@@ -115,7 +115,14 @@ func (s *settings) adviseChangefeed(err error) error {
 	return withCredentials(err, given, "ELECTOR_STORE (--store postgres://user@host/database) and ELECTOR_STORE_PASSWORD (--store-password)")
 }
 
-func openChangefeed(s *settings) (backend, error) { return &feeds{settings: s}, nil }
+func openChangefeed(s *settings) (backend, error) { return (&feeds{settings: s}).functions(), nil }
+
+func (f *feeds) functions() backend {
+	return backend{
+		close: f.close, candidate: f.candidate, session: f.session,
+		list: f.list, watch: f.watch, end: f.end, remove: f.remove,
+	}
+}
 
 // session is the lease: what a leader has after its last heartbeat.
 func (f *feeds) session() time.Duration { return f.zookeeper.session }

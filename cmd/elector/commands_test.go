@@ -100,13 +100,6 @@ func TestStatusAndWatch(t *testing.T) {
 	require.Equal(t, exitBackend, lines.exit(), "the election has ended")
 }
 
-// listerFunc is a backend that only lists candidates.
-type listerFunc func(ctx context.Context) ([]place, error)
-
-func (f listerFunc) list(ctx context.Context) ([]place, error)                 { return f(ctx) }
-func (listerFunc) candidate(context.Context) (leaderelection.Candidate, error) { return nil, nil }
-func (listerFunc) close()                                                      {}
-
 func TestAwaitLeader(t *testing.T) {
 	type answer struct {
 		places []place
@@ -134,14 +127,14 @@ func TestAwaitLeader(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			lists := 0
-			places, err := awaitLeader(ctx, listerFunc(func(context.Context) ([]place, error) {
+			places, err := awaitLeader(ctx, func(context.Context) ([]place, error) {
 				lists++
 				if lists == len(c.answers)+2 {
 					cancel()
 				}
 				next := c.answers[min(lists, len(c.answers))-1]
 				return next.places, next.err
-			}), time.Nanosecond, c.leader)
+			}, time.Nanosecond, c.leader)
 			require.Equal(t, c.want, answer{places, err})
 			if c.lists < len(c.answers)+2 {
 				require.Equal(t, c.lists, lists)

@@ -15,8 +15,10 @@ type typed struct {
 }
 
 func openConsole(s *settings) (backend, error) {
-	return &typed{s, console.New(os.Stdin, os.Stderr)}, nil
+	return (&typed{s, console.New(os.Stdin, os.Stderr)}).functions(), nil
 }
+
+func (t *typed) functions() backend { return backend{close: t.close, candidate: t.candidate} }
 
 func (t *typed) candidate(context.Context) (leaderelection.Candidate, error) {
 	t.log.Info("type LEADER, NOTLEADER or ERROR; the end of input ends elector")

@@ -10,18 +10,6 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// ender is a backend that can end an election for all its candidates.
-type ender interface {
-	backend
-	end(ctx context.Context) error
-}
-
-// remover is a backend that can delete an election.
-type remover interface {
-	backend
-	remove(ctx context.Context) error
-}
-
 func newEnd(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "end", Short: "End an election for all its candidates",
@@ -35,7 +23,7 @@ usage, or the backend does not support the command; 4 the backend refuses access
 	}
 	timeout := timeoutFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		b, err := openAs[ender](s, "end")
+		b, err := s.openFor("end")
 		if err != nil {
 			return err
 		}
@@ -64,7 +52,7 @@ the backend does not support the command; 4 the backend refuses access.`,
 	}
 	timeout := timeoutFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		b, err := openAs[remover](s, "delete")
+		b, err := s.openFor("delete")
 		if err != nil {
 			return err
 		}

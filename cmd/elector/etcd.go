@@ -25,7 +25,7 @@ import (
 
 func init() {
 	kinds["etcd"] = kind{
-		like: (*etcdBackend)(nil), check: checkEtcd, open: openEtcd, session: (*settings).etcdTTL,
+		has: (*etcdBackend)(nil).functions(), check: checkEtcd, open: openEtcd, session: (*settings).etcdTTL,
 		servers: func(s *settings) string { return strings.Join(s.etcd.endpoints, ",") },
 		flags:   func(s *settings, flags *pflag.FlagSet) { s.etcd.register(flags) },
 		advise:  (*settings).adviseEtcd,
@@ -60,9 +60,17 @@ func (s *settings) adviseEtcd(err error) error {
 func openEtcd(s *settings) (backend, error) {
 	config, err := s.etcdConfig()
 	if err != nil {
-		return nil, err
+		return backend{}, err
 	}
-	return &etcdBackend{settings: s, config: config}, nil
+	return (&etcdBackend{settings: s, config: config}).functions(), nil
+}
+
+func (e *etcdBackend) functions() backend {
+	return backend{
+		close: e.close, candidate: e.candidate, session: e.session, connected: e.connected,
+		list: e.list, watch: e.watch, missing: e.missing, at: e.at,
+		askToResign: e.askToResign, end: e.end, remove: e.remove,
+	}
 }
 
 // checkEndpoint reports, as wrong usage, that an endpoint is neither host:port nor a URL of a
@@ -212,8 +220,8 @@ func (e *etcdBackend) watch(ctx context.Context) (<-chan observation, error) {
 	return observe(ctx, in, placeOf), nil
 }
 
-// ask requests a candidate to resign.
-func (e *etcdBackend) ask(ctx context.Context, candidate place) error {
+// askToResign requests a candidate to resign.
+func (e *etcdBackend) askToResign(ctx context.Context, candidate place) error {
 	client, err := e.ready()
 	if err != nil {
 		return err
@@ -221,14 +229,14 @@ func (e *etcdBackend) ask(ctx context.Context, candidate place) error {
 	return etcd.AskToResign(client, e.election, candidate.ID, e.options(etcd.WithContext(ctx))...)
 }
 
-// at looks on at another election by the same client.
-func (e *etcdBackend) at(election string) onlooker {
+// at returns the functions for another election with the same client.
+func (e *etcdBackend) at(election string) backend {
 	s := *e.settings
 	s.election = election
-	return &etcdBackend{settings: &s, of: e}
+	return (&etcdBackend{settings: &s, of: e}).functions()
 }
 
-// missing says whether an error means that there is no such election.
+// missing reports whether an error means that there is no such election.
 func (e *etcdBackend) missing(err error) bool { return errors.Is(err, leaderelection.ErrNoElection) }
 
 // end ends the election, which must exist, without taking part.

@@ -139,7 +139,7 @@ func TestTopOnEtcd(t *testing.T) {
 	b, err := s.open()
 	require.NoError(t, err)
 	t.Cleanup(b.close)
-	f := newFeed(b.(onlooker), "", time.Second)
+	f := newFeed(b, "", time.Second)
 	ctx, stop := context.WithCancel(t.Context())
 	f.start(ctx, []string{"/jobs/one", "/jobs/two"})
 	var leader string

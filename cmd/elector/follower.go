@@ -40,15 +40,6 @@ func (v *leaderView) get() *place {
 	return v.leader
 }
 
-// leaderWatch returns the function of a backend by which a candidate observes the leader, nil
-// if there is none.
-func leaderWatch(b backend) func(context.Context) (<-chan observation, error) {
-	if b, ok := b.(watcher); ok {
-		return b.watch
-	}
-	return nil
-}
-
 // watchLeader keeps the leaderView up to date until ctx is done.
 func (r *runner) watchLeader(ctx context.Context, watch func(context.Context) (<-chan observation, error)) {
 	var leaders succession

@@ -42,21 +42,7 @@ func (p place) named(name string) bool {
 	return p.Name == name || p.ID == name || path.Base(p.ID) == name
 }
 
-// lister is a backend that lists the candidates in the order of succession, the leader
-// first. Its error wraps leaderelection.ErrNoElection if the election does not exist.
-type lister interface {
-	backend
-	list(ctx context.Context) ([]place, error)
-}
-
-// watcher is a backend that tells who leads, and each change of it, until ctx is done. A
-// last observation with an error may come before the close.
-type watcher interface {
-	backend
-	watch(ctx context.Context) (<-chan observation, error)
-}
-
-// observation is one of a watcher's: a leader, nobody, or the error that ends it.
+// observation is a leader, nil if there is none, or the error that ends the observations.
 type observation struct {
 	leader *place
 	err    error
@@ -126,7 +112,7 @@ leader; 7 another candidate than that of --is-leader leads.`,
 		if cmd.Flags().Changed("is-leader") && *name == "" {
 			return usage("--is-leader is empty")
 		}
-		b, err := openAs[lister](s, "status")
+		b, err := s.openFor("status")
 		if err != nil {
 			return err
 		}
@@ -135,7 +121,7 @@ leader; 7 another candidate than that of --is-leader leads.`,
 		defer cancel()
 		var places []place
 		if *wait {
-			places, err = awaitLeader(ctx, b, statusPoll, *name)
+			places, err = awaitLeader(ctx, b.list, statusPoll, *name)
 		} else {
 			places, err = b.list(ctx)
 		}
@@ -159,9 +145,9 @@ leader; 7 another candidate than that of --is-leader leads.`,
 // awaitLeader lists the candidates at an interval until there is a leader, and if name is not
 // empty, until the leader has that name. When ctx is done it returns the last list, or an error
 // if the backend did not answer. It returns errors that no retry can fix immediately.
-func awaitLeader(ctx context.Context, l lister, interval time.Duration, name string) (last []place, err error) {
+func awaitLeader(ctx context.Context, list func(context.Context) ([]place, error), interval time.Duration, name string) (last []place, err error) {
 	for answered := false; ; {
-		places, e := l.list(ctx)
+		places, e := list(ctx)
 		switch {
 		case e == nil && len(places) > 0 && (name == "" || places[0].named(name)):
 			return places, nil
@@ -236,7 +222,7 @@ support the command; 4 the election was ended, or the backend refuses access.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := untilSignal(cmd.Context())
 		defer cancel()
-		b, err := openAs[watcher](s, "watch")
+		b, err := s.openFor("watch")
 		if err != nil {
 			return err
 		}

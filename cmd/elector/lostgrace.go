@@ -18,17 +18,6 @@ const (
 	lostGracePart = 10
 )
 
-// timed is a backend that has sessions; zero stands for a timeout that is not known yet.
-type timed interface {
-	session() time.Duration
-}
-
-// negotiating is one whose servers decide on the session timeout.
-type negotiating interface {
-	timed
-	ready(ctx context.Context) error // waits for their word, which is session's then
-}
-
 // allows refuses a --lost-grace that a session timeout does not allow. who names the
 // timeout.
 func (r *runner) allows(timeout time.Duration, who string) error {
@@ -39,16 +28,16 @@ func (r *runner) allows(timeout time.Duration, who string) error {
 	return nil
 }
 
-// candidate makes candidates for the Elector, unless the session timeout that is granted
-// does not allow what was asked for.
-func (r *runner) candidate(b participant) func(context.Context) (leaderelection.Candidate, error) {
+// candidate returns the function that creates candidates for the Elector. It fails if the
+// session timeout that the servers grant does not allow --lost-grace.
+func (r *runner) candidate(b backend) func(context.Context) (leaderelection.Candidate, error) {
 	return func(ctx context.Context) (leaderelection.Candidate, error) {
 		r.follower.follow()
-		if a, ok := b.(negotiating); ok {
-			if err := a.ready(ctx); err != nil {
+		if b.negotiate != nil {
+			if err := b.negotiate(ctx); err != nil {
 				return nil, err
 			}
-			if err := r.allows(a.session(), "that is granted"); err != nil {
+			if err := r.allows(b.session(), "that is granted"); err != nil {
 				return nil, err
 			}
 		}

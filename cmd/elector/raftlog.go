@@ -35,7 +35,7 @@ const (
 
 func init() {
 	kinds["raftlog"] = kind{
-		like: (*raftClient)(nil), check: checkRaftlog, checkRun: checkRaftPeer,
+		has: (*raftClient)(nil).functions(), check: checkRaftlog, checkRun: checkRaftPeer,
 		open: openRaftClient, openRun: openRaftPeer,
 		session: func(s *settings) time.Duration { return s.zookeeper.session },
 		servers: func(s *settings) string { return strings.Join(s.raftlog.peers, ",") },
@@ -84,12 +84,26 @@ func checkRaftPeer(s *settings) error {
 	return nil
 }
 
-func openRaftPeer(s *settings) (participant, error) {
+func openRaftPeer(s *settings) (backend, error) {
+	p, err := newRaftPeer(s)
+	if err != nil {
+		return backend{}, err
+	}
+	return p.functions(), nil
+}
+
+func newRaftPeer(s *settings) (*raftPeer, error) {
 	config, err := s.raftlog.config(s)
 	if err != nil {
 		return nil, err
 	}
 	return &raftPeer{settings: s, config: config}, nil
+}
+
+func (p *raftPeer) functions() backend {
+	return backend{
+		close: p.close, candidate: p.candidate, session: p.session, connected: p.connected, watch: p.watch,
+	}
 }
 
 // session is the log's election timeout: who is silent for so long loses its place in line.

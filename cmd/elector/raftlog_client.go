@@ -26,13 +26,17 @@ type raftClient struct {
 func openRaftClient(s *settings) (backend, error) {
 	config, err := s.raftlog.config(s)
 	if err != nil {
-		return nil, err
+		return backend{}, err
 	}
 	c, err := newRaftClient(config, config.Peers)
 	if err != nil {
-		return nil, err
+		return backend{}, err
 	}
-	return &raftClient{s, c}, nil
+	return (&raftClient{s, c}).functions(), nil
+}
+
+func (r *raftClient) functions() backend {
+	return backend{close: r.close, list: r.list, watch: r.watch, at: r.at, askToResign: r.askToResign}
 }
 
 // newRaftClient returns a client of peers with the credentials of a peer.
@@ -112,14 +116,14 @@ func (r *raftClient) poll(ctx context.Context, out chan<- observation) {
 	}
 }
 
-// at shows another election by the same client.
-func (r *raftClient) at(election string) onlooker {
+// at returns the functions for another election with the same client.
+func (r *raftClient) at(election string) backend {
 	s := *r.settings
 	s.election = election
-	return &raftClient{&s, r.peers}
+	return (&raftClient{&s, r.peers}).functions()
 }
 
-// ask requests a candidate to resign.
-func (r *raftClient) ask(ctx context.Context, candidate place) error {
+// askToResign requests a candidate to resign.
+func (r *raftClient) askToResign(ctx context.Context, candidate place) error {
 	return translated(r.peers.AskToResign(ctx, r.election, candidate.ID))
 }

@@ -235,7 +235,7 @@ func TestRaftlogKeepsLostGrace(t *testing.T) {
 	s, r, err := parse(t, slices.Concat(o.flags, []string{"--peers", own, "--peer-id", "a", "--data", filepath.Join(o.dir, "a"), "--lost-grace", (raftSession / 8).String()})...)
 	require.NoError(t, err)
 	s.raftlog.peers = []string{own}
-	b, err := s.openRun()
+	b, err := newRaftPeer(s)
 	require.NoError(t, err)
 	t.Cleanup(b.close)
 	require.NoError(t, r.allows(raftSession, "that is asked for"))
@@ -251,7 +251,7 @@ func TestRaftlogKeepsLostGrace(t *testing.T) {
 	}
 	require.NotNil(t, l)
 	deadline := l.Deadline()
-	remaining := b.(*raftPeer).node.Load().Info().Lease
+	remaining := b.node.Load().Info().Lease
 	lease := time.Now().Add(remaining) // read after the deadline, so it is not earlier than then
 	require.GreaterOrEqual(t, lease.Sub(deadline), raftSession/8-5*time.Millisecond)
 	electiontest.Confirm(t, c.Resign)

@@ -12,13 +12,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// asker is a backend that can request a candidate to resign. ask returns nil when the candidate
-// has left, and an error that wraps the context's cause if it has not left when ctx is done.
-type asker interface {
-	lister
-	ask(ctx context.Context, candidate place) error
-}
-
 // successorWait is how long resign waits for the next leader.
 const successorWait = 3 * time.Second
 
@@ -42,7 +35,7 @@ candidate does not exist, or there is no leader afterwards; 6 the candidate has 
 	id := cmd.Flags().String("id", "", "the candidate: its instance name, or its ID as printed by elector status, or the last element of the ID (default: the leader)")
 	timeout := cmd.Flags().Duration("timeout", time.Minute, "time limit for the candidate to leave")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		b, err := openAs[asker](s, "resign")
+		b, err := s.openFor("resign")
 		if err != nil {
 			return err
 		}
@@ -60,8 +53,8 @@ candidate does not exist, or there is no leader afterwards; 6 the candidate has 
 	return cmd
 }
 
-// resign asks, waits, and says what has become of it.
-func (s *settings) resign(ctx context.Context, b asker, id string, timeout time.Duration) (string, error) {
+// resign requests a candidate to resign, waits for the next leader, and describes the result.
+func (s *settings) resign(ctx context.Context, b backend, id string, timeout time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not within %v: %w", timeout, context.DeadlineExceeded))
 	defer cancel()
 	places, err := b.list(ctx)
@@ -72,7 +65,7 @@ func (s *settings) resign(ctx context.Context, b asker, id string, timeout time.
 	if err != nil {
 		return "", err
 	}
-	if err := b.ask(ctx, who); err != nil {
+	if err := b.askToResign(ctx, who); err != nil {
 		if ctx.Err() != nil {
 			return "", &cmdline.Error{Code: exitStays, Err: fmt.Errorf("%s was requested to resign and has not left: it does not listen to requests, or is still stopping: %w", who.Name, err)}
 		}
@@ -88,7 +81,7 @@ func (s *settings) resign(ctx context.Context, b asker, id string, timeout time.
 	waiting, cancel := context.WithTimeout(ctx, successorWait)
 	defer cancel()
 	// A candidate without competitors joins again and leads after a moment.
-	places, err = awaitLeader(waiting, b, 50*time.Millisecond, "")
+	places, err = awaitLeader(waiting, b.list, 50*time.Millisecond, "")
 	switch {
 	case err != nil:
 		return left, err

@@ -205,7 +205,7 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	defer b.close()
 	r.granted = func() time.Duration { return r.zookeeper.session }
-	if b, ok := b.(timed); ok {
+	if b.session != nil {
 		r.granted = b.session
 	}
 
@@ -263,7 +263,7 @@ func (r *runner) result(ctx context.Context, err error) error {
 // observe watches the leader and runs the follower command, as far as the flags need it, until
 // stop is called.
 func (r *runner) observe(ctx context.Context, e *elector.Elector, b backend) (stop func()) {
-	watch := leaderWatch(b)
+	watch := b.watch
 	r.follower = r.newFollower(e, watch != nil)
 	var all sync.WaitGroup
 	following, unfollow := context.WithCancel(ctx)

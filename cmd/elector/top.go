@@ -18,23 +18,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
-// onlooker is a backend that shows an election without joining it.
-type onlooker interface {
-	lister
-	watcher
-}
-
-// overlooker is a backend that shows many elections with one connection.
-type overlooker interface {
-	at(election string) onlooker
-}
-
-// surveyor is a backend that also finds elections.
-type surveyor interface {
-	// find lists the elections under a parent; all is false if there may be more.
-	find(ctx context.Context, under string) (elections []string, all bool, err error)
-}
-
 const (
 	// answerLimit limits the time of one answer. After it the screen shows that there is none.
 	answerLimit = 3 * time.Second
@@ -90,7 +73,7 @@ not support the command.`,
 // top shows elections until the user quits, or a signal.
 func (s *settings) top(ctx context.Context, elections []string, under string, interval time.Duration) error {
 	s.log = slog.New(slog.DiscardHandler) // what is wrong is on the screen
-	b, err := openAs[onlooker](s, "top")
+	b, err := s.openFor("top")
 	if err != nil {
 		return err
 	}
@@ -121,8 +104,8 @@ func (s *settings) top(ctx context.Context, elections []string, under string, in
 
 // feed sends messages to the screen.
 type feed struct {
-	look     func(election string) onlooker
-	survey   surveyor // nil without --under
+	at       func(election string) backend
+	find     func(ctx context.Context, under string) (elections []string, all bool, err error) // nil without --under
 	under    string
 	interval time.Duration
 	messages chan top.Message
@@ -132,12 +115,12 @@ type feed struct {
 // topSupports returns an error if the kind of backend cannot show these elections, or if a name or
 // another setting is invalid.
 func (s *settings) topSupports(elections []string, under string) error {
-	err := supports[onlooker](s, "top")
+	err := s.supports("top")
 	if err == nil && slices.ContainsFunc(elections, func(name string) bool { return name != s.election }) {
-		err = supports[overlooker](s, "top of another election than --election")
+		err = s.supports(topOfOthers)
 	}
 	if err == nil && under != "" {
-		err = supports[surveyor](s, "top --under")
+		err = s.supports(topUnder)
 	}
 	if err == nil && under != "" && under != "/" && znode.CheckPath(under) != nil {
 		err = usage("--under: %w", znode.CheckPath(under))
@@ -156,14 +139,13 @@ func (s *settings) topSupports(elections []string, under string) error {
 }
 
 // newFeed returns a feed of elections that topSupports has accepted.
-func newFeed(b onlooker, under string, interval time.Duration) *feed {
-	f := &feed{under: under, interval: interval, messages: make(chan top.Message)}
-	f.look = func(string) onlooker { return b }
-	if many, ok := b.(overlooker); ok {
-		f.look = many.at
+func newFeed(b backend, under string, interval time.Duration) *feed {
+	f := &feed{at: b.at, under: under, interval: interval, messages: make(chan top.Message)}
+	if b.at == nil {
+		f.at = func(string) backend { return b }
 	}
 	if under != "" {
-		f.survey = b.(surveyor)
+		f.find = b.find
 	}
 	return f
 }
@@ -175,7 +157,7 @@ func (f *feed) start(ctx context.Context, elections []string) {
 			f.tasks.Go(func() { f.follow(ctx, name) })
 		}
 	}
-	if f.survey != nil {
+	if f.find != nil {
 		f.tasks.Go(func() { f.search(ctx) })
 	}
 }
@@ -194,8 +176,8 @@ func (f *feed) request(ctx context.Context, r top.Request) {
 		limited, cancel := context.WithTimeoutCause(ctx, resignTimeout, fmt.Errorf("not within %v", resignTimeout))
 		defer cancel()
 		err := fmt.Errorf("%w of this backend", errors.ErrUnsupported)
-		if b, ok := f.look(r.Election).(asker); ok {
-			err = b.ask(limited, place{Name: r.Candidate.Name, ID: r.Candidate.ID})
+		if ask := f.at(r.Election).askToResign; ask != nil {
+			err = ask(limited, place{Name: r.Candidate.Name, ID: r.Candidate.ID})
 		}
 		f.send(ctx, top.Resigned{At: time.Now(), Request: r, Err: err})
 	})
@@ -208,7 +190,7 @@ func (f *feed) search(ctx context.Context) {
 	defer again.Stop()
 	for {
 		limited, cancel := context.WithTimeout(ctx, answerLimit)
-		names, all, err := f.survey.find(limited, f.under)
+		names, all, err := f.find(limited, f.under)
 		cancel()
 		m := top.Found{Elections: names}
 		switch {
@@ -234,24 +216,23 @@ func (f *feed) search(ctx context.Context) {
 
 // follow lists the candidates of an election at each change of its leader, and at each interval.
 func (f *feed) follow(ctx context.Context, name string) {
-	look := f.look(name)
-	gone, _ := look.(interface{ missing(error) bool })
+	b := f.at(name)
 	var changes <-chan observation
 	again := time.NewTicker(f.interval)
 	defer again.Stop()
 	for {
 		limited, cancel := context.WithTimeoutCause(ctx, answerLimit, errNoAnswer)
-		places, err := look.list(limited)
+		places, err := b.list(limited)
 		cancel()
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {
-			f.send(ctx, top.Failed{At: time.Now(), Election: name, Err: err, Gone: gone != nil && gone.missing(err)})
+			f.send(ctx, top.Failed{At: time.Now(), Election: name, Err: err, Gone: b.missing != nil && b.missing(err)})
 		} else {
 			f.send(ctx, top.Heard{At: time.Now(), Election: name, Candidates: candidates(places)})
 			if changes == nil {
-				changes, _ = look.watch(ctx) // listing tells what is wrong
+				changes, _ = b.watch(ctx) // list reports the error
 			}
 		}
 		select {

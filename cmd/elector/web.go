@@ -24,17 +24,6 @@ const (
 	closeLimit = 2 * time.Second
 )
 
-// connector is a backend that knows whether it is connected; the error says why it is not.
-type connector interface {
-	connected() error
-}
-
-// healthChecker is a backend that knows whether it can recover by itself; the error says why
-// it cannot.
-type healthChecker interface {
-	healthy() error
-}
-
 // web answers for one run.
 type web struct {
 	*runner
@@ -102,8 +91,8 @@ func (w *web) routes() http.Handler {
 		if errors.Is(err, elector.ErrNotRunning) {
 			err = nil // it is about to run, or to end: the pages are there a moment longer
 		}
-		if b, ok := w.backend.(healthChecker); err == nil && ok {
-			err = b.healthy()
+		if err == nil && w.backend.healthy != nil {
+			err = w.backend.healthy()
 		}
 		answer(rw, err)
 	})
@@ -126,10 +115,8 @@ func (w *web) ready() error {
 	if report.State == elector.StateError {
 		return fmt.Errorf("waits after an error: %w", report.Err)
 	}
-	if c, ok := w.backend.(connector); ok {
-		if err := c.connected(); err != nil {
-			return err
-		}
+	if err := w.backend.checkConnected(); err != nil {
+		return err
 	}
 	switch c := report.Candidate; {
 	case c.Err != nil:
@@ -175,10 +162,10 @@ func (w *web) tellLeader(rw http.ResponseWriter, _ *http.Request) {
 	write(rw, code, reply)
 }
 
-// whoLeads is nil if that is not known.
+// whoLeads returns the leader, nil if it is not known.
 func (w *web) whoLeads() *place {
-	if c, ok := w.backend.(connector); ok && c.connected() != nil {
-		return nil // what was seen may be long ago
+	if w.backend.checkConnected() != nil {
+		return nil // the last observation may be old
 	}
 	return w.leader.get()
 }

@@ -67,7 +67,7 @@ func (s *settings) zookeeperServers() ([]string, *tls.Config, error) {
 func openZooKeeper(s *settings) (backend, error) {
 	servers, config, err := s.zookeeperServers()
 	if err != nil {
-		return nil, err
+		return backend{}, err
 	}
 	options := []zkdial.Option{zkdial.WithLogger(s.limitedLog())}
 	if config != nil {
@@ -75,9 +75,18 @@ func openZooKeeper(s *settings) (backend, error) {
 	}
 	conn, _, err := zkdial.Connect(servers, s.zookeeper.session, options...)
 	if err != nil {
-		return nil, err
+		return backend{}, err
 	}
-	return &zookeeper{settings: s, conn: conn}, nil
+	return (&zookeeper{settings: s, conn: conn}).functions(), nil
+}
+
+func (z *zookeeper) functions() backend {
+	return backend{
+		close: z.close, candidate: z.candidate, session: z.session, negotiate: z.ready,
+		connected: z.connected, healthy: z.healthy,
+		list: z.list, watch: z.watch, missing: z.missing, at: z.at, find: z.find,
+		askToResign: z.askToResign, end: z.end, remove: z.remove,
+	}
 }
 
 // adviseZooKeeper adds to an error of permissions which setting has the credentials.

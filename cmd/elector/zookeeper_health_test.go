@@ -31,7 +31,7 @@ func TestServersLoseTheirData(t *testing.T) {
 func TestHealthAfterLostData(t *testing.T) {
 	conn := new(zk.Conn)
 	w := newWeb(t, &elector.Elector{})
-	w.backend = &zookeeper{conn: conn}
+	w.backend = (&zookeeper{conn: conn}).functions()
 	require.Equal(t, 200, w.code("/healthz"))
 	handshake.Of(conn).Lose(1)
 	require.Equal(t, 503, w.code("/healthz"))

@@ -6,8 +6,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// ask asks a candidate by a request in the election node's data.
-func (z *zookeeper) ask(ctx context.Context, candidate place) error {
+// askToResign writes a request to the data of the election node, and waits.
+func (z *zookeeper) askToResign(ctx context.Context, candidate place) error {
 	if err := z.ready(ctx); err != nil {
 		return err
 	}

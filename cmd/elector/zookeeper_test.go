@@ -22,8 +22,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// openFor opens the backend on servers.
-func openFor(t *testing.T, s *settings) *zookeeper {
+// openBackend opens the backend on servers.
+func openBackend(t *testing.T, s *settings) backend {
 	t.Helper()
 	s.backend, s.instanceID, s.election = "zookeeper", "me", "/election"
 	s.log = slog.New(slog.DiscardHandler)
@@ -31,20 +31,20 @@ func openFor(t *testing.T, s *settings) *zookeeper {
 	b, err := s.open()
 	require.NoError(t, err)
 	t.Cleanup(b.close)
-	return b.(*zookeeper)
+	return b
 }
 
 // TestGrantedTimeout: leases are reckoned by what the server grants.
 func TestGrantedTimeout(t *testing.T) {
 	srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 2*time.Second))
-	z := openFor(t, &settings{zookeeper: zookeeperSettings{servers: srv.Addr()}})
-	require.NoError(t, z.ready(t.Context()))
+	z := openBackend(t, &settings{zookeeper: zookeeperSettings{servers: srv.Addr()}})
+	require.NoError(t, z.negotiate(t.Context()))
 	require.Equal(t, 2*time.Second, z.session())
 }
 
 func TestCredentials(t *testing.T) {
 	srv := zktest.Start(t)
-	z := openFor(t, &settings{zookeeper: zookeeperSettings{servers: srv.Addr(), auth: "me:secret"}})
+	z := openBackend(t, &settings{zookeeper: zookeeperSettings{servers: srv.Addr(), auth: "me:secret"}})
 	for range 2 {
 		_, err := z.candidate(t.Context())
 		require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestNobodyAnswers(t *testing.T) {
 	addr := srv.Addr()
 	srv.Stop()
 	for _, auth := range []string{"", "me:secret"} {
-		z := openFor(t, &settings{zookeeper: zookeeperSettings{servers: addr, auth: auth}})
+		z := openBackend(t, &settings{zookeeper: zookeeperSettings{servers: addr, auth: auth}})
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		_, err := z.candidate(ctx)
@@ -111,17 +111,17 @@ func TestTLS(t *testing.T) {
 	srv := zktest.Start(t)
 	addr, caFile := terminator(t, srv.Addr())
 	t.Run("trusted", func(t *testing.T) {
-		z := openFor(t, &settings{caFile: caFile, zookeeper: zookeeperSettings{servers: addr}})
+		z := openBackend(t, &settings{caFile: caFile, zookeeper: zookeeperSettings{servers: addr}})
 		_, err := z.candidate(t.Context())
 		require.NoError(t, err)
 		z.close() // before the terminator
 	})
 	t.Run("not trusted", func(t *testing.T) {
-		z := openFor(t, &settings{zookeeper: zookeeperSettings{servers: addr, tls: true}})
+		z := openBackend(t, &settings{zookeeper: zookeeperSettings{servers: addr, tls: true}})
 		require.Eventually(t, func() bool { // two seconds may be too short for a handshake
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
-			return strings.Contains(z.ready(ctx).Error(), "certificate")
+			return strings.Contains(z.negotiate(ctx).Error(), "certificate")
 		}, time.Minute, time.Millisecond)
 		z.close() // before the terminator
 	})

@@ -14,14 +14,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
-// at looks on at another election by the same connection.
-func (z *zookeeper) at(election string) onlooker {
+// at returns the functions for another election with the same connection.
+func (z *zookeeper) at(election string) backend {
 	s := *z.settings
 	s.election = election
-	return &zookeeper{settings: &s, conn: z.conn, of: z}
+	return (&zookeeper{settings: &s, conn: z.conn, of: z}).functions()
 }
 
-// missing says whether an error means that there is no such election.
+// missing reports whether an error means that there is no such election.
 func (z *zookeeper) missing(err error) bool {
 	return errors.Is(err, leaderelection.ErrNoElection) || errors.Is(err, leaderelection.ErrElectionOver)
 }

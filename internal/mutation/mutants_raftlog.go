@@ -3,6 +3,46 @@ package main
 // raftlogMutants break rules of the Raft log.
 var raftlogMutants = []mutant{
 	{
+		name: "raftlog/ids-view", breaks: "a view shares the list of buckets with its table",
+		file: "adapters/raftlog/internal/ids/table.go",
+		edits: []edit{
+			{`slices.Clone(t.buckets)`, `t.buckets`},
+		},
+		tests: "./adapters/raftlog/internal/ids -run TestViewsStay",
+	},
+	{
+		name: "raftlog/ids-expire", breaks: "a bucket keeps its expired IDs until all of them have expired",
+		file: "adapters/raftlog/internal/ids/table.go",
+		edits: []edit{
+			{`t.buckets[expired] = b.from(n)`, `t.len += n`},
+		},
+		tests: "./adapters/raftlog/internal/ids -run TestExpireIsExact",
+	},
+	{
+		name: "raftlog/ids-fits", breaks: "an index that is too great for its bucket is truncated",
+		file: "adapters/raftlog/internal/ids/bucket.go",
+		edits: []edit{
+			{` && width(e.index-h.Base) <= h.IndexWidth`, ``},
+		},
+		tests: "./adapters/raftlog/internal/ids -run TestAgainstModel",
+	},
+	{
+		name: "raftlog/ids-order", breaks: "buckets of a snapshot may overlap",
+		file: "adapters/raftlog/internal/ids/codec.go",
+		edits: []edit{
+			{`last >= 0 && compareID`, `last >= 1<<30 && compareID`},
+		},
+		tests: "./adapters/raftlog/internal/ids -run TestContentIsChecked",
+	},
+	{
+		name: "raftlog/ids-form", breaks: "a bucket of a snapshot may begin at another ID or index",
+		file: "adapters/raftlog/internal/ids/codec.go",
+		edits: []edit{
+			{`packed.header != b.header || `, ``},
+		},
+		tests: "./adapters/raftlog/internal/ids -run TestContentIsChecked",
+	},
+	{
 		name: "raftlog/vote-response", breaks: "every answer counts as a vote that may be written on a full disk",
 		file: "adapters/raftlog/internal/core/ready.go",
 		edits: []edit{

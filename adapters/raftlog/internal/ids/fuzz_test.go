@@ -4,51 +4,58 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// framed makes a file of blocks of data, with all lengths and CRCs as they should be, so
-// that what is in the blocks is looked at.
-func framed(count uint64, blocks ...[]byte) []byte {
-	file := []byte(magic)
-	crc := crc32.Update(0, castagnoli, file)
-	add := func(p []byte) {
-		crc = crc32.Update(crc, castagnoli, p)
-		file = binary.LittleEndian.AppendUint32(append(file, p...), crc)
-	}
-	for _, block := range blocks {
-		add(append(binary.LittleEndian.AppendUint32(nil, uint32(len(block))), block...))
-	}
-	add(binary.LittleEndian.AppendUint64(make([]byte, 4), count))
-	return file
+// framed returns a file of buckets with a correct CRC, so that Read checks the content of the
+// buckets.
+func framed(count uint64, buckets ...[]byte) []byte {
+	file := binary.BigEndian.AppendUint64([]byte(magic), count)
+	file = append(file, bytes.Join(buckets, nil)...)
+	return binary.BigEndian.AppendUint32(file, crc32.Checksum(file, castagnoli))
+}
+
+// packed returns entries as a bucket of a file, as pack encodes them, which need not be sorted.
+func packed(entries ...entry) []byte {
+	return pack(entries).append(nil)
 }
 
 func TestContentIsChecked(t *testing.T) {
 	a, b := entry{id: [16]byte{0, 1, 6: 5}, index: 3}, entry{id: [16]byte{0, 2, 6: 5}, index: 2}
-	good := appendEntry(appendEntry(nil, entry{}, a), a, b)
+	good := packed(a, b)
 	_, err := Read(bytes.NewReader(framed(2, good)))
 	require.NoError(t, err)
-	half := good[:len(good)-2]
-	c := entry{id: [16]byte{0, 1, 6: 4}} // of the time of a, and before it
-	var long []byte
-	count := uint64(0)
-	for last := (entry{}); len(long) <= maxBlock; count++ {
-		e := last
-		binary.BigEndian.PutUint32(e.id[6:], uint32(count))
-		long, last = appendEntry(long, last, e), e
+	c := entry{id: [16]byte{0, 1, 6: 4}} // it has the time of a, and is less
+	full := make([]entry, maxEntries+1)
+	for i := range full {
+		binary.BigEndian.PutUint32(full[i].id[6:], uint32(i))
 	}
+	_, err = Read(bytes.NewReader(framed(maxEntries+1, packed(full[:maxEntries]...), packed(full[maxEntries]))))
+	require.NoError(t, err)
+	raw := func(h header, data ...byte) []byte { return (&bucket{header: h, data: data}).append(nil) }
 	for name, bad := range map[string][]byte{
-		"count":     framed(3, good),
-		"twice":     framed(2, appendEntry(appendEntry(nil, entry{}, a), a, a)),
-		"half":      framed(2, half),
-		"order":     framed(2, appendEntry(appendEntry(nil, entry{}, a), a, c)),
-		"time":      framed(1, append(binary.AppendUvarint(nil, 1<<48), make([]byte, 10+1+4)...)),
-		"far time":  framed(2, append(binary.AppendUvarint(appendEntry(nil, entry{}, b), 1<<48-1), make([]byte, 10+1+4)...)),
-		"no number": framed(1, bytes.Repeat([]byte{0xff}, 40)),
-		"no index":  framed(1, append(make([]byte, 11), bytes.Repeat([]byte{0xff}, 11)...)),
-		"too long":  framed(count, long),
+		"count":            framed(3, good),
+		"small count":      framed(1, good),
+		"great count":      framed(math.MaxUint64, good),
+		"twice":            framed(2, packed(a, a)),
+		"half":             framed(2, good[:len(good)-2]),
+		"order":            framed(2, packed(a, c)),
+		"order of buckets": framed(maxEntries+1, packed(full[1:]...), packed(full[0])),
+		"same in buckets":  framed(maxEntries+1, packed(full[:maxEntries]...), packed(full[maxEntries-1])),
+		"bucket too long":  framed(maxEntries+1, packed(full...)),
+		"bucket too short": framed(maxEntries+1, packed(full[0]), packed(full[1:]...)),
+		"time too wide":    framed(1, raw(header{TimeWidth: 7}, make([]byte, 7+10+4)...)),
+		"index too wide":   framed(1, raw(header{IndexWidth: 9}, make([]byte, 10+9+4)...)),
+		"zero bytes":       framed(1, raw(header{TimeWidth: 1, IndexWidth: 1}, make([]byte, 1+10+1+4)...)),
+		"first ID":         framed(1, raw(header{First: a.id}, make([]byte, 10+4)...)),
+		"base of indexes":  framed(1, raw(header{First: c.id, Base: 1, IndexWidth: 1}, append(append(c.id[6:], 1), 0, 0, 0, 0)...)),
+		"far time": framed(2, raw(header{First: b.id, TimeWidth: 6},
+			append(append(make([]byte, 6), append(b.id[6:], 0, 0, 0, 0)...), bytes.Repeat([]byte{0xff}, 20)...)...)),
+		"far index": framed(2, raw(header{First: c.id, Base: 1, IndexWidth: 8}, append(append(append(
+			append(c.id[6:], make([]byte, 8+4)...), a.id[6:]...), bytes.Repeat([]byte{0xff}, 8)...), 0, 0, 0, 0)...)),
 	} {
 		_, err := Read(bytes.NewReader(bad))
 		require.ErrorIs(t, err, ErrCorrupt, name)
@@ -58,9 +65,8 @@ func TestContentIsChecked(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add(encoded(f, small().Snapshot()), uint64(0))
 	f.Add(encoded(f, New().Snapshot()), uint64(0))
-	f.Add(appendEntry(nil, entry{}, entry{id: [16]byte{1}, index: 1}), uint64(1))
-	f.Add(appendEntry(appendEntry(nil, entry{}, entry{id: [16]byte{1}, index: 1}), entry{id: [16]byte{1}, index: 1},
-		entry{id: [16]byte{2, 15: 3}}), uint64(2))
+	f.Add(packed(entry{id: [16]byte{1}, index: 1}), uint64(1))
+	f.Add(packed(entry{id: [16]byte{1}, index: 1}, entry{id: [16]byte{2, 15: 3}}), uint64(2))
 	f.Fuzz(func(t *testing.T, data []byte, count uint64) {
 		for _, file := range [][]byte{data, framed(count, data)} {
 			table, err := Read(bytes.NewReader(file))

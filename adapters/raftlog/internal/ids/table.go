@@ -1,117 +1,198 @@
-// Package ids remembers which request IDs a log has applied, so that an update that is
-// repeated is answered and not applied again.
+// Package ids implements the set of request IDs that a log has applied, by which a retried
+// update is recognized.
 //
-// It has to hold every ID that is still fresh, of hours, in the memory of every peer: 19 to
-// 24 bytes an ID, where a Go map takes more than 45. And it has to be written into snapshots
-// while updates go on. So the IDs lie sorted in small leaves of packed bytes, which a
-// [View] shares with the table and which the table copies before it changes them.
+// Every peer holds all IDs of the deduplication window, which is hours long, in memory: 19 to
+// 24 bytes per ID. A Go map takes more than 45. Each snapshot contains the set, and is written
+// while updates are applied. Therefore the IDs are in immutable, sorted buckets, except for a
+// few recent ones. A [View] shares the buckets with the table.
 //
-// What can be seen of a table depends on nothing but the calls of Insert and Expire.
+// The results of all methods depend only on the calls of Insert and Expire, not on the
+// arrangement of the buckets.
 package ids
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
+	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// Table is the IDs that are remembered, each with the index of its entry and the CRC32C of
-// its data. One goroutine at a time may use it; its Views are free.
+// maxRecent is the number of recent entries that are sorted into buckets together. Larger
+// numbers reduce the cost per entry if IDs are far from the order of their times, and make
+// these pauses longer.
+const maxRecent = 256
+
+// entry is an ID with the index and the CRC32C of its update.
+type entry struct {
+	id    requestid.ID
+	index uint64
+	sum   uint32
+}
+
+func compareID(e entry, id requestid.ID) int { return bytes.Compare(e.id[:], id[:]) }
+
+// Table is a set of request IDs, each with the index of its entry and the CRC32C of its data.
+// It must not be used concurrently. Its Views may be.
 type Table struct {
-	tree
-	// edition grows with every View. Pages and leaves of earlier editions belong to a View
-	// as well and are not written to.
-	edition uint64
+	buckets []*bucket // in the order of their IDs; none is empty
+	recent  []entry   // sorted; none is in a bucket
+	len     int
 }
 
 // New returns an empty table.
-func New() *Table { return &Table{edition: 1} }
+func New() *Table { return &Table{} }
 
-// Lookup returns the index and the sum with which id was inserted; ok is false if id is not
-// remembered.
+// bucketOf returns the number of the bucket to which id belongs: the last bucket that does not
+// begin after id, or the first bucket.
+func (t *Table) bucketOf(id requestid.ID) int {
+	begins := func(b *bucket) bool { return bytes.Compare(b.First[:], id[:]) <= 0 }
+	if last := len(t.buckets) - 1; last < 0 || begins(t.buckets[last]) {
+		return max(last, 0) // most IDs are new
+	}
+	return max(sort.Search(len(t.buckets), func(i int) bool { return !begins(t.buckets[i]) })-1, 0)
+}
+
+// Lookup returns the index and the sum with which id was inserted, and false if the table
+// does not contain id.
 func (t *Table) Lookup(id requestid.ID) (index uint64, sum uint32, ok bool) {
-	if len(t.pages) == 0 {
-		return 0, 0, false
+	if at, found := slices.BinarySearchFunc(t.recent, id, compareID); found {
+		return t.recent[at].index, t.recent[at].sum, true
 	}
-	p := t.pages[child(t.firsts, id)]
-	l := p.leaves[child(p.firsts, id)]
-	i, ok := l.search(id)
-	if !ok {
-		return 0, 0, false
+	if len(t.buckets) > 0 {
+		b := t.buckets[t.bucketOf(id)]
+		if at, found := b.search(id); found {
+			e := b.entry(at)
+			return e.index, e.sum, true
+		}
 	}
-	e := l.entry(i)
-	return e.index, e.sum, true
+	return 0, 0, false
 }
 
-// Insert remembers id. An ID that is remembered already keeps the index and the sum that it
-// has. Any time in the ID and any index are taken; memory is the least if indexes grow.
+// Insert adds id. If the table contains id already, it keeps the previous index and sum. The
+// time of the ID and the index may have any value; memory is least if indexes grow with the
+// times.
 func (t *Table) Insert(id requestid.ID, index uint64, sum uint32) {
-	t.insert(entry{id, index, sum})
+	if _, _, known := t.Lookup(id); known {
+		return
+	}
+	at, _ := slices.BinarySearchFunc(t.recent, id, compareID)
+	t.recent = slices.Insert(t.recent, at, entry{id, index, sum})
+	t.len++
+	if len(t.recent) >= maxRecent {
+		t.seal()
+	}
 }
 
-// Expire forgets the IDs whose Time is before that, to the millisecond that an ID's time
-// has: an ID of exactly that time stays.
+// seal moves the recent entries into buckets.
+func (t *Table) seal() {
+	for rest := t.recent; len(rest) > 0; {
+		i, n := t.bucketOf(rest[0].id), len(rest)
+		last := i+1 >= len(t.buckets)
+		if !last {
+			n, _ = slices.BinarySearchFunc(rest, t.buckets[i+1].First, compareID)
+		}
+		old := t.buckets[i:min(i+1, len(t.buckets))] // empty if the table has no buckets
+		t.buckets = slices.Replace(t.buckets, i, i+len(old), merge(old, rest[:n], last)...)
+		rest = rest[n:]
+	}
+	t.recent = t.recent[:0]
+}
+
+// merge returns buckets of the entries of old, which is at most one bucket, and of more. last
+// reports whether later entries are likely to follow them.
+func merge(old []*bucket, more []entry, last bool) []*bucket {
+	var all []entry
+	for _, b := range old {
+		if with, ok := b.with(more); ok {
+			return []*bucket{with}
+		}
+		for i := range b.len() {
+			e := b.entry(i)
+			for len(more) > 0 && compareID(more[0], e.id) < 0 {
+				all, more = append(all, more[0]), more[1:]
+			}
+			all = append(all, e)
+		}
+	}
+	all = append(all, more...)
+	size := maxEntries
+	if !last {
+		parts := (len(all) + maxEntries - 1) / maxEntries
+		size = (len(all) + parts - 1) / parts
+	}
+	var packed []*bucket
+	for part := range slices.Chunk(all, size) {
+		packed = append(packed, pack(part))
+	}
+	return packed
+}
+
+// Expire removes the IDs whose Time is before that time.
 func (t *Table) Expire(before time.Time) {
-	if limit, all := limitOf(before); all {
-		t.tree = tree{}
-	} else {
-		t.expire(limit)
+	expired := 0
+	for _, b := range t.buckets {
+		n := b.expired(before)
+		t.len -= n
+		if n < b.len() {
+			if n > 0 {
+				t.buckets[expired] = b.from(n)
+			}
+			break
+		}
+		expired++
 	}
+	t.buckets = slices.Delete(t.buckets, 0, expired)
+	n := 0
+	for n < len(t.recent) && t.recent[n].id.Time().Before(before) {
+		n++
+	}
+	t.len -= n
+	t.recent = slices.Delete(t.recent, 0, n)
 }
 
-// limitOf returns the smallest ID that is not before that time; all says that there is none.
-func limitOf(before time.Time) (limit requestid.ID, all bool) {
-	const end = int64(1) << 48 // ms
-	if !before.After(time.UnixMilli(0)) {
-		return limit, false
-	}
-	if before.After(time.UnixMilli(end - 1)) {
-		return limit, true
-	}
-	ms := before.UnixMilli()
-	if before.After(time.UnixMilli(ms)) { // not a whole millisecond
-		ms++
-	}
-	if ms == end {
-		return limit, true
-	}
-	var wide [8]byte
-	binary.BigEndian.PutUint64(wide[:], uint64(ms))
-	copy(limit[:6], wide[2:])
-	return limit, false
-}
-
-// Len is how many IDs are remembered.
+// Len returns the number of IDs.
 func (t *Table) Len() int { return t.len }
 
-// OldestIndex returns the smallest index among the IDs that are remembered, and false if
-// there are none.
+// OldestIndex returns the smallest index of all IDs, and false if there are none.
 func (t *Table) OldestIndex() (uint64, bool) {
-	if len(t.pages) == 0 {
-		return 0, false
+	oldest := uint64(math.MaxUint64)
+	for _, b := range t.buckets {
+		oldest = min(oldest, b.oldest)
 	}
-	return slices.MinFunc(t.pages, func(a, b *page) int { return compareIndex(a.min, b.min) }).min, true
+	for _, e := range t.recent {
+		oldest = min(oldest, e.index)
+	}
+	return oldest, t.len > 0
 }
 
-// Sum is the same for tables with the same IDs, indexes and sums, whatever way these came
-// there, and practically never for others. It reads the whole table.
-func (t *Table) Sum() uint64 { return t.sum() }
+// Sum returns a checksum of all IDs, indexes and sums. It reads the whole table.
+func (t *Table) Sum() uint64 { return t.Snapshot().Sum() }
 
-// Snapshot returns the table as it is now. That is cheap: nothing of the IDs is copied.
-// Later each leaf is copied before it is first changed, so a View that is kept while all
-// IDs are replaced keeps all the old ones in memory.
+// Snapshot returns the present content of the table. It copies one pointer per bucket, and
+// no IDs. While the View is in use, buckets that the table replaces stay in memory.
 func (t *Table) Snapshot() *View {
-	t.edition++
-	return &View{tree{slices.Clone(t.firsts), slices.Clone(t.pages), t.len}}
+	t.seal()
+	return &View{slices.Clone(t.buckets), t.len}
 }
 
-// View is a table at a point in time. Any goroutines may use it while the table goes on.
-type View struct{ tree }
+// View is the content of a table at one time. It may be used concurrently, also with changes
+// of the table.
+type View struct {
+	buckets []*bucket
+	len     int
+}
 
-// Len is how many IDs are in it.
+// Len returns the number of IDs.
 func (v *View) Len() int { return v.len }
 
-// Sum is what the table's Sum was.
-func (v *View) Sum() uint64 { return v.sum() }
+// Sum returns what the Sum of the table was.
+func (v *View) Sum() uint64 {
+	h := sha256.New()
+	v.WriteTo(h)
+	return binary.BigEndian.Uint64(h.Sum(nil))
+}

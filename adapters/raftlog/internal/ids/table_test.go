@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// model is a table as one would write it if memory were free.
+// model is a simple implementation of a table.
 type model map[requestid.ID]entry
 
 func (m model) insert(e entry) {
@@ -38,7 +38,7 @@ func (m model) oldest() (uint64, bool) {
 	return oldest, len(m) > 0
 }
 
-// equal checks all that can be seen of a table, and that its parts are as they have to be.
+// equal checks that the table has the content of the model, and its invariants.
 func (m model) equal(t *testing.T, table *Table) {
 	t.Helper()
 	require.Equal(t, len(m), table.Len())
@@ -56,7 +56,7 @@ func (m model) equal(t *testing.T, table *Table) {
 	wellFormed(t, table)
 }
 
-// wellFormed checks what tree.go and leaf.go say of the parts.
+// wellFormed checks the invariants that the types document.
 func wellFormed(t *testing.T, table *Table) {
 	t.Helper()
 	var last requestid.ID
@@ -67,33 +67,28 @@ func wellFormed(t *testing.T, table *Table) {
 			t.Fatalf("after %d entries: %s", count, what)
 		}
 	}
-	check(len(table.firsts) == len(table.pages), "firsts of pages")
-	for i, p := range table.pages {
-		check(len(p.leaves) > 0 && len(p.leaves) <= maxLeaves, "leaves of a page")
-		check(len(p.firsts) == len(p.leaves), "firsts of leaves")
-		c := page{leaves: p.leaves}
-		c.count()
-		check(c.len == p.len && c.min == p.min, "a page's len or min")
-		for k, l := range p.leaves {
-			check(l.n > 0 && len(l.data) == l.n*l.stride() && len(l.data) <= maxData, "size of a leaf")
-			oldest := uint64(math.MaxUint64)
-			for j := range l.n {
-				e := l.entry(j)
-				check(count == 0 || bytes.Compare(last[:], e.id[:]) < 0, "order")
-				bounds := p.firsts
-				if k == 0 {
-					bounds = table.firsts[i:]
-				}
-				if j == 0 && (k > 0 || i > 0) {
-					bound := bounds[k]
-					check(bytes.Compare(bound[:], e.id[:]) <= 0 && bytes.Compare(last[:], bound[:]) < 0, "bounds")
-				}
-				oldest = min(oldest, e.index)
-				last = e.id
-				count++
-			}
-			check(oldest == l.min, "a leaf's min")
+	for _, b := range table.buckets {
+		check(b.len() > 0 && b.len() <= maxEntries && len(b.data) == b.len()*b.stride(), "size of a bucket")
+		check(count == 0 || bytes.Compare(last[:], b.First[:]) < 0, "bounds")
+		oldest := uint64(math.MaxUint64)
+		for i := range b.len() {
+			e := b.entry(i)
+			check(count == 0 || bytes.Compare(last[:], e.id[:]) < 0, "order")
+			check(bytes.Compare(b.First[:], e.id[:]) <= 0, "the beginning of a bucket")
+			oldest = min(oldest, e.index)
+			last = e.id
+			count++
 		}
+		check(oldest == b.oldest, "a bucket's oldest index")
+	}
+	check(len(table.recent) < maxRecent, "number of recent entries")
+	for i, e := range table.recent {
+		check(i == 0 || bytes.Compare(table.recent[i-1].id[:], e.id[:]) < 0, "order of recent entries")
+		if len(table.buckets) > 0 {
+			_, found := table.buckets[table.bucketOf(e.id)].search(e.id)
+			check(!found, "an ID is in a bucket and recent")
+		}
+		count++
 	}
 	check(count == table.Len(), "len")
 }
@@ -168,7 +163,7 @@ func TestAgainstModel(t *testing.T) {
 					t.Fatalf("%v is remembered: %v, should be: %v", id, ok, want)
 				}
 			}
-			// A table of the same content that came about in another way.
+			// A table with the same content from other calls.
 			other := New()
 			for _, e := range m { // in any order
 				other.Insert(e.id, e.index, e.sum)
@@ -180,7 +175,13 @@ func TestAgainstModel(t *testing.T) {
 	}
 }
 
-func TestManyPages(t *testing.T) {
+// middle returns an ID of a bucket in the middle.
+func middle(v *View) requestid.ID {
+	b := v.buckets[len(v.buckets)/2]
+	return b.id(b.len() / 2)
+}
+
+func TestManyBuckets(t *testing.T) {
 	for i, s := range spreads {
 		if race && i%4 > 0 {
 			continue // for time
@@ -190,17 +191,18 @@ func TestManyPages(t *testing.T) {
 		view := table.Snapshot()
 		sum := view.Sum()
 		for table.Len() > 0 {
-			middle := table.pages[len(table.pages)/2]
-			l := middle.leaves[len(middle.leaves)/2]
-			limit := l.entry(l.n / 2).id.Time().Add(time.Millisecond)
+			left := table.Snapshot()
+			limit := middle(left).Time().Add(time.Millisecond)
 			table.Expire(limit)
 			wellFormed(t, table)
-			table.all(func(e entry) error {
-				if e.id.Time().Before(limit) {
-					require.Fail(t, "not forgotten", s.name)
+			for _, b := range left.buckets {
+				for i := range b.len() {
+					e := b.entry(i)
+					if _, _, found := table.Lookup(e.id); found == e.id.Time().Before(limit) {
+						t.Fatalf("%s: %v is remembered: %v, limit %v", s.name, e.id.Time(), found, limit)
+					}
 				}
-				return nil
-			})
+			}
 		}
 		require.Equal(t, sum, view.Sum(), s.name)
 		require.Equal(t, 100_000, view.Len())
@@ -242,16 +244,22 @@ func TestExpireIsExact(t *testing.T) {
 		{time.UnixMilli(1 << 48), 0},
 		{time.Unix(math.MaxInt64/2, 0), 0},
 	} {
-		table := New()
-		for i, id := range []requestid.ID{last, requestid.At(noon.Add(time.Millisecond)), requestid.At(noon), first} {
-			table.Insert(id, uint64(i), 0)
-		}
-		table.Expire(c.before)
-		require.Equal(t, c.left, table.Len(), "%v", c.before)
-		if c.left > 0 {
-			oldest, ok := table.OldestIndex()
-			require.True(t, ok)
-			require.Zero(t, oldest)
+		for _, sealed := range []bool{false, true} {
+			table := New()
+			for i, id := range []requestid.ID{last, requestid.At(noon.Add(time.Millisecond)), requestid.At(noon), first} {
+				table.Insert(id, uint64(i), 0)
+			}
+			if sealed {
+				table.seal()
+			}
+			table.Expire(c.before)
+			require.Equal(t, c.left, table.Len(), "%v", c.before)
+			wellFormed(t, table)
+			if c.left > 0 {
+				oldest, ok := table.OldestIndex()
+				require.True(t, ok)
+				require.Zero(t, oldest)
+			}
 		}
 	}
 }
@@ -259,18 +267,21 @@ func TestExpireIsExact(t *testing.T) {
 func TestTheFirstInsertCounts(t *testing.T) {
 	table, id := New(), requestid.New()
 	table.Insert(id, 5, 6)
-	table.Insert(id, 7, 8)
-	index, sum, ok := table.Lookup(id)
-	require.True(t, ok)
-	require.Equal(t, [2]uint64{5, 6}, [2]uint64{index, uint64(sum)})
-	require.Equal(t, 1, table.Len())
+	for range 2 {
+		table.Insert(id, 7, 8)
+		index, sum, ok := table.Lookup(id)
+		require.True(t, ok)
+		require.Equal(t, [2]uint64{5, 6}, [2]uint64{index, uint64(sum)})
+		require.Equal(t, 1, table.Len())
+		table.seal()
+	}
 }
 
 func TestSumTellsTablesApart(t *testing.T) {
 	sum := func(entries ...entry) uint64 {
 		table := New()
 		for _, e := range entries {
-			table.insert(e)
+			table.Insert(e.id, e.index, e.sum)
 		}
 		return table.Sum()
 	}
@@ -307,8 +318,7 @@ func TestViewsStay(t *testing.T) {
 				table.Snapshot()
 			}
 		}
-		l := table.pages[0].leaves[len(table.pages[0].leaves)/2]
-		table.Expire(l.entry(l.n / 2).id.Time())
+		table.Expire(middle(view).Time())
 		wait.Wait()
 		require.Equal(t, want, view.Sum(), s.name)
 		read, err := Read(bytes.NewReader(encoded(t, view)))
@@ -344,10 +354,15 @@ func TestDamageIsRefused(t *testing.T) {
 	require.NotErrorIs(t, err, ErrCorrupt)
 }
 
-func TestBlocksCannotChangePlaces(t *testing.T) {
+func TestBucketsCannotChangePlaces(t *testing.T) {
 	whole := encoded(t, fill(12_000, 0).Snapshot())
-	const head = len(magic)
-	length := func(at int) int { return 8 + int(binary.LittleEndian.Uint32(whole[at:])) }
+	const head = len(magic) + 8
+	length := func(at int) int {
+		var h header
+		n, err := binary.Decode(whole[at:], binary.BigEndian, &h)
+		require.NoError(t, err)
+		return n + maxEntries*h.stride()
+	}
 	one, two := length(head), length(head+length(head))
 	a, b, rest := whole[head:head+one], whole[head+one:head+one+two], whole[head+one+two:]
 	for _, bad := range [][][]byte{{b, a, rest}, {b, rest}, {a, rest}, {a, a, b, rest}} {
