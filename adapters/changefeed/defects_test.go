@@ -387,7 +387,7 @@ func TestL13Changes(t *testing.T) {
 		require.Equal(t, memory.Change{Key: "key", Value: i}, c)
 	}
 	_, err = changes.Next(t.Context())
-	require.ErrorIs(t, err, memory.ErrMissed)
+	require.ErrorIs(t, err, changefeed.ErrMissed)
 
 	e, err = changefeed.NewElection(changefeedtest.New(table.Store("election"), 1))
 	require.NoError(t, err)
