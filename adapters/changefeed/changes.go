@@ -30,11 +30,12 @@ func (s *Feeds) Changes(ctx context.Context, watch func(ctx context.Context, rep
 	c := &changes{ready: make(chan struct{}, 1), done: make(chan struct{}), finished: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	established := make(chan struct{})
+	establish := sync.OnceFunc(func() { close(established) })
 	run := func() {
 		defer close(c.finished)
 		c.finish(watch(c.ctx, func(change any) {
 			if change == nil {
-				close(established)
+				establish()
 			} else {
 				c.put(change)
 			}

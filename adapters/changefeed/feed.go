@@ -194,8 +194,9 @@ func (f *feed) check() error {
 	}
 	news, err := f.read()
 	switch {
-	case err != nil || !news:
-		return err
+	case err != nil:
+		return fmt.Errorf("after the quiet time: %w", err)
+	case !news:
 	case f.unheard.IsZero():
 		f.unheard = now
 	case now.Sub(f.unheard) >= f.patience:

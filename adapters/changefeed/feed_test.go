@@ -372,6 +372,48 @@ func TestFeedHint(t *testing.T) {
 	})
 }
 
+// TestFeedHintOfOther: a hint that claims anything other than that the leader of the last event has
+// written its next heartbeat is not delivered, but causes a read.
+func TestFeedHintOfOther(t *testing.T) {
+	led := changefeed.Record{Epoch: "e", Leader: "p", Session: "s", Term: 7, Seq: 5, TTL: time.Second, Version: "v"}
+	free := led
+	free.Leader, free.Session, free.TTL = "", "", 0
+	for name, c := range map[string]struct {
+		last   changefeed.Event
+		change func(*changefeed.Record)
+	}{
+		"Missing":  {changefeed.Event{Missing: true}, func(*changefeed.Record) {}},
+		"NoLeader": {changefeed.Event{Record: free}, func(r *changefeed.Record) { r.Leader, r.Session, r.TTL = "", "", 0 }},
+		"Epoch":    {changefeed.Event{Record: led}, func(r *changefeed.Record) { r.Epoch = "another" }},
+		"Leader":   {changefeed.Event{Record: led}, func(r *changefeed.Record) { r.Leader = "q" }},
+		"Release":  {changefeed.Event{Record: led}, func(r *changefeed.Record) { r.Leader, r.Session, r.TTL = "", "", 0 }},
+		"Session":  {changefeed.Event{Record: led}, func(r *changefeed.Record) { r.Session = "another" }},
+		"Nominee":  {changefeed.Event{Record: led}, func(r *changefeed.Record) { r.Nominee = "q" }},
+		"Term":     {changefeed.Event{Record: led}, func(r *changefeed.Record) { r.Term++ }},
+		"TTL":      {changefeed.Event{Record: led}, func(r *changefeed.Record) { r.TTL-- }},
+		"Ended":    {changefeed.Event{Record: led}, func(r *changefeed.Record) { r.Ended = true }},
+		"SeqSame":  {changefeed.Event{Record: led}, func(r *changefeed.Record) { r.Seq = 5 }},
+		"SeqBack":  {changefeed.Event{Record: led}, func(r *changefeed.Record) { r.Seq = 4 }},
+		"SeqFar":   {changefeed.Event{Record: led}, func(r *changefeed.Record) { r.Seq = 1000 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			feedTest(t, 0, func(t *testing.T, s *scripted, feed changefeed.Feed) {
+				if s.record = c.last.Record; c.last.Missing {
+					s.err = changefeed.ErrNoRecord
+				}
+				s.reports <- changefeed.Event{}
+				require.Equal(t, c.last, nextEvent(t, feed))
+				r := led
+				r.Seq, r.Version = 6, "w"
+				c.change(&r)
+				s.reports <- changefeed.Event{Record: r, Hint: true}
+				noEvent(t, feed)
+				require.Equal(t, 2, s.reads)
+			})
+		})
+	}
+}
+
 // TestFeedHintFirst: a hint before the first event is not delivered.
 func TestFeedHintFirst(t *testing.T) {
 	feedTest(t, 0, func(t *testing.T, s *scripted, feed changefeed.Feed) {
@@ -489,5 +531,24 @@ func TestChangesOfFeeds(t *testing.T) {
 		require.NoError(t, c.Close())
 		_, err = c.Next(t.Context())
 		require.ErrorIs(t, err, changefeed.ErrClosed)
+
+		c, err = feeds.Changes(t.Context(), func(ctx context.Context, report func(any)) error {
+			for _, change := range []any{nil, 1, 2} {
+				report(change)
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		require.NoError(t, err)
+		done, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = c.Next(done)
+		require.ErrorIs(t, err, context.Canceled)
+		change, err := c.Next(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, change)
+		require.NoError(t, c.Close())
+		_, err = c.Next(t.Context())
+		require.ErrorIs(t, err, changefeed.ErrClosed, "although a change was not read")
 	})
 }

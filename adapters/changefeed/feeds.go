@@ -48,7 +48,7 @@ type Feeds struct {
 // An error ends the feed, with two exceptions: after [ErrNoRecord] the feed reports that the
 // record does not exist, and watches again after a pause; after nil it watches again
 // immediately. The function should return immediately when ctx is done or the watch has
-// failed. If releasing resources can take time, it should use [Feeds.Go] for that.
+// failed. Resources whose release can take time should be passed to [Feeds.Release].
 type WatchFunc func(ctx context.Context, report func(Event)) error
 
 // NewFeeds returns the feeds of a store with the given Read method and watch function.
