@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -15,7 +16,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/cursor"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
@@ -30,8 +30,9 @@ type Store struct {
 	quiet    time.Duration
 	accepted risk.Accepted
 
-	life  *cursor.Life
-	calls chan struct{} // a place for each call of the driver
+	feeds   *changefeed.Feeds
+	missing atomic.Bool   // missing reports whether the last watch found no table.
+	calls   chan struct{} // a place for each call of the driver
 }
 
 var (
@@ -117,7 +118,7 @@ func New(session r.QueryExecutor, database, table, key string, opts ...Option) (
 			return nil, err
 		}
 	}
-	s.life = cursor.NewLife(context.Background())
+	s.feeds = changefeed.NewFeeds(s.Read, s.watch, s.quiet)
 	return s, nil
 }
 
@@ -134,7 +135,7 @@ func (s *Store) of(table string) r.Term {
 
 // Heartbeat implements [changefeed.Store].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	both, end, err := s.life.Begin(ctx)
+	both, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -185,7 +186,7 @@ func (s *Store) replace(ctx context.Context, prev, next changefeed.Record) (chan
 // Read implements [changefeed.Store]. It returns a state that a majority of the replicas
 // has.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	both, end, err := s.life.Begin(ctx)
+	both, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -203,7 +204,4 @@ func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 
 // Close implements [changefeed.Store]. Calls in progress return an error. The session
 // stays open.
-func (s *Store) Close() error {
-	s.life.Close()
-	return nil
-}
+func (s *Store) Close() error { return s.feeds.Close() }
