@@ -1,12 +1,10 @@
 package postgres
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -15,7 +13,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/closing"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
@@ -31,11 +28,7 @@ type Store struct {
 	sql      statements
 	accepted risk.Accepted
 
-	closed context.Context // done after Close
-	close  context.CancelFunc
-
-	mu        sync.Mutex
-	listeners map[*listener]struct{}
+	feeds *changefeed.Feeds
 }
 
 var (
@@ -112,7 +105,7 @@ func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (
 	}
 	s := &Store{
 		pool: pool, name: table.Sanitize(), key: key, channel: table[len(table)-1],
-		quiet: 2 * time.Second, listeners: map[*listener]struct{}{},
+		quiet: 2 * time.Second,
 	}
 	for i, opt := range opts {
 		if opt == nil {
@@ -123,7 +116,7 @@ func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (
 		}
 	}
 	s.sql = statementsFor(s.name)
-	s.closed, s.close = context.WithCancel(context.Background())
+	s.feeds = changefeed.NewFeeds(s.Read, s.watch, s.quiet)
 	return s, nil
 }
 
@@ -141,33 +134,6 @@ func (s *Store) hash() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// begin is at the beginning of every method: the context ends with the store as well.
-func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
-	return closing.Begin(ctx, s.closed)
-}
-
 // Close implements [changefeed.Store]. Calls in progress return an error. The pool stays
 // open.
-func (s *Store) Close() error {
-	s.close()
-	s.mu.Lock()
-	all := make([]*listener, 0, len(s.listeners))
-	for l := range s.listeners {
-		all = append(all, l)
-	}
-	s.mu.Unlock()
-	limit := time.NewTimer(closeTime)
-	defer limit.Stop()
-	for _, l := range all {
-		l.stop()
-		select {
-		case <-l.done:
-		case <-limit.C:
-			return nil // the listeners end by themselves, when the driver gives up
-		}
-	}
-	return nil
-}
-
-// closeTime is how long Close waits for connections to be closed.
-const closeTime = 1500 * time.Millisecond
+func (s *Store) Close() error { return s.feeds.Close() }
