@@ -1,10 +1,8 @@
 package redis
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -26,11 +24,7 @@ type Store struct {
 
 	accepted risk.Accepted
 
-	closed context.Context // done after Close
-	close  context.CancelFunc
-
-	mu        sync.Mutex
-	listeners map[*listener]struct{}
+	feeds *changefeed.Feeds
 }
 
 var (
@@ -105,7 +99,7 @@ func New(client redis.UniversalClient, key string, opts ...Option) (*Store, erro
 	}
 	s := &Store{
 		client: client, key: key, channel: fmt.Sprintf("changefeed:%d:%s", db, key), watched: key,
-		quiet: 2 * time.Second, listeners: map[*listener]struct{}{},
+		quiet: 2 * time.Second,
 	}
 	for i, opt := range opts {
 		if opt == nil {
@@ -118,32 +112,10 @@ func New(client redis.UniversalClient, key string, opts ...Option) (*Store, erro
 	if s.watched == s.channel {
 		return nil, fmt.Errorf("%w: channel %q is that of the record", leaderelection.ErrInvalidOption, s.watched)
 	}
-	s.closed, s.close = context.WithCancel(context.Background())
+	s.feeds = changefeed.NewFeeds(s.Read, s.watch, s.quiet)
 	return s, nil
 }
 
 // Close implements [changefeed.Store]. Calls in progress return an error. The client
 // stays open.
-func (s *Store) Close() error {
-	s.close()
-	s.mu.Lock()
-	all := make([]*listener, 0, len(s.listeners))
-	for l := range s.listeners {
-		all = append(all, l)
-	}
-	s.mu.Unlock()
-	limit := time.NewTimer(closeTime)
-	defer limit.Stop()
-	for _, l := range all {
-		l.stop()
-		select {
-		case <-l.done:
-		case <-limit.C:
-			return nil // the listeners end by themselves, when the driver gives up
-		}
-	}
-	return nil
-}
-
-// closeTime is how long Close waits for connections to be closed.
-const closeTime = 1500 * time.Millisecond
+func (s *Store) Close() error { return s.feeds.Close() }
