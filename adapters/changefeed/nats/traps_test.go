@@ -46,7 +46,7 @@ func TestServerGone(t *testing.T) {
 	require.Less(t, time.Since(begin), quiet, "until the error")
 	_, err = f.Next(ctx(t))
 	require.ErrorIs(t, err, errDisconnected, "the second time")
-	_, err = s.Subscribe(ctx(t))
+	_, err = subscribe(t, s).Next(ctx(t))
 	require.ErrorIs(t, err, errDisconnected)
 
 	begin = time.Now()
