@@ -243,31 +243,69 @@ type scripted struct {
 	*changefeed.Feeds
 	reports chan changefeed.Event
 	ends    chan error
-	opened  int
-	reads   int
-	record  changefeed.Record
-	err     error // of a read
+
+	mu     sync.Mutex
+	opens  int
+	reads  int
+	record changefeed.Record
+	err    error // of a read
 }
 
 func newScripted(quiet time.Duration) *scripted {
 	s := &scripted{reports: make(chan changefeed.Event), ends: make(chan error)}
-	s.Feeds = changefeed.NewFeeds(func(context.Context) (changefeed.Record, error) {
-		s.reads++
-		return s.record, s.err
-	}, func(ctx context.Context, report func(changefeed.Event)) error {
-		s.opened++
-		for {
-			select {
-			case e := <-s.reports:
-				report(e)
-			case err := <-s.ends:
-				return err
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-	}, quiet)
+	s.Feeds = changefeed.NewFeeds(s.read, s.watch, quiet)
 	return s
+}
+
+func (s *scripted) read(context.Context) (changefeed.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads++
+	return s.record, s.err
+}
+
+func (s *scripted) watch(ctx context.Context, report func(changefeed.Event)) error {
+	s.mu.Lock()
+	s.opens++
+	s.mu.Unlock()
+	for {
+		select {
+		case e := <-s.reports:
+			report(e)
+		case err := <-s.ends:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// set sets the result of later reads.
+func (s *scripted) set(r changefeed.Record, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.record, s.err = r, err
+}
+
+// counts returns the number of reads, and of watches that were started.
+func (s *scripted) counts() (reads, opens int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reads, s.opens
+}
+
+// requireReads requires that the feed has read the record n times.
+func (s *scripted) requireReads(t *testing.T, n int) {
+	t.Helper()
+	reads, _ := s.counts()
+	require.Equal(t, n, reads)
+}
+
+// requireOpens requires that the feed has started n watches.
+func (s *scripted) requireOpens(t *testing.T, n int) {
+	t.Helper()
+	_, opens := s.counts()
+	require.Equal(t, n, opens)
 }
 
 // feedTest runs a test with the feed of a scripted watch in fake time.
@@ -317,7 +355,7 @@ func TestFeedDeliversReports(t *testing.T) {
 			s.reports <- e
 			noEvent(t, feed)
 		}
-		require.Zero(t, s.reads)
+		s.requireReads(t, 0)
 	})
 }
 
@@ -341,14 +379,14 @@ func TestFeedReadsUnclearReports(t *testing.T) {
 			feedTest(t, 0, func(t *testing.T, s *scripted, feed changefeed.Feed) {
 				s.reports <- changefeed.Event{Record: state(5)}
 				require.Equal(t, changefeed.Event{Record: state(5)}, nextEvent(t, feed))
-				s.record = state(5)
+				s.set(state(5), nil)
 				s.reports <- e
 				noEvent(t, feed)
-				require.Equal(t, 1, s.reads)
-				s.record = state(3) // the record was put back to an older state
+				s.requireReads(t, 1)
+				s.set(state(3), nil) // the record was put back to an older state
 				s.reports <- e
 				require.Equal(t, changefeed.Event{Record: state(3)}, nextEvent(t, feed))
-				require.Equal(t, 2, s.reads)
+				s.requireReads(t, 2)
 			})
 		})
 	}
@@ -358,17 +396,17 @@ func TestFeedReadsUnclearReports(t *testing.T) {
 // the record that is read afterwards is delivered although the hint has named it.
 func TestFeedHint(t *testing.T) {
 	feedTest(t, quiet, func(t *testing.T, s *scripted, feed changefeed.Feed) {
-		s.record = state(1)
+		s.set(state(1), nil)
 		s.reports <- changefeed.Event{}
 		require.Equal(t, changefeed.Event{Record: state(1)}, nextEvent(t, feed))
 		hint := changefeed.Event{Record: state(2), Hint: true}
 		s.reports <- hint
 		require.Equal(t, hint, nextEvent(t, feed))
-		require.Equal(t, 1, s.reads)
+		s.requireReads(t, 1)
 		begin := time.Now()
 		require.Equal(t, changefeed.Event{Record: state(1)}, nextEvent(t, feed), "the hint was false")
 		require.Equal(t, quiet, time.Since(begin), "the feed reads after the quiet time")
-		require.Equal(t, 2, s.reads)
+		s.requireReads(t, 2)
 	})
 }
 
@@ -398,8 +436,9 @@ func TestFeedHintOfOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			feedTest(t, 0, func(t *testing.T, s *scripted, feed changefeed.Feed) {
-				if s.record = c.last.Record; c.last.Missing {
-					s.err = changefeed.ErrNoRecord
+				s.set(c.last.Record, nil)
+				if c.last.Missing {
+					s.set(changefeed.Record{}, changefeed.ErrNoRecord)
 				}
 				s.reports <- changefeed.Event{}
 				require.Equal(t, c.last, nextEvent(t, feed))
@@ -408,16 +447,31 @@ func TestFeedHintOfOther(t *testing.T) {
 				c.change(&r)
 				s.reports <- changefeed.Event{Record: r, Hint: true}
 				noEvent(t, feed)
-				require.Equal(t, 2, s.reads)
+				s.requireReads(t, 2)
 			})
 		})
 	}
 }
 
+// TestFeedProvesHint: a read that confirms a hint is delivered as well, because it is proof.
+func TestFeedProvesHint(t *testing.T) {
+	feedTest(t, quiet, func(t *testing.T, s *scripted, feed changefeed.Feed) {
+		s.set(state(1), nil)
+		s.reports <- changefeed.Event{}
+		require.Equal(t, changefeed.Event{Record: state(1)}, nextEvent(t, feed))
+		s.set(state(2), nil)
+		s.reports <- changefeed.Event{Record: state(2), Hint: true}
+		require.True(t, nextEvent(t, feed).Hint)
+		require.Equal(t, changefeed.Event{Record: state(2)}, nextEvent(t, feed))
+		time.Sleep(10 * quiet)
+		noEvent(t, feed)
+	})
+}
+
 // TestFeedHintFirst: a hint before the first event is not delivered.
 func TestFeedHintFirst(t *testing.T) {
 	feedTest(t, 0, func(t *testing.T, s *scripted, feed changefeed.Feed) {
-		s.record = state(1)
+		s.set(state(1), nil)
 		s.reports <- changefeed.Event{Record: state(2), Hint: true}
 		require.Equal(t, changefeed.Event{Record: state(1)}, nextEvent(t, feed))
 	})
@@ -442,15 +496,15 @@ func TestFeedWatchesAgain(t *testing.T) {
 		begin := time.Now()
 		s.ends <- nil
 		synctest.Wait()
-		require.Equal(t, 2, s.opened)
+		s.requireOpens(t, 2)
 		require.Zero(t, time.Since(begin))
 		s.ends <- fmt.Errorf("no table: %w", changefeed.ErrNoRecord)
 		require.Equal(t, changefeed.Event{Missing: true}, nextEvent(t, feed))
-		require.Equal(t, 2, s.opened)
-		s.record = state(1)
+		s.requireOpens(t, 2)
+		s.set(state(1), nil)
 		s.reports <- changefeed.Event{}
 		require.Positive(t, time.Since(begin))
-		require.Equal(t, 3, s.opened)
+		s.requireOpens(t, 3)
 		require.Equal(t, changefeed.Event{Record: state(1)}, nextEvent(t, feed))
 	})
 }
@@ -460,8 +514,8 @@ func TestFeedFails(t *testing.T) {
 	failed := errors.New("failed")
 	for name, fail := range map[string]func(s *scripted){
 		"Watch": func(s *scripted) { s.ends <- failed },
-		"Read":  func(s *scripted) { s.err = failed; s.reports <- changefeed.Event{} },
-		"Quiet": func(s *scripted) { s.err = failed; time.Sleep(quiet) },
+		"Read":  func(s *scripted) { s.set(changefeed.Record{}, failed); s.reports <- changefeed.Event{} },
+		"Quiet": func(s *scripted) { s.set(changefeed.Record{}, failed); time.Sleep(quiet) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			feedTest(t, quiet, func(t *testing.T, s *scripted, feed changefeed.Feed) {
