@@ -3,6 +3,7 @@ package changefeed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 )
 
@@ -12,6 +13,15 @@ var ErrMissed = errors.New("changes were missed; read the current data and watch
 
 // maxChanges is how many changes are kept for a reader.
 const maxChanges = 1000
+
+// NoChanges implements [Store.Changes] for stores that embed it because they cannot deliver
+// changes of other data.
+type NoChanges struct{}
+
+// Changes returns an error that wraps [errors.ErrUnsupported].
+func (NoChanges) Changes(_ context.Context, place string) (Changes, error) {
+	return nil, fmt.Errorf("changefeed: changes of %q: %w", place, errors.ErrUnsupported)
+}
 
 // Changes returns a feed of the changes that watch reports. It calls watch on a goroutine, and
 // returns when watch has called report with nil, which it must do when the watch is established,

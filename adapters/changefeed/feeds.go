@@ -32,8 +32,8 @@ type Feeds struct {
 //   - The zero [Event] reports that the record may have changed, for example because the
 //     watch has just been established. The feed reads the record. A watch that does not
 //     deliver the current record when it is established must report this first: the feed
-//     relies on reports of all later writes, and gives up if there is no report within the
-//     quiet time.
+//     relies on reports of all later writes, and fails unless the first report comes within
+//     the quiet time.
 //   - An event with a record, or with Missing, reports what the database has sent: the
 //     record as it was at some time. The feed drops states that are older than the last
 //     one, and reads the record if the order is not clear.

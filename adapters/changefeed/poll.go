@@ -45,6 +45,7 @@ func Poll(store CompareAndSet, interval time.Duration) (Store, error) {
 
 type polled struct {
 	CompareAndSet
+	NoChanges
 	interval time.Duration
 	feeds    *Feeds
 }

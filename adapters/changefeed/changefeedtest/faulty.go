@@ -38,9 +38,11 @@ type Faults struct {
 }
 
 // Faulty is a client of a store behind a faulty network. It implements
-// [changefeed.Store], but not [changefeed.Watcher]. Its methods may be called from any
-// goroutine.
+// [changefeed.Store], but delivers no changes of other data. Its methods may be called from
+// any goroutine.
 type Faulty struct {
+	changefeed.NoChanges
+
 	store changefeed.Store
 	calls sync.WaitGroup
 

@@ -20,6 +20,8 @@ import (
 // Store stores the record of one election in a key. It implements [changefeed.Store]. Its
 // methods may be called from any goroutine.
 type Store struct {
+	changefeed.NoChanges
+
 	client *clientv3.Client
 	key    string
 	feeds  *changefeed.Feeds

@@ -6,18 +6,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// Store is one client of a [Table]. It implements [changefeed.Store] and
-// [changefeed.Watcher]. Its methods may be called from any goroutine.
+// Store is one client of a [Table]. It implements
+// [changefeed.Store]. Its methods may be called from any goroutine.
 type Store struct {
 	table *Table
 	key   string
 	feeds *changefeed.Feeds
 }
 
-var (
-	_ changefeed.Store   = (*Store)(nil)
-	_ changefeed.Watcher = (*Store)(nil)
-)
+var _ changefeed.Store = (*Store)(nil)
 
 // Store returns a new store of the record under key. Each call returns a separate client,
 // which is closed separately.

@@ -18,7 +18,7 @@ type Table struct {
 	writes  uint64 // all that were ever carried out, for versions
 	records map[string]changefeed.Record
 	feeds   map[*watch]struct{}
-	changes map[*func(change any)]struct{} // changes are the reports of Watch, which do not block.
+	changes map[*func(change any)]struct{} // changes are the reports of Changes, which do not block.
 }
 
 // NewTable returns an empty table.
@@ -29,7 +29,7 @@ func NewTable() *Table {
 	}
 }
 
-// Change is a change of other data, as delivered by [Store.Watch].
+// Change is a change of other data, as delivered by [Store.Changes].
 type Change struct {
 	Key   string
 	Value any

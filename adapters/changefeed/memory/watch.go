@@ -41,9 +41,13 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return s.feeds.Subscribe(ctx)
 }
 
-// Watch implements [changefeed.Watcher]. If a reader is more than 1000 changes late, it
-// receives the changes that were kept and then [changefeed.ErrMissed].
-func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
+// Changes implements [changefeed.Store] for the store's own table; another place is not supported.
+// If a reader is more than 1000 changes late, it receives the changes that were kept and then
+// [changefeed.ErrMissed].
+func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
+	if place != "" {
+		return changefeed.NoChanges{}.Changes(ctx, place)
+	}
 	return s.feeds.Changes(ctx, func(ctx context.Context, report func(any)) error {
 		s.table.mu.Lock()
 		s.table.changes[&report] = struct{}{}

@@ -3,7 +3,6 @@ package mongodb
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
@@ -94,26 +92,18 @@ func endStream(s *mongo.ChangeStream) {
 	_ = s.Close(ctx)
 }
 
-// Watch implements [changefeed.Watcher] with a change stream of the whole collection,
-// without the records of elections. Each change is a bson.Raw, the event as the server
-// sends it: with the document for an insert or a replacement, with the updated fields for
-// an update, and with the _id for a deletion. The driver resumes a stream after a failure
+// Changes implements [changefeed.Store] with a change stream of the whole collection named place
+// in the same database, or of the store's own collection if that is empty, without the
+// records of elections. Each change is a bson.Raw, the event as the server sends it: with
+// the document for an insert or a replacement, with the updated fields for an update, and
+// with the _id for a deletion. The driver resumes a stream after a failure
 // as far as the server's oplog permits. If a reader is more than 1000 changes late, it
 // receives those and then [changefeed.ErrMissed]. After any error, read the current data.
-func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
-	return s.changes(ctx, s.coll)
-}
-
-// WatchPlace implements [changefeed.PlaceWatcher]. It is like [Store.Watch] for another
-// collection of the same database.
-func (s *Store) WatchPlace(ctx context.Context, name string) (changefeed.Changes, error) {
-	if name == "" {
-		return nil, fmt.Errorf("%w: the collection's name is empty", leaderelection.ErrInvalidOption)
+func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
+	coll := s.coll
+	if place != "" {
+		coll = coll.Database().Collection(place)
 	}
-	return s.changes(ctx, s.coll.Database().Collection(name))
-}
-
-func (s *Store) changes(ctx context.Context, coll *mongo.Collection) (changefeed.Changes, error) {
 	others := mongo.Pipeline{{{Key: "$match", Value: bson.D{
 		{Key: "documentKey._id.changefeed", Value: bson.D{{Key: "$exists", Value: false}}},
 	}}}}

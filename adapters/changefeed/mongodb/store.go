@@ -23,7 +23,7 @@ import (
 )
 
 // Store stores the record of one election in a collection. It implements
-// [changefeed.Store] and [changefeed.Watcher]. Its methods may be called from any
+// [changefeed.Store]. Its methods may be called from any
 // goroutine.
 type Store struct {
 	coll     *mongo.Collection // a copy of the caller's
@@ -34,11 +34,7 @@ type Store struct {
 	accepted risk.Accepted
 }
 
-var (
-	_ changefeed.Store        = (*Store)(nil)
-	_ changefeed.Watcher      = (*Store)(nil)
-	_ changefeed.PlaceWatcher = (*Store)(nil)
-)
+var _ changefeed.Store = (*Store)(nil)
 
 // Option configures [New].
 type Option func(*Store) error

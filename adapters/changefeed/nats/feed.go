@@ -33,7 +33,7 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 }
 
 // Change is a write or deletion of another key of the bucket, as delivered by
-// [Store.Watch].
+// [Store.Changes].
 type Change struct {
 	Key string
 	// Value is the new value, or nil if the key was deleted.
@@ -44,12 +44,15 @@ type Change struct {
 	Time time.Time
 }
 
-// Watch implements [changefeed.Watcher]. It delivers a [Change] for every write to
-// another key of the bucket, in order. Keys that begin with the record's key and a dot
+// Changes implements [changefeed.Store] for the store's own bucket; another place is not
+// supported. It delivers a [Change] for every write to another key of the bucket, in order. Keys that begin with the record's key and a dot
 // are skipped. If a reader is more than 1000 changes late, it receives those and then
 // [changefeed.ErrMissed]. If the bucket does not exist, the error is
 // [changefeed.ErrNoRecord].
-func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
+func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
+	if place != "" {
+		return changefeed.NoChanges{}.Changes(ctx, place)
+	}
 	return s.feeds.Changes(ctx, func(ctx context.Context, report func(any)) error {
 		tick := time.NewTicker(quiet)
 		defer tick.Stop()

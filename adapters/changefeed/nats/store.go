@@ -21,8 +21,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/request"
 )
 
-// Store stores the record of one election in a bucket. It implements [changefeed.Store]
-// and [changefeed.Watcher]. Its methods may be called from any goroutine.
+// Store stores the record of one election in a bucket. It implements
+// [changefeed.Store]. Its methods may be called from any goroutine.
 type Store struct {
 	conn     *nats.Conn
 	js       jetstream.JetStream
@@ -46,10 +46,7 @@ type Store struct {
 	cache     jetstream.KeyValue // any life of the bucket; nil until it was seen
 }
 
-var (
-	_ changefeed.Store   = (*Store)(nil)
-	_ changefeed.Watcher = (*Store)(nil)
-)
+var _ changefeed.Store = (*Store)(nil)
 
 // Option configures [New].
 type Option func(*Store) error

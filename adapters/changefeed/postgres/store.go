@@ -16,14 +16,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
-// Store stores the record of one election in a table. It implements [changefeed.Store]
-// and [changefeed.Watcher]. Its methods may be called from any goroutine.
+// Store stores the record of one election in a table. It implements
+// [changefeed.Store]. Its methods may be called from any goroutine.
 type Store struct {
 	pool     *pgxpool.Pool
 	name     string // the table's, quoted
 	key      string
 	existing bool
-	channel  string // of Watch
+	channel  string // default of Changes
 	quiet    time.Duration
 	sql      statements
 	accepted risk.Accepted
@@ -31,11 +31,7 @@ type Store struct {
 	feeds *changefeed.Feeds
 }
 
-var (
-	_ changefeed.Store        = (*Store)(nil)
-	_ changefeed.Watcher      = (*Store)(nil)
-	_ changefeed.PlaceWatcher = (*Store)(nil)
-)
+var _ changefeed.Store = (*Store)(nil)
 
 // Option configures [New].
 type Option func(*Store) error
@@ -72,7 +68,7 @@ func WithRisk(risks ...changefeed.Risk) Option {
 	return func(s *Store) error { return s.accepted.Add(risks...) }
 }
 
-// WithChannel sets the channel whose notifications [Store.Watch] delivers. The default is
+// WithChannel sets the channel whose notifications [Store.Changes] delivers. The default is
 // the table's name without its schema.
 func WithChannel(name string) Option {
 	return func(s *Store) error {

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,34 +13,25 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
 )
 
-// Change is a notification, as delivered by [Store.Watch].
+// Change is a notification, as delivered by [Store.Changes].
 type Change struct {
 	Channel string
 	Payload string
 }
 
-// Watch implements [changefeed.Watcher] with the notifications on one channel, that of
-// [WithChannel] or the table's name: those that NOTIFY, or a trigger of the program with
-// pg_notify, sends. PostgreSQL does not report other changes. Each is a [Change]. If a
-// reader is more than 1000 notifications late, it receives those and then [changefeed.ErrMissed].
-// Notifications that are sent while the connection is down are lost: after any error,
-// read the current data.
+// Changes implements [changefeed.Store] with the notifications on the channel named place. If
+// that is empty, it is the channel of [WithChannel] or the table's name. It delivers the
+// notifications that NOTIFY, or a trigger of the program with pg_notify, sends. PostgreSQL
+// does not report other changes. Each is a [Change]. If a reader is more than 1000
+// notifications late, it receives those and then [changefeed.ErrMissed]. Notifications that
+// are sent while the connection is down are lost: after any error, read the current data.
 //
-// Watch opens a separate connection, as feeds do.
-func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
-	return s.changes(ctx, s.channel)
-}
-
-// WatchPlace implements [changefeed.PlaceWatcher]. It is like [Store.Watch] for the
-// channel with the given name.
-func (s *Store) WatchPlace(ctx context.Context, name string) (changefeed.Changes, error) {
-	if err := checkName("channel", name); err != nil {
+// Changes opens a separate connection, as feeds do.
+func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
+	channel := cmp.Or(place, s.channel)
+	if err := checkName("channel", channel); err != nil {
 		return nil, err
 	}
-	return s.changes(ctx, name)
-}
-
-func (s *Store) changes(ctx context.Context, channel string) (changefeed.Changes, error) {
 	return s.feeds.Changes(ctx, func(ctx context.Context, report func(any)) error {
 		what := "watch channel " + channel
 		conn, err := s.connect(ctx)
@@ -65,7 +57,7 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 // errTable ends a watch whose table was created, deleted or replaced.
 var errTable = errors.New("the table has changed")
 
-// watch is a [changefeed.WatchFunc]. It listens on a connection of its own to the channel of the
+// watch is a [changefeed.WatchFunc]. It listens on a separate connection to the channel of the
 // record, whose name contains the number of the table. Any client may have sent a notification.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	what := "feed of table " + s.name

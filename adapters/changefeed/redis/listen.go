@@ -17,7 +17,7 @@ var (
 	errSilent = errors.New("the connection does not answer")
 )
 
-// listen subscribes to a channel over a connection of its own. It calls subscribed when the server
+// listen subscribes to a channel over a separate connection. It calls subscribed when the server
 // has confirmed that, and received for each message, until ctx is done or the connection fails.
 func (s *Store) listen(ctx context.Context, channel string, subscribed func(), received func(payload string)) error {
 	ctx, cancel := context.WithCancel(ctx)

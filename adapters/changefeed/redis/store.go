@@ -13,13 +13,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
-// Store stores the record of one election in a key. It implements [changefeed.Store] and
-// [changefeed.Watcher]. Its methods may be called from any goroutine.
+// Store stores the record of one election in a key. It implements
+// [changefeed.Store]. Its methods may be called from any goroutine.
 type Store struct {
 	client  redis.UniversalClient
 	key     string
 	channel string // of the record
-	watched string // of Watch
+	watched string // default of Changes
 	quiet   time.Duration
 
 	accepted risk.Accepted
@@ -27,11 +27,7 @@ type Store struct {
 	feeds *changefeed.Feeds
 }
 
-var (
-	_ changefeed.Store        = (*Store)(nil)
-	_ changefeed.Watcher      = (*Store)(nil)
-	_ changefeed.PlaceWatcher = (*Store)(nil)
-)
+var _ changefeed.Store = (*Store)(nil)
 
 // Option configures [New].
 type Option func(*Store) error
@@ -60,7 +56,7 @@ func WithRisk(risks ...changefeed.Risk) Option {
 	return func(s *Store) error { return s.accepted.Add(risks...) }
 }
 
-// WithChannel sets the channel whose messages [Store.Watch] delivers. The default is the
+// WithChannel sets the channel whose messages [Store.Changes] delivers. The default is the
 // key.
 func WithChannel(name string) Option {
 	return func(s *Store) error {

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -9,35 +10,27 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
 )
 
-// Change is a message, as delivered by [Store.Watch].
+// Change is a message, as delivered by [Store.Changes].
 type Change struct {
 	Channel string
 	Payload string
 }
 
-// Watch implements [changefeed.Watcher] with the messages on one channel, that of
-// [WithChannel] or the key: those that PUBLISH sends, or, for a channel such as
-// "__keyspace@0__:jobs", those of the server if notify-keyspace-events is configured.
-// Each is a [Change]. If a reader is more than 1000 messages late, it receives those and
-// then [changefeed.ErrMissed]. Messages that are sent while a connection is down are lost: after any
-// error, read the current data.
+// Changes implements [changefeed.Store] with the messages on the channel named place, which must
+// not be the record's. If the name is empty, it is the channel of [WithChannel] or the key.
+// It delivers the messages that PUBLISH sends, or, for a channel such as
+// "__keyspace@0__:jobs", those of the server if notify-keyspace-events is configured. Each
+// is a [Change]. If a reader is more than 1000 messages late, it receives those and then
+// [changefeed.ErrMissed]. Messages that are sent while a connection is down are lost: after
+// any error, read the current data.
 //
-// Watch opens a separate connection, as feeds do. In Redis Cluster it connects to the
+// Changes opens a separate connection, as feeds do. In Redis Cluster it connects to the
 // server that stores the key, which does not deliver keyspace events of other servers.
-func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
-	return s.changes(ctx, s.watched)
-}
-
-// WatchPlace implements [changefeed.PlaceWatcher]. It is like [Store.Watch] for the
-// channel with the given name, which must not be the record's.
-func (s *Store) WatchPlace(ctx context.Context, name string) (changefeed.Changes, error) {
-	if name == "" || name == s.channel {
-		return nil, fmt.Errorf("%w: channel %q is empty, or that of the record", leaderelection.ErrInvalidOption, name)
+func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
+	channel := cmp.Or(place, s.watched)
+	if channel == s.channel {
+		return nil, fmt.Errorf("%w: channel %q is that of the record", leaderelection.ErrInvalidOption, channel)
 	}
-	return s.changes(ctx, name)
-}
-
-func (s *Store) changes(ctx context.Context, channel string) (changefeed.Changes, error) {
 	return s.feeds.Changes(ctx, func(ctx context.Context, report func(any)) error {
 		return s.listen(ctx, channel, func() { report(nil) }, func(payload string) {
 			report(Change{Channel: channel, Payload: payload})

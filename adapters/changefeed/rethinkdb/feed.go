@@ -1,6 +1,7 @@
 package rethinkdb
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,7 +9,6 @@ import (
 
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
-	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
@@ -81,32 +81,21 @@ func (s *Store) follow(ctx context.Context, what string, query r.Term, opened fu
 	return s.explain(context.Background(), what, err)
 }
 
-// Change is a document before and after a change, as delivered by [Store.Watch] and
+// Change is a document before and after a change, as delivered by [Store.Changes] and
 // decoded by the driver. Old or New is nil if the document did not or does not exist.
 type Change struct {
 	Old any `rethinkdb:"old_val"`
 	New any `rethinkdb:"new_val"`
 }
 
-// Watch implements [changefeed.Watcher] with a changefeed of the whole table, without the
-// records of elections. Each change is a [Change]; changes of one document in quick
-// succession are combined. If a reader is more than 1000 changes late, it receives those
-// and then [changefeed.ErrMissed]. Changes that are made while a connection is down are
-// lost: after any error, read the current data.
-func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
-	return s.changes(ctx, s.table)
-}
-
-// WatchPlace implements [changefeed.PlaceWatcher]. It is like [Store.Watch] for another
-// table of the same database.
-func (s *Store) WatchPlace(ctx context.Context, name string) (changefeed.Changes, error) {
-	if name == "" {
-		return nil, fmt.Errorf("%w: the table's name is empty", leaderelection.ErrInvalidOption)
-	}
-	return s.changes(ctx, name)
-}
-
-func (s *Store) changes(ctx context.Context, table string) (changefeed.Changes, error) {
+// Changes implements [changefeed.Store] with a changefeed of the whole table named place in the
+// same database, or of the store's own table if that is empty, without the records of
+// elections. Each change is a [Change]; changes of one document in quick succession are
+// combined. If a reader is more than 1000 changes late, it receives those and then
+// [changefeed.ErrMissed]. Changes that are made while a connection is down are lost: after
+// any error, read the current data.
+func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
+	table := cmp.Or(place, s.table)
 	what := "watch table " + s.database + "." + table
 	query := s.of(table).Filter(r.Row.Field("format").Default(nil).Ne(format)).Changes()
 	return s.feeds.Changes(ctx, func(ctx context.Context, report func(any)) error {

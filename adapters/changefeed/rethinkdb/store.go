@@ -19,8 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
-// Store stores the record of one election in a table. It implements [changefeed.Store]
-// and [changefeed.Watcher]. Its methods may be called from any goroutine.
+// Store stores the record of one election in a table. It implements
+// [changefeed.Store]. Its methods may be called from any goroutine.
 type Store struct {
 	session  r.QueryExecutor
 	database string
@@ -35,11 +35,7 @@ type Store struct {
 	calls   chan struct{} // a place for each call of the driver
 }
 
-var (
-	_ changefeed.Store        = (*Store)(nil)
-	_ changefeed.Watcher      = (*Store)(nil)
-	_ changefeed.PlaceWatcher = (*Store)(nil)
-)
+var _ changefeed.Store = (*Store)(nil)
 
 // Option configures [New].
 type Option func(*Store) error

@@ -21,6 +21,8 @@ import (
 // Store stores the record of one election in a znode. It implements [changefeed.Store].
 // Its methods may be called from any goroutine.
 type Store struct {
+	changefeed.NoChanges
+
 	conn     *zk.Conn
 	path     string
 	acl      []zk.ACL
