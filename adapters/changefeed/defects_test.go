@@ -338,14 +338,14 @@ func TestHeartbeatNotices(t *testing.T) {
 }
 
 // A feed of any place is there where the store has it.
-func TestChangesOf(t *testing.T) {
+func TestChangesOfPlace(t *testing.T) {
 	inBubble(t, func(a *arena) {
 		p := a.make("one")
-		_, err := p.ChangesOf(a.Context(), "another")
+		_, err := p.Election.Changes(a.Context(), "another")
 		require.ErrorIs(a, err, errors.ErrUnsupported)
 		e, err := changefeed.NewElection(places{a.table.Store("election")})
 		require.NoError(a, err)
-		_, err = e.ChangesOf(a.Context(), "another")
+		_, err = e.Changes(a.Context(), "another")
 		require.EqualError(a, err, "changes of another")
 		require.NoError(a, e.Resign())
 	})
@@ -354,7 +354,7 @@ func TestChangesOf(t *testing.T) {
 // places is a store that says which place it was asked for.
 type places struct{ changefeed.Store }
 
-func (places) WatchPlace(_ context.Context, name string) (changefeed.Changes, error) {
+func (places) Changes(_ context.Context, name string) (changefeed.Changes, error) {
 	return nil, errors.New("changes of " + name)
 }
 
@@ -375,7 +375,7 @@ func TestL13Changes(t *testing.T) {
 	table := memory.NewTable()
 	e, err := changefeed.NewElection(table.Store("election"))
 	require.NoError(t, err)
-	changes, err := e.Changes(t.Context())
+	changes, err := e.Changes(t.Context(), "")
 	require.NoError(t, err)
 	defer changes.Close()
 	for i := range 2000 {
@@ -387,10 +387,10 @@ func TestL13Changes(t *testing.T) {
 		require.Equal(t, memory.Change{Key: "key", Value: i}, c)
 	}
 	_, err = changes.Next(t.Context())
-	require.ErrorIs(t, err, memory.ErrMissed)
+	require.ErrorIs(t, err, changefeed.ErrMissed)
 
 	e, err = changefeed.NewElection(changefeedtest.New(table.Store("election"), 1))
 	require.NoError(t, err)
-	_, err = e.Changes(t.Context())
+	_, err = e.Changes(t.Context(), "")
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 }

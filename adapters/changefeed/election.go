@@ -167,30 +167,14 @@ func (e *Election) Current() leaderelection.Status {
 // dropped notices before it. The channel is closed when the candidacy is over.
 func (e *Election) Notices() <-chan Notice { return e.notices.c }
 
-// Changes returns a feed of changes of data other than the record, starting now. If the
-// store does not implement [Watcher], the error wraps [errors.ErrUnsupported]. The caller
-// must close the feed. If its Next returns an error, changes may have been missed: read the
-// data, and open another feed.
-func (e *Election) Changes(ctx context.Context) (Changes, error) {
-	w, ok := e.store.(Watcher)
-	if !ok {
-		return nil, fmt.Errorf("changefeed: watch with %T: %w", e.store, errors.ErrUnsupported)
-	}
-	return w.Watch(ctx)
-}
-
-// ChangesOf returns a feed of changes of a table, collection or channel of the store's
-// database, starting now. The stores of RethinkDB (a table), MongoDB (a collection),
-// PostgreSQL and Redis (a channel) implement [PlaceWatcher]; with other stores the error
-// wraps [errors.ErrUnsupported]. Records of elections are omitted. The caller must close
-// the feed. If its Next returns an error, changes may have been missed: read the data, and
-// open another feed.
-func (e *Election) ChangesOf(ctx context.Context, name string) (Changes, error) {
-	w, ok := e.store.(PlaceWatcher)
-	if !ok {
-		return nil, fmt.Errorf("changefeed: watch %q with %T: %w", name, e.store, errors.ErrUnsupported)
-	}
-	return w.WatchPlace(ctx, name)
+// Changes returns a feed of changes of data other than the record, starting now, from
+// [Store.Changes]: of the table (RethinkDB), collection (MongoDB), channel (PostgreSQL and
+// Redis) or bucket (NATS) with the given name in the store's database, or of the store's own
+// one if the name is empty. Not all stores support this; the error wraps
+// [errors.ErrUnsupported] then. The caller must close the feed. If its Next returns an error,
+// changes may have been missed: read the data, and open another feed.
+func (e *Election) Changes(ctx context.Context, place string) (Changes, error) {
+	return e.store.Changes(ctx, place)
 }
 
 // ElectLeader implements [leaderelection.Candidate]. It blocks until the candidacy is over

@@ -68,6 +68,11 @@ func (p *party) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	return p.Store.Heartbeat(ctx, prev, next)
 }
 
+// Changes is that of the store, and not that of the election.
+func (p *party) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
+	return p.Store.Changes(ctx, place)
+}
+
 // Subscribe counts feeds.
 func (p *party) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	f, err := p.Store.Subscribe(ctx)

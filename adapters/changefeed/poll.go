@@ -2,9 +2,7 @@ package changefeed
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -40,107 +38,37 @@ func Poll(store CompareAndSet, interval time.Duration) (Store, error) {
 	case interval <= 0:
 		return nil, fmt.Errorf("%w: poll interval %v: must be positive", leaderelection.ErrInvalidOption, interval)
 	}
-	return &polled{CompareAndSet: store, interval: interval, closed: make(chan struct{})}, nil
+	p := &polled{CompareAndSet: store, interval: interval}
+	p.feeds = NewFeeds(store.Read, p.watch, 0)
+	return p, nil
 }
 
 type polled struct {
 	CompareAndSet
+	NoChanges
 	interval time.Duration
-	closed   chan struct{}
-	once     sync.Once
+	feeds    *Feeds
+}
+
+// watch is a [WatchFunc] that makes the feed read the record every interval.
+func (p *polled) watch(ctx context.Context, report func(Event)) error {
+	ticker := time.NewTicker(p.interval)
+	defer ticker.Stop()
+	for {
+		report(Event{})
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // Subscribe implements [Store].
-func (p *polled) Subscribe(ctx context.Context) (Feed, error) {
-	if closed(p.closed) {
-		return nil, ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	return &polling{p: p, closed: make(chan struct{}), timer: time.NewTimer(0)}, nil
-}
+func (p *polled) Subscribe(ctx context.Context) (Feed, error) { return p.feeds.Subscribe(ctx) }
 
 // Close implements [Store].
 func (p *polled) Close() error {
-	p.once.Do(func() { close(p.closed) })
+	_ = p.feeds.Close()
 	return p.CompareAndSet.Close()
-}
-
-// polling is a feed that reads. While nobody calls Next it has no goroutine.
-type polling struct {
-	p      *polled
-	closed chan struct{}
-	once   sync.Once
-	timer  *time.Timer // for the next read
-	told   bool
-	last   Event
-}
-
-// Next implements [Feed].
-func (f *polling) Next(ctx context.Context) (Event, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer f.whenClosed(cancel)()
-	for {
-		if closed(f.closed) || closed(f.p.closed) {
-			return Event{}, ErrClosed
-		}
-		select {
-		case <-ctx.Done():
-			return Event{}, context.Cause(ctx)
-		case <-f.timer.C:
-		}
-		r, err := f.p.Read(ctx)
-		if ctx.Err() != nil {
-			f.timer.Reset(0) // what was read is read again: no event is lost
-			return Event{}, context.Cause(ctx)
-		}
-		f.timer.Reset(f.p.interval)
-		event := Event{Record: r}
-		switch {
-		case errors.Is(err, ErrNoRecord):
-			event = Event{Missing: true}
-		case err != nil:
-			return Event{}, err
-		}
-		if !f.told || event.Missing != f.last.Missing || event.Record.Version != f.last.Record.Version {
-			f.told, f.last = true, event
-			return event, nil
-		}
-	}
-}
-
-// whenClosed has the end of the feed, or of the store, end what cancel cancels; until the
-// function is called that it returns.
-func (f *polling) whenClosed(cancel context.CancelCauseFunc) (stop func()) {
-	returned, watched := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(watched)
-		select {
-		case <-f.closed:
-		case <-f.p.closed:
-		case <-returned:
-		}
-		cancel(ErrClosed)
-	}()
-	return func() {
-		close(returned)
-		<-watched
-	}
-}
-
-// Close implements [Feed].
-func (f *polling) Close() error {
-	f.once.Do(func() { close(f.closed) })
-	return nil
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }

@@ -76,8 +76,14 @@ type Store interface {
 	// Read returns the record, or [ErrNoRecord].
 	Read(ctx context.Context) (Record, error)
 
-	// Subscribe opens a feed.
+	// Subscribe opens a feed. [Feeds] implements feeds for stores.
 	Subscribe(ctx context.Context) (Feed, error)
+
+	// Changes opens a feed of changes of other data, starting now: of the table, collection,
+	// channel or bucket with the given name in the store's database, or of the store's own
+	// one if the name is empty. Records of elections are omitted. The error wraps
+	// [errors.ErrUnsupported] if the store cannot deliver such changes.
+	Changes(ctx context.Context, place string) (Changes, error)
 
 	// Close releases the resources of the store. After that all other methods return
 	// [ErrClosed], including those of feeds. It may be called repeatedly, and returns
@@ -110,22 +116,6 @@ type Event struct {
 	// end an election, follow another leader or claim the record because of a hint. Feeds
 	// that deliver the record itself do not set Hint.
 	Hint bool
-}
-
-// Watcher is a store that also delivers changes of other data in the same table,
-// collection, bucket or key space.
-type Watcher interface {
-	// Watch opens a feed of changes, starting now.
-	Watch(ctx context.Context) (Changes, error)
-}
-
-// PlaceWatcher is a store that also delivers changes of other tables, collections or
-// channels of its database.
-type PlaceWatcher interface {
-	// WatchPlace opens a feed of changes of the table, collection or channel with the given
-	// name, starting now. The error wraps [leaderelection.ErrInvalidOption] if the name is
-	// not valid. The feed ends when the store is closed.
-	WatchPlace(ctx context.Context, name string) (Changes, error)
 }
 
 // Changes is a feed of changes of other data. Its methods follow the contract of [Feed].

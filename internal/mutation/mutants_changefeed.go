@@ -122,4 +122,28 @@ var changefeedMutants = []mutant{
 		},
 		tests: "./adapters/changefeed/internal/step -run TestOwedWrites",
 	},
+	{
+		name: "changefeed/feed-hint", breaks: "a feed delivers any message as a hint",
+		file: "adapters/changefeed/feed.go",
+		edits: []edit{
+			{"case e.Hint && f.heartbeat(e.Record), !e.Hint", "case e.Hint, !e.Hint"},
+		},
+		tests: "./adapters/changefeed -run TestFeedHintOfOther",
+	},
+	{
+		name: "changefeed/feed-proof", breaks: "a feed does not deliver a read after a hint of it",
+		file: "adapters/changefeed/feed.go",
+		edits: []edit{
+			{"case !f.started || f.last.Hint:", "case !f.started:"},
+		},
+		tests: "./adapters/changefeed -run TestFeedProvesHint",
+	},
+	{
+		name: "changefeed/feed-quiet", breaks: "a feed trusts a silent watch",
+		file: "adapters/changefeed/feed.go",
+		edits: []edit{
+			{"			err = f.check()\n", "			err = nil\n"},
+		},
+		tests: "./adapters/changefeed -run TestFeedHint$",
+	},
 }

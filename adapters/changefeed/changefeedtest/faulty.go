@@ -38,9 +38,11 @@ type Faults struct {
 }
 
 // Faulty is a client of a store behind a faulty network. It implements
-// [changefeed.Store], but not [changefeed.Watcher]. Its methods may be called from any
-// goroutine.
+// [changefeed.Store], but delivers no changes of other data. Its methods may be called from
+// any goroutine.
 type Faulty struct {
+	changefeed.NoChanges
+
 	store changefeed.Store
 	calls sync.WaitGroup
 
@@ -221,9 +223,13 @@ func (f *Faulty) Read(ctx context.Context) (changefeed.Record, error) {
 	return ask(ctx, f, f.store.Read)
 }
 
-// Subscribe implements [changefeed.Store].
+// Subscribe implements [changefeed.Store]. It opens the feed after the request has succeeded, so
+// that a failed request leaves no feed open.
 func (f *Faulty) Subscribe(ctx context.Context) (changefeed.Feed, error) {
-	inner, err := ask(ctx, f, f.store.Subscribe)
+	if err := f.request(ctx, func(ctx context.Context) error { return ctx.Err() }); err != nil {
+		return nil, err
+	}
+	inner, err := f.store.Subscribe(ctx)
 	if err != nil {
 		return nil, err
 	}

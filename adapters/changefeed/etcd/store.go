@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -15,21 +14,17 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/closing"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/recordjson"
 )
 
 // Store stores the record of one election in a key. It implements [changefeed.Store]. Its
 // methods may be called from any goroutine.
 type Store struct {
+	changefeed.NoChanges
+
 	client *clientv3.Client
 	key    string
-
-	closed context.Context
-	close  context.CancelFunc
-
-	mu   sync.Mutex
-	open map[*feed]struct{}
+	feeds  *changefeed.Feeds
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -44,8 +39,8 @@ func New(client *clientv3.Client, key string) (*Store, error) {
 	if key == "" || strings.HasSuffix(key, "/") {
 		return nil, fmt.Errorf("%w: key %q: must not be empty or end in a slash", leaderelection.ErrInvalidOption, key)
 	}
-	s := &Store{client: client, key: key, open: map[*feed]struct{}{}}
-	s.closed, s.close = context.WithCancel(context.Background())
+	s := &Store{client: client, key: key}
+	s.feeds = changefeed.NewFeeds(s.Read, s.watch, quiet)
 	return s, nil
 }
 
@@ -54,12 +49,12 @@ func (s *Store) mark() string { return s.key + "/epoch" }
 
 // Start implements [changefeed.Store]. It checks that the record can be read and written.
 func (s *Store) Start(ctx context.Context) error {
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
-	if _, _, err := s.read(ctx); err != nil && !errors.Is(err, changefeed.ErrNoRecord) {
+	if _, err := s.read(ctx); err != nil && !errors.Is(err, changefeed.ErrNoRecord) {
 		return err
 	}
 	// Never carried out; permissions are looked at all the same.
@@ -74,13 +69,13 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 	if err != nil {
 		return err
 	}
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
 	for {
-		old, _, err := s.read(ctx)
+		old, err := s.read(ctx)
 		if !errors.Is(err, changefeed.ErrNoRecord) {
 			return err
 		}
@@ -109,7 +104,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	if err != nil {
 		return changefeed.Record{}, err
 	}
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -145,12 +140,12 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 // Read implements [changefeed.Store]. It is linearizable: it observes all writes that
 // were acknowledged before it was called.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
 	defer end()
-	r, _, err := s.read(ctx)
+	r, err := s.read(ctx)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -161,15 +156,14 @@ func (s *Store) gets() []clientv3.Op {
 	return []clientv3.Op{clientv3.OpGet(s.key), clientv3.OpGet(s.mark())}
 }
 
-// read returns the record, and the revision of the store at which it was that. Where there is
-// a key without a mark the error is ErrNoRecord, and Version is the key's.
-func (s *Store) read(ctx context.Context) (changefeed.Record, int64, error) {
+// read returns the record. If there is a key without a mark, the error is ErrNoRecord, and Version
+// is that of the key.
+func (s *Store) read(ctx context.Context) (changefeed.Record, error) {
 	answer, err := s.client.Txn(ctx).Then(s.gets()...).Commit()
 	if err != nil {
-		return changefeed.Record{}, 0, s.fail(ctx, "read", err)
+		return changefeed.Record{}, s.fail(ctx, "read", err)
 	}
-	r, err := s.decode(found(answer))
-	return r, answer.Header.Revision, err
+	return s.decode(found(answer))
 }
 
 // found is what gets has returned.
@@ -200,18 +194,13 @@ func (s *Store) decode(record, mark *mvccpb.KeyValue) (changefeed.Record, error)
 
 func parse(version string) (int64, error) { return strconv.ParseInt(version, 10, 64) }
 
-// begin gives a context that ends with the store as well.
-func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
-	return closing.Begin(ctx, s.closed)
-}
-
 // fail says what was tried on what, and gives err its place among the errors of stores.
 func (s *Store) fail(ctx context.Context, doing string, err error) error {
 	var as error
 	switch {
 	case err == nil:
 		return nil
-	case s.closed.Err() != nil:
+	case s.feeds.Closed():
 		return changefeed.ErrClosed
 	case s.client.Ctx().Err() != nil:
 		as = fmt.Errorf("%w: %w: create a new client and a new store", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
@@ -229,16 +218,4 @@ func (s *Store) fail(ctx context.Context, doing string, err error) error {
 }
 
 // Close implements [changefeed.Store].
-func (s *Store) Close() error {
-	s.close()
-	s.mu.Lock()
-	var open []*feed
-	for f := range s.open {
-		open = append(open, f)
-	}
-	s.mu.Unlock()
-	for _, f := range open { // all of them end now
-		_ = f.Close()
-	}
-	return nil
-}
+func (s *Store) Close() error { return s.feeds.Close() }

@@ -2,39 +2,34 @@ package memory
 
 import (
 	"context"
-	"sync"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// Store is one client of a [Table]. It implements [changefeed.Store] and
-// [changefeed.Watcher]. Its methods may be called from any goroutine.
+// Store is one client of a [Table]. It implements
+// [changefeed.Store]. Its methods may be called from any goroutine.
 type Store struct {
-	table  *Table
-	key    string
-	closed chan struct{}
-	once   sync.Once
+	table *Table
+	key   string
+	feeds *changefeed.Feeds
 }
 
-var (
-	_ changefeed.Store   = (*Store)(nil)
-	_ changefeed.Watcher = (*Store)(nil)
-)
+var _ changefeed.Store = (*Store)(nil)
 
 // Store returns a new store of the record under key. Each call returns a separate client,
 // which is closed separately.
 func (t *Table) Store(key string) *Store {
-	return &Store{table: t, key: key, closed: make(chan struct{})}
+	s := &Store{table: t, key: key}
+	s.feeds = changefeed.NewFeeds(s.Read, s.watch, 0)
+	return s
 }
 
-// usable is nil as long as the store is open and ctx is not done.
+// usable returns an error if the store is closed or ctx is done.
 func (s *Store) usable(ctx context.Context) error {
-	select {
-	case <-s.closed:
+	if s.feeds.Closed() {
 		return changefeed.ErrClosed
-	default:
-		return ctx.Err()
 	}
+	return ctx.Err()
 }
 
 // Start implements [changefeed.Store]. It checks only that the store is not closed.
@@ -84,47 +79,5 @@ func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 	return r, nil
 }
 
-// Subscribe implements [changefeed.Store]. The feed skips states that were replaced
-// before they were read.
-func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	f := &feed{queue: newQueue(s, 1), key: s.key}
-	f.put(s.table.event(s.key))
-	s.table.feeds[f] = struct{}{}
-	return f, nil
-}
-
-// Watch implements [changefeed.Watcher]. If a reader is more than 1000 changes late, it
-// receives the changes that were kept and then [ErrMissed].
-func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	c := &changes{queue: newQueue(s, 1000)}
-	s.table.changes[c] = struct{}{}
-	return c, nil
-}
-
 // Close implements [changefeed.Store].
-func (s *Store) Close() error {
-	s.once.Do(func() { close(s.closed) })
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	for f := range s.table.feeds {
-		if f.store == s {
-			delete(s.table.feeds, f)
-		}
-	}
-	for c := range s.table.changes {
-		if c.store == s {
-			delete(s.table.changes, c)
-		}
-	}
-	return nil
-}
+func (s *Store) Close() error { return s.feeds.Close() }

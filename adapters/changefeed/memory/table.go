@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/internal/latest"
 )
 
 // Table holds records of elections and other data, each under a key. Its methods may be
@@ -16,19 +17,19 @@ type Table struct {
 	mu      sync.Mutex
 	writes  uint64 // all that were ever carried out, for versions
 	records map[string]changefeed.Record
-	feeds   map[*feed]struct{}
-	changes map[*changes]struct{}
+	feeds   map[*watch]struct{}
+	changes map[*func(change any)]struct{} // changes are the reports of Changes, which do not block.
 }
 
 // NewTable returns an empty table.
 func NewTable() *Table {
 	return &Table{
 		records: map[string]changefeed.Record{},
-		feeds:   map[*feed]struct{}{}, changes: map[*changes]struct{}{},
+		feeds:   map[*watch]struct{}{}, changes: map[*func(change any)]struct{}{},
 	}
 }
 
-// Change is a change of other data, as delivered by [Store.Watch].
+// Change is a change of other data, as delivered by [Store.Changes].
 type Change struct {
 	Key   string
 	Value any
@@ -40,7 +41,7 @@ func (t *Table) Put(key string, value any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for c := range t.changes {
-		c.put(Change{key, value})
+		(*c)(Change{key, value})
 	}
 }
 
@@ -49,7 +50,7 @@ func (t *Table) Lose(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.records, key)
-	t.tell(key)
+	t.notify(key)
 }
 
 // event is what there is under key; mu is held.
@@ -65,15 +66,15 @@ func (t *Table) write(key string, r changefeed.Record) changefeed.Record {
 	r.Version = strconv.FormatUint(t.writes, 10)
 	r.Time = time.Now().Round(0)
 	t.records[key] = r
-	t.tell(key)
+	t.notify(key)
 	return r
 }
 
-// tell wakes the feeds of key; mu is held.
-func (t *Table) tell(key string) {
-	for f := range t.feeds {
-		if f.key == key {
-			f.put(t.event(key))
+// notify informs the feeds of the record under key. The caller must hold mu.
+func (t *Table) notify(key string) {
+	for w := range t.feeds {
+		if w.key == key {
+			latest.Send(w.events, t.event(key))
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (s *Store) noVersion() bson.D {
 // no document. If the server can lose acknowledged writes, Start returns a
 // [changefeed.UnsafeError] unless [WithRisk] accepts the risk.
 func (s *Store) Start(ctx context.Context) error {
-	both, end, err := s.life.Begin(ctx)
+	both, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (s *Store) collection(ctx context.Context) (spec mongo.CollectionSpecificat
 // Create implements [changefeed.Store]. If the collection does not exist, the server
 // creates it together with the record.
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	both, end, err := s.life.Begin(ctx)
+	both, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case s.life.Context().Err() != nil:
+	case s.feeds.Closed():
 		return changefeed.ErrClosed
 	case errors.Is(err, changefeed.ErrUnsuitable):
 		return err

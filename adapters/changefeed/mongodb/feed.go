@@ -3,7 +3,6 @@ package mongodb
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -11,12 +10,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/cursor"
 )
 
-// Why a stream is over that the driver reports no error of.
+// Errors of a stream that ends although the driver reports no error.
 var (
 	errDropped = errors.New("the collection was dropped or renamed")
 	errEnded   = errors.New("the server has ended the change stream")
@@ -36,123 +33,84 @@ func (s *Store) pipeline() mongo.Pipeline {
 
 // Subscribe implements [changefeed.Store].
 func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
-	source := &cursor.Source{
-		// A stream begins with what is written after it was opened; the record is read then.
-		Life: s.life, Read: s.Read, Quiet: s.quiet, ReadsFirst: true,
-		Open: func(ctx context.Context) (cursor.Cursor[cursor.Told], error) {
-			c, err := s.watch(ctx, s.coll, s.pipeline(), options.ChangeStream().SetFullDocument(options.UpdateLookup))
-			return states{c}, err
-		},
-	}
-	return source.Subscribe(ctx)
+	return s.feeds.Subscribe(ctx)
 }
 
-func (s *Store) watch(ctx context.Context, coll *mongo.Collection, pipeline mongo.Pipeline, opts ...options.Lister[options.ChangeStreamOptions]) (*stream, error) {
-	name := coll.Database().Name() + "." + coll.Name()
-	driver, err := coll.Watch(ctx, pipeline, opts...)
-	if err != nil {
-		return nil, s.explain(ctx, "open a change stream of collection "+name, err)
-	}
-	return &stream{store: s, name: name, ctx: ctx, driver: driver}, nil
+// watch is a [changefeed.WatchFunc].
+func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
+	stream := options.ChangeStream().SetFullDocument(options.UpdateLookup)
+	return s.stream(ctx, s.coll, s.pipeline(), stream, func() { report(changefeed.Event{}) }, func(event bson.Raw) error {
+		kind, _ := event.Lookup("operationType").StringValueOK()
+		if slices.Contains(ends, any(kind)) {
+			return errDropped
+		}
+		doc, ok := event.Lookup("fullDocument").DocumentOK()
+		if !ok { // It was deleted, at the latest before the server looked it up.
+			report(changefeed.Event{Missing: true})
+			return nil
+		}
+		r, err := decode(doc)
+		if err == nil {
+			report(changefeed.Event{Record: r})
+		}
+		return err
+	})
 }
 
-// stream is a change stream of the driver.
-type stream struct {
-	store  *Store
-	name   string // of the collection
-	ctx    context.Context
-	driver *mongo.ChangeStream
-}
-
-// patience is longer than any feed is silent. With a limit of its own a wait is not cut
-// short by the client's Timeout, which would end the stream.
-const patience = 1000 * time.Hour
-
-// event waits for the next.
-func (c *stream) event() (bson.Raw, error) {
-	ctx, cancel := context.WithTimeout(c.ctx, patience)
+// next waits for the next event of a stream. A wait with a limit, which is longer than any stream is
+// silent, is not subject to the client's Timeout, which would end the stream.
+func next(ctx context.Context, driver *mongo.ChangeStream) bool {
+	ctx, cancel := context.WithTimeout(ctx, 1000*time.Hour)
 	defer cancel()
-	if c.driver.Next(ctx) {
-		return c.driver.Current, nil
-	}
-	err := c.driver.Err()
-	if err == nil { // a collection that was dropped ends streams without one
-		err = errEnded
-	}
-	return nil, c.fail(err)
+	return driver.Next(ctx)
 }
 
-func (c *stream) fail(err error) error {
-	return c.store.explain(context.Background(), "follow collection "+c.name, err)
+// stream opens a change stream of coll. It calls opened, and then changed for each event, until
+// ctx is done or there is an error.
+func (s *Store) stream(ctx context.Context, coll *mongo.Collection, pipeline mongo.Pipeline, opts options.Lister[options.ChangeStreamOptions], opened func(), changed func(event bson.Raw) error) error {
+	name := coll.Database().Name() + "." + coll.Name()
+	driver, err := coll.Watch(ctx, pipeline, opts)
+	if err != nil {
+		return s.explain(ctx, "open a change stream of collection "+name, err)
+	}
+	defer s.feeds.Release(func() { endStream(driver) })
+	opened()
+	for err == nil {
+		if next(ctx, driver) {
+			err = changed(driver.Current)
+		} else if err = driver.Err(); err == nil { // A collection that was dropped ends streams without an error.
+			err = errEnded
+		}
+	}
+	return s.explain(context.Background(), "follow collection "+name, err)
 }
 
-// Close implements [cursor.Cursor].
-func (c *stream) Close() { endStream(c.driver) }
-
-// endStream tells the server that a stream is no longer needed, if that answers soon.
+// endStream informs the server that a stream is no longer needed, if it answers within a second.
 func endStream(s *mongo.ChangeStream) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = s.Close(ctx)
 }
 
-// states are those of the record.
-type states struct{ *stream }
-
-// Next implements [cursor.Cursor]. A document that was looked up may be newer than its
-// event, and an event older than what was read at first.
-func (c states) Next() (cursor.Told, error) {
-	told := cursor.Told{Doubtful: true}
-	event, err := c.event()
-	if err != nil {
-		return told, err
+// Changes implements [changefeed.Store] with a change stream of the whole collection named place
+// in the same database, or of the store's own collection if that is empty, without the
+// records of elections. Each change is a bson.Raw, the event as the server sends it: with
+// the document for an insert or a replacement, with the updated fields for an update, and
+// with the _id for a deletion. The driver resumes a stream after a failure
+// as far as the server's oplog permits. If a reader is more than 1000 changes late, it
+// receives those and then [changefeed.ErrMissed]. After any error, read the current data.
+func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
+	coll := s.coll
+	if place != "" {
+		coll = coll.Database().Collection(place)
 	}
-	kind, _ := event.Lookup("operationType").StringValueOK()
-	if slices.Contains(ends, any(kind)) {
-		return told, c.fail(errDropped)
-	}
-	doc, ok := event.Lookup("fullDocument").DocumentOK()
-	if !ok { // it was deleted, or had been when it was looked up
-		told.Missing = true
-		return told, nil
-	}
-	told.Record, err = decode(doc)
-	return told, err
-}
-
-// Watch implements [changefeed.Watcher] with a change stream of the whole collection,
-// without the records of elections. Each change is a bson.Raw, the event as the server
-// sends it: with the document for an insert or a replacement, with the updated fields for
-// an update, and with the _id for a deletion. The driver resumes a stream after a failure
-// as far as the server's oplog permits. After any error, read the current data.
-func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
-	return s.changes(ctx, s.coll)
-}
-
-// WatchPlace implements [changefeed.PlaceWatcher]. It is like [Store.Watch] for another
-// collection of the same database.
-func (s *Store) WatchPlace(ctx context.Context, name string) (changefeed.Changes, error) {
-	if name == "" {
-		return nil, fmt.Errorf("%w: the collection's name is empty", leaderelection.ErrInvalidOption)
-	}
-	return s.changes(ctx, s.coll.Database().Collection(name))
-}
-
-func (s *Store) changes(ctx context.Context, coll *mongo.Collection) (changefeed.Changes, error) {
 	others := mongo.Pipeline{{{Key: "$match", Value: bson.D{
 		{Key: "documentKey._id.changefeed", Value: bson.D{{Key: "$exists", Value: false}}},
 	}}}}
-	return cursor.Watch(ctx, s.life, func(ctx context.Context) (cursor.Cursor[bson.Raw], error) {
-		c, err := s.watch(ctx, coll, others)
-		return documents{c}, err
+	return s.feeds.Changes(ctx, func(ctx context.Context, report func(any)) error {
+		return s.stream(ctx, coll, others, options.ChangeStream(), func() { report(nil) }, func(event bson.Raw) error {
+			report(slices.Clone(event))
+			return nil
+		})
 	})
-}
-
-// documents are the changes of others.
-type documents struct{ *stream }
-
-// Next implements [cursor.Cursor].
-func (c documents) Next() (bson.Raw, error) {
-	event, err := c.event()
-	return slices.Clone(event), err
 }

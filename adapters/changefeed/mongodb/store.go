@@ -18,28 +18,23 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/cursor"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
 // Store stores the record of one election in a collection. It implements
-// [changefeed.Store] and [changefeed.Watcher]. Its methods may be called from any
+// [changefeed.Store]. Its methods may be called from any
 // goroutine.
 type Store struct {
 	coll     *mongo.Collection // a copy of the caller's
 	key      string
 	existing bool
 	quiet    time.Duration
-	life     *cursor.Life
+	feeds    *changefeed.Feeds
 	accepted risk.Accepted
 }
 
-var (
-	_ changefeed.Store        = (*Store)(nil)
-	_ changefeed.Watcher      = (*Store)(nil)
-	_ changefeed.PlaceWatcher = (*Store)(nil)
-)
+var _ changefeed.Store = (*Store)(nil)
 
 // Option configures [New].
 type Option func(*Store) error
@@ -110,7 +105,7 @@ func New(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
 			return nil, err
 		}
 	}
-	s.life = cursor.NewLife(context.Background())
+	s.feeds = changefeed.NewFeeds(s.Read, s.watch, s.quiet)
 	return s, nil
 }
 
@@ -125,7 +120,7 @@ var errRepeated = errors.New("the driver repeated the write, and the record has 
 
 // Heartbeat implements [changefeed.Store].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	both, end, err := s.life.Begin(ctx)
+	both, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -169,7 +164,7 @@ func (s *Store) replace(ctx context.Context, prev, next changefeed.Record) (chan
 // Read implements [changefeed.Store]. It returns a state that a majority has, which may
 // not be the latest.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	both, end, err := s.life.Begin(ctx)
+	both, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -194,7 +189,4 @@ func (s *Store) read(ctx context.Context) (changefeed.Record, error) {
 
 // Close implements [changefeed.Store]. Calls in progress return an error. The client
 // stays open.
-func (s *Store) Close() error {
-	s.life.Close()
-	return nil
-}
+func (s *Store) Close() error { return s.feeds.Close() }

@@ -325,7 +325,7 @@ func TestTrapDropped(t *testing.T) {
 	for _, told := range []bool{true, false} {
 		server, s, r := made(t, nil, mongodb.WithQuiet(time.Hour))
 		f := follow(t, s, r)
-		changes, err := s.Watch(bounded(t))
+		changes, err := s.Changes(bounded(t), "")
 		require.NoError(t, err)
 		defer changes.Close()
 		client := connect(t, server.uri(), nil)
@@ -507,12 +507,10 @@ func TestTrapOldEvents(t *testing.T) {
 	}
 }
 
-// TestWatchPlace: changes of another place of the same database are told, and no others.
-func TestWatchPlace(t *testing.T) {
+// TestChangesOfPlace: Changes delivers the changes of the given place, and no others.
+func TestChangesOfPlace(t *testing.T) {
 	server, s, r := made(t, nil)
-	_, err := s.WatchPlace(bounded(t), "")
-	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
-	changes, err := s.WatchPlace(bounded(t), "another")
+	changes, err := s.Changes(bounded(t), "another")
 	require.NoError(t, err)
 	defer changes.Close()
 	beat(t, s, r)

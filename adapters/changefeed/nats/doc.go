@@ -24,7 +24,7 @@
 // again, its revisions restart, and a delayed heartbeat to the old bucket could match a
 // revision of the new one. Because the key contains the creation time, such a heartbeat
 // does not find its key. All other keys of the bucket belong to the program;
-// [Store.Watch] delivers their changes.
+// [Store.Changes] delivers their changes.
 //
 // Record.Time is not set, because an acknowledgement does not contain the time.
 //

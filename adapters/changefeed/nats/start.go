@@ -96,7 +96,7 @@ func unfit(c jetstream.StreamConfig) string {
 // the record can be read and written. If a permission is missing, Start needs a second to
 // detect it, because servers report it by a separate message instead of an answer.
 func (s *Store) Start(ctx context.Context) error {
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (s *Store) fail(ctx context.Context, doing string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, changefeed.ErrUnsuitable):
 		return err
-	case s.closed.Err() != nil:
+	case s.feeds.Closed():
 		return changefeed.ErrClosed
 	case errors.Is(err, nats.ErrConnectionClosed):
 		return fmt.Errorf("changefeed/nats: %s %s: %w: %w: create a new connection and a new store (%w)",
@@ -208,7 +208,7 @@ func (s *Store) fail(ctx context.Context, doing string, err error) error {
 
 // outcome says no more than that it did not succeed.
 func (s *Store) outcome(ctx context.Context, doing string, err error) error {
-	if s.closed.Err() != nil {
+	if s.feeds.Closed() {
 		return changefeed.ErrClosed
 	}
 	if cause := ctx.Err(); cause != nil && !errors.Is(err, cause) {

@@ -16,14 +16,13 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/closing"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/recordjson"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
-// Store stores the record of one election in a bucket. It implements [changefeed.Store]
-// and [changefeed.Watcher]. Its methods may be called from any goroutine.
+// Store stores the record of one election in a bucket. It implements
+// [changefeed.Store]. Its methods may be called from any goroutine.
 type Store struct {
 	conn     *nats.Conn
 	js       jetstream.JetStream
@@ -40,18 +39,14 @@ type Store struct {
 	// refused after that may be the program's, and must not end candidacies.
 	permitted atomic.Bool
 
-	closed context.Context
-	close  context.CancelFunc
+	feeds *changefeed.Feeds
 
-	mu    sync.Mutex
-	open  map[*watch]struct{}
-	cache jetstream.KeyValue // any life of the bucket; nil until it was seen
+	mu        sync.Mutex
+	consumers map[*consumer]struct{}
+	cache     jetstream.KeyValue // any life of the bucket; nil until it was seen
 }
 
-var (
-	_ changefeed.Store   = (*Store)(nil)
-	_ changefeed.Watcher = (*Store)(nil)
-)
+var _ changefeed.Store = (*Store)(nil)
 
 // Option configures [New].
 type Option func(*Store) error
@@ -131,7 +126,7 @@ func New(conn *nats.Conn, bucket, key string, opts ...Option) (*Store, error) {
 	if !keyName.MatchString(key) {
 		return nil, fmt.Errorf("%w: key %q: must consist of letters, digits and -/_=, with dots between them", leaderelection.ErrInvalidOption, key)
 	}
-	s := &Store{conn: conn, bucket: bucket, key: key, replicas: 1, release: conn.ConnectedServerVersion, open: map[*watch]struct{}{}}
+	s := &Store{conn: conn, bucket: bucket, key: key, replicas: 1, release: conn.ConnectedServerVersion, consumers: map[*consumer]struct{}{}}
 	for _, o := range opts {
 		if o == nil {
 			return nil, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalidOption)
@@ -150,7 +145,7 @@ func New(conn *nats.Conn, bucket, key string, opts ...Option) (*Store, error) {
 	if s.direct, err = conn.JetStream(); err != nil {
 		return nil, err
 	}
-	s.closed, s.close = context.WithCancel(context.Background())
+	s.feeds = changefeed.NewFeeds(s.Read, s.watch, quiet)
 	return s, nil
 }
 
@@ -175,7 +170,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 	if err != nil {
 		return err
 	}
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -246,7 +241,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	if err != nil {
 		return changefeed.Record{}, err
 	}
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -293,7 +288,7 @@ func (s *Store) another(ctx context.Context) error {
 
 // Read implements [changefeed.Store]. The leader of the bucket answers it.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	ctx, end, err := s.begin(ctx)
+	ctx, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -375,25 +370,6 @@ func (s *Store) kv(ctx context.Context) (jetstream.KeyValue, error) {
 	return kv, nil
 }
 
-// begin gives a context that ends with the store as well.
-func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
-	return closing.Begin(ctx, s.closed)
-}
-
 // Close implements [changefeed.Store]. Consumers are removed from the server in the
 // background, for at most five seconds.
-func (s *Store) Close() error {
-	s.close()
-	s.mu.Lock()
-	open := make([]*watch, 0, len(s.open))
-	for w := range s.open {
-		open = append(open, w)
-	}
-	s.mu.Unlock()
-	var all sync.WaitGroup
-	for _, w := range open {
-		all.Go(w.end)
-	}
-	all.Wait()
-	return nil
-}
+func (s *Store) Close() error { return s.feeds.Close() }

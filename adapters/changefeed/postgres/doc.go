@@ -36,8 +36,9 @@
 // Each feed uses a separate connection, made with the pool's configuration and its
 // BeforeConnect and AfterConnect. The pool's connections stay free, and its Close does
 // not wait for feeds. The connection counts against the server's max_connections, not
-// against MaxConns. If a feed receives nothing for the quiet time, it reads the record
-// over that connection, which detects broken connections and deleted records.
+// against MaxConns. If a feed receives nothing for the quiet time, it sends a request over
+// that connection and reads the record over the pool, which detects broken connections
+// and deleted records.
 //
 // LISTEN does not work through connection poolers in transaction mode, such as
 // PgBouncer's; Start rejects them.

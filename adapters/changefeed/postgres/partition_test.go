@@ -34,7 +34,7 @@ func TestTrapHalfOpen(t *testing.T) {
 	other := newStore(t, newPool(t, server.Addr(), nil), table)
 	f := subscribe(t, s)
 	tells(t, f, "the record", version(r.Version))
-	changes, err := s.Watch(bounded(t))
+	changes, err := s.Changes(bounded(t), "")
 	require.NoError(t, err)
 	defer changes.Close()
 	proxy.Cut()

@@ -80,7 +80,7 @@ func (s *Store) write(ctx context.Context, sql string, prev, next changefeed.Rec
 
 // Heartbeat implements [changefeed.Store].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	both, end, err := s.begin(ctx)
+	both, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -104,7 +104,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 
 // Read implements [changefeed.Store].
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	both, end, err := s.begin(ctx)
+	both, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -140,7 +140,7 @@ func (s *Store) read(ctx context.Context, on querier) (changefeed.Record, error)
 
 // Create implements [changefeed.Store].
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	both, end, err := s.begin(ctx)
+	both, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 // listening connection. If the server can lose acknowledged writes, Start returns a
 // [changefeed.UnsafeError] unless [WithRisk] accepts the risk.
 func (s *Store) Start(ctx context.Context) error {
-	both, end, err := s.begin(ctx)
+	both, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return err
 	}

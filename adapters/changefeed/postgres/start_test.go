@@ -151,7 +151,7 @@ func TestUnreachable(t *testing.T) {
 	require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	_, err = s.Subscribe(ctx)
+	_, err = subscribe(t, s).Next(ctx)
 	require.Error(t, err)
 }
 

@@ -1,12 +1,10 @@
 package postgres
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -15,34 +13,25 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/closing"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
-// Store stores the record of one election in a table. It implements [changefeed.Store]
-// and [changefeed.Watcher]. Its methods may be called from any goroutine.
+// Store stores the record of one election in a table. It implements
+// [changefeed.Store]. Its methods may be called from any goroutine.
 type Store struct {
 	pool     *pgxpool.Pool
 	name     string // the table's, quoted
 	key      string
 	existing bool
-	channel  string // of Watch
+	channel  string // default of Changes
 	quiet    time.Duration
 	sql      statements
 	accepted risk.Accepted
 
-	closed context.Context // done after Close
-	close  context.CancelFunc
-
-	mu        sync.Mutex
-	listeners map[*listener]struct{}
+	feeds *changefeed.Feeds
 }
 
-var (
-	_ changefeed.Store        = (*Store)(nil)
-	_ changefeed.Watcher      = (*Store)(nil)
-	_ changefeed.PlaceWatcher = (*Store)(nil)
-)
+var _ changefeed.Store = (*Store)(nil)
 
 // Option configures [New].
 type Option func(*Store) error
@@ -79,7 +68,7 @@ func WithRisk(risks ...changefeed.Risk) Option {
 	return func(s *Store) error { return s.accepted.Add(risks...) }
 }
 
-// WithChannel sets the channel whose notifications [Store.Watch] delivers. The default is
+// WithChannel sets the channel whose notifications [Store.Changes] delivers. The default is
 // the table's name without its schema.
 func WithChannel(name string) Option {
 	return func(s *Store) error {
@@ -112,7 +101,7 @@ func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (
 	}
 	s := &Store{
 		pool: pool, name: table.Sanitize(), key: key, channel: table[len(table)-1],
-		quiet: 2 * time.Second, listeners: map[*listener]struct{}{},
+		quiet: 2 * time.Second,
 	}
 	for i, opt := range opts {
 		if opt == nil {
@@ -123,7 +112,7 @@ func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (
 		}
 	}
 	s.sql = statementsFor(s.name)
-	s.closed, s.close = context.WithCancel(context.Background())
+	s.feeds = changefeed.NewFeeds(s.Read, s.watch, s.quiet)
 	return s, nil
 }
 
@@ -141,33 +130,6 @@ func (s *Store) hash() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// begin is at the beginning of every method: the context ends with the store as well.
-func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
-	return closing.Begin(ctx, s.closed)
-}
-
 // Close implements [changefeed.Store]. Calls in progress return an error. The pool stays
 // open.
-func (s *Store) Close() error {
-	s.close()
-	s.mu.Lock()
-	all := make([]*listener, 0, len(s.listeners))
-	for l := range s.listeners {
-		all = append(all, l)
-	}
-	s.mu.Unlock()
-	limit := time.NewTimer(closeTime)
-	defer limit.Stop()
-	for _, l := range all {
-		l.stop()
-		select {
-		case <-l.done:
-		case <-limit.C:
-			return nil // the listeners end by themselves, when the driver gives up
-		}
-	}
-	return nil
-}
-
-// closeTime is how long Close waits for connections to be closed.
-const closeTime = 1500 * time.Millisecond
+func (s *Store) Close() error { return s.feeds.Close() }

@@ -336,13 +336,13 @@ func TestTrapSerializationFailure(t *testing.T) {
 	}
 }
 
-// TestWatchPlace: changes of another place of the same database are told, and no others.
-func TestWatchPlace(t *testing.T) {
+// TestChangesOfPlace: Changes delivers the changes of the given place, and no others.
+func TestChangesOfPlace(t *testing.T) {
 	pool := newPool(t, shared.Get(t).Addr(), nil)
 	s, r := created(t, pool, newTable())
-	_, err := s.WatchPlace(bounded(t), strings.Repeat("x", 64))
+	_, err := s.Changes(bounded(t), strings.Repeat("x", 64))
 	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
-	changes, err := s.WatchPlace(bounded(t), "another place")
+	changes, err := s.Changes(bounded(t), "another place")
 	require.NoError(t, err)
 	defer changes.Close()
 	beat(t, s, r)

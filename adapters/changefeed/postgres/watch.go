@@ -1,90 +1,100 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
 )
 
-// Change is a notification, as delivered by [Store.Watch].
+// Change is a notification, as delivered by [Store.Changes].
 type Change struct {
 	Channel string
 	Payload string
 }
 
-// ErrMissed is returned by a feed of changes whose reader was too slow, so that
-// notifications were dropped. Read the current data and call [Store.Watch] again.
-var ErrMissed = errors.New("postgres: notifications were missed; read the current data and watch again")
-
-// maxWaiting is how many notifications are kept for a reader.
-const maxWaiting = 1000
-
-// Watch implements [changefeed.Watcher] with the notifications on one channel, that of
-// [WithChannel] or the table's name: those that NOTIFY, or a trigger of the program with
-// pg_notify, sends. PostgreSQL does not report other changes. Each is a [Change]. If a
-// reader is more than 1000 notifications late, it receives those and then [ErrMissed].
-// Notifications that are sent while the connection is down are lost: after any error,
-// read the current data.
+// Changes implements [changefeed.Store] with the notifications on the channel named place. If
+// that is empty, it is the channel of [WithChannel] or the table's name. It delivers the
+// notifications that NOTIFY, or a trigger of the program with pg_notify, sends. PostgreSQL
+// does not report other changes. Each is a [Change]. If a reader is more than 1000
+// notifications late, it receives those and then [changefeed.ErrMissed]. Notifications that
+// are sent while the connection is down are lost: after any error, read the current data.
 //
-// Watch opens a separate connection, as feeds do.
-func (s *Store) Watch(ctx context.Context) (changefeed.Changes, error) {
-	return s.watch(ctx, s.channel)
-}
-
-// WatchPlace implements [changefeed.PlaceWatcher]. It is like [Store.Watch] for the
-// channel with the given name.
-func (s *Store) WatchPlace(ctx context.Context, name string) (changefeed.Changes, error) {
-	if err := checkName("channel", name); err != nil {
+// Changes opens a separate connection, as feeds do.
+func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
+	channel := cmp.Or(place, s.channel)
+	if err := checkName("channel", channel); err != nil {
 		return nil, err
 	}
-	return s.watch(ctx, name)
+	return s.feeds.Changes(ctx, func(ctx context.Context, report func(any)) error {
+		what := "watch channel " + channel
+		conn, err := s.connect(ctx)
+		if err != nil {
+			return s.explain(ctx, what+": connect", err)
+		}
+		defer s.feeds.Release(func() { hangUp(conn) })
+		if err = listen(ctx, conn, channel); err == nil {
+			report(nil)
+			err = s.receive(ctx, conn, conn.Ping, func(n *pgconn.Notification) {
+				report(Change{Channel: n.Channel, Payload: n.Payload})
+			})
+		}
+		return s.explain(ctx, what, err)
+	})
 }
 
-func (s *Store) watch(ctx context.Context, channel string) (changefeed.Changes, error) {
-	both, end, err := s.begin(ctx)
+// Subscribe implements [changefeed.Store].
+func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
+	return s.feeds.Subscribe(ctx)
+}
+
+// errTable ends a watch whose table was created, deleted or replaced.
+var errTable = errors.New("the table has changed")
+
+// watch is a [changefeed.WatchFunc]. It listens on a separate connection to the channel of the
+// record, whose name contains the number of the table. Any client may have sent a notification.
+func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
+	what := "feed of table " + s.name
+	conn, err := s.connect(ctx)
 	if err != nil {
-		return nil, err
+		return s.explain(ctx, what+": connect", err)
 	}
-	defer end()
-	c := &changes{box: notice.Queue[any](maxWaiting, ErrMissed)}
-	c.listener = &listener{store: s, notified: c.notice, silent: c.ping, ended: c.box.End}
-	what := "watch channel " + channel
-	if c.conn, err = s.connect(both); err != nil {
-		return nil, s.explain(ctx, what+": connect", err)
-	}
-	if err = listen(both, c.conn, channel); err == nil {
-		err = c.start()
+	defer s.feeds.Release(func() { hangUp(conn) })
+	table, err := s.number(ctx, conn)
+	if err == nil && table != 0 {
+		err = listen(ctx, conn, fmt.Sprintf("changefeed_%d_%s", table, s.hash()))
 	}
 	if err != nil {
-		hangUp(c.conn)
-		return nil, s.explain(ctx, what, err)
+		return s.explain(ctx, what, err)
 	}
-	return c, nil
+	report(changefeed.Event{})
+	err = s.receive(ctx, conn, func(ctx context.Context) error {
+		if now, err := s.number(ctx, conn); err != nil || now == table {
+			return err
+		}
+		return errTable
+	}, func(n *pgconn.Notification) {
+		r, ok := notice.Decode(n.Payload)
+		if !ok {
+			report(changefeed.Event{})
+			return
+		}
+		report(changefeed.Event{Record: r, Hint: true})
+	})
+	if errors.Is(err, errTable) {
+		return nil
+	}
+	return s.explain(ctx, what, err)
 }
 
-// changes are the notifications on a channel.
-type changes struct {
-	*listener
-	box *notice.Box[any]
-}
-
-func (c *changes) notice(_ context.Context, n *pgconn.Notification) error {
-	c.box.Put(Change{Channel: n.Channel, Payload: n.Payload})
-	return nil
-}
-
-func (c *changes) ping(ctx context.Context) error { return c.conn.Ping(ctx) }
-
-// Next implements [changefeed.Changes]. It returns a [Change].
-func (c *changes) Next(ctx context.Context) (any, error) { return c.box.Next(ctx) }
-
-// Close implements [changefeed.Changes].
-func (c *changes) Close() error {
-	c.box.End(changefeed.ErrClosed)
-	c.close()
-	return nil
+// number returns the number of the table, or 0 if it does not exist.
+func (s *Store) number(ctx context.Context, conn *pgx.Conn) (n uint32, err error) {
+	err = conn.QueryRow(ctx, `SELECT coalesce(to_regclass($1::text)::oid::bigint, 0)`, s.name).Scan(&n)
+	return n, err
 }

@@ -16,7 +16,7 @@ import (
 // driver does not, by default. f goes on by itself then, up to the client's timeouts.
 func ask[T any](ctx context.Context, s *Store, what string, f func(ctx context.Context) (T, error)) (T, error) {
 	var zero T
-	if s.closed.Err() != nil {
+	if s.feeds.Closed() {
 		return zero, changefeed.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
@@ -38,7 +38,7 @@ func ask[T any](ctx context.Context, s *Store, what string, f func(ctx context.C
 		return a.value, s.explain(ctx, what, a.err)
 	case <-ctx.Done():
 		return zero, s.explain(ctx, what, ctx.Err())
-	case <-s.closed.Done():
+	case <-s.feeds.Done():
 		return zero, changefeed.ErrClosed
 	}
 }
@@ -50,7 +50,7 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	case err == nil, errors.Is(err, changefeed.ErrNoRecord), errors.Is(err, changefeed.ErrConflict),
 		errors.Is(err, changefeed.ErrUnsuitable):
 		return err
-	case s.closed.Err() != nil:
+	case s.feeds.Closed():
 		return changefeed.ErrClosed
 	}
 	if done := ctx.Err(); done != nil && !errors.Is(err, done) {

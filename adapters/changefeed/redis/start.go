@@ -22,7 +22,9 @@ func (s *Store) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return f.Close()
+	defer f.Close()
+	_, err = f.Next(ctx)
+	return s.explain(ctx, "subscribe for", err)
 }
 
 func (s *Store) check(ctx context.Context) error {

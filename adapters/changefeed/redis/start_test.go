@@ -138,7 +138,7 @@ func TestUnreachable(t *testing.T) {
 	err := s.Start(bounded(t))
 	require.Error(t, err)
 	require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
-	_, err = s.Subscribe(bounded(t))
+	_, err = subscribe(t, s).Next(bounded(t))
 	require.Error(t, err)
 	require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)

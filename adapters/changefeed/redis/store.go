@@ -1,10 +1,8 @@
 package redis
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -15,29 +13,21 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
-// Store stores the record of one election in a key. It implements [changefeed.Store] and
-// [changefeed.Watcher]. Its methods may be called from any goroutine.
+// Store stores the record of one election in a key. It implements
+// [changefeed.Store]. Its methods may be called from any goroutine.
 type Store struct {
 	client  redis.UniversalClient
 	key     string
 	channel string // of the record
-	watched string // of Watch
+	watched string // default of Changes
 	quiet   time.Duration
 
 	accepted risk.Accepted
 
-	closed context.Context // done after Close
-	close  context.CancelFunc
-
-	mu        sync.Mutex
-	listeners map[*listener]struct{}
+	feeds *changefeed.Feeds
 }
 
-var (
-	_ changefeed.Store        = (*Store)(nil)
-	_ changefeed.Watcher      = (*Store)(nil)
-	_ changefeed.PlaceWatcher = (*Store)(nil)
-)
+var _ changefeed.Store = (*Store)(nil)
 
 // Option configures [New].
 type Option func(*Store) error
@@ -66,7 +56,7 @@ func WithRisk(risks ...changefeed.Risk) Option {
 	return func(s *Store) error { return s.accepted.Add(risks...) }
 }
 
-// WithChannel sets the channel whose messages [Store.Watch] delivers. The default is the
+// WithChannel sets the channel whose messages [Store.Changes] delivers. The default is the
 // key.
 func WithChannel(name string) Option {
 	return func(s *Store) error {
@@ -105,7 +95,7 @@ func New(client redis.UniversalClient, key string, opts ...Option) (*Store, erro
 	}
 	s := &Store{
 		client: client, key: key, channel: fmt.Sprintf("changefeed:%d:%s", db, key), watched: key,
-		quiet: 2 * time.Second, listeners: map[*listener]struct{}{},
+		quiet: 2 * time.Second,
 	}
 	for i, opt := range opts {
 		if opt == nil {
@@ -118,32 +108,10 @@ func New(client redis.UniversalClient, key string, opts ...Option) (*Store, erro
 	if s.watched == s.channel {
 		return nil, fmt.Errorf("%w: channel %q is that of the record", leaderelection.ErrInvalidOption, s.watched)
 	}
-	s.closed, s.close = context.WithCancel(context.Background())
+	s.feeds = changefeed.NewFeeds(s.Read, s.watch, s.quiet)
 	return s, nil
 }
 
 // Close implements [changefeed.Store]. Calls in progress return an error. The client
 // stays open.
-func (s *Store) Close() error {
-	s.close()
-	s.mu.Lock()
-	all := make([]*listener, 0, len(s.listeners))
-	for l := range s.listeners {
-		all = append(all, l)
-	}
-	s.mu.Unlock()
-	limit := time.NewTimer(closeTime)
-	defer limit.Stop()
-	for _, l := range all {
-		l.stop()
-		select {
-		case <-l.done:
-		case <-limit.C:
-			return nil // the listeners end by themselves, when the driver gives up
-		}
-	}
-	return nil
-}
-
-// closeTime is how long Close waits for connections to be closed.
-const closeTime = 1500 * time.Millisecond
+func (s *Store) Close() error { return s.feeds.Close() }

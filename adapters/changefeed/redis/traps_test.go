@@ -215,7 +215,7 @@ func TestTrapHalfOpen(t *testing.T) {
 	other := newStore(t, newClient(t, server.Addr(), nil), key)
 	f := subscribe(t, s)
 	tells(t, f, "the record", r.Version)
-	changes, err := s.Watch(bounded(t))
+	changes, err := s.Changes(bounded(t), "")
 	require.NoError(t, err)
 	defer changes.Close()
 	proxy.Cut()
@@ -351,15 +351,13 @@ func TestTrapSnapshot(t *testing.T) {
 	}, patience, 20*time.Millisecond)
 }
 
-// TestWatchPlace: changes of another place of the same database are told, and no others.
-func TestWatchPlace(t *testing.T) {
+// TestChangesOfPlace: Changes delivers the changes of the given place, and no others.
+func TestChangesOfPlace(t *testing.T) {
 	client, key := newClient(t, shared.Get(t).Addr(), nil), newKey()
 	s, r := created(t, client, key)
-	for _, name := range []string{"", "changefeed:0:" + key} {
-		_, err := s.WatchPlace(bounded(t), name)
-		require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
-	}
-	changes, err := s.WatchPlace(bounded(t), key+" another")
+	_, err := s.Changes(bounded(t), "changefeed:0:"+key)
+	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+	changes, err := s.Changes(bounded(t), key+" another")
 	require.NoError(t, err)
 	defer changes.Close()
 	beat(t, s, r)

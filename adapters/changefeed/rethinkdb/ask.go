@@ -26,7 +26,7 @@ func (s *Store) ask(ctx context.Context, query r.Term) (json.RawMessage, error) 
 		err error
 	}
 	answers := make(chan answer, 1)
-	if err := s.life.Go(func() {
+	if err := s.feeds.Go(func() {
 		defer func() { <-s.calls }()
 		var a answer
 		a.raw, a.err = run(ctx, s.session, query)
@@ -164,7 +164,7 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if s.life.Context().Err() != nil {
+	if s.feeds.Closed() {
 		return changefeed.ErrClosed
 	}
 	k := kindOf(err)

@@ -19,7 +19,7 @@ import (
 // record. If the table can lose acknowledged writes, Start returns a
 // [changefeed.UnsafeError] unless [WithRisk] accepts the risk.
 func (s *Store) Start(ctx context.Context) error {
-	both, end, err := s.life.Begin(ctx)
+	both, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func refuse(format string, args ...any) error {
 
 // Create implements [changefeed.Store].
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	both, end, err := s.life.Begin(ctx)
+	both, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -15,12 +16,11 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/cursor"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
-// Store stores the record of one election in a table. It implements [changefeed.Store]
-// and [changefeed.Watcher]. Its methods may be called from any goroutine.
+// Store stores the record of one election in a table. It implements
+// [changefeed.Store]. Its methods may be called from any goroutine.
 type Store struct {
 	session  r.QueryExecutor
 	database string
@@ -30,15 +30,12 @@ type Store struct {
 	quiet    time.Duration
 	accepted risk.Accepted
 
-	life  *cursor.Life
-	calls chan struct{} // a place for each call of the driver
+	feeds   *changefeed.Feeds
+	missing atomic.Bool   // missing reports whether the last watch found no table.
+	calls   chan struct{} // a place for each call of the driver
 }
 
-var (
-	_ changefeed.Store        = (*Store)(nil)
-	_ changefeed.Watcher      = (*Store)(nil)
-	_ changefeed.PlaceWatcher = (*Store)(nil)
-)
+var _ changefeed.Store = (*Store)(nil)
 
 // Option configures [New].
 type Option func(*Store) error
@@ -117,7 +114,7 @@ func New(session r.QueryExecutor, database, table, key string, opts ...Option) (
 			return nil, err
 		}
 	}
-	s.life = cursor.NewLife(context.Background())
+	s.feeds = changefeed.NewFeeds(s.Read, s.watch, s.quiet)
 	return s, nil
 }
 
@@ -134,7 +131,7 @@ func (s *Store) of(table string) r.Term {
 
 // Heartbeat implements [changefeed.Store].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	both, end, err := s.life.Begin(ctx)
+	both, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -185,7 +182,7 @@ func (s *Store) replace(ctx context.Context, prev, next changefeed.Record) (chan
 // Read implements [changefeed.Store]. It returns a state that a majority of the replicas
 // has.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	both, end, err := s.life.Begin(ctx)
+	both, end, err := s.feeds.Begin(ctx)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -203,7 +200,4 @@ func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 
 // Close implements [changefeed.Store]. Calls in progress return an error. The session
 // stays open.
-func (s *Store) Close() error {
-	s.life.Close()
-	return nil
-}
+func (s *Store) Close() error { return s.feeds.Close() }

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
-	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/overlap"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
@@ -425,17 +424,15 @@ func TestOverlap(t *testing.T) {
 	})
 }
 
-// TestWatchPlace: changes of another table of the same database are told, and no others.
-func TestWatchPlace(t *testing.T) {
+// TestChangesOfPlace: Changes delivers the changes of the given table, and no others.
+func TestChangesOfPlace(t *testing.T) {
 	session := connect(t, server(t), nil)
 	s, rec := created(t, session, newTable(t, session))
 	other, third := newTable(t, session), newTable(t, session)
 	for _, table := range []string{other, third} {
 		exec1(t, session, r.DB(database).TableCreate(table))
 	}
-	_, err := s.WatchPlace(bounded(t), "")
-	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
-	changes, err := s.WatchPlace(bounded(t), other)
+	changes, err := s.Changes(bounded(t), other)
 	require.NoError(t, err)
 	defer changes.Close()
 	beat(t, s, rec)

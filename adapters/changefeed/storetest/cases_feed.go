@@ -232,19 +232,25 @@ func feedLost(s *suite) {
 	}
 }
 
+// changes opens a feed of other data. It skips the case if the store does not support that.
+func (s *suite) changes(st changefeed.Store) changefeed.Changes {
+	s.Helper()
+	c, err := st.Changes(s.ctx(), "")
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		s.Skipf("the store delivers no changes of other data")
+	case err != nil:
+		s.Fatalf("Changes: %v", err)
+	}
+	return c
+}
+
 // watch: changes of other data are told, those of the record are not.
 func watch(s *suite) {
 	st, r := s.created()
-	w, ok := st.(changefeed.Watcher)
-	if !ok {
-		s.Skipf("the store is not a Watcher")
-	}
+	changes := s.changes(st)
 	if s.Put == nil || s.Is == nil {
-		s.Fatalf("the store is a Watcher, but the backend has no Put and Is")
-	}
-	changes, err := w.Watch(s.ctx())
-	if err != nil {
-		s.Fatalf("Watch: %v", err)
+		s.Fatalf("the store delivers changes, but the backend has no Put and Is")
 	}
 	defer changes.Close()
 	r = s.beat(st, r, nil)
@@ -273,14 +279,8 @@ func watch(s *suite) {
 // watchEnds: as feeds do.
 func watchEnds(s *suite) {
 	st, _ := s.created()
-	w, ok := st.(changefeed.Watcher)
-	if !ok {
-		s.Skipf("the store is not a Watcher")
-	}
-	changes, err := w.Watch(s.ctx())
-	if err != nil {
-		s.Fatalf("Watch: %v", err)
-	}
+	changes := s.changes(st)
+	var err error
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if !within(soon, func() { _, err = changes.Next(ctx) }) {
@@ -307,12 +307,12 @@ func leaks(s *suite) {
 		_, _ = f.Next(ctx)
 		cancel()
 		_ = f.Close()
-		if w, ok := st.(changefeed.Watcher); ok {
-			c, err := w.Watch(s.ctx())
-			if err != nil {
-				s.Fatalf("Watch: %v", err)
-			}
+		c, err := st.Changes(s.ctx(), "")
+		switch {
+		case err == nil:
 			_ = c.Close()
+		case !errors.Is(err, errors.ErrUnsupported):
+			s.Fatalf("Changes: %v", err)
 		}
 	}
 	for range 3 { // what is started once

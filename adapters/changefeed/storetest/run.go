@@ -22,9 +22,9 @@ type Backend struct {
 	// the cases that need it are skipped.
 	Lose func(t testing.TB)
 
-	// Put changes other data in a way that Watch reports. Is reports whether change is
+	// Put changes other data in a way that Changes reports. Is reports whether change is
 	// the change made by Put with the same name. Names are short and consist of letters.
-	// The case that needs them is skipped if the store is not a [changefeed.Watcher].
+	// The case that needs them is skipped if the store delivers no changes.
 	Put func(t testing.TB, name string)
 	Is  func(change any, name string) bool
 

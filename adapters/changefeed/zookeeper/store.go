@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"path"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -22,13 +21,13 @@ import (
 // Store stores the record of one election in a znode. It implements [changefeed.Store].
 // Its methods may be called from any goroutine.
 type Store struct {
+	changefeed.NoChanges
+
 	conn     *zk.Conn
 	path     string
 	acl      []zk.ACL
 	existing bool
-
-	closed chan struct{}
-	once   sync.Once
+	feeds    *changefeed.Feeds
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -65,7 +64,8 @@ func New(conn *zk.Conn, path string, opts ...Option) (*Store, error) {
 	if err := znode.CheckPath(path); err != nil {
 		return nil, err
 	}
-	s := &Store{conn: conn, path: path, acl: zk.WorldACL(zk.PermAll), closed: make(chan struct{})}
+	s := &Store{conn: conn, path: path, acl: zk.WorldACL(zk.PermAll)}
+	s.feeds = changefeed.NewFeeds(s.Read, s.watch, 0)
 	for _, o := range opts {
 		if o == nil {
 			return nil, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalidOption)
@@ -292,10 +292,8 @@ func (s *Store) multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, erro
 // the connection answers it.
 func do[T any](ctx context.Context, s *Store, f func() (T, error)) (T, error) {
 	var none T
-	select {
-	case <-s.closed:
+	if s.feeds.Closed() {
 		return none, changefeed.ErrClosed
-	default:
 	}
 	if err := ctx.Err(); err != nil {
 		return none, err
@@ -308,7 +306,7 @@ func do[T any](ctx context.Context, s *Store, f func() (T, error)) (T, error) {
 		return a.Value, a.Err
 	case <-ctx.Done():
 		return none, ctx.Err()
-	case <-s.closed:
+	case <-s.feeds.Done():
 		return none, changefeed.ErrClosed
 	}
 }
@@ -337,7 +335,4 @@ func (s *Store) fail(ctx context.Context, doing string, err error) error {
 
 // Close implements [changefeed.Store]. A request in flight continues until the connection
 // answers it.
-func (s *Store) Close() error {
-	s.once.Do(func() { close(s.closed) })
-	return nil
-}
+func (s *Store) Close() error { return s.feeds.Close() }

@@ -99,7 +99,7 @@ func Document(t testing.TB) string {
 		if err == nil {
 			return string(text)
 		}
-		_, end := os.Stat(filepath.Join(dir, "go.mod"))
+		_, end := os.Stat(filepath.Join(dir, "go.work"))
 		require.Error(t, end, "there is no docs/changefeed-stores.md in the repository: %v", err)
 	}
 }

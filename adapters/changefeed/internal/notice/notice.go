@@ -1,6 +1,5 @@
-// Package notice is what stores have in common whose feed is a message with each write:
-// the record as text, what a message is worth after what was seen before, and the box
-// between the goroutine that receives and the one that asks.
+// Package notice encodes records in messages, for stores whose servers pass on a message with each
+// write.
 package notice
 
 import (

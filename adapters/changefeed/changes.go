@@ -1,0 +1,159 @@
+package changefeed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// ErrMissed is returned by [Changes] whose reader was more than 1000 changes late, or whose
+// server has dropped changes. Read the current data, and open another feed.
+var ErrMissed = errors.New("changes were missed; read the current data and watch again")
+
+// maxChanges is how many changes are kept for a reader.
+const maxChanges = 1000
+
+// NoChanges implements [Store.Changes] for stores that embed it because they cannot deliver
+// changes of other data.
+type NoChanges struct{}
+
+// Changes returns an error that wraps [errors.ErrUnsupported].
+func (NoChanges) Changes(_ context.Context, place string) (Changes, error) {
+	return nil, fmt.Errorf("changefeed: changes of %q: %w", place, errors.ErrUnsupported)
+}
+
+// Changes returns a feed of the changes that watch reports. It calls watch on a goroutine, and
+// returns when watch has called report with nil, which it must do when the watch is established,
+// or has returned an error, which Changes returns. Later errors of watch are returned by Next,
+// after the changes that were reported before. If the reader is more than 1000 changes late, Next
+// returns those and then [ErrMissed].
+//
+// watch blocks until its context is done or it fails, and should then return immediately, like a
+// [WatchFunc]. It must not return nil before its context is done.
+func (s *Feeds) Changes(ctx context.Context, watch func(ctx context.Context, report func(change any)) error) (Changes, error) {
+	both, end, err := s.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	c := &changes{ready: make(chan struct{}, 1), done: make(chan struct{}), finished: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancel(s.ctx)
+	established := make(chan struct{})
+	establish := sync.OnceFunc(func() { close(established) })
+	run := func() {
+		defer close(c.finished)
+		c.finish(watch(c.ctx, func(change any) {
+			if change == nil {
+				establish()
+			} else {
+				c.put(change)
+			}
+		}))
+	}
+	if err := s.Go(run); err != nil {
+		c.cancel()
+		return nil, err
+	}
+	select {
+	case <-established:
+		return c, nil
+	case <-c.done:
+		err = c.err
+	case <-both.Done():
+		err = ctx.Err()
+	}
+	c.cancel()
+	if s.Closed() {
+		err = ErrClosed
+	}
+	return nil, err
+}
+
+// changes implements [Changes].
+type changes struct {
+	ctx      context.Context // ctx is done when the feed or the store is closed.
+	cancel   context.CancelFunc
+	ready    chan struct{} // ready contains a token if there is something to read.
+	finished chan struct{} // finished is closed when watch has returned.
+
+	mu      sync.Mutex
+	waiting []any
+	done    chan struct{} // done is closed when err is set.
+	err     error
+}
+
+func (c *changes) put(change any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.err != nil:
+		return
+	case len(c.waiting) == maxChanges:
+		c.fail(ErrMissed)
+		return
+	}
+	c.waiting = append(c.waiting, change)
+	select {
+	case c.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (c *changes) finish(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		err = ErrClosed
+	}
+	c.fail(err)
+}
+
+// fail sets the error of Next. The caller must hold mu.
+func (c *changes) fail(err error) {
+	if c.err == nil {
+		c.err = err
+		close(c.done)
+		c.cancel()
+	}
+}
+
+// Next implements [Changes].
+func (c *changes) Next(ctx context.Context) (any, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if change, ok, err := c.take(); ok || err != nil {
+			return change, err
+		}
+		select {
+		case <-c.ready:
+		case <-c.ctx.Done():
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (c *changes) take() (change any, ok bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.err == nil && c.ctx.Err() != nil, errors.Is(c.err, ErrClosed):
+		return nil, false, ErrClosed
+	case len(c.waiting) > 0:
+		change, c.waiting = c.waiting[0], c.waiting[1:]
+		return change, true, nil
+	}
+	return nil, false, c.err
+}
+
+// Close implements [Changes].
+func (c *changes) Close() error {
+	c.mu.Lock()
+	c.fail(ErrClosed)
+	c.err = ErrClosed
+	c.mu.Unlock()
+	await(c.finished)
+	return nil
+}

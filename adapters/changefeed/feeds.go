@@ -1,0 +1,142 @@
+package changefeed
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// closeLimit is how long Close of a store or a feed waits for drivers that do not react.
+const closeLimit = 1500 * time.Millisecond
+
+// Feeds implements the feeds of a store, and the lifetime of its calls. A store creates one
+// with [NewFeeds] and calls its methods Subscribe and Close from its own; methods of the
+// store that send requests begin with [Feeds.Begin]. The methods may be called from any
+// goroutine.
+type Feeds struct {
+	read  func(ctx context.Context) (Record, error)
+	watch WatchFunc
+	quiet time.Duration
+
+	ctx    context.Context // ctx is done after Close.
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	running int           // running is the number of goroutines that Close waits for.
+	idle    chan struct{} // idle is closed when running becomes 0, and then replaced.
+}
+
+// WatchFunc watches a record. It blocks until ctx is done or the watch fails, and calls
+// report for each change that it is notified of:
+//
+//   - The zero [Event] reports that the record may have changed, for example because the
+//     watch has just been established. The feed reads the record. A watch that does not
+//     deliver the current record when it is established must report this first: the feed
+//     relies on reports of all later writes, and fails unless the first report comes within
+//     the quiet time.
+//   - An event with a record, or with Missing, reports what the database has sent: the
+//     record as it was at some time. The feed drops states that are older than the last
+//     one, and reads the record if the order is not clear.
+//   - An event with Hint reports a record from a message that other clients could have
+//     sent as well. The feed delivers it as a hint if it claims to be the next heartbeat of
+//     the leader, and reads the record in all other cases.
+//
+// The feed combines reports that its reader has not received. report blocks while the feed
+// reads the record, and returns immediately after ctx is done. It must be called by one
+// goroutine at a time, and not after the return.
+//
+// An error ends the feed, with two exceptions: after [ErrNoRecord] the feed reports that the
+// record does not exist, and watches again after a pause; after nil it watches again
+// immediately. The function should return immediately when ctx is done or the watch has
+// failed. Resources whose release can take time should be passed to [Feeds.Release].
+type WatchFunc func(ctx context.Context, report func(Event)) error
+
+// NewFeeds returns the feeds of a store with the given Read method and watch function.
+//
+// If a watch reports nothing for the quiet time, its feed reads the record. The quiet time
+// also limits how long that read, and the first report of a watch, may take. If reads show
+// that a watch reports writes late or not at all, the feed reads the record more often, and
+// eventually replaces the watch. 0 disables all this, for watches that cannot lose a
+// change without returning an error.
+func NewFeeds(read func(ctx context.Context) (Record, error), watch WatchFunc, quiet time.Duration) *Feeds {
+	s := &Feeds{read: read, watch: watch, quiet: quiet, idle: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Begin begins a call of a store's method. The returned context is done when ctx is done or
+// the store is closed; end releases it. The error is [ErrClosed] if the store is closed, and
+// otherwise that of ctx.
+func (s *Feeds) Begin(ctx context.Context) (both context.Context, end func(), err error) {
+	if s.Closed() {
+		return nil, nil, ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	both, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.ctx, cancel)
+	return both, func() { stop(); cancel() }, nil
+}
+
+// Done returns a channel that is closed when Close is called.
+func (s *Feeds) Done() <-chan struct{} { return s.ctx.Done() }
+
+// Closed reports whether Close was called.
+func (s *Feeds) Closed() bool { return s.ctx.Err() != nil }
+
+// Go calls f on a goroutine that Close waits for. If the store is closed, Go returns
+// [ErrClosed] without calling f.
+func (s *Feeds) Go(f func()) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Closed() {
+		return ErrClosed
+	}
+	s.running++
+	go func() {
+		defer s.leave()
+		f()
+	}()
+	return nil
+}
+
+// Release calls f, which releases resources of a watch and may take time: on a goroutine
+// that Close waits for, or directly if the store is closed.
+func (s *Feeds) Release(f func()) {
+	if s.Go(f) != nil {
+		f()
+	}
+}
+
+func (s *Feeds) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running--; s.running == 0 {
+		close(s.idle)
+		s.idle = make(chan struct{})
+	}
+}
+
+// Close ends all feeds and all calls that began with Begin, and waits for goroutines of
+// feeds for at most 1.5 seconds. It may be called repeatedly.
+func (s *Feeds) Close() error {
+	s.cancel()
+	s.mu.Lock()
+	running, idle := s.running, s.idle
+	s.mu.Unlock()
+	if running > 0 {
+		await(idle)
+	}
+	return nil
+}
+
+// await waits for c for as long as Close may take.
+func await(c <-chan struct{}) {
+	limit := time.NewTimer(closeLimit)
+	defer limit.Stop()
+	select {
+	case <-c:
+	case <-limit.C:
+	}
+}
