@@ -27,8 +27,9 @@ func start(t *testing.T, srv *zktest.Server, c *Collector) (*leaderelection.Elec
 	t.Helper()
 	conn, _, err := srv.Connect(timeout)
 	require.NoError(t, err)
-	e, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode(), c.Option())
+	e, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode())
 	require.NoError(t, err)
+	go c.Observe("/election", e.Events())
 	go e.ElectLeader()
 	t.Cleanup(func() {
 		_ = e.Resign()
@@ -181,14 +182,23 @@ func TestWhatIsLateOrFails(t *testing.T) {
 		conn, _, err := srv.Connect(timeout)
 		require.NoError(t, err)
 		c, release := NewCollector(nil), make(chan struct{})
-		e, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode(), c.Option(),
-			leaderelection.WithHooks(leaderelection.Hooks{Elected: func(leaderelection.HookEvent) { <-release }}))
+		e, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode())
 		require.NoError(t, err)
+		events, record := e.Events(), c.Recorder("/election")
+		go func() {
+			for event := range events {
+				record(event)
+				if event.Kind == leaderelection.EventElected {
+					<-release
+				}
+			}
+		}()
 		go e.ElectLeader()
 		<-e.Status()
-		srv.Before(zktest.Match{Op: zktest.OpMulti, Nth: 70}, zktest.Cut)
+		srv.Before(zktest.Match{Op: zktest.OpMulti, Nth: 10}, zktest.Cut)
 		time.Sleep(80*timeout/8 + timeout/16)
 		close(release)
+		time.Sleep(timeout / 8) // the next check reports the missed events
 		synctest.Wait()
 		require.Equal(t, 1.0, testutil.ToFloat64(c.checksFailed))
 		require.Positive(t, testutil.ToFloat64(c.missed))

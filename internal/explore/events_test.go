@@ -3,84 +3,72 @@ package explore
 import (
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// hookLog checks that a candidate's hooks are called in an order that has a meaning,
-// and not after its end.
-type hookLog struct {
+// eventLog checks that the events of a candidate have a valid order.
+type eventLog struct {
 	w *world
 	c *candidate
 
-	mu    sync.Mutex
-	last  string
+	last  leaderelection.EventKind // 0 before the first
 	token int64
-	calls int
-	over  bool
 }
 
-// before lists what a hook may come after; "" is the beginning. A place in line that
-// is left without a leadership has no hook of its own: it is followed by another one
-// or by the candidacy's end.
-var before = map[string][]string{
-	"joined":    {"", "joined", "lost"},
-	"elected":   {"joined"},
-	"suspended": {"elected", "resumed"},
-	"resumed":   {"suspended"},
-	"lost":      {"elected", "resumed", "suspended"},
-	"ended":     {"", "joined", "lost"},
+// before lists the kinds of events that can precede a kind; 0 is the beginning. There is no
+// event if a candidate that does not lead leaves the queue: the next one is Joined or Ended.
+var before = map[leaderelection.EventKind][]leaderelection.EventKind{
+	leaderelection.EventJoined:    {0, leaderelection.EventJoined, leaderelection.EventLost},
+	leaderelection.EventElected:   {leaderelection.EventJoined},
+	leaderelection.EventSuspended: {leaderelection.EventElected, leaderelection.EventResumed},
+	leaderelection.EventResumed:   {leaderelection.EventSuspended},
+	leaderelection.EventLost:      {leaderelection.EventElected, leaderelection.EventResumed, leaderelection.EventSuspended},
+	leaderelection.EventEnded:     {0, leaderelection.EventJoined, leaderelection.EventLost},
 }
 
-func (h *hookLog) option() leaderelection.Option {
-	return leaderelection.WithHooks(leaderelection.Hooks{
-		Joined:    h.says("joined"),
-		Elected:   h.says("elected"),
-		Suspended: h.says("suspended"),
-		Resumed:   h.says("resumed"),
-		Lost:      h.says("lost"),
-		Ended:     h.says("ended"),
-		Missed: func(e leaderelection.HookEvent) {
-			h.w.violation("%s: %d events were missed by hooks that return at once", h.c.name, e.Missed)
-		},
-	})
-}
-
-func (h *hookLog) says(what string) func(leaderelection.HookEvent) {
-	return func(e leaderelection.HookEvent) {
-		h.w.note("%s: hook: %s %s token %d %v", h.c.name, what, e.ID, e.Token, e.Err)
-		h.mu.Lock()
-		switch {
-		case h.over:
-			h.w.violation("%s: hook after the end: %s", h.c.name, what)
-		case !slices.Contains(before[what], h.last):
-			h.w.violation("%s: hook %s after %q", h.c.name, what, h.last)
-		case what == "elected" && e.Token <= h.token, what == "resumed" && e.Token != h.token:
-			h.w.violation("%s: hook %s with token %d after %d", h.c.name, what, e.Token, h.token)
-		case (what == "suspended" || what == "lost" || what == "ended") == (e.Err == nil):
-			h.w.violation("%s: hook %s with the reason %v", h.c.name, what, e.Err)
-		case what == "ended" && errors.Is(e.Err, leaderelection.ErrLeaseExpired):
-			h.w.violation("%s: ended by a lapse", h.c.name)
+// read receives all events of the candidate.
+func (l *eventLog) read(events <-chan leaderelection.Event) {
+	count := 0
+	for e := range events {
+		count++
+		l.check(e)
+		if l.w.lazy && count%3 == 0 {
+			time.Sleep(l.w.timeout / 50) // a reader that is busy with something else
 		}
-		h.last, h.token = what, max(h.token, e.Token)
-		h.calls++
-		busy := h.w.lazy && h.calls%3 == 0
-		h.mu.Unlock()
-		if busy {
-			// Not a part of the time for which ElectLeader waits for hooks.
-			time.Sleep(h.w.timeout/5 + time.Microsecond)
-		}
+	}
+	if count > 0 && l.last != leaderelection.EventEnded {
+		l.w.violation("%s: the last event was %v", l.c.name, l.last)
 	}
 }
 
-// end is called when ElectLeader has returned.
-func (h *hookLog) end() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.calls > 0 && h.last != "ended" && !h.w.lazy {
-		h.w.violation("%s: the last hook was %s", h.c.name, h.last)
+func (l *eventLog) check(e leaderelection.Event) {
+	if e.Missed > 0 && !l.w.lazy {
+		l.w.violation("%s: %d events were missed by a reader that does not wait", l.c.name, e.Missed)
 	}
-	h.over = true
+	var reason bool
+	switch e.Kind {
+	case leaderelection.EventChecked, leaderelection.EventWatched:
+		return
+	case leaderelection.EventHandOver:
+		if l.last != leaderelection.EventElected || e.Token != l.token || e.Duration < 0 {
+			l.w.violation("%s: event %v after %v", l.c.name, e, l.last)
+		}
+		return
+	case leaderelection.EventSuspended, leaderelection.EventLost, leaderelection.EventEnded:
+		reason = true
+	}
+	l.w.note("%s: event: %v", l.c.name, e)
+	switch {
+	case !slices.Contains(before[e.Kind], l.last):
+		l.w.violation("%s: event %v after %v", l.c.name, e, l.last)
+	case e.Kind == leaderelection.EventElected && e.Token <= l.token, e.Kind == leaderelection.EventResumed && e.Token != l.token:
+		l.w.violation("%s: event %v after token %d", l.c.name, e, l.token)
+	case reason != (e.Err != nil):
+		l.w.violation("%s: event %v with the reason %v", l.c.name, e, e.Err)
+	case e.Kind == leaderelection.EventEnded && errors.Is(e.Err, leaderelection.ErrLeaseExpired):
+		l.w.violation("%s: ended because a lease expired", l.c.name)
+	}
+	l.last, l.token = e.Kind, max(l.token, e.Token)
 }

@@ -217,6 +217,7 @@ func TestLateElection(t *testing.T) {
 					defer s.Close()
 					e, err := changefeed.NewElection(s, changefeed.WithContext(ctx), changefeed.WithID(id))
 					require.NoError(t, err)
+					events := e.Events()
 					candidates.Go(func() {
 						if err := e.ElectLeader(); err != nil {
 							panic(err)
@@ -232,8 +233,8 @@ func TestLateElection(t *testing.T) {
 						}
 					})
 					candidates.Go(func() {
-						for n := range e.Notices() {
-							if n.Kind == changefeed.SubscriptionError {
+						for n := range events {
+							if n.Kind == leaderelection.EventWatchFailed {
 								t.Errorf("%s: %v", id, n.Err)
 							}
 						}
