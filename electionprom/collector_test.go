@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -207,6 +209,35 @@ func TestWhatIsLateOrFails(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 0.0, testutil.ToFloat64(c.leader))
 		require.Equal(t, 1.0, testutil.ToFloat64(c.ended))
+	})
+}
+
+// The collector works for every kind of election.
+func TestElectionByChangefeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewTable().Store("election")
+		defer store.Close()
+		e, err := changefeed.NewElection(store)
+		require.NoError(t, err)
+		c := NewCollector(nil)
+		go c.Observe("jobs", e.Events())
+		go e.ElectLeader()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, 1.0, testutil.ToFloat64(c.leader))
+		require.Equal(t, 1.0, testutil.ToFloat64(c.joined))
+		require.Equal(t, 1.0, testutil.ToFloat64(c.watches))
+		require.Equal(t, 1, testutil.CollectAndCount(c.check))
+		require.NoError(t, e.Resign())
+		synctest.Wait()
+		shows(t, c, `
+			# HELP leaderelection_leader Candidates of this process that lead at this moment.
+			# TYPE leaderelection_leader gauge
+			leaderelection_leader{election="jobs"} 0
+			# HELP leaderelection_lost_total Leaderships that have ended.
+			# TYPE leaderelection_lost_total counter
+			leaderelection_lost_total{election="jobs",reason="resigned"} 1
+			`, "leaderelection_leader", "leaderelection_lost_total", "leaderelection_suspended_total")
 	})
 }
 
