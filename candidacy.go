@@ -30,7 +30,7 @@ import (
 // Create it with [NewCandidacy]. Its methods may be called from any goroutine.
 type Candidacy struct {
 	feed     *statusFeed
-	events   eventStream
+	events   *eventStream // nil before Events; guarded by mu
 	log      *slog.Logger
 	parent   context.Context
 	ctx      context.Context
@@ -48,7 +48,6 @@ type Candidacy struct {
 	err     error // returned by Run; set before done is closed
 	current *Leadership
 	revoke  context.CancelCauseFunc // ends current
-	vacated time.Time               // when the last predecessor left; zero if that is unknown
 }
 
 // NewCandidacy returns a Candidacy that has not started. It ends, as by Resign, when ctx
@@ -125,37 +124,50 @@ func (c *Candidacy) Current() Status {
 }
 
 // Events implements [Candidate.Events].
-func (c *Candidacy) Events() <-chan Event { return c.events.C() }
+func (c *Candidacy) Events() <-chan Event {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.events == nil {
+		c.events = newEventStream(c.current)
+		if closed(c.done) {
+			c.events.Close()
+		}
+	}
+	return c.events.C()
+}
+
+// stream returns nil before Events is called.
+func (c *Candidacy) stream() *eventStream {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.events
+}
 
 // Observed reports whether Events was called. An algorithm may omit calls of
 // [Candidacy.Report], and what they cost, if it was not.
-func (c *Candidacy) Observed() bool { return c.events.Observed() }
+func (c *Candidacy) Observed() bool { return c.stream() != nil }
 
 // Report delivers e to the reader of Events. It sets e.Time, e.ID and e.Missed. It does not
 // block, and does nothing after the end or if Events was not called. It is for kinds of events
 // that the other methods of Candidacy do not report.
 func (c *Candidacy) Report(e Event) {
-	e.ID = c.ID()
-	c.events.Add(e)
+	if s := c.stream(); s != nil {
+		e.ID = c.ID()
+		s.Add(e)
+	}
 }
 
 // Join sets the ID and reports [EventJoined]. Call it when the candidate has joined the
 // election, again for each session.
 func (c *Candidacy) Join(id string) {
-	c.mu.Lock()
-	c.id, c.vacated = id, time.Time{}
-	c.mu.Unlock()
+	c.SetID(id)
 	c.Report(Event{Kind: EventJoined})
 }
 
 // Vacated records that the candidate was notified at this moment that its predecessor has
 // left. If the candidate becomes leader without publishing another predecessor before, [EventHandOver]
 // is reported.
-func (c *Candidacy) Vacated() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.vacated = time.Now()
-}
+func (c *Candidacy) Vacated() { c.stream().SetVacated(time.Now()) }
 
 // Publish delivers s to the reader of Status. It sets s.CandidateID and s.WasFollowing. It
 // does not block, and does nothing after the end.
@@ -164,9 +176,7 @@ func (c *Candidacy) Publish(s Status) {
 		return
 	}
 	if s.NowFollowing != "" {
-		c.mu.Lock()
-		c.vacated = time.Time{}
-		c.mu.Unlock()
+		c.stream().SetVacated(time.Time{})
 	}
 	s = c.complete(s)
 	if c.log.Enabled(context.Background(), slog.LevelInfo) {
@@ -198,9 +208,9 @@ func (c *Candidacy) lead(token int64, deadline func() time.Time, multi func(*Lea
 	l, revoke := NewLeadership(token, deadline)
 	l.multi = multi
 	c.mu.Lock()
-	over, vacated := closed(c.done), c.vacated
+	over := closed(c.done)
 	if !over {
-		c.current, c.revoke, c.vacated = l, revoke, time.Time{}
+		c.current, c.revoke = l, revoke
 	}
 	c.mu.Unlock()
 	if over {
@@ -209,9 +219,6 @@ func (c *Candidacy) lead(token int64, deadline func() time.Time, multi func(*Lea
 	}
 	c.Publish(Status{Role: Leader, Leadership: l})
 	c.Report(Event{Kind: EventElected, Token: token})
-	if !vacated.IsZero() {
-		c.Report(Event{Kind: EventHandOver, Duration: time.Since(vacated)})
-	}
 	return l
 }
 
@@ -294,7 +301,7 @@ func (c *Candidacy) Finish(reason error) error {
 	if started {
 		c.Report(Event{Kind: EventEnded, Err: reason})
 	}
-	c.events.Close()
+	c.stream().Close()
 	if first {
 		c.log.Info("candidacy ended", "id", id, "reason", reason)
 	}

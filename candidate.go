@@ -40,7 +40,7 @@ type Candidate interface {
 	// and logs: see [Event]. Every call returns the same channel. Call it before ElectLeader:
 	// events before the first call are not delivered, and [Election] reports checks and
 	// watches of those sessions only that it joins after the call. Without a call, events cost
-	// nothing; the first call allocates about 8 KiB.
+	// nothing; the first call allocates about 7 KiB.
 	//
 	// Events must not be used to start or stop the leader's work: use Status and
 	// Leadership.Done instead. Events can be received late, and do not delay the candidate.

@@ -144,16 +144,17 @@ const (
 	maxFrequent = maxEvents / 2
 )
 
-// eventStream implements [Candidate.Events]. It never blocks on the reader. The zero value
-// is ready for use; nothing is allocated before the first call of C. Its methods may be called
-// from any goroutine.
+// eventStream implements [Candidate.Events]. It never blocks on the reader. Its methods may be
+// called from any goroutine; those that return nothing do nothing if it is nil.
 type eventStream struct {
-	mu     sync.Mutex
-	c      chan Event // nil before C
-	missed int        // dropped, and not reported yet
-	token  int64      // of the newest leadership
-	term   term       // of the newest leadership
-	closed bool
+	c chan Event
+
+	mu      sync.Mutex
+	missed  int       // dropped, and not reported yet
+	token   int64     // of the newest leadership
+	term    term      // of the newest leadership
+	vacated time.Time // when the last predecessor left; zero if that is unknown
+	closed  bool
 }
 
 // term is the progress of a leadership, as it was reported.
@@ -165,38 +166,55 @@ const (
 	suspendedTerm
 )
 
-// C returns the channel of the events that are reported from now on.
-func (s *eventStream) C() <-chan Event {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.c == nil {
-		s.c = make(chan Event, maxEvents)
-		if s.closed {
-			close(s.c)
-		}
+// newEventStream returns a stream of the events from now on. current is the current leadership,
+// or nil.
+func newEventStream(current *Leadership) *eventStream {
+	s := &eventStream{c: make(chan Event, maxEvents)}
+	if current != nil {
+		s.token, s.term = current.Token(), leadingTerm
 	}
-	return s.c
+	return s
 }
 
-// Observed reports whether C was called.
-func (s *eventStream) Observed() bool {
+// C returns the channel.
+func (s *eventStream) C() <-chan Event { return s.c }
+
+// SetVacated sets when the last predecessor left, or the zero time if that is unknown.
+func (s *eventStream) SetVacated(t time.Time) {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.c != nil
+	s.vacated = t
 }
 
 // Add delivers e to the reader, unless e contradicts the events before it or Close was called.
+// EventElected is followed by EventHandOver if it is known when the predecessor left.
 func (s *eventStream) Add(e Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || !s.follows(&e) || s.c == nil {
+	if s == nil {
 		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || !s.follows(&e) {
+		return
+	}
+	e.Time = time.Now()
+	s.send(e)
+	if e.Kind == EventElected && !s.vacated.IsZero() {
+		s.send(Event{Kind: EventHandOver, Time: e.Time, ID: e.ID, Token: e.Token, Duration: e.Time.Sub(s.vacated)})
+		s.vacated = time.Time{}
+	}
+}
+
+// send sends e, and drops the oldest event, or e itself, if too many wait.
+func (s *eventStream) send(e Event) {
 	if e.Kind.frequent() && len(s.c) >= maxFrequent {
 		s.missed++
 		return
 	}
-	e.Time, e.Missed, s.missed = time.Now(), s.missed, 0
+	e.Missed, s.missed = s.missed, 0
 	for {
 		select {
 		case s.c <- e:
@@ -217,6 +235,8 @@ func (s *eventStream) Add(e Event) {
 // false if e does not change it.
 func (s *eventStream) follows(e *Event) bool {
 	switch e.Kind {
+	case EventJoined:
+		s.vacated = time.Time{}
 	case EventElected:
 		switch {
 		case s.term == leadingTerm:
@@ -235,21 +255,19 @@ func (s *eventStream) follows(e *Event) bool {
 			return false
 		}
 		s.term, e.Token = noTerm, s.token
-	case EventHandOver:
-		e.Token = s.token
 	}
 	return true
 }
 
 // Close closes the channel. The reader still receives the events that wait.
 func (s *eventStream) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	if s == nil {
 		return
 	}
-	s.closed = true
-	if s.c != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.closed = true
 		close(s.c)
 	}
 }

@@ -1,6 +1,7 @@
 package leaderelection
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ func missed(events []Event) (n int) {
 }
 
 func TestEventStreamDropsTheOldest(t *testing.T) {
-	var s eventStream
+	s := newEventStream(nil)
 	c := s.C()
 	for i := range maxEvents + 10 {
 		s.Add(Event{Kind: EventJoined, Duration: time.Duration(i)})
@@ -42,7 +43,7 @@ func TestEventStreamDropsTheOldest(t *testing.T) {
 
 // Dropped events are counted even if those that counted them are dropped as well.
 func TestEventStreamCountsAllDroppedEvents(t *testing.T) {
-	var s eventStream
+	s := newEventStream(nil)
 	c := s.C()
 	for range 5*maxEvents + 3 {
 		s.Add(Event{Kind: EventWatchFailed})
@@ -53,7 +54,7 @@ func TestEventStreamCountsAllDroppedEvents(t *testing.T) {
 // Frequent events leave room for the others.
 func TestEventStreamDropsFrequentEventsFirst(t *testing.T) {
 	for _, kind := range []EventKind{EventChecked, EventWatched, EventHeartbeat} {
-		var s eventStream
+		s := newEventStream(nil)
 		c := s.C()
 		s.Add(Event{Kind: EventElected, Token: 1})
 		for range 1000 {
@@ -71,7 +72,7 @@ func TestEventStreamDropsFrequentEventsFirst(t *testing.T) {
 
 // A leadership is elected, suspended and resumed in turns, and lost once.
 func TestEventStreamOfALeadership(t *testing.T) {
-	var s eventStream
+	s := newEventStream(nil)
 	c := s.C()
 	failed := errors.New("failed")
 	for _, e := range []Event{
@@ -79,7 +80,6 @@ func TestEventStreamOfALeadership(t *testing.T) {
 		{Kind: EventLost}, // there is no leadership
 		{Kind: EventElected, Token: 3},
 		{Kind: EventElected, Token: 3},
-		{Kind: EventHandOver, Duration: time.Second},
 		{Kind: EventSuspended, Err: failed},
 		{Kind: EventSuspended},
 		{Kind: EventElected, Token: 3},
@@ -98,7 +98,6 @@ func TestEventStreamOfALeadership(t *testing.T) {
 	}
 	require.Equal(t, []Event{
 		{Kind: EventElected, Token: 3},
-		{Kind: EventHandOver, Token: 3, Duration: time.Second},
 		{Kind: EventSuspended, Token: 3, Err: failed},
 		{Kind: EventResumed, Token: 3},
 		{Kind: EventSuspended, Token: 3},
@@ -109,7 +108,7 @@ func TestEventStreamOfALeadership(t *testing.T) {
 }
 
 func TestEventStreamIsClosed(t *testing.T) {
-	var s eventStream
+	s := newEventStream(nil)
 	c := s.C()
 	s.Add(Event{Kind: EventJoined})
 	s.Close()
@@ -120,32 +119,35 @@ func TestEventStreamIsClosed(t *testing.T) {
 	require.Equal(t, EventJoined, e.Kind)
 	_, open = <-c
 	require.False(t, open)
-
-	var late eventStream
-	late.Close()
-	_, open = <-late.C()
-	require.False(t, open, "the first call after the end")
 }
 
-// Events before the first call are not delivered, but those after it still have the right kind.
-func TestEventStreamIsRequestedLate(t *testing.T) {
-	var s eventStream
-	s.Add(Event{Kind: EventElected, Token: 3})
-	require.False(t, s.Observed())
-	c := s.C()
-	require.True(t, s.Observed())
-	s.Add(Event{Kind: EventLost})
-	events := received(c)
-	require.Len(t, events, 1)
+// Events before the first call are not delivered, but those after it still have the right token.
+func TestEventsAreRequestedLate(t *testing.T) {
+	c := NewCandidacy(t.Context(), nil)
+	require.NoError(t, c.Run(func(context.Context) error {
+		c.Lead(3, nil)
+		require.False(t, c.Observed())
+		require.Empty(t, c.Events())
+		require.True(t, c.Observed())
+		return ErrResigned
+	}))
+	events := received(c.Events())
+	require.Len(t, events, 2)
 	require.Equal(t, EventLost, events[0].Kind)
 	require.EqualValues(t, 3, events[0].Token)
+	require.Equal(t, EventEnded, events[1].Kind)
+
+	over := NewCandidacy(t.Context(), nil)
+	over.Stop(ErrResigned)
+	_, open := <-over.Events()
+	require.False(t, open)
 }
 
 // A reader that receives at the same time gets the events in order, and each is delivered or
 // counted.
 func TestEventStreamIsReadAtTheSameTime(t *testing.T) {
 	const n = 100_000
-	var s eventStream
+	s := newEventStream(nil)
 	c := s.C()
 	go func() {
 		for i := range n {
