@@ -21,8 +21,8 @@ type contender struct {
 	id        string
 	token     int64
 	suspended bool
-	first     bool   // in line
-	stood     bool   // the peer was asked for a place
+	first     bool   // the head of the queue
+	stood     bool   // the peer was asked to queue the candidate
 	joined    uint64 // the index of the entry by which the candidate has joined; 0 before
 	following string
 	told      bool // a status was published
