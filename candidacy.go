@@ -14,13 +14,13 @@ import (
 )
 
 // Candidacy implements what the candidates of all election models have in common: the
-// channel of statuses, the current leadership, and the end of the candidacy. It is for
+// channels of statuses and events, the current leadership, and the end of the candidacy. It is for
 // implementations of [Candidate], which add only the algorithm:
 //
 //	func (e *Election) ElectLeader() error { return e.candidacy.Run(e.run) }
 //
-//	// run joins the queue, calls Publish, Lead and Revoke, and returns the reason why
-//	// the candidacy is over, at the latest when ctx is done.
+//	// run joins the queue, calls Join, Publish, Lead, Suspend and Revoke, and returns the
+//	// reason why the candidacy is over, at the latest when ctx is done.
 //	func (e *Election) run(ctx context.Context) error
 //
 //	func (e *Election) Resign() error {
@@ -32,6 +32,7 @@ import (
 // Create it with [NewCandidacy]. Its methods may be called from any goroutine.
 type Candidacy struct {
 	feed     *statusFeed
+	events   *eventStream // nil before Events; guarded by mu
 	log      *slog.Logger
 	parent   context.Context
 	ctx      context.Context
@@ -96,7 +97,8 @@ func (c *Candidacy) Context() context.Context { return c.ctx }
 // Done returns a channel that is closed when the candidacy is over.
 func (c *Candidacy) Done() <-chan struct{} { return c.done }
 
-// SetID sets the ID that [Candidacy.ID] returns and that statuses contain.
+// SetID sets the ID that [Candidacy.ID] returns and that statuses and events contain, if it is
+// known before [Candidacy.Join] is called.
 func (c *Candidacy) SetID(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,11 +125,60 @@ func (c *Candidacy) Current() Status {
 	return s
 }
 
+// Events implements [Candidate.Events].
+func (c *Candidacy) Events() <-chan Event {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.events == nil {
+		c.events = newEventStream(c.current)
+		if closed(c.done) {
+			c.events.Close()
+		}
+	}
+	return c.events.C()
+}
+
+// stream returns nil before Events is called.
+func (c *Candidacy) stream() *eventStream {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.events
+}
+
+// Observed reports whether Events was called. An algorithm may omit calls of
+// [Candidacy.Report], and what they cost, if it was not.
+func (c *Candidacy) Observed() bool { return c.stream() != nil }
+
+// Report delivers e to the reader of Events. It sets e.Time, e.ID and e.Missed. It does not
+// block, and does nothing after the end or if Events was not called. It is for kinds of events
+// that the other methods of Candidacy do not report.
+func (c *Candidacy) Report(e Event) {
+	if s := c.stream(); s != nil {
+		e.ID = c.ID()
+		s.Add(e)
+	}
+}
+
+// Join sets the ID and reports [EventJoined]. Call it when the candidate has joined the
+// election, again for each session.
+func (c *Candidacy) Join(id string) {
+	c.SetID(id)
+	c.Report(Event{Kind: EventJoined})
+}
+
+// Vacated records that the candidate was notified at this moment that its predecessor has
+// left. If the candidate becomes leader without publishing another predecessor before, [EventHandOver]
+// is reported.
+func (c *Candidacy) Vacated() { c.stream().SetVacated(time.Now()) }
+
 // Publish delivers s to the reader of Status. It sets s.CandidateID and s.WasFollowing. It
 // does not block, and does nothing after the end.
 func (c *Candidacy) Publish(s Status) {
 	if closed(c.done) {
 		return
+	}
+	if s.NowFollowing != "" {
+		c.stream().SetVacated(time.Time{})
 	}
 	s = c.complete(s)
 	if c.log.Enabled(context.Background(), slog.LevelInfo) {
@@ -146,8 +197,10 @@ func (c *Candidacy) complete(s Status) Status {
 	return s
 }
 
-// Lead begins a leadership as [NewLeadership] does, and publishes it. The candidate must
-// not be the leader already. After the end the leadership is over at once.
+// Lead begins a leadership as [NewLeadership] does, and publishes it. It reports
+// [EventElected], or [EventResumed] if the leadership with the same token was suspended. The
+// candidate must not be the leader already. After the end of the candidacy, Lead returns a
+// leadership that is over.
 func (c *Candidacy) Lead(token int64, deadline func() time.Time) *Leadership {
 	return c.lead(token, deadline, nil)
 }
@@ -167,6 +220,7 @@ func (c *Candidacy) lead(token int64, deadline func() time.Time, multi func(*Lea
 		return l
 	}
 	c.Publish(Status{Role: Leader, Leadership: l})
+	c.Report(Event{Kind: EventElected, Token: token})
 	return l
 }
 
@@ -178,9 +232,27 @@ func (c *Candidacy) Leadership() *Leadership {
 	return c.current
 }
 
-// Revoke ends the current leadership, which closes its Done. It reports whether there was
-// one. The caller publishes or retracts a status afterwards.
+// Suspend ends the current leadership for reason, if there is one, publishes a status with Role
+// Suspended, and reports [EventSuspended]. Lead with the same token resumes the leadership, and
+// Revoke ends it for good.
+func (c *Candidacy) Suspend(reason error) {
+	if c.endLeadership(reason) {
+		c.Publish(Status{Role: Suspended})
+		c.Report(Event{Kind: EventSuspended, Err: reason})
+	}
+}
+
+// Revoke ends the current or suspended leadership for reason, which closes its Done, and
+// reports [EventLost]. It returns true if the leadership was not suspended. Then the caller
+// publishes or retracts a status.
 func (c *Candidacy) Revoke(reason error) bool {
+	ended := c.endLeadership(reason)
+	c.Report(Event{Kind: EventLost, Err: reason})
+	return ended
+}
+
+// endLeadership ends the current leadership. It returns false if the candidate does not lead.
+func (c *Candidacy) endLeadership(reason error) bool {
 	c.mu.Lock()
 	revoke := c.revoke
 	c.current, c.revoke = nil, nil
@@ -207,8 +279,8 @@ func (c *Candidacy) Stop(reason error) {
 }
 
 // Finish ends the candidacy: it revokes the leadership, delivers the final status with
-// reason, and closes the channel of Status. If reason is [ErrResigned], there is no final
-// status. Only the first call has an effect; an algorithm may call Finish before it returns.
+// reason, reports [EventEnded] if Run was called, and closes the channels of Status and Events.
+// If reason is [ErrResigned], there is no final status. Only the first call has an effect; an algorithm may call Finish before it returns.
 // Finish returns the reason of the first call, or nil if that is ErrResigned.
 func (c *Candidacy) Finish(reason error) error {
 	c.stop(ErrCandidacyOver) // releases the context
@@ -226,8 +298,12 @@ func (c *Candidacy) Finish(reason error) error {
 		}
 		close(c.done)
 	}
-	id, err := c.id, c.err
+	id, err, started := c.id, c.err, c.started
 	c.mu.Unlock()
+	if started {
+		c.Report(Event{Kind: EventEnded, Err: reason})
+	}
+	c.stream().Close()
 	if first {
 		c.log.Info("candidacy ended", "id", id, "reason", reason)
 	}

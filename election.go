@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
+	"github.com/go-leaderelection/leaderelection/internal/latest"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/zk/line"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
@@ -25,8 +27,8 @@ type Election struct {
 	*options
 	log       *slog.Logger // with the names of the election and the client
 	candidacy *Candidacy
-	tell      *teller       // nil without hooks
 	renamed   chan struct{} // capacity 1: the ID has changed
+	joined    bool          // the candidate has a znode; belongs to the goroutine of ElectLeader
 
 	mu        sync.Mutex
 	at        electionNode
@@ -63,7 +65,6 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 	if err := e.findNode(); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
 		return nil, fmt.Errorf("election at %s: %w", node, err)
 	}
-	e.tell = newTeller(e)
 	return e, nil
 }
 
@@ -85,34 +86,44 @@ func (e *Election) Status() <-chan Status { return e.candidacy.Status() }
 // Current implements [Candidate].
 func (e *Election) Current() Status { return e.candidacy.Current() }
 
+// Events implements [Candidate].
+func (e *Election) Events() <-chan Event { return e.candidacy.Events() }
+
 // ElectLeader implements [Candidate]. It blocks until the candidacy is over and returns the
 // error of the final status, or nil after Resign or when the context of [WithContext] is
-// done. With [WithHooks] it also waits for pending hooks, for at most 1.5 s.
-func (e *Election) ElectLeader() error {
-	var reason error // nil if the candidacy was not run
-	err := e.candidacy.Run(func(ctx context.Context) error {
-		reason = e.run(ctx)
-		return reason
-	})
-	if reason != nil {
-		e.tell.ended(reason)
-	}
-	return err
-}
+// done.
+func (e *Election) ElectLeader() error { return e.candidacy.Run(e.run) }
 
-// lineConfig says where and how to stand.
+// lineConfig returns the configuration for joining the queue.
 func (e *Election) lineConfig() *line.Config {
 	at := e.nodeSeen()
 	cfg := &line.Config{
 		Conn: e.conn, Dir: e.node, DirCzxid: at.czxid, DirSession: at.session, EndMarker: endMarker,
 		Naming: e.naming, Data: candidatedata.Encode(e.clientName, e.value), ACL: e.acl,
 		Timeout: e.timeout, CheckInterval: e.interval, Patience: session.Timeout(e.conn, e.timeout), Hint: true, Log: e.log,
-		Observer: e.tell.observer(),
 	}
 	if e.rejoin {
 		cfg.Patience = 0
 	}
+	if e.candidacy.Observed() {
+		cfg.Observer = e.observer()
+	}
 	return cfg
+}
+
+// observer reports what the queue reports in addition to its states.
+func (e *Election) observer() *line.Observer {
+	return &line.Observer{
+		Watched: func(path string) { e.candidacy.Report(Event{Kind: EventWatched, Subject: path}) },
+		Vacated: e.candidacy.Vacated,
+		Checked: func(c session.Check) {
+			event := Event{Kind: EventChecked, Duration: time.Since(c.Sent)}
+			if c.Err != nil {
+				event.Duration, event.Err = 0, refine(c.Err)
+			}
+			e.candidacy.Report(event)
+		},
+	}
 }
 
 // run joins the queue, again after each session with WithRejoin, and returns what ended the
@@ -161,13 +172,12 @@ func (e *Election) reason(err error) error {
 
 // changed is called by the line on the goroutine of ElectLeader.
 func (e *Election) changed(s line.State) {
-	if s.Path != "" && s.Path != e.ID() {
-		e.candidacy.SetID(s.Path)
-		select {
-		case e.renamed <- struct{}{}:
-		default:
-		}
+	// A new znode can have the path of an earlier one.
+	if s.Path != "" && (!e.joined || s.Path != e.ID()) {
+		e.candidacy.Join(s.Path)
+		latest.Send(e.renamed, struct{}{})
 	}
+	e.joined = s.Path != ""
 	leading := e.candidacy.Leadership() != nil
 	switch {
 	case s.Proven && leading:
@@ -176,24 +186,21 @@ func (e *Election) changed(s line.State) {
 			return e.multi(l, s.Path, ops)
 		})
 	case s.First && leading:
-		e.candidacy.Revoke(ErrLeaseExpired)
-		e.candidacy.Publish(Status{Role: Suspended})
+		e.candidacy.Suspend(ErrLeaseExpired)
 	case s.First:
-		// Not proven yet: nobody need hear of it before it is.
+		// Not published until it is proven.
 	case s.Path != "":
 		e.candidacy.Publish(Status{NowFollowing: s.Predecessor})
-	case leading:
-		e.candidacy.Revoke(e.reason(s.Err))
-		meanwhile := Status{}
+	case e.candidacy.Revoke(e.reason(s.Err)):
+		interim := Status{}
 		if errors.Is(s.Err, ErrCandidateDeleted) {
-			meanwhile.Role = Suspended
+			interim.Role = Suspended
 		}
-		e.candidacy.Retract(meanwhile)
+		e.candidacy.Retract(interim)
 	case errors.Is(s.Err, ErrCandidateDeleted) && e.Current().Role == Suspended:
-		// What follows is long in coming.
+		// The next status may be late.
 		e.candidacy.Publish(Status{Role: Suspended})
 	}
-	e.tell.changed(s)
 }
 
 // Multi executes ops as one ZooKeeper transaction that commits only while this candidate is

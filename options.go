@@ -64,7 +64,6 @@ type options struct {
 	rejoin     bool
 	naming     Naming
 	log        *slog.Logger
-	hooks      []Hooks
 }
 
 const defaultClientName = "name-not-provided"

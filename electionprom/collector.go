@@ -1,9 +1,8 @@
-// Package electionprom exports metrics of elections to Prometheus. A [Collector] provides
-// an option for [leaderelection.NewElection] that reports the events of an election to
-// the collector. Programs that do not import this package do not link the Prometheus
-// client.
+// Package electionprom exports metrics of elections to Prometheus. A [Collector] counts the
+// events of candidates, of all kinds of elections. Programs that do not import this package do
+// not link the Prometheus client.
 //
-// All metrics have the label election, which is the path of the election node:
+// All metrics have the label election, for instance the path of the election node:
 //
 //	leaderelection_leader               gauge: candidates of this process that lead at this moment
 //	leaderelection_joined_total         candidates that have joined the election
@@ -16,24 +15,21 @@
 //	leaderelection_check_seconds        histogram: response times of checks that extended a lease
 //	leaderelection_checks_failed_total  checks that did not extend a lease
 //	leaderelection_watches_total        watches set
-//	leaderelection_missed_events_total  events that are not counted because hooks did not return in time
+//	leaderelection_missed_events_total  events that were dropped because they were not received in time
 //
-// [leaderelection.Hooks] documents when each event is counted. The gauge is updated with
-// a delay and must not be used for decisions: use [leaderelection.Leadership] instead. If
+// The kinds of [leaderelection.Event] document when each event is reported, and by which kinds of
+// elections. The gauge is updated with a delay and must not be used for decisions: use [leaderelection.Leadership] instead. If
 // the process of a leader is stopped, the gauge keeps its last value.
 package electionprom
 
 import (
-	"sync"
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// Collector collects metrics from all elections that were created with its
-// [Collector.Option]. Create it with [NewCollector] and register it once. Its methods are
+// Collector collects metrics from the candidates whose events it observes: see
+// [Collector.Observe]. Create it with [NewCollector] and register it once. Its methods are
 // safe for concurrent use; they do not block and send no requests to ZooKeeper.
 type Collector struct {
 	all []prometheus.Collector
@@ -42,13 +38,7 @@ type Collector struct {
 	joined, elected, suspended, resumed, lost, ended *prometheus.CounterVec
 	checksFailed, watches, missed                    *prometheus.CounterVec
 	handOver, check                                  *prometheus.HistogramVec
-
-	mu      sync.Mutex
-	leading map[candidate]struct{}
 }
-
-// candidate is one that leads.
-type candidate struct{ election, id string }
 
 var _ prometheus.Collector = (*Collector)(nil)
 
@@ -61,7 +51,7 @@ const (
 // every metric. If several collectors are registered with one registry, their labels must
 // differ. Registration fails if a label is invalid or is named election or reason.
 func NewCollector(labels prometheus.Labels) *Collector {
-	c := &Collector{leading: map[candidate]struct{}{}}
+	c := &Collector{}
 	counter := func(name, help string, more ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "leaderelection", Name: name, Help: help, ConstLabels: labels,
@@ -93,7 +83,7 @@ func NewCollector(labels prometheus.Labels) *Collector {
 	c.check = histogram("check_seconds", "Response times of checks that extended a lease.")
 	c.checksFailed = counter("checks_failed_total", "Checks that did not extend a lease.")
 	c.watches = counter("watches_total", "Watches set on znodes of candidates.")
-	c.missed = counter("missed_events_total", "Events that were not counted because hooks did not return in time.")
+	c.missed = counter("missed_events_total", "Events that were dropped because they were not received in time.")
 	return c
 }
 
@@ -111,67 +101,66 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// Option returns the option that makes an election report to c. It may be used for any
-// number of elections, and together with other hooks.
-func (c *Collector) Option() leaderelection.Option {
-	type event = leaderelection.HookEvent
-	return leaderelection.WithHooks(leaderelection.Hooks{
-		Joined: func(e event) {
-			c.leader.WithLabelValues(e.Election) // 0 from now on
-			c.joined.WithLabelValues(e.Election).Inc()
-		},
-		Elected: func(e event) {
-			c.lead(e, true)
-			c.elected.WithLabelValues(e.Election).Inc()
-			if d, ok := e.HandOver(); ok {
-				observe(c.handOver, e, d)
-			}
-		},
-		Suspended: func(e event) {
-			c.lead(e, false)
-			c.suspended.WithLabelValues(e.Election).Inc()
-		},
-		Resumed: func(e event) {
-			c.lead(e, true)
-			c.resumed.WithLabelValues(e.Election).Inc()
-		},
-		Lost: func(e event) {
-			c.lead(e, false)
-			c.lost.WithLabelValues(e.Election, reason(e.Err)).Inc()
-		},
-		Ended: func(e event) {
-			c.lead(e, false)
-			c.ended.WithLabelValues(e.Election, reason(e.Err)).Inc()
-		},
-		Checked: func(e event) {
+// Recorder returns a function that counts an event of one candidate. election is the value of
+// the label election, for instance the path of the election node. The function must be called
+// with each event of [leaderelection.Candidate.Events], on one goroutine at a time. A program
+// that does not use the events itself calls [Collector.Observe] instead.
+func (c *Collector) Recorder(election string) func(leaderelection.Event) {
+	leading := false
+	lead := func(leads bool) {
+		switch {
+		case leads && !leading:
+			c.leader.WithLabelValues(election).Inc()
+		case !leads && leading:
+			c.leader.WithLabelValues(election).Dec()
+		}
+		leading = leads
+	}
+	return func(e leaderelection.Event) {
+		if e.Missed > 0 {
+			c.missed.WithLabelValues(election).Add(float64(e.Missed))
+		}
+		switch e.Kind {
+		case leaderelection.EventJoined:
+			c.leader.WithLabelValues(election) // exports the value 0
+			c.joined.WithLabelValues(election).Inc()
+		case leaderelection.EventElected:
+			lead(true)
+			c.elected.WithLabelValues(election).Inc()
+		case leaderelection.EventHandOver:
+			c.handOver.WithLabelValues(election).Observe(e.Duration.Seconds())
+		case leaderelection.EventSuspended:
+			lead(false)
+			c.suspended.WithLabelValues(election).Inc()
+		case leaderelection.EventResumed:
+			lead(true)
+			c.resumed.WithLabelValues(election).Inc()
+		case leaderelection.EventLost:
+			lead(false)
+			c.lost.WithLabelValues(election, reason(e.Err)).Inc()
+		case leaderelection.EventEnded:
+			lead(false)
+			c.ended.WithLabelValues(election, reason(e.Err)).Inc()
+		case leaderelection.EventChecked:
 			if e.Err != nil {
-				c.checksFailed.WithLabelValues(e.Election).Inc()
+				c.checksFailed.WithLabelValues(election).Inc()
 				return
 			}
-			observe(c.check, e, e.Time.Sub(e.Sent))
-		},
-		Watched: func(e event) { c.watches.WithLabelValues(e.Election).Inc() },
-		Missed:  func(e event) { c.missed.WithLabelValues(e.Election).Add(float64(e.Missed)) },
-	})
+			c.check.WithLabelValues(election).Observe(e.Duration.Seconds())
+		case leaderelection.EventWatched:
+			c.watches.WithLabelValues(election).Inc()
+		}
+	}
 }
 
-func observe(v *prometheus.HistogramVec, e leaderelection.HookEvent, d time.Duration) {
-	v.WithLabelValues(e.Election).Observe(d.Seconds())
-}
-
-// lead counts each candidate once, whatever of its events was missed.
-func (c *Collector) lead(e leaderelection.HookEvent, leads bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	who := candidate{e.Election, e.ID}
-	_, led := c.leading[who]
-	switch {
-	case leads == led:
-	case leads:
-		c.leading[who] = struct{}{}
-		c.leader.WithLabelValues(e.Election).Inc()
-	default:
-		delete(c.leading, who)
-		c.leader.WithLabelValues(e.Election).Dec()
+// Observe counts the events of one candidate until events is closed, which is when the
+// candidacy is over. election is the value of the label election. Call it on a separate goroutine
+// before ElectLeader:
+//
+//	go collector.Observe("/election", candidate.Events())
+func (c *Collector) Observe(election string, events <-chan leaderelection.Event) {
+	record := c.Recorder(election)
+	for e := range events {
+		record(e)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -27,8 +29,9 @@ func start(t *testing.T, srv *zktest.Server, c *Collector) (*leaderelection.Elec
 	t.Helper()
 	conn, _, err := srv.Connect(timeout)
 	require.NoError(t, err)
-	e, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode(), c.Option())
+	e, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode())
 	require.NoError(t, err)
+	go c.Observe("/election", e.Events())
 	go e.ElectLeader()
 	t.Cleanup(func() {
 		_ = e.Resign()
@@ -181,14 +184,23 @@ func TestWhatIsLateOrFails(t *testing.T) {
 		conn, _, err := srv.Connect(timeout)
 		require.NoError(t, err)
 		c, release := NewCollector(nil), make(chan struct{})
-		e, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode(), c.Option(),
-			leaderelection.WithHooks(leaderelection.Hooks{Elected: func(leaderelection.HookEvent) { <-release }}))
+		e, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode())
 		require.NoError(t, err)
+		events, record := e.Events(), c.Recorder("/election")
+		go func() {
+			for event := range events {
+				record(event)
+				if event.Kind == leaderelection.EventElected {
+					<-release
+				}
+			}
+		}()
 		go e.ElectLeader()
 		<-e.Status()
-		srv.Before(zktest.Match{Op: zktest.OpMulti, Nth: 70}, zktest.Cut)
+		srv.Before(zktest.Match{Op: zktest.OpMulti, Nth: 10}, zktest.Cut)
 		time.Sleep(80*timeout/8 + timeout/16)
 		close(release)
+		time.Sleep(timeout / 8) // the next check reports the missed events
 		synctest.Wait()
 		require.Equal(t, 1.0, testutil.ToFloat64(c.checksFailed))
 		require.Positive(t, testutil.ToFloat64(c.missed))
@@ -197,6 +209,35 @@ func TestWhatIsLateOrFails(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 0.0, testutil.ToFloat64(c.leader))
 		require.Equal(t, 1.0, testutil.ToFloat64(c.ended))
+	})
+}
+
+// The collector works for every kind of election.
+func TestElectionByChangefeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewTable().Store("election")
+		defer store.Close()
+		e, err := changefeed.NewElection(store)
+		require.NoError(t, err)
+		c := NewCollector(nil)
+		go c.Observe("jobs", e.Events())
+		go e.ElectLeader()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, 1.0, testutil.ToFloat64(c.leader))
+		require.Equal(t, 1.0, testutil.ToFloat64(c.joined))
+		require.Equal(t, 1.0, testutil.ToFloat64(c.watches))
+		require.Equal(t, 1, testutil.CollectAndCount(c.check))
+		require.NoError(t, e.Resign())
+		synctest.Wait()
+		shows(t, c, `
+			# HELP leaderelection_leader Candidates of this process that lead at this moment.
+			# TYPE leaderelection_leader gauge
+			leaderelection_leader{election="jobs"} 0
+			# HELP leaderelection_lost_total Leaderships that have ended.
+			# TYPE leaderelection_lost_total counter
+			leaderelection_lost_total{election="jobs",reason="resigned"} 1
+			`, "leaderelection_leader", "leaderelection_lost_total", "leaderelection_suspended_total")
 	})
 }
 

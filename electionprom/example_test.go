@@ -26,10 +26,11 @@ func Example() {
 	http.Handle("/metrics", promhttp.Handler())
 	go func() { log.Print(http.ListenAndServe(":9100", nil)) }()
 
-	candidate, err := leaderelection.NewElection(conn, "/election", collector.Option())
+	candidate, err := leaderelection.NewElection(conn, "/election")
 	if err != nil {
 		log.Fatal(err)
 	}
+	go collector.Observe("/election", candidate.Events())
 	go candidate.ElectLeader()
 	defer candidate.Resign()
 	for status := range candidate.Status() {

@@ -118,6 +118,11 @@ func TestDefectsAreFound(t *testing.T) {
 		"StatusAfterFinal": "a status after the final status",
 		"Flaps":            "without the end of the previous one",
 		"Leaks":            "additional goroutines",
+		"NoEvents":         "the channel of events is not closed",
+		"NoElectedEvent":   "no event reports its leadership",
+		"NoEndedEvent":     "the last event is",
+		"NoLostReason":     "has the reason <nil>",
+		"LostEarly":        "while the leadership lasts",
 	}
 	kinds := reflect.TypeFor[defects]()
 	for name, message := range messages {

@@ -25,11 +25,13 @@ type member struct {
 	resigned bool // Resign was called
 	lost     bool // crashed, or cut off: what it does need not be confirmed
 	left     bool // the suite is done with it
+	observer observer
 }
 
 // enlist has c take part; nobody reads.
 func (s *suite) enlist(i int, c leaderelection.Candidate) *member {
 	m := &member{Candidate: c, s: s, program: i, elected: make(chan struct{})}
+	m.observe()
 	s.mu.Lock()
 	s.members = append(s.members, m)
 	s.mu.Unlock()
@@ -68,10 +70,7 @@ func (m *member) receive(status leaderelection.Status, ok bool) {
 	s := m.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer func() {
-		close(s.changed)
-		s.changed = make(chan struct{})
-	}()
+	defer s.signal()
 	if m.leads() && status.Leadership != m.lead {
 		s.Errorf("%s: its leadership has not ended when the status %v is delivered (channel open: %v)", m.text(), status, ok)
 	}
@@ -177,6 +176,7 @@ func (m *member) ended() bool {
 		s.Errorf("%v: the channel of statuses is not closed", m)
 		return false
 	}
+	m.checkEvents()
 	role := m.Current().Role
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,7 @@
 package electiontest_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -45,6 +46,11 @@ type defects struct {
 	StatusAfterFinal bool
 	Flaps            bool // a new leadership without the end of the old
 	Leaks            bool
+	NoEvents         bool
+	NoElectedEvent   bool
+	NoEndedEvent     bool
+	NoLostReason     bool
+	LostEarly        bool // the event, while the leadership lasts
 
 	cannotEnd bool // which is none
 }
@@ -136,6 +142,13 @@ func (c *local) Status() <-chan leaderelection.Status {
 	return c.Candidacy.Status()
 }
 
+func (c *local) Events() <-chan leaderelection.Event {
+	if c.m.NoEvents {
+		return nil
+	}
+	return c.Candidacy.Events()
+}
+
 func (c *local) Current() leaderelection.Status {
 	s := c.Candidacy.Current()
 	select {
@@ -190,6 +203,7 @@ func (m *memory) enter(c *local) {
 		}
 		m.over = false
 	}
+	c.Join(c.id)
 	m.line = append(m.line, c)
 	if m.line[0] != c && !m.TwoLead && !m.NoFirstStatus {
 		m.tell(c, leaderelection.Status{CandidateID: c.id, NowFollowing: m.line[len(m.line)-2].id})
@@ -215,6 +229,9 @@ func (m *memory) elect() {
 			s.Leadership = nil
 		}
 		m.tell(c, s)
+		if !m.NoElectedEvent {
+			c.Report(leaderelection.Event{Kind: leaderelection.EventElected, Token: m.token})
+		}
 		if m.Flaps {
 			c.revoke(leaderelection.ErrLeaseExpired)
 			c.grant, c.revoke = leaderelection.NewLeadership(m.token, nil)
@@ -249,9 +266,18 @@ func (m *memory) remove(c *local, reason error) {
 	}
 	m.line = slices.Delete(m.line, i, i+1)
 	revoke := func() {
+		lost := leaderelection.Event{Kind: leaderelection.EventLost, Err: reason}
+		if m.NoLostReason {
+			lost.Err = nil
+		}
+		if m.LostEarly {
+			c.Report(lost)
+			time.Sleep(time.Millisecond)
+		}
 		if c.revoke != nil && !m.RevokesNever {
 			c.revoke(reason)
 		}
+		c.Report(lost)
 	}
 	if !m.RevokesLate {
 		revoke()
@@ -275,6 +301,11 @@ func (m *memory) finish(c *local, err error) {
 	}
 	c.ended, c.err = true, err
 	defer close(c.done)
+	reason := cmp.Or(err, leaderelection.ErrResigned)
+	c.Report(leaderelection.Event{Kind: leaderelection.EventLost, Err: reason})
+	if c.started && !m.NoEndedEvent {
+		c.Report(leaderelection.Event{Kind: leaderelection.EventEnded, Err: reason})
+	}
 	switch {
 	case c.queue != nil:
 		_ = c.Finish(leaderelection.ErrResigned)

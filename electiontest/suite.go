@@ -75,6 +75,12 @@ func (s *suite) reached(limit time.Duration, cond func() bool) bool {
 	})
 }
 
+// signal wakes those that wait for a condition; mu is held.
+func (s *suite) signal() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
 // awaitRole waits for what the candidate says without being read.
 func (s *suite) awaitRole(what string, c leaderelection.Candidate, role leaderelection.Role) {
 	s.Helper()

@@ -95,8 +95,8 @@ func TestL4FeedError(t *testing.T) {
 		sent := leader.sent()
 		a.watch(20 * time.Second)
 		require.Equal(a, sent, leader.sent())
-		require.Greater(a, len(leader.noticed(changefeed.SubscriptionError)), 5)
-		require.Equal(a, changefeedtest.ErrInjected, leader.noticed(changefeed.SubscriptionError)[0].Err)
+		require.Greater(a, len(leader.received(leaderelection.EventWatchFailed)), 5)
+		require.Equal(a, changefeedtest.ErrInjected, leader.received(leaderelection.EventWatchFailed)[0].Err)
 
 		leader.net.Set(changefeedtest.Faults{})
 		a.watch(2 * time.Second)
@@ -116,7 +116,7 @@ func TestKeepLeading(t *testing.T) {
 		a.join("two")
 		a.watch(20 * time.Second)
 		require.NoError(a, l.Err())
-		require.NotEmpty(a, leader.noticed(changefeed.SubscriptionError))
+		require.NotEmpty(a, leader.received(leaderelection.EventWatchFailed))
 		require.NoError(a, a.all[1].Elect(a.Context(), "two"))
 		a.watch(2 * time.Second)
 		require.ErrorIs(a, l.Err(), changefeed.ErrStepDown)
@@ -300,7 +300,7 @@ func TestL10OptionsAreNotChanged(t *testing.T) {
 	}
 }
 
-// A new leader is told of: the first, one's own leadership, and the next.
+// A new leader is reported: the first one, the candidate itself, and the next one.
 func TestL11NewLeader(t *testing.T) {
 	inBubble(t, func(a *arena) {
 		one := a.join("one")
@@ -310,30 +310,32 @@ func TestL11NewLeader(t *testing.T) {
 		synctest.Wait()
 		require.Same(a, two, a.leading())
 		token := two.Current().Leadership.Token()
-		first := changefeed.Notice{Kind: changefeed.NewLeader, Leader: "one", Term: token - 1}
-		second := changefeed.Notice{Kind: changefeed.NewLeader, Leader: "two", Term: token}
-		require.Equal(a, []changefeed.Notice{first}, one.noticed(changefeed.NewLeader))
-		require.Equal(a, []changefeed.Notice{first, second}, two.noticed(changefeed.NewLeader))
-		require.Len(a, two.noticed(changefeed.SubscriptionStarted), 1)
+		newLeader := func(id, leader string, token int64) leaderelection.Event {
+			return leaderelection.Event{Kind: leaderelection.EventNewLeader, ID: id, Subject: leader, Token: token}
+		}
+		require.Equal(a, []leaderelection.Event{newLeader("one", "one", token-1)}, one.received(leaderelection.EventNewLeader))
+		require.Equal(a, []leaderelection.Event{newLeader("two", "one", token-1), newLeader("two", "two", token)}, two.received(leaderelection.EventNewLeader))
+		require.Len(a, two.received(leaderelection.EventWatched), 1)
 	})
 }
 
-// Heartbeats are told where that is asked for, by the leader and by a follower.
-func TestHeartbeatNotices(t *testing.T) {
+// Heartbeats are reported by the leader, which also reports its checks, and by a follower.
+func TestHeartbeatEvents(t *testing.T) {
 	inBubble(t, func(a *arena) {
-		one := a.join("one", changefeed.WithHeartbeatNotices())
+		one := a.join("one")
 		require.Same(a, one, a.leader())
-		two := a.join("two", changefeed.WithHeartbeatNotices())
-		quiet := a.join("quiet")
+		two := a.join("two")
 		time.Sleep(10*time.Second + time.Millisecond)
-		want := changefeed.Notice{Kind: changefeed.Heartbeat, Leader: "one", Term: one.Current().Leadership.Token()}
+		want := leaderelection.Event{Kind: leaderelection.EventHeartbeat, Subject: "one", Token: one.Current().Leadership.Token()}
 		for _, p := range []*party{one, two} {
-			beats := p.noticed(changefeed.Heartbeat)
+			beats := p.received(leaderelection.EventHeartbeat)
 			require.InDelta(a, 10, len(beats), 1)
+			want.ID = p.ID()
 			require.Equal(a, want, beats[0])
 		}
-		require.Empty(a, quiet.noticed(changefeed.Heartbeat))
-		require.Contains(a, want.String(), "heartbeat one, token ")
+		require.InDelta(a, 10, len(one.received(leaderelection.EventChecked)), 1)
+		require.Empty(a, one.failed(leaderelection.EventChecked))
+		require.Empty(a, two.received(leaderelection.EventChecked))
 	})
 }
 

@@ -19,7 +19,6 @@ type Election struct {
 	*options
 	store     Store
 	candidacy *leaderelection.Candidacy
-	notices   *notices
 	running   atomic.Bool // the candidate takes part
 	seen      chan Record // what EndElection and Elect have written
 	held      atomic.Bool // the record may still name this candidate
@@ -67,7 +66,7 @@ func NewElection(store Store, opts ...Option) (*Election, error) {
 
 func newElection(o *options, store Store) *Election {
 	e := &Election{
-		options: o, store: store, notices: newNotices(), seen: make(chan Record),
+		options: o, store: store, seen: make(chan Record),
 		candidacy: leaderelection.NewCandidacy(o.ctx, o.log.With("candidate", o.cfg.ID)),
 	}
 	e.candidacy.SetID(o.cfg.ID)
@@ -162,10 +161,11 @@ func (e *Election) Current() leaderelection.Status {
 	return s
 }
 
-// Notices returns a channel of events other than changes of the role. Every call returns
-// the same channel. It buffers the newest 64 notices; a notice contains the number of
-// dropped notices before it. The channel is closed when the candidacy is over.
-func (e *Election) Notices() <-chan Notice { return e.notices.c }
+// Events implements [leaderelection.Candidate]. [leaderelection.EventHandOver],
+// [leaderelection.EventSuspended] and [leaderelection.EventResumed] are not reported. The error of
+// [leaderelection.EventWatchFailed] is [ErrStale] if the feed works but does not deliver a
+// known write. That of [leaderelection.EventRequestRejected] wraps [ErrUnsuitable].
+func (e *Election) Events() <-chan leaderelection.Event { return e.candidacy.Events() }
 
 // Changes returns a feed of changes of data other than the record, starting now, from
 // [Store.Changes]: of the table (RethinkDB), collection (MongoDB), channel (PostgreSQL and
@@ -182,7 +182,7 @@ func (e *Election) Changes(ctx context.Context, place string) (Changes, error) {
 // [WithContext] is done. The error wraps [leaderelection.ErrConnClosed] if the store
 // ([ErrClosed]) or its connection was closed, and [ErrUnsuitable] if the record has the
 // greatest possible term. Other errors of the store do not end a candidacy: failed requests
-// are retried, at most once per heartbeat, and reported by [Election.Notices].
+// are retried, at most once per heartbeat, and reported by [Election.Events].
 func (e *Election) ElectLeader() error { return e.candidacy.Run(e.run) }
 
 func (e *Election) run(ctx context.Context) error {

@@ -18,7 +18,6 @@ import (
 func (e *Election) Resign() error {
 	e.candidacy.Stop(leaderelection.ErrResigned)
 	<-e.candidacy.Done()
-	e.notices.close() // if the candidacy has not started
 	if !e.held.Load() {
 		return nil
 	}
@@ -31,17 +30,13 @@ func (e *Election) Resign() error {
 // in time, this candidacy ends nevertheless, and the attempt continues until it succeeds or
 // the store is closed.
 func (e *Election) EndElection() error {
-	err := e.candidacy.End("changefeed: end election", func() error {
+	return e.candidacy.End("changefeed: end election", func() error {
 		r, err := endElection(context.WithoutCancel(e.ctx), e.options, e.store)
 		if err == nil {
 			e.tell(r)
 		}
 		return err
 	})
-	if err == nil || errors.Is(err, leaderelection.ErrUnconfirmed) {
-		e.notices.close() // if the candidacy has not started
-	}
-	return err
 }
 
 // tell has the candidacy under way, if there is one, know of a record at once.

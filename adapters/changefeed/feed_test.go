@@ -208,6 +208,7 @@ func TestElectionWithLateWatches(t *testing.T) {
 					defer s.Close()
 					e, err := changefeed.NewElection(s, changefeed.WithContext(ctx), changefeed.WithID(id))
 					require.NoError(t, err)
+					events := e.Events()
 					candidates.Go(func() {
 						if err := e.ElectLeader(); err != nil {
 							panic(err)
@@ -223,9 +224,9 @@ func TestElectionWithLateWatches(t *testing.T) {
 						}
 					})
 					candidates.Go(func() {
-						for n := range e.Notices() {
-							if n.Kind == changefeed.SubscriptionError {
-								t.Errorf("%s: %v", id, n.Err)
+						for event := range events {
+							if event.Kind == leaderelection.EventWatchFailed {
+								t.Errorf("%s: %v", id, event.Err)
 							}
 						}
 					})

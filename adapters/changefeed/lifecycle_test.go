@@ -124,8 +124,8 @@ func TestDamagedRecord(t *testing.T) {
 		require.Error(a, l.Err())
 		require.Nil(a, a.leading())
 		require.NoError(a, p.Current().Err)
-		require.ErrorIs(a, p.noticed(changefeed.SubscriptionError)[0].Err, changefeed.ErrUnsuitable)
-		require.Less(a, len(p.noticed(changefeed.SubscriptionError)), 70, "it is repeated once per heartbeat")
+		require.ErrorIs(a, p.received(leaderelection.EventWatchFailed)[0].Err, changefeed.ErrUnsuitable)
+		require.Less(a, len(p.received(leaderelection.EventWatchFailed)), 70, "it is repeated once per heartbeat")
 		good.Seq = bad.Seq + 1
 		_, err = a.table.Store("election").Heartbeat(a.Context(), a.record(), good)
 		require.NoError(a, err)
@@ -236,7 +236,7 @@ func TestSilentFeed(t *testing.T) {
 		deaf.start()
 		a.watch(20 * time.Second)
 		require.Same(a, leader, a.leading())
-		errs := deaf.noticed(changefeed.SubscriptionError)
+		errs := deaf.received(leaderelection.EventWatchFailed)
 		require.NotEmpty(a, errs)
 		require.ErrorIs(a, errs[0].Err, changefeed.ErrStale)
 		deaf.net.Set(changefeedtest.Faults{})
@@ -424,14 +424,15 @@ func TestDeadline(t *testing.T) {
 		<-l.Done()
 		require.WithinDuration(a, l.Deadline(), time.Now(), time.Microsecond)
 		require.GreaterOrEqual(a, l.Deadline(), last)
-		require.NotEmpty(a, p.noticed(changefeed.HeartbeatError))
+		require.NotEmpty(a, p.failed(leaderelection.EventChecked))
 	})
 }
 
-// What nobody reads is left out from the oldest on, and counted.
-func TestMissedNotices(t *testing.T) {
+// Events that are not received are dropped, the oldest first, and counted.
+func TestMissedEvents(t *testing.T) {
 	inBubble(t, func(a *arena) {
 		p := a.make("one")
+		events := p.Events()
 		p.wg.Go(func() { p.ended <- p.ElectLeader() })
 		p.net.Set(changefeedtest.Faults{FeedCut: 1})
 		time.Sleep(5 * time.Minute)
@@ -439,20 +440,19 @@ func TestMissedNotices(t *testing.T) {
 		p.mu.Lock()
 		opened := p.opened
 		p.mu.Unlock()
-		var first, all changefeed.Notice
-		n := 0
 		require.NoError(a, p.Resign())
-		for notice := range p.Notices() {
-			if n == 0 {
-				first = notice
-			}
-			n++
-			all.Missed += notice.Missed
-			require.Equal(a, changefeed.SubscriptionError, notice.Kind)
+		var received []leaderelection.Event
+		missed := 0
+		for event := range events {
+			received = append(received, event)
+			missed += event.Missed
 		}
-		require.Equal(a, 64, n)
-		require.Equal(a, opened-64, first.Missed)
-		require.Equal(a, opened-64, all.Missed)
+		require.Len(a, received, 64)
+		for _, event := range received[:63] {
+			require.Equal(a, leaderelection.EventWatchFailed, event.Kind)
+		}
+		require.Equal(a, leaderelection.EventEnded, received[63].Kind)
+		require.Equal(a, 1+opened+1-64, missed, "joined, failed feeds, ended")
 	})
 }
 

@@ -35,7 +35,6 @@ type options struct {
 	guard       time.Duration
 	create      bool
 	keepLeading bool
-	beats       bool // are told by notices
 	log         *slog.Logger
 	clock       clock
 	random      func() float64
@@ -186,11 +185,6 @@ func WithoutCreate() Option { return optionFunc(func(o *options) { o.create = fa
 // feed steps down and releases the record, so that a candidate with a working feed can
 // become leader.
 func WithKeepLeading() Option { return optionFunc(func(o *options) { o.keepLeading = true }) }
-
-// WithHeartbeatNotices adds a notice of kind [Heartbeat] for each known heartbeat of the
-// leader. A program that uses it must receive from [Election.Notices]: if more than 64
-// notices are pending, the oldest are dropped, whatever their kind.
-func WithHeartbeatNotices() Option { return optionFunc(func(o *options) { o.beats = true }) }
 
 // WithStopGuard ends a leadership the given time before its lease expires, to give the
 // program time to stop. The default is 0.

@@ -2,6 +2,7 @@ package changefeed_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -35,7 +36,7 @@ type party struct {
 	writes []changefeed.Record // that were sent
 	feeds  int                 // that are open
 	opened int                 // ever
-	notes  []changefeed.Notice
+	events []leaderelection.Event
 	wg     sync.WaitGroup
 }
 
@@ -123,15 +124,16 @@ func (a *arena) join(id string, opts ...changefeed.Option) *party {
 }
 
 func (p *party) start() {
+	events := p.Events()
 	p.wg.Go(func() { p.ended <- p.ElectLeader() })
 	p.wg.Go(func() {
 		for range p.Status() {
 		}
 	})
 	p.wg.Go(func() {
-		for n := range p.Notices() {
+		for e := range events {
 			p.mu.Lock()
-			p.notes = append(p.notes, n)
+			p.events = append(p.events, e)
 			p.mu.Unlock()
 		}
 	})
@@ -152,16 +154,22 @@ func (p *party) openFeeds() int {
 	return p.feeds
 }
 
-// noticed is how many notices of a kind there were.
-func (p *party) noticed(kind changefeed.NoticeKind) (all []changefeed.Notice) {
+// received returns the events of a kind, without their times.
+func (p *party) received(kind leaderelection.EventKind) (all []leaderelection.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, n := range p.notes {
-		if n.Kind == kind {
-			all = append(all, n)
+	for _, e := range p.events {
+		if e.Kind == kind {
+			e.Time = time.Time{}
+			all = append(all, e)
 		}
 	}
 	return all
+}
+
+// failed returns the events of a kind that have an error.
+func (p *party) failed(kind leaderelection.EventKind) []leaderelection.Event {
+	return slices.DeleteFunc(p.received(kind), func(e leaderelection.Event) bool { return e.Err == nil })
 }
 
 // leader waits until exactly one leads.

@@ -55,13 +55,13 @@ func TestRefusedForAWhile(t *testing.T) {
 		s := &refusing{Store: memory.NewTable().Store("election")}
 		e, err := changefeed.NewElection(s)
 		require.NoError(t, err)
-		ended := make(chan error, 1)
+		ended, events := make(chan error, 1), e.Events()
 		go func() { ended <- e.ElectLeader() }()
-		kinds, counted := map[changefeed.NoticeKind]int{}, make(chan struct{})
+		kinds, counted := map[leaderelection.EventKind]int{}, make(chan struct{})
 		go func() {
 			defer close(counted)
-			for n := range e.Notices() {
-				if n.Err != nil {
+			for n := range events {
+				if n.Err != nil && n.Kind != leaderelection.EventLost && n.Kind != leaderelection.EventEnded {
 					require.ErrorIs(t, n.Err, changefeed.ErrUnsuitable)
 					kinds[n.Kind]++
 				}
@@ -83,8 +83,8 @@ func TestRefusedForAWhile(t *testing.T) {
 		require.NoError(t, e.Resign())
 		require.NoError(t, <-ended)
 		<-counted
-		require.Positive(t, kinds[changefeed.HeartbeatError])
-		require.Positive(t, kinds[changefeed.StoreError])
+		require.Positive(t, kinds[leaderelection.EventChecked])
+		require.Positive(t, kinds[leaderelection.EventRequestRejected])
 	})
 }
 

@@ -48,6 +48,7 @@ func (r *run) loop() {
 	defer close(r.done)
 	defer r.calls.Wait()
 	defer r.cancel()
+	r.e.candidacy.Join(r.e.cfg.ID)
 	r.publish(true)
 	timer := r.e.clock.NewTimer(0)
 	defer func() { timer.Stop() }()
@@ -137,25 +138,24 @@ func (r *run) carryOut(a step.Action, at time.Time, cause error) {
 		})
 	case step.Extend:
 		r.extend()
+		e.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventChecked, Duration: e.clock.Now().Sub(r.sent)})
 	case step.Demote:
 		e.candidacy.Revoke(r.reason(a.Reason))
 	case step.NewLeader:
-		e.notices.put(Notice{Kind: NewLeader, Leader: a.Leader, Term: int64(a.Term)})
+		e.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventNewLeader, Subject: a.Leader, Token: int64(a.Term)})
 	case step.FeedStarted:
-		e.notices.put(Notice{Kind: SubscriptionStarted})
+		e.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventWatched})
 	case step.FeedFailed:
 		if a.Reason == step.Stale {
 			cause = ErrStale
 		}
 		e.log.Warn("feed failed", "candidate", e.cfg.ID, "err", cause)
-		e.notices.put(Notice{Kind: SubscriptionError, Err: cause})
+		e.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventWatchFailed, Err: cause})
 	case step.HeartbeatError:
 		e.log.Warn("heartbeat failed", "candidate", e.cfg.ID, "err", cause)
-		e.notices.put(Notice{Kind: HeartbeatError, Err: cause})
+		e.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventChecked, Err: cause})
 	case step.Alive:
-		if e.beats {
-			e.notices.put(Notice{Kind: Heartbeat, Leader: a.Leader, Term: int64(a.Term)})
-		}
+		e.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventHeartbeat, Subject: a.Leader, Token: int64(a.Term)})
 	case step.Finish:
 		switch a.Reason {
 		case step.Ended:
@@ -224,14 +224,14 @@ func (r *run) fatal(err error) bool {
 	return true
 }
 
-// report tells of a request that was refused: it is repeated, and may be refused for as long as
-// nobody changes the store. Heartbeats have a notice in any case.
+// report reports a rejected request. It is repeated, and may be rejected until the store is
+// changed. Heartbeats are reported in any case.
 func (r *run) report(a answer) {
 	if a.op == step.Beat || !errors.Is(a.err, ErrUnsuitable) {
 		return
 	}
 	r.e.log.Warn("request rejected", "candidate", r.e.cfg.ID, "request", a.op, "err", a.err)
-	r.e.notices.put(Notice{Kind: StoreError, Err: a.err})
+	r.e.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventRequestRejected, Err: a.err})
 }
 
 // conclude ends the candidacy for those outside. unconfirmed says that the record may
@@ -244,7 +244,6 @@ func (r *run) conclude(unconfirmed bool) {
 // still name it.
 func (r *run) over(err error, held bool) {
 	r.e.held.Store(held)
-	r.e.notices.close()
 	_ = r.e.candidacy.Finish(err)
 }
 

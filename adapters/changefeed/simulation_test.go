@@ -112,6 +112,7 @@ func (m *member) take(t *testing.T) {
 	m.mu.Lock()
 	m.now = e
 	m.mu.Unlock()
+	events := e.Events()
 	m.wg.Go(func() {
 		if err := e.ElectLeader(); err != nil {
 			m.s.note("%s: %v", m.name, err)
@@ -126,8 +127,8 @@ func (m *member) take(t *testing.T) {
 		}
 	})
 	m.wg.Go(func() {
-		for n := range e.Notices() {
-			m.s.note("%s: %v", m.name, n)
+		for event := range events {
+			m.s.note("%s: %v", m.name, event)
 		}
 	})
 }

@@ -140,6 +140,7 @@ var (
 	// ErrUnsuitable is returned if the store cannot serve elections in its current state,
 	// for instance because of a missing permission, a missing feature, or a record in
 	// another format. NewElection fails with it. A running candidacy reports it
-	// (StoreError, SubscriptionError, HeartbeatError) and retries the request.
+	// (leaderelection.EventRequestRejected, EventWatchFailed, EventChecked) and retries the
+	// request.
 	ErrUnsuitable = errors.New("store cannot be used")
 )

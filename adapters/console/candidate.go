@@ -33,13 +33,16 @@ func (c *Candidate) Status() <-chan leaderelection.Status { return c.candidacy.S
 // Current implements [leaderelection.Candidate].
 func (c *Candidate) Current() leaderelection.Status { return c.candidacy.Current() }
 
+// Events implements [leaderelection.Candidate].
+func (c *Candidate) Events() <-chan leaderelection.Event { return c.candidacy.Events() }
+
 // ElectLeader implements [leaderelection.Candidate]. The error is [ErrTyped] or
 // [ErrEndOfInput], or nil after Resign.
 func (c *Candidate) ElectLeader() error { return c.candidacy.Run(c.run) }
 
 // run executes commands until one of them, or ctx, ends the candidacy, and returns the reason.
 func (c *Candidate) run(ctx context.Context) error {
-	c.candidacy.SetID(c.id)
+	c.candidacy.Join(c.id)
 	c.candidacy.Publish(leaderelection.Status{})
 	c.console.start()
 	for {

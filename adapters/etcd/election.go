@@ -107,6 +107,10 @@ func (e *Election) Status() <-chan leaderelection.Status { return e.candidacy.St
 // Current implements [leaderelection.Candidate].
 func (e *Election) Current() leaderelection.Status { return e.candidacy.Current() }
 
+// Events implements [leaderelection.Candidate]. [leaderelection.EventChecked] is a keepalive
+// request. [leaderelection.EventWatched] is not reported.
+func (e *Election) Events() <-chan leaderelection.Event { return e.candidacy.Events() }
+
 // ElectLeader implements [leaderelection.Candidate]: it runs the candidacy and blocks
 // until it is over. It returns the error of the final status, or nil after Resign or when
 // the context of [WithContext] is done. In addition to the errors of a

@@ -72,6 +72,6 @@ func (e *Election) tryEnter(ctx context.Context) (*stay, error) {
 		e.withdraw(s.id)
 		return nil, err
 	}
-	e.candidacy.SetID(s.key)
+	e.candidacy.Join(s.key)
 	return s, nil
 }

@@ -41,8 +41,9 @@ type stay struct {
 // kept is the answer to a keepalive.
 type kept struct {
 	keep
-	ttl time.Duration
-	err error
+	ttl  time.Duration
+	took time.Duration // from the request to the answer
+	err  error
 }
 
 // looked is the answer to a look, which was sent after keep was acknowledged.
@@ -107,6 +108,9 @@ func (s *stay) run() error {
 			}
 			s.heard(revision)
 		case revision := <-s.before.events():
+			if revision != 0 {
+				s.candidacy.Vacated()
+			}
 			s.before.end()
 			s.before = nil
 			s.heard(revision)
@@ -144,7 +148,7 @@ func (s *stay) ask(now time.Time) {
 			defer cancel()
 			sent := time.Now()
 			ttl, term, err := keepAlive(ctx, s.client, s.id)
-			s.kept <- kept{keep{sent, term}, ttl, err}
+			s.kept <- kept{keep{sent, term}, ttl, time.Since(sent), err}
 		})
 	}
 	if s.looking < most && !s.lookAt.After(now) {
@@ -192,6 +196,7 @@ func (s *stay) heard(revision int64) {
 func (s *stay) renewed(a kept) {
 	switch {
 	case a.err != nil:
+		s.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventChecked, Err: a.err})
 		s.log.Debug("keepalive failed", "id", s.key, "err", a.err)
 		s.keepAt = earlier(s.keepAt, s.soon())
 	case a.ttl <= 0:
@@ -200,6 +205,7 @@ func (s *stay) renewed(a kept) {
 		s.gone = true
 		s.lookAt = time.Now()
 	default:
+		s.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventChecked, Duration: a.took})
 		s.lease.renewed(a.keep, a.ttl)
 		if s.first {
 			s.lookAt = time.Now()
@@ -301,8 +307,8 @@ func (s *stay) leads() bool { return s.candidacy.Leadership() != nil }
 
 // suspend ends the leadership when the lease has run out.
 func (s *stay) suspend(now time.Time) {
-	if s.lease.over(now) && s.candidacy.Revoke(leaderelection.ErrLeaseExpired) {
-		s.candidacy.Publish(leaderelection.Status{Role: leaderelection.Suspended})
+	if s.lease.over(now) {
+		s.candidacy.Suspend(leaderelection.ErrLeaseExpired)
 	}
 }
 

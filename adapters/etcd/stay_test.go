@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/go-leaderelection/leaderelection"
 )
 
 // TestRequestsDoNotShareTheLease: the lease is the owner's alone, who notes an answer while
@@ -17,7 +19,10 @@ func TestRequestsDoNotShareTheLease(t *testing.T) {
 	o, err := newOptions(nil)
 	require.NoError(t, err)
 	s := &stay{
-		Election: &Election{client: client, node: "/election", options: o}, ctx: t.Context(),
+		Election: &Election{
+			client: client, node: "/election", options: o, candidacy: leaderelection.NewCandidacy(t.Context(), nil),
+		},
+		ctx:   t.Context(),
 		place: place{id: 1, key: "/election/1", rev: 1},
 		kept:  make(chan kept, most), looked: make(chan looked, most),
 	}

@@ -19,9 +19,9 @@ type contender struct {
 	id        string
 	token     int64
 	suspended bool
-	first     bool // in line
-	stood     bool // the peer was asked for a place
-	joined    bool
+	first     bool   // the head of the queue
+	stood     bool   // the peer was asked to queue the candidate
+	joined    uint64 // the index of the entry by which the candidate has joined; 0 before
 	following string
 	told      bool // a status was published
 }
@@ -93,12 +93,12 @@ func (c *contender) look() (over bool) {
 	case line.Ended:
 		return true
 	case place == 0:
-		c.joined = true
 		token := int64(line.Candidates[0].Token)
 		if c.token != token {
 			c.lose()
 			c.token = token
 		}
+		c.joins(line.Candidates[0].Joined)
 		if l := c.candidacy.Leadership(); l != nil && l.Err() != nil {
 			c.suspend(leaderelection.ErrLeaseExpired)
 		}
@@ -110,14 +110,23 @@ func (c *contender) look() (over bool) {
 			c.follow("")
 		}
 	case place > 0:
-		c.joined = true
 		c.lose()
+		c.joins(line.Candidates[place].Joined)
 		c.follow(line.Candidates[place-1].ID)
-	case c.joined: // it was taken out, and will stand at the end of the line
+	case c.joined != 0: // it was removed, and will rejoin at the back of the queue
 		c.lose()
 		c.follow("")
 	}
 	return false
+}
+
+// joins reports that the candidate has joined by the entry with that index, unless that was
+// reported before.
+func (c *contender) joins(index uint64) {
+	if c.joined != index {
+		c.joined = index
+		c.candidacy.Join(c.id)
+	}
 }
 
 // leased tells whether the node's lease holds, but for what is kept to stop.
@@ -150,9 +159,8 @@ func (c *contender) lead() {
 
 // suspend ends a leadership that cannot be proven at this moment.
 func (c *contender) suspend(why error) {
-	c.candidacy.Revoke(why)
-	c.suspended = true
-	c.publish(leaderelection.Status{Role: leaderelection.Suspended})
+	c.suspended, c.following, c.told = true, "", true
+	c.candidacy.Suspend(why)
 }
 
 // lose ends what there is of a leadership: the log gives it to somebody else.
@@ -206,7 +214,7 @@ func (c *contender) leave(reason error) error {
 
 // confirmed asks whether the candidate is certainly not in line, and does not get there: what
 // has asked for its place may still be on its way, if it has never been there.
-func (c *contender) confirmed(ctx context.Context) bool { return c.joined || c.settled(ctx) }
+func (c *contender) confirmed(ctx context.Context) bool { return c.joined != 0 || c.settled(ctx) }
 
 // settled has the tables be as new as the cluster's, and looks. A request for a place that is
 // overtaken by this question can still get there: the peer, which wants the place no more, gives

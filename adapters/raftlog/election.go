@@ -167,6 +167,10 @@ func (e *Election) Status() <-chan leaderelection.Status { return e.candidacy.St
 // Current implements [leaderelection.Candidate].
 func (e *Election) Current() leaderelection.Status { return e.candidacy.Current() }
 
+// Events implements [leaderelection.Candidate]. [leaderelection.EventHandOver],
+// [leaderelection.EventChecked] and [leaderelection.EventWatched] are not reported.
+func (e *Election) Events() <-chan leaderelection.Event { return e.candidacy.Events() }
+
 // ElectLeader implements [leaderelection.Candidate]. It blocks until the candidacy is over
 // and returns the error of the final status, or nil after Resign or when the context of
 // [WithContext] is done. Errors: [leaderelection.ErrElectionOver];

@@ -104,6 +104,7 @@ func (c *cast) stand(by client, net *changefeedtest.Faulty) {
 	c.mu.Lock()
 	c.all = append(c.all, p)
 	c.mu.Unlock()
+	events := p.Events()
 	go func() { p.ended <- p.ElectLeader() }()
 	p.readers.Go(func() {
 		for s := range p.Status() {
@@ -111,11 +112,11 @@ func (c *cast) stand(by client, net *changefeedtest.Faulty) {
 		}
 	})
 	p.readers.Go(func() {
-		for n := range p.Notices() {
+		for n := range events {
 			switch n.Kind {
-			case changefeed.SubscriptionStarted:
+			case leaderelection.EventWatched:
 				c.note(func() { p.feed = true })
-			case changefeed.SubscriptionError:
+			case leaderelection.EventWatchFailed:
 				c.note(func() { p.feed = false })
 			}
 		}

@@ -93,8 +93,42 @@ const (
 	handlerError = "error"
 )
 
-// attach has the calls of e's handlers counted, and notes whom the leadership is of.
+// record records the events of c until its candidacy is over or w is stopped.
+func (w *web) record(c leaderelection.Candidate) {
+	events, record := c.Events(), w.metrics.elections.Recorder(w.election)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.stopped: // c was created too late
+		return
+	default:
+	}
+	w.recording.Go(func() {
+		for {
+			select {
+			case event, open := <-events:
+				if !open {
+					return
+				}
+				record(event)
+			case <-w.stopped:
+				return
+			}
+		}
+	})
+}
+
+// attach counts the calls of e's handlers, records the events of its candidates, and notes the
+// current leadership.
 func (w *web) attach(e *elector.Elector) {
+	create := e.NewCandidate
+	e.NewCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {
+		c, err := create(ctx)
+		if err == nil && c != nil {
+			w.record(c)
+		}
+		return c, err
+	}
 	begin, work, end, onError := e.Begin, e.Work, e.End, e.Error
 	e.Begin = func(ctx context.Context, l *leaderelection.Leadership) error {
 		err := w.call(handlerBegin, l, func() error { return begin(ctx, l) })

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
@@ -47,9 +46,6 @@ type settings struct {
 	etcd                      etcdSettings
 	changefeed                changefeedSettings
 	raftlog                   raftlogSettings
-
-	// candidateOptions are for candidates on zookeeper.
-	candidateOptions []leaderelection.Option
 
 	log *slog.Logger
 }

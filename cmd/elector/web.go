@@ -32,6 +32,9 @@ type web struct {
 	ending  <-chan struct{} // closed when this run hands over
 	metrics *metrics
 
+	stopped   chan struct{} // closed when events are no longer recorded
+	recording sync.WaitGroup
+
 	mu   sync.Mutex
 	term *begun // the last
 }
@@ -52,10 +55,9 @@ func (r *runner) serve(ctx context.Context, e *elector.Elector, b backend) (stop
 	if err != nil {
 		return nil, fmt.Errorf("--listen %s: %w", r.listenOn, err)
 	}
-	w := &web{runner: r, elector: e, backend: b, ending: ctx.Done()}
+	w := &web{runner: r, elector: e, backend: b, ending: ctx.Done(), stopped: make(chan struct{})}
 	w.metrics = newMetrics(w)
 	w.attach(e)
-	r.candidateOptions = append(r.candidateOptions, w.metrics.elections.Option())
 	r.log.Info("listening", "address", listener.Addr().String())
 
 	server := &http.Server{
@@ -79,6 +81,10 @@ func (r *runner) serve(ctx context.Context, e *elector.Elector, b backend) (stop
 			_ = server.Close() // whoever does not read
 		}
 		all.Wait()
+		w.mu.Lock()
+		close(w.stopped)
+		w.mu.Unlock()
+		w.recording.Wait()
 	}, nil
 }
 

@@ -21,6 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 	"github.com/go-leaderelection/leaderelection/elector"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -304,6 +306,45 @@ func TestLeaderPageAsksTheClock(t *testing.T) {
 	require.Equal(t, 200, w.code("/leader"))
 	deadline = time.Now().Add(-time.Nanosecond)
 	require.Equal(t, 503, w.code("/leader"))
+}
+
+// TestEventsOfACandidate: the metrics of package electionprom are those of candidates of any
+// backend, until the pages are stopped.
+func TestEventsOfACandidate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewTable().Store("election")
+		defer store.Close()
+		nothing := func(context.Context, *leaderelection.Leadership) error { return nil }
+		e := &elector.Elector{
+			NewCandidate: func(context.Context) (leaderelection.Candidate, error) { return changefeed.NewElection(store) },
+			Begin:        nothing, End: nothing,
+			Error: func(context.Context, *leaderelection.Leadership, error) error { return nil },
+		}
+		w := newWeb(t, e)
+		w.stopped = make(chan struct{})
+		w.attach(e)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		time.Sleep(time.Minute)
+		metrics := func() string {
+			rw := httptest.NewRecorder()
+			w.routes().ServeHTTP(rw, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			return rw.Body.String()
+		}
+		require.Contains(t, metrics(), `leaderelection_leader{election="/e"} 1`)
+		cancel()
+		require.NoError(t, <-ended)
+		synctest.Wait()
+		require.Contains(t, metrics(), `leaderelection_leader{election="/e"} 0`)
+
+		close(w.stopped)
+		late, err := changefeed.NewElection(store)
+		require.NoError(t, err)
+		w.record(late) // starts nothing
+		w.recording.Wait()
+		require.NoError(t, late.Resign())
+	})
 }
 
 // TestLoopThatIsStuck: /healthz says so, within a second.

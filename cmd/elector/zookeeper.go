@@ -164,7 +164,7 @@ func (z *zookeeper) candidate(ctx context.Context) (leaderelection.Candidate, er
 		err := z.ready(ctx)
 		if err == nil {
 			var e *leaderelection.Election
-			e, err = leaderelection.NewElection(z.conn, z.election, slices.Concat(z.options(), z.candidateOptions, []leaderelection.Option{
+			e, err = leaderelection.NewElection(z.conn, z.election, slices.Concat(z.options(), []leaderelection.Option{
 				leaderelection.WithCreateNode(), leaderelection.WithRejoin(), leaderelection.WithValue(z.value),
 			})...)
 			if err == nil {

@@ -115,8 +115,6 @@ func (w *world) stand(c *candidate) {
 	if w.plain {
 		options = append(options, leaderelection.WithNaming(leaderelection.Prefix("n_")))
 	}
-	hooks := &hookLog{w: w, c: c}
-	options = append(options, hooks.option())
 	e, err := leaderelection.NewElection(c.link.conn, node, options...)
 	c.mu.Lock()
 	if err != nil {
@@ -134,6 +132,8 @@ func (w *world) stand(c *candidate) {
 	if resigned {
 		_ = e.Resign()
 	}
+	events := e.Events()
+	w.busy.Go(func() { (&eventLog{w: w, c: c}).read(events) })
 	returned := make(chan error, 1)
 	go func() { returned <- e.ElectLeader() }()
 	count := 0
@@ -165,7 +165,6 @@ func (w *world) stand(c *candidate) {
 		}
 	}
 	err = <-returned
-	hooks.end()
 	c.mu.Lock()
 	c.over, c.err = true, err
 	last := c.last

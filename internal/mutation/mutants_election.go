@@ -96,11 +96,11 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "election/joined", breaks: "a second znode at the same path is not reported as joined",
-		file: "teller.go",
+		file: "election.go",
 		edits: []edit{
-			{"t.id = \"\" // the next znode is another one, even if it has the same path", "_ = t.id"},
+			{"(!e.joined || s.Path != e.ID())", "s.Path != e.ID()"},
 		},
-		tests: ". -run TestHooksOfASecondZnode",
+		tests: ". -run TestEventsOfASecondZnode",
 	},
 	{
 		name: "watch/doubt", breaks: "a watch of before a reconnect is trusted",
@@ -144,11 +144,14 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "election/R1", breaks: "Done is closed after the status Suspended",
-		file: "election.go",
+		file: "candidacy.go",
 		edits: []edit{
-			{`		e.candidacy.Revoke(ErrLeaseExpired)
-		e.candidacy.Publish(Status{Role: Suspended})`, `		e.candidacy.Publish(Status{Role: Suspended})
-		e.candidacy.Revoke(ErrLeaseExpired)`},
+			{`	if c.endLeadership(reason) {
+		c.Publish(Status{Role: Suspended})
+`, `	if c.Leadership() != nil {
+		c.Publish(Status{Role: Suspended})
+		c.endLeadership(reason)
+`},
 		},
 		tests: "./internal/traptest -run ^TestDoneIsClosedBeforeSuspended$",
 	},
@@ -156,8 +159,8 @@ var electionMutants = []mutant{
 		name: "election/R2", breaks: "an unread leadership is delivered after its end",
 		file: "election.go",
 		edits: []edit{
-			{`		e.candidacy.Retract(meanwhile)
-`, `		_ = meanwhile
+			{`		e.candidacy.Retract(interim)
+`, `		_ = interim
 `},
 		},
 		tests: ". -run ^TestUnreadLeadershipIsWithdrawn$",
@@ -193,6 +196,38 @@ var electionMutants = []mutant{
 			{"	c.wait()\n	c.Revoke(reason)\n", "	c.wait()\n"},
 		},
 		tests: ". -run TestCandidacyIsStopped$",
+	},
+	{
+		name: "candidacy/vacated", breaks: "a predecessor that was not the leader counts as a hand-over",
+		file: "candidacy.go",
+		edits: []edit{
+			{"	if s.NowFollowing != \"\" {", "	if false {"},
+		},
+		tests: ". -run ^TestEventsOfAHandOverWithoutConnection$",
+	},
+	{
+		name: "events/order", breaks: "a new event is dropped, and not the oldest",
+		file: "events.go",
+		edits: []edit{
+			{"		case s.c <- e:\n			return\n		default:\n		}\n", "		case s.c <- e:\n			return\n		default:\n			s.missed = e.Missed + 1\n			return\n		}\n"},
+		},
+		tests: ". -run ^TestEventStreamDropsTheOldest$",
+	},
+	{
+		name: "events/frequent", breaks: "checks displace other events",
+		file: "events.go",
+		edits: []edit{
+			{"if e.Kind.frequent() && len(s.c) >= maxFrequent {", "if false {"},
+		},
+		tests: ". -run ^TestEventStreamDropsFrequentEventsFirst$",
+	},
+	{
+		name: "events/resumed", breaks: "a resumed leadership is reported as a new one",
+		file: "events.go",
+		edits: []edit{
+			{"s.token == e.Token:", "s.token != e.Token:"},
+		},
+		tests: ". -run ^TestEventsOfASuspension$",
 	},
 	{
 		name: "candidacy/once", breaks: "the last reason counts",

@@ -64,7 +64,7 @@ var lineMutants = []mutant{
 		return p.look(ctx)
 	case p.Room`, "\tcase p.Room"},
 		},
-		tests: ". -run ^TestHooksOfAHandOverWithoutConnection$",
+		tests: ". -run ^TestEventsOfAHandOverWithoutConnection$",
 	},
 	{
 		name: "line/W7", breaks: "same session not asked",
@@ -83,7 +83,7 @@ var lineMutants = []mutant{
 	}
 `, ""},
 		},
-		tests: ". -run ^TestHooksOfAHandOverWithoutConnection$",
+		tests: ". -run ^TestEventsOfAHandOverWithoutConnection$",
 	},
 	{
 		name: "line/K2", breaks: "absent own znode always deleted",
@@ -155,7 +155,7 @@ var lineMutants = []mutant{
 `, `	s.isSecond = count >= 1
 `},
 		},
-		tests: ". -run ^TestHooksTellHowLongAHandOverTakes$",
+		tests: ". -run ^TestEventsHaveTheDurationOfAHandOver$",
 	},
 	{
 		name: "line/O3", breaks: "predecessor is the first, herd",
@@ -163,7 +163,7 @@ var lineMutants = []mutant{
 		edits: []edit{
 			{"if s.predecessor == \"\" || distance > ahead {", "if s.predecessor == \"\" || distance < ahead {"},
 		},
-		tests: ". -run ^TestHooksOfAPredecessorThatWasNoLeader$",
+		tests: ". -run ^TestEventsOfAPredecessorThatWasNoLeader$",
 	},
 	{
 		name: "line/P1", breaks: "session change does not end it",
@@ -182,7 +182,7 @@ var lineMutants = []mutant{
 			{`	p.tell(State{Err: zkerror.ErrDeleted})
 	if err := p.over`, "\tif err := p.over"},
 		},
-		tests: ". -run ^TestHooksOfAnElectionsEnd$",
+		tests: ". -run ^TestEventsOfAnElectionsEnd$",
 	},
 	{
 		name: "line/rL5", breaks: "leftovers without Sync",
@@ -317,7 +317,7 @@ var lineMutants = []mutant{
 `, `	p.rest()
 `},
 		},
-		tests: ". -run ^TestHooksOfAHandOver$",
+		tests: ". -run ^TestEventsOfAHandOver$",
 	},
 	{
 		name: "line/rL2", breaks: "the end of the common session counts as a resignation",

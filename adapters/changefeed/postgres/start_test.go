@@ -167,7 +167,7 @@ func TestNoLoginForAWhile(t *testing.T) {
 	pool := newPool(t, server.Addr(), as(rotated))
 	e, err := changefeed.NewElection(newStore(t, pool, table))
 	require.NoError(t, err)
-	ended := make(chan error, 1)
+	ended, events := make(chan error, 1), e.Events()
 	go func() { ended <- e.ElectLeader() }()
 	defer func() {
 		_ = e.Resign()
@@ -192,8 +192,8 @@ func TestNoLoginForAWhile(t *testing.T) {
 	sql(t, operator, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '"+rotated+"'")
 	for refusals, limit := 0, bounded(t); refusals < 3; {
 		select {
-		case n := <-e.Notices():
-			if n.Kind == changefeed.SubscriptionError && errors.Is(n.Err, changefeed.ErrUnsuitable) {
+		case n := <-events:
+			if n.Kind == leaderelection.EventWatchFailed && errors.Is(n.Err, changefeed.ErrUnsuitable) {
 				require.ErrorContains(t, n.Err, "not permitted to log in")
 				refusals++
 			}

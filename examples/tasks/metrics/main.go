@@ -37,11 +37,12 @@ func main() {
 	http.Handle("/metrics", promhttp.Handler())
 	go func() { log.Fatal(http.ListenAndServe(*listen, nil)) }()
 
-	candidate, err := leaderelection.NewElection(conn, "/jobs/report", metrics.Option(),
+	candidate, err := leaderelection.NewElection(conn, "/jobs/report",
 		leaderelection.WithCreateNode(), leaderelection.WithRejoin())
 	if err != nil {
 		log.Fatal(err)
 	}
+	go metrics.Observe("/jobs/report", candidate.Events())
 	err = elector.Lead(ctx, candidate, func(ctx context.Context, l *leaderelection.Leadership) error {
 		log.Print("leader with token ", l.Token())
 		<-ctx.Done()

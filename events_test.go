@@ -14,14 +14,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// hooked is a candidate and what its hooks were told.
-type hooked struct {
+// observed is a candidate and the events that were received from it.
+type observed struct {
 	*contender
-	mu      sync.Mutex
-	events  []string // without checks and watches
-	broken  []string // what was not as it has to be during a call
-	elected []leaderelection.HookEvent
-	watched []string
+	mu        sync.Mutex
+	events    []string // without hand-overs, checks and watches
+	broken    []string // violations that were found when an event was received
+	elected   []leaderelection.Event
+	handOvers []leaderelection.Event
+	watched   []string
+	ends      []<-chan struct{} // Done of each leadership
 	counts
 }
 
@@ -31,98 +33,105 @@ type counts struct {
 	missed  int
 }
 
-// rest returns what h has counted when everything has come to rest.
-func (h *hooked) rest() counts {
+// rest returns the counts of h when all goroutines of the test are blocked.
+func (h *observed) rest() counts {
 	synctest.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.counts
 }
 
-// hook makes a candidate on conn whose hooks are recorded, and called before that
-// by more.
-func (l *line) hook(conn *zk.Conn, opts ...leaderelection.Option) *hooked {
+// handOver returns the duration of the hand-over to leadership number i.
+func (h *observed) handOver(i int) (d time.Duration, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.handOvers {
+		if e.Token == h.elected[i].Token {
+			return e.Duration, true
+		}
+	}
+	return 0, false
+}
+
+// observe creates a candidate on conn whose events are recorded.
+func (l *line) observe(conn *zk.Conn, opts ...leaderelection.Option) *observed {
 	l.Helper()
-	h := &hooked{}
-	var ends []<-chan struct{}
-	says := func(what string, more func(leaderelection.HookEvent)) func(leaderelection.HookEvent) {
-		return func(e leaderelection.HookEvent) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			if e.Election != electionNode || e.Time.IsZero() || (e.ID != h.ID() && what != "ended") {
-				h.broken = append(h.broken, fmt.Sprintf("%s: %+v", what, e))
-			}
-			if e.Err != nil {
-				what := what + ": " + e.Err.Error()
-				h.events = append(h.events, what)
-			} else {
-				h.events = append(h.events, what)
-			}
-			if more != nil {
-				more(e)
-			}
-		}
-	}
-	leads := func(e leaderelection.HookEvent) {
-		s := h.Current()
-		if s.Role != leaderelection.Leader || s.Leadership.Token() != e.Token {
-			h.broken = append(h.broken, fmt.Sprintf("told to lead, while %v", s))
-			return
-		}
-		ends = append(ends, s.Leadership.Done())
-	}
-	ended := func(leaderelection.HookEvent) {
-		if len(ends) == 0 {
-			h.broken = append(h.broken, "told of an end without a beginning")
-			return
-		}
-		select {
-		case <-ends[len(ends)-1]:
-		default:
-			h.broken = append(h.broken, "told of the end before Done was closed")
-		}
-	}
-	opts = append(opts, leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(l.timeout),
-		leaderelection.WithHooks(leaderelection.Hooks{
-			Joined: says("joined", nil),
-			Elected: says("elected", func(e leaderelection.HookEvent) {
-				h.elected = append(h.elected, e)
-				leads(e)
-			}),
-			Suspended: says("suspended", ended),
-			Resumed:   says("resumed", leads),
-			Lost:      says("lost", ended),
-			Ended:     says("ended", nil),
-			Checked: func(e leaderelection.HookEvent) {
-				h.mu.Lock()
-				defer h.mu.Unlock()
-				h.checked++
-				if e.Sent.IsZero() || e.Sent.After(e.Time) {
-					h.broken = append(h.broken, "checked before it was sent")
-				}
-				if e.Err != nil {
-					h.failed++
-				}
-			},
-			Watched: func(e leaderelection.HookEvent) {
-				h.mu.Lock()
-				defer h.mu.Unlock()
-				h.watched = append(h.watched, e.Path)
-			},
-			Missed: func(e leaderelection.HookEvent) {
-				h.mu.Lock()
-				defer h.mu.Unlock()
-				h.missed += e.Missed
-			},
-		}))
+	return l.observeAfter(conn, func(*observed, leaderelection.Event) {}, opts...)
+}
+
+// observeAfter is observe with a function that is called with each event before it is recorded.
+func (l *line) observeAfter(conn *zk.Conn, before func(*observed, leaderelection.Event), opts ...leaderelection.Option) *observed {
+	l.Helper()
+	opts = append(opts, leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(l.timeout))
 	e, err := leaderelection.NewElection(conn, electionNode, opts...)
 	require.NoError(l, err)
-	h.contender = &contender{Election: e, conn: conn}
+	h := &observed{contender: &contender{Election: e, conn: conn}}
+	events := e.Events()
+	go func() {
+		for e := range events {
+			before(h, e)
+			h.record(e)
+		}
+	}()
 	return h
 }
 
-// heard requires what h was told since it joined, when everything has come to rest.
-func (l *line) heard(h *hooked, want ...string) {
+func (h *observed) record(e leaderelection.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	fail := func(format string, args ...any) { h.broken = append(h.broken, fmt.Sprintf(format, args...)) }
+	h.missed += e.Missed
+	if e.Time.IsZero() {
+		fail("without time: %v", e)
+	}
+	switch e.Kind {
+	case leaderelection.EventHandOver:
+		h.handOvers = append(h.handOvers, e)
+		return
+	case leaderelection.EventWatched:
+		h.watched = append(h.watched, e.Subject)
+		return
+	case leaderelection.EventChecked:
+		h.checked++
+		if e.Duration < 0 {
+			fail("answered before it was sent: %v", e)
+		}
+		if e.Err != nil {
+			h.failed++
+		}
+		return
+	case leaderelection.EventElected, leaderelection.EventResumed:
+		if e.Kind == leaderelection.EventElected {
+			h.elected = append(h.elected, e)
+		}
+		if s := h.Current(); s.Role != leaderelection.Leader || s.Leadership.Token() != e.Token {
+			fail("%v, but the status is %v", e, s)
+		} else {
+			h.ends = append(h.ends, s.Leadership.Done())
+		}
+	case leaderelection.EventSuspended, leaderelection.EventLost:
+		if len(h.ends) == 0 {
+			fail("%v before a leadership", e)
+			break
+		}
+		select {
+		case <-h.ends[len(h.ends)-1]:
+		default:
+			fail("%v before Done was closed", e)
+		}
+	}
+	if e.ID != h.ID() && e.Kind != leaderelection.EventEnded {
+		fail("wrong ID: %v", e)
+	}
+	what := e.Kind.String()
+	if e.Err != nil {
+		what += ": " + e.Err.Error()
+	}
+	h.events = append(h.events, what)
+}
+
+// heard requires the events of h when all goroutines of the test are blocked.
+func (l *line) heard(h *observed, want ...string) {
 	l.Helper()
 	synctest.Wait()
 	h.mu.Lock()
@@ -132,14 +141,14 @@ func (l *line) heard(h *hooked, want ...string) {
 	require.Zero(l, h.missed)
 }
 
-func TestHooksOfAHandOver(t *testing.T) {
+func TestEventsOfAHandOver(t *testing.T) {
 	inSlowLine(t, func(l *line) {
-		first, second := l.hook(l.connect()), l.hook(l.connect())
+		first, second := l.observe(l.connect()), l.observe(l.connect())
 		l.join(first.contender)
 		l.join(second.contender)
 		l.heard(first, "joined", "elected")
 		l.heard(second, "joined")
-		_, ok := first.elected[0].HandOver()
+		_, ok := first.handOver(0)
 		require.False(t, ok, "there was no predecessor")
 		require.Equal(t, []string{first.ID()}, first.watched)
 		require.Equal(t, []string{second.ID(), first.ID()}, second.watched)
@@ -150,7 +159,7 @@ func TestHooksOfAHandOver(t *testing.T) {
 		})
 		l.heard(first, "joined", "elected", "lost: candidate has resigned", "ended: candidate has resigned")
 		l.heard(second, "joined", "elected")
-		took, ok := second.elected[0].HandOver()
+		took, ok := second.handOver(0)
 		require.True(t, ok)
 		require.Zero(t, took, "it asks nothing")
 		require.Equal(t, second.Current().Leadership.Token(), second.elected[0].Token)
@@ -158,10 +167,10 @@ func TestHooksOfAHandOver(t *testing.T) {
 }
 
 // The third in line has to list when both ahead go at once.
-func TestHooksTellHowLongAHandOverTakes(t *testing.T) {
+func TestEventsHaveTheDurationOfAHandOver(t *testing.T) {
 	inSlowLine(t, func(l *line) {
 		ahead := l.stand(2)
-		third := l.hook(l.connect())
+		third := l.observe(l.connect())
 		l.join(third.contender)
 		l.cost(func() {
 			for _, c := range ahead {
@@ -170,7 +179,7 @@ func TestHooksTellHowLongAHandOverTakes(t *testing.T) {
 			l.leads(third.contender)
 		})
 		l.heard(third, "joined", "elected")
-		took, ok := third.elected[0].HandOver()
+		took, ok := third.handOver(0)
 		require.True(t, ok)
 		require.Equal(t, roundTrip, took)
 	})
@@ -178,10 +187,10 @@ func TestHooksTellHowLongAHandOverTakes(t *testing.T) {
 
 // A predecessor's end that does not make a leader has nothing to do with the end
 // that does.
-func TestHooksOfAPredecessorThatWasNoLeader(t *testing.T) {
+func TestEventsOfAPredecessorThatWasNoLeader(t *testing.T) {
 	inSlowLine(t, func(l *line) {
 		ahead := l.stand(2)
-		third := l.hook(l.connect())
+		third := l.observe(l.connect())
 		l.join(third.contender)
 		l.resign(ahead[1])
 		l.cost(func() {
@@ -189,7 +198,7 @@ func TestHooksOfAPredecessorThatWasNoLeader(t *testing.T) {
 			l.leads(third.contender)
 		})
 		l.heard(third, "joined", "elected")
-		took, ok := third.elected[0].HandOver()
+		took, ok := third.handOver(0)
 		require.True(t, ok)
 		require.Zero(t, took)
 		require.Equal(t, []string{third.ID(), ahead[1].ID(), ahead[0].ID()}, third.watched)
@@ -198,10 +207,10 @@ func TestHooksOfAPredecessorThatWasNoLeader(t *testing.T) {
 
 // How long a hand-over took is not known of one that was not told: here the server
 // does not set the watches anew.
-func TestHooksOfAHandOverWithoutConnection(t *testing.T) {
+func TestEventsOfAHandOverWithoutConnection(t *testing.T) {
 	inSlowLine(t, func(l *line) {
 		ahead := l.stand(2)
-		third := l.hook(l.connect())
+		third := l.observe(l.connect())
 		l.join(third.contender)
 		l.resign(ahead[1])
 		time.Sleep(leasePeriod)
@@ -213,15 +222,15 @@ func TestHooksOfAHandOverWithoutConnection(t *testing.T) {
 		l.srv.Refuse(false)
 		l.leads(third.contender)
 		l.heard(third, "joined", "elected")
-		_, ok := third.elected[0].HandOver()
+		_, ok := third.handOver(0)
 		require.False(t, ok)
 	})
 }
 
-func TestHooksOfASuspension(t *testing.T) {
+func TestEventsOfASuspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t)
-		h := l.hook(l.connect())
+		h := l.observe(l.connect())
 		leads := l.join(h.contender)
 		require.Equal(t, leaderelection.Leader, leads.Role)
 		l.srv.Blackhole(zktest.BothWays)
@@ -243,11 +252,11 @@ func TestHooksOfASuspension(t *testing.T) {
 	})
 }
 
-func TestHooksOfALeadershipThatIsLostWhileSuspended(t *testing.T) {
+func TestEventsOfALeadershipThatIsLostWhileSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t)
 		ahead := l.stand(1)
-		h := l.hook(l.connect(), leaderelection.WithRejoin())
+		h := l.observe(l.connect(), leaderelection.WithRejoin())
 		l.join(h.contender)
 		l.resign(ahead[0])
 		l.leads(h.contender)
@@ -258,19 +267,19 @@ func TestHooksOfALeadershipThatIsLostWhileSuspended(t *testing.T) {
 		l.leads(h.contender)
 		l.heard(h, "joined", "elected", "suspended: lease expired: it was not confirmed in time",
 			"lost: session expired", "joined", "elected")
-		_, ok := h.elected[0].HandOver()
+		_, ok := h.handOver(0)
 		require.True(t, ok)
-		_, ok = h.elected[1].HandOver()
+		_, ok = h.handOver(1)
 		require.False(t, ok, "there was no predecessor this time")
 		require.Greater(t, h.elected[1].Token, h.elected[0].Token)
 	})
 }
 
 // In a tree that was built again, the candidate's new znode has the path of its earlier one.
-func TestHooksOfASecondZnodeAtThePath(t *testing.T) {
+func TestEventsOfASecondZnodeAtThePath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t)
-		h := l.hook(l.connect(), leaderelection.WithRejoin(), leaderelection.WithNaming(leaderelection.Prefix("n_")))
+		h := l.observe(l.connect(), leaderelection.WithRejoin(), leaderelection.WithNaming(leaderelection.Prefix("n_")))
 		l.join(h.contender)
 		first := h.ID()
 		l.srv.Restart(zktest.LoseTree)
@@ -284,13 +293,13 @@ func TestHooksOfASecondZnodeAtThePath(t *testing.T) {
 	})
 }
 
-func TestHooksOfAnElectionsEnd(t *testing.T) {
+func TestEventsOfAnElectionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t)
-		first, second := l.hook(l.connect()), l.hook(l.connect())
+		first, second := l.observe(l.connect()), l.observe(l.connect())
 		l.join(first.contender)
 		l.join(second.contender)
-		l.heard(first, "joined", "elected") // before the status changes again: hooks come later than it
+		l.heard(first, "joined", "elected") // before the status changes again: events are received later than it
 		require.NoError(t, second.EndElection())
 		<-first.over
 		<-second.over
@@ -300,10 +309,10 @@ func TestHooksOfAnElectionsEnd(t *testing.T) {
 	})
 }
 
-func TestHooksOfACandidateThatCannotJoin(t *testing.T) {
+func TestEventsOfACandidateThatCannotJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t)
-		h, never := l.hook(l.connect()), l.hook(l.connect())
+		h, never := l.observe(l.connect()), l.observe(l.connect())
 		l.srv.Refuse(true)
 		l.srv.DropConnections()
 		require.ErrorIs(t, h.ElectLeader(), leaderelection.ErrUnreachable)
@@ -318,11 +327,11 @@ func TestHooksOfACandidateThatCannotJoin(t *testing.T) {
 }
 
 // The second in line checks too, and nobody else.
-func TestHooksCountChecks(t *testing.T) {
+func TestEventsOfChecks(t *testing.T) {
 	const periods = 100
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t)
-		all := []*hooked{l.hook(l.connect()), l.hook(l.connect()), l.hook(l.connect())}
+		all := []*observed{l.observe(l.connect()), l.observe(l.connect()), l.observe(l.connect())}
 		for _, h := range all {
 			l.join(h.contender)
 		}
@@ -339,10 +348,10 @@ func TestHooksCountChecks(t *testing.T) {
 }
 
 // A check that is lost with its connection has proven nothing.
-func TestHooksTellOfChecksThatFail(t *testing.T) {
+func TestEventsOfChecksThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t)
-		h := l.hook(l.connect())
+		h := l.observe(l.connect())
 		l.join(h.contender)
 		time.Sleep(2 * leasePeriod)
 		l.srv.Before(zktest.Match{Op: zktest.OpMulti, Nth: 1}, zktest.Cut)
@@ -351,22 +360,22 @@ func TestHooksTellOfChecksThatFail(t *testing.T) {
 	})
 }
 
-// A hook that does not return holds up hooks, and nothing else.
-func TestHookThatBlocks(t *testing.T) {
+// A reader that does not receive events delays nothing.
+func TestEventsThatAreNotReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t)
 		release := make(chan struct{})
 		blocked := false
-		h := l.hook(l.connect(), leaderelection.WithHooks(leaderelection.Hooks{
-			Elected: func(leaderelection.HookEvent) {
+		h := l.observeAfter(l.connect(), func(_ *observed, e leaderelection.Event) {
+			if e.Kind == leaderelection.EventElected {
 				blocked = true
 				<-release
-			},
-		}))
-		follower := l.hook(l.connect())
+			}
+		})
+		follower := l.observe(l.connect())
 		leads := l.join(h.contender)
 		l.join(follower.contender)
-		time.Sleep(100 * leasePeriod) // more than wait for a hook
+		time.Sleep(100 * leasePeriod) // more events than can wait
 		synctest.Wait()
 		require.True(t, blocked)
 		require.NoError(t, leads.Leadership.Err())
@@ -384,20 +393,29 @@ func TestHookThatBlocks(t *testing.T) {
 		l.leads(follower.contender)
 		require.Zero(t, time.Since(start))
 		<-h.over
-		require.Equal(t, 1500*time.Millisecond, time.Since(start))
+		require.Zero(t, time.Since(start))
+		h.mu.Lock()
+		require.Equal(t, []string{"joined"}, h.events)
+		h.mu.Unlock()
 		close(release)
-		l.heard(h, "joined")
+		synctest.Wait()
+		require.Equal(t, []string{
+			"joined", "elected", "suspended: lease expired: it was not confirmed in time", "resumed",
+			"lost: candidate has resigned", "ended: candidate has resigned",
+		}, h.events)
 	})
 }
 
-// What had to be left out is told when the hook has returned: checks first.
-func TestHookThatIsLate(t *testing.T) {
+// If events are received late, checks were dropped first.
+func TestEventsThatAreReceivedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t)
 		release := make(chan struct{})
-		h := l.hook(l.connect(), leaderelection.WithHooks(leaderelection.Hooks{
-			Elected: func(leaderelection.HookEvent) { <-release },
-		}))
+		h := l.observeAfter(l.connect(), func(_ *observed, e leaderelection.Event) {
+			if e.Kind == leaderelection.EventElected {
+				<-release
+			}
+		})
 		leads := l.join(h.contender)
 		l.srv.Blackhole(zktest.BothWays)
 		<-leads.Leadership.Done()
@@ -405,6 +423,8 @@ func TestHookThatIsLate(t *testing.T) {
 		l.leads(h.contender)
 		time.Sleep(100*leasePeriod + leasePeriod/2)
 		close(release)
+		synctest.Wait()
+		time.Sleep(leasePeriod) // the next check reports the dropped ones
 		now := h.rest()
 		require.Equal(t, []string{"joined", "elected", "suspended: lease expired: it was not confirmed in time", "resumed"}, h.events)
 		require.Positive(t, now.missed)
@@ -413,14 +433,15 @@ func TestHookThatIsLate(t *testing.T) {
 	})
 }
 
-// Hooks may end a candidacy, and wait for nothing that waits for them.
-func TestHookThatResigns(t *testing.T) {
+// The reader may end the candidacy.
+func TestEventReaderResigns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t)
-		var h *hooked
-		h = l.hook(l.connect(), leaderelection.WithHooks(leaderelection.Hooks{
-			Elected: func(leaderelection.HookEvent) { _ = h.Resign() },
-		}))
+		h := l.observeAfter(l.connect(), func(h *observed, e leaderelection.Event) {
+			if e.Kind == leaderelection.EventElected {
+				_ = h.Resign()
+			}
+		})
 		l.start(h.contender)
 		<-h.over
 		synctest.Wait()
