@@ -7,19 +7,25 @@ import "sync"
 // leadership that the reader has received. Its methods may be called from any goroutine.
 type statusFeed struct {
 	mu      sync.Mutex
-	c       chan Status
-	sent    [2]*Leadership // of what was put into c last and may have been read since
-	unread  int            // how many of sent count
-	told    *Leadership
+	c       chan Status // capacity 1
+	sent    *Status     // the status that was sent to c last, if it may not have been received
+	next    *follower   // sends the status after sent; nil without one
+	held    *Leadership // of the status that the reader has received last, as far as is known
 	current Status
 	closed  bool
 }
 
-// newStatusFeed returns a statusFeed that has not published a status yet.
-func newStatusFeed() *statusFeed {
-	// Two elements: the end of a leadership, and what has come after it.
-	return &statusFeed{c: make(chan Status, 2)}
+// follower is a status that is sent when the one before it was received. It needs a goroutine,
+// which runs until then: if both statuses were in the channel, they could not be taken back
+// together while the reader receives.
+type follower struct {
+	status Status
+	stop   chan struct{} // closed if the status is taken back
+	sent   chan bool     // capacity 1: whether the status was sent
 }
+
+// newStatusFeed returns a statusFeed that has not published a status yet.
+func newStatusFeed() *statusFeed { return &statusFeed{c: make(chan Status, 1)} }
 
 // C returns the channel for Candidate.Status.
 func (f *statusFeed) C() <-chan Status { return f.c }
@@ -76,39 +82,57 @@ func (f *statusFeed) publish(s Status) {
 	}
 	f.current = s
 	missed := f.takeBack()
-	var next []Status
-	if s.Leadership != nil && f.told != nil && s.Leadership != f.told {
-		// The reader holds an earlier leadership: it hears of the end first.
-		end := Status{CandidateID: s.CandidateID, Role: Suspended}
-		for _, m := range missed {
-			if m.Leadership == nil {
-				end = m
-			}
+	if s.Leadership == nil || f.held == nil || s.Leadership == f.held {
+		f.send(s)
+		return
+	}
+	// The reader holds an earlier leadership, and receives its loss first.
+	loss := Status{CandidateID: s.CandidateID, Role: Suspended}
+	for _, m := range missed {
+		if m.Leadership == nil {
+			loss = m
 		}
-		next = append(next, end)
 	}
-	for i, s := range append(next, s) {
-		f.sent[i], f.unread = s.Leadership, i+1
-		f.c <- s // there is room: it was emptied, and nobody else sends
-	}
+	f.send(loss)
+	next := &follower{s, make(chan struct{}), make(chan bool, 1)}
+	f.next = next
+	go func() {
+		select {
+		case f.c <- next.status:
+			next.sent <- true
+		case <-next.stop:
+			next.sent <- false
+		}
+	}()
 }
 
-// takeBack empties the channel, notes what the reader has read of it, and
-// returns the rest.
+// send sends s to the channel, which is empty. No other goroutine sends.
+func (f *statusFeed) send(s Status) {
+	f.sent = &s
+	f.c <- s
+}
+
+// takeBack empties the channel, updates held, and returns the statuses that the reader has not
+// received.
 func (f *statusFeed) takeBack() (missed []Status) {
-	for {
-		select {
-		case s := <-f.c:
-			missed = append(missed, s)
-			continue
-		default:
+	if f.next != nil {
+		close(f.next.stop)
+		if <-f.next.sent { // so the status before it was received
+			f.held, f.sent = f.sent.Leadership, &f.next.status
+		} else {
+			missed = append(missed, f.next.status)
 		}
-		break
+		f.next = nil
 	}
-	if read := f.unread - len(missed); read > 0 {
-		f.told = f.sent[read-1]
+	select {
+	case s := <-f.c:
+		missed = append([]Status{s}, missed...)
+	default:
+		if f.sent != nil {
+			f.held = f.sent.Leadership
+		}
 	}
-	f.sent, f.unread = [2]*Leadership{}, 0
+	f.sent = nil
 	return missed
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -19,7 +20,7 @@ func read(t *testing.T, f *statusFeed) Status {
 	case s, ok := <-f.C():
 		require.True(t, ok, "the channel is closed")
 		return s
-	default:
+	case <-time.After(time.Minute):
 		require.Fail(t, "nothing to read")
 		return Status{}
 	}
@@ -146,4 +147,28 @@ func TestContractHoldsForEveryOrder(t *testing.T) {
 		}
 		require.ErrorIs(t, newest.Err, ErrElectionOver, "seed %d", seed)
 	}
+}
+
+// A reader that receives while statuses are replaced never receives two leaderships without a
+// status between them.
+func TestConcurrentReaderReceivesEveryLoss(t *testing.T) {
+	f := newStatusFeed()
+	received := make(chan error, 1)
+	go func() {
+		var held *Leadership
+		var err error
+		for s := range f.C() {
+			if held != nil && s.Leadership != nil && s.Leadership != held && err == nil {
+				err = errors.New("a leadership directly after another one")
+			}
+			held = s.Leadership
+		}
+		received <- err
+	}()
+	for range 100_000 {
+		f.Publish(leading(1))
+		f.Publish(Status{Role: Suspended})
+	}
+	f.Withdraw()
+	require.NoError(t, <-received)
 }

@@ -58,9 +58,17 @@ var electionMutants = []mutant{
 		name: "election/T1", breaks: "end of a leadership lost",
 		file: "statusfeed.go",
 		edits: []edit{
-			{"\tif s.Leadership != nil && f.told != nil && s.Leadership != f.told {", "\tif false {"},
+			{"\tif s.Leadership == nil || f.held == nil || s.Leadership == f.held {", "\tif true {"},
 		},
 		tests: ". -run ^TestEndOfAToldLeadershipIsNotSwallowed$",
+	},
+	{
+		name: "election/statuses-order", breaks: "a loss and the next leadership are taken back while the reader receives",
+		file: "statusfeed.go",
+		edits: []edit{
+			{"c: make(chan Status, 1)", "c: make(chan Status, 2)"},
+		},
+		tests: ". -run ^TestConcurrentReaderReceivesEveryLoss$",
 	},
 	{
 		name: "election/options-granted", breaks: "an election accepts a timeout longer than granted",
