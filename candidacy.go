@@ -280,8 +280,9 @@ func (c *Candidacy) Stop(reason error) {
 
 // Finish ends the candidacy: it revokes the leadership, delivers the final status with
 // reason, reports [EventEnded] if Run was called, and closes the channels of Status and Events.
-// If reason is [ErrResigned], there is no final status. Only the first call has an effect; an algorithm may call Finish before it returns.
-// Finish returns the reason of the first call, or nil if that is ErrResigned.
+// If reason is [ErrResigned], there is no final status. Only the first call has an effect; an
+// algorithm may call Finish before it returns. Finish returns the reason of the first call, or nil
+// if that is ErrResigned.
 func (c *Candidacy) Finish(reason error) error {
 	c.stop(ErrCandidacyOver) // releases the context
 	c.release()
@@ -298,13 +299,14 @@ func (c *Candidacy) Finish(reason error) error {
 		}
 		close(c.done)
 	}
-	id, err, started := c.id, c.err, c.started
+	id, err, started, events := c.id, c.err, c.started, c.events
 	c.mu.Unlock()
-	if started {
-		c.Report(Event{Kind: EventEnded, Err: reason})
-	}
-	c.stream().Close()
 	if first {
+		if started {
+			events.End(Event{Kind: EventEnded, ID: id, Err: reason})
+		} else {
+			events.Close()
+		}
 		c.log.Info("candidacy ended", "id", id, "reason", reason)
 	}
 	return err

@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,4 +166,31 @@ func TestCandidacyEndsTheElection(t *testing.T) {
 		close(answer)
 		require.NoError(t, c.End("end x", func() error { panic("there is an attempt") }))
 	})
+}
+
+// No event follows EventEnded, although another goroutine reports events until the end.
+func TestEventEndedIsTheLast(t *testing.T) {
+	for range 2000 {
+		c := NewCandidacy(t.Context(), slog.New(slog.DiscardHandler))
+		events := c.Events()
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					c.Report(Event{Kind: EventChecked})
+				}
+			}
+		}()
+		require.NoError(t, c.Run(func(context.Context) error { return ErrResigned }))
+		var last Event
+		for last = range events {
+		}
+		close(stop)
+		<-stopped
+		require.Equal(t, EventEnded, last.Kind)
+	}
 }

@@ -44,8 +44,8 @@ const (
 	// the session timeout, by default. Elections on one connection share the write, and
 	// each of them reports it. The creation of the candidate's znode, which starts the
 	// first lease, is not reported. On etcd it is a keepalive request, and on a changefeed
-	// a heartbeat of the leader. Candidates on a Raft log do not report it, because their
-	// peer has the lease.
+	// a heartbeat of the leader, except one that finds the record replaced by another
+	// candidate. Candidates on a Raft log do not report it, because their peer has the lease.
 	EventChecked
 	// EventWatched reports that the backend has confirmed a watch. On ZooKeeper, Subject is
 	// the watched znode: the candidate's or its predecessor's. Watches that the client
@@ -257,6 +257,21 @@ func (s *eventStream) follows(e *Event) bool {
 		s.term, e.Token = noTerm, s.token
 	}
 	return true
+}
+
+// End delivers e as the last event and closes the channel.
+func (s *eventStream) End(e Event) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		e.Time = time.Now()
+		s.send(e)
+		s.closed = true
+		close(s.c)
+	}
 }
 
 // Close closes the channel. The reader still receives the events that wait.

@@ -69,6 +69,9 @@ func (m *member) observed(event leaderelection.Event, open bool) {
 
 // next records an event. It returns what is wrong with it, or "".
 func (o *observer) next(event leaderelection.Event) string {
+	if o.last == leaderelection.EventEnded {
+		return "after the end"
+	}
 	before, ofRole := eventOrder[event.Kind]
 	if !ofRole {
 		return ""

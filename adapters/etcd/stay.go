@@ -200,8 +200,8 @@ func (s *stay) renewed(a kept) {
 		s.log.Debug("keepalive failed", "id", s.key, "err", a.err)
 		s.keepAt = earlier(s.keepAt, s.soon())
 	case a.ttl <= 0:
-		// Not to be believed without a look: a server that is behind does not know the
-		// lease yet.
+		// This has to be confirmed by a read: a server that is behind does not know the lease yet.
+		s.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventChecked, Err: errExpired})
 		s.gone = true
 		s.lookAt = time.Now()
 	default:

@@ -55,7 +55,7 @@ func (v *Value[T]) skipped(waiting context.Context, old snapshot) (made snapshot
 			}
 			continue
 		}
-		_, err = v.writer.Run(ctx, txn.Transaction{Alone: true, Ops: []any{
+		_, err = v.writer().Run(ctx, txn.Transaction{Alone: true, Ops: []any{
 			&zk.DeleteRequest{Path: guard, Version: -1},
 			&zk.SetDataRequest{Path: v.at.Path, Data: seen.data, Version: -1},
 		}})

@@ -20,9 +20,8 @@ import (
 // of programs, can refer to the value at one path. A Value may be used by any number of
 // goroutines.
 type Value[T any] struct {
-	at     *setup.Setup
-	codec  Codec[T]
-	writer *txn.Writer // shared by the values of the connection at this path
+	at    *setup.Setup
+	codec Codec[T]
 
 	mu    sync.Mutex
 	known snapshot // as last seen
@@ -58,8 +57,12 @@ func NewValue[T any](conn *zk.Conn, path string, codec Codec[T], opts ...recipes
 	if codec.Encode == nil || codec.Decode == nil {
 		return nil, fmt.Errorf("%w: a function of the codec is nil", recipes.ErrInvalidOption)
 	}
-	writer := txn.Shared(txn.Config{Conn: conn, Dir: s.Path, ACL: s.ACL, Log: s.Log})
-	return &Value[T]{at: s, codec: codec, writer: writer}, nil
+	return &Value[T]{at: s, codec: codec}, nil
+}
+
+// writer returns the Writer that the values of the connection at this path and with this ACL share.
+func (v *Value[T]) writer() *txn.Writer {
+	return txn.Shared(txn.Config{Conn: v.at.Conn, Dir: v.at.Path, ACL: v.at.ACL, Log: v.at.Log})
 }
 
 // Get returns the value and its version, or the zero value and the zero Version if the
@@ -218,7 +221,7 @@ func (v *Value[T]) write(ctx context.Context, old snapshot, data []byte) (snapsh
 			}
 			t.Ops = []any{&zk.SetDataRequest{Path: v.at.Path, Data: data, Version: old.version}}
 		}
-		o, err := v.writer.Run(ctx, t)
+		o, err := v.writer().Run(ctx, t)
 		switch {
 		case err == nil && old.Version == (Version{}):
 			made.czxid, made.mzxid = o.Zxid, o.Zxid
@@ -226,7 +229,11 @@ func (v *Value[T]) write(ctx context.Context, old snapshot, data []byte) (snapsh
 			return made, nil
 		case err == nil:
 			made.mzxid = o.Zxid
-			if o.Responses != nil && o.Responses[0].Stat.Czxid != old.czxid {
+			czxid, err := v.czxid(ctx, o)
+			if err != nil {
+				return snapshot{}, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err)
+			}
+			if czxid != old.czxid {
 				// It was deleted and created again, and has reached the same version.
 				return snapshot{}, fmt.Errorf("%w: %s was deleted and created again", recipes.ErrUnconfirmed, v.at.Path)
 			}
@@ -263,15 +270,25 @@ func (v *Value[T]) write(ctx context.Context, old snapshot, data []byte) (snapsh
 	}
 }
 
+// czxid returns the czxid of the znode that a transaction has written.
+func (v *Value[T]) czxid(ctx context.Context, o txn.Outcome) (int64, error) {
+	if o.Responses != nil {
+		return o.Responses[0].Stat.Czxid, nil
+	}
+	seen, err := v.read(ctx, true) // the reply was lost
+	return seen.czxid, err
+}
+
 // bind returns the register with which the state old can be replaced. The znode cannot be deleted
 // and created again while it contains the register. If the register is created now, bind returns
-// ErrChanged if old is not the current state.
+// ErrChanged if old is not the current state. A register that already exists may be newer than the
+// state, so write compares the czxid afterwards.
 func (v *Value[T]) bind(ctx context.Context, old snapshot) (register string, err error) {
 	for {
-		if register := v.writer.Register(); register != "" {
+		if register := v.writer().Register(); register != "" {
 			return register, nil
 		}
-		o, err := v.writer.Run(ctx, txn.Transaction{})
+		o, err := v.writer().Run(ctx, txn.Transaction{})
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			return "", ErrChanged
