@@ -42,6 +42,9 @@ type Table struct {
 	buckets []*bucket // in the order of their IDs; none is empty
 	recent  []entry   // sorted; none is in a bucket
 	len     int
+
+	oldest      uint64 // the smallest index
+	oldestKnown bool   // false after entries were removed
 }
 
 // New returns an empty table.
@@ -83,6 +86,12 @@ func (t *Table) Insert(id requestid.ID, index uint64, sum uint32) {
 	at, _ := slices.BinarySearchFunc(t.recent, id, compareID)
 	t.recent = slices.Insert(t.recent, at, entry{id, index, sum})
 	t.len++
+	switch {
+	case t.len == 1:
+		t.oldest, t.oldestKnown = index, true
+	case t.oldestKnown:
+		t.oldest = min(t.oldest, index)
+	}
 	if len(t.recent) >= maxRecent {
 		t.seal()
 	}
@@ -134,7 +143,7 @@ func merge(old []*bucket, more []entry, last bool) []*bucket {
 
 // Expire removes the IDs whose Time is before that time.
 func (t *Table) Expire(before time.Time) {
-	expired := 0
+	expired, was := 0, t.len
 	for _, b := range t.buckets {
 		n := b.expired(before)
 		t.len -= n
@@ -153,6 +162,9 @@ func (t *Table) Expire(before time.Time) {
 	}
 	t.len -= n
 	t.recent = slices.Delete(t.recent, 0, n)
+	if t.len != was {
+		t.oldestKnown = false
+	}
 }
 
 // Len returns the number of IDs.
@@ -160,14 +172,16 @@ func (t *Table) Len() int { return t.len }
 
 // OldestIndex returns the smallest index of all IDs, and false if there are none.
 func (t *Table) OldestIndex() (uint64, bool) {
-	oldest := uint64(math.MaxUint64)
-	for _, b := range t.buckets {
-		oldest = min(oldest, b.oldest)
+	if !t.oldestKnown {
+		t.oldest, t.oldestKnown = math.MaxUint64, true
+		for _, b := range t.buckets {
+			t.oldest = min(t.oldest, b.oldest)
+		}
+		for _, e := range t.recent {
+			t.oldest = min(t.oldest, e.index)
+		}
 	}
-	for _, e := range t.recent {
-		oldest = min(oldest, e.index)
-	}
-	return oldest, t.len > 0
+	return t.oldest, t.len > 0
 }
 
 // Sum returns a checksum of all IDs, indexes and sums. It reads the whole table.

@@ -81,8 +81,8 @@ func (c *Caller) Close() error {
 // fail ends the connection. Only the first call has an effect.
 func (c *Caller) fail(reason error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.err != nil {
+		c.mu.Unlock()
 		return
 	}
 	c.err = fmt.Errorf("%w: %w", ErrLost, reason)
@@ -95,7 +95,8 @@ func (c *Caller) fail(reason error) {
 		k.reply <- reply{err: err}
 	}
 	c.calls = nil
-	c.conn.Close()
+	c.mu.Unlock()
+	c.conn.Close() // without the lock: it can block
 }
 
 func (c *Caller) read() error {
@@ -220,7 +221,7 @@ func (c *Caller) abandon(k *call) (inTime, sent bool) {
 	if c.out.remove(&k.outgoing) {
 		return true, false
 	}
-	c.out.add(&outgoing{frame: newMessage(msgCancel, k.number, 0)})
+	c.out.addUrgent(&outgoing{frame: newMessage(msgCancel, k.number, 0)})
 	return true, true
 }
 
@@ -239,7 +240,7 @@ func (c *Caller) withdraw(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calls[k.number] == k && c.out.isTaken(&k.outgoing) {
-		c.out.add(&outgoing{frame: newMessage(msgCancel, k.number, 0)})
+		c.out.addUrgent(&outgoing{frame: newMessage(msgCancel, k.number, 0)})
 	}
 }
 

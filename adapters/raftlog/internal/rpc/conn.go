@@ -48,6 +48,7 @@ type outbox struct {
 	wake chan struct{} // has capacity 1; receives a value after an addition
 
 	mu      sync.Mutex
+	urgent  []*outgoing // written before the queue
 	queue   []*outgoing
 	ping    bool // an empty frame is to be written
 	writing bool // a batch is being written
@@ -64,6 +65,15 @@ func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
 func (o *outbox) add(m *outgoing) {
 	o.mu.Lock()
 	o.queue = append(o.queue, m)
+	o.mu.Unlock()
+	signal(o.wake)
+}
+
+// addUrgent adds a message that is written before those of add, such as a cancellation. The call
+// that it cancels was taken before.
+func (o *outbox) addUrgent(m *outgoing) {
+	o.mu.Lock()
+	o.urgent = append(o.urgent, m)
 	o.mu.Unlock()
 	signal(o.wake)
 }
@@ -105,6 +115,8 @@ func (o *outbox) take(batch []*outgoing) []*outgoing {
 		o.ping = false
 		batch = append(batch, &outgoing{})
 	}
+	batch = append(batch, o.urgent...)
+	o.urgent = nil
 	n := 0
 	for size := 0; n < len(o.queue) && size < batchBytes; n++ {
 		size += len(o.queue[n].frame)

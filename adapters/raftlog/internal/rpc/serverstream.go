@@ -151,6 +151,9 @@ const chunkSize = 64 << 10
 // snapshot writes a snapshot and closes its data.
 func (w *streamWriter) snapshot(s *api.SnapshotStream) error {
 	defer s.Data.Close()
+	if s.Size < 0 {
+		return fmt.Errorf("snapshot at index %d has the size %d", s.Index, s.Size)
+	}
 	w.write(msgSnapshotHeader, func(b []byte) []byte {
 		return appendSnapshotHeader(b, snapshotHeader{s.Index, s.Term, s.Size})
 	})

@@ -197,7 +197,8 @@ func (d *snapshotData) fill() error {
 	kind, body, err := d.stream.read()
 	switch {
 	case errors.Is(err, io.EOF):
-		return fmt.Errorf("data of the snapshot at index %d ends %d bytes too early: %w: %w", d.index, d.left, io.ErrUnexpectedEOF, err)
+		// The error does not wrap io.EOF: readers would accept a part of the data.
+		return fmt.Errorf("data of the snapshot at index %d ends %d bytes too early: %w: %w", d.index, d.left, ErrLost, io.ErrUnexpectedEOF)
 	case err != nil:
 		return fmt.Errorf("data of the snapshot at index %d, %d bytes before the end: %w", d.index, d.left, err)
 	case kind != msgChunk || len(body) == 0 || len(body) > maxChunk || int64(len(body)) > d.left:
