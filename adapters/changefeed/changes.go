@@ -11,6 +11,9 @@ import (
 // server has dropped changes. Read the current data, and open another feed.
 var ErrMissed = errors.New("changes were missed; read the current data and watch again")
 
+// errWatchReturned is the error of a watch that returned nil before its context was done.
+var errWatchReturned = errors.New("changefeed: the watch has ended without an error")
+
 // maxChanges is how many changes are kept for a reader.
 const maxChanges = 1000
 
@@ -57,10 +60,18 @@ func (s *Feeds) Changes(ctx context.Context, watch func(ctx context.Context, rep
 	}
 	select {
 	case <-established:
+	case <-c.done:
+	case <-both.Done():
+	}
+	select {
+	case <-established: // Later errors are returned by Next.
 		return c, nil
+	default:
+	}
+	select {
 	case <-c.done:
 		err = c.err
-	case <-both.Done():
+	default:
 		err = ctx.Err()
 	}
 	c.cancel()
@@ -103,8 +114,11 @@ func (c *changes) put(change any) {
 func (c *changes) finish(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ctx.Err() != nil {
+	switch {
+	case c.ctx.Err() != nil:
 		err = ErrClosed
+	case err == nil:
+		err = errWatchReturned
 	}
 	c.fail(err)
 }

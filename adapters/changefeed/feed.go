@@ -74,7 +74,7 @@ type feed struct {
 func (f *feed) Next(ctx context.Context) (Event, error) {
 	select { // These take precedence over an event.
 	case <-f.ended:
-		return Event{}, f.err
+		return Event{}, f.failure()
 	case <-f.ctx.Done():
 		return Event{}, ErrClosed
 	case <-ctx.Done():
@@ -85,12 +85,20 @@ func (f *feed) Next(ctx context.Context) (Event, error) {
 	case e := <-f.events:
 		return e, nil
 	case <-f.ended:
-		return Event{}, f.err
+		return Event{}, f.failure()
 	case <-f.ctx.Done():
 		return Event{}, ErrClosed
 	case <-ctx.Done():
 		return Event{}, ctx.Err()
 	}
+}
+
+// failure is the error of a feed that has ended.
+func (f *feed) failure() error {
+	if f.ctx.Err() != nil {
+		return ErrClosed
+	}
+	return f.err
 }
 
 // Close implements [Feed].
@@ -131,6 +139,10 @@ func (f *feed) follow() error {
 	}
 }
 
+// establishLimit is the time in which a watch must be established, at least. It includes the time
+// to connect, which can be longer than the quiet time.
+const establishLimit = 10 * time.Second
+
 // followWatch starts a watch and follows its reports until it ends or must be replaced. It does
 // not wait for the watch function to return.
 func (f *feed) followWatch() error {
@@ -146,7 +158,8 @@ func (f *feed) followWatch() error {
 		})
 	})
 	f.unheard = time.Time{}
-	quiet := time.NewTimer(f.feeds.quiet) // until the first report
+	establish := max(f.feeds.quiet, establishLimit)
+	quiet := time.NewTimer(establish) // until the first report
 	defer quiet.Stop()
 	if f.feeds.quiet == 0 {
 		quiet.Stop()
@@ -160,11 +173,12 @@ func (f *feed) followWatch() error {
 		case err := <-ended:
 			return err
 		case e := <-reports:
+			first := !established
 			established = true
-			err = f.take(e)
+			err = f.take(e, first)
 		case <-quiet.C:
 			if !established {
-				return fmt.Errorf("changefeed: the watch was not established within %v", f.feeds.quiet)
+				return fmt.Errorf("changefeed: the watch was not established within %v", establish)
 			}
 			err = f.check()
 		}
@@ -206,8 +220,8 @@ func (f *feed) check() error {
 }
 
 // take handles a report of the watch.
-func (f *feed) take(e Event) error {
-	if e == (Event{}) {
+func (f *feed) take(e Event, first bool) error {
+	if first && e == (Event{}) {
 		_, err := f.read()
 		return err
 	}
@@ -215,10 +229,10 @@ func (f *feed) take(e Event) error {
 	f.unheard = time.Time{}
 	news := false
 	switch {
-	case e.Hint && f.heartbeat(e.Record), !e.Hint && (f.follows(e) || f.repeats(e)):
+	case e != (Event{}) && (e.Hint && f.heartbeat(e.Record) || !e.Hint && (f.follows(e) || f.repeats(e))):
 		f.ahead = false
 		news = f.deliver(e)
-	case !e.Hint && f.ahead && f.sameEpoch(e) && e.Record.Seq <= f.last.Record.Seq:
+	case e != (Event{}) && !e.Hint && f.ahead && f.sameEpoch(e) && e.Record.Seq <= f.last.Record.Seq:
 		// A read was faster than the watch.
 	default:
 		var err error
@@ -241,7 +255,9 @@ func (f *feed) read() (news bool, err error) {
 	if err != nil && !errors.Is(err, ErrNoRecord) {
 		return false, err
 	}
-	news = f.deliver(Event{Record: r, Missing: err != nil})
+	e := Event{Record: r, Missing: err != nil}
+	proof := f.last.Hint && f.sameEpoch(e) && r.Seq == f.last.Record.Seq && r.Version == f.last.Record.Version
+	news = f.deliver(e) && !proof // The watch has reported what a hint has named.
 	f.ahead = f.ahead || news
 	return news, nil
 }

@@ -33,7 +33,7 @@ type Feeds struct {
 //     watch has just been established. The feed reads the record. A watch that does not
 //     deliver the current record when it is established must report this first: the feed
 //     relies on reports of all later writes, and fails unless the first report comes within
-//     the quiet time.
+//     the quiet time, or 10 s if that is longer.
 //   - An event with a record, or with Missing, reports what the database has sent: the
 //     record as it was at some time. The feed drops states that are older than the last
 //     one, and reads the record if the order is not clear.
@@ -54,7 +54,7 @@ type WatchFunc func(ctx context.Context, report func(Event)) error
 // NewFeeds returns the feeds of a store with the given Read method and watch function.
 //
 // If a watch reports nothing for the quiet time, its feed reads the record. The quiet time
-// also limits how long that read, and the first report of a watch, may take. If reads show
+// also limits how long that read may take. If reads show
 // that a watch reports writes late or not at all, the feed reads the record more often, and
 // eventually replaces the watch. 0 disables all this, for watches that cannot lose a
 // change without returning an error.

@@ -126,7 +126,7 @@ var changefeedMutants = []mutant{
 		name: "changefeed/feed-hint", breaks: "a feed delivers any message as a hint",
 		file: "adapters/changefeed/feed.go",
 		edits: []edit{
-			{"case e.Hint && f.heartbeat(e.Record), !e.Hint", "case e.Hint, !e.Hint"},
+			{"e.Hint && f.heartbeat(e.Record) ||", "e.Hint ||"},
 		},
 		tests: "./adapters/changefeed -run TestFeedHintOfOther",
 	},
