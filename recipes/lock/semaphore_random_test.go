@@ -251,6 +251,9 @@ func (s *semSchedule) nobodyIsStranded() {
 	defer s.mu.Unlock()
 	taken := int64(0)
 	for _, name := range contenders {
+		if !line.Recognized(name) {
+			continue // the record of a SetLimit, whose random name can end in ten digits
+		}
 		if taken += line.Taken([]string{name}); taken > int64(limit) {
 			return
 		}
