@@ -13,8 +13,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
 	"github.com/go-leaderelection/leaderelection/internal/zk/ephemeral"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -25,7 +25,7 @@ import (
 // Double is a double barrier: n participants begin a round together and end it together.
 // All participants must use the same n. Its methods may be called from any goroutine.
 type Double struct {
-	at     *setup.Setup
+	at     *recipe.Setup
 	n      int
 	choice int // which participant to watch
 }
@@ -35,7 +35,7 @@ type Double struct {
 // can name all participants: about 8,000 with a path of 20 bytes. Errors:
 // [recipes.ErrNilConn], [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
 func NewDouble(conn *zk.Conn, path string, n int, opts ...recipes.Option) (*Double, error) {
-	s, err := setup.New(conn, path, opts)
+	s, err := recipe.New(conn, path, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (r *Round) Context() context.Context { return r.node.Grant().Context() }
 // the participant's znode was lost, [recipes.ErrConnClosed], [recipes.ErrPermission].
 func (d *Double) Enter(ctx context.Context) (*Round, error) {
 	r, err := d.enter(ctx)
-	return r, setup.Fail("enter double barrier", d.at.Path, err)
+	return r, recipe.Fail("enter double barrier", d.at.Path, err)
 }
 
 func (d *Double) enter(ctx context.Context) (*Round, error) {

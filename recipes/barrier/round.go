@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -22,7 +22,7 @@ import (
 // it may be called again and continues to wait. A participant whose znode is lost has
 // already left; Leave still waits for the others.
 func (r *Round) Leave(ctx context.Context) error {
-	return setup.Fail("leave double barrier", r.double.at.Path, r.leave(ctx))
+	return recipe.Fail("leave double barrier", r.double.at.Path, r.leave(ctx))
 }
 
 func (r *Round) leave(ctx context.Context) error {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -18,13 +18,13 @@ import (
 )
 
 // Discovery is a tree of services. Its methods may be called from any goroutine.
-type Discovery struct{ at *setup.Setup }
+type Discovery struct{ at *recipe.Setup }
 
 // New returns the discovery tree below base, which Curator calls basePath. It sends no
 // request. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
 // [recipes.ErrInvalidOption].
 func New(conn *zk.Conn, base string, options ...recipes.Option) (*Discovery, error) {
-	s, err := setup.New(conn, base, options)
+	s, err := recipe.New(conn, base, options)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (d *Discovery) Names(ctx context.Context) ([]string, error) {
 		return names, err
 	})
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return nil, setup.Fail("list", d.at.Path, err)
+		return nil, recipe.Fail("list", d.at.Path, err)
 	}
 	slices.Sort(names)
 	return names, nil
@@ -59,7 +59,7 @@ func (d *Discovery) Instances(ctx context.Context, name string) ([]Instance, err
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	} else if err != nil {
-		return nil, setup.Fail("list", dir, err)
+		return nil, recipe.Fail("list", dir, err)
 	}
 	names := slices.Sorted(slices.Values(l.Children))
 	found := make([]read, len(names))
@@ -81,7 +81,7 @@ func collect(dir string, names []string, found []read) ([]Instance, error) {
 		switch {
 		case errors.Is(f.err, zk.ErrNoNode): // it has gone since the listing
 		case f.err != nil && !f.told:
-			return nil, setup.Fail("read", path.Join(dir, names[i]), f.err)
+			return nil, recipe.Fail("read", path.Join(dir, names[i]), f.err)
 		case f.err != nil:
 			unreadable = append(unreadable, f.unreadable(path.Join(dir, names[i])))
 		default:

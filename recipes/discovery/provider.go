@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/internal/latest"
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -40,7 +40,7 @@ type List struct {
 // Provider keeps the instances of a service in memory and chooses among them. Its methods
 // may be called from any goroutine. It should be closed.
 type Provider struct {
-	at       *setup.Setup
+	at       *recipe.Setup
 	dir      string
 	sub      *session.Subscription
 	strategy Strategy
@@ -89,13 +89,13 @@ func (d *Discovery) Provider(ctx context.Context, name string, c Choice) (*Provi
 	case err := <-first:
 		if err != nil {
 			<-p.over
-			return nil, setup.Fail("watch", p.dir, err)
+			return nil, recipe.Fail("watch", p.dir, err)
 		}
 		return p, nil
 	case <-ctx.Done():
 		stop()
 		<-p.over
-		return nil, setup.Fail("watch", p.dir, context.Cause(ctx))
+		return nil, recipe.Fail("watch", p.dir, context.Cause(ctx))
 	}
 }
 

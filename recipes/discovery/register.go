@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -42,7 +42,7 @@ type Status struct {
 // Registration maintains the znode of an instance until Close. Its methods may be called
 // from any goroutine.
 type Registration struct {
-	at     *setup.Setup
+	at     *recipe.Setup
 	path   string
 	sub    *session.Subscription
 	ctx    context.Context // done when it is to be removed
@@ -88,7 +88,7 @@ func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, er
 		return nil, err
 	}
 	if err := claim(ctx, d.at.Conn, node); err != nil {
-		return nil, setup.Fail("register", node, err)
+		return nil, recipe.Fail("register", node, err)
 	}
 	r := newRegistration(d, node, i, data)
 	go r.keep()
@@ -102,13 +102,13 @@ func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, er
 			err = fmt.Errorf("%w (%w)", err, r.refused)
 		}
 		r.mu.Unlock()
-		return nil, setup.Fail("register", node, err)
+		return nil, recipe.Fail("register", node, err)
 	}
 	select {
 	case <-r.over:
 	case <-ctx.Done():
 	}
-	return nil, setup.Fail("register", node, err)
+	return nil, recipe.Fail("register", node, err)
 }
 
 // maxData bounds what a znode's content and path take: a server would close the
@@ -180,7 +180,7 @@ func (r *Registration) Update(ctx context.Context, i Instance) error {
 	case r.wake <- struct{}{}:
 	default:
 	}
-	return setup.Fail("update", r.path, r.confirmed(ctx, version))
+	return recipe.Fail("update", r.path, r.confirmed(ctx, version))
 }
 
 // confirmed waits until version is written, or refused for any reason but that the
@@ -215,7 +215,7 @@ func (r *Registration) Close(ctx context.Context) error {
 	r.stop()
 	select {
 	case <-r.over:
-		return setup.Fail("unregister", r.path, r.err)
+		return recipe.Fail("unregister", r.path, r.err)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

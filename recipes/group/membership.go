@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -21,7 +21,7 @@ import (
 // It may be used by any number of goroutines. Any number of Groups can refer to the group
 // at one path.
 type Group struct {
-	at *setup.Setup
+	at *recipe.Setup
 	// joined says that somebody has joined by it: closing the connection changes the
 	// group then.
 	joined atomic.Bool
@@ -51,7 +51,7 @@ type Member struct {
 // znode. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
 // [recipes.ErrInvalidOption].
 func NewGroup(conn *zk.Conn, path string, opts ...recipes.Option) (*Group, error) {
-	s, err := setup.New(conn, path, opts)
+	s, err := recipe.New(conn, path, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -76,11 +76,11 @@ type Membership struct {
 func (g *Group) Join(ctx context.Context, id string, data []byte) (*Membership, error) {
 	m, err := g.join(id, data)
 	if err != nil {
-		return nil, setup.Fail("join", g.at.Path, err)
+		return nil, recipe.Fail("join", g.at.Path, err)
 	}
 	if err := m.Await(ctx); err != nil {
 		m.stop(ErrClosed)
-		return nil, setup.Fail("join", g.at.Path, err)
+		return nil, recipe.Fail("join", g.at.Path, err)
 	}
 	return m, nil
 }
@@ -129,7 +129,7 @@ func (m *Membership) Set(ctx context.Context, data []byte) error {
 func (g *Group) Members(ctx context.Context) ([]Member, error) {
 	r := reader{group: g, members: map[string]*seen{}}
 	if err := r.list(ctx, false); err != nil {
-		return nil, setup.Fail("read members of", g.at.Path, err)
+		return nil, recipe.Fail("read members of", g.at.Path, err)
 	}
 	return r.view(), nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/latest"
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -64,7 +64,7 @@ func (g *Group) changes(ctx context.Context, names bool) <-chan View {
 		cancel()
 		r.forward.Wait()
 		if !ended {
-			latest.Send(r.c, View{Err: setup.Fail("watch", g.at.Path, err)})
+			latest.Send(r.c, View{Err: recipe.Fail("watch", g.at.Path, err)})
 		}
 	}()
 	return r.c

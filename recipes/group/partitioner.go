@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/counter"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
@@ -22,7 +22,7 @@ import (
 // Partitioner divides a set of parts among the members of a group. It does not keep local state,
 // and may be used by any number of goroutines.
 type Partitioner struct {
-	at    *setup.Setup
+	at    *recipe.Setup
 	group *Group
 	parts *counter.Value[[]string]
 }
@@ -31,7 +31,7 @@ type Partitioner struct {
 // is this library's; [recipes.WithLayout] changes only the names of the locks. Errors:
 // [recipes.ErrNilConn], [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
 func NewPartitioner(conn *zk.Conn, path string, opts ...recipes.Option) (*Partitioner, error) {
-	s, err := setup.New(conn, path, opts)
+	s, err := recipe.New(conn, path, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ const maxParts = 512 << 10
 // Parts returns the sorted names of the parts.
 func (p *Partitioner) Parts(ctx context.Context) ([]string, error) {
 	parts, _, err := p.parts.Get(ctx)
-	return parts, setup.Fail("read parts of", p.at.Path, err)
+	return parts, recipe.Fail("read parts of", p.at.Path, err)
 }
 
 // SetParts sets the parts for all members. It may be called at any time, by members and
@@ -83,7 +83,7 @@ func (p *Partitioner) UpdateParts(ctx context.Context, f func(parts []string) ([
 		}
 		return is, nil
 	})
-	return parts, setup.Fail("set parts of", p.at.Path, err)
+	return parts, recipe.Fail("set parts of", p.at.Path, err)
 }
 
 // Owner returns the member to which part is assigned: the member with the greatest hash of

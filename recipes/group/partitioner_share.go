@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/counter"
@@ -73,7 +73,7 @@ func (s *Share) Close(ctx context.Context) error {
 	if err == nil || errors.Is(err, recipes.ErrUnconfirmed) {
 		return err
 	}
-	return setup.Fail("leave", s.partitioner.at.Path, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err))
+	return recipe.Fail("leave", s.partitioner.at.Path, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err))
 }
 
 func newShare(p *Partitioner, member *Membership, grace time.Duration) *Share {

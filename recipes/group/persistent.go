@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/latest"
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -17,7 +17,7 @@ import (
 // because the session has expired or another client has deleted it, it is created again.
 // Its methods may be called from any goroutine. It must be closed.
 type Persistent struct {
-	at     *setup.Setup
+	at     *recipe.Setup
 	stop   context.CancelCauseFunc
 	ended  chan struct{} // closed when the goroutine has ended
 	status chan Presence // capacity 1
@@ -58,14 +58,14 @@ const maxData = 0xfffff - 4096
 // [Persistent.Await]. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
 // [recipes.ErrInvalidOption].
 func Keep(conn *zk.Conn, path string, data []byte, opts ...recipes.Option) (*Persistent, error) {
-	s, err := setup.New(conn, path, opts)
+	s, err := recipe.New(conn, path, opts)
 	if err != nil {
 		return nil, err
 	}
 	return keep(s, data)
 }
 
-func keep(s *setup.Setup, data []byte) (*Persistent, error) {
+func keep(s *recipe.Setup, data []byte) (*Persistent, error) {
 	if err := checkData(s.Path, data); err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (p *Persistent) Await(ctx context.Context) error {
 		select {
 		case <-moved:
 		case <-p.ended:
-			return setup.Fail("keep", p.at.Path, p.err)
+			return recipe.Fail("keep", p.at.Path, p.err)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -157,12 +157,12 @@ func (p *Persistent) Set(ctx context.Context, data []byte) error {
 		done, refusal, moved := p.written >= mine, p.refusal, p.moved
 		p.mu.Unlock()
 		if done {
-			return setup.Fail("set", p.at.Path, refusal)
+			return recipe.Fail("set", p.at.Path, refusal)
 		}
 		select {
 		case <-moved:
 		case <-p.ended:
-			return setup.Fail("set", p.at.Path, p.err)
+			return recipe.Fail("set", p.at.Path, p.err)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -183,7 +183,7 @@ func (p *Persistent) Close(ctx context.Context) error {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return setup.Fail("close", p.at.Path, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err))
+		return recipe.Fail("close", p.at.Path, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err))
 	}
 	return nil
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func (w world) keep(s *setup.Setup) *Node {
+func (w world) keep(s *recipe.Setup) *Node {
 	n, created := Keep(s, node, []byte("data"))
 	require.NoError(w, <-created)
 	return n
@@ -41,26 +41,26 @@ func TestTrap21_KeptOverABreak(t *testing.T) {
 
 func TestEndOfAKeptZnodeIsTold(t *testing.T) {
 	for name, test := range map[string]struct {
-		end  func(w world, s *setup.Setup)
+		end  func(w world, s *recipe.Setup)
 		want error
 	}{
-		"expired, told of the znode first": {func(w world, s *setup.Setup) { require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID())) }, zkerror.ErrDeleted},
-		"expired while out of reach": {func(w world, s *setup.Setup) {
+		"expired, told of the znode first": {func(w world, s *recipe.Setup) { require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID())) }, zkerror.ErrDeleted},
+		"expired while out of reach": {func(w world, s *recipe.Setup) {
 			w.srv.Refuse(true)
 			w.srv.DropConnections()
 			require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID()))
 			time.Sleep(time.Second)
 			w.srv.Refuse(false)
 		}, zkerror.ErrSessionExpired},
-		"deleted": {func(w world, s *setup.Setup) { require.NoError(w, w.connect().Conn.Delete(node, -1)) }, zkerror.ErrDeleted},
-		"deleted while out of reach, and the watch is not set anew": {func(w world, s *setup.Setup) {
+		"deleted": {func(w world, s *recipe.Setup) { require.NoError(w, w.connect().Conn.Delete(node, -1)) }, zkerror.ErrDeleted},
+		"deleted while out of reach, and the watch is not set anew": {func(w world, s *recipe.Setup) {
 			other := w.connect().Conn
 			w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
 			w.srv.DropConnections(s.Conn.SessionID())
 			require.NoError(w, other.Delete(node, -1))
 		}, zkerror.ErrDeleted},
-		"closed, told of the znode first": {func(w world, s *setup.Setup) { s.Conn.Close() }, zkerror.ErrDeleted},
-		"closed while out of reach": {func(w world, s *setup.Setup) {
+		"closed, told of the znode first": {func(w world, s *recipe.Setup) { s.Conn.Close() }, zkerror.ErrDeleted},
+		"closed while out of reach": {func(w world, s *recipe.Setup) {
 			w.srv.Refuse(true)
 			w.srv.DropConnections()
 			time.Sleep(time.Second)
@@ -106,7 +106,7 @@ func TestTrap11_CreatedInTheNextSession(t *testing.T) {
 				conn, _, err := c.Connect(timeout, zk.WithMaxBufferSize(64<<10))
 				require.NoError(w, err)
 				synctest.Wait()
-				s, err := setup.New(conn, "/members", []setup.Option{func(s *setup.Setup) { s.Timeout = timeout }})
+				s, err := recipe.New(conn, "/members", []recipe.Option{func(s *recipe.Setup) { s.Timeout = timeout }})
 				require.NoError(w, err)
 				require.NoError(w, s.MakeDir(w.Context()))
 				before := conn.SessionID()

@@ -13,7 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -24,7 +24,7 @@ import (
 // Node is an ephemeral znode of the session in which it was created. Its goroutine
 // runs until it is removed or has gone. Methods may be called from any goroutine.
 type Node struct {
-	*setup.Setup
+	*recipe.Setup
 	path  string
 	czxid int64
 	owner int64
@@ -59,7 +59,7 @@ func (t *Taken) Error() string {
 // session's, or *Taken, or what ended it: the context's cause, or an error as
 // zkerror.Refine takes it. What was created by then is removed, in the background
 // where that takes longer than the context lasts.
-func Create(ctx context.Context, s *setup.Setup, path string, data []byte) (*Node, error) {
+func Create(ctx context.Context, s *recipe.Setup, path string, data []byte) (*Node, error) {
 	n, created := start(ctx, s, path, data, false)
 	select {
 	case err := <-created:
@@ -79,11 +79,11 @@ func Create(ctx context.Context, s *setup.Setup, path string, data []byte) (*Nod
 // Keep returns at once. The channel gets nil when the znode is there, and only then
 // Owner and Grant may be called; or what has prevented it. Remove may be called at any
 // time, and must be unless there was an error.
-func Keep(s *setup.Setup, path string, data []byte) (*Node, <-chan error) {
+func Keep(s *recipe.Setup, path string, data []byte) (*Node, <-chan error) {
 	return start(context.Background(), s, path, data, true)
 }
 
-func start(ctx context.Context, s *setup.Setup, path string, data []byte, lasting bool) (*Node, <-chan error) {
+func start(ctx context.Context, s *recipe.Setup, path string, data []byte, lasting bool) (*Node, <-chan error) {
 	standing, stop := context.WithCancelCause(context.Background())
 	n := &Node{
 		Setup: s, path: path, lasting: lasting, stop: stop, over: make(chan struct{}),

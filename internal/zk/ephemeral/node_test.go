@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -32,11 +32,11 @@ func play(t *testing.T, f func(w world)) {
 	synctest.Test(t, func(t *testing.T) { f(world{t, zktest.Start(t)}) })
 }
 
-func (w world) connect() *setup.Setup {
+func (w world) connect() *recipe.Setup {
 	conn, _, err := w.srv.Connect(timeout, zk.WithMaxBufferSize(64<<10))
 	require.NoError(w, err)
 	synctest.Wait()
-	s, err := setup.New(conn, "/members", []setup.Option{func(s *setup.Setup) { s.Timeout = timeout }})
+	s, err := recipe.New(conn, "/members", []recipe.Option{func(s *recipe.Setup) { s.Timeout = timeout }})
 	require.NoError(w, err)
 	return s
 }
@@ -99,18 +99,18 @@ func TestTrap02_SessionEndsWithTheReply(t *testing.T) {
 
 func TestEndIsTold(t *testing.T) {
 	for name, test := range map[string]struct {
-		end  func(w world, s *setup.Setup)
+		end  func(w world, s *recipe.Setup)
 		want error
 	}{
-		"expired, told of the znode first": {func(w world, s *setup.Setup) { require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID())) }, zkerror.ErrDeleted},
-		"out of reach":                     {func(w world, s *setup.Setup) { w.srv.Blackhole(zktest.BothWays, s.Conn.SessionID()) }, zkerror.ErrLeaseExpired},
-		"expired while out of reach": {func(w world, s *setup.Setup) {
+		"expired, told of the znode first": {func(w world, s *recipe.Setup) { require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID())) }, zkerror.ErrDeleted},
+		"out of reach":                     {func(w world, s *recipe.Setup) { w.srv.Blackhole(zktest.BothWays, s.Conn.SessionID()) }, zkerror.ErrLeaseExpired},
+		"expired while out of reach": {func(w world, s *recipe.Setup) {
 			w.srv.Refuse(true)
 			require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID()))
 			w.srv.DropConnections()
 		}, zkerror.ErrLeaseExpired},
-		"deleted":                         {func(w world, s *setup.Setup) { require.NoError(w, w.connect().Conn.Delete(node, -1)) }, zkerror.ErrDeleted},
-		"closed, told of the znode first": {func(w world, s *setup.Setup) { s.Conn.Close() }, zkerror.ErrDeleted},
+		"deleted":                         {func(w world, s *recipe.Setup) { require.NoError(w, w.connect().Conn.Delete(node, -1)) }, zkerror.ErrDeleted},
+		"closed, told of the znode first": {func(w world, s *recipe.Setup) { s.Conn.Close() }, zkerror.ErrDeleted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(w world) {

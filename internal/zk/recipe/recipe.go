@@ -1,5 +1,5 @@
-// Package setup is what every recipe is given besides its connection and path.
-package setup
+// Package recipe is what every recipe is given besides its connection and path.
+package recipe
 
 import (
 	"context"
