@@ -18,7 +18,7 @@ import (
 )
 
 // Discovery is a tree of services. Its methods may be called from any goroutine.
-type Discovery struct{ at *recipe.Setup }
+type Discovery struct{ setup *recipe.Setup }
 
 // New returns the discovery tree below base, which Curator calls basePath. It sends no
 // request. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
@@ -35,12 +35,12 @@ func New(conn *zk.Conn, base string, options ...recipes.Option) (*Discovery, err
 // connection uses. A service without instances may be included until ZooKeeper removes its
 // node.
 func (d *Discovery) Names(ctx context.Context) ([]string, error) {
-	names, err := request.Read(ctx, d.at.Conn, func() ([]string, error) {
-		names, _, err := request.Children(d.at.Conn, d.at.Path)
+	names, err := request.Read(ctx, d.setup.Conn, func() ([]string, error) {
+		names, _, err := request.Children(d.setup.Conn, d.setup.Path)
 		return names, err
 	})
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return nil, recipe.Fail("list", d.at.Path, err)
+		return nil, recipe.Fail("list", d.setup.Path, err)
 	}
 	slices.Sort(names)
 	return names, nil
@@ -54,8 +54,8 @@ func (d *Discovery) Instances(ctx context.Context, name string) ([]Instance, err
 	if err := checkName("name", name); err != nil {
 		return nil, err
 	}
-	dir := path.Join(d.at.Path, name)
-	l, err := list(ctx, d.at.Conn, func() (watch.Found, error) { return watch.Listing(d.at.Conn, dir) })
+	dir := path.Join(d.setup.Path, name)
+	l, err := list(ctx, d.setup.Conn, func() (watch.Found, error) { return watch.Listing(d.setup.Conn, dir) })
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	} else if err != nil {
@@ -65,8 +65,8 @@ func (d *Discovery) Instances(ctx context.Context, name string) ([]Instance, err
 	found := make([]read, len(names))
 	parallel(len(names), func(i int) {
 		node := path.Join(dir, names[i])
-		found[i] = readInstance(request.Read(ctx, d.at.Conn, func() (f watch.Found, err error) {
-			f.Data, f.Stat, err = request.Get(d.at.Conn, node)
+		found[i] = readInstance(request.Read(ctx, d.setup.Conn, func() (f watch.Found, err error) {
+			f.Data, f.Stat, err = request.Get(d.setup.Conn, node)
 			return f, err
 		}))
 	})

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,43 +27,85 @@ const (
 	timeout = 4 * time.Second
 )
 
-// world is a test in a bubble with a server.
-type world struct {
+// fixture is a test in a bubble with a server.
+type fixture struct {
 	*testing.T
 	srv *zktest.Server
 }
 
-func play(t *testing.T, f func(w world)) {
-	synctest.Test(t, func(t *testing.T) { f(world{t, zktest.Start(t)}) })
+func runTest(t *testing.T, f func(w fixture)) {
+	synctest.Test(t, func(t *testing.T) { f(fixture{t, zktest.Start(t)}) })
 }
 
-func (w world) connect() *Discovery {
-	return w.discovery(func() (*zk.Conn, <-chan zk.Event, error) {
-		return w.srv.Connect(timeout, zk.WithMaxBufferSize(64<<10))
-	})
+func (w fixture) connect() *Discovery {
+	return w.connectWith(zk.WithMaxBufferSize(64 << 10))
 }
 
-func (w world) discovery(connect func() (*zk.Conn, <-chan zk.Event, error)) *Discovery {
-	conn, _, err := connect()
+func (w fixture) connectWith(options ...func(*zk.Conn)) *Discovery {
+	conn, _, err := w.srv.Connect(timeout, options...)
 	require.NoError(w, err)
+	return w.discovery(conn)
+}
+
+func (w fixture) discovery(conn *zk.Conn) *Discovery {
 	synctest.Wait()
 	d, err := New(conn, base, recipes.WithSessionTimeout(timeout))
 	require.NoError(w, err)
 	return d
 }
 
+// connectLosable returns a connection and a function that makes it lose its session: the next
+// handshake has a wrong password, so the server answers that the session has expired, and the
+// session lives on until its timeout.
+func (w fixture) connectLosable() (d *Discovery, loseSession func()) {
+	var wrong atomic.Bool
+	dial := w.srv.Dialer()
+	conn, _, err := w.srv.Connect(timeout, zk.WithMaxBufferSize(64<<10), zk.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+		link, err := dial(network, address, limit)
+		if err == nil && wrong.Swap(false) {
+			link = &wrongPassword{Conn: link}
+		}
+		return link, err
+	}))
+	require.NoError(w, err)
+	return w.discovery(conn), func() {
+		lost := conn.SessionID()
+		wrong.Store(true)
+		w.srv.DropConnections(lost)
+		for conn.SessionID() == lost || conn.State() != zk.StateHasSession {
+			w.pass(10 * time.Millisecond)
+		}
+	}
+}
+
+// wrongPassword is a connection that changes the password of the session, which is at the end of
+// the first packet.
+type wrongPassword struct {
+	net.Conn
+	changed bool
+}
+
+func (c *wrongPassword) Write(packet []byte) (int, error) {
+	if !c.changed {
+		c.changed = true
+		packet = slices.Clone(packet)
+		packet[len(packet)-1]++
+	}
+	return c.Conn.Write(packet)
+}
+
 func instance(id string) Instance {
 	return Instance{Name: "shop", ID: id, Address: "host-" + id, Port: 80, Registered: 1}
 }
 
-func (w world) register(d *Discovery, id string) *Registration {
+func (w fixture) register(d *Discovery, id string) *Registration {
 	r, err := d.Register(w.Context(), instance(id))
 	require.NoError(w, err)
 	w.Cleanup(func() { w.end(r.Close) })
 	return r
 }
 
-func (w world) provider(d *Discovery, c Choice) *Provider {
+func (w fixture) provider(d *Discovery, c Choice) *Provider {
 	p, err := d.Provider(w.Context(), "shop", c)
 	require.NoError(w, err)
 	w.Cleanup(func() { w.end(p.Close) })
@@ -68,7 +113,7 @@ func (w world) provider(d *Discovery, c Choice) *Provider {
 }
 
 // end closes what a test has left open.
-func (w world) end(close func(context.Context) error) {
+func (w fixture) end(close func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := close(ctx); !errors.Is(err, recipes.ErrConnClosed) {
@@ -77,13 +122,13 @@ func (w world) end(close func(context.Context) error) {
 }
 
 // pass lets time pass, and then what happens at that instant happen.
-func (w world) pass(d time.Duration) {
+func (w fixture) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
 // ids of what the provider chooses from.
-func (w world) ids(p *Provider) (ids string) {
+func (w fixture) ids(p *Provider) (ids string) {
 	instances, err := p.Instances()
 	require.NoError(w, err)
 	for _, i := range instances {
@@ -92,12 +137,12 @@ func (w world) ids(p *Provider) (ids string) {
 	return strings.TrimSpace(ids)
 }
 
-func (w world) put(d *Discovery, id, data string) {
-	_, err := d.at.Conn.Create(path.Join(shop, id), []byte(data), 0, d.at.ACL)
+func (w fixture) put(d *Discovery, id, data string) {
+	_, err := d.setup.Conn.Create(path.Join(shop, id), []byte(data), 0, d.setup.ACL)
 	require.NoError(w, err)
 }
 
 // owned reports whether an instance's znode is there, of the session.
-func (w world) owned(id string, session int64) bool {
+func (w fixture) owned(id string, session int64) bool {
 	return strings.Contains(w.srv.Tree(), id+" ") && strings.Contains(w.srv.Tree(), fmt.Sprintf("ephemeral=%#x", session))
 }

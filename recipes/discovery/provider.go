@@ -40,7 +40,7 @@ type List struct {
 // Provider keeps the instances of a service in memory and chooses among them. Its methods
 // may be called from any goroutine. It should be closed.
 type Provider struct {
-	at       *recipe.Setup
+	setup    *recipe.Setup
 	dir      string
 	sub      *session.Subscription
 	strategy Strategy
@@ -78,7 +78,7 @@ func (d *Discovery) Provider(ctx context.Context, name string, c Choice) (*Provi
 	}
 	standing, stop := context.WithCancel(context.Background())
 	p := &Provider{
-		at: d.at, dir: path.Join(d.at.Path, name), sub: d.at.Subscribe(),
+		setup: d.setup, dir: path.Join(d.setup.Path, name), sub: d.setup.Subscribe(),
 		strategy: c.Strategy, down: down{threshold: c.DownThreshold, timeout: c.DownTimeout, reports: map[identity]reports{}},
 		ctx: standing, stop: stop, changes: make(chan List, 1), over: make(chan struct{}),
 	}

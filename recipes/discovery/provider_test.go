@@ -50,7 +50,7 @@ func TestStrategies(t *testing.T) {
 
 // Choosing sends no request, and a list is read once with a watch for each znode.
 func TestChooseFromMemory(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		for _, id := range []string{"a", "b", "c"} {
 			w.register(d, id)
@@ -79,7 +79,7 @@ func TestChooseFromMemory(t *testing.T) {
 }
 
 func TestChanges(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		p := w.provider(w.connect(), Choice{})
 		require.Equal(w, List{}, <-p.Changes())
 		_, err := p.Choose()
@@ -107,7 +107,7 @@ func TestChanges(t *testing.T) {
 }
 
 func TestReportedAreSkipped(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		a, _ := w.register(d, "a"), w.register(d, "b")
 		p := w.provider(d, Choice{})
@@ -131,13 +131,13 @@ func TestReportedAreSkipped(t *testing.T) {
 
 // One that cannot be read is told and keeps nobody back.
 func TestTrap34_ForeignChildren(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		p := w.provider(d, Choice{})
 		w.register(d, "a")
 		w.put(d, "foreign", "10.0.0.1:80")
 		w.put(d, "lock-x", "")
-		_, err := d.at.Conn.Create(shop+"/secret", nil, 0, zk.DigestACL(zk.PermAll, "u", "p"))
+		_, err := d.setup.Conn.Create(shop+"/secret", nil, 0, zk.DigestACL(zk.PermAll, "u", "p"))
 		require.NoError(w, err)
 		w.pass(time.Second)
 		require.Equal(w, "a", w.ids(p))
@@ -148,7 +148,7 @@ func TestTrap34_ForeignChildren(t *testing.T) {
 		got, err := d.Instances(w.Context(), "shop")
 		require.ErrorIs(w, err, ErrFormat)
 		require.Len(w, got, 1)
-		_, err = d.at.Conn.Set(shop+"/foreign", []byte(`{"name":"shop","id":"f"}`), -1)
+		_, err = d.setup.Conn.Set(shop+"/foreign", []byte(`{"name":"shop","id":"f"}`), -1)
 		require.NoError(w, err)
 		w.pass(time.Second)
 		require.Equal(w, "a f", w.ids(p))
@@ -157,7 +157,7 @@ func TestTrap34_ForeignChildren(t *testing.T) {
 }
 
 func TestTrap24_NoWatchWhereAnInstanceHasGone(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		d, other := w.connect(), w.connect()
 		a := w.register(other, "a")
 		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: shop + "/a", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -174,14 +174,14 @@ func TestTrap24_NoWatchWhereAnInstanceHasGone(t *testing.T) {
 
 // Breaks of the connection and expiries add no watches, and none is lost.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		d, other := w.connect(), w.connect()
 		a := w.register(other, "a")
 		p := w.provider(d, Choice{})
 		for n := range 20 {
-			w.srv.DropConnections(d.at.Conn.SessionID())
+			w.srv.DropConnections(d.setup.Conn.SessionID())
 			if n%5 == 4 {
-				require.NoError(w, w.srv.ExpireSession(d.at.Conn.SessionID()))
+				require.NoError(w, w.srv.ExpireSession(d.setup.Conn.SessionID()))
 			}
 			w.pass(10 * time.Second)
 			i := a.Instance()
@@ -199,7 +199,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 
 // Every event of a watch is followed by a read that sets it again.
 func TestTrap26_ManyChanges(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		a := w.register(w.connect(), "a")
 		p := w.provider(d, Choice{})
@@ -221,15 +221,15 @@ func TestTrap26_ManyChanges(t *testing.T) {
 func TestTrap27_ChangesDuringABreak(t *testing.T) {
 	for _, expire := range []bool{false, true} {
 		t.Run(fmt.Sprint("expired ", expire), func(t *testing.T) {
-			play(t, func(w world) {
+			runTest(t, func(w fixture) {
 				d, other := w.connect(), w.connect()
 				a := w.register(other, "a")
 				w.register(other, "b")
 				p := w.provider(d, Choice{})
 				w.srv.Refuse(true)
-				w.srv.DropConnections(d.at.Conn.SessionID())
+				w.srv.DropConnections(d.setup.Conn.SessionID())
 				if expire {
-					require.NoError(w, w.srv.ExpireSession(d.at.Conn.SessionID()))
+					require.NoError(w, w.srv.ExpireSession(d.setup.Conn.SessionID()))
 				}
 				require.NoError(w, a.Close(w.Context()))
 				w.register(other, "c")
@@ -248,16 +248,16 @@ func TestTrap27_ChangesDuringABreak(t *testing.T) {
 func TestTrap28_SameVersionsAnew(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprint("service too ", whole), func(t *testing.T) {
-			play(t, func(w world) {
+			runTest(t, func(w fixture) {
 				d, other := w.connect(), w.connect()
-				require.NoError(w, znode.Make(w.Context(), other.at.Conn, shop, other.at.ACL, false))
+				require.NoError(w, znode.Make(w.Context(), other.setup.Conn, shop, other.setup.ACL, false))
 				w.put(other, "a", `{"name":"shop","id":"before"}`)
 				p := w.provider(d, Choice{})
 				w.srv.Refuse(true)
-				w.srv.DropConnections(d.at.Conn.SessionID())
-				require.NoError(w, other.at.Conn.Delete(shop+"/a", -1))
+				w.srv.DropConnections(d.setup.Conn.SessionID())
+				require.NoError(w, other.setup.Conn.Delete(shop+"/a", -1))
 				if whole {
-					require.NoError(w, other.at.Conn.Delete(shop, -1))
+					require.NoError(w, other.setup.Conn.Delete(shop, -1))
 					require.NoError(w, create(other, shop))
 				}
 				w.put(other, "a", `{"name":"shop","id":"after"}`)
@@ -265,7 +265,7 @@ func TestTrap28_SameVersionsAnew(t *testing.T) {
 				w.srv.Refuse(false)
 				w.pass(10 * time.Second)
 				require.Equal(w, "after", w.ids(p))
-				require.NoError(w, other.at.Conn.Delete(shop+"/a", -1))
+				require.NoError(w, other.setup.Conn.Delete(shop+"/a", -1))
 				w.pass(time.Second)
 				require.Equal(w, "", w.ids(p), "watched again")
 				require.NoError(w, p.Close(w.Context()))
@@ -276,7 +276,7 @@ func TestTrap28_SameVersionsAnew(t *testing.T) {
 
 // A reader that never reads its channels holds nobody up.
 func TestTrap30_SlowReader(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		p := w.provider(d, Choice{})
 		for n := range 20 {
@@ -298,7 +298,7 @@ func (s *reentrant) Pick(from []Instance) int {
 }
 
 func TestTrap30_StrategyIsCalledWithoutALock(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		w.register(d, "a")
 		s := &reentrant{}
@@ -311,10 +311,8 @@ func TestTrap30_StrategyIsCalledWithoutALock(t *testing.T) {
 
 // The list does not fit the buffer that the user has limited the client to.
 func TestTrap37_ListTooLong(t *testing.T) {
-	play(t, func(w world) {
-		small := w.discovery(func() (*zk.Conn, <-chan zk.Event, error) {
-			return w.srv.Connect(timeout, zk.WithMaxBufferSize(8<<10))
-		})
+	runTest(t, func(w fixture) {
+		small := w.connectWith(zk.WithMaxBufferSize(8 << 10))
 		d := w.connect()
 		p := w.provider(small, Choice{})
 		first := w.register(d, "first")
@@ -331,7 +329,7 @@ func TestTrap37_ListTooLong(t *testing.T) {
 		_, err = small.Provider(w.Context(), "shop", Choice{})
 		require.ErrorIs(w, err, ErrTooMany)
 		for n := range 390 {
-			require.NoError(w, d.at.Conn.Delete(fmt.Sprintf("%s/%030d", shop, n), -1))
+			require.NoError(w, d.setup.Conn.Delete(fmt.Sprintf("%s/%030d", shop, n), -1))
 		}
 		w.pass(time.Minute)
 		instances, err := p.Instances()
@@ -343,7 +341,7 @@ func TestTrap37_ListTooLong(t *testing.T) {
 }
 
 func TestContextEndsFirst(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		w.srv.Pause()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -362,8 +360,8 @@ func TestContextEndsFirst(t *testing.T) {
 // An instance whose data the connection cannot receive is left out and reported, and used
 // once it has become smaller.
 func TestInstanceTooLarge(t *testing.T) {
-	play(t, func(w world) {
-		big := w.discovery(func() (*zk.Conn, <-chan zk.Event, error) { return w.srv.Connect(timeout) })
+	runTest(t, func(w fixture) {
+		big := w.connectWith()
 		w.register(big, "one")
 		d := w.connect()
 		p := w.provider(d, Choice{})
@@ -383,7 +381,7 @@ func TestInstanceTooLarge(t *testing.T) {
 		_, err := d.Instances(w.Context(), "shop")
 		require.ErrorIs(w, err, recipes.ErrTooLarge)
 
-		_, err = big.at.Conn.Set(shop+"/large", []byte(`{"name":"shop","id":"large"}`), -1)
+		_, err = big.setup.Conn.Set(shop+"/large", []byte(`{"name":"shop","id":"large"}`), -1)
 		require.NoError(w, err)
 		w.pass(time.Minute)
 		require.Equal(w, "large one two", w.ids(p))
@@ -402,10 +400,10 @@ func channels(conn *zk.Conn) (n int) {
 // Providers that were closed leave one watch for each znode, and changes are noticed
 // although these are lost at a reconnect.
 func TestTrap27_LostWatches(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		d, other := w.connect(), w.connect()
 		a := w.register(other, "a")
-		conn := d.at.Conn
+		conn := d.setup.Conn
 		for range 20 {
 			require.NoError(w, w.provider(d, Choice{}).Close(w.Context()))
 			require.Equal(w, 2, channels(conn))

@@ -22,12 +22,12 @@ import (
 func TestSchedules(t *testing.T) {
 	for seed := range uint64(100) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			play(t, func(w world) { schedule(w, rand.New(rand.NewPCG(seed, 1))) })
+			runTest(t, func(w fixture) { schedule(w, rand.New(rand.NewPCG(seed, 1))) })
 		})
 	}
 }
 
-func schedule(w world, random *rand.Rand) {
+func schedule(w fixture, random *rand.Rand) {
 	var clients []*Discovery
 	var providers []*Provider
 	for range 3 {
@@ -42,7 +42,7 @@ func schedule(w world, random *rand.Rand) {
 	for step := range 40 {
 		d := clients[random.IntN(len(clients))]
 		what := random.IntN(10)
-		if what >= 5 && what <= 8 && d.at.Conn.SessionID() == 0 {
+		if what >= 5 && what <= 8 && d.setup.Conn.SessionID() == 0 {
 			continue // 0 stands for all
 		}
 		switch what {
@@ -79,22 +79,22 @@ func schedule(w world, random *rand.Rand) {
 				break
 			}
 		case 5:
-			w.srv.DropConnections(d.at.Conn.SessionID())
+			w.srv.DropConnections(d.setup.Conn.SessionID())
 		case 6:
 			if random.IntN(2) == 0 {
-				w.srv.DropConnections(d.at.Conn.SessionID())
+				w.srv.DropConnections(d.setup.Conn.SessionID())
 			}
-			_ = w.srv.ExpireSession(d.at.Conn.SessionID())
+			_ = w.srv.ExpireSession(d.setup.Conn.SessionID())
 		case 7, 8: // replies and requests lost
 			ops := []zktest.Op{zktest.OpCreate, zktest.OpSetData, zktest.OpDelete, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpExists, zktest.OpSync}
-			hooks[random.IntN(2)](zktest.Match{Op: ops[random.IntN(len(ops))], Session: d.at.Conn.SessionID(), Nth: 1 + random.IntN(2)}, zktest.Cut)
+			hooks[random.IntN(2)](zktest.Match{Op: ops[random.IntN(len(ops))], Session: d.setup.Conn.SessionID(), Nth: 1 + random.IntN(2)}, zktest.Cut)
 		case 9: // somebody deletes
 			for _, id := range sortedKeys(open) {
-				err := operator.at.Conn.Delete(shop+"/"+id, -1)
+				err := operator.setup.Conn.Delete(shop+"/"+id, -1)
 				require.NoError(w, errorsOtherThan(zk.ErrNoNode, err))
 				break
 			}
-			_, err := operator.at.Conn.Create(shop+"/"+fmt.Sprint("foreign", step), []byte("?"), 0, operator.at.ACL)
+			_, err := operator.setup.Conn.Create(shop+"/"+fmt.Sprint("foreign", step), []byte("?"), 0, operator.setup.ACL)
 			require.NoError(w, errorsOtherThan(zk.ErrNoNode, err))
 		}
 		w.pass(time.Duration(random.IntN(1500)) * time.Millisecond)
@@ -104,10 +104,10 @@ func schedule(w world, random *rand.Rand) {
 	var want []Instance
 	for _, id := range sortedKeys(open) {
 		i := open[id].Instance()
-		data, stat, err := operator.at.Conn.Get(shop + "/" + id)
+		data, stat, err := operator.setup.Conn.Get(shop + "/" + id)
 		require.NoError(w, err, "%s\n%s", id, w.srv.Tree())
 		if i.Type == Dynamic {
-			require.Equal(w, client[id].at.Conn.SessionID(), stat.EphemeralOwner)
+			require.Equal(w, client[id].setup.Conn.SessionID(), stat.EphemeralOwner)
 		}
 		got, err := decode(data)
 		require.NoError(w, err)

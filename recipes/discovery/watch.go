@@ -59,7 +59,7 @@ func (w *watcher) run() {
 		w.first <- err
 		return
 	}
-	w.p.at.Log.Warn("provider ended", "path", p.dir, "err", err)
+	w.p.setup.Log.Warn("provider ended", "path", p.dir, "err", err)
 	w.list.Err = err
 	p.publish(w.list, err)
 }
@@ -133,10 +133,10 @@ func (w *watcher) watch() error {
 // awaitClosing waits for a moment if the reason of an event may be that the owner is
 // closing the connection, which deletes what this session has registered.
 func (w *watcher) awaitClosing() {
-	session := w.p.at.Conn.SessionID()
+	session := w.p.setup.Conn.SessionID()
 	for _, n := range w.nodes {
 		if n.stat != nil && n.stat.EphemeralOwner == session && session != 0 && (n.watch == nil || w.dir == nil) {
-			request.AwaitClosing(w.p.ctx, w.p.at.Conn, request.ClosingTime)
+			request.AwaitClosing(w.p.ctx, w.p.setup.Conn, request.ClosingTime)
 			return
 		}
 	}
@@ -179,7 +179,7 @@ func (w *watcher) follow(name string, on *watch.Watch) {
 // refresh reads what has changed. With all it reads everything, because watches may have
 // been lost with the connection.
 func (w *watcher) refresh(all bool) error {
-	ctx, conn := w.p.ctx, w.p.at.Conn
+	ctx, conn := w.p.ctx, w.p.setup.Conn
 	if all {
 		// The server of the new connection may lag behind the former one.
 		if _, err := request.Read(ctx, conn, func() (string, error) { return conn.Sync(w.p.dir) }); err != nil {
@@ -252,7 +252,7 @@ func (w *watcher) tell(err error) {
 		return
 	}
 	for _, u := range w.list.Unreadable {
-		w.p.at.Log.Warn("instance skipped", "path", u.Path, "err", u.Err)
+		w.p.setup.Log.Warn("instance skipped", "path", u.Path, "err", u.Err)
 	}
 	w.p.publish(w.list, nil)
 	if !w.told {

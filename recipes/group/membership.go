@@ -21,7 +21,7 @@ import (
 // It may be used by any number of goroutines. Any number of Groups can refer to the group
 // at one path.
 type Group struct {
-	at *recipe.Setup
+	setup *recipe.Setup
 	// joined says that somebody has joined by it: closing the connection changes the
 	// group then.
 	joined atomic.Bool
@@ -55,7 +55,7 @@ func NewGroup(conn *zk.Conn, path string, opts ...recipes.Option) (*Group, error
 	if err != nil {
 		return nil, err
 	}
-	return &Group{at: s}, nil
+	return &Group{setup: s}, nil
 }
 
 // Membership represents a member that has joined a group in this process. Its znode is
@@ -74,34 +74,31 @@ type Membership struct {
 // With [recipes.Kazoo] the data of the znode is the ID, which can be any text and does not
 // have to be unique; data must be nil.
 func (g *Group) Join(ctx context.Context, id string, data []byte) (*Membership, error) {
-	m, err := g.join(id, data)
+	m, err := g.startMember(id, data)
 	if err != nil {
-		return nil, recipe.Fail("join", g.at.Path, err)
+		return nil, recipe.Fail("join", g.setup.Path, err)
 	}
 	if err := m.Await(ctx); err != nil {
-		m.stop(ErrClosed)
-		return nil, recipe.Fail("join", g.at.Path, err)
+		_ = m.keeper.Close(ctx, ErrClosed)
+		return nil, recipe.Fail("join", g.setup.Path, err)
 	}
 	return m, nil
 }
 
-// join begins to be a member.
-func (g *Group) join(id string, data []byte) (*Membership, error) {
-	s := *g.at
+// startMember starts to maintain the znode of a member.
+func (g *Group) startMember(id string, data []byte) (*Membership, error) {
+	node := g.setup.Path + "/" + id
 	switch {
-	case g.at.Layout == recipes.Kazoo && data != nil:
+	case g.setup.Layout == recipes.Kazoo && data != nil:
 		return nil, fmt.Errorf("%w: kazoo's layout does not support data of members", recipes.ErrInvalidOption)
-	case g.at.Layout == recipes.Kazoo:
+	case g.setup.Layout == recipes.Kazoo:
 		var guid [16]byte
 		rand.Read(guid[:]) // never fails
-		s.Path, data = path.Join(g.at.Path, hex.EncodeToString(guid[:])+kazooSuffix), []byte(id)
-	default:
-		s.Path = g.at.Path + "/" + id
-		if id == "" || strings.Contains(id, "/") || znode.CheckPath(s.Path) != nil {
-			return nil, fmt.Errorf("%w: ID %q is not a valid znode name", recipes.ErrInvalidOption, id)
-		}
+		node, data = path.Join(g.setup.Path, hex.EncodeToString(guid[:])+kazooSuffix), []byte(id)
+	case id == "", strings.Contains(id, "/"), znode.CheckPath(node) != nil:
+		return nil, fmt.Errorf("%w: ID %q is not a valid znode name", recipes.ErrInvalidOption, id)
 	}
-	p, err := keep(&s, data)
+	p, err := newPersistent(g.setup, node, data)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +115,7 @@ func (m *Membership) ID() string { return m.id }
 // Set changes the member's data; see [Persistent.Set]. With [recipes.Kazoo] it returns
 // [recipes.ErrInvalidOption].
 func (m *Membership) Set(ctx context.Context, data []byte) error {
-	if m.at.Layout == recipes.Kazoo {
+	if m.setup.Layout == recipes.Kazoo {
 		return fmt.Errorf("%w: kazoo's layout does not support data of members", recipes.ErrInvalidOption)
 	}
 	return m.Persistent.Set(ctx, data)
@@ -129,7 +126,7 @@ func (m *Membership) Set(ctx context.Context, data []byte) error {
 func (g *Group) Members(ctx context.Context) ([]Member, error) {
 	r := reader{group: g, members: map[string]*seen{}}
 	if err := r.list(ctx, false); err != nil {
-		return nil, recipe.Fail("read members of", g.at.Path, err)
+		return nil, recipe.Fail("read members of", g.setup.Path, err)
 	}
 	return r.view(), nil
 }

@@ -52,7 +52,7 @@ type fired struct {
 
 func (g *Group) changes(ctx context.Context, names bool) <-chan View {
 	r := &reader{
-		group: g, names: names, sub: g.at.Subscribe(),
+		group: g, names: names, sub: g.setup.Subscribe(),
 		c: make(chan View, 1), members: map[string]*seen{}, fired: make(chan fired),
 	}
 	go func() {
@@ -64,7 +64,7 @@ func (g *Group) changes(ctx context.Context, names bool) <-chan View {
 		cancel()
 		r.forward.Wait()
 		if !ended {
-			latest.Send(r.c, View{Err: recipe.Fail("watch", g.at.Path, err)})
+			latest.Send(r.c, View{Err: recipe.Fail("watch", g.setup.Path, err)})
 		}
 	}()
 	return r.c
@@ -108,7 +108,7 @@ func (r *reader) run(ctx context.Context) error {
 				return context.Cause(ctx)
 			}
 			if changed && r.group.joined.Load() {
-				request.AwaitClosing(ctx, r.group.at.Conn, request.ClosingTime)
+				request.AwaitClosing(ctx, r.group.setup.Conn, request.ClosingTime)
 				more, err := r.noteAll() // they do not wait in turn
 				if err != nil {
 					return err
@@ -170,7 +170,7 @@ func (r *reader) look(ctx context.Context, all bool) error {
 
 // list reads who is there, and whoever is new; all reads everybody anew.
 func (r *reader) list(ctx context.Context, all bool) error {
-	conn, dir, watching := r.group.at.Conn, r.group.at.Path, r.sub != nil
+	conn, dir, watching := r.group.setup.Conn, r.group.setup.Path, r.sub != nil
 	q := r.query
 	q.Path, q.What = dir, watch.ChildrenOrCreation
 	found, err := request.Read(ctx, conn, func() (watch.Found, error) {
@@ -194,7 +194,7 @@ func (r *reader) list(ctx context.Context, all bool) error {
 	}
 	r.dir, r.doubt = found.Watch, r.doubt || found.Doubt
 	names := slices.DeleteFunc(slices.Clone(found.Children), func(name string) bool {
-		return r.group.at.Layout == recipes.Kazoo && !strings.HasSuffix(name, kazooSuffix)
+		return r.group.setup.Layout == recipes.Kazoo && !strings.HasSuffix(name, kazooSuffix)
 	})
 	there := map[string]*seen{}
 	var stale []string
@@ -217,12 +217,12 @@ const abreast = 16
 
 // read reads members, and watches those that are not watched yet.
 func (r *reader) read(ctx context.Context, names []string) error {
-	conn, watching := r.group.at.Conn, r.sub != nil
+	conn, watching := r.group.setup.Conn, r.sub != nil
 	for chunk := range slices.Chunk(names, abreast) {
 		var answers []<-chan request.Answer[watch.Found]
 		for _, name := range chunk {
 			q := r.query
-			q.Path = path.Join(r.group.at.Path, name)
+			q.Path = path.Join(r.group.setup.Path, name)
 			answers = append(answers, request.Start(func() (watch.Found, error) {
 				if watching {
 					return watch.Read(ctx, conn, q)
@@ -254,7 +254,7 @@ func (r *reader) read(ctx context.Context, names []string) error {
 
 func (r *reader) member(name string, data []byte, stat *zk.Stat, err error) Member {
 	m := Member{ID: name, Data: data, Token: stat.Czxid, Revision: stat.Mzxid, Session: stat.EphemeralOwner, Err: err}
-	if r.group.at.Layout == recipes.Kazoo && err == nil {
+	if r.group.setup.Layout == recipes.Kazoo && err == nil {
 		m.ID, m.Data = string(data), nil
 	}
 	return m
