@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -188,6 +189,12 @@ func (i Instance) check() error {
 		return fmt.Errorf("%w: payload is an array, which Curator cannot read", zkerror.ErrInvalidOption)
 	}
 	return nil
+}
+
+// equal reports whether two instances have the same content.
+func (i Instance) equal(other Instance) bool {
+	return i.identity() == other.identity() && i.Address == other.Address && i.Port == other.Port && i.SSLPort == other.SSLPort &&
+		i.Type == other.Type && i.Disabled == other.Disabled && slices.Equal(i.URI, other.URI) && string(i.Payload) == string(other.Payload)
 }
 
 // newID returns a random UUID.

@@ -6,9 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
@@ -22,9 +20,6 @@ import (
 // at one path.
 type Group struct {
 	setup *recipe.Setup
-	// joined says that somebody has joined by it: closing the connection changes the
-	// group then.
-	joined atomic.Bool
 }
 
 // Member describes a member of a group. Two Members with the same Token and Revision are
@@ -102,7 +97,6 @@ func (g *Group) startMember(id string, data []byte) (*Membership, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.joined.Store(true)
 	return &Membership{p, id}, nil
 }
 
@@ -120,53 +114,3 @@ func (m *Membership) Set(ctx context.Context, data []byte) error {
 	}
 	return m.Persistent.Set(ctx, data)
 }
-
-// Members returns the members of the group, sorted by ID, according to ZooKeeper. It sets
-// no watch.
-func (g *Group) Members(ctx context.Context) ([]Member, error) {
-	r := reader{group: g, members: map[string]*seen{}}
-	if err := r.list(ctx, false); err != nil {
-		return nil, recipe.Fail("read members of", g.setup.Path, err)
-	}
-	return r.view(), nil
-}
-
-// View is the set of members of a group at one time.
-type View struct {
-	// Members are the members, sorted by ID, then by Token.
-	Members []Member
-	// Err is the reason why the channel was closed: [recipes.ErrConnClosed] or
-	// [recipes.ErrPermission]. It is set only in the last element.
-	Err error
-}
-
-// Since returns the differences from an earlier view: members that have joined, that have
-// left, and whose data has changed. A member that has left and rejoined is in both joined
-// and gone.
-func (v View) Since(old View) (joined, gone, changed []Member) {
-	for _, m := range v.Members {
-		was := slices.IndexFunc(old.Members, func(o Member) bool { return o.Token == m.Token && o.ID == m.ID })
-		switch {
-		case was < 0:
-			joined = append(joined, m)
-		case old.Members[was].Revision != m.Revision:
-			changed = append(changed, m)
-		}
-	}
-	for _, o := range old.Members {
-		if !slices.ContainsFunc(v.Members, func(m Member) bool { return o.Token == m.Token && o.ID == m.ID }) {
-			gone = append(gone, o)
-		}
-	}
-	return joined, gone, changed
-}
-
-// Changes returns a channel that delivers the current members, and again after each change
-// of the members or their data. The channel is closed after the context is done. A slow
-// reader receives only the newest view. No views are delivered while ZooKeeper does not
-// answer; afterwards everything is read again.
-//
-// Changes sets a watch on the group and one on each member. All calls over one connection
-// share them. The client library cannot remove watches: after the context is done each
-// remains until the next change of its znode.
-func (g *Group) Changes(ctx context.Context) <-chan View { return g.changes(ctx, false) }
