@@ -100,7 +100,7 @@ func (g *Group) startMember(id string, data []byte) (*Membership, error) {
 	return &Membership{p, id}, nil
 }
 
-// kazooSuffix is how names of kazoo's Party end.
+// kazooSuffix is the suffix of the names of the znodes of kazoo's Party.
 const kazooSuffix = "__party__"
 
 // ID returns the ID of the member.

@@ -3,7 +3,6 @@ package group
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,24 +14,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// names is a list of members, short.
-func names(members []Member) (all []string) {
+// describe returns the IDs and the data of members.
+func describe(members []Member) (all []string) {
 	for _, m := range members {
 		all = append(all, m.ID+"="+string(m.Data))
 	}
 	return all
 }
 
-// settle lets everything that is under way come to rest.
-func settle() {
-	// Not on the beat of the session's checks: one under way while the connection is
-	// closed can hang the client library.
-	time.Sleep(30*time.Second + time.Millisecond)
-	synctest.Wait()
-}
-
-func TestMembersComeAndGo(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a view does not contain the current members, or Since returns wrong differences.
+func TestChanges_MembersJoinAndLeave(t *testing.T) {
+	runTest(t, func(w fixture) {
 		observer := w.group(w.connect())
 		ctx, cancel := context.WithCancel(w.Context())
 		defer cancel()
@@ -47,7 +39,7 @@ func TestMembersComeAndGo(t *testing.T) {
 			synctest.Wait()
 			view := <-views
 			require.NoError(w, view.Err)
-			require.Equal(w, want, names(view.Members))
+			require.Equal(w, want, describe(view.Members))
 			now, err := observer.Members(ctx)
 			require.NoError(w, err)
 			require.Equal(w, view.Members, now)
@@ -57,25 +49,25 @@ func TestMembersComeAndGo(t *testing.T) {
 		}
 		b := w.join(w.connect(), "b", "1")
 		joined, gone, changed := next("b=1")
-		require.Equal(w, []string{"b=1"}, names(joined))
+		require.Equal(w, []string{"b=1"}, describe(joined))
 		require.Empty(w, append(gone, changed...))
 		conn := w.connect()
 		a := w.join(conn, "a", "2")
 		next("a=2", "b=1")
 		require.NoError(w, b.Set(ctx, []byte("3")))
 		joined, gone, changed = next("a=2", "b=3")
-		require.Equal(w, []string{"b=3"}, names(changed))
+		require.Equal(w, []string{"b=3"}, describe(changed))
 		require.Empty(w, append(gone, joined...))
 		require.NoError(w, w.srv.ExpireSession(conn.SessionID()))
 		settle()
 		joined, gone, changed = next("a=2", "b=3")
-		require.Equal(w, []string{"a=2"}, names(joined), "it was away")
-		require.Equal(w, []string{"a=2"}, names(gone))
+		require.Equal(w, []string{"a=2"}, describe(joined), "it has rejoined")
+		require.Equal(w, []string{"a=2"}, describe(gone))
 		require.Empty(w, changed)
-		require.Len(w, w.srv.Watches(), 1+2+2, "on the group, on each, and each one's own")
+		require.Len(w, w.srv.Watches(), 1+2+2, "on the group, on each member, and of each member on its znode")
 		require.NoError(w, a.Close(ctx))
 		_, gone, _ = next("b=3")
-		require.Equal(w, []string{"a=2"}, names(gone))
+		require.Equal(w, []string{"a=2"}, describe(gone))
 		require.NoError(w, b.Close(ctx))
 		synctest.Wait()
 		view := <-views
@@ -88,110 +80,52 @@ func TestMembersComeAndGo(t *testing.T) {
 	})
 }
 
-func TestKazooParty(t *testing.T) {
-	play(t, func(w world) {
-		conn := w.connect()
-		g := w.group(conn, recipes.WithLayout(recipes.Kazoo))
-		m, err := g.Join(w.Context(), "host/7", nil)
-		require.NoError(w, err)
-		_, err = g.Join(w.Context(), "host/8", []byte("data"))
-		require.ErrorIs(w, err, recipes.ErrInvalidOption)
-		require.ErrorIs(w, m.Set(w.Context(), nil), recipes.ErrInvalidOption)
-		require.Regexp(w, `workers container\n      [0-9a-f]{32}__party__ "host/7" ephemeral`, w.srv.Tree())
-		_, err = conn.Create(dir+"/other", nil, 0, zk.WorldACL(zk.PermAll))
-		require.NoError(w, err)
-		members, err := g.Members(w.Context())
-		require.NoError(w, err)
-		require.Equal(w, []string{"host/7="}, names(members))
-		require.NoError(w, m.Close(w.Context()))
-	})
-}
-
-func TestBadInput(t *testing.T) {
-	play(t, func(w world) {
-		conn := w.connect()
-		_, err := NewGroup(nil, dir)
-		require.ErrorIs(w, err, recipes.ErrNilConn)
-		_, err = NewGroup(conn, "workers")
-		require.ErrorIs(w, err, recipes.ErrInvalidPath)
-		_, err = Keep(conn, "/", nil)
-		require.ErrorIs(w, err, recipes.ErrInvalidPath)
-		for _, id := range []string{"", "a/b", "..", "\x00"} {
-			_, err = w.group(conn).Join(w.Context(), id, nil)
-			require.ErrorIs(w, err, recipes.ErrInvalidOption, "%q", id)
-		}
-		_, err = NewPartitioner(conn, "/")
-		require.ErrorIs(w, err, recipes.ErrInvalidPath)
-		p, err := NewPartitioner(conn, dir)
-		require.NoError(w, err)
-		require.ErrorIs(w, p.SetParts(w.Context(), []string{"a", ""}), recipes.ErrInvalidOption)
-		_, err = p.Join(w.Context(), "a", -1)
-		require.ErrorIs(w, err, recipes.ErrInvalidOption)
-		require.Equal(w, "/\n", w.srv.Tree())
-	})
-}
-
-// Join waits for an id that another has; nothing is left when its context ends.
-func TestJoinGivesUpWithItsContext(t *testing.T) {
-	play(t, func(w world) {
-		m := w.join(w.connect(), "one", "first")
-		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
-		defer cancel()
-		_, err := w.group(w.connect()).Join(ctx, "one", []byte("second"))
-		require.ErrorIs(w, err, context.DeadlineExceeded)
-		require.NoError(w, m.Close(w.Context()))
-		settle()
-		require.Equal(w, empty, w.srv.Tree())
-		require.Empty(w, w.srv.Watches())
-	})
-}
-
-// CURATOR-258: the watch on a member is used up by a change of its data, and set again.
-func TestTrap26_EveryChangeIsSeen(t *testing.T) {
-	play(t, func(w world) {
+// CURATOR-258: fails if the watch on a member is not set again after it has fired.
+func TestTrap26_EveryChangeIsDelivered(t *testing.T) {
+	runTest(t, func(w fixture) {
 		views := w.group(w.connect()).Changes(w.Context())
 		m := w.join(w.connect(), "a", "")
 		for i := range 5 {
 			data := fmt.Sprint(i)
 			require.NoError(w, m.Set(w.Context(), []byte(data)))
 			synctest.Wait()
-			require.Equal(w, []string{"a=" + data}, names((<-views).Members))
+			require.Equal(w, []string{"a=" + data}, describe((<-views).Members))
 		}
 		require.NoError(w, m.Close(w.Context()))
 	})
 }
 
-// CURATOR-623: changes of every kind while out of reach, in the same session and over the
-// end of one, where the client does not set its watches anew.
-func TestTrap27_ChangesWhileOutOfReach(t *testing.T) {
-	for name, away := range map[string]func(w world, id int64){
-		"same session":  func(w world, id int64) {},
-		"other session": func(w world, id int64) { require.NoError(w, w.srv.ExpireSession(id)) },
+// CURATOR-623: fails if a change is missed that was made while the client was disconnected, and
+// the client library has not set its watches again, in the same session or a new one.
+func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
+	for name, endSession := range map[string]func(w fixture, id int64){
+		"same session":  func(w fixture, id int64) {},
+		"other session": func(w fixture, id int64) { require.NoError(w, w.srv.ExpireSession(id)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, func(w world) {
+			runTest(t, func(w fixture) {
 				conn, other := w.connect(), w.connect()
-				stays, goes := w.join(other, "stays", "1"), w.join(other, "goes", "1")
+				stays, leaves := w.join(other, "stays", "1"), w.join(other, "leaves", "1")
 				views := w.group(conn).Changes(w.Context())
 				require.Len(w, (<-views).Members, 2)
-				// Every attempt of the client to set its watches anew fails.
+				// The client library fails each time that it sets its watches again.
 				hook := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches}, zktest.Fail(zk.ErrAPIError))
 				w.srv.Refuse(true)
 				w.srv.DropConnections(conn.SessionID())
-				away(w, conn.SessionID())
+				endSession(w, conn.SessionID())
 				require.NoError(w, stays.Set(w.Context(), []byte("2")))
-				require.NoError(w, goes.Close(w.Context()))
-				comes := w.join(other, "comes", "1")
+				require.NoError(w, leaves.Close(w.Context()))
+				joins := w.join(other, "joins", "1")
 				w.srv.Refuse(false)
 				settle()
-				require.Equal(w, []string{"comes=1", "stays=2"}, names((<-views).Members))
-				// And what changes later is still seen.
+				require.Equal(w, []string{"joins=1", "stays=2"}, describe((<-views).Members))
+				// Later changes are delivered as well.
 				require.NoError(w, stays.Set(w.Context(), []byte("3")))
 				synctest.Wait()
-				require.Equal(w, []string{"comes=1", "stays=3"}, names((<-views).Members))
-				require.NoError(w, comes.Close(w.Context()))
+				require.Equal(w, []string{"joins=1", "stays=3"}, describe((<-views).Members))
+				require.NoError(w, joins.Close(w.Context()))
 				synctest.Wait()
-				require.Equal(w, []string{"stays=3"}, names((<-views).Members))
+				require.Equal(w, []string{"stays=3"}, describe((<-views).Members))
 				hook.Remove()
 				require.NoError(w, stays.Close(w.Context()))
 			})
@@ -199,9 +133,10 @@ func TestTrap27_ChangesWhileOutOfReach(t *testing.T) {
 	}
 }
 
-// CURATOR-391: gone and back while out of reach, with the same data at the same version.
-func TestTrap28_GoneAndBackWhileOutOfReach(t *testing.T) {
-	play(t, func(w world) {
+// CURATOR-391: fails if a member that has left and rejoined while the reader was disconnected, with
+// the same data and version, counts as unchanged.
+func TestTrap28_RejoinedWhileDisconnected(t *testing.T) {
+	runTest(t, func(w fixture) {
 		conn, other := w.connect(), w.connect()
 		m := w.join(other, "a", "1")
 		views := w.group(conn).Changes(w.Context())
@@ -221,12 +156,13 @@ func TestTrap28_GoneAndBackWhileOutOfReach(t *testing.T) {
 	})
 }
 
-// CURATOR-324, CURATOR-344: views come in order, and whoever does not read gets the newest.
-func TestTrap29_30_NewestViewInOrder(t *testing.T) {
-	play(t, func(w world) {
+// CURATOR-324, CURATOR-344: fails if views are delivered out of order, or if a slow reader does
+// not receive the newest view.
+func TestTrap29_30_ViewsInOrderAndNewestForSlowReaders(t *testing.T) {
+	runTest(t, func(w fixture) {
 		m := w.join(w.connect(), "a", "")
 		views, idle := w.group(w.connect()).Changes(w.Context()), w.group(w.connect()).Changes(w.Context())
-		var wrote int64
+		var revision int64
 		go func() {
 			for i := range 50 {
 				require.NoError(w, m.Set(w.Context(), fmt.Append(nil, i)))
@@ -238,18 +174,18 @@ func TestTrap29_30_NewestViewInOrder(t *testing.T) {
 			if len(view.Members) == 0 {
 				break
 			}
-			require.Greater(w, view.Members[0].Revision, wrote)
-			wrote = view.Members[0].Revision
+			require.Greater(w, view.Members[0].Revision, revision)
+			revision = view.Members[0].Revision
 		}
 		synctest.Wait()
 		require.Empty(w, (<-idle).Members)
 	})
 }
 
-// A change of many at once is not told to a member one by one, each after the wait for
-// the connection to be closed.
-func TestManyChangeAtOnce(t *testing.T) {
-	play(t, func(w world) {
+// Many members change in one transaction. Fails if the changes are read one by one, each after a
+// pause in which the connection may be closed.
+func TestChanges_ManyMembersInOneTransaction(t *testing.T) {
+	runTest(t, func(w fixture) {
 		conn, others := w.connect(), w.connect()
 		g := w.group(conn)
 		m, err := g.Join(w.Context(), "zz", nil)
@@ -286,9 +222,9 @@ func TestManyChangeAtOnce(t *testing.T) {
 	})
 }
 
-// CURATOR-107: a member that goes while it is read leaves no watch.
-func TestTrap24_MemberGoesWhileItIsRead(t *testing.T) {
-	play(t, func(w world) {
+// CURATOR-107: fails if a member that leaves while it is read leaves a watch behind.
+func TestTrap24_MemberLeavesWhileItIsRead(t *testing.T) {
+	runTest(t, func(w fixture) {
 		m, reader := w.join(w.connect(), "a", ""), w.connect()
 		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: dir + "/a", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.NoError(w, m.Close(w.Context()))
@@ -302,10 +238,10 @@ func TestTrap24_MemberGoesWhileItIsRead(t *testing.T) {
 	})
 }
 
-// kazoo #175, CURATOR-14: watches of calls that were given up do not add up, and a view
-// that stands on them hears of changes all the same.
+// kazoo #175, CURATOR-14: fails if each call whose context is done leaves more watches behind, or
+// if a call that uses such a watch misses a change.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		m := w.join(w.connect(), "a", "1")
 		reader := w.connect()
 		g := w.group(reader)
@@ -315,22 +251,23 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 			cancel()
 			synctest.Wait()
 			require.Len(w, w.srv.Watches(dir, dir+"/a"), 3)
-			require.Equal(w, 2, channels(reader))
+			require.Equal(w, 2, watchChannels(reader))
 		}
 		views := g.Changes(w.Context())
 		<-views
 		require.NoError(w, m.Set(w.Context(), []byte("2")))
 		synctest.Wait()
-		require.Equal(w, []string{"a=2"}, names((<-views).Members))
+		require.Equal(w, []string{"a=2"}, describe((<-views).Members))
 		require.NoError(w, m.Close(w.Context()))
 		synctest.Wait()
 		require.Empty(w, (<-views).Members)
 	})
 }
 
-// Watches that were left behind, and lost while nobody looked.
-func TestTrap25_LeftWatchesMayBeLost(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a call relies on watches of an earlier call that were lost at a reconnect between the
+// calls.
+func TestTrap25_PooledWatchesWereLost(t *testing.T) {
+	runTest(t, func(w fixture) {
 		m := w.join(w.connect(), "a", "1")
 		reader := w.connect()
 		g := w.group(reader)
@@ -345,16 +282,17 @@ func TestTrap25_LeftWatchesMayBeLost(t *testing.T) {
 		<-views
 		require.NoError(w, m.Set(w.Context(), []byte("2")))
 		settle()
-		require.Equal(w, []string{"a=2"}, names((<-views).Members))
+		require.Equal(w, []string{"a=2"}, describe((<-views).Members))
 		require.NoError(w, m.Close(w.Context()))
 		settle()
 		require.Empty(w, (<-views).Members)
 	})
 }
 
-// The group's own znode goes and comes again.
-func TestTrap36_GroupGoesAndComes(t *testing.T) {
-	play(t, func(w world) {
+// Fails if views end when the servers remove the znode of the empty group, or if joining does not
+// create it again.
+func TestTrap36_GroupIsRemovedAndCreatedAgain(t *testing.T) {
+	runTest(t, func(w fixture) {
 		conn := w.connect()
 		views := w.group(w.connect()).Changes(w.Context())
 		<-views
@@ -372,8 +310,8 @@ func TestTrap36_GroupGoesAndComes(t *testing.T) {
 	})
 }
 
-func TestViewsEndWithTheConnection(t *testing.T) {
-	play(t, func(w world) {
+func TestChanges_ConnectionClosed(t *testing.T) {
+	runTest(t, func(w fixture) {
 		conn := w.connect()
 		views := w.group(conn).Changes(w.Context())
 		<-views
@@ -384,18 +322,10 @@ func TestViewsEndWithTheConnection(t *testing.T) {
 	})
 }
 
-// channels returns how many channels the client library holds for watches.
-func channels(conn *zk.Conn) (n int) {
-	for it := reflect.ValueOf(conn).Elem().FieldByName("watchers").MapRange(); it.Next(); {
-		n += it.Value().Len()
-	}
-	return n
-}
-
-// A watch that a call has left behind is lost at a reconnect, and the next call notices
-// changes all the same.
-func TestTrap27_LeftWatchIsLost(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a call misses changes because the watch of an earlier call was lost at a reconnect,
+// before the call or during it.
+func TestTrap27_PooledWatchIsLost(t *testing.T) {
+	runTest(t, func(w fixture) {
 		m := w.join(w.connect(), "a", "1")
 		reader := w.connect()
 		g := w.group(reader)
@@ -407,43 +337,76 @@ func TestTrap27_LeftWatchIsLost(t *testing.T) {
 		w.srv.DropConnections(reader.SessionID())
 		time.Sleep(3 * time.Second)
 		views := g.Changes(w.Context())
-		require.Equal(w, []string{"a=1"}, names((<-views).Members))
+		require.Equal(w, []string{"a=1"}, describe((<-views).Members))
 		time.Sleep(10 * time.Second) // the watches are set again
 		for range 2 {
 			for _, data := range []string{"2", "3"} {
 				require.NoError(w, m.Set(w.Context(), []byte(data)))
 				synctest.Wait()
-				require.Len(w, views, 1, "at once")
-				require.Equal(w, []string{"a=" + data}, names((<-views).Members))
+				require.Len(w, views, 1, "without a delay")
+				require.Equal(w, []string{"a=" + data}, describe((<-views).Members))
 			}
-			// They are lost while the reader waits.
+			// The watches are lost while the reader waits.
 			w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: reader.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
 			w.srv.DropConnections(reader.SessionID())
 			time.Sleep(1500 * time.Millisecond)
 		}
 		other := w.join(w.connect(), "b", "1")
 		synctest.Wait()
-		require.Len(w, views, 1, "at once")
-		require.Equal(w, []string{"a=3", "b=1"}, names((<-views).Members))
+		require.Len(w, views, 1, "without a delay")
+		require.Equal(w, []string{"a=3", "b=1"}, describe((<-views).Members))
 		require.NoError(w, other.Close(w.Context()))
 		require.NoError(w, m.Close(w.Context()))
 	})
 }
 
-// The number of watches does not grow with the number of shares that were closed.
-func TestTrap25_WatchesOfSharesDoNotAddUp(t *testing.T) {
-	play(t, func(w world) {
-		conn := w.connect()
-		p, err := NewPartitioner(conn, "/p")
+// Fails if a member whose data the connection cannot receive is missing from views, or if its data
+// is missing when it has become smaller.
+func TestChanges_MemberTooLarge(t *testing.T) {
+	runTest(t, func(w fixture) {
+		big, _, err := w.srv.Connect(timeout)
 		require.NoError(w, err)
-		require.NoError(w, p.SetParts(w.Context(), []string{"a"}))
-		for i := range 50 {
-			s, err := p.Join(w.Context(), "m", 0)
+		large, err := w.group(big).Join(w.Context(), "large", make([]byte, 100<<10))
+		require.NoError(w, err)
+		g := w.group(w.connect())
+		views := g.Changes(w.Context())
+		members := (<-views).Members
+		require.Len(w, members, 1)
+		require.Equal(w, "large", members[0].ID)
+		require.Nil(w, members[0].Data)
+		require.ErrorIs(w, members[0].Err, recipes.ErrTooLarge)
+		require.NotZero(w, members[0].Token)
+		members, err = g.Members(w.Context())
+		require.NoError(w, err)
+		require.ErrorIs(w, members[0].Err, recipes.ErrTooLarge)
+
+		w.join(w.connect(), "small", "data")
+		time.Sleep(time.Second)
+		members = (<-views).Members
+		require.Len(w, members, 2)
+		require.NoError(w, members[1].Err)
+
+		err = large.Set(w.Context(), []byte("less"))
+		require.NoError(w, err)
+		time.Sleep(time.Second)
+		members = (<-views).Members
+		require.NoError(w, members[0].Err)
+		require.Equal(w, "less", string(members[0].Data))
+	})
+}
+
+// Fails if a group with more members than the connection can receive is not an error.
+func TestMembers_TooManyMembers(t *testing.T) {
+	runTest(t, func(w fixture) {
+		big, _, err := w.srv.Connect(timeout)
+		require.NoError(w, err)
+		_, err = w.group(big).Join(w.Context(), "one", nil)
+		require.NoError(w, err)
+		for range 3000 {
+			_, err := big.Create(dir+"/member-with-a-long-name-", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
 			require.NoError(w, err)
-			<-s.Parts()
-			require.NoError(w, s.Close(w.Context()))
-			synctest.Wait()
-			require.LessOrEqual(w, channels(conn), 3, i)
 		}
+		_, err = w.group(w.connect()).Members(w.Context())
+		require.ErrorIs(w, err, recipes.ErrTooLarge)
 	})
 }
