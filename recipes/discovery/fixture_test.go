@@ -101,19 +101,19 @@ func instance(id string) Instance {
 func (w fixture) register(d *Discovery, id string) *Registration {
 	r, err := d.Register(w.Context(), instance(id))
 	require.NoError(w, err)
-	w.Cleanup(func() { w.end(r.Close) })
+	w.Cleanup(func() { w.closeWithin(r.Close) })
 	return r
 }
 
 func (w fixture) provider(d *Discovery, c Choice) *Provider {
 	p, err := d.Provider(w.Context(), "shop", c)
 	require.NoError(w, err)
-	w.Cleanup(func() { w.end(p.Close) })
+	w.Cleanup(func() { w.closeWithin(p.Close) })
 	return p
 }
 
-// end closes what a test has left open.
-func (w fixture) end(close func(context.Context) error) {
+// closeWithin closes a registration or a provider that the test may have left open, within a minute.
+func (w fixture) closeWithin(close func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := close(ctx); !errors.Is(err, recipes.ErrConnClosed) {
@@ -121,13 +121,13 @@ func (w fixture) end(close func(context.Context) error) {
 	}
 }
 
-// pass lets time pass, and then what happens at that instant happen.
+// pass lets time pass, and waits until all goroutines block.
 func (w fixture) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// ids of what the provider chooses from.
+// ids returns the IDs of the instances of a provider.
 func (w fixture) ids(p *Provider) (ids string) {
 	instances, err := p.Instances()
 	require.NoError(w, err)
@@ -137,12 +137,13 @@ func (w fixture) ids(p *Provider) (ids string) {
 	return strings.TrimSpace(ids)
 }
 
+// put creates a persistent child of the service.
 func (w fixture) put(d *Discovery, id, data string) {
 	_, err := d.setup.Conn.Create(path.Join(shop, id), []byte(data), 0, d.setup.ACL)
 	require.NoError(w, err)
 }
 
-// owned reports whether an instance's znode is there, of the session.
+// owned reports whether the znode of an instance exists and belongs to the session.
 func (w fixture) owned(id string, session int64) bool {
 	return strings.Contains(w.srv.Tree(), id+" ") && strings.Contains(w.srv.Tree(), fmt.Sprintf("ephemeral=%#x", session))
 }

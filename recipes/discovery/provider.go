@@ -44,7 +44,7 @@ type Provider struct {
 	path     string // of the service
 	reader   *children.Reader[entry]
 	strategy Strategy
-	down     down
+	down     downReports
 	stop     context.CancelFunc
 	changes  chan List     // capacity 1
 	ended    chan struct{} // closed when the goroutine has ended
@@ -79,7 +79,7 @@ func (d *Discovery) Provider(ctx context.Context, name string, c Choice) (*Provi
 	maintained, stop := context.WithCancel(context.Background())
 	p := &Provider{
 		setup: d.setup, path: service.Path, reader: children.NewReader(d.setup, service, false), strategy: c.Strategy,
-		down: down{threshold: c.DownThreshold, timeout: c.DownTimeout, reports: map[identity]reports{}},
+		down: downReports{threshold: c.DownThreshold, timeout: c.DownTimeout, reports: map[identity]reportCount{}},
 		stop: stop, changes: make(chan List, 1), ended: make(chan struct{}),
 	}
 	ready := make(chan error, 1)
@@ -120,12 +120,12 @@ func (p *Provider) Instances() ([]Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.Clip(p.down.up(instances)), nil
+	return slices.Clip(p.down.available(instances)), nil
 }
 
 // Report records that an instance did not respond. An instance with several reports is
 // skipped for some time; see [Choice]. Reports are not written to ZooKeeper.
-func (p *Provider) Report(i Instance) { p.down.report(i.identity()) }
+func (p *Provider) Report(i Instance) { p.down.add(i.identity()) }
 
 // Changes returns a channel that delivers the current list and each later one, including
 // instances that are reported as down. A slow reader receives only the newest list. All

@@ -38,8 +38,8 @@ type Status struct {
 	Err error
 }
 
-// status returns the Status of a state.
-func status(s ephemeral.State) Status {
+// newStatus returns the Status of a state.
+func newStatus(s ephemeral.State) Status {
 	var taken *ephemeral.TakenError
 	switch {
 	case errors.As(s.Err, &taken):
@@ -95,7 +95,7 @@ func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, er
 		return r, nil
 	}
 	if ctx.Err() != nil {
-		if is := status(r.keeper.State()); is.Err != nil {
+		if is := newStatus(r.keeper.State()); is.Err != nil {
 			err = fmt.Errorf("%w (%w)", err, is.Err)
 		}
 	}
@@ -115,7 +115,7 @@ func content(node string, i Instance) ([]byte, error) {
 func newRegistration(d *Discovery, node string, i Instance, data []byte) *Registration {
 	r := &Registration{path: node, status: make(chan Status, 1), instance: i}
 	r.keeper = ephemeral.Keep(d.setup, ephemeral.Config{Path: node, Data: data, Static: i.Type != Dynamic, Retry: true, Report: func(s ephemeral.State) {
-		if is := status(s); !errors.Is(is.Err, ErrClosed) {
+		if is := newStatus(s); !errors.Is(is.Err, ErrClosed) {
 			latest.Send(r.status, is)
 			if is.Err != nil && !s.Ended {
 				d.setup.Log.Warn("registration failed", "path", node, "err", is.Err)

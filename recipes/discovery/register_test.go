@@ -18,7 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestRegisterUpdateClose(t *testing.T) {
+// Fails if the znode does not exist, with its newest content, from Register until Close.
+func TestRegister_UpdateAndClose(t *testing.T) {
 	runTest(t, func(w fixture) {
 		for _, kind := range []Type{Dynamic, Static, Permanent} {
 			d := w.connect()
@@ -57,7 +58,7 @@ func TestRegisterUpdateClose(t *testing.T) {
 	})
 }
 
-func TestDefaults(t *testing.T) {
+func TestRegister_Defaults(t *testing.T) {
 	runTest(t, func(w fixture) {
 		r, err := w.connect().Register(w.Context(), Instance{Name: "shop"})
 		require.NoError(w, err)
@@ -69,7 +70,7 @@ func TestDefaults(t *testing.T) {
 	})
 }
 
-func TestInvalid(t *testing.T) {
+func TestRegister_InvalidParameters(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d := w.connect()
 		for _, i := range []Instance{
@@ -94,7 +95,7 @@ func TestInvalid(t *testing.T) {
 	})
 }
 
-// A server closes the connection at a request that is too large, each time anew.
+// A server closes the connection at a request that is too large. Fails if such a request is sent.
 func TestTrap37_TooLarge(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d := w.connect()
@@ -114,8 +115,8 @@ func TestTrap37_TooLarge(t *testing.T) {
 	})
 }
 
-// The znode stays over a break of the connection, untouched, and without writes.
-func TestBreakDoesNotFlap(t *testing.T) {
+// Fails if a break of the connection makes the znode disappear, or costs a write.
+func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d := w.connect()
 		r := w.register(d, "one")
@@ -138,6 +139,7 @@ func TestBreakDoesNotFlap(t *testing.T) {
 	})
 }
 
+// Fails if a lost request or reply makes Register fail, or leaves a znode behind.
 func TestTrap01_CreateReplyOrRequestLost(t *testing.T) {
 	runTest(t, func(w fixture) {
 		for _, kind := range []Type{Dynamic, Static} {
@@ -158,8 +160,9 @@ func TestTrap01_CreateReplyOrRequestLost(t *testing.T) {
 	})
 }
 
-// The content of a create whose reply was lost is not that of an update meanwhile.
-func TestUpdateWhileCreateIsUnderWay(t *testing.T) {
+// The content is updated while a create is in flight whose reply is lost. Fails if the znode keeps
+// the earlier content.
+func TestUpdate_WhileACreateIsInFlight(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d := w.connect()
 		r := w.register(d, "one")
@@ -181,6 +184,7 @@ func TestUpdateWhileCreateIsUnderWay(t *testing.T) {
 	})
 }
 
+// Fails if a lost request or reply makes Close fail, or leaves the znode behind.
 func TestTrap05_DeleteReplyOrRequestLost(t *testing.T) {
 	runTest(t, func(w fixture) {
 		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.srv.Before, w.srv.After} {
@@ -192,17 +196,17 @@ func TestTrap05_DeleteReplyOrRequestLost(t *testing.T) {
 	})
 }
 
-// A delete whose request is lost with the session is not sent again to what another has
-// registered since.
-func TestTrap19_ClosedWhileTheSessionEnds(t *testing.T) {
+// Fails if a delete that is lost when the session expires is sent again, and deletes the znode that
+// another client has registered in the meantime.
+func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d, other := w.connect(), w.connect()
 		r := w.register(d, "one")
-		taken := make(chan *Registration, 1)
+		registered := make(chan *Registration, 1)
 		go func() {
 			r, err := other.Register(w.Context(), instance("one"))
 			require.NoError(w, err)
-			taken <- r
+			registered <- r
 		}()
 		w.pass(time.Second)
 		session := d.setup.Conn.SessionID()
@@ -212,16 +216,16 @@ func TestTrap19_ClosedWhileTheSessionEnds(t *testing.T) {
 			return zktest.Cut(q)
 		})
 		require.NoError(w, r.Close(w.Context()))
-		theirs := <-taken
+		otherRegistration := <-registered
 		w.pass(time.Minute)
 		deletes := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpDelete && e.Path == one && e.Fate == zktest.Served })
 		require.Empty(w, deletes)
-		require.NoError(w, theirs.Close(w.Context()))
+		require.NoError(w, otherRegistration.Close(w.Context()))
 	})
 }
 
-// The context ends while the create is under way: what it makes later goes.
-func TestTrap06_ContextEndsFirst(t *testing.T) {
+// Fails if a znode remains that is created after the context is done.
+func TestTrap06_ContextIsDoneFirst(t *testing.T) {
 	runTest(t, func(w fixture) {
 		for _, kind := range []Type{Dynamic, Static} {
 			d := w.connect()
@@ -246,17 +250,19 @@ func create(d *Discovery, node string) error {
 	return err
 }
 
-func errorsOtherThan(one error, errs ...error) error {
+// errorsOtherThan returns the first error that is not ignored.
+func errorsOtherThan(ignored error, errs ...error) error {
 	for _, err := range errs {
-		if err != nil && !errors.Is(err, one) {
+		if err != nil && !errors.Is(err, ignored) {
 			return err
 		}
 	}
 	return nil
 }
 
-// A new session comes without the old one having been seen to end.
-func TestTrap18_SessionLost(t *testing.T) {
+// Fails if the znode is not created in a new session whose predecessor has expired without a
+// notification.
+func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d := w.connect()
 		r := w.register(d, "one")
@@ -279,21 +285,22 @@ func TestTrap18_SessionLost(t *testing.T) {
 	})
 }
 
-// A break does not make a registration Unsure whose place is another's.
-func TestTakenIsNotUnsure(t *testing.T) {
+// Fails if a break of the connection makes a registration Unsure that waits for the znode of
+// another client.
+func TestStatus_TakenIsNotUnsure(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d, other := w.connect(), w.connect()
 		r := w.register(d, "one")
-		taken := make(chan *Registration, 1)
+		registered := make(chan *Registration, 1)
 		go func() {
 			r, err := other.Register(w.Context(), instance("one"))
 			require.NoError(w, err)
-			taken <- r
+			registered <- r
 		}()
 		w.pass(time.Second)
 		require.NoError(w, w.srv.ExpireSession(d.setup.Conn.SessionID()))
 		w.pass(10 * time.Second)
-		theirs := <-taken
+		otherRegistration := <-registered
 		is := <-r.Status()
 		require.Equal(w, Pending, is.State)
 		require.ErrorIs(w, is.Err, ErrTaken)
@@ -307,14 +314,14 @@ func TestTakenIsNotUnsure(t *testing.T) {
 		}
 		w.srv.Refuse(false)
 		w.pass(10 * time.Second)
-		require.NoError(w, theirs.Close(w.Context()))
+		require.NoError(w, otherRegistration.Close(w.Context()))
 		w.pass(time.Second)
 		require.Equal(w, Status{State: Registered}, <-r.Status())
 	})
 }
 
-// KAFKA-1387: the znode of a process that has died is not taken for one's own, and not
-// touched; the registration comes when it has gone.
+// KAFKA-1387: fails if the znode of a process that has crashed is adopted or deleted, or if the
+// instance is not registered after its expiry.
 func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 	runTest(t, func(w fixture) {
 		former := w.connect()
@@ -386,8 +393,9 @@ func TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 	})
 }
 
-// Two of one place on one connection: the second waits for the first's Close.
-func TestTwiceOnOneConnection(t *testing.T) {
+// Fails if a second registration with the same ID on the same connection does not wait until the
+// first is closed.
+func TestRegister_TwiceOnOneConnection(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d := w.connect()
 		r := w.register(d, "one")
@@ -405,7 +413,9 @@ func TestTwiceOnOneConnection(t *testing.T) {
 	})
 }
 
-func TestDeletedByOthersComesBack(t *testing.T) {
+// Fails if a znode that another client deletes is not created again, or is always created without
+// a pause.
+func TestTrap39_DeletedRepeatedly(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d, other := w.connect(), w.connect()
 		r := w.register(d, "one")
@@ -415,10 +425,10 @@ func TestDeletedByOthersComesBack(t *testing.T) {
 			w.pass(100 * time.Millisecond)
 		}
 		created := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Created == one })
-		require.Less(w, len(created), 30, "it does not go on for ever at full speed")
+		require.Less(w, len(created), 30, "creates have pauses")
 		w.pass(time.Minute)
 		require.True(w, w.owned("one", d.setup.Conn.SessionID()))
-		// Its service's node goes too.
+		// The node of the service is deleted as well.
 		require.NoError(w, other.setup.Conn.Delete(one, -1))
 		require.NoError(w, errorsOtherThan(zk.ErrNotEmpty, other.setup.Conn.Delete(shop, -1)))
 		w.pass(time.Minute)
@@ -427,7 +437,7 @@ func TestDeletedByOthersComesBack(t *testing.T) {
 	})
 }
 
-func TestNoPermission(t *testing.T) {
+func TestRegister_WithoutPermission(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d := w.connect()
 		_, err := d.setup.Conn.Create(base, nil, 0, []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}})
@@ -437,7 +447,8 @@ func TestNoPermission(t *testing.T) {
 	})
 }
 
-func TestConnectionClosedByOwner(t *testing.T) {
+// Fails if registrations and providers do not end when the connection is closed.
+func TestRegistration_ConnectionClosed(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d := w.connect()
 		r, p := w.register(d, "one"), w.provider(d, Choice{})
