@@ -181,8 +181,8 @@ func (p *Provider) setErr(err error) {
 // read again.
 const tooManyPause = 10 * time.Second
 
-// follow publishes each change of the list. It returns the last list, and the reason why there
-// is no later one.
+// follow publishes each change of the list. It returns the last list, and the reason why it cannot
+// continue.
 func (p *Provider) follow(ctx context.Context, list List) (List, error) {
 	for {
 		var retry <-chan time.Time
@@ -224,7 +224,7 @@ func (p *Provider) read(ctx context.Context) (l List, err error) {
 	return l, nil
 }
 
-// publish makes l the current list, and sends it in place of one that was not received.
+// publish makes l the current list. On the channel it replaces a list that was not received.
 func (p *Provider) publish(l List) {
 	for _, u := range l.Unreadable {
 		p.setup.Log.Warn("instance skipped", "path", u.Path, "err", u.Err)
