@@ -2,6 +2,7 @@ package ephemeral
 
 import (
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,16 +15,26 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// keep starts a Keeper and returns it with the list of its states, which may be read after
-// synctest.Wait.
-func (w fixture) keep(s *recipe.Setup) (*Keeper, *[]State) {
-	states := &[]State{}
-	k := Keep(s, Config{Path: node, Data: []byte("data"), Report: func(s State) { *states = append(*states, s) }})
-	return k, states
+// keep starts a Keeper. states returns the states that it has reported.
+func (w fixture) keep(s *recipe.Setup) (k *Keeper, states func() []State) {
+	var mu sync.Mutex
+	var reported []State
+	k = Keep(s, Config{Path: node, Data: []byte("data"), Report: func(s State) {
+		mu.Lock()
+		defer mu.Unlock()
+		reported = append(reported, s)
+	}})
+	return k, func() []State {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(reported)
+	}
 }
 
-func (w fixture) keepPresent(s *recipe.Setup) (*Keeper, *[]State) {
-	k, states := w.keep(s)
+// keepPresent starts a Keeper and waits until its znode is present.
+func (w fixture) keepPresent(s *recipe.Setup) (k *Keeper, states func() []State) {
+	k, states = w.keep(s)
 	require.NoError(w, k.AwaitPresent(w.Context()))
 	return k, states
 }
@@ -40,7 +51,7 @@ func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
 		w.srv.Heal(s.Conn.SessionID())
 		time.Sleep(time.Minute)
 		require.True(w, k.State().Present)
-		require.False(w, slices.ContainsFunc(*states, func(s State) bool { return !s.Present }), "%v", *states)
+		require.False(w, slices.ContainsFunc(states(), func(s State) bool { return !s.Present }), "%v", states())
 		require.Equal(w, before, w.srv.Tree())
 		require.Zero(w, w.srv.Log().Count(zktest.OpCreate, zktest.OpMulti, zktest.OpDelete), "%v", w.srv.Log())
 		require.NoError(w, k.Close(w.Context(), errDone))
@@ -110,8 +121,7 @@ func TestTrap40_ClosedBeforeTheZnodeExists(t *testing.T) {
 		require.Contains(w, w.srv.Tree(), "one")
 		require.NoError(w, k.Close(w.Context(), errDone))
 		require.NotContains(w, w.srv.Tree(), "one")
-		synctest.Wait()
-		require.Equal(w, []State{{Err: errDone, Ended: true}}, *states)
+		require.Equal(w, []State{{Err: errDone, Ended: true}}, states())
 	})
 }
 
@@ -212,8 +222,7 @@ func TestKeeper_WriteIsRejected(t *testing.T) {
 		require.ErrorIs(w, k.AwaitWritten(w.Context(), k.Set([]byte("rejected"))), zkerror.ErrPermission)
 		require.NoError(w, k.AwaitWritten(w.Context(), k.Set([]byte("accepted"))))
 		require.Contains(w, w.srv.Tree(), "accepted")
-		synctest.Wait()
-		require.Len(w, *states, 1, "%v", *states)
+		require.Len(w, states(), 1, "%v", states())
 		require.NoError(w, k.Close(w.Context(), errDone))
 	})
 }
