@@ -6,31 +6,31 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 )
 
 // Option configures a recipe. All recipes accept the options of this package, as far as
 // they are documented for them. Options of another recipe are rejected with
 // [ErrInvalidOption].
-type Option = setup.Option
+type Option = recipe.Option
 
 // Layout selects the library whose znode names and data formats a recipe uses, so that
 // programs that use this library can interoperate with it. Recipes with a queue of
 // contenders recognize the names of both libraries. Nevertheless, all programs that share a
 // queue should use the same layout, because Curator and kazoo do not recognize each other's
 // names.
-type Layout = setup.Layout
+type Layout = recipe.Layout
 
 const (
 	// Curator is the layout of Apache Curator. For recipes that Curator does not have, it
 	// is this library's own layout. It is the default.
-	Curator = setup.Curator
+	Curator = recipe.Curator
 	// Kazoo is the layout of kazoo, for recipes that kazoo has.
-	Kazoo = setup.Kazoo
+	Kazoo = recipe.Kazoo
 )
 
 // WithLayout sets the layout.
-func WithLayout(l Layout) Option { return func(s *setup.Setup) { s.Layout = l } }
+func WithLayout(l Layout) Option { return func(s *recipe.Setup) { s.Layout = l } }
 
 // WithSessionTimeout computes leases as if the session timeout were d. A shorter timeout
 // ends holds earlier if ZooKeeper does not answer, and makes holders renew their leases
@@ -43,7 +43,7 @@ func WithLayout(l Layout) Option { return func(s *setup.Setup) { s.Layout = l } 
 // did not exist yet or because a reconnect has changed the granted timeout, leases use the
 // granted timeout and a warning is logged.
 func WithSessionTimeout(d time.Duration) Option {
-	return setup.WithTimeout(d)
+	return recipe.WithTimeout(d)
 }
 
 // WithCheckInterval sets how long holders wait after one check of their znodes was
@@ -51,12 +51,12 @@ func WithSessionTimeout(d time.Duration) Option {
 // default is an eighth of the session timeout. A longer d reduces the checks, and leaves less
 // time for a slow answer; more than a quarter of the session timeout counts as a quarter.
 // See leaderelection.WithCheckInterval. A d of zero or less is an [ErrInvalidOption].
-func WithCheckInterval(d time.Duration) Option { return setup.WithCheckInterval(d) }
+func WithCheckInterval(d time.Duration) Option { return recipe.WithCheckInterval(d) }
 
 // WithACL sets the ACL of the znodes that are created. The default grants all permissions
 // to all clients. Participants need the permission to read, write and delete each other's
 // znodes.
-func WithACL(acl []zk.ACL) Option { return func(s *setup.Setup) { s.ACL = acl } }
+func WithACL(acl []zk.ACL) Option { return func(s *recipe.Setup) { s.ACL = acl } }
 
 // WithLogger sets the logger. By default nothing is logged. The handler must not block.
-func WithLogger(log *slog.Logger) Option { return func(s *setup.Setup) { s.Log = log } }
+func WithLogger(log *slog.Logger) Option { return func(s *recipe.Setup) { s.Log = log } }

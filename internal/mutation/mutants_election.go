@@ -80,7 +80,7 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "recipe/options-granted", breaks: "a recipe accepts a timeout longer than granted",
-		file: "internal/setup/setup.go",
+		file: "internal/zk/recipe/recipe.go",
 		edits: []edit{
 			{"session.Validate(conn, s.Timeout)", "session.Validate(conn, 0)"},
 		},

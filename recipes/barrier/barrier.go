@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
@@ -17,46 +17,46 @@ import (
 // remains set when the session that has set it ends. Its methods may be called from any
 // goroutine.
 type Barrier struct {
-	at *setup.Setup
+	setup *recipe.Setup
 }
 
 // NewBarrier returns the barrier at path, which does not need to exist. It sends no
 // request. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
 // [recipes.ErrInvalidOption].
 func NewBarrier(conn *zk.Conn, path string, opts ...recipes.Option) (*Barrier, error) {
-	s, err := setup.New(conn, path, opts)
+	s, err := recipe.New(conn, path, opts)
 	if err != nil {
 		return nil, err
 	}
-	return &Barrier{at: s}, nil
+	return &Barrier{setup: s}, nil
 }
 
 // Set sets the barrier. Setting a barrier that is already set is not an error.
 func (b *Barrier) Set(ctx context.Context) error {
-	return setup.Fail("set barrier", b.at.Path, znode.Make(ctx, b.at.Conn, b.at.Path, b.at.ACL, false))
+	return recipe.Fail("set barrier", b.setup.Path, znode.Make(ctx, b.setup.Conn, b.setup.Path, b.setup.ACL, false))
 }
 
 // Remove removes the barrier and releases the waiting clients. Removing a barrier that does
 // not exist is not an error.
 func (b *Barrier) Remove(ctx context.Context) error {
-	err := request.Retry(ctx, b.at.Conn, func() error { return b.at.Conn.Delete(b.at.Path, -1) })
+	err := request.Retry(ctx, b.setup.Conn, func() error { return b.setup.Conn.Delete(b.setup.Path, -1) })
 	if errors.Is(err, zk.ErrNoNode) {
 		err = nil
 	}
-	return setup.Fail("remove barrier", b.at.Path, err)
+	return recipe.Fail("remove barrier", b.setup.Path, err)
 }
 
 // Wait blocks until the barrier does not exist, and returns nil then. It returns the
 // context's cause if the context is done first. Other errors: [recipes.ErrConnClosed],
 // [recipes.ErrPermission].
 func (b *Barrier) Wait(ctx context.Context) error {
-	return setup.Fail("wait at barrier", b.at.Path, b.wait(ctx))
+	return recipe.Fail("wait at barrier", b.setup.Path, b.wait(ctx))
 }
 
 func (b *Barrier) wait(ctx context.Context) error {
-	sub := b.at.Subscribe()
+	sub := b.setup.Subscribe()
 	defer sub.Close()
-	node := watch.NewReader(b.at.Conn, sub, b.at.Path, watch.Data)
+	node := watch.NewReader(b.setup.Conn, sub, b.setup.Path, watch.Data)
 	for {
 		_, err := node.Read(ctx)
 		if errors.Is(err, zk.ErrNoNode) {

@@ -13,10 +13,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestBarrierHoldsWhileItIsSet(t *testing.T) {
-	play(t, func(w world) {
+func TestBarrier_BlocksWhileItIsSet(t *testing.T) {
+	runTest(t, func(w fixture) {
 		b := w.barrier(w.connect())
-		require.NoError(w, b.Wait(w.Context()), "there is none")
+		require.NoError(w, b.Wait(w.Context()), "it is not set")
 		require.NoError(w, b.Remove(w.Context()))
 		require.NoError(w, b.Set(w.Context()))
 		require.NoError(w, b.Set(w.Context()))
@@ -37,9 +37,9 @@ func TestBarrierHoldsWhileItIsSet(t *testing.T) {
 	})
 }
 
-// kazoo #175, CURATOR-14: a watch more for each wait that was given up.
+// kazoo #175, CURATOR-14: fails if each Wait whose context is done leaves another watch behind.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		conn := w.connect()
 		b := w.barrier(conn)
 		require.NoError(w, b.Set(w.Context()))
@@ -47,19 +47,19 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 			require.ErrorIs(w, b.Wait(ctx), context.DeadlineExceeded)
 			cancel()
-			require.Equal(w, 1, channels(conn))
+			require.Equal(w, 1, watchChannels(conn))
 		}
 		require.NoError(w, b.Remove(w.Context()))
 		require.NoError(w, b.Set(w.Context()))
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
-		require.ErrorIs(w, b.Wait(ctx), context.DeadlineExceeded, "the old watch has fired")
+		require.ErrorIs(w, b.Wait(ctx), context.DeadlineExceeded, "the first watch has fired")
 	})
 }
 
-// CURATOR-107: asking for what is not there leaves a watch.
-func TestTrap24_NoWatchWhereThereIsNoBarrier(t *testing.T) {
-	play(t, func(w world) {
+// CURATOR-107: fails if Wait leaves a watch behind although the barrier does not exist.
+func TestTrap24_NoWatchIfTheBarrierDoesNotExist(t *testing.T) {
+	runTest(t, func(w fixture) {
 		b := w.barrier(w.connect())
 		for range 3 {
 			require.NoError(w, b.Wait(w.Context()))
@@ -68,14 +68,15 @@ func TestTrap24_NoWatchWhereThereIsNoBarrier(t *testing.T) {
 	})
 }
 
-// kazoo's Barrier never hears of a removal while it was out of reach.
-func TestTrap27_RemovedWhileOutOfReach(t *testing.T) {
-	for name, away := range map[string]func(w world, id int64){
-		"same session":  func(w world, id int64) { w.srv.DropConnections(id) },
-		"other session": func(w world, id int64) { require.NoError(w, w.srv.ExpireSession(id)) },
+// Fails if Wait misses that the barrier was removed while the client was disconnected, as kazoo's
+// Barrier does.
+func TestTrap27_RemovedWhileDisconnected(t *testing.T) {
+	for name, disconnect := range map[string]func(w fixture, id int64){
+		"same session":  func(w fixture, id int64) { w.srv.DropConnections(id) },
+		"other session": func(w fixture, id int64) { require.NoError(w, w.srv.ExpireSession(id)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, func(w world) {
+			runTest(t, func(w fixture) {
 				conn := w.connect()
 				b := w.barrier(conn)
 				require.NoError(w, b.Set(w.Context()))
@@ -83,9 +84,9 @@ func TestTrap27_RemovedWhileOutOfReach(t *testing.T) {
 				go func() { through <- b.Wait(w.Context()) }()
 				synctest.Wait()
 				operator := w.barrier(w.connect())
-				// The client's attempt to set its watches anew fails, and it tries once.
+				// The client library tries only once to set its watches again, and fails.
 				w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
-				away(w, conn.SessionID())
+				disconnect(w, conn.SessionID())
 				require.NoError(w, operator.Remove(w.Context()))
 				require.NoError(w, <-through)
 			})
@@ -93,8 +94,8 @@ func TestTrap27_RemovedWhileOutOfReach(t *testing.T) {
 	}
 }
 
-func TestBarrierOfAClosedConnection(t *testing.T) {
-	play(t, func(w world) {
+func TestBarrier_ConnectionClosed(t *testing.T) {
+	runTest(t, func(w fixture) {
 		conn := w.connect()
 		b := w.barrier(conn)
 		require.NoError(w, b.Set(w.Context()))
@@ -106,8 +107,8 @@ func TestBarrierOfAClosedConnection(t *testing.T) {
 	})
 }
 
-func TestBadInput(t *testing.T) {
-	play(t, func(w world) {
+func TestNew_InvalidParameters(t *testing.T) {
+	runTest(t, func(w fixture) {
 		_, err := NewBarrier(nil, node)
 		require.ErrorIs(w, err, recipes.ErrNilConn)
 		_, err = NewBarrier(w.connect(), "gate")

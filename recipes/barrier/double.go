@@ -13,8 +13,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
 	"github.com/go-leaderelection/leaderelection/internal/zk/ephemeral"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -25,9 +25,11 @@ import (
 // Double is a double barrier: n participants begin a round together and end it together.
 // All participants must use the same n. Its methods may be called from any goroutine.
 type Double struct {
-	at     *setup.Setup
-	n      int
-	choice int // which participant to watch
+	setup *recipe.Setup
+	n     int
+	// choice selects the participant that awaitEnd watches. It is random, so that a departure
+	// does not wake all participants.
+	choice int
 }
 
 // NewDouble returns the double barrier of n participants at path, which does not need to
@@ -35,7 +37,7 @@ type Double struct {
 // can name all participants: about 8,000 with a path of 20 bytes. Errors:
 // [recipes.ErrNilConn], [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
 func NewDouble(conn *zk.Conn, path string, n int, opts ...recipes.Option) (*Double, error) {
-	s, err := setup.New(conn, path, opts)
+	s, err := recipe.New(conn, path, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +47,7 @@ func NewDouble(conn *zk.Conn, path string, n int, opts ...recipes.Option) (*Doub
 	if most := mostParticipants(path); n > most {
 		return nil, fmt.Errorf("%w: %d participants at %s: the limit is %d", recipes.ErrInvalidOption, n, path, most)
 	}
-	return &Double{at: s, n: n, choice: rand.Int()}, nil
+	return &Double{setup: s, n: n, choice: rand.Int()}, nil
 }
 
 // mostParticipants returns how many participants fit into the transaction that begins a
@@ -100,42 +102,42 @@ func (r *Round) Context() context.Context { return r.node.Grant().Context() }
 // the participant's znode was lost, [recipes.ErrConnClosed], [recipes.ErrPermission].
 func (d *Double) Enter(ctx context.Context) (*Round, error) {
 	r, err := d.enter(ctx)
-	return r, setup.Fail("enter double barrier", d.at.Path, err)
+	return r, recipe.Fail("enter double barrier", d.setup.Path, err)
 }
 
 func (d *Double) enter(ctx context.Context) (*Round, error) {
-	if err := znode.Make(ctx, d.at.Conn, d.at.Path, d.at.ACL, false); err != nil {
+	if err := znode.Make(ctx, d.setup.Conn, d.setup.Path, d.setup.ACL, false); err != nil {
 		return nil, err
 	}
-	sub := d.at.Subscribe()
+	sub := d.setup.Subscribe()
 	defer sub.Close()
 	for {
-		at, err := d.next(ctx)
+		current, err := d.currentRound(ctx)
 		if err != nil {
 			return nil, err
 		}
-		r, err := d.join(ctx, sub, at.number)
+		r, err := d.joinRound(ctx, sub, current.number)
 		if r != nil || err != nil {
 			return r, err
 		}
-		if err := d.awaitEnd(ctx, sub, at.number); err != nil {
+		if err := d.awaitEnd(ctx, sub, current.number); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// join takes part in a round, and returns nil where that has begun without this
-// participant.
-func (d *Double) join(ctx context.Context, sub *session.Subscription, number int64) (*Round, error) {
-	if _, begun, err := d.participants(ctx, number); begun || err != nil {
+// joinRound joins a round and blocks until it begins. It returns nil if the round has begun
+// without this participant.
+func (d *Double) joinRound(ctx context.Context, sub *session.Subscription, number int64) (*Round, error) {
+	if begun, err := d.hasBegun(ctx, number); begun || err != nil {
 		return nil, err
 	}
 	name := prefix(number) + strings.ToLower(crand.Text())
-	node, err := ephemeral.Create(ctx, d.at, path.Join(d.at.Path, name), nil)
+	node, err := ephemeral.Create(ctx, d.setup, path.Join(d.setup.Path, name), nil)
 	if err != nil {
 		return nil, err
 	}
-	names, err := d.gather(ctx, sub, number, node)
+	names, err := d.awaitBegin(ctx, sub, number, node)
 	if err == nil && slices.Contains(names, name) {
 		return &Round{d, number, node}, nil
 	}
@@ -146,7 +148,7 @@ func (d *Double) join(ctx context.Context, sub *session.Subscription, number int
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeLimit)
 	defer cancel()
 	if removal := node.Remove(limited, reason); removal != nil {
-		d.at.Log.Warn("removal of the znode is not confirmed yet: retrying", "path", node.Path(), "err", removal)
+		d.setup.Log.Warn("removal of the znode is not confirmed yet: retrying", "path", node.Path(), "err", removal)
 	}
 	return nil, err
 }
@@ -154,10 +156,10 @@ func (d *Double) join(ctx context.Context, sub *session.Subscription, number int
 // removeLimit is how long Enter waits for the removal of its znode when it fails.
 const removeLimit = time.Second
 
-// gather waits for the round to begin, or begins it, and returns its participants;
-// none when it is over already.
-func (d *Double) gather(ctx context.Context, sub *session.Subscription, number int64, node *ephemeral.Node) ([]string, error) {
-	ready := watch.NewReader(d.at.Conn, sub, d.ready(number), watch.DataOrCreation)
+// awaitBegin blocks until the round has begun, or begins it, and returns its participants. It
+// returns none if the round is already over.
+func (d *Double) awaitBegin(ctx context.Context, sub *session.Subscription, number int64, node *ephemeral.Node) ([]string, error) {
+	ready := watch.NewReader(d.setup.Conn, sub, d.ready(number), watch.DataOrCreation)
 	for {
 		// The watch is set first, so that it fires if the round begins after it. If the
 		// round has begun and ended before, its number has grown.
@@ -168,8 +170,8 @@ func (d *Double) gather(ctx context.Context, sub *session.Subscription, number i
 		if found.Stat != nil {
 			return strings.Split(string(found.Data), "\n"), nil
 		}
-		at, err := d.next(ctx)
-		if err != nil || at.number != number {
+		current, err := d.currentRound(ctx)
+		if err != nil || current.number != number {
 			return nil, err
 		}
 		present, err := d.present(ctx, number)
@@ -177,34 +179,34 @@ func (d *Double) gather(ctx context.Context, sub *session.Subscription, number i
 			return nil, err
 		}
 		if len(present) >= d.n {
-			if err := d.begin(ctx, at, present[:d.n]); err != nil {
+			if err := d.beginRound(ctx, current, present[:d.n]); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		place := node.Grant()
-		if changed, err := ready.Wait(ctx, place.Context().Done()); err != nil {
+		grant := node.Grant()
+		if changed, err := ready.Wait(ctx, grant.Context().Done()); err != nil {
 			return nil, err
 		} else if !changed {
-			return nil, place.Err()
+			return nil, grant.Err()
 		}
 	}
 }
 
-// begin starts round at with the participants names. The transaction also checks that the
-// znode of each participant exists: one that gave up after it was listed must not count.
-// If the transaction is rejected, because another client has begun the round or because a
-// participant has left, begin returns nil and the caller reads again.
-func (d *Double) begin(ctx context.Context, at round, names []string) error {
+// beginRound begins a round with the participants names. The transaction also checks that the
+// znode of each participant exists: a participant that gave up after it was listed must not
+// count. If the transaction is rejected, because another client has begun the round or because a
+// participant has left, beginRound returns nil and the caller reads again.
+func (d *Double) beginRound(ctx context.Context, r roundState, names []string) error {
 	ops := []any{
-		&zk.CheckVersionRequest{Path: d.at.Path, Version: at.version},
-		&zk.CreateRequest{Path: d.ready(at.number), Data: []byte(strings.Join(names, "\n")), Acl: d.at.ACL},
+		&zk.CheckVersionRequest{Path: d.setup.Path, Version: r.version},
+		&zk.CreateRequest{Path: d.ready(r.number), Data: []byte(strings.Join(names, "\n")), Acl: d.setup.ACL},
 	}
 	for _, name := range names {
-		ops = append(ops, &zk.CheckVersionRequest{Path: path.Join(d.at.Path, name), Version: -1})
+		ops = append(ops, &zk.CheckVersionRequest{Path: path.Join(d.setup.Path, name), Version: -1})
 	}
-	err := request.Retry(ctx, d.at.Conn, func() error {
-		_, err := d.at.Conn.Multi(ops...)
+	err := request.Retry(ctx, d.setup.Conn, func() error {
+		_, err := d.setup.Conn.Multi(ops...)
 		return err
 	})
 	if errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) {

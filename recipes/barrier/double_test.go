@@ -20,43 +20,43 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// roll is what participants have done, round by round.
-type roll struct {
+// attendance counts participants by the number of the round.
+type attendance struct {
 	mu      sync.Mutex
-	inside  map[int64]int // entered and not yet leaving
-	entered map[int64]int
+	entered map[int64]int // Enter has returned
 	left    map[int64]int // Leave has returned
 }
 
-func newRoll() *roll {
-	return &roll{inside: map[int64]int{}, entered: map[int64]int{}, left: map[int64]int{}}
+func newAttendance() *attendance {
+	return &attendance{entered: map[int64]int{}, left: map[int64]int{}}
 }
 
-func TestRounds(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a participant leaves a round before all have entered.
+func TestDouble_AllEnterBeforeAnyLeaves(t *testing.T) {
+	runTest(t, func(w fixture) {
 		const n, rounds = 3, 4
-		book := newRoll()
+		counts := newAttendance()
 		var wg sync.WaitGroup
 		for id := range n {
 			d := w.double(w.connect(), n)
 			wg.Go(func() {
 				for i := range int64(rounds) {
-					time.Sleep(time.Duration(id) * time.Second) // the last one is late
+					time.Sleep(time.Duration(id) * time.Second) // the last participant is late
 					r, err := d.Enter(w.Context())
 					require.NoError(w, err)
 					require.Equal(w, i, r.Number())
-					book.mu.Lock()
-					book.entered[i]++
-					require.Zero(w, book.left[i], "somebody has left a round that has not begun for all")
-					book.mu.Unlock()
+					counts.mu.Lock()
+					counts.entered[i]++
+					require.Zero(w, counts.left[i], "a participant has left before all have entered")
+					counts.mu.Unlock()
 					require.NoError(w, r.Err())
 					require.NoError(w, r.Leave(w.Context()))
 					require.ErrorIs(w, r.Err(), ErrLeft)
-					book.mu.Lock()
-					require.Equal(w, n, book.entered[i])
-					book.left[i]++
-					book.mu.Unlock()
-					require.NoError(w, r.Leave(w.Context()), "again")
+					counts.mu.Lock()
+					require.Equal(w, n, counts.entered[i])
+					counts.left[i]++
+					counts.mu.Unlock()
+					require.NoError(w, r.Leave(w.Context()), "repeated")
 				}
 			})
 		}
@@ -66,47 +66,48 @@ func TestRounds(t *testing.T) {
 	})
 }
 
-// More come than a round takes: each is in exactly one.
-func TestMoreThanOneRoundTakes(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a participant that is not needed for a round does not enter a later one.
+func TestDouble_MoreParticipantsThanInOneRound(t *testing.T) {
+	runTest(t, func(w fixture) {
 		const n, rounds = 2, 5
-		book := newRoll()
+		counts := newAttendance()
 		var wg sync.WaitGroup
 		for range n * rounds {
 			d := w.double(w.connect(), n)
 			wg.Go(func() {
 				r, err := d.Enter(w.Context())
 				require.NoError(w, err)
-				book.mu.Lock()
-				book.entered[r.Number()]++
+				counts.mu.Lock()
+				counts.entered[r.Number()]++
 				for i := range r.Number() {
-					require.Equal(w, n, book.left[i], "round %d began before round %d was over", r.Number(), i)
+					require.Equal(w, n, counts.left[i], "round %d began before round %d was over", r.Number(), i)
 				}
-				book.left[r.Number()]++
-				book.mu.Unlock()
+				counts.left[r.Number()]++
+				counts.mu.Unlock()
 				require.NoError(w, r.Leave(w.Context()))
 			})
 		}
 		wg.Wait()
-		require.Len(w, book.entered, rounds)
-		for i, count := range book.entered {
+		require.Len(w, counts.entered, rounds)
+		for i, count := range counts.entered {
 			require.Equal(w, n, count, "round %d", i)
 		}
 		require.Empty(w, w.srv.Watches())
 	})
 }
 
-// GH-1290, CURATOR-536: who dies before the round is missing, who dies in it has left.
-func TestTrap50_ParticipantsDie(t *testing.T) {
-	play(t, func(w world) {
-		dying, living := w.connect(), w.connect()
+// GH-1290, CURATOR-536: fails if a participant counts that has crashed before the round, or if
+// the others wait for a participant that has crashed in it.
+func TestTrap50_ParticipantsCrash(t *testing.T) {
+	runTest(t, func(w fixture) {
+		crashing, alive := w.connect(), w.connect()
 		failed := make(chan error, 1)
 		go func() {
-			_, err := w.double(dying, 2).Enter(w.Context())
+			_, err := w.double(crashing, 2).Enter(w.Context())
 			failed <- err
 		}()
 		synctest.Wait()
-		require.NoError(w, w.srv.ExpireSession(dying.SessionID()))
+		require.NoError(w, w.srv.ExpireSession(crashing.SessionID()))
 		require.ErrorIs(w, <-failed, recipes.ErrDeleted)
 		entered := make(chan *Round, 2)
 		enter := func(conn *zk.Conn) {
@@ -114,29 +115,29 @@ func TestTrap50_ParticipantsDie(t *testing.T) {
 			require.NoError(w, err)
 			entered <- r
 		}
-		go enter(living)
+		go enter(alive)
 		time.Sleep(time.Minute)
 		require.Empty(w, entered)
-		go enter(dying)
+		go enter(crashing)
 		first, second := <-entered, <-entered
-		if first.node.Owner() != living.SessionID() {
+		if first.node.Owner() != alive.SessionID() {
 			first, second = second, first
 		}
 		done := make(chan error, 1)
 		go func() { done <- first.Leave(w.Context()) }()
 		time.Sleep(time.Minute)
 		require.Empty(w, done)
-		w.srv.Blackhole(zktest.BothWays, dying.SessionID())
+		w.srv.Blackhole(zktest.BothWays, crashing.SessionID())
 		require.NoError(w, <-done)
 		require.ErrorIs(w, second.Err(), recipes.ErrLeaseExpired)
-		w.srv.Heal(dying.SessionID())
+		w.srv.Heal(crashing.SessionID())
 		require.NoError(w, second.Leave(w.Context()))
 	})
 }
 
-// All die in a round: who comes next must not wait for ever.
-func TestTrap50_NobodyIsLeft(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a round does not end although all of its participants have crashed.
+func TestTrap50_AllParticipantsCrash(t *testing.T) {
+	runTest(t, func(w fixture) {
 		conn := w.connect()
 		r, err := w.double(conn, 1).Enter(w.Context())
 		require.NoError(w, err)
@@ -150,8 +151,8 @@ func TestTrap50_NobodyIsLeft(t *testing.T) {
 	})
 }
 
-func TestTrap46_ContextEnds(t *testing.T) {
-	play(t, func(w world) {
+func TestTrap46_ContextIsDone(t *testing.T) {
+	runTest(t, func(w fixture) {
 		d := w.double(w.connect(), 2)
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
@@ -163,41 +164,40 @@ func TestTrap46_ContextEnds(t *testing.T) {
 	})
 }
 
-// A participant is slow to begin a round, which by then is over: it must not begin it
-// once more.
-func TestRoundIsNotBegunTwice(t *testing.T) {
-	play(t, func(w world) {
+// A participant is slow to begin a round, which has begun or is over by then. Fails if the round
+// begins again.
+func TestDouble_RoundBeginsOnce(t *testing.T) {
+	runTest(t, func(w fixture) {
 		d := w.double(w.connect(), 1)
 		r, err := d.Enter(w.Context())
 		require.NoError(w, err)
-		before := round{0, 0}
+		before := roundState{0, 0}
 		_, err = w.connect().Create(node+"/0-late", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		require.NoError(w, err)
-		require.NoError(w, d.begin(w.Context(), before, []string{"0-late"}))
-		names, begun, err := d.participants(w.Context(), 0)
-		require.NoError(w, err)
-		require.True(w, begun)
-		require.NotContains(w, names, "0-late")
+		require.NoError(w, d.beginRound(w.Context(), before, []string{"0-late"}))
+		names, _, err := d.setup.Conn.Get(node + "/ready-0")
+		require.NoError(w, err, "the round has begun")
+		require.NotContains(w, string(names), "0-late")
 		require.NoError(w, r.Leave(w.Context()))
-		require.NoError(w, d.begin(w.Context(), before, []string{"0-late"}))
+		require.NoError(w, d.beginRound(w.Context(), before, []string{"0-late"}))
 		require.NotContains(w, w.srv.Tree(), "ready")
 	})
 }
 
-// A participant gives up, and its Enter returns, after another participant has listed it and
-// before that one begins the round: the round must not begin with fewer than n participants.
-func TestRoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
-	play(t, func(w world) {
+// The Enter of a participant returns with an error after another participant has listed it, and
+// before that participant begins the round. Fails if the round begins with fewer than n.
+func TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
+	runTest(t, func(w fixture) {
 		first, second := w.connect(), w.connect()
 		gate := make(chan struct{})
 		hook := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: second.SessionID(), Path: node + "/ready-0"}, func(*zktest.Request) zktest.Verdict {
 			<-gate
 			return zktest.Verdict{}
 		})
-		givesUp, cancel := context.WithCancel(w.Context())
+		cancelled, cancel := context.WithCancel(w.Context())
 		gaveUp := make(chan error, 1)
 		go func() {
-			_, err := w.double(first, 2).Enter(givesUp)
+			_, err := w.double(first, 2).Enter(cancelled)
 			gaveUp <- err
 		}()
 		synctest.Wait()
@@ -223,16 +223,16 @@ func TestRoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
 	})
 }
 
-// The largest number of participants that NewDouble accepts fits into one request.
-func TestMostParticipantsFitIntoOneRequest(t *testing.T) {
-	play(t, func(w world) {
-		conn, _, err := w.srv.Connect(timeout) // with the default buffer for answers
+// Fails if the largest number of participants that NewDouble accepts does not fit into one request.
+func TestDouble_MostParticipantsFitIntoOneRequest(t *testing.T) {
+	runTest(t, func(w fixture) {
+		conn, _, err := w.srv.Connect(timeout) // with the default receive buffer
 		require.NoError(w, err)
 		d := w.double(conn, 1)
 		r, err := d.Enter(w.Context())
 		require.NoError(w, err)
 		require.NoError(w, r.Leave(w.Context()))
-		at, err := d.next(w.Context())
+		current, err := d.currentRound(w.Context())
 		require.NoError(w, err)
 		names := make([]string, mostParticipants(node))
 		for i := range names {
@@ -240,14 +240,15 @@ func TestMostParticipantsFitIntoOneRequest(t *testing.T) {
 		}
 		limited, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
-		require.NoError(w, d.begin(limited, at, names), "the server closes the connection at a larger request")
-		require.Error(w, d.begin(limited, at, slices.Repeat(names, 2)))
+		require.NoError(w, d.beginRound(limited, current, names), "the server closes the connection at a larger request")
+		require.Error(w, d.beginRound(limited, current, slices.Repeat(names, 2)))
 	})
 }
 
-// The request that begins a round is lost, or its reply.
-func TestBeginIsLost(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a round does not begin, or begins twice, because the request that begins it or its
+// reply is lost.
+func TestDouble_BeginLost(t *testing.T) {
+	runTest(t, func(w fixture) {
 		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.srv.Before, w.srv.After} {
 			hook(zktest.Match{Op: zktest.OpMulti, Path: node, Nth: 1}, zktest.Cut)
 			var wg sync.WaitGroup
@@ -265,20 +266,20 @@ func TestBeginIsLost(t *testing.T) {
 	})
 }
 
-// Seeded schedules: participants of many rounds, with lost requests and replies,
-// broken connections and ended sessions. Whoever enters a round is one of n, nobody
-// leaves before all have entered, and the rounds go on.
-func TestSchedules(t *testing.T) {
+// Random faults: lost requests and replies, broken connections and expired sessions. Fails if a
+// round has more than n participants, if a participant leaves before all have entered, or if the
+// rounds do not continue.
+func TestDouble_RandomFaults(t *testing.T) {
 	for seed := range uint64(40) {
-		schedule(t, seed)
+		runRandomFaults(t, seed)
 	}
 }
 
-func schedule(t *testing.T, seed uint64) {
-	play(t, func(w world) {
+func runRandomFaults(t *testing.T, seed uint64) {
+	runTest(t, func(w fixture) {
 		random := mathrand.New(mathrand.NewPCG(seed, 50))
 		n := 1 + random.IntN(3)
-		book := newRoll()
+		counts := newAttendance()
 		ctx, cancel := context.WithCancel(w.Context())
 		var wg sync.WaitGroup
 		var conns []*zk.Conn
@@ -293,19 +294,19 @@ func schedule(t *testing.T, seed uint64) {
 					if err != nil {
 						continue
 					}
-					book.mu.Lock()
-					book.entered[round.Number()]++
-					require.LessOrEqual(w, book.entered[round.Number()], n, "seed %d: round %d", seed, round.Number())
-					for number, left := range book.left {
-						require.False(w, number == round.Number() && left > 0 && round.Err() == nil, "seed %d: left before all have entered", seed)
+					counts.mu.Lock()
+					counts.entered[round.Number()]++
+					require.LessOrEqual(w, counts.entered[round.Number()], n, "seed %d: round %d", seed, round.Number())
+					for number, left := range counts.left {
+						require.False(w, number == round.Number() && left > 0 && round.Err() == nil, "seed %d: a participant has left before all have entered", seed)
 					}
-					book.mu.Unlock()
+					counts.mu.Unlock()
 					time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
 					alive := round.Err() == nil
 					if err := round.Leave(ctx); err == nil && alive {
-						book.mu.Lock()
-						book.left[round.Number()]++
-						book.mu.Unlock()
+						counts.mu.Lock()
+						counts.left[round.Number()]++
+						counts.mu.Unlock()
 					}
 				}
 			})
@@ -328,18 +329,79 @@ func schedule(t *testing.T, seed uint64) {
 				time.AfterFunc(time.Duration(random.IntN(8))*time.Second, func() { w.srv.Heal(session) })
 			}
 		}
-		time.Sleep(30 * time.Second) // faults that are armed may still come
-		book.mu.Lock()
-		before := len(book.entered)
-		book.mu.Unlock()
+		time.Sleep(30 * time.Second) // hooks may still cause faults
+		counts.mu.Lock()
+		before := len(counts.entered)
+		counts.mu.Unlock()
 		time.Sleep(time.Minute)
-		book.mu.Lock()
-		require.Greater(w, len(book.entered), before, "seed %d: the rounds do not go on", seed)
-		book.mu.Unlock()
+		counts.mu.Lock()
+		require.Greater(w, len(counts.entered), before, "seed %d: the rounds do not continue", seed)
+		counts.mu.Unlock()
 		cancel()
 		wg.Wait()
-		time.Sleep(30 * time.Second) // what is removed in the background
+		time.Sleep(30 * time.Second) // znodes are removed in the background
 		require.LessOrEqual(w, strings.Count(w.srv.Tree(), "ready"), 1)
-		require.Empty(w, regexp.MustCompile(`(?m)^ +\d+-`).FindAllString(w.srv.Tree(), -1), "seed %d: a participant is left: %s", seed, w.srv.Tree())
+		require.Empty(w, regexp.MustCompile(`(?m)^ +\d+-`).FindAllString(w.srv.Tree(), -1), "seed %d: the znode of a participant remains: %s", seed, w.srv.Tree())
+	})
+}
+
+// Fails if each call whose context is done leaves another watch behind.
+func TestTrap25_WatchesOfADoubleDoNotAddUp(t *testing.T) {
+	runTest(t, func(w fixture) {
+		conn, other := w.connect(), w.connect()
+		d, otherDouble := w.double(conn, 2), w.double(other, 2)
+		callRepeatedly := func(f func(context.Context) error) {
+			for range 10 {
+				ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+				require.ErrorIs(w, f(ctx), context.DeadlineExceeded)
+				cancel()
+			}
+		}
+		callRepeatedly(func(ctx context.Context) error { _, err := d.Enter(ctx); return err })
+		require.LessOrEqual(w, watchChannels(conn), 1)
+		rounds := make(chan *Round, 1)
+		go func() {
+			r, err := otherDouble.Enter(w.Context())
+			require.NoError(w, err)
+			rounds <- r
+		}()
+		r, err := d.Enter(w.Context())
+		require.NoError(w, err)
+		otherRound := <-rounds
+		callRepeatedly(r.Leave)
+		require.LessOrEqual(w, watchChannels(conn), 2, "on the znode of the round, and on a participant that has not left")
+		callRepeatedly(func(ctx context.Context) error { _, err := d.Enter(ctx); return err })
+		require.LessOrEqual(w, watchChannels(conn), 2)
+		require.NoError(w, otherRound.Leave(w.Context()))
+		require.NoError(w, r.Leave(w.Context()))
+		require.Zero(w, watchChannels(conn))
+	})
+}
+
+// Fails if Enter relies on a watch that an earlier call has left in the pool, and that the client
+// library has not set again after a reconnect.
+func TestTrap27_PooledWatchOfADoubleIsLost(t *testing.T) {
+	runTest(t, func(w fixture) {
+		conn := w.connect()
+		d, other := w.double(conn, 2), w.double(w.connect(), 2)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		_, err := d.Enter(ctx)
+		require.ErrorIs(w, err, context.DeadlineExceeded)
+		w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
+		w.srv.DropConnections(conn.SessionID())
+		time.Sleep(3 * time.Second)
+		entered := make(chan error, 2)
+		for _, double := range []*Double{d, other} {
+			go func() {
+				_, err := double.Enter(w.Context())
+				entered <- err
+			}()
+			time.Sleep(time.Second)
+		}
+		time.Sleep(2 * timeout)
+		require.Len(w, entered, 2)
+		require.NoError(w, <-entered)
+		require.NoError(w, <-entered)
 	})
 }

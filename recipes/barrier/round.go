@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -22,53 +22,49 @@ import (
 // it may be called again and continues to wait. A participant whose znode is lost has
 // already left; Leave still waits for the others.
 func (r *Round) Leave(ctx context.Context) error {
-	return setup.Fail("leave double barrier", r.double.at.Path, r.leave(ctx))
+	return recipe.Fail("leave double barrier", r.double.setup.Path, r.leave(ctx))
 }
 
 func (r *Round) leave(ctx context.Context) error {
 	if err := r.node.Remove(ctx, ErrLeft); err != nil {
 		return err
 	}
-	sub := r.double.at.Subscribe()
+	sub := r.double.setup.Subscribe()
 	defer sub.Close()
 	return r.double.awaitEnd(ctx, sub, r.number)
 }
 
-// awaitEnd waits until a round that has begun is over, and ends it when nobody is left
-// in it: all of its participants may have died.
+// awaitEnd blocks until a round that has begun is over. It ends the round if no participant is
+// left, because all of them may have crashed.
 func (d *Double) awaitEnd(ctx context.Context, sub *session.Subscription, number int64) error {
-	ready := watch.NewReader(d.at.Conn, sub, d.ready(number), watch.Data)
+	ready := watch.NewReader(d.setup.Conn, sub, d.ready(number), watch.Data)
 	for {
-		names, err := d.inRound(ctx, ready)
+		names, err := d.readRound(ctx, ready)
 		if names == nil || err != nil {
 			return err
 		}
-		one, err := d.watchOne(ctx, sub, number, names)
+		participant, err := d.watchParticipant(ctx, sub, number, names)
 		if err != nil {
 			return err
 		}
-		if one == nil {
-			if err := d.end(ctx, number); err != nil {
+		if participant == nil {
+			if err := d.endRound(ctx, number); err != nil {
 				return err
 			}
 			continue
 		}
-		if _, err := ready.WaitEither(ctx, one, nil); err != nil {
+		if _, err := ready.WaitEither(ctx, participant, nil); err != nil {
 			return err
 		}
 	}
 }
 
-// inRound returns the participants of a round, nil if it has ended.
-func (d *Double) inRound(ctx context.Context, ready *watch.Reader) ([]string, error) {
+// readRound returns the participants of a round that has begun, or nil if it has ended.
+func (d *Double) readRound(ctx context.Context, ready *watch.Reader) ([]string, error) {
 	found, err := ready.Read(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
-		// The server of a new session may lag behind the one of the old.
-		err = request.Retry(ctx, d.at.Conn, func() error {
-			_, err := d.at.Conn.Sync(d.at.Path)
-			return err
-		})
-		if err == nil {
+		// The server of a new session may lag behind the server that has reported the begin.
+		if err = d.setup.Sync(ctx, d.setup.Path); err == nil {
 			found, err = ready.Read(ctx)
 		}
 	}
@@ -78,9 +74,9 @@ func (d *Double) inRound(ctx context.Context, ready *watch.Reader) ([]string, er
 	return strings.Split(string(found.Data), "\n"), err
 }
 
-// watchOne watches one of names that is still present, and returns nil if all have left.
-// The choice is that of the Double, so that not all of them are woken by each departure.
-func (d *Double) watchOne(ctx context.Context, sub *session.Subscription, number int64, names []string) (*watch.Reader, error) {
+// watchParticipant watches one of the participants names that is still present. It returns nil if
+// all have left.
+func (d *Double) watchParticipant(ctx context.Context, sub *session.Subscription, number int64, names []string) (*watch.Reader, error) {
 	for {
 		present, err := d.present(ctx, number)
 		if err != nil {
@@ -90,22 +86,23 @@ func (d *Double) watchOne(ctx context.Context, sub *session.Subscription, number
 		if len(present) == 0 {
 			return nil, nil
 		}
-		one := watch.NewReader(d.at.Conn, sub, path.Join(d.at.Path, present[d.choice%len(present)]), watch.Data)
-		if _, err := one.Read(ctx); !errors.Is(err, zk.ErrNoNode) {
-			return one, err
+		participant := watch.NewReader(d.setup.Conn, sub, path.Join(d.setup.Path, present[d.choice%len(present)]), watch.Data)
+		if _, err := participant.Read(ctx); !errors.Is(err, zk.ErrNoNode) {
+			return participant, err
 		}
 	}
 }
 
-// end ends a round. When somebody else was quicker, that is seen by whoever reads.
-func (d *Double) end(ctx context.Context, number int64) error {
-	at, err := d.next(ctx)
-	if err != nil || at.number != number {
+// endRound ends a round. It returns nil if another client has already ended it; the caller reads
+// again.
+func (d *Double) endRound(ctx context.Context, number int64) error {
+	current, err := d.currentRound(ctx)
+	if err != nil || current.number != number {
 		return err
 	}
-	err = request.Retry(ctx, d.at.Conn, func() error {
-		_, err := d.at.Conn.Multi(
-			&zk.SetDataRequest{Path: d.at.Path, Data: strconv.AppendInt(nil, number+1, 10), Version: at.version},
+	err = request.Retry(ctx, d.setup.Conn, func() error {
+		_, err := d.setup.Conn.Multi(
+			&zk.SetDataRequest{Path: d.setup.Path, Data: strconv.AppendInt(nil, number+1, 10), Version: current.version},
 			&zk.DeleteRequest{Path: d.ready(number), Version: -1},
 		)
 		return err
@@ -116,60 +113,48 @@ func (d *Double) end(ctx context.Context, number int64) error {
 	return err
 }
 
-// round is the one that comes next, or is on.
-type round struct {
+// roundState is the number of the current round, or of the next one if none has begun.
+type roundState struct {
 	number  int64
-	version int32 // of the barrier's node
+	version int32 // the data version of the barrier's node
 }
 
-func (d *Double) next(ctx context.Context) (round, error) {
-	return request.Read(ctx, d.at.Conn, func() (round, error) {
-		data, stat, err := request.Get(d.at.Conn, d.at.Path)
-		return d.parse(data, stat, err)
+func (d *Double) currentRound(ctx context.Context) (roundState, error) {
+	return request.Read(ctx, d.setup.Conn, func() (r roundState, err error) {
+		data, stat, err := request.Get(d.setup.Conn, d.setup.Path)
+		if err != nil {
+			return r, err
+		}
+		r.version = stat.Version
+		if len(data) > 0 {
+			if r.number, err = strconv.ParseInt(string(data), 10, 64); err != nil {
+				err = fmt.Errorf("data of the znode is not a round number: %w", err)
+			}
+		}
+		return r, err
 	})
 }
 
-func (d *Double) parse(data []byte, stat *zk.Stat, err error) (round, error) {
-	if err != nil {
-		return round{}, err
-	}
-	if len(data) == 0 {
-		return round{0, stat.Version}, nil
-	}
-	number, err := strconv.ParseInt(string(data), 10, 64)
-	if err != nil {
-		return round{}, fmt.Errorf("data of the znode is not a round number: %w", err)
-	}
-	return round{number, stat.Version}, nil
-}
-
+// prefix returns the prefix of the names of a round's participants.
 func prefix(number int64) string { return strconv.FormatInt(number, 10) + "-" }
 
+// ready returns the path of the znode that exists while a round has begun and is not over.
 func (d *Double) ready(number int64) string {
-	return path.Join(d.at.Path, fmt.Sprintf("ready-%d", number))
+	return path.Join(d.setup.Path, fmt.Sprintf("ready-%d", number))
 }
 
-// participants are the names of those who take part in a round that has begun and is
-// not over.
-func (d *Double) participants(ctx context.Context, number int64) (names []string, begun bool, err error) {
-	data, err := request.Read(ctx, d.at.Conn, func() ([]byte, error) {
-		data, _, err := request.Get(d.at.Conn, d.ready(number))
-		return data, err
+// hasBegun reports whether a round has begun and is not over.
+func (d *Double) hasBegun(ctx context.Context, number int64) (bool, error) {
+	return request.Read(ctx, d.setup.Conn, func() (bool, error) {
+		exists, _, err := d.setup.Conn.Exists(d.ready(number))
+		return exists, err
 	})
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
-		return nil, false, nil
-	case err != nil:
-		return nil, false, err
-	}
-	return strings.Split(string(data), "\n"), true, nil
 }
 
-// present are the names of those who stand at the barrier for a round, in the order of
-// their names.
+// present returns the sorted names of the znodes of a round's participants.
 func (d *Double) present(ctx context.Context, number int64) ([]string, error) {
-	names, err := request.Read(ctx, d.at.Conn, func() ([]string, error) {
-		names, _, err := request.Children(d.at.Conn, d.at.Path)
+	names, err := request.Read(ctx, d.setup.Conn, func() ([]string, error) {
+		names, _, err := request.Children(d.setup.Conn, d.setup.Path)
 		return names, err
 	})
 	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix(number)) })

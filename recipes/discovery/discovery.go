@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
-	"sync"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/children"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -18,13 +19,13 @@ import (
 )
 
 // Discovery is a tree of services. Its methods may be called from any goroutine.
-type Discovery struct{ at *setup.Setup }
+type Discovery struct{ setup *recipe.Setup }
 
 // New returns the discovery tree below base, which Curator calls basePath. It sends no
 // request. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
 // [recipes.ErrInvalidOption].
 func New(conn *zk.Conn, base string, options ...recipes.Option) (*Discovery, error) {
-	s, err := setup.New(conn, base, options)
+	s, err := recipe.New(conn, base, options)
 	if err != nil {
 		return nil, err
 	}
@@ -35,12 +36,12 @@ func New(conn *zk.Conn, base string, options ...recipes.Option) (*Discovery, err
 // connection uses. A service without instances may be included until ZooKeeper removes its
 // node.
 func (d *Discovery) Names(ctx context.Context) ([]string, error) {
-	names, err := request.Read(ctx, d.at.Conn, func() ([]string, error) {
-		names, _, err := request.Children(d.at.Conn, d.at.Path)
+	names, err := request.Read(ctx, d.setup.Conn, func() ([]string, error) {
+		names, _, err := request.Children(d.setup.Conn, d.setup.Path)
 		return names, err
 	})
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return nil, setup.Fail("list", d.at.Path, err)
+		return nil, recipe.Fail("list", d.setup.Path, err)
 	}
 	slices.Sort(names)
 	return names, nil
@@ -54,70 +55,60 @@ func (d *Discovery) Instances(ctx context.Context, name string) ([]Instance, err
 	if err := checkName("name", name); err != nil {
 		return nil, err
 	}
-	dir := path.Join(d.at.Path, name)
-	l, err := list(ctx, d.at.Conn, func() (watch.Found, error) { return watch.Listing(d.at.Conn, dir) })
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
-	} else if err != nil {
-		return nil, setup.Fail("list", dir, err)
+	service := d.service(name)
+	entries, err := children.List(ctx, d.setup.Conn, service)
+	if err != nil {
+		return nil, recipe.Fail("list", service.Path, listError(err))
 	}
-	names := slices.Sorted(slices.Values(l.Children))
-	found := make([]read, len(names))
-	parallel(len(names), func(i int) {
-		node := path.Join(dir, names[i])
-		found[i] = readInstance(request.Read(ctx, d.at.Conn, func() (f watch.Found, err error) {
-			f.Data, f.Stat, err = request.Get(d.at.Conn, node)
-			return f, err
-		}))
-	})
-	return collect(dir, names, found)
-}
-
-// collect sorts out what was read.
-func collect(dir string, names []string, found []read) ([]Instance, error) {
 	var instances []Instance
 	var unreadable []error
-	for i, f := range found {
-		switch {
-		case errors.Is(f.err, zk.ErrNoNode): // it has gone since the listing
-		case f.err != nil && !f.told:
-			return nil, setup.Fail("read", path.Join(dir, names[i]), f.err)
-		case f.err != nil:
-			unreadable = append(unreadable, f.unreadable(path.Join(dir, names[i])))
-		default:
-			instances = append(instances, f.instance)
+	for _, e := range sorted(entries) {
+		if e.unreadable != nil {
+			unreadable = append(unreadable, e.unreadable)
+		} else {
+			instances = append(instances, e.instance)
 		}
 	}
 	return instances, errors.Join(unreadable...)
 }
 
-// parallelReads is how many instances are read at once.
-const parallelReads = 16
-
-// parallel calls f for 0 to n-1 and returns when all calls have.
-func parallel(n int, f func(i int)) {
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range min(n, parallelReads) {
-		workers.Go(func() {
-			for i := range next {
-				f(i)
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	workers.Wait()
+// entry is a child of the znode of a service.
+type entry struct {
+	instance   Instance
+	unreadable *UnreadableError // nil if the child is an instance
 }
 
-// list repeats f, which lists the znode of a service, like request.Read. It returns
-// ErrTooMany for a list that is larger than the connection accepts.
-func list(ctx context.Context, conn *zk.Conn, f func() (watch.Found, error)) (watch.Found, error) {
-	l, err := request.Read(ctx, conn, f)
-	if errors.Is(err, zkerror.ErrTooLarge) {
-		err = fmt.Errorf("%w: %w", ErrTooMany, err)
+// service describes the children of the znode of a service.
+func (d *Discovery) service(name string) children.Config[entry] {
+	dir := path.Join(d.setup.Path, name)
+	return children.Config[entry]{Path: dir, Parse: func(name string, found watch.Found, err error) (e entry, fatal error) {
+		switch {
+		case err == nil:
+			e.instance, err = decode(found.Data)
+		case !errors.Is(err, zk.ErrNoAuth) && !errors.Is(err, zkerror.ErrTooLarge):
+			return e, err
+		}
+		if err != nil {
+			e.unreadable = &UnreadableError{path.Join(dir, name), zkerror.Refine(err)}
+		}
+		return e, nil
+	}}
+}
+
+// sorted returns the entries, sorted by the names of their znodes.
+func sorted(entries map[string]entry) []entry {
+	all := make([]entry, 0, len(entries))
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		all = append(all, entries[name])
 	}
-	return l, err
+	return all
+}
+
+// listError returns an error of package children, with ErrTooMany if the list is larger than the
+// connection accepts.
+func listError(err error) error {
+	if errors.Is(err, zkerror.ErrTooLarge) {
+		return fmt.Errorf("%w: %w", ErrTooMany, err)
+	}
+	return err
 }

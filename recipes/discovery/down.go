@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// down keeps the instances that were reported as down. Its methods may be called from
+// downReports counts the reports of instances that did not respond. Its methods may be called from
 // any goroutine.
-type down struct {
+type downReports struct {
 	threshold int
 	timeout   time.Duration
 
 	mu      sync.Mutex
-	reports map[identity]reports
+	reports map[identity]reportCount
 }
 
-type reports struct {
+type reportCount struct {
 	first time.Time
 	count int
 }
 
-// report counts a failure.
-func (d *down) report(id identity) {
+// add records a report, and discards those that are too old.
+func (d *downReports) add(id identity) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
@@ -38,8 +38,8 @@ func (d *down) report(id identity) {
 	d.reports[id] = r
 }
 
-// up leaves out those that are down. It returns all itself if none is.
-func (d *down) up(all []Instance) []Instance {
+// available returns the instances that are not down. It returns all itself if there are no reports.
+func (d *downReports) available(all []Instance) []Instance {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.reports) == 0 {

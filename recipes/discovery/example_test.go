@@ -27,7 +27,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	// The server's side.
+	// The server registers itself.
 	uri, err := discovery.ParseURISpec("{scheme}://{address}:{port}")
 	if err != nil {
 		log.Fatal(err)
@@ -40,7 +40,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	// The client's side.
+	// A client chooses an instance.
 	shop, err := services.Provider(ctx, "shop", discovery.Choice{Strategy: discovery.RoundRobin()})
 	if err != nil {
 		log.Fatal(err)
@@ -50,7 +50,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println(instance.BuildURI(nil))
-	shop.Report(instance) // when a call has failed
+	shop.Report(instance) // if a call has failed
 
 	if err := shop.Close(ctx); err != nil {
 		log.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -61,8 +62,8 @@ type Instance struct {
 	Disabled bool
 }
 
-// wire is the JSON of an instance, with the fields in Curator's order.
-type wire struct {
+// jsonInstance is the JSON of an instance, with the fields in Curator's order.
+type jsonInstance struct {
 	Name       string          `json:"name"`
 	ID         string          `json:"id"`
 	Address    *string         `json:"address"`
@@ -71,19 +72,19 @@ type wire struct {
 	Payload    json.RawMessage `json:"payload"`
 	Registered int64           `json:"registrationTimeUTC"`
 	Type       Type            `json:"serviceType"`
-	URI        *wireURI        `json:"uriSpec"`
-	// Enabled is left out where it is true, which is what it means then. Curator
-	// does so for its old versions, which fail on a field that they do not know.
+	URI        *jsonURI        `json:"uriSpec"`
+	// Enabled is omitted if it is true, because old versions of Curator fail on fields that
+	// they do not know. Curator does the same.
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
-type wireURI struct {
+type jsonURI struct {
 	Parts []URIPart `json:"parts"`
 }
 
 // MarshalJSON returns the JSON that Curator's JsonInstanceSerializer writes.
 func (i Instance) MarshalJSON() ([]byte, error) {
-	w := wire{Name: i.Name, ID: i.ID, Payload: i.Payload, Registered: i.Registered, Type: i.Type}
+	w := jsonInstance{Name: i.Name, ID: i.ID, Payload: i.Payload, Registered: i.Registered, Type: i.Type}
 	if i.Address != "" {
 		w.Address = &i.Address
 	}
@@ -96,7 +97,7 @@ func (i Instance) MarshalJSON() ([]byte, error) {
 		w.SSLPort = &port
 	}
 	if i.URI != nil {
-		w.URI = &wireURI{i.URI}
+		w.URI = &jsonURI{i.URI}
 	}
 	if i.Disabled {
 		w.Enabled = new(bool)
@@ -113,7 +114,7 @@ func (i Instance) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON parses the JSON that Curator's serializer writes, in both of its modes.
 // Unknown fields are ignored.
 func (i *Instance) UnmarshalJSON(data []byte) error {
-	w := wire{Type: Dynamic}
+	w := jsonInstance{Type: Dynamic}
 	if err := json.Unmarshal(data, &w); err != nil {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
 	}
@@ -139,10 +140,10 @@ func (i *Instance) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// encode is MarshalJSON called directly: json.Marshal would escape HTML in it.
+// encode returns the data of a znode. json.Marshal would escape HTML in the result of MarshalJSON.
 func encode(i Instance) ([]byte, error) { return i.MarshalJSON() }
 
-// decode reads a znode's data.
+// decode returns the instance from the data of a znode.
 func decode(data []byte) (Instance, error) {
 	var i Instance
 	if len(data) == 0 || !utf8.Valid(data) || !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
@@ -154,7 +155,7 @@ func decode(data []byte) (Instance, error) {
 	return i, nil
 }
 
-// checkName refuses what cannot be one element of a path.
+// checkName returns an error if name cannot be an element of a path. what is used in the error.
 func checkName(what, name string) error {
 	if name == "" || strings.Contains(name, "/") || !utf8.ValidString(name) || znode.CheckPath("/"+name) != nil {
 		return fmt.Errorf("%w: %s %q is not a valid znode name", zkerror.ErrInvalidOption, what, name)
@@ -162,8 +163,7 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// check refuses instances that could not be registered, or that others could not
-// read.
+// check returns an error if the instance cannot be registered, or if Curator could not read it.
 func (i Instance) check() error {
 	if err := checkName("name", i.Name); err != nil {
 		return err
@@ -188,6 +188,12 @@ func (i Instance) check() error {
 		return fmt.Errorf("%w: payload is an array, which Curator cannot read", zkerror.ErrInvalidOption)
 	}
 	return nil
+}
+
+// equal reports whether two instances have the same content.
+func (i Instance) equal(other Instance) bool {
+	return i.identity() == other.identity() && i.Address == other.Address && i.Port == other.Port && i.SSLPort == other.SSLPort &&
+		i.Type == other.Type && i.Disabled == other.Disabled && slices.Equal(i.URI, other.URI) && string(i.Payload) == string(other.Payload)
 }
 
 // newID returns a random UUID.

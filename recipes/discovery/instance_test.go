@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// formats are what Curator's JsonInstanceSerializer has written.
+// formats contains JSON that Curator's JsonInstanceSerializer has written.
 var formats = map[string]Instance{
 	`{"name":"shop","id":"one","address":"10.0.0.1","port":null,"sslPort":null,"payload":null,"registrationTimeUTC":1700000000123,"serviceType":"DYNAMIC","uriSpec":null}`: {
 		Name: "shop", ID: "one", Address: "10.0.0.1", Registered: 1700000000123, Type: Dynamic,
@@ -29,7 +29,7 @@ var formats = map[string]Instance{
 	},
 }
 
-func TestCuratorFormat(t *testing.T) {
+func TestInstance_CuratorFormat(t *testing.T) {
 	for text, want := range formats {
 		got, err := decode([]byte(text))
 		require.NoError(t, err)
@@ -49,10 +49,10 @@ func TestCuratorFormat(t *testing.T) {
 	}
 }
 
-var broken = []string{"", "null", "7", "[]", "{", `{"port":"x"}`, `{"port":1e10}`, `{"name":7}`, `{"uriSpec":7}`, "\xff", `{"name":"` + "\xff" + `"}`, "10.0.0.1"}
+var invalid = []string{"", "null", "7", "[]", "{", `{"port":"x"}`, `{"port":1e10}`, `{"name":7}`, `{"uriSpec":7}`, "\xff", `{"name":"` + "\xff" + `"}`, "10.0.0.1"}
 
-func TestBrokenFormat(t *testing.T) {
-	for _, text := range broken {
+func TestInstance_InvalidFormat(t *testing.T) {
+	for _, text := range invalid {
 		_, err := decode([]byte(text))
 		require.ErrorIs(t, err, ErrFormat, "%q", text)
 	}
@@ -62,7 +62,7 @@ func FuzzDecode(f *testing.F) {
 	for text := range formats {
 		f.Add([]byte(text))
 	}
-	for _, text := range broken {
+	for _, text := range invalid {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -85,7 +85,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-func TestURI(t *testing.T) {
+func TestBuildURI(t *testing.T) {
 	i := Instance{Name: "shop", ID: "one", Address: "h", Port: 80, Registered: 5, Type: Dynamic}
 	for template, want := range map[string]string{
 		"":                                   "",

@@ -2,15 +2,15 @@ package discovery
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/internal/latest"
-	"github.com/go-leaderelection/leaderelection/internal/setup"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/children"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -40,19 +40,18 @@ type List struct {
 // Provider keeps the instances of a service in memory and chooses among them. Its methods
 // may be called from any goroutine. It should be closed.
 type Provider struct {
-	at       *setup.Setup
-	dir      string
-	sub      *session.Subscription
+	setup    *recipe.Setup
+	path     string // of the service
+	reader   *children.Reader[entry]
 	strategy Strategy
-	down     down
+	down     downReports
 	stop     context.CancelFunc
-	ctx      context.Context
-	changes  chan List
-	over     chan struct{}
+	changes  chan List     // capacity 1
+	ended    chan struct{} // closed when the goroutine has ended
 
 	mu   sync.Mutex
 	list List
-	end  error // why there is no newer list for ever
+	err  error // the reason why the provider has ended
 }
 
 // Provider returns a provider of the instances of a service, and blocks until it has read
@@ -76,27 +75,27 @@ func (d *Discovery) Provider(ctx context.Context, name string, c Choice) (*Provi
 	if c.DownTimeout == 0 {
 		c.DownTimeout = 30 * time.Second
 	}
-	standing, stop := context.WithCancel(context.Background())
+	service := d.service(name)
+	maintained, stop := context.WithCancel(context.Background())
 	p := &Provider{
-		at: d.at, dir: path.Join(d.at.Path, name), sub: d.at.Subscribe(),
-		strategy: c.Strategy, down: down{threshold: c.DownThreshold, timeout: c.DownTimeout, reports: map[identity]reports{}},
-		ctx: standing, stop: stop, changes: make(chan List, 1), over: make(chan struct{}),
+		setup: d.setup, path: service.Path, reader: children.NewReader(d.setup, service, false), strategy: c.Strategy,
+		down: downReports{threshold: c.DownThreshold, timeout: c.DownTimeout, reports: map[identity]reportCount{}},
+		stop: stop, changes: make(chan List, 1), ended: make(chan struct{}),
 	}
-	first := make(chan error, 1)
-	w := &watcher{p: p, nodes: map[string]*read{}, events: make(chan fired), first: first}
-	go w.run()
+	ready := make(chan error, 1)
+	go p.run(maintained, ready)
+	var err error
 	select {
-	case err := <-first:
-		if err != nil {
-			<-p.over
-			return nil, setup.Fail("watch", p.dir, err)
-		}
-		return p, nil
+	case err = <-ready:
 	case <-ctx.Done():
-		stop()
-		<-p.over
-		return nil, setup.Fail("watch", p.dir, context.Cause(ctx))
+		err = context.Cause(ctx)
 	}
+	if err != nil {
+		stop()
+		<-p.ended
+		return nil, recipe.Fail("watch", p.path, err)
+	}
+	return p, nil
 }
 
 // Choose returns one of the instances. It does not block and sends no request. The error is
@@ -107,7 +106,7 @@ func (p *Provider) Choose() (Instance, error) {
 		return Instance{}, err
 	}
 	if len(instances) == 0 {
-		return Instance{}, fmt.Errorf("%w at %s", ErrNoInstance, p.dir)
+		return Instance{}, fmt.Errorf("%w at %s", ErrNoInstance, p.path)
 	}
 	return instances[p.strategy.Pick(instances)], nil
 }
@@ -116,17 +115,17 @@ func (p *Provider) Choose() (Instance, error) {
 // must not be modified. Errors are [ErrClosed], and the error that has ended the provider.
 func (p *Provider) Instances() ([]Instance, error) {
 	p.mu.Lock()
-	instances, err := p.list.Instances, p.end
+	instances, err := p.list.Instances, p.err
 	p.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	return slices.Clip(p.down.up(instances)), nil
+	return slices.Clip(p.down.available(instances)), nil
 }
 
 // Report records that an instance did not respond. An instance with several reports is
 // skipped for some time; see [Choice]. Reports are not written to ZooKeeper.
-func (p *Provider) Report(i Instance) { p.down.report(i.identity()) }
+func (p *Provider) Report(i Instance) { p.down.add(i.identity()) }
 
 // Changes returns a channel that delivers the current list and each later one, including
 // instances that are reported as down. A slow reader receives only the newest list. All
@@ -139,19 +138,105 @@ func (p *Provider) Changes() <-chan List { return p.changes }
 func (p *Provider) Close(ctx context.Context) error {
 	p.stop()
 	select {
-	case <-p.over:
+	case <-p.ended:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// publish puts the newest list in place of one that was not read. Only the provider's
-// goroutine calls it.
-func (p *Provider) publish(l List, end error) {
+// run is the goroutine of the provider. ready receives nil when the provider has a list, or the
+// reason why it has none.
+func (p *Provider) run(ctx context.Context, ready chan<- error) {
+	defer close(p.ended)
+	defer close(p.changes)
+	defer p.reader.Close()
+	defer p.stop()
+	list, err := p.read(ctx)
+	if err != nil {
+		ready <- err
+		return
+	}
+	p.publish(list)
+	ready <- nil
+	list, err = p.follow(ctx, list)
+	if ctx.Err() != nil {
+		p.setErr(ErrClosed)
+		return
+	}
+	list.Err = zkerror.Refine(err)
+	p.setup.Log.Warn("provider ended", "path", p.path, "err", list.Err)
+	p.setErr(list.Err)
+	p.publish(list)
+}
+
+// setErr sets the error that Choose and Instances return from now on.
+func (p *Provider) setErr(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
+}
+
+// tooManyPause is the time after which a list that was larger than the connection accepts is
+// read again.
+const tooManyPause = 10 * time.Second
+
+// follow publishes each change of the list. It returns the last list, and the reason why it cannot
+// continue.
+func (p *Provider) follow(ctx context.Context, list List) (List, error) {
+	for {
+		var retry <-chan time.Time
+		if list.Err != nil {
+			retry = time.After(tooManyPause)
+		}
+		if err := p.reader.Wait(ctx, retry); err != nil {
+			return list, err
+		}
+		next, err := p.read(ctx)
+		switch {
+		case errors.Is(err, ErrTooMany):
+			next = list
+			next.Err = err
+		case err != nil:
+			return list, err
+		}
+		if !next.equal(list) {
+			p.publish(next)
+		}
+		list = next
+	}
+}
+
+// read reads the list.
+func (p *Provider) read(ctx context.Context) (l List, err error) {
+	entries, err := p.reader.Read(ctx)
+	if err != nil {
+		return l, listError(err)
+	}
+	for _, e := range sorted(entries) {
+		switch {
+		case e.unreadable != nil:
+			l.Unreadable = append(l.Unreadable, e.unreadable)
+		case !e.instance.Disabled:
+			l.Instances = append(l.Instances, e.instance)
+		}
+	}
+	return l, nil
+}
+
+// publish makes l the current list. On the channel it replaces a list that was not received.
+func (p *Provider) publish(l List) {
+	for _, u := range l.Unreadable {
+		p.setup.Log.Warn("instance skipped", "path", u.Path, "err", u.Err)
+	}
 	p.mu.Lock()
 	p.list = l
-	p.end = end
 	p.mu.Unlock()
 	latest.Send(p.changes, l)
+}
+
+// equal reports whether two lists have the same content.
+func (l List) equal(other List) bool {
+	return fmt.Sprint(l.Err) == fmt.Sprint(other.Err) && slices.EqualFunc(l.Instances, other.Instances, Instance.equal) &&
+		slices.EqualFunc(l.Unreadable, other.Unreadable, func(a, b *UnreadableError) bool { return a.Error() == b.Error() })
 }

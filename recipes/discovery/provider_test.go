@@ -19,7 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestStrategies(t *testing.T) {
+func TestStrategy_Pick(t *testing.T) {
 	three := []Instance{instance("a"), instance("b"), instance("c")}
 	pick := func(s Strategy, from []Instance) string { return from[s.Pick(from)].ID }
 	robin := RoundRobin()
@@ -41,16 +41,16 @@ func TestStrategies(t *testing.T) {
 	require.Equal(t, "a", pick(stick, three))
 	three[0].Payload = json.RawMessage("1")
 	slices.Reverse(three)
-	require.Equal(t, "a", pick(stick, three), "elsewhere in the list, with a payload")
-	require.Equal(t, "b", pick(stick, three[:2]), "over's next")
+	require.Equal(t, "a", pick(stick, three), "at another position, with a payload")
+	require.Equal(t, "b", pick(stick, three[:2]), "the next of the strategy over")
 	require.Equal(t, "b", pick(stick, three))
 	three[1].Registered++
 	require.NotPanics(t, func() { pick(stick, three) })
 }
 
-// Choosing sends no request, and a list is read once with a watch for each znode.
-func TestChooseFromMemory(t *testing.T) {
-	play(t, func(w world) {
+// Fails if Choose sends a request, or if a list is not read once with a watch for each znode.
+func TestChoose_SendsNoRequest(t *testing.T) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		for _, id := range []string{"a", "b", "c"} {
 			w.register(d, id)
@@ -59,7 +59,7 @@ func TestChooseFromMemory(t *testing.T) {
 		w.srv.ResetLog()
 		p := w.provider(other, Choice{})
 		require.Equal(w, 4, len(w.srv.Log().Requests()))
-		require.Len(w, w.srv.Watches(), 3+4, "three are the registrations'")
+		require.Len(w, w.srv.Watches(), 3+4, "three of the registrations")
 		w.srv.ResetLog()
 		var chosen string
 		for range 6 {
@@ -78,8 +78,9 @@ func TestChooseFromMemory(t *testing.T) {
 	})
 }
 
-func TestChanges(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a change of the instances is not delivered.
+func TestChanges_DeliversTheNewestList(t *testing.T) {
+	runTest(t, func(w fixture) {
 		p := w.provider(w.connect(), Choice{})
 		require.Equal(w, List{}, <-p.Changes())
 		_, err := p.Choose()
@@ -87,7 +88,7 @@ func TestChanges(t *testing.T) {
 		d := w.connect()
 		a, b := w.register(d, "a"), w.register(d, "b")
 		w.pass(time.Second)
-		require.Len(w, (<-p.Changes()).Instances, 2, "the newest only")
+		require.Len(w, (<-p.Changes()).Instances, 2, "only the newest list")
 		i := a.Instance()
 		i.Disabled = true
 		require.NoError(w, a.Update(w.Context(), i))
@@ -106,13 +107,14 @@ func TestChanges(t *testing.T) {
 	})
 }
 
-func TestReportedAreSkipped(t *testing.T) {
-	play(t, func(w world) {
+// Fails if an instance is not skipped after two reports, or is skipped for longer than DownTimeout.
+func TestReport_InstancesAreSkipped(t *testing.T) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		a, _ := w.register(d, "a"), w.register(d, "b")
 		p := w.provider(d, Choice{})
 		p.Report(a.Instance())
-		require.Equal(w, "a b", w.ids(p), "once is not enough")
+		require.Equal(w, "a b", w.ids(p), "after one report")
 		w.pass(20 * time.Second)
 		p.Report(a.Instance())
 		require.Equal(w, "b", w.ids(p))
@@ -120,24 +122,24 @@ func TestReportedAreSkipped(t *testing.T) {
 		i.Payload = json.RawMessage("5")
 		require.NoError(w, a.Update(w.Context(), i))
 		w.pass(time.Second)
-		require.Equal(w, "b", w.ids(p), "an update is no new start")
+		require.Equal(w, "b", w.ids(p), "an update does not discard the reports")
 		w.pass(10 * time.Second)
-		require.Equal(w, "a b", w.ids(p), "30 s after the first")
+		require.Equal(w, "a b", w.ids(p), "30 s after the first report")
 		p.Report(a.Instance())
-		require.Equal(w, "a b", w.ids(p), "counted anew")
+		require.Equal(w, "a b", w.ids(p), "after the first report of a new count")
 		require.NoError(w, p.Close(w.Context()))
 	})
 }
 
-// One that cannot be read is told and keeps nobody back.
-func TestTrap34_ForeignChildren(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a child that is not an instance is not reported, or affects the instances.
+func TestTrap34_UnrecognizedChildren(t *testing.T) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		p := w.provider(d, Choice{})
 		w.register(d, "a")
 		w.put(d, "foreign", "10.0.0.1:80")
 		w.put(d, "lock-x", "")
-		_, err := d.at.Conn.Create(shop+"/secret", nil, 0, zk.DigestACL(zk.PermAll, "u", "p"))
+		_, err := d.setup.Conn.Create(shop+"/secret", nil, 0, zk.DigestACL(zk.PermAll, "u", "p"))
 		require.NoError(w, err)
 		w.pass(time.Second)
 		require.Equal(w, "a", w.ids(p))
@@ -148,7 +150,7 @@ func TestTrap34_ForeignChildren(t *testing.T) {
 		got, err := d.Instances(w.Context(), "shop")
 		require.ErrorIs(w, err, ErrFormat)
 		require.Len(w, got, 1)
-		_, err = d.at.Conn.Set(shop+"/foreign", []byte(`{"name":"shop","id":"f"}`), -1)
+		_, err = d.setup.Conn.Set(shop+"/foreign", []byte(`{"name":"shop","id":"f"}`), -1)
 		require.NoError(w, err)
 		w.pass(time.Second)
 		require.Equal(w, "a f", w.ids(p))
@@ -156,8 +158,9 @@ func TestTrap34_ForeignChildren(t *testing.T) {
 	})
 }
 
-func TestTrap24_NoWatchWhereAnInstanceHasGone(t *testing.T) {
-	play(t, func(w world) {
+// Fails if an instance that is deleted before it is read leaves a watch behind.
+func TestTrap24_NoWatchOnADeletedInstance(t *testing.T) {
+	runTest(t, func(w fixture) {
 		d, other := w.connect(), w.connect()
 		a := w.register(other, "a")
 		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: shop + "/a", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -172,16 +175,16 @@ func TestTrap24_NoWatchWhereAnInstanceHasGone(t *testing.T) {
 	})
 }
 
-// Breaks of the connection and expiries add no watches, and none is lost.
+// Fails if breaks of the connection and expired sessions leave more watches behind, or lose one.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		d, other := w.connect(), w.connect()
 		a := w.register(other, "a")
 		p := w.provider(d, Choice{})
 		for n := range 20 {
-			w.srv.DropConnections(d.at.Conn.SessionID())
+			w.srv.DropConnections(d.setup.Conn.SessionID())
 			if n%5 == 4 {
-				require.NoError(w, w.srv.ExpireSession(d.at.Conn.SessionID()))
+				require.NoError(w, w.srv.ExpireSession(d.setup.Conn.SessionID()))
 			}
 			w.pass(10 * time.Second)
 			i := a.Instance()
@@ -197,9 +200,9 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// Every event of a watch is followed by a read that sets it again.
+// Fails if a watch that has fired is not set again.
 func TestTrap26_ManyChanges(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		a := w.register(w.connect(), "a")
 		p := w.provider(d, Choice{})
@@ -216,25 +219,25 @@ func TestTrap26_ManyChanges(t *testing.T) {
 	})
 }
 
-// What changed while the client was away is found when it is back, after a break and
-// after the loss of the session.
-func TestTrap27_ChangesDuringABreak(t *testing.T) {
+// Fails if changes are missed that were made while the client was disconnected, in the same session
+// or a new one.
+func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 	for _, expire := range []bool{false, true} {
 		t.Run(fmt.Sprint("expired ", expire), func(t *testing.T) {
-			play(t, func(w world) {
+			runTest(t, func(w fixture) {
 				d, other := w.connect(), w.connect()
 				a := w.register(other, "a")
 				w.register(other, "b")
 				p := w.provider(d, Choice{})
 				w.srv.Refuse(true)
-				w.srv.DropConnections(d.at.Conn.SessionID())
+				w.srv.DropConnections(d.setup.Conn.SessionID())
 				if expire {
-					require.NoError(w, w.srv.ExpireSession(d.at.Conn.SessionID()))
+					require.NoError(w, w.srv.ExpireSession(d.setup.Conn.SessionID()))
 				}
 				require.NoError(w, a.Close(w.Context()))
 				w.register(other, "c")
 				w.pass(time.Second)
-				require.Equal(w, "a b", w.ids(p), "what it has seen last")
+				require.Equal(w, "a b", w.ids(p), "the last list")
 				w.srv.Refuse(false)
 				w.pass(10 * time.Second)
 				require.Equal(w, "b c", w.ids(p))
@@ -244,20 +247,21 @@ func TestTrap27_ChangesDuringABreak(t *testing.T) {
 	}
 }
 
-// Deleted and made again while the client was away, with the versions of before.
-func TestTrap28_SameVersionsAnew(t *testing.T) {
-	for _, whole := range []bool{false, true} {
-		t.Run(fmt.Sprint("service too ", whole), func(t *testing.T) {
-			play(t, func(w world) {
+// Fails if an instance that was deleted and created again while the client was disconnected, with
+// the same version, is not read again.
+func TestTrap28_CreatedAgainWithTheSameVersion(t *testing.T) {
+	for _, withService := range []bool{false, true} {
+		t.Run(fmt.Sprint("with its service ", withService), func(t *testing.T) {
+			runTest(t, func(w fixture) {
 				d, other := w.connect(), w.connect()
-				require.NoError(w, znode.Make(w.Context(), other.at.Conn, shop, other.at.ACL, false))
+				require.NoError(w, znode.Make(w.Context(), other.setup.Conn, shop, other.setup.ACL, false))
 				w.put(other, "a", `{"name":"shop","id":"before"}`)
 				p := w.provider(d, Choice{})
 				w.srv.Refuse(true)
-				w.srv.DropConnections(d.at.Conn.SessionID())
-				require.NoError(w, other.at.Conn.Delete(shop+"/a", -1))
-				if whole {
-					require.NoError(w, other.at.Conn.Delete(shop, -1))
+				w.srv.DropConnections(d.setup.Conn.SessionID())
+				require.NoError(w, other.setup.Conn.Delete(shop+"/a", -1))
+				if withService {
+					require.NoError(w, other.setup.Conn.Delete(shop, -1))
 					require.NoError(w, create(other, shop))
 				}
 				w.put(other, "a", `{"name":"shop","id":"after"}`)
@@ -265,7 +269,7 @@ func TestTrap28_SameVersionsAnew(t *testing.T) {
 				w.srv.Refuse(false)
 				w.pass(10 * time.Second)
 				require.Equal(w, "after", w.ids(p))
-				require.NoError(w, other.at.Conn.Delete(shop+"/a", -1))
+				require.NoError(w, other.setup.Conn.Delete(shop+"/a", -1))
 				w.pass(time.Second)
 				require.Equal(w, "", w.ids(p), "watched again")
 				require.NoError(w, p.Close(w.Context()))
@@ -274,9 +278,9 @@ func TestTrap28_SameVersionsAnew(t *testing.T) {
 	}
 }
 
-// A reader that never reads its channels holds nobody up.
+// Fails if a user that does not read the channel blocks the provider.
 func TestTrap30_SlowReader(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		p := w.provider(d, Choice{})
 		for n := range 20 {
@@ -288,7 +292,7 @@ func TestTrap30_SlowReader(t *testing.T) {
 	})
 }
 
-// A strategy may call the provider.
+// reentrant is a strategy that calls the provider.
 type reentrant struct{ p *Provider }
 
 func (s *reentrant) Pick(from []Instance) int {
@@ -297,8 +301,9 @@ func (s *reentrant) Pick(from []Instance) int {
 	return 0
 }
 
+// Fails if a strategy is called while a mutex is held.
 func TestTrap30_StrategyIsCalledWithoutALock(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		w.register(d, "a")
 		s := &reentrant{}
@@ -309,12 +314,10 @@ func TestTrap30_StrategyIsCalledWithoutALock(t *testing.T) {
 	})
 }
 
-// The list does not fit the buffer that the user has limited the client to.
+// Fails if a list that is larger than the receive buffer of the connection ends the provider.
 func TestTrap37_ListTooLong(t *testing.T) {
-	play(t, func(w world) {
-		small := w.discovery(func() (*zk.Conn, <-chan zk.Event, error) {
-			return w.srv.Connect(timeout, zk.WithMaxBufferSize(8<<10))
-		})
+	runTest(t, func(w fixture) {
+		small := w.connectWith(zk.WithMaxBufferSize(8 << 10))
 		d := w.connect()
 		p := w.provider(small, Choice{})
 		first := w.register(d, "first")
@@ -325,13 +328,13 @@ func TestTrap37_ListTooLong(t *testing.T) {
 		}
 		w.pass(time.Minute)
 		require.ErrorIs(w, (<-p.Changes()).Err, ErrTooMany)
-		require.Contains(w, w.ids(p), "first", "what it has seen last")
+		require.Contains(w, w.ids(p), "first", "the last list")
 		_, err := small.Instances(w.Context(), "shop")
 		require.ErrorIs(w, err, ErrTooMany)
 		_, err = small.Provider(w.Context(), "shop", Choice{})
 		require.ErrorIs(w, err, ErrTooMany)
 		for n := range 390 {
-			require.NoError(w, d.at.Conn.Delete(fmt.Sprintf("%s/%030d", shop, n), -1))
+			require.NoError(w, d.setup.Conn.Delete(fmt.Sprintf("%s/%030d", shop, n), -1))
 		}
 		w.pass(time.Minute)
 		instances, err := p.Instances()
@@ -342,8 +345,8 @@ func TestTrap37_ListTooLong(t *testing.T) {
 	})
 }
 
-func TestContextEndsFirst(t *testing.T) {
-	play(t, func(w world) {
+func TestProvider_ContextIsDoneFirst(t *testing.T) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		w.srv.Pause()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -359,11 +362,11 @@ func TestContextEndsFirst(t *testing.T) {
 	})
 }
 
-// An instance whose data the connection cannot receive is left out and reported, and used
-// once it has become smaller.
-func TestInstanceTooLarge(t *testing.T) {
-	play(t, func(w world) {
-		big := w.discovery(func() (*zk.Conn, <-chan zk.Event, error) { return w.srv.Connect(timeout) })
+// Fails if an instance whose data the connection cannot receive is not reported, or is not used when
+// it has become smaller.
+func TestProvider_InstanceTooLarge(t *testing.T) {
+	runTest(t, func(w fixture) {
+		big := w.connectWith()
 		w.register(big, "one")
 		d := w.connect()
 		p := w.provider(d, Choice{})
@@ -383,15 +386,15 @@ func TestInstanceTooLarge(t *testing.T) {
 		_, err := d.Instances(w.Context(), "shop")
 		require.ErrorIs(w, err, recipes.ErrTooLarge)
 
-		_, err = big.at.Conn.Set(shop+"/large", []byte(`{"name":"shop","id":"large"}`), -1)
+		_, err = big.setup.Conn.Set(shop+"/large", []byte(`{"name":"shop","id":"large"}`), -1)
 		require.NoError(w, err)
 		w.pass(time.Minute)
 		require.Equal(w, "large one two", w.ids(p))
 	})
 }
 
-// channels returns how many channels the client library holds for watches.
-func channels(conn *zk.Conn) (n int) {
+// watchChannels returns how many channels the client library holds for the watches of a connection.
+func watchChannels(conn *zk.Conn) (n int) {
 	synctest.Wait()
 	for it := reflect.ValueOf(conn).Elem().FieldByName("watchers").MapRange(); it.Next(); {
 		n += it.Value().Len()
@@ -399,24 +402,24 @@ func channels(conn *zk.Conn) (n int) {
 	return n
 }
 
-// Providers that were closed leave one watch for each znode, and changes are noticed
-// although these are lost at a reconnect.
-func TestTrap27_LostWatches(t *testing.T) {
-	play(t, func(w world) {
+// Fails if providers that were closed leave more than one watch for each znode behind, or if a
+// provider misses changes because these watches were lost at a reconnect.
+func TestTrap27_PooledWatchesAreLost(t *testing.T) {
+	runTest(t, func(w fixture) {
 		d, other := w.connect(), w.connect()
 		a := w.register(other, "a")
-		conn := d.at.Conn
+		conn := d.setup.Conn
 		for range 20 {
 			require.NoError(w, w.provider(d, Choice{}).Close(w.Context()))
-			require.Equal(w, 2, channels(conn))
+			require.Equal(w, 2, watchChannels(conn))
 		}
-		lose := func() {
+		loseWatches := func() {
 			refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
 			w.srv.DropConnections(conn.SessionID())
 			w.pass(1500 * time.Millisecond)
 			<-refused.Ran()
 		}
-		lose()
+		loseWatches()
 		p := w.provider(d, Choice{})
 		w.pass(3 * time.Second)
 		for port := range 2 {
@@ -432,7 +435,7 @@ func TestTrap27_LostWatches(t *testing.T) {
 			require.Equal(w, "a b", w.ids(p))
 			require.NoError(w, b.Close(w.Context()))
 			w.pass(0)
-			lose() // while the provider is used
+			loseWatches() // while the provider is used
 		}
 		require.NoError(w, p.Close(w.Context()))
 	})

@@ -8,10 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
-	"github.com/go-leaderelection/leaderelection/internal/setup"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/latest"
+	"github.com/go-leaderelection/leaderelection/internal/zk/ephemeral"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -39,28 +38,31 @@ type Status struct {
 	Err error
 }
 
+// newStatus returns the Status of a state.
+func newStatus(s ephemeral.State) Status {
+	var taken *ephemeral.TakenError
+	switch {
+	case errors.As(s.Err, &taken):
+		return Status{Pending, fmt.Errorf("%w: %w", ErrTaken, taken)}
+	case errors.Is(s.Err, zkerror.ErrDeleted), errors.Is(s.Err, zkerror.ErrSessionExpired):
+		return Status{State: Pending} // it is created again
+	case s.Err != nil || !s.Present:
+		return Status{Pending, s.Err}
+	case s.Unsure:
+		return Status{State: Unsure}
+	}
+	return Status{State: Registered}
+}
+
 // Registration maintains the znode of an instance until Close. Its methods may be called
 // from any goroutine.
 type Registration struct {
-	at     *setup.Setup
 	path   string
-	sub    *session.Subscription
-	ctx    context.Context // done when it is to be removed
-	stop   context.CancelFunc
+	keeper *ephemeral.Keeper
 	status chan Status
-	wake   chan struct{} // capacity 1: there is another content to be written
-	over   chan struct{}
-	err    error // before over: why it is not certain that nothing is left
 
-	mu      sync.Mutex
-	want    Instance
-	data    []byte // want's
-	version int    // of want, from 1
-	written int    // the version that is in the znode for certain
-	refused error  // why version is not written
-	news    chan struct{}
-
-	place place // the goroutine's
+	mu       sync.Mutex
+	instance Instance
 }
 
 // Register creates the znode of the instance and maintains it. It blocks until the znode
@@ -82,56 +84,48 @@ func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, er
 	if err := i.check(); err != nil {
 		return nil, err
 	}
-	node := path.Join(d.at.Path, i.Name, i.ID)
+	node := path.Join(d.setup.Path, i.Name, i.ID)
 	data, err := content(node, i)
 	if err != nil {
 		return nil, err
 	}
-	if err := claim(ctx, d.at.Conn, node); err != nil {
-		return nil, setup.Fail("register", node, err)
-	}
 	r := newRegistration(d, node, i, data)
-	go r.keep()
-	err = r.confirmed(ctx, 1)
+	err = r.keeper.AwaitWritten(ctx, 1)
 	if err == nil {
 		return r, nil
 	}
-	r.stop()
-	if errors.Is(err, context.Cause(ctx)) {
-		if r.mu.Lock(); r.refused != nil {
-			err = fmt.Errorf("%w (%w)", err, r.refused)
+	if ctx.Err() != nil {
+		if is := newStatus(r.keeper.State()); is.Err != nil {
+			err = fmt.Errorf("%w (%w)", err, is.Err)
 		}
-		r.mu.Unlock()
-		return nil, setup.Fail("register", node, err)
 	}
-	select {
-	case <-r.over:
-	case <-ctx.Done():
-	}
-	return nil, setup.Fail("register", node, err)
+	_ = r.keeper.Close(ctx, ErrClosed)
+	return nil, recipe.Fail("register", node, err)
 }
 
-// maxData bounds what a znode's content and path take: a server would close the
-// connection at a request that is longer than a megabyte, each time that it is sent.
-const maxData = 0xfffff - 4096
-
-// content is that of an instance's znode.
+// content returns the data of an instance's znode, or an error if servers do not accept it.
 func content(node string, i Instance) ([]byte, error) {
 	data, err := encode(i)
-	if err == nil && len(node)+len(data) > maxData {
-		err = fmt.Errorf("%w: the instance has %d bytes, more than a server accepts", zkerror.ErrInvalidOption, len(data))
+	if err == nil {
+		err = ephemeral.CheckSize(node, data)
 	}
 	return data, err
 }
 
 func newRegistration(d *Discovery, node string, i Instance, data []byte) *Registration {
-	ctx, stop := context.WithCancel(context.Background())
-	return &Registration{
-		at: d.at, path: node, sub: d.at.Subscribe(),
-		ctx: ctx, stop: stop, status: make(chan Status, 1), wake: make(chan struct{}, 1), over: make(chan struct{}),
-		want: i, data: data, version: 1, news: make(chan struct{}),
-		place: place{lasting: i.Type != Dynamic, sessions: map[int64]bool{}},
-	}
+	r := &Registration{path: node, status: make(chan Status, 1), instance: i}
+	r.keeper = ephemeral.Keep(d.setup, ephemeral.Config{Path: node, Data: data, Static: i.Type != Dynamic, Retry: true, Report: func(s ephemeral.State) {
+		if is := newStatus(s); !errors.Is(is.Err, ErrClosed) {
+			latest.Send(r.status, is)
+			if is.Err != nil && !s.Ended {
+				d.setup.Log.Warn("registration failed", "path", node, "err", is.Err)
+			}
+		}
+		if s.Ended {
+			close(r.status)
+		}
+	}})
+	return r
 }
 
 // Path returns the path of the znode.
@@ -141,7 +135,7 @@ func (r *Registration) Path() string { return r.path }
 func (r *Registration) Instance() Instance {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.want
+	return r.instance
 }
 
 // Status returns a channel that delivers the newest status. A slow reader misses earlier
@@ -168,42 +162,11 @@ func (r *Registration) Update(ctx context.Context, i Instance) error {
 	if err != nil {
 		return err
 	}
-	if r.ctx.Err() != nil {
-		return ErrClosed
-	}
 	r.mu.Lock()
-	r.version++
-	r.want, r.data, r.refused = i, data, nil
-	version := r.version
+	r.instance = i
+	number := r.keeper.Set(data)
 	r.mu.Unlock()
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-	return setup.Fail("update", r.path, r.confirmed(ctx, version))
-}
-
-// confirmed waits until version is written, or refused for any reason but that the
-// place is taken, which passes.
-func (r *Registration) confirmed(ctx context.Context, version int) error {
-	for {
-		r.mu.Lock()
-		written, refused, news := r.written, r.refused, r.news
-		r.mu.Unlock()
-		switch {
-		case written >= version:
-			return nil
-		case refused != nil && !errors.Is(refused, ErrTaken):
-			return refused
-		}
-		select {
-		case <-news:
-		case <-r.over:
-			return ErrClosed
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return recipe.Fail("update", r.path, r.keeper.AwaitWritten(ctx, number))
 }
 
 // Close removes the znode, of whatever type, and returns nil when the removal is confirmed.
@@ -212,67 +175,5 @@ func (r *Registration) confirmed(ctx context.Context, version int) error {
 // the error is [recipes.ErrConnClosed], and a Dynamic znode is removed when the session
 // ends. A znode that another client has created at the path is not removed.
 func (r *Registration) Close(ctx context.Context) error {
-	r.stop()
-	select {
-	case <-r.over:
-		return setup.Fail("unregister", r.path, r.err)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// wanted is the content to be written, and its version.
-func (r *Registration) wanted() ([]byte, int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.data, r.version
-}
-
-// noted tells those who wait for a version what has become of it.
-func (r *Registration) noted(written int, refused error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.written, r.refused = written, refused
-	close(r.news)
-	r.news = make(chan struct{})
-}
-
-// claims are the registrations of this process: two of one place on one connection
-// could not be told apart by the session.
-var claims = struct {
-	sync.Mutex
-	over map[claimed]chan struct{}
-}{over: map[claimed]chan struct{}{}}
-
-type claimed struct {
-	conn *zk.Conn
-	path string
-}
-
-// claim waits until no other registration of this process has the place.
-func claim(ctx context.Context, conn *zk.Conn, path string) error {
-	for {
-		claims.Lock()
-		over, taken := claims.over[claimed{conn, path}]
-		if !taken {
-			claims.over[claimed{conn, path}] = make(chan struct{})
-		}
-		claims.Unlock()
-		if !taken {
-			return nil
-		}
-		select {
-		case <-over:
-		case <-ctx.Done():
-			return fmt.Errorf("%w (%w)", context.Cause(ctx), ErrTaken)
-		}
-	}
-}
-
-// disclaim gives the place back.
-func disclaim(conn *zk.Conn, path string) {
-	claims.Lock()
-	defer claims.Unlock()
-	close(claims.over[claimed{conn, path}])
-	delete(claims.over, claimed{conn, path})
+	return recipe.Fail("unregister", r.path, r.keeper.Close(ctx, ErrClosed))
 }

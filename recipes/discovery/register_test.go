@@ -18,8 +18,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestRegisterUpdateClose(t *testing.T) {
-	play(t, func(w world) {
+// Fails if the znode does not exist, with its newest content, from Register until Close.
+func TestRegister_UpdateAndClose(t *testing.T) {
+	runTest(t, func(w fixture) {
 		for _, kind := range []Type{Dynamic, Static, Permanent} {
 			d := w.connect()
 			i := instance("one")
@@ -28,9 +29,9 @@ func TestRegisterUpdateClose(t *testing.T) {
 			require.NoError(w, err)
 			require.Equal(w, one, r.Path())
 			require.Equal(w, Status{State: Registered}, <-r.Status())
-			_, stat, err := d.at.Conn.Get(one)
+			_, stat, err := d.setup.Conn.Get(one)
 			require.NoError(w, err)
-			require.Equal(w, kind == Dynamic, stat.EphemeralOwner == d.at.Conn.SessionID())
+			require.Equal(w, kind == Dynamic, stat.EphemeralOwner == d.setup.Conn.SessionID())
 
 			i.Payload, i.Disabled, i.Registered = json.RawMessage(`{"weight":3}`), true, 0
 			require.NoError(w, r.Update(w.Context(), i))
@@ -57,8 +58,8 @@ func TestRegisterUpdateClose(t *testing.T) {
 	})
 }
 
-func TestDefaults(t *testing.T) {
-	play(t, func(w world) {
+func TestRegister_Defaults(t *testing.T) {
+	runTest(t, func(w fixture) {
 		r, err := w.connect().Register(w.Context(), Instance{Name: "shop"})
 		require.NoError(w, err)
 		i := r.Instance()
@@ -69,8 +70,8 @@ func TestDefaults(t *testing.T) {
 	})
 }
 
-func TestInvalid(t *testing.T) {
-	play(t, func(w world) {
+func TestRegister_InvalidParameters(t *testing.T) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		for _, i := range []Instance{
 			{},
@@ -94,9 +95,9 @@ func TestInvalid(t *testing.T) {
 	})
 }
 
-// A server closes the connection at a request that is too large, each time anew.
+// A server closes the connection at a request that is too large. Fails if such a request is sent.
 func TestTrap37_TooLarge(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		r := w.register(d, "one")
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
@@ -114,12 +115,12 @@ func TestTrap37_TooLarge(t *testing.T) {
 	})
 }
 
-// The znode stays over a break of the connection, untouched, and without writes.
-func TestBreakDoesNotFlap(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a break of the connection makes the znode disappear, or costs a write.
+func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		r := w.register(d, "one")
-		_, before, err := d.at.Conn.Get(one)
+		_, before, err := d.setup.Conn.Get(one)
 		require.NoError(w, err)
 		<-r.Status()
 		w.srv.ResetLog()
@@ -130,7 +131,7 @@ func TestBreakDoesNotFlap(t *testing.T) {
 		log := w.srv.Log().Requests()
 		require.LessOrEqual(w, len(log), 4, "%v", log)
 		require.Zero(w, log.Count(zktest.OpCreate, zktest.OpDelete, zktest.OpSetData), "%v", log)
-		_, after, err := d.at.Conn.Get(one)
+		_, after, err := d.setup.Conn.Get(one)
 		require.NoError(w, err)
 		require.Equal(w, before, after)
 		require.NoError(w, r.Close(w.Context()))
@@ -138,8 +139,9 @@ func TestBreakDoesNotFlap(t *testing.T) {
 	})
 }
 
+// Fails if a lost request or reply makes Register fail, or leaves a znode behind.
 func TestTrap01_CreateReplyOrRequestLost(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		for _, kind := range []Type{Dynamic, Static} {
 			for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.srv.Before, w.srv.After} {
 				d := w.connect()
@@ -158,9 +160,10 @@ func TestTrap01_CreateReplyOrRequestLost(t *testing.T) {
 	})
 }
 
-// The content of a create whose reply was lost is not that of an update meanwhile.
-func TestUpdateWhileCreateIsUnderWay(t *testing.T) {
-	play(t, func(w world) {
+// The content is updated while a create is in flight whose reply is lost. Fails if the znode keeps
+// the earlier content.
+func TestUpdate_WhileACreateIsInFlight(t *testing.T) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		r := w.register(d, "one")
 		i := r.Instance()
@@ -171,7 +174,7 @@ func TestUpdateWhileCreateIsUnderWay(t *testing.T) {
 			time.Sleep(time.Second)
 			return zktest.Cut(q)
 		})
-		require.NoError(w, w.connect().at.Conn.Delete(one, -1))
+		require.NoError(w, w.connect().setup.Conn.Delete(one, -1))
 		w.pass(time.Minute)
 		require.NoError(w, <-updated)
 		got, err := d.Instances(w.Context(), "shop")
@@ -181,8 +184,9 @@ func TestUpdateWhileCreateIsUnderWay(t *testing.T) {
 	})
 }
 
+// Fails if a lost request or reply makes Close fail, or leaves the znode behind.
 func TestTrap05_DeleteReplyOrRequestLost(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.srv.Before, w.srv.After} {
 			r := w.register(w.connect(), "one")
 			hook(zktest.Match{Op: zktest.OpDelete, Path: one, Nth: 1}, zktest.Cut)
@@ -192,43 +196,43 @@ func TestTrap05_DeleteReplyOrRequestLost(t *testing.T) {
 	})
 }
 
-// A delete whose request is lost with the session is not sent again to what another has
-// registered since.
-func TestTrap19_ClosedWhileTheSessionEnds(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a delete that is lost when the session expires is sent again, and deletes the znode that
+// another client has registered in the meantime.
+func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
+	runTest(t, func(w fixture) {
 		d, other := w.connect(), w.connect()
 		r := w.register(d, "one")
-		taken := make(chan *Registration, 1)
+		registered := make(chan *Registration, 1)
 		go func() {
 			r, err := other.Register(w.Context(), instance("one"))
 			require.NoError(w, err)
-			taken <- r
+			registered <- r
 		}()
 		w.pass(time.Second)
-		session := d.at.Conn.SessionID()
+		session := d.setup.Conn.SessionID()
 		w.srv.Before(zktest.Match{Op: zktest.OpDelete, Session: session, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.NoError(w, w.srv.ExpireSession(session))
 			time.Sleep(time.Second)
 			return zktest.Cut(q)
 		})
 		require.NoError(w, r.Close(w.Context()))
-		theirs := <-taken
+		otherRegistration := <-registered
 		w.pass(time.Minute)
 		deletes := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpDelete && e.Path == one && e.Fate == zktest.Served })
 		require.Empty(w, deletes)
-		require.NoError(w, theirs.Close(w.Context()))
+		require.NoError(w, otherRegistration.Close(w.Context()))
 	})
 }
 
-// The context ends while the create is under way: what it makes later goes.
-func TestTrap06_ContextEndsFirst(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a znode remains that is created after the context is done.
+func TestTrap06_ContextIsDoneFirst(t *testing.T) {
+	runTest(t, func(w fixture) {
 		for _, kind := range []Type{Dynamic, Static} {
 			d := w.connect()
 			require.NoError(w, errorsOtherThan(zk.ErrNodeExists, create(d, base), create(d, shop)))
 			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 			defer cancel()
-			w.srv.Delay(zktest.ToClient, 700*time.Millisecond, d.at.Conn.SessionID())
+			w.srv.Delay(zktest.ToClient, 700*time.Millisecond, d.setup.Conn.SessionID())
 			i := instance("one")
 			i.Type = kind
 			_, err := d.Register(ctx, i)
@@ -242,27 +246,29 @@ func TestTrap06_ContextEndsFirst(t *testing.T) {
 }
 
 func create(d *Discovery, node string) error {
-	_, err := d.at.Conn.Create(node, nil, 0, d.at.ACL)
+	_, err := d.setup.Conn.Create(node, nil, 0, d.setup.ACL)
 	return err
 }
 
-func errorsOtherThan(one error, errs ...error) error {
+// errorsOtherThan returns the first error that is not ignored.
+func errorsOtherThan(ignored error, errs ...error) error {
 	for _, err := range errs {
-		if err != nil && !errors.Is(err, one) {
+		if err != nil && !errors.Is(err, ignored) {
 			return err
 		}
 	}
 	return nil
 }
 
-// A new session comes without the old one having been seen to end.
-func TestTrap18_SessionLost(t *testing.T) {
-	play(t, func(w world) {
+// Fails if the znode is not created in a new session whose predecessor has expired without a
+// notification.
+func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		r := w.register(d, "one")
 		<-r.Status()
 		for range 3 {
-			old := d.at.Conn.SessionID()
+			old := d.setup.Conn.SessionID()
 			w.srv.Refuse(true)
 			w.srv.DropConnections()
 			require.NoError(w, w.srv.ExpireSession(old))
@@ -270,8 +276,8 @@ func TestTrap18_SessionLost(t *testing.T) {
 			w.pass(time.Second)
 			w.srv.Refuse(false)
 			w.pass(10 * time.Second)
-			require.NotEqual(w, old, d.at.Conn.SessionID())
-			require.True(w, w.owned("one", d.at.Conn.SessionID()), w.srv.Tree())
+			require.NotEqual(w, old, d.setup.Conn.SessionID())
+			require.True(w, w.owned("one", d.setup.Conn.SessionID()), w.srv.Tree())
 			require.Equal(w, Status{State: Registered}, <-r.Status())
 		}
 		require.NoError(w, r.Close(w.Context()))
@@ -279,26 +285,27 @@ func TestTrap18_SessionLost(t *testing.T) {
 	})
 }
 
-// A break does not make a registration Unsure whose place is another's.
-func TestTakenIsNotUnsure(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a break of the connection makes a registration Unsure that waits for the znode of
+// another client.
+func TestStatus_TakenIsNotUnsure(t *testing.T) {
+	runTest(t, func(w fixture) {
 		d, other := w.connect(), w.connect()
 		r := w.register(d, "one")
-		taken := make(chan *Registration, 1)
+		registered := make(chan *Registration, 1)
 		go func() {
 			r, err := other.Register(w.Context(), instance("one"))
 			require.NoError(w, err)
-			taken <- r
+			registered <- r
 		}()
 		w.pass(time.Second)
-		require.NoError(w, w.srv.ExpireSession(d.at.Conn.SessionID()))
+		require.NoError(w, w.srv.ExpireSession(d.setup.Conn.SessionID()))
 		w.pass(10 * time.Second)
-		theirs := <-taken
+		otherRegistration := <-registered
 		is := <-r.Status()
 		require.Equal(w, Pending, is.State)
 		require.ErrorIs(w, is.Err, ErrTaken)
 		w.srv.Refuse(true)
-		w.srv.DropConnections(d.at.Conn.SessionID())
+		w.srv.DropConnections(d.setup.Conn.SessionID())
 		w.pass(time.Second)
 		select {
 		case is := <-r.Status():
@@ -307,19 +314,19 @@ func TestTakenIsNotUnsure(t *testing.T) {
 		}
 		w.srv.Refuse(false)
 		w.pass(10 * time.Second)
-		require.NoError(w, theirs.Close(w.Context()))
+		require.NoError(w, otherRegistration.Close(w.Context()))
 		w.pass(time.Second)
 		require.Equal(w, Status{State: Registered}, <-r.Status())
 	})
 }
 
-// KAFKA-1387: the znode of a process that has died is not taken for one's own, and not
-// touched; the registration comes when it has gone.
+// KAFKA-1387: fails if the znode of a process that has crashed is adopted or deleted, or if the
+// instance is not registered after its expiry.
 func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		former := w.connect()
-		require.NoError(w, znode.Make(w.Context(), former.at.Conn, shop, former.at.ACL, true))
-		_, err := former.at.Conn.Create(one, []byte("{}"), zk.FlagEphemeral, former.at.ACL)
+		require.NoError(w, znode.Make(w.Context(), former.setup.Conn, shop, former.setup.ACL, true))
+		_, err := former.setup.Conn.Create(one, []byte("{}"), zk.FlagEphemeral, former.setup.ACL)
 		require.NoError(w, err)
 
 		d := w.connect()
@@ -328,73 +335,68 @@ func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 		_, err = d.Register(ctx, instance("one"))
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		require.ErrorIs(w, err, ErrTaken)
-		require.True(w, w.owned("one", former.at.Conn.SessionID()))
+		require.True(w, w.owned("one", former.setup.Conn.SessionID()))
 		require.Zero(w, w.srv.Log().Count(zktest.OpDelete))
 
-		time.AfterFunc(2*time.Second, func() { _ = w.srv.ExpireSession(former.at.Conn.SessionID()) })
+		time.AfterFunc(2*time.Second, func() { _ = w.srv.ExpireSession(former.setup.Conn.SessionID()) })
 		r := w.register(d, "one")
-		require.True(w, w.owned("one", d.at.Conn.SessionID()), w.srv.Tree())
+		require.True(w, w.owned("one", d.setup.Conn.SessionID()), w.srv.Tree())
 		require.Zero(w, w.srv.Log().Count(zktest.OpDelete))
 		w.pass(time.Hour)
 		require.Equal(w, Status{State: Registered}, <-r.Status())
-		require.True(w, w.owned("one", d.at.Conn.SessionID()), w.srv.Tree())
+		require.True(w, w.owned("one", d.setup.Conn.SessionID()), w.srv.Tree())
 		require.NoError(w, r.Close(w.Context()))
 	})
 }
 
-// KAFKA-1387: the znode of an earlier session of this connection is about to expire. It is
-// neither taken for the registration nor deleted, since a delayed request could delete a
-// znode that another process has created in the meantime. The registration waits for it.
-func TestZnodeOfAnEarlierSession(t *testing.T) {
-	play(t, func(w world) {
-		former, d := w.connect(), w.connect()
-		require.NoError(w, znode.Make(w.Context(), d.at.Conn, shop, d.at.ACL, true))
-		_, err := former.at.Conn.Create(one, []byte("{}"), zk.FlagEphemeral, former.at.ACL)
-		require.NoError(w, err)
-		require.NoError(w, claim(w.Context(), d.at.Conn, one))
-		i := instance("one")
-		i.Type = Dynamic
-		data, err := encode(i)
-		require.NoError(w, err)
-		r := newRegistration(d, one, i, data)
-		r.place.mark(former.at.Conn.SessionID()) // as if it had been that of this connection
-		go r.keep()
+// KAFKA-1387: the connection has lost its session, and the servers have not expired it yet. Fails
+// if the znode of that session is taken for the registration, or deleted: a delayed request could
+// delete a znode that another process has created in the meantime.
+func TestTrap19_WaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
+	runTest(t, func(w fixture) {
+		d, loseSession := w.connectLosable()
+		r := w.register(d, "one")
+		earlier := d.setup.Conn.SessionID()
+		loseSession()
+		require.NotEqual(w, earlier, d.setup.Conn.SessionID())
 		limited, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
-		require.ErrorIs(w, r.confirmed(limited, 1), context.DeadlineExceeded)
+		i := r.Instance()
+		i.Port = 81
+		require.ErrorIs(w, r.Update(limited, i), context.DeadlineExceeded)
 		require.ErrorIs(w, (<-r.Status()).Err, ErrTaken)
-		require.True(w, w.owned("one", former.at.Conn.SessionID()), w.srv.Tree())
+		require.True(w, w.owned("one", earlier), w.srv.Tree())
 
-		require.NoError(w, w.srv.ExpireSession(former.at.Conn.SessionID()))
-		require.NoError(w, r.confirmed(w.Context(), 1))
-		require.True(w, w.owned("one", d.at.Conn.SessionID()), w.srv.Tree())
+		require.NoError(w, w.srv.ExpireSession(earlier))
+		require.NoError(w, r.Update(w.Context(), i))
+		require.True(w, w.owned("one", d.setup.Conn.SessionID()), w.srv.Tree())
 		require.Zero(w, w.srv.Log().Count(zktest.OpDelete))
 		require.NoError(w, r.Close(w.Context()))
 	})
 }
 
-// Close waits until the znode of an earlier session has expired, and does not delete it.
-func TestCloseWithAZnodeOfAnEarlierSession(t *testing.T) {
-	play(t, func(w world) {
-		former, d := w.connect(), w.connect()
+// Fails if Close deletes the znode of a session that the connection has lost, or returns before
+// the servers have deleted it.
+func TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
+	runTest(t, func(w fixture) {
+		d, loseSession := w.connectLosable()
 		r := w.register(d, "one")
-		require.NoError(w, former.at.Conn.Delete(one, -1))
-		_, err := former.at.Conn.Create(one, []byte("{}"), zk.FlagEphemeral, former.at.ACL)
-		require.NoError(w, err)
-		r.place.mark(former.at.Conn.SessionID())
-		deletes := w.srv.Log().Count(zktest.OpDelete)
+		earlier := d.setup.Conn.SessionID()
+		loseSession()
 		limited, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(w, r.Close(limited), context.DeadlineExceeded)
-		require.NoError(w, w.srv.ExpireSession(former.at.Conn.SessionID()))
+		require.True(w, w.owned("one", earlier), w.srv.Tree())
+		require.NoError(w, w.srv.ExpireSession(earlier))
 		require.NoError(w, r.Close(w.Context()))
-		require.Equal(w, deletes, w.srv.Log().Count(zktest.OpDelete))
+		require.Zero(w, w.srv.Log().Count(zktest.OpDelete))
 	})
 }
 
-// Two of one place on one connection: the second waits for the first's Close.
-func TestTwiceOnOneConnection(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a second registration with the same ID on the same connection does not wait until the
+// first is closed.
+func TestRegister_TwiceOnOneConnection(t *testing.T) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		r := w.register(d, "one")
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -406,49 +408,52 @@ func TestTwiceOnOneConnection(t *testing.T) {
 		synctest.Wait()
 		require.NoError(w, r.Close(w.Context()))
 		r = <-second
-		require.True(w, w.owned("one", d.at.Conn.SessionID()))
+		require.True(w, w.owned("one", d.setup.Conn.SessionID()))
 		require.NoError(w, r.Close(w.Context()))
 	})
 }
 
-func TestDeletedByOthersComesBack(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a znode that another client deletes is not created again, or is always created without
+// a pause.
+func TestTrap39_DeletedRepeatedly(t *testing.T) {
+	runTest(t, func(w fixture) {
 		d, other := w.connect(), w.connect()
 		r := w.register(d, "one")
 		for range 100 {
-			err := other.at.Conn.Delete(one, -1)
+			err := other.setup.Conn.Delete(one, -1)
 			require.NoError(w, errorsOtherThan(zk.ErrNoNode, err))
 			w.pass(100 * time.Millisecond)
 		}
 		created := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Created == one })
-		require.Less(w, len(created), 30, "it does not go on for ever at full speed")
+		require.Less(w, len(created), 30, "creates have pauses")
 		w.pass(time.Minute)
-		require.True(w, w.owned("one", d.at.Conn.SessionID()))
-		// Its service's node goes too.
-		require.NoError(w, other.at.Conn.Delete(one, -1))
-		require.NoError(w, errorsOtherThan(zk.ErrNotEmpty, other.at.Conn.Delete(shop, -1)))
+		require.True(w, w.owned("one", d.setup.Conn.SessionID()))
+		// The node of the service is deleted as well.
+		require.NoError(w, other.setup.Conn.Delete(one, -1))
+		require.NoError(w, errorsOtherThan(zk.ErrNotEmpty, other.setup.Conn.Delete(shop, -1)))
 		w.pass(time.Minute)
-		require.True(w, w.owned("one", d.at.Conn.SessionID()))
+		require.True(w, w.owned("one", d.setup.Conn.SessionID()))
 		require.NoError(w, r.Close(w.Context()))
 	})
 }
 
-func TestNoPermission(t *testing.T) {
-	play(t, func(w world) {
+func TestRegister_WithoutPermission(t *testing.T) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
-		_, err := d.at.Conn.Create(base, nil, 0, []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}})
+		_, err := d.setup.Conn.Create(base, nil, 0, []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}})
 		require.NoError(w, err)
 		_, err = d.Register(w.Context(), instance("one"))
 		require.ErrorIs(w, err, recipes.ErrPermission)
 	})
 }
 
-func TestConnectionClosedByOwner(t *testing.T) {
-	play(t, func(w world) {
+// Fails if registrations and providers do not end when the connection is closed.
+func TestRegistration_ConnectionClosed(t *testing.T) {
+	runTest(t, func(w fixture) {
 		d := w.connect()
 		r, p := w.register(d, "one"), w.provider(d, Choice{})
 		w.pass(time.Second)
-		d.at.Conn.Close()
+		d.setup.Conn.Close()
 		w.pass(time.Minute)
 		last := <-r.Status()
 		require.ErrorIs(w, last.Err, recipes.ErrConnClosed)

@@ -40,13 +40,13 @@ func Sticky(over Strategy) Strategy {
 }
 
 type sticky struct {
-	over Strategy
-	ours atomic.Pointer[identity]
+	over    Strategy
+	current atomic.Pointer[identity]
 }
 
 func (s *sticky) Pick(from []Instance) int {
 	for {
-		was := s.ours.Load()
+		was := s.current.Load()
 		if was != nil {
 			for i := range from {
 				if from[i].identity() == *was {
@@ -56,13 +56,13 @@ func (s *sticky) Pick(from []Instance) int {
 		}
 		i := s.over.Pick(from)
 		id := from[i].identity()
-		if s.ours.CompareAndSwap(was, &id) {
+		if s.current.CompareAndSwap(was, &id) {
 			return i
 		}
 	}
 }
 
-// identity tells instances apart, over updates of one and the same.
+// identity distinguishes instances. An update does not change it.
 type identity struct {
 	name, id   string
 	registered int64

@@ -65,6 +65,7 @@ func (i Instance) BuildURI(variables map[string]string) string {
 	return b.String()
 }
 
+// variable returns the value of a variable of Curator, or "" if it is unknown.
 func (i Instance) variable(name string) string {
 	number := func(n int) string {
 		if n == 0 {

@@ -39,7 +39,7 @@ func ExampleGroup() {
 			fmt.Printf("%s is %s\n", m.ID, m.Data)
 		}
 		if len(view.Members) == 0 {
-			fmt.Println("nobody is left", view.Err)
+			fmt.Println("no members left", view.Err)
 			break
 		}
 		if err := me.Close(ctx); err != nil {
@@ -48,7 +48,7 @@ func ExampleGroup() {
 	}
 	// Output:
 	// host-1 is busy
-	// nobody is left <nil>
+	// no members left <nil>
 }
 
 func ExamplePartitioner() {
@@ -79,10 +79,10 @@ func ExamplePartitioner() {
 	for part := range share.Parts() {
 		go func() {
 			select {
-			case <-part.Wanted(): // finish, and give it back
-			case <-part.Done(): // lost: stop at once
+			case <-part.Wanted(): // finish the work
+			case <-part.Done(): // lost: stop immediately
 			}
-			fmt.Println("gave back", part.Name())
+			fmt.Println("released", part.Name())
 			_ = part.Release(context.Background())
 		}()
 		fmt.Println("works on", part.Name())
@@ -91,6 +91,6 @@ func ExamplePartitioner() {
 	fmt.Println("left", <-left)
 	// Output:
 	// works on orders
-	// gave back orders
+	// released orders
 	// left <nil>
 }

@@ -6,13 +6,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -21,10 +19,7 @@ import (
 // It may be used by any number of goroutines. Any number of Groups can refer to the group
 // at one path.
 type Group struct {
-	at *setup.Setup
-	// joined says that somebody has joined by it: closing the connection changes the
-	// group then.
-	joined atomic.Bool
+	setup *recipe.Setup
 }
 
 // Member describes a member of a group. Two Members with the same Token and Revision are
@@ -51,11 +46,11 @@ type Member struct {
 // znode. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
 // [recipes.ErrInvalidOption].
 func NewGroup(conn *zk.Conn, path string, opts ...recipes.Option) (*Group, error) {
-	s, err := setup.New(conn, path, opts)
+	s, err := recipe.New(conn, path, opts)
 	if err != nil {
 		return nil, err
 	}
-	return &Group{at: s}, nil
+	return &Group{setup: s}, nil
 }
 
 // Membership represents a member that has joined a group in this process. Its znode is
@@ -74,42 +69,38 @@ type Membership struct {
 // With [recipes.Kazoo] the data of the znode is the ID, which can be any text and does not
 // have to be unique; data must be nil.
 func (g *Group) Join(ctx context.Context, id string, data []byte) (*Membership, error) {
-	m, err := g.join(id, data)
+	m, err := g.startMember(id, data)
 	if err != nil {
-		return nil, setup.Fail("join", g.at.Path, err)
+		return nil, recipe.Fail("join", g.setup.Path, err)
 	}
 	if err := m.Await(ctx); err != nil {
-		m.stop(ErrClosed)
-		return nil, setup.Fail("join", g.at.Path, err)
+		_ = m.keeper.Close(ctx, ErrClosed)
+		return nil, recipe.Fail("join", g.setup.Path, err)
 	}
 	return m, nil
 }
 
-// join begins to be a member.
-func (g *Group) join(id string, data []byte) (*Membership, error) {
-	s := *g.at
+// startMember starts to maintain the znode of a member.
+func (g *Group) startMember(id string, data []byte) (*Membership, error) {
+	node := g.setup.Path + "/" + id
 	switch {
-	case g.at.Layout == recipes.Kazoo && data != nil:
+	case g.setup.Layout == recipes.Kazoo && data != nil:
 		return nil, fmt.Errorf("%w: kazoo's layout does not support data of members", recipes.ErrInvalidOption)
-	case g.at.Layout == recipes.Kazoo:
+	case g.setup.Layout == recipes.Kazoo:
 		var guid [16]byte
 		rand.Read(guid[:]) // never fails
-		s.Path, data = path.Join(g.at.Path, hex.EncodeToString(guid[:])+kazooSuffix), []byte(id)
-	default:
-		s.Path = g.at.Path + "/" + id
-		if id == "" || strings.Contains(id, "/") || znode.CheckPath(s.Path) != nil {
-			return nil, fmt.Errorf("%w: ID %q is not a valid znode name", recipes.ErrInvalidOption, id)
-		}
+		node, data = path.Join(g.setup.Path, hex.EncodeToString(guid[:])+kazooSuffix), []byte(id)
+	case id == "", strings.Contains(id, "/"), znode.CheckPath(node) != nil:
+		return nil, fmt.Errorf("%w: ID %q is not a valid znode name", recipes.ErrInvalidOption, id)
 	}
-	p, err := keep(&s, data)
+	p, err := newPersistent(g.setup, node, data)
 	if err != nil {
 		return nil, err
 	}
-	g.joined.Store(true)
 	return &Membership{p, id}, nil
 }
 
-// kazooSuffix is how names of kazoo's Party end.
+// kazooSuffix is the suffix of the names of the znodes of kazoo's Party.
 const kazooSuffix = "__party__"
 
 // ID returns the ID of the member.
@@ -118,58 +109,8 @@ func (m *Membership) ID() string { return m.id }
 // Set changes the member's data; see [Persistent.Set]. With [recipes.Kazoo] it returns
 // [recipes.ErrInvalidOption].
 func (m *Membership) Set(ctx context.Context, data []byte) error {
-	if m.at.Layout == recipes.Kazoo {
+	if m.setup.Layout == recipes.Kazoo {
 		return fmt.Errorf("%w: kazoo's layout does not support data of members", recipes.ErrInvalidOption)
 	}
 	return m.Persistent.Set(ctx, data)
 }
-
-// Members returns the members of the group, sorted by ID, according to ZooKeeper. It sets
-// no watch.
-func (g *Group) Members(ctx context.Context) ([]Member, error) {
-	r := reader{group: g, members: map[string]*seen{}}
-	if err := r.list(ctx, false); err != nil {
-		return nil, setup.Fail("read members of", g.at.Path, err)
-	}
-	return r.view(), nil
-}
-
-// View is the set of members of a group at one time.
-type View struct {
-	// Members are the members, sorted by ID, then by Token.
-	Members []Member
-	// Err is the reason why the channel was closed: [recipes.ErrConnClosed] or
-	// [recipes.ErrPermission]. It is set only in the last element.
-	Err error
-}
-
-// Since returns the differences from an earlier view: members that have joined, that have
-// left, and whose data has changed. A member that has left and rejoined is in both joined
-// and gone.
-func (v View) Since(old View) (joined, gone, changed []Member) {
-	for _, m := range v.Members {
-		was := slices.IndexFunc(old.Members, func(o Member) bool { return o.Token == m.Token && o.ID == m.ID })
-		switch {
-		case was < 0:
-			joined = append(joined, m)
-		case old.Members[was].Revision != m.Revision:
-			changed = append(changed, m)
-		}
-	}
-	for _, o := range old.Members {
-		if !slices.ContainsFunc(v.Members, func(m Member) bool { return o.Token == m.Token && o.ID == m.ID }) {
-			gone = append(gone, o)
-		}
-	}
-	return joined, gone, changed
-}
-
-// Changes returns a channel that delivers the current members, and again after each change
-// of the members or their data. The channel is closed after the context is done. A slow
-// reader receives only the newest view. No views are delivered while ZooKeeper does not
-// answer; afterwards everything is read again.
-//
-// Changes sets a watch on the group and one on each member. All calls over one connection
-// share them. The client library cannot remove watches: after the context is done each
-// remains until the next change of its znode.
-func (g *Group) Changes(ctx context.Context) <-chan View { return g.changes(ctx, false) }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/counter"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
@@ -22,7 +22,7 @@ import (
 // Partitioner divides a set of parts among the members of a group. It does not keep local state,
 // and may be used by any number of goroutines.
 type Partitioner struct {
-	at    *setup.Setup
+	setup *recipe.Setup
 	group *Group
 	parts *counter.Value[[]string]
 }
@@ -31,7 +31,7 @@ type Partitioner struct {
 // is this library's; [recipes.WithLayout] changes only the names of the locks. Errors:
 // [recipes.ErrNilConn], [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
 func NewPartitioner(conn *zk.Conn, path string, opts ...recipes.Option) (*Partitioner, error) {
-	s, err := setup.New(conn, path, opts)
+	s, err := recipe.New(conn, path, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -46,14 +46,14 @@ func NewPartitioner(conn *zk.Conn, path string, opts ...recipes.Option) (*Partit
 	return &Partitioner{s, group, parts}, nil
 }
 
-// maxParts bounds the names of all parts together, in bytes of their JSON, which is in
-// one znode.
-const maxParts = 512 << 10
+// maxPartsSize limits the names of all parts together, in bytes of their JSON, which is in one
+// znode.
+const maxPartsSize = 512 << 10
 
 // Parts returns the sorted names of the parts.
 func (p *Partitioner) Parts(ctx context.Context) ([]string, error) {
 	parts, _, err := p.parts.Get(ctx)
-	return parts, setup.Fail("read parts of", p.at.Path, err)
+	return parts, recipe.Fail("read parts of", p.setup.Path, err)
 }
 
 // SetParts sets the parts for all members. It may be called at any time, by members and
@@ -78,12 +78,12 @@ func (p *Partitioner) UpdateParts(ctx context.Context, f func(parts []string) ([
 		slices.Sort(is)
 		is = slices.Compact(is)
 		text, _ := json.Marshal(is) // strings
-		if len(text) > maxParts || len(is) > 0 && is[0] == "" {
+		if len(text) > maxPartsSize || len(is) > 0 && is[0] == "" {
 			return nil, fmt.Errorf("%w: a name is empty, or the %d names are too long (%d bytes)", recipes.ErrInvalidOption, len(is), len(text))
 		}
 		return is, nil
 	})
-	return parts, setup.Fail("set parts of", p.at.Path, err)
+	return parts, recipe.Fail("set parts of", p.setup.Path, err)
 }
 
 // Owner returns the member to which part is assigned: the member with the greatest hash of
@@ -100,8 +100,8 @@ func Owner(part string, members []string) string {
 	return owner
 }
 
-// weigh is a hash that all members must agree on: FNV-1a, and a finish that lets every
-// bit of the input change every bit of the result.
+// weigh returns a hash that must be the same in all versions of this library: FNV-1a, and a final
+// step by which every bit of the input changes every bit of the result.
 func weigh(member, part string) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d:%s%s", len(member), member, part)
@@ -111,13 +111,13 @@ func weigh(member, part string) uint64 {
 	return n ^ n>>31
 }
 
-// lockPath is where a part's lock is.
+// lockPath returns the path of the lock of a part.
 func (p *Partitioner) lockPath(part string) string {
 	name := url.PathEscape(part)
 	if name == "." || name == ".." {
 		name = strings.ReplaceAll(name, ".", "%2E")
 	}
-	return p.at.Path + "/locks/" + name
+	return p.setup.Path + "/locks/" + name
 }
 
 // Part is a part that was granted to this member, which holds a lock on it. Token, Done,

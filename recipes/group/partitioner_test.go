@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -19,13 +20,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func (w world) partitioner(conn *zk.Conn) *Partitioner {
+func (w fixture) partitioner(conn *zk.Conn) *Partitioner {
 	p, err := NewPartitioner(conn, dir, granted)
 	require.NoError(w, err)
 	return p
 }
 
-// numbered are n names of parts.
+// numbered returns the names of n parts.
 func numbered(n int) (parts []string) {
 	for i := range n {
 		parts = append(parts, fmt.Sprint("part/", i))
@@ -42,7 +43,7 @@ func TestOwner(t *testing.T) {
 		owner := Owner(part, four)
 		count[owner]++
 		if owner != "four" {
-			require.Equal(t, owner, Owner(part, three), "only the new member's parts move")
+			require.Equal(t, owner, Owner(part, three), "only parts that are assigned to the new member move")
 		}
 		slices.Reverse(four)
 		require.Equal(t, owner, Owner(part, four), "in any order")
@@ -50,29 +51,30 @@ func TestOwner(t *testing.T) {
 	for id, n := range count {
 		require.InDelta(t, 750, n, 100, id)
 	}
-	// All members must agree, those of other versions of this library too.
+	// The hash must be the same in all versions of this library.
 	require.Equal(t, uint64(0xbea80e18147ad432), weigh("one", "part/0"))
 }
 
-// holders is who has which part, as the users of several Shares see it. It fails the test
-// when a part is granted while another's grant stands.
+// holders records which member holds which part, as the users of the Shares observe it. It fails
+// the test if a part is granted while an earlier grant of it is valid.
 type holders struct {
-	w  world
-	mu sync.Mutex
-	by map[string]*Part  // by part
-	of map[string]string // member, by part
+	w       fixture
+	mu      sync.Mutex
+	grants  map[string]*Part  // the newest grants, by part
+	members map[string]string // their members, by part
 
-	killed map[string]time.Time // members whose session was ended by force
+	expired map[string]time.Time // when the test has expired the session of a member
 }
 
-func (w world) holders() *holders {
-	return &holders{w: w, by: map[string]*Part{}, of: map[string]string{}, killed: map[string]time.Time{}}
+func (w fixture) holders() *holders {
+	return &holders{w: w, grants: map[string]*Part{}, members: map[string]string{}, expired: map[string]time.Time{}}
 }
 
-// use receives the parts of a Share, and gives each back after work when it is wanted.
-func (h *holders) use(s *Share, work time.Duration) {
+// useParts receives the parts of a Share, and releases each of them when it is wanted, after the
+// time work.
+func (h *holders) useParts(s *Share, work time.Duration) {
 	for part := range s.Parts() {
-		h.granted(s.ID(), part)
+		h.recordGrant(s.ID(), part)
 		go func() {
 			select {
 			case <-part.Wanted():
@@ -84,55 +86,55 @@ func (h *holders) use(s *Share, work time.Duration) {
 	}
 }
 
-func (h *holders) granted(id string, part *Part) {
+func (h *holders) recordGrant(id string, part *Part) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if part.Err() != nil {
-		return // lost before it was looked at
+		return // it was lost before it was received
 	}
-	if before := h.by[part.Name()]; before != nil {
-		holder := h.of[part.Name()]
-		// A session that the test ends by force is over before its lease is.
-		if killed, ok := h.killed[holder]; before.Err() == nil && (!ok || time.Since(killed) > timeout/2) {
+	if before := h.grants[part.Name()]; before != nil {
+		holder := h.members[part.Name()]
+		// A session that the test expires ends before its lease.
+		if expired, ok := h.expired[holder]; before.Err() == nil && (!ok || time.Since(expired) > timeout/2) {
 			h.w.Errorf("%s is granted to %s and is held by %s", part.Name(), id, holder)
 		}
 		assert.Greater(h.w, part.Token(), before.Token())
 	}
-	h.by[part.Name()], h.of[part.Name()] = part, id
+	h.grants[part.Name()], h.members[part.Name()] = part, id
 }
 
-// part is the newest grant of a part.
+// part returns the newest grant of a part.
 func (h *holders) part(name string) *Part {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.by[name]
+	return h.grants[name]
 }
 
-// tokens are those of the newest grants.
+// tokens returns the tokens of the newest grants.
 func (h *holders) tokens() map[string]int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := map[string]int64{}
-	for name, part := range h.by {
+	for name, part := range h.grants {
 		all[name] = part.Token()
 	}
 	return all
 }
 
-// held is who holds what now.
-func (h *holders) held() map[string]string {
+// current returns the members that hold the parts, by part.
+func (h *holders) current() map[string]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := map[string]string{}
-	for name, part := range h.by {
+	for name, part := range h.grants {
 		if part.Err() == nil {
-			now[name] = h.of[name]
+			now[name] = h.members[name]
 		}
 	}
 	return now
 }
 
-// assigned is who should hold what.
+// assigned returns the members that should hold the parts, by part.
 func assigned(parts []string, ids ...string) map[string]string {
 	all := map[string]string{}
 	for _, part := range parts {
@@ -141,30 +143,31 @@ func assigned(parts []string, ids ...string) map[string]string {
 	return all
 }
 
-func (w world) share(p *Partitioner, id string, grace time.Duration) *Share {
+func (w fixture) share(p *Partitioner, id string, grace time.Duration) *Share {
 	s, err := p.Join(w.Context(), id, grace)
 	require.NoError(w, err)
 	return s
 }
 
-func TestPartsAreDivided(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a part is not held by the member to which it is assigned, or moves without need.
+func TestPartitioner_PartsAreDivided(t *testing.T) {
+	runTest(t, func(w fixture) {
 		h := w.holders()
 		conn := w.connect()
 		p := w.partitioner(conn)
 		a := w.share(p, "a", time.Minute)
-		go h.use(a, time.Second)
+		go h.useParts(a, time.Second)
 		settle()
-		require.Empty(w, h.held(), "there are none yet")
+		require.Empty(w, h.current(), "no parts yet")
 		require.NoError(w, p.SetParts(w.Context(), numbered(9)))
 		settle()
-		require.Equal(w, assigned(numbered(9), "a"), h.held())
+		require.Equal(w, assigned(numbered(9), "a"), h.current())
 		b := w.share(w.partitioner(w.connect()), "b", time.Minute)
-		go h.use(b, time.Second)
+		go h.useParts(b, time.Second)
 		settle()
 		want := assigned(numbered(9), "a", "b")
-		require.Equal(w, want, h.held())
-		require.Len(w, slices.Compact(slices.Sorted(maps.Values(want))), 2, "both have some")
+		require.Equal(w, want, h.current())
+		require.Len(w, slices.Compact(slices.Sorted(maps.Values(want))), 2, "both have parts")
 
 		// The set of parts changes while it is in use (kazoo #386).
 		tokens := h.tokens()
@@ -175,12 +178,12 @@ func TestPartsAreDivided(t *testing.T) {
 		require.NoError(w, err)
 		require.Len(w, parts, 10)
 		settle()
-		require.Equal(w, assigned(parts, "a", "b"), h.held())
+		require.Equal(w, assigned(parts, "a", "b"), h.current())
 		for _, part := range numbered(9)[2:] {
-			require.Equal(w, tokens[part], h.part(part).Token(), "it has stayed")
+			require.Equal(w, tokens[part], h.part(part).Token(), "it has not moved")
 		}
 
-		// A guarded write; and a part that is given back comes again.
+		// A guarded write. A part that was released is granted again.
 		one := h.part(parts[0])
 		_, err = one.Multi(&zk.CreateRequest{Path: "/written", Acl: zk.WorldACL(zk.PermAll)})
 		require.NoError(w, err)
@@ -189,21 +192,21 @@ func TestPartsAreDivided(t *testing.T) {
 		require.NotErrorIs(w, one.Err(), ErrRevoked)
 		settle()
 		require.Greater(w, h.part(parts[0]).Token(), one.Token())
-		require.Equal(w, assigned(parts, "a", "b"), h.held())
+		require.Equal(w, assigned(parts, "a", "b"), h.current())
 
 		require.NoError(w, b.Close(w.Context()))
 		require.NoError(w, b.Close(w.Context()))
 		require.ErrorIs(w, b.Err(), ErrClosed)
 		settle()
-		require.Equal(w, assigned(parts, "a"), h.held())
+		require.Equal(w, assigned(parts, "a"), h.current())
 		require.NoError(w, a.Close(w.Context()))
-		require.Empty(w, h.held())
-		left(w)
+		require.Empty(w, h.current())
+		requireNothingLeft(w)
 	})
 }
 
-// left requires that nothing is left but what is documented.
-func left(w world) {
+// requireNothingLeft requires that no znodes and watches remain except those that are documented.
+func requireNothingLeft(w fixture) {
 	settle()
 	for _, s := range w.srv.Sessions() {
 		for _, node := range s.Ephemerals {
@@ -215,9 +218,10 @@ func left(w world) {
 	}
 }
 
-// The holder is told first, and has its time; then the part is taken from it.
-func TestPartIsRevokedAfterTheGrace(t *testing.T) {
-	play(t, func(w world) {
+// Fails if the holder is not notified when its part is assigned to another member, or if the part
+// is not revoked after the grace period.
+func TestPart_RevokedAfterTheGracePeriod(t *testing.T) {
+	runTest(t, func(w fixture) {
 		p := w.partitioner(w.connect())
 		require.NoError(w, p.SetParts(w.Context(), []string{"one"}))
 		ids := []string{"a", "b"}
@@ -229,7 +233,7 @@ func TestPartIsRevokedAfterTheGrace(t *testing.T) {
 		time.Sleep(time.Hour)
 		select {
 		case <-part.Wanted():
-			t.Fatal("nobody wants it")
+			t.Fatal("the part is not assigned to another member")
 		default:
 		}
 		other := w.share(w.partitioner(w.connect()), second, 0)
@@ -243,103 +247,105 @@ func TestPartIsRevokedAfterTheGrace(t *testing.T) {
 		require.ErrorIs(w, err, lock.ErrNotHeld)
 		require.Greater(w, next.Token(), part.Token())
 		require.NoError(w, part.Release(w.Context()))
-		require.NoError(w, other.Close(w.Context()), "with no grace at all")
+		require.NoError(w, other.Close(w.Context()), "without a grace period")
 		require.ErrorIs(w, next.Err(), ErrRevoked)
 		require.NoError(w, s.Close(w.Context()))
-		left(w)
+		requireNothingLeft(w)
 	})
 }
 
-// A part that nobody has received is not kept for the grace.
-func TestPartThatNobodyReceives(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a part that was not received is kept for the grace period.
+func TestPart_NotReceived(t *testing.T) {
+	runTest(t, func(w fixture) {
 		p := w.partitioner(w.connect())
 		require.NoError(w, p.SetParts(w.Context(), numbered(4)))
 		idle := w.share(p, "idle", time.Hour)
 		settle()
 		h := w.holders()
 		busy := w.share(w.partitioner(w.connect()), "busy", time.Hour)
-		go h.use(busy, 0)
+		go h.useParts(busy, 0)
 		settle()
 		want := assigned(numbered(4), "idle", "busy")
 		maps.DeleteFunc(want, func(_, id string) bool { return id == "idle" })
-		require.Equal(w, want, h.held())
+		require.Equal(w, want, h.current())
 		require.NoError(w, idle.Close(w.Context()))
 		settle()
-		require.Equal(w, assigned(numbered(4), "busy"), h.held())
+		require.Equal(w, assigned(numbered(4), "busy"), h.current())
 		require.NoError(w, busy.Close(w.Context()))
-		left(w)
+		requireNothingLeft(w)
 	})
 }
 
-// kazoo #271, #283, #298, #392: members that come and go all the time neither make two
-// hold a part nor keep the others from theirs.
-func TestTrap51_MembersFlap(t *testing.T) {
-	play(t, func(w world) {
+// kazoo #271, #283, #298, #392: fails if members that join and leave repeatedly make two members
+// hold a part, or prevent others from holding theirs.
+func TestTrap51_MembersJoinAndLeaveRepeatedly(t *testing.T) {
+	runTest(t, func(w fixture) {
 		h := w.holders()
 		steady := w.partitioner(w.connect())
 		require.NoError(w, steady.SetParts(w.Context(), numbered(12)))
 		a := w.share(steady, "a", time.Second)
-		go h.use(a, 100*time.Millisecond)
+		go h.useParts(a, 100*time.Millisecond)
 		settle()
 		tokens := h.tokens()
 		flapping := w.connect()
 		for range 20 {
 			b := w.share(w.partitioner(flapping), "b", time.Second)
-			go h.use(b, 100*time.Millisecond)
+			go h.useParts(b, 100*time.Millisecond)
 			time.Sleep(700 * time.Millisecond)
 			require.NoError(w, b.Close(w.Context()))
 			for part, id := range assigned(numbered(12), "a", "b") {
 				if id == "a" {
 					require.NoError(w, h.part(part).Err())
-					require.Equal(w, tokens[part], h.part(part).Token(), "what is not the other's never moves")
+					require.Equal(w, tokens[part], h.part(part).Token(), "a part of this member does not move")
 				}
 			}
 		}
 		settle()
-		require.Equal(w, assigned(numbered(12), "a"), h.held())
+		require.Equal(w, assigned(numbered(12), "a"), h.current())
 		require.NoError(w, a.Close(w.Context()))
-		left(w)
+		requireNothingLeft(w)
 	})
 }
 
-// A holder that is out of reach is told before another has its part.
-func TestTrap14_HolderOutOfReach(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a holder whose server is unreachable is not notified before another member holds its
+// part.
+func TestTrap14_HolderIsDisconnected(t *testing.T) {
+	runTest(t, func(w fixture) {
 		h := w.holders()
 		lost := w.connect()
 		p := w.partitioner(lost)
 		require.NoError(w, p.SetParts(w.Context(), numbered(6)))
 		a := w.share(p, "a", time.Hour)
-		go h.use(a, 0)
+		go h.useParts(a, 0)
 		b := w.share(w.partitioner(w.connect()), "b", time.Hour)
-		go h.use(b, 0)
+		go h.useParts(b, 0)
 		settle()
 		want := assigned(numbered(6), "a", "b")
-		require.Equal(w, want, h.held())
+		require.Equal(w, want, h.current())
 		session := lost.SessionID()
 		w.srv.Blackhole(zktest.BothWays, session)
 		time.Sleep(3 * time.Second)
 		require.NoError(w, w.srv.ExpireSession(session))
 		time.Sleep(time.Second)
-		require.Equal(w, assigned(numbered(6), "b"), h.held())
+		require.Equal(w, assigned(numbered(6), "b"), h.current())
 		settle()
-		require.Equal(w, want, h.held(), "it is back")
+		require.Equal(w, want, h.current(), "the member has rejoined")
 		require.NotEqual(w, session, a.member.Current().Session)
 		require.NoError(w, a.Close(w.Context()))
 		require.NoError(w, b.Close(w.Context()))
-		left(w)
+		requireNothingLeft(w)
 	})
 }
 
-func TestShareOfAClosedConnection(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a Share does not end when the connection is closed.
+func TestShare_ConnectionClosed(t *testing.T) {
+	runTest(t, func(w fixture) {
 		conn := w.connect()
 		p := w.partitioner(conn)
 		require.NoError(w, p.SetParts(w.Context(), numbered(3)))
 		s := w.share(p, "a", time.Hour)
 		part := <-s.Parts()
-		settle() // Close with a request under way can hang the client library's goroutine
+		settle() // closing with a request in flight can hang the client library
 		conn.Close()
 		<-part.Done()
 		_, ok := <-s.Parts()
@@ -348,13 +354,13 @@ func TestShareOfAClosedConnection(t *testing.T) {
 		}
 		<-s.Done()
 		require.ErrorIs(w, s.Err(), recipes.ErrConnClosed)
-		settle() // places in line are given up in the background
+		settle() // the contenders end in the background
 	})
 }
 
-// What the names take is what they take as JSON.
+// Fails if the limit does not apply to the names as JSON, in which characters are escaped.
 func TestTrap37_NamesThatGrowAsJSON(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		p, err := NewPartitioner(w.connect(), "/app", granted)
 		require.NoError(w, err)
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
@@ -362,5 +368,23 @@ func TestTrap37_NamesThatGrowAsJSON(t *testing.T) {
 		err = p.SetParts(ctx, []string{strings.Repeat("<", 400<<10)})
 		require.ErrorIs(w, err, recipes.ErrInvalidOption)
 		require.NoError(w, ctx.Err())
+	})
+}
+
+// Fails if each Share that was closed leaves more watches behind.
+func TestTrap25_WatchesOfSharesDoNotAddUp(t *testing.T) {
+	runTest(t, func(w fixture) {
+		conn := w.connect()
+		p, err := NewPartitioner(conn, "/p")
+		require.NoError(w, err)
+		require.NoError(w, p.SetParts(w.Context(), []string{"a"}))
+		for i := range 50 {
+			s, err := p.Join(w.Context(), "m", 0)
+			require.NoError(w, err)
+			<-s.Parts()
+			require.NoError(w, s.Close(w.Context()))
+			synctest.Wait()
+			require.LessOrEqual(w, watchChannels(conn), 3, i)
+		}
 	})
 }

@@ -19,8 +19,9 @@ const one = dir + "/one"
 
 const empty = "/\n  app\n    workers container\n"
 
-func TestPersistentIsInPlaceUntilItIsClosed(t *testing.T) {
-	play(t, func(w world) {
+// Fails if the znode does not exist, with its newest data, from Await until Close.
+func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
+	runTest(t, func(w fixture) {
 		conn := w.connect()
 		p := w.keep(conn)
 		require.NoError(w, p.Await(w.Context()))
@@ -62,9 +63,10 @@ func TestPersistentIsInPlaceUntilItIsClosed(t *testing.T) {
 	})
 }
 
-// ClickHouse#116690: a new session without any word of the end of the old.
-func TestTrap18_AnotherSessionUnseen(t *testing.T) {
-	play(t, func(w world) {
+// ClickHouse#116690: fails if the znode is not created in a new session whose predecessor has
+// expired without a notification.
+func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
+	runTest(t, func(w fixture) {
 		conn := w.connect()
 		p := w.keep(conn)
 		require.NoError(w, p.Await(w.Context()))
@@ -85,11 +87,10 @@ func TestTrap18_AnotherSessionUnseen(t *testing.T) {
 	})
 }
 
-// KAFKA-1387: a znode of an earlier session must not pass for one's own, and a foreign
-// one must not be deleted.
-func TestTrap19_AnotherSessionsZnodeIsThere(t *testing.T) {
-	play(t, func(w world) {
-		earlier := w.connect() // of a program that has crashed
+// KAFKA-1387: fails if the znode of another session is adopted or deleted.
+func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
+	runTest(t, func(w fixture) {
+		earlier := w.connect() // the connection of a program that has crashed
 		_, err := earlier.Create("/app", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(w, err)
 		_, err = earlier.Create(dir, nil, 0, zk.WorldACL(zk.PermAll))
@@ -120,11 +121,12 @@ func TestTrap19_AnotherSessionsZnodeIsThere(t *testing.T) {
 	})
 }
 
-// The client library sends what waits for a connection in whatever session comes next.
-func TestTrap19_SetWaitsWhileTheSessionEnds(t *testing.T) {
+// The client library sends a request that waits for a connection in the next session, if the
+// current one expires. Fails if such a Set overwrites the znode of another client.
+func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := zktest.Cluster(t, 3)
-		w := world{t, c.Leader()}
+		w := fixture{t, c.Leader()}
 		conn, _, err := c.ConnectFrom(1, timeout, zk.WithMaxBufferSize(64<<10))
 		require.NoError(w, err)
 		synctest.Wait()
@@ -152,19 +154,41 @@ func TestTrap19_SetWaitsWhileTheSessionEnds(t *testing.T) {
 	})
 }
 
-// A delete whose reply is lost with the session is not sent again to what another has
-// created since.
-func TestTrap19_ClosedWhileTheSessionEnds(t *testing.T) {
-	for name, cut := range map[string]func(w world, m zktest.Match, f func()){
-		"request lost": func(w world, m zktest.Match, f func()) {
+// Two Persistents on one connection have the same session. Fails if the second takes the znode of
+// the first for its own because the reply to its create was lost.
+func TestTrap19_ZnodeOfAnotherPersistentOfTheConnection(t *testing.T) {
+	runTest(t, func(w fixture) {
+		conn := w.connect()
+		first := w.keep(conn)
+		require.NoError(w, first.Await(w.Context()))
+		hook := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, zktest.Cut)
+		second := w.keep(conn)
+		time.Sleep(10 * time.Second)
+		require.ErrorIs(w, second.Current().Err, ErrTaken)
+		hook.Remove()
+		require.NoError(w, second.Close(w.Context()))
+		require.True(w, first.Current().Present)
+
+		second = w.keep(conn)
+		require.NoError(w, first.Close(w.Context()))
+		require.NoError(w, second.Await(w.Context()), "after the first is closed")
+		require.NoError(w, second.Close(w.Context()))
+	})
+}
+
+// Fails if a delete that is lost when the session expires is sent again, and deletes the znode that
+// another client has created in the meantime.
+func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
+	for name, cut := range map[string]func(w fixture, m zktest.Match, f func()){
+		"request lost": func(w fixture, m zktest.Match, f func()) {
 			w.srv.Before(m, func(r *zktest.Request) zktest.Verdict { f(); return zktest.Cut(r) })
 		},
-		"reply lost": func(w world, m zktest.Match, f func()) {
+		"reply lost": func(w fixture, m zktest.Match, f func()) {
 			w.srv.After(m, func(r *zktest.Request) zktest.Verdict { f(); return zktest.Cut(r) })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, func(w world) {
+			runTest(t, func(w fixture) {
 				conn := w.connect()
 				p := w.keep(conn)
 				require.NoError(w, p.Await(w.Context()))
@@ -180,17 +204,17 @@ func TestTrap19_ClosedWhileTheSessionEnds(t *testing.T) {
 				require.NoError(w, other.Await(w.Context()))
 				token := other.Current().Token
 				time.Sleep(time.Minute)
-				require.Equal(w, token, other.Current().Token, "it was left alone")
+				require.Equal(w, token, other.Current().Token, "it was not deleted")
 				require.NoError(w, other.Close(w.Context()))
 			})
 		})
 	}
 }
 
-// CURATOR-107, kazoo #175: waiting for what is in the way leaves one watch, also when
-// the connection breaks over and over.
-func TestTrap24_25_WatchesWhileAnotherIsThere(t *testing.T) {
-	play(t, func(w world) {
+// CURATOR-107, kazoo #175: fails if waiting for the deletion of another znode sets more than one
+// watch, even if the connection breaks repeatedly.
+func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
+	runTest(t, func(w fixture) {
 		other := w.keep(w.connect())
 		require.NoError(w, other.Await(w.Context()))
 		conn := w.connect()
@@ -200,7 +224,7 @@ func TestTrap24_25_WatchesWhileAnotherIsThere(t *testing.T) {
 			w.srv.DropConnections(conn.SessionID())
 		}
 		time.Sleep(10 * time.Second)
-		require.Len(w, w.srv.Watches(one), 2, "the owner's and that of who waits")
+		require.Len(w, w.srv.Watches(one), 2, "of the owner and of the waiting client")
 		require.NoError(w, other.Close(w.Context()))
 		require.NoError(w, p.Await(w.Context()))
 		require.NoError(w, p.Close(w.Context()))
@@ -208,9 +232,10 @@ func TestTrap24_25_WatchesWhileAnotherIsThere(t *testing.T) {
 	})
 }
 
-// CURATOR-623: deleted while out of reach, and the client does not set its watch anew.
-func TestTrap27_DeletedWhileOutOfReach(t *testing.T) {
-	play(t, func(w world) {
+// CURATOR-623: fails if the deletion is missed because the client was disconnected, and the client
+// library has not set its watch again.
+func TestTrap27_DeletedWhileDisconnected(t *testing.T) {
+	runTest(t, func(w fixture) {
 		conn, operator := w.connect(), w.connect()
 		p := w.keep(conn)
 		require.NoError(w, p.Await(w.Context()))
@@ -224,10 +249,10 @@ func TestTrap27_DeletedWhileOutOfReach(t *testing.T) {
 	})
 }
 
-// CURATOR-391, trap 28 of a znode in place: another's in its stead, with the same
-// version, while out of reach.
-func TestTrap28_ReplacedWhileOutOfReach(t *testing.T) {
-	play(t, func(w world) {
+// CURATOR-391: fails if a znode of another client, with the same version, that has replaced the
+// znode while the client was disconnected, is taken for it.
+func TestTrap28_ReplacedWhileDisconnected(t *testing.T) {
+	runTest(t, func(w fixture) {
 		conn, operator := w.connect(), w.connect()
 		p := w.keep(conn)
 		require.NoError(w, p.Await(w.Context()))
@@ -245,9 +270,9 @@ func TestTrap28_ReplacedWhileOutOfReach(t *testing.T) {
 	})
 }
 
-// CURATOR-724: the parent goes between.
-func TestTrap36_ParentIsGone(t *testing.T) {
-	play(t, func(w world) {
+// CURATOR-724: fails if the parent, which was deleted before the create, is not created again.
+func TestTrap36_ParentIsDeleted(t *testing.T) {
+	runTest(t, func(w fixture) {
 		conn, operator := w.connect(), w.connect()
 		p := w.keep(conn)
 		require.NoError(w, p.Await(w.Context()))
@@ -263,9 +288,10 @@ func TestTrap36_ParentIsGone(t *testing.T) {
 	})
 }
 
-// A reader that never reads does not stop it (trap 30), and finds the newest.
-func TestTrap30_NobodyReadsTheStatus(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a user that does not read the status blocks the Persistent, or does not receive the
+// newest state later.
+func TestTrap30_StatusIsNotRead(t *testing.T) {
+	runTest(t, func(w fixture) {
 		conn, operator := w.connect(), w.connect()
 		p := w.keep(conn)
 		require.NoError(w, p.Await(w.Context()))
@@ -279,9 +305,9 @@ func TestTrap30_NobodyReadsTheStatus(t *testing.T) {
 	})
 }
 
-// Trap 39: somebody deletes it as soon as it is there: no loop without a pause.
-func TestTrap39_DeletedAgainAndAgain(t *testing.T) {
-	play(t, func(w world) {
+// Fails if a znode that is always deleted is created again without pauses.
+func TestTrap39_DeletedRepeatedly(t *testing.T) {
+	runTest(t, func(w fixture) {
 		conn, operator := w.connect(), w.connect()
 		w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: one}, func(q *zktest.Request) zktest.Verdict {
 			_ = operator.Delete(one, -1)
@@ -296,9 +322,9 @@ func TestTrap39_DeletedAgainAndAgain(t *testing.T) {
 	})
 }
 
-// Trap 40: closed while the create is under way.
+// Fails if Close does not wait for a create in flight.
 func TestTrap40_ClosedDuringTheCreate(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		conn := w.connect()
 		w.srv.Delay(zktest.BothWays, 300*time.Millisecond, conn.SessionID())
 		for i := range 8 {
@@ -310,8 +336,10 @@ func TestTrap40_ClosedDuringTheCreate(t *testing.T) {
 	})
 }
 
-func TestSetWhoseReplyOrRequestIsLost(t *testing.T) {
-	play(t, func(w world) {
+// Fails if Set does not write the data because its request or reply is lost, or because another
+// client has written the znode.
+func TestSet_RequestOrReplyLost(t *testing.T) {
+	runTest(t, func(w fixture) {
 		conn := w.connect()
 		p := w.keep(conn)
 		require.NoError(w, p.Await(w.Context()))
@@ -322,7 +350,7 @@ func TestSetWhoseReplyOrRequestIsLost(t *testing.T) {
 			require.NoError(w, p.Set(w.Context(), []byte(data)))
 			require.Equal(w, data, w.data(conn, one))
 		}
-		require.NoError(w, w.srv.SetVersion(one, 77), "somebody else has written it")
+		require.NoError(w, w.srv.SetVersion(one, 77), "as if another client had written it")
 		require.NoError(w, p.Set(w.Context(), []byte("mine")))
 		require.Equal(w, "mine", w.data(conn, one))
 		require.Equal(w, token, p.Current().Token)
@@ -331,8 +359,9 @@ func TestSetWhoseReplyOrRequestIsLost(t *testing.T) {
 	})
 }
 
-func TestKeptUntilTheConnectionIsClosedOrItIsNotPermitted(t *testing.T) {
-	play(t, func(w world) {
+// Fails if the Persistent continues after the connection was closed, or without permission.
+func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
+	runTest(t, func(w fixture) {
 		conn := w.connect()
 		p := w.keep(conn)
 		require.NoError(w, p.Await(w.Context()))

@@ -6,8 +6,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
 	"github.com/go-leaderelection/leaderelection/internal/zk/line"
+	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 )
 
 // holding is the context of one or several holds. It tells a Lock that is called

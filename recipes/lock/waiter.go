@@ -6,7 +6,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 )
 
 // Waiter is a contender for a [Mutex] whose position in the queue can be queried. Its

@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -23,26 +23,31 @@ const (
 
 var errDone = errors.New("done")
 
-type world struct {
+// fixture is a test in a bubble with a server.
+type fixture struct {
 	*testing.T
 	srv *zktest.Server
 }
 
-func play(t *testing.T, f func(w world)) {
-	synctest.Test(t, func(t *testing.T) { f(world{t, zktest.Start(t)}) })
+func runTest(t *testing.T, f func(w fixture)) {
+	synctest.Test(t, func(t *testing.T) { f(fixture{t, zktest.Start(t)}) })
 }
 
-func (w world) connect() *setup.Setup {
+func (w fixture) connect() *recipe.Setup {
 	conn, _, err := w.srv.Connect(timeout, zk.WithMaxBufferSize(64<<10))
 	require.NoError(w, err)
 	synctest.Wait()
-	s, err := setup.New(conn, "/members", []setup.Option{func(s *setup.Setup) { s.Timeout = timeout }})
+	return w.setup(conn)
+}
+
+func (w fixture) setup(conn *zk.Conn) *recipe.Setup {
+	s, err := recipe.New(conn, "/members", []recipe.Option{recipe.WithTimeout(timeout)})
 	require.NoError(w, err)
 	return s
 }
 
-func TestCreatedAndRemoved(t *testing.T) {
-	play(t, func(w world) {
+func TestCreate_ExistsUntilRemoved(t *testing.T) {
+	runTest(t, func(w fixture) {
 		s := w.connect()
 		n, err := Create(w.Context(), s, node, []byte("data"))
 		require.NoError(w, err)
@@ -50,13 +55,14 @@ func TestCreatedAndRemoved(t *testing.T) {
 		require.NoError(w, n.Grant().Err())
 		require.NotZero(w, n.Grant().Token())
 
-		var taken *Taken
+		var taken *TakenError
 		_, err = Create(w.Context(), w.connect(), node, nil)
 		require.ErrorAs(w, err, &taken)
 		require.Equal(w, n.Owner(), taken.Owner)
 		require.Equal(w, n.Grant().Token(), taken.Czxid)
 		_, err = Create(w.Context(), s, node, nil)
-		require.ErrorAs(w, err, &taken, "of the same session, but another one's")
+		require.ErrorAs(w, err, &taken, "the znode of another user of the same session")
+		require.Equal(w, n.Grant().Token(), taken.Czxid)
 
 		time.Sleep(time.Minute)
 		require.NoError(w, n.Grant().Err())
@@ -68,8 +74,9 @@ func TestCreatedAndRemoved(t *testing.T) {
 	})
 }
 
+// Fails if a lost reply leaves a znode behind, or makes Create return an error.
 func TestTrap01_ReplyOrRequestLost(t *testing.T) {
-	play(t, func(w world) {
+	runTest(t, func(w fixture) {
 		s := w.connect()
 		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.srv.Before, w.srv.After} {
 			hook(zktest.Match{Op: zktest.OpCreate, Path: node, Nth: 1}, zktest.Cut)
@@ -82,9 +89,9 @@ func TestTrap01_ReplyOrRequestLost(t *testing.T) {
 	})
 }
 
-// CURATOR-498, KAFKA-1387: the znode of a session that is over.
-func TestTrap02_SessionEndsWithTheReply(t *testing.T) {
-	play(t, func(w world) {
+// CURATOR-498, KAFKA-1387: fails if the znode of an expired session is used.
+func TestTrap02_SessionExpiresBeforeTheReply(t *testing.T) {
+	runTest(t, func(w fixture) {
 		s := w.connect()
 		w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: node, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.NoError(w, w.srv.ExpireSession(q.Session))
@@ -97,31 +104,32 @@ func TestTrap02_SessionEndsWithTheReply(t *testing.T) {
 	})
 }
 
-func TestEndIsTold(t *testing.T) {
+// Fails if the grant does not end with the znode or its lease, or ends with another reason.
+func TestGrant_EndsWithTheZnodeOrTheLease(t *testing.T) {
 	for name, test := range map[string]struct {
-		end  func(w world, s *setup.Setup)
+		lose func(w fixture, s *recipe.Setup)
 		want error
 	}{
-		"expired, told of the znode first": {func(w world, s *setup.Setup) { require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID())) }, zkerror.ErrDeleted},
-		"out of reach":                     {func(w world, s *setup.Setup) { w.srv.Blackhole(zktest.BothWays, s.Conn.SessionID()) }, zkerror.ErrLeaseExpired},
-		"expired while out of reach": {func(w world, s *setup.Setup) {
+		"session expired, deletion reported first": {func(w fixture, s *recipe.Setup) { require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID())) }, zkerror.ErrDeleted},
+		"server unreachable":                       {func(w fixture, s *recipe.Setup) { w.srv.Blackhole(zktest.BothWays, s.Conn.SessionID()) }, zkerror.ErrLeaseExpired},
+		"session expired while disconnected": {func(w fixture, s *recipe.Setup) {
 			w.srv.Refuse(true)
 			require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID()))
 			w.srv.DropConnections()
 		}, zkerror.ErrLeaseExpired},
-		"deleted":                         {func(w world, s *setup.Setup) { require.NoError(w, w.connect().Conn.Delete(node, -1)) }, zkerror.ErrDeleted},
-		"closed, told of the znode first": {func(w world, s *setup.Setup) { s.Conn.Close() }, zkerror.ErrDeleted},
+		"deleted": {func(w fixture, s *recipe.Setup) { require.NoError(w, w.connect().Conn.Delete(node, -1)) }, zkerror.ErrDeleted},
+		"connection closed, deletion reported first": {func(w fixture, s *recipe.Setup) { s.Conn.Close() }, zkerror.ErrDeleted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, func(w world) {
+			runTest(t, func(w fixture) {
 				s := w.connect()
 				n, err := Create(w.Context(), s, node, nil)
 				require.NoError(w, err)
-				test.end(w, s)
+				test.lose(w, s)
 				<-n.Grant().Context().Done()
 				require.ErrorIs(w, n.Grant().Err(), test.want)
-				if name == "out of reach" { // not yet expired
-					require.Contains(w, w.srv.Tree(), "one", "told before it is gone")
+				if name == "server unreachable" {
+					require.Contains(w, w.srv.Tree(), "one", "the grant ends before the znode is deleted")
 				}
 				w.srv.Refuse(false)
 				require.NoError(w, n.Remove(w.Context(), errDone))
@@ -131,8 +139,9 @@ func TestEndIsTold(t *testing.T) {
 	}
 }
 
-func TestTrap06_ContextEndsFirst(t *testing.T) {
-	play(t, func(w world) {
+// Fails if Create does not return when its context is done, or leaves the znode behind.
+func TestTrap06_ContextIsDoneFirst(t *testing.T) {
+	runTest(t, func(w fixture) {
 		s := w.connect()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
@@ -149,12 +158,25 @@ func TestTrap06_ContextEndsFirst(t *testing.T) {
 	})
 }
 
-func TestNoPermission(t *testing.T) {
-	play(t, func(w world) {
+func TestCreate_WithoutPermission(t *testing.T) {
+	runTest(t, func(w fixture) {
 		s := w.connect()
 		_, err := s.Conn.Create("/members", nil, 0, []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}})
 		require.NoError(w, err)
 		_, err = Create(w.Context(), s, node, nil)
 		require.ErrorIs(w, zkerror.Refine(err), zkerror.ErrPermission)
+	})
+}
+
+// Fails if Create returns a grant for a znode that was deleted before it was read.
+func TestCreate_DeletedBeforeItIsRead(t *testing.T) {
+	runTest(t, func(w fixture) {
+		s, other := w.connect(), w.connect().Conn
+		w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: node}, func(q *zktest.Request) zktest.Verdict {
+			_ = other.Delete(node, -1)
+			return zktest.Pass(q)
+		})
+		_, err := Create(w.Context(), s, node, nil)
+		require.ErrorIs(w, err, zkerror.ErrDeleted)
 	})
 }

@@ -18,7 +18,7 @@ import (
 // container is the ephemeralOwner of a container of the servers in these tests.
 const container int64 = math.MinInt64
 
-func play(t *testing.T, f func(ctx context.Context, srv *zktest.Server, conn *zk.Conn), opts ...zktest.Option) {
+func runTest(t *testing.T, f func(ctx context.Context, srv *zktest.Server, conn *zk.Conn), opts ...zktest.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t, append(opts, zktest.WithContainerOwner(container))...)
@@ -41,10 +41,10 @@ func owner(t *testing.T, conn *zk.Conn, node string) int64 {
 	return stat.EphemeralOwner
 }
 
-// If the server closes the connection of a client that asks for a container, a persistent
-// znode is created instead, and the connection does not ask again.
-func TestServerWithoutContainers(t *testing.T) {
-	play(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
+// The server closes the connection at a request for a container. Fails if Make does not create a
+// persistent znode instead, or requests a container again on the same connection.
+func TestMake_ServerClosesTheConnectionAtContainers(t *testing.T) {
+	runTest(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
 		require.NoError(t, makeDir(ctx, conn, "/locks/a"))
 		require.Zero(t, owner(t, conn, "/locks/a"))
 		require.Equal(t, 3, srv.Log().Count(zktest.OpCreateContainer))
@@ -53,9 +53,9 @@ func TestServerWithoutContainers(t *testing.T) {
 	}, zktest.WithoutOps(zktest.OpCreateContainer))
 }
 
-// ZooKeeper before release 3.5 answers that it does not implement containers.
-func TestServerThatAnswersUnimplemented(t *testing.T) {
-	play(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
+// ZooKeeper before release 3.5 does not implement containers. Fails if Make requests one again.
+func TestMake_ServerReturnsUnimplemented(t *testing.T) {
+	runTest(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
 		_, err := conn.Create("/locks", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		srv.Before(zktest.Match{Op: zktest.OpCreateContainer}, zktest.Fail(zktest.Code(-6)))
@@ -65,31 +65,31 @@ func TestServerThatAnswersUnimplemented(t *testing.T) {
 	})
 }
 
-// Connections that are lost for other reasons do not lead to a persistent znode.
-func TestContainerAfterConnectionLosses(t *testing.T) {
-	play(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
+// Fails if a connection that breaks for another reason leads to a persistent znode.
+func TestMake_ContainerAfterConnectionLosses(t *testing.T) {
+	runTest(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
 		for n := 1; n <= 2; n++ {
 			srv.Before(zktest.Match{Op: zktest.OpCreateContainer, Nth: n}, zktest.Cut)
 		}
 		require.NoError(t, makeDir(ctx, conn, "/a"))
 		require.Equal(t, container, owner(t, conn, "/a"))
 	})
-	play(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
+	runTest(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
 		srv.After(zktest.Match{Op: zktest.OpCreateContainer}, zktest.Cut)
 		require.NoError(t, makeDir(ctx, conn, "/a"))
 		require.Equal(t, container, owner(t, conn, "/a"))
-		require.Equal(t, 1, srv.Log().Count(zktest.OpCreateContainer), "it was created, though the answer was lost")
+		require.Equal(t, 1, srv.Log().Count(zktest.OpCreateContainer), "it was created, although the reply was lost")
 	})
-	play(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
+	runTest(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
 		srv.Stop()
 		time.AfterFunc(10*time.Second, func() { srv.Restart(zktest.KeepTree) })
 		require.NoError(t, makeDir(ctx, conn, "/a"))
-		require.Equal(t, container, owner(t, conn, "/a"), "an outage is no evidence")
+		require.Equal(t, container, owner(t, conn, "/a"), "an outage does not show that containers are not implemented")
 	})
 }
 
-func TestContainerOfAClosedConnection(t *testing.T) {
-	play(t, func(ctx context.Context, _ *zktest.Server, conn *zk.Conn) {
+func TestMake_ClosedConnection(t *testing.T) {
+	runTest(t, func(ctx context.Context, _ *zktest.Server, conn *zk.Conn) {
 		conn.Close()
 		require.ErrorIs(t, makeDir(ctx, conn, "/a"), zkerror.ErrConnClosed)
 	})

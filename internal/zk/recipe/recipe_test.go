@@ -1,4 +1,4 @@
-package setup
+package recipe
 
 import (
 	"testing"
@@ -9,9 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// An option of one package is refused by the recipes of all others, and not
-// silently without effect.
-func TestOwnOptions(t *testing.T) {
+// Fails if a recipe silently ignores an option of another package.
+func TestOwn_RejectedByOtherRecipes(t *testing.T) {
 	type mine struct{ size int }
 	type others struct{}
 	option := Own("mine.WithSize", func(m *mine) { m.size = 7 })

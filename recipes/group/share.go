@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/counter"
@@ -21,11 +21,11 @@ type Share struct {
 	member      *Membership
 	grace       time.Duration
 
-	stop  context.CancelCauseFunc
-	parts chan *Part
-	ended chan struct{} // closed when all goroutines have ended
-	err   error         // before ended: why
-	left  error         // before ended: why it is not certain that nothing is left
+	stop    context.CancelCauseFunc
+	parts   chan *Part
+	ended   chan struct{} // closed when all goroutines have ended
+	err     error         // the reason why the Share has ended; set before ended is closed
+	removal error         // why the removal of the member is not confirmed; set before ended is closed
 }
 
 // Parts returns a channel that delivers each part of this member when its lock was granted.
@@ -66,14 +66,14 @@ func (s *Share) Close(ctx context.Context) error {
 	var err error
 	select {
 	case <-s.ended:
-		err = s.left
+		err = s.removal
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
 	if err == nil || errors.Is(err, recipes.ErrUnconfirmed) {
 		return err
 	}
-	return setup.Fail("leave", s.partitioner.at.Path, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err))
+	return recipe.Fail("leave", s.partitioner.setup.Path, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err))
 }
 
 func newShare(p *Partitioner, member *Membership, grace time.Duration) *Share {
@@ -83,55 +83,56 @@ func newShare(p *Partitioner, member *Membership, grace time.Duration) *Share {
 		stop: stop, parts: make(chan *Part), ended: make(chan struct{}),
 	}
 	d := divider{
-		Share: s, views: p.group.changes(ctx, true), lists: p.parts.Changes(ctx),
-		contending: map[string]context.CancelFunc{}, over: make(chan end),
+		share: s, views: p.group.changes(ctx, true), lists: p.parts.Changes(ctx),
+		contenders: map[string]context.CancelFunc{}, results: make(chan contenderResult),
 	}
 	go d.run(ctx)
 	return s
 }
 
-// divider is the goroutine of a Share. It decides for which parts there is a contender.
+// divider is the goroutine of a Share. It decides for which parts the Share has a contender.
 type divider struct {
-	*Share
+	share   *Share
 	views   <-chan View
 	lists   <-chan counter.Change[[]string]
 	members []string
-	list    []string
+	parts   []string // sorted
 
-	contending map[string]context.CancelFunc // by part, until its contender has ended
-	over       chan end
+	contenders map[string]context.CancelFunc // by part, until the contender has ended
+	results    chan contenderResult
 }
 
-// end is that of a contender.
-type end struct {
+// contenderResult is the result of a contender that has ended.
+type contenderResult struct {
 	part string
-	err  error // nil where it was told to
+	err  error // nil if its context was done
 }
 
 func (d *divider) run(ctx context.Context) {
-	reason := d.divide(ctx)
-	d.stop(reason) // releases the context
-	// The others are to stand in line while this member finishes.
+	s := d.share
+	s.err = d.divide(ctx)
+	s.stop(s.err) // releases the context
+	// The next holders can wait for the locks while this member finishes its work.
 	leaving := request.Start(func() (struct{}, error) {
-		return struct{}{}, d.member.Close(context.Background())
+		return struct{}{}, s.member.Close(context.Background())
 	})
-	for len(d.contending) > 0 {
-		delete(d.contending, (<-d.over).part)
+	for len(d.contenders) > 0 {
+		delete(d.contenders, (<-d.results).part)
 	}
-	d.left = (<-leaving).Err
+	s.removal = (<-leaving).Err
 	for range d.views { // closed when its goroutine ends
 	}
 	for range d.lists {
 	}
-	d.err = reason
-	close(d.parts)
-	close(d.ended)
+	close(s.parts)
+	close(s.ended)
 }
 
-// divide goes on until the context ends or something ends the Share, and returns what.
+// divide follows the members and the parts until the context is done or the Share cannot
+// continue, and returns the reason.
 func (d *divider) divide(ctx context.Context) error {
 	for {
-		d.assign(ctx)
+		d.updateContenders(ctx)
 		select {
 		case v := <-d.views:
 			if v.Err != nil {
@@ -145,15 +146,15 @@ func (d *divider) divide(ctx context.Context) error {
 			if l.Err != nil {
 				return l.Err
 			}
-			// Others may have written them, in any order.
-			d.list = slices.DeleteFunc(slices.Sorted(slices.Values(l.Value)), func(part string) bool { return part == "" })
-		case e := <-d.over:
-			delete(d.contending, e.part)
-			if e.err != nil {
-				return e.err
+			// Other programs may have written them, in any order.
+			d.parts = slices.DeleteFunc(slices.Sorted(slices.Values(l.Value)), func(part string) bool { return part == "" })
+		case r := <-d.results:
+			delete(d.contenders, r.part)
+			if r.err != nil {
+				return r.err
 			}
-		case <-d.member.Done():
-			return d.member.Err()
+		case <-d.share.member.Done():
+			return d.share.member.Err()
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil {
@@ -162,41 +163,41 @@ func (d *divider) divide(ctx context.Context) error {
 	}
 }
 
-// assign has a contender for each part that is this member's, and tells those that are
-// not to stop. One that has been told is waited for before there is another.
-func (d *divider) assign(ctx context.Context) {
-	for part, stop := range d.contending {
-		if _, listed := slices.BinarySearch(d.list, part); !listed || Owner(part, d.members) != d.ID() {
+// updateContenders starts a contender for each part that is assigned to this member, and stops
+// those of other parts. A part has no second contender before the first one has ended.
+func (d *divider) updateContenders(ctx context.Context) {
+	for part, stop := range d.contenders {
+		if _, listed := slices.BinarySearch(d.parts, part); !listed || Owner(part, d.members) != d.share.ID() {
 			stop()
 		}
 	}
-	for _, part := range d.list {
-		if d.contending[part] == nil && Owner(part, d.members) == d.ID() {
+	for _, part := range d.parts {
+		if d.contenders[part] == nil && Owner(part, d.members) == d.share.ID() {
 			ctx, stop := context.WithCancel(ctx)
-			d.contending[part] = stop
+			d.contenders[part] = stop
 			go func() {
-				err := d.contend(ctx, part)
+				err := d.share.contend(ctx, part)
 				stop()
-				d.over <- end{part, err}
+				d.results <- contenderResult{part, err}
 			}()
 		}
 	}
 }
 
-// again is the time between the end of a grant and the next try.
-const again = 500 * time.Millisecond
+// relockPause is the time between the end of a grant and the next attempt to lock the part.
+const relockPause = 500 * time.Millisecond
 
-// contend takes the part's lock, again when it is lost, until the context ends.
-func (d *divider) contend(ctx context.Context, part string) error {
-	p := d.partitioner
-	options := []recipes.Option{recipes.WithACL(p.at.ACL), recipes.WithLayout(p.at.Layout), recipes.WithLogger(p.at.Log)}
-	if p.at.Timeout > 0 {
-		options = append(options, recipes.WithSessionTimeout(p.at.Timeout))
+// contend locks the part, again whenever the lock is lost, until the context is done.
+func (s *Share) contend(ctx context.Context, part string) error {
+	setup := s.partitioner.setup
+	options := []recipes.Option{recipes.WithACL(setup.ACL), recipes.WithLayout(setup.Layout), recipes.WithLogger(setup.Log)}
+	if setup.Timeout > 0 {
+		options = append(options, recipes.WithSessionTimeout(setup.Timeout))
 	}
-	if p.at.CheckInterval > 0 {
-		options = append(options, recipes.WithCheckInterval(p.at.CheckInterval))
+	if setup.CheckInterval > 0 {
+		options = append(options, recipes.WithCheckInterval(setup.CheckInterval))
 	}
-	mutex, err := lock.NewMutex(p.at.Conn, p.lockPath(part), options...)
+	mutex, err := lock.NewMutex(setup.Conn, s.partitioner.lockPath(part), options...)
 	if err != nil {
 		return err
 	}
@@ -204,28 +205,28 @@ func (d *divider) contend(ctx context.Context, part string) error {
 		hold, err := mutex.Lock(ctx)
 		switch {
 		case err == nil:
-			d.use(ctx, &Part{Hold: hold, name: part, wanted: make(chan struct{})})
+			s.lendPart(ctx, &Part{Hold: hold, name: part, wanted: make(chan struct{})})
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, recipes.ErrSessionExpired), errors.Is(err, recipes.ErrDeleted), errors.Is(err, recipes.ErrLeaseExpired):
 		default:
 			return err
 		}
-		if request.Pause(ctx, again) != nil {
+		if request.Pause(ctx, relockPause) != nil {
 			return nil
 		}
 	}
 }
 
-// use hands the part to the user, and returns when it is released for certain.
-func (d *divider) use(ctx context.Context, part *Part) {
+// lendPart delivers the part to the user, and returns when it is released.
+func (s *Share) lendPart(ctx context.Context, part *Part) {
 	select {
-	case d.parts <- part:
+	case s.parts <- part:
 		select {
 		case <-part.Done():
 		case <-ctx.Done():
 			close(part.wanted)
-			limit := time.NewTimer(d.grace)
+			limit := time.NewTimer(s.grace)
 			defer limit.Stop()
 			select {
 			case <-part.Done():
@@ -237,7 +238,6 @@ func (d *divider) use(ctx context.Context, part *Part) {
 	case <-ctx.Done():
 	}
 	if err := part.Release(context.Background()); err != nil {
-		p := d.partitioner
-		p.at.Log.Warn("could not release part", "path", p.at.Path, "part", part.name, "err", err)
+		s.partitioner.setup.Log.Warn("could not release part", "path", s.partitioner.setup.Path, "part", part.name, "err", err)
 	}
 }

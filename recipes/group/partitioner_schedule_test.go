@@ -19,29 +19,29 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Seeded schedules: members join, leave, crash, lose connections, sessions, requests and
-// replies, and the parts change. No part is granted while another's grant of it stands;
-// after calm each is held by the member that the hashing names; nothing is left.
-func TestSchedules(t *testing.T) {
+// Random faults: members join, leave and crash, lose connections, sessions, requests and replies,
+// and the parts change. Fails if a part is granted while an earlier grant of it is valid, if a part
+// is not held in the end by the member to which it is assigned, or if something is left behind.
+func TestPartitioner_RandomFaults(t *testing.T) {
 	for seed := range uint64(80) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			play(t, func(w world) { w.schedule(rand.New(rand.NewPCG(seed, 51)), seed%2 == 1) })
+			runTest(t, func(w fixture) { w.runRandomFaults(rand.New(rand.NewPCG(seed, 51)), seed%2 == 1) })
 		})
 	}
 }
 
-// worker is a program that takes part.
+// worker is a program with a Share.
 type worker struct {
 	conn  *zk.Conn
 	share *Share
 
 	mu      sync.Mutex
-	crashed bool     // it cannot connect any more
-	link    net.Conn // the latest
+	crashed bool     // the program cannot connect any more
+	link    net.Conn // the newest connection
 }
 
-// crash ends it for everybody else, wherever its connection is at the moment: it may
-// not have a session yet by which the server could drop it.
+// crash makes the program unreachable, in any state of its connection: it may not have a session
+// yet, by which the server could close it.
 func (k *worker) crash() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -49,7 +49,7 @@ func (k *worker) crash() {
 	k.link.Close()
 }
 
-func (w world) worker() *worker {
+func (w fixture) worker() *worker {
 	k := &worker{}
 	dial := w.srv.Dialer()
 	conn, _, err := w.srv.Connect(timeout, zk.WithMaxBufferSize(64<<10), zk.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
@@ -70,9 +70,9 @@ func (w world) worker() *worker {
 	return k
 }
 
-// schedule plays one; with forced, sessions end while their leases last, as when an
-// operator ends them, and otherwise in their time.
-func (w world) schedule(r *rand.Rand, forced bool) {
+// runRandomFaults runs one schedule. If expireEarly is true, sessions expire before their leases,
+// as if an operator had closed them.
+func (w fixture) runRandomFaults(r *rand.Rand, expireEarly bool) {
 	h := w.holders()
 	operator := w.partitioner(w.connect())
 	workers := map[string]*worker{}
@@ -86,30 +86,30 @@ func (w world) schedule(r *rand.Rand, forced bool) {
 		require.NoError(w, err)
 		k.share = share
 		workers[id] = k
-		go h.use(share, time.Duration(r.IntN(4000))*time.Millisecond)
+		go h.useParts(share, time.Duration(r.IntN(4000))*time.Millisecond)
 	}
-	one := func() (string, *worker) {
+	randomWorker := func() (string, *worker) {
 		ids := slices.Sorted(maps.Keys(workers))
 		id := ids[r.IntN(len(ids))]
 		return id, workers[id]
 	}
-	kill := func(id string) {
+	recordExpiry := func(id string) {
 		h.mu.Lock()
-		h.killed[id] = time.Now()
-		h.mu.Unlock()
+		defer h.mu.Unlock()
+		h.expired[id] = time.Now()
 	}
 	var parts []string
-	divide := func() {
+	setParts := func() {
 		all := numbered(8)
 		r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		parts = all[:1+r.IntN(len(all))]
 		require.NoError(w, operator.SetParts(w.Context(), parts))
 	}
-	divide()
+	setParts()
 	join()
 	for range 25 {
 		time.Sleep(time.Duration(r.IntN(2500)) * time.Millisecond)
-		id, k := one()
+		id, k := randomWorker()
 		session := k.conn.SessionID()
 		op := []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpMulti, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpSync, zktest.OpSetWatches}[r.IntN(7)]
 		match := zktest.Match{Session: session, Op: op, Nth: 1 + r.IntN(3)}
@@ -124,7 +124,7 @@ func (w world) schedule(r *rand.Rand, forced bool) {
 				delete(workers, id)
 			}
 		case 3:
-			if len(workers) > 1 { // it crashes
+			if len(workers) > 1 {
 				k.crash()
 				crashed = append(crashed, k)
 				delete(workers, id)
@@ -132,8 +132,8 @@ func (w world) schedule(r *rand.Rand, forced bool) {
 		case 4:
 			w.srv.DropConnections(session)
 		case 5:
-			if forced {
-				kill(id)
+			if expireEarly {
+				recordExpiry(id)
 				_ = w.srv.ExpireSession(session)
 				break
 			}
@@ -147,21 +147,21 @@ func (w world) schedule(r *rand.Rand, forced bool) {
 		case 8:
 			w.srv.After(match, zktest.Cut)
 		case 9:
-			divide()
+			setParts()
 		}
 	}
 	time.Sleep(time.Minute)
-	require.Equal(w, assigned(parts, slices.Collect(maps.Keys(workers))...), h.held())
+	require.Equal(w, assigned(parts, slices.Collect(maps.Keys(workers))...), h.current())
 	for id, k := range workers {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		require.NoError(w, k.share.Close(ctx), id)
 		cancel()
 	}
-	require.Empty(w, h.held())
+	require.Empty(w, h.current())
 	for _, k := range crashed {
 		k.conn.Close()
 		<-k.share.Done()
 		require.ErrorIs(w, k.share.Err(), recipes.ErrConnClosed)
 	}
-	left(w)
+	requireNothingLeft(w)
 }

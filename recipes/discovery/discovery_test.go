@@ -16,18 +16,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Registrations come, change and go on a server that fails all the time. After calm
-// each open registration is in the tree, owned by its session and with its newest
-// content, no closed one is, and all providers have what is in the tree.
-func TestSchedules(t *testing.T) {
+// Random faults: instances are registered, updated and closed, and the server loses connections,
+// sessions, requests and replies. Fails if, at the end, an open registration has no znode of its
+// session with its newest content, a closed one has a znode, or a provider differs from the tree.
+func TestDiscovery_RandomFaults(t *testing.T) {
 	for seed := range uint64(100) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			play(t, func(w world) { schedule(w, rand.New(rand.NewPCG(seed, 1))) })
+			runTest(t, func(w fixture) { runRandomFaults(w, rand.New(rand.NewPCG(seed, 1))) })
 		})
 	}
 }
 
-func schedule(w world, random *rand.Rand) {
+func runRandomFaults(w fixture, random *rand.Rand) {
 	var clients []*Discovery
 	var providers []*Provider
 	for range 3 {
@@ -42,11 +42,11 @@ func schedule(w world, random *rand.Rand) {
 	for step := range 40 {
 		d := clients[random.IntN(len(clients))]
 		what := random.IntN(10)
-		if what >= 5 && what <= 8 && d.at.Conn.SessionID() == 0 {
-			continue // 0 stands for all
+		if what >= 5 && what <= 8 && d.setup.Conn.SessionID() == 0 {
+			continue // 0 would select all sessions
 		}
 		switch what {
-		case 0, 1: // a registration
+		case 0, 1: // register
 			i := instance(fmt.Sprint("i", step))
 			if random.IntN(4) == 0 {
 				i.Type = Static
@@ -59,9 +59,9 @@ func schedule(w world, random *rand.Rand) {
 			}()
 			w.pass(time.Duration(random.IntN(300)) * time.Millisecond)
 			r := <-registered
-			w.Cleanup(func() { w.end(r.Close) })
+			w.Cleanup(func() { w.closeWithin(r.Close) })
 			open[i.ID], client[i.ID] = r, d
-		case 2, 3: // a change
+		case 2, 3: // update
 			for _, id := range sortedKeys(open) {
 				i := open[id].Instance()
 				i.Port, i.Disabled = step, random.IntN(3) == 0
@@ -72,29 +72,29 @@ func schedule(w world, random *rand.Rand) {
 					break
 				}
 			}
-		case 4: // an end
+		case 4: // close
 			for _, id := range sortedKeys(open) {
 				require.NoError(w, open[id].Close(w.Context()))
 				delete(open, id)
 				break
 			}
 		case 5:
-			w.srv.DropConnections(d.at.Conn.SessionID())
+			w.srv.DropConnections(d.setup.Conn.SessionID())
 		case 6:
 			if random.IntN(2) == 0 {
-				w.srv.DropConnections(d.at.Conn.SessionID())
+				w.srv.DropConnections(d.setup.Conn.SessionID())
 			}
-			_ = w.srv.ExpireSession(d.at.Conn.SessionID())
-		case 7, 8: // replies and requests lost
+			_ = w.srv.ExpireSession(d.setup.Conn.SessionID())
+		case 7, 8: // lose a reply or a request
 			ops := []zktest.Op{zktest.OpCreate, zktest.OpSetData, zktest.OpDelete, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpExists, zktest.OpSync}
-			hooks[random.IntN(2)](zktest.Match{Op: ops[random.IntN(len(ops))], Session: d.at.Conn.SessionID(), Nth: 1 + random.IntN(2)}, zktest.Cut)
-		case 9: // somebody deletes
+			hooks[random.IntN(2)](zktest.Match{Op: ops[random.IntN(len(ops))], Session: d.setup.Conn.SessionID(), Nth: 1 + random.IntN(2)}, zktest.Cut)
+		case 9: // another client deletes an instance, and creates another child
 			for _, id := range sortedKeys(open) {
-				err := operator.at.Conn.Delete(shop+"/"+id, -1)
+				err := operator.setup.Conn.Delete(shop+"/"+id, -1)
 				require.NoError(w, errorsOtherThan(zk.ErrNoNode, err))
 				break
 			}
-			_, err := operator.at.Conn.Create(shop+"/"+fmt.Sprint("foreign", step), []byte("?"), 0, operator.at.ACL)
+			_, err := operator.setup.Conn.Create(shop+"/"+fmt.Sprint("foreign", step), []byte("?"), 0, operator.setup.ACL)
 			require.NoError(w, errorsOtherThan(zk.ErrNoNode, err))
 		}
 		w.pass(time.Duration(random.IntN(1500)) * time.Millisecond)
@@ -104,15 +104,15 @@ func schedule(w world, random *rand.Rand) {
 	var want []Instance
 	for _, id := range sortedKeys(open) {
 		i := open[id].Instance()
-		data, stat, err := operator.at.Conn.Get(shop + "/" + id)
+		data, stat, err := operator.setup.Conn.Get(shop + "/" + id)
 		require.NoError(w, err, "%s\n%s", id, w.srv.Tree())
 		if i.Type == Dynamic {
-			require.Equal(w, client[id].at.Conn.SessionID(), stat.EphemeralOwner)
+			require.Equal(w, client[id].setup.Conn.SessionID(), stat.EphemeralOwner)
 		}
 		got, err := decode(data)
 		require.NoError(w, err)
 		require.Equal(w, i, got)
-		require.Equal(w, Status{State: Registered}, last(open[id].Status()))
+		require.Equal(w, Status{State: Registered}, newest(open[id].Status()))
 		if !i.Disabled {
 			want = append(want, i)
 		}
@@ -130,8 +130,8 @@ func schedule(w world, random *rand.Rand) {
 	require.Zero(w, strings.Count(w.srv.Tree(), "\n      i"), w.srv.Tree())
 }
 
-// last is what a channel of newest states has.
-func last(c <-chan Status) Status {
+// newest returns the newest status, which the channel contains.
+func newest(c <-chan Status) Status {
 	select {
 	case s := <-c:
 		return s

@@ -1,5 +1,6 @@
-// Package setup is what every recipe is given besides its connection and path.
-package setup
+// Package recipe holds the parameters that all recipes have: the connection, the path and the
+// options.
+package recipe
 
 import (
 	"context"
@@ -9,40 +10,41 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
-// Layout is whose names and data formats a recipe uses.
+// Layout selects the library whose znode names and data formats a recipe uses.
 type Layout int
 
-// The layouts, documented in package recipes.
+// The layouts, which package recipes documents.
 const (
 	Curator Layout = iota
 	Kazoo
 )
 
-// Setup is a recipe's connection, its place and the options.
+// Setup is the connection of a recipe, its path and the values of its options.
 type Setup struct {
 	Conn    *zk.Conn
 	Path    string
 	ACL     []zk.ACL
-	Timeout time.Duration // that WithSessionTimeout states, 0 without it
+	Timeout time.Duration // the value of WithSessionTimeout, 0 without that option
 	// CheckInterval is the time between the checks that renew a lease, 0 for the default.
 	CheckInterval time.Duration
 	Layout        Layout
 	Log           *slog.Logger
 
-	own any   // what the recipe's own options set, a pointer; nil if it has none
-	err error // of the first option that cannot be used here
+	own any   // a pointer to the values of the options of one package; nil if it has none
+	err error // the error of the first invalid option
 }
 
 // Option is recipes.Option.
 type Option func(*Setup)
 
-// Own makes an option that only the recipes of one package understand, those that
-// are made by NewOwn with a *T. name is what users call it.
+// Own returns an option for the recipes of one package, which call NewOwn with a *T. Other
+// recipes reject it. name is the name of the function that users call.
 func Own[T any](name string, set func(*T)) Option {
 	return func(s *Setup) {
 		if own, ok := s.own.(*T); ok {
@@ -53,12 +55,12 @@ func Own[T any](name string, set func(*T)) Option {
 	}
 }
 
-// New applies the options and refuses what cannot work. It sends no request.
+// New applies the options and returns an error if a parameter is invalid. It sends no request.
 func New(conn *zk.Conn, path string, options []Option) (*Setup, error) {
 	return NewOwn[struct{}](conn, path, nil, options)
 }
 
-// NewOwn is New for a recipe with options of its own (Own), which are set in own.
+// NewOwn is New for a package with its own options. They set the fields of own.
 func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup, error) {
 	if conn == nil {
 		return nil, zkerror.ErrNilConn
@@ -110,7 +112,8 @@ func WithCheckInterval(d time.Duration) Option {
 	}
 }
 
-// Subscribe watches the session of the connection.
+// Subscribe returns a subscription to the session of the connection, with the options of the
+// recipe.
 func (s *Setup) Subscribe() *session.Subscription {
 	sub := session.Subscribe(s.Conn, s.Timeout)
 	sub.CheckEvery(s.CheckInterval)
@@ -118,20 +121,29 @@ func (s *Setup) Subscribe() *session.Subscription {
 	return sub
 }
 
-// SessionTimeout is the session timeout to use now, as far as it is known.
+// SessionTimeout returns the current session timeout, as far as it is known.
 func (s *Setup) SessionTimeout() time.Duration { return session.Timeout(s.Conn, s.Timeout) }
 
-// MakeDir creates the recipe's node, as a container that the ensemble removes
-// when it has been empty for a while, and its parents.
+// MakeDir creates the node of the recipe as a container, which the ensemble removes when it has
+// been empty for some time, and its parents.
 func (s *Setup) MakeDir(ctx context.Context) error {
 	return znode.Make(ctx, s.Conn, s.Path, s.ACL, true)
 }
 
-// Fail says what was tried on what, and gives err its place among the errors
-// that users know.
-func Fail(doing, path string, err error) error {
+// Sync blocks until the server that the connection uses has applied all writes to path that were
+// acknowledged before the call. After a reconnect the new server may lag behind the previous one.
+func (s *Setup) Sync(ctx context.Context, path string) error {
+	return request.Retry(ctx, s.Conn, func() error {
+		_, err := s.Conn.Sync(path)
+		return err
+	})
+}
+
+// Fail wraps err with the failed operation and its path, and refines it by zkerror.Refine. It
+// returns nil if err is nil.
+func Fail(operation, path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s %s: %w", doing, path, zkerror.Refine(err))
+	return fmt.Errorf("%s %s: %w", operation, path, zkerror.Refine(err))
 }

@@ -1,0 +1,394 @@
+package ephemeral
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
+)
+
+// TakenError is returned if a znode that does not belong to the caller exists, or if another
+// user of the process has claimed the path on the same connection.
+type TakenError struct {
+	Path string
+	// Owner is the session of the znode and Czxid its creation zxid. Both are 0 if the znode
+	// does not exist. Owner is also 0 if the znode is persistent.
+	Owner, Czxid int64
+	// Earlier reports whether the caller has created the znode in a session that the connection
+	// has lost. The servers delete it when they expire that session.
+	Earlier bool
+}
+
+func (e *TakenError) Error() string {
+	if e.Earlier {
+		return fmt.Sprintf("%s belongs to the earlier session %#x, which has not expired yet", e.Path, e.Owner)
+	}
+	return fmt.Sprintf("%s belongs to session %#x", e.Path, e.Owner)
+}
+
+// claimedPaths are the paths that are claimed on one connection.
+type claimedPaths struct {
+	mu       sync.Mutex
+	released map[string]chan struct{} // closed when the claim is released
+}
+
+var claimedOf = perconn.NewMap(func(*zk.Conn) *claimedPaths {
+	return &claimedPaths{released: map[string]chan struct{}{}}
+})
+
+// claim is the right to create the znode at a path on a connection, and the znode that was
+// created. It belongs to one goroutine.
+//
+// Two users of a connection have the same session, so a znode whose create was not confirmed
+// could belong to either. Therefore only one of them has the right at a time.
+type claim struct {
+	setup  *recipe.Setup
+	sub    *session.Subscription
+	path   string
+	static bool // the znode is persistent
+
+	acquired bool
+	released <-chan struct{} // closed when the claim of another user is released
+
+	// reader reads the Stat. An ephemeral znode has no children, so the watch for children
+	// fires only when it is deleted, and not when its data changes.
+	reader *watch.Reader
+	epoch  uint64 // the epoch of the connection before the last read
+
+	// sessions are those in which a create may have been applied. An ephemeral znode of one of
+	// them belongs to this claim.
+	sessions map[int64]bool
+	// contents are the data of creates of a persistent znode that were not confirmed.
+	contents [][]byte
+	// mayExist reports whether a znode of this claim may exist.
+	mayExist bool
+	// occupied reports whether the znode that was read last does not belong to this claim.
+	occupied bool
+	// inFlight receives the reply to a write for which send has not waited.
+	inFlight <-chan request.Answer[*zk.Stat]
+
+	// The values of the Stat of the znode that obtain has found.
+	czxid, owner int64
+	version      int32
+}
+
+func newClaim(s *recipe.Setup, path string, static bool) *claim {
+	sub := s.Subscribe()
+	return &claim{
+		setup: s, sub: sub, path: path, static: static,
+		reader: watch.NewReader(s.Conn, sub, path, watch.Children), sessions: map[int64]bool{},
+	}
+}
+
+// acquire acquires the right to the path, unless another user has it.
+func (c *claim) acquire() {
+	if c.acquired {
+		return
+	}
+	paths := claimedOf.Of(c.setup.Conn)
+	paths.mu.Lock()
+	defer paths.mu.Unlock()
+	if released := paths.released[c.path]; released != nil {
+		c.released = released
+		return
+	}
+	paths.released[c.path] = make(chan struct{})
+	c.acquired, c.released = true, nil
+}
+
+// close releases the right to the path.
+func (c *claim) close() {
+	c.sub.Close()
+	if !c.acquired {
+		return
+	}
+	paths := claimedOf.Of(c.setup.Conn)
+	paths.mu.Lock()
+	defer paths.mu.Unlock()
+	close(paths.released[c.path])
+	delete(paths.released, c.path)
+}
+
+// obtain creates the znode, and its parents if they do not exist. It returns when the znode
+// exists and belongs to this claim and to the current session. sent is the time at which the
+// create was sent that wrote data into the znode. It is zero if the znode was created by a
+// request whose reply was lost, or if it is a persistent znode that existed before, so that its
+// data is unknown. If the znode belongs to another client, the error is a TakenError.
+//
+// The create is not retried by package request, because a lost reply changes the meaning of the
+// next reply: after it, a znode that exists may belong to this claim.
+func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err error) {
+	c.acquire()
+	var backoff request.Backoff
+	for {
+		sent = time.Time{}
+		if c.acquired && !c.occupied {
+			begin := time.Now()
+			err := c.create(ctx, data)
+			switch {
+			case err == nil:
+				sent = begin
+			case ctx.Err() != nil:
+				return sent, context.Cause(ctx)
+			case errors.Is(err, zk.ErrNodeExists):
+			case errors.Is(err, zk.ErrNoNode):
+				if err := znode.Make(ctx, c.setup.Conn, path.Dir(c.path), c.setup.ACL, true); err != nil {
+					return sent, err
+				}
+				continue
+			case request.Transient(err):
+				if err := c.awaitRetry(ctx, &backoff, err); err != nil {
+					return sent, err
+				}
+				continue
+			default:
+				return sent, err
+			}
+		}
+		stat, err := c.read(ctx)
+		switch {
+		case errors.Is(err, zk.ErrNoNode) && !sent.IsZero():
+			c.mayExist = false
+			return sent, zkerror.ErrDeleted
+		case errors.Is(err, zk.ErrNoNode) && c.acquired:
+			c.occupied = false // it was deleted after the create
+			continue
+		case errors.Is(err, zk.ErrNoNode):
+			return sent, &TakenError{Path: c.path}
+		case err != nil:
+			return sent, err
+		}
+		own := c.acquired && c.covers(stat)
+		if c.occupied = !own || !c.static && stat.EphemeralOwner != c.setup.Conn.SessionID(); c.occupied {
+			return sent, &TakenError{c.path, stat.EphemeralOwner, stat.Czxid, own}
+		}
+		c.czxid, c.owner, c.version = stat.Czxid, stat.EphemeralOwner, stat.Version
+		c.sessions, c.contents, c.mayExist = map[int64]bool{c.owner: true}, nil, true
+		return sent, nil
+	}
+}
+
+// create sends one create.
+func (c *claim) create(ctx context.Context, data []byte) error {
+	flags := int32(zk.FlagEphemeral)
+	if c.static {
+		flags = zk.FlagPersistent
+		c.contents = append(c.contents, data)
+	}
+	// A request that waits for a connection is sent in the next session if the current one
+	// expires.
+	c.addSession()
+	_, err := c.send(ctx, func() (*zk.Stat, error) {
+		_, err := c.setup.Conn.Create(c.path, data, flags, c.setup.ACL)
+		return nil, err
+	})
+	c.addSession()
+	c.mayExist = c.mayExist || err == nil || c.inFlight != nil || request.Transient(err)
+	return err
+}
+
+// addSession records that a create may have been applied in the current session.
+func (c *claim) addSession() {
+	if id := c.setup.Conn.SessionID(); id != 0 {
+		c.sessions[id] = true
+	}
+}
+
+// send sends a write and returns its reply. If the context is done first, remove waits for the
+// reply.
+func (c *claim) send(ctx context.Context, write func() (*zk.Stat, error)) (*zk.Stat, error) {
+	answer := request.Start(write)
+	select {
+	case a := <-answer:
+		return a.Value, a.Err
+	case <-ctx.Done():
+		c.inFlight = answer
+		return nil, context.Cause(ctx)
+	}
+}
+
+// awaitRetry pauses after a transient failure.
+func (c *claim) awaitRetry(ctx context.Context, backoff *request.Backoff, failure error) error {
+	if request.Closed(ctx, c.setup.Conn, failure) {
+		return zkerror.ErrConnClosed
+	}
+	return request.Pause(ctx, backoff.Next())
+}
+
+// read reads the Stat and sets a watch.
+func (c *claim) read(ctx context.Context) (*zk.Stat, error) {
+	c.epoch = c.sub.State().Epoch
+	found, err := c.reader.Read(ctx)
+	return found.Stat, err
+}
+
+// covers reports whether a znode with this Stat belongs to this claim: it is persistent, or was
+// created in a session of the claim.
+func (c *claim) covers(stat *zk.Stat) bool {
+	if c.static {
+		return !znode.IsEphemeral(stat)
+	}
+	return c.sessions[stat.EphemeralOwner]
+}
+
+// isOwn reports whether remove must delete a znode. A persistent znode that obtain has not
+// found is recognized by its data.
+func (c *claim) isOwn(data []byte, stat *zk.Stat) bool {
+	return c.covers(stat) && (!c.static || stat.Czxid == c.czxid ||
+		slices.ContainsFunc(c.contents, func(content []byte) bool { return bytes.Equal(content, data) }))
+}
+
+// verify reads the znode that obtain has found. If it was deleted, or if its session has
+// expired, verify returns zkerror.ErrDeleted or zkerror.ErrSessionExpired.
+func (c *claim) verify(ctx context.Context) error {
+	stat, err := c.read(ctx)
+	missing := errors.Is(err, zk.ErrNoNode)
+	switch {
+	case err != nil && !missing:
+		return err
+	case !c.static && c.setup.Conn.SessionID() != c.owner:
+		return zkerror.ErrSessionExpired
+	case missing, stat.Czxid != c.czxid:
+		c.mayExist = !missing
+		return zkerror.ErrDeleted
+	}
+	c.version = stat.Version
+	return nil
+}
+
+// write writes the data of the znode that obtain has found. It returns the error with which the
+// servers reject the write as rejection, and as err the reason why the znode is lost, or the
+// cause of the context.
+//
+// Each write expects the version that the previous one has returned: a write that is applied
+// late, because it was in transit on an earlier connection, cannot undo a later one. So the write
+// is not retried by package request: after a lost reply, the version must be read first.
+func (c *claim) write(ctx context.Context, data []byte) (rejection, err error) {
+	var backoff request.Backoff
+	for {
+		if err := c.awaitSession(ctx); err != nil {
+			return nil, err
+		}
+		expected := c.version
+		stat, err := c.send(ctx, func() (*zk.Stat, error) { return c.setup.Conn.Set(c.path, data, expected) })
+		switch {
+		case err == nil:
+			c.version = stat.Version
+			return nil, nil
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case request.Transient(err):
+			if err := c.awaitRetry(ctx, &backoff, err); err != nil {
+				return nil, err
+			}
+		case !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode):
+			return err, nil
+		}
+		if err := c.verify(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// awaitSession blocks until the connection is up in the session of the znode. The client library
+// sends a request that waits for a connection in any later session, in which the path may have
+// the znode of another client.
+func (c *claim) awaitSession(ctx context.Context) error {
+	for {
+		state := c.sub.State()
+		switch {
+		case state.Closed:
+			return zkerror.ErrConnClosed
+		case state.Up && !c.static && state.Session != c.owner:
+			return zkerror.ErrSessionExpired
+		case state.Up:
+			return nil
+		}
+		select {
+		case <-c.sub.Changed():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// remove deletes the znode if it belongs to this claim. It blocks until the servers have
+// confirmed that the znode does not exist, or the connection is closed, which is an error.
+//
+// The delete is not retried by package request: after a lost reply, another client may have
+// created a znode, so the znode must be read first.
+func (c *claim) remove() error {
+	if c.inFlight != nil {
+		<-c.inFlight // the client library answers when the connection is up again or closed
+		c.addSession()
+	}
+	if !c.mayExist {
+		return nil
+	}
+	ctx := context.Background()
+	var backoff request.Backoff
+	for {
+		data, stat, err := c.readSynced(ctx)
+		switch {
+		case err != nil:
+			return zkerror.Refine(err)
+		case stat == nil || !c.isOwn(data, stat):
+			return nil
+		case !c.static && stat.EphemeralOwner != c.setup.Conn.SessionID():
+			// The servers are going to delete it. A delete that is delayed could delete a
+			// znode that another process has created in the meantime.
+			if _, err = c.read(ctx); err == nil {
+				_, err = c.reader.Wait(ctx, nil)
+			}
+			if err != nil && !errors.Is(err, zk.ErrNoNode) {
+				return zkerror.Refine(err)
+			}
+			continue
+		}
+		_, err = request.Do(ctx, func() (struct{}, error) { return struct{}{}, c.setup.Conn.Delete(c.path, stat.Version) })
+		switch {
+		case err == nil, errors.Is(err, zk.ErrNoNode):
+			return nil
+		case request.Transient(err):
+			if err := c.awaitRetry(ctx, &backoff, err); err != nil {
+				return err
+			}
+		case !errors.Is(err, zk.ErrBadVersion):
+			return zkerror.Refine(err)
+		}
+	}
+}
+
+// readSynced reads the Stat, and the data of a persistent znode, from a server that has applied
+// all writes that were acknowledged before. The Stat is nil if the znode does not exist.
+func (c *claim) readSynced(ctx context.Context) (data []byte, stat *zk.Stat, err error) {
+	if err := c.setup.Sync(ctx, c.path); err != nil {
+		return nil, nil, err
+	}
+	found, err := request.Read(ctx, c.setup.Conn, func() (found watch.Found, err error) {
+		if c.static {
+			found.Data, found.Stat, err = request.Get(c.setup.Conn, c.path)
+		} else {
+			_, found.Stat, err = c.setup.Conn.Exists(c.path)
+		}
+		return found, err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil, nil
+	}
+	return found.Data, found.Stat, err
+}

@@ -1,0 +1,381 @@
+package ephemeral
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
+
+// maxSize limits the path and the data of a znode together. A server closes the connection if a
+// request is longer than a megabyte, each time that it is sent.
+const maxSize = 0xfffff - 4096
+
+// CheckSize returns zkerror.ErrInvalidOption if the servers do not accept data of this size.
+func CheckSize(path string, data []byte) error {
+	if len(path)+len(data) > maxSize {
+		return fmt.Errorf("%w: the data has %d bytes, more than a server accepts", zkerror.ErrInvalidOption, len(data))
+	}
+	return nil
+}
+
+// Config configures a Keeper.
+type Config struct {
+	Path string
+	Data []byte
+	// Static makes the znode persistent. A persistent znode that exists is adopted.
+	Static bool
+	// Retry makes the Keeper retry requests that the servers reject. Without it, the Keeper ends
+	// if a create is rejected, and gives up a write that is rejected.
+	Retry bool
+	// Report is called after each change of the State, by the goroutine of the Keeper.
+	Report func(State)
+}
+
+// State is the state of a znode that a Keeper maintains.
+type State struct {
+	// Present reports whether the znode exists and belongs to the Keeper.
+	Present bool
+	// Unsure reports whether the connection has broken since a server has confirmed that the
+	// znode is present.
+	Unsure bool
+	// Owner is the session of the znode and Czxid its creation zxid, also if it belongs to
+	// another client. Both are 0 if it does not exist.
+	Owner, Czxid int64
+	// Err is the reason why the znode is not present: a TakenError, zkerror.ErrSessionExpired,
+	// zkerror.ErrDeleted, or the error with which the servers have rejected a request, also of a
+	// write into a znode that is present. If Ended is set, it is the reason why.
+	Err error
+	// Ended reports whether the Keeper has ended. There is no later State.
+	Ended bool
+}
+
+// Keeper maintains a znode until it is closed: it creates the znode again if it is deleted or
+// the session expires, and writes its data. Its methods may be called from any goroutine.
+type Keeper struct {
+	claim  *claim
+	retry  bool
+	report func(State)
+	ctx    context.Context
+	stop   context.CancelCauseFunc
+	wake   chan struct{} // has an element if there may be data to write
+	ended  chan struct{}
+
+	mu        sync.Mutex
+	state     State
+	data      []byte
+	wanted    uint64        // the number of data, from 1
+	written   uint64        // the number of the data that the znode has, 0 if it is unknown
+	rejection error         // the reason why the servers reject data
+	changed   chan struct{} // closed and replaced when one of the above changes
+
+	removal error // why it is unknown whether the znode was removed; set before ended is closed
+}
+
+// Keep starts a Keeper. The parents of the znode are created if they do not exist, the direct
+// parent as a container. Keep does not wait for ZooKeeper.
+func Keep(s *recipe.Setup, c Config) *Keeper {
+	ctx, stop := context.WithCancelCause(context.Background())
+	k := &Keeper{
+		claim: newClaim(s, c.Path, c.Static), retry: c.Retry, report: c.Report, ctx: ctx, stop: stop,
+		wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		data: c.Data, wanted: 1, changed: make(chan struct{}),
+	}
+	go k.run()
+	return k
+}
+
+// State returns the current state.
+func (k *Keeper) State() State {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.state
+}
+
+// Set replaces the data of the znode and returns the number of this data. The data of Config has
+// number 1.
+func (k *Keeper) Set(data []byte) uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.data, k.rejection = data, nil
+	k.wanted++
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+	return k.wanted
+}
+
+// AwaitWritten blocks until the znode has the data with this number or a later one. It returns
+// an error if the servers reject the data, if the Keeper is closed or has ended, or if the
+// context is done.
+func (k *Keeper) AwaitWritten(ctx context.Context, number uint64) error {
+	return k.await(ctx, func() (bool, error) { return k.written >= number, k.rejection })
+}
+
+// AwaitPresent blocks until the znode is present. It returns an error if the Keeper is closed or
+// has ended, or if the context is done.
+func (k *Keeper) AwaitPresent(ctx context.Context) error {
+	return k.await(ctx, func() (bool, error) { return k.state.Present, nil })
+}
+
+// await blocks until condition, which is called with the mutex held, returns true or an error.
+func (k *Keeper) await(ctx context.Context, condition func() (bool, error)) error {
+	for {
+		k.mu.Lock()
+		ok, err := condition()
+		changed := k.changed
+		k.mu.Unlock()
+		if ok {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-k.ctx.Done():
+			return context.Cause(k.ctx)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Close ends the Keeper with the given reason and removes the znode. It returns nil when the
+// removal is confirmed. If the context is done first, Close returns its cause, and the removal
+// continues in the background. It may be called repeatedly; the first reason counts.
+func (k *Keeper) Close(ctx context.Context, reason error) error {
+	k.stop(reason)
+	select {
+	case <-k.ended:
+		return k.removal
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Done returns a channel that is closed when the Keeper has ended.
+func (k *Keeper) Done() <-chan struct{} { return k.ended }
+
+// Err returns nil until the Keeper has ended, and then the reason.
+func (k *Keeper) Err() error {
+	select {
+	case <-k.ended:
+		return k.State().Err
+	default:
+		return nil
+	}
+}
+
+// run is the goroutine of the Keeper.
+func (k *Keeper) run() {
+	reason := k.keep()
+	k.stop(reason) // releases the context
+	if k.removal = reason; !errors.Is(reason, zkerror.ErrConnClosed) {
+		k.removal = k.claim.remove()
+	}
+	k.claim.close()
+	k.setState(State{Err: reason, Ended: true})
+	close(k.ended)
+}
+
+const (
+	// minPause is the first of the pauses between attempts, which double.
+	minPause = 10 * time.Millisecond
+	// minLifetime is the time for which a znode must have existed to be created again without
+	// a pause.
+	minLifetime = time.Second
+	// maxLossPause limits the pause before a znode that is deleted repeatedly is created again.
+	maxLossPause = time.Second
+	// maxRejectionPause limits the pause before a rejected request is sent again.
+	maxRejectionPause = 5 * time.Second
+)
+
+// keep maintains the znode until the Keeper is closed or cannot continue, and returns the reason.
+func (k *Keeper) keep() error {
+	var pause time.Duration
+	for {
+		begin := time.Now()
+		err := zkerror.Refine(k.keepOne())
+		maxPause := maxLossPause
+		var taken *TakenError
+		switch {
+		case k.ctx.Err() != nil:
+			return context.Cause(k.ctx)
+		case errors.Is(err, zkerror.ErrConnClosed):
+			return err
+		case errors.As(err, &taken):
+			k.setState(State{Owner: taken.Owner, Czxid: taken.Czxid, Err: taken})
+			if _, err := k.claim.reader.Wait(k.ctx, k.claim.released); err != nil {
+				return err
+			}
+			continue
+		case errors.Is(err, zkerror.ErrSessionExpired), errors.Is(err, zkerror.ErrDeleted):
+			k.setState(State{Err: err})
+			// If the owner closes the connection, the servers delete the znode first.
+			request.AwaitClosing(k.ctx, k.claim.setup.Conn, request.ClosingTime)
+		case k.retry:
+			_, wanted := k.wantedData()
+			k.reject(wanted, err)
+			k.setState(State{Err: err})
+			maxPause = maxRejectionPause
+		default:
+			return err
+		}
+		if pause = min(2*pause+minPause, maxPause); time.Since(begin) >= minLifetime {
+			pause = 0
+		}
+		if err := k.sleep(pause); err != nil {
+			return err
+		}
+	}
+}
+
+// sleep pauses until the time is over or Set is called.
+func (k *Keeper) sleep(d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-k.wake:
+		return nil
+	case <-k.ctx.Done():
+		return context.Cause(k.ctx)
+	}
+}
+
+// keepOne creates the znode and maintains it until it is lost or the context is done, and
+// returns the reason.
+func (k *Keeper) keepOne() error {
+	data, number := k.wantedData()
+	sent, err := k.claim.obtain(k.ctx, data)
+	if err != nil {
+		return err
+	}
+	if sent.IsZero() {
+		number = 0
+	}
+	k.setWritten(number)
+	tried := number // the number of the data that was written or rejected last
+	var pause time.Duration
+	for {
+		state := State{Present: true, Owner: k.claim.owner, Czxid: k.claim.czxid}
+		var retry <-chan time.Time
+		if data, wanted := k.wantedData(); wanted != tried {
+			rejection, err := k.claim.write(k.ctx, data)
+			switch {
+			case err != nil:
+				return err
+			case rejection == nil:
+				tried, pause = wanted, 0
+				k.setWritten(wanted)
+			case k.retry:
+				pause = min(2*pause+minPause, maxRejectionPause)
+				retry, state.Err = time.After(pause), zkerror.Refine(rejection)
+				k.reject(wanted, rejection)
+			default:
+				tried = wanted
+				k.reject(wanted, rejection)
+			}
+		}
+		k.setState(state)
+		confirm, err := k.wait(retry)
+		if err == nil && confirm {
+			if err = k.claim.setup.Sync(k.ctx, k.claim.path); err == nil {
+				err = k.claim.verify(k.ctx)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// wait blocks until the znode should be read again, or data should be written. It returns an
+// error if the znode is lost. It does not use watch.Reader.Wait, because it reports that the
+// znode was deleted before the next read, and that the connection is down.
+func (k *Keeper) wait(retry <-chan time.Time) (confirm bool, err error) {
+	own, sub := k.claim.reader.Watch(), k.claim.sub
+	for {
+		state := sub.State()
+		switch {
+		case state.Closed:
+			return false, zkerror.ErrConnClosed
+		case state.Up && !k.claim.static && state.Session != k.claim.owner:
+			return false, zkerror.ErrSessionExpired
+		case state.Epoch != k.claim.epoch:
+			k.setState(State{Present: true, Unsure: true, Owner: k.claim.owner, Czxid: k.claim.czxid})
+			if state.Up {
+				return true, nil
+			}
+		}
+		select {
+		case event := <-own.C():
+			err := lossByEvent(own.Take(event))
+			if k.claim.static && errors.Is(err, zkerror.ErrSessionExpired) {
+				err = nil
+			}
+			return true, err
+		case <-k.claim.reader.Doubt():
+			return true, nil
+		case <-sub.Changed():
+		case <-k.wake:
+			return false, nil
+		case <-retry:
+			return false, nil
+		case <-k.ctx.Done():
+			return false, context.Cause(k.ctx)
+		}
+	}
+}
+
+// wantedData returns the data that the znode should have, and its number.
+func (k *Keeper) wantedData() ([]byte, uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.data, k.wanted
+}
+
+// setWritten records that the znode has the data with this number.
+func (k *Keeper) setWritten(number uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.written = number; number == k.wanted {
+		k.rejection = nil
+	}
+	k.notifyWaiters()
+}
+
+// reject records that the servers reject the data with this number.
+func (k *Keeper) reject(number uint64, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if number == k.wanted {
+		k.rejection = zkerror.Refine(err)
+		k.notifyWaiters()
+	}
+}
+
+// setState records and reports the state if it has changed.
+func (k *Keeper) setState(s State) {
+	k.mu.Lock()
+	same := fmt.Sprint(s) == fmt.Sprint(k.state)
+	k.state = s
+	k.notifyWaiters()
+	k.mu.Unlock()
+	if !same {
+		k.report(s)
+	}
+}
+
+// notifyWaiters wakes the calls of await. The caller holds the mutex.
+func (k *Keeper) notifyWaiters() {
+	close(k.changed)
+	k.changed = make(chan struct{})
+}

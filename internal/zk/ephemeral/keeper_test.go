@@ -1,0 +1,251 @@
+package ephemeral
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// keep starts a Keeper. states returns the states that it has reported.
+func (w fixture) keep(s *recipe.Setup) (k *Keeper, states func() []State) {
+	var mu sync.Mutex
+	var reported []State
+	k = Keep(s, Config{Path: node, Data: []byte("data"), Report: func(s State) {
+		mu.Lock()
+		defer mu.Unlock()
+		reported = append(reported, s)
+	}})
+	return k, func() []State {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(reported)
+	}
+}
+
+// keepPresent starts a Keeper and waits until its znode is present.
+func (w fixture) keepPresent(s *recipe.Setup) (k *Keeper, states func() []State) {
+	k, states = w.keep(s)
+	require.NoError(w, k.AwaitPresent(w.Context()))
+	return k, states
+}
+
+// Fails if a short break of the connection makes the znode disappear, or costs a write.
+func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
+	runTest(t, func(w fixture) {
+		s := w.connect()
+		k, states := w.keepPresent(s)
+		before := w.srv.Tree()
+		w.srv.ResetLog()
+		w.srv.Blackhole(zktest.BothWays, s.Conn.SessionID())
+		time.Sleep(3 * time.Second) // a lease would have expired
+		w.srv.Heal(s.Conn.SessionID())
+		time.Sleep(time.Minute)
+		require.True(w, k.State().Present)
+		require.False(w, slices.ContainsFunc(states(), func(s State) bool { return !s.Present }), "%v", states())
+		require.Equal(w, before, w.srv.Tree())
+		require.Zero(w, w.srv.Log().Count(zktest.OpCreate, zktest.OpMulti, zktest.OpDelete), "%v", w.srv.Log())
+		require.NoError(w, k.Close(w.Context(), errDone))
+		require.Equal(w, without, w.srv.Tree())
+		require.Empty(w, w.srv.Watches())
+	})
+}
+
+// Fails if the loss of the znode is not reported, is reported late, or with another reason.
+func TestKeeper_ReportsTheLossOfTheZnode(t *testing.T) {
+	for name, test := range map[string]struct {
+		lose func(w fixture, s *recipe.Setup)
+		want error
+	}{
+		"session expired, deletion reported first": {func(w fixture, s *recipe.Setup) { require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID())) }, zkerror.ErrDeleted},
+		"session expired while disconnected": {func(w fixture, s *recipe.Setup) {
+			w.srv.Refuse(true)
+			w.srv.DropConnections()
+			require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID()))
+			time.Sleep(time.Second)
+			w.srv.Refuse(false)
+		}, zkerror.ErrSessionExpired},
+		"deleted": {func(w fixture, s *recipe.Setup) { require.NoError(w, w.connect().Conn.Delete(node, -1)) }, zkerror.ErrDeleted},
+		"deleted while disconnected, and the watch is not set again": {func(w fixture, s *recipe.Setup) {
+			other := w.connect().Conn
+			w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
+			w.srv.DropConnections(s.Conn.SessionID())
+			require.NoError(w, other.Delete(node, -1))
+		}, zkerror.ErrDeleted},
+		"connection closed, deletion reported first": {func(w fixture, s *recipe.Setup) { s.Conn.Close() }, zkerror.ErrDeleted},
+		"connection closed while disconnected": {func(w fixture, s *recipe.Setup) {
+			w.srv.Refuse(true)
+			w.srv.DropConnections()
+			time.Sleep(time.Second)
+			s.Conn.Close()
+		}, zkerror.ErrConnClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runTest(t, func(w fixture) {
+				s := w.connect()
+				losses := make(chan State, 10)
+				k := Keep(s, Config{Path: node, Report: func(s State) {
+					if !s.Present {
+						losses <- s
+					}
+				}})
+				require.NoError(w, k.AwaitPresent(w.Context()))
+				test.lose(w, s)
+				require.ErrorIs(w, (<-losses).Err, test.want)
+				s.Conn.Close()
+				<-k.Done()
+				require.ErrorIs(w, k.Err(), zkerror.ErrConnClosed)
+			})
+		})
+	}
+}
+
+// Fails if Close does not wait for a create in flight.
+func TestTrap40_ClosedBeforeTheZnodeExists(t *testing.T) {
+	runTest(t, func(w fixture) {
+		s := w.connect()
+		_, err := s.Conn.Create("/members", nil, 0, s.ACL)
+		require.NoError(w, err)
+		w.srv.Delay(zktest.ToClient, time.Second, s.Conn.SessionID())
+		k, states := w.keep(s)
+		time.Sleep(100 * time.Millisecond)
+		require.Contains(w, w.srv.Tree(), "one")
+		require.NoError(w, k.Close(w.Context(), errDone))
+		require.NotContains(w, w.srv.Tree(), "one")
+		require.Equal(w, []State{{Err: errDone, Ended: true}}, states())
+	})
+}
+
+// Fails if a create that waits until there is a session is not removed.
+func TestTrap40_ClosedBeforeThereIsASession(t *testing.T) {
+	runTest(t, func(w fixture) {
+		s := w.connect()
+		require.NoError(w, s.MakeDir(w.Context()))
+		require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID()))
+		w.srv.Before(zktest.Match{Op: zktest.OpConnect, Nth: 2}, func(q *zktest.Request) zktest.Verdict {
+			time.Sleep(time.Second)
+			return zktest.Pass(q)
+		})
+		for s.Conn.SessionID() != 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		require.Zero(w, s.Conn.SessionID())
+		k, _ := w.keep(s)
+		time.Sleep(10 * time.Millisecond)
+		require.NoError(w, k.Close(w.Context(), errDone))
+		require.ErrorIs(w, k.Err(), errDone)
+		require.NotZero(w, s.Conn.SessionID())
+		require.Equal(w, without, w.srv.Tree())
+	})
+}
+
+// CURATOR-696, and the client library: a create that waits while the session expires is applied
+// in the next session. Fails if such a znode counts as that of another client.
+func TestTrap11_CreatedInTheNextSession(t *testing.T) {
+	for name, lost := range map[string]bool{"reply received": false, "reply lost": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := zktest.Cluster(t, 3)
+				w := fixture{t, c.Leader()}
+				conn, _, err := c.Connect(timeout, zk.WithMaxBufferSize(64<<10))
+				require.NoError(w, err)
+				synctest.Wait()
+				s := w.setup(conn)
+				require.NoError(w, s.MakeDir(w.Context()))
+				before := conn.SessionID()
+				c.Server(0).Before(zktest.Match{Op: zktest.OpConnect, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+					require.NoError(w, w.srv.ExpireSession(before))
+					time.Sleep(time.Second)
+					return zktest.Pass(q)
+				})
+				if lost {
+					w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: node, Nth: 1}, zktest.Cut)
+				}
+				for i := range c.Len() {
+					c.Server(i).DropConnections()
+				}
+				time.Sleep(500 * time.Millisecond)
+				require.Equal(w, before, conn.SessionID())
+				k, _ := w.keepPresent(s)
+				token, owner := k.State().Czxid, k.State().Owner
+				require.NotEqual(w, before, owner)
+				require.Equal(w, conn.SessionID(), owner)
+				time.Sleep(time.Minute)
+				require.Equal(w, State{Present: true, Owner: owner, Czxid: token}, k.State())
+				require.NoError(w, k.Close(w.Context(), errDone))
+				require.NotContains(w, c.Tree(), "one")
+			})
+		})
+	}
+}
+
+// Fails if two Keepers of one connection, which have the same session, both take the znode for
+// theirs, although the reply to the create of the first is lost.
+func TestKeeper_WaitsForAnotherOfTheSameConnection(t *testing.T) {
+	runTest(t, func(w fixture) {
+		s := w.connect()
+		w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: node, Nth: 1}, zktest.Cut)
+		first, _ := w.keep(s)
+		synctest.Wait() // it pauses after the lost reply
+		second, _ := w.keep(s)
+		require.NoError(w, first.AwaitPresent(w.Context()))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		taken := second.State()
+		require.False(w, taken.Present)
+		var err *TakenError
+		require.ErrorAs(w, taken.Err, &err)
+		require.NoError(w, first.Close(w.Context(), errDone))
+		require.NoError(w, second.AwaitPresent(w.Context()))
+		require.NoError(w, second.Close(w.Context(), errDone))
+		require.Equal(w, without, w.srv.Tree())
+	})
+}
+
+// Fails if a Keeper that does not retry a rejected write does not return the rejection, or does
+// not write the next data.
+func TestKeeper_WriteIsRejected(t *testing.T) {
+	runTest(t, func(w fixture) {
+		s := w.connect()
+		k, states := w.keepPresent(s)
+		w.srv.Before(zktest.Match{Op: zktest.OpSetData, Path: node, Nth: 1}, zktest.Fail(zk.ErrNoAuth))
+		require.ErrorIs(w, k.AwaitWritten(w.Context(), k.Set([]byte("rejected"))), zkerror.ErrPermission)
+		require.NoError(w, k.AwaitWritten(w.Context(), k.Set([]byte("accepted"))))
+		require.Contains(w, w.srv.Tree(), "accepted")
+		require.Len(w, states(), 1, "%v", states())
+		require.NoError(w, k.Close(w.Context(), errDone))
+	})
+}
+
+// Fails if a Keeper with Retry gives up a rejected create or write.
+func TestKeeper_RetriesRejectedRequests(t *testing.T) {
+	runTest(t, func(w fixture) {
+		s := w.connect()
+		hook := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: node}, zktest.Fail(zk.ErrNoAuth))
+		k := Keep(s, Config{Path: node, Data: []byte("first"), Retry: true, Report: func(State) {}})
+		require.ErrorIs(w, k.AwaitWritten(w.Context(), 1), zkerror.ErrPermission)
+		time.Sleep(time.Minute)
+		hook.Remove()
+		time.Sleep(time.Minute)
+		require.Contains(w, w.srv.Tree(), "first")
+		hook = w.srv.Before(zktest.Match{Op: zktest.OpSetData, Path: node}, zktest.Fail(zk.ErrNoAuth))
+		require.ErrorIs(w, k.AwaitWritten(w.Context(), k.Set([]byte("second"))), zkerror.ErrPermission)
+		time.Sleep(time.Minute)
+		require.ErrorIs(w, k.State().Err, zkerror.ErrPermission)
+		hook.Remove()
+		time.Sleep(time.Minute)
+		require.Contains(w, w.srv.Tree(), "second")
+		require.NoError(w, k.State().Err)
+		require.NoError(w, k.Close(w.Context(), errDone))
+	})
+}

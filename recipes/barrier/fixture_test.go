@@ -1,0 +1,60 @@
+package barrier
+
+import (
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+const (
+	node    = "/app/gate"
+	timeout = 4 * time.Second
+)
+
+var granted = recipes.WithSessionTimeout(timeout)
+
+// fixture is a test in a bubble with a server.
+type fixture struct {
+	*testing.T
+	srv *zktest.Server
+}
+
+func runTest(t *testing.T, f func(w fixture)) {
+	synctest.Test(t, func(t *testing.T) { f(fixture{t, zktest.Start(t)}) })
+}
+
+func (w fixture) connect() *zk.Conn {
+	conn, _, err := w.srv.Connect(timeout, zk.WithMaxBufferSize(64<<10))
+	require.NoError(w, err)
+	synctest.Wait()
+	return conn
+}
+
+func (w fixture) barrier(conn *zk.Conn) *Barrier {
+	b, err := NewBarrier(conn, node, granted)
+	require.NoError(w, err)
+	return b
+}
+
+func (w fixture) double(conn *zk.Conn, n int) *Double {
+	d, err := NewDouble(conn, node, n, granted)
+	require.NoError(w, err)
+	return d
+}
+
+// watchChannels returns how many channels the client library holds for the watches of a
+// connection.
+func watchChannels(conn *zk.Conn) (n int) {
+	synctest.Wait() // the client library does not change them during the count
+	for it := reflect.ValueOf(conn).Elem().FieldByName("watchers").MapRange(); it.Next(); {
+		n += it.Value().Len()
+	}
+	return n
+}

@@ -1,0 +1,149 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+const (
+	base    = "/services"
+	shop    = base + "/shop"
+	one     = shop + "/one"
+	timeout = 4 * time.Second
+)
+
+// fixture is a test in a bubble with a server.
+type fixture struct {
+	*testing.T
+	srv *zktest.Server
+}
+
+func runTest(t *testing.T, f func(w fixture)) {
+	synctest.Test(t, func(t *testing.T) { f(fixture{t, zktest.Start(t)}) })
+}
+
+func (w fixture) connect() *Discovery {
+	return w.connectWith(zk.WithMaxBufferSize(64 << 10))
+}
+
+func (w fixture) connectWith(options ...func(*zk.Conn)) *Discovery {
+	conn, _, err := w.srv.Connect(timeout, options...)
+	require.NoError(w, err)
+	return w.discovery(conn)
+}
+
+func (w fixture) discovery(conn *zk.Conn) *Discovery {
+	synctest.Wait()
+	d, err := New(conn, base, recipes.WithSessionTimeout(timeout))
+	require.NoError(w, err)
+	return d
+}
+
+// connectLosable returns a connection and a function that makes it lose its session: the next
+// handshake has a wrong password, so the server answers that the session has expired, and the
+// session lives on until its timeout.
+func (w fixture) connectLosable() (d *Discovery, loseSession func()) {
+	var wrong atomic.Bool
+	dial := w.srv.Dialer()
+	conn, _, err := w.srv.Connect(timeout, zk.WithMaxBufferSize(64<<10), zk.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+		link, err := dial(network, address, limit)
+		if err == nil && wrong.Swap(false) {
+			link = &wrongPassword{Conn: link}
+		}
+		return link, err
+	}))
+	require.NoError(w, err)
+	return w.discovery(conn), func() {
+		lost := conn.SessionID()
+		wrong.Store(true)
+		w.srv.DropConnections(lost)
+		for conn.SessionID() == lost || conn.State() != zk.StateHasSession {
+			w.pass(10 * time.Millisecond)
+		}
+	}
+}
+
+// wrongPassword is a connection that changes the password of the session, which is at the end of
+// the first packet.
+type wrongPassword struct {
+	net.Conn
+	changed bool
+}
+
+func (c *wrongPassword) Write(packet []byte) (int, error) {
+	if !c.changed {
+		c.changed = true
+		packet = slices.Clone(packet)
+		packet[len(packet)-1]++
+	}
+	return c.Conn.Write(packet)
+}
+
+func instance(id string) Instance {
+	return Instance{Name: "shop", ID: id, Address: "host-" + id, Port: 80, Registered: 1}
+}
+
+func (w fixture) register(d *Discovery, id string) *Registration {
+	r, err := d.Register(w.Context(), instance(id))
+	require.NoError(w, err)
+	w.Cleanup(func() { w.closeWithin(r.Close) })
+	return r
+}
+
+func (w fixture) provider(d *Discovery, c Choice) *Provider {
+	p, err := d.Provider(w.Context(), "shop", c)
+	require.NoError(w, err)
+	w.Cleanup(func() { w.closeWithin(p.Close) })
+	return p
+}
+
+// closeWithin closes a registration or a provider that the test may have left open, within a minute.
+func (w fixture) closeWithin(close func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := close(ctx); !errors.Is(err, recipes.ErrConnClosed) {
+		require.NoError(w, err)
+	}
+}
+
+// pass lets time pass, and waits until all goroutines block.
+func (w fixture) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// ids returns the IDs of the instances of a provider.
+func (w fixture) ids(p *Provider) (ids string) {
+	instances, err := p.Instances()
+	require.NoError(w, err)
+	for _, i := range instances {
+		ids += i.ID + " "
+	}
+	return strings.TrimSpace(ids)
+}
+
+// put creates a persistent child of the service.
+func (w fixture) put(d *Discovery, id, data string) {
+	_, err := d.setup.Conn.Create(path.Join(shop, id), []byte(data), 0, d.setup.ACL)
+	require.NoError(w, err)
+}
+
+// owned reports whether the znode of an instance exists and belongs to the session.
+func (w fixture) owned(id string, session int64) bool {
+	return strings.Contains(w.srv.Tree(), id+" ") && strings.Contains(w.srv.Tree(), fmt.Sprintf("ephemeral=%#x", session))
+}

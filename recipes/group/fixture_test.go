@@ -1,0 +1,80 @@
+package group
+
+import (
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+const (
+	dir     = "/app/workers"
+	timeout = 4 * time.Second
+)
+
+var granted = recipes.WithSessionTimeout(timeout)
+
+// fixture is a test in a bubble with a server.
+type fixture struct {
+	*testing.T
+	srv *zktest.Server
+}
+
+func runTest(t *testing.T, f func(w fixture)) {
+	synctest.Test(t, func(t *testing.T) { f(fixture{t, zktest.Start(t)}) })
+}
+
+func (w fixture) connect() *zk.Conn {
+	conn, _, err := w.srv.Connect(timeout, zk.WithMaxBufferSize(64<<10))
+	require.NoError(w, err)
+	synctest.Wait()
+	return conn
+}
+
+func (w fixture) group(conn *zk.Conn, opts ...recipes.Option) *Group {
+	g, err := NewGroup(conn, dir, append(opts, granted)...)
+	require.NoError(w, err)
+	return g
+}
+
+func (w fixture) join(conn *zk.Conn, id, data string) *Membership {
+	m, err := w.group(conn).Join(w.Context(), id, []byte(data))
+	require.NoError(w, err)
+	return m
+}
+
+func (w fixture) keep(conn *zk.Conn) *Persistent {
+	p, err := Keep(conn, dir+"/one", []byte("data"), granted)
+	require.NoError(w, err)
+	return p
+}
+
+// data returns the data of a znode.
+func (w fixture) data(conn *zk.Conn, node string) string {
+	data, _, err := conn.Get(node)
+	require.NoError(w, err)
+	return string(data)
+}
+
+// settle waits until everything in progress has ended.
+func settle() {
+	// Not at the times of the checks of sessions: a request in flight while the connection is
+	// closed can hang the client library.
+	time.Sleep(30*time.Second + time.Millisecond)
+	synctest.Wait()
+}
+
+// watchChannels returns how many channels the client library holds for the watches of a
+// connection.
+func watchChannels(conn *zk.Conn) (n int) {
+	for it := reflect.ValueOf(conn).Elem().FieldByName("watchers").MapRange(); it.Next(); {
+		n += it.Value().Len()
+	}
+	return n
+}

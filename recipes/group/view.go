@@ -1,0 +1,135 @@
+package group
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/go-leaderelection/leaderelection/internal/latest"
+	"github.com/go-leaderelection/leaderelection/internal/zk/children"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/recipes"
+)
+
+// View is the set of members of a group at one time.
+type View struct {
+	// Members are the members, sorted by ID, then by Token.
+	Members []Member
+	// Err is the reason why the channel was closed: [recipes.ErrConnClosed] or
+	// [recipes.ErrPermission]. It is set only in the last element.
+	Err error
+}
+
+// Since returns the differences from an earlier view: members that have joined, that have
+// left, and whose data has changed. A member that has left and rejoined is in both joined
+// and gone.
+func (v View) Since(old View) (joined, gone, changed []Member) {
+	for _, m := range v.Members {
+		was := slices.IndexFunc(old.Members, func(o Member) bool { return o.Token == m.Token && o.ID == m.ID })
+		switch {
+		case was < 0:
+			joined = append(joined, m)
+		case old.Members[was].Revision != m.Revision:
+			changed = append(changed, m)
+		}
+	}
+	for _, o := range old.Members {
+		if !slices.ContainsFunc(v.Members, func(m Member) bool { return o.Token == m.Token && o.ID == m.ID }) {
+			gone = append(gone, o)
+		}
+	}
+	return joined, gone, changed
+}
+
+// Members returns the members of the group, sorted by ID, according to ZooKeeper. It sets
+// no watch.
+func (g *Group) Members(ctx context.Context) ([]Member, error) {
+	members, err := children.List(ctx, g.setup.Conn, g.children(false))
+	if err != nil {
+		return nil, recipe.Fail("read members of", g.setup.Path, err)
+	}
+	return sorted(members), nil
+}
+
+// Changes returns a channel that delivers the current members, and again after each change
+// of the members or their data. The channel is closed after the context is done. A slow
+// reader receives only the newest view. No views are delivered while ZooKeeper does not
+// answer; afterwards everything is read again.
+//
+// Changes sets a watch on the group and one on each member. All calls over one connection
+// share them. The client library cannot remove watches: after the context is done each
+// remains until the next change of its znode.
+func (g *Group) Changes(ctx context.Context) <-chan View { return g.changes(ctx, false) }
+
+// changes is Changes. With namesOnly the members have IDs only, and their data is not read.
+func (g *Group) changes(ctx context.Context, namesOnly bool) <-chan View {
+	views := make(chan View, 1)
+	reader := children.NewReader(g.setup, g.children(namesOnly), true)
+	go func() {
+		defer close(views)
+		defer reader.Close()
+		if err := publishViews(ctx, reader, views); ctx.Err() == nil {
+			latest.Send(views, View{Err: recipe.Fail("watch", g.setup.Path, err)})
+		}
+	}()
+	return views
+}
+
+// publishViews sends a view whenever the members change, until the context is done or the
+// members cannot be read.
+func publishViews(ctx context.Context, reader *children.Reader[Member], views chan View) error {
+	var last []Member
+	for first := true; ; first = false {
+		read, err := reader.Read(ctx)
+		if err != nil {
+			return err
+		}
+		members := sorted(read)
+		if first || !slices.EqualFunc(members, last, func(a, b Member) bool {
+			return a.ID == b.ID && a.Token == b.Token && a.Revision == b.Revision
+		}) {
+			last = members
+			latest.Send(views, View{Members: members})
+		}
+		if err := reader.Wait(ctx, nil); err != nil {
+			return err
+		}
+	}
+}
+
+// children describes the znodes of the members.
+func (g *Group) children(namesOnly bool) children.Config[Member] {
+	c := children.Config[Member]{Path: g.setup.Path, NamesOnly: namesOnly, Parse: func(name string, found watch.Found, err error) (Member, error) {
+		m := Member{ID: name, Data: found.Data, Err: err}
+		if found.Stat != nil {
+			m.Token, m.Revision, m.Session = found.Stat.Czxid, found.Stat.Mzxid, found.Stat.EphemeralOwner
+		}
+		if g.setup.Layout == recipes.Kazoo && err == nil && !namesOnly {
+			m.ID, m.Data = string(found.Data), nil
+		}
+		if errors.Is(err, zkerror.ErrTooLarge) {
+			return m, nil
+		}
+		return m, err
+	}}
+	if g.setup.Layout == recipes.Kazoo {
+		c.Skip = func(name string) bool { return !strings.HasSuffix(name, kazooSuffix) }
+	}
+	return c
+}
+
+// sorted returns the members, sorted by ID, then by Token.
+func sorted(members map[string]Member) []Member {
+	all := make([]Member, 0, len(members))
+	for _, m := range members {
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b Member) int {
+		return cmp.Or(strings.Compare(a.ID, b.ID), cmp.Compare(a.Token, b.Token))
+	})
+	return all
+}
