@@ -51,7 +51,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/rQ2", breaks: "freeDoubtful frees anybody's claim",
-		file: "recipes/queue/settle.go",
+		file: "recipes/queue/ack.go",
 		edits: []edit{
 			{"if err == nil && stat.Czxid == d.token {", "if err == nil && stat.Czxid != 0 {"},
 		},
@@ -59,7 +59,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/rQ3", breaks: "item survives a lapse",
-		file: "recipes/queue/guard.go",
+		file: "recipes/queue/lease.go",
 		edits: []edit{
 			{"(!state.Proven || state.Lapses != d.lapses)", "!state.Proven"},
 		},
@@ -67,7 +67,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/rQ6", breaks: "attempt of an unread item is not taken back",
-		file: "recipes/queue/settle.go",
+		file: "recipes/queue/ack.go",
 		edits: []edit{
 			{"if !d.read.Load() && d.raw != nil {", "if false {"},
 		},
@@ -75,7 +75,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/rO1", breaks: "no fence before a batch is repeated",
-		file: "internal/zk/txn/register.go",
+		file: "internal/zk/txn/record.go",
 		edits: []edit{
 			{`		stat, err = conn.Set(r.path, r.next(), r.version)
 `, `		r.next()
@@ -95,7 +95,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/txn-session", breaks: "a transaction that a lost session may have applied is repeated",
-		file: "internal/zk/txn/register.go",
+		file: "internal/zk/txn/record.go",
 		edits: []edit{
 			{"case stat.Czxid == 0 && pending && first != nil && conn.SessionID() != session:", "case session == -1:"},
 		},
@@ -103,7 +103,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/rC1", breaks: "an older mzxid is taken in",
-		file: "recipes/cache/answer.go",
+		file: "recipes/cache/apply.go",
 		edits: []edit{
 			{"case z.Stat.Czxid < old.Stat.Czxid || z.Stat.Mzxid < old.Stat.Mzxid:", "case z.Stat.Czxid < old.Stat.Czxid:"},
 		},
@@ -111,7 +111,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/rC2", breaks: "listing takes away younger children",
-		file: "recipes/cache/answer.go",
+		file: "recipes/cache/apply.go",
 		edits: []edit{
 			{"if c.seen != now && (c.value == nil || c.value.Stat.Czxid <= a.stat.Pzxid) {", "if c.seen != now {"},
 		},
@@ -119,7 +119,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/rC3", breaks: "new session is not taken to lag",
-		file: "recipes/cache/owner.go",
+		file: "recipes/cache/updater.go",
 		edits: []edit{
 			{"broken, o.lagging = true, true", "broken = true"},
 		},
@@ -127,7 +127,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/rC4", breaks: "every first answer is believed",
-		file: "recipes/cache/answer.go",
+		file: "recipes/cache/apply.go",
 		edits: []edit{
 			{"return p == nil || o.quiet(&p.data) || o.quiet(&p.list)", `_ = p
 	return true`},
@@ -154,7 +154,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/rQ4", breaks: "a queue is not listed again after a reconnect",
-		file: "recipes/queue/look.go",
+		file: "recipes/queue/listing.go",
 		edits: []edit{
 			{`		f.items.reset()
 		f.claims.reset()
@@ -178,7 +178,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/rC5", breaks: "a deletion is believed while an answer is outstanding",
-		file: "recipes/cache/owner.go",
+		file: "recipes/cache/updater.go",
 		edits: []edit{
 			{"} else if !a.busy {", "} else {"},
 		},
@@ -186,7 +186,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/rC6", breaks: "absence is believed against a later listing",
-		file: "recipes/cache/answer.go",
+		file: "recipes/cache/apply.go",
 		edits: []edit{
 			{"if n.parent != nil && n.seen > a.sent {", "if false {"},
 		},
