@@ -77,29 +77,29 @@ var recipeMutants = []mutant{
 		name: "recipe/rO1", breaks: "no fence before a batch is repeated",
 		file: "internal/zk/txn/record.go",
 		edits: []edit{
-			{`		stat, err = conn.Set(r.path, r.next(), r.version)
-`, `		r.next()
-		return never, nil, nil
-		stat, err = conn.Set(r.path, r.next(), r.version)
+			{`		stat, err = conn.Set(r.path, r.nextID(), r.version)
+`, `		r.nextID()
+		return notApplied, nil, nil
+		stat, err = conn.Set(r.path, r.nextID(), r.version)
 `},
 		},
-		tests: "./internal/zk/txn -run ^TestRequestThatComesLate$",
+		tests: "./internal/zk/txn -run ^TestRecord_LateRequestFails$",
 	},
 	{
-		name: "recipe/txn-register", breaks: "a transaction is applied with a register that was created later",
+		name: "recipe/txn-record", breaks: "a transaction is applied with a record that was created later",
 		file: "internal/zk/txn/apply.go",
 		edits: []edit{
-			{"case c.Register != \"\" && c.Register != r.path:", "case false:"},
+			{"case c.t.Record != \"\" && c.t.Record != r.path:", "case false:"},
 		},
-		tests: "./internal/zk/txn -run ^TestBoundToARegister$",
+		tests: "./internal/zk/txn -run ^TestTransaction_BoundToRecord$",
 	},
 	{
 		name: "recipe/txn-session", breaks: "a transaction that a lost session may have applied is repeated",
 		file: "internal/zk/txn/record.go",
 		edits: []edit{
-			{"case stat.Czxid == 0 && pending && first != nil && conn.SessionID() != session:", "case session == -1:"},
+			{"case lost && conn.SessionID() != session:", "case session == -1:"},
 		},
-		tests: "./internal/zk/txn -run ^TestCreatesDirInASessionThatExpires$",
+		tests: "./internal/zk/txn -run ^TestCreatesDir_UnknownIfSessionExpires$",
 	},
 	{
 		name: "recipe/rC1", breaks: "an older mzxid is taken in",

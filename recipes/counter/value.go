@@ -216,7 +216,7 @@ func (v *Value[T]) write(ctx context.Context, old snapshot, data []byte) (snapsh
 			t.Ops, t.CreatesDir = []any{&zk.CreateRequest{Path: v.at.Path, Data: data, Acl: v.at.ACL}}, true
 		} else {
 			var err error
-			if t.Register, err = v.bind(ctx, old); err != nil {
+			if t.Record, err = v.bind(ctx, old); err != nil {
 				return snapshot{}, err
 			}
 			t.Ops = []any{&zk.SetDataRequest{Path: v.at.Path, Data: data, Version: old.version}}
@@ -241,7 +241,7 @@ func (v *Value[T]) write(ctx context.Context, old snapshot, data []byte) (snapsh
 			return made, nil
 		case errors.Is(err, recipes.ErrConnClosed):
 			return snapshot{}, err
-		case errors.Is(err, txn.ErrRegister):
+		case errors.Is(err, txn.ErrRecord):
 			// The znode may be another one, which has reached the same version.
 			seen, err := v.read(ctx, true)
 			if err != nil {
@@ -285,7 +285,7 @@ func (v *Value[T]) czxid(ctx context.Context, o txn.Outcome) (int64, error) {
 // state, so write compares the czxid afterwards.
 func (v *Value[T]) bind(ctx context.Context, old snapshot) (register string, err error) {
 	for {
-		if register := v.writer().Register(); register != "" {
+		if register := v.writer().Record(); register != "" {
 			return register, nil
 		}
 		o, err := v.writer().Run(ctx, txn.Transaction{})
@@ -305,6 +305,6 @@ func (v *Value[T]) bind(ctx context.Context, old snapshot) (register string, err
 		if err == nil && seen.Version != old.Version {
 			err = ErrChanged
 		}
-		return o.Register, err
+		return o.Record, err
 	}
 }

@@ -211,7 +211,7 @@ func (s *settlement) carryOut() txn.Outcome {
 	}
 	for {
 		t := txn.Transaction{Ops: ops, Session: s.items[0].session, Alone: s.alone}
-		o := s.q.writer.Do(t).Outcome()
+		o := s.q.writer.Start(t).Outcome()
 		if o.Failed < 0 || !errors.Is(o.Err, zk.ErrNoNode) || s.steps[o.Failed].kind != letterComes {
 			return o
 		}
@@ -268,7 +268,7 @@ func (s *settlement) conclude(o txn.Outcome) error {
 
 // free has a claim deleted.
 func (q *Queue) free(d *delivery) *txn.Call {
-	return q.writer.Do(txn.Transaction{Ops: []any{d.deleteClaim().op}, Session: d.session})
+	return q.writer.Start(txn.Transaction{Ops: []any{d.deleteClaim().op}, Session: d.session})
 }
 
 // freeDoubtful has a claim deleted of which it is not known whether it still stands.
@@ -326,7 +326,7 @@ func (q *Queue) giveBack(d *delivery) {
 	if !d.read.Load() && d.raw != nil {
 		ops = append(ops, &zk.SetDataRequest{Path: q.item(d.name), Data: d.raw, Version: d.version})
 	}
-	o := q.writer.Do(txn.Transaction{Ops: ops, Session: d.session}).Outcome()
+	o := q.writer.Start(txn.Transaction{Ops: ops, Session: d.session}).Outcome()
 	switch {
 	case o.Failed == 1: // somebody else has changed or deleted the item
 		q.free(d).Outcome()

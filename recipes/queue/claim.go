@@ -39,7 +39,7 @@ func (f *feed) claimAll(chosen []entry) ([]*delivery, error) {
 			claims[i].Sending = early[i].send
 		}
 	}
-	calls := f.writer.DoAll(claims)
+	calls := f.writer.StartAll(claims)
 	var claimed []*delivery
 	var failed error
 	missed := 0
@@ -95,7 +95,7 @@ func (f *feed) hold(e entry, o txn.Outcome, early *earlyRead) *delivery {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.held) == 0 {
-		f.Queue.sub.Prove(o.Register, o.Sent)
+		f.Queue.sub.Prove(o.Record, o.Sent)
 	}
 	f.held[d] = struct{}{}
 	return d

@@ -99,7 +99,7 @@ func (i Item) Multi(ops ...any) ([]zk.MultiResponse, error) {
 		return nil, d.lost(err)
 	}
 	check := &zk.CheckVersionRequest{Path: d.q.claim(d.name), Version: -1}
-	call := d.q.writer.Do(txn.Transaction{Ops: append([]any{check}, ops...), Session: d.session, Alone: true})
+	call := d.q.writer.Start(txn.Transaction{Ops: append([]any{check}, ops...), Session: d.session, Alone: true})
 	select {
 	case <-call.Done():
 	case <-d.grant.Context().Done():

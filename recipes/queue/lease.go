@@ -91,11 +91,11 @@ func (d *delivery) deadline() time.Time {
 // proveAnew is called when the register is missing: it was renewed, or somebody
 // has deleted it.
 func (q *Queue) proveAnew() {
-	o := q.writer.Do(txn.Transaction{}).Outcome()
+	o := q.writer.Start(txn.Transaction{}).Outcome()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if o.Err == nil && len(q.held) > 0 {
-		q.sub.Prove(o.Register, o.Sent)
+		q.sub.Prove(o.Record, o.Sent)
 	}
 }
 

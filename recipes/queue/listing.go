@@ -139,7 +139,7 @@ func (f *feed) resolve(name, id string) {
 	if err != nil || string(data) != id {
 		return
 	}
-	f.writer.Do(txn.Transaction{
+	f.writer.Start(txn.Transaction{
 		Ops:     []any{&zk.DeleteRequest{Path: f.claim(name), Version: -1}},
 		Session: stat.EphemeralOwner,
 	}).Outcome()

@@ -152,7 +152,7 @@ func (q *Queue) place(ctx context.Context, opts []PutOption) (string, error) {
 // offset is how far the clock of the ensemble's leader is ahead.
 func (q *Queue) offset(ctx context.Context) (time.Duration, error) {
 	for {
-		if offset, known := q.writer.Offset(); known {
+		if offset, known := q.writer.ClockOffset(); known {
 			return offset, nil
 		}
 		_, err := q.do(ctx, txn.Transaction{}) // if it is lost, the next one may not be

@@ -16,29 +16,31 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// register is the writer's znode. No other client writes to it.
-type register struct {
+// record is the writer's ephemeral znode. No other client writes to it.
+type record struct {
 	path    string
-	session int64 // its owner
-	version int32
-	id      uint64    // the last ID that was used for this register
-	zxid    int64     // of its creation
-	sent    time.Time // when the request was sent that created it; zero if the reply was lost
+	session int64  // the owner of the znode
+	version int32  // the last known version
+	id      uint64 // the last ID that was used
+	zxid    int64  // the czxid
+	// sent is the time when the request was sent that has created the znode. It is zero if the
+	// reply was lost.
+	sent time.Time
 }
 
-// renewAt is the version at which a register is replaced, long before the version overflows:
-// version -1 means any version. It is a variable for tests.
-var renewAt int32 = 1 << 30
+// maxVersion is the version at which a record is replaced, long before the version overflows: a
+// write that expects version -1 is applied at any version. It is a variable for tests.
+var maxVersion int32 = 1 << 30
 
-// next returns an ID that is greater than all before.
-func (r *register) next() []byte {
+// nextID returns an ID that is greater than all IDs that were used before.
+func (r *record) nextID() []byte {
 	r.id++
 	return strconv.AppendUint(nil, r.id, 10)
 }
 
-// newRegister returns a register with a unique name.
-func (w *Writer) newRegister() *register {
-	prefix := w.Prefix
+// newRecord returns a record with a unique name.
+func (w *Writer) newRecord() *record {
+	prefix := w.cfg.Prefix
 	if prefix == "" {
 		prefix = "client-"
 	}
@@ -46,180 +48,215 @@ func (w *Writer) newRegister() *register {
 	_, _ = rand.Read(b[:]) // crypto/rand never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	name := fmt.Sprintf("%s%x-%x-%x-%x-%x", prefix, b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-	return &register{path: path.Join(w.Dir, name)}
+	return &record{path: path.Join(w.cfg.Dir, name)}
 }
 
-// open creates a register in the current session. If first is not nil, it is a transaction that
-// creates the directory: open applies it in the same request, and finishes it unless it returns an
-// error.
-func (w *Writer) open(ctx context.Context, conn *zk.Conn, first *Call) error {
-	r := w.newRegister()
-	var ops []any
-	if first != nil {
-		ops = first.Ops
+// createOps returns the operations that create the znode with an ID.
+func (w *Writer) createOps(r *record) []any {
+	return []any{
+		&zk.CreateRequest{Path: r.path, Acl: w.cfg.ACL, Flags: zk.FlagEphemeral},
+		&zk.SetDataRequest{Path: r.path, Data: r.nextID()},
 	}
-	var session int64
-	pending := false // an earlier request may have been applied, or may be applied later
+}
+
+// setRecord replaces the record by r, which may be nil.
+func (w *Writer) setRecord(r *record) {
+	w.record = r
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.recordPath = ""
+	if r != nil {
+		w.recordPath = r.path
+	}
+}
+
+// setCreatedRecord sets the record after its znode was created. stat is the Stat of the znode.
+// sent is the time when the request was sent, or zero if the reply was lost.
+func (w *Writer) setCreatedRecord(r *record, stat *zk.Stat, sent time.Time) {
+	r.session, r.version, r.zxid, r.sent = stat.EphemeralOwner, stat.Version, stat.Czxid, sent
+	w.setRecord(r)
+	if !sent.IsZero() {
+		w.updateClock(stat.Mtime, sent)
+	}
+}
+
+// createRecord creates a record in the current session, and its directory if that does not exist.
+func (w *Writer) createRecord(ctx context.Context, conn *zk.Conn) error {
+	type reply struct {
+		stat *zk.Stat
+		sent time.Time
+	}
 	for {
-		if !pending {
-			session = conn.SessionID()
-		}
-		id := r.next()
-		if first != nil && first.Sending != nil {
-			first.Sending()
-		}
-		sent := time.Now()
-		responses, err := conn.Multi(append(slices.Clone(ops),
-			&zk.CreateRequest{Path: r.path, Acl: w.ACL, Flags: zk.FlagEphemeral},
-			&zk.SetDataRequest{Path: r.path, Data: id},
-		)...)
-		refused := Outcome{Err: err, Failed: firstError(responses)}
-		if refused.Failed >= len(ops) {
-			refused.Failed = -1
-		} else if refused.Failed >= 0 {
-			refused.Err = responses[refused.Failed].Error
-		}
-		switch {
-		case err == nil:
-			stat := responses[len(ops)+1].Stat
-			r.session, r.version, r.zxid, r.sent = stat.EphemeralOwner, stat.Version, stat.Mzxid, sent
-			w.use(r)
-			w.told(stat.Mtime, sent)
-			if first != nil {
-				first.finish(Outcome{
-					Failed: -1, Responses: responses[:len(ops):len(ops)],
-					Session: r.session, Zxid: r.zxid, Register: r.path, Sent: sent,
-				})
+		r := w.newRecord()
+		ops := w.createOps(r)
+		created, err := request.Read(ctx, conn, func() (reply, error) {
+			sent := time.Now()
+			responses, err := conn.Multi(ops...)
+			switch {
+			case err == nil:
+				return reply{responses[1].Stat, sent}, nil
+			case !errors.Is(err, zk.ErrNodeExists):
+				return reply{}, err
 			}
-			return nil
-		case errors.Is(err, zk.ErrNoNode) && first == nil && w.MakeDir != nil:
-			if err := w.MakeDir(ctx); err != nil {
+			// An earlier request was applied, and its reply was lost.
+			_, stat, err := conn.Exists(r.path)
+			return reply{stat: stat}, err
+		})
+		switch {
+		case errors.Is(err, zk.ErrNoNode) && w.cfg.MakeDir != nil:
+			if err := w.cfg.MakeDir(ctx); err != nil {
 				return err
 			}
-			continue
-		case request.Transient(err):
-			pending = pending || !errors.Is(err, zk.ErrNoServer)
-		case !pending && first != nil:
-			first.finish(refused)
-			return nil
-		case first == nil && !errors.Is(err, zk.ErrNodeExists):
+		case err != nil:
 			return err
+		case created.stat.Czxid != 0 && created.stat.EphemeralOwner == conn.SessionID():
+			w.setCreatedRecord(r, created.stat, created.sent)
+			return nil
 		}
-		// The reply was lost, now or before. No other client uses the name.
+		// Otherwise the session in which the record was created is over.
+	}
+}
+
+// createDir applies a transaction that creates the directory, and creates the record in the same
+// request. It finishes the call unless it returns an error.
+//
+// It does not use request.Read, because a lost reply changes the next request: the transaction is
+// sent again only if the record shows that it was not applied.
+func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error {
+	r := w.newRecord()
+	ops := append(slices.Clone(call.t.Ops), w.createOps(r)...)
+	lost := false // the reply to an earlier request was lost
+	var session int64
+	for {
+		if !lost {
+			session = conn.SessionID()
+		}
+		if call.t.Sending != nil {
+			call.t.Sending()
+		}
+		sent := time.Now()
+		responses, err := conn.Multi(ops...)
+		if err == nil {
+			stat := responses[len(ops)-1].Stat
+			w.setCreatedRecord(r, stat, sent)
+			call.finish(Outcome{
+				Failed: -1, Responses: responses[:len(call.t.Ops):len(call.t.Ops)],
+				Session: r.session, Zxid: r.zxid, Record: r.path, Sent: sent,
+			})
+			return nil
+		}
+		transient := request.Transient(err)
+		lost = lost || transient && !errors.Is(err, zk.ErrNoServer)
+		if !lost && !transient {
+			call.finish(failure(responses, 0, len(call.t.Ops), err))
+			return nil
+		}
 		stat, readErr := request.Read(ctx, conn, func() (*zk.Stat, error) {
 			_, stat, err := conn.Exists(r.path)
 			return stat, err
 		})
 		switch {
-		case readErr != nil && pending && first != nil:
+		case readErr != nil && lost:
 			return fmt.Errorf("%w: %w", ErrUnknown, readErr)
 		case readErr != nil:
 			return readErr
-		case stat.Czxid == 0 && pending && first != nil && conn.SessionID() != session:
-			first.fail(ErrUnknown) // the register may have been deleted with its session
+		case stat.Czxid != 0: // no other client uses the name
+			if stat.EphemeralOwner == conn.SessionID() {
+				w.setCreatedRecord(r, stat, time.Time{})
+			}
+			call.finish(Outcome{Failed: -1, Session: stat.EphemeralOwner, Zxid: stat.Czxid, Record: r.path})
 			return nil
-		case stat.Czxid == 0 && first != nil && !request.Transient(err):
-			first.finish(refused)
+		case lost && conn.SessionID() != session: // the record may have been deleted with its session
+			call.fail(ErrUnknown)
 			return nil
-		case stat.Czxid == 0: // if the request is applied later, the register exists then
-			_ = request.Pause(ctx, w.backoff.Next())
-			continue
-		case stat.EphemeralOwner == conn.SessionID():
-			r.session, r.version, r.zxid = stat.EphemeralOwner, stat.Version, stat.Czxid
-			w.use(r)
-		case first == nil: // it belongs to a session that is over
-			r = w.newRegister()
-			continue
+		case !transient:
+			call.finish(failure(responses, 0, len(call.t.Ops), err))
+			return nil
 		}
-		if first != nil {
-			first.finish(Outcome{Failed: -1, Session: stat.EphemeralOwner, Zxid: stat.Czxid, Register: r.path})
-		}
-		return nil
+		// If the lost request is applied after this read, the next request fails, because the
+		// directory exists, and the record shows the reason.
+		_ = request.Pause(ctx, w.backoff.Next())
 	}
 }
 
-// verdict is what the register shows about a batch whose reply was lost.
-type verdict int
+// resolution is the result of resolve.
+type resolution int
 
 const (
-	unknown verdict = iota
-	applied
-	never // it was not applied and cannot be applied any more
+	unknown    resolution = iota
+	applied               // the batch was applied
+	notApplied            // the batch was not applied, and cannot be applied any more
 )
 
-// inquire finds out whether the batch with an ID was applied; stat is that of the register if it
-// was. The error is why that remains unknown.
-func (w *Writer) inquire(ctx context.Context, conn *zk.Conn, id uint64) (v verdict, stat *zk.Stat, err error) {
-	r := w.register
+// resolve finds out whether the batch with an ID was applied, after the reply was lost. If it was
+// applied, stat is the Stat of the record. The error is the reason why the outcome is unknown.
+func (w *Writer) resolve(ctx context.Context, conn *zk.Conn, id uint64) (res resolution, stat *zk.Stat, err error) {
+	r := w.record
 	for {
-		data, stat, err := w.read(ctx, conn)
+		data, stat, err := w.readRecord(ctx, conn)
 		if err != nil {
-			w.use(nil)
+			w.setRecord(nil)
 			return unknown, nil, err
 		}
-		switch last, err := strconv.ParseUint(string(data), 10, 64); {
-		case err != nil:
-			w.use(nil)
+		last, err := strconv.ParseUint(string(data), 10, 64)
+		if err != nil {
+			w.setRecord(nil)
 			return unknown, nil, fmt.Errorf("another client has written to %s", r.path)
-		case last == id:
-			r.version = stat.Version
-			return applied, stat, nil
-		case last > id:
-			// The write below was applied, and its reply was lost.
-			r.version = stat.Version
-			return never, nil, nil
 		}
-		// The request may still be on its way to a server, or be applied on servers that are
-		// ahead of the one that has answered.
-		stat, err = conn.Set(r.path, r.next(), r.version)
+		if last >= id {
+			r.version = stat.Version
+			if last == id {
+				return applied, stat, nil
+			}
+			return notApplied, nil, nil // the reply to the write below was lost
+		}
+		// The request may still be in transit to a server, or it was applied on servers that are
+		// ahead of the server that has answered. Writing another ID makes it fail. A failed write is
+		// followed by another read and not by a retry, which could only fail again.
+		stat, err = conn.Set(r.path, r.nextID(), r.version)
 		switch {
 		case err == nil:
 			r.version = stat.Version
-			return never, nil, nil
-		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
-			if err := request.Pause(ctx, 5*time.Millisecond); err != nil {
+			return notApplied, nil, nil
+		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode), request.Transient(err):
+			if err := request.Pause(ctx, w.backoff.Next()); err != nil {
 				return unknown, nil, err
 			}
-		case !request.Transient(err):
-			w.use(nil)
+		default:
+			w.setRecord(nil)
 			return unknown, nil, err
 		}
 	}
 }
 
-func (w *Writer) read(ctx context.Context, conn *zk.Conn) (data []byte, stat *zk.Stat, err error) {
+func (w *Writer) readRecord(ctx context.Context, conn *zk.Conn) (data []byte, stat *zk.Stat, err error) {
 	err = request.Retry(ctx, conn, func() (err error) {
-		data, stat, err = request.Get(conn, w.register.path)
+		data, stat, err = request.Get(conn, w.record.path)
 		return err
 	})
 	return data, stat, err
 }
 
-// remove deletes the register. It returns nil if none is left.
-func (w *Writer) remove(conn *zk.Conn) error {
+// deleteLastRecord deletes the record when the Writer is closed. It returns nil if the Writer has
+// no record any more.
+func (w *Writer) deleteLastRecord(conn *zk.Conn) error {
 	w.mu.Lock()
-	over := w.over
+	failed := w.failed
 	w.mu.Unlock()
 	switch {
-	case over != nil || w.register == nil:
-		return over
+	case failed != nil || w.record == nil:
+		return failed
 	case conn == nil:
 		return zkerror.ErrConnClosed
 	}
-	return w.drop(context.Background(), conn, w.register.path)
+	return deleteRecord(context.Background(), conn, w.record.path)
 }
 
-func (w *Writer) drop(ctx context.Context, conn *zk.Conn, register string) error {
-	err := request.Retry(ctx, conn, func() error { return conn.Delete(register, -1) })
+// deleteRecord deletes a record. It succeeds if the record does not exist.
+func deleteRecord(ctx context.Context, conn *zk.Conn, path string) error {
+	err := request.Retry(ctx, conn, func() error { return conn.Delete(path, -1) })
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
 	return err
-}
-
-// told updates the clock by the time of a transaction in milliseconds since 1970.
-func (w *Writer) told(stamp int64, sent time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.clock.told(stamp, sent, time.Now())
 }
