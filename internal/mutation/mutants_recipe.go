@@ -102,6 +102,14 @@ var recipeMutants = []mutant{
 		tests: "./internal/zk/txn -run ^TestCreatesDir_UnknownIfSessionExpires$",
 	},
 	{
+		name: "recipe/counter-overflow", breaks: "a write leaves a counter at version -1",
+		file: "recipes/counter/write.go",
+		edits: []edit{
+			{"if old.version == anyVersion-1 {", "if false {"},
+		},
+		tests: "./recipes/counter -run ^TestTrap33_VersionOverflow$",
+	},
+	{
 		name: "recipe/rC1", breaks: "an older mzxid is taken in",
 		file: "recipes/cache/apply.go",
 		edits: []edit{
