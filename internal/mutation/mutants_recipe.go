@@ -47,31 +47,31 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{"return c, c.stat != nil && c.stat.Pzxid >= zxid", "return c, c.stat != nil"},
 		},
-		tests: "./recipes/queue -run ^TestEarlyReadCountsOnlyIfItSawTheClaim$",
+		tests: "./recipes/queue -run ^TestEarlyRead_MustIncludeClaim$",
 	},
 	{
-		name: "recipe/rQ2", breaks: "freeDoubtful frees anybody's claim",
+		name: "recipe/rQ2", breaks: "the claim of another consumer is deleted",
 		file: "recipes/queue/ack.go",
 		edits: []edit{
 			{"if err == nil && stat.Czxid == d.token {", "if err == nil && stat.Czxid != 0 {"},
 		},
-		tests: "./recipes/queue -run ^TestReturnedWithoutAnswerAndRegister$",
+		tests: "./recipes/queue -run ^TestReturn_ReplyAndRecordLost$",
 	},
 	{
-		name: "recipe/rQ3", breaks: "item survives a lapse",
+		name: "recipe/rQ3", breaks: "an item survives the expiry of its lease",
 		file: "recipes/queue/lease.go",
 		edits: []edit{
 			{"(!state.Proven || state.Lapses != d.lapses)", "!state.Proven"},
 		},
-		tests: "./recipes/queue -run ^TestWhenAnItemIsLost$",
+		tests: "./recipes/queue -run ^TestLossReason$",
 	},
 	{
-		name: "recipe/rQ6", breaks: "attempt of an unread item is not taken back",
+		name: "recipe/rQ6", breaks: "the attempt of an unread item counts",
 		file: "recipes/queue/ack.go",
 		edits: []edit{
-			{"if !d.read.Load() && d.raw != nil {", "if false {"},
+			{"if !d.received.Load() && d.raw != nil {", "if false {"},
 		},
-		tests: "./recipes/queue -run ^TestUnreadIsNoAttempt$",
+		tests: "./recipes/queue -run ^TestConsume_UnreadItemIsNoAttempt$",
 	},
 	{
 		name: "recipe/rO1", breaks: "no fence before a batch is repeated",
@@ -164,25 +164,39 @@ var recipeMutants = []mutant{
 		name: "recipe/rQ4", breaks: "a queue is not listed again after a reconnect",
 		file: "recipes/queue/listing.go",
 		edits: []edit{
-			{`		f.items.reset()
-		f.claims.reset()
+			{`		d.items.stale, d.claims.stale = true, true
 `, ""},
 		},
-		tests: "./recipes/queue -run ^TestTrap27_WatchIsLost$",
+		tests: "./recipes/queue -run ^TestTrap27_WatchIsLostDuringListing$",
+	},
+	{
+		name: "recipe/queue-doubt", breaks: "a queue is not listed again if its watch is in doubt",
+		file: "recipes/queue/dispatcher.go",
+		edits: []edit{
+			{`			d.items.stale, d.claims.stale = true, true
+			return nil
+		case changed:`, `			return nil
+		case changed:`},
+		},
+		tests: "./recipes/queue -run ^TestTrap27_WatchOfClosedQueueIsLost$",
+	},
+	{
+		name: "recipe/queue-uncertain", breaks: "Close leaves a claim whose outcome is unknown",
+		file: "recipes/queue/queue.go",
+		edits: []edit{
+			{"q.dispatcher.deleteUncertainClaim(name, id)", "_, _ = name, id"},
+		},
+		tests: "./recipes/queue -run ^TestClaim_ReplyAndRecordLost$",
 	},
 	{
 		name: "recipe/rQ5", breaks: "an item that comes with the end of the context is lost",
 		file: "recipes/queue/take.go",
 		edits: []edit{
-			{`			return nil, q.fail("take from", context.Cause(ctx))
-		}
-		a = <-answers // it came at the same time
-`, `			return nil, q.fail("take from", context.Cause(ctx))
-		}
-		return nil, q.fail("take from", context.Cause(ctx))
+			{`		result = <-results // it was sent at the same time
+`, `		return nil, q.wrapError("take from", context.Cause(ctx))
 `},
 		},
-		tests: "./recipes/queue -run ^TestTakeAtTheEndOfTheContext$",
+		tests: "./recipes/queue -run ^TestTake_ItemArrivesWhenContextEnds$",
 	},
 	{
 		name: "recipe/rC5", breaks: "a deletion is believed while an answer is outstanding",

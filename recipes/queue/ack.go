@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// How an item was settled.
+// How an item was completed.
 var (
 	errAcknowledged = errors.New("acknowledged")
 	errReturned     = errors.New("returned")
@@ -38,12 +38,12 @@ var (
 //
 // Other errors wrap ZooKeeper's error: nothing was applied, and the claim is still valid.
 func (i Item) Ack(ctx context.Context, ops ...any) error {
-	s := i.d.q.acknowledge(i)
+	c := i.d.q.newAcknowledgement(i)
 	for _, op := range ops {
-		s.steps = append(s.steps, step{op: op})
+		c.operations = append(c.operations, operation{op: op})
 	}
-	s.alone = len(ops) > 0
-	return i.d.fail("acknowledge", s.settle(ctx))
+	c.alone = len(ops) > 0
+	return i.d.wrapError("acknowledge", c.run(ctx))
 }
 
 // AckAll acknowledges several items of one queue in one transaction: all of them, or none
@@ -57,23 +57,23 @@ func AckAll(ctx context.Context, items ...Item) error {
 	if slices.ContainsFunc(items, func(i Item) bool { return i.d.q != q }) {
 		return fmt.Errorf("acknowledge: %w: items of several queues", zkerror.ErrInvalidOption)
 	}
-	return q.fail("acknowledge items of", q.acknowledge(items...).settle(ctx))
+	return q.wrapError("acknowledge items of", q.newAcknowledgement(items...).run(ctx))
 }
 
-func (q *Queue) acknowledge(items ...Item) *settlement {
-	s := &settlement{q: q, as: errAcknowledged}
+func (q *Queue) newAcknowledgement(items ...Item) *completion {
+	c := &completion{q: q, as: errAcknowledged}
 	for _, i := range items {
-		if !slices.Contains(s.items, i.d) {
-			s.items = append(s.items, i.d)
+		if !slices.Contains(c.items, i.d) {
+			c.items = append(c.items, i.d)
 		}
 	}
-	s.build = func(d *delivery) ([]step, error) {
-		if len(d.parts) > 1 && !d.opened.Load() {
+	c.build = func(d *delivery) ([]operation, error) {
+		if len(d.parts) > 1 && !d.partsRead.Load() {
 			return nil, ErrParts
 		}
-		return []step{d.deleteClaim(), d.deleteItem()}, nil
+		return []operation{d.deleteClaimOp(), d.deleteItemOp()}, nil
 	}
-	return s
+	return c
 }
 
 // Return returns the item to the queue, where it is immediately available and keeps its
@@ -83,68 +83,73 @@ func (q *Queue) acknowledge(items ...Item) *settlement {
 // Errors are those of [Item.Ack]. [ErrClaimLost] means that the item has been returned
 // already or will be; [ErrSettled] means that it was acknowledged.
 func (i Item) Return(ctx context.Context, cause error) error {
-	s := &settlement{q: i.d.q, as: errReturned, items: []*delivery{i.d}}
-	s.build = func(d *delivery) ([]step, error) {
-		if s.q.cfg.MaxAttempts > 0 && d.attempt >= s.q.cfg.MaxAttempts {
-			reason := "returned"
-			if cause != nil {
-				reason = cause.Error()
-			}
-			s.moved = true
-			return d.bury(reason), nil
+	c := &completion{q: i.d.q, as: errReturned, items: []*delivery{i.d}}
+	c.build = func(d *delivery) ([]operation, error) {
+		if c.q.cfg.MaxAttempts == 0 || d.attempt < c.q.cfg.MaxAttempts {
+			return []operation{d.deleteClaimOp()}, nil
 		}
-		return []step{d.deleteClaim()}, nil
+		reason := "returned"
+		if cause != nil {
+			reason = cause.Error()
+		}
+		c.toDeadLetters = true
+		return d.deadLetterOps(reason), nil
 	}
-	return i.d.fail("return", s.settle(ctx))
+	return i.d.wrapError("return", c.run(ctx))
 }
 
-// step is one operation of a settlement.
-type step struct {
-	op   any
-	d    *delivery // whose; nil if it is the user's
-	kind kind
+// operation is an operation of a completion.
+type operation struct {
+	op any
+	// d is the delivery to which the operation belongs, or nil if it is an operation of the user.
+	d    *delivery
+	kind operationKind
 }
 
-type kind int
+type operationKind int
 
 const (
-	other     kind = iota
-	claimGoes      // without the claim nothing may be done
-	itemGoes
-	letterComes // its directory may be missing
+	otherOperation operationKind = iota
+	deleteClaim                  // fails if the claim was lost
+	deleteItem
+	createLetter // fails if the directory of the dead letters does not exist
 )
 
-func (d *delivery) deleteClaim() step {
-	return step{&zk.DeleteRequest{Path: d.q.claim(d.name), Version: -1}, d, claimGoes}
+func (d *delivery) deleteClaimOp() operation {
+	return operation{&zk.DeleteRequest{Path: d.q.claimPath(d.name), Version: -1}, d, deleteClaim}
 }
 
-func (d *delivery) deleteItem() step {
-	return step{&zk.DeleteRequest{Path: d.q.item(d.name), Version: -1}, d, itemGoes}
+func (d *delivery) deleteItemOp() operation {
+	return operation{&zk.DeleteRequest{Path: d.q.itemPath(d.name), Version: -1}, d, deleteItem}
 }
 
-// settlement is the end of items, in one transaction.
-type settlement struct {
+// completion is a transaction that acknowledges or returns items.
+type completion struct {
 	q     *Queue
 	as    error // errAcknowledged or errReturned
 	items []*delivery
-	build func(*delivery) ([]step, error)
-	steps []step // the user's
+	// build returns the operations for an item.
+	build func(*delivery) ([]operation, error)
+	// operations are the operations of the user, and later all operations.
+	operations []operation
+	// alone means that the transaction shares no request.
 	alone bool
-	moved bool // it becomes a dead letter
+	// toDeadLetters means that the items are moved to the dead letters.
+	toDeadLetters bool
 }
 
-// settle waits until the items are settled, or for as long as the context lasts.
-func (s *settlement) settle(ctx context.Context) error {
+// run applies the completion, and returns when it is applied or ctx is done.
+func (c *completion) run(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if s.q.begin() != nil {
-		return s.run(ctx) // the items have ended, and nothing is sent any more
+	if c.q.startCall() != nil {
+		return c.apply(ctx) // the deliveries have ended, so apply sends nothing
 	}
 	done := make(chan error, 1)
 	go func() {
-		defer s.q.busy.Done()
-		done <- s.run(ctx)
+		defer c.q.running.Done()
+		done <- c.apply(ctx)
 	}()
 	select {
 	case err := <-done:
@@ -154,192 +159,204 @@ func (s *settlement) settle(ctx context.Context) error {
 	}
 }
 
-// run settles the items. Once it has sent something the context does not matter.
-func (s *settlement) run(ctx context.Context) error {
-	// In one order, so that two that have items in common do not wait for each
-	// other.
-	slices.SortFunc(s.items, func(a, b *delivery) int { return cmp.Compare(a.token, b.token) })
-	for _, d := range s.items {
+// apply applies the completion. After it has sent a request, it ignores ctx.
+func (c *completion) apply(ctx context.Context) error {
+	// Completions that have items in common must not wait for each other, so all wait in the same
+	// order.
+	slices.SortFunc(c.items, func(a, b *delivery) int { return cmp.Compare(a.token, b.token) })
+	for _, d := range c.items {
 		select {
-		case d.turn <- struct{}{}:
-			defer func() { <-d.turn }()
+		case d.writing <- struct{}{}:
+			defer func() { <-d.writing }()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	if len(s.steps) == 0 {
-		s.items = slices.DeleteFunc(s.items, func(d *delivery) bool { return d.settled == s.as })
+	if len(c.operations) == 0 {
+		c.items = slices.DeleteFunc(c.items, func(d *delivery) bool { return d.completed == c.as })
 	}
-	var own []step
-	for _, d := range s.items {
+	if len(c.items) == 0 {
+		return nil
+	}
+	if err := c.buildOperations(); err != nil {
+		return err
+	}
+	if c.as == errReturned {
+		// Done must be closed before another consumer can claim the item.
+		for _, d := range c.items {
+			d.end(ErrSettled)
+			c.q.removeDelivery(d)
+		}
+	}
+	return c.finish(c.send())
+}
+
+// buildOperations adds the operations for the items. The claims must be valid, and must belong to
+// one session.
+func (c *completion) buildOperations() error {
+	var all []operation
+	for _, d := range c.items {
 		switch {
-		case d.settled == errAcknowledged || d.settled == errReturned:
+		case d.completed == errAcknowledged || d.completed == errReturned:
 			return ErrSettled
-		case d.settled != nil:
-			return d.settled
+		case d.completed != nil:
+			return d.completed
 		case d.grant.Err() != nil:
 			return fmt.Errorf("%w: %w", ErrClaimLost, d.grant.Err())
-		case d.session != s.items[0].session:
+		case d.session != c.items[0].session:
 			return fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrSessionExpired)
 		}
-		steps, err := s.build(d)
+		operations, err := c.build(d)
 		if err != nil {
 			return err
 		}
-		own = append(own, steps...)
+		all = append(all, operations...)
 	}
-	if len(own) == 0 {
-		return nil
-	}
-	s.steps = append(own, s.steps...)
-	if s.as == errReturned {
-		// Done is closed before anybody else can have it.
-		for _, d := range s.items {
-			d.end(ErrSettled)
-			s.q.release(d)
-		}
-	}
-	return s.conclude(s.carryOut())
+	c.operations = append(all, c.operations...)
+	return nil
 }
 
-// carryOut sends the transaction, and makes the directory of dead letters for it
-// where it is missing.
-func (s *settlement) carryOut() txn.Outcome {
-	ops := make([]any, len(s.steps))
-	for i, step := range s.steps {
-		ops[i] = step.op
+// send applies the transaction. If the directory of the dead letters does not exist, send creates
+// it.
+func (c *completion) send() txn.Outcome {
+	ops := make([]any, len(c.operations))
+	for i, o := range c.operations {
+		ops[i] = o.op
 	}
 	for {
-		t := txn.Transaction{Ops: ops, Session: s.items[0].session, Alone: s.alone}
-		o := s.q.writer.Start(t).Outcome()
-		if o.Failed < 0 || !errors.Is(o.Err, zk.ErrNoNode) || s.steps[o.Failed].kind != letterComes {
+		t := txn.Transaction{Ops: ops, Session: c.items[0].session, Alone: c.alone}
+		o := c.q.writer.Start(t).Outcome()
+		if o.Failed < 0 || !errors.Is(o.Err, zk.ErrNoNode) || c.operations[o.Failed].kind != createLetter {
 			return o
 		}
-		if err := s.q.makeDead(context.WithoutCancel(s.q.ctx)); err != nil {
+		if err := c.q.makeDead(context.WithoutCancel(c.q.ctx)); err != nil {
 			return txn.Outcome{Err: err, Failed: -1}
 		}
 	}
 }
 
-// conclude draws the consequences.
-func (s *settlement) conclude(o txn.Outcome) error {
+// finish updates the deliveries after the outcome is known, and returns the error of the
+// completion.
+func (c *completion) finish(o txn.Outcome) error {
 	switch {
 	case o.Err == nil:
-		s.end(s.as, ErrSettled)
+		c.finishDeliveries(c.as, ErrSettled)
 		return nil
 	case errors.Is(o.Err, txn.ErrUnknown):
 		err := fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, o.Err)
-		if s.undone() {
+		if c.isNotApplied() {
 			err = fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrSessionExpired)
 		}
-		s.end(err, err)
-		for _, d := range s.items {
-			s.q.freeDoubtful(d)
+		c.finishDeliveries(err, err)
+		for _, d := range c.items {
+			c.q.deleteClaimIfOwn(d)
 		}
 		return err
 	case errors.Is(o.Err, txn.ErrSession):
 		err := fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrSessionExpired)
-		s.end(err, zkerror.ErrSessionExpired)
+		c.finishDeliveries(err, zkerror.ErrSessionExpired)
 		return err
 	}
-	failed := step{}
+	var failed operation
 	if o.Failed >= 0 && errors.Is(o.Err, zk.ErrNoNode) {
-		failed = s.steps[o.Failed]
+		failed = c.operations[o.Failed]
 	}
 	switch failed.kind {
-	case claimGoes:
+	case deleteClaim:
 		err := fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrDeleted)
-		s.q.forget(failed.d, err, zkerror.ErrDeleted)
+		c.q.finishDelivery(failed.d, err, zkerror.ErrDeleted)
 		return err
-	case itemGoes:
-		s.q.forget(failed.d, zkerror.ErrDeleted, zkerror.ErrDeleted)
-		s.q.free(failed.d).Outcome()
+	case deleteItem:
+		c.q.finishDelivery(failed.d, zkerror.ErrDeleted, zkerror.ErrDeleted)
+		c.q.deleteClaim(failed.d)
 		return zkerror.ErrDeleted
 	}
-	if s.as == errReturned { // it has ended, and must not stay claimed
-		s.end(errReturned, ErrSettled)
-		for _, d := range s.items {
-			s.q.free(d).Outcome()
-			s.q.cameBack(d)
+	if c.as == errReturned { // the deliveries have ended, so their claims must be deleted
+		c.finishDeliveries(errReturned, ErrSettled)
+		for _, d := range c.items {
+			c.q.deleteClaim(d)
+			c.q.addReturnedItem(d)
 		}
 	}
 	return o.Err
 }
 
-// free has a claim deleted.
-func (q *Queue) free(d *delivery) *txn.Call {
-	return q.writer.Start(txn.Transaction{Ops: []any{d.deleteClaim().op}, Session: d.session})
-}
-
-// freeDoubtful has a claim deleted of which it is not known whether it still stands.
-// One that another consumer has made since is left alone.
-func (q *Queue) freeDoubtful(d *delivery) {
-	stat, err := request.Read(context.Background(), q.conn, func() (*zk.Stat, error) {
-		if _, err := q.conn.Sync(q.claim(d.name)); err != nil {
-			return nil, err
+// finishDeliveries finishes the deliveries of the completion.
+func (c *completion) finishDeliveries(completed, reason error) {
+	for _, d := range c.items {
+		c.q.finishDelivery(d, completed, reason)
+		if c.as == errReturned && !c.toDeadLetters {
+			c.q.addReturnedItem(d)
 		}
-		_, stat, err := q.conn.Exists(q.claim(d.name))
-		return stat, err
-	})
-	if err == nil && stat.Czxid == d.token { // nobody else deletes it
-		q.free(d).Outcome()
 	}
 }
 
-// undone reports whether a settlement that deletes items, and of which nothing is
-// known, has not been carried out, and so never will be: without the register it
-// cannot.
-func (s *settlement) undone() bool {
-	d := s.items[0]
-	if s.as == errReturned && !s.moved {
+// isNotApplied reports whether a completion with an unknown outcome was not applied. It can only be
+// known if the completion deletes the items. Then it cannot be applied later either, because the
+// record of the writer does not exist any more.
+func (c *completion) isNotApplied() bool {
+	if c.as == errReturned && !c.toDeadLetters {
 		return false
 	}
-	stat, err := request.Read(context.Background(), s.q.conn, func() (*zk.Stat, error) {
-		if _, err := s.q.conn.Sync(s.q.item(d.name)); err != nil {
-			return nil, err
-		}
-		_, stat, err := s.q.conn.Exists(s.q.item(d.name))
-		return stat, err
-	})
+	d := c.items[0]
+	stat, err := c.q.newestStat(c.q.itemPath(d.name))
 	return err == nil && stat.Czxid == d.czxid
 }
 
-func (s *settlement) end(settled, reason error) {
-	for _, d := range s.items {
-		s.q.forget(d, settled, reason)
-		if s.as == errReturned && !s.moved {
-			s.q.cameBack(d)
-		}
+// finishDelivery ends a delivery, which cannot be completed any more. The caller writes for the
+// item.
+func (q *Queue) finishDelivery(d *delivery, completed, reason error) {
+	d.completed = completed
+	d.end(reason)
+	q.removeDelivery(d)
+}
+
+// deleteClaim deletes the claim of a delivery.
+func (q *Queue) deleteClaim(d *delivery) {
+	q.writer.Start(txn.Transaction{Ops: []any{d.deleteClaimOp().op}, Session: d.session}).Outcome()
+}
+
+// deleteClaimIfOwn deletes the claim of a delivery if it exists. If another consumer has claimed
+// the item since, that claim remains.
+func (q *Queue) deleteClaimIfOwn(d *delivery) {
+	stat, err := q.newestStat(q.claimPath(d.name))
+	if err == nil && stat.Czxid == d.token { // no other client deletes it
+		q.deleteClaim(d)
 	}
 }
 
-// giveBack deletes the claim of an item that was lost, unless the item is settled
-// by then. One that was never read was not attempted: writing its data once more
-// takes the attempt back.
-func (q *Queue) giveBack(d *delivery) {
-	d.turn <- struct{}{}
-	defer func() { <-d.turn }()
-	if d.settled != nil {
+// newestStat returns the Stat of a znode as of a time after the call. The Stat is empty if the
+// znode does not exist.
+func (q *Queue) newestStat(path string) (*zk.Stat, error) {
+	return request.Read(context.Background(), q.conn, func() (*zk.Stat, error) {
+		if _, err := q.conn.Sync(path); err != nil {
+			return nil, err
+		}
+		_, stat, err := q.conn.Exists(path)
+		return stat, err
+	})
+}
+
+// returnClaim deletes the claim of a delivery that has ended, unless the item was completed before.
+// If the program has not received the item, it writes the data of the item again, so that the
+// attempt does not count.
+func (q *Queue) returnClaim(d *delivery) {
+	d.writing <- struct{}{}
+	defer func() { <-d.writing }()
+	if d.completed != nil {
 		return
 	}
-	ops := []any{d.deleteClaim().op}
-	if !d.read.Load() && d.raw != nil {
-		ops = append(ops, &zk.SetDataRequest{Path: q.item(d.name), Data: d.raw, Version: d.version})
+	ops := []any{d.deleteClaimOp().op}
+	if !d.received.Load() && d.raw != nil {
+		ops = append(ops, &zk.SetDataRequest{Path: q.itemPath(d.name), Data: d.raw, Version: d.version})
 	}
 	o := q.writer.Start(txn.Transaction{Ops: ops, Session: d.session}).Outcome()
 	switch {
-	case o.Failed == 1: // somebody else has changed or deleted the item
-		q.free(d).Outcome()
+	case o.Failed == 1: // another client has changed or deleted the item
+		q.deleteClaim(d)
 	case errors.Is(o.Err, txn.ErrUnknown):
-		q.freeDoubtful(d)
+		q.deleteClaimIfOwn(d)
 	}
-	d.settled = fmt.Errorf("%w: %w", ErrClaimLost, d.grant.Err())
-	q.cameBack(d)
-}
-
-// forget ends an item for good. The caller has its turn.
-func (q *Queue) forget(d *delivery, settled, reason error) {
-	d.settled = settled
-	d.end(reason)
-	q.release(d)
+	d.completed = fmt.Errorf("%w: %w", ErrClaimLost, d.grant.Err())
+	q.addReturnedItem(d)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -37,31 +36,31 @@ type DeadLetter struct {
 	Parts [][]byte
 }
 
-// why is what is written beside a dead letter.
-type why struct {
+// reasonData is the data of the znode with the reason of a dead letter.
+type reasonData struct {
 	Item     string `json:"item"`
 	Attempts int    `json:"attempts"`
 	Reason   string `json:"reason"`
 }
 
 const (
-	whyNode = "why"
-	// maxReason bounds what is kept of a reason.
+	reasonNode = "why"
+	// maxReason is the maximum length of a reason. Longer reasons are truncated.
 	maxReason = 1000
 )
 
-// bury makes a dead letter of an item. Its name tells it from a later item of the
-// same name.
-func (d *delivery) bury(reason string) []step {
+// deadLetterOps returns the operations that move an item to the dead letters. The name of the dead
+// letter contains the czxid of the item, because a later item can have the same name.
+func (d *delivery) deadLetterOps(reason string) []operation {
 	if len(reason) > maxReason {
 		reason = reason[:maxReason]
 	}
-	text, _ := json.Marshal(why{d.name, d.attempt, reason}) // strings and a number
+	text, _ := json.Marshal(reasonData{d.name, d.attempt, reason}) // cannot fail
 	letter := path.Join(d.q.cfg.Dead, fmt.Sprintf("%s-%x", d.name, uint64(d.czxid)))
-	return []step{
-		d.deleteClaim(), d.deleteItem(),
-		{&zk.CreateRequest{Path: letter, Data: d.raw, Acl: d.q.acl}, d, letterComes},
-		{&zk.CreateRequest{Path: path.Join(letter, whyNode), Data: text, Acl: d.q.acl}, d, other},
+	return []operation{
+		d.deleteClaimOp(), d.deleteItemOp(),
+		{&zk.CreateRequest{Path: letter, Data: d.raw, Acl: d.q.acl}, d, createLetter},
+		{&zk.CreateRequest{Path: path.Join(letter, reasonNode), Data: text, Acl: d.q.acl}, d, otherOperation},
 	}
 }
 
@@ -73,67 +72,61 @@ func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 		return names, err
 	})
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return nil, q.fail("list dead letters of", err)
+		return nil, q.wrapError("list dead letters of", err)
 	}
-	slices.SortFunc(names, q.compareLetters)
+	slices.SortFunc(names, q.compareDeadLetters)
 	var letters []DeadLetter
 	for _, name := range names {
-		switch letter, err := q.letter(ctx, name); {
+		switch letter, err := q.readDeadLetter(ctx, name); {
 		case err == nil:
 			letters = append(letters, letter)
 		case !errors.Is(err, zk.ErrNoNode):
-			return nil, q.fail("read dead letters of", err)
+			return nil, q.wrapError("read dead letters of", err)
 		}
 	}
 	return letters, nil
 }
 
-func (q *Queue) compareLetters(a, b string) int {
-	x, xok := parse(q.layout, letterOf(a))
-	y, yok := parse(q.layout, letterOf(b))
+// compareDeadLetters compares the names of dead letters by the positions of their items.
+func (q *Queue) compareDeadLetters(a, b string) int {
+	x, xok := parseName(q.layout, itemOfDeadLetter(a))
+	y, yok := parseName(q.layout, itemOfDeadLetter(b))
 	if !xok || !yok {
 		return strings.Compare(a, b)
 	}
-	return compare(x, y)
+	return compareEntries(x, y)
 }
 
-// letterOf is the name of the item that a dead letter was.
-func letterOf(letter string) string {
+// itemOfDeadLetter returns the name of the item, given the name of its dead letter.
+func itemOfDeadLetter(letter string) string {
 	if i := strings.LastIndexByte(letter, '-'); i >= 0 {
 		return letter[:i]
 	}
 	return letter
 }
 
-func (q *Queue) letter(ctx context.Context, name string) (DeadLetter, error) {
+func (q *Queue) readDeadLetter(ctx context.Context, name string) (DeadLetter, error) {
 	dir := path.Join(q.cfg.Dead, name)
-	read := func(node string) (data []byte, stat *zk.Stat, err error) {
-		err = request.Retry(ctx, q.conn, func() (err error) {
-			data, stat, err = request.Get(q.conn, node)
-			return err
-		})
-		return data, stat, err
-	}
-	text, _, err := read(path.Join(dir, whyNode))
+	reason, err := q.readContent(ctx, path.Join(dir, reasonNode))
 	if err != nil {
 		return DeadLetter{}, err
 	}
-	raw, stat, err := read(dir)
+	letter, err := q.readContent(ctx, dir)
 	if err != nil {
 		return DeadLetter{}, err
 	}
-	var w why
-	if err := json.Unmarshal(text, &w); err != nil {
-		w = why{Item: letterOf(name), Reason: "unknown: " + err.Error()}
+	var r reasonData
+	if err := json.Unmarshal(reason.raw, &r); err != nil {
+		r = reasonData{Item: itemOfDeadLetter(name), Reason: "unknown: " + err.Error()}
 	}
-	parts, _ := q.payloads(raw)
+	parts, _ := q.payloads(letter.raw)
 	return DeadLetter{
-		ID: name, Item: w.Item, Attempts: w.Attempts, Reason: w.Reason,
-		Since: time.UnixMilli(stat.Ctime), Raw: raw, Parts: parts,
+		ID: name, Item: r.Item, Attempts: r.Attempts, Reason: r.Reason,
+		Since: time.UnixMilli(letter.stat.Ctime), Raw: letter.raw, Parts: parts,
 	}, nil
 }
 
-// payloads reads an item's data.
+// payloads returns the payloads in the data of an item.
 func (q *Queue) payloads(raw []byte) ([][]byte, error) {
 	if q.layout == recipes.Kazoo {
 		return [][]byte{raw}, nil
@@ -146,36 +139,37 @@ func (q *Queue) payloads(raw []byte) ([][]byte, error) {
 // another client has requeued or discarded the dead letter, and [recipes.ErrUnconfirmed]
 // like [Queue.Put].
 func (q *Queue) Requeue(ctx context.Context, l DeadLetter) error {
-	e, ok := parse(q.layout, l.Item)
+	e, ok := parseName(q.layout, l.Item)
 	if !ok {
-		return q.fail("requeue", fmt.Errorf("%w: %q is not the name of an item", zkerror.ErrInvalidOption, l.Item))
+		return q.wrapError("requeue", fmt.Errorf("%w: %q is not the name of an item", zkerror.ErrInvalidOption, l.Item))
 	}
-	head := strings.TrimSuffix(e.name, fmt.Sprintf("%010d", e.sequence))
-	return q.fail("requeue", q.endLetter(ctx, l, &zk.CreateRequest{
-		Path: q.item(head), Data: l.Raw, Acl: q.acl, Flags: zk.FlagSequence,
+	prefix := strings.TrimSuffix(e.name, fmt.Sprintf("%010d", e.sequence))
+	return q.wrapError("requeue", q.deleteDeadLetter(ctx, l, &zk.CreateRequest{
+		Path: q.itemPath(prefix), Data: l.Raw, Acl: q.acl, Flags: zk.FlagSequence,
 	}))
 }
 
 // Discard deletes a dead letter permanently. Errors are those of [Queue.Requeue].
 func (q *Queue) Discard(ctx context.Context, l DeadLetter) error {
-	return q.fail("discard", q.endLetter(ctx, l))
+	return q.wrapError("discard", q.deleteDeadLetter(ctx, l))
 }
 
-func (q *Queue) endLetter(ctx context.Context, l DeadLetter, further ...any) error {
+// deleteDeadLetter deletes a dead letter and creates items in the same transaction.
+func (q *Queue) deleteDeadLetter(ctx context.Context, l DeadLetter, items ...any) error {
 	if q.ctx.Err() != nil {
 		return ErrClosed
 	}
 	dir := path.Join(q.cfg.Dead, l.ID)
-	ops := append([]any{
-		&zk.DeleteRequest{Path: path.Join(dir, whyNode), Version: -1},
+	deletes := []any{
+		&zk.DeleteRequest{Path: path.Join(dir, reasonNode), Version: -1},
 		&zk.DeleteRequest{Path: dir, Version: -1},
-	}, further...)
-	o, err := q.put(ctx, txn.Transaction{Ops: ops}, 2)
-	if err == nil && o.Failed >= 0 && o.Failed < 2 && errors.Is(o.Err, zk.ErrNoNode) {
+	}
+	o, err := q.createItems(ctx, append(deletes, items...), len(deletes))
+	switch {
+	case err != nil:
+		return err
+	case o.Failed >= 0 && o.Failed < len(deletes) && errors.Is(o.Err, zk.ErrNoNode):
 		return zkerror.ErrDeleted
 	}
-	if err == nil {
-		err = o.Err
-	}
-	return err
+	return o.Err
 }

@@ -1,308 +1,231 @@
 package queue
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
+	"slices"
+	"sort"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// feed finds and claims items for those who want them. All of its fields belong to
-// its goroutine, and to shut when that has ended.
-type feed struct {
-	*Queue
+// dispatcher claims items and answers requests with them. Its fields belong to its goroutine, and
+// to shutDown after the goroutine has ended.
+type dispatcher struct {
+	q     *Queue
 	sub   *session.Subscription
-	epoch uint64 // of the connection, when it was last looked
+	epoch uint64 // the epoch of the connection when the directories were last checked
 	rand  *rand.Rand
 
-	items  watched // children of the queue's node
-	claims watched
+	items  *directory
+	claims *directory
 
-	// What was listed, in order, without what was claimed since by this feed or
-	// was found to be gone: delayed items and those without priority, and those
-	// with one.
-	timed, ranked []entry
-	claimed       map[string]bool   // by somebody, as last listed or since met
-	unfit         map[string]bool   // cannot be claimed, or moved when their attempts are used up
-	listed        int               // how many items were
-	taken         int               // how many were claimed since
-	missed        int               // how many others were quicker to claim since
-	doubtful      map[string]string // may be claimed by this feed without its knowing, with that id
-	lookedAt      time.Time         // when the directories were last listed
-	lookTook      time.Duration     // how long that listing took
+	// listed are the items of the last listing, in order, without the items that this dispatcher
+	// has claimed since, or that were found to be deleted.
+	listed []entry
+	// claimedNames are the names of claimed items: those of the last listing of the claims, and
+	// items for which a claim has failed since.
+	claimedNames map[string]bool
+	// unusable are the names of items that cannot be claimed, read or moved to the dead letters.
+	unusable map[string]bool
+	// uncertain are claims that may have been applied without the knowledge of the dispatcher: the
+	// ID of the claim, by the name of the item.
+	uncertain map[string]string
 
-	atOnce int // how many to claim in one round
-	spread int // choose among so many more than that
+	listedItems   int           // how many items the last listing has returned
+	claimedItems  int           // how many of them this dispatcher has claimed since
+	lostRaces     int           // how many of them others have claimed first, or deleted
+	listedAt      time.Time     // when the last listing was complete
+	listingLasted time.Duration // how long that listing took
+
+	batch  int // how many items are claimed at the same time
+	spread int // how many additional items are considered, of which a random selection is claimed
 }
 
 const (
-	// minAtOnce is how many items are claimed in the first round, if so many are
-	// wanted, and maxAtOnce what that grows to while nobody else is quicker.
-	minAtOnce, maxAtOnce = 8, 64
-	// maxSpread is what spread grows to by collisions.
+	// batch is at least minBatch in the beginning, and grows to maxBatch while no claim fails.
+	minBatch, maxBatch = 8, 64
+	// maxSpread is the limit of spread, which grows if claims fail.
 	maxSpread = 64
 )
 
-func newFeed(q *Queue) *feed {
+func newDispatcher(q *Queue) *dispatcher {
 	sub := q.subscribe()
-	return &feed{
-		Queue: q, sub: sub, epoch: sub.State().Epoch,
-		rand:  rand.New(rand.NewPCG(uint64(q.conn.SessionID()), uint64(time.Now().UnixNano()))),
-		items: watched{dir: q.path, stale: true}, claims: watched{dir: q.cfg.Claims, stale: true},
-		claimed: map[string]bool{}, unfit: map[string]bool{}, doubtful: map[string]string{},
-		atOnce: minAtOnce,
+	return &dispatcher{
+		q: q, sub: sub, epoch: sub.State().Epoch,
+		rand:         rand.New(rand.NewPCG(uint64(q.conn.SessionID()), uint64(time.Now().UnixNano()))),
+		items:        &directory{reader: watch.NewReader(q.conn, sub, q.path, watch.Children), create: q.makeItems, stale: true},
+		claims:       &directory{reader: watch.NewReader(q.conn, sub, q.cfg.Claims, watch.Children), create: q.makeClaims, stale: true},
+		claimedNames: map[string]bool{}, unusable: map[string]bool{}, uncertain: map[string]string{},
+		batch: minBatch,
 	}
 }
 
-// run goes round while somebody wants items, until the queue or the connection is
-// closed.
-func (f *feed) run() {
-	for f.ctx.Err() == nil {
-		n, _ := f.wanted()
+// run answers requests until the queue or the connection is closed.
+func (d *dispatcher) run() {
+	for d.q.ctx.Err() == nil {
+		n, _ := d.q.requestedItems()
 		if n == 0 {
 			select {
-			case <-f.kick:
-			case <-f.ctx.Done():
+			case <-d.q.wake:
+			case <-d.q.ctx.Done():
 			}
 			continue
 		}
-		err := f.round(min(n, f.atOnce))
+		err := d.serveRequests(min(n, d.batch))
 		switch {
-		case err == nil || f.ctx.Err() != nil:
+		case err == nil || d.q.ctx.Err() != nil:
 		case errors.Is(err, zkerror.ErrConnClosed):
-			f.connClosed()
+			d.setConnClosed()
 			return
 		default:
-			f.log.Warn("cannot take items", "err", err)
-			f.refuse(f.refine(err))
+			d.q.log.Warn("cannot take items", "err", err)
+			d.q.failRequests(d.q.translateError(err))
 		}
 	}
-	f.refuse(ErrClosed)
+	d.q.failRequests(ErrClosed)
 }
 
-// connClosed says that nothing can be taken any more.
-func (f *feed) connClosed() {
-	f.mu.Lock()
-	f.over = f.refine(zkerror.ErrConnClosed)
-	f.mu.Unlock()
-	f.refuse(f.over)
+// setConnClosed fails the current and all later requests.
+func (d *dispatcher) setConnClosed() {
+	err := d.q.translateError(zkerror.ErrConnClosed)
+	d.q.mu.Lock()
+	d.q.connErr = err
+	d.q.mu.Unlock()
+	d.q.failRequests(err)
 }
 
-// round hands out up to n items, or waits until there may be some.
-func (f *feed) round(n int) error {
-	if err := f.look(false); err != nil {
-		return err
+// serveRequests hands out up to n items, or waits until there may be an item.
+func (d *dispatcher) serveRequests(n int) error {
+	chosen, due, err := d.chooseListed(n, false)
+	var lastTry uint64
+	if err == nil && len(chosen) == 0 {
+		if _, lastTry = d.q.requestedItems(); lastTry > 0 {
+			// A request that does not wait must see the items that exist when it is made.
+			d.items.stale, d.claims.stale = true, true
+		}
+		chosen, due, err = d.chooseListed(n, true)
 	}
-	chosen, due, err := f.choose(n)
 	if err != nil {
 		return err
 	}
 	if len(chosen) == 0 {
-		_, now := f.wanted()
-		if now > 0 { // whoever does not wait is told what was asked since
-			f.items.stale, f.claims.stale = true, true
-		}
-		if f.outdated() {
-			if err := f.look(true); err != nil {
-				return err
-			}
-			if chosen, due, err = f.choose(n); err != nil {
-				return err
-			}
-		}
-		if len(chosen) == 0 {
-			f.refuseNow(now)
-			return f.wait(due)
-		}
+		d.q.failTries(lastTry)
+		return d.waitForItems(due)
 	}
-	claimed, err := f.claimAll(chosen)
-	ready, tooLarge := f.open(claimed)
+	claimed, err := d.claimItems(chosen)
+	ready, readErr := d.readItems(claimed)
 	if err == nil {
-		err = tooLarge
+		err = readErr
 	}
-	for _, d := range f.hand(f.proven(ready)) {
-		d.end(errUnread)
-		f.release(d)
-		f.busy.Go(func() { f.giveBack(d) })
+	for _, unwanted := range d.q.answerRequests(d.awaitLease(ready)) {
+		d.abandon(unwanted, errUnread)
 	}
 	return err
 }
 
-// wait waits until there may be something to take: a change, the time at which
-// the next delayed item is due, or somebody who does not wait.
-func (f *feed) wait(due time.Time) error {
-	var timer <-chan time.Time
+// waitForItems waits until there may be an item to claim: until a directory has changed, the next
+// delayed item is due, or there is a request that does not wait.
+func (d *dispatcher) waitForItems(due time.Time) error {
 	if !due.IsZero() {
-		t := time.NewTimer(time.Until(due))
-		defer t.Stop()
-		timer = t.C
+		timer := time.AfterFunc(time.Until(due), d.q.wakeDispatcher)
+		defer timer.Stop()
 	}
 	for {
-		if state := f.sub.State(); state.Closed {
-			return zkerror.ErrConnClosed
-		} else if state.Epoch != f.epoch {
+		n, lastTry := d.q.requestedItems()
+		isDue := !due.IsZero() && !time.Now().Before(due)
+		if n == 0 || lastTry > 0 || isDue || d.q.hasReturnedItems() {
 			return nil
 		}
-		if n, now := f.wanted(); n == 0 || now > 0 {
+		changed, err := d.items.reader.WaitEither(d.q.ctx, d.claims.reader, d.q.wake)
+		switch {
+		case err != nil:
+			return err
+		case changed && !d.items.isStale() && !d.claims.isStale():
+			// Neither watch has fired, but one of them may have been lost at a reconnect.
+			d.items.stale, d.claims.stale = true, true
 			return nil
-		}
-		f.mu.Lock()
-		returned := len(f.returned)
-		f.mu.Unlock()
-		if returned > 0 {
-			return nil
-		}
-		select {
-		case event := <-f.items.watch.C():
-			return f.items.fired(event)
-		case event := <-f.claims.watch.C():
-			return f.claims.fired(event)
-		case <-f.items.doubt:
-			f.items.reset()
-			return nil
-		case <-f.claims.doubt:
-			f.claims.reset()
-			return nil
-		case <-timer:
-			return nil
-		case <-f.kick:
-		case <-f.sub.Changed():
-		case <-f.ctx.Done():
+		case changed:
 			return nil
 		}
 	}
 }
 
-// choose takes up to n of the items that were listed, that nobody has and that are
-// due, in order; those that are chosen stay listed. due is when the next delayed
-// item is, if there is one, by this process's clock.
-func (f *feed) choose(n int) (chosen []entry, due time.Time, err error) {
-	var now int64 // by the clock of the ensemble
+// chooseListed lists the directories that have changed, and chooses up to n items, in order. If
+// force is not set, it lists only if that is worthwhile. due is the time by this process's clock
+// at which the next delayed item is due, or zero.
+func (d *dispatcher) chooseListed(n int, force bool) (chosen []entry, due time.Time, err error) {
+	if err := d.refresh(force); err != nil {
+		return nil, due, err
+	}
+	available, due, err := d.availableItems(n + d.spread)
+	if len(available) > n {
+		available = d.selectRandomly(available, n)
+	}
+	return available, due, err
+}
+
+// availableItems returns up to limit listed items that are due and not claimed, in order.
+func (d *dispatcher) availableItems(limit int) (available []entry, due time.Time, err error) {
+	var now int64 // by the clock of the ensemble, in milliseconds since 1970
 	var offset time.Duration
-	limit := n + f.spread
-	for _, list := range [][]entry{f.timed, f.ranked} {
-		for _, e := range list {
-			if e.due > 0 && now == 0 {
-				if offset, err = f.offset(f.ctx); err != nil {
-					return nil, due, err
-				}
-				now = time.Now().Add(offset).UnixMilli()
+	for i := 0; i < len(d.listed) && len(available) < limit; i++ {
+		e := d.listed[i]
+		if e.due > 0 && now == 0 {
+			if offset, err = d.q.clockOffset(d.q.ctx); err != nil {
+				return nil, due, err
 			}
-			if e.due > now {
-				due = time.UnixMilli(e.due).Add(-offset)
-				break // those that follow are due later
-			}
-			if f.claimed[e.name] || f.unfit[e.name] {
-				continue
-			}
-			if chosen = append(chosen, e); len(chosen) == limit {
-				break
-			}
+			now = time.Now().Add(offset).UnixMilli()
 		}
-		if len(chosen) == limit {
-			break
+		switch {
+		case e.due > now:
+			due = time.UnixMilli(e.due).Add(-offset)
+			// The following delayed items are due later. Continue with the items with priorities.
+			i += sort.Search(len(d.listed)-i, func(k int) bool { return d.listed[i+k].priority != noPriority }) - 1
+		case !d.claimedNames[e.name] && !d.unusable[e.name]:
+			available = append(available, e)
 		}
 	}
-	if len(chosen) <= n {
-		return chosen, due, nil
-	}
-	// Some of them at random, in order.
-	some := chosen[:0]
-	for i, e := range chosen {
-		if left, need := len(chosen)-i, n-len(some); f.rand.IntN(left) < need {
-			some = append(some, e)
-		}
-	}
-	return some, due, nil
+	return available, due, nil
 }
 
-// without is a list without those of its entries that are gone, which are near its
-// beginning.
-func without(list []entry, gone map[string]bool) []entry {
-	last := 0
-	for i, left := 0, len(gone); i < len(list) && left > 0; i++ {
-		if gone[list[i].name] {
-			last = i + 1
+// selectRandomly returns n of the entries, in order.
+func (d *dispatcher) selectRandomly(entries []entry, n int) []entry {
+	selected := entries[:0]
+	for i, e := range entries {
+		if d.rand.IntN(len(entries)-i) < n-len(selected) {
+			selected = append(selected, e)
+		}
+	}
+	return selected
+}
+
+// removeListed removes items, which are near the beginning of the list. The rest of the list is not
+// copied.
+func (d *dispatcher) removeListed(names map[string]bool) {
+	n := 0 // the items up to this index contain all that are removed
+	for i, left := 0, len(names); i < len(d.listed) && left > 0; i++ {
+		if names[d.listed[i].name] {
+			n = i + 1
 			left--
 		}
 	}
-	to := last
-	for i := last - 1; i >= 0; i-- {
-		if !gone[list[i].name] {
-			to--
-			list[to] = list[i]
-		}
+	kept := slices.DeleteFunc(slices.Clone(d.listed[:n]), func(e entry) bool { return names[e.name] })
+	d.listed = d.listed[n-len(kept):]
+	copy(d.listed, kept)
+}
+
+// adjustBatch adapts the choice of items to the outcome of claims. Each claim that fails costs all
+// claims of the same request a round trip.
+func (d *dispatcher) adjustBatch(claimed, failed int) {
+	if failed > 0 {
+		d.spread = min(max(2*d.spread, 1), maxSpread)
+		d.batch = max(claimed, 1)
+	} else {
+		d.spread = max(d.spread-1, 0)
+		d.batch = min(2*d.batch, maxBatch)
 	}
-	return list[to:]
-}
-
-// collided is called when others were quicker to claim some of what was chosen: one
-// claim that fails costs all of them a round trip.
-func (f *feed) collided(claimed int) {
-	f.spread = min(max(2*f.spread, 1), maxSpread)
-	f.atOnce = max(claimed, 1)
-}
-
-func (f *feed) uncontended() {
-	f.spread = max(f.spread-1, 0)
-	f.atOnce = min(2*f.atOnce, maxAtOnce)
-}
-
-// watched is a directory that was listed along with a watch on it.
-type watched struct {
-	dir     string
-	stale   bool // it has changed since it was listed, or may have
-	doubted bool // the watch may have been lost, and is to be set again
-	watch   *watch.Watch
-	doubt   <-chan time.Time // has an element when reset is to be called
-}
-
-// fired notes that the watch has fired, given what was received from it.
-func (w *watched) fired(received zk.Event) error {
-	event := w.watch.Take(received)
-	*w = watched{dir: w.dir, stale: true}
-	if errors.Is(event.Err, zk.ErrClosing) {
-		return zkerror.ErrConnClosed
-	}
-	return nil
-}
-
-// poll notes if the watch has fired by now.
-func (w *watched) poll() error {
-	if w.watch.Fired() {
-		return w.fired(zk.Event{})
-	}
-	return nil
-}
-
-// reset has the directory listed and the watch set again.
-func (w *watched) reset() { w.stale, w.doubted, w.doubt = true, true, nil }
-
-// list lists the directory, and sets a watch unless there is one.
-func (f *feed) list(w *watched) ([]string, error) {
-	q := watch.Query{Path: w.dir, What: watch.Children, Epoch: f.epoch, Reset: w.doubted}
-	found, err := request.Read(context.Background(), f.conn, func() (watch.Found, error) {
-		if f.ctx.Err() != nil {
-			return watch.Found{}, ErrClosed
-		}
-		return watch.Try(f.conn, q)
-	})
-	if errors.Is(err, zkerror.ErrTooLarge) {
-		err = fmt.Errorf("%w: %w", ErrTooMany, err)
-	}
-	if err == nil {
-		*w = watched{dir: w.dir, watch: found.Watch}
-		if found.Doubt {
-			w.doubt = time.After(watch.Interval(q.Reset))
-		}
-	}
-	return found.Children, err
 }

@@ -2,111 +2,166 @@ package queue
 
 import (
 	"context"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-const timeout = 4 * time.Second // of sessions
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a test in a bubble: a server, and clients on fake time.
-type world struct {
+const sessionTimeout = 4 * time.Second
+
+var openACL = zk.WorldACL(zk.PermAll)
+
+// harness is a server in a bubble with fake time, and the queues of a test.
+type harness struct {
 	*testing.T
 	srv    *zktest.Server
 	queues []*Queue
 }
 
-// play runs f in a bubble, closes the queues and looks for what is left.
-func play(t *testing.T, f func(w *world), opts ...zktest.Option) {
+// run runs f, closes the queues, and requires that no znode and no watch remains.
+func run(t *testing.T, f func(h *harness), opts ...zktest.Option) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, srv: zktest.Start(t, opts...)}
-		f(w)
-		for _, q := range w.queues {
+		h := &harness{T: t, srv: zktest.Start(t, opts...)}
+		f(h)
+		for _, q := range h.queues {
 			err := q.Close(context.Background())
 			if q.conn.State() == zk.StateHasSession {
-				require.NoError(t, err)
+				require.NoError(h, err)
 			}
 		}
-		w.nothingLeft()
+		h.requireNothingRemains()
 	})
 }
 
-// nothingLeft: no register, no claim, and no watches but those that the next queue on a
-// connection uses.
-func (w *world) nothingLeft() {
-	w.Helper()
+// requireNothingRemains requires that no record and no claim exists, and no watch but those that
+// the next queue on the connection uses.
+func (h *harness) requireNothingRemains() {
+	h.Helper()
 	synctest.Wait()
-	require.NotContains(w, w.srv.Tree(), "ephemeral", "%s", w.srv.Tree())
-	for _, watch := range w.srv.Watches() {
-		require.Equal(w, zktest.ChildWatch, watch.Kind, watch)
+	require.NotContains(h, h.srv.Tree(), "ephemeral", "%s", h.srv.Tree())
+	for _, watch := range h.srv.Watches() {
+		require.Equal(h, zktest.ChildWatch, watch.Kind, watch)
 	}
 }
 
-func (w *world) connect() *zk.Conn {
-	conn, _, err := w.srv.Connect(timeout, zk.WithMaxBufferSize(64<<10))
-	require.NoError(w, err)
+// connect returns a connection with a small receive buffer.
+func (h *harness) connect() *zk.Conn { return h.connectWith(zk.WithMaxBufferSize(64 << 10)) }
+
+func (h *harness) connectWith(opts ...func(*zk.Conn)) *zk.Conn {
+	conn, _, err := h.srv.Connect(sessionTimeout, opts...)
+	require.NoError(h, err)
 	synctest.Wait()
 	return conn
 }
 
-func (w *world) newQueue(conn *zk.Conn, cfg Config, opts ...recipes.Option) *Queue {
-	q, err := New(conn, "/jobs", cfg, append([]recipes.Option{recipes.WithSessionTimeout(timeout)}, opts...)...)
-	require.NoError(w, err)
-	w.queues = append(w.queues, q)
+// queue returns a participant with a separate connection.
+func (h *harness) queue() *Queue { return h.queueOn(h.connect(), Config{}) }
+
+func (h *harness) queueOn(conn *zk.Conn, cfg Config, opts ...recipes.Option) *Queue {
+	return h.queueAt(conn, "/jobs", cfg, opts...)
+}
+
+func (h *harness) queueAt(conn *zk.Conn, path string, cfg Config, opts ...recipes.Option) *Queue {
+	q, err := New(conn, path, cfg, append([]recipes.Option{recipes.WithSessionTimeout(sessionTimeout)}, opts...)...)
+	require.NoError(h, err)
+	h.queues = append(h.queues, q)
 	return q
 }
 
-// queue is a participant with a connection of its own.
-func (w *world) queue() *Queue { return w.newQueue(w.connect(), Config{}) }
-
-func (w *world) put(q *Queue, payloads ...string) {
-	w.Helper()
+func (h *harness) put(q *Queue, payloads ...string) {
+	h.Helper()
 	for _, p := range payloads {
-		require.NoError(w, q.Put(w.Context(), []byte(p)))
+		require.NoError(h, q.Put(h.Context(), []byte(p)))
 	}
 }
 
-// take asserts that there is an item with that payload to be taken.
-func (w *world) take(q *Queue, payload string) Item {
-	w.Helper()
-	item, err := q.TryTake(w.Context())
-	require.NoError(w, err)
-	require.Equal(w, payload, string(item.Data()))
-	require.NoError(w, item.Err())
+// take takes an item, which must have a payload.
+func (h *harness) take(q *Queue, payload string) Item {
+	h.Helper()
+	item, err := q.TryTake(h.Context())
+	require.NoError(h, err)
+	require.Equal(h, payload, string(item.Data()))
+	require.NoError(h, item.Err())
 	return item
 }
 
-func (w *world) empty(q *Queue) {
-	w.Helper()
-	_, err := q.TryTake(w.Context())
-	require.ErrorIs(w, err, ErrEmpty)
+// startTake takes an item in the background.
+func (h *harness) startTake(q *Queue) <-chan Item {
+	taken := make(chan Item, 1)
+	go func() {
+		item, err := q.Take(h.Context())
+		require.NoError(h, err)
+		taken <- item
+	}()
+	return taken
 }
 
-// only is a match of the k-th request of a kind of one client.
-func only(conn *zk.Conn, op zktest.Op, k int) zktest.Match {
-	return zktest.Match{Op: op, Session: conn.SessionID(), Nth: k}
+func (h *harness) ack(i Item) {
+	h.Helper()
+	require.NoError(h, i.Ack(h.Context()))
 }
 
-// pass lets time pass, and then what happens at that instant happen.
-func (w *world) pass(d time.Duration) {
+// requireEmpty requires that no item is available.
+func (h *harness) requireEmpty(q *Queue) {
+	h.Helper()
+	_, err := q.TryTake(h.Context())
+	require.ErrorIs(h, err, ErrEmpty)
+}
+
+// requestFaults are the ways in which one request can fail.
+var requestFaults = map[string]func(srv *zktest.Server, m zktest.Match){
+	"reply lost":                 func(srv *zktest.Server, m zktest.Match) { srv.After(m, zktest.Cut) },
+	"request lost":               func(srv *zktest.Server, m zktest.Match) { srv.Before(m, zktest.Cut) },
+	"applied, session moved":     func(srv *zktest.Server, m zktest.Match) { srv.After(m, zktest.Fail(zk.ErrSessionMoved)) },
+	"not applied, session moved": func(srv *zktest.Server, m zktest.Match) { srv.Before(m, zktest.Fail(zk.ErrSessionMoved)) },
+}
+
+// nth matches the n-th request of a kind that a client sends from now on.
+func nth(conn *zk.Conn, op zktest.Op, n int) zktest.Match {
+	return zktest.Match{Op: op, Session: conn.SessionID(), Nth: n}
+}
+
+// advance lets time pass, and waits until all goroutines are idle.
+func (h *harness) advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// left are the names of what is in a directory.
-func (w *world) left(dir string) (names []string) {
-	w.Helper()
-	conn := w.connect()
+// children returns the names of the children of a znode, or nil if it does not exist.
+func (h *harness) children(path string) []string {
+	h.Helper()
+	conn := h.connect()
 	defer conn.Close()
-	names, _, err := conn.Children(dir)
+	return h.childrenOn(conn, path)
+}
+
+func (h *harness) childrenOn(conn *zk.Conn, path string) []string {
+	h.Helper()
+	names, _, err := conn.Children(path)
 	if err != nil {
-		require.ErrorIs(w, err, zk.ErrNoNode)
+		require.ErrorIs(h, err, zk.ErrNoNode)
 	}
 	return names
+}
+
+// reconnects returns how often clients have connected since the log was reset.
+func (h *harness) reconnects() int { return h.srv.Log().Count(zktest.OpConnect) }
+
+// watchChannels returns how many channels the client library holds for watches.
+func watchChannels(conn *zk.Conn) (n int) {
+	synctest.Wait()
+	for it := reflect.ValueOf(conn).Elem().FieldByName("watchers").MapRange(); it.Next(); {
+		n += it.Value().Len()
+	}
+	return n
 }

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -10,160 +11,158 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// look brings what is known of items and claims up to date: of those directories
-// that have changed, where that is worth while, or in any case.
-func (f *feed) look(anyhow bool) error {
-	if err := f.observe(); err != nil {
-		return err
+// directory is a directory that the dispatcher lists and watches.
+type directory struct {
+	reader *watch.Reader
+	create func(context.Context) error
+	stale  bool // the directory may have changed since it was listed
+}
+
+func (d *directory) isStale() bool {
+	d.stale = d.stale || d.reader.Watch().Fired()
+	return d.stale
+}
+
+// list lists the directory. If the directory does not exist, list creates it, because otherwise it
+// could not be watched.
+func (d *directory) list(ctx context.Context) ([]string, error) {
+	for {
+		found, err := d.reader.Read(ctx)
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			if err := d.create(ctx); err != nil {
+				return nil, err
+			}
+		case errors.Is(err, zkerror.ErrTooLarge):
+			return nil, fmt.Errorf("%w: %w", ErrTooMany, err)
+		case err != nil:
+			return nil, err
+		default:
+			d.stale = false
+			return found.Children, nil
+		}
 	}
-	if !anyhow && !f.worthwhile() {
+}
+
+// refresh lists the directories that have changed. If force is not set, it does so only if that is
+// worthwhile.
+func (d *dispatcher) refresh(force bool) error {
+	state := d.sub.State()
+	if state.Closed {
+		return zkerror.ErrConnClosed
+	}
+	if state.Epoch != d.epoch {
+		// The client library restores its watches, but does not retry if that fails, and can lose
+		// changes in the meantime.
+		d.epoch = state.Epoch
+		d.items.stale, d.claims.stale = true, true
+	}
+	d.listReturned()
+	itemsStale, claimsStale := d.items.isStale(), d.claims.isStale()
+	if !itemsStale && !claimsStale || !force && !d.isWorthListing() {
 		return nil
 	}
 	began := time.Now()
 	var items, claims <-chan request.Answer[[]string]
-	if f.items.stale {
-		items = request.Start(func() ([]string, error) { return f.listOrMake(&f.items, f.makeItems) })
+	if itemsStale {
+		items = request.Start(func() ([]string, error) { return d.items.list(d.q.ctx) })
 	}
-	if f.claims.stale {
-		claims = request.Start(func() ([]string, error) { return f.listOrMake(&f.claims, f.makeClaims) })
+	if claimsStale {
+		claims = request.Start(func() ([]string, error) { return d.claims.list(d.q.ctx) })
 	}
 	var failed error
 	if claims != nil {
 		if a := <-claims; a.Err != nil {
 			failed = a.Err
 		} else {
-			f.setClaimed(a.Value)
+			d.setClaims(a.Value)
 		}
 	}
 	if items != nil {
 		if a := <-items; a.Err != nil {
 			failed = a.Err
 		} else {
-			f.setListed(a.Value)
+			d.setItems(a.Value)
 		}
 	}
-	if items != nil || claims != nil {
-		f.lookedAt = time.Now()
-		f.lookTook = f.lookedAt.Sub(began)
-	}
+	d.listedAt = time.Now()
+	d.listingLasted = d.listedAt.Sub(began)
 	return failed
 }
 
-// observe notes what has become stale.
-func (f *feed) observe() error {
-	state := f.sub.State()
-	if state.Closed {
-		return zkerror.ErrConnClosed
-	}
-	if state.Epoch != f.epoch {
-		// The client library sets its watches again, but not if that fails, and can
-		// lose changes while it does.
-		f.epoch = state.Epoch
-		f.items.reset()
-		f.claims.reset()
-	}
-	f.takeBack()
-	return errors.Join(f.items.poll(), f.claims.poll())
-}
-
-// takeBack puts items that came back on the list again. One that has become a dead
-// letter is found to be gone when its turn comes.
-func (f *feed) takeBack() {
-	f.mu.Lock()
-	returned := f.returned
-	f.returned = nil
-	f.mu.Unlock()
-	for _, e := range returned {
-		list := &f.ranked
-		if e.priority == noPriority {
-			list = &f.timed
-		}
-		if i, listed := slices.BinarySearchFunc(*list, e, compare); !listed {
-			*list = slices.Insert(*list, i, e)
-		}
-		delete(f.claimed, e.name)
-	}
-}
-
-func (f *feed) outdated() bool { return f.items.stale || f.claims.stale }
-
-// worthwhile reports whether to list again before all listed items have been taken. A
-// listing for each item would make n items cost n² names. So a listing that is outdated is
-// used until an eighth of it was taken, or until time has passed, in comparison with which
-// another listing costs little.
-func (f *feed) worthwhile() bool {
-	left := len(f.timed) + len(f.ranked)
-	return f.outdated() && (left == 0 || f.taken >= max(f.listed/8, 16) || f.missed > f.listed/256 ||
-		time.Since(f.lookedAt) > max(minListAge, listShare*f.lookTook))
+// isWorthListing reports whether an outdated listing is replaced before all of its items were
+// claimed. If every claim were followed by a listing, n items would cost n² names. So a listing is
+// used until an eighth of it was claimed, or until so much time has passed that the cost of another
+// listing is small in comparison.
+func (d *dispatcher) isWorthListing() bool {
+	return len(d.listed) == 0 || d.claimedItems >= max(d.listedItems/8, 16) || d.lostRaces > d.listedItems/256 ||
+		time.Since(d.listedAt) > max(minListingAge, listingShare*d.listingLasted)
 }
 
 const (
-	// listShare bounds the time spent on listing to a twentieth of the whole.
-	listShare = 20
-	// minListAge is how long a listing is used at least, however quickly it was made.
-	minListAge = time.Second
+	// listingShare limits the time that is spent on listings to a twentieth of the total time.
+	listingShare = 20
+	// minListingAge is the time for which a listing is used at least, even if it was fast.
+	minListingAge = time.Second
 )
 
-// listOrMake lists a directory that is created if it is missing: without it
-// nothing could be watched.
-func (f *feed) listOrMake(w *watched, makeDir func(context.Context) error) ([]string, error) {
-	for {
-		names, err := f.list(w)
-		if !errors.Is(err, zk.ErrNoNode) {
-			return names, err
+// listReturned adds items whose claims were deleted to the list again. If such an item has become a
+// dead letter, the dispatcher finds out when it claims the item.
+func (d *dispatcher) listReturned() {
+	for _, e := range d.q.takeReturnedItems() {
+		if i, found := slices.BinarySearchFunc(d.listed, e, compareEntries); !found {
+			d.listed = slices.Insert(d.listed, i, e)
 		}
-		if err := makeDir(f.ctx); err != nil {
-			return nil, err
-		}
+		delete(d.claimedNames, e.name)
 	}
 }
 
-func (f *feed) setClaimed(names []string) {
-	clear(f.claimed)
+// setClaims replaces the names of claimed items by those of a listing.
+func (d *dispatcher) setClaims(names []string) {
+	clear(d.claimedNames)
 	for _, name := range names {
-		if id, doubtful := f.doubtful[name]; doubtful {
-			f.resolve(name, id)
+		if id, uncertain := d.uncertain[name]; uncertain {
+			d.deleteUncertainClaim(name, id)
 		}
-		f.claimed[name] = true
+		d.claimedNames[name] = true
 	}
-	clear(f.doubtful)
+	clear(d.uncertain)
 }
 
-// resolve gives a claim back that this feed may have made without knowing: its
-// answer was lost, and then somebody deleted the register that could have told.
-func (f *feed) resolve(name, id string) {
-	data, stat, err := request.Get(f.conn, f.claim(name))
-	if err != nil || string(data) != id {
+// deleteUncertainClaim deletes a claim that this dispatcher may have created without its knowledge:
+// the reply was lost, and another client has deleted the record that would show the outcome. The ID
+// shows whether the claim belongs to this dispatcher.
+func (d *dispatcher) deleteUncertainClaim(name, id string) {
+	c, err := d.q.readContent(context.Background(), d.q.claimPath(name))
+	if err != nil || string(c.raw) != id {
 		return
 	}
-	f.writer.Start(txn.Transaction{
-		Ops:     []any{&zk.DeleteRequest{Path: f.claim(name), Version: -1}},
-		Session: stat.EphemeralOwner,
+	d.q.writer.Start(txn.Transaction{
+		Ops:     []any{&zk.DeleteRequest{Path: d.q.claimPath(name), Version: -1}},
+		Session: c.stat.EphemeralOwner,
 	}).Outcome()
 }
 
-func (f *feed) setListed(names []string) {
-	f.timed, f.ranked = f.timed[:0], f.ranked[:0]
-	unfit := map[string]bool{}
+// setItems replaces the listed items by those of a listing. Names that are not those of items are
+// ignored.
+func (d *dispatcher) setItems(names []string) {
+	d.listed = d.listed[:0]
+	unusable := map[string]bool{}
 	for _, name := range names {
-		e, ok := parse(f.layout, name)
-		switch {
-		case !ok: // foreign
+		e, ok := parseName(d.q.layout, name)
+		if !ok {
 			continue
-		case e.priority == noPriority:
-			f.timed = append(f.timed, e)
-		default:
-			f.ranked = append(f.ranked, e)
 		}
-		if f.unfit[name] {
-			unfit[name] = true
+		d.listed = append(d.listed, e)
+		if d.unusable[name] {
+			unusable[name] = true
 		}
 	}
-	slices.SortFunc(f.timed, compare)
-	slices.SortFunc(f.ranked, compare)
-	f.unfit = unfit
-	f.listed, f.taken, f.missed = len(f.timed)+len(f.ranked), 0, 0
+	slices.SortFunc(d.listed, compareEntries)
+	d.unusable = unusable
+	d.listedItems, d.claimedItems, d.lostRaces = len(d.listed), 0, 0
 }

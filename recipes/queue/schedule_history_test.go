@@ -4,210 +4,228 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// history is what has happened in one schedule.
-type history struct {
-	start time.Time
+// record records the calls of one schedule and their results. Payloads identify items.
+type record struct {
+	*faultschedule.History
 
-	mu         sync.Mutex
-	lines      []string
-	at         []time.Duration
-	puts       map[string]error // by payload
-	spans      []*span
-	acks       map[string][]error       // by payload
-	confirmed  map[string]time.Duration // when an acknowledgement was
-	letters    map[string]int
-	excused    map[int64]time.Duration // sessions
-	violations []string
+	mu           sync.Mutex
+	puts         map[string]error
+	deliveries   []*deliveryRecord
+	acks         map[string][]error
+	acknowledged map[string]time.Duration // the time of the confirmation
+	deadLetters  map[string]int
+	// exempted are sessions that were ended by force, since a time: see exempt.
+	exempted map[int64]time.Duration
 }
 
-// span is one delivery: from when it was read until Done was closed.
-type span struct {
-	who, id, payload string
-	token            int64
-	attempt          int
-	from, until      time.Duration
-	over             bool
-	session          int64
+// deliveryRecord is a delivery, from the time when the item was received until Done was closed.
+type deliveryRecord struct {
+	client, id, payload string
+	token               int64
+	attempt             int
+	session             int64
+	from, until         time.Duration
+	done                bool
 }
 
-func (s *span) String() string {
-	return fmt.Sprintf("%s has %s (%s, attempt %d, token %d, %v to %v)", s.who, s.payload, s.id, s.attempt, s.token, s.from, s.until)
+func (d *deliveryRecord) String() string {
+	return fmt.Sprintf("%s has %s (%s, attempt %d, token %d, %v to %v)", d.client, d.payload, d.id, d.attempt, d.token, d.from, d.until)
 }
 
-func newHistory() *history {
-	return &history{start: time.Now(), puts: map[string]error{}, acks: map[string][]error{}, confirmed: map[string]time.Duration{}, letters: map[string]int{}, excused: map[int64]time.Duration{}}
+func newRecord(verbose bool) *record {
+	return &record{
+		History: faultschedule.NewHistory(verbose),
+		puts:    map[string]error{}, acks: map[string][]error{}, acknowledged: map[string]time.Duration{},
+		deadLetters: map[string]int{}, exempted: map[int64]time.Duration{},
+	}
 }
 
-func (h *history) now() time.Duration { return time.Since(h.start) }
-
-func (h *history) note(format string, args ...any) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.noteLocked(format, args...)
+func (r *record) addPut(client, payload string, err error) {
+	r.Note("%s: put %s: %v", client, payload, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.puts[payload] = err
 }
 
-func (h *history) noteLocked(format string, args ...any) {
-	h.at = append(h.at, h.now())
-	h.lines = append(h.lines, fmt.Sprintf(format, args...))
-}
-
-func (h *history) violation(format string, args ...any) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.violations = append(h.violations, fmt.Sprintf(format, args...))
-	h.noteLocked("VIOLATION: "+format, args...)
-}
-
-func (h *history) put(who, payload string, err error) {
-	h.note("%s: put %s: %v", who, payload, err)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.puts[payload] = err
-}
-
-// delivered notes a delivery; end is called when Done is closed.
-func (h *history) delivered(who string, i Item, ended func()) {
-	s := &span{who: who, id: i.ID(), payload: string(i.Data()), token: i.Token(), attempt: i.Attempt(), session: i.d.session}
-	h.mu.Lock()
-	s.from = h.now()
-	h.noteLocked("%v, err %v", s, i.Err())
-	h.spans = append(h.spans, s)
-	h.mu.Unlock()
+// addDelivery adds a delivery. It calls ended when Done of the item is closed.
+func (r *record) addDelivery(client string, i Item, ended func()) {
+	d := &deliveryRecord{client: client, id: i.ID(), payload: string(i.Data()), token: i.Token(), attempt: i.Attempt(), session: i.d.session}
+	r.mu.Lock()
+	d.from = r.Now()
+	r.deliveries = append(r.deliveries, d)
+	r.mu.Unlock()
+	r.Note("%v, err %v", d, i.Err())
 	context.AfterFunc(i.Context(), func() {
 		defer ended()
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		s.until, s.over = h.now(), true
-		h.noteLocked("%s: done with %s: %v", who, s.payload, i.Err())
+		r.mu.Lock()
+		d.until, d.done = r.Now(), true
+		r.mu.Unlock()
+		r.Note("%s: %s has ended: %v", client, d.payload, i.Err())
 	})
 }
 
-// excuse notes that a session is being ended by force, while it could be proven to
-// live. Until its client hears of that others may have what it has.
-func (h *history) excuse(session int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, known := h.excused[session]; !known {
-		h.excused[session] = h.now()
-	}
-}
-
-func (h *history) isExcused(s *span, at time.Duration) bool {
-	since, excused := h.excused[s.session]
-	return excused && at >= since
-}
-
-func (h *history) acknowledged(who string, i Item, err error) {
-	h.note("%s: ack %s: %v", who, i.Data(), err)
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (r *record) addAck(client string, i Item, err error) {
+	r.Note("%s: ack %s: %v", client, i.Data(), err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	payload := string(i.Data())
-	h.acks[payload] = append(h.acks[payload], err)
+	r.acks[payload] = append(r.acks[payload], err)
 	if err == nil {
-		h.confirmed[payload] = h.now()
+		r.acknowledged[payload] = r.Now()
 	}
 }
 
-// counts are deliveries, acknowledgements, those that failed because the item was
-// lost or unconfirmed, and dead letters.
-func (h *history) counts() (n [5]int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	n[0] = len(h.spans)
-	for _, acks := range h.acks {
+// addLateAck records that an acknowledgement was confirmed by a second call.
+func (r *record) addLateAck(i Item) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	acks := r.acks[string(i.Data())]
+	for _, err := range acks {
+		if err == nil {
+			return
+		}
+	}
+	r.acks[string(i.Data())] = append(acks, nil)
+}
+
+func (r *record) addDeadLetter(payload string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.deadLetters[payload]++
+}
+
+// exempt records that a session is ended by force while its lease is valid. Until its client is
+// notified, other clients may have the same items, and that is not a violation.
+func (r *record) exempt(session int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.exempted[session]; !known {
+		r.exempted[session] = r.Now()
+	}
+}
+
+// isExempt reports whether the session of a delivery was ended by force before a time. The caller
+// holds mu.
+func (r *record) isExempt(d *deliveryRecord, at time.Duration) bool {
+	since, exempt := r.exempted[d.session]
+	return exempt && at >= since
+}
+
+// counts counts what happens in schedules. lost and unconfirmed are acknowledgements.
+type counts struct{ delivered, acknowledged, lost, unconfirmed, deadLetters int }
+
+func (c *counts) add(d counts) {
+	c.delivered += d.delivered
+	c.acknowledged += d.acknowledged
+	c.lost += d.lost
+	c.unconfirmed += d.unconfirmed
+	c.deadLetters += d.deadLetters
+}
+
+func (r *record) count() counts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := counts{delivered: len(r.deliveries), deadLetters: len(r.deadLetters)}
+	for _, acks := range r.acks {
 		for _, err := range acks {
 			switch {
 			case err == nil:
-				n[1]++
+				c.acknowledged++
 			case errors.Is(err, recipes.ErrUnconfirmed):
-				n[3]++
+				c.unconfirmed++
 			default:
-				n[2]++
+				c.lost++
 			}
 		}
 	}
-	n[4] = len(h.letters)
-	return n
+	return c
 }
 
-// judge checks everything, given what was written once for each acknowledgement
-// and what is left in the queue, which must be nothing.
-func (h *history) judge(written map[string]int, s schedule) (violations []string) {
-	found := func(format string, args ...any) { violations = append(violations, fmt.Sprintf(format, args...)) }
-	deliveries := map[string][]*span{}
-	for _, s := range h.spans {
-		deliveries[s.payload] = append(deliveries[s.payload], s)
+// verify returns the violations of the guarantees at the end of a schedule, when the queue is
+// empty. written is how often each acknowledgement has created a znode.
+func (r *record) verify(written map[string]int, maxAttempts int) (violations []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	deliveries := map[string][]*deliveryRecord{}
+	for _, d := range r.deliveries {
+		deliveries[d.payload] = append(deliveries[d.payload], d)
 	}
-	for payload, put := range h.puts {
-		confirmed, unconfirmed := 0, 0
-		for _, err := range h.acks[payload] {
-			switch {
-			case err == nil:
-				confirmed++
-			case errors.Is(err, recipes.ErrUnconfirmed):
-				unconfirmed++
-			}
-		}
-		ends := written[payload] + h.letters[payload]
-		switch {
-		case confirmed > 1:
-			found("%s was acknowledged %d times", payload, confirmed)
-		case written[payload] > 1:
-			found("%s was acknowledged %d times, says ZooKeeper", payload, written[payload])
-		case h.letters[payload] > 1:
-			found("%s is %d dead letters", payload, h.letters[payload])
-		case ends > 1:
-			found("%s was acknowledged and is a dead letter", payload)
-		case confirmed == 1 && written[payload] == 0:
-			found("%s was acknowledged and what that writes is not there", payload)
-		case written[payload] == 1 && confirmed == 0 && unconfirmed == 0:
-			found("%s was acknowledged and nobody knows", payload)
-		case put == nil && ends == 0:
-			found("%s is lost", payload)
-		case put != nil && !errors.Is(put, recipes.ErrUnconfirmed) && ends+len(deliveries[payload]) > 0:
-			found("%s was put though Put said %v", payload, put)
+	for payload, putErr := range r.puts {
+		if v := r.verifyItem(payload, putErr, written[payload], len(deliveries[payload])); v != "" {
+			violations = append(violations, payload+" "+v)
 		}
 	}
-	for payload, spans := range deliveries {
-		for i, a := range spans {
-			if a.id != spans[0].id {
-				found("%s was put twice: %s and %s", payload, a.id, spans[0].id)
-			}
-			if s.config.MaxAttempts > 0 && a.attempt > s.config.MaxAttempts || a.attempt < 1 {
-				found("%v: that is no attempt", a)
-			}
-			if at, confirmed := h.confirmed[payload]; confirmed && a.from > at && !h.isExcused(a, a.from) {
-				found("%v, which was acknowledged at %v", a, at)
-			}
-			if !a.over {
-				found("%v has not ended", a)
-			}
-			for _, b := range spans[i+1:] {
-				if from := max(a.from, b.from); from < min(a.until, b.until) && !h.isExcused(a, from) && !h.isExcused(b, from) {
-					found("%v and %v", a, b)
-				}
-				if b.from > a.from && b.token <= a.token && !h.isExcused(b, b.from) {
-					found("%v, then %v: tokens do not grow", a, b)
-				}
-			}
-		}
+	for _, ds := range deliveries {
+		violations = append(violations, r.verifyDeliveries(ds, maxAttempts)...)
 	}
 	return violations
 }
 
-func (h *history) String() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var b strings.Builder
-	for i, l := range h.lines {
-		fmt.Fprintf(&b, "%12v  %s\n", h.at[i], l)
+// verifyItem verifies that an item that was put was acknowledged once or is one dead letter. It
+// returns the violation, or "". The caller holds mu.
+func (r *record) verifyItem(payload string, putErr error, written, deliveries int) string {
+	confirmed, unconfirmed, letters := 0, 0, r.deadLetters[payload]
+	for _, err := range r.acks[payload] {
+		switch {
+		case err == nil:
+			confirmed++
+		case errors.Is(err, recipes.ErrUnconfirmed):
+			unconfirmed++
+		}
 	}
-	return b.String()
+	switch {
+	case confirmed > 1:
+		return fmt.Sprintf("was acknowledged %d times", confirmed)
+	case written > 1:
+		return fmt.Sprintf("was acknowledged %d times according to the server", written)
+	case letters > 1:
+		return fmt.Sprintf("is %d dead letters", letters)
+	case written+letters > 1:
+		return "was acknowledged and is a dead letter"
+	case confirmed == 1 && written == 0:
+		return "was acknowledged, and the operations of the acknowledgement were not applied"
+	case written == 1 && confirmed == 0 && unconfirmed == 0:
+		return "was acknowledged, but Ack has returned an error"
+	case putErr == nil && written+letters == 0:
+		return "is lost"
+	case putErr != nil && !errors.Is(putErr, recipes.ErrUnconfirmed) && written+letters+deliveries > 0:
+		return fmt.Sprintf("was put, but Put has returned %v", putErr)
+	}
+	return ""
+}
+
+// verifyDeliveries verifies the deliveries of one item: they must not overlap, and must have
+// increasing tokens. The caller holds mu.
+func (r *record) verifyDeliveries(ds []*deliveryRecord, maxAttempts int) (violations []string) {
+	violate := func(format string, args ...any) { violations = append(violations, fmt.Sprintf(format, args...)) }
+	for i, a := range ds {
+		if a.id != ds[0].id {
+			violate("%s was put twice: %s and %s", a.payload, a.id, ds[0].id)
+		}
+		if maxAttempts > 0 && a.attempt > maxAttempts || a.attempt < 1 {
+			violate("%v: invalid attempt", a)
+		}
+		if at, acknowledged := r.acknowledged[a.payload]; acknowledged && a.from > at && !r.isExempt(a, a.from) {
+			violate("%v, which was acknowledged at %v", a, at)
+		}
+		if !a.done {
+			violate("%v has not ended", a)
+		}
+		for _, b := range ds[i+1:] {
+			if from := max(a.from, b.from); from < min(a.until, b.until) && !r.isExempt(a, from) && !r.isExempt(b, from) {
+				violate("%v and %v", a, b)
+			}
+			if b.from > a.from && b.token <= a.token && !r.isExempt(b, b.from) {
+				violate("%v, then %v: the token has not increased", a, b)
+			}
+		}
+	}
+	return violations
 }

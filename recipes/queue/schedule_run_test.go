@@ -9,212 +9,195 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-const results = "/results" // what acknowledgements write
+// results is the directory in which acknowledgements create znodes.
+const results = "/results"
 
-// explored is one schedule under way. Only the goroutine that plays the schedule
-// uses its fields, but for the history.
-type explored struct {
-	*history
+// scheduleRun is one run of a schedule. Only the goroutine of the test uses its fields, except for
+// the record.
+type scheduleRun struct {
+	*record
 	schedule
 	ensemble *zktest.Ensemble
+	faults   *faultschedule.Faults
+	operator *client
 	clients  []*client
-	hooks    []*zktest.Hook
-	heals    []*time.Timer
-	down     []atomic.Bool // servers that were stopped
 	putting  sync.WaitGroup
-	busy     sync.WaitGroup
+	working  sync.WaitGroup
 }
 
-// client is a program that takes part.
+// client is a producer or a consumer.
 type client struct {
-	name   string
-	conn   *zk.Conn
-	queue  *Queue
-	r      *rand.Rand
-	stop   context.CancelFunc
-	left   bool
-	closed bool // its connection
+	name        string
+	conn        *zk.Conn
+	queue       *Queue
+	random      *rand.Rand
+	stop        context.CancelFunc
+	queueClosed bool
+	connClosed  bool
 }
 
-func playSchedule(t *testing.T, s schedule, withLog bool) (h *history) {
+func runSchedule(t *testing.T, s schedule, verbose bool) (r *record) {
 	synctest.Test(t, func(t *testing.T) {
-		h = newHistory()
-		limit := 0
-		if withLog {
-			limit = 1 << 16
-		}
-		x := &explored{history: h, schedule: s, down: make([]atomic.Bool, s.servers)}
-		x.ensemble = zktest.Cluster(t, s.servers, zktest.WithTick(s.tick),
-			zktest.WithSessionTimeouts(s.timeout, time.Minute), zktest.WithSyncLimit(5*s.tick), zktest.WithLogLimit(limit))
-		x.begin()
-		for _, e := range s.steps {
+		r = newRecord(verbose)
+		x := &scheduleRun{record: r, schedule: s}
+		x.ensemble = faultschedule.NewEnsemble(t, s.servers, s.tick, s.sessionTimeout, verbose)
+		x.faults = faultschedule.NewFaults(x.ensemble, s.latency)
+		x.start()
+		for _, e := range s.events {
 			time.Sleep(e.wait)
 			synctest.Wait()
-			x.do(e)
+			x.inject(e)
 		}
 		x.finish()
-		if withLog {
-			for _, e := range x.ensemble.Server(0).Log() {
-				if e.Op != zktest.OpPing {
-					x.insert(e.Time.Sub(h.start), fmt.Sprintf("    server %d: %v", e.Server, e))
-				}
-			}
-		}
+		r.AddRequests(x.ensemble)
 	})
-	return h
+	return r
 }
 
-// insert adds a line at a time that has passed.
-func (h *history) insert(at time.Duration, line string) {
-	i, _ := slices.BinarySearch(h.at, at+1)
-	h.at, h.lines = slices.Insert(h.at, i, at), slices.Insert(h.lines, i, line)
-}
-
-func (x *explored) each(f func(*zktest.Server)) {
-	for i := range x.ensemble.Len() {
-		f(x.ensemble.Server(i))
-	}
-}
-
-func (x *explored) begin() {
-	x.each(func(s *zktest.Server) { s.Delay(zktest.BothWays, x.latency) })
-	c := x.newClient("operator")
-	_, err := c.conn.Create(results, nil, 0, zk.WorldACL(zk.PermAll))
+func (x *scheduleRun) start() {
+	x.operator = x.newClient("operator", 0)
+	_, err := x.operator.conn.Create(results, nil, 0, openACL)
 	if err != nil {
-		x.violation("cannot begin: %v", err)
+		x.Violate("cannot start: %v", err)
 	}
 	for i := range x.producers {
-		x.produce(x.newClient(fmt.Sprintf("p%d", i)))
+		c := x.newClient(fmt.Sprintf("p%d", i), len(x.clients)+1)
+		x.clients = append(x.clients, c)
+		x.startProducer(c)
 	}
 	for i := range x.consumers {
-		x.consume(x.newClient(fmt.Sprintf("c%d", i)))
+		c := x.newClient(fmt.Sprintf("c%d", i), len(x.clients)+1)
+		x.clients = append(x.clients, c)
+		x.startConsumer(c)
 	}
 }
 
-func (x *explored) newClient(name string) *client {
-	n := len(x.clients)
-	c := &client{name: name, r: rand.New(rand.NewPCG(x.seed, uint64(100+n)))}
-	if x.shared && n > 2 && name != "last" {
-		c.conn = x.clients[1+n%2].conn
+// newClient returns the n-th client.
+func (x *scheduleRun) newClient(name string, n int) *client {
+	c := &client{name: name, random: rand.New(rand.NewPCG(x.seed, uint64(100+n)))}
+	if x.sharesConns && n > 2 && n <= x.producers+x.consumers {
+		c.conn = x.clients[n%2].conn
 	} else {
-		conn, _, err := x.ensemble.ConnectFrom(n%x.servers, x.timeout, zk.WithMaxBufferSize(64<<10))
+		conn, _, err := x.ensemble.ConnectFrom(n%x.servers, x.sessionTimeout, zk.WithMaxBufferSize(64<<10))
 		if err != nil {
-			x.violation("cannot connect: %v", err)
+			x.Violate("cannot connect: %v", err)
 		}
 		c.conn = conn
 	}
-	q, err := New(c.conn, "/jobs", x.config, recipes.WithSessionTimeout(x.timeout), recipes.WithLayout(x.layout))
+	q, err := New(c.conn, "/jobs", x.config, recipes.WithSessionTimeout(x.sessionTimeout), recipes.WithLayout(x.layout))
 	if err != nil {
-		x.violation("%s: %v", name, err)
+		x.Violate("%s: %v", name, err)
 	}
 	c.queue = q
-	x.clients = append(x.clients, c)
 	return c
 }
 
-// produce is the program of one producer.
-func (x *explored) produce(c *client) {
+// randomDuration returns a duration of at most twice the session timeout.
+func (x *scheduleRun) randomDuration(c *client) time.Duration {
+	return faultschedule.RandomDuration(c.random, x.sessionTimeout)
+}
+
+func (x *scheduleRun) startProducer(c *client) {
 	ctx, stop := context.WithCancel(context.Background())
 	c.stop = stop
 	x.putting.Go(func() {
-		for i := range x.perProducer {
-			time.Sleep(someTime(c.r, x.timeout))
+		for i := range x.putsOfProducer {
+			time.Sleep(x.randomDuration(c))
 			ctx, cancel := ctx, context.CancelFunc(func() {})
-			if c.r.IntN(4) == 0 {
-				ctx, cancel = context.WithTimeout(ctx, someTime(c.r, x.timeout))
+			if c.random.IntN(4) == 0 {
+				ctx, cancel = context.WithTimeout(ctx, x.randomDuration(c))
 			}
 			payloads, data := []string{}, [][]byte{}
-			for j := range 1 + c.r.IntN(2)*c.r.IntN(3) {
+			for j := range 1 + c.random.IntN(2)*c.random.IntN(3) {
 				payloads = append(payloads, fmt.Sprintf("%s-%d-%d", c.name, i, j))
 				data = append(data, []byte(payloads[j]))
 			}
 			var opts []PutOption
-			switch k := c.r.IntN(4); {
+			switch k := c.random.IntN(4); {
 			case k == 1:
-				opts = append(opts, Priority(c.r.IntN(9)))
+				opts = append(opts, Priority(c.random.IntN(9)))
 			case k == 2 && x.layout == recipes.Curator:
-				opts = append(opts, At(time.Now().Add(someTime(c.r, x.timeout))))
+				opts = append(opts, At(time.Now().Add(x.randomDuration(c))))
 			}
 			err := c.queue.PutAll(ctx, data, opts...)
 			cancel()
 			for _, p := range payloads {
-				x.put(c.name, p, err)
+				x.addPut(c.name, p, err)
 			}
 		}
 	})
 }
 
-// consume is the program of one consumer.
-func (x *explored) consume(c *client) {
+func (x *scheduleRun) startConsumer(c *client) {
 	ctx, stop := context.WithCancel(context.Background())
 	c.stop = stop
-	x.busy.Go(func() {
-		if c.r.IntN(2) == 0 {
+	x.working.Go(func() {
+		if c.random.IntN(2) == 0 {
 			for i := range c.queue.Consume(ctx) {
-				x.work(c, i)
+				x.processItems(c, i)
 			}
 			return
 		}
 		for {
-			ctx, cancel := context.WithTimeout(ctx, someTime(c.r, 2*x.timeout)+time.Millisecond)
-			items, err := c.queue.TakeUpTo(ctx, 1+c.r.IntN(4))
+			ctx, cancel := context.WithTimeout(ctx, faultschedule.RandomDuration(c.random, 2*x.sessionTimeout)+time.Millisecond)
+			items, err := c.queue.TakeUpTo(ctx, 1+c.random.IntN(4))
 			cancel()
-			x.work(c, items...)
+			x.processItems(c, items...)
 			if errors.Is(err, ErrClosed) || errors.Is(err, recipes.ErrConnClosed) || errors.Is(err, context.Canceled) {
 				return
 			}
 			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-				x.violation("%s: take: %v", c.name, err)
+				x.Violate("%s: take: %v", c.name, err)
 				return
 			}
 		}
 	})
 }
 
-// work is what a consumer does with items.
-func (x *explored) work(c *client, items ...Item) {
+// processItems acknowledges or returns the items of a consumer, or does nothing with them.
+func (x *scheduleRun) processItems(c *client, items ...Item) {
 	for _, i := range items {
-		x.busy.Add(1)
-		x.delivered(c.name, i, x.busy.Done)
+		x.working.Add(1)
+		x.addDelivery(c.name, i, x.working.Done)
 	}
 	for _, i := range items {
-		how, wait := c.r.IntN(10), someTime(c.r, x.timeout)
-		patience := x.timeout
-		if c.r.IntN(3) == 0 {
-			patience = someTime(c.r, x.timeout) + 1
+		action, wait := c.random.IntN(10), x.randomDuration(c)
+		limit := x.sessionTimeout
+		if c.random.IntN(3) == 0 {
+			limit = x.randomDuration(c) + 1
 		}
-		again := c.r.IntN(2) == 0
+		again := c.random.IntN(2) == 0
 		process := func() {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), limit)
 			defer cancel()
-			switch how {
-			case 0, 1: // give up
+			switch action {
+			case 0, 1:
 				err := i.Return(ctx, errors.New("no"))
-				x.note("%s: return %s: %v", c.name, i.Data(), err)
-			case 2: // forget it; Close gives it back
+				x.Note("%s: return %s: %v", c.name, i.Data(), err)
+			case 2: // Close returns the item
 			default:
-				x.ack(ctx, c, i)
+				x.acknowledge(ctx, c, i)
 				if again {
 					time.Sleep(wait)
 					if err := i.Ack(context.Background()); err == nil {
-						x.acknowledgedAfterAll(i)
+						x.addLateAck(i)
 					}
 				}
 			}
 		}
-		if c.r.IntN(2) == 0 {
-			x.busy.Go(func() {
+		if c.random.IntN(2) == 0 {
+			x.working.Go(func() {
 				time.Sleep(wait)
 				process()
 			})
@@ -224,229 +207,152 @@ func (x *explored) work(c *client, items ...Item) {
 	}
 }
 
-// ack acknowledges, and writes what must be written once.
-func (x *explored) ack(ctx context.Context, c *client, i Item) {
-	result := &zk.CreateRequest{Path: path.Join(results, string(i.Data())+"-"), Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagSequence}
-	x.acknowledged(c.name, i, i.Ack(ctx, result))
+// acknowledge acknowledges an item, and creates a znode in the same transaction.
+func (x *scheduleRun) acknowledge(ctx context.Context, c *client, i Item) {
+	result := &zk.CreateRequest{Path: path.Join(results, string(i.Data())+"-"), Acl: openACL, Flags: zk.FlagSequence}
+	x.addAck(c.name, i, i.Ack(ctx, result))
 }
 
-// acknowledgedAfterAll notes that one is confirmed which was not at first.
-func (x *explored) acknowledgedAfterAll(i Item) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	acks := x.acks[string(i.Data())]
-	for _, err := range acks {
-		if err == nil {
-			return
-		}
-	}
-	x.acks[string(i.Data())] = append(acks, nil)
-}
-
-func (x *explored) do(e event) {
-	x.note("%v (who %d, n %d, for %v)", e.what, e.who, e.n, e.last)
-	switch e.what {
-	case partition, pause, stopServer, refuse:
-		x.toServer(e)
+func (x *scheduleRun) inject(e event) {
+	x.Note("%v (target %d, n %d, for %v)", e.fault, e.target, e.n, e.duration)
+	switch e.fault {
+	case partition:
+		x.faults.Partition(e.target, e.duration)
+		return
+	case pause:
+		x.faults.Pause(e.target, e.duration)
+		return
+	case stopServer:
+		x.faults.Stop(e.target, e.duration)
+		return
+	case refuse:
+		x.faults.Refuse(e.target, e.duration)
 		return
 	}
-	var living []*client
-	for _, c := range x.clients[1:] {
-		if !c.left && !c.closed {
-			living = append(living, c)
-		}
-	}
-	if len(living) == 0 {
+	open := slices.DeleteFunc(slices.Clone(x.clients), func(c *client) bool { return c.queueClosed || c.connClosed })
+	if len(open) == 0 {
 		return
 	}
-	c := living[e.who%len(living)]
+	c := open[e.target%len(open)]
 	session := c.conn.SessionID()
 	if session == 0 {
 		return
 	}
-	x.note("%s: %v", c.name, e.what)
-	switch e.what {
-	case cutReply, cutRequest:
-		op := []zktest.Op{zktest.OpMulti, zktest.OpMulti, zktest.OpMulti, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpSetData, zktest.OpExists, zktest.OpAny, zktest.OpDelete, zktest.OpCreate}[e.n%10]
-		match := zktest.Match{Op: op, Session: session, Nth: 1 + e.n/10%4}
-		set := x.ensemble.Server(0).After
-		if e.what == cutRequest {
-			set = x.ensemble.Server(0).Before
-		}
-		x.hooks = append(x.hooks, set(match, zktest.Cut))
+	x.Note("%s: %v", c.name, e.fault)
+	ops := []zktest.Op{zktest.OpMulti, zktest.OpMulti, zktest.OpMulti, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpSetData, zktest.OpExists, zktest.OpAny, zktest.OpDelete, zktest.OpCreate}
+	match := zktest.Match{Op: ops[e.n%len(ops)], Session: session, Nth: 1 + e.n/10%4}
+	switch e.fault {
+	case loseReply:
+		x.faults.LoseReply(match)
+	case loseRequest:
+		x.faults.LoseRequest(match)
 	case drop:
-		x.each(func(s *zktest.Server) { s.DropConnections(session) })
+		x.faults.Drop(session)
 	case blackhole:
-		direction := []zktest.Direction{zktest.ToServer, zktest.ToClient, zktest.BothWays}[e.n%3]
-		x.each(func(s *zktest.Server) { s.Blackhole(direction, session) })
-		x.later(e.last, func() { x.heal(session) })
+		x.faults.Blackhole(session, e.n, e.duration)
 	case slow:
-		x.each(func(s *zktest.Server) { s.Delay(zktest.BothWays, e.last/8, session) })
-		x.later(2*e.last, func() { x.heal(session) })
-	case strand:
-		x.each(func(s *zktest.Server) { s.Partition(session) })
-		x.later(e.last, func() { x.heal(session) })
+		x.faults.Slow(session, e.duration)
+	case isolate:
+		x.faults.Isolate(session, e.duration)
 	case expire:
-		x.excuse(session)
-		_ = x.ensemble.Server(0).ExpireSession(session)
-	case leave:
-		x.leave(c)
-	case closeConn:
-		x.excuse(session)
+		x.exempt(session)
+		x.faults.Expire(session)
+	case closeQueue:
+		c.queueClosed = true
+		x.working.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), x.sessionTimeout)
+			defer cancel()
+			x.Note("%s: close: %v", c.name, c.queue.Close(ctx))
+		})
+	case closeConnection:
+		x.exempt(session)
 		for _, other := range x.clients {
-			other.closed = other.closed || other.conn == c.conn
+			other.connClosed = other.connClosed || other.conn == c.conn
 		}
 		c.conn.Close()
 	}
 }
 
-// leave closes a client's queue, under fire as it may be.
-func (x *explored) leave(c *client) {
-	c.left = true
-	x.busy.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), x.timeout)
-		defer cancel()
-		x.note("%s: close: %v", c.name, c.queue.Close(ctx))
-	})
+// recovery is the time in which everything that faults have delayed is complete: sessions that
+// expire, and the reconnects of the client library.
+func (x *scheduleRun) recovery() time.Duration {
+	return 4*x.sessionTimeout + 2*x.tick + 6*time.Second
 }
 
-func (x *explored) toServer(e event) {
-	i := e.who % x.ensemble.Len()
-	server := x.ensemble.Server(i)
-	switch e.what {
-	case partition:
-		server.Partition()
-		x.later(e.last, func() { x.healServer(server) })
-	case pause:
-		server.Pause()
-		x.later(e.last, server.Resume)
-	case stopServer:
-		x.down[i].Store(true)
-		server.Stop()
-		x.later(e.last, func() {
-			server.Restart(zktest.KeepTree)
-			x.down[i].Store(false)
-		})
-	case refuse:
-		server.Refuse(true)
-		x.later(e.last, func() { server.Refuse(false) })
-	}
-}
-
-func (x *explored) later(d time.Duration, f func()) {
-	x.heals = append(x.heals, time.AfterFunc(d, f))
-}
-
-func (x *explored) heal(session int64) {
-	x.each(func(s *zktest.Server) {
-		s.Heal(session)
-		s.Delay(zktest.BothWays, x.latency, session)
-	})
-}
-
-func (x *explored) healServer(s *zktest.Server) {
-	s.Heal()
-	s.Delay(zktest.BothWays, x.latency)
-}
-
-func (x *explored) healAll() {
-	for _, t := range x.heals {
-		t.Stop()
-	}
-	for _, h := range x.hooks {
-		h.Remove()
-	}
-	x.each(func(s *zktest.Server) {
-		s.Refuse(false)
-		s.Resume()
-		if x.down[s.ID()].Load() {
-			s.Restart(zktest.KeepTree)
-		}
-		x.healServer(s)
-	})
-	x.note("all faults are healed")
-}
-
-// bound is the time in which what was held up by faults is done: a session that is
-// to expire, and what the client library takes to come back.
-func (x *explored) bound() time.Duration { return 4*x.timeout + 2*x.tick + 6*time.Second }
-
-func (x *explored) finish() {
-	x.healAll()
+// finish heals all faults, waits until all items were taken, closes all queues, and verifies the
+// guarantees.
+func (x *scheduleRun) finish() {
+	x.faults.HealAll()
+	x.Note("all faults are healed")
 	x.putting.Wait()
-	x.everythingIsTaken()
+	x.awaitEmpty()
 	for _, c := range x.clients {
-		if c.stop != nil {
-			c.stop()
-		}
+		c.stop()
 	}
-	for _, c := range x.clients[1:] {
-		ctx, cancel := context.WithTimeout(context.Background(), x.bound())
-		if err := c.queue.Close(ctx); err != nil && !c.closed {
-			x.violation("%s: close: %v", c.name, err)
+	for _, c := range append(x.clients, x.operator) {
+		ctx, cancel := context.WithTimeout(context.Background(), x.recovery())
+		if err := c.queue.Close(ctx); err != nil && !c.connClosed {
+			x.Violate("%s: close: %v", c.name, err)
 		}
 		cancel()
 	}
-	time.Sleep(2*x.timeout + 2*x.tick) // until the sessions of closed connections have expired
-	x.drain(x.newClient("last"))
-	x.busy.Wait()
+	time.Sleep(2*x.sessionTimeout + 2*x.tick) // until the sessions of closed connections have expired
+	last := x.newClient("last", len(x.clients)+1)
+	x.takeRemaining(last)
+	x.working.Wait()
 	synctest.Wait()
 	if tree := x.ensemble.Tree(); strings.Contains(tree, "ephemeral") {
-		x.violation("left: %s", tree)
+		x.Violate("a znode remains: %s", tree)
 	}
 	for _, watch := range x.ensemble.Server(0).Watches() {
 		if watch.Kind != zktest.ChildWatch {
-			x.violation("a watch is left: %v", watch)
+			x.Violate("a watch remains: %v", watch)
 		}
 	}
 	written := map[string]int{}
-	children, _, err := x.clients[0].conn.Children(results)
+	children, _, err := x.operator.conn.Children(results)
 	if err != nil {
-		x.violation("%v", err)
+		x.Violate("%v", err)
 	}
 	for _, name := range children {
 		written[name[:len(name)-len("-0000000042")]]++
 	}
-	x.mu.Lock()
-	violations := x.judge(written, x.schedule)
-	x.mu.Unlock()
-	for _, v := range violations {
-		x.violation("%s", v)
+	for _, v := range x.verify(written, x.config.MaxAttempts) {
+		x.Violate("%s", v)
 	}
-	for _, c := range x.clients {
-		if !c.closed {
+	for _, c := range append(x.clients, x.operator, last) {
+		if !c.connClosed {
 			c.conn.Close()
 		}
 	}
 	synctest.Wait()
 }
 
-// everythingIsTaken waits until nothing is left that nobody has, if somebody still
-// consumes.
-func (x *explored) everythingIsTaken() {
-	if !slices.ContainsFunc(x.clients, func(c *client) bool { return strings.HasPrefix(c.name, "c") && !c.left && !c.closed }) {
+// awaitEmpty waits until every item is claimed, unless no consumer is left.
+func (x *scheduleRun) awaitEmpty() {
+	if !slices.ContainsFunc(x.clients, func(c *client) bool { return strings.HasPrefix(c.name, "c") && !c.queueClosed && !c.connClosed }) {
 		return
 	}
-	conn, q := x.clients[0].conn, x.clients[0].queue
-	// A consumer may work on one item after the other, for two timeouts each.
-	for end := x.now() + x.bound() + 100*x.timeout; ; time.Sleep(x.timeout / 4) {
-		items, _, err := conn.Children(q.path)
-		claims, _, err2 := conn.Children(q.cfg.Claims)
+	q := x.operator.queue
+	// A consumer can process items one after another, for two session timeouts each.
+	for end := x.Now() + x.recovery() + 100*x.sessionTimeout; ; time.Sleep(x.sessionTimeout / 4) {
+		items, _, itemsErr := q.conn.Children(q.path)
+		claims, _, claimsErr := q.conn.Children(q.cfg.Claims)
 		unclaimed := slices.DeleteFunc(items, func(name string) bool { return slices.Contains(claims, name) })
 		switch {
-		case len(unclaimed) == 0 && err == nil && err2 == nil:
+		case errors.Is(itemsErr, zk.ErrNoNode), errors.Is(claimsErr, zk.ErrNoNode): // no item was ever put
 			return
-		case errors.Is(err, zk.ErrNoNode), errors.Is(err2, zk.ErrNoNode): // nothing was ever put
+		case len(unclaimed) == 0 && itemsErr == nil && claimsErr == nil:
 			return
-		case x.now() > end:
-			x.violation("nobody takes %v (%v, %v)", unclaimed, err, err2)
+		case x.Now() > end:
+			x.Violate("no consumer takes %v (%v, %v)", unclaimed, itemsErr, claimsErr)
 			return
 		}
 	}
 }
 
-// drain takes what is left, and counts the dead letters.
-func (x *explored) drain(c *client) {
+// takeRemaining acknowledges the remaining items, and counts the dead letters.
+func (x *scheduleRun) takeRemaining(c *client) {
 	ctx := context.Background()
 	for {
 		item, err := c.queue.TryTake(ctx)
@@ -454,26 +360,24 @@ func (x *explored) drain(c *client) {
 			break
 		}
 		if err != nil {
-			x.violation("drain: %v", err)
+			x.Violate("take remaining items: %v", err)
 			break
 		}
-		x.busy.Add(1)
-		x.delivered(c.name, item, x.busy.Done)
-		x.ack(ctx, c, item)
+		x.working.Add(1)
+		x.addDelivery(c.name, item, x.working.Done)
+		x.acknowledge(ctx, c, item)
 	}
 	letters, err := c.queue.DeadLetters(ctx)
 	if err != nil {
-		x.violation("dead letters: %v", err)
+		x.Violate("dead letters: %v", err)
 	}
-	x.mu.Lock()
 	for _, l := range letters {
-		x.letters[string(l.Parts[0])]++
+		x.addDeadLetter(string(l.Parts[0]))
 	}
-	x.mu.Unlock()
 	if n, err := c.queue.Len(ctx); n != 0 || err != nil {
-		x.violation("%d items are left: %v\n%s", n, err, x.ensemble.Tree())
+		x.Violate("%d items remain: %v\n%s", n, err, x.ensemble.Tree())
 	}
 	if err := c.queue.Close(ctx); err != nil {
-		x.violation("close: %v", err)
+		x.Violate("close: %v", err)
 	}
 }

@@ -211,8 +211,8 @@ func (w *Writer) resolve(ctx context.Context, conn *zk.Conn, id uint64) (res res
 			return notApplied, nil, nil // the reply to the write below was lost
 		}
 		// The request may still be in transit to a server, or it was applied on servers that are
-		// ahead of the server that has answered. Writing another ID makes it fail. A failed write is
-		// followed by another read and not by a retry, which could only fail again.
+		// ahead of the server that has answered. Writing another ID makes it fail. A failed write
+		// is followed by another read and not by a retry, which could only fail again.
 		stat, err = conn.Set(r.path, r.nextID(), r.version)
 		switch {
 		case err == nil:
