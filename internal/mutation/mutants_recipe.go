@@ -110,37 +110,37 @@ var recipeMutants = []mutant{
 		tests: "./recipes/counter -run ^TestTrap33_VersionOverflow$",
 	},
 	{
-		name: "recipe/rC1", breaks: "an older mzxid is taken in",
+		name: "recipe/rC1", breaks: "a reply with an older mzxid is applied",
 		file: "recipes/cache/apply.go",
 		edits: []edit{
 			{"case z.Stat.Czxid < old.Stat.Czxid || z.Stat.Mzxid < old.Stat.Mzxid:", "case z.Stat.Czxid < old.Stat.Czxid:"},
 		},
-		tests: "./recipes/cache -run ^TestTrap29_OlderAnswersAreDropped$",
+		tests: "./recipes/cache -run ^TestTrap29_OlderRepliesAreDropped$",
 	},
 	{
-		name: "recipe/rC2", breaks: "listing takes away younger children",
+		name: "recipe/rC2", breaks: "a list removes children that were created after it",
 		file: "recipes/cache/apply.go",
 		edits: []edit{
-			{"if c.seen != now && (c.value == nil || c.value.Stat.Czxid <= a.stat.Pzxid) {", "if c.seen != now {"},
+			{"if c.listedAt != now && (c.value == nil || c.value.Stat.Czxid <= f.stat.Pzxid) {", "if c.listedAt != now {"},
 		},
-		tests: "./recipes/cache -run ^TestTrap29_ListingAfterANewerAnswer$",
+		tests: "./recipes/cache -run ^TestTrap29_ListAfterNewerReply$",
 	},
 	{
-		name: "recipe/rC3", breaks: "new session is not taken to lag",
+		name: "recipe/rC3", breaks: "the server of a new session is assumed to be up to date",
 		file: "recipes/cache/updater.go",
 		edits: []edit{
-			{"broken, o.lagging = true, true", "broken = true"},
+			{"broken, u.needsSync = true, true", "broken = true"},
 		},
 		tests: "./recipes/cache -run ^TestTrap18_NewSession$",
 	},
 	{
-		name: "recipe/rC4", breaks: "every first answer is believed",
+		name: "recipe/rC4", breaks: "every first reply is applied immediately",
 		file: "recipes/cache/apply.go",
 		edits: []edit{
-			{"return p == nil || o.quiet(&p.data) || o.quiet(&p.list)", `_ = p
+			{"return p == nil || u.isCurrent(&p.data) || u.isCurrent(&p.list)", `_ = p
 	return true`},
 		},
-		tests: "./recipes/cache -run ^TestTrap29_ChildBeforeItsNewParent$",
+		tests: "./recipes/cache -run ^TestTrap29_ChildBeforeNewParent$",
 	},
 	{
 		name: "recipe/large", breaks: "an answer that is too large is not recognized",
@@ -199,19 +199,19 @@ var recipeMutants = []mutant{
 		tests: "./recipes/queue -run ^TestTake_ItemArrivesWhenContextEnds$",
 	},
 	{
-		name: "recipe/rC5", breaks: "a deletion is believed while an answer is outstanding",
+		name: "recipe/rC5", breaks: "a deletion is applied while a reply is in flight",
 		file: "recipes/cache/updater.go",
 		edits: []edit{
-			{"} else if !a.busy {", "} else {"},
+			{"} else if !p.inFlight {", "} else {"},
 		},
-		tests: "./recipes/cache -run ^TestTrap29_EndHeardAfterANewerListing$",
+		tests: "./recipes/cache -run ^TestTrap29_DeletionAfterNewerList$",
 	},
 	{
-		name: "recipe/rC6", breaks: "absence is believed against a later listing",
+		name: "recipe/rC6", breaks: "an absence is applied after a later list",
 		file: "recipes/cache/apply.go",
 		edits: []edit{
-			{"if n.parent != nil && n.seen > a.sent {", "if false {"},
+			{"if n.parent != nil && n.listedAt > f.sent {", "if false {"},
 		},
-		tests: "./recipes/cache -run ^TestTrap29_ListingBeforeAnOlderAnswer$",
+		tests: "./recipes/cache -run ^TestTrap29_ListBeforeOlderReply$",
 	},
 }

@@ -10,377 +10,378 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// answered takes an answer into memory.
-func (o *owner) answered(a *answer) {
-	if a.op == syncServer {
-		o.serverSynced(a)
+// handleReply applies a reply to the tree.
+func (u *updater) handleReply(f *fetch) {
+	if f.op == fetchSync {
+		u.handleSyncReply(f)
 		return
 	}
-	o.inFlight--
-	o.alone = false
-	n, asp := a.n, a.n.aspect(a.kind)
-	transient := request.Transient(a.err)
+	u.inFlight--
+	u.alone = false
+	n, p := f.node, f.node.part(f.kind)
+	transient := request.Transient(f.err)
 	if !transient {
-		o.pause, asp.breaks = 0, 0
+		p.breaks = 0
 	}
-	// What was told while the answer was on its way may be older than the answer,
-	// by the old watch, or than another that is in memory, by the new one: it only
-	// makes the aspect dirty.
-	o.hear(asp)
-	if a.watch != nil {
-		o.adopt(asp, a)
-		o.hear(asp)
+	// Handle the events of the previous watch and of the watch of this reply now, while inFlight is
+	// set. They may be older than this reply or than another reply in the tree, so they only make
+	// the part dirty.
+	u.pollPart(p)
+	if f.watch != nil {
+		u.setWatch(p, f)
+		u.pollPart(p)
 	}
-	asp.busy = false
+	p.inFlight = false
 	switch {
-	case n.gone:
+	case n.removed:
 		return
 	case transient:
-		o.unanswered(asp, a)
-	case errors.Is(a.err, zkerror.ErrTooLarge):
-		o.refuse(asp, a)
-	case a.op == getChildren:
-		o.gotChildren(n, a)
-	case a.op == getStat:
-		o.gotStat(n, a)
+		u.handleBreak(p, f)
+	case errors.Is(f.err, zkerror.ErrTooLarge):
+		u.markTooLarge(p, f)
+	case f.op == fetchList:
+		u.applyList(n, f)
+	case f.op == fetchStat:
+		u.applyStat(n, f)
 	default:
-		o.gotData(n, a)
+		u.applyData(n, f)
 	}
-	o.enqueue(n, dataWatch)
-	o.enqueue(n, childWatch)
+	u.enqueue(n, dataPart)
+	u.enqueue(n, listPart)
 }
 
-// adopt keeps the watch that came with an answer, unless the cache has it already.
-func (o *owner) adopt(asp *aspect, a *answer) {
-	if asp.watch != nil && asp.watch.shared == a.watch {
+// setWatch sets the watch of a part to that of a reply, unless the part has it already.
+func (u *updater) setWatch(p *part, f *fetch) {
+	if p.watch != nil && p.watch.shared == f.watch {
 		return
 	}
-	w := &watch{n: a.n, kind: a.watchKind(), shared: a.watch}
-	o.watches.add(w)
-	if !a.n.gone {
-		asp.watch = w
+	w := &nodeWatch{node: f.node, kind: f.kind, shared: f.watch}
+	u.watches.add(w)
+	if !f.node.removed {
+		p.watch = w
 	}
 }
 
-// unanswered deals with a request that has failed with its connection.
-func (o *owner) unanswered(asp *aspect, a *answer) {
-	asp.dirty = true
-	o.failed()
-	if !errors.Is(a.err, zk.ErrConnectionClosed) || time.Since(a.at) >= o.timeout/3 {
-		return // it was not sent, or nothing was answered any more
+// handleBreak handles a read that has failed with the connection.
+func (u *updater) handleBreak(p *part, f *fetch) {
+	p.dirty = true
+	u.pauseRequests()
+	if !errors.Is(f.err, zk.ErrConnectionClosed) || time.Since(f.sentTime) >= u.sessionTimeout/3 {
+		return // it was not sent, or the connection was closed because no reply was received at all
 	}
-	if asp.breaks++; asp.breaks >= guilty {
-		o.refuse(asp, a)
+	if p.breaks++; p.breaks >= tooLargeAfter {
+		u.markTooLarge(p, f)
 	}
 }
 
-// refuse notes that an answer is larger than the connection accepts: it is not requested again
-// until the znode has changed.
-func (o *owner) refuse(asp *aspect, a *answer) {
-	asp.dirty = true
-	o.log.Warn("reply is larger than the connection accepts", "path", a.n.path, "children", a.kind == childWatch)
-	n := a.n
+// markTooLarge records that a reply is larger than the connection accepts. The part is read again
+// when the znode has changed.
+func (u *updater) markTooLarge(p *part, f *fetch) {
+	p.dirty = true
+	n := f.node
+	u.log.Warn("reply is larger than the connection accepts", "path", n.path, "children", f.kind == listPart)
 	switch {
-	case a.kind == dataWatch:
-		n.unread, n.statOnly = ErrTooLarge, true
-		return
-	case n.value == nil:
-		return
-	}
-	n.unlisted, n.refusedList = ErrTooLarge, n.value.Stat.Pzxid
-	o.publish(n, *n.value)
-}
-
-// pardon forgets what was found too large, so that it is tried again, alone.
-func (n *znode) pardon() {
-	if n.refusedAt != 0 {
-		n.statOnly, n.refusedAt, n.data.breaks = false, 0, guilty-1
-	}
-	if n.refusedList != 0 {
-		n.refusedList, n.list.breaks = 0, guilty-1
+	case f.kind == dataPart:
+		n.dataErr, n.statOnly = ErrTooLarge, true
+	case n.value != nil:
+		n.listErr, n.tooLargePzxid = ErrTooLarge, n.value.Stat.Pzxid
+		u.replaceValue(n, *n.value)
 	}
 }
 
-// verified notes that n was read on the connection of now, and that those below
-// may be.
-func (o *owner) verified(n *znode, a *answer) {
-	before := n.data.epoch
-	if a.epoch != o.epoch || before == o.epoch {
+// retryTooLarge makes parts readable that were too large. They are read while no other read is in
+// flight.
+func (n *node) retryTooLarge() {
+	if n.tooLargeMzxid != 0 {
+		n.statOnly, n.tooLargeMzxid, n.data.breaks = false, 0, tooLargeAfter-1
+	}
+	if n.tooLargePzxid != 0 {
+		n.tooLargePzxid, n.list.breaks = 0, tooLargeAfter-1
+	}
+}
+
+// setRead records that the data of n was read in the epoch of a request. If that is the current
+// epoch, the children can be read.
+func (u *updater) setRead(n *node, f *fetch) {
+	if f.epoch != u.epoch || n.data.epoch == u.epoch {
 		return
 	}
-	n.data.epoch = o.epoch
+	n.data.epoch = u.epoch
 	for _, c := range n.children {
-		o.enqueue(c, dataWatch)
+		u.enqueue(c, dataPart)
 	}
 }
 
-func (o *owner) gotData(n *znode, a *answer) {
-	asp := &n.data
+// applyData applies the reply to a read of the data.
+func (u *updater) applyData(n *node, f *fetch) {
 	switch {
-	case errors.Is(a.err, zk.ErrNoNode):
-		o.absent(n, a)
+	case errors.Is(f.err, zk.ErrNoNode):
+		u.applyAbsence(n, f)
 		return
-	case a.err != nil:
-		n.unread, n.statOnly = zkerror.Refine(a.err), true
-		asp.dirty = true
+	case f.err != nil:
+		n.dataErr, n.statOnly = zkerror.Refine(f.err), true
+		n.data.dirty = true
 		return
 	}
-	z := Znode{Path: n.path, Data: a.data, Stat: *a.stat}
-	if o.withoutData {
+	z := Znode{Path: n.path, Data: f.data, Stat: *f.stat}
+	if u.withoutData {
 		z.Data = nil
 	}
-	readable, owed := n.unread != nil, asp.owed != 0
-	n.unread = nil
-	o.read(n, a, z)
-	if readable && o.listed(n) {
-		n.list.dirty = true // the names can be had again as well
-		if owed {
-			o.owe(&n.list, o.tick())
+	wasUnreadable, wasPending := n.dataErr != nil, n.data.pendingSince != 0
+	n.dataErr = nil
+	u.applyValue(n, f, z)
+	if wasUnreadable && u.hasList(n) {
+		n.list.dirty = true // the children can be read as well
+		if wasPending {
+			u.markPending(&n.list, u.tick())
 		}
 	}
 }
 
-func (o *owner) gotStat(n *znode, a *answer) {
-	if a.err == nil && a.exists && n.refusedAt != 0 && n.refusedAt != a.stat.Mzxid {
-		n.pardon() // it has changed
+// applyStat applies the reply to a read of the Stat, of the root while it does not exist or of a
+// znode whose data cannot be read.
+func (u *updater) applyStat(n *node, f *fetch) {
+	if f.err == nil && f.exists && n.tooLargeMzxid != 0 && n.tooLargeMzxid != f.stat.Mzxid {
+		n.retryTooLarge() // the znode has changed
 		n.data.dirty = true
 		return
 	}
 	switch {
-	case a.err != nil:
-		// Everybody may ask whether a znode exists. Whatever this is, it is told.
-		n.unread, n.missing = zkerror.Refine(a.err), false
+	case f.err != nil:
+		// Every client may read the Stat, so this error is unexpected. It is reported to the
+		// reader.
+		n.dataErr, n.missing = zkerror.Refine(f.err), false
 		z := Znode{Path: n.path}
 		if n.value != nil {
 			z.Stat = n.value.Stat
 		}
-		o.read(n, a, z)
-	case !a.exists && n.missing:
-		o.verified(n, a)
-		o.settle(&n.data, a.sent)
+		u.applyValue(n, f, z)
+	case !f.exists && n.missing:
+		u.setRead(n, f)
+		u.resolvePending(&n.data, f.sent)
 		return
-	case !a.exists:
-		o.absent(n, a)
+	case !f.exists:
+		u.applyAbsence(n, f)
 		return
 	case n.missing:
 		n.missing, n.data.dirty = false, true
 		return
 	default:
-		o.read(n, a, Znode{Path: n.path, Stat: *a.stat})
+		u.applyValue(n, f, Znode{Path: n.path, Stat: *f.stat})
 	}
-	if n.unread == ErrTooLarge {
-		n.refusedAt = a.stat.Mzxid
+	if n.dataErr == ErrTooLarge {
+		n.tooLargeMzxid = f.stat.Mzxid
 	} else {
-		n.statOnly = false // the next time it may be permitted
+		n.statOnly = false // the next read may be permitted
 	}
 }
 
-// absent takes in that there is no n.
-func (o *owner) absent(n *znode, a *answer) {
-	if n.parent != nil && n.seen > a.sent {
-		n.data.dirty = true // a listing that came meanwhile has it
+// applyAbsence applies a reply by which n does not exist.
+func (u *updater) applyAbsence(n *node, f *fetch) {
+	if n.parent != nil && n.listedAt > f.sent {
+		n.data.dirty = true // a listing that was received in the meantime contains n
 		return
 	}
-	o.lost(n)
+	u.removeNode(n)
 }
 
-// lost takes n, which is gone, out of memory. The path of the cache itself is
-// waited for.
-func (o *owner) lost(n *znode) {
-	o.clear(n)
+// removeNode removes a node that was deleted. The root remains, and waits for its creation.
+func (u *updater) removeNode(n *node) {
+	u.clearNode(n)
 	if n.parent != nil {
 		delete(n.parent.children, n.name())
-		n.gone = true
-		o.forget(&n.data)
+		n.removed = true
+		u.cancelRead(&n.data)
 		return
 	}
 	n.missing, n.data.dirty, n.data.known = true, true, false
-	n.unread, n.statOnly, n.refusedAt = nil, false, 0
-	o.enqueue(n, dataWatch)
+	n.dataErr, n.statOnly, n.tooLargeMzxid = nil, false, 0
+	u.enqueue(n, dataPart)
 }
 
-// clear takes a znode, and before it all below, out of memory.
-func (o *owner) clear(n *znode) {
+// clearNode removes the descendants of n and its value.
+func (u *updater) clearNode(n *node) {
 	for _, c := range n.children {
-		o.lost(c)
+		u.removeNode(c)
 	}
 	n.children = nil
-	o.forget(&n.list)
-	n.unlisted, n.refusedList, n.list.breaks = nil, 0, 0
+	u.cancelRead(&n.list)
+	n.listErr, n.tooLargePzxid, n.list.breaks = nil, 0, 0
 	if n.value != nil {
-		o.feed.deleted(n.value)
+		u.events.addDeleted(n.value)
 		n.value = nil
-		o.count--
+		u.tree.count--
 	}
 }
 
-// read compares what was read with memory.
-func (o *owner) read(n *znode, a *answer, z Znode) {
+// applyValue compares a value that was read with the tree, and applies it unless it is outdated.
+func (u *updater) applyValue(n *node, f *fetch, z Znode) {
 	old := n.value
 	switch {
 	case old == nil || z.Stat.Czxid > old.Stat.Czxid:
-		if !o.witnessed(n) {
-			o.hold(n, &held{z, a, o.tick()})
+		if !u.isParentConfirmed(n) {
+			u.deferReply(n, &deferredReply{z, f, u.tick()})
 			return
 		}
-		o.clear(n)
-		o.create(n, z)
+		u.clearNode(n)
+		u.setNewValue(n, z)
 	case z.Stat.Czxid < old.Stat.Czxid || z.Stat.Mzxid < old.Stat.Mzxid:
-		o.log.Debug("dropped an outdated reply", "path", n.path)
+		u.log.Debug("dropped an outdated reply", "path", n.path)
 	default:
-		o.publish(n, z)
+		u.replaceValue(n, z)
 	}
-	o.taken(n, a)
+	u.finishDataRead(n, f)
 }
 
-// taken notes that an answer for the data of n is in memory, or that what is there is
-// newer.
-func (o *owner) taken(n *znode, a *answer) {
+// finishDataRead records that the value of n is that of a reply, or newer.
+func (u *updater) finishDataRead(n *node, f *fetch) {
 	n.data.known = true
-	o.verified(n, a)
-	o.settle(&n.data, a.sent)
-	o.unpark(n, a.sent)
+	u.setRead(n, f)
+	u.resolvePending(&n.data, f.sent)
+	u.applyDeferred(n, f.sent)
 }
 
-// witnessed reports whether the parent of n, whose first answer has come, is known
-// to have lived until then: a watch on it, set before, has not fired. Otherwise n
-// may belong to another znode that has taken the parent's place.
-func (o *owner) witnessed(n *znode) bool {
+// isParentConfirmed reports whether the parent in the tree was the parent of n when n was read.
+// That is known if a watch on the parent, which was set before, has not fired. Otherwise n may be
+// the child of another znode that has replaced the parent.
+func (u *updater) isParentConfirmed(n *node) bool {
 	p := n.parent
-	return p == nil || o.quiet(&p.data) || o.quiet(&p.list)
+	return p == nil || u.isCurrent(&p.data) || u.isCurrent(&p.list)
 }
 
-// hold keeps an answer that is not believed until the parent was read once more: if
-// that is the znode that is in memory still, it was the parent then. A parent that
-// has changed takes n, with what is held, out of the tree.
-func (o *owner) hold(n *znode, h *held) {
+// deferReply keeps a reply until the parent was read again. If the parent is the same znode then,
+// it was the parent when n was read. If it is another znode, n is removed with its previous parent.
+func (u *updater) deferReply(n *node, d *deferredReply) {
 	n.data.known = false
-	if n.gone {
+	if n.removed {
 		return
 	}
-	n.held = h
-	n.parent.waiting = append(n.parent.waiting, n)
-	o.reread(n.parent)
+	n.deferred = d
+	n.parent.deferredChildren = append(n.parent.deferredChildren, n)
+	u.readAgain(n.parent)
 }
 
-func (o *owner) reread(n *znode) {
+func (u *updater) readAgain(n *node) {
 	n.data.dirty = true
-	o.enqueue(n, dataWatch)
+	u.enqueue(n, dataPart)
 }
 
-// unpark takes in the answers that wait for n, of which a request sent when the clock
-// was asked has found that it is the znode in memory.
-func (o *owner) unpark(n *znode, asked uint64) {
-	waiting := n.waiting
-	n.waiting = nil
-	for _, c := range waiting {
-		h := c.held
+// applyDeferred applies the deferred replies of the children of n, after a request that was sent at
+// a time has shown that n is the znode in the tree. Replies that were deferred later remain
+// deferred.
+func (u *updater) applyDeferred(n *node, sent uint64) {
+	children := n.deferredChildren
+	n.deferredChildren = nil
+	for _, c := range children {
+		d := c.deferred
 		switch {
-		case c.gone || h == nil:
-		case h.at > asked:
-			n.waiting = append(n.waiting, c)
+		case c.removed || d == nil:
+		case d.at > sent:
+			n.deferredChildren = append(n.deferredChildren, c)
 		default:
-			c.held = nil
-			o.clear(c)
-			o.create(c, h.z)
-			o.taken(c, h.a)
-			o.enqueue(c, dataWatch)
-			o.enqueue(c, childWatch)
+			c.deferred = nil
+			u.clearNode(c)
+			u.setNewValue(c, d.value)
+			u.finishDataRead(c, d.fetch)
+			u.enqueue(c, dataPart)
+			u.enqueue(c, listPart)
 		}
 	}
-	if len(n.waiting) > 0 {
-		o.reread(n)
+	if len(n.deferredChildren) > 0 {
+		u.readAgain(n)
 	}
 }
 
-func (o *owner) create(n *znode, z Znode) {
-	z.Err = n.fault()
+// setNewValue sets the value of a node without a value.
+func (u *updater) setNewValue(n *node, z Znode) {
+	z.Err = n.err()
 	n.value = &z
-	o.count++
-	o.feed.created(n.value)
-	if o.listed(n) {
+	u.tree.count++
+	u.events.addCreated(n.value)
+	if u.hasList(n) {
 		n.list.dirty = true
-		if n.data.owed != 0 {
-			o.owe(&n.list, o.tick())
+		if n.data.pendingSince != 0 {
+			u.markPending(&n.list, u.tick())
 		}
 	}
 }
 
-// publish puts z in the place of n's value, which is the same znode, and tells if
-// that is a change.
-func (o *owner) publish(n *znode, z Znode) {
+// replaceValue replaces the value of a node by another state of the same znode.
+func (u *updater) replaceValue(n *node, z Znode) {
 	old := n.value
-	z.Err = n.fault()
+	z.Err = n.err()
 	if old.Stat.Pzxid > z.Stat.Pzxid {
-		takeChildren(&z.Stat, &old.Stat)
+		copyChildrenStat(&z.Stat, &old.Stat)
 	}
 	n.value = &z
-	if z.Stat.Mzxid != old.Stat.Mzxid || !same(z.Err, old.Err) {
-		o.feed.changed(old, n.value)
+	if z.Stat.Mzxid != old.Stat.Mzxid || !isSameError(z.Err, old.Err) {
+		u.events.addChanged(old, n.value)
 	} else {
-		o.feed.restated(n.value)
+		u.events.replaceState(n.value)
 	}
 }
 
-func same(a, b error) bool {
+func isSameError(a, b error) bool {
 	return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
 }
 
-// takeChildren copies what a Stat says of children.
-func takeChildren(to, from *zk.Stat) {
+// copyChildrenStat copies the fields of a Stat that describe the children.
+func copyChildrenStat(to, from *zk.Stat) {
 	to.Pzxid, to.Cversion, to.NumChildren = from.Pzxid, from.Cversion, from.NumChildren
 }
 
-func (o *owner) gotChildren(n *znode, a *answer) {
-	asp := &n.list
+// applyList applies the reply to a read of the children.
+func (u *updater) applyList(n *node, f *fetch) {
+	p := &n.list
 	switch {
 	case n.value == nil:
-		return // gone, or not here yet, and asked for again then
-	case errors.Is(a.err, zk.ErrNoNode), a.err == nil && a.stat.Czxid != n.value.Stat.Czxid:
-		// It is not the znode that is in memory.
-		asp.dirty, n.data.dirty, asp.known = true, true, false
+		return // n was deleted, or has no value yet; the list is read after the data
+	case errors.Is(f.err, zk.ErrNoNode), f.err == nil && f.stat.Czxid != n.value.Stat.Czxid:
+		// The list is not that of the znode in the tree.
+		p.dirty, n.data.dirty, p.known = true, true, false
 		return
-	case a.err != nil:
-		n.unlisted = zkerror.Refine(a.err)
-		asp.epoch = max(asp.epoch, a.epoch)
-		o.publish(n, *n.value)
-		o.settle(asp, a.sent)
+	case f.err != nil:
+		n.listErr = zkerror.Refine(f.err)
+		p.epoch = max(p.epoch, f.epoch)
+		u.replaceValue(n, *n.value)
+		u.resolvePending(p, f.sent)
 		return
 	}
-	changed := a.stat.Pzxid != n.listing
-	n.unlisted, n.refusedList, n.listing = nil, 0, a.stat.Pzxid
+	changed := f.stat.Pzxid != n.listPzxid
+	n.listErr, n.tooLargePzxid, n.listPzxid = nil, 0, f.stat.Pzxid
 	z := *n.value
-	if a.stat.Pzxid > z.Stat.Pzxid {
-		takeChildren(&z.Stat, a.stat)
+	if f.stat.Pzxid > z.Stat.Pzxid {
+		copyChildrenStat(&z.Stat, f.stat)
 	}
-	if z.Stat != n.value.Stat || !same(z.Err, n.fault()) {
-		o.publish(n, z)
+	if z.Stat != n.value.Stat || !isSameError(z.Err, n.err()) {
+		u.replaceValue(n, z)
 	}
-	asp.epoch, asp.known = max(asp.epoch, a.epoch), true
-	now := o.tick()
-	for _, name := range a.children {
+	p.epoch, p.known = max(p.epoch, f.epoch), true
+	now := u.tick()
+	for _, name := range f.children {
 		if c := n.children[name]; c != nil {
-			o.hear(&c.data) // an end told before the listing is not that of the znode listed
+			// If a deletion was received before the list, it is not that of the listed znode.
+			u.pollPart(&c.data)
 		}
 		c := n.children[name]
 		if c == nil {
-			c = n.child(name)
-			if asp.owed != 0 {
-				o.owe(&c.data, now)
+			c = n.addChild(name)
+			if p.pendingSince != 0 {
+				u.markPending(&c.data, now)
 			}
 		}
-		c.seen = now
+		c.listedAt = now
 		if changed && c.value != nil && c.value.Err != nil {
-			c.data.dirty = true // it tells no events: see docs
+			c.data.dirty = true // the servers send no events of a znode that the client must not read
 		}
-		o.enqueue(c, dataWatch)
+		u.enqueue(c, dataPart)
 	}
 	for _, c := range n.children {
-		// What is younger than the listing was created after it.
-		if c.seen != now && (c.value == nil || c.value.Stat.Czxid <= a.stat.Pzxid) {
-			o.lost(c)
+		// A child that is newer than the list was created after it.
+		if c.listedAt != now && (c.value == nil || c.value.Stat.Czxid <= f.stat.Pzxid) {
+			u.removeNode(c)
 		}
 	}
-	o.settle(asp, a.sent)
-	o.unpark(n, a.sent)
+	u.resolvePending(p, f.sent)
+	u.applyDeferred(n, f.sent)
 }

@@ -5,187 +5,175 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	shared "github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// queue holds what is to be asked for, first in, first out.
-type queue struct {
-	items []task
+// fetchQueue contains the parts that must be read, in the order in which they are read.
+type fetchQueue struct {
+	items []nodePart
 	head  int
 }
 
-type task struct {
-	n    *znode
-	kind watchKind // dataWatch or childWatch: which aspect
+// nodePart identifies a part of a node.
+type nodePart struct {
+	node *node
+	kind partKind
 }
 
-func (q *queue) push(t task) { q.items = append(q.items, t) }
+func (q *fetchQueue) push(p nodePart) { q.items = append(q.items, p) }
 
-func (q *queue) empty() bool { return q.head == len(q.items) }
+func (q *fetchQueue) empty() bool { return q.head == len(q.items) }
 
-func (q *queue) pop() task {
-	t := q.items[q.head]
-	q.items[q.head] = task{}
+func (q *fetchQueue) pop() nodePart {
+	p := q.items[q.head]
+	q.items[q.head] = nodePart{}
 	if q.head++; q.head == len(q.items) {
 		q.items, q.head = q.items[:0], 0
 	}
-	return t
+	return p
 }
 
-// suspect is how often the connection has to break while something is asked for
-// until that is sent alone; guilty, until it is not sent any more.
+// If the connection has broken aloneAfter times while a part was read, the part is read while no
+// other read is in flight. After tooLargeAfter times it is not read any more, because the reply is
+// probably too large.
 const (
-	suspect = 2
-	guilty  = 5
+	aloneAfter    = 2
+	tooLargeAfter = 5
 )
 
-// enqueue has an aspect asked for if it is dirty and its turn has come: a listing
-// comes after the data.
-func (o *owner) enqueue(n *znode, kind watchKind) {
-	a := n.aspect(kind)
-	if n.gone || !a.dirty || a.queued || a.busy {
+// enqueue adds a part to a queue if it is dirty and can be read now. The list of children is read
+// after the data.
+func (u *updater) enqueue(n *node, kind partKind) {
+	p := n.part(kind)
+	if n.removed || !p.dirty || p.queued || p.inFlight {
 		return
 	}
-	if kind == childWatch {
-		listed := o.listed(n)
-		if listed && n.data.epoch != o.epoch {
+	if kind == listPart {
+		hasList := u.hasList(n)
+		if hasList && n.data.epoch != u.epoch {
 			return
 		}
-		if !listed || n.refusedList != 0 && n.refusedList == n.value.Stat.Pzxid {
-			o.forget(a) // not wanted, or known not to be had
+		if !hasList || n.tooLargePzxid != 0 && n.tooLargePzxid == n.value.Stat.Pzxid {
+			u.cancelRead(p) // not needed, or known to be too large
 			return
 		}
-	} else if n.held != nil {
+	} else if n.deferred != nil {
 		return
 	}
-	a.queued = true
-	if a.breaks >= suspect {
-		o.suspects.push(task{n, kind})
+	p.queued = true
+	if p.breaks >= aloneAfter {
+		u.suspects.push(nodePart{n, kind})
 	} else {
-		o.queue.push(task{n, kind})
+		u.queue.push(nodePart{n, kind})
 	}
 }
 
-// dispatch sends what may be sent now.
-func (o *owner) dispatch() {
-	o.mu.Lock() // a look at a watch may find that its znode is gone
-	defer o.mu.Unlock()
-	if o.up && !o.paused && !o.syncing && (o.lagging || len(o.round) == 0 && len(o.waiting) > 0 || len(o.round) > 0 && !o.swept) {
-		o.askSync()
+// sendRequests sends the requests that can be sent now.
+func (u *updater) sendRequests() {
+	u.tree.mu.Lock() // pollPart may remove nodes
+	defer u.tree.mu.Unlock()
+	isRoundWaiting := len(u.syncRound) == 0 && len(u.waitingSyncs) > 0 || len(u.syncRound) > 0 && !u.roundMarked
+	if u.up && !u.paused && !u.syncInFlight && (u.needsSync || isRoundWaiting) {
+		u.startSync()
 	}
-	for o.up && !o.paused && !o.lagging && !o.alone && !o.closed && o.inFlight < o.concurrency {
+	for u.up && !u.paused && !u.needsSync && !u.alone && !u.connClosed && u.inFlight < u.concurrency {
 		switch {
-		case !o.suspects.empty():
-			if o.inFlight > 0 {
+		case !u.suspects.empty():
+			if u.inFlight > 0 {
 				return
 			}
-			o.alone = o.ask(o.suspects.pop())
-		case !o.queue.empty():
-			o.ask(o.queue.pop())
+			u.alone = u.startFetch(u.suspects.pop())
+		case !u.queue.empty():
+			u.startFetch(u.queue.pop())
 		default:
 			return
 		}
 	}
 }
 
-// ask sends one request, unless it has become needless.
-func (o *owner) ask(t task) bool {
-	n, a := t.n, t.n.aspect(t.kind)
-	o.hear(a) // as long as it is queued, so that it is not once more
-	a.queued = false
-	if n.gone || !a.dirty {
+// startFetch reads a part that was removed from a queue. It returns false if the read is not needed
+// any more.
+func (u *updater) startFetch(np nodePart) bool {
+	n, p := np.node, np.node.part(np.kind)
+	u.pollPart(p) // before queued is reset, so that the part is not added to the queue again
+	p.queued = false
+	if n.removed || !p.dirty {
 		return false
 	}
-	request := &answer{n: n, kind: t.kind, op: getData, watching: true, epoch: o.epoch, breaks: o.breaks, at: time.Now(), sent: o.tick()}
-	switch {
-	case t.kind == childWatch:
-		request.op = getChildren
-	case n.missing:
-		request.op = getStat
-	case n.statOnly:
-		// What one may not read tells no events, and a watch on what is not
-		// there would stay: see docs.
-		request.op, request.watching = getStat, n.parent == nil || n.refusedAt != 0
+	f := &fetch{
+		node: n, kind: np.kind, op: fetchData, watching: true,
+		epoch: u.epoch, connEpoch: u.connEpoch, sent: u.tick(), sentTime: time.Now(),
 	}
-	a.busy, a.dirty = true, false
-	o.inFlight++
-	o.send(request)
+	switch {
+	case np.kind == listPart:
+		f.op = fetchList
+	case n.missing:
+		f.op = fetchStat
+	case n.statOnly:
+		// The servers send no events of a znode that the client must not read, and a watch on a
+		// znode that does not exist would remain.
+		f.op, f.watching = fetchStat, n.parent == nil || n.tooLargeMzxid != 0
+	}
+	p.inFlight, p.dirty = true, false
+	u.inFlight++
+	u.send(f)
 	return true
 }
 
-// askSync asks for a Sync of ZooKeeper.
-func (o *owner) askSync() {
-	o.syncing = true
-	if len(o.round) == 0 {
-		o.round, o.waiting, o.swept = o.waiting, nil, false
-	}
-	o.send(&answer{op: syncServer, epoch: o.epoch})
-}
-
-func (o *owner) send(a *answer) {
-	conn, answers, path := o.conn, o.answers, o.path
+// send sends a request in the background. The reply is added to replies.
+func (u *updater) send(f *fetch) {
+	conn, replies, root := u.conn, u.replies, u.cache.path
 	go func() {
-		a.ask(conn, path)
-		answers.put(a)
+		f.run(conn, root)
+		replies.put(f)
 	}()
 }
 
-// operation is what a request asks for.
-type operation uint8
+// fetchOp is the kind of a request.
+type fetchOp uint8
 
 const (
-	getData operation = iota
-	getStat
-	getChildren
-	syncServer
+	fetchData fetchOp = iota
+	fetchStat
+	fetchList
+	fetchSync // synchronizes the server, and reads nothing
 )
 
-// answer is a request and what has come of it.
-type answer struct {
-	n     *znode
-	kind  watchKind // which aspect it is for
-	op    operation
-	epoch uint64
-	sent  uint64
-	at    time.Time // when it was sent
+var whatOf = [...]watch.What{fetchData: watch.Data, fetchStat: watch.Existence, fetchList: watch.Children}
 
-	watching bool   // with a watch
-	breaks   uint64 // the epoch of the session when it was sent
+// fetch is a request and its reply.
+type fetch struct {
+	node     *node
+	kind     partKind
+	op       fetchOp
+	watching bool // the request sets a watch
+	epoch    uint64
+	// connEpoch is the epoch of the connection before the request.
+	connEpoch uint64
+	// sent is the time by the clock of the updater, and sentTime the time of the system.
+	sent     uint64
+	sentTime time.Time
 
 	data     []byte
 	children []string
 	stat     *zk.Stat
 	exists   bool
-	watch    *shared.Watch
+	watch    *watch.Watch
 	err      error
 }
 
-// ask blocks for as long as the connection leaves it without an answer. It touches
-// nothing but the request.
-func (a *answer) ask(conn *zk.Conn, path string) {
-	if a.op == syncServer {
-		_, a.err = conn.Sync(path)
-		return
-	}
-	q := shared.Query{Path: a.n.path, Epoch: a.breaks, Reset: true}
+// run sends the request, and blocks until the connection answers it or breaks. It uses only the
+// fields of the request.
+func (f *fetch) run(conn *zk.Conn, root string) {
 	switch {
-	case !a.watching:
-		a.exists, a.stat, a.err = conn.Exists(a.n.path)
+	case f.op == fetchSync:
+		_, f.err = conn.Sync(root)
 		return
-	case a.op == getStat:
-		q.What = shared.Existence
-	case a.op == getChildren:
-		q.What = shared.Children
+	case !f.watching:
+		f.exists, f.stat, f.err = conn.Exists(f.node.path)
+		return
 	}
-	found, err := shared.Try(conn, q)
-	a.data, a.children, a.stat, a.watch, a.err = found.Data, found.Children, found.Stat, found.Watch, err
-	a.exists = found.Stat != nil
-}
-
-// watchKind is the kind of the watch that the answer has brought.
-func (a *answer) watchKind() watchKind {
-	if a.op == getStat && !a.exists {
-		return existWatch
-	}
-	return a.kind
+	found, err := watch.Try(conn, watch.Query{Path: f.node.path, What: whatOf[f.op], Epoch: f.connEpoch, Reset: true})
+	f.data, f.children, f.stat, f.watch, f.err = found.Data, found.Children, found.Stat, found.Watch, err
+	f.exists = found.Stat != nil
 }

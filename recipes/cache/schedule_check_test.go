@@ -1,79 +1,50 @@
 package cache
 
-import (
-	"fmt"
-	"testing/synctest"
-	"time"
-)
+import "fmt"
 
-// A cache that misses something mostly finds it with the next change. So the
-// schedules look at its state many times, not only at what it has in the end.
-
-// glance is how long nobody looks at the state.
-const glance = 10 * time.Millisecond
-
-// watch lets d pass and looks at the cache's state again and again. Whenever all
-// goroutines wait it must be complete.
-func (p *performance) watch(d time.Duration) {
-	for {
-		step := min(d, glance)
-		time.Sleep(step)
-		synctest.Wait()
-		c := p.cache
-		c.mu.RLock()
-		c.root.walk(func(n *znode) {
-			if what := n.defect(p.scope); what != "" {
-				p.fault("after %v: %s %s", time.Since(p.begin), n.path, what)
-			}
-		})
-		c.mu.RUnlock()
-		if d -= step; d == 0 {
-			return
+// defect returns the reason why a node would not become, or remain, equal to its znode, or "". All
+// goroutines are idle.
+func (n *node) defect(scope Scope) string {
+	isPending := func(n *node) bool { return n.data.dirty || n.data.inFlight || n.deferred != nil }
+	canRead := n.parent == nil || !isPending(n.parent)
+	if n.deferred != nil && canRead {
+		return "has a deferred reply, but its parent is not read"
+	}
+	if n.deferred == nil {
+		if defect := n.data.defect(canRead, n.dataErr != nil); defect != "" && !(n.missing && n.data.watch != nil) {
+			return "has data that " + defect
 		}
 	}
-}
-
-// defect is why n would not become, or stay, what ZooKeeper has.
-func (n *znode) defect(scope Scope) string {
-	pending := func(n *znode) bool { return n.data.dirty || n.data.busy || n.held != nil }
-	orphan := n.parent == nil || !pending(n.parent)
-	if n.held != nil && orphan {
-		return "has an answer held while the parent is not read"
-	}
-	if n.held == nil {
-		if what := n.data.defect(orphan, n.unread != nil); what != "" && !(n.missing && n.data.watch != nil) {
-			return "has data that " + what
-		}
-	}
-	if n.value == nil || n.depth >= scope || n.value.Stat.EphemeralOwner != 0 || n.unread != nil {
+	if n.value == nil || n.depth >= scope || n.value.Stat.EphemeralOwner != 0 || n.dataErr != nil {
 		return ""
 	}
-	if n.unlisted == nil && n.refusedList == 0 {
-		if what := n.list.defect(!pending(n), false); what != "" {
-			return "has a listing that " + what
+	if n.listErr == nil && n.tooLargePzxid == 0 {
+		if defect := n.list.defect(!isPending(n), false); defect != "" {
+			return "has a list that " + defect
 		}
 	}
-	// Each child that comes or goes fires the watch.
-	if l := &n.list; l.watch != nil && !l.watch.shared.Fired() && l.known && !l.dirty && !l.busy && len(n.children) != int(n.value.Stat.NumChildren) {
+	// If the watch has not fired, no child was created or deleted since the list was read.
+	l := &n.list
+	if l.watch != nil && !l.watch.shared.Fired() && l.known && !l.dirty && !l.inFlight && len(n.children) != int(n.value.Stat.NumChildren) {
 		return fmt.Sprintf("has %d children, not %d", len(n.children), n.value.Stat.NumChildren)
 	}
 	return ""
 }
 
-// defect is why a would not be read when it has to be: free says that nothing has to
-// be read before it, and mute that no watch is to be had.
-func (a *aspect) defect(free, mute bool) string {
+// defect returns the reason why a part would not be read when that is necessary, or "". canRead
+// means that nothing else must be read before. mayLackWatch means that no watch can be set.
+func (p *part) defect(canRead, mayLackWatch bool) string {
 	switch {
-	case a.busy && a.queued:
-		return "would be asked for twice"
-	case a.busy || a.queued:
-	case a.dirty && free:
-		return "nobody asks for"
-	case a.dirty:
-	case !a.known:
+	case p.inFlight && p.queued:
+		return "would be read twice"
+	case p.inFlight || p.queued:
+	case p.dirty && canRead:
+		return "is dirty and is not read"
+	case p.dirty:
+	case !p.known:
 		return "was not read"
-	case a.watch == nil && !mute:
-		return "nothing is watching"
+	case p.watch == nil && !mayLackWatch:
+		return "has no watch"
 	}
 	return ""
 }

@@ -3,12 +3,9 @@ package cache
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,341 +13,273 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	shared "github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// performance is one schedule under way.
-type performance struct {
+// top is the path of the cache.
+const top = "/top"
+
+// scheduleRun is one run of a schedule.
+type scheduleRun struct {
+	*faultschedule.History
 	schedule
 	ensemble *zktest.Ensemble
-	conn     *zk.Conn // the cache's
+	faults   *faultschedule.Faults
+	conn     *zk.Conn // of the cache
 	writer   *zk.Conn
-	cache    *Cache
-	reader   *reader
-	slowDown chan struct{} // closed when lazy readers begin to keep up
-	hooks    []*zktest.Hook
-	heals    []*time.Timer
-	down     []bool
-	begin    time.Time
+	// keepUp is closed when a slow reader must keep up.
+	keepUp chan struct{}
 
 	mu      sync.Mutex
-	faults  []string
-	history strings.Builder
+	cache   *Cache
+	replica *replica
 }
 
-func playGuarded(t *testing.T, seed uint64) (p *performance) {
-	s := newSchedule(seed)
-	watchdog := time.AfterFunc(time.Minute, func() { fmt.Fprintf(os.Stderr, "stuck: %v\n", s) })
-	defer watchdog.Stop()
+func runSchedule(t *testing.T, s schedule, verbose bool) (h *faultschedule.History) {
 	synctest.Test(t, func(t *testing.T) {
-		p = &performance{schedule: s, down: make([]bool, s.servers), begin: time.Now(), slowDown: make(chan struct{})}
-		p.play(t)
-	})
-	return p
-}
-
-func (p *performance) note(format string, args ...any) {
-	if *oneSeed == 0 {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	fmt.Fprintf(&p.history, "%10v %s\n", time.Since(p.begin), fmt.Sprintf(format, args...))
-}
-
-func (p *performance) fault(format string, args ...any) {
-	p.note(format, args...)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.faults = append(p.faults, fmt.Sprintf(format, args...))
-}
-
-func (p *performance) each(f func(*zktest.Server)) {
-	for i := range p.ensemble.Len() {
-		f(p.ensemble.Server(i))
-	}
-}
-
-func (p *performance) play(t *testing.T) {
-	limit := 0
-	if *oneSeed != 0 {
-		limit = 1 << 16
-	}
-	p.ensemble = zktest.Cluster(t, p.servers, zktest.WithTick(p.tick), zktest.WithSessionTimeouts(p.timeout, time.Minute),
-		zktest.WithSyncLimit(5*p.tick), zktest.WithLogLimit(limit))
-	p.each(func(s *zktest.Server) { s.Delay(zktest.BothWays, p.latency) })
-	var err error
-	if p.writer, _, err = p.ensemble.Connect(time.Minute); err == nil {
-		p.conn, _, err = p.ensemble.Connect(p.timeout, zk.WithMaxBufferSize(64<<10))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.open()
-
-	ctx, cancel := context.WithCancel(t.Context())
-	var busy sync.WaitGroup
-	busy.Go(func() { p.write(ctx, rand.New(rand.NewPCG(p.seed, 2))) })
-	busy.Go(func() { p.sync(ctx) })
-	for _, s := range p.steps {
-		p.watch(s.wait)
-		p.do(s)
-	}
-	p.heal()
-	cancel()
-	busy.Wait()
-	close(p.slowDown)
-	p.settle("after all faults")
-	p.poke()
-	p.settle("after further changes")
-	p.countChannels()
-	p.close()
-	if *oneSeed != 0 {
-		for _, e := range p.ensemble.Server(0).Log() {
-			if e.Op != zktest.OpPing {
-				fmt.Fprintf(&p.history, "%10v     server %d: %v\n", e.Time.Sub(p.begin), e.Server, e)
-			}
+		h = faultschedule.NewHistory(verbose)
+		x := &scheduleRun{History: h, schedule: s, keepUp: make(chan struct{})}
+		x.ensemble = faultschedule.NewEnsemble(t, s.servers, s.tick, s.sessionTimeout, verbose)
+		x.faults = faultschedule.NewFaults(x.ensemble, s.latency)
+		if err := x.connect(); err != nil {
+			t.Fatal(err)
 		}
-	}
+		x.openCache()
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { x.writeRandomly(ctx, rand.New(rand.NewPCG(s.seed, 2))) })
+		running.Go(func() { x.verifySync(ctx) })
+		for _, e := range s.events {
+			x.advance(e.wait)
+			x.inject(e)
+		}
+		x.faults.HealAll()
+		x.Note("all faults are healed")
+		cancel()
+		running.Wait()
+		close(x.keepUp)
+		x.verifyState("after all faults")
+		x.changeEverything()
+		x.verifyState("after later changes")
+		x.verifyChannels()
+		x.closeCache()
+		h.AddRequests(x.ensemble)
+	})
+	return h
 }
 
-func (p *performance) open() {
-	c, err := New(p.conn, top, p.scope, recipes.WithSessionTimeout(p.timeout), WithConcurrency(p.concurrency))
+func (x *scheduleRun) connect() (err error) {
+	if x.writer, _, err = x.ensemble.Connect(time.Minute); err == nil {
+		x.conn, _, err = x.ensemble.Connect(x.sessionTimeout, zk.WithMaxBufferSize(64<<10))
+	}
+	return err
+}
+
+func (x *scheduleRun) openCache() {
+	c, err := New(x.conn, top, x.scope, recipes.WithSessionTimeout(x.sessionTimeout), WithConcurrency(x.concurrency))
 	if err != nil {
 		panic(err)
 	}
-	r := newReader()
-	lazy := rand.New(rand.NewPCG(p.seed, 3))
+	r := newReplica()
+	random := rand.New(rand.NewPCG(x.seed, 3))
 	go func() {
 		defer close(r.ended)
 		for e := range c.Events() {
-			p.note("    %s %x", text(e), max(e.Node.Stat.Czxid, e.Old.Stat.Czxid))
+			x.Note("    %s %x", eventText(e), max(e.Node.Stat.Czxid, e.Old.Stat.Czxid))
 			r.apply(c, e)
-			if p.lazy {
+			if x.slowReader {
 				select {
-				case <-p.slowDown:
-				case <-time.After(someTime(lazy, p.timeout)):
+				case <-x.keepUp:
+				case <-time.After(faultschedule.RandomDuration(random, x.sessionTimeout)):
 				}
 			}
 		}
 	}()
-	p.mu.Lock()
-	p.cache, p.reader = c, r
-	p.mu.Unlock()
+	x.mu.Lock()
+	x.cache, x.replica = c, r
+	x.mu.Unlock()
 }
 
-func (p *performance) close() {
-	p.cache.Close()
-	<-p.reader.ended
-	for _, f := range p.reader.faults {
-		p.fault("%s", f)
+func (x *scheduleRun) closeCache() {
+	x.cache.Close()
+	<-x.replica.ended
+	for _, f := range x.replica.faults {
+		x.Violate("%s", f)
 	}
 }
 
-// write changes the tree until the context ends.
-func (p *performance) write(ctx context.Context, r *rand.Rand) {
+// writeRandomly changes the tree until ctx is done.
+func (x *scheduleRun) writeRandomly(ctx context.Context, r *rand.Rand) {
 	for ctx.Err() == nil {
-		path, what, depth := top, r.IntN(10), r.IntN(5)
-		if what >= 7 && r.IntN(4) > 0 {
-			depth = max(depth, 1) // the top goes seldom
+		path, action, depth := top, r.IntN(10), r.IntN(5)
+		if action >= 7 && r.IntN(4) > 0 {
+			depth = max(depth, 1) // the top is deleted rarely
 		}
 		for ; depth > 0; depth-- {
 			path += "/" + string(rune('a'+r.IntN(3)))
 		}
-		p.note("  write %d %s", what, path)
+		x.Note("  write %d %s", action, path)
 		switch {
-		case what < 4:
+		case action < 4:
 			flags := int32(0)
 			if r.IntN(6) == 0 {
 				flags = zk.FlagEphemeral
 			}
-			_, _ = p.writer.Create(path, []byte(strconv.Itoa(r.IntN(100))), flags, open)
-		case what < 7:
-			_, _ = p.writer.Set(path, []byte(strconv.Itoa(r.IntN(100))), -1)
-		case what < 8:
-			_ = p.writer.Delete(path, -1)
+			_, _ = x.writer.Create(path, []byte(strconv.Itoa(r.IntN(100))), flags, openACL)
+		case action < 7:
+			_, _ = x.writer.Set(path, []byte(strconv.Itoa(r.IntN(100))), -1)
+		case action < 8:
+			_ = x.writer.Delete(path, -1)
 		default:
-			// The same again: versions as before.
-			if names := p.removeAll(path); what == 9 {
-				for i := len(names) - 1; i >= 0; i-- {
-					_, _ = p.writer.Create(names[i], []byte("same"), 0, open)
+			// A subtree that is created again has the same versions again.
+			if paths := x.deleteSubtree(path); action == 9 {
+				for _, p := range slices.Backward(paths) {
+					_, _ = x.writer.Create(p, []byte("same"), 0, openACL)
 				}
 			}
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(someTime(r, p.pace)):
+		case <-time.After(faultschedule.RandomDuration(r, x.writePause)):
 		}
 	}
 }
 
-// removeAll deletes a subtree and returns its paths, those below first.
-func (p *performance) removeAll(path string) (paths []string) {
-	names, _, err := p.writer.Children(path)
+// deleteSubtree deletes a subtree and returns its paths, children first.
+func (x *scheduleRun) deleteSubtree(path string) (paths []string) {
+	names, _, err := x.writer.Children(path)
 	if err != nil {
 		return nil
 	}
 	for _, name := range names {
-		paths = append(paths, p.removeAll(path+"/"+name)...)
+		paths = append(paths, x.deleteSubtree(path+"/"+name)...)
 	}
-	_ = p.writer.Delete(path, -1)
+	_ = x.writer.Delete(path, -1)
 	return append(paths, path)
 }
 
-// sync checks that what was committed before a Sync is in memory after it.
-func (p *performance) sync(ctx context.Context) {
+// verifySync verifies that a write that was committed before Sync is in the cache after it.
+func (x *scheduleRun) verifySync(ctx context.Context) {
 	for ctx.Err() == nil {
-		stat, err := p.writer.Set(top, []byte("mark"), -1)
-		p.mu.Lock()
-		c := p.cache
-		p.mu.Unlock()
-		within, cancel := context.WithTimeout(ctx, 2*p.timeout)
-		if synced := c.Sync(within); synced == nil && err == nil {
-			p.note("  synced to %d", stat.Mzxid)
-			// It may have been deleted since.
+		stat, err := x.writer.Set(top, []byte("mark"), -1)
+		x.mu.Lock()
+		c := x.cache
+		x.mu.Unlock()
+		limited, cancel := context.WithTimeout(ctx, 2*x.sessionTimeout)
+		if syncErr := c.Sync(limited); syncErr == nil && err == nil {
+			x.Note("  synced to %d", stat.Mzxid)
+			// The znode may have been deleted since.
 			if z, ok := c.Get(top); ok && z.Stat.Mzxid < stat.Mzxid && z.Err == nil {
-				p.fault("synced to %x, but memory has %x", stat.Mzxid, z.Stat.Mzxid)
+				x.Violate("synced to %x, but the cache has %x", stat.Mzxid, z.Stat.Mzxid)
 			}
 		}
 		cancel()
 		select {
 		case <-ctx.Done():
-		case <-time.After(p.timeout / 3):
+		case <-time.After(x.sessionTimeout / 3):
 		}
 	}
 }
 
-func (p *performance) do(s step) {
-	session := p.conn.SessionID()
-	server := p.ensemble.Server(s.n % p.servers)
-	p.note("%v (n %d, for %v), session %x", s.kind, s.n, s.last, session)
-	switch s.kind {
+func (x *scheduleRun) inject(e event) {
+	session := x.conn.SessionID()
+	x.Note("%v (n %d, for %v), session %x", e.fault, e.n, e.duration, session)
+	ops := []zktest.Op{zktest.OpGetData, zktest.OpGetChildren2, zktest.OpGetChildren2, zktest.OpExists, zktest.OpSync, zktest.OpSetWatches, zktest.OpAny}
+	match := zktest.Match{Op: ops[e.n%len(ops)], Session: session, Nth: 1 + e.n/10%4}
+	switch e.fault {
 	case drop:
-		p.each(func(x *zktest.Server) { x.DropConnections(session) })
+		x.faults.Drop(session)
 	case dropAll:
-		server.DropConnections()
-	case cutReply, cutRequest, throttle:
-		op := []zktest.Op{zktest.OpGetData, zktest.OpGetChildren2, zktest.OpGetChildren2, zktest.OpExists, zktest.OpSync, zktest.OpSetWatches, zktest.OpAny}[s.n%7]
-		match := zktest.Match{Op: op, Session: session, Nth: 1 + s.n/10%4}
-		hook, what := p.ensemble.Server(0).After, zktest.HookFunc(zktest.Cut)
-		switch s.kind {
-		case cutRequest:
-			hook = p.ensemble.Server(0).Before
-		case throttle:
-			match.Op, match.Nth = zktest.OpSetWatches, 1+s.n%2
-			hook, what = p.ensemble.Server(0).Before, zktest.Fail(zktest.Code(-127))
-		}
-		p.hooks = append(p.hooks, hook(match, what))
+		x.faults.DropAll(e.n)
+	case loseReply:
+		x.faults.LoseReply(match)
+	case loseRequest:
+		x.faults.LoseRequest(match)
+	case rejectWatches:
+		match.Op, match.Nth = zktest.OpSetWatches, 1+e.n%2
+		x.faults.FailRequest(match, zktest.Fail(zktest.Code(-127)))
 	case blackhole:
-		dir := []zktest.Direction{zktest.ToServer, zktest.ToClient, zktest.BothWays}[s.n%3]
-		p.each(func(x *zktest.Server) { x.Blackhole(dir, session) })
-		p.later(s.last, func() { p.healSession(session) })
+		x.faults.Blackhole(session, e.n, e.duration)
 	case slow:
-		p.each(func(x *zktest.Server) { x.Delay(zktest.BothWays, s.last/8, session) })
-		p.later(2*s.last, func() { p.healSession(session) })
+		x.faults.Slow(session, e.duration)
 	case expire:
-		_ = p.ensemble.Server(0).ExpireSession(session)
-	case strand:
-		p.each(func(x *zktest.Server) { x.Partition(session) })
-		p.later(s.last, func() { p.healSession(session) })
+		x.faults.Expire(session)
+	case isolate:
+		x.faults.Isolate(session, e.duration)
 	case partition:
-		server.Partition()
-		p.later(s.last, func() { p.healServer(server) })
+		x.faults.Partition(e.n, e.duration)
 	case pause:
-		server.Pause()
-		p.later(s.last, server.Resume)
-	case stop:
-		p.mu.Lock()
-		p.down[server.ID()] = true
-		p.mu.Unlock()
-		server.Stop()
-		p.later(s.last, func() { p.restart(server) })
+		x.faults.Pause(e.n, e.duration)
+	case stopServer:
+		x.faults.Stop(e.n, e.duration)
 	case refuse:
-		server.Refuse(true)
-		p.later(s.last, func() { server.Refuse(false) })
+		x.faults.Refuse(e.n, e.duration)
 	case reopen:
-		p.close()
-		p.open()
+		x.closeCache()
+		x.openCache()
 	}
 }
 
-func (p *performance) restart(s *zktest.Server) {
-	p.mu.Lock()
-	was := p.down[s.ID()]
-	p.down[s.ID()] = false
-	p.mu.Unlock()
-	if was {
-		s.Restart(zktest.KeepTree)
-	}
-}
-
-func (p *performance) later(d time.Duration, f func()) {
-	p.heals = append(p.heals, time.AfterFunc(d, f))
-}
-
-func (p *performance) healSession(session int64) {
-	p.each(func(s *zktest.Server) {
-		s.Heal(session)
-		s.Delay(zktest.BothWays, p.latency, session)
-	})
-}
-
-func (p *performance) healServer(s *zktest.Server) {
-	s.Heal()
-	s.Delay(zktest.BothWays, p.latency)
-}
-
-func (p *performance) heal() {
-	for _, t := range p.heals {
-		t.Stop()
-	}
-	for _, h := range p.hooks {
-		h.Remove()
-	}
-	p.each(func(s *zktest.Server) {
-		s.Refuse(false)
-		s.Resume()
-		p.restart(s)
-		p.healServer(s)
-	})
-	p.note("all faults are healed")
-}
-
-// settle waits until nothing happens any more and compares.
-func (p *performance) settle(when string) {
-	time.Sleep(20*p.timeout + 10*time.Second)
-	p.watch(0)
-	if !p.cache.Fresh() {
-		p.fault("%s: not fresh", when)
-	}
-	if err := sameAsServer(p.writer, p.cache, p.scope); err != nil {
-		p.fault("%s: %v", when, err)
-	}
-	if err := p.reader.sameAsMemory(p.cache); err != nil {
-		p.fault("%s: %v", when, err)
-	}
-	if p.reader.stale {
-		p.fault("%s: the reader was not told that memory is fresh", when)
-	}
-	for z := range p.cache.All() {
-		if z.Err != nil {
-			p.fault("%s: %s has %v", when, z.Path, z.Err)
+// advance lets d pass, and verifies the state of the updater at short intervals: a change that the
+// cache has missed is usually found with the next change, so the state at the end would not show
+// it.
+func (x *scheduleRun) advance(d time.Duration) {
+	const interval = 10 * time.Millisecond
+	for {
+		step := min(d, interval)
+		time.Sleep(step)
+		synctest.Wait()
+		c := x.cache
+		c.mu.RLock()
+		c.root.walk(func(n *node) {
+			if defect := n.defect(x.scope); defect != "" {
+				x.Violate("after %v: %s %s", x.Now(), n.path, defect)
+			}
+		})
+		c.mu.RUnlock()
+		if d -= step; d == 0 {
+			return
 		}
 	}
 }
 
-// poke changes every znode, and gives each a child more or less: all watches must
-// be in place.
-func (p *performance) poke() {
+// verifyState waits until all changes were applied, and compares the cache with the server and with
+// its events.
+func (x *scheduleRun) verifyState(when string) {
+	time.Sleep(20*x.sessionTimeout + 10*time.Second)
+	x.advance(0)
+	if !x.cache.Fresh() {
+		x.Violate("%s: not fresh", when)
+	}
+	if err := compareWithServer(x.writer, x.cache, x.scope); err != nil {
+		x.Violate("%s: %v", when, err)
+	}
+	if err := x.replica.compareWithCache(x.cache); err != nil {
+		x.Violate("%s: %v", when, err)
+	}
+	if x.replica.stale {
+		x.Violate("%s: the last event is not Fresh", when)
+	}
+	for z := range x.cache.All() {
+		if z.Err != nil {
+			x.Violate("%s: %s has the error %v", when, z.Path, z.Err)
+		}
+	}
+}
+
+// changeEverything changes every znode and its children. The cache needs all of its watches to
+// notice that.
+func (x *scheduleRun) changeEverything() {
 	var visit func(path string) error
 	visit = func(path string) error {
-		names, stat, err := p.writer.Children(path)
+		names, stat, err := x.writer.Children(path)
 		if err != nil {
 			return err
 		}
-		if _, err = p.writer.Set(path, []byte("poked"), -1); err != nil || stat.EphemeralOwner != 0 {
+		if _, err = x.writer.Set(path, []byte("changed"), -1); err != nil || stat.EphemeralOwner != 0 {
 			return err
 		}
 		for _, name := range names {
@@ -358,23 +287,23 @@ func (p *performance) poke() {
 				return err
 			}
 		}
-		_, err = p.writer.Create(path+"/poked", nil, 0, open)
+		_, err = x.writer.Create(path+"/created", nil, 0, openACL)
 		return err
 	}
 	if err := visit(top); err != nil && !errors.Is(err, zk.ErrNoNode) {
-		p.fault("poke: %v", err)
+		x.Violate("change everything: %v", err)
 	} else if err != nil {
-		_, _ = p.writer.Create(top, nil, 0, open)
+		_, _ = x.writer.Create(top, nil, 0, openACL)
 	}
 }
 
-// countChannels checks that the client holds no more than it must. Where it could
-// not set its watches again it may wait for ever for what was deleted meanwhile.
-func (p *performance) countChannels() {
-	if slices.ContainsFunc(p.steps, func(s step) bool { return s.kind == throttle }) {
+// verifyChannels verifies that the client library holds few channels. If it could not restore its
+// watches, channels of deleted znodes may remain.
+func (x *scheduleRun) verifyChannels() {
+	if slices.ContainsFunc(x.events, func(e event) bool { return e.fault == rejectWatches }) {
 		return
 	}
-	if n := channels(p.conn); n > (2*p.cache.Len()+1)*shared.MaxChannels {
-		p.fault("the client holds %d channels for %d znodes", n, p.cache.Len())
+	if n := watchChannels(x.conn); n > (2*x.cache.Len()+1)*watch.MaxChannels {
+		x.Violate("the client library holds %d channels for %d znodes", n, x.cache.Len())
 	}
 }

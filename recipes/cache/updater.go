@@ -7,310 +7,314 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/setup"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	znodes "github.com/go-leaderelection/leaderelection/internal/zk/znode"
+	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
-// owner is the goroutine that a cache's state belongs to. The files follow what
-// it does: ask.go decides what to ask, answer.go takes the answers into memory,
-// sync.go serves Sync.
-type owner struct {
-	*Cache
-	settings
-	scope   Scope
-	conn    *zk.Conn
-	log     *slog.Logger
-	sub     *session.Subscription
-	timeout time.Duration
-	watches *watches
-	answers *mailbox[*answer]
-	feed    feed
+// updater keeps the tree of a cache up to date. Its goroutine owns all state. fetch.go decides
+// which requests it sends, apply.go applies their replies to the tree, and sync.go implements Sync.
+//
+// It does not use watch.Reader or request.Read, which need a goroutine for each znode. It has
+// watches on many znodes (watch.go), and retries requests that fail together with their connection
+// from its queues.
+type updater struct {
+	cache *Cache
+	tree  *tree // that of the cache
 
-	clock   uint64 // orders what is sent and what is read
-	epoch   uint64 // grows with each break of the connection; 1 at first
-	breaks  uint64 // as the monitor counts them
-	session int64
-	up      bool
-	// lagging: nothing may be asked before a Sync, because the server of a new
-	// session may be behind memory.
-	lagging bool
-	unsure  bool // something says that the connection has broken
-	closed  bool // the connection, by its owner
+	scope          Scope
+	concurrency    int  // the maximum number of requests in flight
+	withoutData    bool // data is not cached
+	conn           *zk.Conn
+	log            *slog.Logger
+	sub            *session.Subscription
+	sessionTimeout time.Duration
+	watches        *watchSet
+	replies        *mailbox[*fetch]
+	events         eventQueue
 
-	queue    queue
-	suspects queue // during which the connection has broken too often
-	inFlight int
-	alone    bool // a suspect is under way
-	owed     int  // how many aspects are
+	clock     uint64 // increases with each event whose order matters
+	epoch     uint64 // 1 at first, increases with each break of the connection
+	connEpoch uint64 // the epoch of the connection (session.State)
+	session   int64
+	up        bool // the connection is established
+	// needsSync means that the server of a new session may lag behind the tree, so that nothing may
+	// be read before a Sync.
+	needsSync  bool
+	checkConn  bool // the state of the connection may have changed
+	connClosed bool // the owner of the connection has closed it
 
-	paused bool // after a failure, until the timer
-	pause  time.Duration
-	timer  *time.Timer
+	queue    fetchQueue
+	suspects fetchQueue // reads during which the connection has broken repeatedly
+	inFlight int        // how many reads are in flight
+	alone    bool       // the only read in flight is a suspect
+	pending  int        // how many parts have a pendingSince
 
-	syncing bool      // a Sync of ZooKeeper is under way
-	waiting []*caller // for the next round
-	round   []*caller
-	swept   bool // the round waits for what is owed
+	// After a failure no request is sent until the timer fires.
+	paused  bool
+	backoff request.Backoff
+	timer   *time.Timer
+
+	syncInFlight bool        // a request that synchronizes the server is in flight
+	waitingSyncs []*syncCall // calls of Sync that join the next round
+	syncRound    []*syncCall // calls of Sync in the current round
+	roundMarked  bool        // the parts for which the round waits were marked as pending
 }
 
-func newOwner(c *Cache, s *setup.Setup, own settings, scope Scope) *owner {
-	o := &owner{
-		Cache: c, settings: own, scope: scope, conn: s.Conn, log: s.Log.With("cache", s.Path),
-		sub: s.Subscribe(), timeout: s.SessionTimeout(),
-		watches: newWatches(), answers: newMailbox[*answer](), feed: newFeed(), epoch: 1,
-		timer: time.NewTimer(0),
+func newUpdater(c *Cache, s *setup.Setup, options cacheOptions, scope Scope) *updater {
+	u := &updater{
+		cache: c, tree: &c.tree, scope: scope, concurrency: options.concurrency, withoutData: options.withoutData,
+		conn: s.Conn, log: s.Log.With("cache", s.Path), sub: s.Subscribe(), sessionTimeout: s.SessionTimeout(),
+		watches: newWatchSet(), replies: newMailbox[*fetch](), events: newEventQueue(), epoch: 1, timer: time.NewTimer(0),
 	}
-	o.breaks = o.sub.State().Epoch
-	o.owe(&c.root.data, o.tick())
-	o.enqueue(c.root, dataWatch)
-	return o
+	u.connEpoch = u.sub.State().Epoch
+	u.markPending(&u.tree.root.data, u.tick())
+	u.enqueue(u.tree.root, dataPart)
+	return u
 }
 
-func (o *owner) run() {
-	defer o.end()
-	o.look()
-	for !o.closed {
-		o.dispatch()
-		for o.complete() {
-			o.dispatch() // for those who wait for the next round
+// run updates the tree until the cache or the connection is closed.
+func (u *updater) run() {
+	defer u.stop()
+	u.checkConnection()
+	for !u.connClosed {
+		u.sendRequests()
+		for u.finishPending() {
+			u.sendRequests() // of the next round of Sync
 		}
-		o.watches.flush(!o.queue.empty())
+		u.watches.assign(!u.queue.empty())
 		var events chan<- Event
 		var next Event
-		if o.feed.first != nil {
-			events, next = o.events, o.feed.next()
+		if !u.events.empty() {
+			events, next = u.cache.events, u.events.first()
 		}
 		select {
 		case events <- next:
-			o.feed.sent()
-		case <-o.answers.ready:
-			o.mu.Lock()
-			for _, a := range o.answers.take() {
-				o.answered(a)
+			u.events.removeFirst()
+		case <-u.replies.ready:
+			u.tree.mu.Lock()
+			for _, f := range u.replies.take() {
+				u.handleReply(f)
 			}
-			o.mu.Unlock()
-		case <-o.watches.fired.ready:
-			o.mu.Lock()
-			for _, f := range o.watches.fired.take() {
-				o.watches.released(f.w)
-				o.heard(f.w, f.event)
+			u.tree.mu.Unlock()
+		case <-u.watches.fired.ready:
+			u.tree.mu.Lock()
+			for _, f := range u.watches.fired.take() {
+				u.watches.release(f.watch)
+				u.handleEvent(f.watch, f.event)
 			}
-			o.mu.Unlock()
-		case <-o.asked.ready:
-			o.waiting = append(o.waiting, o.asked.take()...)
-		case <-o.sub.Changed():
-			o.unsure = true
-		case <-o.timer.C:
-			o.paused = false
-		case <-o.closing:
+			u.tree.mu.Unlock()
+		case <-u.cache.syncCalls.ready:
+			u.waitingSyncs = append(u.waitingSyncs, u.cache.syncCalls.take()...)
+		case <-u.sub.Changed():
+			u.checkConn = true
+		case <-u.timer.C:
+			u.paused = false
+		case <-u.cache.closing:
 			return
 		}
-		if o.unsure {
-			o.look()
+		if u.checkConn {
+			u.checkConnection()
 		}
 	}
 }
 
-// end leaves nothing behind but the watches, which cannot be removed, and which other
-// users of the connection share.
-func (o *owner) end() {
-	o.timer.Stop()
-	o.sub.Close()
-	o.watches.end()
-	o.answers.end()
-	o.mu.Lock()
-	o.fresh = false
-	o.err = ErrClosed
-	if o.closed {
-		o.err = zkerror.Refine(zkerror.ErrConnClosed)
+// stop releases everything except for the watches, which cannot be removed and which other users of
+// the connection share.
+func (u *updater) stop() {
+	u.timer.Stop()
+	u.sub.Close()
+	u.watches.stop()
+	u.replies.close()
+	u.tree.mu.Lock()
+	u.tree.fresh = false
+	u.tree.err = ErrClosed
+	if u.connClosed {
+		u.tree.err = zkerror.Refine(zkerror.ErrConnClosed)
 	}
-	o.mu.Unlock()
-	close(o.events)
-	close(o.done)
+	u.tree.mu.Unlock()
+	close(u.cache.events)
+	close(u.cache.done)
 }
 
-// look finds out what has become of the connection.
-func (o *owner) look() {
-	o.unsure = false
-	s := o.sub.State()
+// checkConnection reads the state of the connection. If the connection has broken, or has another
+// session, everything is read again.
+func (u *updater) checkConnection() {
+	u.checkConn = false
+	s := u.sub.State()
 	if s.Closed {
-		o.closed = true
+		u.connClosed = true
 		return
 	}
-	broken := s.Epoch != o.breaks
-	o.breaks, o.up = s.Epoch, s.Up
-	if s.Up && s.Session != o.session {
-		if o.session != 0 {
-			broken, o.lagging = true, true
-			o.mu.Lock()
-			o.root.walk((*znode).pardon)
-			o.mu.Unlock()
+	broken := s.Epoch != u.connEpoch
+	u.connEpoch, u.up = s.Epoch, s.Up
+	if s.Up && s.Session != u.session {
+		if u.session != 0 {
+			broken, u.needsSync = true, true
+			u.tree.mu.Lock()
+			u.tree.root.walk((*node).retryTooLarge)
+			u.tree.mu.Unlock()
 		}
-		o.session = s.Session
+		u.session = s.Session
 	}
 	if broken {
-		o.mu.Lock()
-		o.broken()
-		o.mu.Unlock()
+		u.tree.mu.Lock()
+		u.restartReads()
+		u.tree.mu.Unlock()
 	}
 }
 
-// broken begins to read everything anew.
-func (o *owner) broken() {
-	o.log.Debug("connection lost: reading everything again")
-	o.epoch++
-	now := o.tick()
-	o.queue, o.suspects, o.owed = queue{}, queue{}, 0
-	again := func(a *aspect, wanted bool) {
-		a.queued, a.dirty, a.owed = false, wanted, 0
+// restartReads discards the pending reads, and reads the whole tree again from the root.
+func (u *updater) restartReads() {
+	u.log.Debug("connection lost: reading everything again")
+	u.epoch++
+	now := u.tick()
+	u.queue, u.suspects, u.pending = fetchQueue{}, fetchQueue{}, 0
+	restart := func(p *part, wanted bool) {
+		p.queued, p.dirty, p.pendingSince = false, wanted, 0
 		if wanted {
-			o.owe(a, now)
+			u.markPending(p, now)
 		}
 	}
-	o.root.walk(func(n *znode) {
-		n.held, n.waiting = nil, nil
-		again(&n.data, true)
-		again(&n.list, o.listed(n))
+	u.tree.root.walk(func(n *node) {
+		n.deferred, n.deferredChildren = nil, nil
+		restart(&n.data, true)
+		restart(&n.list, u.hasList(n))
 	})
-	if o.fresh {
-		o.fresh = false
-		o.feed.turned(Stale)
+	if u.tree.fresh {
+		u.tree.fresh = false
+		u.events.addConnection(Stale)
 	}
-	o.enqueue(o.root, dataWatch)
+	u.enqueue(u.tree.root, dataPart)
 }
 
-// complete tells what nothing is owed for any more, and whether a round of Sync has
-// ended by that.
-func (o *owner) complete() bool {
-	if o.owed > 0 {
+// finishPending makes the cache fresh if no part is pending. It reports whether this has completed
+// a round of Sync.
+func (u *updater) finishPending() bool {
+	if u.pending > 0 {
 		return false
 	}
-	if !o.fresh {
-		o.mu.Lock()
-		o.fresh = true
-		o.mu.Unlock()
-		o.feed.turned(Fresh)
+	if !u.tree.fresh {
+		u.tree.mu.Lock()
+		u.tree.fresh = true
+		u.tree.mu.Unlock()
+		u.events.addConnection(Fresh)
 		select {
-		case <-o.filled:
+		case <-u.cache.filled:
 		default:
-			close(o.filled)
+			close(u.cache.filled)
 		}
 	}
-	return o.synced()
+	return u.finishSyncRound()
 }
 
-func (o *owner) tick() uint64 {
-	o.clock++
-	return o.clock
+// tick advances the clock.
+func (u *updater) tick() uint64 {
+	u.clock++
+	return u.clock
 }
 
-// owe has an aspect settled by an answer to a request sent from now on.
-func (o *owner) owe(a *aspect, now uint64) {
-	if a.owed == 0 {
-		o.owed++
+// markPending makes a part pending until a reply to a request that is sent at now or later is
+// applied.
+func (u *updater) markPending(p *part, now uint64) {
+	if p.pendingSince == 0 {
+		u.pending++
 	}
-	a.owed = now
+	p.pendingSince = now
 }
 
-// forget drops what was to be read.
-func (o *owner) forget(a *aspect) {
-	if a.owed != 0 {
-		o.owed--
-	}
-	a.owed, a.dirty = 0, false
-}
-
-// settle is called with an answer that was taken into memory.
-func (o *owner) settle(a *aspect, sent uint64) {
+// resolvePending is called when the reply to a request that was sent at a time was applied.
+func (u *updater) resolvePending(p *part, sent uint64) {
 	switch {
-	case a.owed == 0:
-	case sent >= a.owed || o.quiet(a):
-		a.owed = 0
-		o.owed--
+	case p.pendingSince == 0:
+	case sent >= p.pendingSince || u.isCurrent(p):
+		p.pendingSince = 0
+		u.pending--
 	default:
-		a.dirty = true
+		p.dirty = true
 	}
 }
 
-// listed reports whether the children of n belong to the cache and can be had. An
-// ephemeral znode has none; who may not read the data may not read the names.
-func (o *owner) listed(n *znode) bool {
-	return n.value != nil && n.depth < o.scope && !znodes.IsEphemeral(&n.value.Stat) && (n.unread == nil || n.unread == ErrTooLarge)
-}
-
-// failed slows down after a request has failed with the connection. Requests that
-// are sent while the owner of the connection closes it can block the client, which
-// takes some milliseconds to be seen.
-func (o *owner) failed() {
-	o.unsure = true
-	if o.paused {
-		return
+// cancelRead makes a part neither dirty nor pending.
+func (u *updater) cancelRead(p *part) {
+	if p.pendingSince != 0 {
+		u.pending--
 	}
-	o.paused = true
-	o.pause = min(max(2*o.pause, pauseMin), pauseMax)
-	o.timer.Reset(o.pause)
+	p.pendingSince, p.dirty = 0, false
 }
 
-const (
-	pauseMin = 25 * time.Millisecond
-	pauseMax = 250 * time.Millisecond
-)
+// hasList reports whether the children of n belong to the cache and can be read. An ephemeral znode
+// has no children. A client that must not read the data must not read the names of the children
+// either.
+func (u *updater) hasList(n *node) bool {
+	return n.value != nil && n.depth < u.scope && !znode.IsEphemeral(&n.value.Stat) && (n.dataErr == nil || n.dataErr == ErrTooLarge)
+}
 
-// heard takes in that a watch has fired, once. An event of a watch that has fired
-// after the last answer speaks of the znode that is in memory; where an answer is
-// on its way, only that something has changed is certain.
-func (o *owner) heard(w *watch, event zk.Event) {
+// pauseRequests sends no request for some time, after a request has failed with its connection. The
+// pause is not shorter than ClosingTime: requests that are sent while the owner of the connection
+// closes it can block the client library.
+func (u *updater) pauseRequests() {
+	u.checkConn = true
+	if !u.paused {
+		u.paused = true
+		u.timer.Reset(max(u.backoff.Next(), request.ClosingTime))
+	}
+}
+
+// handleEvent handles the event of a watch. The first call for a watch counts.
+func (u *updater) handleEvent(w *nodeWatch, event zk.Event) {
 	if event.Type == zk.EventNotWatching {
-		o.unsure = true
-		o.closed = o.closed || event.Err == zk.ErrClosing
+		u.checkConn = true
+		u.connClosed = u.connClosed || event.Err == zk.ErrClosing
 	}
-	if w.fired {
+	if w.hasFired {
 		return
 	}
-	w.fired = true
-	n, a := w.n, w.n.aspect(w.kind)
-	if n.gone || a.watch != w {
+	w.hasFired = true
+	n, p := w.node, w.node.part(w.kind)
+	if n.removed || p.watch != w {
 		return
 	}
-	a.watch = nil
+	p.watch = nil
 	if event.Type == zk.EventNodeDeleted && n.value != nil {
-		if w.kind == childWatch {
-			// The client has told the data watch first.
-			if o.quiet(&n.data); n.gone || n.value == nil {
+		if w.kind == listPart {
+			// The client library has delivered the event to the data watch before.
+			if u.isCurrent(&n.data); n.removed || n.value == nil {
 				return
 			}
-		} else if !a.busy {
-			o.lost(n)
+		} else if !p.inFlight {
+			// The watch has fired after the last reply, so the znode in the tree was deleted.
+			u.removeNode(n)
 			return
 		}
+		// Otherwise the reply in flight may be newer than the event.
 	}
-	a.dirty = true
-	o.enqueue(n, w.kind.aspect())
+	p.dirty = true
+	u.enqueue(n, w.kind)
 }
 
-// fired looks whether a watch has fired, without waiting to be told, and takes it
-// in.
-func (o *owner) fired(w *watch) bool {
-	if w.fired {
+// pollWatch reports whether a watch has fired. If it has, pollWatch handles the event.
+func (u *updater) pollWatch(w *nodeWatch) bool {
+	if w.hasFired {
 		return true
 	}
 	event, fired := w.poll()
 	if fired {
-		o.heard(w, event)
+		u.handleEvent(w, event)
 	}
 	return fired
 }
 
-// hear takes in what the watch of a has told by now.
-func (o *owner) hear(a *aspect) {
-	if a.watch != nil {
-		o.fired(a.watch)
+// pollPart handles the event of a part's watch if the watch has fired.
+func (u *updater) pollPart(p *part) {
+	if p.watch != nil {
+		u.pollWatch(p.watch)
 	}
 }
 
-// quiet reports whether memory has a as ZooKeeper has it, as far as the client has
-// heard: it was read on the connection of now and its watch has not fired.
-func (o *owner) quiet(a *aspect) bool {
-	return a.epoch == o.epoch && a.known && a.watch != nil && !o.fired(a.watch)
+// isCurrent reports whether the tree contains the current state of a part, as far as the client has
+// been notified: the part was read on the current connection, and its watch has not fired.
+func (u *updater) isCurrent(p *part) bool {
+	return p.epoch == u.epoch && p.known && p.watch != nil && !u.pollWatch(p.watch)
 }
