@@ -110,17 +110,17 @@ type operationKind int
 
 const (
 	otherOperation operationKind = iota
-	deleteClaim                  // fails if the claim was lost
-	deleteItem
-	createLetter // fails if the directory of the dead letters does not exist
+	claimDeletion                // fails if the claim was lost
+	itemDeletion
+	letterCreation // fails if the directory of the dead letters does not exist
 )
 
 func (d *delivery) deleteClaimOp() operation {
-	return operation{&zk.DeleteRequest{Path: d.q.claimPath(d.name), Version: -1}, d, deleteClaim}
+	return operation{&zk.DeleteRequest{Path: d.q.claimPath(d.name), Version: -1}, d, claimDeletion}
 }
 
 func (d *delivery) deleteItemOp() operation {
-	return operation{&zk.DeleteRequest{Path: d.q.itemPath(d.name), Version: -1}, d, deleteItem}
+	return operation{&zk.DeleteRequest{Path: d.q.itemPath(d.name), Version: -1}, d, itemDeletion}
 }
 
 // completion is a transaction that acknowledges or returns items.
@@ -226,7 +226,7 @@ func (c *completion) send() txn.Outcome {
 	for {
 		t := txn.Transaction{Ops: ops, Session: c.items[0].session, Alone: c.alone}
 		o := c.q.writer.Start(t).Outcome()
-		if o.Failed < 0 || !errors.Is(o.Err, zk.ErrNoNode) || c.operations[o.Failed].kind != createLetter {
+		if o.Failed < 0 || !errors.Is(o.Err, zk.ErrNoNode) || c.operations[o.Failed].kind != letterCreation {
 			return o
 		}
 		if err := c.q.makeDead(context.WithoutCancel(c.q.ctx)); err != nil {
@@ -262,11 +262,11 @@ func (c *completion) finish(o txn.Outcome) error {
 		failed = c.operations[o.Failed]
 	}
 	switch failed.kind {
-	case deleteClaim:
+	case claimDeletion:
 		err := fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrDeleted)
 		c.q.finishDelivery(failed.d, err, zkerror.ErrDeleted)
 		return err
-	case deleteItem:
+	case itemDeletion:
 		c.q.finishDelivery(failed.d, zkerror.ErrDeleted, zkerror.ErrDeleted)
 		c.q.deleteClaim(failed.d)
 		return zkerror.ErrDeleted

@@ -59,7 +59,7 @@ func (d *delivery) deadLetterOps(reason string) []operation {
 	letter := path.Join(d.q.cfg.Dead, fmt.Sprintf("%s-%x", d.name, uint64(d.czxid)))
 	return []operation{
 		d.deleteClaimOp(), d.deleteItemOp(),
-		{&zk.CreateRequest{Path: letter, Data: d.raw, Acl: d.q.acl}, d, createLetter},
+		{&zk.CreateRequest{Path: letter, Data: d.raw, Acl: d.q.acl}, d, letterCreation},
 		{&zk.CreateRequest{Path: path.Join(letter, reasonNode), Data: text, Acl: d.q.acl}, d, otherOperation},
 	}
 }

@@ -37,7 +37,7 @@ type dispatcher struct {
 
 	listedItems   int           // how many items the last listing has returned
 	claimedItems  int           // how many of them this dispatcher has claimed since
-	lostRaces     int           // how many of them others have claimed first, or deleted
+	lostRaces     int           // how many of them other clients have claimed or deleted
 	listedAt      time.Time     // when the last listing was complete
 	listingLasted time.Duration // how long that listing took
 
@@ -46,7 +46,7 @@ type dispatcher struct {
 }
 
 const (
-	// batch is at least minBatch in the beginning, and grows to maxBatch while no claim fails.
+	// batch is minBatch in the beginning, and grows to maxBatch while no claim fails.
 	minBatch, maxBatch = 8, 64
 	// maxSpread is the limit of spread, which grows if claims fail.
 	maxSpread = 64
