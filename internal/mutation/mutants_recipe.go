@@ -47,92 +47,100 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{"return c, c.stat != nil && c.stat.Pzxid >= zxid", "return c, c.stat != nil"},
 		},
-		tests: "./recipes/queue -run ^TestEarlyReadCountsOnlyIfItSawTheClaim$",
+		tests: "./recipes/queue -run ^TestEarlyRead_MustIncludeClaim$",
 	},
 	{
-		name: "recipe/rQ2", breaks: "freeDoubtful frees anybody's claim",
-		file: "recipes/queue/settle.go",
+		name: "recipe/rQ2", breaks: "the claim of another consumer is deleted",
+		file: "recipes/queue/ack.go",
 		edits: []edit{
 			{"if err == nil && stat.Czxid == d.token {", "if err == nil && stat.Czxid != 0 {"},
 		},
-		tests: "./recipes/queue -run ^TestReturnedWithoutAnswerAndRegister$",
+		tests: "./recipes/queue -run ^TestReturn_ReplyAndRecordLost$",
 	},
 	{
-		name: "recipe/rQ3", breaks: "item survives a lapse",
-		file: "recipes/queue/guard.go",
+		name: "recipe/rQ3", breaks: "an item survives the expiry of its lease",
+		file: "recipes/queue/lease.go",
 		edits: []edit{
 			{"(!state.Proven || state.Lapses != d.lapses)", "!state.Proven"},
 		},
-		tests: "./recipes/queue -run ^TestWhenAnItemIsLost$",
+		tests: "./recipes/queue -run ^TestLossReason$",
 	},
 	{
-		name: "recipe/rQ6", breaks: "attempt of an unread item is not taken back",
-		file: "recipes/queue/settle.go",
+		name: "recipe/rQ6", breaks: "the attempt of an unread item counts",
+		file: "recipes/queue/ack.go",
 		edits: []edit{
-			{"if !d.read.Load() && d.raw != nil {", "if false {"},
+			{"if !d.received.Load() && d.raw != nil {", "if false {"},
 		},
-		tests: "./recipes/queue -run ^TestUnreadIsNoAttempt$",
+		tests: "./recipes/queue -run ^TestConsume_UnreadItemIsNoAttempt$",
 	},
 	{
 		name: "recipe/rO1", breaks: "no fence before a batch is repeated",
-		file: "internal/zk/txn/register.go",
+		file: "internal/zk/txn/record.go",
 		edits: []edit{
-			{`		stat, err = conn.Set(r.path, r.next(), r.version)
-`, `		r.next()
-		return never, nil, nil
-		stat, err = conn.Set(r.path, r.next(), r.version)
+			{`		stat, err = conn.Set(r.path, r.nextID(), r.version)
+`, `		r.nextID()
+		return notApplied, nil, nil
+		stat, err = conn.Set(r.path, r.nextID(), r.version)
 `},
 		},
-		tests: "./internal/zk/txn -run ^TestRequestThatComesLate$",
+		tests: "./internal/zk/txn -run ^TestRecord_LateRequestFails$",
 	},
 	{
-		name: "recipe/txn-register", breaks: "a transaction is applied with a register that was created later",
+		name: "recipe/txn-record", breaks: "a transaction is applied with a record that was created later",
 		file: "internal/zk/txn/apply.go",
 		edits: []edit{
-			{"case c.Register != \"\" && c.Register != r.path:", "case false:"},
+			{"case c.t.Record != \"\" && c.t.Record != r.path:", "case false:"},
 		},
-		tests: "./internal/zk/txn -run ^TestBoundToARegister$",
+		tests: "./internal/zk/txn -run ^TestTransaction_BoundToRecord$",
 	},
 	{
 		name: "recipe/txn-session", breaks: "a transaction that a lost session may have applied is repeated",
-		file: "internal/zk/txn/register.go",
+		file: "internal/zk/txn/record.go",
 		edits: []edit{
-			{"case stat.Czxid == 0 && pending && first != nil && conn.SessionID() != session:", "case session == -1:"},
+			{"case lost && conn.SessionID() != session:", "case session == -1:"},
 		},
-		tests: "./internal/zk/txn -run ^TestCreatesDirInASessionThatExpires$",
+		tests: "./internal/zk/txn -run ^TestCreatesDir_UnknownIfSessionExpires$",
 	},
 	{
-		name: "recipe/rC1", breaks: "an older mzxid is taken in",
-		file: "recipes/cache/answer.go",
+		name: "recipe/counter-overflow", breaks: "a write leaves a counter at version -1",
+		file: "recipes/counter/write.go",
+		edits: []edit{
+			{"if old.version == anyVersion-1 {", "if false {"},
+		},
+		tests: "./recipes/counter -run ^TestTrap33_VersionOverflow$",
+	},
+	{
+		name: "recipe/rC1", breaks: "a reply with an older mzxid is applied",
+		file: "recipes/cache/apply.go",
 		edits: []edit{
 			{"case z.Stat.Czxid < old.Stat.Czxid || z.Stat.Mzxid < old.Stat.Mzxid:", "case z.Stat.Czxid < old.Stat.Czxid:"},
 		},
-		tests: "./recipes/cache -run ^TestTrap29_OlderAnswersAreDropped$",
+		tests: "./recipes/cache -run ^TestTrap29_OlderRepliesAreDropped$",
 	},
 	{
-		name: "recipe/rC2", breaks: "listing takes away younger children",
-		file: "recipes/cache/answer.go",
+		name: "recipe/rC2", breaks: "a list removes children that were created after it",
+		file: "recipes/cache/apply.go",
 		edits: []edit{
-			{"if c.seen != now && (c.value == nil || c.value.Stat.Czxid <= a.stat.Pzxid) {", "if c.seen != now {"},
+			{"if c.listedAt != now && (c.value == nil || c.value.Stat.Czxid <= f.stat.Pzxid) {", "if c.listedAt != now {"},
 		},
-		tests: "./recipes/cache -run ^TestTrap29_ListingAfterANewerAnswer$",
+		tests: "./recipes/cache -run ^TestTrap29_ListAfterNewerReply$",
 	},
 	{
-		name: "recipe/rC3", breaks: "new session is not taken to lag",
-		file: "recipes/cache/owner.go",
+		name: "recipe/rC3", breaks: "the server of a new session is assumed to be up to date",
+		file: "recipes/cache/updater.go",
 		edits: []edit{
-			{"broken, o.lagging = true, true", "broken = true"},
+			{"broken, u.needsSync = true, true", "broken = true"},
 		},
 		tests: "./recipes/cache -run ^TestTrap18_NewSession$",
 	},
 	{
-		name: "recipe/rC4", breaks: "every first answer is believed",
-		file: "recipes/cache/answer.go",
+		name: "recipe/rC4", breaks: "every first reply is applied immediately",
+		file: "recipes/cache/apply.go",
 		edits: []edit{
-			{"return p == nil || o.quiet(&p.data) || o.quiet(&p.list)", `_ = p
+			{"return p == nil || u.isCurrent(&p.data) || u.isCurrent(&p.list)", `_ = p
 	return true`},
 		},
-		tests: "./recipes/cache -run ^TestTrap29_ChildBeforeItsNewParent$",
+		tests: "./recipes/cache -run ^TestTrap29_ChildBeforeNewParent$",
 	},
 	{
 		name: "recipe/large", breaks: "an answer that is too large is not recognized",
@@ -154,42 +162,56 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/rQ4", breaks: "a queue is not listed again after a reconnect",
-		file: "recipes/queue/look.go",
+		file: "recipes/queue/listing.go",
 		edits: []edit{
-			{`		f.items.reset()
-		f.claims.reset()
+			{`		d.items.stale, d.claims.stale = true, true
 `, ""},
 		},
-		tests: "./recipes/queue -run ^TestTrap27_WatchIsLost$",
+		tests: "./recipes/queue -run ^TestTrap27_WatchIsLostDuringListing$",
+	},
+	{
+		name: "recipe/queue-doubt", breaks: "a queue is not listed again if its watch is in doubt",
+		file: "recipes/queue/dispatcher.go",
+		edits: []edit{
+			{`			d.items.stale, d.claims.stale = true, true
+			return nil
+		case changed:`, `			return nil
+		case changed:`},
+		},
+		tests: "./recipes/queue -run ^TestTrap27_WatchOfClosedQueueIsLost$",
+	},
+	{
+		name: "recipe/queue-uncertain", breaks: "Close leaves a claim whose outcome is unknown",
+		file: "recipes/queue/queue.go",
+		edits: []edit{
+			{"q.dispatcher.deleteUncertainClaim(name, id)", "_, _ = name, id"},
+		},
+		tests: "./recipes/queue -run ^TestClaim_ReplyAndRecordLost$",
 	},
 	{
 		name: "recipe/rQ5", breaks: "an item that comes with the end of the context is lost",
 		file: "recipes/queue/take.go",
 		edits: []edit{
-			{`			return nil, q.fail("take from", context.Cause(ctx))
-		}
-		a = <-answers // it came at the same time
-`, `			return nil, q.fail("take from", context.Cause(ctx))
-		}
-		return nil, q.fail("take from", context.Cause(ctx))
+			{`		result = <-results // it was sent at the same time
+`, `		return nil, q.wrapError("take from", context.Cause(ctx))
 `},
 		},
-		tests: "./recipes/queue -run ^TestTakeAtTheEndOfTheContext$",
+		tests: "./recipes/queue -run ^TestTake_ItemArrivesWhenContextEnds$",
 	},
 	{
-		name: "recipe/rC5", breaks: "a deletion is believed while an answer is outstanding",
-		file: "recipes/cache/owner.go",
+		name: "recipe/rC5", breaks: "a deletion is applied while a reply is in flight",
+		file: "recipes/cache/updater.go",
 		edits: []edit{
-			{"} else if !a.busy {", "} else {"},
+			{"} else if !p.inFlight {", "} else {"},
 		},
-		tests: "./recipes/cache -run ^TestTrap29_EndHeardAfterANewerListing$",
+		tests: "./recipes/cache -run ^TestTrap29_DeletionAfterNewerList$",
 	},
 	{
-		name: "recipe/rC6", breaks: "absence is believed against a later listing",
-		file: "recipes/cache/answer.go",
+		name: "recipe/rC6", breaks: "an absence is applied after a later list",
+		file: "recipes/cache/apply.go",
 		edits: []edit{
-			{"if n.parent != nil && n.seen > a.sent {", "if false {"},
+			{"if n.parent != nil && n.listedAt > f.sent {", "if false {"},
 		},
-		tests: "./recipes/cache -run ^TestTrap29_ListingBeforeAnOlderAnswer$",
+		tests: "./recipes/cache -run ^TestTrap29_ListBeforeOlderReply$",
 	},
 }

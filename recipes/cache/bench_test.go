@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// transports are how the client reaches the server: through memory, or by TCP.
+// transports are the ways in which the client is connected to the server: a pipe in memory, or TCP.
 var transports = []string{"pipe", "tcp"}
 
 func dial(b *testing.B, srv *zktest.Server, transport string) *zk.Conn {
@@ -30,8 +30,9 @@ func dial(b *testing.B, srv *zktest.Server, transport string) *zk.Conn {
 	return conn
 }
 
-// plant makes 10,000 znodes below /tree, with 100 bytes each: 100 with 99 children.
-func plant(b *testing.B, conn *zk.Conn) {
+// createTree creates /tree with 10,000 descendants of 100 bytes each: 100 children with 99 children
+// each.
+func createTree(b *testing.B, conn *zk.Conn) {
 	data := make([]byte, 100)
 	var workers sync.WaitGroup
 	for i := range 101 {
@@ -56,13 +57,12 @@ func plant(b *testing.B, conn *zk.Conn) {
 	workers.Wait()
 }
 
-// BenchmarkFill is the time until 10,001 znodes are in memory, on a new connection
-// each time.
+// BenchmarkFill measures the time until 10,001 znodes are cached, with a new connection each time.
 func BenchmarkFill(b *testing.B) {
 	for _, transport := range transports {
 		b.Run(transport, func(b *testing.B) {
 			srv := zktest.Start(b, zktest.WithLogLimit(0))
-			plant(b, dial(b, srv, "pipe"))
+			createTree(b, dial(b, srv, "pipe"))
 			for b.Loop() {
 				b.StopTimer()
 				conn := dial(b, srv, transport)
@@ -87,13 +87,12 @@ func BenchmarkFill(b *testing.B) {
 	}
 }
 
-// BenchmarkRequests is what BenchmarkFill is made of without a cache: the client
-// library and the server.
+// BenchmarkRequests measures the requests of BenchmarkFill without a cache, which is the lower bound.
 func BenchmarkRequests(b *testing.B) {
 	for _, transport := range transports {
 		b.Run(transport, func(b *testing.B) {
 			srv := zktest.Start(b, zktest.WithLogLimit(0))
-			plant(b, dial(b, srv, "pipe"))
+			createTree(b, dial(b, srv, "pipe"))
 			for b.Loop() {
 				b.StopTimer()
 				conn := dial(b, srv, transport)
@@ -112,18 +111,18 @@ func BenchmarkRequests(b *testing.B) {
 	}
 }
 
-// requestAll sends the requests of a fill, 64 at once, and returns how many znodes
-// there are.
+// requestAll sends the requests that fill a cache, at most 64 at the same time, and returns the number
+// of znodes.
 func requestAll(conn *zk.Conn) int64 {
 	var all sync.WaitGroup
 	var count atomic.Int64
-	turns := make(chan struct{}, 64)
+	inFlight := make(chan struct{}, 64)
 	var visit func(path string)
 	visit = func(path string) {
-		turns <- struct{}{}
+		inFlight <- struct{}{}
 		_, _, _, err := conn.GetW(path)
 		names, _, _, err2 := conn.ChildrenW(path)
-		<-turns
+		<-inFlight
 		if err == nil && err2 == nil {
 			count.Add(1)
 		}
@@ -136,13 +135,13 @@ func requestAll(conn *zk.Conn) int64 {
 	return count.Load()
 }
 
-// BenchmarkEvent is the time from a write, on another connection, until its event is
-// received; the tree has 10,001 znodes.
+// BenchmarkEvent measures the time from a write on another connection until its event is received,
+// with 10,001 cached znodes.
 func BenchmarkEvent(b *testing.B) {
 	for _, transport := range transports {
 		srv := zktest.Start(b, zktest.WithLogLimit(0))
 		writer := dial(b, srv, transport)
-		plant(b, writer)
+		createTree(b, writer)
 		c, err := cache.New(dial(b, srv, transport), "/tree", cache.Subtree)
 		if err != nil {
 			b.Fatal(err)
@@ -152,10 +151,10 @@ func BenchmarkEvent(b *testing.B) {
 				break
 			}
 		}
-		for _, what := range []string{"change", "create"} {
-			b.Run(transport+"/"+what, func(b *testing.B) {
+		for _, kind := range []string{"change", "create"} {
+			b.Run(transport+"/"+kind, func(b *testing.B) {
 				for i := 0; b.Loop(); i++ {
-					if what == "change" {
+					if kind == "change" {
 						_, err = writer.Set(fmt.Sprintf("/tree/branch-%03d/leaf-001", 1+i%100), nil, -1)
 					} else {
 						_, err = writer.Create("/tree/branch-001/new-", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))

@@ -6,21 +6,21 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // Cache keeps znodes in memory. Its methods may be called from any goroutine. After the
 // cache has ended, reads return its last state.
 type Cache struct {
-	memory
-	path    string
-	events  chan Event
-	filled  chan struct{} // closed when first filled
-	done    chan struct{} // closed when the owner has ended
-	closing chan struct{} // closed by Close
-	once    sync.Once
-	asked   *mailbox[*caller] // of Sync
+	tree
+	path      string
+	events    chan Event
+	filled    chan struct{} // closed when all znodes were read for the first time
+	done      chan struct{} // closed when the updater has ended
+	closing   chan struct{} // closed by Close
+	closeOnce sync.Once
+	syncCalls *mailbox[*syncCall]
 }
 
 // New returns a cache of the znode at path, which does not need to exist, and of as many
@@ -28,21 +28,30 @@ type Cache struct {
 // The cache must be closed. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
 // [recipes.ErrInvalidOption].
 func New(conn *zk.Conn, path string, scope Scope, opts ...recipes.Option) (*Cache, error) {
-	own := settings{concurrency: 64}
-	s, err := setup.NewOwn(conn, path, &own, opts)
+	u, err := newCache(conn, path, scope, opts)
+	if err != nil {
+		return nil, err
+	}
+	go u.run()
+	return u.cache, nil
+}
+
+// newCache returns the updater of a new cache.
+func newCache(conn *zk.Conn, path string, scope Scope, opts []recipes.Option) (*updater, error) {
+	options := cacheOptions{concurrency: 64}
+	s, err := recipe.NewOwn(conn, path, &options, opts)
 	if err == nil {
-		err = own.check(scope)
+		err = options.validate(scope)
 	}
 	if err != nil {
 		return nil, err
 	}
 	c := &Cache{
-		memory: memory{root: newZnode(nil, path)}, path: path, events: make(chan Event),
+		tree: tree{root: newNode(nil, path)}, path: path, events: make(chan Event),
 		filled: make(chan struct{}), done: make(chan struct{}), closing: make(chan struct{}),
-		asked: newMailbox[*caller](),
+		syncCalls: newMailbox[*syncCall](),
 	}
-	go newOwner(c, s, own, scope).run()
-	return c, nil
+	return newUpdater(c, s, options, scope), nil
 }
 
 // Events returns the channel of changes, starting with a Created event for each znode that
@@ -62,7 +71,7 @@ func (c *Cache) Done() <-chan struct{} { return c.done }
 // Close ends the cache. It waits for the cache's goroutines but not for ZooKeeper, and may
 // be called repeatedly. Requests in flight end when the connection answers them or breaks.
 func (c *Cache) Close() {
-	c.once.Do(func() { close(c.closing) })
+	c.closeOnce.Do(func() { close(c.closing) })
 	<-c.done
 }
 
@@ -71,17 +80,17 @@ func (c *Cache) Close() {
 // a permission error. It returns the context's cause if the context is done first, and the
 // error of the cache if the cache has ended.
 func (c *Cache) Sync(ctx context.Context) error {
-	if err := context.Cause(ctx); err != nil {
-		return setup.Fail("sync the cache of", c.path, err)
+	err := context.Cause(ctx)
+	if err == nil {
+		call := &syncCall{done: make(chan struct{})}
+		c.syncCalls.put(call)
+		select {
+		case <-call.done:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-c.done:
+			err = c.Err()
+		}
 	}
-	me := &caller{done: make(chan struct{})}
-	c.asked.put(me)
-	select {
-	case <-me.done:
-		return nil
-	case <-ctx.Done():
-		return setup.Fail("sync the cache of", c.path, context.Cause(ctx))
-	case <-c.done:
-		return setup.Fail("sync the cache of", c.path, c.Err())
-	}
+	return recipe.Fail("sync the cache of", c.path, err)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A program's settings: read from memory at any time, and told of when they change.
+// A program reads its settings from memory at any time, and is notified when they change.
 func Example() {
-	srv, err := zktest.New() // a program has an ensemble, and zk.Connect
+	srv, err := zktest.New() // a program connects to its ensemble instead
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func Example() {
 	}
 	defer config.Close()
 	put("/config/size", "7")
-	if err := config.Sync(context.Background()); err != nil { // all of it is there
+	if err := config.Sync(context.Background()); err != nil { // now the cache contains all settings
 		log.Fatal(err)
 	}
 	names, _ := config.Children("/config")

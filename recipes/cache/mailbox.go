@@ -2,9 +2,9 @@ package cache
 
 import "sync"
 
-// mailbox takes what many have for one, without ever making them wait.
+// mailbox passes items from several goroutines to one goroutine. Adding an item does not block.
 type mailbox[T any] struct {
-	ready chan struct{} // capacity 1: there is something to take
+	ready chan struct{} // capacity 1; has an element if there are items
 
 	mu     sync.Mutex
 	items  []T
@@ -13,22 +13,21 @@ type mailbox[T any] struct {
 
 func newMailbox[T any]() *mailbox[T] { return &mailbox[T]{ready: make(chan struct{}, 1)} }
 
-// put returns false when nobody will take the items any more.
-func (m *mailbox[T]) put(items ...T) bool {
+// put adds items. After close it does nothing.
+func (m *mailbox[T]) put(items ...T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return false
+		return
 	}
 	m.items = append(m.items, items...)
 	select {
 	case m.ready <- struct{}{}:
 	default:
 	}
-	return true
 }
 
-// take returns everything that was put since the last call.
+// take returns the items that were added since the last call.
 func (m *mailbox[T]) take() []T {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -37,10 +36,9 @@ func (m *mailbox[T]) take() []T {
 	return items
 }
 
-// end is the last take.
-func (m *mailbox[T]) end() []T {
+// close discards the items.
+func (m *mailbox[T]) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.closed = true
-	return m.items
+	m.closed, m.items = true, nil
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -21,8 +21,8 @@ const (
 	Subtree Scope = math.MaxInt
 )
 
-// settings are what the options of this package set.
-type settings struct {
+// cacheOptions are set by the options of this package.
+type cacheOptions struct {
 	concurrency int
 	withoutData bool
 }
@@ -31,21 +31,21 @@ type settings struct {
 // default is 64. All requests share one connection with its other users, so a higher number
 // does not fill the cache much faster.
 func WithConcurrency(n int) recipes.Option {
-	return setup.Own("cache.WithConcurrency", func(s *settings) { s.concurrency = n })
+	return recipe.Own("cache.WithConcurrency", func(o *cacheOptions) { o.concurrency = n })
 }
 
 // WithoutData omits the data from the cache and its events, for programs that need only
 // Stats, names and changes. The data is still read from the server.
 func WithoutData() recipes.Option {
-	return setup.Own("cache.WithoutData", func(s *settings) { s.withoutData = true })
+	return recipe.Own("cache.WithoutData", func(o *cacheOptions) { o.withoutData = true })
 }
 
-func (s *settings) check(scope Scope) error {
+func (o *cacheOptions) validate(scope Scope) error {
 	switch {
 	case scope < 0:
 		return fmt.Errorf("%w: unknown scope %d", zkerror.ErrInvalidOption, scope)
-	case s.concurrency < 1:
-		return fmt.Errorf("%w: WithConcurrency(%d)", zkerror.ErrInvalidOption, s.concurrency)
+	case o.concurrency < 1:
+		return fmt.Errorf("%w: WithConcurrency(%d)", zkerror.ErrInvalidOption, o.concurrency)
 	}
 	return nil
 }

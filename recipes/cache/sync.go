@@ -2,64 +2,72 @@ package cache
 
 import "github.com/go-leaderelection/leaderelection/internal/zk/request"
 
-// caller is one call of Sync.
-type caller struct {
-	done chan struct{} // closed when it is served
+// syncCall is a call of Sync. done is closed when the cache contains everything that was committed
+// before the call.
+type syncCall struct{ done chan struct{} }
+
+// startSync synchronizes the server, for a new session or for a round of Sync.
+func (u *updater) startSync() {
+	u.syncInFlight = true
+	if len(u.syncRound) == 0 {
+		u.syncRound, u.waitingSyncs, u.roundMarked = u.waitingSyncs, nil, false
+	}
+	u.send(&fetch{op: fetchSync, epoch: u.epoch})
 }
 
-// serverSynced takes in that the server has caught up with what was committed when
-// it was asked to. The client has received the events of all that by now, because
-// they come before the answer.
-func (o *owner) serverSynced(a *answer) {
-	o.syncing = false
-	if a.err != nil {
-		if !request.Transient(a.err) {
-			o.log.Warn("sync failed", "err", a.err)
+// handleSyncReply handles the reply to the request that synchronizes the server. The server has
+// applied everything that was committed before the request, and the client has received the events,
+// because a server sends events and replies in order.
+func (u *updater) handleSyncReply(f *fetch) {
+	u.syncInFlight = false
+	if f.err != nil {
+		if !request.Transient(f.err) {
+			u.log.Warn("sync failed", "err", f.err)
 		}
-		o.failed()
+		u.pauseRequests()
 		return
 	}
-	o.pause = 0
-	if a.epoch == o.epoch {
-		o.lagging = false
+	if f.epoch == u.epoch {
+		u.needsSync = false
 	}
-	if len(o.round) > 0 && !o.swept {
-		o.sweep()
-		o.swept = true
+	if len(u.syncRound) > 0 && !u.roundMarked {
+		u.markOutdated()
+		u.roundMarked = true
 	}
 }
 
-// sweep has everything owed that is not known to be as ZooKeeper has it.
-func (o *owner) sweep() {
-	now := o.tick()
-	var all []*znode // a look at a watch may take some away
-	o.root.walk(func(n *znode) { all = append(all, n) })
+// markOutdated makes all parts pending that are not known to be current.
+func (u *updater) markOutdated() {
+	now := u.tick()
+	var all []*node // a copy, because pollPart may remove nodes
+	u.tree.root.walk(func(n *node) { all = append(all, n) })
 	for _, n := range all {
-		for _, kind := range []watchKind{dataWatch, childWatch} {
-			a := n.aspect(kind)
-			o.hear(a)
-			if n.gone || kind == childWatch && !o.listed(n) {
+		for _, kind := range []partKind{dataPart, listPart} {
+			p := n.part(kind)
+			u.pollPart(p)
+			if n.removed || kind == listPart && !u.hasList(n) {
 				break
 			}
-			if n.fault() != nil {
-				a.dirty = true
+			if n.err() != nil {
+				p.dirty = true
 			}
-			if a.dirty || a.busy || kind == dataWatch && n.held != nil {
-				o.owe(a, now)
+			if p.dirty || p.inFlight || kind == dataPart && n.deferred != nil {
+				u.markPending(p, now)
 			}
-			o.enqueue(n, kind)
+			u.enqueue(n, kind)
 		}
 	}
 }
 
-// synced tells the callers of a round that memory has what they have waited for.
-func (o *owner) synced() bool {
-	if !o.swept {
+// finishSyncRound completes the calls of a round, if there is a round whose parts were marked. No
+// part is pending.
+func (u *updater) finishSyncRound() bool {
+	if !u.roundMarked {
 		return false
 	}
-	for _, c := range o.round {
+	for _, c := range u.syncRound {
 		close(c.done)
 	}
-	o.round, o.swept = nil, false
+	u.syncRound, u.roundMarked = nil, false
 	return true
 }

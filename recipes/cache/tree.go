@@ -8,73 +8,88 @@ import (
 	"sync"
 )
 
-// memory is what users read. Only the owner changes it, with mu held; it reads
-// without.
-type memory struct {
+// tree contains the cached znodes. Only the updater changes it, and holds mu when it does. The
+// updater reads it without mu.
+type tree struct {
 	mu    sync.RWMutex
-	root  *znode // always there; without a value while there is no such znode
-	count int    // of values
+	root  *node // not nil; without a value if the znode does not exist
+	count int   // the number of nodes with a value
 	fresh bool
-	err   error // why the cache has ended
+	err   error // the reason why the cache has ended
 }
 
-// znode is a place in the tree. value and children are guarded by the memory's mu;
-// everything else is the owner's alone.
-type znode struct {
-	parent *znode // nil for the root
+// node is a znode in the tree. value and children are guarded by the mutex of the tree. Only the
+// updater uses the other fields, which may change.
+type node struct {
+	parent *node // nil for the root
 	path   string
 	depth  Scope
-	value  *Znode // nil before it was read, and when there is none
-	// children are known by their names, which are parts of their paths: a name
-	// out of a listing would keep a whole span of the names it came with.
-	children map[string]*znode
+	// value is nil before the znode was read, and if it does not exist.
+	value *Znode
+	// children are the children by name. The names are parts of the paths of the children: the
+	// names of a listing share memory with each other, and would keep all of it.
+	children map[string]*node
 
-	gone       bool // not in the tree any more
-	data, list aspect
-	seen       uint64   // when it was last found in a listing
-	held       *held    // its first answer, until the parent was read after it
-	waiting    []*znode // the children with answers held
-	missing    bool     // of the root: wait for its creation
-	// unread says why the data could not be read, unlisted why the children
-	// could not.
-	unread, unlisted error
-	statOnly         bool // the data is not to be had: ask for the Stat
-	// refusedAt is what the Mzxid was when the data was found too large,
-	// refusedList the Pzxid when the listing was.
-	refusedAt, refusedList int64
-	listing                int64 // the Pzxid of the last listing
+	removed    bool // the node is not in the tree any more
+	data, list part
+	// listedAt is the time of the last listing that contains the node, by the clock of the updater.
+	listedAt uint64
+	// deferred is the first reply for the node, until it is applied.
+	deferred *deferredReply
+	// deferredChildren are the children with a deferred reply.
+	deferredChildren []*node
+	// missing means that the root does not exist, so that the cache waits for its creation.
+	missing bool
+	// dataErr and listErr are the reasons why the data and the children could not be read.
+	dataErr, listErr error
+	// statOnly means that the data cannot be read, so that the cache reads only the Stat.
+	statOnly bool
+	// tooLargeMzxid is the mzxid of the data that was too large, and tooLargePzxid the pzxid of the
+	// listing that was too large; 0 if they were not.
+	tooLargeMzxid, tooLargePzxid int64
+	listPzxid                    int64 // the pzxid of the last listing
 }
 
-// held is an answer of a znode that is not in memory yet. What the parent was then is
-// not known.
-type held struct {
-	z Znode
-	a *answer
-	// at orders it: a reading of the parent that was asked for later decides.
-	at uint64
+// deferredReply is the reply for a node that has no value yet, or a newer czxid. It is applied when
+// a later read of the parent shows that the parent is the znode in the tree.
+type deferredReply struct {
+	value Znode
+	fetch *fetch
+	at    uint64 // when it was deferred, by the clock of the updater
 }
 
-// aspect is one of a znode's two readings: its data or its listing.
-type aspect struct {
-	watch  *watch // set and not known to have fired
-	epoch  uint64 // of the connection's epochs the one in which it was read last
-	known  bool   // memory has the last answer, with which the watch came or stayed
-	dirty  bool   // to be read again
-	queued bool
-	busy   bool   // a request is under way
-	owed   uint64 // not 0: to be settled by an answer to a request sent since
-	breaks int    // how often in a row the connection broke while it was asked for
+// part is a part of a znode that one request reads: its data, or the list of its children.
+type part struct {
+	watch *nodeWatch // set, and not known to have fired; or nil
+	epoch uint64     // the epoch of the updater in which the part was read last
+	// known means that the tree contains the last reply, with which the watch was set or found.
+	known    bool
+	dirty    bool // the part must be read again
+	queued   bool // a read is in a queue
+	inFlight bool // a read is in flight
+	// pendingSince is not 0 if the cache is not fresh, or a Sync does not return, before a reply to
+	// a request that was sent at this time or later was applied.
+	pendingSince uint64
+	breaks       int // how often in succession the connection has broken during a read
 }
 
-func (n *znode) aspect(k watchKind) *aspect {
-	if k == childWatch {
+// partKind selects a part of a znode.
+type partKind uint8
+
+const (
+	dataPart partKind = iota
+	listPart
+)
+
+func (n *node) part(k partKind) *part {
+	if k == listPart {
 		return &n.list
 	}
 	return &n.data
 }
 
-func newZnode(parent *znode, path string) *znode {
-	n := &znode{parent: parent, path: path}
+func newNode(parent *node, path string) *node {
+	n := &node{parent: parent, path: path}
 	n.data.dirty = true
 	if parent != nil {
 		n.depth = parent.depth + 1
@@ -82,43 +97,43 @@ func newZnode(parent *znode, path string) *znode {
 	return n
 }
 
-// child makes the child of a name that is new in a listing.
-func (n *znode) child(name string) *znode {
+// addChild adds a node without a value.
+func (n *node) addChild(name string) *node {
 	path := n.path + "/" + name
-	c := newZnode(n, path)
+	c := newNode(n, path)
 	if n.children == nil {
-		n.children = map[string]*znode{}
+		n.children = map[string]*node{}
 	}
 	n.children[path[len(path)-len(name):]] = c
 	return c
 }
 
-// fault is what is wrong with n's value.
-func (n *znode) fault() error {
-	if n.unread != nil {
-		return n.unread
+// err returns the reason why the data or the children are unknown, or nil.
+func (n *node) err() error {
+	if n.dataErr != nil {
+		return n.dataErr
 	}
-	return n.unlisted
+	return n.listErr
 }
 
-func (n *znode) name() string { return n.path[strings.LastIndexByte(n.path, '/')+1:] }
+func (n *node) name() string { return n.path[strings.LastIndexByte(n.path, '/')+1:] }
 
-// walk calls f for n and all below it, parents first.
-func (n *znode) walk(f func(*znode)) {
+// walk calls f for n and all of its descendants, parents first.
+func (n *node) walk(f func(*node)) {
 	f(n)
 	for _, c := range n.children {
 		c.walk(f)
 	}
 }
 
-// find returns the znode at path, nil if it is not in the tree. The caller holds
-// mu, for reading at least.
-func (m *memory) find(path string) *znode {
-	rest, ok := strings.CutPrefix(path, m.root.path)
+// find returns the node at a path, or nil if it is not in the tree. The caller holds mu, or is the
+// updater.
+func (t *tree) find(path string) *node {
+	rest, ok := strings.CutPrefix(path, t.root.path)
 	if !ok || rest != "" && rest[0] != '/' {
 		return nil
 	}
-	n := m.root
+	n := t.root
 	for rest != "" && n != nil {
 		var name string
 		name, rest, _ = strings.Cut(rest[1:], "/")
@@ -131,10 +146,10 @@ func (m *memory) find(path string) *znode {
 }
 
 // Get returns the cached znode at path. It returns false if the znode is not in the cache.
-func (m *memory) Get(path string) (Znode, bool) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	if n := m.find(path); n != nil && n.value != nil {
+func (t *tree) Get(path string) (Znode, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if n := t.find(path); n != nil && n.value != nil {
 		return *n.value, true
 	}
 	return Znode{}, false
@@ -143,10 +158,10 @@ func (m *memory) Get(path string) (Znode, bool) {
 // Children returns the sorted names of the cached children of the znode at path. The result
 // is empty below the levels that the cache keeps. It returns false if the znode is not in
 // the cache.
-func (m *memory) Children(path string) ([]string, bool) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	n := m.find(path)
+func (t *tree) Children(path string) ([]string, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	n := t.find(path)
 	if n == nil || n.value == nil {
 		return nil, false
 	}
@@ -161,17 +176,17 @@ func (m *memory) Children(path string) ([]string, bool) {
 }
 
 // Len returns the number of cached znodes.
-func (m *memory) Len() int {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return m.count
+func (t *tree) Len() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.count
 }
 
 // All returns an iterator over the cached znodes as of the start of the iteration. Parents
 // precede their children, and siblings are sorted by name.
-func (m *memory) All() iter.Seq[Znode] {
+func (t *tree) All() iter.Seq[Znode] {
 	return func(yield func(Znode) bool) {
-		for _, z := range m.snapshot() {
+		for _, z := range t.snapshot() {
 			if !yield(*z) {
 				return
 			}
@@ -179,12 +194,12 @@ func (m *memory) All() iter.Seq[Znode] {
 	}
 }
 
-func (m *memory) snapshot() []*Znode {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	all := make([]*Znode, 0, m.count)
-	var add func(*znode)
-	add = func(n *znode) {
+func (t *tree) snapshot() []*Znode {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	all := make([]*Znode, 0, t.count)
+	var add func(*node)
+	add = func(n *node) {
 		if n.value == nil {
 			return
 		}
@@ -193,7 +208,7 @@ func (m *memory) snapshot() []*Znode {
 			add(n.children[name])
 		}
 	}
-	add(m.root)
+	add(t.root)
 	return all
 }
 
@@ -201,16 +216,16 @@ func (m *memory) snapshot() []*Znode {
 // watches report all later changes. It takes some milliseconds to detect a loss of the
 // connection, and a committed change arrives after a delay. Use Sync if that is not
 // sufficient.
-func (m *memory) Fresh() bool {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return m.fresh
+func (t *tree) Fresh() bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.fresh
 }
 
 // Err returns nil while the cache is updated, and afterwards the reason why it is not:
 // ErrClosed or recipes.ErrConnClosed, to be tested with errors.Is.
-func (m *memory) Err() error {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return m.err
+func (t *tree) Err() error {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.err
 }

@@ -7,174 +7,157 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	shared "github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// watchKind is what a watch of the client library waits for.
-type watchKind uint8
-
-const (
-	dataWatch  watchKind = iota // the znode's data, and its end
-	existWatch                  // the creation of what is not there
-	childWatch                  // the znode's children, and its end
-)
-
-// aspect names what of a znode is to be read again when such a watch fires, by the
-// kind of watch that reading it sets: the data or the children.
-func (k watchKind) aspect() watchKind {
-	if k == existWatch {
-		return dataWatch
-	}
-	return k
+// nodeWatch is a watch on a part of a node, which other users of the connection share. Only the
+// updater uses its fields, except for shared.
+type nodeWatch struct {
+	node     *node
+	kind     partKind
+	shared   *watch.Watch
+	hasFired bool // the updater has handled the event
+	waiter   *waiter
 }
 
-// watch is a watch of the connection that this cache has not seen to fire. Its fields
-// are the owner's, except shared.
-type watch struct {
-	n      *znode
-	kind   watchKind
-	shared *shared.Watch
-	fired  bool
-	group  *waiter
-}
-
-// firing is a watch that has fired.
-type firing struct {
-	w     *watch
+// firedWatch is a watch that has fired, and its event.
+type firedWatch struct {
+	watch *nodeWatch
 	event zk.Event
 }
 
 // poll reports whether the watch has fired, and returns its event.
-func (w *watch) poll() (event zk.Event, fired bool) {
+func (w *nodeWatch) poll() (event zk.Event, fired bool) {
 	if !w.shared.Fired() {
 		return zk.Event{}, false
 	}
 	return w.shared.Take(zk.Event{}), true
 }
 
-// perWaiter is how many watches share a goroutine. Each that fires costs it a look
-// at all of them, some microseconds; a goroutine for each would cost memory.
-const perWaiter = 64
+// maxWatches is the maximum number of watches of a waiter. When one of them fires, the waiter polls
+// all of them, which takes some microseconds. A goroutine for each watch would need more memory.
+const maxWatches = 64
 
-// watches waits for all watches of a cache. Its methods are the owner's.
-type watches struct {
-	fired   *mailbox[firing]
-	stop    chan struct{}
-	running sync.WaitGroup
-	waiters []*waiter
-	roomy   []*waiter // those with room
-	added   []*watch  // with no waiter yet
+// watchSet waits for all watches of a cache. Only the updater calls its methods.
+type watchSet struct {
+	fired      *mailbox[firedWatch]
+	stopping   chan struct{}
+	running    sync.WaitGroup
+	waiters    []*waiter
+	notFull    []*waiter
+	unassigned []*nodeWatch // without a waiter
 }
 
-func newWatches() *watches {
-	return &watches{fired: newMailbox[firing](), stop: make(chan struct{})}
+func newWatchSet() *watchSet {
+	return &watchSet{fired: newMailbox[firedWatch](), stopping: make(chan struct{})}
 }
 
-// add has w waited for from the next flush on.
-func (p *watches) add(w *watch) { p.added = append(p.added, w) }
+// add adds a watch. It is waited for after the next call of assign.
+func (s *watchSet) add(w *nodeWatch) { s.unassigned = append(s.unassigned, w) }
 
-// flush hands what was added to waiters. While there is much to come it hands over
-// full loads only: each costs a waiter a look at all it has.
-func (p *watches) flush(more bool) {
-	for len(p.added) >= perWaiter {
-		p.load(p.newWaiter(), perWaiter)
+// assign assigns the watches that were added to waiters. If more watches will follow, it fills
+// whole waiters only, because a waiter polls all of its watches whenever it receives some.
+func (s *watchSet) assign(more bool) {
+	for len(s.unassigned) >= maxWatches {
+		s.assignTo(s.newWaiter(), maxWatches)
 	}
-	if more || len(p.added) == 0 {
+	if more || len(s.unassigned) == 0 {
 		return
 	}
-	for len(p.added) > 0 {
-		if len(p.roomy) == 0 {
-			p.roomy = append(p.roomy, p.newWaiter())
+	for len(s.unassigned) > 0 {
+		if len(s.notFull) == 0 {
+			s.notFull = append(s.notFull, s.newWaiter())
 		}
-		g := p.roomy[len(p.roomy)-1]
-		if p.load(g, min(perWaiter-g.size, len(p.added))); g.size == perWaiter {
-			p.roomy = p.roomy[:len(p.roomy)-1]
+		x := s.notFull[len(s.notFull)-1]
+		if s.assignTo(x, min(maxWatches-x.size, len(s.unassigned))); x.size == maxWatches {
+			s.notFull = s.notFull[:len(s.notFull)-1]
 		}
 	}
-	p.added = nil
+	s.unassigned = nil
 }
 
-func (p *watches) newWaiter() *waiter {
-	g := &waiter{in: newMailbox[*watch](), retired: make(chan struct{})}
-	p.waiters = append(p.waiters, g)
-	p.running.Go(func() { g.run(p.stop, p.fired) })
-	return g
+func (s *watchSet) newWaiter() *waiter {
+	x := &waiter{added: newMailbox[*nodeWatch](), retired: make(chan struct{})}
+	s.waiters = append(s.waiters, x)
+	s.running.Go(func() { x.run(s.stopping, s.fired) })
+	return x
 }
 
-// load hands the first k of those added to g.
-func (p *watches) load(g *waiter, k int) {
-	for _, w := range p.added[:k] {
-		w.group = g
+// assignTo assigns the first n unassigned watches to a waiter.
+func (s *watchSet) assignTo(x *waiter, n int) {
+	for _, w := range s.unassigned[:n] {
+		w.waiter = x
 	}
-	g.in.put(p.added[:k]...)
-	g.size += k
-	p.added = p.added[k:]
+	x.added.put(s.unassigned[:n]...)
+	x.size += n
+	s.unassigned = s.unassigned[n:]
 }
 
-// released notes that the waiter of w has no more to do with it.
-func (p *watches) released(w *watch) {
-	g := w.group
-	if g.size == perWaiter {
-		p.roomy = append(p.roomy, g)
+// release is called for each watch that a waiter has added to fired. Waiters without watches end,
+// except for one.
+func (s *watchSet) release(w *nodeWatch) {
+	x := w.waiter
+	if x.size == maxWatches {
+		s.notFull = append(s.notFull, x)
 	}
-	if g.size--; g.size == 0 && len(p.roomy) > 1 {
-		close(g.retired)
-		same := func(x *waiter) bool { return x == g }
-		p.roomy, p.waiters = slices.DeleteFunc(p.roomy, same), slices.DeleteFunc(p.waiters, same)
+	if x.size--; x.size == 0 && len(s.notFull) > 1 {
+		close(x.retired)
+		isX := func(y *waiter) bool { return y == x }
+		s.notFull, s.waiters = slices.DeleteFunc(s.notFull, isX), slices.DeleteFunc(s.waiters, isX)
 	}
 }
 
-// end ends the waiting.
-func (p *watches) end() {
-	close(p.stop)
-	p.running.Wait()
+// stop ends all waiters.
+func (s *watchSet) stop() {
+	close(s.stopping)
+	s.running.Wait()
 }
 
-// waiter is a goroutine that waits for up to perWaiter watches.
+// waiter is a goroutine that waits for up to maxWatches watches.
 type waiter struct {
-	in      *mailbox[*watch]
+	added   *mailbox[*nodeWatch]
 	retired chan struct{}
-	size    int // the owner's: how many it has or is about to get
+	size    int // the number of watches that are assigned to it; used by the updater
 
-	watches []*watch // the goroutine's
+	watches []*nodeWatch // used by the goroutine
 }
 
-func (g *waiter) run(stop <-chan struct{}, fired *mailbox[firing]) {
+func (x *waiter) run(stopping <-chan struct{}, fired *mailbox[firedWatch]) {
 	receive := func(c any) reflect.SelectCase {
 		return reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c)}
 	}
-	cases := []reflect.SelectCase{receive(stop), receive(g.retired), receive(g.in.ready)}
-	control := len(cases)
+	cases := []reflect.SelectCase{receive(stopping), receive(x.retired), receive(x.added.ready)}
+	const first = 3 // the index of the case of the first watch
 	for {
 		chosen, value, _ := reflect.Select(cases)
 		switch {
 		case chosen < 2:
 			return
 		case chosen == 2:
-			for _, w := range g.in.take() {
-				g.watches, cases = append(g.watches, w), append(cases, receive(w.shared.C()))
+			for _, w := range x.added.take() {
+				x.watches, cases = append(x.watches, w), append(cases, receive(w.shared.C()))
 			}
 			continue
 		}
-		// A break of the connection fires many at once.
+		// A break of the connection fires many watches at the same time.
 		event, _ := value.Interface().(zk.Event)
-		w := g.watches[chosen-control]
-		found := []firing{{w, w.shared.Take(event)}}
-		keep := 0
-		for i, w := range g.watches {
-			if i == chosen-control {
+		w := x.watches[chosen-first]
+		found := []firedWatch{{w, w.shared.Take(event)}}
+		kept := 0
+		for i, w := range x.watches {
+			if i == chosen-first {
 				continue
 			}
-			if event, is := w.poll(); is {
-				found = append(found, firing{w, event})
+			if event, isFired := w.poll(); isFired {
+				found = append(found, firedWatch{w, event})
 				continue
 			}
-			g.watches[keep], cases[control+keep] = w, cases[control+i]
-			keep++
+			x.watches[kept], cases[first+kept] = w, cases[first+i]
+			kept++
 		}
-		clear(g.watches[keep:])
-		clear(cases[control+keep:])
-		g.watches, cases = g.watches[:keep], cases[:control+keep]
+		clear(x.watches[kept:])
+		clear(cases[first+kept:])
+		x.watches, cases = x.watches[:kept], cases[:first+kept]
 		fired.put(found...)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/go-leaderelection/leaderelection/internal/latest"
-	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -29,63 +29,56 @@ type Change[T any] struct {
 // it, so it remains until the next change of the value.
 func (v *Value[T]) Changes(ctx context.Context) <-chan Change[T] {
 	c := make(chan Change[T], 1)
-	sub := v.at.Subscribe()
-	w := watcher[T]{v: v, c: c, znode: watch.NewReader(v.at.Conn, sub, v.at.Path, watch.DataOrCreation)}
+	sub := v.node.Subscribe()
+	w := watcher[T]{value: v, changes: c, reader: watch.NewReader(v.node.Conn, sub, v.node.Path, watch.DataOrCreation)}
 	go func() {
 		defer close(c)
 		defer sub.Close()
-		if err := w.run(ctx); ctx.Err() == nil {
-			latest.Send(w.c, Change[T]{Err: setup.Fail("watch", v.at.Path, err)})
+		if err := w.deliverChanges(ctx); ctx.Err() == nil {
+			latest.Send(c, Change[T]{Err: recipe.Fail("watch", v.node.Path, err)})
 		}
 	}()
 	return c
 }
 
-// watcher belongs to the goroutine that Changes starts.
+// watcher implements one call of Changes. It belongs to the goroutine that Changes starts.
 type watcher[T any] struct {
-	v     *Value[T]
-	c     chan Change[T]
-	znode *watch.Reader
-	last  Version
-	told  bool
+	value     *Value[T]
+	changes   chan Change[T]
+	reader    *watch.Reader
+	delivered bool    // a state was delivered
+	last      Version // the version that was delivered last
 }
 
-// run returns what ends the channel.
-func (w *watcher[T]) run(ctx context.Context) error {
+// deliverChanges delivers states until it fails, and returns the error.
+func (w *watcher[T]) deliverChanges(ctx context.Context) error {
 	for {
-		found, err := w.znode.Read(ctx)
+		found, err := w.reader.Read(ctx)
 		tooLarge := errors.Is(err, zkerror.ErrTooLarge) && found.Stat != nil
 		if err != nil && !tooLarge {
 			return err
 		}
-		if tooLarge {
-			if version := versionOf(found.Stat); version != w.last {
-				w.last, w.told = version, true
-				latest.Send(w.c, Change[T]{Version: version, Err: setup.Fail("read", w.v.at.Path, err)})
-			}
-			if _, err := w.znode.Wait(ctx, nil); err != nil {
-				return err
-			}
-			continue
-		}
-		seen := snapshot{}
+		current := state{data: found.Data}
 		if found.Stat != nil {
-			seen = snapshot{versionOf(found.Stat), found.Data}
+			current.Version = versionOf(found.Stat)
 		}
-		w.tell(seen)
-		if _, err := w.znode.Wait(ctx, nil); err != nil {
+		if !w.delivered || current.Version != w.last {
+			w.delivered, w.last = true, current.Version
+			latest.Send(w.changes, w.newChange(current, err))
+		}
+		if _, err := w.reader.Wait(ctx, nil); err != nil {
 			return err
 		}
 	}
 }
 
-// tell delivers a state unless it was delivered last.
-func (w *watcher[T]) tell(seen snapshot) {
-	if seen.Version == w.last && w.told {
-		return
+// newChange returns the change to a state. readErr is the reason why the data of the state could
+// not be read, or nil.
+func (w *watcher[T]) newChange(s state, readErr error) Change[T] {
+	if readErr != nil {
+		return Change[T]{Version: s.Version, Err: recipe.Fail("read", w.value.node.Path, readErr)}
 	}
-	w.last, w.told = seen.Version, true
-	w.v.note(seen)
-	value, err := w.v.decode(seen)
-	latest.Send(w.c, Change[T]{value, seen.Version, err})
+	w.value.setLatest(s)
+	value, err := w.value.decode(s)
+	return Change[T]{value, s.Version, err}
 }

@@ -28,7 +28,7 @@ func JSON[T any]() Codec[T] {
 	}
 }
 
-// long is Curator's DistributedAtomicLong: 8 bytes; no data are 0.
+// long is the format of Curator's DistributedAtomicLong: 8 bytes. Empty data is 0.
 var long = Codec[int64]{
 	Encode: func(n int64) ([]byte, error) { return binary.BigEndian.AppendUint64(nil, uint64(n)), nil },
 	Decode: func(data []byte) (int64, error) {
@@ -42,8 +42,8 @@ var long = Codec[int64]{
 	},
 }
 
-// integer is Curator's SharedCount and DistributedAtomicInteger: 4 bytes; no data
-// are 0.
+// integer is the format of Curator's SharedCount and DistributedAtomicInteger: 4 bytes. Empty
+// data is 0.
 var integer = Codec[int64]{
 	Encode: func(n int64) ([]byte, error) {
 		if n != int64(int32(n)) {
@@ -62,7 +62,7 @@ var integer = Codec[int64]{
 	},
 }
 
-// decimal is kazoo's Counter with its default of whole numbers; no data are 0.
+// decimal is the format of kazoo's Counter with its default, integers. Empty data is 0.
 var decimal = Codec[int64]{
 	Encode: func(n int64) ([]byte, error) { return strconv.AppendInt(nil, n, 10), nil },
 	Decode: func(data []byte) (int64, error) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -13,7 +13,9 @@ import (
 // goroutines.
 type Counter struct {
 	value *Value[int64]
-	turn  chan struct{} // capacity 1: of this process only one can succeed at a time
+	// updating, of capacity 1, holds an element while a call changes the counter. Of concurrent
+	// changes only one succeeds, so the calls of a process change it one after another.
+	updating chan struct{}
 }
 
 // NewCounter returns the 64-bit counter at path, in the format of Curator's
@@ -22,7 +24,7 @@ type Counter struct {
 // [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
 func NewCounter(conn *zk.Conn, path string, opts ...recipes.Option) (*Counter, error) {
 	c, err := newCounter(conn, path, long, opts)
-	if err == nil && c.value.at.Layout == recipes.Kazoo {
+	if err == nil && c.value.node.Layout == recipes.Kazoo {
 		c.value.codec = decimal
 	}
 	return c, err
@@ -39,7 +41,7 @@ func newCounter(conn *zk.Conn, path string, codec Codec[int64], opts []recipes.O
 	if err != nil {
 		return nil, err
 	}
-	return &Counter{value: v, turn: make(chan struct{}, 1)}, nil
+	return &Counter{value: v, updating: make(chan struct{}, 1)}, nil
 }
 
 // Get returns the counter. Like [Value.Get], it may be slightly out of date.
@@ -63,8 +65,8 @@ func (c *Counter) Set(ctx context.Context, n int64) error {
 // CompareAndSet sets the counter to n if it is equal to old, and returns [ErrChanged]
 // otherwise.
 func (c *Counter) CompareAndSet(ctx context.Context, old, n int64) error {
-	_, err := c.update(ctx, "compare and set", func(is int64) (int64, error) {
-		if is != old {
+	_, err := c.update(ctx, "compare and set", func(current int64) (int64, error) {
+		if current != old {
 			return 0, ErrChanged
 		}
 		return n, nil
@@ -72,13 +74,13 @@ func (c *Counter) CompareAndSet(ctx context.Context, old, n int64) error {
 	return err
 }
 
-func (c *Counter) update(ctx context.Context, doing string, f func(int64) (int64, error)) (int64, error) {
+func (c *Counter) update(ctx context.Context, operation string, f func(int64) (int64, error)) (n int64, err error) {
 	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
+	case c.updating <- struct{}{}:
+		n, err = c.value.compute(ctx, f)
+		<-c.updating
 	case <-ctx.Done():
-		return 0, setup.Fail(doing, c.value.at.Path, context.Cause(ctx))
+		err = context.Cause(ctx)
 	}
-	n, _, err := c.value.update(ctx, f, false)
-	return n, setup.Fail(doing, c.value.at.Path, err)
+	return n, recipe.Fail(operation, c.value.node.Path, err)
 }

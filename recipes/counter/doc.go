@@ -6,9 +6,10 @@
 // A change that a method has reported as successful was applied exactly once, and a change
 // that it has reported as failed was not applied, even if replies were lost and programs
 // use several connections: the transaction of each change writes an idempotency record, by
-// which its outcome can be determined afterwards. Only if the session ends at that time and
-// the value does not show the outcome either, methods return [recipes.ErrUnconfirmed],
-// without a retry.
+// which its outcome can be determined afterwards. Methods return [recipes.ErrUnconfirmed],
+// without a retry, only if the session ends at that time and the value does not show the
+// outcome either, or if the connection is closed or the context is done before the outcome
+// is known.
 //
 // Changes are linearizable. Reads return the state of the server that the connection uses,
 // which may be slightly out of date; changes always use the newest state.

@@ -5,7 +5,7 @@ import "errors"
 // Errors of this package in addition to those of package recipes, to be tested with
 // errors.Is.
 var (
-	// ErrChanged is returned if the value is not the one that should be replaced. Nothing
+	// ErrChanged is returned if the value differs from the value that should be replaced. Nothing
 	// was changed.
 	ErrChanged = errors.New("counter: value was changed by another client")
 	// ErrOverflow is returned if the result does not fit the type of the counter. Nothing
@@ -17,4 +17,9 @@ var (
 	// ErrTooLarge is returned if the value is larger than a server with default settings
 	// accepts, which is one megabyte including overhead. Nothing was sent.
 	ErrTooLarge = errors.New("counter: value is larger than ZooKeeper accepts")
+	// ErrVersion is returned if the version of the znode is -1, which ZooKeeper cannot compare.
+	// This package never leaves a znode at this version; another program has, after 2^32 - 1
+	// writes. Nothing was changed. If that program, or an operator, writes the znode again,
+	// changes succeed again.
+	ErrVersion = errors.New("counter: the version of the znode is -1, which cannot be compared: write the znode again")
 )

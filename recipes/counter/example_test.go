@@ -11,7 +11,7 @@ import (
 )
 
 func Example() {
-	srv, err := zktest.New() // your program connects to its ensemble
+	srv, err := zktest.New() // a program connects to its ensemble instead
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func ExampleValue_Update() {
 		log.Fatal(err)
 	}
 	now, err := v.Update(context.Background(), func(l limits) (limits, error) {
-		l.Rate += 10 // of what is there now, however many change it at once
+		l.Rate += 10 // applied to the current value, even if other clients change it concurrently
 		return l, nil
 	})
 	fmt.Println(now, err)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -12,10 +12,13 @@ import (
 // blocks, with one change of the counter for each block. The numbers increase within this
 // process. If the process ends, the unused numbers of its block are lost.
 type IDs struct {
-	counter    *Counter
-	size       int64
-	turn       chan struct{} // capacity 1
-	next, last int64         // what is left of the block; whoever holds turn uses them
+	counter *Counter
+	size    int64
+	// allocating, of capacity 1, holds an element while a call uses the fields below.
+	allocating chan struct{}
+	// next and last are the first and the last unused number of the block. If next is greater
+	// than last, the block is exhausted.
+	next, last int64
 }
 
 // NewIDs returns an IDs that allocates blocks of size numbers, at least 1, from c. The
@@ -24,7 +27,7 @@ func NewIDs(c *Counter, size int64) (*IDs, error) {
 	if size < 1 {
 		return nil, fmt.Errorf("%w: block size %d: must be at least 1", recipes.ErrInvalidOption, size)
 	}
-	return &IDs{counter: c, size: size, turn: make(chan struct{}, 1), next: 1}, nil
+	return &IDs{counter: c, size: size, allocating: make(chan struct{}, 1), next: 1}, nil
 }
 
 // Next returns a unique number. It blocks on ZooKeeper only when a block is exhausted. If
@@ -32,10 +35,10 @@ func NewIDs(c *Counter, size int64) (*IDs, error) {
 // leads to duplicate numbers. Next may be called from any goroutine.
 func (i *IDs) Next(ctx context.Context) (int64, error) {
 	select {
-	case i.turn <- struct{}{}:
-		defer func() { <-i.turn }()
+	case i.allocating <- struct{}{}:
+		defer func() { <-i.allocating }()
 	case <-ctx.Done():
-		return 0, setup.Fail("take ids from", i.counter.value.at.Path, context.Cause(ctx))
+		return 0, recipe.Fail("take ids from", i.counter.value.node.Path, context.Cause(ctx))
 	}
 	if i.next > i.last {
 		last, err := i.counter.Add(ctx, i.size)

@@ -12,24 +12,24 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// The server is in this process and answers at once, so that this is what client
-// and server compute. The items are of 100 bytes.
+// BenchmarkQueue measures the CPU time of client and server, which run in one process without
+// latency. The items have 100 bytes.
 func BenchmarkQueue(b *testing.B) {
-	for _, way := range []string{"one by one", "consume 1", "consume 64", "up to 64", "put", "put 100", "put from 64"} {
-		b.Run(way, func(b *testing.B) {
+	for _, method := range []string{"one by one", "consume 1", "consume 64", "up to 64", "put", "put 100", "put from 64"} {
+		b.Run(method, func(b *testing.B) {
 			srv := zktest.Start(b, zktest.WithLogLimit(0))
 			conn, _, err := srv.Connect(10 * time.Second)
 			require.NoError(b, err)
-			benchmark(b, conn, way)
+			benchmarkMethod(b, conn, method)
 		})
 	}
 }
 
-func benchmark(b *testing.B, conn *zk.Conn, way string) {
+func benchmarkMethod(b *testing.B, conn *zk.Conn, method string) {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	cfg := Config{}
-	if way == "consume 64" {
+	if method == "consume 64" {
 		cfg.Prefetch = 64
 	}
 	q, err := New(conn, fmt.Sprintf("/bench-%d", time.Now().UnixNano()), cfg)
@@ -44,14 +44,14 @@ func benchmark(b *testing.B, conn *zk.Conn, way string) {
 			require.NoError(b, q.PutAll(ctx, payloads[:min(100, b.N-n)]))
 		}
 	}
-	switch way {
+	switch method {
 	case "put", "put 100", "put from 64":
 		b.ResetTimer()
 	default:
 		fill()
 		b.ResetTimer()
 	}
-	switch way {
+	switch method {
 	case "put":
 		for range b.N {
 			require.NoError(b, q.Put(ctx, payloads[0]))

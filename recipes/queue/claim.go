@@ -16,228 +16,224 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// attemptNode is the child of an item that is created and deleted with each claim.
-// How many children an item has had is in its Stat: so many attempts.
+// attemptNode is the child of an item that the transaction of a claim creates and deletes. The Stat
+// of the item contains how many children the item has had, which is the number of attempts.
 const attemptNode = "attempt"
 
-// claimAll claims items, and returns those that it could claim. The error is that
-// the queue forbids it.
-func (f *feed) claimAll(chosen []entry) ([]*delivery, error) {
-	ids := make([]string, len(chosen)) // each claim has one of its own
+// claimItems claims items, and returns those that it has claimed. The error is the reason why
+// claims are impossible.
+func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
+	ids := make([]string, len(chosen)) // a unique ID of each claim
 	claims := make([]txn.Transaction, len(chosen))
 	early := make([]*earlyRead, len(chosen))
 	for i, e := range chosen {
 		ids[i] = rand.Text()
-		attempt := path.Join(f.item(e.name), attemptNode)
+		attempt := path.Join(d.q.itemPath(e.name), attemptNode)
 		claims[i].Ops = []any{
-			&zk.CreateRequest{Path: f.claim(e.name), Data: []byte(ids[i]), Acl: f.acl, Flags: zk.FlagEphemeral},
-			&zk.CreateRequest{Path: attempt, Acl: f.acl},
+			&zk.CreateRequest{Path: d.q.claimPath(e.name), Data: []byte(ids[i]), Acl: d.q.acl, Flags: zk.FlagEphemeral},
+			&zk.CreateRequest{Path: attempt, Acl: d.q.acl},
 			&zk.DeleteRequest{Path: attempt, Version: -1},
 		}
-		if f.spread == 0 { // nobody was quicker lately: it will be needed
-			early[i] = f.readEarly(e.name)
+		if d.spread == 0 { // no claim has failed recently, so the item will probably be needed
+			early[i] = d.newEarlyRead(e.name)
 			claims[i].Sending = early[i].send
 		}
 	}
-	calls := f.writer.DoAll(claims)
+	calls := d.q.writer.StartAll(claims)
 	var claimed []*delivery
 	var failed error
-	missed := 0
-	gone := map[string]bool{}
+	lostRaces := 0
+	remove := map[string]bool{}
 	for i, e := range chosen {
 		o := calls[i].Outcome()
 		switch {
 		case o.Err == nil:
-			gone[e.name] = true
-			f.taken++
-			claimed = append(claimed, f.hold(e, o, early[i]))
+			remove[e.name] = true
+			d.claimedItems++
+			claimed = append(claimed, d.newDelivery(e, o, early[i]))
 		case o.Failed == 0 && errors.Is(o.Err, zk.ErrNodeExists):
-			f.claimed[e.name] = true
-			missed++
+			d.claimedNames[e.name] = true
+			lostRaces++
 		case o.Failed == 1 && errors.Is(o.Err, zk.ErrNoNode):
-			gone[e.name] = true
-			missed++
+			remove[e.name] = true
+			lostRaces++
 		case o.Failed == 1 && errors.Is(o.Err, zk.ErrNodeExists):
-			f.log.Warn("item has an unrecognized child and cannot be claimed", "item", e.name)
-			f.unfit[e.name] = true
+			d.q.log.Warn("item has an unrecognized child and cannot be claimed", "item", e.name)
+			d.unusable[e.name] = true
 		case errors.Is(o.Err, txn.ErrUnknown):
-			f.doubtful[e.name], f.claims.stale = ids[i], true
-			failed = onlyClosed(o.Err)
+			d.uncertain[e.name], d.claims.stale = ids[i], true
+			if errors.Is(o.Err, zkerror.ErrConnClosed) {
+				failed = zkerror.ErrConnClosed
+			}
 		default:
 			failed = o.Err
 		}
 	}
-	f.timed, f.ranked = without(f.timed, gone), without(f.ranked, gone)
-	if f.missed += missed; missed > 0 {
-		f.collided(len(claimed))
-	} else {
-		f.uncontended()
-	}
+	d.removeListed(remove)
+	d.lostRaces += lostRaces
+	d.adjustBatch(len(claimed), lostRaces)
 	return claimed, failed
 }
 
-// onlyClosed is ErrClosed where that is the reason of err.
-func onlyClosed(err error) error {
-	if errors.Is(err, zkerror.ErrConnClosed) {
-		return zkerror.ErrConnClosed
+// newDelivery returns the delivery of an item that was claimed. Until the item was read, only the
+// dispatcher may write for it.
+func (d *dispatcher) newDelivery(e entry, o txn.Outcome, early *earlyRead) *delivery {
+	claimed := &delivery{
+		entry: e, q: d.q, session: o.Session, token: o.Zxid, writing: make(chan struct{}, 1), early: early,
 	}
-	return nil
+	claimed.writing <- struct{}{}
+	claimed.grant, claimed.end = grant.New(o.Zxid, claimed.deadline)
+	d.q.addDelivery(claimed, o.Record, o.Sent)
+	return claimed
 }
 
-// hold takes in that an item was claimed. It is the feed's turn to write for it,
-// until it has been read.
-func (f *feed) hold(e entry, o txn.Outcome, early *earlyRead) *delivery {
-	d := &delivery{
-		entry: e, q: f.Queue, session: o.Session, token: o.Zxid, turn: make(chan struct{}, 1), early: early,
-	}
-	d.turn <- struct{}{}
-	d.grant, d.end = grant.New(o.Zxid, d.deadline)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.held) == 0 {
-		f.Queue.sub.Prove(o.Register, o.Sent)
-	}
-	f.held[d] = struct{}{}
-	return d
-}
-
-// content is what was read of an item.
+// content is the data and the Stat of a znode.
 type content struct {
 	raw  []byte
 	stat *zk.Stat
 }
 
-// earlyRead reads an item right behind its claim, in the same round trip: a server
-// carries out what a session sends in the order in which it comes.
-type earlyRead struct {
-	send   func() // begins it
-	answer chan content
+// readContent reads a znode.
+func (q *Queue) readContent(ctx context.Context, path string) (content, error) {
+	return request.Read(ctx, q.conn, func() (content, error) {
+		raw, stat, err := request.Get(q.conn, path)
+		return content{raw, stat}, err
+	})
 }
 
-func (f *feed) readEarly(name string) *earlyRead {
-	r := &earlyRead{answer: make(chan content, 1)}
+// earlyRead is a read of an item that is sent directly after its claim, in the same round trip. A
+// server executes the requests of a session in the order in which they arrive.
+type earlyRead struct {
+	send   func() // sends the request, once
+	result chan content
+}
+
+func (d *dispatcher) newEarlyRead(name string) *earlyRead {
+	r := &earlyRead{result: make(chan content, 1)}
 	r.send = sync.OnceFunc(func() {
 		go func() {
-			raw, stat, err := request.Get(f.conn, f.item(name))
+			raw, stat, err := request.Get(d.q.conn, d.q.itemPath(name))
 			if err != nil {
 				stat = nil
 			}
-			r.answer <- content{raw, stat}
+			r.result <- content{raw, stat}
 		}()
 	})
 	return r
 }
 
-// of returns what was read, if that has the attempt in it that was counted with the
-// claim, in the transaction zxid. If the read was quicker it is of no use.
-func (r *earlyRead) of(zxid int64) (content, bool) {
+// contentOf returns the content of the item if it includes the attempt that was counted by the
+// claim in the transaction zxid. The read may have reached the server before the claim, or may have
+// failed.
+func (r *earlyRead) contentOf(zxid int64) (c content, ok bool) {
 	if r == nil {
 		return content{}, false
 	}
-	r.send() // it was, unless the claim's answer was lost and sought
-	c := <-r.answer
+	r.send() // it was not sent if the writer has found the claim after its reply was lost
+	c = <-r.result
 	return c, c.stat != nil && c.stat.Pzxid >= zxid
 }
 
-// open reads the items that were claimed, all at once, and returns those that can
-// be handed out. The error is that of an item that the connection cannot receive. The
-// item is left to consumers whose connection can.
-func (f *feed) open(claimed []*delivery) (ready []*delivery, tooLarge error) {
+// readItems reads the items that were claimed, concurrently, and returns those that can be handed
+// out. The error is that of an item that is larger than the connection accepts. Such an item is
+// left to consumers with larger buffers.
+func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery, tooLarge error) {
 	answers := make([]<-chan request.Answer[content], len(claimed))
-	for i, d := range claimed {
-		early := d.early
-		d.early = nil
+	for i, item := range claimed {
+		early := item.early
+		item.early = nil
 		answers[i] = request.Start(func() (content, error) {
-			if c, ok := early.of(d.token); ok {
+			if c, ok := early.contentOf(item.token); ok {
 				return c, nil
 			}
-			return request.Read(context.Background(), f.conn, func() (content, error) {
-				raw, stat, err := request.Get(f.conn, f.item(d.name))
-				return content{raw, stat}, err
-			})
+			return d.q.readContent(context.Background(), d.q.itemPath(item.name))
 		})
 	}
-	for i, d := range claimed {
+	for i, item := range claimed {
 		a := <-answers[i]
-		err := a.Err
-		if err == nil {
-			stat := a.Value.stat
-			d.raw, d.version, d.czxid = a.Value.raw, stat.Version, stat.Czxid
-			// What was claimed and not read has been written once more.
-			d.attempt = max(int((stat.Cversion+stat.NumChildren)/2-stat.Version), 1)
-			d.parts, err = f.payloads(d.raw)
+		var malformed error
+		if a.Err == nil {
+			malformed = item.setContent(a.Value)
 		}
-		<-d.turn
+		<-item.writing
 		switch {
 		case errors.Is(a.Err, zkerror.ErrTooLarge):
-			f.unfit[d.name], tooLarge = true, a.Err
-			f.drop(d, a.Err)
-		case a.Err != nil:
-			// It was deleted by a hand that does not care for claims, or the
-			// connection was closed.
-			f.drop(d, a.Err)
-		case err != nil:
-			f.discard(d, err.Error())
-		case f.cfg.MaxAttempts > 0 && d.attempt > f.cfg.MaxAttempts:
-			d.attempt--
-			f.discard(d, fmt.Sprintf("%d attempts, and the last was neither acknowledged nor returned", d.attempt))
+			d.unusable[item.name], tooLarge = true, a.Err
+			d.abandon(item, a.Err)
+		case a.Err != nil: // a client that ignores claims has deleted the item, or the connection was closed
+			d.abandon(item, a.Err)
+		case malformed != nil:
+			d.moveToDeadLetters(item, malformed.Error())
+		case d.q.cfg.MaxAttempts > 0 && item.attempt > d.q.cfg.MaxAttempts:
+			item.attempt--
+			d.moveToDeadLetters(item, fmt.Sprintf("%d attempts, and the last was neither acknowledged nor returned", item.attempt))
 		default:
-			ready = append(ready, d)
+			ready = append(ready, item)
 		}
 	}
 	return ready, tooLarge
 }
 
-// discard makes a dead letter of an item that cannot be handed out.
-func (f *feed) discard(d *delivery, reason string) {
-	s := &settlement{q: f.Queue, as: errAcknowledged, items: []*delivery{d}}
-	s.build = func(d *delivery) ([]step, error) { return d.bury(reason), nil }
-	if err := s.run(f.ctx); err != nil && d.grant.Err() == nil {
-		f.log.Error("could not create dead letter", "item", d.name, "reason", reason, "err", err)
-		f.unfit[d.name] = true
-		f.drop(d, err)
+// setContent sets the content of the item. It returns an error if the data is not in the format of
+// the layout.
+func (d *delivery) setContent(c content) (err error) {
+	d.raw, d.version, d.czxid = c.raw, c.stat.Version, c.stat.Czxid
+	// The data was written again after each attempt that does not count.
+	d.attempt = max(int((c.stat.Cversion+c.stat.NumChildren)/2-c.stat.Version), 1)
+	d.parts, err = d.q.payloads(d.raw)
+	return err
+}
+
+// moveToDeadLetters moves a claimed item that cannot be handed out to the dead letters.
+func (d *dispatcher) moveToDeadLetters(item *delivery, reason string) {
+	c := &completion{q: d.q, as: errAcknowledged, items: []*delivery{item}}
+	c.build = func(item *delivery) ([]operation, error) { return item.deadLetterOps(reason), nil }
+	if err := c.apply(d.q.ctx); err != nil && item.grant.Err() == nil {
+		d.q.log.Error("could not create dead letter", "item", item.name, "reason", reason, "err", err)
+		d.unusable[item.name] = true
+		d.abandon(item, err)
 		return
 	}
-	f.log.Warn("item moved to the dead letters", "item", d.name, "reason", reason)
+	d.q.log.Warn("item moved to the dead letters", "item", item.name, "reason", reason)
 }
 
-// drop gives an item back that was claimed and cannot be used.
-func (f *feed) drop(d *delivery, reason error) {
-	d.end(reason)
-	f.release(d)
-	f.busy.Go(func() { f.giveBack(d) })
+// abandon ends a delivery that is not handed out, and deletes the claim in the background.
+func (d *dispatcher) abandon(item *delivery, reason error) {
+	item.end(reason)
+	d.q.removeDelivery(item)
+	d.q.running.Go(func() { d.q.returnClaim(item) })
 }
 
-// proven waits until the lease covers the items, and returns those that are not
-// lost meanwhile.
-func (f *feed) proven(ready []*delivery) (handed []*delivery) {
+// awaitLease waits until the lease is valid, and returns the items that were not lost in the
+// meantime. It marks them as handed out.
+func (d *dispatcher) awaitLease(ready []*delivery) (handedOut []*delivery) {
 	for len(ready) > 0 {
-		f.mu.Lock()
-		state := f.sub.State() // not before, and not after: the guard may have lost it
-		kept := ready[:0]
-		for _, d := range ready {
-			if d.grant.Context().Err() != nil || d.session != state.Session || state.Closed {
-				continue // the guard ends it
+		d.q.mu.Lock()
+		state := d.sub.State() // with mu: monitorLease ends the deliveries that are lost
+		waiting := ready[:0]
+		for _, item := range ready {
+			switch {
+			case item.grant.Context().Err() != nil || item.session != state.Session || state.Closed:
+				// monitorLease ends the delivery.
+			case state.Proven:
+				item.handedOut, item.lapses = true, state.Lapses
+				item.grant.Deadline() // the grant has a deadline from now on
+				handedOut = append(handedOut, item)
+			default:
+				waiting = append(waiting, item)
 			}
-			if state.Proven {
-				d.handedOut, d.lapses = true, state.Lapses
-				d.grant.Deadline() // from now on it has one
-				handed = append(handed, d)
-				continue
-			}
-			kept = append(kept, d)
 		}
-		ready = kept
-		f.mu.Unlock()
+		ready = waiting
+		d.q.mu.Unlock()
 		if len(ready) == 0 {
 			break
 		}
 		select {
-		case <-f.lease: // the guard is told
-		case <-f.sub.Changed():
-		case <-f.ctx.Done():
-			return handed // shut gives them back
+		case <-d.q.leaseChanged:
+		case <-d.sub.Changed():
+		case <-d.q.ctx.Done():
+			return handedOut // shutDown returns the claims of the others
 		}
 	}
-	return handed
+	return handedOut
 }

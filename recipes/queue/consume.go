@@ -19,103 +19,105 @@ import (
 // closes it, or when ZooKeeper rejects a necessary request. [Queue.Err] returns the reason.
 func (q *Queue) Consume(ctx context.Context) <-chan Item {
 	items := make(chan Item)
-	if err := q.begin(); err != nil {
-		q.ended(err)
+	if err := q.startCall(); err != nil {
+		q.setConsumeErr(err)
 		close(items)
 		return items
 	}
 	go func() {
-		defer q.busy.Done()
+		defer q.running.Done()
 		defer close(items)
-		q.consume(ctx, items)
+		c := &consumer{q: q, results: make(chan takeResult, q.cfg.Prefetch)}
+		defer c.returnUnread()
+		if err := c.deliverItems(ctx, items); err != nil {
+			q.setConsumeErr(err)
+		}
 	}()
 	return items
 }
 
-// ended notes why a channel is closed before its context has ended.
-func (q *Queue) ended(err error) {
+func (q *Queue) setConsumeErr(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.failed = q.fail("consume", err)
+	q.consumeErr = q.wrapError("consume", err)
 }
 
-// consumer is one call of Consume.
+// consumer implements one call of Consume. It belongs to the goroutine of the call.
 type consumer struct {
-	*Queue
-	answers chan answer
-	asked   []*want
-	unread  []Item
+	q       *Queue
+	results chan takeResult
+	// requests are the requests that were not answered yet, in order.
+	requests []*takeRequest
+	// unread are the items that the program has not received yet.
+	unread []Item
 }
 
-func (q *Queue) consume(ctx context.Context, out chan<- Item) {
-	c := &consumer{Queue: q, answers: make(chan answer, q.cfg.Prefetch)}
-	defer c.giveBackUnread()
+// deliverItems sends items until ctx is done. It returns the reason if it ends before.
+func (c *consumer) deliverItems(ctx context.Context, out chan<- Item) error {
 	for {
-		if err := c.askForMore(); err != nil {
-			q.ended(err)
-			return
+		if err := c.requestItems(); err != nil {
+			return err
 		}
-		// Without an item both channels are nil.
-		var offer chan<- Item
-		var head Item
+		// If there is no item, both channels are nil.
+		var send chan<- Item
+		var next Item
 		var lost <-chan struct{}
 		if len(c.unread) > 0 {
-			offer, head = out, c.unread[0]
-			lost = head.Done()
-			if head.Err() != nil {
-				offer = nil
+			next = c.unread[0]
+			lost = next.Done()
+			if next.Err() == nil {
+				send = out
 			}
 		}
 		select {
-		case a := <-c.answers:
-			c.asked = c.asked[1:]
-			if a.err != nil {
-				q.ended(a.err)
-				return
+		case r := <-c.results:
+			c.requests = c.requests[1:]
+			if r.err != nil {
+				return r.err
 			}
-			c.unread = append(c.unread, a.items...)
-		case offer <- head:
-			head.d.read.Store(true)
+			c.unread = append(c.unread, r.items...)
+		case send <- next:
+			next.d.received.Store(true)
 			c.unread = c.unread[1:]
-		case <-lost: // the guard gives it back
+		case <-lost: // monitorLease returns the claim
 			c.unread = c.unread[1:]
 		case <-ctx.Done():
-			return
-		case <-q.ctx.Done(): // the feed may be waiting for ZooKeeper
-			q.ended(ErrClosed)
-			return
+			return nil
+		case <-c.q.ctx.Done(): // the dispatcher may be waiting for ZooKeeper
+			return ErrClosed
 		}
 	}
 }
 
-// askForMore asks for as many items as may be claimed before they are read.
-func (c *consumer) askForMore() error {
-	for len(c.asked)+len(c.unread) < c.cfg.Prefetch {
-		w := &want{n: 1, answers: c.answers}
-		if err := c.ask(w); err != nil {
+// requestItems requests as many items as may be claimed before they are received.
+func (c *consumer) requestItems() error {
+	for len(c.requests)+len(c.unread) < c.q.cfg.Prefetch {
+		r := &takeRequest{n: 1, results: c.results}
+		if err := c.q.addRequest(r); err != nil {
 			return err
 		}
-		c.asked = append(c.asked, w)
+		c.requests = append(c.requests, r)
 	}
 	return nil
 }
 
-func (c *consumer) giveBackUnread() {
-	for _, w := range c.asked {
-		if !c.withdraw(w) {
-			a := <-c.answers
-			c.unread = append(c.unread, a.items...)
+// returnUnread withdraws the requests and returns the items that were not received to the queue.
+func (c *consumer) returnUnread() {
+	for _, r := range c.requests {
+		if !c.q.withdrawRequest(r) {
+			result := <-c.results
+			c.unread = append(c.unread, result.items...)
 		}
 	}
-	var givingBack sync.WaitGroup
+	var returning sync.WaitGroup
 	for _, i := range c.unread {
 		i.d.end(errUnread)
-		c.release(i.d)
-		givingBack.Go(func() { c.giveBack(i.d) })
+		c.q.removeDelivery(i.d)
+		returning.Go(func() { c.q.returnClaim(i.d) })
 	}
 	done := make(chan struct{})
-	c.busy.Go(func() {
-		givingBack.Wait()
+	c.q.running.Go(func() {
+		returning.Wait()
 		close(done)
 	})
 	timer := time.NewTimer(limit.Confirm)

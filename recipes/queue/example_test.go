@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// connect stands for zk.Connect to an ensemble.
+// connect connects to a test server. A program connects to its ensemble with zk.Connect instead.
 func connect() (conn *zk.Conn, done func()) {
 	srv, err := zktest.New()
 	if err != nil {
@@ -26,7 +26,7 @@ func connect() (conn *zk.Conn, done func()) {
 	return conn, srv.Close
 }
 
-// A producer puts jobs, a consumer works on them.
+// A producer puts jobs, and a consumer processes them.
 func Example() {
 	conn, done := connect()
 	defer done()
@@ -47,16 +47,16 @@ func Example() {
 
 	n := 0
 	for item := range jobs.Consume(ctx) {
-		// item.Context() is done as soon as somebody else may have the item.
+		// item.Context() is done before another consumer can claim the item.
 		if err := work(item.Context(), item.Data()); err != nil {
-			_ = item.Return(ctx, err) // whatever becomes of it, it is handed out again
+			_ = item.Return(ctx, err) // even if this fails, the item is delivered again
 			continue
 		}
 		if err := item.Ack(ctx); err != nil {
-			log.Print(err) // it may be handed out again
+			log.Print(err) // the item may be delivered again
 		}
 		if n++; n == 2 {
-			cancel() // for the example
+			cancel() // ends the example
 		}
 	}
 	if err := jobs.Err(); err != nil {
@@ -72,7 +72,7 @@ func work(_ context.Context, job []byte) error {
 	return nil
 }
 
-// An item that is handed out at a later time.
+// An item is delivered at a later time.
 func ExampleAt() {
 	conn, done := connect()
 	defer done()
@@ -100,8 +100,7 @@ func ExampleAt() {
 	// later true
 }
 
-// Items that cannot be processed are set aside, and put back when the reason is
-// gone.
+// Items that cannot be processed become dead letters, which can be put back into the queue.
 func ExampleQueue_DeadLetters() {
 	conn, done := connect()
 	defer done()
@@ -145,8 +144,7 @@ func ExampleQueue_DeadLetters() {
 	// attempt 1
 }
 
-// What an item stands for is done in ZooKeeper exactly once: the item moves to the
-// next queue in the transaction that acknowledges it.
+// An item moves to the next queue exactly once, in the transaction that acknowledges it.
 func ExampleItem_Ack() {
 	conn, done := connect()
 	defer done()
@@ -162,7 +160,7 @@ func ExampleItem_Ack() {
 	}
 	defer invoices.Close(ctx)
 
-	_ = invoices.Put(ctx, []byte("of yesterday"))
+	_ = invoices.Put(ctx, []byte("invoice of the previous day"))
 	_ = orders.Put(ctx, []byte("order 4711"))
 	order, err := orders.Take(ctx)
 	if err != nil {
@@ -184,7 +182,7 @@ func ExampleItem_Ack() {
 	}
 	fmt.Println(queue.AckAll(ctx, items...))
 	// Output:
-	// of yesterday
+	// invoice of the previous day
 	// invoice for order 4711
 	// <nil>
 }

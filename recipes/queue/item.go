@@ -37,7 +37,7 @@ func (i Item) Data() []byte {
 // Parts returns all payloads. Items that were put by this library or by kazoo have exactly
 // one.
 func (i Item) Parts() [][]byte {
-	i.d.opened.Store(true)
+	i.d.partsRead.Store(true)
 	return i.d.parts
 }
 
@@ -96,10 +96,10 @@ func (i Item) Context() context.Context { return i.d.grant.Context() }
 func (i Item) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	d := i.d
 	if err := d.grant.Err(); err != nil {
-		return nil, d.lost(err)
+		return nil, d.claimLost(err)
 	}
-	check := &zk.CheckVersionRequest{Path: d.q.claim(d.name), Version: -1}
-	call := d.q.writer.Do(txn.Transaction{Ops: append([]any{check}, ops...), Session: d.session, Alone: true})
+	check := &zk.CheckVersionRequest{Path: d.q.claimPath(d.name), Version: -1}
+	call := d.q.writer.Start(txn.Transaction{Ops: append([]any{check}, ops...), Session: d.session, Alone: true})
 	select {
 	case <-call.Done():
 	case <-d.grant.Context().Done():
@@ -109,9 +109,9 @@ func (i Item) Multi(ops ...any) ([]zk.MultiResponse, error) {
 		case <-call.Done():
 		case <-timer.C:
 			if d.q.writer.Withdraw(call) {
-				return nil, d.lost(d.grant.Err())
+				return nil, d.claimLost(d.grant.Err())
 			}
-			return nil, d.fail("write for", fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, d.grant.Err()))
+			return nil, d.wrapError("write for", fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, d.grant.Err()))
 		}
 	}
 	switch o := call.Outcome(); {
@@ -120,58 +120,61 @@ func (i Item) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	case o.Err == nil:
 		return o.Responses[1:], nil
 	case errors.Is(o.Err, txn.ErrUnknown):
-		return nil, d.fail("write for", fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, o.Err))
+		return nil, d.wrapError("write for", fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, o.Err))
 	case errors.Is(o.Err, txn.ErrSession):
-		return nil, d.lost(zkerror.ErrSessionExpired)
+		return nil, d.claimLost(zkerror.ErrSessionExpired)
 	case errors.Is(o.Err, txn.ErrClosed):
-		return nil, d.lost(ErrClosed)
+		return nil, d.claimLost(ErrClosed)
 	case o.Failed == 0 && errors.Is(o.Err, zk.ErrNoNode):
-		return nil, d.lost(zkerror.ErrDeleted)
+		return nil, d.claimLost(zkerror.ErrDeleted)
 	default:
-		return nil, d.fail("write for", o.Err)
+		return nil, d.wrapError("write for", o.Err)
 	}
 }
 
-// delivery is an item that was claimed by this process, once.
+// delivery is one claim of an item by this participant.
 type delivery struct {
 	entry
 	q *Queue
 
-	// Of the claim.
+	// session and token are the owner and the czxid of the claim.
 	session int64
 	token   int64
 
-	// Of the item.
+	// The content of the item, set when the item was read.
 	raw     []byte
 	parts   [][]byte
 	version int32
 	czxid   int64
 	attempt int
-	early   *earlyRead // until it is read
+	early   *earlyRead // nil if the item is read after the claim, and after it was read
 
-	grant  *grant.Grant
-	end    context.CancelCauseFunc
-	opened atomic.Bool // Parts was called
-	read   atomic.Bool // the user has it
-	// handedOut and lapses, which is the count of lapses of the lease at that
-	// moment, are guarded by the queue's mu.
+	grant *grant.Grant
+	end   context.CancelCauseFunc // ends the grant
+	// partsRead means that Parts was called.
+	partsRead atomic.Bool
+	// received means that the program has received the item.
+	received atomic.Bool
+	// handedOut means that the item was passed to a request, and lapses is the number of lapses
+	// of the lease at that time. Both are guarded by the mutex of the queue.
 	handedOut bool
 	lapses    uint64
 
-	// turn has room for one: whoever has put something in may write for this
-	// item, and read and set settled.
-	turn    chan struct{}
-	settled error // nil until it is acknowledged or returned, or both is impossible
+	// writing, of capacity 1, holds an element while a goroutine writes for the item. Only that
+	// goroutine may read and set completed.
+	writing chan struct{}
+	// completed is nil until the item was acknowledged or returned, or can be neither.
+	completed error
 }
 
-// lost is ErrClaimLost for a reason.
-func (d *delivery) lost(reason error) error {
-	return d.fail("use", fmt.Errorf("%w: %w", ErrClaimLost, reason))
+// claimLost returns ErrClaimLost with a reason.
+func (d *delivery) claimLost(reason error) error {
+	return d.wrapError("use", fmt.Errorf("%w: %w", ErrClaimLost, reason))
 }
 
-func (d *delivery) fail(doing string, err error) error {
+func (d *delivery) wrapError(operation string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s %s: %w", doing, d.q.item(d.name), d.q.refine(err))
+	return fmt.Errorf("%s %s: %w", operation, d.q.itemPath(d.name), d.q.translateError(err))
 }

@@ -11,22 +11,23 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// entry is an item as its name tells of it.
+// entry is the information in the name of an item.
 type entry struct {
-	name     string
-	priority int64 // least first; noPriority before all
-	due      int64 // in milliseconds since 1970; 0 for at once
+	name string
+	// priority is the priority, of which the lowest number comes first, or noPriority.
+	priority int64
+	// due is the due time in milliseconds since 1970, or 0 if the item is not delayed.
+	due      int64
 	sequence int32
 }
 
-// noPriority is that of items that have none in their name. Curator, which
-// compares the names as texts, puts them first too.
+// noPriority is the priority of items without a priority in their names. They precede all others,
+// as in Curator, which compares the names as strings.
 const noPriority = math.MinInt64
 
-// compare says which of two items comes first: by priority, then by due time,
-// then in the order in which they were put. Numbers are compared by serial
-// number arithmetic (RFC 1982).
-func compare(a, b entry) int {
+// compareEntries compares two items by priority, then by due time, then by sequence number.
+// Sequence numbers are compared by serial number arithmetic (RFC 1982).
+func compareEntries(a, b entry) int {
 	switch {
 	case a.priority != b.priority:
 		return cmp.Compare(a.priority, b.priority)
@@ -44,11 +45,11 @@ func compare(a, b entry) int {
 const (
 	curatorPrefix = "queue-"
 	kazooPrefix   = "entry-"
-	digits        = 10 // of a sequence number
+	digits        = 10 // the length of a sequence number
 )
 
-// parse reads the name of an item; ok is false for foreign ones.
-func parse(layout recipes.Layout, name string) (e entry, ok bool) {
+// parseName parses the name of an item; ok is false if it is not the name of an item.
+func parseName(layout recipes.Layout, name string) (e entry, ok bool) {
 	e.name, e.priority = name, noPriority
 	prefix := curatorPrefix
 	if layout == recipes.Kazoo {
@@ -58,7 +59,7 @@ func parse(layout recipes.Layout, name string) (e entry, ok bool) {
 	if !found {
 		return e, false
 	}
-	separator := "" // between head and number
+	separator := "" // between head and sequence number
 	if layout == recipes.Kazoo {
 		separator = "-"
 	}
@@ -76,12 +77,13 @@ func parse(layout recipes.Layout, name string) (e entry, ok bool) {
 	case head == "":
 		return e, true // queue-0000000042
 	case len(head) == 9 && (head[0] == '0' || head[0] == '1'):
-		// queue-1000000050000000042: the sign, so that texts sort as numbers do
+		// queue-1000000050000000042: the sign is such that the strings have the order of the
+		// numbers.
 		n, err := strconv.ParseUint(head[1:], 16, 32)
 		e.priority = int64(int32(n))
 		return e, err == nil
 	case len(head) > 1 && head[0] == '|' && head[len(head)-1] == '|':
-		// queue-|19A3F5C2E80|0000000042. What is no number is due at once, as
+		// queue-|19A3F5C2E80|0000000042. If the time is not a number, the item is not delayed, as
 		// in Curator.
 		e.due, _ = strconv.ParseInt(head[1:len(head)-1], 16, 64)
 		return e, true
@@ -89,9 +91,9 @@ func parse(layout recipes.Layout, name string) (e entry, ok bool) {
 	return e, false
 }
 
-// cutSequence cuts the number, and the separator before it, off the end. It has
-// ten characters, or eleven with a minus sign: the counter of old servers goes on
-// at -2147483648.
+// cutSequence removes the sequence number, and the separator before it, from the end of a name. The
+// number has ten characters, or eleven with a minus sign: after 2147483647, the counter of old
+// servers continues with -2147483648.
 func cutSequence(s, separator string) (head string, sequence int32, ok bool) {
 	at := len(s) - digits
 	if at < 0 {
@@ -105,15 +107,15 @@ func cutSequence(s, separator string) (head string, sequence int32, ok bool) {
 	return head, int32(n), found && err == nil
 }
 
-// placement is where an item is put.
-type placement struct {
+// position determines the position of a new item.
+type position struct {
 	priority    int
 	hasPriority bool
-	due         int64 // 0 for at once
+	due         int64 // as in entry
 }
 
-// prefix is the name of a new item up to its number.
-func (p placement) prefix(layout recipes.Layout) (string, error) {
+// prefix returns the name of a new item without its sequence number.
+func (p position) prefix(layout recipes.Layout) (string, error) {
 	if layout == recipes.Kazoo {
 		n := kazooPriority
 		if p.hasPriority {
@@ -144,5 +146,5 @@ func (p placement) prefix(layout recipes.Layout) (string, error) {
 	return curatorPrefix, nil
 }
 
-// kazooPriority is what kazoo gives an item that none is asked for.
+// kazooPriority is kazoo's default priority.
 const kazooPriority = 100

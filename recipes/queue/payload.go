@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Curator's format of an item: a version, the payloads, each behind an opcode and
-// its length, and an end.
+// Curator's format of an item: a version, the payloads, each after an opcode and its length, and an
+// end marker.
 const (
 	payloadVersion = 0x00010001
 	opcodeItem     = 0x01
@@ -16,6 +16,7 @@ const (
 
 var errMalformed = errors.New("not in Curator's format")
 
+// encode returns payloads in Curator's format.
 func encode(parts ...[]byte) []byte {
 	size := 5
 	for _, p := range parts {
@@ -30,7 +31,7 @@ func encode(parts ...[]byte) []byte {
 	return append(raw, opcodeEnd)
 }
 
-// decode returns the payloads, which share memory with raw.
+// decode returns the payloads of data in Curator's format. They share memory with raw.
 func decode(raw []byte) (parts [][]byte, err error) {
 	if len(raw) < 4 || binary.BigEndian.Uint32(raw) != payloadVersion {
 		return nil, fmt.Errorf("%w: no version", errMalformed)

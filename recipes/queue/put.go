@@ -16,11 +16,11 @@ import (
 )
 
 // PutOption sets the position of an item in the queue.
-type PutOption func(*putting)
+type PutOption func(*putOptions)
 
-type putting struct {
-	placement
-	at time.Time
+type putOptions struct {
+	position position
+	at       time.Time
 }
 
 // Priority puts an item before all items with greater numbers. n is a 32-bit integer, or 0
@@ -28,7 +28,7 @@ type putting struct {
 // [recipes.Kazoo] they have priority 100. Curator's DistributedPriorityQueue can share a
 // queue of such items.
 func Priority(n int) PutOption {
-	return func(p *putting) { p.priority, p.hasPriority = n, true }
+	return func(o *putOptions) { o.position.priority, o.position.hasPriority = n, true }
 }
 
 // At delays an item until t, with a resolution of one millisecond. The delay is measured by
@@ -36,10 +36,10 @@ func Priority(n int) PutOption {
 // to agree. A time in the past does not delay the item. Curator's DistributedDelayQueue can
 // share a queue of such items, but uses the clocks of its clients. An item cannot have both
 // a time and a priority, and cannot have a time with [recipes.Kazoo].
-func At(t time.Time) PutOption { return func(p *putting) { p.at = t } }
+func At(t time.Time) PutOption { return func(o *putOptions) { o.at = t } }
 
-// maxItem is how large an item's data may be: less than what ZooKeeper accepts,
-// so that it can become a dead letter.
+// maxItem is the maximum size of the data of an item. It is less than the limit of the servers, so
+// that the item can be moved to the dead letters.
 const maxItem = 1<<20 - 12<<10
 
 // Put appends an item. If it returns nil, the item was added exactly once, even if
@@ -58,7 +58,7 @@ func (q *Queue) Put(ctx context.Context, data []byte, opts ...PutOption) error {
 // PutAll appends several items in one transaction: all of them, or none if it returns an
 // error other than [recipes.ErrUnconfirmed]. Errors are those of [Queue.Put].
 func (q *Queue) PutAll(ctx context.Context, data [][]byte, opts ...PutOption) error {
-	return q.fail("put into", q.putAll(ctx, data, opts))
+	return q.wrapError("put into", q.putAll(ctx, data, opts))
 }
 
 func (q *Queue) putAll(ctx context.Context, data [][]byte, opts []PutOption) error {
@@ -68,20 +68,20 @@ func (q *Queue) putAll(ctx context.Context, data [][]byte, opts []PutOption) err
 	if len(data) == 0 {
 		return nil
 	}
-	prefix, err := q.place(ctx, opts)
+	prefix, err := q.namePrefix(ctx, opts)
 	if err != nil {
 		return err
 	}
 	ops := make([]any, len(data))
 	for i, payload := range data {
-		r, err := q.create(prefix, payload)
+		r, err := q.createRequest(prefix, payload)
 		if err != nil {
 			return err
 		}
 		ops[i] = r
 	}
 	if q.cfg.MaxItems > 0 {
-		n, err := q.count(ctx)
+		n, err := q.countItems(ctx)
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (q *Queue) putAll(ctx context.Context, data [][]byte, opts []PutOption) err
 			return fmt.Errorf("%w: %d items", ErrFull, n)
 		}
 	}
-	o, err := q.put(ctx, txn.Transaction{Ops: ops}, 0)
+	o, err := q.createItems(ctx, ops, 0)
 	if err != nil {
 		return err
 	}
@@ -103,119 +103,114 @@ func (q *Queue) putAll(ctx context.Context, data [][]byte, opts []PutOption) err
 // PutRequest does not check MaxItems. With [At], PutRequest may have to query the time of
 // the server, and blocks until it is known or ctx is done.
 func (q *Queue) PutRequest(ctx context.Context, data []byte, opts ...PutOption) (*zk.CreateRequest, error) {
-	prefix, err := q.place(ctx, opts)
-	if err != nil {
-		return nil, q.fail("put into", err)
+	var r *zk.CreateRequest
+	prefix, err := q.namePrefix(ctx, opts)
+	if err == nil {
+		r, err = q.createRequest(prefix, data)
 	}
-	r, err := q.create(prefix, data)
-	return r, q.fail("put into", err)
+	return r, q.wrapError("put into", err)
 }
 
-func (q *Queue) create(prefix string, payload []byte) (*zk.CreateRequest, error) {
+// createRequest returns the operation that creates an item.
+func (q *Queue) createRequest(prefix string, payload []byte) (*zk.CreateRequest, error) {
 	if len(payload) > maxItem {
 		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, len(payload))
 	}
-	raw := payload
-	if q.layout != recipes.Kazoo {
-		raw = encode(payload)
+	var raw []byte
+	if q.layout == recipes.Kazoo {
+		raw = slices.Clone(payload) // the request may be sent after Put has returned
 	} else {
-		raw = append([]byte(nil), payload...) // it may be sent after Put has returned
+		raw = encode(payload)
 	}
-	return &zk.CreateRequest{Path: q.item(prefix), Data: raw, Acl: q.acl, Flags: zk.FlagSequence}, nil
+	return &zk.CreateRequest{Path: q.itemPath(prefix), Data: raw, Acl: q.acl, Flags: zk.FlagSequence}, nil
 }
 
-// place is the name of new items up to the number.
-func (q *Queue) place(ctx context.Context, opts []PutOption) (string, error) {
+// namePrefix returns the names of new items without their sequence numbers.
+func (q *Queue) namePrefix(ctx context.Context, opts []PutOption) (string, error) {
 	if err := context.Cause(ctx); err != nil {
 		return "", err
 	}
-	var p putting
-	for _, o := range opts {
-		if o == nil {
+	var o putOptions
+	for _, set := range opts {
+		if set == nil {
 			return "", fmt.Errorf("%w: an option is nil", zkerror.ErrInvalidOption)
 		}
-		o(&p)
+		set(&o)
 	}
-	if !p.at.IsZero() && q.layout != recipes.Kazoo {
-		offset, err := q.offset(ctx)
-		if err != nil {
-			return "", err
+	if !o.at.IsZero() {
+		if q.layout != recipes.Kazoo { // kazoo's layout does not support a time
+			offset, err := q.clockOffset(ctx)
+			if err != nil {
+				return "", err
+			}
+			o.at = o.at.Add(offset)
 		}
-		p.at = p.at.Add(offset)
+		o.position.due = max(o.at.UnixMilli(), 1)
 	}
-	if !p.at.IsZero() {
-		p.due = max(p.at.UnixMilli(), 1)
-	}
-	return p.prefix(q.layout)
+	return o.position.prefix(q.layout)
 }
 
-// offset is how far the clock of the ensemble's leader is ahead.
-func (q *Queue) offset(ctx context.Context) (time.Duration, error) {
-	for {
-		if offset, known := q.writer.Offset(); known {
-			return offset, nil
-		}
-		_, err := q.do(ctx, txn.Transaction{}) // if it is lost, the next one may not be
-		switch {
-		case ctx.Err() != nil:
-			return 0, context.Cause(ctx)
-		case errors.Is(err, zkerror.ErrConnClosed):
-			return 0, zkerror.ErrConnClosed
-		case err != nil && !errors.Is(err, zkerror.ErrUnconfirmed):
+// clockOffset returns by how much the clock of the ensemble's leader is ahead.
+func (q *Queue) clockOffset(ctx context.Context) (time.Duration, error) {
+	offset, known := q.writer.ClockOffset()
+	for !known {
+		if _, err := q.writer.Confirm(ctx); err != nil {
 			return 0, err
 		}
+		offset, known = q.writer.ClockOffset() // unknown if the reply was lost
 	}
+	return offset, nil
 }
 
-// put carries out a transaction that creates items from its operation first on. It
-// sees to it that there is a directory for them, whose counter counts.
-func (q *Queue) put(ctx context.Context, t txn.Transaction, first int) (txn.Outcome, error) {
-	ops := t.Ops
-	met := false // the last number, in this call
+// createItems applies a transaction that creates items by its operations from index first on. If
+// the directory of the items does not exist, or if its sequence numbers are exhausted and it is
+// empty, createItems creates it again.
+func (q *Queue) createItems(ctx context.Context, ops []any, first int) (txn.Outcome, error) {
+	foundExhausted := false // in this call
 	for {
-		renewing := q.exhausted.Load()
-		if renewing {
-			anew := []any{&zk.DeleteRequest{Path: q.path, Version: -1}, &zk.CreateRequest{Path: q.path, Acl: q.acl}}
-			t.Ops = slices.Concat(ops[:first], anew, ops[first:])
-		} else {
-			t.Ops = ops
+		recreate := q.exhausted.Load()
+		t := txn.Transaction{Ops: ops}
+		if recreate {
+			directory := []any{&zk.DeleteRequest{Path: q.path, Version: -1}, &zk.CreateRequest{Path: q.path, Acl: q.acl}}
+			t.Ops = slices.Concat(ops[:first], directory, ops[first:])
 		}
-		o, err := q.do(ctx, t)
+		o, err := q.runTransaction(ctx, t)
 		switch {
 		case err != nil || o.Err != nil && o.Failed < first:
 			return o, err
 		case o.Err == nil:
-			q.exhausted.Store(atEnd(o.Responses))
+			q.exhausted.Store(hasLastNumber(o.Responses))
 			return o, nil
 		case errors.Is(o.Err, zk.ErrNoNode):
 			q.exhausted.Store(false)
 			if err := q.makeItems(ctx); err != nil {
 				return o, err
 			}
-		case errors.Is(o.Err, zk.ErrNotEmpty) && met:
+		case errors.Is(o.Err, zk.ErrNotEmpty) && foundExhausted:
 			return o, ErrExhausted
-		case errors.Is(o.Err, zk.ErrNotEmpty): // somebody else may have made it anew since
+		case errors.Is(o.Err, zk.ErrNotEmpty): // another client may have created the directory again
 			q.exhausted.Store(false)
-		case errors.Is(o.Err, zk.ErrNodeExists) && !renewing:
+		case errors.Is(o.Err, zk.ErrNodeExists) && !recreate:
 			q.exhausted.Store(true)
-			met = true
+			foundExhausted = true
 		default:
 			return o, nil
 		}
 	}
 }
 
-// atEnd reports whether the directory's counter stands still.
-func atEnd(responses []zk.MultiResponse) bool {
+// hasLastNumber reports whether the sequence numbers of the directory are exhausted.
+func hasLastNumber(responses []zk.MultiResponse) bool {
 	return slices.ContainsFunc(responses, func(r zk.MultiResponse) bool { return strings.HasSuffix(r.String, lastNumber) })
 }
 
-// lastNumber is what the server's counter ends at. It gives it again and again.
+// lastNumber is the last sequence number of a directory. The server uses it for all later creates.
 const lastNumber = "2147483647"
 
-// do applies a transaction, unless ctx is done before. The error is that nothing was sent, that the
-// outcome is unknown, or one that is not about an operation.
-func (q *Queue) do(ctx context.Context, t txn.Transaction) (txn.Outcome, error) {
+// runTransaction applies a transaction, unless ctx is done before it is sent. The error means that
+// nothing was sent, that the outcome is unknown, or that the whole request has failed. If an
+// operation has failed, the error is nil and the outcome contains the error.
+func (q *Queue) runTransaction(ctx context.Context, t txn.Transaction) (txn.Outcome, error) {
 	o, err := q.writer.Run(ctx, t)
 	switch {
 	case errors.Is(err, txn.ErrUnknown):

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
@@ -47,51 +47,61 @@ type Config struct {
 type Queue struct {
 	cfg       Config
 	conn      *zk.Conn
-	path      string // of the items
+	path      string // the directory of the items
 	acl       []zk.ACL
 	subscribe func() *session.Subscription
 	layout    recipes.Layout
 	log       *slog.Logger
 	writer    *txn.Writer
 
-	ctx    context.Context // ends when the queue closes
-	stop   context.CancelCauseFunc
-	busy   sync.WaitGroup // everything that runs on behalf of the queue
-	closed chan struct{}  // nothing runs any more
-	err    error          // why something may be left; set before closed
+	// ctx is done when Close is called.
+	ctx  context.Context
+	stop context.CancelCauseFunc
+	// running counts the calls and goroutines that Close waits for.
+	running sync.WaitGroup
+	// closed is closed when Close is complete. closeErr is set before: the reason why znodes
+	// may remain.
+	closed   chan struct{}
+	closeErr error
 
-	kick  chan struct{} // capacity 1: look at wants
-	lease chan struct{} // capacity 1: the lease may have changed
+	// wake, of capacity 1, wakes the dispatcher when it must look at the requests again.
+	wake chan struct{}
+	// leaseChanged, of capacity 1, wakes the dispatcher when the lease may have changed.
+	leaseChanged chan struct{}
 
-	exhausted atomic.Bool // the items' directory counts no further
+	// exhausted means that the sequence numbers of the directory are exhausted.
+	exhausted atomic.Bool
 
-	mu       sync.Mutex
-	wants    []*want
-	asked    uint64                // how many there were
-	sub      *session.Subscription // nil before the first want
-	feed     *feed                 // nil before the first want
-	held     map[*delivery]struct{}
-	returned []entry // items that came back, for the feed
-	failed   error   // what Err returns
-	over     error   // the connection was closed
-	closing  bool
+	mu          sync.Mutex
+	requests    []*takeRequest // not answered yet
+	lastRequest uint64         // the number of the last request
+	// sub and dispatcher are nil before the first request.
+	sub        *session.Subscription
+	dispatcher *dispatcher
+	// deliveries are the items that this participant has claimed.
+	deliveries map[*delivery]struct{}
+	// returned are items that the dispatcher must list again, because their claims were deleted.
+	returned   []entry
+	consumeErr error // the result of Err
+	connErr    error // not nil if the connection was closed
+	closing    bool
 }
 
 // New returns a participant of the queue at path. It sends no request. Errors:
 // [recipes.ErrNilConn], [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
 func New(conn *zk.Conn, path string, cfg Config, opts ...recipes.Option) (*Queue, error) {
-	s, err := setup.New(conn, path, opts)
+	s, err := recipe.New(conn, path, opts)
 	if err != nil {
 		return nil, err
 	}
-	items, err := cfg.complete(path, s.Layout)
+	items, err := cfg.applyDefaults(path, s.Layout)
 	if err != nil {
 		return nil, err
 	}
 	q := &Queue{
 		cfg: cfg, conn: conn, path: items, acl: s.ACL, subscribe: s.Subscribe, layout: s.Layout,
-		log: s.Log.With("queue", path), closed: make(chan struct{}), kick: make(chan struct{}, 1), lease: make(chan struct{}, 1),
-		held: map[*delivery]struct{}{},
+		log: s.Log.With("queue", path), closed: make(chan struct{}), wake: make(chan struct{}, 1), leaseChanged: make(chan struct{}, 1),
+		deliveries: map[*delivery]struct{}{},
 	}
 	q.ctx, q.stop = context.WithCancelCause(context.Background())
 	q.writer = txn.New(txn.Config{Conn: conn, Dir: q.cfg.Claims, ACL: s.ACL, MakeDir: q.makeClaims, Log: q.log})
@@ -104,20 +114,20 @@ func New(conn *zk.Conn, path string, cfg Config, opts ...recipes.Option) (*Queue
 // answered or ctx is done. Errors: the cause of ctx, [ErrClosed], [recipes.ErrPermission],
 // [recipes.ErrConnClosed].
 func (q *Queue) Create(ctx context.Context) error {
-	if err := q.begin(); err != nil {
-		return q.fail("create", err)
+	err := q.startCall()
+	if err == nil {
+		defer q.running.Done()
+		err = q.makeItems(ctx)
 	}
-	defer q.busy.Done()
-	err := q.makeItems(ctx)
 	if err == nil {
 		err = q.makeClaims(ctx)
 	}
-	return q.fail("create", err)
+	return q.wrapError("create", err)
 }
 
-// complete checks the configuration, fills in what is missing and returns the
+// applyDefaults checks the configuration, sets the fields that have a default, and returns the
 // directory of the items.
-func (c *Config) complete(queue string, layout recipes.Layout) (items string, err error) {
+func (c *Config) applyDefaults(queue string, layout recipes.Layout) (items string, err error) {
 	switch {
 	case c.MaxItems < 0, c.MaxAttempts < 0, c.Prefetch < 0:
 		return "", fmt.Errorf("%w: %+v: a number is negative", zkerror.ErrInvalidOption, *c)
@@ -146,9 +156,10 @@ func (c *Config) complete(queue string, layout recipes.Layout) (items string, er
 	return items, nil
 }
 
-// Neither directory is a container. A consumer of Curator takes a missing one
-// for an item that somebody else was quicker to claim; and numbers that begin
-// anew could be those of claims that are left.
+// The directories of items and claims are not containers. If the directory of claims does not
+// exist, a consumer of Curator assumes that another consumer has claimed the item. If the numbers
+// of items restarted, an old claim could block a new item of the same name.
+
 func (q *Queue) makeItems(ctx context.Context) error {
 	return znode.Make(ctx, q.conn, q.path, q.acl, false)
 }
@@ -161,17 +172,17 @@ func (q *Queue) makeDead(ctx context.Context) error {
 	return znode.Make(ctx, q.conn, q.cfg.Dead, q.acl, true)
 }
 
-func (q *Queue) item(name string) string  { return path.Join(q.path, name) }
-func (q *Queue) claim(name string) string { return path.Join(q.cfg.Claims, name) }
+func (q *Queue) itemPath(name string) string  { return path.Join(q.path, name) }
+func (q *Queue) claimPath(name string) string { return path.Join(q.cfg.Claims, name) }
 
 // Len returns the number of items, including claimed and delayed items and unrecognized
 // children of the node. The result may be slightly out of date.
 func (q *Queue) Len(ctx context.Context) (int, error) {
-	n, err := q.count(ctx)
-	return n, q.fail("count", err)
+	n, err := q.countItems(ctx)
+	return n, q.wrapError("count", err)
 }
 
-func (q *Queue) count(ctx context.Context) (int, error) {
+func (q *Queue) countItems(ctx context.Context) (int, error) {
 	stat, err := request.Read(ctx, q.conn, func() (*zk.Stat, error) {
 		_, stat, err := q.conn.Exists(q.path)
 		return stat, err
@@ -187,7 +198,7 @@ func (q *Queue) count(ctx context.Context) (int, error) {
 func (q *Queue) Err() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.failed
+	return q.consumeErr
 }
 
 // Close returns claimed items to the queue, completes pending requests, and returns nil
@@ -204,7 +215,7 @@ func (q *Queue) Close(ctx context.Context) error {
 	q.mu.Unlock()
 	if first {
 		q.stop(ErrClosed)
-		go q.shut()
+		go q.shutDown()
 	}
 	select {
 	case <-q.closed:
@@ -215,63 +226,72 @@ func (q *Queue) Close(ctx context.Context) error {
 			return fmt.Errorf("close %s: %w: %w", q.path, zkerror.ErrUnconfirmed, context.Cause(ctx))
 		}
 	}
-	if q.err == nil {
+	if q.closeErr == nil {
 		return nil
 	}
-	return fmt.Errorf("close %s: %w: %w", q.path, zkerror.ErrUnconfirmed, zkerror.Refine(q.err))
+	return fmt.Errorf("close %s: %w: %w", q.path, zkerror.ErrUnconfirmed, zkerror.Refine(q.closeErr))
 }
 
-// shut is what Close waits for.
-func (q *Queue) shut() {
+// shutDown is the part of Close that continues in the background.
+func (q *Queue) shutDown() {
 	defer close(q.closed)
-	lost := q.loseAll(ErrClosed)
-	q.busy.Wait() // nothing is claimed any more from here on
-	lost = append(lost, q.loseAll(ErrClosed)...)
-	var givingBack sync.WaitGroup
-	for _, d := range lost {
-		givingBack.Go(func() { q.giveBack(d) })
+	ended := q.endAllDeliveries(ErrClosed)
+	q.running.Wait() // after this no item is claimed
+	ended = append(ended, q.endAllDeliveries(ErrClosed)...)
+	var returning sync.WaitGroup
+	for _, d := range ended {
+		returning.Go(func() { q.returnClaim(d) })
 	}
-	givingBack.Wait()
-	if q.feed != nil {
-		q.feed.sub.Close()
+	returning.Wait()
+	if q.dispatcher != nil {
+		for name, id := range q.dispatcher.uncertain {
+			q.dispatcher.deleteUncertainClaim(name, id)
+		}
+		q.dispatcher.sub.Close()
 		q.sub.Close()
 	}
 	q.writer.Close()
 	<-q.writer.Closed()
-	q.err = q.writer.CloseErr()
+	q.closeErr = q.writer.CloseErr()
 }
 
-// begin counts a call that Close has to wait for, unless the queue is closed.
-func (q *Queue) begin() error {
+// startCall adds a call to running, unless the queue is closed.
+func (q *Queue) startCall() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch {
-	case q.closing:
-		return ErrClosed
-	case q.over != nil:
-		return q.over
+	if err := q.closedErr(); err != nil {
+		return err
 	}
-	q.busy.Add(1)
+	q.running.Add(1)
 	return nil
 }
 
-// wake has the feed look at what is wanted.
-func (q *Queue) wake() { tell(q.kick) }
+// closedErr returns the reason why items can neither be put nor taken any more, or nil. The
+// caller holds mu.
+func (q *Queue) closedErr() error {
+	if q.closing {
+		return ErrClosed
+	}
+	return q.connErr
+}
 
-func tell(c chan<- struct{}) {
+func (q *Queue) wakeDispatcher() { notify(q.wake) }
+
+// notify sends on a channel of capacity 1 unless it is full.
+func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-// fail says what was tried, and gives err its place among the errors that users
-// know.
-func (q *Queue) fail(doing string, err error) error {
-	return setup.Fail(doing, q.path, q.refine(err))
+// wrapError adds the operation and the path to an error, and translates it.
+func (q *Queue) wrapError(operation string, err error) error {
+	return recipe.Fail(operation, q.path, q.translateError(err))
 }
 
-func (q *Queue) refine(err error) error {
+// translateError wraps errors of package txn in errors that users know.
+func (q *Queue) translateError(err error) error {
 	switch {
 	case errors.Is(err, txn.ErrClosed):
 		return ErrClosed

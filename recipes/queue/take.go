@@ -16,7 +16,7 @@ import (
 // Such an item remains in the queue for other consumers, and this consumer does not claim
 // it again while it is listed.
 func (q *Queue) Take(ctx context.Context) (Item, error) {
-	items, err := q.take(ctx, 1, false)
+	items, err := q.takeItems(ctx, 1, false)
 	if err != nil {
 		return Item{}, err
 	}
@@ -26,7 +26,7 @@ func (q *Queue) Take(ctx context.Context) (Item, error) {
 // TryTake is like Take, but does not wait for items: it returns [ErrEmpty] if all due items
 // are claimed. TryTake still waits for ZooKeeper.
 func (q *Queue) TryTake(ctx context.Context) (Item, error) {
-	items, err := q.take(ctx, 1, true)
+	items, err := q.takeItems(ctx, 1, true)
 	if err != nil {
 		return Item{}, err
 	}
@@ -36,138 +36,137 @@ func (q *Queue) TryTake(ctx context.Context) (Item, error) {
 // TakeUpTo is like Take, but returns between one and n items, as many as are available.
 func (q *Queue) TakeUpTo(ctx context.Context, n int) ([]Item, error) {
 	if n < 1 {
-		return nil, q.fail("take from", fmt.Errorf("%w: TakeUpTo(%d)", zkerror.ErrInvalidOption, n))
+		return nil, q.wrapError("take from", fmt.Errorf("%w: TakeUpTo(%d)", zkerror.ErrInvalidOption, n))
 	}
-	return q.take(ctx, n, false)
+	return q.takeItems(ctx, n, false)
 }
 
-func (q *Queue) take(ctx context.Context, n int, now bool) ([]Item, error) {
+// takeItems requests up to n items. If try is set, it does not wait for items.
+func (q *Queue) takeItems(ctx context.Context, n int, try bool) ([]Item, error) {
 	if err := context.Cause(ctx); err != nil {
-		return nil, q.fail("take from", err)
+		return nil, q.wrapError("take from", err)
 	}
-	answers := make(chan answer, 1)
-	w := &want{n: n, now: now, answers: answers}
-	if err := q.ask(w); err != nil {
-		return nil, q.fail("take from", err)
+	results := make(chan takeResult, 1)
+	r := &takeRequest{n: n, try: try, results: results}
+	if err := q.addRequest(r); err != nil {
+		return nil, q.wrapError("take from", err)
 	}
-	var a answer
+	var result takeResult
 	select {
-	case a = <-answers:
+	case result = <-results:
 	case <-ctx.Done():
-		if q.withdraw(w) {
-			return nil, q.fail("take from", context.Cause(ctx))
+		if q.withdrawRequest(r) {
+			return nil, q.wrapError("take from", context.Cause(ctx))
 		}
-		a = <-answers // it came at the same time
-	case <-q.ctx.Done(): // the feed may be waiting for ZooKeeper
-		if q.withdraw(w) {
-			return nil, q.fail("take from", ErrClosed)
+		result = <-results // it was sent at the same time
+	case <-q.ctx.Done(): // the dispatcher may be waiting for ZooKeeper
+		if q.withdrawRequest(r) {
+			return nil, q.wrapError("take from", ErrClosed)
 		}
-		a = <-answers
+		result = <-results
 	}
-	for _, i := range a.items {
-		i.d.read.Store(true)
+	for _, i := range result.items {
+		i.d.received.Store(true)
 	}
-	return a.items, q.fail("take from", a.err)
+	return result.items, q.wrapError("take from", result.err)
 }
 
-// want is a wish for one to n items.
-type want struct {
-	n       int
-	now     bool          // or for none, if there is none
-	answers chan<- answer // which has room
-	number  uint64        // of those that were asked
+// takeRequest is a request for one to n items.
+type takeRequest struct {
+	n int
+	// try means that the request does not wait for items: it fails with ErrEmpty.
+	try bool
+	// results receives the result, for which it has room.
+	results chan<- takeResult
+	number  uint64
 }
 
-type answer struct {
+type takeResult struct {
 	items []Item
 	err   error
 }
 
-// ask adds a want, which is answered once unless it is withdrawn.
-func (q *Queue) ask(w *want) error {
+// addRequest adds a request. It is answered once, unless it is withdrawn.
+func (q *Queue) addRequest(r *takeRequest) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch {
-	case q.closing:
-		return ErrClosed
-	case q.over != nil:
-		return q.over
+	if err := q.closedErr(); err != nil {
+		return err
 	}
-	if q.feed == nil {
+	if q.dispatcher == nil {
 		q.sub = q.subscribe()
-		q.feed = newFeed(q)
-		q.busy.Go(q.guard)
-		q.busy.Go(q.feed.run)
+		q.dispatcher = newDispatcher(q)
+		q.running.Go(q.monitorLease)
+		q.running.Go(q.dispatcher.run)
 	}
-	q.asked++
-	w.number = q.asked
-	q.wants = append(q.wants, w)
-	q.wake()
+	q.lastRequest++
+	r.number = q.lastRequest
+	q.requests = append(q.requests, r)
+	q.wakeDispatcher()
 	return nil
 }
 
-// withdraw takes a want back; false says that its answer has come.
-func (q *Queue) withdraw(w *want) bool {
+// withdrawRequest removes a request. It returns false if the request was answered.
+func (q *Queue) withdrawRequest(r *takeRequest) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i, x := range q.wants {
-		if x == w {
-			q.wants = append(q.wants[:i], q.wants[i+1:]...)
-			return true
+	i := slices.Index(q.requests, r)
+	if i >= 0 {
+		q.requests = slices.Delete(q.requests, i, i+1)
+	}
+	return i >= 0
+}
+
+// requestedItems returns how many items are requested, and the number of the last request that
+// does not wait for items, or 0.
+func (q *Queue) requestedItems() (n int, lastTry uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, r := range q.requests {
+		n += r.n
+		if r.try {
+			lastTry = r.number
 		}
 	}
-	return false
+	return n, lastTry
 }
 
-// wanted is how many items are wanted, and the number of the last want that does
-// not wait for them, 0 if there is none.
-func (q *Queue) wanted() (n int, now uint64) {
+// failRequests fails all requests.
+func (q *Queue) failRequests(err error) {
+	q.failRequestsIf(err, func(*takeRequest) bool { return true })
+}
+
+// failTries fails the requests that do not wait, up to a number, with ErrEmpty.
+func (q *Queue) failTries(last uint64) {
+	q.failRequestsIf(ErrEmpty, func(r *takeRequest) bool { return r.try && r.number <= last })
+}
+
+func (q *Queue) failRequestsIf(err error, selected func(*takeRequest) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, w := range q.wants {
-		n += w.n
-		if w.now {
-			now = w.number
+	q.requests = slices.DeleteFunc(q.requests, func(r *takeRequest) bool {
+		if !selected(r) {
+			return false
 		}
-	}
-	return n, now
-}
-
-// refuse answers all wants with an error.
-func (q *Queue) refuse(err error) {
-	q.answer(err, func(*want) bool { return true })
-}
-
-// refuseNow answers those that do not wait, up to a number.
-func (q *Queue) refuseNow(number uint64) {
-	q.answer(ErrEmpty, func(w *want) bool { return w.now && w.number <= number })
-}
-
-func (q *Queue) answer(err error, which func(*want) bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.wants = slices.DeleteFunc(q.wants, func(w *want) bool {
-		if which(w) {
-			w.answers <- answer{err: err}
-			return true
-		}
-		return false
+		r.results <- takeResult{err: err}
+		return true
 	})
 }
 
-// hand gives items to those who want them, and returns the rest.
-func (q *Queue) hand(ds []*delivery) (rest []*delivery) {
+// answerRequests answers requests with items, and returns the items that are not requested any
+// more.
+func (q *Queue) answerRequests(ds []*delivery) (rest []*delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(ds) > 0 && len(q.wants) > 0 && !q.closing {
-		w := q.wants[0]
-		q.wants = q.wants[1:]
+	for len(ds) > 0 && len(q.requests) > 0 && !q.closing {
+		r := q.requests[0]
+		q.requests = q.requests[1:]
 		var items []Item
-		for len(ds) > 0 && len(items) < w.n {
+		for len(ds) > 0 && len(items) < r.n {
 			items = append(items, Item{ds[0]})
 			ds = ds[1:]
 		}
-		w.answers <- answer{items: items}
+		r.results <- takeResult{items: items}
 	}
 	return ds
 }

@@ -2,23 +2,27 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// ending is a context that ends when Done is first called, a second after that: what the
-// caller waits for besides has come by then.
-type ending struct {
+// endingContext is a context that ends one second after Done is first called. By that time,
+// everything else for which the caller waits has happened.
+type endingContext struct {
 	context.Context
 	err error
 }
 
-func (e *ending) Err() error { return e.err }
+func (e *endingContext) Err() error { return e.err }
 
-func (e *ending) Done() <-chan struct{} {
+func (e *endingContext) Done() <-chan struct{} {
 	time.Sleep(time.Second)
 	e.err = context.Canceled
 	c := make(chan struct{})
@@ -26,17 +30,70 @@ func (e *ending) Done() <-chan struct{} {
 	return c
 }
 
-// Take returns an item that was claimed for it, also if the context ends at the same time:
-// nothing else would return or acknowledge the item.
-func TestTakeAtTheEndOfTheContext(t *testing.T) {
-	play(t, func(w *world) {
-		q := w.queue()
-		for i := range 32 { // whether Take sees the item or the end first is random
-			w.put(q, fmt.Sprint(i))
-			item, err := q.Take(&ending{Context: w.Context()})
-			require.NoError(w, err)
-			require.Equal(w, fmt.Sprint(i), string(item.Data()))
-			require.NoError(w, item.Ack(w.Context()))
+// Take returns an item that was claimed for it, even if the context ends at the same time. No other
+// call would return or acknowledge the item.
+func TestTake_ItemArrivesWhenContextEnds(t *testing.T) {
+	run(t, func(h *harness) {
+		q := h.queue()
+		for i := range 32 { // it is random whether Take sees the item or the end first
+			h.put(q, fmt.Sprint(i))
+			item, err := q.Take(&endingContext{Context: h.Context()})
+			require.NoError(h, err)
+			require.Equal(h, fmt.Sprint(i), string(item.Data()))
+			require.NoError(h, item.Ack(h.Context()))
 		}
+	})
+}
+
+// A Take whose context ends while the item is being claimed returns the item, and the attempt does
+// not count.
+func TestTake_CancelledTakeIsNoAttempt(t *testing.T) {
+	run(t, func(h *harness) {
+		h.put(h.queue(), "one")
+		for _, op := range []zktest.Op{zktest.OpGetChildren2, zktest.OpMulti, zktest.OpGetData} {
+			conn := h.connect()
+			q := h.queueOn(conn, Config{})
+			ctx, cancel := context.WithCancelCause(h.Context())
+			cause := errors.New("cancelled")
+			hook := h.srv.After(nth(conn, op, 1), func(q *zktest.Request) zktest.Verdict {
+				cancel(cause)
+				time.Sleep(time.Millisecond)
+				return zktest.Pass(q)
+			})
+			_, err := q.Take(ctx)
+			require.ErrorIs(h, err, cause, "%v", op)
+			<-hook.Ran()
+			h.advance(time.Second)
+			require.NoError(h, q.Close(h.Context()))
+			require.Len(h, h.children(q.cfg.Claims), 1, "the record of the producer")
+		}
+		require.Equal(h, 1, h.take(h.queue(), "one").Attempt())
+	})
+}
+
+// Batches are delivered in order, and acknowledged together.
+func TestTakeUpTo(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q := h.Context(), h.queue()
+		var data [][]byte
+		for i := range 100 {
+			data = append(data, fmt.Append(nil, i))
+		}
+		require.NoError(h, q.PutAll(ctx, nil))
+		require.NoError(h, q.PutAll(ctx, data))
+		for i := 0; i < 100; {
+			items, err := q.TakeUpTo(ctx, 30)
+			require.NoError(h, err)
+			for _, item := range items {
+				require.Equal(h, fmt.Sprint(i), string(item.Data()))
+				i++
+			}
+			require.NoError(h, AckAll(ctx, items...))
+			require.NoError(h, AckAll(ctx, items...), "second call")
+		}
+		h.requireEmpty(q)
+		require.NoError(h, AckAll(ctx))
+		_, err := q.TakeUpTo(ctx, 0)
+		require.ErrorIs(h, err, recipes.ErrInvalidOption)
 	})
 }

@@ -13,34 +13,35 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// apply applies the transactions of a batch and finishes all of its calls.
-func (w *Writer) apply(conn *zk.Conn, batch []*Call) {
-	ctx := context.Background() // only the end of the connection ends this
+// applyBatch applies the transactions of a batch and finishes all of its calls.
+//
+// It does not use request.Read, because failures change the next request: after a lost reply the
+// record decides whether the batch is sent again, and a call that has failed is removed from the
+// batch.
+func (w *Writer) applyBatch(conn *zk.Conn, batch []*Call) {
+	ctx := context.Background() // only the owner of the connection ends this, by closing it
 	for len(batch) > 0 {
-		if batch[0].CreatesDir && w.register == nil {
-			if err := w.open(ctx, conn, batch[0]); err != nil {
-				w.refuse(batch, err)
+		if batch[0].t.CreatesDir && w.record == nil {
+			if err := w.createDir(ctx, conn, batch[0]); err != nil {
+				w.failBatch(batch, err)
 			}
 			return
 		}
-		opened, err := w.ready(ctx, conn)
+		created, err := w.ensureRecord(ctx, conn)
 		if err != nil {
-			w.refuse(batch, err)
+			w.failBatch(batch, err)
 			return
 		}
-		if batch = w.check(batch, opened); len(batch) == 0 {
+		if batch = w.finishWithoutRequest(batch, created); len(batch) == 0 {
 			return
 		}
-		r := w.register
-		data := r.next()
+		r := w.record
+		ops := []any{&zk.SetDataRequest{Path: r.path, Data: r.nextID(), Version: r.version}}
 		id := r.id
-		ops := []any{&zk.SetDataRequest{Path: r.path, Data: data, Version: r.version}}
 		for _, c := range batch {
-			ops = append(ops, c.Ops...)
-		}
-		for _, c := range batch {
-			if c.Sending != nil {
-				c.Sending()
+			ops = append(ops, c.t.Ops...)
+			if c.t.Sending != nil {
+				c.t.Sending()
 			}
 		}
 		sent := time.Now()
@@ -49,63 +50,65 @@ func (w *Writer) apply(conn *zk.Conn, batch []*Call) {
 		case err == nil:
 			stat := responses[0].Stat
 			r.version = stat.Version
-			w.told(stat.Mtime, sent)
-			deliver(batch, responses[1:], Outcome{Failed: -1, Session: r.session, Zxid: stat.Mzxid, Register: r.path, Sent: sent})
+			w.updateClock(stat.Mtime, sent)
+			finishApplied(batch, responses[1:], Outcome{Failed: -1, Session: r.session, Zxid: stat.Mzxid, Record: r.path, Sent: sent})
 			return
 		case errors.Is(err, zk.ErrNoServer): // the request was not sent
 		case request.Transient(err):
-			switch v, stat, err := w.inquire(ctx, conn, id); {
-			case v == applied:
-				give(batch, Outcome{Failed: -1, Session: r.session, Zxid: stat.Mzxid, Register: r.path})
+			res, stat, err := w.resolve(ctx, conn, id)
+			switch res {
+			case applied:
+				finishBatch(batch, Outcome{Failed: -1, Session: r.session, Zxid: stat.Mzxid, Record: r.path})
 				return
-			case v == unknown:
-				w.Log.Warn("outcome of a transaction is unknown", "register", r.path, "err", err)
+			case unknown:
+				w.cfg.Log.Warn("outcome of a transaction is unknown", "record", r.path, "err", err)
 				o := Outcome{Err: ErrUnknown, Failed: -1, Session: r.session}
 				if errors.Is(err, zkerror.ErrConnClosed) {
 					o.Err = fmt.Errorf("%w: %w", ErrUnknown, err)
-					w.end(err)
+					w.failPending(err)
 				}
-				give(batch, o)
+				finishBatch(batch, o)
 				return
 			}
 			_ = request.Pause(ctx, w.backoff.Next()) // the context is never done
 		case len(responses) > 0 && responses[0].Error != nil:
-			// The register was deleted with its session, or another client has written to it:
+			// The record was deleted with its session, or another client has written to it:
 			// nothing was applied.
-			w.use(nil)
+			w.setRecord(nil)
 		default:
-			batch = failOne(batch, responses, err)
+			batch = finishFailed(batch, responses, err)
 		}
 	}
 }
 
-// ready creates a register if there is none, or if its version will overflow soon.
-func (w *Writer) ready(ctx context.Context, conn *zk.Conn) (opened bool, err error) {
-	if w.register != nil && w.register.version < renewAt {
+// ensureRecord creates a record if the Writer has none, or if the version of the record will
+// overflow soon.
+func (w *Writer) ensureRecord(ctx context.Context, conn *zk.Conn) (created bool, err error) {
+	if w.record != nil && w.record.version < maxVersion {
 		return false, nil
 	}
-	old := w.register
-	if err := w.open(ctx, conn, nil); err != nil {
+	old := w.record
+	if err := w.createRecord(ctx, conn); err != nil {
 		return false, err
 	}
 	if old != nil {
-		_ = w.drop(ctx, conn, old.path) // otherwise it is deleted with the session
+		_ = deleteRecord(ctx, conn, old.path) // if that fails, it is deleted with the session
 	}
 	return true, nil
 }
 
-// check finishes the calls that are bound to another session or register and, if the register was
-// created now, those without operations. It returns the others.
-func (w *Writer) check(batch []*Call, opened bool) []*Call {
-	r := w.register
+// finishWithoutRequest finishes the calls that are bound to another session or record and, if
+// the record was just created, those without operations. It returns the other calls.
+func (w *Writer) finishWithoutRequest(batch []*Call, created bool) []*Call {
+	r := w.record
 	return slices.DeleteFunc(batch, func(c *Call) bool {
 		switch {
-		case c.Session != 0 && c.Session != r.session:
+		case c.t.Session != 0 && c.t.Session != r.session:
 			c.fail(ErrSession)
-		case c.Register != "" && c.Register != r.path:
-			c.fail(ErrRegister)
-		case len(c.Ops) == 0 && opened && !r.sent.IsZero():
-			c.finish(Outcome{Failed: -1, Session: r.session, Zxid: r.zxid, Register: r.path, Sent: r.sent})
+		case c.t.Record != "" && c.t.Record != r.path:
+			c.fail(ErrRecord)
+		case len(c.t.Ops) == 0 && created && !r.sent.IsZero():
+			c.finish(Outcome{Failed: -1, Session: r.session, Zxid: r.zxid, Record: r.path, Sent: r.sent})
 		default:
 			return false
 		}
@@ -113,33 +116,38 @@ func (w *Writer) check(batch []*Call, opened bool) []*Call {
 	})
 }
 
-// deliver finishes each call with its own responses.
-func deliver(batch []*Call, responses []zk.MultiResponse, o Outcome) {
+// finishApplied finishes each call with its own responses.
+func finishApplied(batch []*Call, responses []zk.MultiResponse, o Outcome) {
 	for _, c := range batch {
-		o.Responses, responses = responses[:len(c.Ops):len(c.Ops)], responses[len(c.Ops):]
+		n := len(c.t.Ops)
+		o.Responses, responses = responses[:n:n], responses[n:]
 		c.finish(o)
 	}
 }
 
-// failOne finishes the call because of which the transaction failed, and returns the others, which
-// are sent again.
-func failOne(batch []*Call, responses []zk.MultiResponse, err error) []*Call {
-	failed := firstError(responses)
-	at := failed - 1 // the first operation is that on the register
+// finishFailed finishes the call because of which the transaction failed, and returns the others,
+// which are sent again. If the error concerns the whole request, it finishes all calls.
+func finishFailed(batch []*Call, responses []zk.MultiResponse, err error) []*Call {
+	first := 1 // the first operation writes the record
 	for i, c := range batch {
-		if at >= 0 && at < len(c.Ops) {
-			c.finish(Outcome{Err: responses[failed].Error, Failed: at})
+		if o := failure(responses, first, len(c.t.Ops), err); o.Failed >= 0 {
+			c.finish(o)
 			return slices.Delete(batch, i, i+1)
 		}
-		at -= len(c.Ops)
+		first += len(c.t.Ops)
 	}
-	give(batch, Outcome{Err: err, Failed: -1}) // the error concerns the whole request
+	finishBatch(batch, Outcome{Err: err, Failed: -1})
 	return nil
 }
 
-// firstError returns the index of the operation because of which a transaction failed, or -1. The
-// operations before it have no error. Those after it have an error that says only that another
-// operation failed.
-func firstError(responses []zk.MultiResponse) int {
-	return slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return r.Error != nil })
+// failure returns the outcome of a failed transaction for a call with n operations, which begin
+// at an index of the responses. The operation because of which a transaction fails is the first
+// with an error: those after it only have the error that another operation failed. If it is not
+// an operation of the call, Failed is -1 and the error is err.
+func failure(responses []zk.MultiResponse, first, n int, err error) Outcome {
+	failed := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return r.Error != nil })
+	if failed < first || failed >= first+n {
+		return Outcome{Err: err, Failed: -1}
+	}
+	return Outcome{Err: responses[failed].Error, Failed: failed - first}
 }

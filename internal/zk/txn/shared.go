@@ -9,30 +9,32 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
 )
 
-// sharedPrefix begins the names of the registers of shared writers.
+// sharedPrefix begins the names of the records of shared writers.
 const sharedPrefix = "_r_"
 
-// writers are the shared writers of a connection, by directory and ACL.
-type writers struct {
+// sharedWriters are the shared writers of one connection.
+type sharedWriters struct {
 	mu    sync.Mutex
-	byDir map[string]*Writer
+	byKey map[string]*Writer // by directory and ACL
 }
 
-var shared = perconn.NewMap(func(*zk.Conn) *writers { return &writers{byDir: map[string]*Writer{}} })
+var sharedByConn = perconn.NewMap(func(*zk.Conn) *sharedWriters {
+	return &sharedWriters{byKey: map[string]*Writer{}}
+})
 
-// Shared returns the Writer of a connection for a directory, for recipes whose handles are not
-// closed: a register for each handle would fill the ensemble. It must not be closed, and it does
-// not create the directory. The register is deleted with the session.
+// Shared returns the Writer of a connection for a directory. It is for recipes whose handles are
+// not closed: with a record for each handle, the number of records would only grow. The Writer
+// must not be closed, and does not create the directory. Its record is deleted with the session.
 func Shared(cfg Config) *Writer {
-	s := shared.Of(cfg.Conn)
+	s := sharedByConn.Of(cfg.Conn)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := fmt.Sprint(cfg.Dir, " ", cfg.ACL)
-	w := s.byDir[key]
+	w := s.byKey[key]
 	if w == nil {
 		cfg.Prefix = sharedPrefix
 		w = New(cfg)
-		s.byDir[key] = w
+		s.byKey[key] = w
 	}
 	return w
 }

@@ -1,11 +1,8 @@
 package txn
 
 import (
-	"context"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -13,173 +10,95 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// playShared runs f in a bubble, with a connection and the shared writer of the directory /n,
-// which does not exist.
-func playShared(t *testing.T, f func(t *testing.T, srv *zktest.Server, conn *zk.Conn, w *Writer)) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.Start(t)
-		conn := connect(srv)
-		w := Shared(Config{Conn: conn, Dir: "/n", ACL: anybody, Log: discard})
-		require.Same(t, w, Shared(Config{Conn: conn, Dir: "/n", ACL: anybody, Log: discard}))
-		require.Nil(t, w.Conn, "the writer keeps its connection in memory")
-		f(t, srv, conn, w)
-	})
-}
+// createN creates the directory of the shared writer.
+var createN = Transaction{CreatesDir: true, Ops: []any{&zk.CreateRequest{Path: "/n", Acl: openACL}}}
 
-// createN creates the directory.
-var createN = Transaction{CreatesDir: true, Ops: []any{&zk.CreateRequest{Path: "/n", Acl: anybody}}}
-
-// set changes the data of the directory. A repetition would be visible in its version.
-func set(version int32) Transaction {
+// setN changes the data of the directory. The version shows how often that was applied.
+func setN(version int32) Transaction {
 	return Transaction{Alone: true, Ops: []any{&zk.SetDataRequest{Path: "/n", Data: []byte("x"), Version: version}}}
 }
 
-func versionOfN(t *testing.T, conn *zk.Conn) int32 {
-	_, stat, err := conn.Get("/n")
-	require.NoError(t, err)
+func (h *harness) versionOfN() int32 {
+	_, stat, err := h.conn.Get("/n")
+	require.NoError(h, err)
 	return stat.Version
 }
 
-// The directory and the register are created by one request, and later transactions are one
-// request each.
+// One request creates the directory and the record, and each later transaction is one request.
 func TestCreatesDir(t *testing.T) {
-	playShared(t, func(t *testing.T, srv *zktest.Server, conn *zk.Conn, w *Writer) {
-		require.ErrorIs(t, w.Do(Transaction{}).Outcome().Err, zk.ErrNoNode, "the writer has created the directory")
-		srv.ResetLog()
-		created := w.Do(createN).Outcome()
-		require.NoError(t, created.Err)
-		require.Len(t, srv.Log(), 1)
-		_, stat, err := conn.Get("/n")
-		require.NoError(t, err)
-		require.Equal(t, stat.Czxid, created.Zxid)
-		for i := range int32(5) {
-			srv.ResetLog()
-			o := w.Do(set(i)).Outcome()
-			require.NoError(t, o.Err)
-			require.Len(t, srv.Log(), 1)
-			require.Equal(t, created.Register, o.Register)
+	runShared(t, func(h *harness) {
+		require.ErrorIs(h, h.w.Start(Transaction{}).Outcome().Err, zk.ErrNoNode, "the writer has created the directory")
+		h.srv.ResetLog()
+		created := h.apply(createN)
+		require.Len(h, h.srv.Log(), 1)
+		_, stat, err := h.conn.Get("/n")
+		require.NoError(h, err)
+		require.Equal(h, stat.Czxid, created.Zxid)
+		for version := range int32(5) {
+			h.srv.ResetLog()
+			o := h.apply(setN(version))
+			require.Len(h, h.srv.Log(), 1)
+			require.Equal(h, created.Record, o.Record)
 		}
-		children, _, err := conn.Children("/n")
-		require.NoError(t, err)
-		require.Len(t, children, 1)
-		require.True(t, strings.HasPrefix(children[0], sharedPrefix))
-		o := w.Do(createN).Outcome()
-		require.ErrorIs(t, o.Err, zk.ErrNodeExists)
-		require.Zero(t, o.Failed)
+		children, _, err := h.conn.Children("/n")
+		require.NoError(h, err)
+		require.Len(h, children, 1)
+		require.True(h, strings.HasPrefix(children[0], sharedPrefix))
+		o := h.w.Start(createN).Outcome()
+		require.ErrorIs(h, o.Err, zk.ErrNodeExists)
+		require.Zero(h, o.Failed)
 	})
 }
 
-func TestCreatesDirThatExists(t *testing.T) {
-	playShared(t, func(t *testing.T, srv *zktest.Server, conn *zk.Conn, w *Writer) {
-		_, err := conn.Create("/n", nil, 0, anybody)
-		require.NoError(t, err)
+// If the directory exists, the transaction fails, also after a request that was lost.
+func TestCreatesDir_FailsIfItExists(t *testing.T) {
+	runShared(t, func(h *harness) {
+		_, err := h.conn.Create("/n", nil, 0, openACL)
+		require.NoError(h, err)
 		for range 2 {
-			o := w.Do(createN).Outcome()
-			require.ErrorIs(t, o.Err, zk.ErrNodeExists)
-			require.Zero(t, o.Failed)
-			require.Empty(t, w.Register())
-			// The same after a request that was lost.
-			srv.Before(zktest.Match{Op: zktest.OpMulti, Nth: 1}, zktest.Cut)
+			o := h.w.Start(createN).Outcome()
+			require.ErrorIs(h, o.Err, zk.ErrNodeExists)
+			require.Zero(h, o.Failed)
+			require.Empty(h, h.w.Record())
+			h.srv.Before(firstMulti, zktest.Cut)
 		}
 	})
 }
 
-func TestCreatesDirWithLostMessages(t *testing.T) {
-	for name, lose := range map[string]func(srv *zktest.Server){
-		"request": func(srv *zktest.Server) { srv.Before(zktest.Match{Op: zktest.OpMulti, Nth: 1}, zktest.Cut) },
-		"reply":   func(srv *zktest.Server) { srv.After(zktest.Match{Op: zktest.OpMulti, Nth: 1}, zktest.Cut) },
+// If a message is lost, the writer finds out that it has created the directory.
+func TestCreatesDir_AppliedOnceIfMessagesAreLost(t *testing.T) {
+	for name, fault := range map[string]func(srv *zktest.Server){
+		"request": func(srv *zktest.Server) { srv.Before(firstMulti, zktest.Cut) },
+		"reply":   func(srv *zktest.Server) { srv.After(firstMulti, zktest.Cut) },
 		"reply and read": func(srv *zktest.Server) {
-			srv.After(zktest.Match{Op: zktest.OpMulti, Nth: 1}, zktest.Cut)
+			srv.After(firstMulti, zktest.Cut)
 			srv.After(zktest.Match{Op: zktest.OpExists, Nth: 1}, zktest.Cut)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			playShared(t, func(t *testing.T, srv *zktest.Server, conn *zk.Conn, w *Writer) {
-				lose(srv)
-				o := w.Do(createN).Outcome()
-				require.NoError(t, o.Err)
-				_, stat, err := conn.Get("/n")
-				require.NoError(t, err)
-				require.Equal(t, stat.Czxid, o.Zxid)
-				require.Equal(t, conn.SessionID(), o.Session)
-				require.NoError(t, w.Do(set(0)).Outcome().Err)
+			runShared(t, func(h *harness) {
+				fault(h.srv)
+				o := h.apply(createN)
+				_, stat, err := h.conn.Get("/n")
+				require.NoError(h, err)
+				require.Equal(h, stat.Czxid, o.Zxid)
+				require.Equal(h, h.conn.SessionID(), o.Session)
+				h.apply(setN(0))
 			})
 		})
 	}
 }
 
-// The session expires, and the register with it, before the writer can find out what happened.
-func TestCreatesDirInASessionThatExpires(t *testing.T) {
-	playShared(t, func(t *testing.T, srv *zktest.Server, conn *zk.Conn, w *Writer) {
-		srv.After(zktest.Match{Op: zktest.OpMulti, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			require.NoError(t, srv.ExpireSession(conn.SessionID()))
+// If the session expires with the reply, the record is deleted before it can be read, and the
+// outcome is unknown.
+func TestCreatesDir_UnknownIfSessionExpires(t *testing.T) {
+	runShared(t, func(h *harness) {
+		h.srv.After(firstMulti, func(q *zktest.Request) zktest.Verdict {
+			require.NoError(h, h.srv.ExpireSession(h.conn.SessionID()))
 			return zktest.Cut(q)
 		})
-		require.ErrorIs(t, w.Do(createN).Outcome().Err, ErrUnknown)
-		require.Zero(t, versionOfN(t, conn))
-		require.NoError(t, w.Do(set(0)).Outcome().Err)
-	})
-}
-
-// A transaction that is bound to a register is not applied with another one: the directory may
-// have been deleted and created again, and have reached the same version.
-func TestBoundToARegister(t *testing.T) {
-	playShared(t, func(t *testing.T, srv *zktest.Server, conn *zk.Conn, w *Writer) {
-		require.NoError(t, w.Do(createN).Outcome().Err)
-		bound := set(0)
-		bound.Register = w.Register()
-		require.NoError(t, conn.Delete(w.Register(), -1))
-		require.NoError(t, conn.Delete("/n", -1))
-		_, err := conn.Create("/n", nil, 0, anybody)
-		require.NoError(t, err)
-		require.ErrorIs(t, w.Do(bound).Outcome().Err, ErrRegister)
-		require.Zero(t, versionOfN(t, conn))
-		require.NotEqual(t, bound.Register, w.Register())
-		bound.Register = w.Register()
-		require.NoError(t, w.Do(bound).Outcome().Err)
-	})
-}
-
-// The register of a new session is another one.
-func TestRegisterOfAnotherSession(t *testing.T) {
-	playShared(t, func(t *testing.T, srv *zktest.Server, conn *zk.Conn, w *Writer) {
-		require.NoError(t, w.Do(createN).Outcome().Err)
-		bound := set(0)
-		bound.Register = w.Register()
-		require.NoError(t, srv.ExpireSession(conn.SessionID()))
-		time.Sleep(3 * time.Second) // then the client has a new session
-		require.ErrorIs(t, w.Do(bound).Outcome().Err, ErrRegister)
-		require.Zero(t, versionOfN(t, conn))
-	})
-}
-
-func TestRunWithContext(t *testing.T) {
-	playShared(t, func(t *testing.T, srv *zktest.Server, conn *zk.Conn, w *Writer) {
-		require.NoError(t, w.Do(createN).Outcome().Err)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		srv.Pause()
-		_, err := w.Run(ctx, set(0))
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, ErrUnknown)
-		_, err = w.Run(ctx, set(0))
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.NotErrorIs(t, err, ErrUnknown, "nothing was sent")
-		waiting, giveUp := context.WithCancel(t.Context())
-		result := make(chan error)
-		go func() {
-			_, err := w.Run(waiting, set(0)) // waits for the first one
-			result <- err
-		}()
-		synctest.Wait()
-		giveUp()
-		err = <-result
-		require.ErrorIs(t, err, context.Canceled)
-		require.NotErrorIs(t, err, ErrUnknown, "nothing was sent")
-		srv.Resume()
-		synctest.Wait()
-		require.EqualValues(t, 1, versionOfN(t, conn))
-		_, err = w.Run(t.Context(), set(1))
-		require.NoError(t, err)
+		require.ErrorIs(h, h.w.Start(createN).Outcome().Err, ErrUnknown)
+		require.Zero(h, h.versionOfN())
+		h.apply(setN(0))
 	})
 }

@@ -7,17 +7,18 @@ import (
 )
 
 const (
-	// maxBytes is what one transaction may have: a server's jute.maxbuffer is
-	// 1048575 by default, and the register and headers need some of it.
+	// maxBytes limits the operations of one transaction. The default jute.maxbuffer of a server
+	// is 1048575 bytes, which also include the write of the record and the headers.
 	maxBytes = 1<<20 - 4<<10
-	// A batch is small beside that, so that nobody else's requests have to wait
-	// for long behind it.
+	// batchBytes and batchOps limit a request that several transactions share. They are small,
+	// so that requests of other users of the connection do not have to wait for long.
 	batchBytes = 256 << 10
 	batchOps   = 200
 )
 
-// size is how many bytes ops take in a request, or why they cannot be sent.
-func size(ops []any) (int, error) {
+// requestSize returns the number of bytes of ops in a request, or the reason why they cannot be
+// sent.
+func requestSize(ops []any) (int, error) {
 	total := 0
 	for _, op := range ops {
 		const header, length = 9, 4

@@ -1,14 +1,14 @@
-// Package txn applies transactions exactly once: a transaction whose reply was lost is not
-// repeated before it is certain that it was not applied and never will be.
+// Package txn applies transactions exactly once: if a reply is lost, the transaction is sent
+// again only when it is certain that it was not applied and never will be.
 //
-// All transactions of a [Writer] write to its register, an ephemeral znode, as well: an ID that
-// was not used before, with the version that is known. If a reply is lost, the ID in the register
-// shows which transactions were applied, and writing another ID lets a request that a server
-// receives late fail because of the version. So no outcome remains unknown while the session
-// lives. Because the register is deleted with the session, a transaction can also be bound to a
-// session.
+// Each transaction of a [Writer] also writes to the writer's record, an ephemeral znode: an ID
+// that was not used before, at the version that is known. If a reply is lost, the ID in the
+// record shows which transactions were applied. If the writer then writes another ID, a request
+// that a server receives late fails, because it expects the previous version. So every outcome is
+// known as long as the session lives. Because the record is deleted with the session, a
+// transaction can also be bound to a session.
 //
-// Transactions are sent one request at a time. Those that arrive in the meantime share the next
+// A writer sends one request at a time. Transactions that arrive in the meantime share the next
 // request.
 package txn
 
@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 	"weak"
@@ -32,11 +33,11 @@ var (
 	// ErrSession means that the session to which the transaction was bound is over. Nothing was
 	// applied.
 	ErrSession = errors.New("the session has expired")
-	// ErrRegister means that the register to which the transaction was bound was deleted.
-	// Nothing was applied.
-	ErrRegister = errors.New("the record of earlier transactions was deleted")
+	// ErrRecord means that the record to which the transaction was bound does not exist any
+	// more. Nothing was applied.
+	ErrRecord = errors.New("the record of earlier transactions was deleted")
 	// ErrUnknown means that it is unknown whether the transaction was or will be applied: the
-	// register was deleted, usually with the session, or the context was done.
+	// record was deleted, usually with the session, or the context was done.
 	ErrUnknown = errors.New("it is unknown whether the transaction was applied")
 	// ErrClosed means that the Writer is closed. Nothing was applied.
 	ErrClosed = errors.New("the writer is closed")
@@ -50,10 +51,13 @@ var (
 
 // Config is the configuration of a Writer.
 type Config struct {
-	Conn   *zk.Conn
-	Dir    string // the directory of the register
-	Prefix string // of the register's name, "client-" if it is empty
-	ACL    []zk.ACL
+	Conn *zk.Conn
+	// Dir is the directory of the record.
+	Dir string
+	// Prefix begins the name of the record. It is "client-" by default.
+	Prefix string
+	// ACL is the ACL of the record.
+	ACL []zk.ACL
 	// MakeDir creates Dir if it does not exist. If MakeDir is nil, transactions fail with
 	// zk.ErrNoNode instead.
 	MakeDir func(ctx context.Context) error
@@ -63,24 +67,24 @@ type Config struct {
 // Transaction is a transaction to apply. It must not be changed after it was passed to a Writer.
 type Transaction struct {
 	// Ops are of the types *zk.CreateRequest, *zk.SetDataRequest, *zk.DeleteRequest and
-	// *zk.CheckVersionRequest. A transaction without operations shows that the session lives,
-	// and measures the clock.
+	// *zk.CheckVersionRequest. A transaction without operations confirms that the session
+	// lives, and measures the clock.
 	Ops []any
-	// CreatesDir means that Ops create the directory of the register. If the Writer has no
-	// register, the same request creates one. Such a transaction shares no request. Ops must not
+	// CreatesDir means that Ops create the directory of the record. If the Writer has no
+	// record, the same request creates it. Such a transaction shares no request. Ops must not
 	// succeed after they have failed once.
 	CreatesDir bool
 	// Session is the only session in which the transaction may be applied, or 0 for any.
 	Session int64
-	// Register is the path of the only register with which the transaction may be applied, or
-	// "" for any. Since that register was created, its directory cannot have been deleted and
-	// created again.
-	Register string
+	// Record is the path of the only record with which the transaction may be applied, or ""
+	// for any. As long as a record exists, its directory cannot have been deleted and created
+	// again.
+	Record string
 	// Alone means that the transaction shares no request, because its operations could conflict
 	// with those of others.
 	Alone bool
 	// Sending, if it is not nil, is called by the writer's goroutine before each request that
-	// contains the transaction is sent.
+	// contains the transaction.
 	Sending func()
 }
 
@@ -89,20 +93,24 @@ type Outcome struct {
 	// Err is nil if the transaction was applied. Otherwise nothing was applied, unless Err is
 	// ErrUnknown.
 	Err error
-	// Failed is the index of the operation that Err is about, or -1.
+	// Failed is the index of the operation to which Err refers, or -1.
 	Failed int
-	// Responses are the responses to Ops. They are nil if the reply was lost and the register
+	// Responses are the responses to Ops. They are nil if the reply was lost and the record
 	// shows that the transaction was applied.
 	Responses []zk.MultiResponse
-	Session   int64     // the session in which it was applied
-	Zxid      int64     // of the transaction
-	Register  string    // the path of the register, an ephemeral znode of Session
-	Sent      time.Time // when the request was sent whose reply was received; zero if it was lost
+	// Session is the session in which the transaction was applied.
+	Session int64
+	// Zxid is the zxid of the transaction.
+	Zxid int64
+	// Record is the path of the record, an ephemeral znode of Session.
+	Record string
+	// Sent is the time when the answered request was sent. It is zero if the reply was lost.
+	Sent time.Time
 }
 
 // Call is a transaction that was passed to a Writer.
 type Call struct {
-	Transaction
+	t       Transaction
 	size    int
 	done    chan struct{}
 	outcome Outcome
@@ -124,59 +132,63 @@ func (c *Call) finish(o Outcome) {
 
 func (c *Call) fail(err error) { c.finish(Outcome{Err: err, Failed: -1}) }
 
-// Writer applies transactions. Its methods may be called from any goroutine. Its own goroutine
-// runs while there are transactions to apply.
+// Writer applies transactions. Its methods may be called from any goroutine. It has a goroutine
+// while there are transactions to apply.
 type Writer struct {
-	Config
-	// Config.Conn is nil: the Writer of a directory is attached to its connection, which it must
-	// not keep in memory.
-	conn     weak.Pointer[zk.Conn]
-	register *register       // nil without a register; used by the writer's goroutine only
-	backoff  request.Backoff // used by the writer's goroutine only
+	// cfg.Conn is nil: a shared Writer is attached to its connection, and must not keep the
+	// connection in memory.
+	cfg  Config
+	conn weak.Pointer[zk.Conn]
 
-	mu       sync.Mutex
-	path     string // of register
-	pending  []*Call
-	running  bool
-	closing  bool
-	over     error // why no transaction can be applied any more: the connection was closed
-	clock    clock
-	finished chan struct{}
-	err      error // the result of CloseErr, set before finished is closed
+	// Only the writer's goroutine uses these fields.
+	record  *record // nil if the Writer has no record
+	backoff request.Backoff
+
+	mu         sync.Mutex
+	recordPath string // the path of record, or ""
+	pending    []*Call
+	running    bool // the goroutine runs
+	closing    bool
+	// failed is the reason why no transaction can be applied any more: the connection was
+	// closed.
+	failed error
+	clock  clock
+	closed chan struct{}
+	// closeErr is the result of CloseErr. It is set before closed is closed.
+	closeErr error
 }
 
 // New returns a Writer. It sends no request.
 func New(cfg Config) *Writer {
-	w := &Writer{Config: cfg, conn: weak.Make(cfg.Conn), finished: make(chan struct{})}
-	w.Conn = nil
+	w := &Writer{cfg: cfg, conn: weak.Make(cfg.Conn), closed: make(chan struct{})}
+	w.cfg.Conn = nil
 	return w
 }
 
-// Do starts a transaction. It does not block.
-func (w *Writer) Do(t Transaction) *Call { return w.DoAll([]Transaction{t})[0] }
+// Start starts a transaction. It does not block.
+func (w *Writer) Start(t Transaction) *Call { return w.StartAll([]Transaction{t})[0] }
 
-// DoAll starts several independent transactions, which can share the first request. It does not
-// block.
-func (w *Writer) DoAll(ts []Transaction) []*Call {
+// StartAll starts several independent transactions, which can share the first request. It does
+// not block.
+func (w *Writer) StartAll(ts []Transaction) []*Call {
 	calls := make([]*Call, len(ts))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, t := range ts {
-		c := &Call{Transaction: t, done: make(chan struct{})}
-		c.Alone = c.Alone || c.CreatesDir
+		t.Alone = t.Alone || t.CreatesDir
+		size, err := requestSize(t.Ops)
+		c := &Call{t: t, size: size, done: make(chan struct{})}
 		calls[i] = c
-		var err error
-		c.size, err = size(t.Ops)
 		switch {
 		case err != nil:
 			c.fail(err)
-		case w.over != nil:
-			c.fail(w.over)
+		case w.failed != nil:
+			c.fail(w.failed)
 		case w.closing:
 			c.fail(ErrClosed)
 		default:
 			w.pending = append(w.pending, c)
-			w.start()
+			w.startGoroutine()
 		}
 	}
 	return calls
@@ -189,7 +201,7 @@ func (w *Writer) Run(ctx context.Context, t Transaction) (Outcome, error) {
 	if ctx.Err() != nil {
 		return Outcome{Failed: -1}, context.Cause(ctx)
 	}
-	call := w.Do(t)
+	call := w.Start(t)
 	select {
 	case <-call.Done():
 	case <-ctx.Done():
@@ -206,95 +218,103 @@ func (w *Writer) Run(ctx context.Context, t Transaction) (Outcome, error) {
 	return o, o.Err
 }
 
-// Withdraw removes a call that was not sent yet, and reports whether it could: then nothing of it
-// is applied, and its outcome is never known.
+// Confirm confirms that the session lives, and measures the clock: it runs a transaction without
+// operations, and runs it again if the outcome is unknown. The error is not ErrUnknown, but the
+// cause of ctx if ctx is done.
+func (w *Writer) Confirm(ctx context.Context) (Outcome, error) {
+	for {
+		o, err := w.Run(ctx, Transaction{})
+		switch {
+		case !errors.Is(err, ErrUnknown):
+			return o, err
+		case errors.Is(err, zkerror.ErrConnClosed):
+			return o, zkerror.ErrConnClosed
+		case ctx.Err() != nil:
+			return o, context.Cause(ctx)
+		}
+	}
+}
+
+// Withdraw removes a call that was not sent yet. It reports whether it has removed the call: if
+// so, nothing is applied and the outcome is never known.
 func (w *Writer) Withdraw(c *Call) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i, p := range w.pending {
-		if p == c {
-			w.pending = append(w.pending[:i], w.pending[i+1:]...)
-			return true
-		}
+	i := slices.Index(w.pending, c)
+	if i >= 0 {
+		w.pending = slices.Delete(w.pending, i, i+1)
 	}
-	return false
+	return i >= 0
 }
 
-// Register returns the path of the register, or "" if the Writer has none. The register may have
-// been deleted since the last transaction.
-func (w *Writer) Register() string {
+// Record returns the path of the record, or "" if the Writer has none. The record may have been
+// deleted since the last transaction.
+func (w *Writer) Record() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.path
+	return w.recordPath
 }
 
-// use replaces the register by r, which may be nil.
-func (w *Writer) use(r *register) {
-	w.register = r
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.path = ""
-	if r != nil {
-		w.path = r.path
-	}
-}
-
-// Close applies the transactions that were started, rejects others, and deletes the register. It
+// Close applies the transactions that were started, rejects others, and deletes the record. It
 // does not block: Closed and CloseErr report the result. It may be called repeatedly.
 func (w *Writer) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.closing {
 		w.closing = true
-		w.start()
+		w.startGoroutine()
 	}
 }
 
-// Closed returns a channel that is closed when the register was deleted or cannot be deleted.
-func (w *Writer) Closed() <-chan struct{} { return w.finished }
+// Closed returns a channel that is closed after Close, when the record was deleted or cannot be
+// deleted.
+func (w *Writer) Closed() <-chan struct{} { return w.closed }
 
-// CloseErr returns why the register may still exist, or nil. It must be called after Closed.
-func (w *Writer) CloseErr() error { return w.err }
+// CloseErr returns the reason why the record may still exist, or nil. It must be called after
+// Closed.
+func (w *Writer) CloseErr() error { return w.closeErr }
 
-// Offset returns by how much the clock of the ensemble's leader was ahead of this process's clock
-// in the latest reply; ok is false before the first reply.
-func (w *Writer) Offset() (offset time.Duration, ok bool) {
+// ClockOffset returns by how much the clock of the ensemble's leader was ahead of this process's
+// clock in the latest reply; ok is false before the first reply.
+func (w *Writer) ClockOffset() (offset time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.clock.offset, w.clock.known
 }
 
-// start starts the goroutine unless it runs. The caller holds mu.
-func (w *Writer) start() {
+// startGoroutine starts the goroutine unless it runs. The caller holds mu.
+func (w *Writer) startGoroutine() {
 	if !w.running {
 		w.running = true
-		go w.run()
+		go w.processCalls()
 	}
 }
 
-func (w *Writer) run() {
+// processCalls applies transactions until none is pending.
+func (w *Writer) processCalls() {
 	conn := w.conn.Value()
 	for {
-		batch := w.next(conn)
+		batch := w.takeBatch(conn)
 		switch {
 		case batch == nil:
 			return
-		case conn == nil: // not referenced by the program any more
-			w.refuse(batch, zkerror.ErrConnClosed)
+		case conn == nil: // the program does not refer to the connection any more
+			w.failBatch(batch, zkerror.ErrConnClosed)
 		default:
-			w.apply(conn, batch)
+			w.applyBatch(conn, batch)
 		}
 	}
 }
 
-// next returns the calls of the next batch. Without any it returns nil, and the goroutine ends.
-func (w *Writer) next(conn *zk.Conn) []*Call {
+// takeBatch removes the calls of the next request from the pending calls. If no call is pending,
+// it returns nil and the goroutine must end.
+func (w *Writer) takeBatch(conn *zk.Conn) []*Call {
 	w.mu.Lock()
 	if len(w.pending) == 0 {
 		if w.closing {
 			w.mu.Unlock()
-			w.err = w.remove(conn)
-			close(w.finished) // running stays true
+			w.closeErr = w.deleteLastRecord(conn)
+			close(w.closed) // running stays true
 			return nil
 		}
 		w.running = false
@@ -304,43 +324,41 @@ func (w *Writer) next(conn *zk.Conn) []*Call {
 	defer w.mu.Unlock()
 	n, ops, bytes := 0, 0, 0
 	for _, c := range w.pending {
-		ops += len(c.Ops)
+		ops += len(c.t.Ops)
 		bytes += c.size
-		if n > 0 && (c.Alone || ops > batchOps || bytes > batchBytes) {
+		if n > 0 && (c.t.Alone || ops > batchOps || bytes > batchBytes) {
 			break
 		}
 		n++
-		if c.Alone {
+		if c.t.Alone {
 			break
 		}
 	}
-	batch := append([]*Call(nil), w.pending[:n]...)
-	rest := copy(w.pending, w.pending[n:])
-	clear(w.pending[rest:])
-	w.pending = w.pending[:rest]
+	batch := slices.Clone(w.pending[:n])
+	w.pending = slices.Delete(w.pending, 0, n)
 	return batch
 }
 
-// refuse finishes the calls of a batch of which nothing was sent, or whose outcome is unknown.
-func (w *Writer) refuse(batch []*Call, err error) {
+// failBatch finishes calls that were not sent, with an error.
+func (w *Writer) failBatch(batch []*Call, err error) {
 	if errors.Is(err, zkerror.ErrConnClosed) {
-		w.end(err)
+		w.failPending(err)
 	}
-	give(batch, Outcome{Err: err, Failed: -1})
+	finishBatch(batch, Outcome{Err: err, Failed: -1})
 }
 
-// give finishes every call with the same outcome.
-func give(batch []*Call, o Outcome) {
+// finishBatch finishes every call with the same outcome.
+func finishBatch(batch []*Call, o Outcome) {
 	for _, c := range batch {
 		c.finish(o)
 	}
 }
 
-// end records that the connection was closed, and finishes the pending calls.
-func (w *Writer) end(err error) {
+// failPending records that the connection was closed, and finishes the pending calls.
+func (w *Writer) failPending(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.over = err
+	w.failed = err
 	for _, c := range w.pending {
 		c.fail(err)
 	}

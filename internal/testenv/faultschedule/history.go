@@ -1,0 +1,81 @@
+package faultschedule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// History records the events of one schedule. Its methods may be called from any goroutine.
+type History struct {
+	start   time.Time
+	verbose bool
+
+	mu         sync.Mutex
+	lines      []line // only if verbose is set
+	violations []string
+}
+
+type line struct {
+	at   time.Duration
+	text string
+}
+
+// NewHistory returns a History that begins now. If verbose is not set, it records only violations.
+func NewHistory(verbose bool) *History {
+	return &History{start: time.Now(), verbose: verbose}
+}
+
+// Now returns the time since the beginning.
+func (h *History) Now() time.Duration { return time.Since(h.start) }
+
+// Note records an event.
+func (h *History) Note(format string, args ...any) {
+	if h.verbose {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.lines = append(h.lines, line{h.Now(), fmt.Sprintf(format, args...)})
+	}
+}
+
+// Violate records that a guarantee was violated.
+func (h *History) Violate(format string, args ...any) {
+	h.Note("VIOLATION: "+format, args...)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.violations = append(h.violations, fmt.Sprintf(format, args...))
+}
+
+// Violations returns the recorded violations.
+func (h *History) Violations() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.violations
+}
+
+// AddRequests adds the requests that the ensemble has logged.
+func (h *History) AddRequests(e *zktest.Ensemble) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range e.Server(0).Log() {
+		if h.verbose && r.Op != zktest.OpPing {
+			h.lines = append(h.lines, line{r.Time.Sub(h.start), fmt.Sprintf("    server %d: %v", r.Server, r)})
+		}
+	}
+	slices.SortStableFunc(h.lines, func(a, b line) int { return int(a.at - b.at) })
+}
+
+// String returns the recorded events.
+func (h *History) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var b strings.Builder
+	for _, l := range h.lines {
+		fmt.Fprintf(&b, "%12v  %s\n", l.at, l.text)
+	}
+	return b.String()
+}

@@ -1,0 +1,103 @@
+// Package faultschedule runs tests under random faults. A seed determines a schedule: what the
+// clients do, and which faults of a zktest ensemble occur when. A failure can be repeated with its
+// seed:
+//
+//	go test ./recipes/queue -run Schedules -schedules 10000
+//	go test ./recipes/queue -run Schedules -seed 4711 -v
+package faultschedule
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+)
+
+var (
+	schedules = flag.Int("schedules", 0, "number of random schedules to run; 0 is the default of the test")
+	first     = flag.Uint64("first", 1, "seed of the first schedule")
+	one       = flag.Uint64("seed", 0, "run only the schedule with this seed, and print its history")
+	repeat    = flag.Int("repeat", 1, "with -seed, how often to run the schedule until it fails")
+)
+
+// Run runs schedules with consecutive seeds, and those with the given seeds, and fails the test if
+// a guarantee was violated. It returns how many schedules it has run. count is the number of
+// schedules without the flag -schedules. play runs one schedule, and returns its description and
+// its history, which should be verbose if verbose is set. It may be called from several goroutines.
+func Run(t *testing.T, count int, seeds []uint64, play Play) int {
+	if *one != 0 {
+		for n := 1; ; n++ {
+			schedule, h := play.guard(t, *one, true)
+			violations := h.Violations()
+			if n < *repeat && len(violations) == 0 {
+				continue
+			}
+			t.Logf("%v\n%v", schedule, h)
+			for _, v := range violations {
+				t.Error(v)
+			}
+			return n
+		}
+	}
+	if *schedules > 0 {
+		count = *schedules
+	}
+	all := append([]uint64(nil), seeds...)
+	for i := range uint64(count) {
+		all = append(all, *first+i)
+	}
+	shards := runtime.GOMAXPROCS(0)
+	t.Run("all", func(t *testing.T) {
+		for shard := range shards {
+			t.Run(fmt.Sprint(shard), func(t *testing.T) {
+				t.Parallel()
+				for i := shard; i < len(all); i += shards {
+					schedule, h := play.guard(t, all[i], false)
+					if violations := h.Violations(); len(violations) > 0 {
+						t.Errorf("%v\n%q\nrepeat with -seed %d", schedule, violations, all[i])
+					}
+				}
+			})
+		}
+	})
+	return len(all)
+}
+
+// Play runs one schedule.
+type Play func(t *testing.T, seed uint64, verbose bool) (schedule fmt.Stringer, h *History)
+
+// Single reports whether a flag selects a single schedule.
+func Single() bool { return *one != 0 }
+
+// guard calls play, and prints the seed if it hangs or panics.
+func (play Play) guard(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *History) {
+	const limit = time.Minute // of real time; a schedule takes milliseconds
+	watchdog := time.AfterFunc(limit, func() { fmt.Fprintf(os.Stderr, "the schedule with seed %d hangs\n", seed) })
+	defer watchdog.Stop()
+	defer func() {
+		if r := recover(); r != nil {
+			fmt.Fprintf(os.Stderr, "panic in the schedule with seed %d\n", seed)
+			panic(r)
+		}
+	}()
+	return play(t, seed, verbose)
+}
+
+// RandomDuration returns a duration of at most 2*t. Most durations are short, because most defects
+// need events that are close to each other.
+func RandomDuration(r *rand.Rand, t time.Duration) time.Duration {
+	switch r.IntN(6) {
+	case 0:
+		return 0
+	case 1:
+		return time.Duration(r.IntN(5000)) * time.Microsecond
+	case 2, 3:
+		return time.Duration(r.Int64N(int64(t / 8)))
+	case 4:
+		return time.Duration(r.Int64N(int64(t)))
+	}
+	return time.Duration(r.Int64N(int64(2 * t)))
+}

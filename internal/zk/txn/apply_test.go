@@ -1,0 +1,185 @@
+package txn
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// If one call of a batch fails, the other calls are applied.
+func TestBatch_OneCallFails(t *testing.T) {
+	runWithRecord(t, func(h *harness) {
+		h.srv.Delay(zktest.ToClient, time.Millisecond)
+		first := h.w.Start(createItem())
+		synctest.Wait() // it is in flight, so the other calls share a request
+		second, third := h.w.Start(createItem()), h.w.Start(createItem())
+		failsLast := h.w.Start(Transaction{Ops: []any{
+			&zk.CreateRequest{Path: "/other-", Acl: openACL, Flags: zk.FlagSequence},
+			&zk.CheckVersionRequest{Path: "/missing", Version: -1},
+		}})
+		failsFirst := h.w.Start(Transaction{Ops: []any{&zk.DeleteRequest{Path: "/missing", Version: -1}}})
+		for _, c := range []*Call{first, second, third} {
+			require.NoError(h, c.Outcome().Err)
+		}
+		require.ErrorIs(h, failsLast.Outcome().Err, zk.ErrNoNode)
+		require.Equal(h, 1, failsLast.Outcome().Failed)
+		require.ErrorIs(h, failsFirst.Outcome().Err, zk.ErrNoNode)
+		require.Equal(h, 0, failsFirst.Outcome().Failed)
+		require.Equal(h, 3, h.items())
+		require.Zero(h, h.count("other"))
+	})
+}
+
+// If a message is lost, the transaction is applied exactly once, and its outcome is known.
+func TestTransaction_AppliedOnceIfMessagesAreLost(t *testing.T) {
+	read, write := zktest.Match{Op: zktest.OpGetData, Nth: 1}, zktest.Match{Op: zktest.OpSetData, Nth: 1}
+	for name, fault := range map[string]func(srv *zktest.Server){
+		"reply":   func(srv *zktest.Server) { srv.After(firstMulti, zktest.Cut) },
+		"request": func(srv *zktest.Server) { srv.Before(firstMulti, zktest.Cut) },
+		"reply, and reply to the read of the record": func(srv *zktest.Server) {
+			srv.After(firstMulti, zktest.Cut)
+			srv.After(read, zktest.Cut)
+		},
+		"request, and reply to the write of another ID": func(srv *zktest.Server) {
+			srv.Before(firstMulti, zktest.Cut)
+			srv.After(write, zktest.Cut)
+		},
+		"request, and the write of another ID": func(srv *zktest.Server) {
+			srv.Before(firstMulti, zktest.Cut)
+			srv.Before(write, zktest.Cut)
+		},
+		"applied, but session moved":     func(srv *zktest.Server) { srv.After(firstMulti, zktest.Fail(zk.ErrSessionMoved)) },
+		"not applied, and session moved": func(srv *zktest.Server) { srv.Before(firstMulti, zktest.Fail(zk.ErrSessionMoved)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			runWithRecord(t, func(h *harness) {
+				fault(h.srv)
+				o := h.apply(createItem())
+				require.Equal(h, h.conn.SessionID(), o.Session)
+				require.Equal(h, 1, h.items(), "%s", h.srv.Tree())
+				children, _, err := h.conn.Children("/")
+				require.NoError(h, err)
+				for _, name := range children {
+					if name != "records" && name != "zookeeper" {
+						_, stat, err := h.conn.Get("/" + name)
+						require.NoError(h, err)
+						require.Equal(h, stat.Czxid, o.Zxid)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A transaction that is bound to a session is not applied in another session.
+func TestTransaction_BoundToSession(t *testing.T) {
+	runWithRecord(t, func(h *harness) {
+		expired := h.conn.SessionID()
+		require.NoError(h, h.srv.ExpireSession(expired))
+		time.Sleep(2 * time.Second) // until the client has another session
+		bound := createItem()
+		bound.Session = expired
+		require.ErrorIs(h, h.w.Start(bound).Outcome().Err, ErrSession)
+		require.NotEqual(h, expired, h.apply(createItem()).Session)
+		require.Equal(h, 1, h.items())
+	})
+}
+
+// A transaction that is bound to a record is not applied with another record: the directory may
+// have been deleted and created again, and may have the same version again.
+func TestTransaction_BoundToRecord(t *testing.T) {
+	for name, replace := range map[string]func(h *harness){
+		"directory is created again": func(h *harness) {
+			require.NoError(h, h.conn.Delete(h.w.Record(), -1))
+			require.NoError(h, h.conn.Delete("/n", -1))
+			_, err := h.conn.Create("/n", nil, 0, openACL)
+			require.NoError(h, err)
+		},
+		"session expires": func(h *harness) {
+			require.NoError(h, h.srv.ExpireSession(h.conn.SessionID()))
+			time.Sleep(3 * time.Second) // until the client has another session
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runShared(t, func(h *harness) {
+				h.apply(createN)
+				bound := setN(0)
+				bound.Record = h.w.Record()
+				replace(h)
+				require.ErrorIs(h, h.w.Start(bound).Outcome().Err, ErrRecord)
+				require.Zero(h, h.versionOfN())
+				require.NotEqual(h, bound.Record, h.w.Record())
+				bound.Record = h.w.Record()
+				h.apply(bound)
+			})
+		})
+	}
+}
+
+// If the session expires before the record can be read, the outcome is unknown.
+func TestTransaction_UnknownIfSessionExpires(t *testing.T) {
+	for name, hook := range map[string]func(*zktest.Server, zktest.Match, zktest.HookFunc) *zktest.Hook{
+		"applied": (*zktest.Server).After, "not applied": (*zktest.Server).Before,
+	} {
+		t.Run(name, func(t *testing.T) {
+			runWithRecord(t, func(h *harness) {
+				hook(h.srv, firstMulti, func(q *zktest.Request) zktest.Verdict {
+					_ = h.srv.ExpireSession(q.Session)
+					return zktest.Cut(q)
+				})
+				require.ErrorIs(h, h.w.Start(createItem()).Outcome().Err, ErrUnknown)
+				h.apply(createItem())
+			})
+		})
+	}
+}
+
+// The outcome of a transaction that was not sent is known, even if the session has expired.
+func TestTransaction_KnownIfNotSent(t *testing.T) {
+	runWithRecord(t, func(h *harness) {
+		h.srv.Refuse(true)
+		h.srv.DropConnections()
+		synctest.Wait()
+		call := h.w.Start(createItem())
+		time.Sleep(2 * sessionTimeout)
+		h.srv.Refuse(false)
+		require.NoError(h, call.Outcome().Err)
+		require.Equal(h, 1, h.items())
+	})
+}
+
+// If messages of several requests are lost, each transaction is applied exactly once. The session
+// lives, so every outcome is known.
+func TestTransactions_AppliedOnceUnderRandomFaults(t *testing.T) {
+	for seed := range 20 {
+		run(t, func(h *harness) {
+			h.srv.Delay(zktest.BothWays, time.Millisecond)
+			hooks := []func(zktest.Match, zktest.HookFunc) *zktest.Hook{h.srv.Before, h.srv.After}
+			ops := []zktest.Op{zktest.OpMulti, zktest.OpAny, zktest.OpSetData}
+			for i := range 8 {
+				hooks[(seed>>(i%4)+i)%2](zktest.Match{Op: ops[(seed+i)%3], Nth: 1 + (seed*7+i*5)%11}, zktest.Cut)
+			}
+			var calls []*Call
+			for range 40 {
+				calls = append(calls, h.w.Start(createItem()))
+				time.Sleep(3 * time.Millisecond)
+			}
+			applied := 0
+			for _, c := range calls {
+				err := c.Outcome().Err
+				require.True(h, err == nil || errors.Is(err, ErrUnknown), "%v", err)
+				if err == nil {
+					applied++
+				}
+			}
+			require.Equal(h, applied, h.items(), "no session has ended, so every outcome is known")
+			require.Equal(h, 40, applied)
+		})
+	}
+}

@@ -1,0 +1,262 @@
+package txn
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
+
+// record is the writer's ephemeral znode. No other client writes to it.
+type record struct {
+	path    string
+	session int64  // the owner of the znode
+	version int32  // the last known version
+	id      uint64 // the last ID that was used
+	zxid    int64  // the czxid
+	// sent is the time when the request was sent that has created the znode. It is zero if the
+	// reply was lost.
+	sent time.Time
+}
+
+// maxVersion is the version at which a record is replaced, long before the version overflows: a
+// write that expects version -1 is applied at any version. It is a variable for tests.
+var maxVersion int32 = 1 << 30
+
+// nextID returns an ID that is greater than all IDs that were used before.
+func (r *record) nextID() []byte {
+	r.id++
+	return strconv.AppendUint(nil, r.id, 10)
+}
+
+// newRecord returns a record with a unique name.
+func (w *Writer) newRecord() *record {
+	prefix := w.cfg.Prefix
+	if prefix == "" {
+		prefix = "client-"
+	}
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // crypto/rand never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	name := fmt.Sprintf("%s%x-%x-%x-%x-%x", prefix, b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	return &record{path: path.Join(w.cfg.Dir, name)}
+}
+
+// createOps returns the operations that create the znode with an ID.
+func (w *Writer) createOps(r *record) []any {
+	return []any{
+		&zk.CreateRequest{Path: r.path, Acl: w.cfg.ACL, Flags: zk.FlagEphemeral},
+		&zk.SetDataRequest{Path: r.path, Data: r.nextID()},
+	}
+}
+
+// setRecord replaces the record by r, which may be nil.
+func (w *Writer) setRecord(r *record) {
+	w.record = r
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.recordPath = ""
+	if r != nil {
+		w.recordPath = r.path
+	}
+}
+
+// setCreatedRecord sets the record after its znode was created. stat is the Stat of the znode.
+// sent is the time when the request was sent, or zero if the reply was lost.
+func (w *Writer) setCreatedRecord(r *record, stat *zk.Stat, sent time.Time) {
+	r.session, r.version, r.zxid, r.sent = stat.EphemeralOwner, stat.Version, stat.Czxid, sent
+	w.setRecord(r)
+	if !sent.IsZero() {
+		w.updateClock(stat.Mtime, sent)
+	}
+}
+
+// createRecord creates a record in the current session, and its directory if that does not exist.
+func (w *Writer) createRecord(ctx context.Context, conn *zk.Conn) error {
+	type reply struct {
+		stat *zk.Stat
+		sent time.Time
+	}
+	for {
+		r := w.newRecord()
+		ops := w.createOps(r)
+		created, err := request.Read(ctx, conn, func() (reply, error) {
+			sent := time.Now()
+			responses, err := conn.Multi(ops...)
+			switch {
+			case err == nil:
+				return reply{responses[1].Stat, sent}, nil
+			case !errors.Is(err, zk.ErrNodeExists):
+				return reply{}, err
+			}
+			// An earlier request was applied, and its reply was lost.
+			_, stat, err := conn.Exists(r.path)
+			return reply{stat: stat}, err
+		})
+		switch {
+		case errors.Is(err, zk.ErrNoNode) && w.cfg.MakeDir != nil:
+			if err := w.cfg.MakeDir(ctx); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		case created.stat.Czxid != 0 && created.stat.EphemeralOwner == conn.SessionID():
+			w.setCreatedRecord(r, created.stat, created.sent)
+			return nil
+		}
+		// Otherwise the session in which the record was created is over.
+	}
+}
+
+// createDir applies a transaction that creates the directory, and creates the record in the same
+// request. It finishes the call unless it returns an error.
+//
+// It does not use request.Read, because a lost reply changes the next request: the transaction is
+// sent again only if the record shows that it was not applied.
+func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error {
+	r := w.newRecord()
+	ops := append(slices.Clone(call.t.Ops), w.createOps(r)...)
+	lost := false // the reply to an earlier request was lost
+	var session int64
+	for {
+		if !lost {
+			session = conn.SessionID()
+		}
+		if call.t.Sending != nil {
+			call.t.Sending()
+		}
+		sent := time.Now()
+		responses, err := conn.Multi(ops...)
+		if err == nil {
+			stat := responses[len(ops)-1].Stat
+			w.setCreatedRecord(r, stat, sent)
+			call.finish(Outcome{
+				Failed: -1, Responses: responses[:len(call.t.Ops):len(call.t.Ops)],
+				Session: r.session, Zxid: r.zxid, Record: r.path, Sent: sent,
+			})
+			return nil
+		}
+		transient := request.Transient(err)
+		lost = lost || transient && !errors.Is(err, zk.ErrNoServer)
+		if !lost && !transient {
+			call.finish(failure(responses, 0, len(call.t.Ops), err))
+			return nil
+		}
+		stat, readErr := request.Read(ctx, conn, func() (*zk.Stat, error) {
+			_, stat, err := conn.Exists(r.path)
+			return stat, err
+		})
+		switch {
+		case readErr != nil && lost:
+			return fmt.Errorf("%w: %w", ErrUnknown, readErr)
+		case readErr != nil:
+			return readErr
+		case stat.Czxid != 0: // no other client uses the name
+			if stat.EphemeralOwner == conn.SessionID() {
+				w.setCreatedRecord(r, stat, time.Time{})
+			}
+			call.finish(Outcome{Failed: -1, Session: stat.EphemeralOwner, Zxid: stat.Czxid, Record: r.path})
+			return nil
+		case lost && conn.SessionID() != session: // the record may have been deleted with its session
+			call.fail(ErrUnknown)
+			return nil
+		case !transient:
+			call.finish(failure(responses, 0, len(call.t.Ops), err))
+			return nil
+		}
+		// If the lost request is applied after this read, the next request fails, because the
+		// directory exists, and the record shows the reason.
+		_ = request.Pause(ctx, w.backoff.Next())
+	}
+}
+
+// resolution is the result of resolve.
+type resolution int
+
+const (
+	unknown    resolution = iota
+	applied               // the batch was applied
+	notApplied            // the batch was not applied, and cannot be applied any more
+)
+
+// resolve finds out whether the batch with an ID was applied, after the reply was lost. If it was
+// applied, stat is the Stat of the record. The error is the reason why the outcome is unknown.
+func (w *Writer) resolve(ctx context.Context, conn *zk.Conn, id uint64) (res resolution, stat *zk.Stat, err error) {
+	r := w.record
+	for {
+		data, stat, err := w.readRecord(ctx, conn)
+		if err != nil {
+			w.setRecord(nil)
+			return unknown, nil, err
+		}
+		last, err := strconv.ParseUint(string(data), 10, 64)
+		if err != nil {
+			w.setRecord(nil)
+			return unknown, nil, fmt.Errorf("another client has written to %s", r.path)
+		}
+		if last >= id {
+			r.version = stat.Version
+			if last == id {
+				return applied, stat, nil
+			}
+			return notApplied, nil, nil // the reply to the write below was lost
+		}
+		// The request may still be in transit to a server, or it was applied on servers that are
+		// ahead of the server that has answered. Writing another ID makes it fail. A failed write
+		// is followed by another read and not by a retry, which could only fail again.
+		stat, err = conn.Set(r.path, r.nextID(), r.version)
+		switch {
+		case err == nil:
+			r.version = stat.Version
+			return notApplied, nil, nil
+		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode), request.Transient(err):
+			if err := request.Pause(ctx, w.backoff.Next()); err != nil {
+				return unknown, nil, err
+			}
+		default:
+			w.setRecord(nil)
+			return unknown, nil, err
+		}
+	}
+}
+
+func (w *Writer) readRecord(ctx context.Context, conn *zk.Conn) (data []byte, stat *zk.Stat, err error) {
+	err = request.Retry(ctx, conn, func() (err error) {
+		data, stat, err = request.Get(conn, w.record.path)
+		return err
+	})
+	return data, stat, err
+}
+
+// deleteLastRecord deletes the record when the Writer is closed. It returns nil if the Writer has
+// no record any more.
+func (w *Writer) deleteLastRecord(conn *zk.Conn) error {
+	w.mu.Lock()
+	failed := w.failed
+	w.mu.Unlock()
+	switch {
+	case failed != nil || w.record == nil:
+		return failed
+	case conn == nil:
+		return zkerror.ErrConnClosed
+	}
+	return deleteRecord(context.Background(), conn, w.record.path)
+}
+
+// deleteRecord deletes a record. It succeeds if the record does not exist.
+func deleteRecord(ctx context.Context, conn *zk.Conn, path string) error {
+	err := request.Retry(ctx, conn, func() error { return conn.Delete(path, -1) })
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
+}

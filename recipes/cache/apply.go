@@ -1,0 +1,387 @@
+package cache
+
+import (
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
+
+// handleReply applies a reply to the tree.
+func (u *updater) handleReply(f *fetch) {
+	if f.op == fetchSync {
+		u.handleSyncReply(f)
+		return
+	}
+	u.inFlight--
+	u.alone = false
+	n, p := f.node, f.node.part(f.kind)
+	transient := request.Transient(f.err)
+	if !transient {
+		p.breaks = 0
+	}
+	// Handle the events of the previous watch and of the watch of this reply now, while inFlight is
+	// set. They may be older than this reply or than another reply in the tree, so they only make
+	// the part dirty.
+	u.pollPart(p)
+	if f.watch != nil {
+		u.setWatch(p, f)
+		u.pollPart(p)
+	}
+	p.inFlight = false
+	switch {
+	case n.removed:
+		return
+	case transient:
+		u.handleBreak(p, f)
+	case errors.Is(f.err, zkerror.ErrTooLarge):
+		u.markTooLarge(p, f)
+	case f.op == fetchList:
+		u.applyList(n, f)
+	case f.op == fetchStat:
+		u.applyStat(n, f)
+	default:
+		u.applyData(n, f)
+	}
+	u.enqueue(n, dataPart)
+	u.enqueue(n, listPart)
+}
+
+// setWatch sets the watch of a part to that of a reply, unless the part has it already.
+func (u *updater) setWatch(p *part, f *fetch) {
+	if p.watch != nil && p.watch.shared == f.watch {
+		return
+	}
+	w := &nodeWatch{node: f.node, kind: f.kind, shared: f.watch}
+	u.watches.add(w)
+	if !f.node.removed {
+		p.watch = w
+	}
+}
+
+// handleBreak handles a read that has failed with the connection.
+func (u *updater) handleBreak(p *part, f *fetch) {
+	p.dirty = true
+	u.pauseRequests()
+	if !errors.Is(f.err, zk.ErrConnectionClosed) || time.Since(f.sentTime) >= u.sessionTimeout/3 {
+		return // it was not sent, or the connection was closed because no reply was received at all
+	}
+	if p.breaks++; p.breaks >= tooLargeAfter {
+		u.markTooLarge(p, f)
+	}
+}
+
+// markTooLarge records that a reply is larger than the connection accepts. The part is read again
+// when the znode has changed.
+func (u *updater) markTooLarge(p *part, f *fetch) {
+	p.dirty = true
+	n := f.node
+	u.log.Warn("reply is larger than the connection accepts", "path", n.path, "children", f.kind == listPart)
+	switch {
+	case f.kind == dataPart:
+		n.dataErr, n.statOnly = ErrTooLarge, true
+	case n.value != nil:
+		n.listErr, n.tooLargePzxid = ErrTooLarge, n.value.Stat.Pzxid
+		u.replaceValue(n, *n.value)
+	}
+}
+
+// retryTooLarge makes parts readable that were too large. They are read while no other read is in
+// flight.
+func (n *node) retryTooLarge() {
+	if n.tooLargeMzxid != 0 {
+		n.statOnly, n.tooLargeMzxid, n.data.breaks = false, 0, tooLargeAfter-1
+	}
+	if n.tooLargePzxid != 0 {
+		n.tooLargePzxid, n.list.breaks = 0, tooLargeAfter-1
+	}
+}
+
+// setRead records that the data of n was read in the epoch of a request. If that is the current
+// epoch, the children can be read.
+func (u *updater) setRead(n *node, f *fetch) {
+	if f.epoch != u.epoch || n.data.epoch == u.epoch {
+		return
+	}
+	n.data.epoch = u.epoch
+	for _, c := range n.children {
+		u.enqueue(c, dataPart)
+	}
+}
+
+// applyData applies the reply to a read of the data.
+func (u *updater) applyData(n *node, f *fetch) {
+	switch {
+	case errors.Is(f.err, zk.ErrNoNode):
+		u.applyAbsence(n, f)
+		return
+	case f.err != nil:
+		n.dataErr, n.statOnly = zkerror.Refine(f.err), true
+		n.data.dirty = true
+		return
+	}
+	z := Znode{Path: n.path, Data: f.data, Stat: *f.stat}
+	if u.withoutData {
+		z.Data = nil
+	}
+	wasUnreadable, wasPending := n.dataErr != nil, n.data.pendingSince != 0
+	n.dataErr = nil
+	u.applyValue(n, f, z)
+	if wasUnreadable && u.hasList(n) {
+		n.list.dirty = true // the children can be read as well
+		if wasPending {
+			u.markPending(&n.list, u.tick())
+		}
+	}
+}
+
+// applyStat applies the reply to a read of the Stat, of the root while it does not exist or of a
+// znode whose data cannot be read.
+func (u *updater) applyStat(n *node, f *fetch) {
+	if f.err == nil && f.exists && n.tooLargeMzxid != 0 && n.tooLargeMzxid != f.stat.Mzxid {
+		n.retryTooLarge() // the znode has changed
+		n.data.dirty = true
+		return
+	}
+	switch {
+	case f.err != nil:
+		// Every client may read the Stat, so this error is unexpected. It is reported to the
+		// reader.
+		n.dataErr, n.missing = zkerror.Refine(f.err), false
+		z := Znode{Path: n.path}
+		if n.value != nil {
+			z.Stat = n.value.Stat
+		}
+		u.applyValue(n, f, z)
+	case !f.exists && n.missing:
+		u.setRead(n, f)
+		u.resolvePending(&n.data, f.sent)
+		return
+	case !f.exists:
+		u.applyAbsence(n, f)
+		return
+	case n.missing:
+		n.missing, n.data.dirty = false, true
+		return
+	default:
+		u.applyValue(n, f, Znode{Path: n.path, Stat: *f.stat})
+	}
+	if n.dataErr == ErrTooLarge {
+		n.tooLargeMzxid = f.stat.Mzxid
+	} else {
+		n.statOnly = false // the next read may be permitted
+	}
+}
+
+// applyAbsence applies a reply by which n does not exist.
+func (u *updater) applyAbsence(n *node, f *fetch) {
+	if n.parent != nil && n.listedAt > f.sent {
+		n.data.dirty = true // a listing that was received in the meantime contains n
+		return
+	}
+	u.removeNode(n)
+}
+
+// removeNode removes a node that was deleted. The root remains, and waits for its creation.
+func (u *updater) removeNode(n *node) {
+	u.clearNode(n)
+	if n.parent != nil {
+		delete(n.parent.children, n.name())
+		n.removed = true
+		u.cancelRead(&n.data)
+		return
+	}
+	n.missing, n.data.dirty, n.data.known = true, true, false
+	n.dataErr, n.statOnly, n.tooLargeMzxid = nil, false, 0
+	u.enqueue(n, dataPart)
+}
+
+// clearNode removes the descendants of n and its value.
+func (u *updater) clearNode(n *node) {
+	for _, c := range n.children {
+		u.removeNode(c)
+	}
+	n.children = nil
+	u.cancelRead(&n.list)
+	n.listErr, n.tooLargePzxid, n.list.breaks = nil, 0, 0
+	if n.value != nil {
+		u.events.addDeleted(n.value)
+		n.value = nil
+		u.tree.count--
+	}
+}
+
+// applyValue compares a value that was read with the tree, and applies it unless it is outdated.
+func (u *updater) applyValue(n *node, f *fetch, z Znode) {
+	old := n.value
+	switch {
+	case old == nil || z.Stat.Czxid > old.Stat.Czxid:
+		if !u.isParentConfirmed(n) {
+			u.deferReply(n, &deferredReply{z, f, u.tick()})
+			return
+		}
+		u.clearNode(n)
+		u.setNewValue(n, z)
+	case z.Stat.Czxid < old.Stat.Czxid || z.Stat.Mzxid < old.Stat.Mzxid:
+		u.log.Debug("dropped an outdated reply", "path", n.path)
+	default:
+		u.replaceValue(n, z)
+	}
+	u.finishDataRead(n, f)
+}
+
+// finishDataRead records that the value of n is that of a reply, or newer.
+func (u *updater) finishDataRead(n *node, f *fetch) {
+	n.data.known = true
+	u.setRead(n, f)
+	u.resolvePending(&n.data, f.sent)
+	u.applyDeferred(n, f.sent)
+}
+
+// isParentConfirmed reports whether the parent in the tree was the parent of n when n was read.
+// That is known if a watch on the parent, which was set before, has not fired. Otherwise n may be
+// the child of another znode that has replaced the parent.
+func (u *updater) isParentConfirmed(n *node) bool {
+	p := n.parent
+	return p == nil || u.isCurrent(&p.data) || u.isCurrent(&p.list)
+}
+
+// deferReply keeps a reply until the parent was read again. If the parent is the same znode then,
+// it was the parent when n was read. If it is another znode, n is removed with its previous parent.
+func (u *updater) deferReply(n *node, d *deferredReply) {
+	n.data.known = false
+	if n.removed {
+		return
+	}
+	n.deferred = d
+	n.parent.deferredChildren = append(n.parent.deferredChildren, n)
+	u.readAgain(n.parent)
+}
+
+func (u *updater) readAgain(n *node) {
+	n.data.dirty = true
+	u.enqueue(n, dataPart)
+}
+
+// applyDeferred applies the deferred replies of the children of n, after a request that was sent at
+// a time has shown that n is the znode in the tree. Replies that were deferred later remain
+// deferred.
+func (u *updater) applyDeferred(n *node, sent uint64) {
+	children := n.deferredChildren
+	n.deferredChildren = nil
+	for _, c := range children {
+		d := c.deferred
+		switch {
+		case c.removed || d == nil:
+		case d.at > sent:
+			n.deferredChildren = append(n.deferredChildren, c)
+		default:
+			c.deferred = nil
+			u.clearNode(c)
+			u.setNewValue(c, d.value)
+			u.finishDataRead(c, d.fetch)
+			u.enqueue(c, dataPart)
+			u.enqueue(c, listPart)
+		}
+	}
+	if len(n.deferredChildren) > 0 {
+		u.readAgain(n)
+	}
+}
+
+// setNewValue sets the value of a node without a value.
+func (u *updater) setNewValue(n *node, z Znode) {
+	z.Err = n.err()
+	n.value = &z
+	u.tree.count++
+	u.events.addCreated(n.value)
+	if u.hasList(n) {
+		n.list.dirty = true
+		if n.data.pendingSince != 0 {
+			u.markPending(&n.list, u.tick())
+		}
+	}
+}
+
+// replaceValue replaces the value of a node by another state of the same znode.
+func (u *updater) replaceValue(n *node, z Znode) {
+	old := n.value
+	z.Err = n.err()
+	if old.Stat.Pzxid > z.Stat.Pzxid {
+		copyChildrenStat(&z.Stat, &old.Stat)
+	}
+	n.value = &z
+	if z.Stat.Mzxid != old.Stat.Mzxid || !isSameError(z.Err, old.Err) {
+		u.events.addChanged(old, n.value)
+	} else {
+		u.events.replaceState(n.value)
+	}
+}
+
+func isSameError(a, b error) bool {
+	return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
+}
+
+// copyChildrenStat copies the fields of a Stat that describe the children.
+func copyChildrenStat(to, from *zk.Stat) {
+	to.Pzxid, to.Cversion, to.NumChildren = from.Pzxid, from.Cversion, from.NumChildren
+}
+
+// applyList applies the reply to a read of the children.
+func (u *updater) applyList(n *node, f *fetch) {
+	p := &n.list
+	switch {
+	case n.value == nil:
+		return // n was deleted, or has no value yet; the list is read after the data
+	case errors.Is(f.err, zk.ErrNoNode), f.err == nil && f.stat.Czxid != n.value.Stat.Czxid:
+		// The list is not that of the znode in the tree.
+		p.dirty, n.data.dirty, p.known = true, true, false
+		return
+	case f.err != nil:
+		n.listErr = zkerror.Refine(f.err)
+		p.epoch = max(p.epoch, f.epoch)
+		u.replaceValue(n, *n.value)
+		u.resolvePending(p, f.sent)
+		return
+	}
+	changed := f.stat.Pzxid != n.listPzxid
+	n.listErr, n.tooLargePzxid, n.listPzxid = nil, 0, f.stat.Pzxid
+	z := *n.value
+	if f.stat.Pzxid > z.Stat.Pzxid {
+		copyChildrenStat(&z.Stat, f.stat)
+	}
+	if z.Stat != n.value.Stat || !isSameError(z.Err, n.err()) {
+		u.replaceValue(n, z)
+	}
+	p.epoch, p.known = max(p.epoch, f.epoch), true
+	now := u.tick()
+	for _, name := range f.children {
+		if c := n.children[name]; c != nil {
+			// If a deletion was received before the list, it is not that of the listed znode.
+			u.pollPart(&c.data)
+		}
+		c := n.children[name]
+		if c == nil {
+			c = n.addChild(name)
+			if p.pendingSince != 0 {
+				u.markPending(&c.data, now)
+			}
+		}
+		c.listedAt = now
+		if changed && c.value != nil && c.value.Err != nil {
+			c.data.dirty = true // the servers send no events of a znode that the client must not read
+		}
+		u.enqueue(c, dataPart)
+	}
+	for _, c := range n.children {
+		// A child that is newer than the list was created after it.
+		if c.listedAt != now && (c.value == nil || c.value.Stat.Czxid <= f.stat.Pzxid) {
+			u.removeNode(c)
+		}
+	}
+	u.resolvePending(p, f.sent)
+	u.applyDeferred(n, f.sent)
+}

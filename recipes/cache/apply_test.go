@@ -1,0 +1,335 @@
+package cache
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// A deletion is reported without a request.
+func TestApply_DeletionNeedsNoRequest(t *testing.T) {
+	run(t, func(h *harness) {
+		h.create("/a", "/a/b")
+		c, r := h.fill("/a", Children)
+		r.take()
+		h.srv.Blackhole(zktest.ToServer, h.session())
+		h.remove("/a/b")
+		require.Equal(h, []string{"deleted /a/b"}, r.take())
+		require.Equal(h, 1, c.Len())
+	})
+}
+
+// A znode, its parent and its child are replaced while replies are in flight. No event is out of
+// order or duplicated.
+func TestTrap29_SubtreeIsReplaced(t *testing.T) {
+	for wait := range 8 {
+		run(t, func(h *harness) {
+			h.create("/a", "/a/b", "/a/b/c", "/a/b/c/d")
+			c, r := h.fill("/a", Subtree)
+			h.srv.Delay(zktest.BothWays, 2*time.Millisecond, h.session())
+			for range 20 {
+				h.set("/a/b/c", "1")
+				h.set("/a/b", "1")
+				time.Sleep(time.Duration(wait) * time.Millisecond)
+				h.remove("/a/b/c/d", "/a/b/c", "/a/b")
+				h.create("/a/b", "/a/b/c", "/a/b/c/d")
+				time.Sleep(time.Duration(wait) * time.Millisecond / 2)
+			}
+			time.Sleep(time.Second)
+			h.requireEqual(c, r, Subtree) // the replica verifies the order at the end of the test
+		})
+	}
+}
+
+// manual is an updater of /a without a goroutine. The test applies replies and events in any order.
+// In a cache they arrive in the order of the connection, but each on a separate goroutine.
+type manual struct {
+	*testing.T
+	u *updater
+	// watches and fire are the watches that were set and have not fired, by kind and path.
+	watches map[string]*watch.Watch
+	fire    map[string]func(zk.EventType)
+}
+
+// runManual runs f with a tree that contains /a with zxid 1, and /a/b with zxid 2.
+func runManual(t *testing.T, f func(m *manual)) {
+	run(t, func(h *harness) {
+		u, err := newCache(h.conn, "/a", Subtree, []recipes.Option{recipes.WithSessionTimeout(sessionTimeout)})
+		require.NoError(h, err)
+		defer u.stop()
+		m := &manual{h.T, u, map[string]*watch.Watch{}, map[string]func(zk.EventType){}}
+		m.read("/a", fetchData, 1, 1, 2)
+		m.read("/a", fetchList, 1, 1, 2, "b")
+		m.read("/a/b", fetchData, 2, 2, 2)
+		m.read("/a/b", fetchList, 2, 2, 2)
+		m.requireEvents("created /a=", "created /a/b=")
+		require.Zero(m, u.pending)
+		f(m)
+	})
+}
+
+func (m *manual) node(path string) *node {
+	m.Helper()
+	n := m.u.tree.find(path)
+	require.NotNil(m, n, path)
+	return n
+}
+
+// start returns a request that is sent now.
+func (m *manual) start(path string, op fetchOp) *fetch {
+	m.Helper()
+	f := &fetch{node: m.node(path), op: op, watching: true, epoch: m.u.epoch, sent: m.u.tick()}
+	if op == fetchList {
+		f.kind = listPart
+	}
+	p := f.node.part(f.kind)
+	p.inFlight, p.dirty, p.queued = true, false, false
+	m.u.inFlight++
+	return f
+}
+
+// complete sets the reply of a request, which has set a watch or has found one.
+func (m *manual) complete(f *fetch, czxid, mzxid, pzxid int64, children ...string) *fetch {
+	f.stat, f.children, f.exists = &zk.Stat{Czxid: czxid, Mzxid: mzxid, Pzxid: pzxid}, children, true
+	key := map[partKind]string{dataPart: "data ", listPart: "list "}[f.kind] + f.node.path
+	if m.watches[key] == nil {
+		c, fire := newWatchChannel()
+		m.watches[key] = watch.New(c)
+		m.fire[key] = func(typ zk.EventType) {
+			fire(typ)
+			delete(m.fire, key)
+			delete(m.watches, key)
+		}
+	}
+	f.watch = m.watches[key]
+	return f
+}
+
+// completeAbsent sets the reply of a request for a znode that does not exist.
+func (m *manual) completeAbsent(f *fetch) *fetch {
+	f.err = zk.ErrNoNode
+	return f
+}
+
+// read sends a request and applies its reply.
+func (m *manual) read(path string, op fetchOp, czxid, mzxid, pzxid int64, children ...string) {
+	m.Helper()
+	m.u.handleReply(m.complete(m.start(path, op), czxid, mzxid, pzxid, children...))
+}
+
+// changeParent fires the watches on /a without a deletion, and handles the events.
+func (m *manual) changeParent() {
+	m.fire["data /a"](zk.EventNodeDataChanged)
+	m.fire["list /a"](zk.EventNodeChildrenChanged)
+	root := m.node("/a")
+	m.u.pollPart(&root.data)
+	m.u.pollPart(&root.list)
+}
+
+// requireEvents requires that the queue contains these events, and removes them.
+func (m *manual) requireEvents(want ...string) {
+	m.Helper()
+	var events []string
+	for !m.u.events.empty() {
+		events = append(events, eventText(m.u.events.first()))
+		m.u.events.removeFirst()
+	}
+	require.Equal(m, want, events)
+}
+
+// requireQueued requires that the data of a znode will be read.
+func (m *manual) requireQueued(path string) {
+	m.Helper()
+	require.True(m, m.node(path).data.queued, "the data of %s is not read again", path)
+}
+
+// A part that is about to be read is read once, even if its watch has fired.
+func TestApply_ReadIsQueuedOnce(t *testing.T) {
+	runManual(t, func(m *manual) {
+		n := m.node("/a/b")
+		m.u.readAgain(n)
+		m.fire["data /a/b"](zk.EventNodeDataChanged)
+		require.True(m, m.u.startFetch(nodePart{n, dataPart}))
+		require.True(m, n.data.inFlight)
+		require.False(m, n.data.queued)
+		synctest.Wait()
+	})
+}
+
+// The fields of the Stat that describe the children are those of the newest reply.
+func TestApply_StatOfChildren(t *testing.T) {
+	runManual(t, func(m *manual) {
+		data := m.start("/a", fetchData)
+		m.read("/a", fetchList, 1, 1, 9, "b")
+		m.u.handleReply(m.complete(data, 1, 3, 8))
+		z, _ := m.u.tree.Get("/a")
+		require.Equal(m, int64(9), z.Stat.Pzxid)
+		require.Equal(m, int64(3), z.Stat.Mzxid)
+		m.requireEvents("changed /a=")
+	})
+}
+
+// A reply that is older than the tree, from a server that lags behind, is dropped.
+func TestTrap29_OlderRepliesAreDropped(t *testing.T) {
+	runManual(t, func(m *manual) {
+		m.read("/a/b", fetchData, 4, 5, 4)
+		m.requireEvents("deleted /a/b", "created /a/b=")
+		m.read("/a/b", fetchData, 4, 4, 4)
+		m.read("/a/b", fetchData, 2, 7, 4)
+		m.requireEvents()
+		z, _ := m.u.tree.Get("/a/b")
+		require.Equal(m, int64(5), z.Stat.Mzxid)
+	})
+}
+
+// A child does not exist, is created, and is listed. The list is applied before the reply by which
+// the child does not exist.
+func TestTrap29_ListBeforeOlderReply(t *testing.T) {
+	runManual(t, func(m *manual) {
+		older := m.completeAbsent(m.start("/a/b", fetchData))
+		m.read("/a", fetchList, 1, 1, 4, "b")
+		m.u.handleReply(older)
+		m.requireQueued("/a/b")
+		m.requireEvents()
+		m.u.handleReply(m.completeAbsent(m.start("/a/b", fetchData)))
+		m.requireEvents("deleted /a/b")
+	})
+}
+
+// A child is deleted, is not listed, and is created again. The new child is applied before the
+// list.
+func TestTrap29_ListAfterNewerReply(t *testing.T) {
+	runManual(t, func(m *manual) {
+		older := m.start("/a", fetchList)
+		m.read("/a/b", fetchData, 4, 4, 4)
+		m.requireEvents("deleted /a/b", "created /a/b=")
+		m.u.handleReply(m.complete(older, 1, 1, 3))
+		m.requireEvents()
+		m.read("/a", fetchList, 1, 1, 5)
+		m.requireEvents("deleted /a/b")
+	})
+}
+
+// A child is deleted and created again, then listed. The deletion, which the client library has
+// delivered before the list, is handled after it. It must not remove the new child, for which there
+// would be no further event.
+func TestTrap29_DeletionAfterNewerList(t *testing.T) {
+	t.Run("no reply in flight", func(t *testing.T) {
+		runManual(t, func(m *manual) {
+			old := m.node("/a/b").data.watch
+			m.fire["list /a"](zk.EventNodeChildrenChanged)
+			m.u.pollPart(&m.node("/a").list)
+			m.fire["data /a/b"](zk.EventNodeDeleted)
+			m.read("/a", fetchList, 1, 1, 4, "b")
+			m.u.pollWatch(old)
+			m.requireEvents("deleted /a/b")
+			m.requireQueued("/a/b")
+			m.read("/a/b", fetchData, 4, 4, 4)
+			m.requireEvents("created /a/b=")
+		})
+	})
+	t.Run("reply for the old child", func(t *testing.T) {
+		runManual(t, func(m *manual) {
+			m.fire["data /a/b"](zk.EventNodeDataChanged)
+			m.u.pollPart(&m.node("/a/b").data)
+			old := m.complete(m.start("/a/b", fetchData), 2, 3, 2)
+			m.fire["data /a/b"](zk.EventNodeDeleted)
+			m.read("/a", fetchList, 1, 1, 4, "b")
+			m.u.handleReply(old)
+			m.u.pollPart(&m.node("/a/b").data)
+			m.requireQueued("/a/b")
+			m.read("/a/b", fetchData, 4, 4, 4)
+			m.requireEvents("deleted /a/b", "created /a/b=")
+		})
+	})
+}
+
+// A parent and its child are replaced, and the child is applied first. It must not be reported as a
+// child of the previous parent, and then as deleted with it.
+func TestTrap29_ChildBeforeNewParent(t *testing.T) {
+	t.Run("the deletion of the parent was delivered", func(t *testing.T) {
+		runManual(t, func(m *manual) {
+			child := m.complete(m.start("/a/b", fetchData), 4, 4, 4)
+			m.fire["data /a"](zk.EventNodeDeleted)
+			m.fire["list /a"](zk.EventNodeDeleted)
+			m.u.handleReply(child)
+			m.requireEvents("deleted /a/b", "deleted /a")
+		})
+	})
+	t.Run("the parent was replaced", func(t *testing.T) {
+		runManual(t, func(m *manual) {
+			m.changeParent()
+			data, list := m.start("/a", fetchData), m.start("/a", fetchList)
+			m.read("/a/b", fetchData, 4, 4, 4)
+			m.requireEvents()
+			require.False(m, m.node("/a/b").data.queued, "the reply is deferred")
+			m.u.handleReply(m.complete(list, 3, 3, 4, "b")) // the list of another znode confirms nothing
+			m.requireEvents()
+			m.u.handleReply(m.complete(data, 3, 3, 4))
+			m.requireEvents("deleted /a/b", "deleted /a", "created /a=")
+		})
+	})
+	t.Run("the parent was changed", func(t *testing.T) {
+		runManual(t, func(m *manual) {
+			m.changeParent()
+			data := m.start("/a", fetchData)
+			m.read("/a/b", fetchData, 4, 4, 4)
+			require.False(m, m.node("/a/b").data.queued, "the reply is deferred")
+			m.u.handleReply(m.complete(data, 1, 3, 4)) // it was sent before, and confirms nothing
+			m.requireEvents("changed /a=")
+			m.requireQueued("/a")
+			m.read("/a", fetchData, 1, 3, 4)
+			m.requireEvents("deleted /a/b", "created /a/b=")
+		})
+	})
+	t.Run("the parent changes all the time", func(t *testing.T) {
+		runManual(t, func(m *manual) {
+			m.changeParent()
+			m.read("/a/b", fetchData, 4, 4, 4)
+			parent := m.complete(m.start("/a", fetchData), 1, 5, 4)
+			m.fire["data /a"](zk.EventNodeDataChanged)
+			m.u.handleReply(parent)
+			m.requireEvents("changed /a=", "deleted /a/b", "created /a/b=")
+		})
+	})
+}
+
+// The same one level below: a parent whose reply is deferred does not confirm its children.
+func TestTrap29_DeferredParent(t *testing.T) {
+	runManual(t, func(m *manual) {
+		m.read("/a/b", fetchList, 2, 2, 3, "c")
+		m.read("/a/b/c", fetchData, 3, 3, 3)
+		m.requireEvents("created /a/b/c=")
+		m.fire["list /a/b"](zk.EventNodeDeleted)
+		m.changeParent()
+		data, list := m.start("/a", fetchData), m.start("/a/b", fetchList)
+		child := m.start("/a/b/c", fetchData)
+		m.read("/a/b", fetchData, 5, 5, 6)
+		m.u.handleReply(m.complete(child, 6, 6, 6))
+		m.requireEvents()
+		m.u.handleReply(m.complete(list, 5, 5, 6, "c"))
+		m.requireEvents()
+		m.u.handleReply(m.complete(data, 4, 4, 5))
+		m.requireEvents("deleted /a/b/c", "deleted /a/b", "deleted /a", "created /a=")
+	})
+}
+
+// The event of a previous watch does not concern a znode that was read since.
+func TestTrap29_LateEvent(t *testing.T) {
+	runManual(t, func(m *manual) {
+		old, fire := m.node("/a/b").data.watch, m.fire["data /a/b"]
+		f := m.start("/a/b", fetchData)
+		fire(zk.EventNodeDeleted)
+		m.u.handleReply(m.complete(f, 4, 4, 4)) // read after the znode was created again
+		m.u.handleEvent(old, zk.Event{Type: zk.EventNodeDeleted})
+		m.requireEvents("deleted /a/b", "created /a/b=")
+		m.requireQueued("/a/b")
+	})
+}

@@ -1,0 +1,179 @@
+package cache
+
+import (
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+)
+
+// fetchQueue contains the parts that must be read, in the order in which they are read.
+type fetchQueue struct {
+	items []nodePart
+	head  int
+}
+
+// nodePart identifies a part of a node.
+type nodePart struct {
+	node *node
+	kind partKind
+}
+
+func (q *fetchQueue) push(p nodePart) { q.items = append(q.items, p) }
+
+func (q *fetchQueue) empty() bool { return q.head == len(q.items) }
+
+func (q *fetchQueue) pop() nodePart {
+	p := q.items[q.head]
+	q.items[q.head] = nodePart{}
+	if q.head++; q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+	}
+	return p
+}
+
+// If the connection has broken aloneAfter times while a part was read, the part is read while no
+// other read is in flight. After tooLargeAfter times it is not read any more, because the reply is
+// probably too large.
+const (
+	aloneAfter    = 2
+	tooLargeAfter = 5
+)
+
+// enqueue adds a part to a queue if it is dirty and can be read now. The list of children is read
+// after the data.
+func (u *updater) enqueue(n *node, kind partKind) {
+	p := n.part(kind)
+	if n.removed || !p.dirty || p.queued || p.inFlight {
+		return
+	}
+	if kind == listPart {
+		hasList := u.hasList(n)
+		if hasList && n.data.epoch != u.epoch {
+			return
+		}
+		if !hasList || n.tooLargePzxid != 0 && n.tooLargePzxid == n.value.Stat.Pzxid {
+			u.cancelRead(p) // not needed, or known to be too large
+			return
+		}
+	} else if n.deferred != nil {
+		return
+	}
+	p.queued = true
+	if p.breaks >= aloneAfter {
+		u.suspects.push(nodePart{n, kind})
+	} else {
+		u.queue.push(nodePart{n, kind})
+	}
+}
+
+// sendRequests sends the requests that can be sent now.
+func (u *updater) sendRequests() {
+	u.tree.mu.Lock() // pollPart may remove nodes
+	defer u.tree.mu.Unlock()
+	isRoundWaiting := len(u.syncRound) == 0 && len(u.waitingSyncs) > 0 || len(u.syncRound) > 0 && !u.roundMarked
+	if u.up && !u.paused && !u.syncInFlight && (u.needsSync || isRoundWaiting) {
+		u.startSync()
+	}
+	for u.up && !u.paused && !u.needsSync && !u.alone && !u.connClosed && u.inFlight < u.concurrency {
+		switch {
+		case !u.suspects.empty():
+			if u.inFlight > 0 {
+				return
+			}
+			u.alone = u.startFetch(u.suspects.pop())
+		case !u.queue.empty():
+			u.startFetch(u.queue.pop())
+		default:
+			return
+		}
+	}
+}
+
+// startFetch reads a part that was removed from a queue. It returns false if the read is not needed
+// any more.
+func (u *updater) startFetch(np nodePart) bool {
+	n, p := np.node, np.node.part(np.kind)
+	u.pollPart(p) // before queued is reset, so that the part is not added to the queue again
+	p.queued = false
+	if n.removed || !p.dirty {
+		return false
+	}
+	f := &fetch{
+		node: n, kind: np.kind, op: fetchData, watching: true,
+		epoch: u.epoch, connEpoch: u.connEpoch, sent: u.tick(), sentTime: time.Now(),
+	}
+	switch {
+	case np.kind == listPart:
+		f.op = fetchList
+	case n.missing:
+		f.op = fetchStat
+	case n.statOnly:
+		// The servers send no events of a znode that the client must not read, and a watch on a
+		// znode that does not exist would remain.
+		f.op, f.watching = fetchStat, n.parent == nil || n.tooLargeMzxid != 0
+	}
+	p.inFlight, p.dirty = true, false
+	u.inFlight++
+	u.send(f)
+	return true
+}
+
+// send sends a request in the background. The reply is added to replies.
+func (u *updater) send(f *fetch) {
+	conn, replies, root := u.conn, u.replies, u.cache.path
+	go func() {
+		f.run(conn, root)
+		replies.put(f)
+	}()
+}
+
+// fetchOp is the kind of a request.
+type fetchOp uint8
+
+const (
+	fetchData fetchOp = iota
+	fetchStat
+	fetchList
+	fetchSync // synchronizes the server, and reads nothing
+)
+
+var whatOf = [...]watch.What{fetchData: watch.Data, fetchStat: watch.Existence, fetchList: watch.Children}
+
+// fetch is a request and its reply.
+type fetch struct {
+	node     *node
+	kind     partKind
+	op       fetchOp
+	watching bool // the request sets a watch
+	epoch    uint64
+	// connEpoch is the epoch of the connection before the request.
+	connEpoch uint64
+	// sent is the time by the clock of the updater, and sentTime the time of the system.
+	sent     uint64
+	sentTime time.Time
+
+	data     []byte
+	children []string
+	stat     *zk.Stat
+	exists   bool
+	watch    *watch.Watch
+	err      error
+}
+
+// run sends the request, and blocks until the connection answers it or breaks. It uses only the
+// fields of the request.
+func (f *fetch) run(conn *zk.Conn, root string) {
+	switch {
+	case f.op == fetchSync:
+		_, f.err = conn.Sync(root)
+		return
+	case !f.watching:
+		f.exists, f.stat, f.err = conn.Exists(f.node.path)
+		return
+	}
+	found, err := watch.Try(conn, watch.Query{Path: f.node.path, What: whatOf[f.op], Epoch: f.connEpoch, Reset: true})
+	f.data, f.children, f.stat, f.watch, f.err = found.Data, found.Children, found.Stat, found.Watch, err
+	f.exists = found.Stat != nil
+}

@@ -1,0 +1,210 @@
+package cache
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// A change, a creation and a deletion cost few requests. Ephemeral znodes have no children to list.
+func TestFetch_RequestsPerChange(t *testing.T) {
+	run(t, func(h *harness) {
+		h.create("/a")
+		log := h.requests(func() { h.fill("/a", Subtree) })
+		require.Len(h, log, 2, "%v", log)
+		log = h.requests(func() { h.create("/a/b") })
+		require.Len(h, log, 3, "list of the parent, data, list\n%v", log)
+		log = h.requests(func() { h.set("/a/b", "") })
+		require.Len(h, log, 1, "%v", log)
+		log = h.requests(func() { h.remove("/a/b") })
+		require.Len(h, log, 1, "list of the parent\n%v", log)
+		log = h.requests(func() {
+			_, err := h.writer.Create("/a/e", nil, zk.FlagEphemeral, openACL)
+			require.NoError(h, err)
+		})
+		require.Len(h, log, 2, "list of the parent, data\n%v", log)
+		require.Equal(h, []string{"data /a", "children /a", "data /a/e"}, h.watches())
+	})
+}
+
+// The cache has no more requests in flight than WithConcurrency permits.
+func TestFetch_ConcurrencyIsLimited(t *testing.T) {
+	run(t, func(h *harness) {
+		h.create("/a")
+		for i := range 30 {
+			h.create("/a/" + string(rune('a'+i)))
+		}
+		h.srv.Delay(zktest.ToClient, time.Millisecond, h.session())
+		c := h.newCache("/a", Children, WithConcurrency(5))
+		log := h.requests(func() { <-c.Filled() })
+		require.Len(h, log, 32)
+		for begin := range log {
+			inFlight := 0
+			for _, e := range log[begin:] {
+				if e.Time.Sub(log[begin].Time) < time.Millisecond {
+					inFlight++
+				}
+			}
+			require.LessOrEqual(h, inFlight, 5)
+		}
+	})
+}
+
+// A znode that was deleted before the cache has read it leaves no watch.
+func TestTrap24_NoWatchOnDeletedZnode(t *testing.T) {
+	run(t, func(h *harness) {
+		h.create("/a")
+		c, r := h.fill("/a", Subtree)
+		r.take()
+		hook := h.srv.Before(zktest.Match{Op: zktest.OpGetData, Session: h.session(), Path: "/a/*"}, func(q *zktest.Request) zktest.Verdict {
+			h.remove(q.Path)
+			return zktest.Verdict{}
+		})
+		for i := range 20 {
+			h.create(fmt.Sprintf("/a/%d", i))
+			synctest.Wait()
+		}
+		hook.Remove()
+		require.Empty(h, r.take())
+		require.Equal(h, 1, c.Len())
+		require.Equal(h, []string{"data /a", "children /a"}, h.watches())
+		require.Equal(h, 2, h.channels())
+
+		// The same for a znode that the client must not read, of which the cache reads only the
+		// Stat.
+		h.srv.Before(zktest.Match{Op: zktest.OpGetData, Session: h.session(), Path: "/a/*"}, zktest.Fail(zk.ErrNoAuth))
+		h.srv.Before(zktest.Match{Op: zktest.OpExists, Session: h.session(), Path: "/a/*"}, func(q *zktest.Request) zktest.Verdict {
+			h.remove(q.Path)
+			return zktest.Verdict{}
+		})
+		h.create("/a/b")
+		require.Empty(h, r.take())
+		require.Equal(h, 2, h.channels())
+	})
+}
+
+// A listing that is larger than the receive buffer breaks the connection. It is reported, and not
+// requested again and again.
+func TestTrap37_TooManyChildren(t *testing.T) {
+	run(t, func(h *harness) {
+		h.create("/a", "/a/few", "/a/few/x")
+		h.createWith("/a/many", "1")
+		name := strings.Repeat("n", 100)
+		for i := range 700 {
+			h.create(fmt.Sprintf("/a/many/%s%d", name, i))
+		}
+		c, r := h.fill("/a", Subtree)
+		require.Subset(h, r.take(), []string{"created /a/few/x=", "fresh"})
+		z, ok := c.Get("/a/many")
+		require.True(h, ok)
+		require.ErrorIs(h, z.Err, ErrTooLarge)
+		require.Equal(h, "1", string(z.Data))
+		require.Equal(h, int32(700), z.Stat.NumChildren)
+		listings := h.countRequests(zktest.OpGetChildren2, "/a/many")
+		require.LessOrEqual(h, listings, tooLargeAfter)
+
+		// The cache continues to update the other znodes.
+		h.create("/a/few/y")
+		require.Equal(h, []string{"created /a/few/y="}, r.take())
+		h.reconnect(c, func() {})
+		require.NoError(h, c.Sync(h.Context()))
+		time.Sleep(time.Minute)
+		require.Equal(h, listings, h.countRequests(zktest.OpGetChildren2, "/a/many"))
+
+		// The children are listed again after they have changed.
+		for i := range 400 {
+			h.remove(fmt.Sprintf("/a/many/%s%d", name, i))
+		}
+		h.reconnect(c, func() {})
+		z, _ = c.Get("/a/many")
+		require.NoError(h, z.Err)
+		h.requireEqual(c, r, Subtree)
+	})
+}
+
+// Data that is larger than the receive buffer is treated in the same way.
+func TestTrap37_TooMuchData(t *testing.T) {
+	run(t, func(h *harness) {
+		h.create("/a")
+		h.createWith("/a/b", strings.Repeat("x", 100<<10))
+		h.createWith("/a/b/c", "1")
+		c, r := h.fill("/a", Subtree)
+		require.ElementsMatch(h, []string{"created /a=", "created /a/b= !", "created /a/b/c=1", "stale", "fresh", "fresh"}, append(r.take(), "stale", "fresh"))
+		z, _ := c.Get("/a/b")
+		require.ErrorIs(h, z.Err, ErrTooLarge)
+		require.Equal(h, int32(100<<10), z.Stat.DataLength)
+		h.reconnect(c, func() {})
+		require.NoError(h, c.Sync(h.Context()))
+		log := h.requests(func() { time.Sleep(time.Minute) })
+		require.Empty(h, log)
+		r.take()
+		h.set("/a/b", "small")
+		require.Equal(h, []string{"changed /a/b=small"}, r.take())
+
+		// A new session causes at most one break.
+		h.set("/a/b", strings.Repeat("x", 100<<10))
+		time.Sleep(10 * time.Second)
+		require.True(h, c.Fresh())
+		log = h.requests(func() {
+			h.reconnect(c, func() { require.NoError(h, h.srv.ExpireSession(h.session())) })
+			time.Sleep(10 * time.Second)
+		})
+		z, _ = c.Get("/a/b")
+		require.ErrorIs(h, z.Err, ErrTooLarge)
+		reads := h.srv.Log().Session(h.session()).Filter(func(e zktest.Entry) bool {
+			return e.Op == zktest.OpGetData && e.Path == "/a/b"
+		})
+		require.LessOrEqual(h, len(reads), 1, "%v", log)
+		require.True(h, c.Fresh())
+	})
+}
+
+// Requests that were in flight together with a request that breaks the connection are not
+// considered too large.
+func TestTrap37_OtherRequestsInFlight(t *testing.T) {
+	run(t, func(h *harness) {
+		h.create("/a")
+		for i := range 30 {
+			h.create(fmt.Sprintf("/a/%d", i))
+		}
+		h.createWith("/a/large", strings.Repeat("x", 100<<10))
+		h.srv.Delay(zktest.BothWays, time.Millisecond)
+		c, _ := h.fill("/a", Children)
+		require.Equal(h, 32, c.Len())
+		for z := range c.All() {
+			if z.Path == "/a/large" {
+				require.ErrorIs(h, z.Err, ErrTooLarge)
+			} else {
+				require.NoError(h, z.Err)
+			}
+		}
+	})
+}
+
+// If a connection breaks because the server does not respond, no request is considered too large.
+func TestTrap37_UnresponsiveServer(t *testing.T) {
+	run(t, func(h *harness) {
+		h.create("/a")
+		c, r := h.fill("/a", Node)
+		for range 2 * tooLargeAfter {
+			h.srv.Blackhole(zktest.ToServer, h.session())
+			h.set("/a", "")
+			for h.conn.State() == zk.StateHasSession {
+				time.Sleep(10 * time.Millisecond)
+			}
+			h.srv.Heal(h.session())
+			time.Sleep(1100 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		z, _ := c.Get("/a")
+		require.NoError(h, z.Err)
+		h.requireEqual(c, r, Node)
+	})
+}

@@ -1,0 +1,340 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const sessionTimeout = 4 * time.Second
+
+var openACL = zk.WorldACL(zk.PermAll)
+
+// harness is a server in a bubble with fake time, the connection of a cache, and a connection that
+// changes znodes.
+type harness struct {
+	*testing.T
+	srv    *zktest.Server
+	conn   *zk.Conn
+	writer *zk.Conn
+}
+
+func run(t *testing.T, f func(h *harness), opts ...zktest.Option) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &harness{T: t, srv: zktest.Start(t, opts...)}
+		h.conn, h.writer = h.connect(), h.connect()
+		f(h)
+	})
+}
+
+// connect returns a connection with a small receive buffer.
+func (h *harness) connect() *zk.Conn {
+	conn, _, err := h.srv.Connect(sessionTimeout, zk.WithMaxBufferSize(64<<10))
+	require.NoError(h, err)
+	synctest.Wait()
+	return conn
+}
+
+// session returns the session of the cache.
+func (h *harness) session() int64 { return h.conn.SessionID() }
+
+// newCache returns a cache that is closed when the test ends.
+func (h *harness) newCache(path string, scope Scope, opts ...recipes.Option) *Cache {
+	c, err := New(h.conn, path, scope, append([]recipes.Option{recipes.WithSessionTimeout(sessionTimeout)}, opts...)...)
+	require.NoError(h, err)
+	h.Cleanup(c.Close)
+	return c
+}
+
+// fill returns a cache that is filled, and the replica of its events.
+func (h *harness) fill(path string, scope Scope, opts ...recipes.Option) (*Cache, *replica) {
+	c := h.newCache(path, scope, opts...)
+	r := newReplica()
+	go func() {
+		defer close(r.ended)
+		for e := range c.Events() {
+			r.apply(c, e)
+		}
+	}()
+	h.Cleanup(func() {
+		c.Close()
+		<-r.ended
+		require.Empty(h, r.faults)
+	})
+	<-c.Filled()
+	synctest.Wait()
+	return c, r
+}
+
+// create creates znodes without data.
+func (h *harness) create(paths ...string) {
+	h.Helper()
+	for _, p := range paths {
+		h.createWith(p, "")
+	}
+}
+
+func (h *harness) createWith(path, data string) {
+	h.Helper()
+	_, err := h.writer.Create(path, []byte(data), 0, openACL)
+	require.NoError(h, err)
+}
+
+func (h *harness) set(path, data string) {
+	h.Helper()
+	_, err := h.writer.Set(path, []byte(data), -1)
+	require.NoError(h, err)
+}
+
+func (h *harness) remove(paths ...string) {
+	h.Helper()
+	for _, p := range paths {
+		require.NoError(h, h.writer.Delete(p, -1))
+	}
+}
+
+// reconnect breaks the connection of a cache, runs f while it is down, and waits until the cache is
+// fresh again.
+func (h *harness) reconnect(c *Cache, f func()) {
+	h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: h.session(), Nth: 1}, func(*zktest.Request) zktest.Verdict {
+		f()
+		return zktest.Verdict{}
+	})
+	h.srv.DropConnections(h.session())
+	time.Sleep(5 * time.Second)
+	synctest.Wait()
+	require.True(h, c.Fresh())
+}
+
+// requests returns the requests of the session of the cache while f runs, without pings and events.
+func (h *harness) requests(f func()) zktest.Log {
+	begin := len(h.srv.Log())
+	f()
+	synctest.Wait()
+	return h.srv.Log()[begin:].Session(h.session()).Requests()
+}
+
+// countRequests returns how many requests of a kind were sent for a path.
+func (h *harness) countRequests(op zktest.Op, path string) int {
+	return h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == op && e.Path == path }).Count()
+}
+
+// watches returns the watches of the session of the cache at the server.
+func (h *harness) watches() []string {
+	var list []string
+	for _, w := range h.srv.Watches() {
+		if w.Session == h.session() {
+			list = append(list, w.Kind.String()+" "+w.Path)
+		}
+	}
+	return list
+}
+
+// channels returns how many channels the client library holds for the watches of the cache.
+func (h *harness) channels() int { return watchChannels(h.conn) }
+
+func watchChannels(conn *zk.Conn) (n int) {
+	synctest.Wait() // so that the client library does not change them
+	for it := reflect.ValueOf(conn).Elem().FieldByName("watchers").MapRange(); it.Next(); {
+		n += it.Value().Len()
+	}
+	return n
+}
+
+// replica applies the events of a cache to a map, and verifies their order.
+type replica struct {
+	mu     sync.Mutex
+	events []string // since the last call of take
+	nodes  map[string]Znode
+	czxids map[string]int64 // the greatest czxid of each path
+	stale  bool
+	faults []string
+	ended  chan struct{}
+}
+
+func newReplica() *replica {
+	return &replica{nodes: map[string]Znode{}, czxids: map[string]int64{}, stale: true, ended: make(chan struct{})}
+}
+
+func (r *replica) addFault(format string, args ...any) {
+	r.faults = append(r.faults, fmt.Sprintf(format, args...))
+}
+
+// apply applies an event of a cache, and verifies that it can follow the events before.
+func (r *replica) apply(c *Cache, e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, eventText(e))
+	known, ok := r.nodes[e.Path]
+	_, hasParent := r.nodes[path.Dir(e.Path)]
+	switch e.Kind {
+	case Created:
+		switch {
+		case ok:
+			r.addFault("%s created, but it exists", e.Path)
+		case e.Path != c.path && !hasParent:
+			r.addFault("%s created before its parent", e.Path)
+		case e.Node.Stat.Czxid <= r.czxids[e.Path]:
+			r.addFault("%s created with a czxid that was reported before", e.Path)
+		}
+		r.nodes[e.Path], r.czxids[e.Path] = e.Node, e.Node.Stat.Czxid
+	case Changed:
+		switch {
+		case !ok:
+			r.addFault("%s changed, but it does not exist", e.Path)
+		case e.Node.Stat.Czxid != known.Stat.Czxid || e.Old.Stat.Czxid != known.Stat.Czxid || e.Old.Stat.Mzxid != known.Stat.Mzxid:
+			r.addFault("%s changed from a state that was not reported", e.Path)
+		case e.Node.Stat.Mzxid < known.Stat.Mzxid || e.Node.Stat.Mzxid == known.Stat.Mzxid && (e.Node.Err == nil) == (known.Err == nil):
+			r.addFault("%s changed to an older or to the same state", e.Path)
+		}
+		r.nodes[e.Path] = e.Node
+	case Deleted:
+		if !ok || e.Old.Stat.Czxid != known.Stat.Czxid {
+			r.addFault("%s deleted, but it does not exist", e.Path)
+		}
+		for p := range r.nodes {
+			if path.Dir(p) == e.Path {
+				r.addFault("%s deleted before %s", e.Path, p)
+			}
+		}
+		delete(r.nodes, e.Path)
+	case Stale, Fresh:
+		if r.stale != (e.Kind == Fresh) {
+			r.addFault("%v twice", e.Kind)
+		}
+		r.stale = e.Kind == Stale
+	}
+	if now, ok := c.Get(e.Path); e.Kind <= Deleted && ok && (now.Stat.Czxid < e.Node.Stat.Czxid || now.Stat.Mzxid < e.Node.Stat.Mzxid) {
+		r.addFault("%s in the cache is older than in the event", e.Path)
+	}
+}
+
+// eventText returns an event as the tests write it.
+func eventText(e Event) string {
+	switch e.Kind {
+	case Created, Changed:
+		s := fmt.Sprintf("%v %s=%s", e.Kind, e.Path, e.Node.Data)
+		if e.Node.Err != nil {
+			s += " !"
+		}
+		return s
+	case Deleted:
+		return fmt.Sprintf("%v %s", e.Kind, e.Path)
+	}
+	return e.Kind.String()
+}
+
+// take returns the events since its last call.
+func (r *replica) take() []string {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	events := r.events
+	r.events = nil
+	return events
+}
+
+// compareWithCache returns an error if the replica differs from the cache.
+func (r *replica) compareWithCache(c *Cache) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cached := map[string]Znode{}
+	for z := range c.All() {
+		cached[z.Path] = z
+	}
+	for _, p := range slices.Sorted(maps.Keys(cached)) {
+		if err := compareZnodes(r.nodes[p], cached[p], false); err != nil {
+			return fmt.Errorf("%s in the events: %w", p, err)
+		}
+	}
+	if len(cached) != len(r.nodes) || len(cached) != c.Len() {
+		return fmt.Errorf("%d znodes in the events, %d in the cache, Len %d", len(r.nodes), len(cached), c.Len())
+	}
+	return nil
+}
+
+// compareZnodes returns an error if two states of a znode differ. withChildren includes the fields
+// of the Stat that describe the children.
+func compareZnodes(a, b Znode, withChildren bool) error {
+	if !withChildren {
+		copyChildrenStat(&a.Stat, &b.Stat)
+	}
+	a.Stat.Aversion = b.Stat.Aversion
+	switch {
+	case string(a.Data) != string(b.Data):
+		return fmt.Errorf("data %q, not %q", a.Data, b.Data)
+	case a.Stat != b.Stat:
+		return fmt.Errorf("stat %+v, not %+v", a.Stat, b.Stat)
+	case (a.Err == nil) != (b.Err == nil):
+		return fmt.Errorf("err %v, not %v", a.Err, b.Err)
+	}
+	return nil
+}
+
+// compareWithServer returns an error if the cache differs from a read of the whole tree.
+func compareWithServer(conn *zk.Conn, c *Cache, scope Scope) error {
+	found := 0
+	var visit func(p string, depth Scope) error
+	visit = func(p string, depth Scope) error {
+		data, stat, err := conn.Get(p)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p, err)
+		}
+		found++
+		z, ok := c.Get(p)
+		if !ok {
+			return fmt.Errorf("%s is not in the cache", p)
+		}
+		if err := compareZnodes(z, Znode{Data: data, Stat: *stat}, depth < scope); err != nil {
+			return fmt.Errorf("%s in the cache: %w", p, err)
+		}
+		if depth == scope {
+			return nil
+		}
+		names, _, err := conn.Children(p)
+		if err != nil {
+			return err
+		}
+		slices.Sort(names)
+		if cached, _ := c.Children(p); !slices.Equal(cached, names) {
+			return fmt.Errorf("%s has the children %q in the cache, not %q", p, cached, names)
+		}
+		for _, name := range names {
+			if err := visit(path.Join(p, name), depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := visit(c.path, 0); err != nil && (!errors.Is(err, zk.ErrNoNode) || found > 0) {
+		return err
+	}
+	if found != c.Len() {
+		return fmt.Errorf("%d znodes in the cache, %d at the server", c.Len(), found)
+	}
+	return nil
+}
+
+// requireEqual requires that the cache, its events and the server agree.
+func (h *harness) requireEqual(c *Cache, r *replica, scope Scope) {
+	h.Helper()
+	synctest.Wait()
+	require.NoError(h, compareWithServer(h.writer, c, scope))
+	require.NoError(h, r.compareWithCache(c))
+}

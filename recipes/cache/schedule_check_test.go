@@ -1,0 +1,50 @@
+package cache
+
+import "fmt"
+
+// defect returns the reason why a node would not become, or remain, equal to its znode, or "". All
+// goroutines are idle.
+func (n *node) defect(scope Scope) string {
+	isPending := func(n *node) bool { return n.data.dirty || n.data.inFlight || n.deferred != nil }
+	canRead := n.parent == nil || !isPending(n.parent)
+	if n.deferred != nil && canRead {
+		return "has a deferred reply, but its parent is not read"
+	}
+	if n.deferred == nil {
+		if defect := n.data.defect(canRead, n.dataErr != nil); defect != "" && !(n.missing && n.data.watch != nil) {
+			return "has data that " + defect
+		}
+	}
+	if n.value == nil || n.depth >= scope || n.value.Stat.EphemeralOwner != 0 || n.dataErr != nil {
+		return ""
+	}
+	if n.listErr == nil && n.tooLargePzxid == 0 {
+		if defect := n.list.defect(!isPending(n), false); defect != "" {
+			return "has a list that " + defect
+		}
+	}
+	// If the watch has not fired, no child was created or deleted since the list was read.
+	l := &n.list
+	if l.watch != nil && !l.watch.shared.Fired() && l.known && !l.dirty && !l.inFlight && len(n.children) != int(n.value.Stat.NumChildren) {
+		return fmt.Sprintf("has %d children, not %d", len(n.children), n.value.Stat.NumChildren)
+	}
+	return ""
+}
+
+// defect returns the reason why a part would not be read when that is necessary, or "". canRead
+// means that nothing else must be read before. mayLackWatch means that no watch can be set.
+func (p *part) defect(canRead, mayLackWatch bool) string {
+	switch {
+	case p.inFlight && p.queued:
+		return "would be read twice"
+	case p.inFlight || p.queued:
+	case p.dirty && canRead:
+		return "is dirty and is not read"
+	case p.dirty:
+	case !p.known:
+		return "was not read"
+	case p.watch == nil && !mayLackWatch:
+		return "has no watch"
+	}
+	return ""
+}

@@ -1,0 +1,46 @@
+package cache
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The methods of the tree return the cached znodes, and hold no lock while the caller uses the
+// result.
+func TestTree_Reads(t *testing.T) {
+	run(t, func(h *harness) {
+		for _, p := range []string{"/a", "/a/y", "/a/x", "/a/x/1", "/ab"} {
+			h.createWith(p, p)
+		}
+		c, _ := h.fill("/a", Subtree)
+		z, ok := c.Get("/a/x/1")
+		require.True(h, ok)
+		require.Equal(h, "/a/x/1", string(z.Data))
+		require.Equal(h, "/a/x/1", z.Path)
+		for _, p := range []string{"/ab", "/a/", "/a/z", "/a/x/1/2", "", "/"} {
+			_, ok = c.Get(p)
+			require.False(h, ok, p)
+		}
+		names, ok := c.Children("/a")
+		require.True(h, ok)
+		require.Equal(h, []string{"x", "y"}, names)
+		names, ok = c.Children("/a/y")
+		require.True(h, ok)
+		require.Empty(h, names)
+		_, ok = c.Children("/a/z")
+		require.False(h, ok)
+		var paths []string
+		for z := range c.All() {
+			paths = append(paths, z.Path)
+			h.create(z.Path + "/new") // the iteration must not hold a lock
+			synctest.Wait()
+			if z.Path == "/a/x/1" {
+				break
+			}
+		}
+		require.Equal(h, []string{"/a", "/a/x", "/a/x/1"}, paths)
+		require.Equal(h, 7, c.Len())
+	})
+}

@@ -1,0 +1,320 @@
+package cache
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
+)
+
+// updater keeps the tree of a cache up to date. Its goroutine owns all state. fetch.go decides
+// which requests it sends, apply.go applies their replies to the tree, and sync.go implements Sync.
+//
+// It does not use watch.Reader or request.Read, which need a goroutine for each znode. It has
+// watches on many znodes (watch.go), and retries requests that fail together with their connection
+// from its queues.
+type updater struct {
+	cache *Cache
+	tree  *tree // that of the cache
+
+	scope          Scope
+	concurrency    int  // the maximum number of requests in flight
+	withoutData    bool // data is not cached
+	conn           *zk.Conn
+	log            *slog.Logger
+	sub            *session.Subscription
+	sessionTimeout time.Duration
+	watches        *watchSet
+	replies        *mailbox[*fetch]
+	events         eventQueue
+
+	clock     uint64 // increases with each event whose order matters
+	epoch     uint64 // 1 at first, increases with each break of the connection
+	connEpoch uint64 // the epoch of the connection (session.State)
+	session   int64
+	up        bool // the connection is established
+	// needsSync means that the server of a new session may lag behind the tree, so that nothing may
+	// be read before a Sync.
+	needsSync  bool
+	checkConn  bool // the state of the connection may have changed
+	connClosed bool // the owner of the connection has closed it
+
+	queue    fetchQueue
+	suspects fetchQueue // reads during which the connection has broken repeatedly
+	inFlight int        // how many reads are in flight
+	alone    bool       // the only read in flight is a suspect
+	pending  int        // how many parts have a pendingSince
+
+	// After a failure no request is sent until the timer fires.
+	paused  bool
+	backoff request.Backoff
+	timer   *time.Timer
+
+	syncInFlight bool        // a request that synchronizes the server is in flight
+	waitingSyncs []*syncCall // calls of Sync that join the next round
+	syncRound    []*syncCall // calls of Sync in the current round
+	roundMarked  bool        // the parts for which the round waits were marked as pending
+}
+
+func newUpdater(c *Cache, s *recipe.Setup, options cacheOptions, scope Scope) *updater {
+	u := &updater{
+		cache: c, tree: &c.tree, scope: scope, concurrency: options.concurrency, withoutData: options.withoutData,
+		conn: s.Conn, log: s.Log.With("cache", s.Path), sub: s.Subscribe(), sessionTimeout: s.SessionTimeout(),
+		watches: newWatchSet(), replies: newMailbox[*fetch](), events: newEventQueue(), epoch: 1, timer: time.NewTimer(0),
+	}
+	u.connEpoch = u.sub.State().Epoch
+	u.markPending(&u.tree.root.data, u.tick())
+	u.enqueue(u.tree.root, dataPart)
+	return u
+}
+
+// run updates the tree until the cache or the connection is closed.
+func (u *updater) run() {
+	defer u.stop()
+	u.checkConnection()
+	for !u.connClosed {
+		u.sendRequests()
+		for u.finishPending() {
+			u.sendRequests() // of the next round of Sync
+		}
+		u.watches.assign(!u.queue.empty())
+		var events chan<- Event
+		var next Event
+		if !u.events.empty() {
+			events, next = u.cache.events, u.events.first()
+		}
+		select {
+		case events <- next:
+			u.events.removeFirst()
+		case <-u.replies.ready:
+			u.tree.mu.Lock()
+			for _, f := range u.replies.take() {
+				u.handleReply(f)
+			}
+			u.tree.mu.Unlock()
+		case <-u.watches.fired.ready:
+			u.tree.mu.Lock()
+			for _, f := range u.watches.fired.take() {
+				u.watches.release(f.watch)
+				u.handleEvent(f.watch, f.event)
+			}
+			u.tree.mu.Unlock()
+		case <-u.cache.syncCalls.ready:
+			u.waitingSyncs = append(u.waitingSyncs, u.cache.syncCalls.take()...)
+		case <-u.sub.Changed():
+			u.checkConn = true
+		case <-u.timer.C:
+			u.paused = false
+		case <-u.cache.closing:
+			return
+		}
+		if u.checkConn {
+			u.checkConnection()
+		}
+	}
+}
+
+// stop releases everything except for the watches, which cannot be removed and which other users of
+// the connection share.
+func (u *updater) stop() {
+	u.timer.Stop()
+	u.sub.Close()
+	u.watches.stop()
+	u.replies.close()
+	u.tree.mu.Lock()
+	u.tree.fresh = false
+	u.tree.err = ErrClosed
+	if u.connClosed {
+		u.tree.err = zkerror.Refine(zkerror.ErrConnClosed)
+	}
+	u.tree.mu.Unlock()
+	close(u.cache.events)
+	close(u.cache.done)
+}
+
+// checkConnection reads the state of the connection. If the connection has broken, or has another
+// session, everything is read again.
+func (u *updater) checkConnection() {
+	u.checkConn = false
+	s := u.sub.State()
+	if s.Closed {
+		u.connClosed = true
+		return
+	}
+	broken := s.Epoch != u.connEpoch
+	u.connEpoch, u.up = s.Epoch, s.Up
+	if s.Up && s.Session != u.session {
+		if u.session != 0 {
+			broken, u.needsSync = true, true
+			u.tree.mu.Lock()
+			u.tree.root.walk((*node).retryTooLarge)
+			u.tree.mu.Unlock()
+		}
+		u.session = s.Session
+	}
+	if broken {
+		u.tree.mu.Lock()
+		u.restartReads()
+		u.tree.mu.Unlock()
+	}
+}
+
+// restartReads discards the pending reads, and reads the whole tree again from the root.
+func (u *updater) restartReads() {
+	u.log.Debug("connection lost: reading everything again")
+	u.epoch++
+	now := u.tick()
+	u.queue, u.suspects, u.pending = fetchQueue{}, fetchQueue{}, 0
+	restart := func(p *part, wanted bool) {
+		p.queued, p.dirty, p.pendingSince = false, wanted, 0
+		if wanted {
+			u.markPending(p, now)
+		}
+	}
+	u.tree.root.walk(func(n *node) {
+		n.deferred, n.deferredChildren = nil, nil
+		restart(&n.data, true)
+		restart(&n.list, u.hasList(n))
+	})
+	if u.tree.fresh {
+		u.tree.fresh = false
+		u.events.addConnection(Stale)
+	}
+	u.enqueue(u.tree.root, dataPart)
+}
+
+// finishPending makes the cache fresh if no part is pending. It reports whether this has completed
+// a round of Sync.
+func (u *updater) finishPending() bool {
+	if u.pending > 0 {
+		return false
+	}
+	if !u.tree.fresh {
+		u.tree.mu.Lock()
+		u.tree.fresh = true
+		u.tree.mu.Unlock()
+		u.events.addConnection(Fresh)
+		select {
+		case <-u.cache.filled:
+		default:
+			close(u.cache.filled)
+		}
+	}
+	return u.finishSyncRound()
+}
+
+// tick advances the clock.
+func (u *updater) tick() uint64 {
+	u.clock++
+	return u.clock
+}
+
+// markPending makes a part pending until a reply to a request that is sent at now or later is
+// applied.
+func (u *updater) markPending(p *part, now uint64) {
+	if p.pendingSince == 0 {
+		u.pending++
+	}
+	p.pendingSince = now
+}
+
+// resolvePending is called when the reply to a request that was sent at a time was applied.
+func (u *updater) resolvePending(p *part, sent uint64) {
+	switch {
+	case p.pendingSince == 0:
+	case sent >= p.pendingSince || u.isCurrent(p):
+		p.pendingSince = 0
+		u.pending--
+	default:
+		p.dirty = true
+	}
+}
+
+// cancelRead makes a part neither dirty nor pending.
+func (u *updater) cancelRead(p *part) {
+	if p.pendingSince != 0 {
+		u.pending--
+	}
+	p.pendingSince, p.dirty = 0, false
+}
+
+// hasList reports whether the children of n belong to the cache and can be read. An ephemeral znode
+// has no children. A client that must not read the data must not read the names of the children
+// either.
+func (u *updater) hasList(n *node) bool {
+	return n.value != nil && n.depth < u.scope && !znode.IsEphemeral(&n.value.Stat) && (n.dataErr == nil || n.dataErr == ErrTooLarge)
+}
+
+// pauseRequests sends no request for some time, after a request has failed with its connection. The
+// pause is not shorter than ClosingTime: requests that are sent while the owner of the connection
+// closes it can block the client library.
+func (u *updater) pauseRequests() {
+	u.checkConn = true
+	if !u.paused {
+		u.paused = true
+		u.timer.Reset(max(u.backoff.Next(), request.ClosingTime))
+	}
+}
+
+// handleEvent handles the event of a watch. The first call for a watch counts.
+func (u *updater) handleEvent(w *nodeWatch, event zk.Event) {
+	if event.Type == zk.EventNotWatching {
+		u.checkConn = true
+		u.connClosed = u.connClosed || event.Err == zk.ErrClosing
+	}
+	if w.hasFired {
+		return
+	}
+	w.hasFired = true
+	n, p := w.node, w.node.part(w.kind)
+	if n.removed || p.watch != w {
+		return
+	}
+	p.watch = nil
+	if event.Type == zk.EventNodeDeleted && n.value != nil {
+		if w.kind == listPart {
+			// The client library has delivered the event to the data watch before.
+			if u.isCurrent(&n.data); n.removed || n.value == nil {
+				return
+			}
+		} else if !p.inFlight {
+			// The watch has fired after the last reply, so the znode in the tree was deleted.
+			u.removeNode(n)
+			return
+		}
+		// Otherwise the reply in flight may be newer than the event.
+	}
+	p.dirty = true
+	u.enqueue(n, w.kind)
+}
+
+// pollWatch reports whether a watch has fired. If it has, pollWatch handles the event.
+func (u *updater) pollWatch(w *nodeWatch) bool {
+	if w.hasFired {
+		return true
+	}
+	event, fired := w.poll()
+	if fired {
+		u.handleEvent(w, event)
+	}
+	return fired
+}
+
+// pollPart handles the event of a part's watch if the watch has fired.
+func (u *updater) pollPart(p *part) {
+	if p.watch != nil {
+		u.pollWatch(p.watch)
+	}
+}
+
+// isCurrent reports whether the tree contains the current state of a part, as far as the client has
+// been notified: the part was read on the current connection, and its watch has not fired.
+func (u *updater) isCurrent(p *part) bool {
+	return p.epoch == u.epoch && p.known && p.watch != nil && !u.pollWatch(p.watch)
+}

@@ -1,0 +1,105 @@
+package counter
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// The channel delivers the newest state: to a slow reader, after breaks of the connection, in
+// another session, and after data in another format.
+func TestChanges(t *testing.T) {
+	run(t, func(h *harness) {
+		conn := h.connect()
+		v, writer := newValue[string](h, conn, "/app/words"), newValue[string](h, h.connect(), "/app/words")
+		ctx, cancel := context.WithCancel(h.Context())
+		changes := v.Changes(ctx)
+		require.Equal(h, Change[string]{}, <-changes)
+		set := func(s string) {
+			_, err := writer.Set(h.Context(), s)
+			require.NoError(h, err)
+		}
+		set("one")
+		require.Equal(h, "one", (<-changes).Value)
+		// The reader is slow.
+		set("two")
+		synctest.Wait()
+		set("three")
+		synctest.Wait()
+		require.Equal(h, "three", (<-changes).Value)
+		// The connection breaks, and the session survives.
+		h.srv.Blackhole(zktest.BothWays, conn.SessionID())
+		set("four")
+		time.Sleep(sessionTimeout / 4)
+		h.srv.DropConnections(conn.SessionID())
+		require.Equal(h, "four", (<-changes).Value)
+		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
+		set("five")
+		require.Equal(h, "five", (<-changes).Value)
+		_, err := h.connect().Set("/app/words", []byte("no JSON"), -1)
+		require.NoError(h, err)
+		require.ErrorIs(h, (<-changes).Err, ErrFormat)
+		set("six")
+		require.Equal(h, "six", (<-changes).Value)
+		cancel()
+		_, open := <-changes
+		require.False(h, open)
+
+		changes = v.Changes(h.Context())
+		<-changes
+		conn.Close()
+		require.ErrorIs(h, (<-changes).Err, recipes.ErrConnClosed)
+		_, open = <-changes
+		require.False(h, open)
+	})
+}
+
+// The number of watches does not grow with the number of calls.
+func TestChanges_LeaveOneWatch(t *testing.T) {
+	run(t, func(h *harness) {
+		conn := h.connect()
+		v := newValue[int](h, conn, "/n")
+		for i := range 2 {
+			for range 1000 {
+				ctx, cancel := context.WithCancel(h.Context())
+				c := v.Changes(ctx)
+				require.Equal(h, i, (<-c).Value)
+				cancel()
+				for range c {
+				}
+			}
+			require.Equal(h, 1, watchChannels(conn))
+			_, err := v.Set(h.Context(), i+1)
+			require.NoError(h, err)
+			synctest.Wait()
+		}
+	})
+}
+
+// A value that is larger than the receive buffer is an error, and later values are delivered.
+func TestChanges_ValueTooLargeToReceive(t *testing.T) {
+	run(t, func(h *harness) {
+		writer := newValue[[]byte](h, h.connectWith(), node)
+		_, err := writer.Set(h.Context(), make([]byte, 100<<10))
+		require.NoError(h, err)
+		reader := newValue[[]byte](h, h.connect(), node)
+		_, _, err = reader.Get(h.Context())
+		require.ErrorIs(h, err, recipes.ErrTooLarge)
+		changes := reader.Changes(h.Context())
+		first := <-changes
+		require.ErrorIs(h, first.Err, recipes.ErrTooLarge)
+		require.NotZero(h, first.Version)
+		_, err = writer.Set(h.Context(), []byte("small"))
+		require.NoError(h, err)
+		time.Sleep(time.Second)
+		second := <-changes
+		require.NoError(h, second.Err)
+		require.Equal(h, "small", string(second.Value))
+	})
+}

@@ -1,0 +1,42 @@
+package counter
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// Concurrent clients receive different numbers, with one write for each block.
+func TestIDs_AreUnique(t *testing.T) {
+	run(t, func(h *harness) {
+		var mu sync.Mutex
+		seen := map[int64]bool{}
+		var clients sync.WaitGroup
+		for range 3 {
+			ids, err := NewIDs(h.counter(), 10)
+			require.NoError(h, err)
+			for range 2 {
+				clients.Go(func() {
+					for range 25 {
+						id, err := ids.Next(h.Context())
+						require.NoError(h, err)
+						mu.Lock()
+						require.False(h, seen[id], "%d twice", id)
+						seen[id] = true
+						mu.Unlock()
+					}
+				})
+			}
+		}
+		clients.Wait()
+		require.True(h, seen[1])
+		writes := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti && e.Code == 0 })
+		require.Len(h, writes, 15+2, "15 blocks, and the records of the two clients that have not created the counter")
+		_, err := NewIDs(h.counter(), 0)
+		require.ErrorIs(h, err, recipes.ErrInvalidOption)
+	})
+}

@@ -1,0 +1,181 @@
+package counter
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
+	"github.com/go-leaderelection/leaderelection/recipes"
+)
+
+// maxData limits the length of the data and the path in a request. A server closes the connection
+// when it receives a request that is longer than a megabyte.
+const maxData = 0xfffff - 4096
+
+// writer returns the Writer that the values of the connection at this path and with this ACL share.
+func (v *Value[T]) writer() *txn.Writer {
+	return txn.Shared(txn.Config{Conn: v.node.Conn, Dir: v.node.Path, ACL: v.node.ACL, Log: v.node.Log})
+}
+
+// write replaces the state old by data. It returns ErrChanged if old is not the current state.
+func (v *Value[T]) write(ctx context.Context, old state, data []byte) (state, error) {
+	for {
+		t, err := v.newTransaction(ctx, old, data)
+		if err != nil {
+			return state{}, err
+		}
+		o, err := v.writer().Run(ctx, t)
+		connClosed := errors.Is(err, recipes.ErrConnClosed)
+		switch {
+		case err == nil:
+			return v.writtenState(ctx, old, data, o)
+		case errors.Is(err, txn.ErrUnknown) && ctx.Err() == nil && !connClosed:
+			// The record was deleted, usually with its session. If nothing was applied, the next
+			// iteration writes again.
+			if err := v.resolveWrite(ctx, old, data); err != nil {
+				return state{}, err
+			}
+		case errors.Is(err, txn.ErrUnknown):
+			return state{}, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err)
+		case errors.Is(err, txn.ErrRecord):
+			// The znode may have been created again, and may have the same version again.
+			if err := v.checkCurrent(ctx, old, true); err != nil {
+				return state{}, err
+			}
+		case errors.Is(err, zk.ErrNoNode) && !old.exists():
+			if err := znode.Make(ctx, v.node.Conn, path.Dir(v.node.Path), v.node.ACL, false); err != nil {
+				return state{}, err
+			}
+		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNoNode):
+			return state{}, ErrChanged
+		default:
+			return state{}, err
+		}
+	}
+}
+
+// newTransaction returns the transaction that replaces the state old by data.
+func (v *Value[T]) newTransaction(ctx context.Context, old state, data []byte) (txn.Transaction, error) {
+	var ops []any
+	switch {
+	case !old.exists():
+		ops = []any{&zk.CreateRequest{Path: v.node.Path, Data: data, Acl: v.node.ACL}}
+	case old.version == anyVersion:
+		err := v.checkCurrent(ctx, old, true)
+		if err == nil {
+			err = ErrVersion
+		}
+		return txn.Transaction{}, err
+	default:
+		ops = []any{&zk.SetDataRequest{Path: v.node.Path, Data: data, Version: old.version}}
+	}
+	if old.version == anyVersion-1 {
+		// A second write in the same transaction takes the znode from version -1 to 0.
+		ops = append(ops, &zk.SetDataRequest{Path: v.node.Path, Data: data, Version: anyVersion})
+	}
+	if len(ops)*(len(data)+len(v.node.Path)) > maxData {
+		return txn.Transaction{}, fmt.Errorf("%w: %d bytes", ErrTooLarge, len(data))
+	}
+	if !old.exists() {
+		return txn.Transaction{Ops: ops, CreatesDir: true}, nil
+	}
+	record, err := v.bindRecord(ctx, old)
+	return txn.Transaction{Ops: ops, Record: record, Alone: true}, err
+}
+
+// anyVersion is the version -1. A write that expects it is applied at any version, so the znode
+// must not have it.
+const anyVersion = -1
+
+// nextVersion returns the version of the znode after a write at a version. Servers with
+// ZOOKEEPER-4743 skip version -1, so the two writes at version -2 lead to version 1 there.
+func nextVersion(version int32) int32 {
+	if version == anyVersion-1 {
+		return 0
+	}
+	return version + 1
+}
+
+// writtenState returns the state that a transaction has written. It compares the czxid, because a
+// record that was created after the state old was read does not show that the znode is the same.
+func (v *Value[T]) writtenState(ctx context.Context, old state, data []byte, o txn.Outcome) (state, error) {
+	written := state{Version{czxid: old.czxid, mzxid: o.Zxid, version: nextVersion(old.version)}, data}
+	if !old.exists() {
+		written.czxid, written.version = o.Zxid, 0
+		v.setLatest(written)
+		return written, nil
+	}
+	var current Version
+	if n := len(o.Responses); n > 0 {
+		current = versionOf(o.Responses[n-1].Stat)
+	} else { // the reply was lost
+		s, err := v.read(ctx, true)
+		if err != nil {
+			return state{}, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err)
+		}
+		current = s.Version
+	}
+	if current.czxid != old.czxid {
+		return state{}, fmt.Errorf("%w: %s was deleted and created again", recipes.ErrUnconfirmed, v.node.Path)
+	}
+	if current.mzxid == written.mzxid {
+		written.Version = current
+	}
+	v.setLatest(written)
+	return written, nil
+}
+
+// bindRecord returns the path of the record with which the state old can be replaced. The znode
+// cannot be deleted and created again as long as it contains the record. If bindRecord creates the
+// record, it returns ErrChanged if old is not the current state. A record that already exists may
+// be newer than the state, so writtenState compares the czxid afterwards.
+func (v *Value[T]) bindRecord(ctx context.Context, old state) (path string, err error) {
+	if path := v.writer().Record(); path != "" {
+		return path, nil
+	}
+	o, err := v.writer().Confirm(ctx)
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return "", ErrChanged
+	case err != nil:
+		return "", err
+	}
+	return o.Record, v.checkCurrent(ctx, old, false)
+}
+
+// checkCurrent reads the znode, and returns ErrChanged if old is not its state. newest is that of
+// read.
+func (v *Value[T]) checkCurrent(ctx context.Context, old state, newest bool) error {
+	current, err := v.read(ctx, newest)
+	if err == nil && current.Version != old.Version {
+		err = ErrChanged
+	}
+	return err
+}
+
+// resolveWrite finds out whether a write was applied in a session that has expired. It returns nil
+// if it was not applied and old is still the current state, ErrChanged if it was not applied and
+// the state has changed, and recipes.ErrUnconfirmed if this write or another write may have led to
+// the current state.
+func (v *Value[T]) resolveWrite(ctx context.Context, old state, data []byte) error {
+	current, err := v.read(ctx, true)
+	isNext := current.version == nextVersion(old.version) && current.czxid == old.czxid
+	if !old.exists() {
+		isNext = current.version == 0 && current.exists()
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err)
+	case current.Version == old.Version:
+		return nil
+	case isNext && !bytes.Equal(current.data, data):
+		return ErrChanged
+	}
+	return fmt.Errorf("%w: the session expired, and the current value is equal to the new value", recipes.ErrUnconfirmed)
+}

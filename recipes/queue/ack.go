@@ -1,0 +1,362 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
+
+// How an item was completed.
+var (
+	errAcknowledged = errors.New("acknowledged")
+	errReturned     = errors.New("returned")
+)
+
+// Ack acknowledges the item: one transaction deletes the item and executes ops, and commits
+// only while the claim is valid. Therefore ops are executed exactly once for each item. ops
+// are those of [Item.Multi].
+//
+// Ack returns nil when the transaction is confirmed, and also if it is called again without
+// ops. Errors:
+//
+//   - [ErrClaimLost]: nothing was applied, and another consumer has the item or will have
+//     it.
+//   - [recipes.ErrDeleted]: another client has deleted the item; nothing was applied.
+//   - [ErrSettled]: the item was returned before.
+//   - [recipes.ErrUnconfirmed]: ctx was done before the reply, and the acknowledgement
+//     continues in the background; or the session ended, it is unknown whether the item was
+//     acknowledged, and it may be delivered again.
+//   - [ErrParts]: the item has several payloads and [Item.Parts] was not called.
+//
+// Other errors wrap ZooKeeper's error: nothing was applied, and the claim is still valid.
+func (i Item) Ack(ctx context.Context, ops ...any) error {
+	c := i.d.q.newAcknowledgement(i)
+	for _, op := range ops {
+		c.operations = append(c.operations, operation{op: op})
+	}
+	c.alone = len(ops) > 0
+	return i.d.wrapError("acknowledge", c.run(ctx))
+}
+
+// AckAll acknowledges several items of one queue in one transaction: all of them, or none
+// if it returns an error other than [recipes.ErrUnconfirmed]. Errors are those of
+// [Item.Ack]. Items that were acknowledged before are ignored.
+func AckAll(ctx context.Context, items ...Item) error {
+	if len(items) == 0 {
+		return nil
+	}
+	q := items[0].d.q
+	if slices.ContainsFunc(items, func(i Item) bool { return i.d.q != q }) {
+		return fmt.Errorf("acknowledge: %w: items of several queues", zkerror.ErrInvalidOption)
+	}
+	return q.wrapError("acknowledge items of", q.newAcknowledgement(items...).run(ctx))
+}
+
+func (q *Queue) newAcknowledgement(items ...Item) *completion {
+	c := &completion{q: q, as: errAcknowledged}
+	for _, i := range items {
+		if !slices.Contains(c.items, i.d) {
+			c.items = append(c.items, i.d)
+		}
+	}
+	c.build = func(d *delivery) ([]operation, error) {
+		if len(d.parts) > 1 && !d.partsRead.Load() {
+			return nil, ErrParts
+		}
+		return []operation{d.deleteClaimOp(), d.deleteItemOp()}, nil
+	}
+	return c
+}
+
+// Return returns the item to the queue, where it is immediately available and keeps its
+// position. cause is the reason, and may be nil. If this was the last attempt according to
+// Config.MaxAttempts, the item becomes a dead letter with cause as its reason.
+//
+// Errors are those of [Item.Ack]. [ErrClaimLost] means that the item has been returned
+// already or will be; [ErrSettled] means that it was acknowledged.
+func (i Item) Return(ctx context.Context, cause error) error {
+	c := &completion{q: i.d.q, as: errReturned, items: []*delivery{i.d}}
+	c.build = func(d *delivery) ([]operation, error) {
+		if c.q.cfg.MaxAttempts == 0 || d.attempt < c.q.cfg.MaxAttempts {
+			return []operation{d.deleteClaimOp()}, nil
+		}
+		reason := "returned"
+		if cause != nil {
+			reason = cause.Error()
+		}
+		c.toDeadLetters = true
+		return d.deadLetterOps(reason), nil
+	}
+	return i.d.wrapError("return", c.run(ctx))
+}
+
+// operation is an operation of a completion.
+type operation struct {
+	op any
+	// d is the delivery to which the operation belongs, or nil if it is an operation of the user.
+	d    *delivery
+	kind operationKind
+}
+
+type operationKind int
+
+const (
+	otherOperation operationKind = iota
+	claimDeletion                // fails if the claim was lost
+	itemDeletion
+	letterCreation // fails if the directory of the dead letters does not exist
+)
+
+func (d *delivery) deleteClaimOp() operation {
+	return operation{&zk.DeleteRequest{Path: d.q.claimPath(d.name), Version: -1}, d, claimDeletion}
+}
+
+func (d *delivery) deleteItemOp() operation {
+	return operation{&zk.DeleteRequest{Path: d.q.itemPath(d.name), Version: -1}, d, itemDeletion}
+}
+
+// completion is a transaction that acknowledges or returns items.
+type completion struct {
+	q     *Queue
+	as    error // errAcknowledged or errReturned
+	items []*delivery
+	// build returns the operations for an item.
+	build func(*delivery) ([]operation, error)
+	// operations are the operations of the user, and later all operations.
+	operations []operation
+	// alone means that the transaction shares no request.
+	alone bool
+	// toDeadLetters means that the items are moved to the dead letters.
+	toDeadLetters bool
+}
+
+// run applies the completion, and returns when it is applied or ctx is done.
+func (c *completion) run(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if c.q.startCall() != nil {
+		return c.apply(ctx) // the deliveries have ended, so apply sends nothing
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer c.q.running.Done()
+		done <- c.apply(ctx)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, context.Cause(ctx))
+	}
+}
+
+// apply applies the completion. After it has sent a request, it ignores ctx.
+func (c *completion) apply(ctx context.Context) error {
+	// Completions that have items in common must not wait for each other, so all wait in the same
+	// order.
+	slices.SortFunc(c.items, func(a, b *delivery) int { return cmp.Compare(a.token, b.token) })
+	for _, d := range c.items {
+		select {
+		case d.writing <- struct{}{}:
+			defer func() { <-d.writing }()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if len(c.operations) == 0 {
+		c.items = slices.DeleteFunc(c.items, func(d *delivery) bool { return d.completed == c.as })
+	}
+	if len(c.items) == 0 {
+		return nil
+	}
+	if err := c.buildOperations(); err != nil {
+		return err
+	}
+	if c.as == errReturned {
+		// Done must be closed before another consumer can claim the item.
+		for _, d := range c.items {
+			d.end(ErrSettled)
+			c.q.removeDelivery(d)
+		}
+	}
+	return c.finish(c.send())
+}
+
+// buildOperations adds the operations for the items. The claims must be valid, and must belong to
+// one session.
+func (c *completion) buildOperations() error {
+	var all []operation
+	for _, d := range c.items {
+		switch {
+		case d.completed == errAcknowledged || d.completed == errReturned:
+			return ErrSettled
+		case d.completed != nil:
+			return d.completed
+		case d.grant.Err() != nil:
+			return fmt.Errorf("%w: %w", ErrClaimLost, d.grant.Err())
+		case d.session != c.items[0].session:
+			return fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrSessionExpired)
+		}
+		operations, err := c.build(d)
+		if err != nil {
+			return err
+		}
+		all = append(all, operations...)
+	}
+	c.operations = append(all, c.operations...)
+	return nil
+}
+
+// send applies the transaction. If the directory of the dead letters does not exist, send creates
+// it.
+func (c *completion) send() txn.Outcome {
+	ops := make([]any, len(c.operations))
+	for i, o := range c.operations {
+		ops[i] = o.op
+	}
+	for {
+		t := txn.Transaction{Ops: ops, Session: c.items[0].session, Alone: c.alone}
+		o := c.q.writer.Start(t).Outcome()
+		if o.Failed < 0 || !errors.Is(o.Err, zk.ErrNoNode) || c.operations[o.Failed].kind != letterCreation {
+			return o
+		}
+		if err := c.q.makeDead(context.WithoutCancel(c.q.ctx)); err != nil {
+			return txn.Outcome{Err: err, Failed: -1}
+		}
+	}
+}
+
+// finish updates the deliveries after the outcome is known, and returns the error of the
+// completion.
+func (c *completion) finish(o txn.Outcome) error {
+	switch {
+	case o.Err == nil:
+		c.finishDeliveries(c.as, ErrSettled)
+		return nil
+	case errors.Is(o.Err, txn.ErrUnknown):
+		err := fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, o.Err)
+		if c.isNotApplied() {
+			err = fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrSessionExpired)
+		}
+		c.finishDeliveries(err, err)
+		for _, d := range c.items {
+			c.q.deleteClaimIfOwn(d)
+		}
+		return err
+	case errors.Is(o.Err, txn.ErrSession):
+		err := fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrSessionExpired)
+		c.finishDeliveries(err, zkerror.ErrSessionExpired)
+		return err
+	}
+	var failed operation
+	if o.Failed >= 0 && errors.Is(o.Err, zk.ErrNoNode) {
+		failed = c.operations[o.Failed]
+	}
+	switch failed.kind {
+	case claimDeletion:
+		err := fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrDeleted)
+		c.q.finishDelivery(failed.d, err, zkerror.ErrDeleted)
+		return err
+	case itemDeletion:
+		c.q.finishDelivery(failed.d, zkerror.ErrDeleted, zkerror.ErrDeleted)
+		c.q.deleteClaim(failed.d)
+		return zkerror.ErrDeleted
+	}
+	if c.as == errReturned { // the deliveries have ended, so their claims must be deleted
+		c.finishDeliveries(errReturned, ErrSettled)
+		for _, d := range c.items {
+			c.q.deleteClaim(d)
+			c.q.addReturnedItem(d)
+		}
+	}
+	return o.Err
+}
+
+// finishDeliveries finishes the deliveries of the completion.
+func (c *completion) finishDeliveries(completed, reason error) {
+	for _, d := range c.items {
+		c.q.finishDelivery(d, completed, reason)
+		if c.as == errReturned && !c.toDeadLetters {
+			c.q.addReturnedItem(d)
+		}
+	}
+}
+
+// isNotApplied reports whether a completion with an unknown outcome was not applied. It can only be
+// known if the completion deletes the items. Then it cannot be applied later either, because the
+// record of the writer does not exist any more.
+func (c *completion) isNotApplied() bool {
+	if c.as == errReturned && !c.toDeadLetters {
+		return false
+	}
+	d := c.items[0]
+	stat, err := c.q.newestStat(c.q.itemPath(d.name))
+	return err == nil && stat.Czxid == d.czxid
+}
+
+// finishDelivery ends a delivery, which cannot be completed any more. The caller writes for the
+// item.
+func (q *Queue) finishDelivery(d *delivery, completed, reason error) {
+	d.completed = completed
+	d.end(reason)
+	q.removeDelivery(d)
+}
+
+// deleteClaim deletes the claim of a delivery.
+func (q *Queue) deleteClaim(d *delivery) {
+	q.writer.Start(txn.Transaction{Ops: []any{d.deleteClaimOp().op}, Session: d.session}).Outcome()
+}
+
+// deleteClaimIfOwn deletes the claim of a delivery if it exists. If another consumer has claimed
+// the item since, that claim remains.
+func (q *Queue) deleteClaimIfOwn(d *delivery) {
+	stat, err := q.newestStat(q.claimPath(d.name))
+	if err == nil && stat.Czxid == d.token { // no other client deletes it
+		q.deleteClaim(d)
+	}
+}
+
+// newestStat returns the Stat of a znode as of a time after the call. The Stat is empty if the
+// znode does not exist.
+func (q *Queue) newestStat(path string) (*zk.Stat, error) {
+	return request.Read(context.Background(), q.conn, func() (*zk.Stat, error) {
+		if _, err := q.conn.Sync(path); err != nil {
+			return nil, err
+		}
+		_, stat, err := q.conn.Exists(path)
+		return stat, err
+	})
+}
+
+// returnClaim deletes the claim of a delivery that has ended, unless the item was completed before.
+// If the program has not received the item, it writes the data of the item again, so that the
+// attempt does not count.
+func (q *Queue) returnClaim(d *delivery) {
+	d.writing <- struct{}{}
+	defer func() { <-d.writing }()
+	if d.completed != nil {
+		return
+	}
+	ops := []any{d.deleteClaimOp().op}
+	if !d.received.Load() && d.raw != nil {
+		ops = append(ops, &zk.SetDataRequest{Path: q.itemPath(d.name), Data: d.raw, Version: d.version})
+	}
+	o := q.writer.Start(txn.Transaction{Ops: ops, Session: d.session}).Outcome()
+	switch {
+	case o.Failed == 1: // another client has changed or deleted the item
+		q.deleteClaim(d)
+	case errors.Is(o.Err, txn.ErrUnknown):
+		q.deleteClaimIfOwn(d)
+	}
+	d.completed = fmt.Errorf("%w: %w", ErrClaimLost, d.grant.Err())
+	q.addReturnedItem(d)
+}

@@ -1,0 +1,329 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// If one item is lost, no item is acknowledged, and the others remain claimed.
+func TestAckAll_IsAtomic(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q := h.Context(), h.queue()
+		require.NoError(h, q.PutAll(ctx, [][]byte{[]byte("one"), []byte("two"), []byte("three")}))
+		items, err := q.TakeUpTo(ctx, 3)
+		require.NoError(h, err)
+		operator := h.connect()
+		require.NoError(h, operator.Delete(q.claimPath(items[1].ID()), -1))
+		require.ErrorIs(h, AckAll(ctx, items...), ErrClaimLost)
+		require.ErrorIs(h, items[1].Err(), recipes.ErrDeleted)
+		require.NoError(h, items[0].Err())
+		require.Len(h, h.children("/jobs"), 3)
+		require.NoError(h, AckAll(ctx, items[0], items[2], items[0]))
+		h.take(q, "two")
+
+		other := h.queueOn(operator, Config{})
+		h.put(q, "four", "five")
+		require.ErrorIs(h, AckAll(ctx, h.take(q, "four"), h.take(other, "five")), recipes.ErrInvalidOption)
+	})
+}
+
+// The operations of an acknowledgement are applied with it, or not at all.
+func TestAck_WithOperations(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q := h.Context(), h.queue()
+		next := h.queueAt(q.conn, "/next", Config{})
+		h.put(next, "before")
+		h.put(q, "one")
+		item := h.take(q, "one")
+
+		require.ErrorIs(h, item.Ack(ctx, &zk.DeleteRequest{Path: "/missing", Version: -1}), zk.ErrNoNode)
+		require.NoError(h, item.Err(), "nothing was applied, and the claim is valid")
+		require.ErrorIs(h, item.Ack(ctx, "nonsense"), recipes.ErrInvalidOption)
+
+		put, err := next.PutRequest(ctx, []byte("two"))
+		require.NoError(h, err)
+		require.NoError(h, item.Ack(ctx, put))
+		require.ErrorIs(h, item.Ack(ctx, put), ErrSettled, "further operations would not be applied")
+		require.NoError(h, item.Ack(ctx))
+		require.Empty(h, h.children("/jobs"))
+		h.take(next, "before")
+		h.take(next, "two")
+		h.requireEmpty(next)
+	})
+}
+
+// A znode of Curator's putMulti contains several payloads. It cannot be acknowledged before the
+// program has requested all of them.
+func TestAck_RequiresParts(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q := h.Context(), h.queue()
+		h.put(q, "one")
+		require.Len(h, h.take(q, "one").Parts(), 1)
+		operator := h.connect()
+		_, err := operator.Create("/jobs/queue-", encode([]byte("a"), []byte("b")), zk.FlagSequence, q.acl)
+		require.NoError(h, err)
+		item := h.take(q, "a")
+		require.ErrorIs(h, item.Ack(ctx), ErrParts)
+		require.NoError(h, item.Err())
+		require.Equal(h, [][]byte{[]byte("a"), []byte("b")}, item.Parts())
+		require.NoError(h, item.Ack(ctx))
+
+		_, err = operator.Create("/jobs/queue-", encode(), zk.FlagSequence, q.acl)
+		require.NoError(h, err)
+		require.NoError(h, h.take(q, "").Ack(ctx), "an item without payloads")
+	})
+}
+
+// A returned item is available immediately, with the next attempt and a greater token.
+func TestReturn_AvailableImmediately(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q, other := h.Context(), h.queue(), h.queue()
+		h.put(q, "one", "two")
+		item := h.take(q, "one")
+		h.take(other, "two")
+		begin := time.Now()
+		taken := h.startTake(other)
+		h.advance(time.Second)
+		require.NoError(h, item.Return(ctx, errors.New("busy")))
+		require.NoError(h, item.Return(ctx, nil), "second call")
+		again := <-taken
+		require.Equal(h, time.Second, time.Since(begin), "the item is available immediately")
+		require.Equal(h, "one", string(again.Data()))
+		require.Equal(h, item.ID(), again.ID())
+		require.Equal(h, 2, again.Attempt())
+		require.Greater(h, again.Token(), item.Token())
+		require.ErrorIs(h, item.Err(), ErrSettled)
+		require.ErrorIs(h, item.Ack(ctx), ErrSettled)
+		require.NoError(h, again.Err())
+	})
+}
+
+// The consumer that has returned an item receives it again, at its previous position.
+func TestReturn_KeepsPosition(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q := h.Context(), h.queue()
+		h.put(q, "one", "two", "three")
+		for i := range 3 {
+			item := h.take(q, "one")
+			require.Equal(h, i+1, item.Attempt())
+			require.NoError(h, item.Return(ctx, nil))
+		}
+		h.ack(h.take(q, "one"))
+		h.take(q, "two")
+	})
+}
+
+// If the reply to a return is lost, the claim is deleted, and the claim of the next consumer is
+// not.
+func TestTrap05_ReturnReplyLost(t *testing.T) {
+	for name, fault := range requestFaults {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				ctx, conn := h.Context(), h.connect()
+				q, other := h.queueOn(conn, Config{}), h.queue()
+				h.put(q, "one")
+				item := h.take(q, "one")
+				fault(h.srv, nth(conn, zktest.OpMulti, 1))
+				taken := h.startTake(other) // it claims the item before the first consumer can read the record
+				require.NoError(h, item.Return(ctx, nil))
+				again := <-taken
+				h.advance(2 * sessionTimeout)
+				require.NoError(h, again.Err())
+				_, err := again.Multi()
+				require.NoError(h, err, "the claim of the next consumer is valid")
+				require.Equal(h, 2, again.Attempt())
+			})
+		})
+	}
+}
+
+// Requests that were sent are completed or undone without the context of the call.
+func TestTrap06_CancelledContext(t *testing.T) {
+	run(t, func(h *harness) {
+		conn := h.connect()
+		q, other := h.queueOn(conn, Config{}), h.queue()
+		h.put(q, "one", "two")
+		item, second := h.take(q, "one"), h.take(q, "two")
+		ctx, cancel := context.WithCancel(h.Context())
+		cancel()
+		require.ErrorIs(h, item.Ack(ctx), context.Canceled)
+		require.NotErrorIs(h, item.Ack(ctx), recipes.ErrUnconfirmed, "nothing was sent")
+		require.NoError(h, item.Err())
+
+		ctx, cancel = context.WithCancel(h.Context())
+		h.srv.Before(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+			cancel()
+			time.Sleep(time.Millisecond)
+			return zktest.Pass(r)
+		})
+		err := item.Ack(ctx)
+		require.ErrorIs(h, err, recipes.ErrUnconfirmed)
+		require.ErrorIs(h, err, context.Canceled)
+		require.NoError(h, item.Ack(h.Context()), "the first call continues in the background")
+		require.Len(h, h.children("/jobs"), 1)
+
+		ctx, cancel = context.WithCancel(h.Context())
+		h.srv.Before(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+			cancel()
+			return zktest.Cut(r)
+		})
+		require.ErrorIs(h, second.Return(ctx, nil), recipes.ErrUnconfirmed)
+		again, err := other.Take(h.Context())
+		require.NoError(h, err)
+		require.Equal(h, 2, again.Attempt())
+
+		// Close continues in the background if its context is done.
+		require.ErrorIs(h, q.Close(ctx), recipes.ErrUnconfirmed)
+		h.advance(time.Second)
+		require.NoError(h, q.Close(ctx), "Close is complete")
+	})
+}
+
+// If the reply to an acknowledgement is lost, the consumer recognizes that it has deleted the item,
+// and not another consumer.
+func TestTrap08_AckReplyLost(t *testing.T) {
+	for name, fault := range requestFaults {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				ctx, conn := h.Context(), h.connect()
+				q, other := h.queueOn(conn, Config{}), h.queue()
+				h.put(q, "one", "two")
+				item := h.take(q, "one")
+				fault(h.srv, nth(conn, zktest.OpMulti, 1))
+				written := &zk.CreateRequest{Path: "/done-", Acl: q.acl, Flags: zk.FlagSequence}
+				require.NoError(h, item.Ack(ctx, written))
+				require.ErrorIs(h, item.Err(), ErrSettled)
+				require.Equal(h, 1, strings.Count(h.srv.Tree(), "done-"))
+				h.take(other, "two")
+				h.requireEmpty(other)
+			})
+		})
+	}
+}
+
+// The session expires with the reply. If the item was deleted, it is unknown which consumer has
+// deleted it.
+func TestTrap08_AckReplyAndSessionLost(t *testing.T) {
+	for _, applied := range []bool{true, false} {
+		t.Run(fmt.Sprint(applied), func(t *testing.T) {
+			run(t, func(h *harness) {
+				ctx, conn := h.Context(), h.connect()
+				q, other := h.queueOn(conn, Config{}), h.queue()
+				h.put(q, "one")
+				item := h.take(q, "one")
+				set := h.srv.Before
+				if applied {
+					set = h.srv.After
+				}
+				set(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+					_ = h.srv.ExpireSession(r.Session)
+					return zktest.Cut(r)
+				})
+				want := ErrClaimLost // because the item exists
+				if applied {
+					want = recipes.ErrUnconfirmed
+				}
+				require.ErrorIs(h, item.Ack(ctx), want)
+				require.ErrorIs(h, item.Ack(ctx), want, "second call")
+				require.ErrorIs(h, item.Return(ctx, nil), want)
+				if applied {
+					h.requireEmpty(other)
+				} else {
+					h.take(other, "one")
+				}
+			})
+		})
+	}
+}
+
+// An acknowledgement that a server receives after the session has expired is not applied. The lease
+// does not prevent this here.
+func TestAck_ReceivedAfterSessionExpired(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, conn := h.Context(), h.connect()
+		q, other := h.queueOn(conn, Config{}), h.queue()
+		h.put(q, "one")
+		item := h.take(q, "one")
+		item.d.grant, item.d.end = grant.New(item.d.token, nil) // it does not expire
+		h.srv.Refuse(true)
+		h.srv.DropConnections(conn.SessionID())
+		h.advance(0)
+		var acking sync.WaitGroup
+		acking.Go(func() { require.ErrorIs(h, item.Ack(ctx), ErrClaimLost) })
+		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
+		again := h.take(other, "one")
+		h.srv.Refuse(false)
+		acking.Wait()
+		require.NoError(h, again.Ack(ctx))
+	})
+}
+
+// The outcome of the return of an unread item is unknown, because the reply and the record are
+// lost. The item must not remain claimed.
+func TestReturnUnread_ReplyAndRecordLost(t *testing.T) {
+	for name, hook := range map[string]func(*zktest.Server, zktest.Match, zktest.HookFunc) *zktest.Hook{
+		"request lost": (*zktest.Server).Before, "reply lost": (*zktest.Server).After,
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				conn, operator := h.connect(), h.connect()
+				q, other := h.queueOn(conn, Config{}), h.queue()
+				h.put(q, "one")
+				ctx, cancel := context.WithCancel(h.Context())
+				items := q.Consume(ctx)
+				h.advance(time.Second)
+				h.requireEmpty(other)
+				hook(h.srv, nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+					for _, child := range h.childrenOn(operator, "/jobs-claims") {
+						if child != "queue-0000000000" {
+							_ = operator.Delete("/jobs-claims/"+child, -1)
+						}
+					}
+					return zktest.Cut(r)
+				})
+				cancel()
+				for range items {
+				}
+				h.advance(2 * sessionTimeout)
+				h.take(other, "one")
+			})
+		})
+	}
+}
+
+// The outcome of a return is unknown, because the reply and the record are lost. If the next
+// consumer has claimed the item, its claim must not be deleted.
+func TestReturn_ReplyAndRecordLost(t *testing.T) {
+	run(t, func(h *harness) {
+		conn, operator := h.connect(), h.connect()
+		q, other, third := h.queueOn(conn, Config{}), h.queue(), h.queue()
+		h.put(q, "one")
+		item := h.take(q, "one")
+		taken := h.startTake(other)
+		h.advance(time.Second)
+		h.srv.After(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+			require.NoError(h, operator.Delete(q.writer.Record(), -1))
+			time.Sleep(time.Second) // until the next consumer has claimed the item
+			return zktest.Cut(r)
+		})
+		require.ErrorIs(h, item.Return(h.Context(), nil), recipes.ErrUnconfirmed)
+		again := <-taken
+		h.advance(2 * sessionTimeout)
+		require.NoError(h, again.Err())
+		h.requireEmpty(third)
+		_, err := again.Multi()
+		require.NoError(h, err)
+	})
+}

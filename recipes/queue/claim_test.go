@@ -1,0 +1,188 @@
+package queue
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// An item is read in the round trip of its claim, and not after it.
+func TestClaim_RoundTrips(t *testing.T) {
+	run(t, func(h *harness) {
+		q := h.queue()
+		measure := func() (put, take, ack time.Duration) {
+			begin := time.Now()
+			h.put(q, "x")
+			put = time.Since(begin)
+			item, err := q.Take(h.Context())
+			require.NoError(h, err)
+			require.Equal(h, 1, item.Attempt())
+			take = time.Since(begin) - put
+			h.ack(item)
+			return put, take, time.Since(begin) - put - take
+		}
+		measure() // creates the directories and the record
+		const roundTrip = 10 * time.Millisecond
+		h.srv.Delay(zktest.BothWays, roundTrip/2)
+		put, take, ack := measure()
+		require.Equal(h, roundTrip, put)
+		require.Equal(h, 2*roundTrip, take, "the listing, and the claim together with the read")
+		require.Equal(h, roundTrip, ack)
+	})
+}
+
+// If an item was read before its claim was applied, the content does not include this attempt.
+func TestEarlyRead_MustIncludeClaim(t *testing.T) {
+	read := func(pzxid int64) *earlyRead {
+		r := &earlyRead{send: func() {}, result: make(chan content, 1)}
+		r.result <- content{stat: &zk.Stat{Pzxid: pzxid}}
+		return r
+	}
+	const claim = 10
+	_, ok := read(claim - 1).contentOf(claim)
+	require.False(t, ok)
+	_, ok = read(claim).contentOf(claim)
+	require.True(t, ok)
+	_, ok = read(claim + 1).contentOf(claim)
+	require.True(t, ok, "another client has changed the item since")
+	var notSent *earlyRead
+	_, ok = notSent.contentOf(claim)
+	require.False(t, ok)
+}
+
+// If the reply to a claim is lost, the consumer recognizes its claim. Otherwise no consumer could
+// take the item as long as the session lives.
+func TestTrap01_ClaimReplyLost(t *testing.T) {
+	for name, fault := range requestFaults {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				ctx, conn := h.Context(), h.connect()
+				q, other := h.queueOn(conn, Config{}), h.queue()
+				h.put(q, "one", "two")
+				fault(h.srv, nth(conn, zktest.OpMulti, 1))
+				item := h.take(q, "one")
+				require.Equal(h, 1, item.Attempt(), "claimed once")
+				_, stat, err := conn.Get(q.claimPath(item.ID()))
+				require.NoError(h, err)
+				require.Equal(h, stat.Czxid, item.Token())
+				h.take(other, "two")
+				require.NoError(h, item.Ack(ctx))
+				h.requireEmpty(other)
+			})
+		})
+	}
+}
+
+// A claim of the previous session of the same program belongs to another client, and is deleted
+// with that session.
+func TestTrap19_ClaimOfPreviousSession(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, conn := h.Context(), h.connect()
+		q := h.queueOn(conn, Config{})
+		h.put(q, "one")
+		previous := h.connect() // the connection of the program before it was restarted
+		_, err := previous.Create(q.claimPath("queue-0000000000"), []byte("me"), zk.FlagEphemeral, q.acl)
+		require.NoError(h, err)
+		h.requireEmpty(q)
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, err = q.Take(ctx)
+		require.ErrorIs(h, err, context.DeadlineExceeded)
+		previous.Close()
+		item, err := q.Take(h.Context())
+		require.NoError(h, err)
+		require.Equal(h, 1, item.Attempt())
+	})
+}
+
+// An item that is larger than the receive buffer is an error that names the item. It remains in the
+// queue for consumers with a larger buffer, and does not delay other items.
+func TestClaim_ItemTooLargeToReceive(t *testing.T) {
+	run(t, func(h *harness) {
+		producer := h.queueOn(h.connectWith(), Config{})
+		large := string(make([]byte, 100<<10))
+		h.put(producer, large, "second", "third")
+		q := h.queueOn(h.connect(), Config{MaxAttempts: 3}) // 64 KiB
+		h.srv.ResetLog()
+		_, err := q.Take(h.Context())
+		require.ErrorIs(h, err, recipes.ErrTooLarge)
+		require.ErrorContains(h, err, "the data of "+q.path+"/")
+		h.ack(h.take(q, "second"))
+		h.ack(h.take(q, "third"))
+		h.advance(time.Minute)
+		require.Equal(h, 1, h.reconnects(), "the item is read once")
+
+		// The consumer continues with later items, and another consumer takes the large item.
+		h.put(producer, "fourth")
+		h.ack(h.take(q, "fourth"))
+		h.ack(h.take(producer, large))
+		n, err := producer.Len(h.Context())
+		require.NoError(h, err)
+		require.Zero(h, n)
+	})
+}
+
+// The other items of a batch with such an item are delivered.
+func TestClaim_BatchWithItemTooLarge(t *testing.T) {
+	run(t, func(h *harness) {
+		producer := h.queueOn(h.connectWith(), Config{})
+		h.put(producer, "first", string(make([]byte, 100<<10)), "third")
+		q := h.queueOn(h.connect(), Config{})
+		taken := map[string]bool{}
+		failed := 0
+		for len(taken) < 2 {
+			items, err := q.TakeUpTo(h.Context(), 3)
+			if err != nil {
+				require.ErrorIs(h, err, recipes.ErrTooLarge)
+				failed++
+			}
+			for _, i := range items {
+				taken[string(i.Data())] = true
+				h.ack(i)
+			}
+		}
+		require.Equal(h, map[string]bool{"first": true, "third": true}, taken)
+		require.LessOrEqual(h, failed, 1)
+	})
+}
+
+// The outcome of a claim is unknown, because the reply and the record are lost. The claim must be
+// deleted: by this consumer when it lists the claims, or by Close.
+func TestClaim_ReplyAndRecordLost(t *testing.T) {
+	for name, closeQueue := range map[string]bool{"listed": false, "closed": true} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				conn, operator := h.connect(), h.connect()
+				q, other := h.queueOn(conn, Config{}), h.queue()
+				h.put(q, "one")
+				h.srv.After(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+					require.NoError(h, operator.Delete(q.writer.Record(), -1))
+					if closeQueue {
+						go func() { _ = q.Close(context.Background()) }()
+					}
+					return zktest.Cut(r)
+				})
+				// The read of the claim fails at first.
+				h.srv.After(zktest.Match{Op: zktest.OpGetData, Path: "/jobs-claims/queue-0000000000", Nth: 1}, zktest.Cut)
+				ctx, cancel := context.WithTimeout(h.Context(), time.Minute)
+				defer cancel()
+				item, err := q.Take(ctx)
+				if closeQueue {
+					require.ErrorIs(h, err, ErrClosed)
+					require.NoError(h, q.Close(ctx))
+					item = h.take(other, "one")
+				} else {
+					require.NoError(h, err)
+				}
+				require.Equal(h, 2, item.Attempt())
+				h.ack(item)
+			})
+		})
+	}
+}

@@ -1,0 +1,154 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// Consume delivers items in order, with and without prefetching.
+func TestConsume_DeliversInOrder(t *testing.T) {
+	for _, prefetch := range []int{0, 1, 7} {
+		t.Run(fmt.Sprint(prefetch), func(t *testing.T) {
+			run(t, func(h *harness) {
+				producer, consumer := h.queue(), h.queueOn(h.connect(), Config{Prefetch: prefetch})
+				ctx, cancel := context.WithCancel(h.Context())
+				defer cancel()
+				var producing sync.WaitGroup
+				producing.Go(func() {
+					for i := range 30 {
+						h.put(producer, fmt.Sprint(i))
+						time.Sleep(time.Duration(i) * time.Millisecond)
+					}
+				})
+				i := 0
+				for item := range consumer.Consume(ctx) {
+					require.Equal(h, fmt.Sprint(i), string(item.Data()))
+					require.NoError(h, item.Ack(ctx))
+					if i++; i == 30 {
+						cancel()
+					}
+				}
+				require.NoError(h, consumer.Err())
+				require.Equal(h, 30, i)
+				producing.Wait()
+				h.requireEmpty(producer)
+			})
+		})
+	}
+}
+
+// Several consumers receive each item once, and each receives a fair share.
+func TestConsume_ConsumersShareItems(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, cancel := context.WithCancel(h.Context())
+		defer cancel()
+		producer := h.queue()
+		const n = 200
+		for range n / 50 {
+			require.NoError(h, producer.PutAll(ctx, make([][]byte, 50)))
+		}
+		var mu sync.Mutex
+		seen := map[string]int{}
+		shares := make([]int, 4)
+		var consuming sync.WaitGroup
+		for c := range shares {
+			q := h.queueOn(h.connect(), Config{Prefetch: 3})
+			consuming.Go(func() {
+				for item := range q.Consume(ctx) {
+					time.Sleep(time.Millisecond)
+					require.NoError(h, item.Ack(ctx))
+					mu.Lock()
+					seen[item.ID()]++
+					if shares[c]++; len(seen) == n {
+						cancel()
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		consuming.Wait()
+		require.Len(h, seen, n)
+		for c, share := range shares {
+			require.Greater(h, share, n/8, "consumer %d", c)
+		}
+	})
+}
+
+// The attempts of items that were claimed and not received do not count.
+func TestConsume_UnreadItemIsNoAttempt(t *testing.T) {
+	run(t, func(h *harness) {
+		q := h.queueOn(h.connect(), Config{MaxAttempts: 2, Prefetch: 3})
+		h.put(q, "one", "two", "three", "four")
+		for range 5 {
+			ctx, cancel := context.WithCancel(h.Context())
+			items := q.Consume(ctx)
+			h.advance(time.Second)
+			require.Len(h, h.children(q.cfg.Claims), 4, "three items and the record")
+			cancel()
+			h.advance(0)
+			require.Len(h, h.children(q.cfg.Claims), 1)
+			_, open := <-items
+			require.False(h, open)
+		}
+		item := h.take(q, "one")
+		require.Equal(h, 1, item.Attempt())
+		require.NoError(h, item.Return(h.Context(), nil))
+		require.Equal(h, 2, h.take(q, "one").Attempt())
+		require.Equal(h, 1, h.take(q, "two").Attempt())
+	})
+}
+
+// An item whose claim is lost before it is received is not delivered with that claim.
+func TestConsume_LostItemIsNotDelivered(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, conn := h.Context(), h.connect()
+		q, other := h.queueOn(conn, Config{Prefetch: 3}), h.queue()
+		h.put(other, "one", "two", "three")
+		items := q.Consume(ctx)
+		h.advance(time.Second)
+		session := conn.SessionID()
+		h.srv.Blackhole(zktest.ToClient, session)
+		h.advance(sessionTimeout)
+		h.srv.Heal(session)
+		var payloads []string
+		for range 3 {
+			item := <-items
+			require.NoError(h, item.Err())
+			require.Equal(h, 1, item.Attempt())
+			payloads = append(payloads, string(item.Data()))
+		}
+		require.ElementsMatch(h, []string{"one", "two", "three"}, payloads)
+	})
+}
+
+// The channel remains open if the session expires.
+func TestConsume_ContinuesInNextSession(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, cancel := context.WithCancel(h.Context())
+		defer cancel()
+		conn := h.connect()
+		q, other := h.queueOn(conn, Config{}), h.queue()
+		items := q.Consume(ctx)
+		for i := range 5 {
+			h.put(other, "one")
+			item := <-items
+			require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
+			<-item.Done()
+			require.ErrorIs(h, item.Err(), recipes.ErrSessionExpired)
+			item = <-items
+			require.Equal(h, 2, item.Attempt())
+			require.NoError(h, item.Ack(ctx), "session %d", i)
+		}
+		cancel()
+		h.advance(0)
+		require.NoError(h, q.Err())
+	})
+}

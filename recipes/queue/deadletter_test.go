@@ -1,0 +1,168 @@
+package queue
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// An item that was returned after its last attempt becomes a dead letter, which can be requeued.
+func TestDeadLetter_AfterLastReturn(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q := h.Context(), h.queueOn(h.connect(), Config{MaxAttempts: 3})
+		h.put(q, "bad", "good")
+		var id string
+		for i := range 3 {
+			item := h.take(q, "bad")
+			require.Equal(h, i+1, item.Attempt())
+			require.NoError(h, item.Return(ctx, fmt.Errorf("reason %d", i+1)))
+			id = item.ID()
+		}
+		h.ack(h.take(q, "good"))
+		h.requireEmpty(q)
+		letters, err := q.DeadLetters(ctx)
+		require.NoError(h, err)
+		require.Len(h, letters, 1)
+		l := letters[0]
+		require.Equal(h, id, l.Item)
+		require.Equal(h, 3, l.Attempts)
+		require.Equal(h, "reason 3", l.Reason)
+		require.Equal(h, [][]byte{[]byte("bad")}, l.Parts)
+		require.InDelta(h, 0, time.Since(l.Since), float64(time.Millisecond))
+
+		require.NoError(h, q.Requeue(ctx, l))
+		require.ErrorIs(h, q.Requeue(ctx, l), recipes.ErrDeleted)
+		require.ErrorIs(h, q.Discard(ctx, l), recipes.ErrDeleted)
+		item := h.take(q, "bad")
+		require.Equal(h, 1, item.Attempt(), "attempts are counted from 1 again")
+		require.NoError(h, item.Ack(ctx))
+		letters, err = q.DeadLetters(ctx)
+		require.NoError(h, err)
+		require.Empty(h, letters)
+		require.ErrorIs(h, q.Requeue(ctx, DeadLetter{ID: "x", Item: "x"}), recipes.ErrInvalidOption)
+	})
+}
+
+// The attempts of an item that crashes its consumers count.
+func TestDeadLetter_AfterCrashes(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q := h.Context(), h.queueOn(h.connect(), Config{MaxAttempts: 3})
+		h.put(q, "deadly", "good")
+		for i := range 3 {
+			conn := h.connect()
+			consumer := h.queueOn(conn, Config{MaxAttempts: 3})
+			require.Equal(h, i+1, h.take(consumer, "deadly").Attempt())
+			require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
+			conn.Close()
+			h.advance(time.Second)
+		}
+		h.take(q, "good")
+		letters, err := q.DeadLetters(ctx)
+		require.NoError(h, err)
+		require.Len(h, letters, 1)
+		require.Equal(h, 3, letters[0].Attempts)
+		require.Contains(h, letters[0].Reason, "neither acknowledged nor returned")
+		require.NoError(h, q.Discard(ctx, letters[0]))
+		require.NotContains(h, h.srv.Tree(), "deadly")
+	})
+}
+
+// An item whose data is not in the format of the layout becomes a dead letter. Curator deletes it.
+func TestDeadLetter_MalformedItem(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q := h.Context(), h.queue()
+		h.put(q, "one")
+		h.take(q, "one")
+		_, err := h.connect().Create("/jobs/queue-", []byte("raw"), zk.FlagSequence, q.acl)
+		require.NoError(h, err)
+		h.put(q, "two")
+		h.take(q, "two")
+		letters, err := q.DeadLetters(ctx)
+		require.NoError(h, err)
+		require.Len(h, letters, 1)
+		require.Equal(h, "raw", string(letters[0].Raw))
+		require.Nil(h, letters[0].Parts)
+		require.Contains(h, letters[0].Reason, "not in Curator's format")
+	})
+}
+
+// An item of another client that is too large for a dead letter is not lost, and does not delay
+// others.
+func TestDeadLetter_ItemTooLargeToMove(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q := h.Context(), h.queueOn(h.connect(), Config{MaxAttempts: 1})
+		h.put(q, "one")
+		h.ack(h.take(q, "one"))
+		conn := h.connectWith()
+		large := make([]byte, 1<<20-4200)
+		_, err := conn.Create("/jobs/queue-", encode(large), zk.FlagSequence, q.acl)
+		require.NoError(h, err)
+		h.put(q, "two")
+		reader := h.queueOn(conn, Config{MaxAttempts: 1})
+		item, err := reader.TryTake(ctx)
+		require.NoError(h, err)
+		require.ErrorIs(h, item.Return(ctx, nil), ErrTooLarge)
+		require.ErrorIs(h, item.Err(), ErrSettled)
+		h.take(reader, "two")
+		h.requireEmpty(reader)
+		require.Len(h, h.children(reader.cfg.Claims), 3, "two records and one claim")
+		require.Len(h, h.children("/jobs"), 2, "the large item was not deleted")
+	})
+}
+
+// Dead letters are listed in the order of their items.
+func TestDeadLetters_Order(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q := h.Context(), h.queueOn(h.connect(), Config{MaxAttempts: 1})
+		for i := range 3 {
+			require.NoError(h, q.Put(ctx, fmt.Append(nil, i), Priority(3-i)))
+		}
+		for _, payload := range []string{"2", "1", "0"} {
+			require.NoError(h, h.take(q, payload).Return(ctx, nil))
+		}
+		letters, err := q.DeadLetters(ctx)
+		require.NoError(h, err)
+		var order []string
+		for _, l := range letters {
+			order = append(order, string(l.Parts[0]))
+			require.Equal(h, "returned", l.Reason)
+		}
+		require.Equal(h, []string{"2", "1", "0"}, order)
+		_, err = h.connect().Create("/jobs-dead/unrecognized", nil, 0, q.acl)
+		require.NoError(h, err)
+		letters, err = q.DeadLetters(ctx)
+		require.NoError(h, err)
+		require.Len(h, letters, 3, "unrecognized children are ignored")
+	})
+}
+
+// If a reply is lost, an item becomes one dead letter, and a dead letter becomes one item.
+func TestTrap07_RequeueReplyLost(t *testing.T) {
+	for name, fault := range requestFaults {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				ctx, conn := h.Context(), h.connect()
+				q := h.queueOn(conn, Config{MaxAttempts: 1})
+				h.put(q, "one")
+				item := h.take(q, "one")
+				fault(h.srv, nth(conn, zktest.OpMulti, 1))
+				require.NoError(h, item.Return(ctx, nil))
+				letters, err := q.DeadLetters(ctx)
+				require.NoError(h, err)
+				require.Len(h, letters, 1)
+				require.Empty(h, h.children("/jobs"))
+				fault(h.srv, nth(conn, zktest.OpMulti, 1))
+				require.NoError(h, q.Requeue(ctx, letters[0]))
+				require.Len(h, h.children("/jobs"), 1)
+				require.Empty(h, h.children("/jobs-dead"))
+				h.take(q, "one")
+			})
+		})
+	}
+}

@@ -1,0 +1,231 @@
+package queue
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
+
+// dispatcher claims items and answers requests with them. Its fields belong to its goroutine, and
+// to shutDown after the goroutine has ended.
+type dispatcher struct {
+	q     *Queue
+	sub   *session.Subscription
+	epoch uint64 // the epoch of the connection when the directories were last checked
+	rand  *rand.Rand
+
+	items  *directory
+	claims *directory
+
+	// listed are the items of the last listing, in order, without the items that this dispatcher
+	// has claimed since, or that were found to be deleted.
+	listed []entry
+	// claimedNames are the names of claimed items: those of the last listing of the claims, and
+	// items for which a claim has failed since.
+	claimedNames map[string]bool
+	// unusable are the names of items that cannot be claimed, read or moved to the dead letters.
+	unusable map[string]bool
+	// uncertain are claims that may have been applied without the knowledge of the dispatcher: the
+	// ID of the claim, by the name of the item.
+	uncertain map[string]string
+
+	listedItems   int           // how many items the last listing has returned
+	claimedItems  int           // how many of them this dispatcher has claimed since
+	lostRaces     int           // how many of them other clients have claimed or deleted
+	listedAt      time.Time     // when the last listing was complete
+	listingLasted time.Duration // how long that listing took
+
+	batch  int // how many items are claimed at the same time
+	spread int // how many additional items are considered, of which a random selection is claimed
+}
+
+const (
+	// batch is minBatch in the beginning, and grows to maxBatch while no claim fails.
+	minBatch, maxBatch = 8, 64
+	// maxSpread is the limit of spread, which grows if claims fail.
+	maxSpread = 64
+)
+
+func newDispatcher(q *Queue) *dispatcher {
+	sub := q.subscribe()
+	return &dispatcher{
+		q: q, sub: sub, epoch: sub.State().Epoch,
+		rand:         rand.New(rand.NewPCG(uint64(q.conn.SessionID()), uint64(time.Now().UnixNano()))),
+		items:        &directory{reader: watch.NewReader(q.conn, sub, q.path, watch.Children), create: q.makeItems, stale: true},
+		claims:       &directory{reader: watch.NewReader(q.conn, sub, q.cfg.Claims, watch.Children), create: q.makeClaims, stale: true},
+		claimedNames: map[string]bool{}, unusable: map[string]bool{}, uncertain: map[string]string{},
+		batch: minBatch,
+	}
+}
+
+// run answers requests until the queue or the connection is closed.
+func (d *dispatcher) run() {
+	for d.q.ctx.Err() == nil {
+		n, _ := d.q.requestedItems()
+		if n == 0 {
+			select {
+			case <-d.q.wake:
+			case <-d.q.ctx.Done():
+			}
+			continue
+		}
+		err := d.serveRequests(min(n, d.batch))
+		switch {
+		case err == nil || d.q.ctx.Err() != nil:
+		case errors.Is(err, zkerror.ErrConnClosed):
+			d.setConnClosed()
+			return
+		default:
+			d.q.log.Warn("cannot take items", "err", err)
+			d.q.failRequests(d.q.translateError(err))
+		}
+	}
+	d.q.failRequests(ErrClosed)
+}
+
+// setConnClosed fails the current and all later requests.
+func (d *dispatcher) setConnClosed() {
+	err := d.q.translateError(zkerror.ErrConnClosed)
+	d.q.mu.Lock()
+	d.q.connErr = err
+	d.q.mu.Unlock()
+	d.q.failRequests(err)
+}
+
+// serveRequests hands out up to n items, or waits until there may be an item.
+func (d *dispatcher) serveRequests(n int) error {
+	chosen, due, err := d.chooseListed(n, false)
+	var lastTry uint64
+	if err == nil && len(chosen) == 0 {
+		if _, lastTry = d.q.requestedItems(); lastTry > 0 {
+			// A request that does not wait must see the items that exist when it is made.
+			d.items.stale, d.claims.stale = true, true
+		}
+		chosen, due, err = d.chooseListed(n, true)
+	}
+	if err != nil {
+		return err
+	}
+	if len(chosen) == 0 {
+		d.q.failTries(lastTry)
+		return d.waitForItems(due)
+	}
+	claimed, err := d.claimItems(chosen)
+	ready, readErr := d.readItems(claimed)
+	if err == nil {
+		err = readErr
+	}
+	for _, unwanted := range d.q.answerRequests(d.awaitLease(ready)) {
+		d.abandon(unwanted, errUnread)
+	}
+	return err
+}
+
+// waitForItems waits until there may be an item to claim: until a directory has changed, the next
+// delayed item is due, or there is a request that does not wait.
+func (d *dispatcher) waitForItems(due time.Time) error {
+	if !due.IsZero() {
+		timer := time.AfterFunc(time.Until(due), d.q.wakeDispatcher)
+		defer timer.Stop()
+	}
+	for {
+		n, lastTry := d.q.requestedItems()
+		isDue := !due.IsZero() && !time.Now().Before(due)
+		if n == 0 || lastTry > 0 || isDue || d.q.hasReturnedItems() {
+			return nil
+		}
+		changed, err := d.items.reader.WaitEither(d.q.ctx, d.claims.reader, d.q.wake)
+		switch {
+		case err != nil:
+			return err
+		case changed && !d.items.isStale() && !d.claims.isStale():
+			// Neither watch has fired, but one of them may have been lost at a reconnect.
+			d.items.stale, d.claims.stale = true, true
+			return nil
+		case changed:
+			return nil
+		}
+	}
+}
+
+// chooseListed lists the directories that have changed, and chooses up to n items, in order. If
+// force is not set, it lists only if that is worthwhile. due is the time by this process's clock
+// at which the next delayed item is due, or zero.
+func (d *dispatcher) chooseListed(n int, force bool) (chosen []entry, due time.Time, err error) {
+	if err := d.refresh(force); err != nil {
+		return nil, due, err
+	}
+	available, due, err := d.availableItems(n + d.spread)
+	if len(available) > n {
+		available = d.selectRandomly(available, n)
+	}
+	return available, due, err
+}
+
+// availableItems returns up to limit listed items that are due and not claimed, in order.
+func (d *dispatcher) availableItems(limit int) (available []entry, due time.Time, err error) {
+	var now int64 // by the clock of the ensemble, in milliseconds since 1970
+	var offset time.Duration
+	for i := 0; i < len(d.listed) && len(available) < limit; i++ {
+		e := d.listed[i]
+		if e.due > 0 && now == 0 {
+			if offset, err = d.q.clockOffset(d.q.ctx); err != nil {
+				return nil, due, err
+			}
+			now = time.Now().Add(offset).UnixMilli()
+		}
+		switch {
+		case e.due > now:
+			due = time.UnixMilli(e.due).Add(-offset)
+			// The following delayed items are due later. Continue with the items with priorities.
+			i += sort.Search(len(d.listed)-i, func(k int) bool { return d.listed[i+k].priority != noPriority }) - 1
+		case !d.claimedNames[e.name] && !d.unusable[e.name]:
+			available = append(available, e)
+		}
+	}
+	return available, due, nil
+}
+
+// selectRandomly returns n of the entries, in order.
+func (d *dispatcher) selectRandomly(entries []entry, n int) []entry {
+	selected := entries[:0]
+	for i, e := range entries {
+		if d.rand.IntN(len(entries)-i) < n-len(selected) {
+			selected = append(selected, e)
+		}
+	}
+	return selected
+}
+
+// removeListed removes items, which are near the beginning of the list. The rest of the list is not
+// copied.
+func (d *dispatcher) removeListed(names map[string]bool) {
+	n := 0 // the items up to this index contain all that are removed
+	for i, left := 0, len(names); i < len(d.listed) && left > 0; i++ {
+		if names[d.listed[i].name] {
+			n = i + 1
+			left--
+		}
+	}
+	kept := slices.DeleteFunc(slices.Clone(d.listed[:n]), func(e entry) bool { return names[e.name] })
+	d.listed = d.listed[n-len(kept):]
+	copy(d.listed, kept)
+}
+
+// adjustBatch adapts the choice of items to the outcome of claims. Each claim that fails costs all
+// claims of the same request a round trip.
+func (d *dispatcher) adjustBatch(claimed, failed int) {
+	if failed > 0 {
+		d.spread = min(max(2*d.spread, 1), maxSpread)
+		d.batch = max(claimed, 1)
+	} else {
+		d.spread = max(d.spread-1, 0)
+		d.batch = min(2*d.batch, maxBatch)
+	}
+}

@@ -1,0 +1,172 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// Delayed items are delivered when they are due, even if an item with an earlier time is put in the
+// meantime.
+func TestDispatcher_DelayedItems(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, producer, consumer := h.Context(), h.queue(), h.queue()
+		begin := time.Now()
+		at := func(d time.Duration) PutOption { return At(begin.Add(d)) }
+		require.NoError(h, producer.Put(ctx, []byte("late"), at(time.Hour)))
+		require.NoError(h, producer.Put(ctx, []byte("soon"), at(time.Minute)))
+		h.requireEmpty(consumer)
+		var order []string
+		consume, stop := context.WithCancel(ctx)
+		defer stop()
+		items := consumer.Consume(consume)
+		h.advance(time.Second)
+		require.NoError(h, producer.Put(ctx, []byte("sooner"), at(30*time.Second)))
+		require.NoError(h, producer.Put(ctx, []byte("past"), at(-time.Hour)))
+		for item := range items {
+			order = append(order, fmt.Sprint(string(item.Data()), " ", time.Since(begin).Round(time.Second)))
+			require.NoError(h, item.Ack(ctx))
+			if len(order) == 4 {
+				stop()
+			}
+		}
+		require.Equal(h, []string{"past 1s", "sooner 30s", "soon 1m0s", "late 1h0m0s"}, order)
+	})
+}
+
+// The order of delayed items depends on their names only, and not on the time of the sort.
+func TestTrap53_OrderDependsOnNames(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q := h.Context(), h.queue()
+		begin := time.Now()
+		for _, ms := range rand.Perm(60) {
+			require.NoError(h, q.Put(ctx, fmt.Append(nil, ms), At(begin.Add(time.Duration(1000+ms)*time.Millisecond))))
+		}
+		for i := range 60 {
+			item, err := q.Take(ctx)
+			require.NoError(h, err)
+			require.Equal(h, fmt.Sprint(i), string(item.Data()))
+			require.Equal(h, time.Duration(1000+i)*time.Millisecond, time.Since(begin))
+		}
+	})
+}
+
+// On servers of earlier releases, the sequence numbers continue with -2147483648 after 2147483647.
+func TestTrap32_NegativeNumbers(t *testing.T) {
+	run(t, func(h *harness) {
+		q, operator := h.queue(), h.connect()
+		h.put(q, "first")
+		h.ack(h.take(q, "first"))
+		order := []string{"2147483646", "2147483647", "-2147483648", "-2147483647"}
+		for _, i := range rand.Perm(len(order)) {
+			_, err := operator.Create("/jobs/queue-"+order[i], encode([]byte(order[i])), 0, q.acl)
+			require.NoError(h, err)
+		}
+		for _, payload := range order {
+			h.take(q, payload)
+		}
+	})
+}
+
+// An item of higher priority is claimed when an eighth of the listed items was claimed, and not
+// only after all of them.
+func TestDispatcher_PriorityOvertakesListedItems(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q := h.Context(), h.queue()
+		for range 10 {
+			require.NoError(h, q.PutAll(ctx, make([][]byte, 40), Priority(9)))
+		}
+		h.take(q, "")
+		require.NoError(h, q.Put(ctx, []byte("urgent"), Priority(1)))
+		for n := 1; ; n++ {
+			item, err := q.TryTake(ctx)
+			require.NoError(h, err)
+			if string(item.Data()) == "urgent" {
+				break
+			}
+			require.Less(h, n, 400/8)
+		}
+	})
+}
+
+// If the consumer works on an item for longer than a second, it takes the most urgent item next,
+// even if the queue is long.
+func TestDispatcher_UrgentItemIsNext(t *testing.T) {
+	for _, n := range []int{100, 2000} {
+		run(t, func(h *harness) {
+			producer, consumer := h.queue(), h.queue()
+			for range n / 100 {
+				require.NoError(h, producer.PutAll(h.Context(), slices.Repeat([][]byte{[]byte("slow")}, 100), Priority(5)))
+			}
+			take := func() string {
+				item, err := consumer.Take(h.Context())
+				require.NoError(h, err)
+				h.advance(2 * time.Second)
+				require.NoError(h, item.Ack(h.Context()))
+				return string(item.Data())
+			}
+			require.Equal(h, "slow", take())
+			require.NoError(h, producer.Put(h.Context(), []byte("urgent"), Priority(0)))
+			require.Equal(h, "urgent", take())
+		})
+	}
+}
+
+// requests returns the requests of a session while f runs, without pings and events. It also omits
+// reads that reached the server before the claim of their item, and were repeated after it: the
+// claim and the read are sent by two goroutines, in any order.
+func requests(srv *zktest.Server, session int64, f func()) zktest.Log {
+	begin := len(srv.Log())
+	f()
+	synctest.Wait()
+	log := srv.Log()[begin:].Session(session)
+	last := map[string]int64{}
+	for _, e := range log {
+		if e.Op == zktest.OpGetData {
+			last[e.Path] = e.Zxid
+		}
+	}
+	return log.Filter(func(e zktest.Entry) bool {
+		early := e.Op == zktest.OpGetData && e.Zxid < last[e.Path]
+		return e.Op != zktest.OpPing && e.Op != zktest.OpNotification && !early
+	})
+}
+
+// An item costs two writes and a read. Many items together cost two writes, and a read for each.
+func TestDispatcher_RequestsPerItem(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, conn := h.Context(), h.connect()
+		q := h.queueOn(conn, Config{})
+		h.put(q, "first")
+		h.ack(h.take(q, "first"))
+		log := requests(h.srv, conn.SessionID(), func() { h.put(q, "one") })
+		require.Len(h, log, 1, "%v", log)
+		data := make([][]byte, 64)
+		log = requests(h.srv, conn.SessionID(), func() { require.NoError(h, q.PutAll(ctx, data)) })
+		require.Len(h, log, 1, "%v", log)
+		h.ack(h.take(q, "one"))
+		log = requests(h.srv, conn.SessionID(), func() {
+			for range 10 {
+				h.ack(h.take(q, ""))
+			}
+		})
+		require.Len(h, log, 30, "claim, read and acknowledgement of each item\n%v", log)
+		log = requests(h.srv, conn.SessionID(), func() {
+			items, err := q.TakeUpTo(ctx, 40)
+			require.NoError(h, err)
+			require.NoError(h, AckAll(ctx, items...))
+			require.Len(h, items, 40, "no claim has failed")
+		})
+		require.Equal(h, 40, log.Count(zktest.OpGetData))
+		require.Equal(h, 2, log.Count(zktest.OpMulti), "%v", log)
+		require.LessOrEqual(h, len(log), 45, "%v", log)
+	})
+}

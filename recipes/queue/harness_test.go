@@ -1,0 +1,167 @@
+package queue
+
+import (
+	"context"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const sessionTimeout = 4 * time.Second
+
+var openACL = zk.WorldACL(zk.PermAll)
+
+// harness is a server in a bubble with fake time, and the queues of a test.
+type harness struct {
+	*testing.T
+	srv    *zktest.Server
+	queues []*Queue
+}
+
+// run runs f, closes the queues, and requires that no znode and no watch remains.
+func run(t *testing.T, f func(h *harness), opts ...zktest.Option) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &harness{T: t, srv: zktest.Start(t, opts...)}
+		f(h)
+		for _, q := range h.queues {
+			err := q.Close(context.Background())
+			if q.conn.State() == zk.StateHasSession {
+				require.NoError(h, err)
+			}
+		}
+		h.requireNothingRemains()
+	})
+}
+
+// requireNothingRemains requires that no record and no claim exists, and no watch but those that
+// the next queue on the connection uses.
+func (h *harness) requireNothingRemains() {
+	h.Helper()
+	synctest.Wait()
+	require.NotContains(h, h.srv.Tree(), "ephemeral", "%s", h.srv.Tree())
+	for _, watch := range h.srv.Watches() {
+		require.Equal(h, zktest.ChildWatch, watch.Kind, watch)
+	}
+}
+
+// connect returns a connection with a small receive buffer.
+func (h *harness) connect() *zk.Conn { return h.connectWith(zk.WithMaxBufferSize(64 << 10)) }
+
+func (h *harness) connectWith(opts ...func(*zk.Conn)) *zk.Conn {
+	conn, _, err := h.srv.Connect(sessionTimeout, opts...)
+	require.NoError(h, err)
+	synctest.Wait()
+	return conn
+}
+
+// queue returns a participant with a separate connection.
+func (h *harness) queue() *Queue { return h.queueOn(h.connect(), Config{}) }
+
+func (h *harness) queueOn(conn *zk.Conn, cfg Config, opts ...recipes.Option) *Queue {
+	return h.queueAt(conn, "/jobs", cfg, opts...)
+}
+
+func (h *harness) queueAt(conn *zk.Conn, path string, cfg Config, opts ...recipes.Option) *Queue {
+	q, err := New(conn, path, cfg, append([]recipes.Option{recipes.WithSessionTimeout(sessionTimeout)}, opts...)...)
+	require.NoError(h, err)
+	h.queues = append(h.queues, q)
+	return q
+}
+
+func (h *harness) put(q *Queue, payloads ...string) {
+	h.Helper()
+	for _, p := range payloads {
+		require.NoError(h, q.Put(h.Context(), []byte(p)))
+	}
+}
+
+// take takes an item, which must have a payload.
+func (h *harness) take(q *Queue, payload string) Item {
+	h.Helper()
+	item, err := q.TryTake(h.Context())
+	require.NoError(h, err)
+	require.Equal(h, payload, string(item.Data()))
+	require.NoError(h, item.Err())
+	return item
+}
+
+// startTake takes an item in the background.
+func (h *harness) startTake(q *Queue) <-chan Item {
+	taken := make(chan Item, 1)
+	go func() {
+		item, err := q.Take(h.Context())
+		require.NoError(h, err)
+		taken <- item
+	}()
+	return taken
+}
+
+func (h *harness) ack(i Item) {
+	h.Helper()
+	require.NoError(h, i.Ack(h.Context()))
+}
+
+// requireEmpty requires that no item is available.
+func (h *harness) requireEmpty(q *Queue) {
+	h.Helper()
+	_, err := q.TryTake(h.Context())
+	require.ErrorIs(h, err, ErrEmpty)
+}
+
+// requestFaults are the ways in which one request can fail.
+var requestFaults = map[string]func(srv *zktest.Server, m zktest.Match){
+	"reply lost":                 func(srv *zktest.Server, m zktest.Match) { srv.After(m, zktest.Cut) },
+	"request lost":               func(srv *zktest.Server, m zktest.Match) { srv.Before(m, zktest.Cut) },
+	"applied, session moved":     func(srv *zktest.Server, m zktest.Match) { srv.After(m, zktest.Fail(zk.ErrSessionMoved)) },
+	"not applied, session moved": func(srv *zktest.Server, m zktest.Match) { srv.Before(m, zktest.Fail(zk.ErrSessionMoved)) },
+}
+
+// nth matches the n-th request of a kind that a client sends from now on.
+func nth(conn *zk.Conn, op zktest.Op, n int) zktest.Match {
+	return zktest.Match{Op: op, Session: conn.SessionID(), Nth: n}
+}
+
+// advance lets time pass, and waits until all goroutines are idle.
+func (h *harness) advance(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// children returns the names of the children of a znode, or nil if it does not exist.
+func (h *harness) children(path string) []string {
+	h.Helper()
+	conn := h.connect()
+	defer conn.Close()
+	return h.childrenOn(conn, path)
+}
+
+func (h *harness) childrenOn(conn *zk.Conn, path string) []string {
+	h.Helper()
+	names, _, err := conn.Children(path)
+	if err != nil {
+		require.ErrorIs(h, err, zk.ErrNoNode)
+	}
+	return names
+}
+
+// reconnects returns how often clients have connected since the log was reset.
+func (h *harness) reconnects() int { return h.srv.Log().Count(zktest.OpConnect) }
+
+// watchChannels returns how many channels the client library holds for watches.
+func watchChannels(conn *zk.Conn) (n int) {
+	synctest.Wait()
+	for it := reflect.ValueOf(conn).Elem().FieldByName("watchers").MapRange(); it.Next(); {
+		n += it.Value().Len()
+	}
+	return n
+}

@@ -1,0 +1,43 @@
+package queue
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// A transaction is applied only while the claim is valid, and exactly once.
+func TestItem_Multi(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q := h.Context(), h.queue()
+		h.put(q, "one")
+		item := h.take(q, "one")
+		_, err := item.Multi()
+		require.NoError(h, err)
+		responses, err := item.Multi(&zk.CreateRequest{Path: "/written", Acl: q.acl})
+		require.NoError(h, err)
+		require.Len(h, responses, 1)
+		require.Equal(h, "/written", responses[0].String)
+		_, err = item.Multi(&zk.CreateRequest{Path: "/written", Acl: q.acl})
+		require.ErrorIs(h, err, zk.ErrNodeExists)
+		require.NoError(h, item.Err())
+
+		h.srv.After(nth(q.conn, zktest.OpMulti, 1), zktest.Cut)
+		responses, err = item.Multi(&zk.CreateRequest{Path: "/written/more", Acl: q.acl})
+		require.NoError(h, err, "the record shows that it was applied")
+		require.Nil(h, responses)
+		require.Equal(h, 1, strings.Count(h.srv.Tree(), "more"))
+
+		require.NoError(h, h.connect().Delete(q.claimPath(item.ID()), -1))
+		_, err = item.Multi(&zk.DeleteRequest{Path: "/written/more", Version: -1})
+		require.ErrorIs(h, err, ErrClaimLost)
+		require.ErrorIs(h, item.Ack(ctx), ErrClaimLost)
+		_, err = item.Multi()
+		require.ErrorIs(h, err, ErrClaimLost)
+		require.Contains(h, h.srv.Tree(), "more")
+	})
+}

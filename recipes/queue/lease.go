@@ -1,0 +1,149 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
+
+// monitorLease ends deliveries when the session or its lease has expired, until the queue or the
+// connection is closed.
+func (q *Queue) monitorLease() {
+	for {
+		select {
+		case <-q.sub.Changed():
+		case <-q.ctx.Done():
+			return
+		}
+		notify(q.leaseChanged)
+		q.mu.Lock()
+		state := q.sub.State() // with mu, so that it is not older than a delivery that was handed out
+		lost := q.findDeliveries(func(d *delivery) error { return d.lossReason(state) })
+		q.mu.Unlock()
+		for _, d := range q.endDeliveries(lost) {
+			q.running.Go(func() { q.returnClaim(d) })
+		}
+		switch {
+		case state.Closed:
+			return
+		case state.Missing:
+			q.running.Go(q.proveWithNewRecord)
+		}
+	}
+}
+
+// lossReason returns the reason why the item is lost, or nil if it is not lost. The caller holds
+// mu.
+func (d *delivery) lossReason(state session.State) error {
+	switch {
+	case state.Closed:
+		return zkerror.ErrConnClosed
+	case state.Session != d.session:
+		return zkerror.ErrSessionExpired
+	case d.handedOut && (!state.Proven || state.Lapses != d.lapses):
+		// Other code may rely on the loss from now on, so the item remains lost even if the lease
+		// is valid again.
+		return zkerror.ErrLeaseExpired
+	}
+	return nil
+}
+
+// findDeliveries returns the deliveries for which reason returns an error. The caller holds mu.
+func (q *Queue) findDeliveries(reason func(*delivery) error) map[*delivery]error {
+	found := map[*delivery]error{}
+	for d := range q.deliveries {
+		if err := reason(d); err != nil {
+			found[d] = err
+		}
+	}
+	return found
+}
+
+// endDeliveries ends deliveries for a reason, and returns them. Their claims remain.
+func (q *Queue) endDeliveries(reasons map[*delivery]error) (ended []*delivery) {
+	for d, reason := range reasons {
+		d.end(reason)
+		q.removeDelivery(d)
+		ended = append(ended, d)
+	}
+	return ended
+}
+
+// endAllDeliveries ends all deliveries, and returns them.
+func (q *Queue) endAllDeliveries(reason error) []*delivery {
+	q.mu.Lock()
+	all := q.findDeliveries(func(*delivery) error { return reason })
+	q.mu.Unlock()
+	return q.endDeliveries(all)
+}
+
+// deadline returns the time until which the session of the claim is confirmed to live. It is zero
+// if the session is over.
+func (d *delivery) deadline() time.Time {
+	state := d.q.sub.State()
+	if state.Session != d.session {
+		return time.Time{}
+	}
+	return state.Deadline
+}
+
+// proveWithNewRecord continues the checks of the session with another record. The previous record
+// was replaced by the writer, or was deleted by another client.
+func (q *Queue) proveWithNewRecord() {
+	o := q.writer.Start(txn.Transaction{}).Outcome()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if o.Err == nil && len(q.deliveries) > 0 {
+		q.sub.Prove(o.Record, o.Sent)
+	}
+}
+
+// addDelivery adds a delivery. The first delivery starts the checks of the session; record and sent
+// are those of the transaction with the claim.
+func (q *Queue) addDelivery(d *delivery, record string, sent time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.deliveries) == 0 {
+		q.sub.Prove(record, sent)
+	}
+	q.deliveries[d] = struct{}{}
+}
+
+// removeDelivery removes a delivery. Without deliveries, the session is not checked.
+func (q *Queue) removeDelivery(d *delivery) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, found := q.deliveries[d]; !found {
+		return
+	}
+	delete(q.deliveries, d)
+	if len(q.deliveries) == 0 {
+		q.sub.Rest()
+	}
+}
+
+// addReturnedItem notifies the dispatcher that the claim of an item was deleted. The dispatcher has
+// removed the item from its list when it claimed the item.
+func (q *Queue) addReturnedItem(d *delivery) {
+	q.mu.Lock()
+	q.returned = append(q.returned, d.entry)
+	q.mu.Unlock()
+	q.wakeDispatcher()
+}
+
+// takeReturnedItems returns the items that were added since the last call.
+func (q *Queue) takeReturnedItems() []entry {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	returned := q.returned
+	q.returned = nil
+	return returned
+}
+
+func (q *Queue) hasReturnedItems() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.returned) > 0
+}

@@ -1,0 +1,119 @@
+package queue
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// An item is lost if its session or its lease has expired, also if the lease is valid again.
+func TestLossReason(t *testing.T) {
+	handedOut := &delivery{session: 7, handedOut: true, lapses: 3}
+	claimed := &delivery{session: 7}
+	for name, c := range map[string]struct {
+		item  *delivery
+		state session.State
+		want  error
+	}{
+		"the lease is valid":                                 {handedOut, session.State{Session: 7, Proven: true, Lapses: 3}, nil},
+		"the lease has expired":                              {handedOut, session.State{Session: 7, Lapses: 4}, recipes.ErrLeaseExpired},
+		"the lease had expired and is valid again":           {handedOut, session.State{Session: 7, Proven: true, Lapses: 4}, recipes.ErrLeaseExpired},
+		"the lease expired before the item was handed out":   {claimed, session.State{Session: 7, Lapses: 1}, nil},
+		"the connection has another session":                 {handedOut, session.State{Session: 8, Proven: true, Lapses: 3}, recipes.ErrSessionExpired},
+		"the session is lost before the item was handed out": {claimed, session.State{Session: 0}, recipes.ErrSessionExpired},
+		"the connection is closed":                           {handedOut, session.State{Session: 7, Closed: true}, recipes.ErrConnClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.ErrorIs(t, c.item.lossReason(c.state), c.want)
+		})
+	}
+}
+
+// A consumer that is cut off is notified of the loss before another consumer can claim the item,
+// and cannot write any more.
+func TestLease_ExpiresBeforeNextClaim(t *testing.T) {
+	for name, fault := range map[string]func(srv *zktest.Server, session int64){
+		"black hole": func(srv *zktest.Server, session int64) { srv.Blackhole(zktest.BothWays, session) },
+		"partition":  func(srv *zktest.Server, session int64) { srv.Partition(session) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				ctx, conn := h.Context(), h.connect()
+				q, other := h.queueOn(conn, Config{}), h.queue()
+				h.put(q, "one")
+				item := h.take(q, "one")
+				begin := time.Now()
+				fault(h.srv, conn.SessionID())
+				var notified time.Duration
+				var waiting sync.WaitGroup
+				waiting.Go(func() {
+					<-item.Done()
+					notified = time.Since(begin)
+				})
+				again, err := other.Take(ctx)
+				require.NoError(h, err)
+				taken := time.Since(begin)
+				waiting.Wait()
+				require.Less(h, notified, taken)
+				require.ErrorIs(h, item.Err(), recipes.ErrLeaseExpired)
+				require.Equal(h, 2, again.Attempt())
+				require.ErrorIs(h, item.Ack(ctx), ErrClaimLost)
+				_, err = item.Multi()
+				require.ErrorIs(h, err, ErrClaimLost)
+				h.srv.Heal(conn.SessionID())
+				h.advance(10 * time.Second)
+				require.NoError(h, again.Err())
+				require.NoError(h, again.Ack(ctx))
+			})
+		})
+	}
+}
+
+// The lease expires and the session survives. The item is lost nevertheless, and is returned when a
+// server answers.
+func TestLease_ExpiresAndSessionSurvives(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, conn := h.Context(), h.connect()
+		q, other := h.queueOn(conn, Config{}), h.queue()
+		h.put(q, "one")
+		item := h.take(q, "one")
+		session := conn.SessionID()
+		h.srv.Blackhole(zktest.ToClient, session)
+		<-item.Done()
+		require.ErrorIs(h, item.Err(), recipes.ErrLeaseExpired)
+		h.srv.Heal(session)
+		again, err := other.Take(ctx)
+		require.NoError(h, err)
+		require.Equal(h, session, conn.SessionID())
+		require.Equal(h, 2, again.Attempt())
+	})
+}
+
+// The client library has started a new session without an event. The items of the previous session
+// are lost, and nothing is written for them in the new session.
+func TestTrap18_SessionChangesUnnoticed(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, conn := h.Context(), h.connect()
+		q := h.queueOn(conn, Config{})
+		h.put(q, "one")
+		item := h.take(q, "one")
+		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
+		require.ErrorIs(h, item.Ack(ctx), ErrClaimLost)
+		<-item.Done()
+		require.ErrorIs(h, item.Err(), recipes.ErrSessionExpired)
+		again, err := q.Take(ctx)
+		require.NoError(h, err)
+		require.Equal(h, 2, again.Attempt())
+		require.ErrorIs(h, item.Ack(ctx), ErrClaimLost)
+		_, err = item.Multi()
+		require.ErrorIs(h, err, ErrClaimLost)
+		require.NoError(h, again.Err(), "the previous delivery does not affect it")
+		require.NoError(h, again.Ack(ctx))
+	})
+}

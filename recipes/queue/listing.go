@@ -1,0 +1,168 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
+
+// directory is a directory that the dispatcher lists and watches.
+type directory struct {
+	reader *watch.Reader
+	create func(context.Context) error
+	stale  bool // the directory may have changed since it was listed
+}
+
+func (d *directory) isStale() bool {
+	d.stale = d.stale || d.reader.Watch().Fired()
+	return d.stale
+}
+
+// list lists the directory. If the directory does not exist, list creates it, because otherwise it
+// could not be watched.
+func (d *directory) list(ctx context.Context) ([]string, error) {
+	for {
+		found, err := d.reader.Read(ctx)
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			if err := d.create(ctx); err != nil {
+				return nil, err
+			}
+		case errors.Is(err, zkerror.ErrTooLarge):
+			return nil, fmt.Errorf("%w: %w", ErrTooMany, err)
+		case err != nil:
+			return nil, err
+		default:
+			d.stale = false
+			return found.Children, nil
+		}
+	}
+}
+
+// refresh lists the directories that have changed. If force is not set, it does so only if that is
+// worthwhile.
+func (d *dispatcher) refresh(force bool) error {
+	state := d.sub.State()
+	if state.Closed {
+		return zkerror.ErrConnClosed
+	}
+	if state.Epoch != d.epoch {
+		// The client library restores its watches, but does not retry if that fails, and can lose
+		// changes in the meantime.
+		d.epoch = state.Epoch
+		d.items.stale, d.claims.stale = true, true
+	}
+	d.listReturned()
+	itemsStale, claimsStale := d.items.isStale(), d.claims.isStale()
+	if !itemsStale && !claimsStale || !force && !d.isWorthListing() {
+		return nil
+	}
+	began := time.Now()
+	var items, claims <-chan request.Answer[[]string]
+	if itemsStale {
+		items = request.Start(func() ([]string, error) { return d.items.list(d.q.ctx) })
+	}
+	if claimsStale {
+		claims = request.Start(func() ([]string, error) { return d.claims.list(d.q.ctx) })
+	}
+	var failed error
+	if claims != nil {
+		if a := <-claims; a.Err != nil {
+			failed = a.Err
+		} else {
+			d.setClaims(a.Value)
+		}
+	}
+	if items != nil {
+		if a := <-items; a.Err != nil {
+			failed = a.Err
+		} else {
+			d.setItems(a.Value)
+		}
+	}
+	d.listedAt = time.Now()
+	d.listingLasted = d.listedAt.Sub(began)
+	return failed
+}
+
+// isWorthListing reports whether an outdated listing is replaced before all of its items were
+// claimed. If every claim were followed by a listing, n items would cost n² names. So a listing is
+// used until an eighth of it was claimed, or until so much time has passed that the cost of another
+// listing is small in comparison.
+func (d *dispatcher) isWorthListing() bool {
+	return len(d.listed) == 0 || d.claimedItems >= max(d.listedItems/8, 16) || d.lostRaces > d.listedItems/256 ||
+		time.Since(d.listedAt) > max(minListingAge, listingShare*d.listingLasted)
+}
+
+const (
+	// listingShare limits the time that is spent on listings to a twentieth of the total time.
+	listingShare = 20
+	// minListingAge is the time for which a listing is used at least, even if it was fast.
+	minListingAge = time.Second
+)
+
+// listReturned adds items whose claims were deleted to the list again. If such an item has become a
+// dead letter, the dispatcher finds out when it claims the item.
+func (d *dispatcher) listReturned() {
+	for _, e := range d.q.takeReturnedItems() {
+		if i, found := slices.BinarySearchFunc(d.listed, e, compareEntries); !found {
+			d.listed = slices.Insert(d.listed, i, e)
+		}
+		delete(d.claimedNames, e.name)
+	}
+}
+
+// setClaims replaces the names of claimed items by those of a listing.
+func (d *dispatcher) setClaims(names []string) {
+	clear(d.claimedNames)
+	for _, name := range names {
+		if id, uncertain := d.uncertain[name]; uncertain {
+			d.deleteUncertainClaim(name, id)
+		}
+		d.claimedNames[name] = true
+	}
+	clear(d.uncertain)
+}
+
+// deleteUncertainClaim deletes a claim that this dispatcher may have created without its knowledge:
+// the reply was lost, and another client has deleted the record that would show the outcome. The ID
+// shows whether the claim belongs to this dispatcher.
+func (d *dispatcher) deleteUncertainClaim(name, id string) {
+	c, err := d.q.readContent(context.Background(), d.q.claimPath(name))
+	if err != nil || string(c.raw) != id {
+		return
+	}
+	d.q.writer.Start(txn.Transaction{
+		Ops:     []any{&zk.DeleteRequest{Path: d.q.claimPath(name), Version: -1}},
+		Session: c.stat.EphemeralOwner,
+	}).Outcome()
+}
+
+// setItems replaces the listed items by those of a listing. Names that are not those of items are
+// ignored.
+func (d *dispatcher) setItems(names []string) {
+	d.listed = d.listed[:0]
+	unusable := map[string]bool{}
+	for _, name := range names {
+		e, ok := parseName(d.q.layout, name)
+		if !ok {
+			continue
+		}
+		d.listed = append(d.listed, e)
+		if d.unusable[name] {
+			unusable[name] = true
+		}
+	}
+	slices.SortFunc(d.listed, compareEntries)
+	d.unusable = unusable
+	d.listedItems, d.claimedItems, d.lostRaces = len(d.listed), 0, 0
+}

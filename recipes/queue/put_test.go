@@ -1,0 +1,219 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// Items without a priority come first, then those with the lowest number.
+func TestPut_Priority(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q := h.Context(), h.queue()
+		for i, priority := range []int{5, -1, 7, 5, -1 << 31, 1<<31 - 1} {
+			require.NoError(h, q.Put(ctx, fmt.Append(nil, i), Priority(priority)))
+		}
+		h.put(q, "without")
+		item := h.take(q, "without")
+		require.Zero(h, item.Priority())
+		h.take(q, "4")
+		require.Equal(h, -1, h.take(q, "1").Priority())
+		for _, payload := range []string{"0", "3", "2", "5"} {
+			h.take(q, payload)
+		}
+		require.ErrorIs(h, q.Put(ctx, nil, Priority(1), At(time.Now())), recipes.ErrInvalidOption)
+		require.ErrorIs(h, q.Put(ctx, nil, nil), recipes.ErrInvalidOption)
+	})
+}
+
+// Due times are those of the clock of the ensemble's leader, which is an hour behind here.
+func TestPut_DelayIsMeasuredByServerClock(t *testing.T) {
+	run(t, func(h *harness) {
+		serverTime := time.Now()
+		time.Sleep(time.Hour)
+		ctx, q := h.Context(), h.queue()
+		require.NoError(h, q.Put(ctx, nil, At(time.Now().Add(10*time.Second))))
+		require.Contains(h, h.srv.Tree(), fmt.Sprintf("queue-|%08X|", serverTime.Add(10*time.Second).UnixMilli()))
+		h.requireEmpty(q)
+		begin := time.Now()
+		_, err := q.Take(ctx)
+		require.NoError(h, err)
+		require.InDelta(h, 10*time.Second, time.Since(begin), float64(20*time.Millisecond))
+	}, zktest.WithManualClock())
+}
+
+// Claimed items count for MaxItems.
+func TestPut_FullQueue(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q := h.Context(), h.queueOn(h.connect(), Config{MaxItems: 3})
+		require.ErrorIs(h, q.PutAll(ctx, make([][]byte, 4)), ErrFull)
+		h.put(q, "one", "two")
+		require.ErrorIs(h, q.PutAll(ctx, make([][]byte, 2)), ErrFull)
+		h.put(q, "three")
+		require.ErrorIs(h, q.Put(ctx, nil), ErrFull)
+		item := h.take(q, "one")
+		require.ErrorIs(h, q.Put(ctx, nil), ErrFull, "claimed items count")
+		require.NoError(h, item.Ack(ctx))
+		h.put(q, "four")
+	})
+}
+
+// All items of a batch are put, or none.
+func TestPutAll_IsAtomic(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, conn := h.Context(), h.connect()
+		q := h.queueOn(conn, Config{})
+		h.put(q, "one")
+		h.srv.Before(nth(conn, zktest.OpMulti, 1), zktest.Cut)
+		h.srv.After(nth(conn, zktest.OpMulti, 2), zktest.Cut)
+		require.NoError(h, q.PutAll(ctx, make([][]byte, 50)))
+		n, err := q.Len(ctx)
+		require.NoError(h, err)
+		require.Equal(h, 51, n)
+		require.ErrorIs(h, q.PutAll(ctx, [][]byte{make([]byte, 600<<10), make([]byte, 600<<10)}), ErrTooLarge)
+		after, err := q.Len(ctx)
+		require.NoError(h, err)
+		require.Equal(h, n, after)
+	})
+}
+
+// If the reply to a put is lost, exactly one item is put, even if another client has consumed it
+// before the producer can look for it.
+func TestTrap07_PutReplyLost(t *testing.T) {
+	for name, fault := range requestFaults {
+		for _, consumedBefore := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", consumed before: ", consumedBefore), func(t *testing.T) {
+				run(t, func(h *harness) {
+					ctx, conn := h.Context(), h.connect()
+					q, other := h.queueOn(conn, Config{}), h.queue()
+					h.put(q, "zero")
+					h.ack(h.take(other, "zero"))
+					consumed := 0
+					consume, cancel := context.WithCancel(ctx)
+					if consumedBefore {
+						items := other.Consume(consume)
+						go func() {
+							for item := range items {
+								consumed++
+								require.Equal(h, "one", string(item.Data()))
+								require.NoError(h, item.Ack(ctx))
+							}
+						}()
+					}
+					fault(h.srv, nth(conn, zktest.OpMulti, 1))
+					require.NoError(h, q.Put(ctx, []byte("one")))
+					h.advance(time.Second)
+					cancel()
+					h.advance(time.Second)
+					if !consumedBefore {
+						h.take(other, "one")
+						consumed++
+					}
+					h.requireEmpty(other)
+					require.Equal(h, 1, consumed)
+				})
+			})
+		}
+	}
+}
+
+// Transactions for which the server returns "session moved" several times are applied exactly once.
+func TestTrap10_SessionMoved(t *testing.T) {
+	run(t, func(h *harness) {
+		conn := h.connect()
+		q := h.queueOn(conn, Config{})
+		for i := range 5 {
+			for k := 1; k <= 3; k++ {
+				h.srv.After(nth(conn, zktest.OpMulti, k), zktest.Fail(zk.ErrSessionMoved))
+			}
+			h.put(q, fmt.Sprint(i))
+			h.ack(h.take(q, fmt.Sprint(i)))
+		}
+		h.requireEmpty(q)
+		require.Empty(h, h.children("/jobs"))
+	})
+}
+
+// A request that an overloaded server rejects is not sent again without a pause.
+func TestPut_PausesIfServerIsBusy(t *testing.T) {
+	for name, hasRecord := range map[string]bool{"first write": false, "later write": true} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				conn := h.connect()
+				q := h.queueOn(conn, Config{})
+				if hasRecord {
+					h.put(q, "zero")
+				}
+				begin, tries := time.Now(), 0
+				h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID()}, func(r *zktest.Request) zktest.Verdict {
+					if tries++; time.Since(begin) < time.Second && tries < 1000 {
+						return zktest.Fail(zktest.Code(-127))(r) // throttled
+					}
+					return zktest.Pass(r)
+				})
+				h.put(q, "one")
+				require.Less(h, tries, 50)
+			})
+		})
+	}
+}
+
+// If the sequence numbers are exhausted, Put fails until the queue is empty, and then creates the
+// directory again. Otherwise the server would use the last number for every further item.
+func TestTrap32_SequenceOverflow(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q := h.Context(), h.queue()
+		h.put(q, "first")
+		require.NoError(h, h.srv.SetSequence("/jobs", 2147483645))
+		h.put(q, "a", "b", "c")
+		require.Contains(h, h.srv.Tree(), "queue-2147483647")
+		require.ErrorIs(h, q.Put(ctx, []byte("d")), ErrExhausted)
+		other := h.queue()
+		require.ErrorIs(h, other.Put(ctx, []byte("d")), ErrExhausted)
+		for _, payload := range []string{"first", "a", "b", "c"} {
+			h.ack(h.take(q, payload))
+		}
+		taken := h.startTake(other)
+		h.advance(time.Second)
+		h.put(other, "d")
+		item := <-taken
+		require.Equal(h, "d", string(item.Data()))
+		require.Equal(h, "queue-0000000000", item.ID())
+		require.NoError(h, item.Ack(ctx))
+		h.put(q, "e", "f")
+		h.take(q, "e")
+		h.take(q, "f")
+	})
+}
+
+// If another client has created the directory again, a client that has found the sequence numbers
+// exhausted must not do so as well: it would delete the other client's items.
+func TestTrap32_RecreatedByAnotherClient(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q, other, late := h.Context(), h.queue(), h.queue(), h.queue()
+		h.put(q, "first")
+		require.NoError(h, h.srv.SetSequence("/jobs", 2147483646))
+		h.put(q, "a", "b")
+		for _, participant := range []*Queue{q, other, late} {
+			require.ErrorIs(h, participant.Put(ctx, []byte("c")), ErrExhausted)
+		}
+		for _, payload := range []string{"first", "a", "b"} {
+			h.ack(h.take(q, payload))
+		}
+		h.put(other, "c")
+		h.put(q, "d")
+		letter := DeadLetter{ID: "queue-0000000000-1", Item: "queue-0000000000", Raw: encode([]byte("e"))}
+		require.ErrorIs(h, late.Requeue(ctx, letter), recipes.ErrDeleted)
+		h.put(late, "e")
+		for _, payload := range []string{"c", "d", "e"} {
+			h.ack(h.take(q, payload))
+		}
+	})
+}

@@ -1,0 +1,231 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
+	"github.com/go-leaderelection/leaderelection/recipes"
+)
+
+// record records the calls of one schedule and their results. Payloads identify items.
+type record struct {
+	*faultschedule.History
+
+	mu           sync.Mutex
+	puts         map[string]error
+	deliveries   []*deliveryRecord
+	acks         map[string][]error
+	acknowledged map[string]time.Duration // the time of the confirmation
+	deadLetters  map[string]int
+	// exempted are sessions that were ended by force, since a time: see exempt.
+	exempted map[int64]time.Duration
+}
+
+// deliveryRecord is a delivery, from the time when the item was received until Done was closed.
+type deliveryRecord struct {
+	client, id, payload string
+	token               int64
+	attempt             int
+	session             int64
+	from, until         time.Duration
+	done                bool
+}
+
+func (d *deliveryRecord) String() string {
+	return fmt.Sprintf("%s has %s (%s, attempt %d, token %d, %v to %v)", d.client, d.payload, d.id, d.attempt, d.token, d.from, d.until)
+}
+
+func newRecord(verbose bool) *record {
+	return &record{
+		History: faultschedule.NewHistory(verbose),
+		puts:    map[string]error{}, acks: map[string][]error{}, acknowledged: map[string]time.Duration{},
+		deadLetters: map[string]int{}, exempted: map[int64]time.Duration{},
+	}
+}
+
+func (r *record) addPut(client, payload string, err error) {
+	r.Note("%s: put %s: %v", client, payload, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.puts[payload] = err
+}
+
+// addDelivery adds a delivery. It calls ended when Done of the item is closed.
+func (r *record) addDelivery(client string, i Item, ended func()) {
+	d := &deliveryRecord{client: client, id: i.ID(), payload: string(i.Data()), token: i.Token(), attempt: i.Attempt(), session: i.d.session}
+	r.mu.Lock()
+	d.from = r.Now()
+	r.deliveries = append(r.deliveries, d)
+	r.mu.Unlock()
+	r.Note("%v, err %v", d, i.Err())
+	context.AfterFunc(i.Context(), func() {
+		defer ended()
+		r.mu.Lock()
+		d.until, d.done = r.Now(), true
+		r.mu.Unlock()
+		r.Note("%s: %s has ended: %v", client, d.payload, i.Err())
+	})
+}
+
+func (r *record) addAck(client string, i Item, err error) {
+	r.Note("%s: ack %s: %v", client, i.Data(), err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	payload := string(i.Data())
+	r.acks[payload] = append(r.acks[payload], err)
+	if err == nil {
+		r.acknowledged[payload] = r.Now()
+	}
+}
+
+// addLateAck records that an acknowledgement was confirmed by a second call.
+func (r *record) addLateAck(i Item) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	acks := r.acks[string(i.Data())]
+	for _, err := range acks {
+		if err == nil {
+			return
+		}
+	}
+	r.acks[string(i.Data())] = append(acks, nil)
+}
+
+func (r *record) addDeadLetter(payload string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.deadLetters[payload]++
+}
+
+// exempt records that a session is ended by force while its lease is valid. Until its client is
+// notified, other clients may have the same items, and that is not a violation.
+func (r *record) exempt(session int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.exempted[session]; !known {
+		r.exempted[session] = r.Now()
+	}
+}
+
+// isExempt reports whether the session of a delivery was ended by force before a time. The caller
+// holds mu.
+func (r *record) isExempt(d *deliveryRecord, at time.Duration) bool {
+	since, exempt := r.exempted[d.session]
+	return exempt && at >= since
+}
+
+// counts counts what happens in schedules. lost and unconfirmed are acknowledgements.
+type counts struct{ delivered, acknowledged, lost, unconfirmed, deadLetters int }
+
+func (c *counts) add(d counts) {
+	c.delivered += d.delivered
+	c.acknowledged += d.acknowledged
+	c.lost += d.lost
+	c.unconfirmed += d.unconfirmed
+	c.deadLetters += d.deadLetters
+}
+
+func (r *record) count() counts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := counts{delivered: len(r.deliveries), deadLetters: len(r.deadLetters)}
+	for _, acks := range r.acks {
+		for _, err := range acks {
+			switch {
+			case err == nil:
+				c.acknowledged++
+			case errors.Is(err, recipes.ErrUnconfirmed):
+				c.unconfirmed++
+			default:
+				c.lost++
+			}
+		}
+	}
+	return c
+}
+
+// verify returns the violations of the guarantees at the end of a schedule, when the queue is
+// empty. written is how often each acknowledgement has created a znode.
+func (r *record) verify(written map[string]int, maxAttempts int) (violations []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	deliveries := map[string][]*deliveryRecord{}
+	for _, d := range r.deliveries {
+		deliveries[d.payload] = append(deliveries[d.payload], d)
+	}
+	for payload, putErr := range r.puts {
+		if v := r.verifyItem(payload, putErr, written[payload], len(deliveries[payload])); v != "" {
+			violations = append(violations, payload+" "+v)
+		}
+	}
+	for _, ds := range deliveries {
+		violations = append(violations, r.verifyDeliveries(ds, maxAttempts)...)
+	}
+	return violations
+}
+
+// verifyItem verifies that an item that was put was acknowledged once or is one dead letter. It
+// returns the violation, or "". The caller holds mu.
+func (r *record) verifyItem(payload string, putErr error, written, deliveries int) string {
+	confirmed, unconfirmed, letters := 0, 0, r.deadLetters[payload]
+	for _, err := range r.acks[payload] {
+		switch {
+		case err == nil:
+			confirmed++
+		case errors.Is(err, recipes.ErrUnconfirmed):
+			unconfirmed++
+		}
+	}
+	switch {
+	case confirmed > 1:
+		return fmt.Sprintf("was acknowledged %d times", confirmed)
+	case written > 1:
+		return fmt.Sprintf("was acknowledged %d times according to the server", written)
+	case letters > 1:
+		return fmt.Sprintf("is %d dead letters", letters)
+	case written+letters > 1:
+		return "was acknowledged and is a dead letter"
+	case confirmed == 1 && written == 0:
+		return "was acknowledged, and the operations of the acknowledgement were not applied"
+	case written == 1 && confirmed == 0 && unconfirmed == 0:
+		return "was acknowledged, but Ack has returned an error"
+	case putErr == nil && written+letters == 0:
+		return "is lost"
+	case putErr != nil && !errors.Is(putErr, recipes.ErrUnconfirmed) && written+letters+deliveries > 0:
+		return fmt.Sprintf("was put, but Put has returned %v", putErr)
+	}
+	return ""
+}
+
+// verifyDeliveries verifies the deliveries of one item: they must not overlap, and must have
+// increasing tokens. The caller holds mu.
+func (r *record) verifyDeliveries(ds []*deliveryRecord, maxAttempts int) (violations []string) {
+	violate := func(format string, args ...any) { violations = append(violations, fmt.Sprintf(format, args...)) }
+	for i, a := range ds {
+		if a.id != ds[0].id {
+			violate("%s was put twice: %s and %s", a.payload, a.id, ds[0].id)
+		}
+		if maxAttempts > 0 && a.attempt > maxAttempts || a.attempt < 1 {
+			violate("%v: invalid attempt", a)
+		}
+		if at, acknowledged := r.acknowledged[a.payload]; acknowledged && a.from > at && !r.isExempt(a, a.from) {
+			violate("%v, which was acknowledged at %v", a, at)
+		}
+		if !a.done {
+			violate("%v has not ended", a)
+		}
+		for _, b := range ds[i+1:] {
+			if from := max(a.from, b.from); from < min(a.until, b.until) && !r.isExempt(a, from) && !r.isExempt(b, from) {
+				violate("%v and %v", a, b)
+			}
+			if b.from > a.from && b.token <= a.token && !r.isExempt(b, b.from) {
+				violate("%v, then %v: the token has not increased", a, b)
+			}
+		}
+	}
+	return violations
+}

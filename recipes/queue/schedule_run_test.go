@@ -1,0 +1,383 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// results is the directory in which acknowledgements create znodes.
+const results = "/results"
+
+// scheduleRun is one run of a schedule. Only the goroutine of the test uses its fields, except for
+// the record.
+type scheduleRun struct {
+	*record
+	schedule
+	ensemble *zktest.Ensemble
+	faults   *faultschedule.Faults
+	operator *client
+	clients  []*client
+	putting  sync.WaitGroup
+	working  sync.WaitGroup
+}
+
+// client is a producer or a consumer.
+type client struct {
+	name        string
+	conn        *zk.Conn
+	queue       *Queue
+	random      *rand.Rand
+	stop        context.CancelFunc
+	queueClosed bool
+	connClosed  bool
+}
+
+func runSchedule(t *testing.T, s schedule, verbose bool) (r *record) {
+	synctest.Test(t, func(t *testing.T) {
+		r = newRecord(verbose)
+		x := &scheduleRun{record: r, schedule: s}
+		x.ensemble = faultschedule.NewEnsemble(t, s.servers, s.tick, s.sessionTimeout, verbose)
+		x.faults = faultschedule.NewFaults(x.ensemble, s.latency)
+		x.start()
+		for _, e := range s.events {
+			time.Sleep(e.wait)
+			synctest.Wait()
+			x.inject(e)
+		}
+		x.finish()
+		r.AddRequests(x.ensemble)
+	})
+	return r
+}
+
+func (x *scheduleRun) start() {
+	x.operator = x.newClient("operator", 0)
+	_, err := x.operator.conn.Create(results, nil, 0, openACL)
+	if err != nil {
+		x.Violate("cannot start: %v", err)
+	}
+	for i := range x.producers {
+		c := x.newClient(fmt.Sprintf("p%d", i), len(x.clients)+1)
+		x.clients = append(x.clients, c)
+		x.startProducer(c)
+	}
+	for i := range x.consumers {
+		c := x.newClient(fmt.Sprintf("c%d", i), len(x.clients)+1)
+		x.clients = append(x.clients, c)
+		x.startConsumer(c)
+	}
+}
+
+// newClient returns the n-th client.
+func (x *scheduleRun) newClient(name string, n int) *client {
+	c := &client{name: name, random: rand.New(rand.NewPCG(x.seed, uint64(100+n)))}
+	if x.sharesConns && n > 2 && n <= x.producers+x.consumers {
+		c.conn = x.clients[n%2].conn
+	} else {
+		conn, _, err := x.ensemble.ConnectFrom(n%x.servers, x.sessionTimeout, zk.WithMaxBufferSize(64<<10))
+		if err != nil {
+			x.Violate("cannot connect: %v", err)
+		}
+		c.conn = conn
+	}
+	q, err := New(c.conn, "/jobs", x.config, recipes.WithSessionTimeout(x.sessionTimeout), recipes.WithLayout(x.layout))
+	if err != nil {
+		x.Violate("%s: %v", name, err)
+	}
+	c.queue = q
+	return c
+}
+
+// randomDuration returns a duration of at most twice the session timeout.
+func (x *scheduleRun) randomDuration(c *client) time.Duration {
+	return faultschedule.RandomDuration(c.random, x.sessionTimeout)
+}
+
+func (x *scheduleRun) startProducer(c *client) {
+	ctx, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	x.putting.Go(func() {
+		for i := range x.putsOfProducer {
+			time.Sleep(x.randomDuration(c))
+			ctx, cancel := ctx, context.CancelFunc(func() {})
+			if c.random.IntN(4) == 0 {
+				ctx, cancel = context.WithTimeout(ctx, x.randomDuration(c))
+			}
+			payloads, data := []string{}, [][]byte{}
+			for j := range 1 + c.random.IntN(2)*c.random.IntN(3) {
+				payloads = append(payloads, fmt.Sprintf("%s-%d-%d", c.name, i, j))
+				data = append(data, []byte(payloads[j]))
+			}
+			var opts []PutOption
+			switch k := c.random.IntN(4); {
+			case k == 1:
+				opts = append(opts, Priority(c.random.IntN(9)))
+			case k == 2 && x.layout == recipes.Curator:
+				opts = append(opts, At(time.Now().Add(x.randomDuration(c))))
+			}
+			err := c.queue.PutAll(ctx, data, opts...)
+			cancel()
+			for _, p := range payloads {
+				x.addPut(c.name, p, err)
+			}
+		}
+	})
+}
+
+func (x *scheduleRun) startConsumer(c *client) {
+	ctx, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	x.working.Go(func() {
+		if c.random.IntN(2) == 0 {
+			for i := range c.queue.Consume(ctx) {
+				x.processItems(c, i)
+			}
+			return
+		}
+		for {
+			ctx, cancel := context.WithTimeout(ctx, faultschedule.RandomDuration(c.random, 2*x.sessionTimeout)+time.Millisecond)
+			items, err := c.queue.TakeUpTo(ctx, 1+c.random.IntN(4))
+			cancel()
+			x.processItems(c, items...)
+			if errors.Is(err, ErrClosed) || errors.Is(err, recipes.ErrConnClosed) || errors.Is(err, context.Canceled) {
+				return
+			}
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				x.Violate("%s: take: %v", c.name, err)
+				return
+			}
+		}
+	})
+}
+
+// processItems acknowledges or returns the items of a consumer, or does nothing with them.
+func (x *scheduleRun) processItems(c *client, items ...Item) {
+	for _, i := range items {
+		x.working.Add(1)
+		x.addDelivery(c.name, i, x.working.Done)
+	}
+	for _, i := range items {
+		action, wait := c.random.IntN(10), x.randomDuration(c)
+		limit := x.sessionTimeout
+		if c.random.IntN(3) == 0 {
+			limit = x.randomDuration(c) + 1
+		}
+		again := c.random.IntN(2) == 0
+		process := func() {
+			ctx, cancel := context.WithTimeout(context.Background(), limit)
+			defer cancel()
+			switch action {
+			case 0, 1:
+				err := i.Return(ctx, errors.New("no"))
+				x.Note("%s: return %s: %v", c.name, i.Data(), err)
+			case 2: // Close returns the item
+			default:
+				x.acknowledge(ctx, c, i)
+				if again {
+					time.Sleep(wait)
+					if err := i.Ack(context.Background()); err == nil {
+						x.addLateAck(i)
+					}
+				}
+			}
+		}
+		if c.random.IntN(2) == 0 {
+			x.working.Go(func() {
+				time.Sleep(wait)
+				process()
+			})
+			continue
+		}
+		process()
+	}
+}
+
+// acknowledge acknowledges an item, and creates a znode in the same transaction.
+func (x *scheduleRun) acknowledge(ctx context.Context, c *client, i Item) {
+	result := &zk.CreateRequest{Path: path.Join(results, string(i.Data())+"-"), Acl: openACL, Flags: zk.FlagSequence}
+	x.addAck(c.name, i, i.Ack(ctx, result))
+}
+
+func (x *scheduleRun) inject(e event) {
+	x.Note("%v (target %d, n %d, for %v)", e.fault, e.target, e.n, e.duration)
+	switch e.fault {
+	case partition:
+		x.faults.Partition(e.target, e.duration)
+		return
+	case pause:
+		x.faults.Pause(e.target, e.duration)
+		return
+	case stopServer:
+		x.faults.Stop(e.target, e.duration)
+		return
+	case refuse:
+		x.faults.Refuse(e.target, e.duration)
+		return
+	}
+	open := slices.DeleteFunc(slices.Clone(x.clients), func(c *client) bool { return c.queueClosed || c.connClosed })
+	if len(open) == 0 {
+		return
+	}
+	c := open[e.target%len(open)]
+	session := c.conn.SessionID()
+	if session == 0 {
+		return
+	}
+	x.Note("%s: %v", c.name, e.fault)
+	ops := []zktest.Op{zktest.OpMulti, zktest.OpMulti, zktest.OpMulti, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpSetData, zktest.OpExists, zktest.OpAny, zktest.OpDelete, zktest.OpCreate}
+	match := zktest.Match{Op: ops[e.n%len(ops)], Session: session, Nth: 1 + e.n/10%4}
+	switch e.fault {
+	case loseReply:
+		x.faults.LoseReply(match)
+	case loseRequest:
+		x.faults.LoseRequest(match)
+	case drop:
+		x.faults.Drop(session)
+	case blackhole:
+		x.faults.Blackhole(session, e.n, e.duration)
+	case slow:
+		x.faults.Slow(session, e.duration)
+	case isolate:
+		x.faults.Isolate(session, e.duration)
+	case expire:
+		x.exempt(session)
+		x.faults.Expire(session)
+	case closeQueue:
+		c.queueClosed = true
+		x.working.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), x.sessionTimeout)
+			defer cancel()
+			x.Note("%s: close: %v", c.name, c.queue.Close(ctx))
+		})
+	case closeConnection:
+		x.exempt(session)
+		for _, other := range x.clients {
+			other.connClosed = other.connClosed || other.conn == c.conn
+		}
+		c.conn.Close()
+	}
+}
+
+// recovery is the time in which everything that faults have delayed is complete: sessions that
+// expire, and the reconnects of the client library.
+func (x *scheduleRun) recovery() time.Duration {
+	return 4*x.sessionTimeout + 2*x.tick + 6*time.Second
+}
+
+// finish heals all faults, waits until all items were taken, closes all queues, and verifies the
+// guarantees.
+func (x *scheduleRun) finish() {
+	x.faults.HealAll()
+	x.Note("all faults are healed")
+	x.putting.Wait()
+	x.awaitEmpty()
+	for _, c := range x.clients {
+		c.stop()
+	}
+	for _, c := range append(x.clients, x.operator) {
+		ctx, cancel := context.WithTimeout(context.Background(), x.recovery())
+		if err := c.queue.Close(ctx); err != nil && !c.connClosed {
+			x.Violate("%s: close: %v", c.name, err)
+		}
+		cancel()
+	}
+	time.Sleep(2*x.sessionTimeout + 2*x.tick) // until the sessions of closed connections have expired
+	last := x.newClient("last", len(x.clients)+1)
+	x.takeRemaining(last)
+	x.working.Wait()
+	synctest.Wait()
+	if tree := x.ensemble.Tree(); strings.Contains(tree, "ephemeral") {
+		x.Violate("a znode remains: %s", tree)
+	}
+	for _, watch := range x.ensemble.Server(0).Watches() {
+		if watch.Kind != zktest.ChildWatch {
+			x.Violate("a watch remains: %v", watch)
+		}
+	}
+	written := map[string]int{}
+	children, _, err := x.operator.conn.Children(results)
+	if err != nil {
+		x.Violate("%v", err)
+	}
+	for _, name := range children {
+		written[name[:len(name)-len("-0000000042")]]++
+	}
+	for _, v := range x.verify(written, x.config.MaxAttempts) {
+		x.Violate("%s", v)
+	}
+	for _, c := range append(x.clients, x.operator, last) {
+		if !c.connClosed {
+			c.conn.Close()
+		}
+	}
+	synctest.Wait()
+}
+
+// awaitEmpty waits until every item is claimed, unless no consumer is left.
+func (x *scheduleRun) awaitEmpty() {
+	if !slices.ContainsFunc(x.clients, func(c *client) bool { return strings.HasPrefix(c.name, "c") && !c.queueClosed && !c.connClosed }) {
+		return
+	}
+	q := x.operator.queue
+	// A consumer can process items one after another, for two session timeouts each.
+	for end := x.Now() + x.recovery() + 100*x.sessionTimeout; ; time.Sleep(x.sessionTimeout / 4) {
+		items, _, itemsErr := q.conn.Children(q.path)
+		claims, _, claimsErr := q.conn.Children(q.cfg.Claims)
+		unclaimed := slices.DeleteFunc(items, func(name string) bool { return slices.Contains(claims, name) })
+		switch {
+		case errors.Is(itemsErr, zk.ErrNoNode), errors.Is(claimsErr, zk.ErrNoNode): // no item was ever put
+			return
+		case len(unclaimed) == 0 && itemsErr == nil && claimsErr == nil:
+			return
+		case x.Now() > end:
+			x.Violate("no consumer takes %v (%v, %v)", unclaimed, itemsErr, claimsErr)
+			return
+		}
+	}
+}
+
+// takeRemaining acknowledges the remaining items, and counts the dead letters.
+func (x *scheduleRun) takeRemaining(c *client) {
+	ctx := context.Background()
+	for {
+		item, err := c.queue.TryTake(ctx)
+		if errors.Is(err, ErrEmpty) {
+			break
+		}
+		if err != nil {
+			x.Violate("take remaining items: %v", err)
+			break
+		}
+		x.working.Add(1)
+		x.addDelivery(c.name, item, x.working.Done)
+		x.acknowledge(ctx, c, item)
+	}
+	letters, err := c.queue.DeadLetters(ctx)
+	if err != nil {
+		x.Violate("dead letters: %v", err)
+	}
+	for _, l := range letters {
+		x.addDeadLetter(string(l.Parts[0]))
+	}
+	if n, err := c.queue.Len(ctx); n != 0 || err != nil {
+		x.Violate("%d items remain: %v\n%s", n, err, x.ensemble.Tree())
+	}
+	if err := c.queue.Close(ctx); err != nil {
+		x.Violate("close: %v", err)
+	}
+}
