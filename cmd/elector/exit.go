@@ -15,9 +15,9 @@ const (
 	exitUnclean     = cmdline.Unclean
 	exitBackend     = cmdline.Permanent
 	exitNobody      = cmdline.NoLeader
-	exitStays       = cmdline.Stays
-	exitOther       = cmdline.Other
-	exitCannot      = cmdline.Cannot
+	exitStays       = cmdline.NotLeft
+	exitOther       = cmdline.OtherLeader
+	exitCannot      = cmdline.NotExecutable
 	exitNotFound    = cmdline.NotFound
 	exitInterrupted = cmdline.Interrupted
 )
