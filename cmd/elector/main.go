@@ -9,6 +9,6 @@ import (
 )
 
 func main() {
-	child.Guard() // of what elector runs
+	child.RunWatchdog()
 	os.Exit(execute(os.Args[1:]))
 }

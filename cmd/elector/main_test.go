@@ -31,7 +31,7 @@ var built string
 var redisServer = dbserver.Shared{Start: func() (*dbserver.Server, error) { return dbserver.Redis() }}
 
 func TestMain(m *testing.M) {
-	child.Guard()
+	child.RunWatchdog()
 	flag.Parse()
 	// Parallel tests spend most of their time waiting for other processes.
 	if err := flag.Set("test.parallel", "4"); err != nil {

@@ -11,11 +11,11 @@ import (
 
 var errPlatform = fmt.Errorf("running programs: %w on this system", errors.ErrUnsupported)
 
-// Process is what Start would return.
+// Process is not used on this system.
 type Process struct{}
 
-// Guard does nothing.
-func Guard() {}
+// RunWatchdog does nothing.
+func RunWatchdog() {}
 
 // Start returns an error.
 func Start(Command) (*Process, error) { return nil, errPlatform }

@@ -14,162 +14,179 @@ import (
 	"time"
 )
 
-// Guard is what a guard does, which then does not return. In any other process it
-// returns at once.
-func Guard() {
-	if len(os.Args) == 1 && os.Args[0] == guardName {
-		guard()
+// RunWatchdog runs a watchdog if this process was started as one, and then exits. In any other
+// process it returns immediately.
+func RunWatchdog() {
+	if len(os.Args) == 1 && os.Args[0] == watchdogName {
+		runWatchdog()
 		os.Exit(0)
 	}
 }
 
-// guarded is the program of a guard. It belongs to the main goroutine.
-type guarded struct {
-	spec
-	pid      int
-	stopping bool
-	termed   time.Time
-	leaseEnd time.Time
+// watchdog is the state of a watchdog process. Only its main goroutine uses it.
+type watchdog struct {
+	task     task
+	pid      int       // of the program, and of its group
+	stopping bool      // the group was stopped
+	stopTime time.Time // when the group was stopped
+	leaseEnd time.Time // zero if there is no lease
 
-	lost, kill *time.Timer
+	leaseTimer, killTimer *time.Timer
 }
 
-func guard() {
-	// The kernel ends the program when the thread that has started it ends.
+func runWatchdog() {
+	// On Linux the program receives its Pdeathsig when the thread that has started it exits.
 	runtime.LockOSThread()
-	// Whoever signals all processes of a service leaves the decision to the parent.
-	// Ignored they would be by the program, too.
+	// If all processes of a service receive a signal, the parent decides how to react. The signals
+	// are not ignored, because the program would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
 		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)
 	for fd := 3; fd <= 4; fd++ {
 		syscall.CloseOnExec(fd)
 	}
-	decoder := json.NewDecoder(os.NewFile(3, "orders"))
-	answer := json.NewEncoder(os.NewFile(4, "reports"))
-	var g guarded
-	if decoder.Decode(&g.spec) != nil {
+	decoder := json.NewDecoder(os.NewFile(3, "instructions"))
+	encoder := json.NewEncoder(os.NewFile(4, "reports"))
+	var w watchdog
+	if decoder.Decode(&w.task) != nil {
 		return // the parent has died
 	}
-	path, err := exec.LookPath(g.Args[0])
-	if err == nil {
-		adopt()
-		var started *os.Process
-		started, err = os.StartProcess(path, g.Args, &os.ProcAttr{
-			Env: g.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: attributes(),
-		})
-		if err == nil {
-			g.pid = started.Pid
-		}
-	}
-	if err != nil {
-		_ = answer.Encode(report{
+	if err := w.startProgram(); err != nil {
+		_ = encoder.Encode(report{
 			Err:      err.Error(),
 			NotFound: errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist),
 		})
 		return
 	}
-	orders := make(chan order)
-	go func() { // until the process ends
-		defer close(orders)
+	instructions := make(chan instruction)
+	go func() { // runs until the process exits
+		defer close(instructions)
 		for {
-			var o order
-			if decoder.Decode(&o) != nil {
+			var i instruction
+			if decoder.Decode(&i) != nil {
 				return
 			}
-			orders <- o
+			instructions <- i
 		}
 	}()
-	_ = answer.Encode(report{Started: g.pid})
-	exit := g.watch(orders)
-	_ = answer.Encode(report{Exit: &exit})
+	_ = encoder.Encode(report{Started: w.pid})
+	exit := w.superviseGroup(instructions)
+	_ = encoder.Encode(report{Exit: &exit})
 }
 
-func (g *guarded) watch(orders <-chan order) Exit {
-	g.lost, g.kill = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
-	g.kill.Stop()
-	g.lost.Stop()
-	if g.Leased {
-		g.extend(g.Lease)
+func (w *watchdog) startProgram() error {
+	path, err := exec.LookPath(w.task.Args[0])
+	if err != nil {
+		return err
 	}
-	ended, empty := make(chan syscall.WaitStatus, 1), make(chan struct{})
-	go awaitEnd(g.pid, ended)
+	becomeSubreaper()
+	program, err := os.StartProcess(path, w.task.Args, &os.ProcAttr{
+		Env: w.task.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: programAttributes(),
+	})
+	if err == nil {
+		w.pid = program.Pid
+	}
+	return err
+}
+
+// superviseGroup executes instructions and enforces the limits of the task. It returns when the
+// program has exited, and also the rest of its group if the group was stopped or is swept.
+func (w *watchdog) superviseGroup(instructions <-chan instruction) Exit {
+	w.leaseTimer, w.killTimer = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
+	w.killTimer.Stop()
+	w.leaseTimer.Stop()
+	if w.task.Leased {
+		w.extendLease(w.task.Lease)
+	}
+	exited, empty := make(chan syscall.WaitStatus, 1), make(chan struct{})
+	go waitProgram(w.pid, exited)
 	var exit Exit
 	for {
 		select {
-		case o, ok := <-orders:
+		case i, open := <-instructions:
 			switch {
-			case !ok:
-				orders = nil
-				g.stop()
-			case o.Stop:
-				g.stop()
-			case o.Lease != nil:
-				g.extend(*o.Lease)
-			case o.Signal != 0 && ended != nil:
-				_ = syscall.Kill(g.pid, syscall.Signal(o.Signal))
+			case !open: // the parent has died
+				instructions = nil
+				w.stopGroup()
+			case i.Stop:
+				w.stopGroup()
+			case i.Lease != nil:
+				w.extendLease(*i.Lease)
+			case i.Signal != 0 && exited != nil:
+				_ = syscall.Kill(w.pid, syscall.Signal(i.Signal))
 			}
-		case <-g.lost.C:
-			g.stop()
-		case <-g.kill.C:
-			g.signal(syscall.SIGKILL)
-		case status := <-ended:
-			ended = nil
-			exit = g.exit(status)
-			if !g.stopping && !g.Sweep {
+		case <-w.leaseTimer.C:
+			w.stopGroup()
+		case <-w.killTimer.C:
+			w.signalGroup(syscall.SIGKILL)
+		case status := <-exited:
+			exited = nil
+			exit = w.exitOf(status)
+			if !w.stopping && !w.task.Sweep {
 				return exit
 			}
-			g.stop() // what is left
-			go awaitGroup(g.pid, empty)
+			w.stopGroup() // stops the rest of the group
+			go waitGroup(w.pid, empty)
 		case <-empty:
 			return exit
 		}
 	}
 }
 
-func (g *guarded) signal(sig syscall.Signal) { _ = syscall.Kill(-g.pid, sig) }
-
-// extend sets the lease, unless that before is over.
-func (g *guarded) extend(l lease) {
-	if !g.leaseEnd.IsZero() && !time.Now().Before(g.leaseEnd) {
-		return
-	}
-	g.leaseEnd = l.end()
-	g.lost.Reset(time.Until(g.leaseEnd))
-	g.limit()
-}
-
-func (g *guarded) stop() {
-	if g.stopping {
-		return
-	}
-	g.stopping, g.termed = true, time.Now()
-	if g.Grace > 0 {
-		g.signal(syscall.SIGTERM)
-		g.signal(syscall.SIGCONT) // one that is stopped hears nothing
-	}
-	g.limit()
-}
-
-// limit sets the time of KILL.
-func (g *guarded) limit() {
-	if !g.stopping {
-		return
-	}
-	at := g.termed.Add(g.Grace)
-	if !g.leaseEnd.IsZero() {
-		last := g.leaseEnd
-		if last.Before(g.termed) {
-			last = g.termed
-		}
-		if last = last.Add(g.LostGrace); last.Before(at) {
-			at = last
+// waitProgram waits until the program has exited, and sends its status.
+func waitProgram(pid int, exited chan<- syscall.WaitStatus) {
+	var status syscall.WaitStatus
+	for {
+		if _, err := syscall.Wait4(pid, &status, 0, nil); !errors.Is(err, syscall.EINTR) {
+			break
 		}
 	}
-	g.kill.Reset(time.Until(at))
+	exited <- status
 }
 
-func (g *guarded) exit(status syscall.WaitStatus) Exit {
-	exit := Exit{Code: status.ExitStatus(), Stopped: g.stopping}
+func (w *watchdog) signalGroup(sig syscall.Signal) { _ = syscall.Kill(-w.pid, sig) }
+
+// extendLease sets the deadline of the lease. A lease that has expired cannot be extended.
+func (w *watchdog) extendLease(l lease) {
+	if !w.leaseEnd.IsZero() && !time.Now().Before(w.leaseEnd) {
+		return
+	}
+	w.leaseEnd = l.deadline()
+	w.leaseTimer.Reset(time.Until(w.leaseEnd))
+	w.scheduleKill()
+}
+
+func (w *watchdog) stopGroup() {
+	if w.stopping {
+		return
+	}
+	w.stopping, w.stopTime = true, time.Now()
+	if w.task.Grace > 0 {
+		w.signalGroup(syscall.SIGTERM)
+		w.signalGroup(syscall.SIGCONT) // a stopped process does not handle TERM
+	}
+	w.scheduleKill()
+}
+
+// scheduleKill sets the time of KILL if the group was stopped.
+func (w *watchdog) scheduleKill() {
+	if !w.stopping {
+		return
+	}
+	at := w.stopTime.Add(w.task.Grace)
+	if !w.leaseEnd.IsZero() {
+		limit := w.leaseEnd
+		if limit.Before(w.stopTime) {
+			limit = w.stopTime
+		}
+		if limit = limit.Add(w.task.LostGrace); limit.Before(at) {
+			at = limit
+		}
+	}
+	w.killTimer.Reset(time.Until(at))
+}
+
+func (w *watchdog) exitOf(status syscall.WaitStatus) Exit {
+	exit := Exit{Code: status.ExitStatus(), Stopped: w.stopping}
 	if status.Signaled() {
 		exit.Code = 128 + int(status.Signal())
 	}

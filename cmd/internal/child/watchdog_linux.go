@@ -8,28 +8,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adopt has what the program leaves behind count as this process's children, so that
-// they can be waited for, and gives this process its name.
-func adopt() {
-	// What started it was a file called exe.
-	_ = os.WriteFile("/proc/self/comm", []byte(guardName), 0)
+// becomeSubreaper makes orphaned descendants of this process its children, so that waitGroup can wait
+// for them. It also sets the name of this process, which is otherwise that of ownExecutable.
+func becomeSubreaper() {
+	_ = os.WriteFile("/proc/self/comm", []byte(watchdogName), 0)
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 }
 
-func executable() (string, error) {
-	return "/proc/self/exe", nil // whatever has become of the file
-}
+// ownExecutable returns a path of the binary of this process. It is valid even if the file was
+// replaced or deleted.
+func ownExecutable() (string, error) { return "/proc/self/exe", nil }
 
-func attributes() *syscall.SysProcAttr {
+// programAttributes puts the program in a new group and makes the kernel kill it with the watchdog.
+func programAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// awaitGroup waits for all processes of the group.
-func awaitGroup(group int, empty chan<- struct{}) {
+// waitGroup waits until all processes of the group have exited, and closes empty.
+func waitGroup(group int, empty chan<- struct{}) {
 	defer close(empty)
 	for {
 		if _, err := syscall.Wait4(-group, nil, 0, nil); err != nil && !errors.Is(err, syscall.EINTR) {
-			return // there is none left
+			return // there are no more children in the group
 		}
 	}
 }

@@ -2,21 +2,22 @@
 
 package child
 
-// Elsewhere than on Linux a process cannot wait for what its children leave behind, and
-// nothing ends a program with a guard that is killed.
+// On these systems a process cannot wait for orphaned descendants, and the kernel does not kill a
+// program whose watchdog was killed.
 
 import (
 	"os"
 	"syscall"
 )
 
-func adopt() {}
+func becomeSubreaper() {}
 
-func executable() (string, error) { return os.Executable() }
+func ownExecutable() (string, error) { return os.Executable() }
 
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func programAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-func awaitGroup(group int, empty chan<- struct{}) {
+// waitGroup kills the rest of the group, because it cannot wait for it.
+func waitGroup(group int, empty chan<- struct{}) {
 	_ = syscall.Kill(-group, syscall.SIGKILL)
 	close(empty)
 }
