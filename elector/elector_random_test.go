@@ -13,166 +13,165 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// chaos is an Elector whose backend and handlers do anything, but do not hang, and what
-// must hold all the time.
-type chaos struct {
-	*world
-	mu    sync.Mutex
-	r     *rand.Rand
-	calm  bool // handlers succeed
-	busy  string
-	begun *leaderelection.Leadership // for which End is due
-	fails int                        // of End, in a row
+// randomRun is an Elector whose backend and handlers behave randomly, except that handlers do not hang. It
+// checks the order of the calls.
+type randomRun struct {
+	*harness
+	mu          sync.Mutex
+	random      *rand.Rand
+	noFailures  bool                       // handlers succeed
+	running     string                     // the handler that is running, or ""
+	begun       *leaderelection.Leadership // the leadership for which End must be called
+	endFailures int                        // number of consecutive failures of End
 }
 
-func (c *chaos) n(n int) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.r.IntN(n)
+func (r *randomRun) intN(n int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.random.IntN(n)
 }
 
-func (c *chaos) enter(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.busy != "" {
-		c.Errorf("%s is called while %s runs", name, c.busy)
+// enterHandler checks that no other handler is running.
+func (r *randomRun) enterHandler(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running != "" {
+		r.Errorf("%s is called while %s runs", name, r.running)
 	}
-	c.busy = name
+	r.running = name
 }
 
-// result takes some time, less if ctx is done, and fails at times.
-func (c *chaos) result(ctx context.Context) error {
+// leaveHandler returns a random result after a random time, which is shorter if ctx is done.
+func (r *randomRun) leaveHandler(ctx context.Context) error {
 	select {
-	case <-time.After(time.Duration(c.n(4)) * 7 * time.Second):
+	case <-time.After(time.Duration(r.intN(4)) * 7 * time.Second):
 	case <-ctx.Done():
-		time.Sleep(time.Duration(c.n(3)) * time.Second)
+		time.Sleep(time.Duration(r.intN(3)) * time.Second)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.busy = ""
-	if !c.calm && c.r.IntN(4) == 0 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running = ""
+	if !r.noFailures && r.random.IntN(4) == 0 {
 		return errBoom
 	}
 	return nil
 }
 
-func (c *chaos) begin(ctx context.Context, l *leaderelection.Leadership) error {
-	c.enter("begin")
+func (r *randomRun) begin(ctx context.Context, l *leaderelection.Leadership) error {
+	r.enterHandler("begin")
 	if l.Err() != nil {
-		c.Errorf("begin is called with a leadership that is over: %v", l.Err())
+		r.Errorf("begin is called with a leadership that was lost: %v", l.Err())
 	}
-	if c.begun != nil {
-		c.Errorf("begin is called again without an end")
+	if r.begun != nil {
+		r.Errorf("begin is called twice without end")
 	}
-	err := c.result(ctx)
+	err := r.leaveHandler(ctx)
 	if err == nil || ctx.Err() != nil {
-		c.begun, c.fails = l, 0
+		r.begun, r.endFailures = l, 0
 	}
 	return err
 }
 
-func (c *chaos) work(ctx context.Context, l *leaderelection.Leadership) error {
-	c.enter("work")
-	if c.begun != l {
-		c.Errorf("work is called without begin")
+func (r *randomRun) work(ctx context.Context, l *leaderelection.Leadership) error {
+	r.enterHandler("work")
+	if r.begun != l {
+		r.Errorf("work is called without begin")
 	}
-	if err := c.result(ctx); err != nil {
+	if err := r.leaveHandler(ctx); err != nil {
 		return err
 	}
-	c.enter("work")
+	r.enterHandler("work")
 	<-ctx.Done()
-	return c.result(ctx)
+	return r.leaveHandler(ctx)
 }
 
-func (c *chaos) end(ctx context.Context, l *leaderelection.Leadership) error {
-	c.enter("end")
-	if c.begun != l {
-		c.Errorf("end is called without begin")
+func (r *randomRun) end(ctx context.Context, l *leaderelection.Leadership) error {
+	r.enterHandler("end")
+	if r.begun != l {
+		r.Errorf("end is called without begin")
 	}
-	err := c.result(ctx)
-	if c.fails++; c.fails == 11 {
+	err := r.leaveHandler(ctx)
+	if r.endFailures++; r.endFailures == 11 {
 		err = nil
 	}
 	if err == nil {
-		c.begun = nil
+		r.begun = nil
 	}
 	return err
 }
 
-func (c *chaos) onError(ctx context.Context, _ *leaderelection.Leadership, _ error) error {
-	c.enter("error")
-	if c.begun != nil || c.backend.candidates() > 0 && c.backend.now().holds() {
-		c.Errorf("error is called before leadership is given up")
+func (r *randomRun) onError(ctx context.Context, _ *leaderelection.Leadership, _ error) error {
+	r.enterHandler("error")
+	if r.begun != nil || r.backend.count() > 0 && r.backend.newest().isActive() {
+		r.Errorf("error is called before the candidate has resigned")
 	}
-	return c.result(ctx)
+	return r.leaveHandler(ctx)
 }
 
-// told is what the backend does next.
-func (c *chaos) told() {
-	if c.backend.candidates() == 0 {
+// backendEvent is a random event of the backend.
+func (r *randomRun) backendEvent() {
+	if r.backend.count() == 0 {
 		return
 	}
-	now := c.backend.now()
-	switch c.n(8) {
+	now := r.backend.newest()
+	switch r.intN(8) {
 	case 0, 1, 2:
-		if now.holds() {
-			now.loses(leaderelection.ErrLeaseExpired)
-			now.leads()
+		if now.isActive() {
+			now.loseLeadership(leaderelection.ErrLeaseExpired)
+			now.lead()
 		}
 	case 3:
-		now.follows()
+		now.suspend()
 	case 4:
-		now.loses(leaderelection.ErrLeaseExpired)
+		now.loseLeadership(leaderelection.ErrLeaseExpired)
 	case 5:
-		now.fails(leaderelection.ErrSessionExpired)
+		now.fail(leaderelection.ErrSessionExpired)
 	case 6:
 		_ = now.Resign()
 	}
 }
 
-func TestWhateverHappens(t *testing.T) {
+// TestElector_RandomEvents fails if handlers overlap or are called in a wrong order, if End is skipped, if a
+// candidate remains after Run, or if the Elector does not lead after failures have stopped.
+func TestElector_RandomEvents(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
-			c := &chaos{world: newWorld(t), r: rand.New(rand.NewPCG(seed, 3))}
-			c.e.Begin, c.e.End, c.e.Error = c.begin, c.end, c.onError
+			r := &randomRun{harness: newHarness(t), random: rand.New(rand.NewPCG(seed, 3))}
+			r.elector.Begin, r.elector.End, r.elector.Error = r.begin, r.end, r.onError
 			if seed%2 == 0 {
-				c.e.Work = c.work
+				r.elector.Work = r.work
 			}
-			c.e.NewCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {
-				if c.n(5) == 0 {
+			r.elector.NewCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {
+				if r.intN(5) == 0 {
 					return nil, errBoom
 				}
-				return c.backend.newCandidate(ctx)
+				return r.backend.newCandidate(ctx)
 			}
-			ctx, stop := context.WithCancel(context.Background())
-			go func() {
-				defer close(c.done)
-				c.err = c.e.Run(ctx)
-			}()
+			r.run(r.elector.Run)
 			for range 30 {
-				c.told()
-				c.pass(time.Duration(c.n(12)) * 3 * time.Second)
+				r.backendEvent()
+				r.wait(time.Duration(r.intN(12)) * 3 * time.Second)
 			}
-			if seed%3 != 0 { // stopped in the middle otherwise
-				c.mu.Lock()
-				c.calm = true
-				c.mu.Unlock()
-				for range 5 { // whatever is under way comes to its end
-					c.pass(time.Hour)
-					if c.e.Work == nil && c.e.Current().State != StateLeader && c.backend.now().holds() {
-						c.leads()
+			if seed%3 != 0 { // otherwise Run is stopped while anything can be in progress
+				r.mu.Lock()
+				r.noFailures = true
+				r.mu.Unlock()
+				for range 5 { // the handlers that are running return
+					r.wait(time.Hour)
+					if r.elector.Work == nil && r.elector.Current().State != StateLeader && r.backend.newest().isActive() {
+						r.lead()
 					}
 				}
-				if c.e.Work == nil {
-					require.Equal(t, StateLeader, c.e.Current().State, "seed %d", seed)
+				if r.elector.Work == nil {
+					require.Equal(t, StateLeader, r.elector.Current().State, "seed %d", seed)
 				}
 			}
-			stop()
-			c.pass(time.Hour)
-			_ = c.returned()
-			require.Nil(t, c.begun, "seed %d", seed)
-			if c.backend.candidates() > 0 {
-				require.False(t, c.backend.now().holds())
+			r.stop()
+			r.wait(time.Hour)
+			_ = r.requireReturned()
+			require.Nil(t, r.begun, "seed %d", seed)
+			if r.backend.count() > 0 {
+				require.False(t, r.backend.newest().isActive())
 			}
 			require.False(t, t.Failed(), "seed %d", seed)
 		})

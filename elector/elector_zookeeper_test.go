@@ -3,9 +3,7 @@ package elector
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,225 +13,212 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/zkdial"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
+// session is the session timeout of the electors on ZooKeeper.
 const session = 4 * time.Second
 
-// company is several electors on one ZooKeeper server, in fake time.
-type company struct {
-	*testing.T
-	srv   *zktest.Server
-	began time.Time
+// zkHarness runs several electors on one ZooKeeper server, in fake time.
+type zkHarness struct {
+	*journal
+	srv *zktest.Server
 
-	mu     sync.Mutex
-	events []string
-	acting map[string]bool // whose Work runs
-	token  int64           // the greatest that has worked
+	working   map[string]bool // names of the members whose Work runs
+	lastToken int64           // the greatest token with which Work has run
 }
 
-// member is one of them, in a program of its own.
+// member is an Elector with a separate connection.
 type member struct {
-	*company
-	name string
-	conn *zk.Conn
-	e    *Elector
-	stop context.CancelFunc
-	done chan error
-	cut  atomic.Bool
-
-	stopped atomic.Bool // while it was leading
+	harness  *zkHarness
+	name     string
+	conn     *zk.Conn
+	elector  *Elector
+	stop     context.CancelFunc
+	done     chan error // receives the result of Run
+	isolated atomic.Bool
+	stopped  atomic.Bool // stop was called
 }
 
-// cutOff loses whatever the program and the server send to each other.
-func (m *member) cutOff() {
-	m.cut.Store(true)
-	m.srv.Blackhole(zktest.BothWays, m.conn.SessionID())
-}
-
-func (m *member) heal() {
-	m.cut.Store(false)
-	m.srv.Heal(m.conn.SessionID())
-}
-
-func (m *member) dial(network, address string, timeout time.Duration) (net.Conn, error) {
-	if m.cut.Load() {
-		return nil, errors.New("cut off")
-	}
-	return m.srv.Dialer()(network, address, timeout)
-}
-
-func meet(t *testing.T, f func(w *company)) {
+// runOnZooKeeper calls test in a bubble.
+func runOnZooKeeper(t *testing.T, test func(h *zkHarness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &company{T: t, srv: zktest.Start(t), acting: map[string]bool{}}
+		h := &zkHarness{journal: &journal{T: t}, srv: zktest.Start(t), working: map[string]bool{}}
 		t.Cleanup(func() {
-			time.Sleep(time.Minute) // nothing is under way when the clients are closed
+			time.Sleep(time.Minute) // no request is in flight when the connections are closed
 		})
 		time.Sleep(time.Second)
-		w.began = time.Now()
-		f(w)
+		test(h)
 	})
 }
 
-func (w *company) note(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.events = append(w.events, fmt.Sprintf(format, args...))
-}
-
-func (w *company) happened(events ...string) {
-	w.Helper()
-	synctest.Wait()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	require.Equal(w, events, w.events)
-}
-
-func (w *company) pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
-// acts is a Work that is alone, by fences and in time.
-func (m *member) acts(ctx context.Context, l *leaderelection.Leadership) error {
-	m.mu.Lock()
-	if len(m.acting) > 0 {
-		m.Errorf("%s works beside %v", m.name, m.acting)
-	}
-	if l.Token() <= m.token {
-		m.Errorf("%s works with token %d after %d", m.name, l.Token(), m.token)
-	}
-	m.acting[m.name], m.token = true, l.Token()
-	m.mu.Unlock()
-	<-ctx.Done()
-	m.mu.Lock()
-	delete(m.acting, m.name)
-	m.mu.Unlock()
-	return ctx.Err()
-}
-
-// join has another elector take part, and lets it find its place. set may change it.
-func (w *company) join(name string, set func(m *member), opts ...leaderelection.Option) *member {
-	w.Helper()
-	m := &member{company: w, name: name, done: make(chan error, 1)}
-	conn, _, err := w.srv.Connect(session, zk.WithDialer(m.dial))
-	require.NoError(w, err)
+// join starts an Elector, and waits until it has joined the election. configure, which may be nil, can
+// change the fields of the Elector first.
+func (h *zkHarness) join(name string, configure func(m *member), opts ...leaderelection.Option) *member {
+	h.Helper()
+	m := &member{harness: h, name: name, done: make(chan error, 1)}
+	conn, _, err := h.srv.Connect(session, zk.WithDialer(m.dial))
+	require.NoError(h, err)
 	m.conn = conn
 	opts = append(opts, leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(session))
 	opts = opts[:len(opts):len(opts)]
-	m.e = &Elector{
+	m.elector = &Elector{
 		NewCandidate: func(ctx context.Context) (leaderelection.Candidate, error) {
 			return leaderelection.NewElection(conn, "/election", append(opts, leaderelection.WithContext(ctx))...)
 		},
-		Begin: func(context.Context, *leaderelection.Leadership) error { w.note("%s begins", name); return nil },
+		Begin: func(context.Context, *leaderelection.Leadership) error { h.record("%s begins", name); return nil },
 		End: func(_ context.Context, l *leaderelection.Leadership) error {
 			if m.stopped.Load() && l.Err() != nil {
-				w.Errorf("%s has resigned before End", name)
+				h.Errorf("%s has resigned before End", name)
 			}
-			w.note("%s ends", name)
+			h.record("%s ends", name)
 			return nil
 		},
-		Error: func(context.Context, *leaderelection.Leadership, error) error { w.note("%s error", name); return nil },
-		Work:  m.acts,
+		Error: func(context.Context, *leaderelection.Leadership, error) error { h.record("%s error", name); return nil },
+		Work:  m.work,
 	}
-	if set != nil {
-		set(m)
+	if configure != nil {
+		configure(m)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = func() { m.stopped.Store(true); stop() }
-	go func() { m.done <- m.e.Run(ctx) }()
-	w.Cleanup(func() {
+	go func() { m.done <- m.elector.Run(ctx) }()
+	h.Cleanup(func() {
 		m.heal()
 		stop()
 	})
-	w.pass(time.Second)
+	h.wait(time.Second)
 	return m
 }
 
-func TestElectorsTakeTurns(t *testing.T) {
-	meet(t, func(w *company) {
-		a, b, c := w.join("a", nil), w.join("b", nil), w.join("c", nil)
-		w.happened("a begins")
+// work is a Work that requires that no other member works, and that tokens increase.
+func (m *member) work(ctx context.Context, l *leaderelection.Leadership) error {
+	h := m.harness
+	h.mu.Lock()
+	if len(h.working) > 0 {
+		h.Errorf("%s works at the same time as %v", m.name, h.working)
+	}
+	if l.Token() <= h.lastToken {
+		h.Errorf("%s works with token %d after %d", m.name, l.Token(), h.lastToken)
+	}
+	h.working[m.name], h.lastToken = true, l.Token()
+	h.mu.Unlock()
+	<-ctx.Done()
+	h.mu.Lock()
+	delete(h.working, m.name)
+	h.mu.Unlock()
+	return ctx.Err()
+}
+
+// isolate drops everything that the member and the server send to each other.
+func (m *member) isolate() {
+	m.isolated.Store(true)
+	m.harness.srv.Blackhole(zktest.BothWays, m.conn.SessionID())
+}
+
+func (m *member) heal() {
+	m.isolated.Store(false)
+	m.harness.srv.Heal(m.conn.SessionID())
+}
+
+func (m *member) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	if m.isolated.Load() {
+		return nil, errors.New("the network is partitioned")
+	}
+	return m.harness.srv.Dialer()(network, address, timeout)
+}
+
+// TestElectorOnZooKeeper_TakesTurns fails if the electors do not lead one after another.
+func TestElectorOnZooKeeper_TakesTurns(t *testing.T) {
+	runOnZooKeeper(t, func(h *zkHarness) {
+		a, b, c := h.join("a", nil), h.join("b", nil), h.join("c", nil)
+		h.requireEvents("a begins")
 		a.stop()
 		require.NoError(t, <-a.done)
-		w.happened("a begins", "a ends", "b begins")
+		h.requireEvents("a begins", "a ends", "b begins")
 		b.stop()
 		require.NoError(t, <-b.done)
-		w.happened("a begins", "a ends", "b begins", "b ends", "c begins")
-		require.Equal(t, StateLeader, c.e.Current().State)
+		h.requireEvents("a begins", "a ends", "b begins", "b ends", "c begins")
+		require.Equal(t, StateLeader, c.elector.Current().State)
 		c.stop()
 		require.NoError(t, <-c.done)
 	})
 }
 
-// A leader that is cut off has ended before the next begins.
-func TestPartitionedLeaderEndsFirst(t *testing.T) {
-	meet(t, func(w *company) {
-		a := w.join("a", nil)
-		w.join("b", nil)
-		a.cutOff()
-		w.pass(20 * time.Second)
-		w.happened("a begins", "a ends", "b begins")
+// TestElectorOnZooKeeper_PartitionedLeader fails if a partitioned leader does not end before the next
+// leader begins, or does not join again.
+func TestElectorOnZooKeeper_PartitionedLeader(t *testing.T) {
+	runOnZooKeeper(t, func(h *zkHarness) {
+		a := h.join("a", nil)
+		h.join("b", nil)
+		a.isolate()
+		h.wait(20 * time.Second)
+		h.requireEvents("a begins", "a ends", "b begins")
 		a.heal()
-		w.pass(5 * time.Second)
-		w.happened("a begins", "a ends", "b begins", "a error") // its session is over
-		require.Equal(t, StateError, a.e.Current().State)
-		require.ErrorIs(t, a.e.Current().Err, leaderelection.ErrSessionExpired)
-		w.pass(30 * time.Second)
-		require.Equal(t, StateNotLeader, a.e.Current().State)
-		require.NotEmpty(t, a.e.Current().Candidate.NowFollowing, "in line again")
+		h.wait(5 * time.Second)
+		h.requireEvents("a begins", "a ends", "b begins", "a error") // its session has expired
+		require.Equal(t, StateError, a.elector.Current().State)
+		require.ErrorIs(t, a.elector.Current().Err, leaderelection.ErrSessionExpired)
+		h.wait(30 * time.Second)
+		require.Equal(t, StateNotLeader, a.elector.Current().State)
+		require.NotEmpty(t, a.elector.Current().Candidate.NowFollowing, "it is queued again")
 	})
 }
 
-// A lapse of the proof and its return: the same candidate, with the same token.
-func TestSuspendedLeaderBeginsAgain(t *testing.T) {
-	meet(t, func(w *company) {
-		a := w.join("a", func(m *member) { m.e.Work = nil })
-		token := a.e.Current().Candidate.Leadership.Token()
-		a.cutOff()
-		w.pass(2500 * time.Millisecond)
-		w.happened("a begins", "a ends")
+// TestElectorOnZooKeeper_SuspendedLeaderResumes fails if a leader whose lease has expired does not begin
+// again, as the same candidate, after the lease was confirmed.
+func TestElectorOnZooKeeper_SuspendedLeaderResumes(t *testing.T) {
+	runOnZooKeeper(t, func(h *zkHarness) {
+		a := h.join("a", func(m *member) { m.elector.Work = nil })
+		token := a.elector.Current().Candidate.Leadership.Token()
+		a.isolate()
+		h.wait(2500 * time.Millisecond)
+		h.requireEvents("a begins", "a ends")
 		a.heal()
-		w.pass(10 * time.Second)
-		w.happened("a begins", "a ends", "a begins")
-		require.Equal(t, token, a.e.Current().Candidate.Leadership.Token())
+		h.wait(10 * time.Second)
+		h.requireEvents("a begins", "a ends", "a begins")
+		require.Equal(t, token, a.elector.Current().Candidate.Leadership.Token())
 	})
 }
 
-// The election is ended for all: nobody tries again.
-func TestEndedElectionEndsElectors(t *testing.T) {
-	meet(t, func(w *company) {
-		a, b := w.join("a", nil), w.join("b", nil)
+// TestElectorOnZooKeeper_ElectionEnds fails if an elector tries to join again after the election has
+// ended.
+func TestElectorOnZooKeeper_ElectionEnds(t *testing.T) {
+	runOnZooKeeper(t, func(h *zkHarness) {
+		a, b := h.join("a", nil), h.join("b", nil)
 		require.NoError(t, leaderelection.DeleteElection(a.conn, "/election"))
 		for _, m := range []*member{a, b} {
 			require.ErrorIs(t, <-m.done, leaderelection.ErrElectionOver)
 		}
-		w.happened("a begins", "a ends")
+		h.requireEvents("a begins", "a ends")
 	})
 }
 
-// The znode is deleted by an operator: the elector stands down for a while.
-func TestDeletedCandidateComesBack(t *testing.T) {
-	meet(t, func(w *company) {
-		a := w.join("a", nil)
-		require.NoError(t, a.conn.Delete(a.e.Current().Candidate.CandidateID, -1))
-		w.pass(time.Second)
-		w.happened("a begins", "a ends", "a error")
-		w.pass(30 * time.Second)
-		w.happened("a begins", "a ends", "a error", "a begins")
+// TestElectorOnZooKeeper_CandidateDeleted fails if an elector whose znode an operator has deleted joins
+// again without a wait, or not at all.
+func TestElectorOnZooKeeper_CandidateDeleted(t *testing.T) {
+	runOnZooKeeper(t, func(h *zkHarness) {
+		a := h.join("a", nil)
+		require.NoError(t, a.conn.Delete(a.elector.Current().Candidate.CandidateID, -1))
+		h.wait(time.Second)
+		h.requireEvents("a begins", "a ends", "a error")
+		h.wait(30 * time.Second)
+		h.requireEvents("a begins", "a ends", "a error", "a begins")
 	})
 }
 
+// TestLeadOnZooKeeper fails if a candidate remains, or if tokens do not increase.
 func TestLeadOnZooKeeper(t *testing.T) {
-	meet(t, func(w *company) {
-		conn, _, err := w.srv.Connect(session)
+	runOnZooKeeper(t, func(h *zkHarness) {
+		conn, _, err := h.srv.Connect(session)
 		require.NoError(t, err)
 		var tokens []int64
 		for range 3 {
 			c, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode())
 			require.NoError(t, err)
-			require.NoError(t, Lead(w.Context(), c, func(ctx context.Context, l *leaderelection.Leadership) error {
+			require.NoError(t, Lead(h.Context(), c, func(ctx context.Context, l *leaderelection.Leadership) error {
 				tokens = append(tokens, l.Token())
 				return nil
 			}))
@@ -242,5 +227,45 @@ func TestLeadOnZooKeeper(t *testing.T) {
 		children, _, err := conn.Children("/election")
 		require.NoError(t, err)
 		require.Empty(t, children)
+	})
+}
+
+// TestLeadOnZooKeeper_StartsLater fails if Lead does not wait for ZooKeeper, which starts an hour after the
+// program, or does not continue after ZooKeeper has lost its data an hour later.
+func TestLeadOnZooKeeper_StartsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t)
+		srv.Stop()
+		conn, _, err := zkdial.Connect([]string{srv.Name()}, 4*time.Second, zkdial.WithDialer(srv.Dialer()))
+		require.NoError(t, err)
+		c, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode(), leaderelection.WithRejoin())
+		require.NoError(t, err)
+		leadership := make(chan error) // receives nil at the start of a leadership, and its error
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- Lead(ctx, c, func(ctx context.Context, _ *leaderelection.Leadership) error {
+				leadership <- nil
+				<-ctx.Done()
+				leadership <- context.Cause(ctx)
+				return nil
+			})
+		}()
+		select {
+		case <-leadership:
+			require.Fail(t, "it leads without ZooKeeper")
+		case <-time.After(time.Hour):
+		}
+		srv.Restart(zktest.KeepTree)
+		<-leadership
+		time.Sleep(time.Hour)
+		srv.Restart(zktest.LoseAll)
+		require.Error(t, <-leadership)
+		<-leadership
+		stop()
+		<-leadership
+		require.NoError(t, <-done)
+		conn.Close()
+		time.Sleep(time.Second)
 	})
 }

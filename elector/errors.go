@@ -28,7 +28,7 @@ var (
 	// may do.
 	ErrEnd = errors.New("elector: end handler failed")
 	// ErrHung is returned if a handler has not returned within Grace after its context was
-	// done. Its goroutine still runs; only the end of the process is certain to stop it.
+	// done. Its goroutine still runs, and only exiting the process is certain to stop it.
 	ErrHung = errors.New("elector: handler did not return in time")
 )
 

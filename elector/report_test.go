@@ -1,9 +1,6 @@
 package elector
 
 import (
-	"context"
-	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,80 +10,81 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// next is what Reports has now.
-func (w *world) next() Report {
-	w.Helper()
+// nextReport requires that a report is ready, and returns it.
+func (h *harness) nextReport() Report {
+	h.Helper()
 	synctest.Wait()
 	select {
-	case r, ok := <-w.e.Reports():
-		require.True(w, ok, "the channel is closed")
+	case r, open := <-h.elector.Reports():
+		require.True(h, open, "the channel is closed")
 		return r
 	default:
-		require.Fail(w, "there is no report")
+		require.Fail(h, "there is no report")
 		return Report{}
 	}
 }
 
-// quiet requires that Reports has nothing.
-func (w *world) quiet() {
-	w.Helper()
+// requireNoReport requires that no report is ready.
+func (h *harness) requireNoReport() {
+	h.Helper()
 	synctest.Wait()
 	select {
-	case r, ok := <-w.e.Reports():
-		require.Fail(w, "unexpected", "%v %v", r, ok)
+	case r, open := <-h.elector.Reports():
+		require.Fail(h, "unexpected report", "%v %v", r, open)
 	default:
 	}
 }
 
-func TestReportsFollowTheState(t *testing.T) {
-	play(t, nil, func(w *world) {
-		require.Equal(w, w.e.Current(), w.next(), "the one of now")
-		w.quiet()
-		l := w.leads()
-		r := w.next()
-		require.Equal(w, StateLeader, r.State)
-		require.Same(w, l, r.Candidate.Leadership)
-		w.backend.now().follows()
-		r = w.next()
-		require.Equal(w, StateNotLeader, r.State)
-		require.Equal(w, leaderelection.Suspended, r.Candidate.Role)
-		w.backend.now().tells(leaderelection.Status{CandidateID: "scripted", NowFollowing: "other"})
-		require.Equal(w, "other", w.next().Candidate.NowFollowing, "a status without a change of state")
-		w.backend.now().fails(errBoom)
-		r = w.next()
-		require.Equal(w, StateError, r.State)
-		require.ErrorIs(w, r.Err, errBoom)
-		w.pass(30 * time.Second)
-		require.Equal(w, StateNotLeader, w.next().State)
-		w.quiet()
+// TestReports fails if a change of the state, or a status, is not reported.
+func TestReports(t *testing.T) {
+	runElector(t, nil, func(h *harness) {
+		require.Equal(h, h.elector.Current(), h.nextReport(), "the current report comes first")
+		h.requireNoReport()
+		l := h.lead()
+		r := h.nextReport()
+		require.Equal(h, StateLeader, r.State)
+		require.Same(h, l, r.Candidate.Leadership)
+		h.backend.newest().suspend()
+		r = h.nextReport()
+		require.Equal(h, StateNotLeader, r.State)
+		require.Equal(h, leaderelection.Suspended, r.Candidate.Role)
+		h.backend.newest().publish(leaderelection.Status{CandidateID: "scripted", NowFollowing: "other"})
+		require.Equal(h, "other", h.nextReport().Candidate.NowFollowing, "a status without a change of state")
+		h.backend.newest().fail(errBoom)
+		r = h.nextReport()
+		require.Equal(h, StateError, r.State)
+		require.ErrorIs(h, r.Err, errBoom)
+		h.wait(30 * time.Second)
+		require.Equal(h, StateNotLeader, h.nextReport().State)
+		h.requireNoReport()
 	})
 }
 
-// A late reader hears of the newest only, and then of the end.
-func TestReportsOfALateReader(t *testing.T) {
-	play(t, nil, func(w *world) {
-		c := w.e.Reports()
-		w.leads()
-		w.backend.now().follows()
-		w.pass(time.Second)
-		w.backend.now().fails(leaderelection.ErrElectionOver)
-		require.ErrorIs(w, w.returned(), ErrTerminal)
-		r := w.next()
-		require.Equal(w, StateNotLeader, r.State)
-		require.Equal(w, w.err, r.Err)
+// TestReports_SlowReader fails if a slow reader receives an outdated report, or not the last one.
+func TestReports_SlowReader(t *testing.T) {
+	runElector(t, nil, func(h *harness) {
+		c := h.elector.Reports()
+		h.lead()
+		h.backend.newest().suspend()
+		h.wait(time.Second)
+		h.backend.newest().fail(leaderelection.ErrElectionOver)
+		require.ErrorIs(h, h.requireReturned(), ErrTerminal)
+		r := h.nextReport()
+		require.Equal(h, StateNotLeader, r.State)
+		require.Equal(h, h.err, r.Err)
 		_, open := <-c
-		require.False(w, open)
+		require.False(h, open)
 	})
 }
 
-// Whoever comes after the end hears of it all the same.
-func TestReportsAfterTheEnd(t *testing.T) {
-	play(t, nil, func(w *world) {
-		w.backend.now().fails(leaderelection.ErrElectionOver)
-		require.ErrorIs(w, w.returned(), ErrTerminal)
-		require.ErrorIs(w, w.next().Err, ErrTerminal)
-		_, open := <-w.e.Reports()
-		require.False(w, open)
+// TestReports_AfterRun fails if a reader that calls Reports after Run does not receive the last report.
+func TestReports_AfterRun(t *testing.T) {
+	runElector(t, nil, func(h *harness) {
+		h.backend.newest().fail(leaderelection.ErrElectionOver)
+		require.ErrorIs(h, h.requireReturned(), ErrTerminal)
+		require.ErrorIs(h, h.nextReport().Err, ErrTerminal)
+		_, open := <-h.elector.Reports()
+		require.False(h, open)
 	})
 	e := &Elector{EndTries: -1}
 	require.Equal(t, Report{State: StateNotLeader}, <-e.Reports(), "before Run")
@@ -96,91 +94,14 @@ func TestReportsAfterTheEnd(t *testing.T) {
 	require.False(t, open)
 }
 
-// The loop answers wherever it waits.
-func TestPing(t *testing.T) {
-	block := make(chan struct{})
-	hang := func(context.Context, *leaderelection.Leadership) error { <-block; return nil }
-	responds := func(w *world) {
-		w.Helper()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(w.Context(), time.Nanosecond)
-		defer cancel()
-		require.NoError(w, w.e.Ping(ctx))
-	}
-	play(t, func(w *world) {
-		block = make(chan struct{})
-		w.e.Begin, w.e.Work, w.e.Grace = hang, hang, time.Hour
-		w.e.End = w.handler("end", errBoom)
-		w.e.EndPause = time.Hour
-		require.ErrorIs(w, w.e.Ping(w.Context()), ErrNotRunning)
-	}, func(w *world) {
-		responds(w) // as a follower
-		w.leads()
-		responds(w) // in Begin
-		w.pass(time.Minute)
-		responds(w) // in Begin, after its time
-		block <- struct{}{}
-		w.happened("1m0s end 1")
-		responds(w) // between two tries of End
-		w.pass(time.Hour)
-		w.is(StateError)
-		responds(w) // before the next candidacy
-		w.pass(30 * time.Second)
-		w.leads()
-		block <- struct{}{}
-		w.is(StateLeader)
-		responds(w) // in Work
-		c := w.backend.now()
-		c.stuck = make(chan struct{})
-		w.stop()
-		responds(w) // waits for Work
-		close(block)
-		w.runs()
-		responds(w) // waits for the backend
-		close(c.stuck)
-		require.NoError(w, w.returned())
-		require.ErrorIs(w, w.e.Ping(w.Context()), ErrNotRunning)
-	})
-}
-
-// A loop that is stuck, here in a log that blocks, does not answer.
-func TestDoesNotRespond(t *testing.T) {
-	var log *slow
-	play(t, func(w *world) {
-		log = &slow{proceed: make(chan struct{})}
-		w.e.Log = slog.New(slog.NewTextHandler(log, nil))
-	}, func(w *world) {
-		w.leads()
-		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
-		defer cancel()
-		require.ErrorIs(w, w.e.Ping(ctx), context.DeadlineExceeded)
-		close(log.proceed)
-		synctest.Wait()
-		require.NoError(w, w.e.Ping(w.Context()))
-	})
-}
-
-// slow blocks at the first line of a leadership.
-type slow struct{ proceed chan struct{} }
-
-func (s *slow) Write(p []byte) (int, error) {
-	if strings.Contains(string(p), "msg=\"became leader\"") {
-		<-s.proceed
-	}
-	return len(p), nil
-}
-
-// A handler may use its grace: that is no error.
-func TestGraceIsNoError(t *testing.T) {
-	var log *logged
-	play(t, func(w *world) { w.e.Work, log = w.hanging("work"), w.logged() }, func(w *world) {
-		w.leads()
-		w.stop()
-		w.pass(10*time.Second - 1)
-		require.Contains(w, log.String(), "still running")
-		require.NotContains(w, log.String(), "level=ERROR")
-		w.pass(1)
-		require.Contains(w, log.String(), "level=ERROR")
-		require.ErrorIs(w, w.returned(), ErrHung)
+// TestCurrent_DuringBegin fails if the state is LEADER while Begin runs, or if the status is outdated.
+func TestCurrent_DuringBegin(t *testing.T) {
+	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
+		since := h.elector.Current().Since
+		h.wait(time.Second)
+		l := h.lead()
+		r := h.elector.Current()
+		require.Equal(h, Report{StateNotLeader, since, h.backend.newest().Current(), nil}, r)
+		require.Same(h, l, r.Candidate.Leadership)
 	})
 }

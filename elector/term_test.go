@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,267 +14,327 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// untilDone waits for the end of its context, and returns its cause.
-func (w *world) untilDone(name string) func(context.Context, *leaderelection.Leadership) error {
-	return func(ctx context.Context, l *leaderelection.Leadership) error {
-		w.note("%s %d", name, l.Token())
-		<-ctx.Done()
-		w.note("%s done: %v", name, context.Cause(ctx))
-		return context.Cause(ctx)
-	}
-}
-
-// hanging ignores its context until the test is over.
-func (w *world) hanging(name string) func(context.Context, *leaderelection.Leadership) error {
-	over := make(chan struct{})
-	w.Cleanup(func() { close(over) })
-	return func(_ context.Context, l *leaderelection.Leadership) error {
-		w.note("%s %d", name, l.Token())
-		<-over
-		return nil
-	}
-}
-
-func TestBeginsContextOutlivesBegin(t *testing.T) {
+// TestBegin_ContextOutlivesBegin fails if the context is cancelled when Begin returns, or later than the
+// leadership is lost.
+func TestBegin_ContextOutlivesBegin(t *testing.T) {
 	type key struct{}
 	var ctx context.Context
-	play(t, func(w *world) {
-		w.e.Begin = func(c context.Context, l *leaderelection.Leadership) error { ctx = c; return nil }
-	}, func(w *world) {
-		w.leads()
-		w.pass(time.Hour)
-		require.NoError(w, ctx.Err())
-		require.Nil(w, ctx.Value(key{}))
-		w.backend.now().loses(leaderelection.ErrLeaseExpired)
-		require.Error(w, ctx.Err(), "at the same instant as the leadership")
-		require.ErrorIs(w, context.Cause(ctx), leaderelection.ErrLeaseExpired)
+	runElector(t, func(h *harness) {
+		h.elector.Begin = func(c context.Context, l *leaderelection.Leadership) error { ctx = c; return nil }
+	}, func(h *harness) {
+		h.lead()
+		h.wait(time.Hour)
+		require.NoError(h, ctx.Err())
+		require.Nil(h, ctx.Value(key{}))
+		h.backend.newest().loseLeadership(leaderelection.ErrLeaseExpired)
+		require.Error(h, ctx.Err(), "not at the same instant as the leadership")
+		require.ErrorIs(h, context.Cause(ctx), leaderelection.ErrLeaseExpired)
 	})
 }
 
-func TestHandlersGetTheValuesOfRunsContext(t *testing.T) {
+// TestHandlers_ContextValues fails if a handler does not receive the values of the context of Run.
+func TestHandlers_ContextValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
-		w := newWorld(t)
+		h := newHarness(t)
 		check := func(ctx context.Context, _ *leaderelection.Leadership) error {
 			if ctx.Value(key{}) != 42 {
 				return errors.New("the value is missing")
 			}
-			w.note("ok")
+			h.record("ok")
 			return nil
 		}
-		w.e.Begin, w.e.Work, w.e.End = check, check, check
+		h.elector.Begin, h.elector.Work, h.elector.End = check, check, check
 		go func() {
 			synctest.Wait()
-			w.backend.leads()
+			h.backend.newest().lead()
 		}()
-		require.NoError(t, w.e.Run(context.WithValue(t.Context(), key{}, 42)))
-		w.happened("0s ok", "0s ok", "0s ok")
+		require.NoError(t, h.elector.Run(context.WithValue(t.Context(), key{}, 42)))
+		h.requireEvents("0s ok", "0s ok", "0s ok")
 	})
 }
 
-// A loss in the middle of Begin interrupts it; as it may have begun something, End is
-// called, and it is no error.
-func TestBeginIsInterruptedByLoss(t *testing.T) {
-	play(t, func(w *world) { w.e.Begin = w.untilDone("begin") }, func(w *world) {
-		w.leads()
-		w.pass(time.Second)
-		w.is(StateNotLeader)
-		w.backend.now().follows()
-		w.happened("0s begin 1", "1s begin done: lease expired: it was not confirmed in time", "1s end 1 lost")
-		w.is(StateNotLeader)
-		require.True(w, w.backend.now().holds())
+// TestBegin_InterruptedByLoss fails if a loss does not interrupt Begin, is handled as an error, or if End is
+// not called although Begin may have had effects.
+func TestBegin_InterruptedByLoss(t *testing.T) {
+	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
+		h.lead()
+		h.wait(time.Second)
+		h.requireState(StateNotLeader)
+		h.backend.newest().suspend()
+		h.requireEvents("0s begin 1", "1s begin done: lease expired: it was not confirmed in time", "1s end 1 lost")
+		h.requireState(StateNotLeader)
+		require.True(h, h.backend.newest().isActive())
 	})
 }
 
-// A process that was stopped may go on before anything tells it of the loss.
-func TestBeginIsInterruptedByTheEndOfTheLease(t *testing.T) {
-	play(t, func(w *world) {
-		w.backend.lease = time.Second
-		w.e.Begin = func(context.Context, *leaderelection.Leadership) error {
+// TestBegin_LeaseExpiresWithoutEvent fails if a lease that has expired before Begin returns is noticed only
+// after an event. A process that was stopped may continue before it receives one.
+func TestBegin_LeaseExpiresWithoutEvent(t *testing.T) {
+	runElector(t, func(h *harness) {
+		h.backend.lease = time.Second
+		h.elector.Begin = func(context.Context, *leaderelection.Leadership) error {
 			time.Sleep(time.Second)
 			return errBoom
 		}
-	}, func(w *world) {
-		w.leads()
-		w.pass(time.Second)
-		w.happened("1s end 1 lost")
-		w.is(StateNotLeader)
+	}, func(h *harness) {
+		h.lead()
+		h.wait(time.Second)
+		h.requireEvents("1s end 1 lost")
+		h.requireState(StateNotLeader)
 	})
 }
 
-func TestBeginTimesOut(t *testing.T) {
-	play(t, func(w *world) { w.e.Begin = w.untilDone("begin") }, func(w *world) {
-		first := w.backend.now()
-		w.leads()
-		w.pass(time.Minute)
-		w.happened("0s begin 1", "1m0s begin done: "+errBeginTimeout.Error(), "1m0s end 1", "1m0s error 1")
-		require.ErrorIs(w, w.e.Current().Err, ErrBegin)
-		require.False(w, first.holds())
+// TestBegin_Timeout fails if BeginTimeout does not interrupt Begin, or if End is not called.
+func TestBegin_Timeout(t *testing.T) {
+	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
+		first := h.backend.newest()
+		h.lead()
+		h.wait(time.Minute)
+		h.requireEvents("0s begin 1", "1m0s begin done: "+errBeginTimeout.Error(), "1m0s end 1", "1m0s error 1")
+		require.ErrorIs(h, h.elector.Current().Err, ErrBegin)
+		require.False(h, first.isActive())
 	})
 }
 
-func TestBeginIsInterruptedByTheContext(t *testing.T) {
-	play(t, func(w *world) { w.e.Begin = w.untilDone("begin") }, func(w *world) {
-		w.leads()
-		w.stop()
-		require.NoError(w, w.returned())
-		w.happened("0s begin 1", "0s begin done: context canceled", "0s end 1")
+// TestBegin_InterruptedByContext fails if Begin continues after the context of Run is done.
+func TestBegin_InterruptedByContext(t *testing.T) {
+	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
+		h.lead()
+		h.stop()
+		require.NoError(h, h.requireReturned())
+		h.requireEvents("0s begin 1", "0s begin done: context canceled", "0s end 1")
 	})
 }
 
-// The defaults: 12 tries, 5 s apart, then Run returns.
-func TestEndFailsForGood(t *testing.T) {
-	play(t, func(w *world) {
-		w.e.End = func(_ context.Context, l *leaderelection.Leadership) error {
+// TestEnd_FailsPermanently fails if End is not called 12 times, every 5 s, or if the leadership is lost
+// before.
+func TestEnd_FailsPermanently(t *testing.T) {
+	runElector(t, func(h *harness) {
+		h.elector.End = func(_ context.Context, l *leaderelection.Leadership) error {
 			if l.Err() != nil {
-				w.note("lost too early")
+				h.record("the leadership is lost")
 			}
-			w.note("end")
+			h.record("end")
 			return errBoom
 		}
-		w.e.Work = func(context.Context, *leaderelection.Leadership) error { return errors.New("no work") }
-	}, func(w *world) {
-		w.leads()
-		w.pass(55*time.Second - 1)
-		w.runs()
-		w.pass(1)
-		err := w.returned()
-		require.ErrorIs(w, err, ErrEnd)
-		require.ErrorIs(w, err, ErrWork)
-		require.ErrorIs(w, err, errBoom)
-		require.ErrorContains(w, err, "may still run")
-		require.False(w, w.backend.now().holds(), "another can lead")
+		h.elector.Work = func(context.Context, *leaderelection.Leadership) error { return errors.New("no work") }
+	}, func(h *harness) {
+		h.lead()
+		h.wait(55*time.Second - 1)
+		h.requireRunning()
+		h.wait(1)
+		err := h.requireReturned()
+		require.ErrorIs(h, err, ErrEnd)
+		require.ErrorIs(h, err, ErrWork)
+		require.ErrorIs(h, err, errBoom)
+		require.ErrorContains(h, err, "may still run")
+		require.False(h, h.backend.newest().isActive(), "no other candidate can lead")
 		events := []string{"0s begin 1"}
 		for i := range 12 {
 			events = append(events, fmt.Sprintf("%v end", time.Duration(i)*5*time.Second))
 		}
-		w.happened(events...)
+		h.requireEvents(events...)
 	})
 }
 
-func TestEndsRetriesAreSettable(t *testing.T) {
-	play(t, func(w *world) {
-		w.e.End, w.e.EndTries, w.e.EndPause = w.handler("end", errBoom, errBoom, errBoom), 2, time.Second
-	}, func(w *world) {
-		w.leads()
-		w.stop() // does not shorten them
-		w.pass(time.Second)
-		require.ErrorIs(w, w.returned(), ErrEnd)
-		w.happened("0s begin 1", "0s end 1", "1s end 1")
+// TestEnd_CustomRetries fails if EndTries and EndPause are ignored.
+func TestEnd_CustomRetries(t *testing.T) {
+	runElector(t, func(h *harness) {
+		h.elector.End, h.elector.EndTries, h.elector.EndPause = h.handler("end", errBoom, errBoom, errBoom), 2, time.Second
+	}, func(h *harness) {
+		h.lead()
+		h.stop() // does not shorten the pause
+		h.wait(time.Second)
+		require.ErrorIs(h, h.requireReturned(), ErrEnd)
+		h.requireEvents("0s begin 1", "0s end 1", "1s end 1")
 	})
 }
 
-func TestEachTryOfEndIsBounded(t *testing.T) {
-	play(t, func(w *world) {
+// TestEnd_Timeout fails if EndTimeout does not interrupt a call of End.
+func TestEnd_Timeout(t *testing.T) {
+	runElector(t, func(h *harness) {
 		tries := 0
-		w.e.End = func(ctx context.Context, l *leaderelection.Leadership) error {
+		h.elector.End = func(ctx context.Context, l *leaderelection.Leadership) error {
 			if tries++; tries == 2 {
 				return nil
 			}
 			<-ctx.Done()
 			return ctx.Err()
 		}
-	}, func(w *world) {
-		w.leads()
-		w.stop()
-		w.pass(35*time.Second - 1)
-		w.runs()
-		w.pass(1)
-		require.NoError(w, w.returned())
+	}, func(h *harness) {
+		h.lead()
+		h.stop()
+		h.wait(35*time.Second - 1)
+		h.requireRunning()
+		h.wait(1)
+		require.NoError(h, h.requireReturned())
 	})
 }
 
-func TestErrorWaitEndsWithTheContext(t *testing.T) {
-	play(t, nil, func(w *world) {
-		w.backend.now().fails(errBoom)
-		w.is(StateError)
-		w.stop()
-		require.NoError(w, w.returned())
-		w.is(StateNotLeader)
+// TestErrorWait_ContextDone fails if Run does not return while it waits after an error.
+func TestErrorWait_ContextDone(t *testing.T) {
+	runElector(t, nil, func(h *harness) {
+		h.backend.newest().fail(errBoom)
+		h.requireState(StateError)
+		h.stop()
+		require.NoError(h, h.requireReturned())
+		h.requireState(StateNotLeader)
 	})
 }
 
-func TestErrorHandlerIsBounded(t *testing.T) {
-	play(t, func(w *world) {
-		w.e.Error = func(ctx context.Context, _ *leaderelection.Leadership, _ error) error {
+// TestError_Timeout fails if ErrorTimeout does not interrupt Error.
+func TestError_Timeout(t *testing.T) {
+	runElector(t, func(h *harness) {
+		h.elector.Error = func(ctx context.Context, _ *leaderelection.Leadership, _ error) error {
 			<-ctx.Done()
-			w.note("done")
+			h.record("done")
 			return nil
 		}
-	}, func(w *world) {
-		w.backend.now().fails(errBoom)
-		w.pass(30 * time.Second)
-		w.happened("30s done")
-		w.pass(30 * time.Second)
-		w.is(StateNotLeader)
+	}, func(h *harness) {
+		h.backend.newest().fail(errBoom)
+		h.wait(30 * time.Second)
+		h.requireEvents("30s done")
+		h.wait(30 * time.Second)
+		h.requireState(StateNotLeader)
 	})
 }
 
-func TestHandlersAreOptional(t *testing.T) {
-	play(t, func(w *world) { w.e.Begin, w.e.End, w.e.Error = nil, nil, nil }, func(w *world) {
-		w.leads()
-		w.is(StateLeader)
-		w.backend.now().follows()
-		w.is(StateNotLeader)
-		w.backend.now().fails(errBoom)
-		w.is(StateError)
-		w.pass(30 * time.Second)
-		w.is(StateNotLeader)
+// TestHandlers_Optional fails if a nil handler is called.
+func TestHandlers_Optional(t *testing.T) {
+	runElector(t, func(h *harness) { h.elector.Begin, h.elector.End, h.elector.Error = nil, nil, nil }, func(h *harness) {
+		h.lead()
+		h.requireState(StateLeader)
+		h.backend.newest().suspend()
+		h.requireState(StateNotLeader)
+		h.backend.newest().fail(errBoom)
+		h.requireState(StateError)
+		h.wait(30 * time.Second)
+		h.requireState(StateNotLeader)
 	})
 }
 
-func TestARunOnlyOnce(t *testing.T) {
-	play(t, nil, func(w *world) {
-		require.ErrorIs(w, w.e.Run(w.Context()), ErrAlreadyRun)
-		w.stop()
-		require.NoError(w, w.returned())
-		require.ErrorIs(w, w.e.Run(w.Context()), ErrAlreadyRun)
+// TestWork_BetweenBeginAndEnd fails if Work overlaps with Begin or End.
+func TestWork_BetweenBeginAndEnd(t *testing.T) {
+	runElector(t, func(h *harness) { h.elector.Work = h.blockUntilDone("work") }, func(h *harness) {
+		h.lead()
+		h.requireEvents("0s begin 1", "0s work 1")
+		h.wait(time.Second)
+		h.stop()
+		require.NoError(h, h.requireReturned())
+		h.requireEvents("0s begin 1", "0s work 1", "1s work done: context canceled", "1s end 1")
 	})
 }
 
-func TestInvalidFields(t *testing.T) {
-	b := &backend{}
-	for _, e := range []*Elector{
-		{},
-		{NewCandidate: b.newCandidate, ErrorWait: -1},
-		{NewCandidate: b.newCandidate, EndTries: -1},
-		{NewCandidate: func(context.Context) (leaderelection.Candidate, error) { return nil, nil }},
-	} {
-		require.Equal(t, StateNotLeader, e.Current().State)
-		require.ErrorIs(t, e.Run(t.Context()), leaderelection.ErrInvalidOption)
-	}
-	require.ErrorIs(t, Lead(t.Context(), nil, nil), leaderelection.ErrInvalidOption)
-}
-
-func TestUnconfirmedResignationIsReturned(t *testing.T) {
-	play(t, nil, func(w *world) {
-		w.backend.now().resign = leaderelection.ErrUnconfirmed
-		w.stop()
-		require.ErrorIs(w, w.returned(), leaderelection.ErrUnconfirmed)
+// TestWork_InterruptedByLoss fails if a loss does not cancel Work, or if Work does not run again.
+func TestWork_InterruptedByLoss(t *testing.T) {
+	runElector(t, func(h *harness) { h.elector.Work = h.blockUntilDone("work") }, func(h *harness) {
+		h.lead()
+		h.backend.newest().suspend()
+		h.lead()
+		h.requireEvents(
+			"0s begin 1", "0s work 1", "0s work done: lease expired: it was not confirmed in time", "0s end 1 lost",
+			"0s begin 2", "0s work 2")
 	})
 }
 
-func TestCandidatesAreClosed(t *testing.T) {
-	play(t, nil, func(w *world) {
-		first := w.backend.now()
-		first.fails(errBoom)
-		w.is(StateError)
-		require.Equal(w, 1, first.closed)
-		w.pass(30 * time.Second)
-		w.stop()
-		require.NoError(w, w.returned())
-		require.Equal(w, 1, w.backend.now().closed)
-		require.Equal(w, 1, first.closed)
+// TestWork_Fails fails if a leader whose Work has failed keeps the leadership.
+func TestWork_Fails(t *testing.T) {
+	runElector(t, func(h *harness) { h.elector.Work = h.handler("work", errBoom) }, func(h *harness) {
+		first := h.backend.newest()
+		h.lead()
+		h.requireEvents("0s begin 1", "0s work 1", "0s end 1", "0s error 1")
+		require.ErrorIs(h, h.elector.Current().Err, ErrWork)
+		require.ErrorIs(h, h.elector.Current().Err, errBoom)
+		require.False(h, first.isActive())
 	})
 }
 
-func TestReport(t *testing.T) {
-	play(t, func(w *world) { w.e.Begin = w.untilDone("begin") }, func(w *world) {
-		began := w.e.Current().Since
-		w.pass(time.Second)
-		l := w.leads()
-		r := w.e.Current()
-		require.Equal(w, Report{StateNotLeader, began, w.backend.now().Current(), nil}, r)
-		require.Same(w, l, r.Candidate.Leadership)
+// TestWork_Completed fails if Run does not return after the work is complete.
+func TestWork_Completed(t *testing.T) {
+	runElector(t, func(h *harness) { h.elector.Work = h.handler("work") }, func(h *harness) {
+		h.lead()
+		require.NoError(h, h.requireReturned())
+		h.requireEvents("0s begin 1", "0s work 1", "0s end 1")
+		require.False(h, h.backend.newest().isActive())
+	})
+}
+
+// TestWork_ReturnsAfterLoss fails if a Work that returns nil after a loss counts as complete.
+func TestWork_ReturnsAfterLoss(t *testing.T) {
+	runElector(t, func(h *harness) {
+		h.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
+			<-ctx.Done()
+			return nil
+		}
+	}, func(h *harness) {
+		h.lead()
+		h.backend.newest().suspend()
+		h.requireRunning()
+		h.lead()
+		h.requireState(StateLeader)
+		require.Equal(h, int64(2), h.elector.Current().Candidate.Leadership.Token())
+	})
+}
+
+// TestWork_ReturnsAfterLeaseExpired fails if a Work counts as complete that has returned after the lease
+// expired, but before an event. A process that was stopped may continue before it receives one.
+func TestWork_ReturnsAfterLeaseExpired(t *testing.T) {
+	runElector(t, func(h *harness) {
+		h.backend.lease = time.Second
+		h.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
+			time.Sleep(time.Second)
+			return nil
+		}
+	}, func(h *harness) {
+		h.lead()
+		h.wait(time.Second)
+		h.requireRunning()
+		h.requireEvents("0s begin 1", "1s end 1 lost")
+	})
+}
+
+// TestWork_ErrorAfterContextDone fails if an error of Work is lost while Run returns.
+func TestWork_ErrorAfterContextDone(t *testing.T) {
+	runElector(t, func(h *harness) {
+		h.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
+			<-ctx.Done()
+			return errBoom
+		}
+	}, func(h *harness) {
+		h.lead()
+		h.stop()
+		require.ErrorIs(h, h.requireReturned(), ErrWork)
+		require.ErrorIs(h, h.err, errBoom)
+		h.requireEvents("0s begin 1", "0s end 1")
+	})
+}
+
+// TestWork_ExitsGoroutine fails if Run waits for a Work that has called runtime.Goexit, as t.FailNow does.
+func TestWork_ExitsGoroutine(t *testing.T) {
+	runElector(t, func(h *harness) {
+		h.elector.Work = func(context.Context, *leaderelection.Leadership) error { runtime.Goexit(); return nil }
+	}, func(h *harness) {
+		h.lead()
+		h.requireEvents("0s begin 1", "0s end 1", "0s error 1")
+		require.ErrorIs(h, h.elector.Current().Err, errExited)
+	})
+}
+
+// TestHandlers_ReturnErrHung fails if an ErrHung that a handler returns is taken for one of this Elector. A
+// handler may run another Elector.
+func TestHandlers_ReturnErrHung(t *testing.T) {
+	runElector(t, func(h *harness) {
+		h.elector.Begin = h.handler("begin", ErrHung)
+		h.elector.Work = h.handler("work", ErrHung)
+		h.elector.End = h.handler("end", ErrHung)
+	}, func(h *harness) {
+		h.lead()
+		h.requireState(StateError)
+		h.wait(30 * time.Second)
+		h.lead()
+		h.wait(5 * time.Second)
+		h.requireEvents("0s begin 1", "0s error 1", "30s begin 2", "30s work 2", "30s end 2", "35s end 2", "35s error 2")
+		h.requireRunning()
 	})
 }
