@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// controlHelp is the answer to GET / of the dev-server's control address.
+// controlHelp is the response to GET / at the control address of dev-server.
 const controlHelp = `GET  /state                     servers and sessions, as JSON
 GET  /tree                      the znodes
 POST /sessions/ID/expire        end a session (ID as in /state)
@@ -34,49 +34,49 @@ partition, heal and drop accept ?session=ID, repeatedly, for the connections of 
 sessions only.
 `
 
-// control serves the faults of an ensemble over HTTP.
-type control struct {
+// faultServer is an HTTP server for requests that inject faults into an ensemble.
+type faultServer struct {
 	ensemble *zktest.Ensemble
-	addr     string // empty without --control
-	server   *http.Server
-	served   sync.WaitGroup
+	address  string       // "" without --control
+	server   *http.Server // nil without --control
+	serving  sync.WaitGroup
 }
 
-// startControl listens on addr, unless it is empty.
-func startControl(addr string, e *zktest.Ensemble) (*control, error) {
-	c := &control{ensemble: e}
-	if addr == "" {
-		return c, nil
+// startFaultServer starts a server, unless address is empty.
+func startFaultServer(address string, e *zktest.Ensemble) (*faultServer, error) {
+	f := &faultServer{ensemble: e}
+	if address == "" {
+		return f, nil
 	}
-	ln, err := net.Listen("tcp", addr)
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	c.addr = ln.Addr().String()
-	c.server = &http.Server{Handler: c.handler(), ReadHeaderTimeout: 10 * time.Second}
-	c.served.Go(func() { _ = c.server.Serve(ln) })
-	return c, nil
+	f.address = listener.Addr().String()
+	f.server = &http.Server{Handler: f.routes(), ReadHeaderTimeout: 10 * time.Second}
+	f.serving.Go(func() { _ = f.server.Serve(listener) })
+	return f, nil
 }
 
-func (c *control) close() {
-	if c.server != nil {
-		_ = c.server.Close()
-		c.served.Wait()
+func (f *faultServer) close() {
+	if f.server != nil {
+		_ = f.server.Close()
+		f.serving.Wait()
 	}
 }
 
-func (c *control) handler() http.Handler {
+func (f *faultServer) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, controlHelp) })
-	mux.HandleFunc("GET /tree", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.ensemble.Tree()) })
-	mux.HandleFunc("GET /state", c.state)
-	mux.HandleFunc("POST /sessions/{id}/expire", c.expire)
-	mux.HandleFunc("POST /servers/{number}/{action}", c.act)
-	mux.HandleFunc("POST /restart", c.restart)
+	mux.HandleFunc("GET /tree", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, f.ensemble.Tree()) })
+	mux.HandleFunc("GET /state", f.getState)
+	mux.HandleFunc("POST /sessions/{id}/expire", f.expireSession)
+	mux.HandleFunc("POST /servers/{number}/{action}", f.changeServer)
+	mux.HandleFunc("POST /restart", f.restartServers)
 	return mux
 }
 
-type stateAnswer struct {
+type ensembleState struct {
 	Servers  []serverState  `json:"servers"`
 	Sessions []sessionState `json:"sessions"`
 }
@@ -92,44 +92,44 @@ type sessionState struct {
 	ID         string   `json:"id"`
 	Timeout    string   `json:"timeout"`
 	ExpiresIn  string   `json:"expires_in"`
-	Server     int      `json:"server"` // 0 if it is not connected
+	Server     int      `json:"server"` // 0 if the client is not connected
 	Ephemerals []string `json:"ephemerals"`
 }
 
-func (c *control) state(w http.ResponseWriter, _ *http.Request) {
-	answer := stateAnswer{Sessions: []sessionState{}}
-	leader := c.ensemble.Leader()
-	for i := range c.ensemble.Len() {
-		s := c.ensemble.Server(i)
-		answer.Servers = append(answer.Servers, serverState{i + 1, s.Addr(), s == leader, s.Connections()})
+func (f *faultServer) getState(w http.ResponseWriter, _ *http.Request) {
+	state := ensembleState{Sessions: []sessionState{}}
+	leader := f.ensemble.Leader()
+	for i := range f.ensemble.Len() {
+		s := f.ensemble.Server(i)
+		state.Servers = append(state.Servers, serverState{i + 1, s.Addr(), s == leader, s.Connections()})
 	}
 	for _, s := range leader.Sessions() {
-		answer.Sessions = append(answer.Sessions, sessionState{
+		state.Sessions = append(state.Sessions, sessionState{
 			fmt.Sprintf("%#x", s.ID), s.Timeout.String(), s.ExpiresIn.String(), s.Server + 1, append([]string{}, s.Ephemerals...),
 		})
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer)
+	_ = json.NewEncoder(w).Encode(state)
 }
 
-func (c *control) expire(w http.ResponseWriter, r *http.Request) {
+func (f *faultServer) expireSession(w http.ResponseWriter, r *http.Request) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 0, 64)
 	if err != nil {
 		http.Error(w, fmt.Sprintf("session %q: not a number such as 0x10001", r.PathValue("id")), http.StatusBadRequest)
 		return
 	}
-	if err := c.ensemble.Leader().ExpireSession(id); err != nil {
+	if err := f.ensemble.Leader().ExpireSession(id); err != nil {
 		http.Error(w, fmt.Sprintf("session %#x: %v", id, err), http.StatusNotFound)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// act makes or ends a fault of one server.
-func (c *control) act(w http.ResponseWriter, r *http.Request) {
+// changeServer starts or ends a fault of one server.
+func (f *faultServer) changeServer(w http.ResponseWriter, r *http.Request) {
 	number, err := strconv.Atoi(r.PathValue("number"))
-	if err != nil || number < 1 || number > c.ensemble.Len() {
-		http.Error(w, fmt.Sprintf("server %q: the servers are 1 to %d", r.PathValue("number"), c.ensemble.Len()), http.StatusNotFound)
+	if err != nil || number < 1 || number > f.ensemble.Len() {
+		http.Error(w, fmt.Sprintf("server %q: the servers are 1 to %d", r.PathValue("number"), f.ensemble.Len()), http.StatusNotFound)
 		return
 	}
 	var sessions []int64
@@ -141,7 +141,7 @@ func (c *control) act(w http.ResponseWriter, r *http.Request) {
 		}
 		sessions = append(sessions, id)
 	}
-	s, action := c.ensemble.Server(number-1), r.PathValue("action")
+	s, action := f.ensemble.Server(number-1), r.PathValue("action")
 	if len(sessions) > 0 && !slices.Contains([]string{"partition", "heal", "drop"}, action) {
 		http.Error(w, fmt.Sprintf("%s is for a server, not for sessions", action), http.StatusBadRequest)
 		return
@@ -183,13 +183,13 @@ func (c *control) act(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// restart restarts all servers, with the loss that the request names.
-func (c *control) restart(w http.ResponseWriter, r *http.Request) {
+// restartServers restarts all servers. They lose the data that the request names.
+func (f *faultServer) restartServers(w http.ResponseWriter, r *http.Request) {
 	loss, ok := map[string]zktest.Loss{"": zktest.KeepTree, "nothing": zktest.KeepTree, "tree": zktest.LoseTree, "all": zktest.LoseAll}[r.URL.Query().Get("lose")]
 	if !ok {
 		http.Error(w, fmt.Sprintf("lose=%s: it must be nothing, tree or all", r.URL.Query().Get("lose")), http.StatusBadRequest)
 		return
 	}
-	c.ensemble.Restart(loss)
+	f.ensemble.Restart(loss)
 	w.WriteHeader(http.StatusNoContent)
 }

@@ -2,11 +2,31 @@ package main
 
 import (
 	"context"
+	"io"
 	"log/slog"
 )
 
-// electionLog returns the logger for an election. Package elector logs each change of the role, so
-// what the election logs about it with level Info is logged with level Debug.
+// newLogger returns the logger for the flags --log-format, --log-level and --quiet.
+func newLogger(w io.Writer, format, level string, quiet bool) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, usage("--log-level %s: not one of debug, info, warn, error", level)
+	}
+	if quiet {
+		l = max(l, slog.LevelWarn)
+	}
+	options := &slog.HandlerOptions{Level: l}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	}
+	return nil, usage("--log-format %s: not one of text, json", format)
+}
+
+// electionLog returns the logger for an election. Package elector logs each change of the role with level
+// Info, so messages of the election with level Info are logged with level Debug.
 func (s *settings) electionLog() *slog.Logger {
 	return slog.New(infoAsDebug{s.log.Handler()}).WithGroup("election")
 }

@@ -2,169 +2,129 @@
 
 package main
 
-// The backend raftlog: this process is a peer, and keeps the election together with the
-// others. There is no server.
-
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
 const (
-	// leaderPoll is how often a peer that has just been opened looks for a leader of the log.
+	// leaderPoll is the interval at which a new peer checks whether the log has a leader.
 	leaderPoll = 20 * time.Millisecond
-	// askPause is how often it asks the others why there is none.
-	askPause = time.Second
+	// diagnosisInterval is the interval at which a new peer asks the other peers why the log has no
+	// leader.
+	diagnosisInterval = time.Second
 )
 
 func init() {
-	kinds["raftlog"] = kind{
-		has: (*raftClient)(nil).functions(), check: checkRaftlog, checkRun: checkRaftPeer,
-		open: openRaftClient, openRun: openRaftPeer,
-		session: func(s *settings) time.Duration { return s.zookeeper.session },
-		servers: func(s *settings) string { return strings.Join(s.raftlog.peers, ",") },
-		flags:   func(s *settings, flags *pflag.FlagSet) { s.raftlog.register(flags) },
-		advise:  func(_ *settings, err error) error { return advised(err) },
-		values:  true,
+	backendKinds["raftlog"] = backendKind{
+		functions:      (*raftlogClient)(nil).backend(),
+		flags:          func(s *settings, flags *pflag.FlagSet) { s.raftlog.register(flags) },
+		servers:        func(s *settings) string { return strings.Join(s.raftlog.peers, ",") },
+		check:          checkRaftlog,
+		checkRun:       checkRaftlogPeer,
+		open:           openRaftlogClient,
+		openRun:        openRaftlogPeer,
+		sessionTimeout: (*settings).requestedTimeout,
+		values:         true,
+		advise:         func(_ *settings, err error) error { return adviseFault(err) },
 	}
 }
 
-// raftPeer is one peer, for the life of the process.
-type raftPeer struct {
-	*settings
-	config raftlog.Config
-
-	mu   sync.Mutex                   // of who opens
-	node atomic.Pointer[raftlog.Node] // nil before it is needed
+// raftlogPeer is the backend raftlog of the command run: this process is a peer of the log for as long
+// as it runs, so the election needs no servers.
+type raftlogPeer struct {
+	settings *settings
+	config   raftlog.Config
+	lazyNode lazy[raftlog.Node]
 }
 
-func checkRaftlog(s *settings) error {
-	if _, err := s.raftlog.config(s); err != nil {
-		return err
-	}
-	return s.checkElection(raftlog.CheckName)
-}
-
-// checkRaftPeer checks the settings of a process that is a peer.
-func checkRaftPeer(s *settings) error {
-	c, err := s.raftlog.config(s)
-	if err != nil {
-		return err
-	}
-	switch {
-	case c.ID == "":
-		return usage("--peer-id is required: which of --peers this process is")
-	case c.Addr == "":
-		return usage("--peer-id %s: not one of --peers", c.ID)
-	case c.Dir == "":
-		return usage("--data is required: a folder for this peer's data")
-	}
-	if err := checkAddress("peer-listen", c.Listen); err != nil {
-		return err
-	}
-	if err := raftlog.CheckCandidate(s.instanceID, s.value); err != nil {
-		return usage("--instance-id, --value: %w", err)
-	}
-	return nil
-}
-
-func openRaftPeer(s *settings) (backend, error) {
-	p, err := newRaftPeer(s)
+func openRaftlogPeer(s *settings) (backend, error) {
+	p, err := newRaftlogPeer(s)
 	if err != nil {
 		return backend{}, err
 	}
-	return p.functions(), nil
+	return p.backend(), nil
 }
 
-func newRaftPeer(s *settings) (*raftPeer, error) {
-	config, err := s.raftlog.config(s)
+func newRaftlogPeer(s *settings) (*raftlogPeer, error) {
+	config, err := s.raftlogConfig()
 	if err != nil {
 		return nil, err
 	}
-	return &raftPeer{settings: s, config: config}, nil
+	return &raftlogPeer{settings: s, config: config}, nil
 }
 
-func (p *raftPeer) functions() backend {
-	return backend{
-		close: p.close, candidate: p.candidate, session: p.session, connected: p.connected, watch: p.watch,
-	}
+func (p *raftlogPeer) backend() backend {
+	return backend{close: p.close, newCandidate: p.newCandidate, connected: p.connected, watch: p.watch}
 }
 
-// session is the log's election timeout: who is silent for so long loses its place in line.
-func (p *raftPeer) session() time.Duration { return p.zookeeper.session }
-
-// candidate waits for a majority of the peers without limit.
-func (p *raftPeer) candidate(ctx context.Context) (leaderelection.Candidate, error) {
-	node, err := p.open()
+// newCandidate waits for a majority of the peers without a limit.
+func (p *raftlogPeer) newCandidate(ctx context.Context) (leaderelection.Candidate, error) {
+	node, err := p.openNode()
 	if err != nil {
 		return nil, err
 	}
-	if err := p.joined(ctx, node); err != nil {
+	if err := p.awaitLogLeader(ctx, node); err != nil {
 		return nil, err
 	}
-	return raftlog.NewElection(node, p.election, raftlog.WithClientName(p.instanceID), raftlog.WithValue(p.value),
-		// What is left of the lease is for the end of what runs: --lost-grace.
-		raftlog.WithStopGuard(p.session()/spare))
+	return raftlog.NewElection(node, p.settings.election,
+		raftlog.WithClientName(p.settings.instanceID), raftlog.WithValue(p.settings.value),
+		// --lost-grace uses the rest of the lease to stop what elector runs.
+		raftlog.WithStopGuard(p.settings.sessionTimeout/leaseMargin))
 }
 
-// open opens the node, once. What fails then is not mended by another try.
-func (p *raftPeer) open() (*raftlog.Node, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if node := p.node.Load(); node != nil {
-		return node, nil
-	}
-	node, err := raftlog.Open(p.config)
-	if err != nil {
-		code := exitBackend
+// openNode returns the node, which is opened by the first successful call. Its error is terminal,
+// because a retry cannot succeed.
+func (p *raftlogPeer) openNode() (*raftlog.Node, error) {
+	return p.lazyNode.get(func() (*raftlog.Node, error) {
+		node, err := raftlog.Open(p.config)
+		if err == nil {
+			return node, nil
+		}
+		code := cmdline.Permanent
 		switch {
 		case errors.Is(err, api.ErrInvalid):
-			code, err = exitUsage, fmt.Errorf("--data %s: %w", p.config.Dir, err)
+			code, err = cmdline.Usage, fmt.Errorf("--data %s: %w", p.config.Dir, err)
 		case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, syscall.EADDRNOTAVAIL):
-			code, err = exitFailed, fmt.Errorf("--peers, --peer-listen: this peer cannot listen on %s: %w", p.config.Listen, err)
+			code, err = cmdline.Failed, fmt.Errorf("--peers, --peer-listen: this peer cannot listen on %s: %w", p.config.Listen, err)
 		}
-		return nil, &cmdline.Error{Code: code, Err: fmt.Errorf("%w: %w", elector.ErrTerminal, advised(err))}
-	}
-	p.node.Store(node)
-	return node, nil
+		return nil, cmdline.Errorf(code, "%w: %w", elector.ErrTerminal, adviseFault(err))
+	})
 }
 
-// advised adds to a fault of the node what to do about it.
-func advised(err error) error {
+// adviseFault adds advice for the user to a fault of a node.
+func adviseFault(err error) error {
 	if !errors.Is(err, api.ErrFault) {
 		return err
 	}
-	return fmt.Errorf("%w; this peer has stopped so that nothing false is told to the others, which go on: if the disk was full or away, mend that and start again; if the data are damaged, keep the folder of --data for inspection, and do not start an empty one under the same --peer-id", err)
+	return fmt.Errorf("%w; this peer has stopped so that it sends nothing wrong, and the other peers continue: if the disk was full or unavailable, fix it and restart; if the data is damaged, keep the directory of --data for inspection, and do not start with an empty one under the same --peer-id", err)
 }
 
-// joined waits until the node knows who leads the log. Meanwhile it asks the others, whether
-// that is still to come: where all of them refuse this peer it is not.
-func (p *raftPeer) joined(ctx context.Context, node *raftlog.Node) error {
+// awaitLogLeader waits until the node knows the leader of the log. It asks the other peers for the
+// reason if there is none, and returns an error if all of them refuse this peer.
+func (p *raftlogPeer) awaitLogLeader(ctx context.Context, node *raftlog.Node) error {
 	poll := time.NewTicker(leaderPoll)
 	defer poll.Stop()
-	ask := time.NewTicker(askPause)
-	defer ask.Stop()
+	diagnosis := time.NewTicker(diagnosisInterval)
+	defer diagnosis.Stop()
 	for node.Info().Leader == (api.Peer{}) {
 		select {
 		case <-poll.C:
-		case <-ask.C:
-			if err := p.refused(ctx); err != nil {
+		case <-diagnosis.C:
+			if err := p.diagnoseMissingLeader(ctx); err != nil {
 				return err
 			}
 		case <-node.Done():
@@ -176,73 +136,74 @@ func (p *raftPeer) joined(ctx context.Context, node *raftlog.Node) error {
 	return nil
 }
 
-// refused is an error if every other peer refuses this one. What else others say is logged.
-func (p *raftPeer) refused(ctx context.Context) error {
+// diagnoseMissingLeader returns an error if every other peer refuses this one. It logs a warning if no
+// majority of the peers is running.
+func (p *raftlogPeer) diagnoseMissingLeader(ctx context.Context) error {
 	others := slices.DeleteFunc(slices.Clone(p.config.Peers), func(o api.Peer) bool { return o.ID == p.config.ID })
 	if len(others) == 0 {
 		return nil
 	}
-	c, err := newRaftClient(p.config, others)
+	c, err := connectPeers(p.config, others)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	refusals, answers := 0, 0
-	var why error
+	var cause error
 	for _, info := range c.Infos(ctx) {
 		switch {
 		case info.Err == nil:
 			answers++
 		case errors.Is(info.Err, api.ErrRefused):
 			refusals++
-			why = info.Err
-		case why == nil:
-			why = info.Err
+			cause = info.Err
+		case cause == nil:
+			cause = info.Err
 		}
 	}
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case refusals == len(others):
-		return fmt.Errorf("%w: every other peer refuses this one: %w; the secret (--secret-file or ELECTOR_SECRET), --cluster and --peers must be the same for all peers", leaderelection.ErrPermission, why)
+		return fmt.Errorf("%w: every other peer refuses this one: %w; the secret (--secret-file or ELECTOR_SECRET), --cluster and --peers must be the same for all peers", leaderelection.ErrPermission, cause)
 	}
 	if all := len(p.config.Peers); answers+1 <= all/2 {
-		p.log.Warn("no leader of the log: a majority of the peers must run", "peers", all, "answering", answers+1, "err", why)
+		p.settings.log.Warn("no leader of the log: a majority of the peers must run", "peers", all, "answering", answers+1, "err", cause)
 	}
 	return nil
 }
 
-// connected is nil while a majority of the peers has confirmed lately that this one knows all.
-func (p *raftPeer) connected() error {
-	node := p.node.Load()
+var errNotOpened = errors.New("this peer is not opened yet")
+
+// connected returns nil if a majority of the peers has recently confirmed that this peer is up to date.
+func (p *raftlogPeer) connected() error {
+	node := p.lazyNode.created()
 	if node == nil {
-		return errors.New("this peer is not opened yet")
+		return errNotOpened
 	}
 	if info := node.Info(); info.Lease == 0 {
-		return fmt.Errorf("no majority of the peers has confirmed this one lately; it is %s", info.Role)
+		return fmt.Errorf("no majority of the peers has confirmed this peer recently; it is %s", info.Role)
 	}
 	return nil
 }
 
 // watch observes the election at this peer.
-func (p *raftPeer) watch(ctx context.Context) (<-chan observation, error) {
-	node := p.node.Load()
+func (p *raftlogPeer) watch(ctx context.Context, election string) (<-chan observation, error) {
+	node := p.lazyNode.created()
 	if node == nil {
-		return nil, errors.New("this peer is not opened yet")
+		return nil, errNotOpened
 	}
-	in, err := raftlog.Observe(ctx, node, p.election)
+	observations, err := raftlog.Observe(ctx, node, election)
 	if err != nil {
 		return nil, err
 	}
-	return observe(ctx, in, placeOf), nil
+	return streamLeaders(ctx, convertObservations(observations, newCandidateInfo)), nil
 }
 
-func (p *raftPeer) close() {
-	node := p.node.Load()
-	if node == nil {
-		return
-	}
-	if err := node.Close(); err != nil {
-		p.log.Error("peer has failed", "err", err)
-	}
+func (p *raftlogPeer) close() {
+	p.lazyNode.close(func(node *raftlog.Node) {
+		if err := node.Close(); err != nil {
+			p.settings.log.Error("peer has failed", "err", err)
+		}
+	})
 }

@@ -13,156 +13,149 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-const (
-	// busy is a program that does something all the time, also when told to end.
-	busy = `trap : TERM; echo "started $ELECTOR_TOKEN"; while :; do echo "$NAME" >> "$FILE"; echo works; sleep 0.01; done`
-	// polite is one that ends in good order.
-	polite = `trap 'echo "$NAME ends" >> "$FILE"; exit 0' TERM; echo "$NAME" >> "$FILE"; echo started; while :; do echo "$NAME" >> "$FILE"; sleep 0.01; done`
-)
-
-// requireOneAfterAnother checks that nobody has done anything after the next one's first
-// deed.
-func (e *electors) requireOneAfterAnother(names ...string) {
-	e.Helper()
-	order := slices.Compact(e.deeds())
-	require.Equal(e, names, order)
-}
-
-func TestTermOfTheLeader(t *testing.T) {
-	e := newElectors(t)
+// TestRun_Term fails if the commands and the program do not end in order after TERM, or if the next leader begins
+// before.
+func TestRun_Term(t *testing.T) {
+	h := newZooKeeperHarness(t)
 	end := []string{"--leader-end-command", `echo "$NAME end $ELECTOR_ROLE $ELECTOR_LEADER" >> "$FILE"`}
 	begin := []string{"--leader-begin-command", `echo "$NAME begin" >> "$FILE"`}
-	a := e.run("a", polite, slices.Concat(begin, end)...)
-	a.says("started")
-	b := e.run("b", polite, begin...)
-	b.logs("follower")
+	a := h.run("a", graceful, slices.Concat(begin, end)...)
+	a.waitForOutput("started")
+	b := h.run("b", graceful, begin...)
+	b.waitForLog("follower")
 	a.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, a.exit())
-	b.says("started")
+	require.Equal(t, cmdline.OK, a.exitCode())
+	b.waitForOutput("started")
 	b.signal(syscall.SIGINT)
-	require.Equal(t, exitOK, b.exit())
-	got := slices.Compact(e.deeds())
-	require.Equal(t, []string{"a begin", "a", "a ends", "a end leader a", "b begin"}, got[:5])
-	require.Empty(t, e.srv.Sessions(), "sessions are left")
+	require.Equal(t, cmdline.OK, b.exitCode())
+	actions := slices.Compact(h.actions())
+	require.Equal(t, []string{"a begin", "a", "a ends", "a end leader a", "b begin"}, actions[:5])
+	require.Empty(t, h.srv.Sessions(), "a session was not closed")
 }
 
-func TestLeaderKilled(t *testing.T) {
+// TestRun_Killed fails if a killed leader is not replaced, or if its program continues to run.
+func TestRun_Killed(t *testing.T) {
 	t.Parallel()
-	e := newElectors(t)
-	a := e.run("a", busy)
-	a.says("works")
-	b := e.run("b", busy, "--grace", "10ms")
-	b.logs("follower")
+	h := newZooKeeperHarness(t)
+	a := h.run("a", stubborn)
+	a.waitForOutput("works")
+	b := h.run("b", stubborn, "--grace", "10ms")
+	b.waitForLog("follower")
 	a.signal(syscall.SIGKILL)
-	require.Equal(t, -1, a.exit())
-	b.says("works")
-	b.says("works")
+	require.Equal(t, -1, a.exitCode())
+	b.waitForOutput("works")
+	b.waitForOutput("works")
 	b.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, b.exit())
-	e.requireOneAfterAnother("a", "b")
+	require.Equal(t, cmdline.OK, b.exitCode())
+	h.requireOrder("a", "b")
 }
 
-// TestLeaderStopped: the program of a leader that is stopped goes on, until its guard
-// ends it with the lease.
-func TestLeaderStopped(t *testing.T) {
+// TestRun_Stopped fails if the watchdog of a stopped leader does not stop the program when the lease expires.
+func TestRun_Stopped(t *testing.T) {
 	t.Parallel()
-	e := newElectors(t)
-	a := e.run("a", busy, "--grace", "10s")
-	first := a.says("started")
-	a.says("works")
-	b := e.run("b", busy, "--grace", "10ms")
-	b.logs("follower")
+	h := newZooKeeperHarness(t)
+	a := h.run("a", stubborn, "--grace", "10s")
+	first := a.waitForOutput("started")
+	a.waitForOutput("works")
+	b := h.run("b", stubborn, "--grace", "10ms")
+	b.waitForLog("follower")
 	a.signal(syscall.SIGSTOP)
-	second := b.says("started")
+	second := b.waitForOutput("started")
 	require.NotEqual(t, first, second, "the token is the same")
-	b.says("works")
+	b.waitForOutput("works")
 	a.signal(syscall.SIGCONT)
-	a.logs("program exited")
-	a.logs("follower") // again, behind b
+	a.waitForLog("program exited")
+	a.waitForLog("follower") // it has joined again
 	b.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, b.exit())
-	a.says("started")
-	a.says("works")
+	require.Equal(t, cmdline.OK, b.exitCode())
+	a.waitForOutput("started")
+	a.waitForOutput("works")
 	a.signal(syscall.SIGTERM)
-	a.logs("resigning")
-	a.signal(syscall.SIGTERM) // the second does not wait for the grace
-	require.Equal(t, 128+int(syscall.SIGTERM), a.exit())
-	e.requireOneAfterAnother("a", "b", "a")
+	a.waitForLog("resigning")
+	a.signal(syscall.SIGTERM) // the second signal does not wait for the grace
+	require.Equal(t, 128+int(syscall.SIGTERM), a.exitCode())
+	h.requireOrder("a", "b", "a")
 }
 
-// TestNetworkCut: nobody can lead meanwhile, and who cannot prove to lead does nothing.
-func TestNetworkCut(t *testing.T) {
-	e := newElectors(t)
-	a := e.run("a", polite, "--leader-end-command", `echo "end $ELECTOR_ROLE"`)
-	a.says("started")
-	e.srv.Blackhole(zktest.BothWays)
-	require.Equal(t, "end follower", a.says("end"))
-	require.Equal(t, "a ends", e.deeds()[len(e.deeds())-1], "the program goes on")
-	e.srv.Heal()
-	a.says("started")
+// TestRun_NetworkPartition fails if the program continues to run after its lease has expired, although no other
+// candidate can lead.
+func TestRun_NetworkPartition(t *testing.T) {
+	h := newZooKeeperHarness(t)
+	a := h.run("a", graceful, "--leader-end-command", `echo "end $ELECTOR_ROLE"`)
+	a.waitForOutput("started")
+	h.srv.Blackhole(zktest.BothWays)
+	require.Equal(t, "end follower", a.waitForOutput("end"))
+	require.Equal(t, "a ends", h.actions()[len(h.actions())-1], "the program is still running")
+	h.srv.Heal()
+	a.waitForOutput("started")
 	a.signal(syscall.SIGTERM)
-	require.Equal(t, "end leader", a.says("end"))
-	require.Equal(t, exitOK, a.exit())
+	require.Equal(t, "end leader", a.waitForOutput("end"))
+	require.Equal(t, cmdline.OK, a.exitCode())
 }
 
-func TestZooKeeperDownAtStart(t *testing.T) {
+// TestRun_ZooKeeperStartsLater fails if elector does not wait for its servers.
+func TestRun_ZooKeeperStartsLater(t *testing.T) {
 	t.Parallel()
-	e := newElectors(t)
-	e.srv.Stop()
-	a := e.run("a", polite)
-	a.logs("failed to connect")
-	e.srv.Restart(zktest.KeepTree)
-	a.says("started")
+	h := newZooKeeperHarness(t)
+	h.srv.Stop()
+	a := h.run("a", graceful)
+	a.waitForLog("failed to connect")
+	h.srv.Restart(zktest.KeepTree)
+	a.waitForOutput("started")
 	a.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, a.exit())
+	require.Equal(t, cmdline.OK, a.exitCode())
 }
 
-// TestZooKeeperNeverUp: nothing is waited for then.
-func TestZooKeeperNeverUp(t *testing.T) {
-	e := newElectors(t)
-	e.srv.Stop()
-	a := e.run("a", polite)
-	a.logs("failed to connect")
+// TestRun_ZooKeeperNeverStarts fails if elector does not exit after TERM while it waits for its servers.
+func TestRun_ZooKeeperNeverStarts(t *testing.T) {
+	h := newZooKeeperHarness(t)
+	h.srv.Stop()
+	a := h.run("a", graceful)
+	a.waitForLog("failed to connect")
 	a.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, a.exit())
+	require.Equal(t, cmdline.OK, a.exitCode())
 }
 
-func TestExitCodeOfTheProgram(t *testing.T) {
-	e := newElectors(t)
-	a := e.run("a", `trap 'echo heard' HUP; trap 'exit 7' USR1; echo started; while :; do sleep 0.01; done`,
+// TestRun_ProgramExits fails if signals do not reach the program, or if its exit code is not that of elector.
+func TestRun_ProgramExits(t *testing.T) {
+	h := newZooKeeperHarness(t)
+	a := h.run("a", `trap 'echo received' HUP; trap 'exit 7' USR1; echo started; while :; do sleep 0.01; done`,
 		"--leader-end-command", "echo ended")
-	a.says("started")
+	a.waitForOutput("started")
 	a.signal(syscall.SIGHUP)
-	a.says("heard")
+	a.waitForOutput("received")
 	a.signal(syscall.SIGUSR1)
-	a.says("ended")
-	require.Equal(t, 7, a.exit())
+	a.waitForOutput("ended")
+	require.Equal(t, 7, a.exitCode())
 }
 
-func TestEnvironmentOfCommands(t *testing.T) {
-	e, began := newElectors(t), time.Now()
+// TestRun_Environment fails if a command receives a wrong variable or a credential.
+func TestRun_Environment(t *testing.T) {
+	h, started := newZooKeeperHarness(t), time.Now()
 	t.Setenv("ELECTOR_START_COMMAND", `echo "begin $ELECTOR_ROLE $ELECTOR_LEADER $ELECTOR_ELECTION $ELECTOR_TOKEN."`)
 	t.Setenv("ELECTOR_STOP_COMMAND", `echo "end $ELECTOR_ROLE" "  quoted" | tr a-z A-Z`)
 	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:secret")
 	t.Setenv("ELECTOR_DEADLINE", "inherited")
-	a := e.run("a", `echo "program ${ELECTOR_ZOOKEEPER_AUTH-unset} $ELECTOR_INSTANCE_ID"; echo "until $ELECTOR_DEADLINE"`)
-	require.Regexp(t, `^begin leader a /jobs/one [1-9][0-9]*\.$`, a.says("begin"))
-	require.Equal(t, "program unset a", a.says("program"))
-	until := a.says("until ")[len("until "):]
+	a := h.run("a", `echo "program ${ELECTOR_ZOOKEEPER_AUTH-unset} $ELECTOR_INSTANCE_ID"; echo "until $ELECTOR_DEADLINE"`)
+	require.Regexp(t, `^begin leader a /jobs/one [1-9][0-9]*\.$`, a.waitForOutput("begin"))
+	require.Equal(t, "program unset a", a.waitForOutput("program"))
+	until := a.waitForOutput("until ")[len("until "):]
 	require.Regexp(t, `^[0-9T:-]+\.[0-9]{9}Z$`, until)
 	deadline, err := time.Parse(time.RFC3339Nano, until)
 	require.NoError(t, err)
-	require.WithinRange(t, deadline, began, time.Now().Add(session))
-	require.Equal(t, "END LEADER   QUOTED", a.says("END"))
-	require.Equal(t, exitOK, a.exit())
+	require.WithinRange(t, deadline, started, time.Now().Add(session))
+	require.Equal(t, "END LEADER   QUOTED", a.waitForOutput("END"))
+	require.Equal(t, cmdline.OK, a.exitCode())
 }
 
-func TestStandardInput(t *testing.T) {
+// TestRun_StandardInput fails if the program does not receive the input, or if a command receives it.
+func TestRun_StandardInput(t *testing.T) {
 	t.Parallel()
-	e := newElectors(t)
+	h := newZooKeeperHarness(t)
 	in, input, err := os.Pipe()
 	require.NoError(t, err)
 	defer in.Close()
@@ -172,54 +165,56 @@ func TestStandardInput(t *testing.T) {
 	}{{"got one", []string{"--stdin"}}, {"got ", nil}} {
 		_, err = input.WriteString("one\n")
 		require.NoError(t, err)
-		args := slices.Concat([]string{"run", "--zookeeper-servers", e.addr, "--quiet", "--leader-begin-command", "cat; echo empty >&2"},
+		args := slices.Concat([]string{"run", "--zookeeper-servers", h.addr, "--quiet", "--leader-begin-command", "cat; echo empty >&2"},
 			c.args, []string{"--", "/bin/sh", "-c", `read line; echo "got $line"`})
-		a := startWith(t, in, nil, args...)
-		require.Equal(t, c.want, a.says("got"))
-		require.Equal(t, exitOK, a.exit())
-		a.log.end(t)
-		require.Equal(t, "empty", a.log.text(), "something else than the command's output was logged")
+		a := startWithInput(t, in, nil, args...)
+		require.Equal(t, c.want, a.waitForOutput("got"))
+		require.Equal(t, cmdline.OK, a.exitCode())
+		a.log.waitForEnd(t)
+		require.Equal(t, "empty", a.log.text(), "elector has logged a message")
 	}
 	input.Close()
 }
 
-// TestBeginHangs: what hangs is killed with all that it has started, another one leads,
-// and the error command runs.
-func TestBeginHangs(t *testing.T) {
+// TestRun_BeginHangs fails if a begin command that ignores its timeout is not killed, if no other candidate leads, or
+// if the error command does not run.
+func TestRun_BeginHangs(t *testing.T) {
 	t.Parallel()
-	e := newElectors(t)
-	a := e.run("a", "", "--leader-begin-command", busy, "--begin-timeout", "300ms", "--grace", "10ms",
+	h := newZooKeeperHarness(t)
+	a := h.run("a", "", "--leader-begin-command", stubborn, "--begin-timeout", "300ms", "--grace", "10ms",
 		"--leader-error-command", `echo "error $ELECTOR_ROLE $ELECTOR_ERROR"`)
-	a.says("works")
-	b := e.run("b", busy, "--grace", "10ms")
-	require.Contains(t, a.says("error error"), "did not return within BeginTimeout")
-	b.says("works")
+	a.waitForOutput("works")
+	b := h.run("b", stubborn, "--grace", "10ms")
+	require.Contains(t, a.waitForOutput("error error"), "did not return within BeginTimeout")
+	b.waitForOutput("works")
 	b.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, b.exit())
+	require.Equal(t, cmdline.OK, b.exitCode())
 	a.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, a.exit())
-	e.requireOneAfterAnother("a", "b")
+	require.Equal(t, cmdline.OK, a.exitCode())
+	h.requireOrder("a", "b")
 }
 
-func TestEndFails(t *testing.T) {
-	e := newElectors(t)
-	a := e.run("a", "", "--leader-begin-command", "echo begun", "--leader-end-command", "echo ending; exit 1",
+// TestRun_EndFails fails if the end command is not retried, or if the exit code is wrong.
+func TestRun_EndFails(t *testing.T) {
+	h := newZooKeeperHarness(t)
+	a := h.run("a", "", "--leader-begin-command", "echo begun", "--leader-end-command", "echo ending; exit 1",
 		"--end-tries", "2", "--end-pause", "10ms")
-	a.says("begun")
+	a.waitForOutput("begun")
 	a.signal(syscall.SIGTERM)
-	a.says("ending")
-	a.says("ending")
-	require.Equal(t, exitUnclean, a.exit())
-	a.logs("the work may still run")
+	a.waitForOutput("ending")
+	a.waitForOutput("ending")
+	require.Equal(t, cmdline.Unclean, a.exitCode())
+	a.waitForLog("the work may still run")
 }
 
-func TestElectionEnds(t *testing.T) {
-	e := newElectors(t)
-	a := e.run("a", polite)
-	a.says("started")
-	conn, _, err := e.srv.Connect(session)
+// TestRun_ElectionEnds fails if elector does not stop its program and exit when the election is ended.
+func TestRun_ElectionEnds(t *testing.T) {
+	h := newZooKeeperHarness(t)
+	a := h.run("a", graceful)
+	a.waitForOutput("started")
+	conn, _, err := h.srv.Connect(session)
 	require.NoError(t, err)
 	require.NoError(t, leaderelection.DeleteElection(conn, "/jobs/one"))
-	require.Equal(t, exitBackend, a.exit())
-	require.Equal(t, "a ends", strings.Join(e.deeds()[len(e.deeds())-1:], ""))
+	require.Equal(t, cmdline.Permanent, a.exitCode())
+	require.Equal(t, "a ends", strings.Join(h.actions()[len(h.actions())-1:], ""))
 }

@@ -10,73 +10,60 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
-// at returns the functions for another election with the same connection.
-func (z *zookeeper) at(election string) backend {
-	s := *z.settings
-	s.election = election
-	return (&zookeeper{settings: &s, conn: z.conn, of: z}).functions()
-}
-
-// missing reports whether an error means that there is no such election.
-func (z *zookeeper) missing(err error) bool {
-	return errors.Is(err, leaderelection.ErrNoElection) || errors.Is(err, leaderelection.ErrElectionOver)
-}
-
-// findLimit is how many znodes find looks at.
+// findLimit is the maximum number of znodes that find reads.
 const findLimit = 1000
 
-// find walks through the tree under a znode, that one included, for those that have
-// candidates among their children. It costs a request for each znode that is none.
-func (z *zookeeper) find(ctx context.Context, under string) (elections []string, all bool, err error) {
-	if err := z.ready(ctx); err != nil {
+// find returns the znodes below parent, and parent itself, that have candidates among their children.
+// It sends one request for each znode that is not a candidate.
+func (z *zooKeeperBackend) find(ctx context.Context, parent string) (elections []string, complete bool, err error) {
+	if err := z.awaitSession(ctx); err != nil {
 		return nil, false, err
 	}
-	queue := []string{under}
-	for seen := 0; len(queue) > 0; seen++ {
-		if seen == findLimit {
+	pending := []string{parent}
+	for count := 0; len(pending) > 0; count++ {
+		if count == findLimit {
 			return elections, false, nil
 		}
-		parent := queue[0]
-		queue = queue[1:]
+		node := pending[0]
+		pending = pending[1:]
 		children, err := request.Read(ctx, z.conn, func() ([]string, error) {
-			children, _, err := request.Children(z.conn, parent)
+			children, _, err := request.Children(z.conn, node)
 			return children, err
 		})
 		switch {
-		case errors.Is(err, zk.ErrNoNode) && parent == under:
-			return nil, false, fmt.Errorf("--under %s: %w", under, err)
-		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNoAuth) && parent != under:
+		case errors.Is(err, zk.ErrNoNode) && node == parent:
+			return nil, false, fmt.Errorf("--under %s: %w", parent, err)
+		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNoAuth) && node != parent:
 			continue
 		case err != nil:
-			return nil, false, fmt.Errorf("look for elections in %s: %w", parent, err)
+			return nil, false, fmt.Errorf("find elections in %s: %w", node, err)
 		}
 		slices.Sort(children)
-		found := false
+		isElection := false
 		for _, child := range children {
-			switch full := path.Join(parent, child); {
-			case standsForElection(child):
-				found = true
+			switch full := path.Join(node, child); {
+			case isCandidateName(child):
+				isElection = true
 			case full != "/zookeeper":
-				queue = append(queue, full)
+				pending = append(pending, full)
 			}
 		}
-		if found {
-			elections = append(elections, parent)
+		if isElection {
+			elections = append(elections, node)
 		}
 	}
 	return elections, true, nil
 }
 
-// standsForElection says whether a znode's name is that of a candidate: of this library, of
-// Curator's LeaderLatch, of kazoo (whose locks have the same names) or of Comcast's.
-func standsForElection(name string) bool {
-	head := strings.TrimRight(name, "0123456789")
-	if len(name)-len(head) != 10 {
+// isCandidateName reports whether a znode has the name of a candidate of this library, of Curator's
+// LeaderLatch, of kazoo (whose locks have the same names) or of Comcast's library.
+func isCandidateName(name string) bool {
+	prefix := strings.TrimRight(name, "0123456789")
+	if len(name)-len(prefix) != 10 {
 		return false
 	}
-	return strings.HasSuffix(head, "latch-") || strings.HasSuffix(head, "__lock__") || head == "le_"
+	return strings.HasSuffix(prefix, "latch-") || strings.HasSuffix(prefix, "__lock__") || prefix == "le_"
 }

@@ -20,7 +20,7 @@ func Run(ctx context.Context, screen tcell.Screen, s State, messages <-chan Mess
 	width, height := screen.Size()
 	s = s.Update(Size{width, height})
 	for {
-		draw(screen, s.View())
+		drawRows(screen, s.View())
 		var m Message
 		select {
 		case <-ctx.Done():
@@ -29,13 +29,13 @@ func Run(ctx context.Context, screen tcell.Screen, s State, messages <-chan Mess
 			m = Tick{now}
 		case m = <-messages:
 		case event := <-screen.EventQ():
-			m = translate(event)
+			m = keyMessage(event)
 			switch event := event.(type) {
 			case *tcell.EventError:
-				return fmt.Errorf("the terminal is gone: %w", event)
+				return fmt.Errorf("the terminal has failed: %w", event)
 			case *tcell.EventResize:
-				// The event may come from the terminal, and some report their width as
-				// their height (tmux 3.3); the screen asks the operating system.
+				// The size in the event may come from the terminal, and some terminals report a
+				// wrong height (tmux 3.3). The screen asks the operating system.
 				screen.Sync() // the terminal may have wrapped the rows
 				width, height = screen.Size()
 				m = Size{width, height}
@@ -52,8 +52,8 @@ func Run(ctx context.Context, screen tcell.Screen, s State, messages <-chan Mess
 	}
 }
 
-// translate returns the message for an event of the terminal, or nil.
-func translate(event tcell.Event) Message {
+// keyMessage returns the message for an event of the terminal, or nil if the event is not a key.
+func keyMessage(event tcell.Event) Message {
 	press, ok := event.(*tcell.EventKey)
 	if !ok || !press.Pressed() {
 		return nil
@@ -74,9 +74,9 @@ var keys = map[tcell.Key]Key{
 	tcell.KeyEscape: KeyBack, tcell.KeyCtrlC: KeyQuit,
 }
 
-// looks contains the style of each Look. The terminal library omits colours if NO_COLOR is set or
-// the terminal has none; then the attributes remain.
-var looks = map[Look]tcell.Style{
+// styles contains the attributes and colours of each Style. If NO_COLOR is set or the terminal has no
+// colours, the terminal library omits the colours.
+var styles = map[Style]tcell.Style{
 	Plain:   tcell.StyleDefault,
 	Title:   tcell.StyleDefault.Bold(true),
 	Header:  tcell.StyleDefault.Underline(true),
@@ -86,11 +86,11 @@ var looks = map[Look]tcell.Style{
 	Alarm:   tcell.StyleDefault.Bold(true).Foreground(color.Red),
 }
 
-func draw(screen tcell.Screen, rows []Row) {
+func drawRows(screen tcell.Screen, rows []Row) {
 	for y, row := range rows {
 		x := 0
 		for _, span := range row {
-			screen.PutStrStyled(x, y, span.Text, looks[span.Look].Reverse(span.Selected))
+			screen.PutStrStyled(x, y, span.Text, styles[span.Style].Reverse(span.Selected))
 			x += displaywidth.String(span.Text)
 		}
 	}
