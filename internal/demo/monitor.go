@@ -1,7 +1,5 @@
 package demo
 
-// The board knows what every participant was told, and when.
-
 import (
 	"context"
 	"errors"
@@ -12,210 +10,211 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// errTwoLeaders is what must never happen.
+// errTwoLeaders reports a violation of the guarantee that the demo demonstrates.
 var errTwoLeaders = errors.New("two leaders at the same time")
 
-// row is what is known of one participant.
-type row struct {
-	name     string
-	election *leaderelection.Election // its candidacy of now
-	status   leaderelection.Status    // what it was told last
-	since    time.Time                // when
-	gone     string                   // why it takes no part at present
-	grant    *leaderelection.Leadership
+// participantState is the last known state of a participant.
+type participantState struct {
+	name       string
+	election   *leaderelection.Election   // the current candidacy
+	status     leaderelection.Status      // the last status
+	since      time.Time                  // when the status was received; zero before the first one
+	absence    string                     // why the participant is not a candidate; "" if it is one
+	leadership *leaderelection.Leadership // the last leadership of the candidacy
 }
 
-func (r row) leads() bool {
-	return r.gone == "" && r.status.Role == leaderelection.Leader
+func (p participantState) isLeader() bool {
+	return p.absence == "" && p.status.Role == leaderelection.Leader
 }
 
-// board is safe for use by several goroutines.
-type board struct {
+// monitor records and prints the statuses of all participants, and checks that there is never more than
+// one leader. It is safe for concurrent use.
+type monitor struct {
 	mu       sync.Mutex
 	screen   *screen
-	rows     []*row
-	names    map[string]string // of candidates, by ID
-	begin    time.Time         // of the step
+	states   []*participantState
+	names    map[string]string // names of participants by candidate ID
+	start    time.Time         // of the current step
 	observed leaderelection.Observation
-	ending   bool // candidacies may end
-	problem  error
-	changed  chan struct{} // closed, and made anew, at each change
+	ending   bool          // candidacies may end
+	problem  error         // the first violation or unexpected end
+	changed  chan struct{} // is closed, and replaced, after each change
 }
 
-func newBoard(out *screen, names ...string) *board {
-	b := &board{screen: out, names: map[string]string{}, begin: time.Now(), changed: make(chan struct{})}
+func newMonitor(out *screen, names ...string) *monitor {
+	m := &monitor{screen: out, names: map[string]string{}, start: time.Now(), changed: make(chan struct{})}
 	for _, name := range names {
-		b.rows = append(b.rows, &row{name: name, gone: "not started"})
+		m.states = append(m.states, &participantState{name: name, absence: "not started"})
 	}
-	return b
+	return m
 }
 
-func (b *board) row(name string) *row {
-	for _, r := range b.rows {
-		if r.name == name {
-			return r
+// find returns the state of a participant. The caller must hold mu.
+func (m *monitor) find(name string) *participantState {
+	for _, p := range m.states {
+		if p.name == name {
+			return p
 		}
 	}
 	panic("no participant " + name)
 }
 
-// stands notes a new candidacy.
-func (b *board) stands(name string, election *leaderelection.Election) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	*b.row(name) = row{name: name, election: election}
-	b.change()
+// addCandidacy records a new candidacy.
+func (m *monitor) addCandidacy(name string, election *leaderelection.Election) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	*m.find(name) = participantState{name: name, election: election}
+	m.notify()
 }
 
-// told notes what a participant has read from its Status channel.
-func (b *board) told(name string, election *leaderelection.Election, s leaderelection.Status) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	r := b.row(name)
-	if r.election != election || r.gone != "" {
-		return // nobody is there to be told
+// addStatus records a status that a participant has received.
+func (m *monitor) addStatus(name string, election *leaderelection.Election, s leaderelection.Status) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.find(name)
+	if p.election != election || p.absence != "" {
+		return // the participant has crashed
 	}
 	if s.CandidateID != "" {
-		b.names[s.CandidateID] = name
+		m.names[s.CandidateID] = name
 	}
 	if s.Leadership != nil {
-		b.referee(name, s.Leadership)
-		r.grant = s.Leadership
+		m.checkLeadership(name, s.Leadership)
+		p.leadership = s.Leadership
 	}
-	if s.Err != nil && !b.ending {
-		b.problem = fmt.Errorf("the candidacy of %s has ended: %w", name, s.Err)
+	if s.Err != nil && !m.ending {
+		m.problem = fmt.Errorf("the candidacy of %s has ended: %w", name, s.Err)
 	}
-	r.status, r.since = s, time.Now()
-	// That the demo closes its connections at the end is no news.
-	if !b.ending || !errors.Is(s.Err, leaderelection.ErrConnClosed) {
-		b.event(r.since, name, b.describe(r), roleStyle(s))
+	p.status, p.since = s, time.Now()
+	// The demo closes its connections at the end; that is not printed.
+	if !m.ending || !errors.Is(s.Err, leaderelection.ErrConnClosed) {
+		m.printLine(p.since, name, m.describe(p), roleStyle(s))
 	}
-	b.change()
+	m.notify()
 }
 
-// referee looks for leaderships that are not over when another one begins.
-func (b *board) referee(name string, l *leaderelection.Leadership) {
-	for _, r := range b.rows {
+// checkLeadership checks that other leaderships are over and have smaller tokens. The caller must hold mu.
+func (m *monitor) checkLeadership(name string, l *leaderelection.Leadership) {
+	for _, p := range m.states {
 		switch {
-		case r.name == name || r.grant == nil:
-		case r.gone == "" && r.grant.Err() == nil:
-			b.problem = fmt.Errorf("%w: %s and %s", errTwoLeaders, r.name, name)
-		case r.grant.Token() >= l.Token():
-			b.problem = fmt.Errorf("%s has token %d, and %s had %d before", name, l.Token(), r.name, r.grant.Token())
+		case p.name == name || p.leadership == nil:
+		case p.absence == "" && p.leadership.Err() == nil:
+			m.problem = fmt.Errorf("%w: %s and %s", errTwoLeaders, p.name, name)
+		case p.leadership.Token() >= l.Token():
+			m.problem = fmt.Errorf("%s has token %d, and %s had %d before", name, l.Token(), p.name, p.leadership.Token())
 		}
 	}
 }
 
-// left notes that a candidacy's Status channel was closed.
-func (b *board) left(name string, election *leaderelection.Election) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	r := b.row(name)
-	if r.election != election || r.gone != "" {
+// endCandidacy records that the Status channel of a candidacy was closed.
+func (m *monitor) endCandidacy(name string, election *leaderelection.Election) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.find(name)
+	if p.election != election || p.absence != "" {
 		return
 	}
-	switch err := r.status.Err; {
+	switch err := p.status.Err; {
 	case err == nil:
-		r.gone = "has resigned"
+		p.absence = "has resigned"
 	case errors.Is(err, leaderelection.ErrElectionOver):
-		r.gone = "has ended: the election is over"
+		p.absence = "has ended: the election is over"
 	default:
-		r.gone = "out: " + err.Error()
+		p.absence = "has ended: " + err.Error()
 	}
-	b.change()
+	m.notify()
 }
 
-// crashed notes that from now on nobody reads what the participant is told.
-func (b *board) crashed(name string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	r := b.row(name)
-	r.gone = "crashed"
-	b.event(time.Now(), name, "crashes", red)
-	b.change()
+// markCrashed makes the monitor ignore later statuses of a participant.
+func (m *monitor) markCrashed(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.find(name).absence = "crashed"
+	m.printLine(time.Now(), name, "crashes", red)
+	m.notify()
 }
 
-// sees notes what the observer was told.
-func (b *board) sees(o leaderelection.Observation) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.observed = o
-	b.change()
+// setObservation records what the observer has received.
+func (m *monitor) setObservation(o leaderelection.Observation) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.observed = o
+	m.notify()
 }
 
-// happens shows an event of the story and returns its time.
-func (b *board) happens(name, what string, s style) time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// printEvent prints an event of a participant and returns its time.
+func (m *monitor) printEvent(name, text string, s style) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	now := time.Now()
-	b.event(now, name, what, s)
+	m.printLine(now, name, text, s)
 	return now
 }
 
-// startClock makes now the zero of the times shown.
-func (b *board) startClock() time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.begin = time.Now()
-	return b.begin
+// startClock sets the origin of the printed times to the current time, and returns it.
+func (m *monitor) startClock() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.start = time.Now()
+	return m.start
 }
 
-// expectEnd says that from now on it is no failure when a candidacy ends.
-func (b *board) expectEnd() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.ending = true
+// allowEnd allows candidacies to end.
+func (m *monitor) allowEnd() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ending = true
 }
 
-// state returns what is known of a participant.
-func (b *board) state(name string) row {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return *b.row(name)
+// state returns the state of a participant.
+func (m *monitor) state(name string) participantState {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return *m.find(name)
 }
 
-// await waits until the participant's row is as it should be, and at most for
-// bound. what completes the sentence "name did not ...".
-func (b *board) await(ctx context.Context, bound time.Duration, name, what string, ok func(row) bool) (r row, err error) {
-	err = b.wait(ctx, bound, name+" did not "+what, func() bool {
-		r = *b.row(name)
-		return ok(r)
+// awaitState waits until the state of a participant satisfies a condition, at most for limit. action
+// completes the error message "name did not ...".
+func (m *monitor) awaitState(ctx context.Context, limit time.Duration, name, action string, condition func(participantState) bool) (p participantState, err error) {
+	err = m.await(ctx, limit, name+" did not "+action, func() bool {
+		p = *m.find(name)
+		return condition(p)
 	})
-	return r, err
+	return p, err
 }
 
-// awaitObserver waits until the observer sees what the participants were told.
-func (b *board) awaitObserver(ctx context.Context, bound time.Duration, ok func(leaderelection.Observation) bool) error {
-	return b.wait(ctx, bound, "the observer did not see it", func() bool { return ok(b.observed) })
+// awaitObservation waits until the observation satisfies a condition, at most for limit.
+func (m *monitor) awaitObservation(ctx context.Context, limit time.Duration, condition func(leaderelection.Observation) bool) error {
+	return m.await(ctx, limit, "the observer did not see it", func() bool { return condition(m.observed) })
 }
 
-// wait waits until ok, which is called with mu held.
-func (b *board) wait(ctx context.Context, bound time.Duration, complaint string, ok func() bool) error {
-	limit := time.NewTimer(bound)
-	defer limit.Stop()
+// await waits for a condition, which is called with mu held, at most for limit.
+func (m *monitor) await(ctx context.Context, limit time.Duration, complaint string, condition func() bool) error {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
 	for {
-		b.mu.Lock()
-		done, problem, changed := ok(), b.problem, b.changed
-		b.mu.Unlock()
+		m.mu.Lock()
+		satisfied, problem, changed := condition(), m.problem, m.changed
+		m.mu.Unlock()
 		switch {
 		case problem != nil:
 			return problem
-		case done:
+		case satisfied:
 			return nil
 		}
 		select {
 		case <-changed:
-		case <-limit.C:
-			return fmt.Errorf("%s within %v", complaint, bound)
+		case <-timer.C:
+			return fmt.Errorf("%s within %v", complaint, limit)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// change wakes those who await something. The caller holds mu.
-func (b *board) change() {
-	close(b.changed)
-	b.changed = make(chan struct{})
-	b.screen.paint(b.table(time.Now()))
+// notify wakes the calls of await and repaints the table. The caller must hold mu.
+func (m *monitor) notify() {
+	close(m.changed)
+	m.changed = make(chan struct{})
+	m.screen.paint(m.table(time.Now()))
 }

@@ -1,6 +1,6 @@
-// Package demo shows an election at work: three candidates, whose leader crashes,
-// resigns and is cut off, until the election is ended. It takes less than a minute. The
-// commands "elector demo" and "demo" run it. It uses only the library's public API.
+// Package demo demonstrates an election with three candidates. The leader crashes, resigns and is
+// partitioned, and at last the election is ended. The demo takes less than a minute. The commands
+// "elector demo" and "demo" run it. It uses only the public API of the library.
 package demo
 
 import (
@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// Options are what the user can choose.
+// Options are the settings of the demo.
 type Options struct {
 	Servers []string      // the user's servers; if empty, servers of package zktest inside this process
 	Session time.Duration // session timeout to request; 0 for the default
 	Pause   time.Duration // after each step
 
-	list string // of the flag --zk, until Complete splits it
+	list string // the value of --zk; Complete splits it
 }
 
 // Flags defines the demo's flags in set, which is a set of package flag or of pflag.
@@ -34,8 +34,8 @@ func (o *Options) Flags(set interface {
 	set.DurationVar(&o.Pause, "pause", 3*time.Second, "time to read after each step")
 }
 
-// Complete parses the list of servers, fills in the default, and returns an error if a value
-// is not possible.
+// Complete parses the list of servers and sets defaults. It returns an error if a value is
+// invalid.
 func (o *Options) Complete() error {
 	for server := range strings.SplitSeq(o.list, ",") {
 		if server = strings.TrimSpace(server); server != "" {
@@ -69,15 +69,15 @@ var ErrInterrupted = errors.New("interrupted")
 // Run prints colours if out is a terminal. NO_COLOR turns them off, and CLICOLOR_FORCE turns
 // them on for other outputs.
 func Run(ctx context.Context, opts Options, out *os.File) error {
-	// A process that a signal ends would leave the znodes behind; SIGPIPE comes if the reader
-	// of the output exits.
+	// A process that a signal terminates would not delete its znodes. SIGPIPE is sent if the reader of
+	// the output exits.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process immediately
 	live := isTerminal(out)
 	colour := live && os.Getenv("NO_COLOR") == "" || os.Getenv("CLICOLOR_FORCE") != ""
-	_, err := run(ctx, opts, newScreen(out, live, colour))
+	_, err := runDemo(ctx, opts, newScreen(out, live, colour))
 	if ctx.Err() != nil {
 		return ErrInterrupted
 	}

@@ -16,7 +16,8 @@ const output = "\x1b[1mLeader election\x1b[0m\n\n" +
 	"2  The leader crashes\n   => a & b\n\n3  A candidate joins again\n\n" +
 	"4  The leader resigns\n\n5  The leader is cut off\n"
 
-func TestPicture(t *testing.T) {
+// TestRun fails if a picture does not contain the lines of the selected steps.
+func TestRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "demo")
 	require.NoError(t, run(strings.NewReader(output), []string{path}))
 	for _, theme := range themes {
@@ -41,7 +42,8 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-func TestPicture_OfIncompleteOutput(t *testing.T) {
+// TestRun_IncompleteOutput fails if a picture without all steps is written.
+func TestRun_IncompleteOutput(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "demo")
 	short := strings.Split(output, "5  ")[0]
 	require.ErrorContains(t, run(strings.NewReader(short), []string{path}), "The leader is cut off")
