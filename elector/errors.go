@@ -33,7 +33,7 @@ var (
 )
 
 // IsTerminal reports whether retrying after err is pointless. It is the default of
-// Elector.Terminal. It returns true for [ErrTerminal], for the end of the election, and for
+// Elector.Terminal. It returns true for [ErrTerminal], for an election that was ended, and for
 // errors that need another configuration or program: [leaderelection.ErrElectionOver],
 // [leaderelection.ErrConnClosed], [leaderelection.ErrPermission],
 // [leaderelection.ErrNilConn], [leaderelection.ErrInvalidPath],

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStreamLeaders fails if a change is lost, if a duplicate is sent, or if the sequence continues after an error or the
-// end of the context.
+// TestStreamLeaders fails if a change is lost, if a duplicate is sent, or if the sequence continues after an error or
+// after the context is done.
 func TestStreamLeaders(t *testing.T) {
 	a, b := candidateInfo{Name: "a", Token: 1}, candidateInfo{Name: "b", Token: 2}
 	failure := errors.New("connection lost")

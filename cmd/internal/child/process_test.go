@@ -217,7 +217,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestRun fails if an exit code or the end of the context is not an error.
+// TestRun fails if an exit code, or a context that is done, does not cause an error.
 func TestRun(t *testing.T) {
 	require.NoError(t, Run(t.Context(), Command{Args: Shell("exit 0")}))
 	err := Run(t.Context(), Command{Args: Shell("exit 2")})
