@@ -51,11 +51,11 @@ type backend struct {
 	// find returns the elections below a znode. complete is false if there may be more.
 	find func(ctx context.Context, parent string) (elections []string, complete bool, err error)
 
-	// end ends the election for all its candidates. It returns an error if the election does not
+	// endElection ends the election for all its candidates. It returns an error if the election does not
 	// exist.
-	end func(ctx context.Context) error
-	// remove ends the election, if it exists.
-	remove func(ctx context.Context) error
+	endElection func(ctx context.Context) error
+	// deleteElection ends the election, if it exists.
+	deleteElection func(ctx context.Context) error
 }
 
 const (
@@ -72,8 +72,8 @@ var requirements = map[string]func(backend) bool{
 	topOtherElection: func(b backend) bool { return b.anyElection },
 	topUnder:         func(b backend) bool { return b.find != nil },
 	"resign":         func(b backend) bool { return b.list != nil && b.requestResignation != nil },
-	"end":            func(b backend) bool { return b.end != nil },
-	"delete":         func(b backend) bool { return b.remove != nil },
+	"end":            func(b backend) bool { return b.endElection != nil },
+	"delete":         func(b backend) bool { return b.deleteElection != nil },
 }
 
 // checkConnected returns an error if the backend reports that it is not connected.

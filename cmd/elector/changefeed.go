@@ -127,7 +127,7 @@ func openChangefeed(s *settings) (backend, error) {
 func (c *changefeedBackend) backend() backend {
 	return backend{
 		close: c.close, newCandidate: c.newCandidate,
-		list: c.list, watch: c.watch, end: c.end, remove: c.remove,
+		list: c.list, watch: c.watch, endElection: c.endElection, deleteElection: c.deleteElection,
 	}
 }
 
@@ -253,14 +253,14 @@ func (c *changefeedBackend) watch(ctx context.Context, _ string) (<-chan observa
 	}), nil
 }
 
-func (c *changefeedBackend) end(ctx context.Context) error {
-	return c.endElection(ctx, changefeed.WithoutCreate())
+func (c *changefeedBackend) endElection(ctx context.Context) error {
+	return c.finishElection(ctx, changefeed.WithoutCreate())
 }
 
-// remove ends the election even if it does not exist. The record remains in the store as a tombstone.
-func (c *changefeedBackend) remove(ctx context.Context) error { return c.endElection(ctx) }
+// deleteElection ends the election even if it does not exist. The record remains in the store as a tombstone.
+func (c *changefeedBackend) deleteElection(ctx context.Context) error { return c.finishElection(ctx) }
 
-func (c *changefeedBackend) endElection(ctx context.Context, more ...changefeed.Option) error {
+func (c *changefeedBackend) finishElection(ctx context.Context, more ...changefeed.Option) error {
 	store, err := c.store(ctx)
 	if err != nil {
 		return err

@@ -49,7 +49,7 @@ func newDevServer() *cobra.Command {
 	flags.StringVar(&d.super, "super", "", "digest credential user:password of a super user")
 	flags.BoolVar(&d.ttl, "ttl", true, "allow znodes with a time to live; a real server does not allow them by default")
 	flags.StringVar(&d.control, "control", "", "address for HTTP requests that inject faults, host:port (default: none)")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return d.run(cmd) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return d.serve(cmd) }
 	return cmd
 }
 
@@ -79,7 +79,8 @@ func (d *devServer) addresses() ([]string, error) {
 	return addresses, nil
 }
 
-func (d *devServer) run(cmd *cobra.Command) error {
+// serve runs the servers until a signal is received.
+func (d *devServer) serve(cmd *cobra.Command) error {
 	ctx, cancel := untilSignal(cmd.Context())
 	defer cancel()
 	addresses, err := d.addresses()

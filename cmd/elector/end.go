@@ -19,7 +19,7 @@ it runs, and exits with code 4.
 Exit codes: 0 the election was ended; 1 it does not exist, or the backend does not answer; 2 wrong
 usage, or the backend does not support the command; 4 the backend refuses access.`,
 		Example: "  elector end --zookeeper-servers localhost --election /jobs/report",
-	}, "%s has ended\n", func(ctx context.Context, b backend) error { return b.end(ctx) })
+	}, "%s has ended\n", func(ctx context.Context, b backend) error { return b.endElection(ctx) })
 }
 
 func newDelete(s *settings) *cobra.Command {
@@ -31,7 +31,7 @@ exist.
 Exit codes: 0 the election does not exist any more; 1 the backend does not answer; 2 wrong usage, or
 the backend does not support the command; 4 the backend refuses access.`,
 		Example: "  elector delete --zookeeper-servers localhost --election /jobs/report",
-	}, "%s is deleted\n", func(ctx context.Context, b backend) error { return b.remove(ctx) })
+	}, "%s is deleted\n", func(ctx context.Context, b backend) error { return b.deleteElection(ctx) })
 }
 
 // completeEndCommand completes a command that ends an election by calling end. output is a format string for

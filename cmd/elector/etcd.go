@@ -65,7 +65,7 @@ func (e *etcdBackend) backend() backend {
 	return backend{
 		close: e.close, newCandidate: e.newCandidate, sessionTimeout: e.sessionTimeout, connected: e.connected,
 		list: e.list, watch: e.watch, requestResignation: e.requestResignation, anyElection: true,
-		end: e.end, remove: e.remove,
+		endElection: e.endElection, deleteElection: e.deleteElection,
 	}
 }
 
@@ -217,7 +217,7 @@ func (e *etcdBackend) requestResignation(ctx context.Context, election string, c
 	return etcd.AskToResign(client, election, candidate.ID, e.options(etcd.WithContext(ctx))...)
 }
 
-func (e *etcdBackend) end(ctx context.Context) error {
+func (e *etcdBackend) endElection(ctx context.Context) error {
 	client, err := e.client()
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func (e *etcdBackend) end(ctx context.Context) error {
 	return c.EndElection()
 }
 
-func (e *etcdBackend) remove(ctx context.Context) error {
+func (e *etcdBackend) deleteElection(ctx context.Context) error {
 	client, err := e.client()
 	if err != nil {
 		return err

@@ -131,7 +131,7 @@ func TestEtcd_Top(t *testing.T) {
 	t.Cleanup(b.close)
 	p := newPoller(b, "", time.Second)
 	ctx, stop := context.WithCancel(t.Context())
-	p.start(ctx, []string{"/jobs/one", "/jobs/two"})
+	p.startPolling(ctx, []string{"/jobs/one", "/jobs/two"})
 	var leader string
 	var missing bool
 	for leader == "" || !missing {

@@ -83,8 +83,8 @@ func (r *runCommand) runScript(ctx context.Context, name, script string, l *lead
 	return nil
 }
 
-// begin is the Begin of the Elector.
-func (r *runCommand) begin(ctx context.Context, l *leaderelection.Leadership) error {
+// handleBegin is the Begin of the Elector.
+func (r *runCommand) handleBegin(ctx context.Context, l *leaderelection.Leadership) error {
 	if err := r.attempt.succeed(); err != nil {
 		return err
 	}
@@ -92,8 +92,8 @@ func (r *runCommand) begin(ctx context.Context, l *leaderelection.Leadership) er
 	return r.runScript(ctx, "begin", r.beginCommand, l, r.environment(roleLeader, r.self(), l, nil))
 }
 
-// end is the End of the Elector.
-func (r *runCommand) end(ctx context.Context, l *leaderelection.Leadership) error {
+// handleEnd is the End of the Elector.
+func (r *runCommand) handleEnd(ctx context.Context, l *leaderelection.Leadership) error {
 	if r.attempt.failure() != nil {
 		return nil // the begin command did not run
 	}
@@ -115,8 +115,8 @@ func (r *runCommand) handleError(ctx context.Context, l *leaderelection.Leadersh
 	return r.runScript(ctx, "error", r.errorCommand, nil, r.environment(roleError, nil, l, err))
 }
 
-// work is the Work of the Elector. It runs the program until it exits or ctx is done.
-func (r *runCommand) work(ctx context.Context, l *leaderelection.Leadership) error {
+// handleWork is the Work of the Elector. It runs the program until it exits or ctx is done.
+func (r *runCommand) handleWork(ctx context.Context, l *leaderelection.Leadership) error {
 	for {
 		command := r.childCommand(r.program.args, l, r.environment(roleLeader, r.self(), l, nil))
 		command.Sweep = true
@@ -124,7 +124,7 @@ func (r *runCommand) work(ctx context.Context, l *leaderelection.Leadership) err
 			command.Stdin = os.Stdin
 		}
 		r.settings.log.Info("starting program", "program", r.program.args[0], "token", l.Token())
-		process, err := r.program.start(command)
+		process, err := r.program.startProcess(command)
 		if err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (r *runCommand) work(ctx context.Context, l *leaderelection.Leadership) err
 			process.Stop()
 		case <-process.Done():
 		}
-		exit := r.program.wait(process)
+		exit := r.program.waitProcess(process)
 		log := r.settings.log.With("code", exit.Code)
 		if exit.Err != nil {
 			log = log.With("err", exit.Err)

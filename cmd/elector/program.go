@@ -18,8 +18,8 @@ type program struct {
 	code     *int             // the exit code, after the program has exited on its own during a leadership
 }
 
-// start starts the program, and sends it the signals that were received in the meantime.
-func (p *program) start(c child.Command) (*child.Process, error) {
+// startProcess starts the program, and sends it the signals that were received in the meantime.
+func (p *program) startProcess(c child.Command) (*child.Process, error) {
 	p.mu.Lock()
 	p.starting = true
 	p.mu.Unlock()
@@ -37,8 +37,8 @@ func (p *program) start(c child.Command) (*child.Process, error) {
 	return process, nil
 }
 
-// wait waits until the program has exited.
-func (p *program) wait(process *child.Process) child.Exit {
+// waitProcess waits until the program has exited.
+func (p *program) waitProcess(process *child.Process) child.Exit {
 	exit := process.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()

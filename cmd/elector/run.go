@@ -201,7 +201,7 @@ func (r *runCommand) run(ctx context.Context) error {
 
 	e := &elector.Elector{
 		NewCandidate: r.newCandidate(b),
-		Begin:        r.begin, End: r.end, Error: r.handleError,
+		Begin:        r.handleBegin, End: r.handleEnd, Error: r.handleError,
 		BeginTimeout: r.beginTimeout, EndTimeout: r.endTimeout, ErrorTimeout: r.errorTimeout,
 		EndTries: r.endTries, EndPause: r.endPause, ErrorWait: r.errorTimeout,
 		// After r.grace the watchdog kills what elector runs, and then the handler returns.
@@ -210,7 +210,7 @@ func (r *runCommand) run(ctx context.Context) error {
 		Log:      s.log,
 	}
 	if len(r.program.args) > 0 {
-		e.Work = r.work
+		e.Work = r.handleWork
 	}
 	stopWeb, err := r.startWeb(ctx, e, b)
 	if err != nil {

@@ -119,7 +119,7 @@ func (s *settings) runTop(ctx context.Context, elections []string, parent string
 	ctx, stop := untilSignal(ctx)
 	defer p.tasks.Wait()
 	defer stop()
-	p.start(ctx, elections)
+	p.startPolling(ctx, elections)
 	title := s.backend
 	if s.backend == "zookeeper" {
 		title += " " + s.zookeeper.servers
@@ -145,8 +145,8 @@ func newPoller(b backend, parent string, interval time.Duration) *poller {
 	return &poller{backend: b, parent: parent, interval: interval, messages: make(chan top.Message)}
 }
 
-// start starts to poll elections, and to search for elections below the znode of --under.
-func (p *poller) start(ctx context.Context, elections []string) {
+// startPolling starts to poll elections, and to search for elections below the znode of --under.
+func (p *poller) startPolling(ctx context.Context, elections []string) {
 	for i, name := range elections {
 		if !slices.Contains(elections[:i], name) {
 			p.tasks.Go(func() { p.pollElection(ctx, name) })

@@ -141,7 +141,7 @@ func TestPoller_Messages(t *testing.T) {
 		watch: func(context.Context, string) (<-chan observation, error) { return nil, failure },
 	}, "", time.Hour)
 	ctx, stop := context.WithCancel(t.Context())
-	p.start(ctx, slices.Collect(maps.Keys(results)))
+	p.startPolling(ctx, slices.Collect(maps.Keys(results)))
 	got := map[string]top.Message{}
 	for range results {
 		switch m := (<-p.messages).(type) {

@@ -99,7 +99,7 @@ func (z *zooKeeperBackend) backend() backend {
 		close: z.close, newCandidate: z.newCandidate, sessionTimeout: z.sessionTimeout, awaitSession: z.awaitSession,
 		connected: z.connected, healthy: z.healthy,
 		list: z.list, watch: z.watch, requestResignation: z.requestResignation, anyElection: true, find: z.find,
-		end: z.end, remove: z.remove,
+		endElection: z.endElection, deleteElection: z.deleteElection,
 	}
 }
 
@@ -265,7 +265,7 @@ func (z *zooKeeperBackend) requestResignation(ctx context.Context, election stri
 	return leaderelection.AskToResign(z.conn, election, candidate.ID, z.options(leaderelection.WithContext(ctx))...)
 }
 
-func (z *zooKeeperBackend) end(ctx context.Context) error {
+func (z *zooKeeperBackend) endElection(ctx context.Context) error {
 	if err := z.awaitSession(ctx); err != nil {
 		return err
 	}
@@ -276,7 +276,7 @@ func (z *zooKeeperBackend) end(ctx context.Context) error {
 	return election.EndElection()
 }
 
-func (z *zooKeeperBackend) remove(ctx context.Context) error {
+func (z *zooKeeperBackend) deleteElection(ctx context.Context) error {
 	if err := z.awaitSession(ctx); err != nil {
 		return err
 	}

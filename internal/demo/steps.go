@@ -26,7 +26,7 @@ func (d *demo) runSteps(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	if err := d.end(ctx); err != nil {
+	if err := d.endElection(ctx); err != nil {
 		return err
 	}
 	d.screen.printTable()
@@ -176,7 +176,7 @@ func (d *demo) heal(ctx context.Context) error {
 	return d.awaitFollower(ctx, rejoinLimit, d.cyn, d.bob)
 }
 
-func (d *demo) end(ctx context.Context) error {
+func (d *demo) endElection(ctx context.Context) error {
 	d.startStep("The election is ended",
 		"Any client may end an election: here bob, a follower. Every candidate,",
 		"current or future, receives ErrElectionOver.")
