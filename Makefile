@@ -16,7 +16,7 @@ demo:
 
 # picture runs the demo and draws its output, for README.md.
 picture:
-	CLICOLOR_FORCE=1 $(GO) run ./demo --pause 0s | $(GO) run ./internal/picture docs/demo
+	CLICOLOR_FORCE=1 $(GO) run ./demo --pause 0s | $(GO) run ./internal/demo/picture docs/demo
 
 # reference writes docs/commands, the help texts of the commands.
 reference:

@@ -1,7 +1,7 @@
-// Command demo shows an election at work, in half a minute. It is the same as "elector demo",
-// but compiles in seconds, because it does not link the backends of elector.
+// Command demo demonstrates an election in half a minute. It is the same as "elector demo", but
+// compiles in seconds, because it does not link the backends of elector.
 //
-//	go run ./demo                       # on servers inside this process
+//	go run ./demo                       # on servers in this process
 //	go run ./demo --zk localhost:2181    # on your ZooKeeper
 package main
 
@@ -31,6 +31,6 @@ func main() {
 	case errors.Is(err, demo.ErrInterrupted):
 		os.Exit(130)
 	case err != nil:
-		os.Exit(1) // Run has printed it
+		os.Exit(1) // Run has printed the error
 	}
 }

@@ -18,8 +18,9 @@
 //	leaderelection_missed_events_total  events that were dropped because they were not received in time
 //
 // The kinds of [leaderelection.Event] document when each event is reported, and by which kinds of
-// elections. The gauge is updated with a delay and must not be used for decisions: use [leaderelection.Leadership] instead. If
-// the process of a leader is stopped, the gauge keeps its last value.
+// elections. The gauge is updated with a delay and must not be used for decisions: use
+// [leaderelection.Leadership] instead. If the process of a leader is stopped, the gauge keeps its
+// last value.
 package electionprom
 
 import (
@@ -62,7 +63,7 @@ func NewCollector(labels prometheus.Labels) *Collector {
 	histogram := func(name, help string) *prometheus.HistogramVec {
 		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "leaderelection", Name: name, Help: help, ConstLabels: labels,
-			// From 0.1 ms, which is a local ensemble's, to 6.5 s, a session timeout's.
+			// From 0.1 ms, as on a local ensemble, to 6.5 s, more than a common session timeout.
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9),
 		}, []string{labelElection})
 		c.all = append(c.all, v)
@@ -107,7 +108,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 // that does not use the events itself calls [Collector.Observe] instead.
 func (c *Collector) Recorder(election string) func(leaderelection.Event) {
 	leading := false
-	lead := func(leads bool) {
+	setLeading := func(leads bool) {
 		switch {
 		case leads && !leading:
 			c.leader.WithLabelValues(election).Inc()
@@ -125,21 +126,21 @@ func (c *Collector) Recorder(election string) func(leaderelection.Event) {
 			c.leader.WithLabelValues(election) // exports the value 0
 			c.joined.WithLabelValues(election).Inc()
 		case leaderelection.EventElected:
-			lead(true)
+			setLeading(true)
 			c.elected.WithLabelValues(election).Inc()
 		case leaderelection.EventHandOver:
 			c.handOver.WithLabelValues(election).Observe(e.Duration.Seconds())
 		case leaderelection.EventSuspended:
-			lead(false)
+			setLeading(false)
 			c.suspended.WithLabelValues(election).Inc()
 		case leaderelection.EventResumed:
-			lead(true)
+			setLeading(true)
 			c.resumed.WithLabelValues(election).Inc()
 		case leaderelection.EventLost:
-			lead(false)
+			setLeading(false)
 			c.lost.WithLabelValues(election, reason(e.Err)).Inc()
 		case leaderelection.EventEnded:
-			lead(false)
+			setLeading(false)
 			c.ended.WithLabelValues(election, reason(e.Err)).Inc()
 		case leaderelection.EventChecked:
 			if e.Err != nil {

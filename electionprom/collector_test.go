@@ -23,9 +23,9 @@ const (
 	oneWay  = time.Millisecond
 )
 
-// start starts a candidate on a connection of its own that reports to c, and
-// waits until it knows its place.
-func start(t *testing.T, srv *zktest.Server, c *Collector) (*leaderelection.Election, leaderelection.Status) {
+// startCandidate starts a candidate with a separate connection, whose events c counts. It returns the
+// candidate and its first status.
+func startCandidate(t *testing.T, srv *zktest.Server, c *Collector) (*leaderelection.Election, leaderelection.Status) {
 	t.Helper()
 	conn, _, err := srv.Connect(timeout)
 	require.NoError(t, err)
@@ -40,23 +40,24 @@ func start(t *testing.T, srv *zktest.Server, c *Collector) (*leaderelection.Elec
 	return e, <-e.Status()
 }
 
-// shows requires the metrics of these names to be just those.
-func shows(t *testing.T, c *Collector, want string, names ...string) {
+// requireMetrics requires that the metrics with these names are exactly those in want.
+func requireMetrics(t *testing.T, c *Collector, want string, names ...string) {
 	t.Helper()
 	synctest.Wait()
 	require.NoError(t, testutil.CollectAndCompare(c, strings.NewReader(want), names...))
 }
 
-func TestAHandOver(t *testing.T) {
+// TestCollector_HandOver fails if a metric of a hand-over is wrong.
+func TestCollector_HandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		srv.Delay(zktest.BothWays, oneWay)
-		here, there := NewCollector(prometheus.Labels{"host": "a"}), NewCollector(nil)
-		leader, s := start(t, srv, there)
+		metrics, leaderMetrics := NewCollector(prometheus.Labels{"host": "a"}), NewCollector(nil)
+		leader, s := startCandidate(t, srv, leaderMetrics)
 		require.Equal(t, leaderelection.Leader, s.Role)
-		successor, s := start(t, srv, here)
+		successor, s := startCandidate(t, srv, metrics)
 		require.Equal(t, leaderelection.Follower, s.Role)
-		shows(t, here, `
+		requireMetrics(t, metrics, `
 			# HELP leaderelection_leader Candidates of this process that lead at this moment.
 			# TYPE leaderelection_leader gauge
 			leaderelection_leader{election="/election",host="a"} 0
@@ -64,7 +65,7 @@ func TestAHandOver(t *testing.T) {
 
 		require.NoError(t, leader.Resign())
 		require.Equal(t, leaderelection.Leader, (<-successor.Status()).Role)
-		shows(t, here, `
+		requireMetrics(t, metrics, `
 			# HELP leaderelection_elected_total Leaderships acquired.
 			# TYPE leaderelection_elected_total counter
 			leaderelection_elected_total{election="/election",host="a"} 1
@@ -93,7 +94,7 @@ func TestAHandOver(t *testing.T) {
 			leaderelection_hand_over_seconds_count{election="/election",host="a"} 1
 			`, "leaderelection_leader", "leaderelection_joined_total", "leaderelection_elected_total",
 			"leaderelection_hand_over_seconds", "leaderelection_watches_total", "leaderelection_lost_total")
-		shows(t, there, `
+		requireMetrics(t, leaderMetrics, `
 			# HELP leaderelection_ended_total Candidacies that have ended.
 			# TYPE leaderelection_ended_total counter
 			leaderelection_ended_total{election="/election",reason="resigned"} 1
@@ -108,18 +109,19 @@ func TestAHandOver(t *testing.T) {
 	})
 }
 
-func TestASuspension(t *testing.T) {
+// TestCollector_Suspension fails if a metric of a suspension, or of checks, is wrong.
+func TestCollector_Suspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		srv.Delay(zktest.BothWays, oneWay)
 		c := NewCollector(nil)
-		e, s := start(t, srv, c)
-		time.Sleep(timeout + timeout/16) // not at the moment of a check
-		shows(t, c, checks(8), "leaderelection_check_seconds", "leaderelection_checks_failed_total")
+		e, s := startCandidate(t, srv, c)
+		time.Sleep(timeout + timeout/16) // between two checks
+		requireMetrics(t, c, checkMetrics(8), "leaderelection_check_seconds", "leaderelection_checks_failed_total")
 
 		srv.Blackhole(zktest.BothWays)
 		<-s.Leadership.Done()
-		shows(t, c, `
+		requireMetrics(t, c, `
 			# HELP leaderelection_leader Candidates of this process that lead at this moment.
 			# TYPE leaderelection_leader gauge
 			leaderelection_leader{election="/election"} 0
@@ -131,7 +133,7 @@ func TestASuspension(t *testing.T) {
 		for e.Current().Role != leaderelection.Leader {
 			<-e.Status()
 		}
-		shows(t, c, `
+		requireMetrics(t, c, `
 			# HELP leaderelection_leader Candidates of this process that lead at this moment.
 			# TYPE leaderelection_leader gauge
 			leaderelection_leader{election="/election"} 1
@@ -142,8 +144,8 @@ func TestASuspension(t *testing.T) {
 	})
 }
 
-// checks is what n checks of one round trip look like.
-func checks(n int) string {
+// checkMetrics returns the metrics of n checks of one round trip.
+func checkMetrics(n int) string {
 	var b strings.Builder
 	b.WriteString("# HELP leaderelection_check_seconds Response times of checks that extended a lease.\n" +
 		"# TYPE leaderelection_check_seconds histogram\n")
@@ -159,14 +161,15 @@ func checks(n int) string {
 	return b.String()
 }
 
-func TestItRegistersAndHasNoFaults(t *testing.T) {
+// TestCollector_Registry fails if Prometheus rejects the collector or its metrics.
+func TestCollector_Registry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
 		c := NewCollector(prometheus.Labels{"service": "billing"})
 		require.NoError(t, registry.Register(c))
 		require.NoError(t, registry.Register(NewCollector(prometheus.Labels{"service": "mail"})))
 		require.Error(t, registry.Register(NewCollector(prometheus.Labels{"election": "x"})))
-		start(t, zktest.Start(t), c)
+		startCandidate(t, zktest.Start(t), c)
 		time.Sleep(timeout)
 		synctest.Wait()
 		count, err := testutil.GatherAndCount(registry)
@@ -178,7 +181,9 @@ func TestItRegistersAndHasNoFaults(t *testing.T) {
 	})
 }
 
-func TestWhatIsLateOrFails(t *testing.T) {
+// TestCollector_MissedEvents fails if failed checks or missed events are not counted, or if the gauge of leaders is
+// wrong after missed events.
+func TestCollector_MissedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		conn, _, err := srv.Connect(timeout)
@@ -212,8 +217,8 @@ func TestWhatIsLateOrFails(t *testing.T) {
 	})
 }
 
-// The collector works for every kind of election.
-func TestElectionByChangefeed(t *testing.T) {
+// TestCollector_Changefeed fails if a metric of another kind of election is wrong.
+func TestCollector_Changefeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewTable().Store("election")
 		defer store.Close()
@@ -230,7 +235,7 @@ func TestElectionByChangefeed(t *testing.T) {
 		require.Equal(t, 1, testutil.CollectAndCount(c.check))
 		require.NoError(t, e.Resign())
 		synctest.Wait()
-		shows(t, c, `
+		requireMetrics(t, c, `
 			# HELP leaderelection_leader Candidates of this process that lead at this moment.
 			# TYPE leaderelection_leader gauge
 			leaderelection_leader{election="jobs"} 0
@@ -241,7 +246,8 @@ func TestElectionByChangefeed(t *testing.T) {
 	})
 }
 
-func TestReasonsAreFew(t *testing.T) {
+// TestReason fails if an error adds a value of the label reason.
+func TestReason(t *testing.T) {
 	require.Equal(t, "session_expired", reason(fmt.Errorf("x: %w", leaderelection.ErrSessionExpired)))
 	require.Equal(t, "other", reason(errors.New("x")))
 	require.Equal(t, "other", reason(nil))

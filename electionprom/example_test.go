@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/electionprom"
 )
 
-// A candidate whose election is shown at /metrics.
+// A candidate exports the metrics of its election at /metrics.
 func Example() {
 	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 4*time.Second)
 	if err != nil {
@@ -34,6 +34,6 @@ func Example() {
 	go candidate.ElectLeader()
 	defer candidate.Resign()
 	for status := range candidate.Status() {
-		log.Printf("now %v", status)
+		log.Printf("status: %v", status)
 	}
 }

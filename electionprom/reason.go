@@ -6,8 +6,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// reasons are the values of the label reason: there are no others but the last, so
-// that no error's text makes a time series of its own.
+// reasons maps errors to values of the label reason. All other errors have the value otherReason, so that
+// the number of time series is limited.
 var reasons = []struct {
 	err   error
 	label string
@@ -24,6 +24,7 @@ var reasons = []struct {
 
 const otherReason = "other"
 
+// reason returns the value of the label reason for an error.
 func reason(err error) string {
 	for _, r := range reasons {
 		if errors.Is(err, r.err) {

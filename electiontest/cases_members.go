@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/goroutines"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/goroutines"
 )
 
 // one: a single candidate leads, and leaves.

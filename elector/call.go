@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// reportAfter is how long a handler may run after the end of its context before the log
-// says so. It is nothing bad yet: the grace is there to be used.
-const reportAfter = time.Second
+// slowHandler is the time after which a handler that is still running is logged, from when its context
+// was done. It is not an error, because a handler may use the whole Grace.
+const slowHandler = time.Second
 
-// errExited is the error of a handler that has ended its goroutine by runtime.Goexit.
-var errExited = errors.New("handler ended its goroutine without returning")
+// errExited is the error of a handler that has called runtime.Goexit.
+var errExited = errors.New("handler exited its goroutine without returning")
 
-// start calls f on a goroutine of its own, and returns the channel of its result, which
-// nobody need read, and which is closed after it.
-func start(f func() error) <-chan error {
+// runAsync calls f on a new goroutine. The channel receives the result of f and is then closed. The
+// caller does not need to receive from it.
+func runAsync(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		err := errExited
@@ -29,39 +29,40 @@ func start(f func() error) <-chan error {
 	return done
 }
 
-// await returns the result of a handler. When it does not come within the grace after
-// the end of ctx the error is ErrHung's.
-func await[T any](ctx context.Context, r *run, what string, done <-chan T) (result T, err error) {
+// awaitResult returns the result of a handler. If the handler does not return within Grace after ctx
+// is done, the error wraps ErrHung.
+func awaitResult[T any](ctx context.Context, l *loop, handler string, done <-chan T) (result T, err error) {
 	for ctx.Err() == nil {
 		select {
 		case result = <-done:
 			return result, nil
 		case <-ctx.Done():
-		case <-r.turns:
+		case <-l.pings:
 		}
 	}
-	since := time.Now()
-	log := r.log.With("handler", what, "cause", context.Cause(ctx))
-	report, limit := time.NewTimer(reportAfter), time.NewTimer(r.grace)
-	defer report.Stop()
+	start := time.Now()
+	log := l.log.With("handler", handler, "cause", context.Cause(ctx))
+	slow, limit := time.NewTimer(slowHandler), time.NewTimer(l.grace)
+	defer slow.Stop()
 	defer limit.Stop()
 	for {
 		select {
 		case result = <-done:
 			return result, nil
-		case <-report.C:
-			log.Info("handler still running after its context was done", "for", time.Since(since), "grace", r.grace)
+		case <-slow.C:
+			log.Info("handler still running after its context was done", "for", time.Since(start), "grace", l.grace)
 		case <-limit.C:
-			log.Error("handler abandoned: it is still running and may act as leader", "after", time.Since(since))
-			return result, fmt.Errorf("%w: %s is still running %v after its context was done (%w)", ErrHung, what, r.grace, context.Cause(ctx))
-		case <-r.turns:
+			log.Error("handler abandoned: it is still running and may act as leader", "after", time.Since(start))
+			return result, fmt.Errorf("%w: %s is still running %v after its context was done (%w)", ErrHung, handler, l.grace, context.Cause(ctx))
+		case <-l.pings:
 		}
 	}
 }
 
-// call calls a handler and waits for it. hung says that the error is not the handler's.
-func (r *run) call(ctx context.Context, what string, f func() error) (hung bool, err error) {
-	result, err := await(ctx, r, what, start(f))
+// callHandler calls f and waits for its result. If abandoned is true, f has not returned in time, and
+// err wraps ErrHung. Otherwise err is the result of f.
+func (l *loop) callHandler(ctx context.Context, handler string, f func() error) (abandoned bool, err error) {
+	result, err := awaitResult(ctx, l, handler, runAsync(f))
 	if err != nil {
 		return true, err
 	}

@@ -10,116 +10,120 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// retireLimit is how long a backend is waited for that does not keep to the two seconds
-// in which a Resign is to be over.
-const retireLimit = 10 * time.Second
+// resignLimit is the time in which the backend must resign. A Resign should take at most two seconds;
+// this limit is for backends that do not comply.
+const resignLimit = 10 * time.Second
 
-// candidacy is a candidate that takes part.
+// candidacy is a candidate that has joined the election.
 type candidacy struct {
-	leaderelection.Candidate
-	elected <-chan error // what ElectLeader returns
-	// asked is closed when somebody has asked for a hand-over; nil where nobody can.
-	asked   <-chan struct{}
-	release func() // ends the context of NewCandidate
-	retired bool
-	// ended is what has ended the candidacy other than Resign, known when retired.
-	ended error
+	candidate leaderelection.Candidate
+	result    <-chan error // receives the result of ElectLeader
+	// resignRequested is closed when the candidate is requested to resign. It is nil if the candidate
+	// does not receive requests.
+	resignRequested <-chan struct{}
+	cancel          func() // cancels the context of NewCandidate
+	resigned        bool   // resignCandidate was called
+	// err is the error that ended the candidacy before it resigned, or nil. It is set when the
+	// candidate has resigned.
+	err error
 }
 
-var errNoCandidate = fmt.Errorf("%w: NewCandidate returned no candidate", leaderelection.ErrInvalidOption)
+var (
+	errNoCandidate = fmt.Errorf("%w: NewCandidate returned no candidate", leaderelection.ErrInvalidOption)
+	errSlowBackend = fmt.Errorf("the backend did not resign within %v", resignLimit)
+)
 
-// stand makes a candidate and has it take part. hung says that NewCandidate was abandoned.
-func (r *run) stand() (hung bool, err error) {
+// joinElection creates a candidate, and starts its ElectLeader. If abandoned is true, NewCandidate has
+// not returned in time.
+func (l *loop) joinElection() (abandoned bool, err error) {
 	type result struct {
-		c   leaderelection.Candidate
-		err error
+		candidate leaderelection.Candidate
+		err       error
 	}
-	// Whoever binds the candidate to the context of NewCandidate must not have it resign
-	// before End has returned. So that context ends with Run's only while it is being made.
-	ctx, release := context.WithCancel(context.WithoutCancel(r.ctx))
-	unhook := context.AfterFunc(r.ctx, release)
-	made, abandoned := make(chan result), make(chan struct{})
+	// The candidate may be bound to the context of NewCandidate, and must not resign before End has
+	// returned. So the context of Run cancels it only while NewCandidate runs.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(l.ctx))
+	unlink := context.AfterFunc(l.ctx, cancel)
+	created, tooLate := make(chan result), make(chan struct{})
 	go func() {
-		m := result{err: errExited}
+		r := result{err: errExited}
 		defer func() {
 			select {
-			case made <- m:
-			case <-abandoned: // it came too late
-				if m.err == nil && m.c != nil {
-					_ = m.c.Resign()
-					_ = r.closeCandidate(m.c)
+			case created <- r:
+			case <-tooLate:
+				if r.err == nil && r.candidate != nil {
+					_ = r.candidate.Resign()
+					_ = l.closeCandidate(r.candidate)
 				}
 			}
 		}()
-		m.c, m.err = r.elector.NewCandidate(ctx)
+		r.candidate, r.err = l.elector.NewCandidate(ctx)
 	}()
-	m, err := await(r.ctx, r, "new candidate", made)
-	unhook()
+	r, err := awaitResult(l.ctx, l, "new candidate", created)
+	unlink()
 	switch {
 	case err != nil:
-		hung = true
-		close(abandoned)
-	case m.err != nil:
-		err = m.err
-	case m.c == nil:
+		abandoned = true
+		close(tooLate)
+	case r.err != nil:
+		err = r.err
+	case r.candidate == nil:
 		err = errNoCandidate
 	}
 	if err != nil {
-		release()
-		return hung, err
+		cancel()
+		return abandoned, err
 	}
-	r.c = &candidacy{Candidate: m.c, elected: start(m.c.ElectLeader), release: release}
-	if c, ok := m.c.(interface{ ResignRequested() <-chan struct{} }); ok {
-		r.c.asked = c.ResignRequested()
+	l.candidacy = &candidacy{candidate: r.candidate, result: runAsync(r.candidate.ElectLeader), cancel: cancel}
+	if c, ok := r.candidate.(interface{ ResignRequested() <-chan struct{} }); ok {
+		l.candidacy.resignRequested = c.ResignRequested()
 	}
 	return false, nil
 }
 
-// retire withdraws the candidate, and with it the leadership if there is one. The
-// second call does nothing.
-func (r *run) retire() error {
-	c := r.c
-	if c == nil || c.retired {
+// resignCandidate resigns the candidate, and with it the leadership if there is one. Only the first
+// call has an effect.
+func (l *loop) resignCandidate() error {
+	c := l.candidacy
+	if c == nil || c.resigned {
 		return nil
 	}
-	c.retired = true
-	defer c.release()
-	limit, cancel := context.WithTimeoutCause(context.Background(), retireLimit, errSlow)
-	defer cancel()
-	ended := make(chan error, 1)
-	done := start(func() error {
-		err := c.Resign()
-		ended <- <-c.elected
-		return errors.Join(err, r.closeCandidate(c.Candidate))
+	c.resigned = true
+	defer c.cancel()
+	limit := time.NewTimer(resignLimit)
+	defer limit.Stop()
+	result := make(chan error, 1)
+	done := runAsync(func() error {
+		err := c.candidate.Resign()
+		result <- <-c.result
+		return errors.Join(err, l.closeCandidate(c.candidate))
 	})
 	for {
 		select {
 		case err := <-done:
 			select {
-			case c.ended = <-ended:
-			default: // the backend has ended the goroutine
+			case c.err = <-result:
+			default: // Resign has exited the goroutine
 			}
-			if errors.Is(c.ended, leaderelection.ErrCandidacyOver) {
-				c.ended = nil // resigned before it began
+			if errors.Is(c.err, leaderelection.ErrCandidacyOver) {
+				c.err = nil // the candidate resigned before ElectLeader was called
 			}
 			if err != nil {
-				r.log.Warn("resignation not confirmed", "err", err)
+				l.log.Warn("resignation not confirmed", "err", err)
 				return fmt.Errorf("elector: resign: %w", err)
 			}
 			return nil
-		case <-limit.Done():
-			r.log.Error("backend did not resign in time", "for", retireLimit)
-			return fmt.Errorf("elector: resign: %w: %w", leaderelection.ErrUnconfirmed, errSlow)
-		case <-r.turns:
+		case <-limit.C:
+			l.log.Error("backend did not resign in time", "for", resignLimit)
+			return fmt.Errorf("elector: resign: %w: %w", leaderelection.ErrUnconfirmed, errSlowBackend)
+		case <-l.pings:
 		}
 	}
 }
 
-var errSlow = fmt.Errorf("the backend did not resign within %v", retireLimit)
-
-// closeCandidate closes what NewCandidate has made.
-func (r *run) closeCandidate(c leaderelection.Candidate) error {
-	if c, ok := c.(io.Closer); ok && !r.elector.plain {
+// closeCandidate closes a candidate that NewCandidate has created, if it has a method Close.
+func (l *loop) closeCandidate(c leaderelection.Candidate) error {
+	if c, ok := c.(io.Closer); ok && !l.elector.isLead {
 		return c.Close()
 	}
 	return nil

@@ -1,7 +1,6 @@
 package elector
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -104,17 +103,15 @@ type Elector struct {
 	// block.
 	Log *slog.Logger
 
-	plain bool // Lead: every error is returned
+	isLead bool // set by Lead: Run returns every error
 
-	mu     sync.Mutex
-	report Report
-	c      leaderelection.Candidate // of report
-
-	reports chan Report   // of Reports; nil before it is asked for
-	told    Report        // what was last sent there, or would have been
-	turns   chan struct{} // the loop takes from it wherever it waits; nil before Run
-	ended   chan struct{} // closed with Run
-	over    bool          // Run has returned
+	mu        sync.Mutex
+	report    Report                   // without Candidate
+	candidate leaderelection.Candidate // whose status is part of the report; or nil
+	reports   chan Report              // the result of Reports; nil before its first call
+	sent      Report                   // the report that was last sent, or would have been sent, to reports
+	pings     chan struct{}            // for Ping; nil before Run was called
+	returned  chan struct{}            // is closed when Run returns
 }
 
 // Run joins the election, calls the handlers, and blocks until one of the following
@@ -139,51 +136,63 @@ type Elector struct {
 // Work, EndTries times the sum of EndTimeout, Grace and EndPause for End, and ten seconds
 // for the backend.
 func (e *Elector) Run(ctx context.Context) error {
-	if !e.begin() {
+	if !e.markStarted() {
 		return ErrAlreadyRun
 	}
-	defer e.finish()
-	r, err := newRun(ctx, e)
+	defer e.markReturned()
+	l, err := newLoop(ctx, e)
 	if err != nil {
-		(&run{elector: e, state: StateNotLeader}).publish(err)
+		(&loop{elector: e, state: StateNotLeader}).publishReport(err)
 		return err
 	}
-	err = r.run()
+	err = l.runCandidacies()
 	if err != nil {
-		r.log.Info("elector stopped", "err", err)
+		l.log.Info("elector stopped", "err", err)
 	}
-	r.state = StateNotLeader
-	r.publish(err)
+	l.state = StateNotLeader
+	l.publishReport(err)
 	return err
 }
 
-// newRun fills in the defaults.
-func newRun(ctx context.Context, e *Elector) (*run, error) {
-	r := &run{
-		ctx: ctx, elector: e,
-		begin: e.Begin, work: e.Work, end: e.End, onError: e.Error,
-		beginTimeout: cmp.Or(e.BeginTimeout, time.Minute),
-		endTimeout:   cmp.Or(e.EndTimeout, 30*time.Second),
-		errorTimeout: cmp.Or(e.ErrorTimeout, 30*time.Second),
-		endTries:     cmp.Or(e.EndTries, 12),
-		endPause:     cmp.Or(e.EndPause, 5*time.Second),
-		errorWait:    cmp.Or(e.ErrorWait, 30*time.Second),
-		grace:        cmp.Or(e.Grace, 10*time.Second),
-		terminal:     e.Terminal,
-		log:          e.Log,
-		turns:        e.turns,
+// markStarted records that Run was called. It returns false if Run was called before.
+func (e *Elector) markStarted() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.pings != nil {
+		return false
 	}
-	if e.NewCandidate == nil {
-		return nil, fmt.Errorf("elector: %w: NewCandidate is nil", leaderelection.ErrInvalidOption)
+	e.pings, e.returned = make(chan struct{}), make(chan struct{})
+	return true
+}
+
+// markReturned records that Run returns.
+func (e *Elector) markReturned() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	close(e.returned)
+	if e.reports != nil {
+		close(e.reports)
 	}
-	if r.endTries < 0 || min(r.beginTimeout, r.endTimeout, r.errorTimeout, r.endPause, r.errorWait, r.grace) < 0 {
-		return nil, fmt.Errorf("elector: %w: a duration or number is negative", leaderelection.ErrInvalidOption)
+}
+
+// Ping checks the liveness of the loop of Run, and blocks until the loop has answered. The loop
+// answers immediately, even while it waits for a handler, for the backend or for the next retry.
+// Ping returns an error that wraps the cause of ctx if ctx is done first, which indicates that
+// this program is stuck, and [ErrNotRunning] if Run was not called yet or has returned. It may be
+// called from any goroutine.
+func (e *Elector) Ping(ctx context.Context) error {
+	e.mu.Lock()
+	pings, returned := e.pings, e.returned
+	e.mu.Unlock()
+	if pings == nil {
+		return ErrNotRunning
 	}
-	if r.terminal == nil {
-		r.terminal = IsTerminal
+	select {
+	case pings <- struct{}{}:
+		return nil
+	case <-returned:
+		return ErrNotRunning
+	case <-ctx.Done():
+		return fmt.Errorf("elector: run loop did not respond: %w", context.Cause(ctx))
 	}
-	if r.log == nil {
-		r.log = slog.New(slog.DiscardHandler)
-	}
-	return r, nil
 }

@@ -28,12 +28,12 @@ var (
 	// may do.
 	ErrEnd = errors.New("elector: end handler failed")
 	// ErrHung is returned if a handler has not returned within Grace after its context was
-	// done. Its goroutine still runs; only the end of the process is certain to stop it.
+	// done. Its goroutine still runs, and only exiting the process is certain to stop it.
 	ErrHung = errors.New("elector: handler did not return in time")
 )
 
 // IsTerminal reports whether retrying after err is pointless. It is the default of
-// Elector.Terminal. It returns true for [ErrTerminal], for the end of the election, and for
+// Elector.Terminal. It returns true for [ErrTerminal], for an election that was ended, and for
 // errors that need another configuration or program: [leaderelection.ErrElectionOver],
 // [leaderelection.ErrConnClosed], [leaderelection.ErrPermission],
 // [leaderelection.ErrNilConn], [leaderelection.ErrInvalidPath],

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A function that runs on one of several programs at a time.
+// A function runs in one of several processes at a time.
 func ExampleLead() {
 	srv, err := zktest.New() // your program connects to its ensemble
 	if err != nil {
@@ -28,17 +28,16 @@ func ExampleLead() {
 	}
 
 	err = elector.Lead(context.Background(), candidate, func(ctx context.Context, l *leaderelection.Leadership) error {
-		fmt.Println("leads, and may write until the context is done:", ctx.Err() == nil)
-		return nil // done
+		fmt.Println("leader, may write until the context is done:", ctx.Err() == nil)
+		return nil // the work is complete
 	})
 	fmt.Println("handed over:", err)
 	// Output:
-	// leads, and may write until the context is done: true
+	// leader, may write until the context is done: true
 	// handed over: <nil>
 }
 
-// A service that is switched on and off, by a program that takes part for as long as it
-// lives.
+// A service is switched on and off. The program participates in the election until it exits.
 func ExampleElector() {
 	srv, err := zktest.New() // your program connects to its ensemble
 	if err != nil {
@@ -61,18 +60,18 @@ func ExampleElector() {
 			return nil
 		},
 		Work: func(ctx context.Context, l *leaderelection.Leadership) error {
-			stop() // somebody stops the program
+			stop() // as if the program received TERM
 			<-ctx.Done()
 			return nil
 		},
 		End: func(ctx context.Context, l *leaderelection.Leadership) error {
-			fmt.Println("service off; nobody else has switched it on yet:", l.Err() == nil)
+			fmt.Println("service off, while this program is still the leader:", l.Err() == nil)
 			return nil
 		},
 	}
 	fmt.Println("handed over:", e.Run(ctx))
 	// Output:
 	// service on
-	// service off; nobody else has switched it on yet: true
+	// service off, while this program is still the leader: true
 	// handed over: <nil>
 }

@@ -39,7 +39,7 @@ func Lead(ctx context.Context, candidate leaderelection.Candidate, f func(ctx co
 	e := &Elector{
 		NewCandidate: func(context.Context) (leaderelection.Candidate, error) { return candidate, nil },
 		Work:         f,
-		plain:        true,
+		isLead:       true,
 	}
 	return e.Run(ctx)
 }

@@ -12,104 +12,107 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// plain has Lead run f on a scripted candidate until the test is over.
-func plain(t *testing.T, f func(w *world, ctx context.Context, l *leaderelection.Leadership) error, test func(w *world)) {
+// runLead calls Lead with f and a scripted candidate, in a bubble, until test returns.
+func runLead(t *testing.T, f func(h *harness, ctx context.Context, l *leaderelection.Leadership) error, test func(h *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		c, _ := w.backend.newCandidate(t.Context())
-		ctx, stop := context.WithCancel(context.Background())
-		w.stop = stop
-		go func() {
-			defer close(w.done)
-			w.err = Lead(ctx, c, func(ctx context.Context, l *leaderelection.Leadership) error { return f(w, ctx, l) })
-		}()
+		h := newHarness(t)
+		c, _ := h.backend.newCandidate(t.Context())
+		h.run(func(ctx context.Context) error {
+			return Lead(ctx, c, func(ctx context.Context, l *leaderelection.Leadership) error { return f(h, ctx, l) })
+		})
 		synctest.Wait()
-		test(w)
-		stop()
-		<-w.done
-		require.False(t, w.backend.now().holds())
-		require.Equal(t, 1, w.backend.candidates())
-		require.Zero(t, w.backend.now().closed, "it is the caller's")
+		test(h)
+		h.stop()
+		<-h.done
+		require.False(t, h.backend.newest().isActive())
+		require.Equal(t, 1, h.backend.count())
+		require.Zero(t, h.backend.newest().closed, "Lead has closed a candidate that it has not created")
 	})
 }
 
-func TestLeadReturnsWhatWasReturnedWhileLeading(t *testing.T) {
+// TestLead_FunctionReturns fails if Lead changes the result of a function that returns during the leadership.
+func TestLead_FunctionReturns(t *testing.T) {
 	for _, want := range []error{nil, errBoom, context.Canceled} {
-		plain(t, func(_ *world, ctx context.Context, l *leaderelection.Leadership) error { return want }, func(w *world) {
-			w.runs()
-			w.leads()
-			require.Equal(w, want, w.returned())
+		runLead(t, func(_ *harness, ctx context.Context, l *leaderelection.Leadership) error { return want }, func(h *harness) {
+			h.requireRunning()
+			h.lead()
+			require.Equal(h, want, h.requireReturned())
 		})
 	}
 }
 
-func TestLeadGoesOnAfterALoss(t *testing.T) {
+// TestLead_Loss fails if Lead returns after a loss, or does not call the function again.
+func TestLead_Loss(t *testing.T) {
 	for _, returned := range []error{nil, errBoom} {
-		plain(t, func(w *world, ctx context.Context, l *leaderelection.Leadership) error {
-			w.note("leads %d", l.Token())
+		runLead(t, func(h *harness, ctx context.Context, l *leaderelection.Leadership) error {
+			h.record("leads %d", l.Token())
 			<-ctx.Done()
 			return returned
-		}, func(w *world) {
-			w.leads()
-			w.backend.now().follows()
-			w.runs()
-			w.leads()
-			w.happened("0s leads 1", "0s leads 2")
-			w.backend.now().fails(leaderelection.ErrSessionExpired)
-			require.ErrorIs(w, w.returned(), leaderelection.ErrSessionExpired)
+		}, func(h *harness) {
+			h.lead()
+			h.backend.newest().suspend()
+			h.requireRunning()
+			h.lead()
+			h.requireEvents("0s leads 1", "0s leads 2")
+			h.backend.newest().fail(leaderelection.ErrSessionExpired)
+			require.ErrorIs(h, h.requireReturned(), leaderelection.ErrSessionExpired)
 		})
 	}
 }
 
-func TestLeadReturnsWithTheContext(t *testing.T) {
-	why := errors.New("why")
-	lead := func(t *testing.T, leads bool, f func(ctx context.Context) error) (err error) {
+// TestLead_ContextDone fails if Lead does not return the result of the function, or the cause of the context if
+// the candidate is not the leader.
+func TestLead_ContextDone(t *testing.T) {
+	cause := errors.New("cause")
+	lead := func(t *testing.T, elected bool, f func(ctx context.Context) error) (err error) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			c, _ := w.backend.newCandidate(t.Context())
+			h := newHarness(t)
+			c, _ := h.backend.newCandidate(t.Context())
 			ctx, stop := context.WithCancelCause(context.Background())
 			go func() {
 				synctest.Wait()
-				if leads {
-					w.leads()
+				if elected {
+					h.lead()
 				}
-				stop(why)
+				stop(cause)
 			}()
 			err = Lead(ctx, c, func(ctx context.Context, l *leaderelection.Leadership) error {
-				defer func() { require.NoError(t, l.Err(), "handed over afterwards") }()
+				defer func() { require.NoError(t, l.Err(), "the candidate has resigned before the function returned") }()
 				return f(ctx)
 			})
 		})
 		return err
 	}
-	require.Equal(t, why, lead(t, false, nil))
-	require.Equal(t, why, lead(t, true, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }))
+	require.Equal(t, cause, lead(t, false, nil))
+	require.Equal(t, cause, lead(t, true, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }))
 	require.Equal(t, errBoom, lead(t, true, func(ctx context.Context) error { <-ctx.Done(); return errBoom }))
 	require.NoError(t, lead(t, true, func(ctx context.Context) error { <-ctx.Done(); return nil }))
 }
 
-func TestLeadReturnsTheErrorThatEndsTheCandidacy(t *testing.T) {
-	idle := func(_ *world, ctx context.Context, l *leaderelection.Leadership) error { <-ctx.Done(); return nil }
-	plain(t, idle, func(w *world) {
-		w.backend.now().fails(errBoom)
-		require.ErrorIs(w, w.returned(), errBoom)
+// TestLead_CandidacyEnds fails if Lead does not return the error that has ended the candidacy.
+func TestLead_CandidacyEnds(t *testing.T) {
+	idle := func(_ *harness, ctx context.Context, l *leaderelection.Leadership) error { <-ctx.Done(); return nil }
+	runLead(t, idle, func(h *harness) {
+		h.backend.newest().fail(errBoom)
+		require.ErrorIs(h, h.requireReturned(), errBoom)
 	})
-	plain(t, idle, func(w *world) {
-		w.leads()
-		require.NoError(w, w.backend.now().Resign())
-		require.ErrorIs(w, w.returned(), ErrWithdrawn)
+	runLead(t, idle, func(h *harness) {
+		h.lead()
+		require.NoError(h, h.backend.newest().Resign())
+		require.ErrorIs(h, h.requireReturned(), ErrWithdrawn)
 	})
 }
 
-func TestLeadAbandonsWhatHangs(t *testing.T) {
-	over := make(chan struct{})
-	plain(t, func(w *world, ctx context.Context, l *leaderelection.Leadership) error { <-over; return nil }, func(w *world) {
-		over = make(chan struct{})
-		w.leads()
-		w.backend.now().follows()
-		w.pass(10 * time.Second)
-		require.ErrorIs(w, w.returned(), ErrHung)
-		close(over)
+// TestLead_FunctionHangs fails if Lead waits for a function that ignores its context.
+func TestLead_FunctionHangs(t *testing.T) {
+	hang := func(h *harness, ctx context.Context, l *leaderelection.Leadership) error {
+		return h.hang("work")(ctx, l)
+	}
+	runLead(t, hang, func(h *harness) {
+		h.lead()
+		h.backend.newest().suspend()
+		h.wait(10 * time.Second)
+		require.ErrorIs(h, h.requireReturned(), ErrHung)
 	})
 }

@@ -1,6 +1,7 @@
 package elector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,11 +11,12 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// run is the state machine of one Run. It belongs to the goroutine that has called Run.
-type run struct {
+// loop is the state machine of one call of Run. Only the goroutine of Run uses it.
+type loop struct {
 	ctx     context.Context
 	elector *Elector
 
+	// The fields of the Elector, with defaults.
 	begin, work, end                       func(context.Context, *leaderelection.Leadership) error
 	onError                                func(context.Context, *leaderelection.Leadership, error) error
 	beginTimeout, endTimeout, errorTimeout time.Duration
@@ -22,240 +24,270 @@ type run struct {
 	endPause, errorWait, grace             time.Duration
 	terminal                               func(error) bool
 	log                                    *slog.Logger
-	turns                                  <-chan struct{} // to be taken from wherever the loop waits
+	pings                                  <-chan struct{} // is received from wherever the loop waits
 
-	follows bool // the last status was that of a follower
-	state   State
-	c       *candidacy // nil before the first
-	term    *term      // non-nil exactly while state is StateLeader
+	state     State
+	candidacy *candidacy // nil before the first candidate was created
+	term      *term      // not nil exactly while state is StateLeader
+	following bool       // the last status was that of a follower
 }
 
-// message is what the loop hears: of the backend, of the leadership, of Work.
-type message struct {
-	state State
-	l     *leaderelection.Leadership // for StateLeader
-	err   error                      // for StateError
-	// final ends Run, with err.
-	final bool
-	// stopped is final by the end of Run's context, in good order.
-	stopped bool
-	// asked hands over, in good order, and has the next candidacy begin at once.
-	asked bool
+// event is a reason to change the state: an event of the backend, of the leadership or of Work, or a
+// combination of them.
+type event struct {
+	state      State
+	leadership *leaderelection.Leadership // for StateLeader
+	err        error                      // for StateError; if final is true, the error that Run returns
+
+	final   bool // Run returns
+	stopped bool // final because the context of Run is done
+	rejoin  bool // a resignation was requested: the next candidacy starts without a wait
 }
 
-// run is the life of an Elector: one candidacy after the other, with an error between.
-func (r *run) run() error {
+// newLoop returns the loop of an Elector. It fills in the defaults and checks the fields.
+func newLoop(ctx context.Context, e *Elector) (*loop, error) {
+	l := &loop{
+		ctx: ctx, elector: e,
+		begin: e.Begin, work: e.Work, end: e.End, onError: e.Error,
+		beginTimeout: cmp.Or(e.BeginTimeout, time.Minute),
+		endTimeout:   cmp.Or(e.EndTimeout, 30*time.Second),
+		errorTimeout: cmp.Or(e.ErrorTimeout, 30*time.Second),
+		endTries:     cmp.Or(e.EndTries, 12),
+		endPause:     cmp.Or(e.EndPause, 5*time.Second),
+		errorWait:    cmp.Or(e.ErrorWait, 30*time.Second),
+		grace:        cmp.Or(e.Grace, 10*time.Second),
+		terminal:     e.Terminal,
+		log:          e.Log,
+		pings:        e.pings,
+	}
+	if e.NewCandidate == nil {
+		return nil, fmt.Errorf("elector: %w: NewCandidate is nil", leaderelection.ErrInvalidOption)
+	}
+	if l.endTries < 0 || min(l.beginTimeout, l.endTimeout, l.errorTimeout, l.endPause, l.errorWait, l.grace) < 0 {
+		return nil, fmt.Errorf("elector: %w: a duration or number is negative", leaderelection.ErrInvalidOption)
+	}
+	if l.terminal == nil {
+		l.terminal = IsTerminal
+	}
+	if l.log == nil {
+		l.log = slog.New(slog.DiscardHandler)
+	}
+	return l, nil
+}
+
+// runCandidacies runs one candidacy after another, with a wait after each error, and returns the
+// error that Run returns.
+func (l *loop) runCandidacies() error {
 	for {
-		m, l := r.candidacy()
-		if m.final {
-			return m.err
+		ev, last := l.runCandidacy()
+		if ev.final {
+			return ev.err
 		}
-		if m.asked && m.err == nil {
-			continue // at the end of the line
+		if ev.rejoin && ev.err == nil {
+			continue // joins behind the waiting candidates
 		}
-		if err := r.recover(l, m.err); err != nil || r.ctx.Err() != nil {
+		if err := l.waitAfterError(last, ev.err); err != nil || l.ctx.Err() != nil {
 			return err
 		}
 	}
 }
 
-// candidacy takes part until something ends it; then leadership, if there is any, is
-// ended and given up. It returns what has ended the candidacy, which is an error or
-// final, and the last leadership.
-func (r *run) candidacy() (message, *leaderelection.Leadership) {
-	r.c = nil
-	r.enter(StateNotLeader, nil)
-	switch hung, err := r.stand(); {
-	case hung:
-		return message{state: StateError, err: err, final: true}, nil
+// runCandidacy joins the election and handles events until one of them ends the candidacy. It returns
+// that event, and the last leadership of the candidacy, or nil.
+func (l *loop) runCandidacy() (event, *leaderelection.Leadership) {
+	l.candidacy = nil
+	l.setState(StateNotLeader, nil)
+	switch abandoned, err := l.joinElection(); {
+	case abandoned:
+		return event{state: StateError, err: err, final: true}, nil
 	case err != nil:
-		return r.failed(err), nil // which is final when ctx is done
+		return l.backendFailed(err), nil // final if ctx is done
 	}
-	r.publish(nil)
+	l.publishReport(nil)
 	var last *leaderelection.Leadership
 	for {
-		m := r.next()
-		if m.l != nil {
-			last = m.l
+		ev := l.nextEvent()
+		if ev.leadership != nil {
+			last = ev.leadership
 		}
-		if m = r.react(m); m.state == StateError || m.final || m.asked {
-			return r.leave(m), last
+		if ev = l.handleEvent(ev); ev.state == StateError || ev.final || ev.rejoin {
+			return l.endCandidacy(ev), last
 		}
 	}
 }
 
-// leave ends the leadership if there is one, and withdraws the candidate.
-func (r *run) leave(m message) message {
-	if r.state == StateLeader {
-		m = r.finish(m)
+// endCandidacy ends the term, if there is one, and resigns.
+func (l *loop) endCandidacy(ev event) event {
+	if l.state == StateLeader {
+		ev = l.endTerm(ev)
 	}
-	err := r.retire()
+	err := l.resignCandidate()
 	switch {
-	case !m.final && r.ctx.Err() != nil:
-		r.log.Warn("error during shutdown", "err", m.err)
-		return message{final: true, err: err}
-	case m.final && m.err == nil:
-		m.err = err
-	case !m.final && r.c.ended != nil && !errors.Is(m.err, r.c.ended):
-		// The handlers were busy when the candidacy ended by itself.
-		ended := r.failed(r.c.ended)
-		m.err, m.final = errors.Join(m.err, ended.err), ended.final
+	case !ev.final && l.ctx.Err() != nil:
+		if ev.err != nil {
+			l.log.Warn("error during shutdown", "err", ev.err)
+		}
+		return event{final: true, err: err}
+	case ev.final && ev.err == nil:
+		ev.err = err
+	case !ev.final && l.candidacy.err != nil && !errors.Is(ev.err, l.candidacy.err):
+		// The backend ended the candidacy while the handlers were running.
+		failure := l.backendFailed(l.candidacy.err)
+		ev.err, ev.final = errors.Join(ev.err, failure.err), failure.final
 	}
-	return m
+	return ev
 }
 
-// failed is the message of an error of the backend.
-func (r *run) failed(err error) message {
+// backendFailed returns the event for an error of the backend.
+func (l *loop) backendFailed(err error) event {
 	switch {
-	case r.ctx.Err() != nil:
-		return r.stopped()
-	case r.elector.plain:
-		if !errors.Is(err, ErrTerminal) && !errors.Is(err, ErrWithdrawn) { // which have the prefix
+	case l.ctx.Err() != nil:
+		return l.contextDone()
+	case l.elector.isLead:
+		if !errors.Is(err, ErrTerminal) && !errors.Is(err, ErrWithdrawn) { // these have the prefix already
 			err = fmt.Errorf("elector: %w", err)
 		}
-		return message{state: StateError, err: err, final: true}
-	case r.terminal(err):
+		return event{state: StateError, err: err, final: true}
+	case l.terminal(err):
 		if !errors.Is(err, ErrTerminal) {
 			err = fmt.Errorf("%w: %w", ErrTerminal, err)
 		}
-		return message{state: StateError, err: err, final: true}
+		return event{state: StateError, err: err, final: true}
 	}
-	r.log.Error("backend failed", "err", err)
-	return message{state: StateError, err: err}
+	l.log.Error("backend failed", "err", err)
+	return event{state: StateError, err: err}
 }
 
-// stopped is the message of the context's end.
-func (r *run) stopped() message {
-	m := message{state: StateNotLeader, final: true, stopped: true}
-	if r.elector.plain {
-		m.err = context.Cause(r.ctx)
+// contextDone returns the event for when the context of Run is done.
+func (l *loop) contextDone() event {
+	ev := event{state: StateNotLeader, final: true, stopped: true}
+	if l.elector.isLead {
+		ev.err = context.Cause(l.ctx)
 	}
-	return m
+	return ev
 }
 
-// next waits for the next message. Whatever is the case first, the end of a leadership
-// is heard of no later than the next leadership.
-func (r *run) next() message {
+// nextEvent waits for the next event. If several are ready, it may return any of them. A new
+// leadership implies that the previous one is over, so the order does not matter.
+func (l *loop) nextEvent() event {
 	var lost <-chan struct{}
-	var worked <-chan error
-	if r.term != nil {
-		lost, worked = r.term.l.Done(), r.term.worked
+	var workResult <-chan error
+	if l.term != nil {
+		lost, workResult = l.term.leadership.Done(), l.term.workResult
 	}
 	for {
 		select {
-		case <-r.ctx.Done():
-			return r.stopped()
+		case <-l.ctx.Done():
+			return l.contextDone()
 		case <-lost:
-			return message{state: StateNotLeader}
-		case err := <-worked:
-			return r.worked(err)
-		case s, ok := <-r.c.Status():
-			r.elector.tell()
-			return r.told(s, ok)
-		case err := <-r.c.elected: // its status may say the same
-			return r.over(err)
-		case <-r.c.asked:
-			return r.asked()
-		case <-r.turns:
+			return event{state: StateNotLeader}
+		case err := <-workResult:
+			return l.workReturned(err)
+		case s, open := <-l.candidacy.candidate.Status():
+			l.elector.sendReport()
+			return l.statusReceived(s, open)
+		case err := <-l.candidacy.result: // the final status can contain the same error
+			return l.candidacyEnded(err)
+		case <-l.candidacy.resignRequested:
+			return l.resignationRequested()
+		case <-l.pings:
 		}
 	}
 }
 
-// asked is the message of somebody's request for a hand-over.
-func (r *run) asked() message {
-	r.log.Info("resignation requested")
-	r.follows = false
-	if r.elector.plain {
-		return message{state: StateNotLeader, err: ErrWithdrawn, final: true}
+// resignationRequested returns the event for a request to resign.
+func (l *loop) resignationRequested() event {
+	l.log.Info("resignation requested")
+	l.following = false
+	if l.elector.isLead {
+		return event{state: StateNotLeader, err: ErrWithdrawn, final: true}
 	}
-	return message{state: StateNotLeader, asked: true}
+	return event{state: StateNotLeader, rejoin: true}
 }
 
-// told translates a status.
-func (r *run) told(s leaderelection.Status, ok bool) message {
-	follows := ok && s.Err == nil && s.Role == leaderelection.Follower
-	if follows && !r.follows {
-		r.log.Info("became follower")
+// statusReceived returns the event for a status. open is false if the channel was closed.
+func (l *loop) statusReceived(s leaderelection.Status, open bool) event {
+	following := open && s.Err == nil && s.Role == leaderelection.Follower
+	if following && !l.following {
+		l.log.Info("became follower")
 	}
-	r.follows = follows
+	l.following = following
 	switch {
-	case !ok, s.Err != nil:
-		return r.over(s.Err)
+	case !open, s.Err != nil:
+		return l.candidacyEnded(s.Err)
 	case s.Role != leaderelection.Leader:
-		return message{state: StateNotLeader}
+		return event{state: StateNotLeader}
 	case s.Leadership == nil:
-		return r.failed(fmt.Errorf("%w: it reported a leader without a leadership: %v", ErrTerminal, s))
+		return l.backendFailed(fmt.Errorf("%w: it reported a leader without a leadership: %v", ErrTerminal, s))
 	}
-	return message{state: StateLeader, l: s.Leadership}
+	return event{state: StateLeader, leadership: s.Leadership}
 }
 
-// over is the message of a candidacy's end.
-func (r *run) over(err error) message {
+// candidacyEnded returns the event for a candidacy that was ended by err, or by a call of Resign if
+// err is nil.
+func (l *loop) candidacyEnded(err error) event {
 	if err == nil {
 		err = ErrWithdrawn
 	}
-	return r.failed(err)
+	return l.backendFailed(err)
 }
 
-// react is the table of docs/elector.md. It returns the message that has to be reacted
-// to by leaving: an error, or the end.
-func (r *run) react(m message) message {
+// handleEvent implements the state table of docs/elector.md. The result is the event that remains to
+// be handled: it ends the candidacy if it is an error, final, or a request to rejoin.
+func (l *loop) handleEvent(ev event) event {
 	switch {
-	case m.final, m.asked:
-	case m.state == StateLeader && r.state == StateLeader:
-		if m.l == r.term.l {
-			r.log.Debug("leadership reported twice", "token", m.l.Token())
+	case ev.final, ev.rejoin:
+	case ev.state == StateLeader && l.state == StateLeader:
+		if ev.leadership == l.term.leadership {
+			l.log.Debug("leadership reported twice", "token", ev.leadership.Token())
 			break
 		}
-		// It can only be a new one if the one before is over, whether or not its end
-		// was told.
-		if ended := r.finish(message{state: StateNotLeader}); ended.state == StateError {
+		// The previous leadership is over, even if the backend has not reported its loss.
+		if ended := l.endTerm(event{state: StateNotLeader}); ended.state == StateError {
 			return ended
 		}
-		return r.start(m.l)
-	case m.state == StateLeader:
-		return r.start(m.l)
-	case m.state == StateNotLeader && r.state == StateLeader:
-		return r.finish(m)
+		return l.beginTerm(ev.leadership)
+	case ev.state == StateLeader:
+		return l.beginTerm(ev.leadership)
+	case ev.state == StateNotLeader && l.state == StateLeader:
+		return l.endTerm(ev)
 	}
-	return m
+	return ev
 }
 
-// recover waits in StateError until it is time for the next candidacy, or ctx is done.
-func (r *run) recover(l *leaderelection.Leadership, err error) error {
-	r.log.Error("candidacy failed: retrying", "wait", r.errorWait, "err", err)
-	r.enter(StateError, err)
+// waitAfterError calls the error handler and waits for ErrorWait, in StateError. It returns an error if
+// the handler was abandoned. last is the last leadership of the candidacy, or nil.
+func (l *loop) waitAfterError(last *leaderelection.Leadership, err error) error {
+	l.log.Error("candidacy failed: retrying", "wait", l.errorWait, "err", err)
+	l.setState(StateError, err)
 	for {
-		hung, failed := r.callError(l, err)
+		abandoned, handlerErr := l.callErrorHandler(last, err)
 		switch {
-		case hung:
-			return failed
-		case r.ctx.Err() != nil:
+		case abandoned:
+			return handlerErr
+		case l.ctx.Err() != nil:
 			return nil
 		}
-		if failed != nil {
-			r.log.Error("error handler failed: retrying", "wait", r.errorWait, "err", failed)
+		if handlerErr != nil {
+			l.log.Error("error handler failed: retrying", "wait", l.errorWait, "err", handlerErr)
 		}
-		if !r.sleep(r.ctx, r.errorWait) {
-			return nil
-		}
-		if failed == nil {
+		if !l.sleep(l.ctx, l.errorWait) || handlerErr == nil {
 			return nil
 		}
 	}
 }
 
-func (r *run) callError(l *leaderelection.Leadership, err error) (hung bool, failed error) {
-	if r.onError == nil {
+func (l *loop) callErrorHandler(last *leaderelection.Leadership, err error) (abandoned bool, handlerErr error) {
+	if l.onError == nil {
 		return false, nil
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, r.errorTimeout)
+	ctx, cancel := context.WithTimeout(l.ctx, l.errorTimeout)
 	defer cancel()
-	return r.call(ctx, "error", func() error { return r.onError(ctx, l, err) })
+	return l.callHandler(ctx, "error", func() error { return l.onError(ctx, last, err) })
 }
 
-// sleep returns false when ctx is done before d has passed.
-func (r *run) sleep(ctx context.Context, d time.Duration) bool {
+// sleep waits for d. It returns false if ctx is done before.
+func (l *loop) sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
@@ -264,7 +296,7 @@ func (r *run) sleep(ctx context.Context, d time.Duration) bool {
 			return true
 		case <-ctx.Done():
 			return false
-		case <-r.turns:
+		case <-l.pings:
 		}
 	}
 }

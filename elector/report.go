@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/latest"
 )
 
 // State is the state of an Elector.
@@ -28,14 +29,14 @@ type Report struct {
 	// Since is when the state was entered. It is zero before Run.
 	Since time.Time
 	// Candidate is the newest status of the candidate, or of the last candidate while there
-	// is none. Its Role can be Leader while State is not StateLeader, for instance while
+	// is no candidate. Its Role can be Leader while State is not StateLeader, for instance while
 	// Begin is running.
 	Candidate leaderelection.Status
 	// Err is the error that led to StateError, or, after Run, the error that Run returned.
 	Err error
 }
 
-// orInitial is the report before Run for the zero value.
+// orInitial returns r, or the report before Run if r is zero.
 func (r Report) orInitial() Report {
 	if r.State == "" {
 		r.State = StateNotLeader
@@ -48,39 +49,79 @@ func (r Report) orInitial() Report {
 // method of Candidate.Leadership as well: State changes only after End has returned.
 func (e *Elector) Current() Report {
 	e.mu.Lock()
-	report, c := e.report.orInitial(), e.c
+	report, candidate := e.report.orInitial(), e.candidate
 	e.mu.Unlock()
-	if c != nil {
-		report.Candidate = c.Current()
+	if candidate != nil {
+		report.Candidate = candidate.Current()
 	}
 	return report
 }
 
-// publish makes the state what Current reports.
-func (r *run) publish(err error) {
-	e := r.elector
-	defer e.tell()
+// Reports returns a channel of state changes. It delivers the current Report immediately,
+// and then a Report after each change of State or Err and after each status of the
+// candidate. A status that arrives while a handler runs is reported after the handler has
+// returned. Consecutive reports can be equal. Sending never blocks the Elector: a slow
+// reader receives only the newest Report. The last Report contains the error that Run
+// returned; then the channel is closed.
+//
+// Every call returns the same channel, which is meant for one reader. Reports may be called
+// from any goroutine, before, during and after Run, and does not block. A Report may be out
+// of date when it is received: to find out whether this program is the leader, call the Err
+// method of Candidate.Leadership.
+func (e *Elector) Reports() <-chan Report {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.report.State != r.state {
-		e.report.Since = time.Now()
+	if e.reports == nil {
+		e.reports = make(chan Report, 1)
+		e.reports <- e.sent.orInitial()
+		select {
+		case <-e.returned:
+			close(e.reports)
+		default: // Run was not called, or has not returned
+		}
 	}
-	e.report.State, e.report.Err = r.state, err
-	e.c = nil
-	if r.c != nil {
-		e.c = r.c.Candidate
+	return e.reports
+}
+
+// sendReport sends the current report to the reader of Reports. Only the goroutine of Run calls it.
+func (e *Elector) sendReport() {
+	report := e.Current() // calls the candidate, so mu must not be held
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sent = report
+	if e.reports != nil {
+		latest.Send(e.reports, report)
 	}
 }
 
-// enter changes the state.
-func (r *run) enter(s State, err error) {
-	if r.state != s {
-		level := slog.LevelDebug
-		if s == StateError {
-			level = slog.LevelInfo
-		}
-		r.log.Log(r.ctx, level, "state", "from", r.state, "to", s, "err", err)
+// publishReport makes Current and Reports return the state, the candidate and an error.
+func (l *loop) publishReport(err error) {
+	e := l.elector
+	defer e.sendReport()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.report.State != l.state {
+		e.report.Since = time.Now()
 	}
-	r.state = s
-	r.publish(err)
+	e.report.State, e.report.Err = l.state, err
+	e.candidate = nil
+	if l.candidacy != nil {
+		e.candidate = l.candidacy.candidate
+	}
+}
+
+// setState changes the state, logs the change and publishes it.
+func (l *loop) setState(s State, err error) {
+	if l.state != s {
+		log, level := l.log.With("state", s), slog.LevelDebug
+		if l.state != "" {
+			log = log.With("from", l.state)
+		}
+		if err != nil {
+			log, level = log.With("err", err), slog.LevelInfo
+		}
+		log.Log(l.ctx, level, "state changed")
+	}
+	l.state = s
+	l.publishReport(err)
 }

@@ -12,29 +12,30 @@ import (
 
 // term is a leadership for which Begin was called.
 type term struct {
-	l      *leaderelection.Leadership
-	ctx    context.Context // of Begin and Work
-	cancel context.CancelCauseFunc
-	unhook func() bool  // from the end of Run's context
-	worked <-chan error // nil without Work
-	hung   error        // of Begin or Work
+	leadership *leaderelection.Leadership
+	ctx        context.Context // of Begin and Work
+	cancel     context.CancelCauseFunc
+	unlink     func() bool  // separates ctx from the context of Run
+	workResult <-chan error // receives the result of Work; nil if Work does not run
+	hungErr    error        // wraps ErrHung if Begin or Work was abandoned
 }
 
 var (
 	errBeginTimeout = fmt.Errorf("%w: it did not return within BeginTimeout", ErrBegin)
-	errGivenUp      = errors.New("elector: leadership relinquished")
+	errRelinquished = errors.New("elector: leadership relinquished")
 )
 
-func (r *run) newTerm(l *leaderelection.Leadership) *term {
-	t := &term{l: l}
-	// From the leadership's, so that it is done at the same instant.
-	ctx, cancel := context.WithCancelCause(l.Context())
-	t.ctx, t.cancel = termContext{ctx, r.ctx}, cancel
-	t.unhook = context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })
+func (l *loop) newTerm(leadership *leaderelection.Leadership) *term {
+	t := &term{leadership: leadership}
+	// The context is derived from that of the leadership, so it is done at the same instant.
+	ctx, cancel := context.WithCancelCause(leadership.Context())
+	t.ctx, t.cancel = termContext{ctx, l.ctx}, cancel
+	t.unlink = context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
 	return t
 }
 
-// termContext has the values and the deadline of Run's context.
+// termContext is the context of Begin and Work. It is done with the leadership, and has the deadline
+// and the values of the context of Run.
 type termContext struct {
 	context.Context
 	run context.Context
@@ -49,164 +50,170 @@ func (c termContext) Value(key any) any {
 	return c.run.Value(key)
 }
 
-// ended is why the context is done, nil while it is not. It asks the leadership's clock.
-func (t *term) ended() error {
-	_ = t.l.Err()
+// cause returns the reason why the context is done, or nil. It checks the clock, so it returns the
+// expiry of the lease even if no timer has fired yet.
+func (t *term) cause() error {
+	_ = t.leadership.Err()
 	return context.Cause(t.ctx)
 }
 
-func (t *term) stop(cause error) {
-	t.unhook()
+// cancelContext cancels the context of Begin and Work.
+func (t *term) cancelContext(cause error) {
+	t.unlink()
 	t.cancel(cause)
 }
 
-// start calls Begin for a new leadership, and starts Work. It returns a message that is
-// an error, or final, when that is the outcome.
-func (r *run) start(l *leaderelection.Leadership) message {
-	if l.Err() != nil { // it took place while a handler was running
-		return message{state: StateNotLeader}
+// beginTerm calls Begin for a new leadership, and starts Work. It returns the event that remains to be
+// handled.
+func (l *loop) beginTerm(leadership *leaderelection.Leadership) event {
+	if leadership.Err() != nil { // it was lost while a handler was running
+		return event{state: StateNotLeader}
 	}
-	t := r.newTerm(l)
-	log := r.log.With("token", l.Token())
-	log.Info("became leader", "deadline", l.Deadline())
-	if r.begin != nil {
-		timeout := time.AfterFunc(r.beginTimeout, func() { t.cancel(errBeginTimeout) })
-		hung, err := r.call(t.ctx, "begin", func() error { return r.begin(t.ctx, l) })
+	t := l.newTerm(leadership)
+	log := l.log.With("token", leadership.Token())
+	log.Info("became leader", "deadline", leadership.Deadline())
+	if l.begin != nil {
+		timeout := time.AfterFunc(l.beginTimeout, func() { t.cancel(errBeginTimeout) })
+		abandoned, err := l.callHandler(t.ctx, "begin", func() error { return l.begin(t.ctx, leadership) })
 		timeout.Stop()
-		switch cause := t.ended(); {
-		case hung:
-			t.hung = fmt.Errorf("%w: %w", ErrBegin, err)
-			r.retireIfLost(t)
+		switch cause := t.cause(); {
+		case abandoned:
+			t.hungErr = fmt.Errorf("%w: %w", ErrBegin, err)
+			l.resignIfLost(t)
 		case cause == nil && err != nil:
-			t.stop(errGivenUp)
+			t.cancelContext(errRelinquished)
 			log.Error("begin failed: stepping down", "err", err)
-			return r.handlerFailed(fmt.Errorf("%w: %w", ErrBegin, err))
+			return l.handlerFailed(fmt.Errorf("%w: %w", ErrBegin, err))
 		case cause != nil:
 			log.Warn("begin was interrupted", "cause", cause, "err", err)
 		}
 	}
-	r.term = t
-	r.enter(StateLeader, nil)
-	switch cause := t.ended(); {
-	case t.hung != nil:
-		return message{state: StateError, err: t.hung, final: true}
+	l.term = t
+	l.setState(StateLeader, nil)
+	switch cause := t.cause(); {
+	case t.hungErr != nil:
+		return event{state: StateError, err: t.hungErr, final: true}
 	case errors.Is(cause, errBeginTimeout):
-		return r.handlerFailed(cause)
-	case r.work != nil && cause == nil:
-		t.worked = start(func() error { return r.work(t.ctx, l) })
+		return l.handlerFailed(cause)
+	case l.work != nil && cause == nil:
+		t.workResult = runAsync(func() error { return l.work(t.ctx, leadership) })
 	}
-	return message{state: StateLeader, l: l}
+	return event{state: StateLeader, leadership: leadership}
 }
 
-// handlerFailed is the message of a handler's error.
-func (r *run) handlerFailed(err error) message {
-	return message{state: StateError, err: err, final: r.elector.plain}
+// handlerFailed returns the event for an error of a handler.
+func (l *loop) handlerFailed(err error) event {
+	return event{state: StateError, err: err, final: l.elector.isLead}
 }
 
-// worked is the message of what Work has returned by itself.
-func (r *run) worked(err error) message {
-	r.term.worked = nil
+// workReturned returns the event for a Work that has returned before it was stopped.
+func (l *loop) workReturned(err error) event {
+	l.term.workResult = nil
+	leadership := l.term.leadership
+	log := l.log.With("token", leadership.Token())
 	switch {
-	case r.ctx.Err() != nil: // it may have returned because of that
-		return r.workReturned(r.stopped(), err)
-	case r.term.l.Err() != nil: // or of that
-		r.log.Warn("work was interrupted", "token", r.term.l.Token(), "cause", r.term.l.Err(), "err", err)
-		return message{state: StateNotLeader}
-	case r.elector.plain:
-		return message{state: StateError, err: err, final: true}
+	case l.ctx.Err() != nil: // the reason why Work has returned, perhaps
+		return l.addWorkError(l.contextDone(), err)
+	case leadership.Err() != nil: // the same
+		log.Warn("work was interrupted", "cause", leadership.Err(), "err", err)
+		return event{state: StateNotLeader}
+	case l.elector.isLead:
+		return event{state: StateError, err: err, final: true}
 	case err != nil:
-		r.log.Error("work failed: resigning", "token", r.term.l.Token(), "err", err)
-		return message{state: StateError, err: fmt.Errorf("%w: %w", ErrWork, err)}
+		log.Error("work failed: resigning", "err", err)
+		return event{state: StateError, err: fmt.Errorf("%w: %w", ErrWork, err)}
 	}
-	r.log.Info("work completed: resigning", "token", r.term.l.Token())
-	return message{state: StateNotLeader, final: true}
+	log.Info("work completed: resigning")
+	return event{state: StateNotLeader, final: true}
 }
 
-// finish ends a leadership, for the reason m: Work first, then End. The result is what
-// m has become by it.
-func (r *run) finish(m message) message {
-	t := r.term
-	r.log.Info("stepping down", "token", t.l.Token(), "reason", cmp.Or(t.l.Err(), m.err, errGivenUp))
-	m = r.finishWork(t, m)
-	tries, err := r.tryEnd(t)
-	r.term = nil
-	r.enter(StateNotLeader, nil)
+// endTerm stops Work and calls End because of an event. It returns the event that remains to be
+// handled.
+func (l *loop) endTerm(ev event) event {
+	t := l.term
+	log := l.log.With("token", t.leadership.Token())
+	log.Info("stepping down", "reason", cmp.Or(t.leadership.Err(), ev.err, errRelinquished))
+	ev = l.stopWork(t, ev)
+	tries, err := l.retryEnd(t)
+	l.term = nil
+	l.setState(StateNotLeader, nil)
 	switch {
 	case err != nil:
-		r.log.Error("end failed permanently: this program may still act as leader",
-			"token", t.l.Token(), "tries", tries, "err", err)
-		err = fmt.Errorf("%w %d times (token %d; the work may still run): %w", ErrEnd, tries, t.l.Token(), err)
-		return message{state: StateError, err: errors.Join(err, cmp.Or(t.hung, m.err)), final: true}
-	case t.hung != nil:
-		return message{state: StateError, err: t.hung, final: true}
-	case tries > 1 && m.state == StateNotLeader && !m.final:
-		return r.handlerFailed(fmt.Errorf("%w %d times before it succeeded", ErrEnd, tries-1))
+		log.Error("end failed permanently: this program may still act as leader", "tries", tries, "err", err)
+		err = fmt.Errorf("%w %d times (token %d; the work may still run): %w", ErrEnd, tries, t.leadership.Token(), err)
+		return event{state: StateError, err: errors.Join(err, cmp.Or(t.hungErr, ev.err)), final: true}
+	case t.hungErr != nil:
+		return event{state: StateError, err: t.hungErr, final: true}
+	case tries > 1 && ev.state == StateNotLeader && !ev.final:
+		return l.handlerFailed(fmt.Errorf("%w %d times before it succeeded", ErrEnd, tries-1))
 	}
-	return m
+	return ev
 }
 
-// finishWork ends the context of Begin and Work, and waits for Work.
-func (r *run) finishWork(t *term, m message) message {
-	if m.stopped {
-		t.stop(context.Cause(r.ctx))
+// stopWork cancels the context of Begin and Work, and waits for Work.
+func (l *loop) stopWork(t *term, ev event) event {
+	if ev.stopped {
+		t.cancelContext(context.Cause(l.ctx))
 	}
-	t.stop(cmp.Or(m.err, errGivenUp))
-	if t.worked == nil {
-		return m
+	t.cancelContext(cmp.Or(ev.err, errRelinquished))
+	if t.workResult == nil {
+		return ev
 	}
-	hung, err := r.call(t.ctx, "work", func() error { return <-t.worked })
-	if hung {
-		t.hung = fmt.Errorf("%w: %w", ErrWork, err)
-		r.retireIfLost(t)
-		return m
+	abandoned, err := l.callHandler(t.ctx, "work", func() error { return <-t.workResult })
+	if abandoned {
+		t.hungErr = fmt.Errorf("%w: %w", ErrWork, err)
+		l.resignIfLost(t)
+		return ev
 	}
-	return r.workReturned(m, err)
+	return l.addWorkError(ev, err)
 }
 
-// workReturned is what m becomes when Work has returned err because of m.
-func (r *run) workReturned(m message, err error) message {
-	r.log.Debug("work has returned", "token", r.term.l.Token(), "err", err)
+// addWorkError adds the result of Work to the event that has made it return. It counts only if the
+// context of Run is done and the leadership was not lost.
+func (l *loop) addWorkError(ev event, err error) event {
+	l.log.Debug("work returned", "token", l.term.leadership.Token(), "err", err)
 	switch {
-	case !m.stopped || r.term.l.Err() != nil:
-	case r.elector.plain:
-		m.err = err
-	case err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.Cause(r.ctx)):
-		m.err = fmt.Errorf("%w: %w", ErrWork, err)
+	case !ev.stopped || l.term.leadership.Err() != nil:
+	case l.elector.isLead:
+		ev.err = err
+	case err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.Cause(l.ctx)):
+		ev.err = fmt.Errorf("%w: %w", ErrWork, err)
 	}
-	return m
+	return ev
 }
 
-// tryEnd calls End until it succeeds, and returns how often that was. An error says that
-// it has failed for good.
-func (r *run) tryEnd(t *term) (tries int, err error) {
-	if r.end == nil {
+// retryEnd calls End until it succeeds, and returns the number of calls. It returns an error if End has
+// failed permanently.
+func (l *loop) retryEnd(t *term) (tries int, err error) {
+	if l.end == nil {
 		return 1, nil
 	}
 	for {
 		tries++
-		hung, err := r.callEnd(t)
+		abandoned, err := l.callEndHandler(t)
 		if err == nil {
 			return tries, nil
 		}
-		r.log.Error("end failed", "token", t.l.Token(), "try", tries, "of", r.endTries, "err", err)
-		if tries >= r.endTries || hung {
+		l.log.Error("end failed", "token", t.leadership.Token(), "try", tries, "of", l.endTries, "err", err)
+		if tries >= l.endTries || abandoned {
 			return tries, err
 		}
-		r.retireIfLost(t)
-		r.sleep(context.Background(), r.endPause) // not shortened by r.ctx, whose end is the common reason to be here
+		l.resignIfLost(t)
+		// The context of Run does not shorten the pause, because it is usually done when End is called.
+		l.sleep(context.Background(), l.endPause)
 	}
 }
 
-func (r *run) callEnd(t *term) (hung bool, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), r.endTimeout)
+func (l *loop) callEndHandler(t *term) (abandoned bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), l.endTimeout)
 	defer cancel()
-	return r.call(ctx, "end", func() error { return r.end(ctx, t.l) })
+	return l.callHandler(ctx, "end", func() error { return l.end(ctx, t.leadership) })
 }
 
-// retireIfLost withdraws a candidate that could be elected once more while this program
-// cannot begin.
-func (r *run) retireIfLost(t *term) {
-	if t.l.Err() != nil {
-		_ = r.retire() // logged; leaving asks again
+// resignIfLost resigns a candidate that has lost its leadership. It could be elected again while this
+// program cannot begin.
+func (l *loop) resignIfLost(t *term) {
+	if t.leadership.Err() != nil {
+		_ = l.resignCandidate() // logs the error
 	}
 }

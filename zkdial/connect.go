@@ -3,7 +3,6 @@ package zkdial
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -38,7 +37,7 @@ func WithLogger(log *slog.Logger) Option { return func(d *dialer) { d.log = log 
 // zk.WithMaxBufferSize. zk.WithDialer and zk.WithHostProvider are ignored; use
 // [WithDialer].
 func WithClient(options ...func(*zk.Conn)) Option {
-	return func(d *dialer) { d.client = append(d.client, options...) }
+	return func(d *dialer) { d.clientOptions = append(d.clientOptions, options...) }
 }
 
 // Connect opens a connection like zk.Connect: it returns immediately, and the connection is
@@ -51,11 +50,11 @@ func WithClient(options ...func(*zk.Conn)) Option {
 // leaderelection.ErrInvalidOption if sessionTimeout is less than 100 ms or an option is
 // nil.
 func Connect(servers []string, sessionTimeout time.Duration, options ...Option) (*zk.Conn, <-chan zk.Event, error) {
-	addresses, err := parse(servers)
+	addresses, err := parseServers(servers)
 	if err != nil {
 		return nil, nil, err
 	}
-	d := &dialer{asked: sessionTimeout, log: slog.New(slog.DiscardHandler), open: net.DialTimeout}
+	d := &dialer{requested: sessionTimeout, log: slog.New(slog.DiscardHandler), open: net.DialTimeout}
 	if sessionTimeout < 100*time.Millisecond {
 		return nil, nil, fmt.Errorf("%w: session timeout %v: must be at least 100ms", zkerror.ErrInvalidOption, sessionTimeout)
 	}
@@ -65,23 +64,23 @@ func Connect(servers []string, sessionTimeout time.Duration, options ...Option) 
 		}
 		o(d)
 	}
-	if d.open == nil || d.log == nil || slices.ContainsFunc(d.client, func(o func(*zk.Conn)) bool { return o == nil }) {
+	if d.open == nil || d.log == nil || slices.ContainsFunc(d.clientOptions, func(o func(*zk.Conn)) bool { return o == nil }) {
 		return nil, nil, fmt.Errorf("%w: WithDialer, WithLogger or WithClient: the argument is nil", zkerror.ErrInvalidOption)
 	}
 	return zk.Connect(addresses, sessionTimeout, func(conn *zk.Conn) {
 		zk.WithLogger(clientLog{d.log})(conn)
 		zk.WithLogInfo(false)(conn)
-		for _, o := range d.client {
+		for _, o := range d.clientOptions {
 			o(conn)
 		}
 		d.record = handshake.Of(conn)
 		session.Attend(conn)
-		zk.WithHostProvider(newHosts(addresses))(conn)
+		zk.WithHostProvider(newHostProvider(addresses))(conn)
 		zk.WithDialer(d.dial)(conn)
 	})
 }
 
-// clientLog is the client library's log.
+// clientLog passes the log messages of the client library to a logger.
 type clientLog struct{ log *slog.Logger }
 
 func (l clientLog) Printf(format string, args ...any) {
@@ -115,6 +114,3 @@ func Wait(ctx context.Context, conn *zk.Conn) (granted time.Duration, err error)
 	}
 	return Granted(conn), nil
 }
-
-// errClosed is the failure of a connection that a server accepts and closes.
-var errClosed = errors.New("the server closed the connection before it answered: it is not ready, or has older data than this client has seen")

@@ -1,11 +1,9 @@
 package zkdial
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/binary"
 	"io"
 	"log/slog"
 	"net"
@@ -25,7 +23,7 @@ import (
 
 const timeout = 4 * time.Second
 
-// connect opens a connection in a bubble.
+// connect opens a connection to an embedded server, and waits for the session.
 func connect(t *testing.T, srv *zktest.Server, options ...Option) *zk.Conn {
 	t.Helper()
 	conn, _, err := Connect([]string{srv.Name()}, timeout, append(options, WithDialer(srv.Dialer()))...)
@@ -36,6 +34,7 @@ func connect(t *testing.T, srv *zktest.Server, options ...Option) *zk.Conn {
 	return conn
 }
 
+// TestGranted fails if the granted timeout is not known for the connections of both packages.
 func TestGranted(t *testing.T) {
 	for name, open := range map[string]func(*zktest.Server) (*zk.Conn, error){
 		"by Connect": func(srv *zktest.Server) (*zk.Conn, error) {
@@ -55,7 +54,7 @@ func TestGranted(t *testing.T) {
 				require.NoError(t, err)
 				t.Cleanup(conn.Close)
 				time.Sleep(10 * time.Millisecond)
-				require.Zero(t, Granted(conn), "before there is a session")
+				require.Zero(t, Granted(conn), "there is no session yet")
 				hook.Remove()
 				granted, err := Wait(t.Context(), conn)
 				require.NoError(t, err)
@@ -66,8 +65,9 @@ func TestGranted(t *testing.T) {
 	}
 }
 
-// What the dialer has read comes before the client library's field.
-func TestGrantedByTheDialer(t *testing.T) {
+// TestGranted_DialerHasPrecedence fails if the private field of the client library is read although the
+// dialer has read the handshake.
+func TestGranted_DialerHasPrecedence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		conn := connect(t, srv)
@@ -76,7 +76,8 @@ func TestGrantedByTheDialer(t *testing.T) {
 	})
 }
 
-func TestInvalid(t *testing.T) {
+// TestConnect_InvalidArguments fails if an argument that cannot work is accepted.
+func TestConnect_InvalidArguments(t *testing.T) {
 	for name, c := range map[string]struct {
 		servers []string
 		timeout time.Duration
@@ -96,8 +97,8 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// The error of a wait that ends names the server and the cause.
-func TestWaitSaysWhy(t *testing.T) {
+// TestWait_ErrorNamesTheServer fails if the error of a wait contains neither the server nor the cause.
+func TestWait_ErrorNamesTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		wait := func(options ...Option) error {
@@ -118,84 +119,8 @@ func TestWaitSaysWhy(t *testing.T) {
 	})
 }
 
-// A rebuilt ensemble refuses a client that has seen later transactions. The session ends
-// when no server has accepted the client for a session timeout, and a new one begins.
-func TestRebuilt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.Start(t)
-		var log bytes.Buffer
-		conn := connect(t, srv, WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-		for range 20 {
-			_, err := conn.Create("/n", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
-			require.NoError(t, err)
-		}
-		_, _, watch, err := conn.ExistsW("/watched")
-		require.NoError(t, err)
-		session, begin := conn.SessionID(), time.Now()
-		srv.Restart(zktest.LoseAll)
-		event := <-watch
-		require.ErrorIs(t, event.Err, zk.ErrSessionExpired)
-		require.Greater(t, time.Since(begin), timeout)
-		require.Less(t, time.Since(begin), timeout+5*time.Second)
-		require.True(t, handshake.Of(conn).Lost(session))
-		_, err = Wait(t.Context(), conn)
-		require.NoError(t, err)
-		_, err = conn.Create("/n", nil, 0, zk.WorldACL(zk.PermAll))
-		require.NoError(t, err)
-		require.NotEqual(t, session, conn.SessionID())
-		require.Contains(t, log.String(), "the servers have lost their data")
-		conn.Close()
-		synctest.Wait() // until the server has read the end of the connection
-		require.Zero(t, srv.Connections())
-	})
-}
-
-// Servers without a quorum close connections, too, whoever the client is: the session is
-// not over before one answers.
-func TestNotReady(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.Start(t)
-		conn := connect(t, srv)
-		session := conn.SessionID()
-		srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
-		srv.DropConnections()
-		time.Sleep(time.Hour)
-		require.ErrorIs(t, handshake.Of(conn).Failure(), errClosed)
-		require.Equal(t, session, conn.SessionID())
-		require.False(t, handshake.Of(conn).Lost(session))
-	})
-}
-
-// A server that lags behind refuses the client, too, and knows its session.
-func TestVerdict(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.Start(t)
-		d := &dialer{log: slog.New(slog.DiscardHandler), record: handshake.Of(new(zk.Conn))}
-		request := make(handshake.Request, 48) // with a password of 16 bytes
-		request[3], request[18], request[31] = 44, 0x27, 16
-		again := func() (net.Conn, error) { return srv.Dialer()("tcp", srv.Name(), time.Second) }
-		answer, err := (&link{dialer: d, request: request, limit: time.Second, again: again}).ask()
-		require.NoError(t, err)
-		require.NotZero(t, answer.Session())
-		verdict := func(session int64, seen byte) handshake.Answer {
-			binary.BigEndian.PutUint64(request[20:], uint64(session))
-			copy(request[32:], answer[24:40])
-			request[15] = seen
-			return (&link{dialer: d, request: request, limit: time.Second, again: again}).verdict()
-		}
-		require.Nil(t, verdict(answer.Session(), 1), "the server knows the session")
-		require.Nil(t, verdict(answer.Session()+1, 0), "it was not refused for what it has seen")
-		require.Nil(t, verdict(0, 1), "there is no session to end")
-		require.False(t, d.record.Lost(answer.Session()+1))
-		over := verdict(answer.Session()+1, 1)
-		require.NotNil(t, over)
-		require.Zero(t, over.Session())
-		require.True(t, d.record.Lost(answer.Session()+1))
-	})
-}
-
-// terminator is a server that speaks TLS, and passes on what is in it.
-func terminator(t *testing.T, to string) (addr string, authorities *x509.CertPool) {
+// startTLSProxy starts a server that accepts TLS connections and forwards them to an address without TLS.
+func startTLSProxy(t *testing.T, to string) (addr string, authorities *x509.CertPool) {
 	web := httptest.NewUnstartedServer(nil)
 	web.StartTLS()
 	config := &tls.Config{Certificates: web.TLS.Certificates}
@@ -224,9 +149,10 @@ func terminator(t *testing.T, to string) (addr string, authorities *x509.CertPoo
 	return listener.Addr().String(), authorities
 }
 
-func TestTLS(t *testing.T) {
+// TestConnect_TLS fails if TLS connections do not work, or if an unknown authority is trusted.
+func TestConnect_TLS(t *testing.T) {
 	srv := zktest.Start(t)
-	addr, authorities := terminator(t, srv.Addr())
+	addr, authorities := startTLSProxy(t, srv.Addr())
 	conn, _, err := Connect([]string{addr}, 10*time.Second, WithTLS(&tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}))
 	require.NoError(t, err)
 	granted, err := Wait(t.Context(), conn)

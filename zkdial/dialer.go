@@ -16,33 +16,38 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 )
 
+// errClosed is the failure of a connection that a server has accepted and closed.
+var errClosed = errors.New("the server closed the connection before it answered: it is not ready, or has older data than this client has seen")
+
 // dialer opens the network connections of one *zk.Conn.
 type dialer struct {
-	asked  time.Duration
-	tls    *tls.Config // nil without
-	open   func(network, address string, timeout time.Duration) (net.Conn, error)
-	log    *slog.Logger
-	client []func(*zk.Conn)
-	record *handshake.Record
+	requested     time.Duration // session timeout
+	tls           *tls.Config   // nil disables TLS
+	open          func(network, address string, timeout time.Duration) (net.Conn, error)
+	log           *slog.Logger
+	clientOptions []func(*zk.Conn)
+	record        *handshake.Record
 
 	mu      sync.Mutex
-	granted time.Duration // 0 before the first session
-	refused time.Time     // when a server first closed a connection, since the last session
+	granted time.Duration // session timeout; 0 before the first session
+	// refusedSince is when a server first closed a connection after the last session.
+	refusedSince time.Time
 }
 
-// dial is the client library's dialer.
+// dial implements zk.Dialer.
 func (d *dialer) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	conn, err := d.connect(network, address, timeout)
 	if err != nil {
 		d.record.Fail(fmt.Errorf("%s: %w", address, err))
 		return nil, err
 	}
-	again := func() (net.Conn, error) { return d.connect(network, address, timeout) }
-	return &link{Conn: conn, dialer: d, address: address, again: again, limit: timeout}, nil
+	redial := func() (net.Conn, error) { return d.connect(network, address, timeout) }
+	return &handshakeConn{Conn: conn, dialer: d, address: address, redial: redial, timeout: timeout}, nil
 }
 
+// connect opens a connection, with TLS if it is enabled.
 func (d *dialer) connect(network, address string, timeout time.Duration) (net.Conn, error) {
-	begin := time.Now()
+	start := time.Now()
 	conn, err := d.open(network, address, timeout)
 	if err != nil || d.tls == nil {
 		return conn, err
@@ -57,7 +62,7 @@ func (d *dialer) connect(network, address string, timeout time.Duration) (net.Co
 		config.ServerName = host
 	}
 	secure := tls.Client(conn, config)
-	ctx, cancel := context.WithDeadline(context.Background(), begin.Add(timeout))
+	ctx, cancel := context.WithDeadline(context.Background(), start.Add(timeout))
 	defer cancel()
 	if err := secure.HandshakeContext(ctx); err != nil {
 		conn.Close()
@@ -66,120 +71,125 @@ func (d *dialer) connect(network, address string, timeout time.Duration) (net.Co
 	return secure, nil
 }
 
-// grant notes a server's answer.
-func (d *dialer) grant(a handshake.Answer) {
+// recordAnswer records the answer of a server, and the session timeout if the server has granted a
+// session.
+func (d *dialer) recordAnswer(a handshake.Answer) {
+	hasSession := a.Session() != 0 && a.Timeout() > 0
 	d.mu.Lock()
-	d.refused = time.Time{}
-	if a.Session() != 0 && a.Timeout() > 0 {
+	d.refusedSince = time.Time{}
+	if hasSession {
 		d.granted = a.Timeout()
 	}
 	d.mu.Unlock()
-	if a.Session() != 0 && a.Timeout() > 0 {
+	if hasSession {
 		d.record.Grant(a.Timeout())
 	}
 }
 
-// refuse notes that a server has closed a connection before it answered. It reports
-// whether there has been no session for longer than a session timeout.
-func (d *dialer) refuse() (long bool) {
+// recordRefusal records that a server has closed a connection before it answered. It reports whether
+// servers have done so for longer than a session timeout.
+func (d *dialer) recordRefusal() (long bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
-	if d.refused.IsZero() {
-		d.refused = now
+	if d.refusedSince.IsZero() {
+		d.refusedSince = now
 	}
 	timeout := d.granted
 	if timeout == 0 {
-		timeout = d.asked
+		timeout = d.requested
 	}
-	return now.Sub(d.refused) > timeout
+	return now.Sub(d.refusedSince) > timeout
 }
 
-// link is a connection that reads the handshake. Until that is over, the client library
-// reads and writes on one goroutine; after that there is one for each, and Write and
-// Read have no field in common.
-type link struct {
+// handshakeConn is a connection that reads the handshake. During the handshake the client library
+// reads and writes on one goroutine. After that it uses one goroutine for each, and Write and Read
+// have no field in common.
+type handshakeConn struct {
 	net.Conn
-	*dialer
+	dialer  *dialer
 	address string
-	again   func() (net.Conn, error)
-	limit   time.Duration
+	redial  func() (net.Conn, error)
+	timeout time.Duration
 
-	request handshake.Request // the first that was written
-	answer  handshake.Answer  // as much of it as has been read
-	rest    []byte            // of an answer that came on another connection
+	request handshake.Request // the first request that the client library has written
+	answer  handshake.Answer  // the part of the answer that was read
+	pending []byte            // unread part of an answer from another connection
 }
 
-func (l *link) Write(b []byte) (int, error) {
-	if l.request == nil {
-		l.request = append(handshake.Request{}, b...)
+func (c *handshakeConn) Write(b []byte) (int, error) {
+	if c.request == nil {
+		c.request = append(handshake.Request{}, b...)
 	}
-	return l.Conn.Write(b)
+	return c.Conn.Write(b)
 }
 
-func (l *link) Read(b []byte) (int, error) {
-	missing := l.answer.Missing()
-	if missing == 0 && len(l.rest) == 0 {
-		return l.Conn.Read(b)
+func (c *handshakeConn) Read(b []byte) (int, error) {
+	missing := c.answer.Missing()
+	if missing == 0 && len(c.pending) == 0 {
+		return c.Conn.Read(b)
 	}
 	n, err := 0, error(nil)
-	if len(l.rest) == 0 {
-		n, err = l.Conn.Read(b)
-		if n == 0 && len(l.answer) == 0 && err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-			l.record.Fail(fmt.Errorf("%s: %w", l.address, errClosed))
-			if l.refuse() {
-				if l.rest = l.verdict(); len(l.rest) > 0 {
-					l.Conn.Close() // the client library does not, after the end of a session
+	if len(c.pending) == 0 {
+		n, err = c.Conn.Read(b)
+		if n == 0 && len(c.answer) == 0 && err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			c.dialer.record.Fail(fmt.Errorf("%s: %w", c.address, errClosed))
+			if c.dialer.recordRefusal() {
+				if c.pending = c.confirmExpiry(); len(c.pending) > 0 {
+					c.Conn.Close() // the client library does not close it after the session has expired
 				}
 			}
 		}
 	}
-	if len(l.rest) > 0 {
-		n, err = copy(b, l.rest), nil
-		l.rest = l.rest[n:]
+	if len(c.pending) > 0 {
+		n, err = copy(b, c.pending), nil
+		c.pending = c.pending[n:]
 	}
 	if missing > 0 && n > 0 {
-		l.answer = append(l.answer, b[:min(n, missing)]...)
-		if l.answer.Missing() == 0 {
-			l.grant(l.answer)
+		c.answer = append(c.answer, b[:min(n, missing)]...)
+		if c.answer.Missing() == 0 {
+			c.dialer.recordAnswer(c.answer)
 		}
 	}
 	return n, err
 }
 
-// verdict asks the server that has just closed the connection whether the session is
-// over, and returns its answer if it is. A server that has data, but not as many
-// transactions as the client has seen, answers only a client that claims to have seen
-// none. It is asked on a separate connection, so that the client library never reads
-// from a server that lags behind. A server that is not ready answers no client.
-func (l *link) verdict() handshake.Answer {
-	session := l.request.Session()
-	if session == 0 || l.request.LastSeen() == 0 {
+// confirmExpiry asks the server that has closed the connection whether the session has expired, and
+// returns the server's answer if it has. A server that has fewer transactions than the client has
+// seen answers only clients that claim to have seen none. The request uses a separate connection, so
+// that the client library never reads from a server with old data. A server that is not ready answers
+// no client.
+func (c *handshakeConn) confirmExpiry() handshake.Answer {
+	session := c.request.Session()
+	if session == 0 || c.request.LastSeen() == 0 {
 		return nil
 	}
-	answer, err := l.ask()
+	answer, err := c.requestSession()
+	log := c.dialer.log.With("server", c.address)
 	switch {
 	case err != nil:
-		l.log.Debug("cannot determine whether the session has expired", "server", l.address, "err", err)
+		log.Debug("cannot determine whether the session has expired", "err", err)
 	case answer.Session() == 0:
-		l.record.Lose(session)
-		l.log.Warn("the servers have lost their data: they know neither the session nor the transactions that this client has seen, so the session has expired",
-			"server", l.address, "session", fmt.Sprintf("%#x", uint64(session)), "transaction", fmt.Sprintf("%#x", uint64(l.request.LastSeen())))
+		c.dialer.record.Lose(session)
+		log.Warn("the servers have lost their data: they know neither the session nor the transactions that this client has seen, so the session has expired",
+			"session", fmt.Sprintf("%#x", uint64(session)), "transaction", fmt.Sprintf("%#x", uint64(c.request.LastSeen())))
 		return answer
 	}
-	return nil // it knows the session and only lags behind
+	return nil // the server knows the session and only lags behind
 }
 
-func (l *link) ask() (handshake.Answer, error) {
-	conn, err := l.again()
+// requestSession sends the client's request on a new connection, without the transaction that the
+// client has seen.
+func (c *handshakeConn) requestSession() (handshake.Answer, error) {
+	conn, err := c.redial()
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(l.limit)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(c.timeout)); err != nil {
 		return nil, err
 	}
-	if _, err := conn.Write(l.request.Forgetful()); err != nil {
+	if _, err := conn.Write(c.request.Forgetful()); err != nil {
 		return nil, err
 	}
 	return handshake.ReadAnswer(conn)

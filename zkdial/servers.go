@@ -19,10 +19,10 @@ var ErrServers = errors.New("zkdial: invalid list of servers")
 // "host:port/app", is not supported by the client library and rejected: use the full paths
 // of znodes. The error is [ErrServers].
 func ParseServers(text string) ([]string, error) {
-	return parse(strings.Split(text, ","))
+	return parseServers(strings.Split(text, ","))
 }
 
-func parse(list []string) (servers []string, err error) {
+func parseServers(list []string) (servers []string, err error) {
 	for _, s := range list {
 		if s = strings.TrimSpace(s); s == "" {
 			continue
@@ -65,29 +65,29 @@ func parseServer(s string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// hosts is the client library's list of servers, in random order. Unlike its own it
-// looks no names up: the dialer does.
-type hosts struct {
+// hostProvider is the client library's list of servers, in random order. It does not resolve names:
+// the dialer resolves them for each connection attempt.
+type hostProvider struct {
 	mu        sync.Mutex
 	addresses []string
 	next      int
-	failed    int // since the last connection
+	failed    int // number of attempts since the last connection
 }
 
-func newHosts(addresses []string) *hosts {
-	h := &hosts{addresses: addresses}
+func newHostProvider(addresses []string) *hostProvider {
+	h := &hostProvider{addresses: addresses}
 	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
 	return h
 }
 
 // Init does nothing: the list is complete.
-func (h *hosts) Init([]string) error { return nil }
+func (h *hostProvider) Init([]string) error { return nil }
 
-// Len is the number of servers.
-func (h *hosts) Len() int { return len(h.addresses) }
+// Len returns the number of servers.
+func (h *hostProvider) Len() int { return len(h.addresses) }
 
-// Next is the server to try, and whether all have been tried without success.
-func (h *hosts) Next() (server string, retryStart bool) {
+// Next returns the server to try, and whether all servers were tried without success.
+func (h *hostProvider) Next() (server string, retryStart bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	server = h.addresses[h.next]
@@ -100,8 +100,8 @@ func (h *hosts) Next() (server string, retryStart bool) {
 	return server, retryStart
 }
 
-// Connected notes that a server has accepted the client.
-func (h *hosts) Connected() {
+// Connected records that a server has accepted the client.
+func (h *hostProvider) Connected() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.failed = 0

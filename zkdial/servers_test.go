@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestParseServers fails if an invalid list is accepted, or a valid one changed.
 func TestParseServers(t *testing.T) {
 	servers, err := ParseServers(" a, b:1 ,,::1,[::2]:3,[::4],10.0.0.1:65535")
 	require.NoError(t, err)
@@ -21,14 +22,15 @@ func TestParseServers(t *testing.T) {
 	require.ErrorContains(t, err, `connect to "a:2181" and begin the paths of znodes with "/app/b"`)
 }
 
-func TestHosts(t *testing.T) {
-	h := newHosts([]string{"a:1", "b:1"})
+// TestHostProvider fails if retryStart is not returned after each round of failed attempts.
+func TestHostProvider(t *testing.T) {
+	h := newHostProvider([]string{"a:1", "b:1"})
 	require.Equal(t, 2, h.Len())
 	for round, want := range []bool{false, false, true, false, true} {
-		_, again := h.Next()
-		require.Equal(t, want, again, "round %d", round)
+		_, retryStart := h.Next()
+		require.Equal(t, want, retryStart, "round %d", round)
 	}
 	h.Connected()
-	_, again := h.Next()
-	require.False(t, again)
+	_, retryStart := h.Next()
+	require.False(t, retryStart)
 }

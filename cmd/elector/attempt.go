@@ -1,9 +1,6 @@
 package main
 
-// --timeout and --try: when run gives up before its first leadership.
-
 import (
-	"fmt"
 	"sync"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -11,60 +8,61 @@ import (
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
-// attempt is the part of a run before its first leadership.
+// attempt is the time of run before its first leadership. --timeout and --try can make it fail.
 type attempt struct {
 	cancel func() // ends the run
 
 	mu      sync.Mutex
 	elected bool
-	failure error // why the run has given up; nil if it has not
+	err     error // the reason for the failure, or nil
 }
 
-// admit reports whether a leadership may begin: the run has not given up. It does not give up
-// after that.
-func (a *attempt) admit() bool {
+// succeed records that a leadership begins, so the attempt cannot fail any more. It returns an error if
+// the attempt has failed before.
+func (a *attempt) succeed() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.elected = a.elected || a.failure == nil
-	return a.elected
+	a.elected = a.elected || a.err == nil
+	return a.err
 }
 
-// giveUp ends the run with an error, unless a leadership has begun or it has given up before.
-func (a *attempt) giveUp(err error) {
+// fail ends the run with an error, unless the attempt has succeeded or failed before.
+func (a *attempt) fail(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.elected && a.failure == nil {
-		a.failure = err
+	if !a.elected && a.err == nil {
+		a.err = err
 		a.cancel()
 	}
 }
 
-// gaveUp returns the error of giveUp, nil if the run has not given up.
-func (a *attempt) gaveUp() error {
+// failure returns the reason why the attempt has failed, or nil if it has not failed.
+func (a *attempt) failure() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.failure
+	return a.err
 }
 
 func notElected(format string, args ...any) error {
-	return &cmdline.Error{Code: exitNobody, Err: fmt.Errorf("not elected: "+format, args...)}
+	return cmdline.Errorf(cmdline.NoLeader, "not elected: "+format, args...)
 }
 
-// late gives up after --timeout.
-func (r *runner) late(b backend) {
+// giveUpAfterTimeout makes the attempt fail after --timeout.
+func (r *runCommand) giveUpAfterTimeout(b backend) {
 	err := notElected("the timeout of %v has elapsed", r.timeout)
 	if cause := b.checkConnected(); cause != nil {
 		err = notElected("the timeout of %v has elapsed: %w", r.timeout, cause)
 	}
-	r.attempt.giveUp(err)
+	r.attempt.fail(err)
 }
 
-// tried gives up, for --try, if the candidate has to wait or its candidacy has failed.
-func (r *runner) tried(report elector.Report) {
+// giveUpIfNotElected makes the attempt fail, for --try, if the candidate has to wait or its candidacy has
+// failed.
+func (r *runCommand) giveUpIfNotElected(report elector.Report) {
 	switch s := report.Candidate; {
 	case report.State == elector.StateError:
-		r.attempt.giveUp(&cmdline.Error{Code: exitCode(report.Err), Err: report.Err})
+		r.attempt.fail(&cmdline.Error{Code: exitCode(report.Err), Err: report.Err})
 	case s.Role == leaderelection.Follower && s.NowFollowing != "":
-		r.attempt.giveUp(notElected("another candidate is ahead: %s", s.NowFollowing))
+		r.attempt.fail(notElected("another candidate is ahead: %s", s.NowFollowing))
 	}
 }

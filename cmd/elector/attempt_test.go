@@ -10,55 +10,58 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
-func TestTryAndTimeout(t *testing.T) {
+// TestRun_TryAndTimeout fails if --try or --timeout does not end a run in time, or ends the run of a leader.
+func TestRun_TryAndTimeout(t *testing.T) {
 	t.Parallel()
-	e := newElectors(t)
-	begin := []string{"--leader-begin-command", "echo begins", "--leader-end-command", "echo ends"}
-	a := e.run("a", polite, "--try", "--timeout", "10m")
-	a.says("started")
+	h := newZooKeeperHarness(t)
+	commands := []string{"--leader-begin-command", "echo begins", "--leader-end-command", "echo ends"}
+	a := h.run("a", graceful, "--try", "--timeout", "10m")
+	a.waitForOutput("started")
 
-	tried := e.run("tried", "echo runs", append(begin, "--try")...)
-	waited := e.run("waited", "echo runs", append(begin, "--timeout", "300ms")...)
-	require.Equal(t, exitNobody, tried.exit())
-	tried.logs("elector: not elected: another candidate is ahead: /jobs/one/")
-	require.Equal(t, exitNobody, waited.exit())
-	waited.logs("elector: not elected: the timeout of 300ms has elapsed")
-	require.Empty(t, tried.out.text())
-	require.Empty(t, waited.out.text())
+	try := h.run("try", "echo runs", append(commands, "--try")...)
+	timeout := h.run("timeout", "echo runs", append(commands, "--timeout", "300ms")...)
+	require.Equal(t, cmdline.NoLeader, try.exitCode())
+	try.waitForLog("elector: not elected: another candidate is ahead: /jobs/one/")
+	require.Equal(t, cmdline.NoLeader, timeout.exitCode())
+	timeout.waitForLog("elector: not elected: the timeout of 300ms has elapsed")
+	require.Empty(t, try.output.text())
+	require.Empty(t, timeout.output.text())
 
 	a.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, a.exit())
-	last := e.run("last", "echo runs; exit 7", "--try")
-	last.says("runs")
-	require.Equal(t, 7, last.exit())
+	require.Equal(t, cmdline.OK, a.exitCode())
+	last := h.run("last", "echo runs; exit 7", "--try")
+	last.waitForOutput("runs")
+	require.Equal(t, 7, last.exitCode())
 
-	e.srv.Stop()
-	cut := e.run("cut", "echo runs", "--timeout", "300ms", "--try")
-	require.Equal(t, exitNobody, cut.exit())
-	cut.logs("has elapsed: no session on zookeeper")
+	h.srv.Stop()
+	disconnected := h.run("disconnected", "echo runs", "--timeout", "300ms", "--try")
+	require.Equal(t, cmdline.NoLeader, disconnected.exitCode())
+	disconnected.waitForLog("has elapsed: no session on zookeeper")
 }
 
-func TestAttemptEndsOnce(t *testing.T) {
+// TestAttempt fails if an attempt fails twice, or after it has succeeded.
+func TestAttempt(t *testing.T) {
 	cancelled := 0
-	r := &runner{}
+	r := &runCommand{}
 	r.attempt.cancel = func() { cancelled++ }
-	r.tried(elector.Report{Candidate: leaderelection.Status{CandidateID: "a"}})
-	require.NoError(t, r.attempt.gaveUp(), "a candidate that knows no predecessor may be elected")
+	r.giveUpIfNotElected(elector.Report{Candidate: leaderelection.Status{CandidateID: "a"}})
+	require.NoError(t, r.attempt.failure(), "a candidate without a known predecessor can be elected")
 	failure := errors.New("connection lost")
-	r.tried(elector.Report{State: elector.StateError, Err: failure})
-	require.ErrorIs(t, r.attempt.gaveUp(), failure)
-	require.Equal(t, exitFailed, exitCode(r.attempt.gaveUp()))
-	r.tried(elector.Report{Candidate: leaderelection.Status{NowFollowing: "b"}})
-	require.ErrorIs(t, r.attempt.gaveUp(), failure)
-	require.False(t, r.attempt.admit(), "a leadership begins after the run has given up")
+	r.giveUpIfNotElected(elector.Report{State: elector.StateError, Err: failure})
+	require.ErrorIs(t, r.attempt.failure(), failure)
+	require.Equal(t, cmdline.Failed, exitCode(r.attempt.failure()))
+	r.giveUpIfNotElected(elector.Report{Candidate: leaderelection.Status{NowFollowing: "b"}})
+	require.ErrorIs(t, r.attempt.failure(), failure)
+	require.ErrorIs(t, r.attempt.succeed(), failure, "a leadership begins after the attempt has failed")
 	require.Equal(t, 1, cancelled)
 
-	r = &runner{}
-	require.True(t, r.attempt.admit())
-	r.tried(elector.Report{Candidate: leaderelection.Status{NowFollowing: "b"}})
-	require.NoError(t, r.attempt.gaveUp(), "the first leadership has begun")
-	require.True(t, r.attempt.admit())
+	r = &runCommand{}
+	require.NoError(t, r.attempt.succeed())
+	r.giveUpIfNotElected(elector.Report{Candidate: leaderelection.Status{NowFollowing: "b"}})
+	require.NoError(t, r.attempt.failure(), "the first leadership has begun")
+	require.NoError(t, r.attempt.succeed())
 }

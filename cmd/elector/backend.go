@@ -7,75 +7,76 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/adapters/console"
 )
 
-// backend contains the functions of an opened backend. A function that the backend does not
-// have is nil, except for close. requirements shows which commands need which functions.
+// backend contains the functions of an opened backend. A function that the backend does not support is
+// nil, except for close. requirements lists the functions that each command needs.
 type backend struct {
 	// close releases the resources of the backend, within seconds.
 	close func()
 
-	// candidate creates a candidate. It waits for the backend until ctx is done. Only what
-	// openRun returns must have it.
-	candidate func(ctx context.Context) (leaderelection.Candidate, error)
-	// session returns the session timeout, 0 if it is not known yet.
-	session func() time.Duration
-	// negotiate waits until the servers have granted a session timeout, which session returns
-	// then. It is nil if the servers do not change the timeout of the settings.
-	negotiate func(ctx context.Context) error
+	// newCandidate creates a candidate. It waits for the backend until ctx is done. Backends that
+	// openRun has not returned do not need it.
+	newCandidate func(ctx context.Context) (leaderelection.Candidate, error)
+	// sessionTimeout returns the session timeout, or 0 if it is not known yet. If it is nil, the
+	// timeout is that of the settings.
+	sessionTimeout func() time.Duration
+	// awaitSession waits until the servers have granted a session timeout. It is nil if servers do
+	// not change the timeout of the settings.
+	awaitSession func(ctx context.Context) error
 	// connected returns an error if the backend is not connected. Use checkConnected.
 	connected func() error
-	// healthy returns an error if the backend cannot recover without a restart.
+	// healthy returns an error if the backend cannot recover without a restart of this process.
 	healthy func() error
 
-	// list lists the candidates in the order of succession, the leader first. Its error wraps
+	// list returns the candidates in the order of succession, the leader first. Its error wraps
 	// leaderelection.ErrNoElection if the election does not exist.
-	list func(ctx context.Context) ([]place, error)
-	// watch sends the current leader and each change of it, until ctx is done. The last
+	list func(ctx context.Context, election string) ([]candidateInfo, error)
+	// watch sends the current leader and each change of the leader, until ctx is done. The last
 	// observation before the channel is closed may be an error.
-	watch func(ctx context.Context) (<-chan observation, error)
-	// missing reports whether an error of list means that there is no such election.
-	missing func(err error) bool
-	// at returns the functions that observe another election with the same connection. Its
-	// result is not closed.
-	at func(election string) backend
-	// find lists the elections under a parent; all is false if there may be more.
-	find func(ctx context.Context, under string) (elections []string, all bool, err error)
+	watch func(ctx context.Context, election string) (<-chan observation, error)
+	// requestResignation requests a candidate to resign. It returns nil after the candidate has
+	// left, and an error that wraps the cause of ctx if it has not left when ctx is done.
+	requestResignation func(ctx context.Context, election string, candidate candidateInfo) error
+	// anyElection reports whether these functions accept elections other than --election.
+	anyElection bool
+	// find returns the elections below a znode. complete is false if there may be more.
+	find func(ctx context.Context, parent string) (elections []string, complete bool, err error)
 
-	// askToResign requests a candidate to resign. It returns nil after the candidate has left,
-	// and an error that wraps the context's cause if it has not left when ctx is done.
-	askToResign func(ctx context.Context, candidate place) error
-	// end ends the election for all its candidates. It is an error if there is none.
-	end func(ctx context.Context) error
-	// remove deletes the election, if it exists.
-	remove func(ctx context.Context) error
+	// endElection ends the election for all its candidates. It returns an error if the election does not
+	// exist.
+	endElection func(ctx context.Context) error
+	// deleteElection ends the election, if it exists.
+	deleteElection func(ctx context.Context) error
 }
 
 const (
-	topOfOthers = "top of another election than --election"
-	topUnder    = "top --under"
+	topOtherElection = "top of another election than --election"
+	topUnder         = "top --under"
 )
 
-// requirements reports for each command, or use of a command, whether a backend has the
-// functions that it needs.
+// requirements reports for each command, or form of a command, whether a backend has the functions
+// that the command needs.
 var requirements = map[string]func(backend) bool{
-	"status":    func(b backend) bool { return b.list != nil },
-	"watch":     func(b backend) bool { return b.watch != nil },
-	"top":       func(b backend) bool { return b.list != nil && b.watch != nil },
-	topOfOthers: func(b backend) bool { return b.at != nil },
-	topUnder:    func(b backend) bool { return b.find != nil },
-	"resign":    func(b backend) bool { return b.list != nil && b.askToResign != nil },
-	"end":       func(b backend) bool { return b.end != nil },
-	"delete":    func(b backend) bool { return b.remove != nil },
+	"status":         func(b backend) bool { return b.list != nil },
+	"watch":          func(b backend) bool { return b.watch != nil },
+	"top":            func(b backend) bool { return b.list != nil && b.watch != nil },
+	topOtherElection: func(b backend) bool { return b.anyElection },
+	topUnder:         func(b backend) bool { return b.find != nil },
+	"resign":         func(b backend) bool { return b.list != nil && b.requestResignation != nil },
+	"end":            func(b backend) bool { return b.endElection != nil },
+	"delete":         func(b backend) bool { return b.deleteElection != nil },
 }
 
-// checkConnected returns an error if the backend knows that it is not connected.
+// checkConnected returns an error if the backend reports that it is not connected.
 func (b backend) checkConnected() error {
 	if b.connected == nil {
 		return nil
@@ -83,63 +84,47 @@ func (b backend) checkConnected() error {
 	return b.connected()
 }
 
-// kind is a kind of backend.
-type kind struct {
-	// has contains the functions that open returns, of a nil pointer. They are only compared
-	// with nil.
-	has backend
-	// check reports what is wrong with the settings. It sends nothing.
-	check func(*settings) error
-	// checkRun reports what is wrong with settings that only candidates need; nil for nothing.
-	checkRun func(*settings) error
-	// open is called with settings that check has accepted. It does not wait for servers.
-	open func(*settings) (backend, error)
-	// openRun is open for the command run; nil if it is the same as open.
-	openRun func(*settings) (backend, error)
-	// session is the session timeout that the settings ask for; nil for a backend without
-	// sessions.
-	session func(*settings) time.Duration
-	// servers returns the servers that the settings name, "" for none, without passwords.
+// backendKind describes a kind of backend. Functions that are marked as optional may be nil.
+type backendKind struct {
+	// functions contains the functions of the backends that open returns. Their receiver is nil, so
+	// they are only compared with nil.
+	functions backend
+	// flags registers the flags of the backend. It is optional.
+	flags func(*settings, *pflag.FlagSet)
+	// servers returns the servers in the settings without passwords, or "" if there are none.
 	servers func(*settings) string
+	// check returns an error if the settings are invalid. It sends nothing.
+	check func(*settings) error
+	// checkRun checks settings that only the command run needs. It is optional.
+	checkRun func(*settings) error
+	// open opens the backend with settings that check has accepted. It does not wait for servers.
+	open func(*settings) (backend, error)
+	// openRun opens the backend for the command run. It is optional; the default is open.
+	openRun func(*settings) (backend, error)
+	// sessionTimeout returns the session timeout that the settings request. It is nil if the backend
+	// has no sessions.
+	sessionTimeout func(*settings) time.Duration
 	// values reports whether candidates can advertise a value (--value).
 	values bool
-	// flags registers the backend's flags; nil for none.
-	flags func(*settings, *pflag.FlagSet)
-	// advise adds to an error of the backend what the user can do about it; nil for nothing.
+	// advise adds advice for the user to an error of the backend. It is optional.
 	advise func(*settings, error) error
 }
 
-// kinds are the backends of this build. Each file of a backend that a build tag excludes adds
-// its kind with init; the tags are listed in docs/elector.md.
-var kinds = map[string]kind{
-	"console": {
-		has: (*typed)(nil).functions(), check: func(*settings) error { return nil }, open: openConsole,
-		servers: func(*settings) string { return "" },
-	},
-	"zookeeper": {
-		has: (*zookeeper)(nil).functions(), check: checkZooKeeper, open: openZooKeeper,
-		session: func(s *settings) time.Duration { return s.zookeeper.session },
-		servers: func(s *settings) string { return s.zookeeper.servers },
-		flags:   func(s *settings, flags *pflag.FlagSet) { s.zookeeper.register(flags) },
-		advise:  (*settings).adviseZooKeeper,
-		values:  true,
-	},
-}
-
-// ended says whether a backend's error means that nothing more is to come, in good order.
-func ended(err error) bool { return errors.Is(err, console.ErrEndOfInput) }
+// backendKinds contains the backends of this build. The file of each backend adds its kind. Build tags
+// exclude some of these files; docs/elector.md lists the tags.
+var backendKinds = map[string]backendKind{}
 
 func backendNames() string {
-	return strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")
+	return strings.Join(slices.Sorted(maps.Keys(backendKinds)), ", ")
 }
 
-// inferBackend sets the backend, if it is not set, to the only one whose servers are given.
+// inferBackend sets the backend if it is not set and the settings contain the servers of only one.
 func (s *settings) inferBackend() {
 	if s.backend != "" {
 		return
 	}
 	var given []string
-	for name, k := range kinds {
+	for name, k := range backendKinds {
 		if k.servers(s) != "" {
 			given = append(given, name)
 		}
@@ -149,8 +134,9 @@ func (s *settings) inferBackend() {
 	}
 }
 
-func (s *settings) kind() (kind, error) {
-	k, found := kinds[s.backend]
+// kind returns the kind of the backend, or a usage error.
+func (s *settings) kind() (backendKind, error) {
+	k, found := backendKinds[s.backend]
 	switch {
 	case s.backend == "":
 		return k, usage("--backend is required: one of %s", backendNames())
@@ -160,7 +146,7 @@ func (s *settings) kind() (kind, error) {
 	return k, nil
 }
 
-// check reports what is wrong with the settings of the backend. It sends nothing.
+// check returns a usage error if the settings of the backend are invalid. It sends nothing.
 func (s *settings) check() error {
 	k, err := s.kind()
 	if err != nil {
@@ -169,7 +155,7 @@ func (s *settings) check() error {
 	return k.check(s)
 }
 
-// checkElection reports, as wrong usage, that --election does not suit the backend.
+// checkElection returns a usage error if check rejects --election.
 func (s *settings) checkElection(check func(name string) error) error {
 	if err := check(s.election); err != nil {
 		return usage("--election: %w", err)
@@ -177,37 +163,11 @@ func (s *settings) checkElection(check func(name string) error) error {
 	return nil
 }
 
-// unanswered adds to an error the servers that were asked, if they have not answered within
-// the timeout that ctx has, and what advise adds.
-func (s *settings) unanswered(ctx context.Context, timeout time.Duration, err error) error {
-	if err == nil || ctx.Err() == nil {
-		return s.advise(err)
-	}
-	return fmt.Errorf("no answer from %s at %s within %v: %w", s.backend, kinds[s.backend].servers(s), timeout, err)
-}
-
-// withCredentials adds to an error of authentication or permissions the settings that have the
-// credentials. given reports whether there are any.
-func withCredentials(err error, given bool, settings string) error {
-	if !given {
-		return fmt.Errorf("%w; there are no credentials: set %s", err, settings)
-	}
-	return fmt.Errorf("%w; check the credentials in %s", err, settings)
-}
-
-// advise adds to an error of the backend what the user can do about it.
-func (s *settings) advise(err error) error {
-	if k := kinds[s.backend]; err != nil && k.advise != nil {
-		return k.advise(s, err)
-	}
-	return err
-}
-
 func (s *settings) open() (backend, error) {
 	if err := s.check(); err != nil {
 		return backend{}, err
 	}
-	return kinds[s.backend].open(s)
+	return backendKinds[s.backend].open(s)
 }
 
 // openRun opens the backend for the command run.
@@ -215,65 +175,133 @@ func (s *settings) openRun() (backend, error) {
 	if err := s.check(); err != nil {
 		return backend{}, err
 	}
-	if open := kinds[s.backend].openRun; open != nil {
+	if open := backendKinds[s.backend].openRun; open != nil {
 		return open(s)
 	}
-	return kinds[s.backend].open(s)
+	return backendKinds[s.backend].open(s)
 }
 
-// openFor opens the backend for a command that requirements lists.
+// openFor opens the backend for a command of requirements.
 func (s *settings) openFor(command string) (backend, error) {
-	if err := s.supports(command); err != nil {
+	if err := s.requireSupport(command); err != nil {
 		return backend{}, err
 	}
 	return s.open()
 }
 
-// supports returns an error, which wraps [errors.ErrUnsupported], if the kind of backend does not
-// meet the requirements of a command. It does not check other settings, so that a user is not
-// asked for credentials in vain.
-func (s *settings) supports(command string) error {
+// withBackend opens the backend for a command, calls f with a context that is limited by timeout, and
+// closes the backend.
+func (s *settings) withBackend(cmd *cobra.Command, timeout time.Duration, f func(context.Context, backend) error) error {
+	b, err := s.openFor(cmd.Name())
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+	defer cancel()
+	return f(ctx, b)
+}
+
+// requireSupport returns a usage error that wraps [errors.ErrUnsupported] if the backend does not meet
+// the requirements of a command. It does not check other settings, so that users are not asked for
+// settings that do not help.
+func (s *settings) requireSupport(command string) error {
 	k, err := s.kind()
 	if err != nil {
 		return err
 	}
 	meets := requirements[command]
-	if meets(k.has) {
+	if meets(k.functions) {
 		return nil
 	}
-	var able []string
-	for _, name := range slices.Sorted(maps.Keys(kinds)) {
-		if meets(kinds[name].has) {
-			able = append(able, name)
+	var supporting []string
+	for _, name := range slices.Sorted(maps.Keys(backendKinds)) {
+		if meets(backendKinds[name].functions) {
+			supporting = append(supporting, name)
 		}
 	}
-	hint := ""
-	switch {
-	case s.backend == "console":
-	case command == "resign":
-		hint = "; send TERM to the leading elector: it hands over, and exits"
+	advice := ""
+	if command == "resign" && s.backend != "console" {
+		advice = "; send TERM to the leading elector: it hands over, and exits"
 	}
-	return usage("%s: %w of backend %s, only of %s%s", command, errors.ErrUnsupported, s.backend, strings.Join(able, ", "), hint)
+	return usage("%s: %w of backend %s, only of %s%s", command, errors.ErrUnsupported, s.backend, strings.Join(supporting, ", "), advice)
 }
 
-// patient makes a candidate. It tries again each second as long as the error is one that
-// passes and ctx is not done: an elector may be started before its servers. It logs text with
-// these errors.
-func (s *settings) patient(ctx context.Context, text string, passes func(error) bool, candidate func() (leaderelection.Candidate, error)) (leaderelection.Candidate, error) {
+// advise adds advice for the user to an error of the backend.
+func (s *settings) advise(err error) error {
+	if k := backendKinds[s.backend]; err != nil && k.advise != nil {
+		return k.advise(s, err)
+	}
+	return err
+}
+
+// describeTimeout adds the timeout and the servers to an error if ctx is done, and otherwise advice.
+func (s *settings) describeTimeout(ctx context.Context, timeout time.Duration, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return s.advise(err)
+	}
+	return fmt.Errorf("no answer from %s at %s within %v: %w", s.backend, backendKinds[s.backend].servers(s), timeout, err)
+}
+
+// adviseCredentials adds the names of the settings that contain credentials to an error. given reports
+// whether credentials are set.
+func adviseCredentials(err error, given bool, names string) error {
+	if !given {
+		return fmt.Errorf("%w; there are no credentials: set %s", err, names)
+	}
+	return fmt.Errorf("%w; check the credentials in %s", err, names)
+}
+
+// retryCandidate calls create once a second until it succeeds, ctx is done, or the error is not
+// transient. Electors may start before their servers. It logs message with each error.
+func (s *settings) retryCandidate(ctx context.Context, message string, transient func(error) bool, create func() (leaderelection.Candidate, error)) (leaderelection.Candidate, error) {
 	log := s.limitedLog()
 	for {
-		c, err := candidate()
+		c, err := create()
 		switch {
 		case err == nil:
 			return c, nil
-		case ctx.Err() != nil || !passes(err):
+		case ctx.Err() != nil || !transient(err):
 			return nil, err
 		}
-		log.Warn(text, "err", s.advise(err))
+		log.Warn(message, "err", s.advise(err))
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
 		}
+	}
+}
+
+// lazy is a value that is created when it is first needed.
+type lazy[T any] struct {
+	mu    sync.Mutex // is held while the value is created
+	value atomic.Pointer[T]
+}
+
+// get returns the value. It calls create if no earlier call has succeeded.
+func (l *lazy[T]) get(create func() (*T, error)) (*T, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if v := l.value.Load(); v != nil {
+		return v, nil
+	}
+	v, err := create()
+	if err != nil {
+		return nil, err
+	}
+	l.value.Store(v)
+	return v, nil
+}
+
+// created returns the value, or nil if it was not created yet. It does not wait for its creation.
+func (l *lazy[T]) created() *T { return l.value.Load() }
+
+// close calls f with the value if it was created.
+func (l *lazy[T]) close(f func(*T)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if v := l.value.Load(); v != nil {
+		f(v)
 	}
 }

@@ -1,9 +1,9 @@
 package main
 
-// The settings and flags of the backends that a build tag can exclude. They are declared in
-// every build, but registered only with their backend.
-
 import "github.com/spf13/pflag"
+
+// The settings of the backends that a build tag can exclude are declared in every build. Their flags are
+// registered only if the build contains the backend.
 
 type etcdSettings struct {
 	endpoints      []string

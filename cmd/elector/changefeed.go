@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -19,49 +18,28 @@ import (
 )
 
 func init() {
-	kinds["changefeed"] = kind{
-		has: (*feeds)(nil).functions(), check: checkChangefeed, open: openChangefeed,
-		session: func(s *settings) time.Duration { return s.zookeeper.session },
-		servers: func(s *settings) string { return storeurl.Redacted(s.changefeed.store) },
-		flags:   func(s *settings, flags *pflag.FlagSet) { s.changefeed.register(flags) },
-		advise:  (*settings).adviseChangefeed,
+	backendKinds["changefeed"] = backendKind{
+		functions:      (*changefeedBackend)(nil).backend(),
+		flags:          func(s *settings, flags *pflag.FlagSet) { s.changefeed.register(flags) },
+		servers:        func(s *settings) string { return storeurl.Redacted(s.changefeed.store) },
+		check:          checkChangefeed,
+		open:           openChangefeed,
+		sessionTimeout: (*settings).requestedTimeout,
+		advise:         adviseChangefeed,
 	}
 }
 
-// risks are those that --store-unsafe accepts.
-func (c *changefeedSettings) risks() ([]changefeed.Risk, error) {
-	var risks []changefeed.Risk
-	for _, name := range c.unsafe {
-		r, err := changefeed.ParseRisk(name)
-		if err != nil {
-			return nil, usage("--%s: %w", flagStoreUnsafe, err)
-		}
-		risks = append(risks, r)
-	}
-	return risks, nil
+// changefeedBackend is the backend changefeed. It uses one connection and one store for the life of the
+// process. The store contains --election only.
+type changefeedBackend struct {
+	settings  *settings
+	lazyStore lazy[openedStore]
 }
 
-// withFlag adds to the error about an unsafe deployment the flag that accepts it.
-func withFlag(err error) error {
-	var unsafe *changefeed.UnsafeError
-	if !errors.As(err, &unsafe) {
-		return err
-	}
-	names := make([]string, 0, len(unsafe.Risks()))
-	for _, r := range unsafe.Risks() {
-		names = append(names, string(r))
-	}
-	return fmt.Errorf("%w; the flag for that is --%s %s", err, flagStoreUnsafe, strings.Join(names, ","))
-}
-
-// feeds is the backend changefeed: one connection and one store, for the life of the
-// process.
-type feeds struct {
-	*settings
-
-	mu     sync.Mutex
-	opened *storeurl.Opened // nil before it is needed
-	store  changefeed.Store // likewise
+// openedStore is a store and its connection.
+type openedStore struct {
+	connection *storeurl.Opened
+	store      changefeed.Store
 }
 
 func checkChangefeed(s *settings) error {
@@ -71,7 +49,7 @@ func checkChangefeed(s *settings) error {
 	case s.changefeed.store == "memory:":
 		return usage("--store memory: exists within one process only, so no other process could be a candidate")
 	}
-	if err := s.checkSession(100 * time.Millisecond); err != nil {
+	if err := s.checkSessionTimeout(100 * time.Millisecond); err != nil {
 		return err
 	}
 	config, err := s.storeConfig()
@@ -85,19 +63,45 @@ func checkChangefeed(s *settings) error {
 }
 
 func (s *settings) storeConfig() (c storeurl.Config, err error) {
-	tls, err := s.tlsConfig(s.zookeeper.tls)
+	tls, err := s.tls.clientConfig(false)
 	if err != nil {
 		return c, err
 	}
-	risks, err := s.changefeed.risks()
+	risks, err := s.changefeed.acceptedRisks()
 	return storeurl.Config{
 		URL: s.changefeed.store, Election: s.election, Password: s.changefeed.password, Unsafe: risks, TLS: tls,
 	}, err
 }
 
-// refusedLogins are parts of the errors by which servers of stores refuse credentials, in lower
-// case. Their clients have no common type for these errors.
-var refusedLogins = []string{
+// acceptedRisks returns the risks of --store-unsafe.
+func (c *changefeedSettings) acceptedRisks() ([]changefeed.Risk, error) {
+	var risks []changefeed.Risk
+	for _, name := range c.unsafe {
+		r, err := changefeed.ParseRisk(name)
+		if err != nil {
+			return nil, usage("--%s: %w", flagStoreUnsafe, err)
+		}
+		risks = append(risks, r)
+	}
+	return risks, nil
+}
+
+// adviseUnsafe adds the flag that accepts the risks to an error about an unsafe deployment.
+func adviseUnsafe(err error) error {
+	var unsafe *changefeed.UnsafeError
+	if !errors.As(err, &unsafe) {
+		return err
+	}
+	names := make([]string, 0, len(unsafe.Risks()))
+	for _, r := range unsafe.Risks() {
+		names = append(names, string(r))
+	}
+	return fmt.Errorf("%w; the flag for that is --%s %s", err, flagStoreUnsafe, strings.Join(names, ","))
+}
+
+// credentialErrors are parts of the errors, in lower case, that servers of stores return for wrong
+// credentials. Their clients have no common type for these errors.
+var credentialErrors = []string{
 	"password authentication failed", "no pg_hba.conf entry", // PostgreSQL
 	"wrongpass", "noauth", "noperm", // Redis
 	"authorization violation",        // NATS
@@ -106,90 +110,97 @@ var refusedLogins = []string{
 	"authentication failed, invalid user", // etcd
 }
 
-func (s *settings) adviseChangefeed(err error) error {
-	refused := func(part string) bool { return strings.Contains(strings.ToLower(err.Error()), part) }
-	if !errors.Is(err, leaderelection.ErrPermission) && !slices.ContainsFunc(refusedLogins, refused) {
+func adviseChangefeed(s *settings, err error) error {
+	text := strings.ToLower(err.Error())
+	contained := func(part string) bool { return strings.Contains(text, part) }
+	if !errors.Is(err, leaderelection.ErrPermission) && !slices.ContainsFunc(credentialErrors, contained) {
 		return err
 	}
 	given := s.changefeed.password != "" || strings.Contains(s.changefeed.store, "@")
-	return withCredentials(err, given, "ELECTOR_STORE (--store postgres://user@host/database) and ELECTOR_STORE_PASSWORD (--store-password)")
+	return adviseCredentials(err, given, "ELECTOR_STORE (--store postgres://user@host/database) and ELECTOR_STORE_PASSWORD (--store-password)")
 }
 
-func openChangefeed(s *settings) (backend, error) { return (&feeds{settings: s}).functions(), nil }
+func openChangefeed(s *settings) (backend, error) {
+	return (&changefeedBackend{settings: s}).backend(), nil
+}
 
-func (f *feeds) functions() backend {
+func (c *changefeedBackend) backend() backend {
 	return backend{
-		close: f.close, candidate: f.candidate, session: f.session,
-		list: f.list, watch: f.watch, end: f.end, remove: f.remove,
+		close: c.close, newCandidate: c.newCandidate,
+		list: c.list, watch: c.watch, endElection: c.endElection, deleteElection: c.deleteElection,
 	}
 }
 
-// session is the lease: what a leader has after its last heartbeat.
-func (f *feeds) session() time.Duration { return f.zookeeper.session }
-
-// heartbeat is such that the defaults of package changefeed give that lease.
-func (f *feeds) heartbeat() time.Duration { return f.session() * 4 / 7 }
-
-// ready is the store, which is made once.
-func (f *feeds) ready(ctx context.Context) (changefeed.Store, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.opened == nil {
-		config, err := f.storeConfig()
+// store returns the store, which is opened by the first successful call.
+func (c *changefeedBackend) store(ctx context.Context) (changefeed.Store, error) {
+	opened, err := c.lazyStore.get(func() (*openedStore, error) {
+		config, err := c.settings.storeConfig()
 		if err != nil {
 			return nil, err
 		}
-		if f.opened, err = storeurl.Open(ctx, config); err != nil {
-			return nil, fmt.Errorf("--store: %w", err)
-		}
-	}
-	if f.store == nil {
-		store, err := f.opened.New()
+		connection, err := storeurl.Open(ctx, config)
 		if err != nil {
 			return nil, fmt.Errorf("--store: %w", err)
 		}
-		f.store = store
+		store, err := connection.New()
+		if err != nil {
+			connection.Close()
+			return nil, fmt.Errorf("--store: %w", err)
+		}
+		return &openedStore{connection, store}, nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	return f.store, nil
+	return opened.store, nil
 }
 
-func (f *feeds) options(ctx context.Context) []changefeed.Option {
-	return []changefeed.Option{
-		changefeed.WithContext(ctx), changefeed.WithID(f.instanceID), changefeed.WithHeartbeat(f.heartbeat()),
-		// What is left of the lease is for the end of what runs: --lost-grace.
-		changefeed.WithStopGuard(f.session() / spare),
-		changefeed.WithLogger(f.electionLog()),
+// startedStore returns the store after its Start, which commands need that do not join the election.
+func (c *changefeedBackend) startedStore(ctx context.Context) (changefeed.Store, error) {
+	store, err := c.store(ctx)
+	if err != nil {
+		return nil, err
 	}
+	return store, adviseUnsafe(store.Start(ctx))
 }
 
-// candidate waits for the store without limit: an elector may be started before it.
-func (f *feeds) candidate(ctx context.Context) (leaderelection.Candidate, error) {
-	passes := func(err error) bool {
+// options returns the options of elections, and then more options. The session timeout is the lease.
+func (c *changefeedBackend) options(ctx context.Context, more ...changefeed.Option) []changefeed.Option {
+	lease := c.settings.sessionTimeout
+	return append([]changefeed.Option{
+		changefeed.WithContext(ctx), changefeed.WithID(c.settings.instanceID),
+		changefeed.WithHeartbeat(lease * 4 / 7), // results in this lease with the defaults of the package
+		// --lost-grace uses the rest of the lease to stop what elector runs.
+		changefeed.WithStopGuard(lease / leaseMargin),
+		changefeed.WithLogger(c.settings.electionLog()),
+	}, more...)
+}
+
+// newCandidate waits for the store without a limit.
+func (c *changefeedBackend) newCandidate(ctx context.Context) (leaderelection.Candidate, error) {
+	transient := func(err error) bool {
 		return !errors.Is(err, changefeed.ErrUnsuitable) && !errors.Is(err, leaderelection.ErrInvalidOption) &&
 			!errors.Is(err, leaderelection.ErrInvalidPath) && !errors.Is(err, leaderelection.ErrNoElection)
 	}
-	return f.patient(ctx, "the store cannot be used yet", passes, func() (leaderelection.Candidate, error) {
-		store, err := f.ready(ctx)
+	return c.settings.retryCandidate(ctx, "the store cannot be used yet", transient, func() (leaderelection.Candidate, error) {
+		store, err := c.store(ctx)
 		if err != nil {
 			return nil, err
 		}
-		election, err := changefeed.NewElection(store, f.options(ctx)...)
+		election, err := changefeed.NewElection(store, c.options(ctx)...)
 		if err != nil {
-			return nil, withFlag(err)
+			return nil, adviseUnsafe(err)
 		}
 		return election, nil
 	})
 }
 
-// list has the leader that the record names, which may have died within its lease, or at any
-// time where nobody was there to follow. Those who wait leave no trace in the store.
-func (f *feeds) list(ctx context.Context) ([]place, error) {
-	store, err := f.ready(ctx)
+// list returns the leader in the record. The leader may have crashed within its lease, or earlier if no
+// other candidate was waiting. The store does not contain waiting candidates.
+func (c *changefeedBackend) list(ctx context.Context, _ string) ([]candidateInfo, error) {
+	store, err := c.startedStore(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if err := store.Start(ctx); err != nil {
-		return nil, withFlag(err)
 	}
 	r, err := store.Read(ctx)
 	switch {
@@ -200,95 +211,66 @@ func (f *feeds) list(ctx context.Context) ([]place, error) {
 	case r.Ended:
 		return nil, leaderelection.ErrElectionOver
 	}
-	if p := leaderIn(r); p != nil {
-		return []place{*p}, nil
+	if leader := recordLeader(r); leader != nil {
+		return []candidateInfo{*leader}, nil
 	}
 	return nil, nil
 }
 
-func leaderIn(r changefeed.Record) *place {
+// recordLeader returns the leader in a record, or nil.
+func recordLeader(r changefeed.Record) *candidateInfo {
 	if r.Leader == "" || r.TTL == 0 || r.Ended {
 		return nil
 	}
-	return &place{Name: r.Leader, ID: r.Leader, Token: int64(r.Term)}
+	return &candidateInfo{Name: r.Leader, ID: r.Leader, Token: int64(r.Term)}
 }
 
-// watch tells of the leaders that the record names.
-func (f *feeds) watch(ctx context.Context) (<-chan observation, error) {
-	store, err := f.ready(ctx)
+func (c *changefeedBackend) watch(ctx context.Context, _ string) (<-chan observation, error) {
+	store, err := c.startedStore(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if err := store.Start(ctx); err != nil {
-		return nil, withFlag(err)
 	}
 	feed, err := store.Subscribe(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := make(chan observation)
-	go func() {
-		defer close(out)
+	return streamLeaders(ctx, func(yield func(*candidateInfo, error) bool) {
 		defer func() { _ = feed.Close() }()
-		told, last := false, int64(0)
 		for {
 			event, err := feed.Next(ctx)
-			if ctx.Err() != nil {
-				return
-			}
-			next := observation{err: err}
+			var leader *candidateInfo
 			switch {
 			case err != nil:
 			case event.Record.Ended:
-				next.err = leaderelection.ErrElectionOver
+				err = leaderelection.ErrElectionOver
 			case !event.Missing:
-				next.leader = leaderIn(event.Record)
+				leader = recordLeader(event.Record)
 			}
-			token := int64(0)
-			if next.leader != nil {
-				token = next.leader.Token
-			}
-			if next.err == nil && told && token == last {
-				continue // a heartbeat
-			}
-			told, last = true, token
-			select {
-			case out <- next:
-			case <-ctx.Done():
-				return
-			}
-			if next.err != nil {
+			if !yield(leader, err) {
 				return
 			}
 		}
-	}()
-	return out, nil
+	}), nil
 }
 
-// end ends the election, which must exist.
-func (f *feeds) end(ctx context.Context) error {
-	return f.finish(ctx, changefeed.WithoutCreate())
+func (c *changefeedBackend) endElection(ctx context.Context) error {
+	return c.finishElection(ctx, changefeed.WithoutCreate())
 }
 
-// remove ends the election. The mark of that stays in the store, so there is nothing that
-// could be there and not be ended.
-func (f *feeds) remove(ctx context.Context) error { return f.finish(ctx) }
+// deleteElection ends the election even if it does not exist. The record remains in the store as a tombstone.
+func (c *changefeedBackend) deleteElection(ctx context.Context) error { return c.finishElection(ctx) }
 
-func (f *feeds) finish(ctx context.Context, more ...changefeed.Option) error {
-	store, err := f.ready(ctx)
+func (c *changefeedBackend) finishElection(ctx context.Context, more ...changefeed.Option) error {
+	store, err := c.store(ctx)
 	if err != nil {
 		return err
 	}
-	return withFlag(changefeed.DeleteElection(store, append(f.options(ctx), more...)...))
+	return adviseUnsafe(changefeed.DeleteElection(store, c.options(ctx, more...)...))
 }
 
-func (f *feeds) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.store != nil {
-		_ = f.store.Close()
-	}
-	if f.opened != nil {
-		f.opened.Close()
-	}
+func (c *changefeedBackend) close() {
+	c.lazyStore.close(func(opened *openedStore) {
+		_ = opened.store.Close()
+		opened.connection.Close()
+	})
 }

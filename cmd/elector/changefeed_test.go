@@ -3,79 +3,75 @@
 package main
 
 import (
-	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestChangefeed: who is killed is followed after its lease, and who resigns at once; others
-// look on, and end it. Redis stands for all stores: elector knows no differences.
+// newChangefeedHarness returns a harness for an election on Redis. elector treats all stores in the same
+// way.
+func newChangefeedHarness(t *testing.T, election string) *harness {
+	srv := redisServer.Get(t)
+	h := newHarness(t, []string{
+		"--backend", "changefeed", "--store", "redis://" + srv.Addr(), "--election", election, "--session-timeout", "5s",
+	})
+	h.runFlags = func(string) []string { return []string{"--grace", "10ms"} }
+	return h
+}
+
+// TestChangefeed fails if a leader that is killed or resigns is not replaced, if two programs work at the same
+// time, or if other commands do not work.
 func TestChangefeed(t *testing.T) {
 	t.Parallel()
-	srv := redisServer.Get(t)
-	e := &electors{T: t, file: filepath.Join(t.TempDir(), "deeds")}
-	flags := []string{"--backend", "changefeed", "--store", "redis://" + srv.Addr(), "--election", "/jobs/one", "--session-timeout", "5s"}
-	run := func(name string) *process {
-		args := slices.Concat([]string{"run", "--instance-id", name, "--grace", "10ms"}, flags)
-		return start(t, []string{"NAME=" + name, "FILE=" + e.file}, append(args, "--", "/bin/sh", "-c", busy)...)
-	}
-	call := func(args ...string) *process { return start(t, nil, append(args, flags...)...) }
-
-	a := run("a")
-	a.says("works")
-	watching := call("watch")
-	watching.says("") // that a leads
-	b := run("b")
-	b.logs("follower")
+	h := newChangefeedHarness(t, "/jobs/one")
+	a := h.run("a", stubborn)
+	a.waitForOutput("works")
+	watch := h.command("watch")
+	watch.waitForOutput("") // a leads
+	b := h.run("b", stubborn)
+	b.waitForLog("follower")
 	a.signal(syscall.SIGKILL)
-	require.Equal(t, -1, a.exit())
-	b.says("works")
-	require.Contains(t, call("status").says("leader"), "b")
-	c := run("c")
-	c.logs("follower")
+	require.Equal(t, -1, a.exitCode())
+	b.waitForOutput("works")
+	require.Contains(t, h.command("status").waitForOutput("leader"), "b")
+	c := h.run("c", stubborn)
+	c.waitForLog("follower")
 	b.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, b.exit())
-	c.says("works")
-	e.requireOneAfterAnother("a", "b", "c")
+	require.Equal(t, cmdline.OK, b.exitCode())
+	c.waitForOutput("works")
+	h.requireOrder("a", "b", "c")
 	for _, name := range []string{"b", "c"} {
-		watching.out.wait(t, func(line string) bool { return strings.Contains(line, name+" leads") }, name)
+		watch.output.waitForLine(t, name, func(line string) bool { return strings.Contains(line, name+" leads") })
 	}
 
-	require.Equal(t, exitOK, call("end").exit())
-	require.Equal(t, exitBackend, c.exit())
-	require.Equal(t, exitBackend, watching.exit())
-	require.Equal(t, exitOK, call("delete").exit())
+	require.Equal(t, cmdline.OK, h.command("end").exitCode())
+	require.Equal(t, cmdline.Permanent, c.exitCode())
+	require.Equal(t, cmdline.Permanent, watch.exitCode())
+	require.Equal(t, cmdline.OK, h.command("delete").exitCode())
 }
 
-// A lease that is stopped is over when the process goes on, and what it ran is dead before
-// another's begins.
-func TestChangefeedStopped(t *testing.T) {
+// TestChangefeed_LeaderStopped fails if the program of a stopped leader runs until the next leader begins.
+func TestChangefeed_LeaderStopped(t *testing.T) {
 	t.Parallel()
-	srv := redisServer.Get(t)
-	e := &electors{T: t, file: filepath.Join(t.TempDir(), "deeds")}
-	run := func(name string) *process {
-		return start(t, []string{"NAME=" + name, "FILE=" + e.file},
-			"run", "--instance-id", name, "--grace", "10ms", "--backend", "changefeed", "--store", "redis://"+srv.Addr(),
-			"--election", "/jobs/stopped", "--session-timeout", "5s", "--", "/bin/sh", "-c", busy)
-	}
-	a := run("a")
-	a.says("works")
-	b := run("b")
-	b.logs("follower")
+	h := newChangefeedHarness(t, "/jobs/stopped")
+	a := h.run("a", stubborn)
+	a.waitForOutput("works")
+	b := h.run("b", stubborn)
+	b.waitForLog("follower")
 	a.signal(syscall.SIGSTOP)
-	b.says("works")
+	b.waitForOutput("works")
 	a.signal(syscall.SIGCONT)
-	a.logs("follower")
-	e.requireOneAfterAnother("a", "b")
+	a.waitForLog("follower")
+	h.requireOrder("a", "b")
 }
 
-func TestChangefeedUsage(t *testing.T) {
+// TestChangefeed_InvalidStore fails if an invalid address is accepted, or if an error contains the password.
+func TestChangefeed_InvalidStore(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ store, want string }{
 		{"", "--store is required"},
@@ -84,36 +80,34 @@ func TestChangefeedUsage(t *testing.T) {
 		{"redis://:secret@127.0.0.1:1/x", "database number"},
 	} {
 		p := start(t, nil, "run", "--backend", "changefeed", "--store", c.store, "--election", "jobs", "--", "true")
-		require.NotEqual(t, exitOK, p.exit(), c.store)
-		p.logs(c.want)
+		require.NotEqual(t, cmdline.OK, p.exitCode(), c.store)
+		p.waitForLog(c.want)
 		require.NotContains(t, p.log.text(), "secret")
 	}
 }
 
-// TestChangefeedUnsafe: a store that can lose writes is refused with the flag that accepts it.
-func TestChangefeedUnsafe(t *testing.T) {
+// TestChangefeed_UnsafeStore fails if a store that can lose writes is accepted without a flag, or if the error
+// does not contain the flag.
+func TestChangefeed_UnsafeStore(t *testing.T) {
 	t.Parallel()
 	redisServer.Get(t) // Redis is installed
 	srv, err := dbserver.Redis("--appendonly", "no", "--save", "3600 1")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, srv.Close()) }()
-	run := func(command string, flags ...string) *process {
-		args := append([]string{command, "--backend", "changefeed", "--store", "redis://" + srv.Addr(), "--election", "jobs"}, flags...)
-		return start(t, nil, args...)
-	}
+	h := newHarness(t, []string{"--backend", "changefeed", "--store", "redis://" + srv.Addr(), "--election", "jobs"})
 	for _, command := range []string{"status", "watch", "end", "delete"} {
-		p := run(command)
-		require.Equal(t, exitFailed, p.exit(), command)
-		p.logs("--store-unsafe restart")
+		p := h.command(command)
+		require.Equal(t, cmdline.Failed, p.exitCode(), command)
+		p.waitForLog("--store-unsafe restart")
 	}
-	p := run("run", "--", "true")
-	p.logs("--store-unsafe restart")
+	p := h.command("run", "--", "true")
+	p.waitForLog("--store-unsafe restart")
 	p.signal(syscall.SIGTERM)
-	p.exit()
-	p = run("run", "--store-unsafe", "power-loss,restart", "--session-timeout", "5s", "--", "true")
-	require.Equal(t, exitOK, p.exit())
+	p.exitCode()
+	p = h.command("run", "--store-unsafe", "power-loss,restart", "--session-timeout", "5s", "--", "true")
+	require.Equal(t, cmdline.OK, p.exitCode())
 
-	p = run("run", "--store-unsafe", "fire", "--", "true")
-	require.Equal(t, exitUsage, p.exit())
-	p.logs("failover, power-loss, restart")
+	p = h.command("run", "--store-unsafe", "fire", "--", "true")
+	require.Equal(t, cmdline.Usage, p.exitCode())
+	p.waitForLog("failover, power-loss, restart")
 }

@@ -1,7 +1,5 @@
 package main
 
-// The command config shows the settings of run and the source of each.
-
 import (
 	"slices"
 	"strings"
@@ -11,14 +9,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// origin is the annotation of a flag that says what has set it, other than the command
-// line.
-const origin = "origin"
+// sourceAnnotation is the annotation of a flag that was not set on the command line. It contains the name
+// of the variable, or the line of the file.
+const sourceAnnotation = "source"
 
-// hidden stands for a setting that is not to be shown.
+// hidden replaces a credential in the output.
 const hidden = "(hidden)"
 
-func newConfig(r *runner) *cobra.Command {
+func newConfig(r *runCommand) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config [flags] [-- program arguments...]",
 		Short: "Show and check the settings of run",
@@ -30,25 +28,26 @@ Exit codes: 0 run accepts the settings; 2 run rejects them; 126 or 127 the progr
 executed, or was not found.`,
 		Example: "  elector config --config /etc/elector/report.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := r.takeProgram(cmd, args); err != nil {
+			if err := r.setProgram(cmd, args); err != nil {
 				return err
 			}
 			encoder := yaml.NewEncoder(cmd.OutOrStdout())
-			if err := encoder.Encode(r.document(cmd, len(args) > 0)); err != nil {
+			if err := encoder.Encode(r.configDocument(cmd, len(args) > 0)); err != nil {
 				return err
 			}
 			return r.check()
 		},
 	}
-	r.registerRun(cmd.Flags())
+	r.register(cmd.Flags())
 	return cmd
 }
 
-// document is the file that says the same.
-func (r *runner) document(cmd *cobra.Command, byLine bool) *yaml.Node {
+// configDocument returns a configuration file that contains the settings of a command, with comments that
+// name their sources. programFromLine reports whether the command line contains the program.
+func (r *runCommand) configDocument(cmd *cobra.Command, programFromLine bool) *yaml.Node {
 	top := &yaml.Node{Kind: yaml.MappingNode}
-	add := func(name string, value *yaml.Node, from string) {
-		value.LineComment = from
+	add := func(name string, value *yaml.Node, source string) {
+		value.LineComment = source
 		top.Content = append(top.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, value)
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -59,37 +58,37 @@ func (r *runner) document(cmd *cobra.Command, byLine bool) *yaml.Node {
 		switch {
 		case f.Name == flagConfig || f.Name == "help":
 			return
-		case value != "" && slices.Contains(credentials, variables(f.Name)[0]):
+		case value != "" && slices.Contains(credentials, flagVariables(f.Name)[0]):
 			value = hidden
 		}
-		from := "default"
+		source := "default"
 		switch {
-		case len(f.Annotations[origin]) > 0:
-			from = f.Annotations[origin][0]
+		case len(f.Annotations[sourceAnnotation]) > 0:
+			source = f.Annotations[sourceAnnotation][0]
 		case f.Changed:
-			from = "command line"
+			source = "command line"
 		case f.Name == flagInstanceID:
-			value = "" // the name made up here must not become that of all who use the file
+			value = "" // a generated name must not be used by several instances
 		}
 		node := &yaml.Node{Kind: yaml.ScalarNode, Value: value}
 		switch f.Value.Type() {
 		case "string", "stringSlice":
 			node.SetString(value)
 		}
-		add(f.Name, node, from)
+		add(f.Name, node, source)
 	})
-	if len(r.program) > 0 {
+	if len(r.program.args) > 0 {
 		list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
-		for _, arg := range r.program {
+		for _, arg := range r.program.args {
 			item := &yaml.Node{}
 			item.SetString(arg)
 			list.Content = append(list.Content, item)
 		}
-		from := r.config
-		if byLine {
-			from = "command line"
+		source := r.settings.configFile
+		if programFromLine {
+			source = "command line"
 		}
-		add(keyCommand, list, from)
+		add(keyCommand, list, source)
 	}
 	return top
 }

@@ -8,20 +8,23 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-func TestConfigCommand(t *testing.T) {
+// TestConfig fails if the printed file is not equivalent to the settings, or contains credentials.
+func TestConfig(t *testing.T) {
 	t.Setenv("ELECTOR_INSTANCE_ID", "me: or not")
 	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:secret")
-	file := configFile(t, example)
-	show := func(args ...string) (string, error) {
+	file := writeConfigFile(t, example)
+	runConfig := func(args ...string) (string, error) {
 		root, out := newRoot(), &bytes.Buffer{}
 		root.SetOut(out)
 		root.SetArgs(append([]string{"config"}, args...))
 		err := root.Execute()
 		return out.String(), err
 	}
-	text, err := show("--config", file, "--grace", "3s")
+	text, err := runConfig("--config", file, "--grace", "3s")
 	require.NoError(t, err)
 	require.Contains(t, text, "election: /from/file # "+file+":4\n")
 	require.Contains(t, text, "grace: 3s # command line\n")
@@ -29,30 +32,30 @@ func TestConfigCommand(t *testing.T) {
 	require.Contains(t, text, "zookeeper-auth: (hidden) # ELECTOR_ZOOKEEPER_AUTH\n")
 	require.Contains(t, text, `command: [echo, two  words, "3"]`)
 
-	// It is a file that says the same.
+	// The output is a file with the same settings.
 	t.Setenv("ELECTOR_INSTANCE_ID", "")
-	s, r, err := parse(t, "run", "--config", configFile(t, text))
+	s, r, err := parse(t, "run", "--config", writeConfigFile(t, text))
 	require.NoError(t, err)
 	require.Equal(t, "me: or not", s.instanceID)
 	require.Equal(t, "echo file", r.beginCommand)
 	require.Equal(t, 3*time.Second, r.grace)
 	require.Equal(t, []string{"echo", "two  words", "3"}, s.fileProgram)
 
-	// Lists too. The name that this instance would make up is not another one's.
-	text, err = show("--etcd-endpoints", "a:1,b:2", "--", "ls")
+	// The output contains lists, but not the generated name of the instance.
+	text, err = runConfig("--etcd-endpoints", "a:1,b:2", "--", "ls")
 	require.NoError(t, err)
-	require.Contains(t, text, "backend: etcd # default\n", "only its servers are given")
+	require.Contains(t, text, "backend: etcd # default\n", "the settings contain the servers of etcd only")
 	require.Contains(t, text, "instance-id: \"\" # default\n")
-	s, _, err = parse(t, "run", "--config", configFile(t, text))
+	s, _, err = parse(t, "run", "--config", writeConfigFile(t, text))
 	require.NoError(t, err)
 	require.Equal(t, []string{"a:1", "b:2"}, s.etcd.endpoints)
-	text, err = show("--backend", "console", "--", "ls")
+	text, err = runConfig("--backend", "console", "--", "ls")
 	require.NoError(t, err)
-	s, _, err = parse(t, "run", "--config", configFile(t, text))
+	s, _, err = parse(t, "run", "--config", writeConfigFile(t, text))
 	require.NoError(t, err)
 	require.Empty(t, s.etcd.endpoints)
 
-	text, err = show("--end-tries", "0", "--", "ls")
+	text, err = runConfig("--end-tries", "0", "--", "ls")
 	require.Contains(t, text, "command: [ls] # command line\n")
-	require.Equal(t, exitUsage, exitCode(err))
+	require.Equal(t, cmdline.Usage, exitCode(err))
 }

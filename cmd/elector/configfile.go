@@ -1,7 +1,5 @@
 package main
 
-// The configuration file: YAML, with the names of the flags of run as keys.
-
 import (
 	"bytes"
 	"errors"
@@ -19,77 +17,76 @@ import (
 
 const (
 	flagConfig = "config"
-	// keyCommand has what follows -- on a command line.
+	// keyCommand is the key of the program and its arguments.
 	keyCommand = "command"
 )
 
-// fromFile sets the flags that neither the command line nor the environment has. A file is
-// made for run; other commands check all of it, and take from it what all commands have.
-func (s *settings) fromFile(cmd *cobra.Command) error {
-	if s.config == "" {
+// readConfigFile sets the flags that neither the command line nor the environment contains. The keys of the
+// file are the flags of run. Other commands check all keys, and use those that all commands have.
+func (s *settings) readConfigFile(cmd *cobra.Command) error {
+	if s.configFile == "" {
 		return nil
 	}
-	text, err := os.ReadFile(s.config)
+	text, err := os.ReadFile(s.configFile)
 	if err != nil {
 		return usage("--config: %w", err)
 	}
 	keys, err := parseConfig(text)
 	if err != nil {
-		return usage("--config %s: %w", s.config, err)
+		return usage("--config %s: %w", s.configFile, err)
 	}
 	common, all := cmd.Root().PersistentFlags(), cmd.Flags()
-	ofRun := pflag.NewFlagSet("", pflag.ContinueOnError)
-	ofRun.SetNormalizeFunc(aliases)
-	ofRun.AddFlagSet(common)
+	runFlags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	runFlags.SetNormalizeFunc(normalizeFlag)
+	runFlags.AddFlagSet(common)
 	for _, c := range cmd.Root().Commands() {
 		if c.Name() == "run" {
-			ofRun.AddFlagSet(c.Flags())
+			runFlags.AddFlagSet(c.Flags())
 		}
 	}
 	seen := map[string]int{}
 	for _, key := range keys {
-		at := func(format string, args ...any) error {
-			return usage("%s:%d: %w", s.config, key.line, fmt.Errorf(format, args...))
+		fail := func(format string, args ...any) error {
+			return usage("%s:%d: %w", s.configFile, key.line, fmt.Errorf(format, args...))
 		}
-		name := string(aliases(nil, key.name))
+		name := string(normalizeFlag(nil, key.name))
 		if line, twice := seen[name]; twice {
-			return at("%q is set in line %d already", key.name, line)
+			return fail("%q is set in line %d already", key.name, line)
 		}
 		seen[name] = key.line
-		flag := ofRun.Lookup(name)
+		flag := runFlags.Lookup(name)
 		switch {
 		case name == keyCommand:
 			if !key.list || len(key.values) == 0 {
-				return at("%q is not a list: the program and its arguments, one item each", key.name)
+				return fail("%q is not a list: the program and its arguments, one item each", key.name)
 			}
 			s.fileProgram = key.values
 			continue
 		case flag == nil || name == flagConfig || name == "help":
-			return at("unknown key %q: the nearest is %q", key.name, nearest(name, ofRun))
+			return fail("unknown key %q: the nearest is %q", key.name, nearestKey(name, runFlags))
 		case key.list:
-			return at("%q is a list, and should be one value", key.name)
+			return fail("%q is a list, and should be one value", key.name)
 		case key.null:
-			return at("%q has no value", key.name)
+			return fail("%q has no value", key.name)
 		}
-		takes := cmd.Name() == "run" || cmd.Name() == "config" || common.Lookup(name) != nil
+		used := cmd.Name() == "run" || cmd.Name() == "config" || common.Lookup(name) != nil
 		switch {
-		case !takes:
-			// A flag of another command, which may have one of the same name.
+		case !used: // cmd can have a different flag with the same name
 			if err := flag.Value.Set(key.values[0]); err != nil {
-				return at("%q: %q: %w", key.name, key.values[0], err)
+				return fail("%q: %q: %w", key.name, key.values[0], err)
 			}
 		case !all.Changed(name):
 			if err := all.Set(name, key.values[0]); err != nil {
-				return at("%q: %w", key.name, cmdline.ValueError(err))
+				return fail("%q: %w", key.name, cmdline.ValueError(err))
 			}
-			_ = all.SetAnnotation(name, origin, []string{fmt.Sprintf("%s:%d", s.config, key.line)})
+			_ = all.SetAnnotation(name, sourceAnnotation, []string{fmt.Sprintf("%s:%d", s.configFile, key.line)})
 		}
 	}
 	return nil
 }
 
-// nearest is the known key that is most like one that is not.
-func nearest(unknown string, flags *pflag.FlagSet) string {
+// nearestKey returns the known key that is most similar to an unknown one.
+func nearestKey(unknown string, flags *pflag.FlagSet) string {
 	known := []string{keyCommand}
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Name != flagConfig && f.Name != "help" {
@@ -100,16 +97,17 @@ func nearest(unknown string, flags *pflag.FlagSet) string {
 	return key
 }
 
-// configKey is a key of the file with its value, or with its values if that is a list.
+// configKey is a key of the file and its value.
 type configKey struct {
-	name       string
-	line       int
-	values     []string
-	list, null bool
+	name   string
+	line   int
+	values []string // the value, or the elements of the list
+	list   bool     // the value is a list
+	null   bool     // there is no value
 }
 
-// parseConfig reads one document, a mapping of names to values or lists of values. Values
-// are as they are written: it is the flags that know their types.
+// parseConfig parses a document that maps names to values or lists of values. It returns values as text,
+// because their types depend on the flags.
 func parseConfig(text []byte) ([]configKey, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document, second yaml.Node
@@ -124,7 +122,7 @@ func parseConfig(text []byte) ([]configKey, error) {
 	}
 	top := document.Content[0]
 	if top.Kind == yaml.ScalarNode && top.Tag == "!!null" {
-		return nil, nil // nothing but comments
+		return nil, nil // the file contains only comments
 	}
 	if top.Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("line %d: not of the form key: value", top.Line)

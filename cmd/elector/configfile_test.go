@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// configFile is a file of these lines.
-func configFile(t *testing.T, text string) string {
+// writeConfigFile writes a configuration file, and returns its path.
+func writeConfigFile(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "elector.yaml")
 	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
@@ -20,11 +22,11 @@ func configFile(t *testing.T, text string) string {
 }
 
 const example = `
-# Who comes first: the command line, the environment, this file, the defaults.
+# The order of precedence: command line, environment, this file, defaults.
 backend: console
 election: /from/file
 instance-id: from file
-leader-start-command: echo file   # the predecessor's name
+leader-start-command: echo file   # the name of an older elector
 leader-end-command: "echo file"
 end-tries: 7
 error-timeout: 3s
@@ -32,10 +34,11 @@ tls: true
 command: [echo, "two  words", 3]
 `
 
+// TestConfigFile fails if a key is ignored, or if the file has precedence over the command line or the environment.
 func TestConfigFile(t *testing.T) {
 	t.Setenv("ELECTOR_INSTANCE_ID", "from variable")
 	t.Setenv("ELECTOR_KEY", "/from/variable")
-	file := configFile(t, example)
+	file := writeConfigFile(t, example)
 	s, r, err := parse(t, "run", "--config", file, "--instance-id", "from flag", "--leader-end-command", "echo flag")
 	require.NoError(t, err)
 	require.Equal(t, "console", s.backend)
@@ -46,7 +49,7 @@ func TestConfigFile(t *testing.T) {
 	require.Equal(t, 7, r.endTries)
 	require.Equal(t, 3*time.Second, r.errorTimeout)
 	require.Equal(t, 10*time.Second, r.grace, "the default")
-	require.True(t, s.zookeeper.tls)
+	require.True(t, s.tls.enabled)
 	require.Equal(t, []string{"echo", "two  words", "3"}, s.fileProgram)
 
 	t.Setenv("ELECTOR_CONFIG", file)
@@ -56,12 +59,13 @@ func TestConfigFile(t *testing.T) {
 	require.Equal(t, "echo file", r.endCommand)
 
 	for _, empty := range []string{"", "# nothing\n", "---\n", "{}\n"} {
-		_, _, err = parse(t, "run", "--config", configFile(t, empty))
+		_, _, err = parse(t, "run", "--config", writeConfigFile(t, empty))
 		require.NoError(t, err, "%q", empty)
 	}
 }
 
-func TestWrongConfigFile(t *testing.T) {
+// TestConfigFile_Invalid fails if an invalid file is accepted, or if the error does not contain the line.
+func TestConfigFile_Invalid(t *testing.T) {
 	for text, want := range map[string]string{
 		"backend: console\n\nzookeper-server: x": `elector.yaml:3: unknown key "zookeper-server": the nearest is "zookeeper-servers"`,
 		"comand: [x]":                            `:1: unknown key "comand": the nearest is "command"`,
@@ -81,44 +85,45 @@ func TestWrongConfigFile(t *testing.T) {
 		"- backend":                                        "line 1: not of the form key: value",
 		"backend: \"console":                               "unexpected end",
 	} {
-		_, _, err := parse(t, "run", "--config", configFile(t, text))
+		_, _, err := parse(t, "run", "--config", writeConfigFile(t, text))
 		require.ErrorContains(t, err, want, "%q", text)
 		require.ErrorContains(t, err, "elector.yaml", "%q", text)
-		require.Equal(t, exitUsage, exitCode(err), "%q", text)
+		require.Equal(t, cmdline.Usage, exitCode(err), "%q", text)
 	}
 	_, _, err := parse(t, "run", "--config", "/no/such/file")
 	require.ErrorContains(t, err, "--config: open /no/such/file")
-	require.Equal(t, exitUsage, exitCode(err))
+	require.Equal(t, cmdline.Usage, exitCode(err))
 }
 
-// TestConfigFileOfOthers: the same file does for all commands.
-func TestConfigFileOfOthers(t *testing.T) {
-	file := configFile(t, example)
+// TestConfigFile_OtherCommands fails if a command other than run rejects the keys of run, or accepts invalid values.
+func TestConfigFile_OtherCommands(t *testing.T) {
+	file := writeConfigFile(t, example)
 	p := start(t, nil, "status", "--config", file)
-	require.Equal(t, exitUsage, p.exit())
-	p.logs("status: unsupported operation of backend console")
-	p = start(t, nil, "status", "--config", configFile(t, "end-tries: many"))
-	require.Equal(t, exitUsage, p.exit())
-	p.logs("end-tries")
+	require.Equal(t, cmdline.Usage, p.exitCode())
+	p.waitForLog("status: unsupported operation of backend console")
+	p = start(t, nil, "status", "--config", writeConfigFile(t, "end-tries: many"))
+	require.Equal(t, cmdline.Usage, p.exitCode())
+	p.waitForLog("end-tries")
 }
 
-// TestProgramOfTheConfigFile: what follows -- counts first.
-func TestProgramOfTheConfigFile(t *testing.T) {
+// TestConfigFile_Program fails if run ignores the program of the file, or if the program after -- does not have
+// precedence.
+func TestConfigFile_Program(t *testing.T) {
 	srv := start(t, nil, "dev-server", "--listen", "127.0.0.1:0")
-	addr := srv.says("listening on ")[len("listening on "):]
-	file := configFile(t, "backend: zookeeper\nzookeeper-servers: "+addr+"\ncommand: [echo, of  the, file]\n")
+	addr := srv.waitForOutput("listening on ")[len("listening on "):]
+	file := writeConfigFile(t, "backend: zookeeper\nzookeeper-servers: "+addr+"\ncommand: [echo, of  the, file]\n")
 	p := start(t, nil, "run", "--config", file)
-	p.says("of  the file")
-	require.Equal(t, exitOK, p.exit())
+	p.waitForOutput("of  the file")
+	require.Equal(t, cmdline.OK, p.exitCode())
 	p = start(t, nil, "run", "--config", file, "--", "echo", "of the line")
-	p.says("of the line")
-	require.Equal(t, exitOK, p.exit())
+	p.waitForOutput("of the line")
+	require.Equal(t, cmdline.OK, p.exitCode())
 }
 
-// TestConfigFileOfTheExample: the unit's file is understood.
-func TestConfigFileOfTheExample(t *testing.T) {
+// TestConfigFile_SystemdExample fails if run rejects the file of the systemd example.
+func TestConfigFile_SystemdExample(t *testing.T) {
 	s, r, err := parse(t, "run", "--config", "../../examples/elector/systemd/report.yaml")
 	require.NoError(t, err)
 	require.Equal(t, []string{"/usr/local/bin/report", "--daily"}, s.fileProgram)
-	require.Equal(t, "127.0.0.1:8081", r.listenOn)
+	require.Equal(t, "127.0.0.1:8081", r.listenAddress)
 }

@@ -8,21 +8,32 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/console"
 )
 
-// typed is the backend console: a person types on standard input.
-type typed struct {
-	*settings
-	console *console.Console
+func init() {
+	backendKinds["console"] = backendKind{
+		functions: (*consoleBackend)(nil).backend(),
+		servers:   func(*settings) string { return "" },
+		check:     func(*settings) error { return nil },
+		open:      openConsole,
+	}
+}
+
+// consoleBackend is the backend console: a user types the events on standard input.
+type consoleBackend struct {
+	settings *settings
+	console  *console.Console
 }
 
 func openConsole(s *settings) (backend, error) {
-	return (&typed{s, console.New(os.Stdin, os.Stderr)}).functions(), nil
+	return (&consoleBackend{s, console.New(os.Stdin, os.Stderr)}).backend(), nil
 }
 
-func (t *typed) functions() backend { return backend{close: t.close, candidate: t.candidate} }
-
-func (t *typed) candidate(context.Context) (leaderelection.Candidate, error) {
-	t.log.Info("type LEADER, NOTLEADER or ERROR; the end of input ends elector")
-	return t.console.Candidate(t.instanceID), nil
+func (c *consoleBackend) backend() backend {
+	return backend{close: c.close, newCandidate: c.newCandidate}
 }
 
-func (t *typed) close() { t.console.Close() }
+func (c *consoleBackend) newCandidate(context.Context) (leaderelection.Candidate, error) {
+	c.settings.log.Info("type LEADER, NOTLEADER or ERROR; elector exits at the end of the input")
+	return c.console.Candidate(c.settings.instanceID), nil
+}
+
+func (c *consoleBackend) close() { c.console.Close() }

@@ -9,45 +9,48 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// startConsole starts an elector, and returns what types to it.
+// startConsole starts an elector, and returns the other end of its standard input.
 func startConsole(t *testing.T, args ...string) (*process, *os.File) {
 	t.Helper()
 	in, keyboard, err := os.Pipe()
 	require.NoError(t, err)
 	defer in.Close()
 	t.Cleanup(func() { keyboard.Close() })
-	return startWith(t, in, nil, append([]string{"run", "--backend", "console"}, args...)...), keyboard
+	return startWithInput(t, in, nil, append([]string{"run", "--backend", "console"}, args...)...), keyboard
 }
 
+// TestConsole fails if a typed event does not have its effect.
 func TestConsole(t *testing.T) {
 	p, keyboard := startConsole(t, "--leader-begin-command", "echo begin $ELECTOR_TOKEN", "--leader-end-command", "echo end $ELECTOR_ROLE",
 		"--leader-error-command", "echo error", "--error-timeout", "10ms")
 	fmt.Fprintln(keyboard, "LEADER 7")
-	require.Equal(t, "begin 7", p.says("begin"))
+	require.Equal(t, "begin 7", p.waitForOutput("begin"))
 	fmt.Fprintln(keyboard, "NOTLEADER")
-	require.Equal(t, "end follower", p.says("end"))
+	require.Equal(t, "end follower", p.waitForOutput("end"))
 	fmt.Fprintln(keyboard, "LEADER 8")
-	p.says("begin 8")
+	p.waitForOutput("begin 8")
 	fmt.Fprintln(keyboard, "ERROR")
-	p.says("end")
-	p.says("error")
+	p.waitForOutput("end")
+	p.waitForOutput("error")
 	fmt.Fprintln(keyboard, "WHAT")
-	p.logs(`"WHAT": not one of`)
+	p.waitForLog(`"WHAT": not one of`)
 	fmt.Fprintln(keyboard, "LEADER")
-	p.says("begin")
+	p.waitForOutput("begin")
 	keyboard.Close()
-	p.says("end")
-	require.Equal(t, exitOK, p.exit())
+	p.waitForOutput("end")
+	require.Equal(t, cmdline.OK, p.exitCode())
 }
 
-// TestConsoleTerm: nobody waits for what is typed.
-func TestConsoleTerm(t *testing.T) {
-	p, keyboard := startConsole(t, "--", "sh", "-c", `trap 'echo told; exit 3' TERM; echo started; while :; do sleep 0.01; done`)
+// TestConsole_Term fails if elector does not exit after TERM while it reads the input.
+func TestConsole_Term(t *testing.T) {
+	p, keyboard := startConsole(t, "--", "sh", "-c", `trap 'echo stopped; exit 3' TERM; echo started; while :; do sleep 0.01; done`)
 	fmt.Fprintln(keyboard, "LEADER")
-	p.says("started")
+	p.waitForOutput("started")
 	p.signal(syscall.SIGTERM)
-	p.says("told")
-	require.Equal(t, exitOK, p.exit())
+	p.waitForOutput("stopped")
+	require.Equal(t, cmdline.OK, p.exitCode())
 }

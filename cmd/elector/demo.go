@@ -41,9 +41,9 @@ Exit codes: 0 every step happened in time; 1 a step did not; 2 wrong usage; 130 
 		}
 		switch err := demo.Run(cmd.Context(), opts, os.Stdout); {
 		case errors.Is(err, demo.ErrInterrupted):
-			return &cmdline.Error{Code: exitInterrupted}
+			return &cmdline.Error{Code: cmdline.Interrupted}
 		case err != nil:
-			return &cmdline.Error{Code: exitFailed} // Run has printed it
+			return &cmdline.Error{Code: cmdline.Failed} // Run has printed the error
 		}
 		return nil
 	}

@@ -13,16 +13,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// devServer is the settings of the dev-server command.
+// devServer is the command dev-server. Its fields are the flags.
 type devServer struct {
-	servers  int
-	listen   []string
-	tick     time.Duration
-	shortest time.Duration
-	longest  time.Duration
-	super    string
-	ttl      bool
-	control  string
+	servers                int
+	listen                 []string
+	tick                   time.Duration
+	minSession, maxSession time.Duration // range of the granted session timeouts
+	super                  string
+	ttl                    bool
+	control                string // address for HTTP requests; "" for none
 }
 
 func newDevServer() *cobra.Command {
@@ -45,16 +44,16 @@ func newDevServer() *cobra.Command {
 	flags.IntVar(&d.servers, "servers", 1, "number of servers of the ensemble")
 	flags.StringSliceVar(&d.listen, "listen", []string{"127.0.0.1:2181"}, "addresses to listen on, host:port, one for each server; further servers use the ports after the last one")
 	flags.DurationVar(&d.tick, "tick", 100*time.Millisecond, "granularity of session timeouts; the default of a real server is 2s")
-	flags.DurationVar(&d.shortest, "min-session-timeout", 0, "minimum granted session timeout (default 2 ticks)")
-	flags.DurationVar(&d.longest, "max-session-timeout", 0, "maximum granted session timeout (default 1m, or 20 ticks if that is longer)")
+	flags.DurationVar(&d.minSession, "min-session-timeout", 0, "minimum granted session timeout (default 2 ticks)")
+	flags.DurationVar(&d.maxSession, "max-session-timeout", 0, "maximum granted session timeout (default 1m, or 20 ticks if that is longer)")
 	flags.StringVar(&d.super, "super", "", "digest credential user:password of a super user")
 	flags.BoolVar(&d.ttl, "ttl", true, "allow znodes with a time to live; a real server does not allow them by default")
 	flags.StringVar(&d.control, "control", "", "address for HTTP requests that inject faults, host:port (default: none)")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return d.run(cmd) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return d.serve(cmd) }
 	return cmd
 }
 
-// addresses returns one address for each server.
+// addresses returns the address of each server.
 func (d *devServer) addresses() ([]string, error) {
 	if d.servers < 1 {
 		return nil, usage("--servers %d: an ensemble has at least one server", d.servers)
@@ -62,7 +61,7 @@ func (d *devServer) addresses() ([]string, error) {
 	if len(d.listen) == 0 || len(d.listen) > d.servers {
 		return nil, usage("--listen %s: %d addresses for %d servers; give at most one for each", strings.Join(d.listen, ","), len(d.listen), d.servers)
 	}
-	var out []string
+	var addresses []string
 	for i := range d.servers {
 		given := d.listen[min(i, len(d.listen)-1)]
 		host, text, err := net.SplitHostPort(given)
@@ -70,17 +69,18 @@ func (d *devServer) addresses() ([]string, error) {
 		if err = errors.Join(err, portErr); err != nil {
 			return nil, usage("--listen %s: it must be host:port: %w", given, err)
 		}
-		if more := i - len(d.listen) + 1; more > 0 && port > 0 {
-			if port += uint64(more); port > 65535 {
+		if further := i - len(d.listen) + 1; further > 0 && port > 0 {
+			if port += uint64(further); port > 65535 {
 				return nil, usage("--listen %s: no ports are left for %d servers", given, d.servers)
 			}
 		}
-		out = append(out, net.JoinHostPort(host, strconv.FormatUint(port, 10)))
+		addresses = append(addresses, net.JoinHostPort(host, strconv.FormatUint(port, 10)))
 	}
-	return out, nil
+	return addresses, nil
 }
 
-func (d *devServer) run(cmd *cobra.Command) error {
+// serve runs the servers until a signal is received.
+func (d *devServer) serve(cmd *cobra.Command) error {
 	ctx, cancel := untilSignal(cmd.Context())
 	defer cancel()
 	addresses, err := d.addresses()
@@ -91,7 +91,7 @@ func (d *devServer) run(cmd *cobra.Command) error {
 		return usage("--super: it must be user:password")
 	}
 	options := []zktest.Option{
-		zktest.WithAddr(addresses...), zktest.WithTick(d.tick), zktest.WithSessionTimeouts(d.shortest, d.longest),
+		zktest.WithAddr(addresses...), zktest.WithTick(d.tick), zktest.WithSessionTimeouts(d.minSession, d.maxSession),
 		zktest.WithSuperUser(d.super), zktest.WithLogLimit(0),
 	}
 	if !d.ttl {
@@ -105,13 +105,13 @@ func (d *devServer) run(cmd *cobra.Command) error {
 	if _, err := ensemble.Server(0).Listen(); err != nil {
 		return fmt.Errorf("dev-server: %w", err)
 	}
-	control, err := startControl(d.control, ensemble)
+	control, err := startFaultServer(d.control, ensemble)
 	if err != nil {
 		return fmt.Errorf("dev-server: --control: %w", err)
 	}
 	defer control.close()
-	if control.addr != "" {
-		if _, err := fmt.Fprintln(cmd.OutOrStdout(), "control on", control.addr); err != nil {
+	if control.address != "" {
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), "control on", control.address); err != nil {
 			return err
 		}
 	}

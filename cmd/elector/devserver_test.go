@@ -15,14 +15,16 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestDevServerAddresses(t *testing.T) {
+// TestDevServer_Addresses fails if a server has a wrong address, or if invalid flags are accepted.
+func TestDevServer_Addresses(t *testing.T) {
 	for _, c := range []struct {
 		servers int
 		listen  string
-		want    string // or the error
+		want    string // the addresses, or the error
 	}{
 		{1, "127.0.0.1:2181", "127.0.0.1:2181"},
 		{3, "127.0.0.1:2181", "127.0.0.1:2181 127.0.0.1:2182 127.0.0.1:2183"},
@@ -38,7 +40,7 @@ func TestDevServerAddresses(t *testing.T) {
 		d := devServer{servers: c.servers, listen: strings.Split(c.listen, ",")}
 		got, err := d.addresses()
 		if err != nil {
-			require.Equal(t, exitUsage, exitCode(err))
+			require.Equal(t, cmdline.Usage, exitCode(err))
 			require.Contains(t, err.Error(), c.want)
 			continue
 		}
@@ -46,7 +48,8 @@ func TestDevServerAddresses(t *testing.T) {
 	}
 }
 
-func TestDevServerUsage(t *testing.T) {
+// TestDevServer_InvalidFlags fails if the command accepts flags that the servers reject.
+func TestDevServer_InvalidFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"--servers", "0"},
 		{"--super", "user"},
@@ -54,15 +57,16 @@ func TestDevServerUsage(t *testing.T) {
 		{"--min-session-timeout", "2s", "--max-session-timeout", "1s"},
 	} {
 		p := start(t, nil, append([]string{"dev-server"}, args...)...)
-		require.Equal(t, exitUsage, p.exit(), args)
+		require.Equal(t, cmdline.Usage, p.exitCode(), args)
 	}
 }
 
-func TestDevServerEnsemble(t *testing.T) {
+// TestDevServer_Ensemble fails if a flag has no effect on the servers.
+func TestDevServer_Ensemble(t *testing.T) {
 	srv := start(t, nil, "dev-server", "--servers", "3", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0",
 		"--tick", "50ms", "--min-session-timeout", "200ms", "--max-session-timeout", "5s", "--super", "root:pw", "--ttl=false")
-	control := "http://" + srv.says("control on ")[len("control on "):]
-	addrs := srv.says("listening on ")[len("listening on "):]
+	control := "http://" + srv.waitForOutput("control on ")[len("control on "):]
+	addrs := srv.waitForOutput("listening on ")[len("listening on "):]
 	c, _, err := zk.Connect(strings.Split(addrs, ","), time.Minute, zk.WithLogInfo(false))
 	require.NoError(t, err)
 	defer c.Close()
@@ -72,46 +76,48 @@ func TestDevServerEnsemble(t *testing.T) {
 	for addr := range strings.SplitSeq(addrs, ",") {
 		require.Contains(t, string(data), ";"+addr+"\n")
 	}
-	_, err = c.Create("/mine", nil, 0, zk.DigestACL(zk.PermAll, "somebody", "else"))
+	_, err = c.Create("/mine", nil, 0, zk.DigestACL(zk.PermAll, "other", "password"))
 	require.NoError(t, err)
 	_, err = c.Set("/mine", nil, -1)
-	require.NoError(t, err, "the super user may")
+	require.NoError(t, err, "the super user has no permission")
 	_, err = c.CreateTTL("/ttl", nil, zk.FlagTTL, zk.WorldACL(zk.PermAll), time.Hour)
 	require.Error(t, err)
-	var state stateAnswer
+	var state ensembleState
 	require.NoError(t, json.Unmarshal([]byte(fetch(t, "GET", control+"/state", http.StatusOK)), &state))
 	require.Len(t, state.Sessions, 1)
 	require.Equal(t, "5s", state.Sessions[0].Timeout)
 	srv.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, srv.exit())
+	require.Equal(t, cmdline.OK, srv.exitCode())
 }
 
-// fetch returns the answer to a request, which must have this status.
+// fetch sends a request, requires a status, and returns the body of the response.
 func fetch(t *testing.T, method, url string, status int) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	require.NoError(t, err)
-	answer, err := http.DefaultClient.Do(r)
+	response, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
-	require.Equal(t, status, answer.StatusCode, "%s", body)
+	require.Equal(t, status, response.StatusCode, "%s", body)
 	return string(body)
 }
 
-func TestDevServerControl(t *testing.T) {
+// TestDevServer_Faults fails if a request to the control address does not have its effect, or is accepted although it
+// is invalid.
+func TestDevServer_Faults(t *testing.T) {
 	e := zktest.Cluster(t, 3)
-	c, err := startControl("127.0.0.1:0", e)
+	f, err := startFaultServer("127.0.0.1:0", e)
 	require.NoError(t, err)
 	defer http.DefaultClient.CloseIdleConnections()
-	defer c.close()
-	url := "http://" + c.addr
-	do := func(path string) {
+	defer f.close()
+	url := "http://" + f.address
+	post := func(path string) {
 		t.Helper()
 		fetch(t, "POST", url+path, http.StatusNoContent)
 	}
-	state := func() (s stateAnswer) {
+	state := func() (s ensembleState) {
 		t.Helper()
 		require.NoError(t, json.Unmarshal([]byte(fetch(t, "GET", url+"/state", http.StatusOK)), &s))
 		return s
@@ -133,47 +139,47 @@ func TestDevServerControl(t *testing.T) {
 	require.Contains(t, fetch(t, "GET", url+"/tree", http.StatusOK), `a "x"`)
 	require.Contains(t, fetch(t, "GET", url+"/", http.StatusOK), "/servers/N/lag")
 
-	do("/servers/3/stop")
-	require.False(t, state().Servers[2].Leader, "another server leads")
+	post("/servers/3/stop")
+	require.False(t, state().Servers[2].Leader, "the server is still the leader")
 	_, err = net.Dial("tcp", e.Addrs()[2])
 	require.Error(t, err)
-	do("/servers/3/start")
+	post("/servers/3/start")
 	nc, err := net.Dial("tcp", e.Addrs()[2])
 	require.NoError(t, err)
 	nc.Close()
-	do("/servers/1/refuse")
+	post("/servers/1/refuse")
 	_, err = net.Dial("tcp", e.Addrs()[0])
 	require.Error(t, err)
-	do("/servers/1/accept")
+	post("/servers/1/accept")
 
 	// A server that is behind does not show a write that another server has accepted.
 	later, _, err := e.Server(1).Connect(time.Minute)
 	require.NoError(t, err)
 	for i, path := range []string{"/servers/1/partition", "/servers/1/lag", "/servers/1/lag?by=1h", "/servers/1/pause"} {
-		do(path)
+		post(path)
 		name := string(rune('b' + i))
 		_, err = later.Create("/"+name, nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		require.NotContains(t, e.Server(0).Tree(), "  "+name+"\n", path)
 		if strings.HasSuffix(path, "pause") {
-			do("/servers/1/resume")
+			post("/servers/1/resume")
 		} else {
-			do("/servers/1/heal")
+			post("/servers/1/heal")
 		}
 		require.Contains(t, e.Server(0).Tree(), "  "+name+"\n", path)
 	}
 
-	do("/servers/1/partition?session=" + id + "&session=0x1")
-	do("/servers/1/heal?session=" + id)
-	do("/servers/1/drop?session=" + id)
-	do("/servers/2/drop")
-	do("/sessions/" + id + "/expire")
+	post("/servers/1/partition?session=" + id + "&session=0x1")
+	post("/servers/1/heal?session=" + id)
+	post("/servers/1/drop?session=" + id)
+	post("/servers/2/drop")
+	post("/sessions/" + id + "/expire")
 	require.NotContains(t, e.Tree(), `a "x"`)
-	do("/restart")
+	post("/restart")
 	require.Contains(t, e.Tree(), "  b\n")
-	do("/restart?lose=tree")
+	post("/restart?lose=tree")
 	require.NotContains(t, e.Tree(), "  b\n")
-	do("/restart?lose=all")
+	post("/restart?lose=all")
 
 	for path, status := range map[string]int{
 		"/servers/0/stop": http.StatusNotFound, "/servers/4/stop": http.StatusNotFound, "/servers/x/stop": http.StatusNotFound,
@@ -184,6 +190,19 @@ func TestDevServerControl(t *testing.T) {
 	} {
 		require.NotEmpty(t, fetch(t, "POST", url+path, status), path)
 	}
-	_, err = startControl(c.addr, e)
+	_, err = startFaultServer(f.address, e)
 	require.Error(t, err)
+}
+
+// TestDevServer fails if an elector cannot use the server, or if an address that is in use is accepted.
+func TestDevServer(t *testing.T) {
+	srv := start(t, nil, "dev-server", "--listen", "127.0.0.1:0")
+	addr := srv.waitForOutput("listening on ")[len("listening on "):]
+	second := start(t, nil, "dev-server", "--listen", addr)
+	require.Equal(t, cmdline.Failed, second.exitCode())
+	p := start(t, nil, "run", "--backend", "zookeeper", "--zookeeper-servers", addr, "--", "echo", "leader")
+	p.waitForOutput("leader")
+	require.Equal(t, cmdline.OK, p.exitCode())
+	srv.signal(syscall.SIGTERM)
+	require.Equal(t, cmdline.OK, srv.exitCode())
 }

@@ -6,11 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -24,23 +20,23 @@ import (
 )
 
 func init() {
-	kinds["etcd"] = kind{
-		has: (*etcdBackend)(nil).functions(), check: checkEtcd, open: openEtcd, session: (*settings).etcdTTL,
-		servers: func(s *settings) string { return strings.Join(s.etcd.endpoints, ",") },
-		flags:   func(s *settings, flags *pflag.FlagSet) { s.etcd.register(flags) },
-		advise:  (*settings).adviseEtcd,
-		values:  true,
+	backendKinds["etcd"] = backendKind{
+		functions:      (*etcdBackend)(nil).backend(),
+		flags:          func(s *settings, flags *pflag.FlagSet) { s.etcd.register(flags) },
+		servers:        func(s *settings) string { return strings.Join(s.etcd.endpoints, ",") },
+		check:          checkEtcd,
+		open:           openEtcd,
+		sessionTimeout: etcdTTL,
+		values:         true,
+		advise:         adviseEtcd,
 	}
 }
 
-// etcdBackend is one client, for the life of the process.
+// etcdBackend is the backend etcd. It uses one client for the life of the process.
 type etcdBackend struct {
-	*settings
-	config clientv3.Config
-	of     *etcdBackend // whose client it is; nil for its own
-
-	mu     sync.Mutex
-	client atomic.Pointer[clientv3.Client] // nil before it is needed; made with mu held
+	settings   *settings
+	config     clientv3.Config
+	lazyClient lazy[clientv3.Client]
 }
 
 func checkEtcd(s *settings) error {
@@ -50,11 +46,11 @@ func checkEtcd(s *settings) error {
 	return s.checkElection(etcd.CheckKey)
 }
 
-func (s *settings) adviseEtcd(err error) error {
+func adviseEtcd(s *settings, err error) error {
 	if !errors.Is(err, leaderelection.ErrPermission) {
 		return err
 	}
-	return withCredentials(err, s.etcd.user != "", "ELECTOR_ETCD_USER and ELECTOR_ETCD_PASSWORD (--etcd-user, --etcd-password)")
+	return adviseCredentials(err, s.etcd.user != "", "ELECTOR_ETCD_USER and ELECTOR_ETCD_PASSWORD (--etcd-user, --etcd-password)")
 }
 
 func openEtcd(s *settings) (backend, error) {
@@ -62,19 +58,19 @@ func openEtcd(s *settings) (backend, error) {
 	if err != nil {
 		return backend{}, err
 	}
-	return (&etcdBackend{settings: s, config: config}).functions(), nil
+	return (&etcdBackend{settings: s, config: config}).backend(), nil
 }
 
-func (e *etcdBackend) functions() backend {
+func (e *etcdBackend) backend() backend {
 	return backend{
-		close: e.close, candidate: e.candidate, session: e.session, connected: e.connected,
-		list: e.list, watch: e.watch, missing: e.missing, at: e.at,
-		askToResign: e.askToResign, end: e.end, remove: e.remove,
+		close: e.close, newCandidate: e.newCandidate, sessionTimeout: e.sessionTimeout, connected: e.connected,
+		list: e.list, watch: e.watch, requestResignation: e.requestResignation, anyElection: true,
+		endElection: e.endElection, deleteElection: e.deleteElection,
 	}
 }
 
-// checkEndpoint reports, as wrong usage, that an endpoint is neither host:port nor a URL of a
-// scheme that the client library knows.
+// checkEndpoint returns a usage error unless an endpoint is host:port, or a URL with a scheme that the
+// client library supports.
 func checkEndpoint(endpoint string) error {
 	address := endpoint
 	if scheme, rest, found := strings.Cut(endpoint, "://"); found {
@@ -87,13 +83,13 @@ func checkEndpoint(endpoint string) error {
 			return usage("--etcd-endpoints: %q: scheme %q is not http, https, unix or unixs", endpoint, scheme)
 		}
 	}
-	host, port, err := net.SplitHostPort(address)
-	if n, e := strconv.ParseUint(port, 10, 16); err != nil || e != nil || n == 0 || host == "" || strings.ContainsAny(host, " /") {
+	if !isHostPort(address) {
 		return usage("--etcd-endpoints: %q is not of the form host:port", endpoint)
 	}
 	return nil
 }
 
+// etcdConfig checks the settings and returns the configuration of the client.
 func (s *settings) etcdConfig() (c clientv3.Config, err error) {
 	e := s.etcd
 	var endpoints []string
@@ -113,54 +109,46 @@ func (s *settings) etcdConfig() (c clientv3.Config, err error) {
 	case (e.user == "") != (e.password == ""):
 		return c, usage("--etcd-user and --etcd-password belong together: set both, for example --etcd-user elector and ELECTOR_ETCD_PASSWORD")
 	}
-	if err := s.checkSession(time.Second); err != nil {
+	if err := s.checkSessionTimeout(time.Second); err != nil {
 		return c, err
 	}
-	tls, err := s.tlsConfig(s.zookeeper.tls || secure)
+	tls, err := s.tls.clientConfig(secure)
 	if err != nil {
 		return c, err
 	}
 	return clientv3.Config{
 		Endpoints: endpoints, TLS: tls, Username: e.user, Password: e.password, Logger: zap.NewNop(),
-		// A connection that says nothing any more is given up, and another server tried.
-		// gRPC does not ask more often.
+		// The client closes an unresponsive connection and tries another server. gRPC does not
+		// send keepalives more often.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
 		DialTimeout: 5 * time.Second,
 	}, nil
 }
 
-// etcdTTL is the session timeout as etcd counts it, in whole seconds.
-func (s *settings) etcdTTL() time.Duration {
-	return (s.zookeeper.session + time.Second - 1).Truncate(time.Second)
+// etcdTTL returns the session timeout, rounded up to whole seconds as etcd requires.
+func etcdTTL(s *settings) time.Duration {
+	return (s.sessionTimeout + time.Second - 1).Truncate(time.Second)
 }
 
-func (e *etcdBackend) session() time.Duration { return e.etcdTTL() }
+func (e *etcdBackend) sessionTimeout() time.Duration { return etcdTTL(e.settings) }
 
-// ready is the client, which is made once. With a user's name that takes an answer of the
-// server's.
-func (e *etcdBackend) ready() (*clientv3.Client, error) {
-	if e.of != nil {
-		return e.of.ready()
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if client := e.client.Load(); client != nil {
+// client returns the client. With a user name its creation waits for the server.
+func (e *etcdBackend) client() (*clientv3.Client, error) {
+	return e.lazyClient.get(func() (*clientv3.Client, error) {
+		client, err := clientv3.New(e.config)
+		switch {
+		case errors.Is(err, rpctypes.ErrAuthFailed):
+			return nil, fmt.Errorf("%w: %w", leaderelection.ErrPermission, err)
+		case err != nil:
+			return nil, fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, err)
+		}
 		return client, nil
-	}
-	client, err := clientv3.New(e.config)
-	switch {
-	case errors.Is(err, rpctypes.ErrAuthFailed):
-		return nil, fmt.Errorf("%w: %w", leaderelection.ErrPermission, err)
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, err)
-	}
-	e.client.Store(client)
-	return client, nil
+	})
 }
 
-// connected is nil with a connection to one server at least, as far as gRPC knows.
+// connected returns nil if gRPC reports a connection to at least one server.
 func (e *etcdBackend) connected() error {
-	client := e.client.Load()
+	client := e.lazyClient.created()
 	if client == nil {
 		return errors.New("no connection to etcd yet")
 	}
@@ -170,101 +158,85 @@ func (e *etcdBackend) connected() error {
 	return nil
 }
 
+// options returns the options of elections, and then more options.
 func (e *etcdBackend) options(more ...etcd.Option) []etcd.Option {
 	return append([]etcd.Option{
-		etcd.WithClientName(e.instanceID),
-		etcd.WithSessionTimeout(e.session()),
-		etcd.WithLogger(e.electionLog()),
+		etcd.WithClientName(e.settings.instanceID),
+		etcd.WithSessionTimeout(e.sessionTimeout()),
+		etcd.WithLogger(e.settings.electionLog()),
 	}, more...)
 }
 
-// candidate waits for etcd without limit: an elector may be started before it.
-func (e *etcdBackend) candidate(ctx context.Context) (leaderelection.Candidate, error) {
-	passes := func(err error) bool { return errors.Is(err, leaderelection.ErrUnreachable) }
-	return e.patient(ctx, "etcd does not answer", passes, func() (leaderelection.Candidate, error) {
-		client, err := e.ready()
+// newCandidate waits for etcd without a limit.
+func (e *etcdBackend) newCandidate(ctx context.Context) (leaderelection.Candidate, error) {
+	transient := func(err error) bool { return errors.Is(err, leaderelection.ErrUnreachable) }
+	return e.settings.retryCandidate(ctx, "etcd does not answer", transient, func() (leaderelection.Candidate, error) {
+		client, err := e.client()
 		if err != nil {
 			return nil, err
 		}
-		// Its own limit is a session timeout; ctx ends only the wait for it.
-		return etcd.NewElection(client, e.election, e.options(
-			etcd.WithContext(ctx), etcd.WithCreateNode(), etcd.WithRejoin(), etcd.WithValue(e.value))...)
+		// NewElection waits for at most a session timeout, or until ctx is done.
+		return etcd.NewElection(client, e.settings.election, e.options(
+			etcd.WithContext(ctx), etcd.WithCreateNode(), etcd.WithRejoin(), etcd.WithValue(e.settings.value))...)
 	})
 }
 
-func (e *etcdBackend) list(ctx context.Context) ([]place, error) {
-	client, err := e.ready()
+func (e *etcdBackend) list(ctx context.Context, election string) ([]candidateInfo, error) {
+	client, err := e.client()
 	if err != nil {
 		return nil, err
 	}
-	infos, err := etcd.Candidates(client, e.election, e.options(etcd.WithContext(ctx))...)
+	infos, err := etcd.Candidates(client, election, e.options(etcd.WithContext(ctx))...)
 	if err != nil {
 		return nil, err
 	}
-	places := []place{}
+	candidates := []candidateInfo{}
 	for _, info := range infos {
-		places = append(places, placeOf(info))
+		candidates = append(candidates, newCandidateInfo(info))
 	}
-	return places, nil
+	return candidates, nil
 }
 
-func (e *etcdBackend) watch(ctx context.Context) (<-chan observation, error) {
-	client, err := e.ready()
+func (e *etcdBackend) watch(ctx context.Context, election string) (<-chan observation, error) {
+	client, err := e.client()
 	if err != nil {
 		return nil, err
 	}
-	in, err := etcd.Observe(ctx, client, e.election, e.options()...)
+	observations, err := etcd.Observe(ctx, client, election, e.options()...)
 	if err != nil {
 		return nil, err
 	}
-	return observe(ctx, in, placeOf), nil
+	return streamLeaders(ctx, convertObservations(observations, newCandidateInfo)), nil
 }
 
-// askToResign requests a candidate to resign.
-func (e *etcdBackend) askToResign(ctx context.Context, candidate place) error {
-	client, err := e.ready()
+func (e *etcdBackend) requestResignation(ctx context.Context, election string, candidate candidateInfo) error {
+	client, err := e.client()
 	if err != nil {
 		return err
 	}
-	return etcd.AskToResign(client, e.election, candidate.ID, e.options(etcd.WithContext(ctx))...)
+	return etcd.AskToResign(client, election, candidate.ID, e.options(etcd.WithContext(ctx))...)
 }
 
-// at returns the functions for another election with the same client.
-func (e *etcdBackend) at(election string) backend {
-	s := *e.settings
-	s.election = election
-	return (&etcdBackend{settings: &s, of: e}).functions()
-}
-
-// missing reports whether an error means that there is no such election.
-func (e *etcdBackend) missing(err error) bool { return errors.Is(err, leaderelection.ErrNoElection) }
-
-// end ends the election, which must exist, without taking part.
-func (e *etcdBackend) end(ctx context.Context) error {
-	client, err := e.ready()
+func (e *etcdBackend) endElection(ctx context.Context) error {
+	client, err := e.client()
 	if err != nil {
 		return err
 	}
-	c, err := etcd.NewElection(client, e.election, e.options(etcd.WithContext(ctx))...)
+	c, err := etcd.NewElection(client, e.settings.election, e.options(etcd.WithContext(ctx))...)
 	if err != nil {
 		return err
 	}
 	return c.EndElection()
 }
 
-// remove deletes the election, if it exists.
-func (e *etcdBackend) remove(ctx context.Context) error {
-	client, err := e.ready()
+func (e *etcdBackend) deleteElection(ctx context.Context) error {
+	client, err := e.client()
 	if err != nil {
 		return err
 	}
-	return etcd.DeleteElection(client, e.election, e.options(etcd.WithContext(ctx))...)
+	return etcd.DeleteElection(client, e.settings.election, e.options(etcd.WithContext(ctx))...)
 }
 
 func (e *etcdBackend) close() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if client := e.client.Load(); client != nil {
-		client.Close()
-	}
+	e.lazyClient.close(func(client *clientv3.Client) { _ = client.Close() })
 }

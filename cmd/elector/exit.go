@@ -7,33 +7,19 @@ import (
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
-// Exit codes. The exit code of a program that elector runs is returned unchanged.
-const (
-	exitOK          = cmdline.OK
-	exitFailed      = cmdline.Failed
-	exitUsage       = cmdline.Usage
-	exitUnclean     = cmdline.Unclean
-	exitBackend     = cmdline.Permanent
-	exitNobody      = cmdline.NoLeader
-	exitStays       = cmdline.Stays
-	exitOther       = cmdline.Other
-	exitCannot      = cmdline.Cannot
-	exitNotFound    = cmdline.NotFound
-	exitInterrupted = cmdline.Interrupted
-)
-
-// exitCode is the exit code for what a command returned.
+// exitCode returns the exit code for the result of a command. The exit code of a program that elector
+// runs is in a cmdline.Error.
 func exitCode(err error) int {
-	var code *cmdline.Error
+	var withCode *cmdline.Error
 	switch {
 	case err == nil:
-		return exitOK
-	case errors.As(err, &code):
-		return code.Code
+		return cmdline.OK
+	case errors.As(err, &withCode):
+		return withCode.Code
 	case errors.Is(err, elector.ErrEnd), errors.Is(err, elector.ErrHung):
-		return exitUnclean
+		return cmdline.Unclean
 	case elector.IsTerminal(err):
-		return exitBackend
+		return cmdline.Permanent
 	}
-	return exitFailed
+	return cmdline.Failed
 }

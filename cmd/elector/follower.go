@@ -1,7 +1,5 @@
 package main
 
-// The observation of the leader during a run, and --follower-command.
-
 import (
 	"context"
 	"fmt"
@@ -13,38 +11,39 @@ import (
 )
 
 const (
-	watchPause = time.Second // after an observation has failed
-	// leaderWait is how long the follower command waits for the leader's name.
+	// watchPause is the time between a failed observation and the next one.
+	watchPause = time.Second
+	// leaderWait is the time for which the follower command waits for the name of the leader.
 	leaderWait = 3 * time.Second
 )
 
-// leaderView is the leader as this run has last observed it.
+// leaderView is the leader that run has last observed.
 type leaderView struct {
-	mu      sync.Mutex
-	leader  *place // nil if it is not known
-	changed func() // called after each observation; nil for nothing
+	mu       sync.Mutex
+	leader   *candidateInfo // nil if the leader is unknown
+	onChange func()         // is called after each observation; it may be nil
 }
 
-func (v *leaderView) set(leader *place) {
+func (v *leaderView) set(leader *candidateInfo) {
 	v.mu.Lock()
 	v.leader = leader
 	v.mu.Unlock()
-	if v.changed != nil {
-		v.changed()
+	if v.onChange != nil {
+		v.onChange()
 	}
 }
 
-func (v *leaderView) get() *place {
+func (v *leaderView) get() *candidateInfo {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.leader
 }
 
-// watchLeader keeps the leaderView up to date until ctx is done.
-func (r *runner) watchLeader(ctx context.Context, watch func(context.Context) (<-chan observation, error)) {
+// watchLeader updates the leaderView until ctx is done.
+func (r *runCommand) watchLeader(ctx context.Context, watch func(context.Context, string) (<-chan observation, error)) {
 	var leaders succession
 	for ctx.Err() == nil {
-		observations, err := watch(ctx)
+		observations, err := watch(ctx, r.settings.election)
 		if err == nil {
 			for o := range observations {
 				if o.err == nil {
@@ -56,7 +55,7 @@ func (r *runner) watchLeader(ctx context.Context, watch func(context.Context) (<
 		}
 		r.leader.set(nil)
 		leaders.interrupt()
-		r.log.Debug("leader unknown", "err", err)
+		r.settings.log.Debug("leader unknown", "err", err)
 		select {
 		case <-time.After(watchPause): // the election may not exist yet
 		case <-ctx.Done():
@@ -64,27 +63,28 @@ func (r *runner) watchLeader(ctx context.Context, watch func(context.Context) (<
 	}
 }
 
-// follower runs the follower command of a run. A nil follower does nothing.
+// follower runs the follower command. The methods of a nil follower do nothing.
 type follower struct {
-	*runner
-	elector  *elector.Elector
-	observed bool          // the backend reports the leader, and predecessors in the queue
-	wake     chan struct{} // has an element after a change
+	run     *runCommand
+	elector *elector.Elector
+	// observed reports whether the backend reports the leader, and predecessors in the queue.
+	observed bool
+	wake     chan struct{} // contains an element after a change
 
 	mu      sync.Mutex
-	leading bool   // from the call of begin until end has succeeded or the next candidacy starts
-	ran     bool   // the command was run since this instance follows
-	token   int64  // of the leader for which it was run, 0 if it was not known
-	stop    func() // stops the command and waits for its end; nil if it does not run
+	leading bool   // from the start of begin until end has succeeded or the next candidacy starts
+	ran     bool   // the command has run since this instance began to follow
+	token   int64  // of the leader for which the command has run; 0 if the leader was unknown
+	stop    func() // stops the command and waits until it has exited; nil if it does not run
 }
 
-// newFollower returns nil without a follower command.
-func (r *runner) newFollower(e *elector.Elector, observed bool) *follower {
+// newFollower returns nil if there is no follower command.
+func (r *runCommand) newFollower(e *elector.Elector, observed bool) *follower {
 	if r.followerCommand == "" {
 		return nil
 	}
-	f := &follower{runner: r, elector: e, observed: observed, wake: make(chan struct{}, 1)}
-	r.leader.changed = f.notify
+	f := &follower{run: r, elector: e, observed: observed, wake: make(chan struct{}, 1)}
+	r.leader.onChange = f.notify
 	r.onReport = append(r.onReport, func(elector.Report) { f.notify() })
 	return f
 }
@@ -96,8 +96,8 @@ func (f *follower) notify() {
 	}
 }
 
-// lead notes that a leadership begins, and returns after the command has ended.
-func (f *follower) lead() {
+// beginLeadership stops the command, and returns after it has exited.
+func (f *follower) beginLeadership() {
 	if f == nil {
 		return
 	}
@@ -110,8 +110,8 @@ func (f *follower) lead() {
 	}
 }
 
-// follow notes that no leadership is in use.
-func (f *follower) follow() {
+// endLeadership allows the command to run again.
+func (f *follower) endLeadership() {
 	if f == nil {
 		return
 	}
@@ -121,23 +121,23 @@ func (f *follower) follow() {
 	f.notify()
 }
 
-// run runs the command whenever it is due, until ctx is done.
-func (f *follower) run(ctx context.Context) {
-	var unknown time.Time // since when this instance follows without knowing the leader
+// runCommands runs the command for each leader until ctx is done.
+func (f *follower) runCommands(ctx context.Context) {
+	var unknownSince time.Time // when this instance began to follow an unknown leader
 	for ctx.Err() == nil {
 		following, leader := f.state()
 		var wait <-chan time.Time
 		switch {
 		case !following:
-			unknown = time.Time{}
+			unknownSince = time.Time{}
 		case leader != nil || !f.observed:
-			unknown = time.Time{}
+			unknownSince = time.Time{}
 			f.runFor(ctx, leader)
-		case unknown.IsZero():
-			unknown = time.Now()
+		case unknownSince.IsZero():
+			unknownSince = time.Now()
 			wait = time.After(leaderWait)
 		default:
-			if left := leaderWait - time.Since(unknown); left > 0 {
+			if left := leaderWait - time.Since(unknownSince); left > 0 {
 				wait = time.After(left)
 			} else {
 				f.runFor(ctx, nil)
@@ -151,9 +151,9 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// state reports whether this instance is known to follow, and the leader, nil if it is not
-// known. If it does not follow, the command is due again when it follows.
-func (f *follower) state() (following bool, leader *place) {
+// state reports whether this instance follows, and the leader, or nil if the leader is unknown. If this
+// instance does not follow, the command will run again when it follows.
+func (f *follower) state() (following bool, leader *candidateInfo) {
 	report := f.elector.Current()
 	c := report.Candidate
 	f.mu.Lock()
@@ -165,19 +165,21 @@ func (f *follower) state() (following bool, leader *place) {
 		f.ran = false
 		return false, nil
 	}
-	if leader = f.leader.get(); leader != nil && leader.ID == c.CandidateID {
+	if leader = f.run.leader.get(); leader != nil && leader.ID == c.CandidateID {
 		leader = nil // this instance is about to be elected, or has just lost the leadership
 	}
 	return true, leader
 }
 
-// runFor runs the command for a leader, nil if it is not known, unless it was run for it.
-func (f *follower) runFor(ctx context.Context, leader *place) {
+// runFor runs the command for a leader, which is nil if it is unknown, unless the command has already run
+// for this leader.
+func (f *follower) runFor(ctx context.Context, leader *candidateInfo) {
 	name, token := "", int64(0)
 	if leader != nil {
 		name, token = leader.Name, leader.Token
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.beginTimeout)
+	r := f.run
+	ctx, cancel := context.WithTimeout(ctx, r.beginTimeout)
 	defer cancel()
 	f.mu.Lock()
 	if f.leading || f.ran && (leader == nil || token == f.token) {
@@ -191,7 +193,7 @@ func (f *follower) runFor(ctx context.Context, leader *place) {
 		<-done
 	}
 	f.mu.Unlock()
-	err := f.shell(ctx, "follower", f.followerCommand, nil, f.environment(roleFollower, leader, nil, nil))
+	err := r.runScript(ctx, "follower", r.followerCommand, nil, r.environment(roleFollower, leader, nil, nil))
 	f.mu.Lock()
 	f.stop = nil
 	f.mu.Unlock()
@@ -199,8 +201,8 @@ func (f *follower) runFor(ctx context.Context, leader *place) {
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		f.log.Info("follower command was stopped", "cause", context.Cause(ctx), "err", err)
+		r.settings.log.Info("follower command was stopped", "cause", context.Cause(ctx), "err", err)
 	default:
-		f.log.Warn("follower command failed", "err", fmt.Errorf("leader %q: %w", name, err))
+		r.settings.log.Warn("follower command failed", "err", fmt.Errorf("leader %q: %w", name, err))
 	}
 }

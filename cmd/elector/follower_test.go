@@ -8,63 +8,65 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestFollowerCommand shows that the command runs for each leader, and that it has ended before
-// the begin command starts.
+// TestFollowerCommand fails if the command does not run once for each leader, or is still running when the begin
+// command starts.
 func TestFollowerCommand(t *testing.T) {
 	t.Parallel()
-	e := newElectors(t)
-	a := e.run("a", polite, "--value", "10.0.0.1:80")
-	a.says("started")
-	b := e.run("b", polite, "--leader-begin-command", "echo begins", "--leader-end-command", "echo ends",
+	h := newZooKeeperHarness(t)
+	a := h.run("a", graceful, "--value", "10.0.0.1:80")
+	a.waitForOutput("started")
+	b := h.run("b", graceful, "--leader-begin-command", "echo begins", "--leader-end-command", "echo ends",
 		"--follower-command", `trap 'echo stopped; exit' TERM; echo "$ELECTOR_ROLE of $ELECTOR_LEADER"; while :; do sleep 0.01; done`)
-	b.says("follower of a")
-	c := e.run("c", polite, "--follower-command", `echo "$ELECTOR_ROLE of $ELECTOR_LEADER at $ELECTOR_LEADER_VALUE, ${ELECTOR_TOKEN:-no token}"; exit 1`,
+	b.waitForOutput("follower of a")
+	c := h.run("c", graceful, "--follower-command", `echo "$ELECTOR_ROLE of $ELECTOR_LEADER at $ELECTOR_LEADER_VALUE, ${ELECTOR_TOKEN:-no token}"; exit 1`,
 		"--listen", "127.0.0.1:0")
-	c.says("follower of a at 10.0.0.1:80, no token")
-	c.pages().becomes("/leader", 503, `"leader":{"name":"a","value":"10.0.0.1:80",`)
-	for _, look := range []struct {
+	c.waitForOutput("follower of a at 10.0.0.1:80, no token")
+	c.webClient().waitForPage("/leader", 503, `"leader":{"name":"a","value":"10.0.0.1:80",`)
+	for _, c := range []struct {
 		args []string
 		want string
 	}{
 		{[]string{"status"}, "leader    a     10.0.0.1:80  "},
 		{[]string{"status", "--json"}, `{"election":"/jobs/one","leader":{"name":"a","value":"10.0.0.1:80",`},
 	} {
-		p := start(t, nil, append(look.args, "--zookeeper-servers", e.addr, "--election", "/jobs/one")...)
-		p.says(look.want)
-		require.Equal(t, exitOK, p.exit())
+		p := start(t, nil, append(c.args, "--zookeeper-servers", h.addr, "--election", "/jobs/one")...)
+		p.waitForOutput(c.want)
+		require.Equal(t, cmdline.OK, p.exitCode())
 	}
-	c.logs("follower command failed")
+	c.waitForLog("follower command failed")
 
 	a.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, a.exit())
-	b.says("stopped")
-	b.says("begins")
-	b.says("started")
-	c.says("follower of b at , no token")
+	require.Equal(t, cmdline.OK, a.exitCode())
+	b.waitForOutput("stopped")
+	b.waitForOutput("begins")
+	b.waitForOutput("started")
+	c.waitForOutput("follower of b at , no token")
 
-	resign := start(t, nil, "resign", "--zookeeper-servers", e.addr, "--election", "/jobs/one")
-	require.Equal(t, exitOK, resign.exit())
-	b.says("ends")
-	c.says("started")
-	b.says("follower of c")
+	resign := start(t, nil, "resign", "--zookeeper-servers", h.addr, "--election", "/jobs/one")
+	require.Equal(t, cmdline.OK, resign.exitCode())
+	b.waitForOutput("ends")
+	c.waitForOutput("started")
+	b.waitForOutput("follower of c")
 	b.signal(syscall.SIGTERM)
-	b.says("stopped")
-	require.Equal(t, exitOK, b.exit())
+	b.waitForOutput("stopped")
+	require.Equal(t, cmdline.OK, b.exitCode())
 	c.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, c.exit())
+	require.Equal(t, cmdline.OK, c.exitCode())
 }
 
-// TestFollowerCommandOnConsole: the backend knows no leader but this instance.
-func TestFollowerCommandOnConsole(t *testing.T) {
+// TestFollowerCommand_Console fails if the command does not run on a backend that does not report the leader.
+func TestFollowerCommand_Console(t *testing.T) {
 	t.Parallel()
 	p, keyboard := startConsole(t, "--leader-begin-command", "echo begins", "--follower-command", `echo "follows${ELECTOR_LEADER}."`)
-	p.says("follows.")
+	p.waitForOutput("follows.")
 	fmt.Fprintln(keyboard, "LEADER")
-	p.says("begins")
+	p.waitForOutput("begins")
 	fmt.Fprintln(keyboard, "NOTLEADER")
-	p.says("follows.")
+	p.waitForOutput("follows.")
 	keyboard.Close()
-	require.Equal(t, exitOK, p.exit())
+	require.Equal(t, cmdline.OK, p.exitCode())
 }

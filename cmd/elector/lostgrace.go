@@ -1,8 +1,5 @@
 package main
 
-// --lost-grace reaches beyond the end of a lease, and must not reach the moment at which
-// another instance may begin.
-
 import (
 	"cmp"
 	"context"
@@ -11,42 +8,47 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
+// --lost-grace is the time between the expiry of a lease and KILL. It must end before another instance can
+// become the leader.
 const (
-	// A lease ends at least that part of the session timeout before its session can.
-	spare = 8
-	// What KILL gets of it by default; the rest is for what is slow.
-	lostGracePart = 10
+	// leaseMargin is the part of the session timeout between the expiry of a lease and the earliest
+	// expiry of its session: an eighth.
+	leaseMargin = 8
+	// defaultLostGrace is the part of the session timeout that is the default of --lost-grace: a tenth.
+	// It is less than an eighth to allow for delays.
+	defaultLostGrace = 10
 )
 
-// allows refuses a --lost-grace that a session timeout does not allow. who names the
-// timeout.
-func (r *runner) allows(timeout time.Duration, who string) error {
-	if most := timeout / spare; r.lostGrace > most {
-		return usage("--lost-grace %v: more than %v, an eighth of the session timeout of %v %s: another instance could begin before the rest of the program here is killed: %w; use a longer --session-timeout or a shorter grace, for example --lost-grace %v",
-			r.lostGrace, most, timeout, who, leaderelection.ErrInvalidOption, most)
+// checkLostGrace returns a usage error if --lost-grace is too long for a session timeout. origin describes
+// the timeout.
+func (r *runCommand) checkLostGrace(timeout time.Duration, origin string) error {
+	if limit := timeout / leaseMargin; r.lostGrace > limit {
+		return usage("--lost-grace %v: more than %v, an eighth of the %s session timeout of %v: another instance could begin before the rest of the program here is killed: %w; use a longer --session-timeout or a shorter grace, for example --lost-grace %v",
+			r.lostGrace, limit, origin, timeout, leaderelection.ErrInvalidOption, limit)
 	}
 	return nil
 }
 
-// candidate returns the function that creates candidates for the Elector. It fails if the
-// session timeout that the servers grant does not allow --lost-grace.
-func (r *runner) candidate(b backend) func(context.Context) (leaderelection.Candidate, error) {
+// allowedLostGrace returns the grace to use. It is less than --lost-grace if the timeout of the current
+// session is shorter than that of the first session.
+func (r *runCommand) allowedLostGrace() time.Duration {
+	timeout := r.sessionTimeout()
+	return min(cmp.Or(r.lostGrace, timeout/defaultLostGrace), timeout/leaseMargin)
+}
+
+// newCandidate returns the NewCandidate of the Elector. It returns an error if --lost-grace is too long for
+// the session timeout that the servers have granted.
+func (r *runCommand) newCandidate(b backend) func(context.Context) (leaderelection.Candidate, error) {
 	return func(ctx context.Context) (leaderelection.Candidate, error) {
-		r.follower.follow()
-		if b.negotiate != nil {
-			if err := b.negotiate(ctx); err != nil {
+		r.follower.endLeadership()
+		if b.awaitSession != nil {
+			if err := b.awaitSession(ctx); err != nil {
 				return nil, err
 			}
-			if err := r.allows(b.session(), "that is granted"); err != nil {
+			if err := r.checkLostGrace(b.sessionTimeout(), "granted"); err != nil {
 				return nil, err
 			}
 		}
-		return b.candidate(ctx)
+		return b.newCandidate(ctx)
 	}
-}
-
-// boundedLostGrace is what is used: a later session may be shorter.
-func (r *runner) boundedLostGrace() time.Duration {
-	granted := r.granted()
-	return min(cmp.Or(r.lostGrace, granted/lostGracePart), granted/spare)
 }

@@ -9,6 +9,6 @@ import (
 )
 
 func main() {
-	child.Guard() // of what elector runs
+	child.RunWatchdog() // does not return in a watchdog process
 	os.Exit(execute(os.Args[1:]))
 }

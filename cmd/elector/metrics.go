@@ -1,9 +1,8 @@
 package main
 
-// The metrics of a run, for Prometheus. docs/elector.md lists them.
-
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,9 +13,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
+// The values of the label handler.
+const (
+	handlerBegin = "begin"
+	handlerWork  = "work"
+	handlerEnd   = "end"
+	handlerError = "error"
+)
+
+// metrics are the Prometheus metrics of a run. docs/elector.md lists them.
 type metrics struct {
-	registry  *prometheus.Registry
-	elections *electionprom.Collector
+	registry *prometheus.Registry
+	stopping <-chan struct{} // is closed when the run begins to hand over
 
 	state             *prometheus.GaugeVec
 	since             prometheus.Gauge
@@ -25,59 +33,62 @@ type metrics struct {
 	seconds           *prometheus.HistogramVec
 	failures          *prometheus.CounterVec
 	leading, programs prometheus.GaugeFunc
+
+	// recordEvent returns a function that records the events of one candidate.
+	recordEvent func() func(leaderelection.Event)
+
+	mu        sync.Mutex
+	stopped   chan struct{} // is closed when events are no longer recorded
+	recording sync.WaitGroup
 }
 
-var states = []elector.State{elector.StateNotLeader, elector.StateLeader, elector.StateError}
-
-func newMetrics(w *web) *metrics {
-	election := prometheus.Labels{"election": w.election}
+// newMetrics returns the metrics of an election. leads reports whether this instance acts as the leader,
+// and programRuns whether the program runs.
+func newMetrics(election string, stopping <-chan struct{}, leads, programRuns func() bool) *metrics {
+	labels := prometheus.Labels{"election": election}
 	gauge := func(name, help string) prometheus.GaugeOpts {
-		return prometheus.GaugeOpts{Namespace: "elector", Name: name, Help: help, ConstLabels: election}
+		return prometheus.GaugeOpts{Namespace: "elector", Name: name, Help: help, ConstLabels: labels}
 	}
 	counter := func(name, help string) prometheus.CounterOpts {
-		return prometheus.CounterOpts{Namespace: "elector", Name: name, Help: help, ConstLabels: election}
+		return prometheus.CounterOpts{Namespace: "elector", Name: name, Help: help, ConstLabels: labels}
 	}
-	one := func(is bool) float64 {
-		if is {
-			return 1
-		}
-		return 0
+	gaugeFunc := func(name, help string, value func() bool) prometheus.GaugeFunc {
+		return prometheus.NewGaugeFunc(gauge(name, help), func() float64 {
+			if value() {
+				return 1
+			}
+			return 0
+		})
 	}
 	handler := []string{"handler"}
 	m := &metrics{
-		registry: prometheus.NewRegistry(), elections: electionprom.NewCollector(nil),
-		state: prometheus.NewGaugeVec(gauge("state", "1 for the state, NOTLEADER, LEADER or ERROR, 0 for the others."), []string{"state"}),
-		since: prometheus.NewGauge(gauge("state_entered_timestamp_seconds", "When the state was entered, since 1970.")),
-		terms: prometheus.NewCounter(counter("terms_total", "Leaderships for which the begin command has succeeded.")),
-		running: prometheus.NewGaugeVec(gauge("handler_running", "1 while the begin, end or error command runs, or, as work, the program."),
-			handler),
-		failures: prometheus.NewCounterVec(counter("handler_failures_total", "Calls that have failed; those that the end of leadership, or of elector, has interrupted are none."),
-			handler),
+		registry: prometheus.NewRegistry(), stopping: stopping, stopped: make(chan struct{}),
+		state:    prometheus.NewGaugeVec(gauge("state", "1 for the current state, NOTLEADER, LEADER or ERROR; 0 for the others."), []string{"state"}),
+		since:    prometheus.NewGauge(gauge("state_entered_timestamp_seconds", "When the current state was entered, since 1970.")),
+		terms:    prometheus.NewCounter(counter("terms_total", "Leaderships for which the begin command has succeeded.")),
+		running:  prometheus.NewGaugeVec(gauge("handler_running", "1 while the begin, end or error command runs, or, as work, the program."), handler),
+		failures: prometheus.NewCounterVec(counter("handler_failures_total", "Failed calls, without calls that were interrupted because leadership ended or elector exits."), handler),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "elector", Name: "handler_seconds", Help: "How long calls took.", ConstLabels: election,
-			Buckets: prometheus.ExponentialBuckets(0.01, 4, 10), // to 44 minutes
+			Namespace: "elector", Name: "handler_seconds", Help: "Duration of the calls.", ConstLabels: labels,
+			Buckets: prometheus.ExponentialBuckets(0.01, 4, 10), // up to 44 minutes
 		}, handler),
-		leading: prometheus.NewGaugeFunc(gauge("leader", "1 while /leader answers with 200."), func() float64 {
-			return one(w.leads() != nil)
-		}),
-		programs: prometheus.NewGaugeFunc(gauge("program_running", "1 while the program runs."), func() float64 {
-			w.runner.mu.Lock()
-			defer w.runner.mu.Unlock()
-			return one(w.process != nil)
-		}),
+		leading:  gaugeFunc("leader", "1 while /leader returns 200.", leads),
+		programs: gaugeFunc("program_running", "1 while the program runs.", programRuns),
 	}
 	for _, h := range []string{handlerBegin, handlerWork, handlerEnd, handlerError} {
 		m.running.WithLabelValues(h)
 		m.failures.WithLabelValues(h)
 	}
-	m.registry.MustRegister(m.elections, m.state, m.since, m.terms, m.running, m.failures, m.seconds, m.leading, m.programs,
+	elections := electionprom.NewCollector(nil)
+	m.recordEvent = func() func(leaderelection.Event) { return elections.Recorder(election) }
+	m.registry.MustRegister(elections, m.state, m.since, m.terms, m.running, m.failures, m.seconds, m.leading, m.programs,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// show shows the state that a report has.
-func (m *metrics) show(r elector.Report) {
-	for _, s := range states {
+// setState sets the state to that of a report.
+func (m *metrics) setState(r elector.Report) {
+	for _, s := range []elector.State{elector.StateNotLeader, elector.StateLeader, elector.StateError} {
 		m.state.WithLabelValues(string(s)).Set(0)
 	}
 	m.state.WithLabelValues(string(r.State)).Set(1)
@@ -86,24 +97,79 @@ func (m *metrics) show(r elector.Report) {
 	}
 }
 
-const (
-	handlerBegin = "begin"
-	handlerWork  = "work"
-	handlerEnd   = "end"
-	handlerError = "error"
-)
+// instrument makes e count the calls of its handlers, and record the events of its candidates.
+func (m *metrics) instrument(e *elector.Elector) {
+	create, begin, work, end, onError := e.NewCandidate, e.Begin, e.Work, e.End, e.Error
+	if create != nil {
+		e.NewCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {
+			c, err := create(ctx)
+			if err == nil && c != nil {
+				m.recordCandidate(c)
+			}
+			return c, err
+		}
+	}
+	if begin != nil {
+		e.Begin = func(ctx context.Context, l *leaderelection.Leadership) error {
+			err := m.measureCall(handlerBegin, l, func() error { return begin(ctx, l) })
+			if err == nil {
+				m.terms.Inc()
+			}
+			return err
+		}
+	}
+	if work != nil {
+		e.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
+			return m.measureCall(handlerWork, l, func() error { return work(ctx, l) })
+		}
+	}
+	if end != nil {
+		e.End = func(ctx context.Context, l *leaderelection.Leadership) error {
+			return m.measureCall(handlerEnd, nil, func() error { return end(ctx, l) })
+		}
+	}
+	if onError != nil {
+		e.Error = func(ctx context.Context, l *leaderelection.Leadership, err error) error {
+			return m.measureCall(handlerError, nil, func() error { return onError(ctx, l, err) })
+		}
+	}
+}
 
-// record records the events of c until its candidacy is over or w is stopped.
-func (w *web) record(c leaderelection.Candidate) {
-	events, record := c.Events(), w.metrics.elections.Recorder(w.election)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// measureCall calls a handler. An error does not count as a failure if the run has begun to hand over, or
+// if l is not nil and was lost, except for an error of End.
+func (m *metrics) measureCall(handler string, l *leaderelection.Leadership, f func() error) error {
+	running := m.running.WithLabelValues(handler)
+	running.Inc()
+	defer running.Dec()
+	start := time.Now()
+	err := f()
+	m.seconds.WithLabelValues(handler).Observe(time.Since(start).Seconds())
+	if err != nil && (handler == handlerEnd || !m.isInterrupted(l)) {
+		m.failures.WithLabelValues(handler).Inc()
+	}
+	return err
+}
+
+func (m *metrics) isInterrupted(l *leaderelection.Leadership) bool {
 	select {
-	case <-w.stopped: // c was created too late
+	case <-m.stopping:
+		return true
+	default:
+		return l != nil && l.Err() != nil
+	}
+}
+
+// recordCandidate records the events of c until its candidacy is over, or stopRecording is called.
+func (m *metrics) recordCandidate(c leaderelection.Candidate) {
+	events, record := c.Events(), m.recordEvent()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-m.stopped: // c was created too late
 		return
 	default:
 	}
-	w.recording.Go(func() {
+	m.recording.Go(func() {
 		for {
 			select {
 			case event, open := <-events:
@@ -111,68 +177,17 @@ func (w *web) record(c leaderelection.Candidate) {
 					return
 				}
 				record(event)
-			case <-w.stopped:
+			case <-m.stopped:
 				return
 			}
 		}
 	})
 }
 
-// attach counts the calls of e's handlers, records the events of its candidates, and notes the
-// current leadership.
-func (w *web) attach(e *elector.Elector) {
-	create := e.NewCandidate
-	e.NewCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {
-		c, err := create(ctx)
-		if err == nil && c != nil {
-			w.record(c)
-		}
-		return c, err
-	}
-	begin, work, end, onError := e.Begin, e.Work, e.End, e.Error
-	e.Begin = func(ctx context.Context, l *leaderelection.Leadership) error {
-		err := w.call(handlerBegin, l, func() error { return begin(ctx, l) })
-		if err == nil {
-			w.mu.Lock()
-			w.term = &begun{ctx, l}
-			w.mu.Unlock()
-			w.metrics.terms.Inc()
-		}
-		return err
-	}
-	if work != nil {
-		e.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
-			return w.call(handlerWork, l, func() error { return work(ctx, l) })
-		}
-	}
-	e.End = func(ctx context.Context, l *leaderelection.Leadership) error {
-		return w.call(handlerEnd, nil, func() error { return end(ctx, l) })
-	}
-	e.Error = func(ctx context.Context, l *leaderelection.Leadership, err error) error {
-		return w.call(handlerError, nil, func() error { return onError(ctx, l, err) })
-	}
-}
-
-// call calls a handler. An error is a failure unless l, if there is one, has ended, or the
-// run has.
-func (w *web) call(name string, l *leaderelection.Leadership, f func() error) error {
-	running := w.metrics.running.WithLabelValues(name)
-	running.Inc()
-	defer running.Dec()
-	began := time.Now()
-	err := f()
-	w.metrics.seconds.WithLabelValues(name).Observe(time.Since(began).Seconds())
-	if err != nil && !(name != handlerEnd && w.interrupted(l)) {
-		w.metrics.failures.WithLabelValues(name).Inc()
-	}
-	return err
-}
-
-func (w *web) interrupted(l *leaderelection.Leadership) bool {
-	select {
-	case <-w.ending:
-		return true
-	default:
-		return l != nil && l.Err() != nil
-	}
+// stopRecording stops the goroutines that record events.
+func (m *metrics) stopRecording() {
+	m.mu.Lock()
+	close(m.stopped)
+	m.mu.Unlock()
+	m.recording.Wait()
 }

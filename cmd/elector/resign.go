@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// successorWait is how long resign waits for the next leader.
+// successorWait is the time for which resign waits for the next leader.
 const successorWait = 3 * time.Second
 
 func newResign(s *settings) *cobra.Command {
@@ -42,7 +42,7 @@ candidate does not exist, or there is no leader afterwards; 6 the candidate has 
 		defer b.close()
 		ctx, cancel := untilSignal(cmd.Context())
 		defer cancel()
-		text, err := s.resign(ctx, b, *id, *timeout)
+		text, err := s.requestResignation(ctx, b, *id, *timeout)
 		if text != "" {
 			if _, err := fmt.Fprintln(cmd.OutOrStdout(), text); err != nil {
 				return err
@@ -53,67 +53,68 @@ candidate does not exist, or there is no leader afterwards; 6 the candidate has 
 	return cmd
 }
 
-// resign requests a candidate to resign, waits for the next leader, and describes the result.
-func (s *settings) resign(ctx context.Context, b backend, id string, timeout time.Duration) (string, error) {
+// requestResignation requests a candidate to resign, waits for the next leader, and describes the result.
+func (s *settings) requestResignation(ctx context.Context, b backend, id string, timeout time.Duration) (text string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not within %v: %w", timeout, context.DeadlineExceeded))
 	defer cancel()
-	places, err := b.list(ctx)
+	list := func(ctx context.Context) ([]candidateInfo, error) { return b.list(ctx, s.election) }
+	candidates, err := list(ctx)
 	if err != nil && !errors.Is(err, leaderelection.ErrNoElection) {
-		return "", s.unanswered(ctx, timeout, err)
+		return "", s.describeTimeout(ctx, timeout, err)
 	}
-	who, err := s.whom(places, id)
+	requested, err := s.selectCandidate(candidates, id)
 	if err != nil {
 		return "", err
 	}
-	if err := b.askToResign(ctx, who); err != nil {
-		if ctx.Err() != nil {
-			return "", &cmdline.Error{Code: exitStays, Err: fmt.Errorf("%s was requested to resign and has not left: it does not listen to requests, or is still stopping: %w", who.Name, err)}
-		}
-		if errors.Is(err, leaderelection.ErrNoCandidate) {
-			err = &cmdline.Error{Code: exitNobody, Err: err}
+	if err := b.requestResignation(ctx, s.election, requested); err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return "", cmdline.Errorf(cmdline.NotLeft, "%s was requested to resign and has not left: it does not listen to requests, or is still stopping: %w", requested.Name, err)
+		case errors.Is(err, leaderelection.ErrNoCandidate):
+			return "", &cmdline.Error{Code: cmdline.NoLeader, Err: err}
 		}
 		return "", err
 	}
-	left := who.Name + " has left its position"
-	if who.ID == places[0].ID {
-		left = who.Name + " has handed over"
+	text = requested.Name + " has left its position"
+	if requested.ID == candidates[0].ID {
+		text = requested.Name + " has handed over"
 	}
 	waiting, cancel := context.WithTimeout(ctx, successorWait)
 	defer cancel()
-	// A candidate without competitors joins again and leads after a moment.
-	places, err = awaitLeader(waiting, b.list, 50*time.Millisecond, "")
+	// A candidate without competitors joins again, and then becomes the leader.
+	candidates, err = awaitLeader(waiting, list, 50*time.Millisecond, "")
 	switch {
 	case err != nil:
-		return left, err
-	case len(places) == 0:
-		return left + "; there is no leader", &cmdline.Error{Code: exitNobody}
+		return text, err
+	case len(candidates) == 0:
+		return text + "; there is no leader", &cmdline.Error{Code: cmdline.NoLeader}
 	}
-	leader := places[0]
-	if leader.Name == who.Name {
-		return fmt.Sprintf("%s; it leads again, token %d: no other candidate was waiting", left, leader.Token), nil
+	leader := candidates[0]
+	if leader.Name == requested.Name {
+		return fmt.Sprintf("%s; it leads again, token %d: no other candidate was waiting", text, leader.Token), nil
 	}
-	return fmt.Sprintf("%s; %s leads, token %d", left, leader.Name, leader.Token), nil
+	return fmt.Sprintf("%s; %s leads, token %d", text, leader.Name, leader.Token), nil
 }
 
-// whom finds the candidate that is meant.
-func (s *settings) whom(places []place, id string) (place, error) {
-	if len(places) == 0 {
-		return place{}, &cmdline.Error{Code: exitNobody, Err: fmt.Errorf("there are no candidates in %s", s.election)}
+// selectCandidate returns the candidate that --id names, or the leader if id is empty.
+func (s *settings) selectCandidate(candidates []candidateInfo, id string) (candidateInfo, error) {
+	if len(candidates) == 0 {
+		return candidateInfo{}, cmdline.Errorf(cmdline.NoLeader, "there are no candidates in %s", s.election)
 	}
 	if id == "" {
-		return places[0], nil
+		return candidates[0], nil
 	}
-	var found []place
-	for _, p := range places {
-		if p.named(id) {
-			found = append(found, p)
+	var found []candidateInfo
+	for _, c := range candidates {
+		if c.isNamed(id) {
+			found = append(found, c)
 		}
 	}
 	switch len(found) {
 	case 0:
-		return place{}, &cmdline.Error{Code: exitNobody, Err: fmt.Errorf("%s is not a candidate in %s", id, s.election)}
+		return candidateInfo{}, cmdline.Errorf(cmdline.NoLeader, "%s is not a candidate in %s", id, s.election)
 	case 1:
 		return found[0], nil
 	}
-	return place{}, usage("--id %s: %d candidates have that name; give the ID that elector status prints", id, len(found))
+	return candidateInfo{}, usage("--id %s: %d candidates have that name; give the ID that elector status prints", id, len(found))
 }

@@ -9,99 +9,104 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestResign: the leader ends what it runs, then the next one leads, and the former
-// leader stands behind.
+// TestResign fails if a leader does not stop its program before the next leader begins, does not join again behind it,
+// or cannot be selected by name or ID.
 func TestResign(t *testing.T) {
-	e := newElectors(t)
-	none := e.do("resign")
-	require.Equal(t, exitNobody, none.exit(), "there is no election")
+	h := newZooKeeperHarness(t)
+	none := h.command("resign")
+	require.Equal(t, cmdline.NoLeader, none.exitCode(), "the election does not exist")
 
 	end := []string{"--leader-end-command", `sleep 0.2; echo "$NAME end $ELECTOR_ROLE" >> "$FILE"`}
 	const program = `trap 'echo "$NAME ends" >> "$FILE"; exit 0' TERM; echo "$NAME" >> "$FILE"; echo started; while :; do sleep 0.01; done`
-	a := e.run("a", program, end...)
-	a.says("started")
-	b := e.run("b", program, end...)
-	b.logs("follower")
-	resign := e.do("resign")
-	require.Regexp(t, `^a has handed over; b leads, token [1-9][0-9]*$`, resign.says("a has"))
-	require.Equal(t, exitOK, resign.exit())
-	b.says("started")
-	a.logs("follower") // again
-	require.Equal(t, []string{"a", "a ends", "a end leader", "b"}, e.deeds())
+	a := h.run("a", program, end...)
+	a.waitForOutput("started")
+	b := h.run("b", program, end...)
+	b.waitForLog("follower")
+	resign := h.command("resign")
+	require.Regexp(t, `^a has handed over; b leads, token [1-9][0-9]*$`, resign.waitForOutput("a has"))
+	require.Equal(t, cmdline.OK, resign.exitCode())
+	b.waitForOutput("started")
+	a.waitForLog("follower") // again
+	require.Equal(t, []string{"a", "a ends", "a end leader", "b"}, h.actions())
 
-	// By name, by the id and by its last element: each goes to the end of the line.
-	status := e.do("status")
-	line := strings.Fields(status.says("follower"))
-	require.Equal(t, exitOK, status.exit())
-	require.Equal(t, "a", line[1])
-	id := line[len(line)-1]
+	// The candidate can be selected by its name. Its ID changes when it joins again.
+	status := h.command("status")
+	fields := strings.Fields(status.waitForOutput("follower"))
+	require.Equal(t, cmdline.OK, status.exitCode())
+	require.Equal(t, "a", fields[1])
+	id := fields[len(fields)-1]
 	for _, name := range []string{"a", id, id[strings.LastIndex(id, "/")+1:]} {
-		resign = e.do("step-down", "--id", name)
+		resign = h.command("step-down", "--id", name)
 		if name == "a" {
-			require.Regexp(t, `^a has left its position; b leads, token [1-9][0-9]*$`, resign.says("a has"))
-			require.Equal(t, exitOK, resign.exit())
+			require.Regexp(t, `^a has left its position; b leads, token [1-9][0-9]*$`, resign.waitForOutput("a has"))
+			require.Equal(t, cmdline.OK, resign.exitCode())
 			continue
 		}
-		require.Equal(t, exitNobody, resign.exit(), "it has another place by now")
-		resign.logs("is not a candidate in /jobs/one")
+		require.Equal(t, cmdline.NoLeader, resign.exitCode(), "the candidate has another ID now")
+		resign.waitForLog("is not a candidate in /jobs/one")
 	}
 
 	b.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, b.exit())
-	a.says("started")
-	resign = e.do("resign")
-	require.Regexp(t, `^a has handed over; it leads again, token [1-9][0-9]*: no other candidate was waiting$`, resign.says("a has"))
-	require.Equal(t, exitOK, resign.exit())
-	a.says("started")
+	require.Equal(t, cmdline.OK, b.exitCode())
+	a.waitForOutput("started")
+	resign = h.command("resign")
+	require.Regexp(t, `^a has handed over; it leads again, token [1-9][0-9]*: no other candidate was waiting$`, resign.waitForOutput("a has"))
+	require.Equal(t, cmdline.OK, resign.exitCode())
+	a.waitForOutput("started")
 	a.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, a.exit())
-	none = e.do("resign")
-	require.Equal(t, exitNobody, none.exit())
-	none.logs("there are no candidates in /jobs/one")
+	require.Equal(t, cmdline.OK, a.exitCode())
+	none = h.command("resign")
+	require.Equal(t, cmdline.NoLeader, none.exitCode())
+	none.waitForLog("there are no candidates in /jobs/one")
 }
 
-// TestResignTakesTooLong: a leader whose end takes longer than the command waits.
-func TestResignTakesTooLong(t *testing.T) {
+// TestResign_Timeout fails if the command waits longer than its timeout, or if the leader does not continue to hand
+// over.
+func TestResign_Timeout(t *testing.T) {
 	t.Parallel()
-	e := newElectors(t)
-	a := e.run("a", polite, "--leader-end-command", `echo ending; while [ ! -e "$FILE.done" ]; do sleep 0.02; done`)
-	a.says("started")
-	resign := e.do("resign", "--timeout", "3s")
-	a.says("ending")
-	require.Equal(t, exitStays, resign.exit())
-	resign.logs("a was requested to resign and has not left")
-	require.NoError(t, touch(e.file+".done"))
-	a.says("started") // what it has heard goes on
+	h := newZooKeeperHarness(t)
+	a := h.run("a", graceful, "--leader-end-command", `echo ending; while [ ! -e "$FILE.done" ]; do sleep 0.02; done`)
+	a.waitForOutput("started")
+	resign := h.command("resign", "--timeout", "3s")
+	a.waitForOutput("ending")
+	require.Equal(t, cmdline.NotLeft, resign.exitCode())
+	resign.waitForLog("a was requested to resign and has not left")
+	createFile(t, h.file+".done")
+	a.waitForOutput("started") // the leader has handed over
 	a.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, a.exit())
+	require.Equal(t, cmdline.OK, a.exitCode())
 }
 
-func TestResignTwoOfOneName(t *testing.T) {
-	e := newElectors(t)
-	a := e.run("twin", polite)
-	a.says("started")
-	b := e.run("twin", polite)
-	b.logs("follower")
-	resign := e.do("resign", "--id", "twin")
-	require.Equal(t, exitUsage, resign.exit())
-	resign.logs("2 candidates have that name")
+// TestResign_AmbiguousName fails if one of two candidates with the same name is selected.
+func TestResign_AmbiguousName(t *testing.T) {
+	h := newZooKeeperHarness(t)
+	a := h.run("twin", graceful)
+	a.waitForOutput("started")
+	b := h.run("twin", graceful)
+	b.waitForLog("follower")
+	resign := h.command("resign", "--id", "twin")
+	require.Equal(t, cmdline.Usage, resign.exitCode())
+	resign.waitForLog("2 candidates have that name")
 }
 
-func TestResignEndsWithASignal(t *testing.T) {
-	e := newElectors(t)
-	a := e.run("a", polite, "--leader-end-command", `echo ending; sleep 100`, "--end-timeout", "1m", "--grace", "10ms")
-	a.says("started")
-	resign := e.do("resign")
-	a.says("ending")
-	began := time.Now()
+// TestResign_Signal fails if the command does not exit and withdraw its request after a signal.
+func TestResign_Signal(t *testing.T) {
+	h := newZooKeeperHarness(t)
+	a := h.run("a", graceful, "--leader-end-command", `echo ending; sleep 100`, "--end-timeout", "1m", "--grace", "10ms")
+	a.waitForOutput("started")
+	resign := h.command("resign")
+	a.waitForOutput("ending")
+	signalled := time.Now()
 	resign.signal(syscall.SIGTERM)
-	require.Equal(t, exitStays, resign.exit())
-	require.Less(t, time.Since(began), patience)
-	conn, _, err := e.srv.Connect(session)
+	require.Equal(t, cmdline.NotLeft, resign.exitCode())
+	require.Less(t, time.Since(signalled), patience)
+	conn, _, err := h.srv.Connect(session)
 	require.NoError(t, err)
 	data, _, err := conn.Get("/jobs/one")
 	require.NoError(t, err)
-	require.Empty(t, data, "the request is left")
+	require.Empty(t, data, "the request was not withdrawn")
 }

@@ -19,16 +19,16 @@ The file that --config names can contain the flags as well. The command line has
 the environment, then the file. See docs/elector.md for the backends, the guarantees and the exit
 codes.`
 
-// execute runs the command line, and returns the exit code.
+// execute runs a command line, and returns the exit code.
 func execute(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
 	err := root.Execute()
-	var code *cmdline.Error
-	if err != nil && (!errors.As(err, &code) || code.Err != nil) {
+	var withCode *cmdline.Error
+	if err != nil && (!errors.As(err, &withCode) || withCode.Err != nil) {
 		lines := strings.Split(err.Error(), "\n")
 		for i, line := range lines {
-			lines[i] = strings.TrimPrefix(line, "elector: ") // of the package
+			lines[i] = strings.TrimPrefix(line, "elector: ") // the prefix of package elector
 		}
 		fmt.Fprintln(os.Stderr, "elector:", strings.Join(lines, "; "))
 	}
@@ -37,19 +37,21 @@ func execute(args []string) int {
 
 func newRoot() *cobra.Command {
 	s := &settings{}
-	return rootOf(s, newRun(&runner{settings: s}), newConfig(&runner{settings: s}), newStatus(s), newWatch(s), newTop(s), newResign(s), newEnd(s), newDelete(s), newDemo(), newDevServer())
+	return newRootWith(s, newRun(&runCommand{settings: s}), newConfig(&runCommand{settings: s}), newStatus(s), newWatch(s), newTop(s),
+		newResign(s), newEnd(s), newDelete(s), newDemo(), newDevServer())
 }
 
-func rootOf(s *settings, commands ...*cobra.Command) *cobra.Command {
+// newRootWith returns a root command with subcommands, which use s.
+func newRootWith(s *settings, commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use: "elector", Short: "Run programs and commands while leading an election", Long: about,
 		Version: cmdline.Version(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fromEnvironment(cmd.Flags()); err != nil {
+			if err := readEnvironment(cmd.Flags()); err != nil {
 				return err
 			}
-			if err := s.fromFile(cmd); err != nil {
+			if err := s.readConfigFile(cmd); err != nil {
 				return err
 			}
 			return s.complete(cmd)
@@ -59,12 +61,12 @@ func rootOf(s *settings, commands ...*cobra.Command) *cobra.Command {
 	cmdline.SetHelp(root, flagGroups...)
 	s.register(root.PersistentFlags())
 	root.AddCommand(commands...)
-	root.SetGlobalNormalizationFunc(aliases)
+	root.SetGlobalNormalizationFunc(normalizeFlag)
 	return root
 }
 
-// envAlso names what variables set a flag besides its own: those of the predecessor.
-var envAlso = map[string][]string{
+// olderVariables contains the variables of an older elector that set a flag.
+var olderVariables = map[string][]string{
 	"leader-begin-command": {"ELECTOR_BEGIN_COMMAND", "ELECTOR_LEADER_START_COMMAND", "ELECTOR_START_COMMAND"},
 	"leader-end-command":   {"ELECTOR_END_COMMAND", "ELECTOR_STOP_COMMAND"},
 	"leader-error-command": {"ELECTOR_ERROR_COMMAND"},
@@ -72,23 +74,23 @@ var envAlso = map[string][]string{
 	"etcd-endpoints":       {"ELECTOR_ETCD_MEMBERS"},
 }
 
-func variables(flag string) []string {
-	return append([]string{"ELECTOR_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))}, envAlso[flag]...)
+// flagVariables returns the variables that set a flag, in the order of precedence.
+func flagVariables(flag string) []string {
+	return append([]string{"ELECTOR_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))}, olderVariables[flag]...)
 }
 
-// fromEnvironment sets the flags that the command line has not. An empty variable is as
-// good as none.
-func fromEnvironment(flags *pflag.FlagSet) (err error) {
+// readEnvironment sets the flags that the command line does not contain. It ignores empty variables.
+func readEnvironment(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Changed || err != nil || f.Name == "help" || f.Name == "version" {
 			return
 		}
-		for _, name := range variables(f.Name) {
+		for _, name := range flagVariables(f.Name) {
 			if value := os.Getenv(name); value != "" {
 				if e := flags.Set(f.Name, value); e != nil {
 					err = usage("%s: %w", name, cmdline.ValueError(e))
 				}
-				_ = flags.SetAnnotation(f.Name, origin, []string{name})
+				_ = flags.SetAnnotation(f.Name, sourceAnnotation, []string{name})
 				return
 			}
 		}
@@ -96,8 +98,8 @@ func fromEnvironment(flags *pflag.FlagSet) (err error) {
 	return err
 }
 
-// aliases has the names of an older elector's flags understood.
-func aliases(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+// normalizeFlag replaces the names of flags of an older elector.
+func normalizeFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	switch name {
 	case "leader-start-command":
 		name = "leader-begin-command"

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,47 +14,39 @@ import (
 	"golang.org/x/term"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/child"
+	"github.com/go-leaderelection/leaderelection/adapters/console"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
-// maxValue bounds --value, in bytes: the library's limit is higher, but each list of candidates
-// has all values.
+// maxValue is the maximum length of --value in bytes. The limit of the library is higher, but each list of
+// candidates contains all values.
 const maxValue = 4096
 
-// runner is the command run.
-type runner struct {
-	*settings
-	beginCommand, endCommand string
-	errorCommand             string
-	followerCommand          string
-	program                  []string // nil without
+// runCommand is the command run.
+type runCommand struct {
+	settings *settings
 
+	// The flags of the command.
+	beginCommand, endCommand, errorCommand string
+	followerCommand                        string
 	beginTimeout, endTimeout, errorTimeout time.Duration
 	endTries                               int
 	endPause                               time.Duration
 	grace, lostGrace                       time.Duration
-	listenOn                               string        // "" for nowhere
-	timeout                                time.Duration // 0 for none
+	listenAddress                          string        // "" disables the HTTP server
+	timeout                                time.Duration // 0 for no limit
 	try, stdin                             bool
 
-	granted  func() time.Duration // the session timeout
-	attempt  attempt
-	leader   leaderView
-	follower *follower              // nil without followerCommand
-	onReport []func(elector.Report) // called with each report of the Elector
-
-	mu      sync.Mutex
-	process *child.Process // of program, while it runs
-	// starting: program is being started, and may run already; early are the signals
-	// that have come meanwhile.
-	starting bool
-	early    []syscall.Signal
-	exit     *int // of program, when it has ended by itself while leading
+	program        program
+	sessionTimeout func() time.Duration // the timeout that the backend has granted
+	attempt        attempt
+	leader         leaderView
+	follower       *follower              // nil without followerCommand
+	onReport       []func(elector.Report) // are called with each report of the Elector
 }
 
-func newRun(r *runner) *cobra.Command {
+func newRun(r *runCommand) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] [-- program arguments...]",
 		Short: "Join an election, and run a program or commands while leading",
@@ -81,31 +71,31 @@ program cannot be executed, or was not found; otherwise the program's exit code.
   elector run --backend raftlog --peers a=10.0.0.1:8047,b=10.0.0.2:8047,c=10.0.0.3:8047 --peer-id a \
       --data /var/lib/elector --secret-file /etc/elector/secret --election report -- report --daily`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := r.takeProgram(cmd, args); err != nil {
+			if err := r.setProgram(cmd, args); err != nil {
 				return err
 			}
 			return r.run(cmd.Context())
 		},
 	}
-	r.registerRun(cmd.Flags())
+	r.register(cmd.Flags())
 	return cmd
 }
 
-// takeProgram takes what follows --, or else what the file has.
-func (r *runner) takeProgram(cmd *cobra.Command, args []string) error {
+// setProgram sets the program to the arguments after --, or else to that of the configuration file.
+func (r *runCommand) setProgram(cmd *cobra.Command, args []string) error {
 	if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
 		return usage("%q: the program to run comes after --, for example elector run ... -- %s", args[0], strings.Join(args, " "))
 	}
-	r.program = args
+	r.program.args = args
 	if len(args) == 0 {
-		r.program = r.fileProgram
+		r.program.args = r.settings.fileProgram
 	}
 	return nil
 }
 
-// registerRun makes the flags that are run's own.
-func (r *runner) registerRun(flags *pflag.FlagSet) {
-	flags.SetNormalizeFunc(aliases)
+// register registers the flags of the command.
+func (r *runCommand) register(flags *pflag.FlagSet) {
+	flags.SetNormalizeFunc(normalizeFlag)
 	flags.StringVar(&r.beginCommand, "leader-begin-command", "", "shell command to run when this instance is elected; also --leader-start-command (ELECTOR_START_COMMAND)")
 	flags.StringVar(&r.endCommand, "leader-end-command", "", "shell command to run after the leadership was lost, and before it is handed over (ELECTOR_STOP_COMMAND)")
 	flags.StringVar(&r.errorCommand, "leader-error-command", "", "shell command to run after an error (ELECTOR_ERROR_COMMAND)")
@@ -116,17 +106,19 @@ func (r *runner) registerRun(flags *pflag.FlagSet) {
 	flags.DurationVar(&r.endPause, "end-pause", 5*time.Second, "time between two runs of the end command")
 	flags.DurationVar(&r.errorTimeout, "error-timeout", 30*time.Second, "time limit of the error command, and time between an error and the next candidacy")
 	flags.DurationVar(&r.grace, "grace", 10*time.Second, "time between TERM and KILL when a command or the program is stopped")
-	flags.DurationVar(&r.lostGrace, "lost-grace", 0, "the same if the leadership is lost, counted from the end of the lease; at most an eighth of the session timeout (default: a tenth)")
-	flags.StringVar(&r.listenOn, "listen", "", "host:port of an HTTP server for /healthz, /readyz, /leader and /metrics (default: none)")
-	flags.StringVar(&r.value, "value", "", "text that this instance advertises, for example its address; status, watch, /leader and ELECTOR_LEADER_VALUE show it to others; backends zookeeper, etcd and raftlog only")
+	flags.DurationVar(&r.lostGrace, "lost-grace", 0, "the same if the leadership is lost, counted from the expiry of the lease; at most an eighth of the session timeout (default: a tenth)")
+	flags.StringVar(&r.listenAddress, "listen", "", "host:port of an HTTP server for /healthz, /readyz, /leader and /metrics (default: none)")
+	flags.StringVar(&r.settings.value, "value", "", "text that this instance advertises, for example its address; status, watch, /leader and ELECTOR_LEADER_VALUE show it to others; backends zookeeper, etcd and raftlog only")
 	flags.BoolVar(&r.stdin, "stdin", false, "pass standard input, which must not be a terminal, to the program; otherwise the program's input is empty")
 	flags.DurationVar(&r.timeout, "timeout", 0, "give up with exit code 5 if this instance is not elected within this time (default: no limit)")
 	flags.BoolVar(&r.try, "try", false, "give up with exit code 5 if another candidate is ahead, and with code 1 after an error, until this instance is elected; combine it with --timeout if the backend may be unreachable")
 }
 
-// check refuses what cannot work.
-func (r *runner) check() error {
-	if len(r.program) == 0 && r.beginCommand == "" {
+// check returns an error if a setting is invalid. It sends nothing.
+func (r *runCommand) check() error {
+	s := r.settings
+	hasProgram := len(r.program.args) > 0
+	if !hasProgram && r.beginCommand == "" {
 		return usage("nothing to run: neither --leader-begin-command nor a program after --, for example elector run ... -- report --daily")
 	}
 	if r.endTries < 1 {
@@ -140,54 +132,51 @@ func (r *runner) check() error {
 			return usage("--%s %v: it must be more than zero", name, d)
 		}
 	}
-	if r.lostGrace < 0 {
-		return usage("--lost-grace %v: it must not be negative; for example --lost-grace 200ms", r.lostGrace)
-	}
 	switch {
-	case r.stdin && len(r.program) == 0:
+	case r.lostGrace < 0:
+		return usage("--lost-grace %v: it must not be negative; for example --lost-grace 200ms", r.lostGrace)
+	case r.stdin && !hasProgram:
 		return usage("--stdin: there is no program that could read it; give one after --, for example elector run --stdin ... -- report < input")
-	case r.stdin && r.backend == "console":
+	case r.stdin && s.backend == "console":
 		return usage("--stdin: the backend console reads standard input itself; use another backend, for example --backend zookeeper")
 	}
-	if r.listenOn != "" {
-		if err := checkAddress("listen", r.listenOn); err != nil {
+	if r.listenAddress != "" {
+		if err := checkAddress("listen", r.listenAddress); err != nil {
 			return err
 		}
 	}
-	if len(r.program) > 0 {
-		if _, err := exec.LookPath(r.program[0]); err != nil {
-			code := exitCannot
+	if hasProgram {
+		if _, err := exec.LookPath(r.program.args[0]); err != nil {
+			code := cmdline.NotExecutable
 			if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-				code = exitNotFound
+				code = cmdline.NotFound
 			}
 			return &cmdline.Error{Code: code, Err: err}
 		}
 	}
-	if err := r.settings.check(); err != nil {
+	if err := s.check(); err != nil {
 		return err
 	}
-	if check := kinds[r.backend].checkRun; check != nil {
-		if err := check(r.settings); err != nil {
+	kind := backendKinds[s.backend]
+	if kind.checkRun != nil {
+		if err := kind.checkRun(s); err != nil {
 			return err
 		}
 	}
-	if err := r.checkValue(); err != nil {
+	if s.value != "" && !kind.values {
+		return usage("--value: backend %s cannot advertise a value; use backend zookeeper, etcd or raftlog, or omit the flag, for example elector run ... -- report", s.backend)
+	}
+	if err := checkText("value", s.value, maxValue); err != nil {
 		return err
 	}
-	if session := kinds[r.backend].session; session != nil {
-		return r.allows(session(r.settings), "that is asked for")
+	if kind.sessionTimeout != nil {
+		return r.checkLostGrace(kind.sessionTimeout(s), "requested")
 	}
 	return nil
 }
 
-func (r *runner) checkValue() error {
-	if r.value != "" && !kinds[r.backend].values {
-		return usage("--value: backend %s cannot advertise a value; use backend zookeeper, etcd or raftlog, or leave the flag out, for example elector run ... -- report", r.backend)
-	}
-	return checkText("value", r.value, maxValue)
-}
-
-func (r *runner) run(ctx context.Context) error {
+// run runs the command until it has handed over.
+func (r *runCommand) run(ctx context.Context) error {
 	if err := r.check(); err != nil {
 		return err
 	}
@@ -198,92 +187,91 @@ func (r *runner) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.attempt.cancel = cancel
-	defer r.listen(cancel)()
-	b, err := r.openRun()
+	defer r.handleSignals(cancel)()
+	s := r.settings
+	b, err := s.openRun()
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	r.granted = func() time.Duration { return r.zookeeper.session }
-	if b.session != nil {
-		r.granted = b.session
+	r.sessionTimeout = s.requestedTimeout
+	if b.sessionTimeout != nil {
+		r.sessionTimeout = b.sessionTimeout
 	}
 
 	e := &elector.Elector{
-		NewCandidate: r.candidate(b),
-		Begin:        r.begin, End: r.end, Error: r.failed,
+		NewCandidate: r.newCandidate(b),
+		Begin:        r.handleBegin, End: r.handleEnd, Error: r.handleError,
 		BeginTimeout: r.beginTimeout, EndTimeout: r.endTimeout, ErrorTimeout: r.errorTimeout,
 		EndTries: r.endTries, EndPause: r.endPause, ErrorWait: r.errorTimeout,
-		// What outlives its context is killed after the grace, and then it is over.
+		// After r.grace the watchdog kills what elector runs, and then the handler returns.
 		Grace:    r.grace + 5*time.Second,
-		Terminal: func(err error) bool { return ended(err) || elector.IsTerminal(err) },
-		Log:      r.log,
+		Terminal: func(err error) bool { return errors.Is(err, console.ErrEndOfInput) || elector.IsTerminal(err) },
+		Log:      s.log,
 	}
-	if len(r.program) > 0 {
-		e.Work = r.work
+	if len(r.program.args) > 0 {
+		e.Work = r.handleWork
 	}
-	stop, err := r.serve(ctx, e, b)
+	stopWeb, err := r.startWeb(ctx, e, b)
 	if err != nil {
 		return err
 	}
-	defer stop()
-	defer r.observe(ctx, e, b)()
+	defer stopWeb()
+	defer r.observeLeader(ctx, e, b)()
 	if r.timeout > 0 {
-		defer time.AfterFunc(r.timeout, func() { r.late(b) }).Stop()
+		defer time.AfterFunc(r.timeout, func() { r.giveUpAfterTimeout(b) }).Stop()
 	}
 	if r.try {
-		r.onReport = append(r.onReport, r.tried)
+		r.onReport = append(r.onReport, r.giveUpIfNotElected)
 	}
-	defer r.passReports(e)()
-	r.log.Info("joining election", "backend", r.backend, "election", r.election, "instance", r.instanceID)
+	defer r.forwardReports(e)()
+	s.log.Info("joining election", "backend", s.backend, "election", s.election, "instance", s.instanceID)
 	return r.result(ctx, e.Run(ctx))
 }
 
-// result is what run returns for what the Elector has returned.
-func (r *runner) result(ctx context.Context, err error) error {
+// result returns the result of the command for the result of the Elector.
+func (r *runCommand) result(ctx context.Context, err error) error {
+	log := r.settings.log
 	switch {
-	case ended(err) && exitCode(err) == exitBackend:
-		r.log.Info("election or input ended", "err", err)
-	case errors.Is(err, leaderelection.ErrUnconfirmed) && exitCode(err) == exitFailed:
-		r.log.Warn("resignation not confirmed", "err", err)
+	case errors.Is(err, console.ErrEndOfInput) && exitCode(err) == cmdline.Permanent:
+		log.Info("election or input ended", "err", err)
+	case errors.Is(err, leaderelection.ErrUnconfirmed) && exitCode(err) == cmdline.Failed:
+		log.Warn("resignation not confirmed", "err", err)
 	case err != nil:
-		return r.advise(err)
+		return r.settings.advise(err)
 	}
-	if err := r.attempt.gaveUp(); err != nil {
+	if err := r.attempt.failure(); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.exit != nil && *r.exit != 0 && ctx.Err() == nil {
-		return &cmdline.Error{Code: *r.exit}
+	if code, exited := r.program.exitCode(); exited && code != cmdline.OK && ctx.Err() == nil {
+		return &cmdline.Error{Code: code}
 	}
 	return nil
 }
 
-// observe watches the leader and runs the follower command, as far as the flags need it, until
-// stop is called.
-func (r *runner) observe(ctx context.Context, e *elector.Elector, b backend) (stop func()) {
-	watch := b.watch
-	r.follower = r.newFollower(e, watch != nil)
-	var all sync.WaitGroup
-	following, unfollow := context.WithCancel(ctx)
+// observeLeader watches the leader and runs the follower command, if the flags need it, until stop is
+// called.
+func (r *runCommand) observeLeader(ctx context.Context, e *elector.Elector, b backend) (stop func()) {
+	r.follower = r.newFollower(e, b.watch != nil)
+	var tasks sync.WaitGroup
+	following, stopFollowing := context.WithCancel(ctx)
 	if r.follower != nil {
-		all.Go(func() { r.follower.run(following) })
+		tasks.Go(func() { r.follower.runCommands(following) })
 	}
-	// The pages show the leader while this instance hands over.
-	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
-	if watch != nil && (r.follower != nil || r.listenOn != "") {
-		all.Go(func() { r.watchLeader(watching, watch) })
+	// The page /leader shows the leader also while this instance hands over.
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	if b.watch != nil && (r.follower != nil || r.listenAddress != "") {
+		tasks.Go(func() { r.watchLeader(watching, b.watch) })
 	}
 	return func() {
-		unfollow()
-		unwatch()
-		all.Wait()
+		stopFollowing()
+		stopWatching()
+		tasks.Wait()
 	}
 }
 
-// passReports calls onReport until the Run of e has returned. wait waits for that.
-func (r *runner) passReports(e *elector.Elector) (wait func()) {
+// forwardReports calls the functions of onReport until the Run of e has returned. wait waits for that.
+func (r *runCommand) forwardReports(e *elector.Elector) (wait func()) {
 	var reading sync.WaitGroup
 	reports := e.Reports()
 	reading.Go(func() {
@@ -294,78 +282,4 @@ func (r *runner) passReports(e *elector.Elector) (wait func()) {
 		}
 	})
 	return reading.Wait
-}
-
-// listen hears signals, until the function that it returns is called: the first TERM or
-// INT hands over, the second ends this process as it is. Others are for the program.
-func (r *runner) listen(cancel func()) (stop func()) {
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if len(r.program) > 0 {
-		signal.Notify(signals, passedOn...)
-	}
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		ending := false
-		for {
-			select {
-			case s := <-signals:
-				sig, _ := s.(syscall.Signal)
-				switch {
-				case s != os.Interrupt && s != syscall.SIGTERM:
-					r.pass(sig)
-				case ending:
-					r.log.Error("exiting immediately: commands and programs are killed, and the end command does not run", "signal", s)
-					os.Exit(128 + int(sig))
-				default:
-					ending = true
-					r.log.Info("resigning", "signal", s)
-					cancel()
-				}
-			case <-quit:
-				return
-			}
-		}
-	}()
-	return func() {
-		signal.Stop(signals)
-		close(quit)
-		<-done
-	}
-}
-
-// pass passes a signal on to the program, if it runs.
-func (r *runner) pass(sig syscall.Signal) {
-	r.mu.Lock()
-	p := r.process
-	if r.starting {
-		r.early = append(r.early, sig)
-	}
-	r.mu.Unlock()
-	if p != nil {
-		_ = p.Signal(sig) // it may have ended
-	}
-}
-
-// starts notes that the program is about to be started.
-func (r *runner) starts() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.starting = true
-}
-
-// running notes that the program runs, or, by nil, that it does not, and passes on what
-// has come while it was being started.
-func (r *runner) running(p *child.Process) {
-	r.mu.Lock()
-	early := r.early
-	r.process, r.starting, r.early = p, false, nil
-	r.mu.Unlock()
-	if p == nil {
-		return
-	}
-	for _, sig := range early {
-		_ = p.Signal(sig)
-	}
 }

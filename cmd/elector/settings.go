@@ -2,8 +2,8 @@ package main
 
 import (
 	"crypto/rand"
+	"crypto/tls"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -13,63 +13,60 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/tlsfile"
 )
 
 const (
 	flagInstanceID = "instance-id"
-	// maxInstanceID bounds --instance-id, in bytes: each list of candidates has all names.
+	// maxInstanceID is the maximum length of --instance-id in bytes, because each list of candidates
+	// contains all names.
 	maxInstanceID = 1024
 )
 
-// credentials are the variables of flags that can have some: they are neither shown nor
-// passed on to what elector runs.
+// credentials are the variables of flags that can contain credentials. elector neither prints them nor
+// passes them to the processes that it runs.
 var credentials = []string{
 	"ELECTOR_ZOOKEEPER_AUTH", "ELECTOR_ETCD_PASSWORD", "ELECTOR_STORE", "ELECTOR_STORE_PASSWORD",
 	"ELECTOR_SECRET",
 }
 
-// settings are the flags that every command has.
+// settings contains the flags that all commands have.
 type settings struct {
-	backend    string
-	instanceID string
-	election   string
-	value      string // that this instance advertises, "" for none
+	backend        string
+	instanceID     string
+	election       string
+	value          string // the value that this instance advertises; only run has the flag
+	sessionTimeout time.Duration
 
-	config      string   // a file
-	fileProgram []string // of that
+	configFile  string
+	fileProgram []string // the program in the configuration file
 
 	logFormat, logLevel string
 	quiet               bool
+	log                 *slog.Logger
 
-	caFile, certFile, keyFile string
-	zookeeper                 zookeeperSettings
-	etcd                      etcdSettings
-	changefeed                changefeedSettings
-	raftlog                   raftlogSettings
-
-	log *slog.Logger
+	tls        tlsSettings
+	zookeeper  zooKeeperSettings
+	etcd       etcdSettings
+	changefeed changefeedSettings
+	raftlog    raftlogSettings
 }
 
 func (s *settings) register(flags *pflag.FlagSet) {
-	flags.SetNormalizeFunc(aliases)
+	flags.SetNormalizeFunc(normalizeFlag)
 	cmdline.RegisterGroup(flags, groupElection, func(flags *pflag.FlagSet) {
 		flags.StringVar(&s.backend, "backend", "", "system that stores the election: "+backendNames()+" (default: the one whose servers are given)")
 		flags.StringVar(&s.instanceID, flagInstanceID, "", "name of this instance, visible to others (default: host name, process ID and a random part)")
 		flags.StringVar(&s.election, "election", "/election", "name of the election; on zookeeper the path of its znode, on etcd its key (ELECTOR_KEY)")
-		flags.StringVar(&s.config, flagConfig, "", "YAML file; its keys are the flags of run, and command: a list of the program and its arguments")
-		flags.DurationVar(&s.zookeeper.session, "session-timeout", 4*time.Second, "session timeout to request; zookeeper servers may grant a different one, which is then used. On raftlog and changefeed the time after which an unresponsive leader is replaced")
+		flags.StringVar(&s.configFile, flagConfig, "", "YAML file; its keys are the flags of run, and command: a list of the program and its arguments")
+		flags.DurationVar(&s.sessionTimeout, "session-timeout", 4*time.Second, "session timeout to request; zookeeper servers may grant a different one, which is then used. On raftlog and changefeed the time after which an unresponsive leader is replaced")
 	})
-	for name, k := range kinds {
+	for name, k := range backendKinds {
 		if k.flags != nil {
 			cmdline.RegisterGroup(flags, groupBackend+name, func(flags *pflag.FlagSet) { k.flags(s, flags) })
 		}
 	}
-	cmdline.RegisterGroup(flags, groupTLS, func(flags *pflag.FlagSet) {
-		flags.BoolVar(&s.zookeeper.tls, "tls", false, "connect with TLS; without --ca-file the authorities of the system are trusted")
-		flags.StringVar(&s.caFile, "ca-file", "", "certificates of the authorities of servers and peers, PEM; enables TLS")
-		flags.StringVar(&s.certFile, "cert-file", "", "certificate of this client or peer, PEM")
-		flags.StringVar(&s.keyFile, "key-file", "", "key of --cert-file, PEM")
-	})
+	cmdline.RegisterGroup(flags, groupTLS, s.tls.register)
 	cmdline.RegisterGroup(flags, groupLogging, func(flags *pflag.FlagSet) {
 		flags.StringVar(&s.logFormat, "log-format", "text", "format of log messages, which go to standard error: text or json")
 		flags.StringVar(&s.logLevel, "log-level", "info", "least severe messages to log: debug, info, warn or error")
@@ -77,7 +74,7 @@ func (s *settings) register(flags *pflag.FlagSet) {
 	})
 }
 
-// complete checks the settings, and makes up those that have no fixed default.
+// complete checks the settings of all commands, and sets those whose defaults are computed.
 func (s *settings) complete(cmd *cobra.Command) (err error) {
 	if s.instanceID == "" {
 		s.instanceID = newInstanceID()
@@ -89,11 +86,14 @@ func (s *settings) complete(cmd *cobra.Command) (err error) {
 		return usage("--timeout %v: it must be more than zero", d)
 	}
 	s.inferBackend()
-	s.log, err = newLog(cmd.ErrOrStderr(), s.logFormat, s.logLevel, s.quiet)
+	s.log, err = newLogger(cmd.ErrOrStderr(), s.logFormat, s.logLevel, s.quiet)
 	return err
 }
 
-// newInstanceID is never that of another instance, and never empty.
+// requestedTimeout returns the session timeout that the settings request.
+func (s *settings) requestedTimeout() time.Duration { return s.sessionTimeout }
+
+// newInstanceID returns a name that no other instance has.
 func newInstanceID() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
@@ -102,20 +102,27 @@ func newInstanceID() string {
 	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), strings.ToLower(rand.Text()[:8]))
 }
 
-func newLog(w io.Writer, format, level string, quiet bool) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, usage("--log-level %s: not one of debug, info, warn, error", level)
+type tlsSettings struct {
+	enabled bool // --tls; the files enable TLS as well
+	files   tlsfile.Files
+}
+
+func (t *tlsSettings) register(flags *pflag.FlagSet) {
+	flags.BoolVar(&t.enabled, "tls", false, "connect with TLS; without --ca-file the authorities of the system are trusted")
+	flags.StringVar(&t.files.CA, "ca-file", "", "certificates of the authorities of servers and peers, PEM; enables TLS")
+	flags.StringVar(&t.files.Cert, "cert-file", "", "certificate of this client or peer, PEM")
+	flags.StringVar(&t.files.Key, "key-file", "", "key of --cert-file, PEM")
+}
+
+// clientConfig returns the TLS configuration of a client, or nil without TLS. If required is true, TLS is
+// used without a flag.
+func (t *tlsSettings) clientConfig(required bool) (*tls.Config, error) {
+	if !required && !t.enabled && t.files == (tlsfile.Files{}) {
+		return nil, nil
 	}
-	if quiet {
-		l = max(l, slog.LevelWarn)
+	c, err := t.files.Config()
+	if err != nil {
+		return nil, usage("%w", err)
 	}
-	options := &slog.HandlerOptions{Level: l}
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, options)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, options)), nil
-	}
-	return nil, usage("--log-format %s: not one of text, json", format)
+	return c, nil
 }

@@ -4,5 +4,5 @@ package main
 
 import "os"
 
-// passedOn are the signals that a program gets from elector: there are none.
-var passedOn = []os.Signal{os.Interrupt}
+// forwardedSignals contains only a signal that elector handles itself: programs do not receive signals.
+var forwardedSignals = []os.Signal{os.Interrupt}

@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// passedOn are the signals that a program gets from elector.
-var passedOn = []os.Signal{syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}
+// forwardedSignals are the signals that elector forwards to the program.
+var forwardedSignals = []os.Signal{syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}

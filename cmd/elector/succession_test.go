@@ -7,26 +7,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestSuccession fails if a time is wrong, or known although observations are missing.
 func TestSuccession(t *testing.T) {
 	var s succession
-	at := func(second int, token int64) time.Time {
+	observe := func(second int, token int64) time.Time {
 		now := time.Unix(int64(second), 0)
 		if token == 0 {
 			s.observe(nil, now)
 			return time.Time{}
 		}
-		p := &place{Token: token}
-		s.observe(p, now)
-		return p.LeadsSince
+		c := &candidateInfo{Token: token}
+		s.observe(c, now)
+		return c.LeadsSince
 	}
-	require.Zero(t, at(1, 7), "it was the leader before")
-	require.Zero(t, at(2, 7))
-	require.Equal(t, time.Unix(3, 0), at(3, 8))
-	require.Equal(t, time.Unix(3, 0), at(4, 8))
-	at(5, 0)
-	require.Equal(t, time.Unix(6, 0), at(6, 9))
+	require.Zero(t, observe(1, 7), "it was already the leader")
+	require.Zero(t, observe(2, 7))
+	require.Equal(t, time.Unix(3, 0), observe(3, 8))
+	require.Equal(t, time.Unix(3, 0), observe(4, 8))
+	observe(5, 0)
+	require.Equal(t, time.Unix(6, 0), observe(6, 9))
 	s.interrupt()
-	require.Equal(t, time.Unix(6, 0), at(7, 9), "it is still the same leadership")
+	require.Equal(t, time.Unix(6, 0), observe(7, 9), "the leadership is the same")
 	s.interrupt()
-	require.Zero(t, at(8, 10))
+	require.Zero(t, observe(8, 10))
 }

@@ -3,8 +3,12 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,26 +16,29 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/cmd/elector/top"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// screen is elector top in a terminal of tmux.
+// screen is a terminal of tmux in which elector top runs.
 type screen struct {
 	t      *testing.T
 	socket string
 }
 
 // top starts elector top on a terminal of 80 columns and 24 rows.
-func (e *electors) top(args ...string) *screen {
-	e.Helper()
+func (h *harness) top(args ...string) *screen {
+	h.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
-		e.Skip("there is no tmux")
+		h.Skip("tmux is not installed")
 	}
-	s := &screen{e.T, e.TempDir() + "/tmux"}
-	// The shell says how it ended: tmux (3.3a) does not always notice that its child has.
-	command := fmt.Sprintf("env ELECTOR_BACKEND=zookeeper ELECTOR_ZOOKEEPER_SERVERS=%s %s top %s; echo top has ended with status $?; exec cat", e.addr, built, strings.Join(args, " "))
+	s := &screen{h.T, h.TempDir() + "/tmux"}
+	// The shell prints the exit code, because tmux (3.3a) does not always notice that its child has exited.
+	command := fmt.Sprintf("env ELECTOR_BACKEND=zookeeper ELECTOR_ZOOKEEPER_SERVERS=%s %s top %s; echo top has ended with status $?; exec cat", h.addr, binary, strings.Join(args, " "))
 	s.tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", command)
-	e.Cleanup(func() { s.tmux("kill-server") })
+	h.Cleanup(func() { s.tmux("kill-server") })
 	return s
 }
 
@@ -42,11 +49,11 @@ func (s *screen) tmux(args ...string) string {
 	return string(out)
 }
 
-// shows waits until there is a row that contains all texts.
-func (s *screen) shows(texts ...string) {
+// waitForRow waits until a row contains all texts.
+func (s *screen) waitForRow(texts ...string) {
 	s.t.Helper()
 	text := ""
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for limit := time.Now().Add(patience); time.Now().Before(limit); time.Sleep(20 * time.Millisecond) {
 		text = s.tmux("capture-pane", "-p")
 	rows:
 		for row := range strings.Lines(text) {
@@ -58,62 +65,97 @@ func (s *screen) shows(texts ...string) {
 			return
 		}
 	}
-	require.Fail(s.t, fmt.Sprintf("never shown: %q", texts), "%s", text)
+	require.Fail(s.t, fmt.Sprintf("no row: %q", texts), "%s", text)
 }
 
+// TestTop fails if a change of an election, or a key, does not change the screen.
 func TestTop(t *testing.T) {
 	t.Parallel()
-	e := newElectors(t)
-	top := e.top("--under", "/jobs", "--interval", "200ms")
-	top.shows("--under /jobs", "node does not exist")
-	a := e.run("a", polite)
-	a.says("started")
-	b := e.run("b", polite)
-	b.logs("follower")
-	top.shows("1 election, 2 candidates")
-	top.shows("> /jobs/one ", " a ", " 1")
-	top.shows("1  a ", "0x", "latch-0000000000")
-	top.tmux("send-keys", "r")
-	top.shows("y/n: request a to hand over /jobs/one")
-	top.tmux("send-keys", "y")
-	top.shows("> /jobs/one ", " b ", " 1")
-	top.shows("2  a ", "latch-0000000002")
-	top.shows("/jobs/one  a has handed over")
-	other := e.run("c", polite, "--election", "/jobs/deep/two")
-	top.shows("/jobs/deep/two ", " c ")
+	h := newZooKeeperHarness(t)
+	screen := h.top("--under", "/jobs", "--interval", "200ms")
+	screen.waitForRow("--under /jobs", "node does not exist")
+	a := h.run("a", graceful)
+	a.waitForOutput("started")
+	b := h.run("b", graceful)
+	b.waitForLog("follower")
+	screen.waitForRow("1 election, 2 candidates")
+	screen.waitForRow("> /jobs/one ", " a ", " 1")
+	screen.waitForRow("1  a ", "0x", "latch-0000000000")
+	screen.tmux("send-keys", "r")
+	screen.waitForRow("y/n: request a to hand over /jobs/one")
+	screen.tmux("send-keys", "y")
+	screen.waitForRow("> /jobs/one ", " b ", " 1")
+	screen.waitForRow("2  a ", "latch-0000000002")
+	screen.waitForRow("/jobs/one  a has handed over")
+	other := h.run("c", graceful, "--election", "/jobs/deep/two")
+	screen.waitForRow("/jobs/deep/two ", " c ")
 
-	e.srv.Blackhole(zktest.BothWays)
-	top.shows("no answer for")
-	top.shows("> /jobs/one ", "? b")
-	e.srv.Heal()
-	top.shows("2 elections, 3 candidates")
-	top.tmux("resize-window", "-x", "160", "-y", "50")
-	top.shows(" | ", "/jobs/one", "answers again") // beside the elections
-	top.tmux("send-keys", "/two", "Enter")
-	top.shows(`2 elections, 3 candidates, 1 with "two"`)
-	top.tmux("send-keys", "Escape")
-	top.tmux("resize-window", "-x", "60", "-y", "20")
-	top.shows("2 elections, 3 candidates")
-	top.tmux("send-keys", "?")
-	top.shows("any key returns")
-	top.tmux("send-keys", "q")
-	top.shows("top has ended with status 0")
+	h.srv.Blackhole(zktest.BothWays)
+	screen.waitForRow("no answer for")
+	screen.waitForRow("> /jobs/one ", "? b")
+	h.srv.Heal()
+	screen.waitForRow("2 elections, 3 candidates")
+	screen.tmux("resize-window", "-x", "160", "-y", "50")
+	screen.waitForRow(" | ", "/jobs/one", "answers again") // to the right of the elections
+	screen.tmux("send-keys", "/two", "Enter")
+	screen.waitForRow(`2 elections, 3 candidates, 1 with "two"`)
+	screen.tmux("send-keys", "Escape")
+	screen.tmux("resize-window", "-x", "60", "-y", "20")
+	screen.waitForRow("2 elections, 3 candidates")
+	screen.tmux("send-keys", "?")
+	screen.waitForRow("any key returns")
+	screen.tmux("send-keys", "q")
+	screen.waitForRow("top has ended with status 0")
 	for _, p := range []*process{a, b, other} {
 		p.signal(syscall.SIGTERM)
-		require.Equal(t, exitOK, p.exit())
+		require.Equal(t, cmdline.OK, p.exitCode())
 	}
 }
 
-func TestTopRefuses(t *testing.T) {
-	e := newElectors(t)
+// TestTop_InvalidArguments fails if wrong arguments, or an output that is not a terminal, are accepted.
+func TestTop_InvalidArguments(t *testing.T) {
+	h := newZooKeeperHarness(t)
 	for _, args := range [][]string{{}, {"--under", "/a", "/b"}, {"--interval", "1ms"}, {"--under", "jobs"}, {"jobs"}} {
-		p := e.do("top", args...)
-		require.Equal(t, exitUsage, p.exit())
+		p := h.command("top", args...)
+		require.Equal(t, cmdline.Usage, p.exitCode())
 		switch {
 		case len(args) == 0:
-			p.logs("elector: top needs a terminal")
+			p.waitForLog("elector: top needs a terminal")
 		case args[len(args)-1] == "jobs":
-			p.logs("for example --")
+			p.waitForLog("for example --")
 		}
 	}
+}
+
+// TestPoller_Messages fails if a result of the backend is shown in another way: an election that does not exist or has
+// ended is not an outage.
+func TestPoller_Messages(t *testing.T) {
+	failure := errors.New("connection lost")
+	results := map[string]error{
+		"/missing": leaderelection.ErrNoElection, "/ended": fmt.Errorf("%w", leaderelection.ErrElectionOver), "/failed": failure, "/listed": nil,
+	}
+	p := newPoller(backend{
+		list: func(_ context.Context, election string) ([]candidateInfo, error) {
+			return []candidateInfo{{Name: "a", ID: "/a"}}, results[election]
+		},
+		watch: func(context.Context, string) (<-chan observation, error) { return nil, failure },
+	}, "", time.Hour)
+	ctx, stop := context.WithCancel(t.Context())
+	p.startPolling(ctx, slices.Collect(maps.Keys(results)))
+	got := map[string]top.Message{}
+	for range results {
+		switch m := (<-p.messages).(type) {
+		case top.Missing:
+			got[m.Election] = top.Missing{}
+		case top.Failed:
+			got[m.Election] = m.Err
+		case top.Listed:
+			got[m.Election] = m.Candidates
+		}
+	}
+	stop()
+	p.tasks.Wait()
+	require.Equal(t, map[string]top.Message{
+		"/missing": top.Missing{}, "/ended": top.Missing{}, "/failed": failure, "/listed": []top.Candidate{{Name: "a", ID: "/a"}},
+	}, got)
 }

@@ -1,10 +1,9 @@
 package main
 
-// Errors for wrong usage, with examples, and checks that several flags share.
-
 import (
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -12,8 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// usage returns an error for wrong usage. If it begins with a flag, an example of that flag is
-// added.
+// usage returns a usage error. If the message begins with a flag, an example of that flag is added.
 func usage(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	name := strings.FieldsFunc(err.Error(), func(c rune) bool { return c == ' ' || c == ':' || c == ',' })
@@ -22,10 +20,10 @@ func usage(format string, args ...any) error {
 			err = fmt.Errorf("%w; for example %s %s", err, name[0], example)
 		}
 	}
-	return &cmdline.Error{Code: exitUsage, Err: err}
+	return &cmdline.Error{Code: cmdline.Usage, Err: err}
 }
 
-// flagExamples has correct values of flags, for messages about wrong ones.
+// flagExamples contains a valid value of each flag, for error messages.
 var flagExamples = map[string]string{
 	"allowed-names":     "node1.example.com",
 	"backend":           "zookeeper",
@@ -63,7 +61,8 @@ var flagExamples = map[string]string{
 	"zookeeper-servers": "zk1:2181,zk2:2181,zk3:2181",
 }
 
-// checkAddress reports, as wrong usage of a flag, that an address is not of the form host:port.
+// checkAddress returns a usage error if the value of a flag is not an address of the form host:port. The
+// host can be empty, and the port can be a name.
 func checkAddress(flag, address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err == nil && port != "" {
@@ -75,22 +74,32 @@ func checkAddress(flag, address string) error {
 	return usage("--%s %s: not of the form host:port", flag, address)
 }
 
-// checkText reports, as wrong usage of a flag, that a text which others see is too long, or has
-// characters that cannot be printed.
-func checkText(flag, text string, most int) error {
+// isHostPort reports whether an address has the form host:port, with a host and a port from 1 to 65535.
+func isHostPort(address string) bool {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" || strings.ContainsAny(host, " /") {
+		return false
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
+}
+
+// checkText returns a usage error if the value of a flag, which other clients see, has more than limit
+// bytes, or contains characters that cannot be printed.
+func checkText(flag, text string, limit int) error {
 	switch {
 	case strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }):
 		return usage("--%s %q: it contains characters that cannot be printed", flag, text)
-	case len(text) > most:
-		return usage("--%s: it has %d bytes, which is more than %d", flag, len(text), most)
+	case len(text) > limit:
+		return usage("--%s: it has %d bytes, which is more than %d", flag, len(text), limit)
 	}
 	return nil
 }
 
-// checkSession reports that the session timeout is out of range.
-func (s *settings) checkSession(least time.Duration) error {
-	if d := s.zookeeper.session; d < least || d > time.Hour {
-		return usage("--session-timeout %v: not from %v to 1h", d, least)
+// checkSessionTimeout returns a usage error if the session timeout is shorter than minimum, or too long.
+func (s *settings) checkSessionTimeout(minimum time.Duration) error {
+	if d := s.sessionTimeout; d < minimum || d > time.Hour {
+		return usage("--session-timeout %v: not from %v to 1h", d, minimum)
 	}
 	return nil
 }

@@ -1,7 +1,5 @@
 package main
 
-// Warnings that are repeated for as long as a server cannot be reached.
-
 import (
 	"context"
 	"log/slog"
@@ -12,33 +10,32 @@ import (
 const (
 	minWarningPause = time.Second
 	maxWarningPause = time.Minute
-	// maxWarnings bounds the number of texts that are remembered.
+	// maxWarnings is the maximum number of warnings that are remembered.
 	maxWarnings = 100
 )
 
-// limitedLog returns a logger that logs a warning at once, and the same warning again only
-// after a pause that doubles from a second to a minute. A warning that did not occur for a
-// time is logged at once again.
+// limitedLog returns a logger that repeats a warning only after a pause, which doubles from a second to a
+// minute. It logs a warning immediately if the warning is new, or has not occurred for some time.
 func (s *settings) limitedLog() *slog.Logger {
-	return slog.New(&limiter{s.log.Handler(), newWarnings()})
+	return slog.New(&warningLimiter{s.log.Handler(), newWarningHistory()})
 }
 
-// limiter is the handler of limitedLog.
-type limiter struct {
+// warningLimiter is the handler of limitedLog.
+type warningLimiter struct {
 	slog.Handler
-	*warnings
+	history *warningHistory
 }
 
-func (l *limiter) Handle(ctx context.Context, r slog.Record) error {
+func (l *warningLimiter) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level != slog.LevelWarn {
 		return l.Handler.Handle(ctx, r)
 	}
-	key := r.Message
+	text := r.Message
 	r.Attrs(func(a slog.Attr) bool {
-		key += " " + a.String()
+		text += " " + a.String()
 		return true
 	})
-	dropped, due := l.due(key, r.Time)
+	dropped, due := l.history.add(text, r.Time)
 	if !due {
 		return nil
 	}
@@ -49,48 +46,48 @@ func (l *limiter) Handle(ctx context.Context, r slog.Record) error {
 	return l.Handler.Handle(ctx, r)
 }
 
-func (l *limiter) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &limiter{l.Handler.WithAttrs(attrs), l.warnings}
+func (l *warningLimiter) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &warningLimiter{l.Handler.WithAttrs(attrs), l.history}
 }
 
-func (l *limiter) WithGroup(name string) slog.Handler {
-	return &limiter{l.Handler.WithGroup(name), l.warnings}
+func (l *warningLimiter) WithGroup(name string) slog.Handler {
+	return &warningLimiter{l.Handler.WithGroup(name), l.history}
 }
 
-// warnings remembers when warnings occurred.
-type warnings struct {
-	mu   sync.Mutex
-	seen map[string]*warning
+// warningHistory remembers when warnings occurred.
+type warningHistory struct {
+	mu       sync.Mutex
+	warnings map[string]*warning // by their text
 }
 
-// warning is what is known of one text.
 type warning struct {
-	last    time.Time // when it occurred
-	logged  time.Time
-	pause   time.Duration
-	dropped int // since it was logged
+	occurred time.Time // the last time
+	logged   time.Time // the last time
+	pause    time.Duration
+	dropped  int // occurrences since it was logged
 }
 
-func newWarnings() *warnings { return &warnings{seen: map[string]*warning{}} }
+func newWarningHistory() *warningHistory { return &warningHistory{warnings: map[string]*warning{}} }
 
-// due reports whether to log the text now, and how often it was dropped since the last time.
-func (w *warnings) due(text string, now time.Time) (dropped int, due bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	x := w.seen[text]
-	if x == nil || now.Sub(x.last) > 2*maxWarningPause {
-		if x == nil && len(w.seen) >= maxWarnings {
-			clear(w.seen)
+// add adds an occurrence of a warning. due reports whether to log it, and dropped is the number of
+// occurrences that were not logged before.
+func (h *warningHistory) add(text string, now time.Time) (dropped int, due bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := h.warnings[text]
+	if w == nil || now.Sub(w.occurred) > 2*maxWarningPause {
+		if w == nil && len(h.warnings) >= maxWarnings {
+			clear(h.warnings)
 		}
-		w.seen[text] = &warning{last: now, logged: now, pause: minWarningPause}
+		h.warnings[text] = &warning{occurred: now, logged: now, pause: minWarningPause}
 		return 0, true
 	}
-	x.last = now
-	if now.Sub(x.logged) < x.pause {
-		x.dropped++
+	w.occurred = now
+	if now.Sub(w.logged) < w.pause {
+		w.dropped++
 		return 0, false
 	}
-	dropped, x.dropped = x.dropped, 0
-	x.logged, x.pause = now, min(2*x.pause, maxWarningPause)
+	dropped, w.dropped = w.dropped, 0
+	w.logged, w.pause = now, min(2*w.pause, maxWarningPause)
 	return dropped, true
 }

@@ -12,31 +12,33 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWarningsBecomeLessFrequent(t *testing.T) {
-	w, now := newWarnings(), time.Now()
+// TestWarningHistory fails if the pause between repeated warnings does not double, or if new warnings are dropped.
+func TestWarningHistory(t *testing.T) {
+	h, now := newWarningHistory(), time.Now()
 	var logged, dropped []int
 	for second := range 600 {
-		if n, due := w.due("no answer", now.Add(time.Duration(second)*time.Second)); due {
+		if n, due := h.add("no answer", now.Add(time.Duration(second)*time.Second)); due {
 			logged, dropped = append(logged, second), append(dropped, n)
 		}
 	}
 	require.Equal(t, []int{0, 1, 3, 7, 15, 31, 63, 123, 183, 243, 303, 363, 423, 483, 543}, logged)
 	require.Equal(t, []int{0, 0, 1, 3, 7, 15, 31, 59, 59, 59, 59, 59, 59, 59, 59}, dropped)
 
-	_, due := w.due("unknown host", now.Add(600*time.Second))
-	require.True(t, due, "another text is logged at once")
-	_, due = w.due("no answer", now.Add(600*time.Second))
+	_, due := h.add("unknown host", now.Add(600*time.Second))
+	require.True(t, due, "another warning is logged immediately")
+	_, due = h.add("no answer", now.Add(600*time.Second))
 	require.False(t, due)
-	n, due := w.due("no answer", now.Add(time.Hour))
-	require.True(t, due, "a text that did not occur for a long time is logged at once")
+	n, due := h.add("no answer", now.Add(time.Hour))
+	require.True(t, due, "a warning that has not occurred for a long time is logged immediately")
 	require.Zero(t, n)
 
 	for i := range 10 * maxWarnings {
-		w.due(fmt.Sprint(i), now)
+		h.add(fmt.Sprint(i), now)
 	}
-	require.LessOrEqual(t, len(w.seen), maxWarnings)
+	require.LessOrEqual(t, len(h.warnings), maxWarnings)
 }
 
+// TestLimitedLog fails if attributes are ignored, or if other messages than warnings are dropped.
 func TestLimitedLog(t *testing.T) {
 	out := &bytes.Buffer{}
 	s := &settings{log: slog.New(slog.NewTextHandler(out, nil))}

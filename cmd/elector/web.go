@@ -1,7 +1,5 @@
 package main
 
-// What --listen serves: whether this process is alive, takes part and leads, and metrics.
-
 import (
 	"context"
 	"encoding/json"
@@ -20,106 +18,130 @@ import (
 )
 
 const (
-	signLimit  = time.Second // for the loop to give a sign of life
-	closeLimit = 2 * time.Second
+	// pingLimit is the time in which the loop of the Elector must answer.
+	pingLimit = time.Second
+	// shutdownLimit is the time for which elector waits for requests in flight when it exits.
+	shutdownLimit = 2 * time.Second
 )
 
-// web answers for one run.
-type web struct {
-	*runner
-	elector *elector.Elector
-	backend backend
-	ending  <-chan struct{} // closed when this run hands over
-	metrics *metrics
-
-	stopped   chan struct{} // closed when events are no longer recorded
-	recording sync.WaitGroup
+// webServer is the HTTP server of --listen: health, leadership and metrics of one run.
+type webServer struct {
+	run      *runCommand
+	elector  *elector.Elector
+	backend  backend
+	stopping <-chan struct{} // is closed when the run begins to hand over
+	metrics  *metrics
 
 	mu   sync.Mutex
-	term *begun // the last
+	term *begunTerm // the last one, or nil
 }
 
-// begun is a term whose begin command has succeeded.
-type begun struct {
-	ctx context.Context // ends when the leadership is lost, or about to be given up
-	l   *leaderelection.Leadership
+// begunTerm is a leadership whose begin command has succeeded.
+type begunTerm struct {
+	ctx        context.Context // is done when the leadership is lost or about to be released
+	leadership *leaderelection.Leadership
 }
 
-// serve has e's handlers counted and listens, from now on until stop is called. ctx is
-// that of the run. Without --listen it does nothing.
-func (r *runner) serve(ctx context.Context, e *elector.Elector, b backend) (stop func(), err error) {
-	if r.listenOn == "" {
+// startWeb starts the HTTP server, which runs until stop is called, and makes it observe the handlers and
+// candidates of e. ctx is the context of the run. Without --listen it does nothing.
+func (r *runCommand) startWeb(ctx context.Context, e *elector.Elector, b backend) (stop func(), err error) {
+	if r.listenAddress == "" {
 		return func() {}, nil
 	}
-	listener, err := net.Listen("tcp", r.listenOn)
+	listener, err := net.Listen("tcp", r.listenAddress)
 	if err != nil {
-		return nil, fmt.Errorf("--listen %s: %w", r.listenOn, err)
+		return nil, fmt.Errorf("--listen %s: %w", r.listenAddress, err)
 	}
-	w := &web{runner: r, elector: e, backend: b, ending: ctx.Done(), stopped: make(chan struct{})}
-	w.metrics = newMetrics(w)
-	w.attach(e)
-	r.log.Info("listening", "address", listener.Addr().String())
-
+	w := newWebServer(r, e, b, ctx.Done())
+	log := r.settings.log
+	log.Info("listening", "address", listener.Addr().String())
 	server := &http.Server{
 		Handler:           w.routes(),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second,
 		WriteTimeout: 10 * time.Second, IdleTimeout: 30 * time.Second,
 		MaxHeaderBytes: 16 << 10,
-		ErrorLog:       slog.NewLogLogger(r.log.Handler(), slog.LevelWarn),
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
-	var all sync.WaitGroup
-	r.onReport = append(r.onReport, w.metrics.show)
-	all.Go(func() {
+	var serving sync.WaitGroup
+	r.onReport = append(r.onReport, w.metrics.setState)
+	serving.Go(func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			r.log.Error("HTTP server failed", "err", err)
+			log.Error("HTTP server failed", "err", err)
 		}
 	})
 	return func() {
-		limit, cancel := context.WithTimeout(context.Background(), closeLimit)
+		limit, cancel := context.WithTimeout(context.Background(), shutdownLimit)
 		defer cancel()
 		if server.Shutdown(limit) != nil {
-			_ = server.Close() // whoever does not read
+			_ = server.Close() // closes the connections of clients that do not read
 		}
-		all.Wait()
-		w.mu.Lock()
-		close(w.stopped)
-		w.mu.Unlock()
-		w.recording.Wait()
+		serving.Wait()
+		w.metrics.stopRecording()
 	}, nil
 }
 
-func (w *web) routes() http.Handler {
+// newWebServer returns a server that observes the handlers and candidates of e. It does not listen.
+func newWebServer(r *runCommand, e *elector.Elector, b backend, stopping <-chan struct{}) *webServer {
+	w := &webServer{run: r, elector: e, backend: b, stopping: stopping}
+	w.metrics = newMetrics(r.settings.election, stopping,
+		func() bool { return w.currentLeadership() != nil }, r.program.isRunning)
+	w.metrics.instrument(e)
+	w.rememberTerms(e)
+	return w
+}
+
+// rememberTerms makes e store each term in w after its Begin has succeeded.
+func (w *webServer) rememberTerms(e *elector.Elector) {
+	begin := e.Begin
+	if begin == nil {
+		return
+	}
+	e.Begin = func(ctx context.Context, l *leaderelection.Leadership) error {
+		err := begin(ctx, l)
+		if err == nil {
+			w.mu.Lock()
+			w.term = &begunTerm{ctx, l}
+			w.mu.Unlock()
+		}
+		return err
+	}
+}
+
+func (w *webServer) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), signLimit)
-		defer cancel()
-		err := w.elector.Ping(ctx)
-		if errors.Is(err, elector.ErrNotRunning) {
-			err = nil // it is about to run, or to end: the pages are there a moment longer
-		}
-		if err == nil && w.backend.healthy != nil {
-			err = w.backend.healthy()
-		}
-		answer(rw, err)
-	})
-	mux.HandleFunc("GET /readyz", func(rw http.ResponseWriter, _ *http.Request) { answer(rw, w.ready()) })
-	mux.HandleFunc("GET /leader", w.tellLeader)
+	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, r *http.Request) { writeHealth(rw, w.checkAlive(r.Context())) })
+	mux.HandleFunc("GET /readyz", func(rw http.ResponseWriter, _ *http.Request) { writeHealth(rw, w.checkReady()) })
+	mux.HandleFunc("GET /leader", w.writeLeader)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(w.metrics.registry, promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(w.log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4, Timeout: 5 * time.Second,
+		ErrorLog: slog.NewLogLogger(w.run.settings.log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4, Timeout: 5 * time.Second,
 	}))
 	return mux
 }
 
-// ready is why this instance is no candidate that could lead, nil if it is one.
-func (w *web) ready() error {
+// checkAlive returns an error if a restart of this process could help.
+func (w *webServer) checkAlive(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pingLimit)
+	defer cancel()
+	// The server also runs before and after the Run of the Elector.
+	if err := w.elector.Ping(ctx); err != nil && !errors.Is(err, elector.ErrNotRunning) {
+		return err
+	}
+	if w.backend.healthy != nil {
+		return w.backend.healthy()
+	}
+	return nil
+}
+
+// checkReady returns an error if this instance is neither the leader nor a candidate that could lead.
+func (w *webServer) checkReady() error {
 	select {
-	case <-w.ending:
+	case <-w.stopping:
 		return errors.New("resigning")
 	default:
 	}
 	report := w.elector.Current()
 	if report.State == elector.StateError {
-		return fmt.Errorf("waits after an error: %w", report.Err)
+		return fmt.Errorf("waiting after an error: %w", report.Err)
 	}
 	if err := w.backend.checkConnected(); err != nil {
 		return err
@@ -135,49 +157,42 @@ func (w *web) ready() error {
 	return nil
 }
 
-// leads is the leadership by which this instance acts at this moment, nil without one. It
-// asks the clock: a process that was stopped finds its lease over.
-func (w *web) leads() *leaderelection.Leadership {
+// currentLeadership returns the leadership in which this instance acts at this moment, or nil. It checks
+// the clock, so a lease that expired while this process was stopped is noticed.
+func (w *webServer) currentLeadership() *leaderelection.Leadership {
 	w.mu.Lock()
 	t := w.term
 	w.mu.Unlock()
-	if t == nil || t.ctx.Err() != nil || t.l.Err() != nil {
+	if t == nil || t.ctx.Err() != nil || t.leadership.Err() != nil {
 		return nil
 	}
-	return t.l
+	return t.leadership
 }
 
-func (w *web) tellLeader(rw http.ResponseWriter, _ *http.Request) {
+// writeLeader writes the page /leader.
+func (w *webServer) writeLeader(rw http.ResponseWriter, _ *http.Request) {
 	reply := struct {
-		Leads    bool       `json:"leads"`
-		Election string     `json:"election"`
-		Instance string     `json:"instance"`           // this one
-		Token    int64      `json:"token,omitempty"`    // of this one's leadership
-		Deadline *time.Time `json:"deadline,omitempty"` // of its proof, which is extended meanwhile
-		Leader   *place     `json:"leader"`             // where it is not this one; null if not known
-	}{Election: w.election, Instance: w.instanceID}
+		Leads    bool           `json:"leads"`
+		Election string         `json:"election"`
+		Instance string         `json:"instance"`           // this instance
+		Token    int64          `json:"token,omitempty"`    // of the leadership of this instance
+		Deadline *time.Time     `json:"deadline,omitempty"` // of its lease
+		Leader   *candidateInfo `json:"leader"`             // another instance; null if it is unknown
+	}{Election: w.run.settings.election, Instance: w.run.settings.instanceID}
 	code := http.StatusServiceUnavailable
-	if l := w.leads(); l != nil {
+	if l := w.currentLeadership(); l != nil {
 		code, reply.Leads, reply.Token = http.StatusOK, true, l.Token()
 		if d := l.Deadline(); !d.IsZero() {
 			reply.Deadline = &d
 		}
-	} else {
-		reply.Leader = w.whoLeads()
+	} else if w.backend.checkConnected() == nil { // otherwise the observation may be outdated
+		reply.Leader = w.run.leader.get()
 	}
-	write(rw, code, reply)
+	writeJSON(rw, code, reply)
 }
 
-// whoLeads returns the leader, nil if it is not known.
-func (w *web) whoLeads() *place {
-	if w.backend.checkConnected() != nil {
-		return nil // the last observation may be old
-	}
-	return w.leader.get()
-}
-
-// answer is 200, or 503 and the reason.
-func answer(rw http.ResponseWriter, err error) {
+// writeHealth writes the status 200, or 503 and the reason if err is not nil.
+func writeHealth(rw http.ResponseWriter, err error) {
 	reply := struct {
 		OK     bool   `json:"ok"`
 		Reason string `json:"reason,omitempty"`
@@ -186,12 +201,12 @@ func answer(rw http.ResponseWriter, err error) {
 	if err != nil {
 		code, reply.Reason = http.StatusServiceUnavailable, err.Error()
 	}
-	write(rw, code, reply)
+	writeJSON(rw, code, reply)
 }
 
-func write(rw http.ResponseWriter, code int, reply any) {
+func writeJSON(rw http.ResponseWriter, code int, reply any) {
 	rw.Header().Set("Content-Type", "application/json")
 	rw.Header().Set("Cache-Control", "no-store")
 	rw.WriteHeader(code)
-	_ = json.NewEncoder(rw).Encode(reply) // who asked may have gone
+	_ = json.NewEncoder(rw).Encode(reply) // fails if the client has closed the connection
 }

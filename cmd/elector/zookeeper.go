@@ -14,41 +14,55 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
-type zookeeperSettings struct {
-	servers string
-	session time.Duration
-	auth    string
-	tls     bool
+func init() {
+	backendKinds["zookeeper"] = backendKind{
+		functions:      (*zooKeeperBackend)(nil).backend(),
+		flags:          func(s *settings, flags *pflag.FlagSet) { s.zookeeper.register(flags) },
+		servers:        func(s *settings) string { return s.zookeeper.servers },
+		check:          checkZooKeeper,
+		open:           openZooKeeper,
+		sessionTimeout: (*settings).requestedTimeout,
+		values:         true,
+		advise:         adviseZooKeeper,
+	}
 }
 
-func (z *zookeeperSettings) register(flags *pflag.FlagSet) {
+type zooKeeperSettings struct {
+	servers string
+	auth    string
+}
+
+func (z *zooKeeperSettings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&z.servers, "zookeeper-servers", "", "addresses of the servers, host:port,...")
 	flags.StringVar(&z.auth, "zookeeper-auth", "", "digest credentials user:password; preferably set by ELECTOR_ZOOKEEPER_AUTH. Only clients with these credentials may change the znodes that elector creates; all clients may read them")
 }
 
-// zookeeper is one connection, for the life of the process.
-type zookeeper struct {
-	*settings
-	conn *zk.Conn
-	of   *zookeeper // whose connection it is; nil for its own (zookeeper_top.go)
+// zooKeeperBackend is the backend zookeeper. It uses one connection for the life of the process.
+type zooKeeperBackend struct {
+	settings *settings
+	conn     *zk.Conn
 
-	mu   sync.Mutex
-	auth <-chan error // of the credentials, once they are sent
+	mu            sync.Mutex
+	authResult    chan error // receives the result of AddAuth; nil if AddAuth does not run
+	authenticated bool
 }
 
 func checkZooKeeper(s *settings) error {
-	if _, _, err := s.zookeeperServers(); err != nil {
+	if _, _, err := s.zooKeeperServers(); err != nil {
 		return err
 	}
 	return s.checkElection(znode.CheckPath)
 }
 
-// zookeeperServers returns where and how to connect.
-func (s *settings) zookeeperServers() ([]string, *tls.Config, error) {
+// zooKeeperServers checks the settings and returns the servers and the TLS configuration, which is nil
+// without TLS.
+func (s *settings) zooKeeperServers() ([]string, *tls.Config, error) {
 	z := s.zookeeper
 	servers, err := zkdial.ParseServers(z.servers)
 	if err != nil {
@@ -57,15 +71,15 @@ func (s *settings) zookeeperServers() ([]string, *tls.Config, error) {
 	if z.auth != "" && !strings.Contains(z.auth, ":") {
 		return nil, nil, usage("--zookeeper-auth: not of the form user:password")
 	}
-	if err := s.checkSession(100 * time.Millisecond); err != nil {
+	if err := s.checkSessionTimeout(100 * time.Millisecond); err != nil {
 		return nil, nil, err
 	}
-	config, err := s.tlsConfig(z.tls)
+	config, err := s.tls.clientConfig(false)
 	return servers, config, err
 }
 
 func openZooKeeper(s *settings) (backend, error) {
-	servers, config, err := s.zookeeperServers()
+	servers, config, err := s.zooKeeperServers()
 	if err != nil {
 		return backend{}, err
 	}
@@ -73,39 +87,36 @@ func openZooKeeper(s *settings) (backend, error) {
 	if config != nil {
 		options = append(options, zkdial.WithTLS(config))
 	}
-	conn, _, err := zkdial.Connect(servers, s.zookeeper.session, options...)
+	conn, _, err := zkdial.Connect(servers, s.sessionTimeout, options...)
 	if err != nil {
 		return backend{}, err
 	}
-	return (&zookeeper{settings: s, conn: conn}).functions(), nil
+	return (&zooKeeperBackend{settings: s, conn: conn}).backend(), nil
 }
 
-func (z *zookeeper) functions() backend {
+func (z *zooKeeperBackend) backend() backend {
 	return backend{
-		close: z.close, candidate: z.candidate, session: z.session, negotiate: z.ready,
+		close: z.close, newCandidate: z.newCandidate, sessionTimeout: z.sessionTimeout, awaitSession: z.awaitSession,
 		connected: z.connected, healthy: z.healthy,
-		list: z.list, watch: z.watch, missing: z.missing, at: z.at, find: z.find,
-		askToResign: z.askToResign, end: z.end, remove: z.remove,
+		list: z.list, watch: z.watch, requestResignation: z.requestResignation, anyElection: true, find: z.find,
+		endElection: z.endElection, deleteElection: z.deleteElection,
 	}
 }
 
-// adviseZooKeeper adds to an error of permissions which setting has the credentials.
-func (s *settings) adviseZooKeeper(err error) error {
+// adviseZooKeeper adds the setting that contains credentials to an error about permissions.
+func adviseZooKeeper(s *settings, err error) error {
 	if !errors.Is(err, leaderelection.ErrPermission) {
 		return err
 	}
-	return withCredentials(err, s.zookeeper.auth != "", "ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
+	return adviseCredentials(err, s.zookeeper.auth != "", "ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
 }
 
-// session is what the servers have granted.
-func (z *zookeeper) session() time.Duration { return zkdial.Granted(z.conn) }
+// sessionTimeout returns the timeout that the servers have granted.
+func (z *zooKeeperBackend) sessionTimeout() time.Duration { return zkdial.Granted(z.conn) }
 
-// ready waits for a session with its credentials, until ctx is done.
-func (z *zookeeper) ready(ctx context.Context) error {
-	if z.of != nil {
-		return z.of.ready(ctx)
-	}
-	if zkdial.Granted(z.conn) == 0 { // otherwise there has been a session
+// awaitSession waits for a session that has the credentials.
+func (z *zooKeeperBackend) awaitSession(ctx context.Context) error {
+	if zkdial.Granted(z.conn) == 0 { // otherwise a session was granted before
 		if _, err := zkdial.Wait(ctx, z.conn); err != nil {
 			return err
 		}
@@ -113,73 +124,168 @@ func (z *zookeeper) ready(ctx context.Context) error {
 	return z.authenticate(ctx)
 }
 
-// authenticate sends the credentials once; the client library repeats them. Its request
-// blocks while there is no connection.
-func (z *zookeeper) authenticate(ctx context.Context) error {
-	if z.zookeeper.auth == "" {
+// authenticate sends the credentials, unless they were sent before: the client library sends them again
+// after each reconnect. AddAuth blocks without a connection, so it runs on a separate goroutine.
+func (z *zooKeeperBackend) authenticate(ctx context.Context) error {
+	credentials := z.settings.zookeeper.auth
+	if credentials == "" {
 		return nil
 	}
 	z.mu.Lock()
-	if z.auth == nil {
-		auth := make(chan error, 1)
-		z.auth = auth
-		go func() { auth <- z.conn.AddAuth("digest", []byte(z.zookeeper.auth)) }()
+	if z.authenticated {
+		z.mu.Unlock()
+		return nil
 	}
-	auth := z.auth
+	if z.authResult == nil {
+		result := make(chan error, 1)
+		z.authResult = result
+		go func() { result <- z.conn.AddAuth("digest", []byte(credentials)) }()
+	}
+	result := z.authResult
 	z.mu.Unlock()
 	select {
-	case err := <-auth:
+	case err := <-result:
 		z.mu.Lock()
 		defer z.mu.Unlock()
-		z.auth = nil
-		if err == nil {
-			done := make(chan error)
-			close(done) // for ever after
-			z.auth = done
-		}
+		z.authResult, z.authenticated = nil, err == nil
 		if err != nil {
-			err = fmt.Errorf("authenticate with --zookeeper-auth (ELECTOR_ZOOKEEPER_AUTH): %w", err)
+			return fmt.Errorf("authenticate with --zookeeper-auth (ELECTOR_ZOOKEEPER_AUTH): %w", err)
 		}
-		return err
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (z *zookeeper) options() []leaderelection.Option {
-	o := []leaderelection.Option{
-		leaderelection.WithClientName(z.instanceID),
-		leaderelection.WithLogger(z.electionLog()),
+// options returns the options of elections, and then more options.
+func (z *zooKeeperBackend) options(more ...leaderelection.Option) []leaderelection.Option {
+	options := []leaderelection.Option{
+		leaderelection.WithClientName(z.settings.instanceID),
+		leaderelection.WithLogger(z.settings.electionLog()),
 	}
-	if z.zookeeper.auth != "" {
-		o = append(o, leaderelection.WithACL(append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...)))
+	if z.settings.zookeeper.auth != "" {
+		options = append(options, leaderelection.WithACL(append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...)))
 	}
-	return o
+	return slices.Concat(options, more)
 }
 
-// candidate waits for ZooKeeper without limit: an elector may be started before it.
-func (z *zookeeper) candidate(ctx context.Context) (leaderelection.Candidate, error) {
-	log := z.limitedLog()
-	for {
-		err := z.ready(ctx)
-		if err == nil {
-			var e *leaderelection.Election
-			e, err = leaderelection.NewElection(z.conn, z.election, slices.Concat(z.options(), []leaderelection.Option{
-				leaderelection.WithCreateNode(), leaderelection.WithRejoin(), leaderelection.WithValue(z.value),
-			})...)
-			if err == nil {
-				return e, nil
-			}
-		}
-		if ctx.Err() != nil || !errors.Is(err, leaderelection.ErrUnreachable) {
+// newCandidate waits for ZooKeeper without a limit.
+func (z *zooKeeperBackend) newCandidate(ctx context.Context) (leaderelection.Candidate, error) {
+	transient := func(err error) bool { return errors.Is(err, leaderelection.ErrUnreachable) }
+	return z.settings.retryCandidate(ctx, "zookeeper does not answer", transient, func() (leaderelection.Candidate, error) {
+		if err := z.awaitSession(ctx); err != nil {
 			return nil, err
 		}
-		log.Warn("zookeeper does not answer", "err", err)
-	}
+		return leaderelection.NewElection(z.conn, z.settings.election, z.options(
+			leaderelection.WithCreateNode(), leaderelection.WithRejoin(), leaderelection.WithValue(z.settings.value))...)
+	})
 }
 
-// close ends the session. The client library can hang in it when a request is under way.
-func (z *zookeeper) close() {
+// connected returns nil if there is a session and the connection is up, as far as the client library
+// knows. It notices an unresponsive connection within two thirds of the session timeout.
+func (z *zooKeeperBackend) connected() error {
+	state := z.conn.State()
+	if state == zk.StateHasSession {
+		return nil
+	}
+	err := fmt.Errorf("no session on zookeeper: %v", state)
+	if failure := handshake.Of(z.conn).Failure(); failure != nil {
+		err = fmt.Errorf("%w: %w", err, failure)
+	}
+	return err
+}
+
+var errDataLost = errors.New("the servers have lost their data, and with it the session of this client; it has no new session yet")
+
+// healthy returns an error after the servers have lost their data, until the next session. A restart of
+// this process can shorten that time. It does not interrupt a leadership, because this instance cannot lead.
+func (z *zooKeeperBackend) healthy() error {
+	if handshake.Of(z.conn).Losing() {
+		return errDataLost
+	}
+	return nil
+}
+
+func (z *zooKeeperBackend) list(ctx context.Context, election string) ([]candidateInfo, error) {
+	if err := z.awaitSession(ctx); err != nil {
+		return nil, err
+	}
+	infos, err := leaderelection.Candidates(z.conn, election, z.options(leaderelection.WithContext(ctx))...)
+	if err != nil {
+		return nil, err
+	}
+	candidates := []candidateInfo{}
+	for _, info := range infos {
+		c, err := z.readCandidate(ctx, info)
+		if err != nil {
+			return nil, err
+		}
+		if c != nil {
+			candidates = append(candidates, *c)
+		}
+	}
+	return candidates, nil
+}
+
+// readCandidate reads when a candidate has joined, and its session. It returns nil if the candidate has
+// left.
+func (z *zooKeeperBackend) readCandidate(ctx context.Context, info leaderelection.CandidateInfo) (*candidateInfo, error) {
+	return request.Read(ctx, z.conn, func() (*candidateInfo, error) {
+		exists, stat, err := z.conn.Exists(info.ID)
+		if err != nil || !exists {
+			return nil, err
+		}
+		c := newCandidateInfo(info)
+		c.Joined = time.UnixMilli(stat.Ctime).UTC()
+		c.Session = fmt.Sprintf("%#x", uint64(stat.EphemeralOwner))
+		return &c, nil
+	})
+}
+
+func (z *zooKeeperBackend) watch(ctx context.Context, election string) (<-chan observation, error) {
+	if err := z.awaitSession(ctx); err != nil {
+		return nil, err
+	}
+	observations, err := leaderelection.Observe(ctx, z.conn, election, z.options()...)
+	if err != nil {
+		return nil, err
+	}
+	return streamLeaders(ctx, convertObservations(observations, func(leader leaderelection.CandidateInfo) candidateInfo {
+		if c, _ := z.readCandidate(ctx, leader); c != nil {
+			return *c
+		}
+		return newCandidateInfo(leader) // the leader has left, or the read has failed
+	})), nil
+}
+
+func (z *zooKeeperBackend) requestResignation(ctx context.Context, election string, candidate candidateInfo) error {
+	if err := z.awaitSession(ctx); err != nil {
+		return err
+	}
+	return leaderelection.AskToResign(z.conn, election, candidate.ID, z.options(leaderelection.WithContext(ctx))...)
+}
+
+func (z *zooKeeperBackend) endElection(ctx context.Context) error {
+	if err := z.awaitSession(ctx); err != nil {
+		return err
+	}
+	election, err := leaderelection.NewElection(z.conn, z.settings.election, z.options(leaderelection.WithContext(ctx))...)
+	if err != nil {
+		return err
+	}
+	return election.EndElection()
+}
+
+func (z *zooKeeperBackend) deleteElection(ctx context.Context) error {
+	if err := z.awaitSession(ctx); err != nil {
+		return err
+	}
+	return leaderelection.DeleteElection(z.conn, z.settings.election, z.options(leaderelection.WithContext(ctx))...)
+}
+
+// close ends the session. It does not wait for more than two seconds, because Close of the client
+// library can block while a request is in flight.
+func (z *zooKeeperBackend) close() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -188,6 +294,6 @@ func (z *zookeeper) close() {
 	select {
 	case <-done:
 	case <-time.After(2 * time.Second):
-		z.log.Warn("session not closed: it will expire")
+		z.settings.log.Warn("session not closed: it will expire")
 	}
 }

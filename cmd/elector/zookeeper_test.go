@@ -14,39 +14,46 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/tlsfile"
+	"github.com/go-leaderelection/leaderelection/elector"
+	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// openBackend opens the backend on servers.
-func openBackend(t *testing.T, s *settings) backend {
+// openTestBackend opens the backend zookeeper with settings, and sets those that are the same in all tests.
+func openTestBackend(t *testing.T, s *settings) backend {
 	t.Helper()
 	s.backend, s.instanceID, s.election = "zookeeper", "me", "/election"
 	s.log = slog.New(slog.DiscardHandler)
-	s.zookeeper.session = 5 * time.Second
+	s.sessionTimeout = 5 * time.Second
 	b, err := s.open()
 	require.NoError(t, err)
 	t.Cleanup(b.close)
 	return b
 }
 
-// TestGrantedTimeout: leases are reckoned by what the server grants.
-func TestGrantedTimeout(t *testing.T) {
+// TestZooKeeper_GrantedTimeout fails if the session timeout is the requested one, and not the granted one.
+func TestZooKeeper_GrantedTimeout(t *testing.T) {
 	srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 2*time.Second))
-	z := openBackend(t, &settings{zookeeper: zookeeperSettings{servers: srv.Addr()}})
-	require.NoError(t, z.negotiate(t.Context()))
-	require.Equal(t, 2*time.Second, z.session())
+	z := openTestBackend(t, &settings{zookeeper: zooKeeperSettings{servers: srv.Addr()}})
+	require.NoError(t, z.awaitSession(t.Context()))
+	require.Equal(t, 2*time.Second, z.sessionTimeout())
 }
 
-func TestCredentials(t *testing.T) {
+// TestZooKeeper_Credentials fails if clients without the credentials can change the election node, or cannot read it.
+func TestZooKeeper_Credentials(t *testing.T) {
 	srv := zktest.Start(t)
-	z := openBackend(t, &settings{zookeeper: zookeeperSettings{servers: srv.Addr(), auth: "me:secret"}})
+	z := openTestBackend(t, &settings{zookeeper: zooKeeperSettings{servers: srv.Addr(), auth: "me:secret"}})
 	for range 2 {
-		_, err := z.candidate(t.Context())
+		_, err := z.newCandidate(t.Context())
 		require.NoError(t, err)
 	}
 	other, _, err := srv.Connect(session)
@@ -56,27 +63,27 @@ func TestCredentials(t *testing.T) {
 	require.Len(t, acl, 2)
 	require.Equal(t, "digest", acl[0].Scheme)
 	_, err = other.Set("/election", nil, -1)
-	require.Error(t, err, "everybody may write")
+	require.Error(t, err, "a client without credentials can write")
 	_, _, err = other.Get("/election")
-	require.NoError(t, err, "not everybody may read")
+	require.NoError(t, err, "a client without credentials cannot read")
 }
 
-// TestNobodyAnswers: candidate waits for as long as its context lasts.
-func TestNobodyAnswers(t *testing.T) {
+// TestZooKeeper_NoAnswer fails if newCandidate returns before its context is done, or does not return then.
+func TestZooKeeper_NoAnswer(t *testing.T) {
 	srv := zktest.Start(t)
 	addr := srv.Addr()
 	srv.Stop()
 	for _, auth := range []string{"", "me:secret"} {
-		z := openBackend(t, &settings{zookeeper: zookeeperSettings{servers: addr, auth: auth}})
+		z := openTestBackend(t, &settings{zookeeper: zooKeeperSettings{servers: addr, auth: auth}})
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		_, err := z.candidate(ctx)
+		_, err := z.newCandidate(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}
 }
 
-// terminator is a server that speaks TLS, and passes on what is in it.
-func terminator(t *testing.T, to string) (addr, caFile string) {
+// startTLSProxy starts a server that accepts TLS connections and forwards them to an address without TLS.
+func startTLSProxy(t *testing.T, to string) (addr, caFile string) {
 	web := httptest.NewUnstartedServer(nil)
 	web.StartTLS()
 	config := &tls.Config{Certificates: web.TLS.Certificates}
@@ -106,23 +113,49 @@ func terminator(t *testing.T, to string) (addr, caFile string) {
 	return listener.Addr().String(), caFile
 }
 
-func TestTLS(t *testing.T) {
+// TestZooKeeper_TLS fails if TLS does not work, or if an unknown authority is trusted.
+func TestZooKeeper_TLS(t *testing.T) {
 	t.Parallel()
 	srv := zktest.Start(t)
-	addr, caFile := terminator(t, srv.Addr())
+	addr, caFile := startTLSProxy(t, srv.Addr())
 	t.Run("trusted", func(t *testing.T) {
-		z := openBackend(t, &settings{caFile: caFile, zookeeper: zookeeperSettings{servers: addr}})
-		_, err := z.candidate(t.Context())
+		z := openTestBackend(t, &settings{tls: tlsSettings{files: tlsfile.Files{CA: caFile}}, zookeeper: zooKeeperSettings{servers: addr}})
+		_, err := z.newCandidate(t.Context())
 		require.NoError(t, err)
-		z.close() // before the terminator
+		z.close() // before the proxy
 	})
 	t.Run("not trusted", func(t *testing.T) {
-		z := openBackend(t, &settings{zookeeper: zookeeperSettings{servers: addr, tls: true}})
+		z := openTestBackend(t, &settings{tls: tlsSettings{enabled: true}, zookeeper: zooKeeperSettings{servers: addr}})
 		require.Eventually(t, func() bool { // two seconds may be too short for a handshake
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
-			return strings.Contains(z.negotiate(ctx).Error(), "certificate")
+			return strings.Contains(z.awaitSession(ctx).Error(), "certificate")
 		}, time.Minute, time.Millisecond)
-		z.close() // before the terminator
+		z.close() // before the proxy
 	})
+}
+
+// TestZooKeeper_DataLost fails if an elector does not lead again after its servers have lost their data.
+func TestZooKeeper_DataLost(t *testing.T) {
+	t.Parallel()
+	h := newZooKeeperHarness(t)
+	a := h.run("a", graceful)
+	a.waitForOutput("started")
+	h.srv.Restart(zktest.LoseAll)
+	a.waitForLog("the servers have lost their data")
+	a.waitForOutput("started")
+	a.signal(syscall.SIGTERM)
+	require.Equal(t, cmdline.OK, a.exitCode())
+}
+
+// TestZooKeeper_HealthAfterDataLost fails if /healthz does not report lost data until there is a new session.
+func TestZooKeeper_HealthAfterDataLost(t *testing.T) {
+	conn := new(zk.Conn)
+	w := newTestServer(t, &elector.Elector{})
+	w.backend = (&zooKeeperBackend{conn: conn}).backend()
+	require.Equal(t, 200, statusCode(w, "/healthz"))
+	handshake.Of(conn).Lose(1)
+	require.Equal(t, 503, statusCode(w, "/healthz"))
+	handshake.Of(conn).Grant(time.Second)
+	require.Equal(t, 200, statusCode(w, "/healthz"))
 }

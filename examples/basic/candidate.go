@@ -1,7 +1,5 @@
 package main
 
-// The candidate: what a program that runs in several copies does.
-
 import (
 	"context"
 	"log"
@@ -15,25 +13,25 @@ import (
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
-// candidate is one copy of the program, until ctx ends.
-func candidate(ctx context.Context, servers []string, node, name string) error {
-	// The connection is yours: an election neither opens nor closes any. One of zk.Connect
-	// works, too, except after the servers have lost their data.
+// runCandidate runs one replica of the program until ctx is done.
+func runCandidate(ctx context.Context, servers []string, node, name string) error {
+	// The program owns the connection: an election neither opens nor closes it. A connection of
+	// zk.Connect works as well, except after the servers have lost their data.
 	conn, _, err := zkdial.Connect(servers, 4*time.Second, zkdial.WithLogger(slog.Default()))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	return takePart(ctx, conn, node, name)
+	return joinElection(ctx, conn, node, name)
 }
 
-// takePart stands in the election at node, and resigns when ctx ends.
-func takePart(ctx context.Context, conn *zk.Conn, node, name string) error {
+// joinElection joins the election at node, and resigns when ctx is done.
+func joinElection(ctx context.Context, conn *zk.Conn, node, name string) error {
 	election, err := leaderelection.NewElection(conn, node,
 		leaderelection.WithClientName(name),
 		leaderelection.WithContext(ctx),
 		leaderelection.WithCreateNode(),
-		leaderelection.WithRejoin()) // it waits for ZooKeeper, and survives its session
+		leaderelection.WithRejoin()) // waits for ZooKeeper, and joins again after session expiry
 	if err != nil {
 		return err
 	}
@@ -50,12 +48,11 @@ func takePart(ctx context.Context, conn *zk.Conn, node, name string) error {
 			work.Go(func() { lead(status.Leadership, name) })
 		}
 	}
-	// The context has ended the candidacy already. This says whether ZooKeeper
-	// has confirmed it.
+	// The candidacy has ended because of ctx. Resign returns whether ZooKeeper has confirmed that.
 	return election.Resign()
 }
 
-// lead does what only one may do at a time, until the leadership is over.
+// lead works as the leader until the leadership is over.
 func lead(leadership *leaderelection.Leadership, name string) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -63,11 +60,11 @@ func lead(leadership *leaderelection.Leadership, name string) {
 		select {
 		case <-tick.C:
 			if leadership.Err() != nil {
-				continue // both have happened
+				continue // Done is closed as well
 			}
 			log.Printf("%s: working as leader, token %d", name, leadership.Token())
 		case <-leadership.Done():
-			log.Printf("%s: not leader any more: %v", name, leadership.Err())
+			log.Printf("%s: no longer the leader: %v", name, leadership.Err())
 			return
 		}
 	}

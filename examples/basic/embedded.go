@@ -1,7 +1,5 @@
 package main
 
-// Three copies of the program at once, for looking on without a ZooKeeper.
-
 import (
 	"context"
 	"errors"
@@ -11,32 +9,32 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// threeCandidates runs three candidates on a server inside this process. They come
-// one after another and leave in the same order, so each of them leads for a while.
-func threeCandidates(ctx context.Context, node string) error {
+// runThreeCandidates runs three candidates on an embedded server. They join one after another and resign
+// in the same order, so each of them leads for some time.
+func runThreeCandidates(ctx context.Context, node string) error {
 	server, err := zktest.New()
 	if err != nil {
 		return err
 	}
 	defer server.Close()
 
-	begin := time.Now()
+	start := time.Now()
 	names := []string{"ada", "bob", "cyn"}
 	errs := make([]error, len(names))
 	var candidates sync.WaitGroup
 	for i, name := range names {
-		comes := begin.Add(time.Duration(i) * time.Second)
-		leaves := begin.Add(time.Duration(3500+4000*i) * time.Millisecond)
-		candidates.Go(func() { errs[i] = between(ctx, server, node, name, comes, leaves) })
+		join := start.Add(time.Duration(i) * time.Second)
+		resign := start.Add(time.Duration(3500+4000*i) * time.Millisecond)
+		candidates.Go(func() { errs[i] = runBetween(ctx, server, node, name, join, resign) })
 	}
 	candidates.Wait()
 	return errors.Join(errs...)
 }
 
-// between takes part from one time to another, and not when ctx ends before.
-func between(ctx context.Context, server *zktest.Server, node, name string, comes, leaves time.Time) error {
+// runBetween runs a candidate from one time to another, or until ctx is done.
+func runBetween(ctx context.Context, server *zktest.Server, node, name string, join, resign time.Time) error {
 	select {
-	case <-time.After(time.Until(comes)):
+	case <-time.After(time.Until(join)):
 	case <-ctx.Done():
 		return nil
 	}
@@ -45,7 +43,7 @@ func between(ctx context.Context, server *zktest.Server, node, name string, come
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithDeadline(ctx, leaves)
+	ctx, cancel := context.WithDeadline(ctx, resign)
 	defer cancel()
-	return takePart(ctx, conn, node, name)
+	return joinElection(ctx, conn, node, name)
 }

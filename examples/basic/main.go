@@ -1,6 +1,5 @@
-// Command basic is the smallest useful candidate: it takes part in an election,
-// acts while it leads, and resigns on Ctrl-C. What a program of your own needs is
-// in candidate.go.
+// Command basic is the smallest useful candidate: it joins an election, works while it is the
+// leader, and resigns on Ctrl-C. The code that a program needs is in candidate.go.
 //
 //	go run ./examples/basic                        # three candidates on an embedded server, for 12 seconds
 //	go run ./examples/basic --zk localhost:2181    # one candidate: start it several times
@@ -17,8 +16,8 @@ import (
 )
 
 func main() {
-	servers := flag.String("zk", "", "ZooKeeper servers, host:port,...; none: three candidates on an embedded server")
-	node := flag.String("election", "/election", "election node; created where it is missing")
+	servers := flag.String("zk", "", "ZooKeeper servers, host:port,...; by default three candidates run on an embedded server")
+	node := flag.String("election", "/election", "election node; it is created if it does not exist")
 	flag.Parse()
 	log.SetFlags(log.Ltime)
 
@@ -26,9 +25,9 @@ func main() {
 	defer stop()
 	var err error
 	if *servers == "" {
-		err = threeCandidates(ctx, *node)
+		err = runThreeCandidates(ctx, *node)
 	} else {
-		err = candidate(ctx, strings.Split(*servers, ","), *node, fmt.Sprintf("basic-%d", os.Getpid()))
+		err = runCandidate(ctx, strings.Split(*servers, ","), *node, fmt.Sprintf("basic-%d", os.Getpid()))
 	}
 	if err != nil {
 		log.Fatal(err)

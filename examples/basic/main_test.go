@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// logTo has the candidates' lines written to w, without times.
+// logTo makes the log of the candidates go to w, without times.
 func logTo(t *testing.T, w io.Writer) {
 	flags := log.Flags()
 	log.SetFlags(0)
@@ -33,37 +33,38 @@ func logTo(t *testing.T, w io.Writer) {
 	})
 }
 
-// On fake time: nothing else happens at the moment when a leadership ends.
-func TestThreeCandidates(t *testing.T) {
+// TestRunThreeCandidates fails if a candidate works without leading, or if the order of the leaders is wrong. It uses
+// fake time, so that no event coincides with the end of a leadership.
+func TestRunThreeCandidates(t *testing.T) {
 	var out bytes.Buffer
 	logTo(t, &out)
 	synctest.Test(t, func(t *testing.T) {
-		require.NoError(t, threeCandidates(t.Context(), "/election"))
+		require.NoError(t, runThreeCandidates(t.Context(), "/election"))
 	})
 	t.Log("\n" + out.String())
 
-	var leaders []string // in their order
-	lives := map[string][]string{}
+	var leaders []string            // in order
+	events := map[string][]string{} // by candidate
 	token := 0
 	for line := range strings.Lines(out.String()) {
-		name, what, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		var grant int
-		switch _, err := fmt.Sscanf(what, "working as leader, token %d", &grant); {
+		name, event, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		var worked int // token
+		switch _, err := fmt.Sscanf(event, "working as leader, token %d", &worked); {
 		case err == nil:
-			what = "works"
+			event = "works"
 			require.NotEmpty(t, leaders)
-			assert.Equal(t, leaders[len(leaders)-1], name, "works and does not lead")
-			assert.GreaterOrEqual(t, grant, token)
-			token = grant
-		case what == "leader":
+			assert.Equal(t, leaders[len(leaders)-1], name, "works without leading")
+			assert.GreaterOrEqual(t, worked, token)
+			token = worked
+		case event == "leader":
 			leaders = append(leaders, name)
-			token++ // the next one is greater
-		case strings.HasPrefix(what, "not leader any more: "):
-			assert.Contains(t, what, "has resigned")
-			what = "stops"
+			token++ // the next token must be greater
+		case strings.HasPrefix(event, "no longer the leader: "):
+			assert.Contains(t, event, "has resigned")
+			event = "stops"
 		}
-		if life := lives[name]; len(life) == 0 || life[len(life)-1] != what {
-			lives[name] = append(life, what)
+		if own := events[name]; len(own) == 0 || own[len(own)-1] != event {
+			events[name] = append(own, event)
 		}
 	}
 	assert.Equal(t, []string{"ada", "bob", "cyn"}, leaders)
@@ -71,32 +72,33 @@ func TestThreeCandidates(t *testing.T) {
 		"ada": {"leader", "works", "stops"},
 		"bob": {"follower", "leader", "works", "stops"},
 		"cyn": {"follower", "leader", "works", "stops"},
-	}, lives)
+	}, events)
 }
 
-func TestThreeCandidatesInterrupted(t *testing.T) {
+// TestRunThreeCandidates_Interrupted fails if the candidates do not stop when the context is done.
+func TestRunThreeCandidates_Interrupted(t *testing.T) {
 	logTo(t, io.Discard)
 	synctest.Test(t, func(t *testing.T) {
-		begin := time.Now()
+		start := time.Now()
 		ctx, interrupt := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer interrupt()
-		require.NoError(t, threeCandidates(ctx, "/election"))
-		assert.Less(t, time.Since(begin), 3*time.Second)
+		require.NoError(t, runThreeCandidates(ctx, "/election"))
+		assert.Less(t, time.Since(start), 3*time.Second)
 	})
 }
 
-// As with --zk, over TCP.
-func TestCandidate(t *testing.T) {
+// TestRunCandidate fails if a candidate on a server, as with --zk, does not lead or does not resign.
+func TestRunCandidate(t *testing.T) {
 	server := zktest.Start(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	logTo(t, onLeader(interrupt))
-	require.NoError(t, candidate(ctx, []string{server.Addr()}, "/deep/election", "ada"))
+	require.NoError(t, runCandidate(ctx, []string{server.Addr()}, "/deep/election", "ada"))
 	assert.Equal(t, "/\n  deep\n    election\n", server.Tree())
 }
 
-// A resignation that ZooKeeper has not heard of is none that is reported as done.
-func TestCandidateCutOff(t *testing.T) {
+// TestRunCandidate_ResignationUnconfirmed fails if a resignation that ZooKeeper has not received is reported as done.
+func TestRunCandidate_ResignationUnconfirmed(t *testing.T) {
 	server := zktest.Start(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
@@ -104,19 +106,19 @@ func TestCandidateCutOff(t *testing.T) {
 		server.Blackhole(zktest.BothWays)
 		interrupt()
 	}))
-	err := candidate(ctx, []string{server.Addr()}, "/election", "ada")
+	err := runCandidate(ctx, []string{server.Addr()}, "/election", "ada")
 	require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 }
 
-// Nothing listens there: Ctrl-C ends it all the same.
-func TestCandidateWithoutServer(t *testing.T) {
+// TestRunCandidate_NoServer fails if a candidate does not stop on Ctrl-C while it waits for a server.
+func TestRunCandidate_NoServer(t *testing.T) {
 	logTo(t, io.Discard)
 	ctx, interrupt := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer interrupt()
-	require.Error(t, candidate(ctx, []string{"127.0.0.1:1"}, "/election", "ada"))
+	require.Error(t, runCandidate(ctx, []string{"127.0.0.1:1"}, "/election", "ada"))
 }
 
-// onLeader is a writer that calls a function when a candidate leads.
+// onLeader is a log that calls a function when a candidate becomes the leader.
 type onLeader func()
 
 func (f onLeader) Write(p []byte) (int, error) {

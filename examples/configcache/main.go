@@ -1,5 +1,5 @@
-// Command configcache keeps a program's configuration in memory: reads cost nothing, and
-// changes are told. An operator changes it three times while the program runs.
+// Command configcache keeps the configuration of a program in memory: reads send no requests, and
+// changes are delivered as events. An operator changes the configuration while the program runs.
 //
 //	go run ./examples/configcache                       # on an embedded server
 //	go run ./examples/configcache --zk localhost:2181
@@ -23,7 +23,7 @@ import (
 const config = "/configcache"
 
 func main() {
-	servers := flag.String("zk", "", "ZooKeeper servers, host:port,...; none: an embedded server")
+	servers := flag.String("zk", "", "ZooKeeper servers, host:port,...; by default an embedded server")
 	flag.Parse()
 	if err := run(context.Background(), *servers, os.Stdout); err != nil {
 		log.Fatal(err)
@@ -65,18 +65,18 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 			return err
 		}
 	}
-	if err := c.Sync(ctx); err != nil { // memory now has all that was written before
+	if err := c.Sync(ctx); err != nil { // the cache now contains all earlier writes
 		return err
 	}
 	for _, name := range []string{"rate", "burst"} {
 		node, ok := c.Get(config + "/" + name)
 		fmt.Fprintf(out, "from memory: %s = %s %t\n", name, node.Data, ok)
 	}
-	// What was not read yet has been put together: one event for each znode.
+	// Events that were not received are combined: there is one event for each znode.
 	for left := 3; left > 0; {
 		event := <-c.Events()
 		fmt.Fprintf(out, "event: %v %s %s\n", event.Kind, event.Path, event.Node.Data)
-		if event.Path != "" { // else the cache's own: memory is fresh, or not
+		if event.Path != "" { // otherwise Stale or Fresh: the connection was lost or restored
 			left--
 		}
 	}

@@ -1,6 +1,6 @@
-// Command fencedlock shows what a lock with a fencing token is for: two workers add to
-// an account under a lock. One loses its session while it holds the lock. It is told;
-// what it writes all the same is refused, because every write is guarded by the grant.
+// Command fencedlock demonstrates a lock with a fencing token. Two workers add to an account under a
+// lock. One of them loses its session while it holds the lock. Its next write is rejected, because
+// each write is a transaction that ZooKeeper applies only while the lock is held.
 //
 //	go run ./examples/fencedlock                       # on an embedded server
 //	go run ./examples/fencedlock --zk localhost:2181
@@ -25,7 +25,7 @@ import (
 const account = "/fencedlock-account"
 
 func main() {
-	servers := flag.String("zk", "", "ZooKeeper servers, host:port,...; none: an embedded server")
+	servers := flag.String("zk", "", "ZooKeeper servers, host:port,...; by default an embedded server")
 	flag.Parse()
 	if err := run(context.Background(), *servers, os.Stdout); err != nil {
 		log.Fatal(err)
@@ -59,7 +59,7 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 		return err
 	}
 	if e.Expire(ada) {
-		fmt.Fprintln(out, "ada's session ends while she holds the lock")
+		fmt.Fprintln(out, "the session of ada expires while ada holds the lock")
 	} else if err := first.Release(ctx); err != nil {
 		return err
 	}
@@ -70,8 +70,8 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "bob has the lock, with a greater token: %t\n", second.Token() > first.Token())
 	<-first.Done()
-	fmt.Fprintln(out, "ada is told:", first.Err())
-	fmt.Fprintln(out, "ada adds 100 all the same:", add(bob, first, 100))
+	fmt.Fprintln(out, "ada has lost the lock:", first.Err())
+	fmt.Fprintln(out, "ada adds 100 without the lock:", add(bob, first, 100))
 	fmt.Fprintln(out, "bob adds 1:", add(bob, second, 1))
 	if err := second.Release(ctx); err != nil {
 		return err
@@ -89,8 +89,8 @@ func acquire(ctx context.Context, conn *zk.Conn) (*lock.Hold, error) {
 	return m.Lock(ctx)
 }
 
-// add adds to the account, as read over conn, in a transaction over the holder's
-// connection that commits only while hold stands.
+// add reads the account over conn, and writes the new balance in a transaction over the connection of
+// the holder. ZooKeeper applies the transaction only while the lock is held.
 func add(conn *zk.Conn, hold *lock.Hold, amount int) error {
 	data, stat, err := conn.Get(account)
 	if err != nil {

@@ -25,11 +25,11 @@ import (
 
 const patience = time.Minute
 
-// programs is a server, and the programs that run on it.
-type programs struct {
+// harness runs programs on an embedded server.
+type harness struct {
 	*testing.T
-	dir  string
-	addr string
+	dir  string // of the built programs
+	addr string // of the server
 	conn *zk.Conn
 }
 
@@ -37,19 +37,18 @@ type programs struct {
 type program struct {
 	*testing.T
 	cmd   *exec.Cmd
-	lines chan string
+	lines chan string // standard output and standard error
 }
 
-// start starts a program. Its output is on standard output and standard error.
-func (p *programs) start(name string, args ...string) *program {
-	p.Helper()
-	cmd := exec.Command(filepath.Join(p.dir, name), append([]string{"-zk", p.addr}, args...)...)
+func (h *harness) start(name string, args ...string) *program {
+	h.Helper()
+	cmd := exec.Command(filepath.Join(h.dir, name), append([]string{"-zk", h.addr}, args...)...)
 	r, w, err := os.Pipe()
-	require.NoError(p, err)
+	require.NoError(h, err)
 	cmd.Stdout, cmd.Stderr = w, w
-	require.NoError(p, cmd.Start())
+	require.NoError(h, cmd.Start())
 	w.Close()
-	running := &program{p.T, cmd, make(chan string, 1000)}
+	running := &program{h.T, cmd, make(chan string, 1000)}
 	go func() {
 		defer r.Close()
 		defer close(running.lines)
@@ -57,15 +56,15 @@ func (p *programs) start(name string, args ...string) *program {
 			running.lines <- s.Text()
 		}
 	}()
-	p.Cleanup(func() {
-		_ = cmd.Process.Kill() // it has usually ended
+	h.Cleanup(func() {
+		_ = cmd.Process.Kill() // it has usually exited
 		_ = cmd.Wait()
 	})
 	return running
 }
 
-// prints waits for a line that contains text, and returns it.
-func (p *program) prints(text string) string {
+// waitForLine waits for a line that contains text, and returns it.
+func (p *program) waitForLine(text string) string {
 	p.Helper()
 	limit := time.After(patience)
 	var before []string
@@ -76,27 +75,29 @@ func (p *program) prints(text string) string {
 				return line
 			}
 			before = append(before, line)
-			require.True(p, open, "%s has ended without %q: %s", p.cmd.Path, text, before)
+			require.True(p, open, "%s has exited without %q: %s", p.cmd.Path, text, before)
 		case <-limit:
 			require.Fail(p, "not printed: "+text, "%s: %s", p.cmd.Path, before)
 		}
 	}
 }
 
-// stop interrupts the program, which must succeed.
-func (p *program) stop() {
+// interrupt sends INT to the program, which must exit with code 0.
+func (p *program) interrupt() {
 	p.Helper()
 	require.NoError(p, p.cmd.Process.Signal(os.Interrupt))
-	p.succeeds()
+	p.requireSuccess()
 }
 
-func (p *program) succeeds() {
+// requireSuccess waits until the program has exited with code 0.
+func (p *program) requireSuccess() {
 	p.Helper()
-	for range p.lines { // until the program ends
+	for range p.lines { // until the program exits
 	}
 	require.NoError(p, p.cmd.Wait())
 }
 
+// freeAddr returns an address on which a program can listen.
 func freeAddr(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -121,6 +122,7 @@ func get(t *testing.T, url string, status int) string {
 	return string(body)
 }
 
+// TestTasks fails if a program of docs/tasks does not do what its page describes.
 func TestTasks(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("processes cannot be interrupted")
@@ -129,97 +131,97 @@ func TestTasks(t *testing.T) {
 	out, err := exec.Command("go", "build", "-o", dir, "./...").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 
-	for name, test := range map[string]func(*programs){
-		"job": func(p *programs) {
-			first := p.start("job", "-every=1ms")
-			first.prints("leader with token")
-			first.prints("job runs")
-			first.prints("job runs")
-			second := p.start("job")
-			first.stop()
-			second.prints("job runs")
-			second.stop()
+	for name, test := range map[string]func(*harness){
+		"job": func(h *harness) {
+			first := h.start("job", "-every=1ms")
+			first.waitForLine("leader with token")
+			first.waitForLine("job runs")
+			first.waitForLine("job runs")
+			second := h.start("job")
+			first.interrupt()
+			second.waitForLine("job runs")
+			second.interrupt()
 		},
-		"lock": func(p *programs) {
+		"lock": func(h *harness) {
 			for i := range 2 {
-				adding := p.start("lock")
-				adding.prints(fmt.Sprintf("total %d, written with token", i+1))
-				adding.succeeds()
+				adding := h.start("lock")
+				adding.waitForLine(fmt.Sprintf("total %d, written with token", i+1))
+				adding.requireSuccess()
 			}
 		},
-		"leader": func(p *programs) {
-			addr := freeAddr(p.T)
-			first := p.start("leader", "-name=first", "-listen="+addr)
-			first.prints("first leads")
-			assert.Contains(p, get(p.T, "http://"+addr+"/leader", http.StatusOK), "leader with token")
-			other := freeAddr(p.T)
-			second := p.start("leader", "-name=second", "-listen="+other)
-			get(p.T, "http://"+other+"/healthz", http.StatusOK)
-			assert.Equal(p, "not the leader\n", get(p.T, "http://"+other+"/leader", http.StatusServiceUnavailable))
-			first.stop()
-			second.prints("second leads")
-			second.stop()
+		"leader": func(h *harness) {
+			addr := freeAddr(h.T)
+			first := h.start("leader", "-name=first", "-listen="+addr)
+			first.waitForLine("first leads")
+			assert.Contains(h, get(h.T, "http://"+addr+"/leader", http.StatusOK), "leader with token")
+			other := freeAddr(h.T)
+			second := h.start("leader", "-name=second", "-listen="+other)
+			get(h.T, "http://"+other+"/healthz", http.StatusOK)
+			assert.Equal(h, "not the leader\n", get(h.T, "http://"+other+"/leader", http.StatusServiceUnavailable))
+			first.interrupt()
+			second.waitForLine("second leads")
+			second.interrupt()
 		},
-		"discovery": func(p *programs) {
-			shop := p.start("discovery", "-serve=10.0.0.7:8080")
-			shop.prints("registered")
-			client := p.start("discovery")
-			client.prints("found 10.0.0.7:8080")
-			client.succeeds()
-			shop.stop()
-			p.start("discovery").prints("no instance")
+		"discovery": func(h *harness) {
+			shop := h.start("discovery", "-serve=10.0.0.7:8080")
+			shop.waitForLine("registered")
+			client := h.start("discovery")
+			client.waitForLine("found 10.0.0.7:8080")
+			client.requireSuccess()
+			shop.interrupt()
+			h.start("discovery").waitForLine("no instance")
 		},
-		"workqueue": func(p *programs) {
-			p.start("workqueue", "-put=rebuild index").succeeds()
-			worker := p.start("workqueue")
-			worker.prints("doing rebuild index")
-			p.start("workqueue", "-put=send report").succeeds()
-			worker.prints("doing send report")
-			worker.stop()
+		"workqueue": func(h *harness) {
+			h.start("workqueue", "-put=rebuild index").requireSuccess()
+			worker := h.start("workqueue")
+			worker.waitForLine("doing rebuild index")
+			h.start("workqueue", "-put=send report").requireSuccess()
+			worker.waitForLine("doing send report")
+			worker.interrupt()
 		},
-		"config": func(p *programs) {
-			_, err := p.conn.Create("/config", nil, 0, zk.WorldACL(zk.PermAll))
-			require.NoError(p, err)
-			_, err = p.conn.Create("/config/limit", []byte("10"), 0, zk.WorldACL(zk.PermAll))
-			require.NoError(p, err)
-			program := p.start("config")
-			program.prints("starting with limit 10")
-			_, err = p.conn.Set("/config/limit", []byte("20"), -1)
-			require.NoError(p, err)
-			program.prints("/config/limit 20")
-			program.stop()
+		"config": func(h *harness) {
+			_, err := h.conn.Create("/config", nil, 0, zk.WorldACL(zk.PermAll))
+			require.NoError(h, err)
+			_, err = h.conn.Create("/config/limit", []byte("10"), 0, zk.WorldACL(zk.PermAll))
+			require.NoError(h, err)
+			program := h.start("config")
+			program.waitForLine("starting with limit 10")
+			_, err = h.conn.Set("/config/limit", []byte("20"), -1)
+			require.NoError(h, err)
+			program.waitForLine("/config/limit 20")
+			program.interrupt()
 		},
-		"observe": func(p *programs) {
-			addr := freeAddr(p.T)
-			candidate := p.start("leader", "-name=first", "-listen="+addr, "-addr="+addr)
-			candidate.prints("first leads")
-			observer := p.start("observe", "-limit=1ms")
-			assert.Contains(p, observer.prints("first leads with token"), " at "+addr)
-			candidate.stop()
-			observer.prints("no leader")
-			observer.prints("WARNING: no leader for 1ms")
-			observer.stop()
+		"observe": func(h *harness) {
+			addr := freeAddr(h.T)
+			candidate := h.start("leader", "-name=first", "-listen="+addr, "-addr="+addr)
+			candidate.waitForLine("first leads")
+			observer := h.start("observe", "-limit=1ms")
+			assert.Contains(h, observer.waitForLine("first leads with token"), " at "+addr)
+			candidate.interrupt()
+			observer.waitForLine("no leader")
+			observer.waitForLine("WARNING: no leader for 1ms")
+			observer.interrupt()
 		},
-		"metrics": func(p *programs) {
-			addr := freeAddr(p.T)
-			leader := p.start("metrics", "-listen="+addr)
-			leader.prints("leader with token")
-			require.Eventually(p, func() bool {
-				return strings.Contains(get(p.T, "http://"+addr+"/metrics", http.StatusOK), `leaderelection_leader{election="/jobs/report"} 1`)
+		"metrics": func(h *harness) {
+			addr := freeAddr(h.T)
+			leader := h.start("metrics", "-listen="+addr)
+			leader.waitForLine("leader with token")
+			require.Eventually(h, func() bool {
+				return strings.Contains(get(h.T, "http://"+addr+"/metrics", http.StatusOK), `leaderelection_leader{election="/jobs/report"} 1`)
 			}, patience, 20*time.Millisecond)
-			leader.stop()
+			leader.interrupt()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := zktest.Start(t)
 			conn, _, err := srv.Connect(10 * time.Second)
 			require.NoError(t, err)
-			test(&programs{t, dir, srv.Addr(), conn})
+			test(&harness{t, dir, srv.Addr(), conn})
 		})
 	}
 }
 
-// TestDeployment shows that the programs accept the arguments in the files for supervisors.
+// TestDeployment fails if a program does not accept the arguments in a file for a supervisor.
 func TestDeployment(t *testing.T) {
 	for file, begin := range map[string]string{"leader/deployment.yaml": "args:\n", "leader/report.service": "ExecStart="} {
 		text, err := os.ReadFile(file)

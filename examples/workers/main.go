@@ -1,5 +1,5 @@
-// Command workers divides eight parts of some work among workers that come and go. No
-// part is ever held by two, and none stays without a worker.
+// Command workers divides eight parts of some work among workers that join and leave. Two workers
+// never hold the same part, and no part remains without a worker.
 //
 //	go run ./examples/workers                       # three workers on an embedded server
 //	go run ./examples/workers --zk localhost:2181
@@ -23,58 +23,59 @@ import (
 )
 
 func main() {
-	servers := flag.String("zk", "", "ZooKeeper servers, host:port,...; none: an embedded server")
+	servers := flag.String("zk", "", "ZooKeeper servers, host:port,...; by default an embedded server")
 	flag.Parse()
 	if err := run(context.Background(), *servers, os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// board shows who has which part.
-type board struct {
-	mu     sync.Mutex
-	holder map[string]string
-	moved  chan struct{} // capacity 1
+// assignment records the worker of each part.
+type assignment struct {
+	mu      sync.Mutex
+	workers map[string]string // by part
+	changed chan struct{}     // contains an element after a change
 }
 
-func (b *board) set(part, worker string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// set records the worker of a part. An empty worker means that the part has none.
+func (a *assignment) set(part, worker string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if worker == "" {
-		delete(b.holder, part)
+		delete(a.workers, part)
 	} else {
-		b.holder[part] = worker
+		a.workers[part] = worker
 	}
 	select {
-	case b.moved <- struct{}{}:
+	case a.changed <- struct{}{}:
 	default:
 	}
 }
 
-// await waits until all parts are held, by as many workers as given, and shows them.
-func (b *board) await(ctx context.Context, parts, workers int, out io.Writer) error {
+// await waits until a number of workers hold all parts, and prints the parts of each worker.
+func (a *assignment) await(ctx context.Context, parts, workers int, out io.Writer) error {
 	for {
-		b.mu.Lock()
-		of := map[string][]string{}
-		for part, worker := range b.holder {
-			of[worker] = append(of[worker], part)
+		a.mu.Lock()
+		byWorker := map[string][]string{}
+		for part, worker := range a.workers {
+			byWorker[worker] = append(byWorker[worker], part)
 		}
-		complete := len(b.holder) == parts && len(of) == workers
-		b.mu.Unlock()
+		complete := len(a.workers) == parts && len(byWorker) == workers
+		a.mu.Unlock()
 		if complete {
-			names := make([]string, 0, len(of))
-			for name := range of {
-				slices.Sort(of[name])
+			names := make([]string, 0, len(byWorker))
+			for name := range byWorker {
+				slices.Sort(byWorker[name])
 				names = append(names, name)
 			}
 			slices.Sort(names)
 			for _, name := range names {
-				fmt.Fprintf(out, "  %s: %s\n", name, strings.Join(of[name], " "))
+				fmt.Fprintf(out, "  %s: %s\n", name, strings.Join(byWorker[name], " "))
 			}
 			return nil
 		}
 		select {
-		case <-b.moved:
+		case <-a.changed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -91,7 +92,7 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 	defer e.Close()
 
 	parts := []string{"p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8"}
-	b := &board{holder: map[string]string{}, moved: make(chan struct{}, 1)}
+	a := &assignment{workers: map[string]string{}, changed: make(chan struct{}, 1)}
 	var workers sync.WaitGroup
 	var shares []*group.Share
 	for i, name := range []string{"ada", "bob", "cyn"} {
@@ -113,16 +114,16 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 			return err
 		}
 		shares = append(shares, share)
-		workers.Go(func() { work(ctx, share, b) })
-		fmt.Fprintln(out, name, "has come:")
-		if err := b.await(ctx, len(parts), i+1, out); err != nil {
+		workers.Go(func() { work(ctx, share, a) })
+		fmt.Fprintln(out, name, "joins:")
+		if err := a.await(ctx, len(parts), i+1, out); err != nil {
 			return err
 		}
 	}
 	leaving := shares[0]
 	err = leaving.Close(ctx)
-	fmt.Fprintln(out, leaving.ID(), "has gone:")
-	err = errors.Join(err, b.await(ctx, len(parts), 2, out))
+	fmt.Fprintln(out, leaving.ID(), "leaves:")
+	err = errors.Join(err, a.await(ctx, len(parts), 2, out))
 	for _, share := range shares[1:] {
 		err = errors.Join(err, share.Close(ctx))
 	}
@@ -130,18 +131,18 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 	return err
 }
 
-// work does the parts of a share until that is closed.
-func work(ctx context.Context, share *group.Share, b *board) {
+// work works on the parts of a share until the share is closed.
+func work(ctx context.Context, share *group.Share, a *assignment) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	for part := range share.Parts() {
 		parts.Go(func() {
-			b.set(part.Name(), share.ID())
-			select { // the work: whatever goes on while the part is ours
+			a.set(part.Name(), share.ID())
+			select { // here the program works on the part
 			case <-part.Wanted():
 			case <-part.Done():
 			}
-			b.set(part.Name(), "")
+			a.set(part.Name(), "")
 			_ = part.Release(context.WithoutCancel(ctx))
 		})
 	}

@@ -1,7 +1,7 @@
-// Command workqueue has three workers do ten jobs from one queue. One worker loses its
-// session in the middle of a job, which another then does; one job can never be done and
-// is set aside. The result of each job is written along with its acknowledgement, so that
-// there is one result however often the job was begun.
+// Command workqueue processes ten jobs of a queue with three workers. One worker loses its session
+// during a job, which another worker then processes. One job always fails and becomes a dead letter.
+// The result of each job is written in the transaction of its acknowledgement, so there is exactly
+// one result even if the job was started several times.
 //
 //	go run ./examples/workqueue                     # on an embedded server
 //	go run ./examples/workqueue --zk localhost:2181
@@ -27,7 +27,7 @@ import (
 )
 
 func main() {
-	servers := flag.String("zk", "", "ZooKeeper servers, host:port,...; none: an embedded server")
+	servers := flag.String("zk", "", "ZooKeeper servers, host:port,...; by default an embedded server")
 	flag.Parse()
 	if err := run(context.Background(), *servers, os.Stdout); err != nil {
 		log.Fatal(err)
@@ -36,17 +36,17 @@ func main() {
 
 const (
 	jobs = 10
-	bad  = "job 7" // nobody can do it
+	bad  = "job 7" // always fails
 )
 
 var config = queue.Config{MaxAttempts: 2}
 
-// worker takes jobs and does them, one at a time.
+// worker processes jobs one after another.
 type worker struct {
-	name  string
-	queue *queue.Queue
-	node  string        // of the results
-	begun chan<- string // by whom a job is begun
+	name    string
+	queue   *queue.Queue
+	node    string        // parent of the results
+	started chan<- string // receives the name of the worker when it starts a job
 }
 
 func run(ctx context.Context, servers string, out io.Writer) error {
@@ -68,18 +68,18 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 		}
 	}
 
-	boss, err := queue.New(conn, node+"/jobs", config)
+	producer, err := queue.New(conn, node+"/jobs", config)
 	if err != nil {
 		return err
 	}
-	defer boss.Close(context.WithoutCancel(ctx))
+	defer producer.Close(context.WithoutCancel(ctx))
 	for i := range jobs {
-		if err := boss.Put(ctx, fmt.Appendf(nil, "job %d", i+1)); err != nil {
+		if err := producer.Put(ctx, fmt.Appendf(nil, "job %d", i+1)); err != nil {
 			return err
 		}
 	}
 
-	begun := make(chan string, config.MaxAttempts*jobs)
+	started := make(chan string, config.MaxAttempts*jobs)
 	working, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -97,43 +97,43 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		w := &worker{name, q, node + "/results", begun}
+		w := &worker{name, q, node + "/results", started}
 		all.Go(func() { w.work(working, out) })
 	}
 	count := 0
 	for by := ""; by != "ada"; count++ {
 		select {
-		case by = <-begun:
+		case by = <-started:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	if e.Expire(first) { // as if ada had been cut off
+	if e.Expire(first) { // as if ada were partitioned
 		fmt.Fprintln(out, "the session of ada expires")
 	}
 
-	if err := empty(ctx, conn, node+"/jobs"); err != nil {
+	if err := waitUntilEmpty(ctx, conn, node+"/jobs"); err != nil {
 		return err
 	}
 	stop()
 	all.Wait()
-	letters, err := boss.DeadLetters(ctx)
+	letters, err := producer.DeadLetters(ctx)
 	if err != nil {
 		return err
 	}
 	for _, l := range letters {
-		fmt.Fprintf(out, "set aside: %s: %s, after %d attempts\n", l.Parts[0], l.Reason, l.Attempts)
+		fmt.Fprintf(out, "dead letter: %s: %s, after %d attempts\n", l.Parts[0], l.Reason, l.Attempts)
 	}
 	names, _, err := conn.Children(node + "/results")
-	fmt.Fprintf(out, "%d jobs were begun %d times and have %d results\n", jobs, count+len(begun), len(names))
+	fmt.Fprintf(out, "%d jobs were started %d times and have %d results\n", jobs, count+len(started), len(names))
 	return err
 }
 
-// empty waits until all jobs are done or set aside.
-func empty(ctx context.Context, conn *zk.Conn, node string) error {
+// waitUntilEmpty waits until each job is done or a dead letter.
+func waitUntilEmpty(ctx context.Context, conn *zk.Conn, node string) error {
 	for {
-		left, _, changed, err := conn.ChildrenW(node)
-		if err != nil || len(left) == 0 {
+		pending, _, changed, err := conn.ChildrenW(node)
+		if err != nil || len(pending) == 0 {
 			return err
 		}
 		select {
@@ -144,19 +144,19 @@ func empty(ctx context.Context, conn *zk.Conn, node string) error {
 	}
 }
 
-// work does jobs until the context ends or ZooKeeper refuses what the queue needs.
+// work processes jobs until ctx is done or the queue fails.
 func (w *worker) work(ctx context.Context, out io.Writer) {
-	settling := context.WithoutCancel(ctx) // what is done is acknowledged, also at the end
+	settling := context.WithoutCancel(ctx) // completed jobs are acknowledged after ctx is done
 	defer w.queue.Close(settling)
 	for item := range w.queue.Consume(ctx) {
 		job := string(item.Data())
-		w.begun <- w.name
-		err := do(item.Context(), job)
+		w.started <- w.name
+		err := process(item.Context(), job)
 		if err == nil {
 			result := w.node + "/" + strings.ReplaceAll(job, " ", "-")
 			err = item.Ack(settling, &zk.CreateRequest{Path: result, Data: []byte(w.name), Acl: zk.WorldACL(zk.PermAll)})
 		} else {
-			err = item.Return(settling, err) // for another try, or to be set aside
+			err = item.Return(settling, err) // for another attempt, or as a dead letter
 		}
 		if err != nil {
 			fmt.Fprintf(out, "%s loses %s: %v\n", w.name, job, err)
@@ -164,8 +164,8 @@ func (w *worker) work(ctx context.Context, out io.Writer) {
 	}
 }
 
-// do is the work.
-func do(ctx context.Context, job string) error {
+// process is the work.
+func process(ctx context.Context, job string) error {
 	if job == bad {
 		return errors.New("cannot be done")
 	}

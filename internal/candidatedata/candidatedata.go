@@ -1,5 +1,5 @@
-// Package candidatedata encodes what a candidate shows to observers, its name and the value that
-// it advertises, as the data of its znode or key.
+// Package candidatedata encodes the name of a candidate and the value that it advertises as the data
+// of its znode or key.
 package candidatedata
 
 import (
@@ -7,15 +7,16 @@ import (
 	"strings"
 )
 
-// limit is far below what a server accepts in one request: a megabyte on ZooKeeper, 1.5 MiB on
-// etcd by default. ZooKeeper closes the connection at each longer request.
+// limit is the maximum length of a name and of a value, in bytes. It is far below the maximum size of
+// a request, which is a megabyte on ZooKeeper and 1.5 MiB on etcd by default. ZooKeeper closes the
+// connection after a longer request.
 const limit = 64 << 10
 
-// separator is between the name and the value.
+// separator separates the name from the value.
 const separator = "\x00"
 
-// Check returns an error that names the option, WithClientName or WithValue, which cannot be
-// encoded.
+// Check returns an error if a name or a value cannot be encoded. The error begins with the name of the
+// option, WithClientName or WithValue.
 func Check(name, value string) error {
 	switch {
 	case len(name) > limit:
@@ -28,7 +29,7 @@ func Check(name, value string) error {
 	return nil
 }
 
-// Encode returns the data for a name and a value. Without a value they are the name.
+// Encode returns the data for a name and a value. If the value is empty, the data is the name.
 func Encode(name, value string) []byte {
 	if value == "" {
 		return []byte(name)
@@ -36,7 +37,7 @@ func Encode(name, value string) []byte {
 	return []byte(name + separator + value)
 }
 
-// Decode is the reverse of Encode. Data without a separator are a name.
+// Decode is the inverse of Encode. Data without a separator is a name.
 func Decode(data []byte) (name, value string) {
 	name, value, _ = strings.Cut(string(data), separator)
 	return name, value

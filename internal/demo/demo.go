@@ -1,7 +1,5 @@
 package demo
 
-// The frame around the story: what is made for it, and the cleaning up.
-
 import (
 	"context"
 	"crypto/rand"
@@ -16,67 +14,66 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// Bounds for what is expected to happen. What waits for a session's end has
-// the session's timeout on top.
+// Time limits of steps. Steps that wait for the expiry of a session use demo.expiryLimit.
 const (
-	connectBound = 10 * time.Second
-	joinBound    = 10 * time.Second
-	resignBound  = 5 * time.Second
-	rejoinBound  = 30 * time.Second // a server that was cut off has to come back
-	endBound     = 10 * time.Second
-	cleanBound   = 10 * time.Second
+	connectLimit = 10 * time.Second
+	joinLimit    = 10 * time.Second
+	resignLimit  = 5 * time.Second
+	rejoinLimit  = 30 * time.Second // includes the reconnect of a partitioned server
+	endLimit     = 10 * time.Second
+	cleanUpLimit = 10 * time.Second
 )
 
-// demo is one run.
+// demo is one run of the demo.
 type demo struct {
-	Options
+	options Options
 	screen  *screen
-	board   *board
+	monitor *monitor
 	servers *servers
-	root    string // holds everything that the demo creates
-	node    string // the election
-	data    string // what the leader writes to
-	steps   int
-	result  outcome
+	root    string // the znode above all other znodes of the demo
+	node    string // the election node
+	data    string // the znode that the leader writes
+	steps   int    // number of steps that were started
+	result  result
 
 	ada, bob, cyn *participant
-	staff         *session // for the demo's own requests
+	control       *session // for requests that are not those of a participant
 	crashed       []*session
 	stopObserving func()
 }
 
-// outcome is what a run has shown.
-type outcome struct {
+// result describes a run for tests.
+type result struct {
 	root        string
 	successions []*succession
-	refused     []string // whose writes were refused with ErrNotLeader
-	over        []string // who was told ErrElectionOver
+	refused     []string // participants whose writes were refused with ErrNotLeader
+	over        []string // participants that received ErrElectionOver
 }
 
-// succession is a change of leaders.
+// succession is a change of the leader.
 type succession struct {
 	from, to string
-	why      string
-	took     time.Duration // from the cause until the new leader knows
-	stopped  time.Duration // from the cause until the old one knew; cut off only
+	cause    string
+	took     time.Duration // from the cause until the new leader received its status
+	stopped  time.Duration // from the cause until the old leader was suspended, after a partition
 	token    int64
 }
 
 func (s *succession) String() string {
-	return fmt.Sprintf("%s leads %s after the %s of %s, with a greater token.", s.to, millis(s.took), s.why, s.from)
+	return fmt.Sprintf("%s leads %s after the %s of %s, with a greater token.", s.to, millis(s.took), s.cause, s.from)
 }
 
-// run tells the whole story and leaves nothing behind.
-func run(ctx context.Context, opts Options, out *screen) (result outcome, err error) {
+// runDemo runs all steps, and deletes what it has created.
+func runDemo(ctx context.Context, opts Options, out *screen) (r result, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := make(chan struct{})
-	var helpers sync.WaitGroup
-	defer helpers.Wait()
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
 	defer close(stop)
-	helpers.Go(func() {
+	tasks.Go(func() {
 		select {
-		case <-out.failed: // nobody reads
+		case <-out.failed: // the output was closed
 			cancel()
 		case <-stop:
 		}
@@ -84,14 +81,14 @@ func run(ctx context.Context, opts Options, out *screen) (result outcome, err er
 
 	id := strings.ToLower(rand.Text()[:8])
 	d := &demo{
-		Options: opts, screen: out, root: "/leaderelection-demo-" + id,
+		options: opts, screen: out, root: "/leaderelection-demo-" + id,
 		stopObserving: func() {},
 	}
 	d.node, d.data = d.root+"/election", d.root+"/data"
-	d.board = newBoard(out, "ada", "bob", "cyn")
+	d.monitor = newMonitor(out, "ada", "bob", "cyn")
 	d.result.root = d.root
 	if out.live {
-		helpers.Go(func() { d.board.refresh(stop) })
+		tasks.Go(func() { d.monitor.refreshTable(stop) })
 	}
 	defer func() {
 		switch {
@@ -102,67 +99,64 @@ func run(ctx context.Context, opts Options, out *screen) (result outcome, err er
 			out.print(line{}, line{"FAILED: " + err.Error(), red})
 		}
 		err = errors.Join(err, d.cleanUp())
-		result = d.result
+		r = d.result
 	}()
 
 	if err := d.prepare(ctx); err != nil {
 		return d.result, err
 	}
-	return d.result, d.story(ctx)
+	return d.result, d.runSteps(ctx)
 }
 
-// prepare has everything ready for the first step.
+// prepare starts or connects to the servers, creates the znodes, and starts the observer.
 func (d *demo) prepare(ctx context.Context) (err error) {
 	d.screen.print(line{"Leader election on ZooKeeper: three candidates, one leader", bold})
-	if len(d.Servers) > 0 {
-		d.servers = userServers(d.Servers)
-	} else {
-		if d.servers, err = embeddedServers(); err != nil {
-			return err
-		}
-	}
-	if d.staff, err = connect(ctx, d.servers.seats[0], d.Session); err != nil {
+	if len(d.options.Servers) > 0 {
+		d.servers = userServers(d.options.Servers)
+	} else if d.servers, err = startEmbedded(); err != nil {
 		return err
 	}
-	// Creating the election node is the task of whoever uses the library.
+	if d.control, err = openSession(ctx, d.servers.addrs[0], d.options.Session); err != nil {
+		return err
+	}
 	for _, path := range []string{d.root, d.node, d.data} {
-		if _, err := d.staff.conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+		if _, err := d.control.conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 			return fmt.Errorf("create %s: %w", path, err)
 		}
 	}
 	var observing context.Context
-	// Not with ctx: after Ctrl-C it is to see that the election is deleted.
+	// The observer does not stop with ctx, because it must see after Ctrl-C that the election is deleted.
 	observing, d.stopObserving = context.WithCancel(context.WithoutCancel(ctx))
-	observations, err := leaderelection.Observe(observing, d.staff.conn, d.node, leaderelection.WithSessionTimeout(d.Session))
+	observations, err := leaderelection.Observe(observing, d.control.conn, d.node, leaderelection.WithSessionTimeout(d.options.Session))
 	if err != nil {
 		return err
 	}
-	d.staff.readers.Go(func() {
+	d.control.readers.Go(func() {
 		for o := range observations {
-			d.board.sees(o)
+			d.monitor.setObservation(o)
 		}
 	})
-	seat := func(name string, seat int) *participant {
+	newParticipant := func(name string, index int) *participant {
 		return &participant{
-			name: name, seat: seat, addrs: d.servers.seats[seat], timeout: d.Session, board: d.board,
+			name: name, index: index, addrs: d.servers.addrs[index], sessionTimeout: d.options.Session, monitor: d.monitor,
 		}
 	}
-	d.ada, d.bob, d.cyn = seat("ada", 0), seat("bob", 1), seat("cyn", 2)
-	d.screen.print(line{fmt.Sprintf("%s. Sessions of %v.", d.servers.about, d.Session), dim})
+	d.ada, d.bob, d.cyn = newParticipant("ada", 0), newParticipant("bob", 1), newParticipant("cyn", 2)
+	d.screen.print(line{fmt.Sprintf("%s. Sessions of %v.", d.servers.description, d.options.Session), dim})
 	return nil
 }
 
-// cleanUp removes what the demo has made, whatever has become of it.
+// cleanUp deletes what the demo has created, after any number of steps.
 func (d *demo) cleanUp() error {
-	d.board.expectEnd()
+	d.monitor.allowEnd()
 	d.screen.print(line{}, line{"Cleaning up ...", dim})
-	ctx, cancel := context.WithTimeout(context.Background(), cleanBound)
+	ctx, cancel := context.WithTimeout(context.Background(), cleanUpLimit)
 	defer cancel()
 	var err error
-	if d.staff != nil {
+	if d.control != nil {
 		err = d.deleteNodes(ctx)
 		d.stopObserving()
-		d.staff.close()
+		d.control.close()
 	}
 	for _, p := range []*participant{d.ada, d.bob, d.cyn} {
 		if p != nil && p.session != nil {
@@ -172,35 +166,35 @@ func (d *demo) cleanUp() error {
 	for _, s := range d.crashed {
 		s.close()
 	}
-	done := "Nothing is left behind"
-	if d.staff != nil {
+	done := "No znodes remain"
+	if d.control != nil {
 		done = "Deleted " + d.root
 	}
 	if d.servers != nil {
 		d.servers.close()
-		if len(d.Servers) == 0 {
+		if len(d.options.Servers) == 0 {
 			done += ", stopped the servers"
 		}
 	}
 	if err != nil {
-		d.screen.print(line{fmt.Sprintf("Not all is cleaned up, look for %s: %v", d.root, err), red})
+		d.screen.print(line{fmt.Sprintf("Some znodes remain below %s: %v", d.root, err), red})
 		return err
 	}
 	d.screen.print(line{done + ".", dim})
 	return nil
 }
 
-// deleteNodes deletes the demo's part of the tree, half made or not.
+// deleteNodes deletes the znodes of the demo that exist.
 func (d *demo) deleteNodes(ctx context.Context) error {
-	err := leaderelection.DeleteElection(d.staff.conn, d.node,
-		leaderelection.WithContext(ctx), leaderelection.WithSessionTimeout(d.Session))
+	err := leaderelection.DeleteElection(d.control.conn, d.node,
+		leaderelection.WithContext(ctx), leaderelection.WithSessionTimeout(d.options.Session))
 	if err != nil {
 		return err
 	}
 	deleted := make(chan error, 1)
 	go func() {
 		for _, path := range []string{d.data, d.root} {
-			if err := d.staff.conn.Delete(path, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			if err := d.control.conn.Delete(path, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 				deleted <- fmt.Errorf("delete %s: %w", path, err)
 				return
 			}

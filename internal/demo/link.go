@@ -1,7 +1,5 @@
 package demo
 
-// A participant's way to ZooKeeper, which the demo can break.
-
 import (
 	"errors"
 	"net"
@@ -9,20 +7,21 @@ import (
 	"time"
 )
 
-var errLinkDown = errors.New("the demo has taken this link down")
+var errLinkDown = errors.New("the demo has interrupted the network")
 
-// link makes connections for one zk.Conn: its dial is a zk.Dialer.
+// link is the network between one participant and ZooKeeper, which the demo can interrupt. Its method dial
+// is a zk.Dialer.
 type link struct {
-	mu      sync.Mutex
-	isCut   bool
-	dropped bool
-	wires   map[*wire]struct{}
+	mu          sync.Mutex
+	partitioned bool
+	closed      bool
+	conns       map[*linkConn]struct{}
 }
 
-func newLink() *link { return &link{wires: map[*wire]struct{}{}} }
+func newLink() *link { return &link{conns: map[*linkConn]struct{}{}} }
 
 func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, error) {
-	if l.down() {
+	if l.isDown() {
 		return nil, errLinkDown
 	}
 	conn, err := net.DialTimeout(network, address, timeout)
@@ -31,78 +30,78 @@ func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, e
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.isCut || l.dropped {
+	if l.partitioned || l.closed {
 		conn.Close()
 		return nil, errLinkDown
 	}
-	w := &wire{Conn: conn, link: l}
-	l.wires[w] = struct{}{}
-	return w, nil
+	c := &linkConn{Conn: conn, link: l}
+	l.conns[c] = struct{}{}
+	return c, nil
 }
 
-func (l *link) down() bool {
+func (l *link) isDown() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.isCut || l.dropped
+	return l.partitioned || l.closed
 }
 
-// cut makes a black hole of the link: connections seem to stay open and
-// nothing arrives.
-func (l *link) cut() {
+// partition makes the link drop all data. Connections remain open.
+func (l *link) partition() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.isCut = true
+	l.partitioned = true
 }
 
-// heal ends a cut. Bytes were lost, so connections are opened anew.
+// heal ends a partition. It closes the connections, because data was lost.
 func (l *link) heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.isCut = false
-	l.hangUp()
+	l.partitioned = false
+	l.closeConns()
 }
 
-// drop ends the link for good, as the end of a process does: its sockets are
-// closed, and the session is not.
-func (l *link) drop() {
+// close closes the connections permanently, as the operating system does when a process is killed. The
+// session is not closed.
+func (l *link) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dropped = true
-	l.hangUp()
+	l.closed = true
+	l.closeConns()
 }
 
-func (l *link) hangUp() {
-	for w := range l.wires {
-		w.Conn.Close()
-		delete(l.wires, w)
+// closeConns closes the connections. The caller must hold mu.
+func (l *link) closeConns() {
+	for c := range l.conns {
+		c.Conn.Close()
+		delete(l.conns, c)
 	}
 }
 
-// wire is one connection over a link.
-type wire struct {
+// linkConn is a connection over a link.
+type linkConn struct {
 	net.Conn
 	link *link
 }
 
-func (w *wire) Read(p []byte) (int, error) {
+func (c *linkConn) Read(p []byte) (int, error) {
 	for {
-		n, err := w.Conn.Read(p)
-		if err != nil || !w.link.down() {
+		n, err := c.Conn.Read(p)
+		if err != nil || !c.link.isDown() {
 			return n, err
 		}
 	}
 }
 
-func (w *wire) Write(p []byte) (int, error) {
-	if w.link.down() {
+func (c *linkConn) Write(p []byte) (int, error) {
+	if c.link.isDown() {
 		return len(p), nil
 	}
-	return w.Conn.Write(p)
+	return c.Conn.Write(p)
 }
 
-func (w *wire) Close() error {
-	w.link.mu.Lock()
-	delete(w.link.wires, w)
-	w.link.mu.Unlock()
-	return w.Conn.Close()
+func (c *linkConn) Close() error {
+	c.link.mu.Lock()
+	delete(c.link.conns, c)
+	c.link.mu.Unlock()
+	return c.Conn.Close()
 }

@@ -1,8 +1,5 @@
 package demo
 
-// A participant: what stands for one process of an application that wants
-// exactly one of its copies to lead.
-
 import (
 	"context"
 	"fmt"
@@ -16,22 +13,22 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// participant has a session of its own, and a candidacy in it. Its fields are
-// for the goroutine that tells the story.
+// participant represents one process of an application. It has a separate session and is a candidate in
+// it. Only the goroutine that runs the steps uses the fields.
 type participant struct {
-	name    string
-	seat    int
-	addrs   []string
-	timeout time.Duration // of the session
-	board   *board
+	name           string
+	index          int // in servers.addrs
+	addrs          []string
+	sessionTimeout time.Duration
+	monitor        *monitor
 
 	session  *session
 	election *leaderelection.Election
 }
 
-// start connects to ZooKeeper, as a process does first.
+// start connects to ZooKeeper.
 func (p *participant) start(ctx context.Context) error {
-	s, err := connect(ctx, p.addrs, p.timeout)
+	s, err := openSession(ctx, p.addrs, p.sessionTimeout)
 	if err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}
@@ -39,45 +36,44 @@ func (p *participant) start(ctx context.Context) error {
 	return nil
 }
 
-// stand takes part in the election at node. This is the library's loop: go
-// ElectLeader, and read Status until it is closed.
-func (p *participant) stand(node string) error {
+// joinElection joins the election at node. It uses the library as a program does: it calls ElectLeader on
+// a goroutine, and reads Status until the channel is closed.
+func (p *participant) joinElection(node string) error {
 	election, err := leaderelection.NewElection(p.session.conn, node,
 		leaderelection.WithClientName(p.name),
-		leaderelection.WithSessionTimeout(p.timeout),
+		leaderelection.WithSessionTimeout(p.sessionTimeout),
 		leaderelection.WithRejoin())
 	if err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}
 	p.election = election
-	p.board.stands(p.name, election)
+	p.monitor.addCandidacy(p.name, election)
 	go election.ElectLeader()
 	p.session.readers.Go(func() {
 		for status := range election.Status() {
-			p.board.told(p.name, election, status)
+			p.monitor.addStatus(p.name, election, status)
 		}
-		p.board.left(p.name, election)
+		p.monitor.endCandidacy(p.name, election)
 	})
 	return nil
 }
 
-// crash does what the end of a process does to its session: nobody closes it,
-// and nobody is there any more.
+// crash has the effect of killing the process: its connections are closed, but not its session.
 func (p *participant) crash() {
-	p.board.crashed(p.name)
-	p.session.link.drop()
+	p.monitor.markCrashed(p.name)
+	p.session.link.close()
 }
 
-// session is a connection to ZooKeeper over a link that can be broken.
+// session is a connection to ZooKeeper over a link that can be interrupted.
 type session struct {
 	conn    *zk.Conn
 	link    *link
 	events  <-chan zk.Event
-	readers sync.WaitGroup
+	readers sync.WaitGroup // goroutines that read from channels of the library
 }
 
-// connect returns when the session is there.
-func connect(ctx context.Context, addrs []string, timeout time.Duration) (*session, error) {
+// openSession connects to ZooKeeper and waits for the session.
+func openSession(ctx context.Context, addrs []string, timeout time.Duration) (*session, error) {
 	s := &session{link: newLink()}
 	var err error
 	s.conn, s.events, err = zk.Connect(addrs, timeout, zk.WithDialer(s.link.dial),
@@ -85,7 +81,7 @@ func connect(ctx context.Context, addrs []string, timeout time.Duration) (*sessi
 	if err != nil {
 		return nil, fmt.Errorf("connect to ZooKeeper: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, connectBound)
+	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
 	for {
 		select {
@@ -100,14 +96,14 @@ func connect(ctx context.Context, addrs []string, timeout time.Duration) (*sessi
 	}
 }
 
-// close ends the session and waits until nothing of it is left.
+// close closes the session, and waits for its goroutines.
 func (s *session) close() {
 	if s.conn.State() != zk.StateHasSession {
-		s.link.drop() // there is nobody to say goodbye to
+		s.link.close() // no server would answer the request to close the session
 	}
 	s.conn.Close()
-	s.link.drop()
-	for range s.events {
+	s.link.close()
+	for range s.events { // until it is closed
 	}
 	s.readers.Wait()
 }

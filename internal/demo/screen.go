@@ -1,8 +1,5 @@
 package demo
 
-// The screen: lines that scroll by and, on a terminal, a table that stays below
-// them. Anywhere else the output is plain lines.
-
 import (
 	"fmt"
 	"io"
@@ -12,7 +9,7 @@ import (
 	"sync"
 )
 
-// style is how a line looks where there are colours: an ANSI code.
+// style is an ANSI code, or "" for plain text.
 type style string
 
 const (
@@ -31,39 +28,39 @@ type line struct {
 
 const width = 78
 
-// screen is safe for use by several goroutines.
+// screen prints lines. On a terminal it keeps a table below them. It is safe for concurrent use.
 type screen struct {
-	live   bool // a terminal
+	live   bool // the output is a terminal
 	colour bool
 
 	mu     sync.Mutex
 	out    io.Writer
 	table  []line
-	height int // of the table as it is on the terminal now
-	err    error
-	failed chan struct{} // closed with the first err
+	height int           // rows of the table on the terminal
+	err    error         // of the first write that has failed
+	failed chan struct{} // is closed after err is set
 }
 
 func newScreen(out io.Writer, live, colour bool) *screen {
 	return &screen{live: live, colour: colour, out: out, failed: make(chan struct{})}
 }
 
-// isTerminal says whether a person looks at f.
+// isTerminal reports whether f is a terminal.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 }
 
-// print adds lines above the table.
+// print prints lines above the table.
 func (s *screen) print(lines ...line) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b strings.Builder
 	s.eraseTable(&b)
 	for _, l := range lines {
-		s.put(&b, l)
+		s.writeLine(&b, l)
 	}
-	s.putTable(&b)
+	s.writeTable(&b)
 	s.write(b.String())
 }
 
@@ -78,12 +75,12 @@ func (s *screen) paint(table []line) {
 	if s.live {
 		var b strings.Builder
 		s.eraseTable(&b)
-		s.putTable(&b)
+		s.writeTable(&b)
 		s.write(b.String())
 	}
 }
 
-// printTable puts the table among the lines where there is none below them.
+// printTable prints the table if the output is not a terminal.
 func (s *screen) printTable() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +90,7 @@ func (s *screen) printTable() {
 	var b strings.Builder
 	b.WriteString("\n")
 	for _, l := range s.table {
-		s.put(&b, l)
+		s.writeLine(&b, l)
 	}
 	s.write(b.String())
 }
@@ -105,21 +102,21 @@ func (s *screen) eraseTable(b *strings.Builder) {
 	}
 }
 
-func (s *screen) putTable(b *strings.Builder) {
+func (s *screen) writeTable(b *strings.Builder) {
 	if !s.live || len(s.table) == 0 {
 		return
 	}
-	// A line that wraps would take two rows, and be half erased: no wrapping.
+	// Wrapping is disabled, because eraseTable assumes that each line has one row.
 	b.WriteString("\x1b[?7l")
-	s.put(b, line{"-- now " + strings.Repeat("-", width-len("-- now ")), dim})
+	s.writeLine(b, line{"-- now " + strings.Repeat("-", width-len("-- now ")), dim})
 	for _, l := range s.table {
-		s.put(b, l)
+		s.writeLine(b, l)
 	}
 	b.WriteString("\x1b[?7h")
 	s.height = len(s.table) + 1
 }
 
-func (s *screen) put(b *strings.Builder, l line) {
+func (s *screen) writeLine(b *strings.Builder, l line) {
 	if s.colour && l.style != plain {
 		fmt.Fprintf(b, "\x1b[%sm%s\x1b[0m\n", l.style, l.text)
 		return

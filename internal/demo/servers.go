@@ -1,65 +1,60 @@
 package demo
 
-// Where ZooKeeper comes from, and what "cut off" means there.
-
 import (
 	"fmt"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// servers is a ZooKeeper that the demo can use.
+// servers are the ZooKeeper servers that the demo uses.
 type servers struct {
-	about string
-	// seats are the addresses that each participant connects to.
-	seats [3][]string
-	// cutOff separates the participant on a seat from the ensemble, and how
-	// says in which way. heal ends that.
-	how    string
-	cutOff func(seat int, l *link)
-	heal   func(seat int, l *link)
-	close  func()
+	description string
+	// addrs are the servers of each participant.
+	addrs [3][]string
+	// partition separates a participant from the ensemble, and heal ends the partition.
+	partition, heal func(participant int, l *link)
+	// partitionText describes the partition. It is a format string for the name of the participant.
+	partitionText string
+	close         func()
 }
 
-// userServers are those that somebody else runs: only the way to them can be
-// cut.
+// userServers returns the servers of the user, of which only the network can be interrupted.
 func userServers(addrs []string) *servers {
 	return &servers{
-		about:  "Your ZooKeeper",
-		seats:  [3][]string{addrs, addrs, addrs},
-		how:    "%s's network swallows every packet from now on.",
-		cutOff: func(_ int, l *link) { l.cut() },
-		heal:   func(_ int, l *link) { l.heal() },
-		close:  func() {},
+		description:   "Your ZooKeeper",
+		addrs:         [3][]string{addrs, addrs, addrs},
+		partition:     func(_ int, l *link) { l.partition() },
+		heal:          func(_ int, l *link) { l.heal() },
+		partitionText: "%s's network drops every packet from now on.",
+		close:         func() {},
 	}
 }
 
-// embeddedServers starts three servers inside this process and seats each
-// participant at one of its own, so that a server can be cut off together with
-// its client: the hard case, because such a server goes on answering.
-func embeddedServers() (*servers, error) {
-	e, err := zktest.NewEnsemble(3)
+// startEmbedded starts three servers in this process, one for each participant. The demo partitions a server
+// together with its client. This is the difficult case, because the server still answers its client.
+func startEmbedded() (*servers, error) {
+	embedded, err := zktest.NewEnsemble(3)
 	if err != nil {
 		return nil, err
 	}
-	// Seat 0 gets the server that leads the others: it is not for cutting off,
-	// the servers would elect another one and disconnect everybody.
-	first := e.Leader().ID()
-	server := func(seat int) *zktest.Server { return e.Server((first + seat) % e.Len()) }
+	// The first participant gets the leader of the ensemble, which is not partitioned: the servers would
+	// elect another leader and close all connections.
+	first := embedded.Leader().ID()
+	server := func(participant int) *zktest.Server { return embedded.Server((first + participant) % embedded.Len()) }
 	s := &servers{
-		about:  "Three embedded servers (package zktest), over TCP on loopback",
-		how:    "%s's server loses the other two servers, and still talks to its client.",
-		cutOff: func(seat int, _ *link) { server(seat).Partition() },
-		heal:   func(seat int, _ *link) { server(seat).Heal() },
-		close:  e.Close,
+		description:   "Three embedded servers (package zktest), over TCP on loopback",
+		partition:     func(participant int, _ *link) { server(participant).Partition() },
+		heal:          func(participant int, _ *link) { server(participant).Heal() },
+		partitionText: "%s's server loses the other two servers, and still talks to its client.",
+		close:         embedded.Close,
 	}
-	for seat := range s.seats {
-		addr, err := server(seat).Listen()
+	for participant := range s.addrs {
+		addr, err := server(participant).Listen()
 		if err != nil {
-			e.Close()
+			embedded.Close()
 			return nil, fmt.Errorf("start a server: %w", err)
 		}
-		s.seats[seat] = []string{addr}
+		s.addrs[participant] = []string{addr}
 	}
 	return s, nil
 }

@@ -1,7 +1,5 @@
 package demo
 
-// How the board looks.
-
 import (
 	"errors"
 	"fmt"
@@ -10,9 +8,9 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// refresh keeps the table of a terminal up to date until stop is closed: the
-// time for which a leadership is proven changes by itself.
-func (b *board) refresh(stop <-chan struct{}) {
+// refreshTable repaints the table on a terminal periodically until stop is closed, because the remaining
+// time of the lease changes without an event.
+func (m *monitor) refreshTable(stop <-chan struct{}) {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -20,37 +18,37 @@ func (b *board) refresh(stop <-chan struct{}) {
 		case <-stop:
 			return
 		case now := <-ticker.C:
-			b.mu.Lock()
-			b.screen.paint(b.table(now))
-			b.mu.Unlock()
+			m.mu.Lock()
+			m.screen.paint(m.table(now))
+			m.mu.Unlock()
 		}
 	}
 }
 
-// table says who leads and who follows whom. The caller holds mu.
-func (b *board) table(now time.Time) []line {
-	if len(b.names) == 0 {
-		return nil // nobody has come yet
+// table returns the states of the participants and of the observer. The caller must hold mu.
+func (m *monitor) table(now time.Time) []line {
+	if len(m.names) == 0 {
+		return nil // no participant has joined yet
 	}
 	var lines []line
-	for _, r := range b.rows {
-		text, st := b.describe(r), roleStyle(r.status)
+	for _, p := range m.states {
+		text, st := m.describe(p), roleStyle(p.status)
 		switch {
-		case r.gone != "":
-			text, st = r.gone, dim
-		case r.election == nil || r.since.IsZero():
+		case p.absence != "":
+			text, st = p.absence, dim
+		case p.election == nil || p.since.IsZero():
 			text, st = "joins", dim
-		case r.leads() && b.screen.live:
-			left := max(0, r.status.Leadership.Deadline().Sub(now))
+		case p.isLeader() && m.screen.live:
+			left := max(0, p.status.Leadership.Deadline().Sub(now))
 			text = fmt.Sprintf("%-32s lease ends in %.1f s", text, left.Seconds())
 		}
-		lines = append(lines, line{fmt.Sprintf("   %s  %s", r.name, text), st})
+		lines = append(lines, line{fmt.Sprintf("   %s  %s", p.name, text), st})
 	}
-	return append(lines, line{"   An observer sees: " + b.observation(), dim})
+	return append(lines, line{"   An observer sees: " + m.describeObservation(), dim})
 }
 
-func (b *board) observation() string {
-	switch o := b.observed; {
+func (m *monitor) describeObservation() string {
+	switch o := m.observed; {
 	case errors.Is(o.Err, leaderelection.ErrElectionOver):
 		return "the election is over"
 	case o.Err != nil:
@@ -62,9 +60,9 @@ func (b *board) observation() string {
 	}
 }
 
-// describe says what a participant was told. The caller holds mu.
-func (b *board) describe(r *row) string {
-	s := r.status
+// describe describes the status of a participant. The caller must hold mu.
+func (m *monitor) describe(p *participantState) string {
+	s := p.status
 	switch {
 	case errors.Is(s.Err, leaderelection.ErrElectionOver):
 		return "candidacy ends: the election is over (ErrElectionOver)"
@@ -75,7 +73,7 @@ func (b *board) describe(r *row) string {
 	case s.Role == leaderelection.Suspended:
 		return "suspended: its lease has expired, so it must not act"
 	case s.NowFollowing != "":
-		name := b.names[s.NowFollowing]
+		name := m.names[s.NowFollowing]
 		if name == "" {
 			name = s.NowFollowing
 		}
@@ -84,9 +82,9 @@ func (b *board) describe(r *row) string {
 	return "not in the queue: its session has expired"
 }
 
-// event shows one line of the step. The caller holds mu.
-func (b *board) event(at time.Time, name, what string, s style) {
-	b.screen.print(line{fmt.Sprintf("   %10s  %s  %s", "+"+millis(at.Sub(b.begin)), name, what), s})
+// printLine prints an event with the time since the start of the step. The caller must hold mu.
+func (m *monitor) printLine(at time.Time, name, text string, s style) {
+	m.screen.print(line{fmt.Sprintf("   %10s  %s  %s", "+"+millis(at.Sub(m.start)), name, text), s})
 }
 
 func roleStyle(s leaderelection.Status) style {
@@ -99,7 +97,7 @@ func roleStyle(s leaderelection.Status) style {
 	return plain
 }
 
-// millis gives a time as a person wants to read it.
+// millis formats a duration in milliseconds.
 func millis(d time.Duration) string {
 	ms := float64(d) / float64(time.Millisecond)
 	if ms < 10 {

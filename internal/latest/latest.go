@@ -1,4 +1,4 @@
-// Package latest sends on channels whose readers need only the newest value.
+// Package latest sends on channels whose receivers need only the newest value.
 package latest
 
 // Send sends v on c, which has capacity one, and discards a value that was not received. It does

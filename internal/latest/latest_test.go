@@ -8,6 +8,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/latest"
 )
 
+// TestSend fails if Send blocks, or if an older value is received.
 func TestSend(t *testing.T) {
 	c := make(chan int, 1)
 	for i := range 3 {

@@ -3,7 +3,7 @@ package limit
 
 import "time"
 
-// Confirm is how long a caller waits for the servers to confirm the end of a candidacy, a hold or a
-// delivery, so that everything is over within two seconds. If it is not confirmed in time, the
-// request continues in the background.
+// Confirm is the time in which the servers should confirm that a candidacy, a hold or a delivery has
+// ended. After that the caller stops waiting, and the request continues in the background. So the
+// whole call takes less than two seconds.
 const Confirm = 1500 * time.Millisecond

@@ -1,6 +1,6 @@
-// Package resignation defines the data by which a program requests candidates of other programs
-// to resign. The data is that of the election node, which candidates of other libraries do not
-// read. Each request names a candidate by the last element of its ID.
+// Package resignation encodes requests to candidates of other programs to resign. The requests are
+// stored in the data of the election node, which candidates of other libraries do not read. Each
+// request names a candidate by the last element of its ID.
 package resignation
 
 import (
@@ -8,35 +8,35 @@ import (
 	"strings"
 )
 
-// head is the first line of data that contains requests. Each further line is a name.
-const head = "asked to resign:"
+// header is the first line of data that contains requests. Each further line is a name.
+const header = "asked to resign:"
 
-// Parse returns the names of the candidates that are requested to resign. ok is false if the
-// data is not empty and does not have this format: then another application owns it.
+// Parse returns the names of the candidates that are requested to resign. If ok is false, the data
+// has another format, so it belongs to another application.
 func Parse(data []byte) (names []string, ok bool) {
 	if len(data) == 0 {
 		return nil, true
 	}
 	lines := strings.Split(string(data), "\n")
-	if lines[0] != head {
+	if lines[0] != header {
 		return nil, false
 	}
 	return lines[1:], true
 }
 
-// Format returns the data for names, which is empty if there are none.
+// Format returns the data for names, which is empty if names is empty.
 func Format(names []string) []byte {
 	if len(names) == 0 {
 		return nil
 	}
-	return []byte(head + "\n" + strings.Join(names, "\n"))
+	return []byte(header + "\n" + strings.Join(names, "\n"))
 }
 
-// Add returns names with name at the end. It omits candidates that are not present any more:
-// requests to them, which any program may have left, have no purpose.
+// Add returns names with name at the end. It omits the names of candidates that are not present any
+// more, because no candidate will receive these requests.
 func Add(names, present []string, name string) []string {
-	left := func(n string) bool { return n == name || !slices.Contains(present, n) }
-	return append(slices.DeleteFunc(slices.Clone(names), left), name)
+	omit := func(n string) bool { return n == name || !slices.Contains(present, n) }
+	return append(slices.DeleteFunc(slices.Clone(names), omit), name)
 }
 
 // Remove returns names without name.

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFormatAndParse(t *testing.T) {
+// TestParse_InverseOfFormat fails if a request is lost.
+func TestParse_InverseOfFormat(t *testing.T) {
 	for _, names := range [][]string{nil, {"a"}, {"a", "b"}} {
 		parsed, ok := Parse(Format(names))
 		require.True(t, ok)
@@ -14,16 +15,17 @@ func TestFormatAndParse(t *testing.T) {
 	}
 }
 
-// Data of another application is not a request, whatever its lines are.
-func TestParseForeignData(t *testing.T) {
-	for _, data := range []string{"x", "\n", "x\na\nb", head + " \na"} {
+// TestParse_DataOfOtherApplications fails if the data of another application is read as requests.
+func TestParse_DataOfOtherApplications(t *testing.T) {
+	for _, data := range []string{"x", "\n", "x\na\nb", header + " \na"} {
 		names, ok := Parse([]byte(data))
 		require.False(t, ok, "%q", data)
 		require.Empty(t, names, "%q", data)
 	}
 }
 
-func TestAddAndRemove(t *testing.T) {
+// TestAdd_OmitsCandidatesThatLeft fails if requests to former candidates accumulate.
+func TestAdd_OmitsCandidatesThatLeft(t *testing.T) {
 	present := []string{"a", "b", "c"}
 	names := Add([]string{"gone", "a", "b"}, present, "a")
 	require.Equal(t, []string{"b", "a"}, names)

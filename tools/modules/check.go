@@ -11,16 +11,16 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// What a program that uses only the core module has to accept.
+// Limits on the effects of the core module on a program that uses it.
 const (
-	maxRaised = 1  // requirements of service whose versions change
-	maxEdges  = 12 // edges of the module graph of a program without other requirements
+	maxRaised = 1  // number of requirements of service whose versions change
+	maxEdges  = 12 // number of edges in the module graph of a program without other requirements
 )
 
-// check shows that every module is tidy, and that its packages build in a program that requires
-// only this module. It measures what the core module requires of other programs.
-func check(ctx context.Context, r *repository) error {
-	if err := tidy(ctx, r, false); err != nil {
+// checkModules checks that every module is tidy, and that its packages build in a program that requires
+// only this module. It also measures the effects of the core module on other programs.
+func checkModules(ctx context.Context, r *repository) error {
+	if err := tidyModules(ctx, r, false); err != nil {
 		return err
 	}
 	p, err := newProxy(ctx, r)
@@ -29,26 +29,26 @@ func check(ctx context.Context, r *repository) error {
 	}
 	defer p.close()
 	for _, m := range r.modules {
-		if err := p.build(ctx, m); err != nil {
+		if err := p.buildModule(ctx, m); err != nil {
 			return err
 		}
 	}
-	return p.measure(ctx)
+	return p.measureCore(ctx)
 }
 
-// build builds the packages of a module in a new program.
-func (p *proxy) build(ctx context.Context, m *module) error {
-	dir, err := p.program("module program\n")
+// buildModule builds the packages of a module in a new program.
+func (p *proxy) buildModule(ctx context.Context, m *module) error {
+	dir, err := p.newProgram("module program\n")
 	if err != nil {
 		return err
 	}
-	if _, err := command(ctx, dir, p.env, "go", "get", m.path+"@"+p.version); err != nil {
+	if _, err := runCommand(ctx, dir, p.env, "go", "get", m.path+"@"+p.version); err != nil {
 		return err
 	}
-	if _, err := command(ctx, dir, p.env, "go", "build", m.path+"/..."); err != nil {
+	if _, err := runCommand(ctx, dir, p.env, "go", "build", m.path+"/..."); err != nil {
 		return err
 	}
-	edges, err := p.edges(ctx, dir)
+	edges, err := p.countEdges(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -59,13 +59,15 @@ func (p *proxy) build(ctx context.Context, m *module) error {
 	return nil
 }
 
-func (p *proxy) edges(ctx context.Context, dir string) (int, error) {
-	graph, err := command(ctx, dir, p.env, "go", "mod", "graph")
+// countEdges returns the number of edges in the module graph of a program.
+func (p *proxy) countEdges(ctx context.Context, dir string) (int, error) {
+	graph, err := runCommand(ctx, dir, p.env, "go", "mod", "graph")
 	return strings.Count(graph, "\n"), err
 }
 
-// program makes a new module with a go.mod and files of other names and contents, in turn.
-func (p *proxy) program(goMod string, files ...string) (string, error) {
+// newProgram creates a module with a go.mod, and returns its directory. files contains the names and contents
+// of other files, in turn.
+func (p *proxy) newProgram(goMod string, files ...string) (string, error) {
 	dir, err := os.MkdirTemp(p.dir, "program")
 	if err != nil {
 		return "", err
@@ -79,7 +81,7 @@ func (p *proxy) program(goMod string, files ...string) (string, error) {
 	return dir, nil
 }
 
-// service is a program with requirements that are common and not the newest.
+// service is the go.mod of a program with common requirements whose versions are not the newest.
 const service = `module service
 
 go 1.24.0
@@ -112,28 +114,28 @@ import (
 func main() {}
 `
 
-// measure adds the core module to service and compares the versions before and after.
-func (p *proxy) measure(ctx context.Context) error {
-	dir, err := p.program(service, "main.go", serviceImports)
+// measureCore adds the core module to service, and compares the versions of the requirements before and after.
+func (p *proxy) measureCore(ctx context.Context) error {
+	dir, err := p.newProgram(service, "main.go", serviceImports)
 	if err != nil {
 		return err
 	}
-	if _, err := command(ctx, dir, p.env, "go", "mod", "tidy"); err != nil {
+	if _, err := runCommand(ctx, dir, p.env, "go", "mod", "tidy"); err != nil {
 		return err
 	}
 	before, err := requirements(dir)
 	if err != nil {
 		return err
 	}
-	user := fmt.Sprintf("package main\n\nimport _ %q\n", p.core())
+	user := fmt.Sprintf("package main\n\nimport _ %q\n", p.repository.corePath())
 	if err := os.WriteFile(filepath.Join(dir, "leader.go"), []byte(user), 0o644); err != nil {
 		return err
 	}
-	if _, err := command(ctx, dir, p.env, "go", "get", p.core()+"@"+p.version); err != nil {
+	if _, err := runCommand(ctx, dir, p.env, "go", "get", p.repository.corePath()+"@"+p.version); err != nil {
 		return err
 	}
 	for _, args := range [][]string{{"mod", "tidy"}, {"build", "./..."}} {
-		if _, err := command(ctx, dir, p.env, "go", args...); err != nil {
+		if _, err := runCommand(ctx, dir, p.env, "go", args...); err != nil {
 			return err
 		}
 	}
@@ -154,6 +156,7 @@ func (p *proxy) measure(ctx context.Context) error {
 	return nil
 }
 
+// requirements returns the versions of the modules that a go.mod requires.
 func requirements(dir string) (map[string]string, error) {
 	name := filepath.Join(dir, "go.mod")
 	text, err := os.ReadFile(name)

@@ -6,7 +6,7 @@
 //	go run ./modules version v0.2.0  # let the modules require each other with a version
 //	go run ./modules tag             # tag that version of every module
 //
-// The commands tidy and check offer the files of the working tree to the go command through a
+// The commands tidy and check provide the files of the working tree to the go command through a
 // module proxy, which is a temporary directory. So they work before a version is published.
 package main
 
@@ -30,18 +30,18 @@ func main() {
 var errUsage = errors.New("usage: modules tidy | check | version vX.Y.Z | tag")
 
 func run(ctx context.Context, args []string) error {
-	all, err := readModules()
+	r, err := readRepository()
 	switch {
 	case err != nil:
 		return err
 	case len(args) == 1 && args[0] == "tidy":
-		return tidy(ctx, all, true)
+		return tidyModules(ctx, r, true)
 	case len(args) == 1 && args[0] == "check":
-		return check(ctx, all)
+		return checkModules(ctx, r)
 	case len(args) == 2 && args[0] == "version":
-		return setVersion(all, args[1])
+		return setVersion(r, args[1])
 	case len(args) == 1 && args[0] == "tag":
-		return tag(ctx, all)
+		return tagModules(ctx, r)
 	}
 	return errUsage
 }

@@ -18,14 +18,14 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// proxy is a directory from which the go command takes the modules of the repository, in a version
-// that no other run of this command uses, because the go command keeps what it has taken.
+// proxy is a directory that contains the modules of the repository for the go command. Each run of this
+// command uses a different version, because the go command caches modules.
 type proxy struct {
-	*repository
-	version string
-	dir     string   // a temporary directory
-	env     []string // of the go command
-	cache   string   // the go command's module cache
+	repository *repository
+	version    string
+	dir        string   // a temporary directory
+	env        []string // environment of the go command
+	cache      string   // the module cache of the go command
 }
 
 func newProxy(ctx context.Context, r *repository) (*proxy, error) {
@@ -35,7 +35,7 @@ func newProxy(ctx context.Context, r *repository) (*proxy, error) {
 	}
 	p := &proxy{repository: r}
 	p.version = gomodule.PseudoVersion("v0", "", time.Now(), hex.EncodeToString(unique[:]))
-	out, err := command(ctx, r.root, nil, "go", "env", "-json", "GOPROXY", "GOMODCACHE", "GOFLAGS")
+	out, err := runCommand(ctx, r.root, nil, "go", "env", "-json", "GOPROXY", "GOMODCACHE", "GOFLAGS")
 	if err != nil {
 		return nil, err
 	}
@@ -47,13 +47,13 @@ func newProxy(ctx context.Context, r *repository) (*proxy, error) {
 	if p.dir, err = os.MkdirTemp("", "modules"); err != nil {
 		return nil, err
 	}
-	own := filepath.Dir(r.core()) + "/*"
+	ownModules := filepath.Dir(r.corePath()) + "/*"
 	p.env = []string{
-		"GOWORK=off", "GOPROXY=file://" + filepath.ToSlash(p.dir) + "/proxy," + env.GOPROXY, "GONOSUMDB=" + own,
+		"GOWORK=off", "GOPROXY=file://" + filepath.ToSlash(p.dir) + "/proxy," + env.GOPROXY, "GONOSUMDB=" + ownModules,
 		"GOFLAGS=" + strings.TrimSpace(env.GOFLAGS+" -mod=mod"), "GOTOOLCHAIN=local",
 	}
 	for _, m := range r.modules {
-		if err := p.add(m); err != nil {
+		if err := p.addModule(m); err != nil {
 			p.close()
 			return nil, fmt.Errorf("%s: %w", m.dir, err)
 		}
@@ -61,9 +61,9 @@ func newProxy(ctx context.Context, r *repository) (*proxy, error) {
 	return p, nil
 }
 
-// close removes the directory, and the modules from the go command's cache.
+// close removes the directory, and removes the modules from the cache of the go command.
 func (p *proxy) close() {
-	for _, m := range p.modules {
+	for _, m := range p.repository.modules {
 		dir := filepath.Join(p.cache, m.path+"@"+p.version)
 		_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() {
@@ -80,13 +80,13 @@ func (p *proxy) close() {
 	_ = os.RemoveAll(p.dir)
 }
 
-// add writes the files of a module to the directory.
-func (p *proxy) add(m *module) error {
-	goMod, err := p.withVersion(m, p.version)
+// addModule writes the files of a module to the directory.
+func (p *proxy) addModule(m *module) error {
+	goMod, err := p.repository.goMod(m, p.version)
 	if err != nil {
 		return err
 	}
-	source := filepath.Join(p.root, m.dir)
+	source := filepath.Join(p.repository.root, m.dir)
 	checked, err := zip.CheckDir(source)
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func (p *proxy) add(m *module) error {
 	return nil
 }
 
-// sourceFile is a file of a module. Its content is that on disk, unless content is set.
+// sourceFile is a file of a module. If content is nil, the content is that of the file disk.
 type sourceFile struct {
 	name, disk string
 	content    []byte
@@ -146,6 +146,7 @@ func (f sourceFile) Open() (io.ReadCloser, error) {
 	return os.Open(f.disk)
 }
 
+// sizedInfo is the information about a file with another size.
 type sizedInfo struct {
 	os.FileInfo
 	size int64

@@ -13,28 +13,28 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// repository is the modules of go.work.
+// repository contains the modules of go.work.
 type repository struct {
-	root    string // directory of go.work
+	root    string // the directory of go.work
 	work    *modfile.WorkFile
 	modules []*module
 }
 
 // module is a module of the repository.
 type module struct {
-	path string // such as github.com/go-leaderelection/leaderelection/adapters/etcd
-	dir  string // relative to the root, such as adapters/etcd, or "."
+	path string // for example github.com/go-leaderelection/leaderelection/adapters/etcd
+	dir  string // relative to the root, for example adapters/etcd; "." for the core module
 	file *modfile.File
 }
 
-// others returns the modules that are not part of the workspace, such as the benchmarks.
-func (r *repository) others() (others []*module, err error) {
+// findOthers returns the modules that are not part of the workspace, such as the benchmarks.
+func (r *repository) findOthers() (others []*module, err error) {
 	err = filepath.WalkDir(r.root, func(name string, d os.DirEntry, err error) error {
 		if err != nil || d.Name() != "go.mod" {
 			return err
 		}
-		m, err := r.read(filepath.Dir(name))
-		if err == nil && r.module(m.path) == nil {
+		m, err := r.readModule(filepath.Dir(name))
+		if err == nil && r.find(m.path) == nil {
 			others = append(others, m)
 		}
 		return err
@@ -42,8 +42,8 @@ func (r *repository) others() (others []*module, err error) {
 	return others, err
 }
 
-// read reads the module in a directory.
-func (r *repository) read(dir string) (*module, error) {
+// readModule reads the module in a directory.
+func (r *repository) readModule(dir string) (*module, error) {
 	relative, err := filepath.Rel(r.root, dir)
 	if err != nil {
 		return nil, err
@@ -60,8 +60,8 @@ func (r *repository) read(dir string) (*module, error) {
 	return &module{path: file.Module.Mod.Path, dir: filepath.ToSlash(relative), file: file}, nil
 }
 
-// readModules reads the go.work of the directory that contains this one.
-func readModules() (*repository, error) {
+// readRepository reads go.work in the current directory or the nearest directory above it.
+func readRepository() (*repository, error) {
 	root, err := filepath.Abs(".")
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func readModules() (*repository, error) {
 		return nil, err
 	}
 	for _, use := range r.work.Use {
-		m, err := r.read(filepath.Join(root, use.Path))
+		m, err := r.readModule(filepath.Join(root, use.Path))
 		if err != nil {
 			return nil, err
 		}
@@ -91,7 +91,8 @@ func readModules() (*repository, error) {
 	return r, nil
 }
 
-func (r *repository) module(path string) *module {
+// find returns the module with a path, or nil.
+func (r *repository) find(path string) *module {
 	for _, m := range r.modules {
 		if m.path == path {
 			return m
@@ -100,8 +101,8 @@ func (r *repository) module(path string) *module {
 	return nil
 }
 
-// core is the path of the module in the root directory. It begins the paths of all modules.
-func (r *repository) core() string {
+// corePath returns the path of the module in the root directory. The paths of all modules begin with it.
+func (r *repository) corePath() string {
 	for _, m := range r.modules {
 		if m.dir == "." {
 			return m.path
@@ -110,13 +111,13 @@ func (r *repository) core() string {
 	panic("go.work does not use the root directory")
 }
 
-// version returns the version with which the modules require each other.
-func (r *repository) version() (string, error) {
+// requiredVersion returns the version with which the modules require each other.
+func (r *repository) requiredVersion() (string, error) {
 	version, by := "", ""
 	for _, m := range r.modules {
 		for _, required := range m.file.Require {
 			switch {
-			case r.module(required.Mod.Path) == nil:
+			case r.find(required.Mod.Path) == nil:
 			case version == "":
 				version, by = required.Mod.Version, m.dir
 			case version != required.Mod.Version:
@@ -128,8 +129,8 @@ func (r *repository) version() (string, error) {
 	return version, nil
 }
 
-// withVersion returns the module's go.mod in which the modules of the repository have a version.
-func (r *repository) withVersion(m *module, version string) ([]byte, error) {
+// goMod returns the go.mod of a module, with requirements of a version of the repository's modules.
+func (r *repository) goMod(m *module, version string) ([]byte, error) {
 	text, err := m.file.Format()
 	if err != nil {
 		return nil, err
@@ -139,7 +140,7 @@ func (r *repository) withVersion(m *module, version string) ([]byte, error) {
 		return nil, err
 	}
 	for _, required := range changed.Require {
-		if r.module(required.Mod.Path) != nil {
+		if r.find(required.Mod.Path) != nil {
 			if err := changed.AddRequire(required.Mod.Path, version); err != nil {
 				return nil, err
 			}
@@ -148,19 +149,19 @@ func (r *repository) withVersion(m *module, version string) ([]byte, error) {
 	return changed.Format()
 }
 
-// setVersion lets the modules require each other with a version. In the workspace they are
-// replaced, because the go command would look for the version, which may not be published yet.
+// setVersion lets the modules require each other with a version. In the workspace they are replaced,
+// because the version may not be published yet.
 func setVersion(r *repository, version string) error {
 	if !semver.IsValid(version) || semver.Canonical(version) != version {
 		return fmt.Errorf("%q is not a version of the form vX.Y.Z", version)
 	}
-	others, err := r.others()
+	others, err := r.findOthers()
 	if err != nil {
 		return err
 	}
 	files := map[string][]byte{}
 	for _, m := range append(others, r.modules...) {
-		text, err := r.withVersion(m, version)
+		text, err := r.goMod(m, version)
 		if err != nil {
 			return err
 		}
@@ -182,13 +183,13 @@ func setVersion(r *repository, version string) error {
 	return nil
 }
 
-// tag tags every module with the version with which the modules require each other.
-func tag(ctx context.Context, r *repository) error {
-	version, err := r.version()
+// tagModules tags every module with the version with which the modules require each other.
+func tagModules(ctx context.Context, r *repository) error {
+	version, err := r.requiredVersion()
 	if err != nil {
 		return err
 	}
-	changes, err := command(ctx, r.root, nil, "git", "status", "--porcelain")
+	changes, err := runCommand(ctx, r.root, nil, "git", "status", "--porcelain")
 	if err != nil {
 		return err
 	}
@@ -202,7 +203,7 @@ func tag(ctx context.Context, r *repository) error {
 	if !strings.Contains(string(changelog), "\n## "+version) {
 		return fmt.Errorf("CHANGELOG.md has no section %q", "## "+version)
 	}
-	if err := check(ctx, r); err != nil {
+	if err := checkModules(ctx, r); err != nil {
 		return err
 	}
 	var tags []string
@@ -210,7 +211,7 @@ func tag(ctx context.Context, r *repository) error {
 		tags = append(tags, path.Join(m.dir, version))
 	}
 	for _, name := range tags {
-		if _, err := command(ctx, r.root, nil, "git", "tag", "-a", "-m", name, name); err != nil {
+		if _, err := runCommand(ctx, r.root, nil, "git", "tag", "-a", "-m", name, name); err != nil {
 			return err
 		}
 	}
@@ -218,8 +219,8 @@ func tag(ctx context.Context, r *repository) error {
 	return nil
 }
 
-// command runs a program and returns its output.
-func command(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
+// runCommand runs a program and returns its output.
+func runCommand(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), env...)

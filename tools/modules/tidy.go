@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// tidy runs go mod tidy in a copy of every module. It writes the results back, or returns an
-// error if they differ.
-func tidy(ctx context.Context, r *repository, write bool) error {
-	version, err := r.version()
+// tidyModules runs go mod tidy in a copy of every module. If write is true, it writes the results back;
+// otherwise it returns an error if they differ.
+func tidyModules(ctx context.Context, r *repository, write bool) error {
+	version, err := r.requiredVersion()
 	if err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func tidy(ctx context.Context, r *repository, write bool) error {
 	defer p.close()
 	var untidy []error
 	for _, m := range r.modules {
-		changed, err := p.tidy(ctx, m, version, write)
+		changed, err := p.tidyModule(ctx, m, version, write)
 		if err != nil {
 			return err
 		}
@@ -34,13 +34,13 @@ func tidy(ctx context.Context, r *repository, write bool) error {
 	return errors.Join(untidy...)
 }
 
-// tidy reports whether a module's go.mod or go.sum was not tidy.
-func (p *proxy) tidy(ctx context.Context, m *module, version string, write bool) (changed bool, err error) {
-	dir, err := p.copy(m)
+// tidyModule reports whether the go.mod or go.sum of a module was not tidy.
+func (p *proxy) tidyModule(ctx context.Context, m *module, version string, write bool) (changed bool, err error) {
+	dir, err := p.copyModule(m)
 	if err != nil {
 		return false, err
 	}
-	if _, err := command(ctx, dir, p.env, "go", "mod", "tidy"); err != nil {
+	if _, err := runCommand(ctx, dir, p.env, "go", "mod", "tidy"); err != nil {
 		return false, err
 	}
 	for _, name := range []string{"go.mod", "go.sum"} {
@@ -53,16 +53,16 @@ func (p *proxy) tidy(ctx context.Context, m *module, version string, write bool)
 		}
 		result := string(text)
 		if name == "go.sum" {
-			// The workspace's modules are not in it: their content changes with every commit.
+			// It does not contain the modules of the workspace, which change with every commit.
 			result = ""
 			for line := range strings.Lines(string(text)) {
-				if path, _, _ := strings.Cut(line, " "); p.module(path) == nil {
+				if path, _, _ := strings.Cut(line, " "); p.repository.find(path) == nil {
 					result += line
 				}
 			}
 		}
 		result = strings.ReplaceAll(result, p.version, version)
-		original := filepath.Join(p.root, m.dir, name)
+		original := filepath.Join(p.repository.root, m.dir, name)
 		before, err := os.ReadFile(original)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return false, err
@@ -80,10 +80,10 @@ func (p *proxy) tidy(ctx context.Context, m *module, version string, write bool)
 	return changed, nil
 }
 
-// copy copies a module to a directory outside the workspace.
-func (p *proxy) copy(m *module) (string, error) {
+// copyModule copies a module to a directory outside the workspace.
+func (p *proxy) copyModule(m *module) (string, error) {
 	dir := filepath.Join(p.dir, "copy", m.dir)
-	source := filepath.Join(p.root, m.dir)
+	source := filepath.Join(p.repository.root, m.dir)
 	err := filepath.WalkDir(source, func(name string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -113,7 +113,7 @@ func (p *proxy) copy(m *module) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	goMod, err := p.withVersion(m, p.version)
+	goMod, err := p.repository.goMod(m, p.version)
 	if err != nil {
 		return "", err
 	}

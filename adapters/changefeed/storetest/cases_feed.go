@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/internal/goroutines"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/goroutines"
 )
 
 // subscribe opens a feed, which is closed at the end.

@@ -1,6 +1,6 @@
-// Package top is the screen of elector top: the leader of each election, the candidates of the
-// selected one, and recent changes. Only Messages change a State, and the screen depends only on
-// the State. The terminal is in program.go.
+// Package top implements the screen of elector top: the leader of each election, the candidates of
+// the selected election, and recent changes. Only Messages change a State, and the rows of the screen
+// depend only on the State. [Run] connects a State with a terminal.
 package top
 
 import (
@@ -15,30 +15,34 @@ import (
 type Candidate struct {
 	Name, ID, Session string
 	Token             int64
-	Since             time.Time // when it joined; zero if that is not known
+	Joined            time.Time // zero if the time is unknown
 }
 
 // Message is an event: one of the types below, or a Key.
 type Message any
 
 type (
-	// Heard contains the candidates of an election in order, the leader first.
-	Heard struct {
+	// Listed contains the candidates of an election in order, the leader first.
+	Listed struct {
 		At         time.Time
 		Election   string
 		Candidates []Candidate
 	}
-	// Failed is the error of a request for the candidates of an election.
+	// Missing reports that an election does not exist.
+	Missing struct {
+		At       time.Time
+		Election string
+	}
+	// Failed contains the error of a request for the candidates of an election.
 	Failed struct {
 		At       time.Time
 		Election string
 		Err      error
-		Gone     bool // the election does not exist
 	}
 	// Found adds elections to those that are shown.
 	Found struct {
 		Elections []string
-		Note      string // a problem of the search, if there is one
+		Note      string // a problem of the search, or ""
 	}
 	// Resigned is the result of a Request.
 	Resigned struct {
@@ -46,15 +50,15 @@ type (
 		Request Request
 		Err     error // nil if the candidate has left its position
 	}
-	// Tick is the current time.
+	// Tick contains the current time.
 	Tick struct{ At time.Time }
-	// Size is that of the screen.
+	// Size is the size of the screen.
 	Size struct{ Width, Height int }
 	// Typed is a key with a character.
 	Typed struct{ Text string }
 )
 
-// Request asks a candidate to hand over.
+// Request requests a candidate to hand over.
 type Request struct {
 	Election  string
 	Candidate Candidate
@@ -63,14 +67,14 @@ type Request struct {
 // Key is a key that was pressed.
 type Key int
 
-// The keys that have a meaning.
+// The keys with a function.
 const (
 	KeyNone Key = iota
 	KeyUp
 	KeyDown
 	KeyHome
 	KeyEnd
-	KeySwitch // between elections and candidates
+	KeySwitch // switches between elections and candidates
 	KeyBack
 	KeyErase
 	KeyFilter
@@ -80,7 +84,8 @@ const (
 	KeyQuit
 )
 
-var runes = map[string]Key{
+// characterKeys maps characters to keys.
+var characterKeys = map[string]Key{
 	"k": KeyUp, "j": KeyDown, "/": KeyFilter, "s": KeySort, "r": KeyResign, "?": KeyHelp, "h": KeyHelp, "q": KeyQuit,
 }
 
@@ -90,32 +95,32 @@ type order int
 const (
 	asGiven order = iota
 	byName
-	byState   // those without a leader or an answer first
+	byState   // elections without a leader or an answer first
 	byChange  // the newest leader first
-	byWaiting // the most candidates first
-	orders
+	byWaiting // the election with the most candidates first
+	orderCount
 )
 
 func (o order) String() string {
 	return [...]string{"as given", "by name", "by state", "by last change", "by candidates"}[o]
 }
 
-// State is everything that the screen shows.
+// State is the state of the screen.
 type State struct {
-	about         string // where the elections are
-	began, now    time.Time
+	title         string
+	started, now  time.Time
 	width, height int
 	elections     []election
-	note          string
+	note          string   // a problem of the search for elections
 	changes       []change // the newest first
-	selected      string   // an election
-	row           int      // of that election
+	selected      string   // the name of the selected election
+	selectedRow   int      // the row of that election
 	order         order
 	filter        string
 	filtering     bool     // keys change the filter
-	inLine        bool     // keys move in the queue of the selected election
-	cursor        int      // in that queue
-	asking        *Request // the user must confirm it
+	inQueue       bool     // keys move in the queue of the selected election
+	cursor        int      // position in that queue
+	unconfirmed   *Request // the user must confirm it
 	confirmed     *Request // the user has confirmed it
 	help, quit    bool
 }
@@ -125,31 +130,32 @@ type change struct {
 	at       time.Time
 	election string
 	text     string
-	look     Look
+	style    Style
 }
 
-// maxChanges is the number of recent changes that are kept.
+// maxChanges is the maximum number of recent changes.
 const maxChanges = 200
 
 // election is the last known state of an election.
 type election struct {
-	name  string
-	line  []Candidate
-	gone  bool      // it does not exist
-	heard time.Time // the time of this state; zero before the first answer
-	err   error     // the error of requests since then
-	// leads is when the leader was first seen to lead. earlier reports that it may have led before.
-	leads   time.Time
-	earlier bool
+	name    string
+	queue   []Candidate
+	missing bool      // the election does not exist
+	updated time.Time // the time of this state; zero before the first one
+	err     error     // the error of the last request, if it has failed
+	// leadsSince is when the leader was first seen to lead. ledBefore reports that this was in the
+	// first list, so it may have led before.
+	leadsSince time.Time
+	ledBefore  bool
 }
 
-// New returns the State before anything has happened. about says where the elections are.
-func New(about string, now time.Time, elections ...string) State {
-	s := State{about: about, began: now, now: now, width: 80, height: 24}
-	return s.add(elections)
+// New returns the State of elections that were not listed yet.
+func New(title string, now time.Time, elections ...string) State {
+	s := State{title: title, started: now, now: now, width: 80, height: 24}
+	return s.addElections(elections)
 }
 
-// Quit reports whether the user wants to leave.
+// Quit reports whether the user wants to quit.
 func (s State) Quit() bool { return s.quit }
 
 // TakeRequest returns the request that the user has confirmed, or nil, and the State without it.
@@ -167,50 +173,52 @@ func (s State) Update(m Message) State {
 	case Size:
 		s.width, s.height = m.Width, m.Height
 	case Found:
-		s = s.add(m.Elections)
+		s = s.addElections(m.Elections)
 		s.note = m.Note
-	case Heard:
-		s = s.change(m.Election, m.At, func(e election) election { return e.hears(m) })
+	case Listed:
+		s = s.updateElection(m.Election, m.At, func(e election) election { return e.withCandidates(m) })
+	case Missing:
+		s = s.updateElection(m.Election, m.At, func(e election) election {
+			return election{name: e.name, missing: true, updated: m.At}
+		})
 	case Failed:
-		s = s.change(m.Election, m.At, func(e election) election {
-			if m.Gone {
-				return election{name: e.name, gone: true, heard: m.At}
-			}
+		s = s.updateElection(m.Election, m.At, func(e election) election {
 			e.err = m.Err
 			return e
 		})
 	case Resigned:
-		text, look := m.Request.Candidate.Name+" has handed over", Plain
+		text, style := m.Request.Candidate.Name+" has handed over", Plain
 		if m.Err != nil {
-			text, look = m.Request.Candidate.Name+" has not handed over: "+m.Err.Error(), Alarm
+			text, style = m.Request.Candidate.Name+" has not handed over: "+m.Err.Error(), Alarm
 		}
-		s = s.record(change{m.At, m.Request.Election, text, look})
+		s = s.recordChange(change{m.At, m.Request.Election, text, style})
 	case Typed:
-		s = s.typed(m.Text)
+		s = s.handleText(m.Text)
 	case Key:
-		s = s.press(m)
+		s = s.handleKey(m)
 	}
-	return s.clamp()
+	return s.clampSelection()
 }
 
-// add appends elections that are not shown yet.
-func (s State) add(names []string) State {
+// addElections appends elections that are not shown yet.
+func (s State) addElections(names []string) State {
 	s.elections = slices.Clone(s.elections)
 	for _, name := range names {
 		if !slices.ContainsFunc(s.elections, func(e election) bool { return e.name == name }) {
 			s.elections = append(s.elections, election{name: name})
 		}
 	}
-	return s.clamp()
+	return s.clampSelection()
 }
 
-func (s State) record(c ...change) State {
-	s.changes = append(slices.Clone(c), s.changes...)
+func (s State) recordChange(c change) State {
+	s.changes = append([]change{c}, s.changes...)
 	s.changes = s.changes[:min(len(s.changes), maxChanges)]
 	return s
 }
 
-func (s State) change(name string, at time.Time, f func(election) election) State {
+// updateElection applies f to an election, and records the differences.
+func (s State) updateElection(name string, at time.Time, f func(election) election) State {
 	if at.After(s.now) {
 		s.now = at
 	}
@@ -219,101 +227,100 @@ func (s State) change(name string, at time.Time, f func(election) election) Stat
 		if e.name == name {
 			s.elections[i] = f(e)
 			for _, c := range differences(e, s.elections[i]) {
-				s = s.record(change{at, name, c.text, c.look})
+				s = s.recordChange(change{at, name, c.text, c.style})
 			}
 		}
 	}
 	return s
 }
 
-// differences returns the changes of an election since it was first seen, the oldest first.
+// differences returns the changes between two states of an election, the oldest first. The first list
+// is not a change.
 func differences(before, after election) (all []change) {
-	add := func(look Look, format string, args ...any) {
-		all = append(all, change{text: fmt.Sprintf(format, args...), look: look})
+	add := func(style Style, format string, args ...any) {
+		all = append(all, change{text: fmt.Sprintf(format, args...), style: style})
 	}
 	switch {
 	case before.err == nil && after.err != nil:
 		add(Warning, "no answer: %v", after.err)
 		return all
-	case before.heard.IsZero() || after.err != nil:
+	case before.updated.IsZero() || after.err != nil:
 		return nil
 	case before.err != nil:
 		add(Plain, "answers again")
 	}
 	switch {
-	case !before.gone && after.gone:
+	case !before.missing && after.missing:
 		add(Alarm, "the election was deleted")
 		return all
-	case before.gone && !after.gone:
+	case before.missing && !after.missing:
 		add(Plain, "the election was created")
 	}
-	has := func(line []Candidate, id string) bool {
-		return slices.ContainsFunc(line, func(c Candidate) bool { return c.ID == id })
+	contains := func(queue []Candidate, id string) bool {
+		return slices.ContainsFunc(queue, func(c Candidate) bool { return c.ID == id })
 	}
-	for _, c := range before.line {
-		if !has(after.line, c.ID) {
+	for _, c := range before.queue {
+		if !contains(after.queue, c.ID) {
 			add(Plain, "%s left", c.Name)
 		}
 	}
-	for _, c := range after.line {
-		if !has(before.line, c.ID) {
+	for _, c := range after.queue {
+		if !contains(before.queue, c.ID) {
 			add(Plain, "%s joined", c.Name)
 		}
 	}
-	switch was, is := before.leader(), after.leader(); {
-	case was.ID == is.ID:
-	case is.ID == "":
+	switch previous, current := before.leader(), after.leader(); {
+	case previous.ID == current.ID:
+	case current.ID == "":
 		add(Alarm, "no leader")
 	default:
-		add(Leading, "%s leads, token %d", is.Name, is.Token)
+		add(Leading, "%s leads, token %d", current.Name, current.Token)
 	}
 	return all
 }
 
-// hears returns the election with new candidates.
-func (e election) hears(m Heard) election {
-	first := e.heard.IsZero()
-	before, now := e.leader(), Candidate{}
-	if len(m.Candidates) > 0 {
-		now = m.Candidates[0]
+// withCandidates returns the election with new candidates.
+func (e election) withCandidates(m Listed) election {
+	first := e.updated.IsZero()
+	previous := e.leader()
+	e.queue, e.updated, e.err, e.missing = m.Candidates, m.At, nil, false
+	if first || previous.ID != e.leader().ID {
+		e.leadsSince, e.ledBefore = m.At, first
 	}
-	if first || before.ID != now.ID {
-		// The leader in the first answer was elected at some time before.
-		e.leads, e.earlier = m.At, first
-	}
-	e.line, e.heard, e.err, e.gone = m.Candidates, m.At, nil, false
 	return e
 }
 
-// leader returns the first candidate, or the zero Candidate if there is none.
+// leader returns the first candidate, or the zero Candidate.
 func (e election) leader() Candidate {
-	if len(e.line) == 0 {
+	if len(e.queue) == 0 {
 		return Candidate{}
 	}
-	return e.line[0]
+	return e.queue[0]
 }
 
-// leaderless reports whether it is known that the election exists and has no leader.
-func (e election) leaderless() bool { return !e.heard.IsZero() && !e.gone && len(e.line) == 0 }
+// isLeaderless reports whether the election is known to exist without a leader.
+func (e election) isLeaderless() bool {
+	return !e.updated.IsZero() && !e.missing && len(e.queue) == 0
+}
 
-// typed handles a character: a part of the filter, an answer, or a key.
-func (s State) typed(text string) State {
+// handleText handles a character: a part of the filter, a confirmation, or a key.
+func (s State) handleText(text string) State {
 	switch {
 	case s.filtering:
 		s.filter += text
 		return s
-	case s.asking != nil:
+	case s.unconfirmed != nil:
 		if text == "y" || text == "Y" {
-			s.confirmed = s.asking
-			s = s.record(change{s.now, s.asking.Election, s.asking.Candidate.Name + " was requested to hand over", Plain})
+			s.confirmed = s.unconfirmed
+			s = s.recordChange(change{s.now, s.confirmed.Election, s.confirmed.Candidate.Name + " was requested to hand over", Plain})
 		}
-		s.asking = nil
+		s.unconfirmed = nil
 		return s
 	}
-	return s.press(runes[text])
+	return s.handleKey(characterKeys[text])
 }
 
-func (s State) press(k Key) State {
+func (s State) handleKey(k Key) State {
 	switch {
 	case s.help:
 		s.help = false
@@ -332,43 +339,43 @@ func (s State) press(k Key) State {
 			s.quit = true
 		}
 		return s
-	case s.asking != nil:
-		s.asking = nil
+	case s.unconfirmed != nil:
+		s.unconfirmed = nil
 		s.quit = k == KeyQuit
 		return s
 	}
-	at, last := &s.row, len(s.visible())-1
-	if s.inLine {
-		at, last = &s.cursor, len(s.line())-1
+	position, last := &s.selectedRow, len(s.visibleElections())-1
+	if s.inQueue {
+		position, last = &s.cursor, len(s.selectedQueue())-1
 	}
 	switch k {
 	case KeyUp:
-		*at--
+		*position--
 	case KeyDown:
-		*at++
+		*position++
 	case KeyHome:
-		*at = 0
+		*position = 0
 	case KeyEnd:
-		*at = last
+		*position = last
 	case KeySwitch:
-		s.inLine = !s.inLine
-		if s.inLine {
+		s.inQueue = !s.inQueue
+		if s.inQueue {
 			s.cursor = 0
 		}
 	case KeyBack:
-		if !s.inLine {
+		if !s.inQueue {
 			s.filter = ""
 		}
-		s.inLine = false
+		s.inQueue = false
 	case KeyFilter:
-		s.filtering, s.inLine = true, false
+		s.filtering, s.inQueue = true, false
 	case KeySort:
-		s.order = (s.order + 1) % orders
+		s.order = (s.order + 1) % orderCount
 	case KeyResign:
-		if line := s.line(); len(line) > 0 {
-			s.asking = &Request{s.selected, line[0]}
-			if s.inLine {
-				s.asking.Candidate = line[s.cursor]
+		if queue := s.selectedQueue(); len(queue) > 0 {
+			s.unconfirmed = &Request{s.selected, queue[0]}
+			if s.inQueue {
+				s.unconfirmed.Candidate = queue[s.cursor]
 			}
 		}
 	case KeyHelp:
@@ -376,68 +383,68 @@ func (s State) press(k Key) State {
 	case KeyQuit:
 		s.quit = true
 	}
-	if !s.inLine && (k == KeyUp || k == KeyDown || k == KeyHome || k == KeyEnd) {
-		s.selected = "" // the one in the row
+	if !s.inQueue && (k == KeyUp || k == KeyDown || k == KeyHome || k == KeyEnd) {
+		s.selected = "" // clampSelection selects the election in the row
 	}
 	return s
 }
 
-// visible returns the elections that match the filter, in order.
-func (s State) visible() []election {
-	shown := slices.Clone(s.elections)
+// visibleElections returns the elections that match the filter, in order.
+func (s State) visibleElections() []election {
+	visible := slices.Clone(s.elections)
 	if s.filter != "" {
-		shown = slices.DeleteFunc(shown, func(e election) bool {
+		visible = slices.DeleteFunc(visible, func(e election) bool {
 			return !strings.Contains(strings.ToLower(e.name+"\n"+e.leader().Name), strings.ToLower(s.filter))
 		})
 	}
-	rank := func(e election) int { // of problems
+	problemRank := func(e election) int {
 		switch {
-		case e.leaderless():
+		case e.isLeaderless():
 			return 0
 		case e.err != nil:
 			return 1
-		case e.gone || e.heard.IsZero():
+		case e.missing || e.updated.IsZero():
 			return 2
 		}
 		return 3
 	}
-	slices.SortStableFunc(shown, func(a, b election) int {
+	slices.SortStableFunc(visible, func(a, b election) int {
 		switch s.order {
 		case byName:
 			return strings.Compare(a.name, b.name)
 		case byState:
-			return cmp.Compare(rank(a), rank(b))
+			return cmp.Compare(problemRank(a), problemRank(b))
 		case byChange:
-			return b.leads.Compare(a.leads)
+			return b.leadsSince.Compare(a.leadsSince)
 		case byWaiting:
-			return cmp.Compare(len(b.line), len(a.line))
+			return cmp.Compare(len(b.queue), len(a.queue))
 		}
 		return 0
 	})
-	return shown
+	return visible
 }
 
-// clamp makes the selection refer to what is shown. An election remains selected if its row
-// changes.
-func (s State) clamp() State {
-	shown := s.visible()
-	if i := slices.IndexFunc(shown, func(e election) bool { return e.name == s.selected }); i >= 0 {
-		s.row = i
+// clampSelection limits the selection to the visible elections and candidates. An election remains
+// selected if its row changes.
+func (s State) clampSelection() State {
+	visible := s.visibleElections()
+	if i := slices.IndexFunc(visible, func(e election) bool { return e.name == s.selected }); i >= 0 {
+		s.selectedRow = i
 	}
-	s.row = max(0, min(s.row, len(shown)-1))
+	s.selectedRow = max(0, min(s.selectedRow, len(visible)-1))
 	s.selected = ""
-	if len(shown) > 0 {
-		s.selected = shown[s.row].name
+	if len(visible) > 0 {
+		s.selected = visible[s.selectedRow].name
 	}
-	s.cursor = max(0, min(s.cursor, len(s.line())-1))
+	s.cursor = max(0, min(s.cursor, len(s.selectedQueue())-1))
 	return s
 }
 
-// line returns the queue of the selected election.
-func (s State) line() []Candidate {
+// selectedQueue returns the candidates of the selected election.
+func (s State) selectedQueue() []Candidate {
 	for _, e := range s.elections {
 		if e.name == s.selected {
-			return e.line
+			return e.queue
 		}
 	}
 	return nil

@@ -5,16 +5,17 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/clipperhouse/displaywidth"
 )
 
-// Look is a style of text.
-type Look int
+// Style is a style of text.
+type Style int
 
-// The looks. The text is sufficient without them.
+// The styles. They add nothing that the text does not contain.
 const (
-	Plain Look = iota
+	Plain Style = iota
 	Title
 	Header
 	Leading
@@ -26,7 +27,7 @@ const (
 // Span is plain text in one style.
 type Span struct {
 	Text     string
-	Look     Look
+	Style    Style
 	Selected bool
 }
 
@@ -39,11 +40,11 @@ const (
 	minHeight = 10
 )
 
-// With a width of at least wide, the recent changes are on the right; otherwise, with a height of
-// at least tall, they are at the bottom.
+// The recent changes are on the right if the screen has at least wideWidth columns. Otherwise they are
+// at the bottom if it has at least tallHeight rows.
 const (
-	wide = 120
-	tall = 20
+	wideWidth  = 120
+	tallHeight = 20
 )
 
 // View returns the rows of the screen, as many as its height.
@@ -51,11 +52,11 @@ func (s State) View() []Row {
 	var rows []Row
 	switch {
 	case s.width < minWidth || s.height < minHeight:
-		rows = []Row{{{Text: fmt.Sprintf("needs %dx%d", minWidth, minHeight), Look: Alarm}}}
+		rows = []Row{{{Text: fmt.Sprintf("needs %dx%d", minWidth, minHeight), Style: Alarm}}}
 	case s.help:
-		rows = append([]Row{s.title(), {}}, helpRows...)
+		rows = append([]Row{s.titleRow(), {}}, helpRows...)
 	default:
-		rows = s.screen()
+		rows = s.screenRows()
 	}
 	for len(rows) < s.height {
 		rows = append(rows, nil)
@@ -67,7 +68,7 @@ func (s State) View() []Row {
 	return rows
 }
 
-// fit makes a row as wide as the screen.
+// fit clips or pads a row to a width.
 func (r Row) fit(width int) Row {
 	var fitted Row
 	for _, span := range r {
@@ -78,15 +79,16 @@ func (r Row) fit(width int) Row {
 	if width > 0 || len(fitted) == 0 {
 		rest := Span{Text: strings.Repeat(" ", width)}
 		if n := len(fitted); n > 0 {
-			rest.Look, rest.Selected = fitted[n-1].Look, fitted[n-1].Selected
+			rest.Style, rest.Selected = fitted[n-1].Style, fitted[n-1].Selected
 		}
 		fitted = append(fitted, rest)
 	}
 	return fitted
 }
 
-func row(look Look, format string, args ...any) Row {
-	return Row{{Text: fmt.Sprintf(format, args...), Look: look}}
+// textRow returns a row with one style.
+func textRow(style Style, format string, args ...any) Row {
+	return Row{{Text: fmt.Sprintf(format, args...), Style: style}}
 }
 
 var helpRows = func() (rows []Row) {
@@ -108,108 +110,107 @@ var helpRows = func() (rows []Row) {
 		"The first candidate of a queue is the leader, or is about to learn that it is. A",
 		"leader marked with ? is the last known one: the backend does not answer.",
 	} {
-		rows = append(rows, row(Plain, "%s", text))
+		rows = append(rows, textRow(Plain, "%s", text))
 	}
-	return append(rows, nil, row(Dim, "any key returns"))
+	return append(rows, nil, textRow(Dim, "any key returns"))
 }()
 
-func (s State) screen() []Row {
-	if s.width < wide {
-		return s.main(s.width, s.height)
+func (s State) screenRows() []Row {
+	if s.width < wideWidth {
+		return s.mainRows(s.width, s.height)
 	}
 	panel := min(80, s.width*2/5)
 	left := s.width - panel - 3
-	rows := s.main(left, s.height)
+	rows := s.mainRows(left, s.height)
 	changes := s.changeRows(panel, s.height-3)
-	for i := range rows {
-		switch j := i - 2; { // below the title and the state, above the keys
-		case i < 2 || j >= len(changes):
-		default:
-			rows[i] = append(append(rows[i].fit(left), Span{Text: " | ", Look: Dim}), changes[j]...)
-		}
+	const first = 2 // below the title and the summary
+	for i, change := range changes {
+		rows[first+i] = append(append(rows[first+i].fit(left), Span{Text: " | ", Style: Dim}), change...)
 	}
 	return rows
 }
 
-// main returns the rows without the changes, or with them below if there is space.
-func (s State) main(width, height int) []Row {
-	// The title, the state, the header; a blank row, the title and the header of the queue; two
-	// rows of the selected candidate, and the keys.
+// mainRows returns the rows without the recent changes, or with them at the bottom if there is space.
+func (s State) mainRows(width, height int) []Row {
+	// These rows are always present: the title, the summary and the header of the elections; a blank
+	// row, the title and the header of the queue; two rows of the selected candidate; the keys.
 	free := height - 9
 	below := 0
-	if s.width < wide && height >= tall {
+	if s.width < wideWidth && height >= tallHeight {
 		below = 1 + min(8, height/6)
 	}
-	shown := s.visible()
-	upper := min(max(1, len(shown)), max(1, (free-below)/2))
+	visible := s.visibleElections()
+	upper := min(max(1, len(visible)), max(1, (free-below)/2))
 
-	rows := []Row{s.title(), s.state(len(shown))}
-	rows = append(rows, s.electionRows(shown, width, upper)...)
+	rows := []Row{s.titleRow(), s.summaryRow(len(visible))}
+	rows = append(rows, s.electionRows(visible, width, upper)...)
 	rows = append(rows, nil)
-	rows = append(rows, s.lineRows(width, free-below-upper)...)
+	rows = append(rows, s.queueRows(width, free-below-upper)...)
 	rows = append(rows, s.candidateRows()...)
 	if below > 0 {
 		rows = append(rows, s.changeRows(width, below)...)
 	}
-	return append(rows, s.keys())
+	return append(rows, s.keyRow())
 }
 
-func (s State) keys() Row {
+// keyRow returns the keys, or the question that the user must answer.
+func (s State) keyRow() Row {
 	switch {
 	case s.filtering:
-		return Row{{Text: "filter: " + s.filter + "_", Look: Title}, {Text: "   enter keep   esc remove", Look: Dim}}
-	case s.asking != nil:
-		return row(Warning, "y/n: request %s to hand over %s", s.asking.Candidate.Name, s.asking.Election)
+		return Row{{Text: "filter: " + s.filter + "_", Style: Title}, {Text: "   enter keep   esc remove", Style: Dim}}
+	case s.unconfirmed != nil:
+		return textRow(Warning, "y/n: request %s to hand over %s", s.unconfirmed.Candidate.Name, s.unconfirmed.Election)
 	}
 	other := "queue"
-	if s.inLine {
+	if s.inQueue {
 		other = "elections"
 	}
-	return row(Dim, "up/down select  tab %s  / filter  s sort  r resign  ? help  q quit", other)
+	return textRow(Dim, "up/down select  tab %s  / filter  s sort  r resign  ? help  q quit", other)
 }
 
-func (s State) title() Row {
+func (s State) titleRow() Row {
 	clock := s.now.Format("15:04:05")
-	left := clip("elector top  "+s.about, s.width-len(clock)-2)
-	return Row{{Text: pad(left, s.width-len(clock)) + clock, Look: Title}}
+	left := clip("elector top  "+s.title, s.width-len(clock)-2)
+	return Row{{Text: pad(left, s.width-len(clock)) + clock, Style: Title}}
 }
 
-// state summarizes the elections, or names a problem.
-func (s State) state(shown int) Row {
+// summaryRow summarizes the elections, or describes a problem.
+func (s State) summaryRow(visible int) Row {
 	for _, e := range s.elections {
 		if e.err == nil {
 			continue
 		}
-		since := e.heard
+		since := e.updated
 		if since.IsZero() {
-			since = s.began
+			since = s.started
 		}
-		return row(Alarm, "no answer for %s: %s", age(s.now.Sub(since)), strings.ReplaceAll(e.err.Error(), "\n", "; "))
+		return textRow(Alarm, "no answer for %s: %s", age(s.now.Sub(since)), strings.ReplaceAll(e.err.Error(), "\n", "; "))
 	}
 	if s.note != "" {
-		return row(Alarm, "%s", s.note)
+		return textRow(Alarm, "%s", s.note)
 	}
-	candidates, headless := 0, 0
+	candidates, leaderless := 0, 0
 	for _, e := range s.elections {
-		candidates += len(e.line)
-		if e.leaderless() {
-			headless++
+		candidates += len(e.queue)
+		if e.isLeaderless() {
+			leaderless++
 		}
 	}
-	r := row(Plain, "%s, %s", plural(len(s.elections), "election"), plural(candidates, "candidate"))
-	if headless > 0 {
-		r = append(r, Span{Text: fmt.Sprintf(", %d without a leader", headless), Look: Alarm})
+	r := textRow(Plain, "%s, %s", plural(len(s.elections), "election"), plural(candidates, "candidate"))
+	if leaderless > 0 {
+		r = append(r, Span{Text: fmt.Sprintf(", %d without a leader", leaderless), Style: Alarm})
 	}
 	more := ""
 	if s.order != asGiven {
 		more += ", sorted " + s.order.String()
 	}
 	if s.filter != "" {
-		more += fmt.Sprintf(", %d with %q", shown, s.filter)
+		more += fmt.Sprintf(", %d with %q", visible, s.filter)
 	}
 	return append(r, Span{Text: more})
 }
 
+// plural returns a number with a noun.
 func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -218,54 +219,54 @@ func plural(n int, what string) string {
 }
 
 // electionRows returns the table of elections with its header.
-func (s State) electionRows(shown []election, width, height int) []Row {
+func (s State) electionRows(visible []election, width, height int) []Row {
 	token, longest, leader := len("TOKEN"), len("ELECTION"), len("(does not exist)")
-	for _, e := range shown {
+	for _, e := range visible {
 		longest = max(longest, displaywidth.String(printable(e.name)))
-		if len(e.line) > 0 {
+		if len(e.queue) > 0 {
 			token = max(token, len(strconv.FormatInt(e.leader().Token, 10)))
 			leader = max(leader, 2+displaywidth.String(printable(e.leader().Name)))
 		}
 	}
 	const leads, waiting = 8, 5
 	names := width - 2 - token - leads - waiting - 4*2
-	// Each column has at most its share, or more if the other one needs less.
+	// Each column has at most its share, or more if the other column needs less.
 	name := max(8, min(longest, max(names*11/20, names-leader)))
 	widths := []int{name, max(6, min(leader, names-name)), -token, -leads, -waiting}
-	rows := []Row{row(Header, "  %s", columns(widths, "ELECTION", "LEADER", "TOKEN", "LEADS", "WAIT"))}
-	for i := first(s.row, height, len(shown)); i < len(shown) && len(rows) <= height; i++ {
-		e := shown[i]
+	rows := []Row{textRow(Header, "  %s", columns(widths, "ELECTION", "LEADER", "TOKEN", "LEADS", "WAIT"))}
+	for i := firstRow(s.selectedRow, height, len(visible)); i < len(visible) && len(rows) <= height; i++ {
+		e := visible[i]
 		cells := []string{e.name, "", "-", "-", "-"}
-		look := Plain
+		style := Plain
 		switch {
-		case e.gone:
-			cells[1], look = "(does not exist)", Dim
-		case e.heard.IsZero():
-			cells[1], look = "...", Dim
-		case len(e.line) == 0:
-			cells[1], cells[4], look = "(no leader)", "0", Alarm
+		case e.missing:
+			cells[1], style = "(does not exist)", Dim
+		case e.updated.IsZero():
+			cells[1], style = "...", Dim
+		case len(e.queue) == 0:
+			cells[1], cells[4], style = "(no leader)", "0", Alarm
 		default:
 			l := e.leader()
-			led := age(s.now.Sub(e.leads))
-			if e.earlier {
+			led := age(s.now.Sub(e.leadsSince))
+			if e.ledBefore {
 				led = ">" + led
 			}
-			cells[1], cells[2], cells[3], cells[4] = l.Name, strconv.FormatInt(l.Token, 10), led, strconv.Itoa(len(e.line)-1)
-			look = Leading
+			cells[1], cells[2], cells[3], cells[4] = l.Name, strconv.FormatInt(l.Token, 10), led, strconv.Itoa(len(e.queue)-1)
+			style = Leading
 		}
-		if e.err != nil && !e.heard.IsZero() {
-			cells[1], look = "? "+cells[1], Warning
+		if e.err != nil && !e.updated.IsZero() {
+			cells[1], style = "? "+cells[1], Warning
 		}
 		mark := "  "
-		if i == s.row {
+		if i == s.selectedRow {
 			mark = "> "
 		}
 		rest := columns(widths, cells...)
 		head := pad(clip(e.name, name), name)
-		selected := i == s.row && !s.inLine
+		selected := i == s.selectedRow && !s.inQueue
 		rows = append(rows, Row{
-			{Text: mark + head, Look: Plain, Selected: selected},
-			{Text: strings.TrimPrefix(rest, head), Look: look, Selected: selected},
+			{Text: mark + head, Style: Plain, Selected: selected},
+			{Text: strings.TrimPrefix(rest, head), Style: style, Selected: selected},
 		})
 	}
 	for len(rows) <= height {
@@ -273,47 +274,47 @@ func (s State) electionRows(shown []election, width, height int) []Row {
 		if len(s.elections) > 0 {
 			text = "  no election matches the filter"
 		}
-		rows = append(rows, row(Dim, "%s", text))
+		rows = append(rows, textRow(Dim, "%s", text))
 	}
 	return rows
 }
 
-// lineRows returns the queue of the selected election with a title and a header.
-func (s State) lineRows(width, height int) []Row {
-	line := s.line()
+// queueRows returns the queue of the selected election with a title and a header.
+func (s State) queueRows(width, height int) []Row {
+	queue := s.selectedQueue()
 	title := ""
 	if s.selected != "" {
-		title = s.selected + ": " + plural(len(line), "candidate") + " in order"
+		title = s.selected + ": " + plural(len(queue), "candidate") + " in order"
 	}
 	session, id, longest := len("SESSION"), len("ID"), 6
-	for _, c := range line {
+	for _, c := range queue {
 		session, id = max(session, len(c.Session)), max(id, len(lastElement(c.ID)))
 		longest = max(longest, displaywidth.String(printable(c.Name)))
 	}
-	const number, joined, least, room = 4, 8, 19, 70
-	if width < room {
-		session = 0 // there is no space for it
+	const number, joined, minID, minWithSession = 4, 8, 19, 70
+	if width < minWithSession {
+		session = 0 // omits the column
 	}
 	names := width - 2 - number - joined - session - 4*2
-	id = max(least, min(id, names-min(longest, 20)))
+	id = max(minID, min(id, names-min(longest, 20)))
 	widths := []int{-number, max(6, min(longest, names-id)), -joined, session, id}
-	rows := []Row{row(Title, "%s", title), row(Header, "  %s", columns(widths, "#", "NAME", "JOINED", "SESSION", "ID"))}
-	for i := first(s.cursor, height, len(line)); i < len(line) && len(rows) < height+2; i++ {
-		c := line[i]
+	rows := []Row{textRow(Title, "%s", title), textRow(Header, "  %s", columns(widths, "#", "NAME", "JOINED", "SESSION", "ID"))}
+	for i := firstRow(s.cursor, height, len(queue)); i < len(queue) && len(rows) < height+2; i++ {
+		c := queue[i]
 		joined := "-"
-		if !c.Since.IsZero() {
-			joined = age(s.now.Sub(c.Since))
+		if !c.Joined.IsZero() {
+			joined = age(s.now.Sub(c.Joined))
 		}
-		look, mark := Plain, "  "
+		style, mark := Plain, "  "
 		if i == 0 {
-			look = Leading
+			style = Leading
 		}
-		selected := s.inLine && i == s.cursor
+		selected := s.inQueue && i == s.cursor
 		if selected {
 			mark = "> "
 		}
 		text := mark + columns(widths, strconv.Itoa(i+1), c.Name, joined, c.Session, clipHead(lastElement(c.ID), id))
-		rows = append(rows, Row{{Text: text, Look: look, Selected: selected}})
+		rows = append(rows, Row{{Text: text, Style: style, Selected: selected}})
 	}
 	for len(rows) < height+2 {
 		rows = append(rows, nil)
@@ -323,17 +324,17 @@ func (s State) lineRows(width, height int) []Row {
 
 // candidateRows returns the selected candidate with its complete ID.
 func (s State) candidateRows() []Row {
-	line := s.line()
-	if !s.inLine || len(line) == 0 {
+	queue := s.selectedQueue()
+	if !s.inQueue || len(queue) == 0 {
 		return []Row{nil, nil}
 	}
-	c := line[s.cursor]
-	return []Row{row(Dim, "%s, token %d", c.Name, c.Token), row(Dim, "%s", lastElement(c.ID))}
+	c := queue[s.cursor]
+	return []Row{textRow(Dim, "%s, token %d", c.Name, c.Token), textRow(Dim, "%s", lastElement(c.ID))}
 }
 
 // changeRows returns the recent changes with a title.
 func (s State) changeRows(width, height int) []Row {
-	rows := []Row{row(Title, "%s", pad("Recent changes", width))}
+	rows := []Row{textRow(Title, "%s", pad("Recent changes", width))}
 	shown := s.changes[:min(len(s.changes), max(0, height-1))]
 	longest := 0
 	for _, c := range shown {
@@ -344,8 +345,8 @@ func (s State) changeRows(width, height int) []Row {
 		at := c.at.Format("15:04:05  ")
 		name := pad(clipHead(c.election, longest), longest)
 		rows = append(rows, Row{
-			{Text: at + name + "  ", Look: Plain},
-			{Text: clip(c.text, max(0, width-len(at)-longest-2)), Look: c.look},
+			{Text: at + name + "  ", Style: Plain},
+			{Text: clip(c.text, max(0, width-len(at)-longest-2)), Style: c.style},
 		})
 	}
 	for len(rows) < height {
@@ -356,8 +357,8 @@ func (s State) changeRows(width, height int) []Row {
 
 func lastElement(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// first returns the first of n rows to show in a height, so that row at is visible.
-func first(at, height, n int) int {
+// firstRow returns the first of n rows to show in a height, so that row at is visible.
+func firstRow(at, height, n int) int {
 	return max(0, min(at-height/2, n-height))
 }
 
@@ -386,7 +387,7 @@ func pad(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-displaywidth.String(text)))
 }
 
-// clip shortens a text to a width. Control characters, which other programs choose, are replaced.
+// clip shortens a text to a width, and replaces control characters, which other programs can choose.
 func clip(text string, width int) string {
 	text = printable(text)
 	if displaywidth.String(text) <= width {
@@ -398,27 +399,18 @@ func clip(text string, width int) string {
 	return displaywidth.TruncateString(text, width, "...")
 }
 
-// clipHead is like clip and keeps the end.
+// clipHead is like clip, but removes the beginning.
 func clipHead(text string, width int) string {
 	text = printable(text)
 	for displaywidth.String(text) > width {
 		text = strings.TrimPrefix(text, "...")
-		_, size := firstRune(text)
+		_, size := utf8.DecodeRuneInString(text)
 		text = "..." + text[size:]
 	}
 	return text
 }
 
-func firstRune(text string) (r rune, size int) {
-	for i, c := range text {
-		if i > 0 {
-			return r, i
-		}
-		r = c
-	}
-	return r, len(text)
-}
-
+// printable replaces characters that cannot be printed.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if strconv.IsPrint(r) {

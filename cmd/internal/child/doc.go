@@ -1,20 +1,20 @@
-// Package child runs a program in a process group of its own that cannot outlive what
-// it depends on: its parent, and a lease.
+// Package child runs a program in a separate process group that cannot outlive its parent or a lease.
 //
-// Between the program and its parent stands a guard, a process of the parent's own
-// binary. It starts the program, and ends the whole group (TERM, then KILL) when the
-// parent says so, when the parent has died in whatever way, and when the lease has
-// run out, also while the parent is stopped and can say nothing.
+// The parent starts a watchdog: a second process of the parent's binary. The watchdog starts the
+// program. It stops the whole process group, with TERM and then KILL, if the parent requests it, if
+// the parent dies for any reason, and if the lease expires, even while the parent is stopped and
+// cannot send anything.
 //
-// The binary calls [Guard] first of all in its main function, and in TestMain.
+// The main function of the binary must call [RunWatchdog] first, and so must TestMain.
 //
 // # Limits
 //
-// A process that leaves the group, by setsid for instance, is not found any more. When
-// guard and parent are killed in the same moment, the kernel kills the program itself,
-// on Linux, but not what it has started. When the guard is stopped together with its
-// parent, so should the program be, as by a cgroup's freezer: nobody watches the lease.
-// Nothing is run on Windows.
+//   - A process that leaves the group, for example by setsid, is not stopped.
+//   - If the watchdog and the parent are killed at the same moment, the Linux kernel kills the
+//     program, but not the processes that the program has started.
+//   - If the watchdog and the parent are both stopped and the program is not, the lease is not
+//     enforced. Stop all of them together, for example by the freezer of a cgroup.
+//   - Programs cannot be run on Windows.
 package child
 
 import (
@@ -24,52 +24,55 @@ import (
 	"time"
 )
 
-// Command is what to run, and for how long at most. Only Args is required.
+// Command describes a program and the limits of its run time. Only Args is required.
 type Command struct {
-	Args []string // the program, looked up in PATH, and its arguments; see Shell
-	Env  []string // all of the environment, as os.Environ; nil for this process's own
-	// Stdin is the standard input, which is empty if nil. It must not be a terminal: the
-	// program's group is not in the foreground, so it is stopped if it reads from one.
+	// Args contains the program, which is looked up in PATH, and its arguments. See [Shell].
+	Args []string
+	// Env is the complete environment, in the form of os.Environ. If it is nil, the program
+	// inherits the environment of this process.
+	Env []string
+	// Stdin is the standard input. If it is nil, the input is empty. It must not be a terminal:
+	// the program's group is not in the foreground, so it would be stopped when it reads.
 	Stdin *os.File
-	// Stdout and Stderr are where output goes, to nowhere if nil.
+	// Stdout and Stderr receive the output. If they are nil, the output is discarded.
 	Stdout, Stderr *os.File
 
-	// Grace is how long the group has between TERM and KILL; with zero there is no TERM.
+	// Grace is the time between TERM and KILL. If it is zero, the group receives KILL only.
 	Grace time.Duration
-	// Lease says until when the program may run; nil, and the zero time, stand for no
-	// limit. It is asked again and again from another goroutine, until Done, and must not
-	// block. At its end the group gets TERM.
+	// Lease returns the time until which the program may run; then the group is stopped. If Lease
+	// is nil or returns the zero time, there is no limit. It is called periodically on another
+	// goroutine until Done is closed, and must not block.
 	Lease func() time.Time
-	// LostGrace is how long after the lease, or, when that is over already, after TERM
-	// KILL comes, if Grace does not end before.
+	// LostGrace limits the time between the expiry of the lease and KILL, or between TERM and KILL
+	// if the lease expired before TERM. Grace limits it as well.
 	LostGrace time.Duration
-	// Sweep ends what is left of the group when the program has ended by itself. When
-	// it was stopped, that is done in any case.
+	// Sweep makes the watchdog stop the rest of the group if the program exits on its own. If the
+	// program was stopped, the watchdog does so in any case.
 	Sweep bool
 }
 
-// Shell are the Args that run a script by the shell.
+// Shell returns the Args that run a script with /bin/sh.
 func Shell(script string) []string { return []string{"/bin/sh", "-c", script} }
 
-// Exit is how a program has ended.
+// Exit describes how a program has exited.
 type Exit struct {
-	// Code is the exit code; of a program that a signal has ended, 128 and its number,
-	// as shells have it.
+	// Code is the exit code, or 128 + n if signal n has terminated the program, as in shells.
 	Code int
-	// Stopped says that the program was told to end: by Stop, or by the guard.
+	// Stopped reports whether Stop or the watchdog has stopped the program.
 	Stopped bool
-	// Err is set when how it ended is not known, as the guard has died.
+	// Err is set if the watchdog has died, so the exit code of the program is unknown.
 	Err error
 }
 
 var (
-	// ErrNotFound: there is no such program.
+	// ErrNotFound is returned if the program does not exist.
 	ErrNotFound = errors.New("program not found")
-	// ErrGuardDied: somebody has ended the guard. The group was killed.
-	ErrGuardDied = errors.New("the guard of a program has died")
+	// ErrWatchdogDied is returned if another process has killed the watchdog. The process group
+	// was killed.
+	ErrWatchdogDied = errors.New("the watchdog of the program has died")
 )
 
-// ExitError is the error of a program that has failed, or was stopped.
+// ExitError is returned by [Run] if a program has failed or was stopped.
 type ExitError struct {
 	Exit
 }

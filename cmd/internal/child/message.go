@@ -2,43 +2,46 @@ package child
 
 import "time"
 
-// guardName is the first argument of a guard, by which Guard knows it.
-const guardName = "elector-guard"
+// watchdogName is the only argument of a watchdog process, by which [RunWatchdog] recognizes it.
+const watchdogName = "elector-watchdog"
 
-// What a guard is told: a spec first, then orders; and what it answers. Each is a line
-// of JSON.
+// The parent sends a task to its watchdog, and then instructions. The watchdog sends reports. Each
+// message is one line of JSON.
 type (
-	spec struct {
+	task struct {
 		Args             []string
 		Env              []string
 		Grace, LostGrace time.Duration
 		Sweep, Leased    bool
 		Lease            lease
 	}
-	order struct {
-		Lease  *lease
-		Signal int
-		Stop   bool
+	instruction struct {
+		Lease  *lease // extends the lease
+		Signal int    // is sent to the program, if it is not 0
+		Stop   bool   // stops the group
 	}
 	report struct {
-		Started  int // the program's, and its group's, number
+		Started  int // the process ID of the program, which is also the ID of its group
 		NotFound bool
 		Err      string
 		Exit     *Exit
 	}
 )
 
-// lease is an instant for another process on this machine. The wall clock alone can be
-// set back, and what is left alone does not count the time on the way.
+// lease is a deadline that one process sends to another process on the same machine. It contains
+// the wall-clock time and the remaining time, and the earlier one counts: the wall clock can be set
+// back, and the remaining time does not include the time in transit.
 type lease struct {
-	Wall int64 // since 1970
+	Wall int64 // nanoseconds since 1970
 	Left time.Duration
 }
 
-func newLease(t time.Time) lease { return lease{t.UnixNano(), time.Until(t)} }
+func newLease(deadline time.Time) lease {
+	return lease{deadline.UnixNano(), time.Until(deadline)}
+}
 
-// end is the instant by this process's clock.
-func (l lease) end() time.Time {
+// deadline returns the deadline on the clock of this process.
+func (l lease) deadline() time.Time {
 	now := time.Now()
 	return now.Add(min(l.Left, time.Unix(0, l.Wall).Sub(now.Round(0))))
 }

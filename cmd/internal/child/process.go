@@ -15,73 +15,75 @@ import (
 )
 
 const (
-	startLimit = 10 * time.Second // for the guard to answer
-	writeLimit = time.Second      // for a guard that does not read
-	// backstop is how much longer than it should take a stop may take, before the parent
-	// does the guard's work.
-	backstop = 2 * time.Second
+	// startLimit is the time in which the watchdog must start the program.
+	startLimit = 10 * time.Second
+	// writeLimit is the time in which the watchdog must read an instruction.
+	writeLimit = time.Second
+	// stopMargin is the time, after the grace, in which the watchdog must have stopped the group.
+	// Then the parent kills the group and the watchdog.
+	stopMargin = 2 * time.Second
 )
 
 // Process is a program that was started. Its methods may be called from any goroutine.
 type Process struct {
-	cmd   *exec.Cmd // the guard
+	cmd   *exec.Cmd // the watchdog
 	pid   int       // of the program, and of its group
 	grace time.Duration
 	done  chan struct{}
-	exit  Exit // when done is closed
+	exit  Exit // valid after done is closed
 
-	mu      sync.Mutex
-	control *os.File
-	stopped bool
-	late    *time.Timer
+	mu        sync.Mutex
+	control   *os.File    // for instructions; nil after the program has exited
+	stopped   bool        // Stop was called
+	stopTimer *time.Timer // kills the watchdog if it does not stop the group
 }
 
-// Start runs a program, and returns when it has been started. The error wraps
-// [ErrNotFound] when there is none.
+// Start starts a program, and returns after the program has started. The error wraps [ErrNotFound] if
+// the program does not exist.
 func Start(c Command) (*Process, error) {
 	if len(c.Args) == 0 {
 		return nil, errors.New("start: no program")
 	}
-	p, err := start(c)
+	p, err := startProcess(c)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Args[0], err)
 	}
 	return p, nil
 }
 
-func start(c Command) (*Process, error) {
-	s := spec{Args: c.Args, Env: c.Env, Grace: c.Grace, LostGrace: c.LostGrace, Sweep: c.Sweep}
-	if s.Env == nil {
-		s.Env = os.Environ()
+func startProcess(c Command) (*Process, error) {
+	t := task{Args: c.Args, Env: c.Env, Grace: c.Grace, LostGrace: c.LostGrace, Sweep: c.Sweep}
+	if t.Env == nil {
+		t.Env = os.Environ()
 	}
-	var until time.Time
+	var deadline time.Time
 	if c.Lease != nil {
-		until = c.Lease()
-		s.Leased, s.Lease = !until.IsZero(), newLease(until)
+		deadline = c.Lease()
+		t.Leased, t.Lease = !deadline.IsZero(), newLease(deadline)
 	}
-	self, err := executable()
+	self, err := ownExecutable()
 	if err != nil {
 		return nil, err
 	}
-	orders, control, err := os.Pipe()
+	instructions, control, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	defer orders.Close()
-	reports, answer, err := os.Pipe()
+	defer instructions.Close()
+	reports, reportWriter, err := os.Pipe()
 	if err != nil {
 		control.Close()
 		return nil, err
 	}
-	defer answer.Close()
+	defer reportWriter.Close()
 	p := &Process{
 		cmd: &exec.Cmd{
-			Path: self, Args: []string{guardName}, Env: s.Env, ExtraFiles: []*os.File{orders, answer},
+			Path: self, Args: []string{watchdogName}, Env: t.Env, ExtraFiles: []*os.File{instructions, reportWriter},
 			SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 		},
 		grace: c.Grace, done: make(chan struct{}), control: control,
 	}
-	// A nil *os.File must not become an io.Writer.
+	// A nil *os.File in an io.Reader or io.Writer is not nil.
 	if c.Stdin != nil {
 		p.cmd.Stdin = c.Stdin
 	}
@@ -97,27 +99,27 @@ func start(c Command) (*Process, error) {
 		return nil, err
 	}
 	decoder := json.NewDecoder(reports)
-	if err := p.begin(s, reports, decoder); err != nil {
-		control.Close() // which ends the guard
+	if err := p.sendTask(t, reports, decoder); err != nil {
+		control.Close() // the watchdog stops the program, if it was started
 		_ = p.cmd.Process.Kill()
 		_ = p.cmd.Wait()
 		reports.Close()
 		return nil, err
 	}
-	go p.watch(reports, decoder, c, until)
+	go p.superviseWatchdog(reports, decoder, c, deadline)
 	return p, nil
 }
 
-// begin hands the guard its task, and waits until it has started the program.
-func (p *Process) begin(s spec, reports *os.File, decoder *json.Decoder) error {
+// sendTask sends the task to the watchdog, and waits until the program has started.
+func (p *Process) sendTask(t task, reports *os.File, decoder *json.Decoder) error {
 	_ = p.control.SetWriteDeadline(time.Now().Add(startLimit))
-	if err := json.NewEncoder(p.control).Encode(s); err != nil {
+	if err := json.NewEncoder(p.control).Encode(t); err != nil {
 		return err
 	}
 	var r report
 	_ = reports.SetReadDeadline(time.Now().Add(startLimit))
 	if err := decoder.Decode(&r); err != nil {
-		return fmt.Errorf("%w at its start: %w", ErrGuardDied, err)
+		return fmt.Errorf("%w before it started the program: %w", ErrWatchdogDied, err)
 	}
 	_ = reports.SetReadDeadline(time.Time{})
 	switch {
@@ -130,99 +132,101 @@ func (p *Process) begin(s spec, reports *os.File, decoder *json.Decoder) error {
 	return nil
 }
 
-// watch passes the lease on, and waits for the end.
-func (p *Process) watch(reports *os.File, decoder *json.Decoder, c Command, until time.Time) {
+// superviseWatchdog extends the lease until the watchdog reports the exit of the program, or dies.
+func (p *Process) superviseWatchdog(reports *os.File, decoder *json.Decoder, c Command, deadline time.Time) {
 	defer close(p.done)
-	ended := make(chan struct{})
+	exited := make(chan struct{})
 	var renewing sync.WaitGroup
 	if c.Lease != nil {
-		renewing.Go(func() { p.renew(c, until, ended) })
+		renewing.Go(func() { p.renewLease(c, deadline, exited) })
 	}
 	var r report
 	if err := decoder.Decode(&r); err == nil && r.Exit != nil {
 		p.exit = *r.Exit
 	} else {
 		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
-		p.exit = Exit{Code: 128 + int(syscall.SIGKILL), Stopped: true, Err: ErrGuardDied}
+		p.exit = Exit{Code: 128 + int(syscall.SIGKILL), Stopped: true, Err: ErrWatchdogDied}
 	}
-	close(ended)
+	close(exited)
 	renewing.Wait()
 	reports.Close()
 	_ = p.cmd.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.late != nil {
-		p.late.Stop()
+	if p.stopTimer != nil {
+		p.stopTimer.Stop()
 	}
 	p.control.Close()
 	p.control = nil
 }
 
-// renew tells the guard of each extension of the lease.
-func (p *Process) renew(c Command, told time.Time, ended <-chan struct{}) {
+// renewLease sends each new deadline of the lease to the watchdog until the program has exited. sent
+// is the deadline that the watchdog knows.
+func (p *Process) renewLease(c Command, sent time.Time, exited <-chan struct{}) {
 	tick := time.NewTicker(min(max(c.LostGrace/2, 10*time.Millisecond), 250*time.Millisecond))
 	defer tick.Stop()
 	for {
-		if until := c.Lease(); !until.Equal(told) && !until.IsZero() {
-			l := newLease(until)
-			// A guard that does not read has the lease it has.
-			if p.tell(order{Lease: &l}) == nil {
-				told = until
+		if deadline := c.Lease(); !deadline.Equal(sent) && !deadline.IsZero() {
+			l := newLease(deadline)
+			// If the watchdog does not read, the deadline is sent again.
+			if p.sendInstruction(instruction{Lease: &l}) == nil {
+				sent = deadline
 			}
 		}
 		select {
 		case <-tick.C:
-		case <-ended:
+		case <-exited:
 			return
 		}
 	}
 }
 
-func (p *Process) tell(o order) error {
+func (p *Process) sendInstruction(i instruction) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.control == nil {
 		return os.ErrProcessDone
 	}
 	_ = p.control.SetWriteDeadline(time.Now().Add(writeLimit))
-	return json.NewEncoder(p.control).Encode(o)
+	return json.NewEncoder(p.control).Encode(i)
 }
 
-// Signal sends a signal to the program, not to its group. After the program's end the
-// error is os.ErrProcessDone.
-func (p *Process) Signal(sig syscall.Signal) error { return p.tell(order{Signal: int(sig)}) }
+// Signal sends a signal to the program, but not to the rest of its group. After the program has
+// exited it returns os.ErrProcessDone.
+func (p *Process) Signal(sig syscall.Signal) error {
+	return p.sendInstruction(instruction{Signal: int(sig)})
+}
 
-// Stop has the group end: TERM, and after the grace KILL. It does not wait, and may be
-// called repeatedly.
+// Stop stops the group with TERM, and with KILL after the grace. It does not wait, and may be called
+// repeatedly.
 func (p *Process) Stop() {
 	p.mu.Lock()
 	first := !p.stopped && p.control != nil
 	p.stopped = true
 	if first {
-		p.late = time.AfterFunc(p.grace+backstop, func() {
+		p.stopTimer = time.AfterFunc(p.grace+stopMargin, func() {
 			_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 			_ = p.cmd.Process.Kill()
 		})
 	}
 	p.mu.Unlock()
 	if first {
-		_ = p.tell(order{Stop: true}) // or else the timer does it
+		_ = p.sendInstruction(instruction{Stop: true}) // if it fails, the timer stops the group
 	}
 }
 
-// Done is closed when the program has ended, and, if it was stopped or is swept, the
-// rest of its group.
+// Done returns a channel that is closed when the program has exited, and, if it was stopped or is
+// swept, when the rest of its group has exited as well.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits for Done.
+// Wait waits until Done is closed, and returns how the program has exited.
 func (p *Process) Wait() Exit {
 	<-p.done
 	return p.exit
 }
 
-// Run runs a program to its end, and stops it when ctx is done. It returns when it has
-// ended: nil after exit code 0 unless it was stopped, and otherwise an [ExitError], or
-// the error of Start.
+// Run runs a program until it exits, and stops it if ctx is done. It returns nil after exit code 0
+// if the program was not stopped, an error of [Start], or an error that wraps [ExitError].
 func Run(ctx context.Context, c Command) error {
 	p, err := Start(c)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package cmdline contains what the commands elector and raftlog have in common: exit codes,
-// errors that have one, help texts, and suggestions for mistyped commands and flags.
+// Package cmdline implements the parts of a command line that the commands elector and raftlog share:
+// exit codes, help texts, the command reference, and suggestions for mistyped commands and flags.
 package cmdline
 
 import (
@@ -14,49 +14,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// The exit codes of both commands. A code has the same meaning in both. The documentation is in
-// docs/elector.md and docs/raftlog.md.
-const (
-	OK        = 0
-	Failed    = 1  // any other error; what was tried was not done
-	Usage     = 2  // wrong usage; nothing was done
-	Unclean   = 3  // elector run: processes that the begin command started may still run
-	Permanent = 4  // a retry is pointless: election ended, access refused, files damaged, a fault
-	NoLeader  = 5  // there is no leader, or this instance was not elected in time
-	Stays     = 6  // elector resign: the candidate has not left in time
-	Other     = 7  // elector status --is-leader: another candidate leads
-	Identity  = 9  // raftlog serve: the peer must not participate with the data that it has
-	Missing   = 10 // raftlog config: the peer to delete does not exist
-	Exists    = 11 // raftlog config: the peer to add exists
-	Unknown   = 12 // raftlog: it is unknown whether the update was or will be applied
-	Nothing   = 13 // raftlog compact: the snapshot contains the entry already
-
-	Cannot      = 126 // elector run: the program cannot be executed
-	NotFound    = 127 // elector run: the program was not found
-	Interrupted = 130 // elector demo
-)
-
-// Error is an error with an exit code. Without Err nothing is printed.
-type Error struct {
-	Code int
-	Err  error
-}
-
-func (e *Error) Error() string {
-	if e.Err == nil {
-		return fmt.Sprintf("exit code %d", e.Code)
-	}
-	return e.Err.Error()
-}
-
-// Unwrap returns Err.
-func (e *Error) Unwrap() error { return e.Err }
-
-// suggestionDistance is the number of letters that a mistyped name can differ from a suggestion.
+// suggestionDistance is the maximum number of letters in which a suggestion differs from a mistyped
+// name.
 const suggestionDistance = 2
 
-// Prepare makes a root command reject unknown commands and flags, with a suggestion if a similar
-// one exists. usage makes the error for wrong usage, as fmt.Errorf does.
+// Prepare makes a root command reject unknown commands and flags, and suggest similar ones. usage
+// creates a usage error; it has the parameters of fmt.Errorf.
 func Prepare(root *cobra.Command, usage func(format string, args ...any) error) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SuggestionsMinimumDistance = suggestionDistance
@@ -74,11 +37,11 @@ func Prepare(root *cobra.Command, usage func(format string, args ...any) error) 
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if args := cmd.Flags().Args(); cmd == root && len(args) > 0 {
-			return unknown(args[0]) // the flag is one of the command that was meant
+			return unknown(args[0]) // the flag may exist; the command does not
 		}
 		if missing, ok := errors.AsType[*pflag.NotExistError](err); ok && len(missing.GetSpecifiedShortnames()) == 0 {
 			name := missing.GetSpecifiedName()
-			if nearest, distance := Nearest(name, names(cmd.Flags())); distance <= suggestionDistance {
+			if nearest, distance := Nearest(name, flagNames(cmd.Flags())); distance <= suggestionDistance {
 				return usage("%w: did you mean --%s?", err, nearest)
 			}
 		}
@@ -89,9 +52,9 @@ func Prepare(root *cobra.Command, usage func(format string, args ...any) error) 
 	})
 }
 
-// ValueError returns the error for a value that a flag does not accept in words that suit an
-// environment variable and a file as well: it has the value and what is expected, and does not
-// name the flag. Other errors are returned as they are.
+// ValueError returns the error for a value that a flag does not accept. The error contains the
+// value and an example, but not the name of the flag, because the value may come from an environment
+// variable or a file. Other errors are returned unchanged.
 func ValueError(err error) error {
 	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
@@ -110,13 +73,13 @@ func ValueError(err error) error {
 	return fmt.Errorf("%q: %w", wrong.GetValue(), wrong.Unwrap())
 }
 
-func names(flags *pflag.FlagSet) (all []string) {
+func flagNames(flags *pflag.FlagSet) (all []string) {
 	flags.VisitAll(func(f *pflag.Flag) { all = append(all, f.Name) })
 	return all
 }
 
-// Nearest returns the element of known, which must not be empty, that differs from name by the
-// smallest number of inserted, deleted and replaced letters, and that number.
+// Nearest returns the element of known that is most similar to name, and their distance: the number
+// of letters to insert, delete or replace. known must not be empty.
 func Nearest(name string, known []string) (nearest string, distance int) {
 	nearest = slices.MinFunc(known, func(a, b string) int {
 		return levenshtein.ComputeDistance(name, a) - levenshtein.ComputeDistance(name, b)
@@ -124,8 +87,8 @@ func Nearest(name string, known []string) (nearest string, distance int) {
 	return nearest, levenshtein.ComputeDistance(name, nearest)
 }
 
-// NoArguments rejects arguments. hint, if it is not empty, tells how to give them instead, with a
-// verb for the argument.
+// NoArguments rejects arguments. If hint is not empty, it is a format string for the argument that
+// describes the correct usage.
 func NoArguments(usage func(format string, args ...any) error, hint string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPrepare(t *testing.T) {
+func TestPrepare_RejectsWrongUsage(t *testing.T) {
 	for line, want := range map[string]string{
 		"status":            "",
 		"status --wait":     "",

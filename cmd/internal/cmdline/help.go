@@ -2,7 +2,6 @@ package cmdline
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,15 +18,15 @@ const (
 	width = 98
 )
 
-// RegisterGroup calls register with a set of flags, and adds these flags to flags as members of a
+// RegisterGroup calls register with a new set of flags, and adds its flags to flags as members of a
 // group.
 func RegisterGroup(flags *pflag.FlagSet, group string, register func(*pflag.FlagSet)) {
-	own := pflag.NewFlagSet("", pflag.ContinueOnError)
-	register(own)
-	own.VisitAll(func(flag *pflag.Flag) {
+	members := pflag.NewFlagSet("", pflag.ContinueOnError)
+	register(members)
+	members.VisitAll(func(flag *pflag.Flag) {
 		flag.Annotations = map[string][]string{flagGroup: {group}}
 	})
-	flags.AddFlagSet(own)
+	flags.AddFlagSet(members)
 }
 
 // SetHelp makes --help of a root command and its subcommands print flags in groups, in the given
@@ -43,7 +42,8 @@ func SetHelp(root *cobra.Command, groups ...string) {
 	})
 }
 
-// usageText returns the part of the help text that follows the description.
+// usageText returns the part of the help text that follows the description. It includes the flags of
+// the parent commands if common is true.
 func usageText(cmd *cobra.Command, groups []string, common bool) string {
 	var b strings.Builder
 	b.WriteString("Usage:\n")
@@ -85,30 +85,6 @@ func usageText(cmd *cobra.Command, groups []string, common bool) string {
 			}
 			fmt.Fprintf(&b, "\n%s:\n%s", title, set.FlagUsagesWrapped(width))
 		}
-	}
-	return b.String()
-}
-
-// Reference returns the help texts of a root command and its subcommands as a Markdown page. It
-// omits the flags of the root command, and the text epilogue, from those of subcommands.
-func Reference(root *cobra.Command, epilogue string, groups ...string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\nThis page is generated from the help texts by `make reference`.\n", root.Name())
-	one := func(cmd *cobra.Command, long string, common bool) {
-		text := strings.TrimRight(long, "\n") + "\n\n" + usageText(cmd, groups, common)
-		text = regexp.MustCompile(`(?m)[ \t]+$`).ReplaceAllString(text, "")
-		fmt.Fprintf(&b, "\n```text\n%s```\n", text)
-	}
-	one(root, root.Long, true)
-	for _, cmd := range root.Commands() {
-		if !cmd.IsAvailableCommand() || cmd.Name() == "help" || cmd.Name() == "completion" {
-			continue
-		}
-		fmt.Fprintf(&b, "\n## %s\n", cmd.CommandPath())
-		if root.HasAvailablePersistentFlags() && cmd.Annotations[WithoutCommon] == "" {
-			fmt.Fprintf(&b, "\nThe [flags of all commands](#%s) apply.\n", root.Name())
-		}
-		one(cmd, strings.TrimSuffix(cmd.Long, epilogue), false)
 	}
 	return b.String()
 }

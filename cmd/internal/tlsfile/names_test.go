@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestRequireName fails if a peer with another certificate, or without one, is accepted.
 func TestRequireName(t *testing.T) {
 	uri, err := url.Parse("spiffe://example.org/orders")
 	require.NoError(t, err)

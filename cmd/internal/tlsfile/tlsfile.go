@@ -1,4 +1,4 @@
-// Package tlsfile makes the TLS configurations of the commands elector and raftlog from PEM files.
+// Package tlsfile reads TLS configurations from PEM files, for the commands elector and raftlog.
 package tlsfile
 
 import (
@@ -9,15 +9,15 @@ import (
 	"os"
 )
 
-// Files are the values of the flags --ca-file, --cert-file and --key-file, empty if they are not
-// set.
+// Files contains the values of the flags --ca-file, --cert-file and --key-file. An empty value means
+// that the flag is not set.
 type Files struct{ CA, Cert, Key string }
 
-// ErrIncomplete is the error for a peer that does not have all of the files.
+// ErrIncomplete is returned for a peer if one of the files is not set.
 var ErrIncomplete = errors.New("--ca-file, --cert-file and --key-file belong together, because peers show certificates to each other; for example --ca-file ca.pem --cert-file peer.pem --key-file peer-key.pem")
 
-// Config returns the configuration of a client. Without CA it trusts the authorities of the
-// system. Errors name the flags.
+// Config returns the configuration of a client. If CA is empty, the client trusts the authorities of
+// the system. Errors begin with the name of the flag.
 func (f Files) Config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.CA != "" {
@@ -27,7 +27,7 @@ func (f Files) Config() (*tls.Config, error) {
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--ca-file %s: no certificate in it", f.CA)
+			return nil, fmt.Errorf("--ca-file %s: the file contains no certificate", f.CA)
 		}
 	}
 	if (f.Cert == "") != (f.Key == "") {
@@ -43,10 +43,10 @@ func (f Files) Config() (*tls.Config, error) {
 	return c, nil
 }
 
-// PeerConfig returns the configuration of a peer, which shows its certificate to the peers that it
-// connects to and to those that connect to it. If there are names, only certificates with one of
-// them are accepted, because an authority often issues certificates to a whole company. It returns
-// nil if no file and no name is set.
+// PeerConfig returns the configuration of a peer for both directions: each side presents its
+// certificate. If names is not empty, only certificates with one of the names are accepted, because
+// an authority often issues certificates for a whole company. PeerConfig returns nil if neither
+// files nor names are set.
 func (f Files) PeerConfig(names []string) (*tls.Config, error) {
 	switch {
 	case f == Files{} && len(names) == 0:

@@ -1,5 +1,4 @@
-// Package ensemble gives the examples a ZooKeeper: the user's, or a server inside of
-// the program.
+// Package ensemble connects the examples to the ZooKeeper of the user, or to an embedded server.
 package ensemble
 
 import (
@@ -13,15 +12,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Ensemble is where an example connects to.
+// Ensemble is the ZooKeeper of an example.
 type Ensemble struct {
-	servers  []string
-	embedded *zktest.Server
+	servers  []string       // of the user
+	embedded *zktest.Server // nil if the user has servers
 	conns    []*zk.Conn
 }
 
-// Open uses the servers "host:port,...", or starts one inside of this program where
-// there are none.
+// Open returns the servers "host:port,...". If servers is empty, it starts an embedded server.
 func Open(servers string) (*Ensemble, error) {
 	if servers != "" {
 		return &Ensemble{servers: strings.Split(servers, ",")}, nil
@@ -30,7 +28,7 @@ func Open(servers string) (*Ensemble, error) {
 	return &Ensemble{embedded: embedded}, err
 }
 
-// Connect opens a session of its own, as another process would have it.
+// Connect opens a new session, as another process would.
 func (e *Ensemble) Connect() (conn *zk.Conn, err error) {
 	if e.embedded != nil {
 		conn, _, err = e.embedded.Connect(4 * time.Second)
@@ -43,13 +41,13 @@ func (e *Ensemble) Connect() (conn *zk.Conn, err error) {
 	return conn, err
 }
 
-// Expire ends a session behind its client's back, which only the embedded server can
-// do; it reports whether that was done.
+// Expire expires the session of a connection, and reports whether it did: only the embedded server
+// can do that.
 func (e *Ensemble) Expire(conn *zk.Conn) bool {
 	return e.embedded != nil && e.embedded.ExpireSession(conn.SessionID()) == nil
 }
 
-// Close closes all connections, and the embedded server.
+// Close closes all connections and the embedded server.
 func (e *Ensemble) Close() {
 	for _, conn := range e.conns {
 		conn.Close()

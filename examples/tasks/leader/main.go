@@ -25,7 +25,7 @@ func main() {
 	name := flag.String("name", "", "name of this replica, which others see")
 	addr := flag.String("addr", "", "address of this replica, which others see")
 	flag.Parse()
-	// systemd and Kubernetes send TERM: Lead then resigns, and the next replica leads at once.
+	// systemd and Kubernetes send TERM: Lead then resigns, and the next replica leads immediately.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	conn, _, err := zkdial.Connect(strings.Split(*servers, ","), 10*time.Second)

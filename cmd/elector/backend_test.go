@@ -1,0 +1,135 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+)
+
+// TestRequirements_Documentation fails if the table in docs/elector.md differs from the commands that the backends
+// support. The first column of the table contains command lines, the others the backends.
+func TestRequirements_Documentation(t *testing.T) {
+	text, err := os.ReadFile("../../docs/elector.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(text), "The backends support these commands:\n\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	var rows [][]string
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(line, "|\n"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		rows = append(rows, cells)
+	}
+	backends := rows[0][1:]
+	require.ElementsMatch(t, slices.Collect(maps.Keys(backendKinds)), backends)
+	listed := map[string]bool{}
+	for _, row := range rows[2:] {
+		for _, code := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[0], -1) {
+			args := strings.Fields(code[1])
+			listed[args[0]] = true
+			for i, backend := range backends {
+				root := newRoot()
+				root.SetOut(io.Discard)
+				root.SetArgs(append(args, "--backend", backend)) // without servers or a program
+				err := root.Execute()
+				require.Error(t, err, "%s on %s", code[1], backend)
+				require.Equal(t, cmdline.Usage, exitCode(err), "%s on %s: %v", code[1], backend, err)
+				want := map[bool]string{true: "no", false: "yes"}[errors.Is(err, errors.ErrUnsupported)]
+				require.Equal(t, want, row[i+1], "%s on %s: %v", code[1], backend, err)
+			}
+		}
+	}
+	for _, cmd := range newRoot().Commands() {
+		name := cmd.Name()
+		if cmd.Annotations[withoutBackend] == "" && name != "help" && name != "completion" {
+			require.True(t, listed[name], "the table does not list %s", name)
+		}
+	}
+}
+
+// TestCommands_NoAnswer fails if a command does not stop at its timeout, or if the error does not name the servers.
+func TestCommands_NoAnswer(t *testing.T) {
+	h := newZooKeeperHarness(t)
+	h.srv.Stop()
+	for _, command := range []string{"status", "status --wait", "end", "delete"} {
+		args := append(strings.Fields(command), "--timeout", "50ms")
+		p := h.command(args[0], args[1:]...)
+		require.Equal(t, cmdline.Failed, p.exitCode(), command)
+		p.waitForLog("no answer from zookeeper at " + h.addr + " within 50ms: ")
+	}
+	watch := h.command("watch")
+	watch.waitForLog("failed to connect")
+	watch.signal(syscall.SIGTERM)
+	require.Equal(t, cmdline.OK, watch.exitCode())
+}
+
+// TestCommands_UnsupportedBackend fails if the error does not list the backends that support a command.
+func TestCommands_UnsupportedBackend(t *testing.T) {
+	for command, backends := range map[string]string{
+		"status": "changefeed, etcd, raftlog, zookeeper", "watch": "changefeed, etcd, raftlog, zookeeper",
+		"end": "changefeed, etcd, zookeeper", "delete": "changefeed, etcd, zookeeper", "resign": "etcd, raftlog, zookeeper",
+	} {
+		p := start(t, []string{"ELECTOR_BACKEND=console"}, command)
+		require.Equal(t, cmdline.Usage, p.exitCode())
+		p.waitForLog(command + ": unsupported operation of backend console, only of " + backends)
+	}
+}
+
+// TestCommands_PermissionDenied fails if the error does not name the setting that contains credentials.
+func TestCommands_PermissionDenied(t *testing.T) {
+	h := newZooKeeperHarness(t)
+	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:secret")
+	a := h.run("a", graceful)
+	a.waitForOutput("started")
+	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "")
+	p := h.command("end")
+	require.Equal(t, cmdline.Permanent, p.exitCode())
+	p.waitForLog("set ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
+	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:wrong")
+	p = h.command("end")
+	require.Equal(t, cmdline.Permanent, p.exitCode())
+	p.waitForLog("check the credentials in ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
+}
+
+// TestAdvise_Credentials fails if an error of authentication does not name the variables that contain credentials, or
+// if another error is changed.
+func TestAdvise_Credentials(t *testing.T) {
+	for _, c := range []struct{ args, cause, want string }{
+		{"--zookeeper-servers x", "", "there are no credentials: set ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)"},
+		{"--zookeeper-servers x --zookeeper-auth me:secret", "", "check the credentials in ELECTOR_ZOOKEEPER_AUTH"},
+		{"--etcd-endpoints x:1", "", "there are no credentials: set ELECTOR_ETCD_USER and ELECTOR_ETCD_PASSWORD"},
+		{"--etcd-endpoints x:1 --etcd-user me --etcd-password secret", "", "check the credentials in ELECTOR_ETCD_USER"},
+		{"--store redis://x", "NOAUTH Authentication required.", "there are no credentials: set ELECTOR_STORE (--store"},
+		{"--store redis://x --store-password secret", "WRONGPASS invalid username-password pair", "check the credentials in ELECTOR_STORE"},
+		{"--store postgres://me@x/db", `FATAL: password authentication failed for user "me" (SQLSTATE 28P01)`, "ELECTOR_STORE_PASSWORD (--store-password)"},
+		{"--store nats://me@x", "nats: Authorization Violation", "ELECTOR_STORE_PASSWORD"},
+		{"--store nats://me@x", "", "ELECTOR_STORE_PASSWORD"},
+	} {
+		s, _, err := parse(t, append([]string{"run"}, strings.Fields(c.args)...)...)
+		require.NoError(t, err)
+		cause := leaderelection.ErrPermission
+		if c.cause != "" {
+			cause = errors.New(c.cause)
+		}
+		err = s.advise(cause)
+		require.ErrorIs(t, err, cause)
+		require.ErrorContains(t, err, c.want, c.args)
+		require.NotContains(t, err.Error(), "secret", c.args)
+		require.Equal(t, io.ErrUnexpectedEOF, s.advise(io.ErrUnexpectedEOF))
+	}
+}

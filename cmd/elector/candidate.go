@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"iter"
+	"path"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// candidateInfo describes a candidate of an election, as status, watch, top and /leader show it.
+type candidateInfo struct {
+	Name  string `json:"name"`            // instance name
+	Value string `json:"value,omitempty"` // value of --value
+	ID    string `json:"id"`
+	Token int64  `json:"token"` // fencing token of the candidate's leadership
+	// Joined is when the candidate joined the election. It is zero if the backend does not know.
+	Joined time.Time `json:"joined,omitzero"`
+	// LeadsSince is when the candidate was observed to become the leader. It is zero if the candidate
+	// was the leader in the first observation.
+	LeadsSince time.Time `json:"leads_since,omitzero"`
+	// Session is the session of the candidate. It is empty if the backend has no sessions.
+	Session string `json:"session,omitempty"`
+}
+
+func newCandidateInfo(info leaderelection.CandidateInfo) candidateInfo {
+	return candidateInfo{Name: info.Name, Value: info.Value, ID: info.ID, Token: info.Token}
+}
+
+// isNamed reports whether a user can mean this candidate by name: its instance name, its ID, or the
+// last element of its ID.
+func (c candidateInfo) isNamed(name string) bool {
+	return c.Name == name || c.ID == name || path.Base(c.ID) == name
+}
+
+// observation is the leader of an election at one time, or nil. If err is not nil, it is the last
+// observation.
+type observation struct {
+	leader *candidateInfo
+	err    error
+}
+
+// streamLeaders sends the leaders of a sequence to a channel, without consecutive duplicates. It closes
+// the channel when ctx is done, after an error, and when the sequence ends.
+func streamLeaders(ctx context.Context, leaders iter.Seq2[*candidateInfo, error]) <-chan observation {
+	out := make(chan observation)
+	go func() {
+		defer close(out)
+		first, last := true, candidateInfo{} // zero if there is no leader
+		for leader, err := range leaders {
+			if ctx.Err() != nil {
+				return
+			}
+			current := candidateInfo{}
+			if leader != nil {
+				current = *leader // the receiver may change the observation
+			}
+			if !first && err == nil && current == last {
+				continue
+			}
+			first, last = false, current
+			select {
+			case out <- observation{leader, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// convertObservations returns the leaders that a library observes.
+func convertObservations(in <-chan leaderelection.Observation, convert func(leaderelection.CandidateInfo) candidateInfo) iter.Seq2[*candidateInfo, error] {
+	return func(yield func(*candidateInfo, error) bool) {
+		for o := range in {
+			var leader *candidateInfo
+			if o.Leader != nil {
+				c := convert(*o.Leader)
+				leader = &c
+			}
+			if !yield(leader, o.Err) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestStreamLeaders fails if a change is lost, if a duplicate is sent, or if the sequence continues after an error or
+// after the context is done.
+func TestStreamLeaders(t *testing.T) {
+	a, b := candidateInfo{Name: "a", Token: 1}, candidateInfo{Name: "b", Token: 2}
+	failure := errors.New("connection lost")
+	ended := false
+	stream := streamLeaders(t.Context(), func(yield func(*candidateInfo, error) bool) {
+		defer func() { ended = true }()
+		for _, leader := range []*candidateInfo{nil, nil, &a, {Name: "a", Token: 1}, &b, nil} {
+			require.True(t, yield(leader, nil))
+		}
+		require.False(t, yield(nil, failure))
+	})
+	var got []observation
+	for o := range stream {
+		got = append(got, o)
+	}
+	require.Equal(t, []observation{{}, {leader: &a}, {leader: &b}, {}, {err: failure}}, got)
+	require.True(t, ended)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	stream = streamLeaders(ctx, func(yield func(*candidateInfo, error) bool) {
+		for yield(&a, nil) && yield(&b, nil) {
+		}
+	})
+	<-stream
+	cancel()
+	for range stream { // closed
+	}
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/child"
+)
+
+// The values of ELECTOR_ROLE.
+const (
+	roleLeader   = "leader"
+	roleFollower = "follower" // for the end command: the leadership was lost
+	roleError    = "error"
+)
+
+// deadlineFormat is RFC 3339 with nine digits of nanoseconds, so that texts in UTC have the same order as
+// the times.
+const deadlineFormat = "2006-01-02T15:04:05.000000000Z07:00"
+
+// environment returns the environment of a command or the program. It does not contain credentials. leader
+// is nil if the leader is unknown.
+func (r *runCommand) environment(role string, leader *candidateInfo, l *leaderelection.Leadership, err error) []string {
+	variables := map[string]string{
+		"ELECTOR_ROLE": role, "ELECTOR_TOKEN": "", "ELECTOR_DEADLINE": "", "ELECTOR_LEADER": "", "ELECTOR_LEADER_VALUE": "",
+		"ELECTOR_ELECTION": r.settings.election, "ELECTOR_INSTANCE_ID": r.settings.instanceID, "ELECTOR_ERROR": "",
+	}
+	if leader != nil {
+		variables["ELECTOR_LEADER"], variables["ELECTOR_LEADER_VALUE"] = leader.Name, leader.Value
+	}
+	if l != nil {
+		variables["ELECTOR_TOKEN"] = strconv.FormatInt(l.Token(), 10)
+		if d := l.Deadline(); role == roleLeader && !d.IsZero() {
+			variables["ELECTOR_DEADLINE"] = d.UTC().Format(deadlineFormat)
+		}
+	}
+	if err != nil {
+		variables["ELECTOR_ERROR"] = err.Error()
+	}
+	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		_, replaced := variables[name]
+		return replaced || slices.Contains(credentials, name)
+	})
+	for name, value := range variables {
+		env = append(env, name+"="+value)
+	}
+	return env
+}
+
+// self returns this instance as other instances see it when it leads.
+func (r *runCommand) self() *candidateInfo {
+	return &candidateInfo{Name: r.settings.instanceID, Value: r.settings.value}
+}
+
+// childCommand returns a command for package child. If l is not nil, the command is stopped when the lease
+// of l expires.
+func (r *runCommand) childCommand(args []string, l *leaderelection.Leadership, env []string) child.Command {
+	c := child.Command{
+		Args: args, Env: env, Stdout: os.Stdout, Stderr: os.Stderr,
+		Grace: r.grace, LostGrace: r.allowedLostGrace(),
+	}
+	if l != nil {
+		c.Lease = l.Deadline
+	}
+	return c
+}
+
+// runScript runs a shell command, unless it is empty.
+func (r *runCommand) runScript(ctx context.Context, name, script string, l *leaderelection.Leadership, env []string) error {
+	if script == "" {
+		return nil
+	}
+	r.settings.log.Info("running command", "command", name)
+	if err := child.Run(ctx, r.childCommand(child.Shell(script), l, env)); err != nil {
+		return fmt.Errorf("%s command: %w", name, err)
+	}
+	return nil
+}
+
+// handleBegin is the Begin of the Elector.
+func (r *runCommand) handleBegin(ctx context.Context, l *leaderelection.Leadership) error {
+	if err := r.attempt.succeed(); err != nil {
+		return err
+	}
+	r.follower.beginLeadership()
+	return r.runScript(ctx, "begin", r.beginCommand, l, r.environment(roleLeader, r.self(), l, nil))
+}
+
+// handleEnd is the End of the Elector.
+func (r *runCommand) handleEnd(ctx context.Context, l *leaderelection.Leadership) error {
+	if r.attempt.failure() != nil {
+		return nil // the begin command did not run
+	}
+	role, leader := roleLeader, r.self()
+	if l.Err() != nil {
+		role, leader = roleFollower, nil
+	}
+	if err := r.runScript(ctx, "end", r.endCommand, nil, r.environment(role, leader, l, nil)); err != nil {
+		return err
+	}
+	if _, exited := r.program.exitCode(); !exited { // otherwise this process exits
+		r.follower.endLeadership()
+	}
+	return nil
+}
+
+// handleError is the Error of the Elector.
+func (r *runCommand) handleError(ctx context.Context, l *leaderelection.Leadership, err error) error {
+	return r.runScript(ctx, "error", r.errorCommand, nil, r.environment(roleError, nil, l, err))
+}
+
+// handleWork is the Work of the Elector. It runs the program until it exits or ctx is done.
+func (r *runCommand) handleWork(ctx context.Context, l *leaderelection.Leadership) error {
+	for {
+		command := r.childCommand(r.program.args, l, r.environment(roleLeader, r.self(), l, nil))
+		command.Sweep = true
+		if r.stdin {
+			command.Stdin = os.Stdin
+		}
+		r.settings.log.Info("starting program", "program", r.program.args[0], "token", l.Token())
+		process, err := r.program.startProcess(command)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			process.Stop()
+		case <-process.Done():
+		}
+		exit := r.program.waitProcess(process)
+		log := r.settings.log.With("code", exit.Code)
+		if exit.Err != nil {
+			log = log.With("err", exit.Err)
+		}
+		log.Info("program exited", "stopped", exit.Stopped)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case exit.Err != nil:
+			return exit.Err
+		case exit.Stopped: // the watchdog has not received the new deadline of the lease in time
+			if l.Err() != nil {
+				return l.Err()
+			}
+			continue
+		}
+		r.program.setExitCode(exit.Code)
+		return nil
+	}
+}

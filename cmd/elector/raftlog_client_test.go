@@ -1,0 +1,59 @@
+//go:build unix && !no_raftlog
+
+package main
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+)
+
+// TestRaftlog_Commands fails if commands, which are not peers, show wrong candidates or cannot request the leader to
+// resign.
+func TestRaftlog_Commands(t *testing.T) {
+	t.Parallel()
+	r := newRaftlogHarness(t)
+	r.flags = append(r.flags, "--session-timeout", "10s") // the leadership does not move without a request
+	all := map[string]*process{}
+	for _, name := range []string{"a", "b", "c"} {
+		all[name] = r.run(name, exclusive, "--value", name+":80")
+	}
+	first := r.waitForLeader(all)
+	watch := r.command("watch")
+	waitForLeads := func(name string) {
+		t.Helper()
+		watch.output.waitForLine(t, name+" leads", func(line string) bool { return strings.Contains(line, " "+name+" leads") })
+	}
+	waitForLeads(first)
+	for _, p := range all {
+		if p != all[first] {
+			p.waitForLog("follower")
+		}
+	}
+	status := r.command("status", "--is-leader", first)
+	require.Contains(t, status.waitForOutput("leader"), first+":80")
+	require.Equal(t, cmdline.OK, status.exitCode())
+
+	resign := r.command("resign")
+	resign.waitForOutput(first + " has handed over")
+	require.Equal(t, cmdline.OK, resign.exitCode())
+	second := r.waitForLeader(without(all, first))
+	waitForLeads(second)
+	all[first].waitForLog("follower") // it has joined again
+	watch.signal(syscall.SIGTERM)
+	require.Equal(t, cmdline.OK, watch.exitCode())
+	for _, name := range []string{first, second} {
+		require.Equal(t, 1, strings.Count(watch.output.text(), " "+name+" leads"), watch.output.text())
+	}
+	r.requireNoOverlap()
+
+	wrong := r.command("status", "--secret-file", r.writeSecret("wrong", "another secret, as long as it has to be"))
+	require.Contains(t, wrong.waitForLog("elector: "), "must be those of the peers")
+	require.Equal(t, cmdline.Permanent, wrong.exitCode())
+	require.Equal(t, cmdline.NoLeader, r.command("status", "--election", "other").exitCode())
+	require.Equal(t, cmdline.Usage, r.command("end").exitCode(), "the electors would exit, and with them the log")
+}

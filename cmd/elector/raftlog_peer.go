@@ -1,0 +1,209 @@
+//go:build !no_raftlog
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/elector"
+)
+
+const (
+	// leaderPoll is the interval at which a new peer checks whether the log has a leader.
+	leaderPoll = 20 * time.Millisecond
+	// diagnosisInterval is the interval at which a new peer asks the other peers why the log has no
+	// leader.
+	diagnosisInterval = time.Second
+)
+
+func init() {
+	backendKinds["raftlog"] = backendKind{
+		functions:      (*raftlogClient)(nil).backend(),
+		flags:          func(s *settings, flags *pflag.FlagSet) { s.raftlog.register(flags) },
+		servers:        func(s *settings) string { return strings.Join(s.raftlog.peers, ",") },
+		check:          checkRaftlog,
+		checkRun:       checkRaftlogPeer,
+		open:           openRaftlogClient,
+		openRun:        openRaftlogPeer,
+		sessionTimeout: (*settings).requestedTimeout,
+		values:         true,
+		advise:         func(_ *settings, err error) error { return adviseFault(err) },
+	}
+}
+
+// raftlogPeer is the backend raftlog of the command run: this process is a peer of the log for as long
+// as it runs, so the election needs no servers.
+type raftlogPeer struct {
+	settings *settings
+	config   raftlog.Config
+	lazyNode lazy[raftlog.Node]
+}
+
+func openRaftlogPeer(s *settings) (backend, error) {
+	p, err := newRaftlogPeer(s)
+	if err != nil {
+		return backend{}, err
+	}
+	return p.backend(), nil
+}
+
+func newRaftlogPeer(s *settings) (*raftlogPeer, error) {
+	config, err := s.raftlogConfig()
+	if err != nil {
+		return nil, err
+	}
+	return &raftlogPeer{settings: s, config: config}, nil
+}
+
+func (p *raftlogPeer) backend() backend {
+	return backend{close: p.close, newCandidate: p.newCandidate, connected: p.connected, watch: p.watch}
+}
+
+// newCandidate waits for a majority of the peers without a limit.
+func (p *raftlogPeer) newCandidate(ctx context.Context) (leaderelection.Candidate, error) {
+	node, err := p.openNode()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.awaitLogLeader(ctx, node); err != nil {
+		return nil, err
+	}
+	return raftlog.NewElection(node, p.settings.election,
+		raftlog.WithClientName(p.settings.instanceID), raftlog.WithValue(p.settings.value),
+		// --lost-grace uses the rest of the lease to stop what elector runs.
+		raftlog.WithStopGuard(p.settings.sessionTimeout/leaseMargin))
+}
+
+// openNode returns the node, which is opened by the first successful call. Its error is terminal,
+// because a retry cannot succeed.
+func (p *raftlogPeer) openNode() (*raftlog.Node, error) {
+	return p.lazyNode.get(func() (*raftlog.Node, error) {
+		node, err := raftlog.Open(p.config)
+		if err == nil {
+			return node, nil
+		}
+		code := cmdline.Permanent
+		switch {
+		case errors.Is(err, api.ErrInvalid):
+			code, err = cmdline.Usage, fmt.Errorf("--data %s: %w", p.config.Dir, err)
+		case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, syscall.EADDRNOTAVAIL):
+			code, err = cmdline.Failed, fmt.Errorf("--peers, --peer-listen: this peer cannot listen on %s: %w", p.config.Listen, err)
+		}
+		return nil, cmdline.Errorf(code, "%w: %w", elector.ErrTerminal, adviseFault(err))
+	})
+}
+
+// adviseFault adds advice for the user to a fault of a node.
+func adviseFault(err error) error {
+	if !errors.Is(err, api.ErrFault) {
+		return err
+	}
+	return fmt.Errorf("%w; this peer has stopped so that it sends nothing wrong, and the other peers continue: if the disk was full or unavailable, fix it and restart; if the data is damaged, keep the directory of --data for inspection, and do not start with an empty one under the same --peer-id", err)
+}
+
+// awaitLogLeader waits until the node knows the leader of the log. It asks the other peers for the
+// reason if there is none, and returns an error if all of them refuse this peer.
+func (p *raftlogPeer) awaitLogLeader(ctx context.Context, node *raftlog.Node) error {
+	poll := time.NewTicker(leaderPoll)
+	defer poll.Stop()
+	diagnosis := time.NewTicker(diagnosisInterval)
+	defer diagnosis.Stop()
+	for node.Info().Leader == (api.Peer{}) {
+		select {
+		case <-poll.C:
+		case <-diagnosis.C:
+			if err := p.diagnoseMissingLeader(ctx); err != nil {
+				return err
+			}
+		case <-node.Done():
+			return fmt.Errorf("%w: %w", leaderelection.ErrConnClosed, node.Err())
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// diagnoseMissingLeader returns an error if every other peer refuses this one. It logs a warning if no
+// majority of the peers is running.
+func (p *raftlogPeer) diagnoseMissingLeader(ctx context.Context) error {
+	others := slices.DeleteFunc(slices.Clone(p.config.Peers), func(o api.Peer) bool { return o.ID == p.config.ID })
+	if len(others) == 0 {
+		return nil
+	}
+	c, err := connectPeers(p.config, others)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	refusals, answers := 0, 0
+	var cause error
+	for _, info := range c.Infos(ctx) {
+		switch {
+		case info.Err == nil:
+			answers++
+		case errors.Is(info.Err, api.ErrRefused):
+			refusals++
+			cause = info.Err
+		case cause == nil:
+			cause = info.Err
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case refusals == len(others):
+		return fmt.Errorf("%w: every other peer refuses this one: %w; the secret (--secret-file or ELECTOR_SECRET), --cluster and --peers must be the same for all peers", leaderelection.ErrPermission, cause)
+	}
+	if all := len(p.config.Peers); answers+1 <= all/2 {
+		p.settings.log.Warn("no leader of the log: a majority of the peers must run", "peers", all, "answering", answers+1, "err", cause)
+	}
+	return nil
+}
+
+var errNotOpened = errors.New("this peer is not opened yet")
+
+// connected returns nil if a majority of the peers has recently confirmed that this peer is up to date.
+func (p *raftlogPeer) connected() error {
+	node := p.lazyNode.created()
+	if node == nil {
+		return errNotOpened
+	}
+	if info := node.Info(); info.Lease == 0 {
+		return fmt.Errorf("no majority of the peers has confirmed this peer recently; it is %s", info.Role)
+	}
+	return nil
+}
+
+// watch observes the election at this peer.
+func (p *raftlogPeer) watch(ctx context.Context, election string) (<-chan observation, error) {
+	node := p.lazyNode.created()
+	if node == nil {
+		return nil, errNotOpened
+	}
+	observations, err := raftlog.Observe(ctx, node, election)
+	if err != nil {
+		return nil, err
+	}
+	return streamLeaders(ctx, convertObservations(observations, newCandidateInfo)), nil
+}
+
+func (p *raftlogPeer) close() {
+	p.lazyNode.close(func(node *raftlog.Node) {
+		if err := node.Close(); err != nil {
+			p.settings.log.Error("peer has failed", "err", err)
+		}
+	})
+}

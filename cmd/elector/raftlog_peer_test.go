@@ -1,0 +1,262 @@
+//go:build unix && !no_raftlog
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/electiontest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/loopback"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
+)
+
+// raftSession is so long that leases do not expire on a machine that stalls for a second or two, and that a
+// hand-over is faster than the expiry of a lease.
+const raftSession = 3 * time.Second
+
+// raftlogHarness runs three electors that are the peers of a log. Their names are a, b and c.
+type raftlogHarness struct {
+	*harness
+	dir   string
+	peers string // the value of --peers
+}
+
+func newRaftlogHarness(t *testing.T) *raftlogHarness {
+	dir, err := serverdir.Make("elector") // on a file system where a sync is fast
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	r := &raftlogHarness{harness: newHarness(t, nil), dir: dir}
+	r.file = filepath.Join(dir, "actions")
+	var peers []string
+	for _, name := range []string{"a", "b", "c"} {
+		port, err := loopback.Reserve()
+		require.NoError(t, err)
+		t.Cleanup(port.Release)
+		peers = append(peers, fmt.Sprintf("%s=127.0.0.1:%d", name, port.Number))
+	}
+	r.peers = strings.Join(peers, ",")
+	r.flags = []string{
+		"--backend", "raftlog", "--peers", r.peers, "--election", "one",
+		"--session-timeout", raftSession.String(), "--secret-file", r.writeSecret("secret", "sixteen bytes, and some more\n"),
+	}
+	r.runFlags = func(name string) []string {
+		return []string{"--peer-id", name, "--data", filepath.Join(dir, name), "--grace", "10ms"}
+	}
+	return r
+}
+
+func (r *raftlogHarness) writeSecret(name, text string) string {
+	r.Helper()
+	file := filepath.Join(r.dir, name)
+	require.NoError(r, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
+// runAll starts the three electors, and returns them by name.
+func (r *raftlogHarness) runAll(script string, args ...string) map[string]*process {
+	r.Helper()
+	all := map[string]*process{}
+	for _, name := range []string{"a", "b", "c"} {
+		all[name] = r.run(name, script, args...)
+	}
+	return all
+}
+
+// exclusive is a program that works until it receives TERM. It writes its process ID to the lock file, and
+// records if another process with a different ID is running. TERM is sent to its whole group, so the loop
+// reads the lock file without a subprocess.
+const exclusive = `other=$(cat "$FILE.lock" 2>/dev/null)
+if [ -n "$other" ] && kill -0 "$other" 2>/dev/null; then echo "$NAME overlaps with $other" >> "$FILE.overlap"; fi
+echo $$ > "$FILE.lock"
+trap 'echo "$NAME ends" >> "$FILE"; exit 0' TERM
+echo "$NAME" >> "$FILE"
+echo "works $ELECTOR_TOKEN"
+while :; do echo "$NAME" >> "$FILE"; sleep 0.01; read -r holder < "$FILE.lock"; [ "$holder" = $$ ] || echo "$NAME overlaps" >> "$FILE.overlap"; done`
+
+// waitForLeader waits until the program of one of the electors starts to work, and returns its name.
+func (r *raftlogHarness) waitForLeader(among map[string]*process) string {
+	r.Helper()
+	limit := time.After(2 * patience) // several election timeouts
+	for {
+		for name, p := range among {
+			select {
+			case line := <-p.output.unread:
+				if strings.HasPrefix(line, "works") {
+					return name
+				}
+			default:
+			}
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-limit:
+			require.Fail(r, "no program works")
+		}
+	}
+}
+
+// requireNoOverlap requires that two programs have never run at the same time.
+func (r *raftlogHarness) requireNoOverlap() {
+	r.Helper()
+	text, err := os.ReadFile(r.file + ".overlap")
+	require.ErrorIs(r, err, os.ErrNotExist, "two programs have run at the same time: %s", text)
+}
+
+// workOrder returns the names of the electors in the order in which their programs have worked.
+func (r *raftlogHarness) workOrder() []string {
+	r.Helper()
+	return slices.Compact(slices.DeleteFunc(r.actions(), func(a string) bool { return strings.HasSuffix(a, " ends") }))
+}
+
+// without returns the processes except for one.
+func without(all map[string]*process, name string) map[string]*process {
+	rest := maps.Clone(all)
+	delete(rest, name)
+	return rest
+}
+
+// TestRaftlog fails if a leader that resigns or is killed is not replaced in time, if two programs work at the same
+// time, or if peers cannot restart with their data directories.
+func TestRaftlog(t *testing.T) {
+	t.Parallel()
+	r := newRaftlogHarness(t)
+	all := r.runAll(exclusive)
+	first := r.waitForLeader(all)
+
+	all[first].signal(syscall.SIGTERM)
+	second := r.waitForLeader(without(all, first))
+	require.Equal(t, cmdline.OK, all[first].exitCode())
+
+	all[first] = r.run(first, exclusive, listening...)
+	pages := all[first].webClient()
+	pages.waitForPage("/readyz", 200, `{"ok":true}`) // it is queued
+	pages.waitForPage("/leader", 503, `"name":"`+second+`"`)
+	killed := time.Now()
+	all[second].signal(syscall.SIGKILL)
+	third := r.waitForLeader(without(all, second))
+	require.Less(t, time.Since(killed), 5*raftSession)
+	require.Equal(t, -1, all[second].exitCode())
+
+	delete(all, second)
+	for _, p := range all {
+		p.signal(syscall.SIGTERM)
+	}
+	for name, p := range all {
+		require.Equal(t, cmdline.OK, p.exitCode(), name)
+	}
+	require.Equal(t, []string{first, second, third}, r.workOrder()[:3])
+	r.waitForLeader(r.runAll(exclusive))
+	r.requireNoOverlap()
+}
+
+// TestRaftlog_LeaderStopped fails if the program of a stopped leader, which ignores TERM, runs until the next leader
+// begins.
+func TestRaftlog_LeaderStopped(t *testing.T) {
+	t.Parallel()
+	r := newRaftlogHarness(t)
+	all := r.runAll(strings.Replace(exclusive, "exit 0", ":", 1), "--grace", "10s")
+	first := r.waitForLeader(all)
+	all[first].signal(syscall.SIGSTOP)
+	delete(all, first)
+	second := r.waitForLeader(all)
+	all[second].signal(syscall.SIGKILL)
+	require.Equal(t, -1, all[second].exitCode())
+	r.requireNoOverlap()
+	require.Equal(t, []string{first, second}, r.workOrder())
+}
+
+// TestRaftlog_WrongSecret fails if a peer with another secret does not exit with the reason.
+func TestRaftlog_WrongSecret(t *testing.T) {
+	t.Parallel()
+	r := newRaftlogHarness(t)
+	all := map[string]*process{"a": r.run("a", exclusive), "b": r.run("b", exclusive)}
+	r.waitForLeader(all)
+	c := r.run("c", exclusive, "--secret-file", r.writeSecret("other", "another secret, as long as it has to be"))
+	require.Contains(t, c.waitForLog("elector: "), "every other peer refuses this one")
+	require.Equal(t, cmdline.Permanent, c.exitCode())
+	require.Contains(t, c.log.text(), "the secret differs")
+	require.NotContains(t, c.log.text(), "another secret")
+}
+
+// TestRaftlog_NoMajority fails if a peer without a majority is ready, does not log the reason, or does not exit after
+// TERM.
+func TestRaftlog_NoMajority(t *testing.T) {
+	t.Parallel()
+	r := newRaftlogHarness(t)
+	a := r.run("a", exclusive, listening...)
+	pages := a.webClient()
+	a.waitForLog("no leader of the log")
+	pages.requirePage("/readyz", 503, "no majority")
+	pages.requirePage("/healthz", 200, `{"ok":true}`)
+	a.signal(syscall.SIGTERM)
+	require.Equal(t, cmdline.OK, a.exitCode())
+}
+
+// TestRaftlog_InvalidDataDirectory fails if a peer starts with the directory of another peer, with a directory or a
+// port that is in use, or with damaged data.
+func TestRaftlog_InvalidDataDirectory(t *testing.T) {
+	t.Parallel()
+	r := newRaftlogHarness(t)
+	a := r.run("a", exclusive)
+	a.waitForLog("no leader of the log")
+	second := r.run("a", exclusive)
+	second.waitForLog("in use")
+	require.Equal(t, cmdline.Usage, second.exitCode())
+	b := r.run("b", exclusive, "--data", filepath.Join(r.dir, "elsewhere"), "--peer-listen", strings.TrimPrefix(strings.Split(r.peers, ",")[0], "a="))
+	b.waitForLog("cannot listen")
+	require.Equal(t, cmdline.Failed, b.exitCode())
+	a.signal(syscall.SIGTERM)
+	require.Equal(t, cmdline.OK, a.exitCode())
+	b = r.run("b", exclusive, "--data", filepath.Join(r.dir, "a"))
+	b.waitForLog("belongs to peer a")
+	require.Equal(t, cmdline.Usage, b.exitCode())
+
+	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "a", "peer.json"), []byte("nothing"), 0o600))
+	a = r.run("a", exclusive)
+	a.waitForLog("under the same --peer-id")
+	require.Equal(t, cmdline.Permanent, a.exitCode())
+}
+
+// TestRaftlog_LostGrace fails if a leadership ends so late that the next leadership could begin before --lost-grace
+// has elapsed.
+func TestRaftlog_LostGrace(t *testing.T) {
+	t.Parallel()
+	r := newRaftlogHarness(t)
+	own := strings.Split(r.peers, ",")[0]
+	s, run, err := parse(t, slices.Concat([]string{"run"}, r.flags, []string{"--peers", own, "--peer-id", "a", "--data", filepath.Join(r.dir, "a"), "--lost-grace", (raftSession / 8).String()})...)
+	require.NoError(t, err)
+	s.raftlog.peers = []string{own}
+	b, err := newRaftlogPeer(s)
+	require.NoError(t, err)
+	t.Cleanup(b.close)
+	require.NoError(t, run.checkLostGrace(raftSession, "requested"))
+	c, err := b.newCandidate(t.Context())
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- c.ElectLeader() }()
+	var l *leaderelection.Leadership
+	for status := range c.Status() {
+		if l = status.Leadership; l != nil {
+			break
+		}
+	}
+	require.NotNil(t, l)
+	deadline := l.Deadline()
+	remaining := b.lazyNode.created().Info().Lease
+	lease := time.Now().Add(remaining) // read after the deadline, so it is not too early
+	require.GreaterOrEqual(t, lease.Sub(deadline), raftSession/8-5*time.Millisecond)
+	electiontest.Confirm(t, c.Resign)
+	require.NoError(t, <-ended)
+}

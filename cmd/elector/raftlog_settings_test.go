@@ -1,0 +1,96 @@
+//go:build unix && !no_raftlog
+
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+)
+
+// TestRaftlog_InvalidSettings fails if a peer accepts invalid settings, creates files because of them, or prints the
+// secret.
+func TestRaftlog_InvalidSettings(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		return file
+	}
+	secret, short := write("secret", strings.Repeat("s", 16)+"\n"), write("short", strings.Repeat("s", 15)+"\n")
+	data := filepath.Join(dir, "data")
+	good := map[string]string{"peers": "a=h:1,b=h:2", "peer-id": "a", "data": data, "secret-file": secret}
+	for _, bad := range []struct{ flag, value, want string }{
+		{"peers", "", "--peers is required"},
+		{"peers", "a", "id=host:port"},
+		{"peers", "a=h", "id=host:port"},
+		{"peers", "=h:1", "id=host:port"},
+		{"peers", "a=:1", "id=host:port"},
+		{"peers", "a=h:1,a=h:2", "the same ID or address"},
+		{"peers", "a=h:1,b=h:1", "the same ID or address"},
+		{"peer-id", "", "--peer-id is required"},
+		{"peer-id", "c", "not one of --peers"},
+		{"data", "", "--data is required"},
+		{"cluster", "", "--cluster"},
+		{"peer-listen", "h", "--peer-listen"},
+		{"session-timeout", "99ms", "--session-timeout"},
+		{"session-timeout", "61m", "--session-timeout"},
+		{"lost-grace", "600ms", "--lost-grace"},
+		{"secret-file", "", "peer authentication required"},
+		{"secret-file", filepath.Join(dir, "none"), "--secret-file"},
+		{"secret-file", short, "15 bytes"},
+		{"secret", strings.Repeat("x", 20), "only one of them"},
+		{"insecure", "true", "--insecure is not compatible"},
+		{"cert-file", "none", "belong together"},
+		{"tls", "true", "belong together"},
+		{"allowed-names", "x", "--allowed-names restricts certificates"},
+		{"value", strings.Repeat("v", 1023), "exceed the limit of 1024"},
+	} {
+		flags := maps.Clone(good)
+		flags[bad.flag] = bad.value
+		args := []string{"run", "--backend", "raftlog", "--leader-begin-command", "x"}
+		for name, value := range flags {
+			args = append(args, "--"+name+"="+value)
+		}
+		root := newRoot()
+		root.SetArgs(args)
+		err := root.Execute()
+		require.ErrorContains(t, err, bad.want, "--%s=%s", bad.flag, bad.value)
+		require.Equal(t, cmdline.Usage, exitCode(err), "--%s=%s: %v", bad.flag, bad.value, err)
+		require.NotContains(t, err.Error(), "xxxx", "the error contains the secret")
+		require.NoDirExists(t, data)
+	}
+	// Other commands are clients, and do not require --peer-id and --data.
+	for _, command := range []string{"status", "watch", "resign"} {
+		for _, flags := range [][]string{nil, {"--peers", "a"}, {"--peers", good["peers"]}, {"--peers", good["peers"], "--secret-file", short}} {
+			root := newRoot()
+			root.SetArgs(append([]string{command, "--backend", "raftlog"}, flags...))
+			require.Equal(t, cmdline.Usage, exitCode(root.Execute()), "%s %v", command, flags)
+		}
+	}
+}
+
+// TestRaftlog_SettingsFromFile fails if a key of the file, or the variable of the secret, is ignored.
+func TestRaftlog_SettingsFromFile(t *testing.T) {
+	t.Setenv("ELECTOR_SECRET", strings.Repeat("x", 16))
+	dir := t.TempDir()
+	file := filepath.Join(dir, "elector.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("backend: raftlog\npeers: a=h:1,b=h:2\npeer-id: b\npeer-listen: 0.0.0.0:2\ndata: "+dir+"\n"), 0o600))
+	s, _, err := parse(t, "run", "--config", file)
+	require.NoError(t, err)
+	c, err := s.raftlogConfig()
+	require.NoError(t, err)
+	require.Equal(t, "h:2", c.Addr)
+	require.Equal(t, "0.0.0.0:2", c.Listen)
+	require.Equal(t, "elector", c.Cluster)
+	require.Equal(t, strings.Repeat("x", 16), string(c.Secret))
+	require.Equal(t, 4*time.Second, c.ElectionTimeout)
+	require.Contains(t, credentials, "ELECTOR_SECRET")
+}

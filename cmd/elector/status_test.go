@@ -1,0 +1,133 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+)
+
+// TestStatusAndWatch fails if status or watch prints a wrong leader, a wrong order or wrong times, or exits with a
+// wrong code.
+func TestStatusAndWatch(t *testing.T) {
+	h := newZooKeeperHarness(t)
+	none := h.command("status", "--json")
+	require.JSONEq(t, `{"election":"/jobs/one","leader":null,"candidates":[]}`, none.waitForOutput("{"))
+	require.Equal(t, cmdline.NoLeader, none.exitCode(), "the election does not exist")
+	require.Equal(t, cmdline.NoLeader, h.command("resign").exitCode())
+
+	waiting := h.command("status", "--wait", "--json", "--timeout", patience.String())
+	a := h.run("a", graceful)
+	a.waitForOutput("started")
+	require.Contains(t, waiting.waitForOutput("{"), `"leader":{"name":"a"`)
+	require.Equal(t, cmdline.OK, waiting.exitCode())
+	b := h.run("b", graceful)
+	b.waitForLog(`msg="became follower"`)
+	require.NotContains(t, b.log.text(), "status changed", "a change of the role is logged twice")
+	require.Equal(t, cmdline.OK, h.command("status", "--is-leader", "a").exitCode())
+	require.Equal(t, cmdline.OtherLeader, h.command("status", "--is-leader", "b").exitCode())
+	require.Equal(t, cmdline.OtherLeader, h.command("status", "--wait", "--is-leader", "b", "--timeout", "1s").exitCode())
+	elected := h.command("status", "--wait", "--is-leader", "b", "--timeout", patience.String())
+	status := h.command("status", "--json")
+	var s struct {
+		Election   string
+		Leader     candidateInfo
+		Candidates []candidateInfo
+	}
+	require.NoError(t, json.Unmarshal([]byte(status.waitForOutput("{")), &s))
+	require.Equal(t, cmdline.OK, status.exitCode())
+	require.Equal(t, "/jobs/one", s.Election)
+	require.Len(t, s.Candidates, 2)
+	require.Equal(t, s.Leader, s.Candidates[0])
+	require.Equal(t, "a", s.Leader.Name)
+	require.Equal(t, "b", s.Candidates[1].Name)
+	require.Greater(t, s.Candidates[1].Token, s.Leader.Token)
+	require.WithinDuration(t, time.Now(), s.Leader.Joined, time.Minute)
+	status = h.command("status")
+	require.Contains(t, status.waitForOutput("leader"), " a ")
+	require.Contains(t, status.waitForOutput("follower"), " b ")
+	require.Equal(t, cmdline.OK, status.exitCode())
+
+	watch, watchJSON := h.command("watch"), h.command("watch", "--json")
+	var w struct {
+		Time   time.Time
+		Leader *candidateInfo
+	}
+	watch.waitForOutput(time.Now().UTC().Format("2006-"))
+	require.NoError(t, json.Unmarshal([]byte(watchJSON.waitForOutput("{")), &w))
+	require.Equal(t, s.Leader, *w.Leader)
+	a.signal(syscall.SIGTERM)
+	require.NoError(t, json.Unmarshal([]byte(watchJSON.waitForOutput("{")), &w))
+	require.Equal(t, "b", w.Leader.Name)
+	require.Equal(t, cmdline.OK, elected.exitCode())
+	require.Equal(t, s.Candidates[1].Joined, w.Leader.Joined)
+	require.WithinDuration(t, w.Time, w.Leader.LeadsSince, patience)
+	require.Contains(t, watch.waitForOutput("20"), "b leads, token")
+	b.waitForOutput("started")
+	b.signal(syscall.SIGTERM)
+	require.Contains(t, watch.waitForOutput("20"), "no leader")
+	w.Leader = nil
+	require.NoError(t, json.Unmarshal([]byte(watchJSON.waitForOutput("{")), &w))
+	require.Nil(t, w.Leader)
+	watch.signal(syscall.SIGTERM)
+	require.Equal(t, cmdline.OK, watch.exitCode())
+
+	status = h.command("status", "--json")
+	require.JSONEq(t, `{"election":"/jobs/one","leader":null,"candidates":[]}`, status.waitForOutput("{"))
+	require.Equal(t, cmdline.NoLeader, status.exitCode())
+	require.Equal(t, cmdline.OK, h.command("delete").exitCode())
+	require.Equal(t, cmdline.Permanent, watchJSON.exitCode(), "the election has ended")
+}
+
+// TestAwaitLeader fails if status --wait returns too early, retries in vain, or returns a wrong result.
+func TestAwaitLeader(t *testing.T) {
+	type answer struct {
+		places []candidateInfo
+		err    error
+	}
+	a, b := candidateInfo{Name: "a", ID: "/e/1"}, candidateInfo{Name: "b", ID: "/e/2"}
+	late, none := errors.New("late"), answer{err: leaderelection.ErrNoElection}
+	for name, c := range map[string]struct {
+		answers []answer // the last one is repeated until ctx is done
+		leader  string
+		want    answer
+		lists   int // number of requests
+	}{
+		"leader":             {[]answer{{places: []candidateInfo{a}}}, "", answer{places: []candidateInfo{a}}, 1},
+		"later":              {[]answer{none, {}, {err: late}, {places: []candidateInfo{a}}}, "", answer{places: []candidateInfo{a}}, 4},
+		"this leader":        {[]answer{{places: []candidateInfo{a, b}}, {places: []candidateInfo{b}}}, "b", answer{places: []candidateInfo{b}}, 2},
+		"this ID":            {[]answer{{places: []candidateInfo{a, b}}, {places: []candidateInfo{b, a}}}, "2", answer{places: []candidateInfo{b, a}}, 2},
+		"another leader":     {[]answer{{places: []candidateInfo{a, b}}}, "b", answer{places: []candidateInfo{a, b}}, 3},
+		"no leader":          {[]answer{none}, "", answer{}, 3},
+		"no answer":          {[]answer{{err: late}}, "", answer{err: late}, 3},
+		"no answer later":    {[]answer{none, {err: late}}, "", answer{err: late}, 4},
+		"retry is pointless": {[]answer{none, {err: leaderelection.ErrElectionOver}}, "", answer{err: leaderelection.ErrElectionOver}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			lists := 0
+			places, err := awaitLeader(ctx, func(context.Context) ([]candidateInfo, error) {
+				lists++
+				if lists == len(c.answers)+2 {
+					cancel()
+				}
+				next := c.answers[min(lists, len(c.answers))-1]
+				return next.places, next.err
+			}, time.Nanosecond, c.leader)
+			require.Equal(t, c.want, answer{places, err})
+			if c.lists < len(c.answers)+2 {
+				require.Equal(t, c.lists, lists)
+			}
+		})
+	}
+}

@@ -1,0 +1,109 @@
+//go:build unix
+
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+)
+
+// TestUsage fails if a wrong usage is accepted, if its error does not help the user, or if the command config accepts
+// settings that run rejects.
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{"run"},
+		{"run", "--leader-begin-command", "x"},
+		{"run", "--backend", "none", "--leader-begin-command", "x"},
+		{"run", "--backend", "zookeeper", "--leader-begin-command", "x"},
+		{"run", "--backend", "zookeeper", "--zookeeper-servers", ",", "--leader-begin-command", "x"},
+		{"run", "--backend", "zookeeper", "--zookeeper-servers", "localhost:2181/app", "--leader-begin-command", "x"},
+		{"run", "--backend", "zookeeper", "--zookeeper-servers", "x", "--zookeeper-auth", "me", "--leader-begin-command", "x"},
+		{"run", "--backend", "zookeeper", "--zookeeper-servers", "x", "--session-timeout", "1ms", "--leader-begin-command", "x"},
+		{"run", "--backend", "zookeeper", "--zookeeper-servers", "x", "--ca-file", "/none", "--leader-begin-command", "x"},
+		{"run", "--backend", "zookeeper", "--zookeeper-servers", "x", "--cert-file", "/none", "--leader-begin-command", "x"},
+		{"run", "--backend", "etcd", "--leader-begin-command", "x"},
+		{"run", "--backend", "etcd", "--etcd-endpoints", "x:1", "--etcd-user", "me", "--leader-begin-command", "x"},
+		{"run", "--backend", "etcd", "--etcd-endpoints", "x:1", "--session-timeout", "900ms", "--leader-begin-command", "x"},
+		{"run", "--backend", "etcd", "--etcd-endpoints", "x:1", "--ca-file", "/none", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--election", "jobs/x", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--lost-grace", "501ms", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--listen", "8080", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--etcd-endpoints", "x:1", "--leader-begin-command", "x"},
+		{"run", "--etcd-endpoints", "x:1", "--election", "x/", "--leader-begin-command", "x"},
+		{"run", "--backend", "changefeed", "--leader-begin-command", "x"},
+		{"run", "--store", "memory:", "--leader-begin-command", "x"},
+		{"run", "--store", "mysql://x", "--leader-begin-command", "x"},
+		{"run", "--store", "redis://x", "--election", "/", "--leader-begin-command", "x"},
+		{"run", "--peers", "a=b:1", "--leader-begin-command", "x"},
+		{"run", "--peers", "a=b:1", "--peer-id", "a", "--data", "d", "--insecure", "--election", strings.Repeat("x", 2000), "--leader-begin-command", "x"},
+		{"run", "--grace", "0s", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--stdin", "--leader-begin-command", "x"},
+		{"run", "--backend", "console", "--stdin", "--", "ls"},
+		{"run", "--store", "redis://x", "--value", "v", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--value", "a\nb", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--value", strings.Repeat("v", maxValue+1), "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "http://x", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x:99999", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--session-timeout", "2h", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--session-timeout", "5", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--instance-id", "a\nb", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--instance-id", strings.Repeat("x", maxInstanceID+1), "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--listen", ":99999", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--listen", ":nosuch", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--tls=maybe", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--end-tries", "many", "--leader-begin-command", "x"},
+		{"run", "--etcd-endpoints", "x", "--leader-begin-command", "x"},
+		{"run", "--etcd-endpoints", "x y:1", "--leader-begin-command", "x"},
+		{"run", "--etcd-endpoints", "x:99999", "--leader-begin-command", "x"},
+		{"run", "--etcd-endpoints", "ftp://x:1", "--leader-begin-command", "x"},
+		{"run", "--etcd-endpoints", "http://", "--leader-begin-command", "x"},
+		{"run", "--etcd-endpoints", `x"y`, "--leader-begin-command", "x"},
+		{"run", "--store", "redis://x:99999", "--leader-begin-command", "x"},
+		{"run", "--store", "redis://x", "--store-unsafe", "fire", "--leader-begin-command", "x"},
+		{"run", "--store", "redis://x", "--session-timeout", "1ms", "--leader-begin-command", "x"},
+		{"run", "--peers", "a=b:99999", "--peer-id", "a", "--data", "d", "--insecure", "--leader-begin-command", "x"},
+		{"run", "--peers", "a=b:1", "--peer-id", "a", "--data", "d", "--insecure", "--peer-listen", "1", "--leader-begin-command", "x"},
+		{"run", "--peers", "a=b:1", "--peer-id", "a", "--data", "d", "--insecure", "--session-timeout", "2h", "--leader-begin-command", "x"},
+		{"run", "--peers", "a=b:1", "--peer-id", "a", "--data", "d", "--leader-begin-command", "x"},
+		{"run", "--peers", "a=b:1", "--peer-id", "b", "--leader-begin-command", "x"},
+		{"run", "--config", "/none"},
+		{"run", "--zookeper-servers", "x"},
+		{"status", "--zookeeper-servers", "x", "--timeout", "-1s"},
+		{"resign", "--zookeeper-servers", "x", "--timeout", "0s"},
+		{"run", "--timeout", "-1s", "--leader-begin-command", "x"},
+		{"run", "--end-tries", "0", "--leader-begin-command", "x"},
+		{"run", "--log-format", "xml"},
+		{"run", "--log-level", "loud"},
+		{"run", "--nonsense"},
+		{"run", "program"},
+		{"nonsense"},
+		{"status", "nonsense"},
+	} {
+		root := newRoot()
+		root.SetArgs(args)
+		err := root.Execute()
+		require.Error(t, err, "%v", args)
+		require.Equal(t, cmdline.Usage, exitCode(err), "%v: %v", args, err)
+		require.NotContains(t, err.Error(), "\n", "%v", args)
+		require.Regexp(t, `for example|such as|did you mean|true nor false|--help\)`, err.Error(), "%v: the error contains neither an example nor advice", args)
+		if args[0] == "run" {
+			root = newRoot()
+			root.SetOut(io.Discard)
+			root.SetArgs(append([]string{"config"}, args[1:]...))
+			configErr := root.Execute()
+			require.EqualError(t, configErr, strings.ReplaceAll(err.Error(), "elector run --help", "elector config --help"))
+			require.Equal(t, cmdline.Usage, exitCode(configErr))
+		}
+	}
+	root := newRoot()
+	root.SetArgs([]string{"run", "--", "no-such-program"})
+	require.Equal(t, cmdline.NotFound, exitCode(root.Execute()))
+	root = newRoot()
+	root.SetArgs([]string{"run", "--", t.TempDir() + "/"})
+	require.Equal(t, cmdline.NotExecutable, exitCode(root.Execute()))
+}

@@ -1,0 +1,323 @@
+//go:build linux
+
+package child
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// parentName is the name under which the test binary runs as a parent: it starts the script in its
+// second argument, with a lease of the duration in the third argument, if that is a duration.
+const parentName = "child-test-parent"
+
+func TestMain(m *testing.M) {
+	RunWatchdog()
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each watchdog takes a second to exit
+	if os.Args[0] == parentName {
+		c := Command{Args: Shell(os.Args[1]), Stdout: os.Stdout, Grace: 20 * time.Millisecond}
+		if lease, err := time.ParseDuration(os.Args[2]); err == nil {
+			c.Lease, c.LostGrace, c.Grace = rollingLease(lease), 20*time.Millisecond, time.Hour
+		}
+		p, err := Start(c)
+		if err != nil {
+			panic(err)
+		}
+		p.Wait()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// rollingLease returns a lease that always expires after d.
+func rollingLease(d time.Duration) func() time.Time {
+	return func() time.Time { return time.Now().Add(d) }
+}
+
+const patience = 20 * time.Second
+
+// stubborn starts a grandchild that ignores TERM. The grandchild prints its process ID, and "alive"
+// after USR1. A trap, unlike an ignored signal, is not inherited, so the sleep is in a loop.
+const stubborn = `sh -c 'trap : TERM; trap "echo alive" USR1; echo pid $$; while :; do sleep 0.05; done' & wait`
+
+// newOutput returns the write end of a pipe, and a function that returns the next line written to it.
+func newOutput(t *testing.T) (w *os.File, line func() string) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	t.Cleanup(func() { r.Close(); w.Close() })
+	lines := bufio.NewScanner(r)
+	return w, func() string {
+		require.NoError(t, r.SetReadDeadline(time.Now().Add(patience)))
+		require.True(t, lines.Scan(), "no line: %v", lines.Err())
+		return lines.Text()
+	}
+}
+
+// parsePID returns the process ID in a line of stubborn.
+func parsePID(t *testing.T, line string) int {
+	t.Helper()
+	pid, err := strconv.Atoi(strings.TrimPrefix(line, "pid "))
+	require.NoError(t, err, line)
+	return pid
+}
+
+func isRunning(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+
+// requireExit waits until a process has exited. The process does not have to be a child.
+func requireExit(t *testing.T, pid int) {
+	t.Helper()
+	fd, err := openPidfd(pid)
+	if errors.Is(err, syscall.ESRCH) {
+		return
+	}
+	require.NoError(t, err)
+	defer fd.Close()
+	require.NoError(t, fd.waitExit(patience), "process %d still runs", pid)
+}
+
+// pidfd is a file descriptor of a process. It becomes readable when the process exits.
+type pidfd int
+
+func openPidfd(pid int) (pidfd, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	return pidfd(fd), err
+}
+
+func (fd pidfd) waitExit(limit time.Duration) error {
+	end := time.Now().Add(limit)
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(time.Until(end).Milliseconds()))
+		switch {
+		case n > 0:
+			return nil
+		case err == nil || time.Now().After(end):
+			return os.ErrDeadlineExceeded
+		case err != unix.EINTR:
+			return err
+		}
+	}
+}
+
+func (fd pidfd) Close() { _ = unix.Close(int(fd)) }
+
+// TestProcess_ExitCode fails if the code is not that of the program, or that of a shell for a signal.
+func TestProcess_ExitCode(t *testing.T) {
+	p, err := Start(Command{Args: Shell("exit 7")})
+	require.NoError(t, err)
+	require.Equal(t, Exit{Code: 7}, p.Wait())
+	p.Stop() // has no effect
+	require.ErrorIs(t, p.Signal(syscall.SIGHUP), os.ErrProcessDone)
+
+	p, err = Start(Command{Args: Shell("kill -9 $$")})
+	require.NoError(t, err)
+	require.Equal(t, Exit{Code: 137}, p.Wait())
+}
+
+// TestStart_ProgramCannotBeStarted fails if a missing program and a program that cannot be executed are
+// not distinguished.
+func TestStart_ProgramCannotBeStarted(t *testing.T) {
+	_, err := Start(Command{Args: []string{"no-such-program-anywhere"}})
+	require.ErrorIs(t, err, ErrNotFound)
+	_, err = Start(Command{Args: []string{filepath.Join(t.TempDir(), "none")}})
+	require.ErrorIs(t, err, ErrNotFound)
+	_, err = Start(Command{Args: []string{t.TempDir()}})
+	require.Error(t, err)
+	require.NotErrorIs(t, err, ErrNotFound)
+	_, err = Start(Command{})
+	require.Error(t, err)
+}
+
+// TestStart_ArgumentsAndEnvironment fails if arguments or variables are changed by a shell.
+func TestStart_ArgumentsAndEnvironment(t *testing.T) {
+	w, line := newOutput(t)
+	p, err := Start(Command{Args: []string{"sh", "-c", `echo "$1|$2|$A"`, "x", "two  words", "$HOME"}, Env: []string{"A=b c", "PATH=" + os.Getenv("PATH")}, Stdout: w})
+	require.NoError(t, err)
+	require.Equal(t, "two  words|$HOME|b c", line())
+	require.Zero(t, p.Wait())
+}
+
+// TestStop_KillsTheGroup fails if only the program is stopped, and not its descendants.
+func TestStop_KillsTheGroup(t *testing.T) {
+	w, line := newOutput(t)
+	p, err := Start(Command{Args: Shell(stubborn), Stdout: w, Grace: 100 * time.Millisecond})
+	require.NoError(t, err)
+	grandchild := parsePID(t, line())
+	p.Stop()
+	p.Stop()
+	exit := p.Wait()
+	require.False(t, isRunning(grandchild), "the grandchild is still running")
+	require.True(t, exit.Stopped)
+}
+
+// TestStop_GraceAfterProgramExits fails if descendants receive KILL as soon as the program has exited.
+func TestStop_GraceAfterProgramExits(t *testing.T) {
+	w, line := newOutput(t)
+	p, err := Start(Command{
+		Args:   Shell(`sh -c 'trap "sleep 0.3; echo tidied up; exit" TERM; echo ready; while :; do sleep 0.05; done' & wait`),
+		Stdout: w, Grace: time.Minute,
+	})
+	require.NoError(t, err)
+	require.Equal(t, "ready", line())
+	p.Stop()
+	require.Equal(t, "tidied up", line())
+	require.True(t, p.Wait().Stopped)
+}
+
+// TestStop_StoppedProcess fails if a process that is stopped (SIGSTOP) cannot handle TERM.
+func TestStop_StoppedProcess(t *testing.T) {
+	w, line := newOutput(t)
+	p, err := Start(Command{Args: Shell(`trap "exit 3" TERM; echo ready; while :; do sleep 0.05; done`), Stdout: w, Grace: time.Minute})
+	require.NoError(t, err)
+	require.Equal(t, "ready", line())
+	require.NoError(t, p.Signal(syscall.SIGSTOP))
+	p.Stop()
+	require.Equal(t, Exit{Code: 3, Stopped: true}, p.Wait())
+}
+
+// TestSignal fails if a signal does not reach the program.
+func TestSignal(t *testing.T) {
+	w, line := newOutput(t)
+	p, err := Start(Command{Args: Shell(`trap "echo received; exit 5" HUP; echo ready; while :; do sleep 0.05; done`), Stdout: w})
+	require.NoError(t, err)
+	require.Equal(t, "ready", line())
+	require.NoError(t, p.Signal(syscall.SIGHUP))
+	require.Equal(t, "received", line())
+	require.Equal(t, Exit{Code: 5}, p.Wait())
+}
+
+// TestSweep fails if descendants remain after the program exits, or are stopped without Sweep.
+func TestSweep(t *testing.T) {
+	for _, sweep := range []bool{true, false} {
+		t.Run(fmt.Sprint(sweep), func(t *testing.T) {
+			w, line := newOutput(t)
+			p, err := Start(Command{Args: Shell(`sleep 1000 & echo pid $!; exit 4`), Stdout: w, Sweep: sweep, Grace: time.Minute})
+			require.NoError(t, err)
+			left := parsePID(t, line())
+			require.Equal(t, Exit{Code: 4}, p.Wait())
+			require.Equal(t, !sweep, isRunning(left))
+			if !sweep {
+				require.NoError(t, syscall.Kill(left, syscall.SIGKILL))
+				requireExit(t, left)
+			}
+		})
+	}
+}
+
+// TestRun fails if an exit code, or a context that is done, does not cause an error.
+func TestRun(t *testing.T) {
+	require.NoError(t, Run(t.Context(), Command{Args: Shell("exit 0")}))
+	err := Run(t.Context(), Command{Args: Shell("exit 2")})
+	var exit *ExitError
+	require.ErrorAs(t, err, &exit)
+	require.Equal(t, 2, exit.Code)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorAs(t, Run(ctx, Command{Args: Shell("sleep 1000")}), &exit)
+	require.True(t, exit.Stopped)
+}
+
+// TestLease fails if the group is stopped before the lease expires, or runs longer.
+func TestLease(t *testing.T) {
+	t.Run("expires", func(t *testing.T) {
+		w, line := newOutput(t)
+		end := time.Now().Add(2 * time.Second) // long enough to start the processes on a busy machine
+		p, err := Start(Command{
+			Args: Shell(stubborn), Stdout: w, Grace: time.Hour, LostGrace: 50 * time.Millisecond,
+			Lease: func() time.Time { return end },
+		})
+		require.NoError(t, err)
+		grandchild := parsePID(t, line())
+		require.True(t, p.Wait().Stopped)
+		require.False(t, time.Now().Before(end), "stopped before the lease expired")
+		require.False(t, isRunning(grandchild))
+	})
+	t.Run("expired before the start", func(t *testing.T) {
+		p, err := Start(Command{Args: Shell("sleep 1000"), Lease: func() time.Time { return time.Unix(1, 0) }})
+		require.NoError(t, err)
+		require.True(t, p.Wait().Stopped)
+	})
+	t.Run("is extended", func(t *testing.T) {
+		p, err := Start(Command{Args: Shell("sleep 3; exit 6"), LostGrace: 20 * time.Millisecond, Lease: rollingLease(2 * time.Second)})
+		require.NoError(t, err)
+		require.Equal(t, Exit{Code: 6}, p.Wait())
+	})
+}
+
+// startParent starts the test binary as a parent of stubborn, and returns the parent and the process ID
+// of the grandchild.
+func startParent(t *testing.T, lease string) (*os.Process, int) {
+	w, line := newOutput(t)
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{parentName, stubborn, lease}, Stdout: w}
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd.Process, parsePID(t, line())
+}
+
+// TestWatchdog_ParentKilled fails if the watchdog does not notice that the parent has died. The kernel
+// does not kill a grandchild.
+func TestWatchdog_ParentKilled(t *testing.T) {
+	p, grandchild := startParent(t, "none")
+	require.NoError(t, p.Kill())
+	requireExit(t, grandchild)
+}
+
+// TestWatchdog_ParentStopped fails if the watchdog does not stop the program when the lease expires
+// without an instruction of the parent. The lease is so long that it does not expire early on a busy
+// machine.
+func TestWatchdog_ParentStopped(t *testing.T) {
+	p, grandchild := startParent(t, "2s")
+	require.NoError(t, p.Signal(syscall.SIGSTOP))
+	requireExit(t, grandchild)
+}
+
+// TestWatchdog_Killed fails if the program outlives its watchdog.
+func TestWatchdog_Killed(t *testing.T) {
+	w, line := newOutput(t)
+	p, err := Start(Command{Args: Shell(stubborn), Stdout: w})
+	require.NoError(t, err)
+	grandchild := parsePID(t, line())
+	require.NoError(t, p.cmd.Process.Kill())
+	exit := p.Wait()
+	require.ErrorIs(t, exit.Err, ErrWatchdogDied)
+	require.ErrorIs(t, &ExitError{exit}, ErrWatchdogDied)
+	requireExit(t, grandchild)
+}
+
+// TestWatchdog_Stopped fails if the parent does not kill the group when the watchdog is stopped.
+func TestWatchdog_Stopped(t *testing.T) {
+	w, line := newOutput(t)
+	p, err := Start(Command{Args: Shell(stubborn), Stdout: w})
+	require.NoError(t, err)
+	grandchild := parsePID(t, line())
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
+	p.Stop()
+	require.ErrorIs(t, p.Wait().Err, ErrWatchdogDied)
+	requireExit(t, grandchild)
+}
+
+// TestWatchdog_IgnoresSignals fails if a signal to all processes of a service terminates the watchdog.
+func TestWatchdog_IgnoresSignals(t *testing.T) {
+	w, line := newOutput(t)
+	p, err := Start(Command{Args: Shell(`trap "exit 9" HUP; echo ready; while :; do sleep 0.05; done`), Stdout: w, Grace: time.Minute})
+	require.NoError(t, err)
+	require.Equal(t, "ready", line())
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		require.NoError(t, p.cmd.Process.Signal(sig))
+	}
+	require.NoError(t, p.Signal(syscall.SIGHUP))
+	require.Equal(t, Exit{Code: 9}, p.Wait())
+}

@@ -1,0 +1,194 @@
+//go:build unix
+
+package child
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// RunWatchdog runs a watchdog if this process was started as one, and then exits. In any other
+// process it returns immediately.
+func RunWatchdog() {
+	if len(os.Args) == 1 && os.Args[0] == watchdogName {
+		runWatchdog()
+		os.Exit(0)
+	}
+}
+
+// watchdog is the state of a watchdog process. Only its main goroutine uses it.
+type watchdog struct {
+	task     task
+	pid      int       // of the program, and of its group
+	stopping bool      // the group was stopped
+	stopTime time.Time // when the group was stopped
+	leaseEnd time.Time // zero if there is no lease
+
+	leaseTimer, killTimer *time.Timer
+}
+
+func runWatchdog() {
+	// On Linux the program receives its Pdeathsig when the thread that has started it exits.
+	runtime.LockOSThread()
+	// If all processes of a service receive a signal, the parent decides how to react. The signals
+	// are not ignored, because the program would inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)
+	for fd := 3; fd <= 4; fd++ {
+		syscall.CloseOnExec(fd)
+	}
+	decoder := json.NewDecoder(os.NewFile(3, "instructions"))
+	encoder := json.NewEncoder(os.NewFile(4, "reports"))
+	var w watchdog
+	if decoder.Decode(&w.task) != nil {
+		return // the parent has died
+	}
+	if err := w.startProgram(); err != nil {
+		_ = encoder.Encode(report{
+			Err:      err.Error(),
+			NotFound: errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist),
+		})
+		return
+	}
+	instructions := make(chan instruction)
+	go func() { // runs until the process exits
+		defer close(instructions)
+		for {
+			var i instruction
+			if decoder.Decode(&i) != nil {
+				return
+			}
+			instructions <- i
+		}
+	}()
+	_ = encoder.Encode(report{Started: w.pid})
+	exit := w.superviseGroup(instructions)
+	_ = encoder.Encode(report{Exit: &exit})
+}
+
+func (w *watchdog) startProgram() error {
+	path, err := exec.LookPath(w.task.Args[0])
+	if err != nil {
+		return err
+	}
+	becomeSubreaper()
+	program, err := os.StartProcess(path, w.task.Args, &os.ProcAttr{
+		Env: w.task.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: programAttributes(),
+	})
+	if err == nil {
+		w.pid = program.Pid
+	}
+	return err
+}
+
+// superviseGroup executes instructions and enforces the limits of the task. It returns when the
+// program has exited, and also the rest of its group if the group was stopped or is swept.
+func (w *watchdog) superviseGroup(instructions <-chan instruction) Exit {
+	w.leaseTimer, w.killTimer = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
+	w.killTimer.Stop()
+	w.leaseTimer.Stop()
+	if w.task.Leased {
+		w.extendLease(w.task.Lease)
+	}
+	exited, empty := make(chan syscall.WaitStatus, 1), make(chan struct{})
+	go waitProgram(w.pid, exited)
+	var exit Exit
+	for {
+		select {
+		case i, open := <-instructions:
+			switch {
+			case !open: // the parent has died
+				instructions = nil
+				w.stopGroup()
+			case i.Stop:
+				w.stopGroup()
+			case i.Lease != nil:
+				w.extendLease(*i.Lease)
+			case i.Signal != 0 && exited != nil:
+				_ = syscall.Kill(w.pid, syscall.Signal(i.Signal))
+			}
+		case <-w.leaseTimer.C:
+			w.stopGroup()
+		case <-w.killTimer.C:
+			w.signalGroup(syscall.SIGKILL)
+		case status := <-exited:
+			exited = nil
+			exit = w.exitOf(status)
+			if !w.stopping && !w.task.Sweep {
+				return exit
+			}
+			w.stopGroup() // stops the rest of the group
+			go waitGroup(w.pid, empty)
+		case <-empty:
+			return exit
+		}
+	}
+}
+
+// waitProgram waits until the program has exited, and sends its status.
+func waitProgram(pid int, exited chan<- syscall.WaitStatus) {
+	var status syscall.WaitStatus
+	for {
+		if _, err := syscall.Wait4(pid, &status, 0, nil); !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	exited <- status
+}
+
+func (w *watchdog) signalGroup(sig syscall.Signal) { _ = syscall.Kill(-w.pid, sig) }
+
+// extendLease sets the deadline of the lease. A lease that has expired cannot be extended.
+func (w *watchdog) extendLease(l lease) {
+	if !w.leaseEnd.IsZero() && !time.Now().Before(w.leaseEnd) {
+		return
+	}
+	w.leaseEnd = l.deadline()
+	w.leaseTimer.Reset(time.Until(w.leaseEnd))
+	w.scheduleKill()
+}
+
+func (w *watchdog) stopGroup() {
+	if w.stopping {
+		return
+	}
+	w.stopping, w.stopTime = true, time.Now()
+	if w.task.Grace > 0 {
+		w.signalGroup(syscall.SIGTERM)
+		w.signalGroup(syscall.SIGCONT) // a stopped process does not handle TERM
+	}
+	w.scheduleKill()
+}
+
+// scheduleKill sets the time of KILL if the group was stopped.
+func (w *watchdog) scheduleKill() {
+	if !w.stopping {
+		return
+	}
+	at := w.stopTime.Add(w.task.Grace)
+	if !w.leaseEnd.IsZero() {
+		limit := w.leaseEnd
+		if limit.Before(w.stopTime) {
+			limit = w.stopTime
+		}
+		if limit = limit.Add(w.task.LostGrace); limit.Before(at) {
+			at = limit
+		}
+	}
+	w.killTimer.Reset(time.Until(at))
+}
+
+func (w *watchdog) exitOf(status syscall.WaitStatus) Exit {
+	exit := Exit{Code: status.ExitStatus(), Stopped: w.stopping}
+	if status.Signaled() {
+		exit.Code = 128 + int(status.Signal())
+	}
+	return exit
+}

@@ -1,0 +1,23 @@
+//go:build unix && !linux
+
+package child
+
+// On these systems a process cannot wait for orphaned descendants, and the kernel does not kill a
+// program whose watchdog was killed.
+
+import (
+	"os"
+	"syscall"
+)
+
+func becomeSubreaper() {}
+
+func ownExecutable() (string, error) { return os.Executable() }
+
+func programAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// waitGroup kills the rest of the group, because it cannot wait for it.
+func waitGroup(group int, empty chan<- struct{}) {
+	_ = syscall.Kill(-group, syscall.SIGKILL)
+	close(empty)
+}

@@ -1,0 +1,46 @@
+package cmdline
+
+import "fmt"
+
+// The exit codes of both commands. A code has the same meaning in both. They are documented in
+// docs/elector.md and docs/raftlog.md.
+const (
+	OK          = 0
+	Failed      = 1  // any other error; the command had no effect
+	Usage       = 2  // usage error; the command had no effect
+	Unclean     = 3  // elector run: processes that the begin command started may still run
+	Permanent   = 4  // a retry is pointless: election ended, access denied, files damaged, a fault
+	NoLeader    = 5  // there is no leader, or this instance was not elected in time
+	NotLeft     = 6  // elector resign: the candidate has not left in time
+	OtherLeader = 7  // elector status --is-leader: another candidate leads
+	Identity    = 9  // raftlog serve: the peer must not participate with its data
+	Missing     = 10 // raftlog config: the peer to delete does not exist
+	Exists      = 11 // raftlog config: the peer to add exists
+	Unknown     = 12 // raftlog: it is unknown whether the update was or will be applied
+	Nothing     = 13 // raftlog compact: the snapshot contains the entry already
+
+	NotExecutable = 126 // elector run: the program cannot be executed
+	NotFound      = 127 // elector run: the program was not found
+	Interrupted   = 130 // elector demo
+)
+
+// Error is an error with an exit code. If Err is nil, the command prints no message.
+type Error struct {
+	Code int
+	Err  error
+}
+
+// Errorf returns an [Error] with a message. The parameters after code are those of fmt.Errorf.
+func Errorf(code int, format string, args ...any) error {
+	return &Error{Code: code, Err: fmt.Errorf(format, args...)}
+}
+
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit code %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,119 @@
+package elector
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// TestBegin_Hangs fails if a handler that ignores its context is not logged and abandoned.
+func TestBegin_Hangs(t *testing.T) {
+	var log *logBuffer
+	runElector(t, func(h *harness) { h.elector.Begin, log = h.hang("begin"), h.captureLog() }, func(h *harness) {
+		h.lead()
+		h.wait(time.Second)
+		h.backend.newest().suspend()
+		h.wait(time.Second - 1)
+		require.NotContains(h, log.String(), "still running")
+		h.wait(1)
+		require.Contains(h, log.String(), "still running")
+		h.wait(9*time.Second - 1)
+		h.requireRunning()
+		h.wait(1)
+		require.ErrorIs(h, h.requireReturned(), ErrHung)
+		require.ErrorIs(h, h.err, ErrBegin)
+		h.requireEvents("0s begin 1", "11s end 1 lost")
+		require.False(h, h.backend.newest().isActive())
+		require.Equal(h, 1, strings.Count(log.String(), "abandoned"))
+	})
+}
+
+// TestBegin_HangsAfterTimeout fails if a Begin that ignores BeginTimeout is not abandoned.
+func TestBegin_HangsAfterTimeout(t *testing.T) {
+	runElector(t, func(h *harness) { h.elector.Begin = h.hang("begin") }, func(h *harness) {
+		h.lead()
+		h.wait(70 * time.Second)
+		require.ErrorIs(h, h.requireReturned(), ErrHung)
+		h.requireEvents("0s begin 1", "1m10s end 1")
+		require.False(h, h.backend.newest().isActive())
+	})
+}
+
+// TestWork_Hangs fails if Run waits for a Work that ignores its context.
+func TestWork_Hangs(t *testing.T) {
+	runElector(t, func(h *harness) { h.elector.Work, h.elector.Grace = h.hang("work"), time.Second }, func(h *harness) {
+		h.lead()
+		h.stop()
+		h.wait(time.Second)
+		require.ErrorIs(h, h.requireReturned(), ErrHung)
+		require.ErrorIs(h, h.err, ErrWork)
+		h.requireEvents("0s begin 1", "0s work 1", "1s end 1")
+		require.False(h, h.backend.newest().isActive())
+	})
+}
+
+// TestWork_HangsAfterLoss fails if a candidate whose Work hangs can be elected again while End runs.
+func TestWork_HangsAfterLoss(t *testing.T) {
+	runElector(t, func(h *harness) {
+		h.elector.Work = h.hang("work")
+		h.elector.End = func(ctx context.Context, _ *leaderelection.Leadership) error {
+			if h.backend.newest().isActive() {
+				h.record("still queued")
+			}
+			return nil
+		}
+	}, func(h *harness) {
+		h.lead()
+		h.backend.newest().suspend()
+		h.wait(10 * time.Second)
+		require.ErrorIs(h, h.requireReturned(), ErrHung)
+		h.requireEvents("0s begin 1", "0s work 1")
+	})
+}
+
+// TestEnd_Hangs fails if an End that hangs is called again, or if Run waits for it.
+func TestEnd_Hangs(t *testing.T) {
+	runElector(t, func(h *harness) { h.elector.End = h.hang("end") }, func(h *harness) {
+		h.lead()
+		h.stop()
+		h.wait(40 * time.Second)
+		require.ErrorIs(h, h.requireReturned(), ErrHung)
+		require.ErrorIs(h, h.err, ErrEnd)
+		h.requireEvents("0s begin 1", "0s end 1") // not called a second time
+		require.False(h, h.backend.newest().isActive())
+	})
+}
+
+// TestError_Hangs fails if Run waits for an Error that ignores its context.
+func TestError_Hangs(t *testing.T) {
+	runElector(t, func(h *harness) {
+		hang := h.hang("error")
+		h.elector.Error = func(ctx context.Context, l *leaderelection.Leadership, _ error) error { return hang(ctx, l) }
+		h.elector.Begin = h.handler("begin", errBoom)
+	}, func(h *harness) {
+		h.lead()
+		h.wait(40 * time.Second)
+		require.ErrorIs(h, h.requireReturned(), ErrHung)
+		h.requireEvents("0s begin 1", "0s error 1")
+	})
+}
+
+// TestWork_UsesGrace fails if a handler that is still running during its grace is logged as an error.
+func TestWork_UsesGrace(t *testing.T) {
+	var log *logBuffer
+	runElector(t, func(h *harness) { h.elector.Work, log = h.hang("work"), h.captureLog() }, func(h *harness) {
+		h.lead()
+		h.stop()
+		h.wait(10*time.Second - 1)
+		require.Contains(h, log.String(), "still running")
+		require.NotContains(h, log.String(), "level=ERROR")
+		h.wait(1)
+		require.Contains(h, log.String(), "level=ERROR")
+		require.ErrorIs(h, h.requireReturned(), ErrHung)
+	})
+}

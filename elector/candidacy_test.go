@@ -1,0 +1,87 @@
+package elector
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// TestRun_ResignationUnconfirmed fails if Run hides that the backend has not confirmed the resignation.
+func TestRun_ResignationUnconfirmed(t *testing.T) {
+	runElector(t, nil, func(h *harness) {
+		h.backend.newest().resignErr = leaderelection.ErrUnconfirmed
+		h.stop()
+		require.ErrorIs(h, h.requireReturned(), leaderelection.ErrUnconfirmed)
+	})
+}
+
+// TestNewCandidate_Closed fails if a candidate is not closed exactly once after it has resigned.
+func TestNewCandidate_Closed(t *testing.T) {
+	runElector(t, nil, func(h *harness) {
+		first := h.backend.newest()
+		first.fail(errBoom)
+		h.requireState(StateError)
+		require.Equal(h, 1, first.closed)
+		h.wait(30 * time.Second)
+		h.stop()
+		require.NoError(h, h.requireReturned())
+		require.Equal(h, 1, h.backend.newest().closed)
+		require.Equal(h, 1, first.closed)
+	})
+}
+
+// TestNewCandidate_Hangs fails if a candidate that an abandoned NewCandidate returns joins the election,
+// or is not closed.
+func TestNewCandidate_Hangs(t *testing.T) {
+	over := make(chan struct{})
+	runElector(t, func(h *harness) {
+		over = make(chan struct{})
+		h.elector.NewCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {
+			<-over
+			return h.backend.newCandidate(ctx)
+		}
+	}, func(h *harness) {
+		h.wait(time.Hour)
+		h.requireRunning()
+		h.stop()
+		h.wait(10 * time.Second)
+		require.ErrorIs(h, h.requireReturned(), ErrHung)
+		close(over)
+		h.requireEvents()
+		require.False(h, h.backend.newest().isActive())
+		require.Equal(h, 1, h.backend.newest().closed)
+	})
+}
+
+// TestNewCandidate_Interrupted fails if NewCandidate continues after the context of Run is done.
+func TestNewCandidate_Interrupted(t *testing.T) {
+	runElector(t, func(h *harness) {
+		h.elector.NewCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	}, func(h *harness) {
+		h.stop()
+		require.NoError(h, h.requireReturned())
+	})
+}
+
+// TestRun_BackendDoesNotResign fails if Run waits for a Resign that does not return.
+func TestRun_BackendDoesNotResign(t *testing.T) {
+	runElector(t, nil, func(h *harness) {
+		c := h.backend.newest()
+		c.blocked = make(chan struct{})
+		defer close(c.blocked)
+		h.lead()
+		h.stop()
+		h.wait(10*time.Second - 1)
+		h.requireRunning()
+		h.wait(1)
+		require.ErrorIs(h, h.requireReturned(), leaderelection.ErrUnconfirmed)
+		h.requireEvents("0s begin 1", "0s end 1")
+	})
+}

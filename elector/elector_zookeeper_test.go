@@ -1,0 +1,271 @@
+package elector
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/zkdial"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// session is the session timeout of the electors on ZooKeeper.
+const session = 4 * time.Second
+
+// zkHarness runs several electors on one ZooKeeper server, in fake time.
+type zkHarness struct {
+	*journal
+	srv *zktest.Server
+
+	working   map[string]bool // names of the members whose Work runs
+	lastToken int64           // the greatest token with which Work has run
+}
+
+// member is an Elector with a separate connection.
+type member struct {
+	harness  *zkHarness
+	name     string
+	conn     *zk.Conn
+	elector  *Elector
+	stop     context.CancelFunc
+	done     chan error // receives the result of Run
+	isolated atomic.Bool
+	stopped  atomic.Bool // stop was called
+}
+
+// runOnZooKeeper calls test in a bubble.
+func runOnZooKeeper(t *testing.T, test func(h *zkHarness)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := &zkHarness{journal: &journal{T: t}, srv: zktest.Start(t), working: map[string]bool{}}
+		t.Cleanup(func() {
+			time.Sleep(time.Minute) // no request is in flight when the connections are closed
+		})
+		time.Sleep(time.Second)
+		test(h)
+	})
+}
+
+// join starts an Elector, and waits until it has joined the election. configure, which may be nil, can
+// change the fields of the Elector first.
+func (h *zkHarness) join(name string, configure func(m *member), opts ...leaderelection.Option) *member {
+	h.Helper()
+	m := &member{harness: h, name: name, done: make(chan error, 1)}
+	conn, _, err := h.srv.Connect(session, zk.WithDialer(m.dial))
+	require.NoError(h, err)
+	m.conn = conn
+	opts = append(opts, leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(session))
+	opts = opts[:len(opts):len(opts)]
+	m.elector = &Elector{
+		NewCandidate: func(ctx context.Context) (leaderelection.Candidate, error) {
+			return leaderelection.NewElection(conn, "/election", append(opts, leaderelection.WithContext(ctx))...)
+		},
+		Begin: func(context.Context, *leaderelection.Leadership) error { h.record("%s begins", name); return nil },
+		End: func(_ context.Context, l *leaderelection.Leadership) error {
+			if m.stopped.Load() && l.Err() != nil {
+				h.Errorf("%s has resigned before End", name)
+			}
+			h.record("%s ends", name)
+			return nil
+		},
+		Error: func(context.Context, *leaderelection.Leadership, error) error { h.record("%s error", name); return nil },
+		Work:  m.work,
+	}
+	if configure != nil {
+		configure(m)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	m.stop = func() { m.stopped.Store(true); stop() }
+	go func() { m.done <- m.elector.Run(ctx) }()
+	h.Cleanup(func() {
+		m.heal()
+		stop()
+	})
+	h.wait(time.Second)
+	return m
+}
+
+// work is a Work that requires that no other member works, and that tokens increase.
+func (m *member) work(ctx context.Context, l *leaderelection.Leadership) error {
+	h := m.harness
+	h.mu.Lock()
+	if len(h.working) > 0 {
+		h.Errorf("%s works at the same time as %v", m.name, h.working)
+	}
+	if l.Token() <= h.lastToken {
+		h.Errorf("%s works with token %d after %d", m.name, l.Token(), h.lastToken)
+	}
+	h.working[m.name], h.lastToken = true, l.Token()
+	h.mu.Unlock()
+	<-ctx.Done()
+	h.mu.Lock()
+	delete(h.working, m.name)
+	h.mu.Unlock()
+	return ctx.Err()
+}
+
+// isolate drops everything that the member and the server send to each other.
+func (m *member) isolate() {
+	m.isolated.Store(true)
+	m.harness.srv.Blackhole(zktest.BothWays, m.conn.SessionID())
+}
+
+func (m *member) heal() {
+	m.isolated.Store(false)
+	m.harness.srv.Heal(m.conn.SessionID())
+}
+
+func (m *member) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	if m.isolated.Load() {
+		return nil, errors.New("the network is partitioned")
+	}
+	return m.harness.srv.Dialer()(network, address, timeout)
+}
+
+// TestElectorOnZooKeeper_TakesTurns fails if the electors do not lead one after another.
+func TestElectorOnZooKeeper_TakesTurns(t *testing.T) {
+	runOnZooKeeper(t, func(h *zkHarness) {
+		a, b, c := h.join("a", nil), h.join("b", nil), h.join("c", nil)
+		h.requireEvents("a begins")
+		a.stop()
+		require.NoError(t, <-a.done)
+		h.requireEvents("a begins", "a ends", "b begins")
+		b.stop()
+		require.NoError(t, <-b.done)
+		h.requireEvents("a begins", "a ends", "b begins", "b ends", "c begins")
+		require.Equal(t, StateLeader, c.elector.Current().State)
+		c.stop()
+		require.NoError(t, <-c.done)
+	})
+}
+
+// TestElectorOnZooKeeper_PartitionedLeader fails if a partitioned leader does not end before the next
+// leader begins, or does not join again.
+func TestElectorOnZooKeeper_PartitionedLeader(t *testing.T) {
+	runOnZooKeeper(t, func(h *zkHarness) {
+		a := h.join("a", nil)
+		h.join("b", nil)
+		a.isolate()
+		h.wait(20 * time.Second)
+		h.requireEvents("a begins", "a ends", "b begins")
+		a.heal()
+		h.wait(5 * time.Second)
+		h.requireEvents("a begins", "a ends", "b begins", "a error") // its session has expired
+		require.Equal(t, StateError, a.elector.Current().State)
+		require.ErrorIs(t, a.elector.Current().Err, leaderelection.ErrSessionExpired)
+		h.wait(30 * time.Second)
+		require.Equal(t, StateNotLeader, a.elector.Current().State)
+		require.NotEmpty(t, a.elector.Current().Candidate.NowFollowing, "it is queued again")
+	})
+}
+
+// TestElectorOnZooKeeper_SuspendedLeaderResumes fails if a leader whose lease has expired does not begin
+// again, as the same candidate, after the lease was confirmed.
+func TestElectorOnZooKeeper_SuspendedLeaderResumes(t *testing.T) {
+	runOnZooKeeper(t, func(h *zkHarness) {
+		a := h.join("a", func(m *member) { m.elector.Work = nil })
+		token := a.elector.Current().Candidate.Leadership.Token()
+		a.isolate()
+		h.wait(2500 * time.Millisecond)
+		h.requireEvents("a begins", "a ends")
+		a.heal()
+		h.wait(10 * time.Second)
+		h.requireEvents("a begins", "a ends", "a begins")
+		require.Equal(t, token, a.elector.Current().Candidate.Leadership.Token())
+	})
+}
+
+// TestElectorOnZooKeeper_ElectionEnds fails if an elector tries to join again after the election has
+// ended.
+func TestElectorOnZooKeeper_ElectionEnds(t *testing.T) {
+	runOnZooKeeper(t, func(h *zkHarness) {
+		a, b := h.join("a", nil), h.join("b", nil)
+		require.NoError(t, leaderelection.DeleteElection(a.conn, "/election"))
+		for _, m := range []*member{a, b} {
+			require.ErrorIs(t, <-m.done, leaderelection.ErrElectionOver)
+		}
+		h.requireEvents("a begins", "a ends")
+	})
+}
+
+// TestElectorOnZooKeeper_CandidateDeleted fails if an elector whose znode an operator has deleted joins
+// again without a wait, or not at all.
+func TestElectorOnZooKeeper_CandidateDeleted(t *testing.T) {
+	runOnZooKeeper(t, func(h *zkHarness) {
+		a := h.join("a", nil)
+		require.NoError(t, a.conn.Delete(a.elector.Current().Candidate.CandidateID, -1))
+		h.wait(time.Second)
+		h.requireEvents("a begins", "a ends", "a error")
+		h.wait(30 * time.Second)
+		h.requireEvents("a begins", "a ends", "a error", "a begins")
+	})
+}
+
+// TestLeadOnZooKeeper fails if a candidate remains, or if tokens do not increase.
+func TestLeadOnZooKeeper(t *testing.T) {
+	runOnZooKeeper(t, func(h *zkHarness) {
+		conn, _, err := h.srv.Connect(session)
+		require.NoError(t, err)
+		var tokens []int64
+		for range 3 {
+			c, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode())
+			require.NoError(t, err)
+			require.NoError(t, Lead(h.Context(), c, func(ctx context.Context, l *leaderelection.Leadership) error {
+				tokens = append(tokens, l.Token())
+				return nil
+			}))
+		}
+		require.IsIncreasing(t, tokens)
+		children, _, err := conn.Children("/election")
+		require.NoError(t, err)
+		require.Empty(t, children)
+	})
+}
+
+// TestLeadOnZooKeeper_StartsLater fails if Lead does not wait for ZooKeeper, which starts an hour after the
+// program, or does not continue after ZooKeeper has lost its data an hour later.
+func TestLeadOnZooKeeper_StartsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t)
+		srv.Stop()
+		conn, _, err := zkdial.Connect([]string{srv.Name()}, 4*time.Second, zkdial.WithDialer(srv.Dialer()))
+		require.NoError(t, err)
+		c, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode(), leaderelection.WithRejoin())
+		require.NoError(t, err)
+		leadership := make(chan error) // receives nil at the start of a leadership, and its error
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- Lead(ctx, c, func(ctx context.Context, _ *leaderelection.Leadership) error {
+				leadership <- nil
+				<-ctx.Done()
+				leadership <- context.Cause(ctx)
+				return nil
+			})
+		}()
+		select {
+		case <-leadership:
+			require.Fail(t, "it leads without ZooKeeper")
+		case <-time.After(time.Hour):
+		}
+		srv.Restart(zktest.KeepTree)
+		<-leadership
+		time.Sleep(time.Hour)
+		srv.Restart(zktest.LoseAll)
+		require.Error(t, <-leadership)
+		<-leadership
+		stop()
+		<-leadership
+		require.NoError(t, <-done)
+		conn.Close()
+		time.Sleep(time.Second)
+	})
+}

@@ -1,0 +1,350 @@
+package elector
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+var errBoom = errors.New("boom")
+
+// handler is the type of Begin, Work and End.
+type handler = func(context.Context, *leaderelection.Leadership) error
+
+// journal records the events of a test, in fake time.
+type journal struct {
+	*testing.T
+	mu     sync.Mutex
+	events []string
+}
+
+func (j *journal) record(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.events = append(j.events, fmt.Sprintf(format, args...))
+}
+
+// requireEvents requires that these events, and no others, were recorded so far.
+func (j *journal) requireEvents(events ...string) {
+	j.Helper()
+	synctest.Wait()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	require.Equal(j, events, j.events)
+}
+
+// wait lets time pass.
+func (j *journal) wait(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// harness runs an Elector on a scripted backend, in fake time. The handlers record their calls.
+type harness struct {
+	*journal
+	start   time.Time
+	elector *Elector
+	backend *scriptedBackend
+	stop    context.CancelFunc // cancels the context of Run
+	done    chan struct{}      // is closed when Run has returned
+	err     error              // the result of Run; valid after done is closed
+}
+
+func newHarness(t *testing.T) *harness {
+	h := &harness{journal: &journal{T: t}, start: time.Now(), backend: &scriptedBackend{}, done: make(chan struct{})}
+	h.elector = &Elector{
+		NewCandidate: h.backend.newCandidate,
+		Begin:        h.handler("begin"),
+		End:          h.handler("end"),
+		Error: func(_ context.Context, l *leaderelection.Leadership, err error) error {
+			token := "-"
+			if l != nil {
+				token = fmt.Sprint(l.Token())
+			}
+			h.record("error %s", token)
+			return nil
+		},
+	}
+	return h
+}
+
+// runElector runs an Elector in a bubble until test returns. configure, which may be nil, can change
+// the fields of the Elector first.
+func runElector(t *testing.T, configure, test func(h *harness)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t)
+		if configure != nil {
+			configure(h)
+		}
+		h.run(h.elector.Run)
+		defer func() {
+			h.stop()
+			<-h.done
+		}()
+		synctest.Wait()
+		test(h)
+	})
+}
+
+// run starts f, which is a call of Run or Lead.
+func (h *harness) run(f func(context.Context) error) {
+	ctx, stop := context.WithCancel(context.Background())
+	h.stop = stop
+	go func() {
+		defer close(h.done)
+		h.err = f(ctx)
+	}()
+}
+
+// record records an event with the time since the start of the test.
+func (h *harness) record(format string, args ...any) {
+	h.journal.record("%v %s", time.Since(h.start), fmt.Sprintf(format, args...))
+}
+
+// handler returns a handler that records its calls. It returns the results one after another, and
+// then nil.
+func (h *harness) handler(name string, results ...error) handler {
+	return func(_ context.Context, l *leaderelection.Leadership) error {
+		lost := ""
+		if l.Err() != nil {
+			lost = " lost"
+		}
+		h.record("%s %d%s", name, l.Token(), lost)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if len(results) == 0 {
+			return nil
+		}
+		err := results[0]
+		results = results[1:]
+		return err
+	}
+}
+
+// blockUntilDone returns a handler that waits until its context is done, and returns the cause.
+func (h *harness) blockUntilDone(name string) handler {
+	return func(ctx context.Context, l *leaderelection.Leadership) error {
+		h.record("%s %d", name, l.Token())
+		<-ctx.Done()
+		h.record("%s done: %v", name, context.Cause(ctx))
+		return context.Cause(ctx)
+	}
+}
+
+// hang returns a handler that ignores its context and returns at the end of the test.
+func (h *harness) hang(name string) handler {
+	over := make(chan struct{})
+	h.Cleanup(func() { close(over) })
+	return func(_ context.Context, l *leaderelection.Leadership) error {
+		h.record("%s %d", name, l.Token())
+		<-over
+		return nil
+	}
+}
+
+// sleep makes a handler wait before it is called.
+func sleep(d time.Duration, f handler) handler {
+	return func(ctx context.Context, l *leaderelection.Leadership) error {
+		time.Sleep(d)
+		return f(ctx, l)
+	}
+}
+
+func (h *harness) requireState(s State) {
+	h.Helper()
+	synctest.Wait()
+	require.Equal(h, s, h.elector.Current().State)
+}
+
+// lead makes the newest candidate the leader, and waits until the handlers block or have returned.
+func (h *harness) lead() *leaderelection.Leadership {
+	l := h.backend.newest().lead()
+	synctest.Wait()
+	return l
+}
+
+// requireReturned requires that Run has returned, and returns its result.
+func (h *harness) requireReturned() error {
+	h.Helper()
+	synctest.Wait()
+	select {
+	case <-h.done:
+		return h.err
+	default:
+		require.Fail(h, "Run has not returned")
+		return nil
+	}
+}
+
+// requireRunning requires that Run has not returned.
+func (h *harness) requireRunning() {
+	h.Helper()
+	synctest.Wait()
+	select {
+	case <-h.done:
+		require.Fail(h, "Run has returned", "%v", h.err)
+	default:
+	}
+}
+
+// captureLog makes the Elector log to a buffer.
+func (h *harness) captureLog() *logBuffer {
+	b := &logBuffer{}
+	h.elector.Log = slog.New(slog.NewTextHandler(b, nil))
+	return b
+}
+
+// logBuffer is a buffer that may be read while it is written.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// scriptedBackend creates candidates that the test controls.
+type scriptedBackend struct {
+	mu      sync.Mutex
+	token   int64                // of the last leadership
+	lease   time.Duration        // of leaderships that expire without an event; 0 for no lease
+	created []*scriptedCandidate // all candidates
+	results []error              // of the first calls of newCandidate; nil creates a candidate
+}
+
+func (b *scriptedBackend) newCandidate(context.Context) (leaderelection.Candidate, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.results) > 0 {
+		err := b.results[0]
+		b.results = b.results[1:]
+		if err != nil {
+			return nil, err
+		}
+	}
+	c := &scriptedCandidate{
+		Candidacy: leaderelection.NewCandidacy(context.Background(), nil), backend: b,
+		requests: make(chan struct{}), result: make(chan error),
+	}
+	c.SetID("scripted")
+	b.created = append(b.created, c)
+	return c, nil
+}
+
+// count returns the number of candidates that were created.
+func (b *scriptedBackend) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.created)
+}
+
+// newest returns the candidate that was created last.
+func (b *scriptedBackend) newest() *scriptedCandidate {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.created[len(b.created)-1]
+}
+
+// scriptedCandidate is a candidate that the test controls.
+type scriptedCandidate struct {
+	*leaderelection.Candidacy
+	backend   *scriptedBackend
+	blocked   chan struct{} // if it is not nil, Resign waits until it is closed
+	requests  chan struct{} // the result of ResignRequested
+	resignErr error         // the result of Resign
+	result    chan error    // a result of ElectLeader without a final status
+
+	mu     sync.Mutex
+	closed int // number of calls of Close
+}
+
+var _ leaderelection.Candidate = (*scriptedCandidate)(nil)
+
+func (c *scriptedCandidate) EndElection() error {
+	c.fail(leaderelection.ErrElectionOver)
+	return nil
+}
+
+func (c *scriptedCandidate) ResignRequested() <-chan struct{} { return c.requests }
+
+func (c *scriptedCandidate) ElectLeader() error {
+	select {
+	case <-c.Done():
+		return c.Finish(nil) // returns the error of the first call
+	case err := <-c.result:
+		return err
+	}
+}
+
+// lead makes the candidate the leader, with the next token.
+func (c *scriptedCandidate) lead() *leaderelection.Leadership {
+	c.backend.mu.Lock()
+	c.backend.token++
+	var deadline func() time.Time
+	if lease := c.backend.lease; lease > 0 {
+		until := time.Now().Add(lease)
+		deadline = func() time.Time { return until }
+	}
+	token := c.backend.token
+	c.backend.mu.Unlock()
+	return c.Lead(token, deadline)
+}
+
+// loseLeadership ends the leadership, if there is one, without a status.
+func (c *scriptedCandidate) loseLeadership(reason error) { c.Revoke(reason) }
+
+// suspend ends the leadership, if there is one, and publishes the status.
+func (c *scriptedCandidate) suspend() {
+	c.loseLeadership(leaderelection.ErrLeaseExpired)
+	c.publish(leaderelection.Status{Role: leaderelection.Suspended})
+}
+
+func (c *scriptedCandidate) publish(s leaderelection.Status) { c.Publish(s) }
+
+// fail ends the candidacy with a final status.
+func (c *scriptedCandidate) fail(err error) { _ = c.Finish(err) }
+
+func (c *scriptedCandidate) Resign() error {
+	if c.blocked != nil {
+		<-c.blocked
+	}
+	_ = c.Finish(leaderelection.ErrResigned)
+	return c.resignErr
+}
+
+func (c *scriptedCandidate) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed++
+	return nil
+}
+
+// isActive reports whether the candidate participates in the election.
+func (c *scriptedCandidate) isActive() bool {
+	select {
+	case <-c.Done():
+		return false
+	default:
+		return true
+	}
+}

@@ -1,0 +1,133 @@
+package elector
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// TestResignRequested_Leader fails if the leadership is released before End, or if the next candidacy
+// does not start immediately.
+func TestResignRequested_Leader(t *testing.T) {
+	runElector(t, func(h *harness) {
+		h.elector.End = sleep(time.Second, h.handler("end"))
+		h.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
+			<-ctx.Done()
+			h.record("work ends %d", l.Token())
+			return nil // because of the request; the work is not complete
+		}
+	}, func(h *harness) {
+		first := h.backend.newest()
+		h.lead()
+		close(first.requests)
+		h.requireState(StateLeader)
+		require.True(h, first.isActive(), "resigned before End")
+		h.wait(time.Second)
+		require.False(h, first.isActive())
+		h.requireEvents("0s begin 1", "0s work ends 1", "1s end 1")
+		h.requireState(StateNotLeader)
+		require.Equal(h, 2, h.backend.count(), "it has not joined again")
+		h.lead()
+		h.requireEvents("0s begin 1", "0s work ends 1", "1s end 1", "1s begin 2")
+	})
+}
+
+// TestResignRequested_Follower fails if a follower does not move to the back of the queue.
+func TestResignRequested_Follower(t *testing.T) {
+	runElector(t, nil, func(h *harness) {
+		first := h.backend.newest()
+		close(first.requests)
+		h.requireState(StateNotLeader)
+		require.False(h, first.isActive())
+		require.Equal(h, 2, h.backend.count())
+		h.requireEvents()
+	})
+}
+
+// TestResignRequested_DuringBegin fails if a request during Begin is lost, or interrupts Begin.
+func TestResignRequested_DuringBegin(t *testing.T) {
+	runElector(t, func(h *harness) {
+		h.elector.Begin = sleep(time.Second, h.handler("begin"))
+	}, func(h *harness) {
+		h.lead()
+		close(h.backend.newest().requests)
+		h.wait(time.Second)
+		h.requireEvents("1s begin 1", "1s end 1")
+		require.Equal(h, 2, h.backend.count())
+	})
+}
+
+// TestResignRequested_ContextDone fails if a candidate joins again although the context of Run is done.
+func TestResignRequested_ContextDone(t *testing.T) {
+	runElector(t, func(h *harness) {
+		h.elector.End = func(context.Context, *leaderelection.Leadership) error { time.Sleep(time.Second); return nil }
+	}, func(h *harness) {
+		h.lead()
+		close(h.backend.newest().requests)
+		h.wait(time.Second / 2)
+		h.stop()
+		h.wait(time.Second / 2)
+		require.NoError(h, h.requireReturned())
+		require.Equal(h, 1, h.backend.count())
+	})
+}
+
+// TestResignRequested_EndFails fails if the next candidacy starts without ErrorWait after a failure of End.
+func TestResignRequested_EndFails(t *testing.T) {
+	runElector(t, func(h *harness) { h.elector.End = h.handler("end", errBoom) }, func(h *harness) {
+		h.lead()
+		close(h.backend.newest().requests)
+		h.wait(5 * time.Second)
+		h.requireEvents("0s begin 1", "0s end 1", "5s end 1", "5s error 1")
+		h.requireState(StateError)
+		require.Equal(h, 1, h.backend.count())
+	})
+}
+
+// TestResignRequested_Lead fails if Lead does not return after a request.
+func TestResignRequested_Lead(t *testing.T) {
+	runLead(t, func(_ *harness, ctx context.Context, l *leaderelection.Leadership) error { <-ctx.Done(); return nil }, func(h *harness) {
+		h.lead()
+		close(h.backend.newest().requests)
+		require.ErrorIs(h, h.requireReturned(), ErrWithdrawn)
+		require.False(h, h.backend.newest().isActive())
+	})
+}
+
+// TestResignRequested_OnZooKeeper fails if a leader does not join again behind the other candidates.
+func TestResignRequested_OnZooKeeper(t *testing.T) {
+	runOnZooKeeper(t, func(h *zkHarness) {
+		a, b := h.join("a", nil), h.join("b", nil)
+		h.requireEvents("a begins")
+		conn, _, err := h.srv.Connect(session)
+		require.NoError(t, err)
+		request := func(m *member) {
+			require.NoError(t, leaderelection.AskToResign(conn, "/election", m.elector.Current().Candidate.CandidateID))
+			h.wait(0)
+		}
+		request(a)
+		h.requireEvents("a begins", "a ends", "b begins")
+		request(b)
+		h.requireEvents("a begins", "a ends", "b begins", "b ends", "a begins")
+		require.Equal(t, StateLeader, a.elector.Current().State)
+	})
+}
+
+// TestResignRequested_BackendFails fails if an error of the backend is ignored while End runs.
+func TestResignRequested_BackendFails(t *testing.T) {
+	runElector(t, func(h *harness) {
+		h.elector.End = func(context.Context, *leaderelection.Leadership) error { time.Sleep(time.Second); return nil }
+	}, func(h *harness) {
+		h.lead()
+		close(h.backend.newest().requests)
+		h.wait(time.Second / 2)
+		h.backend.newest().fail(errBoom)
+		h.wait(time.Second / 2)
+		h.requireState(StateError)
+		h.requireEvents("0s begin 1", "1s error 1")
+	})
+}

@@ -1,0 +1,94 @@
+package zkdial
+
+import (
+	"bytes"
+	"encoding/binary"
+	"log/slog"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestDialer_RebuiltEnsemble fails if a client cannot connect to servers that have lost their data. They
+// reject a client that has seen later transactions. The session must expire after a session timeout,
+// and a new session start.
+func TestDialer_RebuiltEnsemble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t)
+		var log bytes.Buffer
+		conn := connect(t, srv, WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		for range 20 {
+			_, err := conn.Create("/n", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
+		}
+		_, _, watch, err := conn.ExistsW("/watched")
+		require.NoError(t, err)
+		session, start := conn.SessionID(), time.Now()
+		srv.Restart(zktest.LoseAll)
+		event := <-watch
+		require.ErrorIs(t, event.Err, zk.ErrSessionExpired)
+		require.Greater(t, time.Since(start), timeout)
+		require.Less(t, time.Since(start), timeout+5*time.Second)
+		require.True(t, handshake.Of(conn).Lost(session))
+		_, err = Wait(t.Context(), conn)
+		require.NoError(t, err)
+		_, err = conn.Create("/n", nil, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		require.NotEqual(t, session, conn.SessionID())
+		require.Contains(t, log.String(), "the servers have lost their data")
+		conn.Close()
+		synctest.Wait() // until the server has closed the connection
+		require.Zero(t, srv.Connections())
+	})
+}
+
+// TestDialer_ServersWithoutQuorum fails if the session expires while no server answers. Servers without a
+// quorum close the connections of all clients.
+func TestDialer_ServersWithoutQuorum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t)
+		conn := connect(t, srv)
+		session := conn.SessionID()
+		srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
+		srv.DropConnections()
+		time.Sleep(time.Hour)
+		require.ErrorIs(t, handshake.Of(conn).Failure(), errClosed)
+		require.Equal(t, session, conn.SessionID())
+		require.False(t, handshake.Of(conn).Lost(session))
+	})
+}
+
+// TestDialer_ConfirmExpiry fails if a session expires although the server knows it and only lags behind.
+func TestDialer_ConfirmExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t)
+		d := &dialer{log: slog.New(slog.DiscardHandler), record: handshake.Of(new(zk.Conn))}
+		request := make(handshake.Request, 48) // with a password of 16 bytes
+		request[3], request[18], request[31] = 44, 0x27, 16
+		redial := func() (net.Conn, error) { return srv.Dialer()("tcp", srv.Name(), time.Second) }
+		answer, err := (&handshakeConn{dialer: d, request: request, timeout: time.Second, redial: redial}).requestSession()
+		require.NoError(t, err)
+		require.NotZero(t, answer.Session())
+		confirm := func(session int64, seen byte) handshake.Answer {
+			binary.BigEndian.PutUint64(request[20:], uint64(session))
+			copy(request[32:], answer[24:40])
+			request[15] = seen
+			return (&handshakeConn{dialer: d, request: request, timeout: time.Second, redial: redial}).confirmExpiry()
+		}
+		require.Nil(t, confirm(answer.Session(), 1), "the server knows the session")
+		require.Nil(t, confirm(answer.Session()+1, 0), "the client has seen no transaction")
+		require.Nil(t, confirm(0, 1), "there is no session")
+		require.False(t, d.record.Lost(answer.Session()+1))
+		expired := confirm(answer.Session()+1, 1)
+		require.NotNil(t, expired)
+		require.Zero(t, expired.Session())
+		require.True(t, d.record.Lost(answer.Session()+1))
+	})
+}
