@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/resignation"
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -55,7 +55,7 @@ func AskToResign(conn *zk.Conn, node, id string, opts ...Option) error {
 		return err
 	}
 	name := path.Base(id)
-	if contenders, _, _ := line.Order([]string{name}, endMarker); path.Join(node, name) != id || len(contenders) == 0 {
+	if contenders, _, _ := contender.Order([]string{name}, endMarker); path.Join(node, name) != id || len(contenders) == 0 {
 		return fmt.Errorf("%w: %q is not the ID of a candidate in %s", ErrInvalidOption, id, node)
 	}
 	a := &asking{options: o, conn: conn, node: node, name: name}

@@ -11,7 +11,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -285,7 +286,7 @@ func (d *deletion) list() (contenders, foreign []string, marked bool, err error)
 		}
 		return nil, nil, false, errGone
 	}
-	contenders, foreign, marked = line.Order(l.children, endMarker)
+	contenders, foreign, marked = contender.Order(l.children, endMarker)
 	contenders, others, err := d.sort(contenders)
 	return contenders, append(foreign, others...), marked, err
 }
@@ -295,7 +296,7 @@ func (d *deletion) list() (contenders, foreign []string, marked bool, err error)
 func (d *deletion) sort(names []string) (candidates, others []string, err error) {
 	ctx, cancel := d.limit()
 	defer cancel()
-	return line.Contenders(ctx, d.conn, d.node, names)
+	return queue.Contenders(ctx, d.conn, d.node, names)
 }
 
 func (d *deletion) path(name string) string { return path.Join(d.node, name) }

@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 	"github.com/go-leaderelection/leaderelection/internal/latest"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
+	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
@@ -32,8 +32,8 @@ type Election struct {
 
 	mu        sync.Mutex
 	at        electionNode
-	removals  []*line.Removal // those that are not confirmed, one for each session
-	requested chan struct{}   // closed when asked to resign; nil before ResignRequested
+	removals  []*queue.Removal // those that are not confirmed, one for each session
+	requested chan struct{}    // closed when asked to resign; nil before ResignRequested
 }
 
 var _ Candidate = (*Election)(nil)
@@ -94,13 +94,19 @@ func (e *Election) Events() <-chan Event { return e.candidacy.Events() }
 // done.
 func (e *Election) ElectLeader() error { return e.candidacy.Run(e.run) }
 
-// lineConfig returns the configuration for joining the queue.
-func (e *Election) lineConfig() *line.Config {
-	at := e.nodeSeen()
-	cfg := &line.Config{
-		Conn: e.conn, Dir: e.node, DirCzxid: at.czxid, DirSession: at.session, EndMarker: endMarker,
+// standbyTimeouts is for how many session timeouts the next candidate keeps a lease in advance,
+// so that it leads without a request when its predecessor leaves. Then it sends no checks until
+// it is the head of the queue.
+const standbyTimeouts = 4
+
+// queueConfig returns the configuration for joining the queue.
+func (e *Election) queueConfig() *queue.Config {
+	at, timeout := e.nodeSeen(), session.Timeout(e.conn, e.timeout)
+	cfg := &queue.Config{
+		Conn: e.conn, Dir: e.node, DirCzxid: at.czxid, DirSession: at.session, Tombstone: endMarker,
 		Naming: e.naming, Data: candidatedata.Encode(e.clientName, e.value), ACL: e.acl,
-		Timeout: e.timeout, CheckInterval: e.interval, Patience: session.Timeout(e.conn, e.timeout), Hint: true, Log: e.log,
+		Timeout: e.timeout, CheckInterval: e.interval,
+		Lookahead: true, Patience: timeout, Standby: standbyTimeouts * timeout, Log: e.log,
 	}
 	if e.rejoin {
 		cfg.Patience = 0
@@ -112,8 +118,8 @@ func (e *Election) lineConfig() *line.Config {
 }
 
 // observer reports what the queue reports in addition to its states.
-func (e *Election) observer() *line.Observer {
-	return &line.Observer{
+func (e *Election) observer() *queue.Observer {
+	return &queue.Observer{
 		Watched: func(path string) { e.candidacy.Report(Event{Kind: EventWatched, Subject: path}) },
 		Vacated: e.candidacy.Vacated,
 		Checked: func(c session.Check) {
@@ -135,7 +141,7 @@ func (e *Election) run(ctx context.Context) error {
 		if err := e.locate(); err != nil {
 			return e.reason(err)
 		}
-		removed, err := line.Stand(ctx, e.lineConfig(), e.changed)
+		removed, err := queue.Run(ctx, e.queueConfig(), e.changed)
 		err = e.left(removed, err)
 		// A session may also end while the line waits for the answer to its create. If the
 		// election node is another one afterwards, or missing, the line takes this for the
@@ -152,9 +158,9 @@ func (e *Election) run(ctx context.Context) error {
 }
 
 // left notes that a place in line has been left, and returns the reason.
-func (e *Election) left(removed *line.Removal, err error) error {
+func (e *Election) left(removed *queue.Removal, err error) error {
 	e.mu.Lock()
-	e.removals = append(slices.DeleteFunc(e.removals, (*line.Removal).Confirmed), removed)
+	e.removals = append(slices.DeleteFunc(e.removals, (*queue.Removal).Confirmed), removed)
 	e.mu.Unlock()
 	return e.reason(err)
 }
@@ -170,8 +176,8 @@ func (e *Election) reason(err error) error {
 	return err
 }
 
-// changed is called by the line on the goroutine of ElectLeader.
-func (e *Election) changed(s line.State) {
+// changed is called by package queue on the goroutine of ElectLeader.
+func (e *Election) changed(s queue.State) {
 	// A new znode can have the path of an earlier one.
 	if s.Path != "" && (!e.joined || s.Path != e.ID()) {
 		e.candidacy.Join(s.Path)

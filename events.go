@@ -40,8 +40,8 @@ const (
 	// failed. Err is nil if the lease was extended. Duration is the response time, or 0 if
 	// Err is set.
 	//
-	// On ZooKeeper, the leader and its direct follower send such a write in each eighth of
-	// the session timeout, by default. Elections on one connection share the write, and
+	// On ZooKeeper, the leader sends such a write in each eighth of the session timeout, by
+	// default. Its direct follower does so for the first four session timeouts. Elections on one connection share the write, and
 	// each of them reports it. The creation of the candidate's znode, which starts the
 	// first lease, is not reported. On etcd it is a keepalive request, and on a changefeed
 	// a heartbeat of the leader, except one that finds the record replaced by another

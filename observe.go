@@ -11,7 +11,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 	"github.com/go-leaderelection/leaderelection/internal/latest"
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -107,7 +108,7 @@ func contenders(conn *zk.Conn, node string, opts []Option) (*options, []string, 
 		return children, err
 	})
 	if err == nil {
-		names, _, over := line.Order(children, endMarker)
+		names, _, over := contender.Order(children, endMarker)
 		if !over {
 			return o, names, nil
 		}
@@ -123,7 +124,7 @@ func contenders(conn *zk.Conn, node string, opts []Option) (*options, []string, 
 func candidatesOf(o *options, conn *zk.Conn, node string, names []string) ([]string, error) {
 	ctx, cancel := o.limit()
 	defer cancel()
-	names, _, err := line.Contenders(ctx, conn, node, names)
+	names, _, err := queue.Contenders(ctx, conn, node, names)
 	return names, refine(err)
 }
 
@@ -133,7 +134,7 @@ func firstOf(limit func() (context.Context, context.CancelFunc), conn *zk.Conn, 
 	ctx, cancel := limit()
 	defer cancel()
 	for i := range names {
-		found, _, err := line.Contenders(ctx, conn, node, names[i:i+1])
+		found, _, err := queue.Contenders(ctx, conn, node, names[i:i+1])
 		if err != nil {
 			return "", err
 		}
@@ -278,7 +279,7 @@ func (v *observer) firstOf(ctx context.Context, children []string, err error) (s
 	if err != nil {
 		return "", err
 	}
-	names, _, over := line.Order(children, endMarker)
+	names, _, over := contender.Order(children, endMarker)
 	if over {
 		return "", ErrElectionOver
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
@@ -23,16 +23,16 @@ type optionFunc func(*options)
 func (f optionFunc) apply(o *options) { f(o) }
 
 // Naming is the naming scheme of the candidates' znodes.
-type Naming = line.Naming
+type Naming = contender.Naming
 
 const (
 	// CuratorLatch names znodes as the LeaderLatch of Apache Curator does, so that Go and
 	// Java candidates can share an election. It is the default.
-	CuratorLatch = line.CuratorLatch
+	CuratorLatch = contender.CuratorLatch
 	// Kazoo names znodes as kazoo's Election and Lock do, so that Go and Python candidates
 	// can share an election. Curator cannot parse these names, so an election cannot be
 	// shared by all three.
-	Kazoo = line.Kazoo
+	Kazoo = contender.Kazoo
 )
 
 // Prefix names znodes as many hand-written elections do: prefix followed by the sequence
@@ -43,12 +43,12 @@ const (
 // A program must not run a hand-written candidate and a candidate of this library with the
 // same data in one election over the same connection: if the reply to a create is lost, the
 // candidate recognizes its znode only by owner and data.
-func Prefix(prefix string) Naming { return line.Prefix(prefix) }
+func Prefix(prefix string) Naming { return contender.Prefix(prefix) }
 
 // ProtectedPrefix is like [Prefix], for programs that create their znodes with
 // CreateProtectedEphemeralSequential of go-zookeeper: "_c_", 32 hexadecimal digits, "-",
 // prefix and the sequence number.
-func ProtectedPrefix(prefix string) Naming { return line.ProtectedPrefix(prefix) }
+func ProtectedPrefix(prefix string) Naming { return contender.ProtectedPrefix(prefix) }
 
 type options struct {
 	conn       *zk.Conn
@@ -164,8 +164,8 @@ func WithSessionTimeout(d time.Duration) Option {
 	return optionFunc(func(o *options) { o.timeout, o.stated = d, true })
 }
 
-// WithCheckInterval sets how long a leader, and the candidate that is next, wait after one
-// check of their znodes was acknowledged before they send the next one. Each check is a
+// WithCheckInterval sets how long a leader, and for a time the candidate that is next, wait after
+// one check of their znodes was acknowledged before they send the next one. Each check is a
 // write of the ensemble. The default is an eighth of the session timeout: 120 checks per
 // minute at 4 s. A longer d reduces them, down to half for a quarter of the session
 // timeout; longer ones count as a quarter. In exchange, the lease has less time left when

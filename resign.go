@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
+	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 )
 
 // Resign implements [Candidate]. The candidate's znode cannot be removed while the
@@ -16,7 +16,7 @@ func (e *Election) Resign() error {
 	<-e.candidacy.Done()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.removals = slices.DeleteFunc(e.removals, (*line.Removal).Confirmed)
+	e.removals = slices.DeleteFunc(e.removals, (*queue.Removal).Confirmed)
 	if len(e.removals) == 0 {
 		return nil
 	}

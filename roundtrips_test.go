@@ -22,6 +22,7 @@ const (
 	electionNode   = "/election"
 	sessionTimeout = 4 * time.Second
 	leasePeriod    = sessionTimeout / 8 // of the checks that prove leases
+	standby        = 5 * sessionTimeout // longer than the next candidate keeps a lease in advance
 
 	oneWay    = time.Millisecond
 	roundTrip = 2 * oneWay
@@ -162,29 +163,49 @@ func (l *line) asked(want []int, all ...*contender) {
 	require.Equal(l, sum, log.Count(), "somebody else asked something\n%v", log)
 }
 
-// With the longest interval a leader sends at most 60 checks a minute, and so does the next
-// candidate. A leader that is cut off is suspended no later than by default.
+// A leader sends 120 checks a minute, and with the longest interval at most 60. The next
+// candidate sends none after some time. A leader that is cut off is suspended after at most half a
+// session timeout.
 func TestCheckInterval(t *testing.T) {
+	for _, x := range []struct {
+		options     []leaderelection.Option
+		least, most int
+	}{
+		{nil, 110, 120},
+		{[]leaderelection.Option{leaderelection.WithCheckInterval(time.Hour)}, 49, 60},
+	} {
+		inSlowLine(t, func(l *line) {
+			leader, next := l.enlistAt(l.connect(), electionNode, x.options...), l.enlistAt(l.connect(), electionNode, x.options...)
+			l.join(leader)
+			l.join(next)
+			time.Sleep(standby)
+			l.srv.ResetLog()
+			time.Sleep(time.Minute)
+			checks := l.srv.Log().Requests().Filter(isCheck)
+			n := checks.Session(leader.conn.SessionID()).Count()
+			require.LessOrEqual(t, n, x.most)
+			require.GreaterOrEqual(t, n, x.least)
+			require.Zero(t, checks.Session(next.conn.SessionID()).Count())
+			is := leader.Current()
+			require.Equal(t, leaderelection.Leader, is.Role)
+			cut := time.Now()
+			l.srv.Partition(leader.conn.SessionID())
+			<-is.Leadership.Done()
+			require.LessOrEqual(t, time.Since(cut), sessionTimeout/2)
+		})
+	}
+}
+
+// TestRoundTripsOfALateSuccession: a candidate that has been next for long keeps no lease in
+// advance. It requests one when the leader leaves.
+func TestRoundTripsOfALateSuccession(t *testing.T) {
 	inSlowLine(t, func(l *line) {
-		seldom := leaderelection.WithCheckInterval(time.Hour)
-		leader, next := l.enlistAt(l.connect(), electionNode, seldom), l.enlistAt(l.connect(), electionNode, seldom)
-		l.join(leader)
-		l.join(next)
-		time.Sleep(sessionTimeout)
-		l.srv.ResetLog()
-		time.Sleep(time.Minute)
-		checks := l.srv.Log().Requests().Filter(isCheck)
-		for _, c := range []*contender{leader, next} {
-			n := checks.Session(c.conn.SessionID()).Count()
-			require.LessOrEqual(t, n, 60)
-			require.Greater(t, n, 48)
-		}
-		is := leader.Current()
-		require.Equal(t, leaderelection.Leader, is.Role)
-		cut := time.Now()
-		l.srv.Partition(leader.conn.SessionID())
-		<-is.Leadership.Done()
-		require.LessOrEqual(t, time.Since(cut), sessionTimeout/2)
+		all := l.stand(2)
+		time.Sleep(standby)
+		require.Equal(l, 2.0, l.cost(func() {
+			go l.resign(all[0])
+			l.leads(all[1])
+		}), "the deletion, the event, and a check")
 	})
 }
 
@@ -208,8 +229,8 @@ func TestRoundTripsOfJoining(t *testing.T) {
 	}{
 		{0, 3, 2}, // create; list, and read and watch the own znode
 		{1, 4, 3}, // and the predecessor
-		{2, 4, 3},
-		{9, 4, 3},
+		{2, 5, 3}, // and the candidate before it
+		{9, 5, 3},
 	} {
 		inSlowLine(t, func(l *line) {
 			l.stand(x.ahead)
@@ -222,16 +243,16 @@ func TestRoundTripsOfJoining(t *testing.T) {
 	}
 }
 
-// TestRoundTripsOfSuccession: the successor asks nothing before it leads. Then it
-// lists the line, if it did not join directly behind the leader, and tells the next.
+// TestRoundTripsOfSuccession: the successor sends no request. The candidate behind it lists the
+// queue, if it did not join directly behind the successor, to know that it is next.
 func TestRoundTripsOfSuccession(t *testing.T) {
 	inSlowLine(t, func(l *line) {
 		all := l.stand(5)
 		for i, want := range [][]int{
-			{1, 2, 2, 0, 0}, // delete; list and hint; read the predecessor and list
-			{0, 1, 2, 2, 0},
-			{0, 0, 1, 2, 2},
-			{0, 0, 0, 1, 1}, // nobody to be told
+			{1, 0, 1, 0, 0}, // delete; list
+			{0, 1, 0, 1, 0},
+			{0, 0, 1, 0, 1},
+			{0, 0, 0, 1, 0},
 		} {
 			require.Equal(l, 1.0, l.cost(func() {
 				go l.resign(all[i])
@@ -251,7 +272,7 @@ func TestRoundTripsOfSuccessionByExpiry(t *testing.T) {
 			require.NoError(l, l.srv.ExpireSession(session))
 			l.leads(all[1])
 		}))
-		l.asked([]int{2, 2, 0}, all[1:]...)
+		l.asked([]int{0, 1, 0}, all[1:]...)
 	})
 }
 
@@ -267,7 +288,7 @@ func TestRoundTripsOfSuccessionUnverified(t *testing.T) {
 			}
 			l.leads(all[2])
 		}))
-		l.asked([]int{2, 2}, all[2:]...)
+		l.asked([]int{1, 1}, all[2:]...)
 	})
 }
 
@@ -278,10 +299,10 @@ func TestRoundTripsOfResigning(t *testing.T) {
 	}{
 		{1, 0, []int{1}},
 		{3, 2, []int{0, 0, 1}},
-		// The candidate behind lists and reads its new predecessor. No other candidate
-		// is woken.
-		{5, 2, []int{0, 0, 1, 2, 0}},
-		{5, 1, []int{0, 1, 2, 0, 0}},
+		// The next two candidates list, and read a candidate that they did not watch. No other
+		// candidate is woken.
+		{5, 2, []int{0, 0, 1, 2, 2}},
+		{5, 1, []int{0, 1, 1, 2, 0}},
 	} {
 		inSlowLine(t, func(l *line) {
 			all := l.stand(x.line)
@@ -291,16 +312,17 @@ func TestRoundTripsOfResigning(t *testing.T) {
 	}
 }
 
-// TestRoundTripsAtRest: the leader and the second in line prove that they live, with
-// one request a period. Nobody else asks anything.
+// TestRoundTripsAtRest: the leader sends one request a period, and the others none after some
+// time.
 func TestRoundTripsAtRest(t *testing.T) {
 	const periods = 100
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t)
 		all := l.stand(4)
+		time.Sleep(standby)
 		l.cost(func() { time.Sleep((periods - 1) * leasePeriod) })
 		l.asked([]int{0, 0, 0, 0}, all...)
-		for i, want := range []int{periods, periods, 0, 0} {
+		for i, want := range []int{periods, 0, 0, 0} {
 			require.Equal(l, want, l.srv.Log().Requests().Session(all[i].conn.SessionID()).Count(), "candidate %d", i)
 		}
 	})
@@ -318,9 +340,10 @@ func TestRoundTripsOfSharing(t *testing.T) {
 				l.join(l.enlistAt(conn, fmt.Sprintf("/election-%d", i)))
 			}
 		}
+		time.Sleep(standby)
 		l.cost(func() { time.Sleep((periods - 1) * leasePeriod) })
 		log := l.srv.Log().Requests()
 		require.Equal(l, periods, log.Count(), "%v", log)
-		require.Equal(l, periods, log.Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti && e.Ops == 2*elections }).Count())
+		require.Equal(l, periods, log.Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti && e.Ops == elections }).Count())
 	})
 }

@@ -300,7 +300,7 @@ func TestC11ForeignChildren(t *testing.T) {
 
 // C12: names were sorted as strings, so that the overflow of the sequence
 // number and protected names mixed the order up. A real server's counter
-// cannot be brought to overflow in a test: internal/zk/line tests the order, and
+// cannot be brought to overflow in a test: internal/zk/contender tests the order, and
 // here znodes with such names stand for the old ones.
 func TestC12Order(t *testing.T) {
 	t.Parallel()

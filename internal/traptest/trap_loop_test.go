@@ -183,7 +183,7 @@ func TestTrap41_WhateverBreaks(t *testing.T) {
 					met = met && ran(broken)
 				})
 			}
-			require.Greater(t, k, 20)
+			require.Greater(t, k, 12)
 		})
 	}
 }
@@ -211,7 +211,7 @@ func TestTrap41_UnknownErrors(t *testing.T) {
 			w.line()
 		})
 	}
-	require.Greater(t, k, 20)
+	require.Greater(t, k, 12)
 }
 
 // Netflix/curator #76, CURATOR-203, CURATOR-690: what is longer than a server takes

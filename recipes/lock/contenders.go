@@ -9,8 +9,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
-	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -34,10 +35,10 @@ type Contender struct {
 // Contenders returns the holders and waiting contenders of the lock, in the order of the
 // queue. It sends one request to list them and one request for each contender. The result
 // is that of the server that the connection uses, and may be slightly out of date.
-func (q *queue) Contenders(ctx context.Context) ([]Contender, error) {
+func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 	names, err := q.names(ctx)
 	if err != nil {
-		return nil, setup.Fail("contenders", q.at.Path, err)
+		return nil, recipe.Fail("contenders", q.at.Path, err)
 	}
 	// Side by side, or a long line would take as many round trips.
 	type answer = request.Answer[*Contender]
@@ -46,7 +47,7 @@ func (q *queue) Contenders(ctx context.Context) ([]Contender, error) {
 	for chunk := range slices.Chunk(names, 64) {
 		var answers []<-chan answer
 		for _, name := range chunk {
-			reads, holds := line.Reads(name), holds(names, i)
+			reads, holds := contender.Reads(name), holds(names, i)
 			i++
 			answers = append(answers, request.Start(func() (*Contender, error) { return q.describe(ctx, name, holds, reads) }))
 		}
@@ -60,14 +61,14 @@ func (q *queue) Contenders(ctx context.Context) ([]Contender, error) {
 			}
 		}
 		if err != nil {
-			return nil, setup.Fail("contenders", q.at.Path, err)
+			return nil, recipe.Fail("contenders", q.at.Path, err)
 		}
 	}
 	return all, nil
 }
 
 // names lists the znodes of the contenders, first in line first.
-func (q *queue) names(ctx context.Context) ([]string, error) {
+func (q *lockQueue) names(ctx context.Context) ([]string, error) {
 	children, err := request.Read(ctx, q.at.Conn, func() ([]string, error) {
 		children, _, err := request.Children(q.at.Conn, q.at.Path)
 		return children, err
@@ -78,13 +79,13 @@ func (q *queue) names(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, _, _ := line.Order(children, "")
-	names, _, err = line.Contenders(ctx, q.at.Conn, q.at.Path, names)
+	names, _, _ := contender.Order(children, "")
+	names, _, err = queue.Contenders(ctx, q.at.Conn, q.at.Path, names)
 	return names, err
 }
 
 // describe reads a contender's znode; nil when it is gone.
-func (q *queue) describe(ctx context.Context, name string, holds, reads bool) (*Contender, error) {
+func (q *lockQueue) describe(ctx context.Context, name string, holds, reads bool) (*Contender, error) {
 	full := path.Join(q.at.Path, name)
 	c, err := request.Read(ctx, q.at.Conn, func() (*Contender, error) {
 		data, stat, err := request.Get(q.at.Conn, full)
@@ -104,9 +105,9 @@ func (q *queue) describe(ctx context.Context, name string, holds, reads bool) (*
 // one number for a while.
 func holds(names []string, i int) bool {
 	number := func(name string) string { return name[max(0, len(name)-10):] }
-	reads := line.Reads(names[i])
+	reads := contender.Reads(names[i])
 	return !slices.ContainsFunc(names[:i], func(ahead string) bool {
-		return number(ahead) != number(names[i]) && !(reads && line.Reads(ahead))
+		return number(ahead) != number(names[i]) && !(reads && contender.Reads(ahead))
 	})
 }
 
@@ -117,7 +118,7 @@ const revokeRequest = "__REVOKE__"
 // not wait for the release. It implements Curator's protocol: it writes the data
 // "__REVOKE__" to the znode of c. The contender may ignore the request; see [Hold.Revoked].
 // Revoke returns [ErrNotHeld] if the znode of c does not exist any more.
-func (q *queue) Revoke(ctx context.Context, c Contender) error {
+func (q *lockQueue) Revoke(ctx context.Context, c Contender) error {
 	if path.Dir(c.Path) != q.at.Path {
 		return fmt.Errorf("%w: %s is not a contender of %s", recipes.ErrInvalidOption, c.Path, q.at.Path)
 	}
@@ -129,5 +130,5 @@ func (q *queue) Revoke(ctx context.Context, c Contender) error {
 	if errors.Is(err, zk.ErrNoNode) {
 		err = ErrNotHeld
 	}
-	return setup.Fail("revoke", c.Path, err)
+	return recipe.Fail("revoke", c.Path, err)
 }

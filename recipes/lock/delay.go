@@ -10,7 +10,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -18,8 +19,8 @@ import (
 // The marks of holders: what follows is the GUID of the contender's name. No
 // contender's name begins so, in nobody's layout, and Curator sorts it to the end.
 const (
-	writerMark = line.HeldToWrite
-	readerMark = line.HeldToRead
+	writerMark = contender.HeldToWrite
+	readerMark = contender.HeldToRead
 )
 
 // delayed stands between the line and a turn, and lets no proof pass before the
@@ -28,20 +29,20 @@ const (
 // the place.
 type delayed struct {
 	ctx   context.Context // the place's
-	cfg   *line.Config
+	cfg   *queue.Config
 	delay time.Duration
-	next  func(line.State)
+	next  func(queue.State)
 	stop  context.CancelCauseFunc
 
 	mu     sync.Mutex
-	latest line.State
+	latest queue.State
 	ready  bool
 	name   string        // of the mark, once it may exist
 	over   chan struct{} // closed when the goroutine has ended; nil before there is one
 }
 
 // changed takes the line's reports.
-func (d *delayed) changed(s line.State) {
+func (d *delayed) changed(s queue.State) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.latest = s
@@ -139,10 +140,10 @@ func (d *delayed) wait() {
 
 // markOf is the mark of a contender.
 func markOf(name string) string {
-	if line.Reads(name) {
-		return readerMark + line.GUID(name)
+	if contender.Reads(name) {
+		return readerMark + contender.GUID(name)
 	}
-	return writerMark + line.GUID(name)
+	return writerMark + contender.GUID(name)
 }
 
 // staleMarks are those of holders that are not in line any more, as far as the one
@@ -166,7 +167,7 @@ func staleMarks(children []string, own string) (stale []string) {
 
 func hasContender(children []string, guid string) bool {
 	for _, name := range children {
-		if line.GUID(name) == guid {
+		if contender.GUID(name) == guid {
 			return true
 		}
 	}

@@ -25,7 +25,11 @@
 // call of Lock waits until the first hold ends. Only if the hold's own context is passed to
 // Lock is this detected and rejected ([ErrReentrant]). If an operator deletes the znode of
 // a holder, the lock is free immediately; the former holder may learn of it only when its
-// successor acquires the lock.
+// successor acquires the lock, or, in the first 2 ms of a hold, shortly afterwards.
+//
+// Acquisitions write the znode of the lock, without data, in the transaction that creates the
+// contender's znode, which saves a round trip. If the znode had data when the lock was first used
+// on the connection, it is not written.
 //
 // A path must be used by one recipe only: a Mutex and an RWMutex at the same path do not
 // exclude each other correctly.

@@ -5,16 +5,17 @@ import (
 	"fmt"
 	"path"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
-	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // WriteHold represents the possession of an [RWMutex] for writing.
 type WriteHold struct {
 	*Hold
-	renames chan<- line.Rename // to the line
-	reader  line.Naming        // what it can become
+	renames chan<- queue.Rename // to the line
+	reader  contender.Naming    // what it can become
 }
 
 // Downgrade converts the write lock into a read lock without releasing it: no other writer
@@ -26,7 +27,7 @@ type WriteHold struct {
 // an error that wraps [recipes.ErrUnconfirmed], and the conversion continues; another call
 // waits for it. After other errors of ZooKeeper the hold is still a write lock.
 func (h *WriteHold) Downgrade(ctx context.Context) error {
-	return setup.Fail("downgrade", h.own(), h.downgrade(ctx))
+	return recipe.Fail("downgrade", h.own(), h.downgrade(ctx))
 }
 
 func (h *WriteHold) downgrade(ctx context.Context) error {
@@ -35,7 +36,7 @@ func (h *WriteHold) downgrade(ctx context.Context) error {
 	}
 	for {
 		h.mu.Lock()
-		if line.Reads(path.Base(h.path)) {
+		if contender.Reads(path.Base(h.path)) {
 			h.mu.Unlock()
 			return nil
 		}
@@ -70,7 +71,7 @@ func (h *WriteHold) downgrade(ctx context.Context) error {
 func (h *WriteHold) rename() error {
 	done := make(chan error, 1)
 	select {
-	case h.renames <- line.Rename{To: h.reader, Done: done}:
+	case h.renames <- queue.Rename{To: h.reader, Done: done}:
 	case <-h.Done():
 		return ErrNotHeld
 	}

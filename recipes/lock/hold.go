@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
-	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -91,7 +91,7 @@ func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 // the current state of the removal.
 func (h *Hold) Release(ctx context.Context) error {
 	h.leave(ErrReleased)
-	return setup.Fail("release", h.own(), h.confirm(ctx))
+	return recipe.Fail("release", h.own(), h.confirm(ctx))
 }
 
 // leave ends the grant for the reason err, unless it has ended for another, and

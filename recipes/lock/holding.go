@@ -6,8 +6,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
-	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 )
 
 // holding is the context of one or several holds. It tells a Lock that is called
@@ -36,12 +36,12 @@ func (c holding) Value(key any) any {
 
 // refuse returns an error where a contender would wait for the caller's own hold,
 // or could: a reader waits for a writer who waits for the caller's read lock.
-func refuse(ctx context.Context, s *setup.Setup, toWrite bool) error {
+func refuse(ctx context.Context, s *recipe.Setup, toWrite bool) error {
 	h, _ := ctx.Value(lockKey{s.Conn, s.Path}).(*Hold)
 	switch {
 	case h == nil, ctx.Err() != nil, h.Err() != nil: // a context can outlive its hold
 		return nil
-	case toWrite && line.Reads(path.Base(h.own())):
+	case toWrite && contender.Reads(path.Base(h.own())):
 		return ErrUpgrade
 	}
 	return ErrReentrant

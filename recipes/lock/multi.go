@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -17,7 +17,7 @@ type Part interface {
 }
 
 type part struct {
-	at        *setup.Setup
+	at        *recipe.Setup
 	lock, try func(context.Context) (*Hold, error)
 }
 

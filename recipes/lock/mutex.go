@@ -5,15 +5,15 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
-	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // Mutex is a mutual-exclusion lock. It does not keep local state: any number of Mutex values can
 // refer to the lock at one path, and one value may be used by any number of goroutines,
 // each of which is a separate contender.
-type Mutex struct{ queue }
+type Mutex struct{ lockQueue }
 
 // NewMutex returns the mutex at path. It sends no request: the first contender creates the
 // znode. Options are those of package recipes, [WithName] and [WithLockDelay]. Errors:
@@ -38,24 +38,24 @@ func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 	if err == nil {
 		h, err = m.contest(false).wait(ctx)
 	}
-	return h, setup.Fail("lock", m.at.Path, err)
+	return h, recipe.Fail("lock", m.at.Path, err)
 }
 
 // TryLock is like Lock, but does not wait for other clients: it returns [ErrHeld] if
 // another client holds the lock or waits for it. TryLock still waits for ZooKeeper, and for
 // a lock-delay.
 func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
-	h, err := try(ctx, &m.queue, true, nil, m.contest(true))
-	return h, setup.Fail("try to lock", m.at.Path, err)
+	h, err := try(ctx, &m.lockQueue, true, nil, m.contest(true))
+	return h, recipe.Fail("try to lock", m.at.Path, err)
 }
 
 func (m *Mutex) contest(once bool) contest {
-	return contest{cfg: m.config(line.CuratorLock, line.Kazoo), once: once, delay: m.settings.delay}
+	return contest{cfg: m.config(contender.CuratorLock, contender.Kazoo), once: once, delay: m.settings.delay}
 }
 
 // try takes part only if nobody is there whom blocks names: what a contender leaves
 // behind for a moment would be in the way of others who try.
-func try(ctx context.Context, q *queue, toWrite bool, blocks func(string) bool, c contest) (*Hold, error) {
+func try(ctx context.Context, q *lockQueue, toWrite bool, blocks func(string) bool, c contest) (*Hold, error) {
 	if err := refuse(ctx, q.at, toWrite); err != nil {
 		return nil, err
 	}

@@ -10,8 +10,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
-	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -24,7 +25,7 @@ type settings struct {
 // WithName sets the [Contender.Name] of contenders that use this value. It is the data of
 // their znodes, of at most 64 KiB. The default is the host name and the process ID.
 func WithName(name string) recipes.Option {
-	return setup.Own("lock.WithName", func(s *settings) { s.name = name })
+	return recipe.Own("lock.WithName", func(s *settings) { s.name = name })
 }
 
 // maxName is far below what a server takes in one request, a megabyte by default:
@@ -44,7 +45,7 @@ const maxName = 64 << 10
 // ended without Release, a marker znode remains until the next acquisition, or, after the
 // hold of a reader, until the next acquisition by a writer.
 func WithLockDelay(d time.Duration) recipes.Option {
-	return setup.Own("lock.WithLockDelay", func(s *settings) { s.delay = d })
+	return recipe.Own("lock.WithLockDelay", func(s *settings) { s.delay = d })
 }
 
 var processName = sync.OnceValue(func() string {
@@ -55,16 +56,17 @@ var processName = sync.OnceValue(func() string {
 	return host + "-" + strconv.Itoa(os.Getpid())
 })
 
-// queue is a line at a lock's znode, and what all locks have in common.
-type queue struct {
-	at       *setup.Setup
+// lockQueue is the queue of a lock: its znode, the options, and the methods that all locks have
+// in common.
+type lockQueue struct {
+	at       *recipe.Setup
 	settings settings
 	data     []byte // of the contenders' znodes
 }
 
-func newQueue(conn *zk.Conn, path string, opts []recipes.Option) (queue, error) {
-	q := queue{settings: settings{name: processName()}}
-	s, err := setup.NewOwn(conn, path, &q.settings, opts)
+func newQueue(conn *zk.Conn, path string, opts []recipes.Option) (lockQueue, error) {
+	q := lockQueue{settings: settings{name: processName()}}
+	s, err := recipe.NewOwn(conn, path, &q.settings, opts)
 	switch {
 	case err != nil:
 		return q, err
@@ -79,7 +81,7 @@ func newQueue(conn *zk.Conn, path string, opts []recipes.Option) (queue, error) 
 }
 
 // naming is that of the layout of choice.
-func (q *queue) naming(curator, kazoo line.Naming) line.Naming {
+func (q *lockQueue) naming(curator, kazoo contender.Naming) contender.Naming {
 	if q.at.Layout == recipes.Kazoo {
 		return kazoo
 	}
@@ -87,16 +89,16 @@ func (q *queue) naming(curator, kazoo line.Naming) line.Naming {
 }
 
 // config says how to stand in the line.
-func (q *queue) config(curator, kazoo line.Naming) *line.Config {
-	return &line.Config{
+func (q *lockQueue) config(curator, kazoo contender.Naming) *queue.Config {
+	return &queue.Config{
 		Conn: q.at.Conn, Dir: q.at.Path, Naming: q.naming(curator, kazoo), Data: q.data, ACL: q.at.ACL, Timeout: q.at.Timeout, CheckInterval: q.at.CheckInterval,
-		MakeDir: q.at.MakeDir, Log: q.at.Log,
+		MakeDir: q.at.MakeDir, Stamp: true, Log: q.at.Log,
 	}
 }
 
 // blocked reports whether a newcomer would have to wait, for those whom blocks
 // names; nil for anybody.
-func (q *queue) blocked(ctx context.Context, blocks func(string) bool) (bool, error) {
+func (q *lockQueue) blocked(ctx context.Context, blocks func(string) bool) (bool, error) {
 	names, err := q.names(ctx)
 	for _, name := range names {
 		if blocks == nil || blocks(name) {

@@ -9,12 +9,12 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
+	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // place is one contender's place in line, from the first request until nothing
-// is left of it. Its goroutine is the one in line.Stand.
+// is left of it. Its goroutine is the one in queue.Stand.
 type place struct {
 	conn    *zk.Conn
 	dir     string                  // the lock's znode
@@ -33,12 +33,12 @@ type place struct {
 
 	// Written by the goroutine before left is closed.
 	err     error
-	removal *line.Removal
+	removal *queue.Removal
 }
 
 // contest is what one contender wants.
 type contest struct {
-	cfg   *line.Config
+	cfg   *queue.Config
 	once  bool          // not to wait for others: ErrHeld
 	delay time.Duration // after an abnormal loss
 	asks  bool          // somebody asks for the position
@@ -86,7 +86,7 @@ func (c contest) start() *place {
 			d = &delayed{ctx: standing, cfg: c.cfg, delay: c.delay, next: turn.changed, stop: stop}
 			c.cfg.Parting, report = d.parting, d.changed
 		}
-		p.removal, p.err = line.Stand(standing, c.cfg, report)
+		p.removal, p.err = queue.Run(standing, c.cfg, report)
 		stop(p.err) // releases the context
 		if d != nil {
 			d.wait()
@@ -139,14 +139,14 @@ func (p *place) moved(path string) bool {
 }
 
 // turn turns what the line reports into a grant and its end. It belongs to the
-// goroutine in line.Stand.
+// goroutine in queue.Stand.
 type turn struct {
 	*place
 	once bool
 	end  context.CancelCauseFunc // of the grant; nil before there is one
 }
 
-func (t *turn) changed(s line.State) {
+func (t *turn) changed(s queue.State) {
 	if s.Path != "" {
 		t.at(s.Path)
 	}

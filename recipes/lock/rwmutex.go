@@ -5,8 +5,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
-	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -21,7 +22,7 @@ import (
 //
 // Tokens order holds that exclude each other, but not the holds of readers. A resource
 // should therefore reject tokens smaller than the greatest it has seen from a writer.
-type RWMutex struct{ queue }
+type RWMutex struct{ lockQueue }
 
 // NewRWMutex returns the lock at path. Options and errors are those of [NewMutex].
 func NewRWMutex(conn *zk.Conn, path string, opts ...recipes.Option) (*RWMutex, error) {
@@ -41,13 +42,13 @@ func (m *RWMutex) Lock(ctx context.Context) (*WriteHold, error) {
 		}
 		return c.wait(ctx)
 	})
-	return h, setup.Fail("lock", m.at.Path, err)
+	return h, recipe.Fail("lock", m.at.Path, err)
 }
 
 // TryLock is like Lock, but does not wait for other clients. See [Mutex.TryLock].
 func (m *RWMutex) TryLock(ctx context.Context) (*WriteHold, error) {
-	h, err := m.write(true, func(c contest) (*Hold, error) { return try(ctx, &m.queue, true, nil, c) })
-	return h, setup.Fail("try to lock", m.at.Path, err)
+	h, err := m.write(true, func(c contest) (*Hold, error) { return try(ctx, &m.lockQueue, true, nil, c) })
+	return h, recipe.Fail("try to lock", m.at.Path, err)
 }
 
 // RLock acquires the lock for reading. It blocks and returns errors like [Mutex.Lock].
@@ -57,34 +58,34 @@ func (m *RWMutex) RLock(ctx context.Context) (*Hold, error) {
 	if err == nil {
 		h, err = m.reading(false).wait(ctx)
 	}
-	return h, setup.Fail("lock for reading", m.at.Path, err)
+	return h, recipe.Fail("lock for reading", m.at.Path, err)
 }
 
 // TryRLock is like RLock, but does not wait for other clients: it returns [ErrHeld] if a
 // writer holds the lock or waits for it.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Hold, error) {
-	h, err := try(ctx, &m.queue, false, writes, m.reading(true))
-	return h, setup.Fail("try to lock for reading", m.at.Path, err)
+	h, err := try(ctx, &m.lockQueue, false, writes, m.reading(true))
+	return h, recipe.Fail("try to lock for reading", m.at.Path, err)
 }
 
-func writes(name string) bool { return !line.Reads(name) }
+func writes(name string) bool { return !contender.Reads(name) }
 
 // reading is the contest of a reader.
 func (m *RWMutex) reading(once bool) contest {
-	cfg := m.config(line.CuratorRead, line.KazooRead)
+	cfg := m.config(contender.CuratorRead, contender.KazooRead)
 	cfg.Blocks = writes
 	return contest{cfg: cfg, once: once, delay: m.settings.delay}
 }
 
 // write has f take part as a writer.
 func (m *RWMutex) write(once bool, f func(contest) (*Hold, error)) (*WriteHold, error) {
-	cfg := m.config(line.CuratorWrite, line.Kazoo)
-	cfg.Yields = writes // to the reader that they have become
-	renames := make(chan line.Rename)
+	cfg := m.config(contender.CuratorWrite, contender.Kazoo)
+	cfg.Replaceable = writes // by the reader that a writer becomes (Downgrade)
+	renames := make(chan queue.Rename)
 	cfg.Renames = renames
 	h, err := f(contest{cfg: cfg, once: once, delay: m.settings.delay})
 	if err != nil {
 		return nil, err
 	}
-	return &WriteHold{h, renames, m.naming(line.CuratorRead, line.KazooRead)}, nil
+	return &WriteHold{h, renames, m.naming(contender.CuratorRead, contender.KazooRead)}, nil
 }

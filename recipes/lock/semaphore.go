@@ -7,8 +7,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
-	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -36,7 +37,7 @@ var ErrOverLimit = errors.New("lock: more leases requested than the limit")
 // rejects tokens smaller than the greatest it has seen rejects all but the newest. Use
 // [Hold.Multi] instead, or let the resource keep a set of valid tokens.
 type Semaphore struct {
-	at      *setup.Setup
+	at      *recipe.Setup
 	limit   int
 	company *company // other libraries' protocol; nil for the own
 }
@@ -74,7 +75,7 @@ func NewCuratorSemaphore(conn *zk.Conn, path string, limit int, opts ...recipes.
 }
 
 func newSemaphore(conn *zk.Conn, path string, limit int, opts []recipes.Option) (*Semaphore, error) {
-	s, err := setup.New(conn, path, opts)
+	s, err := recipe.New(conn, path, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +93,8 @@ func newSemaphore(conn *zk.Conn, path string, limit int, opts []recipes.Option) 
 }
 
 func checkCount(what string, n int) error {
-	if n < 1 || n > line.MaxWeight {
-		return fmt.Errorf("%w: %s of %d: must be from 1 to %d", recipes.ErrInvalidOption, what, n, line.MaxWeight)
+	if n < 1 || n > contender.MaxCount {
+		return fmt.Errorf("%w: %s of %d: must be from 1 to %d", recipes.ErrInvalidOption, what, n, contender.MaxCount)
 	}
 	return nil
 }
@@ -111,7 +112,7 @@ func checkCount(what string, n int) error {
 // ErrPermission unless the ACL permits this write.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
 	h, err := s.acquire(ctx, n, false)
-	return h, setup.Fail("acquire", s.at.Path, refineLimit(err))
+	return h, recipe.Fail("acquire", s.at.Path, err)
 }
 
 // TryAcquire is like Acquire, but does not wait for other clients: it returns [ErrHeld] if
@@ -124,10 +125,10 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Hold, error) {
 		err = s.free(ctx, n)
 	}
 	if err != nil {
-		return nil, setup.Fail("try to acquire", s.at.Path, err)
+		return nil, recipe.Fail("try to acquire", s.at.Path, err)
 	}
 	h, err := s.acquire(ctx, n, true)
-	return h, setup.Fail("try to acquire", s.at.Path, refineLimit(err))
+	return h, recipe.Fail("try to acquire", s.at.Path, err)
 }
 
 // free asks whether n leases could be had: one request.
@@ -140,13 +141,13 @@ func (s *Semaphore) free(ctx context.Context, n int) error {
 		return err
 	}
 	limit := s.limit
-	if stored, _, ok := line.StoredLimit(children); ok {
+	if stored, _, ok := storedLimit(children); ok {
 		limit = stored
 	}
 	switch {
 	case n > limit:
 		return ErrOverLimit
-	case line.Taken(children)+int64(n) > int64(limit):
+	case leasesOf(children)+int64(n) > int64(limit):
 		return ErrHeld
 	}
 	return nil
@@ -171,18 +172,9 @@ func (s *Semaphore) acquire(ctx context.Context, n int, once bool) (*Hold, error
 	if s.company != nil {
 		return s.company.acquire(ctx, n, once)
 	}
-	cfg := &line.Config{
-		Conn: s.at.Conn, Dir: s.at.Path, Naming: line.CuratorLease, ACL: s.at.ACL, Timeout: s.at.Timeout, CheckInterval: s.at.CheckInterval,
-		MakeDir: s.at.MakeDir, Room: &line.Room{Weight: n, Limit: s.limit}, Log: s.at.Log.With("semaphore", s.at.Path),
+	cfg := &queue.Config{
+		Conn: s.at.Conn, Dir: s.at.Path, Naming: contender.CuratorLease, ACL: s.at.ACL, Timeout: s.at.Timeout, CheckInterval: s.at.CheckInterval,
+		MakeDir: s.at.MakeDir, Policy: contender.Policy{Admit: capacity{n, s.limit}.admit}, Prefix: leasePrefix(n), Log: s.at.Log.With("semaphore", s.at.Path),
 	}
 	return contest{cfg: cfg, once: once}.wait(ctx)
-}
-
-// refineLimit gives the line's error about the limit its place among the errors of
-// this package.
-func refineLimit(err error) error {
-	if errors.Is(err, line.ErrOverLimit) {
-		return ErrOverLimit
-	}
-	return err
 }

@@ -9,8 +9,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
-	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
@@ -18,20 +19,20 @@ import (
 // company is the semaphore of another library: a mutex, and leases that are taken by
 // whoever holds it, within a limit that counts all of them.
 type company struct {
-	at    *setup.Setup
+	at    *recipe.Setup
 	given int // the constructor's limit
 
 	mutex, leases         string // paths
-	mutexNames, leaseName line.Naming
+	mutexNames, leaseName contender.Naming
 	makeMutex, makeLeases func(ctx context.Context) error
 	stored                bool // the limit is in the data of leases
 }
 
 // curatorCompany is that of Curator's InterProcessSemaphoreV2.
-func curatorCompany(s *setup.Setup, limit int) *company {
+func curatorCompany(s *recipe.Setup, limit int) *company {
 	c := &company{
 		at: s, given: limit, mutex: path.Join(s.Path, "locks"), leases: path.Join(s.Path, "leases"),
-		mutexNames: line.CuratorLock, leaseName: line.CuratorLease,
+		mutexNames: contender.CuratorLock, leaseName: contender.CuratorLease,
 	}
 	c.makeMutex = func(ctx context.Context) error { return c.makeBelow(ctx, c.mutex) }
 	c.makeLeases = func(ctx context.Context) error { return c.makeBelow(ctx, c.leases) }
@@ -48,10 +49,10 @@ func (c *company) makeBelow(ctx context.Context, dir string) error {
 
 // kazooCompany is that of kazoo's Semaphore. Its nodes are no containers: kazoo's
 // clients make them once, and fail when they have been removed.
-func kazooCompany(s *setup.Setup, limit int) *company {
+func kazooCompany(s *recipe.Setup, limit int) *company {
 	c := &company{
 		at: s, given: limit, mutex: s.Path + "-__lock__", leases: s.Path,
-		mutexNames: line.Kazoo, leaseName: line.KazooLease, stored: true,
+		mutexNames: contender.Kazoo, leaseName: contender.KazooLease, stored: true,
 	}
 	c.makeMutex = func(ctx context.Context) error { return znode.Make(ctx, c.at.Conn, c.mutex, c.at.ACL, false) }
 	c.makeLeases = c.makeWithLimit
@@ -151,8 +152,8 @@ func (c *company) free(ctx context.Context, n int) error {
 	return nil
 }
 
-func (c *company) config(dir string, names line.Naming, makeDir func(context.Context) error) *line.Config {
-	return &line.Config{
+func (c *company) config(dir string, names contender.Naming, makeDir func(context.Context) error) *queue.Config {
+	return &queue.Config{
 		Conn: c.at.Conn, Dir: dir, Naming: names, ACL: c.at.ACL, Timeout: c.at.Timeout, CheckInterval: c.at.CheckInterval,
 		MakeDir: makeDir, Log: c.at.Log.With("semaphore", c.at.Path),
 	}

@@ -25,18 +25,18 @@ var companies = map[string]func(w *semWorld, conn *zk.Conn, limit int) *Semaphor
 	},
 }
 
-func eachCompany(t *testing.T, f func(w *semWorld, contend func(limit, n int) *contender)) {
+func eachCompany(t *testing.T, f func(w *semWorld, contend func(limit, n int) *semContender)) {
 	for name, make := range companies {
 		t.Run(name, func(t *testing.T) {
 			playSem(t, func(w *semWorld) {
-				f(w, func(limit, n int) *contender { return w.ask(make(w, w.connect(), limit), n) })
+				f(w, func(limit, n int) *semContender { return w.ask(make(w, w.connect(), limit), n) })
 			})
 		})
 	}
 }
 
 func TestSemaphoreInCompany(t *testing.T) {
-	eachCompany(t, func(w *semWorld, contend func(limit, n int) *contender) {
+	eachCompany(t, func(w *semWorld, contend func(limit, n int) *semContender) {
 		a, b := contend(3, 1), contend(3, 2)
 		w.holding(a, b)
 		require.Len(w, w.leases(), 3)
@@ -53,7 +53,7 @@ func TestSemaphoreInCompany(t *testing.T) {
 		c.release()
 		d.release()
 		w.clean()
-		for _, x := range []*contender{a, b, c, d} {
+		for _, x := range []*semContender{a, b, c, d} {
 			require.Zero(w, clientWatches(x.conn))
 		}
 	})
@@ -123,7 +123,7 @@ func TestSemaphoreInCompanyOfOthers(t *testing.T) {
 
 // Whoever gives up gives up the mutex and its leases.
 func TestSemaphoreInCompanyGivingUp(t *testing.T) {
-	eachCompany(t, func(w *semWorld, contend func(limit, n int) *contender) {
+	eachCompany(t, func(w *semWorld, contend func(limit, n int) *semContender) {
 		holder := contend(2, 2)
 		first, second, third := contend(2, 2), contend(2, 1), contend(2, 1)
 		second.cancel()
@@ -141,7 +141,7 @@ func TestSemaphoreInCompanyGivingUp(t *testing.T) {
 // The mutex is taken away from who waits for leases: to stay would mean that two
 // count each other and wait for ever.
 func TestSemaphoreInCompanyMutexLost(t *testing.T) {
-	eachCompany(t, func(w *semWorld, contend func(limit, n int) *contender) {
+	eachCompany(t, func(w *semWorld, contend func(limit, n int) *semContender) {
 		holder := contend(1, 1)
 		waiter, next := contend(1, 1), contend(1, 1)
 		for _, s := range w.srv.Sessions() {
@@ -161,7 +161,7 @@ func TestSemaphoreInCompanyMutexLost(t *testing.T) {
 
 // One of several leases is taken away: that is the end of the grant.
 func TestSemaphoreInCompanyOneOfSeveralLost(t *testing.T) {
-	eachCompany(t, func(w *semWorld, contend func(limit, n int) *contender) {
+	eachCompany(t, func(w *semWorld, contend func(limit, n int) *semContender) {
 		c := contend(3, 3)
 		h := c.holds()
 		require.Len(w, w.leases(), 3)
@@ -257,7 +257,7 @@ func TestTrap03_SemaphoreInCompanyLeaseShowsUpLate(t *testing.T) {
 
 // A holder out of reach is told before others can have its lease.
 func TestSemaphoreInCompanyHolderIsTold(t *testing.T) {
-	eachCompany(t, func(w *semWorld, contend func(limit, n int) *contender) {
+	eachCompany(t, func(w *semWorld, contend func(limit, n int) *semContender) {
 		holder := contend(2, 2)
 		h := holder.holds()
 		next := contend(2, 1)
@@ -281,7 +281,7 @@ func TestSemaphoreInCompanyOfKazooLimit(t *testing.T) {
 		playSem(t, func(w *semWorld) {
 			_, err := w.operator.Create(semPath, []byte(data), 0, zk.WorldACL(zk.PermAll))
 			require.NoError(w, err)
-			var all []*contender
+			var all []*semContender
 			for range limit {
 				all = append(all, w.ask(companies["kazoo"](w, w.connect(), 1), 1))
 			}
@@ -362,7 +362,7 @@ func TestTrap11_SemaphoreInCompanyLeaseOfAnotherSession(t *testing.T) {
 // A transaction of a holder of several leases meets the end of one of them, of which
 // the holder has not heard.
 func TestTrap16_SemaphoreInCompanyTransactionAfterOneOfSeveralIsLost(t *testing.T) {
-	eachCompany(t, func(w *semWorld, contend func(limit, n int) *contender) {
+	eachCompany(t, func(w *semWorld, contend func(limit, n int) *semContender) {
 		c := contend(2, 2)
 		h := c.holds()
 		leases := w.leases()

@@ -58,7 +58,7 @@ func TestSemaphoreHandOverCost(t *testing.T) {
 		w.srv.Delay(zktest.BothWays, oneWay)
 		w.pass(time.Second + 7*time.Millisecond)
 		for _, step := range []struct {
-			leaves, comes *contender
+			leaves, comes *semContender
 			requests      int
 		}{{a, c, 2}, {b, d, 2}, {c, e, 1}} {
 			begin := time.Now()
@@ -81,7 +81,7 @@ func TestSemaphoreHandOverCost(t *testing.T) {
 func TestSemaphoreChainCost(t *testing.T) {
 	playSem(t, func(w *semWorld) {
 		big := w.contend(3, 3)
-		all := []*contender{w.contend(3, 1), w.contend(3, 1), w.contend(3, 1)}
+		all := []*semContender{w.contend(3, 1), w.contend(3, 1), w.contend(3, 1)}
 		w.pass(3 * semTimeout)
 		w.srv.Delay(zktest.BothWays, oneWay)
 		w.pass(time.Second + 7*time.Millisecond)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
-	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -22,13 +22,13 @@ import (
 func (s *Semaphore) Limit(ctx context.Context) (int, error) {
 	if s.company != nil {
 		limit, err := s.company.currentLimit(ctx)
-		return limit, setup.Fail("read the limit of", s.at.Path, err)
+		return limit, recipe.Fail("read the limit of", s.at.Path, err)
 	}
 	children, _, err := s.current(ctx)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return 0, setup.Fail("read the limit of", s.at.Path, err)
+		return 0, recipe.Fail("read the limit of", s.at.Path, err)
 	}
-	if limit, _, ok := line.StoredLimit(children); ok {
+	if limit, _, ok := storedLimit(children); ok {
 		return limit, nil
 	}
 	return s.limit, nil
@@ -50,7 +50,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 	if err == nil {
 		err = s.storeLimit(ctx, limit)
 	}
-	return setup.Fail("set the limit of", s.at.Path, err)
+	return recipe.Fail("set the limit of", s.at.Path, err)
 }
 
 // storeLimit replaces the limit that is stored by a new one, in one transaction that
@@ -69,11 +69,11 @@ func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
 		}
 		ops := []any{&zk.SetDataRequest{Path: s.at.Path, Data: []byte(strconv.Itoa(limit)), Version: stat.Version}}
 		for _, name := range children {
-			if line.IsLimit(name) {
+			if _, _, ok := contender.ParseLimit(name); ok {
 				ops = append(ops, &zk.DeleteRequest{Path: path.Join(s.at.Path, name), Version: -1})
 			}
 		}
-		ops = append(ops, &zk.CreateRequest{Path: path.Join(s.at.Path, line.LimitPrefix(limit)), Acl: s.at.ACL, Flags: zk.FlagSequence})
+		ops = append(ops, &zk.CreateRequest{Path: path.Join(s.at.Path, limitPrefix(limit)), Acl: s.at.ACL, Flags: zk.FlagSequence})
 		_, err = writer.Run(ctx, txn.Transaction{Ops: ops, Alone: true})
 		switch {
 		case err == nil:

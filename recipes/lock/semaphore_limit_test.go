@@ -36,7 +36,7 @@ func TestSemaphoreLimitIsStored(t *testing.T) {
 		a, b, c := w.contend(5, 1), w.contend(5, 1), w.contend(5, 1)
 		w.holding(a, b)
 		c.waits()
-		for _, x := range []*contender{a, b, c} {
+		for _, x := range []*semContender{a, b, c} {
 			x.release()
 		}
 		w.clean()
@@ -68,7 +68,7 @@ func TestSemaphoreNodeIsSwept(t *testing.T) {
 // A raise lets in at once who waits, as many as fit.
 func TestSemaphoreRaise(t *testing.T) {
 	playSem(t, func(w *semWorld) {
-		var all []*contender
+		var all []*semContender
 		for range 6 {
 			all = append(all, w.contend(1, 1))
 		}
@@ -90,13 +90,13 @@ func TestSemaphoreRaise(t *testing.T) {
 // A lower limit takes no lease away, and is met before anybody else is let in.
 func TestSemaphoreLower(t *testing.T) {
 	playSem(t, func(w *semWorld) {
-		var all []*contender
+		var all []*semContender
 		for range 7 {
 			all = append(all, w.contend(4, 1))
 		}
 		w.setLimit(2)
 		w.holding(all[:4]...)
-		for i, c := range []*contender{all[1], all[3]} {
+		for i, c := range []*semContender{all[1], all[3]} {
 			c.release()
 			w.waiting(all[4:]...)
 			require.Len(w, w.leases(), 6-i)
@@ -117,7 +117,7 @@ func TestSemaphoreLower(t *testing.T) {
 // there to tell. The last of them stays; the others' departure lets it in.
 func TestSemaphoreNewcomerAfterALowerLimit(t *testing.T) {
 	playSem(t, func(w *semWorld) {
-		var all []*contender
+		var all []*semContender
 		for range 4 {
 			all = append(all, w.contend(4, 1))
 		}

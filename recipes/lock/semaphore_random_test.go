@@ -14,7 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -242,8 +242,8 @@ func (s *semSchedule) nobodyIsStranded() {
 	}
 	children, _, err := s.operator.Children(semPath)
 	require.NoError(s, err)
-	contenders, _, _ := line.Order(children, "")
-	limit, _, stored := line.StoredLimit(children)
+	contenders, _, _ := contender.Order(children, "")
+	limit, _, stored := storedLimit(children)
 	if !stored {
 		limit = s.limit
 	}
@@ -251,10 +251,7 @@ func (s *semSchedule) nobodyIsStranded() {
 	defer s.mu.Unlock()
 	taken := int64(0)
 	for _, name := range contenders {
-		if !line.Recognized(name) {
-			continue // the record of a SetLimit, whose random name can end in ten digits
-		}
-		if taken += line.Taken([]string{name}); taken > int64(limit) {
+		if taken += leasesOf([]string{name}); taken > int64(limit) {
 			return
 		}
 		if !slices.ContainsFunc(s.given, func(g *given) bool { return g.hold.path == semPath+"/"+name && g.hold.Err() == nil }) {

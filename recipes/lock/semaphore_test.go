@@ -41,7 +41,7 @@ func TestSemaphoreGivesUpToTheLimit(t *testing.T) {
 // whose departure counts.
 func TestSemaphoreHoldersLeaveInAnyOrder(t *testing.T) {
 	playSem(t, func(w *semWorld) {
-		var all []*contender
+		var all []*semContender
 		for range 8 {
 			all = append(all, w.contend(3, 1))
 		}
@@ -80,7 +80,7 @@ func TestSemaphoreWeights(t *testing.T) {
 func TestSemaphoreOneReleaseLetsInSeveral(t *testing.T) {
 	playSem(t, func(w *semWorld) {
 		big := w.contend(4, 4)
-		var all []*contender
+		var all []*semContender
 		for range 6 {
 			all = append(all, w.contend(4, 1))
 		}
@@ -163,7 +163,7 @@ func TestSemaphoreGivingUp(t *testing.T) {
 	for gone := range 3 {
 		playSem(t, func(w *semWorld) {
 			holder := w.contend(1, 1)
-			line := []*contender{w.contend(1, 1), w.contend(1, 1), w.contend(1, 1)}
+			line := []*semContender{w.contend(1, 1), w.contend(1, 1), w.contend(1, 1)}
 			line[gone].cancel()
 			synctest.Wait()
 			line[gone].fails(context.Canceled)
@@ -190,7 +190,7 @@ func TestSemaphoreGivingUpMakesRoom(t *testing.T) {
 		w.holding(a, b)
 		c.waits()
 		holder.release()
-		for _, x := range []*contender{a, b, c} {
+		for _, x := range []*semContender{a, b, c} {
 			x.release()
 		}
 		w.clean()

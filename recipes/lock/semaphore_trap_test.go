@@ -174,7 +174,7 @@ func TestTrap11_SemaphoreZnodeOfThePreviousSession(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		playSem(t, func(w *semWorld) {
 			holder := w.contend(2, 2)
-			var between *contender
+			var between *semContender
 			if !first {
 				between = w.contend(2, 1)
 			}
@@ -202,15 +202,15 @@ func TestTrap11_SemaphoreZnodeOfThePreviousSession(t *testing.T) {
 // CURATOR-206, kazoo #2: a holder is not told that its lease is gone.
 func TestTrap14_SemaphoreHolderIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
-		lose func(w *semWorld, c *contender)
+		lose func(w *semWorld, c *semContender)
 		want []error
 	}{
-		"out of reach": {func(w *semWorld, c *contender) { w.srv.Blackhole(zktest.BothWays, c.session()) }, []error{recipes.ErrLeaseExpired}},
-		"deleted":      {func(w *semWorld, c *contender) { w.remove(c.path()) }, []error{recipes.ErrDeleted}},
-		"expired": {func(w *semWorld, c *contender) {
+		"out of reach": {func(w *semWorld, c *semContender) { w.srv.Blackhole(zktest.BothWays, c.session()) }, []error{recipes.ErrLeaseExpired}},
+		"deleted":      {func(w *semWorld, c *semContender) { w.remove(c.path()) }, []error{recipes.ErrDeleted}},
+		"expired": {func(w *semWorld, c *semContender) {
 			require.NoError(w, w.srv.ExpireSession(c.session()))
 		}, []error{recipes.ErrSessionExpired, recipes.ErrDeleted}}, // the znode's end is told first
-		"closed": {func(_ *semWorld, c *contender) { c.conn.Close() }, []error{recipes.ErrConnClosed, recipes.ErrDeleted}},
+		"closed": {func(_ *semWorld, c *semContender) { c.conn.Close() }, []error{recipes.ErrConnClosed, recipes.ErrDeleted}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			playSem(t, func(w *semWorld) {
@@ -249,7 +249,7 @@ func TestTrap14_SemaphoreHolderIsTold(t *testing.T) {
 func TestTrap18_SemaphoreSessionReplaced(t *testing.T) {
 	playSem(t, func(w *semWorld) {
 		a, b := w.contend(1, 1), w.contend(1, 1)
-		for _, c := range []*contender{a, b} {
+		for _, c := range []*semContender{a, b} {
 			w.cut(c.conn)
 			require.NoError(w, w.srv.ExpireSession(c.session()))
 		}
@@ -267,7 +267,7 @@ func TestTrap22_SemaphoreConnClosed(t *testing.T) {
 	playSem(t, func(w *semWorld) {
 		holder := w.contend(1, 1)
 		first, second := w.contend(1, 1), w.contend(1, 1)
-		for _, c := range []*contender{first, second} {
+		for _, c := range []*semContender{first, second} {
 			c.conn.Close()
 			w.pass(2 * time.Second)
 			c.fails(recipes.ErrConnClosed)
@@ -308,7 +308,7 @@ func TestTrap24_SemaphorePredecessorVanishes(t *testing.T) {
 // anew.
 func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
 	playSem(t, func(w *semWorld) {
-		all := []*contender{w.contend(2, 1), w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)}
+		all := []*semContender{w.contend(2, 1), w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)}
 		for i := range 5 {
 			for _, path := range append(w.leases(), semPath) {
 				_, err := w.operator.Set(path, fmt.Append(nil, i), -1)
@@ -360,7 +360,7 @@ func TestTrap32_SemaphoreCounterComesToItsEnd(t *testing.T) {
 	playSem(t, func(w *semWorld) {
 		w.contend(2, 1).release()
 		require.NoError(w, w.srv.SetSequence(semPath, math.MaxInt32-5))
-		var all []*contender
+		var all []*semContender
 		for range 4 {
 			all = append(all, w.contend(2, 1))
 		}

@@ -6,13 +6,13 @@ import (
 	"slices"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
+	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // visit is one acquisition of leases in company: a place at the mutex, and once that
-// is held, one place for each lease. Each place has its goroutine in line.Stand; the
+// is held, one place for each lease. Each place has its goroutine in queue.Stand; the
 // one in run owns everything else, and outlives them.
 type visit struct {
 	*company
@@ -22,7 +22,7 @@ type visit struct {
 
 	events      chan event
 	open        int // places that have not ended
-	removals    []*line.Removal
+	removals    []*queue.Removal
 	atMutex     context.Context
 	leaveMutex  context.CancelCauseFunc
 	atLeases    context.Context
@@ -42,9 +42,9 @@ type visit struct {
 // event is what one place reports.
 type event struct {
 	lease int // which one, or mutexPlace
-	line.State
-	ended   bool // the last event of the place; Err is what line.Stand returned
-	removal *line.Removal
+	queue.State
+	ended   bool // the last event of the place; Err is what queue.Stand returned
+	removal *queue.Removal
 	handled chan struct{} // closed when the place may go on
 }
 
@@ -80,7 +80,7 @@ func (c *company) acquire(ctx context.Context, n int, once bool) (*Hold, error) 
 
 // run stays until all places have been left, and returns why, and the removal of all
 // that they have created.
-func (v *visit) run(ctx context.Context) (*line.Removal, error) {
+func (v *visit) run(ctx context.Context) (*queue.Removal, error) {
 	v.atMutex, v.leaveMutex = context.WithCancelCause(context.Background())
 	v.atLeases, v.leaveLeases = context.WithCancelCause(context.Background())
 	defer v.leaveMutex(nil)
@@ -107,15 +107,15 @@ func (v *visit) run(ctx context.Context) (*line.Removal, error) {
 			v.leave(context.Cause(ctx))
 		}
 	}
-	return line.Join(v.removals...), v.reason
+	return queue.Join(v.removals...), v.reason
 }
 
 // enter takes a place in line.
-func (v *visit) enter(ctx context.Context, lease int, cfg *line.Config) {
+func (v *visit) enter(ctx context.Context, lease int, cfg *queue.Config) {
 	v.open++
 	go func() {
-		removal, err := line.Stand(ctx, cfg, func(s line.State) { v.report(event{lease: lease, State: s}) })
-		v.report(event{lease: lease, State: line.State{Err: err}, ended: true, removal: removal})
+		removal, err := queue.Run(ctx, cfg, func(s queue.State) { v.report(event{lease: lease, State: s}) })
+		v.report(event{lease: lease, State: queue.State{Err: err}, ended: true, removal: removal})
 	}()
 }
 
@@ -164,7 +164,7 @@ func (v *visit) takeLeases() {
 	v.leased = true
 	for i := range v.n {
 		cfg := v.config(v.leases, v.leaseName, v.makeLeases)
-		cfg.Room = &line.Room{Weight: 1, Limit: v.room, Everybody: true}
+		cfg.Admit = allChildren(v.room)
 		v.enter(v.atLeases, i, cfg)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // waiter, and that one the next.
 func TestTrap52_SemaphoreNoHerd(t *testing.T) {
 	playSem(t, func(w *semWorld) {
-		var all []*contender
+		var all []*semContender
 		for range 20 {
 			all = append(all, w.contend(3, 1))
 		}
@@ -46,7 +46,7 @@ func TestTrap52_SemaphoreNoHerd(t *testing.T) {
 }
 
 // firstTwo are the first two who wait.
-func firstTwo(all []*contender) (first, next *contender) {
+func firstTwo(all []*semContender) (first, next *semContender) {
 	for _, c := range all {
 		switch over, _, _ := c.result(); {
 		case over:
@@ -60,7 +60,7 @@ func firstTwo(all []*contender) (first, next *contender) {
 }
 
 // holders are the sessions of those whose Acquire has returned.
-func holders(all []*contender) (sessions []int64) {
+func holders(all []*semContender) (sessions []int64) {
 	for _, c := range all {
 		if over, _, _ := c.result(); over {
 			sessions = append(sessions, c.session())
@@ -87,7 +87,7 @@ func TestSemaphoreHintLost(t *testing.T) {
 		w.waiting(d, e)
 		b.release()
 		w.holding(c, d)
-		for _, x := range []*contender{c, d, e} {
+		for _, x := range []*semContender{c, d, e} {
 			x.release()
 		}
 		w.clean()
@@ -174,7 +174,7 @@ func TestSemaphoreWatchesNotSetAnew(t *testing.T) {
 			playSem(t, func(w *semWorld) {
 				a, b := w.contend(2, 1), w.contend(2, 1)
 				c, d := w.contend(2, 1), w.contend(2, 1)
-				away := []*contender{c, d}[i]
+				away := []*semContender{c, d}[i]
 				failed := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: away.session()}, zktest.Fail(zk.ErrAPIError))
 				w.cut(away.conn)
 				a.release()
@@ -196,7 +196,7 @@ func TestSemaphoreWatchesNotSetAnew(t *testing.T) {
 func TestSemaphoreHintRefused(t *testing.T) {
 	playSem(t, func(w *semWorld) {
 		acl := append(zk.WorldACL(zk.PermAll&^zk.PermWrite), zk.DigestACL(zk.PermAll, "somebody", "else")...)
-		contend := func(opts ...recipes.Option) *contender {
+		contend := func(opts ...recipes.Option) *semContender {
 			return w.ask(w.semaphore(w.connect(), 2, opts...), 1)
 		}
 		a, b := contend(), contend()
@@ -273,7 +273,7 @@ func TestTrap25_SemaphoreWatchesDoNotAddUp(t *testing.T) {
 			watches := slices.DeleteFunc(w.srv.Watches(), func(x zktest.Watch) bool { return x.Session != conn.SessionID() })
 			require.LessOrEqual(w, len(watches), 2+3, "two of their own, the line's, the predecessor's, that of x")
 			require.LessOrEqual(w, clientWatches(conn), 2*(2+3), "each was set again once")
-			for _, x := range []*contender{second, first, third} {
+			for _, x := range []*semContender{second, first, third} {
 				x.cancel()
 				synctest.Wait()
 			}
@@ -300,7 +300,7 @@ func TestSemaphoreLeavesNoWatch(t *testing.T) {
 		c.release()
 		e.release()
 		w.clean()
-		for _, x := range []*contender{a, b, c, d, e} {
+		for _, x := range []*semContender{a, b, c, d, e} {
 			require.Zero(w, clientWatches(x.conn))
 		}
 	})

@@ -66,8 +66,8 @@ func (w *semWorld) semaphore(conn *zk.Conn, limit int, opts ...recipes.Option) *
 	return s
 }
 
-// contender is a call of Acquire and what has come of it.
-type contender struct {
+// semContender is a call of Acquire and what has come of it.
+type semContender struct {
 	w      *semWorld
 	conn   *zk.Conn
 	cancel context.CancelFunc
@@ -81,20 +81,20 @@ type contender struct {
 
 // contend has somebody with a session of its own ask for n leases, and lets it find
 // its place.
-func (w *semWorld) contend(limit, n int) *contender {
+func (w *semWorld) contend(limit, n int) *semContender {
 	return w.ask(w.semaphore(w.connect(), limit), n)
 }
 
-func (w *semWorld) ask(s *Semaphore, n int) *contender {
+func (w *semWorld) ask(s *Semaphore, n int) *semContender {
 	c := w.start(s, n)
 	synctest.Wait()
 	return c
 }
 
 // start is ask that does not wait.
-func (w *semWorld) start(s *Semaphore, n int) *contender {
+func (w *semWorld) start(s *Semaphore, n int) *semContender {
 	ctx, cancel := context.WithCancel(w.Context())
-	c := &contender{w: w, conn: s.at.Conn, cancel: cancel}
+	c := &semContender{w: w, conn: s.at.Conn, cancel: cancel}
 	w.Cleanup(cancel)
 	go func() {
 		h, err := s.Acquire(ctx, n)
@@ -105,14 +105,14 @@ func (w *semWorld) start(s *Semaphore, n int) *contender {
 	return c
 }
 
-func (c *contender) result() (over bool, h *Hold, err error) {
+func (c *semContender) result() (over bool, h *Hold, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.over, c.hold, c.err
 }
 
 // holds asserts that the leases were granted and are held.
-func (c *contender) holds() *Hold {
+func (c *semContender) holds() *Hold {
 	c.w.Helper()
 	over, h, err := c.result()
 	require.True(c.w, over, "it waits\n%s", c.w.srv.Tree())
@@ -121,14 +121,14 @@ func (c *contender) holds() *Hold {
 	return h
 }
 
-func (c *contender) waits() {
+func (c *semContender) waits() {
 	c.w.Helper()
 	over, _, err := c.result()
 	require.False(c.w, over, "it does not wait: %v\n%s", err, c.w.srv.Tree())
 }
 
 // fails asserts that Acquire has returned an error.
-func (c *contender) fails(want error) {
+func (c *semContender) fails(want error) {
 	c.w.Helper()
 	over, _, err := c.result()
 	require.True(c.w, over, "it waits")
@@ -136,17 +136,17 @@ func (c *contender) fails(want error) {
 }
 
 // release gives the leases back and lets that take effect.
-func (c *contender) release() {
+func (c *semContender) release() {
 	c.w.Helper()
 	require.NoError(c.w, c.holds().Release(c.w.Context()))
 	synctest.Wait()
 }
 
-// session is that of the contender's connection.
-func (c *contender) session() int64 { return c.conn.SessionID() }
+// session is that of the semContender's connection.
+func (c *semContender) session() int64 { return c.conn.SessionID() }
 
-// path is that of the only znode that the contender's session owns.
-func (c *contender) path() string {
+// path is that of the only znode that the semContender's session owns.
+func (c *semContender) path() string {
 	c.w.Helper()
 	for _, s := range c.w.srv.Sessions() {
 		if s.ID == c.session() {
@@ -159,14 +159,14 @@ func (c *contender) path() string {
 }
 
 // waiting asserts who waits, and holding who holds.
-func (w *semWorld) waiting(all ...*contender) {
+func (w *semWorld) waiting(all ...*semContender) {
 	w.Helper()
 	for _, c := range all {
 		c.waits()
 	}
 }
 
-func (w *semWorld) holding(all ...*contender) {
+func (w *semWorld) holding(all ...*semContender) {
 	w.Helper()
 	for _, c := range all {
 		c.holds()
@@ -185,7 +185,7 @@ func (w *semWorld) leases() (names []string) {
 	return names
 }
 
-// clean asserts that no znode of a contender and no watch is left.
+// clean asserts that no znode of a semContender and no watch is left.
 func (w *semWorld) clean() {
 	w.Helper()
 	synctest.Wait()
@@ -251,7 +251,7 @@ func (w *semWorld) remove(path string) {
 	synctest.Wait()
 }
 
-// stand has the operator own a contender's znode of the given prefix.
+// stand has the operator own a semContender's znode of the given prefix.
 func (w *semWorld) stand(prefix string) string {
 	w.Helper()
 	path, err := w.operator.Create(semPath+"/"+prefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))

@@ -6,13 +6,13 @@ import (
 	"path"
 	"slices"
 
-	setup "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 )
 
 // Waiter is a contender for a [Mutex] whose position in the queue can be queried. Its
 // methods may be called from any goroutine.
 type Waiter struct {
-	q     *queue
+	q     *lockQueue
 	ctx   context.Context
 	place *place      // nil where refused is set
 	keep  func() bool // has the context's end not concern the place any more
@@ -24,7 +24,7 @@ type Waiter struct {
 // contender is removed if the context is done before Wait has returned a Hold. The caller
 // must call Wait or end the context.
 func (m *Mutex) Join(ctx context.Context) *Waiter {
-	w := &Waiter{q: &m.queue, ctx: ctx, refused: refuse(ctx, m.at, true)}
+	w := &Waiter{q: &m.lockQueue, ctx: ctx, refused: refuse(ctx, m.at, true)}
 	if w.refused == nil {
 		w.refused = context.Cause(ctx)
 	}
@@ -41,7 +41,7 @@ func (m *Mutex) Join(ctx context.Context) *Waiter {
 // and the same errors. Only one call of Wait returns the Hold.
 func (w *Waiter) Wait() (*Hold, error) {
 	h, err := w.wait()
-	return h, setup.Fail("lock", w.q.at.Path, err)
+	return h, recipe.Fail("lock", w.q.at.Path, err)
 }
 
 func (w *Waiter) wait() (*Hold, error) {
@@ -69,7 +69,7 @@ func (w *Waiter) wait() (*Hold, error) {
 // more.
 func (w *Waiter) Position(ctx context.Context) (int, error) {
 	ahead, err := w.position(ctx)
-	return ahead, setup.Fail("position", w.q.at.Path, err)
+	return ahead, recipe.Fail("position", w.q.at.Path, err)
 }
 
 func (w *Waiter) position(ctx context.Context) (int, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/line"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -114,7 +114,7 @@ func (w *world) checkGrants() {
 
 // note keeps a hold for checkGrants.
 func (w *world) note(h *Hold) {
-	g := &granted{Hold: h, dir: h.dir, reads: line.Reads(path.Base(h.Path())), from: time.Now()}
+	g := &granted{Hold: h, dir: h.dir, reads: contender.Reads(path.Base(h.Path())), from: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.grants = append(w.grants, g)
@@ -217,8 +217,8 @@ func (w *world) contenders() (found []string) {
 		}
 	}
 	for _, parent := range parents {
-		names, _, _ := line.Order(children[parent], "")
-		for _, name := range slices.DeleteFunc(names, func(name string) bool { return !line.Recognized(name) }) {
+		names, _, _ := contender.Order(children[parent], "")
+		for _, name := range slices.DeleteFunc(names, func(name string) bool { return !contender.Recognized(name) }) {
 			found = append(found, path.Join(parent, name))
 		}
 	}
@@ -234,11 +234,31 @@ func (w *world) line(paths ...string) {
 // created lists the contenders' znodes that were ever created.
 func (w *world) created() (paths []string) {
 	for _, e := range w.srv.Log() {
-		if strings.HasPrefix(e.Created, node+"/") {
+		switch {
+		case strings.HasPrefix(e.Created, node+"/"):
 			paths = append(paths, e.Created)
+		case e.Code == 0 && isStampedCreate(e):
+			paths = append(paths, e.Path)
 		}
 	}
 	return paths
+}
+
+// isStampedCreate reports whether an entry is a create in one transaction with the write of the
+// lock's znode. Its path has no sequence number.
+func isStampedCreate(e zktest.Entry) bool {
+	return e.Op == zktest.OpMulti && e.Ops == 2 && strings.HasPrefix(e.Path, node+"/") && strings.ContainsAny(e.Path[len(e.Path)-1:], "-_")
+}
+
+// beforeCreate runs do before each create of a contender's znode.
+func (w *world) beforeCreate(do zktest.HookFunc) {
+	w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: under}, do)
+	w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: under}, func(q *zktest.Request) zktest.Verdict {
+		if !slices.Contains(q.Paths, node) {
+			return zktest.Pass(q) // not a create
+		}
+		return do(q)
+	})
 }
 
 // ran asserts that hooks have met their requests.

@@ -1,6 +1,7 @@
-package line
+package contender
 
 import (
+	"crypto/rand"
 	"math"
 	"regexp"
 	"strings"
@@ -8,6 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
+
+// guid returns a new GUID.
+func guid() string {
+	var random [16]byte
+	_, _ = rand.Read(random[:])
+	return GUIDOf(random)
+}
 
 func TestSequenceOf(t *testing.T) {
 	for name, want := range map[string]int32{
@@ -27,14 +35,15 @@ func TestSequenceOf(t *testing.T) {
 	}
 }
 
-// Such numbers are read in others' names, and no candidate of ours keeps one.
-func TestExhausted(t *testing.T) {
+// The numbers of an exhausted counter are accepted in the names of other contenders, but not in
+// the contender's own name.
+func TestIsExhausted(t *testing.T) {
 	for sequence, want := range map[int32]bool{0: false, math.MaxInt32 - 1: false, math.MaxInt32: true, math.MinInt32: true, -1: true} {
-		require.Equal(t, want, CuratorLatch.exhausted(latch(sequence)), sequence)
+		require.Equal(t, want, CuratorLatch.isExhausted(latch(sequence)), sequence)
 	}
 }
 
-func TestForeignNames(t *testing.T) {
+func TestSequenceOf_UnknownNames(t *testing.T) {
 	for _, name := range []string{
 		"", "-", "config", "DONE", "ABANDONED", "0000000001", "-0000000001", "latch-", "latch-1", "latch-99999999999",
 		"clock-0000000001", "vehicle_0000000001", "latch-2147483648", "latch-000000000x", "_c_", "_c_short-latch-",
@@ -45,19 +54,19 @@ func TestForeignNames(t *testing.T) {
 	}
 }
 
-func TestOwnNames(t *testing.T) {
+func TestNamePrefix(t *testing.T) {
 	curator := regexp.MustCompile(`^_c_[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-latch-$`)
 	kazoo := regexp.MustCompile(`^[0-9a-f]{32}__lock__$`)
 	seen := map[string]bool{}
 	for range 100 {
-		guid := newGUID()
+		guid := guid()
 		require.False(t, seen[guid])
 		seen[guid] = true
-		require.Regexp(t, curator, CuratorLatch.prefix(guid))
-		require.Regexp(t, kazoo, Kazoo.prefix(guid))
+		require.Regexp(t, curator, CuratorLatch.NamePrefix(guid))
+		require.Regexp(t, kazoo, Kazoo.NamePrefix(guid))
 		for _, n := range []Naming{CuratorLatch, Kazoo} {
-			require.True(t, ours(n.prefix(guid)+"0000000001"), n.prefix(guid))
-			_, ok := sequenceOf(n.prefix(guid) + "0000000001")
+			require.True(t, IsOurs(n.NamePrefix(guid)+"0000000001"), n.NamePrefix(guid))
+			_, ok := sequenceOf(n.NamePrefix(guid) + "0000000001")
 			require.True(t, ok)
 		}
 	}
@@ -71,14 +80,14 @@ func TestGUID(t *testing.T) {
 	require.Equal(t, "lock-0000000001", GUID("lock-0000000001"), "without a GUID")
 }
 
-func TestNamesOfOthersAreNotOurs(t *testing.T) {
+func TestIsOurs_NamesOfOtherLibraries(t *testing.T) {
 	for _, name := range []string{
 		"_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-latch-0000000001",
-		"_c_597de0d1c10b8e1ea9f73a88a1fa7c26-lock-0000000001", // zk.Lock, by bad luck with the mark
+		"_c_597de0d1c10b8e1ea9f73a88a1fa7c26-lock-0000000001", // zk.Lock, which happens to contain the mark
 		"597de0d1c10b4e1ea9f73a88a1fa7c26__lock__0000000001",
 		"latch-0000000001", "le_0000000001", "", "_c_",
 	} {
-		require.False(t, ours(name), name)
+		require.False(t, IsOurs(name), name)
 	}
 }
 
@@ -89,7 +98,7 @@ func FuzzSequenceOf(f *testing.F) {
 		if _, ok := sequenceOf(name); ok {
 			require.True(t, strings.ContainsAny(name, "0123456789"))
 		}
-		if ours(name) {
+		if IsOurs(name) {
 			require.Contains(t, name, mark)
 		}
 	})
@@ -97,20 +106,20 @@ func FuzzSequenceOf(f *testing.F) {
 
 func TestReads(t *testing.T) {
 	for name, want := range map[string]bool{
-		CuratorRead.prefix(newGUID()) + "0000000001": true, KazooRead.prefix(newGUID()) + "-2147483648": true, "__READ__0000000001": true,
-		CuratorWrite.prefix(newGUID()) + "0000000001": false, Kazoo.prefix(newGUID()) + "0000000001": false, "lock-0000000001": false, "": false,
+		CuratorRead.NamePrefix(guid()) + "0000000001": true, KazooRead.NamePrefix(guid()) + "-2147483648": true, "__READ__0000000001": true,
+		CuratorWrite.NamePrefix(guid()) + "0000000001": false, Kazoo.NamePrefix(guid()) + "0000000001": false, "lock-0000000001": false, "": false,
 	} {
 		require.Equal(t, want, Reads(name), name)
 	}
 }
 
-func TestNumberOf(t *testing.T) {
+func TestSequenceOfAny(t *testing.T) {
 	for name, want := range map[string]int32{
 		"0000000001": 1, "00000000002": 2, "n_0000000003": 3, "node_0000000004": 4, "zkonce-0000000005": 5, "c_0000000006": 6,
 		"_c_597de0d1c10b4e1ea9f73a88a1fa7c26-guid-n_0000000007": 7, "x-0000000008": 8, "clock-2147483647": math.MaxInt32,
-		"le_0000000009": 9, CuratorLatch.prefix(newGUID()) + "-000000001": -1,
+		"le_0000000009": 9, CuratorLatch.NamePrefix(guid()) + "-000000001": -1,
 	} {
-		number, ok := numberOf(name)
+		number, ok := sequenceOfAny(name)
 		require.True(t, ok, name)
 		require.Equal(t, want, number, name)
 	}
@@ -118,22 +127,22 @@ func TestNumberOf(t *testing.T) {
 		"", "DONE", "n_", "n_000000001", "n_00000000x1", "n_2147483648", "n_0000000001 ", "limit-3-0000000001",
 		HeldToWrite + "597de0d1c10b4e1ea9f7340000000001", HeldToRead + "597de0d1c10b4e1ea9f7340000000001",
 	} {
-		_, ok := numberOf(name)
+		_, ok := sequenceOfAny(name)
 		require.False(t, ok, name)
 	}
 }
 
-// A prefix that ends like a number's sign does not hide that the counter has ended.
-func TestExhaustedPlainNames(t *testing.T) {
+// A prefix that ends like the sign of a number does not hide that the counter is exhausted.
+func TestIsExhausted_PlainNames(t *testing.T) {
 	for name, want := range map[string]bool{
 		"n-0000000001": false, "n-2147483646": false, "n-2147483647": true, "n--000000005": true, "n--2147483648": true, "n--2147483600": true,
 	} {
-		require.Equal(t, want, Prefix("n-").exhausted(name), name)
+		require.Equal(t, want, Prefix("n-").isExhausted(name), name)
 	}
-	require.True(t, Prefix("n").exhausted("n-2147483600"))
+	require.True(t, Prefix("n").isExhausted("n-2147483600"))
 }
 
-func TestNamingCheck(t *testing.T) {
+func TestCheck(t *testing.T) {
 	for _, n := range []Naming{CuratorLatch, Kazoo, Prefix(""), Prefix("n_"), ProtectedPrefix("n_")} {
 		require.NoError(t, n.Check(), n)
 	}

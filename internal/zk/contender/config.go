@@ -1,0 +1,91 @@
+package contender
+
+import "time"
+
+// Config is the constant part of a contender.
+type Config struct {
+	Policy
+
+	Dir    string // the path of the queue's znode, for errors
+	Naming Naming
+	// Tombstone is the name of a child that marks the queue as ended, "" for none.
+	Tombstone string
+	// CanMakeQueue reports that the znode of the queue is created if it does not exist.
+	// Otherwise its absence means that the queue has ended.
+	CanMakeQueue bool
+	// QueueCzxid identifies the znode of the queue, unless it is 0. Another znode at the same
+	// path is another queue.
+	QueueCzxid int64
+	// QueueSession is the session in which the znode of the queue was seen, or 0. In another
+	// session its absence does not show that a client has deleted it.
+	QueueSession int64
+	// Lookahead makes the contender watch its own znode, and the contender before its
+	// predecessor, from the beginning. Otherwise it does so after PreparePerContender for each
+	// earlier contender, and during its turn it watches its own znode after OwnDelay.
+	Lookahead bool
+	// Patience limits how long ZooKeeper may be unreachable while the contender joins, or while
+	// it looks for the reason why its znode was deleted; 0 means no limit.
+	Patience time.Duration
+	// Standby is how long the next contender keeps a lease in advance, so that its turn is
+	// proven when it comes. Afterwards it requests a lease only when its turn has come.
+	Standby time.Duration
+}
+
+// Policy determines when it is a contender's turn. Nil functions stand for an exclusive lock
+// or an election: each contender waits for all earlier ones.
+type Policy struct {
+	// Blocks reports whether the contender waits for an earlier one with this name.
+	Blocks func(name string) bool
+	// Replaceable reports whether an earlier contender can be replaced by another one at the
+	// same position, so that its deletion does not prove that the position is free.
+	Replaceable func(name string) bool
+	// Admit decides whether a contender has its turn together with others.
+	Admit func(l Listing) Admission
+}
+
+// Listing is the input of [Policy.Admit].
+type Listing struct {
+	Own         string
+	Predecessor string // the last of the earlier contenders, "" if there is none
+	Names       []string
+	// Counts reports whether a child counts: it is not an orphaned znode of the contender
+	// itself.
+	Counts func(name string) bool
+}
+
+// Admission is the result of [Policy.Admit].
+type Admission struct {
+	// Turn reports that it is the contender's turn.
+	Turn bool
+	// Any reports that the departure of any earlier contender may bring the turn. Otherwise the
+	// contender waits for a change of its predecessor.
+	Any bool
+	// Next reports that all earlier contenders have their turn, so that the contender should
+	// have a lease in advance.
+	Next bool
+	// Followed reports that a contender waits behind this one, which must be notified when this
+	// one has its turn.
+	Followed bool
+	// Err ends the contender.
+	Err error
+}
+
+const (
+	// PreparePerContender is how long a contender without Lookahead waits, for each earlier
+	// contender, until it prepares for its turn. If turns are shorter, the preparation would be
+	// late, and would delay others by its requests.
+	PreparePerContender = 5 * time.Millisecond / 2
+	// OwnDelay is how long a turn lasts before the contender watches its own znode, if it did
+	// not while it was queued.
+	OwnDelay = 2 * time.Millisecond
+	// reasonDelay is how long the reason of a deletion may be unknown before the deletion is
+	// reported a second time.
+	reasonDelay = 10 * time.Millisecond
+	// reconnectDelay is added to Patience for the reason of a deletion: the client library
+	// waits for a second before it connects to a server again.
+	reconnectDelay = 2 * time.Second
+	// doubtDelay is after how long a watch that may never fire is set again, and
+	// longDoubtDelay if that was done before.
+	doubtDelay     = 2 * time.Second
+	longDoubtDelay = 10 * time.Second
+)

@@ -1,0 +1,478 @@
+package contender
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
+
+// phase is the state of a contender in the diagram of the package documentation.
+type phase uint8
+
+const (
+	joining phase = iota
+	queued
+	holding
+	lost
+	leaving
+	gone
+)
+
+// Contender is the state machine of one contender. Create it with New. It must not be used
+// concurrently.
+type Contender struct {
+	cfg   *Config
+	phase phase
+	conn  Conn // as of the current step
+	out   []Output
+
+	pending requestSet // requests without a reply
+
+	// What the contender has created.
+	prefixes  []string // the beginnings of the names of all znodes that may exist
+	search    bool     // a create was not answered: search for its znode
+	found     []string // znodes of such creates that were not examined yet
+	orphans   []string // znodes of such creates that a listing has shown
+	name      string   // the contender's znode, "" if there is none
+	session   int64    // that owns it, 0 if that is unknown
+	czxid     int64    // of it, 0 if that is unknown
+	fresh     bool     // the create was answered, so it proves that the session was alive
+	vanished  bool     // the server has reported that the znode was deleted
+	outlived  string   // a znode whose session has expired
+	renamedTo string   // the name to which the contender is being renamed
+
+	// What it knows of the queue.
+	list     bool     // a listing is needed that is sent from now on
+	listAll  bool     // and a watch on the queue
+	ignored  []string // children that have names of contenders and do not count
+	searched bool     // the orphans are known as of the last Search
+	listed   bool     // the following is known
+	blocking int      // the number of earlier contenders that the contender waits for
+	next     bool     // the predecessor is the only one, and is not replaceable
+	nextIn   uint64   // the epoch of the listing that has shown this
+	turn     bool
+	admitted Admission // of Policy.Admit
+	pred     other     // the predecessor
+	before   other     // the contender before it
+
+	// Watches.
+	epoch      uint64 // in which they were set
+	reset      bool   // set them again, because the connection has broken
+	own        bool   // the contender's znode is watched
+	queue      bool   // the queue is watched
+	lookahead  bool
+	preparing  bool // PrepareTimer was set
+	impatient  bool // PatienceTimer is set
+	doubting   bool // DoubtTimer is set
+	standingBy bool // StandbyTimer was set
+	cold       bool // StandbyTimer has expired
+	ownSoon    bool // OwnTimer was set
+
+	proving    bool
+	leaseKnown bool // the state of the lease in conn is that after Prove
+	counted    bool // lapses is known
+	lapses     uint64
+	notified   bool
+
+	reported State
+	reason   error // why it leaves
+	given    bool  // the reason is the caller's
+}
+
+// other is an earlier contender.
+type other struct {
+	name     string // "" if there is none
+	watched  bool
+	gone     bool // it was deleted
+	safe     bool // see Input.Safe
+	verified bool // an unrecognized name is that of an ephemeral znode
+	// unreadable reports that the znode cannot be read.
+	unreadable bool
+}
+
+// requestSet is a set of kinds of requests.
+type requestSet uint16
+
+func (s requestSet) has(k RequestKind) bool { return s&(1<<k) != 0 }
+func (s *requestSet) add(k RequestKind)     { *s |= 1 << k }
+func (s *requestSet) remove(k RequestKind)  { *s &^= 1 << k }
+
+// New returns a contender. Its first input is Start.
+func New(cfg *Config) *Contender {
+	return &Contender{cfg: cfg, lookahead: cfg.Lookahead}
+}
+
+// Name returns the name of the contender's znode, or "" if it has none.
+func (c *Contender) Name() string { return c.name }
+
+// Holding reports whether it is the contender's turn.
+func (c *Contender) Holding() bool { return c.phase == holding }
+
+// IsPredecessor reports whether the contender waits for the one with this name.
+func (c *Contender) IsPredecessor(name string) bool { return c.phase == queued && c.pred.name == name }
+
+// Done reports whether Finish was output.
+func (c *Contender) Done() bool { return c.phase == gone }
+
+// Leaving reports whether the contender has left: its last State was output.
+func (c *Contender) Leaving() bool { return c.phase >= leaving }
+
+// Reason returns why the contender has left.
+func (c *Contender) Reason() error { return c.reason }
+
+// Watches reports whether the contender still waits for the event of a watch that was set by
+// a request with this name. The driver drops all other watches.
+func (c *Contender) Watches(name string) bool {
+	return c.phase == queued && (c.pred.name == name && c.pred.watched || c.before.name == name && c.before.watched)
+}
+
+// WatchesQueue reports the same for the watch on the queue.
+func (c *Contender) WatchesQueue() bool { return c.phase == queued && c.queue }
+
+// Step consumes an input, given the current state of the connection, appends the outputs to
+// out and returns it.
+func (c *Contender) Step(conn Conn, in *Input, out []Output) []Output {
+	c.conn, c.out = conn, out
+	c.leaseKnown = c.proving
+	switch in.Kind {
+	case Start:
+		c.epoch = conn.Epoch
+	case Replied:
+		c.pending.remove(in.Request.Kind)
+		c.receive(&in.Request, &in.Reply)
+	case Fired:
+		c.receiveEvent(in)
+	case Expired:
+		c.receiveTimer(in.Timer)
+	case Leave:
+		c.leave(in.Err, true)
+	case Rename:
+		c.rename(in.Name, in.Prefix)
+	}
+	c.advance()
+	out, c.out = c.out, nil
+	return out
+}
+
+// advance outputs what follows from the contender's knowledge.
+func (c *Contender) advance() {
+	for {
+		before := c.phase
+		if c.phase < leaving {
+			if err := c.over(); err != nil {
+				c.leave(err, false)
+			}
+		}
+		switch c.phase {
+		case joining:
+			c.join()
+		case queued:
+			c.wait()
+		case holding:
+			c.hold()
+		case lost:
+			c.send(Request{Kind: FindReason})
+		case leaving:
+			c.remove()
+		}
+		if c.phase == before {
+			return
+		}
+	}
+}
+
+// over returns the error if the state of the connection alone ends the contender.
+func (c *Contender) over() error {
+	switch {
+	case c.conn.Closed:
+		return zkerror.ErrConnClosed
+	case c.session != 0 && c.conn.Session != c.session:
+		return zkerror.ErrSessionExpired
+	}
+	return nil
+}
+
+// send outputs a request unless one of the same kind is outstanding. It reports whether it
+// did.
+func (c *Contender) send(r Request) bool {
+	if c.pending.has(r.Kind) {
+		return false
+	}
+	r.Epoch, r.Reset = c.conn.Epoch, c.reset
+	c.pending.add(r.Kind)
+	c.out = append(c.out, Output{Kind: Send, Request: r})
+	return true
+}
+
+// report outputs a state unless it is the one that was reported last.
+func (c *Contender) report(s State) {
+	if s.Err != nil || s.Name != c.reported.Name || s.Predecessor != c.reported.Predecessor || s.First != c.reported.First || s.Proven != c.reported.Proven {
+		c.reported = s
+		c.out = append(c.out, Output{Kind: Report, State: s})
+	}
+}
+
+// setTimer sets a timer unless set says that it is set.
+func (c *Contender) setTimer(set *bool, t Timer, after time.Duration) {
+	if !*set {
+		*set = true
+		c.out = append(c.out, Output{Kind: Set, Timer: t, After: after})
+	}
+}
+
+// stopTimer stops a timer if set says that it is set.
+func (c *Contender) stopTimer(set *bool, t Timer) {
+	if *set {
+		*set = false
+		c.out = append(c.out, Output{Kind: Stop, Timer: t})
+	}
+}
+
+// prove starts or ends the renewal of the lease.
+func (c *Contender) prove(on bool) {
+	if on == c.proving {
+		return
+	}
+	c.proving = on
+	kind := Rest
+	if on {
+		kind = Prove
+	}
+	c.out = append(c.out, Output{Kind: kind, Name: c.name, Fresh: c.fresh})
+}
+
+// receive notes a reply.
+func (c *Contender) receive(r *Request, reply *Reply) {
+	if reply.Doubt && c.phase == queued {
+		delay := doubtDelay
+		if r.Reset {
+			delay = longDoubtDelay
+		}
+		c.setTimer(&c.doubting, DoubtTimer, delay)
+	}
+	switch r.Kind {
+	case Create:
+		c.receiveCreate(reply)
+	case MakeQueue:
+		if reply.Err != nil && c.phase == joining {
+			c.leave(reply.Err, false)
+		}
+	case Search:
+		c.receiveSearch(r, reply)
+	case Inspect:
+		c.receiveStat(r.Name, reply)
+	case List:
+		c.receiveList(r, reply)
+	case ReadOwn:
+		c.receiveOwn(r, reply)
+	case ReadPredecessor, ReadBefore:
+		c.receiveOther(r, reply)
+	case FindReason:
+		c.receiveReason(reply)
+	case Delete:
+		c.receiveDelete(r, reply)
+	case Notify:
+		if err := reply.Err; c.phase == holding && err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zkerror.ErrConnClosed) {
+			// The follower would wait beside free leases. All other failures are the end of
+			// the znode, which wakes it as well.
+			c.leave(err, false)
+		}
+	case Replace:
+		c.receiveReplace(r, reply)
+	}
+}
+
+// receiveEvent notes the event of a watch.
+func (c *Contender) receiveEvent(in *Input) {
+	switch in.Event {
+	case ConnClosed:
+		c.leave(zkerror.ErrConnClosed, false)
+		return
+	case SessionOver:
+		c.leave(zkerror.ErrSessionExpired, false)
+		return
+	}
+	deleted := in.Event == Deleted
+	switch in.Watch {
+	case OwnWatch:
+		c.own = false
+		switch {
+		case in.Name != c.name, c.renamedTo != "":
+			// The rename deletes the znode itself.
+		case deleted:
+			c.lose()
+		case c.phase == queued:
+			c.list = true
+		}
+	case OtherWatch:
+		if c.pred.name == in.Name {
+			c.pred.watched = false
+			c.pred.gone, c.pred.safe = deleted, in.Safe
+			if !deleted {
+				// The queue was marked as ended, which the next contender notices when it
+				// reads the predecessor again. Or, with Policy.Admit, the predecessor has its
+				// turn, and this contender may have it, too.
+				c.list = c.list || c.cfg.Admit != nil
+				c.listAll = c.list
+				c.prove(c.proving || c.cfg.Admit != nil)
+			}
+		}
+		if c.before.name == in.Name {
+			c.before.watched = false
+			c.before.gone, c.before.safe = deleted, in.Safe
+			c.list = c.list || deleted
+		}
+	case QueueWatch:
+		c.queue = false
+		if c.admitted.Any {
+			c.list, c.listAll = true, true
+		}
+	}
+}
+
+// receiveTimer notes that a timer has expired.
+func (c *Contender) receiveTimer(t Timer) {
+	switch t {
+	case PatienceTimer:
+		c.impatient = false
+		switch {
+		case c.phase == joining && !c.conn.Up:
+			c.leave(zkerror.ErrUnreachable, false)
+		case c.phase == lost:
+			c.leave(zkerror.ErrDeleted, false)
+		}
+	case ReasonTimer:
+		if c.phase == lost {
+			c.out = append(c.out, Output{Kind: Report, State: State{Err: zkerror.ErrDeleted}})
+		}
+	case PrepareTimer:
+		if c.phase == queued {
+			c.lookahead, c.list = true, true
+		}
+	case OwnTimer:
+		if c.phase == holding && !c.own && c.renamedTo == "" {
+			c.send(Request{Kind: ReadOwn, Name: c.name})
+		}
+	case DoubtTimer:
+		c.doubting = false
+		if c.phase == queued {
+			c.resetWatches()
+		}
+	case StandbyTimer:
+		c.cold = true
+	}
+}
+
+// leave ends the contender for a reason. given means that it is the caller's, which says
+// nothing about the contender's znode.
+func (c *Contender) leave(reason error, given bool) {
+	if c.phase >= leaving {
+		return
+	}
+	c.phase, c.reason, c.given = leaving, reason, given
+	c.report(State{Err: reason})
+	c.prove(false)
+	c.found, c.orphans = nil, nil
+	switch {
+	case c.vanished, !given && errors.Is(reason, zkerror.ErrDeleted):
+		c.forget()
+	case !given && errors.Is(reason, zkerror.ErrSessionExpired):
+		c.outlive()
+	case !given && errors.Is(reason, zkerror.ErrConnClosed) && len(c.prefixes) > 0:
+		c.finish(reason) // no request is answered any more
+	}
+}
+
+// lose notes that the contender's znode was deleted by another client, or with its session.
+func (c *Contender) lose() {
+	if c.phase != queued && c.phase != holding {
+		return
+	}
+	c.vanished = true
+	c.report(State{Err: zkerror.ErrDeleted})
+	c.phase = lost
+	c.out = append(c.out, Output{Kind: Set, Timer: ReasonTimer, After: reasonDelay})
+	if c.cfg.Patience > 0 {
+		c.out = append(c.out, Output{Kind: Set, Timer: PatienceTimer, After: c.cfg.Patience + reconnectDelay})
+	}
+}
+
+// receiveReason receives why the contender's znode was deleted.
+func (c *Contender) receiveReason(reply *Reply) {
+	if c.phase != lost {
+		return
+	}
+	switch {
+	case errors.Is(reply.Err, zkerror.ErrConnClosed):
+		c.leave(zkerror.ErrConnClosed, false) // Close deletes the znode first
+	case c.over() != nil:
+		c.leave(c.over(), false) // expiry deletes the znode first
+	case reply.Err != nil:
+		c.leave(zkerror.ErrDeleted, false)
+	case reply.Ended:
+		c.leave(zkerror.ErrElectionOver, false)
+	case reply.QueueCzxid == 0, c.isOther(reply.QueueCzxid):
+		c.leave(c.noQueue(), false)
+	default:
+		c.leave(zkerror.ErrDeleted, false)
+	}
+}
+
+// isOther reports whether the znode of the queue is another one than the contender has joined.
+func (c *Contender) isOther(czxid int64) bool {
+	return c.cfg.QueueCzxid != 0 && czxid != c.cfg.QueueCzxid
+}
+
+// noQueue returns the meaning of a missing queue, in which the contender's znode was or should
+// be. A client has deleted it, unless the session in which it was seen has ended: the servers
+// may have lost all data since.
+func (c *Contender) noQueue() error {
+	seen := c.session
+	if seen == 0 {
+		seen = c.cfg.QueueSession
+	}
+	switch {
+	case seen != 0 && c.conn.Session != seen:
+		return zkerror.ErrSessionExpired
+	case c.cfg.CanMakeQueue:
+		return zkerror.ErrDeleted
+	}
+	return zkerror.ErrElectionOver
+}
+
+// rename continues under another name, at the same position. The znode may be either one
+// while the request is in progress, so the absence of either means nothing.
+func (c *Contender) rename(to, prefix string) {
+	if c.phase != holding || c.renamedTo != "" {
+		return
+	}
+	if !slices.Contains(c.prefixes, prefix) {
+		c.prefixes = append(c.prefixes, prefix)
+	}
+	c.renamedTo = to
+	c.send(Request{Kind: Replace, Name: c.name, To: to})
+}
+
+// receiveReplace receives the result of a rename.
+func (c *Contender) receiveReplace(r *Request, reply *Reply) {
+	if c.phase != holding {
+		return // remove deletes either znode
+	}
+	c.renamedTo = ""
+	switch {
+	case errors.Is(reply.Err, zk.ErrNoNode):
+		c.lose() // another client has deleted the old znode
+		return
+	case reply.Err == nil:
+		c.prefixes = slices.DeleteFunc(c.prefixes, func(prefix string) bool { return !strings.HasPrefix(r.To, prefix) })
+		c.name, c.own, c.conn.Missing = r.To, true, false
+		c.out = append(c.out, Output{Kind: Moved, Name: c.name})
+		c.hold() // reports the new name first
+	}
+	c.out = append(c.out, Output{Kind: Renamed, Err: reply.Err})
+}

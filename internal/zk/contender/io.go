@@ -1,0 +1,263 @@
+package contender
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Conn is the state of the connection and of the session's lease at the moment of a step.
+type Conn struct {
+	Session int64  // the current session, 0 if there is none
+	Up      bool   // a server answers in that session
+	Closed  bool   // the owner has closed the connection
+	Epoch   uint64 // increases whenever the connection was seen to break; not 0
+	// Missing reports that a check of the lease has not found the contender's znode.
+	Missing bool
+	// Proven reports that the lease is valid.
+	Proven bool
+	// Lapses counts the expirations of the lease.
+	Lapses uint64
+}
+
+// InputKind is the kind of an [Input].
+type InputKind uint8
+
+const (
+	// Start is the first input.
+	Start InputKind = iota
+	// ConnChanged reports that the Conn of the step may differ from that of the last step.
+	ConnChanged
+	// Replied delivers the reply to a request.
+	Replied
+	// Fired delivers the event of a watch.
+	Fired
+	// Expired reports that a timer has expired.
+	Expired
+	// Leave asks the contender to leave for the reason Err.
+	Leave
+	// Rename asks the contender to continue under the name Name, which begins with Prefix.
+	Rename
+)
+
+// Input is one input of the state machine.
+type Input struct {
+	Kind    InputKind
+	Request Request // Replied: the request
+	Reply   Reply   // Replied: its result
+	Watch   Watch   // Fired: which watch
+	Name    string  // Fired: the watched znode; Rename: the new name
+	Event   Event   // Fired: what happened
+	// Safe reports, if the watched contender belongs to the same session and was deleted, that
+	// it was deleted by its own client, and not with the session. Otherwise it is true.
+	Safe   bool
+	Timer  Timer  // Expired
+	Prefix string // Rename
+	Err    error  // Leave
+}
+
+// Watch is the kind of znode that a watch is on.
+type Watch uint8
+
+const (
+	// OwnWatch is a watch on the children of the contender's znode, which has none. It fires
+	// only if the znode is deleted.
+	OwnWatch Watch = iota
+	// OtherWatch is a watch on the data of an earlier contender's znode.
+	OtherWatch
+	// QueueWatch is a watch on the children of the queue's znode.
+	QueueWatch
+)
+
+// Event is what a watch reports.
+type Event uint8
+
+const (
+	// Changed reports that data or children have changed.
+	Changed Event = iota
+	// Deleted reports that the znode was deleted.
+	Deleted
+	// SessionOver reports that the session has expired.
+	SessionOver
+	// ConnClosed reports that the owner has closed the connection.
+	ConnClosed
+)
+
+// RequestKind is the kind of a [Request]. At most one request of each kind is outstanding.
+type RequestKind uint8
+
+const (
+	// Create creates the contender's znode. Its name begins with a prefix that the driver
+	// chooses. Reply: Prefix, Name, Session; Czxid and Alone if the driver has stamped the
+	// queue's znode in the same transaction.
+	Create RequestKind = iota
+	// MakeQueue creates the znode of the queue and its parents.
+	MakeQueue
+	// Search lists, as of a time after the request, the znodes that creates without a reply
+	// have left. Reply: Names.
+	Search
+	// List lists the queue, and sets a watch on it if Watched is set. Reply: Names, QueueCzxid.
+	List
+	// ReadOwn reads the Stat of the contender's znode and sets a watch on it. Reply: Owner,
+	// Czxid.
+	ReadOwn
+	// ReadPredecessor reads the znode Name, the predecessor, and sets a watch on it. Reply:
+	// Owner, Version.
+	ReadPredecessor
+	// ReadBefore is the same for the contender before the predecessor.
+	ReadBefore
+	// Inspect reads the Stat of the znode Name. Reply: Owner.
+	Inspect
+	// FindReason reads why the contender's znode was deleted: whether the tombstone of the
+	// queue exists, and then the znode of the queue. Reply: Ended, QueueCzxid (0 if it does
+	// not exist).
+	FindReason
+	// Delete deletes the znode Name. If Last is set and it is the contender's znode, it is
+	// deleted together with what the recipe adds for the reason Err.
+	Delete
+	// Notify writes the data of the contender's znode again, to wake its follower.
+	Notify
+	// Replace replaces the contender's znode Name by To in one transaction, and sets a watch on
+	// the new znode.
+	Replace
+
+	requestKinds
+)
+
+var requestNames = [requestKinds]string{
+	"create", "make queue", "search", "list", "read own", "read predecessor", "read before", "inspect",
+	"find reason", "delete", "notify", "replace",
+}
+
+// String returns the name of the kind.
+func (k RequestKind) String() string { return requestNames[k] }
+
+// Request is a request to ZooKeeper.
+type Request struct {
+	Kind RequestKind
+	Name string // a child of the queue
+	To   string // Replace
+	// Watched asks List to set a watch.
+	Watched bool
+	// Epoch is that of the connection when the request was output.
+	Epoch uint64
+	// Reset asks for watches to be set again if an earlier watch may never fire.
+	Reset    bool
+	Prefixes []string // Search: of the names
+	// Last reports that the request, Delete or Search, belongs to the removal of the contender.
+	Last bool
+	Err  error // Delete with Last: why the contender leaves
+}
+
+// String returns a description for tests and logs.
+func (r Request) String() string {
+	if r.Name == "" {
+		return r.Kind.String()
+	}
+	return fmt.Sprintf("%v %s", r.Kind, r.Name)
+}
+
+// ErrLost is the error of a request of the kinds Create and Delete whose reply was lost with
+// the connection: whether it was applied is unknown. The driver retries requests of the other
+// kinds until they are answered.
+var ErrLost = errors.New("the reply was lost")
+
+// Reply is the result of a request. Err is nil, zk.ErrNoNode if a znode does not exist,
+// ErrLost, zkerror.ErrConnClosed, or an error that a retry would return again.
+type Reply struct {
+	Err        error
+	Prefix     string
+	Name       string
+	Names      []string
+	Session    int64 // Create: in which the znode was created, 0 if that is unknown
+	Owner      int64 // the session that owns a znode
+	Czxid      int64
+	QueueCzxid int64
+	Version    int32 // of the data
+	Ephemeral  bool
+	Alone      bool // Create: the queue has no other child
+	Ended      bool
+	// Doubt reports that the watch was set before the connection broke and may never fire.
+	Doubt bool
+}
+
+// Timer is the kind of a timer. At most one timer of each kind is set.
+type Timer uint8
+
+const (
+	// PatienceTimer ends a contender that cannot join, or does not learn why its znode was
+	// deleted, because ZooKeeper does not answer.
+	PatienceTimer Timer = iota
+	// ReasonTimer repeats the report that the contender's znode was deleted.
+	ReasonTimer
+	// PrepareTimer starts the lookahead of a contender that has waited for some time.
+	PrepareTimer
+	// OwnTimer sets the watch on the contender's znode during a hold.
+	OwnTimer
+	// DoubtTimer sets watches again that may never fire.
+	DoubtTimer
+	// StandbyTimer ends the lease of the next contender, which it keeps in advance.
+	StandbyTimer
+
+	timers
+)
+
+// OutputKind is the kind of an [Output].
+type OutputKind uint8
+
+const (
+	// Send sends Request. The reply is a later input.
+	Send OutputKind = iota
+	// Report delivers State to the user before the following outputs are executed.
+	Report
+	// Set sets Timer to expire after After, replacing an earlier setting.
+	Set
+	// Stop stops Timer.
+	Stop
+	// Prove starts the renewal of the lease by checks of the contender's znode. If Fresh is
+	// set, the create of the znode is the first proof. The driver then steps with
+	// ConnChanged.
+	Prove
+	// Rest ends it.
+	Rest
+	// Moved continues it with the new znode after Replace.
+	Moved
+	// Renamed reports the result Err of a Rename.
+	Renamed
+	// Departed announces to contenders of the same connection that the contender's client has
+	// deleted the znode Name.
+	Departed
+	// Ignoring reports that the child Name has the name of a contender and is not one.
+	Ignoring
+	// Removing reports that Name is an orphaned znode of the same contender.
+	Removing
+	// Bury deletes the znode Name, which belongs to an expired session, in the background.
+	Bury
+	// Finish is the last output. Err is nil if it is certain that nothing of the contender
+	// is left.
+	Finish
+)
+
+// Output is one output of the state machine. Outputs must be executed in order.
+type Output struct {
+	Kind    OutputKind
+	Request Request
+	State   State
+	Timer   Timer
+	After   time.Duration
+	Name    string
+	Fresh   bool
+	Err     error
+}
+
+// State is the situation of a contender, as it is reported to the user.
+type State struct {
+	Name        string // the contender's znode, "" if it has none
+	Predecessor string // the predecessor's znode, "" if there is none
+	First       bool   // it is the contender's turn
+	// Proven reports that the turn is backed by a valid lease. It implies First.
+	Proven  bool
+	Session int64 // the owner of the znode; set with First
+	Token   int64 // the creation zxid of the znode; set with First
+	Err     error // why the contender has no znode any more
+}

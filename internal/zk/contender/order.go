@@ -1,0 +1,126 @@
+package contender
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Order sorts the children of a queue: its contenders, the head of the queue first, and all
+// other children. tombstone is the name of the child that marks the queue as ended; it is in
+// neither, and ended reports whether it exists. A contender whose name is not [Recognized] is a
+// contender only if its znode is ephemeral.
+func Order(children []string, tombstone string) (contenders, others []string, ended bool) {
+	type contender struct {
+		name     string
+		sequence int32
+	}
+	var found []contender
+	for _, name := range children {
+		sequence, ok := sequenceOfAny(name)
+		switch {
+		case ok:
+			found = append(found, contender{name, sequence})
+		case name == tombstone:
+			ended = true
+		default:
+			others = append(others, name)
+		}
+	}
+	slices.SortFunc(found, func(a, b contender) int {
+		switch {
+		case a.sequence == b.sequence:
+			return cmp.Compare(a.name, b.name)
+		case IsBefore(a.sequence, b.sequence):
+			return -1
+		}
+		return 1
+	})
+	for _, c := range found {
+		contenders = append(contenders, c.name)
+	}
+	return contenders, others, ended
+}
+
+// neighbors is the part of a listing that matters to one contender. It is determined in one
+// pass, because queues of thousands are listed whenever a contender joins.
+type neighbors struct {
+	present     bool     // the contender's znode exists
+	predecessor string   // the last of the earlier contenders that block it; "" if there is none
+	before      string   // the last but one of them; "" if there is none
+	blocking    int      // the number of earlier contenders that block it
+	follower    bool     // there are later contenders
+	twin        string   // a znode with the same sequence number; "" if there is none
+	orphans     []string // further znodes of this contender, left by creates without a reply
+	ended       bool     // the tombstone exists
+}
+
+// view determines how a contender interprets a listing.
+type view struct {
+	// known excludes contenders whose names no known library assigns.
+	known     bool
+	prefixes  []string // of all znodes that this contender may have created
+	tombstone string
+	// blocks reports whether an earlier contender must be waited for; nil means all.
+	blocks func(name string) bool
+	// ignored are children that have names of contenders and are not contenders.
+	ignored []string
+}
+
+// neighborsOf evaluates a listing for the contender own.
+func (v *view) neighborsOf(own string, children []string) neighbors {
+	number := sequenceOfAny
+	if v.known {
+		number = sequenceOf
+	}
+	var n neighbors
+	ownSequence, _ := number(own)
+	var last, lastButOne int32 // distances, which are negative
+	for _, name := range children {
+		if name == own {
+			n.present = true
+			continue
+		}
+		sequence, ok := number(name)
+		switch {
+		case HasAnyPrefix(name, v.prefixes):
+			n.orphans = append(n.orphans, name)
+			continue
+		case !ok:
+			n.ended = n.ended || v.tombstone != "" && name == v.tombstone
+			continue
+		case len(v.ignored) > 0 && slices.Contains(v.ignored, name):
+			continue
+		}
+		distance := sequence - ownSequence
+		if distance >= 0 {
+			if distance == 0 {
+				n.twin = name
+			}
+			n.follower = true
+			continue
+		}
+		if v.blocks != nil && !v.blocks(name) {
+			continue
+		}
+		n.blocking++
+		switch {
+		case n.blocking == 1 || distance > last:
+			n.before, lastButOne = n.predecessor, last
+			n.predecessor, last = name, distance
+		case n.before == "" || distance > lastButOne:
+			n.before, lastButOne = name, distance
+		}
+	}
+	return n
+}
+
+// HasAnyPrefix reports whether name begins with one of prefixes.
+func HasAnyPrefix(name string, prefixes []string) bool {
+	for _, prefix := range prefixes {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}

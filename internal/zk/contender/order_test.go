@@ -1,0 +1,112 @@
+package contender
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const tombstone = "DONE"
+
+func latch(sequence int32) string {
+	return fmt.Sprintf("%s%010d", CuratorLatch.NamePrefix(guid()), sequence)
+}
+
+func TestOrder(t *testing.T) {
+	a, b, c := latch(9), fmt.Sprintf("%032x__lock__%010d", 1, 10), "le_0000000011"
+	contenders, foreign, ended := Order([]string{"config", c, tombstone, b, "ABANDONED", a}, tombstone)
+	require.Equal(t, []string{a, b, c}, contenders)
+	require.ElementsMatch(t, []string{"config", "ABANDONED"}, foreign)
+	require.True(t, ended)
+
+	contenders, foreign, ended = Order(nil, tombstone)
+	require.Empty(t, contenders)
+	require.Empty(t, foreign)
+	require.False(t, ended)
+}
+
+// The counter overflows from 2147483647 to -2147483648. Contenders that are created after the
+// overflow come later, although their names and numbers are smaller.
+func TestOrder_AcrossTheOverflow(t *testing.T) {
+	var want []string
+	for i := range 20 {
+		want = append(want, latch(math.MaxInt32-9+int32(i)))
+	}
+	shuffled := append([]string(nil), want...)
+	rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	got, _, _ := Order(shuffled, tombstone)
+	require.Equal(t, want, got)
+	for i, own := range want {
+		require.Equal(t, expected(want, i), (&view{tombstone: tombstone}).neighborsOf(own, shuffled))
+	}
+}
+
+// expected returns the neighbors of the i-th of ordered.
+func expected(ordered []string, i int) neighbors {
+	n := neighbors{present: true, blocking: i, follower: i < len(ordered)-1}
+	if i > 0 {
+		n.predecessor = ordered[i-1]
+	}
+	if i > 1 {
+		n.before = ordered[i-2]
+	}
+	return n
+}
+
+func TestNeighborsOf(t *testing.T) {
+	first, second, third, own, last := latch(1), latch(3), latch(4), latch(7), latch(8)
+	prefix := CuratorLatch.NamePrefix(guid())
+	orphan := prefix + "0000000005"
+	ours := view{tombstone: tombstone, prefixes: []string{prefix}}
+
+	n := ours.neighborsOf(own, []string{last, "config", own, orphan, third, first, second})
+	require.Equal(t, neighbors{present: true, predecessor: third, before: second, blocking: 3, follower: true, orphans: []string{orphan}}, n)
+
+	n = ours.neighborsOf(own, []string{own, orphan, first})
+	require.Equal(t, neighbors{present: true, predecessor: first, blocking: 1, orphans: []string{orphan}}, n, "an orphan of the contender does not count")
+
+	n = (&view{tombstone: tombstone}).neighborsOf(own, []string{"0", tombstone})
+	require.Equal(t, neighbors{ended: true}, n)
+
+	n = (&view{ignored: []string{second}}).neighborsOf(own, []string{first, second, own})
+	require.Equal(t, neighbors{present: true, predecessor: first, blocking: 1}, n)
+
+	n = (&view{blocks: func(name string) bool { return name != third }}).neighborsOf(own, []string{third, first, own, second})
+	require.Equal(t, neighbors{present: true, predecessor: second, before: first, blocking: 2}, n)
+
+	twin := latch(7)
+	n = (&view{}).neighborsOf(own, []string{twin, own})
+	require.Equal(t, twin, n.twin)
+}
+
+// neighborsOf agrees with Order for every queue.
+func TestNeighborsOf_AgreesWithOrder(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		base := int32(r.Uint32())
+		var names []string
+		for i := range int32(1 + r.IntN(12)) {
+			names = append(names, latch(base+i*3+int32(r.IntN(3))))
+		}
+		ordered, _, _ := Order(names, tombstone)
+		r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		for i, own := range ordered {
+			require.Equal(t, expected(ordered, i), (&view{}).neighborsOf(own, names), "seed %d", seed)
+		}
+	}
+}
+
+func BenchmarkNeighborsOf2000(b *testing.B) {
+	names := make([]string, 2000)
+	for i := range names {
+		names[i] = latch(int32(i))
+	}
+	v := view{prefixes: []string{names[1000][:45]}, tombstone: tombstone}
+	b.ReportAllocs()
+	for b.Loop() {
+		v.neighborsOf(names[1000], names)
+	}
+}

@@ -1,0 +1,96 @@
+package queue
+
+import (
+	"context"
+	"path"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+)
+
+// inFlight is how many requests are sent at the same time, so that a long queue does not take
+// as many round trips.
+const inFlight = 64
+
+// Contenders returns those of names, which contender.Order takes for contenders by their names,
+// that are contenders, in the same order, and the others. A znode that does not exist is in
+// neither. It sends a request for each name that is not contender.Recognized.
+func Contenders(ctx context.Context, conn *zk.Conn, dir string, names []string) (contenders, others []string, err error) {
+	kinds, err := parallel(names, func(name string) (kind, error) {
+		if contender.Recognized(name) {
+			return isContender, nil
+		}
+		stat, err := request.Read(ctx, conn, func() (*zk.Stat, error) { return statOf(conn, path.Join(dir, name)) })
+		switch {
+		case isNoNode(err):
+			return doesNotExist, nil
+		case err != nil:
+			return doesNotExist, err
+		case session.IsEphemeral(stat):
+			return isContender, nil
+		}
+		return isOther, nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, name := range names {
+		switch kinds[i] {
+		case isContender:
+			contenders = append(contenders, name)
+		case isOther:
+			others = append(others, name)
+		}
+	}
+	return contenders, others, nil
+}
+
+// kind is what a child with the name of a contender is.
+type kind uint8
+
+const (
+	doesNotExist kind = iota
+	isContender
+	isOther
+)
+
+// filter returns those of names for which f returns true.
+func filter(names []string, f func(name string) (bool, error)) ([]string, error) {
+	results, err := parallel(names, f)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for i, name := range names {
+		if results[i] {
+			found = append(found, name)
+		}
+	}
+	return found, nil
+}
+
+// parallel calls f for all names, for several at the same time, and returns the results in
+// their order, or the last error.
+func parallel[T any](names []string, f func(name string) (T, error)) (results []T, err error) {
+	for chunk := range slices.Chunk(names, inFlight) {
+		answers := make([]<-chan request.Answer[T], len(chunk))
+		for i, name := range chunk {
+			answers[i] = request.Start(func() (T, error) { return f(name) })
+		}
+		for _, c := range answers {
+			a := <-c
+			if a.Err != nil {
+				err = a.Err
+			}
+			results = append(results, a.Value)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}

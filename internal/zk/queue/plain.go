@@ -1,0 +1,134 @@
+package queue
+
+import (
+	"bytes"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+)
+
+// The names of hand-written elections (contender.Prefix) contain no GUID. After a create whose
+// reply was lost, the znode that it may have left can only be recognized by its owner, which
+// is the current session, and by its data. Other contenders on the same connection have such
+// znodes, too. So all contenders of one connection in one queue register their znodes, and
+// creates and searches do not overlap: a search assigns the znodes that it finds to its
+// contender unless they are registered for another one.
+
+// plainQueue is what the contenders of one connection in one queue share.
+type plainQueue struct {
+	of    plainQueueOf
+	users int           // contenders; guarded by plainQueuesMu
+	turn  chan struct{} // of capacity 1; holds an element during a create or a search
+	owner map[string]*plainUser
+}
+
+// plainUser is one of the contenders.
+type plainUser struct{ cfg *Config }
+
+type plainQueueOf struct {
+	conn *zk.Conn
+	dir  string
+}
+
+var (
+	plainQueuesMu sync.Mutex
+	plainQueues   = map[plainQueueOf]*plainQueue{}
+)
+
+// joinPlain registers a contender. leave must be called when nothing of it is left, or nothing
+// can be done about that.
+func joinPlain(cfg *Config) (*plainQueue, *plainUser) {
+	of := plainQueueOf{cfg.Conn, cfg.Dir}
+	plainQueuesMu.Lock()
+	defer plainQueuesMu.Unlock()
+	p := plainQueues[of]
+	if p == nil {
+		p = &plainQueue{of: of, turn: make(chan struct{}, 1), owner: map[string]*plainUser{}}
+		plainQueues[of] = p
+	}
+	p.users++
+	return p, &plainUser{cfg}
+}
+
+func (p *plainQueue) leave(u *plainUser) {
+	p.turn <- struct{}{}
+	for name, owner := range p.owner {
+		if owner == u {
+			delete(p.owner, name)
+		}
+	}
+	<-p.turn
+	plainQueuesMu.Lock()
+	defer plainQueuesMu.Unlock()
+	if p.users--; p.users == 0 {
+		delete(plainQueues, p.of)
+	}
+}
+
+// create creates a znode and registers it. It returns the path.
+func (p *plainQueue) create(u *plainUser, prefix string) (string, error) {
+	p.turn <- struct{}{}
+	defer func() { <-p.turn }()
+	created, err := u.cfg.Conn.Create(u.cfg.Dir+"/"+prefix, u.cfg.Data, zk.FlagEphemeral|zk.FlagSequence, u.cfg.ACL)
+	if err == nil {
+		p.owner[path.Base(created)] = u
+	}
+	return created, err
+}
+
+// search returns the znodes of a contender, the first in the queue first, as of a time after
+// the call, and registers them. It is repeated until it succeeds.
+func (p *plainQueue) search(r *requests) (names []string, err error) {
+	u := r.user
+	prefix, _ := u.cfg.Naming.Plain()
+	return repeat(r, func() ([]string, error) {
+		p.turn <- struct{}{}
+		defer func() { <-p.turn }()
+		if _, err := u.cfg.Conn.Sync(u.cfg.Dir); err != nil {
+			return nil, err
+		}
+		children, _, err := request.Children(u.cfg.Conn, u.cfg.Dir)
+		if err != nil {
+			return nil, err
+		}
+		contenders, _, _ := contender.Order(children, u.cfg.Tombstone)
+		var unknown, found []string
+		for _, name := range contenders {
+			switch owner := p.owner[name]; {
+			case owner == u:
+				found = append(found, name)
+			case owner == nil && strings.HasPrefix(name, prefix) && len(name) >= len(prefix)+len("0000000000"):
+				unknown = append(unknown, name)
+			}
+		}
+		created, err := filter(unknown, u.cfg.isCreatedHere)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range created {
+			p.owner[strings.Clone(name)] = u
+		}
+		found, _, _ = contender.Order(append(found, created...), "")
+		return found, nil
+	})
+}
+
+// isCreatedHere reports whether the current session has created a znode with the contender's
+// data.
+func (cfg *Config) isCreatedHere(name string) (bool, error) {
+	znode := path.Join(cfg.Dir, name)
+	exists, stat, err := cfg.Conn.Exists(znode)
+	if err != nil || !exists || stat.EphemeralOwner != cfg.Conn.SessionID() {
+		return false, err
+	}
+	data, _, err := request.Get(cfg.Conn, znode)
+	if isNoNode(err) {
+		return false, nil
+	}
+	return bytes.Equal(data, cfg.Data), err
+}

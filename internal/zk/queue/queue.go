@@ -1,0 +1,200 @@
+// Package queue runs contenders in wait queues on ZooKeeper: it connects the state machine of
+// package contender to a connection. Elections use it, and so do the recipes whose clients
+// wait for their turn.
+//
+// One goroutine owns a contender: the one that calls [Run]. Requests block and cannot be
+// cancelled, so they are sent from short-lived goroutines, and the owner reacts to other inputs
+// while they are in progress. A contender that needs nothing else meanwhile (Config.Alone) sends
+// them itself.
+package queue
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/limit"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
+
+// Config describes a queue and a contender in it.
+type Config struct {
+	Conn   *zk.Conn
+	Dir    string // the path of the queue's znode
+	Naming contender.Naming
+	// Prefix returns the beginning of a name with this GUID; nil stands for Naming.NamePrefix.
+	Prefix  func(guid string) string
+	Data    []byte
+	ACL     []zk.ACL
+	Timeout time.Duration // the session timeout that the user states, 0 for the granted one
+	// CheckInterval is the time between the checks that renew a lease, 0 for the default.
+	CheckInterval time.Duration
+
+	// DirCzxid identifies Dir, unless it is 0. Another znode at the same path is another queue.
+	DirCzxid int64
+	// DirSession is the session in which Dir was seen, or 0.
+	DirSession int64
+	// MakeDir creates Dir if it does not exist. If it is nil, a missing Dir is the end of the
+	// queue.
+	MakeDir func(ctx context.Context) error
+	// Tombstone is a child of Dir that marks the queue as ended, "" for none.
+	Tombstone string
+
+	contender.Policy
+	// Lookahead, Patience and Standby are those of contender.Config.
+	Lookahead bool
+	Patience  time.Duration
+	Standby   time.Duration
+	// Stamp allows the create to write Dir, without data, in the same transaction. The reply
+	// then contains the token, and shows whether the contender is the only one. It is used only
+	// if Dir was seen without data.
+	Stamp bool
+	// Parting returns the operations that are executed in one transaction with the deletion of
+	// the contender's znode, given the reason why it leaves. If the transaction is rejected, the
+	// znode is deleted without them.
+	Parting func(reason error) []any
+	// Renames asks the contender to take another name during its turn.
+	Renames <-chan Rename
+	// Alone means that nothing but this contender needs the goroutine of Run, so that requests
+	// may block it. The end of the context is then noticed when the current request is
+	// answered.
+	Alone bool
+	Log   *slog.Logger
+	// Observer is notified of what is not a State; nil for none.
+	Observer *Observer
+}
+
+// Observer is notified of the progress of a contender, in addition to its States. None of the
+// functions is nil, and none may block.
+type Observer struct {
+	// Watched is called on the goroutine of Run when a watch was set on the znode.
+	Watched func(path string)
+	// Vacated is called on the goroutine of Run when the predecessor's znode was deleted.
+	Vacated func()
+	// Checked is called on the goroutine of the connection's monitor, perhaps after Run has
+	// returned: see session.Subscription.OnCheck.
+	Checked func(session.Check)
+}
+
+// Rename asks a contender to continue under a name of another kind at the same position: a
+// writer becomes a reader.
+type Rename struct {
+	To contender.Naming
+	// Done, of capacity 1, receives the result: nil after the contender has reported its new
+	// path. It receives nothing if the contender leaves first.
+	Done chan<- error
+}
+
+// State is the situation of a contender.
+type State struct {
+	Path        string // the contender's znode, "" if it has none
+	Predecessor string // the path of the predecessor, "" if there is none
+	First       bool   // it is the contender's turn
+	// Proven reports that the turn is backed by a valid lease. It implies First.
+	Proven   bool
+	Session  int64            // the owner of the znode; set with First
+	Token    int64            // the creation zxid of the znode; set with First
+	Deadline func() time.Time // the current end of the lease
+	Err      error            // why the contender has no znode any more
+}
+
+// endedLimit is how long Run waits for the removal if the queue has ended: the client that has
+// ended it deletes the znode as well.
+const endedLimit = 100 * time.Millisecond
+
+// Run joins the queue, stays in it until ctx is done or the contender's znode is lost, and
+// leaves. It calls report on the calling goroutine with each new state, and, before it removes
+// the znode, with a state that has no path but the reason.
+//
+// It returns the reason, which is context.Cause(ctx) if ctx was done, and the removal of what
+// the contender has created. Run waits for the removal for at most limit.Confirm. The removal
+// then continues in the background until it is confirmed, the session has expired or the
+// connection is closed.
+func Run(ctx context.Context, cfg *Config, report func(State)) (*Removal, error) {
+	d := newDriver(cfg, report)
+	removal := &Removal{done: make(chan struct{})}
+	d.step(contender.Input{Kind: contender.Start})
+	for !d.machine.Leaving() {
+		d.step(d.next(ctx))
+	}
+	reason := d.machine.Reason()
+	remove := func() {
+		defer close(removal.done)
+		removal.err = d.finish()
+	}
+	if d.machine.Done() || cfg.Alone && ctx.Err() != nil {
+		remove()
+		return removal, reason
+	}
+	go remove()
+	removal.wait(ctx, reason, cfg.Log)
+	return removal, reason
+}
+
+// Removal is the removal of everything that a contender has created.
+type Removal struct {
+	done chan struct{}
+	err  error
+}
+
+// Done returns a channel that is closed when the removal is over.
+func (r *Removal) Done() <-chan struct{} { return r.done }
+
+// Confirmed reports whether it is certain, at this moment, that nothing of the contender is
+// left.
+func (r *Removal) Confirmed() bool {
+	select {
+	case <-r.done:
+		return r.err == nil
+	default:
+		return false
+	}
+}
+
+// Err returns, after the removal is over, why it is not confirmed, or nil if it is.
+func (r *Removal) Err() error { return r.err }
+
+// wait waits for the removal for a limited time.
+func (r *Removal) wait(ctx context.Context, reason error, log *slog.Logger) {
+	wait := limit.Confirm
+	over := errors.Is(reason, zkerror.ErrElectionOver)
+	if over {
+		wait = endedLimit
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	if !over && ctx.Err() == nil {
+		// The queue may be ended while the contender leaves for another reason.
+		stop := context.AfterFunc(ctx, func() {
+			if errors.Is(context.Cause(ctx), zkerror.ErrElectionOver) {
+				timer.Reset(endedLimit)
+			}
+		})
+		defer stop()
+	}
+	select {
+	case <-r.done:
+	case <-timer.C:
+		log.Warn("removal of the znode is not confirmed yet: retrying")
+	}
+}
+
+// Join returns the removal of everything that several contenders have created.
+func Join(removals ...*Removal) *Removal {
+	all := &Removal{done: make(chan struct{})}
+	go func() {
+		defer close(all.done)
+		for _, r := range removals {
+			<-r.done
+			if all.err == nil {
+				all.err = r.err
+			}
+		}
+	}()
+	return all
+}

@@ -1,0 +1,122 @@
+package lock
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+)
+
+// capacity is the policy of a semaphore of this library: a contender has its turn when its
+// leases and those of all earlier contenders are within the limit.
+type capacity struct {
+	leases int // of the contender
+	limit  int // if the semaphore stores none
+}
+
+// admit implements contender.Policy.
+func (c capacity) admit(l contender.Listing) contender.Admission {
+	limit, changed, stored := storedLimit(l.Names)
+	if !stored {
+		limit = c.limit
+	}
+	own, _ := contender.Sequence(l.Own)
+	ahead, followed := int64(0), false
+	for _, name := range l.Names {
+		sequence, ok := contender.Sequence(name)
+		switch {
+		case !ok, name == l.Own, !l.Counts(name):
+		case contender.IsBefore(sequence, own):
+			ahead += int64(leases(name))
+		default:
+			followed = true
+		}
+	}
+	a := contender.Admission{
+		Turn: ahead+int64(c.leases) <= int64(limit),
+		Next: ahead <= int64(limit), Followed: followed,
+	}
+	if c.leases > limit {
+		a.Err = ErrOverLimit
+	}
+	a.Any = a.Next
+	if l.Predecessor != "" && !a.Next {
+		// A contender beyond the limit waits, and writes its znode when it has its turn. But it
+		// may have had its turn by an earlier limit, without a follower to write for.
+		sequence, _ := contender.Sequence(l.Predecessor)
+		a.Any = stored && contender.IsBefore(sequence, changed) || !contender.IsOurs(l.Predecessor)
+	}
+	return a
+}
+
+// allChildren is the policy of leases that are created under a mutex, as Curator and kazoo do:
+// all children count, one lease each, whatever their names are.
+func allChildren(limit int) func(contender.Listing) contender.Admission {
+	return func(l contender.Listing) contender.Admission {
+		taken := 0
+		for _, name := range l.Names {
+			if l.Counts(name) {
+				taken++
+			}
+		}
+		fits := taken <= limit
+		return contender.Admission{Turn: fits, Any: !fits, Next: !fits}
+	}
+}
+
+// leasesMark precedes the number of leases in the name of a contender that requests more than
+// one.
+const leasesMark = "-x"
+
+// leasePrefix returns the names of contenders that request n leases, up to their sequence
+// number.
+func leasePrefix(n int) func(guid string) string {
+	return func(guid string) string {
+		prefix := contender.CuratorLease.NamePrefix(guid)
+		if n == 1 {
+			return prefix
+		}
+		base := contender.CuratorLease.Base()
+		return strings.TrimSuffix(prefix, base) + leasesMark + strconv.Itoa(n) + base
+	}
+}
+
+// leases returns the number of leases that a contender requests: the one in its name, or 1.
+func leases(name string) int {
+	i := strings.LastIndex(name, contender.CuratorLease.Base())
+	if i < 0 {
+		return 1
+	}
+	j := strings.LastIndex(name[:i], leasesMark)
+	if j < 0 {
+		return 1
+	}
+	if n, ok := contender.ParseCount(name[j+len(leasesMark) : i]); ok {
+		return n
+	}
+	return 1
+}
+
+// leasesOf returns the number of leases that the contenders among names hold or request.
+func leasesOf(names []string) (n int64) {
+	for _, name := range names {
+		if _, ok := contender.Sequence(name); ok {
+			n += int64(leases(name))
+		}
+	}
+	return n
+}
+
+// limitPrefix is the name of a child that stores a limit, up to its sequence number.
+func limitPrefix(limit int) string { return contender.LimitPrefix + strconv.Itoa(limit) + "-" }
+
+// storedLimit returns the limit that a semaphore stores, and the number of its change among
+// those of the contenders. If there are several, the newest applies.
+func storedLimit(names []string) (limit int, changed int32, stored bool) {
+	for _, name := range names {
+		if n, sequence, ok := contender.ParseLimit(name); ok && (!stored || contender.IsBefore(changed, sequence)) {
+			limit, changed, stored = n, sequence, true
+		}
+	}
+	return limit, changed, stored
+}
