@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
@@ -102,7 +102,7 @@ func start(o *options, store Store) error {
 // all candidates that had seen it. Tokens must be greater than those of that record, so they
 // begin at the wall clock's number.
 func (o *options) blank() Record {
-	return Record{Epoch: step.Epoch(0, randomID()), Term: step.FirstTerm(0, o.wall()), Seq: 1, TTL: o.cfg.Lease}
+	return Record{Epoch: protocol.Epoch(0, randomID()), Term: protocol.FirstTerm(0, o.wall()), Seq: 1, TTL: o.cfg.Lease}
 }
 
 // wall is the wall clock's number: milliseconds since 1970.
@@ -135,7 +135,7 @@ func check(r Record) error {
 		what = "no seq"
 	case r.TTL < 0 || r.TTL > 1000*maxHeartbeat:
 		what = fmt.Sprintf("a TTL of %v", r.TTL)
-	case r.Term > step.MaxTerm:
+	case r.Term > protocol.MaxTerm:
 		what = fmt.Sprintf("term %d", r.Term)
 	default:
 		return nil

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
 )
 
 // Resign implements [leaderelection.Candidate]. If this candidate is the leader, Resign
@@ -82,7 +82,7 @@ func RestartElection(store Store, opts ...Option) error {
 			}
 			// Whoever led last may act for a lease still.
 			*r = Record{
-				Epoch: step.Epoch(step.Generation(r.Epoch)+1, randomID()), Term: step.FirstTerm(r.Term, o.wall()),
+				Epoch: protocol.Epoch(protocol.Generation(r.Epoch)+1, randomID()), Term: protocol.FirstTerm(r.Term, o.wall()),
 				TTL: max(o.cfg.Lease, r.TTL),
 			}
 			return true

@@ -5,7 +5,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
 )
 
 // WithClockRate has a candidate's clock run at another rate than the system's.
@@ -34,7 +34,7 @@ func (s skewed) System(t time.Time) time.Time {
 }
 
 // Config is what a candidate keeps to, for tests that have it keep to what is unsafe.
-func Config(e *Election) *step.Config { return &e.cfg }
+func Config(e *Election) *protocol.Config { return &e.cfg }
 
 // NewElectionOn is NewElection without a look at the store.
 func NewElectionOn(store Store, opts ...Option) (*Election, error) {

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
 )
 
 // Option configures a function of this package. Functions ignore options that do not apply
@@ -39,7 +39,7 @@ type options struct {
 	clock       clock
 	random      func() float64
 
-	cfg step.Config // what follows from all these
+	cfg protocol.Config // what follows from all these
 }
 
 const (
@@ -110,7 +110,7 @@ func (o *options) settle() error {
 	if err := checkID(*o.id); err != nil {
 		return fmt.Errorf("WithID: %w", err)
 	}
-	o.cfg = step.Config{
+	o.cfg = protocol.Config{
 		ID: *o.id, Session: randomID(), Heartbeat: o.heartbeat, ElectionMin: o.min, ElectionMax: o.max,
 		Lease: lease, Guard: o.guard, Kappa: kappa, KeepLeading: o.keepLeading, Create: o.create,
 	}

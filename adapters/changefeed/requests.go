@@ -4,37 +4,37 @@ import (
 	"context"
 	"errors"
 
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
 )
 
 // answer is how a request has ended.
 type answer struct {
-	op     step.Op
+	op     protocol.Op
 	record Record
 	err    error
 }
 
 // input says what an answer is to the algorithm. Whatever is not known to have changed
 // nothing may have changed something.
-func (a answer) input() step.Input {
-	in := step.Input{Kind: step.Done, Record: step.Record(a.record)}
+func (a answer) input() protocol.Input {
+	in := protocol.Input{Kind: protocol.Done, Record: protocol.Record(a.record)}
 	switch {
 	case a.err == nil:
 	case errors.Is(a.err, ErrConflict):
-		in.Outcome = step.Conflict
+		in.Outcome = protocol.Conflict
 	case errors.Is(a.err, ErrNoRecord):
-		in.Outcome = step.NoRecord
+		in.Outcome = protocol.NoRecord
 	default:
-		in.Outcome = step.Unknown
+		in.Outcome = protocol.Unknown
 	}
 	return in
 }
 
 // send sends the one request that is under way. Its goroutine ends with the answer, for
 // which there is room.
-func (r *run) send(a step.Action) {
+func (r *run) send(a protocol.Action) {
 	limit := r.e.timeout()
-	if a.Op == step.Create {
+	if a.Op == protocol.Create {
 		limit = max(limit, startLimit)
 	}
 	r.calls.Go(func() {
@@ -42,16 +42,16 @@ func (r *run) send(a step.Action) {
 		defer cancel()
 		got := answer{op: a.Op}
 		switch a.Op {
-		case step.Read:
+		case protocol.Read:
 			got.record, got.err = r.e.store.Read(ctx)
-		case step.Create:
+		case protocol.Create:
 			blank := Record(a.Record)
-			blank.Epoch = step.Epoch(step.Generation(blank.Epoch), randomID())
+			blank.Epoch = protocol.Epoch(protocol.Generation(blank.Epoch), randomID())
 			got.err = r.e.store.Create(ctx, blank)
 		default:
 			got.record, got.err = r.e.store.Heartbeat(ctx, Record(a.Prev), Record(a.Record))
 		}
-		if got.err == nil && a.Op != step.Create {
+		if got.err == nil && a.Op != protocol.Create {
 			got.err = check(got.record)
 		}
 		r.answer <- got
@@ -61,7 +61,7 @@ func (r *run) send(a step.Action) {
 // fed is what a feed has told, by its number.
 type fed struct {
 	no  int
-	in  step.Input
+	in  protocol.Input
 	err error
 }
 
@@ -75,7 +75,7 @@ func (r *run) subscribe() {
 	r.unfeed = cancel
 	r.calls.Go(func() {
 		defer cancel()
-		tell := func(in step.Input, err error) bool {
+		tell := func(in protocol.Input, err error) bool {
 			select {
 			case r.fed <- fed{no, in, err}:
 				return true
@@ -83,7 +83,7 @@ func (r *run) subscribe() {
 				return false
 			}
 		}
-		broken := step.Input{Kind: step.FeedDown}
+		broken := protocol.Input{Kind: protocol.FeedDown}
 		f, err := r.e.store.Subscribe(ctx)
 		if err != nil {
 			tell(broken, err)
@@ -100,11 +100,11 @@ func (r *run) subscribe() {
 				tell(broken, err)
 				return
 			case event.Missing:
-				if !tell(step.Input{Kind: step.Missing, ByFeed: true}, nil) {
+				if !tell(protocol.Input{Kind: protocol.Missing, ByFeed: true}, nil) {
 					return
 				}
 			default:
-				if !tell(step.Input{Kind: step.Observed, ByFeed: true, Hint: event.Hint, Record: step.Record(event.Record)}, nil) {
+				if !tell(protocol.Input{Kind: protocol.Observed, ByFeed: true, Hint: event.Hint, Record: protocol.Record(event.Record)}, nil) {
 					return
 				}
 			}

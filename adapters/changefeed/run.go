@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 )
@@ -19,7 +19,7 @@ import (
 type run struct {
 	e     *Election
 	begin time.Time // by e.clock
-	state step.State
+	state protocol.State
 
 	standing context.Context // until the candidate has to leave
 	ctx      context.Context // of everything that asks the store
@@ -54,7 +54,7 @@ func (r *run) loop() {
 	defer func() { timer.Stop() }()
 	standing, giveUp, abandon := r.standing.Done(), (<-chan time.Time)(nil), (<-chan time.Time)(nil)
 	for !r.state.Over {
-		in := step.Input{}
+		in := protocol.Input{}
 		var cause error
 		select {
 		case <-timer.C:
@@ -74,10 +74,10 @@ func (r *run) loop() {
 				return
 			}
 		case rec := <-r.e.seen:
-			in = step.Input{Kind: step.Observed, Record: step.Record(rec)}
+			in = protocol.Input{Kind: protocol.Observed, Record: protocol.Record(rec)}
 		case <-standing:
 			standing = nil
-			in.Kind = step.Resign
+			in.Kind = protocol.Resign
 			give, end := time.NewTimer(limit.Confirm), time.NewTimer(limit.Confirm+2*r.e.cfg.ElectionMax)
 			defer give.Stop()
 			defer end.Stop()
@@ -90,13 +90,13 @@ func (r *run) loop() {
 			return
 		}
 		if r.state.Leading && session.Expired(*r.deadline.Load(), r.e.clock.Now()) {
-			r.turn(step.Input{Kind: step.Lapsed}, nil)
+			r.turn(protocol.Input{Kind: protocol.Lapsed}, nil)
 		}
 		r.turn(in, cause)
-		if in.Kind == step.Resign && errors.Is(r.ending(), leaderelection.ErrElectionOver) {
+		if in.Kind == protocol.Resign && errors.Is(r.ending(), leaderelection.ErrElectionOver) {
 			r.conclude(true) // EndElection has waited already
 		}
-		if wait := r.state.Wake - r.now(); r.state.Wake == step.Never {
+		if wait := r.state.Wake - r.now(); r.state.Wake == protocol.Never {
 			timer.Stop()
 		} else {
 			timer.Stop()
@@ -107,14 +107,14 @@ func (r *run) loop() {
 }
 
 // now is the time by the candidate's own clock.
-func (r *run) now() step.Time { return r.e.clock.Now().Sub(r.begin) }
+func (r *run) now() protocol.Time { return r.e.clock.Now().Sub(r.begin) }
 
 // turn is one turn of the algorithm.
-func (r *run) turn(in step.Input, cause error) {
+func (r *run) turn(in protocol.Input, cause error) {
 	in.Rand = r.e.random()
 	at := r.e.clock.Now() // before anything is sent
 	in.Wall = wallNumber(at)
-	state, actions := step.Step(&r.e.cfg, r.state, in, at.Sub(r.begin))
+	state, actions := protocol.Step(&r.e.cfg, r.state, in, at.Sub(r.begin))
 	r.state = state
 	for _, a := range actions {
 		r.carryOut(a, at, cause)
@@ -122,45 +122,45 @@ func (r *run) turn(in step.Input, cause error) {
 	r.publish(false)
 }
 
-func (r *run) carryOut(a step.Action, at time.Time, cause error) {
+func (r *run) carryOut(a protocol.Action, at time.Time, cause error) {
 	e := r.e
 	switch a.Do {
-	case step.Send:
+	case protocol.Send:
 		r.sent = at
 		r.send(a)
-	case step.Subscribe:
+	case protocol.Subscribe:
 		r.subscribe()
-	case step.Lead:
+	case protocol.Lead:
 		r.extend()
 		r.following = ""
 		r.published = e.candidacy.Lead(int64(a.Term), func() time.Time {
 			return e.clock.System(*r.deadline.Load())
 		})
-	case step.Extend:
+	case protocol.Extend:
 		r.extend()
 		e.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventChecked, Duration: e.clock.Now().Sub(r.sent)})
-	case step.Demote:
+	case protocol.Demote:
 		e.candidacy.Revoke(r.reason(a.Reason))
-	case step.NewLeader:
+	case protocol.NewLeader:
 		e.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventNewLeader, Subject: a.Leader, Token: int64(a.Term)})
-	case step.FeedStarted:
+	case protocol.FeedStarted:
 		e.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventWatched})
-	case step.FeedFailed:
-		if a.Reason == step.Stale {
+	case protocol.FeedFailed:
+		if a.Reason == protocol.Stale {
 			cause = ErrStale
 		}
 		e.log.Warn("feed failed", "candidate", e.cfg.ID, "err", cause)
 		e.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventWatchFailed, Err: cause})
-	case step.HeartbeatError:
+	case protocol.HeartbeatError:
 		e.log.Warn("heartbeat failed", "candidate", e.cfg.ID, "err", cause)
 		e.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventChecked, Err: cause})
-	case step.Alive:
+	case protocol.Alive:
 		e.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventHeartbeat, Subject: a.Leader, Token: int64(a.Term)})
-	case step.Finish:
+	case protocol.Finish:
 		switch a.Reason {
-		case step.Ended:
+		case protocol.Ended:
 			e.candidacy.Stop(leaderelection.ErrElectionOver)
-		case step.Exhausted:
+		case protocol.Exhausted:
 			e.candidacy.Stop(errExhausted)
 		}
 	}
@@ -175,17 +175,17 @@ func (r *run) extend() {
 }
 
 // reason is why a leadership has ended, for users.
-func (r *run) reason(why step.Reason) error {
+func (r *run) reason(why protocol.Reason) error {
 	switch why {
-	case step.Expired:
+	case protocol.Expired:
 		return leaderelection.ErrLeaseExpired
-	case step.FeedLost:
+	case protocol.FeedLost:
 		return ErrFeedLost
-	case step.RecordLost:
+	case protocol.RecordLost:
 		return errRecordLost
-	case step.Ended:
+	case protocol.Ended:
 		return leaderelection.ErrElectionOver
-	case step.Resigned:
+	case protocol.Resigned:
 		return r.ending()
 	}
 	return ErrStepDown
@@ -198,7 +198,7 @@ var errRecordLost = fmt.Errorf("changefeed: the record of the election was delet
 // errExhausted ends the candidacy of a candidate that could only lead with a term which no store
 // keeps.
 var errExhausted = fmt.Errorf("%w: term %d is the last possible one: the record was damaged, or written by another program; delete it to restart the election",
-	ErrUnsuitable, uint64(step.MaxTerm))
+	ErrUnsuitable, uint64(protocol.MaxTerm))
 
 // ending is why the candidate leaves: whoever asked for it has said so.
 func (r *run) ending() error {
@@ -227,7 +227,7 @@ func (r *run) fatal(err error) bool {
 // report reports a rejected request. It is repeated, and may be rejected until the store is
 // changed. Heartbeats are reported in any case.
 func (r *run) report(a answer) {
-	if a.op == step.Beat || !errors.Is(a.err, ErrUnsuitable) {
+	if a.op == protocol.Beat || !errors.Is(a.err, ErrUnsuitable) {
 		return
 	}
 	r.e.log.Warn("request rejected", "candidate", r.e.cfg.ID, "request", a.op, "err", a.err)

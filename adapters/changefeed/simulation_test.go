@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
@@ -38,7 +38,7 @@ type simulation struct {
 	random *rand.Rand
 	table  *memory.Table
 	begin  time.Time
-	unsafe func(*step.Config)
+	unsafe func(*protocol.Config)
 	losses bool
 
 	mu         sync.Mutex
@@ -233,7 +233,7 @@ func (s *simulation) run(t *testing.T) {
 	}
 }
 
-func simulate(t *testing.T, seed uint64, unsafe func(*step.Config)) (s *simulation) {
+func simulate(t *testing.T, seed uint64, unsafe func(*protocol.Config)) (s *simulation) {
 	synctest.Test(t, func(t *testing.T) {
 		s = newSimulation(seed)
 		s.unsafe = unsafe
@@ -262,9 +262,9 @@ func TestSimulation(t *testing.T) {
 
 // TestSimulationFindsWhatIsWrong: what is known to be unsafe is found to be.
 func TestSimulationFindsWhatIsWrong(t *testing.T) {
-	for name, unsafe := range map[string]func(*step.Config){
-		"HalfTheWait":   func(c *step.Config) { c.ElectionMin, c.ElectionMax, c.Kappa = c.ElectionMin/2, c.ElectionMax/2, 0 },
-		"ClocksTrusted": func(c *step.Config) { c.Lease, c.Kappa = c.ElectionMin*3/2, 1 },
+	for name, unsafe := range map[string]func(*protocol.Config){
+		"HalfTheWait":   func(c *protocol.Config) { c.ElectionMin, c.ElectionMax, c.Kappa = c.ElectionMin/2, c.ElectionMax/2, 0 },
+		"ClocksTrusted": func(c *protocol.Config) { c.Lease, c.Kappa = c.ElectionMin*3/2, 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 300; seed++ {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
@@ -64,13 +64,13 @@ func TestTokensOfRestart(t *testing.T) {
 // leaves no greater term ends candidacies. Neither is written.
 func TestTermsAreBounded(t *testing.T) {
 	inBubble(t, func(a *arena) {
-		for _, term := range []uint64{step.MaxTerm + 1, math.MaxInt64, math.MaxUint64} {
+		for _, term := range []uint64{protocol.MaxTerm + 1, math.MaxInt64, math.MaxUint64} {
 			s := memory.NewTable().Store("election")
 			require.NoError(a, s.Create(a.Context(), changefeed.Record{Epoch: "0.x", Seq: 1, TTL: time.Second, Term: term}))
 			_, err := changefeed.NewElection(s)
 			require.ErrorIs(a, err, changefeed.ErrUnsuitable)
 		}
-		last := changefeed.Record{Epoch: "0.x", Seq: 1, TTL: time.Second, Term: step.MaxTerm}
+		last := changefeed.Record{Epoch: "0.x", Seq: 1, TTL: time.Second, Term: protocol.MaxTerm}
 		require.NoError(a, a.table.Store("election").Create(a.Context(), last))
 		p := a.join("p")
 		err := <-p.ended

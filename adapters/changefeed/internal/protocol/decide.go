@@ -1,4 +1,4 @@
-package step
+package protocol
 
 // decide sends the next request, if there is one to send. One is under way at a time.
 func (m *machine) decide() {

@@ -1,4 +1,4 @@
-package step
+package protocol
 
 import (
 	"flag"
@@ -24,7 +24,7 @@ import (
 // What is not limited by the number of writes is limited by nothing: every state is
 // visited.
 //
-//	go test ./adapters/changefeed/internal/step -run Model -model.large -timeout 2h -v
+//	go test ./adapters/changefeed/internal/protocol -run Model -model.large -timeout 2h -v
 
 var large = flag.Bool("model.large", false, "check larger models, for hours and gigabytes")
 

@@ -1,4 +1,4 @@
-package step
+package protocol
 
 // Kind says what an Input tells.
 type Kind uint8

@@ -1,8 +1,8 @@
-// Package step is the algorithm of a candidate that lives by a changefeed, as a pure
+// Package protocol is the algorithm of a candidate that lives by a changefeed, as a pure
 // function: state, input and time go in, the next state and what is to be done come
 // out. It asks no clock, draws no number and starts no goroutine. The runtime carries
 // out what it says; the model checker beside it tries every order of events.
-package step
+package protocol
 
 import "time"
 
