@@ -19,7 +19,6 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
 // Store stores the record of one election in a collection. It implements
@@ -31,7 +30,7 @@ type Store struct {
 	existing bool
 	quiet    time.Duration
 	feeds    *changefeed.Feeds
-	accepted risk.Accepted
+	accepted changefeed.AcceptedRisks
 }
 
 var _ changefeed.Store = (*Store)(nil)

@@ -17,7 +17,6 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/recordjson"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
@@ -31,7 +30,7 @@ type Store struct {
 	key      string
 	replicas int
 	existing bool
-	accepted risk.Accepted
+	accepted changefeed.AcceptedRisks
 	release  func() string // of the server
 	closing  bool          // the connection may close itself
 
