@@ -2,8 +2,6 @@ package etcd
 
 import (
 	"context"
-	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,9 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/overlap"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
@@ -303,32 +299,17 @@ func TestMinority(t *testing.T) {
 	}
 }
 
-// TestOverlap: leaders that are cut off one after the other have stopped when the next
-// begins.
-func TestOverlap(t *testing.T) {
+// TestPartitions fails if a leader that is cut off from the server still acts when the next leader
+// starts.
+func TestPartitions(t *testing.T) {
 	t.Parallel()
-	c := etcdserver.Start(t, etcdserver.Config{})
-	key, operator := place(), connect(t, c.Endpoints())
-	var networks [overlap.Members]*dbserver.Proxy
-	for i := range networks {
-		networks[i] = proxy(t, c.Addr(0))
-	}
-	var rows atomic.Int64
-	overlap.Run(t, overlap.World{
-		Store: func(i int) changefeed.Store { return newStore(t, connect(t, []string{networks[i].Addr()}), key) },
-		Cut:   func(i int) { networks[i].Cut() },
-		Heal:  func(i int) { networks[i].Drop(); networks[i].Heal() },
-		Append: func(row []byte) error {
-			_, err := operator.Put(context.Background(), fmt.Sprint("rows/", rows.Add(1)), string(row))
-			return err
-		},
-		Rows: func() (all [][]byte) {
-			answer, err := operator.Get(ctx(t), "rows/", clientv3.WithPrefix())
-			require.NoError(t, err)
-			for _, kv := range answer.Kvs {
-				all = append(all, kv.Value)
-			}
-			return all
-		},
-	})
+	c, key := etcdserver.Start(t, etcdserver.Config{}), place()
+	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
+		network := proxy(t, c.Addr(0))
+		return storetest.Client{
+			Store: newStore(t, connect(t, []string{network.Addr()}), key),
+			Cut:   network.Cut,
+			Heal:  func() { network.Drop(); network.Heal() },
+		}
+	}, nil)
 }

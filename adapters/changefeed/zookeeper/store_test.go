@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/overlap"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
@@ -177,35 +176,17 @@ func startChangesNothing(t *testing.T, e *ensemble.Ensemble) {
 	requireTree(t, conn, path, "", "/epoch-one%20%2F%201")
 }
 
-// TestOverlap: leaders that are cut off one after the other have stopped when the next
-// begins.
-func TestOverlap(t *testing.T) {
+// TestPartitions fails if a leader that is cut off from the server still acts when the next leader
+// starts.
+func TestPartitions(t *testing.T) {
 	t.Parallel()
-	e := start(t, 1)
-	path, operator := place(), connect(t, e.Addrs()...)
-	var networks [overlap.Members]*zkproxy.Proxy
-	for i := range networks {
-		networks[i] = proxy(t, e.Addr(0))
-	}
-	_, err := operator.Create("/rows", nil, 0, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
-	overlap.Run(t, overlap.World{
-		Store: func(i int) changefeed.Store { return newStore(t, connect(t, networks[i].Addr()), path) },
-		Cut:   func(i int) { networks[i].Blackhole(zkproxy.Both) },
-		Heal:  func(i int) { networks[i].DropConnections(); networks[i].Unblackhole() },
-		Append: func(row []byte) error {
-			_, err := operator.Create("/rows/row-", row, zk.FlagSequence, zk.WorldACL(zk.PermAll))
-			return err
-		},
-		Rows: func() (rows [][]byte) {
-			names, _, err := operator.Children("/rows")
-			require.NoError(t, err)
-			for _, name := range names {
-				row, _, err := operator.Get("/rows/" + name)
-				require.NoError(t, err)
-				rows = append(rows, row)
-			}
-			return rows
-		},
-	})
+	e, path := start(t, 1), place()
+	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
+		network := proxy(t, e.Addr(0))
+		return storetest.Client{
+			Store: newStore(t, connect(t, network.Addr()), path),
+			Cut:   func() { network.Blackhole(zkproxy.Both) },
+			Heal:  func() { network.DropConnections(); network.Unblackhole() },
+		}
+	}, nil)
 }
