@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/recordjson"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
 // Store stores the record of one election in a key. It implements [changefeed.Store]. Its
@@ -65,7 +65,7 @@ func (s *Store) Start(ctx context.Context) error {
 
 // Create implements [changefeed.Store].
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	data, err := recordjson.Encode(blank)
+	data, err := codec.Encode(blank)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 
 // Heartbeat implements [changefeed.Store].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	data, err := recordjson.Encode(next)
+	data, err := codec.Encode(next)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -181,7 +181,7 @@ func (s *Store) decode(record, mark *mvccpb.KeyValue) (changefeed.Record, error)
 	if record == nil {
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	}
-	r, err := recordjson.Decode(record.Value)
+	r, err := codec.Decode(record.Value)
 	if err != nil {
 		return changefeed.Record{}, fmt.Errorf("changefeed/etcd: %s: %w", s.key, err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/recordjson"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
@@ -131,7 +131,7 @@ func (s *Store) noParent() error {
 // Create implements [changefeed.Store]. It creates the record and its epoch znode in one
 // transaction. It creates missing parents unless [WithExistingParent] is given.
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	data, err := recordjson.Encode(blank)
+	data, err := codec.Encode(blank)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (s *Store) makeParent(ctx context.Context) error {
 // the record was not written because it cannot be stored, or because a permission is
 // missing, the error wraps [changefeed.ErrUnsuitable].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	data, err := recordjson.Encode(next)
+	data, err := codec.Encode(next)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -255,7 +255,7 @@ type found struct {
 }
 
 func (s *Store) decode(f found) (changefeed.Record, error) {
-	r, err := recordjson.Decode(f.data)
+	r, err := codec.Decode(f.data)
 	if err != nil {
 		return changefeed.Record{}, fmt.Errorf("changefeed/zookeeper: %s: %w", s.path, err)
 	}
