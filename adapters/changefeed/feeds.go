@@ -79,8 +79,36 @@ func (s *Feeds) Begin(ctx context.Context) (both context.Context, end func(), er
 	return both, func() { stop(); cancel() }, nil
 }
 
-// Done returns a channel that is closed when Close is called.
-func (s *Feeds) Done() <-chan struct{} { return s.ctx.Done() }
+// Call sends a request by a driver that does not observe its context: it calls f on a separate
+// goroutine and returns its result. If ctx is done or the store is closed first, Call returns the
+// error of ctx or [ErrClosed]. f then continues until the driver returns, and its result is
+// dropped.
+func Call[T any](ctx context.Context, s *Feeds, f func(ctx context.Context) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	var zero T
+	both, end, err := s.Begin(ctx)
+	if err != nil {
+		return zero, err
+	}
+	defer end()
+	results := make(chan result, 1)
+	go func() {
+		value, err := f(both)
+		results <- result{value, err}
+	}()
+	select {
+	case r := <-results:
+		return r.value, r.err
+	case <-both.Done():
+	}
+	if s.Closed() {
+		return zero, ErrClosed
+	}
+	return zero, ctx.Err()
+}
 
 // Closed reports whether Close was called.
 func (s *Feeds) Closed() bool { return s.ctx.Err() != nil }
