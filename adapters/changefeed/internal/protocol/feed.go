@@ -2,65 +2,59 @@ package protocol
 
 import "time"
 
-// up notes that the feed has told of something.
-func (m *machine) up() {
-	if m.Open && !m.Feed {
-		m.Feed, m.FeedFails = true, 0
-		m.do(Action{Do: FeedStarted})
+// noteFeedWorks notes that the feed has delivered an event.
+func (m *machine) noteFeedWorks() {
+	if m.FeedOpen && !m.FeedWorks {
+		m.FeedWorks, m.FeedFailures = true, 0
+		m.emit(Action{Kind: ReportFeed})
 	}
 }
 
-// fed is what it means that the feed has told of r, besides r.
-func (m *machine) fed(r Record) {
-	m.up()
-	m.FedSeq, m.FedEpoch = r.Seq, r.Epoch
-	if r.Epoch != m.OwedEpoch || r.Seq >= m.Owed {
-		m.Owed = 0
+// noteDelivery notes that the feed has delivered r.
+func (m *machine) noteDelivery(r Record) {
+	m.noteFeedWorks()
+	m.FeedSeq, m.FeedEpoch = r.Seq, r.Epoch
+	if r.Epoch != m.ExpectedEpoch || r.Seq >= m.ExpectedSeq {
+		m.ExpectedSeq = 0
 	}
 }
 
-// owe notes a write that the feed has to tell of, in time, unless it has already.
-func (m *machine) owe(epoch string, seq uint64, limit time.Duration) {
-	if m.Owed == 0 && (m.FedEpoch != epoch || m.FedSeq < seq) {
-		m.Owed, m.OwedEpoch, m.OwedBy = seq, epoch, m.now+limit
+// expectDelivery notes a write that the feed must deliver within limit, unless the feed has
+// already delivered it, or must deliver an earlier write.
+func (m *machine) expectDelivery(epoch string, seq uint64, limit time.Duration) {
+	if m.ExpectedSeq == 0 && (m.FeedEpoch != epoch || m.FeedSeq < seq) {
+		m.ExpectedSeq, m.ExpectedEpoch, m.ExpectedBy = seq, epoch, m.now+limit
 	}
 }
 
-// feedLost is R7: who is blind does not stand, and does not lead unless told to.
-func (m *machine) feedLost(r Reason) {
-	m.Feed, m.Owed = false, 0
-	m.do(Action{Do: FeedFailed, Reason: r})
-	if !m.KeepLeading {
-		m.demote(FeedLost)
+// failFeed implements R7: a candidate without a working feed does not claim, and does not lead
+// unless KeepLeading is set.
+func (m *machine) failFeed(r Reason) {
+	m.FeedWorks, m.ExpectedSeq = false, 0
+	m.emit(Action{Kind: ReportFeedFailure, Reason: r})
+	if !m.cfg.KeepLeading {
+		m.stopLeading(FeedLost)
 	}
 }
 
-// tendFeed is R6, that a feed which is silent about a write is none, and opens one where
-// there is none.
-func (m *machine) tendFeed() {
+// maintainFeed implements R6: it replaces a feed that does not deliver a known write in time. It
+// also opens a feed if none is open.
+func (m *machine) maintainFeed() {
 	if m.Leaving {
 		return
 	}
 	switch {
-	case !m.Open:
-		if !m.due(m.SubscribeAt) {
+	case !m.FeedOpen:
+		if !m.isDue(m.SubscribeAt) {
 			return
 		}
-	case m.Owed != 0 && m.due(m.OwedBy):
-		m.feedLost(Stale)
+	case m.ExpectedSeq != 0 && m.isDue(m.ExpectedBy):
+		m.failFeed(Stale)
 	default:
 		return
 	}
-	m.Open, m.FedSeq, m.FedEpoch = true, 0, ""
-	m.owe("", 1, m.ElectionMax) // the first event
-	m.due(m.OwedBy)
-	m.do(Action{Do: Subscribe})
-}
-
-// maxFails is where pauses do not grow any more.
-const maxFails = 5
-
-// pause is how long to wait after fails failures in a row.
-func (m *machine) pause(fails uint8) time.Duration {
-	return m.Heartbeat >> max(0, maxFails-int(min(fails, maxFails)))
+	m.FeedOpen, m.FeedSeq, m.FeedEpoch = true, 0, ""
+	m.expectDelivery("", 1, m.cfg.ElectionMax) // the first event, whatever it is
+	m.isDue(m.ExpectedBy)
+	m.emit(Action{Kind: Subscribe})
 }

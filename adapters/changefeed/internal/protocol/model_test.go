@@ -11,509 +11,519 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The model checker tries every order of events, breadth first, with the function that
-// the runtime calls. Time is in whole units, each candidate's clock runs at once or twice
-// the speed, as it likes, from one moment to the next, and nothing else is bounded:
+// The model checker tries every order of events, breadth first, with the function that the runtime
+// calls. Time advances in whole units, and between two events each candidate's clock advances by one
+// or two units. Otherwise events are not restricted:
 //
-//   - a request is carried out at any time, or never; its answer comes at any time, or
-//     gets lost; the candidate gives up at any time, after which the request may still be
-//     carried out;
-//   - feeds and reads tell of any state that there ever was, in any order;
-//   - feeds break, candidates resign, somebody nominates a successor, the record gets lost.
+//   - A request is executed at any time, or never. Its response arrives at any time, or is lost. The
+//     candidate gives up at any time, after which the request may still be executed.
+//   - Feeds and reads return any state that the record has ever had, in any order.
+//   - Feeds fail, candidates resign, a transfer target is named, and the record is lost.
 //
-// What is not limited by the number of writes is limited by nothing: every state is
-// visited.
+// Only the number of writes is limited. So the number of states is finite, and the checker visits all
+// of them, unless the model has a limit.
 //
 //	go test ./adapters/changefeed/internal/protocol -run Model -model.large -timeout 2h -v
 
-var large = flag.Bool("model.large", false, "check larger models, for hours and gigabytes")
+var large = flag.Bool("model.large", false, "check larger models, which takes hours and gigabytes")
 
-const maxNodes, maxWrites = 3, 5
+const maxCandidates, maxWrites = 3, 5
 
-// model is what is checked.
+// model describes what the checker explores.
 type model struct {
-	cfg    Config
-	nodes  int
-	writes int  // how many
-	late   bool // requests are carried out after the candidate gave up
-	resign bool
-	feeds  bool  // break
-	hints  bool  // are forged
-	marks  uint8 // nominations
-	losses uint8 // of the record
-	limit  int   // of states; 0 for none
+	cfg         Config
+	candidates  int
+	writes      int   // writes is the greatest number of writes after the first record.
+	lateWrites  bool  // lateWrites lets requests be executed after the candidate gave up.
+	resigns     bool  // resigns lets candidates resign.
+	feedsFail   bool  // feedsFail lets feeds fail.
+	forgedHints bool  // forgedHints adds messages that any client could send.
+	transfers   uint8 // transfers is the number of transfer requests.
+	losses      uint8 // losses is how often the record is lost.
+	limit       int   // limit is the greatest number of visited states, or 0 for all.
 
-	// Known to be wrong, to see that it is found.
-	upsert       bool // writes replace whatever there is
-	fromResponse bool // the lease counts from the answer
-	atOnce       bool // who claims leads before the answer, and has no lease: leaderfeed's rule
-	believe      bool // hints count as what was read
+	// These rules are wrong. The checker must find a violation if one of them is set.
+	upsert             bool // Writes replace any record.
+	leaseFromResponse  bool // Leases are measured from the response.
+	leadBeforeResponse bool // A claim makes the candidate leader immediately, without a lease: leaderfeed's rule.
+	trustHints         bool // Hints count as records that were read.
 }
 
-// request is one at a store, or on its way there. Records have numbers.
-type request struct {
+// pending is a request between a candidate and the store. Records are numbers of checker.records.
+type pending struct {
 	op         Op
 	prev, next uint16
 }
 
-// node is a candidate and what is between it and the store.
+// node is a candidate with its requests.
 type node struct {
-	s       uint32 // its state, by number; by its clock it is always 0
-	out     request
-	written bool    // out was carried out, and the answer is on its way
-	late    request // given up
+	state    uint32 // state is a number of checker.states. By the candidate's clock it is time 0.
+	request  pending
+	executed bool    // executed reports whether request was executed and its response is in flight.
+	late     pending // late is a request that the candidate gave up, and that may still be executed.
 }
 
-// world is everything. Two that are equal have the same future.
-type world struct {
-	nodes   [maxNodes]node
-	chain   [maxWrites + 1]uint16 // all that the record ever was
-	n       uint8
-	lost    bool
-	epochs  uint8
-	marks   uint8
-	losses  uint8
-	granted uint64 // the greatest term that was led with
+// system is the state of all candidates and of the store. Two equal systems have the same future.
+type system struct {
+	nodes     [maxCandidates]node
+	history   [maxWrites + 1]uint16 // history contains all states that the record has had.
+	states    uint8                 // states is the length of history.
+	missing   bool                  // missing reports whether the record does not exist.
+	epochs    uint8
+	transfers uint8
+	losses    uint8
+	lastTerm  uint64 // lastTerm is the greatest term of a leadership.
 }
 
 type checker struct {
-	*model
-	states  table[State]
-	records table[Record]
-	turns   map[turn]turned
-	shifts  map[shifted]uint32
+	model
+	states   numbering[State]
+	records  numbering[Record]
+	steps    map[stepKey]stepResult
+	advanced map[advanceKey]uint32
 
-	seen    map[world]int32
-	all     []world
-	from    []int32 // how each was reached, for a trace
-	move    []string
-	at      int32
-	problem string
+	visited  map[system]int32
+	queue    []system
+	previous []int32 // previous is the index of the system from which each system was reached.
+	events   []string
+	current  int32
+	problem  string
 }
 
-// table numbers values.
-type table[T comparable] struct {
-	number map[T]uint32
-	values []T
+// numbering assigns a number to each value.
+type numbering[T comparable] struct {
+	numbers map[T]uint32
+	values  []T
 }
 
-func (t *table[T]) of(v T) uint32 {
-	n, ok := t.number[v]
+func (n *numbering[T]) of(v T) uint32 {
+	number, ok := n.numbers[v]
 	if !ok {
-		if t.number == nil {
-			t.number = map[T]uint32{}
+		if n.numbers == nil {
+			n.numbers = map[T]uint32{}
 		}
-		n = uint32(len(t.values))
-		t.number[v] = n
-		t.values = append(t.values, v)
+		number = uint32(len(n.values))
+		n.numbers[v] = number
+		n.values = append(n.values, v)
 	}
-	return n
+	return number
 }
 
-// turn is one call of Step, and turned what came of it.
-type turn struct {
-	node    int
+// stepKey identifies a call of Step, and stepResult is its result.
+type stepKey struct {
+	candidate int
+	state     uint32
+	kind      InputKind
+	outcome   Outcome
+	record    uint16
+}
+
+type stepResult struct {
 	state   uint32
-	kind    Kind
-	outcome Outcome
-	record  uint16
+	sends   bool
+	request pending
+	leads   uint64
 }
 
-type turned struct {
-	state uint32
-	sends bool
-	out   request
-	leads uint64
-}
-
-type shifted struct {
+type advanceKey struct {
 	state uint32
 	by    Time
 }
 
-var names = [maxNodes]string{"a", "b", "c"}
+var names = [maxCandidates]string{"a", "b", "c"}
 
-// check visits every state, and returns how many there are and the way to a violation.
-func (m *model) check() (states int, trace []string) {
+// explore visits the states of the model. It returns their number, and the events that lead to a
+// violation if there is one.
+func (m model) explore() (states int, trace []string) {
 	c := &checker{
-		model: m, turns: map[turn]turned{}, shifts: map[shifted]uint32{}, seen: map[world]int32{}, at: -1,
+		model: m, steps: map[stepKey]stepResult{}, advanced: map[advanceKey]uint32{},
+		visited: map[system]int32{}, current: -1,
 	}
-	c.records.of(Record{}) // 0 is none
-	var w world
-	w.chain[0] = uint16(c.records.of(Record{Epoch: "0.1", Seq: 1, TTL: m.cfg.Lease}))
-	w.n, w.epochs = 1, 1
-	for i := range m.nodes {
-		w.nodes[i].s = c.states.of(canonical(State{}, &m.cfg))
+	c.records.of(Record{}) // Number 0 stands for no record.
+	var s system
+	s.history[0] = uint16(c.records.of(Record{Epoch: "0.1", Seq: 1, TTL: m.cfg.Lease}))
+	s.states, s.epochs = 1, 1
+	for i := range m.candidates {
+		s.nodes[i].state = c.states.of(canonical(State{}, &m.cfg))
 	}
-	c.reach(w, "")
-	for i := 0; i < len(c.all) && c.problem == "" && (m.limit == 0 || i < m.limit); i++ {
-		c.at = int32(i)
-		c.moves(c.all[i])
+	c.visit(s, "")
+	for i := 0; i < len(c.queue) && c.problem == "" && (m.limit == 0 || i < m.limit); i++ {
+		c.current = int32(i)
+		c.expand(c.queue[i])
 	}
 	if c.problem == "" {
-		return len(c.all), nil
+		return len(c.queue), nil
 	}
 	trace = []string{c.problem}
-	for at := c.at; at > 0; at = c.from[at] {
-		trace = append(trace, c.move[at])
+	for at := c.current; at > 0; at = c.previous[at] {
+		trace = append(trace, c.events[at])
 	}
 	slices.Reverse(trace)
-	return len(c.all), trace
+	return len(c.queue), trace
 }
 
-// reach notes a state.
-func (c *checker) reach(w world, move string) {
-	if _, ok := c.seen[w]; ok {
+// visit adds a system to the queue, unless it was visited before.
+func (c *checker) visit(s system, event string) {
+	if _, ok := c.visited[s]; ok {
 		return
 	}
 	leaders := 0
-	for i := range c.nodes {
-		if s := &c.states.values[w.nodes[i].s]; s.Leading && s.Deadline-c.cfg.Guard > 0 {
+	for i := range c.candidates {
+		if state := &c.states.values[s.nodes[i].state]; state.Leading && state.Deadline-c.cfg.Guard > 0 {
 			leaders++
 		}
 	}
 	if leaders > 1 && c.problem == "" {
-		c.problem = move + ": two lead"
+		c.problem = event + ": two candidates are leaders"
 		return
 	}
-	c.seen[w] = int32(len(c.all))
-	c.all, c.from, c.move = append(c.all, w), append(c.from, c.at), append(c.move, move)
+	c.visited[s] = int32(len(c.queue))
+	c.queue, c.previous, c.events = append(c.queue, s), append(c.previous, c.current), append(c.events, event)
 }
 
+// Descriptions of events of each candidate. They are constants, because they are used for each state.
 var (
-	looks, blind, resigns, seesNone = eachName("looks"), eachName("has no feed"), eachName("resigns"), eachName("sees no record")
-	givesUp, goesOn, hears          = eachName("gives up"), eachName("gives up, and its request goes on"), eachName("hears that it has written")
-	nominated                       = eachName("is nominated")
+	eventTick, eventFeedDown      = forEach("is woken"), forEach("has no feed")
+	eventResign, eventMissing     = forEach("resigns"), forEach("observes that there is no record")
+	eventGivesUp, eventGivesUpOne = forEach("gives up"), forEach("gives up, and its request may be executed later")
+	eventResponse, eventTransfer  = forEach("receives the response to its write"), forEach("is named as transfer target")
 )
 
-func eachName(what string) (all [maxNodes]string) {
-	for i, n := range names {
-		all[i] = n + " " + what
+func forEach(event string) (events [maxCandidates]string) {
+	for i, name := range names {
+		events[i] = name + " " + event
 	}
-	return all
+	return events
 }
 
-// moves are all that can happen next.
-func (c *checker) moves(w world) {
-	c.timePasses(w)
-	for i := range c.nodes {
-		s := c.states.values[w.nodes[i].s]
-		c.step(w, i, Tick, OK, 0, looks[i])
-		for _, r := range w.chain[:w.n] {
-			if rec := &c.records.values[r]; !s.Known || rec.Epoch != s.Cur.Epoch || rec.Seq > s.Cur.Seq {
-				c.step(w, i, Observed, OK, r, names[i]+" sees "+c.text(r))
+// expand visits all systems that can follow s.
+func (c *checker) expand(s system) {
+	c.advanceClocks(s)
+	for i := range c.candidates {
+		state := c.states.values[s.nodes[i].state]
+		c.step(s, i, Tick, OK, 0, eventTick[i])
+		for _, r := range s.history[:s.states] {
+			if rec := &c.records.values[r]; !state.Known || rec.Epoch != state.Current.Epoch || rec.Seq > state.Current.Seq {
+				c.step(s, i, Observed, OK, r, names[i]+" observes "+c.describe(r))
 			}
 		}
-		if w.losses > 0 && !s.Lost {
-			c.step(w, i, Missing, OK, 0, seesNone[i])
+		if s.losses > 0 && !state.Missing {
+			c.step(s, i, Missed, OK, 0, eventMissing[i])
 		}
-		if c.resign && !s.Leaving && s.Known {
-			c.step(w, i, Resign, OK, 0, resigns[i])
+		if c.resigns && !state.Leaving && state.Known {
+			c.step(s, i, Resign, OK, 0, eventResign[i])
 		}
-		if c.feeds {
-			c.step(w, i, FeedDown, OK, 0, blind[i])
+		if c.feedsFail {
+			c.step(s, i, FeedDown, OK, 0, eventFeedDown[i])
 		}
-		if c.hints && s.Known {
-			c.forge(w, i, s.Cur)
+		if c.forgedHints && state.Known {
+			c.forgeHints(s, i, state.Current)
 		}
-		c.requests(w, i)
+		c.advanceRequests(s, i)
 	}
-	if w.lost || int(w.n) > c.writes {
+	if s.missing || int(s.states) > c.writes {
 		return
 	}
-	now := c.records.values[w.chain[w.n-1]]
-	for i := range c.nodes {
-		if c.marks > w.marks {
-			next, r := w, now
+	latest := c.records.values[s.history[s.states-1]]
+	for i := range c.candidates {
+		if c.transfers > s.transfers {
+			next, r := s, latest
 			r.Nominee, r.Seq = names[i], r.Seq+1
-			next.marks++
+			next.transfers++
 			next.write(uint16(c.records.of(r)))
-			c.reach(next, nominated[i])
+			c.visit(next, eventTransfer[i])
 		}
 	}
-	if c.losses > w.losses {
-		w.lost = true
-		w.losses++
-		c.reach(w, "the record is lost")
+	if c.losses > s.losses {
+		s.missing = true
+		s.losses++
+		c.visit(s, "the record is lost")
 	}
 }
 
-// hint is the Kind of a turn with an Observed that is a hint.
-const hint = Kind(100)
+// observedHint is the kind of a step whose input is Observed with Hint.
+const observedHint = InputKind(100)
 
-// forge sends candidate i what anybody could send: that the record it knows was written again, as
-// any of the states that there were or as the next one, or was released.
-func (c *checker) forge(w world, i int, known Record) {
+// forgeHints sends messages to candidate i that any client could send: that the known record was
+// written again, with the Seq of any later state or the next one, or that it was released.
+func (c *checker) forgeHints(s system, i int, known Record) {
 	released := known
 	released.Leader, released.Session, released.TTL = "", "", 0
-	for seq := known.Seq; seq <= uint64(w.n)+1; seq++ {
+	for seq := known.Seq; seq <= uint64(s.states)+1; seq++ {
 		for _, forged := range []Record{known, released} {
 			forged.Seq = seq
 			r := uint16(c.records.of(forged))
-			c.step(w, i, hint, OK, r, names[i]+" receives a forged message: "+c.text(r))
+			c.step(s, i, observedHint, OK, r, names[i]+" receives a forged message: "+c.describe(r))
 		}
 	}
 }
 
-func (c *checker) text(r uint16) string {
+func (c *checker) describe(r uint16) string {
 	rec := &c.records.values[r]
 	return fmt.Sprintf("seq %d (epoch %s, leader %q, term %d)", rec.Seq, rec.Epoch, rec.Leader, rec.Term)
 }
 
-// timePasses has every clock move on by one or two. All by two is all by one, twice.
-func (c *checker) timePasses(w world) {
-	for speeds := range 1<<c.nodes - 1 {
-		next := w
-		for i := range c.nodes {
-			next.nodes[i].s = c.shift(w.nodes[i].s, Time(1+speeds>>i&1))
+// advanceClocks advances each clock by one or two units. Two units on all clocks are not needed,
+// because they are the same as one unit twice.
+func (c *checker) advanceClocks(s system) {
+	for speeds := range 1<<c.candidates - 1 {
+		next := s
+		for i := range c.candidates {
+			next.nodes[i].state = c.advanceClock(s.nodes[i].state, Time(1+speeds>>i&1))
 		}
-		c.reach(next, times[speeds])
+		c.visit(next, eventTime[speeds])
 	}
 }
 
-var times = [1 << maxNodes]string{
+var eventTime = [1 << maxCandidates]string{
 	"time", "time, twice for a", "time, twice for b", "time, twice for a, b",
 	"time, twice for c", "time, twice for a, c", "time, twice for b, c",
 }
 
-// shift has d pass on a candidate's clock, which shows 0 again afterwards.
-func (c *checker) shift(state uint32, d Time) uint32 {
-	key := shifted{state, d}
-	if to, ok := c.shifts[key]; ok {
-		return to
+// advanceClock returns the state of a candidate after d. Its clock shows 0 again.
+func (c *checker) advanceClock(number uint32, d Time) uint32 {
+	key := advanceKey{number, d}
+	if next, ok := c.advanced[key]; ok {
+		return next
 	}
-	s := c.states.values[state]
-	for _, t := range []*Time{&s.ClaimAt, &s.Sent, &s.Deadline, &s.Beaten} {
+	s := c.states.values[number]
+	for _, t := range []*Time{&s.ClaimAt, &s.SentAt, &s.Deadline, &s.RenewedAt} {
 		*t -= d
 	}
-	to := c.states.of(canonical(s, &c.cfg))
-	c.shifts[key] = to
-	return to
+	next := c.states.of(canonical(s, &c.cfg))
+	c.advanced[key] = next
+	return next
 }
 
-// requests is what can happen to those of one candidate.
-func (c *checker) requests(w world, i int) {
-	n := &w.nodes[i]
+// advanceRequests visits the systems that follow from the requests of a candidate.
+func (c *checker) advanceRequests(s system, i int) {
+	n := &s.nodes[i]
 	if n.late.op != None {
-		c.carryOut(w, i, n.late, true)
+		c.execute(s, i, n.late, true)
 	}
 	switch {
-	case n.out.op == None:
+	case n.request.op == None:
 		return
-	case n.written:
-		c.step(w, i, Done, OK, n.out.next, hears[i])
+	case n.executed:
+		c.step(s, i, Responded, OK, n.request.next, eventResponse[i])
 	default:
-		c.carryOut(w, i, n.out, false)
+		c.execute(s, i, n.request, false)
 	}
-	if n.out.op == Read || n.out.op == Create {
-		return // they are sent again, and nothing else follows
+	if n.request.op == Read || n.request.op == Create {
+		return // A lost Read or Create is the same as one that has not been executed yet.
 	}
-	next := w
-	if c.late && !n.written && n.late.op == None {
-		next.nodes[i].late = n.out
-		c.step(next, i, Done, Unknown, 0, goesOn[i])
+	next := s
+	if c.lateWrites && !n.executed && n.late.op == None {
+		next.nodes[i].late = n.request
+		c.step(next, i, Responded, Unknown, 0, eventGivesUpOne[i])
 	}
-	c.step(w, i, Done, Unknown, 0, givesUp[i])
+	c.step(s, i, Responded, Unknown, 0, eventGivesUp[i])
 }
 
-// carryOut has the store do what is asked. What changes nothing is answered at once: an
-// answer that comes later is one that was old when it came.
-func (c *checker) carryOut(w world, i int, r request, late bool) {
-	now := &c.records.values[w.chain[w.n-1]]
+// execute executes a request at the store. Requests that change nothing are answered immediately,
+// because reads of any age cover later responses.
+func (c *checker) execute(s system, i int, r pending, late bool) {
+	latest := &c.records.values[s.history[s.states-1]]
 	prev := &c.records.values[r.prev]
-	room := int(w.n) <= c.writes
+	mayWrite := int(s.states) <= c.writes
 	switch {
-	case r.op == Read: // of any age
-		if w.losses > 0 {
-			c.step(w, i, Done, NoRecord, 0, names[i]+" reads that there is none")
+	case r.op == Read:
+		if s.losses > 0 {
+			c.step(s, i, Responded, NoRecord, 0, names[i]+" reads that there is no record")
 		}
-		for _, old := range w.chain[:w.n] {
-			c.step(w, i, Done, OK, old, names[i]+" reads "+c.text(old))
+		for _, old := range s.history[:s.states] {
+			c.step(s, i, Responded, OK, old, names[i]+" reads "+c.describe(old))
 		}
-	case r.op == Create && w.lost && room:
+	case r.op == Create && s.missing && mayWrite:
 		rec := c.records.values[r.next]
-		w.lost = false
-		w.epochs++
-		rec.Epoch = fmt.Sprint("0.", w.epochs)
-		rec.Term = max(rec.Term, 100*uint64(w.epochs)) // the wall clock's
-		w.write(uint16(c.records.of(rec)))
-		c.step(w, i, Done, OK, 0, names[i]+" creates the record")
-	case r.op == Create && !w.lost:
-		c.step(w, i, Done, OK, 0, names[i]+" finds that there is a record")
+		s.missing = false
+		s.epochs++
+		rec.Epoch = fmt.Sprint("0.", s.epochs)
+		rec.Term = max(rec.Term, 100*uint64(s.epochs)) // the wall clock
+		s.write(uint16(c.records.of(rec)))
+		c.step(s, i, Responded, OK, 0, names[i]+" creates the record")
+	case r.op == Create && !s.missing:
+		c.step(s, i, Responded, OK, 0, names[i]+" finds an existing record")
 	case r.op == Create:
-	case w.lost, !c.upsert && (now.Seq != prev.Seq || now.Epoch != prev.Epoch):
+	case s.missing, !c.upsert && (latest.Seq != prev.Seq || latest.Epoch != prev.Epoch):
 		if late {
-			w.nodes[i].late = request{}
-			c.reach(w, names[i]+"'s late request fails")
+			s.nodes[i].late = pending{}
+			c.visit(s, names[i]+"'s late request fails")
 			return
 		}
-		if w.lost {
-			c.step(w, i, Done, NoRecord, 0, names[i]+" finds no record to replace")
+		if s.missing {
+			c.step(s, i, Responded, NoRecord, 0, names[i]+" finds no record to replace")
 		} else {
-			c.step(w, i, Done, Conflict, 0, names[i]+" finds a conflict")
+			c.step(s, i, Responded, Conflict, 0, names[i]+" finds a conflict")
 		}
-	case room:
-		w.write(r.next)
+	case mayWrite:
+		s.write(r.next)
 		if late {
-			w.nodes[i].late = request{}
+			s.nodes[i].late = pending{}
 		} else {
-			w.nodes[i].written = true
+			s.nodes[i].executed = true
 		}
-		c.reach(w, names[i]+" writes "+c.text(r.next))
+		c.visit(s, names[i]+" writes "+c.describe(r.next))
 	}
 }
 
-func (w *world) write(r uint16) {
-	w.chain[w.n] = r
-	w.n++
+// write appends a state of the record.
+func (s *system) write(r uint16) {
+	s.history[s.states] = r
+	s.states++
 }
 
-// step is one turn of a candidate.
-func (c *checker) step(w world, i int, kind Kind, outcome Outcome, record uint16, what string) {
-	key := turn{i, w.nodes[i].s, kind, outcome, record}
-	t, ok := c.turns[key]
+// step visits the system that follows from an input of candidate i.
+func (c *checker) step(s system, i int, kind InputKind, outcome Outcome, record uint16, event string) {
+	key := stepKey{i, s.nodes[i].state, kind, outcome, record}
+	result, ok := c.steps[key]
 	if !ok {
-		t = c.turn(key)
-		c.turns[key] = t
+		result = c.callStep(key)
+		c.steps[key] = result
 	}
-	n := &w.nodes[i]
-	if n.s == t.state && kind != Done {
-		return // nothing has changed
+	n := &s.nodes[i]
+	if n.state == result.state && kind != Responded {
+		return // The input changes nothing.
 	}
-	n.s = t.state
-	if kind == Done {
-		n.out, n.written = request{}, false
+	n.state = result.state
+	if kind == Responded {
+		n.request, n.executed = pending{}, false
 	}
-	if t.sends {
-		n.out = t.out
+	if result.sends {
+		n.request = result.request
 	}
-	if t.leads > 0 {
-		if t.leads <= w.granted && c.problem == "" {
-			c.problem = fmt.Sprintf("%s: leads with term %d after %d", what, t.leads, w.granted)
+	if result.leads > 0 {
+		if result.leads <= s.lastTerm && c.problem == "" {
+			c.problem = fmt.Sprintf("%s: becomes leader with term %d after %d", event, result.leads, s.lastTerm)
 			return
 		}
-		w.granted = t.leads
+		s.lastTerm = result.leads
 	}
-	c.reach(w, what)
+	c.visit(s, event)
 }
 
-func (c *checker) turn(key turn) (t turned) {
+func (c *checker) callStep(key stepKey) (result stepResult) {
 	cfg := c.cfg
-	cfg.ID, cfg.Session = names[key.node], names[key.node]
+	cfg.ID, cfg.Session = names[key.candidate], names[key.candidate]
 	in := Input{Kind: key.kind, Outcome: key.outcome, Record: c.records.values[key.record]}
-	if key.kind == hint {
-		in.Kind, in.Hint = Observed, !c.believe
+	if key.kind == observedHint {
+		in.Kind, in.Hint = Observed, !c.trustHints
 	}
-	in.ByFeed = in.Kind == Observed || in.Kind == Missing
+	in.ByFeed = in.Kind == Observed || in.Kind == Missed
 	s := c.states.values[key.state]
-	if c.fromResponse && in.Kind == Done {
-		s.Sent = 0
+	if c.leaseFromResponse && in.Kind == Responded {
+		s.SentAt = 0
 	}
 	s, actions := Step(&cfg, s, in, 0)
 	for _, a := range actions {
-		switch a.Do {
+		switch a.Kind {
 		case Send:
-			t.sends, t.out = true, request{a.Op, uint16(c.records.of(a.Prev)), uint16(c.records.of(a.Record))}
-			if a.Op == Claim && c.atOnce {
+			result.sends, result.request = true, pending{a.Op, uint16(c.records.of(a.Prev)), uint16(c.records.of(a.Record))}
+			if a.Op == Claim && c.leadBeforeResponse {
 				s.Leading, s.Term, s.Deadline = true, a.Record.Term, 1000
 			}
 		case Lead:
-			t.leads = a.Term
+			result.leads = a.Term
 		}
 	}
-	t.state = c.states.of(canonical(s, &c.cfg))
-	return t
+	result.state = c.states.of(canonical(s, &c.cfg))
+	return result
 }
 
-// canonical leaves out what does not matter any more: how long ago something was due. And
-// pauses, which the model has end at any time, and the feed, which it takes to work again
-// at once.
-func canonical(s State, c *Config) State {
-	s.Open, s.Feed, s.FeedFails, s.SubscribeAt = true, true, 0, 0
-	s.FedSeq, s.FedEpoch, s.Owed, s.OwedEpoch, s.OwedBy = 0, "", 0, "", 0
-	s.Fails, s.NotBefore, s.Wake, s.Told = 0, 0, 0, 0
+// canonical removes from s what cannot influence the future: how long a time has passed. It also
+// removes pauses and the state of the feed: in the model, pauses end at any time, and a failed feed
+// works again immediately.
+func canonical(s State, cfg *Config) State {
+	s.FeedOpen, s.FeedWorks, s.FeedFailures, s.SubscribeAt = true, true, 0, 0
+	s.FeedSeq, s.FeedEpoch, s.ExpectedSeq, s.ExpectedEpoch, s.ExpectedBy = 0, "", 0, "", 0
+	s.Failures, s.RetryAt, s.WakeAt, s.ReportedTerm = 0, 0, 0, 0
 	s.ClaimAt = max(s.ClaimAt, 0)
-	s.Sent, s.Beaten, s.Deadline = max(s.Sent, -c.Lease), max(s.Beaten, -c.Heartbeat), max(s.Deadline, 0)
-	if s.Op != Claim && s.Op != Beat {
-		s.OpTerm, s.OpSeq, s.OpEpoch, s.Sent = 0, 0, "", 0
+	s.SentAt, s.RenewedAt, s.Deadline = max(s.SentAt, -cfg.Lease), max(s.RenewedAt, -cfg.Heartbeat), max(s.Deadline, 0)
+	if s.Op != Claim && s.Op != Heartbeat {
+		s.OpTerm, s.OpSeq, s.OpEpoch, s.SentAt = 0, 0, "", 0
 	}
 	if !s.Leading {
-		s.Term, s.Deadline, s.Beaten = 0, 0, 0
+		s.Term, s.Deadline, s.RenewedAt = 0, 0, 0
 	}
-	if !s.Loose {
-		s.LooseSeq, s.LooseEpoch = 0, ""
+	if !s.Unresolved {
+		s.UnresolvedSeq, s.UnresolvedEpoch = 0, ""
 	}
 	return s
 }
 
-// units are times of the model: heartbeat, lease, and the wait for a silent leader.
-func units(lease, wait time.Duration) Config {
+// inUnits returns a configuration in units of the model, with a heartbeat of one unit.
+func inUnits(lease, wait time.Duration) Config {
 	return Config{Heartbeat: 1, Lease: lease, ElectionMin: wait, ElectionMax: wait, Kappa: 2, Create: true, KeepLeading: false}
 }
 
-func (m model) safe(t *testing.T) {
+// requireSafe fails the test if two candidates can be leaders at the same time, or if terms do not
+// increase.
+func (m model) requireSafe(t *testing.T) {
 	begin := time.Now()
-	states, trace := m.check()
+	states, trace := m.explore()
 	require.Empty(t, trace, strings.Join(trace, "\n"))
-	how := "all of"
+	which := "all"
 	if m.limit > 0 && states >= m.limit {
-		how = "the first"
+		which = "the first"
 	}
-	t.Logf("no violation in %s %d states, %v", how, states, time.Since(begin).Round(time.Millisecond))
+	t.Logf("no violation in %s %d states, %v", which, states, time.Since(begin).Round(time.Millisecond))
 }
 
 func TestModel(t *testing.T) {
-	right := units(2, 4)
+	cfg := inUnits(2, 4)
 	for name, m := range map[string]model{
-		"Two":             {cfg: right, nodes: 2, writes: 2},
-		"TwoNominate":     {cfg: right, nodes: 2, writes: 2, marks: 1, limit: 15_000},
-		"TwoLateRequests": {cfg: right, nodes: 2, writes: 2, late: true, limit: 15_000},
-		"TwoBeat":         {cfg: right, nodes: 2, writes: 3, limit: 15_000},
-		"TwoRelease":      {cfg: right, nodes: 2, writes: 2, resign: true, feeds: true, limit: 15_000},
-		"TwoLose":         {cfg: right, nodes: 2, writes: 2, losses: 1, limit: 15_000},
-		"TwoForge":        {cfg: right, nodes: 2, writes: 2, hints: true, limit: 15_000},
+		"TwoCandidates":  {cfg: cfg, candidates: 2, writes: 2},
+		"TwoTransfer":    {cfg: cfg, candidates: 2, writes: 2, transfers: 1, limit: 15_000},
+		"TwoLateWrites":  {cfg: cfg, candidates: 2, writes: 2, lateWrites: true, limit: 15_000},
+		"TwoThreeWrites": {cfg: cfg, candidates: 2, writes: 3, limit: 15_000},
+		"TwoResign":      {cfg: cfg, candidates: 2, writes: 2, resigns: true, feedsFail: true, limit: 15_000},
+		"TwoRecordLost":  {cfg: cfg, candidates: 2, writes: 2, losses: 1, limit: 15_000},
+		"TwoForgedHints": {cfg: cfg, candidates: 2, writes: 2, forgedHints: true, limit: 15_000},
 	} {
-		t.Run(name, m.safe)
+		t.Run(name, m.requireSafe)
 	}
 }
 
-func TestModelLarge(t *testing.T) {
+func TestModel_Large(t *testing.T) {
 	if !*large {
-		t.Skip("takes long: run with -model.large")
+		t.Skip("takes hours: run with -model.large")
 	}
-	right := units(2, 4)
+	cfg := inUnits(2, 4)
 	for name, m := range map[string]model{
-		"TwoNominate":     {cfg: right, nodes: 2, writes: 2, marks: 1},
-		"TwoLateRequests": {cfg: right, nodes: 2, writes: 2, late: true},
-		"TwoRelease":      {cfg: right, nodes: 2, writes: 2, resign: true, feeds: true},
-		"TwoLose":         {cfg: right, nodes: 2, writes: 2, losses: 1},
-		"TwoBeat":         {cfg: right, nodes: 2, writes: 3},
-		"TwoForge":        {cfg: right, nodes: 2, writes: 2, hints: true},
-		"TwoForgeMore":    {cfg: right, nodes: 2, writes: 4, feeds: true, hints: true, limit: 5_000_000},
-		"TwoAll":          {cfg: right, nodes: 2, writes: 3, late: true, resign: true, feeds: true, marks: 1, losses: 1, limit: 5_000_000},
-		"Three":           {cfg: right, nodes: 3, writes: 2, limit: 5_000_000},
-		"LongerLease":     {cfg: units(3, 6), nodes: 2, writes: 4, late: true, limit: 5_000_000},
+		"TwoTransfer":        {cfg: cfg, candidates: 2, writes: 2, transfers: 1},
+		"TwoLateWrites":      {cfg: cfg, candidates: 2, writes: 2, lateWrites: true},
+		"TwoResign":          {cfg: cfg, candidates: 2, writes: 2, resigns: true, feedsFail: true},
+		"TwoRecordLost":      {cfg: cfg, candidates: 2, writes: 2, losses: 1},
+		"TwoThreeWrites":     {cfg: cfg, candidates: 2, writes: 3},
+		"TwoForgedHints":     {cfg: cfg, candidates: 2, writes: 2, forgedHints: true},
+		"TwoMoreForgedHints": {cfg: cfg, candidates: 2, writes: 4, feedsFail: true, forgedHints: true, limit: 5_000_000},
+		"TwoAll": {
+			cfg: cfg, candidates: 2, writes: 3, lateWrites: true, resigns: true, feedsFail: true,
+			transfers: 1, losses: 1, limit: 5_000_000,
+		},
+		"ThreeCandidates": {cfg: cfg, candidates: 3, writes: 2, limit: 5_000_000},
+		"LongerLease":     {cfg: inUnits(3, 6), candidates: 2, writes: 4, lateWrites: true, limit: 5_000_000},
 	} {
-		t.Run(name, m.safe)
+		t.Run(name, m.requireSafe)
 	}
 }
 
-// TestModelFindsWhatIsWrong: rules that are known to be unsafe are found to be.
-func TestModelFindsWhatIsWrong(t *testing.T) {
-	short := units(3, 4)
-	short.Kappa = 1 // as if clocks did not drift
+// TestModel_FindsViolations fails if the checker does not find that a rule is unsafe.
+func TestModel_FindsViolations(t *testing.T) {
+	shortWait := inUnits(3, 4)
+	shortWait.Kappa = 1 // The rates of clocks are not taken into account.
 	for name, m := range map[string]model{
-		"WaitTooShort":      {cfg: short, nodes: 2, writes: 3},
-		"LeaseFromResponse": {cfg: units(2, 4), nodes: 2, writes: 3, fromResponse: true},
-		"NoCompareAndSet":   {cfg: units(2, 4), nodes: 2, writes: 3, upsert: true},
-		"Leaderfeed":        {cfg: units(2, 4), nodes: 2, writes: 3, upsert: true, atOnce: true},
-		"BelieveHints":      {cfg: units(2, 4), nodes: 2, writes: 3, hints: true, believe: true},
+		"WaitTooShort":      {cfg: shortWait, candidates: 2, writes: 3},
+		"LeaseFromResponse": {cfg: inUnits(2, 4), candidates: 2, writes: 3, leaseFromResponse: true},
+		"NoCompareAndSet":   {cfg: inUnits(2, 4), candidates: 2, writes: 3, upsert: true},
+		"Leaderfeed":        {cfg: inUnits(2, 4), candidates: 2, writes: 3, upsert: true, leadBeforeResponse: true},
+		"TrustHints":        {cfg: inUnits(2, 4), candidates: 2, writes: 3, forgedHints: true, trustHints: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			states, trace := m.check()
+			states, trace := m.explore()
 			require.NotEmpty(t, trace, "no violation in %d states", states)
-			require.Regexp(t, "two lead|leads with term", trace[len(trace)-1])
-			t.Logf("found after %d states, in %d moves:\n\t%s", states, len(trace), strings.Join(trace, "\n\t"))
+			require.Regexp(t, "two candidates are leaders|becomes leader with term", trace[len(trace)-1])
+			t.Logf("found after %d states, by %d events:\n\t%s", states, len(trace), strings.Join(trace, "\n\t"))
 		})
 	}
 }

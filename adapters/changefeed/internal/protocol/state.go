@@ -1,124 +1,122 @@
-// Package protocol is the algorithm of a candidate that lives by a changefeed, as a pure
-// function: state, input and time go in, the next state and what is to be done come
-// out. It asks no clock, draws no number and starts no goroutine. The runtime carries
-// out what it says; the model checker beside it tries every order of events.
+// Package protocol implements the algorithm of a candidate as a pure function: [Step] takes a
+// state, an input and the time, and returns the next state and the actions to perform. It reads no
+// clock, uses no random numbers and starts no goroutines. The runtime performs the actions. The
+// model checker in the tests of this package calls the same function in every order of inputs.
+//
+// The rules R1 to R10 in the comments are those of docs/changefeed.md.
 package protocol
 
 import "time"
 
-// Time is a candidate's own clock: time since an instant of its choice. Those of two
-// candidates are never compared.
+// Time is a time by a candidate's own clock, measured from an instant that the candidate chooses.
+// The times of two candidates are never compared.
 type Time = time.Duration
 
-// Record has the fields of changefeed.Record, so that one is converted into the other.
-type Record struct {
-	Epoch   string
-	Leader  string
-	Session string
-	Nominee string
-	Term    uint64
-	Seq     uint64
-	TTL     time.Duration
-	Ended   bool
-	Time    time.Time
-	Version string
-}
+// Never is later than any other Time.
+const Never = Time(1<<63 - 1)
 
-// Released reports whether the last leader has given the record up: whoever may lead next
-// need not wait. A blank record, or one made anew, is not released.
-func (r Record) Released() bool { return r.Leader == "" && r.Session == "" && r.Term > 0 && r.TTL == 0 }
-
-// Config is what does not change. Package changefeed checks it.
+// Config is the configuration of a candidate. Package changefeed validates it.
 type Config struct {
 	ID      string
 	Session string
-	// Heartbeat is H: from the sending of one to that of the next.
+	// Heartbeat is the time between the sending of two heartbeats, H.
 	Heartbeat time.Duration
-	// ElectionMin and ElectionMax bound the wait for a silent leader.
+	// ElectionMin and ElectionMax bound the time for which a record must not be renewed before
+	// it is claimed.
 	ElectionMin, ElectionMax time.Duration
-	// Lease is D: how long an acknowledged heartbeat counts, from before it was sent.
+	// Lease is the time for which an acknowledged heartbeat confirms the leadership, D. It is
+	// measured from before the heartbeat was sent.
 	Lease time.Duration
-	// Guard is how long before the end of the lease a leader stops.
+	// Guard is the safety margin: how long before its lease expires a leader stops.
 	Guard time.Duration
-	// Kappa is by how much one clock may run faster than another.
+	// Kappa is the factor by which one clock may be faster than another.
 	Kappa float64
-	// KeepLeading has a leader go on without a feed.
+	// KeepLeading lets a leader continue while its feed is broken.
 	KeepLeading bool
-	// Create has a record that is missing made anew.
+	// Create makes the candidate create a missing record.
 	Create bool
 }
 
-// Op is a request to the store; there is one at a time.
-type Op uint8
-
-// The requests. All but Read and Create are heartbeats, that is: compare-and-set.
-const (
-	None    Op = iota
-	Claim      // become the leader
-	Beat       // stay the leader
-	Release    // give the record up, or make sure that an earlier claim comes to nothing
-	Raise      // tell a record that was made anew of the terms that were used before
-	Read       // find out what there is
-	Create     // make the record
-)
-
-func (o Op) String() string {
-	return [...]string{"none", "claim", "heartbeat", "release", "raise", "read", "create"}[o]
-}
-
-// State is all that a candidate remembers. The zero State is that of one which starts.
+// State is the state of a candidate. The zero State is that of a candidate that has just started.
 type State struct {
-	// The record, as far as it is known.
-	Known   bool   // Cur is the newest that was seen
-	Cur     Record //
-	ClaimAt Time   // when Cur counts as abandoned, unless something newer is seen
-	Hold    Time   // no claim before: the store has forgotten writes, and maybe a leader
-	Lost    bool   // the record was seen to be missing
-	Doubt   bool   // there may be something newer: read before the next write
-	Hinted  bool   // Cur is what a hint said, not what was read: read it before a claim
-	MaxTerm uint64 // the greatest that was ever seen
-	Told    uint64 // the term of the leader that was told of last
-	Epoch   string // the last that was seen, also when the record is lost
+	// Current is the newest observed record, if Known is set. Invariant: !Known || !Missing.
+	Known   bool
+	Current Record
+	// ClaimAt is when the candidate may claim a record that is held, if it observes no newer one.
+	ClaimAt Time
+	// HoldUntil is the time before which the candidate claims nothing, because the store has lost
+	// writes, and a leader may rely on them.
+	HoldUntil Time
+	// Missing reports whether the record does not exist, as far as is known.
+	Missing bool
+	// MustRead reports whether there may be a newer record: the candidate must read the record
+	// before it writes.
+	MustRead bool
+	// Hinted reports whether Current is from a hint: the candidate must read the record before it
+	// claims it.
+	Hinted bool
+	// GreatestTerm is the greatest term that was ever observed.
+	GreatestTerm uint64
+	// ReportedTerm is the term of the last leader that was reported.
+	ReportedTerm uint64
+	// Epoch is the epoch of the last observed record, also while the record is missing.
+	Epoch string
 
-	// The feed.
-	Open        bool   // there is one, or one is being opened
-	Feed        bool   // it has told of something
-	FeedFails   uint8  // since it has last
-	SubscribeAt Time   // when to open one
-	FedSeq      uint64 // what it has told last
-	FedEpoch    string //
-	Owed        uint64 // the Seq that the feed has to come to,
-	OwedEpoch   string //
-	OwedBy      Time   // and until when
+	// FeedOpen reports whether a feed is open or being opened, and FeedWorks whether it has
+	// delivered an event.
+	FeedOpen, FeedWorks bool
+	// FeedFailures is the number of failures since a feed delivered an event, at most maxFailures.
+	FeedFailures uint8
+	// SubscribeAt is when to open the next feed.
+	SubscribeAt Time
+	// FeedSeq and FeedEpoch are those of the last record that the feed has delivered.
+	FeedSeq   uint64
+	FeedEpoch string
+	// If ExpectedSeq is not 0, the feed must deliver a record with this Seq in ExpectedEpoch, or a
+	// later one, until ExpectedBy.
+	ExpectedSeq   uint64
+	ExpectedEpoch string
+	ExpectedBy    Time
 
-	// The request under way.
-	Op        Op
-	OpTerm    uint64
-	OpSeq     uint64 // of what it is to replace
-	OpEpoch   string
-	Sent      Time  // before it was sent
-	Fails     uint8 // since the last that succeeded
-	NotBefore Time  // when to send the next
+	// Op is the request in flight. OpTerm is the term that it writes, and OpSeq and OpEpoch are
+	// those of the record that it replaces.
+	Op      Op
+	OpTerm  uint64
+	OpSeq   uint64
+	OpEpoch string
+	// SentAt is the time before Op was sent.
+	SentAt Time
+	// Failures is the number of failures since the last success, at most maxFailures.
+	Failures uint8
+	// RetryAt is when to send the next request.
+	RetryAt Time
 
-	// A claim or heartbeat whose answer was lost, and which may still be carried out,
-	// but only on what had this Seq.
-	Loose      bool
-	LooseSeq   uint64
-	LooseEpoch string
+	// Unresolved reports whether the response to a claim or heartbeat was lost that may still be
+	// executed. It can only replace the record with UnresolvedSeq in UnresolvedEpoch.
+	Unresolved      bool
+	UnresolvedSeq   uint64
+	UnresolvedEpoch string
 
-	// Leadership.
+	// Leading reports whether the candidate is the leader, with Term, until Deadline.
 	Leading  bool
 	Term     uint64
-	Deadline Time // the end of the lease
-	Beaten   Time // when the newest acknowledged heartbeat was sent
-	Wrote    bool // a claim was sent, ever
+	Deadline Time
+	// RenewedAt is the time before the newest acknowledged claim or heartbeat was sent.
+	RenewedAt Time
+	// Claimed reports whether the candidate has ever sent a claim.
+	Claimed bool
 
-	Leaving bool // by Resign
-	Over    bool // nothing happens any more
+	// Leaving reports whether the candidate resigns, and Over whether its candidacy is over.
+	Leaving, Over bool
 
-	// Wake is when to call Step next, with a Tick, if nothing happens before.
-	Wake Time
+	// WakeAt is when to call Step with a Tick, if there is no other input before.
+	WakeAt Time
 }
 
-// Never is no time.
-const Never = Time(1<<63 - 1)
+// MayHold reports whether the record may name the candidate, or may still come to name it.
+func (s State) MayHold(cfg *Config) bool {
+	if s.Over {
+		return false
+	}
+	return !(&machine{cfg: cfg, State: s}).hasLeft()
+}
