@@ -430,7 +430,7 @@ func accepted(t *testing.T, all []*dbserver.Server) {
 	}
 	for _, c := range storetest.Cases() {
 		switch c.Name {
-		case "Leaks", "Restart": // the one counts goroutines, the other is below
+		case "GoroutineLeaks", "Restart": // Other tests run in parallel, and LeaderKilled restarts the server.
 		default:
 			t.Run(c.Name, func(t *testing.T) { c.Run(t, backend) })
 		}

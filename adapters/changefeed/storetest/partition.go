@@ -1,9 +1,11 @@
 package storetest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,19 +81,21 @@ func RunPartitions(t testing.TB, connect func(t testing.TB) Client, restart func
 	}
 }
 
-// partitions collects what the candidates of RunPartitions do.
+// partitions records the actions of the candidates of RunPartitions.
 type partitions struct {
-	started chan tenure // started receives each leadership when its leader acts first.
+	started chan tenure   // started receives each leadership when its leader acts first.
+	actions atomic.Uint64 // actions is the number of actions of all leaders.
 
 	mu      sync.Mutex
 	tenures []tenure
 }
 
-// tenure is the part of a leadership in which the leader has acted, by the machine's clock.
+// tenure is the part of a leadership in which the leader has acted: from the number of its first
+// action to that of its last action.
 type tenure struct {
 	candidate   int
 	token       int64
-	first, last time.Time
+	first, last uint64
 }
 
 // nextLeader waits for a leader with a greater token than that of last that is another
@@ -124,17 +128,17 @@ func (p *partitions) act(candidate int, e *changefeed.Election) {
 		known = l
 		record := tenure{candidate: candidate, token: l.Token()}
 		for {
-			now := time.Now() // The candidate was leader at this time if it still is.
+			action := p.actions.Add(1) // The candidate was leader at this time if it still is.
 			if l.Err() != nil {
 				break
 			}
-			if record.last = now; record.first.IsZero() {
-				record.first = now
+			if record.last = action; record.first == 0 {
+				record.first = action
 				p.started <- record
 			}
 			time.Sleep(time.Millisecond)
 		}
-		if record.first.IsZero() {
+		if record.first == 0 {
 			continue // The leadership was lost before the first action.
 		}
 		p.mu.Lock()
@@ -146,13 +150,13 @@ func (p *partitions) act(candidate int, e *changefeed.Election) {
 // checkTenures reports tenures that overlap or whose tokens do not increase, and whether there
 // are fewer than least.
 func checkTenures(tenures []tenure, least int) (problems []string) {
-	slices.SortFunc(tenures, func(a, b tenure) int { return a.first.Compare(b.first) })
+	slices.SortFunc(tenures, func(a, b tenure) int { return cmp.Compare(a.first, b.first) })
 	if len(tenures) < least {
 		problems = append(problems, fmt.Sprintf("%d leaderships were recorded, want at least %d", len(tenures), least))
 	}
 	for i := 1; i < len(tenures); i++ {
 		previous, next := tenures[i-1], tenures[i]
-		if next.token <= previous.token || !next.first.After(previous.last) {
+		if next.token <= previous.token || next.first <= previous.last {
 			problems = append(problems, fmt.Sprintf("leadership %+v follows %+v", next, previous))
 		}
 	}

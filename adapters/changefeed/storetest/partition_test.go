@@ -3,7 +3,6 @@ package storetest
 import (
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -29,13 +28,9 @@ func TestRunPartitions(t *testing.T) {
 // TestCheckTenures fails if RunPartitions would not report leaders that act at the same time, or
 // tokens that do not increase.
 func TestCheckTenures(t *testing.T) {
-	begin := time.Now()
-	at := func(candidate int, token int64, first, last time.Duration) tenure {
-		return tenure{candidate, token, begin.Add(first), begin.Add(last)}
-	}
-	first, second := at(0, 5, 0, 10), at(1, 6, 11, 20)
+	first, second := tenure{0, 5, 1, 10}, tenure{1, 6, 11, 20}
 	require.Empty(t, checkTenures([]tenure{second, first}, 2))
 	require.Len(t, checkTenures([]tenure{first, second}, 3), 1, "a leadership is missing")
-	require.Len(t, checkTenures([]tenure{first, at(1, 6, 10, 20)}, 2), 1, "the leaderships overlap")
-	require.Len(t, checkTenures([]tenure{first, at(1, 5, 11, 20)}, 2), 1, "the token is repeated")
+	require.Len(t, checkTenures([]tenure{first, {1, 6, 10, 20}}, 2), 1, "the leaderships overlap")
+	require.Len(t, checkTenures([]tenure{first, {1, 5, 11, 20}}, 2), 1, "the token is repeated")
 }

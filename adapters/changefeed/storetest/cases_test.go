@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,9 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-// recorder notes failures, in the place of a test.
+// recorder is a test that records failures.
 type recorder struct {
-	testing.TB // for what is not used
+	testing.TB // The methods of a nil TB are not called.
 
 	mu       sync.Mutex
 	failures []string
@@ -48,8 +49,8 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// play plays a case and returns what it reports.
-func play(c storetest.Case, f storetest.Factory) []string {
+// runCase runs a case and returns the failures that it reports.
+func runCase(c storetest.Case, f storetest.Factory) []string {
 	r := &recorder{}
 	done := make(chan struct{})
 	go func() {
@@ -63,28 +64,28 @@ func play(c storetest.Case, f storetest.Factory) []string {
 	return r.failures
 }
 
-// flawed is the store in memory with one thing that is wrong.
-type flawed struct {
-	*memory.Store
+// flawedStore is a store in memory with one flaw.
+type flawedStore struct {
+	changefeed.Store
 	table *memory.Table
 	flaw  string
-	mu    *sync.Mutex   // of all that share a table
-	stop  chan struct{} // ends the goroutines of FeedLeaks
+	mu    *sync.Mutex   // mu is shared by all stores of a table.
+	stop  chan struct{} // stop ends the goroutines of the flaw FeedLeaksGoroutines.
 }
 
-func (s *flawed) Create(ctx context.Context, blank changefeed.Record) error {
+func (s *flawedStore) Create(ctx context.Context, blank changefeed.Record) error {
 	switch s.flaw {
 	case "CreateOverwrites":
 		s.table.Lose("election")
 	case "CreateFails":
 		if _, err := s.Store.Read(ctx); err == nil {
-			return errors.New("there is one already")
+			return errors.New("the record exists")
 		}
 	}
 	return s.Store.Create(ctx, blank)
 }
 
-func (s *flawed) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+func (s *flawedStore) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch s.flaw {
@@ -113,9 +114,9 @@ func (s *flawed) Heartbeat(ctx context.Context, prev, next changefeed.Record) (c
 		}
 	case "RoundsTTL":
 		next.TTL = next.TTL.Round(time.Millisecond)
-	case "Doubles": // as a float32 would
+	case "RoundsTerm": // as a database does that stores numbers as float32
 		next.Term = uint64(float32(next.Term))
-	case "SameIsNoWrite":
+	case "SkipsUnchanged":
 		now, err := s.Store.Read(ctx)
 		same := now
 		same.Seq, same.Time, same.Version = next.Seq, next.Time, next.Version
@@ -138,7 +139,7 @@ func (s *flawed) Heartbeat(ctx context.Context, prev, next changefeed.Record) (c
 	return s.Store.Heartbeat(ctx, prev, next)
 }
 
-func (s *flawed) Read(ctx context.Context) (changefeed.Record, error) {
+func (s *flawedStore) Read(ctx context.Context) (changefeed.Record, error) {
 	r, err := s.Store.Read(ctx)
 	if s.flaw == "MissingIsEmpty" && errors.Is(err, changefeed.ErrNoRecord) {
 		err = nil
@@ -146,7 +147,7 @@ func (s *flawed) Read(ctx context.Context) (changefeed.Record, error) {
 	return r, err
 }
 
-func (s *flawed) Close() error {
+func (s *flawedStore) Close() error {
 	if s.flaw == "CloseTwice" {
 		if _, err := s.Store.Read(context.Background()); errors.Is(err, changefeed.ErrClosed) {
 			return changefeed.ErrClosed
@@ -158,7 +159,7 @@ func (s *flawed) Close() error {
 	return s.Store.Close()
 }
 
-func (s *flawed) Subscribe(ctx context.Context) (changefeed.Feed, error) {
+func (s *flawedStore) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	f, err := s.Store.Subscribe(ctx)
 	if err != nil {
 		return nil, err
@@ -166,135 +167,133 @@ func (s *flawed) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	switch s.flaw {
 	case "NoFirstEvent":
 		_, _ = f.Next(ctx)
-	case "FeedLeaks":
+	case "FeedLeaksGoroutines":
 		go func() { <-s.stop }()
 	}
-	return &flawedFeed{Feed: f, s: s, made: ctx}, nil
+	return &flawedFeed{Feed: f, store: s, subscribeCtx: ctx}, nil
 }
 
 type flawedFeed struct {
 	changefeed.Feed
-	s    *flawed
-	made context.Context
-	n    int
-	held *changefeed.Event
+	store        *flawedStore
+	subscribeCtx context.Context // subscribeCtx is the context of Subscribe.
+	events       int             // events is the number of received events.
+	held         *changefeed.Event
 }
 
 func (f *flawedFeed) Next(ctx context.Context) (changefeed.Event, error) {
-	if f.s.flaw == "FeedOfItsContext" {
+	if f.store.flaw == "FeedEndsWithContext" {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(f.made, cancel)()
+		defer context.AfterFunc(f.subscribeCtx, cancel)()
 	}
-	if f.s.flaw == "FeedHeedsNoContext" {
+	if f.store.flaw == "FeedIgnoresContext" {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 		defer cancel()
 	}
 	e, err := f.Feed.Next(ctx)
 	if err != nil {
-		if f.s.flaw == "FeedBreaks" {
-			f.Feed.Close() // by the end of a context
+		if f.store.flaw == "FeedBreaks" {
+			f.Feed.Close() // because a context is done
 		}
 		return e, err
 	}
-	f.n++
+	f.events++
 	switch {
-	case f.s.flaw == "FeedLosesLast" && f.n > 1:
+	case f.store.flaw == "FeedLosesLast" && f.events > 1:
 		old := f.held
 		f.held = &e
 		if old != nil {
 			return *old, nil
 		}
 		return f.Next(ctx)
-	case f.s.flaw == "FeedGoesBack" && f.n > 1:
+	case f.store.flaw == "FeedGoesBack" && f.events > 1:
 		if f.held != nil {
 			old := *f.held
 			f.held = nil
 			return old, nil
 		}
-	case f.s.flaw == "FeedMissesLoss" && e.Missing && f.n > 1:
+	case f.store.flaw == "FeedMissesLoss" && e.Missing && f.events > 1:
 		return f.Next(ctx)
 	}
-	if f.s.flaw == "FeedGoesBack" {
+	if f.store.flaw == "FeedGoesBack" {
 		f.held = &e
 	}
 	return e, nil
 }
 
 func (f *flawedFeed) Close() error {
-	if f.s.flaw == "FeedCloseBlocks" {
+	if f.store.flaw == "FeedCloseBlocks" {
 		time.Sleep(15 * time.Second)
 	}
-	if f.s.flaw == "FeedCloseDoesNothing" {
+	if f.store.flaw == "FeedCloseDoesNothing" {
 		return nil
 	}
 	return f.Feed.Close()
 }
 
-// TestFlawsAreFound: what is wrong is found, by the case that is for it.
-func TestFlawsAreFound(t *testing.T) {
-	for flaw, by := range map[string]string{
-		"CreateOverwrites":     "CreateNeverOverwrites",
+// TestCases_FindFlaws fails if the case that tests a property does not find a store without it.
+func TestCases_FindFlaws(t *testing.T) {
+	for flaw, name := range map[string]string{
+		"CreateOverwrites":     "CreateKeepsRecord",
 		"CreateFails":          "Create",
 		"NoCompare":            "CompareAndSet",
-		"Upserts":              "NoRecord",
-		"ConflictSucceeds":     "Racers",
-		"ForgetsNominee":       "KeepsTheRecord",
-		"Truncates":            "KeepsTheRecord",
-		"RoundsTTL":            "KeepsTheRecord",
-		"Doubles":              "KeepsTheRecord",
-		"SameIsNoWrite":        "WritesTheSame",
+		"Upserts":              "MissingRecord",
+		"ConflictSucceeds":     "ConcurrentHeartbeats",
+		"ForgetsNominee":       "AllFields",
+		"Truncates":            "AllFields",
+		"RoundsTTL":            "AllFields",
+		"RoundsTerm":           "AllFields",
+		"SkipsUnchanged":       "UnchangedHeartbeat",
 		"IgnoresContext":       "ContextDone",
-		"OldVersion":           "WritesTheSame",
-		"LossIsConflict":       "Lost",
-		"MissingIsEmpty":       "NoRecord",
-		"CloseTwice":           "Closed",
-		"CloseDoesNothing":     "Closed",
-		"NoFirstEvent":         "FeedBegins",
-		"FeedLeaks":            "Leaks",
-		"FeedOfItsContext":     "FeedLater",
-		"FeedHeedsNoContext":   "FeedContext",
+		"OldVersion":           "UnchangedHeartbeat",
+		"LossIsConflict":       "DeletedRecord",
+		"MissingIsEmpty":       "MissingRecord",
+		"CloseTwice":           "ClosedStore",
+		"CloseDoesNothing":     "ClosedStore",
+		"NoFirstEvent":         "FeedFirstEvent",
+		"FeedLeaksGoroutines":  "GoroutineLeaks",
+		"FeedEndsWithContext":  "FeedOutlivesContext",
+		"FeedIgnoresContext":   "FeedContext",
 		"FeedBreaks":           "FeedContext",
-		"FeedLosesLast":        "FeedConverges",
-		"FeedGoesBack":         "FeedConverges",
-		"FeedMissesLoss":       "FeedLost",
+		"FeedLosesLast":        "FeedLastWrite",
+		"FeedGoesBack":         "FeedLastWrite",
+		"FeedMissesLoss":       "FeedDeletedRecord",
 		"FeedCloseBlocks":      "FeedClose",
 		"FeedCloseDoesNothing": "FeedClose",
 	} {
 		t.Run(flaw, func(t *testing.T) {
-			for _, c := range storetest.Cases() {
-				if c.Name != by {
-					continue
-				}
-				failures := inBubble(t, c, flaw)
-				require.NotEmpty(t, failures)
-				t.Log(strings.Join(failures, "\n"))
-			}
+			cases := storetest.Cases()
+			i := slices.IndexFunc(cases, func(c storetest.Case) bool { return c.Name == name })
+			require.NotEqual(t, -1, i, "there is no case %s", name)
+			failures := runFlawedCase(t, cases[i], flaw)
+			require.NotEmpty(t, failures)
+			t.Log(strings.Join(failures, "\n"))
 		})
 	}
 }
 
-// inBubble plays a case with fake time, so that no result depends on the speed of the machine,
-// and returns what it reports.
-func inBubble(t *testing.T, c storetest.Case, flaw string) (failures []string) {
+// runFlawedCase runs a case on a store with a flaw in fake time, so that the result does not depend on
+// the speed of the machine. It returns the failures that the case reports.
+func runFlawedCase(t *testing.T, c storetest.Case, flaw string) (failures []string) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		stop := make(chan struct{})
 		defer close(stop)
-		failures = play(c, func(testing.TB) *storetest.Backend {
+		failures = runCase(c, func(testing.TB) *storetest.Backend {
 			table := memory.NewTable()
 			return &storetest.Backend{
 				New: func(testing.TB) changefeed.Store {
 					s := table.Store("election")
-					t.Cleanup(func() { _ = s.Close() }) // which a flaw may prevent
-					return &flawed{Store: s, table: table, flaw: flaw, mu: &mu, stop: stop}
+					t.Cleanup(func() { _ = s.Close() }) // A flaw may prevent it.
+					return &flawedStore{Store: s, table: table, flaw: flaw, mu: &mu, stop: stop}
 				},
 				Lose: func(testing.TB) { table.Lose("election") },
 			}
 		})
-		time.Sleep(time.Minute) // until every call that the case has given up has returned
+		time.Sleep(time.Minute) // until all calls of the case have returned
 	})
 	return failures
 }
