@@ -10,12 +10,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// quiet is the quiet time of feeds: a watch does not notice that its connection is broken while
+// quietTime is the quiet time of feeds. A watch does not detect that its connection is broken while
 // nothing is sent.
-const quiet = 3 * time.Second
+const quietTime = 3 * time.Second
 
-// errEnded is returned if the client ends a watch without an error.
-var errEnded = errors.New("the server has ended the watch")
+// errWatchEnded is returned if the client ends a watch without an error.
+var errWatchEnded = errors.New("the server has ended the watch")
 
 // Subscribe implements [changefeed.Store]. The feed delivers the states of the record,
 // but skips states that were replaced before they were read. It ends with an error if the
@@ -32,26 +32,26 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	defer context.AfterFunc(s.client.Ctx(), cancel)()
-	for a := range s.client.Watch(ctx, s.key, clientv3.WithCreatedNotify()) {
+	for response := range s.client.Watch(ctx, s.key, clientv3.WithCreatedNotify()) {
 		switch {
-		case a.CompactRevision != 0:
+		case response.CompactRevision != 0:
 			return nil
-		case a.Err() != nil:
-			return s.fail(ctx, "watch", a.Err())
-		case a.Created:
+		case response.Err() != nil:
+			return s.wrapError(ctx, "watch", response.Err())
+		case response.Created:
 			report(changefeed.Event{})
 		}
-		for _, e := range a.Events {
+		for _, e := range response.Events {
 			if e.Type == clientv3.EventTypeDelete {
 				report(changefeed.Event{Missing: true})
 				continue
 			}
-			r, err := s.decode(e.Kv, e.Kv)
+			r, err := s.decode(e.Kv)
 			if err != nil {
 				return err
 			}
 			report(changefeed.Event{Record: r})
 		}
 	}
-	return s.fail(ctx, "watch", errEnded)
+	return s.wrapError(ctx, "watch", errWatchEnded)
 }
