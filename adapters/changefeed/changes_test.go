@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
-// TestChanges fails if changes are not delivered in order, if the error of the watch is not returned
-// after them, or if Close does not end Next.
+// TestChanges fails if changes are not delivered in order, the error of the watch is not returned
+// after them, or Close does not end Next.
 func TestChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		feeds := changefeed.NewFeeds(nil, nil, 0)

@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// TestElect fails if the named candidate does not become leader immediately, or if there is no leader
+// TestElect fails if the named candidate does not become leader immediately, or there is no leader
 // after a transfer to a candidate that does not exist.
 func TestElect(t *testing.T) {
 	runInBubble(t, func(h *harness) {

@@ -62,7 +62,7 @@ func TestElection_ContractWithKeepLeading(t *testing.T) {
 }
 
 // TestNewElection_UnsuitableStore fails if NewElection accepts a store that cannot serve elections, or
-// if the error does not name the reason.
+// the error does not name the reason.
 func TestNewElection_UnsuitableStore(t *testing.T) {
 	_, err := changefeed.NewElection(nil)
 	require.ErrorIs(t, err, leaderelection.ErrNilConn)
@@ -94,7 +94,7 @@ func TestNewElection_UnsuitableStore(t *testing.T) {
 	}
 }
 
-// TestNewElection_FailedStart fails if NewElection takes longer than documented, or if it cannot be
+// TestNewElection_FailedStart fails if NewElection takes longer than documented, or it cannot be
 // called again after a failure.
 func TestNewElection_FailedStart(t *testing.T) {
 	runInBubble(t, func(h *harness) {
@@ -116,7 +116,7 @@ func TestNewElection_FailedStart(t *testing.T) {
 	})
 }
 
-// TestNewElection_WithoutCreate fails if the record is created, or if an existing one is not used.
+// TestNewElection_WithoutCreate fails if the record is created, or an existing one is not used.
 func TestNewElection_WithoutCreate(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		_, err := changefeed.NewElection(h.table.Store("election"), changefeed.WithoutCreate())
@@ -215,8 +215,8 @@ func TestResign_LateClaim(t *testing.T) {
 	}
 }
 
-// TestResign_HangingStore fails if Resign or EndElection takes longer than two seconds, if it does not
-// return that the outcome is unknown, or if the write is not retried in the background.
+// TestResign_HangingStore fails if Resign or EndElection takes longer than two seconds, it does not
+// return that the outcome is unknown, or the write is not retried in the background.
 func TestResign_HangingStore(t *testing.T) {
 	for _, name := range []string{"Resign", "EndElection"} {
 		t.Run(name, func(t *testing.T) {

@@ -71,8 +71,8 @@ func RestartElection(store Store, opts ...Option) error {
 	})
 }
 
-// endElection marks the record as ended. If the record does not exist, it creates one that is
-// ended, unless WithoutCreate is given.
+// endElection marks the record as ended. If the record does not exist, it creates an ended record,
+// unless WithoutCreate is given.
 func endElection(ctx context.Context, o *options, store Store) (Record, error) {
 	for {
 		r, err := updateRecord(ctx, o, store, func(r *Record) bool {

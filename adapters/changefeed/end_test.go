@@ -35,7 +35,7 @@ func TestEndElection_AfterResign(t *testing.T) {
 }
 
 // TestDeleteElection_MissingRecord fails if a candidate can join an election that was deleted before
-// it was created, or if DeleteElection creates a record although it must not.
+// it was created, or DeleteElection creates a record although it must not.
 func TestDeleteElection_MissingRecord(t *testing.T) {
 	store := memory.NewTable().Store("election")
 	require.NoError(t, changefeed.DeleteElection(store, changefeed.WithoutCreate()))
@@ -51,7 +51,7 @@ func TestDeleteElection_MissingRecord(t *testing.T) {
 }
 
 // TestRestartElection fails if a candidate that has missed the end of an election takes part in the
-// next one, or if tokens do not increase.
+// next one, or tokens do not increase.
 func TestRestartElection(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")

@@ -145,8 +145,8 @@ func measureLag(t *testing.T, s *lateStore, writes int) (most time.Duration) {
 	return most
 }
 
-// TestFeed_LateWatch fails if the feed of a late watch delivers writes late, or ends, or if the feed of
-// a timely watch reads after the watch has reported a write.
+// TestFeed_LateWatch fails if the feed of a late watch delivers writes late, or ends, or the feed of a
+// timely watch reads after the watch has reported a write.
 func TestFeed_LateWatch(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -192,7 +192,7 @@ func TestFeed_SilentWatch(t *testing.T) {
 	})
 }
 
-// TestFeed_ElectionWithLateWatches fails if the leader changes, or if a feed fails, because watches are
+// TestFeed_ElectionWithLateWatches fails if the leader changes, or a feed fails, because watches are
 // late.
 func TestFeed_ElectionWithLateWatches(t *testing.T) {
 	for name, delay := range map[string]func(time.Time) time.Time{
@@ -364,7 +364,7 @@ func TestFeed_Reports(t *testing.T) {
 }
 
 // TestFeed_UnclearReports fails if a report that may not be later than the last event does not cause a
-// read, or if the result of the read is not delivered.
+// read, or the result of the read is not delivered.
 func TestFeed_UnclearReports(t *testing.T) {
 	other, again := recordWithSeq(9), recordWithSeq(5)
 	other.Epoch, again.Version = "another", "another"
@@ -396,8 +396,8 @@ func TestFeed_UnclearReports(t *testing.T) {
 	}
 }
 
-// TestFeed_Hint fails if a hint of the leader's next heartbeat causes a read or is not delivered, or if
-// a read that shows that the hint was false is not delivered.
+// TestFeed_Hint fails if a hint of the leader's next heartbeat causes a read or is not delivered, or a
+// read that shows that the hint was false is not delivered.
 func TestFeed_Hint(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		s.set(recordWithSeq(1), nil)
@@ -415,7 +415,7 @@ func TestFeed_Hint(t *testing.T) {
 }
 
 // TestFeed_HintOtherThanHeartbeat fails if a hint is delivered that is not the next heartbeat of the
-// leader, or if it does not cause a read.
+// leader, or it does not cause a read.
 func TestFeed_HintOtherThanHeartbeat(t *testing.T) {
 	led := changefeed.Record{Epoch: "e", Leader: "p", Session: "s", Term: 7, Seq: 5, TTL: time.Second, Version: "v"}
 	free := led

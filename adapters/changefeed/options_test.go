@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
-// TestOptions_Invalid fails if an invalid option is accepted, if the error does not describe it, or if
-// the store is changed nevertheless.
+// TestOptions_Invalid fails if an invalid option is accepted, the error does not describe it, or the
+// store is changed nevertheless.
 func TestOptions_Invalid(t *testing.T) {
 	var nilContext context.Context
 	store := memory.NewTable().Store("election")

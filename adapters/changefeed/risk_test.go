@@ -15,8 +15,8 @@ var unsafeSettings = []changefeed.UnsafeSetting{
 	{Name: "save", Value: "60 1", Risk: changefeed.RiskRestart, Remedy: "turn it off"},
 }
 
-// TestAcceptedRisks_Check fails if a setting whose risk was not accepted is missing from the
-// error, or if an accepted setting is part of it.
+// TestAcceptedRisks_Check fails if a setting whose risk was not accepted is missing from the error, or
+// an accepted setting is part of it.
 func TestAcceptedRisks_Check(t *testing.T) {
 	var none, one, all changefeed.AcceptedRisks
 	require.NoError(t, one.Add(changefeed.RiskFailover))
@@ -49,7 +49,7 @@ func TestAcceptedRisks_UnknownName(t *testing.T) {
 	require.Error(t, a.Check("redis", unsafeSettings[:1]), "a list with an unknown name was accepted in part")
 }
 
-// TestParseRisk fails if a risk cannot be parsed, or if its message does not describe it.
+// TestParseRisk fails if a risk cannot be parsed, or its message does not describe it.
 func TestParseRisk(t *testing.T) {
 	for _, r := range changefeed.Risks() {
 		parsed, err := changefeed.ParseRisk(string(r))

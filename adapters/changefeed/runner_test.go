@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
-// TestElection_FirstLeader fails if the creator of a record becomes its leader without waiting, if an
-// old record counts as a heartbeat, or if the time of the record is not the store's.
+// TestElection_FirstLeader fails if the creator of a record becomes its leader without waiting, an old
+// record counts as a heartbeat, or the time of the record is not the store's.
 func TestElection_FirstLeader(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		begin := time.Now()
@@ -99,7 +99,7 @@ func TestElection_PartitionedLeaderStops(t *testing.T) {
 }
 
 // TestElection_FeedFails fails if a leader whose feed fails does not release the record immediately,
-// if it writes again, or if it does not contend again when its feed works.
+// it writes again, or it does not contend again when its feed works.
 func TestElection_FeedFails(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.join("one")
@@ -221,7 +221,7 @@ func TestElection_ReportsLeaders(t *testing.T) {
 	})
 }
 
-// TestElection_ReportsHeartbeats fails if the leader or a follower does not report heartbeats, or if
+// TestElection_ReportsHeartbeats fails if the leader or a follower does not report heartbeats, or
 // another candidate than the leader reports checks.
 func TestElection_ReportsHeartbeats(t *testing.T) {
 	runInBubble(t, func(h *harness) {
@@ -242,7 +242,7 @@ func TestElection_ReportsHeartbeats(t *testing.T) {
 	})
 }
 
-// TestElection_MissedEvents fails if not the oldest of the unread events are dropped, or if their
+// TestElection_MissedEvents fails if other events than the oldest unread ones are dropped, or their
 // number is wrong.
 func TestElection_MissedEvents(t *testing.T) {
 	runInBubble(t, func(h *harness) {
@@ -327,9 +327,8 @@ func TestElection_SuspendedMachine(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// TestElection_RecordLost fails if the leader does not stop immediately when the record is deleted, if
-// another candidate becomes leader before all possible leases have expired, or if terms do not
-// increase.
+// TestElection_RecordLost fails if the leader does not stop immediately when the record is deleted,
+// another candidate becomes leader before all possible leases have expired, or terms do not increase.
 func TestElection_RecordLost(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.join("one")
@@ -398,7 +397,7 @@ func TestElection_TokensAfterLoss(t *testing.T) {
 }
 
 // TestElection_RestoredStore fails if there is no leader after the store has returned to an older
-// state, by a failover or from a backup, or if a new leader does not have a greater token.
+// state, by a failover or from a backup, or a new leader does not have a greater token.
 func TestElection_RestoredStore(t *testing.T) {
 	for lost, restore := range map[string]func(leader *changefeed.Record){
 		"heartbeats":     func(r *changefeed.Record) { r.Seq -= 3 },
@@ -430,8 +429,8 @@ func TestElection_RestoredStore(t *testing.T) {
 	}
 }
 
-// TestElection_DamagedRecord fails if a damaged record ends the candidacy, if it does not end the
-// leadership, or if there is no leader after the record was repaired.
+// TestElection_DamagedRecord fails if a damaged record ends the candidacy, it does not end the
+// leadership, or there is no leader after the record was repaired.
 func TestElection_DamagedRecord(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		c := h.join("one")
@@ -455,7 +454,7 @@ func TestElection_DamagedRecord(t *testing.T) {
 }
 
 // TestElection_LastTerm fails if a record with the greatest possible term does not end the candidacy,
-// or if it is written.
+// or it is written.
 func TestElection_LastTerm(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		last := changefeed.Record{Epoch: "0.x", Seq: 1, TTL: time.Second, Term: 1<<53 - 1}
@@ -489,7 +488,7 @@ func rejectingStore(s changefeed.Store, err func() error) *storeFuncs {
 }
 
 // TestElection_RejectedRequests fails if a store that rejects requests for some time ends the
-// candidacy, if the rejections are not reported, or if requests are not retried at a low rate.
+// candidacy, the rejections are not reported, or requests are not retried at a low rate.
 func TestElection_RejectedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rejects atomic.Bool

@@ -255,8 +255,8 @@ func simulate(t *testing.T, seed uint64, unsafe func(*protocol.Config)) (s *simu
 	return s
 }
 
-// TestSimulation fails if there are two leaders, if tokens do not increase, or if there is no leader
-// after the faults.
+// TestSimulation fails if there are two leaders, tokens do not increase, or there is no leader after
+// the faults.
 func TestSimulation(t *testing.T) {
 	if *oneSeed != 0 {
 		s := simulate(t, *oneSeed, nil)

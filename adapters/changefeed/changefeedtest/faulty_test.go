@@ -91,7 +91,7 @@ func TestFaulty_Requests(t *testing.T) {
 	}
 }
 
-// TestFaulty_Cut fails if requests or events pass a network that is cut, or if events are lost after it
+// TestFaulty_Cut fails if requests or events pass a network that is cut, or events are lost after it
 // was healed.
 func TestFaulty_Cut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

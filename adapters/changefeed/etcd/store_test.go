@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
-// TestOneServer runs the tests that one real server suffices for. Some of them kill the server
-// and start it again.
+// TestOneServer runs the tests that need a single real server. Some of them kill the server and start
+// it again.
 func TestOneServer(t *testing.T) {
 	c := etcdserver.Start(t, etcdserver.Config{})
 	t.Run("StartChangesNothing", func(t *testing.T) { testStartChangesNothing(t, c) })
@@ -90,7 +90,7 @@ func testStartChangesNothing(t *testing.T, c *etcdserver.Cluster) {
 	require.Equal(t, before, revision())
 }
 
-// testOtherData fails if a key with other data is accepted or changed, or if a feed continues after the
+// testOtherData fails if a key with other data is accepted or changed, or a feed continues after the
 // record was replaced by other data.
 func testOtherData(t *testing.T, c *etcdserver.Cluster) {
 	client := connect(t, c.Endpoints())
@@ -115,8 +115,8 @@ func testOtherData(t *testing.T, c *etcdserver.Cluster) {
 	require.ErrorIs(t, awaitFeedError(t, f), changefeed.ErrUnsuitable)
 }
 
-// testClientClosed fails if a method does not report that the client was closed, or if Heartbeat
-// reports that nothing was written although that is unknown.
+// testClientClosed fails if a method does not report that the client was closed, or Heartbeat reports
+// that nothing was written although that is unknown.
 func testClientClosed(t *testing.T, c *etcdserver.Cluster) {
 	client := connect(t, c.Endpoints())
 	s, r := createRecord(t, client, newKey())
@@ -188,8 +188,8 @@ func TestPermissions(t *testing.T) {
 	awaitRecord(t, f, heartbeat(t, candidate, r))
 }
 
-// testHeartbeat fails if a heartbeat replaces a record of another cluster with the same revision, or an
-// invalid version, or if a heartbeat with another epoch does not replace the epoch key.
+// testHeartbeat fails if a heartbeat replaces a record of another cluster with the same revision, or
+// an invalid version, or a heartbeat with another epoch does not replace the epoch key.
 func testHeartbeat(t *testing.T, c *etcdserver.Cluster) {
 	s, r := createRecord(t, connect(t, c.Endpoints()), newKey())
 	old := r

@@ -56,7 +56,7 @@ func testWatch(t *testing.T, c *etcdserver.Cluster) {
 		}
 	})
 
-	// Fails if a feed does not detect that its connection is broken without an error, or if Close waits
+	// Fails if a feed does not detect that its connection is broken without an error, or Close waits
 	// for the server.
 	t.Run("BrokenConnection", func(t *testing.T) {
 		p, key := newProxy(t, c.Addr(0)), newKey()

@@ -137,8 +137,8 @@ func testUnchangedHeartbeat(s *suite) {
 	s.awaitRead(s.newStore(), r)
 }
 
-// testConcurrentHeartbeats requires that one of several concurrent writes succeeds that replace one
-// version.
+// testConcurrentHeartbeats requires that exactly one of several concurrent writes succeeds if they
+// replace the same version.
 func testConcurrentHeartbeats(s *suite) {
 	_, r := s.createRecord()
 	const n, rounds = 12, 15

@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestOneServer runs the tests that one real server suffices for. Some of them kill the server
-// and start it again.
+// TestOneServer runs the tests that need a single real server. Some of them kill the server and start
+// it again.
 func TestOneServer(t *testing.T) {
 	e := startServers(t, 1)
 	t.Run("StartChangesNothing", func(t *testing.T) { testStartChangesNothing(t, e) })
@@ -113,8 +113,8 @@ func testRequestsObserveContext(t *testing.T, e *ensemble.Ensemble) {
 	require.ErrorIs(t, <-ended, changefeed.ErrClosed)
 }
 
-// testConnectionClosed fails if a method does not report that the connection was closed, or if
-// Heartbeat reports that nothing was written although that is unknown.
+// testConnectionClosed fails if a method does not report that the connection was closed, or Heartbeat
+// reports that nothing was written although that is unknown.
 func testConnectionClosed(t *testing.T, e *ensemble.Ensemble) {
 	conn := connect(t, e.Addrs()...)
 	s, r := createRecord(t, conn, newPath())
@@ -258,8 +258,8 @@ func TestRead_LaggingServer(t *testing.T) {
 	require.Equal(t, r, now)
 }
 
-// TestHeartbeat_IsolatedLeader fails if a heartbeat is acknowledged by a leader of the ensemble
-// that is cut off from the other servers, or if the other servers accept no heartbeats then.
+// TestHeartbeat_IsolatedLeader fails if a heartbeat is acknowledged by a leader of the ensemble that
+// is cut off from the other servers, or the other servers accept no heartbeats then.
 func TestHeartbeat_IsolatedLeader(t *testing.T) {
 	t.Parallel()
 	e := startServers(t, 3)

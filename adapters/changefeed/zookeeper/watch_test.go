@@ -46,8 +46,8 @@ func testWatch(t *testing.T, e *ensemble.Ensemble) {
 		awaitRecord(t, f, heartbeat(t, s, r))
 	})
 
-	// Fails if a change between two watches is missed, if it is delivered twice, or if a feed
-	// sends more than the documented one read for each heartbeat.
+	// Fails if a change between two watches is missed, it is delivered twice, or a feed sends more
+	// than the documented one read for each heartbeat.
 	t.Run("OneReadForEachHeartbeat", func(t *testing.T) {
 		p := newProxy(t, e.Addr(0))
 		path := newPath()

@@ -46,7 +46,7 @@ func TestEncode_UnsuitableRecord(t *testing.T) {
 	}
 }
 
-// TestDecodeMessage fails if a field is lost, or if a text that is not a message is decoded.
+// TestDecodeMessage fails if a field is lost, or a text that is not a message is decoded.
 func TestDecodeMessage(t *testing.T) {
 	r := changefeed.Record{
 		Epoch: "e", Leader: "<漢字> \"&\n", Session: "s", Nominee: "n", Term: 1 << 60, Seq: 1<<62 + 1,

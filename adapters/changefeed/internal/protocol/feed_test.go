@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFeed_Reopened fails if a feed is not replaced that delivers no first event, or if a feed is
-// opened without the pauses after failures, or after Resign.
+// TestFeed_Reopened fails if a feed is not replaced that delivers no first event, or a feed is opened
+// without the pauses after failures, or after Resign.
 func TestFeed_Reopened(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	c.now = c.cfg.ElectionMax - 1
@@ -42,8 +42,8 @@ func TestFeed_Stale(t *testing.T) {
 	require.False(t, c.state.Leading)
 }
 
-// TestFeed_ExpectedWrite fails if the time limit for an expected write is extended by later writes,
-// or if it is not removed by that write, a later one or another epoch.
+// TestFeed_ExpectedWrite fails if the time limit for an expected write is extended by later writes, or
+// it is not removed by that write, a later one or another epoch.
 func TestFeed_ExpectedWrite(t *testing.T) {
 	c := newLeader(t, defaultConfig) // The feed has not delivered its claim.
 	require.EqualValues(t, 2, c.state.ExpectedSeq)
@@ -68,8 +68,8 @@ func TestFeed_ExpectedWrite(t *testing.T) {
 	require.Zero(t, c.state.ExpectedSeq, "another epoch was delivered")
 }
 
-// TestFeed_Failed fails if a candidate claims a record without a working feed, or if a leader without
-// one does not release the record, unless it is configured to keep leading.
+// TestFeed_Failed fails if a candidate claims a record without a working feed, or a leader without one
+// does not release the record, unless it is configured to keep leading.
 func TestFeed_Failed(t *testing.T) {
 	c := newFollower(t, defaultConfig)
 	c.step(Input{Kind: FeedDown})

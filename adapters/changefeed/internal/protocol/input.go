@@ -40,7 +40,7 @@ type Input struct {
 	Outcome Outcome
 	// Late reports whether, by another clock, the request was sent more than a lease ago.
 	Late bool
-	// Rand is a random number in [0, 1). Each input has another one.
+	// Rand is a random number in [0, 1), which differs for each input.
 	Rand float64
 	// Wall is the time by the wall clock, as a number. Only the terms of unclaimed records depend
 	// on it.

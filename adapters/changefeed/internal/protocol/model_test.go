@@ -310,7 +310,7 @@ func (c *checker) advanceRequests(s system, i int) {
 		c.execute(s, i, n.request, false)
 	}
 	if n.request.op == Read || n.request.op == Create {
-		return // A lost Read or Create is the same as one that has not been executed yet.
+		return // A lost Read or Create is the same as a request that has not been executed.
 	}
 	next := s
 	if c.lateWrites && !n.executed && n.late.op == None {

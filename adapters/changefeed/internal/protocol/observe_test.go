@@ -14,8 +14,8 @@ func nextHeartbeat() Record {
 	return r
 }
 
-// TestObserve fails if a record that is not newer, or a failure of the feed, restarts the wait, or if
-// a newer record does not restart it.
+// TestObserve fails if a record that is not newer, or a failure of the feed, restarts the wait, or a
+// newer record does not restart it.
 func TestObserve(t *testing.T) {
 	c := newFollower(t, defaultConfig)
 	claimAt := c.state.ClaimAt
@@ -71,8 +71,8 @@ func TestObserve_NextGeneration(t *testing.T) {
 	require.True(t, hasAction(actions, Finish))
 }
 
-// TestObserve_ReportsLeaderOnce fails if a leader is not reported, or if it is reported with each of
-// its heartbeats.
+// TestObserve_ReportsLeaderOnce fails if a leader is not reported, or it is reported with each of its
+// heartbeats.
 func TestObserve_ReportsLeaderOnce(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	require.True(t, hasAction(c.deliver(heldRecord(5)), ReportLeader))
@@ -82,8 +82,8 @@ func TestObserve_ReportsLeaderOnce(t *testing.T) {
 	require.True(t, hasAction(c.deliver(r), ReportLeader), "another record with the same term")
 }
 
-// TestObserve_ReportsHeartbeats fails if a heartbeat is not reported, or if another write is reported
-// as one.
+// TestObserve_ReportsHeartbeats fails if a heartbeat is not reported, or another write is reported as
+// one.
 func TestObserve_ReportsHeartbeats(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	require.False(t, hasAction(c.deliver(heldRecord(5)), ReportHeartbeat), "the first record")
@@ -108,8 +108,8 @@ func TestObserve_ReportsHeartbeats(t *testing.T) {
 	require.Contains(t, leader.acknowledge(heartbeat), Action{Kind: ReportHeartbeat, Leader: "me", Term: leader.state.Term})
 }
 
-// TestObserveHint_Heartbeat fails if a hint of a heartbeat does not restart the wait, if the record is
-// claimed before it was read, or if a confirmed hint causes another wait.
+// TestObserveHint_Heartbeat fails if a hint of a heartbeat does not restart the wait, the record is
+// claimed before it was read, or a confirmed hint causes another wait.
 func TestObserveHint_Heartbeat(t *testing.T) {
 	c := newFollower(t, defaultConfig)
 	c.now = time.Second
@@ -252,8 +252,8 @@ func TestObserveMissing_WithoutCreate(t *testing.T) {
 	require.Equal(t, None, request(c.deliverMissing()).Op)
 }
 
-// TestObserveMissing_RaisesTerm fails if a leader does not stop when the record is lost, or if the
-// term of a record that another candidate has created is not raised above the terms that were used.
+// TestObserveMissing_RaisesTerm fails if a leader does not stop when the record is lost, or the term
+// of a record that another candidate has created is not raised above the terms that were used.
 func TestObserveMissing_RaisesTerm(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	require.True(t, hasAction(c.deliverMissing(), Demote))

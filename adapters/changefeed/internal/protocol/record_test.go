@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFirstTerm fails if a term can decrease, or if a wrong wall clock uses up the terms.
+// TestFirstTerm fails if a term can decrease, or a wrong wall clock uses up the terms.
 func TestFirstTerm(t *testing.T) {
 	require.Equal(t, uint64(MaxTerm/2), FirstTerm(1, 1<<63), "a wall clock in a distant future")
 	require.EqualValues(t, 12, FirstTerm(1, 12))

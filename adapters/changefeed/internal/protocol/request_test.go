@@ -28,8 +28,8 @@ func TestClaim_LastTerm(t *testing.T) {
 	}
 }
 
-// TestClaim_ReleasedRecord fails if a released record is not claimed immediately, or if it is claimed
-// by another candidate than the transfer target.
+// TestClaim_ReleasedRecord fails if a released record is not claimed immediately, or it is claimed by
+// another candidate than the transfer target.
 func TestClaim_ReleasedRecord(t *testing.T) {
 	for nominee, op := range map[string]Op{"": Claim, "me": Claim, "q": None} {
 		c := newFollower(t, defaultConfig)
@@ -41,8 +41,8 @@ func TestClaim_ReleasedRecord(t *testing.T) {
 	}
 }
 
-// TestTransfer fails if a leader that learns of a transfer target does not stop before it releases
-// the record, or if the record is not claimed when the target does not claim it in time.
+// TestTransfer fails if a leader that learns of a transfer target does not stop before it releases the
+// record, or the record is not claimed when the target does not claim it in time.
 func TestTransfer(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	r := c.state.Current

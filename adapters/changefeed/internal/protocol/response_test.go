@@ -104,7 +104,7 @@ func TestConflict_StaleFeed(t *testing.T) {
 }
 
 // TestRestoredState fails if a candidate never accepts that the store has returned to an older state,
-// or if it then claims the record before the leases of lost states have expired.
+// or it then claims the record before the leases of lost states have expired.
 func TestRestoredState(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	c.deliver(c.state.Current)
@@ -131,7 +131,7 @@ func TestRestoredState(t *testing.T) {
 }
 
 // TestRestoredState_LongLease fails if a candidate does not wait for the lease of the lost leader,
-// which may be longer than its own, or if its next term is not greater than the lost terms.
+// which may be longer than its own, or its next term is not greater than the lost terms.
 func TestRestoredState_LongLease(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	lost := heldRecord(5)

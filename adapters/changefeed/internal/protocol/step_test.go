@@ -119,8 +119,8 @@ func request(actions []Action) Action {
 	return Action{}
 }
 
-// TestLeader_Deadline fails if a lease is measured from the response, or if a response after the
-// deadline extends the leadership.
+// TestLeader_Deadline fails if a lease is measured from the response, or a response after the deadline
+// extends the leadership.
 func TestLeader_Deadline(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	begin := c.now

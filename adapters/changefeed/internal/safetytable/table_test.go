@@ -27,7 +27,7 @@ Text | with a bar.
 nothing
 `
 
-// TestRows fails if a row is lost, or if a malformed row is accepted.
+// TestRows fails if a row is lost, or a malformed row is accepted.
 func TestRows(t *testing.T) {
 	rows, err := Rows(document, "One")
 	require.NoError(t, err)
