@@ -16,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -114,10 +115,27 @@ var blank = changefeed.Record{Epoch: "one / 1", Seq: 1, TTL: time.Second}
 func createRecord(t testing.TB, conn *zk.Conn, path string) (*Store, changefeed.Record) {
 	t.Helper()
 	s := newStore(t, conn, path)
-	require.NoError(t, s.Create(testContext(t), blank))
-	r, err := s.Read(testContext(t))
-	require.NoError(t, err)
-	return s, r
+	require.NoError(t, retry(t, func() error { return s.Create(testContext(t), blank) }))
+	return s, readRecord(t, s)
+}
+
+func readRecord(t testing.TB, s *Store) (r changefeed.Record) {
+	t.Helper()
+	require.NoError(t, retry(t, func() (err error) {
+		r, err = s.Read(testContext(t))
+		return err
+	}))
+	return r
+}
+
+// retry calls f until it returns an error that is not transient. If the machine is busy, an ensemble
+// elects another leader and closes all connections.
+func retry(t testing.TB, f func() error) error {
+	for ctx := testContext(t); ; time.Sleep(10 * time.Millisecond) {
+		if err := f(); !request.Transient(err) || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // heartbeat replaces prev by the same record with the next Seq.

@@ -11,7 +11,8 @@ import (
 func TestSafetyTable(t *testing.T) {
 	servers := func(n int) safetytable.Case {
 		return safetytable.Case{Start: func(t *testing.T, _ ...changefeed.Risk) error {
-			return newStore(t, connect(t, startServers(t, n).Addrs()...), newPath()).Start(testContext(t))
+			s := newStore(t, connect(t, startServers(t, n).Addrs()...), newPath())
+			return retry(t, func() error { return s.Start(testContext(t)) })
 		}}
 	}
 	safetytable.Check(t, "ZooKeeper", map[string]safetytable.Case{

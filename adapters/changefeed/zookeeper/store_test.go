@@ -266,10 +266,12 @@ func TestHeartbeat_IsolatedLeader(t *testing.T) {
 	path := newPath()
 	_, r := createRecord(t, connect(t, e.Addrs()...), path)
 	leader, err := e.Leader()
+	for ctx := testContext(t); errors.Is(err, ensemble.ErrNoLeader) && ctx.Err() == nil; {
+		leader, err = e.Leader()
+	}
 	require.NoError(t, err)
 	isolated := newStore(t, connect(t, e.Addr(leader)), path)
-	_, err = isolated.Read(testContext(t)) // It is connected now.
-	require.NoError(t, err)
+	readRecord(t, isolated) // It is connected now.
 	require.NoError(t, e.CutOff(leader))
 	defer func() { require.NoError(t, e.Heal(leader)) }()
 	late := r
@@ -289,9 +291,7 @@ func TestHeartbeat_IsolatedLeader(t *testing.T) {
 			break
 		}
 		if errors.Is(err, changefeed.ErrConflict) { // The reply of an earlier attempt was lost.
-			now, err := other.Read(testContext(t))
-			require.NoError(t, err)
-			require.Equal(t, "next", now.Leader, "a write that only a minority received was applied")
+			require.Equal(t, "next", readRecord(t, other).Leader, "a write that only a minority received was applied")
 			break
 		}
 		require.NoError(t, ctx.Err())
