@@ -19,7 +19,7 @@ func TestDependencies(t *testing.T) {
 			switch {
 			case p == "github.com/go-zookeeper/zk", p == module, p == module+name, strings.HasPrefix(p, module+"/internal/"):
 			case strings.HasPrefix(name, "/adapters/changefeed") &&
-				(p == module+"/adapters/changefeed" || p == module+"/adapters/changefeed/internal/step"):
+				(p == module+"/adapters/changefeed" || p == module+"/adapters/changefeed/internal/protocol"):
 			default:
 				t.Errorf("%s links %s", module+name, p)
 			}

@@ -14,7 +14,7 @@ var ErrMissed = errors.New("changes were missed; read the current data and watch
 // errWatchReturned is the error of a watch that returned nil before its context was done.
 var errWatchReturned = errors.New("changefeed: the watch has ended without an error")
 
-// maxChanges is how many changes are kept for a reader.
+// maxChanges is the number of changes that are kept for a reader.
 const maxChanges = 1000
 
 // NoChanges implements [Store.Changes] for stores that embed it because they cannot deliver
@@ -46,11 +46,11 @@ func (s *Feeds) Changes(ctx context.Context, watch func(ctx context.Context, rep
 	establish := sync.OnceFunc(func() { close(established) })
 	run := func() {
 		defer close(c.finished)
-		c.finish(watch(c.ctx, func(change any) {
+		c.watchReturned(watch(c.ctx, func(change any) {
 			if change == nil {
 				establish()
 			} else {
-				c.put(change)
+				c.add(change)
 			}
 		}))
 	}
@@ -64,7 +64,7 @@ func (s *Feeds) Changes(ctx context.Context, watch func(ctx context.Context, rep
 	case <-both.Done():
 	}
 	select {
-	case <-established: // Later errors are returned by Next.
+	case <-established: // Next returns later errors.
 		return c, nil
 	default:
 	}
@@ -85,33 +85,35 @@ func (s *Feeds) Changes(ctx context.Context, watch func(ctx context.Context, rep
 type changes struct {
 	ctx      context.Context // ctx is done when the feed or the store is closed.
 	cancel   context.CancelFunc
-	ready    chan struct{} // ready contains a token if there is something to read.
+	ready    chan struct{} // ready contains a token if there is an unread change.
 	finished chan struct{} // finished is closed when watch has returned.
 
-	mu      sync.Mutex
-	waiting []any
-	done    chan struct{} // done is closed when err is set.
-	err     error
+	mu     sync.Mutex
+	unread []any
+	done   chan struct{} // done is closed when err is set.
+	err    error
 }
 
-func (c *changes) put(change any) {
+// add appends a change for the reader.
+func (c *changes) add(change any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.err != nil:
 		return
-	case len(c.waiting) == maxChanges:
+	case len(c.unread) == maxChanges:
 		c.fail(ErrMissed)
 		return
 	}
-	c.waiting = append(c.waiting, change)
+	c.unread = append(c.unread, change)
 	select {
 	case c.ready <- struct{}{}:
 	default:
 	}
 }
 
-func (c *changes) finish(err error) {
+// watchReturned handles the return of the watch function.
+func (c *changes) watchReturned(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -138,7 +140,7 @@ func (c *changes) Next(ctx context.Context) (any, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if change, ok, err := c.take(); ok || err != nil {
+		if change, ok, err := c.removeFirst(); ok || err != nil {
 			return change, err
 		}
 		select {
@@ -149,14 +151,15 @@ func (c *changes) Next(ctx context.Context) (any, error) {
 	}
 }
 
-func (c *changes) take() (change any, ok bool, err error) {
+// removeFirst removes the first unread change. ok is false if there is none yet.
+func (c *changes) removeFirst() (change any, ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.err == nil && c.ctx.Err() != nil, errors.Is(c.err, ErrClosed):
 		return nil, false, ErrClosed
-	case len(c.waiting) > 0:
-		change, c.waiting = c.waiting[0], c.waiting[1:]
+	case len(c.unread) > 0:
+		change, c.unread = c.unread[0], c.unread[1:]
 		return change, true, nil
 	}
 	return nil, false, c.err
@@ -168,6 +171,6 @@ func (c *changes) Close() error {
 	c.fail(ErrClosed)
 	c.err = ErrClosed
 	c.mu.Unlock()
-	await(c.finished)
+	waitToClose(c.finished)
 	return nil
 }

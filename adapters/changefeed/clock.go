@@ -2,17 +2,17 @@ package changefeed
 
 import "time"
 
-// clock is what time is read from. Tests put one there that runs too fast or too slow.
+// clock is the clock of a candidate. Tests use clocks that run too fast or too slow.
 type clock interface {
 	Now() time.Time
-	// NewTimer is one for d of this clock's time.
+	// NewTimer returns a timer that fires after d by this clock.
 	NewTimer(d time.Duration) *time.Timer
-	// System says when, by the system's clock, this one will show t.
+	// System returns the time by the system's clock at which this clock shows t.
 	System(t time.Time) time.Time
 }
 
-type system struct{}
+type systemClock struct{}
 
-func (system) Now() time.Time                       { return time.Now() }
-func (system) NewTimer(d time.Duration) *time.Timer { return time.NewTimer(d) }
-func (system) System(t time.Time) time.Time         { return t }
+func (systemClock) Now() time.Time                       { return time.Now() }
+func (systemClock) NewTimer(d time.Duration) *time.Timer { return time.NewTimer(d) }
+func (systemClock) System(t time.Time) time.Time         { return t }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
@@ -16,12 +16,15 @@ import (
 // [leaderelection.Candidate]. Create it with [NewElection]. Its methods may be called from
 // any goroutine.
 type Election struct {
-	*options
+	opts      *options
 	store     Store
 	candidacy *leaderelection.Candidacy
-	running   atomic.Bool // the candidate takes part
-	seen      chan Record // what EndElection and Elect have written
-	held      atomic.Bool // the record may still name this candidate
+	// started reports whether ElectLeader was called.
+	started atomic.Bool
+	// written receives the records that EndElection and Elect have written.
+	written chan Record
+	// mayHold reports whether the record may still name the candidate after its candidacy.
+	mayHold atomic.Bool
 }
 
 var _ leaderelection.Candidate = (*Election)(nil)
@@ -41,7 +44,7 @@ var (
 	ErrFeedLost = errors.New("changefeed: feed of the leader has failed")
 )
 
-// startLimit is how long a store may take to start, or to create what is missing.
+// startLimit is how long a store may take to start, or to create missing objects.
 const startLimit = 10 * time.Second
 
 // NewElection creates a candidate for the election whose record is kept by store. It starts
@@ -53,66 +56,79 @@ const startLimit = 10 * time.Second
 // [leaderelection.ErrNoElection], [leaderelection.ErrUnreachable] if the store has not
 // answered in time, [ErrUnsuitable], [ErrClosed], and errors of the store. If the election
 // has ended, ElectLeader returns the error.
-func NewElection(store Store, opts ...Option) (*Election, error) {
-	o, err := newOptions(opts)
-	if err != nil {
-		return nil, err
-	}
-	if err := start(o, store); err != nil {
-		return nil, err
-	}
-	return newElection(o, store), nil
+func NewElection(store Store, opts ...Option) (e *Election, err error) {
+	err = withStartedStore(store, opts, func(ctx context.Context, o *options) error {
+		if err := createRecord(ctx, o, store); err != nil {
+			return err
+		}
+		e = newElection(o, store)
+		return nil
+	})
+	return e, err
 }
 
 func newElection(o *options, store Store) *Election {
 	e := &Election{
-		options: o, store: store, seen: make(chan Record),
+		opts: o, store: store, written: make(chan Record),
 		candidacy: leaderelection.NewCandidacy(o.ctx, o.log.With("candidate", o.cfg.ID)),
 	}
 	e.candidacy.SetID(o.cfg.ID)
 	return e
 }
 
-// start has the store ready, with a record that can be used.
-func start(o *options, store Store) error {
+// withStartedStore starts the store and calls f, with startLimit for both.
+func withStartedStore(store Store, opts []Option, f func(ctx context.Context, o *options) error) error {
+	o, err := newOptions(opts)
+	if err != nil {
+		return err
+	}
 	if store == nil {
 		return fmt.Errorf("changefeed: the store is nil: %w", leaderelection.ErrNilConn)
 	}
 	ctx, cancel := context.WithTimeoutCause(o.ctx, startLimit, leaderelection.ErrUnreachable)
 	defer cancel()
 	if err := store.Start(ctx); err != nil {
-		return o.refine(ctx, "start the store", err)
+		return o.wrapError(ctx, "start the store", err)
 	}
+	return f(ctx, o)
+}
+
+// createRecord creates the record if it does not exist, unless WithoutCreate is given, and checks
+// that elections can use it.
+func createRecord(ctx context.Context, o *options, store Store) error {
 	if o.create {
-		if err := store.Create(ctx, o.blank()); err != nil {
-			return o.refine(ctx, "create the record", err)
+		if err := store.Create(ctx, o.unclaimedRecord()); err != nil {
+			return o.wrapError(ctx, "create the record", err)
 		}
 	}
 	r, err := store.Read(ctx)
 	if err == nil {
-		err = check(r)
+		err = validateRecord(r)
 	}
-	if err != nil && (!o.create || !errors.Is(err, ErrNoRecord)) { // or it has just been lost
-		return o.refine(ctx, "read the record", err)
+	if o.create && errors.Is(err, ErrNoRecord) {
+		return nil // The record has just been lost. ElectLeader creates it again.
 	}
-	return nil
+	return o.wrapError(ctx, "read the record", err)
 }
 
-// blank is the first record of an election. An earlier record may have been lost together with
-// all candidates that had seen it. Tokens must be greater than those of that record, so they
-// begin at the wall clock's number.
-func (o *options) blank() Record {
-	return Record{Epoch: step.Epoch(0, randomID()), Term: step.FirstTerm(0, o.wall()), Seq: 1, TTL: o.cfg.Lease}
+// unclaimedRecord returns the first record of an election. An earlier record may have been lost
+// together with all candidates that had observed it. The tokens of this election must be greater
+// than those of the earlier one, so they start at the wall clock's time.
+func (o *options) unclaimedRecord() Record {
+	return Record{Epoch: protocol.Epoch(0, randomID()), Term: protocol.FirstTerm(0, o.wallTime()), Seq: 1, TTL: o.cfg.Lease}
 }
 
-// wall is the wall clock's number: milliseconds since 1970.
-func (o *options) wall() uint64 { return wallNumber(o.clock.Now()) }
+// wallTime returns the time by the wall clock as a term.
+func (o *options) wallTime() uint64 { return termOf(o.clock.Now()) }
 
-func wallNumber(t time.Time) uint64 { return uint64(max(0, t.UnixMilli())) }
+// termOf returns t in milliseconds since the Unix epoch.
+func termOf(t time.Time) uint64 { return uint64(max(0, t.UnixMilli())) }
 
-// refine says what was tried, and what err means to a user.
-func (o *options) refine(ctx context.Context, what string, err error) error {
+// wrapError adds the operation to an error, and the errors of package leaderelection that it means.
+func (o *options) wrapError(ctx context.Context, operation string, err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, ErrNoRecord) && !o.create:
 		err = fmt.Errorf("%w (%w); create the record or omit WithoutCreate", leaderelection.ErrNoElection, err)
 	case errors.Is(err, ErrNoRecord):
@@ -120,32 +136,32 @@ func (o *options) refine(ctx context.Context, what string, err error) error {
 	case ctx.Err() != nil && !errors.Is(err, ErrUnsuitable):
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
-	return fmt.Errorf("changefeed: %s: %w", what, err)
+	return fmt.Errorf("changefeed: %s: %w", operation, err)
 }
 
-// check refuses a record that no candidate has written.
-func check(r Record) error {
-	what := ""
+// validateRecord returns an error if no candidate can have written r.
+func validateRecord(r Record) error {
+	problem := ""
 	switch {
 	case r.Version == "":
-		what = "no version"
+		problem = "no version"
 	case r.Epoch == "":
-		what = "no epoch"
+		problem = "no epoch"
 	case r.Seq == 0:
-		what = "no seq"
-	case r.TTL < 0 || r.TTL > 1000*maxHeartbeat:
-		what = fmt.Sprintf("a TTL of %v", r.TTL)
-	case r.Term > step.MaxTerm:
-		what = fmt.Sprintf("term %d", r.Term)
+		problem = "no seq"
+	case r.TTL < 0 || r.TTL > maxTTL:
+		problem = fmt.Sprintf("a TTL of %v", r.TTL)
+	case r.Term > protocol.MaxTerm:
+		problem = fmt.Sprintf("term %d", r.Term)
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: the record has %s: it is damaged or not the record of an election", ErrUnsuitable, what)
+	return fmt.Errorf("%w: the record has %s: it is damaged or not the record of an election", ErrUnsuitable, problem)
 }
 
 // ID returns the candidate's ID: that of [WithID], or a random one. It does not change, so
 // a candidate can pass it to Elect at any time.
-func (e *Election) ID() string { return e.cfg.ID }
+func (e *Election) ID() string { return e.opts.cfg.ID }
 
 // Status implements [leaderelection.Candidate]. NowFollowing is the leader. The Role is
 // never Suspended: a leadership whose lease has expired is over, and the candidate contends
@@ -183,18 +199,32 @@ func (e *Election) Changes(ctx context.Context, place string) (Changes, error) {
 // ([ErrClosed]) or its connection was closed, and [ErrUnsuitable] if the record has the
 // greatest possible term. Other errors of the store do not end a candidacy: failed requests
 // are retried, at most once per heartbeat, and reported by [Election.Events].
-func (e *Election) ElectLeader() error { return e.candidacy.Run(e.run) }
+func (e *Election) ElectLeader() error {
+	return e.candidacy.Run(func(ctx context.Context) error {
+		e.started.Store(true)
+		r := newRunner(ctx, e)
+		go r.run()
+		<-e.candidacy.Done()
+		timer := time.NewTimer(limit.Confirm)
+		defer timer.Stop()
+		select {
+		case <-r.done:
+		case <-timer.C: // The store does not answer.
+		}
+		return nil // The runner has finished the candidacy.
+	})
+}
 
-func (e *Election) run(ctx context.Context) error {
-	e.running.Store(true)
-	r := newRun(e, ctx)
-	go r.loop()
+// Resign implements [leaderelection.Candidate]. If this candidate is the leader, Resign
+// closes Leadership.Done and then releases the record, so that another candidate can become
+// leader immediately. If the store does not answer, the release is retried in the
+// background for two election timeouts, after which other candidates can become leader
+// without it, and Resign keeps returning [leaderelection.ErrUnconfirmed].
+func (e *Election) Resign() error {
+	e.candidacy.Stop(leaderelection.ErrResigned)
 	<-e.candidacy.Done()
-	limit := time.NewTimer(limit.Confirm)
-	defer limit.Stop()
-	select {
-	case <-r.done:
-	case <-limit.C: // the store does not answer
+	if !e.mayHold.Load() {
+		return nil
 	}
-	return nil // the loop has called Finish
+	return fmt.Errorf("changefeed: resign: %w: the record may still name %q as leader", leaderelection.ErrUnconfirmed, e.ID())
 }

@@ -5,39 +5,39 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
 )
 
-// WithClockRate has a candidate's clock run at another rate than the system's.
+// WithClockRate makes a candidate's clock run at another rate than the system's clock.
 func WithClockRate(rate float64) Option {
-	return optionFunc(func(o *options) { o.clock = skewed{time.Now(), rate} })
+	return optionFunc(func(o *options) { o.clock = skewedClock{time.Now(), rate} })
 }
 
-// WithRandom draws numbers elsewhere.
+// WithRandom sets the function that returns random numbers.
 func WithRandom(f func() float64) Option { return optionFunc(func(o *options) { o.random = f }) }
 
-type skewed struct {
+type skewedClock struct {
 	begin time.Time
 	rate  float64
 }
 
-func (s skewed) Now() time.Time {
-	return s.begin.Add(time.Duration(float64(time.Since(s.begin)) * s.rate))
+func (c skewedClock) Now() time.Time {
+	return c.begin.Add(time.Duration(float64(time.Since(c.begin)) * c.rate))
 }
 
-func (s skewed) NewTimer(d time.Duration) *time.Timer {
-	return time.NewTimer(time.Duration(float64(d)/s.rate) + 1)
+func (c skewedClock) NewTimer(d time.Duration) *time.Timer {
+	return time.NewTimer(time.Duration(float64(d)/c.rate) + 1)
 }
 
-func (s skewed) System(t time.Time) time.Time {
-	return s.begin.Add(time.Duration(float64(t.Sub(s.begin)) / s.rate))
+func (c skewedClock) System(t time.Time) time.Time {
+	return c.begin.Add(time.Duration(float64(t.Sub(c.begin)) / c.rate))
 }
 
-// Config is what a candidate keeps to, for tests that have it keep to what is unsafe.
-func Config(e *Election) *step.Config { return &e.cfg }
+// Config returns the configuration of a candidate. Tests change it to unsafe values.
+func Config(e *Election) *protocol.Config { return &e.opts.cfg }
 
-// NewElectionOn is NewElection without a look at the store.
-func NewElectionOn(store Store, opts ...Option) (*Election, error) {
+// NewElectionUnchecked is NewElection without requests to the store.
+func NewElectionUnchecked(store Store, opts ...Option) (*Election, error) {
 	o, err := newOptions(opts)
 	if err != nil {
 		return nil, err
@@ -45,21 +45,21 @@ func NewElectionOn(store Store, opts ...Option) (*Election, error) {
 	return newElection(o, store), nil
 }
 
-// WithSuspension has a candidate on a machine that was suspended for as long as by says:
-// its wall clock has gone on, and its monotonic one has not.
+// WithSuspension simulates a machine that was suspended for the duration in by: its wall clock has
+// advanced, and its monotonic clock has not.
 func WithSuspension(by *atomic.Int64) Option {
-	return optionFunc(func(o *options) { o.clock = suspended{system{}, by} })
+	return optionFunc(func(o *options) { o.clock = suspendedClock{by: by} })
 }
 
-type suspended struct {
-	system
+type suspendedClock struct {
+	systemClock
 	by *atomic.Int64
 }
 
-func (s suspended) Now() time.Time {
-	by := s.by.Load()
+func (c suspendedClock) Now() time.Time {
+	by := c.by.Load()
 	t := time.Now().Add(time.Duration(by))
-	// Nothing else sets the one without the other.
+	// Package time has no function that changes only one of the two clocks.
 	(*struct {
 		wall uint64
 		ext  int64

@@ -10,24 +10,27 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/latest"
 )
 
-// errSilent ends a watch that has not reported a write for too long. The feed starts another.
+// errSilent is the error of a watch that does not report a known write. The feed replaces the watch.
 var errSilent = errors.New("changefeed: the watch did not report a change of the record")
 
-// missingRetry is how long a feed waits before it watches again what did not exist.
-const missingRetry = 100 * time.Millisecond
+// missingPause is how long a feed waits before it watches a missing record again.
+const missingPause = 100 * time.Millisecond
 
-// A watch can be late permanently: a MongoDB sharded cluster reports a write when every shard
-// has passed its time, which takes ten seconds by default if a shard is idle. Such a feed must
-// neither end nor make its readers wait for the watch.
+// minEstablishLimit is the shortest time limit for establishing a watch. It includes the time to
+// connect, which can be longer than the quiet time.
+const minEstablishLimit = 10 * time.Second
+
+// A watch can be late permanently: a sharded cluster of MongoDB reports a write when all shards have
+// passed its time, which takes ten seconds by default if a shard is idle. Such a feed must not end,
+// and its readers must not wait for the watch.
 const (
-	// lateReads is how many times in each quiet time the record is read while the watch is
-	// late.
+	// lateReads is how often the record is read in each quiet time while the watch is late.
 	lateReads = 4
-	// lateFor is for how many quiet times a watch counts as late after it was late.
-	lateFor = 16
-	// patience is for how many quiet times a watch may fail to report a known write before
-	// it is replaced. It doubles with each replacement, up to maxPatience.
-	patience, maxPatience = 2, 32
+	// lateTimes is the number of quiet times for which a watch counts as late after it was late.
+	lateTimes = 16
+	// silentTimes is the number of quiet times after which a watch is replaced that does not report
+	// a known write. It doubles with each replacement, up to maxSilentTimes.
+	silentTimes, maxSilentTimes = 2, 32
 )
 
 // Subscribe implements [Store.Subscribe]. It returns immediately; errors of the watch are
@@ -39,7 +42,7 @@ func (s *Feeds) Subscribe(ctx context.Context) (Feed, error) {
 	}
 	end()
 	f := &feed{
-		feeds: s, patience: patience * s.quiet,
+		feeds: s, silentLimit: silentTimes * s.quiet,
 		events: make(chan Event, 1), ended: make(chan struct{}), done: make(chan struct{}),
 	}
 	f.ctx, f.cancel = context.WithCancel(s.ctx)
@@ -50,7 +53,7 @@ func (s *Feeds) Subscribe(ctx context.Context) (Feed, error) {
 	return f, nil
 }
 
-// feed is a [Feed] of [Feeds]. Its goroutine, run, owns the last group of fields.
+// feed is a [Feed] of [Feeds]. The goroutine of run owns the last group of fields.
 type feed struct {
 	feeds  *Feeds
 	ctx    context.Context // ctx is done when the feed or the store is closed.
@@ -60,21 +63,21 @@ type feed struct {
 	err    error
 	done   chan struct{} // done is closed when all goroutines of the feed have returned.
 
-	watches  sync.WaitGroup
-	started  bool          // started reports whether there was an event.
-	last     Event         // last is the last event.
-	ahead    bool          // ahead reports whether the last event was read, and not reported yet.
-	timely   bool          // timely reports whether a watch has reported a write in time.
-	unheard  time.Time     // unheard is when a read showed a write that was not reported, or zero.
-	late     time.Time     // late is until when the watch counts as late.
-	patience time.Duration // patience is how long a watch may be silent about a known write.
+	watches         sync.WaitGroup
+	started         bool          // started reports whether last is valid.
+	last            Event         // last is the last event.
+	lastIsRead      bool          // lastIsRead reports whether last was read, and not reported yet.
+	timely          bool          // timely reports whether a watch has reported a write in time.
+	unreportedSince time.Time     // unreportedSince is when a read showed an unreported write, or zero.
+	lateUntil       time.Time     // lateUntil is until when the watch counts as late.
+	silentLimit     time.Duration // silentLimit is how long a watch may fail to report a known write.
 }
 
 // Next implements [Feed].
 func (f *feed) Next(ctx context.Context) (Event, error) {
-	select { // These take precedence over an event.
+	select { // An error takes precedence over an event.
 	case <-f.ended:
-		return Event{}, f.failure()
+		return Event{}, f.endError()
 	case <-f.ctx.Done():
 		return Event{}, ErrClosed
 	case <-ctx.Done():
@@ -85,7 +88,7 @@ func (f *feed) Next(ctx context.Context) (Event, error) {
 	case e := <-f.events:
 		return e, nil
 	case <-f.ended:
-		return Event{}, f.failure()
+		return Event{}, f.endError()
 	case <-f.ctx.Done():
 		return Event{}, ErrClosed
 	case <-ctx.Done():
@@ -93,8 +96,8 @@ func (f *feed) Next(ctx context.Context) (Event, error) {
 	}
 }
 
-// failure is the error of a feed that has ended.
-func (f *feed) failure() error {
+// endError returns the error of a feed that has ended.
+func (f *feed) endError() error {
 	if f.ctx.Err() != nil {
 		return ErrClosed
 	}
@@ -104,34 +107,31 @@ func (f *feed) failure() error {
 // Close implements [Feed].
 func (f *feed) Close() error {
 	f.cancel()
-	await(f.done)
+	waitToClose(f.done)
 	return nil
 }
 
+// run runs one watch after the other until the feed ends.
 func (f *feed) run() {
 	defer close(f.done)
-	f.err = f.follow()
-	if f.ctx.Err() != nil {
-		f.err = ErrClosed
-	}
-	close(f.ended) // before waiting for the driver
+	f.err = f.runWatches()
+	close(f.ended) // Readers do not wait for the driver.
 	f.watches.Wait()
 }
 
-// follow runs one watch after the other until the feed ends.
-func (f *feed) follow() error {
+func (f *feed) runWatches() error {
 	for {
-		err := f.followWatch()
+		err := f.runWatch()
 		switch {
 		case err == nil:
 		case errors.Is(err, errSilent):
-			f.patience = min(2*f.patience, maxPatience*f.feeds.quiet)
+			f.silentLimit = min(2*f.silentLimit, maxSilentTimes*f.feeds.quiet)
 		case errors.Is(err, ErrNoRecord):
 			f.deliver(Event{Missing: true})
 			select {
 			case <-f.ctx.Done():
 				return ErrClosed
-			case <-time.After(missingRetry):
+			case <-time.After(missingPause):
 			}
 		default:
 			return err
@@ -139,13 +139,9 @@ func (f *feed) follow() error {
 	}
 }
 
-// establishLimit is the time in which a watch must be established, at least. It includes the time
-// to connect, which can be longer than the quiet time.
-const establishLimit = 10 * time.Second
-
-// followWatch starts a watch and follows its reports until it ends or must be replaced. It does
-// not wait for the watch function to return.
-func (f *feed) followWatch() error {
+// runWatch starts a watch and handles its reports until it ends or must be replaced. It does not wait
+// for the watch function to return.
+func (f *feed) runWatch() error {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
 	reports, ended := make(chan Event), make(chan error, 1)
@@ -157,12 +153,12 @@ func (f *feed) followWatch() error {
 			}
 		})
 	})
-	f.unheard = time.Time{}
-	establish := max(f.feeds.quiet, establishLimit)
-	quiet := time.NewTimer(establish) // until the first report
-	defer quiet.Stop()
+	f.unreportedSince = time.Time{}
+	establishLimit := max(f.feeds.quiet, minEstablishLimit)
+	timer := time.NewTimer(establishLimit)
+	defer timer.Stop()
 	if f.feeds.quiet == 0 {
-		quiet.Stop()
+		timer.Stop()
 	}
 	established := false
 	for {
@@ -175,77 +171,77 @@ func (f *feed) followWatch() error {
 		case e := <-reports:
 			first := !established
 			established = true
-			err = f.take(e, first)
-		case <-quiet.C:
+			err = f.handleReport(e, first)
+		case <-timer.C:
 			if !established {
-				return fmt.Errorf("changefeed: the watch was not established within %v", establish)
+				return fmt.Errorf("changefeed: the watch was not established within %v", establishLimit)
 			}
-			err = f.check()
+			err = f.checkWatch()
 		}
 		if err != nil {
 			return err
 		}
 		if f.feeds.quiet > 0 {
-			quiet.Reset(f.pace())
+			timer.Reset(f.readInterval())
 		}
 	}
 }
 
-// pace is how long the feed waits for a report before it reads the record.
-func (f *feed) pace() time.Duration {
-	if !f.timely || !f.unheard.IsZero() || time.Now().Before(f.late) {
+// readInterval returns how long the feed waits for a report before it reads the record.
+func (f *feed) readInterval() time.Duration {
+	if !f.timely || !f.unreportedSince.IsZero() || time.Now().Before(f.lateUntil) {
 		return f.feeds.quiet / lateReads
 	}
 	return f.feeds.quiet
 }
 
-// check reads the record while the watch is silent. If the read shows a write that the watch
-// has still not reported at the next check, the watch is late.
-func (f *feed) check() error {
+// checkWatch reads the record while the watch is silent. If the read shows a write that the watch has
+// not reported at the next check either, the watch is late.
+func (f *feed) checkWatch() error {
 	now := time.Now()
-	if !f.unheard.IsZero() {
-		f.late = now.Add(lateFor * f.feeds.quiet)
+	if !f.unreportedSince.IsZero() {
+		f.lateUntil = now.Add(lateTimes * f.feeds.quiet)
 	}
-	news, err := f.read()
+	changed, err := f.readRecord()
 	switch {
 	case err != nil:
 		return fmt.Errorf("after the quiet time: %w", err)
-	case !news:
-	case f.unheard.IsZero():
-		f.unheard = now
-	case now.Sub(f.unheard) >= f.patience:
+	case !changed:
+	case f.unreportedSince.IsZero():
+		f.unreportedSince = now
+	case now.Sub(f.unreportedSince) >= f.silentLimit:
 		return errSilent
 	}
 	return nil
 }
 
-// take handles a report of the watch.
-func (f *feed) take(e Event, first bool) error {
+// handleReport handles a report of the watch. first is set for the first report of a watch.
+func (f *feed) handleReport(e Event, first bool) error {
 	if first && e == (Event{}) {
-		_, err := f.read()
+		_, err := f.readRecord()
 		return err
 	}
-	known := !f.unheard.IsZero() // A read has shown this write already, or a later one.
-	f.unheard = time.Time{}
-	news := false
+	alreadyRead := !f.unreportedSince.IsZero() // A read has shown this write already, or a later one.
+	f.unreportedSince = time.Time{}
+	changed := false
 	switch {
-	case e != (Event{}) && (e.Hint && f.heartbeat(e.Record) || !e.Hint && (f.follows(e) || f.repeats(e))):
-		f.ahead = false
-		news = f.deliver(e)
-	case e != (Event{}) && !e.Hint && f.ahead && f.sameEpoch(e) && e.Record.Seq <= f.last.Record.Seq:
+	case e != (Event{}) && (e.Hint && f.isNextHeartbeat(e.Record) || !e.Hint && (f.isLater(e) || f.isRepeated(e))):
+		f.lastIsRead = false
+		changed = f.deliver(e)
+	case e != (Event{}) && !e.Hint && f.lastIsRead && f.inEpoch(e) && e.Record.Seq <= f.last.Record.Seq:
 		// A read was faster than the watch.
 	default:
 		var err error
-		if news, err = f.read(); err != nil {
+		if changed, err = f.readRecord(); err != nil {
 			return err
 		}
 	}
-	f.timely = f.timely || news || known
+	f.timely = f.timely || changed || alreadyRead
 	return nil
 }
 
-// read reads the record, and reports whether it has changed since the last event.
-func (f *feed) read() (news bool, err error) {
+// readRecord reads the record, and reports whether it has changed since the last event.
+func (f *feed) readRecord() (changed bool, err error) {
 	ctx, cancel := f.ctx, func() {}
 	if f.feeds.quiet > 0 {
 		ctx, cancel = context.WithTimeout(f.ctx, f.feeds.quiet)
@@ -256,15 +252,15 @@ func (f *feed) read() (news bool, err error) {
 		return false, err
 	}
 	e := Event{Record: r, Missing: err != nil}
-	proof := f.last.Hint && f.sameEpoch(e) && r.Seq == f.last.Record.Seq && r.Version == f.last.Record.Version
-	news = f.deliver(e) && !proof // The watch has reported what a hint has named.
-	f.ahead = f.ahead || news
-	return news, nil
+	confirmsHint := f.last.Hint && f.inEpoch(e) && r.Seq == f.last.Record.Seq && r.Version == f.last.Record.Version
+	changed = f.deliver(e) && !confirmsHint // The watch has reported a hint of this write.
+	f.lastIsRead = f.lastIsRead || changed
+	return changed, nil
 }
 
 // deliver sends e to the reader, unless it repeats the last event.
 func (f *feed) deliver(e Event) bool {
-	if f.repeats(e) {
+	if f.isRepeated(e) {
 		return false
 	}
 	f.started, f.last = true, e
@@ -272,23 +268,22 @@ func (f *feed) deliver(e Event) bool {
 	return true
 }
 
-// heartbeat reports whether r claims no more than that the leader of the last event has written
-// the next heartbeat.
-func (f *feed) heartbeat(r Record) bool {
+// isNextHeartbeat reports whether r differs from the last record only as the next heartbeat of its
+// leader does.
+func (f *feed) isNextHeartbeat(r Record) bool {
 	next := f.last.Record
 	next.Seq, next.Version, next.Time = next.Seq+1, r.Version, r.Time
 	return f.started && !f.last.Missing && next.Leader != "" && r == next
 }
 
-// follows reports whether e certainly is a later state than the last event.
-func (f *feed) follows(e Event) bool {
-	return !f.started || f.sameEpoch(e) && e.Record.Seq > f.last.Record.Seq
+// isLater reports whether e is certainly a later state than the last event.
+func (f *feed) isLater(e Event) bool {
+	return !f.started || f.inEpoch(e) && e.Record.Seq > f.last.Record.Seq
 }
 
-// repeats reports whether e adds nothing to the last event. A record that was read after a hint of
-// it does: it is proof. A write that was lost in a failover has a Seq that is issued again, with
-// another version.
-func (f *feed) repeats(e Event) bool {
+// isRepeated reports whether e adds nothing to the last event. A record that was read after a hint of
+// it confirms the hint. If a write was lost in a failover, its Seq is used again with another version.
+func (f *feed) isRepeated(e Event) bool {
 	r, last := e.Record, f.last.Record
 	switch {
 	case !f.started || f.last.Hint:
@@ -296,9 +291,10 @@ func (f *feed) repeats(e Event) bool {
 	case e.Missing:
 		return f.last.Missing
 	}
-	return f.sameEpoch(e) && r.Seq == last.Seq && r.Version == last.Version
+	return f.inEpoch(e) && r.Seq == last.Seq && r.Version == last.Version
 }
 
-func (f *feed) sameEpoch(e Event) bool {
+// inEpoch reports whether e and the last event contain records of the same epoch.
+func (f *feed) inEpoch(e Event) bool {
 	return !e.Missing && !f.last.Missing && e.Record.Epoch == f.last.Record.Epoch
 }

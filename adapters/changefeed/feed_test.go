@@ -16,42 +16,42 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
-// quiet is the quiet time of feeds in tests.
-const quiet = 2 * time.Second
+// quietTime is the quiet time of feeds in tests.
+const quietTime = 2 * time.Second
 
-// late is a store whose watches report a write at the time that delay returns for the time of
-// the write; never, if that is zero.
-type late struct {
+// lateStore is a store whose watches report a write at the time that delay returns for the time of
+// the write, or never if that is zero.
+type lateStore struct {
 	changefeed.Store
 	feeds *changefeed.Feeds
 	delay func(written time.Time) time.Time
 
-	mu    sync.Mutex
-	reads int
-	opens int
+	mu      sync.Mutex
+	reads   int
+	watches int // watches is the number of watches that were started.
 }
 
-func (l *late) Read(ctx context.Context) (changefeed.Record, error) {
+func (l *lateStore) Read(ctx context.Context) (changefeed.Record, error) {
 	l.mu.Lock()
 	l.reads++
 	l.mu.Unlock()
 	return l.Store.Read(ctx)
 }
 
-func (l *late) counts() (reads, opens int) {
+func (l *lateStore) counts() (reads, watches int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.reads, l.opens
+	return l.reads, l.watches
 }
 
-func (l *late) Subscribe(ctx context.Context) (changefeed.Feed, error) {
+func (l *lateStore) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return l.feeds.Subscribe(ctx)
 }
 
 // watch is a [changefeed.WatchFunc].
-func (l *late) watch(ctx context.Context, report func(changefeed.Event)) error {
+func (l *lateStore) watch(ctx context.Context, report func(changefeed.Event)) error {
 	l.mu.Lock()
-	l.opens++
+	l.watches++
 	l.mu.Unlock()
 	feed, err := l.Store.Subscribe(ctx)
 	if err != nil {
@@ -91,19 +91,20 @@ func (l *late) watch(ctx context.Context, report func(changefeed.Event)) error {
 	}
 }
 
-func (l *late) Close() error {
+func (l *lateStore) Close() error {
 	_ = l.feeds.Close()
 	return l.Store.Close()
 }
 
-func newLate(table *memory.Table, delay func(time.Time) time.Time) *late {
-	l := &late{Store: table.Store("election"), delay: delay}
-	l.feeds = changefeed.NewFeeds(l.Read, l.watch, quiet)
+func newLateStore(table *memory.Table, delay func(time.Time) time.Time) *lateStore {
+	l := &lateStore{Store: table.Store("election"), delay: delay}
+	l.feeds = changefeed.NewFeeds(l.Read, l.watch, quietTime)
 	return l
 }
 
-// ticks delays reports until the next multiple of period, as a sharded cluster with an idle shard does.
-func ticks(period time.Duration) func(time.Time) time.Time {
+// atMultiplesOf delays reports until the next multiple of period, as a sharded cluster with an idle
+// shard does.
+func atMultiplesOf(period time.Duration) func(time.Time) time.Time {
 	return func(written time.Time) time.Time { return written.Truncate(period).Add(period) }
 }
 
@@ -111,8 +112,8 @@ func promptly(written time.Time) time.Time { return written.Add(time.Millisecond
 
 func never(time.Time) time.Time { return time.Time{} }
 
-// lag writes once a second, and returns the greatest delay with which the feed delivers a write.
-func lag(t *testing.T, s *late, writes int) (most time.Duration) {
+// measureLag writes once a second, and returns the greatest delay with which the feed delivers a write.
+func measureLag(t *testing.T, s *lateStore, writes int) (most time.Duration) {
 	require.NoError(t, s.Create(t.Context(), changefeed.Record{Epoch: "e", Seq: 1, TTL: time.Second}))
 	feed, err := s.Subscribe(t.Context())
 	require.NoError(t, err)
@@ -144,57 +145,58 @@ func lag(t *testing.T, s *late, writes int) (most time.Duration) {
 	return most
 }
 
-// TestFeedOfLateWatch: the feed of a late watch delivers writes soon, and does not end. If the watch
-// is on time, the feed does not read once the watch has reported a write.
-func TestFeedOfLateWatch(t *testing.T) {
+// TestFeed_LateWatch fails if the feed of a late watch delivers writes late, or ends, or the feed of a
+// timely watch reads after the watch has reported a write.
+func TestFeed_LateWatch(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		delay func(time.Time) time.Time
 		lag   time.Duration
-		reads int
-		opens int // at most
+		// The feed must not read or watch more often.
+		reads, watches int
 	}{
 		{"OnTime", promptly, time.Millisecond, 4, 1},
-		{"After1s", ticks(time.Second), time.Second, 1300, 1},
-		{"After10s", ticks(10 * time.Second), quiet / 4, 1300, 4},
-		{"Never", never, quiet / 4, 1300, 13},
+		{"After1s", atMultiplesOf(time.Second), time.Second, 1300, 1},
+		{"After10s", atMultiplesOf(10 * time.Second), quietTime / 4, 1300, 4},
+		{"Never", never, quietTime / 4, 1300, 13},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newLate(memory.NewTable(), c.delay)
+				s := newLateStore(memory.NewTable(), c.delay)
 				defer s.Close()
-				require.LessOrEqual(t, lag(t, s, 600), c.lag)
-				reads, opens := s.counts()
+				require.LessOrEqual(t, measureLag(t, s, 600), c.lag)
+				reads, watches := s.counts()
 				require.LessOrEqual(t, reads, c.reads)
-				require.LessOrEqual(t, opens, c.opens)
+				require.LessOrEqual(t, watches, c.watches)
 			})
 		})
 	}
 }
 
-// TestFeedReplacesSilentWatch: a watch that has become silent is replaced.
-func TestFeedReplacesSilentWatch(t *testing.T) {
+// TestFeed_SilentWatch fails if a watch that has become silent is not replaced.
+func TestFeed_SilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		silent := func(written time.Time) time.Time {
 			if since := written.Sub(begin); since > 10*time.Second && since < 12*time.Second {
-				return time.Time{} // the watch stops at this write
+				return time.Time{} // The watch reports nothing from this write on.
 			}
 			return promptly(written)
 		}
-		s := newLate(memory.NewTable(), silent)
+		s := newLateStore(memory.NewTable(), silent)
 		defer s.Close()
-		require.LessOrEqual(t, lag(t, s, 100), quiet)
-		reads, opens := s.counts()
-		require.Equal(t, 2, opens)
-		require.Less(t, reads, 100, "the second is on time, and the record is not read any more")
+		require.LessOrEqual(t, measureLag(t, s, 100), quietTime)
+		reads, watches := s.counts()
+		require.Equal(t, 2, watches)
+		require.Less(t, reads, 100, "the feed reads although the second watch is timely")
 	})
 }
 
-// TestElectionWithLateWatches: one candidate leads all the time although watches are late (F-5).
-func TestElectionWithLateWatches(t *testing.T) {
+// TestFeed_ElectionWithLateWatches fails if the leader changes, or a feed fails, because watches are
+// late.
+func TestFeed_ElectionWithLateWatches(t *testing.T) {
 	for name, delay := range map[string]func(time.Time) time.Time{
-		"OnTime": promptly, "After1s": ticks(time.Second), "After10s": ticks(10 * time.Second), "After60s": ticks(time.Minute), "Never": never,
+		"OnTime": promptly, "After1s": atMultiplesOf(time.Second), "After10s": atMultiplesOf(10 * time.Second), "After60s": atMultiplesOf(time.Minute), "Never": never,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -204,7 +206,7 @@ func TestElectionWithLateWatches(t *testing.T) {
 				var candidates sync.WaitGroup
 				leaderships := make(chan string, 1000)
 				for _, id := range []string{"one", "two"} {
-					s := newLate(table, delay)
+					s := newLateStore(table, delay)
 					defer s.Close()
 					e, err := changefeed.NewElection(s, changefeed.WithContext(ctx), changefeed.WithID(id))
 					require.NoError(t, err)
@@ -239,35 +241,36 @@ func TestElectionWithLateWatches(t *testing.T) {
 	}
 }
 
-// scripted is a watch whose reports and end a test determines, and a record that it reads.
-type scripted struct {
-	*changefeed.Feeds
+// scriptedWatch is a watch whose reports and end are determined by the test, with the record that its
+// feed reads.
+type scriptedWatch struct {
+	feeds   *changefeed.Feeds
 	reports chan changefeed.Event
 	ends    chan error
 
-	mu     sync.Mutex
-	opens  int
-	reads  int
-	record changefeed.Record
-	err    error // of a read
+	mu      sync.Mutex
+	watches int // watches is the number of watches that were started.
+	reads   int
+	record  changefeed.Record // record and err are the result of a read.
+	err     error
 }
 
-func newScripted(quiet time.Duration) *scripted {
-	s := &scripted{reports: make(chan changefeed.Event), ends: make(chan error)}
-	s.Feeds = changefeed.NewFeeds(s.read, s.watch, quiet)
+func newScriptedWatch(quiet time.Duration) *scriptedWatch {
+	s := &scriptedWatch{reports: make(chan changefeed.Event), ends: make(chan error)}
+	s.feeds = changefeed.NewFeeds(s.read, s.watch, quiet)
 	return s
 }
 
-func (s *scripted) read(context.Context) (changefeed.Record, error) {
+func (s *scriptedWatch) read(context.Context) (changefeed.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reads++
 	return s.record, s.err
 }
 
-func (s *scripted) watch(ctx context.Context, report func(changefeed.Event)) error {
+func (s *scriptedWatch) watch(ctx context.Context, report func(changefeed.Event)) error {
 	s.mu.Lock()
-	s.opens++
+	s.watches++
 	s.mu.Unlock()
 	for {
 		select {
@@ -282,40 +285,40 @@ func (s *scripted) watch(ctx context.Context, report func(changefeed.Event)) err
 }
 
 // set sets the result of later reads.
-func (s *scripted) set(r changefeed.Record, err error) {
+func (s *scriptedWatch) set(r changefeed.Record, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.record, s.err = r, err
 }
 
 // counts returns the number of reads, and of watches that were started.
-func (s *scripted) counts() (reads, opens int) {
+func (s *scriptedWatch) counts() (reads, watches int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.reads, s.opens
+	return s.reads, s.watches
 }
 
 // requireReads requires that the feed has read the record n times.
-func (s *scripted) requireReads(t *testing.T, n int) {
+func (s *scriptedWatch) requireReads(t *testing.T, n int) {
 	t.Helper()
 	reads, _ := s.counts()
 	require.Equal(t, n, reads)
 }
 
-// requireOpens requires that the feed has started n watches.
-func (s *scripted) requireOpens(t *testing.T, n int) {
+// requireWatches requires that the feed has started n watches.
+func (s *scriptedWatch) requireWatches(t *testing.T, n int) {
 	t.Helper()
-	_, opens := s.counts()
-	require.Equal(t, n, opens)
+	_, watches := s.counts()
+	require.Equal(t, n, watches)
 }
 
-// feedTest runs a test with the feed of a scripted watch in fake time.
-func feedTest(t *testing.T, quiet time.Duration, f func(t *testing.T, s *scripted, feed changefeed.Feed)) {
+// runFeedTest runs a test in fake time with the feed of a scriptedWatch.
+func runFeedTest(t *testing.T, quiet time.Duration, f func(t *testing.T, s *scriptedWatch, feed changefeed.Feed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScripted(quiet)
-		defer s.Close()
-		feed, err := s.Subscribe(t.Context())
+		s := newScriptedWatch(quiet)
+		defer s.feeds.Close()
+		feed, err := s.feeds.Subscribe(t.Context())
 		require.NoError(t, err)
 		f(t, s, feed)
 		require.NoError(t, feed.Close())
@@ -331,8 +334,8 @@ func nextEvent(t *testing.T, feed changefeed.Feed) changefeed.Event {
 	return e
 }
 
-// noEvent requires that the feed delivers nothing although everything was handled.
-func noEvent(t *testing.T, feed changefeed.Feed) {
+// requireNoEvent requires that the feed has nothing to deliver.
+func requireNoEvent(t *testing.T, feed changefeed.Feed) {
 	t.Helper()
 	synctest.Wait()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
@@ -341,79 +344,79 @@ func noEvent(t *testing.T, feed changefeed.Feed) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-func state(seq uint64) changefeed.Record {
+func recordWithSeq(seq uint64) changefeed.Record {
 	return changefeed.Record{Epoch: "e", Leader: "one", Session: "s", Term: 7, Seq: seq, Version: fmt.Sprint(seq)}
 }
 
-// TestFeedDeliversReports: records that the database sends are delivered without a read, once
-// and in order.
-func TestFeedDeliversReports(t *testing.T) {
-	feedTest(t, 0, func(t *testing.T, s *scripted, feed changefeed.Feed) {
+// TestFeed_Reports fails if a record that the database sends is not delivered, is delivered twice, or
+// causes a read.
+func TestFeed_Reports(t *testing.T) {
+	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		for seq := range uint64(3) {
-			e := changefeed.Event{Record: state(seq + 1)}
+			e := changefeed.Event{Record: recordWithSeq(seq + 1)}
 			s.reports <- e
 			require.Equal(t, e, nextEvent(t, feed))
 			s.reports <- e
-			noEvent(t, feed)
+			requireNoEvent(t, feed)
 		}
 		s.requireReads(t, 0)
 	})
 }
 
-// TestFeedReadsUnclearReports: a report that does not certainly follow the last event causes a
-// read, and the feed delivers the result.
-func TestFeedReadsUnclearReports(t *testing.T) {
-	other, again := state(9), state(5)
+// TestFeed_UnclearReports fails if a report that may not be later than the last event does not cause a
+// read, or the result of the read is not delivered.
+func TestFeed_UnclearReports(t *testing.T) {
+	other, again := recordWithSeq(9), recordWithSeq(5)
 	other.Epoch, again.Version = "another", "another"
 	for name, e := range map[string]changefeed.Event{
 		"Unknown":     {},
 		"OtherEpoch":  {Record: other},
 		"Missing":     {Missing: true},
-		"Older":       {Record: state(2)},
+		"Older":       {Record: recordWithSeq(2)},
 		"SameSeq":     {Record: again},
 		"EndedByHint": {Record: changefeed.Record{Epoch: "e", Leader: "one", Session: "s", Term: 7, Seq: 6, Version: "x", Ended: true}, Hint: true},
 		"TermByHint":  {Record: changefeed.Record{Epoch: "e", Leader: "one", Session: "s", Term: 8, Seq: 6, Version: "x"}, Hint: true},
-		"SkipByHint":  {Record: state(7), Hint: true},
+		"SkipByHint":  {Record: recordWithSeq(7), Hint: true},
 		"NoneByHint":  {Missing: true, Hint: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			feedTest(t, 0, func(t *testing.T, s *scripted, feed changefeed.Feed) {
-				s.reports <- changefeed.Event{Record: state(5)}
-				require.Equal(t, changefeed.Event{Record: state(5)}, nextEvent(t, feed))
-				s.set(state(5), nil)
+			runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
+				s.reports <- changefeed.Event{Record: recordWithSeq(5)}
+				require.Equal(t, changefeed.Event{Record: recordWithSeq(5)}, nextEvent(t, feed))
+				s.set(recordWithSeq(5), nil)
 				s.reports <- e
-				noEvent(t, feed)
+				requireNoEvent(t, feed)
 				s.requireReads(t, 1)
-				s.set(state(3), nil) // the record was put back to an older state
+				s.set(recordWithSeq(3), nil) // The store has returned to an older state.
 				s.reports <- e
-				require.Equal(t, changefeed.Event{Record: state(3)}, nextEvent(t, feed))
+				require.Equal(t, changefeed.Event{Record: recordWithSeq(3)}, nextEvent(t, feed))
 				s.requireReads(t, 2)
 			})
 		})
 	}
 }
 
-// TestFeedHint: a hint of the leader's next heartbeat is delivered as a hint without a read, and
-// the record that is read afterwards is delivered although the hint has named it.
-func TestFeedHint(t *testing.T) {
-	feedTest(t, quiet, func(t *testing.T, s *scripted, feed changefeed.Feed) {
-		s.set(state(1), nil)
+// TestFeed_Hint fails if a hint of the leader's next heartbeat causes a read or is not delivered, or a
+// read that shows that the hint was false is not delivered.
+func TestFeed_Hint(t *testing.T) {
+	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
+		s.set(recordWithSeq(1), nil)
 		s.reports <- changefeed.Event{}
-		require.Equal(t, changefeed.Event{Record: state(1)}, nextEvent(t, feed))
-		hint := changefeed.Event{Record: state(2), Hint: true}
+		require.Equal(t, changefeed.Event{Record: recordWithSeq(1)}, nextEvent(t, feed))
+		hint := changefeed.Event{Record: recordWithSeq(2), Hint: true}
 		s.reports <- hint
 		require.Equal(t, hint, nextEvent(t, feed))
 		s.requireReads(t, 1)
 		begin := time.Now()
-		require.Equal(t, changefeed.Event{Record: state(1)}, nextEvent(t, feed), "the hint was false")
-		require.Equal(t, quiet, time.Since(begin), "the feed reads after the quiet time")
+		require.Equal(t, changefeed.Event{Record: recordWithSeq(1)}, nextEvent(t, feed), "the hint was false")
+		require.Equal(t, quietTime, time.Since(begin), "the feed reads after the quiet time")
 		s.requireReads(t, 2)
 	})
 }
 
-// TestFeedHintOfOther: a hint that claims anything other than that the leader of the last event has
-// written its next heartbeat is not delivered, but causes a read.
-func TestFeedHintOfOther(t *testing.T) {
+// TestFeed_HintOtherThanHeartbeat fails if a hint is delivered that is not the next heartbeat of the
+// leader, or it does not cause a read.
+func TestFeed_HintOtherThanHeartbeat(t *testing.T) {
 	led := changefeed.Record{Epoch: "e", Leader: "p", Session: "s", Term: 7, Seq: 5, TTL: time.Second, Version: "v"}
 	free := led
 	free.Leader, free.Session, free.TTL = "", "", 0
@@ -436,7 +439,7 @@ func TestFeedHintOfOther(t *testing.T) {
 		"SeqFar":   {changefeed.Event{Record: led}, func(r *changefeed.Record) { r.Seq = 1000 }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			feedTest(t, 0, func(t *testing.T, s *scripted, feed changefeed.Feed) {
+			runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 				s.set(c.last.Record, nil)
 				if c.last.Missing {
 					s.set(changefeed.Record{}, changefeed.ErrNoRecord)
@@ -447,80 +450,81 @@ func TestFeedHintOfOther(t *testing.T) {
 				r.Seq, r.Version = 6, "w"
 				c.change(&r)
 				s.reports <- changefeed.Event{Record: r, Hint: true}
-				noEvent(t, feed)
+				requireNoEvent(t, feed)
 				s.requireReads(t, 2)
 			})
 		})
 	}
 }
 
-// TestFeedProvesHint: a read that confirms a hint is delivered as well, because it is proof.
-func TestFeedProvesHint(t *testing.T) {
-	feedTest(t, quiet, func(t *testing.T, s *scripted, feed changefeed.Feed) {
-		s.set(state(1), nil)
+// TestFeed_ConfirmedHint fails if a read that confirms a hint is not delivered.
+func TestFeed_ConfirmedHint(t *testing.T) {
+	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
+		s.set(recordWithSeq(1), nil)
 		s.reports <- changefeed.Event{}
-		require.Equal(t, changefeed.Event{Record: state(1)}, nextEvent(t, feed))
-		s.set(state(2), nil)
-		s.reports <- changefeed.Event{Record: state(2), Hint: true}
+		require.Equal(t, changefeed.Event{Record: recordWithSeq(1)}, nextEvent(t, feed))
+		s.set(recordWithSeq(2), nil)
+		s.reports <- changefeed.Event{Record: recordWithSeq(2), Hint: true}
 		require.True(t, nextEvent(t, feed).Hint)
-		require.Equal(t, changefeed.Event{Record: state(2)}, nextEvent(t, feed))
-		time.Sleep(10 * quiet)
-		noEvent(t, feed)
+		require.Equal(t, changefeed.Event{Record: recordWithSeq(2)}, nextEvent(t, feed))
+		time.Sleep(10 * quietTime)
+		requireNoEvent(t, feed)
 	})
 }
 
-// TestFeedHintFirst: a hint before the first event is not delivered.
-func TestFeedHintFirst(t *testing.T) {
-	feedTest(t, 0, func(t *testing.T, s *scripted, feed changefeed.Feed) {
-		s.set(state(1), nil)
-		s.reports <- changefeed.Event{Record: state(2), Hint: true}
-		require.Equal(t, changefeed.Event{Record: state(1)}, nextEvent(t, feed))
+// TestFeed_HintBeforeFirstEvent fails if a hint is the first event.
+func TestFeed_HintBeforeFirstEvent(t *testing.T) {
+	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
+		s.set(recordWithSeq(1), nil)
+		s.reports <- changefeed.Event{Record: recordWithSeq(2), Hint: true}
+		require.Equal(t, changefeed.Event{Record: recordWithSeq(1)}, nextEvent(t, feed))
 	})
 }
 
-// TestFeedKeepsNewest: a reader that is late receives the newest event alone.
-func TestFeedKeepsNewest(t *testing.T) {
-	feedTest(t, 0, func(t *testing.T, s *scripted, feed changefeed.Feed) {
+// TestFeed_LateReader fails if a reader that is late receives more than the newest event.
+func TestFeed_LateReader(t *testing.T) {
+	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		for seq := range uint64(100) {
-			s.reports <- changefeed.Event{Record: state(seq + 1)}
+			s.reports <- changefeed.Event{Record: recordWithSeq(seq + 1)}
 		}
 		synctest.Wait()
 		require.EqualValues(t, 100, nextEvent(t, feed).Record.Seq)
-		noEvent(t, feed)
+		requireNoEvent(t, feed)
 	})
 }
 
-// TestFeedWatchesAgain: a feed whose watch returns nil watches again immediately. After ErrNoRecord it
-// reports that the record is missing, and watches again after a pause.
-func TestFeedWatchesAgain(t *testing.T) {
-	feedTest(t, quiet, func(t *testing.T, s *scripted, feed changefeed.Feed) {
+// TestFeed_WatchReturns fails if the feed does not watch again immediately after nil, or does not report
+// a missing record and watch again after ErrNoRecord.
+func TestFeed_WatchReturns(t *testing.T) {
+	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		begin := time.Now()
 		s.ends <- nil
 		synctest.Wait()
-		s.requireOpens(t, 2)
+		s.requireWatches(t, 2)
 		require.Zero(t, time.Since(begin))
 		s.ends <- fmt.Errorf("no table: %w", changefeed.ErrNoRecord)
 		require.Equal(t, changefeed.Event{Missing: true}, nextEvent(t, feed))
-		s.requireOpens(t, 2)
-		s.set(state(1), nil)
+		s.requireWatches(t, 2)
+		s.set(recordWithSeq(1), nil)
 		s.reports <- changefeed.Event{}
 		require.Positive(t, time.Since(begin))
-		s.requireOpens(t, 3)
-		require.Equal(t, changefeed.Event{Record: state(1)}, nextEvent(t, feed))
+		s.requireWatches(t, 3)
+		require.Equal(t, changefeed.Event{Record: recordWithSeq(1)}, nextEvent(t, feed))
 	})
 }
 
-// TestFeedFails: errors of the watch and of reads end the feed, also if there is an unread event.
-func TestFeedFails(t *testing.T) {
+// TestFeed_Fails fails if an error of the watch or of a read does not end the feed, also if there is an
+// unread event.
+func TestFeed_Fails(t *testing.T) {
 	failed := errors.New("failed")
-	for name, fail := range map[string]func(s *scripted){
-		"Watch": func(s *scripted) { s.ends <- failed },
-		"Read":  func(s *scripted) { s.set(changefeed.Record{}, failed); s.reports <- changefeed.Event{} },
-		"Quiet": func(s *scripted) { s.set(changefeed.Record{}, failed); time.Sleep(quiet) },
+	for name, fail := range map[string]func(s *scriptedWatch){
+		"Watch": func(s *scriptedWatch) { s.ends <- failed },
+		"Read":  func(s *scriptedWatch) { s.set(changefeed.Record{}, failed); s.reports <- changefeed.Event{} },
+		"Quiet": func(s *scriptedWatch) { s.set(changefeed.Record{}, failed); time.Sleep(quietTime) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			feedTest(t, quiet, func(t *testing.T, s *scripted, feed changefeed.Feed) {
-				s.reports <- changefeed.Event{Record: state(1)}
+			runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
+				s.reports <- changefeed.Event{Record: recordWithSeq(1)}
 				fail(s)
 				synctest.Wait()
 				_, err := feed.Next(t.Context())
@@ -530,17 +534,17 @@ func TestFeedFails(t *testing.T) {
 	}
 }
 
-// TestFeedReadsLittle: a feed whose watch reports every write promptly reads the record at most
-// three times per heartbeat, also if the reports are hints or contain no record.
-func TestFeedReadsLittle(t *testing.T) {
-	const heartbeat, heartbeats = 5700 * time.Millisecond, 100 // reads after the quiet time are due twice
+// TestFeed_ReadsPerHeartbeat fails if a feed whose watch reports every write promptly reads the record
+// more than three times per heartbeat, also if the reports are hints or contain no record.
+func TestFeed_ReadsPerHeartbeat(t *testing.T) {
+	const heartbeat, heartbeats = 5700 * time.Millisecond, 100 // Two reads are due after the quiet time.
 	for name, report := range map[string]func(changefeed.Record) changefeed.Event{
 		"Record": func(r changefeed.Record) changefeed.Event { return changefeed.Event{Record: r} },
 		"Hint":   func(r changefeed.Record) changefeed.Event { return changefeed.Event{Record: r, Hint: true} },
 		"Zero":   func(changefeed.Record) changefeed.Event { return changefeed.Event{} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			feedTest(t, quiet, func(t *testing.T, s *scripted, feed changefeed.Feed) {
+			runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 				go func() {
 					for {
 						if _, err := feed.Next(context.Background()); err != nil {
@@ -548,96 +552,28 @@ func TestFeedReadsLittle(t *testing.T) {
 						}
 					}
 				}()
-				s.set(state(1), nil)
+				s.set(recordWithSeq(1), nil)
 				s.reports <- changefeed.Event{}
 				for i := range uint64(heartbeats) {
 					time.Sleep(heartbeat)
-					s.set(state(i+2), nil)
-					s.reports <- report(state(i + 2))
+					s.set(recordWithSeq(i+2), nil)
+					s.reports <- report(recordWithSeq(i + 2))
 				}
 				synctest.Wait()
-				reads, opens := s.counts()
+				reads, watches := s.counts()
 				require.LessOrEqual(t, reads, 3*heartbeats+10)
-				require.Equal(t, 1, opens, "the watch was replaced")
+				require.Equal(t, 1, watches, "the watch was replaced")
 			})
 		})
 	}
 }
 
-// TestFeedNotEstablished: a watch that reports nothing at first ends the feed.
-func TestFeedNotEstablished(t *testing.T) {
-	feedTest(t, quiet, func(t *testing.T, s *scripted, feed changefeed.Feed) {
+// TestFeed_NotEstablished fails if a watch that reports nothing at first does not end the feed.
+func TestFeed_NotEstablished(t *testing.T) {
+	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		begin := time.Now()
 		_, err := feed.Next(t.Context())
 		require.ErrorContains(t, err, "not established")
 		require.Equal(t, 10*time.Second, time.Since(begin), "connecting may take longer than the quiet time")
-	})
-}
-
-// TestCloseDoesNotWaitForStuckWatch: a watch that ignores its context does not block Close for more
-// than two seconds, nor Next.
-func TestCloseDoesNotWaitForStuckWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		feeds := changefeed.NewFeeds(nil, func(context.Context, func(changefeed.Event)) error {
-			<-release
-			return nil
-		}, 0)
-		feed, err := feeds.Subscribe(t.Context())
-		require.NoError(t, err)
-		begin := time.Now()
-		require.NoError(t, feed.Close())
-		_, err = feed.Next(t.Context())
-		require.ErrorIs(t, err, changefeed.ErrClosed)
-		require.NoError(t, feeds.Close())
-		require.LessOrEqual(t, time.Since(begin), 4*time.Second)
-		close(release)
-	})
-}
-
-// TestChangesOfFeeds: changes are delivered in order, then the error of the watch.
-func TestChangesOfFeeds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		feeds := changefeed.NewFeeds(nil, nil, 0)
-		defer feeds.Close()
-		failed := errors.New("failed")
-		_, err := feeds.Changes(t.Context(), func(context.Context, func(any)) error { return failed })
-		require.ErrorIs(t, err, failed)
-		c, err := feeds.Changes(t.Context(), func(_ context.Context, report func(any)) error {
-			for _, change := range []any{nil, 1, 2} {
-				report(change)
-			}
-			return failed
-		})
-		require.NoError(t, err)
-		for i := range 2 {
-			change, err := c.Next(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, i+1, change)
-		}
-		_, err = c.Next(t.Context())
-		require.ErrorIs(t, err, failed)
-		require.NoError(t, c.Close())
-		_, err = c.Next(t.Context())
-		require.ErrorIs(t, err, changefeed.ErrClosed)
-
-		c, err = feeds.Changes(t.Context(), func(ctx context.Context, report func(any)) error {
-			for _, change := range []any{nil, 1, 2} {
-				report(change)
-			}
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		require.NoError(t, err)
-		done, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, err = c.Next(done)
-		require.ErrorIs(t, err, context.Canceled)
-		change, err := c.Next(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, 1, change)
-		require.NoError(t, c.Close())
-		_, err = c.Next(t.Context())
-		require.ErrorIs(t, err, changefeed.ErrClosed, "although a change was not read")
 	})
 }

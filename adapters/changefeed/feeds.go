@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// closeLimit is how long Close of a store or a feed waits for drivers that do not react.
+// closeLimit is how long Close of a store or a feed waits for a driver that does not return.
 const closeLimit = 1500 * time.Millisecond
 
 // Feeds implements the feeds of a store, and the lifetime of its calls. A store creates one
 // with [NewFeeds] and calls its methods Subscribe and Close from its own; methods of the
-// store that send requests begin with [Feeds.Begin]. The methods may be called from any
-// goroutine.
+// store that send requests begin with [Feeds.Begin], or use [Call]. The methods may be called
+// from any goroutine.
 type Feeds struct {
 	read  func(ctx context.Context) (Record, error)
 	watch WatchFunc
@@ -54,10 +54,9 @@ type WatchFunc func(ctx context.Context, report func(Event)) error
 // NewFeeds returns the feeds of a store with the given Read method and watch function.
 //
 // If a watch reports nothing for the quiet time, its feed reads the record. The quiet time
-// also limits how long that read may take. If reads show
-// that a watch reports writes late or not at all, the feed reads the record more often, and
-// eventually replaces the watch. 0 disables all this, for watches that cannot lose a
-// change without returning an error.
+// also limits how long that read may take. If reads show that a watch reports writes late or
+// not at all, the feed reads the record more often, and eventually replaces the watch. 0
+// disables all this, for watches that cannot lose a change without returning an error.
 func NewFeeds(read func(ctx context.Context) (Record, error), watch WatchFunc, quiet time.Duration) *Feeds {
 	s := &Feeds{read: read, watch: watch, quiet: quiet, idle: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -79,8 +78,36 @@ func (s *Feeds) Begin(ctx context.Context) (both context.Context, end func(), er
 	return both, func() { stop(); cancel() }, nil
 }
 
-// Done returns a channel that is closed when Close is called.
-func (s *Feeds) Done() <-chan struct{} { return s.ctx.Done() }
+// Call sends a request by a driver that does not observe its context: it calls f on a separate
+// goroutine and returns its result. If ctx is done or the store is closed first, Call returns the
+// error of ctx or [ErrClosed]. f then continues until the driver returns, and its result is
+// dropped.
+func Call[T any](ctx context.Context, s *Feeds, f func(ctx context.Context) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	var zero T
+	both, end, err := s.Begin(ctx)
+	if err != nil {
+		return zero, err
+	}
+	defer end()
+	results := make(chan result, 1)
+	go func() {
+		value, err := f(both)
+		results <- result{value, err}
+	}()
+	select {
+	case r := <-results:
+		return r.value, r.err
+	case <-both.Done():
+	}
+	if s.Closed() {
+		return zero, ErrClosed
+	}
+	return zero, ctx.Err()
+}
 
 // Closed reports whether Close was called.
 func (s *Feeds) Closed() bool { return s.ctx.Err() != nil }
@@ -95,10 +122,19 @@ func (s *Feeds) Go(f func()) error {
 	}
 	s.running++
 	go func() {
-		defer s.leave()
+		defer s.goroutineDone()
 		f()
 	}()
 	return nil
+}
+
+func (s *Feeds) goroutineDone() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running--; s.running == 0 {
+		close(s.idle)
+		s.idle = make(chan struct{})
+	}
 }
 
 // Release calls f, which releases resources of a watch and may take time: on a goroutine
@@ -106,15 +142,6 @@ func (s *Feeds) Go(f func()) error {
 func (s *Feeds) Release(f func()) {
 	if s.Go(f) != nil {
 		f()
-	}
-}
-
-func (s *Feeds) leave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running--; s.running == 0 {
-		close(s.idle)
-		s.idle = make(chan struct{})
 	}
 }
 
@@ -126,17 +153,17 @@ func (s *Feeds) Close() error {
 	running, idle := s.running, s.idle
 	s.mu.Unlock()
 	if running > 0 {
-		await(idle)
+		waitToClose(idle)
 	}
 	return nil
 }
 
-// await waits for c for as long as Close may take.
-func await(c <-chan struct{}) {
-	limit := time.NewTimer(closeLimit)
-	defer limit.Stop()
+// waitToClose waits for done, but not longer than closeLimit.
+func waitToClose(done <-chan struct{}) {
+	timer := time.NewTimer(closeLimit)
+	defer timer.Stop()
 	select {
-	case <-c:
-	case <-limit.C:
+	case <-done:
+	case <-timer.C:
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
 )
 
 // Option configures a function of this package. Functions ignore options that do not apply
@@ -26,36 +26,40 @@ type optionFunc func(*options)
 func (f optionFunc) apply(o *options) { f(o) }
 
 type options struct {
-	ctx         context.Context
-	id          *string
-	heartbeat   time.Duration
-	min, max    time.Duration // election timeout; 0 stands for the default
-	lease       *time.Duration
-	drift       float64
-	guard       time.Duration
-	create      bool
-	keepLeading bool
-	log         *slog.Logger
-	clock       clock
-	random      func() float64
+	ctx       context.Context
+	id        *string
+	heartbeat time.Duration
+	// minTimeout and maxTimeout bound the election timeout. If both are 0, they get their defaults.
+	minTimeout, maxTimeout time.Duration
+	lease                  *time.Duration
+	drift                  float64
+	guard                  time.Duration
+	create                 bool
+	keepLeading            bool
+	log                    *slog.Logger
+	clock                  clock
+	random                 func() float64
 
-	cfg step.Config // what follows from all these
+	// cfg is the configuration that results from the other fields.
+	cfg protocol.Config
 }
 
 const (
 	defaultHeartbeat = time.Second
-	// defaultDrift lets one clock run 8/7 as fast as another.
+	// defaultDrift allows one clock to run 8/7 times as fast as another.
 	defaultDrift = 1.0 / 15
 	minHeartbeat = time.Millisecond
 	maxHeartbeat = 24 * time.Hour
-	// maxID is what every store can keep.
+	// maxTTL is the greatest TTL of a record.
+	maxTTL = 1000 * maxHeartbeat
+	// maxID is the length of the longest ID that all stores can keep, in bytes.
 	maxID = 4000
 )
 
 func newOptions(opts []Option) (*options, error) {
 	o := &options{
 		ctx: context.Background(), heartbeat: defaultHeartbeat, drift: defaultDrift, create: true,
-		log: slog.New(slog.DiscardHandler), clock: system{}, random: mathrand.Float64,
+		log: slog.New(slog.DiscardHandler), clock: systemClock{}, random: mathrand.Float64,
 	}
 	for _, opt := range opts {
 		if opt == nil {
@@ -63,14 +67,15 @@ func newOptions(opts []Option) (*options, error) {
 		}
 		opt.apply(o)
 	}
-	if err := o.settle(); err != nil {
+	if err := o.configure(); err != nil {
 		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
 	}
 	return o, nil
 }
 
-// settle fills in defaults, and says what cannot work.
-func (o *options) settle() error {
+// configure sets defaults and cfg. It returns an error if an option is invalid, or if the options
+// contradict each other.
+func (o *options) configure() error {
 	switch {
 	case o.ctx == nil:
 		return fmt.Errorf("WithContext(nil)")
@@ -81,27 +86,27 @@ func (o *options) settle() error {
 	case !(o.drift >= 0 && o.drift <= 0.5):
 		return fmt.Errorf("WithClockDrift(%v): must be between 0 and 0.5", o.drift)
 	}
-	if o.min == 0 && o.max == 0 {
-		o.min, o.max = 2*o.heartbeat, 4*o.heartbeat
+	if o.minTimeout == 0 && o.maxTimeout == 0 {
+		o.minTimeout, o.maxTimeout = 2*o.heartbeat, 4*o.heartbeat
 	}
 	kappa := (1 + o.drift) / (1 - o.drift)
-	lease := time.Duration(float64(o.min) / kappa)
+	lease := time.Duration(float64(o.minTimeout) / kappa)
 	if o.lease != nil {
 		lease = *o.lease
 	}
 	switch {
-	case o.min < 2*o.heartbeat:
-		return fmt.Errorf("WithElectionTimeout(%v, %v): the first must be at least two heartbeats of %v", o.min, o.max, o.heartbeat)
-	case o.max <= o.min:
-		return fmt.Errorf("WithElectionTimeout(%v, %v): the second must be greater than the first", o.min, o.max)
-	case o.max > 1000*maxHeartbeat:
-		return fmt.Errorf("WithElectionTimeout(%v, %v): the second is too long", o.min, o.max)
+	case o.minTimeout < 2*o.heartbeat:
+		return fmt.Errorf("WithElectionTimeout(%v, %v): the first must be at least two heartbeats of %v", o.minTimeout, o.maxTimeout, o.heartbeat)
+	case o.maxTimeout <= o.minTimeout:
+		return fmt.Errorf("WithElectionTimeout(%v, %v): the second must be greater than the first", o.minTimeout, o.maxTimeout)
+	case o.maxTimeout > maxTTL:
+		return fmt.Errorf("WithElectionTimeout(%v, %v): the second is too long", o.minTimeout, o.maxTimeout)
 	case o.guard < 0:
 		return fmt.Errorf("WithStopGuard(%v): must not be negative", o.guard)
-	case lease-o.guard <= o.heartbeat+o.timeout():
-		return fmt.Errorf("a lease of %v with a safety margin of %v (WithStopGuard) is too short for a heartbeat every %v that may take %v: use a longer lease or a shorter heartbeat interval", lease, o.guard, o.heartbeat, o.timeout())
-	case math.Floor(kappa*float64(lease)) > float64(o.min):
-		return fmt.Errorf("WithLease(%v): with a clock drift of %v it can last %v, which exceeds the shortest election timeout of %v", lease, o.drift, time.Duration(kappa*float64(lease)), o.min)
+	case lease-o.guard <= o.heartbeat+o.requestTimeout():
+		return fmt.Errorf("a lease of %v with a safety margin of %v (WithStopGuard) is too short for a heartbeat every %v that may take %v: use a longer lease or a shorter heartbeat interval", lease, o.guard, o.heartbeat, o.requestTimeout())
+	case math.Floor(kappa*float64(lease)) > float64(o.minTimeout):
+		return fmt.Errorf("WithLease(%v): with a clock drift of %v it can last %v, which exceeds the shortest election timeout of %v", lease, o.drift, time.Duration(kappa*float64(lease)), o.minTimeout)
 	}
 	if o.id == nil {
 		id := randomID()
@@ -110,16 +115,16 @@ func (o *options) settle() error {
 	if err := checkID(*o.id); err != nil {
 		return fmt.Errorf("WithID: %w", err)
 	}
-	o.cfg = step.Config{
-		ID: *o.id, Session: randomID(), Heartbeat: o.heartbeat, ElectionMin: o.min, ElectionMax: o.max,
+	o.cfg = protocol.Config{
+		ID: *o.id, Session: randomID(), Heartbeat: o.heartbeat, ElectionMin: o.minTimeout, ElectionMax: o.maxTimeout,
 		Lease: lease, Guard: o.guard, Kappa: kappa, KeepLeading: o.keepLeading, Create: o.create,
 	}
 	return nil
 }
 
-// timeout is how long a request may take: two must fit into what a lease is longer than
-// a heartbeat.
-func (o *options) timeout() time.Duration { return o.heartbeat / 2 }
+// requestTimeout is how long a request may take. A lease is longer than a heartbeat interval and one
+// request.
+func (o *options) requestTimeout() time.Duration { return o.heartbeat / 2 }
 
 func checkID(id string) error {
 	switch {
@@ -133,10 +138,10 @@ func checkID(id string) error {
 	return nil
 }
 
-// randomID has 128 bits.
+// randomID returns 128 random bits as text.
 func randomID() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
+	_, _ = rand.Read(b[:]) // It never returns an error.
 	return hex.EncodeToString(b[:])
 }
 
@@ -162,7 +167,7 @@ func WithHeartbeat(d time.Duration) Option { return optionFunc(func(o *options) 
 // of garbage collection or a wide-area network. min must be at least two heartbeats, and
 // max must be greater than min.
 func WithElectionTimeout(min, max time.Duration) Option {
-	return optionFunc(func(o *options) { o.min, o.max = min, max })
+	return optionFunc(func(o *options) { o.minTimeout, o.maxTimeout = min, max })
 }
 
 // WithLease sets the duration for which an acknowledged heartbeat confirms the leadership.

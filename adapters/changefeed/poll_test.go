@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-// polled is the store in memory, without its feed.
-func polled(t testing.TB) *storetest.Backend {
+// polledBackend returns a backend of stores in memory that are polled.
+func polledBackend(t testing.TB) *storetest.Backend {
 	table := memory.NewTable()
 	return &storetest.Backend{
 		New: func(testing.TB) changefeed.Store {
@@ -25,10 +25,14 @@ func polled(t testing.TB) *storetest.Backend {
 	}
 }
 
-func TestPollIsAStore(t *testing.T)           { storetest.Run(t, polled, storetest.FakeTime()) }
-func TestElectionsOnPolledStore(t *testing.T) { storetest.RunElection(t, polled, storetest.FakeTime()) }
+// TestPoll_Contract fails if a polled store does not satisfy the contract of stores.
+func TestPoll_Contract(t *testing.T) { storetest.Run(t, polledBackend, storetest.FakeTime()) }
 
-func TestPollRefuses(t *testing.T) {
+// TestPoll_Election fails if elections on a polled store do not satisfy their contract.
+func TestPoll_Election(t *testing.T) { storetest.RunElection(t, polledBackend, storetest.FakeTime()) }
+
+// TestPoll_InvalidArguments fails if Poll accepts an argument that it cannot use.
+func TestPoll_InvalidArguments(t *testing.T) {
 	_, err := changefeed.Poll(nil, time.Second)
 	require.ErrorIs(t, err, leaderelection.ErrNilConn)
 	_, err = changefeed.Poll(memory.NewTable().Store("election"), 0)

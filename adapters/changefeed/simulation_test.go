@@ -16,133 +16,132 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/step"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
-// A simulation holds an election of four, in fake time, in bad weather that a seed
-// decides. Clocks run too fast or too slow, requests are late, lost or carried out after
-// their callers gave up, feeds break, fall silent and tell things twice and in the wrong
-// order, programs are cut off, resign and come back, and every third time the record is
-// deleted. At no time do two lead, tokens grow, and when the weather is calm somebody
-// leads.
+// A simulation runs an election of four candidates in fake time, with faults that a seed determines:
+// clocks run too fast or too slow; requests are late, lost, or executed after the caller gave up; feeds
+// fail, become silent, repeat events and change their order; candidates are partitioned, or resign and
+// join again; and in every third simulation the record is deleted. There must never be two leaders,
+// tokens must increase, and there must be a leader when the faults are over.
 //
 //	go test ./adapters/changefeed -run Simulation -seeds 5000
 //	go test ./adapters/changefeed -run Simulation -seed 4711 -v
 var (
-	seeds   = flag.Uint64("seeds", 150, "how many simulations")
-	oneSeed = flag.Uint64("seed", 0, "this simulation only, with its history")
+	seeds   = flag.Uint64("seeds", 150, "number of simulations")
+	oneSeed = flag.Uint64("seed", 0, "run only this simulation, and print its history")
 )
 
+const simulatedTime = 60 * time.Second
+
 type simulation struct {
-	random *rand.Rand
+	random *rand.Rand // random determines the faults. Only the goroutine of run uses it.
 	table  *memory.Table
 	begin  time.Time
-	unsafe func(*step.Config)
-	losses bool
+	unsafe func(*protocol.Config) // unsafe changes the configuration of candidates, if it is not nil.
+	losses bool                   // losses reports whether the record is deleted.
 
 	mu         sync.Mutex
 	history    []string
 	violations []string
-	grants     []grant
-	latest     int64
+	grants     []simulatedGrant
+	lastToken  int64
 }
 
-// grant is a leadership that was told of.
-type grant struct {
-	who string
-	*leaderelection.Leadership
+// simulatedGrant is a leadership of a member.
+type simulatedGrant struct {
+	member     string
+	leadership *leaderelection.Leadership
 }
 
-// member is a program that takes part, again and again.
+// member is a program that joins the election one or more times.
 type member struct {
-	s     *simulation
-	name  string
-	net   *changefeedtest.Faulty
-	clock float64
-	wg    sync.WaitGroup
+	simulation *simulation
+	name       string
+	network    *changefeedtest.Faulty
+	clockRate  float64
+	running    sync.WaitGroup
 
-	mu  sync.Mutex
-	now *changefeed.Election
+	mu       sync.Mutex
+	election *changefeed.Election // election is the current candidate.
 }
 
-const simulated = 60 * time.Second
-
-func newSimulation(seed uint64) *simulation {
+func newSimulation(seed uint64, unsafe func(*protocol.Config)) *simulation {
 	return &simulation{
-		random: rand.New(rand.NewPCG(seed, 7)), table: memory.NewTable(), begin: time.Now(), losses: seed%3 == 0,
+		random: rand.New(rand.NewPCG(seed, 7)), table: memory.NewTable(), begin: time.Now(), unsafe: unsafe, losses: seed%3 == 0,
 	}
 }
 
-func (s *simulation) note(format string, args ...any) {
+func (s *simulation) record(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.history = append(s.history, fmt.Sprintf("%12v  ", time.Since(s.begin))+fmt.Sprintf(format, args...))
 }
 
-// led notes a leadership. If two last at one time, the first does when the second begins.
-func (s *simulation) led(who string, l *leaderelection.Leadership) {
-	s.note("%s leads with token %d until %v", who, l.Token(), l.Deadline().Sub(s.begin))
+// checkGrant checks a new leadership. If two leaderships overlap, the first is valid when the second
+// begins.
+func (s *simulation) checkGrant(member string, l *leaderelection.Leadership) {
+	s.record("%s is leader with token %d until %v", member, l.Token(), l.Deadline().Sub(s.begin))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.Err() != nil {
 		return
 	}
 	for _, g := range s.grants {
-		if g.Leadership != l && g.Err() == nil {
-			s.violations = append(s.violations, fmt.Sprintf("at %v %s (token %d) and %s (token %d) both lead",
-				time.Since(s.begin), g.who, g.Token(), who, l.Token()))
+		if g.leadership != l && g.leadership.Err() == nil {
+			s.violations = append(s.violations, fmt.Sprintf("at %v %s (token %d) and %s (token %d) are both leader",
+				time.Since(s.begin), g.member, g.leadership.Token(), member, l.Token()))
 		}
 	}
-	if l.Token() <= s.latest {
-		s.violations = append(s.violations, fmt.Sprintf("at %v %s leads with token %d, after %d", time.Since(s.begin), who, l.Token(), s.latest))
+	if l.Token() <= s.lastToken {
+		s.violations = append(s.violations, fmt.Sprintf("at %v %s is leader with token %d, after %d", time.Since(s.begin), member, l.Token(), s.lastToken))
 	}
-	s.latest = max(s.latest, l.Token())
-	s.grants = append(s.grants, grant{who, l})
+	s.lastToken = max(s.lastToken, l.Token())
+	s.grants = append(s.grants, simulatedGrant{member, l})
 }
 
-// take has the member take part.
-func (m *member) take(t *testing.T) {
-	e, err := changefeed.NewElectionOn(m.net, changefeed.WithID(m.name), changefeed.WithClockRate(m.clock),
-		changefeed.WithRandom(m.s.draw))
+// join makes the member join the election.
+func (m *member) join(t *testing.T) {
+	s := m.simulation
+	// The candidates' random numbers must not come from s.random, which determines the faults.
+	e, err := changefeed.NewElectionUnchecked(m.network, changefeed.WithID(m.name), changefeed.WithClockRate(m.clockRate),
+		changefeed.WithRandom(rand.Float64))
 	require.NoError(t, err)
-	if m.s.unsafe != nil {
-		m.s.unsafe(changefeed.Config(e))
+	if s.unsafe != nil {
+		s.unsafe(changefeed.Config(e))
 	}
 	m.mu.Lock()
-	m.now = e
+	m.election = e
 	m.mu.Unlock()
 	events := e.Events()
-	m.wg.Go(func() {
+	m.running.Go(func() {
 		if err := e.ElectLeader(); err != nil {
-			m.s.note("%s: %v", m.name, err)
+			s.record("%s: %v", m.name, err)
 		}
 	})
-	m.wg.Go(func() {
+	m.running.Go(func() {
 		for status := range e.Status() {
-			m.s.note("%s: %v", m.name, status)
+			s.record("%s: %v", m.name, status)
 			if status.Leadership != nil {
-				m.s.led(m.name, status.Leadership)
+				s.checkGrant(m.name, status.Leadership)
 			}
 		}
 	})
-	m.wg.Go(func() {
+	m.running.Go(func() {
 		for event := range events {
-			m.s.note("%s: %v", m.name, event)
+			s.record("%s: %v", m.name, event)
 		}
 	})
 }
-
-// draw is for candidates, which must not share what the schedule is drawn from.
-func (s *simulation) draw() float64 { return rand.Float64() }
 
 func (m *member) current() *changefeed.Election {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.now
+	return m.election
 }
 
-func (s *simulation) weather() changefeedtest.Faults {
+func (s *simulation) randomFaults() changefeedtest.Faults {
 	r := s.random
 	delays := []time.Duration{2 * time.Millisecond, 50 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second, 6 * time.Second}
 	return changefeedtest.Faults{
@@ -152,96 +151,112 @@ func (s *simulation) weather() changefeedtest.Faults {
 	}
 }
 
-// run plays the simulation, and returns for how much of it somebody led.
 func (s *simulation) run(t *testing.T) {
-	r := s.random
+	members := s.start(t)
+	s.injectFaults(t, members)
+	// Requests in flight need their time, and an election may follow.
+	time.Sleep(30 * time.Second)
+	s.checkResult()
+	for _, m := range members {
+		if err := m.current().Resign(); err != nil {
+			s.violations = append(s.violations, fmt.Sprintf("%s: Resign without faults: %v", m.name, err))
+		}
+	}
+	for _, m := range members {
+		m.running.Wait()
+		require.NoError(t, m.network.Close())
+	}
+}
+
+// start starts the members. Two of them have the fastest and the slowest clock.
+func (s *simulation) start(t *testing.T) []*member {
 	members := make([]*member, 4)
 	for i := range members {
 		members[i] = &member{
-			s: s, name: string(rune('A' + i)), clock: 0.935 + 0.13*r.Float64(),
-			net: changefeedtest.New(s.table.Store("election"), r.Uint64()),
+			simulation: s, name: string(rune('A' + i)), clockRate: 0.935 + 0.13*s.random.Float64(),
+			network: changefeedtest.New(s.table.Store("election"), s.random.Uint64()),
 		}
-		if i < 2 { // the extremes, always
-			members[i].clock = []float64{0.935, 1.065}[i]
+		if i < 2 {
+			members[i].clockRate = []float64{0.935, 1.065}[i]
 		}
-		members[i].take(t)
+		members[i].join(t)
 	}
+	return members
+}
+
+// injectFaults injects faults for simulatedTime, and then removes them.
+func (s *simulation) injectFaults(t *testing.T, members []*member) {
+	r := s.random
 	heals := make([]func(), len(members))
 	var lost time.Time
-	for end := s.begin.Add(simulated); time.Now().Before(end); {
+	for end := s.begin.Add(simulatedTime); time.Now().Before(end); {
 		time.Sleep(time.Duration(r.Int64N(int64(2 * time.Second))))
 		i := r.IntN(len(members))
 		m := members[i]
-		switch what := r.IntN(10); {
-		case what < 4:
-			w := s.weather()
-			s.note("%s: weather %+v", m.name, w)
-			m.net.Set(w)
-		case what < 5:
-			s.note("%s: calm", m.name)
-			m.net.Set(changefeedtest.Faults{})
-		case what < 7 && heals[i] == nil:
-			s.note("%s is cut off", m.name)
-			heals[i] = m.net.Cut()
-		case what < 7:
-			s.note("%s is back", m.name)
+		switch fault := r.IntN(10); {
+		case fault < 4:
+			faults := s.randomFaults()
+			s.record("%s: faults %+v", m.name, faults)
+			m.network.Set(faults)
+		case fault < 5:
+			s.record("%s: no faults", m.name)
+			m.network.Set(changefeedtest.Faults{})
+		case fault < 7 && heals[i] == nil:
+			s.record("%s is partitioned", m.name)
+			heals[i] = m.network.Cut()
+		case fault < 7:
+			s.record("%s is connected", m.name)
 			heals[i]()
 			heals[i] = nil
-		case what < 8 && !s.losses: // who comes back remembers nothing
-			s.note("%s resigns: %v", m.name, m.current().Resign())
-			m.take(t)
-		case what < 9:
-			other := members[r.IntN(len(members))].name
+		case fault < 8 && !s.losses: // The next candidate of the member does not know earlier terms.
+			s.record("%s resigns: %v", m.name, m.current().Resign())
+			m.join(t)
+		case fault < 9:
+			target := members[r.IntN(len(members))].name
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			s.note("%s nominates %s: %v", m.name, other, m.current().Elect(ctx, other))
+			s.record("%s elects %s: %v", m.name, target, m.current().Elect(ctx, target))
 			cancel()
 		case s.losses && time.Since(lost) > 15*time.Second:
 			lost = time.Now()
-			s.note("the record is lost")
+			s.record("the record is lost")
 			s.table.Lose("election")
 		}
 	}
-	s.note("calm")
+	s.record("no faults")
 	for i, m := range members {
 		if heals[i] != nil {
 			heals[i]()
 		}
-		m.net.Set(changefeedtest.Faults{})
-	}
-	// What is on its way still needs its time, and then an election may.
-	time.Sleep(30 * time.Second)
-	s.mu.Lock()
-	leads := false
-	for _, g := range s.grants {
-		leads = leads || g.Err() == nil
-	}
-	if !leads {
-		s.violations = append(s.violations, "nobody leads after half a minute of calm")
-	}
-	if len(s.grants) < 2 {
-		s.violations = append(s.violations, fmt.Sprintf("%d leaderships in all", len(s.grants)))
-	}
-	s.mu.Unlock()
-	for _, m := range members {
-		if err := m.current().Resign(); err != nil {
-			s.violations = append(s.violations, fmt.Sprintf("%s: Resign in calm weather: %v", m.name, err))
-		}
-	}
-	for _, m := range members {
-		m.wg.Wait()
-		require.NoError(t, m.net.Close())
+		m.network.Set(changefeedtest.Faults{})
 	}
 }
 
-func simulate(t *testing.T, seed uint64, unsafe func(*step.Config)) (s *simulation) {
+// checkResult checks that there is a leader, and that the simulation was not trivial.
+func (s *simulation) checkResult() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hasLeader := false
+	for _, g := range s.grants {
+		hasLeader = hasLeader || g.leadership.Err() == nil
+	}
+	if !hasLeader {
+		s.violations = append(s.violations, "there is no leader half a minute after the last fault")
+	}
+	if len(s.grants) < 2 {
+		s.violations = append(s.violations, fmt.Sprintf("there were %d leaderships", len(s.grants)))
+	}
+}
+
+func simulate(t *testing.T, seed uint64, unsafe func(*protocol.Config)) (s *simulation) {
 	synctest.Test(t, func(t *testing.T) {
-		s = newSimulation(seed)
-		s.unsafe = unsafe
+		s = newSimulation(seed, unsafe)
 		s.run(t)
 	})
 	return s
 }
 
+// TestSimulation fails if there are two leaders, tokens do not increase, or there is no leader after
+// the faults.
 func TestSimulation(t *testing.T) {
 	if *oneSeed != 0 {
 		s := simulate(t, *oneSeed, nil)
@@ -260,16 +275,18 @@ func TestSimulation(t *testing.T) {
 	t.Logf("%d simulations, %d leaderships", *seeds, leaderships)
 }
 
-// TestSimulationFindsWhatIsWrong: what is known to be unsafe is found to be.
-func TestSimulationFindsWhatIsWrong(t *testing.T) {
-	for name, unsafe := range map[string]func(*step.Config){
-		"HalfTheWait":   func(c *step.Config) { c.ElectionMin, c.ElectionMax, c.Kappa = c.ElectionMin/2, c.ElectionMax/2, 0 },
-		"ClocksTrusted": func(c *step.Config) { c.Lease, c.Kappa = c.ElectionMin*3/2, 1 },
+// TestSimulation_FindsViolations fails if simulations do not find that a configuration is unsafe.
+func TestSimulation_FindsViolations(t *testing.T) {
+	for name, unsafe := range map[string]func(*protocol.Config){
+		"HalfTheWait": func(c *protocol.Config) {
+			c.ElectionMin, c.ElectionMax, c.Kappa = c.ElectionMin/2, c.ElectionMax/2, 0
+		},
+		"ClockDriftIgnored": func(c *protocol.Config) { c.Lease, c.Kappa = c.ElectionMin*3/2, 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 300; seed++ {
 				for _, v := range simulate(t, seed, unsafe).violations {
-					if strings.Contains(v, "both lead") {
+					if strings.Contains(v, "are both leader") {
 						t.Logf("seed %d: %s", seed, v)
 						return
 					}

@@ -16,20 +16,20 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// quick is the heartbeat of what would take long otherwise.
-const quick = 200 * time.Millisecond
+// shortHeartbeat is the heartbeat of measurements that would take long with a longer one.
+const shortHeartbeat = 200 * time.Millisecond
 
-// apart is how long measurements that are compared with each other are apart: one that
-// follows another at once finds everything awake.
-const apart = 50 * time.Millisecond
+// measurementInterval is the time between measurements that are compared with each other. Without it,
+// the processes and goroutines involved would still be running, and not be woken.
+const measurementInterval = 50 * time.Millisecond
 
-// followers is how many follow where it is counted what that costs. The last number is
-// for the store in memory alone.
-var followers = []int{1, 10, 100}
+// followerCounts are the numbers of followers for which requests are counted. The last number is only
+// used for the store in memory.
+var followerCounts = []int{1, 10, 100}
 
-// Bounds of a fail-over in heartbeats, by the default options: election timeouts between
-// 2 and 4 heartbeats, clocks that drift by 1/15. The least is by the last heartbeat having
-// been written just a heartbeat before the crash. The mean is for two followers.
+// The bounds of a fail-over in heartbeats, with the default options: election timeouts between 2 and 4
+// heartbeats, and a clock drift of 1/15. A fail-over is shortest if the leader has written its last
+// heartbeat one heartbeat before the cut. The mean is for two followers.
 const (
 	drift         = 1.0 / 15
 	leastFailOver = 2/(1+drift) - 1
@@ -40,185 +40,185 @@ const (
 // BenchmarkFigures measures each store once, whatever b.N is.
 func BenchmarkFigures(b *testing.B) {
 	for _, s := range backends {
-		b.Run(s.name, func(b *testing.B) { figures(b, s) })
+		b.Run(s.name, func(b *testing.B) { measureStore(b, s) })
 	}
 }
 
-func figures(b *testing.B, s backend) {
+func measureStore(b *testing.B, s backend) {
 	open := s.start(b)
-	write, feed := writeToFeed(b, open)
-	first, over := handOver(b, open, true), handOver(b, open, false)
-	fail := failOver(b, open)
+	write, feed := measureWrites(b, open)
+	first, handOver := measureHandOver(b, open, true), measureHandOver(b, open, false)
+	failOver := measureFailOver(b, open)
 	var writes, requests []string
-	for _, n := range followers {
+	for _, n := range followerCounts {
 		if n > 10 && s.name != "memory" {
 			continue
 		}
-		w, r := load(b, open, n)
+		w, r := measureLoad(b, open, n)
 		writes, requests = append(writes, fmt.Sprintf("%.1f", w)), append(requests, fmt.Sprintf("%.1f", r))
 		b.ReportMetric(w, fmt.Sprintf("writes/s-%d", n))
 		b.ReportMetric(r, fmt.Sprintf("requests/s-%d", n))
 	}
-	times := float64(median(over)) / float64(median(feed))
-	b.ReportMetric(0, "ns/op") // the work is that of many operations
-	b.ReportMetric(ms(median(write)), "ms-write")
-	b.ReportMetric(ms(median(feed)), "ms-to-feed")
-	b.ReportMetric(ms(median(over)), "ms-hand-over")
-	b.ReportMetric(ms(median(first)), "ms-hand-over-first")
-	b.ReportMetric(heartbeats(median(fail)), "H-fail-over")
+	ratio := float64(median(handOver)) / float64(median(feed))
+	b.ReportMetric(0, "ns/op") // It would be the time of many operations.
+	b.ReportMetric(milliseconds(median(write)), "ms-write")
+	b.ReportMetric(milliseconds(median(feed)), "ms-to-feed")
+	b.ReportMetric(milliseconds(median(handOver)), "ms-hand-over")
+	b.ReportMetric(milliseconds(median(first)), "ms-hand-over-first")
+	b.ReportMetric(heartbeats(median(failOver)), "H-fail-over")
 	rows = append(rows, row{
-		s.name, inMS(median(write)), inMS(median(feed)), inMS(median(over)), fmt.Sprintf("%.1f", times), inMS(median(first)),
-		fmt.Sprintf("%.2f", heartbeats(median(fail))),
-		fmt.Sprintf("%.2f, %.2f", heartbeats(slices.Min(fail)), heartbeats(slices.Max(fail))),
+		s.name, formatMS(median(write)), formatMS(median(feed)), formatMS(median(handOver)), fmt.Sprintf("%.1f", ratio), formatMS(median(first)),
+		fmt.Sprintf("%.2f", heartbeats(median(failOver))),
+		fmt.Sprintf("%.2f, %.2f", heartbeats(slices.Min(failOver)), heartbeats(slices.Max(failOver))),
 		strings.Join(writes, " / "), strings.Join(requests, " / "),
 	})
 }
 
-// writeToFeed is how long a write takes, and how long after it was sent another client's
-// feed has told of it.
-func writeToFeed(b *testing.B, open opener) (write, feed []time.Duration) {
+// measureWrites returns the durations of writes, and the times from the sending of a write until the
+// feed of another client has delivered it.
+func measureWrites(b *testing.B, open openFunc) (write, feed []time.Duration) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
-	one, two := open(b, "writes"), open(b, "writes")
-	defer one.end(b)
-	defer two.end(b)
-	require.NoError(b, one.Start(ctx))
-	require.NoError(b, two.Start(ctx))
-	require.NoError(b, one.Create(ctx, changefeed.Record{Epoch: "one", Seq: 1, TTL: time.Second}))
-	r, err := one.Read(ctx)
+	writer, reader := open(b, "writes"), open(b, "writes")
+	defer writer.close(b)
+	defer reader.close(b)
+	require.NoError(b, writer.Start(ctx))
+	require.NoError(b, reader.Start(ctx))
+	require.NoError(b, writer.Create(ctx, changefeed.Record{Epoch: "one", Seq: 1, TTL: time.Second}))
+	r, err := writer.Read(ctx)
 	require.NoError(b, err)
-	f, err := two.Subscribe(ctx)
+	f, err := reader.Subscribe(ctx)
 	require.NoError(b, err)
 	defer f.Close()
 	_, err = f.Next(ctx)
 	require.NoError(b, err)
-	type told struct {
+	type delivery struct {
 		seq uint64
 		at  time.Time
 		err error
 	}
-	events := make(chan told)
-	reading, stop := context.WithCancel(ctx)
-	ended := make(chan struct{})
+	deliveries := make(chan delivery)
+	readCtx, stopReading := context.WithCancel(ctx)
+	stopped := make(chan struct{})
 	go func() {
-		defer close(ended)
+		defer close(stopped)
 		for {
-			e, err := f.Next(reading)
+			e, err := f.Next(readCtx)
 			select {
-			case events <- told{e.Record.Seq, time.Now(), err}:
-			case <-reading.Done():
+			case deliveries <- delivery{e.Record.Seq, time.Now(), err}:
+			case <-readCtx.Done():
 			}
 			if err != nil {
 				return
 			}
 		}
 	}()
-	defer func() { stop(); <-ended }()
-	pace := time.NewTicker(apart)
-	defer pace.Stop()
+	defer func() { stopReading(); <-stopped }()
+	ticker := time.NewTicker(measurementInterval)
+	defer ticker.Stop()
 	for range 50 {
-		<-pace.C
+		<-ticker.C
 		next := r
 		next.Seq++
 		sent := time.Now()
-		answer := make(chan time.Time, 1)
-		go func() { // the feed may be quicker than the answer
-			r, err = one.Heartbeat(ctx, r, next)
-			answer <- time.Now()
+		responded := make(chan time.Time, 1)
+		go func() { // The feed may be faster than the response.
+			r, err = writer.Heartbeat(ctx, r, next)
+			responded <- time.Now()
 		}()
-		var e told
-		for e.seq != next.Seq {
-			e = <-events
-			require.NoError(b, e.err)
+		var d delivery
+		for d.seq != next.Seq {
+			d = <-deliveries
+			require.NoError(b, d.err)
 		}
-		at := <-answer
+		at := <-responded
 		require.NoError(b, err)
-		write, feed = append(write, at.Sub(sent)), append(feed, e.at.Sub(sent))
+		write, feed = append(write, at.Sub(sent)), append(feed, d.at.Sub(sent))
 	}
 	return write, feed
 }
 
-// handOver is how long after a call of Resign another was told that it leads; there are
-// two others. Whoever has resigned stands again: on a new connection, so that each leader
-// is one whose connection has never written before, or on the one it had.
-func handOver(b *testing.B, open opener, fresh bool) (took []time.Duration) {
+// measureHandOver returns the times from the call of Resign until one of two followers receives the
+// status of a leader. The candidate that has resigned joins again: if newConnection is set, on a new
+// connection, so that the connection of each leader has never written before.
+func measureHandOver(b *testing.B, open openFunc, newConnection bool) (durations []time.Duration) {
 	b.Helper()
-	c := newCast(b, open, fmt.Sprint("hand-over-", fresh), time.Second, false, 3)
+	e := newElection(b, open, fmt.Sprint("hand-over-", newConnection), time.Second, false, 3)
 	for range 30 {
-		c.settled()
-		time.Sleep(apart) // as between the writes that this is compared with
-		old := c.settled()
+		e.awaitSettled()
+		time.Sleep(measurementInterval)
+		old := e.awaitSettled()
 		begin := time.Now()
-		c.resign(old)
-		_, at := c.next(old)
-		took = append(took, at.Sub(begin))
-		if fresh {
-			old.client.end(b)
-			c.join()
+		e.resign(old)
+		_, at := e.awaitNextLeader(old)
+		durations = append(durations, at.Sub(begin))
+		if newConnection {
+			old.client.close(b)
+			e.join()
 		} else {
-			c.stand(old.client, nil)
+			e.joinOn(old.client, nil)
 		}
 	}
-	c.disband()
-	return took
+	e.close()
+	return durations
 }
 
-// failOver is how long after the leader was cut off one of two others was told that it
-// leads. The cut comes at any time between two heartbeats.
-func failOver(b *testing.B, open opener) (took []time.Duration) {
+// measureFailOver returns the times from a cut of the leader's network, at a random time between two
+// heartbeats, until one of two followers receives the status of a leader.
+func measureFailOver(b *testing.B, open openFunc) (durations []time.Duration) {
 	b.Helper()
-	c := newCast(b, open, "fail-over", quick, true, 3)
+	e := newElection(b, open, "fail-over", shortHeartbeat, true, 3)
 	for range 10 {
-		c.settled()
-		time.Sleep(rand.N(quick)) // where between two heartbeats the leader is cut off
-		old := c.settled()
+		e.awaitSettled()
+		time.Sleep(rand.N(shortHeartbeat))
+		old := e.awaitSettled()
 		begin := time.Now()
-		heal := old.net.Cut()
-		_, at := c.next(old)
-		took = append(took, at.Sub(begin))
+		heal := old.network.Cut()
+		_, at := e.awaitNextLeader(old)
+		durations = append(durations, at.Sub(begin))
 		heal()
-		c.leave(old)
-		c.join()
+		e.leave(old)
+		e.join()
 	}
-	c.disband()
-	return took
+	e.close()
+	return durations
 }
 
-// load is how many writes a second the store gets from all, and how many requests from
-// those who follow.
-func load(b *testing.B, open opener, n int) (writes, requests float64) {
+// measureLoad returns the number of writes a second of all candidates, and of requests of followers.
+func measureLoad(b *testing.B, open openFunc, followers int) (writes, requests float64) {
 	b.Helper()
-	c := newCast(b, open, fmt.Sprint("load-", n), quick, false, n+1)
-	leader := c.settled()
-	require.Positive(b, leader.requests(), "requests are not counted")
-	count := func() (requests uint64) {
-		for _, p := range c.all {
-			if p != leader {
-				requests += p.requests()
+	e := newElection(b, open, fmt.Sprint("load-", followers), shortHeartbeat, false, followers+1)
+	leader := e.awaitSettled()
+	require.Positive(b, leader.client.requests(), "requests are not counted")
+	countRequests := func() (requests uint64) {
+		for _, c := range e.candidates {
+			if c != leader {
+				requests += c.client.requests()
 			}
 		}
 		return requests
 	}
-	begin, writesBefore, requestsBefore := time.Now(), c.writes.Load(), count()
-	time.Sleep(25 * quick) // that is what is measured
+	begin, writesBefore, requestsBefore := time.Now(), e.writes.Load(), countRequests()
+	time.Sleep(25 * shortHeartbeat)
 	seconds := time.Since(begin).Seconds()
-	writes = float64(c.writes.Load()-writesBefore) / seconds
-	requests = float64(count()-requestsBefore) / seconds
-	if now := c.settled(); now != leader {
-		b.Logf("with %d followers the leader has changed meanwhile: the machine is too busy", n)
+	writes = float64(e.writes.Load()-writesBefore) / seconds
+	requests = float64(countRequests()-requestsBefore) / seconds
+	if now := e.awaitSettled(); now != leader {
+		b.Logf("with %d followers the leader has changed during the measurement: the machine is too busy", followers)
 	}
-	c.disband()
+	e.close()
 	return writes, requests
 }
 
-func median(all []time.Duration) time.Duration {
-	sorted := slices.Sorted(slices.Values(all))
+func median(durations []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(durations))
 	return sorted[len(sorted)/2]
 }
 
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-func inMS(d time.Duration) string { return fmt.Sprintf("%.2g ms", ms(d)) }
+func formatMS(d time.Duration) string { return fmt.Sprintf("%.2g ms", milliseconds(d)) }
 
-func heartbeats(d time.Duration) float64 { return float64(d) / float64(quick) }
+// heartbeats returns d in heartbeats of measureFailOver.
+func heartbeats(d time.Duration) float64 { return float64(d) / float64(shortHeartbeat) }

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// row is what was measured on one store.
+// row contains the results of one store.
 type row []string
 
 var header = row{
@@ -19,16 +19,16 @@ var header = row{
 	"writes/s", "requests/s of followers",
 }
 
-// rows are those of the stores that were measured, in order.
+// rows contains the results of all measured stores.
 var rows []row
 
 func (r row) String() string { return "| " + strings.Join(r, " | ") + " |" }
 
-// tests is m, whose Run prints what was measured.
-type tests struct{ *testing.M }
+// reportingM is a testing.M whose Run prints the results.
+type reportingM struct{ *testing.M }
 
-func (t tests) Run() int {
-	code := t.M.Run()
+func (m reportingM) Run() int {
+	code := m.M.Run()
 	if len(rows) == 0 {
 		return code
 	}
@@ -38,12 +38,12 @@ func (t tests) Run() int {
 	for _, r := range rows {
 		fmt.Println(r)
 	}
-	fmt.Printf("\nWrites and requests with %v followers (%s).\n", followers, "memory: all; other stores: all but the last")
-	fmt.Printf("Fail-over has to be between %.2f and %.2f H, by clocks, and %.2f on average.\n", leastFailOver, mostFailOver, meanFailOver)
+	fmt.Printf("\nWrites and requests with %v followers (%s).\n", followerCounts, "memory: all; other stores: all but the last")
+	fmt.Printf("A fail-over must take between %.2f and %.2f H, by clocks, and %.2f on average.\n", leastFailOver, mostFailOver, meanFailOver)
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
 		fmt.Printf("Load of the machine afterwards: %s", load)
 	}
 	return code
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(tests{m}) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(reportingM{m}) }

@@ -2,8 +2,8 @@
 
 package changefeed_test
 
-// The stores that are measured, each on a server of its own. Every candidate has a
-// connection of its own, which counts what it asks the server for.
+// The measured stores. Each store has a separate server, and each candidate has a separate connection,
+// which counts the requests to the server.
 
 import (
 	"context"
@@ -37,26 +37,27 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
-// client is a store and the connection below it.
+// client is a store with its connection.
 type client struct {
 	changefeed.Store
-	requests func() uint64 // how many were sent so far
-	hangUp   func()
+	requests   func() uint64 // requests returns the number of requests that were sent.
+	disconnect func()
 }
 
-func (c client) end(b *testing.B) {
+// close closes the store and the connection.
+func (c client) close(b *testing.B) {
 	b.Helper()
 	require.NoError(b, c.Close())
-	c.hangUp()
+	c.disconnect()
 }
 
-// opener makes a client of the election that is named, which is the caller's to end.
-type opener func(b *testing.B, election string) client
+// openFunc connects a client of an election. The caller must close it.
+type openFunc func(b *testing.B, election string) client
 
-// backend is a system that keeps elections; start runs a server until the benchmark ends.
+// backend is a kind of store. start starts a server, which runs until the benchmark ends.
 type backend struct {
 	name  string
-	start func(b *testing.B) opener
+	start func(b *testing.B) openFunc
 }
 
 var backends = []backend{
@@ -68,48 +69,48 @@ var backends = []backend{
 	{"zookeeper", startZooKeeper},
 }
 
-// counter is how many requests a connection has sent.
+// counter counts the requests of a connection.
 type counter struct{ n atomic.Uint64 }
 
 func (c *counter) add() { c.n.Add(1) }
 
-// asked counts what is asked of a store in memory: there is nothing below it.
-type asked struct {
+// memoryStore counts the requests to a store in memory, which has no connection.
+type memoryStore struct {
 	changefeed.Store
 	counter
 }
 
-func (a *asked) Read(ctx context.Context) (changefeed.Record, error) {
-	a.add()
-	return a.Store.Read(ctx)
+func (s *memoryStore) Read(ctx context.Context) (changefeed.Record, error) {
+	s.add()
+	return s.Store.Read(ctx)
 }
 
-func (a *asked) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	a.add()
-	return a.Store.Heartbeat(ctx, prev, next)
+func (s *memoryStore) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+	s.add()
+	return s.Store.Heartbeat(ctx, prev, next)
 }
 
-func startMemory(*testing.B) opener {
+func startMemory(*testing.B) openFunc {
 	table := memory.NewTable()
 	return func(_ *testing.B, election string) client {
-		s := &asked{Store: table.Store(election)}
+		s := &memoryStore{Store: table.Store(election)}
 		return client{s, s.n.Load, func() {}}
 	}
 }
 
-// server runs one of internal/testenv/dbserver.
-func server(b *testing.B, start func(args ...string) (*dbserver.Server, error)) *dbserver.Server {
+// startServer starts a server of package dbserver.
+func startServer(b *testing.B, start func(args ...string) (*dbserver.Server, error)) *dbserver.Server {
 	b.Helper()
 	s, err := start()
 	if errors.Is(err, dbserver.ErrMissing) && os.Getenv("ZKTEST_REAL") != "required" {
-		b.Skipf("NOT TRIED: %v", err)
+		b.Skipf("not measured: %v", err)
 	}
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, s.Close()) })
 	return s
 }
 
-// Commands are counted by a hook: all but those of subscriptions.
+// A hook counts all commands of Redis, except those of subscriptions.
 
 func (c *counter) DialHook(next redisclient.DialHook) redisclient.DialHook { return next }
 
@@ -127,8 +128,8 @@ func (c *counter) ProcessPipelineHook(next redisclient.ProcessPipelineHook) redi
 	}
 }
 
-func startRedis(b *testing.B) opener {
-	s := server(b, dbserver.Redis)
+func startRedis(b *testing.B) openFunc {
+	s := startServer(b, dbserver.Redis)
 	return func(b *testing.B, election string) client {
 		conn, count := redisclient.NewClient(&redisclient.Options{Addr: s.Addr()}), &counter{}
 		conn.AddHook(count)
@@ -138,8 +139,8 @@ func startRedis(b *testing.B) opener {
 	}
 }
 
-func startNATS(b *testing.B) opener {
-	s := server(b, dbserver.NATS)
+func startNATS(b *testing.B) openFunc {
+	s := startServer(b, dbserver.NATS)
 	return func(b *testing.B, election string) client {
 		conn, err := natsclient.Connect("nats://"+s.Addr(), natsclient.MaxReconnects(-1), natsclient.IgnoreAuthErrorAbort())
 		require.NoError(b, err)
@@ -149,7 +150,7 @@ func startNATS(b *testing.B) opener {
 	}
 }
 
-// Statements are counted by a tracer, those of the feed's connection too.
+// A tracer counts the statements of PostgreSQL, also those of the connection of the feed.
 
 func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	c.add()
@@ -158,8 +159,8 @@ func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQ
 
 func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-func startPostgres(b *testing.B) opener {
-	s := server(b, dbserver.Postgres)
+func startPostgres(b *testing.B) openFunc {
+	s := startServer(b, dbserver.Postgres)
 	return func(b *testing.B, election string) client {
 		config, err := pgxpool.ParseConfig("postgres://postgres@" + s.Addr() + "/postgres?sslmode=disable")
 		require.NoError(b, err)
@@ -174,7 +175,7 @@ func startPostgres(b *testing.B) opener {
 	}
 }
 
-func startEtcd(b *testing.B) opener {
+func startEtcd(b *testing.B) openFunc {
 	cluster := etcdserver.Start(b, etcdserver.Config{})
 	return func(b *testing.B, election string) client {
 		count := &counter{}
@@ -193,7 +194,7 @@ func startEtcd(b *testing.B) opener {
 	}
 }
 
-// zkConn counts requests: the driver writes one at a time.
+// zkConn counts the requests to ZooKeeper. The driver sends each of them by one Write.
 type zkConn struct {
 	net.Conn
 	*counter
@@ -207,11 +208,11 @@ func (c zkConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-type quiet struct{}
+type discardLogger struct{}
 
-func (quiet) Printf(string, ...any) {}
+func (discardLogger) Printf(string, ...any) {}
 
-func startZooKeeper(b *testing.B) opener {
+func startZooKeeper(b *testing.B) openFunc {
 	const sessionTimeout = 4 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -220,12 +221,12 @@ func startZooKeeper(b *testing.B) opener {
 		if os.Getenv("ZKTEST_REAL") == "required" {
 			b.Fatalf("no Apache ZooKeeper to measure: %v", err)
 		}
-		b.Skipf("NOT TRIED with Apache ZooKeeper: %v", err)
+		b.Skipf("not measured with Apache ZooKeeper: %v", err)
 	}
 	b.Cleanup(func() { require.NoError(b, e.Close()) })
 	return func(b *testing.B, election string) client {
 		count := &counter{}
-		conn, _, err := zk.Connect(e.Addrs(), sessionTimeout, zk.WithLogger(quiet{}),
+		conn, _, err := zk.Connect(e.Addrs(), sessionTimeout, zk.WithLogger(discardLogger{}),
 			zk.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
 				c, err := net.DialTimeout(network, address, timeout)
 				return zkConn{c, count}, err

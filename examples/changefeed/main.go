@@ -1,12 +1,12 @@
-// Command changefeed holds an election of two feeds on a store that tells of its changes.
-// They print what they become: one leads, hands over to the other, and when that one has
-// resigned it leads again.
+// Command changefeed runs an election of two candidates on a store with a changefeed. They print
+// their roles: one of them becomes leader and hands over to the other, which resigns, so that the
+// first becomes leader again.
 //
 //	go run ./examples/changefeed                  # in memory
 //	go run ./examples/changefeed --store postgres://user@host/database
 //
-// Package storeurl lists the stores. A program that knows its store imports that store's
-// package alone.
+// Package storeurl lists the stores. A program that always uses the same store only imports the
+// package of that store.
 package main
 
 import (
@@ -27,38 +27,41 @@ import (
 )
 
 func main() {
-	store := flag.String("store", "memory:", "where to keep the record: an address that begins with "+strings.Join(storeurl.Schemes(), ":, ")+":")
-	heartbeat := flag.Duration("heartbeat", 250*time.Millisecond, "how often a leader writes it")
+	store := flag.String("store", "memory:", "address of the store, which begins with "+strings.Join(storeurl.Schemes(), ":, ")+":")
+	heartbeat := flag.Duration("heartbeat", 250*time.Millisecond, "time between two heartbeats of the leader")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *store, *heartbeat, os.Stdout); err != nil {
+	if err := runElection(ctx, *store, *heartbeat, os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// feed is one that takes part.
-type feed struct {
-	*changefeed.Election
-	name   string
-	leads  chan struct{} // gets a value when it leads
-	reader sync.WaitGroup
+// candidate is a candidate whose statuses are printed.
+type candidate struct {
+	election *changefeed.Election
+	name     string
+	elected  chan struct{} // elected receives a value when the candidate becomes leader.
+	running  sync.WaitGroup
 }
 
-// start has a feed take part, and print what it becomes.
-func start(ctx context.Context, store changefeed.Store, name string, heartbeat time.Duration, print func(string, ...any)) (*feed, error) {
+// printFunc prints a line.
+type printFunc func(format string, args ...any)
+
+// startCandidate starts a candidate, which prints its role when it changes.
+func startCandidate(ctx context.Context, store changefeed.Store, name string, heartbeat time.Duration, print printFunc) (*candidate, error) {
 	election, err := changefeed.NewElection(store,
 		changefeed.WithContext(ctx), changefeed.WithID(name), changefeed.WithHeartbeat(heartbeat))
 	if err != nil {
 		return nil, err
 	}
-	f := &feed{Election: election, name: name, leads: make(chan struct{}, 1)}
-	f.reader.Go(func() {
+	c := &candidate{election: election, name: name, elected: make(chan struct{}, 1)}
+	c.running.Go(func() {
 		if err := election.ElectLeader(); err != nil {
 			print("%s: the candidacy is over: %v", name, err)
 		}
 	})
-	f.reader.Go(func() {
+	c.running.Go(func() {
 		role := leaderelection.Role(-1)
 		for status := range election.Status() {
 			if status.Role != role {
@@ -67,17 +70,17 @@ func start(ctx context.Context, store changefeed.Store, name string, heartbeat t
 			}
 			if role == leaderelection.Leader {
 				select {
-				case f.leads <- struct{}{}:
+				case c.elected <- struct{}{}:
 				default:
 				}
 			}
 		}
 	})
-	return f, nil
+	return c, nil
 }
 
-// run plays the story, and ends early with ctx.
-func run(ctx context.Context, store string, heartbeat time.Duration, out io.Writer) error {
+// runElection runs an election of two candidates, until both have resigned or ctx is done.
+func runElection(ctx context.Context, store string, heartbeat time.Duration, out io.Writer) error {
 	opened, err := storeurl.Open(ctx, storeurl.Config{URL: store, Election: "example"})
 	if err != nil {
 		return err
@@ -89,51 +92,51 @@ func run(ctx context.Context, store string, heartbeat time.Duration, out io.Writ
 		defer mu.Unlock()
 		fmt.Fprintf(out, format+"\n", args...)
 	}
-	feeds := make([]*feed, 2)
+	candidates := make([]*candidate, 2)
 	for i, name := range []string{"feedA", "feedB"} {
 		s, err := opened.New()
 		if err != nil {
 			return err
 		}
 		defer s.Close()
-		if feeds[i], err = start(ctx, s, name, heartbeat, print); err != nil {
+		if candidates[i], err = startCandidate(ctx, s, name, heartbeat, print); err != nil {
 			return err
 		}
-		defer feeds[i].reader.Wait()
-		defer feeds[i].Resign()
+		defer candidates[i].running.Wait()
+		defer candidates[i].election.Resign()
 	}
-	return story(ctx, feeds[0], feeds[1], print)
+	return transferLeadership(ctx, candidates[0], candidates[1], print)
 }
 
-// story has leadership go from one to the other and back.
-func story(ctx context.Context, a, b *feed, print func(string, ...any)) error {
-	select { // whoever it is
-	case <-a.leads:
-	case <-b.leads:
+// transferLeadership makes the leader hand over to the other candidate, which then resigns.
+func transferLeadership(ctx context.Context, a, b *candidate, print printFunc) error {
+	select {
+	case <-a.elected:
+	case <-b.elected:
 		a, b = b, a
 	case <-ctx.Done():
 		return nil
 	}
-	leadership := a.Current().Leadership
-	print("%s is leader: %v, %s is leader: %v", a.name, leadership != nil, b.name, b.Current().Role == leaderelection.Leader)
+	isLeader := func(c *candidate) bool { return c.election.Current().Role == leaderelection.Leader }
+	print("%s is leader: %v, %s is leader: %v", a.name, isLeader(a), b.name, isLeader(b))
 	print("%s hands over to %s", a.name, b.name)
-	if err := a.Elect(ctx, b.name); err != nil {
+	if err := a.election.Elect(ctx, b.name); err != nil {
 		return err
 	}
 	select {
-	case <-b.leads:
+	case <-b.elected:
 	case <-ctx.Done():
 		return nil
 	}
 	print("%s resigns", b.name)
-	if err := b.Resign(); err != nil {
+	if err := b.election.Resign(); err != nil {
 		return err
 	}
 	select {
-	case <-a.leads:
+	case <-a.elected:
 	case <-ctx.Done():
 		return nil
 	}
 	print("%s resigns", a.name)
-	return a.Resign()
+	return a.election.Resign()
 }

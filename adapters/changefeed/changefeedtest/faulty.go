@@ -20,7 +20,7 @@ var ErrInjected = errors.New("changefeedtest: injected")
 // The zero Faults injects nothing.
 type Faults struct {
 	// Delay is the maximum time that a request takes to reach the store, and the maximum
-	// time that its answer takes to return.
+	// time that its response takes to return.
 	Delay time.Duration
 	// Before is the probability that a request fails before it is applied. After is the
 	// probability that it fails after it was applied.
@@ -49,8 +49,8 @@ type Faulty struct {
 	mu     sync.Mutex
 	random *rand.Rand
 	faults Faults
-	cut    chan struct{} // closed when the network is whole; nil while it is
-	dead   chan struct{} // Close was called
+	healed chan struct{} // healed is closed when the network is healed, and nil if it is not cut.
+	closed chan struct{} // closed is closed by Close.
 	once   sync.Once
 }
 
@@ -59,7 +59,7 @@ var _ changefeed.Store = (*Faulty)(nil)
 // New returns a client of store without faults. The seed determines which requests and
 // events fail, in their order.
 func New(store changefeed.Store, seed uint64) *Faulty {
-	return &Faulty{store: store, random: rand.New(rand.NewPCG(seed, 6)), dead: make(chan struct{})}
+	return &Faulty{store: store, random: rand.New(rand.NewPCG(seed, 6)), closed: make(chan struct{})}
 }
 
 // Set sets the faults of later requests and events.
@@ -75,57 +75,57 @@ func (f *Faulty) Set(faults Faults) {
 func (f *Faulty) Cut() (heal func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.cut == nil {
-		f.cut = make(chan struct{})
+	if f.healed == nil {
+		f.healed = make(chan struct{})
 	}
-	whole := f.cut
-	var once sync.Once
-	return func() {
-		once.Do(func() {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			if f.cut == whole {
-				f.cut = nil
-				close(whole)
-			}
-		})
-	}
+	healed := f.healed
+	return sync.OnceFunc(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.healed == healed {
+			f.healed = nil
+			close(healed)
+		}
+	})
 }
 
-// severed is closed when the network is whole again; nil while it is.
-func (f *Faulty) severed() <-chan struct{} {
+// untilHealed returns a channel that is closed when the network is healed, or nil if it is not cut.
+func (f *Faulty) untilHealed() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.cut
+	return f.healed
 }
 
-// plan is what happens to one request.
-type plan struct {
-	there, back         time.Duration
-	before, after, late bool
+// requestFaults are the faults of one request.
+type requestFaults struct {
+	requestDelay, responseDelay time.Duration
+	before, after, late         bool
 }
 
-func (f *Faulty) plan() plan {
+func (f *Faulty) drawRequestFaults() requestFaults {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w := f.faults
-	return plan{
-		there: f.upTo(w.Delay), back: f.upTo(w.Delay),
-		before: f.happens(w.Before), after: f.happens(w.After), late: f.happens(w.Late),
+	faults := f.faults
+	return requestFaults{
+		requestDelay: f.drawDuration(faults.Delay), responseDelay: f.drawDuration(faults.Delay),
+		before: f.draw(faults.Before), after: f.draw(faults.After), late: f.draw(faults.Late),
 	}
 }
 
-// happens draws; mu is held. So does upTo.
-func (f *Faulty) happens(chance float64) bool { return chance > 0 && f.random.Float64() < chance }
+// draw returns true with a probability. The caller must hold mu.
+func (f *Faulty) draw(probability float64) bool {
+	return probability > 0 && f.random.Float64() < probability
+}
 
-func (f *Faulty) upTo(d time.Duration) time.Duration {
+// drawDuration returns a duration of at most d. The caller must hold mu.
+func (f *Faulty) drawDuration(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
 	}
 	return time.Duration(f.random.Int64N(int64(d) + 1))
 }
 
-// sleep reports whether d has passed before f was closed.
+// sleep waits for d. It returns false if f is closed first.
 func (f *Faulty) sleep(d time.Duration) bool {
 	if d <= 0 {
 		return true
@@ -135,21 +135,21 @@ func (f *Faulty) sleep(d time.Duration) bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-f.dead:
+	case <-f.closed:
 		return false
 	}
 }
 
-// request sends one that call carries out.
+// request sends the request that call executes at the store.
 func (f *Faulty) request(ctx context.Context, call func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	p := f.plan()
-	answer := make(chan error, 1)
+	faults := f.drawRequestFaults()
+	response := make(chan error, 1)
 	f.mu.Lock()
 	select {
-	case <-f.dead:
+	case <-f.closed:
 		f.mu.Unlock()
 		return changefeed.ErrClosed
 	default:
@@ -158,38 +158,38 @@ func (f *Faulty) request(ctx context.Context, call func(context.Context) error) 
 	f.mu.Unlock()
 	go func() {
 		defer f.calls.Done()
-		if f.severed() != nil || !f.sleep(p.there) || f.severed() != nil {
-			return // it gets lost
+		if f.untilHealed() != nil || !f.sleep(faults.requestDelay) || f.untilHealed() != nil {
+			return // The request is lost.
 		}
-		if p.before {
-			answer <- ErrInjected
+		if faults.before {
+			response <- ErrInjected
 			return
 		}
-		inner := ctx
-		if p.late {
-			inner = context.WithoutCancel(ctx)
+		callCtx := ctx
+		if faults.late {
+			callCtx = context.WithoutCancel(ctx)
 		}
-		err := call(inner)
-		if !f.sleep(p.back) || f.severed() != nil {
-			return
+		err := call(callCtx)
+		if !f.sleep(faults.responseDelay) || f.untilHealed() != nil {
+			return // The response is lost.
 		}
-		if p.after {
+		if faults.after {
 			err = ErrInjected
 		}
-		answer <- err
+		response <- err
 	}()
 	select {
-	case err := <-answer:
+	case err := <-response:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-f.dead:
+	case <-f.closed:
 		return changefeed.ErrClosed
 	}
 }
 
-// ask is request for what returns a value, which nobody reads after an error.
-func ask[T any](ctx context.Context, f *Faulty, call func(context.Context) (T, error)) (T, error) {
+// requestValue is request for a call that returns a value.
+func requestValue[T any](ctx context.Context, f *Faulty, call func(context.Context) (T, error)) (T, error) {
 	values := make(chan T, 1)
 	err := f.request(ctx, func(ctx context.Context) error {
 		v, err := call(ctx)
@@ -197,8 +197,8 @@ func ask[T any](ctx context.Context, f *Faulty, call func(context.Context) (T, e
 		return err
 	})
 	if err != nil {
-		var none T
-		return none, err
+		var zero T
+		return zero, err
 	}
 	return <-values, nil
 }
@@ -213,14 +213,14 @@ func (f *Faulty) Create(ctx context.Context, blank changefeed.Record) error {
 
 // Heartbeat implements [changefeed.Store].
 func (f *Faulty) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	return ask(ctx, f, func(ctx context.Context) (changefeed.Record, error) {
+	return requestValue(ctx, f, func(ctx context.Context) (changefeed.Record, error) {
 		return f.store.Heartbeat(ctx, prev, next)
 	})
 }
 
 // Read implements [changefeed.Store].
 func (f *Faulty) Read(ctx context.Context) (changefeed.Record, error) {
-	return ask(ctx, f, f.store.Read)
+	return requestValue(ctx, f, f.store.Read)
 }
 
 // Subscribe implements [changefeed.Store]. It opens the feed after the request has succeeded, so
@@ -241,7 +241,7 @@ func (f *Faulty) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 func (f *Faulty) Close() error {
 	f.once.Do(func() {
 		f.mu.Lock()
-		close(f.dead)
+		close(f.closed)
 		f.mu.Unlock()
 	})
 	err := f.store.Close()

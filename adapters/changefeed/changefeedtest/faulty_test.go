@@ -18,17 +18,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestCalm: in calm weather a faulty store keeps the contract, and also when events are
-// repeated.
-func TestCalm(t *testing.T) {
-	for name, w := range map[string]changefeedtest.Faults{"Calm": {}, "Repeated": {FeedRepeat: 0.5, Delay: time.Millisecond}} {
+// TestFaulty_Contract fails if a store without faults, or with faults that the contract permits, does
+// not satisfy the contract.
+func TestFaulty_Contract(t *testing.T) {
+	for name, faults := range map[string]changefeedtest.Faults{"NoFaults": {}, "RepeatedEvents": {FeedRepeat: 0.5, Delay: time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {
 			storetest.Run(t, func(testing.TB) *storetest.Backend {
 				table := memory.NewTable()
 				return &storetest.Backend{
 					New: func(testing.TB) changefeed.Store {
 						f := changefeedtest.New(table.Store("election"), 1)
-						f.Set(w)
+						f.Set(faults)
 						return f
 					},
 					Lose: func(testing.TB) { table.Lose("election") },
@@ -38,8 +38,8 @@ func TestCalm(t *testing.T) {
 	}
 }
 
-// faulty is one with a record, and a client of the same without faults.
-func faulty(t *testing.T) (f *changefeedtest.Faulty, direct changefeed.Store, r changefeed.Record) {
+// newFaulty returns a faulty store with a record, and a store of the same record without faults.
+func newFaulty(t *testing.T) (f *changefeedtest.Faulty, direct changefeed.Store, r changefeed.Record) {
 	table := memory.NewTable()
 	direct = table.Store("election")
 	require.NoError(t, direct.Create(t.Context(), changefeed.Record{Epoch: "0.a", Seq: 1}))
@@ -48,8 +48,8 @@ func faulty(t *testing.T) (f *changefeedtest.Faulty, direct changefeed.Store, r 
 	return changefeedtest.New(table.Store("election"), 1), direct, r
 }
 
-// beat is a write that takes no longer than limit.
-func beat(t *testing.T, f changefeed.Store, r changefeed.Record, limit time.Duration) error {
+// heartbeat replaces r by the same record with the next Seq, within limit.
+func heartbeat(t *testing.T, f changefeed.Store, r changefeed.Record, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	next := r
@@ -58,17 +58,19 @@ func beat(t *testing.T, f changefeed.Store, r changefeed.Record, limit time.Dura
 	return err
 }
 
-func seq(t *testing.T, s changefeed.Store) uint64 {
+func readSeq(t *testing.T, s changefeed.Store) uint64 {
 	r, err := s.Read(t.Context())
 	require.NoError(t, err)
 	return r.Seq
 }
 
-func TestRequests(t *testing.T) {
+// TestFaulty_Requests fails if a fault of requests has another effect than documented.
+func TestFaulty_Requests(t *testing.T) {
 	for name, c := range map[string]struct {
-		weather  changefeedtest.Faults
-		err      error
-		now, end uint64 // Seq when the call has returned, and later
+		faults changefeedtest.Faults
+		err    error
+		// Seq when the call has returned, and later.
+		returned, later uint64
 	}{
 		"Before": {changefeedtest.Faults{Before: 1}, changefeedtest.ErrInjected, 1, 1},
 		"After":  {changefeedtest.Faults{After: 1}, changefeedtest.ErrInjected, 2, 2},
@@ -77,21 +79,23 @@ func TestRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f, direct, r := faulty(t)
+				f, direct, r := newFaulty(t)
 				defer f.Close()
-				f.Set(c.weather)
-				require.ErrorIs(t, beat(t, f, r, time.Second), c.err)
-				require.Equal(t, c.now, seq(t, direct))
+				f.Set(c.faults)
+				require.ErrorIs(t, heartbeat(t, f, r, time.Second), c.err)
+				require.Equal(t, c.returned, readSeq(t, direct))
 				time.Sleep(3 * time.Hour)
-				require.Equal(t, c.end, seq(t, direct))
+				require.Equal(t, c.later, readSeq(t, direct))
 			})
 		})
 	}
 }
 
-func TestCut(t *testing.T) {
+// TestFaulty_Cut fails if requests or events pass a network that is cut, or events are lost after it
+// was healed.
+func TestFaulty_Cut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, direct, r := faulty(t)
+		f, direct, r := newFaulty(t)
 		defer f.Close()
 		feed, err := f.Subscribe(t.Context())
 		require.NoError(t, err)
@@ -100,9 +104,9 @@ func TestCut(t *testing.T) {
 		require.NoError(t, err)
 
 		heal := f.Cut()
-		require.ErrorIs(t, beat(t, f, r, time.Second), context.DeadlineExceeded)
-		require.EqualValues(t, 1, seq(t, direct))
-		require.NoError(t, beat(t, direct, r, time.Second))
+		require.ErrorIs(t, heartbeat(t, f, r, time.Second), context.DeadlineExceeded)
+		require.EqualValues(t, 1, readSeq(t, direct))
+		require.NoError(t, heartbeat(t, direct, r, time.Second))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = feed.Next(ctx)
@@ -112,15 +116,16 @@ func TestCut(t *testing.T) {
 		event, err := feed.Next(t.Context())
 		require.NoError(t, err)
 		require.EqualValues(t, 2, event.Record.Seq)
-		require.EqualValues(t, 2, seq(t, f))
+		require.EqualValues(t, 2, readSeq(t, f))
 	})
 }
 
-func TestFeeds(t *testing.T) {
+// TestFaulty_Feeds fails if a fault of feeds has another effect than documented.
+func TestFaulty_Feeds(t *testing.T) {
 	for name, c := range map[string]struct {
-		weather changefeedtest.Faults
-		seqs    []uint64
-		err     error
+		faults changefeedtest.Faults
+		seqs   []uint64
+		err    error
 	}{
 		"Cut":     {changefeedtest.Faults{FeedCut: 1}, nil, changefeedtest.ErrInjected},
 		"Silence": {changefeedtest.Faults{FeedSilence: 1}, nil, context.DeadlineExceeded},
@@ -130,9 +135,9 @@ func TestFeeds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f, direct, r := faulty(t)
+				f, direct, r := newFaulty(t)
 				defer f.Close()
-				f.Set(c.weather)
+				f.Set(c.faults)
 				feed, err := f.Subscribe(t.Context())
 				require.NoError(t, err)
 				defer feed.Close()

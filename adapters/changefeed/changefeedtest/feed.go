@@ -8,51 +8,51 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// feed is one behind a network.
+// feed is a feed behind a faulty network.
 type feed struct {
-	f      *Faulty
-	inner  changefeed.Feed
-	out    chan told
-	ctx    context.Context
-	cancel context.CancelFunc
-	done   chan struct{} // the pump has ended
-	once   sync.Once
-	err    error
+	store      *Faulty
+	inner      changefeed.Feed
+	deliveries chan delivery
+	ctx        context.Context // ctx is done when the feed is closed.
+	cancel     context.CancelFunc
+	done       chan struct{} // done is closed when run has returned.
+	once       sync.Once
+	err        error
 }
 
-// told is what Next returns.
-type told struct {
+// delivery is a result of Next.
+type delivery struct {
 	event changefeed.Event
 	err   error
 }
 
-func newFeed(f *Faulty, inner changefeed.Feed) *feed {
-	d := &feed{f: f, inner: inner, out: make(chan told), done: make(chan struct{})}
-	d.ctx, d.cancel = context.WithCancel(context.Background())
-	go d.pump()
-	return d
+func newFeed(store *Faulty, inner changefeed.Feed) *feed {
+	f := &feed{store: store, inner: inner, deliveries: make(chan delivery), done: make(chan struct{})}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	go f.run()
+	return f
 }
 
-// pump carries events, one after the other.
-func (d *feed) pump() {
-	defer close(d.done)
-	var held *changefeed.Event
+// run delivers the events of the inner feed.
+func (f *feed) run() {
+	defer close(f.done)
+	var held *changefeed.Event // held is an event that is delivered after its successor.
 	for {
-		event, err := d.inner.Next(d.ctx)
-		lag, cut, silence, repeat, reorder := d.f.fate()
-		if !d.passes() || !d.f.sleep(lag) || !d.passes() || d.ctx.Err() != nil {
+		event, err := f.inner.Next(f.ctx)
+		faults := f.store.drawEventFaults()
+		if !f.awaitHealed() || !f.store.sleep(faults.lag) || !f.awaitHealed() || f.ctx.Err() != nil {
 			return
 		}
 		switch {
 		case err != nil:
-			d.tell(told{err: err})
+			f.deliver(delivery{err: err})
 			return
-		case cut:
-			d.tell(told{err: ErrInjected})
+		case faults.cut:
+			f.deliver(delivery{err: ErrInjected})
 			return
-		case silence:
-			return // nobody is told
-		case reorder && held == nil:
+		case faults.silence:
+			return
+		case faults.reorder && held == nil:
 			held = &event
 			continue
 		}
@@ -60,76 +60,86 @@ func (d *feed) pump() {
 		if held != nil {
 			events, held = append(events, *held), nil
 		}
-		if repeat {
+		if faults.repeat {
 			events = append(events, event)
 		}
 		for _, e := range events {
-			if !d.tell(told{event: e}) {
+			if !f.deliver(delivery{event: e}) {
 				return
 			}
 		}
 	}
 }
 
-// fate is what happens to one event.
-func (f *Faulty) fate() (lag time.Duration, cut, silence, repeat, reorder bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	w := f.faults
-	return f.upTo(w.Lag), f.happens(w.FeedCut), f.happens(w.FeedSilence), f.happens(w.FeedRepeat), f.happens(w.FeedReorder)
+// eventFaults are the faults of one event.
+type eventFaults struct {
+	lag                           time.Duration
+	cut, silence, repeat, reorder bool
 }
 
-// passes waits until the network is whole; false when the feed is closed.
-func (d *feed) passes() bool {
+func (f *Faulty) drawEventFaults() eventFaults {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	faults := f.faults
+	return eventFaults{
+		lag: f.drawDuration(faults.Lag), cut: f.draw(faults.FeedCut), silence: f.draw(faults.FeedSilence),
+		repeat: f.draw(faults.FeedRepeat), reorder: f.draw(faults.FeedReorder),
+	}
+}
+
+// awaitHealed waits until the network is healed. It returns false if the feed or the store is closed
+// first.
+func (f *feed) awaitHealed() bool {
 	for {
-		whole := d.f.severed()
-		if whole == nil {
+		healed := f.store.untilHealed()
+		if healed == nil {
 			return true
 		}
 		select {
-		case <-whole:
-		case <-d.ctx.Done():
+		case <-healed:
+		case <-f.ctx.Done():
 			return false
-		case <-d.f.dead:
+		case <-f.store.closed:
 			return false
 		}
 	}
 }
 
-func (d *feed) tell(t told) bool {
+// deliver passes a result to Next. It returns false if the feed or the store is closed first.
+func (f *feed) deliver(d delivery) bool {
 	select {
-	case d.out <- t:
+	case f.deliveries <- d:
 		return true
-	case <-d.ctx.Done():
+	case <-f.ctx.Done():
 		return false
-	case <-d.f.dead:
+	case <-f.store.closed:
 		return false
 	}
 }
 
 // Next implements [changefeed.Feed].
-func (d *feed) Next(ctx context.Context) (changefeed.Event, error) {
+func (f *feed) Next(ctx context.Context) (changefeed.Event, error) {
 	if err := ctx.Err(); err != nil {
 		return changefeed.Event{}, err
 	}
 	select {
-	case t := <-d.out:
-		return t.event, t.err
+	case d := <-f.deliveries:
+		return d.event, d.err
 	case <-ctx.Done():
 		return changefeed.Event{}, ctx.Err()
-	case <-d.ctx.Done():
+	case <-f.ctx.Done():
 		return changefeed.Event{}, changefeed.ErrClosed
-	case <-d.f.dead:
+	case <-f.store.closed:
 		return changefeed.Event{}, changefeed.ErrClosed
 	}
 }
 
 // Close implements [changefeed.Feed].
-func (d *feed) Close() error {
-	d.once.Do(func() {
-		d.cancel()
-		d.err = d.inner.Close()
-		<-d.done
+func (f *feed) Close() error {
+	f.once.Do(func() {
+		f.cancel()
+		f.err = f.inner.Close()
+		<-f.done
 	})
-	return d.err
+	return f.err
 }

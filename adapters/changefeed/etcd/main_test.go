@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// connect makes a client of the addresses, as host:port, which ends with the test.
+// connect returns a client of the servers, given as host:port, that is closed when the test ends.
 func connect(t testing.TB, addrs []string, change ...func(*clientv3.Config)) *clientv3.Client {
 	t.Helper()
 	cfg := clientv3.Config{Endpoints: addrs, Logger: zap.NewNop()}
@@ -31,7 +31,7 @@ func connect(t testing.TB, addrs []string, change ...func(*clientv3.Config)) *cl
 	return client
 }
 
-func proxy(t testing.TB, target string) *dbserver.Proxy {
+func newProxy(t testing.TB, target string) *dbserver.Proxy {
 	t.Helper()
 	p, err := dbserver.NewProxy(target)
 	require.NoError(t, err)
@@ -39,10 +39,10 @@ func proxy(t testing.TB, target string) *dbserver.Proxy {
 	return p
 }
 
-var places atomic.Int64
+var lastKey atomic.Int64
 
-// place is a key that nobody else uses.
-func place() string { return fmt.Sprint("elections/", places.Add(1)) }
+// newKey returns a key that no other test uses.
+func newKey() string { return fmt.Sprint("elections/", lastKey.Add(1)) }
 
 func newStore(t testing.TB, client *clientv3.Client, key string) *Store {
 	t.Helper()
@@ -52,7 +52,7 @@ func newStore(t testing.TB, client *clientv3.Client, key string) *Store {
 	return s
 }
 
-func ctx(t testing.TB) context.Context {
+func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)
 	return ctx
@@ -60,39 +60,39 @@ func ctx(t testing.TB) context.Context {
 
 var blank = changefeed.Record{Epoch: "one", Seq: 1, TTL: time.Second}
 
-// created is a store and its record.
-func created(t testing.TB, client *clientv3.Client, key string) (*Store, changefeed.Record) {
+// createRecord creates a record, and returns it with its store.
+func createRecord(t testing.TB, client *clientv3.Client, key string) (*Store, changefeed.Record) {
 	t.Helper()
 	s := newStore(t, client, key)
-	require.NoError(t, s.Create(ctx(t), blank))
-	r, err := s.Read(ctx(t))
+	require.NoError(t, s.Create(testContext(t), blank))
+	r, err := s.Read(testContext(t))
 	require.NoError(t, err)
 	return s, r
 }
 
-// beat writes prev once more.
-func beat(t testing.TB, s *Store, prev changefeed.Record) changefeed.Record {
+// heartbeat replaces prev by the same record with the next Seq.
+func heartbeat(t testing.TB, s *Store, prev changefeed.Record) changefeed.Record {
 	t.Helper()
 	next := prev
 	next.Seq++
-	r, err := s.Heartbeat(ctx(t), prev, next)
+	r, err := s.Heartbeat(testContext(t), prev, next)
 	require.NoError(t, err)
 	return r
 }
 
 func subscribe(t testing.TB, s *Store) changefeed.Feed {
 	t.Helper()
-	f, err := s.Subscribe(ctx(t))
+	f, err := s.Subscribe(testContext(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
 
-// tells waits until the feed has told of r.
-func tells(t testing.TB, f changefeed.Feed, r changefeed.Record) {
+// awaitRecord waits until the feed delivers r.
+func awaitRecord(t testing.TB, f changefeed.Feed, r changefeed.Record) {
 	t.Helper()
 	for {
-		e, err := f.Next(ctx(t))
+		e, err := f.Next(testContext(t))
 		require.NoError(t, err)
 		if e.Record.Version == r.Version {
 			return
@@ -100,11 +100,11 @@ func tells(t testing.TB, f changefeed.Feed, r changefeed.Record) {
 	}
 }
 
-// ends waits for the feed's error.
-func ends(t testing.TB, f changefeed.Feed) error {
+// awaitFeedError waits for the error of the feed.
+func awaitFeedError(t testing.TB, f changefeed.Feed) error {
 	t.Helper()
 	for {
-		if _, err := f.Next(ctx(t)); err != nil {
+		if _, err := f.Next(testContext(t)); err != nil {
 			return err
 		}
 	}

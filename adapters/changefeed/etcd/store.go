@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/recordjson"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
 // Store stores the record of one election in a key. It implements [changefeed.Store]. Its
@@ -40,12 +40,12 @@ func New(client *clientv3.Client, key string) (*Store, error) {
 		return nil, fmt.Errorf("%w: key %q: must not be empty or end in a slash", leaderelection.ErrInvalidOption, key)
 	}
 	s := &Store{client: client, key: key}
-	s.feeds = changefeed.NewFeeds(s.Read, s.watch, quiet)
+	s.feeds = changefeed.NewFeeds(s.Read, s.watch, quietTime)
 	return s, nil
 }
 
-// mark is the key of the record's epoch.
-func (s *Store) mark() string { return s.key + "/epoch" }
+// epochKey returns the key that contains the epoch of the record.
+func (s *Store) epochKey() string { return s.key + "/epoch" }
 
 // Start implements [changefeed.Store]. It checks that the record can be read and written.
 func (s *Store) Start(ctx context.Context) error {
@@ -54,18 +54,18 @@ func (s *Store) Start(ctx context.Context) error {
 		return err
 	}
 	defer end()
-	if _, err := s.read(ctx); err != nil && !errors.Is(err, changefeed.ErrNoRecord) {
+	if _, err := s.readRecord(ctx); err != nil && !errors.Is(err, changefeed.ErrNoRecord) {
 		return err
 	}
-	// Never carried out; permissions are looked at all the same.
+	// The condition never holds, but the server checks the permissions of the writes.
 	_, err = s.client.Txn(ctx).If(clientv3.Compare(clientv3.Version(s.key), "<", 0)).
-		Then(clientv3.OpPut(s.key, ""), clientv3.OpPut(s.mark(), "")).Commit()
-	return s.fail(ctx, "try to write", err)
+		Then(clientv3.OpPut(s.key, ""), clientv3.OpPut(s.epochKey(), "")).Commit()
+	return s.wrapError(ctx, "try to write", err)
 }
 
 // Create implements [changefeed.Store].
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	data, err := recordjson.Encode(blank)
+	data, err := codec.Encode(blank)
 	if err != nil {
 		return err
 	}
@@ -75,32 +75,32 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 	}
 	defer end()
 	for {
-		old, err := s.read(ctx)
+		old, err := s.readRecord(ctx)
 		if !errors.Is(err, changefeed.ErrNoRecord) {
 			return err
 		}
-		is := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.key), "=", 0)}
-		if old.Version != "" { // what a deletion that did not come to its end has left
-			revision, _ := parse(old.Version)
-			is = []clientv3.Cmp{
+		conditions := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.key), "=", 0)}
+		if old.Version != "" { // A deletion was interrupted after the epoch key was deleted.
+			revision, _ := parseVersion(old.Version)
+			conditions = []clientv3.Cmp{
 				clientv3.Compare(clientv3.ModRevision(s.key), "=", revision),
-				clientv3.Compare(clientv3.CreateRevision(s.mark()), "=", 0),
+				clientv3.Compare(clientv3.CreateRevision(s.epochKey()), "=", 0),
 			}
 		}
-		answer, err := s.client.Txn(ctx).If(is...).
-			Then(clientv3.OpPut(s.key, string(data)), clientv3.OpPut(s.mark(), blank.Epoch)).Commit()
+		response, err := s.client.Txn(ctx).If(conditions...).
+			Then(clientv3.OpPut(s.key, string(data)), clientv3.OpPut(s.epochKey(), blank.Epoch)).Commit()
 		if err != nil {
-			return s.fail(ctx, "create", err)
+			return s.wrapError(ctx, "create", err)
 		}
-		if answer.Succeeded {
+		if response.Succeeded {
 			return nil
-		} // else somebody was quicker: look again
+		} // Otherwise another client was faster: read again.
 	}
 }
 
 // Heartbeat implements [changefeed.Store].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	data, err := recordjson.Encode(next)
+	data, err := codec.Encode(next)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -109,31 +109,31 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 		return changefeed.Record{}, err
 	}
 	defer end()
-	revision, err := parse(prev.Version)
+	revision, err := parseVersion(prev.Version)
 	if err != nil {
-		revision = -1 // which nothing has
+		revision = -1 // No key has this revision.
 	}
 	puts := []clientv3.Op{clientv3.OpPut(s.key, string(data))}
 	if next.Epoch != prev.Epoch {
-		puts = append(puts, clientv3.OpPut(s.mark(), next.Epoch))
+		puts = append(puts, clientv3.OpPut(s.epochKey(), next.Epoch))
 	}
-	answer, err := s.client.Txn(ctx).If(
+	response, err := s.client.Txn(ctx).If(
 		clientv3.Compare(clientv3.ModRevision(s.key), "=", revision),
-		clientv3.Compare(clientv3.Value(s.mark()), "=", prev.Epoch),
+		clientv3.Compare(clientv3.Value(s.epochKey()), "=", prev.Epoch),
 	).Then(puts...).Else(s.gets()...).Commit()
 	switch {
 	case err != nil && s.client.Ctx().Err() != nil:
-		// Not as fail has it: whether it was written is unknown.
+		// wrapError would wrap ErrUnsuitable, but it is unknown whether the record was written.
 		return changefeed.Record{}, fmt.Errorf("changefeed/etcd: write %s: %w (%w)", s.key, leaderelection.ErrConnClosed, err)
 	case err != nil:
-		return changefeed.Record{}, s.fail(ctx, "write", err)
-	case !answer.Succeeded:
-		if _, err := s.decode(found(answer)); errors.Is(err, changefeed.ErrNoRecord) {
+		return changefeed.Record{}, s.wrapError(ctx, "write", err)
+	case !response.Succeeded:
+		if _, err := s.decodeGets(response); errors.Is(err, changefeed.ErrNoRecord) {
 			return changefeed.Record{}, changefeed.ErrNoRecord
 		}
 		return changefeed.Record{}, changefeed.ErrConflict
 	}
-	next.Version, next.Time = strconv.FormatInt(answer.Header.Revision, 10), time.Time{}
+	next.Version, next.Time = formatVersion(response.Header.Revision), time.Time{}
 	return next, nil
 }
 
@@ -145,76 +145,76 @@ func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 		return changefeed.Record{}, err
 	}
 	defer end()
-	r, err := s.read(ctx)
+	r, err := s.readRecord(ctx)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
 	return r, nil
 }
 
-func (s *Store) gets() []clientv3.Op {
-	return []clientv3.Op{clientv3.OpGet(s.key), clientv3.OpGet(s.mark())}
-}
-
-// read returns the record. If there is a key without a mark, the error is ErrNoRecord, and Version
-// is that of the key.
-func (s *Store) read(ctx context.Context) (changefeed.Record, error) {
-	answer, err := s.client.Txn(ctx).Then(s.gets()...).Commit()
+// readRecord reads the record. If the key exists without an epoch key, readRecord returns the record
+// together with ErrNoRecord.
+func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {
+	response, err := s.client.Txn(ctx).Then(s.gets()...).Commit()
 	if err != nil {
-		return changefeed.Record{}, s.fail(ctx, "read", err)
+		return changefeed.Record{}, s.wrapError(ctx, "read", err)
 	}
-	return s.decode(found(answer))
+	return s.decodeGets(response)
 }
 
-// found is what gets has returned.
-func found(answer *clientv3.TxnResponse) (record, mark *mvccpb.KeyValue) {
-	of := func(i int) *mvccpb.KeyValue {
-		if kvs := answer.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
-			return kvs[0]
-		}
-		return nil
-	}
-	return of(0), of(1)
+// gets returns the operations that read the record and its epoch key.
+func (s *Store) gets() []clientv3.Op {
+	return []clientv3.Op{clientv3.OpGet(s.key), clientv3.OpGet(s.epochKey())}
 }
 
-func (s *Store) decode(record, mark *mvccpb.KeyValue) (changefeed.Record, error) {
-	if record == nil {
+// decodeGets returns the record, given the response to gets.
+func (s *Store) decodeGets(response *clientv3.TxnResponse) (changefeed.Record, error) {
+	record, epoch := response.Responses[0].GetResponseRange().Kvs, response.Responses[1].GetResponseRange().Kvs
+	if len(record) == 0 {
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	}
-	r, err := recordjson.Decode(record.Value)
+	r, err := s.decode(record[0])
+	if err == nil && len(epoch) == 0 {
+		err = changefeed.ErrNoRecord
+	}
+	return r, err
+}
+
+// decode returns the record in a key.
+func (s *Store) decode(kv *mvccpb.KeyValue) (changefeed.Record, error) {
+	r, err := codec.Decode(kv.Value)
 	if err != nil {
 		return changefeed.Record{}, fmt.Errorf("changefeed/etcd: %s: %w", s.key, err)
 	}
-	r.Version = strconv.FormatInt(record.ModRevision, 10)
-	if mark == nil {
-		return r, changefeed.ErrNoRecord
-	}
+	r.Version = formatVersion(kv.ModRevision)
 	return r, nil
 }
 
-func parse(version string) (int64, error) { return strconv.ParseInt(version, 10, 64) }
+func formatVersion(revision int64) string { return strconv.FormatInt(revision, 10) }
 
-// fail says what was tried on what, and gives err its place among the errors of stores.
-func (s *Store) fail(ctx context.Context, doing string, err error) error {
-	var as error
+func parseVersion(version string) (int64, error) { return strconv.ParseInt(version, 10, 64) }
+
+// wrapError adds the operation to err, and wraps it with the error of stores that it means.
+func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
+	var meaning error
 	switch {
 	case err == nil:
 		return nil
 	case s.feeds.Closed():
 		return changefeed.ErrClosed
 	case s.client.Ctx().Err() != nil:
-		as = fmt.Errorf("%w: %w: create a new client and a new store", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
+		meaning = fmt.Errorf("%w: %w: create a new client and a new store", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
 	case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrUserEmpty), errors.Is(err, rpctypes.ErrAuthFailed):
-		as = fmt.Errorf("%w: %w: the client's user needs to read and write %s and %s",
-			changefeed.ErrUnsuitable, leaderelection.ErrPermission, s.key, s.mark())
+		meaning = fmt.Errorf("%w: %w: the client's user needs to read and write %s and %s",
+			changefeed.ErrUnsuitable, leaderelection.ErrPermission, s.key, s.epochKey())
 	case errors.Is(err, rpctypes.ErrRequestTooLarge):
-		as = fmt.Errorf("%w: use shorter IDs, or raise the servers' --max-request-bytes", changefeed.ErrUnsuitable)
+		meaning = fmt.Errorf("%w: use shorter IDs, or raise the servers' --max-request-bytes", changefeed.ErrUnsuitable)
 	case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
-		as = ctx.Err()
+		meaning = ctx.Err()
 	default:
-		return fmt.Errorf("changefeed/etcd: %s %s: %w", doing, s.key, err)
+		return fmt.Errorf("changefeed/etcd: %s %s: %w", operation, s.key, err)
 	}
-	return fmt.Errorf("changefeed/etcd: %s %s: %w (%w)", doing, s.key, as, err)
+	return fmt.Errorf("changefeed/etcd: %s %s: %w (%w)", operation, s.key, meaning, err)
 }
 
 // Close implements [changefeed.Store].

@@ -24,20 +24,17 @@ func (t *Table) Store(key string) *Store {
 	return s
 }
 
-// usable returns an error if the store is closed or ctx is done.
-func (s *Store) usable(ctx context.Context) error {
+// Start implements [changefeed.Store]. It checks only that the store is not closed.
+func (s *Store) Start(ctx context.Context) error {
 	if s.feeds.Closed() {
 		return changefeed.ErrClosed
 	}
 	return ctx.Err()
 }
 
-// Start implements [changefeed.Store]. It checks only that the store is not closed.
-func (s *Store) Start(ctx context.Context) error { return s.usable(ctx) }
-
 // Create implements [changefeed.Store].
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Start(ctx); err != nil {
 		return err
 	}
 	s.table.mu.Lock()
@@ -50,7 +47,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 
 // Heartbeat implements [changefeed.Store].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Start(ctx); err != nil {
 		return changefeed.Record{}, err
 	}
 	s.table.mu.Lock()
@@ -67,7 +64,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 
 // Read implements [changefeed.Store].
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Start(ctx); err != nil {
 		return changefeed.Record{}, err
 	}
 	s.table.mu.Lock()
@@ -77,6 +74,54 @@ func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	}
 	return r, nil
+}
+
+// Subscribe implements [changefeed.Store]. The feed skips states that were replaced
+// before they were read.
+func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
+	return s.feeds.Subscribe(ctx)
+}
+
+// watch is a [changefeed.WatchFunc]. Its first report is the current record.
+func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
+	events := make(chan changefeed.Event, 1) // It contains the newest state.
+	s.table.mu.Lock()
+	events <- s.table.event(s.key)
+	s.table.watches[events] = s.key
+	s.table.mu.Unlock()
+	defer func() {
+		s.table.mu.Lock()
+		defer s.table.mu.Unlock()
+		delete(s.table.watches, events)
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e := <-events:
+			report(e)
+		}
+	}
+}
+
+// Changes implements [changefeed.Store] for the store's own table; another place is not supported.
+// If a reader is more than 1000 changes late, it receives the changes that were kept and then
+// [changefeed.ErrMissed].
+func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
+	if place != "" {
+		return changefeed.NoChanges{}.Changes(ctx, place)
+	}
+	return s.feeds.Changes(ctx, func(ctx context.Context, report func(any)) error {
+		s.table.mu.Lock()
+		s.table.changes[&report] = struct{}{}
+		report(nil)
+		s.table.mu.Unlock()
+		<-ctx.Done()
+		s.table.mu.Lock()
+		defer s.table.mu.Unlock()
+		delete(s.table.changes, &report)
+		return ctx.Err()
+	})
 }
 
 // Close implements [changefeed.Store].

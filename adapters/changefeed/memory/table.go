@@ -15,17 +15,17 @@ import (
 // called from any goroutine.
 type Table struct {
 	mu      sync.Mutex
-	writes  uint64 // all that were ever carried out, for versions
+	writes  uint64 // writes is the number of writes of all records. The versions are derived from it.
 	records map[string]changefeed.Record
-	feeds   map[*watch]struct{}
-	changes map[*func(change any)]struct{} // changes are the reports of Changes, which do not block.
+	watches map[chan changefeed.Event]string // watches contains the key that each channel is for.
+	changes map[*func(change any)]struct{}   // changes are the reports of Changes, which do not block.
 }
 
 // NewTable returns an empty table.
 func NewTable() *Table {
 	return &Table{
 		records: map[string]changefeed.Record{},
-		feeds:   map[*watch]struct{}{}, changes: map[*func(change any)]struct{}{},
+		watches: map[chan changefeed.Event]string{}, changes: map[*func(change any)]struct{}{},
 	}
 }
 
@@ -40,8 +40,8 @@ type Change struct {
 func (t *Table) Put(key string, value any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for c := range t.changes {
-		(*c)(Change{key, value})
+	for report := range t.changes {
+		(*report)(Change{key, value})
 	}
 }
 
@@ -53,14 +53,14 @@ func (t *Table) Lose(key string) {
 	t.notify(key)
 }
 
-// event is what there is under key; mu is held.
+// event returns the current state of the record under key. The caller must hold mu.
 func (t *Table) event(key string) changefeed.Event {
 	r, ok := t.records[key]
 	return changefeed.Event{Record: r, Missing: !ok}
 }
 
-// write puts r there; mu is held. A version is never used twice, so that a record that
-// was lost and made anew is not mistaken for the old one.
+// write stores r and returns it with its version and time. A version is never used twice, so a record
+// that is created again has other versions than the lost one. The caller must hold mu.
 func (t *Table) write(key string, r changefeed.Record) changefeed.Record {
 	t.writes++
 	r.Version = strconv.FormatUint(t.writes, 10)
@@ -70,11 +70,11 @@ func (t *Table) write(key string, r changefeed.Record) changefeed.Record {
 	return r
 }
 
-// notify informs the feeds of the record under key. The caller must hold mu.
+// notify informs the watches of the record under key. The caller must hold mu.
 func (t *Table) notify(key string) {
-	for w := range t.feeds {
-		if w.key == key {
-			latest.Send(w.events, t.event(key))
+	for watch, watched := range t.watches {
+		if watched == key {
+			latest.Send(watch, t.event(key))
 		}
 	}
 }

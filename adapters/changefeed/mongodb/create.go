@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
 // noVersion is a filter that no record passes.
@@ -96,7 +96,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 		return err
 	}
 	defer end()
-	if err := notice.Check(blank); err != nil {
+	if err := codec.CheckColumns(blank); err != nil {
 		return err
 	}
 	return s.explain(ctx, "create the record in collection "+s.name(), s.create(both, blank))

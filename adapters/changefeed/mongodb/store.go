@@ -18,8 +18,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
 // Store stores the record of one election in a collection. It implements
@@ -31,7 +30,7 @@ type Store struct {
 	existing bool
 	quiet    time.Duration
 	feeds    *changefeed.Feeds
-	accepted risk.Accepted
+	accepted changefeed.AcceptedRisks
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -125,7 +124,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 		return changefeed.Record{}, err
 	}
 	defer end()
-	if err := notice.Check(next); err != nil {
+	if err := codec.CheckColumns(next); err != nil {
 		return changefeed.Record{}, err
 	}
 	next.Version = rand.Text()

@@ -16,8 +16,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/recordjson"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
@@ -31,7 +30,7 @@ type Store struct {
 	key      string
 	replicas int
 	existing bool
-	accepted risk.Accepted
+	accepted changefeed.AcceptedRisks
 	release  func() string // of the server
 	closing  bool          // the connection may close itself
 
@@ -166,7 +165,7 @@ func isOverlap(err error) bool {
 // Create implements [changefeed.Store]. A bucket that it creates stores its data in
 // files.
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	data, err := recordjson.Encode(blank)
+	data, err := codec.Encode(blank)
 	if err != nil {
 		return err
 	}
@@ -237,7 +236,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 // of the record. The key contains the creation time of the bucket, because revisions
 // restart in a bucket that was created again.
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	data, err := recordjson.Encode(next)
+	data, err := codec.Encode(next)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -326,7 +325,7 @@ func (s *Store) last(ctx context.Context, life int64) (changefeed.Record, error)
 }
 
 func (s *Store) decode(data []byte, life int64, revision uint64) (changefeed.Record, error) {
-	r, err := recordjson.Decode(data)
+	r, err := codec.Decode(data)
 	if err != nil {
 		return changefeed.Record{}, fmt.Errorf("changefeed/nats: %s: %w", s.where(), err)
 	}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/overlap"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
@@ -431,7 +430,7 @@ func accepted(t *testing.T, all []*dbserver.Server) {
 	}
 	for _, c := range storetest.Cases() {
 		switch c.Name {
-		case "Leaks", "Restart": // the one counts goroutines, the other is below
+		case "GoroutineLeaks", "Restart": // Other tests run in parallel, and LeaderKilled restarts the server.
 		default:
 			t.Run(c.Name, func(t *testing.T) { c.Run(t, backend) })
 		}
@@ -473,40 +472,17 @@ func accepted(t *testing.T, all []*dbserver.Server) {
 	})
 }
 
-// TestOverlap: leaders that are cut off one after the other have stopped when the next
-// begins.
-func TestOverlap(t *testing.T) {
+// TestPartitions fails if a leader that is cut off from the server still acts when the next leader
+// starts.
+func TestPartitions(t *testing.T) {
 	t.Parallel()
-	server := shared.Get(t)
-	bucket, operator := place(), connect(t, server.Addr())
-	var networks [overlap.Members]*dbserver.Proxy
-	for i := range networks {
-		var err error
-		networks[i], err = dbserver.NewProxy(server.Addr())
+	server, bucket := shared.Get(t), place()
+	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
+		network, err := dbserver.NewProxy(server.Addr())
 		require.NoError(t, err)
-		t.Cleanup(networks[i].Close)
-	}
-	js, err := jetstream.New(operator)
-	require.NoError(t, err)
-	rows, err := js.CreateStream(ctx(t), jetstream.StreamConfig{Name: bucket, Subjects: []string{bucket}})
-	require.NoError(t, err)
-	overlap.Run(t, overlap.World{
-		Store: func(i int) changefeed.Store { return newStore(t, connect(t, networks[i].Addr()), bucket) },
-		Cut:   func(i int) { networks[i].Cut() },
-		Heal:  func(i int) { networks[i].Heal() },
-		Append: func(row []byte) error {
-			_, err := js.Publish(context.Background(), bucket, row)
-			return err
-		},
-		Rows: func() (all [][]byte) {
-			info, err := rows.Info(ctx(t))
-			require.NoError(t, err)
-			for i := range info.State.LastSeq {
-				m, err := rows.GetMsg(ctx(t), i+1)
-				require.NoError(t, err)
-				all = append(all, m.Data)
-			}
-			return all
-		},
-	})
+		t.Cleanup(network.Close)
+		return storetest.Client{
+			Store: newStore(t, connect(t, network.Addr()), bucket), Cut: network.Cut, Heal: network.Heal,
+		}
+	}, nil)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 )
 
@@ -37,7 +37,7 @@ func TestForgedNotifications(t *testing.T) {
 	hash := sha256.Sum256([]byte("an election"))
 	channel = fmt.Sprintf("%s_%x", channel, hash[:16])
 	send := func(r changefeed.Record) {
-		_, err := forger.Exec(bounded(t), "SELECT pg_notify($1, $2)", channel, "1 "+notice.Encode(r))
+		_, err := forger.Exec(bounded(t), "SELECT pg_notify($1, $2)", channel, "1 "+codec.EncodeMessage(r))
 		require.NoError(t, err)
 	}
 

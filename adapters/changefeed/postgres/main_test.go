@@ -133,7 +133,7 @@ func TestElections(t *testing.T) {
 	}
 	for _, c := range storetest.ElectionCases() {
 		at := shared.Get
-		if c.Name == "RestartOfTheServer" {
+		if c.Name == "ServerRestart" {
 			at = own
 		}
 		t.Run(c.Name, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestStoreElsewise(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range storetest.Cases() {
 				switch c.Name {
-				case "CreateByMany", "Racers", "KeepsTheRecord", "CompareAndSet", "FeedConverges", "Lost":
+				case "CreateConcurrently", "ConcurrentHeartbeats", "AllFields", "CompareAndSet", "FeedLastWrite", "DeletedRecord":
 					t.Run(c.Name, func(t *testing.T) { c.Run(t, backendOn(shared.Get, change)) })
 				}
 			}

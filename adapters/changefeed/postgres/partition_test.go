@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/overlap"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
@@ -75,35 +74,14 @@ func TestTrapHalfOpen(t *testing.T) {
 	tells(t, subscribe(t, s), "what was missed", version(r.Version))
 }
 
-// TestPartition: leaders are cut off, one after the other, and the server is killed. No two
-// leaders act at the same time, and terms increase.
-func TestPartition(t *testing.T) {
-	server := shared.Get(t)
-	operator, table := newPool(t, server.Addr(), nil), newTable()
-	rows := newTable().Sanitize()
-	sql(t, operator, `CREATE TABLE `+rows+` (line text)`)
-	var networks [overlap.Members]*dbserver.Proxy
-	for i := range networks {
-		networks[i] = newProxy(t, server.Addr())
-	}
-	overlap.Run(t, overlap.World{
-		Store:   func(i int) changefeed.Store { return newStore(t, newPool(t, networks[i].Addr(), nil), table) },
-		Cut:     func(i int) { networks[i].Cut() },
-		Heal:    func(i int) { networks[i].Heal() },
-		Restart: func() { require.NoError(t, server.Restart()) },
-		Append: func(line []byte) error {
-			_, err := operator.Exec(bounded(t), `INSERT INTO `+rows+` VALUES ($1)`, string(line))
-			return err
-		},
-		Rows: func() (all [][]byte) {
-			found, err := operator.Query(bounded(t), `SELECT line FROM `+rows)
-			require.NoError(t, err)
-			lines, err := pgx.CollectRows(found, pgx.RowTo[string])
-			require.NoError(t, err)
-			for _, line := range lines {
-				all = append(all, []byte(line))
-			}
-			return all
-		},
-	})
+// TestPartitions fails if a leader that is cut off from the server still acts when the next leader
+// starts, also if the server was killed in between.
+func TestPartitions(t *testing.T) {
+	server, table := shared.Get(t), newTable()
+	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
+		network := newProxy(t, server.Addr())
+		return storetest.Client{
+			Store: newStore(t, newPool(t, network.Addr(), nil), table), Cut: network.Cut, Heal: network.Heal,
+		}
+	}, func() { require.NoError(t, server.Restart()) })
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
 // statements are the SQL for one table.
@@ -65,7 +65,7 @@ func (s *Store) write(ctx context.Context, sql string, prev, next changefeed.Rec
 	for range 10 {
 		err = s.pool.QueryRow(ctx, sql,
 			s.key, prev.Version, next.Epoch, next.Leader, next.Session, next.Nominee, int64(next.Term), int64(next.Seq),
-			int64(next.TTL), next.Ended, next.Version, prev.Epoch, notice.Encode(next), s.name, s.hash(),
+			int64(next.TTL), next.Ended, next.Version, prev.Epoch, codec.EncodeMessage(next), s.name, s.hash(),
 		).Scan(&at, &exists, &told, &made)
 		if c := code(err); c != serializationFailure && c != deadlockDetected {
 			break
@@ -85,7 +85,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 		return changefeed.Record{}, err
 	}
 	defer end()
-	if err := notice.Check(next); err != nil {
+	if err := codec.CheckColumns(next); err != nil {
 		return changefeed.Record{}, err
 	}
 	r, written, exists, err := s.write(both, s.sql.update, prev, next)
@@ -145,7 +145,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 		return err
 	}
 	defer end()
-	if err := notice.Check(blank); err != nil {
+	if err := codec.CheckColumns(blank); err != nil {
 		return err
 	}
 	// Often there is a table, and then no right to make one is needed.

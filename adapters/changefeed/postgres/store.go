@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
 // Store stores the record of one election in a table. It implements
@@ -26,7 +25,7 @@ type Store struct {
 	channel  string // default of Changes
 	quiet    time.Duration
 	sql      statements
-	accepted risk.Accepted
+	accepted changefeed.AcceptedRisks
 
 	feeds *changefeed.Feeds
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
 // Change is a notification, as delivered by [Store.Changes].
@@ -80,7 +80,7 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 		}
 		return errTable
 	}, func(n *pgconn.Notification) {
-		r, ok := notice.Decode(n.Payload)
+		r, ok := codec.DecodeMessage(n.Payload)
 		if !ok {
 			report(changefeed.Event{})
 			return

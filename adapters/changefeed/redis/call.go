@@ -12,35 +12,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// ask has f ask the server, and returns when ctx is done or the store is closed, too: the
-// driver does not, by default. f goes on by itself then, up to the client's timeouts.
+// ask sends a request by f, and returns when ctx is done or the store is closed, although the
+// driver does not observe the context by default.
 func ask[T any](ctx context.Context, s *Store, what string, f func(ctx context.Context) (T, error)) (T, error) {
-	var zero T
-	if s.feeds.Closed() {
-		return zero, changefeed.ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return zero, err
-	}
-	both, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type answer struct {
-		value T
-		err   error
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		v, err := f(both)
-		answers <- answer{v, err}
-	}()
-	select {
-	case a := <-answers:
-		return a.value, s.explain(ctx, what, a.err)
-	case <-ctx.Done():
-		return zero, s.explain(ctx, what, ctx.Err())
-	case <-s.feeds.Done():
-		return zero, changefeed.ErrClosed
-	}
+	value, err := changefeed.Call(ctx, s.feeds, f)
+	return value, s.explain(ctx, what, err)
 }
 
 // explain says what was tried when err happened, and wraps what there is to ask for. ctx

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
 )
 
@@ -26,7 +26,7 @@ func TestForgedMessages(t *testing.T) {
 	tells(t, f, "the record", r.Version)
 	reads := calls(client)
 	send := func(r changefeed.Record) {
-		require.NoError(t, operator.Publish(bounded(t), "changefeed:0:"+key, "1 "+notice.Encode(r)).Err())
+		require.NoError(t, operator.Publish(bounded(t), "changefeed:0:"+key, "1 "+codec.EncodeMessage(r)).Err())
 	}
 
 	for what, forged := range forgeries(r) {

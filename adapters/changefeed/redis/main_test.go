@@ -96,7 +96,7 @@ func TestElections(t *testing.T) {
 	}
 	for _, c := range storetest.ElectionCases() {
 		at := shared.Get
-		if c.Name == "RestartOfTheServer" {
+		if c.Name == "ServerRestart" {
 			at = own
 		}
 		t.Run(c.Name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestStoreElsewise(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range storetest.Cases() {
-				if c.Name != "Restart" && c.Name != "FeedLost" {
+				if c.Name != "Restart" && c.Name != "FeedDeletedRecord" {
 					t.Run(c.Name, func(t *testing.T) { c.Run(t, backendOn(shared.Get, change)) })
 				}
 			}

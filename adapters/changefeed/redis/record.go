@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
 // write replaces the record, or makes one, and publishes it. Everything is text: Lua's
@@ -50,7 +50,7 @@ func (s *Store) write(ctx context.Context, prev, next changefeed.Record) (change
 	if next.Ended {
 		ended = "1"
 	}
-	answer, err := write.Run(ctx, s.client, []string{s.key}, s.channel, prev.Epoch, prev.Version, notice.Encode(next),
+	answer, err := write.Run(ctx, s.client, []string{s.key}, s.channel, prev.Epoch, prev.Version, codec.EncodeMessage(next),
 		next.Version, next.Epoch, next.Leader, next.Session, next.Nominee,
 		strconv.FormatUint(next.Term, 10), strconv.FormatUint(next.Seq, 10), strconv.FormatInt(int64(next.TTL), 10), ended).StringSlice()
 	switch {
@@ -69,7 +69,7 @@ func (s *Store) write(ctx context.Context, prev, next changefeed.Record) (change
 // Heartbeat implements [changefeed.Store].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 	return ask(ctx, s, "heartbeat on", func(ctx context.Context) (changefeed.Record, error) {
-		if err := notice.Check(next); err != nil {
+		if err := codec.CheckColumns(next); err != nil {
 			return changefeed.Record{}, err
 		}
 		if prev.Version == "" { // which would make a record
@@ -82,7 +82,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 // Create implements [changefeed.Store].
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 	_, err := ask(ctx, s, "create a record in", func(ctx context.Context) (changefeed.Record, error) {
-		if err := notice.Check(blank); err != nil {
+		if err := codec.CheckColumns(blank); err != nil {
 			return changefeed.Record{}, err
 		}
 		r, err := s.write(ctx, changefeed.Record{}, blank)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
 // Store stores the record of one election in a key. It implements
@@ -22,7 +21,7 @@ type Store struct {
 	watched string // default of Changes
 	quiet   time.Duration
 
-	accepted risk.Accepted
+	accepted changefeed.AcceptedRisks
 
 	feeds *changefeed.Feeds
 }

@@ -128,7 +128,7 @@ func TestTrapForeignMessages(t *testing.T) {
 	s, r := created(t, client, key, redis.WithQuiet(time.Hour))
 	f := subscribe(t, s)
 	tells(t, f, "the record", r.Version)
-	for _, payload := range []string{"", "hello", "1 {}", `1 {"epoch":"another","seq":99,"version":"x"}`, `1 {"epoch":"epoch","seq":0,"version":"x"}`} {
+	for _, payload := range []string{"", "hello", "1 {}", `1 {"format":"changefeed/1","epoch":"another","seq":99,"version":"x"}`, `1 {"format":"changefeed/1","epoch":"epoch","seq":0,"version":"x"}`} {
 		require.NoError(t, client.Publish(bounded(t), "changefeed:0:"+key, payload).Err())
 	}
 	r = beat(t, s, r)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
 // Change is a message, as delivered by [Store.Changes].
@@ -46,7 +46,7 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 // watch is a [changefeed.WatchFunc]. Any client may have sent a message.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	return s.listen(ctx, s.channel, func() { report(changefeed.Event{}) }, func(payload string) {
-		r, ok := notice.Decode(payload)
+		r, ok := codec.DecodeMessage(payload)
 		if !ok {
 			report(changefeed.Event{})
 			return

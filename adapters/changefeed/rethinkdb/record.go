@@ -10,7 +10,7 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/notice"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
 // format is in every record, so that other documents are not mistaken for one.
@@ -25,7 +25,7 @@ func check(rec changefeed.Record) error {
 		return fmt.Errorf("%w: rethinkdb: Term %d, Seq %d or TTL %v is below 0 or, as a number, above %d",
 			changefeed.ErrUnsuitable, rec.Term, rec.Seq, rec.TTL, int64(maxNumber))
 	}
-	return notice.Check(rec)
+	return codec.CheckColumns(rec)
 }
 
 // document is what is written of rec.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/risk"
 )
 
 // Store stores the record of one election in a table. It implements
@@ -28,7 +27,7 @@ type Store struct {
 	key      string
 	existing bool
 	quiet    time.Duration
-	accepted risk.Accepted
+	accepted changefeed.AcceptedRisks
 
 	feeds   *changefeed.Feeds
 	missing atomic.Bool   // missing reports whether the last watch found no table.

@@ -16,8 +16,8 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/overlap"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
@@ -394,34 +394,17 @@ func TestSessionIsTheCallers(t *testing.T) {
 	require.NoError(t, r.Expr(1).Exec(session))
 }
 
-// TestOverlap: leaders that are cut off do not lead when the next does.
-func TestOverlap(t *testing.T) {
+// TestPartitions fails if a leader that is cut off from the server still acts when the next leader
+// starts.
+func TestPartitions(t *testing.T) {
 	addr := server(t)
-	operator := connect(t, addr, nil)
-	table := newTable(t, operator)
-	created(t, operator, table)
-	list := r.DB(database).Table(table)
-	var proxies [overlap.Members]*dbserver.Proxy
-	for i := range proxies {
-		proxies[i] = proxied(t, addr)
-	}
-	overlap.Run(t, overlap.World{
-		Store: func(i int) changefeed.Store { return newStore(t, connect(t, proxies[i].Addr(), nil), table) },
-		Cut:   func(i int) { proxies[i].Cut() },
-		Heal:  func(i int) { proxies[i].Heal() },
-		Append: func(row []byte) error {
-			_, err := list.Insert(map[string]any{"row": string(row)}).RunWrite(operator)
-			return err
-		},
-		Rows: func() (rows [][]byte) {
-			var texts []string
-			require.NoError(t, list.HasFields("row").Field("row").CoerceTo("array").ReadAll(&texts, operator))
-			for _, text := range texts {
-				rows = append(rows, []byte(text))
-			}
-			return rows
-		},
-	})
+	table := newTable(t, connect(t, addr, nil))
+	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
+		network := proxied(t, addr)
+		return storetest.Client{
+			Store: newStore(t, connect(t, network.Addr(), nil), table), Cut: network.Cut, Heal: network.Heal,
+		}
+	}, nil)
 }
 
 // TestChangesOfPlace: Changes delivers the changes of the given table, and no others.

@@ -58,9 +58,9 @@ type options struct{ fakeTime bool }
 func FakeTime() Option { return func(o *options) { o.fakeTime = true } }
 
 // Run runs every case of the contract as a subtest.
-func Run(t *testing.T, f Factory, opts ...Option) { run(t, f, opts, Cases()) }
+func Run(t *testing.T, f Factory, opts ...Option) { runCases(t, f, opts, Cases()) }
 
-func run(t *testing.T, f Factory, opts []Option, cases []Case) {
+func runCases(t *testing.T, f Factory, opts []Option, cases []Case) {
 	var o options
 	for _, opt := range opts {
 		opt(&o)
@@ -79,7 +79,7 @@ func run(t *testing.T, f Factory, opts []Option, cases []Case) {
 // Case is one case of a suite.
 type Case struct {
 	Name string
-	play func(s *suite)
+	run  func(s *suite)
 }
 
 // Run runs the case.
@@ -96,61 +96,61 @@ func (c Case) Run(t testing.TB, f Factory) {
 	if b.Heartbeat == 0 {
 		b.Heartbeat = 400 * time.Millisecond
 	}
-	c.play(&suite{TB: t, Backend: b})
+	c.run(&suite{TB: t, backend: b})
 }
 
 // Cases returns the cases of [Run], for callers that run some of them.
 func Cases() []Case {
 	return []Case{
-		{"Create", create},
-		{"CreateByMany", createByMany},
-		{"CreateNeverOverwrites", createNeverOverwrites},
-		{"NoRecord", noRecord},
-		{"KeepsTheRecord", keepsTheRecord},
-		{"CompareAndSet", compareAndSet},
-		{"WritesTheSame", writesTheSame},
-		{"Racers", racers},
-		{"Lost", lost},
-		{"TimeGrows", timeGrows},
-		{"ContextDone", contextDone},
-		{"Closed", closedStore},
-		{"FeedBegins", feedBegins},
-		{"FeedConverges", feedConverges},
-		{"FeedContext", feedContext},
-		{"FeedLater", feedLater},
-		{"FeedClose", feedClose},
-		{"FeedOfClosedStore", feedOfClosedStore},
-		{"FeedLost", feedLost},
-		{"Watch", watch},
-		{"WatchEnds", watchEnds},
-		{"Leaks", leaks},
-		{"Restart", restart},
+		{"Create", testCreate},
+		{"CreateConcurrently", testCreateConcurrently},
+		{"CreateKeepsRecord", testCreateKeepsRecord},
+		{"MissingRecord", testMissingRecord},
+		{"AllFields", testAllFields},
+		{"CompareAndSet", testCompareAndSet},
+		{"UnchangedHeartbeat", testUnchangedHeartbeat},
+		{"ConcurrentHeartbeats", testConcurrentHeartbeats},
+		{"DeletedRecord", testDeletedRecord},
+		{"TimeIncreases", testTimeIncreases},
+		{"ContextDone", testContextDone},
+		{"ClosedStore", testClosedStore},
+		{"FeedFirstEvent", testFeedFirstEvent},
+		{"FeedLastWrite", testFeedLastWrite},
+		{"FeedContext", testFeedContext},
+		{"FeedOutlivesContext", testFeedOutlivesContext},
+		{"FeedClose", testFeedClose},
+		{"FeedOfClosedStore", testFeedOfClosedStore},
+		{"FeedDeletedRecord", testFeedDeletedRecord},
+		{"Changes", testChanges},
+		{"ChangesClose", testChangesClose},
+		{"GoroutineLeaks", testGoroutineLeaks},
+		{"Restart", testRestart},
 	}
 }
 
-// suite plays one case.
+// suite runs one case.
 type suite struct {
 	testing.TB
-	*Backend
+	backend *Backend
 }
 
-// Both limits are longer than what the contract allows, because a machine may be busy.
+// These limits are longer than those of the contract, because a machine may be busy.
 const (
-	// soon limits calls that must not wait for a server.
-	soon = 10 * time.Second
-	// closing limits Close, which has to return within two seconds.
-	closing = 12 * time.Second
+	// callLimit limits calls that must not wait for a server.
+	callLimit = 10 * time.Second
+	// closeLimit limits Close, which must return within two seconds.
+	closeLimit = 12 * time.Second
 )
 
-// store is a new one that is started, and closed at the end.
-func (s *suite) store() changefeed.Store {
+// newStore returns a started store, which is closed after the case.
+func (s *suite) newStore() changefeed.Store {
 	s.Helper()
-	st := s.New(s)
+	st := s.backend.New(s)
 	if st == nil {
 		s.Fatalf("New returned no store")
 	}
 	s.Cleanup(func() {
-		if !within(closing, func() { _ = st.Close() }) {
+		if !returnsWithin(closeLimit, func() { _ = st.Close() }) {
 			s.Errorf("Close has not returned within two seconds")
 		}
 	})
@@ -160,23 +160,23 @@ func (s *suite) store() changefeed.Store {
 	return st
 }
 
-// ctx lasts as long as the backend may take.
+// ctx returns a context that is done after the backend's Patience.
 func (s *suite) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), s.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), s.backend.Patience)
 	s.Cleanup(cancel)
 	return ctx
 }
 
-// blank is a first record.
-func blank() changefeed.Record {
+// blankRecord returns the first record of an election.
+func blankRecord() changefeed.Record {
 	return changefeed.Record{Epoch: "epoch one", Seq: 1, TTL: 1750 * time.Millisecond}
 }
 
-// created is a store, and the record that it has made.
-func (s *suite) created() (changefeed.Store, changefeed.Record) {
+// createRecord returns a store and the record that it has created.
+func (s *suite) createRecord() (changefeed.Store, changefeed.Record) {
 	s.Helper()
-	st := s.store()
-	if err := st.Create(s.ctx(), blank()); err != nil {
+	st := s.newStore()
+	if err := st.Create(s.ctx(), blankRecord()); err != nil {
 		s.Fatalf("Create: %v", err)
 	}
 	return st, s.read(st)
@@ -191,20 +191,20 @@ func (s *suite) read(st changefeed.Store) changefeed.Record {
 	return r
 }
 
-// written waits until st reads r: reads may be late.
-func (s *suite) written(st changefeed.Store, r changefeed.Record) {
+// awaitRead waits until st reads r, because reads may be late.
+func (s *suite) awaitRead(st changefeed.Store, r changefeed.Record) {
 	s.Helper()
 	var last changefeed.Record
 	for ctx := s.ctx(); ctx.Err() == nil; pause(ctx) {
 		if last = s.read(st); last.Version == r.Version {
-			s.same("what Read returns", last, r)
+			s.requireSame("the result of Read", last, r)
 			return
 		}
 	}
 	s.Fatalf("Read returns %+v, but %+v was written", last, r)
 }
 
-// pause is between looks at what nothing tells of.
+// pause waits before a condition is checked again.
 func pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -212,8 +212,8 @@ func pause(ctx context.Context) {
 	}
 }
 
-// beat replaces prev by what change makes of it.
-func (s *suite) beat(st changefeed.Store, prev changefeed.Record, change func(*changefeed.Record)) changefeed.Record {
+// heartbeat replaces prev by a record with the next Seq, which change changes if it is not nil.
+func (s *suite) heartbeat(st changefeed.Store, prev changefeed.Record, change func(*changefeed.Record)) changefeed.Record {
 	s.Helper()
 	next := prev
 	next.Seq++
@@ -224,15 +224,15 @@ func (s *suite) beat(st changefeed.Store, prev changefeed.Record, change func(*c
 	if err != nil {
 		s.Fatalf("Heartbeat on the newest version: %v", err)
 	}
-	s.same("what Heartbeat returns", r, next)
+	s.requireSame("the result of Heartbeat", r, next)
 	if r.Version == "" || r.Version == prev.Version {
 		s.Errorf("Heartbeat returns version %q after %q", r.Version, prev.Version)
 	}
 	return r
 }
 
-// same compares all that a store keeps.
-func (s *suite) same(what string, got, want changefeed.Record) {
+// requireSame compares all fields that a store keeps.
+func (s *suite) requireSame(what string, got, want changefeed.Record) {
 	s.Helper()
 	got.Time, got.Version, want.Time, want.Version = time.Time{}, "", time.Time{}, ""
 	if got != want {
@@ -240,8 +240,8 @@ func (s *suite) same(what string, got, want changefeed.Record) {
 	}
 }
 
-// is reports an error that is none of those that are meant.
-func (s *suite) is(what string, err error, want ...error) {
+// requireError requires that err is one of the errors in want.
+func (s *suite) requireError(what string, err error, want ...error) {
 	s.Helper()
 	for _, w := range want {
 		if errors.Is(err, w) {
@@ -251,8 +251,8 @@ func (s *suite) is(what string, err error, want ...error) {
 	s.Errorf("%s: the error is %v, want %v", what, err, want)
 }
 
-// within calls f, and reports whether it has returned in time.
-func within(limit time.Duration, f func()) bool {
+// returnsWithin calls f, and reports whether it returns within limit.
+func returnsWithin(limit time.Duration, f func()) bool {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

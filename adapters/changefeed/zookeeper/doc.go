@@ -29,7 +29,7 @@
 //
 // A write is one transaction, for any number of candidates. ZooKeeper's watches fire once
 // and carry no data: after each heartbeat every follower reads the record once, from the
-// server that it is connected to. To receive changes of other znodes, use package
+// server that it is connected to. Followers on one connection share these reads. To receive changes of other znodes, use package
 // recipes/cache.
 //
 // The client library cannot cancel requests. A request whose context is done continues

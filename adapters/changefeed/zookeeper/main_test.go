@@ -15,16 +15,18 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// sessionTimeout is the longest that servers with this tick grant.
+// sessionTimeout is the longest timeout that the servers of startServers grant.
 const sessionTimeout = 4 * time.Second
 
-// start starts real servers, which end with the test. With ZKTEST_REAL=required a machine
-// that has none fails the test.
-func start(t *testing.T, servers int) *ensemble.Ensemble {
+// startServers starts real servers until the test ends. It skips the test if the machine has no
+// ZooKeeper, unless ZKTEST_REAL is "required".
+func startServers(t *testing.T, servers int) *ensemble.Ensemble {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -33,37 +35,46 @@ func start(t *testing.T, servers int) *ensemble.Ensemble {
 	})
 	if err != nil {
 		if os.Getenv("ZKTEST_REAL") == "required" {
-			t.Fatalf("no Apache ZooKeeper to test with: %v", err)
+			t.Fatalf("no Apache ZooKeeper: %v", err)
 		}
-		t.Skipf("NOT TRIED with Apache ZooKeeper: %v", err)
+		t.Skipf("not run with Apache ZooKeeper: %v", err)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			log := e.Log(0)
-			t.Logf("the end of the server's log:\n%s", log[max(0, len(log)-4000):])
+			t.Logf("last lines of the server's log:\n%s", log[max(0, len(log)-4000):])
 		}
 		require.NoError(t, e.Close())
 	})
 	return e
 }
 
-// connect makes a connection, which ends with the test.
+// newProxy starts a proxy of the server with the given address until the test ends.
+func newProxy(t testing.TB, target string) *zkproxy.Proxy {
+	t.Helper()
+	p, err := zkproxy.New(target)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// connect returns a connection that is closed when the test ends.
 func connect(t testing.TB, addrs ...string) *zk.Conn {
 	t.Helper()
-	conn, _, err := zk.Connect(addrs, sessionTimeout, zk.WithLogger(quiet{}))
+	conn, _, err := zk.Connect(addrs, sessionTimeout, zk.WithLogger(discardLogger{}))
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 	return conn
 }
 
-type quiet struct{}
+type discardLogger struct{}
 
-func (quiet) Printf(string, ...any) {}
+func (discardLogger) Printf(string, ...any) {}
 
-var places atomic.Int64
+var lastPath atomic.Int64
 
-// place is a path that nobody else uses, two levels below what exists.
-func place() string { return fmt.Sprintf("/elections/%d/record", places.Add(1)) }
+// newPath returns a path that no other test uses. Its parent and grandparent do not exist.
+func newPath() string { return fmt.Sprintf("/elections/%d/record", lastPath.Add(1)) }
 
 func newStore(t testing.TB, conn *zk.Conn, path string, opts ...Option) *Store {
 	t.Helper()
@@ -73,18 +84,26 @@ func newStore(t testing.TB, conn *zk.Conn, path string, opts ...Option) *Store {
 	return s
 }
 
-// remove deletes a znode and all below it.
-func remove(t testing.TB, conn *zk.Conn, path string) {
+func subscribe(t testing.TB, s *Store) changefeed.Feed {
+	t.Helper()
+	f, err := s.Subscribe(testContext(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// deleteTree deletes a znode and its descendants.
+func deleteTree(t testing.TB, conn *zk.Conn, path string) {
 	t.Helper()
 	children, _, err := conn.Children(path)
 	require.NoError(t, err)
 	for _, c := range children {
-		remove(t, conn, path+"/"+c)
+		deleteTree(t, conn, path+"/"+c)
 	}
 	require.NoError(t, conn.Delete(path, -1))
 }
 
-func ctx(t testing.TB) context.Context {
+func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	t.Cleanup(cancel)
 	return ctx
@@ -92,31 +111,48 @@ func ctx(t testing.TB) context.Context {
 
 var blank = changefeed.Record{Epoch: "one / 1", Seq: 1, TTL: time.Second}
 
-// created is a store and its record.
-func created(t testing.TB, conn *zk.Conn, path string) (*Store, changefeed.Record) {
+// createRecord creates a record, and returns it with its store.
+func createRecord(t testing.TB, conn *zk.Conn, path string) (*Store, changefeed.Record) {
 	t.Helper()
 	s := newStore(t, conn, path)
-	require.NoError(t, s.Create(ctx(t), blank))
-	r, err := s.Read(ctx(t))
-	require.NoError(t, err)
-	return s, r
+	require.NoError(t, retry(t, func() error { return s.Create(testContext(t), blank) }))
+	return s, readRecord(t, s)
 }
 
-// beat writes prev once more.
-func beat(t testing.TB, s *Store, prev changefeed.Record) changefeed.Record {
+func readRecord(t testing.TB, s *Store) (r changefeed.Record) {
+	t.Helper()
+	require.NoError(t, retry(t, func() (err error) {
+		r, err = s.Read(testContext(t))
+		return err
+	}))
+	return r
+}
+
+// retry calls f until it returns an error that is not transient. If the machine is busy, an ensemble
+// elects another leader and closes all connections.
+func retry(t testing.TB, f func() error) error {
+	for ctx := testContext(t); ; time.Sleep(10 * time.Millisecond) {
+		if err := f(); !request.Transient(err) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// heartbeat replaces prev by the same record with the next Seq.
+func heartbeat(t testing.TB, s *Store, prev changefeed.Record) changefeed.Record {
 	t.Helper()
 	next := prev
 	next.Seq++
-	r, err := s.Heartbeat(ctx(t), prev, next)
+	r, err := s.Heartbeat(testContext(t), prev, next)
 	require.NoError(t, err)
 	return r
 }
 
-// tells waits until the feed has told of r.
-func tells(t testing.TB, f changefeed.Feed, r changefeed.Record) {
+// awaitRecord waits until the feed delivers r.
+func awaitRecord(t testing.TB, f changefeed.Feed, r changefeed.Record) {
 	t.Helper()
 	for {
-		e, err := f.Next(ctx(t))
+		e, err := f.Next(testContext(t))
 		require.NoError(t, err)
 		if e.Record.Version == r.Version {
 			return
@@ -124,7 +160,7 @@ func tells(t testing.TB, f changefeed.Feed, r changefeed.Record) {
 	}
 }
 
-// requireTree compares what is in ZooKeeper at path and below.
+// requireTree requires that the given znodes, relative to path, exist at path and below.
 func requireTree(t testing.TB, conn *zk.Conn, path string, want ...string) {
 	t.Helper()
 	var got []string

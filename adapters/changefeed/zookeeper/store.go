@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"path"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/recordjson"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
@@ -23,11 +21,11 @@ import (
 type Store struct {
 	changefeed.NoChanges
 
-	conn     *zk.Conn
-	path     string
-	acl      []zk.ACL
-	existing bool
-	feeds    *changefeed.Feeds
+	conn           *zk.Conn
+	path           string
+	acl            []zk.ACL
+	existingParent bool
+	feeds          *changefeed.Feeds
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -50,7 +48,7 @@ func WithACL(acl []zk.ACL) Option {
 // WithExistingParent makes Create not create the parent znodes: if they do not exist,
 // Create returns [changefeed.ErrNoRecord].
 func WithExistingParent() Option {
-	return func(s *Store) error { s.existing = true; return nil }
+	return func(s *Store) error { s.existingParent = true; return nil }
 }
 
 // New creates a store of the record at path. The caller keeps ownership of conn, which
@@ -77,30 +75,31 @@ func New(conn *zk.Conn, path string, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
-// never is a version that no znode has: a write that names it changes nothing, and is
-// answered by who may write, because ZooKeeper looks at permissions first.
-const never = -2
+// impossibleVersion is a version that no znode has. A write with this version changes nothing, but
+// fails with another error if the client has no permission, because ZooKeeper checks permissions
+// first.
+const impossibleVersion = -2
 
 // Start implements [changefeed.Store]. It checks that the record can be read and written,
 // or created.
 func (s *Store) Start(ctx context.Context) error {
-	r, err := s.get(ctx, false)
+	r, err := s.readRecord(ctx, false)
 	switch {
 	case errors.Is(err, changefeed.ErrNoRecord):
-		return s.tryCreate(ctx)
+		return s.checkCreate(ctx)
 	case err != nil:
 		return err
 	}
-	_, err = s.multi(ctx, s.check(r), &zk.SetDataRequest{Path: s.path, Version: never})
+	_, err = s.multi(ctx, s.checkEpoch(r.Epoch), &zk.SetDataRequest{Path: s.path, Version: impossibleVersion})
 	if errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
-	return s.fail(ctx, "try to write to", err)
+	return s.wrapError(ctx, "try to write to", err)
 }
 
-// tryCreate asks whether Create would be permitted: by a transaction that makes a znode
-// twice, and so makes nothing.
-func (s *Store) tryCreate(ctx context.Context) error {
+// checkCreate checks that Create is permitted. It sends a transaction that creates a znode twice,
+// which always fails, for the record or for its nearest ancestor that can be created.
+func (s *Store) checkCreate(ctx context.Context) error {
 	for node := s.path; ; node = path.Dir(node) {
 		ops := []any{s.create(node, nil)}
 		if node == s.path {
@@ -108,22 +107,18 @@ func (s *Store) tryCreate(ctx context.Context) error {
 		}
 		_, err := s.multi(ctx, append(ops, s.create(node, nil))...)
 		switch {
-		case errors.Is(err, zk.ErrNoNode) && s.existing:
-			return fmt.Errorf("%w: %w", changefeed.ErrUnsuitable, s.noParent())
+		case errors.Is(err, zk.ErrNoNode) && s.existingParent:
+			return fmt.Errorf("%w: %w", changefeed.ErrUnsuitable, s.errNoParent())
 		case errors.Is(err, zk.ErrNoNode) && path.Dir(node) != "/":
 		case errors.Is(err, zk.ErrNodeExists):
 			return nil
 		default:
-			return s.fail(ctx, "try to create", err)
+			return s.wrapError(ctx, "try to create", err)
 		}
 	}
 }
 
-func (s *Store) create(node string, data []byte) *zk.CreateRequest {
-	return &zk.CreateRequest{Path: node, Data: data, Acl: s.acl}
-}
-
-func (s *Store) noParent() error {
+func (s *Store) errNoParent() error {
 	return fmt.Errorf("%w: %s does not exist: create it or omit WithExistingParent",
 		changefeed.ErrNoRecord, path.Dir(s.path))
 }
@@ -131,44 +126,45 @@ func (s *Store) noParent() error {
 // Create implements [changefeed.Store]. It creates the record and its epoch znode in one
 // transaction. It creates missing parents unless [WithExistingParent] is given.
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	data, err := recordjson.Encode(blank)
+	data, err := codec.Encode(blank)
 	if err != nil {
 		return err
 	}
 	for {
-		old, err := s.get(ctx, false)
+		old, err := s.readRecord(ctx, false)
 		var ops []any
 		switch {
 		case err == nil:
 			return nil
 		case !errors.Is(err, changefeed.ErrNoRecord):
 			return err
-		case old.Version != "": // what a deletion that did not come to its end has left
-			_, version, _ := parse(old.Version)
+		case old.Version != "": // A deletion was interrupted after the epoch znode was deleted.
+			_, version, _ := parseVersion(old.Version)
 			ops = append(ops, &zk.DeleteRequest{Path: s.path, Version: version})
 		}
-		ops = append(ops, s.create(s.path, data), s.create(s.mark(blank.Epoch), nil))
+		ops = append(ops, s.create(s.path, data), s.create(s.epochNode(blank.Epoch), nil))
 		_, err = s.multi(ctx, ops...)
 		switch {
 		case err == nil:
 			return nil
 		case errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNotEmpty):
-			// Somebody else was quicker: look again.
+			// Another client was faster: read again.
 		case errors.Is(err, zk.ErrNoNode) && len(ops) == 3:
-		case errors.Is(err, zk.ErrNoNode) && s.existing:
-			return s.noParent()
+			// Another client has deleted the rest of the old record: read again.
+		case errors.Is(err, zk.ErrNoNode) && s.existingParent:
+			return s.errNoParent()
 		case errors.Is(err, zk.ErrNoNode):
-			if err := s.makeParent(ctx); err != nil {
-				return s.fail(ctx, "create the parents of", err)
+			if err := s.createParents(ctx); err != nil {
+				return s.wrapError(ctx, "create the parents of", err)
 			}
 		default:
-			return s.fail(ctx, "create", err)
+			return s.wrapError(ctx, "create", err)
 		}
 	}
 }
 
-func (s *Store) makeParent(ctx context.Context) error {
-	_, err := do(ctx, s, func() (struct{}, error) {
+func (s *Store) createParents(ctx context.Context) error {
+	_, err := call(ctx, s, func() (struct{}, error) {
 		return struct{}{}, znode.Make(ctx, s.conn, path.Dir(s.path), s.acl, false)
 	})
 	return err
@@ -179,158 +175,114 @@ func (s *Store) makeParent(ctx context.Context) error {
 // the record was not written because it cannot be stored, or because a permission is
 // missing, the error wraps [changefeed.ErrUnsuitable].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	data, err := recordjson.Encode(next)
+	data, err := codec.Encode(next)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
-	created, version, err := parse(prev.Version)
+	czxid, version, err := parseVersion(prev.Version)
 	if err != nil {
-		_, err := s.get(ctx, false)
-		if err == nil {
-			err = changefeed.ErrConflict
-		}
-		return changefeed.Record{}, err
+		return changefeed.Record{}, s.conflict(ctx, false)
 	}
-	ops := []any{s.check(prev), &zk.SetDataRequest{Path: s.path, Data: data, Version: version}}
+	ops := []any{s.checkEpoch(prev.Epoch), &zk.SetDataRequest{Path: s.path, Data: data, Version: version}}
 	if next.Epoch != prev.Epoch {
-		ops = append(ops, s.create(s.mark(next.Epoch), nil), &zk.DeleteRequest{Path: s.mark(prev.Epoch), Version: -1})
+		ops = append(ops, s.create(s.epochNode(next.Epoch), nil), &zk.DeleteRequest{Path: s.epochNode(prev.Epoch), Version: -1})
 	}
-	answers, err := s.multi(ctx, ops...)
+	results, err := s.multi(ctx, ops...)
 	switch {
 	case err == nil:
-		stat := answers[1].Stat
-		if stat.Czxid != created {
+		stat := results[1].Stat
+		if stat.Czxid != czxid {
 			return changefeed.Record{}, fmt.Errorf("changefeed/zookeeper: %s was deleted and created again with the same epoch", s.path)
 		}
-		next.Time, next.Version = written(stat)
+		next.Time, next.Version = timeAndVersion(stat)
 		return next, nil
 	case errors.Is(err, zk.ErrBadVersion):
 		return changefeed.Record{}, changefeed.ErrConflict
-	case errors.Is(err, zk.ErrNoNode): // of one epoch's mark, or of all
-		if _, err := s.get(ctx, true); err != nil {
-			return changefeed.Record{}, err
-		}
-		return changefeed.Record{}, changefeed.ErrConflict
+	case errors.Is(err, zk.ErrNoNode): // The record is missing, or has another epoch.
+		return changefeed.Record{}, s.conflict(ctx, true)
 	case errors.Is(err, zkerror.ErrConnClosed):
-		// Not as fail has it: whether it was written is unknown.
+		// wrapError would wrap ErrUnsuitable, but it is unknown whether the record was written.
 		return changefeed.Record{}, fmt.Errorf("changefeed/zookeeper: write to %s: %w: %w", s.path, leaderelection.ErrConnClosed, err)
 	default:
-		return changefeed.Record{}, s.fail(ctx, "write to", err)
+		return changefeed.Record{}, s.wrapError(ctx, "write to", err)
 	}
+}
+
+// conflict returns the error of a heartbeat that did not find the record that it should replace.
+func (s *Store) conflict(ctx context.Context, sync bool) error {
+	if _, err := s.readRecord(ctx, sync); err != nil {
+		return err
+	}
+	return changefeed.ErrConflict
 }
 
 // Read implements [changefeed.Store]. It is linearizable: it observes all writes that
 // were acknowledged before it was called.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	r, err := s.get(ctx, true)
+	r, err := s.readRecord(ctx, true)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
 	return r, nil
 }
 
-// get reads the record. Where there is a znode without a mark the error is ErrNoRecord,
-// and Version is the znode's.
-func (s *Store) get(ctx context.Context, newest bool) (changefeed.Record, error) {
-	f, err := do(ctx, s, func() (found, error) {
-		if newest {
+// readRecord reads the record. If sync is set, the server first applies all writes that were
+// acknowledged before. If the znode exists without an epoch znode, readRecord returns the record
+// together with ErrNoRecord.
+func (s *Store) readRecord(ctx context.Context, sync bool) (changefeed.Record, error) {
+	type content struct {
+		data []byte
+		stat *zk.Stat
+	}
+	c, err := call(ctx, s, func() (c content, err error) {
+		if sync {
 			if _, err := s.conn.Sync(s.path); err != nil {
-				return found{}, err
+				return c, err
 			}
 		}
-		data, stat, err := request.Get(s.conn, s.path)
-		return found{data: data, stat: stat}, err
+		c.data, c.stat, err = request.Get(s.conn, s.path)
+		return c, err
 	})
 	if err != nil {
-		return changefeed.Record{}, s.fail(ctx, "read", err)
+		return changefeed.Record{}, s.wrapError(ctx, "read", err)
 	}
-	return s.decode(f)
+	return s.decode(c.data, c.stat)
 }
 
-// found is a znode's answer, and what tells of its next change.
-type found struct {
-	data    []byte
-	stat    *zk.Stat
-	changes <-chan zk.Event
-}
-
-func (s *Store) decode(f found) (changefeed.Record, error) {
-	r, err := recordjson.Decode(f.data)
-	if err != nil {
-		return changefeed.Record{}, fmt.Errorf("changefeed/zookeeper: %s: %w", s.path, err)
-	}
-	r.Time, r.Version = written(f.stat)
-	if f.stat.NumChildren == 0 {
-		return r, changefeed.ErrNoRecord
-	}
-	return r, nil
-}
-
-// written is when a state of a znode was written, and what names it.
-func written(stat *zk.Stat) (time.Time, string) {
-	return time.UnixMilli(stat.Mtime), fmt.Sprintf("%x.%d", stat.Czxid, stat.Version)
-}
-
-func parse(v string) (created int64, version int32, err error) {
-	_, err = fmt.Sscanf(v, "%x.%d", &created, &version)
-	return created, version, err
-}
-
-// mark is the child that says which epoch the record has.
-func (s *Store) mark(epoch string) string { return s.path + "/epoch-" + url.PathEscape(epoch) }
-
-func (s *Store) check(r changefeed.Record) *zk.CheckVersionRequest {
-	return &zk.CheckVersionRequest{Path: s.mark(r.Epoch), Version: -1}
-}
-
-// multi carries out a transaction. The error is that of the operation that failed.
+// multi executes a transaction. The error is that of the operation that failed.
 func (s *Store) multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	return do(ctx, s, func() ([]zk.MultiResponse, error) { return s.conn.Multi(ops...) })
+	return call(ctx, s, func() ([]zk.MultiResponse, error) { return s.conn.Multi(ops...) })
 }
 
-// do sends f, and waits for its answer, for ctx, and for the store's end. f goes on until
-// the connection answers it.
-func do[T any](ctx context.Context, s *Store, f func() (T, error)) (T, error) {
-	var none T
-	if s.feeds.Closed() {
-		return none, changefeed.ErrClosed
+// call sends the request f. If ctx is done or the store is closed first, the request continues
+// until the connection answers it.
+func call[T any](ctx context.Context, s *Store, f func() (T, error)) (T, error) {
+	value, err := changefeed.Call(ctx, s.feeds, func(context.Context) (T, error) { return f() })
+	if request.Closed(ctx, s.conn, err) {
+		err = zkerror.ErrConnClosed
 	}
-	if err := ctx.Err(); err != nil {
-		return none, err
-	}
-	select {
-	case a := <-request.Start(f):
-		if request.Closed(ctx, s.conn, a.Err) {
-			return none, zkerror.ErrConnClosed
-		}
-		return a.Value, a.Err
-	case <-ctx.Done():
-		return none, ctx.Err()
-	case <-s.feeds.Done():
-		return none, changefeed.ErrClosed
-	}
+	return value, err
 }
 
-// fail says what was tried on what, and gives err its place among the errors of stores.
-func (s *Store) fail(ctx context.Context, doing string, err error) error {
-	as := error(nil)
+// wrapError adds the operation to err, and wraps it with the error of stores that it means.
+func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
+	var meaning error
 	switch {
 	case err == nil, errors.Is(err, changefeed.ErrClosed), ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return err
 	case errors.Is(err, zk.ErrNoNode):
 		return changefeed.ErrNoRecord
 	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrAuthFailed), errors.Is(err, zk.ErrInvalidACL):
-		as = fmt.Errorf("%w: %w: the connection's credentials need the permissions to read, write and create on the znode, and to create on its parent",
+		meaning = fmt.Errorf("%w: %w: the connection's credentials need the permissions to read, write and create on the znode, and to create on its parent",
 			changefeed.ErrUnsuitable, leaderelection.ErrPermission)
 	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
-		as = fmt.Errorf("%w: its parent is ephemeral; use another path", changefeed.ErrUnsuitable)
+		meaning = fmt.Errorf("%w: its parent is ephemeral; use another path", changefeed.ErrUnsuitable)
 	case errors.Is(err, zkerror.ErrConnClosed), errors.Is(err, zk.ErrClosing):
-		as = fmt.Errorf("%w: %w: create a new connection and a new store", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
+		meaning = fmt.Errorf("%w: %w: create a new connection and a new store", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
+	default:
+		return fmt.Errorf("changefeed/zookeeper: %s %s: %w", operation, s.path, err)
 	}
-	if as == nil {
-		return fmt.Errorf("changefeed/zookeeper: %s %s: %w", doing, s.path, err)
-	}
-	return fmt.Errorf("changefeed/zookeeper: %s %s: %w (%w)", doing, s.path, as, err)
+	return fmt.Errorf("changefeed/zookeeper: %s %s: %w (%w)", operation, s.path, meaning, err)
 }
 
 // Close implements [changefeed.Store]. A request in flight continues until the connection

@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -10,45 +11,66 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/overlap"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestOneServer is what one real server is enough for. It is killed and started again.
+// TestOneServer runs the tests that need a single real server. Some of them kill the server and start
+// it again.
 func TestOneServer(t *testing.T) {
-	e := start(t, 1)
-	t.Run("StartChangesNothing", func(t *testing.T) { startChangesNothing(t, e) })
-	t.Run("Suite", func(t *testing.T) {
-		storetest.Run(t, func(t testing.TB) *storetest.Backend { return backend(t, e) })
+	e := startServers(t, 1)
+	t.Run("StartChangesNothing", func(t *testing.T) { testStartChangesNothing(t, e) })
+	t.Run("Contract", func(t *testing.T) {
+		storetest.Run(t, func(t testing.TB) *storetest.Backend { return newBackend(t, e) })
 	})
-	t.Run("Unsuitable", func(t *testing.T) { unsuitable(t, e) })
-	t.Run("Traps", func(t *testing.T) { traps(t, e) })
+	t.Run("StartUnsuitable", func(t *testing.T) { testStartUnsuitable(t, e) })
+	t.Run("RequestsObserveContext", func(t *testing.T) { testRequestsObserveContext(t, e) })
+	t.Run("ConnectionClosed", func(t *testing.T) { testConnectionClosed(t, e) })
+	t.Run("Heartbeat", func(t *testing.T) { testHeartbeat(t, e) })
+	t.Run("HalfDeleted", func(t *testing.T) { testHalfDeleted(t, e) })
+	t.Run("Watch", func(t *testing.T) { testWatch(t, e) })
 }
 
-// TestElection holds elections on a real server.
+// TestElection fails if elections on a real server do not satisfy their contract.
 func TestElection(t *testing.T) {
-	t.Parallel() // with others that count no goroutines
-	e := start(t, 1)
-	storetest.RunElection(t, func(t testing.TB) *storetest.Backend { return backend(t, e) })
+	t.Parallel() // No test that runs in parallel counts goroutines.
+	e := startServers(t, 1)
+	storetest.RunElection(t, func(t testing.TB) *storetest.Backend { return newBackend(t, e) })
 }
 
-func backend(t testing.TB, e *ensemble.Ensemble) *storetest.Backend {
-	path, operator := place(), connect(t, e.Addrs()...)
+// TestPartitions fails if a leader that is cut off from the server still acts when the next leader
+// starts.
+func TestPartitions(t *testing.T) {
+	t.Parallel()
+	e, path := startServers(t, 1), newPath()
+	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
+		network := newProxy(t, e.Addr(0))
+		return storetest.Client{
+			Store: newStore(t, connect(t, network.Addr()), path),
+			Cut:   func() { network.Blackhole(zkproxy.Both) },
+			Heal:  func() { network.DropConnections(); network.Unblackhole() },
+		}
+	}, nil)
+}
+
+func newBackend(t testing.TB, e *ensemble.Ensemble) *storetest.Backend {
+	path, operator := newPath(), connect(t, e.Addrs()...)
 	return &storetest.Backend{
 		New:  func(t testing.TB) changefeed.Store { return newStore(t, connect(t, e.Addrs()...), path) },
-		Lose: func(t testing.TB) { remove(t, operator, path) },
+		Lose: func(t testing.TB) { deleteTree(t, operator, path) },
 		Restart: func(t testing.TB) {
 			require.NoError(t, e.Restart(0))
-			require.NoError(t, e.WaitReady(ctx(t), 0))
+			require.NoError(t, e.WaitReady(testContext(t), 0))
 		},
 		Patience: 30 * time.Second,
 	}
 }
 
-func TestRefusesBadArguments(t *testing.T) {
-	conn, _, err := zk.Connect([]string{"127.0.0.1:1"}, time.Second, zk.WithLogger(quiet{}))
+// TestNew_InvalidArguments fails if New accepts an argument that no request can use.
+func TestNew_InvalidArguments(t *testing.T) {
+	conn, _, err := zk.Connect([]string{"127.0.0.1:1"}, time.Second, zk.WithLogger(discardLogger{}))
 	require.NoError(t, err)
 	defer conn.Close()
 	_, err = New(nil, "/a")
@@ -63,149 +85,215 @@ func TestRefusesBadArguments(t *testing.T) {
 	}
 }
 
-// unsuitable: what can never work is told at the start, and nothing is changed.
-func unsuitable(t *testing.T, e *ensemble.Ensemble) {
-	owner, stranger := connect(t, e.Addrs()...), connect(t, e.Addrs()...)
-	require.NoError(t, owner.AddAuth("digest", []byte("owner:secret")))
-	mine := zk.DigestACL(zk.PermAll, "owner", "secret")
-	readable := append(zk.WorldACL(zk.PermRead), mine...)
-
-	unsuitable := func(t *testing.T, s *Store, as ...error) {
-		t.Helper()
-		err := s.Start(ctx(t))
-		for _, want := range append(as, changefeed.ErrUnsuitable) {
-			require.ErrorIs(t, err, want)
-		}
-		require.ErrorContains(t, err, "/")
+// testRequestsObserveContext fails if a call blocks after its context is done or the store is
+// closed. The client library's requests have no context, and block until the server answers.
+func testRequestsObserveContext(t *testing.T, e *ensemble.Ensemble) {
+	s, r := createRecord(t, connect(t, e.Addrs()...), newPath())
+	f := subscribe(t, s)
+	awaitRecord(t, f, r)
+	require.NoError(t, e.Pause(0))
+	defer func() { require.NoError(t, e.Resume(0)) }()
+	for name, request := range map[string]func(context.Context) error{
+		"Heartbeat": func(ctx context.Context) error { _, err := s.Heartbeat(ctx, r, r); return err },
+		"Read":      func(ctx context.Context) error { _, err := s.Read(ctx); return err },
+		"Create":    func(ctx context.Context) error { return s.Create(ctx, blank) },
+		"Start":     s.Start,
+		"Next":      func(ctx context.Context) error { _, err := f.Next(ctx); return err },
+	} {
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		err := request(ctx)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded, name)
+		require.Less(t, time.Since(begin), 10*time.Second, name)
 	}
-	t.Run("OtherData", func(t *testing.T) {
-		path := place()
-		require.NoError(t, newStore(t, owner, path+"/below").Create(ctx(t), blank)) // makes path, empty
-		for _, data := range []string{"", "my own", `{"leader":"me"}`} {
-			_, err := owner.Set(path, []byte(data), -1)
-			require.NoError(t, err)
-			s := newStore(t, owner, path)
-			unsuitable(t, s)
-			require.ErrorIs(t, s.Create(ctx(t), blank), changefeed.ErrUnsuitable)
-			_, err = s.Read(ctx(t))
-			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-			f, err := s.Subscribe(ctx(t))
-			require.NoError(t, err)
-			_, err = f.Next(ctx(t))
-			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-			got, _, err := owner.Get(path)
-			require.NoError(t, err)
-			require.Equal(t, data, string(got))
+	ended := make(chan error, 1)
+	go func() { _, err := s.Read(context.Background()); ended <- err }()
+	require.NoError(t, s.Close())
+	require.ErrorIs(t, <-ended, changefeed.ErrClosed)
+}
+
+// testConnectionClosed fails if a method does not report that the connection was closed, or Heartbeat
+// reports that nothing was written although that is unknown.
+func testConnectionClosed(t *testing.T, e *ensemble.Ensemble) {
+	conn := connect(t, e.Addrs()...)
+	s, r := createRecord(t, conn, newPath())
+	f := subscribe(t, s)
+	awaitRecord(t, f, r)
+	conn.Close()
+	_, err := f.Next(testContext(t))
+	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
+	err = s.Start(testContext(t))
+	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
+	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+	_, err = s.Heartbeat(testContext(t), r, r)
+	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
+	require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
+}
+
+func testHeartbeat(t *testing.T, e *ensemble.Ensemble) {
+	conn := connect(t, e.Addrs()...)
+
+	// Fails if Heartbeat reports a definite result although the reply was lost.
+	t.Run("LostReply", func(t *testing.T) {
+		p := newProxy(t, e.Addr(0))
+		s, r := createRecord(t, connect(t, p.Addr()), newPath())
+		p.On(zkproxy.Rule{Op: zkproxy.OpMulti, Action: zkproxy.CutAfterApplied})
+		next := r
+		next.Seq, next.Leader = 2, "me"
+		_, err := s.Heartbeat(testContext(t), r, next)
+		require.Error(t, err)
+		for _, definite := range []error{changefeed.ErrConflict, changefeed.ErrNoRecord, changefeed.ErrUnsuitable} {
+			require.NotErrorIs(t, err, definite)
+		}
+		now, err := s.Read(testContext(t))
+		require.NoError(t, err)
+		require.Equal(t, "me", now.Leader)
+		heartbeat(t, s, now)
+	})
+
+	// Fails if a heartbeat to a deleted record replaces a later record: the versions of a znode
+	// restart if it is created again.
+	t.Run("VersionsRestart", func(t *testing.T) {
+		path := newPath()
+		s, r := createRecord(t, conn, path)
+		deleteTree(t, conn, path)
+		other := blank
+		other.Epoch = "two"
+		require.NoError(t, s.Create(testContext(t), other))
+		now, err := s.Read(testContext(t))
+		require.NoError(t, err)
+		_, oldVersion, err := parseVersion(r.Version)
+		require.NoError(t, err)
+		_, newVersion, err := parseVersion(now.Version)
+		require.NoError(t, err)
+		require.Equal(t, oldVersion, newVersion, "the server distinguishes the two records; this test is useless")
+		_, err = s.Heartbeat(testContext(t), r, r)
+		require.ErrorIs(t, err, changefeed.ErrConflict)
+		after, err := s.Read(testContext(t))
+		require.NoError(t, err)
+		require.Equal(t, now, after)
+	})
+
+	// Fails if the version of another store is mistaken for a version of this store.
+	t.Run("InvalidVersion", func(t *testing.T) {
+		s, r := createRecord(t, conn, newPath())
+		for _, v := range []string{"", "1", "x.y", "99999999999999999999.1"} {
+			invalid := r
+			invalid.Version = v
+			_, err := s.Heartbeat(testContext(t), invalid, r)
+			require.ErrorIs(t, err, changefeed.ErrConflict, v)
 		}
 	})
-	t.Run("NotReadable", func(t *testing.T) {
-		path := place()
-		require.NoError(t, newStore(t, owner, path, WithACL(mine)).Create(ctx(t), blank))
-		unsuitable(t, newStore(t, stranger, path), leaderelection.ErrPermission)
-	})
-	t.Run("NotWritable", func(t *testing.T) {
-		path := place()
-		s := newStore(t, owner, path, WithACL(readable))
-		require.NoError(t, s.Create(ctx(t), blank))
-		r, err := s.Read(ctx(t))
+
+	// Fails if a heartbeat with another epoch does not replace the epoch znode.
+	t.Run("OtherEpoch", func(t *testing.T) {
+		path := newPath()
+		s, first := createRecord(t, conn, path)
+		next := first
+		next.Epoch, next.Seq = "two", 1
+		second, err := s.Heartbeat(testContext(t), first, next)
 		require.NoError(t, err)
-		require.NoError(t, s.Start(ctx(t)), "the owner may write")
-		other := newStore(t, stranger, path)
-		unsuitable(t, other, leaderelection.ErrPermission)
-		_, err = other.Heartbeat(ctx(t), r, r)
-		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-		require.ErrorIs(t, err, leaderelection.ErrPermission)
-		now, err := s.Read(ctx(t))
+		requireTree(t, conn, path, "", "/epoch-two")
+		_, err = s.Heartbeat(testContext(t), first, first)
+		require.ErrorIs(t, err, changefeed.ErrConflict)
+		now, err := s.Read(testContext(t))
 		require.NoError(t, err)
-		require.Equal(t, r, now)
-	})
-	t.Run("NotToBeMade", func(t *testing.T) {
-		_, err := owner.Create("/owned", nil, 0, readable)
-		require.NoError(t, err)
-		for _, path := range []string{"/owned/record", "/owned/a/b/record"} {
-			s := newStore(t, stranger, path)
-			unsuitable(t, s, leaderelection.ErrPermission)
-			require.ErrorIs(t, s.Create(ctx(t), blank), changefeed.ErrUnsuitable)
-			require.NoError(t, newStore(t, owner, path).Start(ctx(t)), "the owner may create")
-		}
-		s := newStore(t, stranger, "/a", WithACL(mine)) // which the stranger could not use
-		unsuitable(t, s, leaderelection.ErrPermission)
-		requireTree(t, owner, "/owned", "")
-		requireTree(t, owner, "/a")
-	})
-	t.Run("NoParent", func(t *testing.T) {
-		path := place()
-		s := newStore(t, owner, path, WithExistingParent())
-		unsuitable(t, s)
-		require.ErrorIs(t, s.Create(ctx(t), blank), changefeed.ErrNoRecord)
-		requireTree(t, owner, path[:len(path)-len("/record")])
-		require.NoError(t, newStore(t, owner, path).Create(ctx(t), blank))
-		require.NoError(t, s.Start(ctx(t)))
-	})
-	t.Run("EphemeralParent", func(t *testing.T) {
-		_, err := owner.Create("/ephemeral", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-		require.NoError(t, err)
-		unsuitable(t, newStore(t, owner, "/ephemeral/record"))
-	})
-	t.Run("Closed", func(t *testing.T) {
-		conn, path := connect(t, e.Addrs()...), place()
-		s, r := created(t, conn, path)
-		f, err := s.Subscribe(ctx(t))
-		require.NoError(t, err)
-		tells(t, f, r)
-		conn.Close()
-		_, err = f.Next(ctx(t))
-		require.ErrorIs(t, err, leaderelection.ErrConnClosed)
-		unsuitable(t, s, leaderelection.ErrConnClosed)
-		_, err = s.Heartbeat(ctx(t), r, r)
-		require.ErrorIs(t, err, leaderelection.ErrConnClosed)
-		require.NotErrorIs(t, err, changefeed.ErrUnsuitable, "it would say that nothing was written")
+		require.Equal(t, second, now)
+		heartbeat(t, s, second)
 	})
 }
 
-// startChangesNothing: neither where there is nothing nor where there is a record.
-func startChangesNothing(t *testing.T, e *ensemble.Ensemble) {
-	conn := connect(t, e.Addrs()...)
-	path := place()
-	require.NoError(t, newStore(t, conn, path).Start(ctx(t)))
-	requireTree(t, conn, "/elections")
-	s, r := created(t, conn, path)
-	require.NoError(t, s.Start(ctx(t)))
-	now, err := s.Read(context.Background())
+// testHalfDeleted fails if a record whose deletion was interrupted between the two znodes is
+// readable, or cannot be replaced by a new record.
+func testHalfDeleted(t *testing.T, e *ensemble.Ensemble) {
+	conn, path := connect(t, e.Addrs()...), newPath()
+	s, r := createRecord(t, conn, path)
+	f := subscribe(t, s)
+	awaitRecord(t, f, r)
+	require.NoError(t, conn.Delete(s.epochNode(blank.Epoch), -1))
+	_, err := s.Read(testContext(t))
+	require.ErrorIs(t, err, changefeed.ErrNoRecord)
+	_, err = s.Heartbeat(testContext(t), r, r)
+	require.ErrorIs(t, err, changefeed.ErrNoRecord)
+	require.NoError(t, s.Start(testContext(t)))
+	first, err := subscribe(t, s).Next(testContext(t))
+	require.NoError(t, err)
+	require.True(t, first.Missing)
+
+	two := blank
+	two.Epoch = "two"
+	require.NoError(t, s.Create(testContext(t), two))
+	require.NoError(t, s.Create(testContext(t), blank))
+	now, err := s.Read(testContext(t))
+	require.NoError(t, err)
+	require.Equal(t, "two", now.Epoch)
+	awaitRecord(t, f, now)
+	requireTree(t, conn, path, "", "/epoch-two")
+}
+
+// TestRead_LaggingServer fails if Read returns an old record that a server has which lags behind
+// the others.
+func TestRead_LaggingServer(t *testing.T) {
+	e := zktest.Cluster(t, 3)
+	path := newPath()
+	writer, r := createRecord(t, connect(t, e.Leader().Addr()), path)
+	lagging := e.Server(0)
+	if lagging == e.Leader() {
+		lagging = e.Server(1)
+	}
+	reader := newStore(t, connect(t, lagging.Addr()), path)
+	now, err := reader.Read(testContext(t))
 	require.NoError(t, err)
 	require.Equal(t, r, now)
-	requireTree(t, conn, path, "", "/epoch-one%20%2F%201")
+	lagging.Lag()
+	r = heartbeat(t, writer, r)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_, err = reader.Read(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	lagging.Heal()
+	now, err = reader.Read(testContext(t))
+	require.NoError(t, err)
+	require.Equal(t, r, now)
 }
 
-// TestOverlap: leaders that are cut off one after the other have stopped when the next
-// begins.
-func TestOverlap(t *testing.T) {
+// TestHeartbeat_IsolatedLeader fails if a heartbeat is acknowledged by a leader of the ensemble that
+// is cut off from the other servers, or the other servers accept no heartbeats then.
+func TestHeartbeat_IsolatedLeader(t *testing.T) {
 	t.Parallel()
-	e := start(t, 1)
-	path, operator := place(), connect(t, e.Addrs()...)
-	var networks [overlap.Members]*zkproxy.Proxy
-	for i := range networks {
-		networks[i] = proxy(t, e.Addr(0))
+	e := startServers(t, 3)
+	path := newPath()
+	_, r := createRecord(t, connect(t, e.Addrs()...), path)
+	leader, err := e.Leader()
+	for ctx := testContext(t); errors.Is(err, ensemble.ErrNoLeader) && ctx.Err() == nil; {
+		leader, err = e.Leader()
 	}
-	_, err := operator.Create("/rows", nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
-	overlap.Run(t, overlap.World{
-		Store: func(i int) changefeed.Store { return newStore(t, connect(t, networks[i].Addr()), path) },
-		Cut:   func(i int) { networks[i].Blackhole(zkproxy.Both) },
-		Heal:  func(i int) { networks[i].DropConnections(); networks[i].Unblackhole() },
-		Append: func(row []byte) error {
-			_, err := operator.Create("/rows/row-", row, zk.FlagSequence, zk.WorldACL(zk.PermAll))
-			return err
-		},
-		Rows: func() (rows [][]byte) {
-			names, _, err := operator.Children("/rows")
-			require.NoError(t, err)
-			for _, name := range names {
-				row, _, err := operator.Get("/rows/" + name)
-				require.NoError(t, err)
-				rows = append(rows, row)
-			}
-			return rows
-		},
-	})
+	isolated := newStore(t, connect(t, e.Addr(leader)), path)
+	readRecord(t, isolated) // It is connected now.
+	require.NoError(t, e.CutOff(leader))
+	defer func() { require.NoError(t, e.Heal(leader)) }()
+	late := r
+	late.Seq, late.Leader = late.Seq+1, "late"
+	short, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	_, err = isolated.Heartbeat(short, r, late)
+	require.Error(t, err)
+
+	other := newStore(t, connect(t, e.Addr((leader+1)%3)), path)
+	next := r
+	next.Seq, next.Leader = next.Seq+1, "next"
+	for ctx := testContext(t); ; {
+		written, err := other.Heartbeat(ctx, r, next)
+		if err == nil {
+			require.Equal(t, "next", written.Leader)
+			break
+		}
+		if errors.Is(err, changefeed.ErrConflict) { // The reply of an earlier attempt was lost.
+			require.Equal(t, "next", readRecord(t, other).Leader, "a write that only a minority received was applied")
+			break
+		}
+		require.NoError(t, ctx.Err())
+	}
 }

@@ -18,26 +18,26 @@ import (
 
 // Row is a row of a table.
 type Row struct {
-	// Deployment names it, without marks such as emphasis.
+	// Deployment is its name, without marks such as emphasis.
 	Deployment string
-	// Promise is the answer to whether at most one candidate leads there.
+	// Promise states whether at most one candidate is leader.
 	Promise string
-	// Start is what Start does: "accepted", "refused", "refused: " with the name of the risk
-	// that accepts it, or "not checked".
+	// Start is the result of Start: "accepted", "refused", "refused: " with the name of the risk
+	// that must be accepted, or "not checked".
 	Start string
 }
 
 // Case sets up the deployment of a row.
 type Case struct {
-	// Start makes a store that accepts some risks, and returns the error of its Start.
+	// Start creates a store that accepts some risks, and returns the error of its Start.
 	Start func(t *testing.T, accepted ...changefeed.Risk) error
-	// NotChecked is the reason for which Start cannot detect the deployment, where the row
-	// has "not checked". Start may be nil then.
+	// NotChecked is the reason why Start cannot detect the deployment, if the row contains "not
+	// checked". Start may be nil then.
 	NotChecked string
 }
 
-// columns are the heads of the tables.
-const columns = "deployment|at most one leader?|`Start`"
+// header contains the names of the columns of a table.
+const header = "deployment|at most one leader?|`Start`"
 
 // Rows returns the rows of the table in a section of the document. The section begins with
 // a heading of its name and ends with the next heading.
@@ -59,39 +59,41 @@ func Rows(document, section string) ([]Row, error) {
 			cells[i] = strings.TrimSpace(cell)
 		}
 		switch {
-		case strings.Join(cells, "|") == columns:
+		case strings.Join(cells, "|") == header:
 			inTable = true
 		case !inTable || strings.Trim(line, "|- ") == "":
 		case len(cells) != 3:
 			return nil, fmt.Errorf("%s: a row has %d cells, not 3: %s", section, len(cells), line)
 		default:
-			rows = append(rows, Row{plain(cells[0]), plain(cells[1]), plain(cells[2])})
+			rows = append(rows, Row{plainText(cells[0]), plainText(cells[1]), plainText(cells[2])})
 		}
 	}
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("%s: there is no table with the columns %s", section, columns)
+		return nil, fmt.Errorf("%s: there is no table with the columns %s", section, header)
 	}
 	return rows, nil
 }
 
-func plain(cell string) string {
+// plainText returns the text of a cell without marks.
+func plainText(cell string) string {
 	return strings.NewReplacer("**", "", "`", "").Replace(cell)
 }
 
 // Sections returns the headings of the sections that have such a table.
 func Sections(document string) []string {
-	var all []string
+	var sections []string
 	for line := range strings.Lines(document) {
 		if heading, ok := strings.CutPrefix(strings.TrimSpace(line), "## "); ok {
 			if _, err := Rows(document, heading); err == nil {
-				all = append(all, heading)
+				sections = append(sections, heading)
 			}
 		}
 	}
-	return all
+	return sections
 }
 
-// Document returns docs/changefeed-stores.md. The test runs below the repository's root.
+// Document returns docs/changefeed-stores.md, which it searches in the parents of the working
+// directory up to the root of the repository.
 func Document(t testing.TB) string {
 	t.Helper()
 	for dir := "."; ; dir = filepath.Join("..", dir) {
@@ -99,19 +101,19 @@ func Document(t testing.TB) string {
 		if err == nil {
 			return string(text)
 		}
-		_, end := os.Stat(filepath.Join(dir, "go.work"))
-		require.Error(t, end, "there is no docs/changefeed-stores.md in the repository: %v", err)
+		_, notRoot := os.Stat(filepath.Join(dir, "go.work"))
+		require.Error(t, notRoot, "there is no docs/changefeed-stores.md in the repository: %v", err)
 	}
 }
 
-// Check compares the table of a section with what the store's Start does. Each row needs a
-// case under the name of its deployment, and each case a row.
+// Check compares the table of a section with the results of the store's Start. There must be one
+// case for each row, under the name of its deployment.
 func Check(t *testing.T, section string, cases map[string]Case) {
 	rows, err := Rows(Document(t), section)
 	require.NoError(t, err)
-	named := map[string]bool{}
+	documented := map[string]bool{}
 	for _, row := range rows {
-		named[row.Deployment] = true
+		documented[row.Deployment] = true
 		t.Run(row.Deployment, func(t *testing.T) {
 			c, ok := cases[row.Deployment]
 			require.True(t, ok, "the test has no case for this row of docs/changefeed-stores.md")
@@ -119,16 +121,16 @@ func Check(t *testing.T, section string, cases map[string]Case) {
 		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(cases)) {
-		require.True(t, named[name], "docs/changefeed-stores.md has no row %q", name)
+		require.True(t, documented[name], "docs/changefeed-stores.md has no row %q", name)
 	}
 }
 
 func checkRow(t *testing.T, row Row, c Case) {
-	require.NoError(t, coherent(row))
-	name, risky := strings.CutPrefix(row.Start, "refused: ")
+	require.NoError(t, checkConsistency(row))
+	riskName, needsRisk := strings.CutPrefix(row.Start, "refused: ")
 	switch {
 	case row.Start == "not checked":
-		require.NotEmpty(t, c.NotChecked, "the case says why Start cannot check it")
+		require.NotEmpty(t, c.NotChecked, "the case has no reason why Start cannot check the deployment")
 		if c.Start != nil {
 			require.NoError(t, c.Start(t))
 		}
@@ -139,8 +141,8 @@ func checkRow(t *testing.T, row Row, c Case) {
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 		require.NotErrorAs(t, err, new(*changefeed.UnsafeError))
 		t.Log(err)
-	case risky:
-		accepted, err := changefeed.ParseRisk(name)
+	case needsRisk:
+		accepted, err := changefeed.ParseRisk(riskName)
 		require.NoError(t, err)
 		others := slices.DeleteFunc(changefeed.Risks(), func(r changefeed.Risk) bool { return r == accepted })
 		for _, risks := range [][]changefeed.Risk{nil, others} {
@@ -159,9 +161,9 @@ func checkRow(t *testing.T, row Row, c Case) {
 	}
 }
 
-// coherent reports a row whose columns contradict each other: an accepted deployment is safe,
-// and one that is refused for a risk is not.
-func coherent(row Row) error {
+// checkConsistency returns an error if the columns of a row contradict each other: an accepted
+// deployment must be safe, and a deployment that needs a risk must not.
+func checkConsistency(row Row) error {
 	safe, unsafe := strings.HasPrefix(row.Promise, "yes"), strings.HasPrefix(row.Promise, "no")
 	switch {
 	case row.Start == "not checked" || row.Start == "refused":

@@ -27,6 +27,7 @@ Text | with a bar.
 nothing
 `
 
+// TestRows fails if a row is lost, or a malformed row is accepted.
 func TestRows(t *testing.T) {
 	rows, err := Rows(document, "One")
 	require.NoError(t, err)
@@ -41,8 +42,9 @@ func TestRows(t *testing.T) {
 	require.Equal(t, []string{"One"}, Sections(document))
 }
 
-func TestCoherent(t *testing.T) {
-	for row, fine := range map[Row]bool{
+// TestCheckConsistency fails if an unsafe deployment can be documented as accepted.
+func TestCheckConsistency(t *testing.T) {
+	for row, consistent := range map[Row]bool{
 		{"", "yes", "accepted"}:              true,
 		{"", "no: replicas", "accepted"}:     false,
 		{"", "no", "refused: failover"}:      true,
@@ -51,17 +53,17 @@ func TestCoherent(t *testing.T) {
 		{"", "no", "refused"}:                true,
 		{"", "no", ""}:                       false,
 	} {
-		require.Equal(t, fine, coherent(row) == nil, row)
+		require.Equal(t, consistent, checkConsistency(row) == nil, row)
 	}
 }
 
-// TestStores: every store that has deployments has a table.
-func TestStores(t *testing.T) {
+// TestDocument_Stores fails if the table of a store is missing or cannot be parsed.
+func TestDocument_Stores(t *testing.T) {
 	require.Equal(t, []string{"PostgreSQL", "Redis", "ZooKeeper", "NATS", "etcd", "RethinkDB", "MongoDB"}, Sections(Document(t)))
 }
 
-// TestRisks: the list of risks has the stores whose tables name them.
-func TestRisks(t *testing.T) {
+// TestDocument_Risks fails if the list of risks does not name the stores whose tables contain them.
+func TestDocument_Risks(t *testing.T) {
 	document := Document(t)
 	for _, risk := range changefeed.Risks() {
 		var stores []string

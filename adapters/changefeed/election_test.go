@@ -1,0 +1,261 @@
+package changefeed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/electiontest"
+)
+
+// newGroup returns a factory of candidates. Each candidate has a client of one table.
+func newGroup(opts ...changefeed.Option) electiontest.Factory {
+	return func(t electiontest.TB) *electiontest.Group {
+		table := memory.NewTable()
+		var mu sync.Mutex
+		clients := map[int]*changefeedtest.Faulty{}
+		client := func(i int) *changefeedtest.Faulty {
+			mu.Lock()
+			defer mu.Unlock()
+			if clients[i] == nil {
+				clients[i] = changefeedtest.New(table.Store("election"), uint64(i))
+			}
+			return clients[i]
+		}
+		t.Cleanup(func() {
+			for _, c := range clients {
+				if err := c.Close(); err != nil {
+					t.Errorf("close: %v", err)
+				}
+			}
+		})
+		return &electiontest.Group{
+			New: func(i int) (leaderelection.Candidate, error) {
+				return changefeed.NewElection(client(i), append(slices.Clone(opts), changefeed.WithID(fmt.Sprint("candidate ", i)))...)
+			},
+			Crash: func(i int) { client(i).Cut() },
+			Cut:   func(i int) func() { return client(i).Cut() },
+		}
+	}
+}
+
+// TestElection_Contract fails if an Election does not satisfy the contract of candidates.
+func TestElection_Contract(t *testing.T) {
+	electiontest.Run(t, newGroup(), electiontest.FakeTime())
+}
+
+// TestElection_ContractWithKeepLeading fails if WithKeepLeading breaks the contract of candidates.
+func TestElection_ContractWithKeepLeading(t *testing.T) {
+	electiontest.Run(t, newGroup(changefeed.WithKeepLeading()), electiontest.FakeTime())
+}
+
+// TestNewElection_UnsuitableStore fails if NewElection accepts a store that cannot serve elections, or
+// the error does not name the reason.
+func TestNewElection_UnsuitableStore(t *testing.T) {
+	_, err := changefeed.NewElection(nil)
+	require.ErrorIs(t, err, leaderelection.ErrNilConn)
+	_, err = changefeed.NewElection(&storeFuncs{start: func(context.Context) error {
+		return fmt.Errorf("%w: no replica set", changefeed.ErrUnsuitable)
+	}})
+	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+	closed := memory.NewTable().Store("election")
+	require.NoError(t, closed.Close())
+	_, err = changefeed.NewElection(closed)
+	require.ErrorIs(t, err, changefeed.ErrClosed)
+	for problem, damage := range map[string]func(*changefeed.Record){
+		"no version":           func(r *changefeed.Record) { r.Version = "" },
+		"no epoch":             func(r *changefeed.Record) { r.Epoch = "" },
+		"no seq":               func(r *changefeed.Record) { r.Seq = 0 },
+		"a TTL of -":           func(r *changefeed.Record) { r.TTL = -1 },
+		"term 1844":            func(r *changefeed.Record) { r.Term = math.MaxUint64 },
+		"term 9223":            func(r *changefeed.Record) { r.Term = math.MaxInt64 },
+		"term 900719925474099": func(r *changefeed.Record) { r.Term = 1 << 53 },
+	} {
+		s := memory.NewTable().Store("election")
+		_, err := changefeed.NewElection(&storeFuncs{Store: s, read: func(ctx context.Context) (changefeed.Record, error) {
+			r, err := s.Read(ctx)
+			damage(&r)
+			return r, err
+		}})
+		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+		require.ErrorContains(t, err, problem)
+	}
+}
+
+// TestNewElection_FailedStart fails if NewElection takes longer than documented, or it cannot be
+// called again after a failure.
+func TestNewElection_FailedStart(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		network := changefeedtest.New(h.table.Store("election"), 1)
+		network.Set(changefeedtest.Faults{Before: 1})
+		_, err := changefeed.NewElection(network)
+		require.ErrorIs(h, err, changefeedtest.ErrInjected)
+		heal := network.Cut()
+		begin := time.Now()
+		_, err = changefeed.NewElection(network)
+		require.ErrorIs(h, err, leaderelection.ErrUnreachable)
+		require.LessOrEqual(h, time.Since(begin), 11*time.Second)
+		heal()
+		network.Set(changefeedtest.Faults{})
+		e, err := changefeed.NewElection(network)
+		require.NoError(h, err)
+		require.NoError(h, e.Resign())
+		require.NoError(h, network.Close())
+	})
+}
+
+// TestNewElection_WithoutCreate fails if the record is created, or an existing one is not used.
+func TestNewElection_WithoutCreate(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		_, err := changefeed.NewElection(h.table.Store("election"), changefeed.WithoutCreate())
+		require.ErrorIs(h, err, leaderelection.ErrNoElection)
+		require.NoError(h, h.newCandidate("creator").Resign())
+		c := h.join("one", changefeed.WithoutCreate())
+		require.Same(h, c, h.awaitLeader())
+		require.NoError(h, c.Resign())
+	})
+}
+
+// TestElection_ContextDone fails if a candidacy does not end with the context of WithContext.
+func TestElection_ContextDone(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		ctx, cancel := context.WithCancel(h.Context())
+		c := h.join("one", changefeed.WithContext(ctx))
+		require.Same(h, c, h.awaitLeader())
+		l := c.Current().Leadership
+		cancel()
+		require.NoError(h, <-c.ended)
+		require.ErrorIs(h, l.Err(), leaderelection.ErrResigned)
+		require.Empty(h, h.record().Leader)
+	})
+}
+
+// TestElection_Changes fails if Changes does not pass the name to the store, or its error to the
+// caller.
+func TestElection_Changes(t *testing.T) {
+	table := memory.NewTable()
+	e, err := changefeed.NewElection(&storeFuncs{
+		Store: table.Store("election"),
+		changes: func(_ context.Context, place string) (changefeed.Changes, error) {
+			return nil, errors.New("changes of " + place)
+		},
+	})
+	require.NoError(t, err)
+	_, err = e.Changes(t.Context(), "another")
+	require.EqualError(t, err, "changes of another")
+
+	for place, s := range map[string]changefeed.Store{
+		"another": table.Store("election"), "": changefeedtest.New(table.Store("election"), 1),
+	} {
+		e, err := changefeed.NewElection(s)
+		require.NoError(t, err)
+		_, err = e.Changes(t.Context(), place)
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+	}
+}
+
+// TestResign fails if a candidate that has resigned is leader, has not released the record, has an
+// open feed, or writes again.
+func TestResign(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		one, two := h.join("one"), h.join("two")
+		leader := h.awaitLeader()
+		other := map[*candidate]*candidate{one: two, two: one}[leader]
+		require.NoError(h, leader.Resign())
+		require.Equal(h, leaderelection.Follower, leader.Current().Role)
+		synctest.Wait()
+		require.Same(h, other, h.leader())
+		open, _ := leader.feeds()
+		require.Zero(h, open)
+		require.NoError(h, other.Resign())
+		require.True(h, h.record().Leader == "" && h.record().TTL == 0)
+		writes := leader.writes()
+		time.Sleep(time.Hour)
+		require.Equal(h, writes, leader.writes())
+		require.Nil(h, h.leader())
+		require.NoError(h, <-leader.ended)
+	})
+}
+
+// TestResign_LateClaim fails if a claim whose response was lost can be executed after Resign has
+// returned nil.
+func TestResign_LateClaim(t *testing.T) {
+	for seed := range 50 {
+		runInBubble(t, func(h *harness) {
+			c := h.newCandidate("one")
+			c.network.Set(changefeedtest.Faults{Delay: 5 * time.Second, Late: 1})
+			c.start()
+			for c.writes() == 0 {
+				time.Sleep(10 * time.Millisecond)
+			}
+			time.Sleep(time.Duration(seed) * 20 * time.Millisecond)
+			c.network.Set(changefeedtest.Faults{})
+			if c.Resign() != nil {
+				return
+			}
+			seq := h.record().Seq
+			for range 1000 {
+				time.Sleep(10 * time.Millisecond)
+				require.Empty(h, h.record().Leader)
+				require.Equal(h, seq, h.record().Seq)
+			}
+		})
+	}
+}
+
+// TestResign_HangingStore fails if Resign or EndElection takes longer than two seconds, it does not
+// return that the outcome is unknown, or the write is not retried in the background.
+func TestResign_HangingStore(t *testing.T) {
+	for _, name := range []string{"Resign", "EndElection"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, hang, release := memory.NewTable().Store("election"), make(chan struct{}), make(chan struct{})
+				e, err := changefeed.NewElection(rejectingStore(s, func() error {
+					select {
+					case <-hang:
+						<-release // The store does not observe the context either.
+					default:
+					}
+					return nil
+				}))
+				require.NoError(t, err)
+				l, ended := lead(t, e)
+				close(hang)
+				time.Sleep(1500 * time.Millisecond) // A heartbeat hangs now.
+				begin := time.Now()
+				end := e.Resign
+				if name == "EndElection" {
+					end = e.EndElection
+				}
+				require.ErrorIs(t, end(), leaderelection.ErrUnconfirmed)
+				require.LessOrEqual(t, time.Since(begin), 2*time.Second)
+				require.Error(t, l.Err())
+				for range e.Status() { // It is closed.
+				}
+				require.Equal(t, leaderelection.Follower, e.Current().Role)
+				<-ended
+				close(release)
+				time.Sleep(10 * time.Second)
+				require.NoError(t, end(), "the write was not retried")
+				r, err := s.Read(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, name == "EndElection", r.Ended)
+				if name == "Resign" {
+					require.Empty(t, r.Leader)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,108 @@
+package changefeed_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+)
+
+// TestEndElection_AfterResign fails if the rest of a candidacy, here a feed that takes a minute to
+// close, blocks EndElection or Elect.
+func TestEndElection_AfterResign(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewTable().Store("election")
+		e, err := changefeed.NewElection(&storeFuncs{Store: s, subscribe: func(ctx context.Context) (changefeed.Feed, error) {
+			f, err := s.Subscribe(ctx)
+			return &feedFuncs{Feed: f, close: func() error { time.Sleep(time.Minute); return f.Close() }}, err
+		}})
+		require.NoError(t, err)
+		_, ended := lead(t, e)
+		require.NoError(t, e.Resign())
+		begin := time.Now()
+		require.NoError(t, e.Elect(t.Context(), "other"))
+		require.NoError(t, e.EndElection())
+		require.LessOrEqual(t, time.Since(begin), 2*time.Second)
+		require.NoError(t, <-ended)
+		time.Sleep(time.Minute)
+	})
+}
+
+// TestDeleteElection_MissingRecord fails if a candidate can join an election that was deleted before
+// it was created, or DeleteElection creates a record although it must not.
+func TestDeleteElection_MissingRecord(t *testing.T) {
+	store := memory.NewTable().Store("election")
+	require.NoError(t, changefeed.DeleteElection(store, changefeed.WithoutCreate()))
+	_, err := store.Read(t.Context())
+	require.ErrorIs(t, err, changefeed.ErrNoRecord)
+	require.NoError(t, changefeed.DeleteElection(store))
+	e, err := changefeed.NewElection(store)
+	require.NoError(t, err)
+	require.ErrorIs(t, e.ElectLeader(), leaderelection.ErrElectionOver)
+	require.NoError(t, store.Close())
+	require.ErrorIs(t, changefeed.DeleteElection(store), changefeed.ErrClosed)
+	require.ErrorIs(t, changefeed.DeleteElection(nil), leaderelection.ErrNilConn)
+}
+
+// TestRestartElection fails if a candidate that has missed the end of an election takes part in the
+// next one, or tokens do not increase.
+func TestRestartElection(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		store := h.table.Store("election")
+		require.ErrorIs(h, changefeed.RestartElection(store), leaderelection.ErrNoElection)
+		one, two, partitioned := h.join("one"), h.join("two"), h.join("partitioned")
+		token := h.awaitLeader().token()
+		heal := partitioned.network.Cut()
+		time.Sleep(2 * time.Second)
+		require.ErrorIs(h, changefeed.RestartElection(store), changefeed.ErrNotEnded)
+		require.NoError(h, changefeed.DeleteElection(store))
+		require.NoError(h, changefeed.DeleteElection(store))
+		require.ErrorIs(h, <-one.ended, leaderelection.ErrElectionOver)
+		require.ErrorIs(h, <-two.ended, leaderelection.ErrElectionOver)
+		require.ErrorIs(h, one.Elect(h.Context(), "two"), leaderelection.ErrElectionOver)
+		require.NoError(h, changefeed.RestartElection(store))
+		next := h.join("next")
+		require.Same(h, next, h.awaitLeader())
+		require.Greater(h, next.token(), token)
+		heal()
+		require.ErrorIs(h, <-partitioned.ended, leaderelection.ErrElectionOver)
+	})
+}
+
+// TestRestartElection_WaitsForLease fails if there is a leader after a restart before the lease of the
+// last leader has expired, which may have missed the end.
+func TestRestartElection_WaitsForLease(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		old := h.join("old")
+		require.Same(h, old, h.awaitLeader())
+		h.pass(time.Second)
+		old.network.Cut()
+		l := old.Current().Leadership
+		store := h.table.Store("election")
+		require.NoError(h, changefeed.DeleteElection(store))
+		require.NoError(h, changefeed.RestartElection(store))
+		require.NoError(h, l.Err())
+		next := h.join("next")
+		h.passUntil(next.isLeader)
+		require.Error(h, l.Err())
+	})
+}
+
+// TestRestartElection_Term fails if the restarted election has a smaller term than the wall clock's
+// time: an earlier record may have been lost, and the last one created by a program whose clock was
+// behind.
+func TestRestartElection_Term(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		s := h.table.Store("election")
+		ended := changefeed.Record{Epoch: "0.x", Seq: 1, TTL: time.Second, Term: 5, Ended: true}
+		require.NoError(h, s.Create(h.Context(), ended))
+		require.NoError(h, changefeed.RestartElection(s))
+		require.EqualValues(h, time.Now().UnixMilli(), h.record().Term)
+	})
+}

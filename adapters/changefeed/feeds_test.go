@@ -1,0 +1,57 @@
+package changefeed_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+// TestFeeds_CloseWithStuckWatch fails if a watch that does not observe its context blocks Close for
+// longer than the limit, or Next.
+func TestFeeds_CloseWithStuckWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		feeds := changefeed.NewFeeds(nil, func(context.Context, func(changefeed.Event)) error {
+			<-release
+			return nil
+		}, 0)
+		feed, err := feeds.Subscribe(t.Context())
+		require.NoError(t, err)
+		begin := time.Now()
+		require.NoError(t, feed.Close())
+		_, err = feed.Next(t.Context())
+		require.ErrorIs(t, err, changefeed.ErrClosed)
+		require.NoError(t, feeds.Close())
+		require.LessOrEqual(t, time.Since(begin), 4*time.Second)
+		close(release)
+	})
+}
+
+// TestCall fails if Call waits for a driver that does not observe its context, or does not return its
+// result.
+func TestCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		feeds := changefeed.NewFeeds(nil, nil, 0)
+		value, err := changefeed.Call(t.Context(), feeds, func(context.Context) (int, error) { return 1, nil })
+		require.NoError(t, err)
+		require.Equal(t, 1, value)
+
+		release := make(chan struct{})
+		defer close(release)
+		stuck := func(context.Context) (int, error) { <-release; return 1, nil }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = changefeed.Call(ctx, feeds, stuck)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.AfterFunc(time.Second, func() { _ = feeds.Close() })
+		_, err = changefeed.Call(t.Context(), feeds, stuck)
+		require.ErrorIs(t, err, changefeed.ErrClosed)
+		_, err = changefeed.Call(t.Context(), feeds, stuck)
+		require.ErrorIs(t, err, changefeed.ErrClosed)
+	})
+}

@@ -1,0 +1,74 @@
+package codec
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+// TestEncode_KeepsAllFields fails if a field is lost or changed.
+func TestEncode_KeepsAllFields(t *testing.T) {
+	r := changefeed.Record{
+		Epoch: "e", Leader: "<☂> \x00 \"", Session: "s", Nominee: "n",
+		Term: math.MaxUint64, Seq: math.MaxUint64 - 1, TTL: time.Hour + 1, Ended: true,
+	}
+	data, err := Encode(r)
+	require.NoError(t, err)
+	got, err := Decode(data)
+	require.NoError(t, err)
+	require.Equal(t, r, got)
+}
+
+// TestDecode_OtherData fails if data of another program is accepted as a record.
+func TestDecode_OtherData(t *testing.T) {
+	for _, data := range []string{
+		"", "text", "{}", "null", "[1]", `{"epoch":"e","seq":1}`, `{"format":"changefeed/2","epoch":"e"}`,
+		`{"format":"changefeed/1"}`, `{"format":"changefeed/1","epoch":"e","term":-1}`, `{"format":"changefeed/1","epoch":"e","ttl_ns":-1}`,
+	} {
+		_, err := Decode([]byte(data))
+		require.ErrorIs(t, err, changefeed.ErrUnsuitable, data)
+	}
+}
+
+// TestEncode_UnsuitableRecord fails if a record is written that JSON changes, or that is too long.
+func TestEncode_UnsuitableRecord(t *testing.T) {
+	for _, r := range []changefeed.Record{
+		{Epoch: "e", Leader: "\xff"}, {Epoch: "e", Nominee: "a\xc0"}, {Epoch: "e", Leader: strings.Repeat("a", maxSize)},
+	} {
+		_, err := Encode(r)
+		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+		require.Empty(t, EncodeMessage(r))
+	}
+}
+
+// TestDecodeMessage fails if a field is lost, or a text that is not a message is decoded.
+func TestDecodeMessage(t *testing.T) {
+	r := changefeed.Record{
+		Epoch: "e", Leader: "<漢字> \"&\n", Session: "s", Nominee: "n", Term: 1 << 60, Seq: 1<<62 + 1,
+		TTL: time.Hour + 1, Ended: true, Version: "v", Time: time.UnixMicro(1).UTC(),
+	}
+	got, ok := DecodeMessage("1 " + EncodeMessage(r))
+	require.True(t, ok)
+	require.Equal(t, r, got)
+	data, err := Encode(r)
+	require.NoError(t, err)
+	for _, message := range []string{
+		"", "1", "1 ", "x " + EncodeMessage(r), EncodeMessage(r), "1 {}", "1 []", `1 {"version":"v"`, "1 " + string(data),
+	} {
+		_, ok := DecodeMessage(message)
+		require.False(t, ok, message)
+	}
+}
+
+// TestCheckColumns fails if a record is accepted that a database would change.
+func TestCheckColumns(t *testing.T) {
+	require.NoError(t, CheckColumns(changefeed.Record{Leader: "<漢字> \"&\n", Term: 1 << 60, Seq: 1<<62 + 1}))
+	for _, bad := range []changefeed.Record{{Leader: "\xff"}, {Nominee: "\x00"}, {Epoch: "\xff"}, {Session: "\xff"}, {Term: 1 << 63}, {Seq: 1 << 63}} {
+		require.ErrorIs(t, CheckColumns(bad), changefeed.ErrUnsuitable)
+	}
+}

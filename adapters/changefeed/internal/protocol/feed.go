@@ -1,0 +1,60 @@
+package protocol
+
+import "time"
+
+// noteFeedWorks notes that the feed has delivered an event.
+func (m *machine) noteFeedWorks() {
+	if m.FeedOpen && !m.FeedWorks {
+		m.FeedWorks, m.FeedFailures = true, 0
+		m.emit(Action{Kind: ReportFeed})
+	}
+}
+
+// noteDelivery notes that the feed has delivered r.
+func (m *machine) noteDelivery(r Record) {
+	m.noteFeedWorks()
+	m.FeedSeq, m.FeedEpoch = r.Seq, r.Epoch
+	if r.Epoch != m.ExpectedEpoch || r.Seq >= m.ExpectedSeq {
+		m.ExpectedSeq = 0
+	}
+}
+
+// expectDelivery notes a write that the feed must deliver within limit, unless the feed has
+// already delivered it, or must deliver an earlier write.
+func (m *machine) expectDelivery(epoch string, seq uint64, limit time.Duration) {
+	if m.ExpectedSeq == 0 && (m.FeedEpoch != epoch || m.FeedSeq < seq) {
+		m.ExpectedSeq, m.ExpectedEpoch, m.ExpectedBy = seq, epoch, m.now+limit
+	}
+}
+
+// failFeed implements R7: a candidate without a working feed does not claim, and does not lead
+// unless KeepLeading is set.
+func (m *machine) failFeed(r Reason) {
+	m.FeedWorks, m.ExpectedSeq = false, 0
+	m.emit(Action{Kind: ReportFeedFailure, Reason: r})
+	if !m.cfg.KeepLeading {
+		m.stopLeading(FeedLost)
+	}
+}
+
+// maintainFeed implements R6: it replaces a feed that does not deliver a known write in time. It
+// also opens a feed if none is open.
+func (m *machine) maintainFeed() {
+	if m.Leaving {
+		return
+	}
+	switch {
+	case !m.FeedOpen:
+		if !m.isDue(m.SubscribeAt) {
+			return
+		}
+	case m.ExpectedSeq != 0 && m.isDue(m.ExpectedBy):
+		m.failFeed(Stale)
+	default:
+		return
+	}
+	m.FeedOpen, m.FeedSeq, m.FeedEpoch = true, 0, ""
+	m.expectDelivery("", 1, m.cfg.ElectionMax) // the first event, whatever it is
+	m.isDue(m.ExpectedBy)
+	m.emit(Action{Kind: Subscribe})
+}

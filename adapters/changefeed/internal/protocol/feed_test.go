@@ -1,0 +1,91 @@
+package protocol
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestFeed_Reopened fails if a feed is not replaced that delivers no first event, or a feed is opened
+// without the pauses after failures, or after Resign.
+func TestFeed_Reopened(t *testing.T) {
+	c := newCandidate(t, defaultConfig)
+	c.now = c.cfg.ElectionMax - 1
+	require.False(t, hasAction(c.tick(), Subscribe))
+	c.now++
+	actions := c.tick()
+	require.Contains(t, actions, Action{Kind: ReportFeedFailure, Reason: Stale})
+	require.True(t, hasAction(actions, Subscribe))
+	for _, pause := range []time.Duration{c.cfg.Heartbeat / 16, c.cfg.Heartbeat / 8} {
+		require.False(t, hasAction(c.step(Input{Kind: FeedDown}), Subscribe))
+		require.False(t, hasAction(c.deliver(heldRecord(5)), ReportFeed), "the feed has ended")
+		c.now += pause - 1
+		require.False(t, hasAction(c.tick(), Subscribe))
+		c.now++
+		require.True(t, hasAction(c.tick(), Subscribe))
+	}
+	c = newLeader(t, defaultConfig)
+	c.step(Input{Kind: FeedDown})
+	c.step(Input{Kind: Resign})
+	c.now += time.Minute
+	require.False(t, hasAction(c.tick(), Subscribe))
+}
+
+// TestFeed_Stale fails if a leader whose feed does not deliver its writes remains leader.
+func TestFeed_Stale(t *testing.T) {
+	c := newLeader(t, defaultConfig)
+	c.acknowledge(c.heartbeat())
+	require.True(t, c.state.Leading)
+	c.now += c.cfg.Heartbeat
+	require.Equal(t, Release, request(c.tick()).Op)
+	require.False(t, c.state.Leading)
+}
+
+// TestFeed_ExpectedWrite fails if the time limit for an expected write is extended by later writes, or
+// it is not removed by that write, a later one or another epoch.
+func TestFeed_ExpectedWrite(t *testing.T) {
+	c := newLeader(t, defaultConfig) // The feed has not delivered its claim.
+	require.EqualValues(t, 2, c.state.ExpectedSeq)
+	expectedBy := c.state.ExpectedBy
+	require.Equal(t, c.now+c.cfg.ElectionMin, expectedBy)
+	c.deliver(Record{Epoch: "0.x", Seq: 1, TTL: 1750 * time.Millisecond, Version: "1"})
+	require.EqualValues(t, 2, c.state.ExpectedSeq, "an earlier write was delivered")
+	heartbeat := c.heartbeat()
+	c.acknowledge(heartbeat)
+	require.Equal(t, expectedBy, c.state.ExpectedBy, "a later write extends the limit")
+	require.EqualValues(t, 2, c.state.ExpectedSeq)
+	c.deliver(heartbeat.Record)
+	require.Zero(t, c.state.ExpectedSeq)
+
+	heartbeat = c.heartbeat()
+	c.deliver(heartbeat.Record) // faster than the response
+	c.acknowledge(heartbeat)
+	require.Zero(t, c.state.ExpectedSeq, "the feed has already delivered the write")
+	c.acknowledge(c.heartbeat())
+	require.NotZero(t, c.state.ExpectedSeq)
+	c.deliver(Record{Epoch: "0.y", Seq: 1, TTL: time.Second})
+	require.Zero(t, c.state.ExpectedSeq, "another epoch was delivered")
+}
+
+// TestFeed_Failed fails if a candidate claims a record without a working feed, or a leader without one
+// does not release the record, unless it is configured to keep leading.
+func TestFeed_Failed(t *testing.T) {
+	c := newFollower(t, defaultConfig)
+	c.step(Input{Kind: FeedDown})
+	c.now = c.state.ClaimAt
+	require.Equal(t, None, request(c.tick()).Op)
+	require.Equal(t, Claim, request(c.deliver(heldRecord(5))).Op)
+
+	c = newLeader(t, defaultConfig)
+	actions := c.step(Input{Kind: FeedDown})
+	require.Contains(t, actions, Action{Kind: Demote, Reason: FeedLost})
+	require.Equal(t, Release, request(actions).Op)
+
+	keeps := defaultConfig
+	keeps.KeepLeading = true
+	c = newLeader(t, keeps)
+	actions = c.step(Input{Kind: FeedDown})
+	require.False(t, hasAction(actions, Demote))
+	require.Equal(t, None, request(actions).Op)
+}

@@ -1,0 +1,83 @@
+package protocol
+
+// observe implements R1: a newer record becomes Current, and restarts the wait at the time at
+// which it was observed. An older record changes nothing, and does not restart the wait.
+func (m *machine) observe(r Record) {
+	if m.Known && r.Epoch == m.Current.Epoch && (r.Seq < m.Current.Seq || r.Seq == m.Current.Seq && !m.Hinted) {
+		return
+	}
+	otherEpoch := m.Known && r.Epoch != m.Current.Epoch
+	// The candidate's own heartbeats are reported when they are acknowledged.
+	heartbeat := m.Known && !otherEpoch && r.Session == m.Current.Session && r.Term == m.Current.Term &&
+		r.Nominee == "" && r.Session != m.cfg.Session
+	if m.Epoch != "" && Generation(r.Epoch) > Generation(m.Epoch) {
+		// The election has ended and was restarted, and the candidate has missed the end.
+		m.stopLeading(Ended)
+		m.finish(Ended)
+		return
+	}
+	m.Known, m.Missing, m.Hinted, m.Current, m.Epoch = true, false, false, r, r.Epoch
+	m.GreatestTerm = max(m.GreatestTerm, r.Term)
+	m.ClaimAt = m.now + m.claimDelay(r.TTL)
+	m.Failures, m.RetryAt = 0, 0
+	if m.Unresolved && (r.Epoch != m.UnresolvedEpoch || r.Seq > m.UnresolvedSeq) {
+		m.Unresolved = false // The record that the request would replace has been replaced.
+	}
+	switch {
+	case r.Ended:
+		m.stopLeading(Ended)
+		m.finish(Ended)
+		return
+	case m.Leading && otherEpoch: // The record was deleted and created again before it was read.
+		m.stopLeading(RecordLost)
+	case m.Leading && (r.Session != m.cfg.Session || r.Term != m.Term):
+		m.stopLeading(Superseded)
+	}
+	if r.Session != "" && r.Session != m.cfg.Session && (r.Term != m.ReportedTerm || otherEpoch) {
+		m.reportLeader(r.Leader, r.Term)
+	}
+	if heartbeat {
+		m.reportHeartbeat(r)
+	}
+}
+
+// observeHint implements R1 for a record from a message that any client could have sent. A hint of
+// the leader's next heartbeat restarts a follower's wait; it is read before a claim replaces it. A
+// leader knows its own heartbeats by their responses, and ignores the hint. Any other hint of a
+// newer record causes a read.
+func (m *machine) observeHint(r Record) {
+	next := m.Current
+	next.Seq, next.Time, next.Version = r.Seq, r.Time, r.Version
+	switch {
+	case m.Known && r.Epoch == m.Current.Epoch && r.Seq <= m.Current.Seq:
+	case !m.Known || r != next || r.Leader == "":
+		m.MustRead = true
+	case r.Session != m.cfg.Session:
+		m.Current, m.Hinted, m.ClaimAt = r, true, m.now+m.claimDelay(r.TTL)
+		m.reportHeartbeat(r)
+	}
+}
+
+// confirmHint compares Current, which is a hint, with r, which was read, and reports whether they
+// are the same record. If they are, the wait since the hint counts. If not, the hint is dropped,
+// and r becomes Current whatever its Seq is.
+func (m *machine) confirmHint(r Record) bool {
+	m.Hinted = false
+	r.Time = m.Current.Time
+	if r == m.Current {
+		m.Failures, m.RetryAt = 0, 0
+		return true
+	}
+	if r.Epoch == m.Current.Epoch && r.Seq <= m.Current.Seq {
+		m.Known = false
+	}
+	return false
+}
+
+// observeMissing implements R10: the candidate creates the record again, and waits as if a leader
+// held it, because there may be one.
+func (m *machine) observeMissing() {
+	m.stopLeading(RecordLost)
+	m.Known, m.Missing, m.MustRead, m.Unresolved, m.Hinted = false, true, false, false, false
+	m.Current = Record{}
+}

@@ -1,0 +1,269 @@
+package protocol
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// nextHeartbeat returns the leader's next heartbeat after heldRecord(5).
+func nextHeartbeat() Record {
+	r := heldRecord(6)
+	r.Version = "w"
+	return r
+}
+
+// TestObserve fails if a record that is not newer, or a failure of the feed, restarts the wait, or a
+// newer record does not restart it.
+func TestObserve(t *testing.T) {
+	c := newFollower(t, defaultConfig)
+	claimAt := c.state.ClaimAt
+	require.GreaterOrEqual(t, claimAt, 2*time.Second)
+	c.now = time.Second
+	for _, seq := range []uint64{4, 5} {
+		c.step(Input{Kind: Observed, Record: heldRecord(seq), ByFeed: true, Rand: 0.9})
+		require.Equal(t, claimAt, c.state.ClaimAt)
+	}
+	c.step(Input{Kind: FeedDown})
+	require.Equal(t, claimAt, c.state.ClaimAt, "a failure of the feed restarts the wait")
+	c.step(Input{Kind: Observed, Record: heldRecord(6), ByFeed: true, Rand: 0.5})
+	require.Equal(t, 4*time.Second, c.state.ClaimAt)
+}
+
+// TestObserve_TTLOfRecord fails if a candidate waits according to its own lease and not according to
+// the TTL of the record.
+func TestObserve_TTLOfRecord(t *testing.T) {
+	c := newCandidate(t, defaultConfig)
+	r := heldRecord(5)
+	r.TTL = 70 * time.Second
+	c.deliver(r)
+	require.GreaterOrEqual(t, c.state.ClaimAt, 80*time.Second)
+}
+
+// TestObserve_LeaderStops fails if a leader does not stop although the record names another leader,
+// another term or the end of the election, or is a new record: another candidate may have created it
+// before the leader reads again.
+func TestObserve_LeaderStops(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Record)
+		reason Reason
+	}{
+		"Session": {func(r *Record) { r.Session = "other's" }, Superseded},
+		"Term":    {func(r *Record) { r.Term++ }, Superseded},
+		"Epoch":   {func(r *Record) { r.Epoch = "0.y" }, RecordLost},
+		"Ended":   {func(r *Record) { r.Ended = true }, Ended},
+	} {
+		c := newLeader(t, defaultConfig)
+		r := c.state.Current
+		r.Seq++
+		test.change(&r)
+		require.Contains(t, c.deliver(r), Action{Kind: Demote, Reason: test.reason}, name)
+	}
+}
+
+// TestObserve_NextGeneration fails if a candidate takes part in an election that was restarted after
+// its own election has ended.
+func TestObserve_NextGeneration(t *testing.T) {
+	c := newLeader(t, defaultConfig)
+	actions := c.step(Input{Kind: Observed, Record: Record{Epoch: "1.z", Seq: 9, Term: 1, TTL: time.Second}})
+	require.True(t, hasAction(actions, Demote))
+	require.True(t, hasAction(actions, Finish))
+}
+
+// TestObserve_ReportsLeaderOnce fails if a leader is not reported, or it is reported with each of its
+// heartbeats.
+func TestObserve_ReportsLeaderOnce(t *testing.T) {
+	c := newCandidate(t, defaultConfig)
+	require.True(t, hasAction(c.deliver(heldRecord(5)), ReportLeader))
+	require.False(t, hasAction(c.deliver(heldRecord(6)), ReportLeader))
+	r := heldRecord(1)
+	r.Epoch = "0.y"
+	require.True(t, hasAction(c.deliver(r), ReportLeader), "another record with the same term")
+}
+
+// TestObserve_ReportsHeartbeats fails if a heartbeat is not reported, or another write is reported as
+// one.
+func TestObserve_ReportsHeartbeats(t *testing.T) {
+	c := newCandidate(t, defaultConfig)
+	require.False(t, hasAction(c.deliver(heldRecord(5)), ReportHeartbeat), "the first record")
+	require.Contains(t, c.deliver(heldRecord(6)), Action{Kind: ReportHeartbeat, Leader: "other", Term: 3})
+	require.False(t, hasAction(c.deliver(heldRecord(6)), ReportHeartbeat), "the same record again")
+	require.True(t, hasAction(c.deliverHint(heldRecord(7)), ReportHeartbeat), "a hint")
+	for i, change := range []func(*Record){
+		func(r *Record) { r.Nominee = "me" },
+		func(r *Record) { r.Term++ },
+		func(r *Record) { r.Leader, r.Session, r.Term = "q", "q's", 9 },
+		func(r *Record) { r.Leader, r.Session, r.TTL = "", "", 0 },
+		func(r *Record) { r.Epoch = "0.y" },
+	} {
+		c := newFollower(t, defaultConfig)
+		r := heldRecord(6)
+		change(&r)
+		require.False(t, hasAction(c.deliver(r), ReportHeartbeat), i)
+	}
+	leader := newLeader(t, defaultConfig)
+	heartbeat := leader.heartbeat()
+	require.False(t, hasAction(leader.deliver(heartbeat.Record), ReportHeartbeat), "the feed was faster than the response")
+	require.Contains(t, leader.acknowledge(heartbeat), Action{Kind: ReportHeartbeat, Leader: "me", Term: leader.state.Term})
+}
+
+// TestObserveHint_Heartbeat fails if a hint of a heartbeat does not restart the wait, the record is
+// claimed before it was read, or a confirmed hint causes another wait.
+func TestObserveHint_Heartbeat(t *testing.T) {
+	c := newFollower(t, defaultConfig)
+	c.now = time.Second
+	require.Equal(t, None, request(c.deliverHint(nextHeartbeat())).Op)
+	require.Equal(t, 3*time.Second, c.state.ClaimAt)
+	c.now = 3 * time.Second
+	require.Equal(t, Read, request(c.tick()).Op)
+	claim := request(c.respond(nextHeartbeat()))
+	require.Equal(t, Claim, claim.Op)
+	require.Equal(t, "w", claim.Prev.Version)
+	require.EqualValues(t, 7, claim.Record.Seq)
+}
+
+// TestObserveHint_OtherThanHeartbeat fails if a message that any client could have sent ends an
+// election, names a leader, increases a term or causes a claim. It must cause a read.
+func TestObserveHint_OtherThanHeartbeat(t *testing.T) {
+	for name, change := range map[string]func(*Record){
+		"Ended":      func(r *Record) { r.Ended = true },
+		"Release":    func(r *Record) { r.Leader, r.Session, r.TTL, r.Version = "", "", 0, "v" },
+		"Term":       func(r *Record) { r.Term = MaxTerm },
+		"Leader":     func(r *Record) { r.Leader = "q" },
+		"Session":    func(r *Record) { r.Session = "q's" },
+		"Mine":       func(r *Record) { r.Leader, r.Session = "me", "mine" },
+		"Nominee":    func(r *Record) { r.Nominee = "me" },
+		"TTL":        func(r *Record) { r.TTL = 1 },
+		"Epoch":      func(r *Record) { r.Epoch = "0.y" },
+		"Generation": func(r *Record) { r.Epoch = "1.y" },
+	} {
+		c := newFollower(t, defaultConfig)
+		before := c.state
+		r := nextHeartbeat()
+		change(&r)
+		actions := c.deliverHint(r)
+		require.Len(t, actions, 1, name)
+		require.Equal(t, Read, request(actions).Op, name)
+		require.Equal(t, before.Current, c.state.Current, name)
+		require.Equal(t, before.GreatestTerm, c.state.GreatestTerm, name)
+		require.Equal(t, before.Epoch, c.state.Epoch, name)
+		require.Equal(t, before.ClaimAt, c.state.ClaimAt, name)
+		require.False(t, c.state.Over, name)
+		require.Equal(t, None, request(c.respond(heldRecord(5))).Op, name)
+		require.False(t, c.state.MustRead, name)
+	}
+}
+
+// TestObserveHint_WithoutLeader fails if a hint is accepted before the record was read, or as the
+// heartbeat of a record without a leader, or instead of a missing record.
+func TestObserveHint_WithoutLeader(t *testing.T) {
+	c := newCandidate(t, defaultConfig)
+	require.Equal(t, Read, request(c.deliverHint(heldRecord(5))).Op)
+	require.False(t, c.state.Known)
+
+	c = newCandidate(t, defaultConfig)
+	released := heldRecord(5)
+	released.Leader, released.Session, released.Nominee, released.TTL = "", "", "q", 0
+	c.deliver(released)
+	next := released
+	next.Seq++
+	require.Equal(t, Read, request(c.deliverHint(next)).Op)
+	require.Equal(t, released, c.state.Current)
+
+	c = newFollower(t, defaultConfig)
+	require.Empty(t, c.deliverHint(heldRecord(5)), "a hint of the current record")
+	require.Empty(t, c.deliverHint(heldRecord(4)), "a hint of an older record")
+	c.deliverMissing()
+	c.deliverHint(nextHeartbeat())
+	require.True(t, c.state.Missing)
+}
+
+// TestObserveHint_IgnoredByLeader fails if a forged message with the leader's session changes the
+// version that its next heartbeat replaces: all heartbeats would fail until the lease expires.
+func TestObserveHint_IgnoredByLeader(t *testing.T) {
+	c := newLeader(t, defaultConfig)
+	mine := c.state.Current
+	forged := mine
+	forged.Seq, forged.Version = forged.Seq+1, "forged"
+	require.Empty(t, c.deliverHint(forged))
+	require.Equal(t, mine, c.state.Current)
+	require.Equal(t, mine, c.heartbeat().Prev)
+}
+
+// TestObserveHint_False fails if a false hint remains current although the record was read, or was
+// returned by a write, or was delivered by the feed, whatever its Seq is.
+func TestObserveHint_False(t *testing.T) {
+	forged := nextHeartbeat()
+	forged.Seq, forged.Version = 1000, "forged"
+	t.Run("Read", func(t *testing.T) {
+		c := newFollower(t, defaultConfig)
+		c.deliverHint(forged)
+		require.EqualValues(t, 1000, c.state.Current.Seq)
+		c.now = 2 * time.Second
+		require.Equal(t, Read, request(c.tick()).Op)
+		require.Equal(t, None, request(c.respond(heldRecord(5))).Op)
+		require.Equal(t, heldRecord(5), c.state.Current)
+		require.Equal(t, 4*time.Second, c.state.ClaimAt)
+		c.now = 4 * time.Second
+		require.Equal(t, Claim, request(c.tick()).Op)
+	})
+	t.Run("OnlyVersionDiffers", func(t *testing.T) {
+		c := newFollower(t, defaultConfig)
+		forged := nextHeartbeat()
+		forged.Version = "forged"
+		c.deliverHint(forged)
+		c.now = 2 * time.Second
+		c.tick()
+		require.Equal(t, None, request(c.respond(nextHeartbeat())).Op)
+		require.Equal(t, nextHeartbeat(), c.state.Current)
+		require.Equal(t, 4*time.Second, c.state.ClaimAt)
+	})
+	t.Run("Feed", func(t *testing.T) {
+		c := newFollower(t, defaultConfig)
+		forged := nextHeartbeat()
+		forged.Version = "forged"
+		c.deliverHint(forged)
+		r := nextHeartbeat()
+		r.Leader, r.Session, r.Term = "q", "q's", 4
+		require.True(t, hasAction(c.deliver(r), ReportLeader))
+		require.Equal(t, r, c.state.Current)
+		require.False(t, c.state.Hinted)
+	})
+	t.Run("Response", func(t *testing.T) {
+		c, claim := newClaimant(t, defaultConfig)
+		c.deliverHint(forged)
+		require.True(t, hasAction(c.acknowledge(claim), Lead))
+		require.Equal(t, claim.Record, c.state.Current)
+	})
+	t.Run("Missing", func(t *testing.T) {
+		c := newFollower(t, defaultConfig)
+		c.deliverHint(forged)
+		c.deliverMissing()
+		require.False(t, c.state.Hinted)
+	})
+}
+
+// TestObserveMissing_WithoutCreate fails if a candidate that must not create records creates one.
+func TestObserveMissing_WithoutCreate(t *testing.T) {
+	cfg := defaultConfig
+	cfg.Create = false
+	c := newCandidate(t, cfg)
+	require.Equal(t, None, request(c.deliverMissing()).Op)
+}
+
+// TestObserveMissing_RaisesTerm fails if a leader does not stop when the record is lost, or the term
+// of a record that another candidate has created is not raised above the terms that were used.
+func TestObserveMissing_RaisesTerm(t *testing.T) {
+	c := newLeader(t, defaultConfig)
+	require.True(t, hasAction(c.deliverMissing(), Demote))
+	require.Equal(t, Create, c.state.Op)
+	c.step(Input{Kind: Responded})
+	require.Equal(t, Read, c.state.Op)
+	blank := Record{Epoch: "0.y", Seq: 1, TTL: 1750 * time.Millisecond}
+	raise := request(c.step(Input{Kind: Responded, Record: blank, Wall: 1000}))
+	require.Equal(t, RaiseTerm, raise.Op)
+	require.EqualValues(t, 1000, raise.Record.Term)
+	c.acknowledge(raise)
+	require.GreaterOrEqual(t, c.state.ClaimAt, c.now+2*time.Second)
+}

@@ -1,0 +1,116 @@
+package protocol
+
+// sendNextRequest sends the next request, unless one is in flight.
+func (m *machine) sendNextRequest() {
+	if m.Leading && m.isTransferring() {
+		m.stopLeading(HandedOver)
+	}
+	if m.Leaving && m.hasLeft() {
+		m.finish(Resigned)
+		return
+	}
+	if m.Op != None || !m.isDue(m.RetryAt) {
+		return
+	}
+	switch {
+	case m.Missing:
+		if m.cfg.Create { // A candidate that leaves has finished above.
+			m.send(Create, Record{Epoch: m.Epoch, Term: m.unclaimedTerm(), Seq: 1, TTL: m.cfg.Lease})
+		}
+	case m.MustRead:
+		m.send(Read, Record{})
+	case !m.Known:
+	case m.Leading:
+		if m.isDue(m.RenewedAt + m.cfg.Heartbeat) {
+			m.sendHeartbeat()
+		}
+	case m.Leaving:
+		m.sendRelease()
+	case m.Current.Session == m.cfg.Session && (!m.FeedWorks || m.isTransferring()): // R7, R9
+		m.sendRelease()
+	case m.Current.Leader == "" && m.Current.TTL > 0 && m.Current.Term < m.GreatestTerm: // R10
+		next := m.Current
+		next.Term = m.unclaimedTerm()
+		m.send(RaiseTerm, next)
+	case m.FeedWorks && m.mayClaim():
+		if m.Hinted {
+			m.send(Read, Record{})
+		} else {
+			m.sendClaim()
+		}
+	}
+}
+
+// unclaimedTerm returns the term of an unclaimed record that replaces a lost one.
+func (m *machine) unclaimedTerm() uint64 { return FirstTerm(m.GreatestTerm, m.in.Wall) }
+
+// isTransferring reports whether another candidate is named as transfer target.
+func (m *machine) isTransferring() bool {
+	return m.Known && m.Current.Nominee != "" && m.Current.Nominee != m.cfg.ID
+}
+
+// mayClaim implements R2: a candidate claims a record that contains its own session, that was
+// released, or that has not been renewed for long enough.
+func (m *machine) mayClaim() bool {
+	return m.isDue(m.HoldUntil) &&
+		(m.Current.Session == m.cfg.Session ||
+			m.Current.Released() && !m.isTransferring() ||
+			m.isDue(m.ClaimAt))
+}
+
+func (m *machine) sendClaim() {
+	if m.GreatestTerm >= MaxTerm {
+		m.finish(Exhausted)
+		return
+	}
+	m.Claimed = true
+	m.send(Claim, Record{
+		Epoch: m.Current.Epoch, Leader: m.cfg.ID, Session: m.cfg.Session, Term: m.GreatestTerm + 1, TTL: m.cfg.Lease,
+	})
+}
+
+func (m *machine) sendHeartbeat() {
+	next := m.Current
+	next.Nominee = "" // The leader itself may be named.
+	m.send(Heartbeat, next)
+}
+
+// sendRelease implements R8. It writes a record of another candidate unchanged: after that write,
+// no claim of this candidate can be executed any more.
+func (m *machine) sendRelease() {
+	next := m.Current
+	if next.Session == m.cfg.Session {
+		next.Leader, next.Session, next.TTL = "", "", 0
+		if next.Nominee == m.cfg.ID {
+			next.Nominee = ""
+		}
+	}
+	m.send(Release, next)
+}
+
+// hasLeft reports whether the record does not name the candidate, and cannot come to name it by a
+// request that the candidate has sent.
+func (m *machine) hasLeft() bool {
+	switch {
+	case !m.Claimed || m.Missing:
+		return m.Op == None || m.Op == Read || m.Op == Create
+	case m.Op != None || m.MustRead || !m.Known:
+		return false
+	}
+	return m.Current.Session != m.cfg.Session && !m.Unresolved
+}
+
+// send sends a request that replaces Current by next.
+func (m *machine) send(op Op, next Record) {
+	m.Op, m.OpTerm, m.OpSeq, m.OpEpoch, m.SentAt = op, next.Term, m.Current.Seq, m.Current.Epoch, m.now
+	a := Action{Kind: Send, Op: op}
+	switch op {
+	case Read:
+	case Create:
+		a.Record = next
+	default:
+		next.Seq = m.Current.Seq + 1
+		a.Prev, a.Record = m.Current, next
+	}
+	m.emit(a)
+}

@@ -1,0 +1,114 @@
+package protocol
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestClaim_LastTerm fails if a candidate claims a record with a term that not all stores can keep.
+func TestClaim_LastTerm(t *testing.T) {
+	for _, test := range []struct {
+		term uint64
+		ends bool
+	}{{MaxTerm - 1, false}, {MaxTerm, true}} {
+		c := newFollower(t, defaultConfig)
+		r := heldRecord(6)
+		r.Term = test.term
+		c.deliver(r)
+		c.now = 2 * time.Second
+		actions := c.tick()
+		require.Equal(t, test.ends, hasAction(actions, Finish))
+		if test.ends {
+			require.Equal(t, None, request(actions).Op)
+		} else {
+			require.EqualValues(t, uint64(MaxTerm), request(actions).Record.Term)
+		}
+	}
+}
+
+// TestClaim_ReleasedRecord fails if a released record is not claimed immediately, or it is claimed by
+// another candidate than the transfer target.
+func TestClaim_ReleasedRecord(t *testing.T) {
+	for nominee, op := range map[string]Op{"": Claim, "me": Claim, "q": None} {
+		c := newFollower(t, defaultConfig)
+		r := heldRecord(6)
+		r.Leader, r.Session, r.TTL, r.Nominee = "", "", 0, nominee
+		claim := request(c.deliver(r))
+		require.Equal(t, op, claim.Op, nominee)
+		require.Empty(t, claim.Record.Nominee)
+	}
+}
+
+// TestTransfer fails if a leader that learns of a transfer target does not stop before it releases the
+// record, or the record is not claimed when the target does not claim it in time.
+func TestTransfer(t *testing.T) {
+	c := newLeader(t, defaultConfig)
+	r := c.state.Current
+	r.Seq, r.Nominee = r.Seq+1, "q"
+	actions := c.deliver(r)
+	require.Equal(t, Action{Kind: Demote, Reason: HandedOver}, actions[len(actions)-2], "the leader stops first")
+	release := request(actions)
+	require.Equal(t, Release, release.Op)
+	require.True(t, release.Record.Released())
+	require.Equal(t, "q", release.Record.Nominee)
+	require.Equal(t, None, request(c.acknowledge(release)).Op, "the record is for the target")
+	c.deliver(release.Record)
+	c.now = c.state.ClaimAt
+	require.Equal(t, Claim, request(c.tick()).Op, "the target has not claimed the record")
+}
+
+// TestTransfer_ToLeader fails if a leader that is named as transfer target stops, does not remove its
+// name, or leaves the record to itself when it resigns.
+func TestTransfer_ToLeader(t *testing.T) {
+	nominated := func() *candidate {
+		c := newLeader(t, defaultConfig)
+		r := c.state.Current
+		r.Seq, r.Nominee = r.Seq+1, "me"
+		c.deliver(r)
+		require.True(t, c.state.Leading)
+		return c
+	}
+	require.Empty(t, nominated().heartbeat().Record.Nominee)
+	actions := nominated().step(Input{Kind: Resign})
+	require.Contains(t, actions, Action{Kind: Demote, Reason: Resigned})
+	require.Equal(t, Release, request(actions).Op)
+	require.Empty(t, request(actions).Record.Nominee)
+}
+
+// TestResign_UnresolvedClaim fails if a candidate leaves although its claim, whose response was lost,
+// can still be executed.
+func TestResign_UnresolvedClaim(t *testing.T) {
+	c, _ := newClaimant(t, defaultConfig)
+	require.Empty(t, c.step(Input{Kind: Resign}))
+	c.fail(Unknown)
+	c.now = c.state.WakeAt
+	require.Equal(t, Read, request(c.tick()).Op)
+	release := request(c.respond(heldRecord(5)))
+	require.Equal(t, Release, release.Op)
+	require.Equal(t, heldRecord(6), release.Record, "the write changes more than Seq")
+	require.True(t, hasAction(c.acknowledge(release), Finish))
+}
+
+// TestResign_AfterConflict fails if a candidate whose claim has met a conflict leaves without a read:
+// the record may name it because of an earlier claim.
+func TestResign_AfterConflict(t *testing.T) {
+	c, _ := newClaimant(t, defaultConfig)
+	c.step(Input{Kind: Resign})
+	require.False(t, c.state.Over)
+	actions := c.fail(Conflict)
+	require.False(t, hasAction(actions, Finish))
+	require.Equal(t, Read, request(actions).Op)
+	require.True(t, hasAction(c.respond(heldRecord(6)), Finish))
+}
+
+// TestResign_MissingRecord fails if a candidate that leaves creates the record again.
+func TestResign_MissingRecord(t *testing.T) {
+	c := newLeader(t, defaultConfig)
+	c.step(Input{Kind: Resign})
+	require.Equal(t, Release, c.state.Op)
+	actions := c.fail(NoRecord)
+	require.Equal(t, None, request(actions).Op)
+	require.True(t, hasAction(actions, Finish))
+}

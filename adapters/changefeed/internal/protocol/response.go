@@ -1,0 +1,98 @@
+package protocol
+
+// applyResponse handles the end of the request in flight.
+func (m *machine) applyResponse() {
+	op := m.Op
+	m.Op = None
+	switch m.in.Outcome {
+	case OK:
+		m.applySuccess(op)
+	case NoRecord:
+		m.countFailure()
+		if op == Heartbeat {
+			m.emit(Action{Kind: ReportHeartbeatError})
+		}
+		if op == Create { // The table or bucket for the record does not exist.
+			m.RetryAt = m.now + m.retryPause(m.Failures)
+			return
+		}
+		m.observeMissing()
+	case Conflict:
+		m.countFailure()
+		m.MustRead = true
+		m.expectDelivery(m.OpEpoch, m.OpSeq+1, m.cfg.ElectionMin)
+		if m.Failures > 1 { // Reads return an older state than the writes are compared with.
+			m.RetryAt = m.now + m.retryPause(m.Failures)
+		}
+	case Unknown: // R5
+		m.countFailure()
+		m.RetryAt = m.now + m.retryPause(m.Failures)
+		m.MustRead = m.MustRead || op != Create
+		if (op == Claim || op == Heartbeat) && m.Known && m.Current.Epoch == m.OpEpoch && m.Current.Seq == m.OpSeq {
+			m.Unresolved, m.UnresolvedEpoch, m.UnresolvedSeq = true, m.OpEpoch, m.OpSeq
+		}
+		if op == Heartbeat {
+			m.emit(Action{Kind: ReportHeartbeatError})
+		}
+	}
+}
+
+func (m *machine) countFailure() { m.Failures = min(m.Failures+1, maxFailures) }
+
+func (m *machine) applySuccess(op Op) {
+	switch op {
+	case Read:
+		m.MustRead = false
+		if m.Hinted && m.confirmHint(m.in.Record) {
+			return
+		}
+		if m.isRestored(m.in.Record) {
+			m.acceptRestored()
+		}
+		m.observe(m.in.Record)
+		return
+	case Create:
+		m.Missing, m.MustRead = false, true
+		return
+	}
+	r := m.in.Record
+	m.Failures, m.RetryAt = 0, 0
+	m.Known = m.Known && !m.Hinted // A false hint may have a greater Seq.
+	m.expectDelivery(r.Epoch, r.Seq, m.cfg.ElectionMin)
+	m.observe(r)
+	isMine := m.Known && m.Current.Epoch == r.Epoch && m.Current.Session == m.cfg.Session && m.Current.Term == m.OpTerm
+	switch {
+	case !isMine || m.in.Late || m.Over:
+	case op == Claim && m.now < m.SentAt+m.cfg.Lease-m.cfg.Guard && m.mayLead(): // R3
+		m.Leading, m.Term, m.Deadline, m.RenewedAt = true, m.OpTerm, m.SentAt+m.cfg.Lease, m.SentAt
+		m.emit(Action{Kind: Lead, Term: m.Term, Sent: m.SentAt})
+		m.reportLeader(m.cfg.ID, m.Term)
+	case op == Heartbeat && m.Leading && m.Term == m.OpTerm:
+		m.Deadline, m.RenewedAt = m.SentAt+m.cfg.Lease, m.SentAt
+		m.emit(Action{Kind: Extend, Sent: m.SentAt})
+		m.reportHeartbeat(m.Current)
+	}
+}
+
+// mayLead reports whether an acknowledged claim makes the candidate the leader. It does not if the
+// candidate leaves, or if the candidate has no working feed and would step down for that reason.
+func (m *machine) mayLead() bool { return !m.Leaving && (m.FeedWorks || m.cfg.KeepLeading) }
+
+// failuresBeforeRestore is the number of failed requests in a row after which a candidate accepts
+// an older state of the record.
+const failuresBeforeRestore = 3
+
+// isRestored reports whether the store has returned to an older state of the record, by a failover
+// that lost writes or from a backup. The result of a late read looks the same, but after so many
+// failures accepting it does no harm.
+func (m *machine) isRestored(r Record) bool {
+	return m.Known && m.Failures >= failuresBeforeRestore &&
+		r.Epoch == m.Current.Epoch && r.Seq <= m.Current.Seq && r.Version != m.Current.Version
+}
+
+// acceptRestored prepares for an older state of the record. A leader of the lost states may act
+// until its lease expires.
+func (m *machine) acceptRestored() {
+	m.Known, m.Unresolved, m.ExpectedSeq, m.FeedSeq, m.FeedEpoch = false, false, 0, 0, ""
+	m.HoldUntil = m.now + m.claimDelay(max(m.cfg.Lease, m.Current.TTL))
+}

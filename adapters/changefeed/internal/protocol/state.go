@@ -1,0 +1,122 @@
+// Package protocol implements the algorithm of a candidate as a pure function: [Step] takes a
+// state, an input and the time, and returns the next state and the actions to perform. It reads no
+// clock, uses no random numbers and starts no goroutines. The runtime performs the actions. The
+// model checker in the tests of this package calls the same function in every order of inputs.
+//
+// The rules R1 to R10 in the comments are those of docs/changefeed.md.
+package protocol
+
+import "time"
+
+// Time is a time by a candidate's own clock, measured from an instant that the candidate chooses.
+// The times of two candidates are never compared.
+type Time = time.Duration
+
+// Never is later than any other Time.
+const Never = Time(1<<63 - 1)
+
+// Config is the configuration of a candidate. Package changefeed validates it.
+type Config struct {
+	ID      string
+	Session string
+	// Heartbeat is the time between the sending of two heartbeats, H.
+	Heartbeat time.Duration
+	// ElectionMin and ElectionMax bound the time for which a record must not be renewed before
+	// it is claimed.
+	ElectionMin, ElectionMax time.Duration
+	// Lease is the time for which an acknowledged heartbeat confirms the leadership, D. It is
+	// measured from before the heartbeat was sent.
+	Lease time.Duration
+	// Guard is the safety margin: how long before its lease expires a leader stops.
+	Guard time.Duration
+	// Kappa is the factor by which one clock may be faster than another.
+	Kappa float64
+	// KeepLeading lets a leader continue while its feed is broken.
+	KeepLeading bool
+	// Create makes the candidate create a missing record.
+	Create bool
+}
+
+// State is the state of a candidate. The zero State is that of a candidate that has just started.
+type State struct {
+	// Current is the newest observed record, if Known is set. Invariant: !Known || !Missing.
+	Known   bool
+	Current Record
+	// ClaimAt is when the candidate may claim a record that is held, if it observes no newer one.
+	ClaimAt Time
+	// HoldUntil is the time before which the candidate claims nothing, because the store has lost
+	// writes, and a leader may rely on them.
+	HoldUntil Time
+	// Missing reports whether the record does not exist, as far as is known.
+	Missing bool
+	// MustRead reports whether there may be a newer record: the candidate must read the record
+	// before it writes.
+	MustRead bool
+	// Hinted reports whether Current is from a hint: the candidate must read the record before it
+	// claims it.
+	Hinted bool
+	// GreatestTerm is the greatest term that was ever observed.
+	GreatestTerm uint64
+	// ReportedTerm is the term of the last leader that was reported.
+	ReportedTerm uint64
+	// Epoch is the epoch of the last observed record, also while the record is missing.
+	Epoch string
+
+	// FeedOpen reports whether a feed is open or being opened, and FeedWorks whether it has
+	// delivered an event.
+	FeedOpen, FeedWorks bool
+	// FeedFailures is the number of failures since a feed delivered an event, at most maxFailures.
+	FeedFailures uint8
+	// SubscribeAt is when to open the next feed.
+	SubscribeAt Time
+	// FeedSeq and FeedEpoch are those of the last record that the feed has delivered.
+	FeedSeq   uint64
+	FeedEpoch string
+	// If ExpectedSeq is not 0, the feed must deliver a record with this Seq in ExpectedEpoch, or a
+	// later one, until ExpectedBy.
+	ExpectedSeq   uint64
+	ExpectedEpoch string
+	ExpectedBy    Time
+
+	// Op is the request in flight. OpTerm is the term that it writes, and OpSeq and OpEpoch are
+	// those of the record that it replaces.
+	Op      Op
+	OpTerm  uint64
+	OpSeq   uint64
+	OpEpoch string
+	// SentAt is the time before Op was sent.
+	SentAt Time
+	// Failures is the number of failures since the last success, at most maxFailures.
+	Failures uint8
+	// RetryAt is when to send the next request.
+	RetryAt Time
+
+	// Unresolved reports whether the response to a claim or heartbeat was lost that may still be
+	// executed. It can only replace the record with UnresolvedSeq in UnresolvedEpoch.
+	Unresolved      bool
+	UnresolvedSeq   uint64
+	UnresolvedEpoch string
+
+	// Leading reports whether the candidate is the leader, with Term, until Deadline.
+	Leading  bool
+	Term     uint64
+	Deadline Time
+	// RenewedAt is the time before the newest acknowledged claim or heartbeat was sent.
+	RenewedAt Time
+	// Claimed reports whether the candidate has ever sent a claim.
+	Claimed bool
+
+	// Leaving reports whether the candidate resigns, and Over whether its candidacy is over.
+	Leaving, Over bool
+
+	// WakeAt is when to call Step with a Tick, if there is no other input before.
+	WakeAt Time
+}
+
+// MayHold reports whether the record may name the candidate, or may still come to name it.
+func (s State) MayHold(cfg *Config) bool {
+	if s.Over {
+		return false
+	}
+	return !(&machine{cfg: cfg, State: s}).hasLeft()
+}

@@ -1,0 +1,128 @@
+package protocol
+
+import (
+	"math"
+	"time"
+)
+
+// Step handles one input at the time now, and returns the next state and the actions to perform,
+// in their order.
+func Step(cfg *Config, s State, in Input, now Time) (State, []Action) {
+	m := &machine{cfg: cfg, State: s, in: in, now: now}
+	m.WakeAt = Never
+	if m.Over {
+		if in.Kind == Responded {
+			m.Op = None
+		}
+		return m.State, nil
+	}
+	m.stopIfExpired() // before the input, because a late response must not extend an expired lease
+	m.applyInput()
+	if !m.Over {
+		m.stopIfExpired()
+		m.maintainFeed()
+		m.sendNextRequest()
+	}
+	if m.Over {
+		m.WakeAt = Never
+	}
+	return m.State, m.actions
+}
+
+// machine is one call of [Step]. Its methods change the State and add actions.
+type machine struct {
+	State
+	cfg     *Config
+	in      Input
+	now     Time
+	actions []Action
+}
+
+func (m *machine) applyInput() {
+	switch m.in.Kind {
+	case Observed:
+		if m.in.ByFeed {
+			m.noteDelivery(m.in.Record)
+		}
+		if m.in.Hint {
+			m.observeHint(m.in.Record)
+		} else {
+			m.observe(m.in.Record)
+		}
+	case Missed:
+		if m.in.ByFeed {
+			m.noteFeedWorks()
+			m.ExpectedSeq = 0
+		}
+		m.observeMissing()
+	case Responded:
+		m.applyResponse()
+	case FeedDown:
+		m.FeedOpen, m.SubscribeAt = false, m.now+m.retryPause(m.FeedFailures+1)
+		m.FeedFailures = min(m.FeedFailures+1, maxFailures)
+		m.failFeed(Failed)
+	case LeaseExpired:
+		m.stopLeading(Expired)
+	case Resign:
+		m.stopLeading(Resigned)
+		m.Leaving = true
+	}
+}
+
+func (m *machine) emit(a Action) { m.actions = append(m.actions, a) }
+
+// isDue reports whether t has come. If not, it makes the runtime call Step at t at the latest.
+func (m *machine) isDue(t Time) bool {
+	if m.now >= t {
+		return true
+	}
+	m.WakeAt = min(m.WakeAt, t)
+	return false
+}
+
+// stopIfExpired implements the first part of R4: a leader stops when its lease expires, before
+// another candidate may claim the record.
+func (m *machine) stopIfExpired() {
+	if m.Leading && m.isDue(m.Deadline-m.cfg.Guard) {
+		m.stopLeading(Expired)
+	}
+}
+
+func (m *machine) stopLeading(r Reason) {
+	if m.Leading {
+		m.Leading = false
+		m.emit(Action{Kind: Demote, Reason: r})
+	}
+}
+
+func (m *machine) finish(r Reason) {
+	m.Over = true
+	m.emit(Action{Kind: Finish, Reason: r})
+}
+
+func (m *machine) reportLeader(id string, term uint64) {
+	m.ReportedTerm = term
+	m.emit(Action{Kind: ReportLeader, Leader: id, Term: term})
+}
+
+// reportHeartbeat reports that r is a heartbeat, unless r has no leader.
+func (m *machine) reportHeartbeat(r Record) {
+	if r.Session != "" {
+		m.emit(Action{Kind: ReportHeartbeat, Leader: r.Leader, Term: r.Term})
+	}
+}
+
+// claimDelay returns the time T after which a record may be claimed. A lease of ttl has expired
+// then by any clock. The time is random, so that candidates do not claim at the same time.
+func (m *machine) claimDelay(ttl time.Duration) time.Duration {
+	t := m.cfg.ElectionMin + time.Duration(m.in.Rand*float64(m.cfg.ElectionMax-m.cfg.ElectionMin))
+	return max(t, time.Duration(math.Ceil(m.cfg.Kappa*float64(ttl))))
+}
+
+// maxFailures is the number of failures after which pauses do not increase any more.
+const maxFailures = 5
+
+// retryPause returns the pause after a number of failures in a row: H/16, H/8, ... H.
+func (m *machine) retryPause(failures uint8) time.Duration {
+	return m.cfg.Heartbeat >> max(0, maxFailures-int(min(failures, maxFailures)))
+}

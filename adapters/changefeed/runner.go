@@ -1,0 +1,267 @@
+package changefeed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
+	"github.com/go-leaderelection/leaderelection/internal/limit"
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+)
+
+// runner runs the algorithm of a candidate, from ElectLeader until the candidacy is over. The
+// goroutine of run owns the fields without a comment to the contrary. It blocks only on its channels:
+// separate goroutines send requests to the store and receive from feeds.
+type runner struct {
+	e     *Election
+	begin time.Time // begin is the origin of protocol.Time, by the candidate's clock.
+	state protocol.State
+
+	leave  context.Context    // leave is done when the candidate must leave.
+	ctx    context.Context    // ctx is the context of all calls of the store.
+	cancel context.CancelFunc // cancel cancels ctx.
+	done   chan struct{}      // done is closed when all goroutines of the runner have returned.
+	calls  sync.WaitGroup     // calls contains the goroutines that call the store.
+
+	responses  chan response // responses has capacity for the response to the request in flight.
+	sentAt     time.Time     // sentAt is the time before the last request was sent.
+	deliveries chan delivery
+	closeFeed  context.CancelFunc
+	feed       int // feed is the number of the current feed.
+
+	deadline  atomic.Pointer[time.Time]  // deadline is that of the leadership. Any goroutine reads it.
+	published *leaderelection.Leadership // published is the leadership of the last status.
+	following string                     // following is the leader of the last status.
+}
+
+// newRunner returns a runner whose candidate leaves when leave is done.
+func newRunner(leave context.Context, e *Election) *runner {
+	r := &runner{
+		e: e, begin: e.opts.clock.Now(), leave: leave, done: make(chan struct{}),
+		responses: make(chan response, 1), deliveries: make(chan delivery), closeFeed: func() {},
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r
+}
+
+// run runs the candidacy until it is over, and waits for all calls of the store.
+func (r *runner) run() {
+	defer close(r.done)
+	defer r.calls.Wait()
+	defer r.cancel()
+	cfg, clock := &r.e.opts.cfg, r.e.opts.clock
+	r.e.candidacy.Join(cfg.ID)
+	r.publishStatus(true)
+	timer := clock.NewTimer(0)
+	defer func() { timer.Stop() }()
+	leave := r.leave.Done()
+	var confirmLimit, releaseLimit <-chan time.Time
+	for !r.state.Over {
+		in := protocol.Input{}
+		var cause error
+		select {
+		case <-timer.C:
+		case got := <-r.responses:
+			in, cause = got.input(), got.err
+			in.Late = session.Expired(r.sentAt.Add(cfg.Lease), clock.Now())
+			if r.finishIfClosed(cause) {
+				return
+			}
+			r.reportRejection(got)
+		case d := <-r.deliveries:
+			if d.feed != r.feed {
+				continue // This feed has been replaced.
+			}
+			in, cause = d.input, d.err
+			if r.finishIfClosed(cause) {
+				return
+			}
+		case written := <-r.e.written:
+			in = protocol.Input{Kind: protocol.Observed, Record: protocol.Record(written)}
+		case <-leave:
+			leave = nil
+			in.Kind = protocol.Resign
+			confirm, release := time.NewTimer(limit.Confirm), time.NewTimer(limit.Confirm+2*cfg.ElectionMax)
+			defer confirm.Stop()
+			defer release.Stop()
+			confirmLimit, releaseLimit = confirm.C, release.C
+		case <-confirmLimit:
+			r.finish(r.leaveReason(), true)
+			continue
+		case <-releaseLimit:
+			return // By now other candidates can claim the record without a release.
+		}
+		if r.state.Leading && session.Expired(*r.deadline.Load(), clock.Now()) {
+			r.step(protocol.Input{Kind: protocol.LeaseExpired}, nil)
+		}
+		r.step(in, cause)
+		if in.Kind == protocol.Resign && errors.Is(r.leaveReason(), leaderelection.ErrElectionOver) {
+			r.finish(r.leaveReason(), true) // EndElection has already waited for the store.
+		}
+		timer.Stop()
+		if r.state.WakeAt != protocol.Never {
+			timer = clock.NewTimer(max(0, r.state.WakeAt-clock.Now().Sub(r.begin)))
+		}
+	}
+	r.finish(r.leaveReason(), false)
+}
+
+// step passes an input to the algorithm and performs the actions. cause is the error that has led to
+// the input.
+func (r *runner) step(in protocol.Input, cause error) {
+	opts := r.e.opts
+	in.Rand = opts.random()
+	now := opts.clock.Now() // Leases are measured from before requests are sent.
+	in.Wall = termOf(now)
+	state, actions := protocol.Step(&opts.cfg, r.state, in, now.Sub(r.begin))
+	r.state = state
+	for _, a := range actions {
+		r.perform(a, now, cause)
+	}
+	r.publishStatus(false)
+}
+
+func (r *runner) perform(a protocol.Action, now time.Time, cause error) {
+	opts, candidacy := r.e.opts, r.e.candidacy
+	switch a.Kind {
+	case protocol.Send:
+		r.sentAt = now
+		r.sendRequest(a)
+	case protocol.Subscribe:
+		r.openFeed()
+	case protocol.Lead:
+		r.setDeadline()
+		r.following = ""
+		r.published = candidacy.Lead(int64(a.Term), func() time.Time {
+			return opts.clock.System(*r.deadline.Load())
+		})
+	case protocol.Extend:
+		r.setDeadline()
+		candidacy.Report(leaderelection.Event{Kind: leaderelection.EventChecked, Duration: opts.clock.Now().Sub(r.sentAt)})
+	case protocol.Demote:
+		candidacy.Revoke(r.revocationReason(a.Reason))
+	case protocol.ReportLeader:
+		candidacy.Report(leaderelection.Event{Kind: leaderelection.EventNewLeader, Subject: a.Leader, Token: int64(a.Term)})
+	case protocol.ReportFeed:
+		candidacy.Report(leaderelection.Event{Kind: leaderelection.EventWatched})
+	case protocol.ReportFeedFailure:
+		if a.Reason == protocol.Stale {
+			cause = ErrStale
+		}
+		opts.log.Warn("feed failed", "candidate", opts.cfg.ID, "err", cause)
+		candidacy.Report(leaderelection.Event{Kind: leaderelection.EventWatchFailed, Err: cause})
+	case protocol.ReportHeartbeatError:
+		opts.log.Warn("heartbeat failed", "candidate", opts.cfg.ID, "err", cause)
+		candidacy.Report(leaderelection.Event{Kind: leaderelection.EventChecked, Err: cause})
+	case protocol.ReportHeartbeat:
+		candidacy.Report(leaderelection.Event{Kind: leaderelection.EventHeartbeat, Subject: a.Leader, Token: int64(a.Term)})
+	case protocol.Finish:
+		switch a.Reason {
+		case protocol.Ended:
+			candidacy.Stop(leaderelection.ErrElectionOver)
+		case protocol.Exhausted:
+			candidacy.Stop(errExhausted)
+		}
+	}
+}
+
+// setDeadline sets the deadline of the leadership, measured from before the acknowledged request was
+// sent. The algorithm knows it by the monotonic clock only, the runner also compares it with the wall
+// clock.
+func (r *runner) setDeadline() {
+	cfg := &r.e.opts.cfg
+	deadline := r.sentAt.Add(cfg.Lease - cfg.Guard)
+	r.deadline.Store(&deadline)
+}
+
+// revocationReason returns the error of a leadership that ends.
+func (r *runner) revocationReason(reason protocol.Reason) error {
+	switch reason {
+	case protocol.Expired:
+		return leaderelection.ErrLeaseExpired
+	case protocol.FeedLost:
+		return ErrFeedLost
+	case protocol.RecordLost:
+		return errRecordLost
+	case protocol.Ended:
+		return leaderelection.ErrElectionOver
+	case protocol.Resigned:
+		return r.leaveReason()
+	}
+	return ErrStepDown
+}
+
+// errRecordLost is the error of a leadership whose record was deleted, even if another candidate has
+// created the record again.
+var errRecordLost = fmt.Errorf("changefeed: the record of the election was deleted: %w", ErrNoRecord)
+
+// errExhausted is the error of a candidacy if no greater term is left.
+var errExhausted = fmt.Errorf("%w: term %d is the last possible one: the record was damaged, or written by another program; delete it to restart the election",
+	ErrUnsuitable, uint64(protocol.MaxTerm))
+
+// leaveReason returns why the candidate leaves.
+func (r *runner) leaveReason() error {
+	cause := context.Cause(r.leave)
+	if errors.Is(cause, leaderelection.ErrElectionOver) || errors.Is(cause, errExhausted) {
+		return cause
+	}
+	return leaderelection.ErrResigned
+}
+
+// finishIfClosed finishes the candidacy if the store, or the connection that it was created with, was
+// closed. No other error of the store ends a candidacy: passwords are rotated, users are replicated
+// with a delay, and an operator may repair any other cause.
+func (r *runner) finishIfClosed(err error) bool {
+	switch {
+	case errors.Is(err, ErrClosed):
+		err = fmt.Errorf("%w: %w", leaderelection.ErrConnClosed, err)
+	case errors.Is(err, leaderelection.ErrConnClosed):
+	default:
+		return false
+	}
+	r.finish(err, r.state.MayHold(&r.e.opts.cfg))
+	return true
+}
+
+// finish ends the candidacy, if it has not ended yet, and notes whether the record may still name the
+// candidate.
+func (r *runner) finish(err error, mayHold bool) {
+	r.e.mayHold.Store(mayHold)
+	_ = r.e.candidacy.Finish(err)
+}
+
+// reportRejection reports a request that the store rejects until it is changed. Failed heartbeats
+// are reported in any case.
+func (r *runner) reportRejection(got response) {
+	if got.op == protocol.Heartbeat || !errors.Is(got.err, ErrUnsuitable) {
+		return
+	}
+	r.e.opts.log.Warn("request rejected", "candidate", r.e.ID(), "request", got.op, "err", got.err)
+	r.e.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventRequestRejected, Err: got.err})
+}
+
+// publishStatus publishes the status, if the role or the leader has changed, or if first is set.
+func (r *runner) publishStatus(first bool) {
+	if r.state.Over {
+		return
+	}
+	leadership, following := r.e.candidacy.Leadership(), ""
+	if current := r.state.Current; leadership == nil && r.state.Known && current.Session != r.e.opts.cfg.Session {
+		following = current.Leader
+	}
+	if !first && leadership == r.published && following == r.following {
+		return
+	}
+	r.published, r.following = leadership, following
+	s := leaderelection.Status{NowFollowing: following}
+	if r.state.Leaving {
+		r.e.candidacy.Retract(s) // Only the final status follows.
+	} else {
+		r.e.candidacy.Publish(s)
+	}
+}

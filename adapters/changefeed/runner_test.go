@@ -1,0 +1,598 @@
+package changefeed_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+)
+
+// TestElection_FirstLeader fails if the creator of a record becomes its leader without waiting, an old
+// record counts as a heartbeat, or the time of the record is not the store's.
+func TestElection_FirstLeader(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		begin := time.Now()
+		one := h.join("one")
+		require.Empty(h, h.record().Leader)
+		require.Same(h, one, h.awaitLeader())
+		require.GreaterOrEqual(h, time.Since(begin), 2*time.Second)
+		require.WithinDuration(h, time.Now(), h.record().Time, time.Second)
+
+		one.network.Cut()
+		time.Sleep(time.Hour)
+		begin = time.Now()
+		two := h.join("two")
+		require.Same(h, two, h.awaitLeader())
+		require.GreaterOrEqual(h, time.Since(begin), 2*time.Second)
+		require.LessOrEqual(h, time.Since(begin), 4*time.Second)
+	})
+}
+
+// TestElection_ConcurrentClaims fails if several candidates that claim the record at the same time
+// become leaders.
+func TestElection_ConcurrentClaims(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		sameTime := changefeed.WithRandom(func() float64 { return 0.5 })
+		for i := range 5 {
+			c := h.newCandidate(fmt.Sprint("candidate ", i), sameTime)
+			c.network.Set(changefeedtest.Faults{Delay: 40 * time.Millisecond})
+			c.start()
+		}
+		leader := h.awaitLeader()
+		h.pass(30 * time.Second)
+		require.Same(h, leader, h.leader())
+	})
+}
+
+// TestElection_NoHeartbeatAfterDemotion fails if a leader that is demoted while a heartbeat is in
+// flight continues to write.
+func TestElection_NoHeartbeatAfterDemotion(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		first := h.join("first")
+		h.awaitLeader()
+		second := h.join("second")
+		first.network.Set(changefeedtest.Faults{Delay: 400 * time.Millisecond})
+		for writes := first.writes(); first.writes() == writes; { // until a heartbeat is in flight
+			time.Sleep(time.Millisecond)
+		}
+		require.NoError(h, second.Elect(h.Context(), "second"))
+		h.passUntil(second.isLeader)
+		time.Sleep(time.Second) // until no request is in flight
+		writes := first.writes()
+		h.pass(time.Minute)
+		require.Equal(h, writes, first.writes())
+		require.Same(h, second, h.leader())
+	})
+}
+
+// TestElection_PartitionedLeaderStops fails if a leader whose writes are not answered is still leader
+// when another candidate becomes leader.
+func TestElection_PartitionedLeaderStops(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		h.join("one")
+		h.join("two")
+		leader := h.awaitLeader()
+		l := leader.Current().Leadership
+		heal := leader.network.Cut()
+		var ended time.Time
+		for ; h.leader() == nil || h.leader() == leader; time.Sleep(time.Millisecond) {
+			if ended.IsZero() && l.Err() != nil {
+				ended = time.Now()
+			}
+		}
+		require.ErrorIs(h, l.Err(), leaderelection.ErrLeaseExpired)
+		require.False(h, ended.IsZero())
+		require.GreaterOrEqual(h, time.Since(ended), 200*time.Millisecond) // κ·D - D
+		heal()
+		h.pass(10 * time.Second)
+		require.False(h, leader.isLeader())
+	})
+}
+
+// TestElection_FeedFails fails if a leader whose feed fails does not release the record immediately,
+// it writes again, or it does not contend again when its feed works.
+func TestElection_FeedFails(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		leader := h.join("one")
+		require.Same(h, leader, h.awaitLeader())
+		other := h.join("two")
+		leader.network.Set(changefeedtest.Faults{FeedCut: 1})
+		begin := time.Now()
+		require.NoError(h, other.Elect(h.Context(), "one")) // This changes nothing.
+		h.passUntil(other.isLeader)
+		require.Less(h, time.Since(begin), 1100*time.Millisecond, "longer than a heartbeat")
+		writes := leader.writes()
+		h.pass(20 * time.Second)
+		require.Equal(h, writes, leader.writes())
+		failures := leader.eventsOf(leaderelection.EventWatchFailed)
+		require.Greater(h, len(failures), 5)
+		require.Equal(h, changefeedtest.ErrInjected, failures[0].Err)
+
+		leader.network.Set(changefeedtest.Faults{})
+		h.pass(2 * time.Second)
+		require.NoError(h, other.Resign())
+		synctest.Wait()
+		require.Same(h, leader, h.leader())
+	})
+}
+
+// TestElection_KeepLeading fails if a leader with WithKeepLeading stops when its feed fails, or does
+// not stop although another candidate has claimed the record.
+func TestElection_KeepLeading(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		leader := h.join("one", changefeed.WithKeepLeading())
+		require.Same(h, leader, h.awaitLeader())
+		l := leader.Current().Leadership
+		leader.network.Set(changefeedtest.Faults{FeedCut: 1})
+		other := h.join("two")
+		h.pass(20 * time.Second)
+		require.NoError(h, l.Err())
+		require.NotEmpty(h, leader.eventsOf(leaderelection.EventWatchFailed))
+		require.NoError(h, other.Elect(h.Context(), "two"))
+		h.pass(2 * time.Second)
+		require.ErrorIs(h, l.Err(), changefeed.ErrStepDown)
+		require.Same(h, other, h.leader())
+	})
+}
+
+// TestElection_SilentFeed fails if a feed that delivers nothing is not replaced.
+func TestElection_SilentFeed(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		leader := h.join("leader")
+		require.Same(h, leader, h.awaitLeader())
+		follower := h.newCandidate("follower")
+		follower.network.Set(changefeedtest.Faults{FeedSilence: 1})
+		follower.start()
+		h.pass(20 * time.Second)
+		require.Same(h, leader, h.leader())
+		failures := follower.eventsOf(leaderelection.EventWatchFailed)
+		require.NotEmpty(h, failures)
+		require.ErrorIs(h, failures[0].Err, changefeed.ErrStale)
+		follower.network.Set(changefeedtest.Faults{})
+		h.pass(5 * time.Second)
+		require.Equal(h, "leader", follower.Current().NowFollowing)
+	})
+}
+
+// TestElection_OneFeed fails if a program that starts one candidacy after the other has more than one
+// open feed.
+func TestElection_OneFeed(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		for range 5 {
+			c := h.join("one")
+			require.Same(h, c, h.awaitLeader())
+			open, _ := c.feeds()
+			require.Equal(h, 1, open)
+			require.NoError(h, c.Resign())
+			c.running.Wait()
+			open, _ = c.feeds()
+			require.Zero(h, open)
+		}
+	})
+}
+
+// TestElection_NamedByRecord fails if a candidate is leader because the record contains its ID, as
+// leader or as transfer target, although it has not claimed the record.
+func TestElection_NamedByRecord(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		store := h.table.Store("election")
+		require.NoError(h, store.Create(h.Context(), changefeed.Record{Epoch: "0.x", Seq: 1, TTL: time.Second}))
+		held := h.record()
+		held.Leader, held.Session, held.Term, held.Seq = "me", "another's", 1, 2
+		h.replaceRecord(held)
+		me := h.join("me")
+		require.False(h, me.isLeader())
+		require.NoError(h, me.Elect(h.Context(), "me"))
+		require.False(h, me.isLeader())
+		require.Same(h, me, h.awaitLeader()) // after the wait
+		require.EqualValues(h, 2, me.token())
+		writes := me.writes()
+		h.pass(10 * time.Second)
+		require.GreaterOrEqual(h, me.writes(), writes+9, "the leader sends no heartbeats")
+	})
+}
+
+// TestElection_ReportsLeaders fails if a candidate does not report the first leader, itself or the
+// next leader.
+func TestElection_ReportsLeaders(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		one := h.join("one")
+		require.Same(h, one, h.awaitLeader())
+		two := h.join("two")
+		require.NoError(h, one.Resign())
+		synctest.Wait()
+		require.Same(h, two, h.leader())
+		token := two.token()
+		newLeader := func(id, leader string, token int64) leaderelection.Event {
+			return leaderelection.Event{Kind: leaderelection.EventNewLeader, ID: id, Subject: leader, Token: token}
+		}
+		require.Equal(h, []leaderelection.Event{newLeader("one", "one", token-1)}, one.eventsOf(leaderelection.EventNewLeader))
+		require.Equal(h, []leaderelection.Event{newLeader("two", "one", token-1), newLeader("two", "two", token)}, two.eventsOf(leaderelection.EventNewLeader))
+		require.Len(h, two.eventsOf(leaderelection.EventWatched), 1)
+	})
+}
+
+// TestElection_ReportsHeartbeats fails if the leader or a follower does not report heartbeats, or
+// another candidate than the leader reports checks.
+func TestElection_ReportsHeartbeats(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		one := h.join("one")
+		require.Same(h, one, h.awaitLeader())
+		two := h.join("two")
+		time.Sleep(10*time.Second + time.Millisecond)
+		want := leaderelection.Event{Kind: leaderelection.EventHeartbeat, Subject: "one", Token: one.token()}
+		for _, c := range []*candidate{one, two} {
+			heartbeats := c.eventsOf(leaderelection.EventHeartbeat)
+			require.InDelta(h, 10, len(heartbeats), 1)
+			want.ID = c.id
+			require.Equal(h, want, heartbeats[0])
+		}
+		require.InDelta(h, 10, len(one.eventsOf(leaderelection.EventChecked)), 1)
+		require.Empty(h, one.failuresOf(leaderelection.EventChecked))
+		require.Empty(h, two.eventsOf(leaderelection.EventChecked))
+	})
+}
+
+// TestElection_MissedEvents fails if other events than the oldest unread ones are dropped, or their
+// number is wrong.
+func TestElection_MissedEvents(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		c := h.newCandidate("one")
+		events := c.Events()
+		c.running.Go(func() { c.ended <- c.ElectLeader() })
+		c.network.Set(changefeedtest.Faults{FeedCut: 1})
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		_, started := c.feeds()
+		require.NoError(h, c.Resign())
+		var received []leaderelection.Event
+		missed := 0
+		for event := range events {
+			received = append(received, event)
+			missed += event.Missed
+		}
+		require.Len(h, received, 64)
+		for _, event := range received[:63] {
+			require.Equal(h, leaderelection.EventWatchFailed, event.Kind)
+		}
+		require.Equal(h, leaderelection.EventEnded, received[63].Kind)
+		require.Equal(h, 1+started+1-64, missed, "joined, failed feeds, ended")
+	})
+}
+
+// TestElection_Deadline fails if the deadline does not leave the safety margin, is not measured from
+// before the request, or does not move with each heartbeat.
+func TestElection_Deadline(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		c := h.newCandidate("one", changefeed.WithStopGuard(100*time.Millisecond))
+		c.network.Set(changefeedtest.Faults{Delay: 200 * time.Millisecond})
+		c.start()
+		require.Same(h, c, h.awaitLeader())
+		l := c.Current().Leadership
+		lease := changefeed.Config(c.Election).Lease - 100*time.Millisecond
+		require.Less(h, time.Until(l.Deadline()), lease, "the duration of the request does not count")
+		first := l.Deadline()
+		h.pass(5 * time.Second)
+		require.NoError(h, l.Err())
+		require.Greater(h, l.Deadline().Sub(first), 3*time.Second)
+		last := l.Deadline()
+		c.network.Cut()
+		<-l.Done()
+		require.WithinDuration(h, l.Deadline(), time.Now(), time.Microsecond)
+		require.GreaterOrEqual(h, l.Deadline(), last)
+		require.NotEmpty(h, c.failuresOf(leaderelection.EventChecked))
+	})
+}
+
+// TestElection_SuspendedMachine fails if a leadership does not end when the wall clock reaches its
+// deadline: the monotonic clock stops while a machine is suspended. The wait of a follower must count
+// by the monotonic clock alone. The test runs in real time, because a bubble has no monotonic clock.
+func TestElection_SuspendedMachine(t *testing.T) {
+	var suspension atomic.Int64
+	begin := time.Now()
+	e, err := changefeed.NewElection(memory.NewTable().Store("election"),
+		changefeed.WithHeartbeat(100*time.Millisecond), changefeed.WithSuspension(&suspension))
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- e.ElectLeader() }()
+	nextLeadership := func() *leaderelection.Leadership {
+		for status := range e.Status() {
+			if status.Leadership != nil {
+				return status.Leadership
+			}
+		}
+		return nil
+	}
+	<-e.Status()                     // It is a follower now.
+	suspension.Add(int64(time.Hour)) // while it waits
+	l := nextLeadership()
+	require.GreaterOrEqual(t, time.Since(begin), 200*time.Millisecond)
+	suspension.Add(int64(time.Hour)) // while it is leader
+	select {
+	case <-l.Done():
+	case <-time.After(5 * time.Second):
+	}
+	require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired)
+	require.Greater(t, nextLeadership().Token(), l.Token())
+	require.NoError(t, e.Resign())
+	require.NoError(t, <-ended)
+}
+
+// TestElection_RecordLost fails if the leader does not stop immediately when the record is deleted,
+// another candidate becomes leader before all possible leases have expired, or terms do not increase.
+func TestElection_RecordLost(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		h.join("one")
+		h.join("two")
+		l := h.awaitLeader().Current().Leadership
+		begin := time.Now()
+		h.table.Lose("election")
+		synctest.Wait()
+		require.ErrorIs(h, l.Err(), changefeed.ErrNoRecord)
+		next := h.awaitLeader()
+		require.GreaterOrEqual(h, time.Since(begin), 2*time.Second)
+		require.Greater(h, next.token(), l.Token())
+		h.pass(10 * time.Second)
+	})
+}
+
+// TestElection_RecordWithSmallerTerm fails if tokens decrease because the record was created again by
+// a program whose wall clock is behind.
+func TestElection_RecordWithSmallerTerm(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		h.newCandidate("creator")
+		c := h.join("one", changefeed.WithoutCreate())
+		for range 3 {
+			token := h.awaitLeader().token()
+			h.table.Lose("election")
+			synctest.Wait()
+			blank := changefeed.Record{Epoch: "0.behind", Seq: 1, TTL: 1750 * time.Millisecond}
+			require.NoError(h, h.table.Store("election").Create(h.Context(), blank))
+			require.Same(h, c, h.awaitLeader())
+			require.Greater(h, c.token(), token)
+		}
+	})
+}
+
+// TestElection_TokensAfterLoss fails if tokens do not increase after a loss of the record: with a
+// candidate that knows the last token, without one, and after the end of the election.
+func TestElection_TokensAfterLoss(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		last := int64(0)
+		requireGreater := func(when string) {
+			h.Helper()
+			token := h.awaitLeader().token()
+			require.Greater(h, token, last, when)
+			last = token
+		}
+		one := h.join("one")
+		requireGreater("at first")
+		h.table.Lose("election")
+		synctest.Wait()
+		requireGreater("after a loss with a remaining candidate")
+		require.NoError(h, one.Resign())
+		h.table.Lose("election")
+		two := h.join("two")
+		requireGreater("after a loss without a remaining candidate")
+		require.NoError(h, two.Resign())
+		h.table.Lose("election")
+		require.NoError(h, changefeed.DeleteElection(h.table.Store("election"))) // creates the record
+		require.NoError(h, changefeed.RestartElection(h.table.Store("election")))
+		three := h.join("three")
+		requireGreater("after a loss, the end and a restart")
+		require.NoError(h, three.EndElection())
+		require.NoError(h, changefeed.RestartElection(h.table.Store("election")))
+		h.join("four")
+		requireGreater("after another restart")
+	})
+}
+
+// TestElection_RestoredStore fails if there is no leader after the store has returned to an older
+// state, by a failover or from a backup, or a new leader does not have a greater token.
+func TestElection_RestoredStore(t *testing.T) {
+	for lost, restore := range map[string]func(leader *changefeed.Record){
+		"heartbeats":     func(r *changefeed.Record) { r.Seq -= 3 },
+		"all leaders":    func(r *changefeed.Record) { r.Seq, r.Term, r.Leader, r.Session = 1, 0, "", "" },
+		"a claim":        func(r *changefeed.Record) { r.Seq, r.Leader, r.Session, r.TTL = 4, "", "", 0 },
+		"another leader": func(r *changefeed.Record) { r.Seq, r.Leader, r.Session = 4, "gone", "gone" },
+	} {
+		runInBubble(t, func(h *harness) {
+			h.join("one")
+			h.join("two")
+			h.awaitLeader()
+			h.pass(20 * time.Second)
+			last := h.record()
+			old := last
+			restore(&old)
+			h.replaceRecord(old)
+			h.pass(20 * time.Second)
+			require.NotNil(h, h.leader(), "lost: %s", lost)
+			token := h.leader().token()
+			if old.Session == last.Session {
+				require.Equal(h, int64(last.Term), token)
+			} else {
+				require.Greater(h, token, int64(last.Term))
+			}
+			h.join("late")
+			h.pass(10 * time.Second)
+			require.Equal(h, token, h.leader().token())
+		})
+	}
+}
+
+// TestElection_DamagedRecord fails if a damaged record ends the candidacy, it does not end the
+// leadership, or there is no leader after the record was repaired.
+func TestElection_DamagedRecord(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		c := h.join("one")
+		require.Same(h, c, h.awaitLeader())
+		l := c.Current().Leadership
+		good := h.record()
+		bad := good
+		bad.Epoch, bad.Seq = "", bad.Seq+1
+		h.replaceRecord(bad)
+		time.Sleep(time.Minute)
+		require.Error(h, l.Err())
+		require.Nil(h, h.leader())
+		require.NoError(h, c.Current().Err)
+		failures := c.eventsOf(leaderelection.EventWatchFailed)
+		require.ErrorIs(h, failures[0].Err, changefeed.ErrUnsuitable)
+		require.Less(h, len(failures), 70, "more than one feed is opened per heartbeat")
+		good.Seq = bad.Seq + 1
+		h.replaceRecord(good)
+		require.Same(h, c, h.awaitLeader())
+	})
+}
+
+// TestElection_LastTerm fails if a record with the greatest possible term does not end the candidacy,
+// or it is written.
+func TestElection_LastTerm(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		last := changefeed.Record{Epoch: "0.x", Seq: 1, TTL: time.Second, Term: 1<<53 - 1}
+		require.NoError(h, h.table.Store("election").Create(h.Context(), last))
+		c := h.join("one")
+		err := <-c.ended
+		require.ErrorIs(h, err, changefeed.ErrUnsuitable)
+		require.ErrorContains(h, err, "is the last")
+		require.NotErrorIs(h, err, leaderelection.ErrElectionOver)
+		require.Equal(h, last.Seq, h.record().Seq, "the record was written")
+	})
+}
+
+// rejectingStore is a store that rejects reads and writes while err returns an error.
+func rejectingStore(s changefeed.Store, err func() error) *storeFuncs {
+	return &storeFuncs{
+		Store: s,
+		read: func(ctx context.Context) (changefeed.Record, error) {
+			if err := err(); err != nil {
+				return changefeed.Record{}, err
+			}
+			return s.Read(ctx)
+		},
+		heartbeat: func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+			if err := err(); err != nil {
+				return changefeed.Record{}, err
+			}
+			return s.Heartbeat(ctx, prev, next)
+		},
+	}
+}
+
+// TestElection_RejectedRequests fails if a store that rejects requests for some time ends the
+// candidacy, the rejections are not reported, or requests are not retried at a low rate.
+func TestElection_RejectedRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rejects atomic.Bool
+		var requests atomic.Int64
+		e, err := changefeed.NewElection(rejectingStore(memory.NewTable().Store("election"), func() error {
+			requests.Add(1)
+			if rejects.Load() {
+				return fmt.Errorf("%w: %w", changefeed.ErrUnsuitable, leaderelection.ErrPermission)
+			}
+			return nil
+		}))
+		require.NoError(t, err)
+		ended, events := make(chan error, 1), e.Events()
+		go func() { ended <- e.ElectLeader() }()
+		rejections, counted := map[leaderelection.EventKind]int{}, make(chan struct{})
+		go func() {
+			defer close(counted)
+			for event := range events {
+				if event.Err != nil && event.Kind != leaderelection.EventLost && event.Kind != leaderelection.EventEnded {
+					require.ErrorIs(t, event.Err, changefeed.ErrUnsuitable)
+					rejections[event.Kind]++
+				}
+			}
+		}()
+		time.Sleep(10 * time.Second)
+		l := e.Current().Leadership
+		require.NoError(t, l.Err())
+		before := requests.Load()
+		rejects.Store(true)
+		time.Sleep(2 * time.Minute)
+		require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired)
+		require.Equal(t, leaderelection.Follower, e.Current().Role)
+		require.NoError(t, e.Current().Err)
+		require.Less(t, requests.Load()-before, int64(150), "requests in 120 heartbeats")
+		rejects.Store(false)
+		time.Sleep(10 * time.Second)
+		require.Greater(t, e.Current().Leadership.Token(), l.Token())
+		require.NoError(t, e.Resign())
+		require.NoError(t, <-ended)
+		<-counted
+		require.Positive(t, rejections[leaderelection.EventChecked])
+		require.Positive(t, rejections[leaderelection.EventRequestRejected])
+	})
+}
+
+// TestElection_ConnectionClosed fails if a store whose connection was closed, which cannot recover,
+// does not end the candidacy.
+func TestElection_ConnectionClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var closed atomic.Bool
+		e, err := changefeed.NewElection(rejectingStore(memory.NewTable().Store("election"), func() error {
+			if closed.Load() {
+				return fmt.Errorf("%w: %w", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
+			}
+			return nil
+		}))
+		require.NoError(t, err)
+		l, ended := lead(t, e)
+		time.Sleep(5 * time.Second)
+		closed.Store(true)
+		time.Sleep(10 * time.Second)
+		require.NotEmpty(t, ended)
+		require.ErrorIs(t, <-ended, leaderelection.ErrConnClosed)
+		require.ErrorIs(t, l.Err(), leaderelection.ErrConnClosed)
+	})
+}
+
+// TestElection_ForgedHint fails if a hint of a feed that the election has ended, which any client
+// could have sent, ends the election.
+func TestElection_ForgedHint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, forged := memory.NewTable().Store("election"), make(chan changefeed.Event, 1)
+		e, err := changefeed.NewElection(&storeFuncs{Store: s, subscribe: func(ctx context.Context) (changefeed.Feed, error) {
+			f, err := s.Subscribe(ctx)
+			return &feedFuncs{Feed: f, next: func(ctx context.Context) (changefeed.Event, error) {
+				for {
+					short, cancel := context.WithTimeout(ctx, time.Millisecond)
+					e, err := f.Next(short)
+					timedOut := short.Err() != nil && ctx.Err() == nil
+					cancel()
+					if err == nil || !timedOut {
+						return e, err
+					}
+					select {
+					case e := <-forged:
+						return e, nil
+					default:
+					}
+				}
+			}}, err
+		}})
+		require.NoError(t, err)
+		l, ended := lead(t, e)
+		time.Sleep(5 * time.Second)
+		require.NoError(t, l.Err())
+		r, err := s.Read(context.Background())
+		require.NoError(t, err)
+		r.Ended, r.Seq, r.Version = true, r.Seq+1000, "forged"
+		forged <- changefeed.Event{Record: r, Hint: true}
+		time.Sleep(10 * time.Second)
+		require.Empty(t, forged)
+		require.Empty(t, ended)
+		require.NoError(t, l.Err())
+		require.NoError(t, e.Resign())
+		require.NoError(t, <-ended)
+	})
+}

@@ -1,0 +1,36 @@
+package storetest
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+)
+
+// TestRunPartitions fails if RunPartitions reports a problem of a correct store.
+func TestRunPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table, seed := memory.NewTable(), uint64(0)
+		connect := func(t testing.TB) Client {
+			seed++
+			faulty := changefeedtest.New(table.Store("election"), seed)
+			t.Cleanup(func() { _ = faulty.Close() })
+			heal := func() {}
+			return Client{Store: faulty, Cut: func() { heal = faulty.Cut() }, Heal: func() { heal() }}
+		}
+		RunPartitions(t, connect, func() {})
+	})
+}
+
+// TestCheckTenures fails if RunPartitions would not report leaders that act at the same time, or
+// tokens that do not increase.
+func TestCheckTenures(t *testing.T) {
+	first, second := tenure{0, 5, 1, 10}, tenure{1, 6, 11, 20}
+	require.Empty(t, checkTenures([]tenure{second, first}, 2))
+	require.Len(t, checkTenures([]tenure{first, second}, 3), 1, "a leadership is missing")
+	require.Len(t, checkTenures([]tenure{first, {1, 6, 10, 20}}, 2), 1, "the leaderships overlap")
+	require.Len(t, checkTenures([]tenure{first, {1, 5, 11, 20}}, 2), 1, "the token is repeated")
+}

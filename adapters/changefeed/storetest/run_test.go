@@ -1,0 +1,36 @@
+package storetest_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// memoryBackend returns a backend of stores in memory.
+func memoryBackend(testing.TB) *storetest.Backend {
+	table := memory.NewTable()
+	return &storetest.Backend{
+		New:     func(testing.TB) changefeed.Store { return table.Store("election") },
+		Lose:    func(testing.TB) { table.Lose("election") },
+		Put:     func(_ testing.TB, name string) { table.Put(name, 1) },
+		Is:      func(change any, name string) bool { return change == memory.Change{Key: name, Value: 1} },
+		Restart: func(testing.TB) {}, // There is no server that could lose data.
+	}
+}
+
+// TestRun fails if a case reports a problem of a correct store.
+func TestRun(t *testing.T) { storetest.Run(t, memoryBackend, storetest.FakeTime()) }
+
+// TestRun_RealTime fails if a case works only in fake time.
+func TestRun_RealTime(t *testing.T) { storetest.Run(t, memoryBackend) }
+
+// TestRunElection fails if a case reports a problem of elections on a correct store.
+func TestRunElection(t *testing.T) {
+	storetest.RunElection(t, memoryBackend, storetest.FakeTime())
+}

@@ -1,0 +1,83 @@
+package changefeed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// updateRecord applies change to the record by compare-and-set, and returns the record afterwards.
+// change returns false if nothing has to be changed. updateRecord retries until a write succeeds. It
+// then applies change to the newest record, which may already contain the change if a response was
+// lost: applying it twice must have the same result as applying it once. If the record does not
+// exist, updateRecord returns ErrNoRecord immediately.
+func updateRecord(ctx context.Context, o *options, store Store, change func(*Record) bool) (Record, error) {
+	for failures := 0; ; failures++ {
+		r, err := tryUpdate(ctx, o, store, change)
+		switch {
+		case err == nil, errors.Is(err, ErrNoRecord):
+			return r, err
+		case errors.Is(err, ErrClosed), errors.Is(err, ErrUnsuitable), ctx.Err() != nil:
+			return r, wrapUnconfirmed(ctx, err)
+		case errors.Is(err, ErrConflict):
+			failures = min(failures, 2) // Another client makes progress: retry soon.
+		}
+		if !sleep(ctx, o.heartbeat>>max(1, 7-failures)) {
+			return r, wrapUnconfirmed(ctx, err)
+		}
+	}
+}
+
+// tryUpdate is one attempt of updateRecord.
+func tryUpdate(ctx context.Context, o *options, store Store, change func(*Record) bool) (Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(o.requestTimeout(), time.Second))
+	defer cancel()
+	r, err := store.Read(ctx)
+	if err == nil {
+		err = validateRecord(r)
+	}
+	if err != nil {
+		return Record{}, err
+	}
+	next := r
+	if !change(&next) {
+		return r, nil
+	}
+	next.Seq, next.Time, next.Version = r.Seq+1, time.Time{}, ""
+	return store.Heartbeat(ctx, r, next)
+}
+
+// observeWritten passes a written record to the candidacy, if it is in progress, which would
+// otherwise wait for its feed.
+func (e *Election) observeWritten(r Record) {
+	if !e.started.Load() {
+		return
+	}
+	select {
+	case e.written <- r:
+	case <-e.candidacy.Done(): // The runner may still wait for requests, but handles no inputs.
+	}
+}
+
+// wrapUnconfirmed adds ErrUnconfirmed to the error of a write, if ctx is done.
+func wrapUnconfirmed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w: %w", leaderelection.ErrUnconfirmed, context.Cause(ctx), err)
+	}
+	return err
+}
+
+// sleep waits for d. It returns false if ctx is done first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
