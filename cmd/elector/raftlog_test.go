@@ -17,8 +17,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electiontest"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/loopback"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // raftSession is long enough for leases to stay up, and hand-overs to be told from their end, on a
@@ -34,14 +33,14 @@ type onRaft struct {
 }
 
 func newOnRaft(t *testing.T) *onRaft {
-	dir, err := serverdir.Make("elector") // a disk may take long for a sync
+	dir, err := testenv.MakeDir("elector") // a disk may take long for a sync
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	o := &onRaft{electors: &electors{T: t}, dir: dir}
 	o.file = filepath.Join(o.dir, "deeds")
 	var peers []string
 	for _, name := range []string{"a", "b", "c"} {
-		port, err := loopback.Reserve()
+		port, err := testenv.ReservePort()
 		require.NoError(t, err)
 		t.Cleanup(port.Release)
 		peers = append(peers, fmt.Sprintf("%s=127.0.0.1:%d", name, port.Number))

@@ -193,7 +193,7 @@ func TestServerThatEnds(t *testing.T) {
 			Backend:    backend,
 			Properties: map[string]string{"minSessionTimeout": "many"},
 		})
-		require.ErrorContains(t, err, "ended by itself")
+		require.ErrorContains(t, err, "exited")
 		assert.ErrorContains(t, err, "many", "the log is missing")
 	})
 }

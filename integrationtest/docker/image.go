@@ -15,6 +15,7 @@ import (
 
 	"github.com/moby/moby/client"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
@@ -106,7 +107,7 @@ func buildImage(ctx context.Context) error {
 	cmd.WaitDelay = ensemble.StepTimeout
 	endTogether(cmd)
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%w\n%s", err, ensemble.LastLines(output.String()))
+		return fmt.Errorf("%w\n%s", err, testenv.LastLines(output.String()))
 	}
 	return nil
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
 )
 
 const orphanVariable = "ENSEMBLE_TEST_BACKEND_OF_ORPHAN"
@@ -71,7 +71,7 @@ func TestOwnerKilled(t *testing.T) {
 			// The server ends by itself; the next Start removes its files.
 			require.Eventually(t, func() bool { return !answers(addr) }, 10*time.Second, 20*time.Millisecond)
 			start(t, ensemble.Config{Backend: backend})
-			left, err := os.ReadDir(serverdir.Parent())
+			left, err := os.ReadDir(testenv.DirParent())
 			require.NoError(t, err)
 			for _, entry := range left {
 				assert.NotContains(t, entry.Name(), fmt.Sprintf("zk-ensemble-%d-", owner.Process.Pid))

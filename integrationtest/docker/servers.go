@@ -20,7 +20,7 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 	tclog "github.com/testcontainers/testcontainers-go/log"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/loopback"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
@@ -43,7 +43,7 @@ type servers struct {
 	docker client.APIClient
 	image  string
 
-	client []*loopback.Port
+	client []*testenv.Port
 	// clientNet and quorumNet are names; a standalone server has no quorumNet.
 	clientNet, quorumNet string
 	networks             []*testcontainers.DockerNetwork
@@ -98,7 +98,7 @@ func (b *servers) prepare(ctx context.Context) error {
 		return err
 	}
 	for i := range b.cfg.Servers {
-		r, err := loopback.Reserve()
+		r, err := testenv.ReservePort()
 		if err != nil {
 			return err
 		}
@@ -228,7 +228,7 @@ func (b *servers) Log(ctx context.Context, i int) string {
 	if err != nil {
 		return err.Error()
 	}
-	return ensemble.LastLines(string(text))
+	return testenv.LastLines(string(text))
 }
 
 func (b *servers) Close() error {

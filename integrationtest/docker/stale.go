@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // ownerLabel marks containers and networks with the machine and the process
@@ -26,5 +26,5 @@ func ownerValue() string {
 func staleOwner(label string) bool {
 	host, pid, ok := strings.Cut(label, "/")
 	here, _ := os.Hostname()
-	return ok && host == here && serverdir.Gone(pid)
+	return ok && host == here && testenv.ProcessGone(pid)
 }

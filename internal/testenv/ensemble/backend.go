@@ -1,7 +1,5 @@
 package ensemble
 
-// Which backend runs the servers.
-
 import (
 	"context"
 	"errors"
@@ -19,13 +17,12 @@ const (
 	Auto Backend = iota
 	// Docker runs each server in a container. It requires package integrationtest/docker.
 	Docker
-	// Process runs each server of Debian's zookeeper package as a child
-	// process.
+	// Process runs each server of Debian's zookeeper package as a child process.
 	Process
 )
 
-// BackendVariable names the environment variable that says, as "docker" or
-// "process", what [Auto] stands for.
+// BackendVariable is the name of the environment variable that selects the backend if
+// [Config.Backend] is [Auto]: "docker" or "process".
 const BackendVariable = "LEADERELECTION_ZK_BACKEND"
 
 func (b Backend) String() string {
@@ -41,7 +38,7 @@ func (b Backend) String() string {
 	}
 }
 
-// resolve replaces Auto by what the environment says, if it says something.
+// resolve replaces Auto by the backend that the environment variable selects.
 func (b Backend) resolve() (Backend, error) {
 	if b != Auto {
 		return b, nil
@@ -58,18 +55,19 @@ func (b Backend) resolve() (Backend, error) {
 	}
 }
 
-// installHint is what a user can do when no backend works.
+// installHint is part of the error if no backend is available.
 const installHint = "on Debian: apt-get install -y zookeeper openjdk-17-jre-headless, or run integrationtest/install.sh; elsewhere: start Docker"
 
-// openDocker opens the Docker backend; nil if it is not linked.
+// openDocker opens the Docker backend. It is nil if the backend is not linked.
 var openDocker func(context.Context, Config) (Servers, error)
 
-// RegisterDocker makes open the Docker backend. It is to be called by an init function.
+// RegisterDocker sets the function that opens the Docker backend. It must be called by an init
+// function.
 func RegisterDocker(open func(context.Context, Config) (Servers, error)) { openDocker = open }
 
 var errNoDocker = errors.New("the program does not import integrationtest/docker")
 
-func open(ctx context.Context, cfg Config) (Servers, error) {
+func openBackend(ctx context.Context, cfg Config) (Servers, error) {
 	kind, err := cfg.Backend.resolve()
 	if err != nil {
 		return nil, err
@@ -84,7 +82,7 @@ func open(ctx context.Context, cfg Config) (Servers, error) {
 			}
 		}
 		dockerErr = fmt.Errorf("docker: %w", dockerErr)
-		// A caller that gave up is not a reason to try something else.
+		// If the caller has canceled, the other backend must not be tried.
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("ensemble: %w", dockerErr)
 		}
@@ -96,6 +94,6 @@ func open(ctx context.Context, cfg Config) (Servers, error) {
 		}
 		processErr = fmt.Errorf("process: %w", processErr)
 	}
-	return nil, fmt.Errorf("ensemble: nothing can run ZooKeeper: %w\n%s",
+	return nil, fmt.Errorf("ensemble: no backend can run ZooKeeper: %w\n%s",
 		errors.Join(dockerErr, processErr), installHint)
 }
