@@ -174,3 +174,36 @@ func (a *acl) masked() []wire.ACL {
 	}
 	return out
 }
+
+func (e *ensemble) authenticate(c *conn, r *wire.Request) Code {
+	add := func(id authID) {
+		if !slices.Contains(c.ids, id) {
+			c.ids = append(c.ids, id)
+		}
+	}
+	switch r.Scheme {
+	case "ip":
+		add(authID{"ip", c.addr})
+	case "digest":
+		credential := string(r.Data)
+		if e.cfg.superUser != "" && credential == e.cfg.superUser {
+			add(authID{"super", ""})
+		}
+		add(authID{"digest", digestID(credential)})
+	default:
+		return codeAuthFailed
+	}
+	return codeOK
+}
+
+func (e *ensemble) whoAmI(c *conn) {
+	e.body.Int(int32(len(c.ids)))
+	for _, id := range c.ids {
+		user := id.id
+		if id.scheme == "digest" {
+			user, _, _ = strings.Cut(id.id, ":")
+		}
+		e.body.String(id.scheme)
+		e.body.String(user)
+	}
+}

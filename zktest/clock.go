@@ -83,3 +83,13 @@ func (c *manualClock) advance(d time.Duration) {
 	}
 	c.mu.Unlock()
 }
+
+// Advance moves the server's clock forward by d, and expires the sessions that are due
+// before it returns. It panics without [WithManualClock], because otherwise the server
+// uses real time or the fake time of a synctest bubble.
+func (s *Server) Advance(d time.Duration) {
+	if s.e.manual == nil {
+		panic("zktest: Advance: the server was not started with WithManualClock")
+	}
+	s.e.manual.advance(d)
+}

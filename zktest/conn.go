@@ -2,9 +2,13 @@ package zktest
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
+	"errors"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -247,3 +251,34 @@ func (c *conn) ended() {
 	c.abort()
 	c.e.mu.Unlock()
 }
+
+// accept makes nc a client connection.
+func (s *Server) accept(nc net.Conn) error {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	if s.e.closed || s.stopped || s.refuses || s.gaveUp {
+		return errRefused
+	}
+	c := newConn(s, nc)
+	s.e.connSeq++
+	c.seq = s.e.connSeq
+	c.since = s.e.nowLocked()
+	c.setView(s.view)
+	c.apply(s.faults)
+	if s.paused {
+		c.inHold |= holdPause
+		c.outHold |= holdPause
+	}
+	s.conns[c] = struct{}{}
+	c.limitHandshake()
+	s.e.goLocked(c.read)
+	s.e.goLocked(c.write)
+	return nil
+}
+
+// connections lists the server's connections, oldest first. The caller holds e.mu.
+func (s *Server) connections() []*conn {
+	return slices.SortedFunc(maps.Keys(s.conns), func(a, b *conn) int { return cmp.Compare(a.seq, b.seq) })
+}
+
+var errRefused = errors.New("zktest: connection refused")

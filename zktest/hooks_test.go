@@ -143,63 +143,57 @@ func TestHookBlocks(t *testing.T) {
 	})
 }
 
-func TestInstruments(t *testing.T) {
+func TestLostReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
-		a, _ := connect(t, s, 10*time.Second)
-		b, _ := connect(t, s, 10*time.Second)
-		mustCreate(t, a, "/l", "", 0)
-		mustCreate(t, a, "/l/n-", "a", zk.FlagEphemeral|zk.FlagSequence)
-		mustCreate(t, b, "/l/n-", "b\x00", zk.FlagEphemeral|zk.FlagSequence)
-		s.ResetLog()
-		if _, _, _, err := b.ExistsW("/l/n-0000000000"); err != nil {
-			t.Fatal(err)
+		c, events := connect(t, s, 10*time.Second)
+		mustCreate(t, c, "/first", "", 0)
+		h := s.After(zktest.Match{Op: zktest.OpCreate, Nth: 2}, zktest.Cut)
+		mustCreate(t, c, "/second", "", 0)
+		if _, err := c.Create("/third", nil, 0, open); err != zk.ErrConnectionClosed {
+			t.Errorf("create with a lost reply: %v", err)
 		}
-		if _, _, _, err := b.ChildrenW("/l"); err != nil {
-			t.Fatal(err)
+		<-h.Ran()
+		waitState(t, events, zk.StateHasSession)
+		if ok, _, err := c.Exists("/third"); !ok || err != nil {
+			t.Errorf("it was not applied: %v %v", ok, err)
 		}
-		want := fmt.Sprintf("/\n  l\n    n-0000000000 \"a\" ephemeral=0x%x\n    n-0000000001 \"b\\x00\" ephemeral=0x%x\n", a.SessionID(), b.SessionID())
-		if got := s.Tree(); got != want {
-			t.Errorf("tree\n%s, not\n%s", got, want)
+		s.Before(zktest.Match{Op: zktest.OpCreate, Path: "/four*", Nth: 1}, zktest.Cut)
+		if _, err := c.Create("/fourth", nil, 0, open); err != zk.ErrConnectionClosed {
+			t.Errorf("create that was cut: %v", err)
 		}
-		if w := s.Watches(); len(w) != 2 || w[0] != (zktest.Watch{Session: b.SessionID(), Path: "/l", Kind: zktest.ChildWatch}) ||
-			w[1] != (zktest.Watch{Session: b.SessionID(), Path: "/l/n-0000000000", Kind: zktest.DataWatch}) {
-			t.Errorf("watches %+v", w)
+		waitState(t, events, zk.StateHasSession)
+		if ok, _, err := c.Exists("/fourth"); ok || err != nil {
+			t.Errorf("it was applied: %v %v", ok, err)
 		}
-		if w := s.Watches("/l"); len(w) != 1 {
-			t.Errorf("watches of /l %+v", w)
-		}
-		all := s.Sessions()
-		if len(all) != 2 || all[0].ID != a.SessionID() || all[0].Server != 0 || fmt.Sprint(all[0].Ephemerals) != "[/l/n-0000000000]" {
-			t.Errorf("sessions %+v", all)
-		}
-		if err := a.Delete("/l/n-0000000000", -1); err != nil {
-			t.Fatal(err)
-		}
-		log := s.Log()
-		if n := log.Requests().Session(b.SessionID()).Count(); n != 2 {
-			t.Errorf("%d round trips", n)
-		}
-		if w := log.Woken("/l/n-0000000000"); len(w) != 1 || w[0] != b.SessionID() {
-			t.Errorf("woken %x", w)
-		}
-		if n := log.Count(zktest.OpDelete, zktest.OpExists); n != 2 {
-			t.Errorf("%d entries", n)
-		}
-		if len(s.Watches()) != 0 {
-			t.Errorf("watches are left: %+v", s.Watches())
+		s.Before(zktest.Match{Op: zktest.OpGetData}, zktest.Fail(zk.ErrNoAuth))
+		if _, _, err := c.Get("/first"); err != zk.ErrNoAuth {
+			t.Errorf("get: %v", err)
 		}
 	})
 }
 
-func TestLogLimit(t *testing.T) {
-	s := zktest.Start(t, zktest.WithLogLimit(10))
-	c, _ := connect(t, s, 10*time.Second)
-	for i := range 25 {
-		mustCreate(t, c, fmt.Sprintf("/n%02d", i), "", 0)
-	}
-	log := s.Log()
-	if len(log) != 10 || log[0].Path != "/n15" || log[9].Path != "/n24" {
-		t.Errorf("log\n%v", log)
-	}
+// A hook may keep the answer to the end of a session, too.
+func TestHookOnCloseSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		c, _ := connect(t, s, 10*time.Second)
+		mustCreate(t, c, "/e", "", zk.FlagEphemeral)
+		h := s.After(zktest.Match{Op: zktest.OpCloseSession, Nth: 1}, func(*zktest.Request) zktest.Verdict {
+			time.Sleep(100 * time.Millisecond)
+			return zktest.Verdict{}
+		})
+		start := time.Now()
+		c.Close()
+		<-h.Ran()
+		if d := time.Since(start); d != 100*time.Millisecond {
+			t.Errorf("Close took %v", d)
+		}
+		if n := len(s.Sessions()); n != 0 {
+			t.Errorf("%d sessions", n)
+		}
+		if n := s.Log().Count(zktest.OpCloseSession); n != 1 {
+			t.Errorf("%d entries for the end of one session", n)
+		}
+	})
 }

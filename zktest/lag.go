@@ -1,7 +1,5 @@
 package zktest
 
-// A server that is behind the others but in touch with them.
-
 import (
 	"slices"
 	"time"
@@ -68,33 +66,6 @@ func (s *Server) stopLagging() {
 		s.stopLag()
 		s.stopLag = nil
 	}
-}
-
-// advance applies to v the transactions that it has missed, in order, as long as due
-// holds: watches fire, and writes are answered. It returns the sessions that have ended.
-func (e *ensemble) advance(v *view, due func(*txn) bool) (ended map[*session]bool) {
-	n := 0
-	for n < len(v.missed) && due(v.missed[n]) {
-		t := v.missed[n]
-		n++
-		v.tree.applyTxn(t)
-		for k := range t.changes {
-			e.trigger(&t.changes[k], v)
-		}
-		for _, c := range slices.Clone(v.late) {
-			if c.late.zxid <= t.zxid {
-				c.answerLate()
-			}
-		}
-		if t.ended != nil {
-			if ended == nil {
-				ended = make(map[*session]bool)
-			}
-			ended[t.ended] = true
-		}
-	}
-	v.missed = v.missed[n:]
-	return ended
 }
 
 // lateAnswer is the answer to a request that was applied before the server of its

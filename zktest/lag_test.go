@@ -202,3 +202,95 @@ func TestLagByNothing(t *testing.T) {
 	}()
 	s.LagBy(0)
 }
+
+// A server that lags takes over the session of a client that has not seen more than
+// it has itself, and shows it the old state until it has caught up.
+func TestClusterLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := zktest.Cluster(t, 3)
+		a, _ := connectFrom(t, e, 0, 6*time.Second)
+		b, events := connectFrom(t, e, 0, 6*time.Second)
+		id := b.SessionID()
+		mustCreate(t, a, "/old", "", 0)
+		e.Server(1).Lag()
+		mustCreate(t, a, "/new", "", 0)
+		e.Server(0).DropConnections()
+		waitState(t, events, zk.StateHasSession)
+		synctest.Wait()
+		if b.Server() != e.Server(1).Name() || b.SessionID() != id || a.Server() != e.Server(2).Name() {
+			t.Fatalf("the one that has seen little is at %s, the other one at %s", b.Server(), a.Server())
+		}
+		time.Sleep(time.Minute)
+		if ok, _, err := b.Exists("/new"); ok || err != nil {
+			t.Errorf("it reads the new state: %v %v", ok, err)
+		}
+		_, _, changes, err := b.ChildrenW("/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		synced := make(chan error, 1)
+		go func() {
+			_, err := b.Sync("/")
+			synced <- err
+		}()
+		synctest.Wait()
+		select {
+		case err := <-synced:
+			t.Fatalf("synced: %v", err)
+		case ev := <-changes:
+			t.Fatalf("event: %+v", ev)
+		default:
+		}
+		e.Server(1).Heal()
+		if err := <-synced; err != nil {
+			t.Error(err)
+		}
+		if ev := <-changes; ev.Type != zk.EventNodeChildrenChanged {
+			t.Errorf("event: %+v", ev)
+		}
+		if ok, _, err := b.Exists("/new"); !ok || err != nil || b.SessionID() != id {
+			t.Errorf("when it has caught up: %v %v", ok, err)
+		}
+		e.Leader().Lag()
+		mustCreate(t, a, "/last", "", 0)
+		if !strings.Contains(e.Leader().Tree(), "last") {
+			t.Error("the leader lags")
+		}
+	})
+}
+
+// What a client writes at a server that lags is applied, and answered when the server
+// has caught up: here not before its connection is lost.
+func TestLagOfALoneServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		c, _ := connect(t, s, 6*time.Second)
+		mustCreate(t, c, "/old", "", 0)
+		s.Lag()
+		answered := make(chan error, 1)
+		go func() {
+			_, err := c.Create("/new", nil, 0, open)
+			answered <- err
+		}()
+		time.Sleep(3 * time.Second)
+		if len(answered) != 0 {
+			t.Error("it is answered")
+		}
+		s.DropConnections()
+		if err := <-answered; err != zk.ErrConnectionClosed {
+			t.Errorf("create: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if n := len(s.Sessions()); n != 1 || s.Connections() != 1 {
+			t.Errorf("%d sessions, %d connections", n, s.Connections())
+		}
+		if ok, _, err := c.Exists("/new"); ok || err != nil {
+			t.Errorf("a read: %v %v", ok, err)
+		}
+		s.Restart(zktest.KeepTree)
+		time.Sleep(3 * time.Second)
+		if ok, _, err := c.Exists("/new"); !ok || err != nil {
+			t.Errorf("a read after the restart: %v %v", ok, err)
+		}
+	})
+}

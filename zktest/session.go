@@ -2,6 +2,7 @@ package zktest
 
 import (
 	"container/heap"
+	"errors"
 	"time"
 )
 
@@ -147,4 +148,21 @@ func (c *conn) sessionEnded() {
 	if c.view == nil {
 		c.hangUp()
 	}
+}
+
+// ErrNoSession is returned if a session does not exist or has expired.
+var ErrNoSession = errors.New("zktest: no such session")
+
+// ExpireSession expires a session as if its timeout had passed: its ephemeral znodes are
+// deleted in one transaction, watches fire, and its connection is closed. If the client
+// is cut off at that moment, it is not notified. The error is [ErrNoSession].
+func (s *Server) ExpireSession(id int64) error {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	x := s.e.sessions[id]
+	if x == nil || s.e.closed {
+		return ErrNoSession
+	}
+	s.e.endSession(x, false)
+	return nil
 }

@@ -69,37 +69,9 @@ func (e *ensemble) committed(t *txn) {
 	}
 }
 
-// leaveBehind notes t for the views that show an older state.
-func (e *ensemble) leaveBehind(t *txn) {
-	for _, v := range e.views {
-		v.missed = append(v.missed, t)
-		if v.server != nil && len(v.missed) == 1 {
-			v.server.armLag()
-		}
-	}
-}
-
 func (t *tree) applyTxn(x *txn) {
 	t.zxid = x.zxid
 	for i := range x.changes {
 		t.apply(&x.changes[i], false)
 	}
-}
-
-// view is the state of servers or connections that are cut off from the quorum:
-// an old tree, and the transactions that it has missed.
-type view struct {
-	tree   *tree
-	missed []*txn
-	late   []*conn // those that wait until the view has caught up
-	conns  int     // how many look at it
-	server *Server // whose it is, if it is a whole server's
-}
-
-// treeOf is the tree that c's reads come from.
-func (e *ensemble) treeOf(c *conn) *tree {
-	if c.view != nil {
-		return c.view.tree
-	}
-	return e.tree
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
 // watchMode is how a watch behaves when it fires.
@@ -180,4 +182,87 @@ func (e *ensemble) unwatchAll(c *conn) {
 	for p := range c.childWatches {
 		e.childWatches.remove(c.childWatches, c, p)
 	}
+}
+
+// setWatches sets the watches again that a client had on an earlier connection,
+// or sends the events that it has missed.
+func (e *ensemble) setWatches(c *conn, t *tree, r *wire.Request) {
+	tell := func(typ zk.EventType, path string) {
+		c.sendEvent(typ, path)
+		e.record(Entry{Op: OpNotification, Session: c.sessionID(), Path: path, Event: typ, Zxid: t.zxid, Server: c.srv.id})
+	}
+	for _, p := range r.DataW {
+		switch n := t.nodes[p]; {
+		case n == nil:
+			tell(zk.EventNodeDeleted, p)
+		case n.mzxid > r.Zxid:
+			tell(zk.EventNodeDataChanged, p)
+		default:
+			e.watch(c, true, p, oneShot)
+		}
+	}
+	for _, p := range r.ExistW {
+		if t.nodes[p] != nil {
+			tell(zk.EventNodeCreated, p)
+		} else {
+			e.watch(c, true, p, oneShot)
+		}
+	}
+	for _, p := range r.ChildW {
+		switch n := t.nodes[p]; {
+		case n == nil:
+			tell(zk.EventNodeDeleted, p)
+		case n.pzxid > r.Zxid:
+			tell(zk.EventNodeChildrenChanged, p)
+		default:
+			e.watch(c, false, p, oneShot)
+		}
+	}
+	for _, p := range r.Persistent {
+		e.watch(c, true, p, persistentWatch)
+		e.watch(c, false, p, persistentWatch)
+	}
+	for _, p := range r.Recursive {
+		e.watch(c, true, p, recursiveWatch)
+		e.watch(c, false, p, recursiveWatch)
+	}
+}
+
+func (e *ensemble) addWatch(c *conn, r *wire.Request) Code {
+	var mode watchMode
+	switch r.Flags {
+	case 0:
+		mode = persistentWatch
+	case 1:
+		mode = recursiveWatch
+	default:
+		return codeMarshalling
+	}
+	e.watch(c, true, r.Path, mode)
+	e.watch(c, false, r.Path, mode)
+	e.body.Int(0)
+	return codeOK
+}
+
+// findWatch is removeWatches and checkWatches: types 1 children, 2 data, 3 any.
+func (e *ensemble) findWatch(c *conn, r *wire.Request) Code {
+	if r.Flags < 1 || r.Flags > 3 {
+		return codeMarshalling
+	}
+	_, child := c.childWatches[r.Path]
+	_, data := c.dataWatches[r.Path]
+	child = child && r.Flags != 2
+	data = data && r.Flags != 1
+	if !child && !data {
+		return codeNoWatcher
+	}
+	if r.Op == OpRemoveWatches {
+		if child {
+			e.childWatches.remove(c.childWatches, c, r.Path)
+		}
+		if data {
+			e.dataWatches.remove(c.dataWatches, c, r.Path)
+		}
+	}
+	return codeOK
 }

@@ -9,16 +9,35 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// handshake is a packet that asks for a session.
-func handshake() []byte {
-	b := make([]byte, 48)
-	binary.BigEndian.PutUint32(b, 44)
-	binary.BigEndian.PutUint32(b[16:], 10000)
-	binary.BigEndian.PutUint32(b[28:], 16)
-	return b
+// A real server without SASL answers a token with success and a null token.
+func TestSASLToken(t *testing.T) {
+	for name, body := range map[string]string{"token": "\x00\x00\x00\x05token", "empty": "\x00\x00\x00\x00"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nc := dialRaw(t, zktest.Start(t))
+				_, err := nc.Write(handshake())
+				require.NoError(t, err)
+				_, err = io.ReadFull(nc, make([]byte, 40))
+				require.NoError(t, err)
+				_, err = nc.Write(packet(1, 102, body))
+				require.NoError(t, err)
+				reply := make([]byte, 24) // length, xid, zxid, error, length of the token
+				_, err = io.ReadFull(nc, reply)
+				require.NoError(t, err)
+				require.Zero(t, binary.BigEndian.Uint32(reply[16:]))
+				require.Equal(t, "\xff\xff\xff\xff", string(reply[20:]))
+				_, err = nc.Write(packet(2, zktest.OpExists, "\x00\x00\x00\x01/\x00"))
+				require.NoError(t, err)
+				_, err = io.ReadFull(nc, reply)
+				require.NoError(t, err)
+			})
+		})
+	}
 }
 
 // TestHostile sends nonsense. The connection that sent it may close, nothing else

@@ -2,7 +2,6 @@ package zktest_test
 
 import (
 	"io"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,33 +10,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
-
-// send writes requests in one piece. A request appends everything but its xid.
-func (c *rawClient) send(t *testing.T, reqs ...func(e *wire.Encoder)) {
-	t.Helper()
-	var e wire.Encoder
-	for i, r := range reqs {
-		start := e.Begin()
-		e.Int(int32(i + 1))
-		r(&e)
-		e.End(start)
-	}
-	if _, err := c.nc.Write(e.B); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func ping(e *wire.Encoder) { e.Int(int32(wire.Ping)) }
-
-func create(path string, data []byte) func(*wire.Encoder) {
-	return func(e *wire.Encoder) {
-		e.Int(int32(wire.Create))
-		e.String(path)
-		e.Buffer(data)
-		e.ACLs([]wire.ACL{{Perms: 31, Scheme: "world", ID: "anyone"}})
-		e.Int(0)
-	}
-}
 
 // TestPipelinedAnswersDoNotWait: answers are written together, but none of them
 // waits for a hook that a later request runs into, or is lost for the packet after it.
@@ -95,39 +67,4 @@ func TestDelayedAnswersWake(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-// TestMultiReadTooLarge: a small packet that asks for more than can be sent closes
-// its connection.
-func TestMultiReadTooLarge(t *testing.T) {
-	s := zktest.Start(t)
-	c := newRawClient(t, s, false)
-	c.send(t, create("/large", slices.Repeat([]byte("x"), 1_000_000)))
-	if err := c.reply(); err != nil {
-		t.Fatal(err)
-	}
-	read := func(n int) func(*wire.Encoder) {
-		return func(e *wire.Encoder) {
-			e.Int(int32(wire.MultiRead))
-			for range n {
-				e.Int(int32(wire.GetData))
-				e.Bool(false)
-				e.Int(-1)
-				e.String("/large")
-				e.Bool(false)
-			}
-			e.Int(-1)
-			e.Bool(true)
-			e.Int(-1)
-		}
-	}
-	other := newRawClient(t, s, false)
-	other.send(t, read(10_000))
-	if err := other.reply(); err != io.EOF {
-		t.Errorf("10 GB: %v", err)
-	}
-	c.send(t, read(3))
-	if err := c.reply(); err != nil {
-		t.Errorf("3 MB: %v", err)
-	}
 }

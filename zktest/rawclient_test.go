@@ -3,11 +3,11 @@ package zktest_test
 import (
 	"bufio"
 	"encoding/binary"
-	"fmt"
 	"net"
 	"slices"
-	"sync"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
@@ -92,67 +92,45 @@ func (c *rawClient) run(n, window int, request func(e *wire.Encoder, i int)) err
 	return nil
 }
 
-// BenchmarkRaw is the server with clients that cost little: 16 of them, one or 16
-// requests of each in flight.
-func BenchmarkRaw(b *testing.B) {
-	read := func(e *wire.Encoder, k, i int) {
-		e.Int(int32(i))
-		e.Int(int32(wire.GetData))
-		e.String(fmt.Sprintf("/c%d", k))
-		e.Bool(false)
+// send writes requests in one piece. A request appends everything but its xid.
+func (c *rawClient) send(t *testing.T, reqs ...func(e *wire.Encoder)) {
+	t.Helper()
+	var e wire.Encoder
+	for i, r := range reqs {
+		start := e.Begin()
+		e.Int(int32(i + 1))
+		r(&e)
+		e.End(start)
 	}
-	create := func(e *wire.Encoder, k, i int) {
-		e.Int(int32(i))
-		e.Int(int32(wire.Create))
-		e.String(fmt.Sprintf("/c%d/n%d", k, i))
-		e.Buffer(nil)
-		e.ACLs([]wire.ACL{{Perms: 31, Scheme: "world", ID: "anyone"}})
-		e.Int(0)
-	}
-	for _, kind := range []struct {
-		name    string
-		request func(e *wire.Encoder, k, i int)
-	}{{"get", read}, {"create", create}} {
-		for _, transport := range []string{"pipe", "tcp"} {
-			for _, window := range []int{1, 16} {
-				b.Run(fmt.Sprintf("%s/%s/window=%d", kind.name, transport, window), func(b *testing.B) {
-					benchRaw(b, transport == "tcp", window, kind.request)
-				})
-			}
-		}
+	if _, err := c.nc.Write(e.B); err != nil {
+		t.Fatal(err)
 	}
 }
 
-func benchRaw(b *testing.B, tcp bool, window int, request func(e *wire.Encoder, k, i int)) {
-	const clients = 16
-	s := zktest.Start(b)
-	all := make([]*rawClient, clients)
-	for k := range all {
-		all[k] = newRawClient(b, s, tcp)
-		err := all[k].run(1, 1, func(e *wire.Encoder, _ int) {
-			e.Int(0)
-			e.Int(int32(wire.Create))
-			e.String(fmt.Sprintf("/c%d", k))
-			e.Buffer([]byte("0123456789"))
-			e.ACLs([]wire.ACL{{Perms: 31, Scheme: "world", ID: "anyone"}})
-			e.Int(0)
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
+func ping(e *wire.Encoder) { e.Int(int32(wire.Ping)) }
+
+func create(path string, data []byte) func(*wire.Encoder) {
+	return func(e *wire.Encoder) {
+		e.Int(int32(wire.Create))
+		e.String(path)
+		e.Buffer(data)
+		e.ACLs([]wire.ACL{{Perms: 31, Scheme: "world", ID: "anyone"}})
+		e.Int(0)
 	}
-	b.ReportAllocs()
-	b.ResetTimer()
-	var wg sync.WaitGroup
-	for k, c := range all {
-		wg.Go(func() {
-			n := b.N/clients + 1
-			if err := c.run(n, window, func(e *wire.Encoder, i int) { request(e, k, i) }); err != nil {
-				b.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	b.StopTimer()
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
+}
+
+// dialRaw makes a connection through memory that no client library uses.
+func dialRaw(t *testing.T, s *zktest.Server) net.Conn {
+	nc, err := s.Dialer()("", "", 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { nc.Close() })
+	return nc
+}
+
+// packet builds a request with the given xid, operation and body.
+func packet(xid int, op zktest.Op, body string) []byte {
+	b := binary.BigEndian.AppendUint32(nil, uint32(8+len(body)))
+	b = binary.BigEndian.AppendUint32(b, uint32(xid))
+	b = binary.BigEndian.AppendUint32(b, uint32(op))
+	return append(b, body...)
 }
