@@ -10,7 +10,7 @@ import org.apache.curator.framework.recipes.locks.*;
 import org.apache.curator.retry.*;
 import org.apache.zookeeper.CreateMode;
 
-/** Curator's recipes against the server that the first argument names. Tells what happened, a line each. */
+/** Runs Curator's recipes with the server at the first argument, and prints a line for each step. */
 public class recipes {
     static final Scanner in = new Scanner(System.in);
     static String addr;
@@ -28,10 +28,10 @@ public class recipes {
         return c;
     }
 
-    /** Waits for the other side to do what comes next. */
+    /** Waits until the test sends the line. */
     static void await(String word) {
         String line = in.nextLine();
-        if (!line.equals(word)) throw new IllegalStateException("told " + line + " instead of " + word);
+        if (!line.equals(word)) throw new IllegalStateException("received " + line + " instead of " + word);
     }
 
     public static void main(String[] args) throws Exception {
@@ -48,7 +48,7 @@ public class recipes {
     }
 
     static void mutex(List<CuratorFramework> c) throws Exception {
-        AtomicInteger inside = new AtomicInteger(), most = new AtomicInteger(), total = new AtomicInteger();
+        AtomicInteger holders = new AtomicInteger(), most = new AtomicInteger(), total = new AtomicInteger();
         List<Thread> threads = new ArrayList<>();
         for (CuratorFramework f : c) {
             InterProcessMutex m = new InterProcessMutex(f, "/mutex");
@@ -57,9 +57,9 @@ public class recipes {
                     try {
                         for (int i = 0; i < 10; i++) {
                             m.acquire();
-                            most.accumulateAndGet(inside.incrementAndGet(), Math::max);
+                            most.accumulateAndGet(holders.incrementAndGet(), Math::max);
                             total.incrementAndGet();
-                            inside.decrementAndGet();
+                            holders.decrementAndGet();
                             m.release();
                         }
                     } catch (Exception e) {
@@ -71,7 +71,7 @@ public class recipes {
             }
         }
         for (Thread t : threads) t.join();
-        say("mutex acquired " + total + " at once " + most);
+        say("mutex acquired " + total + " by at most " + most);
         InterProcessReadWriteLock rw = new InterProcessReadWriteLock(c.get(0), "/rw");
         InterProcessReadWriteLock rw2 = new InterProcessReadWriteLock(c.get(1), "/rw");
         rw.readLock().acquire();
@@ -88,12 +88,12 @@ public class recipes {
             LeaderLatch l = new LeaderLatch(c.get(i), "/latch", "id" + i);
             l.start();
             latches.add(l);
-            // They stand in line in this order.
+            // The candidates join in this order.
             while (l.getParticipants().size() < i + 1) Thread.sleep(10);
             if (i == 0) l.await();
         }
         say("leader " + latches.get(0).getLeader().getId() + " session " + c.get(0).getZookeeperClient().getZooKeeper().getSessionId());
-        await("expired"); // the leader's session is gone
+        await("expired"); // the test has expired the leader's session
         int next = -1;
         while (next < 1) {
             for (int i = 1; i < 3; i++) if (latches.get(i).hasLeadership()) next = i;
@@ -103,7 +103,7 @@ public class recipes {
         latches.get(next).close();
         int last = 3 - next;
         latches.get(last).await();
-        // The first one comes back with a new session and joins again at the end.
+        // The first candidate joins again with a new session.
         while (latches.get(last).getParticipants().size() < 2) Thread.sleep(10);
         say("leader id" + last + " participants " + latches.get(last).getParticipants().size());
         latches.get(last).close();
@@ -130,7 +130,7 @@ public class recipes {
             say("event " + e);
         }
         say("cache dropped?");
-        await("dropped"); // the connection was cut, and the tree changed meanwhile
+        await("dropped"); // the test has changed the tree while the connections were closed
         String e = events.poll(20, TimeUnit.SECONDS);
         say("event " + e);
         say("cache size " + cache.size());

@@ -1,4 +1,4 @@
-"""kazoo against the server that the first argument names. Tells what happened, a line each."""
+"""Runs kazoo's recipes with the server at the first argument, and prints a line for each step."""
 import sys
 import threading
 
@@ -15,7 +15,7 @@ def say(*words):
 def wait(word):
     line = sys.stdin.readline().strip()
     if line != word:
-        sys.exit("told %r instead of %r" % (line, word))
+        sys.exit("received %r instead of %r" % (line, word))
 
 
 def client():

@@ -3,9 +3,9 @@ import org.apache.curator.framework.*;
 import org.apache.curator.retry.*;
 
 /**
- * Curator with its default configuration against an ensemble, whose addresses are the first
- * argument. Its EnsembleTracker reads /zookeeper/config and connects to the servers that are
- * listed there from then on.
+ * Runs Curator in its default configuration with the ensemble whose addresses are the first
+ * argument. Its EnsembleTracker reads /zookeeper/config, and Curator then connects to the servers
+ * that are listed there.
  */
 public class tracker {
     static synchronized void say(String s) {
@@ -23,7 +23,7 @@ public class tracker {
         Set<String> tracked = new TreeSet<>(Arrays.asList(c.getZookeeperClient().getCurrentConnectionString().split(",")));
         say("tracks " + tracked.equals(new TreeSet<>(Arrays.asList(before.split(",")))));
         say("session " + c.getZookeeperClient().getZooKeeper().getSessionId());
-        new Scanner(System.in).nextLine(); // its server is stopped
+        new Scanner(System.in).nextLine(); // the test has stopped its server
         c.create().forPath("/after", new byte[0]);
         say("done");
         c.close();

@@ -1,5 +1,4 @@
-// Package clienttest lets other people's clients, as they are, talk to zktest.
-package clienttest
+package zktest_test
 
 import (
 	"bufio"
@@ -8,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,39 +16,32 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"go.uber.org/goleak"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const java = "/usr/share/java/"
-
-// program is a client that runs in a process of its own. It says things on its
-// standard output and is told things on its standard input, a line each.
-type program struct {
+// clientProgram is a process that runs a client of another library. It prints lines on its
+// standard output, and reads lines from its standard input.
+type clientProgram struct {
 	t   *testing.T
 	in  io.WriteCloser
 	out *bufio.Scanner
 }
 
-// start runs a program. What it needs must be there if ZKTEST_REAL=required;
-// otherwise the test is skipped if something is missing. With together what it
-// says on its standard error is part of the output.
-func start(t *testing.T, together bool, needs []string, name string, args ...string) *program {
+// startClient starts a program. If the program or one of the files is not installed, the test is
+// skipped, or fails as testenv.SkipMissing describes. If mergeStderr is true, the output includes
+// standard error.
+func startClient(t *testing.T, mergeStderr bool, files []string, name string, args ...string) *clientProgram {
 	t.Helper()
 	_, err := exec.LookPath(name)
-	for _, f := range needs {
+	for _, f := range files {
 		if _, e := os.Stat(f); err == nil {
 			err = e
 		}
 	}
 	if err != nil {
-		if os.Getenv("ZKTEST_REAL") == "required" {
-			t.Fatalf("no such client: %v", err)
-		}
-		t.Skipf("NOT TRIED with %s: %v", name, err)
+		testenv.SkipMissing(t, name, err)
 	}
 	cmd := exec.Command(name, args...)
 	in, err := cmd.StdinPipe()
@@ -60,13 +53,13 @@ func start(t *testing.T, together bool, needs []string, name string, args ...str
 		t.Fatal(err)
 	}
 	errors := new(strings.Builder)
-	if cmd.Stderr = errors; together {
+	if cmd.Stderr = errors; mergeStderr {
 		cmd.Stderr = cmd.Stdout
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	late := time.AfterFunc(90*time.Second, func() { _ = cmd.Process.Kill() })
+	killer := time.AfterFunc(90*time.Second, func() { _ = cmd.Process.Kill() })
 	t.Cleanup(func() {
 		in.Close()
 		if t.Failed() {
@@ -74,69 +67,77 @@ func start(t *testing.T, together bool, needs []string, name string, args ...str
 		}
 		_, _ = io.Copy(io.Discard, out)
 		err := cmd.Wait()
-		late.Stop()
+		killer.Stop()
 		if err != nil || t.Failed() {
 			t.Errorf("%s: %v\n%s", name, err, errors.String())
 		}
 	})
-	return &program{t: t, in: in, out: bufio.NewScanner(out)}
+	return &clientProgram{t: t, in: in, out: bufio.NewScanner(out)}
 }
 
-// expect wants the program to say exactly this next.
-func (p *program) expect(want string) {
+// expect fails the test if the next line is not want.
+func (p *clientProgram) expect(want string) {
 	p.t.Helper()
-	if got := p.line(); got != want {
-		p.t.Fatalf("it says %q, not %q", got, want)
+	if got := p.readLine(); got != want {
+		p.t.Fatalf("the client prints %q, want %q", got, want)
 	}
 }
 
-func (p *program) line() string {
+func (p *clientProgram) readLine() string {
 	p.t.Helper()
 	if !p.out.Scan() {
-		p.t.Fatalf("it says no more: %v", p.out.Err())
+		p.t.Fatalf("the client has ended: %v", p.out.Err())
 	}
 	return p.out.Text()
 }
 
-// number wants a line that begins with prefix and ends with a number.
-func (p *program) number(prefix string) int64 {
+// readNumber reads a line that consists of prefix and a number.
+func (p *clientProgram) readNumber(prefix string) int64 {
 	p.t.Helper()
-	line := p.line()
+	line := p.readLine()
 	rest, ok := strings.CutPrefix(line, prefix)
 	n, err := strconv.ParseInt(rest, 10, 64)
 	if !ok || err != nil {
-		p.t.Fatalf("it says %q, not %q and a number", line, prefix)
+		p.t.Fatalf("the client prints %q, want %q and a number", line, prefix)
 	}
 	return n
 }
 
-func (p *program) tell(line string) {
+// sendLine writes a line to the standard input of the program.
+func (p *clientProgram) sendLine(line string) {
 	p.t.Helper()
 	if _, err := io.WriteString(p.in, line+"\n"); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// classpath of the Debian packages. All jars of the folder would clash.
-func classpath(jars ...string) (cp string, needs []string) {
+// startJava starts Java with the given jars of Debian's packages. More jars of that directory
+// would conflict with each other.
+func startJava(t *testing.T, mergeStderr bool, jars []string, args ...string) *clientProgram {
+	t.Helper()
+	var files []string
 	for _, j := range jars {
-		needs = append(needs, java+j+".jar")
+		files = append(files, "/usr/share/java/"+j+".jar")
 	}
-	return "/etc/zookeeper/conf:" + strings.Join(needs, ":"), needs
+	classpath := "/etc/zookeeper/conf:" + strings.Join(files, ":")
+	return startClient(t, mergeStderr, files, "java",
+		append([]string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath}, args...)...)
 }
 
-func TestCurator(t *testing.T) {
-	cp, needs := classpath("curator-recipes", "curator-framework", "curator-client", "zookeeper", "guava")
+var curatorJars = []string{"curator-recipes", "curator-framework", "curator-client", "zookeeper", "guava"}
+
+// TestClient_Curator fails if one of Curator's recipes does not work with the server.
+func TestClient_Curator(t *testing.T) {
 	s := zktest.Start(t)
-	p := start(t, false, needs, "java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", cp, "testdata/recipes.java", s.Addr())
-	p.expect("mutex acquired 60 at once 1")
+	p := startJava(t, false, curatorJars, "testdata/recipes.java", s.Addr())
+	p.expect("mutex acquired 60 by at most 1")
 	p.expect("second reader true writer false")
 
-	session := p.number("leader id0 session ")
+	session := p.readNumber("leader id0 session ")
 	if err := s.ExpireSession(session); err != nil {
 		t.Fatal(err)
 	}
-	p.tell("expired")
+	p.sendLine("expired")
 	p.expect("leader id1")
 	p.expect("leader id2 participants 2")
 	p.expect("leader id0 again")
@@ -175,11 +176,11 @@ func TestCurator(t *testing.T) {
 		}
 	}
 	s.DropConnections(others...)
-	<-gate.Ran() // one of them has tried to come back
-	create("/cache/c", "meanwhile")
+	<-gate.Ran() // one of the clients has tried to reconnect
+	create("/cache/c", "while disconnected")
 	gate.Remove()
-	p.tell("dropped")
-	p.expect("event NODE_CREATED /cache/c meanwhile")
+	p.sendLine("dropped")
+	p.expect("event NODE_CREATED /cache/c while disconnected")
 	p.expect("cache size 3")
 
 	p.expect("count 5")
@@ -190,9 +191,10 @@ func TestCurator(t *testing.T) {
 	p.expect("done")
 }
 
-func TestKazoo(t *testing.T) {
+// TestClient_Kazoo fails if one of kazoo's recipes does not work with the server.
+func TestClient_Kazoo(t *testing.T) {
 	s := zktest.Start(t)
-	p := start(t, false, []string{"/usr/lib/python3/dist-packages/kazoo"}, "/usr/bin/python3", "testdata/kazoo_client.py", s.Addr())
+	p := startClient(t, false, []string{"/usr/lib/python3/dist-packages/kazoo"}, "/usr/bin/python3", "testdata/kazoo_client.py", s.Addr())
 	for _, want := range []string{
 		"create /k/n-0000000001 /k/e",
 		"create2 /k/s 0 4",
@@ -213,26 +215,25 @@ func TestKazoo(t *testing.T) {
 	} {
 		p.expect(want)
 	}
-	id := p.number("session ")
+	id := p.readNumber("session ")
 	if n := s.DropConnections(id); n != 1 {
 		t.Errorf("%d connections dropped", n)
 	}
-	p.tell("dropped")
+	p.sendLine("dropped")
 	p.expect("back True True")
 	p.expect("expire me")
 	if err := s.ExpireSession(id); err != nil {
 		t.Error(err)
 	}
-	p.tell("expired")
+	p.sendLine("expired")
 	p.expect("lost True back True None")
 	p.expect("done")
 }
 
-// TestZkCli types into the shell of the ZooKeeper distribution.
-func TestZkCli(t *testing.T) {
+// TestClient_ZkCli fails if a command of ZooKeeper's shell does not work with the server.
+func TestClient_ZkCli(t *testing.T) {
 	s := zktest.Start(t)
-	cp, needs := classpath("zookeeper")
-	p := start(t, true, needs, "java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", cp,
+	p := startJava(t, true, []string{"zookeeper"},
 		"org.apache.zookeeper.ZooKeeperMain", "-waitforconnection", "-server", s.Addr())
 	for _, cmd := range []string{
 		"create /z first", "create -e -s /z/e- x", "create -s /z/s- y", "create -c /z/box", "create -t 60000 /z/ttl t",
@@ -241,7 +242,7 @@ func TestZkCli(t *testing.T) {
 		"getAcl -s /z/s-0000000001", "whoami", "sync /z", "config", "addWatch -m PERSISTENT_RECURSIVE /z", "set /z third",
 		"create /z/deep", "removewatches /z", "delete /z/none", "deleteall /z/deep", "setquota -n 100 /z", "listquota /z", "version", "quit",
 	} {
-		p.tell(cmd)
+		p.sendLine(cmd)
 	}
 	p.in.Close()
 	var b strings.Builder
@@ -257,27 +258,27 @@ func TestZkCli(t *testing.T) {
 		"type:NodeCreated path:/z/deep", "Node does not exist: /z/none", "count=100",
 	} {
 		if !strings.Contains(out, want) {
-			t.Errorf("zkCli did not say %q", want)
+			t.Errorf("zkCli does not print %q", want)
 		}
 	}
 	if t.Failed() {
 		t.Log(out)
 	}
 	if log := s.Log(); log.Count(zktest.OpAddWatch) != 1 || log.Count(zktest.OpRemoveWatches) != 1 || log.Count(zktest.OpCloseSession) != 1 {
-		t.Errorf("the server's log:\n%v", log.Requests())
+		t.Errorf("unexpected requests:\n%v", log.Requests())
 	}
 	if n := len(s.Sessions()); n != 0 {
-		t.Errorf("%d sessions are left", n)
+		t.Errorf("%d sessions after quit", n)
 	}
 }
 
-// TestFourLetterWords reads words with go-zookeeper's own parser, those of which
-// it understands what a server of today says.
-func TestFourLetterWords(t *testing.T) {
+// TestClient_FourLetterWords fails if go-zookeeper cannot parse the answers to ruok and cons. Its
+// parsers of the other words do not support current servers.
+func TestClient_FourLetterWords(t *testing.T) {
 	s := zktest.Start(t)
 	addr := []string{s.Addr()}
 	if ok := zk.FLWRuok(addr, 5*time.Second); !ok[0] {
-		t.Error("not ok")
+		t.Error("the answer to ruok is not imok")
 	}
 	c, events, err := s.Connect(10*time.Second, zk.WithDialer(net.DialTimeout), zk.WithHostProvider(zktest.HostProvider(s.Addr())))
 	if err != nil {
@@ -289,7 +290,7 @@ func TestFourLetterWords(t *testing.T) {
 		}
 	}
 	clients, ok := zk.FLWCons(addr, 5*time.Second)
-	if !ok && len(clients[0].Clients) == 0 { // the asking connection has no session, which it cannot parse
+	if !ok && len(clients[0].Clients) == 0 { // it cannot parse the line of its connection, which has no session
 		t.Fatalf("cons: %+v", clients[0])
 	}
 	found := false
@@ -301,11 +302,10 @@ func TestFourLetterWords(t *testing.T) {
 	}
 }
 
-// TestGoZookeeper tries what the client of most programs offers, over TCP, with its
-// own defaults.
-func TestGoZookeeper(t *testing.T) {
+// TestClient_GoZookeeper fails if a feature of go-zookeeper does not work over TCP with the
+// default settings of that client.
+func TestClient_GoZookeeper(t *testing.T) {
 	s := zktest.Start(t)
-	open := zk.WorldACL(zk.PermAll)
 	dial := func() *zk.Conn {
 		c, _, err := zk.Connect([]string{s.Addr()}, 10*time.Second, zk.WithLogInfo(false))
 		if err != nil {
@@ -322,8 +322,8 @@ func TestGoZookeeper(t *testing.T) {
 	}
 	a, b := dial(), dial()
 
-	// Its lock.
-	var inside, most, total atomic.Int32
+	// The lock.
+	var holders, maxHolders, total atomic.Int32
 	var wg sync.WaitGroup
 	for _, c := range []*zk.Conn{a, a, b, b} {
 		wg.Go(func() {
@@ -333,11 +333,11 @@ func TestGoZookeeper(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if n := inside.Add(1); n > most.Load() {
-					most.Store(n)
+				if n := holders.Add(1); n > maxHolders.Load() {
+					maxHolders.Store(n)
 				}
 				total.Add(1)
-				inside.Add(-1)
+				holders.Add(-1)
 				if err := l.Unlock(); err != nil {
 					t.Error(err)
 					return
@@ -346,11 +346,11 @@ func TestGoZookeeper(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if total.Load() != 40 || most.Load() != 1 {
-		t.Errorf("%d times in the lock, %d at once", total.Load(), most.Load())
+	if total.Load() != 40 || maxHolders.Load() != 1 {
+		t.Errorf("the lock was held %d times, by %d clients at the same time", total.Load(), maxHolders.Load())
 	}
 
-	// A protected create whose answer is lost is found again.
+	// A protected create finds the znode if its reply is lost.
 	_, err := a.Create("/p", nil, 0, open)
 	must(err)
 	s.After(zktest.Match{Op: zktest.OpCreate, Path: "/p/*", Nth: 1}, zktest.Cut)
@@ -359,7 +359,7 @@ func TestGoZookeeper(t *testing.T) {
 	kids, stat, err := b.Children("/p")
 	must(err)
 	if len(kids) != 1 || "/p/"+kids[0] != path || stat.NumChildren != 1 {
-		t.Errorf("made %s, there is %q", path, kids)
+		t.Errorf("created %s, the children are %q", path, kids)
 	}
 
 	// Containers, TTL, access control.
@@ -384,7 +384,7 @@ func TestGoZookeeper(t *testing.T) {
 	_, err = b.SetACL("/mine", open, 0)
 	must(err)
 
-	// Watches last over a new connection.
+	// Watches survive a reconnect.
 	_, _, created, err := b.ExistsW("/later")
 	must(err)
 	_, _, children, err := b.ChildrenW("/p")
@@ -395,11 +395,33 @@ func TestGoZookeeper(t *testing.T) {
 	must(a.Delete(path, -1))
 	gate.Remove()
 	if ev := <-children; ev.Type != zk.EventNodeChildrenChanged {
-		t.Errorf("missed while it was away: %+v", ev)
+		t.Errorf("event of a change during the disconnection: %+v", ev)
 	}
 	_, err = a.Create("/later", nil, 0, open)
 	must(err)
 	if ev := <-created; ev.Type != zk.EventNodeCreated {
-		t.Errorf("after it was away: %+v", ev)
+		t.Errorf("event after the reconnect: %+v", ev)
 	}
+}
+
+// TestClient_CuratorOnCluster fails if /zookeeper/config does not list the addresses of the servers:
+// Curator replaces its list of servers by the addresses there, and connects to one of them when
+// its server stops.
+func TestClient_CuratorOnCluster(t *testing.T) {
+	ens := zktest.Cluster(t, 3)
+	addrs := ens.Addrs()
+	slices.Reverse(addrs) // so that the list in the configuration is a different string
+	p := startJava(t, false, curatorJars, "testdata/tracker.java", strings.Join(addrs, ","))
+	p.expect("tracks true")
+	session := p.readNumber("session ")
+	for stopped := false; !stopped; time.Sleep(time.Millisecond) { // Curator may connect to another server when it reads the list
+		for _, s := range ens.Server(0).Sessions() {
+			if s.ID == session && s.Server >= 0 {
+				ens.Server(s.Server).Stop()
+				stopped = true
+			}
+		}
+	}
+	p.sendLine("stopped")
+	p.expect("done")
 }
