@@ -9,7 +9,7 @@ import (
 func TestManualClockOnlyGoesOn(t *testing.T) {
 	start := time.Now()
 	c := &manualClock{t: start}
-	c.after(time.Second, func() { c.advance(10 * time.Second) })
+	c.startTimer(time.Second, func() { c.advance(10 * time.Second) })
 	c.advance(2 * time.Second)
 	if d := c.now().Sub(start); d != 11*time.Second {
 		t.Errorf("the clock shows %v", d)

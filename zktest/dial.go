@@ -35,11 +35,11 @@ func (a pipeAddr) String() string { return string(a) }
 // closed together with the server. It logs nothing unless an option sets a logger. After
 // [Server.Close], Connect returns [net.ErrClosed]; there are no other errors.
 func (s *Server) Connect(timeout time.Duration, opts ...func(*zk.Conn)) (*zk.Conn, <-chan zk.Event, error) {
-	return s.e.connect([]*Server{s}, timeout, opts)
+	return s.e.connectClient([]*Server{s}, timeout, opts)
 }
 
-func (e *ensemble) connect(to []*Server, timeout time.Duration, opts []func(*zk.Conn)) (*zk.Conn, <-chan zk.Event, error) {
-	if !e.adopt(nil) {
+func (e *ensemble) connectClient(to []*Server, timeout time.Duration, opts []func(*zk.Conn)) (*zk.Conn, <-chan zk.Event, error) {
+	if !e.addClient(nil) {
 		return nil, nil, net.ErrClosed
 	}
 	names := make([]string, len(to))
@@ -58,15 +58,15 @@ func (e *ensemble) connect(to []*Server, timeout time.Duration, opts []func(*zk.
 	if err != nil {
 		return nil, nil, err
 	}
-	if !e.adopt(c) { // closed meanwhile
+	if !e.addClient(c) { // closed in the meantime
 		c.Close()
 		return nil, nil, net.ErrClosed
 	}
 	return c, events, nil
 }
 
-// adopt has c closed with the servers. It reports false if they are closed already.
-func (e *ensemble) adopt(c *zk.Conn) bool {
+// addClient registers c, so that the servers close it. It returns false if they are closed already.
+func (e *ensemble) addClient(c *zk.Conn) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c != nil && !e.closing {
@@ -75,7 +75,7 @@ func (e *ensemble) adopt(c *zk.Conn) bool {
 	return !e.closing
 }
 
-// dial finds the server by its name or its TCP address.
+// dial connects to the server with the given name or TCP address.
 func (e *ensemble) dial(_, address string, _ time.Duration) (net.Conn, error) {
 	for _, s := range e.servers {
 		if s.Name() == address || s.tcpAddr() == address {

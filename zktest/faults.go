@@ -21,8 +21,8 @@ type connFaults struct {
 	delayIn, delayOut time.Duration
 }
 
-// apply sets the faults of c; the caller holds e.mu and kicks c when done.
-func (c *conn) apply(f connFaults) {
+// setFaults sets the faults of c. The caller holds e.mu, and must call processQueue afterwards.
+func (c *conn) setFaults(f connFaults) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	set := func(hold *uint8, on bool) {
@@ -37,9 +37,9 @@ func (c *conn) apply(f connFaults) {
 	c.changed.Broadcast()
 }
 
-// chosen lists the connections that a fault is for: those of the given sessions,
-// or all. The caller holds e.mu.
-func (s *Server) chosen(sessions []int64) []*conn {
+// connsOf returns the connections of the given sessions, or all connections of the server. The
+// caller holds e.mu.
+func (s *Server) connsOf(sessions []int64) []*conn {
 	all := s.connections()
 	if len(sessions) == 0 {
 		return all
@@ -49,28 +49,29 @@ func (s *Server) chosen(sessions []int64) []*conn {
 	})
 }
 
-// alter changes the faults of the chosen connections and lets flow what may.
-func (s *Server) alter(sessions []int64, f func(*connFaults)) {
+// changeFaults changes the faults of connections, and continues with those that are not stopped any
+// more.
+func (s *Server) changeFaults(sessions []int64, f func(*connFaults)) {
 	s.e.mu.Lock()
 	if len(sessions) == 0 {
 		f(&s.faults)
 	}
-	conns := s.chosen(sessions)
+	conns := s.connsOf(sessions)
 	for _, c := range conns {
 		next := c.faults
 		f(&next)
-		c.apply(next)
+		c.setFaults(next)
 	}
-	s.kickLocked(conns)
+	s.processQueuesLocked(conns)
 	s.e.mu.Unlock()
 }
 
-// kickLocked goes on with the connections, on a goroutine of its own because
-// hooks may run.
-func (s *Server) kickLocked(conns []*conn) {
+// processQueuesLocked continues to process the requests of the connections, in a separate goroutine
+// because hooks may run.
+func (s *Server) processQueuesLocked(conns []*conn) {
 	s.e.goLocked(func() {
 		for _, c := range conns {
-			c.kick()
+			c.processQueue()
 		}
 	})
 }
@@ -81,7 +82,7 @@ func (s *Server) kickLocked(conns []*conn) {
 func (s *Server) DropConnections(sessions ...int64) int {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
-	conns := s.chosen(sessions)
+	conns := s.connsOf(sessions)
 	for _, c := range conns {
 		c.abort()
 	}
@@ -108,7 +109,7 @@ func (s *Server) Refuse(on bool) {
 //
 //	srv.Before(zktest.Match{Op: zktest.OpConnect, Session: id}, zktest.Cut)
 func (s *Server) Blackhole(dir Direction, sessions ...int64) {
-	s.alter(sessions, func(f *connFaults) { f.black |= dir })
+	s.changeFaults(sessions, func(f *connFaults) { f.black |= dir })
 }
 
 // Delay makes every packet in the given direction take d longer, in real time even with
@@ -116,7 +117,7 @@ func (s *Server) Blackhole(dir Direction, sessions ...int64) {
 // moment; without sessions, it applies to all connections of this server, including new
 // ones. If d is 0, the delay ends.
 func (s *Server) Delay(dir Direction, d time.Duration, sessions ...int64) {
-	s.alter(sessions, func(f *connFaults) {
+	s.changeFaults(sessions, func(f *connFaults) {
 		if dir&ToServer != 0 {
 			f.delayIn = d
 		}
@@ -129,6 +130,6 @@ func (s *Server) Delay(dir Direction, d time.Duration, sessions ...int64) {
 // Heal ends the faults that [Server.Blackhole], [Server.Delay], [Server.Partition] and
 // [Server.Lag] have injected, for the given sessions or for all of this server.
 func (s *Server) Heal(sessions ...int64) {
-	s.alter(sessions, func(f *connFaults) { *f = connFaults{} })
-	s.rejoin(sessions)
+	s.changeFaults(sessions, func(f *connFaults) { *f = connFaults{} })
+	s.healPartition(sessions)
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// greet deals with the handshake.
-func (c *conn) greet(it *item, r *wire.ConnectRequest) (stalled bool) {
+// serveHandshake processes a handshake. It returns true if the handshake must wait until the server
+// reaches the quorum.
+func (c *conn) serveHandshake(it *item, r *wire.ConnectRequest) (stalled bool) {
 	e := c.e
 	e.mu.Lock()
 	c.stopSilent()
@@ -19,9 +20,9 @@ func (c *conn) greet(it *item, r *wire.ConnectRequest) (stalled bool) {
 	q := Request{Server: c.srv, Session: r.Session, Op: OpConnect}
 	if e.hooks.on.Load() && !it.hooked {
 		it.hooked = true
-		if v := c.run(e.hooks.match(beforeStage, &q), &q); !v.pass() {
+		if v := c.runHooks(e.hooks.takeDue(beforeStage, &q), &q); !v.pass() {
 			e.mu.Lock()
-			e.record(Entry{Op: OpConnect, Session: r.Session, Server: c.srv.id, Zxid: e.tree.zxid, Fate: CutBefore})
+			e.addLogEntry(Entry{Op: OpConnect, Session: r.Session, Server: c.srv.id, Zxid: e.tree.zxid, Fate: CutBefore})
 			c.abort()
 			e.mu.Unlock()
 			return false
@@ -29,23 +30,23 @@ func (c *conn) greet(it *item, r *wire.ConnectRequest) (stalled bool) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if c.gone {
+	if c.detached {
 		return false
 	}
-	if c.cutOff() {
+	if c.isCutOff() {
 		return true
 	}
 	x := Entry{Op: OpConnect, Server: c.srv.id, Session: r.Session, Zxid: e.tree.zxid}
 	if r.LastZxidSeen > e.treeOf(c).zxid {
-		// The client has seen a later state than ours: it has to find another server.
+		// The client has seen a later state than this server, and must connect to another server.
 		x.Code = codeInconsistency
-		e.record(x)
+		e.addLogEntry(x)
 		c.abort()
 		return false
 	}
 	timeout := time.Duration(r.Timeout) * time.Millisecond
 	timeout = min(max(timeout, e.cfg.minTimeout), e.cfg.maxTimeout)
-	s := e.attach(c, r, timeout)
+	s := e.attachSession(c, r, timeout)
 	enc := wire.Encoder{B: e.replyBuf[:0]}
 	start := enc.Begin()
 	enc.Int(0)
@@ -65,52 +66,52 @@ func (c *conn) greet(it *item, r *wire.ConnectRequest) (stalled bool) {
 	}
 	enc.End(start)
 	e.replyBuf = enc.B
-	c.greeted = true
+	c.connected = true
 	late := s != nil && e.startsSession(r) && c.isLate(e.tree.zxid)
 	var after []hookRun
 	if e.hooks.on.Load() {
 		q.Session, q.Zxid, q.Code = x.Session, x.Zxid, x.Code
-		after = e.hooks.match(afterStage, &q)
+		after = e.hooks.takeDue(afterStage, &q)
 	}
 	switch {
 	case after == nil && late:
-		e.record(x)
-		c.answerWhenCaughtUp(lateAnswer{zxid: x.Zxid, reply: slices.Clone(enc.B)})
+		e.addLogEntry(x)
+		c.sendWhenCaughtUp(lateReply{zxid: x.Zxid, reply: slices.Clone(enc.B)})
 	case after == nil:
-		e.record(x)
+		e.addLogEntry(x)
 		c.send(enc.B)
 	default:
 		if !late {
-			c.holdBack()
+			c.holdPackets()
 		}
 		reply := append([]byte(nil), enc.B...)
 		e.mu.Unlock()
-		v := c.run(after, &q)
+		v := c.runHooks(after, &q)
 		e.mu.Lock()
-		if !v.pass() { // there is no header that could carry an error
+		if !v.pass() { // the reply to a handshake has no field for an error
 			x.Fate = CutAfter
 			c.abort()
 		}
-		e.record(x)
+		e.addLogEntry(x)
 		if late {
-			c.answerWhenCaughtUp(lateAnswer{zxid: x.Zxid, reply: reply})
+			c.sendWhenCaughtUp(lateReply{zxid: x.Zxid, reply: reply})
 		} else {
-			c.release(reply)
+			c.releasePackets(reply)
 		}
 	}
 	if s == nil {
-		c.hangUp()
+		c.closeWhenSent()
 	}
 	return false
 }
 
-// attach finds or makes the session that the handshake asks for. It returns nil
-// if there is none any more, or the password is wrong.
-func (e *ensemble) attach(c *conn, r *wire.ConnectRequest, timeout time.Duration) *session {
+// attachSession returns the session that the handshake requests, or a new one. It returns nil if the
+// session does not exist any more, or if the password is wrong.
+func (e *ensemble) attachSession(c *conn, r *wire.ConnectRequest, timeout time.Duration) *session {
 	c.since = e.nowLocked()
 	if e.startsSession(r) {
-		t := e.begin()
-		e.commit(t)
+		t := e.beginTxn()
+		e.commitTxn(t)
 		s := e.newSession(timeout, c.srv.id)
 		s.conn, c.sess = c, s
 		return s
@@ -120,19 +121,19 @@ func (e *ensemble) attach(c *conn, r *wire.ConnectRequest, timeout time.Duration
 		return nil
 	}
 	if old := s.conn; old != nil && old.srv == c.srv && old.view == c.view {
-		// The server closes the older connection before it looks at the password.
-		old.hangUp()
+		// A real server closes the older connection before it compares the password.
+		old.closeWhenSent()
 	}
 	if string(r.Password) != string(s.password[:]) {
 		return nil
 	}
 	s.timeout = timeout
-	s.earlier = slices.DeleteFunc(s.earlier, func(o *conn) bool { return o.gone })
-	if s.conn != nil && !s.conn.gone {
+	s.earlier = slices.DeleteFunc(s.earlier, func(o *conn) bool { return o.detached })
+	if s.conn != nil && !s.conn.detached {
 		s.earlier = append(s.earlier, s.conn)
 	}
 	s.conn, c.sess = c, s
-	e.touch(s)
+	e.extendSession(s)
 	return s
 }
 

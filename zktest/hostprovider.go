@@ -19,7 +19,7 @@ type hosts struct {
 	fixed   []string
 	list    []string
 	current int
-	last    int // where the client was connected last
+	last    int // the server of the last connection
 }
 
 func (h *hosts) Init(servers []string) error {
@@ -38,8 +38,8 @@ func (h *hosts) Len() int {
 	return len(h.list)
 }
 
-// Next goes round the list. Like go-zookeeper's own provider it asks for a pause
-// when it comes to the server at which it was connected last.
+// Next returns the next server of the list. Like go-zookeeper's own provider it requests a pause
+// when it returns the server of the last connection.
 func (h *hosts) Next() (server string, retryStart bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -92,7 +92,7 @@ func (s *Server) Sessions() []Session {
 	out := make([]Session, 0, len(e.sessions))
 	for _, id := range slices.Sorted(maps.Keys(e.sessions)) {
 		x := e.sessions[id]
-		s.e.report(x)
+		s.e.applyReport(x)
 		d := Session{ID: id, Timeout: x.timeout, ExpiresIn: x.deadline.Sub(e.nowLocked()), Server: -1}
 		if x.conn != nil {
 			d.Server = x.conn.srv.id

@@ -13,7 +13,7 @@ import (
 func (s *Server) Addr() string {
 	addr, err := s.Listen()
 	if err != nil {
-		s.fail(err)
+		s.failTest(err)
 	}
 	return addr
 }
@@ -25,7 +25,7 @@ func (s *Server) Listen() (string, error) {
 		if err := x.listen(); err != nil {
 			return "", err
 		}
-		x.adjustListener() // it may be stopped
+		x.adjustListener() // the server may be stopped
 	}
 	return s.tcpAddr(), nil
 }
@@ -54,7 +54,7 @@ func (s *Server) listenLocked(addr string) error {
 		return fmt.Errorf("zktest: %w", err)
 	}
 	s.ln, s.addr = ln, ln.Addr().String()
-	s.bind(s.addr)
+	s.setBoundAddr(s.addr)
 	s.e.goLocked(func() {
 		for {
 			nc, err := ln.Accept()
@@ -78,7 +78,7 @@ func (s *Server) stopListening() {
 	}
 }
 
-// reopen listens again on the port of before, if there was one.
+// reopen listens on the previous port again, if there is one.
 func (s *Server) reopen() {
 	s.lnMu.Lock()
 	defer s.lnMu.Unlock()
@@ -86,11 +86,11 @@ func (s *Server) reopen() {
 		return
 	}
 	if err := s.listenLocked(s.addr); err != nil {
-		s.fail(err)
+		s.failTest(err)
 	}
 }
 
-func (s *Server) fail(err error) {
+func (s *Server) failTest(err error) {
 	if s.t == nil {
 		panic(err)
 	}

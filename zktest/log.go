@@ -145,11 +145,11 @@ func (l Log) String() string {
 	return b.String()
 }
 
-// requestLog keeps the newest entries. It grows with use up to its limit.
+// requestLog contains the newest entries. It grows up to its limit.
 type requestLog struct {
 	limit   int
 	entries []Entry
-	next    int // where the next one goes when the limit is reached
+	next    int // the index of the oldest entry when the limit is reached
 }
 
 func (l *requestLog) add(e Entry) {
@@ -171,8 +171,8 @@ func (l *requestLog) snapshot() Log {
 
 func (l *requestLog) reset() { l.entries, l.next = nil, 0 }
 
-// record appends to the log; the caller holds e.mu.
-func (e *ensemble) record(x Entry) {
+// addLogEntry appends to the log. The caller holds e.mu.
+func (e *ensemble) addLogEntry(x Entry) {
 	if e.log.limit > 0 {
 		x.Time = e.nowLocked()
 		e.log.add(x)

@@ -2,8 +2,9 @@ package zktest
 
 import "slices"
 
-// membershipLocked works out which servers can reach a quorum, and what follows.
-func (e *ensemble) membershipLocked() {
+// updateMembershipLocked determines which servers reach a quorum, after the state of a server has
+// changed, and applies the consequences.
+func (e *ensemble) updateMembershipLocked() {
 	if e.closed {
 		return
 	}
@@ -18,7 +19,7 @@ func (e *ensemble) membershipLocked() {
 	}
 	had := e.quorum
 	if len(e.servers) == 1 {
-		// A lone server that is partitioned is a follower of others that are not shown.
+		// A single server that is partitioned acts as a follower of servers that do not exist here.
 		e.quorum = !e.servers[0].paused && !e.servers[0].stopped
 	} else {
 		e.quorum = 2*up > len(e.servers)
@@ -27,52 +28,52 @@ func (e *ensemble) membershipLocked() {
 	if len(e.servers) > 1 && e.quorum {
 		l := e.servers[e.leader]
 		if !had || l.cut || l.paused || l.stopped {
-			elected = e.elect()
+			elected = e.electLeader()
 		}
 	}
 	for _, s := range e.servers {
 		if len(e.servers) == 1 {
 			break
 		}
-		// One that is down reads the present when it comes back.
+		// A stopped server has the current state when it starts again.
 		if s.id == e.leader {
 			s.lags, s.lagBy = false, 0
 		}
 		behind := (s.cut || s.paused || s.lags || !e.quorum) && !s.stopped
 		switch {
 		case behind && s.view == nil:
-			s.strand()
+			s.startView()
 			if !s.lags {
-				s.armSyncLimit()
+				s.startSyncTimer()
 			}
 		case !behind && s.view != nil:
-			s.unstrand()
+			s.endView()
 		}
-		// The end of a server shows at once, since its connections to the others
-		// close; the silence of one that is cut off or paused does not.
+		// The others detect a stopped server immediately, because its connections are closed. They do not
+		// detect that a server is cut off or paused.
 		if behind && !s.cut && !s.paused && 2*alive <= len(e.servers) {
-			s.giveUp()
+			s.disconnectClients()
 		}
 	}
 	for _, s := range e.servers {
-		s.armLag()
+		s.startLagTimer()
 	}
-	e.refreshCut()
+	e.updateCutOff()
 	if elected {
-		e.touchAll()
+		e.extendAllSessions()
 	}
 	if had != e.quorum {
 		if e.stopExpiry != nil {
 			e.stopExpiry()
 			e.stopExpiry = nil
 		}
-		e.armExpiry()
+		e.startExpiryTimer()
 	}
 }
 
-// elect makes the largest healthy server the leader of a new epoch. As with the
-// real servers the clients of those that take part are disconnected.
-func (e *ensemble) elect() bool {
+// electLeader makes the healthy server with the greatest number the leader of a new epoch. As in a
+// real ensemble, the clients of the servers that vote are disconnected.
+func (e *ensemble) electLeader() bool {
 	for i := len(e.servers) - 1; i >= 0; i-- {
 		if s := e.servers[i]; !s.cut && !s.paused && !s.stopped {
 			e.leader = i
@@ -80,8 +81,8 @@ func (e *ensemble) elect() bool {
 		}
 	}
 	e.zxid = (e.zxid>>32 + 1) << 32
-	e.tree.zxid = e.zxid // which the new leader reports before its first transaction
-	e.leaveBehind(&txn{zxid: e.zxid, at: e.nowLocked()})
+	e.tree.zxid = e.zxid // the new leader reports it before its first transaction
+	e.queueForViews(&txn{zxid: e.zxid, at: e.nowLocked()})
 	for _, s := range e.servers {
 		if s.cut || s.paused || s.stopped {
 			continue
@@ -93,55 +94,55 @@ func (e *ensemble) elect() bool {
 	return true
 }
 
-// cutOff reports whether what c asks for cannot reach the quorum. The caller holds e.mu.
-func (c *conn) cutOff() bool {
+// isCutOff reports whether the requests of c cannot reach the quorum. The caller holds e.mu.
+func (c *conn) isCutOff() bool {
 	s := c.srv
 	return c.view != nil && !(c.view == s.view && s.lags && !s.cut && !s.paused && s.e.quorum)
 }
 
-// refreshCut works out again, after a change of the servers, which connections are cut
-// off, and continues with the requests of those that are not any more.
-func (e *ensemble) refreshCut() {
+// updateCutOff determines, after a change of the servers, which connections are cut off, and
+// continues with the requests of connections that are not cut off any more.
+func (e *ensemble) updateCutOff() {
 	for _, s := range e.servers {
 		var free []*conn
 		for _, c := range s.connections() {
-			if was := c.isCut.Swap(c.cutOff()); was && !c.isCut.Load() {
-				c.unhold(holdStall)
+			if was := c.isCut.Swap(c.isCutOff()); was && !c.isCut.Load() {
+				c.clearHold(holdStall)
 				free = append(free, c)
 			}
 		}
 		if len(free) > 0 {
-			s.kickLocked(free)
+			s.processQueuesLocked(free)
 		}
 	}
 }
 
-// armSyncLimit makes a server that stays behind give up in the end.
-func (s *Server) armSyncLimit() {
+// startSyncTimer disconnects the clients if the server does not catch up within the sync limit.
+func (s *Server) startSyncTimer() {
 	v := s.view
 	if s.e.cfg.syncLimit <= 0 || s.e.closed {
 		return
 	}
-	s.stopSync = s.e.timer(s.e.cfg.syncLimit, func() {
+	s.stopSync = s.e.startTimer(s.e.cfg.syncLimit, func() {
 		s.e.mu.Lock()
 		defer s.e.mu.Unlock()
 		if s.view == v && !s.e.closed && !s.paused {
-			s.giveUp()
+			s.disconnectClients()
 		}
 	})
 }
 
-// giveUp sends the clients away, and those that come, until the server is healed.
-func (s *Server) giveUp() {
-	s.gaveUp = true
-	s.unlearn()
+// disconnectClients closes all connections, and rejects new ones until the server is healed.
+func (s *Server) disconnectClients() {
+	s.rejectsClients = true
+	s.forgetUnreported()
 	for _, c := range s.connections() {
 		c.abort()
 	}
 }
 
-// strand puts the server and its connections on a view of their own.
-func (s *Server) strand() {
+// startView makes the server and its connections read from a separate view.
+func (s *Server) startView() {
 	s.view = s.e.newView(s)
 	for _, c := range s.connections() {
 		if c.view == nil {
@@ -150,24 +151,24 @@ func (s *Server) strand() {
 	}
 }
 
-func (s *Server) unstrand() {
+func (s *Server) endView() {
 	if s.stopSync != nil {
 		s.stopSync()
 		s.stopSync = nil
 	}
-	s.stopLagging()
-	s.gaveUp = false
+	s.stopLagTimer()
+	s.rejectsClients = false
 	v := s.view
 	s.view, v.server = nil, nil
 	if v.conns == 0 {
 		s.e.dropView(v)
 	}
-	// Those that were cut off on their own stay so.
+	// Connections with a view of their own keep it.
 	s.catchUp(slices.DeleteFunc(s.connections(), func(c *conn) bool { return c.view != v }))
 }
 
-// healAll ends every fault, so that what waits can end in order.
-func (e *ensemble) healAll() {
+// healServers ends all faults, so that waiting requests can end.
+func (e *ensemble) healServers() {
 	for _, s := range e.servers {
 		s.Heal()
 		s.e.mu.Lock()

@@ -6,10 +6,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// inMulti turns a create into the operation that the server takes it for when it
-// is part of a multi: the create mode decides, and answers are those of a plain
-// create. It reports false for a mode that does not go with the request.
-func inMulti(r *wire.Request) bool {
+// normalizeMultiOp changes a create to the operation that a real server uses for it in a multi: the
+// create mode determines the operation, and the reply is that of a plain create. It returns false
+// if the mode is not valid for the request.
+func normalizeMultiOp(r *wire.Request) bool {
 	ttl := r.Flags == modeTTL || r.Flags == modeSequentialTTL
 	switch r.Op {
 	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
@@ -26,16 +26,16 @@ func inMulti(r *wire.Request) bool {
 	return true
 }
 
-// multi applies all of its operations or none. It returns the code of the
-// operation that failed; the header of the answer says ok all the same.
-func (e *ensemble) multi(c *conn, r *wire.Request, t *txn) Code {
+// applyMulti applies all operations, or none. It returns the code of the operation that failed; the
+// header of the reply indicates success in any case.
+func (e *ensemble) applyMulti(c *conn, r *wire.Request, t *txn) Code {
 	undos := make([]undo, 0, len(r.Ops))
-	t.changes = make([]change, 0, len(r.Ops)) // answers keep pointers into it
+	t.changes = make([]change, 0, len(r.Ops)) // the loop keeps pointers to its elements
 	for i := range r.Ops {
 		op := &r.Ops[i]
-		code, ok := codeOK, inMulti(op)
+		code, ok := codeOK, normalizeMultiOp(op)
 		if ok {
-			code = e.prepare(c, op, t)
+			code = e.prepareChange(c, op, t)
 		}
 		if !ok || code != codeOK {
 			for _, u := range slices.Backward(undos) {
@@ -44,21 +44,21 @@ func (e *ensemble) multi(c *conn, r *wire.Request, t *txn) Code {
 			t.changes = nil
 			e.body.B = e.body.B[:0]
 			if !ok {
-				e.committed(t)
+				e.publishTxn(t)
 				return codeMarshalling
 			}
 			for k := range r.Ops {
 				switch {
 				case k < i:
-					e.multiError(codeOK)
+					e.appendMultiError(codeOK)
 				case k == i:
-					e.multiError(code)
+					e.appendMultiError(code)
 				default:
-					e.multiError(codeInconsistency)
+					e.appendMultiError(codeInconsistency)
 				}
 			}
-			e.multiEnd()
-			e.committed(t)
+			e.appendMultiEnd()
+			e.publishTxn(t)
 			return code
 		}
 		ch := &t.changes[len(t.changes)-1]
@@ -67,50 +67,50 @@ func (e *ensemble) multi(c *conn, r *wire.Request, t *txn) Code {
 			undos = append(undos, u)
 		}
 		if op.Op == OpCreateContainer || op.Op == OpCreateTTL {
-			e.multiHeader(OpCreate2, codeOK) // every answer with a Stat goes by this name
+			e.appendMultiHeader(OpCreate2, codeOK) // a real server uses this name for each reply with a Stat
 		} else {
-			e.multiHeader(op.Op, codeOK)
+			e.appendMultiHeader(op.Op, codeOK)
 		}
-		e.answer(op.Op, ch, n)
+		e.appendReplyBody(op.Op, ch, n)
 	}
-	e.multiEnd()
-	e.committed(t)
+	e.appendMultiEnd()
+	e.publishTxn(t)
 	return codeOK
 }
 
-// multiRead answers each read on its own: an error of one does not touch the others.
-// It reports false for an answer that is too large to be sent: a small packet can
-// ask for the same large node many times.
-func (e *ensemble) multiRead(c *conn, t *tree, r *wire.Request) bool {
+// applyMultiRead answers each read separately: an error of one read has no effect on the others. It
+// returns false if the reply is too large: a small packet can request the same large znode many
+// times.
+func (e *ensemble) applyMultiRead(c *conn, t *tree, r *wire.Request) bool {
 	for i := range r.Ops {
 		if len(e.body.B) > maxPending {
 			return false
 		}
 		op := &r.Ops[i]
-		op.Watch = false // the server does not look at the flag here
+		op.Watch = false // a real server ignores the flag in a multiRead
 		at := len(e.body.B)
-		e.multiHeader(op.Op, 0)
-		if code := e.read(c, t, op); code != codeOK {
+		e.appendMultiHeader(op.Op, 0)
+		if code := e.readNode(c, t, op); code != codeOK {
 			e.body.B = e.body.B[:at]
-			e.multiError(code)
+			e.appendMultiError(code)
 		}
 	}
-	e.multiEnd()
+	e.appendMultiEnd()
 	return true
 }
 
-func (e *ensemble) multiHeader(op Op, code Code) {
+func (e *ensemble) appendMultiHeader(op Op, code Code) {
 	e.body.Int(int32(op))
 	e.body.Bool(false)
 	e.body.Int(int32(code))
 }
 
-func (e *ensemble) multiError(code Code) {
-	e.multiHeader(wire.Error, code)
+func (e *ensemble) appendMultiError(code Code) {
+	e.appendMultiHeader(wire.Error, code)
 	e.body.Int(int32(code))
 }
 
-func (e *ensemble) multiEnd() {
+func (e *ensemble) appendMultiEnd() {
 	e.body.Int(-1)
 	e.body.Bool(true)
 	e.body.Int(-1)

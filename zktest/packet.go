@@ -6,32 +6,32 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// process deals with one packet. It reports true if the packet has to wait until
-// the quorum can be reached again. At most one goroutine at a time runs it.
-func (c *conn) process(it *item) (stalled bool) {
+// processItem processes an item. It returns true if the item must wait until the server reaches the
+// quorum. Only one goroutine at a time calls it.
+func (c *conn) processItem(it *item) (stalled bool) {
 	if it.eof {
-		c.ended()
+		c.handleEOF()
 		return false
 	}
-	if c.over.Load() {
+	if c.isDetached.Load() {
 		return false
 	}
-	if it.word {
-		c.fourLetter(string(it.frame))
+	if it.isWord {
+		c.serveFourLetter(string(it.frame))
 		return false
 	}
 	d := wire.NewDecoder(it.frame)
-	if !c.greeted {
-		r := d.ConnectRequest()
+	if !c.connected {
+		r := d.ReadConnectRequest()
 		if d.Err() != nil {
-			c.cut()
+			c.closeMalformed()
 			return false
 		}
-		return c.greet(it, &r)
+		return c.serveHandshake(it, &r)
 	}
-	h := d.Header()
+	h := d.ReadHeader()
 	if d.Err() != nil {
-		c.cut()
+		c.closeMalformed()
 		return false
 	}
 	r, err := d.ReadRequest(h)
@@ -39,7 +39,7 @@ func (c *conn) process(it *item) (stalled bool) {
 		return true
 	}
 	hooks := c.e.hooks.on.Load()
-	q := &c.asked
+	q := &c.request
 	if hooks {
 		q = new(Request)
 	}
@@ -57,47 +57,48 @@ func (c *conn) process(it *item) (stalled bool) {
 	}
 	if hooks && !it.hooked {
 		it.hooked = true
-		if verdict := c.run(c.e.hooks.match(beforeStage, q), q); !verdict.pass() {
-			c.obey(&r, q, verdict)
+		if verdict := c.runHooks(c.e.hooks.takeDue(beforeStage, q), q); !verdict.pass() {
+			c.applyVerdict(&r, q, verdict)
 			return false
 		}
 	}
-	return c.serve(&r, q, hooks, err)
+	return c.serveRequest(&r, q, hooks, err)
 }
 
-// obey carries out what a Before hook decided.
-func (c *conn) obey(r *wire.Request, q *Request, v Verdict) {
+// applyVerdict applies the decision of a Before hook.
+func (c *conn) applyVerdict(r *wire.Request, q *Request, v Verdict) {
 	e := c.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x := Entry{Op: r.Op, Session: q.Session, Path: q.Path, Ops: len(r.Ops), Xid: r.Xid, Zxid: e.treeOf(c).zxid, Server: c.srv.id, Fate: CutBefore}
 	if v.cut {
-		e.record(x)
+		e.addLogEntry(x)
 		c.abort()
 		return
 	}
 	x.Fate, x.Code = Failed, v.code
-	e.record(x)
-	c.send(e.reply(r.Xid, e.treeOf(c).zxid, v.code, nil))
+	e.addLogEntry(x)
+	c.send(e.encodeReply(r.Xid, e.treeOf(c).zxid, v.code, nil))
 }
 
-// serve applies the request, answers it and runs the After hooks in between.
-func (c *conn) serve(r *wire.Request, q *Request, hooks bool, err error) (stalled bool) {
+// serveRequest applies the request, runs the After hooks and sends the reply. It returns true if the
+// request must wait until the server reaches the quorum.
+func (c *conn) serveRequest(r *wire.Request, q *Request, hooks bool, err error) (stalled bool) {
 	e := c.e
 	e.mu.Lock()
-	if c.gone {
+	if c.detached {
 		e.mu.Unlock()
 		return false
 	}
-	if r.Op.Writes() && c.cutOff() {
+	if r.Op.Writes() && c.isCutOff() {
 		e.mu.Unlock()
 		return true
 	}
 	if e.sessions[c.sess.id] == c.sess && c.sess.conn == c {
-		e.packet(c)
+		e.recordPacket(c)
 	}
 	c.received++
-	res := e.handle(c, r, err)
+	res := e.handleRequest(c, r, err)
 	x := Entry{
 		Op: r.Op, Session: q.Session, Path: q.Path, Created: res.created, Ops: len(r.Ops),
 		Xid: r.Xid, Zxid: res.zxid, Code: res.code, Server: c.srv.id,
@@ -105,9 +106,9 @@ func (c *conn) serve(r *wire.Request, q *Request, hooks bool, err error) (stalle
 	if res.logCode != 0 {
 		x.Code = res.logCode
 	}
-	if res.drop { // an error of the connection: no answer
-		e.record(x)
-		c.hangUp()
+	if res.drop { // an error that closes the connection without a reply
+		e.addLogEntry(x)
+		c.closeWhenSent()
 		e.mu.Unlock()
 		return false
 	}
@@ -116,30 +117,29 @@ func (c *conn) serve(r *wire.Request, q *Request, hooks bool, err error) (stalle
 	var after []hookRun
 	if hooks {
 		q.Zxid, q.Code, q.Created = res.zxid, x.Code, res.created
-		after = e.hooks.match(afterStage, q)
+		after = e.hooks.takeDue(afterStage, q)
 	}
 	late := r.Op.Writes() && c.isLate(res.zxid)
 	if after == nil {
-		e.record(x)
-		reply := e.reply(r.Xid, res.zxid, res.code, res.body)
+		e.addLogEntry(x)
+		reply := e.encodeReply(r.Xid, res.zxid, res.code, res.body)
 		if late {
-			c.answerWhenCaughtUp(lateAnswer{res.zxid, slices.Clone(reply), res.hangUp})
-		} else if c.answer(reply); res.hangUp {
-			c.hangUp()
+			c.sendWhenCaughtUp(lateReply{res.zxid, slices.Clone(reply), res.hangUp})
+		} else if c.sendReply(reply); res.hangUp {
+			c.closeWhenSent()
 		}
 		e.mu.Unlock()
 		return false
 	}
-	reply := slices.Clone(e.reply(r.Xid, res.zxid, res.code, res.body))
+	reply := slices.Clone(e.encodeReply(r.Xid, res.zxid, res.code, res.body))
 	if !late {
-		// Later packets to this client are sent behind the reply, as they
-		// would be if the hook took no time.
-		if c.holdBack(); res.hangUp {
-			c.hangUp()
+		// Later packets to this client are sent after the reply, as if the hook took no time.
+		if c.holdPackets(); res.hangUp {
+			c.closeWhenSent()
 		}
 	}
 	e.mu.Unlock()
-	v := c.run(after, q)
+	v := c.runHooks(after, q)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -148,27 +148,27 @@ func (c *conn) serve(r *wire.Request, q *Request, hooks bool, err error) (stalle
 		c.abort()
 	case v.fail:
 		x.Fate, x.Code = Failed, v.code
-		reply = append(reply[:0], e.reply(r.Xid, res.zxid, v.code, nil)...)
+		reply = append(reply[:0], e.encodeReply(r.Xid, res.zxid, v.code, nil)...)
 	}
-	e.record(x)
+	e.addLogEntry(x)
 	if late {
-		c.answerWhenCaughtUp(lateAnswer{res.zxid, reply, res.hangUp})
+		c.sendWhenCaughtUp(lateReply{res.zxid, reply, res.hangUp})
 	} else {
-		c.release(reply)
+		c.releasePackets(reply)
 	}
 	return false
 }
 
-// cut closes the connection at once.
-func (c *conn) cut() {
+// closeMalformed closes the connection because a packet is malformed.
+func (c *conn) closeMalformed() {
 	c.e.mu.Lock()
 	c.abort()
 	c.e.mu.Unlock()
 }
 
-// reply builds the packet of an answer in a buffer that the next one uses again.
-func (e *ensemble) reply(xid int32, zxid int64, code Code, body []byte) []byte {
-	enc := wire.Encoder{B: reuse(e.replyBuf)}
+// encodeReply encodes a reply. The next call reuses the buffer.
+func (e *ensemble) encodeReply(xid int32, zxid int64, code Code, body []byte) []byte {
+	enc := wire.Encoder{B: reuseBuffer(e.replyBuf)}
 	start := enc.Begin()
 	enc.ReplyHeader(xid, zxid, int32(code))
 	enc.B = append(enc.B, body...)
@@ -177,8 +177,8 @@ func (e *ensemble) reply(xid int32, zxid int64, code Code, body []byte) []byte {
 	return enc.B
 }
 
-// reuse empties a buffer for its next use, unless it has become too large to keep.
-func reuse(b []byte) []byte {
+// reuseBuffer returns an empty slice of the buffer, or nil if the buffer is too large to keep.
+func reuseBuffer(b []byte) []byte {
 	if cap(b) > 1<<20 {
 		return nil
 	}

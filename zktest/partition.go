@@ -26,26 +26,26 @@ func (s *Server) Partition(sessions ...int64) {
 	if e.closed {
 		return
 	}
-	e.settle()
+	e.applyReports()
 	if len(sessions) == 0 {
 		s.cut = true
 		if s.lags {
 			s.lags, s.lagBy = false, 0
-			s.armSyncLimit()
+			s.startSyncTimer()
 		}
-		e.membershipLocked()
+		e.updateMembershipLocked()
 		if s.view == nil && len(e.servers) == 1 {
-			s.strand()
-			s.armSyncLimit()
+			s.startView()
+			s.startSyncTimer()
 			for _, x := range e.sessions {
-				e.disregard(x)
+				e.dropUnreported(x)
 			}
 		}
-		e.refreshCut()
+		e.updateCutOff()
 		return
 	}
 	var v *view
-	for _, c := range s.chosen(sessions) {
+	for _, c := range s.connsOf(sessions) {
 		if c.view != nil {
 			continue
 		}
@@ -53,27 +53,27 @@ func (s *Server) Partition(sessions ...int64) {
 			v = e.newView(nil)
 		}
 		c.setView(v)
-		e.disregard(c.sess)
+		e.dropUnreported(c.sess)
 	}
 }
 
-// rejoin ends partitions: of the server, or of the connections of some sessions.
-func (s *Server) rejoin(sessions []int64) {
+// healPartition ends the partition of the server, or of the connections of some sessions.
+func (s *Server) healPartition(sessions []int64) {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
-	s.e.settle()
+	s.e.applyReports()
 	if len(sessions) == 0 {
 		s.cut, s.lags, s.lagBy = false, false, 0
-		s.e.membershipLocked()
+		s.e.updateMembershipLocked()
 		if s.view != nil && len(s.e.servers) == 1 {
-			s.unstrand()
+			s.endView()
 		}
 	}
-	s.catchUp(s.chosen(sessions))
+	s.catchUp(s.connsOf(sessions))
 }
 
-// catchUp brings connections to what their server knows, view by view: the
-// present, unless the server is cut off as a whole.
+// catchUp moves connections with a view of their own to the state of their server: the current
+// state, unless the server is cut off as well.
 func (s *Server) catchUp(conns []*conn) {
 	e := s.e
 	for {
@@ -83,8 +83,8 @@ func (s *Server) catchUp(conns []*conn) {
 		}
 		v := conns[i].view
 		old := &view{tree: v.tree, missed: v.missed}
-		stay := false // others stay behind in this view
-		for _, c := range s.allOf(v) {
+		stay := false // whether other connections keep this view
+		for _, c := range s.connsOfView(v) {
 			if slices.Contains(conns, c) {
 				c.setView(old)
 			} else {
@@ -94,27 +94,27 @@ func (s *Server) catchUp(conns []*conn) {
 		if stay {
 			old.tree = v.tree.clone()
 		}
-		ended := e.advance(old, func(t *txn) bool { return s.view == nil || t.zxid <= s.view.tree.zxid })
+		ended := e.advanceView(old, func(t *txn) bool { return s.view == nil || t.zxid <= s.view.tree.zxid })
 		for _, c := range conns {
 			if c.view != old {
 				continue
 			}
 			if c.setView(s.view); c.view != nil {
-				// Its server closes the connection when it applies the session's end.
+				// The server of the connection closes it when it applies the end of the session.
 				if c.sess != nil && ended[c.sess] {
-					c.hangUp()
+					c.closeWhenSent()
 				}
 				continue
 			}
 			if c.sess != nil && (e.sessions[c.sess.id] != c.sess || c.sess.conn != c) {
-				c.hangUp()
+				c.closeWhenSent()
 			}
 		}
 	}
 	for _, c := range conns {
-		if !c.cutOff() {
-			c.unhold(holdStall)
+		if !c.isCutOff() {
+			c.clearHold(holdStall)
 		}
 	}
-	s.kickLocked(conns)
+	s.processQueuesLocked(conns)
 }

@@ -5,12 +5,12 @@ package zktest
 func (s *Server) Pause() {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
-	s.e.settle()
+	s.e.applyReports()
 	s.paused = true
 	for _, c := range s.connections() {
 		c.setPause(true)
 	}
-	s.e.membershipLocked()
+	s.e.updateMembershipLocked()
 }
 
 // Resume ends [Server.Pause]. The server first processes the packets that have arrived
@@ -19,7 +19,7 @@ func (s *Server) Pause() {
 // must not wait for the caller of Resume.
 func (s *Server) Resume() {
 	s.e.mu.Lock()
-	s.e.settle()
+	s.e.applyReports()
 	s.paused = false
 	conns := s.connections()
 	for _, c := range conns {
@@ -27,10 +27,10 @@ func (s *Server) Resume() {
 	}
 	s.e.mu.Unlock()
 	for _, c := range conns {
-		c.kick()
+		c.processQueue()
 	}
 	s.e.mu.Lock()
-	s.e.membershipLocked()
+	s.e.updateMembershipLocked()
 	s.e.mu.Unlock()
 }
 
@@ -51,13 +51,13 @@ func (c *conn) setPause(on bool) {
 // refused. [Server.Restart] starts it again.
 func (s *Server) Stop() {
 	s.e.mu.Lock()
-	s.e.settle()
+	s.e.applyReports()
 	s.stopped = true
-	s.unlearn()
+	s.forgetUnreported()
 	for _, c := range s.connections() {
 		c.abort()
 	}
-	s.e.membershipLocked()
+	s.e.updateMembershipLocked()
 	s.e.mu.Unlock()
 	s.adjustListener()
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// read answers the plain reads.
-func (e *ensemble) read(c *conn, t *tree, r *wire.Request) Code {
+// readNode serves a read of one znode.
+func (e *ensemble) readNode(c *conn, t *tree, r *wire.Request) Code {
 	if r.Op == OpExists && strings.IndexByte(r.Path, 0) >= 0 {
 		return codeBadArguments
 	}
 	n := t.nodes[r.Path]
 	if n == nil {
 		if r.Op == OpExists && r.Watch {
-			e.watch(c, true, r.Path, oneShot)
+			e.setWatch(c, true, r.Path, oneShot)
 		}
 		return codeNoNode
 	}
@@ -26,7 +26,7 @@ func (e *ensemble) read(c *conn, t *tree, r *wire.Request) Code {
 		return codeNoAuth
 	}
 	if r.Watch {
-		e.watch(c, r.Op == OpExists || r.Op == OpGetData, r.Path, oneShot)
+		e.setWatch(c, r.Op == OpExists || r.Op == OpGetData, r.Path, oneShot)
 	}
 	b := &e.body
 	switch r.Op {
@@ -52,7 +52,7 @@ func (e *ensemble) read(c *conn, t *tree, r *wire.Request) Code {
 		n.stat(b)
 	case OpGetAllChildrenNumber:
 		sum := n.descendants()
-		if r.Path == "" { // what is below the nameless root is the root
+		if r.Path == "" { // the root is a descendant of the root with the empty name
 			sum++
 		}
 		b.Int(int32(sum))
@@ -70,7 +70,7 @@ func (n *node) descendants() int {
 
 func (e *ensemble) listEphemerals(c *conn, t *tree, prefix string) {
 	var paths []string
-	// What the server takes for blanks at the ends is every character up to a space.
+	// The server trims every character up to the space.
 	trimmed := strings.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })
 	all := trimmed == "" || trimmed == "/"
 	for _, n := range t.ephemerals(c.sess.id) {

@@ -2,26 +2,26 @@ package zktest
 
 import "github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 
-// result is the answer to a request.
+// result is the reply to a request.
 type result struct {
 	zxid    int64
 	code    Code
-	logCode Code   // what the log shows, where it differs from the header
+	logCode Code   // the code for the log, if it differs from that in the header
 	body    []byte // valid until the next request
 	created string
-	hangUp  bool // close the connection after the answer
-	drop    bool // close it instead of answering
+	hangUp  bool // close the connection after the reply
+	drop    bool // close the connection without a reply
 }
 
-// handle applies one request; the caller holds e.mu. parse is the error of decoding it.
-func (e *ensemble) handle(c *conn, r *wire.Request, parse error) result {
-	e.body.B = reuse(e.body.B)
+// handleRequest applies a request. parse is the error of decoding it. The caller holds e.mu.
+func (e *ensemble) handleRequest(c *conn, r *wire.Request, parse error) result {
+	e.body.B = reuseBuffer(e.body.B)
 	switch {
-	case !e.cfg.keeper.knows(r):
+	case !e.cfg.keeper.implements(r):
 		return result{drop: true, code: codeUnimplemented, zxid: e.treeOf(c).zxid}
 	case !r.Op.Writes():
 	case c.sess.conn != c:
-		// The session is attached to another connection: this one is over.
+		// The session is attached to another connection, so this connection is closed.
 		return result{drop: true, code: codeSessionMoved, zxid: e.tree.zxid}
 	case r.Op == OpSync:
 		res := result{}
@@ -34,13 +34,13 @@ func (e *ensemble) handle(c *conn, r *wire.Request, parse error) result {
 		res.zxid = e.tree.zxid
 		return res
 	case r.Op == OpCloseSession:
-		e.endSession(c.sess, true)
+		e.closeSession(c.sess, true)
 		return result{zxid: e.tree.zxid, hangUp: true}
 	case r.Op == wire.Connect || r.Op == wire.CreateSession:
-		e.commit(e.begin())
+		e.commitTxn(e.beginTxn())
 		return result{zxid: e.tree.zxid, code: codeMarshalling}
 	default:
-		return e.write(c, r, parse)
+		return e.applyWrite(c, r, parse)
 	}
 	t := e.treeOf(c)
 	res := result{zxid: t.zxid}
@@ -64,27 +64,27 @@ func (e *ensemble) handle(c *conn, r *wire.Request, parse error) result {
 			res.hangUp = true
 		}
 	case OpExists, OpGetData, OpGetChildren, OpGetChildren2, OpGetACL, OpGetAllChildrenNumber:
-		res.code = e.read(c, t, r)
+		res.code = e.readNode(c, t, r)
 	case OpMultiRead:
-		if !e.multiRead(c, t, r) {
+		if !e.applyMultiRead(c, t, r) {
 			return result{drop: true, zxid: t.zxid}
 		}
 	case OpGetEphemerals:
 		e.listEphemerals(c, t, r.Path)
 	case OpSetWatches, OpSetWatches2:
-		e.setWatches(c, t, r)
+		e.restoreWatches(c, t, r)
 	case OpAddWatch:
 		res.code = e.addWatch(c, r)
 	case OpRemoveWatches, OpCheckWatches:
-		res.code = e.findWatch(c, r)
+		res.code = e.findOrRemoveWatch(c, r)
 	case OpWhoAmI:
 		e.whoAmI(c)
 	case wire.SASL:
-		if r.Data == nil { // on which a real server fails
+		if r.Data == nil { // a real server fails
 			return result{drop: true}
 		}
 		res.zxid = 0
-		e.body.Buffer(nil) // SASL is not set up
+		e.body.Buffer(nil) // SASL is not configured
 	default:
 		res.zxid, res.code, res.hangUp = -1, codeUnimplemented, true
 		return res

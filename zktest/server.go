@@ -23,24 +23,24 @@ type Server struct {
 	id int
 	t  TB
 
-	// Guarded by e.mu.
-	conns    map[*conn]struct{}
-	view     *view         // what its clients read while it is cut off or lags
-	cut      bool          // Partition
-	lags     bool          // Lag
-	lagBy    time.Duration // LagBy; 0 until healed
-	stopLag  func()        // the timer for it
-	paused   bool
-	stopped  bool
-	refuses  bool
-	gaveUp   bool       // see WithSyncLimit
-	stopSync func()     // the timer for it
-	faults   connFaults // for connections to come
-	bound    string     // addr, for those who hold e.mu
+	// The following fields are guarded by e.mu.
+	conns          map[*conn]struct{}
+	view           *view         // the state that its clients read while it is cut off or lags, or nil
+	cut            bool          // it is partitioned
+	lags           bool          // Lag or LagBy was called
+	lagBy          time.Duration // the argument of LagBy; 0 for Lag
+	stopLag        func()        // stops the timer of LagBy
+	paused         bool
+	stopped        bool
+	refuses        bool
+	rejectsClients bool       // it has been behind for longer than the sync limit, or has lost the majority
+	stopSync       func()     // stops the timer of the sync limit
+	faults         connFaults // the faults of later connections
+	bound          string     // a copy of addr that e.mu guards
 
 	lnMu sync.Mutex
 	ln   net.Listener
-	addr string // once listened on
+	addr string // empty until the server has listened
 }
 
 // Start starts a server and closes it when the test ends. If an option is invalid, it
@@ -69,7 +69,7 @@ func New(opts ...Option) (*Server, error) {
 // Close closes the clients that [Server.Connect] has made, closes all other connections,
 // and waits until all goroutines of the server have ended, including hooks that are
 // running. It closes all servers of an ensemble. Further calls do nothing.
-func (s *Server) Close() { s.e.close() }
+func (s *Server) Close() { s.e.closeServers() }
 
 // Name returns the server's name for [Server.Dialer], for example "zk1:2181". It cannot
 // be resolved by DNS.

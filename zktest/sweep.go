@@ -14,11 +14,11 @@ func (s *Server) Sweep() int {
 	if s.e.closed {
 		return 0
 	}
-	return s.e.sweep()
+	return s.e.deleteExpired()
 }
 
-// sweep deletes what containers and TTL nodes are due.
-func (e *ensemble) sweep() int {
+// deleteExpired deletes the containers and TTL nodes that have expired.
+func (e *ensemble) deleteExpired() int {
 	now := e.nowLocked().UnixMilli()
 	var due []string
 	for p := range e.tree.expires {
@@ -29,26 +29,26 @@ func (e *ensemble) sweep() int {
 	}
 	slices.Sort(due)
 	for _, p := range due {
-		t := e.begin()
+		t := e.beginTxn()
 		t.add(change{kind: changeDelete, op: wire.DeleteContainer, path: p})
-		e.commit(t)
-		e.record(Entry{Op: OpDeleteContainer, Path: p, Zxid: t.zxid})
+		e.commitTxn(t)
+		e.addLogEntry(Entry{Op: OpDeleteContainer, Path: p, Zxid: t.zxid})
 	}
 	return len(due)
 }
 
-// armSweep starts the timer for the next sweep, if there is anything to look at.
-func (e *ensemble) armSweep() {
+// startSweepTimer starts the timer of the next sweep, if there are containers or TTL nodes.
+func (e *ensemble) startSweepTimer() {
 	if e.stopSweep != nil || e.closed || len(e.tree.expires) == 0 || e.cfg.sweep <= 0 {
 		return
 	}
-	e.stopSweep = e.timer(e.cfg.sweep, func() {
+	e.stopSweep = e.startTimer(e.cfg.sweep, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.stopSweep = nil
 		if !e.closed && e.quorum {
-			e.sweep()
+			e.deleteExpired()
 		}
-		e.armSweep()
+		e.startSweepTimer()
 	})
 }

@@ -1,7 +1,5 @@
 package zktest
 
-// A limit of fake time, after which a test that waits forever fails.
-
 import (
 	"bytes"
 	"fmt"
@@ -15,19 +13,19 @@ func (e *ensemble) limitFakeTime(d time.Duration) {
 	head := make([]byte, 256)
 	head = head[:runtime.Stack(head, false)]
 	if d > 0 && len(bubbleOf(head)) > 0 {
-		e.timeLimit = time.AfterFunc(d, func() { panic(stillRunning(d)) })
+		e.timeLimit = time.AfterFunc(d, func() { panic(describeBubble(d)) })
 	}
 }
 
-// stillRunning describes the goroutines in the bubble of the caller: those of the test
+// describeBubble describes the goroutines in the bubble of the caller: those of the test
 // first, then those that run code of a test file.
-func stillRunning(d time.Duration) string {
+func describeBubble(d time.Duration) string {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	all := bytes.Split(bytes.TrimSpace(stacks), []byte("\n\n"))
 	bubble := bubbleOf(all[0])
 	all = slices.DeleteFunc(all[1:], func(g []byte) bool { return !bytes.Equal(bubbleOf(g), bubble) })
-	slices.SortStableFunc(all, func(a, b []byte) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(all, func(a, b []byte) int { return stackRank(a) - stackRank(b) })
 	return fmt.Sprintf("zktest: the test is still running after %v of fake time, the limit set by zktest.WithFakeTimeLimit; its goroutines are:\n\n%s\n",
 		d, bytes.Join(all, []byte("\n\n")))
 }
@@ -40,8 +38,8 @@ func bubbleOf(stack []byte) []byte {
 	return number
 }
 
-// rank orders the stacks of goroutines.
-func rank(stack []byte) int {
+// stackRank returns the position of a goroutine's stack in the output.
+func stackRank(stack []byte) int {
 	switch {
 	case bytes.Contains(stack, []byte("testing.tRunner")):
 		return 0

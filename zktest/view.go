@@ -2,17 +2,17 @@ package zktest
 
 import "slices"
 
-// view is the state of servers or connections that are cut off from the quorum:
-// an old tree, and the transactions that it has missed.
+// view is the state of servers or connections that are cut off from the quorum or lag: an earlier
+// tree, and the transactions that are missing in it.
 type view struct {
 	tree   *tree
 	missed []*txn
-	late   []*conn // those that wait until the view has caught up
-	conns  int     // how many look at it
-	server *Server // whose it is, if it is a whole server's
+	late   []*conn // the connections with a late reply
+	conns  int     // the number of connections that read from it
+	server *Server // the server, if it is the view of a whole server
 }
 
-// treeOf is the tree that c's reads come from.
+// treeOf returns the tree from which c reads.
 func (e *ensemble) treeOf(c *conn) *tree {
 	if c.view != nil {
 		return c.view.tree
@@ -26,8 +26,8 @@ func (e *ensemble) newView(s *Server) *view {
 	return v
 }
 
-// setView makes c read from v. A view that nobody reads from any more is dropped,
-// as it would go on to collect what it misses.
+// setView makes c read from v. A view without connections is removed, because it would collect
+// transactions without end.
 func (c *conn) setView(v *view) {
 	if old := c.view; old != nil {
 		old.late = slices.DeleteFunc(old.late, func(o *conn) bool { return o == c })
@@ -42,14 +42,14 @@ func (c *conn) setView(v *view) {
 		}
 	}
 	c.view = v
-	c.isCut.Store(c.cutOff())
+	c.isCut.Store(c.isCutOff())
 }
 
 func (e *ensemble) dropView(v *view) {
 	e.views = slices.DeleteFunc(e.views, func(o *view) bool { return o == v })
 }
 
-func (s *Server) allOf(v *view) []*conn {
+func (s *Server) connsOfView(v *view) []*conn {
 	var out []*conn
 	for _, o := range s.e.servers {
 		for _, c := range o.connections() {
@@ -61,20 +61,20 @@ func (s *Server) allOf(v *view) []*conn {
 	return out
 }
 
-// advance applies to v the transactions that it has missed, in order, as long as due
-// holds: watches fire, and writes are answered. It returns the sessions that have ended.
-func (e *ensemble) advance(v *view, due func(*txn) bool) (ended map[*session]bool) {
+// advanceView applies the missing transactions of v, in order, while due returns true. It fires
+// watches and sends late replies. It returns the sessions that have ended.
+func (e *ensemble) advanceView(v *view, due func(*txn) bool) (ended map[*session]bool) {
 	n := 0
 	for n < len(v.missed) && due(v.missed[n]) {
 		t := v.missed[n]
 		n++
 		v.tree.applyTxn(t)
 		for k := range t.changes {
-			e.trigger(&t.changes[k], v)
+			e.fireWatches(&t.changes[k], v)
 		}
 		for _, c := range slices.Clone(v.late) {
 			if c.late.zxid <= t.zxid {
-				c.answerLate()
+				c.sendLateReply()
 			}
 		}
 		if t.ended != nil {
@@ -88,12 +88,12 @@ func (e *ensemble) advance(v *view, due func(*txn) bool) (ended map[*session]boo
 	return ended
 }
 
-// leaveBehind notes t for the views that show an older state.
-func (e *ensemble) leaveBehind(t *txn) {
+// queueForViews adds t to the missing transactions of each view.
+func (e *ensemble) queueForViews(t *txn) {
 	for _, v := range e.views {
 		v.missed = append(v.missed, t)
 		if v.server != nil && len(v.missed) == 1 {
-			v.server.armLag()
+			v.server.startLagTimer()
 		}
 	}
 }

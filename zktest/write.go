@@ -7,10 +7,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// write applies a request that changes the tree, or that goes through the leader
-// as if it did.
-func (e *ensemble) write(c *conn, r *wire.Request, parse error) result {
-	t := e.begin()
+// applyWrite applies a request that changes the tree, or that is sent to the leader like such a
+// request.
+func (e *ensemble) applyWrite(c *conn, r *wire.Request, parse error) result {
+	t := e.beginTxn()
 	res := result{zxid: t.zxid}
 	switch {
 	case parse != nil:
@@ -18,7 +18,7 @@ func (e *ensemble) write(c *conn, r *wire.Request, parse error) result {
 	case e.sessions[c.sess.id] != c.sess:
 		res.code = codeSessionExpired
 	case r.Op == OpMulti:
-		res.logCode = e.multi(c, r, t)
+		res.logCode = e.applyMulti(c, r, t)
 		if res.logCode == codeMarshalling {
 			res.code = codeMarshalling
 		}
@@ -29,11 +29,11 @@ func (e *ensemble) write(c *conn, r *wire.Request, parse error) result {
 	case r.Op == OpDeleteContainer:
 		res.code = codeBadArguments // only the server itself may send it
 	default:
-		res.code = e.prepare(c, r, t)
+		res.code = e.prepareChange(c, r, t)
 	}
 	if res.code != codeOK {
 		e.tree.zxid = t.zxid // a failed write is a transaction too
-		e.leaveBehind(t)
+		e.queueForViews(t)
 		return res
 	}
 	ch := &t.changes[0]
@@ -41,14 +41,14 @@ func (e *ensemble) write(c *conn, r *wire.Request, parse error) result {
 	if ch.kind == changeCreate {
 		res.created = ch.path
 	}
-	e.answer(r.Op, ch, n)
+	e.appendReplyBody(r.Op, ch, n)
 	res.body = e.body.B
-	e.committed(t)
+	e.publishTxn(t)
 	return res
 }
 
-// answer appends what op answers after it is applied.
-func (e *ensemble) answer(op Op, ch *change, n *node) {
+// appendReplyBody appends the body of the reply to an operation that was applied.
+func (e *ensemble) appendReplyBody(op Op, ch *change, n *node) {
 	switch op {
 	case OpCreate:
 		e.body.String(ch.path)
@@ -60,8 +60,8 @@ func (e *ensemble) answer(op Op, ch *change, n *node) {
 	}
 }
 
-// prepare checks a request against the tree as it is, and adds what it does to t.
-func (e *ensemble) prepare(c *conn, r *wire.Request, t *txn) Code {
+// prepareChange validates a request against the current tree, and adds its change to t.
+func (e *ensemble) prepareChange(c *conn, r *wire.Request, t *txn) Code {
 	switch r.Op {
 	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
 		return e.prepareCreate(c, r, t)
@@ -174,7 +174,7 @@ func (e *ensemble) prepareCreate(c *conn, r *wire.Request, t *txn) Code {
 	if !parent.acl.allows(permCreate, c.ids) {
 		return codeNoAuth
 	}
-	made := t.madeBelow(parent)
+	made := t.childCount(parent)
 	if mode == modeSequential || mode == modeEphemeralSequential || mode == modeSequentialTTL {
 		path = fmt.Sprintf("%s%010d", path, made)
 	}
@@ -188,9 +188,9 @@ func (e *ensemble) prepareCreate(c *conn, r *wire.Request, t *txn) Code {
 		return codeEphemeralsKids
 	}
 	ch := change{kind: changeCreate, op: r.Op, path: path, data: r.Data, acl: list, version: made + 1}
-	t.makeBelow(parent, ch)
-	// What a node becomes depends on the operation first: a plain create with the
-	// mode of a container makes a persistent node.
+	t.recordChild(parent, ch)
+	// The operation determines the kind of the znode before the create mode does: a plain create with
+	// the mode of a container creates a persistent znode.
 	switch {
 	case r.Op == OpCreateContainer:
 		ch.node, ch.owner = container, e.cfg.keeper.containerOwner

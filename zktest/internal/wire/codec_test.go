@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-func TestCodec(t *testing.T) {
+// TestCodec_RoundTrip fails if a decoded value differs from the encoded value.
+func TestCodec_RoundTrip(t *testing.T) {
 	var e Encoder
 	start := e.Begin()
 	e.Int(-7)
@@ -32,25 +33,26 @@ func TestCodec(t *testing.T) {
 	if s, v := d.String(), d.Strings(); s != "päth" || !reflect.DeepEqual(v, []string{"a", ""}) {
 		t.Error(s, v)
 	}
-	if v := d.acls(); len(v) != 1 || v[0].ID != "anyone" || d.Err() != nil || d.Len() != 0 {
+	if v := d.readACLs(); len(v) != 1 || v[0].ID != "anyone" || d.Err() != nil || d.Len() != 0 {
 		t.Error(v, d.Err(), d.Len())
 	}
 	if d.Int(); d.Err() == nil {
-		t.Error("read past the end")
+		t.Error("no error after the end of the packet")
 	}
 }
 
-// Lengths that do not fit must not make the decoder allocate.
-func TestCodecLengths(t *testing.T) {
+// TestDecoder_InvalidLengths fails if the decoder allocates memory for a length that is greater
+// than the packet.
+func TestDecoder_InvalidLengths(t *testing.T) {
 	for _, b := range []string{"\x7f\xff\xff\xff", "\xff\xff\xff\xfe", "\x00\x00\x00\x09abc"} {
 		for _, f := range []func(*Decoder){
-			func(d *Decoder) { d.Buffer() }, func(d *Decoder) { _ = d.String() }, func(d *Decoder) { d.Strings() }, func(d *Decoder) { d.acls() },
+			func(d *Decoder) { d.Buffer() }, func(d *Decoder) { _ = d.String() }, func(d *Decoder) { d.Strings() }, func(d *Decoder) { d.readACLs() },
 		} {
 			if n := testing.AllocsPerRun(1, func() {
 				d := NewDecoder([]byte(b))
 				f(&d)
 				if d.Err() == nil {
-					t.Errorf("%q was read", b)
+					t.Errorf("no error for %q", b)
 				}
 			}); n > 2 {
 				t.Errorf("%v allocations", n)
@@ -59,8 +61,8 @@ func TestCodecLengths(t *testing.T) {
 	}
 }
 
-// FuzzRequest decodes anything as any request: it must not panic, nor make more
-// of it than there is.
+// FuzzRequest fails if the decoder panics, changes its input, or returns more data than the input
+// contains.
 func FuzzRequest(f *testing.F) {
 	for op := range opNames {
 		f.Add(int32(op), []byte("\x00\x00\x00\x02/a\x00\x00\x00\x01x\x00\x00\x00\x00\x00\x00\x00\x00"))
@@ -72,12 +74,12 @@ func FuzzRequest(f *testing.F) {
 		r, err := d.ReadRequest(Header{Op: Op(op)})
 		size := len(r.Path) + len(r.Data) + len(r.Scheme) + 9*len(r.Ops) + 4*(len(r.DataW)+len(r.ExistW)+len(r.ChildW)+len(r.Persistent)+len(r.Recursive)) + 12*len(r.ACL)
 		if err == nil && size > len(b) {
-			t.Errorf("%d bytes became %d", len(b), size)
+			t.Errorf("%d bytes were decoded to %d", len(b), size)
 		}
 		if !bytes.Equal(in, b) {
-			t.Error("the input changed")
+			t.Error("the input was changed")
 		}
 		d = NewDecoder(b)
-		d.ConnectRequest()
+		d.ReadConnectRequest()
 	})
 }
