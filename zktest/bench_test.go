@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// benchClients runs f for b.N calls, spread over 16 clients.
+// benchClients calls f b.N times from 16 clients.
 func benchClients(b *testing.B, tcp bool, f func(c *zk.Conn, client, i int) error) {
 	const clients = 16
 	s := zktest.Start(b)
@@ -97,8 +97,8 @@ func BenchmarkStartTCP(b *testing.B) {
 	}
 }
 
-// BenchmarkRaw is the server with clients that cost little: 16 of them, one or 16
-// requests of each in flight.
+// BenchmarkRaw measures the server with 16 clients that have little overhead, and with one or 16
+// requests of each client in flight.
 func BenchmarkRaw(b *testing.B) {
 	read := func(e *wire.Encoder, k, i int) {
 		e.Int(int32(i))

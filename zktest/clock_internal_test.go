@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestManualClockOnlyGoesOn: what falls due may itself turn the clock further.
-func TestManualClockOnlyGoesOn(t *testing.T) {
+// TestManualClock_AdvanceInTimer fails if the clock moves back because a timer has advanced it.
+func TestManualClock_AdvanceInTimer(t *testing.T) {
 	start := time.Now()
 	c := &manualClock{t: start}
 	c.startTimer(time.Second, func() { c.advance(10 * time.Second) })

@@ -10,7 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestManualClock(t *testing.T) {
+// TestManualClock_Advance fails if sessions, TTL nodes or containers expire at the wrong time.
+func TestManualClock_Advance(t *testing.T) {
 	s := zktest.Start(t, zktest.WithManualClock(), zktest.WithTick(time.Second))
 	a, _ := connect(t, s, 10*time.Second)
 	mustCreate(t, a, "/e", "", zk.FlagEphemeral)
@@ -31,18 +32,18 @@ func TestManualClock(t *testing.T) {
 	}
 	left := s.Sessions()[0].ExpiresIn
 	if left < 10*time.Second || left > 11*time.Second {
-		t.Errorf("%v are left", left)
+		t.Errorf("the session expires in %v", left)
 	}
 	s.Advance(left - time.Millisecond)
 	if n := len(s.Sessions()); n != 2 {
-		t.Fatalf("%d sessions a moment before", n)
+		t.Fatalf("%d sessions before the expiry", n)
 	}
 	s.Advance(time.Millisecond)
 	if ids := s.Sessions(); len(ids) != 1 || ids[0].ID != b.SessionID() {
 		t.Errorf("sessions %+v", ids)
 	}
 	<-gone
-	if _, _, err := b.Get("/ttl"); err != nil { // which also keeps b alive
+	if _, _, err := b.Get("/ttl"); err != nil { // extends the session of b as well
 		t.Error(err)
 	}
 	s.Advance(50 * time.Second)

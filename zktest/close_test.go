@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Close ends at once, whatever the state of things.
-func TestCloseInAnyState(t *testing.T) {
+// TestClose_DuringFault fails if Close waits for the end of a fault.
+func TestClose_DuringFault(t *testing.T) {
 	for name, fault := range map[string]func(*zktest.Server){
 		"paused":     (*zktest.Server).Pause,
 		"partition":  func(s *zktest.Server) { s.Partition() },
@@ -44,8 +44,8 @@ func TestCloseInAnyState(t *testing.T) {
 	}
 }
 
-// TestAfterClose: nothing changes any more, and what is there can be looked at.
-func TestAfterClose(t *testing.T) {
+// TestClose_KeepsState fails if a method changes the state after Close.
+func TestClose_KeepsState(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 10*time.Second)
 	mustCreate(t, c, "/a", "x", 0)

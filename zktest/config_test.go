@@ -11,8 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Curator replaces its list of servers by the addresses in /zookeeper/config.
-func TestConfigListsTheListeners(t *testing.T) {
+// TestConfig_ListsListeners fails if /zookeeper/config does not contain the addresses of listeners:
+// Curator replaces its list of servers by them.
+func TestConfig_ListsListeners(t *testing.T) {
 	ens := zktest.Cluster(t, 3)
 	c, _, err := ens.Connect(10 * time.Second)
 	require.NoError(t, err)
@@ -23,7 +24,7 @@ func TestConfigListsTheListeners(t *testing.T) {
 	}
 	require.True(t, strings.HasPrefix(config(), "server.1=zk1:2888:3888:participant;0.0.0.0:2181\nserver.2="), config())
 
-	ens.Server(0).Partition() // whose clients read an earlier state
+	ens.Server(0).Partition() // its clients read an earlier state
 	first := ens.Server(1).Addr()
 	addrs := ens.Addrs()
 	require.Equal(t, first, addrs[1])
@@ -40,7 +41,8 @@ func TestConfigListsTheListeners(t *testing.T) {
 	require.Contains(t, config(), addrs[2])
 }
 
-func TestConfigOnAllInterfaces(t *testing.T) {
+// TestConfig_AllInterfaces fails if the host of a listener on all interfaces is not usable.
+func TestConfig_AllInterfaces(t *testing.T) {
 	ens := zktest.Cluster(t, 2, zktest.WithAddr("0.0.0.0:0"))
 	_, port, err := net.SplitHostPort(ens.Addrs()[0])
 	require.NoError(t, err)

@@ -10,7 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestSetSequence(t *testing.T) {
+// TestSetSequence_Overflow fails if sequence numbers differ from those of a real server.
+func TestSetSequence_Overflow(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 10*time.Second)
 	mustCreate(t, c, "/q", "", 0)
@@ -24,7 +25,7 @@ func TestSetSequence(t *testing.T) {
 		t.Error(p)
 	}
 	if _, err := c.Create("/q/n-", nil, zk.FlagSequence, open); err != zk.ErrNodeExists {
-		t.Errorf("after the largest: %v", err)
+		t.Errorf("after the greatest number: %v", err)
 	}
 	if err := s.SetSequence("/q", -5); err != nil {
 		t.Fatal(err)

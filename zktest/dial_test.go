@@ -11,7 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestConnectAfterClose(t *testing.T) {
+// TestConnect_AfterClose fails if Connect or Listen succeed after Close.
+func TestConnect_AfterClose(t *testing.T) {
 	s, err := zktest.New()
 	if err != nil {
 		t.Fatal(err)
@@ -19,16 +20,16 @@ func TestConnectAfterClose(t *testing.T) {
 	s.Close()
 	s.Close()
 	if _, _, err := s.Connect(time.Second); err == nil {
-		t.Error("no error")
+		t.Error("Connect succeeds")
 	}
 	if _, err := s.Listen(); err == nil {
-		t.Error("it listens")
+		t.Error("Listen succeeds")
 	}
 }
 
-// TestCloseWhileConnecting: Close also closes clients that come at the last moment;
-// one that was forgotten would go on dialing.
-func TestCloseWhileConnecting(t *testing.T) {
+// TestConnect_DuringClose fails if Close does not close a client that connects at the same time: the
+// client would continue to dial.
+func TestConnect_DuringClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 20 {
 			s, err := zktest.New()

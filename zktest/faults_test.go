@@ -11,7 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestDropKeepsSessionAndWatches(t *testing.T) {
+// TestDropConnections_KeepsSession fails if a client loses its session or its watches.
+func TestDropConnections_KeepsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, events := connect(t, s, 10*time.Second)
@@ -35,21 +36,21 @@ func TestDropKeepsSessionAndWatches(t *testing.T) {
 		if n := len(s.Watches()); n != 0 {
 			t.Errorf("%d watches without a connection", n)
 		}
-		if _, err := b.Set("/w", nil, -1); err != nil { // while a is away
+		if _, err := b.Set("/w", nil, -1); err != nil { // while a is disconnected
 			t.Fatal(err)
 		}
 		gate.Remove()
 		waitState(t, events, zk.StateHasSession)
-		synctest.Wait() // the client reads its last zxid unguarded while it sets its watches again
+		synctest.Wait() // the client library reads its last zxid without a lock while it sets its watches again
 		if ev := <-set; ev.Type != zk.EventNodeDataChanged {
-			t.Errorf("missed change: %+v", ev)
+			t.Errorf("event of a change during the disconnection: %+v", ev)
 		}
 		mustCreate(t, b, "/later", "", 0)
 		if ev := <-later; ev.Type != zk.EventNodeCreated {
-			t.Errorf("later: %+v", ev)
+			t.Errorf("event after the reconnect: %+v", ev)
 		}
 		if _, stat, err := a.Exists("/e"); err != nil || stat.EphemeralOwner != id || a.SessionID() != id {
-			t.Errorf("the session is not the same: %v %v", stat, err)
+			t.Errorf("the session has changed: %v %v", stat, err)
 		}
 		if n := s.Log().Session(id).Count(zktest.OpSetWatches); n != 1 {
 			t.Errorf("%d setWatches", n)
@@ -57,7 +58,9 @@ func TestDropKeepsSessionAndWatches(t *testing.T) {
 	})
 }
 
-func TestBlackhole(t *testing.T) {
+// TestBlackhole_Expiry fails if packets pass in the direction of the black hole, or are stopped in the
+// other direction.
+func TestBlackhole_Expiry(t *testing.T) {
 	for _, dir := range []zktest.Direction{zktest.ToServer, zktest.ToClient, zktest.BothWays} {
 		synctest.Test(t, func(t *testing.T) {
 			s := zktest.Start(t)
@@ -71,7 +74,7 @@ func TestBlackhole(t *testing.T) {
 			start := time.Now()
 			s.Blackhole(dir, a.SessionID())
 			waitState(t, events, zk.StateDisconnected)
-			// go-zookeeper notices after 2/3 of the timeout, counted from the last packet.
+			// go-zookeeper closes the connection 2/3 of the timeout after the last packet.
 			if d := time.Since(start); d < 2*time.Second || d > 4*time.Second {
 				t.Errorf("direction %d: disconnected after %v", dir, d)
 			}
@@ -86,29 +89,30 @@ func TestBlackhole(t *testing.T) {
 	}
 }
 
-// A black hole for a session is for the connection that it has; a hook keeps the
-// client from making another one.
-func TestBlackholeOfOneConnection(t *testing.T) {
-	for _, keepOut := range []bool{false, true} {
+// TestBlackhole_OneConnection fails if a black hole for a session affects its next connection, or if
+// a hook does not prevent that connection.
+func TestBlackhole_OneConnection(t *testing.T) {
+	for _, rejectConnects := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := zktest.Start(t)
 			a, events := connect(t, s, 6*time.Second)
 			id := a.SessionID()
-			if keepOut {
+			if rejectConnects {
 				s.Before(zktest.Match{Op: zktest.OpConnect, Session: id}, zktest.Cut)
 			}
 			s.Blackhole(zktest.BothWays, id)
 			waitState(t, events, zk.StateDisconnected)
 			time.Sleep(30 * time.Second)
-			back := a.State() == zk.StateHasSession && a.SessionID() == id
-			if alive := len(s.Sessions()) == 1; back == keepOut || alive == keepOut {
-				t.Errorf("kept out %v: back %v, alive %v", keepOut, back, alive)
+			reconnected := a.State() == zk.StateHasSession && a.SessionID() == id
+			if alive := len(s.Sessions()) == 1; reconnected == rejectConnects || alive == rejectConnects {
+				t.Errorf("rejected %v: reconnected %v, session exists %v", rejectConnects, reconnected, alive)
 			}
 		})
 	}
 }
 
-func TestBlackholeHealsInTime(t *testing.T) {
+// TestBlackhole_HealDelivers fails if packets that were stopped are lost.
+func TestBlackhole_HealDelivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 30*time.Second)
@@ -120,11 +124,11 @@ func TestBlackholeHealsInTime(t *testing.T) {
 		}()
 		synctest.Wait()
 		if !strings.Contains(s.Tree(), "  a\n") {
-			t.Error("the request did not arrive")
+			t.Error("the request was not applied")
 		}
 		s.Heal()
 		if err := <-done; err != nil {
-			t.Errorf("the answer that was held up: %v", err)
+			t.Errorf("after Heal: %v", err)
 		}
 		s.Blackhole(zktest.ToServer)
 		go func() {
@@ -133,7 +137,7 @@ func TestBlackholeHealsInTime(t *testing.T) {
 		}()
 		synctest.Wait()
 		if strings.Contains(s.Tree(), "  b\n") {
-			t.Error("the request did arrive")
+			t.Error("the request was applied")
 		}
 		s.Heal()
 		if err := <-done; err != nil {
@@ -142,7 +146,9 @@ func TestBlackholeHealsInTime(t *testing.T) {
 	})
 }
 
-func TestDelay(t *testing.T) {
+// TestDelay_Latency fails if a delay is wrong, or if requests that are in flight together wait for
+// each other.
+func TestDelay_Latency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 30*time.Second)
@@ -153,7 +159,7 @@ func TestDelay(t *testing.T) {
 		if d := time.Since(start); d != 50*time.Millisecond {
 			t.Errorf("a round trip takes %v", d)
 		}
-		// Packets on their way do not wait for each other.
+		// Packets in transit do not wait for each other.
 		start = time.Now()
 		done := make(chan error)
 		for range 10 {
@@ -168,12 +174,12 @@ func TestDelay(t *testing.T) {
 			}
 		}
 		if d := time.Since(start); d != 50*time.Millisecond {
-			t.Errorf("ten at once take %v", d)
+			t.Errorf("ten requests take %v", d)
 		}
 		s.Delay(zktest.BothWays, 0)
 		start = time.Now()
 		if _, _, err := c.Get("/a"); err != nil || time.Since(start) != 0 {
-			t.Errorf("after all: %v, %v", err, time.Since(start))
+			t.Errorf("without a delay: %v, %v", err, time.Since(start))
 		}
 	})
 }

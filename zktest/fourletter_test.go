@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestFaultsHoldWords: four-letter words are subject to faults as packets are.
-func TestFaultsHoldWords(t *testing.T) {
+// TestFourLetter_DuringFault fails if faults have no effect on four-letter words.
+func TestFourLetter_DuringFault(t *testing.T) {
 	for name, fault := range map[string]struct{ begin, end func(*zktest.Server) }{
 		"black hole": {func(s *zktest.Server) { s.Blackhole(zktest.ToServer) }, func(s *zktest.Server) { s.Heal() }},
 		"pause":      {(*zktest.Server).Pause, (*zktest.Server).Resume},
@@ -32,7 +32,7 @@ func TestFaultsHoldWords(t *testing.T) {
 			if _, err := nc.Write([]byte("ruok")); err != nil {
 				t.Fatal(err)
 			}
-			nc.SetReadDeadline(time.Now().Add(9 * time.Second)) // later the server closes a silent connection
+			nc.SetReadDeadline(time.Now().Add(9 * time.Second)) // after 10 s the server closes the connection
 			if n, err := nc.Read(make([]byte, 8)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%s: %d bytes, %v", name, n, err)
 			}
@@ -45,8 +45,8 @@ func TestFaultsHoldWords(t *testing.T) {
 	}
 }
 
-// Tools read the port of a server from the answer to conf.
-func TestConfWord(t *testing.T) {
+// TestFourLetter_Conf fails if the answer to conf lacks the port, which tools read there.
+func TestFourLetter_Conf(t *testing.T) {
 	ens := zktest.Cluster(t, 2)
 	for i, addr := range ens.Addrs() {
 		nc, err := net.Dial("tcp", addr)

@@ -13,21 +13,22 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestTimeoutNegotiation(t *testing.T) {
+// TestHandshake_Timeout fails if a session timeout is not limited.
+func TestHandshake_Timeout(t *testing.T) {
 	s := zktest.Start(t, zktest.WithSessionTimeouts(2*time.Second, 5*time.Second))
-	for ask, want := range map[time.Duration]time.Duration{
+	for request, want := range map[time.Duration]time.Duration{
 		time.Second: 2 * time.Second, 3 * time.Second: 3 * time.Second, time.Hour: 5 * time.Second,
 	} {
-		c, _ := connect(t, s, ask)
+		c, _ := connect(t, s, request)
 		all := s.Sessions()
 		i := slices.IndexFunc(all, func(x zktest.Session) bool { return x.ID == c.SessionID() })
 		if all[i].Timeout != want {
-			t.Errorf("%v becomes %v", ask, all[i].Timeout)
+			t.Errorf("timeout %v for a request of %v", all[i].Timeout, request)
 		}
 	}
 }
 
-// handshake is a packet that asks for a session.
+// handshake returns a handshake that requests a new session.
 func handshake() []byte {
 	b := make([]byte, 48)
 	binary.BigEndian.PutUint32(b, 44)
@@ -36,8 +37,8 @@ func handshake() []byte {
 	return b
 }
 
-// A server closes a connection on which no handshake arrives within 10 s.
-func TestConnectionWithoutHandshake(t *testing.T) {
+// TestHandshake_Missing fails if a connection without a handshake is not closed after 10 s.
+func TestHandshake_Missing(t *testing.T) {
 	for name, sent := range map[string][]byte{"silent": nil, "half a handshake": handshake()[:20]} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -83,8 +84,8 @@ func TestConnectionWithoutHandshake(t *testing.T) {
 	})
 }
 
-// Servers that start at the same time have different sessions.
-func TestServersOfABubbleHaveDifferentSessions(t *testing.T) {
+// TestSession_IDsInBubble fails if servers that start at the same time assign the same session ID.
+func TestSession_IDsInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := zktest.Start(t), zktest.Start(t)
 		ca, _ := connect(t, a, 10*time.Second)

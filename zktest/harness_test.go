@@ -12,8 +12,8 @@ import (
 
 func connectFrom(t *testing.T, c *zktest.Ensemble, server int, timeout time.Duration) (*zk.Conn, <-chan zk.Event) {
 	t.Helper()
-	events, tell := allEvents()
-	conn, _, err := c.ConnectFrom(server, timeout, tell)
+	events, option := allEvents()
+	conn, _, err := c.ConnectFrom(server, timeout, option)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,18 +23,18 @@ func connectFrom(t *testing.T, c *zktest.Ensemble, server int, timeout time.Dura
 
 var open = zk.WorldACL(zk.PermAll)
 
-// allEvents is the client's events without loss: its own channel holds six, and a
-// client that is refused fills that with attempts.
+// allEvents returns a channel that receives all events of a client, and the option for it. The
+// client's own channel has a capacity of six, which the connection attempts of a refused client fill.
 func allEvents() (<-chan zk.Event, func(*zk.Conn)) {
 	events := make(chan zk.Event, 10000)
 	return events, zk.WithEventCallback(func(ev zk.Event) { events <- ev })
 }
 
-// connect gives a client with a session.
+// connect returns a client that has a session.
 func connect(t *testing.T, s *zktest.Server, timeout time.Duration) (*zk.Conn, <-chan zk.Event) {
 	t.Helper()
-	events, tell := allEvents()
-	c, _, err := s.Connect(timeout, tell)
+	events, option := allEvents()
+	c, _, err := s.Connect(timeout, option)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,18 +44,18 @@ func connect(t *testing.T, s *zktest.Server, timeout time.Duration) (*zk.Conn, <
 
 func waitState(t *testing.T, events <-chan zk.Event, want zk.State) {
 	t.Helper()
-	late := time.After(time.Minute)
+	limit := time.After(time.Minute)
 	for {
 		select {
 		case ev, ok := <-events:
 			if !ok {
-				t.Fatalf("the client ended before it was %v", want)
+				t.Fatalf("the client was closed before the state %v", want)
 			}
 			if ev.Type == zk.EventSession && ev.State == want {
 				return
 			}
-		case <-late:
-			t.Fatalf("not %v after a minute", want)
+		case <-limit:
+			t.Fatalf("no state %v within a minute", want)
 		}
 	}
 }

@@ -11,7 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestHookCountsAndMatches(t *testing.T) {
+// TestHook_Match fails if a hook runs for a request that does not match, or more often than once with
+// Nth.
+func TestHook_Match(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, _ := connect(t, s, 10*time.Second)
@@ -44,7 +46,7 @@ func TestHookCountsAndMatches(t *testing.T) {
 		}
 		<-h.Ran()
 		if n != 1 {
-			t.Errorf("a hook for the third ran %d times", n)
+			t.Errorf("a hook for the third request ran %d times", n)
 		}
 		removed := s.Before(zktest.Match{}, zktest.Cut)
 		removed.Remove()
@@ -54,9 +56,9 @@ func TestHookCountsAndMatches(t *testing.T) {
 	})
 }
 
-// A hook may do anything to the server, and what the client is told meanwhile
-// comes after the answer.
-func TestHookActsOnServer(t *testing.T) {
+// TestHook_ChangesServer fails if a hook cannot change the server, or if the client receives the
+// event of that change before the reply.
+func TestHook_ChangesServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, _ := connect(t, s, 10*time.Second)
@@ -81,7 +83,9 @@ func TestHookActsOnServer(t *testing.T) {
 	})
 }
 
-func TestHookAnswers(t *testing.T) {
+// TestHook_Fail fails if the client does not receive the error of the hook, or the log has a wrong
+// fate.
+func TestHook_Fail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, events := connect(t, s, 10*time.Second)
@@ -90,7 +94,7 @@ func TestHookAnswers(t *testing.T) {
 			t.Error(err)
 		}
 		if ok, _, err := c.Exists("/a"); !ok || err != nil {
-			t.Errorf("it was to be applied: %v %v", ok, err)
+			t.Errorf("the create was not applied: %v %v", ok, err)
 		}
 		s.Before(zktest.Match{Op: zktest.OpDelete, Nth: 1}, zktest.Fail(zktest.Code(-127)))
 		if err := c.Delete("/a", -1); err == nil || err.Error() != "unknown error: -127" {
@@ -105,7 +109,7 @@ func TestHookAnswers(t *testing.T) {
 		s.DropConnections()
 		waitState(t, events, zk.StateHasSession)
 		if c.SessionID() != id {
-			t.Error("the session is another one")
+			t.Error("the session has changed")
 		}
 		log := s.Log()
 		fates := map[zktest.Fate]int{}
@@ -113,13 +117,13 @@ func TestHookAnswers(t *testing.T) {
 			fates[x.Fate]++
 		}
 		if fates[zktest.Failed] != 3 || fates[zktest.CutAfter] != 1 {
-			t.Errorf("the log says\n%v", log)
+			t.Errorf("unexpected log:\n%v", log)
 		}
 	})
 }
 
-// While a hook takes its time the client waits, and others do not.
-func TestHookBlocks(t *testing.T) {
+// TestHook_Blocks fails if a hook that blocks delays another client.
+func TestHook_Blocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, _ := connect(t, s, 30*time.Second)
@@ -138,12 +142,14 @@ func TestHookBlocks(t *testing.T) {
 		mustCreate(t, b, "/a", "b", 0)
 		close(release)
 		if err := <-done; err != zk.ErrNodeExists {
-			t.Errorf("the one that waited: %v", err)
+			t.Errorf("create after the hook: %v", err)
 		}
 	})
 }
 
-func TestLostReply(t *testing.T) {
+// TestHook_Cut fails if a request is applied although a Before hook cuts the connection, or is not
+// applied before an After hook does.
+func TestHook_Cut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, events := connect(t, s, 10*time.Second)
@@ -156,7 +162,7 @@ func TestLostReply(t *testing.T) {
 		<-h.Ran()
 		waitState(t, events, zk.StateHasSession)
 		if ok, _, err := c.Exists("/third"); !ok || err != nil {
-			t.Errorf("it was not applied: %v %v", ok, err)
+			t.Errorf("the create was not applied: %v %v", ok, err)
 		}
 		s.Before(zktest.Match{Op: zktest.OpCreate, Path: "/four*", Nth: 1}, zktest.Cut)
 		if _, err := c.Create("/fourth", nil, 0, open); err != zk.ErrConnectionClosed {
@@ -164,7 +170,7 @@ func TestLostReply(t *testing.T) {
 		}
 		waitState(t, events, zk.StateHasSession)
 		if ok, _, err := c.Exists("/fourth"); ok || err != nil {
-			t.Errorf("it was applied: %v %v", ok, err)
+			t.Errorf("the create was applied: %v %v", ok, err)
 		}
 		s.Before(zktest.Match{Op: zktest.OpGetData}, zktest.Fail(zk.ErrNoAuth))
 		if _, _, err := c.Get("/first"); err != zk.ErrNoAuth {
@@ -173,8 +179,8 @@ func TestLostReply(t *testing.T) {
 	})
 }
 
-// A hook may keep the answer to the end of a session, too.
-func TestHookOnCloseSession(t *testing.T) {
+// TestHook_CloseSession fails if a hook cannot delay the reply to closeSession.
+func TestHook_CloseSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 10*time.Second)
@@ -193,7 +199,7 @@ func TestHookOnCloseSession(t *testing.T) {
 			t.Errorf("%d sessions", n)
 		}
 		if n := s.Log().Count(zktest.OpCloseSession); n != 1 {
-			t.Errorf("%d entries for the end of one session", n)
+			t.Errorf("%d log entries for one closed session", n)
 		}
 	})
 }

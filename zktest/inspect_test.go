@@ -11,7 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestInstruments(t *testing.T) {
+// TestInspect_Methods fails if a method that returns the state or the log is wrong.
+func TestInspect_Methods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, _ := connect(t, s, 10*time.Second)
@@ -28,7 +29,7 @@ func TestInstruments(t *testing.T) {
 		}
 		want := fmt.Sprintf("/\n  l\n    n-0000000000 \"a\" ephemeral=0x%x\n    n-0000000001 \"b\\x00\" ephemeral=0x%x\n", a.SessionID(), b.SessionID())
 		if got := s.Tree(); got != want {
-			t.Errorf("tree\n%s, not\n%s", got, want)
+			t.Errorf("tree\n%s, want\n%s", got, want)
 		}
 		if w := s.Watches(); len(w) != 2 || w[0] != (zktest.Watch{Session: b.SessionID(), Path: "/l", Kind: zktest.ChildWatch}) ||
 			w[1] != (zktest.Watch{Session: b.SessionID(), Path: "/l/n-0000000000", Kind: zktest.DataWatch}) {
@@ -55,7 +56,7 @@ func TestInstruments(t *testing.T) {
 			t.Errorf("%d entries", n)
 		}
 		if len(s.Watches()) != 0 {
-			t.Errorf("watches are left: %+v", s.Watches())
+			t.Errorf("watches that have fired: %+v", s.Watches())
 		}
 	})
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestRefuseOverTCP(t *testing.T) {
+// TestRefuse_Listener fails if a refusing server accepts TCP connections, or its port changes.
+func TestRefuse_Listener(t *testing.T) {
 	s := zktest.Start(t)
 	addr := s.Addr()
 	s.Refuse(true)
 	if nc, err := net.Dial("tcp", addr); err == nil {
 		nc.Close()
-		t.Error("it accepts")
+		t.Error("the server accepts a connection")
 	}
 	s.Refuse(false)
 	c, events, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false), zk.WithHostProvider(zktest.HostProvider()))
@@ -28,12 +29,12 @@ func TestRefuseOverTCP(t *testing.T) {
 	defer c.Close()
 	waitState(t, events, zk.StateHasSession)
 	if s.Addr() != addr {
-		t.Errorf("%s became %s", addr, s.Addr())
+		t.Errorf("address %s after %s", s.Addr(), addr)
 	}
 }
 
-// The addresses of an ensemble can be chosen: server 1 cannot listen where this test does.
-func TestAddressesOfAnEnsemble(t *testing.T) {
+// TestListen_ChosenAddresses fails if an address of WithAddr is ignored.
+func TestListen_ChosenAddresses(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer ln.Close()
@@ -43,7 +44,7 @@ func TestAddressesOfAnEnsemble(t *testing.T) {
 	_, err = ens.Server(0).Listen()
 	require.ErrorContains(t, err, ln.Addr().String())
 
-	// A server that is stopped when the ports are opened opens its own when it starts.
+	// A server that is stopped when the ports are opened opens its port when it starts.
 	other := zktest.Cluster(t, 3)
 	other.Server(2).Stop()
 	addr := other.Addrs()[2]
@@ -55,7 +56,8 @@ func TestAddressesOfAnEnsemble(t *testing.T) {
 	nc.Close()
 }
 
-func TestClusterOverTCP(t *testing.T) {
+// TestListen_Cluster fails if a client cannot connect to an ensemble over TCP.
+func TestListen_Cluster(t *testing.T) {
 	e := zktest.Cluster(t, 3)
 	c, events, err := zk.Connect(e.Addrs(), 10*time.Second, zk.WithLogInfo(false))
 	if err != nil {

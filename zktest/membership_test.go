@@ -11,7 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestClusterFailOver(t *testing.T) {
+// TestCluster_FailOver fails if a client does not keep its session and its watches when its server
+// stops.
+func TestCluster_FailOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.Cluster(t, 3)
 		a, events := connectFrom(t, e, 0, 10*time.Second)
@@ -21,7 +23,7 @@ func TestClusterFailOver(t *testing.T) {
 		}
 		mustCreate(t, a, "/e", "", zk.FlagEphemeral)
 		if ok, _, err := b.Exists("/e"); !ok || err != nil {
-			t.Errorf("the other server: %v %v", ok, err)
+			t.Errorf("read from the other server: %v %v", ok, err)
 		}
 		_, _, ch, err := a.ExistsW("/x")
 		if err != nil {
@@ -30,12 +32,12 @@ func TestClusterFailOver(t *testing.T) {
 		id := a.SessionID()
 		e.Server(0).Stop()
 		waitState(t, events, zk.StateHasSession)
-		synctest.Wait() // the client reads its last zxid unguarded while it sets its watches again
+		synctest.Wait() // the client library reads its last zxid without a lock while it sets its watches again
 		if a.Server() == e.Server(0).Name() || a.SessionID() != id {
-			t.Errorf("now at %s", a.Server())
+			t.Errorf("connected to %s", a.Server())
 		}
 		if ok, _, err := a.Exists("/e"); !ok || err != nil {
-			t.Errorf("the ephemeral node: %v %v", ok, err)
+			t.Errorf("the ephemeral znode: %v %v", ok, err)
 		}
 		mustCreate(t, b, "/x", "", 0)
 		if ev := <-ch; ev.Type != zk.EventNodeCreated {
@@ -44,12 +46,14 @@ func TestClusterFailOver(t *testing.T) {
 		e.Server(0).Restart(zktest.KeepTree)
 		c, _ := connectFrom(t, e, 0, 10*time.Second)
 		if ok, _, err := c.Exists("/x"); !ok || err != nil || c.Server() != e.Server(0).Name() {
-			t.Errorf("the server that is back: %v %v", ok, err)
+			t.Errorf("read from the restarted server: %v %v", ok, err)
 		}
 	})
 }
 
-func TestClusterLeaderLost(t *testing.T) {
+// TestCluster_LeaderPartitioned fails if the others do not elect a leader with a new epoch, or the old
+// leader does not catch up afterwards.
+func TestCluster_LeaderPartitioned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.Cluster(t, 3)
 		a, events := connectFrom(t, e, 0, 10*time.Second)
@@ -67,22 +71,23 @@ func TestClusterLeaderLost(t *testing.T) {
 			t.Errorf("zxid 0x%x after 0x%x: no new epoch", z, before)
 		}
 		if strings.Contains(old.Tree(), "x\n") {
-			t.Error("the server that is cut off knows the news")
+			t.Error("the server that is cut off has a later write")
 		}
 		old.Heal()
 		if !strings.Contains(old.Tree(), "x\n") || old.Tree() != e.Tree() {
-			t.Errorf("healed:\n%s", old.Tree())
+			t.Errorf("after Heal:\n%s", old.Tree())
 		}
 	})
 }
 
-// Servers that are cut off might be alive: whoever is alone answers reads and no
-// writes. It knows at once of servers that have stopped, and closes.
-func TestClusterWithoutMajority(t *testing.T) {
+// TestCluster_WithoutMajority fails if a server without a majority accepts writes or expires sessions.
+// A server whose peers are cut off or paused serves reads; a server whose peers have stopped
+// disconnects its clients.
+func TestCluster_WithoutMajority(t *testing.T) {
 	for name, lose := range map[string]func(*zktest.Server){
-		"silent": func(s *zktest.Server) { s.Partition() },
-		"paused": func(s *zktest.Server) { s.Pause() },
-		"known":  (*zktest.Server).Stop,
+		"cut off": func(s *zktest.Server) { s.Partition() },
+		"paused":  func(s *zktest.Server) { s.Pause() },
+		"stopped": (*zktest.Server).Stop,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			e := zktest.Cluster(t, 3)
@@ -91,7 +96,7 @@ func TestClusterWithoutMajority(t *testing.T) {
 			id := a.SessionID()
 			lose(e.Server(1))
 			lose(e.Server(2))
-			if name == "known" {
+			if name == "stopped" {
 				waitState(t, events, zk.StateDisconnected)
 				time.Sleep(time.Minute)
 				if n := e.Server(0).Connections(); n != 0 || a.State() == zk.StateHasSession {
@@ -103,7 +108,7 @@ func TestClusterWithoutMajority(t *testing.T) {
 					t.Errorf("%s: a read: %v %v", name, ok, err)
 				}
 			}
-			time.Sleep(10 * time.Minute) // no leader, nobody's session ends
+			time.Sleep(10 * time.Minute) // without a leader no session expires
 			if n := len(e.Server(0).Sessions()); n != 1 {
 				t.Errorf("%s: %d sessions", name, n)
 			}
@@ -118,8 +123,8 @@ func TestClusterWithoutMajority(t *testing.T) {
 	}
 }
 
-// After the sync limit a follower that is cut off sends its clients away.
-func TestClusterSyncLimit(t *testing.T) {
+// TestCluster_SyncLimit fails if a follower that is cut off keeps its clients for longer.
+func TestCluster_SyncLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.Cluster(t, 3, zktest.WithSyncLimit(10*time.Second))
 		a, events := connectFrom(t, e, 0, 30*time.Second)
@@ -127,16 +132,16 @@ func TestClusterSyncLimit(t *testing.T) {
 		e.Server(0).Partition()
 		waitState(t, events, zk.StateDisconnected)
 		if d := time.Since(start); d != 10*time.Second {
-			t.Errorf("it gave up after %v", d)
+			t.Errorf("disconnected after %v", d)
 		}
 		waitState(t, events, zk.StateHasSession)
 		if a.Server() == e.Server(0).Name() {
-			t.Error("it took the client back")
+			t.Error("the client has connected to the same server")
 		}
 		e.Server(0).Heal()
 		b, _ := connectFrom(t, e, 0, 30*time.Second)
 		if b.Server() != e.Server(0).Name() {
-			t.Error("it is not back")
+			t.Error("the server rejects clients after Heal")
 		}
 	})
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestMemory(t *testing.T) {
+// TestMemory_Znodes fails if znodes need too much memory.
+func TestMemory_Znodes(t *testing.T) {
 	if used := heapOf100k(t); used > 100e6 {
 		t.Errorf("100,000 znodes take %d bytes", used)
 	}
@@ -47,7 +48,7 @@ func heapOf100k(tb testing.TB) uint64 {
 	return used
 }
 
-// BenchmarkMemory reports what a znode takes, of 100,000 with 32 bytes of data.
+// BenchmarkMemory reports the memory of 100,000 znodes with 32 bytes of data each.
 func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
 		b.ReportMetric(float64(heapOf100k(b))/1e6, "MB/100k-znodes")

@@ -9,9 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// TestMultiReadTooLarge: a small packet that asks for more than can be sent closes
-// its connection.
-func TestMultiReadTooLarge(t *testing.T) {
+// TestMultiRead_TooLarge fails if the server tries to send more than the limit: a small packet can
+// request the same large znode many times.
+func TestMultiRead_TooLarge(t *testing.T) {
 	s := zktest.Start(t)
 	c := newRawClient(t, s, false)
 	c.send(t, create("/large", slices.Repeat([]byte("x"), 1_000_000)))

@@ -10,7 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestWithoutTTL(t *testing.T) {
+// TestWithoutTTL_Create fails if TTL nodes can be created.
+func TestWithoutTTL_Create(t *testing.T) {
 	s := zktest.Start(t, zktest.WithoutTTL())
 	c, _ := connect(t, s, 10*time.Second)
 	if _, err := c.CreateTTL("/ttl", nil, zk.FlagTTL, open, time.Hour); err == nil || !strings.Contains(err.Error(), "-6") {
@@ -19,7 +20,8 @@ func TestWithoutTTL(t *testing.T) {
 	mustCreate(t, c, "/a", "", 0)
 }
 
-func TestOptionsThatMakeNoSense(t *testing.T) {
+// TestOptions_Invalid fails if an invalid option is accepted.
+func TestOptions_Invalid(t *testing.T) {
 	for _, o := range []zktest.Option{
 		zktest.WithTick(0), zktest.WithMaxPacket(10), zktest.WithSessionTimeouts(time.Minute, time.Second), zktest.WithAddr("nowhere"),
 	} {

@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// TestPipelinedAnswersDoNotWait: answers are written together, but none of them
-// waits for a hook that a later request runs into, or is lost for the packet after it.
-func TestPipelinedAnswersDoNotWait(t *testing.T) {
+// TestReplies_DoNotWaitForHook fails if a reply waits for a hook of a later request, or is lost because
+// of a malformed packet. Replies are usually written together.
+func TestReplies_DoNotWaitForHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.WithMaxPacket(1024))
 		for name, set := range map[string]func(zktest.Match, zktest.HookFunc) *zktest.Hook{"before": s.Before, "after": s.After} {
@@ -24,17 +24,17 @@ func TestPipelinedAnswersDoNotWait(t *testing.T) {
 				<-release
 				return zktest.Verdict{}
 			})
-			synctest.Wait() // the server's writer sleeps
+			synctest.Wait() // the server's writer waits
 			c.send(t, ping, ping, create("/"+name, nil), ping)
 			for i := range 2 {
 				if err := c.reply(); err != nil {
-					t.Fatalf("%s: answer %d: %v", name, i, err)
+					t.Fatalf("%s: reply %d: %v", name, i, err)
 				}
 			}
 			close(release)
 			for i := range 2 {
 				if err := c.reply(); err != nil {
-					t.Fatalf("%s: answer %d: %v", name, 2+i, err)
+					t.Fatalf("%s: reply %d: %v", name, 2+i, err)
 				}
 			}
 		}
@@ -42,18 +42,18 @@ func TestPipelinedAnswersDoNotWait(t *testing.T) {
 		c.send(t, ping, ping, create("/large", make([]byte, 2000)))
 		for i := range 2 {
 			if err := c.reply(); err != nil {
-				t.Fatalf("answer %d before a packet that is too large: %v", i, err)
+				t.Fatalf("reply %d before a packet that is too large: %v", i, err)
 			}
 		}
 		if err := c.reply(); err != io.EOF {
-			t.Errorf("behind a packet that is too large: %v", err)
+			t.Errorf("after a packet that is too large: %v", err)
 		}
 	})
 }
 
-// TestDelayedAnswersWake has answers fall due just when the writer goes to sleep.
-// None may be forgotten.
-func TestDelayedAnswersWake(t *testing.T) {
+// TestReplies_DelayedWakeWriter fails if a reply is not written that becomes due when the writer
+// starts to wait.
+func TestReplies_DelayedWakeWriter(t *testing.T) {
 	s := zktest.Start(t)
 	s.Delay(zktest.ToClient, 5*time.Microsecond)
 	var wg sync.WaitGroup

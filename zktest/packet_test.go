@@ -14,8 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A real server without SASL answers a token with success and a null token.
-func TestSASLToken(t *testing.T) {
+// TestPacket_SASL fails if a token is not answered with success and a null token, as by a real server
+// without SASL.
+func TestPacket_SASL(t *testing.T) {
 	for name, body := range map[string]string{"token": "\x00\x00\x00\x05token", "empty": "\x00\x00\x00\x00"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -40,9 +41,8 @@ func TestSASLToken(t *testing.T) {
 	}
 }
 
-// TestHostile sends nonsense. The connection that sent it may close, nothing else
-// may happen.
-func TestHostile(t *testing.T) {
+// TestPacket_Malformed fails if malformed packets have an effect on another client.
+func TestPacket_Malformed(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 30*time.Second)
 	mustCreate(t, c, "/a", "kept", 0)
@@ -79,11 +79,11 @@ func TestHostile(t *testing.T) {
 		nc.Close()
 	}
 	if data, _, err := c.Get("/a"); string(data) != "kept" || err != nil {
-		t.Errorf("after all: %q %v", data, err)
+		t.Errorf("read of another client: %q %v", data, err)
 	}
 }
 
-// FuzzConnection feeds the server what comes behind a handshake.
+// FuzzConnection fails if bytes after a handshake have an effect on another client.
 func FuzzConnection(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x08\x00\x00\x00\x01\x00\x00\x00\x0b"))
 	f.Add([]byte("\x00\x00\x00\x0f\x00\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00\x02/a\x01"))
@@ -95,7 +95,7 @@ func FuzzConnection(f *testing.F) {
 			other := newRawClient(t, s, false)
 			c := newRawClient(t, s, false)
 			c.nc.Write(b)
-			synctest.Wait() // until all of it is dealt with
+			synctest.Wait() // until the server has processed it
 			c.nc.Close()
 			other.nc.SetReadDeadline(time.Now().Add(time.Minute))
 			other.send(t, ping)

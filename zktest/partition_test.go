@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestStaleReader(t *testing.T) {
+// TestPartition_Session fails if a client that is cut off reads the current state, or writes.
+func TestPartition_Session(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, _ := connect(t, s, 6*time.Second)
@@ -25,11 +26,11 @@ func TestStaleReader(t *testing.T) {
 		}
 		<-gone
 		if ok, _, err := a.Exists("/leader"); !ok || err != nil || a.State() != zk.StateHasSession {
-			t.Errorf("the cut off client noticed: %v %v %v", ok, err, a.State())
+			t.Errorf("the client that is cut off: %v %v %v", ok, err, a.State())
 		}
 		mustCreate(t, b, "/leader", "b", zk.FlagEphemeral)
 		if data, _, err := a.Get("/leader"); string(data) != "a" || err != nil {
-			t.Errorf("it reads %q %v", data, err)
+			t.Errorf("the client that is cut off reads %q %v", data, err)
 		}
 		done := make(chan error)
 		go func() {
@@ -37,25 +38,25 @@ func TestStaleReader(t *testing.T) {
 			done <- err
 		}()
 		if err := <-done; err != zk.ErrConnectionClosed {
-			t.Errorf("its write: %v", err)
+			t.Errorf("write of the client that is cut off: %v", err)
 		}
 		s.Heal()
 		if data, _, err := b.Get("/leader"); string(data) != "b" || err != nil {
-			t.Errorf("after all: %q %v", data, err)
+			t.Errorf("after Heal: %q %v", data, err)
 		}
 	})
 }
 
-// Two leaders: the client at the follower that is cut off believes for as long as
-// it only reads and pings.
-func TestClusterStaleFollower(t *testing.T) {
+// TestPartition_Follower fails if the client of a follower that is cut off detects the partition while
+// it only reads, or if it does not receive the events that it has missed.
+func TestPartition_Follower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.Cluster(t, 3)
 		a, events := connectFrom(t, e, 0, 6*time.Second)
 		b, _ := connectFrom(t, e, 1, 6*time.Second)
 		mustCreate(t, a, "/leader", "a", zk.FlagEphemeral)
 		mustCreate(t, a, "/seen", "", 0)
-		_, _, own, err := a.GetW("/seen")
+		_, _, changed, err := a.GetW("/seen")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,16 +78,17 @@ func TestClusterStaleFollower(t *testing.T) {
 		if _, err := b.Set("/seen", nil, -1); err != nil {
 			t.Fatal(err)
 		}
-		// Healed, it hears what it missed, in order, and then that its session is over.
+		// After Heal, the client receives the events that it has missed, in order, and then the expiry.
 		e.Server(0).Heal()
-		if ev := <-own; ev.Type != zk.EventNodeDataChanged {
+		if ev := <-changed; ev.Type != zk.EventNodeDataChanged {
 			t.Errorf("event %+v", ev)
 		}
 		waitState(t, events, zk.StateExpired)
 	})
 }
 
-func TestClusterStalledWrite(t *testing.T) {
+// TestPartition_StalledWrite fails if a write is applied during the partition, or lost after it.
+func TestPartition_StalledWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.Cluster(t, 3)
 		a, _ := connectFrom(t, e, 0, 30*time.Second)
@@ -104,27 +106,27 @@ func TestClusterStalledWrite(t *testing.T) {
 		}
 		e.Server(0).Heal()
 		if err := <-done; err != nil {
-			t.Errorf("the stalled write: %v", err)
+			t.Errorf("the write after Heal: %v", err)
 		}
 		if !strings.Contains(e.Tree(), "late") {
-			t.Error("it is not there")
+			t.Error("the write was not applied")
 		}
 	})
 }
 
-// TestClusterHealSession: a client that was cut off on its own comes back to what its
-// server knows, which may be cut off too.
-func TestClusterHealSession(t *testing.T) {
+// TestHeal_SessionOfPartitionedServer fails if a client that is healed reads a state that its
+// server does not have.
+func TestHeal_SessionOfPartitionedServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.Cluster(t, 3)
 		a, _ := connectFrom(t, e, 0, 30*time.Second)
 		b, _ := connectFrom(t, e, 1, 30*time.Second)
-		knows := func(want string) {
+		requireChildren := func(want string) {
 			t.Helper()
 			kids, _, err := a.Children("/")
 			slices.Sort(kids)
 			if got := strings.Join(kids, " "); got != want || err != nil {
-				t.Errorf("it sees %s (%v), not %s", got, err, want)
+				t.Errorf("the client reads %s (%v), want %s", got, err, want)
 			}
 		}
 		_, _, x, err := a.ExistsW("/x")
@@ -138,34 +140,34 @@ func TestClusterHealSession(t *testing.T) {
 		s := e.Server(0)
 		s.Partition(a.SessionID())
 		mustCreate(t, b, "/x", "", 0)
-		knows("zookeeper")
+		requireChildren("zookeeper")
 		s.Partition()
 		mustCreate(t, b, "/y", "", 0)
 		s.Heal(a.SessionID())
 		<-x
-		knows("x zookeeper")
+		requireChildren("x zookeeper")
 		if len(y) != 0 {
-			t.Error("it is told of what its server does not know")
+			t.Error("the client receives an event that its server has not seen")
 		}
 		s.Heal()
 		<-y
-		knows("x y zookeeper")
+		requireChildren("x y zookeeper")
 
-		// One that is cut off on its own stays so when its server is back.
+		// A connection with a separate partition keeps it when its server resumes.
 		s.Partition(a.SessionID())
 		s.Pause()
 		mustCreate(t, b, "/z", "", 0)
 		s.Resume()
-		knows("x y zookeeper")
+		requireChildren("x y zookeeper")
 		s.Heal(a.SessionID())
-		knows("x y z zookeeper")
+		requireChildren("x y z zookeeper")
 		mustCreate(t, a, "/mine", "", 0)
 	})
 }
 
-// Back at a server that is cut off itself, and that has heard of the end of its
-// session before, a connection is closed: it must not go on reading.
-func TestHealAfterTheSessionsEnd(t *testing.T) {
+// TestHeal_AfterSessionExpiry fails if a connection of an expired session remains open when it is
+// healed.
+func TestHeal_AfterSessionExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, events, err := s.Connect(4 * time.Second)
@@ -184,7 +186,7 @@ func TestHealAfterTheSessionsEnd(t *testing.T) {
 		s.Heal(old)
 		synctest.Wait()
 		if c.State() == zk.StateHasSession && c.SessionID() == old {
-			t.Error("the connection of a session that has ended is open")
+			t.Error("the connection of an expired session is open")
 		}
 	})
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestPause(t *testing.T) {
+// TestPause_Resume fails if requests are lost, or sessions expire, during a pause.
+func TestPause_Resume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 6*time.Second)
@@ -29,7 +30,7 @@ func TestPause(t *testing.T) {
 		s.Pause()
 		time.Sleep(time.Minute)
 		if len(s.Sessions()) != 1 {
-			t.Error("a paused server ended a session")
+			t.Error("a session has expired during the pause")
 		}
 		s.Resume()
 		time.Sleep(30 * time.Second)

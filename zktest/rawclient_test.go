@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// rawClient is a client with next to no cost of its own, so that a benchmark
-// measures the server. It keeps window requests in flight.
+// rawClient is a client with little overhead, for benchmarks of the server and for packets that no
+// client library sends.
 type rawClient struct {
 	nc      net.Conn
 	br      *bufio.Reader
@@ -26,7 +26,7 @@ func newRawClient(tb testing.TB, s *zktest.Server, tcp bool) *rawClient {
 	return attachRawClient(tb, s, tcp, nil)
 }
 
-// attachRawClient connects to a session that there is.
+// attachRawClient connects with an existing session, or with a new session if session is nil.
 func attachRawClient(tb testing.TB, s *zktest.Server, tcp bool, session []byte) *rawClient {
 	tb.Helper()
 	dial, addr := s.Dialer(), s.Name()
@@ -55,7 +55,7 @@ func attachRawClient(tb testing.TB, s *zktest.Server, tcp bool, session []byte) 
 	return c
 }
 
-// reply reads one packet and throws it away.
+// reply reads a packet and discards it.
 func (c *rawClient) reply() error {
 	head, err := c.br.Peek(4)
 	if err != nil {
@@ -65,8 +65,8 @@ func (c *rawClient) reply() error {
 	return err
 }
 
-// run sends n requests that request appends. Each write is of as many as have
-// been answered since the last, up to the window.
+// run sends n requests that the function request encodes. Up to window requests are in flight, and
+// each write contains as many requests as were answered since the last.
 func (c *rawClient) run(n, window int, request func(e *wire.Encoder, i int)) error {
 	var e wire.Encoder
 	for sent, answered := 0, 0; answered < n; {
@@ -92,7 +92,7 @@ func (c *rawClient) run(n, window int, request func(e *wire.Encoder, i int)) err
 	return nil
 }
 
-// send writes requests in one piece. A request appends everything but its xid.
+// send writes the requests together. Each function encodes a request without its xid.
 func (c *rawClient) send(t *testing.T, reqs ...func(e *wire.Encoder)) {
 	t.Helper()
 	var e wire.Encoder
@@ -119,7 +119,7 @@ func create(path string, data []byte) func(*wire.Encoder) {
 	}
 }
 
-// dialRaw makes a connection through memory that no client library uses.
+// dialRaw returns an in-memory connection without a handshake.
 func dialRaw(t *testing.T, s *zktest.Server) net.Conn {
 	nc, err := s.Dialer()("", "", 0)
 	require.NoError(t, err)
@@ -127,7 +127,7 @@ func dialRaw(t *testing.T, s *zktest.Server) net.Conn {
 	return nc
 }
 
-// packet builds a request with the given xid, operation and body.
+// packet returns a request with the given xid, operation and body.
 func packet(xid int, op zktest.Op, body string) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(8+len(body)))
 	b = binary.BigEndian.AppendUint32(b, uint32(xid))

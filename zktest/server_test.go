@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestBasics(t *testing.T) {
+// TestServer_Requests fails if a request of a go-zookeeper client has a wrong result.
+func TestServer_Requests(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 10*time.Second)
 	mustCreate(t, c, "/a", "one", 0)
@@ -47,7 +48,7 @@ func TestBasics(t *testing.T) {
 		t.Errorf("multi: %v %v", res, err)
 	}
 	if ok, _, _ := c.Exists("/b"); ok {
-		t.Error("half of a multi was applied")
+		t.Error("a part of a failed multi was applied")
 	}
 	if _, err := c.Multi(&zk.CreateRequest{Path: "/b", Acl: open}, &zk.SetDataRequest{Path: "/b", Data: []byte("x"), Version: 0}); err != nil {
 		t.Errorf("multi: %v", err)
@@ -60,7 +61,8 @@ func TestBasics(t *testing.T) {
 	}
 }
 
-func TestAnHourOfSessionLife(t *testing.T) {
+// TestServer_FakeTime fails if the server does not use the fake time of a bubble.
+func TestServer_FakeTime(t *testing.T) {
 	start := time.Now()
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -69,7 +71,7 @@ func TestAnHourOfSessionLife(t *testing.T) {
 		id := c.SessionID()
 		time.Sleep(time.Hour)
 		if c.SessionID() != id {
-			t.Fatal("the session did not live for an hour")
+			t.Fatal("the session has changed within an hour")
 		}
 		if n := s.Log().Count(zktest.OpPing); n < 1000 {
 			t.Errorf("%d pings in an hour", n)
@@ -84,7 +86,7 @@ func TestAnHourOfSessionLife(t *testing.T) {
 		waitState(t, events, zk.StateExpired)
 		waitState(t, events, zk.StateHasSession)
 		if ok, _, err := c.Exists("/e"); ok || err != nil {
-			t.Errorf("the ephemeral node is there: %v %v", ok, err)
+			t.Errorf("the ephemeral znode after the expiry: %v %v", ok, err)
 		}
 	})
 	if d := time.Since(start); d > time.Minute {
@@ -92,38 +94,38 @@ func TestAnHourOfSessionLife(t *testing.T) {
 	}
 }
 
-func TestNightOfWork(t *testing.T) { nightOfWork(t) }
+func TestServer_EightHours(t *testing.T) { idleForEightHours(t) }
 
-// strict is a test that notes how it fails.
-type strict struct {
+// recordingTB records the failures of a test.
+type recordingTB struct {
 	zktest.TB
 	failed, fatal []string
 	cleanups      int
 }
 
-func (s *strict) Helper() {}
+func (s *recordingTB) Helper() {}
 
-func (s *strict) Cleanup(func()) { s.cleanups++ }
+func (s *recordingTB) Cleanup(func()) { s.cleanups++ }
 
-func (s *strict) Errorf(format string, args ...any) {
+func (s *recordingTB) Errorf(format string, args ...any) {
 	s.failed = append(s.failed, fmt.Sprintf(format, args...))
 }
 
-func (s *strict) Fatalf(format string, args ...any) {
+func (s *recordingTB) Fatalf(format string, args ...any) {
 	s.fatal = append(s.fatal, fmt.Sprintf(format, args...))
 }
 
-// TestStartFailsTheTest: what cannot be started, or listened on, fails the test.
-func TestStartFailsTheTest(t *testing.T) {
-	var bad strict
+// TestStart_FailsTest fails if an error of Start, Cluster or Addr does not fail the test.
+func TestStart_FailsTest(t *testing.T) {
+	var bad recordingTB
 	if s := zktest.Start(&bad, zktest.WithTick(-1)); s != nil || len(bad.fatal) != 1 || bad.cleanups != 0 {
-		t.Errorf("Start with nonsense: %+v", bad)
+		t.Errorf("Start with an invalid tick: %+v", bad)
 	}
-	bad = strict{}
+	bad = recordingTB{}
 	if c := zktest.Cluster(&bad, 3, zktest.WithTick(-1)); c != nil || len(bad.fatal) != 1 || bad.cleanups != 0 {
-		t.Errorf("Cluster with nonsense: %+v", bad)
+		t.Errorf("Cluster with an invalid tick: %+v", bad)
 	}
-	bad = strict{}
+	bad = recordingTB{}
 	s := zktest.Start(&bad, zktest.WithAddr("127.0.0.1:-1"))
 	defer s.Close()
 	if addr := s.Addr(); addr != "" || len(bad.failed) != 1 || bad.cleanups != 1 {

@@ -14,7 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestExpireSession(t *testing.T) {
+// TestExpireSession_DeletesEphemerals fails if an ephemeral znode remains, or the client is not notified.
+func TestExpireSession_DeletesEphemerals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, events := connect(t, s, 10*time.Second)
@@ -37,8 +38,8 @@ func TestExpireSession(t *testing.T) {
 	})
 }
 
-// A session that ends closes its connection, even if the client does not read.
-func TestExpiryOfASlowReader(t *testing.T) {
+// TestExpireSession_SlowReader fails if the connection remains open because the client does not read.
+func TestExpireSession_SlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 30*time.Second)
@@ -63,9 +64,9 @@ func TestExpiryOfASlowReader(t *testing.T) {
 	})
 }
 
-// Every server closes its connection of a session that ends, also one that the client has
-// left open when it moved to another server.
-func TestEndOfASessionThatHasMoved(t *testing.T) {
+// TestSession_EndClosesAllConnections fails if a server does not close its connection of an expired
+// session, which the client has left open when it moved to another server.
+func TestSession_EndClosesAllConnections(t *testing.T) {
 	attach := func(t *testing.T, s *zktest.Server, before []byte) (answer []byte) {
 		hello := handshake()
 		copy(hello[20:], before)
@@ -99,8 +100,8 @@ func TestEndOfASessionThatHasMoved(t *testing.T) {
 	}
 }
 
-// A connection that is left behind when its session moves on cannot write any more.
-func TestClusterSessionMoved(t *testing.T) {
+// TestSession_MovedByClient fails if the previous connection of a session remains.
+func TestSession_MovedByClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.Cluster(t, 3)
 		a, events := connectFrom(t, e, 0, 10*time.Second)
@@ -108,7 +109,7 @@ func TestClusterSessionMoved(t *testing.T) {
 		waitState(t, events, zk.StateDisconnected)
 		waitState(t, events, zk.StateHasSession)
 		if a.Server() == e.Server(0).Name() {
-			t.Fatal("it is still there")
+			t.Fatal("the client is still connected to the same server")
 		}
 		s := e.Server(0).Sessions()
 		if len(s) != 1 || s[0].Server == 0 {
@@ -116,16 +117,15 @@ func TestClusterSessionMoved(t *testing.T) {
 		}
 		e.Server(0).Heal()
 		mustCreate(t, a, "/x", "", 0)
-		synctest.Wait() // the server reads that the client had closed the connection
+		synctest.Wait() // the server detects that the client has closed the connection
 		if n := e.Server(0).Connections(); n != 0 {
-			t.Errorf("%d connections left at the server", n)
+			t.Errorf("%d connections of the previous server", n)
 		}
 	})
 }
 
-// The older of two connections of one session, at different servers, is found out by
-// its first write, which is not applied. It reads until then.
-func TestClusterSessionOfTwoConnections(t *testing.T) {
+// TestSession_TwoConnections fails if the older connection of a session, at another server, can write.
+func TestSession_TwoConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.Cluster(t, 3)
 		old := newRawClient(t, e.Server(0), false)

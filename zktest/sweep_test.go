@@ -9,7 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestSweepNow(t *testing.T) {
+// TestSweep_Containers fails if a container that is in use or was never used is deleted.
+func TestSweep_Containers(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 10*time.Second)
 	for _, p := range []string{"/used", "/unused"} {
@@ -19,12 +20,12 @@ func TestSweepNow(t *testing.T) {
 	}
 	mustCreate(t, c, "/used/a", "", 0)
 	if n := s.Sweep(); n != 0 {
-		t.Errorf("%d nodes swept that are in use", n)
+		t.Errorf("%d znodes in use were deleted", n)
 	}
 	if err := c.Delete("/used/a", -1); err != nil {
 		t.Fatal(err)
 	}
 	if n := s.Sweep(); n != 1 {
-		t.Errorf("%d nodes swept", n)
+		t.Errorf("%d znodes were deleted", n)
 	}
 }

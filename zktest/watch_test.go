@@ -10,10 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// After a reconnect the server rejects the request that sets the watches again. The
-// client library logs that and continues without these watches; it sets them at the
-// next reconnect.
-func TestSetWatchesFailsOnce(t *testing.T) {
+// TestSetWatches_FailsOnce fails if a client has watches after the server has rejected the request
+// that sets them again. The client library logs that, and sets the watches at the next reconnect.
+func TestSetWatches_FailsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 10*time.Second)
@@ -22,7 +21,7 @@ func TestSetWatchesFailsOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		elsewhere := s.Before(zktest.Match{Op: zktest.OpSetWatches, Path: "/y"}, zktest.Cut)
+		otherPath := s.Before(zktest.Match{Op: zktest.OpSetWatches, Path: "/y"}, zktest.Cut)
 		s.Before(zktest.Match{Op: zktest.OpSetWatches, Path: "/x", Nth: 1}, zktest.Fail(zk.ErrAPIError))
 		s.DropConnections(c.SessionID())
 		time.Sleep(3 * time.Second)
@@ -32,23 +31,23 @@ func TestSetWatchesFailsOnce(t *testing.T) {
 		mustCreate(t, other, "/x", "", 0)
 		synctest.Wait()
 		if len(watch) != 0 {
-			t.Error("an event of a watch that the server does not have")
+			t.Error("an event of a watch that is not set")
 		}
 		s.DropConnections(c.SessionID())
 		if ev := <-watch; ev.Type != zk.EventNodeCreated {
 			t.Errorf("after the second reconnect: %+v", ev)
 		}
 		select {
-		case <-elsewhere.Ran():
+		case <-otherPath.Ran():
 			t.Error("a hook for other watches ran")
 		default:
 		}
 	})
 }
 
-// A server that never lets watches be set again, and closes the connection instead,
-// keeps a client that has watches from using its session.
-func TestSetWatchesAlwaysCloses(t *testing.T) {
+// TestSetWatches_AlwaysCloses fails if a client with watches can use its session although the server
+// closes the connection whenever the client sets its watches again.
+func TestSetWatches_AlwaysCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 10*time.Second)

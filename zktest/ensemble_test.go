@@ -13,15 +13,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestStress lets clients work while faults of all kinds come and go. When they
-// are healed the servers agree, nodes have owners, and everybody can work.
-func TestStress(t *testing.T) {
+// TestEnsemble_RandomFaults fails if, after random faults have ended, the servers have different
+// trees, an ephemeral znode has no session, or a client cannot write.
+func TestEnsemble_RandomFaults(t *testing.T) {
 	for seed := range uint64(6) {
-		synctest.Test(t, func(t *testing.T) { stress(t, seed) })
+		synctest.Test(t, func(t *testing.T) { runRandomFaults(t, seed) })
 	}
 }
 
-func stress(t *testing.T, seed uint64) {
+func runRandomFaults(t *testing.T, seed uint64) {
 	const clients, faults = 6, 60
 	r := rand.New(rand.NewPCG(seed, 7))
 	e := zktest.Cluster(t, 3)
@@ -40,7 +40,7 @@ func stress(t *testing.T, seed uint64) {
 					return
 				case <-time.After(200 * time.Millisecond):
 				}
-				// Errors are what the faults are for.
+				// Faults cause errors.
 				p, err := c.Create("/jobs/n-", []byte{byte(i)}, zk.FlagEphemeral|zk.FlagSequence, open)
 				_, _, _ = c.Children("/jobs")
 				if err == nil && n%8 != 0 {
@@ -88,7 +88,7 @@ func stress(t *testing.T, seed uint64) {
 	wg.Wait()
 	for i, c := range conns {
 		if _, err := c.Create(fmt.Sprintf("/after-%d", i), nil, 0, open); err != nil {
-			t.Errorf("seed %d: client %d cannot work: %v", seed, i, err)
+			t.Errorf("seed %d: client %d cannot write: %v", seed, i, err)
 		}
 	}
 	alive := make(map[int64]bool)
