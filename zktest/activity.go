@@ -77,7 +77,7 @@ func (e *ensemble) applyReport(s *session) {
 	}
 }
 
-// reachesLeader reports whether the leader receives what the server of c tells it.
+// reachesLeader reports whether the leader receives the reports of the server of c.
 func (c *conn) reachesLeader() bool {
 	s := c.srv
 	alone := c.view != nil && c.view != s.view // as if c had a separate server

@@ -84,7 +84,8 @@ func TestActivity_ReportedWithPings(t *testing.T) {
 	}
 }
 
-// What a follower could not report before it was cut off it reports when it is back.
+// TestActivity_ReportedAfterFault fails if a follower does not report, after a fault, the activity
+// that it could not report before.
 func TestActivity_ReportedAfterFault(t *testing.T) {
 	const tick, toTick = reportTick, reportTick / 64
 	for name, servers := range map[string]int{"follower": 3, "single server": 1} {
@@ -112,7 +113,8 @@ func TestActivity_ReportedAfterFault(t *testing.T) {
 	}
 }
 
-// The leader knows at once what it receives itself, and a standalone server as well.
+// TestActivity_ClientsOfLeader fails if the leader, or a standalone server, does not account
+// immediately for the packets that it receives itself.
 func TestActivity_ClientsOfLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		life := sessionLife(t, 1, reportTick/2-time.Millisecond, func(s *zktest.Server, session int64) {

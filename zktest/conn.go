@@ -26,7 +26,7 @@ const (
 	// server.
 	handshakeLimit = 10 * time.Second
 	// lastWriteLimit is how long the server waits, before it closes a connection, until the client has
-	// read what was sent.
+	// read all packets.
 	lastWriteLimit = time.Second
 )
 
