@@ -14,18 +14,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// target is one of the two servers, with what is needed to write its answers in
-// a form that does not depend on it.
+// target is one of the two servers. It renders replies in a form that is the same for both.
 type target struct {
 	name     string
 	addr     string
 	clients  []*client
-	sessions map[int64]string // session id → a name common to both servers
-	zxid0    int64            // zxid of the first session; answers count from there
+	sessions map[int64]string // a name for each session ID, which is the same for both servers
+	zxid0    int64            // the zxid to which the zxids of replies are relative
 	opened   int
 }
 
-// client is one raw connection: no client library that could hide something.
+// client is a raw connection, without a client library that could hide differences.
 type client struct {
 	t       *target
 	label   string
@@ -34,15 +33,15 @@ type client struct {
 	session int64
 	passwd  []byte
 	xid     int32
-	zxid    int64 // last seen
+	zxid    int64 // the last zxid of a reply
 	pending []wire.Request
 }
 
-const patience = 20 * time.Second
+const replyLimit = 20 * time.Second
 
-// open makes a connection: for a new session, or for the one that c had.
-func (t *target) open(c *client, timeout time.Duration) (string, error) {
-	nc, err := net.DialTimeout("tcp", t.addr, patience)
+// connect connects c, with its session if it has one. It returns the rendered reply.
+func (t *target) connect(c *client, timeout time.Duration) (string, error) {
+	nc, err := net.DialTimeout("tcp", t.addr, replyLimit)
 	if err != nil {
 		return "", err
 	}
@@ -63,9 +62,9 @@ func (t *target) open(c *client, timeout time.Duration) (string, error) {
 	if _, err := nc.Write(e.B); err != nil {
 		return "", err
 	}
-	b, err := c.frame()
+	b, err := c.readFrame()
 	if err != nil {
-		return "no answer", nil
+		return "no reply", nil
 	}
 	d := wire.NewDecoder(b)
 	d.Int()
@@ -74,17 +73,17 @@ func (t *target) open(c *client, timeout time.Duration) (string, error) {
 	if id == 0 {
 		return fmt.Sprintf("refused, timeout %d", got), nil
 	}
-	fresh := id != c.session
+	isNew := id != c.session
 	c.session, c.passwd = id, pw
-	if fresh {
+	if isNew {
 		t.opened++
 		t.sessions[id] = fmt.Sprintf("session%d", t.opened)
 	}
-	return fmt.Sprintf("%s fresh=%v timeout %d readOnly=%v left %d", t.sessions[id], fresh, got, d.Bool(), d.Len()), nil
+	return fmt.Sprintf("%s new=%v timeout %d readOnly=%v left %d", t.sessions[id], isNew, got, d.Bool(), d.Len()), nil
 }
 
-func (c *client) frame() ([]byte, error) {
-	c.nc.SetReadDeadline(time.Now().Add(patience))
+func (c *client) readFrame() ([]byte, error) {
+	c.nc.SetReadDeadline(time.Now().Add(replyLimit))
 	var head [4]byte
 	if _, err := io.ReadFull(c.br, head[:]); err != nil {
 		return nil, err
@@ -94,8 +93,8 @@ func (c *client) frame() ([]byte, error) {
 	return b, err
 }
 
-// queue encodes a request; flush sends all that are queued.
-func (c *client) queue(e *wire.Encoder, r wire.Request) {
+// appendRequest encodes a request, and expects its reply.
+func (c *client) appendRequest(e *wire.Encoder, r wire.Request) {
 	c.xid++
 	r.Xid = c.xid
 	switch r.Op {
@@ -110,13 +109,13 @@ func (c *client) queue(e *wire.Encoder, r wire.Request) {
 	start := e.Begin()
 	e.Int(r.Xid)
 	e.Int(int32(r.Op))
-	encode(e, &r)
+	encodeBody(e, &r)
 	e.End(start)
 	c.pending = append(c.pending, r)
 }
 
-// encode writes the body of a request.
-func encode(e *wire.Encoder, r *wire.Request) {
+// encodeBody encodes the body of a request.
+func encodeBody(e *wire.Encoder, r *wire.Request) {
 	switch r.Op {
 	case wire.Create, wire.Create2, wire.CreateContainer, wire.CreateTTL:
 		e.String(r.Path)
@@ -147,7 +146,7 @@ func encode(e *wire.Encoder, r *wire.Request) {
 			e.Int(int32(r.Ops[i].Op))
 			e.Bool(false)
 			e.Int(-1)
-			encode(e, &r.Ops[i])
+			encodeBody(e, &r.Ops[i])
 		}
 		e.Int(-1)
 		e.Bool(true)
@@ -174,23 +173,23 @@ func encode(e *wire.Encoder, r *wire.Request) {
 		e.Buffer(nil)
 		e.Long(-1)
 	default:
-		e.B = append(e.B, r.Data...) // a body given as it is
+		e.B = append(e.B, r.Data...) // the body of other operations is in Data
 	}
 }
 
-// do sends requests in one go and returns what came back, a line a packet, up to
-// the answer of the last one.
-func (c *client) do(reqs ...wire.Request) ([]string, error) {
+// exchange sends requests together. It returns the packets until the last reply, each rendered as one
+// line.
+func (c *client) exchange(reqs ...wire.Request) ([]string, error) {
 	var e wire.Encoder
 	for _, r := range reqs {
-		c.queue(&e, r)
+		c.appendRequest(&e, r)
 	}
 	if _, err := c.nc.Write(e.B); err != nil {
 		return nil, err
 	}
 	var lines []string
 	for len(c.pending) > 0 {
-		b, err := c.frame()
+		b, err := c.readFrame()
 		if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || err != nil && strings.Contains(err.Error(), "reset") {
 			c.pending = nil
 			return append(lines, "closed"), nil
@@ -198,13 +197,13 @@ func (c *client) do(reqs ...wire.Request) ([]string, error) {
 		if err != nil {
 			return lines, fmt.Errorf("%s: after %q waiting for %v: %w", c.label, lines, c.pending[0].Op, err)
 		}
-		lines = append(lines, c.render(b))
+		lines = append(lines, c.renderPacket(b))
 	}
 	return lines, nil
 }
 
-// render writes a packet as text.
-func (c *client) render(b []byte) string {
+// renderPacket renders a packet as text.
+func (c *client) renderPacket(b []byte) string {
 	d := wire.NewDecoder(b)
 	xid, zxid, code := d.Int(), d.Long(), d.Int()
 	if xid == -1 {
@@ -216,9 +215,9 @@ func (c *client) render(b []byte) string {
 	if zxid > 0 {
 		c.zxid = zxid
 	}
-	out := fmt.Sprintf("%v xid ok=%v zxid=%s code=%d", r.Op, xid == r.Xid, c.t.rel(zxid), code)
+	out := fmt.Sprintf("%v xid ok=%v zxid=%s code=%d", r.Op, xid == r.Xid, c.t.relativeZxid(zxid), code)
 	if code == 0 {
-		out += " " + c.t.body(&r, &d)
+		out += " " + c.t.renderBody(&r, &d)
 	}
 	if d.Err() != nil {
 		return out + " MALFORMED"
@@ -226,36 +225,36 @@ func (c *client) render(b []byte) string {
 	return out + fmt.Sprintf(" left %d", d.Len())
 }
 
-// rel makes a zxid relative to the beginning.
-func (t *target) rel(z int64) string {
+// relativeZxid renders a zxid relative to zxid0.
+func (t *target) relativeZxid(z int64) string {
 	if z <= 0 {
 		return fmt.Sprint(z)
 	}
 	return fmt.Sprintf("+%d", z-t.zxid0)
 }
 
-func (t *target) body(r *wire.Request, d *wire.Decoder) string {
+func (t *target) renderBody(r *wire.Request, d *wire.Decoder) string {
 	switch r.Op {
 	case wire.Create, wire.Sync:
 		return d.String()
 	case wire.Create2, wire.CreateContainer, wire.CreateTTL:
-		return d.String() + t.stat(d)
+		return d.String() + t.renderStat(d)
 	case wire.Exists, wire.SetData, wire.SetACL:
-		return t.stat(d)
+		return t.renderStat(d)
 	case wire.GetData:
-		return fmt.Sprintf("%#v%s", d.Buffer(), t.stat(d))
+		return fmt.Sprintf("%#v%s", d.Buffer(), t.renderStat(d))
 	case wire.GetChildren, wire.GetEphemerals:
-		return sorted(d)
+		return renderSorted(d)
 	case wire.GetChildren2:
-		return sorted(d) + t.stat(d)
+		return renderSorted(d) + t.renderStat(d)
 	case wire.GetACL:
 		n := d.Int()
 		var acls []string
 		for range n {
 			acls = append(acls, fmt.Sprintf("%d %s:%s", d.Int(), d.String(), d.String()))
 		}
-		slices.Sort(acls) // "auth" expands to a set
-		return strings.Join(acls, ",") + t.stat(d)
+		slices.Sort(acls) // "auth" is replaced by a set of identities
+		return strings.Join(acls, ",") + t.renderStat(d)
 	case wire.GetAllChildrenNumber, wire.AddWatch:
 		return fmt.Sprint(d.Int())
 	case wire.WhoAmI:
@@ -267,12 +266,12 @@ func (t *target) body(r *wire.Request, d *wire.Decoder) string {
 		slices.Sort(ids)
 		return strings.Join(ids, ",")
 	case wire.Multi, wire.MultiRead:
-		return t.multi(r, d)
+		return t.renderMulti(r, d)
 	}
 	return ""
 }
 
-func (t *target) multi(r *wire.Request, d *wire.Decoder) string {
+func (t *target) renderMulti(r *wire.Request, d *wire.Decoder) string {
 	var b strings.Builder
 	for i := 0; d.Err() == nil; i++ {
 		op, done, code := d.Int(), d.Bool(), d.Int()
@@ -284,36 +283,36 @@ func (t *target) multi(r *wire.Request, d *wire.Decoder) string {
 		if op == -1 {
 			fmt.Fprintf(&b, " %d", d.Int())
 		} else {
-			b.WriteString(" " + t.body(&wire.Request{Header: wire.Header{Op: wire.Op(op)}}, d))
+			b.WriteString(" " + t.renderBody(&wire.Request{Header: wire.Header{Op: wire.Op(op)}}, d))
 		}
 		b.WriteString("]")
 	}
 	return b.String()
 }
 
-func sorted(d *wire.Decoder) string {
+func renderSorted(d *wire.Decoder) string {
 	v := d.Strings()
 	slices.Sort(v)
 	return fmt.Sprintf("%q", v)
 }
 
-// stat leaves the times out, and writes zxids and owners in a common form.
-func (t *target) stat(d *wire.Decoder) string {
+// renderStat renders a Stat without its times.
+func (t *target) renderStat(d *wire.Decoder) string {
 	czxid, mzxid := d.Long(), d.Long()
 	ctime, mtime := d.Long(), d.Long()
 	version, cversion, aversion := d.Int(), d.Int(), d.Int()
 	owner := d.Long()
 	length, children, pzxid := d.Int(), d.Int(), d.Long()
-	own := "-"
+	ownerName := "-"
 	if owner != 0 {
-		own = t.sessions[owner]
-		if own == "" {
-			own = "unknown owner"
+		ownerName = t.sessions[owner]
+		if ownerName == "" {
+			ownerName = "unknown owner"
 		}
 	}
 	if ctime > mtime {
-		own += " ctime after mtime"
+		ownerName += " ctime after mtime"
 	}
 	return fmt.Sprintf(" {c%s m%s p%s v%d cv%d av%d owner %s len %d kids %d}",
-		t.rel(czxid), t.rel(mzxid), t.rel(pzxid), version, cversion, aversion, own, length, children)
+		t.relativeZxid(czxid), t.relativeZxid(mzxid), t.relativeZxid(pzxid), version, cversion, aversion, ownerName, length, children)
 }

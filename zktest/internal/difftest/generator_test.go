@@ -6,8 +6,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// generator makes requests that are likely to meet each other: few paths, few
-// versions, and every now and then something that no client library would send.
+// generator creates requests that are likely to affect each other: it uses few paths and versions.
+// Some requests are malformed, and no client library would send them.
 type generator struct{ r *rand.Rand }
 
 var paths = []string{
@@ -22,20 +22,20 @@ var oddPaths = []string{
 
 func pick[T any](g *generator, v []T) T { return v[g.r.IntN(len(v))] }
 
-func (g *generator) path() string {
+func (g *generator) randomPath() string {
 	if g.r.IntN(12) == 0 {
 		return pick(g, oddPaths)
 	}
 	return pick(g, paths)
 }
 
-func (g *generator) version() int32 { return pick(g, []int32{-1, -1, -1, -1, 0, 0, 1, 2, 7, -2}) }
+func (g *generator) randomVersion() int32 { return pick(g, []int32{-1, -1, -1, -1, 0, 0, 1, 2, 7, -2}) }
 
-func (g *generator) data() []byte {
+func (g *generator) randomData() []byte {
 	return pick(g, [][]byte{nil, {}, []byte("x"), []byte("some text"), {0, 1, 2, 255}})
 }
 
-func (g *generator) acl() []wire.ACL {
+func (g *generator) randomACL() []wire.ACL {
 	open := []wire.ACL{{Perms: 31, Scheme: "world", ID: "anyone"}}
 	if g.r.IntN(5) > 0 {
 		return open
@@ -66,83 +66,83 @@ func (g *generator) acl() []wire.ACL {
 	})
 }
 
-func (g *generator) flags() int32 {
+func (g *generator) randomFlags() int32 {
 	return pick(g, []int32{0, 0, 0, 1, 1, 2, 3, 3, 4, 5, 6, 7, -1, 100})
 }
 
-// write is a request that may also be part of a multi.
-func (g *generator) write(inMulti bool) wire.Request {
-	r := wire.Request{Path: g.path(), TTL: -1}
+// randomWrite returns a request that can also be part of a multi.
+func (g *generator) randomWrite(inMulti bool) wire.Request {
+	r := wire.Request{Path: g.randomPath(), TTL: -1}
 	switch x := g.r.IntN(20); {
 	case x < 8:
 		r.Op = pick(g, []wire.Op{wire.Create, wire.Create, wire.Create2, wire.Create2, wire.CreateContainer, wire.CreateTTL})
-		r.Data, r.ACL, r.Flags = g.data(), g.acl(), g.flags()
+		r.Data, r.ACL, r.Flags = g.randomData(), g.randomACL(), g.randomFlags()
 		if r.Op == wire.CreateContainer && g.r.IntN(4) > 0 {
 			r.Flags = 4
 		}
 		if r.Op == wire.CreateTTL {
 			r.TTL = pick(g, []int64{3600000, 3600000, 0, -1, 1 << 40, 1<<40 - 1})
-			// Another mode without a TTL kills a 3.8 server.
+			// Another create mode without a TTL makes a 3.8 server exit.
 			if g.r.IntN(4) > 0 || r.TTL == -1 || inMulti {
 				r.Flags = 5 + int32(g.r.IntN(2))
 			}
 		} else if inMulti && (r.Flags == 5 || r.Flags == 6) {
-			r.Flags = 0 // TestOddities has it: the server forgets to roll back what came before
+			r.Flags = 0 // runOddRequests covers it: the server does not roll back the earlier operations
 		}
 	case x < 13:
-		r.Op, r.Version = wire.Delete, g.version()
+		r.Op, r.Version = wire.Delete, g.randomVersion()
 	case x < 18 || !inMulti:
-		r.Op, r.Data, r.Version = wire.SetData, g.data(), g.version()
+		r.Op, r.Data, r.Version = wire.SetData, g.randomData(), g.randomVersion()
 	default:
-		r.Op, r.Version = wire.Check, g.version()
+		r.Op, r.Version = wire.Check, g.randomVersion()
 	}
 	return r
 }
 
-func (g *generator) request(zxid int64) wire.Request {
+func (g *generator) randomRequest(zxid int64) wire.Request {
 	var r wire.Request
 	r.TTL = -1
 	switch x := g.r.IntN(100); {
 	case x < 40:
-		return g.write(false)
+		return g.randomWrite(false)
 	case x < 72:
 		r.Op = pick(g, []wire.Op{wire.Exists, wire.Exists, wire.GetData, wire.GetData, wire.GetChildren, wire.GetChildren2})
-		r.Path, r.Watch = g.path(), g.r.IntN(2) == 0
+		r.Path, r.Watch = g.randomPath(), g.r.IntN(2) == 0
 	case x < 80:
 		r.Op = wire.Multi
 		for range g.r.IntN(5) {
-			r.Ops = append(r.Ops, g.write(true))
+			r.Ops = append(r.Ops, g.randomWrite(true))
 		}
 	case x < 83:
 		r.Op = wire.MultiRead
 		for range g.r.IntN(5) {
-			sub := wire.Request{Path: g.path(), Watch: g.r.IntN(3) == 0}
+			sub := wire.Request{Path: g.randomPath(), Watch: g.r.IntN(3) == 0}
 			sub.Op = pick(g, []wire.Op{wire.GetData, wire.GetChildren})
 			r.Ops = append(r.Ops, sub)
 		}
 	case x < 86:
-		r.Op, r.Path, r.ACL, r.Version = wire.SetACL, g.path(), g.acl(), g.version()
+		r.Op, r.Path, r.ACL, r.Version = wire.SetACL, g.randomPath(), g.randomACL(), g.randomVersion()
 		if r.Path == "/" {
 			r.Path = "/a"
 		}
 	case x < 88:
-		r.Op, r.Path = wire.GetACL, g.path()
+		r.Op, r.Path = wire.GetACL, g.randomPath()
 	case x < 89:
-		r.Op, r.Path = wire.GetAllChildrenNumber, g.path()
+		r.Op, r.Path = wire.GetAllChildrenNumber, g.randomPath()
 	case x < 91:
-		r.Op, r.Path = wire.GetEphemerals, g.path()
+		r.Op, r.Path = wire.GetEphemerals, g.randomPath()
 	case x < 92:
-		r.Op, r.Path = wire.Sync, pick(g, paths) // odd ones come back in Java's own encoding
+		r.Op, r.Path = wire.Sync, pick(g, paths) // the server returns others in Java's encoding
 	case x < 94:
-		r.Op, r.Path, r.Flags = wire.AddWatch, g.path(), pick(g, []int32{0, 1, 1, 2})
+		r.Op, r.Path, r.Flags = wire.AddWatch, g.randomPath(), pick(g, []int32{0, 1, 1, 2})
 	case x < 96:
-		r.Op, r.Path, r.Flags = wire.RemoveWatches, g.path(), pick(g, []int32{1, 2, 3, 3, 0, 4})
+		r.Op, r.Path, r.Flags = wire.RemoveWatches, g.randomPath(), pick(g, []int32{1, 2, 3, 3, 0, 4})
 	case x < 97:
 		r.Op = wire.WhoAmI
 	case x < 98:
 		r.Op, r.Scheme, r.Data = wire.Auth, "digest", pick(g, [][]byte{[]byte("u1:p1"), []byte("u2:p2"), []byte("nocolon")})
 	case x < 99:
-		return g.setWatches(zxid)
+		return g.randomSetWatches(zxid)
 	default:
 		r.Op = pick(g, []wire.Op{wire.Ping, wire.Reconfig, wire.Check})
 		if r.Op == wire.Check {
@@ -152,8 +152,8 @@ func (g *generator) request(zxid int64) wire.Request {
 	return r
 }
 
-// setWatches is what a client sends after a reconnect.
-func (g *generator) setWatches(zxid int64) wire.Request {
+// randomSetWatches returns a request that a client sends after a reconnect.
+func (g *generator) randomSetWatches(zxid int64) wire.Request {
 	r := wire.Request{Zxid: max(0, zxid-int64(g.r.IntN(30)))}
 	r.Op = pick(g, []wire.Op{wire.SetWatches, wire.SetWatches2})
 	some := func() []string {

@@ -13,24 +13,24 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// TestSequenceOverflow compares what happens when 2³¹ children have been made. A real
-// server cannot be told to be there, but its transaction log can: each create in it
-// says how many its parent has had.
+// TestCompare_SequenceOverflow fails if sequence numbers differ after 2³¹ creates. The counter of a
+// real server cannot be set, but it is restored from the transaction log, in which each create
+// contains the number of earlier creates below the parent.
 //
-// What many clients, or one that does not wait for answers, get there depends on the
-// server's timing, and is not compared: as in a multi it counts on from
-// -2147483648 while requests are under way, and falls back when they are done.
-func TestSequenceOverflow(t *testing.T) {
+// The numbers of concurrent requests depend on the timing of the real server and are not compared: as
+// in a multi, it continues with -2147483648 while requests are in flight, and repeats 2147483647
+// afterwards.
+func TestCompare_SequenceOverflow(t *testing.T) {
 	const last = math.MaxInt32 - 2
-	parents := []string{"/one", "/multi", "/mixed", "/anew"}
+	parents := []string{"/one", "/multi", "/mixed", "/recreated"}
 	logs := t.TempDir()
-	e := realServer(t, time.Hour, map[string]string{"dataLogDir": logs})
+	e := startRealServer(t, time.Hour, map[string]string{"dataLogDir": logs})
 	if err := e.Kill(0); err != nil {
 		t.Fatal(err)
 	}
 	var creates []wire.Request
 	for i, p := range parents {
-		creates = append(creates, op(wire.Create, p, flags(int32(i+1))), op(wire.Create, p+"/x", flags(last)))
+		creates = append(creates, request(wire.Create, p, withFlags(int32(i+1))), request(wire.Create, p+"/x", withFlags(last)))
 	}
 	if err := os.WriteFile(filepath.Join(logs, "version-2", "log.1"), transactionLog(creates), 0o644); err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestSequenceOverflow(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	s := embeddedServer(t, time.Hour)
+	s := startEmbeddedServer(t, time.Hour)
 	c, _, err := s.Connect(30 * time.Second)
 	if err != nil {
 		t.Fatal(err)
@@ -58,48 +58,48 @@ func TestSequenceOverflow(t *testing.T) {
 		}
 	}
 
-	p := newPairOf(t, e, s)
-	p.open(0, false, 30*time.Second)
-	p.open(1, false, 30*time.Second)
-	look := func(path string) {
-		p.step(1, false, op(wire.GetChildren2, path, watch))
+	p := newPairWith(t, e, s)
+	p.connectClient(0, false, 30*time.Second)
+	p.connectClient(1, false, 30*time.Second)
+	compareChildren := func(path string) {
+		p.compare(1, false, request(wire.GetChildren2, path, withWatch))
 	}
-	next := func(path string) {
-		p.step(0, false, op(wire.Create2, path, flags(2)))
-		look(filepath.Dir(path))
+	compareCreate := func(path string) {
+		p.compare(0, false, request(wire.Create2, path, withFlags(2)))
+		compareChildren(filepath.Dir(path))
 	}
-	look("/one")
+	compareChildren("/one")
 	for range 5 {
-		next("/one/n-")
+		compareCreate("/one/n-")
 	}
-	next("/one/another-")
-	next("/one/third-")
-	p.step(0, false, op(wire.Create, "/one/plain"), op(wire.Delete, "/one/plain"))
-	look("/one")
+	compareCreate("/one/another-")
+	compareCreate("/one/third-")
+	p.compare(0, false, request(wire.Create, "/one/plain"), request(wire.Delete, "/one/plain"))
+	compareChildren("/one")
 
-	sequential := op(wire.Create2, "/multi/n-", flags(2))
-	p.step(0, false, op(wire.Multi, "", ops(sequential, sequential, sequential, sequential, sequential)))
-	look("/multi")
-	next("/multi/n-")
-	next("/multi/another-")
+	sequential := request(wire.Create2, "/multi/n-", withFlags(2))
+	p.compare(0, false, request(wire.Multi, "", withOps(sequential, sequential, sequential, sequential, sequential)))
+	compareChildren("/multi")
+	compareCreate("/multi/n-")
+	compareCreate("/multi/another-")
 
 	sequential.Path = "/mixed/n-"
-	p.step(0, false, op(wire.Multi, "", ops(sequential, sequential, sequential, sequential, op(wire.Check, "/none"))))
-	next("/mixed/n-")
-	p.step(0, false, op(wire.Multi, "", ops(op(wire.Create, "/mixed/a"), op(wire.Create, "/mixed/b"), op(wire.Delete, "/mixed/a"), sequential)))
-	look("/mixed")
+	p.compare(0, false, request(wire.Multi, "", withOps(sequential, sequential, sequential, sequential, request(wire.Check, "/none"))))
+	compareCreate("/mixed/n-")
+	p.compare(0, false, request(wire.Multi, "", withOps(request(wire.Create, "/mixed/a"), request(wire.Create, "/mixed/b"), request(wire.Delete, "/mixed/a"), sequential)))
+	compareChildren("/mixed")
 
-	// A parent that is made anew counts anew.
-	sequential.Path = "/anew/n-"
-	p.step(0, false, op(wire.Delete, "/anew/x"))
-	p.step(0, false, op(wire.Multi, "", ops(sequential, sequential, sequential, sequential,
-		op(wire.Delete, "/anew/n-2147483645"), op(wire.Delete, "/anew/n-2147483646"), op(wire.Delete, "/anew/n-2147483647"),
-		op(wire.Delete, "/anew/n--2147483648"), op(wire.Delete, "/anew"), op(wire.Create, "/anew"), sequential, sequential)))
-	look("/anew")
+	// The counter of a re-created parent restarts.
+	sequential.Path = "/recreated/n-"
+	p.compare(0, false, request(wire.Delete, "/recreated/x"))
+	p.compare(0, false, request(wire.Multi, "", withOps(sequential, sequential, sequential, sequential,
+		request(wire.Delete, "/recreated/n-2147483645"), request(wire.Delete, "/recreated/n-2147483646"), request(wire.Delete, "/recreated/n-2147483647"),
+		request(wire.Delete, "/recreated/n--2147483648"), request(wire.Delete, "/recreated"), request(wire.Create, "/recreated"), sequential, sequential)))
+	compareChildren("/recreated")
 }
 
-// transactionLog is a log of creates from the first transaction on, as a server
-// writes it. The flags of a create say how many children its parent has had.
+// transactionLog returns a transaction log with creates, as a server writes it. The flags of a create
+// are the number of earlier creates below the parent.
 func transactionLog(creates []wire.Request) []byte {
 	e := wire.Encoder{B: []byte("ZKLG")}
 	e.Int(2)  // version

@@ -6,36 +6,28 @@ import (
 	"io"
 	"maps"
 	"net"
-	"os"
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// realServer starts an Apache ZooKeeper server, alone and empty, with more lines for
-// its zoo.cfg. With ZKTEST_REAL=required a machine that has none fails the test.
-func realServer(t *testing.T, sweep time.Duration, more map[string]string) *ensemble.Ensemble {
+// startEnsemble starts Apache ZooKeeper servers. If they are not installed, the test is skipped, or
+// fails as testenv.SkipMissing describes.
+func startEnsemble(t *testing.T, cfg ensemble.Config) *ensemble.Ensemble {
 	t.Helper()
-	// What zoo.cfg cannot say: how often it looks for containers and old nodes.
-	t.Setenv("JDK_JAVA_OPTIONS", fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", sweep.Milliseconds()))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	properties := map[string]string{"forceSync": "no", "extendedTypesEnabled": "true", "maxSessionTimeout": "60000"}
-	maps.Copy(properties, more)
-	e, err := ensemble.Start(ctx, ensemble.Config{
-		Backend: ensemble.Process, TickTime: 200 * time.Millisecond, Properties: properties,
-	})
+	cfg.Backend = ensemble.Process
+	e, err := ensemble.Start(ctx, cfg)
 	if err != nil {
-		if os.Getenv("ZKTEST_REAL") == "required" {
-			t.Fatalf("no Apache ZooKeeper to compare with: %v", err)
-		}
-		t.Skipf("NOT COMPARED with Apache ZooKeeper: %v", err)
+		testenv.SkipMissing(t, "Apache ZooKeeper", err)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			log := e.Log(0)
-			t.Logf("the end of the server's log:\n%s", log[max(0, len(log)-4000):])
+			t.Logf("last lines of the log of server 0:\n%s", e.Log(0))
 		}
 		if err := e.Close(); err != nil {
 			t.Error(err)
@@ -44,15 +36,31 @@ func realServer(t *testing.T, sweep time.Duration, more map[string]string) *ense
 	return e
 }
 
-// word asks a four-letter word.
-func word(addr, w string) string {
+// startRealServer starts a single Apache ZooKeeper server. more are additional lines of zoo.cfg.
+func startRealServer(t *testing.T, sweep time.Duration, more map[string]string) *ensemble.Ensemble {
+	t.Helper()
+	// zoo.cfg has no property for the interval between sweeps.
+	t.Setenv("JDK_JAVA_OPTIONS", fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", sweep.Milliseconds()))
+	properties := map[string]string{"forceSync": "no", "extendedTypesEnabled": "true", "maxSessionTimeout": "60000"}
+	maps.Copy(properties, more)
+	return startEnsemble(t, ensemble.Config{TickTime: 200 * time.Millisecond, Properties: properties})
+}
+
+// startEmbeddedServer starts a zktest server with the settings of startRealServer.
+func startEmbeddedServer(t *testing.T, sweep time.Duration) *zktest.Server {
+	return zktest.Start(t, zktest.WithTick(200*time.Millisecond), zktest.WithSweep(sweep),
+		zktest.WithSessionTimeouts(400*time.Millisecond, time.Minute))
+}
+
+// sendFourLetter returns the answer to a four-letter word, or "" if there is none.
+func sendFourLetter(addr, word string) string {
 	nc, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		return ""
 	}
 	defer nc.Close()
 	nc.SetDeadline(time.Now().Add(5 * time.Second))
-	if _, err := io.WriteString(nc, w); err != nil {
+	if _, err := io.WriteString(nc, word); err != nil {
 		return ""
 	}
 	b, _ := io.ReadAll(nc)
