@@ -11,10 +11,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/goroutines"
 )
 
-// one: a single candidate leads, and leaves.
-func one(s *suite) {
-	m := s.join(0)
-	s.leader()
+// testSingleCandidate requires that the only candidate becomes leader, and resigns.
+func testSingleCandidate(s *suite) {
+	m := s.joinMember(0)
+	s.waitLeader()
 	s.mu.Lock()
 	status := m.last
 	s.mu.Unlock()
@@ -28,20 +28,20 @@ func one(s *suite) {
 	if d := l.Deadline(); !d.IsZero() && time.Until(d) <= 0 {
 		s.Errorf("is leader, but its deadline was at %v, %v ago", d, -time.Until(d))
 	}
-	s.stays("a single candidate remains leader", func() bool { return m.leads() })
-	m.resign()
+	s.requireContinuously("a single candidate remains leader", func() bool { return m.isLeaderLocked() })
+	m.resignAndCheck()
 	if err := l.Err(); !errors.Is(err, leaderelection.ErrResigned) {
 		s.Errorf("after Resign Err of the leadership is %v, want %v", err, leaderelection.ErrResigned)
 	}
 }
 
-// oneOfMany: one of those who take part leads, the others follow.
-func oneOfMany(s *suite) {
-	members := s.joinAll(programs)
-	leader := s.leader()
-	s.stays("exactly one candidate is leader", func() bool {
+// testSingleLeader requires that one candidate is leader, and the others are followers.
+func testSingleLeader(s *suite) {
+	members := s.joinMembers(groupSize)
+	leader := s.waitLeader()
+	s.requireContinuously("exactly one candidate is leader", func() bool {
 		for _, m := range members {
-			if m.leads() != (m == leader) {
+			if m.isLeaderLocked() != (m == leader) {
 				return false
 			}
 		}
@@ -54,79 +54,82 @@ func oneOfMany(s *suite) {
 	}
 }
 
-// handOver: when the leader resigns another one leads, until nobody is left.
-func handOver(s *suite) {
-	s.joinAll(programs)
-	for i := range programs {
-		leader := s.leader()
-		leader.resign()
-		if i == programs-1 {
+// testHandOver requires that another candidate becomes leader when the leader resigns, until no
+// candidate remains.
+func testHandOver(s *suite) {
+	s.joinMembers(groupSize)
+	for i := range groupSize {
+		leader := s.waitLeader()
+		leader.resignAndCheck()
+		if i == groupSize-1 {
 			break
 		}
-		if next := s.leader(); next == leader {
+		if next := s.waitLeader(); next == leader {
 			s.Fatalf("%v: still leader after Resign", leader)
 		}
 	}
-	s.stays("there is no leader", func() bool { return s.leading() == nil })
+	s.requireContinuously("there is no leader", func() bool { return s.currentLeader() == nil })
 }
 
-// followerLeaves: that does not concern the leader, and the one behind moves up.
-func followerLeaves(s *suite) {
-	members := s.joinAll(3)
-	leader := s.leader()
-	l := leader.leadership()
+// testFollowerResigns requires that the leadership continues when a follower resigns, and that the
+// remaining follower can become leader.
+func testFollowerResigns(s *suite) {
+	members := s.joinMembers(3)
+	leader := s.waitLeader()
+	l := leader.latestLeadership()
 	i := slices.IndexFunc(members, func(m *member) bool { return m != leader })
-	members[i].resign()
-	s.stays("the leader remains leader when a follower leaves", func() bool { return leader.leads() && leader.lead == l })
-	leader.resign()
-	s.leader().resign()
+	members[i].resignAndCheck()
+	s.requireContinuously("the leader remains leader when a follower leaves", func() bool { return leader.isLeaderLocked() && leader.latest == l })
+	leader.resignAndCheck()
+	s.waitLeader().resignAndCheck()
 }
 
-// churn: everybody comes and goes at the same time, and in the end somebody can lead.
-func churn(s *suite) {
+// testChurn lets all programs join and resign concurrently, and requires that a candidate can become
+// leader afterwards.
+func testChurn(s *suite) {
 	var all sync.WaitGroup
-	for i := range programs {
+	for i := range groupSize {
 		all.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(i), 5))
 			for range 8 {
-				c, err := s.New(i)
+				c, err := s.group.New(i)
 				if err != nil {
 					s.Errorf("new candidate in program %d: %v", i, err)
 					return
 				}
-				m := s.enlist(i, c)
-				m.read()
+				m := s.startMember(i, c)
+				m.readStatuses()
 				wait := []func() bool{
 					func() bool { return true },
-					func() bool { return m.told > 0 },
-					func() bool { return m.lead != nil },
+					func() bool { return m.statuses > 0 },
+					func() bool { return m.latest != nil },
 				}[r.IntN(3)]
-				if !s.reached(s.Patience, func() bool { return wait() || m.closed }) {
+				if !s.waitUntil(s.group.Patience, func() bool { return wait() || m.closed }) {
 					s.Errorf("%v: not elected in time", m)
 				}
-				m.resign()
+				m.resignAndCheck()
 			}
 		})
 	}
 	all.Wait()
-	m := s.join(0)
-	s.await("the last candidate becomes leader", func() bool { return m.leads() })
+	m := s.joinMember(0)
+	s.requireEventually("the last candidate becomes leader", func() bool { return m.isLeaderLocked() })
 }
 
-// leaks: candidates that are over leave no goroutine behind.
-func leaks(s *suite) {
-	s.join(0)
-	s.leader()
-	for range 3 { // what is started once
-		s.join(1).resign()
+// testLeaks requires that candidacies that are over leave no goroutine running.
+func testLeaks(s *suite) {
+	s.joinMember(0)
+	s.waitLeader()
+	for range 3 { // starts the goroutines that a backend starts once
+		s.joinMember(1).resignAndCheck()
 	}
 	const n = 20
 	before := goroutines.Count()
 	for range n {
-		s.join(1).resign()
+		s.joinMember(1).resignAndCheck()
 	}
 	after := 0
-	if !s.reached(s.Patience, func() bool {
+	if !s.waitUntil(s.group.Patience, func() bool {
 		after = goroutines.Count()
 		return after < before+n/2
 	}) {

@@ -7,10 +7,10 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// beforeTheStart: a candidate that does not take part yet can be resigned.
-func beforeTheStart(s *suite) {
-	c := s.make(0)
-	early := c.ID() // empty, unless it is chosen in advance
+// testResignBeforeStart requires that a candidate can resign before ElectLeader was called.
+func testResignBeforeStart(s *suite) {
+	c := s.newCandidate(0)
+	early := c.ID() // empty, unless the implementation chooses the ID in advance
 	if statuses := c.Status(); statuses != c.Status() {
 		s.Errorf("Status returns a different channel for each call")
 	}
@@ -22,7 +22,7 @@ func beforeTheStart(s *suite) {
 	}
 	for range 2 {
 		var err error
-		if !s.within(resignLimit, func() { err = c.Resign() }) {
+		if !s.returnsWithin(resignLimit, func() { err = c.Resign() }) {
 			s.Fatalf("Resign of a candidate that has not started has not returned")
 		}
 		if err != nil {
@@ -30,21 +30,21 @@ func beforeTheStart(s *suite) {
 		}
 	}
 	s.expectClosed(c)
-	s.expectRefused(c, leaderelection.ErrCandidacyOver)
-	s.join(0)
-	s.leader()
+	s.expectRejected(c, leaderelection.ErrCandidacyOver)
+	s.joinMember(0)
+	s.waitLeader()
 }
 
-// expectClosed reads the channel of a candidacy that is over by Resign.
+// expectClosed requires that the channel of a candidate that has resigned is closed, without a status.
 func (s *suite) expectClosed(c leaderelection.Candidate) {
 	s.Helper()
 	var status leaderelection.Status
 	var ok bool
 	switch {
-	case !s.within(resignLimit, func() {
+	case !s.returnsWithin(resignLimit, func() {
 		select {
 		case status, ok = <-c.Status():
-		case <-s.over:
+		case <-s.done:
 		}
 	}):
 		s.Errorf("after Resign the channel is not closed")
@@ -53,83 +53,83 @@ func (s *suite) expectClosed(c leaderelection.Candidate) {
 	}
 }
 
-// expectRefused has a candidate start that must not.
-func (s *suite) expectRefused(c leaderelection.Candidate, want error) {
+// expectRejected requires that ElectLeader returns the error want.
+func (s *suite) expectRejected(c leaderelection.Candidate, want error) {
 	s.Helper()
 	var err error
-	if !s.within(resignLimit, func() { err = c.ElectLeader() }) {
+	if !s.returnsWithin(resignLimit, func() { err = c.ElectLeader() }) {
 		s.Errorf("ElectLeader has not returned, want error: %v", want)
 	} else if !errors.Is(err, want) {
 		s.Errorf("ElectLeader returns %v, want %v", err, want)
 	}
 }
 
-// startsOnce: a candidate takes part once.
-func startsOnce(s *suite) {
-	c := s.make(0)
+// testStartsOnce requires that a second call of ElectLeader returns an error.
+func testStartsOnce(s *suite) {
+	c := s.newCandidate(0)
 	early := c.ID()
-	m := s.enlist(0, c)
-	m.read()
-	s.leader()
+	m := s.startMember(0, c)
+	m.readStatuses()
+	s.waitLeader()
 	if id := m.ID(); early != "" && id != early {
 		s.Errorf("ID is %q before the candidate has joined, and %q afterwards", early, id)
 	}
-	s.expectRefused(m.Candidate, leaderelection.ErrAlreadyStarted)
-	s.stays("it remains leader", func() bool { return m.leads() })
-	m.resign()
-	s.expectRefused(m.Candidate, leaderelection.ErrCandidacyOver)
-	again := s.join(0)
-	s.await("the next candidate of the program becomes leader", func() bool { return again.leads() })
+	s.expectRejected(m.Candidate, leaderelection.ErrAlreadyStarted)
+	s.requireContinuously("it remains leader", func() bool { return m.isLeaderLocked() })
+	m.resignAndCheck()
+	s.expectRejected(m.Candidate, leaderelection.ErrCandidacyOver)
+	again := s.joinMember(0)
+	s.requireEventually("the next candidate of the program becomes leader", func() bool { return again.isLeaderLocked() })
 }
 
-// resignsRepeatedly: Resign may be called at any time and any number of times.
-func resignsRepeatedly(s *suite) {
-	m, next := s.join(0), s.join(1)
-	leader := s.leader()
+// testRepeatedResign requires that Resign can be called at any time, and more than once.
+func testRepeatedResign(s *suite) {
+	m, next := s.joinMember(0), s.joinMember(1)
+	leader := s.waitLeader()
 	if leader != m {
 		m, next = next, m
 	}
 	var all sync.WaitGroup
 	for range 8 {
-		all.Go(m.resign)
+		all.Go(m.resignAndCheck)
 	}
 	all.Wait()
-	s.await("the other candidate becomes leader", func() bool { return next.leads() })
-	m.resign()
-	s.stays("the other candidate remains leader", func() bool { return next.leads() })
+	s.requireEventually("the other candidate becomes leader", func() bool { return next.isLeaderLocked() })
+	m.resignAndCheck()
+	s.requireContinuously("the other candidate remains leader", func() bool { return next.isLeaderLocked() })
 }
 
-// lateReader: nobody waits for a reader. What was not read is replaced by what is newer,
-// and withdrawn by Resign.
-func lateReader(s *suite) {
-	first := s.enlist(0, s.make(0))
-	s.awaitRole("the first candidate becomes leader", first, leaderelection.Leader)
-	second := s.enlist(1, s.make(1))
-	third := s.join(2)
+// testLateReader requires that the election does not wait for a reader. A later status replaces a
+// status that was not read, and Resign withdraws it.
+func testLateReader(s *suite) {
+	first := s.startMember(0, s.newCandidate(0))
+	s.waitForRole("the first candidate becomes leader", first, leaderelection.Leader)
+	second := s.startMember(1, s.newCandidate(1))
+	third := s.joinMember(2)
 	if third.isLeader() {
 		s.Fatalf("%v: is leader while another candidate is leader", third)
 	}
-	first.resign()
+	first.resignAndCheck()
 	s.expectClosed(first.Candidate)
 	isLeader := func() bool { return second.Current().Role == leaderelection.Leader }
-	if !s.poll(s.Patience, func() bool { return isLeader() || third.isLeader() }) {
-		s.Fatalf("no candidate becomes leader after the first%s", s.situation())
+	if !s.poll(s.group.Patience, func() bool { return isLeader() || third.isLeader() }) {
+		s.Fatalf("no candidate becomes leader after the first%s", s.describeMembers())
 	}
-	if third.isLeader() { // no order is promised
-		third.resign()
-		s.awaitRole("the last candidate becomes leader", second, leaderelection.Leader)
+	if third.isLeader() { // the contract promises no order
+		third.resignAndCheck()
+		s.waitForRole("the last candidate becomes leader", second, leaderelection.Leader)
 	}
-	second.read()
-	s.await("the slow reader receives a status", func() bool { return second.told > 0 })
+	second.readStatuses()
+	s.requireEventually("the slow reader receives a status", func() bool { return second.statuses > 0 })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if second.last.Role != leaderelection.Leader || second.told > 1 {
-		s.Errorf("%s: a slow reader must receive the newest status, not those that it missed", second.text())
+	if second.last.Role != leaderelection.Leader || second.statuses > 1 {
+		s.Errorf("%s: a slow reader must receive the newest status, not those that it missed", second.describe())
 	}
 }
 
 func (m *member) isLeader() bool {
-	m.s.mu.Lock()
-	defer m.s.mu.Unlock()
-	return m.leads()
+	m.suite.mu.Lock()
+	defer m.suite.mu.Unlock()
+	return m.isLeaderLocked()
 }

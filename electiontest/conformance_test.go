@@ -14,10 +14,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-const session = 4 * time.Second
+const sessionTimeout = 4 * time.Second
 
-// program is a client of the server, whose network can be cut.
-type program struct {
+// client is a client of the server. Its network can be cut.
+type client struct {
 	srv  *zktest.Server
 	conn *zk.Conn
 
@@ -25,7 +25,7 @@ type program struct {
 	cut bool
 }
 
-func (p *program) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+func (p *client) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cut {
@@ -34,7 +34,7 @@ func (p *program) dial(network, address string, timeout time.Duration) (net.Conn
 	return p.srv.Dialer()(network, address, timeout)
 }
 
-func (p *program) sever(on bool) {
+func (p *client) setCut(on bool) {
 	p.mu.Lock()
 	p.cut = on
 	p.mu.Unlock()
@@ -45,20 +45,20 @@ func (p *program) sever(on bool) {
 	}
 }
 
-// zookeeper makes elections on the embedded server.
-func zookeeper(opts ...leaderelection.Option) electiontest.Factory {
+// zookeeperFactory returns a factory of elections on the embedded server.
+func zookeeperFactory(opts ...leaderelection.Option) electiontest.Factory {
 	return func(t electiontest.TB) *electiontest.Group {
 		srv := zktest.Start(t)
 		var mu sync.Mutex
-		clients := map[int]*program{}
-		client := func(i int) (*program, error) {
+		clients := map[int]*client{}
+		client := func(i int) (*client, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if p := clients[i]; p != nil {
 				return p, nil
 			}
-			p := &program{srv: srv}
-			conn, _, err := srv.Connect(session, zk.WithDialer(p.dial))
+			p := &client{srv: srv}
+			conn, _, err := srv.Connect(sessionTimeout, zk.WithDialer(p.dial))
 			if err != nil {
 				return nil, err
 			}
@@ -71,12 +71,12 @@ func zookeeper(opts ...leaderelection.Option) electiontest.Factory {
 				t.Errorf("client %d: %v", i, err)
 				return func() {}
 			}
-			p.sever(true)
-			return func() { p.sever(false) }
+			p.setCut(true)
+			return func() { p.setCut(false) }
 		}
-		t.Cleanup(func() { // no request is to be under way when a client is closed
+		t.Cleanup(func() { // no request must be in flight when a client is closed
 			for i := range clients {
-				clients[i].sever(false)
+				clients[i].setCut(false)
 			}
 			time.Sleep(time.Minute)
 		})
@@ -87,7 +87,7 @@ func zookeeper(opts ...leaderelection.Option) electiontest.Factory {
 					return nil, err
 				}
 				all := append([]leaderelection.Option{
-					leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(session),
+					leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(sessionTimeout),
 				}, opts...)
 				return leaderelection.NewElection(p.conn, "/election", all...)
 			},
@@ -97,18 +97,18 @@ func zookeeper(opts ...leaderelection.Option) electiontest.Factory {
 	}
 }
 
-func TestZooKeeper(t *testing.T) {
-	electiontest.Run(t, zookeeper(), electiontest.FakeTime())
+func TestRun_ZooKeeper(t *testing.T) {
+	electiontest.Run(t, zookeeperFactory(), electiontest.FakeTime())
 }
 
-func TestZooKeeperWithRejoin(t *testing.T) {
-	electiontest.Run(t, zookeeper(leaderelection.WithRejoin()), electiontest.FakeTime())
+func TestRun_ZooKeeperWithRejoin(t *testing.T) {
+	electiontest.Run(t, zookeeperFactory(leaderelection.WithRejoin()), electiontest.FakeTime())
 }
 
-func TestZooKeeperWithPlainNames(t *testing.T) {
-	electiontest.Run(t, zookeeper(leaderelection.WithNaming(leaderelection.Prefix("n_"))), electiontest.FakeTime())
+func TestRun_ZooKeeperWithPlainNames(t *testing.T) {
+	electiontest.Run(t, zookeeperFactory(leaderelection.WithNaming(leaderelection.Prefix("n_"))), electiontest.FakeTime())
 }
 
-func TestZooKeeperWithKazoosNames(t *testing.T) {
-	electiontest.Run(t, zookeeper(leaderelection.WithNaming(leaderelection.Kazoo)), electiontest.FakeTime())
+func TestRun_ZooKeeperWithKazooNames(t *testing.T) {
+	electiontest.Run(t, zookeeperFactory(leaderelection.WithNaming(leaderelection.Kazoo)), electiontest.FakeTime())
 }

@@ -16,38 +16,38 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// recorder is a TB that notes failures.
-type recorder struct {
+// recordingTB is a TB that records failures.
+type recordingTB struct {
 	mu       sync.Mutex
 	failures []string
 	cleanups []func()
 	skipped  bool
 }
 
-func (r *recorder) Helper()              {}
-func (r *recorder) Logf(string, ...any)  {}
-func (r *recorder) Skipf(string, ...any) { r.skipped = true; runtime.Goexit() }
+func (r *recordingTB) Helper()              {}
+func (r *recordingTB) Logf(string, ...any)  {}
+func (r *recordingTB) Skipf(string, ...any) { r.skipped = true; runtime.Goexit() }
 
-func (r *recorder) Cleanup(f func()) {
+func (r *recordingTB) Cleanup(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cleanups = append(r.cleanups, f)
 }
 
-func (r *recorder) Errorf(format string, args ...any) {
+func (r *recordingTB) Errorf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failures = append(r.failures, fmt.Sprintf(format, args...))
 }
 
-func (r *recorder) Fatalf(format string, args ...any) {
+func (r *recordingTB) Fatalf(format string, args ...any) {
 	r.Errorf(format, args...)
 	runtime.Goexit()
 }
 
-// record plays a case in a bubble and returns its failures.
-func record(t *testing.T, c electiontest.Case, f electiontest.Factory) []string {
-	r := &recorder{}
+// runCase runs a case in a bubble and returns its failures.
+func runCase(t *testing.T, c electiontest.Case, f electiontest.Factory) []string {
+	r := &recordingTB{}
 	synctest.Test(t, func(*testing.T) {
 		done := make(chan struct{})
 		go func() {
@@ -65,64 +65,65 @@ func record(t *testing.T, c electiontest.Case, f electiontest.Factory) []string 
 			}()
 			<-ended
 		}
-		time.Sleep(time.Hour) // what was too slow comes to its end
+		time.Sleep(time.Hour) // goroutines that were too slow end
 	})
 	return r.failures
 }
 
-func TestMemory(t *testing.T) {
-	electiontest.Run(t, inMemory(defects{}), electiontest.FakeTime())
+func TestRun_Memory(t *testing.T) {
+	electiontest.Run(t, memoryFactory(defects{}), electiontest.FakeTime())
 }
 
-func TestMemoryThatCannotEnd(t *testing.T) {
-	electiontest.Run(t, inMemory(defects{cannotEnd: true}), electiontest.FakeTime())
+func TestRun_MemoryWithoutEnd(t *testing.T) {
+	electiontest.Run(t, memoryFactory(defects{noEnd: true}), electiontest.FakeTime())
 }
 
-func TestMemoryInRealTime(t *testing.T) {
-	electiontest.Run(t, inMemory(defects{}))
+func TestRun_MemoryInRealTime(t *testing.T) {
+	electiontest.Run(t, memoryFactory(defects{}))
 }
 
-// Every defect is found, and called what it is by one case at least.
-func TestDefectsAreFound(t *testing.T) {
+// TestCases_FindDefects fails if the suite does not find a defect of an implementation, or reports it
+// with another message.
+func TestCases_FindDefects(t *testing.T) {
 	messages := map[string]string{
-		"TwoLead":          "more than one leader",
-		"NobodyFollows":    "a candidate becomes leader: not within",
-		"RevokesLate":      "more than one leader",
-		"RevokesNever":     "its leadership has not ended",
-		"TokensRepeat":     "token 1 follows token 1",
-		"TokensFall":       "token -2 follows token -1",
-		"NoLeadership":     "role and leadership do not match",
-		"NoFirstStatus":    "first status of program 1: not within",
-		"NoID":             "a leader must have an ID",
-		"IDTooEarly":       "before the candidate has joined, and ",
-		"OtherChannel":     "a different channel for each call",
-		"BlocksOnReader":   "first status of program 2: not within",
-		"KeepsStale":       "after Resign there is still a status",
-		"NeverCloses":      "after Resign the channel is not closed",
-		"TellsOfResign":    "a final status after Resign",
-		"ResignFails":      "Resign: " + leaderelection.ErrCandidacyOver.Error(),
-		"ResignHangs":      "Resign of a candidate that has not started has not returned",
-		"NoReturn":         "ElectLeader has not returned",
-		"ReturnsError":     "ElectLeader returns " + leaderelection.ErrResigned.Error(),
-		"StartsTwice":      "want error: " + leaderelection.ErrAlreadyStarted.Error(),
-		"StartsWhenOver":   "want " + leaderelection.ErrCandidacyOver.Error(),
-		"LeadsAfterwards":  "role leader after the candidacy",
-		"CrashStops":       "another candidate becomes leader after a crash: not within",
-		"CrashedLeads":     "more than one leader",
-		"FollowerStops":    "the leader remains leader when a follower leaves: not long enough",
-		"EndsForItself":    "the channel is closed when the election was ended: not within",
-		"EndsNotForNew":    "want error: " + leaderelection.ErrElectionOver.Error(),
-		"EndFails":         "EndElection: " + leaderelection.ErrNoElection.Error(),
-		"EndIsForgotten":   "the final status does not have",
-		"WrongReason":      "after Resign Err of the leadership is",
-		"StatusAfterFinal": "a status after the final status",
-		"Flaps":            "without the end of the previous one",
-		"Leaks":            "additional goroutines",
-		"NoEvents":         "the channel of events is not closed",
-		"NoElectedEvent":   "no event reports its leadership",
-		"NoEndedEvent":     "the last event is",
-		"NoLostReason":     "has the reason <nil>",
-		"LostEarly":        "while the leadership lasts",
+		"TwoLeaders":            "more than one leader",
+		"NoSuccessor":           "a candidate becomes leader: not within",
+		"LateRevocation":        "more than one leader",
+		"NoRevocation":          "its leadership has not ended",
+		"RepeatedTokens":        "token 1 follows token 1",
+		"DecreasingTokens":      "token -2 follows token -1",
+		"NoLeadership":          "role and leadership do not match",
+		"NoFirstStatus":         "first status of program 1: not within",
+		"NoID":                  "a leader must have an ID",
+		"EarlyID":               "before the candidate has joined, and ",
+		"NewChannelPerCall":     "a different channel for each call",
+		"BlocksOnReader":        "first status of program 2: not within",
+		"KeepsStaleStatuses":    "after Resign there is still a status",
+		"NoChannelClose":        "after Resign the channel is not closed",
+		"StatusAfterResign":     "a final status after Resign",
+		"RepeatedResignFails":   "Resign: " + leaderelection.ErrCandidacyOver.Error(),
+		"ResignHangs":           "Resign of a candidate that has not started has not returned",
+		"ElectLeaderHangs":      "ElectLeader has not returned",
+		"ElectLeaderFails":      "ElectLeader returns " + leaderelection.ErrResigned.Error(),
+		"StartsTwice":           "want error: " + leaderelection.ErrAlreadyStarted.Error(),
+		"StartsAfterEnd":        "want " + leaderelection.ErrCandidacyOver.Error(),
+		"LeaderAfterEnd":        "role leader after the candidacy",
+		"CrashStopsElection":    "another candidate becomes leader after a crash: not within",
+		"LeaderAfterCrash":      "more than one leader",
+		"FollowerEndsLeader":    "the leader remains leader when a follower leaves: not long enough",
+		"EndsOnlyItself":        "the channel is closed when the election was ended: not within",
+		"AcceptsAfterEnd":       "want error: " + leaderelection.ErrElectionOver.Error(),
+		"RepeatedEndFails":      "EndElection: " + leaderelection.ErrNoElection.Error(),
+		"NoFinalStatus":         "the final status does not have",
+		"WrongReason":           "after Resign Err of the leadership is",
+		"StatusAfterFinal":      "a status after the final status",
+		"LeadershipWithoutLoss": "without the end of the previous one",
+		"LeaksGoroutine":        "additional goroutines",
+		"NoEvents":              "the channel of events is not closed",
+		"NoElectedEvent":        "no event reports its leadership",
+		"NoEndedEvent":          "the last event is",
+		"NoLostReason":          "has the reason <nil>",
+		"EarlyLostEvent":        "while the leadership lasts",
 	}
 	kinds := reflect.TypeFor[defects]()
 	for name, message := range messages {
@@ -131,7 +132,7 @@ func TestDefectsAreFound(t *testing.T) {
 			reflect.ValueOf(&d).Elem().FieldByName(name).SetBool(true)
 			var found []string
 			for _, c := range electiontest.Cases() {
-				found = append(found, record(t, c, inMemory(d))...)
+				found = append(found, runCase(t, c, memoryFactory(d))...)
 			}
 			require.Contains(t, strings.Join(found, "\n"), message)
 		})
