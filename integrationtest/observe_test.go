@@ -8,50 +8,51 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 )
 
 // C18: nobody could ask who leads, or watch without taking part.
 func TestC18Observe(t *testing.T) {
 	t.Parallel()
 	conn, observer := connect(t), connect(t)
-	node := newNode(t, conn)
+	node := createElectionNode(t, conn)
 	seen, err := leaderelection.Observe(t.Context(), observer.Conn, node)
 	require.NoError(t, err)
-	require.Equal(t, leaderelection.Observation{}, await(t, seen, "nobody leads"))
+	require.Equal(t, leaderelection.Observation{}, harness.Receive(t, seen, "nobody leads"))
 
-	leader, grant := lead(t, conn, node, leaderelection.WithClientName("one"))
-	require.Equal(t, observed(leader, "one", grant), await(t, seen, "the first leads"))
-	follower := follow(t, conn, node, leader, leaderelection.WithClientName("two"))
+	leader, grant := startLeader(t, conn, node, leaderelection.WithClientName("one"))
+	require.Equal(t, observationOf(leader, "one", grant), harness.Receive(t, seen, "the first leads"))
+	follower := startFollower(t, conn, node, leader, leaderelection.WithClientName("two"))
 	leader.resign(t)
-	next := follower.leads(t)
-	require.Equal(t, observed(follower, "two", next), await(t, seen, "the second leads"))
+	next := follower.requireLeader(t)
+	require.Equal(t, observationOf(follower, "two", next), harness.Receive(t, seen, "the second leads"))
 	follower.resign(t)
-	require.Equal(t, leaderelection.Observation{}, await(t, seen, "nobody leads again"))
+	require.Equal(t, leaderelection.Observation{}, harness.Receive(t, seen, "nobody leads again"))
 
 	// A reader that is late gets the newest.
 	for range 3 {
-		c, _ := lead(t, conn, node)
+		c, _ := startLeader(t, conn, node)
 		c.resign(t)
 	}
-	last, grant := lead(t, conn, node, leaderelection.WithClientName("last"))
-	o := await(t, seen, "somebody leads")
-	for o != observed(last, "last", grant) && (o.Leader == nil || *o.Leader != *observed(last, "last", grant).Leader) {
-		o = await(t, seen, "the last one leads")
+	last, grant := startLeader(t, conn, node, leaderelection.WithClientName("last"))
+	o := harness.Receive(t, seen, "somebody leads")
+	for o != observationOf(last, "last", grant) && (o.Leader == nil || *o.Leader != *observationOf(last, "last", grant).Leader) {
+		o = harness.Receive(t, seen, "the last one leads")
 	}
 
 	// The observer's connection breaks, its session ends: it goes on.
-	expire(t, observer)
-	observer.link.restore()
+	observer.ExpireSession(t)
+	observer.Network.Restore()
 	last.resign(t)
-	require.Equal(t, leaderelection.Observation{}, await(t, seen, "nobody leads, after the loss of the session"))
+	require.Equal(t, leaderelection.Observation{}, harness.Receive(t, seen, "nobody leads, after the loss of the session"))
 
 	require.NoError(t, leaderelection.DeleteElection(conn.Conn, node))
-	require.ErrorIs(t, await(t, seen, "the end").Err, leaderelection.ErrElectionOver)
+	require.ErrorIs(t, harness.Receive(t, seen, "the end").Err, leaderelection.ErrElectionOver)
 	_, open := <-seen
 	require.False(t, open)
 }
 
-func observed(c *candidate, name string, grant *leaderelection.Leadership) leaderelection.Observation {
+func observationOf(c *candidate, name string, grant *leaderelection.Leadership) leaderelection.Observation {
 	return leaderelection.Observation{Leader: &leaderelection.CandidateInfo{ID: c.ID(), Name: name, Token: grant.Token()}}
 }
 
@@ -59,22 +60,22 @@ func observed(c *candidate, name string, grant *leaderelection.Leadership) leade
 func TestObserveEnds(t *testing.T) {
 	t.Parallel()
 	conn, observer := connect(t), connect(t)
-	node := newNode(t, conn)
-	lead(t, conn, node)
+	node := createElectionNode(t, conn)
+	startLeader(t, conn, node)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	seen, err := leaderelection.Observe(ctx, observer.Conn, node)
 	require.NoError(t, err)
-	require.NotNil(t, await(t, seen, "the leader").Leader)
+	require.NotNil(t, harness.Receive(t, seen, "the leader").Leader)
 	cancel()
 	_, open := <-seen
 	require.False(t, open, "the end of the context is no error")
 
 	seen, err = leaderelection.Observe(t.Context(), observer.Conn, node)
 	require.NoError(t, err)
-	await(t, seen, "the leader")
+	harness.Receive(t, seen, "the leader")
 	observer.Close()
-	require.ErrorIs(t, await(t, seen, "the end").Err, leaderelection.ErrConnClosed)
+	require.ErrorIs(t, harness.Receive(t, seen, "the end").Err, leaderelection.ErrConnClosed)
 	_, open = <-seen
 	require.False(t, open)
 }
@@ -83,7 +84,7 @@ func TestObserveEnds(t *testing.T) {
 func TestCandidates(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
-	node := newNode(t, conn)
+	node := createElectionNode(t, conn)
 	all, err := leaderelection.Candidates(conn.Conn, node)
 	require.NoError(t, err)
 	require.Empty(t, all)
@@ -91,13 +92,13 @@ func TestCandidates(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, found)
 
-	leader, grant := lead(t, conn, node, leaderelection.WithClientName("0"))
+	leader, grant := startLeader(t, conn, node, leaderelection.WithClientName("0"))
 	line := []*candidate{leader}
 	for i := range 11 {
-		line = append(line, follow(t, conn, node, line[i], leaderelection.WithClientName(fmt.Sprint(i+1))))
+		line = append(line, startFollower(t, conn, node, line[i], leaderelection.WithClientName(fmt.Sprint(i+1))))
 	}
 	line[5].resign(t)
-	line[6].follows(t, line[4])
+	line[6].requireFollower(t, line[4])
 	line = append(line[:5], line[6:]...)
 	all, err = leaderelection.Candidates(conn.Conn, node)
 	require.NoError(t, err)

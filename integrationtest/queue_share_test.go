@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
 )
@@ -38,7 +39,7 @@ func TestQueueIsShared(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const items = 100 // of each
-			path := newPath(t)
+			path := harness.NewPath(t)
 			peer := startQueuePeer(t, c.peer(t, shared.Addrs()[0], c.kind, path, fmt.Sprint(items)))
 			conn := connectDirectly(t)
 			opts := []recipes.Option{recipes.WithSessionTimeout(sessionTimeout), recipes.WithLayout(c.layout)}
@@ -100,7 +101,7 @@ func TestQueueIsShared(t *testing.T) {
 			case <-all:
 			case <-ctx.Done():
 			}
-			time.Sleep(calm) // for what is processed twice
+			time.Sleep(quietTime) // for what is processed twice
 			cancel()
 			peer.stop()
 			consuming.Wait()
@@ -148,7 +149,7 @@ func startQueuePeer(t *testing.T, cmd *exec.Cmd) *queuePeer {
 	}()
 	stop := sync.OnceFunc(func() {
 		_ = input.Close()
-		killed := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+		killed := time.AfterFunc(harness.WaitLimit, func() { _ = cmd.Process.Kill() })
 		t.Cleanup(func() { killed.Stop() })
 	})
 	t.Cleanup(func() {

@@ -13,7 +13,7 @@ import (
 // The same by EndElection of the leader and of a follower at once, with 1,000
 // that come meanwhile: it may take more than the two seconds of one call.
 func TestEndElectionRace(t *testing.T) {
-	deletionRace(t, 20, 1000, func(_ *client, _ string, all []*candidate) {
+	runDeletionRace(t, 20, 1000, func(_ *client, _ string, all []*candidate) {
 		var follower sync.WaitGroup
 		follower.Go(func() { electiontest.Confirm(t, all[len(all)-1].EndElection) })
 		electiontest.Confirm(t, all[0].EndElection)
@@ -21,13 +21,13 @@ func TestEndElectionRace(t *testing.T) {
 	})
 }
 
-// deletionRace keeps the server so busy that no other test should run beside
+// runDeletionRace keeps the server so busy that no other test should run beside
 // it. It has candidates join while an election is
 // ended: before of them take part already, meanwhile come during the end.
-func deletionRace(t *testing.T, before, meanwhile int, end func(*client, string, []*candidate)) {
+func runDeletionRace(t *testing.T, before, meanwhile int, end func(*client, string, []*candidate)) {
 	t.Helper()
 	owner := connect(t)
-	node := newNode(t, owner)
+	node := createElectionNode(t, owner)
 	var conns []*client
 	for range 10 {
 		conns = append(conns, connectDirectly(t))
@@ -35,10 +35,10 @@ func deletionRace(t *testing.T, before, meanwhile int, end func(*client, string,
 	enlisted := make([]*candidate, before)
 	for i := range enlisted {
 		enlisted[i] = newCandidate(t, conns[i%len(conns)], node)
-		enlisted[i].start()
+		enlisted[i].startElecting()
 	}
 	for _, c := range enlisted {
-		require.NoError(t, c.next(t).Err)
+		require.NoError(t, c.nextStatus(t).Err)
 	}
 	// Half of the others exist already, half are made meanwhile.
 	late := make([]*candidate, meanwhile)
@@ -57,7 +57,7 @@ func deletionRace(t *testing.T, before, meanwhile int, end func(*client, string,
 				}
 				late[i] = &candidate{Election: e, returned: make(chan struct{})}
 			}
-			late[i].start()
+			late[i].startElecting()
 		})
 	}
 	end(owner, node, enlisted)
@@ -70,15 +70,22 @@ func deletionRace(t *testing.T, before, meanwhile int, end func(*client, string,
 			continue
 		}
 		told++
-		all := c.rest(t)
+		all := c.remainingStatuses(t)
 		require.NotEmpty(t, all)
 		require.ErrorIs(t, all[len(all)-1].Err, leaderelection.ErrElectionOver)
-		require.ErrorIs(t, c.result(t), leaderelection.ErrElectionOver)
+		require.ErrorIs(t, c.waitResult(t), leaderelection.ErrElectionOver)
 		electiontest.Confirm(t, c.Resign)
 	}
 	t.Logf("%d candidates were told of the end, %d found no election", told, before+meanwhile-told)
-	require.False(t, exists(t, owner, node))
+	require.False(t, znodeExists(t, owner, node))
 	dump, err := shared.FourLetter(0, "dump")
 	require.NoError(t, err)
 	require.NotContains(t, dump, node+"/", "a znode is left")
+}
+
+// Case: Delete Election Race, 500 candidates and 500 that come meanwhile.
+func TestDeleteElectionRace(t *testing.T) {
+	runDeletionRace(t, 500, 500, func(conn *client, node string, _ []*candidate) {
+		require.NoError(t, leaderelection.DeleteElection(conn.Conn, node))
+	})
 }

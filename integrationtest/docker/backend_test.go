@@ -9,10 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-func TestConfigThatCannotWork(t *testing.T) {
+// TestStart_InvalidConfig fails if an invalid configuration is accepted.
+func TestStart_InvalidConfig(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]ensemble.Config{
 		"negative": {Servers: -1},
@@ -27,22 +29,25 @@ func TestConfigThatCannotWork(t *testing.T) {
 	}
 }
 
-func TestVariableThatMakesNoSense(t *testing.T) {
+// TestStart_InvalidVariable fails if an unknown backend in the environment is accepted.
+func TestStart_InvalidVariable(t *testing.T) {
 	t.Setenv(ensemble.BackendVariable, "cloud")
 	_, err := ensemble.Start(t.Context(), ensemble.Config{})
 	require.ErrorContains(t, err, `"cloud"`)
 }
 
-// TestAuto shows what is preferred, and that the environment can say otherwise.
-func TestAuto(t *testing.T) {
+// TestStart_Auto fails if Auto selects another backend than the preferred one, or than that in the
+// environment.
+func TestStart_Auto(t *testing.T) {
 	backends := availableBackends(t)
 	t.Setenv(ensemble.BackendVariable, "")
-	assert.Equal(t, backends[len(backends)-1], start(t, ensemble.Config{}).Backend())
+	assert.Equal(t, backends[len(backends)-1], harness.StartServers(t, ensemble.Config{}).Backend())
 	t.Setenv(ensemble.BackendVariable, backends[0].String())
-	assert.Equal(t, backends[0], start(t, ensemble.Config{}).Backend())
+	assert.Equal(t, backends[0], harness.StartServers(t, ensemble.Config{}).Backend())
 }
 
-func TestErrorSaysWhatToInstall(t *testing.T) {
+// TestStart_MissingBackend fails if the error does not name the packages to install.
+func TestStart_MissingBackend(t *testing.T) {
 	t.Setenv(ensemble.BackendVariable, "process")
 	t.Setenv("PATH", t.TempDir())
 	_, err := ensemble.Start(t.Context(), ensemble.Config{})
@@ -50,9 +55,9 @@ func TestErrorSaysWhatToInstall(t *testing.T) {
 	assert.ErrorContains(t, err, "apt-get install -y zookeeper openjdk-17-jre-headless")
 }
 
-// TestScriptsNameTheSameImages keeps the names in the scripts and in this
-// package from drifting apart.
-func TestScriptsNameTheSameImages(t *testing.T) {
+// TestImage_NamesInScripts fails if the names of images in the scripts differ from those in this
+// package.
+func TestImage_NamesInScripts(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("image.go")
 	require.NoError(t, err)

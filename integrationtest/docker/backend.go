@@ -1,7 +1,5 @@
 package docker
 
-// The backend that runs each server in a Docker container.
-
 import (
 	"context"
 	"errors"
@@ -25,39 +23,39 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// Ports inside a container, where nothing else wants them.
+// The ports inside a container.
 const (
 	containerClientPort   = 2181
 	containerQuorumPort   = 2888
 	containerElectionPort = 3888
 )
 
-// engineTimeout bounds the question whether a Docker engine is there.
+// engineTimeout is the time in which a Docker engine must answer a ping.
 const engineTimeout = 5 * time.Second
 
-// servers runs each server in a container on two networks: one on which
-// its client port is published on loopback, and one for the servers among
-// themselves, from which a server that is cut off is disconnected.
+// servers runs each server in a container with two networks. The client port is published on the
+// loopback interface through one of them. The other one connects the servers, and a server that is
+// cut off is disconnected from it.
 type servers struct {
 	cfg    ensemble.Config
 	docker client.APIClient
 	image  string
 
 	client []*testenv.Port
-	// clientNet and quorumNet are names; a standalone server has no quorumNet.
+	// clientNet and quorumNet are the names of the networks. quorumNet is empty for a standalone
+	// server.
 	clientNet, quorumNet string
 	networks             []*testcontainers.DockerNetwork
-	// quorumAddrs are fixed, so that a server which comes back from a cut is
-	// where its peers look for it.
+	// quorumAddrs are the addresses of the servers in the quorum network. They are fixed, so that
+	// a server has the same address after it was cut off.
 	quorumAddrs []netip.Addr
 	containers  []testcontainers.Container
 }
 
-// configureTestcontainers sets what this package relies on, unless the user
-// has set it. The library's reaper is a container of an image of its own,
-// which cannot be had everywhere; Close and removeStaleContainers do its work. And its
-// guess of where published ports are is wrong in a machine that looks like a
-// container; here they are on loopback.
+// configureTestcontainers sets environment variables of the library, unless the user has set them.
+// The reaper of the library runs in a container, whose image is not available everywhere; Close and
+// removeStaleContainers replace it. The library determines a wrong host of the published ports on a
+// machine that looks like a container; they are on the loopback interface.
 var configureTestcontainers = sync.OnceFunc(func() {
 	for key, value := range map[string]string{
 		"TESTCONTAINERS_RYUK_DISABLED": "true",
@@ -70,7 +68,7 @@ var configureTestcontainers = sync.OnceFunc(func() {
 	tclog.SetDefault(tclog.NewNoopLogger())
 })
 
-func open(ctx context.Context, cfg ensemble.Config) (ensemble.Servers, error) {
+func openServers(ctx context.Context, cfg ensemble.Config) (ensemble.Servers, error) {
 	configureTestcontainers()
 	provider, err := testcontainers.NewDockerProvider()
 	if err != nil {
@@ -94,7 +92,7 @@ func (b *servers) prepare(ctx context.Context) error {
 	if b.image, err = findImage(ctx, b.docker); err != nil {
 		return err
 	}
-	if err := b.makeNetworks(ctx); err != nil {
+	if err := b.createNetworks(ctx); err != nil {
 		return err
 	}
 	for i := range b.cfg.Servers {
@@ -103,21 +101,21 @@ func (b *servers) prepare(ctx context.Context) error {
 			return err
 		}
 		b.client = append(b.client, r)
-		if err := b.create(ctx, i); err != nil {
+		if err := b.createContainer(ctx, i); err != nil {
 			return fmt.Errorf("create container %d: %w", i, err)
 		}
 	}
 	return nil
 }
 
-// create makes the container of server i and does not start it.
-func (b *servers) create(ctx context.Context, i int) error {
+// createContainer creates the container of server i, without starting it.
+func (b *servers) createContainer(ctx context.Context, i int) error {
 	var members []ensemble.Member
 	for _, addr := range b.quorumAddrs {
 		members = append(members, ensemble.Member{Host: addr.String(), QuorumPort: containerQuorumPort, ElectionPort: containerElectionPort})
 	}
 	config := ensemble.ZooCfg(b.cfg, "/data", "", containerClientPort, members)
-	// Its own address is gone while it is cut off, and it may be restarted then.
+	// A server that is cut off does not have its address, and may be restarted.
 	config += "quorumListenOnAllIPs=true\n"
 
 	port := network.MustParsePort(fmt.Sprintf("%d/tcp", containerClientPort))
@@ -163,20 +161,20 @@ func (b *servers) Ports() []int {
 	return ports
 }
 
-func (b *servers) id(i int) string { return b.containers[i].GetContainerID() }
+func (b *servers) containerID(i int) string { return b.containers[i].GetContainerID() }
 
 func (b *servers) Start(ctx context.Context, i int) error {
-	_, err := b.docker.ContainerStart(ctx, b.id(i), client.ContainerStartOptions{})
+	_, err := b.docker.ContainerStart(ctx, b.containerID(i), client.ContainerStartOptions{})
 	return err
 }
 
 func (b *servers) Kill(ctx context.Context, i int) error {
 	waitCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	wait := b.docker.ContainerWait(waitCtx, b.id(i), client.ContainerWaitOptions{
+	wait := b.docker.ContainerWait(waitCtx, b.containerID(i), client.ContainerWaitOptions{
 		Condition: container.WaitConditionNotRunning,
 	})
-	_, err := b.docker.ContainerKill(ctx, b.id(i), client.ContainerKillOptions{Signal: "KILL"})
+	_, err := b.docker.ContainerKill(ctx, b.containerID(i), client.ContainerKillOptions{Signal: "KILL"})
 	if err != nil && !b.Exited(ctx, i) {
 		return err
 	}
@@ -189,23 +187,23 @@ func (b *servers) Kill(ctx context.Context, i int) error {
 }
 
 func (b *servers) Pause(ctx context.Context, i int) error {
-	_, err := b.docker.ContainerPause(ctx, b.id(i), client.ContainerPauseOptions{})
+	_, err := b.docker.ContainerPause(ctx, b.containerID(i), client.ContainerPauseOptions{})
 	return err
 }
 
 func (b *servers) Resume(ctx context.Context, i int) error {
-	_, err := b.docker.ContainerUnpause(ctx, b.id(i), client.ContainerUnpauseOptions{})
+	_, err := b.docker.ContainerUnpause(ctx, b.containerID(i), client.ContainerUnpauseOptions{})
 	return err
 }
 
 func (b *servers) CutOff(ctx context.Context, i int) error {
-	_, err := b.docker.NetworkDisconnect(ctx, b.quorumNet, client.NetworkDisconnectOptions{Container: b.id(i)})
+	_, err := b.docker.NetworkDisconnect(ctx, b.quorumNet, client.NetworkDisconnectOptions{Container: b.containerID(i)})
 	return err
 }
 
 func (b *servers) Heal(ctx context.Context, i int) error {
 	_, err := b.docker.NetworkConnect(ctx, b.quorumNet, client.NetworkConnectOptions{
-		Container: b.id(i),
+		Container: b.containerID(i),
 		EndpointConfig: &network.EndpointSettings{
 			IPAMConfig: &network.EndpointIPAMConfig{IPv4Address: b.quorumAddrs[i]},
 		},
@@ -214,7 +212,7 @@ func (b *servers) Heal(ctx context.Context, i int) error {
 }
 
 func (b *servers) Exited(ctx context.Context, i int) bool {
-	result, err := b.docker.ContainerInspect(ctx, b.id(i), client.ContainerInspectOptions{})
+	result, err := b.docker.ContainerInspect(ctx, b.containerID(i), client.ContainerInspectOptions{})
 	return err == nil && !result.Container.State.Running
 }
 
@@ -238,8 +236,8 @@ func (b *servers) Close() error {
 	var wg sync.WaitGroup
 	for i := range b.containers {
 		wg.Go(func() {
-			// Forced removal ends the container at once, paused or not.
-			_, errs[i] = b.docker.ContainerRemove(ctx, b.id(i), removeAtOnce)
+			// The forced removal kills the container, paused or not.
+			_, errs[i] = b.docker.ContainerRemove(ctx, b.containerID(i), forceRemoval)
 		})
 	}
 	wg.Wait()
@@ -253,10 +251,10 @@ func (b *servers) Close() error {
 	return errors.Join(errs...)
 }
 
-var removeAtOnce = client.ContainerRemoveOptions{Force: true, RemoveVolumes: true}
+var forceRemoval = client.ContainerRemoveOptions{Force: true, RemoveVolumes: true}
 
-// removeStaleContainers removes the containers and networks of processes that
-// are gone. It is housekeeping: what cannot be removed stays.
+// removeStaleContainers removes the containers and networks of processes that do not exist any
+// more. It ignores errors.
 func removeStaleContainers(ctx context.Context, docker client.APIClient) {
 	ctx, cancel := context.WithTimeout(ctx, ensemble.StepTimeout)
 	defer cancel()
@@ -266,8 +264,8 @@ func removeStaleContainers(ctx context.Context, docker client.APIClient) {
 		return
 	}
 	for _, c := range containers.Items {
-		if staleOwner(c.Labels[ownerLabel]) {
-			docker.ContainerRemove(ctx, c.ID, removeAtOnce)
+		if isStaleOwner(c.Labels[ownerLabel]) {
+			docker.ContainerRemove(ctx, c.ID, forceRemoval)
 		}
 	}
 	networks, err := docker.NetworkList(ctx, client.NetworkListOptions{Filters: ours})
@@ -275,7 +273,7 @@ func removeStaleContainers(ctx context.Context, docker client.APIClient) {
 		return
 	}
 	for _, n := range networks.Items {
-		if staleOwner(n.Labels[ownerLabel]) {
+		if isStaleOwner(n.Labels[ownerLabel]) {
 			docker.NetworkRemove(ctx, n.ID, client.NetworkRemoveOptions{})
 		}
 	}

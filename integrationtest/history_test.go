@@ -17,7 +17,7 @@ import (
 
 // history is what happened in a run, by one clock for all candidates.
 type history struct {
-	begin time.Time
+	start time.Time
 
 	mu      sync.Mutex
 	records []string
@@ -29,44 +29,44 @@ type history struct {
 // term is one leadership, from the moment at which its reader was told of it
 // until its Done was closed.
 type term struct {
-	who, id string
-	token   int64
-	from    time.Time
-	until   time.Time // zero while it lasts
-	done    <-chan struct{}
+	name, id string
+	token    int64
+	from     time.Time
+	until    time.Time // zero while it lasts
+	done     <-chan struct{}
 }
 
 func (l *term) String() string {
-	return fmt.Sprintf("%s (%s, token %d)", l.who, l.id, l.token)
+	return fmt.Sprintf("%s (%s, token %d)", l.name, l.id, l.token)
 }
 
 // fencedWrite is a transaction that a leader has carried out.
 type fencedWrite struct {
 	at    time.Time
-	who   string
+	name  string
 	token int64
 	zxid  int64
 }
 
 func newHistory() *history {
-	return &history{begin: time.Now(), written: make(chan struct{})}
+	return &history{start: time.Now(), written: make(chan struct{})}
 }
 
-// note adds a line to the history.
-func (h *history) note(format string, args ...any) {
+// addRecord adds a line to the history.
+func (h *history) addRecord(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.noteAt(time.Now(), format, args...)
+	h.addRecordAt(time.Now(), format, args...)
 }
 
-func (h *history) noteAt(at time.Time, format string, args ...any) {
-	h.records = append(h.records, fmt.Sprintf("%9.3fs  ", at.Sub(h.begin).Seconds())+fmt.Sprintf(format, args...))
+func (h *history) addRecordAt(at time.Time, format string, args ...any) {
+	h.records = append(h.records, fmt.Sprintf("%9.3fs  ", at.Sub(h.start).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// granted records that a leadership was delivered, and returns its term. Terms
+// addTerm records that a leadership was delivered, and returns its term. Terms
 // whose Done is closed already have ended by now, whether or not somebody has
 // come around to say so: what counts is what a reader could know.
-func (h *history) granted(who, id string, l *leaderelection.Leadership) *term {
+func (h *history) addTerm(who, id string, l *leaderelection.Leadership) *term {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
@@ -75,28 +75,28 @@ func (h *history) granted(who, id string, l *leaderelection.Leadership) *term {
 			open.until = now
 		}
 	}
-	t := &term{who: who, id: id, token: l.Token(), from: now, done: l.Done()}
+	t := &term{name: who, id: id, token: l.Token(), from: now, done: l.Done()}
 	if isClosed(t.done) {
 		t.until = now // over before it was read
 	}
 	h.terms = append(h.terms, t)
-	h.noteAt(now, "%s LEADS with token %d as %s", who, t.token, id)
+	h.addRecordAt(now, "%s LEADS with token %d as %s", who, t.token, id)
 	return t
 }
 
-// ended records that a leadership's Done was seen closed.
-func (h *history) ended(t *term, why error) {
+// endTerm records that a leadership's Done was seen closed.
+func (h *history) endTerm(t *term, why error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
 	if t.until.IsZero() {
 		t.until = now
 	}
-	h.noteAt(now, "%s leads no longer: %v", t.who, why)
+	h.addRecordAt(now, "%s leads no longer: %v", t.name, why)
 }
 
-// wrote records a fenced write.
-func (h *history) wrote(who string, token, zxid int64) {
+// addWrite records a fenced write.
+func (h *history) addWrite(who string, token, zxid int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.writes = append(h.writes, fencedWrite{time.Now(), who, token, zxid})
@@ -104,9 +104,9 @@ func (h *history) wrote(who string, token, zxid int64) {
 	h.written = make(chan struct{})
 }
 
-// writeAfter waits until somebody has carried out a fenced write of a
+// waitWriteAfter waits until somebody has carried out a fenced write of a
 // transaction later than zxid.
-func (h *history) writeAfter(zxid int64, limit time.Duration) error {
+func (h *history) waitWriteAfter(zxid int64, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
@@ -125,22 +125,22 @@ func (h *history) writeAfter(zxid int64, limit time.Duration) error {
 	}
 }
 
-// leader is who leads now, "" for nobody.
-func (h *history) leader() string {
+// currentLeader is who leads now, "" for nobody.
+func (h *history) currentLeader() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range h.terms {
 		if t.until.IsZero() && !isClosed(t.done) {
-			return t.who
+			return t.name
 		}
 	}
 	return ""
 }
 
-// check says what is wrong with the history: terms that overlap, tokens that
+// checkTerms says what is wrong with the history: terms that overlap, tokens that
 // do not grow from one leader to the next, fenced writes of an earlier leader
 // after those of a later one.
-func (h *history) check() error {
+func (h *history) checkTerms() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var errs []error
@@ -152,9 +152,9 @@ func (h *history) check() error {
 		for _, earlier := range terms[:i] {
 			switch {
 			case earlier.until.IsZero():
-				fail("%v began to lead at %.3fs while %v has not ended yet", t, h.since(t.from), earlier)
+				fail("%v began to lead at %.3fs while %v has not ended yet", t, h.secondsAt(t.from), earlier)
 			case earlier.until.After(t.from):
-				fail("%v began to lead at %.3fs, %v before the end of %v", t, h.since(t.from), earlier.until.Sub(t.from), earlier)
+				fail("%v began to lead at %.3fs, %v before the end of %v", t, h.secondsAt(t.from), earlier.until.Sub(t.from), earlier)
 			}
 		}
 		if i == 0 {
@@ -180,7 +180,7 @@ func (h *history) check() error {
 	return errors.Join(errs...)
 }
 
-func (h *history) since(at time.Time) float64 { return at.Sub(h.begin).Seconds() }
+func (h *history) secondsAt(at time.Time) float64 { return at.Sub(h.start).Seconds() }
 
 func (h *history) String() string {
 	h.mu.Lock()
@@ -203,7 +203,7 @@ func TestHistoryCheckerFails(t *testing.T) {
 	begin := time.Now()
 	at := func(s int) time.Time { return begin.Add(time.Duration(s) * time.Second) }
 	termOf := func(who string, token int64, from, until int) *term {
-		l := &term{who: who, id: "/e/" + who, token: token, from: at(from), done: make(chan struct{})}
+		l := &term{name: who, id: "/e/" + who, token: token, from: at(from), done: make(chan struct{})}
 		if until > 0 {
 			l.until = at(until)
 		}
@@ -229,8 +229,8 @@ func TestHistoryCheckerFails(t *testing.T) {
 		{name: "write of an earlier leader", writes: []fencedWrite{{token: 1, zxid: 10}, {token: 2, zxid: 20}, {token: 1, zxid: 30}}, want: "later token"},
 	} {
 		h := newHistory()
-		h.begin, h.terms, h.writes = begin, c.terms, c.writes
-		if err := h.check(); c.want == "" {
+		h.start, h.terms, h.writes = begin, c.terms, c.writes
+		if err := h.checkTerms(); c.want == "" {
 			assert.NoError(t, err, c.name)
 		} else {
 			assert.ErrorContains(t, err, c.want, c.name)
@@ -242,11 +242,11 @@ func TestHistoryCheckerFails(t *testing.T) {
 	h := newHistory()
 	first, endFirst := leaderelection.NewLeadership(1, nil)
 	second, _ := leaderelection.NewLeadership(2, nil)
-	h.granted("a", "/e/a", first)
+	h.addTerm("a", "/e/a", first)
 	endFirst(nil)
-	h.granted("b", "/e/b", second)
-	require.NoError(t, h.check())
+	h.addTerm("b", "/e/b", second)
+	require.NoError(t, h.checkTerms())
 	third, _ := leaderelection.NewLeadership(3, nil)
-	h.granted("c", "/e/c", third)
-	require.ErrorContains(t, h.check(), "has not ended yet")
+	h.addTerm("c", "/e/c", third)
+	require.ErrorContains(t, h.checkTerms(), "has not ended yet")
 }

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// endTogether lets a command that is cancelled end with all its children, and
-// gives them the chance to tidy up.
-func endTogether(cmd *exec.Cmd) {
+// killGroupOnCancel makes the cancellation of a command terminate its child processes as well. They
+// receive SIGTERM, so that they can clean up.
+func killGroupOnCancel(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 }

@@ -1,9 +1,4 @@
-//go:build linux
-
 package docker_test
-
-// What happens to servers whose owner is killed: the test program runs itself
-// as that owner.
 
 import (
 	"bufio"
@@ -18,16 +13,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-const orphanVariable = "ENSEMBLE_TEST_BACKEND_OF_ORPHAN"
+// ownerVariable makes the test binary run runOwner. Its value is the backend.
+const ownerVariable = "ENSEMBLE_TEST_OWNER_BACKEND"
 
-// runOrphan starts a server, tells its address and waits to be killed.
-func runOrphan() {
+// runOwner starts a server, prints its address and waits to be killed.
+func runOwner() {
 	backend := ensemble.Process
-	if os.Getenv(orphanVariable) == ensemble.Docker.String() {
+	if os.Getenv(ownerVariable) == ensemble.Docker.String() {
 		backend = ensemble.Docker
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -41,8 +38,8 @@ func runOrphan() {
 	select {}
 }
 
-// answers says whether something listens at an address.
-func answers(addr string) bool {
+// isListening reports whether a server listens at an address.
+func isListening(addr string) bool {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		return false
@@ -51,11 +48,13 @@ func answers(addr string) bool {
 	return true
 }
 
-func TestOwnerKilled(t *testing.T) {
+// TestStart_OwnerKilled fails if servers remain after the process that has started them was killed.
+// The test binary runs as that process.
+func TestStart_OwnerKilled(t *testing.T) {
 	t.Parallel()
-	eachBackend(t, func(t *testing.T, backend ensemble.Backend) {
+	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {
 		owner := exec.Command(os.Args[0])
-		owner.Env = append(os.Environ(), orphanVariable+"="+backend.String())
+		owner.Env = append(os.Environ(), ownerVariable+"="+backend.String())
 		output, err := owner.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, owner.Start())
@@ -68,18 +67,18 @@ func TestOwnerKilled(t *testing.T) {
 
 		switch backend {
 		case ensemble.Process:
-			// The server ends by itself; the next Start removes its files.
-			require.Eventually(t, func() bool { return !answers(addr) }, 10*time.Second, 20*time.Millisecond)
-			start(t, ensemble.Config{Backend: backend})
+			// The kernel kills the server, and the next Start removes its files.
+			require.Eventually(t, func() bool { return !isListening(addr) }, 10*time.Second, 20*time.Millisecond)
+			harness.StartServers(t, ensemble.Config{Backend: backend})
 			left, err := os.ReadDir(testenv.DirParent())
 			require.NoError(t, err)
 			for _, entry := range left {
 				assert.NotContains(t, entry.Name(), fmt.Sprintf("zk-ensemble-%d-", owner.Process.Pid))
 			}
 		case ensemble.Docker:
-			// The next Start removes container and network.
-			start(t, ensemble.Config{Backend: backend})
-			require.False(t, answers(addr))
+			// The next Start removes the container and the network.
+			harness.StartServers(t, ensemble.Config{Backend: backend})
+			require.False(t, isListening(addr))
 			host, err := os.Hostname()
 			require.NoError(t, err)
 			filter := "--filter=label=leaderelection.ensemble.owner=" + host + owned

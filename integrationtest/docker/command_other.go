@@ -4,4 +4,4 @@ package docker
 
 import "os/exec"
 
-func endTogether(*exec.Cmd) {}
+func killGroupOnCancel(*exec.Cmd) {}

@@ -1,0 +1,267 @@
+package integrationtest
+
+import (
+	"path"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/electiontest"
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+)
+
+// The numbers of the tests are those of docs/traps.md: failure scenarios that other
+// libraries found in production. Numbers that are missing belong to other recipes or need a
+// server that can be made to misbehave.
+
+// lostReplies are the ways in which the outcome of a request can become unknown.
+var lostReplies = []struct {
+	name    string
+	action  zkproxy.Action
+	applied bool
+}{
+	{"cut before the request", zkproxy.CutBeforeRequest, false},
+	{"cut before the reply", zkproxy.CutAfterApplied, true},
+	{"silence instead of the reply", zkproxy.DropReplyBlackhole, true},
+}
+
+// Trap 1: a create is applied and its reply lost; an orphan that nobody owns
+// blocks the line.
+func TestTrap01_CreateReplyLost(t *testing.T) {
+	t.Parallel()
+	for _, cut := range lostReplies {
+		t.Run(cut.name, func(t *testing.T) {
+			t.Parallel()
+			admin, conn := connect(t), connectShort(t)
+			node := createElectionNode(t, admin)
+			rule := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: isBelow(node), Action: cut.action})
+			session := conn.SessionID()
+
+			c, l := startLeader(t, conn, node)
+			harness.Receive(t, rule.Done(), "the fault")
+			requireOnlyChild(t, admin, node, c, conn)
+			require.Equal(t, session, conn.SessionID(), "it had to be solved within the session")
+			require.Equal(t, 1, countCreates(t, admin, node), "the lost create counts, and it is the only one")
+			require.Equal(t, readStat(t, admin, c.ID()).Czxid, l.Token())
+
+			next := startFollower(t, admin, node, c)
+			c.resign(t)
+			next.requireLeader(t)
+			require.Equal(t, []string{znodeName(next)}, listChildren(t, admin, node))
+		})
+	}
+}
+
+// Trap 1, for one that is not the first: it must not follow its own orphan.
+func TestTrap01_CreateReplyLostBehindLeader(t *testing.T) {
+	t.Parallel()
+	for _, cut := range lostReplies {
+		t.Run(cut.name, func(t *testing.T) {
+			t.Parallel()
+			admin, conn := connect(t), connectShort(t)
+			node := createElectionNode(t, admin)
+			leader, _ := startLeader(t, admin, node)
+			conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: isBelow(node), Action: cut.action})
+
+			c := startFollower(t, conn, node, leader)
+			require.Len(t, listChildren(t, admin, node), 2)
+			leader.resign(t)
+			l := c.requireLeader(t)
+			requireOnlyChild(t, admin, node, c, conn)
+			require.Equal(t, readStat(t, admin, c.ID()).Czxid, l.Token())
+		})
+	}
+}
+
+// Trap 2: the search for the own GUID finds a znode of another session, the
+// dying one, and takes it for the own.
+func TestTrap02_ForeignOwner(t *testing.T) {
+	t.Parallel()
+	admin, conn := connect(t), connectShort(t)
+	node := createElectionNode(t, admin)
+	rule := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: isBelow(node), Action: zkproxy.CutAfterApplied})
+	conn.Network.Refuse()
+	c := startCandidate(t, conn, node)
+	harness.Receive(t, rule.Done(), "the fault")
+
+	// While the candidate is away its znode is exchanged for one of the same
+	// GUID that another session owns.
+	mine := listChildren(t, admin, node)
+	require.Len(t, mine, 1)
+	impostor, err := admin.Create(path.Join(node, guidOf(mine[0])), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	deleteZnode(t, admin, path.Join(node, mine[0]))
+	conn.Network.Restore()
+
+	l := c.requireLeader(t)
+	require.NotEqual(t, impostor, c.ID())
+	requireOnlyChild(t, admin, node, c, conn)
+	require.Equal(t, readStat(t, admin, c.ID()).Czxid, l.Token())
+}
+
+// Trap 3: the search is served by a server that lags behind, and the znode of
+// the first create shows up after the second, ahead of it: a candidate that
+// waits for itself.
+func TestTrap03_OwnZnodeShowsUpLate(t *testing.T) {
+	t.Parallel()
+	admin, conn := connect(t), connectShort(t)
+	node := createElectionNode(t, admin)
+	leader := createContender(t, admin, node)
+	deleteZnode(t, admin, createContender(t, admin, node)) // leaves a gap in the sequence
+	rule := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: isBelow(node), Action: zkproxy.CutBeforeRequest})
+	c := startCandidate(t, conn, node)
+	harness.Receive(t, rule.Done(), "the fault")
+	require.Equal(t, leader, c.nextStatus(t).NowFollowing)
+
+	// What the first create might have made now appears, in the gap.
+	var first string
+	for _, r := range conn.Network[0].Log() {
+		if r.Dropped {
+			first = r.Path
+		}
+	}
+	require.NotEmpty(t, first)
+	late := func(sequence string) string {
+		path, err := conn.Create(first+sequence, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		return path
+	}
+	stray := late("0000000001")
+	_, err := admin.Set(leader, []byte("has the candidate look again"), -1)
+	require.NoError(t, err)
+	waitDeleted(t, admin, stray)
+	c.requireNoStatus(t, quietTime)
+	require.Equal(t, leader, c.Current().NowFollowing)
+
+	deleteZnode(t, admin, leader)
+	c.requireLeader(t)
+	// One that shows up still later goes when the candidate does.
+	late("0000000000")
+	c.resign(t)
+	require.Empty(t, listChildren(t, admin, node))
+}
+
+// Trap 4: one GUID for several creates: after a reset the same name can come
+// back.
+func TestTrap04_FreshGUIDForEachCreate(t *testing.T) {
+	t.Parallel()
+	admin, conn := connect(t), connectShort(t)
+	node := createElectionNode(t, admin)
+	p := conn.Network[0]
+	for range 2 {
+		p.On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: isBelow(node), Action: zkproxy.CutBeforeRequest})
+	}
+	c, _ := startLeader(t, conn, node, leaderelection.WithRejoin())
+	for range 2 {
+		conn.ExpireSession(t)
+		conn.Network.Restore()
+		for s := c.nextStatus(t); s.Role != leaderelection.Leader; s = c.nextStatus(t) {
+			require.NoError(t, s.Err)
+		}
+	}
+
+	prefixes := map[string]bool{}
+	for _, r := range p.Log() {
+		if r.Kind == zkproxy.Request && r.Op == zkproxy.OpCreate && strings.HasPrefix(r.Path, node+"/") {
+			require.False(t, prefixes[r.Path], "%s was used before", r.Path)
+			prefixes[r.Path] = true
+		}
+	}
+	require.Len(t, prefixes, 5, "two that were cut, and one for each session")
+	requireOnlyChild(t, admin, node, c, conn)
+}
+
+// Trap 36: the election node is deleted between the look at it and the create.
+// It must not be created anew behind the user's back.
+func TestTrap36_NodeGoneBeforeCreate(t *testing.T) {
+	t.Parallel()
+	admin, conn := connect(t), connectShort(t)
+	t.Run("at once", func(t *testing.T) {
+		node := createElectionNode(t, admin)
+		c := newCandidate(t, conn, node, leaderelection.WithCreateNode())
+		deleteZnode(t, admin, node)
+		c.startElecting()
+		c.requireEnded(t, leaderelection.ErrElectionOver)
+		require.False(t, znodeExists(t, admin, node))
+		electiontest.Confirm(t, c.Resign)
+	})
+	t.Run("while the connection is down", func(t *testing.T) {
+		node := createElectionNode(t, admin)
+		rule := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: isBelow(node), Action: zkproxy.CutBeforeRequest})
+		conn.Network.Refuse()
+		c := newCandidate(t, conn, node, leaderelection.WithRejoin())
+		c.startElecting()
+		harness.Receive(t, rule.Done(), "the fault")
+		deleteZnode(t, admin, node)
+		conn.Network.Restore()
+		c.requireEnded(t, leaderelection.ErrElectionOver)
+		require.False(t, znodeExists(t, admin, node))
+		electiontest.Confirm(t, c.Resign)
+	})
+	t.Run("with missing parents", func(t *testing.T) {
+		node := harness.NewPath(t) + "/a/b"
+		c, _ := startLeader(t, conn, node, leaderelection.WithCreateNode())
+		requireOnlyChild(t, admin, node, c, conn)
+	})
+}
+
+// Trap 40: the end comes while the create is under way, and leaves an orphan.
+func TestTrap40_EndDuringCreate(t *testing.T) {
+	t.Parallel()
+	for _, action := range []struct {
+		name string
+		zkproxy.Action
+	}{
+		{"reply is late", zkproxy.HoldReply},
+		{"reply is lost", zkproxy.DropReplyBlackhole},
+	} {
+		t.Run(action.name, func(t *testing.T) {
+			t.Parallel()
+			admin, conn := connect(t), connectShort(t)
+			node := createElectionNode(t, admin)
+			rule := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: isBelow(node), Action: action.Action})
+			session := conn.SessionID()
+			c := startCandidate(t, conn, node)
+			harness.Receive(t, rule.Done(), "the fault")
+			orphan := listChildren(t, admin, node)
+			require.Len(t, orphan, 1, "the create is applied")
+
+			begin := time.Now()
+			err := c.Resign()
+			require.ErrorIs(t, err, leaderelection.ErrUnconfirmed, "nobody can know yet")
+			require.Less(t, time.Since(begin), resignLimit)
+			c.requireClosedWithoutStatus(t)
+			require.NoError(t, c.waitResult(t))
+
+			rule.Release()
+			waitDeleted(t, admin, path.Join(node, orphan[0]))
+			electiontest.Confirm(t, c.Resign)
+			require.Equal(t, session, conn.SessionID(), "the session's end is no solution")
+			require.Empty(t, listChildren(t, admin, node))
+		})
+	}
+}
+
+// C7: a lost reply to the create left a znode that nobody knew of at the head
+// of the line.
+func TestC07LostReply(t *testing.T) {
+	t.Parallel()
+	conn, elsewhere := connect(t), connect(t)
+	for _, action := range []zkproxy.Action{zkproxy.CutBeforeRequest, zkproxy.CutAfterApplied} {
+		node := createElectionNode(t, elsewhere)
+		c := newCandidate(t, conn, node)
+		conn.Network.DelayReplies()
+		lost := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: action})
+		c.startElecting()
+		harness.Receive(t, lost.Done(), "the create")
+		c.requireLeader(t)
+		require.Equal(t, []string{znodeName(c)}, listChildren(t, elsewhere, node))
+		c.resign(t)
+		require.Empty(t, listChildren(t, elsewhere, node))
+	}
+}
