@@ -1,4 +1,4 @@
-// Package company holds tests in which programs of other libraries take part:
+// Package interop holds tests in which programs of other libraries take part:
 // Apache Curator's in Java and kazoo's in Python, both as Debian has them, on one real
 // ZooKeeper. Go and Curator share a znode layout, Go and kazoo another; all three meet
 // only where there is nothing but data.
@@ -6,7 +6,7 @@
 // Whether holders exclude each other is not left to any of the libraries: each of them,
 // in whatever language, tells an oracle in the test process when it enters and when it
 // leaves (oracle_test.go).
-package company
+package interop
 
 import (
 	"context"
