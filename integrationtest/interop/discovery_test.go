@@ -10,42 +10,42 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/recipes/discovery"
-	"github.com/go-leaderelection/leaderelection/recipes/group"
 )
 
-// Go and Curator find each other's instances, by asking and by watching, and learn of
-// their end.
-func TestDiscovery(t *testing.T) {
-	curator.use(t)
+// TestDiscovery_Curator fails if Go or Curator does not find the instances of the other, by a query or
+// by a watch, or is not notified when they are removed.
+func TestDiscovery_Curator(t *testing.T) {
+	curator.requirePeer(t)
 	const name = "shop"
-	base := newPath(t)
+	base := harness.NewPath(t)
 	d, err := discovery.New(connect(t), base)
 	require.NoError(t, err)
-	ours, err := d.Register(waiting(t), discovery.Instance{
-		Name: name, ID: "of-go", Address: "go.example", Port: 1, Payload: json.RawMessage(`"of Go"`),
+	ours, err := d.Register(harness.Context(t), discovery.Instance{
+		Name: name, ID: "go", Address: "go.example", Port: 1, Payload: json.RawMessage(`"of Go"`),
 	})
 	require.NoError(t, err)
-	cache := curator.watch(base)
-	curator.ask(t, "watch", base, base, name)
+	cache := curator.subscribe(base)
+	curator.runCommand(t, "watch", base, base, name)
 	instances := func() string {
-		all, err := d.Instances(waiting(t), name)
+		all, err := d.Instances(harness.Context(t), name)
 		require.NoError(t, err)
-		return describe(all)
+		return describeInstances(all)
 	}
-	const goes, javas = `of-go@go.example:1("of Go")`, `of-java@java.example:2("of Java")`
+	const goInstance, javaInstance = `go@go.example:1("of Go")`, `java@java.example:2("of Java")`
 	unquoted := func(s string) string { return strings.ReplaceAll(s, `"`, "") }
 
-	require.Equal(t, unquoted(goes), curator.ask(t, "discover", base, name))
-	provider, err := d.Provider(waiting(t), name, discovery.Choice{})
+	require.Equal(t, unquoted(goInstance), curator.runCommand(t, "discover", base, name))
+	provider, err := d.Provider(harness.Context(t), name, discovery.Choice{})
 	require.NoError(t, err)
-	curator.ask(t, "register", "instance-of"+base, base, name, "of-java", 2)
-	require.Equal(t, goes+","+javas, instances())
-	awaitList(t, provider, goes+","+javas)
-	awaitSaid(t, cache, "changed "+unquoted(goes+","+javas))
-	require.Equal(t, unquoted(goes+","+javas), curator.ask(t, "discover", base, name))
+	curator.runCommand(t, "register", "instance-of"+base, base, name, "java", 2)
+	require.Equal(t, goInstance+","+javaInstance, instances())
+	waitInstances(t, provider, goInstance+","+javaInstance)
+	waitMessage(t, cache, "changed "+unquoted(goInstance+","+javaInstance))
+	require.Equal(t, unquoted(goInstance+","+javaInstance), curator.runCommand(t, "discover", base, name))
 
-	// Each is chosen in turn.
+	// The provider chooses each in turn.
 	chosen := map[string]bool{}
 	for range 2 {
 		i, err := provider.Choose()
@@ -54,17 +54,17 @@ func TestDiscovery(t *testing.T) {
 	}
 	require.Len(t, chosen, 2)
 
-	require.NoError(t, ours.Close(waiting(t)))
-	awaitSaid(t, cache, "changed "+unquoted(javas))
-	awaitList(t, provider, javas)
-	curator.ask(t, "close", "instance-of"+base)
-	awaitList(t, provider, "")
+	require.NoError(t, ours.Close(harness.Context(t)))
+	waitMessage(t, cache, "changed "+unquoted(javaInstance))
+	waitInstances(t, provider, javaInstance)
+	curator.runCommand(t, "close", "instance-of"+base)
+	waitInstances(t, provider, "")
 	require.Empty(t, instances())
-	curator.ask(t, "close", base)
-	require.NoError(t, provider.Close(waiting(t)))
+	curator.runCommand(t, "close", base)
+	require.NoError(t, provider.Close(harness.Context(t)))
 }
 
-func describe(instances []discovery.Instance) string {
+func describeInstances(instances []discovery.Instance) string {
 	var all []string
 	for _, i := range instances {
 		all = append(all, fmt.Sprintf("%s@%s:%d(%s)", i.ID, i.Address, i.Port, i.Payload))
@@ -73,94 +73,36 @@ func describe(instances []discovery.Instance) string {
 	return strings.Join(all, ",")
 }
 
-// awaitList waits until a provider has these instances.
-func awaitList(t *testing.T, p *discovery.Provider, want string) {
+// waitInstances waits until a provider has the given instances.
+func waitInstances(t *testing.T, p *discovery.Provider, want string) {
 	t.Helper()
-	limit, last := time.After(patience), ""
+	limit, last := time.After(harness.WaitLimit), ""
 	for {
 		if all, err := p.Instances(); err == nil || want == "" {
-			if last = describe(all); last == want {
+			if last = describeInstances(all); last == want {
 				return
 			}
 		}
 		select {
 		case <-p.Changes():
 		case <-limit:
-			require.FailNow(t, "the provider does not learn of it", "has %s, not %s", last, want)
+			require.FailNow(t, "wrong instances of the provider", "%s, want %s", last, want)
 		}
 	}
 }
 
-// awaitSaid waits until a program says this.
-func awaitSaid(t *testing.T, said <-chan string, want string) {
+// waitMessage waits for a message of a peer.
+func waitMessage(t *testing.T, messages <-chan string, want string) {
 	t.Helper()
-	limit, last := time.After(patience), ""
+	limit, last := time.After(harness.WaitLimit), ""
 	for {
 		select {
-		case last = <-said:
+		case last = <-messages:
 			if strings.TrimSpace(last) == want {
 				return
 			}
 		case <-limit:
-			require.FailNow(t, "it is not said", "last %q, not %q", last, want)
-		}
-	}
-}
-
-// Members of Go and of the others see each other come and go: Curator's GroupMember and
-// kazoo's Party.
-func TestGroup(t *testing.T) {
-	for _, p := range []*peer{kazoo, curator} {
-		t.Run(p.name, func(t *testing.T) {
-			p.use(t)
-			path := newPath(t)
-			g, err := group.NewGroup(connect(t), path, p.layout())
-			require.NoError(t, err)
-			var data []byte
-			described := map[string]string{"of-go": "of-go", "of-peer": "of-peer"}
-			members := []any{path}
-			if p == curator {
-				data = []byte("1")
-				described = map[string]string{"of-go": "of-go(1)", "of-peer": "of-peer(2)"}
-				members = []any{"member-of" + path}
-			}
-			ours, err := g.Join(waiting(t), "of-go", data)
-			require.NoError(t, err)
-			changes := g.Changes(waiting(t))
-			p.ask(t, "join", "member-of"+path, path, "of-peer", "2")
-			theirs := func(want string) {
-				t.Helper()
-				eventually(t, func() bool { return p.ask(t, "members", members...) == want }, "the peer does not see %s", want)
-			}
-			theirs(described["of-go"] + "," + described["of-peer"])
-			awaitView(t, changes, "of-go", "of-peer")
-			require.NoError(t, ours.Close(waiting(t)))
-			theirs(described["of-peer"])
-			awaitView(t, changes, "of-peer")
-			p.ask(t, "close", "member-of"+path)
-			awaitView(t, changes)
-		})
-	}
-}
-
-// awaitView waits until these are in a group.
-func awaitView(t *testing.T, changes <-chan group.View, want ...string) {
-	t.Helper()
-	limit, last := time.After(patience), []string(nil)
-	for {
-		select {
-		case v := <-changes:
-			require.NoError(t, v.Err)
-			last = nil
-			for _, m := range v.Members {
-				last = append(last, m.ID)
-			}
-			slices.Sort(last)
-			if slices.Equal(last, want) {
-				return
-			}
-		case <-limit:
-			require.FailNow(t, "the view does not come", "last %v, not %v", last, want)
+			require.FailNow(t, "missing message", "last %q, want %q", last, want)
 		}
 	}
 }

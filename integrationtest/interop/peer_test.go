@@ -13,74 +13,76 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// peer is a program with another library. Commands are lines on its standard input, a
-// number, a word and arguments, of which the first says over which of its two
-// sessions. It obeys each on a thread of its own and answers on its standard output
-// with the number, and ok or error.
+// peer is a program that uses another library. Commands are lines on its standard input: a number, a
+// word, the number of one of its two sessions, and other arguments. It executes each command in a
+// separate thread, and prints the number with "ok" or "error" on its standard output.
 type peer struct {
 	name  string
-	needs []string
+	files []string // the files that must be installed
 	args  []string // the program and its arguments, before the two addresses
 
 	cmd     *exec.Cmd
 	in      io.WriteCloser
-	errors  *tail
+	errors  *logTail
 	reader  sync.WaitGroup
-	ready   chan struct{} // closed when it can be told things, or never will
-	version string        // what it says of itself
+	ready   chan struct{} // closed when it accepts commands, or has failed
+	version string        // the version of the library, if the program reports it
 
 	mu      sync.Mutex
 	last    int
-	pending map[string]chan string // by number, and by the handle of what is watched
-	err     error                  // why it cannot be used, or any more
+	pending map[string]chan string // the receivers of lines, by number or by handle
+	err     error                  // the reason why it cannot be used, or nil
 }
 
 const java = "/usr/share/java/"
 
-func jars(names ...string) (all []string) {
+func jarPaths(names ...string) (all []string) {
 	for _, n := range names {
 		all = append(all, java+n+".jar")
 	}
 	return all
 }
 
-// The jars name what they need besides. All jars of the folder would clash.
-var curatorJars = jars("curator-recipes", "curator-framework", "curator-client", "curator-x-discovery", "zookeeper", "guava")
+// The manifests of these jars list other jars. All jars of the directory would conflict.
+var curatorJars = jarPaths("curator-recipes", "curator-framework", "curator-client", "curator-x-discovery", "zookeeper", "guava")
 
 var (
 	curator = &peer{
-		name: "curator", needs: curatorJars,
+		name: "curator", files: curatorJars,
 		args: []string{
 			"java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
 			"-cp", "/etc/zookeeper/conf:" + strings.Join(curatorJars, ":"), "testdata/CuratorPeer.java",
 		},
 	}
 	kazoo = &peer{
-		name: "kazoo", needs: []string{"/usr/lib/python3/dist-packages/kazoo"},
+		name: "kazoo", files: []string{"/usr/lib/python3/dist-packages/kazoo"},
 		args: []string{"/usr/bin/python3", "testdata/kazoo_peer.py"},
 	}
 )
 
-func (p *peer) start(zookeeper, oracle string) {
-	p.ready, p.pending, p.errors = make(chan struct{}), map[string]chan string{}, new(tail)
+func (p *peer) start(zookeeper, monitor string) {
+	p.ready, p.pending, p.errors = make(chan struct{}), map[string]chan string{}, new(logTail)
 	_, p.err = exec.LookPath(p.args[0])
-	for _, f := range p.needs {
+	for _, f := range p.files {
 		if _, err := os.Stat(f); p.err == nil {
 			p.err = err
 		}
 	}
 	if p.err == nil {
-		p.err = p.run(zookeeper, oracle)
+		p.err = p.launch(zookeeper, monitor)
 	}
 	if p.err != nil {
 		close(p.ready)
 	}
 }
 
-func (p *peer) run(zookeeper, oracle string) error {
-	p.cmd = exec.Command(p.args[0], append(p.args[1:], zookeeper, oracle)...)
+func (p *peer) launch(zookeeper, monitor string) error {
+	p.cmd = exec.Command(p.args[0], append(p.args[1:], zookeeper, monitor)...)
 	p.cmd.Stderr = p.errors
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
@@ -94,12 +96,12 @@ func (p *peer) run(zookeeper, oracle string) error {
 	if err := p.cmd.Start(); err != nil {
 		return err
 	}
-	p.reader.Go(func() { p.read(bufio.NewScanner(out)) })
+	p.reader.Go(func() { p.readAnswers(bufio.NewScanner(out)) })
 	return nil
 }
 
-// read hands answers to those who wait for them, until the program ends.
-func (p *peer) read(lines *bufio.Scanner) {
+// readAnswers delivers the lines of the program to their receivers, until the program ends.
+func (p *peer) readAnswers(lines *bufio.Scanner) {
 	ready := false
 	for lines.Scan() {
 		number, answer, _ := strings.Cut(lines.Text(), " ")
@@ -111,14 +113,14 @@ func (p *peer) read(lines *bufio.Scanner) {
 		case p.pending[number] != nil:
 			select {
 			case p.pending[number] <- answer:
-			default: // nobody reads so many
+			default: // more lines than a test reads
 			}
 		}
 		p.mu.Unlock()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.err = errors.New("it has ended")
+	p.err = errors.New("the program has ended")
 	for _, c := range p.pending {
 		close(c)
 	}
@@ -128,14 +130,14 @@ func (p *peer) read(lines *bufio.Scanner) {
 	}
 }
 
-// stop ends the program, also one that hangs.
+// stop ends the program. If it does not end in time, stop kills it.
 func (p *peer) stop() error {
 	if p.cmd == nil || p.cmd.Process == nil {
 		return nil
 	}
 	p.in.Close()
-	late := time.AfterFunc(10*time.Second, func() { _ = p.cmd.Process.Kill() })
-	defer late.Stop()
+	killer := time.AfterFunc(10*time.Second, func() { _ = p.cmd.Process.Kill() })
+	defer killer.Stop()
 	p.reader.Wait()
 	if err := p.cmd.Wait(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", p.name, err, p.errors)
@@ -143,39 +145,37 @@ func (p *peer) stop() error {
 	return nil
 }
 
-// use waits until the program can be told things. What it needs must be there if
-// ZKTEST_REAL=required; otherwise the test is skipped if something is missing.
-func (p *peer) use(t *testing.T) {
+// requirePeer waits until the program accepts commands. If it is not installed, the test is skipped,
+// or fails as testenv.SkipMissing describes.
+func (p *peer) requirePeer(t *testing.T) {
 	t.Helper()
 	select {
 	case <-p.ready:
-	case <-time.After(2 * patience):
+	case <-time.After(2 * harness.WaitLimit):
 		require.FailNow(t, p.name+" does not start", p.errors.String())
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if errors.Is(p.err, os.ErrNotExist) || errors.Is(p.err, exec.ErrNotFound) {
-		if os.Getenv("ZKTEST_REAL") != "required" {
-			t.Skipf("NOT TRIED with %s: %v", p.name, p.err)
-		}
+		testenv.SkipMissing(t, p.name, p.err)
 	}
 	require.NoError(t, p.err, p.errors.String())
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("%s says:\n%s", p.name, p.errors)
+			t.Logf("errors of %s:\n%s", p.name, p.errors)
 		}
 	})
 }
 
-// call is a command that was given.
+// call is a command that was sent.
 type call struct {
 	p      *peer
 	words  string
 	answer chan string
 }
 
-// tell gives a command, over one of the two sessions.
-func (p *peer) tell(t *testing.T, word string, session int, args ...any) *call {
+// sendCommand sends a command for one of the two sessions.
+func (p *peer) sendCommand(t *testing.T, word string, session int, args ...any) *call {
 	t.Helper()
 	c := &call{p: p, words: word, answer: make(chan string, 1)}
 	for _, a := range append([]any{session}, args...) {
@@ -192,42 +192,43 @@ func (p *peer) tell(t *testing.T, word string, session int, args ...any) *call {
 	return c
 }
 
-// ok waits until the command was carried out, and returns the answer.
-func (c *call) ok(t *testing.T) string {
+// wait waits until the command is complete, and returns the answer.
+func (c *call) wait(t *testing.T) string {
 	t.Helper()
 	select {
 	case a := <-c.answer:
 		verdict, rest, _ := strings.Cut(a, " ")
-		require.Equal(t, "ok", verdict, "%s, told %q, says %q\n%s", c.p.name, c.words, a, c.p.errors)
+		require.Equal(t, "ok", verdict, "%s answers %q to %q\n%s", c.p.name, a, c.words, c.p.errors)
 		return rest
-	case <-time.After(patience):
-		require.FailNow(t, "no answer", "%s, told %q\n%s", c.p.name, c.words, c.p.errors)
+	case <-time.After(harness.WaitLimit):
+		require.FailNow(t, "no answer", "of %s to %q\n%s", c.p.name, c.words, c.p.errors)
 		return ""
 	}
 }
 
-// ask is tell and ok.
-func (p *peer) ask(t *testing.T, word string, args ...any) string {
+// runCommand sends a command for session 0, and returns the answer.
+func (p *peer) runCommand(t *testing.T, word string, args ...any) string {
 	t.Helper()
-	return p.tell(t, word, 0, args...).ok(t)
+	return p.sendCommand(t, word, 0, args...).wait(t)
 }
 
-// watch returns what the program says of something that it keeps under a handle.
-func (p *peer) watch(handle string) <-chan string {
-	said := make(chan string, 100)
+// subscribe returns a channel that receives the messages of an object that the program has created
+// with the given handle.
+func (p *peer) subscribe(handle string) <-chan string {
+	messages := make(chan string, 100)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pending[handle] = said
-	return said
+	p.pending[handle] = messages
+	return messages
 }
 
-// tail is the last of what was written to it.
-type tail struct {
+// logTail contains the last bytes that were written to it.
+type logTail struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-func (b *tail) Write(p []byte) (int, error) {
+func (b *logTail) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.text = append(b.text, p...)
@@ -235,7 +236,7 @@ func (b *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (b *tail) String() string {
+func (b *logTail) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return string(b.text)

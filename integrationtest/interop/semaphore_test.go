@@ -7,10 +7,11 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 )
 
-func (p *peer) semaphore(t *testing.T, conn *zk.Conn, path string, limit int) *lock.Semaphore {
+func (p *peer) newSemaphore(t *testing.T, conn *zk.Conn, path string, limit int) *lock.Semaphore {
 	make := lock.NewCuratorSemaphore
 	if p == kazoo {
 		make = lock.NewSemaphore
@@ -20,61 +21,63 @@ func (p *peer) semaphore(t *testing.T, conn *zk.Conn, path string, limit int) *l
 	return s
 }
 
-func (p *peer) leasing(limit int) opener {
-	return func(t *testing.T, conn *zk.Conn, path string) entrance {
-		s := p.semaphore(t, conn, path, limit)
+func (p *peer) semaphoreOpener(limit int) opener {
+	return func(t *testing.T, conn *zk.Conn, path string) acquireFunc {
+		s := p.newSemaphore(t, conn, path, limit)
 		return func(ctx context.Context) (hold, error) {
-			return granted(s.Acquire(ctx, 1))
+			return asHold(s.Acquire(ctx, 1))
 		}
 	}
 }
 
-func TestSemaphore(t *testing.T) {
+// TestSemaphore_Peers fails if Go and a peer together hold more leases than the limit, or do not wait
+// for each other.
+func TestSemaphore_Peers(t *testing.T) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
 			const limit = 2
-			m := matter{peer: p, kind: "semaphore", max: limit, open: p.leasing(limit)}
-			m.line = "/locks"
+			m := contest{peer: p, kind: "semaphore", max: limit, open: p.semaphoreOpener(limit)}
+			m.queuePath = "/locks"
 			if p == kazoo {
-				m.line = "-__lock__"
+				m.queuePath = "-__lock__"
 			}
-			t.Run("exclusion", func(t *testing.T) { m.exclusion(t, 10) })
+			t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 10) })
 			one := m
-			one.max, one.open = 1, p.leasing(1)
-			t.Run("hand-over of one lease", one.handOver)
-			t.Run("leases together", func(t *testing.T) { leasesTogether(t, m) })
+			one.max, one.open = 1, p.semaphoreOpener(1)
+			t.Run("hand-over of one lease", one.testHandOver)
+			t.Run("leases together", func(t *testing.T) { testLeasesTogether(t, m) })
 		})
 	}
 }
 
-// leasesTogether has each side hold one of two leases, and each side wait for the one
-// of the other.
-func leasesTogether(t *testing.T, m matter) {
-	m.peer.use(t)
-	m.path = newPath(t)
-	r, conn := judge.room(t, m.max, true), connect(t)
+// testLeasesTogether lets Go and the peer hold one of two leases each, and each wait for the lease of
+// the other.
+func testLeasesTogether(t *testing.T, m contest) {
+	m.peer.requirePeer(t)
+	m.path = harness.NewPath(t)
+	r, conn := exclusion.newResource(t, m.max, true), connect(t)
 	open := m.open(t, conn, m.path)
-	first := visits(t, open, r, "go1", "write", 1)
-	g := r.next(t, "go1")
-	peer1 := m.contend(t, 0, r, "peer1", 1)
-	p := r.next(t, "peer1")
-	require.Equal(t, 2, r.most)
-	m.inLine(t, conn, 2)
+	first := acquireRepeatedly(t, open, r, "go1", "write", 1)
+	g := r.waitHolder(t, "go1")
+	peer1 := m.startPeer(t, 0, r, "peer1", 1)
+	p := r.waitHolder(t, "peer1")
+	require.Equal(t, 2, r.maxHolders)
+	m.waitQueue(t, conn, 2)
 
-	peer2 := m.contend(t, 1, r, "peer2", 1)
-	m.inLine(t, conn, 3)
-	second := visits(t, open, r, "go2", "write", 1)
-	m.inLine(t, conn, 4)
-	r.nobody(t)
-	g.letGo() // Go's lease goes to the peer
+	peer2 := m.startPeer(t, 1, r, "peer2", 1)
+	m.waitQueue(t, conn, 3)
+	second := acquireRepeatedly(t, open, r, "go2", "write", 1)
+	m.waitQueue(t, conn, 4)
+	r.requireNoHolder(t)
+	g.release() // Go's lease goes to the peer
 	first()
-	v := r.next(t, "peer2")
-	r.nobody(t)
-	p.letGo() // and the peer's to Go
-	peer1.ok(t)
-	w := r.next(t, "go2")
-	v.letGo()
-	w.letGo()
-	peer2.ok(t)
+	v := r.waitHolder(t, "peer2")
+	r.requireNoHolder(t)
+	p.release() // and the peer's to Go
+	peer1.wait(t)
+	w := r.waitHolder(t, "go2")
+	v.release()
+	w.release()
+	peer2.wait(t)
 	second()
 }

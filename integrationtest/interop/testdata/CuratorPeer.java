@@ -1,4 +1,5 @@
 import java.io.BufferedReader;
+import java.io.Closeable;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
@@ -8,6 +9,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
@@ -26,6 +28,8 @@ import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.framework.recipes.nodes.GroupMember;
+import org.apache.curator.framework.recipes.queue.DistributedDelayQueue;
+import org.apache.curator.framework.recipes.queue.DistributedPriorityQueue;
 import org.apache.curator.framework.recipes.queue.DistributedQueue;
 import org.apache.curator.framework.recipes.queue.QueueBuilder;
 import org.apache.curator.framework.recipes.queue.QueueConsumer;
@@ -39,16 +43,16 @@ import org.apache.curator.x.discovery.ServiceDiscoveryBuilder;
 import org.apache.curator.x.discovery.ServiceInstance;
 import org.apache.curator.x.discovery.details.ServiceCacheListener;
 
-/** Curator's recipes, as peer_test.go asks for them, each command on a thread of its own. */
+/** Executes the commands of peer_test.go with Curator's recipes, each in a separate thread. */
 public final class CuratorPeer {
     private static final RetryNTimes RETRY = new RetryNTimes(1000, 5);
 
-    private final String oracle;
+    private final String monitor;
     private final CuratorFramework[] clients = new CuratorFramework[2];
     private final Map<String, AutoCloseable> open = new ConcurrentHashMap<>();
 
-    private CuratorPeer(String address, String oracle) throws Exception {
-        this.oracle = oracle;
+    private CuratorPeer(String address, String monitor) throws Exception {
+        this.monitor = monitor;
         for (int i = 0; i < clients.length; i++) {
             clients[i] = CuratorFrameworkFactory.builder().connectString(address).sessionTimeoutMs(10000)
                 .connectionTimeoutMs(10000).retryPolicy(new RetryNTimes(50, 100)).build();
@@ -57,29 +61,29 @@ public final class CuratorPeer {
         }
     }
 
-    private static synchronized void say(String line) {
+    private static synchronized void print(String line) {
         System.out.println(line);
         System.out.flush();
     }
 
-    /** One who tells the oracle what it does. */
-    private final class Visitor implements AutoCloseable {
+    /** A connection to the monitor. */
+    private final class MonitorClient implements AutoCloseable {
         private final Socket socket;
         private final BufferedReader in;
         private final PrintStream out;
 
-        Visitor() throws IOException {
-            String[] hostPort = oracle.split(":");
+        MonitorClient() throws IOException {
+            String[] hostPort = monitor.split(":");
             socket = new Socket(hostPort[0], Integer.parseInt(hostPort[1]));
             socket.setTcpNoDelay(true);
             in = new BufferedReader(new InputStreamReader(socket.getInputStream(), StandardCharsets.UTF_8));
             out = new PrintStream(socket.getOutputStream(), true, "UTF-8");
         }
 
-        synchronized void tell(String... words) throws IOException {
+        synchronized void report(String... words) throws IOException {
             out.print(String.join(" ", words) + "\n");
             out.flush();
-            if (in.readLine() == null) throw new IOException("the oracle is gone");
+            if (in.readLine() == null) throw new IOException("the monitor has closed the connection");
         }
 
         @Override
@@ -92,38 +96,38 @@ public final class CuratorPeer {
         void run() throws Exception;
     }
 
-    private void contend(CuratorFramework c, String kind, String path, String room, String who, int rounds, int max)
+    private void contend(CuratorFramework c, String kind, String path, String resource, String name, int rounds, int max)
             throws Exception {
-        try (Visitor v = new Visitor()) {
-            Step visit = () -> {
-                v.tell("enter", room, who, kind.equals("read") ? "read" : "write");
-                v.tell("leave", room, who);
+        try (MonitorClient v = new MonitorClient()) {
+            Step hold = () -> {
+                v.report("acquire", resource, name, kind.equals("read") ? "read" : "write");
+                v.report("release", resource, name);
             };
-            for (int i = 0; i < rounds; i++) round(c, kind, path, room, who, max, v, visit);
+            for (int i = 0; i < rounds; i++) round(c, kind, path, resource, name, max, v, hold);
         }
     }
 
-    private void round(CuratorFramework c, String kind, String path, String room, String who, int max, Visitor v, Step visit)
+    private void round(CuratorFramework c, String kind, String path, String resource, String name, int max, MonitorClient v, Step hold)
             throws Exception {
         switch (kind) {
             case "mutex":
-                locked(new InterProcessMutex(c, path), visit);
+                locked(new InterProcessMutex(c, path), hold);
                 break;
             case "write":
-                locked(new InterProcessReadWriteLock(c, path).writeLock(), visit);
+                locked(new InterProcessReadWriteLock(c, path).writeLock(), hold);
                 break;
             case "read":
-                locked(new InterProcessReadWriteLock(c, path).readLock(), visit);
+                locked(new InterProcessReadWriteLock(c, path).readLock(), hold);
                 break;
             case "downgrade": {
                 InterProcessReadWriteLock rw = new InterProcessReadWriteLock(c, path);
                 rw.writeLock().acquire();
-                v.tell("enter", room, who, "write");
+                v.report("acquire", resource, name, "write");
                 rw.readLock().acquire();
-                v.tell("become", room, who, "read");
+                v.report("change", resource, name, "read");
                 rw.writeLock().release();
-                v.tell("stay", room, who);
-                v.tell("leave", room, who);
+                v.report("hold", resource, name);
+                v.report("release", resource, name);
                 rw.readLock().release();
                 break;
             }
@@ -131,48 +135,48 @@ public final class CuratorPeer {
                 InterProcessSemaphoreV2 s = new InterProcessSemaphoreV2(c, path, max);
                 Lease lease = s.acquire();
                 try {
-                    visit.run();
+                    hold.run();
                 } finally {
                     s.returnLease(lease);
                 }
                 break;
             }
             case "latch": {
-                LeaderLatch latch = new LeaderLatch(c, path, who);
+                LeaderLatch latch = new LeaderLatch(c, path, name);
                 latch.start();
                 try {
                     latch.await();
-                    visit.run();
+                    hold.run();
                 } finally {
                     latch.close();
                 }
                 break;
             }
             case "selector":
-                select(c, path, visit);
+                select(c, path, hold);
                 break;
             default:
                 throw new IllegalArgumentException(kind);
         }
     }
 
-    private static void locked(InterProcessMutex mutex, Step visit) throws Exception {
+    private static void locked(InterProcessMutex mutex, Step hold) throws Exception {
         mutex.acquire();
         try {
-            visit.run();
+            hold.run();
         } finally {
             mutex.release();
         }
     }
 
-    private static void select(CuratorFramework c, String path, Step visit) throws Exception {
+    private static void select(CuratorFramework c, String path, Step hold) throws Exception {
         CountDownLatch over = new CountDownLatch(1);
         Exception[] failed = new Exception[1];
         LeaderSelector selector = new LeaderSelector(c, path, new LeaderSelectorListenerAdapter() {
             @Override
             public void takeLeadership(CuratorFramework client) {
                 try {
-                    visit.run();
+                    hold.run();
                 } catch (Exception e) {
                     failed[0] = e;
                 }
@@ -267,13 +271,13 @@ public final class CuratorPeer {
         }
     }
 
-    private void consume(CuratorFramework c, String handle, String path, String claims, String room, String who)
+    private void consume(CuratorFramework c, String handle, String path, String claims, String resource, String name)
             throws Exception {
-        Visitor v = new Visitor();
+        MonitorClient v = new MonitorClient();
         QueueConsumer<String> consumer = new QueueConsumer<String>() {
             @Override
             public void consumeMessage(String item) throws Exception {
-                v.tell("took", room, who, item);
+                v.report("take", resource, name, item);
             }
 
             @Override
@@ -285,6 +289,60 @@ public final class CuratorPeer {
             q.close();
             v.close();
         });
+    }
+
+    private interface Put {
+        void put(int i) throws Exception;
+    }
+
+    /**
+     * Puts items "curator-0" and so on, and consumes items of all participants. An item that ends with 7
+     * fails at first, and is put back.
+     */
+    private void share(CuratorFramework c, String handle, String kind, String path, String claims, String resource,
+            String name, int count) throws Exception {
+        MonitorClient v = new MonitorClient();
+        Set<String> failed = ConcurrentHashMap.newKeySet();
+        QueueConsumer<String> consumer = new QueueConsumer<String>() {
+            @Override
+            public void consumeMessage(String item) throws Exception {
+                if (item.endsWith("7") && failed.add(item)) throw new Exception("try again");
+                v.report("take", resource, name, item);
+            }
+
+            @Override
+            public void stateChanged(CuratorFramework client, ConnectionState state) {}
+        };
+        QueueBuilder<String> builder = QueueBuilder.builder(c, consumer, TEXT, path).lockPath(claims).putInBackground(false);
+        Closeable queue;
+        Put put;
+        switch (kind) {
+            case "priority": {
+                DistributedPriorityQueue<String> q = builder.buildPriorityQueue(8);
+                q.start();
+                queue = q;
+                put = i -> q.put(name + "-" + i, i % 5 - 2);
+                break;
+            }
+            case "delay": {
+                DistributedDelayQueue<String> q = builder.buildDelayQueue();
+                q.start();
+                queue = q;
+                put = i -> q.put(name + "-" + i, System.currentTimeMillis() + 20 * (i % 50));
+                break;
+            }
+            default: {
+                DistributedQueue<String> q = builder.buildQueue();
+                q.start();
+                queue = q;
+                put = i -> q.put(name + "-" + i);
+            }
+        }
+        keep(handle, () -> {
+            queue.close();
+            v.close();
+        });
+        for (int i = 0; i < count; i++) put.put(i);
     }
 
     private static ServiceDiscovery<String> discovery(CuratorFramework c, String base) throws Exception {
@@ -315,14 +373,14 @@ public final class CuratorPeer {
         }
     }
 
-    /** Says what a cache of the service has, whenever that changes. */
+    /** Prints the instances in a cache of the service whenever they change. */
     private void watch(CuratorFramework c, String handle, String base, String name) throws Exception {
         ServiceDiscovery<String> d = discovery(c, base);
         ServiceCache<String> cache = d.serviceCacheBuilder().name(name).build();
         cache.addListener(new ServiceCacheListener() {
             @Override
             public void cacheChanged() {
-                say(handle + " changed " + describe(cache.getInstances()));
+                print(handle + " changed " + describe(cache.getInstances()));
             }
 
             @Override
@@ -352,7 +410,7 @@ public final class CuratorPeer {
         open.put(handle, what);
     }
 
-    private String obey(String[] w) throws Exception {
+    private String execute(String[] w) throws Exception {
         CuratorFramework c = clients[Integer.parseInt(w[1])];
         switch (w[0]) {
             case "contend":
@@ -371,6 +429,9 @@ public final class CuratorPeer {
                 return "";
             case "consume":
                 consume(c, w[2], w[3], w[4], w[5], w[6]);
+                return "";
+            case "share":
+                share(c, w[2], w[3], w[4], w[5], w[6], w[7], Integer.parseInt(w[8]));
                 return "";
             case "register":
                 register(c, w[2], w[3], w[4], w[5], Integer.parseInt(w[6]));
@@ -395,23 +456,23 @@ public final class CuratorPeer {
 
     public static void main(String[] args) throws Exception {
         CuratorPeer peer = new CuratorPeer(args[0], args[1]);
-        say("ready");
+        print("ready");
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             List<String> words = new ArrayList<>(Arrays.asList(line.split(" ")));
             String id = words.remove(0);
             Thread t = new Thread(() -> {
                 try {
-                    say(id + " ok " + peer.obey(words.toArray(new String[0])));
+                    print(id + " ok " + peer.execute(words.toArray(new String[0])));
                 } catch (Throwable e) {
                     e.printStackTrace();
-                    say(id + " error " + e);
+                    print(id + " error " + e);
                 }
             });
             t.setDaemon(true);
             t.start();
         }
         for (CuratorFramework c : peer.clients) c.close();
-        Runtime.getRuntime().halt(0); // whatever threads still wait for
+        Runtime.getRuntime().halt(0); // even if threads still wait
     }
 }

@@ -1,4 +1,4 @@
-"""kazoo's recipes, as peer_test.go asks for them, each command on a thread of its own."""
+"""Executes the commands of peer_test.go with kazoo's recipes, each in a separate thread."""
 
 import logging
 import os
@@ -12,19 +12,19 @@ from kazoo.client import KazooClient
 
 logging.disable(logging.CRITICAL)
 
-zookeeper, oracle = sys.argv[1], sys.argv[2].split(":")
-saying = threading.Lock()
+zookeeper, monitor = sys.argv[1], sys.argv[2].split(":")
+print_lock = threading.Lock()
 kept = {}
 
 
-def say(*words):
-    with saying:
+def print_line(*words):
+    with print_lock:
         sys.stdout.write(" ".join(map(str, words)) + "\n")
         sys.stdout.flush()
 
 
 def connect():
-    # Retries of kazoo's own are few; a counter needs one for each collision.
+    # kazoo retries rarely by default, and a counter needs a retry for each collision.
     retry = dict(max_tries=-1, delay=0.002, backoff=1, max_delay=0.01)
     client = KazooClient(hosts=zookeeper, timeout=10, command_retry=retry)
     client.start(timeout=30)
@@ -34,48 +34,48 @@ def connect():
 clients = [connect(), connect()]
 
 
-class Visitor:
-    """One who tells the oracle what it does."""
+class MonitorClient:
+    """A connection to the monitor."""
 
     def __init__(self):
-        self.socket = socket.create_connection((oracle[0], int(oracle[1])))
+        self.socket = socket.create_connection((monitor[0], int(monitor[1])))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.file = self.socket.makefile("rw", encoding="utf-8", newline="\n")
 
-    def tell(self, *words):
+    def report(self, *words):
         self.file.write(" ".join(words) + "\n")
         self.file.flush()
         if not self.file.readline():
-            raise IOError("the oracle is gone")
+            raise IOError("the monitor has closed the connection")
 
     def __enter__(self):
         return self
 
-    def __exit__(self, *why):
+    def __exit__(self, *error):
         self.file.close()
         self.socket.close()
 
 
-def contend(client, kind, path, room, who, rounds, most):
-    with Visitor() as v:
+def contend(client, kind, path, resource, name, rounds, most):
+    with MonitorClient() as v:
 
-        def visit():
-            v.tell("enter", room, who, "read" if kind == "read" else "write")
-            v.tell("leave", room, who)
+        def hold():
+            v.report("acquire", resource, name, "read" if kind == "read" else "write")
+            v.report("release", resource, name)
 
         for _ in range(int(rounds)):
             if kind == "latch":
-                client.Election(path, who).run(visit)
+                client.Election(path, name).run(hold)
                 continue
             lock = {
-                "mutex": lambda: client.Lock(path, who),
-                "write": lambda: client.WriteLock(path, who),
-                "read": lambda: client.ReadLock(path, who),
-                "semaphore": lambda: client.Semaphore(path, who, max_leases=int(most)),
+                "mutex": lambda: client.Lock(path, name),
+                "write": lambda: client.WriteLock(path, name),
+                "read": lambda: client.ReadLock(path, name),
+                "semaphore": lambda: client.Semaphore(path, name, max_leases=int(most)),
             }[kind]()
             lock.acquire()
             try:
-                visit()
+                hold()
             finally:
                 lock.release()
 
@@ -101,16 +101,16 @@ def put(client, path, *items):
         queue.put(item.encode())
 
 
-def consume(client, handle, path, claims, room, who):
+def consume(client, handle, path, claims, resource, name):
     over = threading.Event()
 
     def run():
         queue = client.LockingQueue(path)
-        with Visitor() as v:
+        with MonitorClient() as v:
             while not over.is_set():
                 item = queue.get(0.2)
                 if item is not None:
-                    v.tell("took", room, who, item.decode())
+                    v.report("take", resource, name, item.decode())
                     if not queue.consume():
                         raise RuntimeError("item was lost")
 
@@ -130,6 +130,11 @@ def consume(client, handle, path, claims, room, who):
     kept[handle] = close
 
 
+def share(client, handle, kind, path, claims, resource, name, count):
+    consume(client, handle, path, claims, resource, name)
+    put(client, path, *("%s-%d" % (name, i) for i in range(int(count))))
+
+
 def join(client, handle, path, id, data):
     party = client.Party(path, id)
     party.join()
@@ -144,23 +149,23 @@ def close(client, handle):
     kept.pop(handle)()
 
 
-commands = (contend, add, get, barrier, put, consume, join, members, close)
+commands = (contend, add, get, barrier, put, consume, share, join, members, close)
 commands = {f.__name__: f for f in commands}
 
 
-def obey(number, command, session, *args):
+def execute(number, command, session, *args):
     try:
         answer = commands[command](clients[int(session)], *args)
-        say(number, "ok", "" if answer is None else answer)
+        print_line(number, "ok", "" if answer is None else answer)
     except BaseException as e:
         traceback.print_exc()
-        say(number, "error", repr(e))
+        print_line(number, "error", repr(e))
 
 
-say("ready", kazoo.__version__)
+print_line("ready", kazoo.__version__)
 for line in sys.stdin:
     words = line.split()
-    threading.Thread(target=obey, args=words, daemon=True).start()
+    threading.Thread(target=execute, args=words, daemon=True).start()
 for c in clients:
     c.stop()
-os._exit(0)  # whatever threads still wait for
+os._exit(0)  # even if threads still wait
