@@ -13,15 +13,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 )
 
-// candidate is an Election whose ElectLeader runs.
+// candidate is an Election with the result of ElectLeader.
 type candidate struct {
 	*leaderelection.Election
 
 	returned chan struct{} // closed when ElectLeader has returned
-	err      error         // what it returned
+	err      error         // the result of ElectLeader
 }
 
-// newCandidate makes a candidate that does not take part yet.
+// newCandidate creates a candidate without starting it.
 func newCandidate(t testing.TB, conn *client, node string, opts ...leaderelection.Option) *candidate {
 	t.Helper()
 	opts = append([]leaderelection.Option{leaderelection.WithSessionTimeout(conn.Timeout)}, opts...)
@@ -37,26 +37,26 @@ func (c *candidate) startElecting() {
 	}()
 }
 
-// startCandidate makes a candidate and has it take part until the test's end.
+// startCandidate creates and starts a candidate. It resigns when the test ends.
 func startCandidate(t testing.TB, conn *client, node string, opts ...leaderelection.Option) *candidate {
 	t.Helper()
 	c := newCandidate(t, conn, node, opts...)
 	c.startElecting()
 	t.Cleanup(func() {
-		_ = c.Resign() // the connection may be gone
+		_ = c.Resign() // it fails if the connection is closed
 		<-c.returned
 	})
 	return c
 }
 
-// startLeader enlists a candidate that leads at once.
+// startLeader starts a candidate that must become leader immediately.
 func startLeader(t testing.TB, conn *client, node string, opts ...leaderelection.Option) (*candidate, *leaderelection.Leadership) {
 	t.Helper()
 	c := startCandidate(t, conn, node, opts...)
 	return c, c.requireLeader(t)
 }
 
-// startFollower enlists a candidate that follows another.
+// startFollower starts a candidate that must follow another.
 func startFollower(t testing.TB, conn *client, node string, ahead *candidate, opts ...leaderelection.Option) *candidate {
 	t.Helper()
 	c := startCandidate(t, conn, node, opts...)
@@ -64,7 +64,7 @@ func startFollower(t testing.TB, conn *client, node string, ahead *candidate, op
 	return c
 }
 
-// nextStatus waits for a status.
+// nextStatus waits for the next status.
 func (c *candidate) nextStatus(t testing.TB) leaderelection.Status {
 	t.Helper()
 	select {
@@ -78,7 +78,7 @@ func (c *candidate) nextStatus(t testing.TB) leaderelection.Status {
 	}
 }
 
-// requireLeader waits for the status of a leader, which must be the next one.
+// requireLeader requires that the next status is that of a leader, and returns the leadership.
 func (c *candidate) requireLeader(t testing.TB) *leaderelection.Leadership {
 	t.Helper()
 	s := c.nextStatus(t)
@@ -90,7 +90,7 @@ func (c *candidate) requireLeader(t testing.TB) *leaderelection.Leadership {
 	return s.Leadership
 }
 
-// requireFollower waits for the status of a follower, which must be the next one.
+// requireFollower requires that the next status is that of a follower of the given candidate.
 func (c *candidate) requireFollower(t testing.TB, ahead *candidate) leaderelection.Status {
 	t.Helper()
 	s := c.nextStatus(t)
@@ -101,7 +101,7 @@ func (c *candidate) requireFollower(t testing.TB, ahead *candidate) leaderelecti
 	return s
 }
 
-// remainingStatuses reads the channel until it is closed.
+// remainingStatuses reads the statuses until the channel is closed.
 func (c *candidate) remainingStatuses(t testing.TB) (all []leaderelection.Status) {
 	t.Helper()
 	limit := time.After(harness.WaitLimit)
@@ -118,8 +118,8 @@ func (c *candidate) remainingStatuses(t testing.TB) (all []leaderelection.Status
 	}
 }
 
-// requireEnded waits for the end of the candidacy and checks that it is told of once,
-// by the last status. Those before may be of a leader who is suspended.
+// requireEnded requires that the candidacy ends with the error reason, which only the final status
+// and ElectLeader report. Earlier statuses may be those of a suspended leader.
 func (c *candidate) requireEnded(t testing.TB, reason error) {
 	t.Helper()
 	all := c.remainingStatuses(t)
@@ -135,7 +135,7 @@ func (c *candidate) requireEnded(t testing.TB, reason error) {
 	require.ErrorIs(t, c.waitResult(t), reason)
 }
 
-// waitResult waits until ElectLeader returns.
+// waitResult waits until ElectLeader returns, and returns its result.
 func (c *candidate) waitResult(t testing.TB) error {
 	t.Helper()
 	select {
@@ -147,7 +147,7 @@ func (c *candidate) waitResult(t testing.TB) error {
 	}
 }
 
-// requireClosedWithoutStatus waits for the channel's close, before which nothing must come.
+// requireClosedWithoutStatus requires that the channel is closed without another status.
 func (c *candidate) requireClosedWithoutStatus(t testing.TB) {
 	t.Helper()
 	select {
@@ -158,7 +158,7 @@ func (c *candidate) requireClosedWithoutStatus(t testing.TB) {
 	}
 }
 
-// requireClosed checks that the channel is closed already, and nothing is left in it.
+// requireClosed requires that the channel is closed already, and is empty.
 func (c *candidate) requireClosed(t testing.TB) {
 	t.Helper()
 	select {
@@ -169,10 +169,10 @@ func (c *candidate) requireClosed(t testing.TB) {
 	}
 }
 
-// requireNoStatus checks that no status comes for a while.
+// requireNoStatus requires that no status is delivered within d.
 func (c *candidate) requireNoStatus(t testing.TB, d time.Duration) {
 	t.Helper()
-	limit := time.After(max(d, time.Millisecond)) // a ready channel must win
+	limit := time.After(max(d, time.Millisecond)) // longer than 0, because a ready channel must have precedence
 	select {
 	case s, ok := <-c.Status():
 		require.Fail(t, "unexpected status", "%v, open: %v", s, ok)
@@ -180,7 +180,7 @@ func (c *candidate) requireNoStatus(t testing.TB, d time.Duration) {
 	}
 }
 
-// resign withdraws the candidate and checks that all is well.
+// resign calls Resign, and requires that the candidacy ends without an error.
 func (c *candidate) resign(t testing.TB) {
 	t.Helper()
 	electiontest.Confirm(t, c.Resign)
@@ -188,7 +188,7 @@ func (c *candidate) resign(t testing.TB) {
 	require.NoError(t, c.waitResult(t))
 }
 
-// requireLost waits for the end of a leadership and checks why.
+// requireLost requires that the leadership ends with the error reason.
 func requireLost(t testing.TB, l *leaderelection.Leadership, reason error) {
 	t.Helper()
 	select {
@@ -203,5 +203,5 @@ func requireLost(t testing.TB, l *leaderelection.Leadership, reason error) {
 
 func znodeName(c *candidate) string { return path.Base(c.ID()) }
 
-// electionNode is the election node of a candidate that takes part.
+// electionNode returns the election node of a candidate that has joined.
 func electionNode(c *candidate) string { return path.Dir(c.ID()) }

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// sessionTimeout is the timeout of most sessions. It is so long that servers which do not
-	// answer for some seconds, on a busy machine, end neither sessions nor leases.
+	// sessionTimeout is the timeout of most sessions. It is so long that sessions and leases do not expire
+	// if the servers of a busy machine do not answer for some seconds.
 	sessionTimeout = 20 * time.Second
-	// shortTimeout is the timeout of sessions in tests that let a session or a lease expire, or
-	// that check that something takes less time than that.
+	// shortTimeout is the timeout of sessions in tests in which a session or a lease expires, or in which
+	// an action must take less time.
 	shortTimeout = 4 * time.Second
-	// resignLimit is longer than what may wait for ZooKeeper's confirmation for a second and a half
-	// takes on a machine that stands still for as long, and shorter than a session lives.
+	// resignLimit is the time in which Resign must return. It waits for the confirmation for 1.5 s. The
+	// limit is longer, because the machine may be busy, and shorter than the timeout of a session.
 	resignLimit = shortTimeout - shortTimeout/8
-	// quietTime is how long a test looks for what must not come.
+	// quietTime is how long a test waits for an event that must not occur.
 	quietTime = 300 * time.Millisecond
 )
 
@@ -58,7 +58,7 @@ func connectTo(t testing.TB, timeout time.Duration, addrs ...string) *client {
 	return c
 }
 
-// addrsFrom gives the servers' addresses beginning with that of server i.
+// addrsFrom returns the servers' addresses in cyclic order, starting with server i.
 func addrsFrom(e *ensemble.Ensemble, i int) []string {
 	addrs := e.Addrs()
 	return append(addrs[i:len(addrs):len(addrs)], addrs[:i]...)

@@ -15,11 +15,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// The numbers of the tests are those of docs/traps.md: failure scenarios that other
-// libraries found in production. Numbers that are missing belong to other recipes or need a
-// server that can be made to misbehave.
+// The numbers of TestTrapNN are those of docs/traps.md, which lists failures that other libraries had in
+// production. The numbers that are missing here belong to other recipes, or need a server with a fault
+// that only the fake server can produce.
 
-// lostReplies are the ways in which the outcome of a request can become unknown.
+// lostReplies lists the ways in which the result of a request can become unknown.
 var lostReplies = []struct {
 	name    string
 	action  zkproxy.Action
@@ -30,8 +30,8 @@ var lostReplies = []struct {
 	{"silence instead of the reply", zkproxy.DropReplyBlackhole, true},
 }
 
-// Trap 1: a create is applied and its reply lost; an orphan that nobody owns
-// blocks the line.
+// TestTrap01_CreateReplyLost fails if the znode of a create whose reply was lost remains as an orphan, or
+// if the candidate creates a second znode.
 func TestTrap01_CreateReplyLost(t *testing.T) {
 	t.Parallel()
 	for _, cut := range lostReplies {
@@ -45,8 +45,8 @@ func TestTrap01_CreateReplyLost(t *testing.T) {
 			c, l := startLeader(t, conn, node)
 			harness.Receive(t, rule.Done(), "the fault")
 			requireOnlyChild(t, admin, node, c, conn)
-			require.Equal(t, session, conn.SessionID(), "it had to be solved within the session")
-			require.Equal(t, 1, countCreates(t, admin, node), "the lost create counts, and it is the only one")
+			require.Equal(t, session, conn.SessionID(), "the session was replaced")
+			require.Equal(t, 1, countCreates(t, admin, node), "the candidate has created another znode")
 			require.Equal(t, readStat(t, admin, c.ID()).Czxid, l.Token())
 
 			next := startFollower(t, admin, node, c)
@@ -57,7 +57,7 @@ func TestTrap01_CreateReplyLost(t *testing.T) {
 	}
 }
 
-// Trap 1, for one that is not the first: it must not follow its own orphan.
+// TestTrap01_CreateReplyLostBehindLeader fails if a follower follows the orphan of its first create.
 func TestTrap01_CreateReplyLostBehindLeader(t *testing.T) {
 	t.Parallel()
 	for _, cut := range lostReplies {
@@ -78,8 +78,8 @@ func TestTrap01_CreateReplyLostBehindLeader(t *testing.T) {
 	}
 }
 
-// Trap 2: the search for the own GUID finds a znode of another session, the
-// dying one, and takes it for the own.
+// TestTrap02_ForeignOwner fails if a candidate adopts a znode with its GUID that belongs to another
+// session.
 func TestTrap02_ForeignOwner(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
@@ -89,8 +89,7 @@ func TestTrap02_ForeignOwner(t *testing.T) {
 	c := startCandidate(t, conn, node)
 	harness.Receive(t, rule.Done(), "the fault")
 
-	// While the candidate is away its znode is exchanged for one of the same
-	// GUID that another session owns.
+	// While the candidate is disconnected, another session replaces its znode by one with the same GUID.
 	mine := listChildren(t, admin, node)
 	require.Len(t, mine, 1)
 	impostor, err := admin.Create(path.Join(node, guidOf(mine[0])), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
@@ -104,10 +103,10 @@ func TestTrap02_ForeignOwner(t *testing.T) {
 	require.Equal(t, readStat(t, admin, c.ID()).Czxid, l.Token())
 }
 
-// Trap 3: the search is served by a server that lags behind, and the znode of
-// the first create shows up after the second, ahead of it: a candidate that
-// waits for itself.
-func TestTrap03_OwnZnodeShowsUpLate(t *testing.T) {
+// TestTrap03_ZnodeAppearsLate fails if a candidate follows its own znode. That is possible if it looks for
+// the znode on a server that lags behind, so that the znode of the first create appears after the znode
+// of the second create, with a lower sequence number.
+func TestTrap03_ZnodeAppearsLate(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
 	node := createElectionNode(t, admin)
@@ -118,7 +117,7 @@ func TestTrap03_OwnZnodeShowsUpLate(t *testing.T) {
 	harness.Receive(t, rule.Done(), "the fault")
 	require.Equal(t, leader, c.nextStatus(t).NowFollowing)
 
-	// What the first create might have made now appears, in the gap.
+	// The znode of the first create appears now, in the gap.
 	var first string
 	for _, r := range conn.Network[0].Log() {
 		if r.Dropped {
@@ -132,7 +131,7 @@ func TestTrap03_OwnZnodeShowsUpLate(t *testing.T) {
 		return path
 	}
 	stray := late("0000000001")
-	_, err := admin.Set(leader, []byte("has the candidate look again"), -1)
+	_, err := admin.Set(leader, []byte("changed"), -1)
 	require.NoError(t, err)
 	waitDeleted(t, admin, stray)
 	c.requireNoStatus(t, quietTime)
@@ -140,14 +139,14 @@ func TestTrap03_OwnZnodeShowsUpLate(t *testing.T) {
 
 	deleteZnode(t, admin, leader)
 	c.requireLeader(t)
-	// One that shows up still later goes when the candidate does.
+	// A znode that appears still later is deleted when the candidate resigns.
 	late("0000000000")
 	c.resign(t)
 	require.Empty(t, listChildren(t, admin, node))
 }
 
-// Trap 4: one GUID for several creates: after a reset the same name can come
-// back.
+// TestTrap04_FreshGUIDForEachCreate fails if a candidate uses the same GUID for two creates, because a
+// znode of an earlier create can still appear.
 func TestTrap04_FreshGUIDForEachCreate(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
@@ -172,13 +171,13 @@ func TestTrap04_FreshGUIDForEachCreate(t *testing.T) {
 			prefixes[r.Path] = true
 		}
 	}
-	require.Len(t, prefixes, 5, "two that were cut, and one for each session")
+	require.Len(t, prefixes, 5, "not one create for each fault and each session")
 	requireOnlyChild(t, admin, node, c, conn)
 }
 
-// Trap 36: the election node is deleted between the look at it and the create.
-// It must not be created anew behind the user's back.
-func TestTrap36_NodeGoneBeforeCreate(t *testing.T) {
+// TestTrap36_NodeDeletedBeforeCreate fails if a candidate creates the election node again after the user
+// has deleted it.
+func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
 	t.Run("at once", func(t *testing.T) {
@@ -210,8 +209,8 @@ func TestTrap36_NodeGoneBeforeCreate(t *testing.T) {
 	})
 }
 
-// Trap 40: the end comes while the create is under way, and leaves an orphan.
-func TestTrap40_EndDuringCreate(t *testing.T) {
+// TestTrap40_ResignDuringCreate fails if Resign leaves the znode of a create whose reply has not arrived.
+func TestTrap40_ResignDuringCreate(t *testing.T) {
 	t.Parallel()
 	for _, action := range []struct {
 		name string
@@ -229,11 +228,11 @@ func TestTrap40_EndDuringCreate(t *testing.T) {
 			c := startCandidate(t, conn, node)
 			harness.Receive(t, rule.Done(), "the fault")
 			orphan := listChildren(t, admin, node)
-			require.Len(t, orphan, 1, "the create is applied")
+			require.Len(t, orphan, 1, "the create was not applied")
 
 			begin := time.Now()
 			err := c.Resign()
-			require.ErrorIs(t, err, leaderelection.ErrUnconfirmed, "nobody can know yet")
+			require.ErrorIs(t, err, leaderelection.ErrUnconfirmed, "Resign reports a result that is unknown yet")
 			require.Less(t, time.Since(begin), resignLimit)
 			c.requireClosedWithoutStatus(t)
 			require.NoError(t, c.waitResult(t))
@@ -241,27 +240,26 @@ func TestTrap40_EndDuringCreate(t *testing.T) {
 			rule.Release()
 			waitDeleted(t, admin, path.Join(node, orphan[0]))
 			electiontest.Confirm(t, c.Resign)
-			require.Equal(t, session, conn.SessionID(), "the session's end is no solution")
+			require.Equal(t, session, conn.SessionID(), "the session was replaced")
 			require.Empty(t, listChildren(t, admin, node))
 		})
 	}
 }
 
-// C7: a lost reply to the create left a znode that nobody knew of at the head
-// of the line.
-func TestC07LostReply(t *testing.T) {
+// TestCreate_LostReply fails if a lost reply to the create leaves a znode at the head of the queue.
+func TestCreate_LostReply(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
+	conn, other := connect(t), connect(t)
 	for _, action := range []zkproxy.Action{zkproxy.CutBeforeRequest, zkproxy.CutAfterApplied} {
-		node := createElectionNode(t, elsewhere)
+		node := createElectionNode(t, other)
 		c := newCandidate(t, conn, node)
 		conn.Network.DelayReplies()
 		lost := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: action})
 		c.startElecting()
 		harness.Receive(t, lost.Done(), "the create")
 		c.requireLeader(t)
-		require.Equal(t, []string{znodeName(c)}, listChildren(t, elsewhere, node))
+		require.Equal(t, []string{znodeName(c)}, listChildren(t, other, node))
 		c.resign(t)
-		require.Empty(t, listChildren(t, elsewhere, node))
+		require.Empty(t, listChildren(t, other, node))
 	}
 }

@@ -10,9 +10,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// The same by EndElection of the leader and of a follower at once, with 1,000
-// that come meanwhile: it may take more than the two seconds of one call.
-func TestEndElectionRace(t *testing.T) {
+// TestEndElection_ConcurrentCandidates fails if a candidate is not notified, or if a znode
+// remains, when the leader and a follower call EndElection while 1,000 candidates join. That may take longer
+// than the two seconds of one call.
+func TestEndElection_ConcurrentCandidates(t *testing.T) {
 	runDeletionRace(t, 20, 1000, func(_ *client, _ string, all []*candidate) {
 		var follower sync.WaitGroup
 		follower.Go(func() { electiontest.Confirm(t, all[len(all)-1].EndElection) })
@@ -21,10 +22,10 @@ func TestEndElectionRace(t *testing.T) {
 	})
 }
 
-// runDeletionRace keeps the server so busy that no other test should run beside
-// it. It has candidates join while an election is
-// ended: before of them take part already, meanwhile come during the end.
-func runDeletionRace(t *testing.T, before, meanwhile int, end func(*client, string, []*candidate)) {
+// runDeletionRace starts candidates while end ends their election: existing candidates have joined before,
+// and joining candidates join at the same time. It keeps the server so busy that no other test should run
+// in parallel.
+func runDeletionRace(t *testing.T, existing, joining int, end func(*client, string, []*candidate)) {
 	t.Helper()
 	owner := connect(t)
 	node := createElectionNode(t, owner)
@@ -32,22 +33,22 @@ func runDeletionRace(t *testing.T, before, meanwhile int, end func(*client, stri
 	for range 10 {
 		conns = append(conns, connectDirectly(t))
 	}
-	enlisted := make([]*candidate, before)
-	for i := range enlisted {
-		enlisted[i] = newCandidate(t, conns[i%len(conns)], node)
-		enlisted[i].startElecting()
+	joined := make([]*candidate, existing)
+	for i := range joined {
+		joined[i] = newCandidate(t, conns[i%len(conns)], node)
+		joined[i].startElecting()
 	}
-	for _, c := range enlisted {
+	for _, c := range joined {
 		require.NoError(t, c.nextStatus(t).Err)
 	}
-	// Half of the others exist already, half are made meanwhile.
-	late := make([]*candidate, meanwhile)
-	for i := range meanwhile / 2 {
+	// Half of the joining candidates are created before, the others at the same time.
+	late := make([]*candidate, joining)
+	for i := range joining / 2 {
 		late[i] = newCandidate(t, conns[i%len(conns)], node)
 	}
-	refused := make([]error, meanwhile)
+	refused := make([]error, joining)
 	var wg sync.WaitGroup
-	for i := range meanwhile {
+	for i := range joining {
 		wg.Go(func() {
 			if late[i] == nil {
 				e, err := leaderelection.NewElection(conns[i%len(conns)].Conn, node, leaderelection.WithSessionTimeout(sessionTimeout))
@@ -60,31 +61,32 @@ func runDeletionRace(t *testing.T, before, meanwhile int, end func(*client, stri
 			late[i].startElecting()
 		})
 	}
-	end(owner, node, enlisted)
+	end(owner, node, joined)
 	wg.Wait()
 
-	told := 0
-	for i, c := range append(late, enlisted...) {
+	notified := 0
+	for i, c := range append(late, joined...) {
 		if c == nil {
 			require.ErrorIs(t, refused[i], leaderelection.ErrNoElection)
 			continue
 		}
-		told++
+		notified++
 		all := c.remainingStatuses(t)
 		require.NotEmpty(t, all)
 		require.ErrorIs(t, all[len(all)-1].Err, leaderelection.ErrElectionOver)
 		require.ErrorIs(t, c.waitResult(t), leaderelection.ErrElectionOver)
 		electiontest.Confirm(t, c.Resign)
 	}
-	t.Logf("%d candidates were told of the end, %d found no election", told, before+meanwhile-told)
+	t.Logf("%d candidates were notified, %d found no election", notified, existing+joining-notified)
 	require.False(t, znodeExists(t, owner, node))
 	dump, err := shared.FourLetter(0, "dump")
 	require.NoError(t, err)
 	require.NotContains(t, dump, node+"/", "a znode is left")
 }
 
-// Case: Delete Election Race, 500 candidates and 500 that come meanwhile.
-func TestDeleteElectionRace(t *testing.T) {
+// TestDeleteElection_ConcurrentCandidates fails if a candidate is not notified, or if a znode
+// remains, with 500 candidates that have joined and 500 that join at the same time.
+func TestDeleteElection_ConcurrentCandidates(t *testing.T) {
 	runDeletionRace(t, 500, 500, func(conn *client, node string, _ []*candidate) {
 		require.NoError(t, leaderelection.DeleteElection(conn.Conn, node))
 	})

@@ -15,10 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// The rules of EndElection and DeleteElection. The races are in race_test.go.
-
-// Foreign children are a reason to refuse before anything is changed.
-func TestEndRefusesForeignChildren(t *testing.T) {
+// TestEndElection_UnrecognizedChildren fails if a deletion changes something before it refuses because of
+// unknown children.
+func TestEndElection_UnrecognizedChildren(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -44,15 +43,15 @@ func TestEndRefusesForeignChildren(t *testing.T) {
 	require.False(t, znodeExists(t, conn, node))
 }
 
-// A deletion that was interrupted, before or after any of its requests, is
-// finished by the next call; meanwhile nobody wins.
-func TestEndInterrupted(t *testing.T) {
+// TestDeleteElection_Interrupted fails if the next call does not complete a deletion that was interrupted
+// before or after any of its requests, or if a candidate becomes leader in between.
+func TestDeleteElection_Interrupted(t *testing.T) {
 	t.Parallel()
 	const aFew, twoTransactions = 3, 210
 	for k := 1; ; k++ {
 		before := runInterruptedDeletion(t, aFew, k, zkproxy.CutBeforeRequest)
 		after := runInterruptedDeletion(t, aFew, k, zkproxy.CutAfterApplied)
-		// The number varies: candidates leave by themselves meanwhile.
+		// The number varies, because candidates delete their znodes at the same time.
 		if !before && !after {
 			t.Logf("a deletion has at most %d requests", k-1)
 			require.Greater(t, k-1, 3)
@@ -64,8 +63,8 @@ func TestEndInterrupted(t *testing.T) {
 	}
 }
 
-// runInterruptedDeletion has a deletion lose its connection for good at its k-th
-// request. It returns false if there was none.
+// runInterruptedDeletion starts a deletion that permanently loses its connection at its k-th request. It
+// returns false if the deletion has fewer requests.
 func runInterruptedDeletion(t *testing.T, candidates, k int, action zkproxy.Action) (interrupted bool) {
 	t.Helper()
 	conn, deleter := connectDirectly(t), connect(t)
@@ -81,7 +80,7 @@ func runInterruptedDeletion(t *testing.T, candidates, k int, action zkproxy.Acti
 	}
 
 	cut := deleter.Network[0].On(zkproxy.Rule{Op: zkproxy.OpAny, K: k, Action: action})
-	deleter.Network.Refuse() // from then on
+	deleter.Network.Refuse() // after the fault
 	err := leaderelection.DeleteElection(deleter.Conn, node, leaderelection.WithSessionTimeout(500*time.Millisecond))
 	select {
 	case <-cut.Done():
@@ -89,7 +88,7 @@ func runInterruptedDeletion(t *testing.T, candidates, k int, action zkproxy.Acti
 		require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 		require.ErrorIs(t, err, leaderelection.ErrUnreachable)
 	default:
-		if err != nil { // a busy machine did not answer in time, which is an interruption too
+		if err != nil { // a busy server did not answer in time, which is an interruption too
 			interrupted = true
 			require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 		}
@@ -99,7 +98,7 @@ func runInterruptedDeletion(t *testing.T, candidates, k int, action zkproxy.Acti
 		late.startElecting()
 		late.requireEnded(t, leaderelection.ErrElectionOver)
 		for _, c := range all[1:] {
-			require.NotEqual(t, leaderelection.Leader, c.Current().Role, "a new leader")
+			require.NotEqual(t, leaderelection.Leader, c.Current().Role, "a candidate leads")
 		}
 	}
 	require.NoError(t, leaderelection.DeleteElection(conn.Conn, node))
@@ -111,14 +110,14 @@ func runInterruptedDeletion(t *testing.T, candidates, k int, action zkproxy.Acti
 	return interrupted
 }
 
-// A newcomer gets the end of the election while it is being deleted.
-func TestEndTellsNewcomers(t *testing.T) {
+// TestDeleteElection_NewCandidate fails if a new candidate can join during the deletion of the election.
+func TestDeleteElection_NewCandidate(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
+	conn, other := connect(t), connect(t)
 	node := createElectionNode(t, conn)
 	_, err := conn.Create(path.Join(node, "DONE"), []byte("done"), 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
-	c := newCandidate(t, elsewhere, node)
+	c := newCandidate(t, other, node)
 	c.startElecting()
 	c.requireEnded(t, leaderelection.ErrElectionOver)
 	_, err = leaderelection.Candidates(conn.Conn, node)
@@ -128,12 +127,12 @@ func TestEndTellsNewcomers(t *testing.T) {
 	_, err = leaderelection.Observe(t.Context(), conn.Conn, node)
 	require.ErrorIs(t, err, leaderelection.ErrElectionOver)
 	require.Equal(t, []string{"DONE"}, listChildren(t, conn, node))
-	electiontest.Confirm(t, c.EndElection) // also after its candidacy
+	electiontest.Confirm(t, c.EndElection) // works after the candidacy too
 	require.False(t, znodeExists(t, conn, node))
 }
 
-// EndElection by a candidate that takes no part.
-func TestEndByBystander(t *testing.T) {
+// TestEndElection_IdleCandidate calls EndElection of a candidate that has not started.
+func TestEndElection_IdleCandidate(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -149,14 +148,14 @@ func TestEndByBystander(t *testing.T) {
 	electiontest.Confirm(t, leader.EndElection)
 }
 
-// EndElection while ZooKeeper is out of reach ends the candidacy within two
-// seconds and goes on in the background.
-func TestEndWhileDisconnected(t *testing.T) {
+// TestEndElection_WhileDisconnected fails if EndElection does not end the candidacy within two seconds, or
+// does not end the election when the client has connected again.
+func TestEndElection_WhileDisconnected(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
+	conn, other := connect(t), connect(t)
 	node := createElectionNode(t, conn)
 	leader, grant := startLeader(t, conn, node)
-	follower := startFollower(t, elsewhere, node, leader)
+	follower := startFollower(t, other, node, leader)
 	conn.Network.Cut()
 	begin := time.Now()
 	require.ErrorIs(t, leader.EndElection(), leaderelection.ErrUnconfirmed)
@@ -166,17 +165,17 @@ func TestEndWhileDisconnected(t *testing.T) {
 	require.NoError(t, follower.Current().Err)
 
 	conn.Network.Restore()
-	// The own znode may be gone before the election is marked as over: then the
-	// follower leads for a moment.
+	// The leader's znode may be deleted before the election is marked as over. The follower leads for a moment
+	// then.
 	all := follower.remainingStatuses(t)
 	require.ErrorIs(t, all[len(all)-1].Err, leaderelection.ErrElectionOver)
-	waitDeleted(t, elsewhere, node)
+	waitDeleted(t, other, node)
 	electiontest.Confirm(t, leader.EndElection)
 }
 
-// An election node created anew at the same path is another election: an old
-// candidate's EndElection leaves it alone.
-func TestEndIsOfOneElection(t *testing.T) {
+// TestEndElection_RecreatedElection fails if EndElection of an old candidate affects a new election at the
+// same path.
+func TestEndElection_RecreatedElection(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -191,13 +190,11 @@ func TestEndIsOfOneElection(t *testing.T) {
 	require.NoError(t, grant.Err())
 }
 
-// The mark of an election's end and the identity of an election.
+func isEndMarker(path string) bool { return strings.HasSuffix(path, "/DONE") }
 
-func isTombstone(path string) bool { return strings.HasSuffix(path, "/DONE") }
-
-// A deletion that stops after the mark: from then on nobody wins, not even the
-// second in line, which need not ask when the leader goes.
-func TestMarkKeepsTheSecondFromWinning(t *testing.T) {
+// TestEndMarker_PreventsSuccession fails if a candidate becomes leader after a deletion that stopped after
+// the end marker. The first follower does not ask the server when the leader leaves.
+func TestEndMarker_PreventsSuccession(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -206,28 +203,28 @@ func TestMarkKeepsTheSecondFromWinning(t *testing.T) {
 	third := startFollower(t, connect(t), node, second)
 
 	deleter := connectShort(t)
-	// The first transaction is the mark; the second would delete candidates.
+	// The first transaction creates the marker. The second would delete candidates.
 	stop := deleter.Network[0].On(zkproxy.Rule{Op: zkproxy.OpMulti, K: 2, Action: zkproxy.CutBeforeRequest})
 	deleter.Network.Refuse()
 	err := leaderelection.DeleteElection(deleter.Conn, node)
 	require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
-	harness.Receive(t, stop.Done(), "the deletion was not stopped")
+	harness.Receive(t, stop.Done(), "the fault")
 
-	second.requireEnded(t, leaderelection.ErrElectionOver) // woken by the mark
+	second.requireEnded(t, leaderelection.ErrElectionOver) // because of the marker
 	third.requireEnded(t, leaderelection.ErrElectionOver)
-	require.NoError(t, grant.Err(), "nobody has told the leader")
+	require.NoError(t, grant.Err(), "the leader was notified")
 	leader.resign(t)
 	newcomer := startCandidate(t, conn, node)
 	newcomer.requireEnded(t, leaderelection.ErrElectionOver)
 	require.Equal(t, []string{"DONE"}, listChildren(t, conn, node))
 
-	require.NoError(t, leaderelection.DeleteElection(conn.Conn, node), "the next call goes on")
+	require.NoError(t, leaderelection.DeleteElection(conn.Conn, node), "the next call fails")
 	waitDeleted(t, conn, node)
 }
 
-// The reply to the mark gets lost, meanwhile somebody else ends the election
-// and makes a new one: the mark must not get into that.
-func TestMarkDoesNotReachANewElection(t *testing.T) {
+// TestEndMarker_RecreatedElection fails if the end marker of a deletion whose reply was lost gets into a
+// new election that another client has created at the same path.
+func TestEndMarker_RecreatedElection(t *testing.T) {
 	for name, enlisted := range map[string]bool{"empty election": false, "with a leader": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -236,23 +233,23 @@ func TestMarkDoesNotReachANewElection(t *testing.T) {
 			conn := connect(t)
 			old := newCandidate(t, conn, node)
 			var path func(string) bool
-			if path = isTombstone; enlisted {
+			if path = isEndMarker; enlisted {
 				startLeader(t, other, node)
 				path = isBelow(node)
 			}
 			cut := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpMulti, Path: path, Action: zkproxy.CutBeforeRequest})
 			conn.Network.Refuse()
 			ended := harness.InBackground(t, old.EndElection)
-			harness.Receive(t, cut.Done(), "no mark was sent")
+			harness.Receive(t, cut.Done(), "the end marker")
 
 			require.NoError(t, leaderelection.DeleteElection(other.Conn, node))
 			_, err := other.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
 			require.NoError(t, err)
 			conn.Network.Restore()
-			if err := harness.Receive(t, ended, "EndElection does not return"); err != nil {
+			if err := harness.Receive(t, ended, "EndElection"); err != nil {
 				require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 			}
-			harness.Eventually(t, func() bool { return old.EndElection() == nil }, "the end is confirmed")
+			harness.Eventually(t, func() bool { return old.EndElection() == nil }, "the end of the election is not confirmed")
 
 			_, grant := startLeader(t, other, node)
 			require.NoError(t, grant.Err())
@@ -261,17 +258,17 @@ func TestMarkDoesNotReachANewElection(t *testing.T) {
 	}
 }
 
-// Whoever is deleted together with the predecessor, the own znode first, as by
-// libraries that end an election without a mark, does not lead for a moment.
-func TestOwnEndComesBeforeAClaim(t *testing.T) {
+// TestDelete_CandidateWithPredecessor fails if a candidate becomes leader although its znode was deleted
+// together with its predecessor and before it, as libraries do that end an election without a marker.
+func TestDelete_CandidateWithPredecessor(t *testing.T) {
 	t.Parallel()
 	conn, operator := connectShort(t), connectShort(t)
 	for range 10 {
 		node := createElectionNode(t, operator)
 		leader, _ := startLeader(t, connectShort(t), node)
 		second := startFollower(t, conn, node, leader)
-		// Until the lease is there the second in line would ask.
-		harness.Eventually(t, func() bool { return conn.Network[0].Count(zkproxy.OpMulti) > 0 }, "a check")
+		// Before the first check, the first follower would ask the server.
+		harness.Eventually(t, func() bool { return conn.Network[0].Count(zkproxy.OpMulti) > 0 }, "the follower has not sent a check")
 		_, err := operator.Multi(deleteRequest(second.ID()), deleteRequest(leader.ID()))
 		require.NoError(t, err)
 		second.requireEnded(t, leaderelection.ErrCandidateDeleted)
@@ -279,9 +276,9 @@ func TestOwnEndComesBeforeAClaim(t *testing.T) {
 	}
 }
 
-// A node that was deleted and created anew between NewElection and ElectLeader
-// is another election than the one that the candidate was made for.
-func TestCandidateOfARecreatedElection(t *testing.T) {
+// TestElectLeader_RecreatedElection fails if a candidate joins an election node that was deleted and created
+// again after NewElection.
+func TestElectLeader_RecreatedElection(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -295,15 +292,15 @@ func TestCandidateOfARecreatedElection(t *testing.T) {
 	startLeader(t, conn, node)
 }
 
-// A leader whose znode was deleted by hand, and who cannot find out why, is
-// told all the same.
-func TestDeletionIsToldBeforeItIsExplained(t *testing.T) {
+// TestDelete_LeaderIsSuspendedFirst fails if a leader whose znode was deleted is not notified while it
+// cannot find out the reason.
+func TestDelete_LeaderIsSuspendedFirst(t *testing.T) {
 	t.Parallel()
 	conn, operator := connect(t), connect(t)
 	node := createElectionNode(t, operator)
 	leader, grant := startLeader(t, conn, node)
 	held := conn.Network[0].On(zkproxy.Rule{
-		Op: zkproxy.OpExists, Path: isBelow(node), Action: zkproxy.HoldReply, // is there an end marker?
+		Op: zkproxy.OpExists, Path: isBelow(node), Action: zkproxy.HoldReply, // the check for the end marker
 	})
 	deleteZnode(t, operator, leader.ID())
 	requireLost(t, grant, leaderelection.ErrCandidateDeleted)
@@ -312,8 +309,8 @@ func TestDeletionIsToldBeforeItIsExplained(t *testing.T) {
 	leader.requireEnded(t, leaderelection.ErrCandidateDeleted)
 }
 
-// C4: EndElection did not end the election: the next to come led.
-func TestC04EndElection(t *testing.T) {
+// TestEndElection_LaterCandidates fails if a candidate becomes leader after EndElection.
+func TestEndElection_LaterCandidates(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	for range 20 {
@@ -329,9 +326,8 @@ func TestC04EndElection(t *testing.T) {
 	}
 }
 
-// C16: a candidate whose data had been set made the deletion of the whole
-// election fail, with the end marker left behind.
-func TestC16DeleteAfterDataChange(t *testing.T) {
+// TestDeleteElection_ChangedData fails if a candidate whose data has changed makes the deletion fail.
+func TestDeleteElection_ChangedData(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	for _, end := range []func(*candidate) error{
@@ -352,14 +348,15 @@ func TestC16DeleteAfterDataChange(t *testing.T) {
 	}
 }
 
-// Case: Delete Missing Election.
-func TestDeleteMissingElection(t *testing.T) {
+// TestDeleteElection_Missing fails if the deletion of a missing election is an error.
+func TestDeleteElection_Missing(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, leaderelection.DeleteElection(connect(t).Conn, harness.NewPath(t)))
 }
 
-// Case: Election Node Deletion, by another program.
-func TestElectionNodeDeletion(t *testing.T) {
+// TestDelete_ElectionNode fails if a candidate does not notice that another program has deleted the
+// election node.
+func TestDelete_ElectionNode(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -369,30 +366,30 @@ func TestElectionNodeDeletion(t *testing.T) {
 	names := listChildren(t, conn, node)
 	require.Len(t, names, 2)
 	begin := time.Now()
-	for _, name := range names { // as zkCli's deleteall, in no particular order
+	for _, name := range names { // in any order, as deleteall of zkCli does
 		require.NoError(t, conn.Delete(path.Join(node, name), -1))
 	}
 	require.NoError(t, conn.Delete(node, -1))
 	<-grant.Done()
 	for _, c := range []*candidate{leader, follower} {
-		// A follower may lead for a moment.
+		// A follower may become leader for a moment.
 		all := c.remainingStatuses(t)
 		require.NotEmpty(t, all)
 		require.Error(t, all[len(all)-1].Err)
 		require.Error(t, c.waitResult(t))
 	}
-	require.Less(t, time.Since(begin), sessionTimeout, "and not by the end of the session")
+	require.Less(t, time.Since(begin), sessionTimeout, "the candidates have ended with the session only")
 }
 
-// Case: intended 5, the election is deleted and all exit.
-func TestElectionDeletedAllExit(t *testing.T) {
+// TestDeleteElection_AllCandidatesEnd fails if a candidate does not end with the election.
+func TestDeleteElection_AllCandidatesEnd(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
+	conn, other := connect(t), connect(t)
 	node := createElectionNode(t, conn)
 	leader, grant := startLeader(t, conn, node)
 	all := []*candidate{leader}
 	for range 4 {
-		all = append(all, startFollower(t, elsewhere, node, all[len(all)-1]))
+		all = append(all, startFollower(t, other, node, all[len(all)-1]))
 	}
 	require.NoError(t, leaderelection.DeleteElection(conn.Conn, node))
 	for _, c := range all {

@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// apiFunc is a function of the package that takes a connection and a node.
-// Observe has a context of its own, which opts cannot replace.
+// apiFunc is a function of the package with a connection and an election node. Observe has a parameter for
+// the context, which opts cannot replace.
 type apiFunc func(conn *zk.Conn, node string, opts ...leaderelection.Option) error
 
 func apiFuncs(t *testing.T) map[string]apiFunc {
@@ -45,8 +45,9 @@ func apiFuncs(t *testing.T) map[string]apiFunc {
 	}
 }
 
-// Each bad input has an error of its own, and nothing is created.
-func TestBadInput(t *testing.T) {
+// TestErrors_InvalidArguments fails if an invalid argument does not have its specific error, or if a node is
+// created.
+func TestErrors_InvalidArguments(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	closed := connect(t)
@@ -79,13 +80,14 @@ func TestBadInput(t *testing.T) {
 			} else {
 				assert.ErrorIs(t, call(conn.Conn, missing), leaderelection.ErrNoElection)
 			}
-			assert.False(t, znodeExists(t, conn, missing), "it was created")
+			assert.False(t, znodeExists(t, conn, missing), "the node was created")
 		})
 	}
 }
 
-// A context that is nil is refused, one that has ended is told by its cause.
-func TestBadContext(t *testing.T) {
+// TestErrors_InvalidContext fails if a nil context is accepted, or if an ended context is not reported with
+// its cause.
+func TestErrors_InvalidContext(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	var none context.Context
@@ -104,19 +106,19 @@ func TestBadContext(t *testing.T) {
 		}
 		_, err := leaderelection.Observe(ctx, conn.Conn, missing)
 		assert.ErrorIs(t, err, want)
-		assert.False(t, znodeExists(t, conn, missing), "it was created")
+		assert.False(t, znodeExists(t, conn, missing), "the node was created")
 	}
 }
 
-// No permission, by a digest ACL of somebody else.
-func TestNoPermission(t *testing.T) {
+// TestErrors_NoPermission uses an election node with the digest ACL of another user.
+func TestErrors_NoPermission(t *testing.T) {
 	t.Parallel()
 	owner, conn := connect(t), connect(t)
 	require.NoError(t, owner.AddAuth("digest", []byte("owner:secret")))
 	node, err := owner.Create(harness.NewPath(t), nil, 0, zk.DigestACL(zk.PermAll, "owner", "secret"))
 	require.NoError(t, err)
 
-	c := newCandidate(t, conn, node) // whether it exists everybody may know
+	c := newCandidate(t, conn, node) // every user may ask whether the node exists
 	c.startElecting()
 	c.requireEnded(t, leaderelection.ErrPermission)
 	require.ErrorIs(t, c.waitResult(t), zk.ErrNoAuth)
@@ -130,12 +132,12 @@ func TestNoPermission(t *testing.T) {
 	assert.ErrorIs(t, apiFuncs(t)["NewElection"](conn.Conn, below, leaderelection.WithCreateNode()), leaderelection.ErrPermission)
 	require.Empty(t, listChildren(t, owner, node))
 
-	// The owner may.
+	// The owner has the permission.
 	startLeader(t, owner, node)
 }
 
-// An ACL that the server does not accept, of a candidate without a digest.
-func TestInvalidACL(t *testing.T) {
+// TestErrors_InvalidACL uses an ACL that the server refuses, because the candidate has no digest.
+func TestErrors_InvalidACL(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -145,18 +147,18 @@ func TestInvalidACL(t *testing.T) {
 	require.Empty(t, listChildren(t, conn, node))
 }
 
-// Trap 41: an error ends the loop in silence, and the process never leads again.
-func TestTrap41_ErrorsAreTold(t *testing.T) {
+// TestTrap41_ErrorsAreReported fails if an error ends the candidacy without a report.
+func TestTrap41_ErrorsAreReported(t *testing.T) {
 	t.Parallel()
 	without := func(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
 	for _, c := range []struct {
 		name string
-		acl  []zk.ACL // of the election node, from the moment of the start
+		acl  []zk.ACL // of the election node, set before the start
 		own  []zk.ACL // of the candidate's znode
 	}{
-		{"may not create", without(zk.PermCreate), nil},
-		{"may not list", without(zk.PermRead), nil},
-		{"may not read its own", nil, without(zk.PermRead)},
+		{"create not permitted", without(zk.PermCreate), nil},
+		{"list not permitted", without(zk.PermRead), nil},
+		{"reading the candidate not permitted", nil, without(zk.PermRead)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -173,10 +175,10 @@ func TestTrap41_ErrorsAreTold(t *testing.T) {
 			}
 			e.startElecting()
 			e.requireEnded(t, leaderelection.ErrPermission)
-			require.Zero(t, readStat(t, admin, node).NumChildren, "something was left behind")
+			require.Zero(t, readStat(t, admin, node).NumChildren, "a child remains")
 		})
 	}
-	t.Run("may not read the predecessor", func(t *testing.T) {
+	t.Run("reading the predecessor not permitted", func(t *testing.T) {
 		t.Parallel()
 		admin, conn := connect(t), connect(t)
 		node := createElectionNode(t, admin)
@@ -187,10 +189,9 @@ func TestTrap41_ErrorsAreTold(t *testing.T) {
 		e.requireEnded(t, leaderelection.ErrPermission)
 		require.Len(t, listChildren(t, admin, node), 1)
 	})
-	t.Run("passes by itself", func(t *testing.T) {
+	t.Run("transient error", func(t *testing.T) {
 		t.Parallel()
-		// Whatever request the link breaks at, before it or before its reply,
-		// the candidate goes on.
+		// The candidate continues whichever request the connection breaks at, before it or before its reply.
 		for _, cut := range lostReplies[:2] {
 			for k := 1; k <= 4; k++ {
 				admin, conn := connect(t), connectWithoutPause(t, shortTimeout)
@@ -209,7 +210,7 @@ func TestTrap41_ErrorsAreTold(t *testing.T) {
 				deleteZnode(t, admin, ahead)
 				c.requireLeader(t)
 				for _, r := range rules {
-					r.Release() // what has not met its request
+					r.Release() // the faults that have not met their request
 				}
 				electiontest.Confirm(t, c.Resign)
 				require.Empty(t, listChildren(t, admin, node))
@@ -218,9 +219,9 @@ func TestTrap41_ErrorsAreTold(t *testing.T) {
 	})
 }
 
-// C8: after an error at the start the channel was not closed and ElectLeader
-// did not return.
-func TestC08ErrorAtStart(t *testing.T) {
+// TestErrors_ElectionDeletedBeforeStart fails if the channel is not closed, or if ElectLeader does not
+// return, after an error at the start.
+func TestErrors_ElectionDeletedBeforeStart(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -247,26 +248,26 @@ func TestC08ErrorAtStart(t *testing.T) {
 	}
 }
 
-// C9: after an error at a later election the candidate hung, without a watch.
-func TestC09ErrorLater(t *testing.T) {
+// TestErrors_PermissionLostLater fails if a candidate hangs without a watch after an error in a later
+// election.
+func TestErrors_PermissionLostLater(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
+	conn, other := connect(t), connect(t)
 	node := createElectionNode(t, conn)
 	leader, _ := startLeader(t, conn, node)
-	f1 := startFollower(t, elsewhere, node, leader)
+	f1 := startFollower(t, other, node, leader)
 	f2 := startFollower(t, conn, node, f1)
-	// f2 may not list the election any more when it has to.
+	// f2 may not list the election node when it has to.
 	_, err := conn.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 	require.NoError(t, err)
 	f1.resign(t)
 	f2.requireEnded(t, leaderelection.ErrPermission)
-	waitDeleted(t, elsewhere, f2.ID())
+	waitDeleted(t, other, f2.ID())
 	leader.requireNoStatus(t, quietTime)
 }
 
-// C14: errors were texts to search. Here each has its value: the end of a
-// leader by deletion, which had none, and see TestBadInput.
-func TestC14TypedErrors(t *testing.T) {
+// TestErrors_CandidateDeleted fails if a deleted candidate ends with ErrElectionOver.
+func TestErrors_CandidateDeleted(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -277,16 +278,16 @@ func TestC14TypedErrors(t *testing.T) {
 	require.NotErrorIs(t, leader.waitResult(t), leaderelection.ErrElectionOver)
 }
 
-// Case: TestNilZKConn.
-func TestNilConn(t *testing.T) {
+// TestErrors_NilConn fails if NewElection accepts a nil connection.
+func TestErrors_NilConn(t *testing.T) {
 	t.Parallel()
 	e, err := leaderelection.NewElection(nil, "/election")
 	require.ErrorIs(t, err, leaderelection.ErrNilConn)
 	require.Nil(t, e)
 }
 
-// Case: TestMissingElectionResource.
-func TestMissingElectionNode(t *testing.T) {
+// TestErrors_NoElection fails if NewElection creates the election node without WithCreateNode.
+func TestErrors_NoElection(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := harness.NewPath(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// history is what happened in a run, by one clock for all candidates.
+// history records the leaderships and the fenced writes of all candidates, with the same clock.
 type history struct {
 	start time.Time
 
@@ -26,13 +26,12 @@ type history struct {
 	written chan struct{} // closed and replaced at each write
 }
 
-// term is one leadership, from the moment at which its reader was told of it
-// until its Done was closed.
+// term is one leadership, from the time at which its status was read until Done was closed.
 type term struct {
 	name, id string
 	token    int64
 	from     time.Time
-	until    time.Time // zero while it lasts
+	until    time.Time // the zero value if it has not ended
 	done     <-chan struct{}
 }
 
@@ -40,7 +39,7 @@ func (l *term) String() string {
 	return fmt.Sprintf("%s (%s, token %d)", l.name, l.id, l.token)
 }
 
-// fencedWrite is a transaction that a leader has carried out.
+// fencedWrite is a transaction of a leader that was applied.
 type fencedWrite struct {
 	at    time.Time
 	name  string
@@ -63,10 +62,9 @@ func (h *history) addRecordAt(at time.Time, format string, args ...any) {
 	h.records = append(h.records, fmt.Sprintf("%9.3fs  ", at.Sub(h.start).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// addTerm records that a leadership was delivered, and returns its term. Terms
-// whose Done is closed already have ended by now, whether or not somebody has
-// come around to say so: what counts is what a reader could know.
-func (h *history) addTerm(who, id string, l *leaderelection.Leadership) *term {
+// addTerm records that a leadership was read, and returns its term. Terms whose Done is closed have
+// ended by now, even if endTerm was not called yet: a reader could have detected it.
+func (h *history) addTerm(name, id string, l *leaderelection.Leadership) *term {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
@@ -75,37 +73,36 @@ func (h *history) addTerm(who, id string, l *leaderelection.Leadership) *term {
 			open.until = now
 		}
 	}
-	t := &term{name: who, id: id, token: l.Token(), from: now, done: l.Done()}
+	t := &term{name: name, id: id, token: l.Token(), from: now, done: l.Done()}
 	if isClosed(t.done) {
-		t.until = now // over before it was read
+		t.until = now // it has ended before it was read
 	}
 	h.terms = append(h.terms, t)
-	h.addRecordAt(now, "%s LEADS with token %d as %s", who, t.token, id)
+	h.addRecordAt(now, "%s became leader with token %d as %s", name, t.token, id)
 	return t
 }
 
-// endTerm records that a leadership's Done was seen closed.
-func (h *history) endTerm(t *term, why error) {
+// endTerm records that Done of a leadership is closed.
+func (h *history) endTerm(t *term, reason error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
 	if t.until.IsZero() {
 		t.until = now
 	}
-	h.addRecordAt(now, "%s leads no longer: %v", t.name, why)
+	h.addRecordAt(now, "%s lost the leadership: %v", t.name, reason)
 }
 
 // addWrite records a fenced write.
-func (h *history) addWrite(who string, token, zxid int64) {
+func (h *history) addWrite(name string, token, zxid int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.writes = append(h.writes, fencedWrite{time.Now(), who, token, zxid})
+	h.writes = append(h.writes, fencedWrite{time.Now(), name, token, zxid})
 	close(h.written)
 	h.written = make(chan struct{})
 }
 
-// waitWriteAfter waits until somebody has carried out a fenced write of a
-// transaction later than zxid.
+// waitWriteAfter waits for a fenced write with a greater zxid.
 func (h *history) waitWriteAfter(zxid int64, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -120,12 +117,12 @@ func (h *history) waitWriteAfter(zxid int64, limit time.Duration) error {
 		select {
 		case <-written:
 		case <-timer.C:
-			return fmt.Errorf("nobody has led within %v", limit)
+			return fmt.Errorf("no candidate has led within %v", limit)
 		}
 	}
 }
 
-// currentLeader is who leads now, "" for nobody.
+// currentLeader returns the name of the leader, or "".
 func (h *history) currentLeader() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,9 +134,8 @@ func (h *history) currentLeader() string {
 	return ""
 }
 
-// checkTerms says what is wrong with the history: terms that overlap, tokens that
-// do not grow from one leader to the next, fenced writes of an earlier leader
-// after those of a later one.
+// checkTerms returns an error if terms overlap, if the token does not increase from one leader to the
+// next, or if an earlier leader has written after a later one.
 func (h *history) checkTerms() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -152,20 +148,20 @@ func (h *history) checkTerms() error {
 		for _, earlier := range terms[:i] {
 			switch {
 			case earlier.until.IsZero():
-				fail("%v began to lead at %.3fs while %v has not ended yet", t, h.secondsAt(t.from), earlier)
+				fail("%v became leader at %.3fs while %v has not ended yet", t, h.secondsAt(t.from), earlier)
 			case earlier.until.After(t.from):
-				fail("%v began to lead at %.3fs, %v before the end of %v", t, h.secondsAt(t.from), earlier.until.Sub(t.from), earlier)
+				fail("%v became leader at %.3fs, %v before the end of %v", t, h.secondsAt(t.from), earlier.until.Sub(t.from), earlier)
 			}
 		}
 		if i == 0 {
 			continue
 		}
-		// One that was suspended comes back with the token it had.
+		// A suspended leader resumes with the same token.
 		switch before := terms[i-1]; {
 		case t.token < before.token, t.token == before.token && t.id != before.id:
-			fail("%v has led after %v: the token did not grow", t, before)
+			fail("%v became leader after %v: the token did not increase", t, before)
 		case t.token > before.token && t.id == before.id:
-			fail("%v has led after %v: the same candidate's token has changed", t, before)
+			fail("%v became leader after %v: the token of the candidate has changed", t, before)
 		}
 	}
 
@@ -197,34 +193,33 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// TestHistoryCheckerFails feeds the checker histories with one fault each:
-// what never fails proves nothing.
-func TestHistoryCheckerFails(t *testing.T) {
+// TestHistory_FindsViolations fails if the history accepts an invalid sequence of terms or writes.
+func TestHistory_FindsViolations(t *testing.T) {
 	begin := time.Now()
 	at := func(s int) time.Time { return begin.Add(time.Duration(s) * time.Second) }
-	termOf := func(who string, token int64, from, until int) *term {
-		l := &term{name: who, id: "/e/" + who, token: token, from: at(from), done: make(chan struct{})}
+	termOf := func(name string, token int64, from, until int) *term {
+		l := &term{name: name, id: "/e/" + name, token: token, from: at(from), done: make(chan struct{})}
 		if until > 0 {
 			l.until = at(until)
 		}
 		return l
 	}
-	const forever = 0
+	const open = 0
 	for _, c := range []struct {
 		name   string
 		terms  []*term
 		writes []fencedWrite
-		want   string // "" for a right history
+		want   string // empty for a valid history
 	}{
-		{name: "one after the other", terms: []*term{termOf("a", 1, 0, 2), termOf("b", 2, 3, forever)}},
-		{name: "at the same instant", terms: []*term{termOf("a", 1, 0, 2), termOf("b", 2, 2, forever)}},
-		{name: "suspended and proven again", terms: []*term{termOf("a", 1, 0, 2), termOf("a", 1, 3, 4), termOf("b", 2, 5, forever)}},
-		{name: "overlap", terms: []*term{termOf("a", 1, 0, 3), termOf("b", 2, 2, forever)}, want: "before the end of a"},
-		{name: "overlap with one that is not the last", terms: []*term{termOf("a", 1, 0, 9), termOf("b", 2, 1, 2), termOf("c", 3, 10, forever)}, want: "before the end of a"},
-		{name: "the first has never ended", terms: []*term{termOf("a", 1, 0, forever), termOf("b", 2, 2, forever)}, want: "has not ended yet"},
-		{name: "token shrinks", terms: []*term{termOf("a", 2, 0, 1), termOf("b", 1, 2, forever)}, want: "did not grow"},
-		{name: "token used twice", terms: []*term{termOf("a", 1, 0, 1), termOf("b", 1, 2, forever)}, want: "did not grow"},
-		{name: "token of a candidate changes", terms: []*term{termOf("a", 1, 0, 1), termOf("a", 2, 2, forever)}, want: "has changed"},
+		{name: "one after the other", terms: []*term{termOf("a", 1, 0, 2), termOf("b", 2, 3, open)}},
+		{name: "at the same instant", terms: []*term{termOf("a", 1, 0, 2), termOf("b", 2, 2, open)}},
+		{name: "suspended and resumed", terms: []*term{termOf("a", 1, 0, 2), termOf("a", 1, 3, 4), termOf("b", 2, 5, open)}},
+		{name: "overlap", terms: []*term{termOf("a", 1, 0, 3), termOf("b", 2, 2, open)}, want: "before the end of a"},
+		{name: "overlap with an earlier term", terms: []*term{termOf("a", 1, 0, 9), termOf("b", 2, 1, 2), termOf("c", 3, 10, open)}, want: "before the end of a"},
+		{name: "the first has not ended", terms: []*term{termOf("a", 1, 0, open), termOf("b", 2, 2, open)}, want: "has not ended yet"},
+		{name: "token decreases", terms: []*term{termOf("a", 2, 0, 1), termOf("b", 1, 2, open)}, want: "did not increase"},
+		{name: "token used twice", terms: []*term{termOf("a", 1, 0, 1), termOf("b", 1, 2, open)}, want: "did not increase"},
+		{name: "token of a candidate changes", terms: []*term{termOf("a", 1, 0, 1), termOf("a", 2, 2, open)}, want: "has changed"},
 		{name: "writes in order", writes: []fencedWrite{{token: 2, zxid: 30}, {token: 1, zxid: 10}, {token: 1, zxid: 20}}},
 		{name: "write of an earlier leader", writes: []fencedWrite{{token: 1, zxid: 10}, {token: 2, zxid: 20}, {token: 1, zxid: 30}}, want: "later token"},
 	} {
@@ -237,8 +232,8 @@ func TestHistoryCheckerFails(t *testing.T) {
 		}
 	}
 
-	// A grant that arrives while another one's Done is open is an overlap; one
-	// that arrives after it was closed is none, even if nobody has said so.
+	// A term overlaps an earlier term if Done of the earlier leadership is open. It does not overlap if Done is
+	// closed, even if endTerm was not called.
 	h := newHistory()
 	first, endFirst := leaderelection.NewLeadership(1, nil)
 	second, _ := leaderelection.NewLeadership(2, nil)

@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 )
 
-// Trap 12: a lease that is reckoned from the moment at which the connection was
-// seen to break ends after the session.
-func TestTrap12_LeaseCountsFromTheLastProof(t *testing.T) {
+// TestTrap12_LeaseStartsAtLastCheck fails if the lease starts when the connection is lost, and thus ends
+// after the session.
+func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
 	node := createElectionNode(t, admin)
@@ -25,8 +25,8 @@ func TestTrap12_LeaseCountsFromTheLastProof(t *testing.T) {
 	next := startFollower(t, admin, node, c)
 	_, _, deleted, err := admin.ExistsW(c.ID())
 	require.NoError(t, err)
-	// By now the leader has a chain of proofs and the full lease.
-	harness.Eventually(t, func() bool { return time.Until(l.Deadline()) > shortTimeout/3 }, "no proof arrives")
+	// After several checks the lease has its full length.
+	harness.Eventually(t, func() bool { return time.Until(l.Deadline()) > shortTimeout/3 }, "the lease was not renewed")
 
 	conn.Network.Freeze()
 	frozen := time.Now()
@@ -35,31 +35,31 @@ func TestTrap12_LeaseCountsFromTheLastProof(t *testing.T) {
 	state := conn.State()
 	require.Equal(t, leaderelection.Suspended, c.nextStatus(t).Role)
 	require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired)
-	// The last proof was asked for before the loss, however late this process hears of its lease.
-	require.Less(t, left, shortTimeout/2, "counted from the loss or later")
-	require.Less(t, lasted, shortTimeout, "told late")
+	// The last check was sent before the loss, even if this process notices the end of its lease late.
+	require.Less(t, left, shortTimeout/2, "the lease starts at the loss of the connection or later")
+	require.Less(t, lasted, shortTimeout, "Done was closed late")
 	select {
 	case <-deleted:
 		require.Fail(t, "the session has ended before the lease")
 	default:
 	}
-	harness.Receive(t, deleted, "the session's end")
+	harness.Receive(t, deleted, "the end of the session")
 	expired := time.Since(frozen)
 	next.requireLeader(t)
-	t.Logf("session %v: Done after %v, when the client library said %v; the session ended after %v", shortTimeout,
+	t.Logf("session %v: Done after %v, in state %v of the client library; the session ended after %v", shortTimeout,
 		lasted.Round(time.Millisecond), state, expired.Round(time.Millisecond))
 	conn.Network.Restore()
 	c.requireEnded(t, leaderelection.ErrSessionExpired)
 }
 
-// Trap 14: the holder is not told that the leadership is gone.
-func TestTrap14_HolderIsTold(t *testing.T) {
+// TestTrap14_LeaderIsNotified fails if the leader is not notified that it has lost the leadership.
+func TestTrap14_LeaderIsNotified(t *testing.T) {
 	t.Parallel()
 	for _, end := range []struct {
 		name   string
 		do     func(t *testing.T, admin, conn *client, c *candidate)
 		reason error
-		final  error // nil where there is no final status
+		final  error // nil if there is no final status
 	}{
 		{"resigned", func(t *testing.T, _, _ *client, c *candidate) {
 			electiontest.Confirm(t, c.Resign)
@@ -69,26 +69,26 @@ func TestTrap14_HolderIsTold(t *testing.T) {
 		}, leaderelection.ErrCandidateDeleted, leaderelection.ErrCandidateDeleted},
 		{"election over", func(t *testing.T, admin, _ *client, c *candidate) {
 			require.NoError(t, leaderelection.DeleteElection(admin.Conn, electionNode(c)))
-		}, nil, leaderelection.ErrElectionOver}, // told as soon as the znode has gone, for whatever reason
+		}, nil, leaderelection.ErrElectionOver}, // reported as soon as the znode is deleted, whatever the reason
 		{"session expired", func(t *testing.T, _, conn *client, _ *candidate) {
 			conn.ExpireSession(t)
 			conn.Network.Restore()
 		}, leaderelection.ErrSessionExpired, leaderelection.ErrSessionExpired},
 		{"connection closed", func(_ *testing.T, _, conn *client, _ *candidate) {
 			conn.Close()
-		}, nil, leaderelection.ErrConnClosed}, // as above
+		}, nil, leaderelection.ErrConnClosed}, // also reported early
 	} {
 		t.Run(end.name, func(t *testing.T) {
 			t.Parallel()
 			admin, conn := connect(t), connectWithoutPause(t, shortTimeout)
 			node := createElectionNode(t, admin)
 			c, l := startLeader(t, conn, node)
-			told := harness.InBackground(t, func() error {
+			notified := harness.InBackground(t, func() error {
 				<-l.Done()
 				return l.Err()
 			})
 			end.do(t, admin, conn, c)
-			reason := harness.Receive(t, told, "the end of the leadership")
+			reason := harness.Receive(t, notified, "the end of the leadership")
 			if end.reason != nil {
 				require.ErrorIs(t, reason, end.reason)
 			}
@@ -97,15 +97,15 @@ func TestTrap14_HolderIsTold(t *testing.T) {
 			} else {
 				c.requireEnded(t, end.final)
 			}
-			require.Equal(t, reason, l.Err(), "the reason does not change")
+			require.Equal(t, reason, l.Err(), "the reason has changed")
 			require.Equal(t, leaderelection.Follower, c.Current().Role)
 		})
 	}
 }
 
-// Trap 16: a leader that was stopped goes on after another one has been
-// elected, and writes. Here it has a lease far too long, which is as if it had
-// just looked at the clock before it was stopped.
+// TestTrap16_StoppedLeaderWrites fails if a leader that was stopped can write after another was elected.
+// The leader has a lease that is far too long here, as if it was stopped just after it checked the
+// clock.
 func TestTrap16_StoppedLeaderWrites(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
@@ -118,8 +118,8 @@ func TestTrap16_StoppedLeaderWrites(t *testing.T) {
 
 	conn.Network.Freeze()
 	l := next.requireLeader(t)
-	require.NoError(t, old.Err(), "the old leader must still believe")
-	require.Greater(t, l.Token(), old.Token(), "what checks tokens refuses the old leader's")
+	require.NoError(t, old.Err(), "the old leader has already lost the leadership")
+	require.Greater(t, l.Token(), old.Token(), "the token has not increased")
 	written := harness.InBackground(t, func() error {
 		_, err := c.Multi(&zk.SetDataRequest{Path: register, Data: []byte("too late"), Version: -1})
 		return err
@@ -141,9 +141,9 @@ func TestTrap16_StoppedLeaderWrites(t *testing.T) {
 	require.EqualValues(t, 1, stat.Version)
 }
 
-// Trap 16, where the old leader's write is on its way while the other one is
-// elected.
-func TestTrap16_WriteUnderWay(t *testing.T) {
+// TestTrap16_WriteInFlight does the same with a write that the network delivers after the election of the
+// new leader.
+func TestTrap16_WriteInFlight(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
 	node := createElectionNode(t, admin)
@@ -153,7 +153,7 @@ func TestTrap16_WriteUnderWay(t *testing.T) {
 	c, old := startLeader(t, conn, node, leaderelection.WithSessionTimeout(time.Minute))
 	next := startFollower(t, admin, node, c)
 
-	// The request leaves the client and is held on its way.
+	// The request leaves the client, and the network holds it.
 	for _, p := range conn.Network {
 		p.Blackhole(zkproxy.ClientToServer)
 	}
@@ -170,10 +170,10 @@ func TestTrap16_WriteUnderWay(t *testing.T) {
 	c.requireEnded(t, leaderelection.ErrCandidateDeleted)
 }
 
-// Trap 42: the next term begins while the last one has not ended.
+// TestTrap42_TermsDoNotOverlap fails if a candidate's next term starts before its previous term has ended.
 func TestTrap42_TermsDoNotOverlap(t *testing.T) {
 	t.Parallel()
-	t.Run("attentive reader", func(t *testing.T) {
+	t.Run("immediate reader", func(t *testing.T) {
 		t.Parallel()
 		admin, conn := connect(t), connectWithoutPause(t, shortTimeout)
 		node := createElectionNode(t, admin)
@@ -198,8 +198,8 @@ func TestTrap42_TermsDoNotOverlap(t *testing.T) {
 		conn.Network.Freeze()
 		harness.Receive(t, l.Done(), "the end of the lease")
 		conn.Network.Restore()
-		harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Leader }, "proven again")
-		require.Equal(t, leaderelection.Suspended, c.nextStatus(t).Role, "the end comes before the new beginning")
+		harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Leader }, "the leader does not lead again")
+		require.Equal(t, leaderelection.Suspended, c.nextStatus(t).Role, "the second term was reported before the end of the first")
 		require.Equal(t, l.Token(), c.requireLeader(t).Token())
 	})
 	t.Run("new session", func(t *testing.T) {
@@ -209,10 +209,10 @@ func TestTrap42_TermsDoNotOverlap(t *testing.T) {
 		c, l := startLeader(t, conn, node, leaderelection.WithRejoin())
 		conn.ExpireSession(t)
 		conn.Network.Restore()
-		harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Leader && c.Current().Leadership != l }, "leads again")
+		harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Leader && c.Current().Leadership != l }, "the candidate does not lead again")
 		require.Error(t, l.Err())
 		s := c.nextStatus(t)
-		require.NotEqual(t, leaderelection.Leader, s.Role, "the end comes before the new beginning")
+		require.NotEqual(t, leaderelection.Leader, s.Role, "the second term was reported before the end of the first")
 		for s.Role != leaderelection.Leader {
 			s = c.nextStatus(t)
 		}
@@ -220,25 +220,21 @@ func TestTrap42_TermsDoNotOverlap(t *testing.T) {
 	})
 }
 
-// These tests show the known defects of Comcast's go-leaderelection absent, by
-// their numbers. What was impossible with it (C18) is in the files of its own:
-// TestC18....
-
-// C1: a leader cut off from ZooKeeper was told nothing; a second one was
-// elected meanwhile.
-func TestC01TwoLeaders(t *testing.T) {
+// TestLease_ExpiresBeforeSuccession fails if a leader without a connection keeps its leadership until
+// another leader is elected.
+func TestLease_ExpiresBeforeSuccession(t *testing.T) {
 	t.Parallel()
 	const elections = 12
-	conn, elsewhere := connectShort(t), connect(t)
+	conn, other := connectShort(t), connect(t)
 	type pair struct {
 		leader, follower *candidate
 		grant            *leaderelection.Leadership
 	}
 	var pairs []pair
 	for range elections {
-		node := createElectionNode(t, elsewhere)
+		node := createElectionNode(t, other)
 		leader, grant := startLeader(t, conn, node)
-		pairs = append(pairs, pair{leader, startFollower(t, elsewhere, node, leader), grant})
+		pairs = append(pairs, pair{leader, startFollower(t, other, node, leader), grant})
 	}
 	conn.Network.Freeze()
 	for _, p := range pairs {
@@ -257,8 +253,8 @@ func TestC01TwoLeaders(t *testing.T) {
 	}
 }
 
-// hangingProvider is a zk.HostProvider whose Next can block, like a provider that resolves names
-// while the name server does not answer. The client library holds a lock in the meantime.
+// hangingProvider is a zk.HostProvider whose Next can block, like a provider that resolves names while the
+// name server does not answer. The client library holds a lock during the call.
 type hangingProvider struct {
 	zk.HostProvider
 	hang atomic.Bool
@@ -272,7 +268,7 @@ func (h *hangingProvider) Next() (string, bool) {
 	return h.HostProvider.Next()
 }
 
-func TestLeaseEndsWhileAHostProviderHangs(t *testing.T) {
+func TestLease_HostProviderBlocks(t *testing.T) {
 	t.Parallel()
 	network := harness.NewNetwork(t, shared.Addrs()...)
 	provider := &hangingProvider{HostProvider: harness.InOrder(network.Addrs()), gate: make(chan struct{})}
@@ -287,6 +283,6 @@ func TestLeaseEndsWhileAHostProviderHangs(t *testing.T) {
 	provider.hang.Store(true)
 	conn.Network.Cut()
 	requireLost(t, grant, leaderelection.ErrLeaseExpired)
-	require.Empty(t, successor.Status(), "told before another can lead")
+	require.Empty(t, successor.Status(), "the follower leads before Done is closed")
 	successor.requireLeader(t)
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// C18: there was no fencing token. It grows with every leadership, also over a
-// new election at the same path, where sequence numbers start anew.
-func TestC18Tokens(t *testing.T) {
+// TestLeadership_TokensIncrease fails if a token is not greater than those of earlier leaderships, even
+// of an earlier election at the same path, whose sequence numbers were greater.
+func TestLeadership_TokensIncrease(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
+	conn, other := connect(t), connect(t)
 	node := createElectionNode(t, conn)
 	var last int64
 	for i := range 6 {
-		c, grant := startLeader(t, []*client{conn, elsewhere}[i%2], node)
+		c, grant := startLeader(t, []*client{conn, other}[i%2], node)
 		_, stat, err := conn.Exists(c.ID())
 		require.NoError(t, err)
 		require.Equal(t, stat.Czxid, grant.Token())
@@ -36,8 +36,9 @@ func TestC18Tokens(t *testing.T) {
 	}
 }
 
-// C18: there was no fencing by transaction.
-func TestC18Multi(t *testing.T) {
+// TestMulti_OnlyLeader fails if the transaction of a candidate that is not leader is applied, or if an
+// error of the transaction is reported as the loss of leadership.
+func TestMulti_OnlyLeader(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -54,16 +55,16 @@ func TestC18Multi(t *testing.T) {
 	require.Empty(t, responses)
 	responses, err = leader.Multi(createRequest(a), createRequest(b))
 	require.NoError(t, err)
-	require.Len(t, responses, 2, "one for each of the caller's")
+	require.Len(t, responses, 2, "not one response for each request of the caller")
 	require.Equal(t, b, responses[1].String)
 
-	// What ZooKeeper has against it is told, and nothing is applied.
+	// The error of the caller's operations is returned, and nothing is applied.
 	responses, err = leader.Multi(deleteRequest(a), createRequest(b))
 	require.ErrorIs(t, err, zk.ErrNodeExists)
 	require.NotErrorIs(t, err, leaderelection.ErrNotLeader)
 	require.Len(t, responses, 2)
 	require.True(t, znodeExists(t, conn, a))
-	// A znode missing in the caller's part is not one's own missing.
+	// If a znode of the caller's operations does not exist, the candidate is still leader.
 	_, err = leader.Multi(deleteRequest(a), deleteRequest(node+"-missing"))
 	require.ErrorIs(t, err, zk.ErrNoNode)
 	require.NotErrorIs(t, err, leaderelection.ErrNotLeader)
@@ -78,30 +79,30 @@ func TestC18Multi(t *testing.T) {
 	require.False(t, znodeExists(t, conn, a))
 }
 
-// The transaction is refused by the ensemble when the own znode is deleted and
-// the leader does not know it yet.
-func TestMultiFenced(t *testing.T) {
+// TestMulti_ZnodeDeleted fails if the transaction is applied after the leader's znode was deleted,
+// which the leader does not know yet.
+func TestMulti_ZnodeDeleted(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
+	conn, other := connect(t), connect(t)
 	node := createElectionNode(t, conn)
 	target := harness.NewPath(t)
 	leader, grant := startLeader(t, conn, node)
 
-	conn.Network[0].Blackhole(zkproxy.ServerToClient) // it hears nothing
-	require.NoError(t, elsewhere.Delete(leader.ID(), -1))
-	require.NoError(t, grant.Err(), "it still believes to lead")
+	conn.Network[0].Blackhole(zkproxy.ServerToClient) // the leader receives nothing
+	require.NoError(t, other.Delete(leader.ID(), -1))
+	require.NoError(t, grant.Err(), "the leadership has ended")
 	done := harness.InBackground(t, func() error {
 		_, err := leader.Multi(createRequest(target))
 		return err
 	})
-	harness.Eventually(t, func() bool { return len(requestsOf(conn, zkproxy.OpMulti, leader.ID())) > 0 }, "the transaction is sent")
+	harness.Eventually(t, func() bool { return len(requestsOf(conn, zkproxy.OpMulti, leader.ID())) > 0 }, "the transaction was not sent")
 	conn.Network.Thaw()
 	require.ErrorIs(t, harness.Receive(t, done, "the transaction"), leaderelection.ErrNotLeader)
-	require.False(t, znodeExists(t, elsewhere, target))
+	require.False(t, znodeExists(t, other, target))
 	leader.requireEnded(t, leaderelection.ErrCandidateDeleted)
 }
 
-// requestsOf lists a client's requests of one kind for a path.
+// requestsOf returns the requests of a client with the given operation and path.
 func requestsOf(conn *client, op int32, path string) (found []zkproxy.Record) {
 	for _, r := range conn.Network[0].Log() {
 		if r.Kind == zkproxy.Request && r.Op == op && r.Path == path {

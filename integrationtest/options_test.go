@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 )
 
-// C18: the ACL was fixed.
-func TestC18ACL(t *testing.T) {
+// TestWithACL_AllZnodes fails if a znode of the election does not have the ACL.
+func TestWithACL_AllZnodes(t *testing.T) {
 	t.Parallel()
 	member, stranger := connect(t), connect(t)
 	require.NoError(t, member.AddAuth("digest", []byte("member:secret")))
@@ -41,12 +41,11 @@ func TestC18ACL(t *testing.T) {
 	follower.requireEnded(t, leaderelection.ErrElectionOver)
 }
 
-// C18: the election node had to be created by the client.
-func TestC18CreateNode(t *testing.T) {
+// TestWithCreateNode_Concurrent fails if concurrent calls of NewElection do not create the node.
+func TestWithCreateNode_Concurrent(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := path.Join(harness.NewPath(t), "of", "several", "parts")
-	// Many at once.
 	var all [8]*candidate
 	var wg sync.WaitGroup
 	for i := range all {
@@ -73,11 +72,11 @@ func TestC18CreateNode(t *testing.T) {
 	for _, c := range all {
 		electiontest.Confirm(t, c.Resign)
 	}
-	require.True(t, znodeExists(t, conn, node), "the node is the client's")
+	require.True(t, znodeExists(t, conn, node), "the node was deleted")
 }
 
-// C18: nothing could be logged. By default nothing is.
-func TestC18Logging(t *testing.T) {
+// TestWithLogger_Messages fails if the log lacks the election, the candidate, its name or its role.
+func TestWithLogger_Messages(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -90,7 +89,7 @@ func TestC18Logging(t *testing.T) {
 	}
 }
 
-// syncBuffer may be read while others still write.
+// syncBuffer is a buffer that can be read while other goroutines write.
 type syncBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -108,8 +107,8 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// Znodes named as kazoo's, in one election with those of the default naming.
-func TestKazooNaming(t *testing.T) {
+// TestWithNaming_Kazoo fails if candidates with names of kazoo and of Curator do not follow each other.
+func TestWithNaming_Kazoo(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -129,8 +128,8 @@ func TestKazooNaming(t *testing.T) {
 	fourth.requireEnded(t, leaderelection.ErrElectionOver)
 }
 
-// Case: Client Name.
-func TestClientName(t *testing.T) {
+// TestWithClientName_Data fails if the name is not the data of the candidate's znode.
+func TestWithClientName_Data(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)

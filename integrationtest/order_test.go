@@ -18,10 +18,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// Trap 32: the sequence number overflows to -2147483648, and an order by text
-// puts that first. A real server gets there after 2^31 creates only; what can be
-// shown is that such names are read rightly.
-func TestTrap32_OverflowIsRead(t *testing.T) {
+// TestTrap32_SequenceOverflow fails if a sequence number that has overflowed to -2147483648 sorts first, as
+// it does in text order. A real server reaches it only after 2^31 creates, so that the test creates znodes
+// with such names.
+func TestTrap32_SequenceOverflow(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -43,9 +43,9 @@ func TestTrap32_OverflowIsRead(t *testing.T) {
 	require.Equal(t, want[0], leader.Name)
 }
 
-// Trap 34: foreign children break the sorting or the parsing, or are taken for
-// predecessors.
-func TestTrap34_ForeignChildren(t *testing.T) {
+// TestTrap34_UnrecognizedChildren fails if children with unknown names disturb the order, or if a candidate
+// follows one of them.
+func TestTrap34_UnrecognizedChildren(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connect(t)
 	node := createElectionNode(t, admin)
@@ -73,8 +73,8 @@ func TestTrap34_ForeignChildren(t *testing.T) {
 	next.requireLeader(t)
 }
 
-// Trap 35: the election node is created anew, the sequence begins at 0 again,
-// and as a fencing token it would go back.
+// TestTrap35_SequenceRestarts fails if the fencing token decreases after the election node was created
+// again, because its sequence starts at 0 again.
 func TestTrap35_SequenceRestarts(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
@@ -96,15 +96,14 @@ func TestTrap35_SequenceRestarts(t *testing.T) {
 	require.Greater(t, l.Token(), oldToken)
 }
 
-// Trap 38: two resets at once make two znodes, or two leaders, or leave one
-// behind.
-func TestTrap38_EverythingAtOnce(t *testing.T) {
+// TestTrap38_ConcurrentCalls fails if concurrent calls make two znodes or two leaders, or leave a znode.
+func TestTrap38_ConcurrentCalls(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectWithoutPause(t, shortTimeout)
 	for round := range 5 {
 		node := createElectionNode(t, admin)
 		c := newCandidate(t, conn, node, leaderelection.WithRejoin())
-		// It is started many times over while its connection flaps.
+		// Several goroutines start the candidate while its connection flaps.
 		var calls sync.WaitGroup
 		var mu sync.Mutex
 		started := 0
@@ -140,8 +139,8 @@ func TestTrap38_EverythingAtOnce(t *testing.T) {
 	}
 }
 
-// Trap 39: a missing predecessor makes a candidate create itself anew, which
-// makes the next one do so, and so on for ever.
+// TestTrap39_NoCreateStorm fails if a candidate whose predecessor is missing creates a new znode, because
+// then its follower would do the same, and so on.
 func TestTrap39_NoCreateStorm(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectWithoutPause(t, shortTimeout)
@@ -155,7 +154,7 @@ func TestTrap39_NoCreateStorm(t *testing.T) {
 	}
 	require.Equal(t, count, countCreates(t, admin, node))
 
-	// Every second one goes, at once, some while the connection is down.
+	// Every second candidate is deleted, some of them while the connection is down.
 	for i := 0; i < count; i += 2 {
 		if i == count/2+1 {
 			conn.Network.Cut()
@@ -164,19 +163,20 @@ func TestTrap39_NoCreateStorm(t *testing.T) {
 	}
 	conn.Network.Restore()
 	for i := 0; i < count; i += 2 {
-		for range all[i].remainingStatuses(t) { // what it was told before the end
+		for range all[i].remainingStatuses(t) { // the statuses before the final one
 		}
 		require.ErrorIs(t, all[i].waitResult(t), leaderelection.ErrCandidateDeleted)
 	}
-	harness.Eventually(t, func() bool { return all[1].Current().Role == leaderelection.Leader }, "the first that is left leads")
+	harness.Eventually(t, func() bool { return all[1].Current().Role == leaderelection.Leader }, "the first remaining candidate does not lead")
 	for i := 3; i < count; i += 2 {
-		harness.Eventually(t, func() bool { return all[i].Current().NowFollowing == all[i-2].ID() }, "each follows the one before")
+		harness.Eventually(t, func() bool { return all[i].Current().NowFollowing == all[i-2].ID() }, "a candidate does not follow the previous one")
 	}
-	require.Equal(t, count, countCreates(t, admin, node), "nobody was created anew")
+	require.Equal(t, count, countCreates(t, admin, node), "a candidate was created again")
 	require.Len(t, listChildren(t, admin, node), count/2)
 }
 
-// Trap 43: the leader vanishes between the listing and the look at it.
+// TestTrap43_LeaderVanishes fails if CurrentLeader or Candidates fails because the leader was deleted after
+// the listing.
 func TestTrap43_LeaderVanishes(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
@@ -213,8 +213,7 @@ func TestTrap43_LeaderVanishes(t *testing.T) {
 		})
 	}
 
-	// Nobody is reported twice, or with another one's token, while leaders
-	// come and go.
+	// No leader is reported twice, or with the token of another, while leaders change.
 	node := createElectionNode(t, admin)
 	stop := make(chan struct{})
 	changes := harness.InBackground(t, func() error {
@@ -244,12 +243,12 @@ func TestTrap43_LeaderVanishes(t *testing.T) {
 		}
 	}
 	close(stop)
-	require.NoError(t, harness.Receive(t, changes, "the end"))
+	require.NoError(t, harness.Receive(t, changes, "the changes"))
 }
 
-// C11: a child that sorted first kept everybody from leading, and one whose
-// name contained DONE ended the election.
-func TestC11ForeignChildren(t *testing.T) {
+// TestOrder_UnrecognizedChildren fails if a child that sorts first prevents the election of a leader, or if
+// a child whose name contains DONE ends the election.
+func TestOrder_UnrecognizedChildren(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -263,11 +262,9 @@ func TestC11ForeignChildren(t *testing.T) {
 	follower.requireLeader(t)
 }
 
-// C12: names were sorted as strings, so that the overflow of the sequence
-// number and protected names mixed the order up. A real server's counter
-// cannot be brought to overflow in a test: internal/zk/line tests the order, and
-// here znodes with such names stand for the old ones.
-func TestC12Order(t *testing.T) {
+// TestOrder_SequenceNumbers fails if names are sorted as strings, which misplaces an overflowed sequence
+// number and the names of other libraries. internal/zk/line tests the order in detail.
+func TestOrder_SequenceNumbers(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -290,54 +287,52 @@ func TestC12Order(t *testing.T) {
 	require.Equal(t, want, names)
 }
 
-// Scenario: of candidates 1 to 4 the first three fail at once, so that the
-// fourth is told of one only.
-func TestSeveralFailAtOnce(t *testing.T) {
+// TestOrder_SeveralCandidatesExpire fails if a follower does not become leader after the three candidates
+// before it have lost their session together.
+func TestOrder_SeveralCandidatesExpire(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
+	conn, other := connect(t), connect(t)
 	node := createElectionNode(t, conn)
 	leader, _ := startLeader(t, conn, node)
 	f1 := startFollower(t, conn, node, leader)
 	f2 := startFollower(t, conn, node, f1)
-	last := startFollower(t, elsewhere, node, f2)
+	last := startFollower(t, other, node, f2)
 	conn.ExpireSession(t)
 	s := last.nextStatus(t)
-	for s.Role != leaderelection.Leader { // how many it sees go one by one is open
+	for s.Role != leaderelection.Leader { // it may see any number of them leave one by one
 		require.NoError(t, s.Err)
 		require.Contains(t, []string{leader.ID(), f1.ID()}, s.NowFollowing)
 		s = last.nextStatus(t)
 	}
 }
 
-// Case: intended 7, the loss of a server of the ensemble leaves all as it was:
-// see TestRecoveryToAnotherServer, TestLossOfTheEnsembleLeader.
-
-// Case: intended 8, a follower in the middle goes.
-func TestMiddleFollowerGoes(t *testing.T) {
+// TestOrder_MiddleFollowerDeleted fails if the deletion of a follower affects another candidate than its own
+// follower.
+func TestOrder_MiddleFollowerDeleted(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
+	conn, other := connect(t), connect(t)
 	node := createElectionNode(t, conn)
 	leader, _ := startLeader(t, conn, node)
 	f1 := startFollower(t, conn, node, leader)
 	f2 := startFollower(t, conn, node, f1)
-	f3 := startFollower(t, elsewhere, node, f2)
+	f3 := startFollower(t, other, node, f2)
 
-	require.NoError(t, elsewhere.Delete(f2.ID(), -1))
+	require.NoError(t, other.Delete(f2.ID(), -1))
 	f2.requireEnded(t, leaderelection.ErrCandidateDeleted)
 	require.Equal(t, f2.ID(), f3.requireFollower(t, f1).WasFollowing)
 	f1.requireNoStatus(t, quietTime)
 	leader.requireNoStatus(t, 0)
 }
 
-// Case: intended 6, the last follower's znode is deleted.
-func TestLastFollowerDeleted(t *testing.T) {
+// TestOrder_LastFollowerDeleted fails if the deletion of the last follower affects other candidates.
+func TestOrder_LastFollowerDeleted(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
+	conn, other := connect(t), connect(t)
 	node := createElectionNode(t, conn)
 	leader, grant := startLeader(t, conn, node)
 	follower := startFollower(t, conn, node, leader)
 	last := startFollower(t, conn, node, follower)
-	require.NoError(t, elsewhere.Delete(last.ID(), -1))
+	require.NoError(t, other.Delete(last.ID(), -1))
 	last.requireEnded(t, leaderelection.ErrCandidateDeleted)
 	electiontest.Confirm(t, last.Resign)
 	leader.requireNoStatus(t, quietTime)
@@ -345,8 +340,9 @@ func TestLastFollowerDeleted(t *testing.T) {
 	require.NoError(t, grant.Err())
 }
 
-// Case: intended 1, only one of many becomes leader.
-func TestOnlyOneLeads(t *testing.T) {
+// TestOrder_OneLeader fails if several of many candidates become leader, or if two follow the same
+// candidate.
+func TestOrder_OneLeader(t *testing.T) {
 	t.Parallel()
 	conns := []*client{connect(t), connect(t), connect(t)}
 	node := createElectionNode(t, conns[0])
@@ -361,7 +357,7 @@ func TestOnlyOneLeads(t *testing.T) {
 			leaders++
 			continue
 		}
-		require.False(t, followed[s.NowFollowing], "two follow %s", s.NowFollowing)
+		require.False(t, followed[s.NowFollowing], "two candidates follow %s", s.NowFollowing)
 		followed[s.NowFollowing] = true
 	}
 	require.Equal(t, 1, leaders)

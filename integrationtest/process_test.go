@@ -16,20 +16,20 @@ import (
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 )
 
-// What tells a process of this test binary to be a candidate.
+// The environment variables that make the test binary run runCandidateProcess.
 const (
 	processAddr = "LEADERELECTION_TEST_ADDR"
 	processNode = "LEADERELECTION_TEST_NODE"
-	processMode = "LEADERELECTION_TEST_MODE" // "stay", or "resign" when leader
+	processMode = "LEADERELECTION_TEST_MODE" // "stay", or "resign" to resign as leader
 )
 
-// candidateProcess is a candidate in a process of its own, which prints its roles.
+// candidateProcess is a process with a candidate, which prints its roles.
 type candidateProcess struct {
 	cmd   *exec.Cmd
-	lines chan string // closed at the end of the process's output
+	lines chan string // closed at the end of the output
 }
 
-// startProcess starts a candidate on the shared server.
+// startProcess starts a candidate process on the shared server.
 func startProcess(t *testing.T, node, mode string) *candidateProcess {
 	t.Helper()
 	binary, err := os.Executable()
@@ -66,12 +66,12 @@ func (p *candidateProcess) readLine(t *testing.T) string {
 		require.True(t, ok, "the process has ended")
 		return line
 	case <-time.After(harness.WaitLimit):
-		require.Fail(t, "the process is silent")
+		require.Fail(t, "the process prints nothing")
 		return ""
 	}
 }
 
-// waitEnd waits for the process's end and returns how it ended.
+// waitEnd waits until the process has ended, and returns the result.
 func (p *candidateProcess) waitEnd(t *testing.T) error {
 	t.Helper()
 	limit := time.After(harness.WaitLimit)
@@ -87,7 +87,7 @@ func (p *candidateProcess) waitEnd(t *testing.T) error {
 	}
 }
 
-// candidateProcess is what such a process does. It returns its exit status.
+// runCandidateProcess runs a candidate, and returns the exit status.
 func runCandidateProcess() int {
 	conn, _, err := zk.Connect([]string{os.Getenv(processAddr)}, shortTimeout, zk.WithLogInfo(false))
 	if err != nil {
@@ -114,8 +114,9 @@ func runCandidateProcess() int {
 	return 1
 }
 
-// Case: Leader Crash.
-func TestLeaderCrash(t *testing.T) {
+// TestElection_ProcessKilled fails if a follower does not become leader after the process of the leader
+// was killed.
+func TestElection_ProcessKilled(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// Trap 5: the delete fails with the connection, the session lives on, and the
-// own stale znode blocks everybody.
+// TestTrap05_DeleteReplyLost fails if the leader's znode remains after the connection was lost during its
+// delete, because the session continues and the znode blocks all followers.
 func TestTrap05_DeleteReplyLost(t *testing.T) {
 	t.Parallel()
 	for _, cut := range lostReplies {
@@ -40,12 +40,12 @@ func TestTrap05_DeleteReplyLost(t *testing.T) {
 			next.requireLeader(t)
 			require.Equal(t, []string{znodeName(next)}, listChildren(t, admin, node))
 			electiontest.Confirm(t, c.Resign)
-			require.Equal(t, session, conn.SessionID(), "the session's end is no solution")
+			require.Equal(t, session, conn.SessionID(), "the session was replaced")
 		})
 	}
 }
 
-// Trap 5, for a follower.
+// TestTrap05_DeleteReplyLostByFollower does the same with a follower.
 func TestTrap05_DeleteReplyLostByFollower(t *testing.T) {
 	t.Parallel()
 	for _, cut := range lostReplies {
@@ -70,15 +70,15 @@ func TestTrap05_DeleteReplyLostByFollower(t *testing.T) {
 			last.requireFollower(t, leader)
 			require.Len(t, listChildren(t, admin, node), 2)
 			electiontest.Confirm(t, c.Resign)
-			require.Equal(t, session, conn.SessionID(), "the session's end is no solution")
+			require.Equal(t, session, conn.SessionID(), "the session was replaced")
 			require.NoError(t, l.Err())
 			leader.requireNoStatus(t, 0)
 		})
 	}
 }
 
-// Trap 5, with a link that is dead from before the delete until after the
-// candidacy's end.
+// TestTrap05_DeleteIntoBlackHole does the same with a network that loses all data from before the delete
+// until after the candidacy.
 func TestTrap05_DeleteIntoBlackHole(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
@@ -99,11 +99,11 @@ func TestTrap05_DeleteIntoBlackHole(t *testing.T) {
 	conn.Network.Restore()
 	next.requireLeader(t)
 	electiontest.Confirm(t, c.Resign)
-	require.Equal(t, session, conn.SessionID(), "the session's end is no solution")
+	require.Equal(t, session, conn.SessionID(), "the session was replaced")
 }
 
-// Trap 6: the cleanup uses the context whose end has caused it, and does
-// nothing.
+// TestTrap06_CleanupAfterContext fails if the context whose cancellation ends the candidacy also cancels the
+// delete of the znode.
 func TestTrap06_CleanupAfterContext(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
@@ -143,17 +143,17 @@ func TestTrap06_CleanupAfterContext(t *testing.T) {
 		electiontest.Confirm(t, c.Resign)
 		require.Empty(t, listChildren(t, admin, node))
 	})
-	require.Equal(t, session, conn.SessionID(), "the session's end is no solution")
+	require.Equal(t, session, conn.SessionID(), "the session was replaced")
 }
 
-// Trap 44: a stale end deletes what belongs to a newer candidacy.
+// TestTrap44_StaleResign fails if a late delete of an ended candidacy deletes the znode of a newer one.
 func TestTrap44_StaleResign(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
 	node := createElectionNode(t, admin)
 
-	// The delete of the first stays open while the second joins on the same
-	// connection, and goes on when the second leads already.
+	// The delete of the first candidacy is pending while the second joins on the same connection. It is sent
+	// again after the second has become leader.
 	old, _ := startLeader(t, conn, node)
 	c := newCandidate(t, conn, node)
 	rule := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpDelete, Path: isBelow(node), Action: zkproxy.CutBeforeRequest})
@@ -170,14 +170,14 @@ func TestTrap44_StaleResign(t *testing.T) {
 		electiontest.Confirm(t, old.Resign)
 	}
 	_, err := old.Multi()
-	require.ErrorIs(t, err, leaderelection.ErrNotLeader, "the old one's path is gone, and it does not lead by the new one's")
+	require.ErrorIs(t, err, leaderelection.ErrNotLeader, "the old candidate leads by the znode of the new one")
 	requireOnlyChild(t, admin, node, c, conn)
 	require.NoError(t, l.Err())
 	c.requireNoStatus(t, quietTime)
 }
 
-// C5: the second Resign, EndElection or ElectLeader panicked.
-func TestC05Twice(t *testing.T) {
+// TestResign_RepeatedCalls fails if a repeated call of Resign, EndElection, or ElectLeader panics.
+func TestResign_RepeatedCalls(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -198,13 +198,13 @@ func TestC05Twice(t *testing.T) {
 	require.False(t, znodeExists(t, conn, node))
 }
 
-// C6: Resign while disconnected left the znode: nobody led after the reconnect.
-func TestC06Zombie(t *testing.T) {
+// TestResign_WhileDisconnected fails if the znode remains after the client has connected again.
+func TestResign_WhileDisconnected(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
-	node := createElectionNode(t, elsewhere)
+	conn, other := connect(t), connect(t)
+	node := createElectionNode(t, other)
 	leader, grant := startLeader(t, conn, node)
-	follower := startFollower(t, elsewhere, node, leader)
+	follower := startFollower(t, other, node, leader)
 	session := conn.SessionID()
 
 	conn.Network.Cut()
@@ -213,40 +213,40 @@ func TestC06Zombie(t *testing.T) {
 	require.Less(t, time.Since(begin), resignLimit)
 	require.ErrorIs(t, grant.Err(), leaderelection.ErrResigned)
 	leader.requireClosed(t)
-	require.True(t, znodeExists(t, elsewhere, leader.ID()), "the session is over")
+	require.True(t, znodeExists(t, other, leader.ID()), "the session has ended")
 	conn.Network.Restore()
 	follower.requireLeader(t)
 	require.Equal(t, session, conn.SessionID())
 	electiontest.Confirm(t, leader.Resign)
 }
 
-// Scenario: ZooKeeper dies and is back within the session. A candidate that
-// has resigned meanwhile leaves no zombie.
-func TestZombieAfterRestart(t *testing.T) {
+// TestResign_WhileServerIsDown fails if a candidate that resigns while the server is down leaves its znode
+// when the server returns within the session timeout.
+func TestResign_WhileServerIsDown(t *testing.T) {
 	t.Parallel()
 	server := oneServer.acquire(t)
 	conn := connectTo(t, sessionTimeout, server.Addrs()...)
-	elsewhere := connectTo(t, sessionTimeout, server.Addrs()...)
+	other := connectTo(t, sessionTimeout, server.Addrs()...)
 	node := createElectionNode(t, conn)
 	leader, _ := startLeader(t, conn, node)
 	f1 := startFollower(t, conn, node, leader)
-	f2 := startFollower(t, elsewhere, node, f1)
+	f2 := startFollower(t, other, node, f1)
 	require.NoError(t, server.Kill(0))
 	for _, c := range []*candidate{f1, leader} {
 		require.ErrorIs(t, c.Resign(), leaderelection.ErrUnconfirmed)
 	}
-	restartServer(t, server, conn, elsewhere)
+	restartServer(t, server, conn, other)
 	for s := f2.nextStatus(t); s.Role != leaderelection.Leader; s = f2.nextStatus(t) {
 		require.Equal(t, leader.ID(), s.NowFollowing)
 	}
-	require.Equal(t, []string{znodeName(f2)}, listChildren(t, elsewhere, node))
+	require.Equal(t, []string{znodeName(f2)}, listChildren(t, other, node))
 	for _, c := range []*candidate{f1, leader} {
 		electiontest.Confirm(t, c.Resign)
 	}
 }
 
-// Scenario: an instance that has resigned is unusable.
-func TestUnusableAfterResign(t *testing.T) {
+// TestResign_CandidateIsOver fails if a candidate can be used after Resign.
+func TestResign_CandidateIsOver(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -262,7 +262,7 @@ func TestUnusableAfterResign(t *testing.T) {
 	electiontest.Confirm(t, c.Resign)
 	require.Empty(t, listChildren(t, conn, node))
 
-	// One that never took part can resign too, and then cannot.
+	// A candidate that has not started can resign too. It cannot start afterwards.
 	idle := newCandidate(t, conn, node)
 	electiontest.Confirm(t, idle.Resign)
 	idle.requireClosed(t)
@@ -270,8 +270,8 @@ func TestUnusableAfterResign(t *testing.T) {
 	require.Empty(t, listChildren(t, conn, node))
 }
 
-// C18: there was no context. Its end is that of Resign.
-func TestC18Context(t *testing.T) {
+// TestResign_ByContext fails if the cancellation of the context differs from Resign.
+func TestResign_ByContext(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -286,7 +286,7 @@ func TestC18Context(t *testing.T) {
 	electiontest.Confirm(t, leader.Resign)
 	require.ErrorIs(t, leader.ElectLeader(), leaderelection.ErrCandidacyOver)
 
-	// A context that ends before or between NewElection and ElectLeader.
+	// A context that ends before ElectLeader.
 	ctx, cancel = context.WithCancel(t.Context())
 	c := newCandidate(t, conn, node, leaderelection.WithContext(ctx))
 	cancel()
@@ -296,8 +296,8 @@ func TestC18Context(t *testing.T) {
 	require.Equal(t, []string{znodeName(follower)}, listChildren(t, conn, node))
 }
 
-// Case: Leader Resignation.
-func TestLeaderResignation(t *testing.T) {
+// TestResign_Leader fails if the first follower does not become leader, or if a status follows Resign.
+func TestResign_Leader(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -314,8 +314,8 @@ func TestLeaderResignation(t *testing.T) {
 	require.NoError(t, conn.Delete(node, -1))
 }
 
-// Case: Follower Resignation.
-func TestFollowerResignation(t *testing.T) {
+// TestResign_Follower fails if the departure of a follower affects another candidate than its own follower.
+func TestResign_Follower(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -336,8 +336,8 @@ func TestFollowerResignation(t *testing.T) {
 	f2.requireClosedWithoutStatus(t)
 }
 
-// Case: intended 3, the last one resigns and none is left.
-func TestNobodyLeft(t *testing.T) {
+// TestResign_LastCandidate fails if an election has a leader or children after all candidates have resigned.
+func TestResign_LastCandidate(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -351,14 +351,14 @@ func TestNobodyLeft(t *testing.T) {
 	require.Empty(t, listChildren(t, conn, node))
 }
 
-// Case: intended 2, the leader resigns and one of the others leads.
-func TestRemainingOneLeads(t *testing.T) {
+// TestResign_NextFollowerLeads fails if another candidate than the first follower becomes leader.
+func TestResign_NextFollowerLeads(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
+	conn, other := connect(t), connect(t)
 	node := createElectionNode(t, conn)
 	leader, _ := startLeader(t, conn, node)
-	f1 := startFollower(t, elsewhere, node, leader)
-	f2 := startFollower(t, elsewhere, node, f1)
+	f1 := startFollower(t, other, node, leader)
+	f2 := startFollower(t, other, node, f1)
 	leader.resign(t)
 	f1.requireLeader(t)
 	f2.requireNoStatus(t, quietTime)

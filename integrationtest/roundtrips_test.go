@@ -14,17 +14,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// These tests count what the others' correctness costs. They do not run side
-// by side with others, and those that count watches have a server of their own.
-
 const (
-	// oneWay is added to each direction, so that a request that waits for
-	// another one's reply cannot be taken for one that does not.
+	// oneWay is the delay of each direction. It distinguishes a request that is sent after the reply to
+	// another from one that is sent before.
 	oneWay    = 100 * time.Millisecond
 	roundTrip = 2 * oneWay
 )
 
-// delayNetwork makes a client's link slow and forgets what has passed.
+// delayNetwork delays a client's network and clears the log of its proxy.
 func delayNetwork(conn *client) *zkproxy.Proxy {
 	p := conn.Network[0]
 	p.Delay(zkproxy.Both, oneWay)
@@ -32,9 +29,9 @@ func delayNetwork(conn *client) *zkproxy.Proxy {
 	return p
 }
 
-// countSequential is how many round trips, one after the other, are in a log: the
-// longest chain of requests that each were sent after the reply to the one
-// before. Pings and the checks that prove a session's life are nobody's wait.
+// countSequential returns the length of the longest chain of requests in a log in which each request was sent
+// after the reply to the previous one. It ignores pings and the checks that renew the lease, because no
+// operation waits for them.
 func countSequential(log []zkproxy.Record) (depth int) {
 	level := map[int32]int{}
 	for _, r := range log {
@@ -57,7 +54,7 @@ func formatRecords(log []zkproxy.Record) string {
 	return b.String()
 }
 
-// eventsOf are the notifications in a log, as "type path".
+// eventsOf returns the events in a log, as "type path".
 func eventsOf(log []zkproxy.Record) (events []string) {
 	for _, r := range log {
 		if r.Kind == zkproxy.Event {
@@ -67,7 +64,7 @@ func eventsOf(log []zkproxy.Record) (events []string) {
 	return events
 }
 
-func TestCostJoin(t *testing.T) {
+func TestRoundTrips_Join(t *testing.T) {
 	admin, conn, second, third := connect(t), connectShort(t), connectShort(t), connectShort(t)
 	node := createElectionNode(t, admin)
 
@@ -78,7 +75,7 @@ func TestCostJoin(t *testing.T) {
 	l := c.requireLeader(t)
 	log := first.Log()
 	require.NotZero(t, l.Token())
-	require.Equal(t, 2, countSequential(log), "first: create, then listing and own znode side by side\n%s", formatRecords(log))
+	require.Equal(t, 2, countSequential(log), "leader: not create, then listing and the candidate's znode in parallel\n%s", formatRecords(log))
 	require.Equal(t, 1, first.Count(zkproxy.OpCreate))
 
 	for _, conn := range []*client{second, third} {
@@ -88,23 +85,23 @@ func TestCostJoin(t *testing.T) {
 		t.Cleanup(func() { _ = next.Resign() })
 		next.requireFollower(t, c)
 		log = p.Log()
-		require.Equal(t, 3, countSequential(log), "follower: the same, then the predecessor\n%s", formatRecords(log))
+		require.Equal(t, 3, countSequential(log), "follower: not the same, then the predecessor\n%s", formatRecords(log))
 		c = next
 	}
 }
 
-// TestCostSuccession also shows who is woken by a departure.
-func TestCostSuccession(t *testing.T) {
-	// Sessions that a busy machine does not let go: what a reconnection costs is not
-	// looked for here.
-	const lasting = 10 * time.Second
-	server := harness.StartServers(t, ensemble.Config{TickTime: lasting / 20})
-	admin := connectTo(t, lasting, server.Addr(0))
+// TestRoundTrips_Succession also checks which candidates a departure wakes.
+func TestRoundTrips_Succession(t *testing.T) {
+	// The sessions are long, because the test does not count the requests of a reconnect, which a busy machine
+	// could cause.
+	const timeout = 10 * time.Second
+	server := harness.StartServers(t, ensemble.Config{TickTime: timeout / 20})
+	admin := connectTo(t, timeout, server.Addr(0))
 	node := createElectionNode(t, admin)
 	var all []*candidate
 	var conns []*client
 	for range 5 {
-		conn := connectTo(t, lasting, server.Addr(0))
+		conn := connectTo(t, timeout, server.Addr(0))
 		c := startCandidate(t, conn, node)
 		c.nextStatus(t)
 		all, conns = append(all, c), append(conns, conn)
@@ -115,8 +112,7 @@ func TestCostSuccession(t *testing.T) {
 	for i := range 3 {
 		leader, next, nextConn := all[i], all[i+1], conns[i+1]
 		p := nextConn.Network[0]
-		// The second in line has verified that it is, and proves its session's
-		// life: the one that has joined there, or was told by the new leader.
+		// The first follower has verified its position, and renews its lease.
 		harness.Eventually(t, func() bool {
 			checks := 0
 			for _, r := range p.Log() {
@@ -125,11 +121,11 @@ func TestCostSuccession(t *testing.T) {
 				}
 			}
 			return checks >= 2
-		}, "the second in line prepares")
+		}, "the first follower has not sent two checks")
 		for _, conn := range conns {
 			conn.Network[0].ResetLog()
 		}
-		// So slow that a machine that stands still is not taken for who waits for a reply.
+		// The delay is so long that a slow machine is not mistaken for a wait for a reply.
 		p.Delay(zkproxy.Both, 10*oneWay)
 
 		resigned := harness.InBackground(t, leader.Resign)
@@ -140,33 +136,33 @@ func TestCostSuccession(t *testing.T) {
 		for _, r := range log {
 			if r.Kind == zkproxy.Event {
 				took := at.Sub(r.Time)
-				t.Logf("leads %v after the event", took)
-				require.Less(t, took, 10*roundTrip, "it has waited for a reply\n%s", formatRecords(log))
+				t.Logf("became leader %v after the event", took)
+				require.Less(t, took, 10*roundTrip, "the candidate has waited for a reply\n%s", formatRecords(log))
 			}
 		}
 		p.Delay(zkproxy.Both, oneWay)
 		require.NoError(t, l.Err())
 		require.NoError(t, harness.Receive(t, resigned, "the resignation"))
 
-		// The hint to the next in line.
-		hinted := []string{"changed " + next.ID()}
-		harness.Eventually(t, func() bool { return len(eventsOf(conns[i+2].Network[0].Log())) > 0 }, "the hint arrives")
-		harness.Eventually(t, func() bool { return conns[i+2].Network[0].Count(zkproxy.OpGetData) > 0 }, "the watch is set anew")
+		// The leader notifies the next follower.
+		want := []string{"changed " + next.ID()}
+		harness.Eventually(t, func() bool { return len(eventsOf(conns[i+2].Network[0].Log())) > 0 }, "the next follower was not notified")
+		harness.Eventually(t, func() bool { return conns[i+2].Network[0].Count(zkproxy.OpGetData) > 0 }, "the watch was not set again")
 		for k, conn := range conns[i+2:] {
 			log := conn.Network[0].Log()
 			if k == 0 {
-				require.Equal(t, hinted, eventsOf(log))
+				require.Equal(t, want, eventsOf(log))
 				continue
 			}
-			require.Empty(t, eventsOf(log), "candidate %d was woken by the end of %d", i+2+k, i)
+			require.Empty(t, eventsOf(log), "candidate %d was woken by the departure of %d", i+2+k, i)
 			require.Zero(t, conn.Network[0].Count(zkproxy.OpAny), "%s", formatRecords(log))
 		}
 	}
 }
 
-// TestCostSuccessionUnverified has the two candidates ahead go at once, so that
-// the successor could not know that its predecessor was the first.
-func TestCostSuccessionUnverified(t *testing.T) {
+// TestRoundTrips_SuccessionOfTwo deletes the two candidates before the successor together, so that the
+// successor cannot know that its predecessor was the first.
+func TestRoundTrips_SuccessionOfTwo(t *testing.T) {
 	admin, conn := connect(t), connectShort(t)
 	node := createElectionNode(t, admin)
 	ahead := []string{createContender(t, admin, node), createContender(t, admin, node)}
@@ -182,14 +178,14 @@ func TestCostSuccessionUnverified(t *testing.T) {
 	require.Equal(t, []string{"deleted " + ahead[1]}, eventsOf(log))
 }
 
-// TestCostAtRest counts what a connection with many candidates needs while
-// nothing happens.
-func TestCostAtRest(t *testing.T) {
+// TestRoundTrips_Idle counts the requests, watches, and goroutines of a connection with many idle
+// candidates.
+func TestRoundTrips_Idle(t *testing.T) {
 	server := harness.StartServers(t, ensemble.Config{TickTime: 200 * time.Millisecond})
 	admin, conn := connectTo(t, shortTimeout, server.Addr(0)), connectTo(t, shortTimeout, server.Addr(0))
 	const (
 		inLine  = 100 // candidates of one election
-		leaders = 50  // and of one each
+		leaders = 50  // elections with one candidate
 	)
 	long, short := createElectionNode(t, admin), make([]string, leaders)
 	for i := range short {
@@ -213,32 +209,32 @@ func TestCostAtRest(t *testing.T) {
 	require.LessOrEqual(t, countServerWatches(t, server), 2*len(all))
 	require.LessOrEqual(t, countClientWatches(t, conn), 2*len(all))
 	t.Logf("%d candidates, %d of them leaders: %d watches", len(all), leaders+1, countServerWatches(t, server))
-	atRest := waitGoroutines(goroutines+len(all)+1) - goroutines
-	t.Logf("%d goroutines", atRest)
-	require.LessOrEqual(t, atRest, len(all)+1, "more than one for each candidate and one for the connection")
+	idle := waitGoroutines(goroutines+len(all)+1) - goroutines
+	t.Logf("%d goroutines", idle)
+	require.LessOrEqual(t, idle, len(all)+1, "more goroutines than one for each candidate and one for the connection")
 
 	const periods = 10
 	period := shortTimeout / 8
 	p := conn.Network[0]
 	p.ResetLog()
-	<-time.After(periods * period) // the time over which is counted
+	<-time.After(periods * period) // the time of the measurement
 	log := p.Log()
 	checks := p.Count(zkproxy.OpMulti)
 	t.Logf("%d checks in %d periods", checks, periods)
-	require.LessOrEqual(t, checks, periods+1, "one check a period, however many lead\n%s", formatRecords(log))
-	require.GreaterOrEqual(t, checks, periods/2, "the leaders do not prove anything")
-	require.Equal(t, checks, p.Count(zkproxy.OpAny), "nothing but checks\n%s", formatRecords(log))
+	require.LessOrEqual(t, checks, periods+1, "more than one check in a period\n%s", formatRecords(log))
+	require.GreaterOrEqual(t, checks, periods/2, "the leaders do not renew their leases")
+	require.Equal(t, checks, p.Count(zkproxy.OpAny), "there are other requests than checks\n%s", formatRecords(log))
 
 	for i := len(all) - 1; i >= 0; i-- {
 		all[i].resign(t)
 	}
-	require.Zero(t, countServerWatches(t, server), "the server still watches for somebody")
-	require.Zero(t, countClientWatches(t, conn), "the client library still watches for somebody")
+	require.Zero(t, countServerWatches(t, server), "the server has watches")
+	require.Zero(t, countClientWatches(t, conn), "the client library has watches")
 	require.LessOrEqual(t, waitGoroutines(goroutines), goroutines, "goroutines are left")
 }
 
-// waitGoroutines waits until there are not more than n goroutines, and returns how many
-// there are in the end. Requests under way have theirs, for a moment.
+// waitGoroutines waits until there are at most n goroutines, and returns their number. Pending requests have
+// goroutines for a moment.
 func waitGoroutines(n int) (count int) {
 	for end := time.Now().Add(harness.WaitLimit); ; {
 		if count = runtime.NumGoroutine(); count <= n || time.Now().After(end) {
@@ -248,14 +244,14 @@ func waitGoroutines(n int) (count int) {
 	}
 }
 
-// TestCostResignedFollower has followers come and go behind a leader that
-// stays: all of them together leave one watch for their connection.
-func TestCostResignedFollower(t *testing.T) {
+// TestRoundTrips_WatchesOfFollowers fails if followers that join and leave behind a leader leave more than one
+// watch for their connection.
+func TestRoundTrips_WatchesOfFollowers(t *testing.T) {
 	server := harness.StartServers(t, ensemble.Config{TickTime: 200 * time.Millisecond})
 	admin, conn := connectTo(t, shortTimeout, server.Addr(0)), connectTo(t, shortTimeout, server.Addr(0))
 	node := createElectionNode(t, admin)
 	leader, l := startLeader(t, admin, node)
-	harness.Eventually(t, func() bool { return countServerWatches(t, server) == 1 }, "the leader watches its own znode")
+	harness.Eventually(t, func() bool { return countServerWatches(t, server) == 1 }, "the leader does not watch its znode")
 	for range 20 {
 		follower := startFollower(t, conn, node, leader)
 		require.Equal(t, 3, countServerWatches(t, server))

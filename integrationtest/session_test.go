@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
-// Trap 11: a candidate takes the first place although its znode is from the
-// session before.
+// TestTrap11_ZnodeOfPreviousSession fails if a candidate becomes leader with a znode that its previous
+// session has created.
 func TestTrap11_ZnodeOfPreviousSession(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectWithoutPause(t, shortTimeout)
@@ -38,9 +38,9 @@ func TestTrap11_ZnodeOfPreviousSession(t *testing.T) {
 	require.Equal(t, []string{znodeName(last)}, listChildren(t, admin, node))
 }
 
-// Trap 11, where a znode of the candidate's name is there all the time, though
-// it is somebody else's now.
-func TestTrap11_ZnodeOfSomebodyElse(t *testing.T) {
+// TestTrap11_ZnodeOfAnotherSession does the same with a znode of the candidate's name that another session
+// has created in the meantime.
+func TestTrap11_ZnodeOfAnotherSession(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectWithoutPause(t, shortTimeout)
 	node := createElectionNode(t, admin)
@@ -60,9 +60,9 @@ func TestTrap11_ZnodeOfSomebodyElse(t *testing.T) {
 	require.Error(t, c.waitResult(t))
 }
 
-// Trap 18: the client library goes on in a new session without anybody's having
-// seen the old one expire.
-func TestTrap18_NewSessionUnseen(t *testing.T) {
+// TestTrap18_NewSessionWithoutEvent fails if a candidate does not notice that the client library has
+// replaced an expired session by a new one.
+func TestTrap18_NewSessionWithoutEvent(t *testing.T) {
 	t.Parallel()
 	t.Run("while leading", func(t *testing.T) {
 		t.Parallel()
@@ -81,7 +81,7 @@ func TestTrap18_NewSessionUnseen(t *testing.T) {
 	})
 	t.Run("while entering", func(t *testing.T) {
 		t.Parallel()
-		// The create is queued in one session and carried out in the next.
+		// The create is queued in one session and sent in the next.
 		admin, conn := connect(t), connectWithoutPause(t, shortTimeout)
 		node := createElectionNode(t, admin)
 		c := newCandidate(t, conn, node)
@@ -99,7 +99,7 @@ func TestTrap18_NewSessionUnseen(t *testing.T) {
 	})
 }
 
-// Trap 21: a connection that flaps makes leadership flap.
+// TestTrap21_Flapping fails if short disconnections end the leadership.
 func TestTrap21_Flapping(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectWithoutPause(t, shortTimeout)
@@ -109,10 +109,10 @@ func TestTrap21_Flapping(t *testing.T) {
 	last := startFollower(t, admin, node, next)
 	session := conn.SessionID()
 	for range 8 {
-		proven := l.Deadline()
+		deadline := l.Deadline()
 		conn.Network.Drop()
 		conn.WaitConnected(t)
-		harness.Eventually(t, func() bool { return l.Deadline().After(proven) }, "no proof arrives")
+		harness.Eventually(t, func() bool { return l.Deadline().After(deadline) }, "the lease was not renewed")
 		require.NoError(t, l.Err())
 	}
 	require.Equal(t, session, conn.SessionID())
@@ -123,13 +123,13 @@ func TestTrap21_Flapping(t *testing.T) {
 	require.Equal(t, 3, countCreates(t, admin, node))
 }
 
-// Trap 22: something waits for ever on a connection that was closed, or is
-// suspended.
-func TestTrap22_NothingHangs(t *testing.T) {
+// TestTrap22_CallsReturn fails if ElectLeader or Resign blocks after the connection was closed, or while it
+// is suspended.
+func TestTrap22_CallsReturn(t *testing.T) {
 	t.Parallel()
 	for _, state := range []struct {
 		name string
-		// prepare brings a candidate into the state.
+		// prepare puts a candidate into the state.
 		prepare func(t *testing.T, admin, conn *client, node string) *candidate
 	}{
 		{"leading", func(t *testing.T, _, conn *client, node string) *candidate {
@@ -151,7 +151,7 @@ func TestTrap22_NothingHangs(t *testing.T) {
 			leader, _ := startLeader(t, admin, node)
 			c := startFollower(t, conn, node, leader)
 			conn.Network.Cut()
-			harness.Eventually(t, func() bool { return conn.State() != zk.StateHasSession }, "cut")
+			harness.Eventually(t, func() bool { return conn.State() != zk.StateHasSession }, "the client is still connected")
 			return c
 		}},
 		{"creating", func(t *testing.T, _, conn *client, node string) *candidate {
@@ -169,8 +169,8 @@ func TestTrap22_NothingHangs(t *testing.T) {
 				closed := harness.InBackground(t, func() error { conn.Close(); return nil })
 				begin := time.Now()
 				c.requireEnded(t, leaderelection.ErrConnClosed)
-				require.Less(t, time.Since(begin), shortTimeout, "told late")
-				_ = c.Resign() // returns at once, whatever it says
+				require.Less(t, time.Since(begin), shortTimeout, "the candidate was notified late")
+				_ = c.Resign() // returns immediately, with or without an error
 				require.Less(t, time.Since(begin), shortTimeout)
 				_, err := c.Multi()
 				require.ErrorIs(t, err, leaderelection.ErrNotLeader)
@@ -180,7 +180,7 @@ func TestTrap22_NothingHangs(t *testing.T) {
 				admin, conn := connect(t), connectShort(t)
 				c := state.prepare(t, admin, conn, createElectionNode(t, admin))
 				begin := time.Now()
-				_ = c.Resign() // it may or may not be confirmed
+				_ = c.Resign() // may or may not be confirmed
 				require.Less(t, time.Since(begin), resignLimit)
 				c.requireClosedWithoutStatus(t)
 				require.NoError(t, c.waitResult(t))
@@ -189,9 +189,9 @@ func TestTrap22_NothingHangs(t *testing.T) {
 	}
 }
 
-// Trap 22, with several candidates on the connection: their znodes all go with
-// the session, in any order, and the server still tells them of each other.
-func TestTrap22_CloseWithSeveral(t *testing.T) {
+// TestTrap22_CloseWithSeveralCandidates does the same with several candidates on the connection. Their
+// znodes are deleted with the session, in any order, and the server still sends them events.
+func TestTrap22_CloseWithSeveralCandidates(t *testing.T) {
 	t.Parallel()
 	admin := connect(t)
 	for range 8 {
@@ -207,7 +207,7 @@ func TestTrap22_CloseWithSeveral(t *testing.T) {
 			all = append(all, c)
 		}
 		last := startFollower(t, admin, node, all[len(all)-1])
-		harness.Eventually(t, func() bool { return conn.Network[0].Count(zkproxy.OpMulti) > 2 }, "the second in line is prepared")
+		harness.Eventually(t, func() bool { return conn.Network[0].Count(zkproxy.OpMulti) > 2 }, "the first follower has not sent a check")
 		conn.Close()
 		h.addTerm("last", last.ID(), last.requireLeader(t))
 		for _, c := range all {
@@ -216,20 +216,20 @@ func TestTrap22_CloseWithSeveral(t *testing.T) {
 	}
 }
 
-// C2: the expiry of a session was reported as the end of the election, or not
-// at all.
-func TestC02SilentExpiry(t *testing.T) {
+// TestSession_ExpiryOfManyCandidates fails if the expiry of a session is not reported, or is reported as
+// the end of the election.
+func TestSession_ExpiryOfManyCandidates(t *testing.T) {
 	t.Parallel()
 	for range 6 {
-		conn, elsewhere := connect(t), connect(t)
+		conn, other := connect(t), connect(t)
 		var leaders, followers []*candidate
 		for range 6 {
-			node := createElectionNode(t, elsewhere)
+			node := createElectionNode(t, other)
 			leader, _ := startLeader(t, conn, node)
 			leaders = append(leaders, leader)
-			other := createElectionNode(t, elsewhere)
-			first, _ := startLeader(t, elsewhere, other)
-			followers = append(followers, startFollower(t, conn, other, first))
+			node2 := createElectionNode(t, other)
+			first, _ := startLeader(t, other, node2)
+			followers = append(followers, startFollower(t, conn, node2, first))
 		}
 		conn.ExpireSession(t)
 		conn.Network.Restore()
@@ -239,13 +239,13 @@ func TestC02SilentExpiry(t *testing.T) {
 	}
 }
 
-// C18: there was no way back after the loss of a session.
-func TestC18Rejoin(t *testing.T) {
+// TestWithRejoin_AfterExpiry fails if a candidate does not join again after its session has expired.
+func TestWithRejoin_AfterExpiry(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
+	conn, other := connect(t), connect(t)
 	node := createElectionNode(t, conn)
 	c, first := startLeader(t, conn, node, leaderelection.WithRejoin(), leaderelection.WithClientName("again"))
-	follower := startFollower(t, elsewhere, node, c)
+	follower := startFollower(t, other, node, c)
 	last := startFollower(t, conn, node, follower, leaderelection.WithRejoin())
 	oldID := c.ID()
 
@@ -255,10 +255,11 @@ func TestC18Rejoin(t *testing.T) {
 	conn.Network.Restore()
 	for _, c := range []*candidate{c, last} {
 		harness.Eventually(t, func() bool {
-			return c.Current().NowFollowing != "" && znodeExists(t, elsewhere, c.ID()) && c.ID() != oldID
-		}, "it is back")
+			return c.Current().NowFollowing != "" && znodeExists(t, other, c.ID()) && c.ID() != oldID
+		}, "the candidate has not joined again")
 	}
-	// Leader, suspended where that was seen, out of line, following.
+	// The statuses are those of a leader, of a suspended leader if the suspension was noticed, of a candidate
+	// without a znode, and of a follower.
 	s := c.nextStatus(t)
 	for s.NowFollowing == "" {
 		require.NotEqual(t, leaderelection.Leader, s.Role)
@@ -267,7 +268,7 @@ func TestC18Rejoin(t *testing.T) {
 	}
 	require.True(t, isAnyOf(first.Err(), leaderelection.ErrSessionExpired, leaderelection.ErrLeaseExpired))
 	require.NotEqual(t, oldID, c.ID())
-	require.Len(t, listChildren(t, elsewhere, node), 3)
+	require.Len(t, listChildren(t, other, node), 3)
 	data, stat, err := conn.Get(c.ID())
 	require.NoError(t, err)
 	require.Equal(t, "again", string(data))
@@ -276,14 +277,14 @@ func TestC18Rejoin(t *testing.T) {
 	follower.resign(t)
 	harness.Eventually(t, func() bool {
 		return c.Current().Role == leaderelection.Leader || last.Current().Role == leaderelection.Leader
-	}, "one of them leads")
+	}, "no candidate leads")
 	electiontest.Confirm(t, c.Resign)
 	electiontest.Confirm(t, last.Resign)
-	require.Empty(t, listChildren(t, elsewhere, node))
+	require.Empty(t, listChildren(t, other, node))
 }
 
-// Scenario: ZooKeeper is back in time. Everything is kept.
-func TestReconnectInTime(t *testing.T) {
+// TestSession_ReconnectInTime fails if a reconnect within the session timeout changes a status.
+func TestSession_ReconnectInTime(t *testing.T) {
 	t.Parallel()
 	conn := connectWithoutPause(t, sessionTimeout)
 	conn.Network.DelayReplies()
@@ -309,10 +310,10 @@ func TestReconnectInTime(t *testing.T) {
 	f2.requireNoStatus(t, quietTime)
 }
 
-// Case: intended 4, the connection is lost: all are notified and exit.
-func TestConnectionLost(t *testing.T) {
+// TestSession_NetworkLost fails if a candidate is not notified that the network is lost.
+func TestSession_NetworkLost(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connectShort(t), connect(t)
+	conn, other := connectShort(t), connect(t)
 	node := createElectionNode(t, conn)
 	leader, grant := startLeader(t, conn, node)
 	f1 := startFollower(t, conn, node, leader)
@@ -321,37 +322,38 @@ func TestConnectionLost(t *testing.T) {
 	conn.Network.Freeze()
 	require.Equal(t, leaderelection.Suspended, leader.nextStatus(t).Role)
 	requireLost(t, grant, leaderelection.ErrLeaseExpired)
-	waitDeleted(t, elsewhere, leader.ID())
+	waitDeleted(t, other, leader.ID())
 	conn.Network.Restore()
 	for _, c := range []*candidate{leader, f1, f2} {
 		c.requireEnded(t, leaderelection.ErrSessionExpired)
 	}
-	require.Empty(t, listChildren(t, elsewhere, node))
+	require.Empty(t, listChildren(t, other, node))
 }
 
-// Case: intended 4, with the client itself closing the connection.
-func TestConnectionClosed(t *testing.T) {
+// TestSession_ConnectionClosed fails if a candidate is not notified that the client has closed the
+// connection.
+func TestSession_ConnectionClosed(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
+	conn, other := connect(t), connect(t)
 	node := createElectionNode(t, conn)
 	leader, grant := startLeader(t, conn, node)
 	follower := startFollower(t, conn, node, leader)
-	heir := startFollower(t, elsewhere, node, follower)
+	successor := startFollower(t, other, node, follower)
 	conn.Close()
 	for _, c := range []*candidate{leader, follower} {
 		all := c.remainingStatuses(t)
 		require.ErrorIs(t, all[len(all)-1].Err, leaderelection.ErrConnClosed)
 	}
 	require.Error(t, grant.Err())
-	s := heir.nextStatus(t)
-	for s.Role != leaderelection.Leader { // the first may be seen to go later
+	s := successor.nextStatus(t)
+	for s.Role != leaderelection.Leader { // the znode of the follower may be deleted first
 		require.Equal(t, leader.ID(), s.NowFollowing)
-		s = heir.nextStatus(t)
+		s = successor.nextStatus(t)
 	}
 }
 
-// Case: ZK Absence 1, NewElection while ZooKeeper is down.
-func TestAbsenceAtStart(t *testing.T) {
+// TestServerDown_NewElection fails if NewElection does not report that the server is down.
+func TestServerDown_NewElection(t *testing.T) {
 	t.Parallel()
 	server := oneServer.acquire(t)
 	require.NoError(t, server.Kill(0))
@@ -361,8 +363,8 @@ func TestAbsenceAtStart(t *testing.T) {
 	require.Nil(t, e)
 }
 
-// Case: ZK Absence 2, ElectLeader while ZooKeeper is down.
-func TestAbsenceAtElectLeader(t *testing.T) {
+// TestServerDown_ElectLeader fails if ElectLeader does not report that the server is down.
+func TestServerDown_ElectLeader(t *testing.T) {
 	t.Parallel()
 	server := oneServer.acquire(t)
 	conn := connectTo(t, shortTimeout, server.Addrs()...)
@@ -378,8 +380,9 @@ func TestAbsenceAtElectLeader(t *testing.T) {
 	require.Empty(t, listChildren(t, conn, node))
 }
 
-// Case: ZK Absence 3, ZooKeeper stops under a leader and a follower.
-func TestAbsenceWhileElected(t *testing.T) {
+// TestServerDown_WhileElected fails if a stopped server changes a status before the lease ends, or if
+// Resign blocks.
+func TestServerDown_WhileElected(t *testing.T) {
 	t.Parallel()
 	server := oneServer.acquire(t)
 	conn := connectTo(t, sessionTimeout, server.Addrs()...)
@@ -402,10 +405,10 @@ func TestAbsenceWhileElected(t *testing.T) {
 	requireLost(t, grant, leaderelection.ErrResigned)
 }
 
-// TestRebuiltEnsemble moves a client to a server that has less data than the client has
-// seen, as one that was rebuilt with an empty disk. A connection of zkdial recovers after a
-// session timeout, and a candidate that rejoins leads again.
-func TestRebuiltEnsemble(t *testing.T) {
+// TestSession_RebuiltEnsemble moves a client to a server that has less data than the client has seen, for
+// example because its disk was replaced. It fails if a connection of zkdial does not recover within a
+// session timeout, or if a candidate that rejoins does not become leader again.
+func TestSession_RebuiltEnsemble(t *testing.T) {
 	t.Parallel()
 	old, rebuilt := harness.StartServers(t, ensemble.Config{}), harness.StartServers(t, ensemble.Config{})
 	var moved atomic.Bool
@@ -428,16 +431,16 @@ func TestRebuiltEnsemble(t *testing.T) {
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- e.ElectLeader() }()
-	leads := func() *leaderelection.Leadership {
+	waitLeader := func() *leaderelection.Leadership {
 		var l *leaderelection.Leadership
 		require.Eventually(t, func() bool { l = e.Current().Leadership; return l != nil && l.Err() == nil }, granted+harness.WaitLimit, 10*time.Millisecond)
 		return l
 	}
-	first := leads()
+	first := waitLeader()
 	moved.Store(true)
 	require.NoError(t, old.Kill(0))
 	<-first.Done()
-	leads()
+	waitLeader()
 	exists, _, err := conn.Exists("/history-0000000000")
 	require.NoError(t, err)
 	require.False(t, exists)

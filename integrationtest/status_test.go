@@ -12,61 +12,59 @@ import (
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 )
 
-// The contract of Candidate.Status. That a late reader gets the newest status
-// is in TestC13LateReader.
-
-// suspendLeader cuts a leader's link until it is suspended, and restores it before
-// the session is over.
+// suspendLeader cuts a leader's connection until the leader is suspended, and restores it before the session
+// expires.
 func suspendLeader(t *testing.T, conn *client, c *candidate) {
 	t.Helper()
 	session := conn.SessionID()
 	conn.Network.Cut()
-	harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Suspended }, "it is suspended")
+	harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Suspended }, "the leader is not suspended")
 	require.Nil(t, c.Current().Leadership)
 	_, err := c.Multi()
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 	conn.Network.Restore()
-	harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Leader }, "it leads again")
+	harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Leader }, "the candidate does not lead again")
 	require.Equal(t, session, conn.SessionID())
 }
 
-func TestStatusTellsOfTheEndOfALeadership(t *testing.T) {
+func TestStatus_SuspendedLeader(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
-	c, told := startLeader(t, conn, createElectionNode(t, conn))
+	c, first := startLeader(t, conn, createElectionNode(t, conn))
 	suspendLeader(t, conn, c)
-	requireLost(t, told, leaderelection.ErrLeaseExpired)
-	require.Equal(t, leaderelection.Suspended, c.nextStatus(t).Role, "the end of a leadership that was told of")
-	again := c.requireLeader(t)
-	require.NotSame(t, told, again)
-	require.Equal(t, told.Token(), again.Token())
-	require.NoError(t, again.Err())
-	require.True(t, again.Deadline().After(told.Deadline()))
+	requireLost(t, first, leaderelection.ErrLeaseExpired)
+	require.Equal(t, leaderelection.Suspended, c.nextStatus(t).Role, "the end of the reported leadership")
+	second := c.requireLeader(t)
+	require.NotSame(t, first, second)
+	require.Equal(t, first.Token(), second.Token())
+	require.NoError(t, second.Err())
+	require.True(t, second.Deadline().After(first.Deadline()))
 	c.requireNoStatus(t, quietTime)
-	require.ErrorIs(t, told.Err(), leaderelection.ErrLeaseExpired, "an ended leadership stays so")
+	require.ErrorIs(t, first.Err(), leaderelection.ErrLeaseExpired, "the error of the ended leadership has changed")
 }
 
-func TestStatusKeepsWhatNobodyWasTold(t *testing.T) {
+func TestStatus_SuspensionWithoutReader(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	c := startCandidate(t, conn, createElectionNode(t, conn))
-	harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Leader }, "it leads")
+	harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Leader }, "the candidate does not lead")
 	old := c.Current().Leadership
 	suspendLeader(t, conn, c)
 	require.NotSame(t, old, c.requireLeader(t))
 	c.requireNoStatus(t, quietTime)
 }
 
-// The final status is delivered to a reader that comes when all is over.
-func TestStatusEndsWithTheError(t *testing.T) {
+// TestStatus_FinalStatus fails if a reader that starts after the end of the election misses the final
+// status.
+func TestStatus_FinalStatus(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
-	told, _ := startLeader(t, conn, node)
+	leader, _ := startLeader(t, conn, node)
 	late := startCandidate(t, conn, node)
-	harness.Eventually(t, func() bool { return late.Current().NowFollowing == told.ID() }, "it follows")
+	harness.Eventually(t, func() bool { return late.Current().NowFollowing == leader.ID() }, "the candidate does not follow its predecessor")
 	require.NoError(t, leaderelection.DeleteElection(conn.Conn, node))
-	for _, c := range []*candidate{told, late} {
+	for _, c := range []*candidate{leader, late} {
 		require.ErrorIs(t, c.waitResult(t), leaderelection.ErrElectionOver)
 		all := c.remainingStatuses(t)
 		require.Len(t, all, 1)
@@ -76,12 +74,12 @@ func TestStatusEndsWithTheError(t *testing.T) {
 	}
 }
 
-// Resign withdraws what was not read, and has no status of its own.
-func TestStatusAfterResign(t *testing.T) {
+// TestStatus_AfterResign fails if a status can be read after Resign.
+func TestStatus_AfterResign(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	c := startCandidate(t, conn, createElectionNode(t, conn))
-	harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Leader }, "it leads")
+	harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Leader }, "the candidate does not lead")
 	grant := c.Current().Leadership
 	electiontest.Confirm(t, c.Resign)
 	require.ErrorIs(t, grant.Err(), leaderelection.ErrResigned)
@@ -89,31 +87,31 @@ func TestStatusAfterResign(t *testing.T) {
 	require.Equal(t, leaderelection.Status{CandidateID: c.ID()}, c.Current())
 }
 
-// C13: a reader that was late blocked the election and got outdated statuses.
-func TestC13LateReader(t *testing.T) {
+// TestStatus_LateReader fails if a late reader blocks the election or reads an outdated status.
+func TestStatus_LateReader(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
 	leader, _ := startLeader(t, conn, node)
-	line := []*candidate{leader}
+	all := []*candidate{leader}
 	for range 4 {
-		line = append(line, startFollower(t, conn, node, line[len(line)-1]))
+		all = append(all, startFollower(t, conn, node, all[len(all)-1]))
 	}
 	late := startCandidate(t, conn, node)
-	harness.Eventually(t, func() bool { return late.Current().NowFollowing == line[4].ID() }, "it follows")
+	harness.Eventually(t, func() bool { return late.Current().NowFollowing == all[4].ID() }, "the candidate does not follow its predecessor")
 	for i := 4; i > 0; i-- {
-		line[i].resign(t)
-		harness.Eventually(t, func() bool { return late.Current().NowFollowing == line[i-1].ID() }, "it follows the next")
+		all[i].resign(t)
+		harness.Eventually(t, func() bool { return late.Current().NowFollowing == all[i-1].ID() }, "the candidate does not follow the next one")
 	}
 	leader.resign(t)
-	harness.Eventually(t, func() bool { return late.Current().Role == leaderelection.Leader }, "it leads")
+	harness.Eventually(t, func() bool { return late.Current().Role == leaderelection.Leader }, "the candidate does not lead")
 	late.requireLeader(t)
 	late.requireNoStatus(t, quietTime)
 }
 
-// C15: the candidate's ID was read and written without synchronisation; the
-// race detector is the judge.
-func TestC15DataRace(t *testing.T) {
+// TestStatus_ConcurrentReads fails under the race detector if the state of a candidate is accessed without
+// synchronisation.
+func TestStatus_ConcurrentReads(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -142,7 +140,7 @@ func TestC15DataRace(t *testing.T) {
 		c.startElecting()
 	}
 	for _, c := range all {
-		harness.Eventually(t, func() bool { return c.ID() != "" }, "it takes part")
+		harness.Eventually(t, func() bool { return c.ID() != "" }, "the candidate does not join")
 	}
 	for _, c := range all {
 		electiontest.Confirm(t, c.Resign)
@@ -151,8 +149,8 @@ func TestC15DataRace(t *testing.T) {
 	wg.Wait()
 }
 
-// Scenario: a client asks for the state, of its candidate and of the election.
-func TestQueryState(t *testing.T) {
+// TestStatus_Current fails if Current or CurrentLeader differs from the statuses.
+func TestStatus_Current(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -170,24 +168,23 @@ func TestQueryState(t *testing.T) {
 	require.Equal(t, leaderelection.CandidateInfo{ID: leader.ID(), Name: "one", Token: grant.Token()}, info)
 }
 
-// Case: Initialization, by a client that does not take part; several clients
-// share the connection and have several elections.
-func TestInitialization(t *testing.T) {
+// TestStatus_BeforeStart fails if NewElection joins the election.
+func TestStatus_BeforeStart(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node, other := createElectionNode(t, conn), createElectionNode(t, conn)
 	idle := newCandidate(t, conn, node)
 	require.Empty(t, idle.ID())
 	require.Equal(t, leaderelection.Status{}, idle.Current())
-	require.Empty(t, listChildren(t, conn, node), "NewElection has enlisted the candidate")
+	require.Empty(t, listChildren(t, conn, node), "NewElection has joined the election")
 
 	startLeader(t, conn, node)
 	startLeader(t, conn, other)
 	require.Empty(t, idle.Status())
 }
 
-// A second ElectLeader changes nothing for the first.
-func TestSecondElectLeader(t *testing.T) {
+// TestElectLeader_SecondCall fails if a second call of ElectLeader affects the first.
+func TestElectLeader_SecondCall(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)

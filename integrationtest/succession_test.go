@@ -10,11 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// These are the cases that Comcast's go-leaderelection tests: first its
-// integration tests, then its unit tests, then the list of intended ones.
-
-// Case: Happy Path.
-func TestHappyPath(t *testing.T) {
+// TestElection_SingleCandidate fails if a single candidate does not become leader, or leaves its znode.
+func TestElection_SingleCandidate(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -33,11 +30,11 @@ func TestHappyPath(t *testing.T) {
 
 	c.resign(t)
 	requireLost(t, grant, leaderelection.ErrResigned)
-	require.NoError(t, conn.Delete(node, -1), "something was left in the election node")
+	require.NoError(t, conn.Delete(node, -1), "a child of the election node remains")
 }
 
-// Case: TestLeaderElectionAndRecovery, four on one connection lead in turn.
-func TestElectionAndRecovery(t *testing.T) {
+// TestElection_FourInTurn fails if four candidates of a connection do not become leaders one after another.
+func TestElection_FourInTurn(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	runElectionAndRecovery(t, conn, createElectionNode(t, conn))
@@ -46,21 +43,21 @@ func TestElectionAndRecovery(t *testing.T) {
 func runElectionAndRecovery(t testing.TB, conn *client, node string) {
 	t.Helper()
 	leader, grant := startLeader(t, conn, node)
-	line := []*candidate{leader}
+	all := []*candidate{leader}
 	for range 3 {
-		line = append(line, startFollower(t, conn, node, line[len(line)-1]))
+		all = append(all, startFollower(t, conn, node, all[len(all)-1]))
 	}
-	for _, heir := range line[1:] {
+	for _, successor := range all[1:] {
 		leader.resign(t)
-		next := heir.requireLeader(t)
+		next := successor.requireLeader(t)
 		require.Greater(t, next.Token(), grant.Token())
-		leader, grant = heir, next
+		leader, grant = successor, next
 	}
 	leader.resign(t)
 }
 
-// Case: BenchmarkTestLeaderElectionAndRecovery.
-func BenchmarkElectionAndRecovery(b *testing.B) {
+// BenchmarkElection_FourInTurn measures the succession of four candidates.
+func BenchmarkElection_FourInTurn(b *testing.B) {
 	conn := connect(b)
 	node := createElectionNode(b, conn)
 	for b.Loop() {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/go-zookeeper/zk"
@@ -19,31 +18,31 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// Trap 24: asking whether a predecessor exists that has vanished leaves a watch
-// on nothing, and without another look nobody ever wakes.
+// TestTrap24_PredecessorVanishes fails if a candidate waits for a predecessor that was deleted before the
+// candidate watched it, or leaves a watch on the deleted znode.
 func TestTrap24_PredecessorVanishes(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
 	node := createElectionNode(t, admin)
 	ahead := createContender(t, admin, node)
-	// The first look at it meets a broken link besides.
+	// The first read of the predecessor loses its connection too.
 	conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpGetData, Path: func(path string) bool { return path == ahead }, Action: zkproxy.CutBeforeRequest})
 	listed := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpGetChildren2, Path: func(path string) bool { return path == node }, Action: zkproxy.HoldReply})
 	c := startCandidate(t, conn, node)
-	// It has seen the predecessor in the listing, which is on its way.
+	// The server has listed the predecessor, and the reply is held.
 	harness.Receive(t, listed.Done(), "the listing")
 	deleteZnode(t, admin, ahead)
 	listed.Release()
 	c.requireLeader(t)
 	require.NotContains(t, listDataWatches(t, shared, node), ahead)
-	require.Equal(t, 1, countClientWatches(t, conn), "only that on the own znode is left")
+	require.Equal(t, 1, countClientWatches(t, conn), "another watch than the watch on the candidate's znode is left")
 }
 
-// Trap 25: each new try sets another watch and abandons the last one.
-func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
+// TestTrap25_WatchesAreReused fails if each retry adds a watch.
+func TestTrap25_WatchesAreReused(t *testing.T) {
 	t.Parallel()
-	// With a short session, a busy machine would break the connection as well, after which a
-	// watch may be set again.
+	// With a short session, a busy machine would break the connection too, after which a watch may be set
+	// again.
 	admin, conn := connect(t), connectWithoutPause(t, sessionTimeout)
 	node := createElectionNode(t, admin)
 	ahead := createContender(t, admin, node)
@@ -56,26 +55,26 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 		conn.Network.Drop()
 		conn.WaitConnected(t)
 	}
-	// The watch on the own znode may have been set again after each break, up to a limit.
+	// The watch on the candidate's znode may be set again after each reconnect, up to a limit.
 	const most = 10
-	harness.Eventually(t, func() bool { return countClientWatches(t, conn) <= most }, "watches have added up")
+	harness.Eventually(t, func() bool { return countClientWatches(t, conn) <= most }, "the candidate has too many watches")
 	c.requireNoStatus(t, 0)
 
-	// Others come and go behind it. Together they leave one watch, on the candidate before them.
-	const others = 2 * most
-	for range others {
+	// Other candidates join and leave behind it. Together they leave one watch, on the candidate before them.
+	const joining = 2 * most
+	for range joining {
 		startFollower(t, conn, node, c).resign(t)
 	}
-	harness.Eventually(t, func() bool { return countClientWatches(t, conn) <= most+1 }, "those that resigned have left watches")
+	harness.Eventually(t, func() bool { return countClientWatches(t, conn) <= most+1 }, "the candidates that resigned have left watches")
 	require.ElementsMatch(t, []string{ahead, c.ID()}, listDataWatches(t, shared, node))
 	deleteZnode(t, admin, ahead)
 	c.requireLeader(t)
 	c.resign(t)
-	harness.Eventually(t, func() bool { return countClientWatches(t, conn) == 0 }, "the last one has left watches")
+	harness.Eventually(t, func() bool { return countClientWatches(t, conn) == 0 }, "the candidate has left watches")
 	require.Empty(t, listDataWatches(t, shared, node))
 }
 
-// Trap 26: an unrelated event uses up the watch, and nobody sets it anew.
+// TestTrap26_UnrelatedEvents fails if a candidate does not set its watch again after an unrelated event.
 func TestTrap26_UnrelatedEvents(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connect(t)
@@ -91,18 +90,18 @@ func TestTrap26_UnrelatedEvents(t *testing.T) {
 		}
 		_, err := admin.SetACL(ahead, zk.WorldACL(zk.PermAll), -1)
 		require.NoError(t, err)
-		// The watch that the write has used up must be back before the next.
+		// The watch that the write has triggered must be set again before the next write.
 		harness.Eventually(t, func() bool {
 			watched := listDataWatches(t, shared, node)
 			return len(watched) == 2
-		}, "the watch is not set anew")
+		}, "the watch was not set again")
 	}
 	c.requireNoStatus(t, quietTime)
 	deleteZnode(t, admin, ahead)
 	l := c.requireLeader(t)
 	last.requireNoStatus(t, quietTime)
 
-	_, err := admin.Set(c.ID(), []byte("the leader's own data"), -1)
+	_, err := admin.Set(c.ID(), []byte("changed"), -1)
 	require.NoError(t, err)
 	c.requireNoStatus(t, quietTime)
 	require.NoError(t, l.Err())
@@ -111,8 +110,8 @@ func TestTrap26_UnrelatedEvents(t *testing.T) {
 	last.requireLeader(t)
 }
 
-// Trap 27: watches are lost with the session, or what they watch for happens
-// while the connection is down.
+// TestTrap27_WatchesLost fails if a candidate misses a change after its watches were lost with the session,
+// or a change that happened while it was disconnected.
 func TestTrap27_WatchesLost(t *testing.T) {
 	t.Parallel()
 	t.Run("same session", func(t *testing.T) {
@@ -171,18 +170,18 @@ func TestTrap27_WatchesLost(t *testing.T) {
 	})
 }
 
-// C3: a change of a candidate's data ended the watch on it: a follower was
-// never promoted, a leader not told of its deletion.
-func TestC03DataChange(t *testing.T) {
+// TestWatch_DataChange fails if a change of a candidate's data ends the watch on it, so that its follower
+// does not become leader or a leader does not notice its deletion.
+func TestWatch_DataChange(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
+	conn, other := connect(t), connect(t)
 	node := createElectionNode(t, conn)
 	leader, _ := startLeader(t, conn, node)
 	f1 := startFollower(t, conn, node, leader)
 	f2 := startFollower(t, conn, node, f1)
 	for _, c := range []*candidate{leader, f1, f2} {
 		for range 2 {
-			_, err := elsewhere.Set(c.ID(), []byte("changed"), -1)
+			_, err := other.Set(c.ID(), []byte("changed"), -1)
 			require.NoError(t, err)
 		}
 	}
@@ -191,36 +190,23 @@ func TestC03DataChange(t *testing.T) {
 	}
 	f1.resign(t)
 	f2.requireFollower(t, leader)
-	require.NoError(t, elsewhere.Delete(leader.ID(), -1))
+	require.NoError(t, other.Delete(leader.ID(), -1))
 	leader.requireEnded(t, leaderelection.ErrCandidateDeleted)
 	f2.requireLeader(t)
-	_, err := elsewhere.Set(f2.ID(), []byte("changed again"), -1)
+	_, err := other.Set(f2.ID(), []byte("changed again"), -1)
 	require.NoError(t, err)
-	require.NoError(t, leaderelection.DeleteElection(elsewhere.Conn, node))
+	require.NoError(t, leaderelection.DeleteElection(other.Conn, node))
 	f2.requireEnded(t, leaderelection.ErrElectionOver)
 }
 
-// C3: such a follower used a whole CPU.
-func TestC03BusyLoop(t *testing.T) {
-	conn, elsewhere := connect(t), connect(t)
-	node := createElectionNode(t, conn)
-	leader, _ := startLeader(t, conn, node)
-	follower := startFollower(t, conn, node, leader)
-	_, err := elsewhere.Set(leader.ID(), []byte("changed"), -1)
-	require.NoError(t, err)
-	before := cpuTime(t)
-	follower.requireNoStatus(t, time.Second)
-	require.Less(t, cpuTime(t)-before, 250*time.Millisecond, "CPU time of a second at rest")
-}
-
-// C10: a predecessor that went between listing and watch was followed all the
-// same.
-func TestC10VanishedPredecessor(t *testing.T) {
+// TestWatch_PredecessorLeavesAfterListing fails if a candidate follows a predecessor that was deleted
+// between the listing and the watch.
+func TestWatch_PredecessorLeavesAfterListing(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
+	conn, other := connect(t), connect(t)
 	node := createElectionNode(t, conn)
-	leader, _ := startLeader(t, elsewhere, node)
-	middle := startFollower(t, elsewhere, node, leader)
+	leader, _ := startLeader(t, other, node)
+	middle := startFollower(t, other, node, leader)
 
 	c := newCandidate(t, conn, node)
 	t.Cleanup(func() { _ = c.Resign() })
@@ -235,7 +221,7 @@ func TestC10VanishedPredecessor(t *testing.T) {
 	require.Empty(t, c.requireFollower(t, leader).WasFollowing)
 	c.requireNoStatus(t, quietTime)
 
-	// The same when it is the leader that vanishes.
+	// The same if the deleted predecessor is the leader.
 	c2 := newCandidate(t, conn, node)
 	t.Cleanup(func() { _ = c2.Resign() })
 	listing = conn.Network[0].On(zkproxy.Rule{
@@ -244,37 +230,36 @@ func TestC10VanishedPredecessor(t *testing.T) {
 	})
 	c2.startElecting()
 	harness.Receive(t, listing.Done(), "the listing")
-	require.NoError(t, elsewhere.Delete(c.ID(), -1))
+	require.NoError(t, other.Delete(c.ID(), -1))
 	leader.resign(t)
 	listing.Release()
 	c2.requireLeader(t)
 	c2.requireNoStatus(t, quietTime)
 }
 
-// C17: the watches of all followers that had resigned remained. There is one for each
-// connection now.
-func TestC17WatchLeak(t *testing.T) {
+// TestWatch_ResignedFollowers fails if a follower that resigns leaves a watch. One watch remains for each
+// connection.
+func TestWatch_ResignedFollowers(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
+	conn, other := connect(t), connect(t)
 	node := createElectionNode(t, conn)
-	leader, grant := startLeader(t, elsewhere, node)
+	leader, grant := startLeader(t, other, node)
 	for range 10 {
 		follower := startFollower(t, conn, node, leader)
-		require.Contains(t, listWatchers(t, leader.ID()), conn.SessionID(), "does the server tell of watches?")
+		require.Contains(t, listWatchers(t, leader.ID()), conn.SessionID(), "the server does not report the watch")
 		follower.resign(t)
 		require.Equal(t, []int64{conn.SessionID()}, listWatchers(t, leader.ID()))
 		require.Equal(t, 1, countClientWatches(t, conn))
 		require.Empty(t, listWatchers(t, follower.ID()))
 	}
-	require.Empty(t, listWatchers(t, node), "nobody watches the election node")
+	require.Empty(t, listWatchers(t, node), "the election node is watched")
 	require.NoError(t, grant.Err())
 	leader.requireNoStatus(t, 0)
 }
 
-// Scenario: a request for leadership writes an ephemeral znode and watches the
-// predecessor and nothing else. Nobody but the direct follower learns of a
-// departure.
-func TestOnlyPredecessorIsWatched(t *testing.T) {
+// TestWatch_OnlyPredecessor fails if a candidate watches another znode than its predecessor, or if a
+// departure wakes another candidate than the direct follower.
+func TestWatch_OnlyPredecessor(t *testing.T) {
 	t.Parallel()
 	conns := []*client{connect(t), connect(t), connect(t), connect(t)}
 	node := createElectionNode(t, conns[0])
@@ -294,10 +279,10 @@ func TestOnlyPredecessorIsWatched(t *testing.T) {
 	line[3].requireNoStatus(t, 0)
 }
 
-// countClientWatches is how many watches the client library keeps for a connection.
+// countClientWatches counts the watches that the client library keeps for a connection.
 func countClientWatches(t testing.TB, conn *client) (n int) {
 	t.Helper()
-	conn.WaitConnected(t) // so that all events before have been handled
+	conn.WaitConnected(t) // so that all earlier events are handled
 	fields := reflect.ValueOf(conn.Conn).Elem()
 	lock := (*sync.Mutex)(unsafe.Pointer(fields.FieldByName("watchersLock").UnsafeAddr()))
 	lock.Lock()
@@ -308,8 +293,8 @@ func countClientWatches(t testing.TB, conn *client) (n int) {
 	return n
 }
 
-// countServerWatches is how many watches a server holds, those on data and those on
-// children. "wchs" and "wchp" do not show the latter.
+// countServerWatches counts the watches of a server, on data and on children. The commands "wchs" and
+// "wchp" do not show the watches on children.
 func countServerWatches(t testing.TB, e *ensemble.Ensemble) int {
 	t.Helper()
 	answer, err := e.FourLetter(0, "mntr")
@@ -325,8 +310,8 @@ func countServerWatches(t testing.TB, e *ensemble.Ensemble) int {
 	return 0
 }
 
-// listDataWatches lists the watched paths under a node, each as often as there are
-// sessions that watch it; watches on children are not in it.
+// listDataWatches lists the watched paths below a node, once for each session that watches the path. It
+// does not include watches on children.
 func listDataWatches(t testing.TB, e *ensemble.Ensemble, node string) (paths []string) {
 	t.Helper()
 	answer, err := e.FourLetter(0, "wchp")
@@ -338,7 +323,7 @@ func listDataWatches(t testing.TB, e *ensemble.Ensemble, node string) (paths []s
 		case strings.HasPrefix(line, "/"):
 			path = line
 		case strings.HasPrefix(line, "\t") && strings.HasPrefix(path, node+"/"):
-			paths = append(paths, path) // a line for each connection that watches
+			paths = append(paths, path) // one line for each session
 		}
 	}
 	return paths

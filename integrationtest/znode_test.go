@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 )
 
-// createElectionNode creates an election node, as clients do.
+// createElectionNode creates an election node.
 func createElectionNode(t testing.TB, conn *client) string {
 	t.Helper()
 	node, err := conn.Create(harness.NewPath(t), nil, 0, zk.WorldACL(zk.PermAll))
@@ -39,7 +39,7 @@ func listChildren(t testing.TB, conn *client, node string) []string {
 	return names
 }
 
-// waitDeleted waits until a znode does not exist any more. The connection may break in that time.
+// waitDeleted waits until a znode does not exist. The connection may break in the meantime.
 func waitDeleted(t testing.TB, conn *client, node string) {
 	t.Helper()
 	limit := time.After(harness.WaitLimit)
@@ -56,13 +56,12 @@ func waitDeleted(t testing.TB, conn *client, node string) {
 		case <-watch:
 		case <-again:
 		case <-limit:
-			require.Fail(t, "znode is still there", "%s: %v", node, err)
+			require.Fail(t, "the znode still exists", "%s: %v", node, err)
 		}
 	}
 }
 
-// createContender puts a znode into the line, named as by Curator, that does nothing
-// but stand there.
+// createContender creates the znode of a candidate of Curator, which does nothing.
 func createContender(t testing.TB, conn *client, node string) string {
 	t.Helper()
 	path, err := conn.Create(node+"/_c_"+newUUID()+"-latch-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
@@ -70,7 +69,7 @@ func createContender(t testing.TB, conn *client, node string) string {
 	return path
 }
 
-// newUUID returns a random UUID, of the version that Curator uses.
+// newUUID returns a random UUID of the version that Curator uses.
 func newUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:])
@@ -85,10 +84,10 @@ func deleteZnode(t testing.TB, conn *client, path string) {
 	require.NoError(t, conn.Delete(path, -1))
 }
 
-// guidOf is a candidate's name without the sequence number.
+// guidOf returns the name of a candidate's znode without the sequence number.
 func guidOf(id string) string { return id[strings.LastIndex(id, "/")+1 : len(id)-10] }
 
-// readStat reads a znode that must be there.
+// readStat returns the Stat of an existing znode.
 func readStat(t testing.TB, conn *client, path string) *zk.Stat {
 	t.Helper()
 	found, stat, err := conn.Exists(path)
@@ -97,30 +96,29 @@ func readStat(t testing.TB, conn *client, path string) *zk.Stat {
 	return stat
 }
 
-// countCreates is how many children a node has ever got.
+// countCreates returns the number of children that were ever created.
 func countCreates(t testing.TB, conn *client, node string) int {
 	t.Helper()
-	// The counter grows by one for each create and each delete.
+	// cversion is the number of creates and deletes.
 	stat := readStat(t, conn, node)
 	return int(stat.Cversion+stat.NumChildren) / 2
 }
 
-// requireOnlyChild checks that a candidate has one znode, owned by its own session.
+// requireOnlyChild requires that the candidate's znode is the only child, and belongs to the session of
+// the client.
 func requireOnlyChild(t testing.TB, conn *client, node string, c *candidate, owner *client) {
 	t.Helper()
 	require.Equal(t, []string{znodeName(c)}, listChildren(t, conn, node))
 	require.Equal(t, owner.SessionID(), readStat(t, conn, c.ID()).EphemeralOwner)
 }
 
-// isBelow accepts the paths below a node.
+// isBelow returns a function that reports whether a path is below node.
 func isBelow(node string) func(string) bool {
 	return func(path string) bool { return strings.HasPrefix(path, node+"/") }
 }
 
-// deleteRequest is a part of a transaction.
 func deleteRequest(path string) *zk.DeleteRequest { return &zk.DeleteRequest{Path: path, Version: -1} }
 
-// createRequest is a part of a transaction.
 func createRequest(path string) *zk.CreateRequest {
 	return &zk.CreateRequest{Path: path, Data: []byte("data"), Acl: zk.WorldACL(zk.PermAll)}
 }

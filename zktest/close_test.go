@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestClose_DuringFault fails if Close waits for the end of a fault.
+// TestClose_DuringFault fails if Close waits until a fault ends.
 func TestClose_DuringFault(t *testing.T) {
 	for name, fault := range map[string]func(*zktest.Server){
 		"paused":     (*zktest.Server).Pause,

@@ -6,7 +6,7 @@ import (
 )
 
 // Addr returns the TCP address for clients that cannot use [Server.Dialer]. It is on the
-// loopback interface unless [WithAddr] sets another one. The first call opens the port,
+// loopback interface unless [WithAddr] sets another address. The first call opens the port,
 // and in an ensemble the ports of all servers. A test in a synctest bubble must not call
 // Addr, because bubbles lack a real network. If the server cannot listen, Addr fails the
 // test, or panics outside of a test; [Server.Listen] returns the error.

@@ -100,7 +100,7 @@ func (s *Server) catchUp(conns []*conn) {
 				continue
 			}
 			if c.setView(s.view); c.view != nil {
-				// The server of the connection closes it when it applies the end of the session.
+				// The server of the connection closes it when it applies the closeSession transaction.
 				if c.sess != nil && ended[c.sess] {
 					c.closeWhenSent()
 				}

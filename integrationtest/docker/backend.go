@@ -34,7 +34,7 @@ const (
 const engineTimeout = 5 * time.Second
 
 // servers runs each server in a container with two networks. The client port is published on the
-// loopback interface through one of them. The other one connects the servers, and a server that is
+// loopback interface through the first. The second connects the servers, and a server that is
 // cut off is disconnected from it.
 type servers struct {
 	cfg    ensemble.Config

@@ -78,7 +78,7 @@ func TestRun_ElectorKilled(t *testing.T) {
 }
 
 // TestRun_ElectorPaused fails if the program of an elector that is paused still runs when another
-// elector is leader, or if the elector does not follow the other one when it continues.
+// elector is leader, or if the elector does not follow the new leader when it continues.
 func TestRun_ElectorPaused(t *testing.T) {
 	f := newFixture(t)
 	a, b := f.startTwo(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0"}), withShortSession)

@@ -13,7 +13,7 @@ import (
 )
 
 // TestMakeDir_RemovesDirsOfEndedProcesses fails if MakeDir keeps the directory of a process that
-// has ended, or removes another one.
+// has ended, or removes the directory of a process that runs.
 func TestMakeDir_RemovesDirsOfEndedProcesses(t *testing.T) {
 	disk := t.TempDir()
 	t.Setenv("TMPDIR", disk)

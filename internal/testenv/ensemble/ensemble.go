@@ -283,7 +283,7 @@ func (e *Ensemble) Heal(i int) error {
 	})
 }
 
-// runStep runs one fault or repair, within StepTimeout and while no other one runs.
+// runStep runs a fault or a repair within StepTimeout. Only one of them runs at a time.
 func (e *Ensemble) runStep(what string, i int, do func(context.Context, *serverState) error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
