@@ -80,7 +80,8 @@ func TestTrap14_LeaderIsNotified(t *testing.T) {
 	} {
 		t.Run(end.name, func(t *testing.T) {
 			t.Parallel()
-			admin, conn := connect(t), connectWithoutPause(t, shortTimeout)
+			// The lease is so long that it does not end before the client connects again.
+			admin, conn := connect(t), connectWithoutPause(t, sessionTimeout)
 			node := createElectionNode(t, admin)
 			c, l := startLeader(t, conn, node)
 			notified := harness.InBackground(t, func() error {

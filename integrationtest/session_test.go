@@ -66,7 +66,8 @@ func TestTrap18_NewSessionWithoutEvent(t *testing.T) {
 	t.Parallel()
 	t.Run("while leading", func(t *testing.T) {
 		t.Parallel()
-		admin, conn := connect(t), connectWithoutPause(t, shortTimeout)
+		// The lease is so long that it does not end before the client connects again.
+		admin, conn := connect(t), connectWithoutPause(t, sessionTimeout)
 		node := createElectionNode(t, admin)
 		c, l := startLeader(t, conn, node)
 		next := startFollower(t, admin, node, c)
