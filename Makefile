@@ -50,15 +50,15 @@ SIMULATION = ./adapters/raftlog/internal/simulation
 SERVED     = $(filter-out $(BUBBLES) $(SIMULATION),$(ALL))
 
 # test is everything: lint, unit and integration tests, with the race detector.
-# ZKTEST_REAL makes tests fail, not skip, without the servers that they compare with or
-# run on. The three groups run side by side, because many tests wait for servers, processes
+# ZKTEST_REAL makes tests fail, not skip, without the servers and clients that they compare with
+# or run on. The three groups run side by side, because many tests wait for servers, processes
 # and session timeouts. The limits are for machines that are busy with something else too.
 test: prepare lint
 	@$(MAKE) --no-print-directory --jobs=3 --keep-going bubbles served simulated
 
 .PHONY: bubbles served simulated
 bubbles:
-	$(if $(BUBBLES),$(GO) test $(RACE) -cpu 1 -timeout 30m $(TESTFLAGS) $(BUBBLES))
+	$(if $(BUBBLES),ZKTEST_REAL=required $(GO) test $(RACE) -cpu 1 -timeout 30m $(TESTFLAGS) $(BUBBLES))
 
 served:
 	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) -timeout 30m $(TESTFLAGS) $(SERVED))
