@@ -2,214 +2,174 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
-	"runtime"
+	"os"
 	"time"
 )
 
-// row is one line of the table.
-type row struct {
-	Name string `json:"name"`
-	// Goal is the most that this library may take, of rates the least that it must
-	// reach; 0 for none, ahead for more than any peer.
-	Goal float64 `json:"goal,omitempty"`
-	// Unit is "ms" where values are times, to be shown as multiples of the
-	// floor's median, and "/s" where they are rates, to be shown as shares of it.
-	Unit string `json:"unit"`
-	// Values are those of every round, by contestant.
-	Values map[string][]float64 `json:"values"`
-	// Missing says why a contestant has no values.
-	Missing map[string]string `json:"missing,omitempty"`
-}
+// Goals of this library, as multiples of the floor and per candidate.
+const (
+	goalJoin       = 1.10
+	goalSuccession = 1.15
+	goalEnlist     = 1.15
+	goalWatches    = 2
+	goalGoroutines = 1
+	goalHeapKiB    = 3
+	goalRSSKiB     = 12
+)
 
-func newRow(name, unit string, goal float64) *row {
-	return &row{Name: name, Goal: goal, Unit: unit, Values: map[string][]float64{}, Missing: map[string]string{}}
-}
+// goalLocks are shares of the floor's locks a second, by contenders.
+var goalLocks = map[int]float64{1: 0.97, 8: 0.85, 64: 0.85}
 
-// bench is one run.
-type bench struct {
-	settings
-	control     *control
-	contestants []contestant // the floor first
-	random      *rand.Rand
-	rows        []*row
-}
+// manyCandidates is the longest line in which every contestant stands.
+const manyCandidates = 100
 
-// turn is one measurement of one contestant: a value for each row that is being
-// measured.
-type turn func(ctx context.Context) ([]float64, error)
-
-// timed is a turn that takes a time.
-func timed(measure func(ctx context.Context) (time.Duration, error)) turn {
-	return func(ctx context.Context) ([]float64, error) {
-		took, err := measure(ctx)
-		return []float64{milliseconds(took)}, err
+// measure fills the rows.
+func (b *bench) measure(ctx context.Context) error {
+	err := errors.Join(
+		b.row(ctx, "join as first", goalJoin, func(r *row) error { return b.joins(ctx, r, false) }),
+		b.row(ctx, "join, with the making of the candidate", 0, func(r *row) error { return b.joins(ctx, r, true) }),
+	)
+	if err != nil {
+		return err
 	}
-}
-
-// interleave takes rounds in which every contestant has its turn, in an order
-// that is shuffled for each, with a pause after each turn. Earlier rounds, for
-// warming up, are not counted. A contestant that fails is out of these rows.
-func (b *bench) interleave(ctx context.Context, rows []*row, warmups, rounds int, pause time.Duration, turns map[string]turn) error {
-	for round := -warmups; round < rounds; round++ {
-		runtime.GC() // not during a turn
-		for _, i := range b.random.Perm(len(b.contestants)) {
-			name := b.contestants[i].name()
-			measure, ok := turns[name]
-			if !ok {
-				continue
-			}
-			values, err := measure(ctx)
-			if err != nil && (name == floorName || ctx.Err() != nil) {
-				return fmt.Errorf("%s: %s: %w", rows[0].Name, name, err)
-			}
-			if err != nil {
-				delete(turns, name)
-			}
-			for i, r := range rows {
-				switch {
-				case err != nil:
-					r.Missing[name] = fmt.Sprintf("failed: %v", err)
-					delete(r.Values, name)
-				case round >= 0:
-					r.Values[name] = append(r.Values[name], values[i])
-				}
-			}
-			sleep(ctx, pause)
+	for _, size := range []int{2, 10, manyCandidates, b.candidates} {
+		rounds, pause := b.rounds, b.pause
+		if size > manyCandidates {
+			rounds, pause = max(2, b.rounds/4), b.bigPause
 		}
-	}
-	return nil
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// joins measures candidates that join an empty line.
-func (b *bench) joins(ctx context.Context, r *row, whole bool) error {
-	defer b.reset()
-	turns := map[string]turn{}
-	for _, c := range b.contestants {
-		dir, err := b.control.newDir()
+		err := b.row(ctx, fmt.Sprintf("hand-over, %d in line", size), goalSuccession, func(r *row) error {
+			watches, err := b.departures(ctx, r, size, rounds, pause, false)
+			if size == manyCandidates && err == nil {
+				b.addWatches(watches, size)
+			}
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		if err := c.connect(0); err != nil {
-			return fmt.Errorf("%s: %w", c.name(), err)
-		}
-		turns[c.name()] = timed(func(ctx context.Context) (time.Duration, error) {
-			took, err := c.join(0, dir, whole)
-			if err != nil {
-				return 0, err
-			}
-			return took, b.control.waitCount(ctx, dir, 0)
-		})
 	}
-	// Java compiles what runs often.
-	if err := b.interleave(ctx, []*row{r}, b.warmJoins, 0, time.Millisecond, turns); err != nil {
+	for _, size := range []int{2, manyCandidates} {
+		err := b.row(ctx, fmt.Sprintf("take-over, %d in line", size), goalSuccession, func(r *row) error {
+			_, err := b.departures(ctx, r, size, b.rounds/2, b.pause, true)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, whole := range []bool{false, true} {
+		name, goal := fmt.Sprintf("enlist %d at once", b.candidates), goalEnlist
+		if whole {
+			name, goal = name+", with their making", 0
+		}
+		err := b.row(ctx, name, goal, func(r *row) error {
+			return b.enlistments(ctx, r, b.candidates, max(2, b.rounds/16), whole)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, n := range []int{1, 8, 64} {
+		if err := b.locks(ctx, n); err != nil {
+			return err
+		}
+	}
+	for _, n := range []int{1, 8} {
+		err := errors.Join(
+			b.row(ctx, fmt.Sprintf("counter, additions a second, %d at it", n), ahead, func(r *row) error { return b.works(ctx, r, kindAdd, n) }),
+			b.row(ctx, fmt.Sprintf("queue, items a second, %d at it", n), ahead, func(r *row) error { return b.works(ctx, r, kindQueue, n) }),
+		)
+		if err != nil {
+			return err
+		}
+	}
+	err = errors.Join(
+		b.row(ctx, fmt.Sprintf("cache, filling it with %d", cachedMany), ahead, func(r *row) error { return b.fills(ctx, r) }),
+		b.row(ctx, "cache, from a write to its event", ahead, func(r *row) error { return b.writes(ctx, r) }),
+	)
+	if err != nil {
 		return err
 	}
-	return b.interleave(ctx, []*row{r}, 0, b.rounds, b.pause, turns)
+	return b.footprints(ctx)
 }
 
-// departures measures how fast a line of size goes on after its first has left
-// it, or after the end of that one's session. It returns the lines' watches.
-func (b *bench) departures(ctx context.Context, r *row, size, rounds int, pause time.Duration, end bool) (map[string]float64, error) {
-	defer b.reset()
-	const warmups = 5
-	watches := map[string]float64{}
-	turns := map[string]turn{}
-	for _, c := range b.contestants {
-		length := size
-		if c.name() == floorName {
-			length = 2
+// locks adds the rows of n contenders for a lock. One alone hands over to nobody.
+func (b *bench) locks(ctx context.Context, n int) error {
+	handOver := newRow(fmt.Sprintf("hand-over of a lock, %d contend", n), unitMillis, ahead)
+	err := b.row(ctx, fmt.Sprintf("locks a second, %d contend", n), goalLocks[n], func(r *row) error {
+		r.Unit = unitRate
+		return b.contentions(ctx, r, handOver, n)
+	})
+	if err == nil && n > 1 && len(handOver.Values) > 0 {
+		b.rows = append(b.rows, handOver)
+	}
+	return err
+}
+
+// row measures one line of the table, if it is wanted, and says so.
+func (b *bench) row(ctx context.Context, name string, goal float64, measure func(*row) error) error {
+	if !b.only.MatchString(name) {
+		return nil
+	}
+	at := time.Now()
+	fmt.Fprintf(os.Stderr, "%s ...", name)
+	r := newRow(name, unitMillis, goal)
+	b.rows = append(b.rows, r)
+	err := measure(r)
+	if err == nil {
+		err = ctx.Err()
+	}
+	fmt.Fprintf(os.Stderr, " %.0f s\n", time.Since(at).Seconds())
+	return err
+}
+
+// addWatches adds the row of the watches that the server held for a line.
+func (b *bench) addWatches(watches map[string]float64, size int) {
+	r := newRow(fmt.Sprintf("watches a candidate, %d in line", size), "", goalWatches)
+	for name, value := range watches {
+		if name != floorName {
+			r.Values[name] = []float64{value}
 		}
-		if length > c.most() {
-			r.Missing[c.name()] = fmt.Sprintf("not run with more than %d", c.most())
-			continue
-		}
-		q, err := buildQueue(ctx, b.control, c, length, warmups+rounds, end)
-		if err != nil {
-			if c.name() == floorName || ctx.Err() != nil {
-				return nil, fmt.Errorf("%s: %s: %w", r.Name, c.name(), err)
+	}
+	b.rows = append(b.rows, r)
+}
+
+// footprints measures what candidates at rest cost, each contestant in a
+// process of its own.
+func (b *bench) footprints(ctx context.Context) error {
+	suffix := fmt.Sprintf(" a candidate, %d in line", b.candidates)
+	rows := []*row{
+		newRow("goroutines"+suffix, "", goalGoroutines),
+		newRow("live heap"+suffix, unitKiB, goalHeapKiB),
+		newRow("stacks"+suffix, unitKiB, 0),
+		newRow("resident memory"+suffix, unitKiB, goalRSSKiB),
+		newRow("resident before memory is given back"+suffix, unitKiB, 0),
+	}
+	if !b.only.MatchString("memory and goroutines") {
+		return nil
+	}
+	fmt.Fprintln(os.Stderr, "memory and goroutines ...")
+	for _, c := range b.contestants[1:] {
+		if _, other := c.(*peer); other {
+			for _, r := range rows {
+				r.Missing[c.name()] = "not measured in other languages"
 			}
-			r.Missing[c.name()] = fmt.Sprintf("failed: %v", err)
 			continue
 		}
-		watches[c.name()] = float64(q.watches) / float64(length)
-		turns[c.name()] = timed(func(ctx context.Context) (time.Duration, error) { return q.turn(ctx, end) })
-	}
-	sleep(ctx, pause)
-	return watches, b.interleave(ctx, []*row{r}, warmups, rounds, pause, turns)
-}
-
-// enlistments measures how long it takes n candidates to find their places
-// when all come at once. whole includes the making of the candidates.
-func (b *bench) enlistments(ctx context.Context, r *row, n, rounds int, whole bool) error {
-	defer b.reset()
-	turns := map[string]turn{}
-	for _, c := range b.contestants {
-		if n > c.most() {
-			r.Missing[c.name()] = fmt.Sprintf("not run with more than %d", c.most())
-			continue
+		f, err := measureFootprint(ctx, c.name(), b.control.addr, b.candidates)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		turns[c.name()] = timed(func(ctx context.Context) (time.Duration, error) {
-			took, err := b.enlist(ctx, c, n, whole)
-			if resetErr := c.reset(); err == nil {
-				err = resetErr
+		for i, value := range []float64{f.Goroutines, f.HeapKiB, f.StackKiB, f.ResidentKiB, f.PeakKiB} {
+			if err != nil {
+				rows[i].Missing[c.name()] = fmt.Sprintf("failed: %v", err)
+				continue
 			}
-			return took, err
-		})
-	}
-	return b.interleave(ctx, []*row{r}, 1, rounds, b.bigPause, turns)
-}
-
-func (b *bench) enlist(ctx context.Context, c contestant, n int, whole bool) (time.Duration, error) {
-	dir, err := b.control.newDir()
-	if err != nil {
-		return 0, err
-	}
-	for session := range sharedSessions {
-		if err := c.connect(session); err != nil {
-			return 0, err
+			rows[i].Values[c.name()] = []float64{value}
 		}
 	}
-	if f, ok := c.(*floor); ok {
-		return f.enlist(n, sharedSessions, dir)
-	}
-	before, err := b.control.settledWatches(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if p, ok := c.(preparer); ok && !whole {
-		if err := p.prepare(n, sharedSessions, dir); err != nil {
-			return 0, err
-		}
-	}
-	at := now()
-	for candidate := range n {
-		c.stand(candidate, candidate%sharedSessions, dir)
-	}
-	if e, ok := c.(enlister); ok {
-		err = poll(ctx, "waiting for candidates", 2*time.Minute, time.Millisecond, func() (bool, error) { return e.enlisted() == n, nil })
-	} else {
-		err = b.control.waitWatches(ctx, before+n-1)
-	}
-	return time.Duration(now() - at), err
-}
-
-// reset ends what the contestants have open. One that cannot be reset fails in
-// what comes next, by itself.
-func (b *bench) reset() {
-	for _, c := range b.contestants {
-		_ = c.reset()
-	}
+	b.rows = append(b.rows, rows...)
+	return nil
 }
