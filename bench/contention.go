@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/bench/internal/stats"
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
 // contender is a contestant that has a lock, besides its elections or instead.
@@ -60,7 +60,7 @@ func outcome(cycles []cycle, start int64, s spell) (contended, error) {
 		}
 	}
 	if c.handOver = s.length; len(handOvers) > 0 { // or it took longer
-		c.handOver = time.Duration(stats.Median(handOvers))
+		c.handOver = time.Duration(benchmark.Median(handOvers))
 	}
 	return c, nil
 }

@@ -10,8 +10,7 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/bench/internal/command"
-	"github.com/go-leaderelection/leaderelection/bench/internal/machine"
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 	"github.com/go-leaderelection/leaderelection/bench/internal/zookeeper"
 )
 
@@ -65,7 +64,7 @@ func parse() (settings, error) {
 
 func main() {
 	s, err := parse()
-	command.Main("bench", err, s.limit, func(ctx context.Context) error {
+	benchmark.Main("bench", err, s.limit, func(ctx context.Context) error {
 		if s.footprint != "" {
 			return footprintMain(ctx, s.footprint, s.addr, s.candidates, s.heapProfile)
 		}
@@ -110,7 +109,7 @@ func run(ctx context.Context, s settings) (err error) {
 			continue
 		}
 		b.contestants = append(b.contestants, p)
-		r.Environment.Versions[other.name] = p.version
+		r.Environment.Machine.Versions[other.name] = p.version
 	}
 	defer func() {
 		for _, c := range b.contestants {
@@ -125,7 +124,7 @@ func run(ctx context.Context, s settings) (err error) {
 		return err
 	}
 	r.Rows = b.rows
-	r.Environment.LoadAfter = machine.Load()
+	r.Environment.Machine.LoadAfter = benchmark.Load()
 	r.print(os.Stdout, s)
 	if s.json == "" {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/go-leaderelection/leaderelection/bench/internal/stats"
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
 // report is the outcome of a run; its JSON has every value.
@@ -41,7 +41,7 @@ func (r *report) writeJSON(name string) error {
 
 func (r *report) print(w io.Writer, s settings) {
 	fmt.Fprintf(w, "\n%s\nload average before %s, after %s; seed %d\n\n",
-		r.Environment, r.Environment.LoadBefore, r.Environment.LoadAfter, r.Seed)
+		r.Environment, r.Environment.Machine.LoadBefore, r.Environment.Machine.LoadAfter, r.Seed)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "\trounds\t%s\tgoal\n", strings.Join(r.Contestants, "\t"))
 	missing := map[string][]string{} // rows by contestant and reason
@@ -100,13 +100,13 @@ func (r *row) multiple(name string) (value float64, ok bool) {
 	if len(samples) == 0 {
 		return 0, false
 	}
-	return stats.Median(samples) / r.base(), true
+	return benchmark.Median(samples) / r.base(), true
 }
 
 // base is what values are divided by.
 func (r *row) base() float64 {
 	if r.relative() {
-		return stats.Median(r.Values[floorName])
+		return benchmark.Median(r.Values[floorName])
 	}
 	return 1
 }
@@ -122,12 +122,12 @@ func (r *row) cell(name string) string {
 	case !r.relative():
 		return fmt.Sprintf("%.2f", value)
 	}
-	spread := fmt.Sprintf("(%.2f–%.2f)", stats.Quantile(samples, 0.25)/r.base(), stats.Quantile(samples, 0.75)/r.base())
+	spread := fmt.Sprintf("(%.2f–%.2f)", benchmark.Quantile(samples, 0.25)/r.base(), benchmark.Quantile(samples, 0.75)/r.base())
 	switch {
 	case name == floorName && r.Unit == unitRate:
-		return fmt.Sprintf("%.0f/s %s", stats.Median(samples), spread)
+		return fmt.Sprintf("%.0f/s %s", benchmark.Median(samples), spread)
 	case name == floorName:
-		return fmt.Sprintf("%.2f ms %s", stats.Median(samples), spread)
+		return fmt.Sprintf("%.2f ms %s", benchmark.Median(samples), spread)
 	}
 	return fmt.Sprintf("%.2f %s", value, spread)
 }
