@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -12,84 +13,70 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// contender is a contestant that has a lock, besides its elections or instead.
-type contender interface {
-	// contend has sessions 0 to n-1, which are connected, take and give back the
-	// lock at dir over and over, each for itself, for as long as spell says.
-	contend(n int, dir string, s spell) (contended, error)
+// contention is the result of a period in which sessions acquire and release a lock repeatedly.
+type contention struct {
+	locks    int           // acquisitions in the whole period
+	rate     float64       // locks per second that were released in the counted part
+	handOver time.Duration // median time from just before a release to the next acquisition
 }
 
-// spell is how long something is done over and over: in lead it begins, in
-// length it is counted. Whoever is at it at the end comes to an end uncounted.
-type spell struct{ lead, length time.Duration }
-
-func (s spell) total() time.Duration { return s.lead + s.length }
-
-// contended is what came of a spell.
-type contended struct {
-	cycles   int           // locks that were given back within length
-	handOver time.Duration // median time from just before one gives back to when the next has the lock
-}
-
-// cycle is one lock: when it was granted, just before it was given back, and when
-// giving back had returned.
+// cycle contains the times at which a lock was granted, just before its release, and after its
+// release.
 type cycle struct{ granted, releasing, released int64 }
 
-// errOverlap: whoever was measured did not do the same work as the others.
-var errOverlap = errors.New("two had the lock at once")
+// errOverlap means that the lock was not exclusive, so that the figures are not comparable.
+var errOverlap = errors.New("two sessions had the lock at the same time")
 
-// outcome of the cycles of all contenders in a spell that began at start.
-func outcome(cycles []cycle, start int64, s spell) (contended, error) {
+// summarize returns the result of the cycles of all sessions in a period that started at start.
+func summarize(cycles []cycle, start int64, p benchmark.Period) (contention, error) {
 	slices.SortFunc(cycles, func(a, b cycle) int { return cmp.Compare(a.granted, b.granted) })
-	from, to := start+int64(s.lead), start+int64(s.total())
-	var c contended
+	from, to := start+int64(p.Warmup), start+int64(p.Total())
+	c := contention{locks: len(cycles)}
+	released := 0
 	var handOvers []float64
-	for i, is := range cycles {
-		if is.released >= from && is.released < to {
-			c.cycles++
+	for i, current := range cycles {
+		if current.released >= from && current.released < to {
+			released++
 		}
 		if i == 0 {
 			continue
 		}
-		took := is.granted - cycles[i-1].releasing
+		took := current.granted - cycles[i-1].releasing
 		if took < 0 {
 			return c, errOverlap
 		}
-		if is.granted >= from && is.granted < to {
+		if current.granted >= from && current.granted < to {
 			handOvers = append(handOvers, float64(took))
 		}
 	}
-	if c.handOver = s.length; len(handOvers) > 0 { // or it took longer
+	c.rate = float64(released) / p.Length.Seconds()
+	if c.handOver = p.Length; len(handOvers) > 0 { // without a hand-over it took longer
 		c.handOver = time.Duration(benchmark.Median(handOvers))
 	}
 	return c, nil
 }
 
-// contendWith runs a spell of n contenders in this process; lock returns how its
-// session takes the lock, and what gives it back.
-func contendWith(n int, s spell, lock func(session int) (take func() (giveBack func() error, err error), err error)) (contended, error) {
-	takes := make([]func() (func() error, error), n)
-	for i := range takes {
+func (l *local) contend(n int, dir string, p benchmark.Period) (contention, error) {
+	entries := make([]entry, n)
+	for i := range entries {
 		var err error
-		if takes[i], err = lock(i); err != nil {
-			return contended{}, err
+		if entries[i], err = l.implementation.newEntry(mutex, l.conn(i), dir); err != nil {
+			return contention{}, err
 		}
 	}
 	cycles, failures := make([][]cycle, n), make([]error, n)
-	var running sync.WaitGroup
+	var sessions sync.WaitGroup
 	start := now()
-	for i, take := range takes {
-		running.Go(func() {
-			for now() < start+int64(s.total()) {
-				giveBack, err := take()
-				if err != nil {
-					failures[i] = err
+	for i, e := range entries {
+		sessions.Go(func() {
+			for running := true; running; running = now() < start+int64(p.Total()) {
+				var c cycle
+				if failures[i] = e.acquire(func() {}); failures[i] != nil {
 					return
 				}
-				c := cycle{granted: now()}
+				c.granted = now()
 				c.releasing = now()
-				if err := giveBack(); err != nil {
-					failures[i] = err
+				if failures[i] = e.release(); failures[i] != nil {
 					return
 				}
 				c.released = now()
@@ -97,36 +84,88 @@ func contendWith(n int, s spell, lock func(session int) (take func() (giveBack f
 			}
 		})
 	}
-	running.Wait()
+	sessions.Wait()
 	if err := errors.Join(failures...); err != nil {
-		return contended{}, err
+		return contention{}, err
 	}
-	return outcome(slices.Concat(cycles...), start, s)
+	return summarize(slices.Concat(cycles...), start, p)
 }
 
-// contentions measures, of n contenders, locks a second, and how long a lock is
-// nobody's between two of them.
-func (b *bench) contentions(ctx context.Context, rate, handOver *row, n int) error {
-	defer b.reset()
-	turns := map[string]turn{}
+func (p *process) contend(n int, dir string, period benchmark.Period) (contention, error) {
+	values, err := p.callNumbers("contend", n, dir, period.Warmup.Nanoseconds(), period.Length.Nanoseconds())
+	if err != nil {
+		return contention{}, err
+	}
+	if len(values)%3 != 1 {
+		return contention{}, fmt.Errorf("%s: contend: %d numbers", p.title, len(values))
+	}
+	cycles := make([]cycle, 0, len(values)/3)
+	for at := values[1:]; len(at) > 0; at = at[3:] {
+		cycles = append(cycles, cycle{at[0], at[1], at[2]})
+	}
+	return summarize(cycles, values[0], period)
+}
+
+// contentionRows are the rows that are measured with a number of contenders.
+type contentionRows struct {
+	rate, handOver      *row
+	cpu, client, server *row // processor time per lock
+}
+
+// measureContention measures n sessions that acquire and release a lock repeatedly.
+func (b *bench) measureContention(ctx context.Context, rows contentionRows, n int) error {
+	defer reset(b.contestants)
+	var turns []turn
 	for _, c := range b.contestants {
-		contends, ok := c.(contender)
-		if !ok || n > c.most() {
+		if n > c.maxCandidates() {
 			continue
 		}
-		dir, err := b.control.newDir()
+		dir, err := b.server.newDir()
 		if err != nil {
 			return err
 		}
-		for session := range n {
-			if err := c.connect(session); err != nil {
-				return fmt.Errorf("%s: %w", c.name(), err)
+		if err := connectSessions(c, n); err != nil {
+			return err
+		}
+		turns = append(turns, turn{c.name(), func(context.Context) ([]float64, error) {
+			client, server := newStopwatch(c.processID()), newStopwatch(b.server.pid)
+			result, err := c.contend(n, dir, b.period)
+			if err != nil {
+				return nil, err
 			}
-		}
-		turns[c.name()] = func(context.Context) ([]float64, error) {
-			result, err := contends.contend(n, dir, b.spell)
-			return []float64{float64(result.cycles) / b.spell.length.Seconds(), milliseconds(result.handOver)}, err
-		}
+			clientTime, serverTime := client.perLock(result.locks), server.perLock(result.locks)
+			return []float64{
+				result.rate, benchmark.Milliseconds(result.handOver), clientTime + serverTime, clientTime, serverTime,
+			}, nil
+		}})
 	}
-	return b.interleave(ctx, []*row{rate, handOver}, b.warmSpells, max(2, b.rounds/8), b.pause, turns)
+	all := []*row{rows.rate, rows.handOver, rows.cpu, rows.client, rows.server}
+	return b.interleave(ctx, all, b.warmPeriods, max(2, b.rounds/8), b.pause, turns)
+}
+
+// stopwatch measures the processor time of a process.
+type stopwatch struct {
+	pid   int
+	start time.Duration
+	err   error
+}
+
+func newStopwatch(pid int) stopwatch {
+	if pid == 0 {
+		return stopwatch{err: errors.ErrUnsupported}
+	}
+	start, err := processorTime(pid)
+	return stopwatch{pid, start, err}
+}
+
+// perLock returns the processor time per lock in ms, or NaN if it cannot be measured.
+func (s stopwatch) perLock(locks int) float64 {
+	if s.err != nil || locks == 0 {
+		return math.NaN()
+	}
+	end, err := processorTime(s.pid)
+	if err != nil {
+		return math.NaN()
+	}
+	return benchmark.Milliseconds(end-s.start) / float64(locks)
 }

@@ -3,116 +3,202 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection"
 )
 
-// sessions are the open sessions of a contestant in Go, by number.
-type sessions struct {
-	addr string
+// local is a contestant in this process.
+type local struct {
+	title string
+	// sessions contains the open connections.
+	sessions
+	implementation implementation
+	// background contains the goroutines of the implementation, which must stop soon after the
+	// sessions were closed. It is nil if the implementation does not guarantee that.
+	background *sync.WaitGroup
+	// countsQueued is set if entries report that they know their position.
+	countsQueued bool
 
-	mu    sync.Mutex
-	conns map[int]*zk.Conn
+	generation *generation
+	updates    chan error   // of the cache of watchCache, one for each write
+	leaving    atomic.Int64 // number of candidates that leave when they become the head
+
+	mu       sync.Mutex
+	prepared map[int]entry // constructed candidates, which have not joined
+	heads    map[int]entry // candidates that lead or hold the lock
 }
 
-func newSessions(addr string) sessions {
-	return sessions{addr: addr, conns: map[int]*zk.Conn{}}
+// implementation contains the functions that differ between contestants. Only newEntry is required.
+type implementation struct {
+	newEntry     func(r recipe, conn *zk.Conn, dir string) (entry, error)
+	newOperation func(o operation, conn *zk.Conn, dir string) (repeated, error)
+	fillCache    func(conn *zk.Conn, dir string, n int) (time.Duration, error)
+	// watchCache fills a cache of dir. The cache sends to updates after each write of cachedName.
+	watchCache func(conn *zk.Conn, dir string, updates chan<- error) error
 }
 
-type silent struct{}
+// entry is a participant of an election or a lock.
+type entry interface {
+	// acquire joins the queue and returns when the participant leads or holds the lock. It calls
+	// queued when the position is known, if the implementation can determine that.
+	acquire(queued func()) error
+	// release leaves the queue. A participant of a lock may call acquire again.
+	release() error
+}
 
-func (silent) Printf(string, ...any) {}
+// generation contains the goroutines of the candidates since the last reset.
+type generation struct {
+	events  *events
+	running sync.WaitGroup
+	queued  atomic.Int64
+}
 
-// dial opens a session and waits until it is usable.
-func dial(addr string) (*zk.Conn, error) {
-	conn, events, err := zk.Connect([]string{addr}, sessionTimeout, zk.WithLogger(silent{}))
+func newLocal(title, addr string, timeout time.Duration, i implementation) *local {
+	return &local{
+		title: title, sessions: sessions{addr: addr, timeout: timeout, conns: map[int]*zk.Conn{}}, implementation: i,
+		generation: &generation{events: newEvents()}, prepared: map[int]entry{}, heads: map[int]entry{},
+	}
+}
+
+func (l *local) name() string                     { return l.title }
+func (l *local) maxCandidates() int               { return math.MaxInt }
+func (l *local) processID() int                   { return os.Getpid() }
+func (l *local) acquisitions() <-chan acquisition { return l.generation.events.acquired }
+func (l *local) failures() <-chan error           { return l.generation.events.failed }
+
+func (l *local) timeJoin(session int, dir string, construct bool) (time.Duration, error) {
+	at := now()
+	e, err := l.implementation.newEntry(election, l.conn(session), dir)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	limit := time.NewTimer(sessionTimeout)
-	defer limit.Stop()
-	for {
-		select {
-		case event := <-events:
-			if event.State == zk.StateHasSession {
-				return conn, nil
-			}
-		case <-limit.C:
-			conn.Close()
-			return nil, fmt.Errorf("no session at %s within %v", addr, sessionTimeout)
-		}
+	if !construct {
+		at = now()
 	}
+	if err := e.acquire(func() {}); err != nil {
+		return 0, err
+	}
+	took := time.Duration(now() - at)
+	return took, e.release()
 }
 
-func (s *sessions) connect(session int) error {
-	conn, err := dial(s.addr)
+func (l *local) prepare(candidate, session int, dir string) error {
+	e, err := l.implementation.newEntry(election, l.conn(session), dir)
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.conns[session] = conn
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.prepared[candidate] = e
 	return nil
 }
 
-// conn is nil when there is no such session.
-func (s *sessions) conn(session int) *zk.Conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.conns[session]
+func (l *local) join(r recipe, candidate, session int, dir string) {
+	l.mu.Lock()
+	e := l.prepared[candidate]
+	delete(l.prepared, candidate)
+	l.mu.Unlock()
+	conn, g := l.conn(session), l.generation
+	g.running.Go(func() {
+		if e == nil {
+			var err error
+			if e, err = l.implementation.newEntry(r, conn, dir); err != nil {
+				g.events.reportFailure(err)
+				return
+			}
+		}
+		if err := l.acquire(g, candidate, e); err != nil && !isClosed(err) && !errors.Is(err, leaderelection.ErrConnClosed) {
+			g.events.reportFailure(err)
+		}
+	})
 }
 
-func (s *sessions) disconnect(session int) (int64, error) {
-	s.mu.Lock()
-	conn := s.conns[session]
-	delete(s.conns, session)
-	s.mu.Unlock()
-	if conn == nil {
-		return 0, fmt.Errorf("no session %d", session)
+// acquire acquires the leadership or the lock for a candidate. It releases it immediately if
+// leaveNext requires that.
+func (l *local) acquire(g *generation, candidate int, e entry) error {
+	if err := e.acquire(func() { g.queued.Add(1) }); err != nil {
+		return err
+	}
+	acquired := acquisition{candidate, now()}
+	if l.leaving.Add(-1) >= 0 {
+		err := e.release()
+		g.events.acquired <- acquired
+		return err
+	}
+	l.mu.Lock()
+	l.heads[candidate] = e
+	l.mu.Unlock()
+	g.events.acquired <- acquired
+	return nil
+}
+
+func (l *local) leave(candidate int) (int64, error) {
+	l.mu.Lock()
+	e := l.heads[candidate]
+	delete(l.heads, candidate)
+	l.mu.Unlock()
+	if e == nil {
+		return 0, fmt.Errorf("candidate %d is not the head of the queue", candidate)
 	}
 	at := now()
-	conn.Close()
-	return at, nil
+	return at, e.release()
 }
 
-func (s *sessions) disconnectAll() {
-	s.mu.Lock()
-	conns := s.conns
-	s.conns = map[int]*zk.Conn{}
-	s.mu.Unlock()
-	var wg sync.WaitGroup
-	for _, conn := range conns {
-		wg.Go(conn.Close)
+func (l *local) leaveNext(n int) error {
+	l.leaving.Store(int64(n))
+	return nil
+}
+
+func (l *local) queued() (int, error) {
+	if !l.countsQueued {
+		return 0, errors.ErrUnsupported
 	}
-	wg.Wait()
+	return int(l.generation.queued.Load()), nil
 }
 
-// cutShort reports whether err only says that the session was closed.
-func cutShort(err error) bool {
-	return errors.Is(err, zk.ErrClosing) || errors.Is(err, zk.ErrConnectionClosed)
+// stopPatience is the maximum time for which reset waits for candidates whose sessions were closed.
+// Candidates that have not stopped are abandoned: if requests are in flight during Close, the client
+// library can block without a notification of the watches.
+const stopPatience = 3 * time.Second
+
+func (l *local) reset() error {
+	l.disconnectAll()
+	waitTimeout(&l.generation.running, stopPatience)
+	var err error
+	if l.background != nil && !waitTimeout(l.background, 3*sessionTimeout) {
+		err = errors.New("candidates still run after their sessions were closed")
+	}
+	l.generation = &generation{events: newEvents()}
+	l.leaving.Store(0)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.prepared)
+	clear(l.heads)
+	return err
 }
 
-// waitAll waits for goroutines whose sessions are closed.
-func waitAll(wg *sync.WaitGroup, patience time.Duration) error {
+func (l *local) close() error { return l.reset() }
+
+// waitTimeout reports whether all goroutines of wg return within limit.
+func waitTimeout(wg *sync.WaitGroup, limit time.Duration) bool {
 	done := make(chan struct{})
 	go func() {
 		wg.Wait()
 		close(done)
 	}()
-	limit := time.NewTimer(patience)
-	defer limit.Stop()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
 	select {
 	case <-done:
-		return nil
-	case <-limit.C:
-		return errors.New("candidates go on after their sessions were closed")
+		return true
+	case <-timer.C:
+		return false
 	}
 }
-
-// brokenClose is how long to wait for goroutines that only a watch tells of
-// the end of their session. Requests under way during a Close can block the
-// client (flushRequests, for ever), which then never tells its watches: those
-// who wait for them are given up.
-const brokenClose = 3 * time.Second

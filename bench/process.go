@@ -12,76 +12,74 @@ import (
 	"time"
 )
 
-// peer is a contestant in another process, which does what it is told on its
-// standard input, a line each:
+// process is a contestant in another process. It receives commands on its standard input, one per
+// line, which correspond to the methods of [contestant]:
 //
-//	connect S        opens session S          answers "ok"
-//	disconnect S     closes session S         answers "ok T", T from just before
-//	join S DIR       leads DIR and leaves it  answers "ok D", D being how long it took
-//	stand C S DIR    enters the line          no answer
-//	leave C          gives up leading         answers "ok T", T from just before
-//	reset            closes all sessions      answers "ok"
-//	contend N DIR L T  sessions 0 to N-1 take and give back the lock at DIR for L+T;
-//	                 answers "ok S" and, for every lock, when it was granted, just
-//	                 before it was given back, and when that had returned; S is the
-//	                 time at which they began
-//	work KIND N DIR L T  sessions 0 to N-1 do at DIR what KIND says (work.go);
-//	                 answers "ok S" and the time of each
-//	fill S DIR N     session S fills a cache of DIR and its N children, and ends it;
-//	                 answers "ok D", how long the filling took
-//	watch S DIR      session S fills a cache of DIR, which stays; answers "ok"
-//	write S DIR      session S writes to DIR/written; answers "ok D", the time from
-//	                 just before until the cache of watch has told of it
+//	connect S              opens session S            responds "ok"
+//	disconnect S           closes session S           responds "ok T", T just before it
+//	time_join S DIR        leads and leaves DIR       responds "ok D", D until it led
+//	join RECIPE C S DIR    joins the queue            no response
+//	leave C                leaves the queue           responds "ok T", T just before it
+//	leave_next N           the next N heads leave     responds "ok"
+//	reset                  closes all sessions        responds "ok"
+//	contend N DIR W L      locks for W+L              responds "ok T" and three times for each lock:
+//	                                                  when it was granted, just before its release,
+//	                                                  and after its release; T is the start
+//	repeat O N DIR W L     repeats operation O        responds "ok T" and the time of each completion
+//	fill_cache S DIR N     fills and closes a cache   responds "ok D", D until it was filled
+//	watch_cache S DIR      fills a cache              responds "ok"
+//	write_cached S DIR     writes DIR/written         responds "ok D", D until the cache of
+//	                                                  watch_cache has reported the change
 //
-// Times are in nanoseconds on CLOCK_MONOTONIC. Between its answers it writes
-// "leads C T" when candidate C has come to lead, and "failed TEXT". An answer
-// that is neither begins with "error". Its first line is "ready VERSION".
-type peer struct {
-	standers
-	title   string
-	size    int
-	version string
-	cmd     *exec.Cmd
-	in      io.WriteCloser
-	answers chan string // closed when the process has closed its output
-	errors  *tail
+// Times and durations are in nanoseconds; times are those of CLOCK_MONOTONIC. Between its responses
+// the process writes "acquired C T" when candidate C has become the head of the queue, and "failed
+// TEXT" if a candidate has failed. A failed command responds "error TEXT". The first line is "ready
+// VERSION".
+type process struct {
+	title     string
+	limit     int // of candidates
+	version   string
+	events    *events
+	cmd       *exec.Cmd
+	in        io.WriteCloser
+	responses chan string // closed when the process has closed its output
+	stderr    *lastOutput
 
-	asking sync.Mutex
+	calling sync.Mutex // held during a command and its response
 }
 
-// answerLimit bounds one command.
-const answerLimit = 30 * time.Second
+// responseTimeout is the maximum duration of a command.
+const responseTimeout = 30 * time.Second
 
-// longestAnswer is room for the times of half a million locks.
-const longestAnswer = 32 << 20
+// maxResponse is the maximum length of a response: the times of half a million locks.
+const maxResponse = 32 << 20
 
-// startPeer starts cmd and waits until it is ready.
-func startPeer(title string, size int, cmd *exec.Cmd) (*peer, error) {
+// startProcess starts cmd and waits until it is ready.
+func startProcess(title string, limit int, cmd *exec.Cmd) (*process, error) {
 	if !sharedClock {
-		return nil, errors.New("processes share a clock on Linux only")
+		return nil, errors.New("processes have a common clock only on Linux")
 	}
-	p := &peer{
-		standers: newStanders(), title: title, size: size, cmd: cmd,
-		answers: make(chan string, 16), errors: &tail{},
+	p := &process{
+		title: title, limit: limit, events: newEvents(), cmd: cmd,
+		responses: make(chan string, 16), stderr: &lastOutput{},
 	}
-	in, err := cmd.StdinPipe()
-	if err != nil {
+	var err error
+	if p.in, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	p.in = in
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	cmd.Stderr = p.errors
+	cmd.Stderr = p.stderr
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	go p.read(out)
-	ready, err := p.answer()
+	go p.readOutput(out)
+	ready, err := p.receive()
 	version, ok := strings.CutPrefix(ready, "ready ")
 	if err == nil && !ok {
-		err = fmt.Errorf("it said %q", ready)
+		err = fmt.Errorf("unexpected output %q", ready)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.close())
@@ -90,61 +88,67 @@ func startPeer(title string, size int, cmd *exec.Cmd) (*peer, error) {
 	return p, nil
 }
 
-func (p *peer) read(out io.Reader) {
-	defer close(p.answers)
+func (p *process) readOutput(out io.Reader) {
+	defer close(p.responses)
 	lines := bufio.NewScanner(out)
-	lines.Buffer(nil, longestAnswer)
+	lines.Buffer(nil, maxResponse)
 	for lines.Scan() {
 		line := lines.Text()
 		kind, rest, _ := strings.Cut(line, " ")
 		switch kind {
-		case "leads":
-			var l leading
-			if _, err := fmt.Sscan(rest, &l.candidate, &l.at); err != nil {
-				p.tellFailed(fmt.Errorf("%q: %w", line, err))
+		case "acquired":
+			var a acquisition
+			if _, err := fmt.Sscan(rest, &a.candidate, &a.at); err != nil {
+				p.events.reportFailure(fmt.Errorf("%q: %w", line, err))
 				continue
 			}
-			p.leading <- l
+			p.events.acquired <- a
 		case "failed":
-			p.tellFailed(errors.New(rest))
+			p.events.reportFailure(errors.New(rest))
 		default:
-			p.answers <- line
+			p.responses <- line
 		}
 	}
 }
 
-// answer waits for a line that is an answer.
-func (p *peer) answer() (string, error) {
-	limit := time.NewTimer(answerLimit)
+// receive waits for a response.
+func (p *process) receive() (string, error) {
+	limit := time.NewTimer(responseTimeout)
 	defer limit.Stop()
 	select {
-	case line, ok := <-p.answers:
+	case line, ok := <-p.responses:
 		if !ok {
-			return "", fmt.Errorf("%s has ended: %s", p.title, p.errors)
+			return "", fmt.Errorf("%s has exited: %s", p.title, p.stderr)
 		}
 		return line, nil
 	case <-limit.C:
-		return "", fmt.Errorf("%s does not answer: %s", p.title, p.errors)
+		return "", fmt.Errorf("%s does not respond within %v: %s", p.title, responseTimeout, p.stderr)
 	}
 }
 
-// ask gives a command and returns the number in its answer, 0 if it has none.
-func (p *peer) ask(command string, args ...any) (int64, error) {
-	numbers, err := p.askAll(command, args...)
+// call executes a command and returns the number in the response, or 0 if it contains none.
+func (p *process) call(command string, args ...any) (int64, error) {
+	numbers, err := p.callNumbers(command, args...)
 	if err != nil || len(numbers) == 0 {
 		return 0, err
 	}
 	return numbers[0], nil
 }
 
-// askAll is ask for an answer of any number of numbers.
-func (p *peer) askAll(command string, args ...any) ([]int64, error) {
-	p.asking.Lock()
-	defer p.asking.Unlock()
-	if err := p.tell(command, args...); err != nil {
+// callDuration is like call for responses that contain a duration.
+func (p *process) callDuration(command string, args ...any) (time.Duration, error) {
+	took, err := p.call(command, args...)
+	return time.Duration(took), err
+}
+
+// callNumbers executes a command and returns all numbers in the response.
+func (p *process) callNumbers(command string, args ...any) ([]int64, error) {
+	p.calling.Lock()
+	defer p.calling.Unlock()
+	if err := p.send(command, args...); err != nil {
 		return nil, err
 	}
-	line, err := p.answer()
+	line, err := p.receive()
 	if err != nil {
 		return nil, err
 	}
@@ -163,69 +167,81 @@ func (p *peer) askAll(command string, args ...any) ([]int64, error) {
 	return numbers, nil
 }
 
-func (p *peer) tell(command string, args ...any) error {
+func (p *process) send(command string, args ...any) error {
 	_, err := io.WriteString(p.in, fmt.Sprintln(append([]any{command}, args...)...))
 	return err
 }
 
-func (p *peer) name() string { return p.title }
-func (p *peer) most() int    { return p.size }
+func (p *process) name() string                     { return p.title }
+func (p *process) maxCandidates() int               { return p.limit }
+func (p *process) processID() int                   { return p.cmd.Process.Pid }
+func (p *process) acquisitions() <-chan acquisition { return p.events.acquired }
+func (p *process) failures() <-chan error           { return p.events.failed }
 
-func (p *peer) connect(session int) error {
-	_, err := p.ask("connect", session)
+func (p *process) connect(session int) error {
+	_, err := p.call("connect", session)
 	return err
 }
 
-func (p *peer) disconnect(session int) (int64, error) { return p.ask("disconnect", session) }
+func (p *process) disconnect(session int) (int64, error) { return p.call("disconnect", session) }
 
-func (p *peer) join(session int, dir string, _ bool) (time.Duration, error) {
-	took, err := p.ask("join", session, dir)
-	return time.Duration(took), err
+func (p *process) timeJoin(session int, dir string, _ bool) (time.Duration, error) {
+	return p.callDuration("time_join", session, dir)
 }
 
-func (p *peer) stand(candidate, session int, dir string) {
-	if err := p.tell("stand", candidate, session, dir); err != nil {
-		p.tellFailed(err)
+func (p *process) prepare(int, int, string) error { return nil }
+
+func (p *process) join(r recipe, candidate, session int, dir string) {
+	if err := p.send("join", r, candidate, session, dir); err != nil {
+		p.events.reportFailure(err)
 	}
 }
 
-func (p *peer) leave(candidate int) (int64, error) { return p.ask("leave", candidate) }
+func (p *process) leave(candidate int) (int64, error) { return p.call("leave", candidate) }
 
-func (p *peer) reset() error {
-	_, err := p.ask("reset")
-	p.forget()
+func (p *process) leaveNext(n int) error {
+	_, err := p.call("leave_next", n)
 	return err
 }
 
-// close ends the process: it ends by itself with its input, or is killed.
-func (p *peer) close() error {
+func (p *process) queued() (int, error) { return 0, errors.ErrUnsupported }
+
+func (p *process) reset() error {
+	_, err := p.call("reset")
+	p.events.discard()
+	return err
+}
+
+// close closes the standard input of the process, which makes it exit. If it does not, close kills
+// it.
+func (p *process) close() error {
 	err := p.in.Close()
 	kill := time.AfterFunc(5*time.Second, func() { p.cmd.Process.Kill() })
 	defer kill.Stop()
-	for range p.answers {
-		// What it still has to say.
+	for range p.responses {
+		// Discard the remaining output.
 	}
-	p.cmd.Wait() // how it ended does not matter
+	p.cmd.Wait() // the exit status does not matter
 	return err
 }
 
-// tail keeps the last of what is written to it.
-type tail struct {
+// lastOutput is a writer that keeps the last bytes of the output.
+type lastOutput struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-func (t *tail) Write(b []byte) (int, error) {
-	const most = 2000
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, b...)
-	t.text = t.text[max(0, len(t.text)-most):]
+func (o *lastOutput) Write(b []byte) (int, error) {
+	const limit = 2000
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text = append(o.text, b...)
+	o.text = o.text[max(0, len(o.text)-limit):]
 	return len(b), nil
 }
 
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(string(t.text))
+func (o *lastOutput) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.TrimSpace(string(o.text))
 }

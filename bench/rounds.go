@@ -2,87 +2,125 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// row is one line of the table.
-type row struct {
-	Name string `json:"name"`
-	// Goal is the most that this library may take, of rates the least that it must
-	// reach; 0 for none, ahead for more than any peer.
-	Goal float64 `json:"goal,omitempty"`
-	// Unit is "ms" where values are times, to be shown as multiples of the
-	// floor's median, and "/s" where they are rates, to be shown as shares of it.
-	Unit string `json:"unit"`
-	// Values are those of every round, by contestant.
-	Values map[string][]float64 `json:"values"`
-	// Missing says why a contestant has no values.
-	Missing map[string]string `json:"missing,omitempty"`
-}
-
-func newRow(name, unit string, goal float64) *row {
-	return &row{Name: name, Goal: goal, Unit: unit, Values: map[string][]float64{}, Missing: map[string]string{}}
-}
-
-// bench is one run.
+// bench is a run of the benchmark.
 type bench struct {
 	settings
-	control     *control
+	server      *server
+	dir         string       // for the files of processes
 	contestants []contestant // the floor first
 	random      *rand.Rand
-	rows        []*row
+	results     []*row
 }
 
-// turn is one measurement of one contestant: a value for each row that is being
-// measured.
-type turn func(ctx context.Context) ([]float64, error)
+// turn measures a contestant once. It returns a value for each row that is measured, NaN if the value
+// is unknown.
+type turn struct {
+	contestant string
+	measure    func(ctx context.Context) ([]float64, error)
+}
 
-// timed is a turn that takes a time.
-func timed(measure func(ctx context.Context) (time.Duration, error)) turn {
-	return func(ctx context.Context) ([]float64, error) {
+// newTurn returns a turn that measures a duration.
+func newTurn(c contestant, measure func(ctx context.Context) (time.Duration, error)) turn {
+	return turn{c.name(), func(ctx context.Context) ([]float64, error) {
 		took, err := measure(ctx)
-		return []float64{milliseconds(took)}, err
-	}
+		return []float64{benchmark.Milliseconds(took)}, err
+	}}
 }
 
-// interleave takes rounds in which every contestant has its turn, in an order
-// that is shuffled for each, with a pause after each turn. Earlier rounds, for
-// warming up, are not counted. A contestant that fails is out of these rows.
-func (b *bench) interleave(ctx context.Context, rows []*row, warmups, rounds int, pause time.Duration, turns map[string]turn) error {
+// interleave measures every turn once per round, in random order, with a pause after each. The
+// warm-up rounds do not count. If a turn fails, the contestant has no values in these rows, and does
+// not participate in the remaining rounds. If the floor fails, interleave fails.
+func (b *bench) interleave(ctx context.Context, rows []*row, warmups, rounds int, pause time.Duration, turns []turn) error {
+	turns = slices.Clone(turns)
 	for round := -warmups; round < rounds; round++ {
-		runtime.GC() // not during a turn
-		for _, i := range b.random.Perm(len(b.contestants)) {
-			name := b.contestants[i].name()
-			measure, ok := turns[name]
-			if !ok {
-				continue
-			}
-			values, err := measure(ctx)
-			if err != nil && (name == floorName || ctx.Err() != nil) {
-				return fmt.Errorf("%s: %s: %w", rows[0].Name, name, err)
-			}
-			if err != nil {
-				delete(turns, name)
-			}
-			for i, r := range rows {
-				switch {
-				case err != nil:
-					r.Missing[name] = fmt.Sprintf("failed: %v", err)
-					delete(r.Values, name)
-				case round >= 0:
-					r.Values[name] = append(r.Values[name], values[i])
+		runtime.GC() // so that it does not start during a turn
+		b.random.Shuffle(len(turns), func(i, j int) { turns[i], turns[j] = turns[j], turns[i] })
+		var remaining []turn
+		for _, t := range turns {
+			values, err := t.measure(ctx)
+			switch {
+			case err == nil:
+				remaining = append(remaining, t)
+				if round >= 0 {
+					addValues(rows, t.contestant, values)
+				}
+			case errors.Is(err, errors.ErrUnsupported) && ctx.Err() == nil:
+			default:
+				if err := b.exclude(ctx, rows, t.contestant, err); err != nil {
+					return err
 				}
 			}
 			sleep(ctx, pause)
+		}
+		turns = remaining
+	}
+	return nil
+}
+
+func addValues(rows []*row, contestant string, values []float64) {
+	for i, r := range rows {
+		if !math.IsNaN(values[i]) {
+			r.Values[contestant] = append(r.Values[contestant], values[i])
+		}
+	}
+}
+
+// exclude records that a contestant has failed in these rows. It returns an error if the run cannot
+// continue: without the floor, or if ctx is done.
+func (b *bench) exclude(ctx context.Context, rows []*row, contestant string, err error) error {
+	if contestant == floorName || ctx.Err() != nil {
+		return fmt.Errorf("%s: %s: %w", rows[0].Name, contestant, err)
+	}
+	for _, r := range rows {
+		r.Missing[contestant] = fmt.Sprintf("failed: %v", err)
+		delete(r.Values, contestant)
+	}
+	return nil
+}
+
+// eligible returns the contestants that can have n candidates, and records the others in rows.
+func (b *bench) eligible(rows []*row, contestants []contestant, n int) []contestant {
+	var eligible []contestant
+	for _, c := range contestants {
+		if n <= c.maxCandidates() {
+			eligible = append(eligible, c)
+			continue
+		}
+		for _, r := range rows {
+			r.Missing[c.name()] = fmt.Sprintf("not measured with more than %d candidates", c.maxCandidates())
+		}
+	}
+	return eligible
+}
+
+// connectSessions opens the sessions 0 to n-1.
+func connectSessions(c contestant, n int) error {
+	for session := range n {
+		if err := c.connect(session); err != nil {
+			return fmt.Errorf("%s: %w", c.name(), err)
 		}
 	}
 	return nil
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+// reset closes all sessions of contestants. A contestant that cannot be reset fails in the next
+// measurement.
+func reset(contestants []contestant) {
+	for _, c := range contestants {
+		_ = c.reset()
+	}
+}
 
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
@@ -90,126 +128,5 @@ func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-	}
-}
-
-// joins measures candidates that join an empty line.
-func (b *bench) joins(ctx context.Context, r *row, whole bool) error {
-	defer b.reset()
-	turns := map[string]turn{}
-	for _, c := range b.contestants {
-		dir, err := b.control.newDir()
-		if err != nil {
-			return err
-		}
-		if err := c.connect(0); err != nil {
-			return fmt.Errorf("%s: %w", c.name(), err)
-		}
-		turns[c.name()] = timed(func(ctx context.Context) (time.Duration, error) {
-			took, err := c.join(0, dir, whole)
-			if err != nil {
-				return 0, err
-			}
-			return took, b.control.waitCount(ctx, dir, 0)
-		})
-	}
-	// Java compiles what runs often.
-	if err := b.interleave(ctx, []*row{r}, b.warmJoins, 0, time.Millisecond, turns); err != nil {
-		return err
-	}
-	return b.interleave(ctx, []*row{r}, 0, b.rounds, b.pause, turns)
-}
-
-// departures measures how fast a line of size goes on after its first has left
-// it, or after the end of that one's session. It returns the lines' watches.
-func (b *bench) departures(ctx context.Context, r *row, size, rounds int, pause time.Duration, end bool) (map[string]float64, error) {
-	defer b.reset()
-	const warmups = 5
-	watches := map[string]float64{}
-	turns := map[string]turn{}
-	for _, c := range b.contestants {
-		length := size
-		if c.name() == floorName {
-			length = 2
-		}
-		if length > c.most() {
-			r.Missing[c.name()] = fmt.Sprintf("not run with more than %d", c.most())
-			continue
-		}
-		q, err := buildQueue(ctx, b.control, c, length, warmups+rounds, end)
-		if err != nil {
-			if c.name() == floorName || ctx.Err() != nil {
-				return nil, fmt.Errorf("%s: %s: %w", r.Name, c.name(), err)
-			}
-			r.Missing[c.name()] = fmt.Sprintf("failed: %v", err)
-			continue
-		}
-		watches[c.name()] = float64(q.watches) / float64(length)
-		turns[c.name()] = timed(func(ctx context.Context) (time.Duration, error) { return q.turn(ctx, end) })
-	}
-	sleep(ctx, pause)
-	return watches, b.interleave(ctx, []*row{r}, warmups, rounds, pause, turns)
-}
-
-// enlistments measures how long it takes n candidates to find their places
-// when all come at once. whole includes the making of the candidates.
-func (b *bench) enlistments(ctx context.Context, r *row, n, rounds int, whole bool) error {
-	defer b.reset()
-	turns := map[string]turn{}
-	for _, c := range b.contestants {
-		if n > c.most() {
-			r.Missing[c.name()] = fmt.Sprintf("not run with more than %d", c.most())
-			continue
-		}
-		turns[c.name()] = timed(func(ctx context.Context) (time.Duration, error) {
-			took, err := b.enlist(ctx, c, n, whole)
-			if resetErr := c.reset(); err == nil {
-				err = resetErr
-			}
-			return took, err
-		})
-	}
-	return b.interleave(ctx, []*row{r}, 1, rounds, b.bigPause, turns)
-}
-
-func (b *bench) enlist(ctx context.Context, c contestant, n int, whole bool) (time.Duration, error) {
-	dir, err := b.control.newDir()
-	if err != nil {
-		return 0, err
-	}
-	for session := range sharedSessions {
-		if err := c.connect(session); err != nil {
-			return 0, err
-		}
-	}
-	if f, ok := c.(*floor); ok {
-		return f.enlist(n, sharedSessions, dir)
-	}
-	before, err := b.control.settledWatches(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if p, ok := c.(preparer); ok && !whole {
-		if err := p.prepare(n, sharedSessions, dir); err != nil {
-			return 0, err
-		}
-	}
-	at := now()
-	for candidate := range n {
-		c.stand(candidate, candidate%sharedSessions, dir)
-	}
-	if e, ok := c.(enlister); ok {
-		err = poll(ctx, "waiting for candidates", 2*time.Minute, time.Millisecond, func() (bool, error) { return e.enlisted() == n, nil })
-	} else {
-		err = b.control.waitWatches(ctx, before+n-1)
-	}
-	return time.Duration(now() - at), err
-}
-
-// reset ends what the contestants have open. One that cannot be reset fails in
-// what comes next, by itself.
-func (b *bench) reset() {
-	for _, c := range b.contestants {
-		_ = c.reset()
 	}
 }

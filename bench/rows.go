@@ -2,174 +2,226 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 )
 
-// Goals of this library, as multiples of the floor and per candidate.
-const (
-	goalJoin       = 1.10
-	goalSuccession = 1.15
-	goalEnlist     = 1.15
-	goalWatches    = 2
-	goalGoroutines = 1
-	goalHeapKiB    = 3
-	goalRSSKiB     = 12
-)
+// mediumQueue is the number of candidates with which every contestant is measured.
+const mediumQueue = 100
 
-// goalLocks are shares of the floor's locks a second, by contenders.
-var goalLocks = map[int]float64{1: 0.97, 8: 0.85, 64: 0.85}
+// measurement measures rows together.
+type measurement struct {
+	rows    []*row
+	measure func(ctx context.Context) error
+}
 
-// manyCandidates is the longest line in which every contestant stands.
-const manyCandidates = 100
-
-// measure fills the rows.
-func (b *bench) measure(ctx context.Context) error {
-	err := errors.Join(
-		b.row(ctx, "join as first", goalJoin, func(r *row) error { return b.joins(ctx, r, false) }),
-		b.row(ctx, "join, with the making of the candidate", 0, func(r *row) error { return b.joins(ctx, r, true) }),
+// measurements returns all measurements in the order of the table. The goals are those of this
+// library.
+func (b *bench) measurements() []measurement {
+	return slices.Concat(
+		b.joinMeasurements(),
+		b.handOverMeasurements(),
+		b.successionMeasurements(),
+		b.lockMeasurements(),
+		b.operationMeasurements(),
+		b.cacheMeasurements(),
+		b.footprintMeasurements(),
 	)
-	if err != nil {
-		return err
-	}
-	for _, size := range []int{2, 10, manyCandidates, b.candidates} {
-		rounds, pause := b.rounds, b.pause
-		if size > manyCandidates {
-			rounds, pause = max(2, b.rounds/4), b.bigPause
-		}
-		err := b.row(ctx, fmt.Sprintf("hand-over, %d in line", size), goalSuccession, func(r *row) error {
-			watches, err := b.departures(ctx, r, size, rounds, pause, false)
-			if size == manyCandidates && err == nil {
-				b.addWatches(watches, size)
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	for _, size := range []int{2, manyCandidates} {
-		err := b.row(ctx, fmt.Sprintf("take-over, %d in line", size), goalSuccession, func(r *row) error {
-			_, err := b.departures(ctx, r, size, b.rounds/2, b.pause, true)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	for _, whole := range []bool{false, true} {
-		name, goal := fmt.Sprintf("enlist %d at once", b.candidates), goalEnlist
-		if whole {
-			name, goal = name+", with their making", 0
-		}
-		err := b.row(ctx, name, goal, func(r *row) error {
-			return b.enlistments(ctx, r, b.candidates, max(2, b.rounds/16), whole)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	for _, n := range []int{1, 8, 64} {
-		if err := b.locks(ctx, n); err != nil {
-			return err
-		}
-	}
-	for _, n := range []int{1, 8} {
-		err := errors.Join(
-			b.row(ctx, fmt.Sprintf("counter, additions a second, %d at it", n), ahead, func(r *row) error { return b.works(ctx, r, kindAdd, n) }),
-			b.row(ctx, fmt.Sprintf("queue, items a second, %d at it", n), ahead, func(r *row) error { return b.works(ctx, r, kindQueue, n) }),
-		)
-		if err != nil {
-			return err
-		}
-	}
-	err = errors.Join(
-		b.row(ctx, fmt.Sprintf("cache, filling it with %d", cachedMany), ahead, func(r *row) error { return b.fills(ctx, r) }),
-		b.row(ctx, "cache, from a write to its event", ahead, func(r *row) error { return b.writes(ctx, r) }),
-	)
-	if err != nil {
-		return err
-	}
-	return b.footprints(ctx)
 }
 
-// locks adds the rows of n contenders for a lock. One alone hands over to nobody.
-func (b *bench) locks(ctx context.Context, n int) error {
-	handOver := newRow(fmt.Sprintf("hand-over of a lock, %d contend", n), unitMillis, ahead)
-	err := b.row(ctx, fmt.Sprintf("locks a second, %d contend", n), goalLocks[n], func(r *row) error {
-		r.Unit = unitRate
-		return b.contentions(ctx, r, handOver, n)
-	})
-	if err == nil && n > 1 && len(handOver.Values) > 0 {
-		b.rows = append(b.rows, handOver)
+func (b *bench) joinMeasurements() []measurement {
+	single := func(name string, g goal, construct bool) measurement {
+		r := newRow(name, unitMillis, g)
+		return measurement{[]*row{r}, func(ctx context.Context) error { return b.measureJoins(ctx, r, construct) }}
 	}
-	return err
+	mass := func(name string, g goal, construct bool) measurement {
+		r := newRow(name, unitMillis, g)
+		return measurement{[]*row{r}, func(ctx context.Context) error {
+			return b.measureMassJoins(ctx, r, b.candidates, max(2, b.rounds/16), construct)
+		}}
+	}
+	massName := fmt.Sprintf("join of %d candidates at the same time", b.candidates)
+	return []measurement{
+		single("first join", limit(1.10), false),
+		single("first join, with construction", limit(1.15), true),
+		mass(massName, limit(1.15), false),
+		mass(massName+", with construction", goal{}, true),
+	}
 }
 
-// row measures one line of the table, if it is wanted, and says so.
-func (b *bench) row(ctx context.Context, name string, goal float64, measure func(*row) error) error {
-	if !b.only.MatchString(name) {
-		return nil
+func (b *bench) handOverMeasurements() []measurement {
+	handOverOf := func(name string, g goal, h handOver) measurement {
+		r := newRow(name, unitMillis, g)
+		return measurement{[]*row{r}, func(ctx context.Context) error { return b.measureHandOvers(ctx, r, nil, h) }}
 	}
-	at := time.Now()
-	fmt.Fprintf(os.Stderr, "%s ...", name)
-	r := newRow(name, unitMillis, goal)
-	b.rows = append(b.rows, r)
-	err := measure(r)
-	if err == nil {
-		err = ctx.Err()
+	electionOf := func(size int) handOver {
+		return handOver{recipe: election, size: size, rounds: b.rounds, pause: b.pause}
 	}
-	fmt.Fprintf(os.Stderr, " %.0f s\n", time.Since(at).Seconds())
-	return err
+	takeOverOf := func(size int) handOver {
+		return handOver{recipe: election, size: size, rounds: max(1, b.rounds/2), pause: b.pause, takeOver: true}
+	}
+
+	medium := newRow(fmt.Sprintf("election hand-over, %d candidates", mediumQueue), unitMillis, limit(1.10))
+	watches := newRow(fmt.Sprintf("watches per candidate, %d candidates", mediumQueue), unitNumber, limit(2))
+	large := handOver{recipe: election, size: b.candidates, rounds: max(2, b.rounds/4), pause: b.longPause}
+	lockQueue := handOver{recipe: mutex, size: mediumQueue, rounds: b.rounds, pause: b.pause}
+	return []measurement{
+		handOverOf("election hand-over, 2 candidates", limit(1.10), electionOf(2)),
+		handOverOf("election hand-over, 10 candidates", limit(1.10), electionOf(10)),
+		{[]*row{medium, watches}, func(ctx context.Context) error {
+			return b.measureHandOvers(ctx, medium, watches, electionOf(mediumQueue))
+		}},
+		handOverOf(fmt.Sprintf("election hand-over, %d candidates", b.candidates), limit(1.15), large),
+		handOverOf("election take-over, 2 candidates", limit(1.15), takeOverOf(2)),
+		handOverOf(fmt.Sprintf("election take-over, %d candidates", mediumQueue), limit(1.15), takeOverOf(mediumQueue)),
+		handOverOf(fmt.Sprintf("mutex hand-over, %d waiting", mediumQueue), limit(1.15), lockQueue),
+	}
 }
 
-// addWatches adds the row of the watches that the server held for a line.
-func (b *bench) addWatches(watches map[string]float64, size int) {
-	r := newRow(fmt.Sprintf("watches a candidate, %d in line", size), "", goalWatches)
-	for name, value := range watches {
-		if name != floorName {
-			r.Values[name] = []float64{value}
+func (b *bench) successionMeasurements() []measurement {
+	const successions = 100 // in a row, per round
+	rounds := max(2, b.rounds/8)
+	large := func(when string, joining bool) measurement {
+		r := newRow(fmt.Sprintf("immediate resignations, %d candidates, %s", b.candidates, when), unitMillis, limit(1.5))
+		return measurement{[]*row{r}, func(ctx context.Context) error {
+			return b.measureSuccessions(ctx, r, b.candidates, min(successions, b.candidates/2), rounds, joining)
+		}}
+	}
+	draining := newRow(fmt.Sprintf("immediate resignations, draining %d candidates", mediumQueue), unitMillis, limit(1.15))
+	counted := func(when string, pause time.Duration) measurement {
+		requests := newRow("requests per succession, "+when, unitNumber, limit(3))
+		watches := newRow("watches fired per succession, "+when, unitNumber, limit(2))
+		return measurement{[]*row{requests, watches}, func(ctx context.Context) error {
+			return b.measureRequests(ctx, requests, watches, mediumQueue, min(3, rounds), pause)
+		}}
+	}
+	idle := []*row{
+		newRow("transactions per minute, idle leader", unitPerMinute, limit(60)),
+		newRow("transactions per minute, idle second candidate", unitPerMinute, limit(0)),
+		newRow("transactions per minute, idle third candidate", unitPerMinute, limit(0)),
+	}
+	return []measurement{
+		large("others join", true),
+		large("no joins", false),
+		{[]*row{draining}, func(ctx context.Context) error { return b.measureDraining(ctx, draining, mediumQueue, rounds) }},
+		counted("immediate resignations", 0),
+		counted("resignations after 10 ms", 10*time.Millisecond),
+		{idle, func(ctx context.Context) error { return b.measureIdle(ctx, idle) }},
+	}
+}
+
+func (b *bench) lockMeasurements() []measurement {
+	var all []measurement
+	for _, contenders := range []struct {
+		n    int
+		name string
+		goal goal
+	}{
+		{1, "1 contender", limit(1.15)},
+		{8, "8 contenders", limit(0.85)},
+		{64, "64 contenders", limit(0.85)},
+	} {
+		rows := contentionRows{
+			rate:     newRow("locks per second, "+contenders.name, unitRate, contenders.goal),
+			handOver: newRow("hand-over of a contended lock, "+contenders.name, unitMillis, beatPeers),
+			cpu:      newRow("processor time per lock, client and server, "+contenders.name, unitMillis, goal{}),
+			client:   newRow("processor time per lock, client, "+contenders.name, unitMillis, goal{}),
+			server:   newRow("processor time per lock, server, "+contenders.name, unitMillis, goal{}),
+		}
+		printed := []*row{rows.rate, rows.handOver, rows.cpu, rows.client, rows.server}
+		if contenders.n == 1 {
+			printed = slices.Delete(printed, 1, 2) // a single contender does not hand over
+		}
+		all = append(all, measurement{printed, func(ctx context.Context) error {
+			return b.measureContention(ctx, rows, contenders.n)
+		}})
+	}
+	return all
+}
+
+func (b *bench) operationMeasurements() []measurement {
+	var all []measurement
+	for _, clients := range []struct {
+		n    int
+		name string
+	}{{1, "1 client"}, {8, "8 clients"}} {
+		for _, o := range []struct {
+			operation operation
+			name      string
+		}{{operationAdd, "counter, additions per second, "}, {operationQueue, "queue, items per second, "}} {
+			r := newRow(o.name+clients.name, unitRate, beatPeers)
+			all = append(all, measurement{[]*row{r}, func(ctx context.Context) error {
+				return b.measureOperations(ctx, r, o.operation, clients.n)
+			}})
 		}
 	}
-	b.rows = append(b.rows, r)
+	return all
 }
 
-// footprints measures what candidates at rest cost, each contestant in a
-// process of its own.
-func (b *bench) footprints(ctx context.Context) error {
-	suffix := fmt.Sprintf(" a candidate, %d in line", b.candidates)
-	rows := []*row{
-		newRow("goroutines"+suffix, "", goalGoroutines),
-		newRow("live heap"+suffix, unitKiB, goalHeapKiB),
-		newRow("stacks"+suffix, unitKiB, 0),
-		newRow("resident memory"+suffix, unitKiB, goalRSSKiB),
-		newRow("resident before memory is given back"+suffix, unitKiB, 0),
+func (b *bench) cacheMeasurements() []measurement {
+	fills := newRow(fmt.Sprintf("cache, filling with %d znodes", cachedNumber), unitMillis, beatPeers)
+	updates := newRow("cache, from a write to the event", unitMillis, beatPeers)
+	return []measurement{
+		{[]*row{fills}, func(ctx context.Context) error { return b.measureCacheFills(ctx, fills) }},
+		{[]*row{updates}, func(ctx context.Context) error { return b.measureCacheUpdates(ctx, updates) }},
 	}
-	if !b.only.MatchString("memory and goroutines") {
-		return nil
+}
+
+func (b *bench) footprintMeasurements() []measurement {
+	suffix := fmt.Sprintf(" per candidate, %d candidates", b.candidates)
+	rows := footprintRows{
+		goroutines: newRow("goroutines"+suffix, unitNumber, limit(1)),
+		heap:       newRow("memory, live heap"+suffix, unitKiB, limit(3)),
+		stacks:     newRow("memory, stacks"+suffix, unitKiB, goal{}),
+		resident:   newRow("memory, resident"+suffix, unitKiB, limit(10)),
+		peak:       newRow("memory, resident before it is returned"+suffix, unitKiB, goal{}),
 	}
-	fmt.Fprintln(os.Stderr, "memory and goroutines ...")
-	for _, c := range b.contestants[1:] {
-		if _, other := c.(*peer); other {
-			for _, r := range rows {
-				r.Missing[c.name()] = "not measured in other languages"
-			}
+	return []measurement{{
+		[]*row{rows.goroutines, rows.heap, rows.stacks, rows.resident, rows.peak},
+		func(ctx context.Context) error { return b.measureFootprints(ctx, rows) },
+	}}
+}
+
+// selected returns the rows of the measurement whose names match the flag -only.
+func (b *bench) selected(m measurement) []*row {
+	var selected []*row
+	for _, r := range m.rows {
+		if b.only.MatchString(r.Name) {
+			selected = append(selected, r)
+		}
+	}
+	return selected
+}
+
+// measureAll performs the measurements that have selected rows, and adds these rows to the results.
+func (b *bench) measureAll(ctx context.Context) error {
+	for _, m := range b.measurements() {
+		rows := b.selected(m)
+		if len(rows) == 0 {
 			continue
 		}
-		f, err := measureFootprint(ctx, c.name(), b.control.addr, b.candidates)
-		if ctx.Err() != nil {
-			return ctx.Err()
+		at := time.Now()
+		fmt.Fprintf(os.Stderr, "%s ...", rows[0].Name)
+		err := m.measure(ctx)
+		fmt.Fprintf(os.Stderr, " %.0f s\n", time.Since(at).Seconds())
+		if err == nil {
+			err = ctx.Err()
 		}
-		for i, value := range []float64{f.Goroutines, f.HeapKiB, f.StackKiB, f.ResidentKiB, f.PeakKiB} {
-			if err != nil {
-				rows[i].Missing[c.name()] = fmt.Sprintf("failed: %v", err)
-				continue
-			}
-			rows[i].Values[c.name()] = []float64{value}
+		if err != nil {
+			return err
+		}
+		b.results = append(b.results, rows...)
+	}
+	return nil
+}
+
+// printNames prints the names and the goals of the selected rows.
+func (b *bench) printNames() {
+	for _, m := range b.measurements() {
+		for _, r := range b.selected(m) {
+			fmt.Printf("%-70s %s\n", r.Name, r.verdict())
 		}
 	}
-	b.rows = append(b.rows, rows...)
-	return nil
 }

@@ -13,28 +13,36 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// control is the harness's own view of the server.
-type control struct {
+// server is the benchmark's access to the ZooKeeper server, in a separate session.
+type server struct {
 	addr string
+	pid  int // 0 if the server does not run as a child process
 	conn *zk.Conn
 }
 
-func newControl(addr string) (*control, error) {
-	conn, err := dial(addr)
+// serverClass is the main class of the server.
+const serverClass = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+func connectServer(addr string) (*server, error) {
+	conn, err := dial(addr, sessionTimeout)
 	if err != nil {
 		return nil, err
 	}
-	return &control{addr: addr, conn: conn}, nil
+	pid, err := findChild(serverClass)
+	if err != nil {
+		pid = 0
+	}
+	return &server{addr: addr, pid: pid, conn: conn}, nil
 }
 
-func (c *control) close() { c.conn.Close() }
+func (s *server) close() { s.conn.Close() }
 
-// newDir makes an empty node for a line.
-func (c *control) newDir() (string, error) {
-	return c.conn.Create("/bench-", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
+// newDir creates an empty znode for a queue.
+func (s *server) newDir() (string, error) {
+	return s.conn.Create("/bench-", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
 }
 
-// poll repeats a check until it says that it is done.
+// poll calls done until it returns true or an error.
 func poll(ctx context.Context, what string, limit, interval time.Duration, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -52,11 +60,11 @@ func poll(ctx context.Context, what string, limit, interval time.Duration, done 
 	}
 }
 
-// waitCount waits until n candidates have znodes at dir.
-func (c *control) waitCount(ctx context.Context, dir string, n int) error {
+// waitChildren waits until dir has n children.
+func (s *server) waitChildren(ctx context.Context, dir string, n int) error {
 	count := 0
 	err := poll(ctx, "waiting for candidates", time.Minute, 2*time.Millisecond, func() (bool, error) {
-		_, stat, err := c.conn.Exists(dir)
+		_, stat, err := s.conn.Exists(dir)
 		if err != nil {
 			return false, err
 		}
@@ -69,62 +77,61 @@ func (c *control) waitCount(ctx context.Context, dir string, n int) error {
 	return nil
 }
 
-// waitWatches waits until the server holds at least n watches.
-func (c *control) waitWatches(ctx context.Context, n int) error {
+// waitWatches waits until the server has at least n watches.
+func (s *server) waitWatches(ctx context.Context, n int) error {
 	return poll(ctx, "waiting for watches", 2*time.Minute, 20*time.Millisecond, func() (bool, error) {
-		count, err := c.watches()
+		count, err := s.watches()
 		return count >= n, err
 	})
 }
 
-// settledWatches waits until the number of watches has not changed for a
-// while, and returns it.
-func (c *control) settledWatches(ctx context.Context) (count int, err error) {
-	const calm = 3
+// settledWatches waits until the number of watches has been constant for a while, and returns it.
+func (s *server) settledWatches(ctx context.Context) (count int, err error) {
+	const required = 3
 	count, same := -1, 0
-	err = poll(ctx, "waiting for the watches to settle", time.Minute, 60*time.Millisecond, func() (bool, error) {
-		n, err := c.watches()
+	err = poll(ctx, "waiting for a constant number of watches", time.Minute, 60*time.Millisecond, func() (bool, error) {
+		n, err := s.watches()
 		if n == count {
 			same++
 		} else {
 			count, same = n, 0
 		}
-		return same == calm, err
+		return same == required, err
 	})
 	return count, err
 }
 
 var watchCount = regexp.MustCompile(`zk_watch_count\s+(\d+)`)
 
-// watches is how many watches the server holds, of every kind; "mntr" tells
-// only of those on data.
-func (c *control) watches() (int, error) {
-	answer, err := fourLetter(c.addr, "mntr")
+// watches returns the number of data watches that the server has; "mntr" does not count watches of
+// children.
+func (s *server) watches() (int, error) {
+	response, err := fourLetterWord(s.addr, "mntr")
 	if err != nil {
 		return 0, err
 	}
-	match := watchCount.FindStringSubmatch(answer)
+	match := watchCount.FindStringSubmatch(response)
 	if match == nil {
-		return 0, errors.New("mntr: the server does not tell how many watches it holds")
+		return 0, errors.New("mntr: the response has no number of watches")
 	}
 	return strconv.Atoi(match[1])
 }
 
 var serverVersion = regexp.MustCompile(`Zookeeper version: ([\d.]+)`)
 
-func (c *control) version() (string, error) {
-	answer, err := fourLetter(c.addr, "srvr")
+func (s *server) version() (string, error) {
+	response, err := fourLetterWord(s.addr, "srvr")
 	if err != nil {
 		return "", err
 	}
-	match := serverVersion.FindStringSubmatch(answer)
+	match := serverVersion.FindStringSubmatch(response)
 	if match == nil {
-		return "", errors.New("srvr: the server does not tell its version")
+		return "", errors.New("srvr: the response has no version")
 	}
 	return match[1], nil
 }
 
-func fourLetter(addr, command string) (string, error) {
+func fourLetterWord(addr, word string) (string, error) {
 	const limit = 10 * time.Second
 	conn, err := net.DialTimeout("tcp", addr, limit)
 	if err != nil {
@@ -134,9 +141,9 @@ func fourLetter(addr, command string) (string, error) {
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return "", err
 	}
-	if _, err := io.WriteString(conn, command); err != nil {
+	if _, err := io.WriteString(conn, word); err != nil {
 		return "", err
 	}
-	answer, err := io.ReadAll(conn)
-	return string(answer), err
+	response, err := io.ReadAll(conn)
+	return string(response), err
 }
