@@ -56,7 +56,8 @@
 // Caches: kazoo's TreeCache and Curator's CuratorCache. Curator uses persistent watches, which the
 // client library of this library lacks. The floor lists and reads all znodes, 64 at a time.
 //
-// Memory and goroutines per candidate are measured in a separate process for each contestant in Go.
+// Memory and goroutines per candidate are measured in a separate process for each contestant in Go,
+// while the candidates wait. There the floor joins without listings, whose garbage remains resident.
 //
 // # Contestants in other languages
 //

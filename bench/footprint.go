@@ -14,6 +14,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection"
 )
 
 // footprint is the memory of a process per idle candidate.
@@ -111,10 +115,8 @@ func printFootprint(ctx context.Context, name, addr string, n int, profile strin
 	if err != nil {
 		return err
 	}
-	for candidate := range n {
-		if err := joinIdle(c, candidate, dir); err != nil {
-			return err
-		}
+	if err := joinIdle(c, n, dir); err != nil {
+		return err
 	}
 	if err := s.waitWatches(ctx, watches+n-1); err != nil {
 		return err
@@ -137,19 +139,42 @@ func printFootprint(ctx context.Context, name, addr string, n int, profile strin
 	return writeHeapProfile(profile)
 }
 
-// joinIdle lets a candidate join as in a program that does not observe it: the candidate of this
-// library has only the goroutine of ElectLeader.
-func joinIdle(c *local, candidate int, dir string) error {
-	session := candidate % sharedSessions
-	if c.name() != libraryName {
-		c.join(election, candidate, session, dir)
-		return nil
+// joinIdle adds n candidates. Those of this library have only the goroutine of ElectLeader, as in a
+// program that does not observe them.
+func joinIdle(c *local, n int, dir string) error {
+	predecessor := ""
+	for candidate := range n {
+		session := candidate % sharedSessions
+		var err error
+		switch c.name() {
+		case floorName:
+			predecessor, err = joinIdleFloor(c.conn(session), dir, predecessor)
+		case libraryName:
+			var e *leaderelection.Election
+			if e, err = newLibraryElection(c.conn(session), dir, sessionTimeout); err == nil {
+				go e.ElectLeader()
+			}
+		default:
+			c.join(election, candidate, session, dir)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	e, err := newLibraryElection(c.conn(session), dir, sessionTimeout)
-	if err == nil {
-		go e.ElectLeader()
+	return nil
+}
+
+// joinIdleFloor adds a candidate of the floor and returns its znode. The candidate is a goroutine that
+// waits for the watch on its predecessor. It does not list the queue, because the garbage of listings
+// increases the resident memory.
+func joinIdleFloor(conn *zk.Conn, dir, predecessor string) (string, error) {
+	znode, err := conn.Create(dir+"/"+floorPrefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	if err != nil || predecessor == "" {
+		return znode, err
 	}
-	return err
+	_, _, watch, err := conn.GetW(predecessor)
+	go func() { <-watch }()
+	return znode, err
 }
 
 // usage is the number of goroutines and the memory of the process in KiB.
