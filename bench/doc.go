@@ -10,7 +10,8 @@
 // in random order. After each turn there is a pause, in which new candidates join and in which this
 // library determines which candidate is next. The table contains medians over the rounds, with the
 // quartiles in parentheses, and the goals of this library. The flag -json writes all values. On two
-// cores, differences of less than 15 % are noise; use more rounds.
+// cores, differences of less than 15 % are noise; use more rounds. Other programs increase the times of
+// some rounds: on a busy machine, -quantile 0.1 compares the fastest tenth of the rounds.
 //
 // # The floor
 //

@@ -8,8 +8,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// idleTimeout is the session timeout of the contestants whose idle connections are measured. It is
-// the default of many ZooKeeper clients.
+// idleTimeout is the session timeout of the contestants whose idle connections are measured.
 const idleTimeout = 4 * time.Second
 
 // measureIdle counts the transactions per minute of an election in which nothing happens. Each of

@@ -23,6 +23,7 @@ type settings struct {
 	list       bool
 	json       string
 	limit      time.Duration
+	quantile   float64
 
 	warmJoins        int
 	pause, longPause time.Duration // after each turn
@@ -44,6 +45,7 @@ func parseFlags() (settings, error) {
 	only := flag.String("only", "", "measure only rows whose name matches this `pattern`")
 	flag.BoolVar(&s.list, "list", false, "print the names of the rows and their goals instead of measuring")
 	flag.StringVar(&s.json, "json", "", "write every value to this `file`")
+	flag.Float64Var(&s.quantile, "quantile", 0.5, "compare this `quantile` of the values, from the best to the worst; 0.1 is less affected by other programs on the machine than the median")
 	flag.DurationVar(&s.limit, "limit", 40*time.Minute, "maximum `duration` of the run")
 	quick := flag.Bool("quick", false, "a run of two minutes that shows that everything works; its figures mean little")
 	flag.StringVar(&s.footprint, "footprint", "", "measure only the memory of this process per candidate of the `contestant`, with the server at -addr")
@@ -59,6 +61,9 @@ func parseFlags() (settings, error) {
 	}
 	if s.rounds < 1 || s.candidates < 4 {
 		return s, errors.New("-rounds must be 1 or more, and -candidates 4 or more")
+	}
+	if s.quantile < 0 || s.quantile > 1 {
+		return s, errors.New("-quantile must be from 0 to 1")
 	}
 	var err error
 	s.only, err = regexp.Compile(*only)

@@ -36,14 +36,18 @@ func (r *report) print(w io.Writer, s settings) {
 		fmt.Fprintln(table, strings.Join(append(cells, row.verdict()), "\t"))
 	}
 	table.Flush()
+	statistic := "median"
+	if s.quantile != 0.5 {
+		statistic = fmt.Sprintf("%g-quantile", s.quantile)
+	}
 	fmt.Fprintf(w, `
-Rows in ms: the floor's median is the unit of the other contestants. Rows in /s: the
-same, and more is better. Other rows: the values. Parentheses contain the quartiles. The
-package comment of bench (go doc) describes the rows and the floor. All contestants took
-turns in random order within each round, with a pause of %v after each turn, %v
-after turns with more than %d candidates. Differences of less than 15 %% are noise on two
-cores; processor times vary less.
-`, s.pause, s.longPause, mediumQueue)
+Each cell contains the %s of the rounds, and in parentheses the quartiles. In rows
+in ms and /s, the result of the floor is the unit of the other contestants; of rates, more
+is better. The package comment of bench (go doc) describes the rows and the floor. All
+contestants took turns in random order within each round, with a pause of %v after each
+turn, %v after turns with more than %d candidates. Differences of less than 15 %% are
+noise on two cores; processor times vary less.
+`, statistic, s.pause, s.longPause, mediumQueue)
 	for _, row := range r.Rows {
 		for _, name := range r.Contestants {
 			if details := row.Details[name]; details != "" {

@@ -12,7 +12,7 @@ import (
 type unit string
 
 const (
-	// Times and rates are printed relative to the floor's median.
+	// Times and rates are printed relative to the floor.
 	unitMillis unit = "ms"
 	unitRate   unit = "/s" // the only unit of which more is better
 
@@ -33,6 +33,9 @@ type row struct {
 	Missing map[string]string `json:"missing,omitempty"`
 	// Details contains additional text about the values of a contestant.
 	Details map[string]string `json:"details,omitempty"`
+
+	// quantile selects the value that is compared, from the best values to the worst.
+	quantile float64
 }
 
 // goal is the limit that this library must not miss. The zero value means that the row has no goal.
@@ -41,7 +44,7 @@ type goal struct {
 	// printed.
 	Limit float64 `json:"limit"`
 	Set   bool    `json:"set,omitempty"`
-	// BeatPeers requires a better median than that of every other library, instead of a limit.
+	// BeatPeers requires a better result than that of every other library, instead of a limit.
 	BeatPeers bool `json:"beat_peers,omitempty"`
 }
 
@@ -50,7 +53,10 @@ func limit(value float64) goal { return goal{Limit: value, Set: true} }
 var beatPeers = goal{BeatPeers: true}
 
 func newRow(name string, u unit, g goal) *row {
-	return &row{Name: name, Unit: u, Goal: g, Values: map[string][]float64{}, Missing: map[string]string{}, Details: map[string]string{}}
+	return &row{
+		Name: name, Unit: u, Goal: g, quantile: 0.5,
+		Values: map[string][]float64{}, Missing: map[string]string{}, Details: map[string]string{},
+	}
 }
 
 // isRelative reports whether the values are printed relative to the floor.
@@ -65,26 +71,34 @@ func (r *row) rounds() int {
 	return n
 }
 
+// compared returns the value of values that is compared: by default the median.
+func (r *row) compared(values []float64) float64 {
+	if r.Unit == unitRate {
+		return benchmark.Quantile(values, 1-r.quantile)
+	}
+	return benchmark.Quantile(values, r.quantile)
+}
+
 // base returns the divisor of the values.
 func (r *row) base() float64 {
 	if r.isRelative() {
-		return benchmark.Median(r.Values[floorName])
+		return r.compared(r.Values[floorName])
 	}
 	return 1
 }
 
-// median returns the median as it is printed. It returns false if there are no values.
-func (r *row) median(contestant string) (value float64, ok bool) {
+// result returns the value of a contestant as it is printed. It returns false if there are no values.
+func (r *row) result(contestant string) (value float64, ok bool) {
 	values := r.Values[contestant]
 	if len(values) == 0 || r.isRelative() && len(r.Values[floorName]) == 0 {
 		return 0, false
 	}
-	return benchmark.Median(values) / r.base(), true
+	return r.compared(values) / r.base(), true
 }
 
-// cell returns the text in the column of a contestant: the median and the quartiles.
+// cell returns the text in the column of a contestant: the result and the quartiles.
 func (r *row) cell(contestant string) string {
-	if _, ok := r.median(contestant); !ok {
+	if _, ok := r.result(contestant); !ok {
 		return "–"
 	}
 	values, format, base := r.Values[contestant], "%.2f", r.base()
@@ -103,12 +117,13 @@ func (r *row) cell(contestant string) string {
 	if len(values) == 1 {
 		return fmt.Sprintf(format, scaled[0])
 	}
-	return benchmark.Spread(format, scaled)
+	return fmt.Sprintf(format+" ("+format+"–"+format+")",
+		r.compared(scaled), benchmark.Quantile(scaled, 0.25), benchmark.Quantile(scaled, 0.75))
 }
 
-// verdict compares the median of this library with the goal, with the precision of the table.
+// verdict compares the result of this library with the goal, with the precision of the table.
 func (r *row) verdict() string {
-	value, ok := r.median(libraryName)
+	value, ok := r.result(libraryName)
 	switch {
 	case r.Goal.BeatPeers && !ok:
 		return "best"
@@ -136,12 +151,12 @@ func (r *row) verdict() string {
 	}
 }
 
-// compareWithPeers names the libraries that are better than this library, which has the given median.
+// compareWithPeers names the libraries that are better than this library, which has the given result.
 func (r *row) compareWithPeers(value float64) string {
 	var better []string
 	peers := 0
 	for name := range r.Values {
-		other, ok := r.median(name)
+		other, ok := r.result(name)
 		if !ok || name == floorName || name == libraryName {
 			continue
 		}

@@ -17,7 +17,7 @@ func newTestRow(u unit, g goal, values map[string][]float64) *row {
 }
 
 // TestRow_PrintsMultiplesOfTheFloor fails if values are divided by the floor although their unit is
-// absolute, or if the floor is not printed in its unit.
+// absolute, if the floor is not printed in its unit, or if a quantile counts from the worst value.
 func TestRow_PrintsMultiplesOfTheFloor(t *testing.T) {
 	values := map[string][]float64{floorName: {1, 2, 3}, libraryName: {3, 2, 4}}
 	r := newTestRow(unitMillis, goal{}, values)
@@ -25,6 +25,13 @@ func TestRow_PrintsMultiplesOfTheFloor(t *testing.T) {
 	require.Equal(t, "1.50 (1.25–1.75)", r.cell(libraryName))
 	require.Equal(t, "–", r.cell(zkLockName))
 	require.Equal(t, 3, r.rounds())
+
+	r.quantile = 0
+	require.Equal(t, "1.00 (1.50–2.50)", r.cell(floorName))
+	require.Equal(t, "2.00 (2.50–3.50)", r.cell(libraryName), "multiples of the best value of the floor")
+	rates := newTestRow(unitRate, goal{}, values)
+	rates.quantile = 0
+	require.Equal(t, "1.33 (0.83–1.17)", rates.cell(libraryName), "the best rate is the highest")
 
 	require.Equal(t, "2 (2–2)", newTestRow(unitRate, goal{}, values).cell(floorName))
 	require.Equal(t, "3.0 (2.5–3.5)", newTestRow(unitKiB, goal{}, values).cell(libraryName))

@@ -212,6 +212,9 @@ func (b *bench) measureAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		for _, r := range rows {
+			r.quantile = b.quantile
+		}
 		b.results = append(b.results, rows...)
 	}
 	return nil

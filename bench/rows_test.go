@@ -24,7 +24,7 @@ func newTestBench(t *testing.T, only string) *bench {
 	t.Cleanup(func() { require.NoError(t, closeContestants(contestants)) })
 	return &bench{
 		settings: settings{
-			rounds: 1, candidates: 24, only: regexp.MustCompile(only), warmJoins: 1, warmPeriods: 1,
+			rounds: 1, quantile: 0.5, candidates: 24, only: regexp.MustCompile(only), warmJoins: 1, warmPeriods: 1,
 			period: benchmark.Period{Warmup: 10 * time.Millisecond, Length: 100 * time.Millisecond}, idle: idleTimeout,
 		},
 		server: s, dir: t.TempDir(), contestants: contestants, random: rand.New(rand.NewPCG(1, 2)),
