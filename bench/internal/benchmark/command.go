@@ -1,5 +1,6 @@
-// Package command runs a benchmark as a command.
-package command
+// Package benchmark contains the parts that the benchmark programs share: running as a command,
+// the description of the environment, and statistics.
+package benchmark
 
 import (
 	"context"
@@ -11,21 +12,22 @@ import (
 	"time"
 )
 
-// Main calls run, whose context is done after limit, or when the command is interrupted. It prints
-// an error after the command's name and exits with 1, or with 2 if invalid is an error, that of
-// the command's arguments. Otherwise it returns.
+// Main calls run with a context that is done after limit, or when the process receives an
+// interrupt or SIGTERM. If run fails, Main prints the error after the command's name and exits with
+// 1. If invalid, the error of parsing the command's arguments, is not nil, it exits with 2 instead
+// of calling run. Otherwise it returns.
 func Main(name string, invalid error, limit time.Duration, run func(context.Context) error) {
 	if invalid != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, invalid)
 		os.Exit(2)
 	}
-	if err := interruptible(limit, run); err != nil {
+	if err := runWithLimit(limit, run); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)
 	}
 }
 
-func interruptible(limit time.Duration, run func(context.Context) error) error {
+func runWithLimit(limit time.Duration, run func(context.Context) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %v (-limit)", limit))
