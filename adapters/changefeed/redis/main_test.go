@@ -5,6 +5,7 @@ package redis_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -47,6 +48,49 @@ func newClient(t testing.TB, addr string, change func(*driver.Options)) *driver.
 	return client
 }
 
+func newProxy(t testing.TB, target string) *dbserver.Proxy {
+	t.Helper()
+	p, err := dbserver.NewProxy(target)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// startServer starts a server of the test's own.
+func startServer(t testing.TB, args ...string) *dbserver.Server {
+	t.Helper()
+	shared.Get(t) // Redis is installed
+	server, err := dbserver.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, args...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	return server
+}
+
+// startCluster starts a Redis Cluster of one server.
+func startCluster(t testing.TB) *dbserver.Server {
+	t.Helper()
+	server := startServer(t, "--cluster-enabled", "yes")
+	admin := newClient(t, server.Addr(), nil)
+	require.NoError(t, admin.ClusterAddSlotsRange(bounded(t), 0, 16383).Err())
+	require.Eventually(t, func() bool {
+		info, err := admin.ClusterInfo(bounded(t)).Result()
+		return err == nil && strings.Contains(info, "cluster_state:ok")
+	}, patience, 10*time.Millisecond)
+	return server
+}
+
+// startReplica starts a replica of a server, and waits until that counts it.
+func startReplica(t testing.TB, server *dbserver.Server) *dbserver.Server {
+	t.Helper()
+	replica := startServer(t, "--replicaof", "127.0.0.1 "+server.Port())
+	admin := newClient(t, server.Addr(), nil)
+	require.Eventually(t, func() bool {
+		role, err := admin.Do(bounded(t), "ROLE").Slice()
+		return err == nil && len(role[2].([]any)) == 1
+	}, patience, 10*time.Millisecond)
+	return replica
+}
+
 func newStore(t testing.TB, client driver.UniversalClient, key string, opts ...redis.Option) *redis.Store {
 	t.Helper()
 	s, err := redis.New(client, key, opts...)
@@ -82,43 +126,77 @@ func backendOn(at func(testing.TB) *dbserver.Server, change func(*driver.Options
 	}
 }
 
-func TestStore(t *testing.T) { storetest.Run(t, backendOn(shared.Get, nil)) }
+// blank is a record that a candidate holds, so that what follows are heartbeats.
+var blank = changefeed.Record{Epoch: "epoch", Leader: strings.Repeat("p", 3000), Session: "p's", Term: 1, Seq: 1, TTL: time.Second}
 
-// TestElections plays two cases at a time, and so the one that kills its server has one
-// of its own.
-func TestElections(t *testing.T) {
-	own := func(t testing.TB) *dbserver.Server {
-		shared.Get(t) // it is installed
-		server, err := dbserver.Redis()
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, server.Close()) })
-		return server
-	}
-	for _, c := range storetest.ElectionCases() {
-		at := shared.Get
-		if c.Name == "ServerRestart" {
-			at = own
+// created is a store with a record.
+func created(t testing.TB, client driver.UniversalClient, key string, opts ...redis.Option) (*redis.Store, changefeed.Record) {
+	t.Helper()
+	s := newStore(t, client, key, opts...)
+	require.NoError(t, s.Start(bounded(t)))
+	require.NoError(t, s.Create(bounded(t), blank))
+	r, err := s.Read(bounded(t))
+	require.NoError(t, err)
+	return s, r
+}
+
+func beat(t testing.TB, s *redis.Store, prev changefeed.Record) changefeed.Record {
+	t.Helper()
+	next := prev
+	next.Seq++
+	r, err := s.Heartbeat(bounded(t), prev, next)
+	require.NoError(t, err)
+	return r
+}
+
+func subscribe(t testing.TB, s *redis.Store) changefeed.Feed {
+	t.Helper()
+	f, err := s.Subscribe(bounded(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f
+}
+
+// tells waits until the feed tells of a version.
+func tells(t testing.TB, f changefeed.Feed, what, version string) {
+	t.Helper()
+	ctx := bounded(t)
+	for {
+		e, err := f.Next(ctx)
+		require.NoError(t, err, what)
+		if e.Record.Version == version {
+			return
 		}
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			c.Run(t, backendOn(at, nil))
-		})
 	}
 }
 
-// TestStoreElsewise: clients of other kinds make no difference.
-func TestStoreElsewise(t *testing.T) {
-	for name, change := range map[string]func(*driver.Options){
-		"Protocol2":      func(o *driver.Options) { o.Protocol = 2 },
-		"OtherDatabase":  func(o *driver.Options) { o.DB = 3 },
-		"ContextTimeout": func(o *driver.Options) { o.ContextTimeoutEnabled = true },
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, c := range storetest.Cases() {
-				if c.Name != "Restart" && c.Name != "FeedDeletedRecord" {
-					t.Run(c.Name, func(t *testing.T) { c.Run(t, backendOn(shared.Get, change)) })
-				}
-			}
-		})
+// tellsNothing: the feed has nothing to deliver.
+func tellsNothing(t testing.TB, f changefeed.Feed, what string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	e, err := f.Next(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "after a forged message, %s, the feed delivers %+v", what, e)
+}
+
+// calls counts the requests of a client, but for those of its feeds.
+func calls(client *driver.Client) *atomic.Int64 {
+	var n atomic.Int64
+	client.AddHook(hook{&n})
+	return &n
+}
+
+type hook struct{ n *atomic.Int64 }
+
+func (h hook) DialHook(next driver.DialHook) driver.DialHook { return next }
+
+func (h hook) ProcessHook(next driver.ProcessHook) driver.ProcessHook {
+	return func(ctx context.Context, cmd driver.Cmder) error {
+		h.n.Add(1)
+		return next(ctx, cmd)
 	}
+}
+
+func (h hook) ProcessPipelineHook(next driver.ProcessPipelineHook) driver.ProcessPipelineHook {
+	return next
 }

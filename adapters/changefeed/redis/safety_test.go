@@ -3,9 +3,7 @@
 package redis_test
 
 import (
-	"strings"
 	"testing"
-	"time"
 
 	driver "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -16,41 +14,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
-
-// startServer starts a server of the test's own.
-func startServer(t testing.TB, args ...string) *dbserver.Server {
-	t.Helper()
-	shared.Get(t) // Redis is installed
-	server, err := dbserver.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, args...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Close()) })
-	return server
-}
-
-// startCluster starts a Redis Cluster of one server.
-func startCluster(t testing.TB) *dbserver.Server {
-	t.Helper()
-	server := startServer(t, "--cluster-enabled", "yes")
-	admin := newClient(t, server.Addr(), nil)
-	require.NoError(t, admin.ClusterAddSlotsRange(bounded(t), 0, 16383).Err())
-	require.Eventually(t, func() bool {
-		info, err := admin.ClusterInfo(bounded(t)).Result()
-		return err == nil && strings.Contains(info, "cluster_state:ok")
-	}, patience, 10*time.Millisecond)
-	return server
-}
-
-// startReplica starts a replica of a server, and waits until that counts it.
-func startReplica(t testing.TB, server *dbserver.Server) *dbserver.Server {
-	t.Helper()
-	replica := startServer(t, "--replicaof", "127.0.0.1 "+server.Port())
-	admin := newClient(t, server.Addr(), nil)
-	require.Eventually(t, func() bool {
-		role, err := admin.Do(bounded(t), "ROLE").Slice()
-		return err == nil && len(role[2].([]any)) == 1
-	}, patience, 10*time.Millisecond)
-	return replica
-}
 
 // on is a case with a client of one server, which is started once.
 func on(start func(t *testing.T) *dbserver.Server) safetytable.Case {
