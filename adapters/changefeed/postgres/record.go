@@ -54,28 +54,34 @@ func statementsFor(table string) statements {
 	}
 }
 
-// write carries out insert or update, and returns what was written, or false where
-// nothing was, and then whether there is a record.
-func (s *Store) write(ctx context.Context, sql string, prev, next changefeed.Record) (r changefeed.Record, written, exists bool, err error) {
-	next.Version = rand.Text()
-	var at *time.Time
-	var told, made int
-	// Under stricter isolations than the default the server may give up a statement, and
-	// says so: nothing was written, and whether the record was changed is seen next time.
+// Create implements [changefeed.Store].
+func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
+	both, end, err := s.feeds.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := codec.CheckColumns(blank); err != nil {
+		return err
+	}
+	// Often there is a table, and then no right to make one is needed.
 	for range 10 {
-		err = s.pool.QueryRow(ctx, sql,
-			s.key, prev.Version, next.Epoch, next.Leader, next.Session, next.Nominee, int64(next.Term), int64(next.Seq),
-			int64(next.TTL), next.Ended, next.Version, prev.Epoch, codec.EncodeMessage(next), s.name, s.hash(),
-		).Scan(&at, &exists, &told, &made)
-		if c := code(err); c != serializationFailure && c != deadlockDetected {
+		_, _, _, err = s.write(both, s.sql.insert, changefeed.Record{}, blank)
+		if code(err) != undefinedTable {
+			break
+		}
+		if s.existing {
+			return fmt.Errorf("%w: table %s does not exist, and the store is configured not to create it", changefeed.ErrNoRecord, s.name)
+		}
+		_, err = s.pool.Exec(both, s.sql.create)
+		// IF NOT EXISTS does not help those who look at the same time: all but one find
+		// a name taken in the catalogue, when the one has committed.
+		if c := code(err); err != nil && c != duplicateTable && c != duplicateObject && c != uniqueViolation &&
+			c != serializationFailure && c != deadlockDetected {
 			break
 		}
 	}
-	if err != nil || at == nil {
-		return changefeed.Record{}, false, exists, err
-	}
-	next.Time = at.UTC()
-	return next, true, true, nil
+	return s.explain(ctx, "create the record in table "+s.name, err)
 }
 
 // Heartbeat implements [changefeed.Store].
@@ -100,6 +106,30 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	}
 	return changefeed.Record{}, s.explain(ctx, "heartbeat on table "+s.name, err)
+}
+
+// write carries out insert or update, and returns what was written, or false where
+// nothing was, and then whether there is a record.
+func (s *Store) write(ctx context.Context, sql string, prev, next changefeed.Record) (r changefeed.Record, written, exists bool, err error) {
+	next.Version = rand.Text()
+	var at *time.Time
+	var told, made int
+	// Under stricter isolations than the default the server may give up a statement, and
+	// says so: nothing was written, and whether the record was changed is seen next time.
+	for range 10 {
+		err = s.pool.QueryRow(ctx, sql,
+			s.key, prev.Version, next.Epoch, next.Leader, next.Session, next.Nominee, int64(next.Term), int64(next.Seq),
+			int64(next.TTL), next.Ended, next.Version, prev.Epoch, codec.EncodeMessage(next), s.name, s.hash(),
+		).Scan(&at, &exists, &told, &made)
+		if c := code(err); c != serializationFailure && c != deadlockDetected {
+			break
+		}
+	}
+	if err != nil || at == nil {
+		return changefeed.Record{}, false, exists, err
+	}
+	next.Time = at.UTC()
+	return next, true, true, nil
 }
 
 // Read implements [changefeed.Store].
@@ -136,34 +166,4 @@ func (s *Store) read(ctx context.Context, on querier) (changefeed.Record, error)
 	}
 	r.Term, r.Seq, r.TTL, r.Time = uint64(term), uint64(seq), time.Duration(ttl), r.Time.UTC()
 	return r, nil
-}
-
-// Create implements [changefeed.Store].
-func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	if err := codec.CheckColumns(blank); err != nil {
-		return err
-	}
-	// Often there is a table, and then no right to make one is needed.
-	for range 10 {
-		_, _, _, err = s.write(both, s.sql.insert, changefeed.Record{}, blank)
-		if code(err) != undefinedTable {
-			break
-		}
-		if s.existing {
-			return fmt.Errorf("%w: table %s does not exist, and the store is configured not to create it", changefeed.ErrNoRecord, s.name)
-		}
-		_, err = s.pool.Exec(both, s.sql.create)
-		// IF NOT EXISTS does not help those who look at the same time: all but one find
-		// a name taken in the catalogue, when the one has committed.
-		if c := code(err); err != nil && c != duplicateTable && c != duplicateObject && c != uniqueViolation &&
-			c != serializationFailure && c != deadlockDetected {
-			break
-		}
-	}
-	return s.explain(ctx, "create the record in table "+s.name, err)
 }

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
@@ -54,36 +53,4 @@ func standbysSQL(version int) string {
 			(SELECT count(*) FROM connected) + (SELECT count(*) FROM absent),
 			(SELECT count(*) FROM connected WHERE state = 'async'),
 			(SELECT coalesce(string_agg(name || ' (' || state || ')', ', ' ORDER BY name), '') FROM connected)`
-}
-
-// unsafeStandbys returns the reason for which a standby can lack acknowledged writes. It is
-// empty if there is no standby, or if each commit waits for all standbys. It is not enough
-// that a standby is called synchronous: in a quorum, and among the candidates of FIRST, a
-// commit waits for some of them, and any of them can be promoted.
-func unsafeStandbys(setting string, standbys, behind int) string {
-	const all = "name each standby there, once, and wait for all of them, as in FIRST 2 (a, b)"
-	if strings.TrimSpace(setting) == "" {
-		if standbys == 0 {
-			return ""
-		}
-		return fmt.Sprintf("commits wait for none of %d standbys or replication slots; %s", standbys, all)
-	}
-	wait, names, err := parseStandbyNames(setting)
-	distinct := map[string]bool{}
-	for _, name := range names {
-		distinct[name] = true
-	}
-	switch {
-	case err != nil:
-		return fmt.Sprintf("the setting is not understood (%v); %s", err, all)
-	case distinct["*"]:
-		return "* stands for any standby; " + all
-	case wait < len(distinct):
-		return fmt.Sprintf("a commit waits for %d of %d standbys; %s", wait, len(distinct), all)
-	case standbys > wait:
-		return fmt.Sprintf("a commit waits for %d standbys, and there are %d standbys or replication slots; %s", wait, standbys, all)
-	case behind > 0:
-		return fmt.Sprintf("%d of the connected standbys are not named; %s", behind, all)
-	}
-	return ""
 }

@@ -3,15 +3,11 @@
 package postgres_test
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -21,48 +17,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
-
-// replicated is a server with fsync and two standbys, a and b, that are not synchronous
-// yet.
-type replicated struct {
-	primary, a, b *dbserver.Server
-	pool          *pgxpool.Pool
-}
-
-func startServer(t testing.TB, settings ...string) *dbserver.Server {
-	t.Helper()
-	shared.Get(t) // it is installed
-	server, err := dbserver.Postgres(settings...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Close()) })
-	return server
-}
-
-func startReplicated(t testing.TB) *replicated {
-	t.Helper()
-	r := &replicated{primary: startServer(t, "fsync=on")}
-	for _, name := range []string{"b", "a"} {
-		standby, err := dbserver.PostgresStandby(r.primary, name)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, standby.Close()) })
-		r.a, r.b = standby, cmp.Or(r.b, standby)
-	}
-	r.pool = newPool(t, r.primary.Addr(), nil)
-	return r
-}
-
-// synchronous sets synchronous_standby_names, and waits until so many standbys have one of
-// the states that the view shows for it.
-func (r *replicated) synchronous(t testing.TB, names string, want int, state string) {
-	t.Helper()
-	sql(t, r.pool, fmt.Sprintf("ALTER SYSTEM SET synchronous_standby_names = '%s'", names))
-	sql(t, r.pool, "SELECT pg_reload_conf()")
-	require.Eventually(t, func() bool {
-		var n int
-		err := r.pool.QueryRow(bounded(t), "SELECT count(*) FROM pg_stat_replication WHERE sync_state = $1 AND state = 'streaming'", state).Scan(&n)
-		return err == nil && n == want
-	}, patience, 10*time.Millisecond, "%d standbys are %s with %q", want, state, names)
-}
 
 // TestSafetyTable compares Start with each row of the documentation's table.
 func TestSafetyTable(t *testing.T) {
@@ -123,21 +77,6 @@ func TestSafetyTable(t *testing.T) {
 	})
 }
 
-// replicate sends a command of the replication protocol, and waits until a view has a row. The
-// answer is not read, so that the command goes on until the test ends.
-func replicate(t *testing.T, pool *pgxpool.Pool, server *dbserver.Server, command, view string) {
-	t.Helper()
-	conn, err := pgconn.Connect(bounded(t), "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable&replication=database")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Conn().Close() })
-	conn.Frontend().SendQuery(&pgproto3.Query{String: command})
-	require.NoError(t, conn.Frontend().Flush())
-	require.Eventually(t, func() bool {
-		var n int
-		return pool.QueryRow(bounded(t), "SELECT count(*) FROM "+view).Scan(&n) == nil && n > 0
-	}, patience, 10*time.Millisecond, view)
-}
-
 // TestStandbysOfTheWeak: the check also finds standbys if the user may not see their states,
 // and finds their slots if they are not connected. Logical slots do not count.
 func TestStandbysOfTheWeak(t *testing.T) {
@@ -174,29 +113,6 @@ func TestStandbysOfTheWeak(t *testing.T) {
 
 	_, err = postgres.New(pool, table, "k", postgres.WithRisk("fire"))
 	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
-}
-
-// TestCommitWaits: the commit of a heartbeat waits for the disks of the server and of its
-// synchronous standbys, whatever the session's setting is. A deferred trigger sees what the
-// setting is at the commit.
-func TestCommitWaits(t *testing.T) {
-	server := shared.Get(t)
-	for value, want := range map[string]string{
-		"off": "on", "local": "on", "remote_write": "on", "on": "on", "remote_apply": "remote_apply",
-	} {
-		pool, table := newPool(t, server.Addr(), setting("synchronous_commit", value)), newTable()
-		s, r := created(t, pool, table)
-		name := fmt.Sprintf("commit_%06d", serial.Add(1))
-		sql(t, pool, fmt.Sprintf(`CREATE TABLE %[1]s (value text);
-			CREATE FUNCTION %[1]s() RETURNS trigger LANGUAGE plpgsql AS
-				$$ BEGIN INSERT INTO %[1]s VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;
-			CREATE CONSTRAINT TRIGGER %[1]s AFTER UPDATE ON %[2]s DEFERRABLE INITIALLY DEFERRED
-				FOR EACH ROW EXECUTE FUNCTION %[1]s()`, name, table.Sanitize()))
-		beat(t, s, r)
-		var got string
-		require.NoError(t, pool.QueryRow(bounded(t), "SELECT value FROM "+name).Scan(&got))
-		require.Equal(t, want, got, value)
-	}
 }
 
 // TestPromotedStandby: after a quorum commit a standby can be promoted that lacks an

@@ -4,9 +4,7 @@ package postgres_test
 
 import (
 	"context"
-	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,36 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 )
-
-// TestArguments: what cannot be used is refused by New.
-func TestArguments(t *testing.T) {
-	pool, err := pgxpool.New(context.Background(), "postgres://nobody@127.0.0.1:1/none")
-	require.NoError(t, err)
-	defer pool.Close()
-	good := pgx.Identifier{"elections"}
-	for name, try := range map[string]func() (*postgres.Store, error){
-		"NilPool":    func() (*postgres.Store, error) { return postgres.New(nil, good, "k") },
-		"NoTable":    func() (*postgres.Store, error) { return postgres.New(pool, nil, "k") },
-		"EmptyTable": func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{""}, "k") },
-		"ThreeParts": func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{"a", "b", "c"}, "k") },
-		"NulInTable": func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{"a\x00b"}, "k") },
-		"LongTable": func() (*postgres.Store, error) {
-			return postgres.New(pool, pgx.Identifier{strings.Repeat("x", 64)}, "k")
-		},
-		"EmptyKey":      func() (*postgres.Store, error) { return postgres.New(pool, good, "") },
-		"NulInKey":      func() (*postgres.Store, error) { return postgres.New(pool, good, "\x00") },
-		"NilOption":     func() (*postgres.Store, error) { return postgres.New(pool, good, "k", nil) },
-		"QuietTooShort": func() (*postgres.Store, error) { return postgres.New(pool, good, "k", postgres.WithQuiet(0)) },
-		"EmptyChannel":  func() (*postgres.Store, error) { return postgres.New(pool, good, "k", postgres.WithChannel("")) },
-	} {
-		_, err := try()
-		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)
-	}
-}
 
 // TestStartRefuses: a store that cannot work says so at Start, and what to do.
 func TestStartRefuses(t *testing.T) {
@@ -120,21 +91,6 @@ func TestExistingTable(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// halfDeaf is a pool in which all connections but the first are to another database, so that
-// no notification passes between them, as with a pooler in transaction mode.
-func halfDeaf(t testing.TB) *pgxpool.Pool {
-	var made atomic.Int64
-	return newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
-		c.MaxConns = 1
-		c.BeforeConnect = func(_ context.Context, conf *pgx.ConnConfig) error {
-			if made.Add(1) > 1 {
-				conf.Database = "template1"
-			}
-			return nil
-		}
-	})
-}
-
 // TestTrapNotificationsDoNotPass: where connections that look alike are not, as behind a
 // pooler in transaction mode, Start says so. Here the second is to another database.
 func TestTrapNotificationsDoNotPass(t *testing.T) {
@@ -153,56 +109,4 @@ func TestUnreachable(t *testing.T) {
 	defer cancel()
 	_, err = subscribe(t, s).Next(ctx)
 	require.Error(t, err)
-}
-
-// TestNoLoginForAWhile: a role that may not log in for a while, when the feed's connection has
-// ended, ends no candidacy. The errors are reported, and the candidate leads again.
-func TestNoLoginForAWhile(t *testing.T) {
-	server := shared.Get(t)
-	operator, table := newPool(t, server.Addr(), nil), newTable()
-	s, _ := created(t, operator, table)
-	require.NoError(t, s.Close())
-	rotated := newRole(t, operator)
-	sql(t, operator, "GRANT ALL ON "+table.Sanitize()+" TO "+rotated)
-	pool := newPool(t, server.Addr(), as(rotated))
-	e, err := changefeed.NewElection(newStore(t, pool, table))
-	require.NoError(t, err)
-	ended, events := make(chan error, 1), e.Events()
-	go func() { ended <- e.ElectLeader() }()
-	defer func() {
-		_ = e.Resign()
-		require.NoError(t, <-ended)
-	}()
-	leads := func(after int64) int64 {
-		limit := bounded(t)
-		for {
-			select {
-			case status := <-e.Status():
-				if l := status.Leadership; l != nil && l.Token() > after {
-					return l.Token()
-				}
-				require.NoError(t, status.Err)
-			case <-limit.Done():
-				require.FailNow(t, "it does not lead")
-			}
-		}
-	}
-	token := leads(0)
-	sql(t, operator, "ALTER ROLE "+rotated+" NOLOGIN")
-	sql(t, operator, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '"+rotated+"'")
-	for refusals, limit := 0, bounded(t); refusals < 3; {
-		select {
-		case n := <-events:
-			if n.Kind == leaderelection.EventWatchFailed && errors.Is(n.Err, changefeed.ErrUnsuitable) {
-				require.ErrorContains(t, n.Err, "not permitted to log in")
-				refusals++
-			}
-		case err := <-ended:
-			require.FailNow(t, "the candidacy has ended", err)
-		case <-limit.Done():
-			require.FailNow(t, "the feed's errors are not reported")
-		}
-	}
-	sql(t, operator, "ALTER ROLE "+rotated+" LOGIN")
-	leads(token)
 }

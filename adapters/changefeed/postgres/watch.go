@@ -13,42 +13,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
-// Change is a notification, as delivered by [Store.Changes].
-type Change struct {
-	Channel string
-	Payload string
-}
-
-// Changes implements [changefeed.Store] with the notifications on the channel named place. If
-// that is empty, it is the channel of [WithChannel] or the table's name. It delivers the
-// notifications that NOTIFY, or a trigger of the program with pg_notify, sends. PostgreSQL
-// does not report other changes. Each is a [Change]. If a reader is more than 1000
-// notifications late, it receives those and then [changefeed.ErrMissed]. Notifications that
-// are sent while the connection is down are lost: after any error, read the current data.
-//
-// Changes opens a separate connection, as feeds do.
-func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
-	channel := cmp.Or(place, s.channel)
-	if err := checkName("channel", channel); err != nil {
-		return nil, err
-	}
-	return s.feeds.Changes(ctx, func(ctx context.Context, report func(any)) error {
-		what := "watch channel " + channel
-		conn, err := s.connect(ctx)
-		if err != nil {
-			return s.explain(ctx, what+": connect", err)
-		}
-		defer s.feeds.Release(func() { hangUp(conn) })
-		if err = listen(ctx, conn, channel); err == nil {
-			report(nil)
-			err = s.receive(ctx, conn, conn.Ping, func(n *pgconn.Notification) {
-				report(Change{Channel: n.Channel, Payload: n.Payload})
-			})
-		}
-		return s.explain(ctx, what, err)
-	})
-}
-
 // Subscribe implements [changefeed.Store].
 func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return s.feeds.Subscribe(ctx)
@@ -97,4 +61,40 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 func (s *Store) number(ctx context.Context, conn *pgx.Conn) (n uint32, err error) {
 	err = conn.QueryRow(ctx, `SELECT coalesce(to_regclass($1::text)::oid::bigint, 0)`, s.name).Scan(&n)
 	return n, err
+}
+
+// Change is a notification, as delivered by [Store.Changes].
+type Change struct {
+	Channel string
+	Payload string
+}
+
+// Changes implements [changefeed.Store] with the notifications on the channel named place. If
+// that is empty, it is the channel of [WithChannel] or the table's name. It delivers the
+// notifications that NOTIFY, or a trigger of the program with pg_notify, sends. PostgreSQL
+// does not report other changes. Each is a [Change]. If a reader is more than 1000
+// notifications late, it receives those and then [changefeed.ErrMissed]. Notifications that
+// are sent while the connection is down are lost: after any error, read the current data.
+//
+// Changes opens a separate connection, as feeds do.
+func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
+	channel := cmp.Or(place, s.channel)
+	if err := checkName("channel", channel); err != nil {
+		return nil, err
+	}
+	return s.feeds.Changes(ctx, func(ctx context.Context, report func(any)) error {
+		what := "watch channel " + channel
+		conn, err := s.connect(ctx)
+		if err != nil {
+			return s.explain(ctx, what+": connect", err)
+		}
+		defer s.feeds.Release(func() { hangUp(conn) })
+		if err = listen(ctx, conn, channel); err == nil {
+			report(nil)
+			err = s.receive(ctx, conn, conn.Ping, func(n *pgconn.Notification) {
+				report(Change{Channel: n.Channel, Payload: n.Payload})
+			})
+		}
+		return s.explain(ctx, what, err)
+	})
 }
