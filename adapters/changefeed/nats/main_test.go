@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
@@ -90,6 +92,51 @@ func ctx(t testing.TB) context.Context {
 	return ctx
 }
 
+func config(t *testing.T, text string) string {
+	name := filepath.Join(t.TempDir(), "nats.conf")
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	return name
+}
+
+// bucketOf opens a bucket past the store.
+func bucketOf(t testing.TB, conn *nats.Conn, bucket string) jetstream.KeyValue {
+	t.Helper()
+	js, err := jetstream.New(conn)
+	require.NoError(t, err)
+	kv, err := js.KeyValue(ctx(t), bucket)
+	require.NoError(t, err)
+	return kv
+}
+
+func dropBucket(t testing.TB, conn *nats.Conn, bucket string) {
+	t.Helper()
+	js, err := jetstream.New(conn)
+	require.NoError(t, err)
+	require.NoError(t, js.DeleteKeyValue(ctx(t), bucket))
+}
+
+// onOneServer loses its records with their bucket.
+func onOneServer(t testing.TB, server *dbserver.Server) *storetest.Backend {
+	bucket, operator := place(), connect(t, server.Addr())
+	return &storetest.Backend{
+		New:  func(t testing.TB) changefeed.Store { return newStore(t, connect(t, server.Addr()), bucket) },
+		Lose: func(t testing.TB) { dropBucket(t, operator, bucket) },
+		Put: func(t testing.TB, name string) {
+			_, err := bucketOf(t, operator, bucket).Put(ctx(t), name, []byte("1"))
+			require.NoError(t, err)
+		},
+		Is: func(change any, name string) bool {
+			c, ok := change.(Change)
+			return ok && c.Key == name && string(c.Value) == "1" && !c.Deleted && c.Revision > 0 && !c.Time.IsZero()
+		},
+		Restart: func(t testing.TB) {
+			require.NoError(t, server.Restart())
+			require.NoError(t, newStore(t, operator, bucket).Start(ctx(t))) // JetStream runs
+		},
+		Patience: 30 * time.Second,
+	}
+}
+
 var blank = changefeed.Record{Epoch: "one", Seq: 1, TTL: time.Second}
 
 // created is a store and its record.
@@ -130,21 +177,4 @@ func tells(t testing.TB, f changefeed.Feed, r changefeed.Record) {
 			return
 		}
 	}
-}
-
-// bucketOf opens a bucket past the store.
-func bucketOf(t testing.TB, conn *nats.Conn, bucket string) jetstream.KeyValue {
-	t.Helper()
-	js, err := jetstream.New(conn)
-	require.NoError(t, err)
-	kv, err := js.KeyValue(ctx(t), bucket)
-	require.NoError(t, err)
-	return kv
-}
-
-func dropBucket(t testing.TB, conn *nats.Conn, bucket string) {
-	t.Helper()
-	js, err := jetstream.New(conn)
-	require.NoError(t, err)
-	require.NoError(t, js.DeleteKeyValue(ctx(t), bucket))
 }

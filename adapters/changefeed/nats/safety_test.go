@@ -75,31 +75,3 @@ func TestSafetyTable(t *testing.T) {
 		"a crash of the server's machine": {NotChecked: "the server does not show sync_interval to its clients"},
 	})
 }
-
-// TestReplicasAccepted: WithReplicas and WithRisk both accept a replicated bucket; a bucket
-// that is to be made with one replica does not.
-func TestReplicasAccepted(t *testing.T) {
-	conn := connect(t, shared.Get(t).Addr())
-	for name, c := range map[string]struct {
-		opts     []Option
-		accepted bool
-	}{
-		"Default":      {nil, false},
-		"WithReplicas": {[]Option{WithReplicas(3)}, true},
-		"WithRisk":     {[]Option{WithRisk(changefeed.RiskFailover)}, true},
-		"OneReplica":   {[]Option{WithReplicas(1)}, false},
-		"OtherRisk":    {[]Option{WithRisk(changefeed.RiskPowerLoss)}, false},
-	} {
-		s := newStore(t, conn, place(), c.opts...)
-		s.release = func() string { return "2.10.0" }
-		err := s.replicable(3)
-		if c.accepted {
-			require.NoError(t, err, name)
-		} else {
-			require.ErrorAs(t, err, new(*changefeed.UnsafeError), name)
-			require.ErrorContains(t, err, `the number of replicas is "3"`)
-		}
-	}
-	_, err := New(conn, place(), key, WithRisk("fire"))
-	require.Error(t, err)
-}

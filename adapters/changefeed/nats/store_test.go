@@ -2,38 +2,14 @@ package nats
 
 import (
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
-
-// onOneServer loses its records with their bucket.
-func onOneServer(t testing.TB, server *dbserver.Server) *storetest.Backend {
-	bucket, operator := place(), connect(t, server.Addr())
-	return &storetest.Backend{
-		New:  func(t testing.TB) changefeed.Store { return newStore(t, connect(t, server.Addr()), bucket) },
-		Lose: func(t testing.TB) { dropBucket(t, operator, bucket) },
-		Put: func(t testing.TB, name string) {
-			_, err := bucketOf(t, operator, bucket).Put(ctx(t), name, []byte("1"))
-			require.NoError(t, err)
-		},
-		Is: func(change any, name string) bool {
-			c, ok := change.(Change)
-			return ok && c.Key == name && string(c.Value) == "1" && !c.Deleted && c.Revision > 0 && !c.Time.IsZero()
-		},
-		Restart: func(t testing.TB) {
-			require.NoError(t, server.Restart())
-			require.NoError(t, newStore(t, operator, bucket).Start(ctx(t))) // JetStream runs
-		},
-		Patience: 30 * time.Second,
-	}
-}
 
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) *storetest.Backend { return onOneServer(t, shared.Get(t)) })
@@ -46,6 +22,21 @@ func TestElection(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, server.Close()) }()
 	storetest.RunElection(t, func(t testing.TB) *storetest.Backend { return onOneServer(t, server) })
+}
+
+// TestPartitions fails if a leader that is cut off from the server still acts when the next leader
+// starts.
+func TestPartitions(t *testing.T) {
+	t.Parallel()
+	server, bucket := shared.Get(t), place()
+	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
+		network, err := dbserver.NewProxy(server.Addr())
+		require.NoError(t, err)
+		t.Cleanup(network.Close)
+		return storetest.Client{
+			Store: newStore(t, connect(t, network.Addr()), bucket), Cut: network.Cut, Heal: network.Heal,
+		}
+	}, nil)
 }
 
 func TestRefusesBadArguments(t *testing.T) {
