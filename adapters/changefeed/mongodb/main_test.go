@@ -103,30 +103,78 @@ func backendOn(uri func(t testing.TB) (uri string, restart func(testing.TB))) st
 	}
 }
 
-// TestStore runs on a real server.
-func TestStore(t *testing.T) {
-	server(t)
-	storetest.Run(t, backendOn(func(t testing.TB) (string, func(testing.TB)) { return server(t), nil }))
-}
-
-// TestElections runs on a real server.
-func TestElections(t *testing.T) {
-	server(t)
-	storetest.RunElection(t, backendOn(func(t testing.TB) (string, func(testing.TB)) { return server(t), nil }))
-}
-
 func onStandin(t testing.TB) (string, func(testing.TB)) {
 	s := newStandin(t)
 	return s.uri(), func(testing.TB) { s.restart() }
 }
 
-func TestStoreOnStandin(t *testing.T) { storetest.Run(t, backendOn(onStandin)) }
+var blank = changefeed.Record{Epoch: "epoch", Seq: 1, TTL: time.Second}
 
-func TestElectionsOnStandin(t *testing.T) {
-	for _, c := range storetest.ElectionCases() {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			c.Run(t, backendOn(onStandin))
-		})
+// made is a stand-in, and a store with a record on it.
+func made(t testing.TB, change func(*options.ClientOptions), opts ...mongodb.Option) (*standin, *mongodb.Store, changefeed.Record) {
+	t.Helper()
+	server := newStandin(t)
+	s := newStore(t, connect(t, server.uri(), change), "c", opts...)
+	require.NoError(t, s.Start(bounded(t)))
+	require.NoError(t, s.Create(bounded(t), blank))
+	r, err := s.Read(bounded(t))
+	require.NoError(t, err)
+	return server, s, r
+}
+
+func beat(t testing.TB, s *mongodb.Store, prev changefeed.Record) changefeed.Record {
+	t.Helper()
+	r, err := s.Heartbeat(bounded(t), prev, next(prev))
+	require.NoError(t, err)
+	return r
+}
+
+func next(r changefeed.Record) changefeed.Record {
+	r.Seq++
+	return r
+}
+
+// follow is a feed that has told of r.
+func follow(t testing.TB, s *mongodb.Store, r changefeed.Record) changefeed.Feed {
+	t.Helper()
+	f, err := s.Subscribe(bounded(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	tells(t, f, r)
+	return f
+}
+
+func tells(t testing.TB, f changefeed.Feed, r changefeed.Record) {
+	t.Helper()
+	for {
+		e, err := f.Next(bounded(t))
+		require.NoError(t, err)
+		if e.Record.Version == r.Version {
+			return
+		}
 	}
+}
+
+// ends waits for the feed's error.
+func ends(t testing.TB, f changefeed.Feed) error {
+	t.Helper()
+	ctx := bounded(t)
+	for {
+		if _, err := f.Next(ctx); err != nil {
+			require.NoError(t, ctx.Err(), "the feed has not ended")
+			return err
+		}
+	}
+}
+
+func unknown(t testing.TB, err error) {
+	t.Helper()
+	require.Error(t, err)
+	for _, known := range []error{changefeed.ErrConflict, changefeed.ErrNoRecord, changefeed.ErrUnsuitable} {
+		require.NotErrorIs(t, err, known)
+	}
+}
+
+func set(field string, v any) bson.D {
+	return bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: v}}}}
 }

@@ -1,13 +1,18 @@
 package mongodb
 
 import (
+	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
 // format is in every record, so that other documents are not mistaken for one.
@@ -61,4 +66,115 @@ func decode(raw bson.Raw) (changefeed.Record, error) {
 		Term: uint64(d.Term), Seq: uint64(d.Seq), TTL: time.Duration(d.TTL), Ended: d.Ended,
 		Version: d.Version, Time: d.Time.UTC(),
 	}, nil
+}
+
+// Create implements [changefeed.Store]. If the collection does not exist, the server
+// creates it together with the record.
+func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
+	both, end, err := s.feeds.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := codec.CheckColumns(blank); err != nil {
+		return err
+	}
+	return s.explain(ctx, "create the record in collection "+s.name(), s.create(both, blank))
+}
+
+func (s *Store) create(ctx context.Context, blank changefeed.Record) error {
+	if s.existing {
+		_, found, err := s.collection(ctx)
+		if err != nil && !hasCode(err, unauthorized) {
+			return err
+		}
+		if err == nil && !found {
+			return fmt.Errorf("%w: the collection does not exist, and the store is configured not to create it", changefeed.ErrNoRecord)
+		}
+	}
+	blank.Version = rand.Text()
+	// Where there is a record the filter fits nothing, and the insert that follows meets
+	// the _id: as it does for all but one of those who create at once.
+	_, err := s.coll.UpdateOne(ctx, s.noVersion(), update(blank), options.UpdateOne().SetUpsert(true))
+	if mongo.IsDuplicateKeyError(err) {
+		return nil
+	}
+	return err
+}
+
+// noVersion is a filter that no record passes.
+func (s *Store) noVersion() bson.D {
+	return bson.D{{Key: "_id", Value: s.id()}, {Key: "version", Value: ""}}
+}
+
+// Heartbeat implements [changefeed.Store].
+func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+	both, end, err := s.feeds.Begin(ctx)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	defer end()
+	if err := codec.CheckColumns(next); err != nil {
+		return changefeed.Record{}, err
+	}
+	next.Version = rand.Text()
+	written, err := s.replace(both, prev, next)
+	if errors.Is(err, changefeed.ErrConflict) {
+		return changefeed.Record{}, err
+	}
+	return written, s.explain(ctx, "write to collection "+s.name(), err)
+}
+
+// errRepeated: the driver has sent a write again, and it was carried out the first time.
+var errRepeated = errors.New("the driver repeated the write, and the record has the new value: it is unknown whether a majority has it")
+
+func (s *Store) replace(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+	filter := bson.D{
+		{Key: "_id", Value: s.id()},
+		{Key: "version", Value: prev.Version},
+		{Key: "epoch", Value: prev.Epoch},
+		{Key: "format", Value: format},
+	}
+	raw, err := s.coll.FindOneAndUpdate(ctx, filter, update(next),
+		options.FindOneAndUpdate().SetReturnDocument(options.After)).Raw()
+	switch {
+	case err == nil:
+		return decode(raw)
+	case !errors.Is(err, mongo.ErrNoDocuments):
+		return changefeed.Record{}, err
+	}
+	now, err := s.read(ctx) // there is none, or another
+	switch {
+	case err != nil:
+		return changefeed.Record{}, err
+	case now.Version == next.Version:
+		return changefeed.Record{}, errRepeated
+	}
+	return changefeed.Record{}, changefeed.ErrConflict
+}
+
+// Read implements [changefeed.Store]. It returns a state that a majority has, which may
+// not be the latest.
+func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
+	both, end, err := s.feeds.Begin(ctx)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	defer end()
+	rec, err := s.read(both)
+	if errors.Is(err, changefeed.ErrNoRecord) {
+		return changefeed.Record{}, changefeed.ErrNoRecord
+	}
+	return rec, s.explain(ctx, "read collection "+s.name(), err)
+}
+
+func (s *Store) read(ctx context.Context) (changefeed.Record, error) {
+	raw, err := s.coll.FindOne(ctx, bson.D{{Key: "_id", Value: s.id()}}).Raw()
+	switch {
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return changefeed.Record{}, changefeed.ErrNoRecord
+	case err != nil:
+		return changefeed.Record{}, err
+	}
+	return decode(raw)
 }

@@ -1,9 +1,6 @@
 package mongodb
 
 import (
-	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -18,7 +15,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
 // Store stores the record of one election in a collection. It implements
@@ -113,78 +109,6 @@ func (s *Store) name() string { return s.coll.Database().Name() + "." + s.coll.N
 
 // id is that of the record's document.
 func (s *Store) id() bson.D { return bson.D{{Key: "changefeed", Value: s.key}} }
-
-// errRepeated: the driver has sent a write again, and it was carried out the first time.
-var errRepeated = errors.New("the driver repeated the write, and the record has the new value: it is unknown whether a majority has it")
-
-// Heartbeat implements [changefeed.Store].
-func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	defer end()
-	if err := codec.CheckColumns(next); err != nil {
-		return changefeed.Record{}, err
-	}
-	next.Version = rand.Text()
-	written, err := s.replace(both, prev, next)
-	if errors.Is(err, changefeed.ErrConflict) {
-		return changefeed.Record{}, err
-	}
-	return written, s.explain(ctx, "write to collection "+s.name(), err)
-}
-
-func (s *Store) replace(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	filter := bson.D{
-		{Key: "_id", Value: s.id()},
-		{Key: "version", Value: prev.Version},
-		{Key: "epoch", Value: prev.Epoch},
-		{Key: "format", Value: format},
-	}
-	raw, err := s.coll.FindOneAndUpdate(ctx, filter, update(next),
-		options.FindOneAndUpdate().SetReturnDocument(options.After)).Raw()
-	switch {
-	case err == nil:
-		return decode(raw)
-	case !errors.Is(err, mongo.ErrNoDocuments):
-		return changefeed.Record{}, err
-	}
-	now, err := s.read(ctx) // there is none, or another
-	switch {
-	case err != nil:
-		return changefeed.Record{}, err
-	case now.Version == next.Version:
-		return changefeed.Record{}, errRepeated
-	}
-	return changefeed.Record{}, changefeed.ErrConflict
-}
-
-// Read implements [changefeed.Store]. It returns a state that a majority has, which may
-// not be the latest.
-func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	defer end()
-	rec, err := s.read(both)
-	if errors.Is(err, changefeed.ErrNoRecord) {
-		return changefeed.Record{}, changefeed.ErrNoRecord
-	}
-	return rec, s.explain(ctx, "read collection "+s.name(), err)
-}
-
-func (s *Store) read(ctx context.Context) (changefeed.Record, error) {
-	raw, err := s.coll.FindOne(ctx, bson.D{{Key: "_id", Value: s.id()}}).Raw()
-	switch {
-	case errors.Is(err, mongo.ErrNoDocuments):
-		return changefeed.Record{}, changefeed.ErrNoRecord
-	case err != nil:
-		return changefeed.Record{}, err
-	}
-	return decode(raw)
-}
 
 // Close implements [changefeed.Store]. Calls in progress return an error. The client
 // stays open.

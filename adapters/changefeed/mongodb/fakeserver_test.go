@@ -1,21 +1,12 @@
 package mongodb_test
 
-// A stand-in for a replica set, for where there is no MongoDB: it speaks the wire protocol
-// and knows the commands that the store sends, no more of them than that. It shows what
-// store and driver do. What a server does only a server can show.
-
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -184,95 +175,29 @@ func parse(raw []byte) bson.D {
 	return d
 }
 
-// get is the value at a dotted path.
-func get(d bson.D, path string) any {
-	name, rest, more := strings.Cut(path, ".")
-	for _, e := range d {
-		if e.Key != name {
-			continue
-		}
-		if sub, ok := e.Value.(bson.D); ok && more {
-			return get(sub, rest)
-		} else if more {
-			return nil
-		}
-		return e.Value
-	}
-	return nil
+// on has f answer in the place of the server, from now on.
+func (s *standin) on(f func(name string, command, answer bson.D) bson.D) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.intercept = f
 }
 
-func doc(d bson.D, path string) bson.D { v, _ := get(d, path).(bson.D); return v }
-
-// equal compares values by their encoding.
-func equal(a, b any) bool {
-	x, err1 := bson.Marshal(bson.D{{Key: "v", Value: a}})
-	y, err2 := bson.Marshal(bson.D{{Key: "v", Value: b}})
-	return err1 == nil && err2 == nil && bytes.Equal(x, y)
+func (s *standin) intercepted(name string, command, answer bson.D) bson.D {
+	s.mu.Lock()
+	intercept := s.intercept
+	s.mu.Unlock()
+	if intercept != nil {
+		return intercept(name, command, answer)
+	}
+	return answer
 }
 
-// matches knows equality, $or, $in and $exists.
-func matches(d, filter bson.D) bool {
-	for _, e := range filter {
-		ok := false
-		operator, _ := e.Value.(bson.D)
-		switch {
-		case e.Key == "$or":
-			for _, f := range e.Value.(bson.A) {
-				ok = ok || matches(d, f.(bson.D))
-			}
-		case len(operator) == 1 && operator[0].Key == "$in":
-			ok = slices.ContainsFunc(operator[0].Value.(bson.A), func(v any) bool { return equal(v, get(d, e.Key)) })
-		case len(operator) == 1 && operator[0].Key == "$exists":
-			ok = (get(d, e.Key) != nil) == operator[0].Value.(bool)
-		case strings.HasPrefix(e.Key, "$"), len(operator) > 0 && strings.HasPrefix(operator[0].Key, "$"):
-			panic(fmt.Sprintf("the stand-in does not know %v", e))
-		default:
-			ok = equal(get(d, e.Key), e.Value)
+// failing has every command of a name fail.
+func failing(name string, code int) func(string, bson.D, bson.D) bson.D {
+	return func(n string, _, answer bson.D) bson.D {
+		if n == name {
+			return failure(code, "as it was told to")
 		}
-		if !ok {
-			return false
-		}
+		return answer
 	}
-	return true
-}
-
-// updated is d after $set, $setOnInsert and $currentDate.
-func updated(d, update bson.D) bson.D {
-	d = slices.Clone(d)
-	set := func(key string, v any) {
-		if i := slices.IndexFunc(d, func(e bson.E) bool { return e.Key == key }); i >= 0 {
-			d[i].Value = v
-		} else {
-			d = append(d, bson.E{Key: key, Value: v})
-		}
-	}
-	for _, e := range update {
-		for _, f := range e.Value.(bson.D) {
-			switch e.Key {
-			case "$set":
-				set(f.Key, f.Value)
-			case "$currentDate":
-				set(f.Key, bson.NewDateTimeFromTime(time.Now()))
-			default:
-				panic("the stand-in does not know " + e.Key)
-			}
-		}
-	}
-	return d
-}
-
-func token(at int) bson.D { return bson.D{{Key: "_data", Value: strconv.Itoa(at)}} }
-
-// happened writes an event; mu is held.
-func (s *standin) happened(coll, kind string, key any, more ...bson.E) {
-	event := bson.D{
-		{Key: "_id", Value: token(len(s.log) + 1)},
-		{Key: "operationType", Value: kind},
-		{Key: "ns", Value: bson.D{{Key: "db", Value: "test"}, {Key: "coll", Value: coll}}},
-	}
-	if key != nil {
-		event = append(event, bson.E{Key: "documentKey", Value: bson.D{{Key: "_id", Value: key}}})
-	}
-	s.log = append(s.log, append(event, more...))
-	s.wake()
 }

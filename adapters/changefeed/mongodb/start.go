@@ -2,22 +2,14 @@ package mongodb
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
-
-// noVersion is a filter that no record passes.
-func (s *Store) noVersion() bson.D {
-	return bson.D{{Key: "_id", Value: s.id()}, {Key: "version", Value: ""}}
-}
 
 // Start implements [changefeed.Store]: it opens a change stream, checks the server, the
 // collection and the record, and tests the privilege to write by an update that matches
@@ -86,38 +78,4 @@ func (s *Store) collection(ctx context.Context) (spec mongo.CollectionSpecificat
 		return spec, false, err
 	}
 	return all[0], true, nil
-}
-
-// Create implements [changefeed.Store]. If the collection does not exist, the server
-// creates it together with the record.
-func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	if err := codec.CheckColumns(blank); err != nil {
-		return err
-	}
-	return s.explain(ctx, "create the record in collection "+s.name(), s.create(both, blank))
-}
-
-func (s *Store) create(ctx context.Context, blank changefeed.Record) error {
-	if s.existing {
-		_, found, err := s.collection(ctx)
-		if err != nil && !hasCode(err, unauthorized) {
-			return err
-		}
-		if err == nil && !found {
-			return fmt.Errorf("%w: the collection does not exist, and the store is configured not to create it", changefeed.ErrNoRecord)
-		}
-	}
-	blank.Version = rand.Text()
-	// Where there is a record the filter fits nothing, and the insert that follows meets
-	// the _id: as it does for all but one of those who create at once.
-	_, err := s.coll.UpdateOne(ctx, s.noVersion(), update(blank), options.UpdateOne().SetUpsert(true))
-	if mongo.IsDuplicateKeyError(err) {
-		return nil
-	}
-	return err
 }

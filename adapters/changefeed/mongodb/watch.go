@@ -57,14 +57,6 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 	})
 }
 
-// next waits for the next event of a stream. A wait with a limit, which is longer than any stream is
-// silent, is not subject to the client's Timeout, which would end the stream.
-func next(ctx context.Context, driver *mongo.ChangeStream) bool {
-	ctx, cancel := context.WithTimeout(ctx, 1000*time.Hour)
-	defer cancel()
-	return driver.Next(ctx)
-}
-
 // stream opens a change stream of coll. It calls opened, and then changed for each event, until
 // ctx is done or there is an error.
 func (s *Store) stream(ctx context.Context, coll *mongo.Collection, pipeline mongo.Pipeline, opts options.Lister[options.ChangeStreamOptions], opened func(), changed func(event bson.Raw) error) error {
@@ -83,6 +75,14 @@ func (s *Store) stream(ctx context.Context, coll *mongo.Collection, pipeline mon
 		}
 	}
 	return s.explain(context.Background(), "follow collection "+name, err)
+}
+
+// next waits for the next event of a stream. A wait with a limit, which is longer than any stream is
+// silent, is not subject to the client's Timeout, which would end the stream.
+func next(ctx context.Context, driver *mongo.ChangeStream) bool {
+	ctx, cancel := context.WithTimeout(ctx, 1000*time.Hour)
+	defer cancel()
+	return driver.Next(ctx)
 }
 
 // endStream informs the server that a stream is no longer needed, if it answers within a second.
