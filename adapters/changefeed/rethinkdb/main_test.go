@@ -17,6 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
 // TestMain checks for leaked goroutines, except two of the driver's mock: if its reader
@@ -132,6 +133,92 @@ func restart(t testing.TB, operator *r.Session, command string) {
 	}, patience, 50*time.Millisecond)
 }
 
-func TestStore(t *testing.T) { storetest.Run(t, backend(t)) }
+var blank = changefeed.Record{Epoch: "epoch", Seq: 1, TTL: time.Second}
 
-func TestElections(t *testing.T) { storetest.RunElection(t, backend(t)) }
+// created is a store with a record.
+func created(t testing.TB, session r.QueryExecutor, table string, opts ...rethinkdb.Option) (*rethinkdb.Store, changefeed.Record) {
+	t.Helper()
+	s := newStore(t, session, table, opts...)
+	require.NoError(t, s.Start(bounded(t)))
+	require.NoError(t, s.Create(bounded(t), blank))
+	rec, err := s.Read(bounded(t))
+	require.NoError(t, err)
+	return s, rec
+}
+
+func next(rec changefeed.Record) changefeed.Record {
+	rec.Seq++
+	return rec
+}
+
+func beat(t testing.TB, s *rethinkdb.Store, prev changefeed.Record) changefeed.Record {
+	t.Helper()
+	rec, err := s.Heartbeat(bounded(t), prev, next(prev))
+	require.NoError(t, err)
+	return rec
+}
+
+// follow is a feed that has told of rec.
+func follow(t testing.TB, s *rethinkdb.Store, rec changefeed.Record) changefeed.Feed {
+	t.Helper()
+	f, err := s.Subscribe(bounded(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	tells(t, f, rec)
+	return f
+}
+
+func tells(t testing.TB, f changefeed.Feed, rec changefeed.Record) {
+	t.Helper()
+	for {
+		e, err := f.Next(bounded(t))
+		require.NoError(t, err)
+		if e.Record.Version == rec.Version {
+			return
+		}
+	}
+}
+
+// ends waits for the feed's error.
+func ends(t testing.TB, f changefeed.Feed) {
+	t.Helper()
+	ctx := bounded(t)
+	for {
+		if _, err := f.Next(ctx); err != nil {
+			require.NoError(t, ctx.Err(), "the feed has not ended")
+			unknown(t, err)
+			return
+		}
+	}
+}
+
+func unknown(t testing.TB, err error) {
+	t.Helper()
+	require.Error(t, err)
+	for _, known := range []error{changefeed.ErrConflict, changefeed.ErrNoRecord, changefeed.ErrUnsuitable} {
+		require.NotErrorIs(t, err, known)
+	}
+}
+
+// proxied is a network of one's own to the server.
+func proxied(t testing.TB, addr string) *dbserver.Proxy {
+	t.Helper()
+	p, err := dbserver.NewProxy(addr)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// named counts the tables whose name contains a text.
+func named(t testing.TB, session *r.Session, text string) int {
+	t.Helper()
+	var all []string
+	require.NoError(t, r.DB("rethinkdb").Table("table_config").Field("name").CoerceTo("array").ReadAll(&all, session))
+	n := 0
+	for _, name := range all {
+		if strings.Contains(name, text) {
+			n++
+		}
+	}
+	return n
+}

@@ -31,6 +31,13 @@ func replicated(acks any, replicas ...string) map[string]any {
 	}
 }
 
+func start(t *testing.T, session r.QueryExecutor, accepted ...changefeed.Risk) error {
+	s, err := rethinkdb.New(session, "d", "t", "k", rethinkdb.WithRisk(accepted...))
+	require.NoError(t, err)
+	defer s.Close()
+	return s.Start(bounded(t))
+}
+
 // TestSafetyTable compares Start with each row of the documentation's table.
 func TestSafetyTable(t *testing.T) {
 	with := func(config map[string]any) safetytable.Case {
@@ -56,11 +63,4 @@ func TestOldWriteAcks(t *testing.T) {
 	require.ErrorAs(t, err, new(*changefeed.UnsafeError))
 	require.ErrorContains(t, err, "acks")
 	require.ErrorContains(t, err, "d.t")
-}
-
-func start(t *testing.T, session r.QueryExecutor, accepted ...changefeed.Risk) error {
-	s, err := rethinkdb.New(session, "d", "t", "k", rethinkdb.WithRisk(accepted...))
-	require.NoError(t, err)
-	defer s.Close()
-	return s.Start(bounded(t))
 }

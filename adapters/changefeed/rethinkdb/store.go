@@ -1,9 +1,6 @@
 package rethinkdb
 
 import (
-	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -126,75 +123,6 @@ func (s *Store) in() r.Term { return s.of(s.table) }
 // of is a table of the same database.
 func (s *Store) of(table string) r.Term {
 	return r.DB(s.database).Table(table, r.TableOpts{ReadMode: "majority"})
-}
-
-// Heartbeat implements [changefeed.Store].
-func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	defer end()
-	if err := check(next); err != nil {
-		return changefeed.Record{}, err
-	}
-	next.Version = rand.Text()
-	written, err := s.replace(both, prev, next)
-	if errors.Is(err, changefeed.ErrConflict) {
-		return changefeed.Record{}, err
-	}
-	return written, s.explain(ctx, "write to table "+s.name(), err)
-}
-
-// errRepeated: the driver has sent a write again, because a connection broke, and it was
-// carried out the first time.
-var errRepeated = errors.New("the driver repeated the write, and the record has the new value: it is unknown whether a majority has it")
-
-func (s *Store) replace(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	// A document that lacks a field has null there, which no text equals.
-	has := func(row r.Term, field, value string) r.Term { return row.Field(field).Default(nil).Eq(value) }
-	got, err := s.write(ctx, s.in().Get(s.key).Update(func(row r.Term) any {
-		return r.Branch(
-			has(row, "version", prev.Version).And(has(row, "epoch", prev.Epoch)).And(has(row, "format", format)),
-			document(next), map[string]any{})
-	}, r.UpdateOpts{Durability: "hard", ReturnChanges: "always"}))
-	switch {
-	case err != nil:
-		return changefeed.Record{}, err
-	case got.Skipped > 0:
-		return changefeed.Record{}, changefeed.ErrNoRecord
-	case len(got.Changes) != 1:
-		return changefeed.Record{}, fmt.Errorf("the server's reply has %d documents", len(got.Changes))
-	}
-	now, err := decode(got.Changes[0].New)
-	switch {
-	case err != nil:
-		return changefeed.Record{}, err
-	case got.Replaced == 1 && now.Version == next.Version:
-		return now, nil
-	case now.Version == next.Version:
-		return changefeed.Record{}, errRepeated
-	}
-	return changefeed.Record{}, changefeed.ErrConflict
-}
-
-// Read implements [changefeed.Store]. It returns a state that a majority of the replicas
-// has.
-func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	defer end()
-	raw, err := s.ask(both, s.in().Get(s.key))
-	if err == nil && string(raw) == "null" {
-		return changefeed.Record{}, changefeed.ErrNoRecord
-	}
-	if err != nil {
-		return changefeed.Record{}, s.explain(ctx, "read table "+s.name(), err)
-	}
-	rec, err := decode(raw)
-	return rec, s.explain(ctx, "read table "+s.name(), err)
 }
 
 // Close implements [changefeed.Store]. Calls in progress return an error. The session
