@@ -1,7 +1,5 @@
 package storeurl
 
-// Stores that are in every build: their driver is the one of the root package, or none.
-
 import (
 	"context"
 	"crypto/tls"
@@ -17,20 +15,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/zookeeper"
 )
-
-func openMemory(_ context.Context, a address) (*Opened, error) {
-	if err := a.only(); err != nil {
-		return nil, err
-	}
-	table := memory.NewTable()
-	return &Opened{
-		New:   func() (changefeed.Store, error) { return table.Store(a.Election), nil },
-		Close: func() {},
-	}, nil
-}
 
 // zookeeperTimeout is that of the session, which only keeps the connection.
 const zookeeperTimeout = 10 * time.Second
