@@ -2,50 +2,18 @@ package etcd_test
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 )
-
-// resigns makes the candidate resign when it is requested to.
-func (c *candidate) resigns() {
-	asked := c.ResignRequested()
-	ctx, cancel := context.WithCancel(context.Background())
-	var listening sync.WaitGroup
-	listening.Go(func() {
-		select {
-		case <-asked:
-			_ = c.Resign()
-		case <-ctx.Done():
-		}
-	})
-	c.t.Cleanup(func() { cancel(); listening.Wait() })
-}
-
-// value is that of the election node.
-func value(t *testing.T, client *clientv3.Client) string {
-	t.Helper()
-	got, err := client.Get(t.Context(), node)
-	require.NoError(t, err)
-	require.Len(t, got.Kvs, 1)
-	return string(got.Kvs[0].Value)
-}
-
-func ask(client *clientv3.Client, id string, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	return etcd.AskToResign(client, node, id, etcd.WithContext(ctx), etcd.WithSessionTimeout(ttl))
-}
 
 // A leader that is requested to resign is followed by the next candidate, which is not requested.
 func TestAskToResign(t *testing.T) {
@@ -172,27 +140,6 @@ func TestAskWithoutPermission(t *testing.T) {
 	err := ask(me, c.ID(), patience)
 	require.ErrorIs(t, err, leaderelection.ErrPermission)
 	require.NotContains(t, err.Error(), "withdrawn")
-}
-
-// reader returns a client whose user may read everything and write nothing.
-func reader(t *testing.T, srv *cluster, root *clientv3.Client) *clientv3.Client {
-	t.Helper()
-	ctx := t.Context()
-	for _, do := range []func() error{
-		func() error { _, err := root.UserAdd(ctx, "root", "secret"); return err },
-		func() error { _, err := root.UserGrantRole(ctx, "root", "root"); return err },
-		func() error { _, err := root.UserAdd(ctx, "reader", "secret"); return err },
-		func() error { _, err := root.RoleAdd(ctx, "reads"); return err },
-		func() error {
-			_, err := root.RoleGrantPermission(ctx, "reads", "\x00", "\x00", clientv3.PermissionType(clientv3.PermRead))
-			return err
-		},
-		func() error { _, err := root.UserGrantRole(ctx, "reader", "reads"); return err },
-		func() error { _, err := root.AuthEnable(ctx); return err },
-	} {
-		require.NoError(t, do())
-	}
-	return srv.Client(func(cfg *clientv3.Config) { cfg.Username, cfg.Password = "reader", "secret" })
 }
 
 // A write of the request that arrives after the withdrawal has no effect.

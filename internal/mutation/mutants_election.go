@@ -295,7 +295,7 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "etcd/revoke", breaks: "the leadership ends after the lease was revoked",
-		file: "adapters/etcd/stay.go",
+		file: "adapters/etcd/entry.go",
 		edits: []edit{
 			{"	e.candidacy.Revoke(err) // before anything is given back\n", ""},
 		},

@@ -1,29 +1,18 @@
 package etcd_test
 
-// In one line with candidates of etcd's own concurrency package, and of etcdctl.
-
 import (
 	"context"
 	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
-
-func leaseOf(t *testing.T, id string) clientv3.LeaseID {
-	t.Helper()
-	n, err := strconv.ParseUint(strings.TrimPrefix(id, node+"/"), 16, 64)
-	require.NoError(t, err)
-	return clientv3.LeaseID(n)
-}
 
 // TestInCompanyOfConcurrency: they take turns with ours, in the order in which they came.
 func TestInCompanyOfConcurrency(t *testing.T) {
