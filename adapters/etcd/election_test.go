@@ -13,8 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestBadInput is refused before anything is sent.
-func TestBadInput(t *testing.T) {
+// TestNewElection_InvalidArguments fails if an invalid argument is accepted, or is reported only after a
+// request.
+func TestNewElection_InvalidArguments(t *testing.T) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}})
 	require.NoError(t, err)
 	defer client.Close()
@@ -42,40 +43,25 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestPermission: what credentials do not allow ends a candidacy, and is not tried for ever.
-func TestPermission(t *testing.T) {
+// TestElection_Permissions fails if a missing permission is not reported as an error, but retried.
+func TestElection_Permissions(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
-	root := srv.Client()
-	ctx := t.Context()
-	for _, do := range []func() error{
-		func() error { _, err := root.UserAdd(ctx, "root", "secret"); return err },
-		func() error { _, err := root.UserGrantRole(ctx, "root", "root"); return err },
-		func() error { _, err := root.UserAdd(ctx, "me", "secret"); return err },
-		func() error { _, err := root.RoleAdd(ctx, "mine"); return err },
-		func() error {
-			_, err := root.RoleGrantPermission(ctx, "mine", node, clientv3.GetPrefixRangeEnd(node), clientv3.PermissionType(clientv3.PermReadWrite))
-			return err
-		},
-		func() error { _, err := root.UserGrantRole(ctx, "me", "mine"); return err },
-		func() error { _, err := root.AuthEnable(ctx); return err },
-	} {
-		require.NoError(t, do())
-	}
-	_, err := etcd.NewElection(root, node, etcd.WithCreateNode(), etcd.WithSessionTimeout(ttl))
-	require.ErrorIs(t, err, leaderelection.ErrPermission, "without a name")
-	me := srv.Client(func(cfg *clientv3.Config) { cfg.Username, cfg.Password = "me", "secret" })
-	c := elect(t, me)
-	c.leads()
-	_, err = etcd.NewElection(me, "/other", etcd.WithCreateNode(), etcd.WithSessionTimeout(ttl))
+	credentials := srv.enableAuth(clientv3.PermissionType(clientv3.PermReadWrite), node, clientv3.GetPrefixRangeEnd(node))
+	_, err := etcd.NewElection(srv.Client(), node, etcd.WithCreateNode(), etcd.WithSessionTimeout(ttl))
+	require.ErrorIs(t, err, leaderelection.ErrPermission, "without credentials")
+	client := srv.Client(credentials)
+	startCandidate(t, client).waitForLeadership()
+	_, err = etcd.NewElection(client, "/other", etcd.WithCreateNode(), etcd.WithSessionTimeout(ttl))
 	require.ErrorIs(t, err, leaderelection.ErrPermission)
 }
 
-// A follower reports that it has joined, the hand-over and its duration, and its keepalives.
-func TestEventsOfAHandOver(t *testing.T) {
+// TestEvents_HandOver fails if a follower does not report that it has joined, its keepalives, or the
+// hand-over and its duration.
+func TestEvents_HandOver(t *testing.T) {
 	srv := startServers(t, 1)
-	leader := elect(t, srv.Client())
-	first := leader.leads()
+	leader := startCandidate(t, srv.Client())
+	first := leader.waitForLeadership()
 	// The candidate reads the queue once per session timeout. If it found the departure in
 	// this way, the duration would be unknown.
 	e, err := etcd.NewElection(srv.Client(), node, etcd.WithSessionTimeout(10*patience))
@@ -124,31 +110,31 @@ func TestEventsOfAHandOver(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// Servers of etcd 3.7 omit the lease of a key from replies to requests for keys only. A candidate
-// is recognized by its lease: without it, two candidates would lead at the same time.
-func TestRepliesWithoutLeases(t *testing.T) {
+// TestElection_ResponsesWithoutLeases fails if candidates are not recognized in responses of etcd
+// 3.7, which omit the lease if only keys are requested: then two candidates lead at the same time.
+func TestElection_ResponsesWithoutLeases(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
-	client := srv.Client((&faults{omitLeases: true}).config)
-	first := elect(t, client)
-	first.leads()
-	second := elect(t, client)
-	second.follows(first.ID())
-	third := elect(t, client)
-	third.follows(second.ID())
+	client := srv.Client((&faults{omitLeases: true}).intercept)
+	first := startCandidate(t, client)
+	first.waitForLeadership()
+	second := startCandidate(t, client)
+	second.waitForPredecessor(first.ID())
+	third := startCandidate(t, client)
+	third.waitForPredecessor(second.ID())
 	all, err := etcd.Candidates(client, node)
 	require.NoError(t, err)
 	require.Len(t, all, 3)
-	first.resigns()
-	require.NoError(t, ask(client, first.ID(), patience))
-	second.leads()
+	first.resignOnRequest()
+	require.NoError(t, askToResign(client, first.ID()))
+	second.waitForLeadership()
 	require.NoError(t, etcd.DeleteElection(client, node))
-	third.endsWith(leaderelection.ErrElectionOver)
+	third.waitForError(leaderelection.ErrElectionOver)
 }
 
-// TestClusterLosesItsLeader: a member that is cut off from the others says so, and the candidate
-// goes on with another one; without WithRequireLeader its watch would stay silent.
-func TestClusterLosesItsLeader(t *testing.T) {
+// TestElection_ClusterLosesLeader fails if a candidate does not change to another member when its
+// own has no leader. Without WithRequireLeader its watch would report nothing.
+func TestElection_ClusterLosesLeader(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 3)
 	keepalive := func(cfg *clientv3.Config) {
@@ -157,93 +143,96 @@ func TestClusterLosesItsLeader(t *testing.T) {
 	client := srv.Client(keepalive)
 	const ttl = 30 * time.Second
 	long := etcd.WithSessionTimeout(ttl)
-	leader := elect(t, client, long)
-	l := leader.leads()
-	follower := elect(t, client, long)
-	follower.follows(leader.ID())
+	leader := startCandidate(t, client, long)
+	l := leader.waitForLeadership()
+	follower := startCandidate(t, client, long)
+	follower.waitForPredecessor(leader.ID())
 	stopped := srv.Leader()
 	srv.Kill(stopped)
-	srv.Leader() // another
-	// The lease outlives the change, in etcd and here.
+	srv.Leader() // waits for another leader
+	// The lease is still valid, in etcd and for the candidate.
 	_, err := leader.Txn(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, l.Err())
 	electiontest.Confirm(t, leader.Resign)
-	require.Greater(t, follower.leads().Token(), l.Token())
+	require.Greater(t, follower.waitForLeadership().Token(), l.Token())
 }
 
-// TestServerRestarts: after kill -9 the server gives every lease its whole TTL again, and the
-// leader proves that it leads; a follower's watch goes on.
-func TestServerRestarts(t *testing.T) {
+// TestElection_ServerRestarts fails if a leader cannot confirm its lease after the server was killed
+// and started again, or if a follower's watch does not continue. The server grants every lease its whole
+// TTL again.
+func TestElection_ServerRestarts(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	const ttl = 30 * time.Second
 	long := etcd.WithSessionTimeout(ttl)
-	leader := elect(t, client, long)
-	l := leader.leads()
-	follower := elect(t, client, long)
-	follower.follows(leader.ID())
+	leader := startCandidate(t, client, long)
+	l := leader.waitForLeadership()
+	follower := startCandidate(t, client, long)
+	follower.waitForPredecessor(leader.ID())
 	srv.Kill(0)
 	down := time.Now()
 	srv.Restart(0)
 	require.Eventually(t, func() bool { return l.Deadline().After(down.Add(ttl * 3 / 4)) }, patience, 10*time.Millisecond)
 	require.NoError(t, l.Err())
 	electiontest.Confirm(t, leader.Resign)
-	require.Greater(t, follower.leads().Token(), l.Token())
+	require.Greater(t, follower.waitForLeadership().Token(), l.Token())
 }
 
-// TestServerGone: a candidacy that has not begun ends with an error, a leader is suspended, and
-// who resigns is not held up.
-func TestServerGone(t *testing.T) {
+// TestElection_ServerDown fails if the server is down and a new candidacy does not return an error, a
+// leader is not suspended, or Resign blocks.
+func TestElection_ServerDown(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
-	leader := elect(t, client)
-	l := leader.leads()
-	follower := elect(t, client)
-	follower.follows(leader.ID())
-	short := etcd.WithSessionTimeout(2 * time.Second) // for requests that fail
+	leader := startCandidate(t, client)
+	l := leader.waitForLeadership()
+	follower := startCandidate(t, client)
+	follower.waitForPredecessor(leader.ID())
+	short := etcd.WithSessionTimeout(2 * time.Second) // limits requests that fail
 	late, err := etcd.NewElection(client, node, short)
 	require.NoError(t, err)
 	srv.Kill(0)
-	ends(t, l) // after three quarters of the TTL
+	waitForLoss(t, l) // after three quarters of the TTL
 	require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired)
-	within(t, patience, "the newcomer", func() { require.ErrorIs(t, late.ElectLeader(), leaderelection.ErrUnreachable) })
+	requireReturn(t, "ElectLeader", func() { require.ErrorIs(t, late.ElectLeader(), leaderelection.ErrUnreachable) })
 	_, err = etcd.NewElection(client, node, short)
 	require.ErrorIs(t, err, leaderelection.ErrUnreachable)
-	within(t, patience, "Resign", func() { require.ErrorIs(t, follower.Resign(), leaderelection.ErrUnconfirmed) })
+	requireReturn(t, "Resign", func() { require.ErrorIs(t, follower.Resign(), leaderelection.ErrUnconfirmed) })
 }
 
-// TestClosedClient: a candidacy ends if its client is closed. Its lease is not revoked, but expires.
-func TestClosedClient(t *testing.T) {
+// TestElection_ClosedClient fails if a candidacy does not end when its client is closed. Its lease is
+// not revoked, but expires.
+func TestElection_ClosedClient(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
-	c := elect(t, client)
-	l := c.leads()
-	next := elect(t, srv.Client())
-	next.follows(c.ID())
+	c := startCandidate(t, client)
+	l := c.waitForLeadership()
+	next := startCandidate(t, srv.Client())
+	next.waitForPredecessor(c.ID())
 	require.NoError(t, client.Close())
-	c.endsWith(leaderelection.ErrConnClosed)
+	c.waitForError(leaderelection.ErrConnClosed)
 	require.ErrorIs(t, l.Err(), leaderelection.ErrConnClosed)
 	require.ErrorIs(t, c.Resign(), leaderelection.ErrUnconfirmed)
-	next.leads()
+	next.waitForLeadership()
 	_, err := etcd.NewElection(client, node)
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 }
 
-// TestForeignKeys: keys that are no candidates' hold up nobody, and are not deleted.
-func TestForeignKeys(t *testing.T) {
+// TestElection_ForeignKeys fails if candidates wait for keys that are not candidates, or if such keys
+// are deleted.
+func TestElection_ForeignKeys(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	for _, key := range []string{node + "/config", node + "/beef", node + "/sub/1"} {
-		_, err := client.Put(t.Context(), key, "mine")
+		_, err := client.Put(t.Context(), key, "data")
 		require.NoError(t, err)
 	}
-	c := elect(t, client)
-	c.leads()
+	c := startCandidate(t, client)
+	c.waitForLeadership()
 	leader, found, err := etcd.CurrentLeader(client, node)
 	require.NoError(t, err)
 	require.True(t, found)
@@ -253,17 +242,17 @@ func TestForeignKeys(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, c.Current().Role)
 }
 
-// TestEndedElectionIsNotAnother: who was made for an election that has ended does not get into
-// the next one of the same name.
-func TestEndedElectionIsNotAnother(t *testing.T) {
+// TestElection_CreatedAgain fails if a candidate of an election that was deleted joins the next
+// election with the same key.
+func TestElection_CreatedAgain(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	old, err := etcd.NewElection(client, node, etcd.WithCreateNode())
 	require.NoError(t, err)
 	require.NoError(t, etcd.DeleteElection(client, node))
-	next := elect(t, client)
-	next.leads()
+	next := startCandidate(t, client)
+	next.waitForLeadership()
 	require.ErrorIs(t, old.ElectLeader(), leaderelection.ErrElectionOver)
 	electiontest.Confirm(t, old.EndElection)
 	require.Equal(t, leaderelection.Leader, next.Current().Role, "the other election was ended")

@@ -9,290 +9,314 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// most is how many keepalives, and how many looks, may be under way: the next is not held up
-// by one that a dead server has got.
-const most = 4
+// maxPending is the number of keepalives, and of reads, that may be in flight at a time. A request
+// to a server that does not respond does not delay the next one.
+const maxPending = 4
 
-// stay is one stay in line, with one lease. It belongs to the goroutine of ElectLeader. Whatever
-// takes time is done by others, which hand over one answer each: the leader's own clock has to
-// be heeded meanwhile.
-type stay struct {
-	*Election
-	place
-	lease lease
-	until atomic.Pointer[time.Time] // the lease's deadline, for everybody
+// entry is an entry in the queue: a key with its lease. It belongs to the goroutine of ElectLeader.
+// Other goroutines send the requests and return one result each, so that the owner can stop the
+// leadership in time if a request takes long.
+type entry struct {
+	election *Election
+	key      candidateKey
+	lease    lease
+	deadline atomic.Pointer[time.Time] // deadline is that of the lease, for readers on any goroutine.
 
-	ctx              context.Context // of requests and watches
-	children         sync.WaitGroup
-	kept             chan kept
-	looked           chan looked
-	keeping, looking int
-	keepAt, lookAt   time.Time // when the next is due
+	ctx        context.Context // ctx limits requests and watches.
+	requests   sync.WaitGroup
+	keepalives chan keepaliveResult
+	views      chan viewResult
 
-	own, before *watch // for the deletion of the own key, and the predecessor's
-	requests    *watch // for requests to resign, in the value of the election node
-	revision    int64  // the newest that was heard of: views before are old
-	told        bool   // a first status was published
-	first       bool
-	ahead       string // the predecessor
-	gone        bool   // a server has said that it knows no such lease
+	pendingKeepalives, pendingViews int
+	nextKeepalive, nextView         time.Time
+
+	keyWatch         *watch // keyWatch observes the deletion of the key.
+	predecessorWatch *watch // predecessorWatch observes the deletion of the predecessor's key.
+	nodeWatch        *watch // nodeWatch observes the value of the election node, with requests to resign.
+	revision         int64  // revision is the newest known revision. Older views are discarded.
+	published        bool   // published reports whether a status was published.
+	head             bool   // head reports whether the candidate is the head of the queue.
+	predecessor      string // predecessor is the key in the last status.
+	leaseUnknown     bool   // leaseUnknown reports that a server does not know the lease.
 }
 
-// kept is the answer to a keepalive.
-type kept struct {
-	keep
-	ttl  time.Duration
-	took time.Duration // from the request to the answer
-	err  error
+// keepaliveResult is the result of a keepalive.
+type keepaliveResult struct {
+	keepalive keepalive
+	ttl       time.Duration
+	took      time.Duration
+	err       error
 }
 
-// looked is the answer to a look, which was sent after keep was acknowledged.
-type looked struct {
-	keep keep
-	view *view
-	err  error
+// viewResult is the result of reading the queue after keepalive was acknowledged.
+type viewResult struct {
+	keepalive keepalive
+	view      *view
+	err       error
 }
 
-// stay enters the line and stays until the place is lost, or is to be given up. It returns why.
-func (e *Election) stay(standing context.Context) error {
-	s, err := e.enter(standing)
+// participate joins the queue and stays in it until the entry is lost or ctx is done. It returns
+// the reason.
+func (e *Election) participate(ctx context.Context) error {
+	n, err := e.joinQueue(ctx)
 	if err != nil {
-		e.confirmed(err)
+		e.waitForRevocations(err)
 		return err
 	}
-	ctx, cancel := context.WithCancel(standing)
-	s.ctx = ctx
-	s.kept, s.looked = make(chan kept, most), make(chan looked, most)
-	s.revision = s.rev
-	err = s.run()
-	e.candidacy.Revoke(err) // before anything is given back
+	entryCtx, cancel := context.WithCancel(ctx)
+	n.ctx = entryCtx
+	n.keepalives, n.views = make(chan keepaliveResult, maxPending), make(chan viewResult, maxPending)
+	n.revision = n.key.revision
+	err = n.run()
+	e.candidacy.Revoke(err) // before the lease is revoked
 	cancel()
-	s.own.end()
-	s.before.end()
-	s.requests.end()
-	s.children.Wait()
-	e.withdraw(s.id)
-	e.confirmed(err)
+	n.keyWatch.close()
+	n.predecessorWatch.close()
+	n.nodeWatch.close()
+	n.requests.Wait()
+	e.revokeLease(n.key.lease)
+	e.waitForRevocations(err)
 	return err
 }
 
-func (s *stay) run() error {
-	s.own = deletion(s.ctx, s.client, s.key, s.rev+1)
+// run keeps the lease alive and follows the queue until the entry is lost or ctx is done.
+func (n *entry) run() error {
+	candidacy := n.election.candidacy
+	n.keyWatch = n.watchDeletion(n.key.name, n.key.revision+1)
 	now := time.Now()
-	s.lookAt, s.keepAt = now, now.Add(s.lease.ttl/8)
+	n.nextView, n.nextKeepalive = now, now.Add(n.lease.ttl/8)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		now := time.Now()
-		s.suspend(now)
-		s.ask(now)
-		timer.Reset(s.next().Sub(now))
+		if n.lease.expired(now) {
+			candidacy.Suspend(leaderelection.ErrLeaseExpired)
+		}
+		n.sendDueRequests(now)
+		timer.Reset(n.nextAction().Sub(now))
 		select {
-		case <-s.ctx.Done():
-			return context.Cause(s.ctx)
-		case <-s.client.Ctx().Done():
+		case <-n.ctx.Done():
+			return context.Cause(n.ctx)
+		case <-n.election.client.Ctx().Done():
 			return errClosed
-		case a := <-s.kept:
-			s.keeping--
-			s.renewed(a)
-		case a := <-s.looked:
-			s.looking--
-			if err := s.saw(a); err != nil {
+		case r := <-n.keepalives:
+			n.pendingKeepalives--
+			n.handleKeepalive(r)
+		case r := <-n.views:
+			n.pendingViews--
+			if err := n.handleView(r); err != nil {
 				return err
 			}
-		case revision := <-s.own.events():
-			s.own.end()
-			s.own = nil
-			if revision != 0 && s.candidacy.Revoke(errDeleted) {
-				s.candidacy.Publish(leaderelection.Status{Role: leaderelection.Suspended})
-			}
-			s.heard(revision)
-		case revision := <-s.before.events():
+		case revision := <-n.keyWatch.events():
+			n.keyWatch.close()
+			n.keyWatch = nil
 			if revision != 0 {
-				s.candidacy.Vacated()
+				n.revokeLeadership()
 			}
-			s.before.end()
-			s.before = nil
-			s.heard(revision)
-		case revision := <-s.requests.events():
-			s.requests.end()
-			s.requests = nil
-			s.heard(revision)
-		case <-s.listens:
-			s.lookAt = time.Now()
+			n.handleChange(revision)
+		case revision := <-n.predecessorWatch.events():
+			if revision != 0 {
+				candidacy.Vacated()
+			}
+			n.predecessorWatch.close()
+			n.predecessorWatch = nil
+			n.handleChange(revision)
+		case revision := <-n.nodeWatch.events():
+			n.nodeWatch.close()
+			n.nodeWatch = nil
+			n.handleChange(revision)
+		case <-n.election.listening:
+			n.nextView = time.Now()
 		case <-timer.C:
 		}
 	}
 }
 
-// interval is the time between two keepalives.
-func (s *stay) interval() time.Duration {
-	if s.first {
-		return s.lease.ttl / 8
-	}
-	return s.lease.ttl / 3
+func (n *entry) watchDeletion(key string, revision int64) *watch {
+	return watchDeletion(n.ctx, n.election.client, key, revision)
 }
 
-// soon is when to try again what has failed.
-func (s *stay) soon() time.Time { return time.Now().Add(min(s.lease.ttl/16, 500*time.Millisecond)) }
+// keepaliveInterval returns the time between two keepalives.
+func (n *entry) keepaliveInterval() time.Duration {
+	if n.head {
+		return n.lease.ttl / 8
+	}
+	return n.lease.ttl / 3
+}
 
-// ask sends what is due. Each request has a limit, so that another one is made where its answer
-// is lost. Those who send them do not look at the lease, which is the owner's.
-func (s *stay) ask(now time.Time) {
-	limit := min(s.lease.ttl/2, requestLimit)
-	if s.keeping < most && !s.keepAt.After(now) {
-		s.keeping++
-		s.keepAt = now.Add(s.interval())
-		s.children.Go(func() {
-			ctx, cancel := context.WithTimeout(s.ctx, limit)
+// retryTime returns the time of the next attempt after a failure.
+func (n *entry) retryTime() time.Time {
+	return time.Now().Add(min(n.lease.ttl/16, 500*time.Millisecond))
+}
+
+// sendDueRequests sends a keepalive and reads the queue, if they are due. Each request has a time
+// limit, so that another request replaces it if its response is lost. The goroutines that send them
+// must not access the lease.
+func (n *entry) sendDueRequests(now time.Time) {
+	client, limit := n.election.client, min(n.lease.ttl/2, requestLimit)
+	if n.pendingKeepalives < maxPending && !n.nextKeepalive.After(now) {
+		n.pendingKeepalives++
+		n.nextKeepalive = now.Add(n.keepaliveInterval())
+		n.requests.Go(func() {
+			ctx, cancel := context.WithTimeout(n.ctx, limit)
 			defer cancel()
 			sent := time.Now()
-			ttl, term, err := keepAlive(ctx, s.client, s.id)
-			s.kept <- kept{keep{sent, term}, ttl, time.Since(sent), err}
+			ttl, term, err := sendKeepalive(ctx, client, n.key.lease)
+			n.keepalives <- keepaliveResult{keepalive{sent, term}, ttl, time.Since(sent), err}
 		})
 	}
-	if s.looking < most && !s.lookAt.After(now) {
-		s.looking++
-		s.lookAt = now.Add(min(s.lease.ttl/4, requestLimit/2))
-		k := s.lease.kept
-		s.children.Go(func() {
-			ctx, cancel := context.WithTimeout(s.ctx, limit)
+	if n.pendingViews < maxPending && !n.nextView.After(now) {
+		n.pendingViews++
+		n.nextView = now.Add(min(n.lease.ttl/4, requestLimit/2))
+		last := n.lease.acknowledged
+		n.requests.Go(func() {
+			ctx, cancel := context.WithTimeout(n.ctx, limit)
 			defer cancel()
-			v, err := look(ctx, s.client, s.node, s.place)
-			s.looked <- looked{k, v, err}
+			v, err := readView(ctx, client, n.election.node, n.key)
+			n.views <- viewResult{last, v, err}
 		})
 	}
 }
 
-// next is when something is to be done without being told.
-func (s *stay) next() time.Time {
+// nextAction returns the time at which the owner must act even if it receives nothing.
+func (n *entry) nextAction() time.Time {
 	next := time.Now().Add(time.Minute)
-	for _, t := range []struct {
-		at     time.Time
-		counts bool
+	for _, action := range []struct {
+		at      time.Time
+		planned bool
 	}{
-		{s.keepAt, s.keeping < most},
-		{s.lookAt, s.looking < most},
-		{s.lease.deadline(), s.leads()},
+		{n.nextKeepalive, n.pendingKeepalives < maxPending},
+		{n.nextView, n.pendingViews < maxPending},
+		{n.lease.deadline(), n.isLeader()},
 	} {
-		if t.counts && t.at.Before(next) {
-			next = t.at
+		if action.planned && action.at.Before(next) {
+			next = action.at
 		}
 	}
 	return next
 }
 
-// heard has the candidate look because of what a watch has told.
-func (s *stay) heard(revision int64) {
+// handleChange plans to read the queue because a watch has fired at a revision, or has failed if
+// the revision is 0.
+func (n *entry) handleChange(revision int64) {
 	if revision == 0 {
-		s.lookAt = s.soon()
+		n.nextView = n.retryTime()
 		return
 	}
-	s.revision = max(s.revision, revision)
-	s.lookAt = time.Now()
+	n.revision = max(n.revision, revision)
+	n.nextView = time.Now()
 }
 
-// renewed takes the answer to a keepalive.
-func (s *stay) renewed(a kept) {
+func (n *entry) handleKeepalive(r keepaliveResult) {
+	event := leaderelection.Event{Kind: leaderelection.EventChecked, Err: r.err}
 	switch {
-	case a.err != nil:
-		s.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventChecked, Err: a.err})
-		s.log.Debug("keepalive failed", "id", s.key, "err", a.err)
-		s.keepAt = earlier(s.keepAt, s.soon())
-	case a.ttl <= 0:
-		// This has to be confirmed by a read: a server that is behind does not know the lease yet.
-		s.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventChecked, Err: errExpired})
-		s.gone = true
-		s.lookAt = time.Now()
+	case r.err != nil:
+		n.election.log.Debug("keepalive failed", "id", n.key.name, "err", r.err)
+		n.nextKeepalive = earlier(n.nextKeepalive, n.retryTime())
+	case r.ttl <= 0:
+		// A server that lags behind does not know a new lease, so a read must confirm this.
+		event.Err = errExpired
+		n.leaseUnknown = true
+		n.nextView = time.Now()
 	default:
-		s.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventChecked, Duration: a.took})
-		s.lease.renewed(a.keep, a.ttl)
-		if s.first {
-			s.lookAt = time.Now()
+		event.Duration = r.took
+		n.lease.acknowledge(r.keepalive, r.ttl)
+		if n.head {
+			n.nextView = time.Now()
 		}
 	}
+	n.election.candidacy.Report(event)
 }
 
-// saw takes a view, and returns an error if the place is lost.
-func (s *stay) saw(a looked) error {
-	if a.err != nil {
-		s.log.Debug("reading the queue failed", "id", s.key, "err", a.err)
-		s.lookAt = earlier(s.lookAt, s.soon())
-		if s.ctx.Err() != nil {
-			return context.Cause(s.ctx)
+// handleView updates role and watches. It returns an error if the entry is lost.
+func (n *entry) handleView(r viewResult) error {
+	if r.err != nil {
+		n.election.log.Debug("reading the queue failed", "id", n.key.name, "err", r.err)
+		n.nextView = earlier(n.nextView, n.retryTime())
+		if n.ctx.Err() != nil {
+			return context.Cause(n.ctx)
 		}
-		return final(a.err)
+		return permanent(r.err)
 	}
-	v := a.view
-	if v.revision < s.revision {
-		s.lookAt = earlier(s.lookAt, s.soon())
-		return nil // there is something newer to come
+	v := r.view
+	if v.revision < n.revision {
+		n.nextView = earlier(n.nextView, n.retryTime())
+		return nil // A newer view will follow.
 	}
-	s.revision = v.revision
-	if v.node != s.nodeRev {
+	n.revision = v.revision
+	if v.nodeRev != n.election.nodeRev {
 		return leaderelection.ErrElectionOver
 	}
-	if v.own != s.rev {
-		return s.lost()
+	if v.keyRev != n.key.revision {
+		return n.findLoss()
 	}
-	if s.ctx.Err() != nil {
-		return context.Cause(s.ctx)
+	if n.ctx.Err() != nil {
+		return context.Cause(n.ctx)
 	}
-	s.gone = false
-	s.lease.confirmed(a.keep, v.term)
-	s.tell()
-	if s.own == nil {
-		s.own = deletion(s.ctx, s.client, s.key, v.revision+1)
+	n.leaseUnknown = false
+	n.lease.confirm(r.keepalive, v.term)
+	n.storeDeadline()
+	if n.keyWatch == nil {
+		n.keyWatch = n.watchDeletion(n.key.name, v.revision+1)
 	}
-	s.checkRequests(v)
-	if v.ahead == "" {
-		s.lookAt = time.Now().Add(s.lease.ttl / 4) // besides those after each keepalive
-		s.isFirst(v)
+	n.checkResignRequests(v)
+	if v.predecessor == "" {
+		n.nextView = time.Now().Add(n.lease.ttl / 4) // in addition to the read after each keepalive
+		n.lead(v)
 		return nil
 	}
-	// A watch may have gone dumb: a look now and then.
-	s.lookAt = time.Now().Add(s.lease.ttl)
-	if s.before == nil || s.before.key != v.ahead {
-		s.before.end()
-		s.before = deletion(s.ctx, s.client, v.ahead, v.revision+1)
+	// A watch can stop without an error, so the queue is read periodically as well.
+	n.nextView = time.Now().Add(n.lease.ttl)
+	if n.predecessorWatch == nil || n.predecessorWatch.key != v.predecessor {
+		n.predecessorWatch.close()
+		n.predecessorWatch = n.watchDeletion(v.predecessor, v.revision+1)
 	}
-	if !s.told || s.ahead != v.ahead {
-		s.told, s.ahead = true, v.ahead
-		s.candidacy.Publish(leaderelection.Status{NowFollowing: v.ahead})
+	if !n.published || n.predecessor != v.predecessor {
+		n.published, n.predecessor = true, v.predecessor
+		n.election.candidacy.Publish(leaderelection.Status{NowFollowing: v.predecessor})
 	}
 	return nil
 }
 
-// isFirst begins or goes on with leadership, if that is proven.
-func (s *stay) isFirst(v *view) {
-	if !s.first {
-		s.first = true
-		s.before.end()
-		s.before = nil
-		s.keepAt = time.Now()
+// lead starts or resumes leadership if the lease is confirmed for long enough. The candidate is the
+// head of the queue.
+func (n *entry) lead(v *view) {
+	if !n.head {
+		n.head = true
+		n.predecessorWatch.close()
+		n.predecessorWatch = nil
+		n.nextKeepalive = time.Now()
 	}
-	if v.term != s.lease.kept.term {
+	if v.term != n.lease.acknowledged.term {
 		// The cluster has elected another leader since the last keepalive.
-		s.keepAt = earlier(s.keepAt, s.soon())
+		n.nextKeepalive = earlier(n.nextKeepalive, n.retryTime())
 	}
-	if !s.leads() && s.lease.good(time.Now()) {
-		s.told = true
-		s.candidacy.Lead(s.rev, s.deadline)
+	if !n.isLeader() && n.lease.sufficient(time.Now()) {
+		n.published = true
+		n.election.candidacy.Lead(n.key.revision, n.loadDeadline)
 	}
 }
 
-// lost says why the own key is gone.
-func (s *stay) lost() error {
-	if s.candidacy.Revoke(errDeleted) {
-		s.candidacy.Publish(leaderelection.Status{Role: leaderelection.Suspended})
+func (n *entry) isLeader() bool { return n.election.candidacy.Leadership() != nil }
+
+// revokeLeadership ends the leadership, if there is one, because the key was deleted.
+func (n *entry) revokeLeadership() {
+	if n.election.candidacy.Revoke(errDeleted) {
+		n.election.candidacy.Publish(leaderelection.Status{Role: leaderelection.Suspended})
 	}
-	if s.gone {
+}
+
+// findLoss returns the reason for which the key does not exist any more: the lease has expired, or
+// another client has deleted the key.
+func (n *entry) findLoss() error {
+	n.revokeLeadership()
+	if n.leaseUnknown {
 		return errExpired
 	}
-	err := again(s.ctx, s.client, s.lease.ttl/2, func(ctx context.Context) error {
-		ttl, _, err := keepAlive(ctx, s.client, s.id)
+	err := retry(n.ctx, n.election.client, n.lease.ttl/2, func(ctx context.Context) error {
+		ttl, _, err := sendKeepalive(ctx, n.election.client, n.key.lease)
 		if err == nil && ttl <= 0 {
-			return &endError{errExpired}
+			return &permanentError{errExpired}
 		}
 		return err
 	})
@@ -302,24 +326,14 @@ func (s *stay) lost() error {
 	return err
 }
 
-// leads reports whether there is a leadership.
-func (s *stay) leads() bool { return s.candidacy.Leadership() != nil }
-
-// suspend ends the leadership when the lease has run out.
-func (s *stay) suspend(now time.Time) {
-	if s.lease.over(now) {
-		s.candidacy.Suspend(leaderelection.ErrLeaseExpired)
-	}
+// storeDeadline makes the lease's deadline available to other goroutines.
+func (n *entry) storeDeadline() {
+	d := n.lease.deadline()
+	n.deadline.Store(&d)
 }
 
-// tell makes the lease's deadline known.
-func (s *stay) tell() {
-	d := s.lease.deadline()
-	s.until.Store(&d)
-}
-
-// deadline is what the leadership asks, from any goroutine.
-func (s *stay) deadline() time.Time { return *s.until.Load() }
+// loadDeadline returns the deadline of the leadership.
+func (n *entry) loadDeadline() time.Time { return *n.deadline.Load() }
 
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {

@@ -15,22 +15,23 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestLostReplyOfPutMakesNoSecondKey: the key is found again by its name, with its own revision.
-func TestLostReplyOfPutMakesNoSecondKey(t *testing.T) {
+// TestJoin_LostResponse fails if a candidate creates a second key after the response to its put was
+// lost, or does not use the revision of the first key.
+func TestJoin_LostResponse(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	f := &faults{}
 	lost := 0
-	f.loseReply = func(_ string, req any) bool {
-		if !isPut(req) || lost >= 2 {
+	f.loseResponse = func(request any) bool {
+		if !isPut(request) || lost >= 2 {
 			return false
 		}
-		lost++ // of the election node, and of the candidate
+		lost++ // the put of the election node, and that of the candidate
 		return true
 	}
-	client := srv.Client(f.config)
-	c := elect(t, client)
-	l := c.leads()
+	client := srv.Client(f.intercept)
+	c := startCandidate(t, client)
+	l := c.waitForLeadership()
 	require.Equal(t, 2, lost)
 	got, err := client.Get(t.Context(), node+"/", clientv3.WithPrefix())
 	require.NoError(t, err)
@@ -39,95 +40,96 @@ func TestLostReplyOfPutMakesNoSecondKey(t *testing.T) {
 	require.Equal(t, got.Kvs[0].CreateRevision, l.Token())
 }
 
-// TestKeepaliveOfADeposedMemberIsNoProof: what a member of an earlier term has acknowledged
-// does not count, so that the leader suspends itself in time although every keepalive succeeds.
-func TestKeepaliveOfADeposedMemberIsNoProof(t *testing.T) {
+// TestLease_KeepaliveOfEarlierTerm fails if keepalives that a member of an earlier term has
+// acknowledged extend the lease.
+func TestLease_KeepaliveOfEarlierTerm(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	f := &faults{}
-	c := elect(t, srv.Client(f.config))
-	l := c.leads()
-	f.set(func(f *faults) { f.keptTerm = func(term uint64) uint64 { return term - 1 } })
-	ends(t, l)
+	c := startCandidate(t, srv.Client(f.intercept))
+	l := c.waitForLeadership()
+	f.set(func(f *faults) { f.changeTerm = func(term uint64) uint64 { return term - 1 } })
+	waitForLoss(t, l)
 	require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired)
-	c.until("suspended", func(s leaderelection.Status) bool { return s.Role == leaderelection.Suspended })
-	f.set(func(f *faults) { f.keptTerm = nil })
-	again := c.leads()
-	require.Equal(t, l.Token(), again.Token())
+	c.waitForStatus("suspended", func(s leaderelection.Status) bool { return s.Role == leaderelection.Suspended })
+	f.set(func(f *faults) { f.changeTerm = nil })
+	require.Equal(t, l.Token(), c.waitForLeadership().Token())
 }
 
-// TestSuspendsBeforeTheLeaseCanExpire: a leader that is cut off has ended by its own clock,
-// reckoned from what was sent, while its key is still there.
-func TestSuspendsBeforeTheLeaseCanExpire(t *testing.T) {
+// TestLease_LeaderIsCutOff fails if a leader that is cut off still leads when etcd can expire its
+// lease. The leader measures the lease from when the last keepalive was sent.
+func TestLease_LeaderIsCutOff(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
-	p := newProgram(t, srv)
-	c := elect(t, p.client)
-	l := c.leads()
-	next := elect(t, srv.Client())
-	next.follows(c.ID())
+	p := newProxiedClient(t, srv)
+	c := startCandidate(t, p.Client)
+	l := c.waitForLeadership()
+	next := startCandidate(t, srv.Client())
+	next.waitForPredecessor(c.ID())
 	p.cut()
 	cut := time.Now()
-	ends(t, l)
-	require.LessOrEqual(t, l.Deadline().Sub(cut), ttl*3/4, "the lease is longer than it may be")
+	waitForLoss(t, l)
+	require.LessOrEqual(t, l.Deadline().Sub(cut), ttl*3/4, "the lease is too long")
 	got, err := srv.Client().Get(t.Context(), c.ID())
 	require.NoError(t, err)
-	if time.Now().Before(l.Deadline().Add(ttl / 4)) { // later the lease may have expired
-		require.Len(t, got.Kvs, 1, "the key was gone before the leader was told")
+	if time.Now().Before(l.Deadline().Add(ttl / 4)) { // Later the lease may have expired.
+		require.Len(t, got.Kvs, 1, "the key was deleted before the leader was notified")
 	}
-	require.Greater(t, next.leads().Token(), l.Token())
+	require.Greater(t, next.waitForLeadership().Token(), l.Token())
 	p.heal()
-	c.endsWith(leaderelection.ErrSessionExpired)
+	c.waitForError(leaderelection.ErrSessionExpired)
 }
 
-// TestWaiterNoticesItsOwnLeaseExpiry: a candidate whose lease is gone neither waits for ever nor
-// leads when its predecessor goes (etcd#22387, etcd#19597).
-func TestWaiterNoticesItsOwnLeaseExpiry(t *testing.T) {
+// TestFollower_LeaseExpires fails if a follower whose lease has expired waits indefinitely, or
+// becomes leader when its predecessor leaves (etcd#22387, etcd#19597).
+func TestFollower_LeaseExpires(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
-	first := elect(t, client)
-	first.leads()
-	waiter := elect(t, client)
-	waiter.follows(first.ID())
-	rejoins := elect(t, client, etcd.WithRejoin())
-	rejoins.follows(waiter.ID())
-	for _, c := range []*candidate{waiter, rejoins} {
-		revoke(t, client, c.ID())
+	first := startCandidate(t, client)
+	first.waitForLeadership()
+	follower := startCandidate(t, client)
+	follower.waitForPredecessor(first.ID())
+	rejoining := startCandidate(t, client, etcd.WithRejoin())
+	rejoining.waitForPredecessor(follower.ID())
+	for _, c := range []*candidate{follower, rejoining} {
+		revokeLease(t, client, c.ID())
 	}
-	waiter.endsWith(leaderelection.ErrSessionExpired)
-	rejoins.follows(first.ID())
+	follower.waitForError(leaderelection.ErrSessionExpired)
+	rejoining.waitForPredecessor(first.ID())
 }
 
-// TestOwnKeyDeleted: the leader is told by the deletion itself, and why.
-func TestOwnKeyDeleted(t *testing.T) {
+// TestLeader_KeyDeleted fails if a leader whose key was deleted is not notified by its watch, or
+// does not report the reason.
+func TestLeader_KeyDeleted(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
-	c := elect(t, client, etcd.WithSessionTimeout(time.Minute))
-	l := c.leads()
+	c := startCandidate(t, client, etcd.WithSessionTimeout(time.Minute))
+	l := c.waitForLeadership()
 	granted := l.Deadline()
-	// The next look comes seconds later: it is the watch that has to tell.
+	// The next read is due seconds later, so the watch must report the deletion.
 	require.Eventually(t, func() bool { return l.Deadline().After(granted) }, patience, time.Millisecond)
 	_, err := client.Delete(t.Context(), c.ID())
 	require.NoError(t, err)
-	ends(t, l)
+	waitForLoss(t, l)
 	require.ErrorIs(t, l.Err(), leaderelection.ErrCandidateDeleted)
-	c.endsWith(leaderelection.ErrCandidateDeleted)
+	c.waitForError(leaderelection.ErrCandidateDeleted)
 	_, err = client.TimeToLive(t.Context(), leaseOf(t, c.ID()))
 	require.NoError(t, err)
 }
 
-// TestUnknownLeaseIsNotBelievedWithoutALook: a server that is behind says so of a lease that lives.
-func TestUnknownLeaseIsNotBelievedWithoutALook(t *testing.T) {
+// TestLease_UnknownToServer fails if a candidate trusts a server that does not know its lease, which
+// a server that lags behind returns for a valid lease.
+func TestLease_UnknownToServer(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	f := &faults{}
-	c := elect(t, srv.Client(f.config), etcd.WithSessionTimeout(30*time.Second))
-	l := c.leads()
+	c := startCandidate(t, srv.Client(f.intercept), etcd.WithSessionTimeout(30*time.Second))
+	l := c.waitForLeadership()
 	denied := 0
 	f.set(func(f *faults) {
-		f.keptTTL = func(ttl int64) int64 {
+		f.changeTTL = func(ttl int64) int64 {
 			if denied++; denied <= 2 {
 				return 0
 			}
@@ -142,43 +144,45 @@ func TestUnknownLeaseIsNotBelievedWithoutALook(t *testing.T) {
 	require.NoError(t, l.Err())
 }
 
-// TestKeepalivesDoNotSpin: a server that fails at once is not asked without a pause.
-func TestKeepalivesDoNotSpin(t *testing.T) {
+// TestKeepalive_PausesAfterFailure fails if a candidate retries without a pause while its server
+// rejects requests immediately.
+func TestKeepalive_PausesAfterFailure(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	f := &faults{}
-	c := elect(t, srv.Client(f.config))
-	l := c.leads()
-	began := time.Now()
-	asked := 0
+	c := startCandidate(t, srv.Client(f.intercept))
+	l := c.waitForLeadership()
+	start := time.Now()
+	requests := 0
 	f.set(func(f *faults) {
-		f.refuse = func(method string) error {
-			if method != "/etcdserverpb.Watch/Watch" { // which etcd's client repeats ten times a second
-				asked++
+		f.reject = func(method string, _ any) error {
+			if method != "/etcdserverpb.Watch/Watch" { // etcd's client retries watches ten times a second.
+				requests++
 			}
 			return status.Error(codes.Unavailable, "down")
 		}
 	})
-	ends(t, l)
+	waitForLoss(t, l)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	require.Less(t, asked, 10*int(1+time.Since(began)/time.Second), "requests in %v", time.Since(began))
-	f.refuse = nil
+	require.Less(t, requests, 10*int(1+time.Since(start)/time.Second), "requests in %v", time.Since(start))
+	f.reject = nil
 }
 
-// TestWatchIsCompacted: a watch that etcd ends is made again, from what is there now.
-func TestWatchIsCompacted(t *testing.T) {
+// TestWatch_Compacted fails if a follower waits indefinitely after etcd has ended its watch because
+// the revision was compacted.
+func TestWatch_Compacted(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
-	p := newProgram(t, srv)
+	p := newProxiedClient(t, srv)
 	client := srv.Client()
-	leader := elect(t, client, etcd.WithSessionTimeout(time.Minute))
-	leader.leads()
-	follower := elect(t, p.client, etcd.WithSessionTimeout(time.Minute))
-	follower.follows(leader.ID())
+	leader := startCandidate(t, client, etcd.WithSessionTimeout(time.Minute))
+	leader.waitForLeadership()
+	follower := startCandidate(t, p.Client, etcd.WithSessionTimeout(time.Minute))
+	follower.waitForPredecessor(leader.ID())
 	p.proxy.Refuse(true)
 	p.proxy.DropConnections()
-	// What the watch has to go on from is gone when it comes back.
+	// The revision at which the client resumes the watch will be compacted.
 	var last *clientv3.PutResponse
 	for range 10 {
 		var err error
@@ -189,20 +193,21 @@ func TestWatchIsCompacted(t *testing.T) {
 	_, err := client.Compact(t.Context(), last.Header.Revision+1, clientv3.WithCompactPhysical())
 	require.NoError(t, err)
 	p.proxy.Refuse(false)
-	follower.leads()
+	follower.waitForLeadership()
 }
 
-// TestDoneIsClosedBeforeTheLeaseIsRevoked: the revocation lets another candidate lead.
-func TestDoneIsClosedBeforeTheLeaseIsRevoked(t *testing.T) {
+// TestResign_EndsLeadershipBeforeRevocation fails if Done is still open when the lease is revoked:
+// then another candidate can lead.
+func TestResign_EndsLeadershipBeforeRevocation(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	var f faults
-	c := elect(t, srv.Client(f.config))
-	l := c.leads()
+	c := startCandidate(t, srv.Client(f.intercept))
+	l := c.waitForLeadership()
 	atRevoke := make(chan error, 1)
 	f.set(func(f *faults) {
-		f.refuseRequest = func(req any) error {
-			if _, ok := req.(*etcdserverpb.LeaseRevokeRequest); ok {
+		f.reject = func(_ string, request any) error {
+			if _, ok := request.(*etcdserverpb.LeaseRevokeRequest); ok {
 				select {
 				case atRevoke <- l.Err():
 				default:

@@ -11,67 +11,67 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 )
 
-// enter takes a lease and puts the key into the line. It goes on until etcd has answered, for
-// a session timeout at most unless the candidate may rejoin. Whatever it returns, what it has
-// made is withdrawn when the removals are.
-func (e *Election) enter(ctx context.Context) (*stay, error) {
-	if !e.rejoin {
-		limited, cancel := context.WithTimeoutCause(ctx, e.timeout, errUnreachable)
+// joinQueue obtains a lease and creates the candidate's key. It retries until etcd answers, for a
+// session timeout at most unless the candidate may rejoin. If it fails, the revocation of the lease
+// has started.
+func (e *Election) joinQueue(ctx context.Context) (*entry, error) {
+	if !e.options.rejoin {
+		limited, cancel := context.WithTimeoutCause(ctx, e.options.timeout, errUnreachable)
 		defer cancel()
 		ctx = limited
 	}
 	for {
-		s, err := e.tryEnter(ctx)
+		n, err := e.tryJoin(ctx)
 		if !errors.Is(err, errExpired) {
-			return s, err
-		} // it has taken longer than the lease lasts: with another one
+			return n, err
+		} // The lease has expired before the key was created: try again with another.
 	}
 }
 
-func (e *Election) tryEnter(ctx context.Context) (*stay, error) {
-	s := &stay{Election: e}
-	seconds := int64((e.timeout + time.Second - 1) / time.Second)
-	// A lease whose answer is lost has no key, and goes in time.
-	if err := again(ctx, e.client, e.timeout/2, func(ctx context.Context) error {
+func (e *Election) tryJoin(ctx context.Context) (*entry, error) {
+	n := &entry{election: e}
+	seconds := int64((e.options.timeout + time.Second - 1) / time.Second)
+	// If the response is lost, the lease has no key, and expires.
+	if err := retry(ctx, e.client, e.options.timeout/2, func(ctx context.Context) error {
 		sent := time.Now()
 		granted, err := e.client.Grant(ctx, seconds)
 		if err == nil {
-			s.id, s.key = granted.ID, keyOf(e.node, granted.ID)
-			s.lease.granted(sent, time.Duration(granted.TTL)*time.Second, granted.RaftTerm)
-			s.tell()
+			n.key.lease, n.key.name = granted.ID, keyName(e.node, granted.ID)
+			n.lease = newLease(sent, time.Duration(granted.TTL)*time.Second, granted.RaftTerm)
+			n.storeDeadline()
 		}
 		return err
 	}); err != nil {
 		return nil, err
 	}
-	// A key whose answer is lost is found by the next try: its name is that of the lease.
-	err := again(ctx, e.client, e.timeout/2, func(ctx context.Context) error {
+	// If the response is lost, the next attempt finds the key, because its name is the lease ID.
+	err := retry(ctx, e.client, e.options.timeout/2, func(ctx context.Context) error {
 		put, err := e.client.Txn(ctx).
 			If(
 				clientv3.Compare(clientv3.CreateRevision(e.node), "=", e.nodeRev),
-				clientv3.Compare(clientv3.CreateRevision(s.key), "=", 0),
+				clientv3.Compare(clientv3.CreateRevision(n.key.name), "=", 0),
 			).
-			Then(clientv3.OpPut(s.key, string(candidatedata.Encode(e.clientName, e.value)), clientv3.WithLease(s.id))).
+			Then(clientv3.OpPut(n.key.name, string(candidatedata.Encode(e.options.clientName, e.options.value)), clientv3.WithLease(n.key.lease))).
 			Else(
 				clientv3.OpGet(e.node, clientv3.WithKeysOnly()),
-				clientv3.OpGet(s.key, clientv3.WithKeysOnly()),
+				clientv3.OpGet(n.key.name, clientv3.WithKeysOnly()),
 			).Commit()
 		switch {
 		case err != nil:
 			return err
 		case put.Succeeded:
-			s.rev = put.Header.Revision
+			n.key.revision = put.Header.Revision
 		case createRevision(put.Responses[0].GetResponseRange().Kvs) != e.nodeRev:
-			return &endError{leaderelection.ErrElectionOver}
+			return &permanentError{leaderelection.ErrElectionOver}
 		default:
-			s.rev = createRevision(put.Responses[1].GetResponseRange().Kvs)
+			n.key.revision = createRevision(put.Responses[1].GetResponseRange().Kvs)
 		}
 		return nil
 	})
 	if err != nil {
-		e.withdraw(s.id)
+		e.revokeLease(n.key.lease)
 		return nil, err
 	}
-	e.candidacy.Join(s.key)
-	return s, nil
+	e.candidacy.Join(n.key.name)
+	return n, nil
 }

@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	ttl      = 12 * time.Second // a busy machine may be slow for many seconds, and no lease expires
+	ttl      = 12 * time.Second // ttl is so long that no lease expires although a busy machine may be slow for seconds.
 	patience = time.Minute
 	node     = "/election"
 )
@@ -37,14 +37,14 @@ type cluster struct {
 	t testing.TB
 }
 
-// startServers starts a cluster of n servers, which ends with the test.
+// startServers starts a cluster of n servers until the test ends.
 func startServers(t testing.TB, n int) *cluster {
 	t.Helper()
 	return &cluster{etcdserver.Start(t, etcdserver.Config{Members: n}), t}
 }
 
-// Client returns a client of all servers, which is closed with the test, after each of the
-// functions has changed its configuration.
+// Client returns a client of all servers that is closed when the test ends. Each of the functions
+// changes its configuration.
 func (c *cluster) Client(change ...func(*clientv3.Config)) *clientv3.Client {
 	c.t.Helper()
 	cfg := clientv3.Config{Endpoints: c.Endpoints(), DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
@@ -57,29 +57,55 @@ func (c *cluster) Client(change ...func(*clientv3.Config)) *clientv3.Client {
 	return client
 }
 
-// program is a client whose network can be cut.
-type program struct {
-	t      *testing.T
-	proxy  *zkproxy.Proxy
-	client *clientv3.Client
+// enableAuth enables authentication. It creates a user with the given permission for the keys from
+// start to end, and returns the configuration of its clients.
+func (c *cluster) enableAuth(permission clientv3.PermissionType, start, end string) func(*clientv3.Config) {
+	c.t.Helper()
+	root, ctx := c.Client(), c.t.Context()
+	for _, request := range []func() error{
+		func() error { _, err := root.UserAdd(ctx, "root", "secret"); return err },
+		func() error { _, err := root.UserGrantRole(ctx, "root", "root"); return err },
+		func() error { _, err := root.UserAdd(ctx, "user", "secret"); return err },
+		func() error { _, err := root.RoleAdd(ctx, "role"); return err },
+		func() error { _, err := root.RoleGrantPermission(ctx, "role", start, end, permission); return err },
+		func() error { _, err := root.UserGrantRole(ctx, "user", "role"); return err },
+		func() error { _, err := root.AuthEnable(ctx); return err },
+	} {
+		require.NoError(c.t, request())
+	}
+	return func(cfg *clientv3.Config) { cfg.Username, cfg.Password = "user", "secret" }
 }
 
-func newProgram(t *testing.T, srv *cluster, change ...func(*clientv3.Config)) *program {
+// proxiedClient is a client whose network can be cut.
+type proxiedClient struct {
+	*clientv3.Client
+	proxy *zkproxy.Proxy
+}
+
+// newProxiedClient returns a client of the first server.
+func newProxiedClient(t *testing.T, c *cluster) *proxiedClient {
 	t.Helper()
-	proxy, err := zkproxy.New(srv.Addr(0))
+	proxy, err := zkproxy.New(c.Addr(0))
 	require.NoError(t, err)
 	t.Cleanup(proxy.Close)
-	through := func(cfg *clientv3.Config) { cfg.Endpoints = []string{"http://" + proxy.Addr()} }
-	client := srv.Client(append([]func(*clientv3.Config){through}, change...)...)
-	return &program{t, proxy, client}
+	client := c.Client(func(cfg *clientv3.Config) { cfg.Endpoints = []string{"http://" + proxy.Addr()} })
+	return &proxiedClient{client, proxy}
 }
 
-func (p *program) cut() { p.proxy.Blackhole(zkproxy.Both) }
+// cut drops all messages until heal is called. Connections stay open.
+func (c *proxiedClient) cut()  { c.proxy.Blackhole(zkproxy.Both) }
+func (c *proxiedClient) heal() { c.proxy.Unblackhole() }
 
-func (p *program) heal() { p.proxy.Unblackhole() }
+// candidate is a candidate that has joined the election.
+type candidate struct {
+	*etcd.Election
+	t       *testing.T
+	ended   chan error // ended receives the result of ElectLeader.
+	running sync.WaitGroup
+}
 
-// elect makes a candidate and has it take part.
-func elect(t *testing.T, client *clientv3.Client, opts ...etcd.Option) *candidate {
+// startCandidate starts a candidate, which resigns when the test ends.
+func startCandidate(t *testing.T, client *clientv3.Client, opts ...etcd.Option) *candidate {
 	t.Helper()
 	all := append([]etcd.Option{etcd.WithCreateNode(), etcd.WithSessionTimeout(ttl)}, opts...)
 	e, err := etcd.NewElection(client, node, all...)
@@ -93,58 +119,50 @@ func elect(t *testing.T, client *clientv3.Client, opts ...etcd.Option) *candidat
 	return c
 }
 
-// candidate is one that takes part.
-type candidate struct {
-	*etcd.Election
-	t       *testing.T
-	ended   chan error
-	running sync.WaitGroup
-}
-
-// until reads statuses until one is as wanted.
-func (c *candidate) until(what string, want func(leaderelection.Status) bool) leaderelection.Status {
+// waitForStatus receives statuses until one of them is as wanted.
+func (c *candidate) waitForStatus(what string, wanted func(leaderelection.Status) bool) leaderelection.Status {
 	c.t.Helper()
 	limit := time.After(patience)
 	for {
 		select {
 		case s, ok := <-c.Status():
 			if !ok {
-				require.Fail(c.t, "the channel is closed", what)
+				require.Fail(c.t, "the channel of statuses is closed", what)
 			}
-			if want(s) {
+			if wanted(s) {
 				return s
 			}
 		case <-limit:
-			require.Fail(c.t, "never: "+what, "%v", c.Current())
+			require.Fail(c.t, "no such status: "+what, "%v", c.Current())
 		}
 	}
 }
 
-func (c *candidate) leads() *leaderelection.Leadership {
+func (c *candidate) waitForLeadership() *leaderelection.Leadership {
 	c.t.Helper()
-	return c.until("leader", func(s leaderelection.Status) bool { return s.Role == leaderelection.Leader }).Leadership
+	return c.waitForStatus("leader", func(s leaderelection.Status) bool { return s.Role == leaderelection.Leader }).Leadership
 }
 
-func (c *candidate) follows(id string) {
+func (c *candidate) waitForPredecessor(id string) {
 	c.t.Helper()
-	c.until("follows "+id, func(s leaderelection.Status) bool { return s.NowFollowing == id })
+	c.waitForStatus("following "+id, func(s leaderelection.Status) bool { return s.NowFollowing == id })
 }
 
-// endsWith waits for the end of the candidacy.
-func (c *candidate) endsWith(want error) {
+// waitForError waits until the candidacy is over, and requires that its error is want.
+func (c *candidate) waitForError(want error) {
 	c.t.Helper()
-	c.until("final", func(s leaderelection.Status) bool { return s.Err != nil })
+	c.waitForStatus("final", func(s leaderelection.Status) bool { return s.Err != nil })
 	require.ErrorIs(c.t, <-c.ended, want)
 }
 
-// resigns makes the candidate resign when it is requested to.
-func (c *candidate) resigns() {
-	asked := c.ResignRequested()
+// resignOnRequest makes the candidate resign when a client requests it.
+func (c *candidate) resignOnRequest() {
+	requested := c.ResignRequested()
 	ctx, cancel := context.WithCancel(context.Background())
 	var listening sync.WaitGroup
 	listening.Go(func() {
 		select {
-		case <-asked:
+		case <-requested:
 			_ = c.Resign()
 		case <-ctx.Done():
 		}
@@ -152,18 +170,18 @@ func (c *candidate) resigns() {
 	c.t.Cleanup(func() { cancel(); listening.Wait() })
 }
 
-// ends waits for the end of a leadership.
-func ends(t *testing.T, l *leaderelection.Leadership) {
+// waitForLoss waits until the leadership is lost.
+func waitForLoss(t *testing.T, l *leaderelection.Leadership) {
 	t.Helper()
 	select {
 	case <-l.Done():
 	case <-time.After(5 * ttl):
-		t.Fatal("the leadership does not end")
+		t.Fatal("the leadership is not lost")
 	}
 }
 
-// within fails the test if f takes too long.
-func within(t *testing.T, limit time.Duration, what string, f func()) {
+// requireReturn fails the test if f takes too long.
+func requireReturn(t *testing.T, name string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
@@ -172,11 +190,12 @@ func within(t *testing.T, limit time.Duration, what string, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(limit):
-		t.Fatalf("%s: not within %v", what, limit)
+	case <-time.After(patience):
+		t.Fatalf("%s does not return within %v", name, patience)
 	}
 }
 
+// leaseOf returns the lease of the candidate with the given ID.
 func leaseOf(t *testing.T, id string) clientv3.LeaseID {
 	t.Helper()
 	n, err := strconv.ParseUint(strings.TrimPrefix(id, node+"/"), 16, 64)
@@ -184,15 +203,15 @@ func leaseOf(t *testing.T, id string) clientv3.LeaseID {
 	return clientv3.LeaseID(n)
 }
 
-// revoke ends a candidate's lease as its expiry does.
-func revoke(t *testing.T, client *clientv3.Client, id string) {
+// revokeLease revokes a candidate's lease, as its expiry would.
+func revokeLease(t *testing.T, client *clientv3.Client, id string) {
 	t.Helper()
 	_, err := client.Revoke(t.Context(), leaseOf(t, id))
 	require.NoError(t, err)
 }
 
-// value is that of the election node.
-func value(t *testing.T, client *clientv3.Client) string {
+// nodeValue returns the value of the election node.
+func nodeValue(t *testing.T, client *clientv3.Client) string {
 	t.Helper()
 	got, err := client.Get(t.Context(), node)
 	require.NoError(t, err)
@@ -200,50 +219,26 @@ func value(t *testing.T, client *clientv3.Client) string {
 	return string(got.Kvs[0].Value)
 }
 
-func ask(client *clientv3.Client, id string, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+// askToResign calls AskToResign, for at most patience.
+func askToResign(client *clientv3.Client, id string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return etcd.AskToResign(client, node, id, etcd.WithContext(ctx), etcd.WithSessionTimeout(ttl))
 }
 
-// reader returns a client whose user may read everything and write nothing.
-func reader(t *testing.T, srv *cluster, root *clientv3.Client) *clientv3.Client {
-	t.Helper()
-	ctx := t.Context()
-	for _, do := range []func() error{
-		func() error { _, err := root.UserAdd(ctx, "root", "secret"); return err },
-		func() error { _, err := root.UserGrantRole(ctx, "root", "root"); return err },
-		func() error { _, err := root.UserAdd(ctx, "reader", "secret"); return err },
-		func() error { _, err := root.RoleAdd(ctx, "reads"); return err },
-		func() error {
-			_, err := root.RoleGrantPermission(ctx, "reads", "\x00", "\x00", clientv3.PermissionType(clientv3.PermRead))
-			return err
-		},
-		func() error { _, err := root.UserGrantRole(ctx, "reader", "reads"); return err },
-		func() error { _, err := root.AuthEnable(ctx); return err },
-	} {
-		require.NoError(t, do())
-	}
-	return srv.Client(func(cfg *clientv3.Config) { cfg.Username, cfg.Password = "reader", "secret" })
-}
-
-// faults is what goes wrong with a client's requests. Its fields are functions that are asked
-// for each request, and may be nil; set changes them.
+// faults injects faults between a client and its connections. Its fields are called for each
+// request, and may be nil.
 type faults struct {
 	mu sync.Mutex
-	// loseReply: the request is carried out, and its answer does not come.
-	loseReply func(method string, request any) bool
-	// refuse: the request is not sent.
-	refuse func(method string) error
-	// refuseRequest: the same, given the request.
-	refuseRequest func(request any) error
-	// keptTerm changes the term that a keepalive's answer shows.
-	keptTerm func(term uint64) uint64
-	keptTTL  func(ttl int64) int64
-	// omitLeases: replies to requests for keys only are without leases, as those of etcd 3.7.
+	// reject returns an error if a request must not be sent. request is nil for a stream.
+	reject func(method string, request any) error
+	// loseResponse reports whether the response to a request is lost.
+	loseResponse func(request any) bool
+	// changeTerm and changeTTL change the responses to keepalives.
+	changeTerm func(term uint64) uint64
+	changeTTL  func(ttl int64) int64
+	// omitLeases removes leases from responses to requests for keys only, as etcd 3.7 does.
 	omitLeases bool
-	sentPuts   int
-	keepSents  int
 }
 
 func (f *faults) set(change func(f *faults)) {
@@ -252,48 +247,38 @@ func (f *faults) set(change func(f *faults)) {
 	change(f)
 }
 
-func (f *faults) config(cfg *clientv3.Config) {
-	cfg.DialOptions = append(cfg.DialOptions, grpc.WithUnaryInterceptor(f.unary), grpc.WithStreamInterceptor(f.stream))
+// intercept makes the requests of a client pass through f.
+func (f *faults) intercept(cfg *clientv3.Config) {
+	cfg.DialOptions = append(cfg.DialOptions, grpc.WithUnaryInterceptor(f.interceptCall), grpc.WithStreamInterceptor(f.interceptStream))
 }
 
-func (f *faults) refused(method string) error {
+func (f *faults) checkRejected(method string, request any) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.refuse == nil {
+	if f.reject == nil {
 		return nil
 	}
-	return f.refuse(method)
+	return f.reject(method, request)
 }
 
-func (f *faults) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if err := f.refused(method); err != nil {
+func (f *faults) interceptCall(ctx context.Context, method string, request, response any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if err := f.checkRejected(method, request); err != nil {
 		return err
 	}
-	f.mu.Lock()
-	refuse := f.refuseRequest
-	f.mu.Unlock()
-	if refuse != nil {
-		if err := refuse(req); err != nil {
-			return err
-		}
-	}
-	err := invoker(ctx, method, req, reply, cc, opts...)
+	err := invoker(ctx, method, request, response, cc, opts...)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.omitLeases && err == nil {
-		omitLeases(req, reply)
+		omitLeases(request, response)
 	}
-	if isPut(req) {
-		f.sentPuts++
-	}
-	if err == nil && f.loseReply != nil && f.loseReply(method, req) {
-		return status.Error(codes.Unavailable, "the answer is lost")
+	if err == nil && f.loseResponse != nil && f.loseResponse(request) {
+		return status.Error(codes.Unavailable, "the response is lost")
 	}
 	return err
 }
 
-func (f *faults) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	if err := f.refused(method); err != nil {
+func (f *faults) interceptStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if err := f.checkRejected(method, nil); err != nil {
 		return nil, err
 	}
 	s, err := streamer(ctx, desc, cc, method, opts...)
@@ -303,35 +288,35 @@ func (f *faults) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cli
 	return &faultyStream{s, f}, nil
 }
 
-// isPut reports whether a request is a transaction that puts.
-func isPut(req any) bool {
-	txn, ok := req.(*etcdserverpb.TxnRequest)
-	return ok && len(txn.Success) > 0 && txn.Success[0].GetRequestPut() != nil
-}
-
+// faultyStream is a stream whose keepalive responses faults can change.
 type faultyStream struct {
 	grpc.ClientStream
-	f *faults
+	faults *faults
 }
 
 func (s *faultyStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
-	if kept, ok := m.(*etcdserverpb.LeaseKeepAliveResponse); ok && err == nil {
-		s.f.mu.Lock()
-		defer s.f.mu.Unlock()
-		s.f.keepSents++
-		if s.f.keptTerm != nil {
-			kept.Header.RaftTerm = s.f.keptTerm(kept.Header.RaftTerm)
+	if response, ok := m.(*etcdserverpb.LeaseKeepAliveResponse); ok && err == nil {
+		s.faults.mu.Lock()
+		defer s.faults.mu.Unlock()
+		if s.faults.changeTerm != nil {
+			response.Header.RaftTerm = s.faults.changeTerm(response.Header.RaftTerm)
 		}
-		if s.f.keptTTL != nil {
-			kept.TTL = s.f.keptTTL(kept.TTL)
+		if s.faults.changeTTL != nil {
+			response.TTL = s.faults.changeTTL(response.TTL)
 		}
 	}
 	return err
 }
 
-// omitLeases removes the leases from replies to requests for keys only.
-func omitLeases(req, reply any) {
+// isPut reports whether a request is a transaction whose first operation is a put.
+func isPut(request any) bool {
+	txn, ok := request.(*etcdserverpb.TxnRequest)
+	return ok && len(txn.Success) > 0 && txn.Success[0].GetRequestPut() != nil
+}
+
+// omitLeases removes the leases from the response to a request for keys only.
+func omitLeases(request, response any) {
 	omit := func(r *etcdserverpb.RangeRequest, got *etcdserverpb.RangeResponse) {
 		if r.GetKeysOnly() && got != nil {
 			for _, kv := range got.Kvs {
@@ -339,16 +324,16 @@ func omitLeases(req, reply any) {
 			}
 		}
 	}
-	switch req := req.(type) {
+	switch request := request.(type) {
 	case *etcdserverpb.RangeRequest:
-		omit(req, reply.(*etcdserverpb.RangeResponse))
+		omit(request, response.(*etcdserverpb.RangeResponse))
 	case *etcdserverpb.TxnRequest:
-		got := reply.(*etcdserverpb.TxnResponse)
-		done := req.Failure
+		got := response.(*etcdserverpb.TxnResponse)
+		ops := request.Failure
 		if got.Succeeded {
-			done = req.Success
+			ops = request.Success
 		}
-		for i, op := range done {
+		for i, op := range ops {
 			omit(op.GetRequestRange(), got.Responses[i].GetResponseRange())
 		}
 	}

@@ -11,15 +11,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestObserve: the first leader, that there is nobody, a new name, and the end.
+// TestObserve fails if an observer does not receive the first leader, a new name, the absence of a
+// leader, or that the election was ended.
 func TestObserve(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	_, err := etcd.Observe(t.Context(), client, node)
 	require.ErrorIs(t, err, leaderelection.ErrNoElection)
-	first := elect(t, client, etcd.WithClientName("one"), etcd.WithValue("10.0.0.1:80"))
-	l := first.leads()
+	first := startCandidate(t, client, etcd.WithClientName("one"), etcd.WithValue("10.0.0.1:80"))
+	l := first.waitForLeadership()
 	seen, err := etcd.Observe(t.Context(), client, node)
 	require.NoError(t, err)
 	want := leaderelection.CandidateInfo{ID: first.ID(), Name: "one", Value: "10.0.0.1:80", Token: l.Token()}
@@ -32,15 +33,15 @@ func TestObserve(t *testing.T) {
 	require.Equal(t, "two", (<-seen).Leader.Name)
 	electiontest.Confirm(t, first.Resign)
 	require.Nil(t, (<-seen).Leader)
-	second := elect(t, client)
-	second.leads()
+	second := startCandidate(t, client)
+	second.waitForLeadership()
 	require.Equal(t, second.ID(), (<-seen).Leader.ID)
 	require.NoError(t, etcd.DeleteElection(client, node))
-	second.endsWith(leaderelection.ErrElectionOver)
+	second.waitForError(leaderelection.ErrElectionOver)
 	for o := range seen {
 		if o.Err != nil {
 			require.ErrorIs(t, o.Err, leaderelection.ErrElectionOver)
 		}
 	}
-	require.NoError(t, etcd.DeleteElection(client, node), "there is none")
+	require.NoError(t, etcd.DeleteElection(client, node), "an election that does not exist")
 }

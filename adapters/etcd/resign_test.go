@@ -13,15 +13,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestResignAfterTheContextHasEnded: the lease is revoked with a context of the library's own
-// (etcd#22123, etcd#21128).
-func TestResignAfterTheContextHasEnded(t *testing.T) {
+// TestResign_ContextDone fails if the lease is revoked with the caller's context, which is done: then
+// the key remains (etcd#22123, etcd#21128).
+func TestResign_ContextDone(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	ctx, cancel := context.WithCancel(t.Context())
-	c := elect(t, client, etcd.WithContext(ctx), etcd.WithSessionTimeout(time.Minute))
-	l := c.leads()
+	c := startCandidate(t, client, etcd.WithContext(ctx), etcd.WithSessionTimeout(time.Minute))
+	l := c.waitForLeadership()
 	cancel()
 	require.NoError(t, <-c.ended)
 	require.ErrorIs(t, l.Err(), leaderelection.ErrResigned)
@@ -31,24 +31,24 @@ func TestResignAfterTheContextHasEnded(t *testing.T) {
 	require.Empty(t, leases.Leases)
 }
 
-// TestEndsWhileEtcdDoesNotAnswer: nothing hangs, and what was not confirmed is said, and done
-// when the network is back.
-func TestEndsWhileEtcdDoesNotAnswer(t *testing.T) {
+// TestResign_Unreachable fails if Resign or EndElection blocks while etcd cannot be reached, does not
+// report that it is unconfirmed, or is not applied afterwards.
+func TestResign_Unreachable(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
-	p := newProgram(t, srv)
+	p := newProxiedClient(t, srv)
 	long := etcd.WithSessionTimeout(time.Minute)
-	c := elect(t, p.client, long)
-	l := c.leads()
-	ends := elect(t, p.client, long)
-	ends.follows(c.ID())
+	c := startCandidate(t, p.Client, long)
+	l := c.waitForLeadership()
+	ending := startCandidate(t, p.Client, long)
+	ending.waitForPredecessor(c.ID())
 	p.cut()
-	within(t, patience, "Resign", func() { require.ErrorIs(t, c.Resign(), leaderelection.ErrUnconfirmed) })
+	requireReturn(t, "Resign", func() { require.ErrorIs(t, c.Resign(), leaderelection.ErrUnconfirmed) })
 	require.ErrorIs(t, l.Err(), leaderelection.ErrResigned)
-	within(t, patience, "EndElection", func() { require.ErrorIs(t, ends.EndElection(), leaderelection.ErrUnconfirmed) })
-	require.ErrorIs(t, <-ends.ended, leaderelection.ErrElectionOver)
+	requireReturn(t, "EndElection", func() { require.ErrorIs(t, ending.EndElection(), leaderelection.ErrUnconfirmed) })
+	require.ErrorIs(t, <-ending.ended, leaderelection.ErrElectionOver)
 	p.heal()
-	require.Eventually(t, func() bool { return c.Resign() == nil && ends.Resign() == nil && ends.EndElection() == nil }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return c.Resign() == nil && ending.Resign() == nil && ending.EndElection() == nil }, patience, 10*time.Millisecond)
 	got, err := srv.Client().Get(t.Context(), node, clientv3.WithPrefix())
 	require.NoError(t, err)
 	require.Empty(t, got.Kvs)

@@ -12,48 +12,49 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 )
 
-// TestStaleGuardFails: nothing of a former leader is applied, and its lease is not its token
-// (etcd#22082).
-func TestStaleGuardFails(t *testing.T) {
+// TestGuard_FormerLeader fails if a transaction of a former leader is applied, or if the lease ID is
+// used as the token (etcd#22082).
+func TestGuard_FormerLeader(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
-	c := elect(t, client, etcd.WithSessionTimeout(time.Minute))
-	l := c.leads()
+	c := startCandidate(t, client, etcd.WithSessionTimeout(time.Minute))
+	l := c.waitForLeadership()
 	_, err := c.Txn(t.Context(), clientv3.OpPut("written", "by the leader"))
 	require.NoError(t, err)
 	_, err = c.Txn(t.Context())
-	require.NoError(t, err, "a check alone")
+	require.NoError(t, err, "without operations")
 	guard, err := c.Guard()
 	require.NoError(t, err)
 	require.Equal(t, clientv3.Compare(clientv3.CreateRevision(c.ID()), "=", l.Token()), guard)
 
-	// The same key, made anew by somebody else, is not the leader's.
+	// Another client creates the same key again.
 	_, err = client.Delete(t.Context(), c.ID())
 	require.NoError(t, err)
 	_, err = client.Put(t.Context(), c.ID(), "x")
 	require.NoError(t, err)
-	answer, err := client.Txn(t.Context()).If(guard).Then(clientv3.OpPut("written", "too late")).Commit()
+	response, err := client.Txn(t.Context()).If(guard).Then(clientv3.OpPut("written", "too late")).Commit()
 	require.NoError(t, err)
-	require.False(t, answer.Succeeded)
-	c.until("final", func(s leaderelection.Status) bool { return s.Err != nil })
+	require.False(t, response.Succeeded)
+	c.waitForStatus("final", func(s leaderelection.Status) bool { return s.Err != nil })
 	_, err = c.Txn(t.Context(), clientv3.OpPut("written", "too late"))
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 	_, err = c.Guard()
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 }
 
-// TestTxnSaysWhatIsKnown: a lost answer is not a refusal, and a refusal is no lost answer.
-func TestTxnSaysWhatIsKnown(t *testing.T) {
+// TestTxn_Outcome fails if a lost response is reported as a rejection, or a rejection as an unknown
+// outcome.
+func TestTxn_Outcome(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	f := &faults{}
-	c := elect(t, srv.Client(f.config))
-	c.leads()
+	c := startCandidate(t, srv.Client(f.intercept))
+	c.waitForLeadership()
 	_, err := c.Txn(t.Context(), clientv3.OpPut("a", "1"), clientv3.OpPut("a", "2"))
 	require.Error(t, err)
 	require.NotErrorIs(t, err, leaderelection.ErrUnconfirmed)
-	f.set(func(f *faults) { f.loseReply = func(_ string, req any) bool { return isPut(req) } })
+	f.set(func(f *faults) { f.loseResponse = isPut })
 	_, err = c.Txn(t.Context(), clientv3.OpPut("a", "1"))
 	require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 	done, cancel := context.WithCancel(t.Context())
