@@ -12,16 +12,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// ask sends a request by f, and returns when ctx is done or the store is closed, although the
+// call sends a request by f, and returns when ctx is done or the store is closed, although the
 // driver does not observe the context by default.
-func ask[T any](ctx context.Context, s *Store, what string, f func(ctx context.Context) (T, error)) (T, error) {
+func call[T any](ctx context.Context, s *Store, operation string, f func(ctx context.Context) (T, error)) (T, error) {
 	value, err := changefeed.Call(ctx, s.feeds, f)
-	return value, s.explain(ctx, what, err)
+	return value, s.wrapError(ctx, operation, err)
 }
 
-// explain says what was tried when err happened, and wraps what there is to ask for. ctx
-// is the caller's.
-func (s *Store) explain(ctx context.Context, what string, err error) error {
+// wrapError adds the operation to err, and wraps it with the error of stores that it means. ctx
+// is that of the caller.
+func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, changefeed.ErrNoRecord), errors.Is(err, changefeed.ErrConflict),
 		errors.Is(err, changefeed.ErrUnsuitable):
@@ -32,30 +32,30 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	if done := ctx.Err(); done != nil && !errors.Is(err, done) {
 		err = fmt.Errorf("%w: %w", done, err)
 	}
-	err = fmt.Errorf("redis: %s key %q: %w", what, s.key, err)
-	help := ""
+	err = fmt.Errorf("redis: %s key %q: %w", operation, s.key, err)
+	advice := ""
 	switch {
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: %w: %w: the client was closed", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed, err)
-	case says(err, "WRONGTYPE"):
-		help = "the key has other data; use another key"
-	case says(err, "NOPERM", "NOAUTH", "WRONGPASS", "ACL failure"):
-		help = "the user lacks permissions, which the package documentation lists"
+	case replyContains(err, "WRONGTYPE"):
+		advice = "the key has other data; use another key"
+	case replyContains(err, "NOPERM", "NOAUTH", "WRONGPASS", "ACL failure"):
+		advice = "the user lacks permissions, which the package documentation lists"
 	default:
 		return err
 	}
-	return fmt.Errorf("%w: %w: %s", changefeed.ErrUnsuitable, err, help)
+	return fmt.Errorf("%w: %w: %s", changefeed.ErrUnsuitable, err, advice)
 }
 
-// says looks for words in what the server has answered. Errors inside a script are told
-// with words of older servers' own before them.
-func says(err error, words ...string) bool {
-	var answer redis.Error
-	if !errors.As(err, &answer) {
+// replyContains reports whether err is an error reply of the server that contains one of the codes.
+// Older servers put text before the code if a script fails.
+func replyContains(err error, codes ...string) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
 		return false
 	}
-	for _, word := range words {
-		if strings.Contains(answer.Error(), word) {
+	for _, code := range codes {
+		if strings.Contains(reply.Error(), code) {
 			return true
 		}
 	}

@@ -18,91 +18,94 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
 )
 
-// TestFollowersReadNothing: the feed carries the record, and a heartbeat is one request.
-func TestFollowersReadNothing(t *testing.T) {
+// TestFeed_WithoutReads fails if followers read the record although messages contain it, or if a
+// heartbeat is more than one request.
+func TestFeed_WithoutReads(t *testing.T) {
 	server := shared.Get(t)
 	key := newKey()
-	leads, follows := newClient(t, server.Addr(), nil), newClient(t, server.Addr(), nil)
-	leader, r := created(t, leads, key)
-	f := subscribe(t, newStore(t, follows, key, redis.WithQuiet(time.Hour)))
-	tells(t, f, "the record", r.Version)
-	r = beat(t, leader, r) // the script is known from here on
-	tells(t, f, "the first heartbeat", r.Version)
-	asked, read := calls(leads), calls(follows)
+	leaderClient, followerClient := connect(t, server.Addr(), nil), connect(t, server.Addr(), nil)
+	leader, r := createRecord(t, leaderClient, key)
+	f := subscribe(t, newStore(t, followerClient, key, redis.WithQuiet(time.Hour)))
+	awaitRecord(t, f, r)
+	r = heartbeat(t, leader, r) // The server knows the script afterwards.
+	awaitRecord(t, f, r)
+	writes, reads := countRequests(leaderClient), countRequests(followerClient)
 	for range 20 {
-		r = beat(t, leader, r)
-		tells(t, f, "a heartbeat", r.Version)
+		r = heartbeat(t, leader, r)
+		awaitRecord(t, f, r)
 	}
-	require.EqualValues(t, 20, asked.Load(), "requests of the leader")
-	require.Zero(t, read.Load(), "requests of the follower")
+	require.EqualValues(t, 20, writes.Load(), "requests of the leader")
+	require.Zero(t, reads.Load(), "requests of the follower")
 }
 
-// TestTrapChannelsHaveNoDatabase: equal keys of two databases do not hear of each other.
-func TestTrapChannelsHaveNoDatabase(t *testing.T) {
+// TestFeed_SameKeyInOtherDatabase fails if a feed receives the writes to the same key of another
+// database: channels do not belong to a database.
+func TestFeed_SameKeyInOtherDatabase(t *testing.T) {
 	server := shared.Get(t)
 	key := newKey()
-	one, first := created(t, newClient(t, server.Addr(), nil), key, redis.WithQuiet(time.Hour))
-	two, other := created(t, newClient(t, server.Addr(), func(o *driver.Options) { o.DB = 5 }), key)
+	one, first := createRecord(t, connect(t, server.Addr(), nil), key, redis.WithQuiet(time.Hour))
+	two, other := createRecord(t, connect(t, server.Addr(), func(o *driver.Options) { o.DB = 5 }), key)
 	f := subscribe(t, one)
-	tells(t, f, "the record", first.Version)
-	beat(t, two, other)
-	next := beat(t, one, first)
-	e, err := f.Next(bounded(t))
+	awaitRecord(t, f, first)
+	heartbeat(t, two, other)
+	next := heartbeat(t, one, first)
+	e, err := f.Next(testContext(t))
 	require.NoError(t, err)
 	require.Equal(t, next.Version, e.Record.Version)
 }
 
-// TestTrapForeignMessages: what others publish on the channel is not believed.
-func TestTrapForeignMessages(t *testing.T) {
-	client, key := newClient(t, shared.Get(t).Addr(), nil), newKey()
-	s, r := created(t, client, key, redis.WithQuiet(time.Hour))
+// TestFeed_OtherMessages fails if a feed delivers a message of another client that is not a record, or
+// a record of another epoch or an earlier state.
+func TestFeed_OtherMessages(t *testing.T) {
+	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
+	s, r := createRecord(t, client, key, redis.WithQuiet(time.Hour))
 	f := subscribe(t, s)
-	tells(t, f, "the record", r.Version)
+	awaitRecord(t, f, r)
 	for _, payload := range []string{"", "hello", "1 {}", `1 {"format":"changefeed/1","epoch":"another","seq":99,"version":"x"}`, `1 {"format":"changefeed/1","epoch":"epoch","seq":0,"version":"x"}`} {
-		require.NoError(t, client.Publish(bounded(t), "changefeed:0:"+key, payload).Err())
+		require.NoError(t, client.Publish(testContext(t), "changefeed:0:"+key, payload).Err())
 	}
-	r = beat(t, s, r)
-	e, err := f.Next(bounded(t))
+	r = heartbeat(t, s, r)
+	e, err := f.Next(testContext(t))
 	require.NoError(t, err)
 	require.Equal(t, r.Version, e.Record.Version)
 }
 
-// TestForgedMessages: whoever may PUBLISH on the channel needs no permission for the key. A
-// message is believed to be a heartbeat at most; any other makes the feed read the record, and
-// delivers nothing if that is as before.
-func TestForgedMessages(t *testing.T) {
+// TestFeed_ForgedMessages fails if a feed trusts a message that may be forged, because a client may
+// publish on the channel without permission for the key. A heartbeat is a hint; after any other
+// message the feed reads the record, and delivers nothing if the record has not changed.
+func TestFeed_ForgedMessages(t *testing.T) {
 	server := shared.Get(t)
-	operator, key := newClient(t, server.Addr(), nil), newKey()
-	s, r := created(t, operator, key)
-	client := newClient(t, server.Addr(), nil)
+	operator, key := connect(t, server.Addr(), nil), newKey()
+	s, r := createRecord(t, operator, key)
+	client := connect(t, server.Addr(), nil)
 	f := subscribe(t, newStore(t, client, key, redis.WithQuiet(time.Hour)))
-	tells(t, f, "the record", r.Version)
-	reads := calls(client)
+	awaitRecord(t, f, r)
+	reads := countRequests(client)
 	send := func(r changefeed.Record) {
-		require.NoError(t, operator.Publish(bounded(t), "changefeed:0:"+key, "1 "+codec.EncodeMessage(r)).Err())
+		require.NoError(t, operator.Publish(testContext(t), "changefeed:0:"+key, "1 "+codec.EncodeMessage(r)).Err())
 	}
 
-	for what, forged := range forgeries(r) {
+	for name, forged := range forgeries(r) {
 		before := reads.Load()
 		send(forged)
-		require.Eventually(t, func() bool { return reads.Load() > before }, patience, time.Millisecond, what)
-		tellsNothing(t, f, what)
+		require.Eventually(t, func() bool { return reads.Load() > before }, patience, time.Millisecond, name)
+		requireNoEvent(t, f, name)
 	}
 	forged := r
 	forged.Seq, forged.Version = r.Seq+1, "forged"
 	send(forged)
-	e, err := f.Next(bounded(t))
+	e, err := f.Next(testContext(t))
 	require.NoError(t, err)
 	require.True(t, e.Hint, "a heartbeat is not delivered as a hint")
-	r = beat(t, s, r) // with the Seq of the forged one
-	e, err = f.Next(bounded(t))
+	r = heartbeat(t, s, r) // with the Seq of the forged record
+	e, err = f.Next(testContext(t))
 	require.NoError(t, err)
 	require.False(t, e.Hint, "the record was read")
 	require.Equal(t, r, e.Record)
 }
 
-// forgeries are messages that a client can send which has no permission for the record: what
-// they claim, of the record that follows r.
+// forgeries returns records that follow r in messages of a client without permission for the record,
+// by what they claim.
 func forgeries(r changefeed.Record) map[string]changefeed.Record {
 	all := map[string]changefeed.Record{}
 	for name, change := range map[string]func(*changefeed.Record){
@@ -125,24 +128,24 @@ func forgeries(r changefeed.Record) map[string]changefeed.Record {
 	return all
 }
 
-// TestTrapSilentReconnect: a feed whose connection is lost says so, and at once, also
-// when the server cannot be reached any more.
-func TestTrapSilentReconnect(t *testing.T) {
+// TestFeed_LostConnection fails if a feed does not end immediately when its connection is lost,
+// because the driver reconnects silently. The server cannot be reached afterwards.
+func TestFeed_LostConnection(t *testing.T) {
 	server := shared.Get(t)
 	proxy := newProxy(t, server.Addr())
 	var dead atomic.Bool
-	client := newClient(t, proxy.Addr(), func(o *driver.Options) {
+	client := connect(t, proxy.Addr(), func(o *driver.Options) {
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if dead.Load() {
-				<-ctx.Done() // a network that drops everything
+				<-ctx.Done() // The network drops all packets.
 				return nil, ctx.Err()
 			}
 			return (&net.Dialer{}).DialContext(ctx, network, addr)
 		}
 	})
-	s, r := created(t, client, newKey(), redis.WithQuiet(time.Hour))
+	s, r := createRecord(t, client, newKey(), redis.WithQuiet(time.Hour))
 	f := subscribe(t, s)
-	tells(t, f, "the record", r.Version)
+	awaitRecord(t, f, r)
 	dead.Store(true)
 	proxy.Drop()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
@@ -154,19 +157,20 @@ func TestTrapSilentReconnect(t *testing.T) {
 	dead.Store(false)
 }
 
-// TestChangesOfPlace: Changes delivers the changes of the given place, and no others.
-func TestChangesOfPlace(t *testing.T) {
-	client, key := newClient(t, shared.Get(t).Addr(), nil), newKey()
-	s, r := created(t, client, key)
-	_, err := s.Changes(bounded(t), "changefeed:0:"+key)
+// TestChanges_OtherChannel fails if Changes does not deliver the messages of the given channel, or
+// delivers others.
+func TestChanges_OtherChannel(t *testing.T) {
+	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
+	s, r := createRecord(t, client, key)
+	_, err := s.Changes(testContext(t), "changefeed:0:"+key)
 	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
-	changes, err := s.Changes(bounded(t), key+" another")
+	changes, err := s.Changes(testContext(t), key+" another")
 	require.NoError(t, err)
 	defer changes.Close()
-	beat(t, s, r)
-	require.NoError(t, client.Publish(bounded(t), key, "no").Err())
-	require.NoError(t, client.Publish(bounded(t), key+" another", "yes").Err())
-	c, err := changes.Next(bounded(t))
+	heartbeat(t, s, r)
+	require.NoError(t, client.Publish(testContext(t), key, "no").Err())
+	require.NoError(t, client.Publish(testContext(t), key+" another", "yes").Err())
+	c, err := changes.Next(testContext(t))
 	require.NoError(t, err)
 	require.Equal(t, redis.Change{Channel: key + " another", Payload: "yes"}, c)
 }
