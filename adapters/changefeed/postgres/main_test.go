@@ -23,25 +23,26 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// shared is the server of all tests. Its WAL is written when somebody waits for it, and
-// else after ten seconds.
+// shared is the server of most tests. It writes its WAL to disk when a commit waits for it, and
+// otherwise after ten seconds.
 var shared = dbserver.Shared{Start: func() (*dbserver.Server, error) { return dbserver.Postgres("wal_writer_delay=10s") }}
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Tests(m)) }
 
-// patience is how long anything may take on a machine that is busy.
-const patience = 20 * time.Second
+const (
+	// patience is the maximum duration of an action on a busy machine.
+	patience = 20 * time.Second
+	// closeLimit limits Close, which must return within two seconds, on a busy machine.
+	closeLimit = 10 * time.Second
+)
 
-// closes is longer than Close takes there, which promises two seconds.
-const closes = 10 * time.Second
-
-func bounded(t testing.TB) context.Context {
+func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// newPool is a pool of the test's own, of the superuser; change may be nil.
+// newPool returns a pool of the superuser that is closed when the test ends. change may be nil.
 func newPool(t testing.TB, addr string, change func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig("postgres://postgres@" + addr + "/postgres?sslmode=disable&connect_timeout=5")
@@ -56,25 +57,27 @@ func newPool(t testing.TB, addr string, change func(*pgxpool.Config)) *pgxpool.P
 	return pool
 }
 
-func setting(name, value string) func(*pgxpool.Config) {
+// withSetting sets a setting of the sessions of a pool.
+func withSetting(name, value string) func(*pgxpool.Config) {
 	return func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams[name] = value }
 }
 
-// as has a pool connect as a role.
-func as(role string) func(*pgxpool.Config) {
+// withUser makes a pool connect as a role.
+func withUser(role string) func(*pgxpool.Config) {
 	return func(c *pgxpool.Config) { c.ConnConfig.User = role }
 }
 
-// newRole makes a role that may log in, and returns its name. It is dropped at the end of the
-// test, with the privileges that the test has granted to it.
+// newRole creates a role that may log in, and returns its name. The role is dropped when the test
+// ends, with the privileges that the test has granted to it.
 func newRole(t testing.TB, operator *pgxpool.Pool) string {
 	t.Helper()
-	role := fmt.Sprintf("role_%06d", serial.Add(1))
-	sql(t, operator, "CREATE ROLE "+role+" LOGIN")
-	t.Cleanup(func() { sql(t, operator, "DROP OWNED BY "+role+"; DROP ROLE "+role) })
+	role := fmt.Sprintf("role_%06d", lastName.Add(1))
+	execSQL(t, operator, "CREATE ROLE "+role+" LOGIN")
+	t.Cleanup(func() { execSQL(t, operator, "DROP OWNED BY "+role+"; DROP ROLE "+role) })
 	return role
 }
 
+// newProxy starts a proxy of the server with the given address until the test ends.
 func newProxy(t testing.TB, target string) *dbserver.Proxy {
 	t.Helper()
 	p, err := dbserver.NewProxy(target)
@@ -83,25 +86,25 @@ func newProxy(t testing.TB, target string) *dbserver.Proxy {
 	return p
 }
 
+// startServer starts a server until the test ends. It skips the test if PostgreSQL is not installed.
 func startServer(t testing.TB, settings ...string) *dbserver.Server {
 	t.Helper()
-	shared.Get(t) // it is installed
+	shared.Get(t)
 	server, err := dbserver.Postgres(settings...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Close()) })
 	return server
 }
 
-// replicated is a server with fsync and two standbys, a and b, that are not synchronous
-// yet.
-type replicated struct {
+// replication is a server with fsync and two standbys, a and b, which are asynchronous at first.
+type replication struct {
 	primary, a, b *dbserver.Server
 	pool          *pgxpool.Pool
 }
 
-func startReplicated(t testing.TB) *replicated {
+func startReplication(t testing.TB) *replication {
 	t.Helper()
-	r := &replicated{primary: startServer(t, "fsync=on")}
+	r := &replication{primary: startServer(t, "fsync=on")}
 	for _, name := range []string{"b", "a"} {
 		standby, err := dbserver.PostgresStandby(r.primary, name)
 		require.NoError(t, err)
@@ -112,42 +115,42 @@ func startReplicated(t testing.TB) *replicated {
 	return r
 }
 
-// synchronous sets synchronous_standby_names, and waits until so many standbys have one of
-// the states that the view shows for it.
-func (r *replicated) synchronous(t testing.TB, names string, want int, state string) {
+// setStandbyNames sets synchronous_standby_names, and waits until want standbys have the given
+// sync_state.
+func (r *replication) setStandbyNames(t testing.TB, names string, want int, state string) {
 	t.Helper()
-	sql(t, r.pool, fmt.Sprintf("ALTER SYSTEM SET synchronous_standby_names = '%s'", names))
-	sql(t, r.pool, "SELECT pg_reload_conf()")
+	execSQL(t, r.pool, fmt.Sprintf("ALTER SYSTEM SET synchronous_standby_names = '%s'", names))
+	execSQL(t, r.pool, "SELECT pg_reload_conf()")
 	require.Eventually(t, func() bool {
 		var n int
-		err := r.pool.QueryRow(bounded(t), "SELECT count(*) FROM pg_stat_replication WHERE sync_state = $1 AND state = 'streaming'", state).Scan(&n)
+		err := r.pool.QueryRow(testContext(t), "SELECT count(*) FROM pg_stat_replication WHERE sync_state = $1 AND state = 'streaming'", state).Scan(&n)
 		return err == nil && n == want
 	}, patience, 10*time.Millisecond, "%d standbys are %s with %q", want, state, names)
 }
 
-// replicate sends a command of the replication protocol, and waits until a view has a row. The
-// answer is not read, so that the command goes on until the test ends.
-func replicate(t *testing.T, pool *pgxpool.Pool, server *dbserver.Server, command, view string) {
+// startReplicationCommand sends a command of the replication protocol, and waits until a view has a
+// row. The response is not read, so that the command continues until the test ends.
+func startReplicationCommand(t *testing.T, pool *pgxpool.Pool, server *dbserver.Server, command, view string) {
 	t.Helper()
-	conn, err := pgconn.Connect(bounded(t), "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable&replication=database")
+	conn, err := pgconn.Connect(testContext(t), "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable&replication=database")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Conn().Close() })
 	conn.Frontend().SendQuery(&pgproto3.Query{String: command})
 	require.NoError(t, conn.Frontend().Flush())
 	require.Eventually(t, func() bool {
 		var n int
-		return pool.QueryRow(bounded(t), "SELECT count(*) FROM "+view).Scan(&n) == nil && n > 0
+		return pool.QueryRow(testContext(t), "SELECT count(*) FROM "+view).Scan(&n) == nil && n > 0
 	}, patience, 10*time.Millisecond, view)
 }
 
-// halfDeaf is a pool in which all connections but the first are to another database, so that
-// no notification passes between them, as with a pooler in transaction mode.
-func halfDeaf(t testing.TB) *pgxpool.Pool {
-	var made atomic.Int64
+// newSplitPool returns a pool whose connections except the first are to another database, so that
+// notifications are not delivered between them, as with a pooler in transaction mode.
+func newSplitPool(t testing.TB) *pgxpool.Pool {
+	var connections atomic.Int64
 	return newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
 		c.MaxConns = 1
 		c.BeforeConnect = func(_ context.Context, conf *pgx.ConnConfig) error {
-			if made.Add(1) > 1 {
+			if connections.Add(1) > 1 {
 				conf.Database = "template1"
 			}
 			return nil
@@ -157,46 +160,47 @@ func halfDeaf(t testing.TB) *pgxpool.Pool {
 
 func newStore(t testing.TB, pool *pgxpool.Pool, table pgx.Identifier, opts ...postgres.Option) *postgres.Store {
 	t.Helper()
-	s, err := postgres.New(pool, table, "an election", append(opts, noSync)...)
+	s, err := postgres.New(pool, table, "an election", append(opts, acceptNoFsync)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
 
-// noSync is for the tests' servers, which run without fsync.
-var noSync = postgres.WithRisk(changefeed.RiskPowerLoss)
+// acceptNoFsync accepts the servers of tests, which run without fsync.
+var acceptNoFsync = postgres.WithRisk(changefeed.RiskPowerLoss)
 
-// serial numbers the names of tables, roles and schemas, which tests must not share.
-var serial atomic.Int64
+// lastName numbers the names of tables, roles and schemas, which tests must not share.
+var lastName atomic.Int64
 
-// newTable is a name that no other test has. It has to be quoted, and it is long.
+// newTable returns a name that no other test uses. It is long, and must be quoted.
 func newTable() pgx.Identifier {
-	return pgx.Identifier{fmt.Sprintf(`The "Elections"; %%s of 'naïve' $1 table no. %06d`, serial.Add(1))}
+	return pgx.Identifier{fmt.Sprintf(`The "Elections"; %%s of 'naïve' $1 table no. %06d`, lastName.Add(1))}
 }
 
-func sql(t testing.TB, pool *pgxpool.Pool, text string) {
+func execSQL(t testing.TB, pool *pgxpool.Pool, text string) {
 	t.Helper()
-	_, err := pool.Exec(bounded(t), text)
+	_, err := pool.Exec(testContext(t), text)
 	require.NoError(t, err, text)
 }
 
-func backendOn(at func(testing.TB) *dbserver.Server, change func(*pgxpool.Config), opts ...postgres.Option) storetest.Factory {
+// newFactory returns a factory of backends on the server that serverOf returns.
+func newFactory(serverOf func(testing.TB) *dbserver.Server, change func(*pgxpool.Config)) storetest.Factory {
 	return func(t testing.TB) *storetest.Backend {
-		server := at(t)
+		server := serverOf(t)
 		table := newTable()
 		operator := newPool(t, server.Addr(), nil)
 		return &storetest.Backend{
 			New: func(t testing.TB) changefeed.Store {
-				s, err := postgres.New(newPool(t, server.Addr(), change), table, "an election", append(opts, noSync)...)
+				s, err := postgres.New(newPool(t, server.Addr(), change), table, "an election", acceptNoFsync)
 				require.NoError(t, err)
 				return s
 			},
 			Lose: func(t testing.TB) {
-				_, err := operator.Exec(bounded(t), "DELETE FROM "+table.Sanitize())
+				_, err := operator.Exec(testContext(t), "DELETE FROM "+table.Sanitize())
 				require.NoError(t, err)
 			},
 			Put: func(t testing.TB, name string) {
-				_, err := operator.Exec(bounded(t), "SELECT pg_notify($1, $2)", table[0], name)
+				_, err := operator.Exec(testContext(t), "SELECT pg_notify($1, $2)", table[0], name)
 				require.NoError(t, err)
 			},
 			Is: func(change any, name string) bool {
@@ -208,69 +212,72 @@ func backendOn(at func(testing.TB) *dbserver.Server, change func(*pgxpool.Config
 	}
 }
 
-// blank is a record that a candidate holds, so that what follows are heartbeats.
+// blank is a record with a leader, whose next write can be a heartbeat.
 var blank = changefeed.Record{Epoch: "epoch", Leader: "p", Session: "p's", Term: 1, Seq: 1, TTL: time.Second}
 
-// created is a store with a record, on a pool of its own.
-func created(t testing.TB, pool *pgxpool.Pool, table pgx.Identifier, opts ...postgres.Option) (*postgres.Store, changefeed.Record) {
+// createRecord creates a record, and returns it with its store.
+func createRecord(t testing.TB, pool *pgxpool.Pool, table pgx.Identifier, opts ...postgres.Option) (*postgres.Store, changefeed.Record) {
 	t.Helper()
 	s := newStore(t, pool, table, opts...)
-	require.NoError(t, s.Start(bounded(t)))
-	require.NoError(t, s.Create(bounded(t), blank))
-	r, err := s.Read(bounded(t))
+	require.NoError(t, s.Start(testContext(t)))
+	require.NoError(t, s.Create(testContext(t), blank))
+	r, err := s.Read(testContext(t))
 	require.NoError(t, err)
 	return s, r
 }
 
-func beat(t testing.TB, s *postgres.Store, prev changefeed.Record) changefeed.Record {
+// heartbeat replaces prev by the same record with the next Seq.
+func heartbeat(t testing.TB, s *postgres.Store, prev changefeed.Record) changefeed.Record {
 	t.Helper()
 	next := prev
 	next.Seq++
-	r, err := s.Heartbeat(bounded(t), prev, next)
+	r, err := s.Heartbeat(testContext(t), prev, next)
 	require.NoError(t, err)
 	return r
 }
 
 func subscribe(t testing.TB, s *postgres.Store) changefeed.Feed {
 	t.Helper()
-	f, err := s.Subscribe(bounded(t))
+	f, err := s.Subscribe(testContext(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	return f
 }
 
-// tells waits for an event of the feed.
-func tells(t testing.TB, f changefeed.Feed, what string, is func(changefeed.Event) bool) {
+// awaitRecord waits until the feed delivers r.
+func awaitRecord(t testing.TB, f changefeed.Feed, r changefeed.Record) {
 	t.Helper()
-	ctx := bounded(t)
+	awaitEvent(t, f, func(e changefeed.Event) bool { return e.Record.Version == r.Version })
+}
+
+// awaitEvent waits until the feed delivers an event as wanted.
+func awaitEvent(t testing.TB, f changefeed.Feed, wanted func(changefeed.Event) bool) {
+	t.Helper()
+	ctx := testContext(t)
 	for {
 		e, err := f.Next(ctx)
-		require.NoError(t, err, what)
-		if is(e) {
+		require.NoError(t, err)
+		if wanted(e) {
 			return
 		}
 	}
 }
 
-// tellsNothing: the feed has nothing to deliver.
-func tellsNothing(t testing.TB, f changefeed.Feed, what string) {
+// requireNoEvent requires that the feed delivers nothing after a message.
+func requireNoEvent(t testing.TB, f changefeed.Feed, message string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	e, err := f.Next(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded, "after a forged message, %s, the feed delivers %+v", what, e)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "after a forged message, %s, the feed delivers %+v", message, e)
 }
 
-func version(v string) func(changefeed.Event) bool {
-	return func(e changefeed.Event) bool { return e.Record.Version == v }
-}
+// queryCounter counts the queries over the connections of a pool, and those of feeds.
+type queryCounter struct{ queries atomic.Int64 }
 
-// counter counts what is asked over the connections of a pool, and those of feeds.
-type counter struct{ queries atomic.Int64 }
-
-func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+func (c *queryCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	c.queries.Add(1)
 	return ctx
 }
 
-func (*counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (*queryCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}

@@ -16,15 +16,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// TestTrapCreateTableRaces: CREATE TABLE IF NOT EXISTS of several sessions at once fails
-// for most of them.
-func TestTrapCreateTableRaces(t *testing.T) {
+// TestCreate_Concurrently fails if Create returns an error because other stores create the table at
+// the same time: CREATE TABLE IF NOT EXISTS fails for most of them.
+func TestCreate_Concurrently(t *testing.T) {
 	server := shared.Get(t)
 	const n = 6
 	var pools [n]*pgxpool.Pool
 	for i := range pools {
 		pools[i] = newPool(t, server.Addr(), nil)
-		require.NoError(t, pools[i].Ping(bounded(t)))
+		require.NoError(t, pools[i].Ping(testContext(t)))
 	}
 	for range 15 {
 		table := newTable()
@@ -36,83 +36,83 @@ func TestTrapCreateTableRaces(t *testing.T) {
 		}
 		all.Wait()
 		require.NoError(t, errors.Join(errs[:]...))
-		r, err := newStore(t, pools[0], table).Read(bounded(t))
+		r, err := newStore(t, pools[0], table).Read(testContext(t))
 		require.NoError(t, err)
 		require.Equal(t, blank.Epoch, r.Epoch)
 	}
 }
 
-// TestTrapAsynchronousCommit: where sessions do not wait for the disk, an acknowledged
-// write is lost in a crash.
-func TestTrapAsynchronousCommit(t *testing.T) {
+// TestHeartbeat_AsynchronousCommit fails if an acknowledged heartbeat is lost in a crash because the
+// session's setting does not wait for the disk.
+func TestHeartbeat_AsynchronousCommit(t *testing.T) {
 	server := shared.Get(t)
 	for _, value := range []string{"off", "local", "remote_apply"} {
 		t.Run(value, func(t *testing.T) {
-			pool := newPool(t, server.Addr(), setting("synchronous_commit", value))
-			s, r := created(t, pool, newTable())
-			r = beat(t, s, r)
+			pool := newPool(t, server.Addr(), withSetting("synchronous_commit", value))
+			s, r := createRecord(t, pool, newTable())
+			r = heartbeat(t, s, r)
 			require.NoError(t, server.Restart())
 			require.Eventually(t, func() bool {
-				now, err := s.Read(bounded(t))
+				now, err := s.Read(testContext(t))
 				return err == nil && now.Version == r.Version
 			}, patience, 10*time.Millisecond)
 			var now string
-			require.NoError(t, pool.QueryRow(bounded(t), "SHOW synchronous_commit").Scan(&now))
-			require.Equal(t, value, now, "the session's setting is the caller's")
+			require.NoError(t, pool.QueryRow(testContext(t), "SHOW synchronous_commit").Scan(&now))
+			require.Equal(t, value, now, "the session's setting has changed")
 		})
 	}
 }
 
-// TestCommitWaits: the commit of a heartbeat waits for the disks of the server and of its
-// synchronous standbys, whatever the session's setting is. A deferred trigger sees what the
-// setting is at the commit.
-func TestCommitWaits(t *testing.T) {
+// TestHeartbeat_SynchronousCommit fails if the commit of a heartbeat does not wait for the disks of the
+// server and of its synchronous standbys, for any setting of the session. A deferred trigger reads the
+// setting at the commit.
+func TestHeartbeat_SynchronousCommit(t *testing.T) {
 	server := shared.Get(t)
 	for value, want := range map[string]string{
 		"off": "on", "local": "on", "remote_write": "on", "on": "on", "remote_apply": "remote_apply",
 	} {
-		pool, table := newPool(t, server.Addr(), setting("synchronous_commit", value)), newTable()
-		s, r := created(t, pool, table)
-		name := fmt.Sprintf("commit_%06d", serial.Add(1))
-		sql(t, pool, fmt.Sprintf(`CREATE TABLE %[1]s (value text);
+		pool, table := newPool(t, server.Addr(), withSetting("synchronous_commit", value)), newTable()
+		s, r := createRecord(t, pool, table)
+		name := fmt.Sprintf("commit_%06d", lastName.Add(1))
+		execSQL(t, pool, fmt.Sprintf(`CREATE TABLE %[1]s (value text);
 			CREATE FUNCTION %[1]s() RETURNS trigger LANGUAGE plpgsql AS
 				$$ BEGIN INSERT INTO %[1]s VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;
 			CREATE CONSTRAINT TRIGGER %[1]s AFTER UPDATE ON %[2]s DEFERRABLE INITIALLY DEFERRED
 				FOR EACH ROW EXECUTE FUNCTION %[1]s()`, name, table.Sanitize()))
-		beat(t, s, r)
+		heartbeat(t, s, r)
 		var got string
-		require.NoError(t, pool.QueryRow(bounded(t), "SELECT value FROM "+name).Scan(&got))
+		require.NoError(t, pool.QueryRow(testContext(t), "SELECT value FROM "+name).Scan(&got))
 		require.Equal(t, want, got, value)
 	}
 }
 
-// TestTrapSerializationFailure: under the strictest isolation losers are told conflicts,
-// and nobody anything else; see also TestStoreElsewise. Here a transaction of somebody
-// else's has the row while heartbeats arrive, and changes it, or does not.
-func TestTrapSerializationFailure(t *testing.T) {
+// TestHeartbeat_SerializationFailure fails if a heartbeat that the server aborts because of a
+// concurrent transaction returns an error other than ErrConflict, or a conflict although the record has
+// not changed. TestStore_PoolOptions tests other isolation levels.
+func TestHeartbeat_SerializationFailure(t *testing.T) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)
 	for _, changed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("Changed=%v", changed), func(t *testing.T) {
 			table := newTable()
-			pool := newPool(t, server.Addr(), setting("default_transaction_isolation", "repeatable read"))
-			s, r := created(t, pool, table)
-			tx, err := operator.Begin(bounded(t))
+			pool := newPool(t, server.Addr(), withSetting("default_transaction_isolation", "repeatable read"))
+			s, r := createRecord(t, pool, table)
+			tx, err := operator.Begin(testContext(t))
 			require.NoError(t, err)
-			change := `seq = seq` // makes the row another for the server, not for us
+			change := `seq = seq` // changes the row for the server, but not for the store
 			if changed {
 				change = `version = 'another'`
 			}
-			_, err = tx.Exec(bounded(t), "UPDATE "+table.Sanitize()+" SET "+change)
+			_, err = tx.Exec(testContext(t), "UPDATE "+table.Sanitize()+" SET "+change)
 			require.NoError(t, err)
 			result := make(chan error, 1)
 			go func() { _, err := s.Heartbeat(context.Background(), r, r); result <- err }()
 			require.Eventually(t, func() bool {
 				var waiting int
-				err := operator.QueryRow(bounded(t), `SELECT count(*) FROM pg_locks WHERE NOT granted`).Scan(&waiting)
+				err := operator.QueryRow(testContext(t), `SELECT count(*) FROM pg_locks WHERE NOT granted`).Scan(&waiting)
 				return err == nil && waiting > 0
 			}, patience, 10*time.Millisecond)
-			require.NoError(t, tx.Commit(bounded(t)))
+			require.NoError(t, tx.Commit(testContext(t)))
 			if err := <-result; changed {
 				require.ErrorIs(t, err, changefeed.ErrConflict)
 			} else {
@@ -122,24 +122,24 @@ func TestTrapSerializationFailure(t *testing.T) {
 	}
 }
 
-// TestRefusesText: what would come back another is refused, and nothing is written.
-func TestRefusesText(t *testing.T) {
-	s, r := created(t, newPool(t, shared.Get(t).Addr(), nil), newTable())
-	for _, id := range []string{"nul \x00", "no UTF-8 \xff"} {
+// TestHeartbeat_InvalidText fails if a text is written that the store cannot return unchanged.
+func TestHeartbeat_InvalidText(t *testing.T) {
+	s, r := createRecord(t, newPool(t, shared.Get(t).Addr(), nil), newTable())
+	for _, id := range []string{"NUL \x00", "not UTF-8 \xff"} {
 		next := r
 		next.Leader = id
-		_, err := s.Heartbeat(bounded(t), r, next)
+		_, err := s.Heartbeat(testContext(t), r, next)
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	}
-	beat(t, s, r)
+	heartbeat(t, s, r)
 }
 
-// TestClosedPool: a pool that was closed too early is told as such.
-func TestClosedPool(t *testing.T) {
+// TestHeartbeat_ClosedPool fails if the error does not state that the pool was closed.
+func TestHeartbeat_ClosedPool(t *testing.T) {
 	pool := newPool(t, shared.Get(t).Addr(), nil)
-	s, r := created(t, pool, newTable())
+	s, r := createRecord(t, pool, newTable())
 	pool.Close()
-	_, err := s.Heartbeat(bounded(t), r, r)
+	_, err := s.Heartbeat(testContext(t), r, r)
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	require.ErrorContains(t, err, "closed pool")
 }

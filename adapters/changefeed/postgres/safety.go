@@ -7,8 +7,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// checkSafety refuses servers that can lose acknowledged writes, unless their risks were
-// accepted. It sees the standbys that are connected, and those that have a slot.
+// checkSafety returns an error if the server can lose acknowledged writes and the user has not
+// accepted the risk. It counts the standbys that are connected or have a replication slot.
 func (s *Store) checkSafety(ctx context.Context, version int) error {
 	var fsync, names, connected string
 	var standbys, behind int
@@ -34,11 +34,11 @@ func (s *Store) checkSafety(ctx context.Context, version int) error {
 	return s.accepted.Check(fmt.Sprintf("postgres at %s:%d", server.Host, server.Port), found)
 }
 
-// standbysSQL selects the settings, the number of standbys, how many of those are known not
-// to be named in the setting, and the names of the connected ones. A standby that is named
-// and still catches up is "potential", and commits wait for it. Users without the rights of
-// pg_read_all_stats see no names and no states, but see how many standbys there are. Logical
-// subscribers and running backups do not count.
+// standbysSQL selects the settings, the number of standbys, the number of connected standbys that
+// the setting does not name, and the names of the connected standbys. A standby that the setting names
+// and that still catches up is "potential", and commits wait for it. Users without the role
+// pg_read_all_stats see the number of standbys, but not their names and states. Logical subscribers
+// and running backups do not count.
 func standbysSQL(version int) string {
 	backups := ""
 	if version >= 13_00_00 {
