@@ -12,36 +12,38 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
-// errNoBucket: there is no such bucket.
+// errNoBucket is returned if the bucket does not exist.
 var errNoBucket = errors.New("bucket does not exist")
 
-// life is when the bucket was made, which tells it from one of the same name that was
-// deleted. A bucket that must not be used is [changefeed.ErrUnsuitable].
-func (s *Store) life(ctx context.Context) (int64, error) {
+// creationTime returns when the bucket was created. It identifies the bucket, because another bucket
+// with the same name may have been deleted. The error wraps [changefeed.ErrUnsuitable] if the bucket
+// must not be used.
+func (s *Store) creationTime(ctx context.Context) (int64, error) {
 	stream, err := s.js.Stream(ctx, "KV_"+s.bucket)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		s.seen(0)
+		s.stopOtherConsumers(0)
 		return 0, errNoBucket
 	}
 	if err != nil {
 		return 0, err
 	}
 	info := stream.CachedInfo()
-	if why := unfit(info.Config); why != "" {
-		return 0, fmt.Errorf("changefeed/nats: bucket %s: %w: %s", s.bucket, changefeed.ErrUnsuitable, why)
+	if reason := unsuitable(info.Config); reason != "" {
+		return 0, fmt.Errorf("changefeed/nats: bucket %s: %w: %s", s.bucket, changefeed.ErrUnsuitable, reason)
 	}
-	if err := s.replicable(info.Config.Replicas); err != nil {
+	if err := s.checkReplicas(info.Config.Replicas); err != nil {
 		return 0, err
 	}
-	life := info.Created.UnixNano()
-	s.seen(life)
-	return life, nil
+	created := info.Created.UnixNano()
+	s.stopOtherConsumers(created)
+	return created, nil
 }
 
-// replicable returns why a bucket of n servers cannot be used, and nil if it can.
-func (s *Store) replicable(n int) error {
+// checkReplicas returns an error if a bucket with n replicas cannot be used.
+func (s *Store) checkReplicas(n int) error {
 	if n < 2 {
 		return nil
 	}
@@ -55,7 +57,8 @@ func (s *Store) replicable(n int) error {
 		s.bucket, changefeed.ErrUnsuitable, s.release())
 }
 
-// atLeast compares the numbers of a release; what is none is none of them.
+// atLeast reports whether a release has the given number or a greater one. It returns false if release
+// is not a number.
 func atLeast(release string, major, minor, patch int) bool {
 	var a, b, c int
 	if n, _ := fmt.Sscanf(strings.TrimPrefix(release, "v"), "%d.%d.%d", &a, &b, &c); n < 3 {
@@ -64,35 +67,36 @@ func atLeast(release string, major, minor, patch int) bool {
 	return cmp.Or(cmp.Compare(a, major), cmp.Compare(b, minor), cmp.Compare(c, patch)) >= 0
 }
 
-// room is what a record needs at most, with IDs of the greatest length.
-const room = 32 << 10
+// maxRecordSize is the size of a record with IDs of the greatest length, in bytes.
+const maxRecordSize = 32 << 10
 
-// unfit says why a stream cannot keep records, "" if it can.
-func unfit(c jetstream.StreamConfig) string {
+// unsuitable returns the reason for which a stream cannot store records, or "" if it can.
+func unsuitable(c jetstream.StreamConfig) string {
 	limited := c.MaxMsgs > 0 || c.MaxBytes > 0
 	switch {
 	case c.MaxMsgsPerSubject < 1:
-		return "it is a stream, and no bucket of keys and values"
+		return "it is a stream, but not a bucket of keys and values"
 	case c.Storage != jetstream.FileStorage:
-		return "it is in memory, and lost with its servers: make it anew with file storage"
+		return "it is in memory, and lost with its servers: create it again with file storage"
 	case c.MaxAge > 0:
-		return "its values expire, and with them the tokens that were given: make it anew without TTL"
+		return "its values expire, and with them the tokens that were issued: create it again without a TTL"
 	case c.Retention != jetstream.LimitsPolicy, c.Discard == jetstream.DiscardOld && limited:
-		return "it discards values when it is full: make it anew as a bucket"
+		return "it discards values when it is full: create it again as a bucket"
 	case c.Mirror != nil:
 		return "it is a mirror: use the bucket that it mirrors"
 	case c.Sealed:
 		return "it is sealed"
-	case c.MaxMsgSize > 0 && c.MaxMsgSize < room:
-		return fmt.Sprintf("its values have %d bytes at most, and a record may need %d", c.MaxMsgSize, room)
+	case c.MaxMsgSize > 0 && c.MaxMsgSize < maxRecordSize:
+		return fmt.Sprintf("its values have %d bytes at most, and a record may need %d", c.MaxMsgSize, maxRecordSize)
 	}
 	return ""
 }
 
-// kv is the bucket, whichever life it is in.
-func (s *Store) kv(ctx context.Context) (jetstream.KeyValue, error) {
+// openBucket returns the bucket. The result also refers to a bucket that is created later with the
+// same name.
+func (s *Store) openBucket(ctx context.Context) (jetstream.KeyValue, error) {
 	s.mu.Lock()
-	kv := s.cache
+	kv := s.opened
 	s.mu.Unlock()
 	if kv != nil {
 		return kv, nil
@@ -103,20 +107,59 @@ func (s *Store) kv(ctx context.Context) (jetstream.KeyValue, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cache = kv
+	s.opened = kv
 	return kv, nil
 }
 
-// While several create one bucket at once, a server can say of the one that is just being
-// made that its subjects overlap with those of the others' (measured with 2.9.10). After
-// that the bucket is there, unless a stream of somebody else's has the subjects.
+// If several clients create one bucket at the same time, a server can return the error that its
+// subjects overlap with those of another stream (observed with 2.9.10). Afterwards the bucket exists,
+// unless another stream has the subjects.
 const (
 	maxOverlaps  = 10
 	overlapPause = 50 * time.Millisecond
 )
 
-func isOverlap(err error) bool {
+// isSubjectsOverlap reports whether a stream was not created because another stream has its subjects.
+func isSubjectsOverlap(err error) bool {
 	const subjectsOverlap = 10065
 	var api *jetstream.APIError
 	return errors.As(err, &api) && api.ErrorCode == subjectsOverlap
+}
+
+// createBucket creates the bucket if it does not exist, and returns its creation time.
+func (s *Store) createBucket(ctx context.Context) (int64, error) {
+	for overlaps := 0; ; {
+		var created int64
+		err := s.retryUnanswered(ctx, func(ctx context.Context) (err error) {
+			created, err = s.creationTime(ctx)
+			return err
+		})
+		if !errors.Is(err, errNoBucket) {
+			return created, s.wrapError(ctx, "read the bucket", err)
+		}
+		if err := s.checkReplicas(s.replicas); err != nil {
+			return 0, err
+		}
+		if s.existingBucket {
+			return 0, fmt.Errorf("%w: bucket %s does not exist: create it or omit WithExistingBucket",
+				changefeed.ErrNoRecord, s.bucket)
+		}
+		err = s.retryUnanswered(ctx, func(ctx context.Context) error {
+			_, err := s.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+				Bucket: s.bucket, Replicas: s.replicas, Storage: jetstream.FileStorage,
+				Description: "Records of leader elections",
+			})
+			return err
+		})
+		switch {
+		case err == nil, errors.Is(err, jetstream.ErrBucketExists):
+			continue
+		case isSubjectsOverlap(err) && overlaps < maxOverlaps:
+			overlaps++
+			err = request.Pause(ctx, overlapPause)
+		}
+		if err != nil {
+			return 0, s.wrapError(ctx, "create the bucket", err)
+		}
+	}
 }

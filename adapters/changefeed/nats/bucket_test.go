@@ -16,9 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestReplicasAccepted: WithReplicas and WithRisk both accept a replicated bucket; a bucket
-// that is to be made with one replica does not.
-func TestReplicasAccepted(t *testing.T) {
+// TestCheckReplicas fails if a replicated bucket is accepted without WithReplicas or WithRisk, or
+// rejected with one of them.
+func TestCheckReplicas(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	for name, c := range map[string]struct {
 		opts     []Option
@@ -30,9 +30,9 @@ func TestReplicasAccepted(t *testing.T) {
 		"OneReplica":   {[]Option{WithReplicas(1)}, false},
 		"OtherRisk":    {[]Option{WithRisk(changefeed.RiskPowerLoss)}, false},
 	} {
-		s := newStore(t, conn, place(), c.opts...)
+		s := newStore(t, conn, newBucket(), c.opts...)
 		s.release = func() string { return "2.10.0" }
-		err := s.replicable(3)
+		err := s.checkReplicas(3)
 		if c.accepted {
 			require.NoError(t, err, name)
 		} else {
@@ -40,56 +40,56 @@ func TestReplicasAccepted(t *testing.T) {
 			require.ErrorContains(t, err, `the number of replicas is "3"`)
 		}
 	}
-	_, err := New(conn, place(), key, WithRisk("fire"))
+	_, err := New(conn, newBucket(), key, WithRisk("fire"))
 	require.Error(t, err)
 }
 
-// TestReplicated: servers that would acknowledge two writes to one revision are refused. So
-// are others unless the program accepts them.
-func TestReplicated(t *testing.T) {
+// TestStore_ReplicatedBucket fails if a store accepts servers that can acknowledge two writes to one
+// revision, or newer servers if the risk was not accepted.
+func TestStore_ReplicatedBucket(t *testing.T) {
 	t.Parallel()
-	all := cluster(t) // with a replicated bucket
+	all := startCluster(t)
 	conn := connect(t, all[0].Addr())
 	for _, s := range []*Store{newStore(t, conn, "first"), newStore(t, conn, "first", WithReplicas(1))} {
-		require.ErrorIs(t, s.Start(ctx(t)), changefeed.ErrUnsuitable)
-		require.ErrorIs(t, s.Create(ctx(t), blank), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, s.Start(testContext(t)), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrUnsuitable)
 	}
 	if atLeast(conn.ConnectedServerVersion(), 2, 9, 21) {
-		accepted(t, all)
+		testReplicatedBucket(t, all)
 		return
 	}
 	for _, bucket := range []string{"first", "none"} {
 		s := newStore(t, conn, bucket, WithReplicas(3))
-		err := s.Start(ctx(t))
+		err := s.Start(testContext(t))
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 		require.ErrorContains(t, err, conn.ConnectedServerVersion())
-		require.ErrorIs(t, s.Create(ctx(t), blank), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrUnsuitable)
 	}
 	s := newStore(t, conn, "single")
-	require.NoError(t, s.Start(ctx(t)))
-	require.NoError(t, s.Create(ctx(t), blank))
-	r, err := s.Read(ctx(t))
+	require.NoError(t, s.Start(testContext(t)))
+	require.NoError(t, s.Create(testContext(t), blank))
+	r, err := s.Read(testContext(t))
 	require.NoError(t, err)
-	beat(t, newStore(t, connect(t, all[1].Addr()), "single"), r)
+	heartbeat(t, newStore(t, connect(t, all[1].Addr()), "single"), r)
 }
 
-// accepted: conflicts of replicated buckets have a code of their own, reads are answered by
-// any replica, and the bucket outlives a server.
-func accepted(t *testing.T, all []*dbserver.Server) {
+// testReplicatedBucket tests an accepted bucket with several replicas: conflicts have a different error
+// code, any replica answers reads, and the bucket remains available without one of its servers.
+func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 	backend := func(t testing.TB) *storetest.Backend {
-		bucket, operator, n := place(), connect(t, all[0].Addr()), 0
+		bucket, operator, n := newBucket(), connect(t, all[0].Addr()), 0
 		return &storetest.Backend{
 			New: func(t testing.TB) changefeed.Store {
 				n++
 				return newStore(t, connect(t, all[n%len(all)].Addr()), bucket, WithReplicas(3))
 			},
-			Lose: func(t testing.TB) { dropBucket(t, operator, bucket) },
+			Lose: func(t testing.TB) { deleteBucket(t, operator, bucket) },
 			Put: func(t testing.TB, name string) {
-				_, err := bucketOf(t, operator, bucket).Put(ctx(t), name, []byte("1"))
+				_, err := openKV(t, operator, bucket).Put(testContext(t), name, []byte("1"))
 				require.NoError(t, err)
 			},
 			Is:       func(change any, name string) bool { return change.(Change).Key == name },
-			Patience: 30 * time.Second,
+			Patience: patience,
 		}
 	}
 	for _, c := range storetest.Cases() {
@@ -102,41 +102,42 @@ func accepted(t *testing.T, all []*dbserver.Server) {
 	t.Run("LeaderKilled", func(t *testing.T) {
 		b := backend(t)
 		s := b.New(t)
-		require.NoError(t, s.Create(ctx(t), blank))
-		r, err := s.Read(ctx(t))
+		require.NoError(t, s.Create(testContext(t), blank))
+		r, err := s.Read(testContext(t))
 		require.NoError(t, err)
 		js, err := jetstream.New(connect(t, all[0].Addr()))
 		require.NoError(t, err)
-		stream, err := js.Stream(ctx(t), "KV_"+s.(*Store).bucket)
+		stream, err := js.Stream(testContext(t), "KV_"+s.(*Store).bucket)
 		require.NoError(t, err)
 		require.NotNil(t, stream.CachedInfo().Cluster)
 		var leader int
 		_, err = fmt.Sscanf(stream.CachedInfo().Cluster.Leader, "n%d", &leader)
 		require.NoError(t, err)
 		other := newStore(t, connect(t, all[(leader+1)%3].Addr()), s.(*Store).bucket, WithReplicas(3))
-		_, err = other.Read(ctx(t))
+		_, err = other.Read(testContext(t))
 		require.NoError(t, err)
 		require.NoError(t, all[leader].Kill())
 		next := r
 		next.Seq++
-		for patience := ctx(t); ; {
-			try, cancel := context.WithTimeout(patience, time.Second)
-			_, err := other.Heartbeat(try, r, next)
+		for limit := testContext(t); ; {
+			attempt, cancel := context.WithTimeout(limit, time.Second)
+			_, err := other.Heartbeat(attempt, r, next)
 			cancel()
-			if err == nil || errors.Is(err, changefeed.ErrConflict) { // with a try whose answer was lost
+			if err == nil || errors.Is(err, changefeed.ErrConflict) { // The answer to an earlier attempt was lost.
 				break
 			}
-			require.NotErrorIs(t, err, changefeed.ErrNoRecord, "a bucket without a leader is there")
-			require.NoError(t, patience.Err())
+			require.NotErrorIs(t, err, changefeed.ErrNoRecord, "a bucket without a leader exists")
+			require.NoError(t, limit.Err())
 		}
-		now, err := other.Read(ctx(t))
+		now, err := other.Read(testContext(t))
 		require.NoError(t, err)
 		require.Equal(t, next.Seq, now.Seq)
 		require.NoError(t, all[leader].Start())
 	})
 }
 
-func TestReleases(t *testing.T) {
+// TestAtLeast fails if a release is compared incorrectly, or a text that is not a number is accepted.
+func TestAtLeast(t *testing.T) {
 	for release, want := range map[string]bool{
 		"2.9.20": false, "2.9.21": true, "2.10.0": true, "3.0.0": true, "1.99.99": false, "v2.9.22": true,
 		"2.10.0-RC.1": true, "": false, "dev": false, "2.9": false,
@@ -145,9 +146,9 @@ func TestReleases(t *testing.T) {
 	}
 }
 
-// TestBucketMadeAtOnce: many make the same bucket at the same time, each on a connection of
-// its own, and to all of them it is there then.
-func TestBucketMadeAtOnce(t *testing.T) {
+// TestCreate_Concurrently fails if Create returns an error because stores on other connections create
+// the bucket at the same time.
+func TestCreate_Concurrently(t *testing.T) {
 	server := shared.Get(t)
 	const creators, rounds = 8, 10
 	conns := make([]func(bucket string) *Store, creators)
@@ -156,12 +157,12 @@ func TestBucketMadeAtOnce(t *testing.T) {
 		conns[i] = func(bucket string) *Store { return newStore(t, conn, bucket) }
 	}
 	for range rounds {
-		bucket := place()
+		bucket := newBucket()
 		errs := make([]error, creators)
 		var all sync.WaitGroup
 		for i, newStore := range conns {
 			s := newStore(bucket)
-			all.Go(func() { errs[i] = s.Create(ctx(t), changefeed.Record{Epoch: "e", Seq: 1}) })
+			all.Go(func() { errs[i] = s.Create(testContext(t), changefeed.Record{Epoch: "e", Seq: 1}) })
 		}
 		all.Wait()
 		for _, err := range errs {
@@ -170,15 +171,15 @@ func TestBucketMadeAtOnce(t *testing.T) {
 	}
 }
 
-// TestSubjectsOfAnother: a stream that has the bucket's subjects keeps it from being made,
-// and nobody waits for it to go.
-func TestSubjectsOfAnother(t *testing.T) {
+// TestCreate_SubjectsOfOtherStream fails if Create waits indefinitely because another stream has the
+// subjects of the bucket.
+func TestCreate_SubjectsOfOtherStream(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
-	bucket := place()
+	bucket := newBucket()
 	js, err := jetstream.New(conn)
 	require.NoError(t, err)
-	_, err = js.CreateStream(ctx(t), jetstream.StreamConfig{Name: "other-" + bucket, Subjects: []string{"$KV." + bucket + ".>"}})
+	_, err = js.CreateStream(testContext(t), jetstream.StreamConfig{Name: "other-" + bucket, Subjects: []string{"$KV." + bucket + ".>"}})
 	require.NoError(t, err)
-	err = newStore(t, conn, bucket).Create(ctx(t), changefeed.Record{Epoch: "e", Seq: 1})
-	require.True(t, isOverlap(err), "%v", err)
+	err = newStore(t, conn, bucket).Create(testContext(t), changefeed.Record{Epoch: "e", Seq: 1})
+	require.True(t, isSubjectsOverlap(err), "%v", err)
 }

@@ -14,55 +14,56 @@ import (
 
 // Errors that end feeds and changes.
 var (
-	errDisconnected = errors.New("the connection to the server was lost")
-	errEnded        = errors.New("the consumer has ended")
-	errBucket       = errors.New("the bucket was deleted or created")
+	errDisconnected   = errors.New("the connection to the server was lost")
+	errConsumerEnded  = errors.New("the consumer has ended")
+	errBucketReplaced = errors.New("the bucket was deleted or created")
 )
 
-// quiet is the quiet time of feeds: a consumer that its server has forgotten sends nothing, and
-// neither does a consumer of a bucket that was deleted.
-const quiet = 3 * time.Second
+// quietTime is the quiet time of feeds. A consumer receives nothing if its server has dropped it, or if
+// its bucket was deleted.
+const quietTime = 3 * time.Second
 
-// consumer is a consumer of one life of the bucket.
+// consumer is a consumer of the bucket that was created at a time.
 type consumer struct {
-	life  int64
-	stale func() // stale reports that the bucket has another life.
+	created int64
+	stop    func() // stop ends the consumer because the bucket was replaced.
 }
 
-// seen ends the consumers of all other lives of the bucket, because the current life, or 0 if the
-// bucket does not exist, was seen. They would notice that after a quiet time only.
-func (s *Store) seen(life int64) {
+// stopOtherConsumers ends the consumers of earlier buckets of the same name. created is the creation
+// time of the current bucket, or 0 if it does not exist. Otherwise they would notice this only after
+// a quiet time.
+func (s *Store) stopOtherConsumers(created int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.consumers {
-		if c.life != life {
-			c.stale()
+		if c.created != created {
+			c.stop()
 		}
 	}
 }
 
-// consume creates a consumer of later changes of the keys that name returns for the life of the
-// bucket. It calls opened when the consumer exists, changed for each change, and check for each
-// value of tick, until ctx is done or there is an error.
-func (s *Store) consume(ctx context.Context, name func(life int64) string, opened func(), changed func(life int64, e jetstream.KeyValueEntry) error, tick <-chan time.Time) error {
+// consume creates a consumer of later changes of the keys that keys returns for the creation time of
+// the bucket. It calls opened when the consumer exists, and changed for each change, until ctx is done
+// or there is an error. For each value of tick it checks that the bucket was not replaced.
+func (s *Store) consume(ctx context.Context, keys func(created int64) string, opened func(), changed func(created int64, e jetstream.KeyValueEntry) error, tick <-chan time.Time) error {
 	statuses := s.conn.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	defer s.conn.RemoveStatusListener(statuses)
 	if !s.conn.IsConnected() { // The status may have changed before it was observed.
-		return s.fail(ctx, "watch", s.disconnected())
+		return s.wrapError(ctx, "watch", s.connectionError())
 	}
-	life, err := s.life(ctx)
+	created, err := s.creationTime(ctx)
 	if errors.Is(err, errNoBucket) {
 		return changefeed.ErrNoRecord
 	}
 	if err != nil {
-		return s.fail(ctx, "watch", err)
+		return s.wrapError(ctx, "watch", err)
 	}
-	kv, err := s.kv(ctx)
+	kv, err := s.openBucket(ctx)
 	if err != nil {
-		return s.fail(ctx, "watch", err)
+		return s.wrapError(ctx, "watch", err)
 	}
-	stale := make(chan struct{})
-	c := &consumer{life, sync.OnceFunc(func() { close(stale) })}
+	replaced := make(chan struct{})
+	c := &consumer{created, sync.OnceFunc(func() { close(replaced) })}
 	s.mu.Lock()
 	s.consumers[c] = struct{}{}
 	s.mu.Unlock()
@@ -71,11 +72,11 @@ func (s *Store) consume(ctx context.Context, name func(life int64) string, opene
 		defer s.mu.Unlock()
 		delete(s.consumers, c)
 	}()
-	open, cancel := context.WithCancel(ctx) // The consumer exists as long as this context.
+	watchCtx, cancel := context.WithCancel(ctx) // The consumer exists until this context is done.
 	defer cancel()
-	watcher, err := kv.Watch(open, name(life), jetstream.UpdatesOnly())
+	watcher, err := kv.Watch(watchCtx, keys(created), jetstream.UpdatesOnly())
 	if err != nil {
-		return s.fail(ctx, "watch", err)
+		return s.wrapError(ctx, "watch", err)
 	}
 	defer s.feeds.Release(func() {
 		cancel()
@@ -88,29 +89,29 @@ func (s *Store) consume(ctx context.Context, name func(life int64) string, opene
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-statuses:
-			err = s.disconnected()
-		case <-stale:
-			err = errBucket
+			err = s.connectionError()
+		case <-replaced:
+			err = errBucketReplaced
 		case <-tick:
-			if _, err = s.life(ctx); errors.Is(err, errNoBucket) {
-				err = errBucket
+			if _, err = s.creationTime(ctx); errors.Is(err, errNoBucket) {
+				err = errBucketReplaced
 			}
 		case e, ok := <-watcher.Updates():
 			switch {
 			case !ok:
-				err = errEnded
+				err = errConsumerEnded
 			case e != nil:
-				err = changed(life, e)
+				err = changed(created, e)
 			}
 		}
 		if err != nil {
-			return s.fail(ctx, "watch", err)
+			return s.wrapError(ctx, "watch", err)
 		}
 	}
 }
 
-// disconnected returns the reason why the connection is down.
-func (s *Store) disconnected() error {
+// connectionError returns the reason for which the connection is down.
+func (s *Store) connectionError() error {
 	if s.conn.IsClosed() {
 		return nats.ErrConnectionClosed
 	}

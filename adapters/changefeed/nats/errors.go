@@ -13,22 +13,22 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// patient calls f again and again until it has an answer, or the server has said meanwhile
-// that something is not permitted. Servers of a cluster that have no leader yet leave
-// requests unanswered.
-func (s *Store) patient(ctx context.Context, f func(context.Context) error) error {
+// retryUnanswered calls f until it receives an answer, or the server reports a missing permission.
+// Servers of a cluster without a leader do not answer requests.
+func (s *Store) retryUnanswered(ctx context.Context, f func(context.Context) error) error {
 	for {
-		try, cancel := context.WithTimeout(ctx, time.Second)
-		err := f(try)
+		attempt, cancel := context.WithTimeout(ctx, time.Second)
+		err := f(attempt)
 		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || s.refused() != nil {
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || s.permissionError() != nil {
 			return err
 		}
 	}
 }
 
-// refused is what the server has said last about permissions, if that concerns this store.
-func (s *Store) refused() error {
+// permissionError returns the last error about permissions that the server has reported, if it
+// concerns this store.
+func (s *Store) permissionError() error {
 	err := s.conn.LastError()
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return nil
@@ -41,10 +41,10 @@ func (s *Store) refused() error {
 	return nil
 }
 
-// fail says what was tried on what, and gives err its place among the errors of stores. It
-// is not for the outcome of a write.
-func (s *Store) fail(ctx context.Context, doing string, err error) error {
-	refused := s.refused()
+// wrapError adds the operation to err, and wraps it with the error of stores that it means. It must
+// not be used for a write whose outcome is unknown.
+func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
+	denied := s.permissionError()
 	switch {
 	case err == nil, errors.Is(err, changefeed.ErrUnsuitable):
 		return err
@@ -52,21 +52,21 @@ func (s *Store) fail(ctx context.Context, doing string, err error) error {
 		return changefeed.ErrClosed
 	case errors.Is(err, nats.ErrConnectionClosed):
 		return fmt.Errorf("changefeed/nats: %s %s: %w: %w: create a new connection and a new store (%w)",
-			doing, s.where(), changefeed.ErrUnsuitable, leaderelection.ErrConnClosed, err)
-	case errors.Is(err, context.DeadlineExceeded) && refused != nil && !s.permitted.Load():
+			operation, s.path(), changefeed.ErrUnsuitable, leaderelection.ErrConnClosed, err)
+	case errors.Is(err, context.DeadlineExceeded) && denied != nil && !s.permitted.Load():
 		return fmt.Errorf("changefeed/nats: %s %s: %w: %w: the documentation of the package lists the required permissions (%w)",
-			doing, s.where(), changefeed.ErrUnsuitable, leaderelection.ErrPermission, refused)
+			operation, s.path(), changefeed.ErrUnsuitable, leaderelection.ErrPermission, denied)
 	}
-	return s.outcome(ctx, doing, err)
+	return s.wrapOutcome(ctx, operation, err)
 }
 
-// outcome says no more than that it did not succeed.
-func (s *Store) outcome(ctx context.Context, doing string, err error) error {
+// wrapOutcome adds the operation to err. The result does not imply that nothing was written.
+func (s *Store) wrapOutcome(ctx context.Context, operation string, err error) error {
 	if s.feeds.Closed() {
 		return changefeed.ErrClosed
 	}
 	if cause := ctx.Err(); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", cause, err)
 	}
-	return fmt.Errorf("changefeed/nats: %s %s: %w", doing, s.where(), err)
+	return fmt.Errorf("changefeed/nats: %s %s: %w", operation, s.path(), err)
 }

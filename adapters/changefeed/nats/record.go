@@ -14,7 +14,6 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
 // Create implements [changefeed.Store]. A bucket that it creates stores its data in
@@ -29,60 +28,29 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 		return err
 	}
 	defer end()
-	for overlaps := 0; ; {
-		var life int64
-		err := s.patient(ctx, func(ctx context.Context) (err error) {
-			life, err = s.life(ctx)
+	for {
+		created, err := s.createBucket(ctx)
+		if err != nil {
 			return err
-		})
-		if errors.Is(err, errNoBucket) {
-			if err := s.replicable(s.replicas); err != nil {
-				return err
-			}
-			if s.existing {
-				return fmt.Errorf("%w: bucket %s does not exist: create it or omit WithExistingBucket",
-					changefeed.ErrNoRecord, s.bucket)
-			}
-			err = s.patient(ctx, func(ctx context.Context) error {
-				_, err := s.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-					Bucket: s.bucket, Replicas: s.replicas, Storage: jetstream.FileStorage,
-					Description: "Records of leader elections",
-				})
-				return err
-			})
-			switch {
-			case err == nil, errors.Is(err, jetstream.ErrBucketExists):
-			case isOverlap(err) && overlaps < maxOverlaps:
-				overlaps++
-				if err := request.Pause(ctx, overlapPause); err != nil {
-					return s.fail(ctx, "create the bucket", err)
-				}
-			default:
-				return s.fail(ctx, "create the bucket", err)
-			}
-			continue
 		}
+		kv, err := s.openBucket(ctx)
 		if err != nil {
-			return s.fail(ctx, "look at the bucket", err)
+			return s.wrapError(ctx, "open the bucket", err)
 		}
-		kv, err := s.kv(ctx)
-		if err != nil {
-			return s.fail(ctx, "open the bucket", err)
-		}
-		_, err = kv.Create(ctx, s.name(life), data)
+		_, err = kv.Create(ctx, s.recordKey(created), data)
 		if errors.Is(err, jetstream.ErrKeyExists) {
-			_, err = s.read(ctx)
+			_, err = s.readRecord(ctx)
 			if errors.Is(err, changefeed.ErrNoRecord) {
 				continue
 			}
 			return err
 		}
 		if err != nil {
-			return s.fail(ctx, "create the record", err)
+			return s.wrapError(ctx, "create the record", err)
 		}
-		// A bucket that was made anew meanwhile has another life, in which this is no record.
-		if now, err := s.life(ctx); err != nil || now == life {
-			return s.fail(ctx, "look at the bucket", err)
+		// If the bucket was created again in the meantime, the key does not belong to it.
+		if now, err := s.creationTime(ctx); err != nil || now == created {
+			return s.wrapError(ctx, "read the bucket", err)
 		}
 	}
 }
@@ -100,41 +68,41 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 		return changefeed.Record{}, err
 	}
 	defer end()
-	life, revision, err := parse(prev.Version)
+	created, revision, err := parseVersion(prev.Version)
 	if err != nil {
-		return changefeed.Record{}, s.another(ctx)
+		return changefeed.Record{}, s.conflict(ctx)
 	}
-	kv, err := s.kv(ctx)
+	kv, err := s.openBucket(ctx)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	}
 	if err == nil {
-		revision, err = kv.Update(ctx, s.name(life), data, revision)
+		revision, err = kv.Update(ctx, s.recordKey(created), data, revision)
 	}
 	switch {
 	case err == nil:
-		next.Version, next.Time = version(life, revision), time.Time{}
+		next.Version, next.Time = formatVersion(created, revision), time.Time{}
 		return next, nil
 	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
-		return changefeed.Record{}, s.another(ctx)
+		return changefeed.Record{}, s.conflict(ctx)
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		// There is no bucket, or it has no leader now. Nobody has taken the write.
-		if _, gone := s.life(ctx); errors.Is(gone, errNoBucket) {
+		// The bucket does not exist, or has no leader. No server has accepted the write.
+		if _, missing := s.creationTime(ctx); errors.Is(missing, errNoBucket) {
 			return changefeed.Record{}, changefeed.ErrNoRecord
 		}
 	case errors.Is(err, nats.ErrMaxPayload):
 		return changefeed.Record{}, fmt.Errorf("changefeed/nats: %w: the record has %d bytes: use shorter IDs, or raise the server's max_payload (%w)",
 			changefeed.ErrUnsuitable, len(data), err)
 	case errors.Is(err, nats.ErrConnectionClosed):
-		// Not as fail has it: whether it was written is unknown.
-		return changefeed.Record{}, fmt.Errorf("changefeed/nats: write %s: %w (%w)", s.where(), leaderelection.ErrConnClosed, err)
+		// wrapError would wrap ErrUnsuitable, but it is unknown whether the record was written.
+		return changefeed.Record{}, fmt.Errorf("changefeed/nats: write %s: %w (%w)", s.path(), leaderelection.ErrConnClosed, err)
 	}
-	return changefeed.Record{}, s.outcome(ctx, "write", err)
+	return changefeed.Record{}, s.wrapOutcome(ctx, "write", err)
 }
 
-// another says what there is instead of the record that was to be replaced.
-func (s *Store) another(ctx context.Context) error {
-	if _, err := s.read(ctx); errors.Is(err, changefeed.ErrNoRecord) {
+// conflict returns ErrConflict, or ErrNoRecord if the record does not exist.
+func (s *Store) conflict(ctx context.Context) error {
+	if _, err := s.readRecord(ctx); errors.Is(err, changefeed.ErrNoRecord) {
 		return changefeed.ErrNoRecord
 	}
 	return changefeed.ErrConflict
@@ -147,61 +115,66 @@ func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 		return changefeed.Record{}, err
 	}
 	defer end()
-	r, err := s.read(ctx)
+	r, err := s.readRecord(ctx)
 	if err == nil {
 		s.permitted.Store(true)
 	}
 	return r, err
 }
 
-func (s *Store) read(ctx context.Context) (changefeed.Record, error) {
-	life, err := s.life(ctx)
+func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {
+	created, err := s.creationTime(ctx)
 	if errors.Is(err, errNoBucket) {
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	}
 	if err != nil {
-		return changefeed.Record{}, s.fail(ctx, "look at the bucket", err)
+		return changefeed.Record{}, s.wrapError(ctx, "read the bucket", err)
 	}
-	return s.last(ctx, life)
+	return s.readRecordOf(ctx, created)
 }
 
-// last reads the newest state of the record in a life of the bucket.
-func (s *Store) last(ctx context.Context, life int64) (changefeed.Record, error) {
-	m, err := s.direct.GetLastMsg("KV_"+s.bucket, "$KV."+s.bucket+"."+s.name(life), nats.Context(ctx))
+// readRecordOf reads the record of the bucket that was created at a time.
+func (s *Store) readRecordOf(ctx context.Context, created int64) (changefeed.Record, error) {
+	m, err := s.direct.GetLastMsg("KV_"+s.bucket, "$KV."+s.bucket+"."+s.recordKey(created), nats.Context(ctx))
 	switch {
 	case errors.Is(err, nats.ErrMsgNotFound), errors.Is(err, nats.ErrStreamNotFound):
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	case err != nil:
-		return changefeed.Record{}, s.fail(ctx, "read", err)
-	case m.Header.Get("KV-Operation") != "": // deleted, or purged
+		return changefeed.Record{}, s.wrapError(ctx, "read", err)
+	case m.Header.Get("KV-Operation") != "": // It was deleted or purged.
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	}
-	return s.decode(m.Data, life, m.Sequence)
+	return s.decode(m.Data, created, m.Sequence)
 }
 
-func (s *Store) decode(data []byte, life int64, revision uint64) (changefeed.Record, error) {
+func (s *Store) decode(data []byte, created int64, revision uint64) (changefeed.Record, error) {
 	r, err := codec.Decode(data)
 	if err != nil {
-		return changefeed.Record{}, fmt.Errorf("changefeed/nats: %s: %w", s.where(), err)
+		return changefeed.Record{}, fmt.Errorf("changefeed/nats: %s: %w", s.path(), err)
 	}
-	r.Version = version(life, revision)
+	r.Version = formatVersion(created, revision)
 	return r, nil
 }
 
-// name is the key of the record in a life of the bucket.
-func (s *Store) name(life int64) string { return s.key + "." + strconv.FormatInt(life, 10) }
+// recordKey returns the key of the record in the bucket that was created at a time.
+func (s *Store) recordKey(created int64) string {
+	return s.key + "." + strconv.FormatInt(created, 10)
+}
 
-func (s *Store) where() string { return s.bucket + "/" + s.key }
+// path returns the bucket and the key, for messages.
+func (s *Store) path() string { return s.bucket + "/" + s.key }
 
-func version(life int64, revision uint64) string { return fmt.Sprintf("%d.%d", life, revision) }
+func formatVersion(created int64, revision uint64) string {
+	return fmt.Sprintf("%d.%d", created, revision)
+}
 
-func parse(v string) (life int64, revision uint64, err error) {
+func parseVersion(v string) (created int64, revision uint64, err error) {
 	a, b, _ := strings.Cut(v, ".")
-	if life, err = strconv.ParseInt(a, 10, 64); err == nil {
+	if created, err = strconv.ParseInt(a, 10, 64); err == nil {
 		revision, err = strconv.ParseUint(b, 10, 64)
 	}
-	if err == nil && revision == 0 { // which would stand for a key that does not exist
+	if err == nil && revision == 0 { // An update with revision 0 expects that the key does not exist.
 		err = strconv.ErrRange
 	}
-	return life, revision, err
+	return created, revision, err
 }

@@ -8,65 +8,66 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// TestRevisionsBeginAnew: a bucket that was deleted and made anew numbers its revisions from
-// 1, and a late heartbeat must not find its own there.
-func TestRevisionsBeginAnew(t *testing.T) {
+// TestHeartbeat_BucketCreatedAgain fails if a delayed heartbeat replaces the record of a bucket that was
+// deleted and created again: the revisions of the new bucket restart.
+func TestHeartbeat_BucketCreatedAgain(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
-	bucket := place()
-	s, old := created(t, conn, bucket)
+	bucket := newBucket()
+	s, old := createRecord(t, conn, bucket)
 	f := subscribe(t, s)
-	tells(t, f, old)
-	dropBucket(t, conn, bucket)
-	_, err := s.Heartbeat(ctx(t), old, old)
+	awaitRecord(t, f, old)
+	deleteBucket(t, conn, bucket)
+	_, err := s.Heartbeat(testContext(t), old, old)
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	_, err = f.Next(ctx(t))
-	require.ErrorIs(t, err, errBucket)
+	_, err = f.Next(testContext(t))
+	require.ErrorIs(t, err, errBucketReplaced)
 	two := blank
 	two.Epoch = "two"
-	require.NoError(t, s.Create(ctx(t), two))
-	now, err := s.Read(ctx(t))
+	require.NoError(t, s.Create(testContext(t), two))
+	now, err := s.Read(testContext(t))
 	require.NoError(t, err)
-	_, before, err := parse(old.Version)
+	_, before, err := parseVersion(old.Version)
 	require.NoError(t, err)
-	_, after, err := parse(now.Version)
+	_, after, err := parseVersion(now.Version)
 	require.NoError(t, err)
-	require.Equal(t, before, after, "NATS tells the two apart by itself")
-	_, err = s.Heartbeat(ctx(t), old, old)
+	require.Equal(t, before, after, "NATS distinguishes the two buckets, so the test has no purpose")
+	_, err = s.Heartbeat(testContext(t), old, old)
 	require.ErrorIs(t, err, changefeed.ErrConflict)
-	still, err := s.Read(ctx(t))
+	still, err := s.Read(testContext(t))
 	require.NoError(t, err)
 	require.Equal(t, now, still)
 }
 
-// TestDeletedKey: a key that is deleted leaves a mark, on which a record can be made.
-func TestDeletedKey(t *testing.T) {
+// TestCreate_DeletedKey fails if a record that was deleted, of which a marker remains, is not reported
+// as missing, or cannot be created again.
+func TestCreate_DeletedKey(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
-	bucket := place()
-	s, r := created(t, conn, bucket)
-	life, _, err := parse(r.Version)
+	bucket := newBucket()
+	s, r := createRecord(t, conn, bucket)
+	created, _, err := parseVersion(r.Version)
 	require.NoError(t, err)
-	kv := bucketOf(t, conn, bucket)
+	kv := openKV(t, conn, bucket)
 	for _, remove := range []func() error{
-		func() error { return kv.Delete(ctx(t), s.name(life)) }, func() error { return kv.Purge(ctx(t), s.name(life)) },
+		func() error { return kv.Delete(testContext(t), s.recordKey(created)) }, func() error { return kv.Purge(testContext(t), s.recordKey(created)) },
 	} {
 		f := subscribe(t, s)
-		tells(t, f, r)
+		awaitRecord(t, f, r)
 		require.NoError(t, remove())
-		e, err := f.Next(ctx(t))
+		e, err := f.Next(testContext(t))
 		require.NoError(t, err)
 		require.True(t, e.Missing)
-		e, err = subscribe(t, s).Next(ctx(t))
+		e, err = subscribe(t, s).Next(testContext(t))
 		require.NoError(t, err)
 		require.True(t, e.Missing, "a new feed")
-		_, err = s.Read(ctx(t))
+		_, err = s.Read(testContext(t))
 		require.ErrorIs(t, err, changefeed.ErrNoRecord)
-		_, err = s.Heartbeat(ctx(t), r, r)
+		_, err = s.Heartbeat(testContext(t), r, r)
 		require.ErrorIs(t, err, changefeed.ErrNoRecord)
-		require.NoError(t, s.Create(ctx(t), blank))
-		_, err = s.Heartbeat(ctx(t), r, r)
+		require.NoError(t, s.Create(testContext(t), blank))
+		_, err = s.Heartbeat(testContext(t), r, r)
 		require.ErrorIs(t, err, changefeed.ErrConflict)
-		r, err = s.Read(ctx(t))
+		r, err = s.Read(testContext(t))
 		require.NoError(t, err)
-		tells(t, f, r)
+		awaitRecord(t, f, r)
 	}
 }

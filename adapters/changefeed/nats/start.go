@@ -23,44 +23,44 @@ func (s *Store) Start(ctx context.Context) error {
 	}
 	defer end()
 	s.permitted.Store(false)
-	life, err := s.find(ctx)
+	created, err := s.waitForBucket(ctx)
 	switch {
-	case errors.Is(err, errNoBucket) && s.existing:
+	case errors.Is(err, errNoBucket) && s.existingBucket:
 		return fmt.Errorf("%w: bucket %s does not exist: create it or omit WithExistingBucket",
 			changefeed.ErrUnsuitable, s.bucket)
 	case errors.Is(err, errNoBucket):
-		return s.replicable(s.replicas)
+		return s.checkReplicas(s.replicas)
 	case err != nil:
-		return s.fail(ctx, "look at the bucket", err)
+		return s.wrapError(ctx, "read the bucket", err)
 	}
-	if _, err := s.last(ctx, life); err != nil && !errors.Is(err, changefeed.ErrNoRecord) {
+	if _, err := s.readRecordOf(ctx, created); err != nil && !errors.Is(err, changefeed.ErrNoRecord) {
 		return err
 	}
-	kv, err := s.kv(ctx)
+	kv, err := s.openBucket(ctx)
 	if err != nil {
-		return s.fail(ctx, "open the bucket", err)
+		return s.wrapError(ctx, "open the bucket", err)
 	}
 	// No record has this revision, so nothing is written.
-	err = s.patient(ctx, func(ctx context.Context) error {
-		_, err := kv.Update(ctx, s.name(life), nil, math.MaxInt64)
+	err = s.retryUnanswered(ctx, func(ctx context.Context) error {
+		_, err := kv.Update(ctx, s.recordKey(created), nil, math.MaxInt64)
 		return err
 	})
 	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 		s.permitted.Store(true)
 		return nil
 	}
-	return s.fail(ctx, "try to write", err)
+	return s.wrapError(ctx, "try to write", err)
 }
 
-// find is life, for a server that may have started just now: JetStream answers later than
-// the server.
-func (s *Store) find(ctx context.Context) (life int64, err error) {
-	for end := time.Now().Add(2 * time.Second); ; {
-		err = s.patient(ctx, func(ctx context.Context) error {
-			life, err = s.life(ctx)
+// waitForBucket returns creationTime. It waits for JetStream, which becomes available later than a
+// server that has just started.
+func (s *Store) waitForBucket(ctx context.Context) (created int64, err error) {
+	for limit := time.Now().Add(2 * time.Second); ; {
+		err = s.retryUnanswered(ctx, func(ctx context.Context) error {
+			created, err = s.creationTime(ctx)
 			return err
 		})
-		if !missing(err) || time.Now().After(end) {
+		if !isNoJetStream(err) || time.Now().After(limit) {
 			break
 		}
 		select {
@@ -69,13 +69,14 @@ func (s *Store) find(ctx context.Context) (life int64, err error) {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	if missing(err) {
+	if isNoJetStream(err) {
 		err = fmt.Errorf("%w: JetStream is not enabled on the server or for this account (%w)",
 			changefeed.ErrUnsuitable, err)
 	}
-	return life, err
+	return created, err
 }
 
-func missing(err error) bool {
+// isNoJetStream reports whether JetStream is not available.
+func isNoJetStream(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
 }

@@ -19,24 +19,24 @@ import (
 type Store struct {
 	conn     *nats.Conn
 	js       jetstream.JetStream
-	direct   nats.JetStreamContext // asks the bucket's leader, and not any replica
+	direct   nats.JetStreamContext // direct reads from the bucket's leader, and not from any replica.
 	bucket   string
 	key      string
 	replicas int
-	existing bool
-	accepted changefeed.AcceptedRisks
-	release  func() string // of the server
-	closing  bool          // the connection may close itself
+	// existingBucket is set by WithExistingBucket, and closingConnection by WithClosingConnection.
+	existingBucket, closingConnection bool
+	accepted                          changefeed.AcceptedRisks
+	release                           func() string // release returns the release of the server.
+	feeds                             *changefeed.Feeds
 
-	// The record was read, or Start found that it can be written. What the connection is
-	// refused after that may be the program's, and must not end candidacies.
+	// permitted reports whether the record was read, or Start has found that it can be written. Later
+	// errors about permissions can concern requests of the program on the same connection, and must
+	// not end candidacies.
 	permitted atomic.Bool
-
-	feeds *changefeed.Feeds
 
 	mu        sync.Mutex
 	consumers map[*consumer]struct{}
-	cache     jetstream.KeyValue // any life of the bucket; nil until it was seen
+	opened    jetstream.KeyValue // opened is the result of openBucket, or nil before its first success.
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -75,7 +75,7 @@ func WithRisk(risks ...changefeed.Risk) Option {
 // WithExistingBucket makes Create not create a bucket: if it does not exist, Create
 // returns [changefeed.ErrNoRecord].
 func WithExistingBucket() Option {
-	return func(s *Store) error { s.existing = true; return nil }
+	return func(s *Store) error { s.existingBucket = true; return nil }
 }
 
 // WithClosingConnection accepts a connection that closes itself: after a number of
@@ -83,7 +83,7 @@ func WithExistingBucket() Option {
 // rejected its credentials twice. All candidacies that use it end then. Without this
 // option, New rejects such a connection.
 func WithClosingConnection() Option {
-	return func(s *Store) error { s.closing = true; return nil }
+	return func(s *Store) error { s.closingConnection = true; return nil }
 }
 
 var (
@@ -115,7 +115,7 @@ func New(conn *nats.Conn, bucket, key string, opts ...Option) (*Store, error) {
 			return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
 		}
 	}
-	err := s.persists()
+	err := s.checkConnection()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
 	}
@@ -125,15 +125,15 @@ func New(conn *nats.Conn, bucket, key string, opts ...Option) (*Store, error) {
 	if s.direct, err = conn.JetStream(); err != nil {
 		return nil, err
 	}
-	s.feeds = changefeed.NewFeeds(s.Read, s.watch, quiet)
+	s.feeds = changefeed.NewFeeds(s.Read, s.watch, quietTime)
 	return s, nil
 }
 
-// persists returns an error if the connection may close itself.
-func (s *Store) persists() error {
+// checkConnection returns an error if the connection may close itself.
+func (s *Store) checkConnection() error {
 	o := s.conn.Opts
 	switch {
-	case s.closing:
+	case s.closingConnection:
 	case !o.AllowReconnect || o.MaxReconnect >= 0:
 		return errors.New("the connection closes itself after an outage: connect with nats.MaxReconnects(-1), or use WithClosingConnection")
 	case !o.IgnoreAuthErrorAbort:

@@ -12,23 +12,21 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t testing.TB) *storetest.Backend { return onOneServer(t, shared.Get(t)) })
+	storetest.Run(t, func(t testing.TB) *storetest.Backend { return newBackend(t, shared.Get(t)) })
 }
 
-func TestElection(t *testing.T) {
-	shared.Get(t)
+// TestElections uses a separate server, because a case kills it.
+func TestElections(t *testing.T) {
 	t.Parallel()
-	server, err := dbserver.NATS() // which is killed while others use theirs
-	require.NoError(t, err)
-	defer func() { require.NoError(t, server.Close()) }()
-	storetest.RunElection(t, func(t testing.TB) *storetest.Backend { return onOneServer(t, server) })
+	server := startServer(t)
+	storetest.RunElection(t, func(t testing.TB) *storetest.Backend { return newBackend(t, server) })
 }
 
 // TestPartitions fails if a leader that is cut off from the server still acts when the next leader
 // starts.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
-	server, bucket := shared.Get(t), place()
+	server, bucket := shared.Get(t), newBucket()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
 		network, err := dbserver.NewProxy(server.Addr())
 		require.NoError(t, err)
@@ -39,7 +37,9 @@ func TestPartitions(t *testing.T) {
 	}, nil)
 }
 
-func TestRefusesBadArguments(t *testing.T) {
+// TestNew_InvalidArguments fails if New accepts an argument that cannot be used, or a connection that
+// may close itself.
+func TestNew_InvalidArguments(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	_, err := New(nil, "a", "b")
 	require.ErrorIs(t, err, leaderelection.ErrNilConn)
@@ -57,18 +57,18 @@ func TestRefusesBadArguments(t *testing.T) {
 		"Outage":      {nats.IgnoreAuthErrorAbort()},
 		"Credentials": {nats.MaxReconnects(-1)},
 	} {
-		gives, err := nats.Connect(conn.ConnectedUrl(), opts...)
+		closing, err := nats.Connect(conn.ConnectedUrl(), opts...)
 		require.NoError(t, err)
-		defer gives.Close()
-		_, err = New(gives, "bucket", "key")
+		defer closing.Close()
+		_, err = New(closing, "bucket", "key")
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)
 		require.ErrorContains(t, err, "closes itself", name)
-		_, err = New(gives, "bucket", "key", WithClosingConnection())
+		_, err = New(closing, "bucket", "key", WithClosingConnection())
 		require.NoError(t, err, name)
 	}
 	for _, o := range []Option{nil, WithReplicas(0), WithReplicas(6)} {
 		_, err = New(conn, "bucket", "key", o)
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
 	}
-	var _ *nats.Conn = conn
+
 }

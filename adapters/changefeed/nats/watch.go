@@ -19,12 +19,12 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 
 // watch is a [changefeed.WatchFunc].
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
-	return s.consume(ctx, s.name, func() { report(changefeed.Event{}) }, func(life int64, e jetstream.KeyValueEntry) error {
+	return s.consume(ctx, s.recordKey, func() { report(changefeed.Event{}) }, func(created int64, e jetstream.KeyValueEntry) error {
 		if e.Operation() != jetstream.KeyValuePut {
 			report(changefeed.Event{Missing: true})
 			return nil
 		}
-		r, err := s.decode(e.Value(), life, e.Revision())
+		r, err := s.decode(e.Value(), created, e.Revision())
 		if err == nil {
 			report(changefeed.Event{Record: r})
 		}
@@ -44,17 +44,17 @@ type Change struct {
 	Time time.Time
 }
 
-// Changes implements [changefeed.Store] for the store's own bucket; another place is not
-// supported. It delivers a [Change] for every write to another key of the bucket, in order. Keys that begin with the record's key and a dot
-// are skipped. If a reader is more than 1000 changes late, it receives those and then
-// [changefeed.ErrMissed]. If the bucket does not exist, the error is
-// [changefeed.ErrNoRecord].
+// Changes implements [changefeed.Store] for the store's bucket; another place is not
+// supported. It delivers a [Change] for every write to another key of the bucket, in order.
+// Keys that begin with the record's key and a dot are skipped. If a reader is more than
+// 1000 changes late, it receives those and then [changefeed.ErrMissed]. If the bucket does
+// not exist, the error is [changefeed.ErrNoRecord].
 func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
 	if place != "" {
 		return changefeed.NoChanges{}.Changes(ctx, place)
 	}
 	return s.feeds.Changes(ctx, func(ctx context.Context, report func(any)) error {
-		tick := time.NewTicker(quiet)
+		tick := time.NewTicker(quietTime)
 		defer tick.Stop()
 		return s.consume(ctx, func(int64) string { return ">" }, func() { report(nil) }, func(_ int64, e jetstream.KeyValueEntry) error {
 			if strings.HasPrefix(e.Key(), s.key+".") {
