@@ -13,19 +13,19 @@ import (
 
 var ok = bson.E{Key: "ok", Value: 1}
 
-// answer carries out a command.
-func (s *standin) answer(command bson.D) bson.D {
+// execute executes a command and returns the reply.
+func (s *fakeServer) execute(command bson.D) bson.D {
 	name := command[0].Key
 	coll, _ := command[0].Value.(string)
 	if name == "getMore" {
-		return s.intercepted(name, command, s.more(command))
+		return s.interceptReply(name, command, s.nextBatch(command))
 	}
 	s.mu.Lock()
 	s.counts[name]++
-	var answer bson.D
+	var reply bson.D
 	switch name {
 	case "hello", "isMaster", "ismaster":
-		answer = bson.D{
+		reply = bson.D{
 			{Key: "helloOk", Value: true},
 			{Key: "isWritablePrimary", Value: true},
 			{Key: "ismaster", Value: true},
@@ -44,81 +44,86 @@ func (s *standin) answer(command bson.D) bson.D {
 			ok,
 		}
 	case "ping", "endSessions", "killCursors":
-		answer = bson.D{ok}
+		reply = bson.D{ok}
 	case "listCollections":
 		found := bson.A{}
-		if want, _ := get(command, "filter.name").(string); s.docs[want] != nil {
+		if want, _ := getValue(command, "filter.name").(string); s.docs[want] != nil {
 			found = append(found, bson.D{{Key: "name", Value: want}, {Key: "type", Value: "collection"}, {Key: "options", Value: bson.D{}}})
 		}
-		answer = batch(0, "firstBatch", found)
+		reply = batch(0, "firstBatch", found)
 	case "find":
 		found := bson.A{}
-		if i := s.index(coll, doc(command, "filter")); i >= 0 {
+		if i := s.index(coll, getDocument(command, "filter")); i >= 0 {
 			found = append(found, s.docs[coll][i])
 		}
-		answer = batch(0, "firstBatch", found)
+		reply = batch(0, "firstBatch", found)
 	case "findAndModify":
-		answer = bson.D{{Key: "value", Value: nil}, ok}
-		if i := s.index(coll, doc(command, "query")); i >= 0 {
-			answer = bson.D{{Key: "value", Value: s.set(coll, i, doc(command, "update"))}, ok}
+		reply = bson.D{{Key: "value", Value: nil}, ok}
+		if i := s.index(coll, getDocument(command, "query")); i >= 0 {
+			reply = bson.D{{Key: "value", Value: s.applyTo(coll, i, getDocument(command, "update"))}, ok}
 		}
 	case "update":
-		answer = s.update(coll, get(command, "updates").(bson.A)[0].(bson.D))
+		reply = s.executeUpdate(coll, getValue(command, "updates").(bson.A)[0].(bson.D))
 	case "insert":
-		for _, d := range get(command, "documents").(bson.A) {
+		for _, d := range getValue(command, "documents").(bson.A) {
 			s.docs[coll] = append(s.docs[coll], d.(bson.D))
-			s.happened(coll, "insert", get(d.(bson.D), "_id"), bson.E{Key: "fullDocument", Value: d})
+			s.appendEvent(coll, "insert", getValue(d.(bson.D), "_id"), bson.E{Key: "fullDocument", Value: d})
 		}
-		answer = bson.D{{Key: "n", Value: 1}, ok}
+		reply = bson.D{{Key: "n", Value: 1}, ok}
 	case "delete":
-		answer = bson.D{{Key: "n", Value: 0}, ok}
-		if i := s.index(coll, doc(get(command, "deletes").(bson.A)[0].(bson.D), "q")); i >= 0 {
-			s.happened(coll, "delete", get(s.docs[coll][i], "_id"))
+		reply = bson.D{{Key: "n", Value: 0}, ok}
+		if i := s.index(coll, getDocument(getValue(command, "deletes").(bson.A)[0].(bson.D), "q")); i >= 0 {
+			s.appendEvent(coll, "delete", getValue(s.docs[coll][i], "_id"))
 			s.docs[coll] = slices.Delete(s.docs[coll], i, i+1)
-			answer = bson.D{{Key: "n", Value: 1}, ok}
+			reply = bson.D{{Key: "n", Value: 1}, ok}
 		}
 	case "drop":
 		delete(s.docs, coll)
-		s.happened(coll, "drop", nil)
-		s.happened(coll, "invalidate", nil)
-		answer = bson.D{ok}
+		s.appendEvent(coll, "drop", nil)
+		s.appendEvent(coll, "invalidate", nil)
+		reply = bson.D{ok}
 	case "aggregate":
-		answer = s.open(coll, get(command, "pipeline").(bson.A))
+		reply = s.openStream(coll, getValue(command, "pipeline").(bson.A))
 	default:
-		answer = failure(59, "the stand-in does not know "+name)
+		reply = failure(59, "the fake server does not support "+name)
 	}
 	s.mu.Unlock()
-	return s.intercepted(name, command, answer)
+	return s.interceptReply(name, command, reply)
 }
 
+// failure returns the reply to a command that has failed.
 func failure(code int, text string, labels ...string) bson.D {
 	return bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: code}, {Key: "errmsg", Value: text}, {Key: "errorLabels", Value: labels}}
 }
 
+// batch returns a batch of a cursor.
 func batch(id int64, name string, docs bson.A) bson.D {
 	return bson.D{{Key: "cursor", Value: bson.D{
 		{Key: "id", Value: id}, {Key: "ns", Value: "test.c"}, {Key: name, Value: docs},
 	}}, ok}
 }
 
-func (s *standin) index(coll string, filter bson.D) int {
+// index returns the index of the first document that matches, or -1. The caller must hold mu.
+func (s *fakeServer) index(coll string, filter bson.D) int {
 	return slices.IndexFunc(s.docs[coll], func(d bson.D) bool { return matches(d, filter) })
 }
 
-func (s *standin) set(coll string, i int, change bson.D) bson.D {
-	d := updated(s.docs[coll][i], change)
+// applyTo applies an update to a document, and returns the result. The caller must hold mu.
+func (s *fakeServer) applyTo(coll string, i int, change bson.D) bson.D {
+	d := applyUpdate(s.docs[coll][i], change)
 	s.docs[coll][i] = d
-	s.happened(coll, "update", get(d, "_id"))
+	s.appendEvent(coll, "update", getValue(d, "_id"))
 	return d
 }
 
-func (s *standin) update(coll string, u bson.D) bson.D {
-	q, change := doc(u, "q"), doc(u, "u")
-	upsert, _ := get(u, "upsert").(bool)
-	id := bson.D{{Key: "_id", Value: get(q, "_id")}}
+// executeUpdate executes one statement of the command update. The caller must hold mu.
+func (s *fakeServer) executeUpdate(coll string, u bson.D) bson.D {
+	q, change := getDocument(u, "q"), getDocument(u, "u")
+	upsert, _ := getValue(u, "upsert").(bool)
+	id := bson.D{{Key: "_id", Value: getValue(q, "_id")}}
 	switch i := s.index(coll, q); {
 	case i >= 0:
-		s.set(coll, i, change)
+		s.applyTo(coll, i, change)
 		return bson.D{{Key: "n", Value: 1}, {Key: "nModified", Value: 1}, ok}
 	case !upsert:
 		return bson.D{{Key: "n", Value: 0}, {Key: "nModified", Value: 0}, ok}
@@ -127,31 +132,31 @@ func (s *standin) update(coll string, u bson.D) bson.D {
 			{Key: "index", Value: 0}, {Key: "code", Value: 11000}, {Key: "errmsg", Value: "E11000 duplicate key error"},
 		}}}, ok}
 	}
-	d := updated(q, change) // what is made begins with the equalities of the filter
+	d := applyUpdate(q, change) // An upsert inserts the fields of the filter as well.
 	s.docs[coll] = append(s.docs[coll], d)
-	s.happened(coll, "insert", id[0].Value, bson.E{Key: "fullDocument", Value: d})
+	s.appendEvent(coll, "insert", id[0].Value, bson.E{Key: "fullDocument", Value: d})
 	return bson.D{{Key: "n", Value: 1}, {Key: "nModified", Value: 0}, {Key: "upserted", Value: bson.A{
 		bson.D{{Key: "index", Value: 0}, {Key: "_id", Value: id[0].Value}},
 	}}, ok}
 }
 
-// open opens a change stream; mu is held.
-func (s *standin) open(coll string, pipeline bson.A) bson.D {
-	c := &standinCursor{coll: coll, at: len(s.log), match: doc(pipeline[1].(bson.D), "$match")}
+// openStream opens a change stream. The caller must hold mu.
+func (s *fakeServer) openStream(coll string, pipeline bson.A) bson.D {
+	c := &fakeCursor{coll: coll, next: len(s.oplog), match: getDocument(pipeline[1].(bson.D), "$match")}
 	for _, name := range []string{"resumeAfter", "startAfter"} {
-		if at, ok := get(pipeline[0].(bson.D), "$changeStream."+name+"._data").(string); ok {
-			c.at, _ = strconv.Atoi(at)
+		if at, ok := getValue(pipeline[0].(bson.D), "$changeStream."+name+"._data").(string); ok {
+			c.next, _ = strconv.Atoi(at)
 		}
 	}
 	id := int64(len(s.cursors)+1)<<32 | time.Now().UnixNano()&0xffffffff
 	s.cursors[id] = c
-	answer := batch(id, "firstBatch", bson.A{})
-	answer[0].Value = append(answer[0].Value.(bson.D), bson.E{Key: "postBatchResumeToken", Value: token(c.at)})
-	return answer
+	reply := batch(id, "firstBatch", bson.A{})
+	reply[0].Value = append(reply[0].Value.(bson.D), bson.E{Key: "postBatchResumeToken", Value: resumeToken(c.next)})
+	return reply
 }
 
-// more waits for events of a change stream.
-func (s *standin) more(command bson.D) bson.D {
+// nextBatch executes getMore: it waits for events of a change stream.
+func (s *fakeServer) nextBatch(command bson.D) bson.D {
 	id := command[0].Value.(int64)
 	limit := time.After(100 * time.Millisecond)
 	for {
@@ -162,15 +167,15 @@ func (s *standin) more(command bson.D) bson.D {
 			return failure(43, "cursor id not found")
 		}
 		found, next := bson.A{}, id
-		for ; c.at < len(s.log) && !c.over; c.at++ {
-			event := s.log[c.at]
-			if get(event, "ns.coll") != c.coll {
+		for ; c.next < len(s.oplog) && !c.ended; c.next++ {
+			event := s.oplog[c.next]
+			if getValue(event, "ns.coll") != c.coll {
 				continue
 			}
-			c.over = get(event, "operationType") == "invalidate"
-			if get(event, "operationType") == "update" { // updateLookup
+			c.ended = getValue(event, "operationType") == "invalidate"
+			if getValue(event, "operationType") == "update" { // updateLookup
 				var now any
-				if i := s.index(c.coll, doc(event, "documentKey")); i >= 0 {
+				if i := s.index(c.coll, getDocument(event, "documentKey")); i >= 0 {
 					now = s.docs[c.coll][i]
 				}
 				event = append(slices.Clone(event), bson.E{Key: "fullDocument", Value: now})
@@ -179,10 +184,10 @@ func (s *standin) more(command bson.D) bson.D {
 				found = append(found, event)
 			}
 		}
-		if c.over {
+		if c.ended {
 			next = 0
 		}
-		at := c.at
+		at := c.next
 		s.mu.Unlock()
 		timeout := false
 		if len(found) == 0 && next != 0 {
@@ -194,22 +199,22 @@ func (s *standin) more(command bson.D) bson.D {
 			}
 		}
 		if len(found) > 0 || next == 0 || timeout {
-			answer := batch(next, "nextBatch", found)
-			answer[0].Value = append(answer[0].Value.(bson.D), bson.E{Key: "postBatchResumeToken", Value: token(at)})
-			return answer
+			reply := batch(next, "nextBatch", found)
+			reply[0].Value = append(reply[0].Value.(bson.D), bson.E{Key: "postBatchResumeToken", Value: resumeToken(at)})
+			return reply
 		}
 	}
 }
 
-// get is the value at a dotted path.
-func get(d bson.D, path string) any {
+// getValue returns the value at a dotted path, or nil.
+func getValue(d bson.D, path string) any {
 	name, rest, more := strings.Cut(path, ".")
 	for _, e := range d {
 		if e.Key != name {
 			continue
 		}
 		if sub, ok := e.Value.(bson.D); ok && more {
-			return get(sub, rest)
+			return getValue(sub, rest)
 		} else if more {
 			return nil
 		}
@@ -218,7 +223,8 @@ func get(d bson.D, path string) any {
 	return nil
 }
 
-func doc(d bson.D, path string) bson.D { v, _ := get(d, path).(bson.D); return v }
+// getDocument returns the document at a dotted path, or nil.
+func getDocument(d bson.D, path string) bson.D { v, _ := getValue(d, path).(bson.D); return v }
 
 // equal compares values by their encoding.
 func equal(a, b any) bool {
@@ -227,7 +233,7 @@ func equal(a, b any) bool {
 	return err1 == nil && err2 == nil && bytes.Equal(x, y)
 }
 
-// matches knows equality, $or, $in and $exists.
+// matches reports whether a document matches a filter with equality, $or, $in and $exists.
 func matches(d, filter bson.D) bool {
 	for _, e := range filter {
 		ok := false
@@ -238,13 +244,13 @@ func matches(d, filter bson.D) bool {
 				ok = ok || matches(d, f.(bson.D))
 			}
 		case len(operator) == 1 && operator[0].Key == "$in":
-			ok = slices.ContainsFunc(operator[0].Value.(bson.A), func(v any) bool { return equal(v, get(d, e.Key)) })
+			ok = slices.ContainsFunc(operator[0].Value.(bson.A), func(v any) bool { return equal(v, getValue(d, e.Key)) })
 		case len(operator) == 1 && operator[0].Key == "$exists":
-			ok = (get(d, e.Key) != nil) == operator[0].Value.(bool)
+			ok = (getValue(d, e.Key) != nil) == operator[0].Value.(bool)
 		case strings.HasPrefix(e.Key, "$"), len(operator) > 0 && strings.HasPrefix(operator[0].Key, "$"):
-			panic(fmt.Sprintf("the stand-in does not know %v", e))
+			panic(fmt.Sprintf("the fake server does not support %v", e))
 		default:
-			ok = equal(get(d, e.Key), e.Value)
+			ok = equal(getValue(d, e.Key), e.Value)
 		}
 		if !ok {
 			return false
@@ -253,8 +259,8 @@ func matches(d, filter bson.D) bool {
 	return true
 }
 
-// updated is d after $set, $setOnInsert and $currentDate.
-func updated(d, update bson.D) bson.D {
+// applyUpdate returns d after $set and $currentDate.
+func applyUpdate(d, update bson.D) bson.D {
 	d = slices.Clone(d)
 	set := func(key string, v any) {
 		if i := slices.IndexFunc(d, func(e bson.E) bool { return e.Key == key }); i >= 0 {
@@ -271,25 +277,26 @@ func updated(d, update bson.D) bson.D {
 			case "$currentDate":
 				set(f.Key, bson.NewDateTimeFromTime(time.Now()))
 			default:
-				panic("the stand-in does not know " + e.Key)
+				panic("the fake server does not support " + e.Key)
 			}
 		}
 	}
 	return d
 }
 
-func token(at int) bson.D { return bson.D{{Key: "_data", Value: strconv.Itoa(at)}} }
+// resumeToken returns the token of a position in the oplog.
+func resumeToken(at int) bson.D { return bson.D{{Key: "_data", Value: strconv.Itoa(at)}} }
 
-// happened writes an event; mu is held.
-func (s *standin) happened(coll, kind string, key any, more ...bson.E) {
+// appendEvent appends an event to the oplog. The caller must hold mu.
+func (s *fakeServer) appendEvent(coll, kind string, key any, more ...bson.E) {
 	event := bson.D{
-		{Key: "_id", Value: token(len(s.log) + 1)},
+		{Key: "_id", Value: resumeToken(len(s.oplog) + 1)},
 		{Key: "operationType", Value: kind},
 		{Key: "ns", Value: bson.D{{Key: "db", Value: "test"}, {Key: "coll", Value: coll}}},
 	}
 	if key != nil {
 		event = append(event, bson.E{Key: "documentKey", Value: bson.D{{Key: "_id", Value: key}}})
 	}
-	s.log = append(s.log, append(event, more...))
+	s.oplog = append(s.oplog, append(event, more...))
 	s.wake()
 }

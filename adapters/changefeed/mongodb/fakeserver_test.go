@@ -12,8 +12,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// standin is one member, which is primary. Data and oplog outlive a restart.
-type standin struct {
+// fakeServer is the primary, and the only member, of a replica set. It implements the wire protocol and
+// the commands that the store sends, and so tests the store and the driver, but not MongoDB. Data and
+// oplog survive a restart.
+type fakeServer struct {
 	t    testing.TB
 	addr string
 	wg   sync.WaitGroup
@@ -21,38 +23,42 @@ type standin struct {
 	mu       sync.Mutex
 	listener net.Listener
 	conns    map[net.Conn]struct{}
-	docs     map[string][]bson.D // by collection
-	log      []bson.D            // events
-	changed  chan struct{}
-	cursors  map[int64]*standinCursor
-	counts   map[string]int // of commands
+	docs     map[string][]bson.D // docs contains the documents by collection.
+	oplog    []bson.D            // oplog contains change events.
+	changed  chan struct{}       // changed is closed, and replaced, when an event is appended.
+	cursors  map[int64]*fakeCursor
+	counts   map[string]int // counts contains the number of commands by name.
 
-	// intercept may answer in the place of a command, or change what it has answered.
-	intercept func(name string, command, answer bson.D) bson.D
+	intercept interceptor // intercept may be nil.
 }
 
-type standinCursor struct {
+// interceptor returns the reply to a command, given that of the server. If it returns nil, the server
+// closes the connection.
+type interceptor func(name string, command, reply bson.D) bson.D
+
+// fakeCursor is the cursor of a change stream.
+type fakeCursor struct {
 	match bson.D
 	coll  string
-	at    int
-	over  bool // after an invalidate
+	next  int  // next is the index of the next event in the oplog.
+	ended bool // ended reports whether an invalidate event has ended the stream.
 }
 
-func newStandin(t testing.TB) *standin {
-	s := &standin{
+func newFakeServer(t testing.TB) *fakeServer {
+	s := &fakeServer{
 		t: t, conns: map[net.Conn]struct{}{}, docs: map[string][]bson.D{},
-		changed: make(chan struct{}), cursors: map[int64]*standinCursor{}, counts: map[string]int{},
+		changed: make(chan struct{}), cursors: map[int64]*fakeCursor{}, counts: map[string]int{},
 	}
 	s.listen("127.0.0.1:0")
 	t.Cleanup(func() { s.stop(); s.wg.Wait() })
 	return s
 }
 
-func (s *standin) uri() string {
+func (s *fakeServer) uri() string {
 	return "mongodb://" + s.addr + "/?replicaSet=rs&serverSelectionTimeoutMS=5000"
 }
 
-func (s *standin) listen(addr string) {
+func (s *fakeServer) listen(addr string) {
 	l, err := net.Listen("tcp", addr)
 	require.NoError(s.t, err)
 	s.mu.Lock()
@@ -72,36 +78,38 @@ func (s *standin) listen(addr string) {
 	})
 }
 
-// stop ends all connections, as kill -9 does.
-func (s *standin) stop() {
+// stop closes all connections without further messages.
+func (s *fakeServer) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listener.Close()
 	for c := range s.conns {
 		c.Close()
 	}
-	s.cursors = map[int64]*standinCursor{}
+	s.cursors = map[int64]*fakeCursor{}
 	s.wake()
 }
 
-func (s *standin) restart() {
+func (s *fakeServer) restart() {
 	s.stop()
 	s.listen(s.addr)
 }
 
-func (s *standin) wake() {
+// wake notifies the cursors that wait. The caller must hold mu.
+func (s *fakeServer) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-func (s *standin) count(name string) int {
+// count returns the number of commands with a name.
+func (s *fakeServer) count(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counts[name]
 }
 
-// serve answers the messages (OP_MSG, and the OP_QUERY of a first hello) of a connection.
-func (s *standin) serve(c net.Conn) {
+// serve answers the messages of a connection: OP_MSG, and the OP_QUERY of the first hello.
+func (s *fakeServer) serve(c net.Conn) {
 	defer func() {
 		c.Close()
 		s.mu.Lock()
@@ -122,22 +130,22 @@ func (s *standin) serve(c net.Conn) {
 		if binary.LittleEndian.Uint32(head[12:]) == 2004 {
 			code, prefix = 1, make([]byte, 20)
 			prefix[16] = 1                          // one document
-			end := 4 + bytes.IndexByte(body[4:], 0) // of the namespace
+			end := 4 + bytes.IndexByte(body[4:], 0) // where the namespace ends
 			command = parse(body[end+9:])
 		} else {
-			command = message(body)
+			command = parseMessage(body)
 		}
-		answer := s.answer(command)
-		if answer == nil {
+		reply := s.execute(command)
+		if reply == nil {
 			return
 		}
-		doc, err := bson.Marshal(answer)
+		doc, err := bson.Marshal(reply)
 		if err != nil {
 			panic(err)
 		}
 		out := make([]byte, 16, 16+len(prefix)+len(doc))
 		binary.LittleEndian.PutUint32(out, uint32(cap(out)))
-		copy(out[8:12], head[4:8]) // in answer to
+		copy(out[8:12], head[4:8]) // the ID of the request
 		binary.LittleEndian.PutUint32(out[12:], code)
 		if _, err := c.Write(append(append(out, prefix...), doc...)); err != nil {
 			return
@@ -145,8 +153,8 @@ func (s *standin) serve(c net.Conn) {
 	}
 }
 
-// message is the document of an OP_MSG, with its sequences as arrays.
-func message(body []byte) bson.D {
+// parseMessage returns the document of an OP_MSG, with its sequences as arrays.
+func parseMessage(body []byte) bson.D {
 	var all bson.D
 	for rest := body[4:]; len(rest) > 0; {
 		size := binary.LittleEndian.Uint32(rest[1:])
@@ -175,29 +183,30 @@ func parse(raw []byte) bson.D {
 	return d
 }
 
-// on has f answer in the place of the server, from now on.
-func (s *standin) on(f func(name string, command, answer bson.D) bson.D) {
+// setInterceptor sets the interceptor of later commands, or removes it if f is nil.
+func (s *fakeServer) setInterceptor(f interceptor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.intercept = f
 }
 
-func (s *standin) intercepted(name string, command, answer bson.D) bson.D {
+// interceptReply returns the reply after the interceptor, if there is one.
+func (s *fakeServer) interceptReply(name string, command, reply bson.D) bson.D {
 	s.mu.Lock()
 	intercept := s.intercept
 	s.mu.Unlock()
 	if intercept != nil {
-		return intercept(name, command, answer)
+		return intercept(name, command, reply)
 	}
-	return answer
+	return reply
 }
 
-// failing has every command of a name fail.
-func failing(name string, code int) func(string, bson.D, bson.D) bson.D {
-	return func(n string, _, answer bson.D) bson.D {
+// failCommand makes every command with the given name fail.
+func failCommand(name string, code int) interceptor {
+	return func(n string, _, reply bson.D) bson.D {
 		if n == name {
-			return failure(code, "as it was told to")
+			return failure(code, "injected failure")
 		}
-		return answer
+		return reply
 	}
 }

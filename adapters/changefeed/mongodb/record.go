@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
-// format is in every record, so that other documents are not mistaken for one.
+// format is a field of every record. It distinguishes records from other documents.
 const format = "changefeed/1"
 
 type record struct {
@@ -29,12 +29,12 @@ type record struct {
 	TTL     int64     `bson:"ttl_ns"`
 	Ended   bool      `bson:"ended"`
 	Version string    `bson:"version"`
-	Time    time.Time `bson:"time,omitempty"` // the server's
+	Time    time.Time `bson:"time,omitempty"` // Time is set by the server.
 }
 
-// update sets all of a record, its time by the server's clock. There are no operators in
-// it that servers of old do not know.
-func update(r changefeed.Record) bson.D {
+// updateTo returns an update that sets all fields of the record, and its time by the server's clock.
+// Its operators exist in all supported releases.
+func updateTo(r changefeed.Record) bson.D {
 	return bson.D{
 		{Key: "$set", Value: record{
 			Format: format, Epoch: r.Epoch, Leader: r.Leader, Session: r.Session, Nominee: r.Nominee,
@@ -44,7 +44,7 @@ func update(r changefeed.Record) bson.D {
 	}
 }
 
-// decode reads a document. The error wraps [changefeed.ErrUnsuitable].
+// decode decodes a document. The error wraps [changefeed.ErrUnsuitable].
 func decode(raw bson.Raw) (changefeed.Record, error) {
 	var d record
 	err := bson.Unmarshal(raw, &d)
@@ -79,12 +79,12 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 	if err := codec.CheckColumns(blank); err != nil {
 		return err
 	}
-	return s.explain(ctx, "create the record in collection "+s.name(), s.create(both, blank))
+	return s.wrapError(ctx, "create the record in collection "+s.collectionName(), s.createRecord(both, blank))
 }
 
-func (s *Store) create(ctx context.Context, blank changefeed.Record) error {
-	if s.existing {
-		_, found, err := s.collection(ctx)
+func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error {
+	if s.existingCollection {
+		_, found, err := s.readCollectionSpec(ctx)
 		if err != nil && !hasCode(err, unauthorized) {
 			return err
 		}
@@ -93,18 +93,17 @@ func (s *Store) create(ctx context.Context, blank changefeed.Record) error {
 		}
 	}
 	blank.Version = rand.Text()
-	// Where there is a record the filter fits nothing, and the insert that follows meets
-	// the _id: as it does for all but one of those who create at once.
-	_, err := s.coll.UpdateOne(ctx, s.noVersion(), update(blank), options.UpdateOne().SetUpsert(true))
+	// If the record exists, no document matches, and the insertion fails because of the _id.
+	_, err := s.coll.UpdateOne(ctx, s.matchNone(), updateTo(blank), options.UpdateOne().SetUpsert(true))
 	if mongo.IsDuplicateKeyError(err) {
 		return nil
 	}
 	return err
 }
 
-// noVersion is a filter that no record passes.
-func (s *Store) noVersion() bson.D {
-	return bson.D{{Key: "_id", Value: s.id()}, {Key: "version", Value: ""}}
+// matchNone returns a filter that no record matches.
+func (s *Store) matchNone() bson.D {
+	return bson.D{{Key: "_id", Value: s.documentID()}, {Key: "version", Value: ""}}
 }
 
 // Heartbeat implements [changefeed.Store].
@@ -118,24 +117,25 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 		return changefeed.Record{}, err
 	}
 	next.Version = rand.Text()
-	written, err := s.replace(both, prev, next)
+	written, err := s.replaceRecord(both, prev, next)
 	if errors.Is(err, changefeed.ErrConflict) {
 		return changefeed.Record{}, err
 	}
-	return written, s.explain(ctx, "write to collection "+s.name(), err)
+	return written, s.wrapError(ctx, "write to collection "+s.collectionName(), err)
 }
 
-// errRepeated: the driver has sent a write again, and it was carried out the first time.
-var errRepeated = errors.New("the driver repeated the write, and the record has the new value: it is unknown whether a majority has it")
+// errRetried is returned if the driver has retried a write that was applied before.
+var errRetried = errors.New("the driver repeated the write, and the record has the new value: it is unknown whether a majority has it")
 
-func (s *Store) replace(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+// replaceRecord replaces prev by next, or returns the reason for which it was not replaced.
+func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 	filter := bson.D{
-		{Key: "_id", Value: s.id()},
+		{Key: "_id", Value: s.documentID()},
 		{Key: "version", Value: prev.Version},
 		{Key: "epoch", Value: prev.Epoch},
 		{Key: "format", Value: format},
 	}
-	raw, err := s.coll.FindOneAndUpdate(ctx, filter, update(next),
+	raw, err := s.coll.FindOneAndUpdate(ctx, filter, updateTo(next),
 		options.FindOneAndUpdate().SetReturnDocument(options.After)).Raw()
 	switch {
 	case err == nil:
@@ -143,12 +143,12 @@ func (s *Store) replace(ctx context.Context, prev, next changefeed.Record) (chan
 	case !errors.Is(err, mongo.ErrNoDocuments):
 		return changefeed.Record{}, err
 	}
-	now, err := s.read(ctx) // there is none, or another
+	now, err := s.readRecord(ctx)
 	switch {
 	case err != nil:
 		return changefeed.Record{}, err
 	case now.Version == next.Version:
-		return changefeed.Record{}, errRepeated
+		return changefeed.Record{}, errRetried
 	}
 	return changefeed.Record{}, changefeed.ErrConflict
 }
@@ -161,15 +161,15 @@ func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 		return changefeed.Record{}, err
 	}
 	defer end()
-	rec, err := s.read(both)
+	r, err := s.readRecord(both)
 	if errors.Is(err, changefeed.ErrNoRecord) {
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	}
-	return rec, s.explain(ctx, "read collection "+s.name(), err)
+	return r, s.wrapError(ctx, "read collection "+s.collectionName(), err)
 }
 
-func (s *Store) read(ctx context.Context) (changefeed.Record, error) {
-	raw, err := s.coll.FindOne(ctx, bson.D{{Key: "_id", Value: s.id()}}).Raw()
+func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {
+	raw, err := s.coll.FindOne(ctx, bson.D{{Key: "_id", Value: s.documentID()}}).Raw()
 	switch {
 	case errors.Is(err, mongo.ErrNoDocuments):
 		return changefeed.Record{}, changefeed.ErrNoRecord

@@ -16,10 +16,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
-// TestForeignDocument: what is no record is not taken for one, and not touched.
-func TestForeignDocument(t *testing.T) {
+// TestRecord_OtherDocument fails if a document that is not a record is returned as one, or replaced.
+func TestRecord_OtherDocument(t *testing.T) {
 	id := bson.E{Key: "_id", Value: bson.D{{Key: "changefeed", Value: "an election"}}}
-	good := bson.D{
+	valid := bson.D{
 		id,
 		{Key: "format", Value: "changefeed/1"},
 		{Key: "epoch", Value: "e"},
@@ -29,46 +29,46 @@ func TestForeignDocument(t *testing.T) {
 		{Key: "ttl_ns", Value: int64(1)},
 	}
 	for name, doc := range map[string]bson.D{
-		"Empty": {id}, "Format": updated(good, set("format", "changefeed/2")), "Epoch": updated(good, set("epoch", "")),
-		"Version": updated(good, set("version", "")), "Type": updated(good, set("term", "one")), "Sign": updated(good, set("seq", int64(-1))),
+		"Empty": {id}, "Format": applyUpdate(valid, setField("format", "changefeed/2")), "Epoch": applyUpdate(valid, setField("epoch", "")),
+		"Version": applyUpdate(valid, setField("version", "")), "Type": applyUpdate(valid, setField("term", "one")), "Sign": applyUpdate(valid, setField("seq", int64(-1))),
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := newStandin(t)
+			server := newFakeServer(t)
 			client := connect(t, server.uri(), nil)
-			_, err := client.Database(database).Collection("c").InsertOne(bounded(t), doc)
+			_, err := client.Database(database).Collection("c").InsertOne(testContext(t), doc)
 			require.NoError(t, err)
 			s := newStore(t, client, "c")
-			require.ErrorIs(t, s.Start(bounded(t)), changefeed.ErrUnsuitable)
-			_, err = s.Read(bounded(t))
+			require.ErrorIs(t, s.Start(testContext(t)), changefeed.ErrUnsuitable)
+			_, err = s.Read(testContext(t))
 			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 			prev := blank
 			prev.Version = "v"
-			_, err = s.Heartbeat(bounded(t), prev, next(prev))
+			_, err = s.Heartbeat(testContext(t), prev, nextRecord(prev))
 			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 			require.True(t, equal(server.docs["c"][0], doc))
 		})
 	}
 }
 
-// TestTrapWriteConcern: the caller's collection may ask for less than a majority. Here
-// the commands are looked at.
-func TestTrapWriteConcern(t *testing.T) {
-	server := newStandin(t)
+// TestStore_WriteConcern fails if a command is sent with the concerns of the caller's collection, which
+// may require less than a majority.
+func TestStore_WriteConcern(t *testing.T) {
+	server := newFakeServer(t)
 	var commands atomic.Int64
-	server.on(func(name string, command, answer bson.D) bson.D {
+	server.setInterceptor(func(name string, command, reply bson.D) bson.D {
 		switch name {
 		case "update", "findAndModify":
 			commands.Add(1)
-			if concern := doc(command, "writeConcern"); get(concern, "w") != "majority" || get(concern, "j") != true {
+			if concern := getDocument(command, "writeConcern"); getValue(concern, "w") != "majority" || getValue(concern, "j") != true {
 				t.Errorf("%s with write concern %v", name, concern)
 			}
 		case "find":
 			commands.Add(1)
-			if get(command, "readConcern.level") != "majority" || get(command, "$readPreference") != nil {
+			if getValue(command, "readConcern.level") != "majority" || getValue(command, "$readPreference") != nil {
 				t.Errorf("find: %v", command)
 			}
 		}
-		return answer
+		return reply
 	})
 	journal := false
 	coll := connect(t, server.uri(), nil).Database(database, options.Database().
@@ -78,82 +78,82 @@ func TestTrapWriteConcern(t *testing.T) {
 	s, err := mongodb.New(coll, "an election")
 	require.NoError(t, err)
 	defer s.Close()
-	require.NoError(t, s.Create(bounded(t), blank))
-	r, err := s.Read(bounded(t))
+	require.NoError(t, s.Create(testContext(t), blank))
+	r, err := s.Read(testContext(t))
 	require.NoError(t, err)
-	beat(t, s, r)
+	heartbeat(t, s, r)
 	require.EqualValues(t, 3, commands.Load())
 }
 
-// TestTrapWriteConcernError: the server answers that it has written, and that a majority
-// has not. That is neither success nor conflict.
-func TestTrapWriteConcernError(t *testing.T) {
-	server, s, r := made(t, nil)
-	server.on(func(name string, _, answer bson.D) bson.D {
+// TestHeartbeat_WriteConcernError fails if a write that the server has applied, and a majority has not,
+// is reported as success or as a conflict.
+func TestHeartbeat_WriteConcernError(t *testing.T) {
+	server, s, r := createRecord(t, nil)
+	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
 		if name != "findAndModify" && name != "update" {
-			return answer
+			return reply
 		}
-		return append(answer, bson.E{Key: "writeConcernError", Value: bson.D{
+		return append(reply, bson.E{Key: "writeConcernError", Value: bson.D{
 			{Key: "code", Value: 64}, {Key: "errmsg", Value: "waiting for replication timed out"},
 		}})
 	})
-	_, err := s.Heartbeat(bounded(t), r, next(r))
-	unknown(t, err)
-	unknown(t, newStore(t, connect(t, server.uri(), nil), "another").Create(bounded(t), blank))
-	now, err := s.Read(bounded(t))
+	_, err := s.Heartbeat(testContext(t), r, nextRecord(r))
+	requireUnknownOutcome(t, err)
+	requireUnknownOutcome(t, newStore(t, connect(t, server.uri(), nil), "another").Create(testContext(t), blank))
+	now, err := s.Read(testContext(t))
 	require.NoError(t, err)
-	require.Equal(t, r.Seq+1, now.Seq, "it was written, as it happens")
+	require.Equal(t, r.Seq+1, now.Seq, "the heartbeat was applied")
 }
 
-// TestTrapRepeatedWrite: the driver sends a write again whose connection breaks. Where the
-// server does not know that it has seen it, a writer meets its own write, which is no
-// conflict.
-func TestTrapRepeatedWrite(t *testing.T) {
-	server, s, r := made(t, nil)
+// TestHeartbeat_RetriedByDriver fails if a heartbeat conflicts with itself because the driver retries it
+// after the connection broke, and the server does not recognize the retry.
+func TestHeartbeat_RetriedByDriver(t *testing.T) {
+	server, s, r := createRecord(t, nil)
 	var sent atomic.Int64
-	server.on(func(name string, _, answer bson.D) bson.D {
+	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
 		if name == "findAndModify" && sent.Add(1) == 1 {
-			return nil // written, and the connection ends
+			return nil // The write is applied, and the connection is closed.
 		}
-		return answer
+		return reply
 	})
-	_, err := s.Heartbeat(bounded(t), r, next(r))
-	require.GreaterOrEqual(t, sent.Load(), int64(2), "the driver has repeated the write")
-	unknown(t, err)
+	_, err := s.Heartbeat(testContext(t), r, nextRecord(r))
+	require.GreaterOrEqual(t, sent.Load(), int64(2), "the driver has not retried the write")
+	requireUnknownOutcome(t, err)
 }
 
-// TestTrapLateWrite: a write that was given up may have been carried out.
-func TestTrapLateWrite(t *testing.T) {
-	server, s, r := made(t, nil)
-	f := follow(t, s, r)
-	over := make(chan struct{})
-	server.on(func(name string, _, answer bson.D) bson.D {
+// TestHeartbeat_AppliedAfterContextDone fails if a write whose context was done, which may have been
+// applied, is reported as rejected, or if the feed does not deliver it.
+func TestHeartbeat_AppliedAfterContextDone(t *testing.T) {
+	server, s, r := createRecord(t, nil)
+	f := subscribe(t, s, r)
+	release := make(chan struct{})
+	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
 		if name == "findAndModify" {
-			<-over
+			<-release
 		}
-		return answer
+		return reply
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
-	_, err := s.Heartbeat(ctx, r, next(r))
-	close(over)
+	_, err := s.Heartbeat(ctx, r, nextRecord(r))
+	close(release)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	unknown(t, err)
-	e, err := f.Next(bounded(t))
+	requireUnknownOutcome(t, err)
+	e, err := f.Next(testContext(t))
 	require.NoError(t, err)
 	require.Equal(t, r.Seq+1, e.Record.Seq)
 }
 
-// TestTrapUpsertRaces: of those who create at once all but one meet a duplicate key.
-func TestTrapUpsertRaces(t *testing.T) {
-	server, s, _ := made(t, nil)
-	met := atomic.Bool{}
-	server.on(func(name string, _, answer bson.D) bson.D {
-		if name == "update" && get(answer, "writeErrors") != nil {
-			met.Store(true)
+// TestCreate_DuplicateKey fails if Create returns an error because another store has created the record.
+func TestCreate_DuplicateKey(t *testing.T) {
+	server, s, _ := createRecord(t, nil)
+	var duplicate atomic.Bool
+	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
+		if name == "update" && getValue(reply, "writeErrors") != nil {
+			duplicate.Store(true)
 		}
-		return answer
+		return reply
 	})
-	require.NoError(t, s.Create(bounded(t), blank))
-	require.True(t, met.Load())
+	require.NoError(t, s.Create(testContext(t), blank))
+	require.True(t, duplicate.Load())
 }

@@ -22,57 +22,60 @@ func (s *Store) Start(ctx context.Context) error {
 	}
 	defer end()
 	if err := s.checkFeed(both); err != nil {
-		return s.explain(ctx, "open a change stream of collection "+s.name(), err)
+		return s.wrapError(ctx, "open a change stream of collection "+s.collectionName(), err)
 	}
 	if err := s.checkSafety(both); err != nil {
-		return s.explain(ctx, "read the server's settings", err)
+		return s.wrapError(ctx, "read the server's settings", err)
 	}
-	return s.explain(ctx, "check collection "+s.name(), s.check(both))
+	return s.wrapError(ctx, "check collection "+s.collectionName(), s.checkCollection(both))
 }
 
+// checkFeed opens and closes a change stream.
 func (s *Store) checkFeed(ctx context.Context) error {
-	stream, err := s.coll.Watch(ctx, s.pipeline())
-	if hasCode(err, namespaceNotFound) { // there is no database yet
+	stream, err := s.coll.Watch(ctx, s.recordPipeline())
+	if hasCode(err, namespaceNotFound) { // The database does not exist yet.
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	endStream(stream)
+	closeStream(stream)
 	return nil
 }
 
-func refuse(format string, args ...any) error {
+func unsuitableError(format string, args ...any) error {
 	return fmt.Errorf("%w: mongodb: "+format, append([]any{changefeed.ErrUnsuitable}, args...)...)
 }
 
-func (s *Store) check(ctx context.Context) error {
-	spec, found, err := s.collection(ctx)
+// checkCollection checks the collection and the record, and that the user may write.
+func (s *Store) checkCollection(ctx context.Context) error {
+	spec, found, err := s.readCollectionSpec(ctx)
 	switch {
-	case hasCode(err, unauthorized): // less is seen then
+	case hasCode(err, unauthorized): // The collection is checked by reading and writing only.
 	case err != nil:
 		return err
-	case !found && s.existing:
-		return refuse("collection %s does not exist, and the store is configured not to create it; create it", s.name())
+	case !found && s.existingCollection:
+		return unsuitableError("collection %s does not exist, and the store is configured not to create it; create it", s.collectionName())
 	case found && spec.Type != "" && spec.Type != "collection":
-		return refuse("%s is a %s; use a collection", s.name(), spec.Type)
-	case found && truth(spec.Options, "capped"):
-		return refuse("collection %s is capped and would lose the record; use another", s.name())
+		return unsuitableError("%s is a %s; use a collection", s.collectionName(), spec.Type)
+	case found && isTrue(spec.Options, "capped"):
+		return unsuitableError("collection %s is capped and would lose the record; use another", s.collectionName())
 	}
-	if _, err := s.read(ctx); err != nil && !errors.Is(err, changefeed.ErrNoRecord) {
+	if _, err := s.readRecord(ctx); err != nil && !errors.Is(err, changefeed.ErrNoRecord) {
 		return err
 	}
-	_, err = s.coll.UpdateOne(ctx, s.noVersion(), bson.D{{Key: "$set", Value: bson.D{{Key: "version", Value: ""}}}})
+	_, err = s.coll.UpdateOne(ctx, s.matchNone(), bson.D{{Key: "$set", Value: bson.D{{Key: "version", Value: ""}}}})
 	return err
 }
 
-func truth(doc bson.Raw, name string) bool {
+// isTrue reports whether a field of a document is true.
+func isTrue(doc bson.Raw, name string) bool {
 	b, ok := doc.Lookup(name).BooleanOK()
 	return ok && b
 }
 
-// collection is what the server says of the collection.
-func (s *Store) collection(ctx context.Context) (spec mongo.CollectionSpecification, found bool, err error) {
+// readCollectionSpec returns the specification of the collection, if it exists.
+func (s *Store) readCollectionSpec(ctx context.Context) (spec mongo.CollectionSpecification, found bool, err error) {
 	all, err := s.coll.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: s.coll.Name()}})
 	if err != nil || len(all) == 0 {
 		return spec, false, err

@@ -10,22 +10,24 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
-// TestTrapStandalone: a server that is no replica set has no change streams.
-func TestTrapStandalone(t *testing.T) {
-	server := newStandin(t)
+// TestStart_StandaloneServer fails if Start accepts a standalone server, which does not support change
+// streams.
+func TestStart_StandaloneServer(t *testing.T) {
+	server := newFakeServer(t)
 	s := newStore(t, connect(t, server.uri(), nil), "c")
-	server.on(failing("aggregate", 40573))
-	err := s.Start(bounded(t))
+	server.setInterceptor(failCommand("aggregate", 40573))
+	err := s.Start(testContext(t))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	require.ErrorContains(t, err, "replica set")
 }
 
-// TestRefusedAtStart: what can never work is told with what to do.
-func TestRefusedAtStart(t *testing.T) {
+// TestStart_Errors fails if Start does not report a permanent failure as such with advice, or reports a
+// transient failure as permanent.
+func TestStart_Errors(t *testing.T) {
 	for name, c := range map[string]struct {
 		command string
 		code    int
-		help    string
+		advice  string
 	}{
 		"NoRightToWatch": {"aggregate", 13, "grant"},
 		"NoRightToRead":  {"find", 13, "grant"},
@@ -35,54 +37,55 @@ func TestRefusedAtStart(t *testing.T) {
 		"NoStreams":      {"aggregate", 115, "does not support change streams"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server, s, _ := made(t, nil)
-			server.on(failing(c.command, c.code))
-			err := s.Start(bounded(t))
+			server, s, _ := createRecord(t, nil)
+			server.setInterceptor(failCommand(c.command, c.code))
+			err := s.Start(testContext(t))
 			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-			require.ErrorContains(t, err, c.help)
+			require.ErrorContains(t, err, c.advice)
 		})
 	}
 	t.Run("Transient", func(t *testing.T) {
-		server, s, _ := made(t, nil)
-		server.on(failing("find", 211))
-		err := s.Start(bounded(t))
+		server, s, _ := createRecord(t, nil)
+		server.setInterceptor(failCommand("find", 211))
+		err := s.Start(testContext(t))
 		require.Error(t, err)
 		require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
 	})
 	t.Run("MayNotList", func(t *testing.T) {
-		server, made, _ := made(t, nil)
-		require.NoError(t, made.Close())
+		server, creator, _ := createRecord(t, nil)
+		require.NoError(t, creator.Close())
 		s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithExistingCollection())
-		server.on(failing("listCollections", 13))
-		require.NoError(t, s.Start(bounded(t)))
-		require.NoError(t, s.Create(bounded(t), blank))
+		server.setInterceptor(failCommand("listCollections", 13))
+		require.NoError(t, s.Start(testContext(t)))
+		require.NoError(t, s.Create(testContext(t), blank))
 	})
 }
 
-// TestTrapCappedCollection: it would lose the record; a view has none.
-func TestTrapCappedCollection(t *testing.T) {
+// TestStart_UnsuitableCollection fails if Start accepts a capped collection, which would lose the record,
+// or a view.
+func TestStart_UnsuitableCollection(t *testing.T) {
 	for kind, spec := range map[string]bson.D{
 		"capped": {{Key: "name", Value: "c"}, {Key: "type", Value: "collection"}, {Key: "options", Value: bson.D{{Key: "capped", Value: true}}}},
 		"view":   {{Key: "name", Value: "c"}, {Key: "type", Value: "view"}, {Key: "options", Value: bson.D{}}},
 	} {
-		server := newStandin(t)
-		server.on(func(name string, _, answer bson.D) bson.D {
+		server := newFakeServer(t)
+		server.setInterceptor(func(name string, _, reply bson.D) bson.D {
 			if name == "listCollections" {
 				return batch(0, "firstBatch", bson.A{spec})
 			}
-			return answer
+			return reply
 		})
-		err := newStore(t, connect(t, server.uri(), nil), "c").Start(bounded(t))
+		err := newStore(t, connect(t, server.uri(), nil), "c").Start(testContext(t))
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 		require.ErrorContains(t, err, kind)
 	}
 }
 
-// TestExistingCollection: nothing is made where that is not wanted.
-func TestExistingCollection(t *testing.T) {
-	server := newStandin(t)
+// TestWithExistingCollection fails if the store creates the collection despite the option.
+func TestWithExistingCollection(t *testing.T) {
+	server := newFakeServer(t)
 	s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithExistingCollection())
-	require.ErrorIs(t, s.Start(bounded(t)), changefeed.ErrUnsuitable)
-	require.ErrorIs(t, s.Create(bounded(t), blank), changefeed.ErrNoRecord)
+	require.ErrorIs(t, s.Start(testContext(t)), changefeed.ErrUnsuitable)
+	require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrNoRecord)
 	require.Zero(t, server.count("update"))
 }

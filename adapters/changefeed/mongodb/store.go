@@ -18,15 +18,14 @@ import (
 )
 
 // Store stores the record of one election in a collection. It implements
-// [changefeed.Store]. Its methods may be called from any
-// goroutine.
+// [changefeed.Store]. Its methods may be called from any goroutine.
 type Store struct {
-	coll     *mongo.Collection // a copy of the caller's
-	key      string
-	existing bool
-	quiet    time.Duration
-	feeds    *changefeed.Feeds
-	accepted changefeed.AcceptedRisks
+	coll               *mongo.Collection // coll is a copy of the caller's collection with other options.
+	key                string
+	existingCollection bool
+	quiet              time.Duration
+	accepted           changefeed.AcceptedRisks
+	feeds              *changefeed.Feeds
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -38,7 +37,7 @@ type Option func(*Store) error
 // not exist. The record is created nevertheless.
 func WithExistingCollection() Option {
 	return func(s *Store) error {
-		s.existing = true
+		s.existingCollection = true
 		return nil
 	}
 }
@@ -66,8 +65,9 @@ func WithRisk(risks ...changefeed.Risk) Option {
 	return func(s *Store) error { return s.accepted.Add(risks...) }
 }
 
-// maxKey keeps the key within what old servers can index, in bytes.
-const maxKey = 900
+// maxKeySize is the maximum size of the key in bytes, because old servers limit the size of index
+// entries.
+const maxKeySize = 900
 
 // New creates a store of the election key in a collection. It sends no request. The
 // client is neither closed nor changed, and must stay open as long as the store. The
@@ -81,8 +81,8 @@ func New(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
 		return nil, fmt.Errorf("%w: the collection is nil", leaderelection.ErrInvalidOption)
 	case coll.Name() == "" || strings.HasPrefix(coll.Name(), "system.") || strings.ContainsAny(coll.Name(), "$\x00"):
 		return nil, fmt.Errorf("%w: %q is not a valid collection name", leaderelection.ErrInvalidOption, coll.Name())
-	case key == "" || len(key) > maxKey || !utf8.ValidString(key) || strings.ContainsRune(key, 0):
-		return nil, fmt.Errorf("%w: key %q: must be UTF-8 text without NUL and have from 1 to %d bytes", leaderelection.ErrInvalidOption, key, maxKey)
+	case key == "" || len(key) > maxKeySize || !utf8.ValidString(key) || strings.ContainsRune(key, 0):
+		return nil, fmt.Errorf("%w: key %q: must be UTF-8 text without NUL and have from 1 to %d bytes", leaderelection.ErrInvalidOption, key, maxKeySize)
 	}
 	journal := true
 	s := &Store{
@@ -104,11 +104,11 @@ func New(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
-// name is the collection's in messages.
-func (s *Store) name() string { return s.coll.Database().Name() + "." + s.coll.Name() }
+// collectionName returns the name of the collection for messages.
+func (s *Store) collectionName() string { return s.coll.Database().Name() + "." + s.coll.Name() }
 
-// id is that of the record's document.
-func (s *Store) id() bson.D { return bson.D{{Key: "changefeed", Value: s.key}} }
+// documentID returns the _id of the record's document.
+func (s *Store) documentID() bson.D { return bson.D{{Key: "changefeed", Value: s.key}} }
 
 // Close implements [changefeed.Store]. Calls in progress return an error. The client
 // stays open.

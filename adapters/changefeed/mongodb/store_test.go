@@ -12,31 +12,31 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-// TestStore runs on a real server.
+// TestStore runs on a real server. TestStore_FakeServer runs everywhere.
 func TestStore(t *testing.T) {
-	server(t)
-	storetest.Run(t, backendOn(func(t testing.TB) (string, func(testing.TB)) { return server(t), nil }))
+	serverURI(t)
+	storetest.Run(t, newFactory(func(t testing.TB) (string, func(testing.TB)) { return serverURI(t), nil }))
 }
 
-// TestElections runs on a real server.
+// TestElections runs on a real server. TestElections_FakeServer runs everywhere.
 func TestElections(t *testing.T) {
-	server(t)
-	storetest.RunElection(t, backendOn(func(t testing.TB) (string, func(testing.TB)) { return server(t), nil }))
+	serverURI(t)
+	storetest.RunElection(t, newFactory(func(t testing.TB) (string, func(testing.TB)) { return serverURI(t), nil }))
 }
 
-func TestStoreOnStandin(t *testing.T) { storetest.Run(t, backendOn(onStandin)) }
+func TestStore_FakeServer(t *testing.T) { storetest.Run(t, newFactory(useFakeServer)) }
 
-func TestElectionsOnStandin(t *testing.T) {
+func TestElections_FakeServer(t *testing.T) {
 	for _, c := range storetest.ElectionCases() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			c.Run(t, backendOn(onStandin))
+			c.Run(t, newFactory(useFakeServer))
 		})
 	}
 }
 
-// TestNewRefuses: arguments that cannot be used are refused before anything is asked.
-func TestNewRefuses(t *testing.T) {
+// TestNew_InvalidArguments fails if New accepts an argument that cannot be used.
+func TestNew_InvalidArguments(t *testing.T) {
 	coll := func(name string) *mongo.Collection {
 		return connect(t, "mongodb://127.0.0.1:1", nil).Database("d").Collection(name)
 	}
@@ -56,18 +56,18 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestClientIsTheCallers: it outlives the store, and one that was disconnected too early
-// is told as such.
-func TestClientIsTheCallers(t *testing.T) {
-	server, s, r := made(t, nil)
+// TestStore_KeepsClient fails if the store disconnects the client, or if it does not report that the
+// caller has disconnected it.
+func TestStore_KeepsClient(t *testing.T) {
+	server, s, r := createRecord(t, nil)
 	require.NoError(t, s.Close())
 	client := connect(t, server.uri(), nil)
 	other := newStore(t, client, "c")
-	r = beat(t, other, r)
+	r = heartbeat(t, other, r)
 	require.NoError(t, other.Close())
-	require.NoError(t, client.Ping(bounded(t), nil))
+	require.NoError(t, client.Ping(testContext(t), nil))
 	last := newStore(t, client, "c")
-	require.NoError(t, client.Disconnect(bounded(t)))
-	_, err := last.Heartbeat(bounded(t), r, next(r))
+	require.NoError(t, client.Disconnect(testContext(t)))
+	_, err := last.Heartbeat(testContext(t), r, nextRecord(r))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 }

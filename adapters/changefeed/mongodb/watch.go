@@ -15,19 +15,19 @@ import (
 
 // Errors of a stream that ends although the driver reports no error.
 var (
-	errDropped = errors.New("the collection was dropped or renamed")
-	errEnded   = errors.New("the server has ended the change stream")
+	errDropped     = errors.New("the collection was dropped or renamed")
+	errStreamEnded = errors.New("the server has ended the change stream")
 )
 
-// ends are the events that are about the collection as a whole. A filter by _id alone
-// would keep them away, with the end of the stream among them.
-var ends = bson.A{"drop", "rename", "dropDatabase", "invalidate"}
+// collectionEvents are the events after which a stream of the collection ends. A filter by _id alone
+// would exclude them.
+var collectionEvents = bson.A{"drop", "rename", "dropDatabase", "invalidate"}
 
-// pipeline has what concerns the record.
-func (s *Store) pipeline() mongo.Pipeline {
+// recordPipeline selects the events of the record and of the collection.
+func (s *Store) recordPipeline() mongo.Pipeline {
 	return mongo.Pipeline{{{Key: "$match", Value: bson.D{{Key: "$or", Value: bson.A{
-		bson.D{{Key: "documentKey._id", Value: s.id()}},
-		bson.D{{Key: "operationType", Value: bson.D{{Key: "$in", Value: ends}}}},
+		bson.D{{Key: "documentKey._id", Value: s.documentID()}},
+		bson.D{{Key: "operationType", Value: bson.D{{Key: "$in", Value: collectionEvents}}}},
 	}}}}}}
 }
 
@@ -38,14 +38,14 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 
 // watch is a [changefeed.WatchFunc].
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
-	stream := options.ChangeStream().SetFullDocument(options.UpdateLookup)
-	return s.stream(ctx, s.coll, s.pipeline(), stream, func() { report(changefeed.Event{}) }, func(event bson.Raw) error {
+	opts := options.ChangeStream().SetFullDocument(options.UpdateLookup)
+	return s.followStream(ctx, s.coll, s.recordPipeline(), opts, func() { report(changefeed.Event{}) }, func(event bson.Raw) error {
 		kind, _ := event.Lookup("operationType").StringValueOK()
-		if slices.Contains(ends, any(kind)) {
+		if slices.Contains(collectionEvents, any(kind)) {
 			return errDropped
 		}
 		doc, ok := event.Lookup("fullDocument").DocumentOK()
-		if !ok { // It was deleted, at the latest before the server looked it up.
+		if !ok { // It was deleted before the server looked it up.
 			report(changefeed.Event{Missing: true})
 			return nil
 		}
@@ -57,39 +57,39 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 	})
 }
 
-// stream opens a change stream of coll. It calls opened, and then changed for each event, until
+// followStream opens a change stream of coll. It calls opened, and then changed for each event, until
 // ctx is done or there is an error.
-func (s *Store) stream(ctx context.Context, coll *mongo.Collection, pipeline mongo.Pipeline, opts options.Lister[options.ChangeStreamOptions], opened func(), changed func(event bson.Raw) error) error {
+func (s *Store) followStream(ctx context.Context, coll *mongo.Collection, pipeline mongo.Pipeline, opts options.Lister[options.ChangeStreamOptions], opened func(), changed func(event bson.Raw) error) error {
 	name := coll.Database().Name() + "." + coll.Name()
-	driver, err := coll.Watch(ctx, pipeline, opts)
+	stream, err := coll.Watch(ctx, pipeline, opts)
 	if err != nil {
-		return s.explain(ctx, "open a change stream of collection "+name, err)
+		return s.wrapError(ctx, "open a change stream of collection "+name, err)
 	}
-	defer s.feeds.Release(func() { endStream(driver) })
+	defer s.feeds.Release(func() { closeStream(stream) })
 	opened()
 	for err == nil {
-		if next(ctx, driver) {
-			err = changed(driver.Current)
-		} else if err = driver.Err(); err == nil { // A collection that was dropped ends streams without an error.
-			err = errEnded
+		if nextEvent(ctx, stream) {
+			err = changed(stream.Current)
+		} else if err = stream.Err(); err == nil { // A stream ends without an error if the collection was dropped.
+			err = errStreamEnded
 		}
 	}
-	return s.explain(context.Background(), "follow collection "+name, err)
+	return s.wrapError(context.Background(), "follow collection "+name, err)
 }
 
-// next waits for the next event of a stream. A wait with a limit, which is longer than any stream is
-// silent, is not subject to the client's Timeout, which would end the stream.
-func next(ctx context.Context, driver *mongo.ChangeStream) bool {
+// nextEvent waits for the next event of a stream. The time limit, which is longer than any pause
+// between events, replaces the client's Timeout, which would end the stream.
+func nextEvent(ctx context.Context, stream *mongo.ChangeStream) bool {
 	ctx, cancel := context.WithTimeout(ctx, 1000*time.Hour)
 	defer cancel()
-	return driver.Next(ctx)
+	return stream.Next(ctx)
 }
 
-// endStream informs the server that a stream is no longer needed, if it answers within a second.
-func endStream(s *mongo.ChangeStream) {
+// closeStream closes a stream at the server, if it answers within a second.
+func closeStream(stream *mongo.ChangeStream) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = s.Close(ctx)
+	_ = stream.Close(ctx)
 }
 
 // Changes implements [changefeed.Store] with a change stream of the whole collection named place
@@ -108,7 +108,7 @@ func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, 
 		{Key: "documentKey._id.changefeed", Value: bson.D{{Key: "$exists", Value: false}}},
 	}}}}
 	return s.feeds.Changes(ctx, func(ctx context.Context, report func(any)) error {
-		return s.stream(ctx, coll, others, options.ChangeStream(), func() { report(nil) }, func(event bson.Raw) error {
+		return s.followStream(ctx, coll, others, options.ChangeStream(), func() { report(nil) }, func(event bson.Raw) error {
 			report(slices.Clone(event))
 			return nil
 		})

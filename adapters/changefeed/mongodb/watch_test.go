@@ -13,169 +13,172 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
-// TestFollowersReadNothing: the feed carries the record.
-func TestFollowersReadNothing(t *testing.T) {
-	server, s, r := made(t, nil, mongodb.WithQuiet(time.Hour))
-	f := follow(t, s, r)
+// TestFeed_WithoutReads fails if followers read the record although events contain it.
+func TestFeed_WithoutReads(t *testing.T) {
+	server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
+	f := subscribe(t, s, r)
 	before := server.count("find")
 	for range 20 {
-		r = beat(t, s, r)
-		tells(t, f, r)
+		r = heartbeat(t, s, r)
+		awaitRecord(t, f, r)
 	}
 	require.Equal(t, before, server.count("find"))
 	require.Equal(t, 20, server.count("findAndModify"))
 }
 
-// TestTrapOldEvents: a stream is opened before the record is read, so it also tells of what
-// came before that. Here the record is deleted and made anew in between.
-func TestTrapOldEvents(t *testing.T) {
-	server, s, r := made(t, nil, mongodb.WithQuiet(time.Hour))
+// TestFeed_OldEvents fails if a feed delivers an event that is older than the record that it has read.
+// The stream is opened first, and the record is deleted and created again before it is read.
+func TestFeed_OldEvents(t *testing.T) {
+	server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
 	operator := newStore(t, connect(t, server.uri(), nil), "c")
 	other := connect(t, server.uri(), nil).Database(database).Collection("c")
-	renewed := blank
-	renewed.Epoch = "epoch two"
+	second := blank
+	second.Epoch = "epoch two"
 	var opened atomic.Bool
-	server.on(func(name string, _, answer bson.D) bson.D {
+	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
 		if name == "aggregate" && opened.CompareAndSwap(false, true) {
 			_, err := other.DeleteOne(context.Background(), bson.D{{Key: "epoch", Value: r.Epoch}})
 			if err == nil {
-				err = operator.Create(context.Background(), renewed)
+				err = operator.Create(context.Background(), second)
 			}
 			if err != nil {
 				t.Error(err)
 			}
 		}
-		return answer
+		return reply
 	})
-	f, err := s.Subscribe(bounded(t))
+	f, err := s.Subscribe(testContext(t))
 	require.NoError(t, err)
 	defer f.Close()
-	e, err := f.Next(bounded(t))
+	e, err := f.Next(testContext(t))
 	require.NoError(t, err)
-	require.Equal(t, renewed.Epoch, e.Record.Epoch)
-	last := beat(t, s, e.Record)
+	require.Equal(t, second.Epoch, e.Record.Epoch)
+	last := heartbeat(t, s, e.Record)
 	for e.Record.Version != last.Version {
-		e, err = f.Next(bounded(t))
+		e, err = f.Next(testContext(t))
 		require.NoError(t, err)
-		require.False(t, e.Missing, "a deletion of before was told")
+		require.False(t, e.Missing, "the feed delivers the earlier deletion")
 	}
 }
 
-// TestTrapDropped: the collection's end is that of feeds, and not silence.
-func TestTrapDropped(t *testing.T) {
-	for _, told := range []bool{true, false} {
-		server, s, r := made(t, nil, mongodb.WithQuiet(time.Hour))
-		f := follow(t, s, r)
-		changes, err := s.Changes(bounded(t), "")
+// TestFeed_CollectionDropped fails if a feed does not end when its collection is dropped, with an event
+// or without one.
+func TestFeed_CollectionDropped(t *testing.T) {
+	for _, withEvent := range []bool{true, false} {
+		server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
+		f := subscribe(t, s, r)
+		changes, err := s.Changes(testContext(t), "")
 		require.NoError(t, err)
 		defer changes.Close()
 		client := connect(t, server.uri(), nil)
-		if told {
-			require.NoError(t, client.Database(database).Collection("c").Drop(bounded(t)))
-		} else { // the stream ends, without an event and without an error
-			server.on(func(name string, _, answer bson.D) bson.D {
+		if withEvent {
+			require.NoError(t, client.Database(database).Collection("c").Drop(testContext(t)))
+		} else { // The stream ends without an event and without an error.
+			server.setInterceptor(func(name string, _, reply bson.D) bson.D {
 				if name == "getMore" {
 					return batch(0, "nextBatch", bson.A{})
 				}
-				return answer
+				return reply
 			})
 		}
-		unknown(t, ends(t, f))
+		requireUnknownOutcome(t, awaitFeedError(t, f))
 		for err == nil {
-			_, err = changes.Next(bounded(t))
+			_, err = changes.Next(testContext(t))
 		}
-		unknown(t, err)
+		requireUnknownOutcome(t, err)
 	}
 }
 
-// TestTrapHistoryLost: a stream that cannot be resumed is replaced by another.
-func TestTrapHistoryLost(t *testing.T) {
-	server, s, r := made(t, nil)
-	f := follow(t, s, r)
-	server.on(failing("getMore", 286))
-	unknown(t, ends(t, f))
-	server.on(nil)
-	r = beat(t, s, r)
-	follow(t, s, r)
+// TestFeed_HistoryLost fails if a feed does not end when its stream cannot be resumed, or if the next
+// feed does not work.
+func TestFeed_HistoryLost(t *testing.T) {
+	server, s, r := createRecord(t, nil)
+	f := subscribe(t, s, r)
+	server.setInterceptor(failCommand("getMore", 286))
+	requireUnknownOutcome(t, awaitFeedError(t, f))
+	server.setInterceptor(nil)
+	r = heartbeat(t, s, r)
+	subscribe(t, s, r)
 }
 
-// TestTrapClientTimeout: the client's Timeout would end streams in which nothing happens.
-func TestTrapClientTimeout(t *testing.T) {
-	_, s, r := made(t, func(o *options.ClientOptions) { o.SetTimeout(2 * time.Second) }, mongodb.WithQuiet(time.Hour))
-	f := follow(t, s, r)
+// TestFeed_ClientTimeout fails if the client's Timeout ends a stream without events.
+func TestFeed_ClientTimeout(t *testing.T) {
+	_, s, r := createRecord(t, func(o *options.ClientOptions) { o.SetTimeout(2 * time.Second) }, mongodb.WithQuiet(time.Hour))
+	f := subscribe(t, s, r)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	_, err := f.Next(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Error(t, ctx.Err(), "it was the context's own deadline")
-	require.Eventually(t, func() bool { // two seconds may be too short for a write here
-		now, err := s.Heartbeat(bounded(t), r, next(r))
+	require.Error(t, ctx.Err(), "the deadline is not that of the context")
+	require.Eventually(t, func() bool { // A write can take longer than two seconds on a busy machine.
+		now, err := s.Heartbeat(testContext(t), r, nextRecord(r))
 		if err == nil {
 			r = now
-		} else if now, err := s.Read(bounded(t)); err == nil {
+		} else if now, err := s.Read(testContext(t)); err == nil {
 			r = now
 		}
 		return err == nil
 	}, patience, time.Millisecond)
-	tells(t, f, r)
+	awaitRecord(t, f, r)
 }
 
-// TestTrapHiddenOutage: the driver tries for 30 seconds to resume a stream, and says
-// nothing meanwhile.
-func TestTrapHiddenOutage(t *testing.T) {
-	server, s, r := made(t, func(o *options.ClientOptions) { o.SetServerSelectionTimeout(time.Minute) },
+// TestFeed_ServerDown fails if a feed does not detect an outage that the driver hides: it tries to resume
+// the stream for 30 seconds by default, without reporting an error.
+func TestFeed_ServerDown(t *testing.T) {
+	server, s, r := createRecord(t, func(o *options.ClientOptions) { o.SetServerSelectionTimeout(time.Minute) },
 		mongodb.WithQuiet(2*time.Second))
-	f := follow(t, s, r)
+	f := subscribe(t, s, r)
 	server.stop()
-	begin := time.Now()
-	unknown(t, ends(t, f))
-	require.Less(t, time.Since(begin), patience)
+	start := time.Now()
+	requireUnknownOutcome(t, awaitFeedError(t, f))
+	require.Less(t, time.Since(start), patience)
 }
 
-// TestTrapSilentStream: the feed of a stream that does not tell of writes, or tells of them
-// late as in a sharded cluster with an idle shard, tells of them by reads. It does not end,
-// but replaces the stream.
-func TestTrapSilentStream(t *testing.T) {
-	server, s, r := made(t, nil, mongodb.WithQuiet(2*time.Second))
-	f := follow(t, s, r)
-	server.on(func(name string, command, answer bson.D) bson.D {
+// TestFeed_LateStream fails if a feed does not deliver writes that its stream does not report, or
+// reports late as in a sharded cluster with an idle shard. The feed reads the record, and replaces the
+// stream.
+func TestFeed_LateStream(t *testing.T) {
+	server, s, r := createRecord(t, nil, mongodb.WithQuiet(2*time.Second))
+	f := subscribe(t, s, r)
+	server.setInterceptor(func(name string, command, reply bson.D) bson.D {
 		if name == "getMore" {
 			time.Sleep(50 * time.Millisecond)
 			return batch(command[0].Value.(int64), "nextBatch", bson.A{})
 		}
-		return answer
+		return reply
 	})
 	streams := server.count("aggregate")
-	for begin := time.Now(); server.count("aggregate") < streams+2; {
-		require.Less(t, time.Since(begin), patience, "the stream was not replaced")
-		r = beat(t, s, r)
-		tells(t, f, r) // by a read
+	for start := time.Now(); server.count("aggregate") < streams+2; {
+		require.Less(t, time.Since(start), patience, "the stream was not replaced")
+		r = heartbeat(t, s, r)
+		awaitRecord(t, f, r) // by a read
 	}
-	server.on(nil)
+	server.setInterceptor(nil)
 	reads := -1
-	for begin := time.Now(); server.count("find") != reads; { // by the stream alone
-		require.Less(t, time.Since(begin), patience, "the record is still read")
+	for start := time.Now(); server.count("find") != reads; { // until the stream alone delivers the writes
+		require.Less(t, time.Since(start), patience, "the record is still read")
 		reads = server.count("find")
 		for range 10 {
-			r = beat(t, s, r)
-			tells(t, f, r)
+			r = heartbeat(t, s, r)
+			awaitRecord(t, f, r)
 		}
 	}
 }
 
-// TestChangesOfPlace: Changes delivers the changes of the given place, and no others.
-func TestChangesOfPlace(t *testing.T) {
-	server, s, r := made(t, nil)
-	changes, err := s.Changes(bounded(t), "another")
+// TestChanges_OtherCollection fails if Changes does not deliver the changes of the given collection, or
+// delivers others.
+func TestChanges_OtherCollection(t *testing.T) {
+	server, s, r := createRecord(t, nil)
+	changes, err := s.Changes(testContext(t), "another")
 	require.NoError(t, err)
 	defer changes.Close()
-	beat(t, s, r)
+	heartbeat(t, s, r)
 	db := connect(t, server.uri(), nil).Database(database)
 	for _, name := range []string{"c", "third", "another"} {
-		_, err = db.Collection(name).InsertOne(bounded(t), bson.D{{Key: "_id", Value: "in " + name}})
+		_, err = db.Collection(name).InsertOne(testContext(t), bson.D{{Key: "_id", Value: "in " + name}})
 		require.NoError(t, err)
 	}
-	c, err := changes.Next(bounded(t))
+	c, err := changes.Next(testContext(t))
 	require.NoError(t, err)
 	id, _ := c.(bson.Raw).Lookup("documentKey", "_id").StringValueOK()
 	require.Equal(t, "in another", id)
