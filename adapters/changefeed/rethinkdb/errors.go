@@ -11,29 +11,30 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// kind is what the server means by an error. The driver hands on little but the text.
-type kind int
+// errorKind is the meaning of an error of the server. For most kinds the driver has no error types, but
+// only the text.
+type errorKind int
 
 const (
-	other kind = iota
+	otherError errorKind = iota
 	noDatabase
 	noTable
-	exists    // of a database or table that was to be made
-	duplicate // of a document that was to be made
-	ambiguous // several tables have one name
-	forbidden
-	credentials
-	impossible // the query fits nothing of what there is
+	alreadyExists     // A database or table exists already.
+	duplicateDocument // A document exists already.
+	ambiguousTable    // Several tables have the same name.
+	permissionDenied
+	invalidCredentials
+	invalidQuery // The table or the document does not have the expected layout.
 )
 
-func kindOf(err error) kind {
+func errorKindOf(err error) errorKind {
 	var auth r.RQLAuthError
-	var availability r.RQLOpFailedError
-	var unknown r.RQLOpIndeterminateError
-	var row rowError
+	var unavailable r.RQLOpFailedError
+	var indeterminate r.RQLOpIndeterminateError
+	var document documentError
 	text := ""
 	if err != nil {
-		// The text goes on with the query, which has the user's own words in it.
+		// The text is followed by the query, which contains texts of the user.
 		text, _, _ = strings.Cut(err.Error(), " in:\n")
 	}
 	has := func(parts ...string) bool {
@@ -44,75 +45,74 @@ func kindOf(err error) kind {
 		}
 		return true
 	}
-	server := errors.As(err, &availability) || errors.As(err, &unknown) || isRuntime(err)
+	fromServer := errors.As(err, &unavailable) || errors.As(err, &indeterminate) || isRuntimeError(err)
 	switch {
 	case err == nil:
-		return other
+		return otherError
 	case errors.As(err, &auth):
-		return credentials
-	case errors.As(err, &row) && has("Duplicate primary key"):
-		return duplicate
-	case !server:
-		return other
+		return invalidCredentials
+	case errors.As(err, &document) && has("Duplicate primary key"):
+		return duplicateDocument
+	case !fromServer:
+		return otherError
 	case has("does not have the required", "permission"):
-		return forbidden
+		return permissionDenied
 	case has("ambiguous; there are multiple"):
-		return ambiguous
+		return ambiguousTable
 	case has("Database `", "already exists"), has("Table `", "already exists"):
-		return exists
+		return alreadyExists
 	case has("Database `", "does not exist"):
 		return noDatabase
 	case has("Table `", "does not exist"):
 		return noTable
 	case errors.As(err, new(r.RQLQueryLogicError)):
-		return impossible
+		return invalidQuery
 	}
-	return other
+	return otherError
 }
 
-// isRuntime says that the server has refused a query, for whatever reason.
-func isRuntime(err error) bool {
+// isRuntimeError reports whether the server has rejected a query.
+func isRuntimeError(err error) bool {
 	return errors.As(err, new(r.RQLRuntimeError)) || errors.As(err, new(r.RQLQueryLogicError)) ||
 		errors.As(err, new(r.RQLNonExistenceError))
 }
 
-// help is what the user can do, where repeating does not help.
-var help = map[kind]string{
-	forbidden:   "grant the session's user read and write on the table, and config on the database if the store must create the table",
-	credentials: "correct the user and password of the session",
-	impossible:  "the table or the document does not have the layout that the package documentation describes",
+// adviceByKind contains the kinds of permanent failures, and how to resolve them.
+var adviceByKind = map[errorKind]string{
+	permissionDenied:   "grant the session's user read and write on the table, and config on the database if the store must create the table",
+	invalidCredentials: "correct the user and password of the session",
+	invalidQuery:       "the table or the document does not have the layout that the package documentation describes",
 }
 
-// explain says what was tried when err happened, and wraps what there is to ask for. ctx
-// is the caller's.
-func (s *Store) explain(ctx context.Context, what string, err error) error {
+// wrapError adds the operation to err, and wraps it with the error of stores that it means. ctx
+// is that of the caller.
+func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if s.feeds.Closed() {
 		return changefeed.ErrClosed
 	}
-	k := kindOf(err)
-	if done := ctx.Err(); done != nil && !errors.Is(err, done) { // the driver has an error of its own for that
+	kind := errorKindOf(err)
+	if done := ctx.Err(); done != nil && !errors.Is(err, done) { // The driver returns its own error.
 		err = fmt.Errorf("%w: %w", done, err)
 	}
-	err = fmt.Errorf("rethinkdb: %s: %w", what, err)
-	switch k {
-	case noDatabase, noTable:
+	err = fmt.Errorf("rethinkdb: %s: %w", operation, err)
+	if kind == noDatabase || kind == noTable {
 		return fmt.Errorf("%w: %w", changefeed.ErrNoRecord, err)
 	}
-	if text, ok := help[k]; ok {
-		return fmt.Errorf("%w: %w: %s", changefeed.ErrUnsuitable, err, text)
+	if advice, ok := adviceByKind[kind]; ok {
+		return fmt.Errorf("%w: %w: %s", changefeed.ErrUnsuitable, err, advice)
 	}
 	return err
 }
 
-// errBusy: somebody else is changing the same tables.
+// errBusy is returned if another client is changing the same tables.
 var errBusy = errors.New("the tables are being changed")
 
-// unavailable says that a table has no primary replica, or not enough of the others, at
-// the time; or that it is being changed.
-func unavailable(err error) bool {
-	return errors.Is(err, errBusy) || kindOf(err) == other &&
+// isUnavailable reports whether a table currently has too few replicas or no primary replica, or is
+// being changed.
+func isUnavailable(err error) bool {
+	return errors.Is(err, errBusy) || errorKindOf(err) == otherError &&
 		(errors.As(err, new(r.RQLOpFailedError)) || errors.As(err, new(r.RQLOpIndeterminateError)))
 }

@@ -8,38 +8,38 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 )
 
-// ask returns the one value that a query has. A driver that connects anew, to a server
-// that is silent, waits for that whether or not ctx is done, and all that use the session
-// wait with it. So it is called by a goroutine of its own, and there is a limit to those.
-func (s *Store) ask(ctx context.Context, query r.Term) (json.RawMessage, error) {
+// query returns the value of a query. The query runs on a separate goroutine, because the driver does
+// not observe ctx while it reconnects to a server that does not respond, and neither do other queries
+// of the session. The number of these goroutines is limited.
+func (s *Store) query(ctx context.Context, query r.Term) (json.RawMessage, error) {
 	select {
-	case s.calls <- struct{}{}:
+	case s.queries <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	type answer struct {
+	type result struct {
 		raw json.RawMessage
 		err error
 	}
-	answers := make(chan answer, 1)
+	results := make(chan result, 1)
 	if err := s.feeds.Go(func() {
-		defer func() { <-s.calls }()
-		var a answer
-		a.raw, a.err = run(ctx, s.session, query)
-		answers <- a
+		defer func() { <-s.queries }()
+		raw, err := runQuery(ctx, s.session, query)
+		results <- result{raw, err}
 	}); err != nil {
-		<-s.calls
+		<-s.queries
 		return nil, err
 	}
 	select {
-	case a := <-answers:
-		return a.raw, a.err
+	case res := <-results:
+		return res.raw, res.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-func run(ctx context.Context, session r.QueryExecutor, query r.Term) (json.RawMessage, error) {
+// runQuery returns the first value of a query.
+func runQuery(ctx context.Context, session r.QueryExecutor, query r.Term) (json.RawMessage, error) {
 	c, err := query.Run(session, r.RunOpts{Context: ctx})
 	if err != nil {
 		return nil, err
@@ -55,8 +55,8 @@ func run(ctx context.Context, session r.QueryExecutor, query r.Term) (json.RawMe
 	return raw, nil
 }
 
-// written is the answer to a write.
-type written struct {
+// writeResponse is the response to a write.
+type writeResponse struct {
 	Replaced, Inserted, Skipped, Errors int
 	FirstError                          string `json:"first_error"`
 	Changes                             []struct {
@@ -64,20 +64,20 @@ type written struct {
 	}
 }
 
-// rowError is what the server tells of a document, where the query as a whole was
-// carried out.
-type rowError string
+// documentError is the error of one document in a query that was executed.
+type documentError string
 
-func (e rowError) Error() string { return "rethinkdb: " + string(e) }
+func (e documentError) Error() string { return "rethinkdb: " + string(e) }
 
-func (s *Store) write(ctx context.Context, query r.Term) (written, error) {
-	var w written
-	raw, err := s.ask(ctx, query)
+// write executes a write. The error is a documentError if a document was not written.
+func (s *Store) write(ctx context.Context, query r.Term) (writeResponse, error) {
+	var w writeResponse
+	raw, err := s.query(ctx, query)
 	if err == nil {
 		err = json.Unmarshal(raw, &w)
 	}
 	if err == nil && w.Errors > 0 {
-		err = rowError(w.FirstError)
+		err = documentError(w.FirstError)
 	}
 	return w, err
 }

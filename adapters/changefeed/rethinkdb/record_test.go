@@ -10,15 +10,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// TestForeignDocument: what is no record is not taken for one, and not touched; fields of
-// the user's own stay.
-func TestForeignDocument(t *testing.T) {
-	session := connect(t, server(t), nil)
+// TestRecord_OtherDocument fails if a document that is not a record is returned as one, or replaced, or if
+// a heartbeat removes fields of the program.
+func TestRecord_OtherDocument(t *testing.T) {
+	session := connect(t, serverAddr(t), nil)
 	table := newTable(t, session)
-	s, rec := created(t, session, table)
+	s, rec := createRecord(t, session, table)
 	doc := r.DB(database).Table(table).Get("an election")
-	exec1(t, session, doc.Update(map[string]any{"mine": 7}))
-	rec = beat(t, s, rec)
+	execWrite(t, session, doc.Update(map[string]any{"mine": 7}))
+	rec = heartbeat(t, s, rec)
 	var kept struct {
 		Mine int `rethinkdb:"mine"`
 	}
@@ -30,42 +30,42 @@ func TestForeignDocument(t *testing.T) {
 		map[string]any{"term": 1.5},
 		map[string]any{"term": 1, "epoch": ""},
 	} {
-		exec1(t, session, doc.Update(change))
-		require.ErrorIs(t, newStore(t, session, table).Start(bounded(t)), changefeed.ErrUnsuitable)
-		_, err := s.Read(bounded(t))
+		execWrite(t, session, doc.Update(change))
+		require.ErrorIs(t, newStore(t, session, table).Start(testContext(t)), changefeed.ErrUnsuitable)
+		_, err := s.Read(testContext(t))
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 		wrong := rec
 		wrong.Version = "another"
-		_, err = s.Heartbeat(bounded(t), wrong, next(rec))
+		_, err = s.Heartbeat(testContext(t), wrong, nextRecord(rec))
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	}
-	exec1(t, session, doc.Replace(map[string]any{"id": "an election"}))
-	_, err := s.Heartbeat(bounded(t), changefeed.Record{}, next(rec))
-	require.ErrorIs(t, err, changefeed.ErrUnsuitable, "what has no version does not match none")
+	execWrite(t, session, doc.Replace(map[string]any{"id": "an election"}))
+	_, err := s.Heartbeat(testContext(t), changefeed.Record{}, nextRecord(rec))
+	require.ErrorIs(t, err, changefeed.ErrUnsuitable, "a missing version matches an empty version")
 }
 
-// TestTrapRepeatedWrite: the driver sends a write again whose connection broke, and the
-// writer meets its own write, which is no conflict.
-func TestTrapRepeatedWrite(t *testing.T) {
-	session := connect(t, server(t), nil)
+// TestHeartbeat_RetriedByDriver fails if a heartbeat conflicts with itself because the driver retries it
+// after the connection broke.
+func TestHeartbeat_RetriedByDriver(t *testing.T) {
+	session := connect(t, serverAddr(t), nil)
 	table := newTable(t, session)
-	s, rec := created(t, session, table)
-	again := newStore(t, twice{session}, table)
-	_, err := again.Heartbeat(bounded(t), rec, next(rec))
-	unknown(t, err)
-	now, err := s.Read(bounded(t))
+	s, rec := createRecord(t, session, table)
+	retrying := newStore(t, retryingSession{session}, table)
+	_, err := retrying.Heartbeat(testContext(t), rec, nextRecord(rec))
+	requireUnknownOutcome(t, err)
+	now, err := s.Read(testContext(t))
 	require.NoError(t, err)
 	require.Equal(t, rec.Seq+1, now.Seq)
-	require.NoError(t, newStore(t, twice{session}, table).Create(bounded(t), blank))
-	_, err = s.Heartbeat(bounded(t), rec, next(rec))
-	require.ErrorIs(t, err, changefeed.ErrConflict, "of somebody else")
+	require.NoError(t, newStore(t, retryingSession{session}, table).Create(testContext(t), blank))
+	_, err = s.Heartbeat(testContext(t), rec, nextRecord(rec))
+	require.ErrorIs(t, err, changefeed.ErrConflict, "the record was changed by another store")
 }
 
-// twice is a session that sends everything again, as the driver does when a connection
-// breaks before the answer has come.
-type twice struct{ *r.Session }
+// retryingSession is a session that sends each query a second time, as the driver does if a connection
+// breaks before the response was received.
+type retryingSession struct{ *r.Session }
 
-func (s twice) Query(ctx context.Context, q r.Query) (*r.Cursor, error) {
+func (s retryingSession) Query(ctx context.Context, q r.Query) (*r.Cursor, error) {
 	if c, err := s.Session.Query(ctx, q); err == nil {
 		_ = c.Close()
 	}

@@ -21,19 +21,20 @@ func (s *Store) Start(ctx context.Context) error {
 		return err
 	}
 	defer end()
-	return s.explain(ctx, "check table "+s.name(), s.checkTable(both))
+	return s.wrapError(ctx, "check table "+s.tableName(), s.checkTable(both))
 }
 
+// checkTable checks the table, the record and the permissions.
 func (s *Store) checkTable(ctx context.Context) error {
-	raw, err := s.ask(ctx, s.in().Get(s.key))
-	switch k := kindOf(err); {
-	case k == ambiguous && !s.existing:
-		return nil // Create repairs that
-	case k == ambiguous:
-		return refuse("there are several tables %s (%w); keep one of them, using their IDs in the table rethinkdb.table_config", s.name(), err)
-	case (k == noDatabase || k == noTable) && s.existing:
-		return refuse("table %s does not exist, and the store is configured not to create it (%w); create it with write_acks majority", s.name(), err)
-	case k == noDatabase || k == noTable:
+	raw, err := s.query(ctx, s.tableTerm().Get(s.key))
+	switch kind := errorKindOf(err); {
+	case kind == ambiguousTable && !s.existingTable:
+		return nil // Create removes the duplicates.
+	case kind == ambiguousTable:
+		return unsuitableError("there are several tables %s (%w); keep one of them, using their IDs in the table rethinkdb.table_config", s.tableName(), err)
+	case (kind == noDatabase || kind == noTable) && s.existingTable:
+		return unsuitableError("table %s does not exist, and the store is configured not to create it (%w); create it with write_acks majority", s.tableName(), err)
+	case kind == noDatabase || kind == noTable:
 		return nil
 	case err != nil:
 		return err
@@ -43,18 +44,17 @@ func (s *Store) checkTable(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err := s.write(ctx, s.in().Get(s.key).Update(map[string]any{}, r.UpdateOpts{Durability: "soft"})); err != nil {
+	if _, err := s.write(ctx, s.tableTerm().Get(s.key).Update(map[string]any{}, r.UpdateOpts{Durability: "soft"})); err != nil {
 		return err
 	}
 	return s.checkConfig(ctx)
 }
 
-// checkConfig refuses a table that can lose acknowledged writes, unless that was accepted. If
-// the user may not read the configuration, the table counts as one that has the server's
-// default, which is safe.
+// checkConfig returns an error if the table can lose acknowledged writes and the user has not accepted
+// the risk. If the user may not read the configuration, the server's default is assumed, which is safe.
 func (s *Store) checkConfig(ctx context.Context) error {
-	raw, err := s.ask(ctx, r.DB(s.database).Table(s.table).Config())
-	if kindOf(err) == forbidden {
+	raw, err := s.query(ctx, r.DB(s.database).Table(s.table).Config())
+	if errorKindOf(err) == permissionDenied {
 		return nil
 	}
 	if err != nil {
@@ -62,19 +62,19 @@ func (s *Store) checkConfig(ctx context.Context) error {
 	}
 	var config struct {
 		PrimaryKey string          `json:"primary_key"`
-		WriteAcks  json.RawMessage `json:"write_acks"` // a list, in servers of long ago
+		WriteAcks  json.RawMessage `json:"write_acks"` // WriteAcks is a list in old releases.
 		Shards     []struct{ Replicas []string }
 	}
 	if err := json.Unmarshal(raw, &config); err != nil {
 		return err
 	}
 	if config.PrimaryKey != "id" {
-		return refuse("the primary key of table %s is %q, not id; use another table", s.name(), config.PrimaryKey)
+		return unsuitableError("the primary key of table %s is %q, not id; use another table", s.tableName(), config.PrimaryKey)
 	}
 	acks := strings.Trim(string(config.WriteAcks), `"`)
 	for _, shard := range config.Shards {
 		if len(shard.Replicas) > 1 && acks != "majority" {
-			return s.accepted.Check("rethinkdb's table "+s.name(), []changefeed.UnsafeSetting{{
+			return s.accepted.Check("rethinkdb's table "+s.tableName(), []changefeed.UnsafeSetting{{
 				Name: "write_acks", Value: acks, Risk: changefeed.RiskFailover, Remedy: "set it to majority in the table's config()",
 			}})
 		}
@@ -82,6 +82,6 @@ func (s *Store) checkConfig(ctx context.Context) error {
 	return nil
 }
 
-func refuse(format string, args ...any) error {
+func unsuitableError(format string, args ...any) error {
 	return fmt.Errorf("%w: rethinkdb: "+format, append([]any{changefeed.ErrUnsuitable}, args...)...)
 }

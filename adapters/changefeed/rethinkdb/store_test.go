@@ -14,25 +14,25 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-func TestStore(t *testing.T) { storetest.Run(t, backend(t)) }
+func TestStore(t *testing.T) { storetest.Run(t, newFactory(t)) }
 
-func TestElections(t *testing.T) { storetest.RunElection(t, backend(t)) }
+func TestElections(t *testing.T) { storetest.RunElection(t, newFactory(t)) }
 
 // TestPartitions fails if a leader that is cut off from the server still acts when the next leader
 // starts.
 func TestPartitions(t *testing.T) {
-	addr := server(t)
+	addr := serverAddr(t)
 	table := newTable(t, connect(t, addr, nil))
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
-		network := proxied(t, addr)
+		network := newProxy(t, addr)
 		return storetest.Client{
 			Store: newStore(t, connect(t, network.Addr(), nil), table), Cut: network.Cut, Heal: network.Heal,
 		}
 	}, nil)
 }
 
-// TestNewRefuses: arguments that cannot be used are refused before anything is asked.
-func TestNewRefuses(t *testing.T) {
+// TestNew_InvalidArguments fails if New accepts an argument that cannot be used.
+func TestNew_InvalidArguments(t *testing.T) {
 	var none *r.Session
 	session := &r.Session{}
 	for name, f := range map[string]func() (*rethinkdb.Store, error){
@@ -55,60 +55,60 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestSessionIsTheCallers: it outlives the store.
-func TestSessionIsTheCallers(t *testing.T) {
-	session := connect(t, server(t), nil)
-	s, rec := created(t, session, newTable(t, session))
-	follow(t, s, rec)
+// TestClose_KeepsSession fails if the store closes the session.
+func TestClose_KeepsSession(t *testing.T) {
+	session := connect(t, serverAddr(t), nil)
+	s, rec := createRecord(t, session, newTable(t, session))
+	subscribe(t, s, rec)
 	require.NoError(t, s.Close())
 	require.True(t, session.IsConnected())
 	require.NoError(t, r.Expr(1).Exec(session))
 }
 
-// TestTrapSilentServer: a driver that connects anew to a server that is silent waits for
-// ever, whatever the context of a query says.
-func TestTrapSilentServer(t *testing.T) {
-	addr := server(t)
+// TestStore_UnresponsiveServer fails if a call, a feed or Close waits for a driver that reconnects to a
+// server which does not respond: the driver blocks although the context of the query is done.
+func TestStore_UnresponsiveServer(t *testing.T) {
+	addr := serverAddr(t)
 	operator := connect(t, addr, nil)
 	table := newTable(t, operator)
-	writer, rec := created(t, operator, table)
-	p := proxied(t, addr)
+	writer, rec := createRecord(t, operator, table)
+	p := newProxy(t, addr)
 	s := newStore(t, connect(t, p.Addr(), nil), table, rethinkdb.WithQuiet(2*time.Second))
-	f := follow(t, s, rec)
+	f := subscribe(t, s, rec)
 	p.Cut()
 	p.Drop()
-	for range 40 { // more than may wait in the background
+	for range 40 { // more calls than the store runs in the background
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-		begin := time.Now()
-		_, err := s.Heartbeat(ctx, rec, next(rec))
+		start := time.Now()
+		_, err := s.Heartbeat(ctx, rec, nextRecord(rec))
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		unknown(t, err)
-		require.Less(t, time.Since(begin), 10*time.Second)
+		requireUnknownOutcome(t, err)
+		require.Less(t, time.Since(start), 10*time.Second)
 	}
-	ends(t, f)
+	awaitFeedError(t, f)
 	p.Heal()
-	require.Eventually(t, func() bool { // a heartbeat of before may have been carried out
-		now, err := s.Read(bounded(t))
+	require.Eventually(t, func() bool { // An earlier heartbeat may have been applied.
+		now, err := s.Read(testContext(t))
 		if err == nil {
 			rec = now
 		}
 		return err == nil
 	}, patience, 10*time.Millisecond)
-	rec = beat(t, writer, rec)
-	follow(t, s, rec)
+	rec = heartbeat(t, writer, rec)
+	subscribe(t, s, rec)
 
 	other := newStore(t, connect(t, p.Addr(), nil), table)
-	f = follow(t, other, rec)
+	f = subscribe(t, other, rec)
 	p.Cut()
 	p.Drop()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	_, _ = other.Read(ctx)
-	begin := time.Now()
+	start := time.Now()
 	require.NoError(t, f.Close())
 	require.NoError(t, other.Close())
-	took := time.Since(begin)
-	p.Heal() // or the session's own Close would wait
-	require.Less(t, took, 8*time.Second, "two seconds each, on a machine that is busy")
+	took := time.Since(start)
+	p.Heal() // Otherwise Close of the session would wait.
+	require.Less(t, took, 8*time.Second, "each Close takes at most two seconds, and longer on a busy machine")
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
 
-// TestTrapDuplicateTables: clients that create a table at once create several of one
-// name, and then nobody can use it.
-func TestTrapDuplicateTables(t *testing.T) {
-	addr := server(t)
+// TestCreate_Concurrently fails if duplicate tables remain, or Create returns an error, when clients create
+// the table at the same time: RethinkDB then creates several tables with one name, which cannot be used.
+func TestCreate_Concurrently(t *testing.T) {
+	addr := serverAddr(t)
 	operator := connect(t, addr, nil)
 	const n = 4
 	var sessions [n]*r.Session
@@ -29,27 +29,27 @@ func TestTrapDuplicateTables(t *testing.T) {
 		var errs [n]error
 		for i, session := range sessions {
 			s := newStore(t, session, table)
-			all.Go(func() { errs[i] = s.Create(bounded(t), blank) })
+			all.Go(func() { errs[i] = s.Create(testContext(t), blank) })
 		}
 		all.Wait()
 		require.NoError(t, errors.Join(errs[:]...))
-		require.Eventually(t, func() bool { // the first may be ready while others put theirs aside
-			rec, err := newStore(t, operator, table).Read(bounded(t))
+		require.Eventually(t, func() bool { // The first table may be ready before the duplicates are removed.
+			rec, err := newStore(t, operator, table).Read(testContext(t))
 			return err == nil && rec.Epoch == blank.Epoch
 		}, patience, 50*time.Millisecond)
-		require.Equal(t, 1, named(t, operator, table))
+		require.Equal(t, 1, countTables(t, operator, table))
 	}
-	require.Zero(t, named(t, operator, "changefeed_duplicate"))
+	require.Zero(t, countTables(t, operator, "changefeed_duplicate"))
 }
 
-// TestTrapAmbiguousTable: a name that several tables have already is repaired by Create,
-// refused where the store is to make nothing.
-func TestTrapAmbiguousTable(t *testing.T) {
-	addr := server(t)
+// TestCreate_AmbiguousTable fails if Create does not remove duplicate tables that exist already, or if
+// Start accepts them although the store is configured not to create tables.
+func TestCreate_AmbiguousTable(t *testing.T) {
+	addr := serverAddr(t)
 	operator := connect(t, addr, nil)
 	_, _ = r.DBCreate(database).RunWrite(operator)
 	table := ""
-	for range 20 { // until the server has made several
+	for range 20 { // until the server has created several tables
 		table = newTable(t, operator)
 		var all sync.WaitGroup
 		for range 4 {
@@ -57,15 +57,15 @@ func TestTrapAmbiguousTable(t *testing.T) {
 			all.Go(func() { _, _ = r.DB(database).TableCreate(table).RunWrite(session) })
 		}
 		all.Wait()
-		if named(t, operator, table) > 1 {
+		if countTables(t, operator, table) > 1 {
 			break
 		}
 	}
-	require.Greater(t, named(t, operator, table), 1, "the server has made one table only")
-	err := newStore(t, operator, table, rethinkdb.WithExistingTable()).Start(bounded(t))
+	require.Greater(t, countTables(t, operator, table), 1, "the server has created only one table")
+	err := newStore(t, operator, table, rethinkdb.WithExistingTable()).Start(testContext(t))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	require.ErrorContains(t, err, "several tables")
-	s, rec := created(t, operator, table)
-	beat(t, s, rec)
-	require.Equal(t, 1, named(t, operator, table))
+	s, rec := createRecord(t, operator, table)
+	heartbeat(t, s, rec)
+	require.Equal(t, 1, countTables(t, operator, table))
 }

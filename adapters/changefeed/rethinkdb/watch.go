@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// errEnded is returned if the driver reports that a changefeed, which is endless, has ended.
-var errEnded = errors.New("the server has ended the feed")
+// errFeedEnded is returned if the driver reports that a changefeed, which is endless, has ended.
+var errFeedEnded = errors.New("the server has ended the feed")
 
 // Subscribe implements [changefeed.Store]. If the table does not exist, the feed reports
 // that the record does not exist, and waits for the table.
@@ -24,9 +24,9 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 // watch is a [changefeed.WatchFunc]. Its first report is the current record. A table that was just
 // created may not be available yet.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
-	query := s.in().Get(s.key).Changes(r.ChangesOpts{IncludeInitial: true})
+	query := s.tableTerm().Get(s.key).Changes(r.ChangesOpts{IncludeInitial: true})
 	opened := false
-	err := s.follow(ctx, "subscribe to table "+s.name(), query, func() {
+	err := s.followCursor(ctx, "subscribe to table "+s.tableName(), query, func() {
 		opened = true
 		s.missing.Store(false)
 	}, func(c *r.Cursor) error {
@@ -35,7 +35,7 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 			return err
 		}
 		if !ok {
-			return errEnded
+			return errFeedEnded
 		}
 		var change struct {
 			New   json.RawMessage `json:"new_val"`
@@ -59,26 +59,26 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 	if opened {
 		return err
 	}
-	if s.missing.Load() && unavailable(err) {
+	if s.missing.Load() && isUnavailable(err) {
 		err = fmt.Errorf("%w: %w", changefeed.ErrNoRecord, err)
 	}
 	s.missing.Store(errors.Is(err, changefeed.ErrNoRecord))
 	return err
 }
 
-// follow opens a cursor. It calls opened, and then next again and again, until that returns an
-// error. next may block until the driver reacts to the end of ctx.
-func (s *Store) follow(ctx context.Context, what string, query r.Term, opened func(), next func(c *r.Cursor) error) error {
+// followCursor opens a cursor. It calls opened, and then next repeatedly until next returns an error. next
+// may block until the driver notices that ctx is done.
+func (s *Store) followCursor(ctx context.Context, operation string, query r.Term, opened func(), next func(c *r.Cursor) error) error {
 	c, err := query.Run(s.session, r.RunOpts{Context: ctx})
 	if err != nil {
-		return s.explain(ctx, what, err)
+		return s.wrapError(ctx, operation, err)
 	}
 	defer s.feeds.Release(func() { _ = c.Close() })
 	opened()
 	for err == nil {
 		err = next(c)
 	}
-	return s.explain(context.Background(), what, err)
+	return s.wrapError(context.Background(), operation, err)
 }
 
 // Change is a document before and after a change, as delivered by [Store.Changes] and
@@ -89,17 +89,17 @@ type Change struct {
 }
 
 // Changes implements [changefeed.Store] with a changefeed of the whole table named place in the
-// same database, or of the store's own table if that is empty, without the records of
+// same database, or of the store's table if that is empty, without the records of
 // elections. Each change is a [Change]; changes of one document in quick succession are
 // combined. If a reader is more than 1000 changes late, it receives those and then
 // [changefeed.ErrMissed]. Changes that are made while a connection is down are lost: after
 // any error, read the current data.
 func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
 	table := cmp.Or(place, s.table)
-	what := "watch table " + s.database + "." + table
-	query := s.of(table).Filter(r.Row.Field("format").Default(nil).Ne(format)).Changes()
+	operation := "watch table " + s.database + "." + table
+	query := s.termOf(table).Filter(r.Row.Field("format").Default(nil).Ne(format)).Changes()
 	return s.feeds.Changes(ctx, func(ctx context.Context, report func(any)) error {
-		return s.follow(ctx, what, query, func() { report(nil) }, func(c *r.Cursor) error {
+		return s.followCursor(ctx, operation, query, func() { report(nil) }, func(c *r.Cursor) error {
 			var row struct {
 				Change
 				Error string `rethinkdb:"error"`
@@ -109,7 +109,7 @@ func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, 
 			case err != nil:
 				return err
 			case !ok:
-				return errEnded
+				return errFeedEnded
 			case row.Error != "":
 				return fmt.Errorf("%w (%s)", changefeed.ErrMissed, row.Error)
 			}

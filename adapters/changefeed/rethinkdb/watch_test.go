@@ -11,76 +11,79 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
 
-// TestFeedBeforeTheTable: a feed of what does not exist tells so, and waits for it.
-func TestFeedBeforeTheTable(t *testing.T) {
-	session := connect(t, server(t), nil)
+// TestFeed_MissingTable fails if a feed does not report that its table does not exist, or does not deliver
+// the record after the table was created.
+func TestFeed_MissingTable(t *testing.T) {
+	session := connect(t, serverAddr(t), nil)
 	s := newStore(t, session, newTable(t, session))
-	f, err := s.Subscribe(bounded(t))
+	f, err := s.Subscribe(testContext(t))
 	require.NoError(t, err)
 	defer f.Close()
-	e, err := f.Next(bounded(t))
+	e, err := f.Next(testContext(t))
 	require.NoError(t, err)
 	require.True(t, e.Missing)
-	_, err = s.Read(bounded(t))
+	_, err = s.Read(testContext(t))
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	_, err = s.Heartbeat(bounded(t), blank, blank)
+	_, err = s.Heartbeat(testContext(t), blank, blank)
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	require.NoError(t, s.Create(bounded(t), blank))
-	rec, err := s.Read(bounded(t))
+	require.NoError(t, s.Create(testContext(t), blank))
+	rec, err := s.Read(testContext(t))
 	require.NoError(t, err)
-	tells(t, f, rec)
-	rec = beat(t, s, rec)
-	tells(t, f, rec)
+	awaitRecord(t, f, rec)
+	rec = heartbeat(t, s, rec)
+	awaitRecord(t, f, rec)
 }
 
-// TestTrapConnectionLost: cursors do not resume. A feed says so at once, and the next tells
-// what was missed.
-func TestTrapConnectionLost(t *testing.T) {
-	addr := server(t)
+// TestFeed_LostConnection fails if a feed does not end immediately when its connection is lost, because
+// cursors do not resume, or if the next feed does not deliver the writes in between.
+func TestFeed_LostConnection(t *testing.T) {
+	addr := serverAddr(t)
 	operator := connect(t, addr, nil)
 	table := newTable(t, operator)
-	writer, rec := created(t, operator, table)
-	p := proxied(t, addr)
+	writer, rec := createRecord(t, operator, table)
+	p := newProxy(t, addr)
 	s := newStore(t, connect(t, p.Addr(), nil), table, rethinkdb.WithQuiet(time.Hour))
-	f := follow(t, s, rec)
+	f := subscribe(t, s, rec)
 	p.Drop()
-	ends(t, f)
-	rec = beat(t, writer, rec)
-	follow(t, s, rec)
+	awaitFeedError(t, f)
+	rec = heartbeat(t, writer, rec)
+	subscribe(t, s, rec)
 }
 
-// TestTrapDroppedTable: a feed of a table that is dropped ends.
-func TestTrapDroppedTable(t *testing.T) {
-	session := connect(t, server(t), nil)
+// TestFeed_TableDropped fails if a feed does not end when its table is dropped, or if the next feed does not
+// work after the table was created again.
+func TestFeed_TableDropped(t *testing.T) {
+	session := connect(t, serverAddr(t), nil)
 	table := newTable(t, session)
-	s, rec := created(t, session, table, rethinkdb.WithQuiet(time.Hour))
-	f := follow(t, s, rec)
-	exec1(t, session, r.DB(database).TableDrop(table))
-	ends(t, f)
-	require.ErrorIs(t, newStore(t, session, table, rethinkdb.WithExistingTable()).Start(bounded(t)), changefeed.ErrUnsuitable)
-	require.ErrorIs(t, newStore(t, session, table, rethinkdb.WithExistingTable()).Create(bounded(t), blank), changefeed.ErrNoRecord)
-	require.NoError(t, s.Create(bounded(t), blank))
-	rec, err := s.Read(bounded(t))
+	s, rec := createRecord(t, session, table, rethinkdb.WithQuiet(time.Hour))
+	f := subscribe(t, s, rec)
+	execWrite(t, session, r.DB(database).TableDrop(table))
+	awaitFeedError(t, f)
+	require.ErrorIs(t, newStore(t, session, table, rethinkdb.WithExistingTable()).Start(testContext(t)), changefeed.ErrUnsuitable)
+	require.ErrorIs(t, newStore(t, session, table, rethinkdb.WithExistingTable()).Create(testContext(t), blank), changefeed.ErrNoRecord)
+	require.NoError(t, s.Create(testContext(t), blank))
+	rec, err := s.Read(testContext(t))
 	require.NoError(t, err)
-	follow(t, s, rec)
+	subscribe(t, s, rec)
 }
 
-// TestChangesOfPlace: Changes delivers the changes of the given table, and no others.
-func TestChangesOfPlace(t *testing.T) {
-	session := connect(t, server(t), nil)
-	s, rec := created(t, session, newTable(t, session))
+// TestChanges_OtherTable fails if Changes does not deliver the changes of the given table, or delivers
+// others.
+func TestChanges_OtherTable(t *testing.T) {
+	session := connect(t, serverAddr(t), nil)
+	s, rec := createRecord(t, session, newTable(t, session))
 	other, third := newTable(t, session), newTable(t, session)
 	for _, table := range []string{other, third} {
-		exec1(t, session, r.DB(database).TableCreate(table))
+		execWrite(t, session, r.DB(database).TableCreate(table))
 	}
-	changes, err := s.Changes(bounded(t), other)
+	changes, err := s.Changes(testContext(t), other)
 	require.NoError(t, err)
 	defer changes.Close()
-	beat(t, s, rec)
+	heartbeat(t, s, rec)
 	for _, table := range []string{third, other} {
-		exec1(t, session, r.DB(database).Table(table).Insert(map[string]any{"id": "in " + table}))
+		execWrite(t, session, r.DB(database).Table(table).Insert(map[string]any{"id": "in " + table}))
 	}
-	c, err := changes.Next(bounded(t))
+	c, err := changes.Next(testContext(t))
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"id": "in " + other}, c.(rethinkdb.Change).New)
 }
