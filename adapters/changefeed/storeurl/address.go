@@ -1,6 +1,8 @@
 package storeurl
 
 import (
+	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/url"
@@ -12,21 +14,21 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// address is a Config whose URL was understood.
+// address is a parsed Config.
 type address struct {
-	*Config
-	*url.URL
-	query url.Values // what is the driver's
-	risks []changefeed.Risk
+	config Config
+	url    *url.URL
+	query  url.Values // query contains the parameters that were not taken.
+	risks  []changefeed.Risk
 }
 
-func parse(cfg Config) (open opener, a address, err error) {
+func parseAddress(cfg Config) (open opener, a address, err error) {
 	cfg.Election = strings.Trim(cfg.Election, "/")
 	u, err := url.Parse(cfg.URL)
 	if err != nil {
 		var parse *url.Error
 		if errors.As(err, &parse) {
-			err = parse.Err // without the address, which can have a password
+			err = parse.Err // It does not contain the address, which can contain a password.
 		}
 		return nil, a, fmt.Errorf("%w: address of the store: %w", leaderelection.ErrInvalidOption, err)
 	}
@@ -47,33 +49,33 @@ func parse(cfg Config) (open opener, a address, err error) {
 	if cfg.Password != "" {
 		u.User = url.UserPassword(u.User.Username(), cfg.Password)
 	}
-	a = address{Config: &cfg, URL: u, query: u.Query()}
+	a = address{config: cfg, url: u, query: u.Query()}
 	if a.risks, err = a.takeRisks(); err != nil {
 		return nil, a, fmt.Errorf("accepted risks: %w", err)
 	}
 	return open, a, nil
 }
 
-// take returns a parameter that is not for the driver.
-func (a *address) take(name string) string {
+// takeParameter removes and returns a parameter that is not for the driver. The default is defaultName.
+func (a *address) takeParameter(name string) string {
 	value := a.query.Get(name)
 	a.query.Del(name)
 	if value == "" {
-		return defaultPlace
+		return defaultName
 	}
 	return value
 }
 
-// unsafe is the parameter that names risks.
-const unsafe = "unsafe"
+// unsafeParameter is the name of the parameter that lists risks.
+const unsafeParameter = "unsafe"
 
-// withoutRisks are the schemes of stores that refuse no deployment for a risk.
+// withoutRisks contains the schemes of stores that do not reject deployments because of a risk.
 var withoutRisks = []string{"memory", "zookeeper", "etcd", "etcds"}
 
-// takeRisks returns the accepted risks.
+// takeRisks removes the parameter unsafe, and returns all accepted risks.
 func (a *address) takeRisks() ([]changefeed.Risk, error) {
-	risks := slices.Clone(a.Unsafe)
-	for _, value := range a.query[unsafe] {
+	risks := slices.Clone(a.config.Unsafe)
+	for _, value := range a.query[unsafeParameter] {
 		for name := range strings.SplitSeq(value, ",") {
 			r, err := changefeed.ParseRisk(name)
 			if err != nil {
@@ -82,9 +84,9 @@ func (a *address) takeRisks() ([]changefeed.Risk, error) {
 			risks = append(risks, r)
 		}
 	}
-	a.query.Del(unsafe)
-	if len(risks) > 0 && slices.Contains(withoutRisks, a.Scheme) {
-		return nil, fmt.Errorf("%w: stores on %s have no risks to accept", leaderelection.ErrInvalidOption, a.Scheme)
+	a.query.Del(unsafeParameter)
+	if len(risks) > 0 && slices.Contains(withoutRisks, a.url.Scheme) {
+		return nil, fmt.Errorf("%w: stores on %s have no risks to accept", leaderelection.ErrInvalidOption, a.url.Scheme)
 	}
 	for _, r := range risks {
 		if _, err := changefeed.ParseRisk(string(r)); err != nil {
@@ -94,23 +96,44 @@ func (a *address) takeRisks() ([]changefeed.Risk, error) {
 	return risks, nil
 }
 
-// rest is the address without what was taken.
-func (a *address) rest() string {
-	u := *a.URL
+// driverURL returns the address without the parameters that were taken.
+func (a *address) driverURL() string {
+	u := *a.url
 	u.RawQuery = a.query.Encode()
 	return u.String()
 }
 
-// only refuses parameters that nobody would look at.
-func (a *address) only() error {
+// rejectParameters returns an error if there are parameters that were not taken, for drivers that have
+// no parameters.
+func (a *address) rejectParameters() error {
 	for name := range a.query {
 		return fmt.Errorf("%w: unknown parameter %q", leaderelection.ErrInvalidOption, name)
 	}
 	return nil
 }
 
-// credentials are those in the address.
+// serverURLs returns the servers of the address as URLs with the given scheme.
+func (a *address) serverURLs(scheme string) []string {
+	var all []string
+	for host := range strings.SplitSeq(a.url.Host, ",") {
+		all = append(all, scheme+"://"+host)
+	}
+	return all
+}
+
+// tlsConfig returns the TLS configuration for a server whose certificate is for host, or nil if there
+// the configuration has none.
+func (a *address) tlsConfig(host string) *tls.Config {
+	if a.config.TLS == nil {
+		return nil
+	}
+	c := a.config.TLS.Clone()
+	c.ServerName = cmp.Or(c.ServerName, host)
+	return c
+}
+
+// credentials returns the credentials in the address.
 func (a *address) credentials() (user, password string) {
-	password, _ = a.User.Password()
-	return a.User.Username(), password
+	password, _ = a.url.User.Password()
+	return a.url.User.Username(), password
 }

@@ -8,12 +8,12 @@ import (
 )
 
 func openMemory(_ context.Context, a address) (*Opened, error) {
-	if err := a.only(); err != nil {
+	if err := a.rejectParameters(); err != nil {
 		return nil, err
 	}
 	table := memory.NewTable()
 	return &Opened{
-		New:   func() (changefeed.Store, error) { return table.Store(a.Election), nil },
+		New:   func() (changefeed.Store, error) { return table.Store(a.config.Election), nil },
 		Close: func() {},
 	}, nil
 }

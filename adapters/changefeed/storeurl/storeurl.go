@@ -35,8 +35,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// defaultPlace names the table, bucket or collection where an address names none.
-const defaultPlace = "leaderelection"
+// defaultName is the name of the table, bucket or collection if the address contains none.
+const defaultName = "leaderelection"
 
 // Config describes the store to open.
 type Config struct {
@@ -64,11 +64,11 @@ type Opened struct {
 	Close func()
 }
 
-// opener opens what has a scheme.
+// opener opens addresses with a scheme.
 type opener func(ctx context.Context, a address) (*Opened, error)
 
-// openers are those of this build by scheme. Each file with a driver that a build tag excludes
-// adds its own with init.
+// openers contains the openers of this build by scheme. Each file with a driver that a build tag can
+// exclude adds its opener in init.
 var openers = map[string]opener{
 	"memory":    openMemory,
 	"zookeeper": openZooKeeper,
@@ -80,7 +80,7 @@ func Schemes() []string { return slices.Sorted(maps.Keys(openers)) }
 // Check validates an address as Open does before it connects. It does not check
 // parameters that only a driver knows. The error wraps [leaderelection.ErrInvalidOption].
 func Check(cfg Config) error {
-	_, _, err := parse(cfg)
+	_, _, err := parseAddress(cfg)
 	return err
 }
 
@@ -100,13 +100,13 @@ func Redacted(address string) string {
 // address is invalid, the error wraps [leaderelection.ErrInvalidOption]. Errors never
 // contain a password.
 func Open(ctx context.Context, cfg Config) (*Opened, error) {
-	open, a, err := parse(cfg)
+	open, a, err := parseAddress(cfg)
 	if err != nil {
 		return nil, err
 	}
 	o, err := open(ctx, a)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", a.Redacted(), err)
+		return nil, fmt.Errorf("open %s: %w", a.url.Redacted(), err)
 	}
 	return o, nil
 }
