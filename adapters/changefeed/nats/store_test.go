@@ -70,5 +70,4 @@ func TestNew_InvalidArguments(t *testing.T) {
 		_, err = New(conn, "bucket", "key", o)
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
 	}
-
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
 // TestMain checks for leaked goroutines, except two of the driver's mock: if its reader
@@ -204,15 +203,6 @@ func requireUnknownOutcome(t testing.TB, err error) {
 	for _, known := range []error{changefeed.ErrConflict, changefeed.ErrNoRecord, changefeed.ErrUnsuitable} {
 		require.NotErrorIs(t, err, known)
 	}
-}
-
-// newProxy starts a proxy of the server with the given address until the test ends.
-func newProxy(t testing.TB, addr string) *dbserver.Proxy {
-	t.Helper()
-	p, err := dbserver.NewProxy(addr)
-	require.NoError(t, err)
-	t.Cleanup(p.Close)
-	return p
 }
 
 // countTables returns the number of tables whose name contains a text.

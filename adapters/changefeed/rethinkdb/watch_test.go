@@ -34,22 +34,6 @@ func TestFeed_MissingTable(t *testing.T) {
 	awaitRecord(t, f, rec)
 }
 
-// TestFeed_LostConnection fails if a feed does not end immediately when its connection is lost, because
-// cursors do not resume, or if the next feed does not deliver the writes in between.
-func TestFeed_LostConnection(t *testing.T) {
-	addr := serverAddr(t)
-	operator := connect(t, addr, nil)
-	table := newTable(t, operator)
-	writer, rec := createRecord(t, operator, table)
-	p := newProxy(t, addr)
-	s := newStore(t, connect(t, p.Addr(), nil), table, rethinkdb.WithQuiet(time.Hour))
-	f := subscribe(t, s, rec)
-	p.Drop()
-	awaitFeedError(t, f)
-	rec = heartbeat(t, writer, rec)
-	subscribe(t, s, rec)
-}
-
 // TestFeed_TableDropped fails if a feed does not end when its table is dropped, or if the next feed does not
 // work after the table was created again.
 func TestFeed_TableDropped(t *testing.T) {
