@@ -40,7 +40,8 @@ func (c *Candidate) Events() <-chan leaderelection.Event { return c.candidacy.Ev
 // [ErrEndOfInput], or nil after Resign.
 func (c *Candidate) ElectLeader() error { return c.candidacy.Run(c.runCandidacy) }
 
-// runCandidacy executes commands until one of them, or ctx, ends the candidacy, and returns the reason.
+// runCandidacy executes commands until one of them, or ctx, ends the candidacy, and returns the
+// reason.
 func (c *Candidate) runCandidacy(ctx context.Context) error {
 	c.candidacy.Join(c.id)
 	c.candidacy.Publish(leaderelection.Status{})

@@ -19,7 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestCommands fails if a command does not have its effect, or if a line is not kept for the next candidate.
+// TestCommands fails if a command does not have its effect, or if a line is not kept for the next
+// candidate.
 func TestCommands(t *testing.T) {
 	in, input := io.Pipe()
 	var out strings.Builder

@@ -110,8 +110,8 @@ func (r *resignRequest) withdraw() error {
 }
 
 // updateNames replaces the names in the value of the election node by those that f returns, given
-// the names of all candidates. It writes even if f changes nothing: an earlier write whose reply was
-// lost expects an older revision of the node, and cannot take effect after this one.
+// the names of all candidates. It writes even if f changes nothing: an earlier write whose reply
+// was lost expects an older revision of the node, and cannot take effect after this one.
 func (r *resignRequest) updateNames(ctx context.Context, f func(names, present []string) ([]string, error)) error {
 	for {
 		s, err := readSnapshot(ctx, r.client, r.node, 0)

@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 )
 
-// TestAskToResign fails if the leader does not receive the request, the next candidate receives it as
-// well, or the request remains.
+// TestAskToResign fails if the leader does not receive the request, the next candidate receives it
+// as well, or the request remains.
 func TestAskToResign(t *testing.T) {
 	t.Parallel()
 	client := startServers(t, 1).Client()
@@ -34,8 +34,8 @@ func TestAskToResign(t *testing.T) {
 	require.Empty(t, nodeValue(t, client))
 }
 
-// TestAskToResign_BeforeCandidateListens fails if a candidate does not receive a request that was made
-// before it has called ResignRequested. The candidate is a follower.
+// TestAskToResign_BeforeCandidateListens fails if a candidate does not receive a request that was
+// made before it has called ResignRequested. The candidate is a follower.
 func TestAskToResign_BeforeCandidateListens(t *testing.T) {
 	t.Parallel()
 	client := startServers(t, 1).Client()
@@ -51,8 +51,8 @@ func TestAskToResign_BeforeCandidateListens(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, leader.Current().Role)
 }
 
-// TestAskToResign_AfterRejoin fails if a candidate that has rejoined does not receive a request to its
-// new ID.
+// TestAskToResign_AfterRejoin fails if a candidate that has rejoined does not receive a request to
+// its new ID.
 func TestAskToResign_AfterRejoin(t *testing.T) {
 	t.Parallel()
 	client := startServers(t, 1).Client()
@@ -149,8 +149,8 @@ func TestAskToResign_ReadOnlyUser(t *testing.T) {
 	require.NotContains(t, err.Error(), "withdrawn")
 }
 
-// TestAskToResign_DelayedWrite fails if a write of the request that arrives after the withdrawal has
-// an effect.
+// TestAskToResign_DelayedWrite fails if a write of the request that arrives after the withdrawal
+// has an effect.
 func TestAskToResign_DelayedWrite(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
@@ -203,8 +203,8 @@ func TestAskToResign_Concurrently(t *testing.T) {
 	require.Empty(t, nodeValue(t, client))
 }
 
-// TestAskToResign_Invalid fails if a request is written although the ID is invalid, the election does
-// not exist, or the election node has a value of another application.
+// TestAskToResign_Invalid fails if a request is written although the ID is invalid, the election
+// does not exist, or the election node has a value of another application.
 func TestAskToResign_Invalid(t *testing.T) {
 	t.Parallel()
 	client := startServers(t, 1).Client()

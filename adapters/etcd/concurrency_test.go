@@ -64,8 +64,8 @@ func TestElection_WithConcurrencyCandidates(t *testing.T) {
 	require.Greater(t, last.waitForLeadership().Token(), third.Rev())
 }
 
-// TestElection_WithEtcdctl fails if "etcdctl elect" does not wait for a candidate of this package, or
-// does not lead after it.
+// TestElection_WithEtcdctl fails if "etcdctl elect" does not wait for a candidate of this package,
+// or does not lead after it.
 func TestElection_WithEtcdctl(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)

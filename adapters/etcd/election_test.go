@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestNewElection_InvalidArguments fails if an invalid argument is accepted, or is reported only after a
-// request.
+// TestNewElection_InvalidArguments fails if an invalid argument is accepted, or is reported only
+// after a request.
 func TestNewElection_InvalidArguments(t *testing.T) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}})
 	require.NoError(t, err)
@@ -56,8 +56,8 @@ func TestElection_Permissions(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrPermission)
 }
 
-// TestEvents_HandOver fails if a follower does not report that it has joined, its keepalives, or the
-// hand-over and its duration.
+// TestEvents_HandOver fails if a follower does not report that it has joined, its keepalives, or
+// the hand-over and its duration.
 func TestEvents_HandOver(t *testing.T) {
 	srv := startServers(t, 1)
 	leader := startCandidate(t, srv.Client())
@@ -158,9 +158,9 @@ func TestElection_ClusterLosesLeader(t *testing.T) {
 	require.Greater(t, follower.waitForLeadership().Token(), l.Token())
 }
 
-// TestElection_ServerRestarts fails if a leader cannot confirm its lease after the server was killed
-// and started again, or if a follower's watch does not continue. The server grants every lease its whole
-// TTL again.
+// TestElection_ServerRestarts fails if a leader cannot confirm its lease after the server was
+// killed and started again, or if a follower's watch does not continue. The server grants every
+// lease its whole TTL again.
 func TestElection_ServerRestarts(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
@@ -180,8 +180,8 @@ func TestElection_ServerRestarts(t *testing.T) {
 	require.Greater(t, follower.waitForLeadership().Token(), l.Token())
 }
 
-// TestElection_ServerDown fails if the server is down and a new candidacy does not return an error, a
-// leader is not suspended, or Resign blocks.
+// TestElection_ServerDown fails if the server is down and a new candidacy does not return an
+// error, a leader is not suspended, or Resign blocks.
 func TestElection_ServerDown(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
@@ -202,8 +202,8 @@ func TestElection_ServerDown(t *testing.T) {
 	requireReturn(t, "Resign", func() { require.ErrorIs(t, follower.Resign(), leaderelection.ErrUnconfirmed) })
 }
 
-// TestElection_ClosedClient fails if a candidacy does not end when its client is closed. Its lease is
-// not revoked, but expires.
+// TestElection_ClosedClient fails if a candidacy does not end when its client is closed. Its lease
+// is not revoked, but expires.
 func TestElection_ClosedClient(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
@@ -221,8 +221,8 @@ func TestElection_ClosedClient(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 }
 
-// TestElection_ForeignKeys fails if candidates wait for keys that are not candidates, or if such keys
-// are deleted.
+// TestElection_ForeignKeys fails if candidates wait for keys that are not candidates, or if such
+// keys are deleted.
 func TestElection_ForeignKeys(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)

@@ -119,8 +119,8 @@ func TestLeader_KeyDeleted(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestLease_UnknownToServer fails if a candidate trusts a server that does not know its lease, which
-// a server that lags behind returns for a valid lease.
+// TestLease_UnknownToServer fails if a candidate trusts a server that does not know its lease,
+// which a server that lags behind returns for a valid lease.
 func TestLease_UnknownToServer(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)

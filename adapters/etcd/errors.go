@@ -36,8 +36,8 @@ func (e *textError) Error() string { return e.text }
 
 func (e *textError) Unwrap() error { return e.err }
 
-// isRejected reports whether the server has rejected a request, so that the request was not applied.
-// After any other error the request may have been applied, or may be applied later.
+// isRejected reports whether the server has rejected a request, so that the request was not
+// applied. After any other error the request may have been applied, or may be applied later.
 func isRejected(err error) bool {
 	switch errorCode(err) {
 	case codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.OutOfRange,

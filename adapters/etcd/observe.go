@@ -37,8 +37,8 @@ func CurrentLeader(client *clientv3.Client, node string, opts ...Option) (leader
 	return candidateInfo(s.candidates[0]), true, nil
 }
 
-// list reads an election, or only its first candidate if limit is 1. It returns errNoElection if the
-// election node does not exist.
+// list reads an election, or only its first candidate if limit is 1. It returns errNoElection if
+// the election node does not exist.
 func list(client *clientv3.Client, node string, opts []Option, limit int64) (*snapshot, error) {
 	o, err := newOptions(opts)
 	if err != nil {

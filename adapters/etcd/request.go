@@ -20,9 +20,9 @@ const (
 	requestLimit = 4 * time.Second
 )
 
-// retry calls f, each time for at most limit, until it succeeds, ctx is done, its error is permanent,
-// or the client is closed. Requests require that their server has a leader, so a server that is cut
-// off from the others returns an error immediately.
+// retry calls f, each time for at most limit, until it succeeds, ctx is done, its error is
+// permanent, or the client is closed. Requests require that their server has a leader, so a server
+// that is cut off from the others returns an error immediately.
 //
 // This loop is not that of internal/zk/request, which sends requests to ZooKeeper, because other
 // errors are permanent here. It does not rely on the retries of etcd's client either. The client
@@ -63,8 +63,8 @@ func (o *options) retry(client *clientv3.Client, f func(ctx context.Context) err
 
 // sendKeepalive sends one keepalive. ttl is 0 if the server does not know the lease.
 //
-// The client's KeepAliveOnce is not suitable: it retries a request that fails without a pause, until
-// its context is done.
+// The client's KeepAliveOnce is not suitable: it retries a request that fails without a pause,
+// until its context is done.
 func sendKeepalive(ctx context.Context, client *clientv3.Client, lease clientv3.LeaseID) (ttl time.Duration, term uint64, err error) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel() // ends the stream

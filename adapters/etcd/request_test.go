@@ -21,8 +21,8 @@ func newUnreachableClient(t *testing.T) *clientv3.Client {
 	return client
 }
 
-// TestRetry_ClosedClient fails if a pending request continues after the client was closed, until its
-// time limit, or if another request is sent.
+// TestRetry_ClosedClient fails if a pending request continues after the client was closed, until
+// its time limit, or if another request is sent.
 func TestRetry_ClosedClient(t *testing.T) {
 	client := newUnreachableClient(t)
 	attempts, ended := make(chan context.Context, 1), make(chan error, 1)

@@ -43,8 +43,8 @@ func (e *Election) revokeLease(id clientv3.LeaseID) {
 func (r *revocation) confirmed() bool { return isClosed(r.done) && r.err == nil }
 
 // waitForRevocations waits for all revocations after an entry was lost for the given reason. It
-// waits for limit.Confirm at most, and less if the election was ended, because EndElection waits for
-// etcd as well.
+// waits for limit.Confirm at most, and less if the election was ended, because EndElection waits
+// for etcd as well.
 func (e *Election) waitForRevocations(reason error) {
 	d := limit.Confirm
 	if errors.Is(reason, leaderelection.ErrElectionOver) {

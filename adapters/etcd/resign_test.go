@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestResign_ContextDone fails if the lease is revoked with the caller's context, which is done: then
-// the key remains (etcd#22123, etcd#21128).
+// TestResign_ContextDone fails if the lease is revoked with the caller's context, which is done:
+// then the key remains (etcd#22123, etcd#21128).
 func TestResign_ContextDone(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
@@ -31,8 +31,8 @@ func TestResign_ContextDone(t *testing.T) {
 	require.Empty(t, leases.Leases)
 }
 
-// TestResign_Unreachable fails if Resign or EndElection blocks while etcd cannot be reached, does not
-// report that it is unconfirmed, or is not applied afterwards.
+// TestResign_Unreachable fails if Resign or EndElection blocks while etcd cannot be reached, does
+// not report that it is unconfirmed, or is not applied afterwards.
 func TestResign_Unreachable(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)

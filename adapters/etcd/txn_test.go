@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 )
 
-// TestGuard_FormerLeader fails if a transaction of a former leader is applied, or if the lease ID is
-// used as the token (etcd#22082).
+// TestGuard_FormerLeader fails if a transaction of a former leader is applied, or if the lease ID
+// is used as the token (etcd#22082).
 func TestGuard_FormerLeader(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)

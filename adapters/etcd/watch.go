@@ -9,9 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
-// watch waits for the first change of a key, or of the keys below it. It reports the revision of the
-// change, or 0 if the watch has failed, for example because the server has no leader or the history
-// was compacted. Its owner then reads the election and starts another watch.
+// watch waits for the first change of a key, or of the keys below it. It reports the revision of
+// the change, or 0 if the watch has failed, for example because the server has no leader or the
+// history was compacted. Its owner then reads the election and starts another watch.
 type watch struct {
 	key    string
 	cancel context.CancelFunc
@@ -63,8 +63,8 @@ func (w *watch) close() {
 	}
 }
 
-// rereadInterval is the interval at which state is read although no watch has fired, because a watch
-// may have stopped without an error.
+// rereadInterval is the interval at which state is read although no watch has fired, because a
+// watch may have stopped without an error.
 const rereadInterval = 10 * time.Second
 
 // waitForChange blocks until the state should be read again: one of two watches has fired, or

@@ -12,9 +12,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// fakeServer is the primary, and the only member, of a replica set. It implements the wire protocol and
-// the commands that the store sends, and so tests the store and the driver, but not MongoDB. Data and
-// oplog survive a restart.
+// fakeServer is the primary, and the only member, of a replica set. It implements the wire
+// protocol and the commands that the store sends, and so tests the store and the driver, but not
+// MongoDB. Data and oplog survive a restart.
 type fakeServer struct {
 	t    testing.TB
 	addr string
@@ -32,8 +32,8 @@ type fakeServer struct {
 	intercept interceptor // intercept may be nil.
 }
 
-// interceptor returns the reply to a command, given that of the server. If it returns nil, the server
-// closes the connection.
+// interceptor returns the reply to a command, given that of the server. If it returns nil, the
+// server closes the connection.
 type interceptor func(name string, command, reply bson.D) bson.D
 
 // fakeCursor is the cursor of a change stream.

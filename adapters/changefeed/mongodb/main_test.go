@@ -24,8 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is the maximum duration of an action on a busy machine.
 const patience = 20 * time.Second
 
-// serverURI returns the URI of a MongoDB server, for which Debian has no package. It skips the test if
-// the environment contains none.
+// serverURI returns the URI of a MongoDB server, for which Debian has no package. It skips the
+// test if the environment contains none.
 func serverURI(t testing.TB) string {
 	uri := os.Getenv("MONGODB_URI")
 	if uri == "" {

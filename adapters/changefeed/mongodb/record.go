@@ -32,8 +32,8 @@ type record struct {
 	Time    time.Time `bson:"time,omitempty"` // Time is set by the server.
 }
 
-// updateTo returns an update that sets all fields of the record, and its time by the server's clock.
-// Its operators exist in all supported releases.
+// updateTo returns an update that sets all fields of the record, and its time by the server's
+// clock. Its operators exist in all supported releases.
 func updateTo(r changefeed.Record) bson.D {
 	return bson.D{
 		{Key: "$set", Value: record{

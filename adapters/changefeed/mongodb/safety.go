@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// checkSafety returns an error if the server can lose acknowledged writes and the user has not accepted
-// the risk. If the client cannot read a setting, the server's default is assumed, which is safe. A
-// mongos has none of these settings.
+// checkSafety returns an error if the server can lose acknowledged writes and the user has not
+// accepted the risk. If the client cannot read a setting, the server's default is assumed, which
+// is safe. A mongos has none of these settings.
 func (s *Store) checkSafety(ctx context.Context) error {
 	var found []changefeed.UnsafeSetting
 	status, err := s.runAdminCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}, {Key: "metrics", Value: 0}, {Key: "wiredTiger", Value: 0}})
@@ -37,9 +37,9 @@ func (s *Store) checkSafety(ctx context.Context) error {
 	return s.accepted.Check("mongodb's collection "+s.collectionName(), found)
 }
 
-// unavailableCommand contains the codes of a server that rejects a command for this user or for all
-// users: Unauthorized, CommandNotFound, CommandNotSupported, NotImplemented, and the codes that Atlas
-// and Amazon DocumentDB use instead.
+// unavailableCommand contains the codes of a server that rejects a command for this user or for
+// all users: Unauthorized, CommandNotFound, CommandNotSupported, NotImplemented, and the codes
+// that Atlas and Amazon DocumentDB use instead.
 var unavailableCommand = []int{unauthorized, 59, 115, 238, 8000, 303}
 
 // runAdminCommand returns the primary's reply to a command. It is empty if the command is not

@@ -36,7 +36,8 @@ func replyCase(replies map[string]bson.D) safetytable.Case {
 	}}
 }
 
-// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a deployment.
+// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a
+// deployment.
 func TestSafetyTable(t *testing.T) {
 	safetytable.Check(t, "MongoDB", map[string]safetytable.Case{
 		"a replica set, of one member too": replyCase(settingsReplies("wiredTiger", true)),
@@ -59,8 +60,9 @@ func TestSafetyTable(t *testing.T) {
 	})
 }
 
-// TestStart_HiddenSettings fails if Start rejects a server because the user may not call a command, or
-// the server does not support it, or if a command that fails for another reason is reported as permanent.
+// TestStart_HiddenSettings fails if Start rejects a server because the user may not call a
+// command, or the server does not support it, or if a command that fails for another reason is
+// reported as permanent.
 func TestStart_HiddenSettings(t *testing.T) {
 	for _, command := range []string{"serverStatus", "replSetGetConfig"} {
 		for _, code := range []int{13, 59, 115, 238, 303, 8000} {

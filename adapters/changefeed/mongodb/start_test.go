@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
-// TestStart_StandaloneServer fails if Start accepts a standalone server, which does not support change
-// streams.
+// TestStart_StandaloneServer fails if Start accepts a standalone server, which does not support
+// change streams.
 func TestStart_StandaloneServer(t *testing.T) {
 	server := newFakeServer(t)
 	s := newStore(t, connect(t, server.uri(), nil), "c")
@@ -21,8 +21,8 @@ func TestStart_StandaloneServer(t *testing.T) {
 	require.ErrorContains(t, err, "replica set")
 }
 
-// TestStart_Errors fails if Start does not report a permanent failure as such with advice, or reports a
-// transient failure as permanent.
+// TestStart_Errors fails if Start does not report a permanent failure as such with advice, or
+// reports a transient failure as permanent.
 func TestStart_Errors(t *testing.T) {
 	for name, c := range map[string]struct {
 		command string
@@ -61,8 +61,8 @@ func TestStart_Errors(t *testing.T) {
 	})
 }
 
-// TestStart_UnsuitableCollection fails if Start accepts a capped collection, which would lose the record,
-// or a view.
+// TestStart_UnsuitableCollection fails if Start accepts a capped collection, which would lose the
+// record, or a view.
 func TestStart_UnsuitableCollection(t *testing.T) {
 	for kind, spec := range map[string]bson.D{
 		"capped": {{Key: "name", Value: "c"}, {Key: "type", Value: "collection"}, {Key: "options", Value: bson.D{{Key: "capped", Value: true}}}},

@@ -56,8 +56,8 @@ func TestNew_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestStore_KeepsClient fails if the store disconnects the client, or if it does not report that the
-// caller has disconnected it.
+// TestStore_KeepsClient fails if the store disconnects the client, or if it does not report that
+// the caller has disconnected it.
 func TestStore_KeepsClient(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	require.NoError(t, s.Close())

@@ -19,8 +19,8 @@ var (
 	errStreamEnded = errors.New("the server has ended the change stream")
 )
 
-// collectionEvents are the events after which a stream of the collection ends. A filter by _id alone
-// would exclude them.
+// collectionEvents are the events after which a stream of the collection ends. A filter by _id
+// alone would exclude them.
 var collectionEvents = bson.A{"drop", "rename", "dropDatabase", "invalidate"}
 
 // recordPipeline selects the events of the record and of the collection.
@@ -57,8 +57,8 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 	})
 }
 
-// followStream opens a change stream of coll. It calls opened, and then changed for each event, until
-// ctx is done or there is an error.
+// followStream opens a change stream of coll. It calls opened, and then changed for each event,
+// until ctx is done or there is an error.
 func (s *Store) followStream(ctx context.Context, coll *mongo.Collection, pipeline mongo.Pipeline, opts options.Lister[options.ChangeStreamOptions], opened func(), changed func(event bson.Raw) error) error {
 	name := coll.Database().Name() + "." + coll.Name()
 	stream, err := coll.Watch(ctx, pipeline, opts)

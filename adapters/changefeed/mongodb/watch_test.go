@@ -26,8 +26,8 @@ func TestFeed_WithoutReads(t *testing.T) {
 	require.Equal(t, 20, server.count("findAndModify"))
 }
 
-// TestFeed_OldEvents fails if a feed delivers an event that is older than the record that it has read.
-// The stream is opened first, and the record is deleted and created again before it is read.
+// TestFeed_OldEvents fails if a feed delivers an event that is older than the record that it has
+// read. The stream is opened first, and the record is deleted and created again before it is read.
 func TestFeed_OldEvents(t *testing.T) {
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
 	operator := newStore(t, connect(t, server.uri(), nil), "c")
@@ -61,8 +61,8 @@ func TestFeed_OldEvents(t *testing.T) {
 	}
 }
 
-// TestFeed_CollectionDropped fails if a feed does not end when its collection is dropped, with an event
-// or without one.
+// TestFeed_CollectionDropped fails if a feed does not end when its collection is dropped, with an
+// event or without one.
 func TestFeed_CollectionDropped(t *testing.T) {
 	for _, withEvent := range []bool{true, false} {
 		server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
@@ -89,8 +89,8 @@ func TestFeed_CollectionDropped(t *testing.T) {
 	}
 }
 
-// TestFeed_HistoryLost fails if a feed does not end when its stream cannot be resumed, or if the next
-// feed does not work.
+// TestFeed_HistoryLost fails if a feed does not end when its stream cannot be resumed, or if the
+// next feed does not work.
 func TestFeed_HistoryLost(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	f := subscribe(t, s, r)
@@ -122,8 +122,8 @@ func TestFeed_ClientTimeout(t *testing.T) {
 	awaitRecord(t, f, r)
 }
 
-// TestFeed_ServerDown fails if a feed does not detect an outage that the driver hides: it tries to resume
-// the stream for 30 seconds by default, without reporting an error.
+// TestFeed_ServerDown fails if a feed does not detect an outage that the driver hides: it tries to
+// resume the stream for 30 seconds by default, without reporting an error.
 func TestFeed_ServerDown(t *testing.T) {
 	server, s, r := createRecord(t, func(o *options.ClientOptions) { o.SetServerSelectionTimeout(time.Minute) },
 		mongodb.WithQuiet(2*time.Second))
@@ -135,8 +135,8 @@ func TestFeed_ServerDown(t *testing.T) {
 }
 
 // TestFeed_LateStream fails if a feed does not deliver writes that its stream does not report, or
-// reports late as in a sharded cluster with an idle shard. The feed reads the record, and replaces the
-// stream.
+// reports late as in a sharded cluster with an idle shard. The feed reads the record, and replaces
+// the stream.
 func TestFeed_LateStream(t *testing.T) {
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(2*time.Second))
 	f := subscribe(t, s, r)
@@ -165,8 +165,8 @@ func TestFeed_LateStream(t *testing.T) {
 	}
 }
 
-// TestChanges_OtherCollection fails if Changes does not deliver the changes of the given collection, or
-// delivers others.
+// TestChanges_OtherCollection fails if Changes does not deliver the changes of the given
+// collection, or delivers others.
 func TestChanges_OtherCollection(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	changes, err := s.Changes(testContext(t), "another")

@@ -18,9 +18,9 @@ import (
 // errNoBucket is returned if the bucket does not exist.
 var errNoBucket = errors.New("bucket does not exist")
 
-// creationTime returns when the bucket was created. It identifies the bucket, because another bucket
-// with the same name may have been deleted. The error wraps [changefeed.ErrUnsuitable] if the bucket
-// must not be used.
+// creationTime returns when the bucket was created. It identifies the bucket, because another
+// bucket with the same name may have been deleted. The error wraps [changefeed.ErrUnsuitable] if
+// the bucket must not be used.
 func (s *Store) creationTime(ctx context.Context) (int64, error) {
 	stream, err := s.js.Stream(ctx, "KV_"+s.bucket)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -57,8 +57,8 @@ func (s *Store) checkReplicas(n int) error {
 		s.bucket, changefeed.ErrUnsuitable, s.release())
 }
 
-// atLeast reports whether a release has the given number or a greater one. It returns false if release
-// is not a number.
+// atLeast reports whether a release has the given number or a greater one. It returns false if
+// release is not a number.
 func atLeast(release string, major, minor, patch int) bool {
 	var a, b, c int
 	if n, _ := fmt.Sscanf(strings.TrimPrefix(release, "v"), "%d.%d.%d", &a, &b, &c); n < 3 {
@@ -112,14 +112,15 @@ func (s *Store) openBucket(ctx context.Context) (jetstream.KeyValue, error) {
 }
 
 // If several clients create one bucket at the same time, a server can return the error that its
-// subjects overlap with those of another stream (observed with 2.9.10). Afterwards the bucket exists,
-// unless another stream has the subjects.
+// subjects overlap with those of another stream (observed with 2.9.10). Afterwards the bucket
+// exists, unless another stream has the subjects.
 const (
 	maxOverlaps  = 10
 	overlapPause = 50 * time.Millisecond
 )
 
-// isSubjectsOverlap reports whether a stream was not created because another stream has its subjects.
+// isSubjectsOverlap reports whether a stream was not created because another stream has its
+// subjects.
 func isSubjectsOverlap(err error) bool {
 	const subjectsOverlap = 10065
 	var api *jetstream.APIError

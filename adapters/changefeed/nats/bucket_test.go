@@ -44,8 +44,8 @@ func TestCheckReplicas(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestStore_ReplicatedBucket fails if a store accepts servers that can acknowledge two writes to one
-// revision, or newer servers if the risk was not accepted.
+// TestStore_ReplicatedBucket fails if a store accepts servers that can acknowledge two writes to
+// one revision, or newer servers if the risk was not accepted.
 func TestStore_ReplicatedBucket(t *testing.T) {
 	t.Parallel()
 	all := startCluster(t)
@@ -73,8 +73,9 @@ func TestStore_ReplicatedBucket(t *testing.T) {
 	heartbeat(t, newStore(t, connect(t, all[1].Addr()), "single"), r)
 }
 
-// testReplicatedBucket tests an accepted bucket with several replicas: conflicts have a different error
-// code, any replica answers reads, and the bucket remains available without one of its servers.
+// testReplicatedBucket tests an accepted bucket with several replicas: conflicts have a different
+// error code, any replica answers reads, and the bucket remains available without one of its
+// servers.
 func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 	backend := func(t testing.TB) *storetest.Backend {
 		bucket, operator, n := newBucket(), connect(t, all[0].Addr()), 0
@@ -136,7 +137,8 @@ func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 	})
 }
 
-// TestAtLeast fails if a release is compared incorrectly, or a text that is not a number is accepted.
+// TestAtLeast fails if a release is compared incorrectly, or a text that is not a number is
+// accepted.
 func TestAtLeast(t *testing.T) {
 	for release, want := range map[string]bool{
 		"2.9.20": false, "2.9.21": true, "2.10.0": true, "3.0.0": true, "1.99.99": false, "v2.9.22": true,
@@ -146,8 +148,8 @@ func TestAtLeast(t *testing.T) {
 	}
 }
 
-// TestCreate_Concurrently fails if Create returns an error because stores on other connections create
-// the bucket at the same time.
+// TestCreate_Concurrently fails if Create returns an error because stores on other connections
+// create the bucket at the same time.
 func TestCreate_Concurrently(t *testing.T) {
 	server := shared.Get(t)
 	const creators, rounds = 8, 10
@@ -171,8 +173,8 @@ func TestCreate_Concurrently(t *testing.T) {
 	}
 }
 
-// TestCreate_SubjectsOfOtherStream fails if Create waits indefinitely because another stream has the
-// subjects of the bucket.
+// TestCreate_SubjectsOfOtherStream fails if Create waits indefinitely because another stream has
+// the subjects of the bucket.
 func TestCreate_SubjectsOfOtherStream(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	bucket := newBucket()

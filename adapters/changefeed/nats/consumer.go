@@ -19,8 +19,8 @@ var (
 	errBucketReplaced = errors.New("the bucket was deleted or created")
 )
 
-// quietTime is the quiet time of feeds. A consumer receives nothing if its server has dropped it, or if
-// its bucket was deleted.
+// quietTime is the quiet time of feeds. A consumer receives nothing if its server has dropped it,
+// or if its bucket was deleted.
 const quietTime = 3 * time.Second
 
 // consumer is a consumer of the bucket that was created at a time.
@@ -29,9 +29,9 @@ type consumer struct {
 	stop    func() // stop ends the consumer because the bucket was replaced.
 }
 
-// stopOtherConsumers ends the consumers of earlier buckets of the same name. created is the creation
-// time of the current bucket, or 0 if it does not exist. Otherwise they would notice this only after
-// a quiet time.
+// stopOtherConsumers ends the consumers of earlier buckets of the same name. created is the
+// creation time of the current bucket, or 0 if it does not exist. Otherwise they would notice this
+// only after a quiet time.
 func (s *Store) stopOtherConsumers(created int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,9 +42,9 @@ func (s *Store) stopOtherConsumers(created int64) {
 	}
 }
 
-// consume creates a consumer of later changes of the keys that keys returns for the creation time of
-// the bucket. It calls opened when the consumer exists, and changed for each change, until ctx is done
-// or there is an error. For each value of tick it checks that the bucket was not replaced.
+// consume creates a consumer of later changes of the keys that keys returns for the creation time
+// of the bucket. It calls opened when the consumer exists, and changed for each change, until ctx
+// is done or there is an error. For each value of tick it checks that the bucket was not replaced.
 func (s *Store) consume(ctx context.Context, keys func(created int64) string, opened func(), changed func(created int64, e jetstream.KeyValueEntry) error, tick <-chan time.Time) error {
 	statuses := s.conn.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	defer s.conn.RemoveStatusListener(statuses)

@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestFeed_ServerKilled fails if a feed does not end immediately when its server is killed, or if Close
-// takes longer than two seconds. The watcher of the client library reports no error, and blocks for
-// five seconds when it is stopped.
+// TestFeed_ServerKilled fails if a feed does not end immediately when its server is killed, or if
+// Close takes longer than two seconds. The watcher of the client library reports no error, and
+// blocks for five seconds when it is stopped.
 func TestFeed_ServerKilled(t *testing.T) {
 	server := startServer(t)
 	s, r := createRecord(t, connect(t, server.Addr()), newBucket())
@@ -46,8 +46,8 @@ func TestFeed_ServerKilled(t *testing.T) {
 	require.NoError(t, server.Start()) // The library's goroutines would otherwise wait for five seconds.
 }
 
-// TestStore_UnresponsiveServer fails if a feed does not end, or a call or Close waits, when the server
-// does not respond.
+// TestStore_UnresponsiveServer fails if a feed does not end, or a call or Close waits, when the
+// server does not respond.
 func TestStore_UnresponsiveServer(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 const (
 	// patience is the maximum duration of an action on a busy machine.
 	patience = 30 * time.Second
-	// closeLimit limits Close, which must return within two seconds, on a busy machine. It is shorter
-	// than the five seconds for which the client library can block.
+	// closeLimit limits Close, which must return within two seconds, on a busy machine. It is
+	// shorter than the five seconds for which the client library can block.
 	closeLimit = 4 * time.Second
 )
 
@@ -45,8 +45,8 @@ func startServer(t testing.TB, args ...string) *dbserver.Server {
 	return server
 }
 
-// startCluster starts three servers until the test ends. They have a replicated bucket with the name
-// "first".
+// startCluster starts three servers until the test ends. They have a replicated bucket with the
+// name "first".
 func startCluster(t *testing.T) []*dbserver.Server {
 	t.Helper()
 	all, err := dbserver.NATSCluster(3)

@@ -8,8 +8,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// TestHeartbeat_BucketCreatedAgain fails if a delayed heartbeat replaces the record of a bucket that was
-// deleted and created again: the revisions of the new bucket restart.
+// TestHeartbeat_BucketCreatedAgain fails if a delayed heartbeat replaces the record of a bucket
+// that was deleted and created again: the revisions of the new bucket restart.
 func TestHeartbeat_BucketCreatedAgain(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	bucket := newBucket()
@@ -38,8 +38,8 @@ func TestHeartbeat_BucketCreatedAgain(t *testing.T) {
 	require.Equal(t, now, still)
 }
 
-// TestCreate_DeletedKey fails if a record that was deleted, of which a marker remains, is not reported
-// as missing, or cannot be created again.
+// TestCreate_DeletedKey fails if a record that was deleted, of which a marker remains, is not
+// reported as missing, or cannot be created again.
 func TestCreate_DeletedKey(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	bucket := newBucket()

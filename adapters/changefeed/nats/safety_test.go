@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a deployment.
+// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a
+// deployment.
 func TestSafetyTable(t *testing.T) {
 	t.Parallel()
 	server := shared.Get(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// TestStart_Unsuitable fails if Start or Create accepts a bucket or a connection with which the store
-// cannot work, or changes it.
+// TestStart_Unsuitable fails if Start or Create accepts a bucket or a connection with which the
+// store cannot work, or changes it.
 func TestStart_Unsuitable(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	js, err := jetstream.New(conn)

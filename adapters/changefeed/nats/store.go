@@ -29,9 +29,9 @@ type Store struct {
 	release                           func() string // release returns the release of the server.
 	feeds                             *changefeed.Feeds
 
-	// permitted reports whether the record was read, or Start has found that it can be written. Later
-	// errors about permissions can concern requests of the program on the same connection, and must
-	// not end candidacies.
+	// permitted reports whether the record was read, or Start has found that it can be written.
+	// Later errors about permissions can concern requests of the program on the same connection,
+	// and must not end candidacies.
 	permitted atomic.Bool
 
 	mu        sync.Mutex

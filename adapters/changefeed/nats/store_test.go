@@ -37,8 +37,8 @@ func TestPartitions(t *testing.T) {
 	}, nil)
 }
 
-// TestNew_InvalidArguments fails if New accepts an argument that cannot be used, or a connection that
-// may close itself.
+// TestNew_InvalidArguments fails if New accepts an argument that cannot be used, or a connection
+// that may close itself.
 func TestNew_InvalidArguments(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	_, err := New(nil, "a", "b")

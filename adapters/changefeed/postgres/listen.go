@@ -49,9 +49,9 @@ func listen(ctx context.Context, conn *pgx.Conn, channel string) error {
 	return err
 }
 
-// receiveNotifications calls handle for each notification until ctx is done or the connection fails.
-// If there is none within the quiet time, it calls check, which must send a request over the
-// connection.
+// receiveNotifications calls handle for each notification until ctx is done or the connection
+// fails. If there is none within the quiet time, it calls check, which must send a request over
+// the connection.
 func (s *Store) receiveNotifications(ctx context.Context, conn *pgx.Conn, check func(ctx context.Context) error, handle func(n *pgconn.Notification)) error {
 	for {
 		limited, cancel := context.WithTimeout(ctx, s.quiet)

@@ -86,7 +86,8 @@ func newProxy(t testing.TB, target string) *dbserver.Proxy {
 	return p
 }
 
-// startServer starts a server until the test ends. It skips the test if PostgreSQL is not installed.
+// startServer starts a server until the test ends. It skips the test if PostgreSQL is not
+// installed.
 func startServer(t testing.TB, settings ...string) *dbserver.Server {
 	t.Helper()
 	shared.Get(t)

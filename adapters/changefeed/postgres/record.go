@@ -23,14 +23,14 @@ const (
 	// standbys, even if the session's setting does not. It keeps the stricter remote_apply.
 	durableCTE = `durable AS (SELECT CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
 		THEN set_config('synchronous_commit', 'on', true) END AS done)`
-	// notifiedCTE sends the record in a notification. If the record is too long, the notification is
-	// empty, and followers read the record. The channel contains the number of the table, because
-	// tables in different schemas can have the same name.
+	// notifiedCTE sends the record in a notification. If the record is too long, the notification
+	// is empty, and followers read the record. The channel contains the number of the table,
+	// because tables in different schemas can have the same name.
 	notifiedCTE = `message AS (SELECT (extract(epoch FROM written) * 1000000)::bigint::text || ' ' || $13::text AS body FROM written),
 		notified AS (SELECT pg_notify('changefeed_' || to_regclass($14::text)::oid::text || '_' || $15::text,
 			CASE WHEN octet_length(body) < 8000 THEN body ELSE '' END) FROM message)`
-	// outcomeQuery returns the time of the write, or NULL, and whether the record exists. It refers to
-	// all parts, so that the server executes them.
+	// outcomeQuery returns the time of the write, or NULL, and whether the record exists. It
+	// refers to all parts, so that the server executes them.
 	outcomeQuery = `SELECT (SELECT written FROM written), EXISTS (SELECT FROM %s WHERE election = $1::text),
 		(SELECT count(*) FROM notified), (SELECT count(done) FROM durable)`
 )
@@ -77,8 +77,8 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 			return fmt.Errorf("%w: table %s does not exist, and the store is configured not to create it", changefeed.ErrNoRecord, s.table)
 		}
 		_, err = s.pool.Exec(both, s.sql.createTable)
-		// Despite IF NOT EXISTS, concurrent statements fail: when the first commits, the others find
-		// its name in the catalog.
+		// Despite IF NOT EXISTS, concurrent statements fail: when the first commits, the others
+		// find its name in the catalog.
 		if c := errorCode(err); err != nil && c != duplicateTable && c != duplicateObject && c != uniqueViolation &&
 			c != serializationFailure && c != deadlockDetected {
 			break
@@ -120,8 +120,8 @@ func (s *Store) writeRecord(ctx context.Context, sql string, prev, next changefe
 	next.Version = rand.Text()
 	var at *time.Time
 	var notified, durable int
-	// With stricter isolation levels than the default, the server may abort a statement. Nothing was
-	// written then, and the next attempt shows whether the record was changed.
+	// With stricter isolation levels than the default, the server may abort a statement. Nothing
+	// was written then, and the next attempt shows whether the record was changed.
 	for range maxAttempts {
 		err = s.pool.QueryRow(ctx, sql,
 			s.key, prev.Version, next.Epoch, next.Leader, next.Session, next.Nominee, int64(next.Term), int64(next.Seq),

@@ -42,8 +42,8 @@ func TestCreate_Concurrently(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_AsynchronousCommit fails if an acknowledged heartbeat is lost in a crash because the
-// session's setting does not wait for the disk.
+// TestHeartbeat_AsynchronousCommit fails if an acknowledged heartbeat is lost in a crash because
+// the session's setting does not wait for the disk.
 func TestHeartbeat_AsynchronousCommit(t *testing.T) {
 	server := shared.Get(t)
 	for _, value := range []string{"off", "local", "remote_apply"} {
@@ -63,9 +63,9 @@ func TestHeartbeat_AsynchronousCommit(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_SynchronousCommit fails if the commit of a heartbeat does not wait for the disks of the
-// server and of its synchronous standbys, for any setting of the session. A deferred trigger reads the
-// setting at the commit.
+// TestHeartbeat_SynchronousCommit fails if the commit of a heartbeat does not wait for the disks
+// of the server and of its synchronous standbys, for any setting of the session. A deferred
+// trigger reads the setting at the commit.
 func TestHeartbeat_SynchronousCommit(t *testing.T) {
 	server := shared.Get(t)
 	for value, want := range map[string]string{
@@ -87,8 +87,8 @@ func TestHeartbeat_SynchronousCommit(t *testing.T) {
 }
 
 // TestHeartbeat_SerializationFailure fails if a heartbeat that the server aborts because of a
-// concurrent transaction returns an error other than ErrConflict, or a conflict although the record has
-// not changed. TestStore_PoolOptions tests other isolation levels.
+// concurrent transaction returns an error other than ErrConflict, or a conflict although the
+// record has not changed. TestStore_PoolOptions tests other isolation levels.
 func TestHeartbeat_SerializationFailure(t *testing.T) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)

@@ -35,10 +35,10 @@ func (s *Store) checkSafety(ctx context.Context, version int) error {
 }
 
 // standbysSQL selects the settings, the number of standbys, the number of connected standbys that
-// the setting does not name, and the names of the connected standbys. A standby that the setting names
-// and that still catches up is "potential", and commits wait for it. Users without the role
-// pg_read_all_stats see the number of standbys, but not their names and states. Logical subscribers
-// and running backups do not count.
+// the setting does not name, and the names of the connected standbys. A standby that the setting
+// names and that still catches up is "potential", and commits wait for it. Users without the role
+// pg_read_all_stats see the number of standbys, but not their names and states. Logical
+// subscribers and running backups do not count.
 func standbysSQL(version int) string {
 	backups := ""
 	if version >= 13_00_00 {

@@ -18,7 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a deployment.
+// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a
+// deployment.
 func TestSafetyTable(t *testing.T) {
 	servers := sync.OnceValue(func() *replication { return startReplication(t) })
 	start := func(t *testing.T, pool *pgxpool.Pool, accepted ...changefeed.Risk) error {
@@ -77,8 +78,9 @@ func TestSafetyTable(t *testing.T) {
 	})
 }
 
-// TestStart_HiddenStandbys fails if Start does not count standbys whose states the user may not see, or
-// standbys that are not connected and have a slot, or if it counts logical slots and backups.
+// TestStart_HiddenStandbys fails if Start does not count standbys whose states the user may not
+// see, or standbys that are not connected and have a slot, or if it counts logical slots and
+// backups.
 func TestStart_HiddenStandbys(t *testing.T) {
 	server := startServer(t, "fsync=on", "wal_level=logical")
 	pool, table := newPool(t, server.Addr(), nil), newTable()
@@ -115,9 +117,9 @@ func TestStart_HiddenStandbys(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
 }
 
-// TestHeartbeat_PromotedStandby shows that a standby can be promoted that lacks a heartbeat which was
-// acknowledged by a quorum commit. It fails if a commit that should wait for all standbys is acknowledged
-// while one of them is down.
+// TestHeartbeat_PromotedStandby shows that a standby can be promoted that lacks a heartbeat which
+// was acknowledged by a quorum commit. It fails if a commit that should wait for all standbys is
+// acknowledged while one of them is down.
 func TestHeartbeat_PromotedStandby(t *testing.T) {
 	r := startReplication(t)
 	table := newTable()

@@ -8,9 +8,9 @@ import (
 )
 
 // unsafeStandbys returns how to change synchronous_standby_names, and why, if a standby can lack
-// acknowledged writes. It returns "" if there is no standby, or if each commit waits for all standbys.
-// Synchronous standbys are not sufficient: with ANY, and with FIRST and more names than required, a
-// commit waits for some of them, and any of them can be promoted.
+// acknowledged writes. It returns "" if there is no standby, or if each commit waits for all
+// standbys. Synchronous standbys are not sufficient: with ANY, and with FIRST and more names than
+// required, a commit waits for some of them, and any of them can be promoted.
 func unsafeStandbys(setting string, standbys, behind int) string {
 	const all = "name each standby there, once, and wait for all of them, as in FIRST 2 (a, b)"
 	if strings.TrimSpace(setting) == "" {

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestParseStandbyNames fails if a valid setting is parsed incorrectly, or an invalid one is accepted.
+// TestParseStandbyNames fails if a valid setting is parsed incorrectly, or an invalid one is
+// accepted.
 func TestParseStandbyNames(t *testing.T) {
 	for setting, want := range map[string]struct {
 		wait  int
@@ -34,7 +35,8 @@ func TestParseStandbyNames(t *testing.T) {
 	}
 }
 
-// TestUnsafeStandbys fails if a setting is accepted with which a commit does not wait for all standbys.
+// TestUnsafeStandbys fails if a setting is accepted with which a commit does not wait for all
+// standbys.
 func TestUnsafeStandbys(t *testing.T) {
 	for _, c := range []struct {
 		setting          string

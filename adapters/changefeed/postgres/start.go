@@ -30,8 +30,8 @@ func unsuitableError(format string, args ...any) error {
 	return fmt.Errorf("%w: postgres: "+format, append([]any{changefeed.ErrUnsuitable}, args...)...)
 }
 
-// checkServer checks the server, its settings and standbys, and the table or the privilege to create
-// it.
+// checkServer checks the server, its settings and standbys, and the table or the privilege to
+// create it.
 func (s *Store) checkServer(ctx context.Context) error {
 	var version int
 	var readOnly bool
@@ -66,8 +66,8 @@ func (s *Store) checkServer(ctx context.Context) error {
 	return nil
 }
 
-// schema returns the quoted schema in the name of the table, or "" if it has none. The first dot that
-// follows an even number of quotes separates it, because quotes in names are doubled.
+// schema returns the quoted schema in the name of the table, or "" if it has none. The first dot
+// that follows an even number of quotes separates it, because quotes in names are doubled.
 func (s *Store) schema() string {
 	quotes := 0
 	for i, c := range s.table {

@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 )
 
-// TestStart_Unsuitable fails if Start accepts a table or a pool with which the store cannot work, or if
-// its error does not contain the reason.
+// TestStart_Unsuitable fails if Start accepts a table or a pool with which the store cannot work,
+// or if its error does not contain the reason.
 func TestStart_Unsuitable(t *testing.T) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)
@@ -93,8 +93,8 @@ func TestWithExistingTable(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestStart_NotificationsNotDelivered fails if Start accepts a pool whose notifications do not reach
-// listening connections, as with a pooler in transaction mode.
+// TestStart_NotificationsNotDelivered fails if Start accepts a pool whose notifications do not
+// reach listening connections, as with a pooler in transaction mode.
 func TestStart_NotificationsNotDelivered(t *testing.T) {
 	err := newStore(t, newSplitPool(t), newTable(), postgres.WithQuiet(2*time.Second)).Start(testContext(t))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)

@@ -113,8 +113,8 @@ func TestStore_KeepsPool(t *testing.T) {
 }
 
 // TestStore_UnresponsiveConnection fails if a feed does not detect that its connection has failed
-// silently, if calls do not return when their contexts are done, if Close blocks, or if the store does
-// not work afterwards.
+// silently, if calls do not return when their contexts are done, if Close blocks, or if the store
+// does not work afterwards.
 func TestStore_UnresponsiveConnection(t *testing.T) {
 	server := shared.Get(t)
 	proxy := newProxy(t, server.Addr())

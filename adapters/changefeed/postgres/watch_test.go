@@ -23,8 +23,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 )
 
-// TestFeed_WithoutReads fails if followers read the record although notifications contain it, or if a
-// heartbeat is more than one statement.
+// TestFeed_WithoutReads fails if followers read the record although notifications contain it, or
+// if a heartbeat is more than one statement.
 func TestFeed_WithoutReads(t *testing.T) {
 	server := shared.Get(t)
 	table := newTable()
@@ -45,8 +45,8 @@ func TestFeed_WithoutReads(t *testing.T) {
 	require.Zero(t, followerQueries.queries.Load()-reads, "statements of the follower")
 }
 
-// TestFeed_SameTableInOtherSchema fails if a feed receives the writes to a table with the same name in
-// another schema: channels do not belong to a schema.
+// TestFeed_SameTableInOtherSchema fails if a feed receives the writes to a table with the same
+// name in another schema: channels do not belong to a schema.
 func TestFeed_SameTableInOtherSchema(t *testing.T) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)
@@ -68,8 +68,8 @@ func TestFeed_SameTableInOtherSchema(t *testing.T) {
 	require.Equal(t, next.Version, now.Version)
 }
 
-// TestFeed_TableCreatedAgain fails if a feed does not report that its table was dropped, or does not
-// receive the writes to the table that is created afterwards.
+// TestFeed_TableCreatedAgain fails if a feed does not report that its table was dropped, or does
+// not receive the writes to the table that is created afterwards.
 func TestFeed_TableCreatedAgain(t *testing.T) {
 	server := shared.Get(t)
 	pool, table := newPool(t, server.Addr(), nil), newTable()
@@ -98,7 +98,8 @@ func TestFeed_TableCreatedAgain(t *testing.T) {
 	require.Less(t, reads.queries.Load()-before, int64(writes))
 }
 
-// TestFeed_LongRecord fails if a feed does not deliver a record that is too long for a notification.
+// TestFeed_LongRecord fails if a feed does not deliver a record that is too long for a
+// notification.
 func TestFeed_LongRecord(t *testing.T) {
 	s, r := createRecord(t, newPool(t, shared.Get(t).Addr(), nil), newTable(), postgres.WithQuiet(time.Hour))
 	f := subscribe(t, s)
@@ -113,9 +114,10 @@ func TestFeed_LongRecord(t *testing.T) {
 	}
 }
 
-// TestFeed_ForgedNotifications fails if a feed trusts a notification that may be forged, because any
-// role that may connect can send notifications on any channel. A heartbeat is a hint; after any other
-// notification the feed reads the record, and delivers nothing if the record has not changed.
+// TestFeed_ForgedNotifications fails if a feed trusts a notification that may be forged, because
+// any role that may connect can send notifications on any channel. A heartbeat is a hint; after
+// any other notification the feed reads the record, and delivers nothing if the record has not
+// changed.
 func TestFeed_ForgedNotifications(t *testing.T) {
 	server := shared.Get(t)
 	operator, table, reads := newPool(t, server.Addr(), nil), newTable(), &queryCounter{}
@@ -180,8 +182,8 @@ func forgeries(r changefeed.Record) map[string]changefeed.Record {
 	return all
 }
 
-// TestFeed_HandlerOfCaller fails if a handler in the caller's configuration receives the notifications
-// instead of the feed.
+// TestFeed_HandlerOfCaller fails if a handler in the caller's configuration receives the
+// notifications instead of the feed.
 func TestFeed_HandlerOfCaller(t *testing.T) {
 	var calls atomic.Int64
 	pool := newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
@@ -219,8 +221,8 @@ func TestFeed_LostConnection(t *testing.T) {
 	awaitRecord(t, subscribe(t, s), r)
 }
 
-// TestElection_LoginDisabled fails if a candidacy ends because the role temporarily may not log in, if
-// the errors are not reported, or if the candidate does not lead again afterwards.
+// TestElection_LoginDisabled fails if a candidacy ends because the role temporarily may not log
+// in, if the errors are not reported, or if the candidate does not lead again afterwards.
 func TestElection_LoginDisabled(t *testing.T) {
 	server := shared.Get(t)
 	operator, table := newPool(t, server.Addr(), nil), newTable()
@@ -271,8 +273,8 @@ func TestElection_LoginDisabled(t *testing.T) {
 	waitForToken(token)
 }
 
-// TestChanges_OtherChannel fails if Changes does not deliver the notifications on the given channel, or
-// delivers others.
+// TestChanges_OtherChannel fails if Changes does not deliver the notifications on the given
+// channel, or delivers others.
 func TestChanges_OtherChannel(t *testing.T) {
 	pool := newPool(t, shared.Get(t).Addr(), nil)
 	s, r := createRecord(t, pool, newTable())

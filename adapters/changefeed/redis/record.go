@@ -18,9 +18,9 @@ import (
 // numbers are not exact enough. The driver retries a request whose reply was lost; the retry
 // finds its own version in the record, and succeeds.
 //
-// ARGV contains the channel, the epoch and the version to replace (empty to create the record), the
-// message without its time, and the fields of the record, beginning with the version. The script returns
-// the outcome and the time of the write.
+// ARGV contains the channel, the epoch and the version to replace (empty to create the record),
+// the message without its time, and the fields of the record, beginning with the version. The
+// script returns the outcome and the time of the write.
 var writeScript = redis.NewScript(`
 local old = redis.call('HMGET', KEYS[1], 'version', 'epoch', 'time')
 if old[1] == ARGV[5] then return {'written', old[3]} end

@@ -42,8 +42,8 @@ func TestHeartbeat_InvalidText(t *testing.T) {
 	heartbeat(t, s, r)
 }
 
-// TestHeartbeat_RetriedByDriver fails if a heartbeat conflicts with itself because the driver retries a
-// request whose reply was lost.
+// TestHeartbeat_RetriedByDriver fails if a heartbeat conflicts with itself because the driver
+// retries a request whose reply was lost.
 func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	server := shared.Get(t)
 	proxy := newProxy(t, server.Addr())
@@ -94,8 +94,8 @@ func TestHeartbeat_RecordLostByRestart(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrConflict)
 }
 
-// TestElection_RestartFromSnapshot fails if no candidate leads after a restart has restored an older
-// record than candidates have seen.
+// TestElection_RestartFromSnapshot fails if no candidate leads after a restart has restored an
+// older record than candidates have seen.
 func TestElection_RestartFromSnapshot(t *testing.T) {
 	server := startServer(t, "--appendonly", "no")
 	client := connect(t, server.Addr(), nil)

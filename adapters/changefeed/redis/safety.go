@@ -49,8 +49,8 @@ func (s *Store) unsafeClient() []changefeed.UnsafeSetting {
 	}}
 }
 
-// unsafeReplicas reports replicas, which receive writes after these were acknowledged. It returns an
-// error if the server is a replica itself.
+// unsafeReplicas reports replicas, which receive writes after these were acknowledged. It returns
+// an error if the server is a replica itself.
 func unsafeReplicas(ctx context.Context, server *redis.Client) ([]changefeed.UnsafeSetting, error) {
 	role, replicas := "", ""
 	reply, err := server.Do(ctx, "ROLE").Slice()

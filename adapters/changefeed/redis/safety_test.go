@@ -32,7 +32,8 @@ func settingsCase(args ...string) safetytable.Case {
 	return serverCase(func(t *testing.T) *dbserver.Server { return startServer(t, args...) })
 }
 
-// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a deployment.
+// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a
+// deployment.
 func TestSafetyTable(t *testing.T) {
 	var cluster *dbserver.Server
 	safetytable.Check(t, "Redis", map[string]safetytable.Case{
@@ -85,8 +86,8 @@ func TestStart_UnsafeError(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
 }
 
-// TestStart_HiddenSettings fails if Start does not assume the server's default for a setting that the
-// user may not read, although INFO does not contain it. The defaults for files are not safe.
+// TestStart_HiddenSettings fails if Start does not assume the server's default for a setting that
+// the user may not read, although INFO does not contain it. The defaults for files are not safe.
 func TestStart_HiddenSettings(t *testing.T) {
 	risks := func(t *testing.T, server *dbserver.Server, rules ...any) []changefeed.Risk {
 		operator := connect(t, server.Addr(), nil)

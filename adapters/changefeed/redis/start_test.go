@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// TestStart_Unsuitable fails if Start accepts a key or a user with which the store cannot work, or if
-// its error does not contain the reason.
+// TestStart_Unsuitable fails if Start accepts a key or a user with which the store cannot work, or
+// if its error does not contain the reason.
 func TestStart_Unsuitable(t *testing.T) {
 	server := shared.Get(t)
 	operator := connect(t, server.Addr(), nil)

@@ -122,8 +122,8 @@ func TestClose_KeepsClient(t *testing.T) {
 }
 
 // TestStore_UnresponsiveConnection fails if a feed does not detect that its connection has failed
-// silently, if calls do not return when their contexts are done, which the driver does not ensure, if
-// Close blocks, or if the store does not work afterwards.
+// silently, if calls do not return when their contexts are done, which the driver does not ensure,
+// if Close blocks, or if the store does not work afterwards.
 func TestStore_UnresponsiveConnection(t *testing.T) {
 	server := shared.Get(t)
 	proxy := newProxy(t, server.Addr())

@@ -54,8 +54,8 @@ func TestFeed_SameKeyInOtherDatabase(t *testing.T) {
 	require.Equal(t, next.Version, e.Record.Version)
 }
 
-// TestFeed_OtherMessages fails if a feed delivers a message of another client that is not a record, or
-// a record of another epoch or an earlier state.
+// TestFeed_OtherMessages fails if a feed delivers a message of another client that is not a
+// record, or a record of another epoch or an earlier state.
 func TestFeed_OtherMessages(t *testing.T) {
 	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
 	s, r := createRecord(t, client, key, redis.WithQuiet(time.Hour))
@@ -104,8 +104,8 @@ func TestFeed_ForgedMessages(t *testing.T) {
 	require.Equal(t, r, e.Record)
 }
 
-// forgeries returns records that follow r in messages of a client without permission for the record,
-// by what they claim.
+// forgeries returns records that follow r in messages of a client without permission for the
+// record, by what they claim.
 func forgeries(r changefeed.Record) map[string]changefeed.Record {
 	all := map[string]changefeed.Record{}
 	for name, change := range map[string]func(*changefeed.Record){

@@ -36,8 +36,8 @@ func TestPartitions(t *testing.T) {
 	}, nil)
 }
 
-// TestStore_UnresponsiveServer fails if a call, a feed or Close waits for a driver that reconnects to a
-// server which does not respond: the driver blocks although the context of the query is done.
+// TestStore_UnresponsiveServer fails if a call, a feed or Close waits for a driver that reconnects
+// to a server which does not respond: the driver blocks although the context of the query is done.
 func TestStore_UnresponsiveServer(t *testing.T) {
 	addr := serverAddr(t)
 	operator := connect(t, addr, nil)
@@ -84,8 +84,8 @@ func TestStore_UnresponsiveServer(t *testing.T) {
 	require.Less(t, took, 8*time.Second, "each Close takes at most two seconds, and longer on a busy machine")
 }
 
-// TestFeed_LostConnection fails if a feed does not end immediately when its connection is lost, because
-// cursors do not resume, or if the next feed does not deliver the writes in between.
+// TestFeed_LostConnection fails if a feed does not end immediately when its connection is lost,
+// because cursors do not resume, or if the next feed does not deliver the writes in between.
 func TestFeed_LostConnection(t *testing.T) {
 	addr := serverAddr(t)
 	operator := connect(t, addr, nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// errorKind is the meaning of an error of the server. For most kinds the driver has no error types, but
-// only the text.
+// errorKind is the meaning of an error of the server. For most kinds the driver has no error
+// types, but only the text.
 type errorKind int
 
 const (

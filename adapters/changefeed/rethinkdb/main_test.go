@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 // patience is the maximum duration of an action on a busy machine.
 const patience = 20 * time.Second
 
-// serverAddr returns the address of a RethinkDB server, for which Debian has no package. It skips the test
-// if the environment contains none.
+// serverAddr returns the address of a RethinkDB server, for which Debian has no package. It skips
+// the test if the environment contains none.
 func serverAddr(t testing.TB) string {
 	addr := os.Getenv("RETHINKDB_ADDR")
 	if addr == "" {
@@ -91,8 +91,8 @@ func newTable(t testing.TB, operator *r.Session) string {
 	return table
 }
 
-// newFactory returns a factory of backends in one table, because the server needs a second to create a
-// table. Each backend has a separate key.
+// newFactory returns a factory of backends in one table, because the server needs a second to
+// create a table. Each backend has a separate key.
 func newFactory(t testing.TB) storetest.Factory {
 	addr := serverAddr(t)
 	operator := connect(t, addr, nil)
@@ -124,8 +124,8 @@ func newFactory(t testing.TB) storetest.Factory {
 	}
 }
 
-// restartServer runs a command that kills the server and starts it again, and waits until the server is
-// ready.
+// restartServer runs a command that kills the server and starts it again, and waits until the
+// server is ready.
 func restartServer(t testing.TB, operator *r.Session, command string) {
 	out, err := exec.Command("sh", "-c", command).CombinedOutput()
 	require.NoError(t, err, strings.TrimSpace(string(out)))

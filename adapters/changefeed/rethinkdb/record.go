@@ -158,7 +158,8 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	return written, s.wrapError(ctx, "write to table "+s.tableName(), err)
 }
 
-// errRetried is returned if the driver has retried a write that was applied before its connection broke.
+// errRetried is returned if the driver has retried a write that was applied before its connection
+// broke.
 var errRetried = errors.New("the driver repeated the write, and the record has the new value: it is unknown whether a majority has it")
 
 // replaceRecord replaces prev by next, or returns the reason for which it was not replaced.

@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// TestRecord_OtherDocument fails if a document that is not a record is returned as one, or replaced, or if
-// a heartbeat removes fields of the program.
+// TestRecord_OtherDocument fails if a document that is not a record is returned as one, or
+// replaced, or if a heartbeat removes fields of the program.
 func TestRecord_OtherDocument(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	table := newTable(t, session)
@@ -44,8 +44,8 @@ func TestRecord_OtherDocument(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable, "a missing version matches an empty version")
 }
 
-// TestHeartbeat_RetriedByDriver fails if a heartbeat conflicts with itself because the driver retries it
-// after the connection broke.
+// TestHeartbeat_RetriedByDriver fails if a heartbeat conflicts with itself because the driver
+// retries it after the connection broke.
 func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	table := newTable(t, session)
@@ -61,8 +61,8 @@ func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrConflict, "the record was changed by another store")
 }
 
-// retryingSession is a session that sends each query a second time, as the driver does if a connection
-// breaks before the response was received.
+// retryingSession is a session that sends each query a second time, as the driver does if a
+// connection breaks before the response was received.
 type retryingSession struct{ *r.Session }
 
 func (s retryingSession) Query(ctx context.Context, q r.Query) (*r.Cursor, error) {

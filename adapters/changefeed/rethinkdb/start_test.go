@@ -20,8 +20,8 @@ func TestStart_PrimaryKey(t *testing.T) {
 	require.ErrorContains(t, err, "primary key")
 }
 
-// TestStart_Permissions fails if a missing permission is not reported, or if the documented permissions
-// are not sufficient.
+// TestStart_Permissions fails if a missing permission is not reported, or if the documented
+// permissions are not sufficient.
 func TestStart_Permissions(t *testing.T) {
 	addr := serverAddr(t)
 	operator := connect(t, addr, nil)

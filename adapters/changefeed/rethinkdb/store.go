@@ -67,8 +67,8 @@ func WithRisk(risks ...changefeed.Risk) Option {
 	return func(s *Store) error { return s.accepted.Add(risks...) }
 }
 
-// maxQueries limits the queries in progress. While the driver reconnects, its pool opens a connection
-// for each waiting query and keeps one of them; the others stay open.
+// maxQueries limits the queries in progress. While the driver reconnects, its pool opens a
+// connection for each waiting query and keeps one of them; the others stay open.
 const maxQueries = 4
 
 // maxKeySize is RethinkDB's limit of the size of primary keys, in bytes.

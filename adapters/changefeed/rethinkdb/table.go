@@ -10,8 +10,8 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 )
 
-// removeDuplicates keeps the table with the lowest ID among those that have the store's name, and removes
-// the others. Clients that do so at the same time keep the same table.
+// removeDuplicates keeps the table with the lowest ID among those that have the store's name, and
+// removes the others. Clients that do so at the same time keep the same table.
 func (s *Store) removeDuplicates(ctx context.Context) error {
 	config := r.DB("rethinkdb").Table("table_config")
 	raw, err := s.query(ctx, config.Filter(map[string]any{"db": s.database, "name": s.table}).
@@ -31,8 +31,8 @@ func (s *Store) removeDuplicates(ctx context.Context) error {
 	return nil
 }
 
-// removeDuplicate renames a table, because it cannot be read while other tables have the same name. It
-// drops the table if it contains only records of elections.
+// removeDuplicate renames a table, because it cannot be read while other tables have the same
+// name. It drops the table if it contains only records of elections.
 func (s *Store) removeDuplicate(ctx context.Context, id string) error {
 	name := "changefeed_duplicate_" + id[:8] + "_" + id[len(id)-8:]
 	if _, err := s.write(ctx, r.DB("rethinkdb").Table("table_config").Get(id).Update(map[string]any{"name": name})); err != nil {

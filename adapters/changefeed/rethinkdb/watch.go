@@ -66,8 +66,8 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 	return err
 }
 
-// followCursor opens a cursor. It calls opened, and then next repeatedly until next returns an error. next
-// may block until the driver notices that ctx is done.
+// followCursor opens a cursor. It calls opened, and then next repeatedly until next returns an
+// error. next may block until the driver notices that ctx is done.
 func (s *Store) followCursor(ctx context.Context, operation string, query r.Term, opened func(), next func(c *r.Cursor) error) error {
 	c, err := query.Run(s.session, r.RunOpts{Context: ctx})
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
 
-// TestFeed_MissingTable fails if a feed does not report that its table does not exist, or does not deliver
-// the record after the table was created.
+// TestFeed_MissingTable fails if a feed does not report that its table does not exist, or does not
+// deliver the record after the table was created.
 func TestFeed_MissingTable(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	s := newStore(t, session, newTable(t, session))
@@ -34,8 +34,8 @@ func TestFeed_MissingTable(t *testing.T) {
 	awaitRecord(t, f, rec)
 }
 
-// TestFeed_TableDropped fails if a feed does not end when its table is dropped, or if the next feed does not
-// work after the table was created again.
+// TestFeed_TableDropped fails if a feed does not end when its table is dropped, or if the next
+// feed does not work after the table was created again.
 func TestFeed_TableDropped(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	table := newTable(t, session)
@@ -51,8 +51,8 @@ func TestFeed_TableDropped(t *testing.T) {
 	subscribe(t, s, rec)
 }
 
-// TestChanges_OtherTable fails if Changes does not deliver the changes of the given table, or delivers
-// others.
+// TestChanges_OtherTable fails if Changes does not deliver the changes of the given table, or
+// delivers others.
 func TestChanges_OtherTable(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	s, rec := createRecord(t, session, newTable(t, session))

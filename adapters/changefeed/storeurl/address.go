@@ -56,7 +56,8 @@ func parseAddress(cfg Config) (open opener, a address, err error) {
 	return open, a, nil
 }
 
-// takeParameter removes and returns a parameter that is not for the driver. The default is defaultName.
+// takeParameter removes and returns a parameter that is not for the driver. The default is
+// defaultName.
 func (a *address) takeParameter(name string) string {
 	value := a.query.Get(name)
 	a.query.Del(name)
@@ -103,8 +104,8 @@ func (a *address) driverURL() string {
 	return u.String()
 }
 
-// rejectParameters returns an error if there are parameters that were not taken, for drivers that have
-// no parameters.
+// rejectParameters returns an error if there are parameters that were not taken, for drivers that
+// have no parameters.
 func (a *address) rejectParameters() error {
 	for name := range a.query {
 		return fmt.Errorf("%w: unknown parameter %q", leaderelection.ErrInvalidOption, name)
@@ -121,8 +122,8 @@ func (a *address) serverURLs(scheme string) []string {
 	return all
 }
 
-// tlsConfig returns the TLS configuration for a server whose certificate is for host, or nil if there
-// the configuration has none.
+// tlsConfig returns the TLS configuration for a server whose certificate is for host, or nil if
+// there the configuration has none.
 func (a *address) tlsConfig(host string) *tls.Config {
 	if a.config.TLS == nil {
 		return nil

@@ -43,8 +43,8 @@ func openRethinkDB(ctx context.Context, a address) (*Opened, error) {
 	}, nil
 }
 
-// checkReachable returns an error if no server can be reached. Each failed Connect of the driver leaks a
-// goroutine, and callers that wait for a server try often.
+// checkReachable returns an error if no server can be reached. Each failed Connect of the driver
+// leaks a goroutine, and callers that wait for a server try often.
 func checkReachable(ctx context.Context, hosts []string) (err error) {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	for _, host := range hosts {

@@ -67,14 +67,15 @@ type Opened struct {
 // opener opens addresses with a scheme.
 type opener func(ctx context.Context, a address) (*Opened, error)
 
-// openers contains the openers of this build by scheme. Each file with a driver that a build tag can
-// exclude adds its opener in init.
+// openers contains the openers of this build by scheme. Each file with a driver that a build tag
+// can exclude adds its opener in init.
 var openers = map[string]opener{
 	"memory":    openMemory,
 	"zookeeper": openZooKeeper,
 }
 
-// Schemes returns the schemes of addresses that this build supports, without the colon, in sorted order.
+// Schemes returns the schemes of addresses that this build supports, without the colon, in sorted
+// order.
 func Schemes() []string { return slices.Sorted(maps.Keys(openers)) }
 
 // Check validates an address as Open does before it connects. It does not check

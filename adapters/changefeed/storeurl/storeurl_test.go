@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/hailocab/go-hostpool.(*epsilonGreedyHostPool).epsilonGreedyDecay"))
 }
 
-// TestOpen_InvalidAddress fails if Open accepts an invalid address, or if its error lacks the reason or contains
-// the password.
+// TestOpen_InvalidAddress fails if Open accepts an invalid address, or if its error lacks the
+// reason or contains the password.
 func TestOpen_InvalidAddress(t *testing.T) {
 	for _, c := range []struct{ url, election, text string }{
 		{"", "jobs", "expected one of"},
@@ -51,8 +51,8 @@ func TestOpen_InvalidAddress(t *testing.T) {
 	}
 }
 
-// TestOpen fails if a valid address is not accepted. It needs no servers, because the drivers connect when
-// they send the first request.
+// TestOpen fails if a valid address is not accepted. It needs no servers, because the drivers
+// connect when they send the first request.
 func TestOpen(t *testing.T) {
 	for _, url := range []string{
 		"memory:", "zookeeper://127.0.0.1:1,127.0.0.1:2/apps", "etcd://127.0.0.1:1", "etcds://me:secret@127.0.0.1:1,127.0.0.1:2",
@@ -74,7 +74,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestOpen_Risks fails if risks in the address or in Config are not accepted, or if an unknown risk is.
+// TestOpen_Risks fails if risks in the address or in Config are not accepted, or if an unknown
+// risk is.
 func TestOpen_Risks(t *testing.T) {
 	for _, c := range []struct {
 		url    string
@@ -96,8 +97,8 @@ func TestOpen_Risks(t *testing.T) {
 	}
 }
 
-// TestOpen_RedisContext fails if a request to a server that does not respond keeps its connection after
-// its context is done, until the timeout of the client.
+// TestOpen_RedisContext fails if a request to a server that does not respond keeps its connection
+// after its context is done, until the timeout of the client.
 func TestOpen_RedisContext(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

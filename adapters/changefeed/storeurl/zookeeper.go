@@ -18,8 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/zookeeper"
 )
 
-// zookeeperTimeout is the session timeout. The store uses no ephemeral znodes, so it matters only for
-// the connection.
+// zookeeperTimeout is the session timeout. The store uses no ephemeral znodes, so it matters only
+// for the connection.
 const zookeeperTimeout = 10 * time.Second
 
 func openZooKeeper(_ context.Context, a address) (*Opened, error) {
