@@ -54,7 +54,7 @@ func AskToResign(client *clientv3.Client, node, id string, opts ...Option) error
 		return fmt.Errorf("%w: %q is not the ID of a candidate in %s", leaderelection.ErrInvalidOption, id, node)
 	}
 	r := &resignRequest{options: o, client: client, node: node, id: id, name: name}
-	if err := r.run(); err != nil {
+	if err := r.askAndWait(); err != nil {
 		return fmt.Errorf("ask %s to resign: %w", id, err)
 	}
 	return nil
@@ -68,9 +68,9 @@ type resignRequest struct {
 	written        bool // written reports whether the request may have been written.
 }
 
-// run writes the request, waits until the candidate has left, and withdraws the request.
-func (r *resignRequest) run() error {
-	err := r.options.retry(r.client, func(ctx context.Context) error { return r.updateNames(ctx, r.addName) })
+// askAndWait writes the request, waits until the candidate has left, and withdraws the request.
+func (r *resignRequest) askAndWait() error {
+	err := r.options.retryWithinTimeout(r.client, func(ctx context.Context) error { return r.updateNames(ctx, r.addName) })
 	if err == nil {
 		err = r.waitForDeletion()
 	}

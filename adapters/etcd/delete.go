@@ -37,7 +37,7 @@ func DeleteElection(client *clientv3.Client, node string, opts ...Option) error 
 		return err
 	}
 	d := &deletion{client: client, node: node, timeout: o.timeout}
-	return d.run(o.ctx)
+	return d.execute(o.ctx)
 }
 
 // deletion is the deletion of an election.
@@ -55,7 +55,8 @@ const maxDeletions = 100
 
 var errBusy = errors.New("other clients keep changing the election")
 
-func (d *deletion) run(ctx context.Context) error {
+// execute deletes the election. It tries again if other clients change the election.
+func (d *deletion) execute(ctx context.Context) error {
 	for i := range maxDeletions {
 		attempt, cancel := ctx, context.CancelFunc(func() {})
 		if !d.unbounded {

@@ -67,7 +67,7 @@ func NewElection(client *clientv3.Client, node string, opts ...Option) (*Electio
 
 // openNode sets nodeRev. It creates the election node if the options say so.
 func (e *Election) openNode() error {
-	return e.options.retry(e.client, func(ctx context.Context) error {
+	return e.options.retryWithinTimeout(e.client, func(ctx context.Context) error {
 		got, err := e.client.Get(ctx, e.node, clientv3.WithKeysOnly())
 		if err != nil {
 			return err

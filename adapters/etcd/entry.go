@@ -67,7 +67,7 @@ func (e *Election) participate(ctx context.Context) error {
 	n.ctx = entryCtx
 	n.keepalives, n.views = make(chan keepaliveResult, maxPending), make(chan viewResult, maxPending)
 	n.revision = n.key.revision
-	err = n.run()
+	err = n.followQueue()
 	e.candidacy.Revoke(err) // before the lease is revoked
 	cancel()
 	n.keyWatch.close()
@@ -79,8 +79,8 @@ func (e *Election) participate(ctx context.Context) error {
 	return err
 }
 
-// run keeps the lease alive and follows the queue until the entry is lost or ctx is done.
-func (n *entry) run() error {
+// followQueue keeps the lease alive and follows the queue until the entry is lost or ctx is done.
+func (n *entry) followQueue() error {
 	candidacy := n.election.candidacy
 	n.keyWatch = n.watchDeletion(n.key.name, n.key.revision+1)
 	now := time.Now()

@@ -48,7 +48,7 @@ func list(client *clientv3.Client, node string, opts []Option, limit int64) (*sn
 		return nil, err
 	}
 	var s *snapshot
-	err = o.retry(client, func(ctx context.Context) (err error) {
+	err = o.retryWithinTimeout(client, func(ctx context.Context) (err error) {
 		s, err = readSnapshot(ctx, client, node, limit)
 		return err
 	})
@@ -85,7 +85,7 @@ func Observe(ctx context.Context, client *clientv3.Client, node string, opts ...
 		return nil, err
 	}
 	o := &observer{client: client, node: node, nodeRev: s.nodeRev(), observations: make(chan leaderelection.Observation, 1)}
-	go o.run(ctx, s)
+	go o.observe(ctx, s)
 	return o.observations, nil
 }
 
@@ -100,7 +100,8 @@ type observer struct {
 	leader    *leaderelection.CandidateInfo // leader is that of the last observation.
 }
 
-func (o *observer) run(ctx context.Context, s *snapshot) {
+// observe publishes observations until ctx is done or the election is over.
+func (o *observer) observe(ctx context.Context, s *snapshot) {
 	defer close(o.observations)
 	for {
 		err := o.handleSnapshot(ctx, s)

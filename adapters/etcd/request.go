@@ -54,8 +54,8 @@ func retry(ctx context.Context, client *clientv3.Client, limit time.Duration, f 
 	return errClosed
 }
 
-// retry retries f within a session timeout and the context of the options.
-func (o *options) retry(client *clientv3.Client, f func(ctx context.Context) error) error {
+// retryWithinTimeout retries f within a session timeout and the context of the options.
+func (o *options) retryWithinTimeout(client *clientv3.Client, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(o.ctx, o.timeout, errUnreachable)
 	defer cancel()
 	return retry(ctx, client, o.timeout/2, f)

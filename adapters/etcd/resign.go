@@ -100,6 +100,6 @@ func (e *Election) Resign() error {
 func (e *Election) EndElection() error {
 	d := &deletion{client: e.client, node: e.node, nodeRev: e.nodeRev, timeout: e.options.timeout, unbounded: true}
 	return e.candidacy.End("end election at "+e.node, func() error {
-		return d.run(context.WithoutCancel(e.options.ctx))
+		return d.execute(context.WithoutCancel(e.options.ctx))
 	})
 }
