@@ -331,9 +331,8 @@ func (m *monitor) judge() {
 	if was {
 		m.lapses++
 	}
-	for _, s := range m.proving {
-		s.tell()
-	}
+	// Also those whose path a check has missed: it may be about to move.
+	m.tellAll()
 }
 
 func (m *monitor) tellAll() {
