@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 	"github.com/go-leaderelection/leaderelection/internal/latest"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
@@ -103,10 +104,12 @@ const standbyTimeouts = 4
 func (e *Election) queueConfig() *queue.Config {
 	at, timeout := e.nodeSeen(), session.Timeout(e.conn, e.timeout)
 	cfg := &queue.Config{
-		Conn: e.conn, Dir: e.node, DirCzxid: at.czxid, DirSession: at.session, Tombstone: endMarker,
-		Naming: e.naming, Data: candidatedata.Encode(e.clientName, e.value), ACL: e.acl,
-		Timeout: e.timeout, CheckInterval: e.interval,
-		Lookahead: true, Patience: timeout, Standby: standbyTimeouts * timeout, Log: e.log,
+		Config: contender.Config{
+			Dir: e.node, QueueCzxid: at.czxid, QueueSession: at.session, Tombstone: endMarker, Naming: e.naming,
+			Lookahead: true, Patience: timeout, Standby: standbyTimeouts * timeout,
+		},
+		Conn: e.conn, Data: candidatedata.Encode(e.clientName, e.value), ACL: e.acl,
+		Timeout: e.timeout, CheckInterval: e.interval, Log: e.log,
 	}
 	if e.rejoin {
 		cfg.Patience = 0
@@ -133,31 +136,39 @@ func (e *Election) observer() *queue.Observer {
 }
 
 // run joins the queue, again after each session with WithRejoin, and returns what ended the
-// candidacy.
+// candidacy. Its frame is small, because that of an idle candidate contains it.
 func (e *Election) run(ctx context.Context) error {
-	// The frames of the calls in which a candidate waits are kept small, with
-	// what is rarely needed in functions of its own: its stack can be then.
 	for {
 		if err := e.locate(); err != nil {
 			return e.reason(err)
 		}
 		removed, err := queue.Run(ctx, e.queueConfig(), e.changed)
-		err = e.left(removed, err)
-		// A session may also end while the line waits for the answer to its create. If the
-		// election node is another one afterwards, or missing, the line takes this for the
-		// end of the election; locate decides what it is.
-		elsewhere := errors.Is(err, ErrElectionOver) && e.nodeSeen().session != e.conn.SessionID()
-		if !e.rejoin || ctx.Err() != nil || !elsewhere && !errors.Is(err, ErrSessionExpired) {
+		if err = e.left(removed, err); !e.rejoins(ctx, err) {
 			return err
 		}
-		// Told at once that it is no leader any more; the next place in line
-		// may be long in coming.
-		e.log.Info("rejoining in a new session", "id", e.ID())
-		e.candidacy.Publish(Status{})
 	}
 }
 
-// left notes that a place in line has been left, and returns the reason.
+// rejoins reports whether the candidate joins again after it has left the queue because of err.
+//
+//go:noinline // see run
+func (e *Election) rejoins(ctx context.Context, err error) bool {
+	// A session may also end while the candidate waits for the reply to its create. If the
+	// election node is another one afterwards, or missing, the queue has ended as far as the
+	// candidate can see; locate decides whether it has.
+	elsewhere := errors.Is(err, ErrElectionOver) && e.nodeSeen().session != e.conn.SessionID()
+	if !e.rejoin || ctx.Err() != nil || !elsewhere && !errors.Is(err, ErrSessionExpired) {
+		return false
+	}
+	// The candidate does not lead any more. It may take long until it joins again.
+	e.log.Info("rejoining in a new session", "id", e.ID())
+	e.candidacy.Publish(Status{})
+	return true
+}
+
+// left notes the removal of a znode, and returns why the candidate has left the queue.
+//
+//go:noinline // see run
 func (e *Election) left(removed *queue.Removal, err error) error {
 	e.mu.Lock()
 	e.removals = append(slices.DeleteFunc(e.removals, (*queue.Removal).Confirmed), removed)
