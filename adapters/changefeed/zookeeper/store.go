@@ -266,23 +266,23 @@ func call[T any](ctx context.Context, s *Store, f func() (T, error)) (T, error) 
 
 // wrapError adds the operation to err, and wraps it with the error of stores that it means.
 func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
-	var meaning error
+	return s.feeds.WrapError(ctx, fmt.Sprintf("changefeed/zookeeper: %s %s", operation, s.path), err, meaningOf)
+}
+
+// meaningOf returns the error of stores that an error of the client means, or nil.
+func meaningOf(err error) error {
 	switch {
-	case err == nil, errors.Is(err, changefeed.ErrClosed), ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return err
 	case errors.Is(err, zk.ErrNoNode):
 		return changefeed.ErrNoRecord
 	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrAuthFailed), errors.Is(err, zk.ErrInvalidACL):
-		meaning = fmt.Errorf("%w: %w: the connection's credentials need the permissions to read, write and create on the znode, and to create on its parent",
+		return fmt.Errorf("%w: %w: the connection's credentials need the permissions to read, write and create on the znode, and to create on its parent",
 			changefeed.ErrUnsuitable, leaderelection.ErrPermission)
 	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
-		meaning = fmt.Errorf("%w: its parent is ephemeral; use another path", changefeed.ErrUnsuitable)
+		return fmt.Errorf("%w: its parent is ephemeral; use another path", changefeed.ErrUnsuitable)
 	case errors.Is(err, zkerror.ErrConnClosed), errors.Is(err, zk.ErrClosing):
-		meaning = fmt.Errorf("%w: %w: create a new connection and a new store", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
-	default:
-		return fmt.Errorf("changefeed/zookeeper: %s %s: %w", operation, s.path, err)
+		return fmt.Errorf("%w: %w: create a new connection and a new store", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
 	}
-	return fmt.Errorf("changefeed/zookeeper: %s %s: %w (%w)", operation, s.path, meaning, err)
+	return nil
 }
 
 // Close implements [changefeed.Store]. A request in flight continues until the connection
