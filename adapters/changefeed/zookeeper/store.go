@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/argument"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -64,13 +65,8 @@ func New(conn *zk.Conn, path string, opts ...Option) (*Store, error) {
 	}
 	s := &Store{conn: conn, path: path, acl: zk.WorldACL(zk.PermAll)}
 	s.feeds = changefeed.NewFeeds(s.Read, s.watch, 0)
-	for _, o := range opts {
-		if o == nil {
-			return nil, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalidOption)
-		}
-		if err := o(s); err != nil {
-			return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
-		}
+	if err := argument.ApplyOptions(s, opts); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
