@@ -112,9 +112,10 @@ func Call[T any](ctx context.Context, s *Feeds, f func(ctx context.Context) (T, 
 }
 
 // WrapError adds the operation to an error of the driver. The result also wraps the error that
-// meaning returns, for example [ErrUnsuitable] with advice, or [ErrNoRecord], unless that is nil; and the
-// error of ctx, which is that of the caller, if ctx is done. If the store is closed, the result is
-// [ErrClosed]. Errors that wrap ErrUnsuitable, ErrNoRecord or [ErrConflict] are returned unchanged.
+// meaning returns, for example [ErrUnsuitable] with advice, or [ErrNoRecord], unless that is nil;
+// and the error of ctx, which is that of the caller, if ctx is done. If the store is closed, the
+// result is [ErrClosed]. Errors that wrap ErrUnsuitable, ErrNoRecord or [ErrConflict] are returned
+// unchanged.
 func (s *Feeds) WrapError(ctx context.Context, operation string, err error, meaning func(error) error) error {
 	switch {
 	case err == nil:

@@ -34,8 +34,8 @@ func TestFeeds_CloseWithStuckWatch(t *testing.T) {
 	})
 }
 
-// TestCall fails if Call waits for a driver that does not observe its context, or does not return its
-// result.
+// TestCall fails if Call waits for a driver that does not observe its context, or does not return
+// its result.
 func TestCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		feeds := changefeed.NewFeeds(nil, nil, 0)
@@ -58,7 +58,8 @@ func TestCall(t *testing.T) {
 	})
 }
 
-// TestFeeds_WrapError fails if the result lacks the operation, or one of the errors that it should wrap.
+// TestFeeds_WrapError fails if the result lacks the operation, or one of the errors that it should
+// wrap.
 func TestFeeds_WrapError(t *testing.T) {
 	feeds := changefeed.NewFeeds(nil, nil, 0)
 	driver, done := errors.New("driver"), t.Context()

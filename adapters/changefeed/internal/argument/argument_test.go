@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// TestApplyOptions fails if an option is not applied, or if a nil option or an error of an option is not
-// reported as an invalid option.
+// TestApplyOptions fails if an option is not applied, or if a nil option or an error of an option
+// is not reported as an invalid option.
 func TestApplyOptions(t *testing.T) {
 	type option func(*int) error
 	increment := func(n *int) error { *n++; return nil }
