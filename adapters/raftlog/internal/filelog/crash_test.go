@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
 )
 
 var small = Options{SegmentSize: 4096, CacheSize: 2000}

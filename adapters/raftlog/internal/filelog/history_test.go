@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
 )
 
 // TestHistoryIsWhatTheLogHas: beside a log in use, after every kind of operation.

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
 )
 
 func newDisk() *crashdisk.Disk { return crashdisk.New(rand.New(rand.NewPCG(1, 1))) }

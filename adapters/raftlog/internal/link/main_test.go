@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport/memnet"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/memnet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc/rpctest"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 

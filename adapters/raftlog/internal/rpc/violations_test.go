@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc/rpctest"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 )
 
 // frame returns the message of a call, or a reply to it.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
 )
 
 var created = time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport/memnet"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/memnet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
