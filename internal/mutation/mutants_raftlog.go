@@ -227,11 +227,11 @@ var raftlogMutants = []mutant{
 	},
 	{
 		name: "raftlog/kept-room", breaks: "no room is kept for votes",
-		file: "adapters/raftlog/internal/filelog/space.go",
+		file: "adapters/raftlog/internal/filelog/segment.go",
 		edits: []edit{
-			{"refused := end > limit-kept(limit)", "refused := end > limit"},
+			{"refused := end > limit-reservedSize(limit)", "refused := end > limit"},
 		},
-		tests: "./adapters/raftlog/internal/filelog -run TestFullDisk|TestSegmentIsFilledOnAFullDisk",
+		tests: "./adapters/raftlog/internal/filelog -run TestFullDisk",
 	},
 	{
 		name: "raftlog/rpc-sent", breaks: "a request that may have been sent counts as not sent",

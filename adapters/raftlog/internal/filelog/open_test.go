@@ -1,111 +1,135 @@
 package filelog
 
-// The power fails, or the disk, at every operation of a script.
-
 import (
 	"fmt"
-	"maps"
+	"io/fs"
 	"math/rand/v2"
-	"path"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
 )
 
-var small = Options{SegmentSize: 4096, CacheSize: 2000}
+var smallLog = Options{SegmentSize: 4096, CacheSize: 2000}
 
-// script is operations, and the models before each and after the last.
-func script(seed uint64, n int) ([]op, []model) {
-	r := rand.New(rand.NewPCG(seed, 2))
-	var (
-		ops    []op
-		models = []model{{}}
-	)
-	for len(ops) < n {
-		m := models[len(models)-1]
-		o := m.random(r, false)
-		ops = append(ops, o)
-		models = append(models, m.after(o))
+func TestOpen_LocksTheLog(t *testing.T) {
+	for name, d := range map[string]disk.FS{"crashdisk": newDisk(), "os": disk.OS(t.TempDir())} {
+		t.Run(name, func(t *testing.T) {
+			l := openLog(t, d, Options{SegmentSize: smallSegment})
+			_, err := Open(d, "log", Options{})
+			require.ErrorIs(t, err, disk.ErrLocked)
+			require.NoError(t, l.Append(Batch{Entries: entries(1, 3, 1, 10)}))
+			r, err := Open(d, "log", Options{ReadOnly: true})
+			require.NoError(t, err)
+			require.Len(t, readModel(t, r).entries, 3)
+			require.ErrorIs(t, r.Append(Batch{}), ErrReadOnly)
+			require.ErrorIs(t, r.Compact(1), ErrReadOnly)
+			require.NoError(t, r.Close())
+			require.NoError(t, l.Close())
+			require.NoError(t, l.Close())
+			_, err = l.LastIndex()
+			require.ErrorIs(t, err, ErrClosed)
+			_, err = l.Term(1)
+			require.ErrorIs(t, err, ErrClosed)
+			_, err = l.Entries(1, 2, 1)
+			require.ErrorIs(t, err, ErrClosed)
+			require.Len(t, readModel(t, openLog(t, d, Options{})).entries, 3)
+		})
 	}
-	return ops, models
+	_, err := Open(newDisk(), "none", Options{ReadOnly: true})
+	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// play does the script until an operation fails. acked is how many operations are known to be
-// durable, done how many have returned without an error; done+1 may have happened.
-func play(d *crashdisk.Disk, ops []op) (l *Log, acked, done int, err error) {
-	if l, err = Open(d, "data/log", small); err != nil {
-		return nil, 0, 0, err
+// execution is the result of operations on a disk that may fail.
+type execution struct {
+	log   *Log
+	acked int   // operations that are known to be durable
+	done  int   // operations that have succeeded; one more may have been executed
+	err   error // of the operation that has failed
+}
+
+// execute executes operations until one of them fails.
+func execute(d *crashdisk.Disk, ops []operation) (e execution) {
+	if e.log, e.err = Open(d, "data/log", smallLog); e.err != nil {
+		return e
 	}
 	for i, o := range ops {
+		e.done = i
 		if o.reopen {
-			if err = l.Close(); err != nil {
-				return l, acked, i, err
+			if e.err = e.log.Close(); e.err != nil {
+				return e
 			}
-			next, err := Open(d, "data/log", small)
+			reopened, err := Open(d, "data/log", smallLog)
 			if err != nil {
-				return l, acked, i, err
+				e.err = err
+				return e
 			}
-			l, acked = next, i+1
+			e.log, e.acked = reopened, i+1
 			continue
 		}
-		if err = o.do(l); err != nil {
-			return l, acked, i, err
+		if e.err = o.apply(e.log); e.err != nil {
+			return e
 		}
-		if o.synced() {
-			acked = i + 1
+		if o.isSynced() {
+			e.acked = i + 1
 		}
 	}
-	return l, acked, len(ops), nil
+	e.done = len(ops)
+	return e
 }
 
-// requireOneOf requires that the log is as after one of the operations from acked on, the one
-// that was under way included.
-func requireOneOf(t *testing.T, got model, models []model, acked, done int) int {
+// executeAll executes operations on a disk that does not fail, and closes the log.
+func executeAll(t *testing.T, d *crashdisk.Disk, ops []operation) {
+	e := execute(d, ops)
+	require.NoError(t, e.err)
+	require.NoError(t, e.log.Close())
+}
+
+// requireState requires that the log contains the result of all operations that were acknowledged,
+// and of no operation after the one that has failed. It returns the number of the operations.
+func (e execution) requireState(t *testing.T, got model, models []model) int {
 	t.Helper()
-	for i := min(done+1, len(models)-1); i >= acked; i-- {
+	most := min(e.done+1, len(models)-1)
+	for i := most; i >= e.acked; i-- {
 		if models[i].equal(got) {
 			return i
 		}
 	}
-	for i := acked; i <= min(done+1, len(models)-1); i++ {
+	for i := e.acked; i <= most; i++ {
 		t.Logf("after %d: %v", i, models[i])
 	}
-	require.Fail(t, "the log is as at no time from what was acknowledged on", "acknowledged %d, done %d, got %v", acked, done, got)
+	require.Fail(t, "the log has never had this content since the last acknowledgement", "acknowledged %d, done %d, got %v", e.acked, e.done, got)
 	return 0
 }
 
-func TestEveryCrash(t *testing.T) {
+// The test fails if, after a crash at any operation of the disk, something that was acknowledged is
+// lost, or the log cannot be opened and written.
+func TestOpen_AfterCrashAtEveryOperation(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			ops, models := script(seed, 50)
-			d := crashdisk.New(rand.New(rand.NewPCG(seed, 3)))
-			l, _, _, err := play(d, ops)
-			require.NoError(t, err)
-			require.NoError(t, l.Close())
+			ops, models := randomOperations(seed, 50)
+			d := seededDisk(seed, 3)
+			executeAll(t, d, ops)
 			all := d.Ops()
 			for at := 1; at <= all; at++ {
-				d := crashdisk.New(rand.New(rand.NewPCG(seed, uint64(at))))
+				d := seededDisk(seed, uint64(at))
 				d.CrashAt(at)
-				l, acked, done, err := play(d, ops)
-				if l != nil {
-					_ = l.Close()
+				e := execute(d, ops)
+				if e.log != nil {
+					_ = e.log.Close()
 				}
-				if err == nil {
-					done = len(ops)
-				}
-				for again := range 2 {
+				for outcome := range 2 {
 					found := d.Crash()
-					l, err := Open(found, "data/log", small)
+					l, err := Open(found, "data/log", smallLog)
 					require.NoError(t, err, "crash at %d of %d", at, all)
-					now := requireOneOf(t, read(t, l), models, acked, done)
-					if again == 0 {
-						goOn(t, found, l, models[now])
+					now := e.requireState(t, readModel(t, l), models)
+					if outcome == 0 {
+						appendAndCrashAgain(t, found, l, models[now])
 						continue
 					}
 					require.NoError(t, l.Close())
@@ -115,154 +139,95 @@ func TestEveryCrash(t *testing.T) {
 	}
 }
 
-// goOn appends to a log that was found after a crash, lets the power fail again, also while
-// the log is being opened, and requires that nothing of it is lost.
-func goOn(t *testing.T, d *crashdisk.Disk, l *Log, m model) {
-	o := op{batch: Batch{Entries: entries(m.last()+1, 2, m.term(m.last())+1, 50), Sync: true}}
-	require.NoError(t, o.do(l))
+// appendAndCrashAgain appends to a log that was opened after a crash, crashes it again, also while
+// it is being opened, and requires that the log is complete.
+func appendAndCrashAgain(t *testing.T, d *crashdisk.Disk, l *Log, m model) {
+	o := operation{batch: Batch{Entries: entries(m.last()+1, 2, m.term(m.last())+1, 50), Sync: true}}
+	require.NoError(t, o.apply(l))
 	m = m.after(o)
 	again := d.Crash()
 	_ = l.Close()
 	again.CrashAt(again.Ops() + 5)
-	if l, err := Open(again, "data/log", small); err == nil {
+	if l, err := Open(again, "data/log", smallLog); err == nil {
 		_ = l.Close()
 	}
-	l, err := Open(again.Crash(), "data/log", small)
+	l, err := Open(again.Crash(), "data/log", smallLog)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
-	got := read(t, l)
+	got := readModel(t, l)
 	require.True(t, m.equal(got), "want %v\ngot  %v", m, got)
 }
 
-func TestEveryDiskError(t *testing.T) {
-	ops, models := script(4, 60)
-	d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
-	l, _, _, err := play(d, ops)
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
+// After an error of the disk the log rejects all writes, and loses nothing that was acknowledged.
+func TestOpen_AfterErrorOfEveryOperation(t *testing.T) {
+	ops, models := randomOperations(4, 60)
+	d := newDisk()
+	executeAll(t, d, ops)
 	for at := 1; at <= d.Ops(); at++ {
-		d := crashdisk.New(rand.New(rand.NewPCG(1, uint64(at))))
+		d := seededDisk(1, uint64(at))
 		d.FailAt(at)
-		l, acked, done, err := play(d, ops)
-		if l != nil && err != nil && !ops[done].reopen {
-			require.ErrorIs(t, err, crashdisk.ErrIO)
+		e := execute(d, ops)
+		if l := e.log; l != nil && e.err != nil && !ops[e.done].reopen {
+			require.ErrorIs(t, e.err, crashdisk.ErrIO)
 			last, _ := l.LastIndex()
-			require.Equal(t, err, l.Append(Batch{Entries: entries(last+1, 1, 100, 1), Sync: true}), "error at %d", at)
-			require.Equal(t, err, l.Append(Batch{Sync: true}))
-			require.Equal(t, err, l.Compact(last))
-			require.Equal(t, err, l.Reset(last+100, 100))
+			require.Equal(t, e.err, l.Append(Batch{Entries: entries(last+1, 1, 100, 1), Sync: true}), "error at %d", at)
+			require.Equal(t, e.err, l.Append(Batch{Sync: true}))
+			require.Equal(t, e.err, l.Compact(last))
+			require.Equal(t, e.err, l.Reset(last+100, 100))
 		}
-		if l != nil {
-			_ = l.Close()
-			require.ErrorIs(t, l.Append(Batch{}), ErrClosed)
+		if e.log != nil {
+			_ = e.log.Close()
+			require.ErrorIs(t, e.log.Append(Batch{}), ErrClosed)
 		}
-		l, err = Open(d.Crash(), "data/log", small)
+		l, err := Open(d.Crash(), "data/log", smallLog)
 		require.NoError(t, err, "error at %d", at)
-		requireOneOf(t, read(t, l), models, acked, done)
+		e.requireState(t, readModel(t, l), models)
 		require.NoError(t, l.Close())
 	}
 }
 
-func TestEveryReadError(t *testing.T) {
-	ops, models := script(4, 60)
-	d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
-	l, _, _, err := play(d, ops)
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
+// The test fails if an error of the disk is reported as damage.
+func TestOpen_ReturnsEveryReadError(t *testing.T) {
+	ops, models := randomOperations(4, 60)
+	d := newDisk()
+	executeAll(t, d, ops)
 	before := d.Reads()
-	l, err = Open(d, "data/log", small)
+	l, err := Open(d, "data/log", smallLog)
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	n := d.Reads() - before
 	for i := 1; i <= n; i++ {
 		d.FailReadAt(d.Reads() + i)
-		_, err := Open(d, "data/log", small)
+		_, err := Open(d, "data/log", smallLog)
 		require.ErrorIs(t, err, crashdisk.ErrIO)
-		require.NotErrorIs(t, err, ErrCorrupt, "an error of the disk is no damage")
+		require.NotErrorIs(t, err, ErrCorrupt)
 	}
 	d.FailReadAt(0)
-	l, err = Open(d, "data/log", small)
+	l, err = Open(d, "data/log", smallLog)
 	require.NoError(t, err)
-	require.True(t, models[len(models)-1].equal(read(t, l)))
+	require.True(t, models[len(models)-1].equal(readModel(t, l)))
 	require.NoError(t, l.Close())
 }
 
-// image is what files of a log hold.
-type image map[string][]byte
-
-func imageOf(t *testing.T, d *crashdisk.Disk) image {
-	names, err := d.List("log")
-	require.NoError(t, err)
-	files := image{}
-	for _, name := range names {
-		if !strings.HasSuffix(name, suffix) {
-			continue
-		}
-		f, err := d.OpenRead(path.Join("log", name))
-		require.NoError(t, err)
-		size, err := f.Size()
-		require.NoError(t, err)
-		files[name] = make([]byte, size)
-		_, err = f.ReadAt(files[name], 0)
-		require.NoError(t, err)
-		require.NoError(t, f.Close())
-	}
-	return files
-}
-
-func (i image) disk(t require.TestingT) *crashdisk.Disk {
-	d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
-	require.NoError(t, d.MkdirAll("log"))
-	for name, data := range i {
-		f, err := d.Create(path.Join("log", name))
-		require.NoError(t, err)
-		_, err = f.WriteAt(data, 0)
-		require.NoError(t, err)
-		require.NoError(t, f.Close())
-	}
-	return d
-}
-
-// threeSegments is a small log whose batches were all synced.
-func threeSegments(t *testing.T) (image, []model) {
-	d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
-	l, err := Open(d, "log", Options{SegmentSize: 1500})
-	require.NoError(t, err)
-	models := []model{{}}
-	step := func(o op) {
-		require.NoError(t, o.do(l))
-		models = append(models, models[len(models)-1].after(o))
-	}
-	step(op{batch: Batch{HardState: hard(1, 1, 0), Entries: entries(1, 3, 1, 150), Sync: true}})
-	step(op{batch: Batch{HardState: hard(1, 1, 3), Entries: entries(4, 2, 1, 150), Sync: true}})
-	step(op{batch: Batch{Entries: entries(6, 4, 1, 150), Sync: true}})
-	step(op{compact: 2})
-	step(op{batch: Batch{HardState: hard(2, 2, 5), Entries: entries(8, 3, 2, 100), Sync: true}})
-	step(op{batch: Batch{HardState: hard(2, 2, 7), Entries: entries(11, 1, 2, 100), Sync: true}})
-	step(op{batch: Batch{Entries: entries(12, 1, 2, 100), Sync: true}})
-	require.NoError(t, l.Close())
-	files := imageOf(t, d)
-	require.Len(t, files, 3)
-	return files, models
-}
-
-func TestEveryFlippedBit(t *testing.T) {
+// Every flipped bit is detected, except in the last record, whose damage cannot be
+// distinguished from a crash.
+func TestOpen_DetectsEveryFlippedBit(t *testing.T) {
 	files, models := threeSegments(t)
-	whole, beforeLast := models[len(models)-1], models[len(models)-2]
-	refused, lastLost := 0, 0
+	complete, beforeLast := models[len(models)-1], models[len(models)-2]
+	detected, lastLost := 0, 0
 	for name, data := range files {
 		for i := range data {
 			data[i] ^= 1 << (i % 8)
-			l, err := Open(files.disk(t), "log", Options{SegmentSize: 1500})
+			l, err := Open(files.newDisk(t), "log", Options{SegmentSize: 1500})
 			if err != nil {
 				require.ErrorIs(t, err, ErrCorrupt, "%s %d", name, i)
 				require.ErrorContains(t, err, "log/"+strings.Split(name, "-")[0])
 				require.ErrorContains(t, err, "offset")
 				require.ErrorContains(t, err, "delete the data of this peer")
-				refused++
+				detected++
 			} else {
-				got := read(t, l)
-				if !whole.equal(got) {
+				got := readModel(t, l)
+				if !complete.equal(got) {
 					require.True(t, beforeLast.equal(got), "%s byte %d: %v", name, i, got)
 					lastLost++
 				}
@@ -271,59 +236,23 @@ func TestEveryFlippedBit(t *testing.T) {
 			data[i] ^= 1 << (i % 8)
 		}
 	}
-	require.Positive(t, refused)
-	require.Positive(t, lastLost, "the last record cannot be told from a torn one")
+	require.Positive(t, detected)
+	require.Positive(t, lastLost, "damage of the last record was reported")
 }
 
-// A byte that changes while the log is open is found when it is read.
-func TestFlippedBitWhileOpen(t *testing.T) {
-	files, models := threeSegments(t)
-	want := models[len(models)-1]
-	d := files.disk(t)
-	l, err := Open(d, "log", Options{SegmentSize: 1500, CacheSize: -1})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	found := 0
-	for _, s := range l.Segments() {
-		f, err := d.Open(s.Name)
-		require.NoError(t, err)
-		for i := range s.Size {
-			var b [1]byte
-			_, err := f.ReadAt(b[:], i)
-			require.NoError(t, err)
-			_, err = f.WriteAt([]byte{b[0] ^ 4}, i)
-			require.NoError(t, err)
-			for index := uint64(3); index <= want.last(); index++ {
-				got, err := l.Entries(index, index+1, raftNoLimit)
-				if err != nil {
-					require.ErrorIs(t, err, ErrCorrupt)
-					found++
-					continue
-				}
-				require.Equal(t, want.entries[index-3].String(), got[0].String())
-			}
-			_, err = f.WriteAt(b[:], i)
-			require.NoError(t, err)
-		}
-		require.NoError(t, f.Close())
-	}
-	require.Positive(t, found)
-}
-
-func TestLostSegment(t *testing.T) {
+// The loss of any segment is detected, except of the last one.
+func TestOpen_DetectsLostSegment(t *testing.T) {
 	files, _ := threeSegments(t)
-	i := 0
-	for _, name := range sortedNames(files) {
-		i++
+	for i, name := range files.sortedNames() {
 		rest := image{}
 		for n, data := range files {
 			if n != name {
 				rest[n] = data
 			}
 		}
-		l, err := Open(rest.disk(t), "log", Options{})
-		if i == len(files) {
-			require.NoError(t, err, "the last one cannot be missed")
+		l, err := Open(rest.newDisk(t), "log", Options{})
+		if i == len(files)-1 {
+			require.NoError(t, err)
 			require.NoError(t, l.Close())
 			continue
 		}
@@ -331,69 +260,33 @@ func TestLostSegment(t *testing.T) {
 	}
 }
 
-func sortedNames(files image) []string { return slices.Sorted(maps.Keys(files)) }
-
-// cutRecord damages the newest segment's record of a number.
-func (i image) cutRecord(t *testing.T, number uint64, do func(record []byte)) {
-	names := sortedNames(i)
-	name := names[len(names)-1]
-	data := i[name]
-	p, _ := parseName(name)
-	for off := int64(0); ; {
-		h, ok := p.head(data[off:off+headSize], off)
-		require.True(t, ok, "no record %d", number)
-		next := aligned(off + headSize + int64(h.length))
-		if h.number == number {
-			do(data[off : off+headSize+int64(h.length)])
-			return
-		}
-		off = next
-	}
-}
-
-// tornLog is a log of one segment: records 2 and 3 synced, 4 to 6 not.
-func tornLog(t *testing.T) (image, []model) {
-	d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
-	l, err := Open(d, "log", Options{SegmentSize: 1 << 16})
-	require.NoError(t, err)
-	models := []model{{}, {}}
-	for i := range uint64(5) {
-		o := op{batch: Batch{Entries: entries(1+4*i, 4, 1, 400), Sync: i < 2}}
-		require.NoError(t, o.do(l))
-		models = append(models, models[len(models)-1].after(o))
-	}
-	files := imageOf(t, d)
-	require.NoError(t, l.Close())
-	return files, models
-}
-
-func TestTornTailIsWiped(t *testing.T) {
+// The test fails if Open leaves parts of a torn tail, which could follow later records.
+func TestOpen_RemovesTornTail(t *testing.T) {
 	for _, number := range []uint64{4, 5, 6} {
-		for piece := range 3 {
-			files, models := tornLog(t)
-			files.cutRecord(t, number, func(b []byte) { clear(b[piece*512 : (piece+1)*512]) })
-			d := files.disk(t)
+		for part := range 3 {
+			files, models := unsyncedTail(t)
+			files.damageRecord(t, number, func(b []byte) { clear(b[part*512 : (part+1)*512]) })
+			d := files.newDisk(t)
 			require.NoError(t, Scan(d, "log", func(Record) error { return nil }))
-			l, err := Open(d, "log", Options{SegmentSize: 1 << 16})
+			l, err := Open(d, "log", Options{SegmentSize: smallSegment})
 			require.NoError(t, err)
 			m := models[number-1]
-			require.True(t, m.equal(read(t, l)))
-			// What is appended in its place, shorter or as long, is not followed by what was
-			// there.
-			o := op{batch: Batch{Entries: entries(m.last()+1, 4, 2, 400), Sync: true}}
-			require.NoError(t, o.do(l))
+			require.True(t, m.equal(readModel(t, l)))
+			o := operation{batch: Batch{Entries: entries(m.last()+1, 4, 2, 400), Sync: true}}
+			require.NoError(t, o.apply(l))
 			m = m.after(o)
-			found := imageOf(t, d).disk(t)
+			found := imageOf(t, d).newDisk(t)
 			require.NoError(t, l.Close())
-			l, err = Open(found, "log", Options{SegmentSize: 1 << 16})
+			l, err = Open(found, "log", Options{SegmentSize: smallSegment})
 			require.NoError(t, err)
-			require.True(t, m.equal(read(t, l)))
+			require.True(t, m.equal(readModel(t, l)))
 			require.NoError(t, l.Close())
 		}
 	}
 }
 
-func TestDurableRecordThatIsDamagedIsNoTornTail(t *testing.T) {
+// The test fails if a durable record that is damaged is taken for a torn tail.
+func TestOpen_DetectsDamagedDurableRecord(t *testing.T) {
 	for _, number := range []uint64{2, 3} {
 		for _, damage := range []func(b []byte){
 			func(b []byte) { clear(b) },
@@ -401,53 +294,28 @@ func TestDurableRecordThatIsDamagedIsNoTornTail(t *testing.T) {
 			func(b []byte) { b[100] ^= 1 },
 			func(b []byte) { b[3] = 255 },
 		} {
-			files, _ := tornLog(t)
-			files.cutRecord(t, number, damage)
-			d := files.disk(t)
-			_, err := Open(d, "log", Options{SegmentSize: 1 << 16})
+			files, _ := unsyncedTail(t)
+			files.damageRecord(t, number, damage)
+			d := files.newDisk(t)
+			_, err := Open(d, "log", Options{SegmentSize: smallSegment})
 			require.ErrorIs(t, err, ErrCorrupt)
-			require.Equal(t, files, imageOf(t, d), "nothing is changed")
+			require.Equal(t, files, imageOf(t, d), "the log was changed")
 			last := uint64(0)
 			require.ErrorIs(t, Scan(d, "log", func(r Record) error { last = r.Number; return nil }), ErrCorrupt)
-			require.Equal(t, number-1, last, "what is before it is told")
+			require.Equal(t, number-1, last, "Scan has not visited the records before the damage")
 		}
 	}
 }
 
-// TestScanOfLogThatGrows: what was written after the segment was read is not taken for what
-// is left of a damaged one.
-func TestScanOfLogThatGrows(t *testing.T) {
-	d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
-	l, err := Open(d, "log", Options{SegmentSize: 1 << 16})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	next := uint64(1)
-	grow := func() {
-		for range 3 {
-			require.NoError(t, l.Append(Batch{Entries: entries(next, 4, 1, 400), Sync: true}))
-			next += 4
-		}
-	}
-	grow()
-	last := uint64(0)
-	require.NoError(t, Scan(d, "log", func(r Record) error {
-		if last = r.Index; last == 12 {
-			grow()
-		}
-		return nil
-	}))
-	require.EqualValues(t, 12, last, "it was read before")
-}
-
-// An entry whose data are a piece of the log itself is no record.
-func TestDataThatLookLikeRecords(t *testing.T) {
-	files, _ := tornLog(t)
+// The test fails if an entry whose data is a part of a log is taken for a record.
+func TestOpen_DataThatLooksLikeRecords(t *testing.T) {
+	files, _ := unsyncedTail(t)
 	var old []byte
 	for _, data := range files {
 		old = data[:8000]
 	}
-	d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
-	l, err := Open(d, "log", Options{SegmentSize: 1 << 16})
+	d := newDisk()
+	l, err := Open(d, "log", Options{SegmentSize: smallSegment})
 	require.NoError(t, err)
 	require.NoError(t, l.Append(Batch{Entries: entries(1, 1, 1, 10), Sync: true}))
 	for pad := range uint64(3) {
@@ -455,8 +323,8 @@ func TestDataThatLookLikeRecords(t *testing.T) {
 	}
 	torn := imageOf(t, d)
 	require.NoError(t, l.Close())
-	torn.cutRecord(t, 3, func(b []byte) { b[4]++ })
-	l, err = Open(torn.disk(t), "log", Options{SegmentSize: 1 << 16})
+	torn.damageRecord(t, 3, func(b []byte) { b[4]++ })
+	l, err = Open(torn.newDisk(t), "log", Options{SegmentSize: smallSegment})
 	require.NoError(t, err)
 	last, err := l.LastIndex()
 	require.NoError(t, err)
@@ -464,19 +332,87 @@ func TestDataThatLookLikeRecords(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A process that ends without a power failure leaves what it has not synced readable. Once
-// that is the log, it must be durable.
-func TestWhatIsReadOnOpeningIsDurable(t *testing.T) {
-	files, models := tornLog(t)
-	d := files.disk(t) // nothing of it synced
-	l, err := Open(d, "log", Options{SegmentSize: 1 << 16})
+// A process that is killed leaves readable records that are not durable. Open makes them
+// durable, because they are a part of the log then.
+func TestOpen_MakesReadableRecordsDurable(t *testing.T) {
+	files, models := unsyncedTail(t)
+	d := files.newDisk(t) // nothing is durable
+	l, err := Open(d, "log", Options{SegmentSize: smallSegment})
 	require.NoError(t, err)
-	require.True(t, models[len(models)-1].equal(read(t, l)))
+	require.True(t, models[len(models)-1].equal(readModel(t, l)))
 	for range 10 {
-		found, err := Open(d.Crash(), "log", Options{SegmentSize: 1 << 16})
+		found, err := Open(d.Crash(), "log", Options{SegmentSize: smallSegment})
 		require.NoError(t, err)
-		require.True(t, models[len(models)-1].equal(read(t, found)))
+		require.True(t, models[len(models)-1].equal(readModel(t, found)))
 		require.NoError(t, found.Close())
 	}
 	_ = l.Close()
+}
+
+// FuzzOpen opens arbitrary bytes as the second of two segments, and as the payloads of records
+// with correct checksums. Open returns an error, or a log that can be read and appended to.
+func FuzzOpen(f *testing.F) {
+	d := newDisk()
+	l, err := Open(d, "log", Options{SegmentSize: 1500})
+	require.NoError(f, err)
+	var m model
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 10 {
+		o := operation{batch: Batch{Entries: entries(m.last()+1, 2, 1, r.IntN(300)), HardState: stateMessage(1, 1, m.last())}}
+		require.NoError(f, o.apply(l))
+		m = m.after(o)
+	}
+	for _, s := range l.Segments() {
+		file, err := d.OpenRead(s.Name)
+		require.NoError(f, err)
+		b := make([]byte, s.Size)
+		_, err = file.ReadAt(b, 0)
+		require.NoError(f, err)
+		f.Add(b, typeBatch)
+		f.Add(b[headSize:], typeHeader)
+		f.Add(b[headSize+headerSize+headSize:], typeBatch)
+	}
+	f.Add(mark{1, 1}.appendTo(nil), typeMark)
+	require.NoError(f, l.Close())
+	f.Fuzz(func(t *testing.T, data []byte, kind byte) {
+		id := segmentID{1, 1}
+		first := make([]byte, headSize)
+		first = segmentHeader{id: id}.appendTo(first)
+		crc := id.sealRecord(first, 0, recordHead{kind: typeHeader, number: 1}, 0)
+
+		record := append(make([]byte, headSize), data...)
+		id.sealRecord(record, int64(len(first)), recordHead{kind: kind, number: 2, durable: 1}, crc)
+		tryOpen(t, image{id.fileName(): append(append([]byte{}, first...), record...)})
+
+		record = append(make([]byte, headSize), data...)
+		id.sealRecord(record, 0, recordHead{kind: typeHeader, number: 1}, 0)
+		tryOpen(t, image{id.fileName(): record})
+
+		tryOpen(t, image{id.fileName(): data})
+		tryOpen(t, image{id.fileName(): first, segmentID{1, 2}.fileName(): data})
+		tryOpen(t, image{id.fileName(): append(append([]byte{}, first...), data...)})
+	})
+}
+
+func tryOpen(t *testing.T, files image) {
+	d := files.newDisk(t)
+	_ = Scan(d, "log", func(Record) error { return nil })
+	l, err := Open(d, "log", Options{SegmentSize: 4096})
+	if err != nil {
+		require.ErrorIs(t, err, ErrCorrupt)
+		return
+	}
+	defer func() { require.NoError(t, l.Close()) }()
+	first, err := l.FirstIndex()
+	require.NoError(t, err)
+	last, err := l.LastIndex()
+	require.NoError(t, err)
+	if _, err := l.Entries(first, last+1, noLimit); err != nil {
+		require.ErrorIs(t, err, ErrCorrupt)
+	}
+	term, err := l.Term(last)
+	require.NoError(t, err)
+	if last < 1<<62 {
+		require.NoError(t, l.Append(Batch{Entries: entries(last+1, 2, term, 10), Sync: true}))
+	}
 }
