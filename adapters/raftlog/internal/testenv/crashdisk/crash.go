@@ -1,98 +1,101 @@
 package crashdisk
 
-// What is found after the power has failed.
+import (
+	"maps"
+	"math/rand/v2"
+)
 
+// sector is the size in bytes of the parts of a write that survive a crash separately.
 const sector = 512
 
-// Crash returns the disk as it is found when the power is back: of what was not durable any
-// part is there, as the random source decides. Nobody holds a lock, and no hook is set. d must
-// not be used any more, except to crash once more: another outcome of the same failure.
+// Crash returns the disk as it is after a crash: the random source decides which changes that were
+// not durable have survived. No lock is held, and no failure is configured. d must not be used any
+// more, except that another call of Crash returns another possible outcome.
 func (d *Disk) Crash() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.crashed = true
+	o := &outcome{random: d.random, survives: newChoice(d.random), entries: map[*node]map[string]*node{}, copies: map[*node]*node{}}
+	for _, c := range d.pending {
+		if o.survives() {
+			c.applyTo(o.entriesOf)
+		}
+	}
 	found := New(d.random)
 	found.space = d.space
-	d.root.crash(d.pending, d.keeper(), map[*node]*node{}, found)
+	found.root = o.copyOf(d.root)
 	return found
 }
 
-// keeper decides of each unsynced change whether it is kept: all, none, or each by chance, so
-// that the extremes are as usual as they are in life.
-func (d *Disk) keeper() func() bool {
-	switch d.random.IntN(6) {
+// outcome is one possible outcome of a crash.
+type outcome struct {
+	random   *rand.Rand
+	survives func() bool                // decides whether a change survives
+	entries  map[*node]map[string]*node // the surviving entries of directories
+	copies   map[*node]*node            // the nodes of the disk after the crash
+}
+
+// newChoice returns a function that decides whether an unsynced change survives. It chooses between
+// all, none, and each at random, because all and none would be improbable otherwise.
+func newChoice(random *rand.Rand) func() bool {
+	switch random.IntN(6) {
 	case 0:
 		return func() bool { return false }
 	case 1:
 		return func() bool { return true }
 	}
-	return func() bool { return d.random.IntN(2) == 0 }
+	return func() bool { return random.IntN(2) == 0 }
 }
 
-// crash fills found with what survives below n, the root.
-func (n *node) crash(pending []change, keep func() bool, done map[*node]*node, found *Disk) {
-	entries := map[*node]map[string]*node{}
-	of := func(dir *node) map[string]*node {
-		e := entries[dir]
-		if e == nil {
-			e = map[string]*node{}
-			for name, c := range dir.durable {
-				e[name] = c
-			}
-			entries[dir] = e
-		}
-		return e
+func (o *outcome) entriesOf(dir *node) map[string]*node {
+	if o.entries[dir] == nil {
+		o.entries[dir] = maps.Clone(dir.durable)
 	}
-	for _, c := range pending {
-		if keep() {
-			c.apply(of)
-		}
-	}
-	found.root = n.survive(of, keep, done, found)
+	return o.entries[dir]
 }
 
-func (n *node) survive(of func(*node) map[string]*node, keep func() bool, done map[*node]*node, d *Disk) *node {
-	if s := done[n]; s != nil {
-		return s
+// copyOf returns a copy of n with the content that survives.
+func (o *outcome) copyOf(n *node) *node {
+	if c := o.copies[n]; c != nil {
+		return c
 	}
-	var s *node
 	if n.live != nil {
-		s = newDir()
-		done[n] = s
-		e := of(n)
-		for _, name := range sorted(e) { // sorted: the random source is asked in one order
-			c := e[name].survive(of, keep, done, d)
-			s.live[name], s.durable[name] = c, c
+		c := newDir()
+		o.copies[n] = c
+		entries := o.entriesOf(n)
+		for _, name := range sortedNames(entries) { // sorted, so that the outcome is reproducible
+			child := o.copyOf(entries[name])
+			c.live[name], c.durable[name] = child, child
 		}
-		return s
+		return c
 	}
-	s = &node{synced: n.synced.clone()}
-	done[n] = s
+	c := &node{synced: n.synced.clone()}
+	o.copies[n] = c
 	for _, w := range n.writes {
-		d.tear(w, &s.synced, keep)
+		o.applyTorn(w, &c.synced)
 	}
-	s.now = s.synced.clone()
-	return s
+	c.current = c.synced.clone()
+	return c
 }
 
-// tear does of a write what has reached the disk.
-func (d *Disk) tear(w write, b *blob, keep func() bool) {
-	if !keep() {
+// applyTorn applies the part of a write that survives.
+func (o *outcome) applyTorn(w fileWrite, b *content) {
+	if !o.survives() {
 		return
 	}
 	size := b.size
-	if w.data == nil || d.random.IntN(2) == 0 {
-		w.apply(b)
+	if w.data == nil || o.random.IntN(2) == 0 {
+		w.applyTo(b)
 	} else {
-		for at := w.off; at < w.off+int64(len(w.data)); {
-			end := min(at-at%sector+sector, w.off+int64(len(w.data)))
-			if keep() {
-				b.writeAt(w.data[at-w.off:end-w.off], at)
+		for at := w.offset; at < w.offset+int64(len(w.data)); {
+			end := min(at-at%sector+sector, w.offset+int64(len(w.data)))
+			if o.survives() {
+				b.writeAt(w.data[at-w.offset:end-w.offset], at)
 			}
 			at = end
 		}
 	}
-	if w.data != nil && b.size > size && d.random.IntN(4) == 0 {
-		b.resize(size) // the data were written, the file's new length was not
+	if w.data != nil && b.size > size && o.random.IntN(4) == 0 {
+		b.resize(size) // the data was written, but not the new length of the file
 	}
 }

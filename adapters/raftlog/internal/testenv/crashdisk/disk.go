@@ -1,11 +1,10 @@
-// Package crashdisk is a disk in memory whose power can fail at any operation, and whose
-// operations can: for tests of what must survive that.
+// Package crashdisk provides a disk in memory that can crash in any operation, and whose operations
+// can fail, for tests of durability.
 //
-// It keeps apart what is durable and what is only written. After a crash there is all that
-// was synced, and of the rest any part: of unsynced writes some are there, some are not, and
-// some are torn at sectors of 512 bytes; a file has its length of before or of after; and each
-// change of a directory that no SyncDir followed has happened or has not. The random source
-// decides; everything else is deterministic.
+// After a crash, everything that was synced exists, and parts of the rest: some unsynced writes are
+// applied, some are not, and some are torn at sectors of 512 bytes; a file has its old or its new
+// length; and each change of a directory that was not followed by SyncDir is applied or not. A
+// random source decides; everything else is deterministic.
 package crashdisk
 
 import (
@@ -23,116 +22,121 @@ import (
 )
 
 var (
-	// ErrCrashed: the power has failed; [Disk.Crash] has the disk as it is found then.
+	// ErrCrashed is returned by all operations after a crash. [Disk.Crash] returns the disk as
+	// it is afterwards.
 	ErrCrashed = errors.New("crashdisk: power has failed")
-	// ErrIO is what an operation that was told to fail returns.
+	// ErrIO is returned by an operation that FailAt or FailReadAt makes fail.
 	ErrIO = errors.New("crashdisk: input/output error")
 )
 
-// Disk is a [disk.FS]. Any goroutine may call.
+// Disk implements [disk.FS]. Its methods may be called by any goroutine.
 type Disk struct {
-	mu      sync.Mutex
-	random  *rand.Rand
-	root    *node
-	pending []change // of directories, in order
-	locks   map[string]bool
-	ops     int
-	reads   int
-	failAt  int
-	failErr error
-	failRd  int
-	crashAt int
-	crashed bool
-	space   int64 // bytes that files may have together; negative: any
+	mu         sync.Mutex
+	random     *rand.Rand
+	root       *node
+	pending    []dirChange // changes that are not durable, in order
+	locks      map[string]bool
+	ops        int
+	reads      int
+	failAt     int
+	failErr    error
+	failReadAt int
+	crashAt    int
+	crashed    bool
+	space      int64 // maximum size of all files in bytes; negative if there is no limit
 }
 
 // node is a file or a directory.
 type node struct {
-	// of a directory: its entries as they are seen, and as they are durable
+	// live contains the entries of a directory, and is nil if the node is a file. durable
+	// contains the entries that are durable.
 	live, durable map[string]*node
-	// of a file: the same, and what leads from one to the other
-	now, synced blob
-	writes      []write
-	lost        bool // a Sync has failed
+	// current is the content of a file, synced its durable content. writes lead from synced to
+	// current.
+	current, synced content
+	writes          []fileWrite
+	syncFailed      bool
 }
 
-// change is one of directories that is not durable yet: child loses a name or gets one, or
-// both.
-type change struct {
-	child    *node
-	from, to *node
-	old, new string
+// dirChange is a change of directories that is not durable yet: child loses its old name in from,
+// gets a new name in to, or both.
+type dirChange struct {
+	child            *node
+	from, to         *node
+	oldName, newName string
 }
 
-// write is one to a file that is not durable yet.
-type write struct {
-	data   []byte // nil: the length changes
-	off    int64  // or the new length
-	extend bool   // the length only grows
+// fileWrite is a change of a file that is not durable yet.
+type fileWrite struct {
+	data   []byte // nil if only the length changes
+	offset int64  // of the data, or the new length
+	extend bool   // the length does not decrease
 }
 
-// New returns an empty disk. It alone uses random from now on; so do the disks that it
-// becomes by crashes, which must not be used at the same time.
+// New returns an empty disk. The disk and its copies after crashes own random, and must not be used
+// concurrently.
 func New(random *rand.Rand) *Disk {
 	return &Disk{random: random, root: newDir(), locks: map[string]bool{}, space: -1}
 }
 
 func newDir() *node { return &node{live: map[string]*node{}, durable: map[string]*node{}} }
 
-// Ops is the number of operations so far that change something or make it durable, failed
-// ones included. Reading is counted by [Disk.Reads].
+// Ops returns the number of operations so far that change something or make it durable, including
+// those that have failed. [Disk.Reads] returns the number of the other operations.
 func (d *Disk) Ops() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.ops
 }
 
-// Reads is the number of operations so far that only read: Open, OpenRead, List, Size, ReadAt.
+// Reads returns the number of operations so far that only read: Open, OpenRead, List, Size, ReadAt.
 func (d *Disk) Reads() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.reads
 }
 
-// FailAt makes the n-th operation, as Ops counts, fail with [ErrIO]: nothing happens, except
-// that a failing write may have written a part, and a failing Sync drops what was not durable,
-// whatever later reads may show, and every later Sync of that file fails as well. 0 is none.
+// FailAt makes the n-th operation, as counted by Ops, fail with [ErrIO]. It has no effect, with two
+// exceptions: a write may have written a part of the data, and a Sync discards everything that was
+// not durable, although it can still be read, and every later Sync of the file fails. If n is 0, no
+// operation fails.
 func (d *Disk) FailAt(n int) { d.FailWith(n, ErrIO) }
 
-// FailWith is FailAt with another error.
+// FailWith is the same as FailAt, with another error.
 func (d *Disk) FailWith(n int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failAt, d.failErr = n, err
 }
 
-// FailReadAt makes the n-th operation, as Reads counts, fail with [ErrIO]. 0 is none.
+// FailReadAt makes the n-th operation, as counted by Reads, fail with [ErrIO]. If n is 0, no
+// operation fails.
 func (d *Disk) FailReadAt(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.failRd = n
+	d.failReadAt = n
 }
 
-// CrashAt lets the power fail in the n-th operation, as Ops counts: it, and all after it, even
-// reads, return [ErrCrashed]. What the operation was to change is as any unsynced change. 0 is
-// none.
+// CrashAt makes the disk crash in the n-th operation, as counted by Ops. This operation and all
+// later ones, including reads, return [ErrCrashed]. The change of this operation may survive, as any
+// unsynced change. If n is 0, the disk does not crash.
 func (d *Disk) CrashAt(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.crashAt = n
 }
 
-// SetSpace limits what all files together may have; an operation by which they would have
-// more fails with ENOSPC and does nothing. Negative is no limit.
+// SetSpace limits the total size of all files in bytes. An operation that would exceed the limit
+// fails with ENOSPC and has no effect. If the limit is negative, there is none.
 func (d *Disk) SetSpace(bytes int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.space = bytes
 }
 
-// begin counts an operation. If it returns an error, that is the operation's; crash tells that
-// what it was to do may be kept nevertheless. d.mu is held.
-func (d *Disk) begin() (crash bool, err error) {
+// countOperation counts an operation. The operation must return the error, if there is one. If
+// crash is true, the operation must be executed nevertheless: it may survive. d.mu must be held.
+func (d *Disk) countOperation() (crash bool, err error) {
 	if d.crashed {
 		return false, ErrCrashed
 	}
@@ -147,21 +151,21 @@ func (d *Disk) begin() (crash bool, err error) {
 	return false, nil
 }
 
-func (d *Disk) read() error {
+func (d *Disk) countRead() error {
 	if d.crashed {
 		return ErrCrashed
 	}
 	d.reads++
-	if d.reads == d.failRd {
+	if d.reads == d.failReadAt {
 		return ErrIO
 	}
 	return nil
 }
 
-func fail(op, name string, err error) error { return &fs.PathError{Op: op, Path: name, Err: err} }
+func pathError(op, name string, err error) error { return &fs.PathError{Op: op, Path: name, Err: err} }
 
-// find returns what has that name, or nil.
-func (d *Disk) find(name string) *node {
+// lookUp returns the node with that name, or nil.
+func (d *Disk) lookUp(name string) *node {
 	n := d.root
 	if name == "." {
 		return n
@@ -174,32 +178,32 @@ func (d *Disk) find(name string) *node {
 	return n
 }
 
-// place returns the directory that a name is in, and the last part of it.
-func (d *Disk) place(op, name string) (*node, string, error) {
+// locate returns the directory that contains a name, and the last element of the name.
+func (d *Disk) locate(op, name string) (*node, string, error) {
 	if !fs.ValidPath(name) || name == "." {
-		return nil, "", fail(op, name, fs.ErrInvalid)
+		return nil, "", pathError(op, name, fs.ErrInvalid)
 	}
-	n := d.find(path.Dir(name))
+	n := d.lookUp(path.Dir(name))
 	if n == nil || n.live == nil {
-		return nil, "", fail(op, name, fs.ErrNotExist)
+		return nil, "", pathError(op, name, fs.ErrNotExist)
 	}
 	return n, path.Base(name), nil
 }
 
-// change does c, and remembers it until a SyncDir.
-func (d *Disk) change(c change) {
-	c.apply(func(n *node) map[string]*node { return n.live })
+// applyChange applies c, which becomes durable by SyncDir.
+func (d *Disk) applyChange(c dirChange) {
+	c.applyTo(func(n *node) map[string]*node { return n.live })
 	d.pending = append(d.pending, c)
 }
 
-func (c change) apply(entries func(*node) map[string]*node) {
+func (c dirChange) applyTo(entries func(*node) map[string]*node) {
 	if c.from != nil {
-		if e := entries(c.from); e[c.old] == c.child {
-			delete(e, c.old)
+		if e := entries(c.from); e[c.oldName] == c.child {
+			delete(e, c.oldName)
 		}
 	}
 	if c.to != nil {
-		entries(c.to)[c.new] = c.child
+		entries(c.to)[c.newName] = c.child
 	}
 }
 
@@ -207,12 +211,12 @@ func (c change) apply(entries func(*node) map[string]*node) {
 func (d *Disk) MkdirAll(dir string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	crash, err := d.begin()
+	crash, err := d.countOperation()
 	if err != nil && !crash {
-		return fail("mkdir", dir, err)
+		return pathError("mkdir", dir, err)
 	}
 	if !fs.ValidPath(dir) {
-		return fail("mkdir", dir, fs.ErrInvalid)
+		return pathError("mkdir", dir, fs.ErrInvalid)
 	}
 	n := d.root
 	for part := range strings.SplitSeq(dir, "/") {
@@ -222,10 +226,10 @@ func (d *Disk) MkdirAll(dir string) error {
 		next := n.live[part]
 		if next == nil {
 			next = newDir()
-			d.change(change{child: next, to: n, new: part})
+			d.applyChange(dirChange{child: next, to: n, newName: part})
 		}
 		if next.live == nil {
-			return fail("mkdir", dir, fs.ErrExist)
+			return pathError("mkdir", dir, fs.ErrExist)
 		}
 		n = next
 	}
@@ -236,84 +240,84 @@ func (d *Disk) MkdirAll(dir string) error {
 func (d *Disk) Create(name string) (disk.File, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	crash, err := d.begin()
+	crash, err := d.countOperation()
 	if err != nil && !crash {
-		return nil, fail("create", name, err)
+		return nil, pathError("create", name, err)
 	}
-	dir, base, bad := d.place("create", name)
+	dir, base, bad := d.locate("create", name)
 	if bad != nil {
 		return nil, bad
 	}
 	if dir.live[base] != nil {
-		return nil, fail("create", name, fs.ErrExist)
+		return nil, pathError("create", name, fs.ErrExist)
 	}
 	n := &node{}
-	d.change(change{child: n, to: dir, new: base})
+	d.applyChange(dirChange{child: n, to: dir, newName: base})
 	if err != nil {
 		return nil, err
 	}
-	return &file{d: d, n: n, name: name}, nil
+	return &openFile{disk: d, node: n, name: name}, nil
 }
 
 // Open implements [disk.FS].
-func (d *Disk) Open(name string) (disk.File, error) { return d.open(name, false) }
+func (d *Disk) Open(name string) (disk.File, error) { return d.openNode(name, false) }
 
 // OpenRead implements [disk.FS].
-func (d *Disk) OpenRead(name string) (disk.File, error) { return d.open(name, true) }
+func (d *Disk) OpenRead(name string) (disk.File, error) { return d.openNode(name, true) }
 
-func (d *Disk) open(name string, readOnly bool) (disk.File, error) {
+func (d *Disk) openNode(name string, readOnly bool) (disk.File, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.read(); err != nil {
-		return nil, fail("open", name, err)
+	if err := d.countRead(); err != nil {
+		return nil, pathError("open", name, err)
 	}
-	n := d.find(name)
+	n := d.lookUp(name)
 	if n == nil {
-		return nil, fail("open", name, fs.ErrNotExist)
+		return nil, pathError("open", name, fs.ErrNotExist)
 	}
 	if n.live != nil {
-		return nil, fail("open", name, syscall.EISDIR)
+		return nil, pathError("open", name, syscall.EISDIR)
 	}
-	return &file{d: d, n: n, name: name, readOnly: readOnly}, nil
+	return &openFile{disk: d, node: n, name: name, readOnly: readOnly}, nil
 }
 
 // Rename implements [disk.FS].
-func (d *Disk) Rename(from, to string) error { return d.move("rename", from, to, true) }
+func (d *Disk) Rename(from, to string) error { return d.moveName("rename", from, to, true) }
 
 // Link implements [disk.FS].
-func (d *Disk) Link(from, to string) error { return d.move("link", from, to, false) }
+func (d *Disk) Link(from, to string) error { return d.moveName("link", from, to, false) }
 
-func (d *Disk) move(op, from, to string, rename bool) error {
+func (d *Disk) moveName(op, from, to string, rename bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	crash, err := d.begin()
+	crash, err := d.countOperation()
 	if err != nil && !crash {
-		return fail(op, from, err)
+		return pathError(op, from, err)
 	}
-	fdir, fbase, bad := d.place(op, from)
+	fdir, fbase, bad := d.locate(op, from)
 	if bad != nil {
 		return bad
 	}
-	tdir, tbase, bad := d.place(op, to)
+	tdir, tbase, bad := d.locate(op, to)
 	if bad != nil {
 		return bad
 	}
 	n := fdir.live[fbase]
 	switch {
 	case n == nil:
-		return fail(op, from, fs.ErrNotExist)
+		return pathError(op, from, fs.ErrNotExist)
 	case n.live != nil:
-		return fail(op, from, syscall.EISDIR) // logs move files only
+		return pathError(op, from, syscall.EISDIR) // logs move only files
 	case !rename && tdir.live[tbase] != nil:
-		return fail(op, to, fs.ErrExist)
+		return pathError(op, to, fs.ErrExist)
 	case tdir.live[tbase] != nil && tdir.live[tbase].live != nil:
-		return fail(op, to, fs.ErrExist)
+		return pathError(op, to, fs.ErrExist)
 	}
-	c := change{child: n, to: tdir, new: tbase}
+	c := dirChange{child: n, to: tdir, newName: tbase}
 	if rename {
-		c.from, c.old = fdir, fbase
+		c.from, c.oldName = fdir, fbase
 	}
-	d.change(c)
+	d.applyChange(c)
 	return err
 }
 
@@ -321,22 +325,22 @@ func (d *Disk) move(op, from, to string, rename bool) error {
 func (d *Disk) Remove(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	crash, err := d.begin()
+	crash, err := d.countOperation()
 	if err != nil && !crash {
-		return fail("remove", name, err)
+		return pathError("remove", name, err)
 	}
-	dir, base, bad := d.place("remove", name)
+	dir, base, bad := d.locate("remove", name)
 	if bad != nil {
 		return bad
 	}
 	n := dir.live[base]
 	if n == nil {
-		return fail("remove", name, fs.ErrNotExist)
+		return pathError("remove", name, fs.ErrNotExist)
 	}
 	if len(n.live) > 0 {
-		return fail("remove", name, syscall.ENOTEMPTY)
+		return pathError("remove", name, syscall.ENOTEMPTY)
 	}
-	d.change(change{child: n, from: dir, old: base})
+	d.applyChange(dirChange{child: n, from: dir, oldName: base})
 	return err
 }
 
@@ -344,17 +348,17 @@ func (d *Disk) Remove(name string) error {
 func (d *Disk) List(dir string) ([]string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.read(); err != nil {
-		return nil, fail("list", dir, err)
+	if err := d.countRead(); err != nil {
+		return nil, pathError("list", dir, err)
 	}
-	n := d.find(dir)
+	n := d.lookUp(dir)
 	if n == nil || n.live == nil {
-		return nil, fail("list", dir, fs.ErrNotExist)
+		return nil, pathError("list", dir, fs.ErrNotExist)
 	}
-	return sorted(n.live), nil
+	return sortedNames(n.live), nil
 }
 
-func sorted(entries map[string]*node) []string {
+func sortedNames(entries map[string]*node) []string {
 	names := make([]string, 0, len(entries))
 	for name := range entries {
 		names = append(names, name)
@@ -367,14 +371,14 @@ func sorted(entries map[string]*node) []string {
 func (d *Disk) SyncDir(dir string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, err := d.begin(); err != nil {
-		return fail("sync", dir, err)
+	if _, err := d.countOperation(); err != nil {
+		return pathError("sync", dir, err)
 	}
-	n := d.find(dir)
+	n := d.lookUp(dir)
 	if n == nil || n.live == nil {
-		return fail("sync", dir, fs.ErrNotExist)
+		return pathError("sync", dir, fs.ErrNotExist)
 	}
-	// With a change of this directory goes what has happened to the same file before.
+	// Earlier changes of the same file in other directories become durable as well.
 	moved := map[*node]bool{}
 	due := make([]bool, len(d.pending))
 	for i, c := range slices.Backward(d.pending) {
@@ -386,7 +390,7 @@ func (d *Disk) SyncDir(dir string) error {
 	rest := d.pending[:0:0]
 	for i, c := range d.pending {
 		if due[i] {
-			c.apply(durable)
+			c.applyTo(durableEntries)
 		} else {
 			rest = append(rest, c)
 		}
@@ -395,40 +399,40 @@ func (d *Disk) SyncDir(dir string) error {
 	return nil
 }
 
-func durable(n *node) map[string]*node { return n.durable }
+func durableEntries(n *node) map[string]*node { return n.durable }
 
 // Lock implements [disk.FS].
 func (d *Disk) Lock(name string) (io.Closer, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, err := d.begin(); err != nil {
-		return nil, fail("lock", name, err)
+	if _, err := d.countOperation(); err != nil {
+		return nil, pathError("lock", name, err)
 	}
-	dir, base, err := d.place("lock", name)
+	dir, base, err := d.locate("lock", name)
 	if err != nil {
 		return nil, err
 	}
 	if d.locks[name] {
-		return nil, fail("lock", name, disk.ErrLocked)
+		return nil, pathError("lock", name, disk.ErrLocked)
 	}
 	if dir.live[base] == nil {
-		d.change(change{child: &node{}, to: dir, new: base})
+		d.applyChange(dirChange{child: &node{}, to: dir, newName: base})
 	}
 	d.locks[name] = true
-	return &lock{d: d, name: name}, nil
+	return &heldLock{disk: d, name: name}, nil
 }
 
-type lock struct {
-	d    *Disk
+type heldLock struct {
+	disk *Disk
 	name string
 	once sync.Once
 }
 
-func (l *lock) Close() error {
+func (l *heldLock) Close() error {
 	l.once.Do(func() {
-		l.d.mu.Lock()
-		defer l.d.mu.Unlock()
-		delete(l.d.locks, l.name)
+		l.disk.mu.Lock()
+		defer l.disk.mu.Unlock()
+		delete(l.disk.locks, l.name)
 	})
 	return nil
 }

@@ -11,20 +11,23 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 func newDisk(seed uint64) *Disk { return New(rand.New(rand.NewPCG(seed, 0))) }
 
-func create(t *testing.T, d *Disk, name string) disk.File {
+func createFile(t *testing.T, d *Disk, name string) disk.File {
 	t.Helper()
 	f, err := d.Create(name)
 	require.NoError(t, err)
 	return f
 }
 
-func content(t *testing.T, d *Disk, name string) []byte {
+func readFile(t *testing.T, d *Disk, name string) []byte {
 	t.Helper()
 	f, err := d.OpenRead(name)
 	require.NoError(t, err)
@@ -36,10 +39,10 @@ func content(t *testing.T, d *Disk, name string) []byte {
 	return b
 }
 
-func TestItIsAFileSystem(t *testing.T) {
+func TestDisk_IsAFileSystem(t *testing.T) {
 	d := newDisk(1)
 	require.NoError(t, d.MkdirAll("a/b"))
-	f := create(t, d, "a/b/x")
+	f := createFile(t, d, "a/b/x")
 	_, err := d.Create("a/b/x")
 	require.ErrorIs(t, err, fs.ErrExist)
 	_, err = d.Create("none/x")
@@ -50,7 +53,7 @@ func TestItIsAFileSystem(t *testing.T) {
 	require.NoError(t, f.Allocate(10))
 	require.NoError(t, f.Truncate(5003))
 	require.NoError(t, f.Truncate(5006))
-	require.Equal(t, append(make([]byte, 5000), "hel\x00\x00\x00"...), content(t, d, "a/b/x"))
+	require.Equal(t, append(make([]byte, 5000), "hel\x00\x00\x00"...), readFile(t, d, "a/b/x"))
 	n, err := f.ReadAt(make([]byte, 10), 5000)
 	require.ErrorIs(t, err, io.EOF)
 	require.Equal(t, 6, n)
@@ -76,14 +79,14 @@ func TestItIsAFileSystem(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What is synced is there after every crash; what is not is lost, kept or torn, and in many
-// crashes each of these happens.
-func TestUnsyncedWritesMayBeLost(t *testing.T) {
+// Synced data survives every crash. Data that is not synced is lost, kept or torn, and each of these
+// happens in some of many crashes.
+func TestCrash_UnsyncedWritesMayBeLost(t *testing.T) {
 	old, fresh := bytes.Repeat([]byte("o"), 2048), bytes.Repeat([]byte("n"), 2048)
 	lost, kept, torn, sizes := 0, 0, 0, map[int]int{}
 	for seed := range uint64(300) {
 		d := newDisk(seed)
-		f := create(t, d, "x")
+		f := createFile(t, d, "x")
 		_, err := f.WriteAt(old, 0)
 		require.NoError(t, err)
 		require.NoError(t, f.Sync())
@@ -92,7 +95,7 @@ func TestUnsyncedWritesMayBeLost(t *testing.T) {
 		require.NoError(t, err)
 		_, err = f.WriteAt(fresh, 4096)
 		require.NoError(t, err)
-		got := content(t, d.Crash(), "x")
+		got := readFile(t, d.Crash(), "x")
 		sizes[len(got)]++
 		switch head := got[:2048]; {
 		case bytes.Equal(head, old):
@@ -113,50 +116,50 @@ func TestUnsyncedWritesMayBeLost(t *testing.T) {
 	require.Positive(t, sizes[6144])
 }
 
-func TestUnsyncedDirectoriesMayBeLost(t *testing.T) {
+func TestCrash_UnsyncedDirectoryChangesMayBeLost(t *testing.T) {
 	outcomes := map[string]int{}
 	for seed := range uint64(300) {
 		d := newDisk(seed)
 		require.NoError(t, d.MkdirAll("a"))
 		require.NoError(t, d.SyncDir("."))
-		f := create(t, d, "a/synced")
+		f := createFile(t, d, "a/synced")
 		_, err := f.WriteAt([]byte("synced"), 0)
 		require.NoError(t, err)
 		require.NoError(t, f.Sync())
 		require.NoError(t, d.SyncDir("a"))
-		create(t, d, "a/new")
+		createFile(t, d, "a/new")
 		require.NoError(t, d.Rename("a/synced", "a/renamed"))
 		found := d.Crash()
 		names, err := found.List("a")
 		require.NoError(t, err)
 		outcomes[fmt.Sprint(names)]++
-		// The file itself has one of its names.
+		// The file has one of its two names.
 		name := "a/synced"
 		if slices.Contains(names, "renamed") {
 			name = "a/renamed"
 		}
-		require.Equal(t, "synced", string(content(t, found, name)))
+		require.Equal(t, "synced", string(readFile(t, found, name)))
 	}
 	require.Len(t, outcomes, 4, "%v", outcomes)
 }
 
-func TestACrashIsTheSameForTheSameSeed(t *testing.T) {
-	run := func() []byte {
+func TestCrash_IsReproducible(t *testing.T) {
+	crash := func() []byte {
 		d := newDisk(5)
-		f := create(t, d, "x")
+		f := createFile(t, d, "x")
 		require.NoError(t, d.SyncDir("."))
 		for i := range int64(50) {
 			_, err := f.WriteAt(bytes.Repeat([]byte{byte(i)}, 700), 300*i)
 			require.NoError(t, err)
 		}
-		return content(t, d.Crash(), "x")
+		return readFile(t, d.Crash(), "x")
 	}
-	require.Equal(t, run(), run())
+	require.Equal(t, crash(), crash())
 }
 
-func TestCrashAt(t *testing.T) {
+func TestCrashAt_AllLaterOperationsFail(t *testing.T) {
 	d := newDisk(1)
-	f := create(t, d, "x")
+	f := createFile(t, d, "x")
 	d.CrashAt(d.Ops() + 2)
 	_, err := f.WriteAt([]byte("a"), 0)
 	require.NoError(t, err)
@@ -172,9 +175,9 @@ func TestCrashAt(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestFailedSyncLosesData(t *testing.T) {
+func TestFailAt_FailedSyncLosesData(t *testing.T) {
 	d := newDisk(1)
-	f := create(t, d, "x")
+	f := createFile(t, d, "x")
 	_, err := f.WriteAt([]byte("a"), 0)
 	require.NoError(t, err)
 	require.NoError(t, f.Sync())
@@ -183,19 +186,19 @@ func TestFailedSyncLosesData(t *testing.T) {
 	require.NoError(t, err)
 	d.FailAt(d.Ops() + 1)
 	require.ErrorIs(t, f.Sync(), ErrIO)
-	require.Equal(t, "b", string(content(t, d, "x")))
-	require.ErrorIs(t, f.Sync(), ErrIO, "for ever")
+	require.Equal(t, "b", string(readFile(t, d, "x")))
+	require.ErrorIs(t, f.Sync(), ErrIO, "a later Sync has succeeded")
 	_, err = f.WriteAt([]byte("c"), 0)
 	require.NoError(t, err)
 	require.ErrorIs(t, f.Sync(), ErrIO)
 	for range 20 {
-		require.Equal(t, "a", string(content(t, d.Crash(), "x")))
+		require.Equal(t, "a", string(readFile(t, d.Crash(), "x")))
 	}
 }
 
-func TestFailures(t *testing.T) {
+func TestFailAt_OneOperationFails(t *testing.T) {
 	d := newDisk(1)
-	f := create(t, d, "x")
+	f := createFile(t, d, "x")
 	d.FailWith(d.Ops()+1, syscall.ENOSPC)
 	require.ErrorIs(t, f.Allocate(100), syscall.ENOSPC)
 	require.NoError(t, f.Allocate(100))

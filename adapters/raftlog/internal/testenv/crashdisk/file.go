@@ -1,42 +1,41 @@
 package crashdisk
 
-// Open files.
-
 import (
 	"io"
 	"io/fs"
 	"syscall"
 )
 
-type file struct {
-	d        *Disk
-	n        *node
+// openFile is an open file. It implements [disk.File].
+type openFile struct {
+	disk     *Disk
+	node     *node
 	name     string
 	readOnly bool
 	closed   bool
 }
 
-func (f *file) usable(op string) error {
+func (f *openFile) checkOpen(op string) error {
 	if f.closed {
-		return fail(op, f.name, fs.ErrClosed)
+		return pathError(op, f.name, fs.ErrClosed)
 	}
 	return nil
 }
 
 // ReadAt implements [io.ReaderAt].
-func (f *file) ReadAt(p []byte, off int64) (int, error) {
-	f.d.mu.Lock()
-	defer f.d.mu.Unlock()
-	if err := f.usable("read"); err != nil {
+func (f *openFile) ReadAt(p []byte, offset int64) (int, error) {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	if err := f.checkOpen("read"); err != nil {
 		return 0, err
 	}
-	if err := f.d.read(); err != nil {
-		return 0, fail("read", f.name, err)
+	if err := f.disk.countRead(); err != nil {
+		return 0, pathError("read", f.name, err)
 	}
-	if off < 0 {
-		return 0, fail("read", f.name, fs.ErrInvalid)
+	if offset < 0 {
+		return 0, pathError("read", f.name, fs.ErrInvalid)
 	}
-	n := f.n.now.readAt(p, off)
+	n := f.node.current.readAt(p, offset)
 	if n < len(p) {
 		return n, io.EOF
 	}
@@ -44,152 +43,153 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // Size implements [disk.File].
-func (f *file) Size() (int64, error) {
-	f.d.mu.Lock()
-	defer f.d.mu.Unlock()
-	if err := f.usable("size"); err != nil {
+func (f *openFile) Size() (int64, error) {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	if err := f.checkOpen("size"); err != nil {
 		return 0, err
 	}
-	if err := f.d.read(); err != nil {
-		return 0, fail("size", f.name, err)
+	if err := f.disk.countRead(); err != nil {
+		return 0, pathError("size", f.name, err)
 	}
-	return f.n.now.size, nil
+	return f.node.current.size, nil
 }
 
 // WriteAt implements [io.WriterAt].
-func (f *file) WriteAt(p []byte, off int64) (int, error) {
-	f.d.mu.Lock()
-	defer f.d.mu.Unlock()
-	crash, err := f.begin("write", off)
+func (f *openFile) WriteAt(p []byte, offset int64) (int, error) {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	crash, err := f.beginChange("write", offset)
 	if err == nil {
-		err = f.room("write", off+int64(len(p)))
+		err = f.checkSpace("write", offset+int64(len(p)))
 	}
 	if err != nil && !crash {
-		// A part of what fails may be written.
-		n := f.d.random.IntN(len(p) + 1)
-		if err := f.usable("write"); err == nil && !f.readOnly && off >= 0 && !f.d.crashed && f.room("write", off+int64(n)) == nil {
-			f.write(p[:n], off)
+		// A write that fails may write a part of the data.
+		n := f.disk.random.IntN(len(p) + 1)
+		if err := f.checkOpen("write"); err == nil && !f.readOnly && offset >= 0 && !f.disk.crashed && f.checkSpace("write", offset+int64(n)) == nil {
+			f.recordWrite(p[:n], offset)
 		}
 		return 0, err
 	}
-	f.write(p, off)
+	f.recordWrite(p, offset)
 	if err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
-func (f *file) write(p []byte, off int64) {
-	f.n.now.writeAt(p, off)
-	f.n.writes = append(f.n.writes, write{data: append([]byte{}, p...), off: off})
+func (f *openFile) recordWrite(p []byte, offset int64) {
+	f.node.current.writeAt(p, offset)
+	f.node.writes = append(f.node.writes, fileWrite{data: append([]byte{}, p...), offset: offset})
 }
 
-// begin is what all operations that change the file begin with.
-func (f *file) begin(op string, arg int64) (crash bool, err error) {
-	if err := f.usable(op); err != nil {
+// beginChange counts an operation that changes the file and checks its argument, which must not be
+// negative. The results are those of countOperation.
+func (f *openFile) beginChange(op string, arg int64) (crash bool, err error) {
+	if err := f.checkOpen(op); err != nil {
 		return false, err
 	}
-	crash, err = f.d.begin()
+	crash, err = f.disk.countOperation()
 	switch {
 	case f.readOnly:
-		return false, fail(op, f.name, syscall.EBADF)
+		return false, pathError(op, f.name, syscall.EBADF)
 	case arg < 0:
-		return false, fail(op, f.name, fs.ErrInvalid)
+		return false, pathError(op, f.name, fs.ErrInvalid)
 	case err != nil:
-		return crash, fail(op, f.name, err)
+		return crash, pathError(op, f.name, err)
 	}
 	return false, nil
 }
 
-// room tells whether the file may have that length.
-func (f *file) room(op string, size int64) error {
-	if f.d.space >= 0 && size > f.n.now.size && f.d.used(f.d.root, map[*node]bool{})+size-f.n.now.size > f.d.space {
-		return fail(op, f.name, syscall.ENOSPC)
+// checkSpace returns an error if the disk has no space for a file of this length.
+func (f *openFile) checkSpace(op string, size int64) error {
+	if f.disk.space >= 0 && size > f.node.current.size && f.disk.usedBy(f.disk.root, map[*node]bool{})+size-f.node.current.size > f.disk.space {
+		return pathError(op, f.name, syscall.ENOSPC)
 	}
 	return nil
 }
 
-// Used is how many bytes all files have together, as [Disk.SetSpace] counts them.
+// Used returns the total size of all files in bytes, which [Disk.SetSpace] limits.
 func (d *Disk) Used() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.used(d.root, map[*node]bool{})
+	return d.usedBy(d.root, map[*node]bool{})
 }
 
-func (d *Disk) used(n *node, seen map[*node]bool) int64 {
+func (d *Disk) usedBy(n *node, seen map[*node]bool) int64 {
 	if seen[n] {
 		return 0
 	}
 	seen[n] = true
-	sum := n.now.size
+	sum := n.current.size
 	for _, c := range n.live {
-		sum += d.used(c, seen)
+		sum += d.usedBy(c, seen)
 	}
 	return sum
 }
 
 // Truncate implements [disk.File].
-func (f *file) Truncate(size int64) error { return f.resize("truncate", size, false) }
+func (f *openFile) Truncate(size int64) error { return f.changeSize("truncate", size, false) }
 
 // Allocate implements [disk.File].
-func (f *file) Allocate(size int64) error { return f.resize("allocate", size, true) }
+func (f *openFile) Allocate(size int64) error { return f.changeSize("allocate", size, true) }
 
-func (f *file) resize(op string, size int64, extend bool) error {
-	f.d.mu.Lock()
-	defer f.d.mu.Unlock()
-	crash, err := f.begin(op, size)
+func (f *openFile) changeSize(op string, size int64, extend bool) error {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	crash, err := f.beginChange(op, size)
 	if err == nil {
-		err = f.room(op, size)
+		err = f.checkSpace(op, size)
 	}
 	if err != nil && !crash {
 		return err
 	}
-	w := write{off: size, extend: extend}
-	w.apply(&f.n.now)
-	f.n.writes = append(f.n.writes, w)
+	w := fileWrite{offset: size, extend: extend}
+	w.applyTo(&f.node.current)
+	f.node.writes = append(f.node.writes, w)
 	return err
 }
 
-func (w write) apply(b *blob) {
+func (w fileWrite) applyTo(b *content) {
 	switch {
 	case w.data != nil:
-		b.writeAt(w.data, w.off)
-	case !w.extend || w.off > b.size:
-		b.resize(w.off)
+		b.writeAt(w.data, w.offset)
+	case !w.extend || w.offset > b.size:
+		b.resize(w.offset)
 	}
 }
 
 // Sync implements [disk.File].
-func (f *file) Sync() error {
-	f.d.mu.Lock()
-	defer f.d.mu.Unlock()
-	if err := f.usable("sync"); err != nil {
+func (f *openFile) Sync() error {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	if err := f.checkOpen("sync"); err != nil {
 		return err
 	}
-	crash, err := f.d.begin()
+	crash, err := f.disk.countOperation()
 	if err != nil {
-		f.n.lost = f.n.lost || !crash && !f.d.crashed
-	} else if f.n.lost {
+		f.node.syncFailed = f.node.syncFailed || !crash && !f.disk.crashed
+	} else if f.node.syncFailed {
 		err = ErrIO
 	}
 	if err != nil {
-		if f.n.lost {
-			f.n.writes = nil
+		if f.node.syncFailed {
+			f.node.writes = nil
 		}
-		return fail("sync", f.name, err)
+		return pathError("sync", f.name, err)
 	}
-	for _, w := range f.n.writes {
-		w.apply(&f.n.synced)
+	for _, w := range f.node.writes {
+		w.applyTo(&f.node.synced)
 	}
-	f.n.writes = nil
+	f.node.writes = nil
 	return nil
 }
 
 // Close implements [disk.File].
-func (f *file) Close() error {
-	f.d.mu.Lock()
-	defer f.d.mu.Unlock()
-	err := f.usable("close")
+func (f *openFile) Close() error {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	err := f.checkOpen("close")
 	f.closed = true
 	return err
 }

@@ -1,18 +1,17 @@
 package crashdisk
 
-// What a file holds, by pages: so that a file of which much was allocated and little written
-// takes little memory.
-
 const pageSize = 4096
 
 type page [pageSize]byte
 
-type blob struct {
+// content is the content of a file. Pages that were allocated and not written are nil, so that they
+// use no memory.
+type content struct {
 	size  int64
-	pages []*page // nil pages are zeros
+	pages []*page
 }
 
-func (b *blob) readAt(p []byte, off int64) int {
+func (b *content) readAt(p []byte, off int64) int {
 	if off >= b.size {
 		return 0
 	}
@@ -30,7 +29,7 @@ func (b *blob) readAt(p []byte, off int64) int {
 	return len(p)
 }
 
-func (b *blob) writeAt(p []byte, off int64) {
+func (b *content) writeAt(p []byte, off int64) {
 	b.size = max(b.size, off+int64(len(p)))
 	for len(p) > 0 {
 		i, at := off/pageSize, off%pageSize
@@ -45,7 +44,7 @@ func (b *blob) writeAt(p []byte, off int64) {
 	}
 }
 
-func (b *blob) resize(size int64) {
+func (b *content) resize(size int64) {
 	if size < b.size {
 		if keep := int((size + pageSize - 1) / pageSize); keep < len(b.pages) {
 			clear(b.pages[keep:])
@@ -58,8 +57,8 @@ func (b *blob) resize(size int64) {
 	b.size = size
 }
 
-func (b *blob) clone() blob {
-	c := blob{b.size, make([]*page, len(b.pages))}
+func (b *content) clone() content {
+	c := content{b.size, make([]*page, len(b.pages))}
 	for i, p := range b.pages {
 		if p != nil {
 			q := *p
