@@ -10,37 +10,37 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// keeper keeps a connection to one address of a peer.
-type keeper struct {
-	p      *peer
-	addr   string
-	cancel context.CancelFunc
-	kick   chan struct{} // dial at once
+// dialer maintains a connection to one address of a peer.
+type dialer struct {
+	peer     *peer
+	addr     string
+	cancel   context.CancelFunc
+	retryNow chan struct{} // ends a pause
 }
 
-// startKeeper begins to keep a connection to a peer. With t.mu held.
-func (t *Transport) startKeeper(p *peer) {
+// startDialer starts the dialer of a peer. t.mu is held.
+func (t *Transport) startDialer(p *peer) {
 	ctx, cancel := context.WithCancel(t.ctx)
-	k := &keeper{p: p, addr: p.addr, cancel: cancel, kick: make(chan struct{}, 1)}
-	p.keeper = k
-	t.group.Go(func() {
+	d := &dialer{peer: p, addr: p.addr, cancel: cancel, retryNow: make(chan struct{}, 1)}
+	p.dialer = d
+	t.goroutines.Go(func() {
 		defer cancel()
-		t.keep(ctx, k)
+		t.runDialer(ctx, d)
 	})
 }
 
-// stopKeeper ends a peer's keeper. Its session ends when what waits is sent, or is returned
-// for the caller to end. With t.mu held.
-func (t *Transport) stopKeeper(p *peer, drain bool) *session {
-	if p.keeper == nil {
+// stopDialer stops the dialer of a peer. If drain is true, its session ends after the queues are sent.
+// Otherwise it returns the session, which the caller must close. t.mu is held.
+func (t *Transport) stopDialer(p *peer, drain bool) *session {
+	if p.dialer == nil {
 		return nil
 	}
-	p.keeper.cancel()
-	p.keeper = nil
-	switch s := p.out; {
+	p.dialer.cancel()
+	p.dialer = nil
+	switch s := p.dialed; {
 	case s == nil:
 	case drain:
-		s.leaving = true
+		s.draining = true
 		s.wakeUp()
 	default:
 		return s
@@ -48,26 +48,27 @@ func (t *Transport) stopKeeper(p *peer, drain bool) *session {
 	return nil
 }
 
-func (t *Transport) keep(ctx context.Context, k *keeper) {
+// runDialer connects to the peer again and again until ctx is done.
+func (t *Transport) runDialer(ctx context.Context, d *dialer) {
 	pause := minPause
 	report := reporter{every: time.Minute}
 	for ctx.Err() == nil {
-		conn, err := t.dial(ctx, k.addr, k.p.id, link.PurposeRaft)
+		conn, err := t.dialPeer(ctx, d.addr, d.peer.id, link.PurposeRaft)
 		if err == nil {
 			pause = minPause
 			report = reporter{every: time.Minute}
-			t.serveDialed(k, conn)
+			t.serveDialed(d, conn)
 			select {
-			case <-k.kick: // it was for an attempt that has succeeded
+			case <-d.retryNow: // was sent before this connection was established
 			default:
 			}
-		} else if ctx.Err() == nil && report.due(err) {
-			t.cfg.Log.Warn("cannot connect to peer", "peer", k.p.id, "addr", k.addr, "err", err)
+		} else if ctx.Err() == nil && report.shouldReport(err) {
+			t.cfg.Log.Warn("cannot connect to peer", "peer", d.peer.id, "addr", d.addr, "err", err)
 		}
 		timer := time.NewTimer(pause/2 + time.Duration(t.cfg.Rand()*float64(pause/2)))
 		select {
 		case <-timer.C:
-		case <-k.kick:
+		case <-d.retryNow:
 		case <-ctx.Done():
 		}
 		timer.Stop()
@@ -77,38 +78,40 @@ func (t *Transport) keep(ctx context.Context, k *keeper) {
 	}
 }
 
-func (t *Transport) serveDialed(k *keeper, conn *link.Conn) {
+// serveDialed exchanges frames on a new connection until it ends.
+func (t *Transport) serveDialed(d *dialer, conn *link.Conn) {
 	if !t.track(conn) {
 		return
 	}
 	t.mu.Lock()
-	if k.p.keeper != k || k.p.out != nil || k.p.otherProcess(conn.Remote().Claim) { // not wanted any more, or the one before is not gone yet
+	if d.peer.dialer != d || d.peer.dialed != nil || d.peer.isOtherProcess(conn.Remote().Claim) {
+		// The peer was removed or has moved, or an earlier connection exists.
 		t.mu.Unlock()
-		t.release(conn)
+		t.closeTracked(conn)
 		return
 	}
-	s := t.newSession(k.p, conn)
-	k.p.out = s
-	if k.p.sender == nil {
-		k.p.sender = s
+	s := t.newSession(d.peer, conn)
+	d.peer.dialed = s
+	if d.peer.sender == nil {
+		d.peer.sender = s
 	}
 	t.mu.Unlock()
-	t.cfg.Log.Info("connected to peer", "peer", k.p.id, "addr", k.addr)
+	t.cfg.Log.Info("connected to peer", "peer", d.peer.id, "addr", d.addr)
 	err := s.serve()
 	if t.ctx.Err() == nil {
-		t.cfg.Log.Info("connection to peer ended", "peer", k.p.id, "addr", k.addr, "err", err)
+		t.cfg.Log.Info("connection to peer ended", "peer", d.peer.id, "addr", d.addr, "err", err)
 	}
 }
 
-// dial connects to a peer and finds out that it is the one.
-func (t *Transport) dial(ctx context.Context, addr, id string, purpose link.Purpose) (*link.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
+// dialPeer connects to a peer and verifies its identity.
+func (t *Transport) dialPeer(ctx context.Context, addr, id string, purpose link.Purpose) (*link.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	raw, err := t.cfg.Dial(ctx, addr)
 	if err != nil {
 		return nil, fmt.Errorf("raftlog: connect to peer %q: %w", id, err)
 	}
-	keepUnsentSmall(raw)
+	limitUnsent(raw)
 	self := t.cfg.Self
 	if host, _, err := net.SplitHostPort(addr); err == nil && self.ServerName == "" {
 		self.ServerName = host
@@ -120,8 +123,8 @@ func (t *Transport) dial(ctx context.Context, addr, id string, purpose link.Purp
 	if err != nil {
 		return nil, err
 	}
-	if err := t.mayTakePart(conn.Remote()); err != nil {
-		notAccepted(conn, purpose, err)
+	if err := t.checkRemote(conn.Remote()); err != nil {
+		sendRefusal(conn, purpose, err)
 		return nil, fmt.Errorf("raftlog: the process at %s was rejected as peer %q: %w", addr, id, err)
 	}
 	return conn, nil
