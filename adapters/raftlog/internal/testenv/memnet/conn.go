@@ -9,21 +9,22 @@ import (
 	"time"
 )
 
-// conn is one end of a connection.
+// conn is one end of a connection. It implements net.Conn.
 type conn struct {
 	network       *Network
 	local, remote string
-	peer          *conn
+	otherEnd      *conn
 	in, out       *stream
 	once          sync.Once
 }
 
-func (c *conn) Read(p []byte) (int, error)         { return c.in.read(p) }
-func (c *conn) Write(p []byte) (int, error)        { return c.out.write(p) }
-func (c *conn) LocalAddr() net.Addr                { return Addr(c.local) }
-func (c *conn) RemoteAddr() net.Addr               { return Addr(c.remote) }
-func (c *conn) SetReadDeadline(t time.Time) error  { return c.in.setDeadline(&c.in.readBy, t) }
-func (c *conn) SetWriteDeadline(t time.Time) error { return c.out.setDeadline(&c.out.writeBy, t) }
+func (c *conn) Read(p []byte) (int, error)        { return c.in.readBytes(p) }
+func (c *conn) Write(p []byte) (int, error)       { return c.out.writeBytes(p) }
+func (c *conn) LocalAddr() net.Addr               { return Addr(c.local) }
+func (c *conn) RemoteAddr() net.Addr              { return Addr(c.remote) }
+func (c *conn) SetReadDeadline(t time.Time) error { return c.in.setDeadline(&c.in.readDeadline, t) }
+
+func (c *conn) SetWriteDeadline(t time.Time) error { return c.out.setDeadline(&c.out.writeDeadline, t) }
 
 func (c *conn) SetDeadline(t time.Time) error {
 	if err := c.SetReadDeadline(t); err != nil {
@@ -36,8 +37,8 @@ func (c *conn) Close() error {
 	err := net.ErrClosed
 	c.once.Do(func() {
 		err = nil
-		c.in.close(&c.in.readerGone)
-		c.out.close(&c.out.writerGone)
+		c.in.closeEnd(&c.in.readerGone)
+		c.out.closeEnd(&c.out.writerGone)
 		c.network.mu.Lock()
 		delete(c.network.conns, c)
 		c.network.mu.Unlock()
@@ -45,10 +46,10 @@ func (c *conn) Close() error {
 	return err
 }
 
-// chunk is a piece of what is on its way.
+// chunk is data that was written together.
 type chunk struct {
-	data []byte
-	at   time.Time // when it has arrived
+	data    []byte
+	arrival time.Time // the time from which it can be read
 }
 
 // stream is one direction of a connection.
@@ -56,51 +57,51 @@ type stream struct {
 	network   *Network
 	direction direction
 
-	mu         sync.Mutex
-	changed    chan struct{} // closed at the next change
-	chunks     []chunk
-	size       int
-	last       time.Time // when the newest chunk has arrived
-	readerGone bool
-	writerGone bool
-	broken     bool
-	readBy     time.Time
-	writeBy    time.Time
+	mu            sync.Mutex
+	changed       chan struct{} // closed and replaced with every change
+	chunks        []chunk
+	size          int
+	lastArrival   time.Time // of the last chunk
+	readerGone    bool
+	writerGone    bool
+	broken        bool
+	readDeadline  time.Time
+	writeDeadline time.Time
 }
 
-func (s *stream) announce() {
+func (s *stream) notifyChange() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-func (s *stream) close(which *bool) {
+func (s *stream) closeEnd(which *bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*which = true
 	if s.readerGone {
 		s.chunks, s.size = nil, 0
 	}
-	s.announce()
+	s.notifyChange()
 }
 
-func (s *stream) reset() {
+func (s *stream) breakOff() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.broken, s.chunks, s.size = true, nil, 0
-	s.announce()
+	s.notifyChange()
 }
 
 func (s *stream) setDeadline(which *time.Time, t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*which = t
-	s.announce()
+	s.notifyChange()
 	return nil
 }
 
-// wait waits for a change of the stream or the network, or until the sooner of two times
+// waitForChange waits for a change of the stream or the network, or until the earliest of the times
 // that are not zero.
-func wait(changed, conditions <-chan struct{}, times ...time.Time) {
+func waitForChange(changed, conditions <-chan struct{}, times ...time.Time) {
 	var timeout <-chan time.Time
 	var first time.Time
 	for _, t := range times {
@@ -120,12 +121,13 @@ func wait(changed, conditions <-chan struct{}, times ...time.Time) {
 	}
 }
 
-func over(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
+// isPast reports whether a deadline has expired.
+func isPast(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
 
-func (s *stream) read(p []byte) (int, error) {
+func (s *stream) readBytes(p []byte) (int, error) {
 	for {
-		// Before the stream is looked at, so that no change is missed.
-		now, conditions := s.network.condition(s.direction)
+		// The channel is read before the stream, so that no change is missed.
+		now, conditions := s.network.conditionOf(s.direction)
 		s.mu.Lock()
 		switch {
 		case s.readerGone:
@@ -134,7 +136,7 @@ func (s *stream) read(p []byte) (int, error) {
 		case s.broken:
 			s.mu.Unlock()
 			return 0, syscall.ECONNRESET
-		case over(s.readBy):
+		case isPast(s.readDeadline):
 			s.mu.Unlock()
 			return 0, os.ErrDeadlineExceeded
 		case len(p) == 0:
@@ -143,26 +145,27 @@ func (s *stream) read(p []byte) (int, error) {
 		}
 		var arrives time.Time
 		if !now.cut {
-			if n := s.deliver(p); n > 0 {
-				s.announce()
+			if n := s.receiveChunks(p); n > 0 {
+				s.notifyChange()
 				s.mu.Unlock()
 				return n, nil
 			}
 			if len(s.chunks) > 0 {
-				arrives = s.chunks[0].at
+				arrives = s.chunks[0].arrival
 			} else if s.writerGone {
 				s.mu.Unlock()
 				return 0, io.EOF
 			}
 		}
-		changed, deadline := s.changed, s.readBy
+		changed, deadline := s.changed, s.readDeadline
 		s.mu.Unlock()
-		wait(changed, conditions, arrives, deadline)
+		waitForChange(changed, conditions, arrives, deadline)
 	}
 }
 
-func (s *stream) deliver(p []byte) (n int) {
-	for n < len(p) && len(s.chunks) > 0 && !time.Now().Before(s.chunks[0].at) {
+// receiveChunks moves data that has arrived to p.
+func (s *stream) receiveChunks(p []byte) (n int) {
+	for n < len(p) && len(s.chunks) > 0 && !time.Now().Before(s.chunks[0].arrival) {
 		first := &s.chunks[0]
 		m := copy(p[n:], first.data)
 		n += m
@@ -174,39 +177,39 @@ func (s *stream) deliver(p []byte) (n int) {
 	return n
 }
 
-func (s *stream) write(p []byte) (written int, err error) {
+func (s *stream) writeBytes(p []byte) (written int, err error) {
 	back := direction{s.direction.to, s.direction.from}
 	for {
-		there, _ := s.network.condition(s.direction)
-		reverse, conditions := s.network.condition(back)
+		there, _ := s.network.conditionOf(s.direction)
+		reverse, conditions := s.network.conditionOf(back)
 		s.mu.Lock()
 		switch {
 		case s.writerGone:
 			err = net.ErrClosed
 		case s.broken:
 			err = syscall.ECONNRESET
-		case s.readerGone && !reverse.cut: // else the news of it does not come
+		case s.readerGone && !reverse.cut: // otherwise the close has not been received
 			err = syscall.EPIPE
-		case over(s.writeBy):
+		case isPast(s.writeDeadline):
 			err = os.ErrDeadlineExceeded
 		}
 		if m := min(len(p)-written, capacity-s.size); err == nil && m > 0 {
-			if at := time.Now().Add(there.delay); at.After(s.last) {
-				s.last = at
+			if at := time.Now().Add(there.delay); at.After(s.lastArrival) {
+				s.lastArrival = at
 			}
 			if !s.readerGone {
-				s.chunks = append(s.chunks, chunk{append([]byte(nil), p[written:written+m]...), s.last})
+				s.chunks = append(s.chunks, chunk{append([]byte(nil), p[written:written+m]...), s.lastArrival})
 			}
 			s.size += m
 			written += m
-			s.announce()
+			s.notifyChange()
 		}
 		if err != nil || written == len(p) {
 			s.mu.Unlock()
 			return written, err
 		}
-		changed, deadline := s.changed, s.writeBy
+		changed, deadline := s.changed, s.writeDeadline
 		s.mu.Unlock()
-		wait(changed, conditions, deadline)
+		waitForChange(changed, conditions, deadline)
 	}
 }

@@ -1,11 +1,11 @@
-// Package memnet is a network in memory for tests: connections between addresses that can
-// be cut, healed and slowed down in each direction by itself. It does no real I/O and waits
-// by channels and timers only, so it runs in bubbles of testing/synctest.
+// Package memnet provides a network in memory for tests. Each direction between two addresses can be
+// interrupted, restored and delayed separately. The network waits only for channels and timers, so it
+// can be used in bubbles of testing/synctest.
 //
-// A cut direction carries nothing, as a network whose cable was pulled: nobody is told.
-// Bytes that are written wait, up to the 64 KiB that a direction of a connection holds, and
-// further writes block; they come when the direction is healed. So does the end of a
-// connection that was closed meanwhile. What waits for a reader who closes is lost.
+// An interrupted direction carries nothing, and returns no errors, as if a cable was unplugged. Data
+// that is written waits until the direction is restored, and so does the close of a connection. A
+// direction of a connection holds 64 KiB; further writes block. Data is lost if the reader closes the
+// connection.
 package memnet
 
 import (
@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// capacity is how many bytes one direction of a connection holds.
+// capacity is the number of bytes that a direction of a connection holds.
 const capacity = 64 << 10
 
-// backlog is how many connections wait to be accepted before dialing blocks.
+// backlog is the number of connections that wait to be accepted before Dial blocks.
 const backlog = 128
 
 // Addr is an address on a Network.
@@ -31,6 +31,7 @@ func (Addr) Network() string { return "mem" }
 
 func (a Addr) String() string { return string(a) }
 
+// direction is the direction from one address to another.
 type direction struct{ from, to string }
 
 type condition struct {
@@ -38,16 +39,16 @@ type condition struct {
 	delay time.Duration
 }
 
-// Network is a network. Its methods may be called from any goroutine.
+// Network is a network. Its methods may be called by any goroutine.
 type Network struct {
 	mu         sync.Mutex
 	listeners  map[string]*listener
 	conditions map[direction]condition
 	conns      map[*conn]struct{} // both ends of each
-	changed    chan struct{}      // closed at the next change of conditions
+	changed    chan struct{}      // closed and replaced with every change of conditions
 }
 
-// New makes a network without listeners, cuts or delays.
+// New returns a network without listeners, interruptions and delays.
 func New() *Network {
 	return &Network{
 		listeners: map[string]*listener{}, conditions: map[direction]condition{},
@@ -55,24 +56,24 @@ func New() *Network {
 	}
 }
 
-// Listen accepts connections to addr, until the listener is closed.
+// Listen returns a listener that accepts connections to addr.
 func (n *Network) Listen(addr string) (net.Listener, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.listeners[addr] != nil {
-		return nil, opError("listen", addr, syscall.EADDRINUSE)
+		return nil, netError("listen", addr, syscall.EADDRINUSE)
 	}
 	l := &listener{network: n, addr: addr, incoming: make(chan *conn, backlog), closed: make(chan struct{})}
 	n.listeners[addr] = l
 	return l, nil
 }
 
-func opError(op, addr string, err error) error {
+func netError(op, addr string, err error) error {
 	return &net.OpError{Op: op, Net: "mem", Addr: Addr(addr), Err: err}
 }
 
-// Dial connects the address from with a listener. While one of the directions is cut it
-// waits, until ctx ends; where nobody listens it fails at once.
+// Dial connects the address from to a listener. It waits while one of the directions is interrupted,
+// until ctx is done. If there is no listener, it returns an error immediately.
 func (n *Network) Dial(ctx context.Context, from, addr string) (net.Conn, error) {
 	there, back := direction{from, addr}, direction{addr, from}
 	for {
@@ -84,7 +85,7 @@ func (n *Network) Dial(ctx context.Context, from, addr string) (net.Conn, error)
 			case <-changed:
 				continue
 			case <-ctx.Done():
-				return nil, opError("dial", addr, context.Cause(ctx))
+				return nil, netError("dial", addr, context.Cause(ctx))
 			}
 		}
 		if d := a.delay + b.delay; d > 0 {
@@ -93,22 +94,22 @@ func (n *Network) Dial(ctx context.Context, from, addr string) (net.Conn, error)
 			case <-timer.C:
 			case <-ctx.Done():
 				timer.Stop()
-				return nil, opError("dial", addr, context.Cause(ctx))
+				return nil, netError("dial", addr, context.Cause(ctx))
 			}
 		}
 		if l == nil {
-			return nil, opError("dial", addr, syscall.ECONNREFUSED)
+			return nil, netError("dial", addr, syscall.ECONNREFUSED)
 		}
-		return n.connect(ctx, l, there, back)
+		return n.newConn(ctx, l, there, back)
 	}
 }
 
-func (n *Network) connect(ctx context.Context, l *listener, there, back direction) (net.Conn, error) {
+func (n *Network) newConn(ctx context.Context, l *listener, there, back direction) (net.Conn, error) {
 	out := &stream{network: n, direction: there, changed: make(chan struct{})}
 	in := &stream{network: n, direction: back, changed: make(chan struct{})}
 	near := &conn{network: n, local: there.from, remote: there.to, in: in, out: out}
 	far := &conn{network: n, local: there.to, remote: there.from, in: out, out: in}
-	near.peer, far.peer = far, near
+	near.otherEnd, far.otherEnd = far, near
 	n.mu.Lock()
 	n.conns[near], n.conns[far] = struct{}{}, struct{}{}
 	n.mu.Unlock()
@@ -116,7 +117,7 @@ func (n *Network) connect(ctx context.Context, l *listener, there, back directio
 	select {
 	case l.incoming <- far:
 		select {
-		case <-l.closed: // it may have missed this one
+		case <-l.closed: // Close may not have found this connection
 			far.Close()
 		default:
 		}
@@ -128,28 +129,32 @@ func (n *Network) connect(ctx context.Context, l *listener, there, back directio
 	}
 	near.Close()
 	far.Close()
-	return nil, opError("dial", there.to, err)
+	return nil, netError("dial", there.to, err)
 }
 
-// Cut stops what goes from one address to another; only in that direction.
-func (n *Network) Cut(from, to string) { n.set(from, to, func(c *condition) { c.cut = true }) }
+// Cut interrupts the direction from one address to another.
+func (n *Network) Cut(from, to string) {
+	n.changeCondition(from, to, func(c *condition) { c.cut = true })
+}
 
-// Heal undoes Cut: what waits goes on.
-func (n *Network) Heal(from, to string) { n.set(from, to, func(c *condition) { c.cut = false }) }
+// Heal restores a direction. Data that waits is delivered.
+func (n *Network) Heal(from, to string) {
+	n.changeCondition(from, to, func(c *condition) { c.cut = false })
+}
 
-// CutBoth cuts both directions.
+// CutBoth interrupts both directions.
 func (n *Network) CutBoth(a, b string) { n.Cut(a, b); n.Cut(b, a) }
 
-// HealBoth heals both directions.
+// HealBoth restores both directions.
 func (n *Network) HealBoth(a, b string) { n.Heal(a, b); n.Heal(b, a) }
 
-// Delay has bytes that are written from now on take that long from one address to another.
-// Their order stays.
+// Delay sets the time that data needs from one address to another. It does not concern data that was
+// written before. The order of the data does not change.
 func (n *Network) Delay(from, to string, d time.Duration) {
-	n.set(from, to, func(c *condition) { c.delay = d })
+	n.changeCondition(from, to, func(c *condition) { c.delay = d })
 }
 
-func (n *Network) set(from, to string, change func(*condition)) {
+func (n *Network) changeCondition(from, to string, change func(*condition)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	d := direction{from, to}
@@ -162,14 +167,14 @@ func (n *Network) set(from, to string, change func(*condition)) {
 	n.changed = make(chan struct{})
 }
 
-func (n *Network) condition(d direction) (condition, <-chan struct{}) {
+func (n *Network) conditionOf(d direction) (condition, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.conditions[d], n.changed
 }
 
-// Reset breaks the connections between two addresses, in spite of cuts: both ends get an
-// error at once, and what was on its way is lost.
+// Reset breaks the connections between two addresses, even if the directions are interrupted. Both ends
+// return errors immediately, and data in transit is lost.
 func (n *Network) Reset(a, b string) {
 	n.mu.Lock()
 	var broken []*conn
@@ -180,8 +185,8 @@ func (n *Network) Reset(a, b string) {
 	}
 	n.mu.Unlock()
 	for _, c := range broken {
-		c.in.reset()
-		c.out.reset()
+		c.in.breakOff()
+		c.out.breakOff()
 	}
 }
 
@@ -196,20 +201,20 @@ type listener struct {
 func (l *listener) Accept() (net.Conn, error) {
 	select {
 	case <-l.closed:
-		return nil, opError("accept", l.addr, net.ErrClosed)
+		return nil, netError("accept", l.addr, net.ErrClosed)
 	default:
 	}
 	select {
 	case c := <-l.incoming:
 		return c, nil
 	case <-l.closed:
-		return nil, opError("accept", l.addr, net.ErrClosed)
+		return nil, netError("accept", l.addr, net.ErrClosed)
 	}
 }
 
 func (l *listener) Addr() net.Addr { return Addr(l.addr) }
 
-// Close also closes the connections that nobody has accepted.
+// Close also closes the connections that were not accepted.
 func (l *listener) Close() error {
 	err := fmt.Errorf("memnet: listener at %s: %w", l.addr, net.ErrClosed)
 	l.once.Do(func() {

@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// inBubble gives a test a network with one connection, of a to b, in fake time.
-func inBubble(t *testing.T, f func(t *testing.T, n *Network, a, b net.Conn)) {
+// runInBubble calls test with a network and a connection from a to b, in fake time.
+func runInBubble(t *testing.T, test func(t *testing.T, n *Network, a, b net.Conn)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New()
 		l, err := n.Listen("b")
@@ -28,7 +28,7 @@ func inBubble(t *testing.T, f func(t *testing.T, n *Network, a, b net.Conn)) {
 		require.NoError(t, err)
 		b, err := l.Accept()
 		require.NoError(t, err)
-		f(t, n, a, b)
+		test(t, n, a, b)
 		a.Close()
 		b.Close()
 		require.NoError(t, l.Close())
@@ -36,8 +36,8 @@ func inBubble(t *testing.T, f func(t *testing.T, n *Network, a, b net.Conn)) {
 	})
 }
 
-// reading reads n bytes in another goroutine.
-func reading(c net.Conn, n int) <-chan string {
+// startRead reads n bytes in another goroutine.
+func startRead(c net.Conn, n int) <-chan string {
 	result := make(chan string, 1)
 	go func() {
 		b := make([]byte, n)
@@ -51,32 +51,32 @@ func reading(c net.Conn, n int) <-chan string {
 	return result
 }
 
-func write(t *testing.T, c net.Conn, s string) {
+func writeString(t *testing.T, c net.Conn, s string) {
 	t.Helper()
 	n, err := c.Write([]byte(s))
 	require.NoError(t, err)
 	require.Equal(t, len(s), n)
 }
 
-func TestBothWays(t *testing.T) {
-	inBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
-		write(t, a, "to b")
-		write(t, b, "to a")
-		require.Equal(t, "to b", <-reading(b, 4))
-		require.Equal(t, "to a", <-reading(a, 4))
+func TestConn_BothDirections(t *testing.T) {
+	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
+		writeString(t, a, "to b")
+		writeString(t, b, "to a")
+		require.Equal(t, "to b", <-startRead(b, 4))
+		require.Equal(t, "to a", <-startRead(a, 4))
 		require.Equal(t, "a", b.RemoteAddr().String())
 		require.Equal(t, "b", a.RemoteAddr().String())
 		require.Equal(t, "mem", a.LocalAddr().Network())
 	})
 }
 
-func TestCutIsOneWay(t *testing.T) {
-	inBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
+func TestCut_AffectsOneDirection(t *testing.T) {
+	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		n.Cut("a", "b")
-		write(t, a, "wait")
-		write(t, b, "come")
-		require.Equal(t, "come", <-reading(a, 4))
-		got := reading(b, 4)
+		writeString(t, a, "wait")
+		writeString(t, b, "come")
+		require.Equal(t, "come", <-startRead(a, 4))
+		got := startRead(b, 4)
 		time.Sleep(time.Hour)
 		require.Empty(t, got)
 		n.Heal("a", "b")
@@ -84,16 +84,16 @@ func TestCutIsOneWay(t *testing.T) {
 	})
 }
 
-func TestFullBlocksUntilHealed(t *testing.T) {
-	inBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
+func TestConn_FullBlocksUntilHealed(t *testing.T) {
+	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		n.CutBoth("a", "b")
-		write(t, a, string(make([]byte, capacity)))
+		writeString(t, a, string(make([]byte, capacity)))
 		wrote := make(chan error, 1)
 		go func() {
 			_, err := a.Write([]byte("more"))
 			wrote <- err
 		}()
-		got := reading(b, capacity+4)
+		got := startRead(b, capacity+4)
 		synctest.Wait()
 		require.Empty(t, wrote)
 		n.HealBoth("a", "b")
@@ -102,14 +102,14 @@ func TestFullBlocksUntilHealed(t *testing.T) {
 	})
 }
 
-func TestClosedWhileCut(t *testing.T) {
-	inBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
+func TestConn_ClosedWhileCut(t *testing.T) {
+	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		n.CutBoth("a", "b")
-		write(t, a, "last")
+		writeString(t, a, "last")
 		require.NoError(t, a.Close())
 		require.ErrorIs(t, a.Close(), net.ErrClosed)
-		got := reading(b, 5)
-		write(t, b, "b does not know yet")
+		got := startRead(b, 5)
+		writeString(t, b, "before the close is received")
 		synctest.Wait()
 		require.Empty(t, got)
 		n.HealBoth("a", "b")
@@ -121,34 +121,34 @@ func TestClosedWhileCut(t *testing.T) {
 	})
 }
 
-func TestDelay(t *testing.T) {
-	inBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
+func TestDelay_KeepsOrder(t *testing.T) {
+	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		began := time.Now()
 		n.Delay("a", "b", time.Second)
-		write(t, a, "late")
+		writeString(t, a, "late")
 		n.Delay("a", "b", 0)
-		write(t, a, "not before")
-		require.Equal(t, "late", <-reading(b, 4))
+		writeString(t, a, "not before")
+		require.Equal(t, "late", <-startRead(b, 4))
 		require.Equal(t, time.Second, time.Since(began))
-		require.Equal(t, "not before", <-reading(b, 10))
+		require.Equal(t, "not before", <-startRead(b, 10))
 		require.Equal(t, time.Second, time.Since(began))
-		write(t, b, "back")
-		require.Equal(t, "back", <-reading(a, 4))
+		writeString(t, b, "back")
+		require.Equal(t, "back", <-startRead(a, 4))
 		require.Equal(t, time.Second, time.Since(began))
 
 		n.Delay("b", "a", time.Second)
-		write(t, b, "end")
+		writeString(t, b, "end")
 		b.Close()
-		require.Equal(t, "end unexpected EOF", <-reading(a, 4))
+		require.Equal(t, "end unexpected EOF", <-startRead(a, 4))
 		require.Equal(t, 2*time.Second, time.Since(began))
 	})
 }
 
-func TestReset(t *testing.T) {
-	inBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
+func TestReset_DespiteCut(t *testing.T) {
+	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		n.CutBoth("a", "b")
-		write(t, a, "lost")
-		got := reading(b, 4)
+		writeString(t, a, "lost")
+		got := startRead(b, 4)
 		synctest.Wait()
 		n.Reset("b", "a")
 		require.Contains(t, <-got, "reset")
@@ -160,8 +160,8 @@ func TestReset(t *testing.T) {
 	})
 }
 
-func TestDeadlines(t *testing.T) {
-	inBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
+func TestConn_Deadlines(t *testing.T) {
+	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		began := time.Now()
 		require.NoError(t, a.SetDeadline(began.Add(time.Second)))
 		_, err := a.Read(make([]byte, 1))
@@ -173,14 +173,14 @@ func TestDeadlines(t *testing.T) {
 		require.Zero(t, m)
 		require.Equal(t, time.Second, time.Since(began))
 		require.NoError(t, a.SetDeadline(time.Time{}))
-		got := reading(a, 1)
+		got := startRead(a, 1)
 		synctest.Wait()
 		require.NoError(t, a.SetReadDeadline(time.Unix(1, 0)))
 		require.Contains(t, <-got, "timeout")
 	})
 }
 
-func TestDial(t *testing.T) {
+func TestDial_WaitsWhileCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New()
 		_, err := n.Dial(t.Context(), "a", "b")
@@ -205,7 +205,7 @@ func TestDial(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, time.Minute+time.Second, time.Since(began))
 
-		require.NoError(t, l.Close()) // nobody has accepted it
+		require.NoError(t, l.Close()) // the connection was not accepted
 		n.Delay("b", "a", 0)
 		_, err = c.Read(make([]byte, 1))
 		require.ErrorIs(t, err, io.EOF)
@@ -219,8 +219,8 @@ func TestDial(t *testing.T) {
 	})
 }
 
-// TestManyBytes is of real time: with the race detector, and by several goroutines.
-func TestManyBytes(t *testing.T) {
+// The test uses real time and several goroutines, for the race detector.
+func TestConn_ManyBytes(t *testing.T) {
 	n := New()
 	l, err := n.Listen("b")
 	require.NoError(t, err)

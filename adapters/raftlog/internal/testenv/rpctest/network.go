@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
-// Network makes connections to the peers of a cluster. Close ends it.
+// Network connects clients to the peers of a cluster.
 type Network struct {
 	cluster *Cluster
 	ctx     context.Context
@@ -25,14 +25,14 @@ type Network struct {
 	dials   map[string]int
 }
 
-// NewNetwork returns one on which all peers of c answer.
+// NewNetwork returns a network in which all peers of c are reachable.
 func NewNetwork(c *Cluster) *Network {
 	n := &Network{cluster: c, servers: map[string]*rpc.Server{}, ends: map[string]map[*End]bool{}, down: map[string]error{}, deaf: map[string]bool{}, dials: map[string]int{}}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	return n
 }
 
-// Close ends all connections, and waits.
+// Close closes all connections and waits for the servers.
 func (n *Network) Close() {
 	n.cancel()
 	n.served.Wait()
@@ -74,7 +74,8 @@ func (n *Network) Connect(_ context.Context, p api.Peer, purpose link.Purpose) (
 	return near, nil
 }
 
-// Down has dialing the peer fail with err, or work if it is nil, and ends its connections.
+// Down closes the connections of a peer, and makes later attempts to connect fail with err, unless it
+// is nil.
 func (n *Network) Down(id string, err error) {
 	n.mu.Lock()
 	n.down[id] = err
@@ -82,7 +83,8 @@ func (n *Network) Down(id string, err error) {
 	n.Cut(id)
 }
 
-// Deaf has the peer take connections, from now on, and never answer.
+// Deaf closes the connections of a peer. If deaf is true, it accepts later connections but does not
+// answer.
 func (n *Network) Deaf(id string, deaf bool) {
 	n.mu.Lock()
 	n.deaf[id] = deaf
@@ -90,7 +92,7 @@ func (n *Network) Deaf(id string, deaf bool) {
 	n.Cut(id)
 }
 
-// Cut ends the peer's connections, and returns how many there were.
+// Cut closes the connections of a peer and returns their number.
 func (n *Network) Cut(id string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -100,7 +102,7 @@ func (n *Network) Cut(id string) int {
 	return len(n.ends[id])
 }
 
-// Dials is how often the peer was dialed.
+// Dials returns the number of attempts to connect to a peer.
 func (n *Network) Dials(id string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package rpctest provides connections in memory, and peers that share one log in memory and
-// fail as configured, for tests of calls.
+// Package rpctest provides peers that share a log in memory and whose calls fail as configured, and
+// connections to them, for tests of clients.
 package rpctest
 
 import (
@@ -14,27 +14,28 @@ import (
 // then transfers all buffered frames. It works in bubbles of testing/synctest.
 func Pipe() (a, b *End) {
 	ab, ba := make(chan [][]byte), make(chan [][]byte)
-	closed := &closing{done: make(chan struct{})}
+	closed := &closeSignal{done: make(chan struct{})}
 	return &End{in: ba, out: ab, closed: closed}, &End{in: ab, out: ba, closed: closed}
 }
 
-type closing struct {
+// closeSignal is closed when one end of a connection is closed.
+type closeSignal struct {
 	once sync.Once
 	done chan struct{}
 }
 
 // End is one end of a connection. It implements rpc.Conn.
 type End struct {
-	in     <-chan [][]byte
-	out    chan<- [][]byte
-	closed *closing
-	read   [][]byte // frames that were transferred and not read yet
+	in       <-chan [][]byte
+	out      chan<- [][]byte
+	closed   *closeSignal
+	received [][]byte // frames that were transferred and not read yet
 
-	mu       sync.Mutex
-	buffered [][]byte
-	size     int // of buffered
-	written  int
-	silence  time.Duration
+	mu          sync.Mutex
+	buffered    [][]byte
+	size        int // of buffered
+	written     int
+	readTimeout time.Duration
 }
 
 // Written returns the number of transfers that this end has made.
@@ -48,15 +49,15 @@ func (e *End) Written() int {
 func (e *End) SetTimeouts(read, _ time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.silence = read
+	e.readTimeout = read
 }
 
 // ReadFrame waits for a frame. It returns io.EOF if either end is closed.
 func (e *End) ReadFrame() ([]byte, error) {
 	e.mu.Lock()
-	silence := e.silence
+	silence := e.readTimeout
 	e.mu.Unlock()
-	if len(e.read) == 0 {
+	if len(e.received) == 0 {
 		var timeout <-chan time.Time
 		if silence > 0 {
 			timer := time.NewTimer(silence)
@@ -64,15 +65,15 @@ func (e *End) ReadFrame() ([]byte, error) {
 			timeout = timer.C
 		}
 		select {
-		case e.read = <-e.in:
+		case e.received = <-e.in:
 		case <-timeout:
 			return nil, os.ErrDeadlineExceeded
 		case <-e.closed.done:
 			return nil, io.EOF
 		}
 	}
-	frame := e.read[0]
-	e.read = e.read[1:]
+	frame := e.received[0]
+	e.received = e.received[1:]
 	return frame, nil
 }
 
