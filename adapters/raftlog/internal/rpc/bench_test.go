@@ -1,7 +1,5 @@
 package rpc_test
 
-// The cost of calls over one TCP connection of this machine.
-
 import (
 	"context"
 	"fmt"
@@ -10,26 +8,25 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// instant replies immediately, and has any number of entries.
-type instant struct {
+// instantService replies immediately, and has an unlimited number of entries.
+type instantService struct {
 	rpc.Service
 	index atomic.Uint64
 }
 
-func (s *instant) Propose(context.Context, requestid.ID, []byte) (uint64, error) {
+func (s *instantService) Propose(context.Context, requestid.ID, []byte) (uint64, error) {
 	return s.index.Add(1), nil
 }
 
-func (*instant) Entries(_ context.Context, from uint64, send func([]api.Event) error) error {
+func (*instantService) Entries(_ context.Context, from uint64, send func([]api.Event) error) error {
 	data := make([]byte, 256)
 	for {
 		events := make([]api.Event, 1000)
@@ -43,10 +40,11 @@ func (*instant) Entries(_ context.Context, from uint64, send func([]api.Event) e
 	}
 }
 
-var modes = map[string][]byte{"plain": nil, "tls": []byte("the secret of all")}
+// modes are the secrets of the connections.
+var modes = map[string][]byte{"plain": nil, "tls": []byte("the secret of the cluster")}
 
-// connect returns a connection to a server of instant.
-func connect(b *testing.B, secret []byte, purpose link.Purpose) *link.Conn {
+// connectToServer returns a TCP connection to a server of an instantService.
+func connectToServer(b *testing.B, secret []byte, purpose link.Purpose) *link.Conn {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
 	defer l.Close()
@@ -56,7 +54,7 @@ func connect(b *testing.B, secret []byte, purpose link.Purpose) *link.Conn {
 	accepted := make(chan net.Conn, 1)
 	serving.Go(func() {
 		if conn, err := link.Accept(b.Context(), <-accepted, server); err == nil {
-			s := rpc.NewServer(&instant{})
+			s := rpc.NewServer(&instantService{})
 			if purpose == link.PurposeStream {
 				_ = s.Stream(b.Context(), conn, "client")
 			} else {
@@ -80,7 +78,7 @@ func BenchmarkPropose(b *testing.B) {
 	for mode, secret := range modes {
 		for _, concurrent := range []int{1, 256} {
 			b.Run(fmt.Sprintf("%s/callers=%d", mode, concurrent), func(b *testing.B) {
-				caller := rpc.NewCaller(connect(b, secret, link.PurposeClient))
+				caller := rpc.NewCaller(connectToServer(b, secret, link.PurposeClient))
 				defer caller.Close()
 				data, id := make([]byte, 256), requestid.New()
 				var left atomic.Int64
@@ -109,7 +107,7 @@ func BenchmarkPropose(b *testing.B) {
 func BenchmarkEntries(b *testing.B) {
 	for mode, secret := range modes {
 		b.Run(mode, func(b *testing.B) {
-			stream := rpc.Entries(b.Context(), connect(b, secret, link.PurposeStream), 1, 0)
+			stream := rpc.Entries(b.Context(), connectToServer(b, secret, link.PurposeStream), 1, 0)
 			defer stream.Close()
 			b.SetBytes(256)
 			b.ReportAllocs()

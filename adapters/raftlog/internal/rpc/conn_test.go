@@ -6,14 +6,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Cancellations do not wait behind updates, which can be large.
-func TestUrgentMessagesAreWrittenFirst(t *testing.T) {
+// Cancellations are written before updates, which can be large.
+func TestOutbox_UrgentMessagesAreFirst(t *testing.T) {
 	o := newOutbox()
 	first, second, cancel := &outgoing{frame: []byte{1}}, &outgoing{frame: []byte{2}}, &outgoing{frame: []byte{3}}
-	o.add(first)
-	o.add(second)
+	o.addMessage(first)
+	o.addMessage(second)
 	o.addUrgent(cancel)
-	require.Equal(t, []*outgoing{cancel, first, second}, o.take(nil))
-	require.Empty(t, o.take(nil))
+	require.Equal(t, []*outgoing{cancel, first, second}, o.nextBatch(nil))
+	require.Empty(t, o.nextBatch(nil))
 	require.True(t, o.isTaken(second))
 }

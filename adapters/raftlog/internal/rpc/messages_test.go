@@ -1,8 +1,5 @@
 package rpc
 
-// Every decoder gives back what was written, and refuses everything else before it
-// allocates for it.
-
 import (
 	"bytes"
 	"encoding/binary"
@@ -12,11 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -34,7 +30,7 @@ var (
 	aHeader    = snapshotHeader{3, 2, math.MaxInt64}
 )
 
-// roundTrip is a decoder and what it decodes, as an encoder for what it has decoded.
+// roundTrip is a sample of a message, and a function that decodes and encodes a message.
 type roundTrip struct {
 	sample []byte
 	again  func(body []byte) ([]byte, error)
@@ -95,14 +91,15 @@ var decoders = map[string]roundTrip{
 	}},
 }
 
-func TestRoundTrips(t *testing.T) {
+// Every decoder is the inverse of its encoder, and rejects incomplete messages and trailing bytes.
+func TestDecode_RoundTrip(t *testing.T) {
 	for name, d := range decoders {
 		t.Run(name, func(t *testing.T) {
 			b, err := d.again(d.sample)
 			require.NoError(t, err)
 			require.Equal(t, d.sample, b)
 			for n := range d.sample {
-				if b, err := d.again(d.sample[:n]); err == nil { // shorter data are data
+				if b, err := d.again(d.sample[:n]); err == nil { // a part of the data is valid data
 					require.Equal(t, d.sample[:n], b)
 				} else {
 					require.ErrorIs(t, err, wire.ErrProtocol)
@@ -129,8 +126,9 @@ func TestRoundTrips(t *testing.T) {
 	require.Equal(t, anInfo, i)
 }
 
-// TestLimits has bodies that claim more than they may, or than they have.
-func TestLimits(t *testing.T) {
+// The test fails if a message that exceeds a limit is accepted, or if memory is allocated for elements
+// that it does not contain.
+func TestDecode_Limits(t *testing.T) {
 	huge := binary.AppendUvarint(nil, 1<<40)
 	many := binary.AppendUvarint(nil, wire.MaxPeers+1)
 	long := binary.AppendUvarint(nil, wire.MaxString+1)
@@ -150,7 +148,7 @@ func TestLimits(t *testing.T) {
 		"large update":        {"propose", make([]byte, 16+wire.MaxData+1)},
 		"large entry":         {"entry", append(appendEntry(nil, &api.Entry{}), make([]byte, wire.MaxData+1)...)},
 		"size of snapshot":    {"snapshot", binary.AppendUvarint([]byte{1, 1}, 1<<63)},
-		"truth":               {"progress", []byte{0, 0, 0, 0, 2}},
+		"boolean":             {"progress", []byte{0, 0, 0, 0, 2}},
 		"endless integer":     {"index", bytes.Repeat([]byte{0xff}, 11)},
 		"time":                {"entry", append(append([]byte{1, 1, 0}, make([]byte, 16)...), append(binary.AppendUvarint([]byte{0}, 1e9+1), 0)...)},
 	} {
@@ -172,7 +170,7 @@ func TestLimits(t *testing.T) {
 	require.ErrorIs(t, wire.CheckMembership(api.Membership{Removed: make([]string, wire.MaxRemoved+1)}), api.ErrTooLarge)
 }
 
-func fuzz(f *testing.F, name string) {
+func fuzzDecoder(f *testing.F, name string) {
 	d := decoders[name]
 	f.Add(d.sample)
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -181,7 +179,7 @@ func fuzz(f *testing.F, name string) {
 			require.ErrorIs(t, err, wire.ErrProtocol)
 			return
 		}
-		// Integers may have been longer than they need: compare what was read.
+		// The encoding of integers is not unique, so the decoded messages are compared.
 		again, err := d.again(b)
 		require.NoError(t, err)
 		require.Equal(t, b, again)
@@ -189,13 +187,13 @@ func fuzz(f *testing.F, name string) {
 	})
 }
 
-func FuzzPropose(f *testing.F)    { fuzz(f, "propose") }
-func FuzzChange(f *testing.F)     { fuzz(f, "change") }
-func FuzzIndex(f *testing.F)      { fuzz(f, "index") }
-func FuzzMembership(f *testing.F) { fuzz(f, "membership") }
-func FuzzInfo(f *testing.F)       { fuzz(f, "info") }
-func FuzzEntry(f *testing.F)      { fuzz(f, "entry") }
-func FuzzProgress(f *testing.F)   { fuzz(f, "progress") }
-func FuzzSnapshot(f *testing.F)   { fuzz(f, "snapshot") }
-func FuzzMessage(f *testing.F)    { fuzz(f, "message") }
-func FuzzError(f *testing.F)      { fuzz(f, "error") }
+func FuzzPropose(f *testing.F)    { fuzzDecoder(f, "propose") }
+func FuzzChange(f *testing.F)     { fuzzDecoder(f, "change") }
+func FuzzIndex(f *testing.F)      { fuzzDecoder(f, "index") }
+func FuzzMembership(f *testing.F) { fuzzDecoder(f, "membership") }
+func FuzzInfo(f *testing.F)       { fuzzDecoder(f, "info") }
+func FuzzEntry(f *testing.F)      { fuzzDecoder(f, "entry") }
+func FuzzProgress(f *testing.F)   { fuzzDecoder(f, "progress") }
+func FuzzSnapshot(f *testing.F)   { fuzzDecoder(f, "snapshot") }
+func FuzzMessage(f *testing.F)    { fuzzDecoder(f, "message") }
+func FuzzError(f *testing.F)      { fuzzDecoder(f, "error") }
