@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// ErrLocked is returned by FS.Lock if this process or another one holds the lock.
+// ErrLocked is returned by FS.Lock if this or another process holds the lock.
 var ErrLocked = errors.New("disk: locked by another process")
 
 // FS is a tree of files. Names are slash-separated and relative to the root of the FS, which is ".".

@@ -64,10 +64,10 @@ func (l *Log) Append(b Batch) error {
 }
 
 // addEntries makes entries visible to readers. l.offsets are their offsets in the record that was
-// written at start. l.mu must be held.
+// written at start. l.mu is held.
 func (l *Log) addEntries(entries []*raftpb.Entry, start uint32) {
 	first := entries[0].GetIndex()
-	l.truncate(first)
+	l.truncateIndex(first)
 	s := l.active
 	if len(s.offsets) == 0 {
 		l.live = append(l.live, s)
@@ -81,7 +81,7 @@ func (l *Log) addEntries(entries []*raftpb.Entry, start uint32) {
 	l.cache.put(entries)
 }
 
-// checkWritable returns the reason why the log cannot be written, or nil. l.writeMu must be held.
+// checkWritable returns the reason why the log cannot be written, or nil. l.writeMu is held.
 func (l *Log) checkWritable() error {
 	switch {
 	case l.closed: // Close sets it with both mutexes held
@@ -130,7 +130,7 @@ func (l *Log) validate(b Batch) (hardState, []*raftpb.Entry, error) {
 	return hs, entries, nil
 }
 
-// validateEntries returns the entries to write. l.mu must be held.
+// validateEntries returns the entries to write. l.mu is held.
 func (l *Log) validateEntries(entries []*raftpb.Entry) ([]*raftpb.Entry, error) {
 	first, last := entries[0].GetIndex(), entries[len(entries)-1].GetIndex()
 	if first == 0 || first > l.last+1 {

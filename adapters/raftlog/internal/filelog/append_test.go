@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The test fails if a committed, guarded or compacted entry can be replaced by another one.
+// The test fails if a committed, guarded or compacted entry can be replaced by a different entry.
 func TestAppend_ProtectsCommittedEntries(t *testing.T) {
 	d := newDisk()
 	l := openLog(t, d, Options{SegmentSize: 1 << 20})

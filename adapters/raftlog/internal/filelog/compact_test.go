@@ -43,7 +43,7 @@ func TestReset_MovesFilesAside(t *testing.T) {
 	require.Len(t, readModel(t, l).entries, 3)
 }
 
-// The log can be opened without the files that Prunable returns, but not without another one.
+// The log can be opened without the files that Prunable returns, but not without any other file.
 func TestPrunable_FilesCanBeDeleted(t *testing.T) {
 	d := newDisk()
 	l := openLog(t, d, Options{SegmentSize: 2000})

@@ -12,7 +12,7 @@
 // A segment is a sequence of records (see format.go). The first record is the header, which
 // repeats the hard state and the compaction mark, and contains a checksum of the previous segment.
 // Batches and compaction marks follow. A batch contains what one call of [Log.Append] has written.
-// If an entry replaces another one, it is appended as well: of two entries with the same index,
+// An entry that replaces another entry is appended as well: of two entries with the same index,
 // the later one is valid.
 //
 // # Crashes and damage

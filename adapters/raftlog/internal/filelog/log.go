@@ -131,7 +131,7 @@ func (l *Log) Term(i uint64) (uint64, error) {
 	return l.knownTerm(i), nil
 }
 
-// knownTerm returns the term of the last compacted entry or an entry after it. l.mu must be held.
+// knownTerm returns the term of the last compacted entry or an entry after it. l.mu is held.
 func (l *Log) knownTerm(i uint64) uint64 {
 	if i == l.mark.index {
 		return l.mark.term
@@ -284,8 +284,8 @@ func (s *segment) readFull(b []byte, offset int64) error {
 	return fmt.Errorf("filelog: reading %s at offset %d: %w", s.name, offset, err)
 }
 
-// truncate removes the entries from index on from the memory. l.mu must be held.
-func (l *Log) truncate(index uint64) {
+// truncateIndex removes the entries from index on from the memory. l.mu is held.
+func (l *Log) truncateIndex(index uint64) {
 	if index > l.last {
 		return
 	}
@@ -305,7 +305,7 @@ func (l *Log) truncate(index uint64) {
 	l.last = index - 1
 }
 
-// dropCompacted removes the compacted entries from the memory. l.mu must be held.
+// dropCompacted removes the compacted entries from the memory. l.mu is held.
 func (l *Log) dropCompacted() {
 	l.state.raiseCommit(l.mark.index)
 	for len(l.live) > 0 && l.live[0] != l.active && l.live[0].last() <= l.mark.index {

@@ -192,7 +192,7 @@ func TestLog_ConcurrentReaders(t *testing.T) {
 func TestLog_FlippedBitIsDetectedWhileOpen(t *testing.T) {
 	files, models := threeSegments(t)
 	want := models[len(models)-1]
-	d := files.newDisk(t)
+	d := files.toDisk(t)
 	l, err := Open(d, "log", Options{SegmentSize: 1500, CacheSize: -1})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()

@@ -251,8 +251,8 @@ func imageOf(t *testing.T, d *crashdisk.Disk) image {
 	return files
 }
 
-// newDisk returns a disk with the segments in the directory log, which are not durable.
-func (i image) newDisk(t require.TestingT) *crashdisk.Disk {
+// toDisk returns a disk with the segments in the directory log, which are not durable.
+func (i image) toDisk(t require.TestingT) *crashdisk.Disk {
 	d := newDisk()
 	require.NoError(t, d.MkdirAll("log"))
 	for name, data := range i {

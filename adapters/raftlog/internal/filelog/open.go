@@ -276,7 +276,7 @@ func (l *Log) merge(contents []*segmentContent) error {
 			if s.id.first > l.last+1 {
 				return corrupt(s.name, 0, "entries %d to %d are missing", l.last+1, s.id.first-1)
 			}
-			l.truncate(s.id.first)
+			l.truncateIndex(s.id.first)
 			s.offsets, s.count = slices.Clip(c.offsets), len(c.offsets)
 			l.live = append(l.live, s)
 			l.last = c.last

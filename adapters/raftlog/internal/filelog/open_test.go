@@ -218,7 +218,7 @@ func TestOpen_DetectsEveryFlippedBit(t *testing.T) {
 	for name, data := range files {
 		for i := range data {
 			data[i] ^= 1 << (i % 8)
-			l, err := Open(files.newDisk(t), "log", Options{SegmentSize: 1500})
+			l, err := Open(files.toDisk(t), "log", Options{SegmentSize: 1500})
 			if err != nil {
 				require.ErrorIs(t, err, ErrCorrupt, "%s %d", name, i)
 				require.ErrorContains(t, err, "log/"+strings.Split(name, "-")[0])
@@ -250,7 +250,7 @@ func TestOpen_DetectsLostSegment(t *testing.T) {
 				rest[n] = data
 			}
 		}
-		l, err := Open(rest.newDisk(t), "log", Options{})
+		l, err := Open(rest.toDisk(t), "log", Options{})
 		if i == len(files)-1 {
 			require.NoError(t, err)
 			require.NoError(t, l.Close())
@@ -266,7 +266,7 @@ func TestOpen_RemovesTornTail(t *testing.T) {
 		for part := range 3 {
 			files, models := unsyncedTail(t)
 			files.damageRecord(t, number, func(b []byte) { clear(b[part*512 : (part+1)*512]) })
-			d := files.newDisk(t)
+			d := files.toDisk(t)
 			require.NoError(t, Scan(d, "log", func(Record) error { return nil }))
 			l, err := Open(d, "log", Options{SegmentSize: smallSegment})
 			require.NoError(t, err)
@@ -275,7 +275,7 @@ func TestOpen_RemovesTornTail(t *testing.T) {
 			o := operation{batch: Batch{Entries: entries(m.last()+1, 4, 2, 400), Sync: true}}
 			require.NoError(t, o.apply(l))
 			m = m.after(o)
-			found := imageOf(t, d).newDisk(t)
+			found := imageOf(t, d).toDisk(t)
 			require.NoError(t, l.Close())
 			l, err = Open(found, "log", Options{SegmentSize: smallSegment})
 			require.NoError(t, err)
@@ -296,7 +296,7 @@ func TestOpen_DetectsDamagedDurableRecord(t *testing.T) {
 		} {
 			files, _ := unsyncedTail(t)
 			files.damageRecord(t, number, damage)
-			d := files.newDisk(t)
+			d := files.toDisk(t)
 			_, err := Open(d, "log", Options{SegmentSize: smallSegment})
 			require.ErrorIs(t, err, ErrCorrupt)
 			require.Equal(t, files, imageOf(t, d), "the log was changed")
@@ -324,7 +324,7 @@ func TestOpen_DataThatLooksLikeRecords(t *testing.T) {
 	torn := imageOf(t, d)
 	require.NoError(t, l.Close())
 	torn.damageRecord(t, 3, func(b []byte) { b[4]++ })
-	l, err = Open(torn.newDisk(t), "log", Options{SegmentSize: smallSegment})
+	l, err = Open(torn.toDisk(t), "log", Options{SegmentSize: smallSegment})
 	require.NoError(t, err)
 	last, err := l.LastIndex()
 	require.NoError(t, err)
@@ -336,7 +336,7 @@ func TestOpen_DataThatLooksLikeRecords(t *testing.T) {
 // durable, because they are a part of the log then.
 func TestOpen_MakesReadableRecordsDurable(t *testing.T) {
 	files, models := unsyncedTail(t)
-	d := files.newDisk(t) // nothing is durable
+	d := files.toDisk(t) // nothing is durable
 	l, err := Open(d, "log", Options{SegmentSize: smallSegment})
 	require.NoError(t, err)
 	require.True(t, models[len(models)-1].equal(readModel(t, l)))
@@ -395,7 +395,7 @@ func FuzzOpen(f *testing.F) {
 }
 
 func tryOpen(t *testing.T, files image) {
-	d := files.newDisk(t)
+	d := files.toDisk(t)
 	_ = Scan(d, "log", func(Record) error { return nil })
 	l, err := Open(d, "log", Options{SegmentSize: 4096})
 	if err != nil {

@@ -103,7 +103,7 @@ func (r *segmentReader) readRecord() (*record, error) {
 		return nil, corrupt(r.name, r.at.end, "record of type %d", head.kind)
 	}
 	r.record = record{offset: r.at.end, head: head}
-	if err := r.decode(raw[headSize:]); err != nil {
+	if err := r.decodePayload(raw[headSize:]); err != nil {
 		return nil, corrupt(r.name, r.at.end, "%v", err)
 	}
 	r.at = r.at.advance(len(raw), head.number, head.crc)
@@ -132,8 +132,8 @@ func (r *segmentReader) readRaw() (recordHead, []byte, error) {
 	return head, b, nil
 }
 
-// decode decodes the payload of r.record.
-func (r *segmentReader) decode(payload []byte) (err error) {
+// decodePayload decodes the payload of r.record.
+func (r *segmentReader) decodePayload(payload []byte) (err error) {
 	switch kind := r.record.head.kind; kind {
 	case typeHeader:
 		r.record.header, err = decodeSegmentHeader(payload)

@@ -147,7 +147,7 @@ type Extent struct {
 // returns it. After visit has returned, only Data of the records remains valid.
 func History(fsys disk.FS, dir string, visit func(r Record, committed bool) error) (Extent, error) {
 	h := history{visit: visit}
-	err := Scan(fsys, dir, h.add)
+	err := Scan(fsys, dir, h.addRecord)
 	if h.stopped {
 		return h.extent, err
 	}
@@ -167,7 +167,7 @@ type history struct {
 	batch   uint64   // number of the current batch
 }
 
-func (h *history) add(r Record) error {
+func (h *history) addRecord(r Record) error {
 	if r.Number != h.batch {
 		// The commit index of a batch can refer to its entries, so that they are reported
 		// after the batch.

@@ -16,7 +16,7 @@ import (
 
 func TestScan_VisitsAllElements(t *testing.T) {
 	files, _ := threeSegments(t)
-	d := files.newDisk(t)
+	d := files.toDisk(t)
 	count := map[RecordKind]int{}
 	var indexes []uint64
 	scan := func() error {
@@ -42,11 +42,11 @@ func TestScan_VisitsAllElements(t *testing.T) {
 
 	names := files.sortedNames()
 	files[names[2]][300] ^= 1 // the first record of the last segment: the same as a torn tail
-	d = files.newDisk(t)
+	d = files.toDisk(t)
 	require.NoError(t, scan())
 	require.Less(t, len(indexes), 14)
 	files[names[0]][300] ^= 1
-	d = files.newDisk(t)
+	d = files.toDisk(t)
 	require.ErrorIs(t, scan(), ErrCorrupt)
 	require.ErrorIs(t, Scan(newDisk(), ".", nil), fs.ErrNotExist)
 }

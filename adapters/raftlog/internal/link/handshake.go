@@ -75,19 +75,29 @@ func Accept(ctx context.Context, conn net.Conn, self Identity, accepts ...func(H
 func withTimeout(ctx context.Context, conn net.Conn, handshake func() error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, handshakeTimeout, errHandshakeTimeout)
 	defer cancel()
-	interrupted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(interrupted)
-		conn.Close()
-	})
+	stop := CloseWhenDone(ctx, conn)
 	err := handshake()
-	if !stop() {
-		<-interrupted
-		if !errors.Is(err, api.ErrRefused) {
-			err = fmt.Errorf("no handshake: %w", context.Cause(ctx))
-		}
+	if closed := stop(); closed && !errors.Is(err, api.ErrRefused) {
+		err = fmt.Errorf("no handshake: %w", context.Cause(ctx))
 	}
 	return err
+}
+
+// CloseWhenDone closes conn when ctx is done, unless stop is called before. The function stop reports
+// whether conn was closed, and waits until it is closed. It must be called once.
+func CloseWhenDone(ctx context.Context, conn io.Closer) (stop func() (closed bool)) {
+	done := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		defer close(done)
+		conn.Close()
+	})
+	return func() bool {
+		if cancel() {
+			return false
+		}
+		<-done
+		return true
+	}
 }
 
 // dialHandshake executes the handshake as the dialing side.

@@ -43,14 +43,14 @@ func withUnknownOutcome(err error) error {
 // batchBytes is the size of the messages that are written together.
 const batchBytes = 128 << 10
 
-// outbox is a queue of the messages that are to be written to a connection.
+// outbox is a queue of messages that will be written to a connection.
 type outbox struct {
 	wake chan struct{} // has capacity 1; receives a value after an addition
 
 	mu      sync.Mutex
 	urgent  []*outgoing // written before the queue
 	queue   []*outgoing
-	ping    bool // an empty frame is to be written
+	ping    bool // an empty frame must be written
 	writing bool // a batch is being written
 }
 

@@ -146,10 +146,7 @@ func (t *Transport) servePeer(c *link.Conn) {
 		p.sender = s
 	}
 	if p.dialer != nil && p.dialed == nil {
-		select {
-		case p.dialer.retryNow <- struct{}{}: // the peer is reachable
-		default:
-		}
+		signal(p.dialer.retryNow) // the peer is reachable
 	}
 	t.mu.Unlock()
 	if old != nil {

@@ -36,10 +36,7 @@ func (m *mailbox) put(id string) {
 	}
 	m.known[id] = struct{}{}
 	m.waiting = append(m.waiting, id)
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	signal(m.wake)
 }
 
 // next removes and returns an ID. The ID is removed before it is delivered, so that it is delivered

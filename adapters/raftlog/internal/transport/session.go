@@ -22,9 +22,13 @@ func (t *Transport) newSession(p *peer, conn *link.Conn) *session {
 	return &session{transport: t, peer: p, conn: conn, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-func (s *session) wakeUp() {
+// wakeUp makes sendFrames look for frames.
+func (s *session) wakeUp() { signal(s.wake) }
+
+// signal sends to a channel of capacity 1, unless a value is pending.
+func signal(c chan struct{}) {
 	select {
-	case s.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

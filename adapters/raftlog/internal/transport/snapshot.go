@@ -68,16 +68,7 @@ func (t *Transport) sendSnapshot(ctx context.Context, addr, to string, header []
 		return api.ErrClosed
 	}
 	defer t.closeTracked(conn)
-	interrupted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(interrupted)
-		conn.Close()
-	})
-	defer func() {
-		if !stop() {
-			<-interrupted
-		}
-	}()
+	defer link.CloseWhenDone(ctx, conn)()
 	conn.SetTimeouts(0, writeTimeout)
 	first := binary.BigEndian.AppendUint64(nil, uint64(size))
 	if err := conn.WriteFrame(append(first, header...)); err != nil {

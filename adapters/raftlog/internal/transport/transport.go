@@ -78,7 +78,7 @@ type Config struct {
 // Transport connects a peer with other peers. Its methods may be called by any goroutine.
 //
 // Between two peers there are two connections, one dialed by each of them. Frames are received on
-// both, and sent on the one that was established first, until it is lost. So a peer that has
+// both, and sent on the connection that was established first, until it is lost. So a peer that has
 // connected receives replies, even if this one does not know its address.
 type Transport struct {
 	cfg         Config

@@ -135,7 +135,7 @@ func (d *Disk) SetSpace(bytes int64) {
 }
 
 // countOperation counts an operation. The operation must return the error, if there is one. If
-// crash is true, the operation must be executed nevertheless: it may survive. d.mu must be held.
+// crash is true, the operation must be executed nevertheless: it may survive. d.mu is held.
 func (d *Disk) countOperation() (crash bool, err error) {
 	if d.crashed {
 		return false, ErrCrashed

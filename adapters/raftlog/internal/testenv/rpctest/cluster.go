@@ -130,28 +130,28 @@ type Peer struct {
 // Before makes every call of a method call f first, with the name of the method. If f returns an error,
 // the call returns it.
 func (p *Peer) Before(f func(ctx context.Context, call string) error) {
-	p.update(func() { p.before = f })
+	p.configure(func() { p.before = f })
 }
 
 // After makes every Propose and ChangePeers call f after the entry was applied. If f returns an error,
 // the call returns it instead of the result.
 func (p *Peer) After(f func(ctx context.Context, call string) error) {
-	p.update(func() { p.after = f })
+	p.configure(func() { p.after = f })
 }
 
 // Gap changes the indexes of entries and snapshots that are sent.
-func (p *Peer) Gap(f func(index uint64) uint64) { p.update(func() { p.gap = f }) }
+func (p *Peer) Gap(f func(index uint64) uint64) { p.configure(func() { p.gap = f }) }
 
 // Stale makes the peer report that it has no contact to a leader.
-func (p *Peer) Stale(stale bool) { p.update(func() { p.stale = stale }) }
+func (p *Peer) Stale(stale bool) { p.configure(func() { p.stale = stale }) }
 
 // Silent makes streams send nothing.
 func (p *Peer) Silent(silent bool) {
-	p.update(func() { p.silent = silent })
+	p.configure(func() { p.silent = silent })
 	p.cluster.update(func() {})
 }
 
-func (p *Peer) update(f func()) {
+func (p *Peer) configure(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f()
@@ -159,19 +159,19 @@ func (p *Peer) update(f func()) {
 
 // Calls returns the number of calls of a method.
 func (p *Peer) Calls(call string) (n int) {
-	p.update(func() { n = p.calls[call] })
+	p.configure(func() { n = p.calls[call] })
 	return n
 }
 
 // Read returns the number of entries that streams have read from the log.
 func (p *Peer) Read() (n uint64) {
-	p.update(func() { n = p.entriesRead })
+	p.configure(func() { n = p.entriesRead })
 	return n
 }
 
 func (p *Peer) startCall(ctx context.Context, call string) error {
 	var before func(context.Context, string) error
-	p.update(func() {
+	p.configure(func() {
 		p.calls[call]++
 		before = p.before
 	})
@@ -219,7 +219,7 @@ func (p *Peer) propose(ctx context.Context, call string, id requestid.ID, data [
 		}
 	}
 	var after func(context.Context, string) error
-	p.update(func() { after = p.after })
+	p.configure(func() { after = p.after })
 	if after != nil {
 		if err := after(ctx, call); err != nil {
 			return 0, err
