@@ -119,11 +119,11 @@ func TestConn_CloseUnblocksReadsAndWrites(t *testing.T) {
 				}()
 				go func() { errs <- d.WriteFrame(make([]byte, 1<<20)) }() // blocks: the other side does not read
 				synctest.Wait()
-				began := time.Now()
+				start := time.Now()
 				require.NoError(t, d.Close())
 				require.Error(t, <-errs)
 				require.Error(t, <-errs)
-				require.Zero(t, time.Since(began))
+				require.Zero(t, time.Since(start))
 				require.Error(t, d.WriteFrame(nil))
 				_, err := a.ReadFrame()
 				for err == nil {
@@ -150,20 +150,20 @@ func TestConn_Timeouts(t *testing.T) {
 						}
 					}
 				}()
-				began := time.Now()
+				start := time.Now()
 				for range 5 {
 					_, err := d.ReadFrame()
 					require.NoError(t, err)
 				}
-				require.Equal(t, 10*time.Second, time.Since(began))
+				require.Equal(t, 10*time.Second, time.Since(start))
 				_, err := d.ReadFrame()
 				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-				require.Equal(t, 13*time.Second, time.Since(began))
+				require.Equal(t, 13*time.Second, time.Since(start))
 
-				began = time.Now()
+				start = time.Now()
 				err = d.WriteFrame(make([]byte, 4*maxWrite))
 				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-				require.Equal(t, 2*time.Second, time.Since(began))
+				require.Equal(t, 2*time.Second, time.Since(start))
 			})
 		})
 	}
@@ -177,14 +177,14 @@ func TestConn_SlowFrameDoesNotTimeOut(t *testing.T) {
 		d.SetTimeouts(time.Second, time.Second)
 		done := make(chan error, 1)
 		go func() { done <- d.WriteFrame(make([]byte, 8*maxWrite)) }()
-		began := time.Now()
+		start := time.Now()
 		for range 8 * maxWrite / (64 << 10) {
 			time.Sleep(200 * time.Millisecond)
 			_, err := io.ReadFull(a.reader, make([]byte, 64<<10))
 			require.NoError(t, err)
 		}
 		require.NoError(t, <-done)
-		require.Greater(t, time.Since(began), 5*time.Second)
+		require.Greater(t, time.Since(start), 5*time.Second)
 	})
 }
 

@@ -174,12 +174,12 @@ func TestHandshake_DifferentModes(t *testing.T) {
 			}
 			t.Run(dials+" to "+accepts, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					began := time.Now()
+					start := time.Now()
 					near, far := memoryPair(t)
 					d, a := connect(t, near, far, x("a"), y("b"), "b", PurposeRaft)
 					require.Error(t, d.err)
 					require.Error(t, a.err)
-					require.Less(t, time.Since(began), 5*time.Second)
+					require.Less(t, time.Since(start), 5*time.Second)
 					t.Log(d.err)
 					t.Log(a.err)
 					if dials == "insecure" {
@@ -239,7 +239,7 @@ func TestHandshake_SlowSender(t *testing.T) {
 							time.Sleep(time.Second)
 						}
 					}()
-					began := time.Now()
+					start := time.Now()
 					var err error
 					if dials {
 						_, err = Dial(t.Context(), near, identity("a"), "b", PurposeRaft)
@@ -247,7 +247,7 @@ func TestHandshake_SlowSender(t *testing.T) {
 						_, err = Accept(t.Context(), near, identity("a"))
 					}
 					require.Error(t, err)
-					require.LessOrEqual(t, time.Since(began), 5*time.Second)
+					require.LessOrEqual(t, time.Since(start), 5*time.Second)
 					_, err = near.Write([]byte{1})
 					require.Error(t, err, "the connection is open")
 				})
@@ -262,17 +262,17 @@ func TestHandshake_EndsWhenContextIsDone(t *testing.T) {
 		for _, identity := range []func(string) Identity{secretIdentity, insecureIdentity} {
 			near, _ := memoryPair(t)
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, cause)
-			began := time.Now()
+			start := time.Now()
 			_, err := Dial(ctx, near, identity("a"), "b", PurposeRaft)
 			require.ErrorIs(t, err, cause)
-			require.Equal(t, time.Second, time.Since(began))
+			require.Equal(t, time.Second, time.Since(start))
 			cancel()
 			near, _ = memoryPair(t)
 			ctx, cancel = context.WithTimeoutCause(t.Context(), time.Minute, cause)
-			began = time.Now()
+			start = time.Now()
 			_, err = Accept(ctx, near, identity("a"))
 			require.ErrorIs(t, err, errHandshakeTimeout)
-			require.Equal(t, 5*time.Second, time.Since(began))
+			require.Equal(t, 5*time.Second, time.Since(start))
 			cancel()
 		}
 	})
@@ -285,7 +285,7 @@ func TestHandshake_RejectsLargeFrame(t *testing.T) {
 			near, far := memoryPair(t)
 			_, err := far.Write([]byte{0, 0, 0x10, 1}) // a length of 4097 bytes
 			require.NoError(t, err)
-			began := time.Now()
+			start := time.Now()
 			if dials {
 				_, err = Dial(t.Context(), near, insecureIdentity("a"), "b", PurposeRaft)
 			} else {
@@ -293,7 +293,7 @@ func TestHandshake_RejectsLargeFrame(t *testing.T) {
 			}
 			require.ErrorIs(t, err, api.ErrTooLarge)
 			require.ErrorIs(t, err, api.ErrRefused)
-			require.LessOrEqual(t, time.Since(began), lingerTimeout)
+			require.LessOrEqual(t, time.Since(start), lingerTimeout)
 		}
 	})
 }

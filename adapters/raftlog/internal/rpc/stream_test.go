@@ -87,10 +87,10 @@ func TestStream_Ends(t *testing.T) {
 
 		near, _ := h.dialStream()
 		quiet := rpc.Entries(t.Context(), near, 1, time.Minute)
-		begun := time.Now()
+		start := time.Now()
 		_, err = quiet.Next()
 		require.ErrorIs(t, err, rpc.ErrQuiet)
-		require.Equal(t, time.Minute, time.Since(begun))
+		require.Equal(t, time.Minute, time.Since(start))
 		require.NoError(t, quiet.Close())
 
 		open := h.requestEntries(t.Context(), 1)

@@ -99,10 +99,10 @@ func failEveryOperation(t *testing.T, arm func(*crashdisk.Disk, int), check func
 					if hadOld {
 						require.NoError(t, writeSnapshot(d, oldIndex, contentSize))
 					}
-					begin := d.Ops()
-					arm(d, begin+n)
+					before := d.Ops()
+					arm(d, before+n)
 					err := replacement(t, d, file)
-					last := d.Ops() < begin+n // the replacement has fewer operations
+					last := d.Ops() < before+n // the replacement has fewer operations
 					if last {
 						require.NoError(t, err)
 					} else {

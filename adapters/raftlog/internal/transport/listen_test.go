@@ -95,7 +95,7 @@ func TestListen_ClientsAndSnapshots(t *testing.T) {
 func TestListen_LimitsPendingHandshakes(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		b := h.startPeer("b", nil)
-		began := time.Now()
+		start := time.Now()
 		var silent []net.Conn
 		for range 266 {
 			c, err := h.network.Dial(t.Context(), "x", "b:7")
@@ -108,7 +108,7 @@ func TestListen_LimitsPendingHandshakes(t *testing.T) {
 		defer c.Close()
 		_, err = silent[0].Read(make([]byte, 1))
 		require.ErrorIs(t, err, io.EOF, "the oldest handshake was not cancelled")
-		require.Zero(t, time.Since(began))
+		require.Zero(t, time.Since(start))
 		waitIdle()
 		b.mu.Lock()
 		require.LessOrEqual(t, len(b.pending), 256)

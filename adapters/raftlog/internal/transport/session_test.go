@@ -90,7 +90,7 @@ func TestSession_PeerThatDoesNotRead(t *testing.T) {
 		time.Sleep(maxPause)
 		frame := make([]byte, 64<<10)
 		dropped := 0
-		began := time.Now()
+		start := time.Now()
 		for i := range 2 * queueBytes / len(frame) {
 			if i%64 == 0 {
 				waitIdle()
@@ -100,7 +100,7 @@ func TestSession_PeerThatDoesNotRead(t *testing.T) {
 			}
 		}
 		require.Positive(t, dropped)
-		require.Zero(t, time.Since(began), "Send has blocked")
+		require.Zero(t, time.Since(start), "Send has blocked")
 		requireUnreachable(t, a, "b")
 		require.True(t, a.Send("c", false, []byte("hello")))
 		require.Equal(t, "hello", string(receiveFrame(t, c).Data))

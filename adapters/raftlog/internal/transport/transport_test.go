@@ -54,11 +54,11 @@ func TestTransport_Close(t *testing.T) {
 		require.NoError(t, err)
 		defer silent.Close()
 		waitIdle()
-		began := time.Now()
+		start := time.Now()
 		b.Close()
 		a.Close()
 		a.Close()
-		require.Zero(t, time.Since(began))
+		require.Zero(t, time.Since(start))
 		n := 0
 		for range b.Received() {
 			n++

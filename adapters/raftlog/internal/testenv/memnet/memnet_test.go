@@ -123,24 +123,24 @@ func TestConn_ClosedWhileCut(t *testing.T) {
 
 func TestDelay_KeepsOrder(t *testing.T) {
 	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
-		began := time.Now()
+		start := time.Now()
 		n.Delay("a", "b", time.Second)
 		writeString(t, a, "late")
 		n.Delay("a", "b", 0)
 		writeString(t, a, "not before")
 		require.Equal(t, "late", <-startRead(b, 4))
-		require.Equal(t, time.Second, time.Since(began))
+		require.Equal(t, time.Second, time.Since(start))
 		require.Equal(t, "not before", <-startRead(b, 10))
-		require.Equal(t, time.Second, time.Since(began))
+		require.Equal(t, time.Second, time.Since(start))
 		writeString(t, b, "back")
 		require.Equal(t, "back", <-startRead(a, 4))
-		require.Equal(t, time.Second, time.Since(began))
+		require.Equal(t, time.Second, time.Since(start))
 
 		n.Delay("b", "a", time.Second)
 		writeString(t, b, "end")
 		b.Close()
 		require.Equal(t, "end unexpected EOF", <-startRead(a, 4))
-		require.Equal(t, 2*time.Second, time.Since(began))
+		require.Equal(t, 2*time.Second, time.Since(start))
 	})
 }
 
@@ -162,8 +162,8 @@ func TestReset_DespiteCut(t *testing.T) {
 
 func TestConn_Deadlines(t *testing.T) {
 	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
-		began := time.Now()
-		require.NoError(t, a.SetDeadline(began.Add(time.Second)))
+		start := time.Now()
+		require.NoError(t, a.SetDeadline(start.Add(time.Second)))
 		_, err := a.Read(make([]byte, 1))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		var timeout net.Error
@@ -171,7 +171,7 @@ func TestConn_Deadlines(t *testing.T) {
 		m, err := a.Write(make([]byte, 2*capacity))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		require.Zero(t, m)
-		require.Equal(t, time.Second, time.Since(began))
+		require.Equal(t, time.Second, time.Since(start))
 		require.NoError(t, a.SetDeadline(time.Time{}))
 		got := startRead(a, 1)
 		synctest.Wait()
@@ -200,10 +200,10 @@ func TestDial_WaitsWhileCut(t *testing.T) {
 			n.Heal("b", "a")
 		}()
 		n.Delay("b", "a", time.Second)
-		began := time.Now()
+		start := time.Now()
 		c, err := n.Dial(t.Context(), "a", "b")
 		require.NoError(t, err)
-		require.Equal(t, time.Minute+time.Second, time.Since(began))
+		require.Equal(t, time.Minute+time.Second, time.Since(start))
 
 		require.NoError(t, l.Close()) // the connection was not accepted
 		n.Delay("b", "a", 0)
