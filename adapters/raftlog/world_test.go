@@ -17,8 +17,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk/crashdisk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport/memnet"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/memnet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

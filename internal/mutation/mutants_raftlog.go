@@ -227,11 +227,11 @@ var raftlogMutants = []mutant{
 	},
 	{
 		name: "raftlog/kept-room", breaks: "no room is kept for votes",
-		file: "adapters/raftlog/internal/filelog/space.go",
+		file: "adapters/raftlog/internal/filelog/segment.go",
 		edits: []edit{
-			{"refused := end > limit-kept(limit)", "refused := end > limit"},
+			{"refused := end > limit-reservedSize(limit)", "refused := end > limit"},
 		},
-		tests: "./adapters/raftlog/internal/filelog -run TestFullDisk|TestSegmentIsFilledOnAFullDisk",
+		tests: "./adapters/raftlog/internal/filelog -run TestFullDisk",
 	},
 	{
 		name: "raftlog/rpc-sent", breaks: "a request that may have been sent counts as not sent",
@@ -240,15 +240,15 @@ var raftlogMutants = []mutant{
 			{`		o.queue[n].taken = true
 `, ""},
 		},
-		tests: "./adapters/raftlog/internal/rpc -run TestLostConnection",
+		tests: "./adapters/raftlog/internal/rpc -run TestCaller_LostConnection",
 	},
 	{
 		name: "raftlog/rpc-unsent", breaks: "a request that was certainly not sent may have been applied",
 		file: "adapters/raftlog/internal/rpc/caller.go",
 		edits: []edit{
-			{"k.writes() && c.out.isTaken(&k.outgoing)", "k.writes()"},
+			{"k.changesState() && c.out.isTaken(&k.request)", "k.changesState()"},
 		},
-		tests: "./adapters/raftlog/internal/rpc -run TestNotTaken",
+		tests: "./adapters/raftlog/internal/rpc -run TestCaller_RequestsThatWereNotSent",
 	},
 	{
 		name: "raftlog/rpc-lost-client", breaks: "a stream of a lost client does not end",
@@ -256,7 +256,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"conn.SetTimeouts(streamSilence, 0)", "conn.SetTimeouts(0, 0)"},
 		},
-		tests: "./adapters/raftlog/internal/rpc -run TestLostClient",
+		tests: "./adapters/raftlog/internal/rpc -run TestServer_LostClient",
 	},
 	{
 		name: "raftlog/rpc-slow-client", breaks: "a stream of a slow client ends",
@@ -272,7 +272,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"if s.streams[client] == maxStreams {", "if false {"},
 		},
-		tests: "./adapters/raftlog/internal/rpc -run TestTooManyStreams",
+		tests: "./adapters/raftlog/internal/rpc -run TestServer_LimitsStreams",
 	},
 	{
 		name: "raftlog/rpc-pings", breaks: "a client sends nothing on a stream",
@@ -280,6 +280,6 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"		case <-ticker.C:\n", ""},
 		},
-		tests: "./adapters/raftlog/internal/rpc -run TestBackPressure",
+		tests: "./adapters/raftlog/internal/rpc -run TestServer_BackPressure",
 	},
 }
