@@ -3,44 +3,44 @@ package main
 // raftlogMutants break rules of the Raft log.
 var raftlogMutants = []mutant{
 	{
-		name: "raftlog/ids-view", breaks: "a view shares the list of buckets with its table",
-		file: "adapters/raftlog/internal/ids/table.go",
+		name: "raftlog/dedup-view", breaks: "a view shares the list of buckets with its table",
+		file: "adapters/raftlog/internal/dedup/table.go",
 		edits: []edit{
 			{`slices.Clone(t.buckets)`, `t.buckets`},
 		},
-		tests: "./adapters/raftlog/internal/ids -run TestViewsStay",
+		tests: "./adapters/raftlog/internal/dedup -run TestViewsStay",
 	},
 	{
-		name: "raftlog/ids-expire", breaks: "a bucket keeps its expired IDs until all of them have expired",
-		file: "adapters/raftlog/internal/ids/table.go",
+		name: "raftlog/dedup-expire", breaks: "a bucket keeps its expired IDs until all of them have expired",
+		file: "adapters/raftlog/internal/dedup/table.go",
 		edits: []edit{
 			{`t.buckets[expired] = b.from(n)`, `t.len += n`},
 		},
-		tests: "./adapters/raftlog/internal/ids -run TestExpireIsExact",
+		tests: "./adapters/raftlog/internal/dedup -run TestExpireIsExact",
 	},
 	{
-		name: "raftlog/ids-fits", breaks: "an index that is too great for its bucket is truncated",
-		file: "adapters/raftlog/internal/ids/bucket.go",
+		name: "raftlog/dedup-fits", breaks: "an index that is too great for its bucket is truncated",
+		file: "adapters/raftlog/internal/dedup/bucket.go",
 		edits: []edit{
 			{` && width(e.index-h.Base) <= h.IndexWidth`, ``},
 		},
-		tests: "./adapters/raftlog/internal/ids -run TestAgainstModel",
+		tests: "./adapters/raftlog/internal/dedup -run TestAgainstModel",
 	},
 	{
-		name: "raftlog/ids-order", breaks: "buckets of a snapshot may overlap",
-		file: "adapters/raftlog/internal/ids/codec.go",
+		name: "raftlog/dedup-order", breaks: "buckets of a snapshot may overlap",
+		file: "adapters/raftlog/internal/dedup/codec.go",
 		edits: []edit{
 			{`last >= 0 && compareID`, `last >= 1<<30 && compareID`},
 		},
-		tests: "./adapters/raftlog/internal/ids -run TestContentIsChecked",
+		tests: "./adapters/raftlog/internal/dedup -run TestContentIsChecked",
 	},
 	{
-		name: "raftlog/ids-form", breaks: "a bucket of a snapshot may begin at another ID or index",
-		file: "adapters/raftlog/internal/ids/codec.go",
+		name: "raftlog/dedup-form", breaks: "a bucket of a snapshot may begin at another ID or index",
+		file: "adapters/raftlog/internal/dedup/codec.go",
 		edits: []edit{
 			{`packed.header != b.header || `, ``},
 		},
-		tests: "./adapters/raftlog/internal/ids -run TestContentIsChecked",
+		tests: "./adapters/raftlog/internal/dedup -run TestContentIsChecked",
 	},
 	{
 		name: "raftlog/vote-response", breaks: "every answer counts as a vote that may be written on a full disk",
@@ -86,7 +86,7 @@ var raftlogMutants = []mutant{
 	},
 	{
 		name: "raftlog/appends-full", breaks: "a peer without space accepts entries",
-		file: "adapters/raftlog/internal/core/step.go",
+		file: "adapters/raftlog/internal/core/receive.go",
 		edits: []edit{
 			{"(c.backlog.leavesOut(c) || c.space.full)", "c.backlog.leavesOut(c)"},
 		},
@@ -134,7 +134,7 @@ var raftlogMutants = []mutant{
 	},
 	{
 		name: "raftlog/stand-replaced", breaks: "the candidates of an earlier log remain",
-		file: "adapters/raftlog/internal/core/stand.go",
+		file: "adapters/raftlog/internal/core/candidates.go",
 		edits: []edit{
 			{`	s.replaced(c)
 `, ""},
@@ -160,7 +160,7 @@ var raftlogMutants = []mutant{
 	},
 	{
 		name: "raftlog/lines-count", breaks: "the count of candidates of a name only grows",
-		file: "adapters/raftlog/internal/replica/lines.go",
+		file: "adapters/raftlog/internal/replica/elections.go",
 		edits: []edit{
 			{"ls.count(name, ls.byName[name], -1)", ""},
 		},
@@ -195,7 +195,7 @@ var raftlogMutants = []mutant{
 	},
 	{
 		name: "raftlog/forget-late-end", breaks: "a delayed request ends an election that was forgotten and restarted",
-		file: "adapters/raftlog/internal/replica/lines.go",
+		file: "adapters/raftlog/internal/replica/elections.go",
 		edits: []edit{
 			{"case op.Through < ls.forgotten:", "case false:"},
 		},
@@ -203,7 +203,7 @@ var raftlogMutants = []mutant{
 	},
 	{
 		name: "raftlog/forget-later-end", breaks: "a forgotten entry removes an election that was ended again",
-		file: "adapters/raftlog/internal/replica/lines.go",
+		file: "adapters/raftlog/internal/replica/elections.go",
 		edits: []edit{
 			{"case l.EndedAt == p.index:", "case l.Ended:"},
 		},
@@ -211,7 +211,7 @@ var raftlogMutants = []mutant{
 	},
 	{
 		name: "raftlog/forget-snapshot", breaks: "requests that are too late are accepted after a snapshot",
-		file: "adapters/raftlog/internal/replica/lines.go",
+		file: "adapters/raftlog/internal/replica/elections.go",
 		edits: []edit{
 			{"	ls.forgotten = forgotten\n", ""},
 		},

@@ -18,8 +18,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/dedup"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/ids"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -41,7 +41,7 @@ type State struct {
 	Transferred uint64        // the newest term whose leader has begun to hand over
 	Members     Members
 	Lines       Lines
-	IDs         *ids.Table
+	IDs         *dedup.Table
 	// Skips are the indexes of State entries that were not applied, in ascending order: they
 	// repeat an ID, or it was not fresh, or their leadership had ended. There are few: a leader
 	// writes none that it knows of. Peers whose logs begin at different entries have different
@@ -59,7 +59,7 @@ type State struct {
 func New(voters []entry.Peer, window, election time.Duration) *State {
 	return &State{
 		Index: 1, Term: 1, Window: window, Election: election,
-		Members: newMembers(voters), Lines: newLines(), IDs: ids.New(),
+		Members: newMembers(voters), Lines: newLines(), IDs: dedup.New(),
 	}
 }
 
@@ -298,7 +298,7 @@ func (r rest) encode() []byte {
 type View struct {
 	Index, Term uint64
 	rest        rest
-	ids         *ids.View
+	ids         *dedup.View
 }
 
 // View returns the present state, for another goroutine to write while the state changes. It
@@ -350,7 +350,7 @@ func Read(r io.Reader) (*State, error) {
 	if err != nil {
 		return nil, fmt.Errorf("raftlog: read the tables of a snapshot: %w", err)
 	}
-	table, err := ids.Read(r)
+	table, err := dedup.Read(r)
 	if err != nil {
 		return nil, fmt.Errorf("raftlog: read the request IDs of a snapshot: %w", err)
 	}

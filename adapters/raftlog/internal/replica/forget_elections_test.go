@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/dedup"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/ids"
 )
 
 func end(ls *Lines, election string, through, index uint64) error {
@@ -126,7 +126,7 @@ func TestForgottenInSnapshots(t *testing.T) {
 		require.True(t, json.Valid([]byte(tables)))
 		b := binary.BigEndian.AppendUint32(nil, uint32(len(tables)))
 		table := bytes.NewBuffer(append(b, tables...))
-		_, err := ids.New().Snapshot().WriteTo(table)
+		_, err := dedup.New().Snapshot().WriteTo(table)
 		require.NoError(t, err)
 		return Read(table)
 	}

@@ -1,4 +1,4 @@
-// Package ids implements the set of request IDs that a log has applied, by which a retried
+// Package dedup implements the set of request IDs that a log has applied, by which a retried
 // update is recognized.
 //
 // Every peer holds all IDs of the deduplication window, which is hours long, in memory: 19 to
@@ -8,7 +8,7 @@
 //
 // The results of all methods depend only on the calls of Insert and Expire, not on the
 // arrangement of the buckets.
-package ids
+package dedup
 
 import (
 	"bytes"

@@ -6,7 +6,7 @@
 // data; see the types. Numbers are big-endian. crc is the CRC32C of everything before it.
 // Views with the same IDs, indexes and sums have the same bytes.
 
-package ids
+package dedup
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 )
 
 // ErrCorrupt is returned if bytes are not an undamaged table.
-var ErrCorrupt = errors.New("ids: table of request IDs is damaged")
+var ErrCorrupt = errors.New("dedup: table of request IDs is damaged")
 
 const magic = "raftids\x02"
 
@@ -39,7 +39,7 @@ func (v *View) WriteTo(w io.Writer) (int64, error) {
 		n, err := w.Write(buf)
 		written += int64(n)
 		if err != nil {
-			return fmt.Errorf("ids: write table: %w", err)
+			return fmt.Errorf("dedup: write table: %w", err)
 		}
 		crc = crc32.Update(crc, castagnoli, buf)
 		buf = buf[:0]
@@ -76,7 +76,7 @@ func Read(r io.Reader) (*Table, error) {
 		err = fmt.Errorf("%w: it ends too early", ErrCorrupt)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ids: read table: %w", err)
+		return nil, fmt.Errorf("dedup: read table: %w", err)
 	}
 	return t, nil
 }
