@@ -66,13 +66,13 @@ func (c *contender) run(ctx context.Context) error {
 // over may have begun anew, by what the peer has not applied yet: so it looks again when it has.
 func (c *contender) stand(ctx context.Context) {
 	over := false
-	_ = c.node.do(ctx, func(p *core.Core) { over = p.Tables().Lines.Line(c.name).Ended })
+	_ = c.node.do(ctx, func(p *core.Core) { over = p.Tables().Elections.Get(c.name).Ended })
 	if over {
 		_ = c.node.read(ctx, (*core.Core).ReadTables)
 	}
 	_ = c.node.do(ctx, func(p *core.Core) {
 		p.Stand(c.name, c.id, string(candidatedata.Encode(c.opts.clientName, c.opts.value)))
-		c.see(p.Tables().Lines.Line(c.name))
+		c.see(p.Tables().Elections.Get(c.name))
 		c.stood = true // not after a fault, of which nothing is sent
 	})
 }
@@ -87,7 +87,7 @@ func (c *contender) look() (over bool) {
 	if line == nil {
 		return false
 	}
-	place := line.Place(c.id)
+	place := line.Position(c.id)
 	c.first = place == 0
 	switch {
 	case line.Ended:
@@ -145,7 +145,7 @@ func (e *Election) deadline(id string, token int64) time.Time {
 	line := e.line.Load()
 	switch {
 	case line.Ended: // nobody else leads before the lease ends
-	case e.ended.Load() || line.Place(id) != 0 || int64(line.Candidates[0].Token) != token:
+	case e.ended.Load() || line.Position(id) != 0 || int64(line.Candidates[0].Token) != token:
 		lease = 0
 	}
 	return e.leasedUntil(lease)
@@ -199,7 +199,7 @@ func (c *contender) leave(reason error) error {
 	ctx, cancel := context.WithTimeout(c.node.ctx, limit.Confirm)
 	defer cancel()
 	for c.stood {
-		if c.line.Load().Place(c.id) < 0 && c.confirmed(ctx) {
+		if c.line.Load().Position(c.id) < 0 && c.confirmed(ctx) {
 			break
 		}
 		select {

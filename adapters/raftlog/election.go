@@ -34,7 +34,7 @@ type Election struct {
 	opts options
 
 	candidacy *leaderelection.Candidacy
-	line      atomic.Pointer[replica.Line]
+	line      atomic.Pointer[replica.Election]
 	ended     atomic.Bool   // the election was ended while the candidate stood in line
 	poke      chan struct{} // has an element if one of these, or the lease, has changed
 	held      bool          // the line may still have the candidate; set before the candidacy is over
@@ -186,7 +186,7 @@ func (e *Election) ElectLeader() error {
 }
 
 // see takes the line as it is now. The loop calls it.
-func (e *Election) see(line replica.Line) {
+func (e *Election) see(line replica.Election) {
 	e.line.Store(&line)
 	e.wake()
 }
@@ -213,7 +213,7 @@ func (e *Election) Resign() error {
 // gone asks whether the line has lost the candidate since.
 func (e *Election) gone() bool {
 	gone := false
-	err := e.node.do(context.Background(), func(c *core.Core) { gone = c.Tables().Lines.Line(e.name).Place(e.ID()) < 0 })
+	err := e.node.do(context.Background(), func(c *core.Core) { gone = c.Tables().Elections.Get(e.name).Position(e.ID()) < 0 })
 	return err == nil && gone
 }
 
@@ -262,7 +262,7 @@ func amend(ctx context.Context, node *Node, op entry.Op) error {
 	if err == nil {
 		err = node.do(ctx, func(c *core.Core) {
 			op.Through = c.Tables().Index
-			over = c.Tables().Lines.Line(op.Election).Ended
+			over = c.Tables().Elections.Get(op.Election).Ended
 		})
 	}
 	switch {

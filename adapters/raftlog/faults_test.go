@@ -3,6 +3,7 @@ package raftlog_test
 // What fails stops its peer, says so, and stops nobody else.
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk/crashdisk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -204,6 +206,24 @@ func (b brokenAtOpen) LastApplied() (uint64, error)    { return 0, nil }
 func (b brokenAtOpen) Apply([]api.Entry, uint64) error { return nil }
 func (b brokenAtOpen) Snapshot() (io.WriterTo, error)  { return nil, nil }
 func (b brokenAtOpen) Restore(uint64, io.Reader) error { return b.err }
+
+// TestOpen_EarlierFormat fails if a node opens a directory of an earlier format, whose records it
+// cannot decode, or if the error does not name the cause.
+func TestOpen_EarlierFormat(t *testing.T) {
+	for _, format := range []string{"1", "2", "4"} {
+		inWorld(t, 1, func(t *testing.T, w *world) {
+			p := w.peers[0]
+			require.NoError(t, w.stop(p))
+			d := w.disks[p.ID]
+			text, err := disk.ReadSmall(d, "peer.json")
+			require.NoError(t, err)
+			require.NoError(t, disk.Replace(d, "peer.json", bytes.Replace(text, []byte(`"format":3`), []byte(`"format":`+format), 1)))
+			_, err = w.open(p)
+			require.ErrorIs(t, err, api.ErrInvalid)
+			require.ErrorContains(t, err, "format "+format)
+		})
+	}
+}
 
 // Damaged files are refused: the folder is as it was.
 func TestDamageIsRefused(t *testing.T) {

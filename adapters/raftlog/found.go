@@ -54,7 +54,7 @@ func (n *Node) found() (*snapshot.Reader, error) {
 	}
 	var voters []entry.Peer
 	for _, p := range identity.Sorted(n.cfg.Peers) {
-		voters = append(voters, replica.With(n.cfg.Cluster, p))
+		voters = append(voters, replica.Numbered(n.cfg.Cluster, p))
 	}
 	tables := replica.New(voters, n.cfg.Window, n.cfg.ElectionTimeout)
 	w, err := snapshot.Create(n.fs, ".", snapshot.Meta{

@@ -92,7 +92,7 @@ func (w *world) snapshotOf(t testing.TB, index, term uint64) []byte {
 	t.Helper()
 	var voters []entry.Peer
 	for _, p := range w.peers {
-		voters = append(voters, replica.With("test", p))
+		voters = append(voters, replica.Numbered("test", p))
 	}
 	tables := replica.New(voters, time.Hour, 200*time.Millisecond)
 	tables.Index, tables.Term = index, term

@@ -213,7 +213,7 @@ func (l *looping) show(out core.Out) {
 	if !out.AllElections && len(out.Elections) == 0 {
 		return
 	}
-	lines := &l.c.Tables().Lines
+	lines := &l.c.Tables().Elections
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
 	for e := range l.n.elections {
@@ -221,13 +221,13 @@ func (l *looping) show(out core.Out) {
 			e.ended.Store(true) // the line may be a new one by now
 		}
 		if out.AllElections || slices.Contains(out.Elections, e.name) {
-			line := lines.Line(e.name)
+			line := lines.Get(e.name)
 			e.line.Store(&line)
 		}
 	}
 	for o := range l.n.observers {
 		if out.AllElections || slices.Contains(out.Elections, o.name) {
-			o.show(lines.Line(o.name))
+			o.show(lines.Get(o.name))
 		}
 	}
 }

@@ -46,7 +46,7 @@ func TestJoin(t *testing.T) {
 		n := w.start(fresh)
 		w.has(t, []api.Peer{fresh}, few("a", 10)...)
 		await(t, "it is a client", func() bool { return slices.Contains(members(t, n).Learners, fresh) })
-		require.Equal(t, "client", n.Info().Role)
+		require.Equal(t, "learner", n.Info().Role)
 		w.propose(t, fresh, "by the client")
 		w.has(t, append(w.others(), fresh), append(few("a", 10), "by the client")...)
 		require.NoError(t, w.stop(fresh))
@@ -59,7 +59,7 @@ func TestJoin(t *testing.T) {
 		term := n.Info().Term
 		for range 100 {
 			time.Sleep(50 * time.Millisecond)
-			require.Equal(t, "client", n.Info().Role)
+			require.Equal(t, "learner", n.Info().Role)
 		}
 		require.Equal(t, term, n.Info().Term, "it asks nobody for votes")
 	})
@@ -254,7 +254,7 @@ func TestJoinIsRefused(t *testing.T) {
 		n := w.start(usurper, func(c *raftlog.Config) { c.Peers, c.Addr = seeds, w.peers[1].Addr })
 		time.Sleep(5 * time.Second)
 		require.Empty(t, members(t, w.node(w.peers[0])).Learners)
-		require.Equal(t, "client", n.Info().Role)
+		require.Equal(t, "learner", n.Info().Role)
 	})
 }
 

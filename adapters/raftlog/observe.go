@@ -22,8 +22,8 @@ func Candidates(ctx context.Context, node *Node, name string) ([]leaderelection.
 	if err := checkElection(node, name); err != nil {
 		return nil, err
 	}
-	var line replica.Line
-	if err := node.do(ctx, func(c *core.Core) { line = c.Tables().Lines.Line(name) }); err != nil {
+	var line replica.Election
+	if err := node.do(ctx, func(c *core.Core) { line = c.Tables().Elections.Get(name) }); err != nil {
 		if node.Err() != nil {
 			err = closedConn(err)
 		}
@@ -71,7 +71,7 @@ func Observe(ctx context.Context, node *Node, name string) (<-chan leaderelectio
 	o := &observer{name: name, news: make(chan struct{}, 1), out: make(chan leaderelection.Observation, 1)}
 	// On the loop, no change is between the line of now and those to come.
 	err := node.do(ctx, func(c *core.Core) {
-		o.show(c.Tables().Lines.Line(name))
+		o.show(c.Tables().Elections.Get(name))
 		node.mu.Lock()
 		defer node.mu.Unlock()
 		node.observers[o] = struct{}{}
@@ -92,12 +92,12 @@ func Observe(ctx context.Context, node *Node, name string) (<-chan leaderelectio
 // new in them.
 type observer struct {
 	name string
-	line atomic.Pointer[replica.Line]
+	line atomic.Pointer[replica.Election]
 	news chan struct{}
 	out  chan leaderelection.Observation // only its goroutine sends, and makes room first
 }
 
-func (o *observer) show(line replica.Line) {
+func (o *observer) show(line replica.Election) {
 	o.line.Store(&line)
 	select {
 	case o.news <- struct{}{}:
@@ -132,7 +132,7 @@ func (o *observer) run(ctx context.Context, node *Node) {
 		}
 		var now leaderelection.Observation
 		var leader leaderelection.CandidateInfo
-		if c, found := line.First(); found {
+		if c, found := line.Head(); found {
 			leader = infoOf(c)
 			now.Leader = &leader
 		}

@@ -112,10 +112,10 @@ func (r *recovering) run() error {
 	if err := r.readLog(meta); err != nil {
 		return err
 	}
-	self := replica.With(r.owner.Cluster, api.Peer{ID: r.owner.Peer, Addr: r.cfg.Addr})
+	self := replica.Numbered(r.owner.Cluster, api.Peer{ID: r.owner.Peer, Addr: r.cfg.Addr})
 	members := &r.tables.Members
 	if self.Addr == "" {
-		p, known := members.Named(r.owner.Peer)
+		p, known := members.FindID(r.owner.Peer)
 		if !known {
 			return fmt.Errorf("%w: peer %s was not a member of the cluster: set Addr to its address", api.ErrInvalid, r.owner.Peer)
 		}

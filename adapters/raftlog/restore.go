@@ -132,7 +132,7 @@ func restoreTo(cfg RestoreConfig) (made Exported, err error) {
 		}
 	}
 	meta := r.Meta()
-	tables.Restart([]entry.Peer{replica.With(meta.Cluster, cfg.Peer)}, cfg.IndexGap)
+	tables.RestartCluster([]entry.Peer{replica.Numbered(meta.Cluster, cfg.Peer)}, cfg.IndexGap)
 	w, err := snapshot.Create(fsys, ".", snapshot.Meta{
 		Cluster: meta.Cluster, Index: tables.Index, Term: tables.Term, Conf: tables.Members.ConfState(), Created: time.Now(),
 	})

@@ -61,8 +61,8 @@ func (s service) Election(ctx context.Context, name string) (api.Election, error
 	if err := s.read(ctx, (*core.Core).ReadTables); err != nil {
 		return api.Election{}, err
 	}
-	var line replica.Line
-	if err := s.do(ctx, func(c *core.Core) { line = c.Tables().Lines.Line(name) }); err != nil {
+	var line replica.Election
+	if err := s.do(ctx, func(c *core.Core) { line = c.Tables().Elections.Get(name) }); err != nil {
 		return api.Election{}, err
 	}
 	e := api.Election{Ended: line.Ended}

@@ -91,9 +91,9 @@ func (c *compacting) run(ctx context.Context, out, notes io.Writer) error {
 		return usage("the file to create is missing: set compact-file in the file of -c, or --target FILE")
 	}
 	dir, target = s.placed(dir), s.placed(target)
-	owner, err := offline.ReadOwner(dir)
+	owner, err := readOwner(dir)
 	if err != nil {
-		return usage("-d %s is not the directory of a peer: %w", dir, err)
+		return err
 	}
 	if _, err := os.Lstat(target); err == nil { // before a peer is asked
 		return usage("--target %s exists: it is a snapshot that the peer has not taken over yet, or another file", target)

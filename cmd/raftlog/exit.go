@@ -60,7 +60,7 @@ func exitCode(err error) int {
 	case errors.Is(err, api.ErrUnknownOutcome):
 		return exitUnknown
 	case errors.Is(err, api.ErrFault), errors.Is(err, offline.ErrCorrupt),
-		errors.Is(err, offline.ErrSnapshot), errors.Is(err, offline.ErrMalformed):
+		errors.Is(err, offline.ErrSnapshot), errors.Is(err, offline.ErrMalformed), errors.Is(err, offline.ErrDirectory):
 		return exitDamaged
 	case errors.Is(err, fs.ErrNotExist):
 		return exitUsage

@@ -3,6 +3,7 @@ package main
 // Commands that read the files of a peer.
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -123,9 +124,18 @@ func newList() *cobra.Command {
 	return cmd
 }
 
+// readOwner returns the owner of a directory.
+func readOwner(dir string) (offline.Owner, error) {
+	owner, err := offline.ReadOwner(dir)
+	if err != nil && !errors.Is(err, offline.ErrDirectory) {
+		err = usage("%s is not the directory of a peer: %w", dir, err)
+	}
+	return owner, err
+}
+
 func listed(dir string) (l listing, err error) {
-	if l.Owner, err = offline.ReadOwner(dir); err != nil {
-		return l, usage("%s is not the directory of a peer: %w", dir, err)
+	if l.Owner, err = readOwner(dir); err != nil {
+		return l, err
 	}
 	log, err := offline.ReadLog(dir)
 	if err != nil {

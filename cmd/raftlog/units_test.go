@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
@@ -115,7 +117,7 @@ func TestExitCodes(t *testing.T) {
 		exitExists:  {fmt.Errorf("%w", failure(exitExists, "x"))},
 		exitFailed:  {errors.New("x"), api.ErrRefused, api.ErrStale},
 		exitUnknown: {fmt.Errorf("%w: %w", api.ErrUnknownOutcome, io.EOF)},
-		exitDamaged: {api.ErrFault, offline.ErrCorrupt, offline.ErrSnapshot, offline.ErrMalformed},
+		exitDamaged: {api.ErrFault, offline.ErrCorrupt, offline.ErrSnapshot, offline.ErrMalformed, offline.ErrDirectory},
 	} {
 		for _, err := range errs {
 			require.Equal(t, want, exitCode(err), "%v", err)
@@ -222,11 +224,32 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
+// createPeer makes dir the directory of peer a of cluster c.
+func createPeer(t *testing.T, dir string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	self := api.Peer{ID: "a", Addr: listener.Addr().String()}
+	node, err := raftlog.Open(raftlog.Config{Cluster: "c", ID: self.ID, Addr: self.Addr, Listener: listener, Dir: dir, Peers: []api.Peer{self}, Insecure: true})
+	require.NoError(t, err)
+	require.NoError(t, node.Close())
+}
+
+// TestOldDirectoryIsRejected fails if a command reads a directory of an earlier format, which
+// contains records that it cannot decode, or if the error does not name the cause.
+func TestOldDirectoryIsRejected(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "peer.json"), []byte(`{"format":2,"cluster":"c","peer":"a"}`), 0o600))
+	var log strings.Builder
+	require.Equal(t, exitDamaged, execute([]string{"list", dir}, nil, io.Discard, &log))
+	require.Contains(t, log.String(), "format 2 of a version before the first release is not supported")
+}
+
 // TestCompactChecksTheTargetFirst: before it asks a peer, of which none runs here.
 func TestCompactChecksTheTargetFirst(t *testing.T) {
 	t.Setenv(secretVariable, "")
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "peer.json"), []byte(`{"cluster":"c","peer":"a"}`), 0o600))
+	createPeer(t, dir)
 	var log strings.Builder
 	args := []string{"compact", "-d", dir, "-t", filepath.Join(dir, "peer.json"), "-p", "127.0.0.1:1", "--insecure"}
 	require.Equal(t, exitUsage, execute(args, nil, io.Discard, &log), log.String())
@@ -243,7 +266,7 @@ func TestWhatIsMissing(t *testing.T) {
 		return name
 	}
 	bare := file("bare", "cluster: c\ninsecure: true\ndir: "+dir+"/{id}\n")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "peer.json"), []byte(`{"cluster":"c","peer":"a"}`), 0o600))
+	createPeer(t, dir)
 	for args, want := range map[string]string{
 		"serve -c " + bare + " --addr h:1 --peer-id a":                                      "set peers in the file of -c",
 		"serve --addr h:1 --peer-id a":                                                      "--cluster",

@@ -104,7 +104,7 @@ var raftlogMutants = []mutant{
 		name: "raftlog/token", breaks: "an update is rejected before its leadership is applied",
 		file: "adapters/raftlog/internal/core/propose.go",
 		edits: []edit{
-			{"g.Token <= c.tables.Index && !c.tables.Holds(g)", "!c.tables.Holds(g)"},
+			{"g.Token <= c.tables.Index && !c.tables.GuardHolds(g)", "!c.tables.GuardHolds(g)"},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestGuardIsChecked",
 	},
@@ -112,7 +112,7 @@ var raftlogMutants = []mutant{
 		name: "raftlog/holds", breaks: "an update of an ended leadership is applied",
 		file: "adapters/raftlog/internal/replica/replica.go",
 		edits: []edit{
-			{"case !s.Holds(o.Guard):", "case false:"},
+			{"case !s.GuardHolds(o.Guard):", "case false:"},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestGuardIsChecked",
 	},
@@ -159,18 +159,18 @@ var raftlogMutants = []mutant{
 		tests: "./adapters/raftlog/internal/core -run TestChangeIsAbandoned",
 	},
 	{
-		name: "raftlog/lines-count", breaks: "the count of candidates of a name only grows",
+		name: "raftlog/elections-count", breaks: "the count of candidates of a name only grows",
 		file: "adapters/raftlog/internal/replica/elections.go",
 		edits: []edit{
-			{"ls.count(name, ls.byName[name], -1)", ""},
+			{"es.countCandidates(name, es.byName[name], -1)", ""},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestLinesAreIndexed",
+		tests: "./adapters/raftlog/internal/replica -run TestElections_Indexed",
 	},
 	{
 		name: "raftlog/forget-lease", breaks: "an election is forgotten while its leader may have a lease",
 		file: "adapters/raftlog/internal/core/expiry.go",
 		edits: []edit{
-			{"c.cfg.Off.Has(protection.Forget) || x.mayRestart(c, election)", "true"},
+			{"c.cfg.Disabled.Has(replica.CheckForget) || x.mayRestart(c, election)", "true"},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestForgetWaitsForLeases",
 	},
@@ -178,7 +178,7 @@ var raftlogMutants = []mutant{
 		name: "raftlog/forget-ended", breaks: "the leader keeps the times of forgotten elections",
 		file: "adapters/raftlog/internal/core/expiry.go",
 		edits: []edit{
-			{`		if !c.tables.Lines.Line(election).Ended {
+			{`		if !c.tables.Elections.Get(election).Ended {
 			delete(x.ended, election)
 		}
 `, "\t\t_ = election\n"},
@@ -197,7 +197,7 @@ var raftlogMutants = []mutant{
 		name: "raftlog/forget-late-end", breaks: "a delayed request ends an election that was forgotten and restarted",
 		file: "adapters/raftlog/internal/replica/elections.go",
 		edits: []edit{
-			{"case op.Through < ls.forgotten:", "case false:"},
+			{"case op.Through < es.forgotten:", "case false:"},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestForgetWaitsForLeases",
 	},
@@ -205,17 +205,33 @@ var raftlogMutants = []mutant{
 		name: "raftlog/forget-later-end", breaks: "a forgotten entry removes an election that was ended again",
 		file: "adapters/raftlog/internal/replica/elections.go",
 		edits: []edit{
-			{"case l.EndedAt == p.index:", "case l.Ended:"},
+			{"case e.EndedAt == t.index:", "case e.Ended:"},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestForgottenElections",
+		tests: "./adapters/raftlog/internal/replica -run TestElections_Forget$",
 	},
 	{
 		name: "raftlog/forget-snapshot", breaks: "requests that are too late are accepted after a snapshot",
-		file: "adapters/raftlog/internal/replica/elections.go",
+		file: "adapters/raftlog/internal/replica/codec.go",
 		edits: []edit{
-			{"	ls.forgotten = forgotten\n", ""},
+			{`if es.forgotten = d.Uint64("index"); es.forgotten > index {`, `if forgotten := d.Uint64("index"); forgotten > index {`},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestForgottenInSnapshots",
+		tests: "./adapters/raftlog/internal/replica -run TestSnapshot_RoundTrip",
+	},
+	{
+		name: "raftlog/state-format", breaks: "a snapshot of another format is decoded",
+		file: "adapters/raftlog/internal/replica/codec.go",
+		edits: []edit{
+			{"string(head[:len(magic)]) != magic", "false"},
+		},
+		tests: "./adapters/raftlog/internal/replica -run TestSnapshot_Damaged",
+	},
+	{
+		name: "raftlog/record-format", breaks: "a record of another format is decoded",
+		file: "adapters/raftlog/internal/entry/op.go",
+		edits: []edit{
+			{"d.Err == nil && (o.Do < Join || o.Do > Window)", "false"},
+		},
+		tests: "./adapters/raftlog/internal/entry -run TestRecords_OfAnotherVersion",
 	},
 	{
 		name: "raftlog/end-twice", breaks: "ending an ended election writes a request that can be applied after it was forgotten",

@@ -110,7 +110,7 @@ type Candidate struct {
 type Info struct {
 	Peer    Peer   `json:"peer"`
 	Cluster string `json:"cluster"`
-	// Role is client (of a learner), follower, candidate, leader or removed.
+	// Role is learner, follower, candidate, leader or removed.
 	Role string `json:"role"`
 	// Leader is the leader, or zero if the peer does not know one.
 	Leader Peer `json:"leader"`

@@ -6,9 +6,8 @@
 package offline
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -17,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 )
 
 // Errors of this package, to be tested with errors.Is, in addition to io/fs.ErrNotExist if
@@ -27,6 +27,9 @@ var (
 	ErrCorrupt = filelog.ErrCorrupt
 	// ErrMalformed is returned if an entry is undamaged, but this program cannot decode it.
 	ErrMalformed = entry.ErrMalformed
+	// ErrDirectory is returned if the format of a directory is unknown to this version of the
+	// program, or its file peer.json is damaged.
+	ErrDirectory = errors.New("unusable directory")
 )
 
 // LogDir is the directory of the log, below the directory of a peer.
@@ -40,16 +43,17 @@ type Owner struct {
 	Peer string `json:"peer"`
 }
 
-// ReadOwner returns the owner of a peer's directory.
-func ReadOwner(dir string) (o Owner, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, "peer.json"))
-	if err != nil {
-		return o, err
+// ReadOwner returns the owner of a peer's directory. The error wraps io/fs.ErrNotExist if dir is not
+// the directory of a peer, and [ErrDirectory].
+func ReadOwner(dir string) (Owner, error) {
+	o, err := identity.ReadOwner(disk.OS(dir))
+	switch {
+	case errors.Is(err, identity.ErrFormat), errors.Is(err, identity.ErrDamaged):
+		return Owner{}, fmt.Errorf("%w %s: %w", ErrDirectory, dir, err)
+	case err != nil:
+		return Owner{}, fmt.Errorf("directory %s: %w", dir, err)
 	}
-	if err := json.Unmarshal(text, &o); err != nil {
-		return o, fmt.Errorf("%s: %w", filepath.Join(dir, "peer.json"), err)
-	}
-	return o, nil
+	return Owner{Cluster: o.Cluster, Peer: o.Peer}, nil
 }
 
 // Entry is an entry of the log and its position in the files.
@@ -78,7 +82,7 @@ func Entries(dir string, do func(Entry) error) error {
 			return fmt.Errorf("%s, offset %d: %w", filepath.Join(dir, LogDir, r.File), r.Offset, err)
 		}
 		e := Entry{Entry: d.Entry(), Committed: committed, File: r.File, Offset: r.Offset, Size: r.Size}
-		e.Data = d.Data
+		e.Data = d.Text()
 		return do(e)
 	})
 	return err

@@ -87,11 +87,11 @@ func ReadSnapshot(file string) (s Snapshot, err error) {
 	m := r.Meta()
 	s = Snapshot{
 		Cluster: m.Cluster, Index: m.Index, Term: m.Term, Created: m.Created, Size: r.Size(), DataSize: r.DataSize(),
-		Clock: tables.Clock, Window: tables.Window, ElectionTimeout: tables.Election, Membership: tables.Members.Public(),
+		Clock: tables.Clock, Window: tables.Window, ElectionTimeout: tables.Election, Membership: tables.Members.Membership(),
 		RequestIDs: tables.IDs.Len(), PruneIndex: tables.PruneIndex(), Skipped: tables.Skips,
 	}
-	for _, name := range tables.Lines.Names() {
-		line := tables.Lines.Line(name)
+	for _, name := range tables.Elections.Names() {
+		line := tables.Elections.Get(name)
 		if !line.Ended && len(line.Candidates) == 0 { // it was ended once, and nobody stands in it
 			continue
 		}

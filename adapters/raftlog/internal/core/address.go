@@ -16,7 +16,7 @@ func (k *contact) move(c *Core, p entry.Peer, addr string) error {
 	if at, under := k.moving[p.Raft]; under && now < at+c.cfg.Election {
 		return nil
 	}
-	if other, taken := c.tables.Members.At(addr); taken {
+	if other, taken := c.tables.Members.FindAddr(addr); taken {
 		k.moving[p.Raft] = now
 		return fmt.Errorf("raftlog: peer %s reports the address %s, which belongs to peer %s: its address remains %s", p.ID, addr, other.ID, p.Addr)
 	}

@@ -12,7 +12,7 @@ import (
 
 // address is that of a peer as a node's tables have it.
 func (n *node) address(id string) string {
-	p, _ := n.core.Tables().Members.Named(id)
+	p, _ := n.core.Tables().Members.FindID(id)
 	return p.Addr
 }
 
@@ -70,7 +70,7 @@ func TestPeerMovesToAnothers(t *testing.T) {
 func TestPeerMovesInAChange(t *testing.T) {
 	w := newWorld(t, 3)
 	d := w.add(peerNo(3), w.nodes[0].tablesVoters())
-	w.until("it is admitted", func() bool { return w.leader() != nil && len(w.leader().core.Tables().Members.Clients) == 1 })
+	w.until("it is admitted", func() bool { return w.leader() != nil && len(w.leader().core.Tables().Members.Learners) == 1 })
 	w.run(time.Second)
 	l := w.leader()
 	var other *node
@@ -99,6 +99,6 @@ func TestPeerMovesInAChange(t *testing.T) {
 }
 
 func (n *node) member(other *node) entry.Peer {
-	p, _ := n.core.Tables().Members.Named(other.peer.ID)
+	p, _ := n.core.Tables().Members.FindID(other.peer.ID)
 	return p
 }

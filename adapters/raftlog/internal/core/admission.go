@@ -185,7 +185,7 @@ func (k *contact) announced(c *Core, from string, body []byte) error {
 		return fmt.Errorf("raftlog: peer %s is configured with an election timeout of %v, the cluster with %v: it is not admitted",
 			from, a.election, c.cfg.Election)
 	}
-	p := replica.With(c.cfg.Cluster, api.Peer{ID: from, Addr: a.addr})
+	p := replica.Numbered(c.cfg.Cluster, api.Peer{ID: from, Addr: a.addr})
 	if q, member := c.tables.Members.Find(p.Raft); member {
 		moved := k.move(c, q, a.addr)
 		c.sendFrame(from, frameWelcome, welcome{a.nonce, c.term, c.Acknowledged(from), c.instances()}.encode())
@@ -259,7 +259,7 @@ func (k *contact) dismiss(c *Core, now time.Duration) {
 			k.active[id] = now
 		}
 	})
-	for _, p := range c.tables.Members.Clients {
+	for _, p := range c.tables.Members.Learners {
 		if now-max(k.active[p.Raft], c.expiry.since) < absence*c.cfg.Election {
 			continue
 		}
@@ -418,7 +418,7 @@ func (c *Core) heir() uint64 {
 			return
 		}
 		ahead, heard := c.contact.ahead(c, id)
-		voters = append(voters, voter{id, pr.Match, !heard || (ahead-most).Abs() <= maxSkew, !c.tables.Lines.Leads(id)})
+		voters = append(voters, voter{id, pr.Match, !heard || (ahead-most).Abs() <= maxSkew, !c.tables.Elections.HasHead(id)})
 		longest = max(longest, pr.Match)
 	})
 	if len(voters) == 0 {

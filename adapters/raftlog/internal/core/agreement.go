@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // agreement compares the checksum of all applied entries (replica.State.History) with those of
@@ -158,7 +158,7 @@ func (a *agreement) compare(c *Core, from uint64, k *compared, p point) {
 
 // check sends the checksums once in an election timeout, and decides about differences.
 func (a *agreement) check(c *Core, now time.Duration) {
-	if c.cfg.Off.Has(protection.Agreement) || c.contact.removed != nil {
+	if c.cfg.Disabled.Has(replica.CheckAgreement) || c.contact.removed != nil {
 		return
 	}
 	if now-a.sentAt >= c.cfg.Election {

@@ -50,7 +50,7 @@ func TestStateMachineStands(t *testing.T) {
 
 			n.stands = false
 			w.until("it has all", func() bool { return n.core.Status().Applied == l.core.Status().Commit })
-			w.until("it stands in line again", func() bool { return l.core.Tables().Lines.Line("e").Place("of n") == 1 })
+			w.until("it stands in line again", func() bool { return l.core.Tables().Elections.Get("e").Position("of n") == 1 })
 			w.until("it is as the leader", func() bool { return l.core.Tables().Sum() == n.core.Tables().Sum() })
 			require.Equal(t, term, l.core.Status().Term)
 			require.Zero(t, n.core.backlog.load)

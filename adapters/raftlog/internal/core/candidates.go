@@ -55,7 +55,7 @@ func (s *standing) changed(c *Core, election string) {
 	for candidate := range s.want[election] {
 		s.open[place{election, candidate}] = struct{}{}
 	}
-	for _, candidate := range c.tables.Lines.Line(election).Candidates {
+	for _, candidate := range c.tables.Elections.Get(election).Candidates {
 		if candidate.Peer == c.self {
 			s.open[place{election, candidate.ID}] = struct{}{}
 		}
@@ -67,7 +67,7 @@ func (s *standing) replaced(c *Core) {
 	for election := range s.want {
 		s.changed(c, election)
 	}
-	for _, election := range c.tables.Lines.Of(c.self) {
+	for _, election := range c.tables.Elections.OfPeer(c.self) {
 		s.changed(c, election)
 	}
 }
@@ -80,9 +80,9 @@ func (s *standing) reconcile(c *Core, now time.Duration) {
 	}
 	s.due, s.at = false, now
 	for _, p := range slices.SortedFunc(maps.Keys(s.open), comparePlaces) {
-		l := c.tables.Lines.Line(p.election)
+		l := c.tables.Elections.Get(p.election)
 		name, wanted := s.want[p.election][p.candidate]
-		switch i := l.Place(p.candidate); {
+		switch i := l.Position(p.candidate); {
 		case wanted && i < 0 && !l.Ended:
 			s.ask(c, entry.Op{Do: entry.Join, Election: p.election, Candidate: p.candidate, Name: name, Peer: c.self})
 		case !wanted && i >= 0 && l.Candidates[i].Peer == c.self:

@@ -42,7 +42,7 @@ func TestEndedElectionsCostNothing(t *testing.T) {
 	for i := range ended {
 		w.propose(l, Request{Kind: api.KindControl, ID: requestid.From(l.Wall(), uint64(i), 1), Op: entry.Op{Do: entry.End, Election: fmt.Sprint("job-", i)}})
 	}
-	w.until("they are ended", func() bool { return len(l.core.tables.Lines.Names()) == ended })
+	w.until("they are ended", func() bool { return len(l.core.tables.Elections.Names()) == ended })
 	require.Less(t, quickest(50, heartbeat), max(10*without, time.Millisecond/2), "a look at each ended election takes several ms")
 	var view *replica.View
 	made := quickest(5, func() { view = l.core.tables.View() })
@@ -60,9 +60,9 @@ func TestCandidatesOfBefore(t *testing.T) {
 	l.core.Stand("e", "of l", "")
 	other.core.Stand("e", "of before", "")
 	other.core.Stand("f", "of before too", "")
-	lines := &l.core.tables.Lines
+	lines := &l.core.tables.Elections
 	w.until("they stand in line", func() bool {
-		return len(lines.Line("e").Candidates) == 2 && len(lines.Line("f").Candidates) == 1
+		return len(lines.Get("e").Candidates) == 2 && len(lines.Get("f").Candidates) == 1
 	})
 	w.run(100 * time.Millisecond)
 	require.Empty(t, other.core.stand.open)
@@ -70,16 +70,16 @@ func TestCandidatesOfBefore(t *testing.T) {
 	other.start(voters) // the tables are those of the process before
 	other.core.Stand("f", "of now", "")
 	w.until("they have left", func() bool {
-		e, f := lines.Line("e"), lines.Line("f")
-		return len(e.Candidates) == 1 && len(f.Candidates) == 1 && f.Place("of now") == 0
+		e, f := lines.Get("e"), lines.Get("f")
+		return len(e.Candidates) == 1 && len(f.Candidates) == 1 && f.Position("of now") == 0
 	})
-	require.Equal(t, 0, lines.Line("e").Place("of l"))
+	require.Equal(t, 0, lines.Get("e").Position("of l"))
 	w.run(100 * time.Millisecond)
 	require.Empty(t, other.core.stand.open)
 
 	w.propose(l, Request{Kind: api.KindControl, ID: requestid.From(l.Wall(), 1, 1), Op: entry.Op{Do: entry.Expire, Peer: replica.RaftID("test", other.peer.ID), Through: 1 << 40}})
-	w.until("it was taken out", func() bool { return lines.Line("f").Place("of now") < 0 })
-	w.until("it is back", func() bool { return lines.Line("f").Place("of now") == 0 })
+	w.until("it was taken out", func() bool { return lines.Get("f").Position("of now") < 0 })
+	w.until("it is back", func() bool { return lines.Get("f").Position("of now") == 0 })
 	other.core.Withdraw("f", "of now")
 	w.until("it has left", func() bool { return len(lines.Names()) == 1 })
 	w.run(100 * time.Millisecond)
@@ -94,14 +94,14 @@ func TestCandidatesAfterASnapshot(t *testing.T) {
 	w.until("a leader", func() bool { return w.leader() != nil })
 	l := w.leader()
 	l.core.Stand("e", "resigns", "")
-	w.until("it stands in line", func() bool { return len(l.core.tables.Lines.Line("e").Candidates) == 1 })
+	w.until("it stands in line", func() bool { return len(l.core.tables.Elections.Get("e").Candidates) == 1 })
 	var saved bytes.Buffer
 	_, err := l.core.tables.View().WriteTo(&saved)
 	require.NoError(t, err)
 	l.core.Withdraw("e", "resigns")
 	l.core.Stand("f", "is missing", "")
 	w.until("the log agrees", func() bool {
-		return len(l.core.stand.open) == 0 && len(l.core.tables.Lines.Line("f").Candidates) == 1
+		return len(l.core.stand.open) == 0 && len(l.core.tables.Elections.Get("f").Candidates) == 1
 	})
 	tables, err := replica.Read(&saved)
 	require.NoError(t, err)

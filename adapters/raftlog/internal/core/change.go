@@ -60,12 +60,12 @@ func (x *change) request(c *Core, w waiting) {
 	m := c.tables.Members
 	var voters []entry.Peer
 	for _, p := range w.To {
-		voters = append(voters, replica.With(c.cfg.Cluster, p))
+		voters = append(voters, replica.Numbered(c.cfg.Cluster, p))
 	}
 	slices.SortFunc(voters, func(a, b entry.Peer) int { return slices.Compare([]byte(a.ID), []byte(b.ID)) })
 	sum := entry.Sum(entry.Config{Phase: entry.Joint, Peers: voters}.Encode())
 	refuse := func(err error) { c.props.reply(c, w.origin, 0, err) }
-	index, known, err := c.tables.Known(w.ID, sum, c.calendar())
+	index, known, err := c.tables.CheckID(w.ID, sum, c.calendar())
 	switch {
 	case x.under != nil && x.under.id == w.ID && x.under.sum == sum:
 		x.under.waiters = append(x.under.waiters, w.origin)
@@ -92,7 +92,7 @@ func (x *change) request(c *Core, w waiting) {
 		refuse(err)
 		return
 	}
-	if err := m.Check(voters); err != nil {
+	if err := m.CheckVoters(voters); err != nil {
 		refuse(err)
 		return
 	}
@@ -122,7 +122,7 @@ func (x *change) check(c *Core, now time.Duration) {
 	late := x.late(c, u)
 	err := error(nil)
 	if !u.written {
-		err = c.tables.Members.Check(u.voters) // peers were admitted since it was asked for
+		err = c.tables.Members.CheckVoters(u.voters) // peers were admitted since it was asked for
 	}
 	switch {
 	case err != nil:

@@ -18,7 +18,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -64,7 +63,7 @@ type Config struct {
 	Tables   *replica.State // at the newest snapshot
 	Snapshot Snapshot       // the newest
 
-	Off protection.Set // empty, except in the controls of the simulation
+	Disabled replica.Disabled // empty, except in the controls of the simulation
 }
 
 // Snapshot is what there is to know of a snapshot on disk.
@@ -261,7 +260,7 @@ type Role int
 
 // The roles.
 const (
-	Client Role = iota // gets the log and has no vote
+	Learner Role = iota // receives the log and has no vote
 	Follower
 	Candidate
 	Leader
@@ -269,7 +268,7 @@ const (
 )
 
 func (r Role) String() string {
-	return [...]string{"client", "follower", "candidate", "leader", "removed"}[r]
+	return [...]string{"learner", "follower", "candidate", "leader", "removed"}[r]
 }
 
 func (c *Core) role() Role {
@@ -283,13 +282,13 @@ func (c *Core) role() Role {
 	case c.tables.Members.IsVoter(c.self):
 		return Follower
 	}
-	return Client
+	return Learner
 }
 
 // Status returns how things stand.
 func (c *Core) Status() Status {
 	lease := c.lease.until
-	if c.cfg.Off.Has(protection.Lease) {
+	if c.cfg.Disabled.Has(replica.CheckLease) {
 		lease = c.now() + c.cfg.Election
 	}
 	return Status{
@@ -318,7 +317,7 @@ func (c *Core) Peers() []api.Peer {
 	}
 	// A peer that was away for long may know only members that are gone.
 	for _, p := range c.cfg.Seeds {
-		if _, known := c.tables.Members.Named(p.ID); !known && !c.tables.Members.Gone(p.ID) && p.ID != c.cfg.Self.ID {
+		if _, known := c.tables.Members.FindID(p.ID); !known && !c.tables.Members.IsRemoved(p.ID) && p.ID != c.cfg.Self.ID {
 			all = append(all, p)
 		}
 	}

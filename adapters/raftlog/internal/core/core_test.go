@@ -87,7 +87,7 @@ func TestChange(t *testing.T) {
 	}
 	w.until("clients", func() bool { return len(w.leader().core.Membership().Learners) == 3 })
 	w.run(time.Second)
-	require.Equal(t, Client, w.nodes[4].core.Status().Role)
+	require.Equal(t, Learner, w.nodes[4].core.Status().Role)
 	l := w.leader()
 	id := requestid.From(l.Wall(), 7, 7)
 	to := []api.Peer{peerNo(3), peerNo(4), peerNo(5)}
@@ -215,7 +215,7 @@ func TestWhatPeersMayAsk(t *testing.T) {
 	l := w.leader()
 	from := w.other(l)
 	for _, op := range []entry.Op{
-		{Do: entry.Window, Window: 1 << 62}, {Do: entry.Transfer}, {Do: entry.Expire, Peer: from.core.self}, {Do: "else"},
+		{Do: entry.Window, Window: 1 << 62}, {Do: entry.Transfer}, {Do: entry.Expire, Peer: from.core.self}, {Do: 0},
 	} {
 		body := encodeRequest(1, Request{Kind: api.KindControl, ID: from.core.newID(), Op: op})
 		require.ErrorIs(t, l.core.Receive(from.peer.ID, from.core.frame(frameRequest, body)), errFrame, op.Do)

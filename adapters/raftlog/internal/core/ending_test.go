@@ -32,7 +32,7 @@ func TestEndComesLate(t *testing.T) {
 	}
 	late := request(7, end)
 	require.NoError(t, control(end).Err)
-	require.True(t, l.core.Tables().Lines.Line("e").Ended)
+	require.True(t, l.core.Tables().Elections.Get("e").Ended)
 	l.core.Withdraw("e", "first")
 	w.run(2 * election)
 	restart := entry.Op{Do: entry.Restart, Election: "e", Through: n.core.Tables().Index}
@@ -49,7 +49,7 @@ func TestEndComesLate(t *testing.T) {
 	require.Equal(t, []string{"second"}, w.holders("e"))
 	end.Through = n.core.Tables().Index
 	require.NoError(t, control(end).Err)
-	require.True(t, l.core.Tables().Lines.Line("e").Ended)
+	require.True(t, l.core.Tables().Elections.Get("e").Ended)
 
 	// And one to restart it does not undo a later end.
 	l.core.Withdraw("e", "second")
@@ -57,7 +57,7 @@ func TestEndComesLate(t *testing.T) {
 	require.NoError(t, l.core.Receive(n.peer.ID, lateToo))
 	w.run(50 * time.Millisecond)
 	require.NoError(t, control(restart).Err)
-	require.True(t, l.core.Tables().Lines.Line("e").Ended)
+	require.True(t, l.core.Tables().Elections.Get("e").Ended)
 	// A leader that does not know all that the asker knows cannot tell which end is meant, nor
 	// how long ago it was.
 	restart.Through = l.core.Tables().Index + 100
@@ -65,5 +65,5 @@ func TestEndComesLate(t *testing.T) {
 	require.ErrorIs(t, l.replies[token].Err, api.ErrNotLeader)
 	restart.Through = n.core.Tables().Index
 	require.NoError(t, control(restart).Err)
-	require.False(t, l.core.Tables().Lines.Line("e").Ended)
+	require.False(t, l.core.Tables().Elections.Get("e").Ended)
 }

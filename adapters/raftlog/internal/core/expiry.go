@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -67,10 +66,10 @@ func (x *expiry) asks(c *Core, peer uint64) bool {
 // elections that do not wait for leases.
 func (x *expiry) succeed(c *Core) {
 	old := x.lastFollowed
-	if old.lead == 0 || old.lead == c.self || old.term != x.before.term || old.term <= c.tables.Transferred {
+	if old.lead == 0 || old.lead == c.self || old.term != x.before.term || old.term <= c.tables.TransferTerm {
 		return
 	}
-	if slices.Contains(c.tables.Lines.Peers(), old.lead) {
+	if slices.Contains(c.tables.Elections.Peers(), old.lead) {
 		x.expel(c, old.lead)
 	}
 }
@@ -80,7 +79,7 @@ func (x *expiry) check(c *Core, now time.Duration) {
 	if !c.props.ready {
 		return
 	}
-	for _, peer := range c.tables.Lines.Peers() {
+	for _, peer := range c.tables.Elections.Peers() {
 		if peer != c.self && now-max(x.heard[peer], x.since) >= c.cfg.Election {
 			x.expel(c, peer)
 		}
@@ -113,7 +112,7 @@ func (x *expiry) mayRestart(c *Core, election string) bool {
 // alone would not be safe: wall clocks can jump by hours between two entries, while the candidate
 // that led an ended election still has its lease.
 func (x *expiry) forget(c *Core) {
-	lines := &c.tables.Lines
+	lines := &c.tables.Elections
 	oldest, found, tooMany := lines.Oldest()
 	if !found || !c.props.ready || !x.forgetting.IsZero() {
 		return
@@ -122,7 +121,9 @@ func (x *expiry) forget(c *Core) {
 	if !tooMany && oldest.After(before.Add(-standstill)) {
 		return
 	}
-	through := lines.Forgettable(before, func(election string) bool { return c.cfg.Off.Has(protection.Forget) || x.mayRestart(c, election) })
+	through := lines.Forgettable(before, func(election string) bool {
+		return c.cfg.Disabled.Has(replica.CheckForget) || x.mayRestart(c, election)
+	})
 	if through == 0 {
 		return
 	}
@@ -135,7 +136,7 @@ func (x *expiry) forget(c *Core) {
 func (x *expiry) applied(c *Core, o replica.Outcome) {
 	if o.Election != "" {
 		_, known := x.ended[o.Election]
-		switch ended := c.tables.Lines.Line(o.Election).Ended; {
+		switch ended := c.tables.Elections.Get(o.Election).Ended; {
 		case ended && !known:
 			x.ended[o.Election] = c.now()
 		case !ended:
@@ -143,7 +144,7 @@ func (x *expiry) applied(c *Core, o replica.Outcome) {
 		}
 	}
 	for _, election := range o.Expired {
-		if !c.tables.Lines.Line(election).Ended {
+		if !c.tables.Elections.Get(election).Ended {
 			delete(x.ended, election)
 		}
 	}

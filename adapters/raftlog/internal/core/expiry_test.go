@@ -27,17 +27,17 @@ func TestEndedElectionsAreForgotten(t *testing.T) {
 			w.propose(l, Request{Kind: api.KindControl, ID: id, Op: entry.Op{Do: entry.End, Election: fmt.Sprint("job-", number), Through: l.core.tables.Index}})
 		}
 		last := fmt.Sprint("job-", number)
-		w.until("they are ended", func() bool { return l.core.tables.Lines.Line(last).Ended })
+		w.until("they are ended", func() bool { return l.core.tables.Elections.Get(last).Ended })
 		w.run(2 * election)
 		for _, n := range w.nodes {
-			require.Len(t, n.core.tables.Lines.Names(), each)
+			require.Len(t, n.core.tables.Elections.Names(), each)
 		}
 		for _, n := range w.nodes {
 			n.skew += 7*time.Hour + 2*time.Minute
 		}
 		w.until("they are forgotten", func() bool {
 			for _, n := range w.nodes {
-				if len(n.core.tables.Lines.Names()) > 0 || len(n.core.expiry.ended) > 0 {
+				if len(n.core.tables.Elections.Names()) > 0 || len(n.core.expiry.ended) > 0 {
 					return false
 				}
 			}
@@ -63,12 +63,12 @@ func TestForgetWaitsForLeases(t *testing.T) {
 	n := w.other(l)
 	l.core.Stand("e", "first", "")
 	w.until("it leads", func() bool { return len(w.holders("e")) == 1 })
-	lines := &l.core.tables.Lines
-	token := lines.Line("e").Candidates[0].Token
+	lines := &l.core.tables.Elections
+	token := lines.Get("e").Candidates[0].Token
 	end := entry.Op{Do: entry.End, Election: "e", Through: n.core.Tables().Index}
 	late := n.core.frame(frameRequest, encodeRequest(7, Request{Kind: api.KindControl, ID: requestid.From(n.Wall(), 7, 7), Op: end}))
 	w.propose(l, Request{Kind: api.KindControl, Op: end})
-	w.until("it is ended", func() bool { return lines.Line("e").Ended })
+	w.until("it is ended", func() bool { return lines.Get("e").Ended })
 	ended := w.now
 	l.core.Withdraw("e", "first")
 	for _, n := range w.nodes {
@@ -79,7 +79,7 @@ func TestForgetWaitsForLeases(t *testing.T) {
 
 	l.core.Stand("e", "second", "")
 	w.until("it leads", func() bool { return len(w.holders("e")) == 1 })
-	require.Greater(t, lines.Line("e").Candidates[0].Token, token)
+	require.Greater(t, lines.Get("e").Candidates[0].Token, token)
 	index := l.core.tables.Index
 	require.NoError(t, l.core.Receive(n.peer.ID, late))
 	w.until("the request is applied", func() bool { return l.core.tables.Index > index })

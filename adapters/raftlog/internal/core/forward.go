@@ -95,7 +95,7 @@ func (p *proposals) received(c *Core, from string, body []byte) error {
 		switch r.Op.Do {
 		case entry.Join, entry.Leave, entry.End, entry.Restart:
 		default:
-			return fmt.Errorf("%w from %s: %q is not for others to ask for", errFrame, from, r.Op.Do)
+			return fmt.Errorf("%w from %s: operation %v is not for others to ask for", errFrame, from, r.Op.Do)
 		}
 	}
 	p.take(c, waiting{r, origin{peer: from, seq: seq}})

@@ -64,7 +64,7 @@ func newWorld(t *testing.T, n int) *world {
 	w := &world{t: t, rand: rand.New(rand.NewPCG(1, 2)), cut: func(string, string) bool { return false }, loses: func(wired) bool { return false }}
 	var voters []entry.Peer
 	for i := range n {
-		voters = append(voters, replica.With("test", peerNo(i)))
+		voters = append(voters, replica.Numbered("test", peerNo(i)))
 	}
 	for i := range n {
 		w.add(peerNo(i), voters)
@@ -202,7 +202,7 @@ func (w *world) holders(name string) []string {
 		if n.down || n.core.Status().Lease <= w.now {
 			continue
 		}
-		if first, ok := n.core.Tables().Lines.Line(name).First(); ok && first.Peer == n.core.self {
+		if first, ok := n.core.Tables().Elections.Get(name).Head(); ok && first.Peer == n.core.self {
 			all = append(all, first.ID)
 		}
 	}
@@ -256,7 +256,7 @@ func (w *world) propose(n *node, r Request) uint64 {
 func (n *node) tablesVoters() []entry.Peer {
 	var voters []entry.Peer
 	for i := range 3 {
-		voters = append(voters, replica.With("test", peerNo(i)))
+		voters = append(voters, replica.Numbered("test", peerNo(i)))
 	}
 	return voters
 }

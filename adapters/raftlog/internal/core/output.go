@@ -123,5 +123,5 @@ func (c *Core) Membership() api.Membership {
 	if c.contact.removed != nil {
 		return *c.contact.removed
 	}
-	return c.tables.Members.Public()
+	return c.tables.Members.Membership()
 }

@@ -149,7 +149,7 @@ func (p *proposals) lead(c *Core, w waiting) {
 		if full == nil {
 			full = c.space.refusesUpdate(p.bytes + len(data))
 		}
-		index, known, err := c.tables.Known(w.ID, sum, now)
+		index, known, err := c.tables.CheckID(w.ID, sum, now)
 		switch {
 		case known && err == nil:
 			p.finish(c, done{index, nil, []origin{w.origin}})
@@ -185,13 +185,13 @@ func (p *proposals) lead(c *Core, w waiting) {
 // would be in the log, and marked as skipped, to no effect. If this peer has not applied the entry
 // by which the leadership began, the log decides.
 func fenced(c *Core, g entry.Guard) bool {
-	return g.Token <= c.tables.Index && !c.tables.Holds(g)
+	return g.Token <= c.tables.Index && !c.tables.GuardHolds(g)
 }
 
 // restart tells whether a request to let an election begin anew is to be written; false if it was
 // answered instead.
 func (p *proposals) restart(c *Core, w waiting) bool {
-	line := c.tables.Lines.Line(w.Op.Election)
+	line := c.tables.Elections.Get(w.Op.Election)
 	switch {
 	case c.tables.Index < w.Op.Through: // of a new leader, or this one's disk is slow: the end may be another one
 		p.reply(c, w.origin, 0, &api.NotLeaderError{})

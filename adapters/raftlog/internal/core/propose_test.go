@@ -19,10 +19,10 @@ func TestGuardIsCheckedByTheLog(t *testing.T) {
 	w := newWorld(t, 3)
 	w.until("a leader", func() bool { return w.leader() != nil })
 	l := w.leader()
-	lines := &l.core.tables.Lines
+	lines := &l.core.tables.Elections
 	l.core.Stand("e", "c", "")
-	w.until("it is the first", func() bool { return len(lines.Line("e").Candidates) == 1 })
-	guard := entry.Guard{Election: "e", Token: lines.Line("e").Candidates[0].Token}
+	w.until("it is the first", func() bool { return len(lines.Get("e").Candidates) == 1 })
+	guard := entry.Guard{Election: "e", Token: lines.Get("e").Candidates[0].Token}
 	for _, n := range w.nodes {
 		n.stalled = true
 	}
@@ -50,10 +50,10 @@ func TestGuardIsCheckedBeforeWriting(t *testing.T) {
 		return l.replies[token]
 	}
 	newID := func() requestid.ID { return requestid.From(l.Wall(), w.rand.Uint64(), 1) }
-	lines := &l.core.tables.Lines
+	lines := &l.core.tables.Elections
 	l.core.Stand("e", "c", "")
-	w.until("it is the first", func() bool { return len(lines.Line("e").Candidates) == 1 })
-	guard := entry.Guard{Election: "e", Token: lines.Line("e").Candidates[0].Token}
+	w.until("it is the first", func() bool { return len(lines.Get("e").Candidates) == 1 })
+	guard := entry.Guard{Election: "e", Token: lines.Get("e").Candidates[0].Token}
 	id := newID()
 	applied := update(guard, id)
 	require.NoError(t, applied.Err)

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
 )
 
 // A frame between peers is a type, the sender's wall clock in milliseconds, and a body.
@@ -101,7 +100,7 @@ func (c *Core) receive(from string, frame []byte, snapshot *position) error {
 	if len(frame) < frameHeader {
 		return fmt.Errorf("%w of %d bytes from %s", errFrame, len(frame), from)
 	}
-	if c.tables.Members.Gone(from) {
+	if c.tables.Members.IsRemoved(from) {
 		if frame[0] == frameAnnounce {
 			c.contact.sendMoved(c, from)
 		}
@@ -187,7 +186,7 @@ func (c *Core) held() bool {
 		return true
 	}
 	if now := c.now(); now-c.started < c.cfg.Election*101/100 {
-		return !c.cfg.Off.Has(protection.VoteHold)
+		return !c.cfg.Disabled.Has(replica.CheckVoteHold)
 	} else {
 		return c.promised != 0 && now-c.promised < c.cfg.Election-c.cfg.Tick
 	}

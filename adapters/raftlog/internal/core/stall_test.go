@@ -49,7 +49,7 @@ func TestDiskStands(t *testing.T) {
 			require.NoError(t, other.replies[token].Err)
 
 			n.stalled = false
-			w.until("it stands in line again", func() bool { return other.core.Tables().Lines.Line("e").Place("of n") == 1 })
+			w.until("it stands in line again", func() bool { return other.core.Tables().Elections.Get("e").Position("of n") == 1 })
 			w.until("it has all", func() bool { return n.core.Tables().Sum() == other.core.Tables().Sum() })
 			require.False(t, n.core.behind.is)
 		})
@@ -81,7 +81,7 @@ func TestAppendsAreLost(t *testing.T) {
 	w.until("another one leads", func() bool { h := w.holders("e"); return len(h) == 1 && h[0] == "of the other" })
 	require.Equal(t, l, w.leader())
 	w.loses = func(wired) bool { return false }
-	w.until("it stands in line again", func() bool { return l.core.Tables().Lines.Line("e").Place("of n") == 1 })
+	w.until("it stands in line again", func() bool { return l.core.Tables().Elections.Get("e").Position("of n") == 1 })
 	require.Equal(t, l, w.leader())
 }
 

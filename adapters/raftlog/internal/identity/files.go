@@ -17,12 +17,14 @@ import (
 
 // The names of the files in a peer's directory.
 const (
-	OwnerFile  = "peer.json"  // an Owner
-	peersFile  = "peers.json" // a Registry's Peers
-	markFile   = "instance"   // in the log's directory: the instance that the log belongs to
-	Format     = 2            // of the directory
-	lastFormat = 1            // which had no identities
+	OwnerFile = "peer.json"  // an Owner
+	peersFile = "peers.json" // the peers of a Registry
+	markFile  = "instance"   // in the directory of the log: the instance that the log belongs to
 )
+
+// Format is the format of the directory. Formats 1 and 2 are those of versions before the first
+// release: 1 had no identities, and the records of 2 were JSON.
+const Format = 3
 
 // Owner is what a directory says of itself.
 type Owner struct {
@@ -69,7 +71,7 @@ func ReadOwner(fsys disk.FS) (o Owner, err error) {
 		return o, fmt.Errorf("%s: %w: %w", OwnerFile, ErrDamaged, err)
 	}
 	switch {
-	case o.Format == lastFormat:
+	case o.Format == 1 || o.Format == 2:
 		return o, fmt.Errorf("%w: format %d of a version before the first release is not supported: start a new cluster, or use the program that has written it", ErrFormat, o.Format)
 	case o.Format != Format:
 		return o, fmt.Errorf("%w: format %d; this version supports format %d", ErrFormat, o.Format, Format)

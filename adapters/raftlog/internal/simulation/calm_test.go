@@ -165,12 +165,12 @@ func (w *world) well() string {
 	}
 	for i := range w.elected {
 		name := electionName(i)
-		line := tables.Lines.Line(name)
+		line := tables.Elections.Get(name)
 		if line.Ended { // and was begun anew: no request to end it that comes late counts
 			return name + " is ended"
 		}
 		for _, p := range members {
-			if p.stands[name] == "" || line.Place(p.stands[name]) < 0 {
+			if p.stands[name] == "" || line.Position(p.stands[name]) < 0 {
 				return fmt.Sprintf("%s does not stand in %s", p.ID, name)
 			}
 		}

@@ -41,7 +41,7 @@ func (u *users) changer() {
 	next = next[:min(len(next), max(size-added, 1))]
 	for len(next) < size {
 		p := w.newPeer()
-		p.join(from, from.core.Tables().Members.Public().Voters)
+		p.join(from, from.core.Tables().Members.Membership().Voters)
 		w.after(w.span(0, 200*time.Millisecond), p.start)
 		next = append(next, p)
 	}
@@ -115,7 +115,7 @@ func (u *users) change(id requestid.ID, to []api.Peer, end func()) {
 // outdated tells whether one of them was removed.
 func (u *users) outdated(to []api.Peer) bool {
 	return slices.ContainsFunc(u.w.peers, func(p *peer) bool {
-		return p.up && slices.ContainsFunc(to, func(v api.Peer) bool { return p.core.Tables().Members.Gone(v.ID) })
+		return p.up && slices.ContainsFunc(to, func(v api.Peer) bool { return p.core.Tables().Members.IsRemoved(v.ID) })
 	})
 }
 

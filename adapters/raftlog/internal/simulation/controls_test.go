@@ -5,9 +5,8 @@ package simulation
 import (
 	"testing"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/stretchr/testify/require"
-
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
 )
 
 // TestControls: with each protection switched off, the simulation finds that it is.
@@ -20,22 +19,22 @@ func TestControls(t *testing.T) {
 	}{
 		{"vote hold", 50, func(seed uint64) plan {
 			p := calmPlan(seed, restartOfVoter)
-			p.off = protection.Of(protection.VoteHold)
+			p.disabled = replica.Disable(replica.CheckVoteHold)
 			return p
 		}, "at the same time"},
 		{"lease", 20, func(seed uint64) plan {
 			p := planOf(seed)
-			p.off = protection.Of(protection.Lease)
+			p.disabled = replica.Disable(replica.CheckLease)
 			return p
 		}, "at the same time"},
 		{"deduplication", 20, func(seed uint64) plan {
 			p := planOf(seed)
-			p.off = protection.Of(protection.Deduplication)
+			p.disabled = replica.Disable(replica.CheckDeduplication)
 			return p
 		}, "is applied by entry"},
 		{"forget", 50, func(seed uint64) plan {
 			p := calmPlan(seed, forgottenUnaware)
-			p.off = protection.Of(protection.Forget)
+			p.disabled = replica.Disable(replica.CheckForget)
 			return p
 		}, "at the same time"},
 		{"directory lost", 5, func(seed uint64) plan {
@@ -55,7 +54,7 @@ func TestControls(t *testing.T) {
 		}, "another peer has applied"},
 		{"history differs", 5, func(seed uint64) plan {
 			p := calmPlan(seed, historyDiffers)
-			p.off = protection.Of(protection.Agreement)
+			p.disabled = replica.Disable(replica.CheckAgreement)
 			return p
 		}, "goes on with another history"},
 		{"fsync", 20, func(seed uint64) plan {

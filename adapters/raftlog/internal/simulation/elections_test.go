@@ -45,7 +45,7 @@ func (u *users) control(op entry.Op, end func()) {
 		return
 	}
 	r := core.Request{Kind: api.KindControl, ID: requestid.From(w.date(), w.Uint64(), w.Uint64()), Op: op, Forward: true}
-	r.Token = u.call(p, op.Do+" "+op.Election, func(r core.Reply) {
+	r.Token = u.call(p, op.Do.String()+" "+op.Election, func(r core.Reply) {
 		switch {
 		case r.Err == nil || errors.Is(r.Err, api.ErrInvalid) || errors.Is(r.Err, api.ErrStale):
 			end()
@@ -59,7 +59,7 @@ func (u *users) control(op entry.Op, end func()) {
 }
 
 // op is a request to end an election, or to restart it, that is made now.
-func (w *world) op(do, name string) entry.Op {
+func (w *world) op(do entry.Operation, name string) entry.Op {
 	return entry.Op{Do: do, Election: name, Through: uint64(len(w.truth.facts)) + 1}
 }
 

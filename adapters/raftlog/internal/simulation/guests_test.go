@@ -34,7 +34,7 @@ func (w *world) guest() {
 	p := w.newPeer()
 	p.guest = true
 	w.tracef("%s: comes as a guest", p.ID)
-	p.join(l, l.core.Tables().Members.Public().Voters)
+	p.join(l, l.core.Tables().Members.Membership().Voters)
 	p.start()
 	w.after(w.span(time.Second, 8*time.Second), func() {
 		switch {
@@ -89,7 +89,7 @@ func (w *world) leftOut() {
 		if l == nil {
 			return "no leader"
 		}
-		for _, c := range l.core.Tables().Members.Clients {
+		for _, c := range l.core.Tables().Members.Learners {
 			if !w.peer(c.ID).up {
 				return c.ID + " is a client yet"
 			}

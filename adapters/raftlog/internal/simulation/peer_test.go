@@ -106,14 +106,14 @@ func (p *peer) start() {
 		w.after(w.span(10*time.Millisecond, 500*time.Millisecond), p.start)
 		return
 	}
-	tables.Off = w.off
+	tables.Disabled = w.disabled
 	if l := w.leader(); p.guest && l != nil { // whoever starts it knows the peers of now
-		p.seeds = l.core.Tables().Members.Public().Voters
+		p.seeds = l.core.Tables().Members.Membership().Voters
 	}
 	c, err := core.New(core.Config{
 		Cluster: cluster, Self: p.Peer, Seeds: p.seeds, Tick: tick, Heartbeat: heartbeat, Election: election,
 		Window: w.window, MaxIDs: p.maxIDs, MaxData: maxData, Clock: &p.clock, Instances: p.known.Instances, Random: w.Uint64, Logger: slog.New(p.handler()),
-		Log: p.log, Tables: tables, Snapshot: snap, Off: w.off,
+		Log: p.log, Tables: tables, Snapshot: snap, Disabled: w.disabled,
 	})
 	if err != nil {
 		w.failf("%s: start: %v", p.ID, err)

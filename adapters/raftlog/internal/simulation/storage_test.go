@@ -53,7 +53,7 @@ func (p *peer) found(voters []api.Peer) {
 	p.seeds = voters
 	var who []entry.Peer
 	for _, v := range voters {
-		who = append(who, replica.With(cluster, v))
+		who = append(who, replica.Numbered(cluster, v))
 	}
 	tables := replica.New(who, p.w.window, election)
 	p.must(p.disk.MkdirAll(snapDir))
@@ -255,7 +255,7 @@ func (p *peer) write(work *core.Work) (installed *core.Installed, err error) {
 		defer r.Close()
 		m := r.Meta()
 		tables, data := p.contents(r)
-		tables.Off = p.w.off
+		tables.Disabled = p.w.disabled
 		p.restores[m.Index] = data
 		p.newest = m.Index
 		if err := p.appender.Reset(m.Index, m.Term); err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -138,7 +137,7 @@ func (t *truth) committed(p *peer, outcomes []replica.Outcome) {
 // controlled notes which elections are ended; the tables are at least as new as the entry.
 func (t *truth) controlled(p *peer, o replica.Outcome) {
 	for _, name := range append([]string{o.Election}, o.Expired...) {
-		ended := p.core.Tables().Lines.Line(name).Ended
+		ended := p.core.Tables().Elections.Get(name).Ended
 		if op, err := entry.DecodeOp(o.Data); err == nil && op.Do == entry.Forget && t.over[name] && !ended {
 			t.removed++
 		}
@@ -162,7 +161,7 @@ func (t *truth) configured(o replica.Outcome) {
 
 func brief(o replica.Outcome) string {
 	if o.Kind == api.KindControl || o.Kind == api.KindConfig {
-		return string(o.Data)
+		return string(o.Text())
 	}
 	return ""
 }
@@ -201,7 +200,7 @@ func (t *truth) tables(p *peer, s *replica.State) {
 
 // remembers has every fresh ID be known, and not more IDs than may be.
 func (t *truth) remembers(p *peer, s *replica.State) {
-	if t.w.off.Has(protection.Deduplication) {
+	if t.w.disabled.Has(replica.CheckDeduplication) {
 		return
 	}
 	since := s.Clock.Add(-s.Window)
@@ -284,7 +283,7 @@ func (p *peer) publish(out core.Out) {
 func (p *peer) claim() {
 	claims := map[string]holder{}
 	for name, candidate := range p.stands {
-		if first, ok := p.core.Tables().Lines.Line(name).First(); ok && first.ID == candidate && first.Peer == p.raft {
+		if first, ok := p.core.Tables().Elections.Get(name).Head(); ok && first.ID == candidate && first.Peer == p.raft {
 			claims[name] = holder{candidate, first.Token}
 		}
 	}

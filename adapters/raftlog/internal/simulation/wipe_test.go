@@ -118,7 +118,7 @@ func (u *users) replace(old *peer) {
 		w.after(w.span(10*time.Millisecond, 100*time.Millisecond), func() { u.replace(old) })
 		return
 	}
-	voters := from.core.Tables().Members.Public().Voters
+	voters := from.core.Tables().Members.Membership().Voters
 	to := slices.DeleteFunc(slices.Clone(voters), func(v api.Peer) bool { return v == old.Peer })
 	p := w.newPeer()
 	p.join(from, to)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 const (
@@ -34,7 +34,7 @@ type plan struct {
 	window   time.Duration // for how long request IDs are fresh
 	lapse    bool          // calendars go on in leaps, so that IDs expire
 	maxIDs   int           // that a peer remembers at least; 0: any number
-	off      protection.Set
+	disabled replica.Disabled
 	believes bool // peers take everybody for who they say to be
 	fsync    bool // false: disks say that they have synced, and have not
 	elected  int  // named elections
