@@ -59,8 +59,8 @@ func (n *Node) applyAll() {
 
 func (n *Node) applyOne(a core.Apply) error {
 	switch {
-	case a.Take != nil:
-		return n.takeSnapshot(a.Take)
+	case a.Create != nil:
+		return n.takeSnapshot(a.Create)
 	case a.Restore != 0:
 		r, err := n.newest()
 		if err != nil {
@@ -93,7 +93,7 @@ func (n *Node) applyOne(a core.Apply) error {
 func (n *Node) tellApplied(index uint64, outcomes []replica.Outcome) error {
 	n.applied.set(index)
 	select {
-	case n.calls <- func(c *core.Core) { c.Applied(index, outcomes) }:
+	case n.calls <- func(c *core.Core) { c.ReportApplied(index, outcomes) }:
 	case <-n.ctx.Done():
 	}
 	return nil

@@ -66,13 +66,13 @@ func (c *contender) run(ctx context.Context) error {
 // over may have begun anew, by what the peer has not applied yet: so it looks again when it has.
 func (c *contender) stand(ctx context.Context) {
 	over := false
-	_ = c.node.do(ctx, func(p *core.Core) { over = p.Tables().Elections.Get(c.name).Ended })
+	_ = c.node.do(ctx, func(p *core.Core) { over = p.Replica().Elections.Get(c.name).Ended })
 	if over {
-		_ = c.node.read(ctx, (*core.Core).ReadTables)
+		_ = c.node.read(ctx, (*core.Core).ReadReplica)
 	}
 	_ = c.node.do(ctx, func(p *core.Core) {
-		p.Stand(c.name, c.id, string(candidatedata.Encode(c.opts.clientName, c.opts.value)))
-		c.see(p.Tables().Elections.Get(c.name))
+		p.AddCandidate(c.name, c.id, string(candidatedata.Encode(c.opts.clientName, c.opts.value)))
+		c.see(p.Replica().Elections.Get(c.name))
 		c.stood = true // not after a fault, of which nothing is sent
 	})
 }
@@ -220,12 +220,12 @@ func (c *contender) confirmed(ctx context.Context) bool { return c.joined != 0 |
 // overtaken by this question can still get there: the peer, which wants the place no more, gives
 // it up at the next heartbeat, and until then the candidate does not lead.
 func (c *contender) settled(ctx context.Context) bool {
-	return c.node.read(ctx, (*core.Core).ReadTables) == nil && c.gone()
+	return c.node.read(ctx, (*core.Core).ReadReplica) == nil && c.gone()
 }
 
 // withdraw has the peer take the candidate out of the line, for as long as that takes.
 func (c *contender) withdraw() {
-	_ = c.node.do(context.Background(), func(p *core.Core) { p.Withdraw(c.name, c.id) })
+	_ = c.node.do(context.Background(), func(p *core.Core) { p.RemoveCandidate(c.name, c.id) })
 }
 
 // forget has the loop show nothing more.

@@ -213,7 +213,7 @@ func (e *Election) Resign() error {
 // gone asks whether the line has lost the candidate since.
 func (e *Election) gone() bool {
 	gone := false
-	err := e.node.do(context.Background(), func(c *core.Core) { gone = c.Tables().Elections.Get(e.name).Position(e.ID()) < 0 })
+	err := e.node.do(context.Background(), func(c *core.Core) { gone = c.Replica().Elections.Get(e.name).Position(e.ID()) < 0 })
 	return err == nil && gone
 }
 
@@ -257,12 +257,12 @@ func amend(ctx context.Context, node *Node, op entry.Op) error {
 	if err := checkElection(node, op.Election); err != nil {
 		return err
 	}
-	err := node.read(ctx, (*core.Core).ReadTables) // a state machine that stands does not delay it
+	err := node.read(ctx, (*core.Core).ReadReplica) // a state machine that stands does not delay it
 	over := false
 	if err == nil {
 		err = node.do(ctx, func(c *core.Core) {
-			op.Through = c.Tables().Index
-			over = c.Tables().Elections.Get(op.Election).Ended
+			op.Through = c.Replica().Index
+			over = c.Replica().Elections.Get(op.Election).Ended
 		})
 	}
 	switch {

@@ -34,7 +34,7 @@ func (n *Node) loop(c *core.Core) {
 		}
 		l.endAll(context.Cause(n.ctx))
 	}()
-	tick := time.NewTimer(c.Due())
+	tick := time.NewTimer(c.UntilTick())
 	defer tick.Stop()
 	frames, unreachable := n.net.Received(), n.net.Unreachable()
 	c.Advance()
@@ -44,9 +44,9 @@ func (n *Node) loop(c *core.Core) {
 		case <-n.ctx.Done():
 			return
 		case <-tick.C:
-			c.SetRoom(n.room.Load(), n.full.Load())
+			c.SetFreeSpace(n.room.Load(), n.full.Load())
 			c.Advance()
-			tick.Reset(c.Due())
+			tick.Reset(c.UntilTick())
 		case f, ok := <-frames:
 			if !ok {
 				return
@@ -59,7 +59,7 @@ func (n *Node) loop(c *core.Core) {
 		case done := <-n.stored:
 			l.stored(done)
 		case id := <-unreachable:
-			c.Unreachable(id)
+			c.ReportUnreachable(id)
 		}
 		// What has come meanwhile is done together: one write, one round of messages. Where
 		// several wait for answers, others are about to ask, and are let go first, once: with
@@ -113,7 +113,7 @@ type looping struct {
 }
 
 func (l *looping) received(from string, frame []byte) {
-	l.c.SetRoom(l.n.room.Load(), l.n.full.Load())
+	l.c.SetFreeSpace(l.n.room.Load(), l.n.full.Load())
 	if err := l.c.Receive(from, frame); err != nil {
 		l.n.log.Warn("frame dropped", "err", err)
 	}
@@ -124,7 +124,7 @@ func (l *looping) take(r request) {
 		r.reply <- core.Reply{Err: fmt.Errorf("%w: nothing was applied: %w", api.ErrBusy, context.Cause(r.ctx))}
 		return
 	}
-	l.c.SetRoom(l.n.room.Load(), l.n.full.Load())
+	l.c.SetFreeSpace(l.n.room.Load(), l.n.full.Load())
 	if r.reply != nil {
 		l.token++
 		r.Token = l.token
@@ -138,7 +138,7 @@ func (l *looping) take(r request) {
 func (l *looping) abandon(reply chan core.Reply) bool {
 	for token, r := range l.waiting {
 		if r == reply {
-			return l.c.Abandon(token)
+			return l.c.AbandonChange(token)
 		}
 	}
 	return true // it was answered, or is not taken yet, and will not be begun
@@ -146,14 +146,14 @@ func (l *looping) abandon(reply chan core.Reply) bool {
 
 func (l *looping) stored(done []stored) {
 	for _, d := range done {
-		l.c.Stored(d.work, d.installed)
+		l.c.ReportStored(d.work, d.installed)
 	}
 }
 
 // carryOut does what the peer wants done.
 func (l *looping) carryOut() {
 	n := l.n
-	out := l.c.Take()
+	out := l.c.TakeOutput()
 	if out.LostLog != nil {
 		n.fail(out.LostLog)
 		return
@@ -165,11 +165,11 @@ func (l *looping) carryOut() {
 	if lease := int64(status.Lease); lease < n.lease.Load() {
 		n.lease.Store(lease) // before anybody is told what ends it, a vote for another leader too
 	}
-	for _, s := range out.Send {
-		n.net.Send(s.To, s.Urgent, s.Frame)
+	for _, s := range out.Frames {
+		n.net.Send(s.To, s.Urgent, s.Data)
 	}
 	var tasks []task
-	for _, w := range out.Disk {
+	for _, w := range out.Writes {
 		t := task{work: w}
 		if w.Snapshot != nil {
 			index := w.Snapshot.GetMetadata().GetIndex()
@@ -192,7 +192,7 @@ func (l *looping) carryOut() {
 	for _, s := range out.Snapshots {
 		n.sendSnapshot(s)
 	}
-	if out.Peers {
+	if out.PeersChanged {
 		n.net.SetPeers(l.c.Peers())
 	}
 	l.show(out)
@@ -209,11 +209,11 @@ func (l *looping) carryOut() {
 
 // show gives candidates, and observers, their lines as they are now: before the lease, which may
 // have been granted since these are applied, see Election.deadline.
-func (l *looping) show(out core.Out) {
+func (l *looping) show(out core.Output) {
 	if !out.AllElections && len(out.Elections) == 0 {
 		return
 	}
-	lines := &l.c.Tables().Elections
+	lines := &l.c.Replica().Elections
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
 	for e := range l.n.elections {
@@ -233,7 +233,7 @@ func (l *looping) show(out core.Out) {
 }
 
 // inform has the candidates look at what concerns them.
-func (l *looping) inform(out core.Out, until time.Duration) {
+func (l *looping) inform(out core.Output, until time.Duration) {
 	n := l.n
 	now := clock{n}.Now()
 	leased := until > now
@@ -262,7 +262,7 @@ func (n *Node) publish(status core.Status) {
 }
 
 func (n *Node) publishSkips(c *core.Core) {
-	skips := c.Tables().Skips
+	skips := c.Replica().Skips
 	n.skips.Store(&skips)
 }
 

@@ -149,7 +149,7 @@ func (n *Node) open() error {
 		Tick: n.cfg.ElectionTimeout / ticksPerTimeout, Heartbeat: n.cfg.Heartbeat, Election: n.cfg.ElectionTimeout,
 		Window: n.cfg.Window, MaxIDs: n.cfg.MaxRequestIDs, MaxData: n.cfg.MaxData,
 		Clock: clock{n}, Instances: n.instances, Random: rand.Uint64, Logger: n.log,
-		Log: n.files, Tables: tables,
+		Log: n.files, Replica: tables,
 		Snapshot: core.Snapshot{Index: meta.Index, Term: meta.Term, Size: size, Members: tables.Members.Index},
 	})
 	if err != nil {
@@ -336,7 +336,7 @@ func (n *Node) handOver() {
 		leads := false
 		if n.do(ctx, func(c *core.Core) {
 			s := c.Status()
-			leads = s.Role == core.Leader && len(c.Tables().Members.Voters) > 1
+			leads = s.Role == core.Leader && len(c.Replica().Members.Voters) > 1
 			if term != 0 && s.Term != term {
 				leads = false // it has got the lead back, from one that is closed as well
 			}

@@ -23,7 +23,7 @@ func Candidates(ctx context.Context, node *Node, name string) ([]leaderelection.
 		return nil, err
 	}
 	var line replica.Election
-	if err := node.do(ctx, func(c *core.Core) { line = c.Tables().Elections.Get(name) }); err != nil {
+	if err := node.do(ctx, func(c *core.Core) { line = c.Replica().Elections.Get(name) }); err != nil {
 		if node.Err() != nil {
 			err = closedConn(err)
 		}
@@ -71,7 +71,7 @@ func Observe(ctx context.Context, node *Node, name string) (<-chan leaderelectio
 	o := &observer{name: name, news: make(chan struct{}, 1), out: make(chan leaderelection.Observation, 1)}
 	// On the loop, no change is between the line of now and those to come.
 	err := node.do(ctx, func(c *core.Core) {
-		o.show(c.Tables().Elections.Get(name))
+		o.show(c.Replica().Elections.Get(name))
 		node.mu.Lock()
 		defer node.mu.Unlock()
 		node.observers[o] = struct{}{}

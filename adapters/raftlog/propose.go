@@ -82,7 +82,7 @@ func (n *Node) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Pe
 		return 0, fmt.Errorf("%w: the request ID is zero; create one with requestid.New", api.ErrInvalid)
 	}
 	return n.insist(ctx, core.Request{
-		Kind: api.KindConfig, ID: id, To: voters, Forward: true, Deadline: 30 * n.cfg.ElectionTimeout,
+		Kind: api.KindConfig, ID: id, Voters: voters, Forward: true, Deadline: 30 * n.cfg.ElectionTimeout,
 	})
 }
 

@@ -48,7 +48,7 @@ func (s service) Propose(ctx context.Context, id requestid.ID, data []byte) (uin
 }
 
 func (s service) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (uint64, error) {
-	index, _, err := s.ask(ctx, core.Request{Kind: api.KindConfig, ID: id, To: voters})
+	index, _, err := s.ask(ctx, core.Request{Kind: api.KindConfig, ID: id, Voters: voters})
 	return index, err
 }
 
@@ -58,11 +58,11 @@ func (s service) Election(ctx context.Context, name string) (api.Election, error
 	if err := wire.CheckElection(name); err != nil {
 		return api.Election{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
 	}
-	if err := s.read(ctx, (*core.Core).ReadTables); err != nil {
+	if err := s.read(ctx, (*core.Core).ReadReplica); err != nil {
 		return api.Election{}, err
 	}
 	var line replica.Election
-	if err := s.do(ctx, func(c *core.Core) { line = c.Tables().Elections.Get(name) }); err != nil {
+	if err := s.do(ctx, func(c *core.Core) { line = c.Replica().Elections.Get(name) }); err != nil {
 		return api.Election{}, err
 	}
 	e := api.Election{Ended: line.Ended}

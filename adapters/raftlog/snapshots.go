@@ -34,9 +34,9 @@ import (
 func (n *Node) Compact(ctx context.Context) (index uint64, err error) {
 	w := &compaction{done: make(chan error, 1)}
 	if err := n.do(ctx, func(c *core.Core) {
-		w.index = c.Tables().Index
+		w.index = c.Replica().Index
 		n.current.compactions = append(n.current.compactions, w)
-		c.TakeSnapshot()
+		c.RequestSnapshot()
 	}); err != nil {
 		return 0, err
 	}
@@ -103,11 +103,11 @@ func (n *Node) PrunableFiles() []string {
 }
 
 // takeSnapshot writes a snapshot of what the state machine is now, by another goroutine.
-func (n *Node) takeSnapshot(t *core.Take) error {
+func (n *Node) takeSnapshot(t *core.CreateSnapshot) error {
 	if n.has > t.Index { // just after the start: what it would write is not the state of then
 		err := fmt.Errorf("%w: the state machine has applied entry %d, and the log was read up to %d", api.ErrBusy, n.has, t.Index)
 		return n.do(n.ctx, func(c *core.Core) {
-			c.SnapshotFailed()
+			c.ReportSnapshotFailed()
 			n.current.snapshotTaken(t.Index, 0, err)
 		})
 	}
@@ -127,12 +127,12 @@ func (n *Node) takeSnapshot(t *core.Take) error {
 		_ = n.do(n.ctx, func(c *core.Core) {
 			switch {
 			case err != nil:
-				c.SnapshotFailed()
+				c.ReportSnapshotFailed()
 				n.current.snapshotTaken(t.Index, 0, err)
 			case overtaken: // who waits is told when the peer knows of the newer one, see compacted
-				c.SnapshotFailed()
+				c.ReportSnapshotFailed()
 			default:
-				n.current.snapshotTaken(s.Index, c.SnapshotTaken(s), nil)
+				n.current.snapshotTaken(s.Index, c.ReportSnapshotCreated(s), nil)
 			}
 		})
 	}) {
@@ -143,14 +143,14 @@ func (n *Node) takeSnapshot(t *core.Take) error {
 
 // writeSnapshot has an error that wraps snapshot.ErrOlder if a newer one has taken the place of
 // the newest meanwhile: the leader's, or another program's.
-func (n *Node) writeSnapshot(t *core.Take, data io.WriterTo) (core.Snapshot, error) {
+func (n *Node) writeSnapshot(t *core.CreateSnapshot, data io.WriterTo) (core.Snapshot, error) {
 	w, err := snapshot.Create(n.fs, ".", snapshot.Meta{
 		Cluster: n.cfg.Cluster, Index: t.Index, Term: t.Term, Conf: t.Conf, Created: time.Now(),
 	})
 	if err != nil {
 		return core.Snapshot{}, err
 	}
-	if _, err = t.Tables.WriteTo(w.Tables()); err == nil {
+	if _, err = t.View.WriteTo(w.Tables()); err == nil {
 		_, err = data.WriteTo(w.Data())
 	}
 	if err != nil {
@@ -182,7 +182,7 @@ func (n *Node) sendSnapshot(s core.SendSnapshot) {
 		if err != nil {
 			n.log.Warn("sending a snapshot failed", "to", s.To, "index", s.Index, "err", err)
 		}
-		_ = n.do(n.ctx, func(c *core.Core) { c.SnapshotSent(s.To, err == nil) })
+		_ = n.do(n.ctx, func(c *core.Core) { c.ReportSnapshotSent(s.To, err == nil) })
 	})
 }
 
@@ -356,6 +356,6 @@ func (n *Node) adopt(name string, index uint64) error {
 	s := core.Snapshot{Index: index, Term: meta.Term, Size: installed.Size(), Members: tables.Members.Index}
 	closed := installed.Close() // the snapshot is in place, whatever this says
 	return errors.Join(n.do(n.ctx, func(c *core.Core) {
-		n.current.snapshotTaken(s.Index, c.SnapshotTaken(s), nil)
+		n.current.snapshotTaken(s.Index, c.ReportSnapshotCreated(s), nil)
 	}), closed)
 }

@@ -19,13 +19,13 @@ import (
 
 // task is work for the disk, with the received snapshot that it installs.
 type task struct {
-	work   *core.Work
+	work   *core.Write
 	staged string
 }
 
 // stored is work that is durable.
 type stored struct {
-	work      *core.Work
+	work      *core.Write
 	installed *core.Installed
 }
 
@@ -117,7 +117,7 @@ func (w *writing) all() error {
 		}
 		// Peers wait for this, the loop does not: it goes from here.
 		for _, t := range w.tasks[:count] {
-			w.send(t.work.Send)
+			w.send(t.work.Frames)
 			t.work.Sent = true
 		}
 		w.tasks = w.tasks[count:]
@@ -133,9 +133,9 @@ func (w *writing) all() error {
 	return nil
 }
 
-func (w *writing) send(frames []core.Send) {
+func (w *writing) send(frames []core.Frame) {
 	for _, s := range frames {
-		w.n.net.Send(s.To, s.Urgent, s.Frame)
+		w.n.net.Send(s.To, s.Urgent, s.Data)
 	}
 }
 
@@ -144,7 +144,7 @@ func (w *writing) send(frames []core.Send) {
 func (w *writing) ahead() error {
 	for w.looked < len(w.tasks) {
 		work := w.tasks[w.looked].work
-		votes, err := work.Vote(func(hs *raftpb.HardState) error {
+		votes, err := work.TakeVotes(func(hs *raftpb.HardState) error {
 			return w.log.Append(filelog.Batch{HardState: hs, Sync: true})
 		})
 		w.send(votes)
@@ -235,6 +235,6 @@ func (n *Node) install(log *filelog.Appender, t task, batch filelog.Batch) (*cor
 	}
 	return &core.Installed{
 		Snapshot: core.Snapshot{Index: meta.GetIndex(), Term: meta.GetTerm(), Size: r.Size(), Members: tables.Members.Index},
-		Tables:   tables,
+		Replica:   tables,
 	}, nil
 }

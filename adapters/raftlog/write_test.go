@@ -34,13 +34,13 @@ func TestPutOffBeforeASnapshot(t *testing.T) {
 	require.NoError(t, w.Commit())
 	require.NoError(t, n.fs.Rename(snapshot.Name, newest))
 
-	done(&core.Work{HardState: hard(5, 1, 0), Entries: entries(5, 1, 2), Sync: true})
-	done(&core.Work{HardState: hard(5, 1, 2)})
-	done(&core.Work{
+	done(&core.Write{HardState: hard(5, 1, 0), Entries: entries(5, 1, 2), Sync: true})
+	done(&core.Write{HardState: hard(5, 1, 2)})
+	done(&core.Write{
 		Snapshot:  &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(20)), Term: new(uint64(6))}},
 		HardState: hard(6, 0, 20), Sync: true,
 	})
-	done(&core.Work{Entries: entries(6, 21), Sync: true})
+	done(&core.Write{Entries: entries(6, 21), Sync: true})
 	hs := n.files.HardState()
 	require.Equal(t, []uint64{6, 0, 20}, []uint64{hs.GetTerm(), hs.GetVote(), hs.GetCommit()})
 	n.stop(nil)
@@ -50,7 +50,7 @@ func TestPutOffBeforeASnapshot(t *testing.T) {
 
 // newWriter is a node of which only the writer runs, on an empty disk; done waits until a work is
 // stored.
-func newWriter(t *testing.T, seed uint64) (n *Node, done func(*core.Work)) {
+func newWriter(t *testing.T, seed uint64) (n *Node, done func(*core.Write)) {
 	n = &Node{
 		fs: crashdisk.New(rand.New(rand.NewPCG(seed, 1))), log: slog.New(slog.DiscardHandler),
 		work: newQueue[task](), stored: make(chan []stored), ended: make(chan struct{}),
@@ -63,7 +63,7 @@ func newWriter(t *testing.T, seed uint64) (n *Node, done func(*core.Work)) {
 		defer close(n.ended)
 		n.write()
 	}()
-	return n, func(w *core.Work) {
+	return n, func(w *core.Write) {
 		t.Helper()
 		n.work.put(task{w, newest})
 		select {
@@ -89,7 +89,7 @@ func entries(term uint64, indexes ...uint64) []*raftpb.Entry {
 // What others are told is on disk when the power fails: a vote, a term that was put off with a
 // commit index, and entries that were written before.
 func TestNoPromiseIsPutOff(t *testing.T) {
-	for what, works := range map[string][]*core.Work{
+	for what, works := range map[string][]*core.Write{
 		"a vote":           {{HardState: hard(6, 2, 1), Sync: true}},
 		"a term":           {{HardState: hard(6, 0, 1), Sync: true}},
 		"one put off":      {{HardState: hard(6, 2, 1)}, {Sync: true}},
@@ -98,7 +98,7 @@ func TestNoPromiseIsPutOff(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			for seed := range uint64(8) { // what is not durable may be there, or not
 				n, done := newWriter(t, seed)
-				done(&core.Work{HardState: hard(5, 1, 0), Entries: entries(5, 1), Sync: true})
+				done(&core.Write{HardState: hard(5, 1, 0), Entries: entries(5, 1), Sync: true})
 				for _, w := range works {
 					done(w)
 				}

@@ -46,7 +46,7 @@ var raftlogMutants = []mutant{
 		name: "raftlog/vote-response", breaks: "every answer counts as a vote that may be written on a full disk",
 		file: "adapters/raftlog/internal/core/ready.go",
 		edits: []edit{
-			{"s.vote = r.GetType() != raftpb.MsgAppResp", "s.vote = true"},
+			{"f.isVote = r.GetType() != raftpb.MsgAppResp", "f.isVote = true"},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestVoteAheadOfEntries",
 	},
@@ -71,7 +71,7 @@ var raftlogMutants = []mutant{
 		name: "raftlog/wrote", breaks: "written entries count against the free space for ever",
 		file: "adapters/raftlog/internal/core/ready.go",
 		edits: []edit{
-			{`		c.space.wrote(w.Entries)
+			{`		c.space.removeUnwritten(w.Entries)
 `, ""},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestRoomForUpdates",
@@ -88,7 +88,7 @@ var raftlogMutants = []mutant{
 		name: "raftlog/appends-full", breaks: "a peer without space accepts entries",
 		file: "adapters/raftlog/internal/core/receive.go",
 		edits: []edit{
-			{"(c.backlog.leavesOut(c) || c.space.full)", "c.backlog.leavesOut(c)"},
+			{"(c.backlog.dropsAppends(c) || c.space.full)", "c.backlog.dropsAppends(c)"},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestMajorityWithoutSpace",
 	},
@@ -96,7 +96,7 @@ var raftlogMutants = []mutant{
 		name: "raftlog/fenced", breaks: "an update of an ended leadership is written",
 		file: "adapters/raftlog/internal/core/propose.go",
 		edits: []edit{
-			{"case !known && fenced(c, w.Guard):", "case false:"},
+			{"case !known && certainlyFenced(c, q.Guard):", "case false:"},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestGuardIsChecked",
 	},
@@ -104,7 +104,7 @@ var raftlogMutants = []mutant{
 		name: "raftlog/token", breaks: "an update is rejected before its leadership is applied",
 		file: "adapters/raftlog/internal/core/propose.go",
 		edits: []edit{
-			{"g.Token <= c.tables.Index && !c.tables.GuardHolds(g)", "!c.tables.GuardHolds(g)"},
+			{"g.Token <= c.replica.Index && !c.replica.GuardHolds(g)", "!c.replica.GuardHolds(g)"},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestGuardIsChecked",
 	},
@@ -120,23 +120,23 @@ var raftlogMutants = []mutant{
 		name: "raftlog/skips", breaks: "skipped entries are never forgotten",
 		file: "adapters/raftlog/internal/core/ready.go",
 		edits: []edit{
-			{"c.tables.DropSkips(w.Compact)", ""},
+			{"c.replica.DropSkips(w.Compact)", ""},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestSkipsAreForgotten",
 	},
 	{
-		name: "raftlog/stand-changed", breaks: "a change of an election does not update the candidates of this peer",
+		name: "raftlog/candidates-changed", breaks: "a change of an election does not update the candidates of this peer",
 		file: "adapters/raftlog/internal/core/ready.go",
 		edits: []edit{
-			{"\t\tc.stand.changed(c, election)", "\t\t_ = election"},
+			{"\t\tc.candidates.markElection(c, election)", "\t\t_ = election"},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestCandidatesOfBefore",
 	},
 	{
-		name: "raftlog/stand-replaced", breaks: "the candidates of an earlier log remain",
-		file: "adapters/raftlog/internal/core/candidates.go",
+		name: "raftlog/candidates-found", breaks: "the candidates of an earlier process remain",
+		file: "adapters/raftlog/internal/core/core.go",
 		edits: []edit{
-			{`	s.replaced(c)
+			{`	c.candidates.markAll(c)
 `, ""},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestCandidatesOfBefore",
@@ -145,7 +145,7 @@ var raftlogMutants = []mutant{
 		name: "raftlog/snapshot-candidates", breaks: "a snapshot does not update the candidates of this peer",
 		file: "adapters/raftlog/internal/core/ready.go",
 		edits: []edit{
-			{`		c.stand.replaced(c)
+			{`		c.candidates.markAll(c)
 `, ""},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestCandidatesAfterASnapshot",
@@ -154,7 +154,7 @@ var raftlogMutants = []mutant{
 		name: "raftlog/change-written", breaks: "a change of the peers that was written is reported as not begun",
 		file: "adapters/raftlog/internal/core/change.go",
 		edits: []edit{
-			{"u == nil || u.written ||", "u == nil ||"},
+			{"p == nil || p.written || !slices.Equal", "p == nil || !slices.Equal"},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestChangeIsAbandoned",
 	},
@@ -178,7 +178,7 @@ var raftlogMutants = []mutant{
 		name: "raftlog/forget-ended", breaks: "the leader keeps the times of forgotten elections",
 		file: "adapters/raftlog/internal/core/expiry.go",
 		edits: []edit{
-			{`		if !c.tables.Elections.Get(election).Ended {
+			{`		if !c.replica.Elections.Get(election).Ended {
 			delete(x.ended, election)
 		}
 `, "\t\t_ = election\n"},
@@ -189,7 +189,7 @@ var raftlogMutants = []mutant{
 		name: "raftlog/forget-window", breaks: "an election is forgotten before the window has passed",
 		file: "adapters/raftlog/internal/core/expiry.go",
 		edits: []edit{
-			{"before := c.calendar().Add(-c.tables.Window)", "before := c.calendar().Add(standstill + 1)"},
+			{"before := c.entryTime().Add(-c.replica.Window)", "before := c.entryTime().Add(maxClockLag + 1)"},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestEndedElectionsAreForgotten",
 	},

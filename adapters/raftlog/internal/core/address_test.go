@@ -12,7 +12,7 @@ import (
 
 // address is that of a peer as a node's tables have it.
 func (n *node) address(id string) string {
-	p, _ := n.core.Tables().Members.FindID(id)
+	p, _ := n.core.Replica().Members.FindID(id)
 	return p.Addr
 }
 
@@ -25,7 +25,7 @@ func TestPeerMoves(t *testing.T) {
 		for _, m := range w.nodes {
 			m.dials = 0
 		}
-		n.tables = n.core.Tables()
+		n.tables = n.core.Replica()
 		n.start(n.tablesVoters())
 		w.until("all know it", func() bool {
 			for _, m := range w.nodes {
@@ -37,7 +37,7 @@ func TestPeerMoves(t *testing.T) {
 		})
 		for _, m := range w.nodes {
 			require.Equal(t, 1, m.dials)
-			require.Len(t, m.core.Tables().Members.Voters, 3)
+			require.Len(t, m.core.Replica().Members.Voters, 3)
 		}
 	}
 	// Nothing more is written when all is known.
@@ -54,7 +54,7 @@ func TestPeerMovesToAnothers(t *testing.T) {
 	n, other := w.nodes[0], w.nodes[1]
 	was := n.peer.Addr
 	n.peer.Addr = other.peer.Addr
-	n.tables = n.core.Tables()
+	n.tables = n.core.Replica()
 	n.start(n.tablesVoters())
 	w.until("a leader", func() bool { return w.leader() != nil })
 	w.run(time.Second)
@@ -70,7 +70,7 @@ func TestPeerMovesToAnothers(t *testing.T) {
 func TestPeerMovesInAChange(t *testing.T) {
 	w := newWorld(t, 3)
 	d := w.add(peerNo(3), w.nodes[0].tablesVoters())
-	w.until("it is admitted", func() bool { return w.leader() != nil && len(w.leader().core.Tables().Members.Learners) == 1 })
+	w.until("it is admitted", func() bool { return w.leader() != nil && len(w.leader().core.Replica().Members.Learners) == 1 })
 	w.run(time.Second)
 	l := w.leader()
 	var other *node
@@ -85,20 +85,20 @@ func TestPeerMovesInAChange(t *testing.T) {
 	}
 	// Both are under way at the same time.
 	other.core.cfg.Self.Addr = "moved:1"
-	require.NoError(t, l.core.contact.move(l.core, l.member(other), "moved:1"))
-	token := w.propose(l, Request{Kind: api.KindConfig, To: to})
+	require.NoError(t, l.core.proposeMove(l.member(other), "moved:1"))
+	token := w.propose(l, Request{Kind: api.KindConfig, Voters: to})
 	w.run(2 * time.Second)
 	require.NoError(t, l.replies[token].Err)
 	for _, n := range w.nodes {
-		m := n.core.Tables().Members
+		m := n.core.Replica().Members
 		require.Empty(t, m.Removed)
 		require.Len(t, m.Voters, 4)
 		require.Equal(t, "moved:1", n.address(other.peer.ID))
 	}
-	require.True(t, d.core.Tables().Members.IsVoter(d.core.self))
+	require.True(t, d.core.Replica().Members.IsVoter(d.core.self))
 }
 
 func (n *node) member(other *node) entry.Peer {
-	p, _ := n.core.Tables().Members.FindID(other.peer.ID)
+	p, _ := n.core.Replica().Members.FindID(other.peer.ID)
 	return p
 }

@@ -1,14 +1,11 @@
 package core
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -17,58 +14,24 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// contact is what peers tell each other beside the engine's messages: that one is there and
-// wants the log, how far its log goes, and what their calendars say.
-type contact struct {
-	names    map[uint64]string
-	numbers  map[string]uint64
-	skew     map[uint64]skew
-	nonce    uint64
-	met      bool         // a leader has answered this process
-	admit    requestid.ID // the Admit or Dismiss entry of ours that is under way
-	admitAt  time.Duration
-	active   map[uint64]time.Duration // when each client was last found active
-	moving   map[uint64]time.Duration // when a Move entry was last written for a peer
-	lookedAt time.Duration
+// admission introduces this peer to the leader. As the leader, it admits peers that are not members
+// as learners, and removes absent learners.
+type admission struct {
+	nonce    uint64 // identifies this process in announcements
+	welcomed bool   // a leader has replied to this process
 
-	removed *api.Membership // who the peers are, since this one was removed
-
-	checked    time.Duration // when the calendar was looked at
-	handOverBy time.Duration // until when this leader is to begin to hand over
-	handing    requestid.ID  // the Transfer entry of ours that is under way
+	learnerEntry     requestid.ID // the Admit or Dismiss entry of this leader, until it is applied
+	learnerEntryAt   time.Duration
+	active           map[uint64]time.Duration // when each learner was last active
+	absenceCheckedAt time.Duration
 }
 
-// number is that of a peer which was heard, which has a name from then on.
-func (k *contact) number(c *Core, id string) uint64 {
-	n, known := k.numbers[id]
-	if !known {
-		n = replica.RaftID(c.cfg.Cluster, id)
-		k.numbers[id], k.names[n] = n, id
-	}
-	return n
-}
-
-// skew is what a peer's calendar has said, and when.
-type skew struct {
-	wall time.Time
-	at   time.Duration
-}
-
-// maxSkew is how far a leader's calendar may be from the others': by it the IDs of requests
-// are judged.
-const maxSkew = 5 * time.Minute
-
-func (k *contact) init(c *Core) {
-	k.names, k.numbers = map[uint64]string{}, map[string]uint64{}
-	k.active = map[uint64]time.Duration{}
-	k.moving = map[uint64]time.Duration{}
-	k.skew, k.nonce = map[uint64]skew{}, c.cfg.Random()
-	for _, p := range c.cfg.Seeds {
-		k.number(c, p.ID)
-	}
+func newAdmission(cfg Config) admission {
+	return admission{nonce: cfg.Random(), active: map[uint64]time.Duration{}}
 }
 
 // announcement is the message by which a peer introduces itself to the leader.
@@ -98,7 +61,7 @@ func decodeAnnouncement(body []byte) (announcement, error) {
 type welcome struct {
 	nonce     uint64
 	term      uint64
-	match     uint64
+	match     uint64 // the newest entry that the peer has acknowledged
 	instances map[string]string
 }
 
@@ -137,30 +100,31 @@ func decodeInstances(d *wire.Decoder) map[string]string {
 	return instances
 }
 
-func (c *Core) instances() map[string]string {
+func (c *Core) knownInstances() map[string]string {
 	if c.cfg.Instances == nil {
 		return nil
 	}
 	return c.cfg.Instances()
 }
 
-// heard takes over what another peer knows.
-func (k *contact) heard(c *Core, instances map[string]string) {
+// learnInstances passes on the instances that another peer knows.
+func (c *Core) learnInstances(instances map[string]string) {
 	if len(instances) > 0 {
-		c.out.Instances = append(c.out.Instances, instances)
+		c.output.Instances = append(c.output.Instances, instances)
 	}
 }
 
-// announce tells the leader, or whoever may know it, that this peer is there: until a leader
-// has answered, as long as this peer is no member, and when no leader is heard any more: the
-// others may have removed it, and only tell one that asks.
-func (k *contact) announce(c *Core) {
-	self, member := c.tables.Members.Find(c.self)
-	led := c.promised != 0 && c.now()-c.promised < 2*c.cfg.Election
-	if k.met && member && led && self.Addr == c.cfg.Self.Addr || c.state == raft.StateLeader || k.removed != nil {
+// sendAnnouncement sends an announcement to the leader, or to all peers if the leader is not known.
+// It does so until a leader has replied, while this peer is not a member or has another address than
+// configured, and while it receives nothing from a leader: the other peers may have removed it, and
+// report this only as a reply.
+func (a *admission) sendAnnouncement(c *Core) {
+	self, member := c.replica.Members.Find(c.self)
+	led := c.followedAt != 0 && c.now()-c.followedAt < 2*c.cfg.Election
+	if a.welcomed && member && led && self.Addr == c.cfg.Self.Addr || c.state == raft.StateLeader || c.removed != nil {
 		return
 	}
-	body := announcement{k.nonce, c.cfg.Self.Addr, c.cfg.Election, c.instances()}.encode()
+	body := announcement{a.nonce, c.cfg.Self.Addr, c.cfg.Election, c.knownInstances()}.encode()
 	if leader, known := c.peerOf(c.lead); known && c.lead != raft.None && led {
 		c.sendFrame(leader, frameAnnounce, body)
 		return
@@ -170,32 +134,32 @@ func (k *contact) announce(c *Core) {
 	}
 }
 
-// announced takes an announcement. A leader answers with what the peer has acknowledged, and
-// admits one that is no member: as a client, that gets the log and has no vote.
-func (k *contact) announced(c *Core, from string, body []byte) error {
-	a, err := decodeAnnouncement(body)
+// receiveAnnouncement handles an announcement. A leader replies to members, and admits other peers
+// as learners.
+func (a *admission) receiveAnnouncement(c *Core, from string, body []byte) error {
+	m, err := decodeAnnouncement(body)
 	if err != nil {
 		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
 	}
-	k.heard(c, a.instances)
-	if c.state != raft.StateLeader || !c.props.ready {
+	c.learnInstances(m.instances)
+	if c.state != raft.StateLeader || !c.proposals.ready {
 		return nil
 	}
-	if a.election != c.cfg.Election {
+	if m.election != c.cfg.Election {
 		return fmt.Errorf("raftlog: peer %s is configured with an election timeout of %v, the cluster with %v: it is not admitted",
-			from, a.election, c.cfg.Election)
+			from, m.election, c.cfg.Election)
 	}
-	p := replica.Numbered(c.cfg.Cluster, api.Peer{ID: from, Addr: a.addr})
-	if q, member := c.tables.Members.Find(p.Raft); member {
-		moved := k.move(c, q, a.addr)
-		c.sendFrame(from, frameWelcome, welcome{a.nonce, c.term, c.Acknowledged(from), c.instances()}.encode())
+	p := replica.Numbered(c.cfg.Cluster, api.Peer{ID: from, Addr: m.addr})
+	if q, member := c.replica.Members.Find(p.Raft); member {
+		moved := c.proposeMove(q, m.addr)
+		c.sendFrame(from, frameWelcome, welcome{m.nonce, c.term, c.Acknowledged(from), c.knownInstances()}.encode())
 		return moved
 	}
-	return k.welcome(c, p)
+	return a.admitLearner(c, p)
 }
 
-// Acknowledged is the newest entry that a peer has acknowledged to this one since it leads; 0 if
-// it does not lead, or the peer has acknowledged none.
+// Acknowledged returns the index of the newest entry that a peer has acknowledged to this peer in
+// its term as the leader, or 0.
 func (c *Core) Acknowledged(id string) (index uint64) {
 	raftID := replica.RaftID(c.cfg.Cluster, id)
 	c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
@@ -206,245 +170,94 @@ func (c *Core) Acknowledged(id string) (index uint64) {
 	return index
 }
 
-// welcome makes a guest a client, one at a time: the engine turns a second change of the
-// configuration that comes too early into nothing, without a word.
-func (k *contact) welcome(c *Core, p entry.Peer) error {
-	if k.changing(c) || c.change.written() {
+// admitLearner proposes to admit a peer as a learner, one peer at a time: the engine silently drops
+// a change of the configuration that is proposed before the previous one is applied.
+func (a *admission) admitLearner(c *Core, p entry.Peer) error {
+	if a.isChanging(c) || c.change.isWritten() {
 		return nil
 	}
-	for _, q := range c.tables.Members.All() {
+	for _, q := range c.replica.Members.All() {
 		if q.Addr == p.Addr || q.Raft == p.Raft {
 			return fmt.Errorf("raftlog: peer %s at %s is not admitted: %s has that address or number", p.ID, p.Addr, q.ID)
 		}
 	}
-	return k.write(c, entry.Admit, p, raftpb.ConfChangeAddLearnerNode)
+	return a.proposeLearner(c, entry.Admit, p, raftpb.ConfChangeAddLearnerNode)
 }
 
-// changing tells whether an entry about a client, or a change of the voters, is under way.
-func (k *contact) changing(c *Core) bool {
-	return !k.admit.IsZero() && c.now() < k.admitAt+c.cfg.Election || c.tables.Members.Joint()
+// isChanging reports whether an entry about a learner is in flight, or a change of the voters is in
+// progress.
+func (a *admission) isChanging(c *Core) bool {
+	return !a.learnerEntry.IsZero() && c.now() < a.learnerEntryAt+c.cfg.Election || c.replica.Members.Joint()
 }
 
-// write has an entry about a client written.
-func (k *contact) write(c *Core, phase entry.Phase, p entry.Peer, change raftpb.ConfChangeType) error {
-	id := c.newID()
-	e, err := c.configure(entry.Header{ID: id}, entry.Config{Phase: phase, Peers: []entry.Peer{p}}, &raftpb.ConfChangeV2{
+// proposeLearner proposes an entry about a learner.
+func (a *admission) proposeLearner(c *Core, phase entry.Phase, p entry.Peer, change raftpb.ConfChangeType) error {
+	id := c.newRequestID()
+	e, err := c.configEntry(id, entry.Config{Phase: phase, Peers: []entry.Peer{p}}, &raftpb.ConfChangeV2{
 		Changes: []*raftpb.ConfChangeSingle{{Type: change.Enum(), NodeId: new(p.Raft)}},
 	})
-	if err == nil && c.propose(e) {
-		k.admit, k.admitAt = id, c.now()
+	if err == nil && c.proposeEntries(e) {
+		a.learnerEntry, a.learnerEntryAt = id, c.now()
 	}
 	return err
 }
 
-// admitted looks for the end of what is under way.
-func (k *contact) admitted(o replica.Outcome) {
-	if o.ID == k.admit {
-		k.admit = requestid.ID{}
+// configApplied handles an applied Config entry.
+func (a *admission) configApplied(o replica.Outcome) {
+	if o.ID == a.learnerEntry {
+		a.learnerEntry = requestid.ID{}
 	}
 }
 
-// absence is for how many election timeouts a client may be silent: then it is left out of the
-// configuration, and admitted again if it comes back.
-const absence = 600
+// absenceTimeouts is the number of election timeouts after which a silent learner is removed from
+// the configuration. It is admitted again when it returns.
+const absenceTimeouts = 600
 
-// dismiss leaves out a client that is not there any more.
-func (k *contact) dismiss(c *Core, now time.Duration) {
-	if !c.props.ready || now < k.lookedAt+c.cfg.Election {
+// dismissAbsent proposes to remove an absent learner.
+func (a *admission) dismissAbsent(c *Core, now time.Duration) {
+	if !c.proposals.ready || now < a.absenceCheckedAt+c.cfg.Election {
 		return
 	}
-	k.lookedAt = now
+	a.absenceCheckedAt = now
 	c.rn.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
 		if typ == raft.ProgressTypeLearner && pr.RecentActive {
-			k.active[id] = now
+			a.active[id] = now
 		}
 	})
-	for _, p := range c.tables.Members.Learners {
-		if now-max(k.active[p.Raft], c.expiry.since) < absence*c.cfg.Election {
+	for _, p := range c.replica.Members.Learners {
+		if now-max(a.active[p.Raft], c.expiry.since) < absenceTimeouts*c.cfg.Election {
 			continue
 		}
-		if !k.changing(c) && c.change.under == nil {
-			_ = k.write(c, entry.Dismiss, p, raftpb.ConfChangeRemoveNode) // or at the next look
+		if !a.isChanging(c) && c.change.pending == nil {
+			_ = a.proposeLearner(c, entry.Dismiss, p, raftpb.ConfChangeRemoveNode) // is retried after an election timeout
 		}
-		return // one at a time, as in welcome
+		return // one at a time, as in admitLearner
 	}
 }
 
-func (k *contact) lost() { k.admit, k.handing, k.handOverBy = requestid.ID{}, requestid.ID{}, 0 }
-
-// welcomed takes a leader's answer. A peer that has acknowledged entries which its log does
-// not have has lost its disk, and what it has voted with it: it must not take part under
-// this ID again.
-func (k *contact) welcomed(c *Core, body []byte) error {
+// receiveWelcome handles a leader's reply. A peer that has acknowledged entries which its log does
+// not contain has lost its disk, and its votes. It must not take part under this ID again.
+func (a *admission) receiveWelcome(c *Core, body []byte) error {
 	w, err := decodeWelcome(body)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errFrame, err)
 	}
-	if w.nonce != k.nonce || w.term != c.term { // what was acknowledged in another term may have been replaced since
+	if w.nonce != a.nonce || w.term != c.term { // entries that were acknowledged in another term may have been replaced
 		return nil
 	}
-	k.met = true
-	k.heard(c, w.instances)
-	k.lacks(c, w.match)
+	a.welcomed = true
+	c.learnInstances(w.instances)
+	c.lacksAcknowledged(w.match)
 	return nil
 }
 
-// lacks is told by a leader which entry this peer has acknowledged. If the log ends before that,
-// this is the end of the peer.
-func (k *contact) lacks(c *Core, index uint64) bool {
+// lacksAcknowledged reports whether the log lacks an entry that this peer has acknowledged,
+// according to a leader. Then this peer must stop.
+func (c *Core) lacksAcknowledged(index uint64) bool {
 	if index <= c.last.index {
 		return false
 	}
-	c.out.LostLog = fmt.Errorf("%w: this peer has acknowledged entry %d, and its log ends at %d: it was wiped or put back to an older state; remove %s from the cluster, and let it join under a new ID",
+	c.output.LostLog = fmt.Errorf("%w: this peer has acknowledged entry %d, and its log ends at %d: it was wiped or put back to an older state; remove %s from the cluster, and let it join under a new ID",
 		api.ErrIdentity, index, c.last.index, c.cfg.Self.ID)
 	return true
-}
-
-// sendMoved tells one that was removed who the peers are, so that it tells its clients: when it
-// can be taken away.
-func (k *contact) sendMoved(c *Core, to string) {
-	if c.tables.Members.Unsettled() {
-		return
-	}
-	m := c.Membership()
-	if wire.CheckMembership(m) != nil {
-		m.Removed = []string{to} // the receiver needs only its own ID
-	}
-	c.sendFrame(to, frameMoved, wire.AppendMembership(nil, m))
-}
-
-// moved is the end of this peer's part in the cluster. It goes on telling clients who the
-// peers are.
-func (k *contact) moved(c *Core, body []byte) error {
-	d := wire.Decoder{B: body}
-	m := d.Membership()
-	if err := d.End(); err != nil {
-		return fmt.Errorf("%w: %w", errFrame, err)
-	}
-	if slices.Contains(m.Removed, c.cfg.Self.ID) {
-		k.removed = &m
-		c.props.removed(c)
-	}
-	return nil
-}
-
-// clock notes what a peer's calendar says.
-func (k *contact) clock(c *Core, peer uint64, wall time.Time) {
-	k.skew[peer] = skew{wall, c.now()}
-}
-
-// ahead is how far a peer's calendar is ahead of this one's; false if it was not heard lately.
-// It is reckoned by the clock from what the peer has said: this one's calendar may have jumped
-// since.
-func (k *contact) ahead(c *Core, peer uint64) (time.Duration, bool) {
-	s, heard := k.skew[peer]
-	now := c.now()
-	if !heard || now-s.at > 2*c.cfg.Election {
-		return 0, false
-	}
-	return s.wall.Add(now - s.at).Sub(c.cfg.Clock.Wall()), true
-}
-
-// Skew is how far the calendars of most peers are ahead of this one's; 0 if fewer than a
-// majority of voters have been heard lately.
-func (c *Core) Skew() time.Duration {
-	ahead := make([]time.Duration, 1, 8)
-	for _, p := range c.tables.Members.Voters {
-		if d, heard := c.contact.ahead(c, p.Raft); heard && p.Raft != c.self {
-			ahead = append(ahead, d)
-		}
-	}
-	if len(ahead) <= len(c.tables.Members.Voters)/2 || len(ahead) < 3 {
-		return 0
-	}
-	slices.Sort(ahead)
-	return ahead[len(ahead)/2]
-}
-
-// checkClock has a leader whose calendar is far from the others' hand over: by its calendar the
-// IDs of requests would all be stale, or of the future.
-func (k *contact) checkClock(c *Core, now time.Duration) {
-	if !c.props.ready || now < k.checked+c.cfg.Election {
-		return
-	}
-	k.checked = now
-	if ahead := c.Skew(); ahead > maxSkew || ahead < -maxSkew {
-		c.cfg.Logger.Warn("clock of this peer differs from the others: handing over leadership", "behind", ahead)
-		c.HandOver()
-	}
-}
-
-// HandOver has another voter lead (heir says which), without an election timeout;
-// nothing happens if this peer does not lead, or no other is heard for an election timeout.
-// First it is written into the log that leases are not waited for: see expiry.succeed.
-func (c *Core) HandOver() {
-	defer contain()
-	c.contact.handOverBy = c.now() + c.cfg.Election
-	c.contact.handOver(c, c.now())
-}
-
-func (k *contact) handOver(c *Core, now time.Duration) {
-	if now >= k.handOverBy || !c.props.ready || !k.handing.IsZero() || c.heir() == raft.None {
-		return
-	}
-	id := c.newID()
-	if c.propose(c.control(id, entry.Op{Do: entry.Transfer})) {
-		k.handing, k.handOverBy = id, 0
-	}
-}
-
-// nearlyAll is how many entries a voter may lack that is to lead: it gets them first.
-const nearlyAll = 64
-
-// heir is the voter that is to lead, of those that were heard lately. The engine forgets every
-// election timeout whom it has heard, so that for a moment there may be none. It is, in this
-// order, one
-//
-//   - whose calendar is not far from that of most: it would hand over at once, perhaps to
-//     another such one, and so on for ever;
-//   - that leads no election, and has nearly all of the log: who begins to lead the log gives
-//     its lease up (turn), by which its leadership would be interrupted;
-//   - with the longest log.
-func (c *Core) heir() uint64 {
-	type voter struct {
-		id, match   uint64
-		right, idle bool
-	}
-	var voters []voter
-	most, longest := c.Skew(), uint64(0)
-	c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
-		votes := slices.ContainsFunc(c.tables.Members.Voters, func(p entry.Peer) bool { return p.Raft == id })
-		if id == c.self || !votes || !pr.RecentActive || pr.Match == 0 {
-			return
-		}
-		ahead, heard := c.contact.ahead(c, id)
-		voters = append(voters, voter{id, pr.Match, !heard || (ahead-most).Abs() <= maxSkew, !c.tables.Elections.HasHead(id)})
-		longest = max(longest, pr.Match)
-	})
-	if len(voters) == 0 {
-		return raft.None
-	}
-	rank := func(v voter) (r uint64) {
-		if v.right {
-			r += 2
-		}
-		if v.idle && v.match+nearlyAll >= longest {
-			r++
-		}
-		return r
-	}
-	return slices.MaxFunc(voters, func(a, b voter) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.match, b.match), cmp.Compare(a.id, b.id))
-	}).id
-}
-
-// transfer goes on when what HandOver has written is in force.
-func (k *contact) transfer(c *Core, o replica.Outcome) {
-	if k.handing.IsZero() || o.ID != k.handing {
-		return
-	}
-	k.handing = requestid.ID{}
-	if heir := c.heir(); heir != raft.None {
-		c.rn.TransferLeader(heir)
-	}
 }

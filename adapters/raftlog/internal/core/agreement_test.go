@@ -64,8 +64,8 @@ func TestHistoryDiffers(t *testing.T) {
 		if !leads {
 			n, other = other, n
 		}
-		n.core.Tables().History ^= 1
-		n.core.agree.applied(n.core)
+		n.core.Replica().History ^= 1
+		n.core.agreement.recordSum(n.core)
 		faults := w.faulted(5 * election)
 		require.Len(t, faults, 1)
 		require.ErrorIs(t, faults[n.peer.ID], api.ErrIdentity)
@@ -86,8 +86,8 @@ func TestHistoryDiffersWithoutMajority(t *testing.T) {
 	third.down = true
 	w.propose(l, Request{Kind: api.KindState, Data: []byte("x")})
 	w.run(election)
-	second.core.Tables().History ^= 1
-	second.core.agree.applied(second.core)
+	second.core.Replica().History ^= 1
+	second.core.agreement.recordSum(second.core)
 	faults := w.faulted(5 * election)
 	require.Contains(t, faults, l.peer.ID)
 	require.Contains(t, faults, second.peer.ID)
@@ -100,8 +100,8 @@ func TestHistoryDiffersFarBehind(t *testing.T) {
 		l, second, _ := w.busy(10)
 		// Its log is not written, so that it does not apply what the others do.
 		second.stalled = true
-		second.core.Tables().History ^= 1
-		second.core.agree.applied(second.core)
+		second.core.Replica().History ^= 1
+		second.core.agreement.recordSum(second.core)
 		for i := range updates {
 			w.propose(l, Request{Kind: api.KindState, Data: fmt.Append(nil, i)})
 			if i%100 == 0 {
@@ -123,12 +123,12 @@ func TestHistoriesAreTheSame(t *testing.T) {
 	w := newWorld(t, 3)
 	_, second, third := w.busy(1000)
 	require.Empty(t, w.faulted(5*election))
-	for _, k := range second.core.agree.peers {
+	for _, k := range second.core.agreement.peers {
 		require.Zero(t, k.differs)
 		require.GreaterOrEqual(t, k.same, uint64(1000))
 	}
-	require.Len(t, third.core.agree.peers, 2)
-	require.ErrorIs(t, third.core.agree.received(third.core, second.core.self, []byte("short")), errFrame)
+	require.Len(t, third.core.agreement.peers, 2)
+	require.ErrorIs(t, third.core.agreement.receiveSums(third.core, second.core.self, []byte("short")), errFrame)
 }
 
 // A checksum of an entry that a peer does not have yet is compared when it has, and one of an entry
@@ -136,17 +136,17 @@ func TestHistoriesAreTheSame(t *testing.T) {
 func TestHistoryIsComparedLater(t *testing.T) {
 	w := newWorld(t, 3)
 	l, second, _ := w.busy(2000)
-	_, known := second.core.agree.at(2 * stride)
+	_, known := second.core.agreement.sumAt(2 * stride)
 	require.True(t, known)
-	_, known = second.core.agree.at(2*stride + 1)
+	_, known = second.core.agreement.sumAt(2*stride + 1)
 	require.False(t, known, "it is too far behind")
 
 	w.loses = func(m wired) bool { return m.frame[0] == frameHistory }
 	var body []byte
-	for _, n := range []uint64{second.core.Tables().Index + 5, 12345, 0, 0} {
+	for _, n := range []uint64{second.core.Replica().Index + 5, 12345, 0, 0} {
 		body = binary.BigEndian.AppendUint64(body, n)
 	}
-	require.NoError(t, second.core.agree.received(second.core, l.core.self, body))
+	require.NoError(t, second.core.agreement.receiveSums(second.core, l.core.self, body))
 	require.Empty(t, w.faulted(5*election), "it does not have the entry")
 	for i := range 10 {
 		w.propose(l, Request{Kind: api.KindState, Data: fmt.Append(nil, i)})
@@ -159,6 +159,6 @@ func TestInstancesAreHeard(t *testing.T) {
 	w := newWorld(t, 3)
 	n, _, _ := w.busy(1)
 	body := announcement{election: election, addr: w.nodes[1].peer.Addr, instances: map[string]string{"z": "i"}}.encode()
-	require.NoError(t, n.core.contact.announced(n.core, w.nodes[1].peer.ID, body))
-	require.Equal(t, []map[string]string{{"z": "i"}}, n.core.out.Instances)
+	require.NoError(t, n.core.admission.receiveAnnouncement(n.core, w.nodes[1].peer.ID, body))
+	require.Equal(t, []map[string]string{{"z": "i"}}, n.core.output.Instances)
 }

@@ -26,10 +26,10 @@ func TestStateMachineStands(t *testing.T) {
 			} else if other == l {
 				other = w.nodes[2]
 			}
-			n.core.Stand("e", "of n", "")
+			n.core.AddCandidate("e", "of n", "")
 			w.until("it leads", func() bool { return len(w.holders("e")) == 1 })
-			other.core.Stand("e", "of the other", "")
-			n.core.backlog.most = most
+			other.core.AddCandidate("e", "of the other", "")
+			n.core.backlog.limit = most
 			n.stands = true
 			term, base := l.core.Status().Term, n.core.backlog.load
 			data, last := make([]byte, 1<<10), uint64(0)
@@ -40,18 +40,18 @@ func TestStateMachineStands(t *testing.T) {
 			w.until("the last one", func() bool { _, ok := l.replies[last]; return ok })
 			require.NoError(t, l.replies[last].Err)
 			most := load{2*most.entries + 10, 2*most.bytes + 10<<10} // what was on its way at the limit is taken
-			require.False(t, n.core.backlog.above(most), "%v, from %v", n.core.backlog.load, base)
+			require.False(t, n.core.backlog.exceeds(most), "%v, from %v", n.core.backlog.load, base)
 			w.until("another one leads", func() bool { h := w.holders("e"); return len(h) == 1 && h[0] == "of the other" })
 			w.run(10 * election)
-			require.False(t, n.core.backlog.above(most), "%v", n.core.backlog.load)
+			require.False(t, n.core.backlog.exceeds(most), "%v", n.core.backlog.load)
 			require.Equal(t, term, l.core.Status().Term)
 			require.Less(t, n.core.Status().Last, l.core.Status().Last)
-			require.True(t, n.core.held(), "it votes for nobody else")
+			require.True(t, n.core.holdsVote(), "it votes for nobody else")
 
 			n.stands = false
 			w.until("it has all", func() bool { return n.core.Status().Applied == l.core.Status().Commit })
-			w.until("it stands in line again", func() bool { return l.core.Tables().Elections.Get("e").Position("of n") == 1 })
-			w.until("it is as the leader", func() bool { return l.core.Tables().Sum() == n.core.Tables().Sum() })
+			w.until("it stands in line again", func() bool { return l.core.Replica().Elections.Get("e").Position("of n") == 1 })
+			w.until("it is as the leader", func() bool { return l.core.Replica().Sum() == n.core.Replica().Sum() })
 			require.Equal(t, term, l.core.Status().Term)
 			require.Zero(t, n.core.backlog.load)
 		})
@@ -65,7 +65,7 @@ func TestLeaderStateMachineStands(t *testing.T) {
 			w := newWorld(t, 3)
 			w.until("a leader", func() bool { return w.leader() != nil })
 			l := w.leader()
-			l.core.backlog.most, l.stands = most, true
+			l.core.backlog.limit, l.stands = most, true
 			for range 100 {
 				w.propose(l, Request{Kind: api.KindState, Data: make([]byte, 1<<10)})
 				w.run(3 * time.Millisecond)
@@ -86,16 +86,16 @@ func TestLeaderStateMachineStands(t *testing.T) {
 // forth about each one.
 func TestLeavesOutUntilHalfIsApplied(t *testing.T) {
 	c := &Core{cfg: Config{Logger: slog.New(slog.DiscardHandler)}}
-	b := &backlog{most: load{10, 1 << 20}}
+	b := &backlog{limit: load{10, 1 << 20}}
 	for n := range 21 {
-		require.False(t, b.leavesOut(c), "with %d", n)
-		b.add(replica.Outcome{})
+		require.False(t, b.dropsAppends(c), "with %d", n)
+		b.addOutcome(replica.Outcome{})
 	}
 	for n := 21; n > 10; n-- {
-		require.True(t, b.leavesOut(c), "with %d", n)
-		b.applied(make([]replica.Outcome, 1))
+		require.True(t, b.dropsAppends(c), "with %d", n)
+		b.removeOutcomes(make([]replica.Outcome, 1))
 	}
-	require.False(t, b.leavesOut(c))
-	b.add(replica.Outcome{})
-	require.False(t, b.leavesOut(c))
+	require.False(t, b.dropsAppends(c))
+	b.addOutcome(replica.Outcome{})
+	require.False(t, b.dropsAppends(c))
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -12,94 +13,89 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
-// standing are the candidates of this process: those that should be in the line of an election.
-// The log is made to agree with that, by repeated requests to the leader: a candidate of this peer
-// that is not one of these is of an earlier process, or has resigned, and leaves. Only candidates
-// of which the line has changed are looked at.
-type standing struct {
-	want map[string]map[string]string // the candidates' names, by election and candidate
-	open map[place]struct{}           // candidates of which the log may not agree with want
-	at   time.Duration                // the last look
-	due  bool
+// candidates are the candidates of this process. Requests to the leader are repeated until the log
+// agrees with them. A queued candidate of this peer that is not one of them belongs to an earlier
+// process, or has resigned, and is removed. Only elections that have changed are examined.
+type candidates struct {
+	wanted       map[string]map[string]string // the names of the candidates, by election and candidate
+	unconfirmed  map[candidateKey]struct{}    // candidates for which the log may differ from wanted
+	reconciledAt time.Duration
+	due          bool // reconcileCandidates must not wait for the next heartbeat
 }
 
-type place struct{ election, candidate string }
+type candidateKey struct{ election, candidate string }
 
-func (s *standing) init(c *Core) {
-	s.want, s.open = map[string]map[string]string{}, map[place]struct{}{}
-	s.replaced(c)
+func newCandidates() candidates {
+	return candidates{wanted: map[string]map[string]string{}, unconfirmed: map[candidateKey]struct{}{}}
 }
 
-// Stand has a candidate stand in an election's line, until Withdraw: again, if it is taken
-// out. Candidate IDs are never used twice.
-func (c *Core) Stand(election, candidate, name string) {
-	s := &c.stand
-	if s.want[election] == nil {
-		s.want[election] = map[string]string{}
+// AddCandidate keeps a candidate in the queue of an election until RemoveCandidate is called. If it
+// is removed from the queue, it joins again. IDs of candidates must not be reused.
+func (c *Core) AddCandidate(election, candidate, name string) {
+	s := &c.candidates
+	if s.wanted[election] == nil {
+		s.wanted[election] = map[string]string{}
 	}
-	s.want[election][candidate] = name
-	s.open[place{election, candidate}], s.due = struct{}{}, true
+	s.wanted[election][candidate] = name
+	s.unconfirmed[candidateKey{election, candidate}], s.due = struct{}{}, true
 }
 
-// Withdraw takes a candidate out of the line. [Core.Tables] tells when it has left.
-func (c *Core) Withdraw(election, candidate string) {
-	s := &c.stand
-	if delete(s.want[election], candidate); len(s.want[election]) == 0 {
-		delete(s.want, election)
+// RemoveCandidate removes a candidate from the queue. [Core.Replica] shows when it has left.
+func (c *Core) RemoveCandidate(election, candidate string) {
+	s := &c.candidates
+	if delete(s.wanted[election], candidate); len(s.wanted[election]) == 0 {
+		delete(s.wanted, election)
 	}
-	s.open[place{election, candidate}], s.due = struct{}{}, true
+	s.unconfirmed[candidateKey{election, candidate}], s.due = struct{}{}, true
 }
 
-// changed is called when the line of an election has changed.
-func (s *standing) changed(c *Core, election string) {
-	for candidate := range s.want[election] {
-		s.open[place{election, candidate}] = struct{}{}
+// markElection marks the candidates of an election that has changed.
+func (s *candidates) markElection(c *Core, election string) {
+	for candidate := range s.wanted[election] {
+		s.unconfirmed[candidateKey{election, candidate}] = struct{}{}
 	}
-	for _, candidate := range c.tables.Elections.Get(election).Candidates {
+	for _, candidate := range c.replica.Elections.Get(election).Candidates {
 		if candidate.Peer == c.self {
-			s.open[place{election, candidate.ID}] = struct{}{}
+			s.unconfirmed[candidateKey{election, candidate.ID}] = struct{}{}
 		}
 	}
 }
 
-// replaced is called when all lines may have changed.
-func (s *standing) replaced(c *Core) {
-	for election := range s.want {
-		s.changed(c, election)
+// markAll marks all candidates.
+func (s *candidates) markAll(c *Core) {
+	for election := range s.wanted {
+		s.markElection(c, election)
 	}
-	for _, election := range c.tables.Elections.OfPeer(c.self) {
-		s.changed(c, election)
+	for _, election := range c.replica.Elections.OfPeer(c.self) {
+		s.markElection(c, election)
 	}
 }
 
-// reconcile asks the leader for what is not as it should be: at once after a change, and
-// every heartbeat.
-func (s *standing) reconcile(c *Core, now time.Duration) {
-	if !s.due && now-s.at < c.cfg.Heartbeat || c.lead == raft.None || c.state == raft.StateLeader && !c.props.ready {
+// reconcileCandidates requests the missing changes from the leader: immediately after AddCandidate
+// and RemoveCandidate, and with every heartbeat.
+func (s *candidates) reconcileCandidates(c *Core, now time.Duration) {
+	if !s.due && now-s.reconciledAt < c.cfg.Heartbeat || c.lead == raft.None || c.state == raft.StateLeader && !c.proposals.ready {
 		return
 	}
-	s.due, s.at = false, now
-	for _, p := range slices.SortedFunc(maps.Keys(s.open), comparePlaces) {
-		l := c.tables.Elections.Get(p.election)
-		name, wanted := s.want[p.election][p.candidate]
-		switch i := l.Position(p.candidate); {
-		case wanted && i < 0 && !l.Ended:
-			s.ask(c, entry.Op{Do: entry.Join, Election: p.election, Candidate: p.candidate, Name: name, Peer: c.self})
-		case !wanted && i >= 0 && l.Candidates[i].Peer == c.self:
-			s.ask(c, entry.Op{Do: entry.Leave, Election: p.election, Candidate: p.candidate})
+	s.due, s.reconciledAt = false, now
+	for _, k := range slices.SortedFunc(maps.Keys(s.unconfirmed), compareKeys) {
+		e := c.replica.Elections.Get(k.election)
+		name, wanted := s.wanted[k.election][k.candidate]
+		switch i := e.Position(k.candidate); {
+		case wanted && i < 0 && !e.Ended:
+			s.requestOp(c, entry.Op{Do: entry.Join, Election: k.election, Candidate: k.candidate, Name: name, Peer: c.self})
+		case !wanted && i >= 0 && e.Candidates[i].Peer == c.self:
+			s.requestOp(c, entry.Op{Do: entry.Leave, Election: k.election, Candidate: k.candidate})
 		default:
-			delete(s.open, p)
+			delete(s.unconfirmed, k)
 		}
 	}
 }
 
-func (s *standing) ask(c *Core, op entry.Op) {
-	c.Propose(Request{Kind: api.KindControl, ID: c.newID(), Op: op, Forward: true})
+func (s *candidates) requestOp(c *Core, op entry.Op) {
+	c.Propose(Request{Kind: api.KindControl, ID: c.newRequestID(), Op: op, Forward: true})
 }
 
-func comparePlaces(a, b place) int {
-	if d := strings.Compare(a.election, b.election); d != 0 {
-		return d
-	}
-	return strings.Compare(a.candidate, b.candidate)
+func compareKeys(a, b candidateKey) int {
+	return cmp.Or(strings.Compare(a.election, b.election), strings.Compare(a.candidate, b.candidate))
 }

@@ -27,7 +27,7 @@ func TestChangeComesTooLate(t *testing.T) {
 			w.until("a leader", func() bool { return w.leader() != nil })
 			l := w.leader()
 			id := requestid.From(l.Wall().Add(time.Second-7*time.Hour), 3, 3)
-			token := w.propose(l, Request{Kind: api.KindConfig, ID: id, To: []api.Peer{peerNo(0), peerNo(1), peerNo(2), peerNo(3)}})
+			token := w.propose(l, Request{Kind: api.KindConfig, ID: id, Voters: []api.Peer{peerNo(0), peerNo(1), peerNo(2), peerNo(3)}})
 			meanwhile(w, id)
 			w.add(peerNo(3), w.nodes[0].tablesVoters())
 			w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
@@ -53,14 +53,14 @@ func TestChangeIsKnownToMost(t *testing.T) {
 	w.until("it is complete", func() bool { // as whoever leads says, which is the first to know
 		for _, n := range w.nodes {
 			if n.core.state == raft.StateLeader && asked[n] == 0 {
-				asked[n] = w.propose(n, Request{Kind: api.KindConfig, ID: id, To: to})
+				asked[n] = w.propose(n, Request{Kind: api.KindConfig, ID: id, Voters: to})
 			}
 		}
 		for n, token := range asked {
 			if r, ok := n.replies[token]; ok && r.Err == nil {
 				changed = r.Index
 			}
-			if !cut && n.core.Tables().Members.Changed != 0 { // nobody else hears of it for a while
+			if !cut && n.core.Replica().Members.Changed != 0 { // nobody else hears of it for a while
 				cut = true
 				until := w.now + 50*time.Millisecond
 				w.cut = func(from, _ string) bool { return from == n.peer.ID && w.now < until }
@@ -89,7 +89,7 @@ func TestChangeNamesAnotherAddress(t *testing.T) {
 	w.until("a leader", func() bool { return w.leader() != nil })
 	l := w.leader()
 	wrong := api.Peer{ID: peerNo(3).ID, Addr: "elsewhere:1"}
-	token := w.propose(l, Request{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 3, 3), To: []api.Peer{peerNo(0), peerNo(1), peerNo(2), wrong}})
+	token := w.propose(l, Request{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 3, 3), Voters: []api.Peer{peerNo(0), peerNo(1), peerNo(2), wrong}})
 	w.add(peerNo(3), w.nodes[0].tablesVoters())
 	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
 	require.ErrorIs(t, l.replies[token].Err, api.ErrInvalid)
@@ -111,7 +111,7 @@ func TestChangeMayBeInForceYet(t *testing.T) {
 		n.stalled = n != l
 	}
 	to := []api.Peer{peerNo(0), peerNo(1), peerNo(2), peerNo(3)}
-	token := w.propose(l, Request{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 3, 3), To: to})
+	token := w.propose(l, Request{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 3, 3), Voters: to})
 	w.run(election)
 	late.down = true
 	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
@@ -129,11 +129,11 @@ func TestChangeIsAbandoned(t *testing.T) {
 	w.until("a leader", func() bool { return w.leader() != nil })
 	l := w.leader()
 	id := requestid.From(l.Wall(), 3, 3)
-	change := Request{Kind: api.KindConfig, ID: id, To: []api.Peer{peerNo(0), peerNo(1), peerNo(2), peerNo(3)}}
+	change := Request{Kind: api.KindConfig, ID: id, Voters: []api.Peer{peerNo(0), peerNo(1), peerNo(2), peerNo(3)}}
 
 	first, second := w.propose(l, change), w.propose(l, change)
-	require.False(t, l.core.Abandon(first), "another caller waits for it")
-	require.False(t, l.core.Abandon(second+1), "no such request")
+	require.False(t, l.core.AbandonChange(first), "another caller waits for it")
+	require.False(t, l.core.AbandonChange(second+1), "no such request")
 	w.run(election)
 	require.Empty(t, l.replies)
 	w.until("replies", func() bool { return len(l.replies) == 2 })
@@ -141,7 +141,7 @@ func TestChangeIsAbandoned(t *testing.T) {
 
 	token := w.propose(l, change)
 	w.run(election)
-	require.True(t, l.core.Abandon(token))
+	require.True(t, l.core.AbandonChange(token))
 	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
 	require.ErrorIs(t, l.replies[token].Err, api.ErrBusy)
 	require.ErrorContains(t, l.replies[token].Err, "nothing was changed: new peers [p3] do not answer")
@@ -155,7 +155,7 @@ func TestChangeIsAbandoned(t *testing.T) {
 	}
 	token = w.propose(l, change)
 	w.run(election / 2)
-	require.False(t, l.core.Abandon(token), "it is written, and can come into force")
+	require.False(t, l.core.AbandonChange(token), "it is written, and can come into force")
 	for _, n := range w.nodes {
 		n.stalled = false
 	}
@@ -177,9 +177,9 @@ func TestChangeIsAbandonedByANewLeader(t *testing.T) {
 		}
 		return l != nil
 	})
-	require.False(t, l.core.props.ready)
-	token := w.propose(l, Request{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 3, 3), To: []api.Peer{peerNo(0), peerNo(1)}})
-	require.True(t, l.core.Abandon(token))
+	require.False(t, l.core.proposals.ready)
+	token := w.propose(l, Request{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 3, 3), Voters: []api.Peer{peerNo(0), peerNo(1)}})
+	require.True(t, l.core.AbandonChange(token))
 	w.run(election)
 	require.ErrorIs(t, l.replies[token].Err, api.ErrBusy)
 	require.Len(t, l.core.Membership().Voters, 3)

@@ -25,7 +25,7 @@ func TestWildLeaderLeavesNoMark(t *testing.T) {
 	after := w.propose(l, Request{Kind: api.KindState, Data: []byte("after")})
 	w.run(50 * time.Millisecond)
 	require.NoError(t, l.replies[after].Err)
-	require.Less(t, l.core.tables.Clock.Sub(l.Wall()).Abs(), maxSkew)
+	require.Less(t, l.core.replica.Clock.Sub(l.Wall()).Abs(), maxSkew)
 }
 
 // TestWildPeersDoNotHandOverToEachOther: the lead goes to a peer whose calendar is right.

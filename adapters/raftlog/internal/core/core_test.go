@@ -19,7 +19,7 @@ func TestElections(t *testing.T) {
 	w := newWorld(t, 3)
 	w.until("a leader", func() bool { return w.leader() != nil })
 	for i, n := range w.nodes {
-		n.core.Stand("e", fmt.Sprint("c", i), "")
+		n.core.AddCandidate("e", fmt.Sprint("c", i), "")
 		n.drain()
 	}
 	w.until("a holder", func() bool { return len(w.holders("e")) == 1 })
@@ -36,7 +36,7 @@ func TestElections(t *testing.T) {
 		n := w.nodes[i]
 		n.tables = replica.New(n.tablesVoters(), 7*time.Hour, election)
 		n.start(n.tablesVoters())
-		n.core.Stand("e", "d"+n.peer.ID[1:]+fmt.Sprint(w.now), "")
+		n.core.AddCandidate("e", "d"+n.peer.ID[1:]+fmt.Sprint(w.now), "")
 		w.run(2 * time.Second)
 	}
 }
@@ -91,7 +91,7 @@ func TestChange(t *testing.T) {
 	l := w.leader()
 	id := requestid.From(l.Wall(), 7, 7)
 	to := []api.Peer{peerNo(3), peerNo(4), peerNo(5)}
-	token := w.propose(l, Request{Kind: api.KindConfig, ID: id, To: to})
+	token := w.propose(l, Request{Kind: api.KindConfig, ID: id, Voters: to})
 	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
 	t.Log(l.replies[token])
 	w.run(time.Second)
@@ -102,7 +102,7 @@ func TestChange(t *testing.T) {
 	require.Equal(t, to, m.Voters)
 	require.Empty(t, m.Outgoing)
 	require.Equal(t, []string{"p0", "p1", "p2"}, m.Removed)
-	again := w.propose(l, Request{Kind: api.KindConfig, ID: id, To: to})
+	again := w.propose(l, Request{Kind: api.KindConfig, ID: id, Voters: to})
 	w.run(10 * time.Millisecond)
 	require.NoError(t, l.replies[again].Err)
 	for _, n := range w.nodes[:3] {
@@ -123,7 +123,7 @@ func TestChangeAgain(t *testing.T) {
 	var ask func(n uint64, to ...api.Peer) Reply
 	ask = func(n uint64, to ...api.Peer) Reply {
 		l := w.leader()
-		token := w.propose(l, Request{Kind: api.KindConfig, ID: requestid.From(at, n, n), To: to})
+		token := w.propose(l, Request{Kind: api.KindConfig, ID: requestid.From(at, n, n), Voters: to})
 		w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
 		w.run(time.Second)
 		if errors.Is(l.replies[token].Err, api.ErrUnknownOutcome) { // the leader was one of those that go
@@ -136,10 +136,10 @@ func TestChangeAgain(t *testing.T) {
 	require.NoError(t, ask(1, one...).Err)
 	require.ErrorIs(t, ask(1, two...).Err, api.ErrRequestIDReused)
 	require.NoError(t, ask(2, two...).Err)
-	index := w.leader().core.Tables().Members.Index
+	index := w.leader().core.Replica().Members.Index
 	require.NoError(t, ask(1, one...).Err)
 	require.NoError(t, ask(2, two...).Err)
-	require.Equal(t, index, w.leader().core.Tables().Members.Index)
+	require.Equal(t, index, w.leader().core.Replica().Members.Index)
 }
 
 // TestSnapshotForClient: one is admitted that needs a snapshot of after its admission.
@@ -148,12 +148,12 @@ func TestSnapshotForClient(t *testing.T) {
 	w.until("a leader", func() bool { return w.leader() != nil })
 	l := w.leader()
 	for i := range 3 {
-		l.core.Stand(fmt.Sprint("e", i), fmt.Sprint("c", i), "")
+		l.core.AddCandidate(fmt.Sprint("e", i), fmt.Sprint("c", i), "")
 		l.drain()
 	}
 	w.run(time.Second)
 	s := l.core.Status()
-	l.core.SnapshotTaken(Snapshot{Index: s.Applied, Term: s.Term, Members: 1})
+	l.core.ReportSnapshotCreated(Snapshot{Index: s.Applied, Term: s.Term, Members: 1})
 	l.drain()
 	require.Equal(t, s.Applied+1, l.core.Status().First)
 	w.add(peerNo(3), w.nodes[0].tablesVoters())
@@ -195,7 +195,7 @@ func TestRemovedUnaware(t *testing.T) {
 		to = append(to, n.peer)
 	}
 	w.cut = func(from, to string) bool { return from == out.peer.ID || to == out.peer.ID }
-	token := w.propose(l, Request{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 9, 9), To: to})
+	token := w.propose(l, Request{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 9, 9), Voters: to})
 	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
 	require.NoError(t, l.replies[token].Err)
 	w.cut = func(string, string) bool { return false }
@@ -217,11 +217,11 @@ func TestWhatPeersMayAsk(t *testing.T) {
 	for _, op := range []entry.Op{
 		{Do: entry.Window, Window: 1 << 62}, {Do: entry.Transfer}, {Do: entry.Expire, Peer: from.core.self}, {Do: 0},
 	} {
-		body := encodeRequest(1, Request{Kind: api.KindControl, ID: from.core.newID(), Op: op})
-		require.ErrorIs(t, l.core.Receive(from.peer.ID, from.core.frame(frameRequest, body)), errFrame, op.Do)
+		body := encodeRequest(1, Request{Kind: api.KindControl, ID: from.core.newRequestID(), Op: op})
+		require.ErrorIs(t, l.core.Receive(from.peer.ID, from.core.encodeFrame(frameRequest, body)), errFrame, op.Do)
 	}
 	w.run(50 * time.Millisecond)
-	require.Equal(t, 7*time.Hour, l.core.tables.Window)
+	require.Equal(t, 7*time.Hour, l.core.replica.Window)
 	token := w.propose(l, Request{Kind: api.KindState})
 	w.run(50 * time.Millisecond)
 	require.NoError(t, l.replies[token].Err)
@@ -243,7 +243,7 @@ func TestAbsentClient(t *testing.T) {
 	w.run(10 * election)
 	require.Equal(t, 1, clients(), "it is there")
 	n.down = true
-	w.run(absence * election / 2)
+	w.run(absenceTimeouts * election / 2)
 	require.Equal(t, 1, clients(), "it may come back")
 	w.until("left out", func() bool { return clients() == 0 })
 	require.Empty(t, w.leader().core.Membership().Removed)

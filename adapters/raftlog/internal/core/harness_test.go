@@ -47,7 +47,7 @@ type node struct {
 	apply   []Apply
 	stands  bool // its state machine
 	stalled bool // its disk
-	work    []*Work
+	work    []*Write
 	applied []api.Entry
 	replies map[uint64]Reply
 	skew    time.Duration
@@ -94,7 +94,7 @@ func (n *node) start(voters []entry.Peer) {
 	}
 	c, err := New(Config{
 		Cluster: "test", Self: n.peer, Seeds: seeds, Tick: tick, Heartbeat: 7 * tick, Election: election, Window: 7 * time.Hour,
-		MaxData: 1 << 20, Clock: n, Random: n.w.rand.Uint64, Logger: slog.New(slog.DiscardHandler), Log: n.log, Tables: n.tables,
+		MaxData: 1 << 20, Clock: n, Random: n.w.rand.Uint64, Logger: slog.New(slog.DiscardHandler), Log: n.log, Replica: n.tables,
 		Snapshot: Snapshot{Index: 1, Term: 1, Members: 1},
 	})
 	require.NoError(n.w.t, err)
@@ -146,9 +146,9 @@ func (w *world) step() {
 
 func (n *node) drain() {
 	for {
-		out := n.core.Take()
-		for _, s := range out.Send {
-			n.w.wire = append(n.w.wire, wired{n.w.now + time.Millisecond, n.peer.ID, s.To, s.Frame})
+		out := n.core.TakeOutput()
+		for _, s := range out.Frames {
+			n.w.wire = append(n.w.wire, wired{n.w.now + time.Millisecond, n.peer.ID, s.To, s.Data})
 		}
 		for _, r := range out.Replies {
 			_, twice := n.replies[r.Token]
@@ -156,7 +156,7 @@ func (n *node) drain() {
 			n.replies[r.Token] = r
 		}
 		require.NoError(n.w.t, out.LostLog)
-		if out.Peers {
+		if out.PeersChanged {
 			n.dials++
 		}
 		n.apply = append(n.apply, out.Apply...)
@@ -168,15 +168,15 @@ func (n *node) drain() {
 				e.Skipped = o.Skipped()
 				n.applied = append(n.applied, e)
 			}
-			if a.Take != nil {
-				require.Equal(n.w.t, n.applied[len(n.applied)-1].Index, a.Take.Index, "the state machine is not where its snapshot is to be")
+			if a.Create != nil {
+				require.Equal(n.w.t, n.applied[len(n.applied)-1].Index, a.Create.Index, "the state machine is not where its snapshot is to be")
 				n.takes++
 			}
 			if k := len(a.Outcomes); k > 0 {
-				n.core.Applied(a.Outcomes[k-1].Index, a.Outcomes)
+				n.core.ReportApplied(a.Outcomes[k-1].Index, a.Outcomes)
 			}
 		}
-		n.work = append(n.work, out.Disk...)
+		n.work = append(n.work, out.Writes...)
 		for len(n.work) > 0 && !n.stalled {
 			work := n.work[0]
 			n.work = n.work[1:]
@@ -187,9 +187,9 @@ func (n *node) drain() {
 			if work.Compact != 0 {
 				require.NoError(n.w.t, n.log.Compact(work.Compact))
 			}
-			n.core.Stored(work, nil)
+			n.core.ReportStored(work, nil)
 		}
-		if len(out.Disk) == 0 && len(out.Apply) == 0 && len(out.Replies) == 0 {
+		if len(out.Writes) == 0 && len(out.Apply) == 0 && len(out.Replies) == 0 {
 			return
 		}
 	}
@@ -202,7 +202,7 @@ func (w *world) holders(name string) []string {
 		if n.down || n.core.Status().Lease <= w.now {
 			continue
 		}
-		if first, ok := n.core.Tables().Elections.Get(name).Head(); ok && first.Peer == n.core.self {
+		if first, ok := n.core.Replica().Elections.Get(name).Head(); ok && first.Peer == n.core.self {
 			all = append(all, first.ID)
 		}
 	}

@@ -15,7 +15,7 @@ func TestLeaseOfNewLeader(t *testing.T) {
 		w.run(2 * election)
 		old := w.leader()
 		for _, n := range w.nodes {
-			n.core.lease.void()
+			n.core.lease.discardLease()
 		}
 		old.core.HandOver()
 		old.drain()

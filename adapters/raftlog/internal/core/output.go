@@ -3,125 +3,108 @@ package core
 import (
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// Out is what is to be done. The elements of each slice are done in order.
-type Out struct {
-	Send      []Send
-	Disk      []*Work
+// Output is the work that a peer requests from its caller. The elements of each slice must be
+// handled in order.
+type Output struct {
+	Frames    []Frame
+	Writes    []*Write
 	Apply     []Apply
 	Replies   []Reply
 	Snapshots []SendSnapshot
-	// Elections are those whose lines have changed; see [Core.Tables].
+	// Elections are the elections that have changed; see [Core.Replica].
 	Elections []string
-	// Ended are the candidates of this peer that stood in a line when its election was ended.
+	// Ended are the candidates of this peer whose elections were ended.
 	Ended []string
-	// AllElections says that any may have changed: the tables came from a snapshot.
+	// AllElections reports that any election may have changed, because a snapshot was installed.
 	AllElections bool
-	// Peers says that [Core.Peers] has changed.
-	Peers bool
-	// Instances are data directories that other peers know, by their peers' IDs.
+	// PeersChanged reports that the result of [Core.Peers] has changed.
+	PeersChanged bool
+	// Instances are the instances that other peers know, by the IDs of their peers.
 	Instances []map[string]string
-	// LostLog is set when a leader knows that this peer has acknowledged an entry that its
-	// log does not have: it must stop, and not vote again.
+	// LostLog is set if a leader reports that this peer has acknowledged an entry that its log does
+	// not contain. The peer must stop, and must not vote again.
 	LostLog error
 }
 
-// Send is a frame for a peer.
-type Send struct {
+// Frame is a frame to send to a peer.
+type Frame struct {
 	To     string
-	Urgent bool // a vote, a heartbeat or the like: before what waits
-	Frame  []byte
+	Urgent bool // it must overtake other frames, because it is a vote, a heartbeat or the like
+	Data   []byte
 
-	vote bool // it says how this peer has voted, and nothing of entries
+	isVote bool // it reports the vote of this peer, and depends on no entry
 }
 
-// SendSnapshot asks to send the newest snapshot on disk, with this frame before it; the
-// outcome is told by [Core.SnapshotSent].
+// SendSnapshot is a request to send a frame and the newest snapshot. The caller reports the result
+// by [Core.ReportSnapshotSent].
 type SendSnapshot struct {
 	To    string
 	Frame []byte
-	Index uint64
+	Index uint64 // of the snapshot
 }
 
-// Work is for the disk. When all of it is durable, and that of all Work before it,
-// [Core.Stored] is called with it. Several may be written at once.
-type Work struct {
-	// Snapshot, if set, is written first: the received snapshot with that index takes the
-	// place of the newest one, and the log begins anew after it.
+// Write is a request to write to the disk. When it and all earlier Writes are durable, the caller
+// calls [Core.ReportStored]. Several Writes may be written together.
+type Write struct {
+	// Snapshot, if set, is written first: the received snapshot with its index replaces the newest
+	// snapshot, and the log restarts after it.
 	Snapshot  *raftpb.Snapshot
 	HardState *raftpb.HardState
 	Entries   []*raftpb.Entry
-	// Sync is false for what need not be durable by itself.
+	// Sync is false if the data need not be durable before later data is.
 	Sync bool
-	// Compact, if not 0, has the log forget the entries through that index.
+	// Compact, if not 0, removes the entries up to that index from the log.
 	Compact uint64
 
-	// Send is what others are told once it is durable. Whoever has sent it before calling
-	// Stored says so by Sent.
-	Send []Send
-	Sent bool
+	// Frames are sent when the data is durable. A caller that sends them before it calls
+	// ReportStored sets Sent.
+	Frames []Frame
+	Sent   bool
 
-	own []*raftpb.Message // what this peer is told then
+	ownMessages []*raftpb.Message // messages to this peer's engine for the same moment
 }
 
-// Apply is for the state machine. Exactly one of its fields is set.
+// Apply is a request to the state machine. Exactly one of its fields is set.
 type Apply struct {
-	// Outcomes are applied; those that are skipped only count.
+	// Outcomes are the entries to apply. Skipped entries only advance the index.
 	Outcomes []replica.Outcome
-	// Restore has the state machine begin anew from the installed snapshot with that index.
+	// Restore is the index of an installed snapshot that replaces the state.
 	Restore uint64
-	// Take has a snapshot written of what the state machine is at this point, after which
-	// [Core.SnapshotTaken] is called.
-	Take *Take
+	// Create requests a snapshot of the present state. The caller calls
+	// [Core.ReportSnapshotCreated] or [Core.ReportSnapshotFailed].
+	Create *CreateSnapshot
 }
 
-// Take is a snapshot to be.
-type Take struct {
+// CreateSnapshot describes a snapshot to create.
+type CreateSnapshot struct {
 	Index, Term uint64
 	Conf        *raftpb.ConfState
-	Tables      *replica.View
-	Members     uint64
+	View        *replica.View
+	Members     uint64 // the index of the membership
 }
 
-// Reply answers a [Request].
+// Reply is the reply to a [Request].
 type Reply struct {
 	Token uint64
 	Index uint64
 	Err   error
 }
 
-// Take returns what is to be done, after inputs of any number.
-func (c *Core) Take() Out {
-	defer contain()
-	if c.stand.due {
-		c.stand.reconcile(c, c.now())
+// TakeOutput returns the work that follows from the inputs since the last call.
+func (c *Core) TakeOutput() Output {
+	defer containPanic()
+	if c.candidates.due {
+		c.candidates.reconcileCandidates(c, c.now())
 	}
-	c.props.flush(c)
+	c.proposals.flushBatch(c)
 	for c.rn.HasReady() {
-		c.handle(c.rn.Ready())
-		c.props.flush(c)
+		c.handleReady(c.rn.Ready())
+		c.proposals.flushBatch(c)
 	}
-	out := c.out
-	c.out = Out{}
-	return out
-}
-
-// peerOf returns the ID of a peer by its number.
-func (c *Core) peerOf(raft uint64) (string, bool) {
-	if p, found := c.tables.Members.Find(raft); found {
-		return p.ID, true
-	}
-	id, found := c.contact.names[raft]
-	return id, found
-}
-
-// Membership is the peers as users see them.
-func (c *Core) Membership() api.Membership {
-	if c.contact.removed != nil {
-		return *c.contact.removed
-	}
-	return c.tables.Members.Membership()
+	output := c.output
+	c.output = Output{}
+	return output
 }

@@ -15,7 +15,7 @@ func TestSeedsAreAsked(t *testing.T) {
 	w := newWorld(t, 3)
 	n := w.nodes[0]
 	n.start(append(n.tablesVoters(), replica.Numbered("test", peerNo(8)), replica.Numbered("test", peerNo(9))))
-	n.core.tables.Members.Removed = []string{peerNo(9).ID}
+	n.core.replica.Members.Removed = []string{peerNo(9).ID}
 	require.Contains(t, n.core.Peers(), peerNo(8))
 	require.NotContains(t, n.core.Peers(), peerNo(9))
 	require.NotContains(t, n.core.Peers(), n.peer)

@@ -6,37 +6,39 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 )
 
-// A frame between peers is a type, the sender's wall clock in milliseconds, and a body.
+// A frame between peers consists of a type, the sender's wall clock in milliseconds, and a body.
 const (
-	frameRaft      = 1 // a message of the engine
-	frameRequest   = 2 // a request for the leader
-	frameReply     = 3 // its answer
-	frameAnnounce  = 4 // who the sender is, and how far its log goes
-	frameWelcome   = 5 // the answer of a leader to an announcement
-	frameMoved     = 6 // the answer to one that was removed: who the peers are now
-	frameHistory   = 7 // the checksum of what the sender has applied
-	frameFull      = 8 // the sender's disk has no room for entries
-	frameHeader    = 1 + 8
-	transferReason = "CampaignTransfer" // the engine's word in votes of a transfer
+	frameRaft     = 1 // a message of the engine
+	frameRequest  = 2 // a request to the leader
+	frameReply    = 3 // the reply to a request
+	frameAnnounce = 4 // an announcement
+	frameWelcome  = 5 // the leader's reply to an announcement
+	frameRemoved  = 6 // the reply to a removed peer: the members
+	frameHistory  = 7 // checksums of the entries that the sender has applied
+	frameFull     = 8 // the disk of the sender has no space for entries
+	frameHeader   = 1 + 8
 )
 
 var errFrame = errors.New("malformed frame")
 
-func (c *Core) frame(kind byte, body []byte) []byte {
+func (c *Core) encodeFrame(kind byte, body []byte) []byte {
 	b := make([]byte, 0, frameHeader+len(body))
 	b = append(b, kind)
 	b = binary.BigEndian.AppendUint64(b, uint64(c.cfg.Clock.Wall().UnixMilli()))
 	return append(b, body...)
 }
 
-// send gives a message of the engine on to its receiver.
-func (c *Core) send(m *raftpb.Message) {
+func (c *Core) sendFrame(to string, kind byte, body []byte) {
+	c.output.Frames = append(c.output.Frames, Frame{To: to, Urgent: kind != frameRequest, Data: c.encodeFrame(kind, body)})
+}
+
+// sendMessage sends a message of the engine.
+func (c *Core) sendMessage(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgSnap {
 		to, found := c.peerOf(m.GetTo())
 		if !found {
@@ -44,25 +46,25 @@ func (c *Core) send(m *raftpb.Message) {
 		}
 		body, err := marshal(m)
 		if err == nil {
-			c.out.Snapshots = append(c.out.Snapshots, SendSnapshot{
-				To: to, Frame: c.frame(frameRaft, body), Index: m.GetSnapshot().GetMetadata().GetIndex(),
+			c.output.Snapshots = append(c.output.Snapshots, SendSnapshot{
+				To: to, Frame: c.encodeFrame(frameRaft, body), Index: m.GetSnapshot().GetMetadata().GetIndex(),
 			})
 		}
 		return
 	}
-	if c.behind.silent(c) {
+	if c.stall.suppressesMessages(c) {
 		return
 	}
-	if s, ok := c.encode(m); ok {
-		c.out.Send = append(c.out.Send, s)
+	if f, ok := c.encodeMessage(m); ok {
+		c.output.Frames = append(c.output.Frames, f)
 	}
 }
 
-// encode makes a frame of a message of the engine; false if nobody knows its receiver.
-func (c *Core) encode(m *raftpb.Message) (Send, bool) {
+// encodeMessage returns the frame of a message of the engine, and false if the receiver is unknown.
+func (c *Core) encodeMessage(m *raftpb.Message) (Frame, bool) {
 	to, found := c.peerOf(m.GetTo())
 	if !found {
-		return Send{}, false
+		return Frame{}, false
 	}
 	b := make([]byte, frameHeader, frameHeader+proto.Size(m))
 	b[0] = frameRaft
@@ -72,66 +74,64 @@ func (c *Core) encode(m *raftpb.Message) (Send, bool) {
 		panic(Fault{fmt.Errorf("encode a message: %w", err)})
 	}
 	urgent := m.GetType() != raftpb.MsgApp && m.GetType() != raftpb.MsgAppResp
-	return Send{To: to, Urgent: urgent, Frame: b}, true
+	return Frame{To: to, Urgent: urgent, Data: b}, true
 }
 
-func (c *Core) sendFrame(to string, kind byte, body []byte) {
-	c.out.Send = append(c.out.Send, Send{To: to, Urgent: kind != frameRequest, Frame: c.frame(kind, body)})
-}
-
-// Receive takes a frame from a peer whose ID was proven. An error says that it was malformed,
-// or not the sender's to send; it is for the log.
+// Receive handles a frame of a peer whose ID was authenticated. The error, which is for the logger,
+// describes why the frame is malformed or the sender must not send it.
 //
-// Whoever has proven to belong to the cluster is heard, in this peer's configuration or not:
-// the configuration may be an old one. But for those that were removed: their IDs are never
-// used again.
-func (c *Core) Receive(from string, frame []byte) error { return c.receive(from, frame, nil) }
+// Frames are accepted from every peer that belongs to the cluster, even if it is not a member in the
+// configuration of this peer, which may be old; except for removed peers, whose IDs are never used
+// again.
+func (c *Core) Receive(from string, frame []byte) error { return c.receiveFrame(from, frame, nil) }
 
-// ReceiveSnapshot takes the frame that came with a snapshot, which is on the disk by now, and
-// ends with that entry. If the engine wants it, the next Take has a [Work] for it; if not, or
-// after an error, it can be deleted.
+// ReceiveSnapshot handles the frame that was received with a snapshot. The snapshot is on disk and
+// ends with the given entry. If the engine needs it, the next output contains a [Write] that installs
+// it. Otherwise, and after an error, the caller may delete it.
 func (c *Core) ReceiveSnapshot(from string, frame []byte, index, term uint64) error {
-	return c.receive(from, frame, &position{index, term})
+	return c.receiveFrame(from, frame, &position{index, term})
 }
 
-// receive takes a frame, with the end of the snapshot that came with it, if there is one.
-func (c *Core) receive(from string, frame []byte, snapshot *position) error {
-	defer contain()
+// receiveFrame handles a frame. snapshot is the last entry of the snapshot that was received with
+// it, or nil.
+func (c *Core) receiveFrame(from string, frame []byte, snapshot *position) error {
+	defer containPanic()
 	if len(frame) < frameHeader {
 		return fmt.Errorf("%w of %d bytes from %s", errFrame, len(frame), from)
 	}
-	if c.tables.Members.IsRemoved(from) {
+	if c.replica.Members.IsRemoved(from) {
 		if frame[0] == frameAnnounce {
-			c.contact.sendMoved(c, from)
+			c.sendRemoved(from)
 		}
 		return nil
 	}
-	sender := c.contact.number(c, from)
-	c.contact.clock(c, sender, time.UnixMilli(int64(binary.BigEndian.Uint64(frame[1:]))))
+	sender := c.names.numberOf(from)
+	c.peerClocks.recordPeerTime(c, sender, time.UnixMilli(int64(binary.BigEndian.Uint64(frame[1:]))))
 	body := frame[frameHeader:]
 	switch frame[0] {
 	case frameRaft:
-		return c.receiveRaft(from, sender, body, snapshot)
+		return c.receiveMessage(from, sender, body, snapshot)
 	case frameRequest:
-		return c.props.received(c, from, body)
+		return c.proposals.receiveRequest(c, from, body)
 	case frameReply:
-		return c.props.answered(c, body)
+		return c.proposals.receiveReply(c, body)
 	case frameAnnounce:
-		return c.contact.announced(c, from, body)
+		return c.admission.receiveAnnouncement(c, from, body)
 	case frameWelcome:
-		return c.contact.welcomed(c, body)
-	case frameMoved:
-		return c.contact.moved(c, body)
+		return c.admission.receiveWelcome(c, body)
+	case frameRemoved:
+		return c.receiveRemoved(body)
 	case frameFull:
 		c.space.reported[sender] = c.now()
 		return nil
 	case frameHistory:
-		return c.agree.received(c, sender, body)
+		return c.agreement.receiveSums(c, sender, body)
 	}
 	return fmt.Errorf("%w of type %d from %s", errFrame, frame[0], from)
 }
 
-func (c *Core) receiveRaft(from string, sender uint64, body []byte, snapshot *position) error {
+// receiveMessage handles a message of the engine.
+func (c *Core) receiveMessage(from string, sender uint64, body []byte, snapshot *position) error {
 	m := &raftpb.Message{}
 	if err := proto.Unmarshal(body, m); err != nil {
 		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
@@ -150,44 +150,29 @@ func (c *Core) receiveRaft(from string, sender uint64, body []byte, snapshot *po
 	case raftpb.MsgProp, raftpb.MsgHup, raftpb.MsgTransferLeader, raftpb.MsgForgetLeader:
 		return fmt.Errorf("%w from %s: %v", errFrame, from, m.GetType())
 	case raftpb.MsgVote, raftpb.MsgPreVote:
-		if c.held() && string(m.GetContext()) != transferReason {
+		if c.holdsVote() && string(m.GetContext()) != transferReason {
 			return nil
 		}
 	case raftpb.MsgHeartbeat, raftpb.MsgApp, raftpb.MsgSnap:
-		if m.GetType() == raftpb.MsgApp && len(m.GetEntries()) > 0 && (c.backlog.leavesOut(c) || c.space.full) {
+		if m.GetType() == raftpb.MsgApp && len(m.GetEntries()) > 0 && (c.backlog.dropsAppends(c) || c.space.full) {
 			return nil
 		}
-		// A heartbeat has no commit index behind what this peer has acknowledged. The engine would
-		// end by a panic that does not say what can be done.
-		if m.GetType() == raftpb.MsgHeartbeat && m.GetTerm() >= c.rn.BasicStatus().GetTerm() && c.contact.lacks(c, m.GetCommit()) {
+		// The commit index of a heartbeat is never greater than the index that this peer has
+		// acknowledged. Otherwise the engine would panic with a message that names no remedy.
+		if m.GetType() == raftpb.MsgHeartbeat && m.GetTerm() >= c.rn.BasicStatus().GetTerm() && c.lacksAcknowledged(m.GetCommit()) {
 			return nil
 		}
-		c.step(m)
+		c.stepEngine(m)
 		if c.rn.BasicStatus().Lead == sender {
-			c.promised = c.now()
+			c.followedAt = c.now()
 		}
 		return nil
 	case raftpb.MsgReadIndex:
-		if c.rn.BasicStatus().RaftState != raft.StateLeader || !c.expiry.asks(c, sender) {
-			return nil // the engine of one that leads no more would send it on, in the asker's name
+		// The engine of a former leader would forward the request in the name of the sender.
+		if c.rn.BasicStatus().RaftState != raft.StateLeader || !c.expiry.recordRequest(c, sender) {
+			return nil
 		}
 	}
-	c.step(m)
+	c.stepEngine(m)
 	return nil
-}
-
-// held tells whether this peer does not vote, because it may have confirmed a leader a moment
-// ago, and promised so to vote for nobody else for an election timeout. The engine does not
-// keep that promise over a restart; nor when it hears of a newer term, be it from one who was
-// not elected in it. Nor does one vote that has led until now, of which nothing has followed yet
-// (turn).
-func (c *Core) held() bool {
-	if c.state == raft.StateLeader && c.rn.BasicStatus().RaftState != raft.StateLeader {
-		return true
-	}
-	if now := c.now(); now-c.started < c.cfg.Election*101/100 {
-		return !c.cfg.Disabled.Has(replica.CheckVoteHold)
-	} else {
-		return c.promised != 0 && now-c.promised < c.cfg.Election-c.cfg.Tick
-	}
 }

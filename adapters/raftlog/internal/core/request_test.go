@@ -22,7 +22,7 @@ func TestRequests(t *testing.T) {
 	for _, want := range []Request{
 		update,
 		{Kind: api.KindControl, ID: id, Op: entry.Op{Do: entry.Join, Election: "e", Candidate: "c"}},
-		{Kind: api.KindConfig, ID: id, To: []api.Peer{{ID: "a", Addr: "b"}}},
+		{Kind: api.KindConfig, ID: id, Voters: []api.Peer{{ID: "a", Addr: "b"}}},
 	} {
 		body := encodeRequest(7, want)
 		require.Less(t, len(body), len(want.Data)+1<<10)

@@ -34,13 +34,13 @@ func TestRoomForUpdates(t *testing.T) {
 	known.ID = requestid.From(l.Wall(), 1, 1)
 	require.NoError(t, w.answer(l, known))
 
-	l.core.SetRoom(10_000, false)
+	l.core.SetFreeSpace(10_000, false)
 	require.NoError(t, w.answer(l, update(9_000)))
 	require.ErrorIs(t, w.answer(l, update(10_000)), api.ErrNoSpace)
 	for _, n := range w.nodes {
 		n.stalled = true
 	}
-	l.core.SetRoom(10_000, false)
+	l.core.SetFreeSpace(10_000, false)
 	first := w.propose(l, update(6_000)) // it is not on the disk yet
 	require.ErrorIs(t, w.answer(l, update(6_000)), api.ErrNoSpace)
 	for _, n := range w.nodes {
@@ -50,11 +50,11 @@ func TestRoomForUpdates(t *testing.T) {
 	require.NoError(t, l.replies[first].Err)
 	require.Zero(t, l.core.space.unwritten)
 
-	l.core.SetRoom(-5, false)
+	l.core.SetFreeSpace(-5, false)
 	require.ErrorIs(t, w.answer(l, update(0)), api.ErrNoSpace)
 	require.NoError(t, w.answer(l, known), "it changes nothing")
 	require.NoError(t, w.answer(l, Request{Kind: api.KindControl, Op: entry.Op{Do: entry.End, Election: "e"}}))
-	l.core.SetRoom(math.MaxInt64, false)
+	l.core.SetFreeSpace(math.MaxInt64, false)
 	require.NoError(t, w.answer(l, update(10_000)))
 }
 
@@ -69,16 +69,16 @@ func TestMajorityWithoutSpace(t *testing.T) {
 			others = append(others, n)
 		}
 	}
-	others[0].core.SetRoom(0, true)
+	others[0].core.SetFreeSpace(0, true)
 	w.run(election)
 	require.NoError(t, w.answer(l, Request{Kind: api.KindState}), "a majority has space")
-	others[1].core.SetRoom(0, true)
+	others[1].core.SetFreeSpace(0, true)
 	w.run(election)
 	to := []api.Peer{peerNo(0), peerNo(1)}
 	for _, r := range []Request{
 		{Kind: api.KindState},
 		{Kind: api.KindControl, Op: entry.Op{Do: entry.End, Election: "e"}},
-		{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 1, 1), To: to},
+		{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 1, 1), Voters: to},
 	} {
 		err := w.answer(l, r)
 		require.ErrorIs(t, err, api.ErrNoSpace)
@@ -86,15 +86,15 @@ func TestMajorityWithoutSpace(t *testing.T) {
 	}
 	// What was written before is not lost.
 	has := l.core.last.index
-	others[1].core.SetRoom(math.MaxInt64, false)
+	others[1].core.SetFreeSpace(math.MaxInt64, false)
 	w.run(3 * election)
 	require.NoError(t, w.answer(l, Request{Kind: api.KindState}))
-	require.Greater(t, l.core.tables.Index, has)
-	require.Less(t, others[0].core.tables.Index, has)
-	l.core.SetRoom(0, true)
+	require.Greater(t, l.core.replica.Index, has)
+	require.Less(t, others[0].core.replica.Index, has)
+	l.core.SetFreeSpace(0, true)
 	require.ErrorIs(t, w.answer(l, Request{Kind: api.KindState}), api.ErrNoSpace, "the leader and another one")
-	others[0].core.SetRoom(math.MaxInt64, false)
-	w.until("it catches up", func() bool { return others[0].core.tables.Index == l.core.tables.Index })
+	others[0].core.SetFreeSpace(math.MaxInt64, false)
+	w.until("it catches up", func() bool { return others[0].core.replica.Index == l.core.replica.Index })
 }
 
 // TestVoteAheadOfEntries: of a work that waits for space only what says how the peer has voted is
@@ -116,22 +116,22 @@ func TestVoteAheadOfEntries(t *testing.T) {
 			work := n.work[looked]
 			before := *work
 			if work.HardState != nil {
-				_, err := work.Vote(func(*raftpb.HardState) error { return refused })
+				_, err := work.TakeVotes(func(*raftpb.HardState) error { return refused })
 				require.ErrorIs(t, err, refused)
 				require.Equal(t, before, *work)
 			}
-			votes, err := work.Vote(func(hs *raftpb.HardState) error { promised = hs; return nil })
+			votes, err := work.TakeVotes(func(hs *raftpb.HardState) error { promised = hs; return nil })
 			require.NoError(t, err)
 			require.Nil(t, work.HardState)
 			require.Equal(t, before.Entries, work.Entries)
 			entries += len(work.Entries)
-			for _, s := range work.Send {
+			for _, s := range work.Frames {
 				require.Equal(t, raftpb.MsgAppResp, kindOf(t, s))
 			}
-			require.Len(t, before.Send, len(votes)+len(work.Send))
+			require.Len(t, before.Frames, len(votes)+len(work.Frames))
 			for _, s := range votes {
 				said = append(said, kindOf(t, s))
-				w.wire = append(w.wire, wired{w.now, n.peer.ID, s.To, s.Frame})
+				w.wire = append(w.wire, wired{w.now, n.peer.ID, s.To, s.Data})
 			}
 		}
 		return slices.ContainsFunc(w.nodes, func(n *node) bool { return n != l && n.core.state == raft.StateLeader })
@@ -144,8 +144,8 @@ func TestVoteAheadOfEntries(t *testing.T) {
 	require.Zero(t, promised.GetCommit(), "entries that are not on the disk may be committed")
 }
 
-func kindOf(t *testing.T, s Send) raftpb.MessageType {
+func kindOf(t *testing.T, s Frame) raftpb.MessageType {
 	m := &raftpb.Message{}
-	require.NoError(t, proto.Unmarshal(s.Frame[frameHeader:], m))
+	require.NoError(t, proto.Unmarshal(s.Data[frameHeader:], m))
 	return m.GetType()
 }

@@ -6,42 +6,40 @@ import (
 	"go.etcd.io/raft/v3"
 )
 
-// behind tells that a peer has not applied for long what it knows to be committed: its disk
-// stands, while those of a majority do not, or what the leader appends does not reach it. Its
-// heartbeats may well be as before, so that nobody else sees that. It does not stand in the way
-// of the others:
+// stall detects a peer that has not applied known committed entries for several election timeouts:
+// its disk is stalled while those of a majority are not, or it does not receive entries. Its
+// heartbeats may be normal, so other peers do not detect this. It must not prevent others from
+// leading:
 //
-//   - It asks for no lease, which it could not use. So its candidates are taken out of their
-//     lines, and others lead.
-//   - If it leads the log, it is silent, as if it was cut off: nothing that it is asked for would
-//     come to an end. So it hears nobody, and leads no more (the engine's CheckQuorum), and others
-//     elect a leader. Nor does it ask for votes.
+//   - It requests no lease, which it could not use. So its candidates expire, and others lead.
+//   - If it is the leader of the log, it sends no messages, as if it was partitioned, because it
+//     could complete no request. So it receives no replies and steps down (the engine's
+//     CheckQuorum), and the other peers elect a leader. It does not request votes either.
 //
-// It votes, and stores what it can, as before. Where the disks of a majority stand, nothing is
-// committed, and nobody is behind.
-type behind struct {
-	answered uint64 // the newest index that a leader has answered a question for the lease with
-	// mark was known to be committed at that time, when all of before was applied.
-	mark uint64
-	at   time.Duration
-	is   bool
+// It still votes, and stores what it can. If the disks of a majority are stalled, nothing is
+// committed, and no peer is stalled in this sense.
+type stall struct {
+	confirmed uint64        // the newest index that a leader has confirmed in reply to a lease request
+	target    uint64        // an index that is known to be committed
+	reachedAt time.Duration // when all earlier targets were applied
+	stalled   bool
 }
 
-// behindTimeouts is how many election timeouts that takes: stalls of disks that are shorter cost
-// no election.
-const behindTimeouts = 3
+// stallTimeouts is the number of election timeouts after which a peer is stalled. Shorter stalls of
+// a disk cause no election.
+const stallTimeouts = 3
 
-func (b *behind) check(c *Core, now time.Duration) {
-	if c.tables.Index >= b.mark {
-		b.mark, b.at = max(c.commit, b.answered), now
+func (s *stall) checkStall(c *Core, now time.Duration) {
+	if c.replica.Index >= s.target {
+		s.target, s.reachedAt = max(c.commit, s.confirmed), now
 	}
-	is := c.tables.Index < b.mark && now-b.at >= behindTimeouts*c.cfg.Election
-	if is != b.is {
-		b.is = is
-		c.cfg.Logger.Warn("this peer has not applied committed entries for a long time: its disk is stalled, or it does not receive the log", "begins", is, "applied", c.tables.Index, "committed", b.mark)
+	stalled := c.replica.Index < s.target && now-s.reachedAt >= stallTimeouts*c.cfg.Election
+	if stalled != s.stalled {
+		s.stalled = stalled
+		c.cfg.Logger.Warn("this peer has not applied committed entries for a long time: its disk is stalled, or it does not receive the log", "started", stalled, "applied", c.replica.Index, "committed", s.target)
 	}
 }
 
-// silent tells whether what the engine wants to send is left out: the words of a leader, or of
-// one that wants to be.
-func (b *behind) silent(c *Core) bool { return b.is && c.state != raft.StateFollower }
+// suppressesMessages reports whether messages of the engine are dropped: those of a stalled leader or
+// candidate.
+func (s *stall) suppressesMessages(c *Core) bool { return s.stalled && c.state != raft.StateFollower }

@@ -30,9 +30,9 @@ func TestDiskStands(t *testing.T) {
 					break
 				}
 			}
-			n.core.Stand("e", "of n", "")
+			n.core.AddCandidate("e", "of n", "")
 			w.until("it leads", func() bool { return len(w.holders("e")) == 1 })
-			other.core.Stand("e", "of the other", "")
+			other.core.AddCandidate("e", "of the other", "")
 			w.run(2 * election)
 			term := l.core.Status().Term
 			n.stalled = true
@@ -49,9 +49,9 @@ func TestDiskStands(t *testing.T) {
 			require.NoError(t, other.replies[token].Err)
 
 			n.stalled = false
-			w.until("it stands in line again", func() bool { return other.core.Tables().Elections.Get("e").Position("of n") == 1 })
-			w.until("it has all", func() bool { return n.core.Tables().Sum() == other.core.Tables().Sum() })
-			require.False(t, n.core.behind.is)
+			w.until("it stands in line again", func() bool { return other.core.Replica().Elections.Get("e").Position("of n") == 1 })
+			w.until("it has all", func() bool { return n.core.Replica().Sum() == other.core.Replica().Sum() })
+			require.False(t, n.core.stall.stalled)
 		})
 	}
 }
@@ -69,9 +69,9 @@ func TestAppendsAreLost(t *testing.T) {
 	case other:
 		other = w.nodes[2]
 	}
-	n.core.Stand("e", "of n", "")
+	n.core.AddCandidate("e", "of n", "")
 	w.until("it leads", func() bool { return len(w.holders("e")) == 1 })
-	other.core.Stand("e", "of the other", "")
+	other.core.AddCandidate("e", "of the other", "")
 	w.run(election)
 	w.loses = func(m wired) bool {
 		a := &raftpb.Message{}
@@ -81,7 +81,7 @@ func TestAppendsAreLost(t *testing.T) {
 	w.until("another one leads", func() bool { h := w.holders("e"); return len(h) == 1 && h[0] == "of the other" })
 	require.Equal(t, l, w.leader())
 	w.loses = func(wired) bool { return false }
-	w.until("it stands in line again", func() bool { return l.core.Tables().Elections.Get("e").Position("of n") == 1 })
+	w.until("it stands in line again", func() bool { return l.core.Replica().Elections.Get("e").Position("of n") == 1 })
 	require.Equal(t, l, w.leader())
 }
 
@@ -91,7 +91,7 @@ func TestAllDisksStand(t *testing.T) {
 	w := newWorld(t, 3)
 	w.until("a leader", func() bool { return w.leader() != nil })
 	l := w.leader()
-	w.nodes[0].core.Stand("e", "one", "")
+	w.nodes[0].core.AddCandidate("e", "one", "")
 	w.until("it leads", func() bool { return len(w.holders("e")) == 1 })
 	w.run(election)
 	for _, n := range w.nodes {
@@ -102,6 +102,6 @@ func TestAllDisksStand(t *testing.T) {
 	require.Equal(t, l, w.leader())
 	require.Equal(t, []string{"one"}, w.holders("e"))
 	for _, n := range w.nodes {
-		require.False(t, n.core.behind.is)
+		require.False(t, n.core.stall.stalled)
 	}
 }

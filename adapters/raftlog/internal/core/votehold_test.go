@@ -20,12 +20,12 @@ func TestVoteOfWhoHasJustLed(t *testing.T) {
 		m.From, m.To = new(n.core.self), new(l.core.self)
 		body, err := marshal(m)
 		require.NoError(t, err)
-		require.NoError(t, l.core.Receive(n.peer.ID, n.core.frame(frameRaft, body)))
+		require.NoError(t, l.core.Receive(n.peer.ID, n.core.encodeFrame(frameRaft, body)))
 	}
 	send(&raftpb.Message{Type: raftpb.MsgAppResp.Enum(), Term: new(term), Index: new(uint64(1)), Reject: new(true)})
 	send(&raftpb.Message{Type: raftpb.MsgVote.Enum(), Term: new(term + 1), Index: new(last.index), LogTerm: new(last.term)})
 	l.drain()
 	require.NotEqual(t, Leader, l.core.Status().Role)
 	require.Zero(t, l.log.HardState().GetVote(), "it votes at once")
-	require.True(t, l.core.held())
+	require.True(t, l.core.holdsVote())
 }

@@ -95,7 +95,7 @@ func (w *world) fill() {
 	}
 	w.users.lapsed += 70 * time.Second
 	w.until("the log's time", patience, func() string {
-		if stands := w.date().Sub(l.core.Tables().Clock); stands > time.Minute {
+		if stands := w.date().Sub(l.core.Replica().Clock); stands > time.Minute {
 			return fmt.Sprintf("it stands for %v, with %d IDs", stands, l.core.Status().IDs)
 		}
 		return ""
@@ -113,7 +113,7 @@ func (w *world) fill() {
 // members are the peers that there are, as the leader knows them.
 func (w *world) members(l *peer) []*peer {
 	var all []*peer
-	for _, m := range l.core.Tables().Members.All() {
+	for _, m := range l.core.Replica().Members.All() {
 		if p := w.peer(m.ID); !p.gone {
 			all = append(all, p)
 		}
@@ -143,7 +143,7 @@ func (w *world) well() string {
 	if w.users.busy > 0 {
 		return fmt.Sprintf("%d users wait", w.users.busy)
 	}
-	tables := l.core.Tables()
+	tables := l.core.Replica()
 	if tables.Members.Joint() {
 		return "a change is not complete"
 	}
@@ -153,7 +153,7 @@ func (w *world) well() string {
 		switch {
 		case s.Applied != tables.Index || p.machine.index != tables.Index:
 			return fmt.Sprintf("%s has applied %d, %s %d", p.ID, s.Applied, l.ID, tables.Index)
-		case p.core.Tables().Sum() != tables.Sum():
+		case p.core.Replica().Sum() != tables.Sum():
 			return fmt.Sprintf("the tables of %s are not those of %s", p.ID, l.ID)
 		case p.machine != l.machine:
 			return fmt.Sprintf("the state machine of %s is not that of %s", p.ID, l.ID)

@@ -25,10 +25,10 @@ func (u *users) changer() {
 		return
 	}
 	var voters []*peer
-	for _, v := range from.core.Tables().Members.Voters {
+	for _, v := range from.core.Replica().Members.Voters {
 		voters = append(voters, w.peer(v.ID))
 	}
-	if from.core.Tables().Members.Joint() || slices.ContainsFunc(voters, func(p *peer) bool { return p.gone }) {
+	if from.core.Replica().Members.Joint() || slices.ContainsFunc(voters, func(p *peer) bool { return p.gone }) {
 		later() // it does not know yet
 		return
 	}
@@ -41,7 +41,7 @@ func (u *users) changer() {
 	next = next[:min(len(next), max(size-added, 1))]
 	for len(next) < size {
 		p := w.newPeer()
-		p.join(from, from.core.Tables().Members.Membership().Voters)
+		p.join(from, from.core.Replica().Members.Membership().Voters)
 		w.after(w.span(0, 200*time.Millisecond), p.start)
 		next = append(next, p)
 	}
@@ -90,7 +90,7 @@ func (u *users) change(id requestid.ID, to []api.Peer, end func()) {
 		again(id)
 		return
 	}
-	r := core.Request{Kind: api.KindConfig, ID: id, To: to, Forward: w.chance(0.5)}
+	r := core.Request{Kind: api.KindConfig, ID: id, Voters: to, Forward: w.chance(0.5)}
 	r.Token = u.call(p, "change", func(r core.Reply) {
 		w.tracef("users: change %v: %s: %d %v", id, p.ID, r.Index, r.Err)
 		switch {
@@ -115,7 +115,7 @@ func (u *users) change(id requestid.ID, to []api.Peer, end func()) {
 // outdated tells whether one of them was removed.
 func (u *users) outdated(to []api.Peer) bool {
 	return slices.ContainsFunc(u.w.peers, func(p *peer) bool {
-		return p.up && slices.ContainsFunc(to, func(v api.Peer) bool { return p.core.Tables().Members.IsRemoved(v.ID) })
+		return p.up && slices.ContainsFunc(to, func(v api.Peer) bool { return p.core.Replica().Members.IsRemoved(v.ID) })
 	})
 }
 
@@ -125,7 +125,7 @@ func (u *users) isDone(to []api.Peer) bool {
 		if !p.up {
 			continue
 		}
-		m := p.core.Tables().Members
+		m := p.core.Replica().Members
 		same := len(m.Voters) == len(to) && !m.Joint()
 		for _, v := range m.Voters {
 			same = same && slices.Contains(to, api.Peer{ID: v.ID, Addr: v.Addr})

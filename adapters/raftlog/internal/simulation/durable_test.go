@@ -16,13 +16,13 @@ type durable struct {
 	before, term uint64   // the last compacted entry
 	terms        []uint64 // of the entries behind it
 	hard         hard
-	unsynced     []*core.Work
+	unsynced     []*core.Write
 }
 
 type hard struct{ term, vote uint64 }
 
 // do does a work.
-func (d *durable) do(w *core.Work) {
+func (d *durable) do(w *core.Write) {
 	d.unsynced = append(d.unsynced, w)
 	if w.Sync || w.Snapshot != nil {
 		for _, w := range d.unsynced {
@@ -36,7 +36,7 @@ func (d *durable) reset(s *raftpb.Snapshot) {
 	d.before, d.term, d.terms = s.GetMetadata().GetIndex(), s.GetMetadata().GetTerm(), nil
 }
 
-func (d *durable) change(w *core.Work) {
+func (d *durable) change(w *core.Write) {
 	if w.Snapshot != nil {
 		d.reset(w.Snapshot)
 	}

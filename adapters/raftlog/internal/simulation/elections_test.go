@@ -19,7 +19,7 @@ func electionName(i int) string { return fmt.Sprint("e", i) }
 func (p *peer) stand(name string) {
 	id := fmt.Sprintf("%s-%d-%x", p.ID, p.process, p.w.Uint32())
 	p.stands[name] = id
-	p.core.Stand(name, id, "candidate of "+p.ID)
+	p.core.AddCandidate(name, id, "candidate of "+p.ID)
 	p.claim()
 }
 
@@ -31,7 +31,7 @@ func (p *peer) resign(name string) {
 	}
 	p.w.tracef("%s: resigns as %s in %s", p.ID, id, name)
 	delete(p.stands, name)
-	p.core.Withdraw(name, id)
+	p.core.RemoveCandidate(name, id)
 	p.claim()
 	p.later(p.w.span(0, 300*time.Millisecond), func() { p.stand(name) })
 }

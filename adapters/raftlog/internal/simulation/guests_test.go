@@ -34,7 +34,7 @@ func (w *world) guest() {
 	p := w.newPeer()
 	p.guest = true
 	w.tracef("%s: comes as a guest", p.ID)
-	p.join(l, l.core.Tables().Members.Membership().Voters)
+	p.join(l, l.core.Replica().Members.Membership().Voters)
 	p.start()
 	w.after(w.span(time.Second, 8*time.Second), func() {
 		switch {
@@ -69,7 +69,7 @@ func (w *world) leftOut() {
 	}
 	var back *peer
 	for _, p := range w.peers {
-		_, member := w.leader().core.Tables().Members.Find(p.raft)
+		_, member := w.leader().core.Replica().Members.Find(p.raft)
 		switch {
 		case !p.guest || p.gone:
 		case member:
@@ -89,7 +89,7 @@ func (w *world) leftOut() {
 		if l == nil {
 			return "no leader"
 		}
-		for _, c := range l.core.Tables().Members.Learners {
+		for _, c := range l.core.Replica().Members.Learners {
 			if !w.peer(c.ID).up {
 				return c.ID + " is a client yet"
 			}
@@ -102,7 +102,7 @@ func (w *world) leftOut() {
 	w.until("who is back", patience, func() string {
 		if l := w.leader(); l != nil {
 			for _, p := range w.peers {
-				if _, member := l.core.Tables().Members.Find(p.raft); p.guest && !p.gone && !member {
+				if _, member := l.core.Replica().Members.Find(p.raft); p.guest && !p.gone && !member {
 					return p.ID + " is not admitted"
 				}
 			}

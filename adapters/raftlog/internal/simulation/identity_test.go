@@ -145,7 +145,7 @@ func (w *world) forget() {
 	if w.wiped != nil || w.users.changing || l == nil || !l.said.ready {
 		return
 	}
-	m := l.core.Tables().Members
+	m := l.core.Replica().Members
 	p := w.peer(m.Voters[w.IntN(len(m.Voters))].ID)
 	if len(m.Voters) < 3 || m.Joint() || p == l {
 		return
@@ -250,7 +250,7 @@ func historyDiffers(w *world) {
 	p := []*peer{l, v, x}[w.IntN(3)]
 	w.tracef("%s: its history is another one from here on", p.ID)
 	p.corrupt, p.unfit = true, true
-	p.core.Tables().History ^= 1 << w.IntN(64)
+	p.core.Replica().History ^= 1 << w.IntN(64)
 	w.updates(1)
 	w.run(w.now + 6*election)
 	if !p.gone {

@@ -63,8 +63,8 @@ func (p *peer) applyNext() {
 	a := p.apply[0]
 	p.apply = p.apply[1:]
 	switch {
-	case a.Take != nil:
-		p.takeSnapshot(a.Take)
+	case a.Create != nil:
+		p.takeSnapshot(a.Create)
 	case a.Restore != 0:
 		m := load(p.restores[a.Restore])
 		delete(p.restores, a.Restore)
@@ -73,7 +73,7 @@ func (p *peer) applyNext() {
 		}
 		p.machine = m
 		p.w.truth.applied(p)
-		p.core.Applied(m.index, nil)
+		p.core.ReportApplied(m.index, nil)
 	default:
 		for _, o := range a.Outcomes {
 			if o.Index != p.machine.index+1 {
@@ -84,13 +84,13 @@ func (p *peer) applyNext() {
 		}
 		if len(a.Outcomes) > 0 {
 			p.log.Guard(p.machine.index)
-			p.core.Applied(p.machine.index, a.Outcomes)
+			p.core.ReportApplied(p.machine.index, a.Outcomes)
 		}
 	}
 }
 
 // takeSnapshot writes a snapshot, which takes a while.
-func (p *peer) takeSnapshot(t *core.Take) {
+func (p *peer) takeSnapshot(t *core.CreateSnapshot) {
 	if t.Index != p.machine.index {
 		p.w.failf("%s: a snapshot of %d is to be taken, and the state machine is at %d", p.ID, t.Index, p.machine.index)
 	}
@@ -98,7 +98,7 @@ func (p *peer) takeSnapshot(t *core.Take) {
 		Cluster: cluster, Index: t.Index, Term: t.Term, Conf: t.Conf, Created: p.Wall(),
 	})
 	if err == nil {
-		_, err = t.Tables.WriteTo(writer.Tables())
+		_, err = t.View.WriteTo(writer.Tables())
 	}
 	if err == nil {
 		_, err = writer.Data().Write(p.machine.save())
@@ -113,7 +113,7 @@ func (p *peer) takeSnapshot(t *core.Take) {
 	p.later(p.w.span(time.Millisecond, 30*time.Millisecond), func() {
 		if t.Index <= p.newest { // another one came first
 			writer.Abort()
-			p.core.SnapshotFailed()
+			p.core.ReportSnapshotFailed()
 			return
 		}
 		if err := writer.Commit(); err != nil {
@@ -124,7 +124,7 @@ func (p *peer) takeSnapshot(t *core.Take) {
 		raw, _ := p.newestFile()
 		p.w.tracef("%s: has taken snapshot %d", p.ID, t.Index)
 		p.w.truth.snapshots++
-		p.core.SnapshotTaken(core.Snapshot{Index: t.Index, Term: t.Term, Size: int64(len(raw)), Members: t.Members})
+		p.core.ReportSnapshotCreated(core.Snapshot{Index: t.Index, Term: t.Term, Size: int64(len(raw)), Members: t.Members})
 	})
 }
 
@@ -133,5 +133,5 @@ func (p *peer) noSnapshot(err error) {
 	p.must(unlessBad(err))
 	p.w.tracef("%s: has not taken a snapshot: %v", p.ID, err)
 	p.w.truth.noSnapshots++
-	p.core.SnapshotFailed()
+	p.core.ReportSnapshotFailed()
 }

@@ -52,7 +52,7 @@ func (w *world) send(from *peer, to string, frame []byte) {
 	}
 	if n.cut[pair{from.ID, to}] > 0 || w.chance(n.drop) {
 		if w.chance(0.3) {
-			from.later(w.span(0, 5*time.Millisecond), func() { from.core.Unreachable(to) })
+			from.later(w.span(0, 5*time.Millisecond), func() { from.core.ReportUnreachable(to) })
 		}
 		return
 	}
@@ -95,14 +95,14 @@ func (w *world) sendSnapshot(from *peer, to string, index uint64, frame []byte) 
 	raw, have := from.newestFile()
 	p := w.peer(to)
 	if have.Index != index || p == nil || p.gone || w.net.cut[pair{from.ID, to}] > 0 || w.chance(5*w.net.drop) {
-		from.later(d, func() { from.core.SnapshotSent(to, false) })
+		from.later(d, func() { from.core.ReportSnapshotSent(to, false) })
 		return
 	}
 	process, tells, claim := from.process, from.process, from.claims()
 	w.after(d, func() {
 		if from.process != process || !p.up || p.isFull || w.net.cut[pair{from.ID, to}] > 0 {
 			if from.process == tells {
-				from.input(func() { from.core.SnapshotSent(to, false) })
+				from.input(func() { from.core.ReportSnapshotSent(to, false) })
 			}
 			return
 		}
@@ -117,7 +117,7 @@ func (w *world) sendSnapshot(from *peer, to string, index uint64, frame []byte) 
 			}
 		})
 		if from.process == tells {
-			from.input(func() { from.core.SnapshotSent(to, true) })
+			from.input(func() { from.core.ReportSnapshotSent(to, true) })
 		}
 	})
 }

@@ -28,7 +28,7 @@ type peer struct {
 	disk   *crashdisk.Disk
 	fs     disk.FS
 	stored durable      // what the log must be after a crash
-	begun  []*core.Work // what was given to the disk besides, when the power failed
+	begun  []*core.Write // what was given to the disk besides, when the power failed
 	slow   time.Duration
 	maxIDs int
 	isFull bool // the disk
@@ -46,8 +46,8 @@ type peer struct {
 	core     *core.Core
 	log      *filelog.Log
 	appender *filelog.Appender
-	work     []*core.Work // for the disk
-	writing  []*core.Work // of work, the first ones
+	work     []*core.Write // for the disk
+	writing  []*core.Write // of work, the first ones
 	apply    []core.Apply
 	applying bool
 	machine  machine
@@ -108,12 +108,12 @@ func (p *peer) start() {
 	}
 	tables.Disabled = w.disabled
 	if l := w.leader(); p.guest && l != nil { // whoever starts it knows the peers of now
-		p.seeds = l.core.Tables().Members.Membership().Voters
+		p.seeds = l.core.Replica().Members.Membership().Voters
 	}
 	c, err := core.New(core.Config{
 		Cluster: cluster, Self: p.Peer, Seeds: p.seeds, Tick: tick, Heartbeat: heartbeat, Election: election,
 		Window: w.window, MaxIDs: p.maxIDs, MaxData: maxData, Clock: &p.clock, Instances: p.known.Instances, Random: w.Uint64, Logger: slog.New(p.handler()),
-		Log: p.log, Tables: tables, Snapshot: snap, Disabled: w.disabled,
+		Log: p.log, Replica: tables, Snapshot: snap, Disabled: w.disabled,
 	})
 	if err != nil {
 		w.failf("%s: start: %v", p.ID, err)
@@ -146,7 +146,7 @@ func (p *peer) input(f func()) {
 	case p.paused:
 		p.inbox = append(p.inbox, f)
 	default:
-		p.core.SetRoom(p.appender.Room(), p.waits)
+		p.core.SetFreeSpace(p.appender.Room(), p.waits)
 		f()
 		if p.up && !p.w.chance(0.05) { // else with the next input
 			p.drain()
@@ -210,7 +210,7 @@ func (p *peer) receive(from string, frame []byte) {
 func (p *peer) drain() {
 	w := p.w
 	for {
-		out := p.core.Take()
+		out := p.core.TakeOutput()
 		if out.LostLog != nil {
 			if !p.isWiped() {
 				w.failf("%s: %v", p.ID, out.LostLog)
@@ -222,10 +222,10 @@ func (p *peer) drain() {
 			delete(instances, p.ID)
 			p.known.Learn(instances)
 		}
-		p.work = append(p.work, out.Disk...)
+		p.work = append(p.work, out.Writes...)
 		p.publish(out)
-		for _, s := range out.Send {
-			w.send(p, s.To, s.Frame)
+		for _, s := range out.Frames {
+			w.send(p, s.To, s.Data)
 		}
 		for _, s := range out.Snapshots {
 			w.sendSnapshot(p, s.To, s.Index, s.Frame)

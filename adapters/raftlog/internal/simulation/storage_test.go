@@ -195,7 +195,7 @@ func (p *peer) written() {
 		p.stored.do(work)
 	}
 	for i, work := range done {
-		p.core.Stored(work, installed[i])
+		p.core.ReportStored(work, installed[i])
 	}
 	p.flush()
 }
@@ -205,10 +205,10 @@ func (p *peer) waitForSpace() {
 	p.waits = true
 	p.w.truth.waited++
 	for _, work := range p.work {
-		votes, err := work.Vote(func(hs *raftpb.HardState) error {
+		votes, err := work.TakeVotes(func(hs *raftpb.HardState) error {
 			err := p.appender.Append(filelog.Batch{HardState: hs, Sync: true})
 			if err == nil {
-				p.stored.do(&core.Work{HardState: hs, Sync: true})
+				p.stored.do(&core.Write{HardState: hs, Sync: true})
 			}
 			return err
 		})
@@ -220,7 +220,7 @@ func (p *peer) waitForSpace() {
 		}
 		for _, s := range votes {
 			p.w.truth.votesAhead++
-			p.w.send(p, s.To, s.Frame)
+			p.w.send(p, s.To, s.Data)
 		}
 	}
 	p.later(p.w.span(time.Millisecond, 500*time.Millisecond), func() { p.waits = false })
@@ -237,7 +237,7 @@ func (p *peer) lookForSpace() {
 }
 
 // write does one work.
-func (p *peer) write(work *core.Work) (installed *core.Installed, err error) {
+func (p *peer) write(work *core.Write) (installed *core.Installed, err error) {
 	if s := work.Snapshot; s != nil {
 		index := s.GetMetadata().GetIndex()
 		raw := p.received[index]
@@ -263,7 +263,7 @@ func (p *peer) write(work *core.Work) (installed *core.Installed, err error) {
 		}
 		p.w.truth.tables(p, tables)
 		p.w.truth.installs++
-		installed = &core.Installed{Tables: tables, Snapshot: core.Snapshot{
+		installed = &core.Installed{Replica: tables, Snapshot: core.Snapshot{
 			Index: m.Index, Term: m.Term, Size: r.Size(), Members: tables.Members.Index,
 		}}
 	}

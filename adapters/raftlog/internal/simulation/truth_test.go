@@ -123,21 +123,21 @@ func (t *truth) committed(p *peer, outcomes []replica.Outcome) {
 		case o.Kind == api.KindControl:
 			t.controlled(p, o)
 		case o.Kind == api.KindConfig:
-			if _, _, known := p.core.Tables().IDs.Lookup(o.ID); known && !o.Skipped() {
+			if _, _, known := p.core.Replica().IDs.Lookup(o.ID); known && !o.Skipped() {
 				t.asked++
 			}
 			t.configured(o)
 		}
 	}
 	if n := len(outcomes); n > 0 {
-		t.tables(p, p.core.Tables())
+		t.tables(p, p.core.Replica())
 	}
 }
 
 // controlled notes which elections are ended; the tables are at least as new as the entry.
 func (t *truth) controlled(p *peer, o replica.Outcome) {
 	for _, name := range append([]string{o.Election}, o.Expired...) {
-		ended := p.core.Tables().Elections.Get(name).Ended
+		ended := p.core.Replica().Elections.Get(name).Ended
 		if op, err := entry.DecodeOp(o.Data); err == nil && op.Do == entry.Forget && t.over[name] && !ended {
 			t.removed++
 		}
@@ -233,7 +233,7 @@ func (t *truth) applied(p *peer) {
 }
 
 // writes looks at what a peer is about to write.
-func (t *truth) writes(p *peer, work *core.Work) {
+func (t *truth) writes(p *peer, work *core.Write) {
 	for i, e := range work.Entries {
 		at := position{e.GetIndex(), e.GetTerm()}
 		is := written{sum: entry.Sum(e.GetData())}
@@ -259,7 +259,7 @@ func (t *truth) writes(p *peer, work *core.Work) {
 }
 
 // publish looks at what a peer says of itself after each step.
-func (p *peer) publish(out core.Out) {
+func (p *peer) publish(out core.Output) {
 	w, t := p.w, &p.w.truth
 	s := p.core.Status()
 	was := p.said
@@ -283,7 +283,7 @@ func (p *peer) publish(out core.Out) {
 func (p *peer) claim() {
 	claims := map[string]holder{}
 	for name, candidate := range p.stands {
-		if first, ok := p.core.Tables().Elections.Get(name).Head(); ok && first.ID == candidate && first.Peer == p.raft {
+		if first, ok := p.core.Replica().Elections.Get(name).Head(); ok && first.ID == candidate && first.Peer == p.raft {
 			claims[name] = holder{candidate, first.Token}
 		}
 	}

@@ -137,7 +137,7 @@ func (w *world) stormy() {
 	})
 	w.often(w.weather.snapshot, func() {
 		if p := w.someone(); p != nil {
-			p.input(p.core.TakeSnapshot)
+			p.input(p.core.RequestSnapshot)
 		}
 	})
 	w.often(w.weather.resign, func() {

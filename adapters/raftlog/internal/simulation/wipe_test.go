@@ -23,10 +23,10 @@ type wiped struct {
 // wipe has a voter lose its disk, if it is certain that only the leader can tell it anything.
 func (w *world) wipe() {
 	l := w.leader()
-	if w.wiped != nil || w.users.changing || l == nil || !l.said.ready || len(l.core.Tables().Members.Voters) < 3 {
+	if w.wiped != nil || w.users.changing || l == nil || !l.said.ready || len(l.core.Replica().Members.Voters) < 3 {
 		return
 	}
-	m := l.core.Tables().Members
+	m := l.core.Replica().Members
 	p := w.peer(m.Voters[w.IntN(len(m.Voters))].ID)
 	first := uint64(1)
 	if !p.founds() {
@@ -114,11 +114,11 @@ func diskLost(w *world) {
 func (u *users) replace(old *peer) {
 	w := u.w
 	from := w.leader()
-	if from == nil || from.paused || !from.said.ready || from.core.Tables().Members.Joint() {
+	if from == nil || from.paused || !from.said.ready || from.core.Replica().Members.Joint() {
 		w.after(w.span(10*time.Millisecond, 100*time.Millisecond), func() { u.replace(old) })
 		return
 	}
-	voters := from.core.Tables().Members.Membership().Voters
+	voters := from.core.Replica().Members.Membership().Voters
 	to := slices.DeleteFunc(slices.Clone(voters), func(v api.Peer) bool { return v == old.Peer })
 	p := w.newPeer()
 	p.join(from, to)
