@@ -48,7 +48,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"f.isVote = r.GetType() != raftpb.MsgAppResp", "f.isVote = true"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestVoteAheadOfEntries",
+		tests: "./adapters/raftlog/internal/core -run TestTakeVotes",
 	},
 	{
 		name: "raftlog/hard-state", breaks: "a vote that was written ahead is written twice",
@@ -57,7 +57,7 @@ var raftlogMutants = []mutant{
 			{`		w.HardState = nil
 `, ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestVoteAheadOfEntries",
+		tests: "./adapters/raftlog/internal/core -run TestTakeVotes",
 	},
 	{
 		name: "raftlog/commit-ahead", breaks: "a vote written ahead of its entries has their commit index",
@@ -65,16 +65,16 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"Commit: new(uint64(0))", "Commit: new(w.HardState.GetCommit())"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestVoteAheadOfEntries",
+		tests: "./adapters/raftlog/internal/core -run TestTakeVotes",
 	},
 	{
-		name: "raftlog/wrote", breaks: "written entries count against the free space for ever",
+		name: "raftlog/wrote", breaks: "written entries count against the free space permanently",
 		file: "adapters/raftlog/internal/core/ready.go",
 		edits: []edit{
 			{`		c.space.removeUnwritten(w.Entries)
 `, ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestRoomForUpdates",
+		tests: "./adapters/raftlog/internal/core -run TestSpace_Updates",
 	},
 	{
 		name: "raftlog/majority-full", breaks: "a majority without space is not noticed",
@@ -82,7 +82,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"len(ids) >= len(voters)-len(voters)/2", "len(ids) > len(voters)-len(voters)/2"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestMajorityWithoutSpace",
+		tests: "./adapters/raftlog/internal/core -run TestSpace_Majority",
 	},
 	{
 		name: "raftlog/appends-full", breaks: "a peer without space accepts entries",
@@ -90,7 +90,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"(c.backlog.dropsAppends(c) || c.space.full)", "c.backlog.dropsAppends(c)"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestMajorityWithoutSpace",
+		tests: "./adapters/raftlog/internal/core -run TestSpace_Majority",
 	},
 	{
 		name: "raftlog/fenced", breaks: "an update of an ended leadership is written",
@@ -98,7 +98,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"case !known && certainlyFenced(c, q.Guard):", "case false:"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestGuardIsChecked",
+		tests: "./adapters/raftlog/internal/core -run TestGuard_Checked",
 	},
 	{
 		name: "raftlog/token", breaks: "an update is rejected before its leadership is applied",
@@ -106,7 +106,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"g.Token <= c.replica.Index && !c.replica.GuardHolds(g)", "!c.replica.GuardHolds(g)"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestGuardIsChecked",
+		tests: "./adapters/raftlog/internal/core -run TestGuard_Checked",
 	},
 	{
 		name: "raftlog/holds", breaks: "an update of an ended leadership is applied",
@@ -114,7 +114,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"case !s.GuardHolds(o.Guard):", "case false:"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestGuardIsChecked",
+		tests: "./adapters/raftlog/internal/core -run TestGuard_Checked",
 	},
 	{
 		name: "raftlog/skips", breaks: "skipped entries are never forgotten",
@@ -122,7 +122,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"c.replica.DropSkips(w.Compact)", ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSkipsAreForgotten",
+		tests: "./adapters/raftlog/internal/core -run TestSkips_Dropped",
 	},
 	{
 		name: "raftlog/candidates-changed", breaks: "a change of an election does not update the candidates of this peer",
@@ -130,7 +130,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"\t\tc.candidates.markElection(c, election)", "\t\t_ = election"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestCandidatesOfBefore",
+		tests: "./adapters/raftlog/internal/core -run TestCandidates_EarlierProcess",
 	},
 	{
 		name: "raftlog/candidates-found", breaks: "the candidates of an earlier process remain",
@@ -139,7 +139,7 @@ var raftlogMutants = []mutant{
 			{`	c.candidates.markAll(c)
 `, ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestCandidatesOfBefore",
+		tests: "./adapters/raftlog/internal/core -run TestCandidates_EarlierProcess",
 	},
 	{
 		name: "raftlog/snapshot-candidates", breaks: "a snapshot does not update the candidates of this peer",
@@ -148,7 +148,7 @@ var raftlogMutants = []mutant{
 			{`		c.candidates.markAll(c)
 `, ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestCandidatesAfterASnapshot",
+		tests: "./adapters/raftlog/internal/core -run TestCandidates_Snapshot",
 	},
 	{
 		name: "raftlog/change-written", breaks: "a change of the peers that was written is reported as not begun",
@@ -156,7 +156,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"p == nil || p.written || !slices.Equal", "p == nil || !slices.Equal"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestChangeIsAbandoned",
+		tests: "./adapters/raftlog/internal/core -run TestAbandonChange",
 	},
 	{
 		name: "raftlog/elections-count", breaks: "the count of candidates of a name only grows",
@@ -172,7 +172,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"c.cfg.Disabled.Has(replica.CheckForget) || x.mayRestart(c, election)", "true"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestForgetWaitsForLeases",
+		tests: "./adapters/raftlog/internal/core -run TestForget_WaitsForLeases",
 	},
 	{
 		name: "raftlog/forget-ended", breaks: "the leader keeps the times of forgotten elections",
@@ -183,7 +183,7 @@ var raftlogMutants = []mutant{
 		}
 `, "\t\t_ = election\n"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestEndedElectionsAreForgotten",
+		tests: "./adapters/raftlog/internal/core -run TestForget_AfterWindow",
 	},
 	{
 		name: "raftlog/forget-window", breaks: "an election is forgotten before the window has passed",
@@ -191,7 +191,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"before := c.entryTime().Add(-c.replica.Window)", "before := c.entryTime().Add(maxClockLag + 1)"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestEndedElectionsAreForgotten",
+		tests: "./adapters/raftlog/internal/core -run TestForget_AfterWindow",
 	},
 	{
 		name: "raftlog/forget-late-end", breaks: "a delayed request ends an election that was forgotten and restarted",
@@ -199,7 +199,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"case op.Through < es.forgotten:", "case false:"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestForgetWaitsForLeases",
+		tests: "./adapters/raftlog/internal/core -run TestForget_WaitsForLeases",
 	},
 	{
 		name: "raftlog/forget-later-end", breaks: "a forgotten entry removes an election that was ended again",

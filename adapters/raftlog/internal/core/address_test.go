@@ -7,98 +7,88 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
-// address is that of a peer as a node's tables have it.
-func (n *node) address(id string) string {
-	p, _ := n.core.Replica().Members.FindID(id)
-	return p.Addr
+// addressOf returns the address of a member according to this peer.
+func (p *peer) addressOf(id string) string {
+	m, _ := p.core.Replica().Members.FindID(id)
+	return m.Addr
 }
 
-// A peer that is started at another address is known there soon, whether it leads then or not.
-func TestPeerMoves(t *testing.T) {
-	w := newWorld(t, 3)
-	for _, n := range w.nodes {
-		w.until("a leader", func() bool { return w.leader() != nil })
-		n.peer.Addr = "moved" + n.peer.Addr
-		for _, m := range w.nodes {
-			m.dials = 0
+// TestMove fails if the address with which a peer was started does not replace its previous address,
+// whether it is the leader or not, or if entries are written when all peers know it.
+func TestMove(t *testing.T) {
+	h := newHarness(t, 3)
+	for _, p := range h.peers {
+		h.waitForLeader()
+		p.self.Addr = "moved" + p.self.Addr
+		for _, q := range h.peers {
+			q.peersChanged = 0
 		}
-		n.tables = n.core.Replica()
-		n.start(n.tablesVoters())
-		w.until("all know it", func() bool {
-			for _, m := range w.nodes {
-				if m.address(n.peer.ID) != n.peer.Addr {
+		p.replica = p.core.Replica()
+		p.start(founders())
+		h.waitFor("all peers know the address", func() bool {
+			for _, q := range h.peers {
+				if q.addressOf(p.self.ID) != p.self.Addr {
 					return false
 				}
 			}
 			return true
 		})
-		for _, m := range w.nodes {
-			require.Equal(t, 1, m.dials)
-			require.Len(t, m.core.Replica().Members.Voters, 3)
+		for _, q := range h.peers {
+			require.Equal(t, 1, q.peersChanged)
+			require.Len(t, q.core.Replica().Members.Voters, 3)
 		}
 	}
-	// Nothing more is written when all is known.
-	w.run(time.Second)
-	last := w.nodes[0].core.Status().Last
-	w.run(5 * time.Second)
-	require.Equal(t, last, w.nodes[0].core.Status().Last)
+	h.advance(time.Second)
+	last := h.peers[0].core.Status().Last
+	h.advance(5 * time.Second)
+	require.Equal(t, last, h.peers[0].core.Status().Last)
 }
 
-// The address of another member is not taken.
-func TestPeerMovesToAnothers(t *testing.T) {
-	w := newWorld(t, 3)
-	w.until("a leader", func() bool { return w.leader() != nil })
-	n, other := w.nodes[0], w.nodes[1]
-	was := n.peer.Addr
-	n.peer.Addr = other.peer.Addr
-	n.tables = n.core.Replica()
-	n.start(n.tablesVoters())
-	w.until("a leader", func() bool { return w.leader() != nil })
-	w.run(time.Second)
-	last := w.leader().core.Status().Last
-	w.run(5 * time.Second)
-	require.Equal(t, last, w.leader().core.Status().Last, "it is not tried again and again")
-	for _, m := range w.nodes {
-		require.Equal(t, was, m.address(n.peer.ID))
+// TestMove_Taken fails if a peer gets the address of another member, or if that is proposed again and
+// again.
+func TestMove_Taken(t *testing.T) {
+	h := newHarness(t, 3)
+	h.waitForLeader()
+	p, other := h.peers[0], h.peers[1]
+	before := p.self.Addr
+	p.self.Addr = other.self.Addr
+	p.replica = p.core.Replica()
+	p.start(founders())
+	h.waitForLeader()
+	h.advance(time.Second)
+	last := h.leader().core.Status().Last
+	h.advance(5 * time.Second)
+	require.Equal(t, last, h.leader().core.Status().Last)
+	for _, q := range h.peers {
+		require.Equal(t, before, q.addressOf(p.self.ID))
 	}
 }
 
-// A change of the voters that names the address of before leaves the new one.
-func TestPeerMovesInAChange(t *testing.T) {
-	w := newWorld(t, 3)
-	d := w.add(peerNo(3), w.nodes[0].tablesVoters())
-	w.until("it is admitted", func() bool { return w.leader() != nil && len(w.leader().core.Replica().Members.Learners) == 1 })
-	w.run(time.Second)
-	l := w.leader()
-	var other *node
-	for _, n := range w.nodes[:3] {
-		if n != l {
-			other = n
-		}
+// TestMove_DuringChange fails if a change of the voters that contains the previous address of a peer
+// restores that address, when both are in flight at the same time.
+func TestMove_DuringChange(t *testing.T) {
+	h := newHarness(t, 3)
+	learner := h.addLearner(3)
+	h.advance(time.Second)
+	l := h.leader()
+	other := h.others(l, learner)[0]
+	var voters []api.Peer
+	for _, p := range h.peers {
+		voters = append(voters, p.self)
 	}
-	var to []api.Peer
-	for _, n := range w.nodes {
-		to = append(to, n.peer)
-	}
-	// Both are under way at the same time.
 	other.core.cfg.Self.Addr = "moved:1"
-	require.NoError(t, l.core.proposeMove(l.member(other), "moved:1"))
-	token := w.propose(l, Request{Kind: api.KindConfig, Voters: to})
-	w.run(2 * time.Second)
+	member, _ := l.core.Replica().Members.FindID(other.self.ID)
+	require.NoError(t, l.core.proposeMove(member, "moved:1"))
+	token := h.propose(l, Request{Kind: api.KindConfig, Voters: voters})
+	h.advance(2 * time.Second)
 	require.NoError(t, l.replies[token].Err)
-	for _, n := range w.nodes {
-		m := n.core.Replica().Members
+	for _, p := range h.peers {
+		m := p.core.Replica().Members
 		require.Empty(t, m.Removed)
 		require.Len(t, m.Voters, 4)
-		require.Equal(t, "moved:1", n.address(other.peer.ID))
+		require.Equal(t, "moved:1", p.addressOf(other.self.ID))
 	}
-	require.True(t, d.core.Replica().Members.IsVoter(d.core.self))
-}
-
-func (n *node) member(other *node) entry.Peer {
-	p, _ := n.core.Replica().Members.FindID(other.peer.ID)
-	return p
+	require.True(t, learner.core.Replica().Members.IsVoter(learner.core.self))
 }

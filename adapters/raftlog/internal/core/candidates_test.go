@@ -16,97 +16,93 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// TestEndedElectionsCostNothing: neither a tick of the leader nor a view of the tables for a
-// snapshot takes longer if elections were ended. Both run on the goroutine that sends heartbeats.
-func TestEndedElectionsCostNothing(t *testing.T) {
+// TestEndedElections_CostNothing fails if a tick of the leader, or a view of the replica, takes longer
+// when elections were ended. Both run on the goroutine that sends heartbeats.
+func TestEndedElections_CostNothing(t *testing.T) {
 	const ended = 20_000
-	w := newWorld(t, 1)
-	w.until("a leader", func() bool { return w.leader() != nil })
-	l := w.leader()
-	quickest := func(n int, f func()) time.Duration { // the machine may be busy with something else
+	h := newHarness(t, 1)
+	l := h.waitForLeader()
+	fastest := func(n int, f func()) time.Duration { // other processes may use the machine
 		best := time.Hour
 		for range n {
-			began := time.Now()
+			start := time.Now()
 			f()
-			best = min(best, time.Since(began))
+			best = min(best, time.Since(start))
 		}
 		return best
 	}
 	heartbeat := func() {
 		for range 7 {
-			w.now += tick
+			h.now += tick
 			l.core.Advance()
 		}
 	}
-	without := quickest(50, heartbeat)
+	before := fastest(50, heartbeat)
 	for i := range ended {
-		w.propose(l, Request{Kind: api.KindControl, ID: requestid.From(l.Wall(), uint64(i), 1), Op: entry.Op{Do: entry.End, Election: fmt.Sprint("job-", i)}})
+		h.propose(l, Request{Kind: api.KindControl, ID: requestid.From(l.Wall(), uint64(i), 1), Op: entry.Op{Do: entry.End, Election: fmt.Sprint("job-", i)}})
 	}
-	w.until("they are ended", func() bool { return len(l.core.replica.Elections.Names()) == ended })
-	require.Less(t, quickest(50, heartbeat), max(10*without, time.Millisecond/2), "a look at each ended election takes several ms")
+	h.waitFor("the elections are ended", func() bool { return len(l.core.replica.Elections.Names()) == ended })
+	require.Less(t, fastest(50, heartbeat), max(10*before, time.Millisecond/2), "examining each ended election takes several ms")
 	var view *replica.View
-	made := quickest(5, func() { view = l.core.replica.View() })
-	written := quickest(3, func() { _, _ = view.WriteTo(io.Discard) })
-	require.Less(t, made, written/3, "the view is encoded by the goroutine that writes it")
+	taken := fastest(5, func() { view = l.core.replica.View() })
+	written := fastest(3, func() { _, _ = view.WriteTo(io.Discard) })
+	require.Less(t, taken, written/3, "the goroutine that writes the view must encode it")
 }
 
-// TestCandidatesOfBefore: a process finds candidates of the process before it in line, and takes
-// them out; others' it leaves. Its own stand in line again after an Expire.
-func TestCandidatesOfBefore(t *testing.T) {
-	w := newWorld(t, 3)
-	w.until("a leader", func() bool { return w.leader() != nil })
-	l := w.leader()
-	other := w.other(l)
+// TestCandidates_EarlierProcess fails if a process does not remove the candidates of the previous
+// process of its peer, or removes those of other peers; or if a candidate that was expired does not
+// join again.
+func TestCandidates_EarlierProcess(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	p := h.others(l)[0]
+	elections := &l.core.replica.Elections
+	count := func(e, f int) func() bool {
+		return func() bool { return len(elections.Get("e").Candidates) == e && len(elections.Get("f").Candidates) == f }
+	}
 	l.core.AddCandidate("e", "of l", "")
-	other.core.AddCandidate("e", "of before", "")
-	other.core.AddCandidate("f", "of before too", "")
-	lines := &l.core.replica.Elections
-	w.until("they stand in line", func() bool {
-		return len(lines.Get("e").Candidates) == 2 && len(lines.Get("f").Candidates) == 1
-	})
-	w.run(100 * time.Millisecond)
-	require.Empty(t, other.core.candidates.unconfirmed)
-	voters := other.tablesVoters()
-	other.start(voters) // the tables are those of the process before
-	other.core.AddCandidate("f", "of now", "")
-	w.until("they have left", func() bool {
-		e, f := lines.Get("e"), lines.Get("f")
-		return len(e.Candidates) == 1 && len(f.Candidates) == 1 && f.Position("of now") == 0
-	})
-	require.Equal(t, 0, lines.Get("e").Position("of l"))
-	w.run(100 * time.Millisecond)
-	require.Empty(t, other.core.candidates.unconfirmed)
+	p.core.AddCandidate("e", "earlier", "")
+	p.core.AddCandidate("f", "earlier too", "")
+	h.waitFor("the candidates have joined", count(2, 1))
+	h.advance(100 * time.Millisecond)
+	require.Empty(t, p.core.candidates.unconfirmed)
+	p.start(founders()) // with the replica of the previous process
+	p.core.AddCandidate("f", "current", "")
+	h.waitFor("the earlier candidates have left", func() bool { return count(1, 1)() && elections.Get("f").Position("current") == 0 })
+	require.Equal(t, 0, elections.Get("e").Position("of l"))
+	h.advance(100 * time.Millisecond)
+	require.Empty(t, p.core.candidates.unconfirmed)
 
-	w.propose(l, Request{Kind: api.KindControl, ID: requestid.From(l.Wall(), 1, 1), Op: entry.Op{Do: entry.Expire, Peer: replica.RaftID("test", other.peer.ID), Through: 1 << 40}})
-	w.until("it was taken out", func() bool { return lines.Get("f").Position("of now") < 0 })
-	w.until("it is back", func() bool { return lines.Get("f").Position("of now") == 0 })
-	other.core.RemoveCandidate("f", "of now")
-	w.until("it has left", func() bool { return len(lines.Names()) == 1 })
-	w.run(100 * time.Millisecond)
-	require.Empty(t, other.core.candidates.unconfirmed)
-	require.Empty(t, other.core.candidates.wanted)
+	expire := entry.Op{Do: entry.Expire, Peer: p.core.self, Through: 1 << 40}
+	h.propose(l, Request{Kind: api.KindControl, ID: requestid.From(l.Wall(), 1, 1), Op: expire})
+	h.waitFor("the candidate is expired", func() bool { return elections.Get("f").Position("current") < 0 })
+	h.waitFor("the candidate has joined again", func() bool { return elections.Get("f").Position("current") == 0 })
+	p.core.RemoveCandidate("f", "current")
+	h.waitFor("the candidate has left", count(1, 0))
+	h.advance(100 * time.Millisecond)
+	require.Empty(t, p.core.candidates.unconfirmed)
+	require.Empty(t, p.core.candidates.wanted)
 }
 
-// TestCandidatesAfterASnapshot: the tables of a snapshot can lack a candidate, and have one that has
-// resigned.
-func TestCandidatesAfterASnapshot(t *testing.T) {
-	w := newWorld(t, 1)
-	w.until("a leader", func() bool { return w.leader() != nil })
-	l := w.leader()
+// TestCandidates_Snapshot fails if a candidate that an installed snapshot lacks does not join again, or
+// a candidate that has resigned and is in the snapshot does not leave.
+func TestCandidates_Snapshot(t *testing.T) {
+	h := newHarness(t, 1)
+	l := h.waitForLeader()
 	l.core.AddCandidate("e", "resigns", "")
-	w.until("it stands in line", func() bool { return len(l.core.replica.Elections.Get("e").Candidates) == 1 })
+	h.waitFor("the candidate has joined", func() bool { return len(l.core.replica.Elections.Get("e").Candidates) == 1 })
 	var saved bytes.Buffer
 	_, err := l.core.replica.View().WriteTo(&saved)
 	require.NoError(t, err)
 	l.core.RemoveCandidate("e", "resigns")
 	l.core.AddCandidate("f", "is missing", "")
-	w.until("the log agrees", func() bool {
+	h.waitFor("the log agrees", func() bool {
 		return len(l.core.candidates.unconfirmed) == 0 && len(l.core.replica.Elections.Get("f").Candidates) == 1
 	})
-	tables, err := replica.Read(&saved)
+	state, err := replica.Read(&saved)
 	require.NoError(t, err)
-	tables.Skips = []uint64{tables.Index}
-	l.core.ReportStored(&Write{Snapshot: &raftpb.Snapshot{}}, &Installed{Replica: tables, Snapshot: Snapshot{Index: tables.Index}})
-	require.Empty(t, l.core.replica.Skips, "the log does not have their entries")
+	state.Skips = []uint64{state.Index}
+	l.core.ReportStored(&Write{Snapshot: &raftpb.Snapshot{}}, &Installed{Replica: state, Snapshot: Snapshot{Index: state.Index}})
+	require.Empty(t, l.core.replica.Skips, "the log does not contain their entries")
 	require.Equal(t, map[candidateKey]struct{}{{"e", "resigns"}: {}, {"f", "is missing"}: {}}, l.core.candidates.unconfirmed)
 }

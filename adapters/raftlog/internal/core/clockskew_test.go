@@ -5,44 +5,41 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestWildLeaderLeavesNoMark: the log's time is the newest of its entries, and never goes back.
-// A leader whose calendar is years ahead writes some before it has handed over, the one of the
-// hand-over too; they must not make every later ID stale.
-func TestWildLeaderLeavesNoMark(t *testing.T) {
-	w := newWorld(t, 3)
-	w.until("a leader", func() bool { return w.leader() != nil })
-	l := w.leader()
-	before := w.propose(l, Request{Kind: api.KindState, Data: []byte("before")})
-	w.run(50 * time.Millisecond)
+// TestClockSkew_WrongLeader fails if a leader whose wall clock is years ahead writes its time into
+// entries before it has handed over, or into the entry of the hand-over: the clock of the log never
+// goes back, so that all later request IDs would be stale.
+func TestClockSkew_WrongLeader(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	before := h.propose(l, update("before"))
+	h.advance(50 * time.Millisecond)
 	require.NoError(t, l.replies[before].Err)
 	l.skew = 10 * 365 * 24 * time.Hour
-	w.until("another leader", func() bool { return w.leader() != nil && w.leader() != l })
-	l = w.leader()
-	after := w.propose(l, Request{Kind: api.KindState, Data: []byte("after")})
-	w.run(50 * time.Millisecond)
+	l = h.waitForOtherLeader(l)
+	after := h.propose(l, update("after"))
+	h.advance(50 * time.Millisecond)
 	require.NoError(t, l.replies[after].Err)
 	require.Less(t, l.core.replica.Clock.Sub(l.Wall()).Abs(), maxSkew)
 }
 
-// TestWildPeersDoNotHandOverToEachOther: the lead goes to a peer whose calendar is right.
-func TestWildPeersDoNotHandOverToEachOther(t *testing.T) {
-	w := newWorld(t, 5)
-	w.until("a leader", func() bool { return w.leader() != nil })
-	w.run(3 * election)
-	l := w.leader()
-	next := w.other(l) // who answers first has the longest log for a moment
+// TestClockSkew_Target fails if a leader with a wrong wall clock hands over to another peer with a
+// wrong wall clock, which would hand over again.
+func TestClockSkew_Target(t *testing.T) {
+	h := newHarness(t, 5)
+	h.waitForLeader()
+	h.advance(3 * election)
+	l := h.leader()
+	next := h.others(l)[0] // the first peer that replies has the longest log for a moment
 	l.skew, next.skew = time.Hour, time.Hour
-	turns, last := 0, l
+	handOvers, last := 0, l
 	for range 100 {
-		w.run(election / 10)
-		if l := w.leader(); l != nil && l != last {
-			turns, last = turns+1, l
+		h.advance(election / 10)
+		if l := h.leader(); l != nil && l != last {
+			handOvers, last = handOvers+1, l
 		}
 	}
-	require.Equal(t, 1, turns)
+	require.Equal(t, 1, handOvers)
 	require.Zero(t, last.skew)
 }

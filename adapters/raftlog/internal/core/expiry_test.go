@@ -12,79 +12,135 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// TestEndedElectionsAreForgotten: peers keep ended elections only for one window, so that their
-// number does not grow with the number of elections that were ever ended.
-func TestEndedElectionsAreForgotten(t *testing.T) {
+// requestFrame returns the frame of a forwarded request of this peer.
+func (p *peer) requestFrame(number uint64, op entry.Op) []byte {
+	id := requestid.From(p.Wall(), number, 7)
+	return p.core.encodeFrame(frameRequest, encodeRequest(number, Request{Kind: api.KindControl, ID: id, Op: op}))
+}
+
+// TestEnd_Delayed fails if a delayed request to end an election ends it after it was restarted, or
+// has an error although the election was ended in between; or if a delayed request to restart it
+// undoes a later end.
+func TestEnd_Delayed(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	p := h.others(l)[0]
+	l.core.AddCandidate("e", "first", "")
+	h.waitForHolder("first")
+	control := func(op entry.Op) error {
+		return h.request(p, Request{Kind: api.KindControl, Op: op, Forward: true}).Err
+	}
+	isEnded := func() bool { return l.core.Replica().Elections.Get("e").Ended }
+	end := entry.Op{Do: entry.End, Election: "e", Through: p.core.Replica().Index}
+	delayedEnd := p.requestFrame(7, end)
+	require.NoError(t, control(end))
+	require.True(t, isEnded())
+	l.core.RemoveCandidate("e", "first")
+	h.advance(2 * election)
+	restart := entry.Op{Do: entry.Restart, Election: "e", Through: p.core.Replica().Index}
+	delayedRestart := p.requestFrame(8, restart)
+	require.NoError(t, control(restart))
+	l.core.AddCandidate("e", "second", "")
+	h.waitForHolder("second")
+	index := l.core.Replica().Index
+	require.NoError(t, l.core.Receive(p.self.ID, delayedEnd))
+	h.waitFor("the request is applied", func() bool { return l.core.Replica().Index > index })
+	h.advance(50 * time.Millisecond)
+	require.Equal(t, []string{"second"}, h.holders("e"))
+	require.NoError(t, control(end))
+	require.Equal(t, []string{"second"}, h.holders("e"))
+	end.Through = p.core.Replica().Index
+	require.NoError(t, control(end))
+	require.True(t, isEnded())
+
+	l.core.RemoveCandidate("e", "second")
+	h.advance(2 * election)
+	require.NoError(t, l.core.Receive(p.self.ID, delayedRestart))
+	h.advance(50 * time.Millisecond)
+	require.NoError(t, control(restart))
+	require.True(t, isEnded())
+	// If a leader does not know the log as far as the sender, it cannot decide which end the sender
+	// means, or how long ago it was.
+	restart.Through = l.core.Replica().Index + 100
+	token := h.propose(l, Request{Kind: api.KindControl, Op: restart})
+	require.ErrorIs(t, l.replies[token].Err, api.ErrNotLeader)
+	restart.Through = p.core.Replica().Index
+	require.NoError(t, control(restart))
+	require.False(t, isEnded())
+}
+
+// TestForget_AfterWindow fails if peers store ended elections for longer than a window, so that their
+// number would grow with the number of elections that were ever ended, or if entries are written
+// when there is nothing to forget.
+func TestForget_AfterWindow(t *testing.T) {
 	const windows, each = 4, 1500
-	w := newWorld(t, 3)
-	w.until("a leader", func() bool { return w.leader() != nil })
+	h := newHarness(t, 3)
+	h.waitForLeader()
 	number := uint64(0)
 	for range windows {
-		l := w.leader()
+		l := h.leader()
 		for range each {
 			number++
 			id := requestid.From(l.Wall(), number, 1)
-			w.propose(l, Request{Kind: api.KindControl, ID: id, Op: entry.Op{Do: entry.End, Election: fmt.Sprint("job-", number), Through: l.core.replica.Index}})
+			h.propose(l, Request{Kind: api.KindControl, ID: id, Op: entry.Op{Do: entry.End, Election: fmt.Sprint("job-", number), Through: l.core.replica.Index}})
 		}
 		last := fmt.Sprint("job-", number)
-		w.until("they are ended", func() bool { return l.core.replica.Elections.Get(last).Ended })
-		w.run(2 * election)
-		for _, n := range w.nodes {
-			require.Len(t, n.core.replica.Elections.Names(), each)
+		h.waitFor("the elections are ended", func() bool { return l.core.replica.Elections.Get(last).Ended })
+		h.advance(2 * election)
+		for _, p := range h.peers {
+			require.Len(t, p.core.replica.Elections.Names(), each)
 		}
-		for _, n := range w.nodes {
-			n.skew += 7*time.Hour + 2*time.Minute
+		for _, p := range h.peers {
+			p.skew += 7*time.Hour + 2*time.Minute
 		}
-		w.until("they are forgotten", func() bool {
-			for _, n := range w.nodes {
-				if len(n.core.replica.Elections.Names()) > 0 || len(n.core.expiry.ended) > 0 {
+		h.waitFor("the elections are forgotten", func() bool {
+			for _, p := range h.peers {
+				if len(p.core.replica.Elections.Names()) > 0 || len(p.core.expiry.ended) > 0 {
 					return false
 				}
 			}
 			return true
 		})
-		w.until("a leader", func() bool { return w.leader() != nil })
+		h.waitForLeader()
 	}
-	index := w.leader().core.replica.Index
-	w.run(10 * time.Second)
-	require.Equal(t, index, w.leader().core.replica.Index, "nothing is written if there is nothing to forget")
-	for _, n := range w.nodes {
-		require.Equal(t, w.nodes[0].core.replica.Sum(), n.core.replica.Sum())
+	index := h.leader().core.replica.Index
+	h.advance(10 * time.Second)
+	require.Equal(t, index, h.leader().core.replica.Index)
+	for _, p := range h.peers {
+		require.Equal(t, h.peers[0].core.replica.Sum(), p.core.replica.Sum())
 	}
 }
 
-// TestForgetWaitsForLeases: if wall clocks jump by more than the window, an election that was just
-// ended is not forgotten while a peer may have a lease. If it is restarted after that, its token is
-// greater, and a delayed request does not end it.
-func TestForgetWaitsForLeases(t *testing.T) {
-	w := newWorld(t, 3)
-	w.until("a leader", func() bool { return w.leader() != nil })
-	l := w.leader()
-	n := w.other(l)
+// TestForget_WaitsForLeases fails if an election that was just ended is forgotten while a peer may
+// have a lease, because wall clocks jump by more than the window; or if, after the election was
+// restarted, its token is not greater or a delayed request ends it.
+func TestForget_WaitsForLeases(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	p := h.others(l)[0]
 	l.core.AddCandidate("e", "first", "")
-	w.until("it leads", func() bool { return len(w.holders("e")) == 1 })
-	lines := &l.core.replica.Elections
-	token := lines.Get("e").Candidates[0].Token
-	end := entry.Op{Do: entry.End, Election: "e", Through: n.core.Replica().Index}
-	late := n.core.encodeFrame(frameRequest, encodeRequest(7, Request{Kind: api.KindControl, ID: requestid.From(n.Wall(), 7, 7), Op: end}))
-	w.propose(l, Request{Kind: api.KindControl, Op: end})
-	w.until("it is ended", func() bool { return lines.Get("e").Ended })
-	ended := w.now
+	h.waitForHolder("first")
+	elections := &l.core.replica.Elections
+	token := elections.Get("e").Candidates[0].Token
+	end := entry.Op{Do: entry.End, Election: "e", Through: p.core.Replica().Index}
+	delayed := p.requestFrame(7, end)
+	h.propose(l, Request{Kind: api.KindControl, Op: end})
+	h.waitFor("the election is ended", func() bool { return elections.Get("e").Ended })
+	endedAt := h.now
 	l.core.RemoveCandidate("e", "first")
-	for _, n := range w.nodes {
-		n.skew += 8 * time.Hour
+	for _, p := range h.peers {
+		p.skew += 8 * time.Hour
 	}
-	w.until("it is forgotten", func() bool { return len(lines.Names()) == 0 })
-	require.GreaterOrEqual(t, w.now-ended, election)
+	h.waitFor("the election is forgotten", func() bool { return len(elections.Names()) == 0 })
+	require.GreaterOrEqual(t, h.now-endedAt, election)
 
 	l.core.AddCandidate("e", "second", "")
-	w.until("it leads", func() bool { return len(w.holders("e")) == 1 })
-	require.Greater(t, lines.Get("e").Candidates[0].Token, token)
+	h.waitForHolder("second")
+	require.Greater(t, elections.Get("e").Candidates[0].Token, token)
 	index := l.core.replica.Index
-	require.NoError(t, l.core.Receive(n.peer.ID, late))
-	w.until("the request is applied", func() bool { return l.core.replica.Index > index })
-	require.Equal(t, []string{"second"}, w.holders("e"))
-	reply := w.propose(l, Request{Kind: api.KindControl, Op: entry.Op{Do: entry.End, Election: "e", Through: 1}})
-	w.until("a reply", func() bool { _, ok := l.replies[reply]; return ok })
-	require.ErrorIs(t, l.replies[reply].Err, api.ErrStale)
+	require.NoError(t, l.core.Receive(p.self.ID, delayed))
+	h.waitFor("the request is applied", func() bool { return l.core.replica.Index > index })
+	require.Equal(t, []string{"second"}, h.holders("e"))
+	end.Through = 1
+	require.ErrorIs(t, h.request(l, Request{Kind: api.KindControl, Op: end}).Err, api.ErrStale)
 }

@@ -18,93 +18,125 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// world is a cluster of cores on a network and disks that do not fail by themselves, in steps
-// of a millisecond. The simulation (internal/simulation) is the one with weather.
-type world struct {
-	t     *testing.T
-	now   time.Duration
-	rand  *rand.Rand
-	nodes []*node
-	wire  []wired
-	cut   func(from, to string) bool
-	loses func(m wired) bool
-	token uint64
-}
-
-type wired struct {
-	at       time.Duration
-	from, to string
-	frame    []byte
-}
-
-type node struct {
-	w       *world
-	peer    api.Peer
-	core    *Core
-	log     *memoryLog
-	tables  *replica.State
-	down    bool
-	apply   []Apply
-	stands  bool // its state machine
-	stalled bool // its disk
-	work    []*Write
-	applied []api.Entry
-	replies map[uint64]Reply
-	skew    time.Duration
-	takes   int // snapshots that were to be taken
-	dials   int // how often the addresses to dial have changed
-}
-
 const (
 	tick     = 10 * time.Millisecond
 	election = 200 * time.Millisecond
 )
 
-func newWorld(t *testing.T, n int) *world {
-	w := &world{t: t, rand: rand.New(rand.NewPCG(1, 2)), cut: func(string, string) bool { return false }, loses: func(wired) bool { return false }}
-	var voters []entry.Peer
-	for i := range n {
-		voters = append(voters, replica.Numbered("test", peerNo(i)))
-	}
-	for i := range n {
-		w.add(peerNo(i), voters)
-	}
-	return w
+// harness runs a cluster of cores in virtual time, in steps of a millisecond. Networks and disks do
+// not fail unless a test makes them. Package simulation injects random faults.
+type harness struct {
+	t        *testing.T
+	now      time.Duration
+	rand     *rand.Rand
+	peers    []*peer
+	inFlight []transmission
+	cut      func(from, to string) bool // reports whether a connection is cut
+	drops    func(m transmission) bool  // reports whether a frame is lost
+	token    uint64                     // the token of the last request
 }
 
-func peerNo(i int) api.Peer {
+// transmission is a frame on the network.
+type transmission struct {
+	at       time.Duration
+	from, to string
+	frame    []byte
+}
+
+// peer is one core with its environment.
+type peer struct {
+	h       *harness
+	self    api.Peer
+	core    *Core
+	log     *memoryLog
+	replica *replica.State // at the start
+	skew    time.Duration  // of the wall clock
+
+	down        bool
+	blocked     bool // the state machine applies nothing
+	diskStalled bool // the disk writes nothing
+	apply       []Apply
+	writes      []*Write
+
+	applied          []api.Entry
+	replies          map[uint64]Reply
+	snapshotRequests int
+	peersChanged     int // how often Output.PeersChanged was set
+}
+
+// newHarness starts a cluster of n voters.
+func newHarness(t *testing.T, n int) *harness {
+	h := &harness{
+		t: t, rand: rand.New(rand.NewPCG(1, 2)),
+		cut: func(string, string) bool { return false }, drops: func(transmission) bool { return false },
+	}
+	var voters []entry.Peer
+	for i := range n {
+		voters = append(voters, replica.Numbered("test", peerInfo(i)))
+	}
+	for i := range n {
+		h.addPeer(peerInfo(i), voters)
+	}
+	return h
+}
+
+func peerInfo(i int) api.Peer {
 	return api.Peer{ID: fmt.Sprint("p", i), Addr: fmt.Sprint("host", i, ":1")}
 }
 
-func (w *world) add(p api.Peer, voters []entry.Peer) *node {
-	n := &node{w: w, peer: p, replies: map[uint64]Reply{}, log: &memoryLog{raft.NewMemoryStorage()}}
-	require.NoError(w.t, n.log.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
+// founders returns the voters of a cluster of three.
+func founders() (voters []entry.Peer) {
+	for i := range 3 {
+		voters = append(voters, replica.Numbered("test", peerInfo(i)))
+	}
+	return voters
+}
+
+// addPeer starts another peer with an empty log.
+func (h *harness) addPeer(self api.Peer, voters []entry.Peer) *peer {
+	p := &peer{h: h, self: self, replies: map[uint64]Reply{}, log: &memoryLog{raft.NewMemoryStorage()}}
+	require.NoError(h.t, p.log.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
 		Index: new(uint64(1)), Term: new(uint64(1)), ConfState: &raftpb.ConfState{},
 	}}))
-	n.tables = replica.New(voters, 7*time.Hour, election)
-	n.start(voters)
-	w.nodes = append(w.nodes, n)
-	return n
+	p.replica = replica.New(voters, 7*time.Hour, election)
+	p.start(voters)
+	h.peers = append(h.peers, p)
+	return p
 }
 
-func (n *node) start(voters []entry.Peer) {
-	var seeds []api.Peer
-	for _, v := range voters {
-		seeds = append(seeds, api.Peer{ID: v.ID, Addr: v.Addr})
+// addLearner starts peer i of a cluster of three founders, and waits until it is a learner.
+func (h *harness) addLearner(i int) *peer {
+	h.t.Helper()
+	p := h.addPeer(peerInfo(i), founders())
+	h.waitFor("the learner is admitted", func() bool {
+		l := h.leader()
+		return l != nil && slices.Contains(l.core.Membership().Learners, p.self)
+	})
+	return p
+}
+
+// start starts a process with p.replica and p.log.
+func (p *peer) start(seeds []entry.Peer) {
+	var addrs []api.Peer
+	for _, s := range seeds {
+		addrs = append(addrs, api.Peer{ID: s.ID, Addr: s.Addr})
 	}
 	c, err := New(Config{
-		Cluster: "test", Self: n.peer, Seeds: seeds, Tick: tick, Heartbeat: 7 * tick, Election: election, Window: 7 * time.Hour,
-		MaxData: 1 << 20, Clock: n, Random: n.w.rand.Uint64, Logger: slog.New(slog.DiscardHandler), Log: n.log, Replica: n.tables,
+		Cluster: "test", Self: p.self, Seeds: addrs, Tick: tick, Heartbeat: 7 * tick, Election: election, Window: 7 * time.Hour,
+		MaxData: 1 << 20, Clock: p, Random: p.h.rand.Uint64, Logger: slog.New(slog.DiscardHandler), Log: p.log, Replica: p.replica,
 		Snapshot: Snapshot{Index: 1, Term: 1, Members: 1},
 	})
-	require.NoError(n.w.t, err)
-	n.core, n.down = c, false
+	require.NoError(p.h.t, err)
+	p.core, p.down = c, false
 }
 
-func (n *node) Now() time.Duration { return n.w.now }
+// Now implements Clock.
+func (p *peer) Now() time.Duration { return p.h.now }
 
-func (n *node) Wall() time.Time { return time.Unix(1_700_000_000, 0).Add(n.w.now + n.skew) }
+// Wall implements Clock.
+func (p *peer) Wall() time.Time { return time.Unix(1_700_000_000, 0).Add(p.h.now + p.skew) }
 
+// memoryLog implements Log.
 type memoryLog struct{ *raft.MemoryStorage }
 
 func (l *memoryLog) HardState() *raftpb.HardState {
@@ -112,82 +144,99 @@ func (l *memoryLog) HardState() *raftpb.HardState {
 	return hs
 }
 
-// run lets time pass.
-func (w *world) run(d time.Duration) {
-	for end := w.now + d; w.now < end; w.now += time.Millisecond {
-		w.step()
+// advance lets time pass.
+func (h *harness) advance(d time.Duration) {
+	for end := h.now + d; h.now < end; h.now += time.Millisecond {
+		h.deliverAndAdvance()
 	}
 }
 
-func (w *world) step() {
-	var later []wired
-	due := w.wire
-	w.wire = nil
+// waitFor lets time pass until ok returns true, at most a minute, and returns the time that has
+// passed.
+func (h *harness) waitFor(what string, ok func() bool) time.Duration {
+	h.t.Helper()
+	start := h.now
+	for !ok() {
+		h.deliverAndAdvance()
+		h.now += time.Millisecond
+		if h.now > start+time.Minute {
+			h.t.Fatal("not within a minute: ", what)
+		}
+	}
+	return h.now - start
+}
+
+// deliverAndAdvance delivers the frames that are due, and advances all cores.
+func (h *harness) deliverAndAdvance() {
+	var later []transmission
+	due := h.inFlight
+	h.inFlight = nil
 	for _, m := range due {
-		i := slices.IndexFunc(w.nodes, func(n *node) bool { return n.peer.ID == m.to })
+		i := slices.IndexFunc(h.peers, func(p *peer) bool { return p.self.ID == m.to })
 		switch {
-		case m.at > w.now:
+		case m.at > h.now:
 			later = append(later, m)
-		case i >= 0 && !w.nodes[i].down && !w.cut(m.from, m.to) && !w.loses(m):
-			if err := w.nodes[i].core.Receive(m.from, m.frame); err != nil {
-				w.t.Logf("%v: %s: %v", w.now, m.to, err)
+		case i >= 0 && !h.peers[i].down && !h.cut(m.from, m.to) && !h.drops(m):
+			if err := h.peers[i].core.Receive(m.from, m.frame); err != nil {
+				h.t.Logf("%v: %s: %v", h.now, m.to, err)
 			}
 		}
 	}
-	w.wire = append(later, w.wire...)
-	for _, n := range w.nodes {
-		if !n.down {
-			n.core.Advance()
-			n.drain()
+	h.inFlight = append(later, h.inFlight...)
+	for _, p := range h.peers {
+		if !p.down {
+			p.core.Advance()
+			p.handleOutput()
 		}
 	}
-	w.check()
+	h.checkHolders()
 }
 
-func (n *node) drain() {
+// handleOutput sends, applies and writes what the core requests.
+func (p *peer) handleOutput() {
 	for {
-		out := n.core.TakeOutput()
-		for _, s := range out.Frames {
-			n.w.wire = append(n.w.wire, wired{n.w.now + time.Millisecond, n.peer.ID, s.To, s.Data})
+		out := p.core.TakeOutput()
+		for _, f := range out.Frames {
+			p.h.inFlight = append(p.h.inFlight, transmission{p.h.now + time.Millisecond, p.self.ID, f.To, f.Data})
 		}
 		for _, r := range out.Replies {
-			_, twice := n.replies[r.Token]
-			require.False(n.w.t, twice)
-			n.replies[r.Token] = r
+			_, twice := p.replies[r.Token]
+			require.False(p.h.t, twice)
+			p.replies[r.Token] = r
 		}
-		require.NoError(n.w.t, out.LostLog)
+		require.NoError(p.h.t, out.LostLog)
 		if out.PeersChanged {
-			n.dials++
+			p.peersChanged++
 		}
-		n.apply = append(n.apply, out.Apply...)
-		for len(n.apply) > 0 && !n.stands {
-			a := n.apply[0]
-			n.apply = n.apply[1:]
+		p.apply = append(p.apply, out.Apply...)
+		for len(p.apply) > 0 && !p.blocked {
+			a := p.apply[0]
+			p.apply = p.apply[1:]
 			for _, o := range a.Outcomes {
 				e := o.Entry()
 				e.Skipped = o.Skipped()
-				n.applied = append(n.applied, e)
+				p.applied = append(p.applied, e)
 			}
 			if a.Create != nil {
-				require.Equal(n.w.t, n.applied[len(n.applied)-1].Index, a.Create.Index, "the state machine is not where its snapshot is to be")
-				n.takes++
+				require.Equal(p.h.t, p.applied[len(p.applied)-1].Index, a.Create.Index, "the state machine is not at the index of the snapshot")
+				p.snapshotRequests++
 			}
 			if k := len(a.Outcomes); k > 0 {
-				n.core.ReportApplied(a.Outcomes[k-1].Index, a.Outcomes)
+				p.core.ReportApplied(a.Outcomes[k-1].Index, a.Outcomes)
 			}
 		}
-		n.work = append(n.work, out.Writes...)
-		for len(n.work) > 0 && !n.stalled {
-			work := n.work[0]
-			n.work = n.work[1:]
-			if work.HardState != nil {
-				require.NoError(n.w.t, n.log.SetHardState(work.HardState))
+		p.writes = append(p.writes, out.Writes...)
+		for len(p.writes) > 0 && !p.diskStalled {
+			w := p.writes[0]
+			p.writes = p.writes[1:]
+			if w.HardState != nil {
+				require.NoError(p.h.t, p.log.SetHardState(w.HardState))
 			}
-			require.NoError(n.w.t, n.log.Append(work.Entries))
-			if work.Compact != 0 {
-				require.NoError(n.w.t, n.log.Compact(work.Compact))
+			require.NoError(p.h.t, p.log.Append(w.Entries))
+			if w.Compact != 0 {
+				require.NoError(p.h.t, p.log.Compact(w.Compact))
 			}
-			n.core.ReportStored(work, nil)
+			p.core.ReportStored(w, nil)
 		}
 		if len(out.Writes) == 0 && len(out.Apply) == 0 && len(out.Replies) == 0 {
 			return
@@ -195,68 +244,89 @@ func (n *node) drain() {
 	}
 }
 
-// holders returns the peers whose lease of an election has not ended by their own clocks.
-func (w *world) holders(name string) []string {
-	var all []string
-	for _, n := range w.nodes {
-		if n.down || n.core.Status().Lease <= w.now {
+// holders returns the candidates that lead an election according to their own peers.
+func (h *harness) holders(election string) (holders []string) {
+	for _, p := range h.peers {
+		if p.down || p.core.Status().Lease <= h.now {
 			continue
 		}
-		if first, ok := n.core.Replica().Elections.Get(name).Head(); ok && first.Peer == n.core.self {
-			all = append(all, first.ID)
+		if head, ok := p.core.Replica().Elections.Get(election).Head(); ok && head.Peer == p.core.self {
+			holders = append(holders, head.ID)
 		}
 	}
-	return all
+	return holders
 }
 
-func (w *world) check() {
-	require.LessOrEqual(w.t, len(w.holders("e")), 1, "%v: %v", w.now, w.holders("e"))
+// checkHolders fails the test if two candidates lead election e.
+func (h *harness) checkHolders() {
+	require.LessOrEqual(h.t, len(h.holders("e")), 1, "%v: %v", h.now, h.holders("e"))
 }
 
-func (w *world) leader() *node {
-	for _, n := range w.nodes {
-		if !n.down && n.core.Status().Role == Leader && n.core.Status().Ready && n.core.Status().Lease > w.now {
-			return n
+// waitForHolder waits until only the given candidate leads election e.
+func (h *harness) waitForHolder(candidate string) {
+	h.t.Helper()
+	h.waitFor(candidate+" leads", func() bool { return slices.Equal(h.holders("e"), []string{candidate}) })
+}
+
+// leader returns the leader if it is ready and has a lease, and nil otherwise.
+func (h *harness) leader() *peer {
+	for _, p := range h.peers {
+		if s := p.core.Status(); !p.down && s.Role == Leader && s.Ready && s.Lease > h.now {
+			return p
 		}
 	}
 	return nil
 }
 
-// other returns the first node that is not n.
-func (w *world) other(n *node) *node {
-	if w.nodes[0] == n {
-		return w.nodes[1]
-	}
-	return w.nodes[0]
+// waitForLeader waits for a leader.
+func (h *harness) waitForLeader() *peer {
+	h.t.Helper()
+	return h.waitForOtherLeader(nil)
 }
 
-func (w *world) until(what string, ok func() bool) time.Duration {
-	began := w.now
-	for !ok() {
-		w.step()
-		w.now += time.Millisecond
-		if w.now > began+time.Minute {
-			w.t.Fatal("never: ", what)
-		}
-	}
-	return w.now - began
+// waitForOtherLeader waits for a leader that is not the given peer.
+func (h *harness) waitForOtherLeader(former *peer) *peer {
+	h.t.Helper()
+	h.waitFor("a leader", func() bool { return h.leader() != nil && h.leader() != former })
+	return h.leader()
 }
 
-func (w *world) propose(n *node, r Request) uint64 {
-	w.token++
-	r.Token = w.token
+// others returns the peers except for the given ones.
+func (h *harness) others(except ...*peer) []*peer {
+	return slices.DeleteFunc(slices.Clone(h.peers), func(p *peer) bool { return slices.Contains(except, p) })
+}
+
+// setDisksStalled stalls, or releases, the disks of all peers except for the given ones.
+func (h *harness) setDisksStalled(stalled bool, except ...*peer) {
+	for _, p := range h.others(except...) {
+		p.diskStalled = stalled
+	}
+}
+
+// propose makes a request at a peer and returns its token.
+func (h *harness) propose(p *peer, r Request) uint64 {
+	h.token++
+	r.Token = h.token
 	if r.ID.IsZero() {
-		r.ID = requestid.From(n.Wall(), w.rand.Uint64(), w.rand.Uint64())
+		r.ID = requestid.From(p.Wall(), h.rand.Uint64(), h.rand.Uint64())
 	}
-	n.core.Propose(r)
-	n.drain()
+	p.core.Propose(r)
+	p.handleOutput()
 	return r.Token
 }
 
-func (n *node) tablesVoters() []entry.Peer {
-	var voters []entry.Peer
-	for i := range 3 {
-		voters = append(voters, replica.Numbered("test", peerNo(i)))
-	}
-	return voters
+// waitForReply waits for the reply to a request.
+func (h *harness) waitForReply(p *peer, token uint64) Reply {
+	h.t.Helper()
+	h.waitFor("a reply", func() bool { _, ok := p.replies[token]; return ok })
+	return p.replies[token]
 }
+
+// request makes a request at a peer and waits for the reply.
+func (h *harness) request(p *peer, r Request) Reply {
+	h.t.Helper()
+	return h.waitForReply(p, h.propose(p, r))
+}
+
+// update returns a request for an update.
+func update(data string) Request { return Request{Kind: api.KindState, Data: []byte(data)} }

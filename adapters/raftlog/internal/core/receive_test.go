@@ -4,14 +4,34 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// FuzzReceive: whatever comes in the frames that are not the engine's is refused, or taken,
-// by a leader and by one that follows.
+// TestReceiveRequest_LeadersOperations fails if a peer can request an operation that only a leader
+// may propose, for example a window outside of which are all request IDs.
+func TestReceiveRequest_LeadersOperations(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	from := h.others(l)[0]
+	for _, op := range []entry.Op{
+		{Do: entry.Window, Window: 1 << 62}, {Do: entry.Transfer}, {Do: entry.Expire, Peer: from.core.self}, {Do: 0},
+	} {
+		require.ErrorIs(t, l.core.Receive(from.self.ID, from.requestFrame(1, op)), errFrame, op.Do)
+	}
+	h.advance(50 * time.Millisecond)
+	require.Equal(t, 7*time.Hour, l.core.replica.Window)
+	token := h.propose(l, update(""))
+	h.advance(50 * time.Millisecond)
+	require.NoError(t, l.replies[token].Err)
+}
+
+// FuzzReceive fails if a frame of this package, which may be malformed, makes a leader or a follower
+// panic.
 func FuzzReceive(f *testing.F) {
 	id := requestid.From(time.Unix(1_700_000_000, 0), 1, 2)
 	f.Add(byte(frameRequest), encodeRequest(1, Request{Kind: api.KindState, ID: id, Data: []byte("x")}))
@@ -23,18 +43,17 @@ func FuzzReceive(f *testing.F) {
 	f.Add(byte(frameRemoved), wire.AppendMembership(nil, api.Membership{Removed: []string{"p0"}}))
 	f.Fuzz(func(t *testing.T, kind byte, body []byte) {
 		if kind == frameRaft {
-			return // the engine's, by its own decoder
+			return // the engine decodes it
 		}
-		w := newWorld(t, 3)
-		w.until("a leader", func() bool { return w.leader() != nil })
-		l := w.leader()
-		for _, n := range w.nodes {
+		h := newHarness(t, 3)
+		l := h.waitForLeader()
+		for _, p := range h.peers {
 			for _, from := range []string{"p0", "p1", "p9"} {
-				if from != n.peer.ID {
-					_ = n.core.Receive(from, l.core.encodeFrame(kind, body))
+				if from != p.self.ID {
+					_ = p.core.Receive(from, l.core.encodeFrame(kind, body))
 				}
 			}
-			n.core.TakeOutput()
+			p.core.TakeOutput()
 		}
 	})
 }
