@@ -14,17 +14,17 @@ import (
 // line. The candidate's goroutine has seen nothing of that yet: the old leadership is over all
 // the same, since another one may have begun.
 func TestALeaseDoesNotProveWhatWasBefore(t *testing.T) {
-	n := &Node{began: time.Now()}
-	e := &Election{node: n, name: "e", candidacy: leaderelection.NewCandidacy(t.Context(), nil), poke: make(chan struct{}, 1)}
-	c := &contender{Election: e, id: "a"}
-	e.see(replica.Election{Candidates: []replica.Candidate{{ID: "a", Token: 5}, {ID: "b"}}})
+	n := &Node{startedAt: time.Now()}
+	e := &Election{node: n, name: "e", candidacy: leaderelection.NewCandidacy(t.Context(), nil), changed: make(chan struct{}, 1)}
+	c := &campaign{election: e, id: "a"}
+	e.setQueue(replica.Election{Candidates: []replica.Candidate{{ID: "a", Token: 5}, {ID: "b"}}})
 	n.lease.Store(int64(time.Hour))
-	require.False(t, c.look())
-	leadership := c.candidacy.Leadership()
+	require.False(t, c.evaluateQueue())
+	leadership := e.candidacy.Leadership()
 	require.NotNil(t, leadership)
 	require.NoError(t, leadership.Err())
 
-	e.see(replica.Election{Candidates: []replica.Candidate{{ID: "b", Token: 7}, {ID: "a"}}})
+	e.setQueue(replica.Election{Candidates: []replica.Candidate{{ID: "b", Token: 7}, {ID: "a"}}})
 	n.lease.Store(int64(2 * time.Hour))
 	require.ErrorIs(t, leadership.Err(), leaderelection.ErrLeaseExpired)
 	_ = e.candidacy.Finish(leaderelection.ErrResigned)

@@ -206,7 +206,7 @@ func TestEndedElectionIsForgotten(t *testing.T) {
 // whether an earlier attempt was applied.
 func TestLateEndIsUnconfirmed(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		err := raftlog.Amending(t.Context(), w.node(w.peers[0]), fmt.Errorf("%w", api.ErrStale))
+		err := raftlog.ChangeError(t.Context(), w.node(w.peers[0]), fmt.Errorf("%w", api.ErrStale))
 		require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 		require.ErrorIs(t, err, api.ErrStale)
 	})
@@ -278,7 +278,7 @@ func TestDeleteAndRestartBeforeAPeerLooks(t *testing.T) {
 		other := w.others(p)[0]
 		c := stand(t, w.node(p), "e")
 		c.awaitLeader(t)
-		goOn := w.node(p).HoldLoop()
+		goOn := w.node(p).BlockLoop()
 		require.NoError(t, raftlog.DeleteElection(within(t, time.Minute), w.node(other), "e"))
 		require.NoError(t, raftlog.RestartElection(within(t, time.Minute), w.node(other), "e"))
 		goOn()
@@ -301,7 +301,7 @@ func TestLossWhileTheLoopIsStuck(t *testing.T) {
 		for held := 150 * time.Millisecond; held < 196*time.Millisecond; held += 3 * time.Millisecond {
 			l := c.Current().Leadership
 			require.NotNil(t, l)
-			goOn := w.node(p).HoldLoop()
+			goOn := w.node(p).BlockLoop()
 			began := time.Now()
 			require.LessOrEqual(t, l.Deadline().Sub(began), 200*time.Millisecond)
 			time.Sleep(held)
@@ -318,7 +318,7 @@ func TestLossWhileTheLoopIsStuck(t *testing.T) {
 		second := stand(t, w.node(w.others(p)[0]), "e")
 		time.Sleep(time.Second)
 		l := c.Current().Leadership
-		goOn := w.node(p).HoldLoop()
+		goOn := w.node(p).BlockLoop()
 		require.Greater(t, second.awaitLeader(t), token)
 		require.Error(t, l.Err(), "it was told before another one leads")
 		goOn()

@@ -47,7 +47,7 @@ func TestGuardedUpdates(t *testing.T) {
 				break
 			}
 		}
-		_, err = raftlog.ProposeUnder(t.Context(), nodes[0], "e", grant.Token(), requestid.New(), []byte("late"))
+		_, err = raftlog.ProposeGuarded(t.Context(), nodes[0], "e", grant.Token(), requestid.New(), []byte("late"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 		again, err := elections[1].Propose(t.Context(), one, []byte("one"))
 		require.NoError(t, err)

@@ -318,11 +318,11 @@ func TestRefusedByAnotherCluster(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		n := w.node(w.peers[0])
 		w.propose(t, w.peers[0], "a")
-		n.RefusedBy("z", &link.RefusedError{Reason: link.ReasonFounding})
-		n.RefusedBy("z", &link.RefusedError{Reason: link.ReasonRunning})
-		n.RefusedBy("z", &link.RefusedError{Reason: link.ReasonCluster})
+		n.HandleRefusal("z", &link.RefusedError{Reason: link.ReasonFounding})
+		n.HandleRefusal("z", &link.RefusedError{Reason: link.ReasonRunning})
+		n.HandleRefusal("z", &link.RefusedError{Reason: link.ReasonCluster})
 		w.propose(t, w.peers[0], "b")
-		n.RefusedBy("z", &link.RefusedError{Reason: link.ReasonRecovered})
+		n.HandleRefusal("z", &link.RefusedError{Reason: link.ReasonRecovered})
 		require.ErrorIs(t, n.Err(), api.ErrIdentity)
 	})
 }

@@ -19,7 +19,7 @@ import (
 // asked is a node of which only requests work: answer has one that waits answered.
 func asked(t *testing.T) (n *Node, answer func(index uint64, err error)) {
 	n = &Node{
-		cfg: Config{ElectionTimeout: time.Second}, began: time.Now(), requests: make(chan request, 1), ended: make(chan struct{}),
+		cfg: Config{ElectionTimeout: time.Second}, startedAt: time.Now(), requests: make(chan loopRequest, 1), ended: make(chan struct{}),
 	}
 	n.ctx, n.stop = context.WithCancelCause(t.Context())
 	return n, func(index uint64, err error) {

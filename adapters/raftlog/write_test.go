@@ -53,7 +53,7 @@ func TestPutOffBeforeASnapshot(t *testing.T) {
 func newWriter(t *testing.T, seed uint64) (n *Node, done func(*core.Write)) {
 	n = &Node{
 		fs: crashdisk.New(rand.New(rand.NewPCG(seed, 1))), log: slog.New(slog.DiscardHandler),
-		work: newQueue[task](), stored: make(chan []stored), ended: make(chan struct{}),
+		writes: newMailbox[writeTask](), storedWrites: make(chan []storedWrite), ended: make(chan struct{}),
 	}
 	n.ctx, n.stop = context.WithCancelCause(t.Context())
 	var err error
@@ -61,13 +61,13 @@ func newWriter(t *testing.T, seed uint64) (n *Node, done func(*core.Write)) {
 	require.NoError(t, err)
 	go func() {
 		defer close(n.ended)
-		n.write()
+		n.runWriter()
 	}()
 	return n, func(w *core.Write) {
 		t.Helper()
-		n.work.put(task{w, newest})
+		n.writes.add(writeTask{w, newest})
 		select {
-		case <-n.stored:
+		case <-n.storedWrites:
 		case <-n.ended:
 			t.Fatal(n.fault)
 		}

@@ -12,15 +12,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 )
 
-// askTime limits how long a founding peer waits for the other founding peers.
-const askTime = 2 * time.Second
+// foundersTimeout limits how long a founding peer waits for the other founding peers.
+const foundersTimeout = 2 * time.Second
 
-// askFounders connects to the other founding peers before anything is written. A peer that is of
-// the cluster already refuses this one if it was founded with another configuration, or if it
+// checkFounders connects to the other founding peers before anything is written. A peer that already
+// belongs to the cluster refuses this peer if it was founded with another configuration, or if it
 // knows another directory of this peer: then the error is ErrIdentity. Peers that cannot be
-// reached within askTime are skipped; they refuse this peer later.
-func (n *Node) askFounders() error {
-	ctx, cancel := context.WithTimeout(n.ctx, askTime)
+// reached within foundersTimeout are skipped; they refuse this peer later.
+func (n *Node) checkFounders() error {
+	ctx, cancel := context.WithTimeout(n.ctx, foundersTimeout)
 	defer cancel()
 	fatal := make([]error, len(n.cfg.Peers))
 	var all sync.WaitGroup
@@ -29,9 +29,9 @@ func (n *Node) askFounders() error {
 			continue
 		}
 		all.Go(func() {
-			l, err := n.contact(ctx, p)
+			l, err := n.dialPeer(ctx, p)
 			if err != nil {
-				fatal[i] = n.verdict(p.ID, err)
+				fatal[i] = n.fatalRefusal(p.ID, err)
 				return
 			}
 			l.Close()
@@ -46,26 +46,21 @@ func (n *Node) askFounders() error {
 	return nil
 }
 
-// found begins the cluster: all of its first peers write the same snapshot, of entry 1.
-func (n *Node) found() (*snapshot.Reader, error) {
+// foundCluster creates the first snapshot of the cluster, of entry 1. All founding peers create the
+// same.
+func (n *Node) foundCluster() (*snapshot.Reader, error) {
 	n.owner.Founding = identity.Founding(n.cfg.Cluster, n.cfg.Peers, n.cfg.Window, n.cfg.ElectionTimeout)
-	if err := n.askFounders(); err != nil {
+	if err := n.checkFounders(); err != nil {
 		return nil, err
 	}
 	var voters []entry.Peer
 	for _, p := range identity.Sorted(n.cfg.Peers) {
 		voters = append(voters, replica.Numbered(n.cfg.Cluster, p))
 	}
-	tables := replica.New(voters, n.cfg.Window, n.cfg.ElectionTimeout)
-	w, err := snapshot.Create(n.fs, ".", snapshot.Meta{
-		Cluster: n.cfg.Cluster, Index: 1, Term: 1, Conf: tables.Members.ConfState(), Created: time.Now(),
-	})
+	state := replica.New(voters, n.cfg.Window, n.cfg.ElectionTimeout)
+	w, err := writeSnapshotFile(n.fs, n.cfg.Cluster, state.View(), state.Members.ConfState(), noStateMachine{})
 	if err != nil {
 		return nil, fmt.Errorf("raftlog: %w", err)
-	}
-	if _, err := tables.View().WriteTo(w.Tables()); err != nil {
-		w.Abort()
-		return nil, err
 	}
 	if err := w.Commit(); err != nil {
 		return nil, err

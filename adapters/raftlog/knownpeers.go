@@ -12,19 +12,19 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// acquaintances holds the identities of the other peers that this peer has met. It is safe for
-// concurrent use.
-type acquaintances struct {
+// knownPeers contains the identities of the other peers that this peer has met. It may be used
+// concurrently.
+type knownPeers struct {
 	mu       sync.Mutex
 	registry identity.Registry
-	running  map[string]*refusals // ReasonRunning refusals, by the ID of the peer that sent them
+	running  map[string]*refusals // refusals with ReasonRunning, by the ID of the peer that sent them
 
 	// instances is a copy of the registry's instances for the loop, which must not wait for the disk.
 	instances atomic.Pointer[map[string]string]
 }
 
-// publish updates instances. k.mu is held.
-func (k *acquaintances) publish() {
+// publishInstances updates instances. k.mu is held.
+func (k *knownPeers) publishInstances() {
 	all := k.registry.Instances()
 	k.instances.Store(&all)
 }
@@ -43,8 +43,8 @@ const (
 	copyCount = 4
 )
 
-// acquaint reads the identities of the other peers from the disk.
-func (n *Node) acquaint() error {
+// readKnownPeers reads the identities of the other peers from the disk.
+func (n *Node) readKnownPeers() error {
 	peers, err := identity.ReadPeers(n.fs)
 	if errors.Is(err, identity.ErrDamaged) {
 		return fmt.Errorf("%w: directory %s: %w", api.ErrFault, n.cfg.Dir, err)
@@ -54,13 +54,13 @@ func (n *Node) acquaint() error {
 	}
 	n.known.registry = identity.Registry{Founding: n.owner.Founding, Former: n.owner.Former, Peers: peers}
 	n.known.running = map[string]*refusals{}
-	n.known.publish()
+	n.known.publishInstances()
 	return nil
 }
 
-// accepts decides whether a remote process may take part in the cluster, for incoming and outgoing
+// acceptHandshake decides whether a remote process may take part in the cluster, for incoming and outgoing
 // connections. When it returns nil, the identity of the remote peer is on disk.
-func (n *Node) accepts(h link.Hello) error {
+func (n *Node) acceptHandshake(h link.Hello) error {
 	if !h.Peer {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (n *Node) accepts(h link.Hello) error {
 	if !changed {
 		return nil
 	}
-	defer k.publish()
+	defer k.publishInstances()
 	err := identity.WritePeers(n.fs, k.registry.Peers)
 	if err == nil {
 		return nil
@@ -93,44 +93,44 @@ func (n *Node) accepts(h link.Hello) error {
 	return nil
 }
 
-// learn adds the identities that other peers have sent.
-func (n *Node) learn(heard []map[string]string) {
+// learnInstances adds the identities that other peers have sent.
+func (n *Node) learnInstances(received []map[string]string) {
 	k := &n.known
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	any := false
-	for _, instances := range heard {
+	learned := false
+	for _, instances := range received {
 		delete(instances, n.cfg.ID)
 		changed, contradicted := k.registry.Learn(instances)
-		any = any || changed
+		learned = learned || changed
 		if len(contradicted) > 0 {
 			n.log.Error("another peer of the cluster has these IDs with other data directories", "peers", contradicted)
 		}
 	}
-	if !any {
+	if !learned {
 		return
 	}
-	k.publish()
+	k.publishInstances()
 	if err := identity.WritePeers(n.fs, k.registry.Peers); err != nil {
 		n.log.Error("storing the states of other peers failed", "err", err)
 	}
 }
 
-// instances returns the instances of the peers that this peer has met, by their IDs.
-func (n *Node) instances() map[string]string {
+// knownInstances returns the instances of the peers that this peer has met, by their IDs.
+func (n *Node) knownInstances() map[string]string {
 	return *n.known.instances.Load()
 }
 
-// refused handles the refusal of a connection by another peer.
-func (n *Node) refused(by string, refused *link.RefusedError) {
-	if fatal := n.verdict(by, refused); fatal != nil {
-		n.fail(fatal)
+// handleRefusal handles the refusal of a connection by another peer.
+func (n *Node) handleRefusal(by string, refused *link.RefusedError) {
+	if fatal := n.fatalRefusal(by, refused); fatal != nil {
+		n.stopWithFault(fatal)
 	}
 }
 
-// verdict returns an ErrIdentity if the error of a connection to a peer means that this peer must
+// fatalRefusal returns an ErrIdentity if the error of a connection to a peer means that this peer must
 // stop, and nil otherwise.
-func (n *Node) verdict(by string, err error) error {
+func (n *Node) fatalRefusal(by string, err error) error {
 	var refused *link.RefusedError
 	if !errors.As(err, &refused) {
 		return nil
@@ -144,17 +144,17 @@ func (n *Node) verdict(by string, err error) error {
 			return nil
 		}
 	case link.ReasonRunning:
-		if !n.known.copied(by, time.Now()) {
+		if !n.known.recordRunningRefusal(by, time.Now()) {
 			return nil
 		}
 	default:
 		return nil
 	}
-	return mistaken("peer %s says: %v (%s)", by, refused.Reason, refused.Text)
+	return identityErrorf("peer %s reports: %v (%s)", by, refused.Reason, refused.Text)
 }
 
-// copied records a ReasonRunning refusal and reports whether this process must stop.
-func (k *acquaintances) copied(by string, now time.Time) bool {
+// recordRunningRefusal records a ReasonRunning refusal and reports whether this process must stop.
+func (k *knownPeers) recordRunningRefusal(by string, now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.running[by]
