@@ -9,18 +9,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// onFiles opens a cluster of one peer, on real files and by real time.
-func onFiles(t *testing.T, dir string, machine raftlog.StateMachine) *raftlog.Node {
+// openOnFiles opens a cluster of one peer on files of the operating system, in real time.
+func openOnFiles(t *testing.T, dir string, machine raftlog.StateMachine) *raftlog.Node {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -35,13 +34,13 @@ func onFiles(t *testing.T, dir string, machine raftlog.StateMachine) *raftlog.No
 	return n
 }
 
-// TestCompactOffline: beside a running peer, which takes the snapshot over and is restored from
-// it.
+// TestCompactOffline fails if a running peer does not install an offline snapshot, or if the snapshot
+// lacks updates or request IDs.
 func TestCompactOffline(t *testing.T) {
 	dir := t.TempDir()
-	machine := &register{}
-	n := onFiles(t, dir, machine)
-	ctx := within(t, 5*time.Minute)
+	machine := &recorder{}
+	n := openOnFiles(t, dir, machine)
+	ctx := contextWithin(t, 5*time.Minute)
 	var last uint64
 	id := requestid.New()
 	for i := range 5 {
@@ -52,23 +51,23 @@ func TestCompactOffline(t *testing.T) {
 	index, err := n.Propose(ctx, id, []byte("the last"))
 	require.NoError(t, err)
 	require.Equal(t, last+1, index)
-	want := machine.all()
+	want := machine.recorded()
 	require.Len(t, want, 6)
 	_, err = n.Propose(ctx, requestid.New(), []byte("not in it"))
 	require.NoError(t, err)
 
 	target := filepath.Join(dir, "compact", "snap.new")
 	applied := n.Info().CommitIndex
-	made, err := raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index, Target: target, StateMachine: &register{}, Committed: applied})
+	made, err := raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index, Target: target, StateMachine: &recorder{}, Committed: applied})
 	require.NoError(t, err)
 	require.Equal(t, index, made.Index)
-	require.Less(t, made.Through, index, "the IDs are fresh")
+	require.Less(t, made.Through, index, "the request IDs have not expired")
 	require.Eventually(t, func() bool { return n.Info().SnapshotIndex == index }, time.Minute, 20*time.Millisecond)
 	require.Equal(t, made.Size, n.Info().SnapshotSize)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		left, err := os.ReadDir(filepath.Dir(target))
 		require.NoError(c, err)
-		require.Empty(c, left, "files in the directory of the target")
+		require.Empty(c, left, "files remain in the directory of the target")
 	}, time.Minute, 20*time.Millisecond)
 
 	s, err := offline.ReadSnapshot(filepath.Join(dir, offline.SnapshotName))
@@ -82,30 +81,33 @@ func TestCompactOffline(t *testing.T) {
 	require.Equal(t, offline.Owner{Cluster: "test", Peer: "one"}, o)
 	names, err := offline.Snapshots(dir)
 	require.NoError(t, err)
-	require.Len(t, names, 2, "the one of before is kept")
+	require.Len(t, names, 2, "the previous snapshot is kept")
 
 	require.NoError(t, n.Close())
-	restored := &register{}
-	n = onFiles(t, dir, restored)
-	require.Eventually(t, func() bool { return len(restored.all()) == 7 }, time.Minute, 20*time.Millisecond)
-	require.Equal(t, append(want, "not in it"), restored.all())
+	restored := &recorder{}
+	n = openOnFiles(t, dir, restored)
+	require.Eventually(t, func() bool { return len(restored.recorded()) == 7 }, time.Minute, 20*time.Millisecond)
+	require.Equal(t, append(want, "not in it"), restored.recorded())
 	again, err := n.Propose(ctx, id, []byte("the last"))
 	require.NoError(t, err)
-	require.Equal(t, index, again, "the ID is known from the snapshot")
-	require.Len(t, restored.all(), 7)
+	require.Equal(t, index, again, "the snapshot includes the request ID")
+	require.Len(t, restored.recorded(), 7)
 	require.NoError(t, n.Close())
 
-	// And a second one on top of the first, of a peer that does not run.
-	made, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &register{}, Committed: applied})
+	// A second snapshot is based on the first one. The peer does not run.
+	made, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &recorder{}, Committed: applied})
 	require.NoError(t, err)
-	n = onFiles(t, dir, &register{})
+	n = openOnFiles(t, dir, &recorder{})
 	require.Eventually(t, func() bool { return n.Info().SnapshotIndex == made.Index }, time.Minute, 20*time.Millisecond)
 }
 
-func TestCompactOfflineRefuses(t *testing.T) {
+// TestCompactOffline_Rejects fails if an index that is contained, or not committed, a state machine
+// that is ahead or missing, an existing target or a damaged snapshot is accepted, or if the files of
+// the peer change.
+func TestCompactOffline_Rejects(t *testing.T) {
 	dir := t.TempDir()
-	n := onFiles(t, dir, &register{})
-	ctx := within(t, 5*time.Minute)
+	n := openOnFiles(t, dir, &recorder{})
+	ctx := contextWithin(t, 5*time.Minute)
 	for range 3 {
 		_, err := n.Propose(ctx, requestid.New(), []byte("update"))
 		require.NoError(t, err)
@@ -115,23 +117,23 @@ func TestCompactOfflineRefuses(t *testing.T) {
 	applied, err := n.Propose(ctx, requestid.New(), []byte("update"))
 	require.NoError(t, err)
 	target := filepath.Join(t.TempDir(), "new")
-	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: applied, Target: target, StateMachine: &register{}})
+	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: applied, Target: target, StateMachine: &recorder{}})
 	require.ErrorIs(t, err, api.ErrInvalid)
 	require.ErrorContains(t, err, "not known to be committed")
 	require.NoError(t, n.Close())
-	before := list(t, dir)
+	before := listDirectory(t, dir)
 
-	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index, Target: target, StateMachine: &register{}, Committed: applied})
+	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index, Target: target, StateMachine: &recorder{}, Committed: applied})
 	require.ErrorIs(t, err, api.ErrInvalid)
 	require.ErrorContains(t, err, "already")
 	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, Committed: applied})
 	require.ErrorIs(t, err, api.ErrInvalid)
 	require.ErrorContains(t, err, "state machine")
-	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &ahead{}, Committed: applied})
+	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &aheadMachine{}, Committed: applied})
 	require.ErrorIs(t, err, api.ErrInvalid)
 	require.NoFileExists(t, target)
 	require.NoError(t, os.WriteFile(target, []byte("mine"), 0o600))
-	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &register{}, Committed: applied})
+	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &recorder{}, Committed: applied})
 	require.ErrorIs(t, err, api.ErrInvalid)
 	text, err := os.ReadFile(target)
 	require.NoError(t, err)
@@ -145,18 +147,18 @@ func TestCompactOfflineRefuses(t *testing.T) {
 	damaged := t.TempDir()
 	require.NoError(t, os.CopyFS(damaged, os.DirFS(dir)))
 	require.NoError(t, os.WriteFile(filepath.Join(damaged, offline.SnapshotName), text, 0o600))
-	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: damaged, Index: index + 1, Target: target, StateMachine: &register{}, Committed: applied})
+	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: damaged, Index: index + 1, Target: target, StateMachine: &recorder{}, Committed: applied})
 	require.ErrorIs(t, err, api.ErrFault)
 	require.NoFileExists(t, target)
-	require.Equal(t, before, list(t, dir), "the peer's files have changed")
+	require.Equal(t, before, listDirectory(t, dir), "the peer's files have changed")
 }
 
-// TestSnapshotWithoutData: of a peer that has taken no snapshot yet nobody can tell that it has a
-// state machine, but itself.
-func TestSnapshotWithoutData(t *testing.T) {
+// TestCompactFile_WithoutData fails if a peer with a state machine installs a snapshot without data.
+// CompactOffline cannot know that the peer has a state machine if the peer has no snapshot with data.
+func TestCompactFile_WithoutData(t *testing.T) {
 	dir := t.TempDir()
-	n := onFiles(t, dir, &register{})
-	ctx := within(t, 5*time.Minute)
+	n := openOnFiles(t, dir, &recorder{})
+	ctx := contextWithin(t, 5*time.Minute)
 	index, err := n.Propose(ctx, requestid.New(), []byte("update"))
 	require.NoError(t, err)
 	target := filepath.Join(dir, "compact", "snap.new")
@@ -171,13 +173,13 @@ func TestSnapshotWithoutData(t *testing.T) {
 	require.NoError(t, n.Err())
 }
 
-// ahead is a state machine that has applied more than there is.
-type ahead struct{ register }
+// aheadMachine is a state machine that has applied more entries than the log has.
+type aheadMachine struct{ recorder }
 
-func (*ahead) LastApplied() (uint64, error) { return 1000, nil }
+func (*aheadMachine) LastApplied() (uint64, error) { return 1000, nil }
 
-// list is the names and contents' lengths of the files below a folder.
-func list(t *testing.T, dir string) (all []string) {
+// listDirectory returns the name, size and modification time of each file in a directory tree.
+func listDirectory(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
 		if err != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// OnDisk makes the node store its data on the given disk instead of Dir.
+// OnDisk returns the configuration of a node that stores its data on the given disk instead of Dir.
 func (c Config) OnDisk(fs disk.FS) Config {
 	c.fs = fs
 	return c
 }
 
-// InFiles sets the size of the files of the log.
+// InFiles returns the configuration with the given size of the files of the log.
 func (c Config) InFiles(size int64) Config {
 	c.segment = size
 	return c

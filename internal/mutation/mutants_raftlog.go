@@ -239,7 +239,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"case err == nil && over && op.Do == entry.End:", "case false && over:"},
 		},
-		tests: "./adapters/raftlog -run TestEndedElectionIsForgotten",
+		tests: "./adapters/raftlog -run TestDeleteElection_Forgotten",
 	},
 	{
 		name: "raftlog/kept-room", breaks: "no room is kept for votes",
@@ -280,7 +280,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"conn.SetTimeouts(streamSilence, 0)", "conn.SetTimeouts(streamSilence, streamSilence)"},
 		},
-		tests: "./adapters/raftlog -run TestClientThatReadsNothing",
+		tests: "./adapters/raftlog -run TestServeClient_Stalled",
 	},
 	{
 		name: "raftlog/rpc-streams", breaks: "a client has any number of streams",

@@ -14,37 +14,38 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
-// told is a logger's handler that passes on what is said.
-type told struct {
+// messageHandler is a slog.Handler that sends the messages about clients to a channel.
+type messageHandler struct {
 	slog.Handler
-	all chan string
+	messages chan string
 }
 
-func (told) Enabled(context.Context, slog.Level) bool { return true }
-func (l told) WithAttrs([]slog.Attr) slog.Handler     { return l }
+func (messageHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h messageHandler) WithAttrs([]slog.Attr) slog.Handler     { return h }
 
-func (l told) Handle(_ context.Context, r slog.Record) error {
+func (h messageHandler) Handle(_ context.Context, r slog.Record) error {
 	if strings.Contains(r.Message, "client") {
-		l.all <- r.Message
+		h.messages <- r.Message
 	}
 	return nil
 }
 
-// A client that is lost without closing its connection is given up, a slow one is not.
-func TestClientThatReadsNothing(t *testing.T) {
+// TestServeClient_Stalled fails if the connection of a lost client is not closed, or that of a slow
+// client is.
+func TestServeClient_Stalled(t *testing.T) {
 	for _, purpose := range []link.Purpose{link.PurposeClient, link.PurposeStream} {
-		t.Run(purpose.String(), func(t *testing.T) { testClientThatReadsNothing(t, purpose) })
+		t.Run(purpose.String(), func(t *testing.T) { testStalledClient(t, purpose) })
 	}
 }
 
-func testClientThatReadsNothing(t *testing.T, purpose link.Purpose) {
+func testStalledClient(t *testing.T, purpose link.Purpose) {
 	var ended chan string
-	inWorld(t, 1, func(t *testing.T, w *world) {
-		p := w.leader(t)
+	runCluster(t, 1, func(t *testing.T, h *harness) {
+		p := h.waitForLeader(t)
 		for range 20 {
-			w.propose(t, p, strings.Repeat("x", 100<<10))
+			h.proposeAll(t, p, strings.Repeat("x", 100<<10))
 		}
-		raw, err := w.net.Dial(t.Context(), "client:1", p.Addr)
+		raw, err := h.net.Dial(t.Context(), "client:1", p.Addr)
 		require.NoError(t, err)
 		conn, err := link.Dial(t.Context(), raw, link.Identity{Cluster: "test", ID: "client", Insecure: true}, p.ID, purpose)
 		require.NoError(t, err)
@@ -55,27 +56,27 @@ func testClientThatReadsNothing(t *testing.T, purpose link.Purpose) {
 			_, err = stream.Next()
 			require.NoError(t, err)
 			time.Sleep(10 * time.Minute)
-			require.Empty(t, ended, "a client that is only slow is served")
-			w.net.Cut(p.Addr, "client:1")
-			w.net.Cut("client:1", p.Addr)
+			require.Empty(t, ended, "a slow client is disconnected")
+			h.net.Cut(p.Addr, "client:1")
+			h.net.Cut("client:1", p.Addr)
 		} else {
 			caller := rpc.NewCaller(conn)
 			defer caller.Close()
 			_, err = caller.Info(t.Context())
 			require.NoError(t, err)
-			w.net.Cut(p.Addr, "client:1")
+			h.net.Cut(p.Addr, "client:1")
 			for range 100 {
 				go func() { _, _ = caller.Election(t.Context(), strings.Repeat("\xff", 1<<10)) }() // the reply is long
 			}
 		}
 		select {
-		case what := <-ended:
-			require.Contains(t, what, "ended")
+		case message := <-ended:
+			require.Contains(t, message, "ended")
 		case <-time.After(time.Minute):
-			t.Fatal("it is waited for")
+			t.Fatal("the connection is not closed")
 		}
 	}, func(c *raftlog.Config) {
-		ended = make(chan string, 1) // in the bubble
-		c.Logger = slog.New(told{slog.DiscardHandler, ended})
+		ended = make(chan string, 1) // created in the bubble
+		c.Logger = slog.New(messageHandler{slog.DiscardHandler, ended})
 	})
 }

@@ -11,26 +11,25 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// Histories of clients who repeat their updates across leaders, until they know: is there an
-// order in which each was applied exactly once, and which all readers have seen?
+// Clients repeat their updates across changes of the leader until the outcome is known. The checker
+// searches for an order in which each update was applied exactly once, and that all readers have seen.
 
-// operation is one client's: an update, or a read of all updates.
+// operation is an update, or a read of all updates, by one client.
 type operation struct {
-	update string // empty for a read
+	update string // is empty for a read
 	read   []string
 }
 
-// once is a list to which updates are appended: each once, whatever its client has had to
-// repeat; a read is of the whole list.
-var once = porcupine.Model{
+// updateListModel is a list to which each update is appended once, although clients repeat them. A
+// read returns the whole list.
+var updateListModel = porcupine.Model{
 	Init: func() any { return "" },
 	Step: func(state, input, output any) (bool, any) {
 		in, all := input.(operation), state.(string)
@@ -45,20 +44,22 @@ var once = porcupine.Model{
 	},
 }
 
-func TestHistoriesAreLinear(t *testing.T) {
+// TestHistories_Linearizable fails if updates that clients retry across leaders are not applied
+// exactly once in an order that all reads agree with.
+func TestHistories_Linearizable(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { history(t, seed) })
+			synctest.Test(t, func(t *testing.T) { runHistory(t, seed) })
 		})
 	}
 }
 
-func history(t *testing.T, seed uint64) {
-	w := newWorld(t, 3)
-	w.startAll()
+func runHistory(t *testing.T, seed uint64) {
+	h := newHarness(t, 3)
+	h.startAll()
 	var mu sync.Mutex
 	var events []porcupine.Operation
-	began := time.Now()
+	start := time.Now()
 	random := rand.New(rand.NewPCG(seed, 7))
 	var clients sync.WaitGroup
 	for c := range 4 {
@@ -66,16 +67,16 @@ func history(t *testing.T, seed uint64) {
 		clients.Go(func() {
 			for i := range 12 {
 				op := operation{}
-				call := time.Since(began)
+				call := time.Since(start)
 				if i%3 < 2 {
 					op.update = fmt.Sprintf("c%d-%d", c, i)
-					insistOn(t, w, r, op.update)
+					proposeAtAnyPeer(t, h, r, op.update)
 				} else {
-					op.read = readAll(t, w, r)
+					op.read = readAtAnyPeer(t, h, r)
 				}
 				mu.Lock()
 				events = append(events, porcupine.Operation{
-					ClientId: c, Input: operation{update: op.update}, Output: op, Call: int64(call), Return: int64(time.Since(began)),
+					ClientId: c, Input: operation{update: op.update}, Output: op, Call: int64(call), Return: int64(time.Since(start)),
 				})
 				mu.Unlock()
 				time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
@@ -85,15 +86,15 @@ func history(t *testing.T, seed uint64) {
 	done := make(chan struct{})
 	go func() { clients.Wait(); close(done) }()
 	for weather := true; weather; {
-		p := w.peers[random.IntN(3)]
+		p := h.peers[random.IntN(3)]
 		if random.IntN(2) == 0 {
-			heal := w.isolate(p)
+			heal := h.isolate(p)
 			time.Sleep(time.Duration(random.IntN(900)) * time.Millisecond)
 			heal()
 		} else {
-			require.NoError(t, w.stop(p))
+			require.NoError(t, h.stopPeer(p))
 			time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
-			w.start(p)
+			h.startPeer(p)
 		}
 		select {
 		case <-done:
@@ -102,18 +103,19 @@ func history(t *testing.T, seed uint64) {
 		}
 	}
 	require.Len(t, events, 48)
-	require.Equal(t, porcupine.Ok, porcupine.CheckOperationsTimeout(once, events, 0))
-	final := readAll(t, w, random)
+	require.Equal(t, porcupine.Ok, porcupine.CheckOperationsTimeout(updateListModel, events, 0))
+	final := readAtAnyPeer(t, h, random)
 	require.Len(t, final, 32)
-	require.Len(t, slices.Compact(slices.Sorted(slices.Values(final))), 32, "each once")
+	require.Len(t, slices.Compact(slices.Sorted(slices.Values(final))), 32, "each update is applied once")
 }
 
-// insistOn proposes at one peer after another, always under the same ID, until one confirms.
-func insistOn(t *testing.T, w *world, r *rand.Rand, update string) {
+// proposeAtAnyPeer proposes an update at one peer after another, with the same request ID, until a peer
+// confirms it.
+func proposeAtAnyPeer(t *testing.T, h *harness, r *rand.Rand, update string) {
 	id := requestid.New()
 	for {
-		n := w.node(w.peers[r.IntN(3)])
-		if n == nil { // it is down
+		n := h.node(h.peers[r.IntN(3)])
+		if n == nil { // the peer is stopped
 			time.Sleep(time.Millisecond)
 			continue
 		}
@@ -131,12 +133,12 @@ func insistOn(t *testing.T, w *world, r *rand.Rand, update string) {
 	}
 }
 
-// readAll reads what all updates of before have made, at any peer.
-func readAll(t *testing.T, w *world, r *rand.Rand) []string {
+// readAtAnyPeer returns the state after all earlier updates from any peer.
+func readAtAnyPeer(t *testing.T, h *harness, r *rand.Rand) []string {
 	for {
-		p := w.peers[r.IntN(3)]
-		n := w.node(p)
-		sm := w.sm(p) // a newer one than n's, if at all, and then n has ended
+		p := h.peers[r.IntN(3)]
+		n := h.node(p)
+		sm := h.machine(p) // if it belongs to a newer node than n, then n has stopped
 		if n == nil {
 			time.Sleep(time.Millisecond)
 			continue
@@ -145,7 +147,7 @@ func readAll(t *testing.T, w *world, r *rand.Rand) []string {
 		err := n.Sync(ctx)
 		cancel()
 		if err == nil {
-			return sm.all()
+			return sm.recorded()
 		}
 		time.Sleep(time.Millisecond)
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// A candidate lost its place when the lease had ended, and the lease is back, given for the new
-// line. The candidate's goroutine has seen nothing of that yet: the old leadership is over all
-// the same, since another one may have begun.
-func TestALeaseDoesNotProveWhatWasBefore(t *testing.T) {
+// TestLeadership_RenewedLease fails if a lease that has expired, and was renewed for another queue,
+// confirms an earlier leadership. The candidate has lost its position in between, and its goroutine
+// has not noticed yet.
+func TestLeadership_RenewedLease(t *testing.T) {
 	n := &Node{startedAt: time.Now()}
 	e := &Election{node: n, name: "e", candidacy: leaderelection.NewCandidacy(t.Context(), nil), changed: make(chan struct{}, 1)}
 	c := &campaign{election: e, id: "a"}

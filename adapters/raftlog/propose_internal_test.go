@@ -1,7 +1,5 @@
 package raftlog
 
-// What a call says that was asked more than once, by a loop that answers as it is told.
-
 import (
 	"context"
 	"sync/atomic"
@@ -16,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// asked is a node of which only requests work: answer has one that waits answered.
-func asked(t *testing.T) (n *Node, answer func(index uint64, err error)) {
+// newRequestNode returns a node without a loop, and a function that replies to its next request.
+func newRequestNode(t *testing.T) (n *Node, answer func(index uint64, err error)) {
 	n = &Node{
 		cfg: Config{ElectionTimeout: time.Second}, startedAt: time.Now(), requests: make(chan loopRequest, 1), ended: make(chan struct{}),
 	}
@@ -27,28 +25,29 @@ func asked(t *testing.T) (n *Node, answer func(index uint64, err error)) {
 	}
 }
 
-// overCtx is a context that has ended for whoever looks at it, and wakes nobody.
-type overCtx struct {
+// manualContext is a context that returns an error after done is set, but never closes its channel.
+type manualContext struct {
 	context.Context
-	is atomic.Bool
+	done atomic.Bool
 }
 
-func (e *overCtx) Err() error {
-	if e.is.Load() {
+func (e *manualContext) Err() error {
+	if e.done.Load() {
 		return context.Canceled
 	}
 	return nil
 }
 
-// What was applied is not said to be not done, even if the context has ended a moment before.
-func TestAppliedAsTheContextEnds(t *testing.T) {
+// TestPropose_AppliedWhileContextEnds fails if an update that was applied is reported as not applied
+// because the context ended just before.
+func TestPropose_AppliedWhileContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, answer := asked(t)
-		ctx := &overCtx{Context: context.Background()}
+		n, answer := newRequestNode(t)
+		ctx := &manualContext{Context: context.Background()}
 		go func() {
 			answer(0, &api.NotLeaderError{})
 			r := <-n.requests
-			ctx.is.Store(true)
+			ctx.done.Store(true)
 			r.reply <- core.Reply{Index: 7}
 		}()
 		index, err := n.Propose(ctx, requestid.New(), nil)
@@ -57,44 +56,45 @@ func TestAppliedAsTheContextEnds(t *testing.T) {
 	})
 }
 
-// A change of the peers that one leader may have written is not said to be not done since another
-// one cannot be asked, or refuses.
-func TestChangeOfWhichNobodyKnows(t *testing.T) {
-	for what, end := range map[string]struct {
+// TestChangePeers_UnknownOutcome fails if a change that a former leader may have written is reported
+// as not made when the next attempt is impossible or rejected.
+func TestChangePeers_UnknownOutcome(t *testing.T) {
+	for name, cause := range map[string]struct {
 		by func(n *Node, cancel context.CancelFunc, answer func(uint64, error))
 		is error
 	}{
-		"the context": {func(_ *Node, cancel context.CancelFunc, answer func(uint64, error)) {
+		"context cancelled": {func(_ *Node, cancel context.CancelFunc, answer func(uint64, error)) {
 			answer(0, &api.NotLeaderError{})
 			cancel()
 		}, context.Canceled},
-		"the node": {func(n *Node, _ context.CancelFunc, _ func(uint64, error)) {
+		"node closed": {func(n *Node, _ context.CancelFunc, _ func(uint64, error)) {
 			synctest.Wait()
 			n.stop(api.ErrClosed)
 		}, api.ErrClosed},
-		"a refusal": {func(_ *Node, _ context.CancelFunc, answer func(uint64, error)) { answer(0, api.ErrChanging) }, api.ErrChanging},
+		"request rejected": {func(_ *Node, _ context.CancelFunc, answer func(uint64, error)) { answer(0, api.ErrChanging) }, api.ErrChanging},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n, answer := asked(t)
+				n, answer := newRequestNode(t)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				go func() {
 					answer(0, api.ErrUnknownOutcome)
-					end.by(n, cancel, answer)
+					cause.by(n, cancel, answer)
 				}()
 				_, err := n.ChangePeers(ctx, requestid.New(), []api.Peer{{ID: "a", Addr: "a:1"}})
 				require.ErrorIs(t, err, api.ErrUnknownOutcome)
-				require.ErrorIs(t, err, end.is)
+				require.ErrorIs(t, err, cause.is)
 			})
 		})
 	}
 }
 
-// A request that the loop has not taken before its end was not made.
-func TestRequestThatTheLoopDidNotTake(t *testing.T) {
+// TestPropose_NotReceivedByLoop fails if a request that the loop did not receive before it stopped
+// has an unknown outcome.
+func TestPropose_NotReceivedByLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, _ := asked(t)
+		n, _ := newRequestNode(t)
 		go func() {
 			synctest.Wait()
 			n.stop(api.ErrClosed)

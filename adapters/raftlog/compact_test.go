@@ -1,0 +1,216 @@
+package raftlog_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
+)
+
+// stallingDisk is a disk on which the log that starts after a received snapshot cannot be created
+// until release is closed. Channel reached is closed when that is attempted.
+type stallingDisk struct {
+	disk.FS
+	placed           bool // reports that the received snapshot is installed; used by the log's writer only
+	reached, release chan struct{}
+}
+
+func (s *stallingDisk) Rename(from, to string) error {
+	if s.placed && strings.HasPrefix(to, "log/") {
+		s.placed = false
+		close(s.reached)
+		<-s.release
+	}
+	s.placed = s.placed || strings.HasPrefix(from, "snap.received")
+	return s.FS.Rename(from, to)
+}
+
+// peerBehindSnapshot isolates a peer until it needs a snapshot from the leader, which it receives
+// after heal. The peer runs Compact, whose snapshot is not written until release is closed, and whose
+// result done receives.
+func (h *harness) peerBehindSnapshot(t *testing.T, release chan struct{}, opts ...func(*raftlog.Config)) (p api.Peer, heal func(), done chan error) {
+	leader := h.waitForLeader(t)
+	p = h.others(leader)[0]
+	require.NoError(t, h.stopPeer(p))
+	h.startPeer(p, append([]func(*raftlog.Config){slowElections, shortWindow}, opts...)...)
+	h.proposeAll(t, leader, "early")
+	require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)))
+	heal = h.isolate(p)
+	h.proposeAll(t, leader, numbered("a", 20)...)
+	time.Sleep(4 * time.Minute)
+	for _, q := range h.others(p) {
+		_, err := h.node(q).Compact(contextWithin(t, time.Minute))
+		require.NoError(t, err)
+	}
+	started := make(chan struct{})
+	h.machine(p).beforeWrite(func(io.Writer) error { close(started); <-release; return nil })
+	done = make(chan error, 1)
+	go func() {
+		index, err := h.node(p).Compact(t.Context())
+		if err == nil && (index != h.node(p).Info().SnapshotIndex || index < 20) {
+			t.Errorf("Compact returned entry %d; the peer has a snapshot of entry %d", index, h.node(p).Info().SnapshotIndex)
+		}
+		done <- err
+	}()
+	<-started
+	return p, heal, done
+}
+
+// TestCompact_NewerSnapshotInstalled fails if Compact waits for its own snapshot when the leader has
+// sent a newer one.
+func TestCompact_NewerSnapshotInstalled(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		release := make(chan struct{})
+		p, heal, done := h.peerBehindSnapshot(t, release)
+		heal()
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+		case <-time.After(time.Minute):
+			t.Error("Compact waits for a snapshot that is no longer needed")
+		}
+		close(release)
+		h.proposeAll(t, p, "later")
+		h.requireUpdates(t, h.peers, append(append([]string{"early"}, numbered("a", 20)...), "later")...)
+	}, slowElections, shortWindow)
+}
+
+// TestCompact_NewerSnapshotUnknown fails if Compact does not return when a newer snapshot was
+// installed that the core does not know yet.
+func TestCompact_NewerSnapshotUnknown(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		release := make(chan struct{})
+		s := &stallingDisk{reached: make(chan struct{}), release: make(chan struct{})}
+		p, heal, done := h.peerBehindSnapshot(t, release, func(c *raftlog.Config) {
+			s.FS = h.disks[c.ID]
+			*c = c.OnDisk(s)
+		})
+		heal()
+		<-s.reached
+		close(release)
+		synctest.Wait() // Compact has noticed the newer snapshot
+		select {
+		case err := <-done:
+			t.Fatalf("Compact returned before the newer snapshot was installed: %v", err)
+		default:
+		}
+		close(s.release)
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+		case <-time.After(time.Minute):
+			t.Fatal("Compact does not return")
+		}
+		h.proposeAll(t, p, "later")
+		h.requireUpdates(t, h.peers, append(append([]string{"early"}, numbered("a", 20)...), "later")...)
+	}, slowElections, shortWindow)
+}
+
+// TestCompact fails if the log does not start after the snapshot, if it lacks an entry whose ID is
+// within the window, or if a file is deleted.
+func TestCompact(t *testing.T) {
+	runCluster(t, 1, func(t *testing.T, h *harness) {
+		p := h.peers[0]
+		n := h.node(p)
+		pad := strings.Repeat("x", 8<<10)
+		var want []string
+		for _, u := range numbered("a", 40) {
+			want = append(want, u+pad)
+		}
+		h.proposeAll(t, p, want...)
+		fresh := n.Info()
+		index, err := n.Compact(contextWithin(t, time.Minute))
+		require.NoError(t, err)
+		require.Equal(t, fresh.LastApplied, index)
+		i := n.Info()
+		require.Equal(t, index, i.SnapshotIndex)
+		require.Positive(t, i.SnapshotSize)
+		require.Equal(t, fresh.PruneIndex+1, i.FirstIndex, "fresh IDs keep their entries")
+		require.Empty(t, n.PrunableFiles())
+		require.Len(t, h.listFiles(t, p, ".", "snap-"), 1, "the previous snapshot, of entry 1")
+		segments := h.listFiles(t, p, "log", "")
+		require.Greater(t, len(segments), 2)
+
+		time.Sleep(4 * time.Minute) // no client writes, but IDs expire
+		require.Zero(t, n.Info().RequestIDs)
+		index, err = n.Compact(contextWithin(t, time.Minute))
+		require.NoError(t, err)
+		require.Equal(t, index+1, n.Info().FirstIndex)
+		require.NotEmpty(t, n.PrunableFiles())
+		require.Subset(t, h.listFiles(t, p, "log", ""), segments, "no file is deleted")
+		backups := h.listFiles(t, p, ".", "snap-")
+		require.Len(t, backups, 2)
+		for _, b := range backups {
+			require.True(t, strings.HasSuffix(b, ".bak"), b)
+		}
+		for _, f := range n.PrunableFiles() {
+			require.NoError(t, h.disks[p.ID].Remove(f))
+		}
+		h.proposeAll(t, p, "behind")
+		want = append(want, "behind")
+		require.NoError(t, h.stopPeer(p))
+		h.startPeer(p, slowElections, shortWindow)
+		require.Equal(t, index+1, h.node(p).Info().FirstIndex)
+		h.requireUpdates(t, h.peers, want...)
+		h.crashPeer(p)
+		h.startPeer(p, slowElections, shortWindow)
+		h.requireUpdates(t, h.peers, want...)
+	}, slowElections, shortWindow)
+}
+
+// TestCompact_WriteFails fails if an error of writing a snapshot is not returned, or if the previous
+// snapshot is lost.
+func TestCompact_WriteFails(t *testing.T) {
+	runCluster(t, 1, func(t *testing.T, h *harness) {
+		p := h.peers[0]
+		h.proposeAll(t, p, numbered("a", 10)...)
+		index, err := h.node(p).Compact(contextWithin(t, time.Minute))
+		require.NoError(t, err)
+		h.proposeAll(t, p, "b")
+		broken := errors.New("cannot be written")
+		h.machine(p).beforeWrite(func(io.Writer) error { return broken })
+		_, err = h.node(p).Compact(t.Context())
+		require.ErrorIs(t, err, broken)
+		require.Equal(t, index, h.node(p).Info().SnapshotIndex)
+		require.Empty(t, h.listFiles(t, p, ".", "snap.tmp"))
+		h.machine(p).beforeWrite(nil)
+		_, err = h.node(p).Compact(contextWithin(t, time.Minute))
+		require.NoError(t, err)
+		require.NoError(t, h.node(p).Err())
+	})
+}
+
+// TestCompact_DoesNotBlock fails if updates, or readers of the previous snapshot, wait while a
+// snapshot is written.
+func TestCompact_DoesNotBlock(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		p := h.waitForLeader(t)
+		h.proposeAll(t, p, numbered("a", 10)...)
+		started, release := make(chan struct{}), make(chan struct{})
+		h.machine(p).beforeWrite(func(io.Writer) error { close(started); <-release; return nil })
+		done := make(chan error, 1)
+		go func() {
+			_, err := h.node(p).Compact(t.Context())
+			done <- err
+		}()
+		<-started
+		h.proposeAll(t, p, "b")
+		s := h.node(p).Subscribe(t.Context(), 1) // the first event is the snapshot of entry 1
+		require.NotNil(t, nextEvent(t, s).Snapshot)
+		s.Close()
+		close(release)
+		require.NoError(t, <-done)
+		h.proposeAll(t, p, "c")
+		h.crashPeer(p)
+		h.startPeer(p)
+		h.requireUpdates(t, h.peers, append(numbered("a", 10), "b", "c")...)
+	})
+}
