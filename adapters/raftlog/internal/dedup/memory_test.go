@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 var noon = time.UnixMilli(1_790_000_040_000) // a whole minute

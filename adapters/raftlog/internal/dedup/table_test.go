@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // model is a simple implementation of a table.

@@ -5,8 +5,9 @@ package simulation
 import (
 	"testing"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // TestControls fails if the simulation does not detect that a safety check is disabled.
