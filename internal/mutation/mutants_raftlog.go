@@ -8,7 +8,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{`slices.Clone(t.buckets)`, `t.buckets`},
 		},
-		tests: "./adapters/raftlog/internal/dedup -run TestViewsStay",
+		tests: "./adapters/raftlog/internal/dedup -run TestView_Immutable",
 	},
 	{
 		name: "raftlog/dedup-expire", breaks: "a bucket keeps its expired IDs until all of them have expired",
@@ -16,7 +16,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{`t.buckets[expired] = b.from(n)`, `t.len += n`},
 		},
-		tests: "./adapters/raftlog/internal/dedup -run TestExpireIsExact",
+		tests: "./adapters/raftlog/internal/dedup -run TestExpire_Limits",
 	},
 	{
 		name: "raftlog/dedup-fits", breaks: "an index that is too great for its bucket is truncated",
@@ -24,7 +24,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{` && width(e.index-h.Base) <= h.IndexWidth`, ``},
 		},
-		tests: "./adapters/raftlog/internal/dedup -run TestAgainstModel",
+		tests: "./adapters/raftlog/internal/dedup -run TestTable_EqualsModel",
 	},
 	{
 		name: "raftlog/dedup-order", breaks: "buckets of a snapshot may overlap",
@@ -32,7 +32,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{`last >= 0 && compareID`, `last >= 1<<30 && compareID`},
 		},
-		tests: "./adapters/raftlog/internal/dedup -run TestContentIsChecked",
+		tests: "./adapters/raftlog/internal/dedup -run TestRead_InvalidContent",
 	},
 	{
 		name: "raftlog/dedup-form", breaks: "a bucket of a snapshot may begin at another ID or index",
@@ -40,7 +40,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{`packed.header != b.header || `, ``},
 		},
-		tests: "./adapters/raftlog/internal/dedup -run TestContentIsChecked",
+		tests: "./adapters/raftlog/internal/dedup -run TestRead_InvalidContent",
 	},
 	{
 		name: "raftlog/vote-response", breaks: "every answer counts as a vote that may be written on a full disk",

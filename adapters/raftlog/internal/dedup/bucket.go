@@ -11,30 +11,30 @@ import (
 )
 
 // maxEntries is the maximum number of entries in a bucket. Larger buckets take a little less
-// memory, and more time to insert entries into.
+// memory, but inserting takes more time.
 const maxEntries = 512
 
 const (
-	timeBytes = 6 // at the beginning of an ID: its time in milliseconds
+	timeBytes = 6 // the first bytes of an ID, which are its time in milliseconds
 	sumBytes  = 4
 )
 
 // bucket contains entries in the order of their IDs, at least one. It is immutable.
 //
-// All entries have the same size, and differences instead of times and indexes, with as few
-// bytes as the entries need. An entry is the time of its ID less the time of First (big-endian,
+// All entries have the same size. They contain differences instead of times and indexes, with as few
+// bytes as possible. An entry is the time of its ID less the time of First (big-endian,
 // TimeWidth bytes), the other 10 bytes of the ID, the index less Base (big-endian, IndexWidth
 // bytes), and the sum (big-endian).
 type bucket struct {
 	header
-	oldest uint64 // the smallest index
+	oldest uint64 // is the smallest index
 	data   []byte
 }
 
 // header contains the parameters of a bucket. Its fields are exported for encoding/binary.
 type header struct {
-	First                 requestid.ID // not after the first entry
-	Base                  uint64       // not greater than the smallest index
+	First                 requestid.ID // is not after the first entry
+	Base                  uint64       // is not greater than the smallest index
 	TimeWidth, IndexWidth uint8
 }
 
@@ -52,7 +52,7 @@ func addMillis(id requestid.ID, ms uint64) requestid.ID {
 // width returns the number of bytes that n needs.
 func width(n uint64) uint8 { return uint8((bits.Len64(n) + 7) / 8) }
 
-// pack returns a bucket of sorted entries. It depends only on them.
+// pack returns a bucket of sorted entries, which depends on the entries only.
 func pack(entries []entry) *bucket {
 	first, last := entries[0], entries[len(entries)-1]
 	oldest, newest := first.index, first.index
@@ -142,7 +142,7 @@ func (b *bucket) search(id requestid.ID) (at int, found bool) {
 		return b.len(), false
 	}
 	key, stride := relative[timeBytes-b.TimeWidth:], b.stride()
-	low, high := 0, b.len() // all entries before low are less than id, those from high on are not
+	low, high := 0, b.len() // entries before low are less than id, and entries from high are not
 	for low < high {
 		middle := (low + high) / 2
 		if bytes.Compare(b.data[middle*stride:][:len(key)], key) < 0 {
@@ -154,12 +154,12 @@ func (b *bucket) search(id requestid.ID) (at int, found bool) {
 	return low, low < b.len() && bytes.Equal(b.key(low), key)
 }
 
-// expired returns the number of IDs whose Time is before that time.
+// expired returns the number of IDs with an earlier time.
 func (b *bucket) expired(before time.Time) int {
 	return sort.Search(b.len(), func(i int) bool { return !b.id(i).Time().Before(before) })
 }
 
-// from returns a bucket of the entries from the i-th on. It shares the memory of b.
+// from returns a bucket of the entries from position i. It shares the memory of b.
 func (b *bucket) from(i int) *bucket {
 	c := &bucket{b.header, b.index(i), b.data[i*b.stride():]}
 	for k := range c.len() {

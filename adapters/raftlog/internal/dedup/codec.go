@@ -60,7 +60,7 @@ func (v *View) WriteTo(w io.Writer) (int64, error) {
 			entries = entries[:0]
 		}
 	}
-	if err := flush(); err != nil { // the head of an empty table
+	if err := flush(); err != nil { // writes the header of an empty table
 		return written, err
 	}
 	buf = binary.BigEndian.AppendUint32(buf, crc)
@@ -73,7 +73,7 @@ func (v *View) WriteTo(w io.Writer) (int64, error) {
 func Read(r io.Reader) (*Table, error) {
 	t, err := read(r)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fmt.Errorf("%w: it ends too early", ErrCorrupt)
+		err = fmt.Errorf("%w: unexpected end", ErrCorrupt)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("dedup: read table: %w", err)
@@ -92,7 +92,7 @@ func read(r io.Reader) (*Table, error) {
 		return nil, err
 	}
 	if string(head.Magic[:]) != magic {
-		return nil, fmt.Errorf("%w: it begins with %q instead of %q", ErrCorrupt, head.Magic, magic)
+		return nil, fmt.Errorf("%w: starts with %q instead of %q", ErrCorrupt, head.Magic, magic)
 	}
 	t := New()
 	for left := head.Count; left > 0; left = head.Count - uint64(t.len) {
@@ -137,7 +137,7 @@ func readBucket(r io.Reader, n int) (*bucket, error) {
 			return nil, fmt.Errorf("%w: IDs are not in order", ErrCorrupt)
 		}
 	}
-	// Only what pack returns is accepted, which excludes overflows.
+	// Only the result of pack is accepted, which excludes overflows.
 	packed := pack(entries)
 	if packed.header != b.header || !bytes.Equal(packed.data, b.data) {
 		return nil, fmt.Errorf("%w: a bucket is not in its shortest form", ErrCorrupt)

@@ -1,7 +1,7 @@
-// Package dedup implements the set of request IDs that a log has applied, by which a retried
-// update is recognized.
+// Package dedup implements the set of request IDs that a log has applied, which is used to recognize
+// retried updates.
 //
-// Every peer holds all IDs of the deduplication window, which is hours long, in memory: 19 to
+// Each peer stores all IDs of the deduplication window, which is hours long, in memory: 19 to
 // 24 bytes per ID. A Go map takes more than 45. Each snapshot contains the set, and is written
 // while updates are applied. Therefore the IDs are in immutable, sorted buckets, except for a
 // few recent ones. A [View] shares the buckets with the table.
@@ -23,7 +23,7 @@ import (
 )
 
 // maxRecent is the number of recent entries that are sorted into buckets together. Larger
-// numbers reduce the cost per entry if IDs are far from the order of their times, and make
+// numbers reduce the cost per entry if IDs are not inserted in the order of their times, but make
 // these pauses longer.
 const maxRecent = 256
 
@@ -39,25 +39,25 @@ func compareID(e entry, id requestid.ID) int { return bytes.Compare(e.id[:], id[
 // Table is a set of request IDs, each with the index of its entry and the CRC32C of its data.
 // It must not be used concurrently. Its Views may be.
 type Table struct {
-	buckets []*bucket // in the order of their IDs; none is empty
-	recent  []entry   // sorted; none is in a bucket
+	buckets []*bucket // are not empty, and in the order of their IDs
+	recent  []entry   // are sorted, and not in a bucket
 	len     int
 
-	oldest      uint64 // the smallest index
-	oldestKnown bool   // false after entries were removed
+	oldest      uint64 // is the smallest index if oldestKnown is set
+	oldestKnown bool   // is reset when entries are removed
 }
 
 // New returns an empty table.
 func New() *Table { return &Table{} }
 
 // bucketOf returns the number of the bucket to which id belongs: the last bucket that does not
-// begin after id, or the first bucket.
+// start after id, or the first bucket.
 func (t *Table) bucketOf(id requestid.ID) int {
-	begins := func(b *bucket) bool { return bytes.Compare(b.First[:], id[:]) <= 0 }
-	if last := len(t.buckets) - 1; last < 0 || begins(t.buckets[last]) {
+	startsBefore := func(b *bucket) bool { return bytes.Compare(b.First[:], id[:]) <= 0 }
+	if last := len(t.buckets) - 1; last < 0 || startsBefore(t.buckets[last]) {
 		return max(last, 0) // most IDs are new
 	}
-	return max(sort.Search(len(t.buckets), func(i int) bool { return !begins(t.buckets[i]) })-1, 0)
+	return max(sort.Search(len(t.buckets), func(i int) bool { return !startsBefore(t.buckets[i]) })-1, 0)
 }
 
 // Lookup returns the index and the sum with which id was inserted, and false if the table
@@ -77,8 +77,8 @@ func (t *Table) Lookup(id requestid.ID) (index uint64, sum uint32, ok bool) {
 }
 
 // Insert adds id. If the table contains id already, it keeps the previous index and sum. The
-// time of the ID and the index may have any value; memory is least if indexes grow with the
-// times.
+// time of the ID and the index may have any value. The table uses least memory if indexes increase
+// with the times.
 func (t *Table) Insert(id requestid.ID, index uint64, sum uint32) {
 	if _, _, known := t.Lookup(id); known {
 		return
@@ -141,7 +141,7 @@ func merge(old []*bucket, more []entry, last bool) []*bucket {
 	return packed
 }
 
-// Expire removes the IDs whose Time is before that time.
+// Expire removes the IDs with an earlier time.
 func (t *Table) Expire(before time.Time) {
 	expired, was := 0, t.len
 	for _, b := range t.buckets {
@@ -204,7 +204,7 @@ type View struct {
 // Len returns the number of IDs.
 func (v *View) Len() int { return v.len }
 
-// Sum returns what the Sum of the table was.
+// Sum returns the Sum of the table at that time.
 func (v *View) Sum() uint64 {
 	h := sha256.New()
 	v.WriteTo(h)

@@ -2,13 +2,11 @@ package dedup
 
 import (
 	"bytes"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -39,7 +37,7 @@ func (m model) oldest() (uint64, bool) {
 	return oldest, len(m) > 0
 }
 
-// equal checks that the table has the content of the model, and its invariants.
+// equal requires that the table has the content of the model, and satisfies its invariants.
 func (m model) equal(t *testing.T, table *Table) {
 	t.Helper()
 	require.Equal(t, len(m), table.Len())
@@ -54,55 +52,49 @@ func (m model) equal(t *testing.T, table *Table) {
 			t.Fatalf("%v: want %v, have %v, %v, %v", id, e, index, sum, ok)
 		}
 	}
-	wellFormed(t, table)
+	requireInvariants(t, table)
 }
 
-// wellFormed checks the invariants that the types document.
-func wellFormed(t *testing.T, table *Table) {
+// requireInvariants requires the invariants that the types document.
+func requireInvariants(t *testing.T, table *Table) {
 	t.Helper()
 	var last requestid.ID
 	count := 0
-	check := func(ok bool, what string) {
+	check := func(ok bool, property string) {
 		if !ok {
 			t.Helper()
-			t.Fatalf("after %d entries: %s", count, what)
+			t.Fatalf("after %d entries: %s", count, property)
 		}
 	}
 	for _, b := range table.buckets {
 		check(b.len() > 0 && b.len() <= maxEntries && len(b.data) == b.len()*b.stride(), "size of a bucket")
-		check(count == 0 || bytes.Compare(last[:], b.First[:]) < 0, "bounds")
+		check(count == 0 || bytes.Compare(last[:], b.First[:]) < 0, "order of buckets")
 		oldest := uint64(math.MaxUint64)
 		for i := range b.len() {
 			e := b.entry(i)
-			check(count == 0 || bytes.Compare(last[:], e.id[:]) < 0, "order")
-			check(bytes.Compare(b.First[:], e.id[:]) <= 0, "the beginning of a bucket")
+			check(count == 0 || bytes.Compare(last[:], e.id[:]) < 0, "order of entries")
+			check(bytes.Compare(b.First[:], e.id[:]) <= 0, "first ID of a bucket")
 			oldest = min(oldest, e.index)
 			last = e.id
 			count++
 		}
-		check(oldest == b.oldest, "a bucket's oldest index")
+		check(oldest == b.oldest, "oldest index of a bucket")
 	}
 	check(len(table.recent) < maxRecent, "number of recent entries")
 	for i, e := range table.recent {
 		check(i == 0 || bytes.Compare(table.recent[i-1].id[:], e.id[:]) < 0, "order of recent entries")
 		if len(table.buckets) > 0 {
 			_, found := table.buckets[table.bucketOf(e.id)].search(e.id)
-			check(!found, "an ID is in a bucket and recent")
+			check(!found, "recent ID in a bucket")
 		}
 		count++
 	}
-	check(count == table.Len(), "len")
+	check(count == table.Len(), "number of IDs")
 }
 
-func encoded(t testing.TB, v *View) []byte {
-	var b bytes.Buffer
-	n, err := v.WriteTo(&b)
-	require.NoError(t, err)
-	require.EqualValues(t, b.Len(), n)
-	return b.Bytes()
-}
-
-func TestAgainstModel(t *testing.T) {
+// TestTable_EqualsModel fails if a table differs from a map after random calls, or if its bytes
+// depend on the order of the calls.
+func TestTable_EqualsModel(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(2, seed))
@@ -149,7 +141,7 @@ func TestAgainstModel(t *testing.T) {
 					table.Expire(limit)
 					m.expire(limit)
 				case 7:
-					read, err := Read(bytes.NewReader(encoded(t, table.Snapshot())))
+					read, err := Read(bytes.NewReader(encodeView(t, table.Snapshot())))
 					require.NoError(t, err)
 					require.Equal(t, table.Sum(), read.Sum())
 					table = read
@@ -161,46 +153,48 @@ func TestAgainstModel(t *testing.T) {
 			for _, id := range inserted {
 				_, _, ok := table.Lookup(id)
 				if _, want := m[id]; want != ok {
-					t.Fatalf("%v is remembered: %v, should be: %v", id, ok, want)
+					t.Fatalf("%v is in the table: %v, want %v", id, ok, want)
 				}
 			}
-			// A table with the same content from other calls.
+			// Another table has the same content after other calls.
 			other := New()
 			for _, e := range m { // in any order
 				other.Insert(e.id, e.index, e.sum)
 			}
 			require.Equal(t, table.Sum(), other.Sum())
-			require.Equal(t, encoded(t, table.Snapshot()), encoded(t, other.Snapshot()))
+			require.Equal(t, encodeView(t, table.Snapshot()), encodeView(t, other.Snapshot()))
 			m.equal(t, other)
 		})
 	}
 }
 
-// middle returns an ID of a bucket in the middle.
-func middle(v *View) requestid.ID {
+// middleID returns an ID of the bucket in the middle.
+func middleID(v *View) requestid.ID {
 	b := v.buckets[len(v.buckets)/2]
 	return b.id(b.len() / 2)
 }
 
-func TestManyBuckets(t *testing.T) {
-	for i, s := range spreads {
+// TestExpire_ManyBuckets fails if Expire removes an ID within the limit or keeps another one, or if
+// it changes a View.
+func TestExpire_ManyBuckets(t *testing.T) {
+	for i, s := range distributions {
 		if race && i%4 > 0 {
-			continue // for time
+			continue // the race detector is slow
 		}
-		table := fill(100_000, i)
-		wellFormed(t, table)
+		table := newTable(100_000, i)
+		requireInvariants(t, table)
 		view := table.Snapshot()
 		sum := view.Sum()
 		for table.Len() > 0 {
 			left := table.Snapshot()
-			limit := middle(left).Time().Add(time.Millisecond)
+			limit := middleID(left).Time().Add(time.Millisecond)
 			table.Expire(limit)
-			wellFormed(t, table)
+			requireInvariants(t, table)
 			for _, b := range left.buckets {
 				for i := range b.len() {
 					e := b.entry(i)
 					if _, _, found := table.Lookup(e.id); found == e.id.Time().Before(limit) {
-						t.Fatalf("%s: %v is remembered: %v, limit %v", s.name, e.id.Time(), found, limit)
+						t.Fatalf("%s: ID of %v is in the table: %v, limit %v", s.name, e.id.Time(), found, limit)
 					}
 				}
 			}
@@ -208,11 +202,13 @@ func TestManyBuckets(t *testing.T) {
 		require.Equal(t, sum, view.Sum(), s.name)
 		require.Equal(t, 100_000, view.Len())
 		table.Insert(requestid.ID{1}, 7, 8)
-		wellFormed(t, table)
+		requireInvariants(t, table)
 	}
 }
 
-func TestEmpty(t *testing.T) {
+// TestTable_Empty fails if an empty table has an ID or an oldest index, or cannot be read from a
+// snapshot.
+func TestTable_Empty(t *testing.T) {
 	table := New()
 	_, _, ok := table.Lookup(requestid.New())
 	require.False(t, ok)
@@ -220,13 +216,15 @@ func TestEmpty(t *testing.T) {
 	require.False(t, ok)
 	table.Expire(noon)
 	require.Zero(t, table.Len())
-	read, err := Read(bytes.NewReader(encoded(t, table.Snapshot())))
+	read, err := Read(bytes.NewReader(encodeView(t, table.Snapshot())))
 	require.NoError(t, err)
 	require.Zero(t, read.Len())
 	require.Equal(t, table.Sum(), read.Sum())
 }
 
-func TestExpireIsExact(t *testing.T) {
+// TestExpire_Limits fails if Expire removes an ID with the time of the limit, or keeps one that is
+// a millisecond older.
+func TestExpire_Limits(t *testing.T) {
 	first, last := requestid.At(time.UnixMilli(0)), requestid.At(time.UnixMilli(1<<48-1))
 	for _, c := range []struct {
 		before time.Time
@@ -255,7 +253,7 @@ func TestExpireIsExact(t *testing.T) {
 			}
 			table.Expire(c.before)
 			require.Equal(t, c.left, table.Len(), "%v", c.before)
-			wellFormed(t, table)
+			requireInvariants(t, table)
 			if c.left > 0 {
 				oldest, ok := table.OldestIndex()
 				require.True(t, ok)
@@ -265,7 +263,8 @@ func TestExpireIsExact(t *testing.T) {
 	}
 }
 
-func TestTheFirstInsertCounts(t *testing.T) {
+// TestInsert_KnownID fails if Insert replaces the index or the sum of a known ID.
+func TestInsert_KnownID(t *testing.T) {
 	table, id := New(), requestid.New()
 	table.Insert(id, 5, 6)
 	for range 2 {
@@ -278,7 +277,9 @@ func TestTheFirstInsertCounts(t *testing.T) {
 	}
 }
 
-func TestSumTellsTablesApart(t *testing.T) {
+// TestSum_DifferentTables fails if tables with different contents have the same sum, or if the
+// order of insertion changes the sum.
+func TestSum_DifferentTables(t *testing.T) {
 	sum := func(entries ...entry) uint64 {
 		table := New()
 		for _, e := range entries {
@@ -298,18 +299,18 @@ func TestSumTellsTablesApart(t *testing.T) {
 	require.Equal(t, sum(a, b), sum(b, a))
 }
 
-// A View is of its time, whatever becomes of the table; under the race detector this also
-// sees that the table never writes to what a View has.
-func TestViewsStay(t *testing.T) {
-	for i, s := range spreads {
-		table := fill(20_000, i)
+// TestView_Immutable fails if changes of the table change a View. With the race detector it also
+// fails if the table writes to memory that a View shares.
+func TestView_Immutable(t *testing.T) {
+	for i, s := range distributions {
+		table := newTable(20_000, i)
 		rng := rand.New(rand.NewPCG(3, uint64(i)))
 		view, want := table.Snapshot(), table.Sum()
 		var wait sync.WaitGroup
 		wait.Go(func() {
 			for range 3 {
 				if got := view.Sum(); got != want {
-					t.Errorf("%s: view has changed", s.name)
+					t.Errorf("%s: the view has changed", s.name)
 				}
 			}
 		})
@@ -319,77 +320,45 @@ func TestViewsStay(t *testing.T) {
 				table.Snapshot()
 			}
 		}
-		table.Expire(middle(view).Time())
+		table.Expire(middleID(view).Time())
 		wait.Wait()
 		require.Equal(t, want, view.Sum(), s.name)
-		read, err := Read(bytes.NewReader(encoded(t, view)))
+		read, err := Read(bytes.NewReader(encodeView(t, view)))
 		require.NoError(t, err)
 		require.Equal(t, want, read.Sum())
 		require.Equal(t, 20_000, read.Len())
 	}
 }
 
-func small() *Table {
-	table := New()
-	for i := range 5 {
-		table.Insert(requestid.FromObjectID([12]byte{4, byte(i * i), 11: byte(i)}), uint64(1000-i), uint32(i)<<29)
-	}
-	return table
+// measureHeap returns the allocated bytes and the bytes in use, after garbage collection.
+func measureHeap() (alloc, inuse uint64) {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc, m.HeapInuse
 }
 
-func TestDamageIsRefused(t *testing.T) {
-	whole := encoded(t, small().Snapshot())
-	for at := range whole {
-		_, err := Read(bytes.NewReader(whole[:at]))
-		require.ErrorIs(t, err, ErrCorrupt, "cut at %d", at)
-		for bit := range 8 {
-			bad := bytes.Clone(whole)
-			bad[at] ^= 1 << bit
-			_, err := Read(bytes.NewReader(bad))
-			require.ErrorIs(t, err, ErrCorrupt, "byte %d, bit %d", at, bit)
+// TestTable_Memory fails if a table uses more than 25 bytes per ID.
+func TestTable_Memory(t *testing.T) {
+	if race {
+		t.Skip("one goroutine, and slow with the race detector")
+	}
+	for i, s := range distributions {
+		n := 1_000_000
+		if i%2 > 0 {
+			n = 200_000
 		}
+		alloc, inuse := measureHeap()
+		table := newTable(n, i)
+		alloc2, inuse2 := measureHeap()
+		require.Equal(t, n, table.Len())
+		perID := float64(alloc2-alloc) / float64(n)
+		t.Logf("%-20s %.1f bytes per ID (%.1f with unused memory of the heap)", s.name, perID, float64(int64(inuse2-inuse))/float64(n))
+		limit := 25.0
+		if s.index != nil { // indexes of 5 bytes
+			limit = 26
+		}
+		require.Less(t, perID, limit, s.name)
 	}
-	broken := errors.New("broken")
-	_, err := Read(io.MultiReader(bytes.NewReader(whole[:20]), failing{broken}))
-	require.ErrorIs(t, err, broken)
-	require.NotErrorIs(t, err, ErrCorrupt)
-}
-
-func TestBucketsCannotChangePlaces(t *testing.T) {
-	whole := encoded(t, fill(12_000, 0).Snapshot())
-	const head = len(magic) + 8
-	length := func(at int) int {
-		var h header
-		n, err := binary.Decode(whole[at:], binary.BigEndian, &h)
-		require.NoError(t, err)
-		return n + maxEntries*h.stride()
-	}
-	one, two := length(head), length(head+length(head))
-	a, b, rest := whole[head:head+one], whole[head+one:head+one+two], whole[head+one+two:]
-	for _, bad := range [][][]byte{{b, a, rest}, {b, rest}, {a, rest}, {a, a, b, rest}} {
-		_, err := Read(io.MultiReader(bytes.NewReader(whole[:head]), bytes.NewReader(bytes.Join(bad, nil))))
-		require.ErrorIs(t, err, ErrCorrupt)
-	}
-	_, err := Read(bytes.NewReader(whole))
-	require.NoError(t, err)
-}
-
-func TestReadTakesNoMoreThanTheTable(t *testing.T) {
-	r := io.MultiReader(bytes.NewReader(encoded(t, small().Snapshot())), bytes.NewReader([]byte("next")))
-	_, err := Read(r)
-	require.NoError(t, err)
-	rest, err := io.ReadAll(r)
-	require.NoError(t, err)
-	require.Equal(t, "next", string(rest))
-}
-
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error)  { return 0, f.err }
-func (f failing) Write([]byte) (int, error) { return 0, f.err }
-
-func TestWriteErrors(t *testing.T) {
-	broken := errors.New("broken")
-	_, err := fill(10_000, 0).Snapshot().WriteTo(failing{broken})
-	require.ErrorIs(t, err, broken)
 }

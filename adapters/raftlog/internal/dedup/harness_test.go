@@ -1,20 +1,26 @@
 package dedup
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-var noon = time.UnixMilli(1_790_000_040_000) // a whole minute
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// idAt returns an ID of that time, by rng.
+// race reports whether the race detector is enabled.
+var race bool
+
+var noon = time.UnixMilli(1_790_000_040_000) // a multiple of a minute
+
+// idAt returns a random ID with the time in milliseconds.
 func idAt(rng *rand.Rand, ms int64) requestid.ID {
 	var id requestid.ID
 	binary.BigEndian.PutUint64(id[:8], uint64(ms)<<16|rng.Uint64N(1<<16))
@@ -24,8 +30,8 @@ func idAt(rng *rand.Rand, ms int64) requestid.ID {
 
 const hour = int64(3_600_000) // ms
 
-// spreads are the ways in which the times of n IDs may lie.
-var spreads = []struct {
+// distributions are distributions of the times of n IDs.
+var distributions = []struct {
 	name  string
 	id    func(rng *rand.Rand, i, n int) requestid.ID
 	index func(i int) uint64
@@ -45,10 +51,10 @@ var spreads = []struct {
 	{"7hBackwards", func(rng *rand.Rand, i, n int) requestid.ID {
 		return idAt(rng, noon.UnixMilli()-7*hour*int64(i)/int64(n))
 	}, nil},
-	{"edges", func(rng *rand.Rand, i, n int) requestid.ID { // of what shares its first bytes
+	{"edges", func(rng *rand.Rand, i, n int) requestid.ID { // times around multiples of 2^16 ms
 		return idAt(rng, noon.UnixMilli()&^(1<<16-1)+rng.Int64N(400)<<16-int64(i%2))
 	}, nil},
-	// No log has these while IDs are fresh.
+	// A log does not have these distributions, because IDs expire.
 	{"allTimes", func(rng *rand.Rand, i, n int) requestid.ID {
 		return idAt(rng, rng.Int64N(1<<48))
 	}, nil},
@@ -57,9 +63,10 @@ var spreads = []struct {
 	}, func(i int) uint64 { return 1<<40 + uint64(i)*4001 }},
 }
 
-func fill(n int, spread int) *Table {
-	rng := rand.New(rand.NewPCG(1, uint64(spread)))
-	t, s := New(), spreads[spread]
+// newTable returns a table of n IDs with one of the distributions.
+func newTable(n, distribution int) *Table {
+	rng := rand.New(rand.NewPCG(1, uint64(distribution)))
+	t, s := New(), distributions[distribution]
 	for i := range n {
 		index := uint64(i + 1_000_000_000)
 		if s.index != nil {
@@ -70,35 +77,20 @@ func fill(n int, spread int) *Table {
 	return t
 }
 
-func heap() (alloc, inuse uint64) {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc, m.HeapInuse
+// encodeView returns the bytes that the View writes.
+func encodeView(t testing.TB, v *View) []byte {
+	var b bytes.Buffer
+	n, err := v.WriteTo(&b)
+	require.NoError(t, err)
+	require.EqualValues(t, b.Len(), n)
+	return b.Bytes()
 }
 
-var race bool // the race detector is on
-
-func TestMemory(t *testing.T) {
-	if race {
-		t.Skip("nothing to see for the race detector, and slow under it")
+// newSmallTable returns a table of five IDs.
+func newSmallTable() *Table {
+	table := New()
+	for i := range 5 {
+		table.Insert(requestid.FromObjectID([12]byte{4, byte(i * i), 11: byte(i)}), uint64(1000-i), uint32(i)<<29)
 	}
-	for i, s := range spreads {
-		n := 1_000_000
-		if i%2 > 0 {
-			n = 200_000
-		}
-		alloc, inuse := heap()
-		table := fill(n, i)
-		alloc2, inuse2 := heap()
-		require.Equal(t, n, table.Len())
-		perID := float64(alloc2-alloc) / float64(n)
-		t.Logf("%-20s %.1f bytes an ID (%.1f with what the heap cannot use)", s.name, perID, float64(int64(inuse2-inuse))/float64(n))
-		limit := 25.0
-		if s.index != nil { // 4,000,000,000 entries
-			limit = 26
-		}
-		require.Less(t, perID, limit, s.name)
-	}
+	return table
 }
