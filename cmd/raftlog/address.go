@@ -1,7 +1,5 @@
 package main
 
-// Addresses, and peers in the form tcp://host:port/id.
-
 import (
 	"net"
 	"net/netip"
@@ -12,56 +10,56 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// examplePeer is a correct peer, for errors.
+// examplePeer is an example of a peer for errors and help texts.
 const examplePeer = "tcp://10.0.0.1:8047/a"
 
-// hostPort rejects an address that is not of the form host:port. Only an address to listen on may
-// omit the host, or have port 0, which is any free port.
-func hostPort(name, addr string, listen bool) error {
+// checkAddress rejects an address that does not have the form host:port. An address to listen on
+// may omit the host, or have port 0, which selects a free port.
+func checkAddress(name, addr string, listen bool) error {
 	host, port, err := net.SplitHostPort(addr)
 	if n, e := strconv.ParseUint(port, 10, 16); err != nil || e != nil || !listen && (n == 0 || host == "") {
-		return usage("%s %q: it is not of the form host:port, such as 10.0.0.1:8047", name, addr)
+		return newUsageError("%s %q: must have the form host:port, such as 10.0.0.1:8047", name, addr)
 	}
 	return nil
 }
 
-// parsePeer reads tcp://host:port/id or host:port/id. Without an ID that is host:port.
+// parsePeer parses tcp://host:port/id or host:port/id. Without an ID, the ID is host:port.
 func parsePeer(text string) (api.Peer, error) {
-	bad := func(why string) (api.Peer, error) {
-		return api.Peer{}, usage("peer %q: %s; an example is %s", text, why, examplePeer)
+	fail := func(reason string) (api.Peer, error) {
+		return api.Peer{}, newUsageError("peer %q: %s; an example is %s", text, reason, examplePeer)
 	}
 	rest := text
 	if scheme, after, ok := strings.Cut(text, "://"); ok {
 		if scheme != "tcp" {
-			return bad("the scheme must be tcp")
+			return fail("the scheme must be tcp")
 		}
 		rest = after
 	}
 	addr, id, named := strings.Cut(rest, "/")
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return bad("it is not of the form tcp://host:port/id")
+		return fail("must have the form tcp://host:port/id")
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return bad("the port must be from 1 to 65535")
+		return fail("the port must be from 1 to 65535")
 	}
 	ip, err := netip.ParseAddr(host)
 	if host == "" || err == nil && ip.IsUnspecified() {
-		return bad("other peers cannot reach that host")
+		return fail("other peers cannot reach this host")
 	}
 	switch {
 	case !named:
 		id = addr
 	case id == "":
-		return bad("the ID after the slash is missing")
+		return fail("the ID after the slash is missing")
 	}
 	if strings.ContainsFunc(id, func(r rune) bool { return r == ',' || unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
-		return bad("an ID must not contain spaces, commas or unprintable characters")
+		return fail("an ID must not contain spaces, commas or unprintable characters")
 	}
 	return api.Peer{ID: id, Addr: addr}, nil
 }
 
-// parsePeers reads several.
+// parsePeers parses a list of peers.
 func parsePeers(texts []string) (peers []api.Peer, err error) {
 	for _, text := range texts {
 		p, err := parsePeer(text)
@@ -73,6 +71,7 @@ func parsePeers(texts []string) (peers []api.Peer, err error) {
 	return peers, nil
 }
 
+// peerURL returns the text that parsePeer parses.
 func peerURL(p api.Peer) string {
 	if p.ID == p.Addr {
 		return "tcp://" + p.Addr
