@@ -10,11 +10,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// Op is what a Control entry asks for.
+// Op is the operation of a Control entry.
 type Op struct {
 	Do        Operation     `json:"do"`
 	Election  string        `json:"election,omitempty"`
-	Candidate string        `json:"candidate,omitempty"` // unique for ever
+	Candidate string        `json:"candidate,omitempty"` // never used again
 	Name      string        `json:"name,omitempty"`
 	Peer      uint64        `json:"peer,omitempty"`
 	Through   uint64        `json:"through,omitempty"`
@@ -27,32 +27,34 @@ type Operation byte
 
 // The operations.
 const (
-	// Join puts Candidate, of Peer, at the end of Election's line.
+	// Join appends Candidate, which belongs to Peer, to the queue of Election.
 	Join Operation = iota + 1
-	// Leave takes Candidate out of Election's line.
+	// Leave removes Candidate from the queue of Election.
 	Leave
-	// End is the end of Election, for all candidates and newcomers; unless it was begun anew
-	// by an entry behind Through, which is how far who asks for it knew the log: what was
-	// there then was ended already. 0 is for none such.
+	// End ends Election: its candidates are removed, and no candidate can join. Through is the
+	// last index that the requester had seen. If Election was restarted by a later entry, End
+	// has no effect, because the election that the requester has seen had already ended.
 	End
-	// Restart lets Election begin anew after its end, by an entry that is not behind Through,
-	// which is as of End: of a later end who asks does not know.
+	// Restart makes an ended Election accept candidates again. Through is the last index that
+	// the requester had seen. If Election was ended by a later entry, Restart has no effect.
 	Restart
 	// Forget removes elections that were ended by an entry with an index of at most Through. After
 	// it, a request to End an election is rejected if its Through is less than this one: it could
 	// concern an election that was removed and restarted.
 	Forget
-	// Expire takes out of all lines the candidates of Peer that have joined by index Through.
+	// Expire removes the candidates of Peer that have joined through index Through from all
+	// queues.
 	Expire
-	// Transfer says that the leader of this term is about to have another one elected without
-	// waiting for its lease.
+	// Transfer announces that the leader of this term will transfer the leadership of the log
+	// before its lease has expired.
 	Transfer
-	// Settled says that the change of the voters that was complete by the entry with index
-	// Through is known, by their disks, to most of the new ones: who has this entry has that.
+	// Settled confirms that a majority of the new voters has stored the entry at index Through,
+	// which has completed a change of the voters. A peer that has this entry has also received
+	// the entry at Through.
 	Settled
-	// Move says that others reach Peer at Addr from now on.
+	// Move changes the address of Peer to Addr.
 	Move
-	// Window sets for how long request IDs are remembered.
+	// Window sets the time for which request IDs are remembered.
 	Window
 )
 
@@ -84,7 +86,7 @@ func (o Op) Encode() []byte {
 	return binary.AppendVarint(b, int64(o.Window))
 }
 
-// DecodeOp decodes the result of Op.Encode.
+// DecodeOp is the inverse of Op.Encode.
 func DecodeOp(data []byte) (Op, error) {
 	d := wire.Decoder{B: data}
 	o := Op{Do: Operation(d.Byte("operation"))}
@@ -101,31 +103,30 @@ func DecodeOp(data []byte) (Op, error) {
 	return o, nil
 }
 
-// Membership change, as a Config entry's data.
-
-// Config is the data of a Config entry.
+// Config is the data of a Config entry, a step of a change of the membership.
 type Config struct {
-	// Phase is what the entry does.
+	// Phase is the step.
 	Phase Phase `json:"phase"`
-	// Peers are those that it concerns: the new client, or all voters there are to be.
+	// Peers are the new learner, or all new voters.
 	Peers []Peer `json:"peers,omitempty"`
 }
 
-// Phase of a change of the peers. The values are stored in the log: new ones are appended.
+// Phase is a step of a change of the membership. The values are stored in the log: new ones are
+// appended.
 type Phase byte
 
 // The phases.
 const (
-	// Admit: a peer outside the configuration becomes a client, that gets the log.
+	// Admit makes a peer that is not a member a learner, which receives the log.
 	Admit Phase = iota + 1
-	// Dismiss: a client that is no longer there is left out.
+	// Dismiss removes a learner.
 	Dismiss
-	// Joint is Cold,new: from now on both need a majority.
+	// Joint begins joint consensus: majorities of the old and of the new voters are required.
 	Joint
-	// Final is Cnew.
+	// Final ends joint consensus: only the new voters remain.
 	Final
-	// Recover: an operator has made the peer the only one of the cluster, and all others are
-	// removed. No leader writes it.
+	// Recover makes the peer the only member of the cluster, after an operator has recovered
+	// it. It is not written by a leader.
 	Recover
 )
 
@@ -136,14 +137,14 @@ func (p Phase) String() string { return nameOf(phases[:], byte(p)) }
 // MarshalText implements [encoding.TextMarshaler], for [Decoded.Text].
 func (p Phase) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// Peer of a configuration, with the number by which the engine knows it.
+// Peer is a member, with its ID in the engine.
 type Peer struct {
 	ID   string `json:"id"`
 	Addr string `json:"addr"`
 	Raft uint64 `json:"raft"`
 }
 
-// Is tells whether two are the same peer, at whatever addresses.
+// Is reports whether p and q are the same peer. Their addresses may differ.
 func (p Peer) Is(q Peer) bool { return p.Raft == q.Raft }
 
 // AppendPeers appends a list of peers.
@@ -167,7 +168,7 @@ func DecodePeers(d *wire.Decoder) (peers []Peer) {
 // Encode returns the data of a Config entry.
 func (c Config) Encode() []byte { return AppendPeers([]byte{byte(c.Phase)}, c.Peers) }
 
-// DecodeConfig decodes the result of Config.Encode.
+// DecodeConfig is the inverse of Config.Encode.
 func DecodeConfig(data []byte) (Config, error) {
 	d := wire.Decoder{B: data}
 	c := Config{Phase: Phase(d.Byte("phase"))}
