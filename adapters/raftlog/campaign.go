@@ -183,7 +183,7 @@ func (c *campaign) loseLeadership() {
 	}
 }
 
-// followCandidate publishes that the candidate follows another one, unless that was published before.
+// followCandidate publishes that the candidate follows another candidate, unless that was published before.
 func (c *campaign) followCandidate(id string) {
 	if c.published && c.following == id {
 		return

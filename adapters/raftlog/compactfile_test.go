@@ -47,7 +47,7 @@ func exists(t testing.TB, name string) bool {
 }
 
 // TestCompactFile fails if a peer does not install a newer snapshot of its own history, or installs
-// another one.
+// another snapshot.
 func TestCompactFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snap.new")
 	watches := func(c *raftlog.Config) { c.CompactFile = file }

@@ -82,7 +82,7 @@ func damageFile(t testing.TB, d *crashdisk.Disk, name string) {
 	require.NoError(t, f.Close())
 }
 
-// TestOpen_OtherDirectory fails if the directory of another peer, or one that is in use, is accepted.
+// TestOpen_OtherDirectory fails if the directory of another peer, or of a running peer, is accepted.
 func TestOpen_OtherDirectory(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.peers[0]

@@ -288,7 +288,7 @@ func TestChangePeers_Retried(t *testing.T) {
 	})
 }
 
-// TestChangePeers_Concurrent fails if a change is accepted while another one is in progress.
+// TestChangePeers_Concurrent fails if a change is accepted while another change is in progress.
 func TestChangePeers_Concurrent(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)

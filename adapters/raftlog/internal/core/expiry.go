@@ -66,8 +66,8 @@ func (x *expiry) recordRequest(c *Core, peer uint64) bool {
 //
 //   - The last entry of earlier terms is of the term of that leader. So no leader in between can
 //     have confirmed a lease of it as a follower.
-//   - Neither that leader nor another one has started to hand over in that term or later. In a
-//     hand-over, peers vote without waiting for leases.
+//   - No leader has started to transfer its leadership in that term or later. Then
+//     peers vote without waiting for leases.
 func (x *expiry) expireFormerLeader(c *Core) {
 	old := x.lastFollowed
 	if old.lead == 0 || old.lead == c.self || old.term != x.lastBeforeTerm.term || old.term <= c.replica.TransferTerm {

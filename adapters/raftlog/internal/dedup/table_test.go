@@ -174,7 +174,7 @@ func middleID(v *View) requestid.ID {
 	return b.id(b.len() / 2)
 }
 
-// TestExpire_ManyBuckets fails if Expire removes an ID within the limit or keeps another one, or if
+// TestExpire_ManyBuckets fails if Expire removes an ID within the limit or keeps an older ID, or if
 // it changes a View.
 func TestExpire_ManyBuckets(t *testing.T) {
 	for i, s := range distributions {
@@ -222,7 +222,7 @@ func TestTable_Empty(t *testing.T) {
 	require.Equal(t, table.Sum(), read.Sum())
 }
 
-// TestExpire_Limits fails if Expire removes an ID with the time of the limit, or keeps one that is
+// TestExpire_Limits fails if Expire removes an ID with the time of the limit, or keeps an ID that is
 // a millisecond older.
 func TestExpire_Limits(t *testing.T) {
 	first, last := requestid.At(time.UnixMilli(0)), requestid.At(time.UnixMilli(1<<48-1))

@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// TestRegistry fails if a claim that contradicts the known identities is accepted, or another one is
+// TestRegistry fails if a claim that contradicts the known identities is accepted, or a valid claim is
 // refused.
 func TestRegistry(t *testing.T) {
 	claim := link.Claim{Founding: "f", Instance: "i", Start: 3, Process: "p"}

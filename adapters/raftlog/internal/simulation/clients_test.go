@@ -78,8 +78,8 @@ func (c *clients) failCalls(p *peer) {
 	}
 }
 
-// likelyLeader returns a random running peer, which is often one that considers itself the leader, or
-// nil.
+// likelyLeader returns a random running peer, often a peer that considers itself the leader. It
+// returns nil if no peer is running.
 func (h *harness) likelyLeader() *peer {
 	var up []*peer
 	for _, p := range h.peers {

@@ -23,7 +23,7 @@ func (p *peer) joinElection(name string) {
 	p.updateHeads()
 }
 
-// resignElection removes the candidate, and adds another one soon.
+// resignElection removes the candidate, and adds another candidate soon.
 func (p *peer) resignElection(name string) {
 	id := p.candidates[name]
 	if id == "" {

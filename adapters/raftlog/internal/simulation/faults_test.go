@@ -55,8 +55,8 @@ func randomPlan(seed uint64) plan {
 	return p
 }
 
-// leasePlan returns a plan with few requests and many faults. Leases can be violated when a fault
-// quickly follows another one.
+// leasePlan returns a plan with few requests and many faults. Leases can be violated when two faults
+// follow quickly.
 func leasePlan(seed uint64) plan {
 	r := rand.New(rand.NewPCG(seed, 0x1ea5e))
 	mean := func(average time.Duration) time.Duration {
