@@ -152,7 +152,7 @@ func Decode(e *raftpb.Entry) (Decoded, error) {
 func (d Decoded) Entry() api.Entry {
 	e := api.Entry{Index: d.Index, Term: d.Term, Kind: d.Kind, ID: d.ID, Time: d.Time}
 	if d.Kind == api.KindState || d.Kind == api.KindConfig {
-		e.Data = d.Data
+		e.Data = d.Text()
 	}
 	return e
 }

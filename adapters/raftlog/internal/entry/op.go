@@ -1,14 +1,18 @@
 package entry
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
 // Op is the operation of a Control entry.
 type Op struct {
-	Do        string        `json:"do"`
+	Do        Operation     `json:"do"`
 	Election  string        `json:"election,omitempty"`
 	Candidate string        `json:"candidate,omitempty"` // never used again
 	Name      string        `json:"name,omitempty"`
@@ -18,53 +22,83 @@ type Op struct {
 	Addr      string        `json:"addr,omitempty"`
 }
 
+// Operation is the kind of an Op. The values are stored in the log: new ones are appended.
+type Operation byte
+
 // The operations.
 const (
 	// Join appends Candidate, which belongs to Peer, to the queue of Election.
-	Join = "join"
+	Join Operation = iota + 1
 	// Leave removes Candidate from the queue of Election.
-	Leave = "leave"
+	Leave
 	// End ends Election: its candidates are removed, and no candidate can join. Through is the
 	// last index that the requester had seen. If Election was restarted by a later entry, End
 	// has no effect, because the election that the requester has seen had already ended.
-	End = "end"
+	End
 	// Restart makes an ended Election accept candidates again. Through is the last index that
 	// the requester had seen. If Election was ended by a later entry, Restart has no effect.
-	Restart = "restart"
+	Restart
 	// Forget removes elections that were ended by an entry with an index of at most Through. After
 	// it, a request to End an election is rejected if its Through is less than this one: it could
 	// concern an election that was removed and restarted.
-	Forget = "forget"
+	Forget
 	// Expire removes the candidates of Peer that have joined through index Through from all
 	// queues.
-	Expire = "expire"
+	Expire
 	// Transfer announces that the leader of this term will transfer the leadership of the log
 	// before its lease has expired.
-	Transfer = "transfer"
+	Transfer
 	// Settled confirms that a majority of the new voters has stored the entry at index Through,
 	// which has completed a change of the voters. A peer that has this entry has also received
 	// the entry at Through.
-	Settled = "settled"
+	Settled
 	// Move changes the address of Peer to Addr.
-	Move = "move"
+	Move
 	// Window sets the time for which request IDs are remembered.
-	Window = "window"
+	Window
 )
+
+var operations = [...]string{
+	Join: "join", Leave: "leave", End: "end", Restart: "restart", Forget: "forget", Expire: "expire",
+	Transfer: "transfer", Settled: "settled", Move: "move", Window: "window",
+}
+
+func (o Operation) String() string { return nameOf(operations[:], byte(o)) }
+
+// MarshalText implements [encoding.TextMarshaler], for [Decoded.Text].
+func (o Operation) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// nameOf returns the name of a value that starts at 1.
+func nameOf(names []string, value byte) string {
+	if value == 0 || int(value) >= len(names) {
+		return fmt.Sprint(value)
+	}
+	return names[value]
+}
 
 // Encode returns the data of a Control entry.
 func (o Op) Encode() []byte {
-	b, err := json.Marshal(o)
-	if err != nil {
-		panic(err) // cannot happen: the fields are strings and numbers
+	b := []byte{byte(o.Do)}
+	for _, s := range []string{o.Election, o.Candidate, o.Name, o.Addr} {
+		b = wire.AppendString(b, s)
 	}
-	return b
+	b = binary.AppendUvarint(binary.AppendUvarint(b, o.Peer), o.Through)
+	return binary.AppendVarint(b, int64(o.Window))
 }
 
 // DecodeOp is the inverse of Op.Encode.
 func DecodeOp(data []byte) (Op, error) {
-	var o Op
-	if err := json.Unmarshal(data, &o); err != nil {
-		return o, fmt.Errorf("%w: control: %w", ErrMalformed, err)
+	d := wire.Decoder{B: data}
+	o := Op{Do: Operation(d.Byte("operation"))}
+	if d.Err == nil && (o.Do < Join || o.Do > Window) {
+		return o, fmt.Errorf("%w: unknown operation %v: another version of this program has written it", ErrMalformed, o.Do)
+	}
+	for _, s := range []*string{&o.Election, &o.Candidate, &o.Name, &o.Addr} {
+		*s = d.String("text", uint64(len(data)))
+	}
+	o.Peer, o.Through, o.Window = d.Uint64("peer"), d.Uint64("index"), time.Duration(d.Int("window"))
+	if err := d.End(); err != nil {
+		return o, fmt.Errorf("%w: %v: %w", ErrMalformed, o.Do, err)
 	}
 	return o, nil
 }
@@ -77,23 +111,31 @@ type Config struct {
 	Peers []Peer `json:"peers,omitempty"`
 }
 
-// Phase is a step of a change of the membership.
-type Phase string
+// Phase is a step of a change of the membership. The values are stored in the log: new ones are
+// appended.
+type Phase byte
 
 // The phases.
 const (
 	// Admit makes a peer that is not a member a learner, which receives the log.
-	Admit Phase = "client"
+	Admit Phase = iota + 1
 	// Dismiss removes a learner.
-	Dismiss Phase = "dismiss"
+	Dismiss
 	// Joint begins joint consensus: majorities of the old and of the new voters are required.
-	Joint Phase = "joint"
+	Joint
 	// Final ends joint consensus: only the new voters remain.
-	Final Phase = "final"
+	Final
 	// Recover makes the peer the only member of the cluster, after an operator has recovered
 	// it. It is not written by a leader.
-	Recover Phase = "recover"
+	Recover
 )
+
+var phases = [...]string{Admit: "admit", Dismiss: "dismiss", Joint: "joint", Final: "final", Recover: "recover"}
+
+func (p Phase) String() string { return nameOf(phases[:], byte(p)) }
+
+// MarshalText implements [encoding.TextMarshaler], for [Decoded.Text].
+func (p Phase) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // Peer is a member, with its ID in the engine.
 type Peer struct {
@@ -105,20 +147,57 @@ type Peer struct {
 // Is reports whether p and q are the same peer. Their addresses may differ.
 func (p Peer) Is(q Peer) bool { return p.Raft == q.Raft }
 
-// Encode returns the data of a Config entry.
-func (c Config) Encode() []byte {
-	b, err := json.Marshal(c)
-	if err != nil {
-		panic(err)
+// AppendPeers appends a list of peers.
+func AppendPeers(b []byte, peers []Peer) []byte {
+	b = binary.AppendUvarint(b, uint64(len(peers)))
+	for _, p := range peers {
+		b = binary.AppendUvarint(wire.AppendString(wire.AppendString(b, p.ID), p.Addr), p.Raft)
 	}
 	return b
 }
 
+// DecodePeers removes a list of peers from d.
+func DecodePeers(d *wire.Decoder) (peers []Peer) {
+	limit := uint64(len(d.B))
+	for range d.Count("number of peers", limit, 3) {
+		peers = append(peers, Peer{d.String("ID of a peer", limit), d.String("address of a peer", limit), d.Uint64("number of a peer")})
+	}
+	return peers
+}
+
+// Encode returns the data of a Config entry.
+func (c Config) Encode() []byte { return AppendPeers([]byte{byte(c.Phase)}, c.Peers) }
+
 // DecodeConfig is the inverse of Config.Encode.
 func DecodeConfig(data []byte) (Config, error) {
-	var c Config
-	if err := json.Unmarshal(data, &c); err != nil {
-		return c, fmt.Errorf("%w: config: %w", ErrMalformed, err)
+	d := wire.Decoder{B: data}
+	c := Config{Phase: Phase(d.Byte("phase"))}
+	if d.Err == nil && (c.Phase < Admit || c.Phase > Recover) {
+		return c, fmt.Errorf("%w: unknown phase %v: another version of this program has written it", ErrMalformed, c.Phase)
+	}
+	c.Peers = DecodePeers(&d)
+	if err := d.End(); err != nil {
+		return c, fmt.Errorf("%w: change of the peers: %w", ErrMalformed, err)
 	}
 	return c, nil
+}
+
+// Text returns the data of d for display: the record of a Control or a Config entry as JSON, and
+// the data of other entries. It returns the data if it cannot be decoded.
+func (d Decoded) Text() []byte {
+	var record any
+	var err error
+	switch d.Kind {
+	case api.KindControl:
+		record, err = DecodeOp(d.Data)
+	case api.KindConfig:
+		record, err = DecodeConfig(d.Data)
+	default:
+		return d.Data
+	}
+	text, failed := json.Marshal(record)
+	if err != nil || failed != nil {
+		return d.Data
+	}
+	return text
 }
