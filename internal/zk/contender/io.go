@@ -198,8 +198,6 @@ const (
 	DoubtTimer
 	// StandbyTimer ends the lease of the next contender, which it keeps in advance.
 	StandbyTimer
-
-	timers
 )
 
 // OutputKind is the kind of an [Output].
