@@ -55,7 +55,7 @@ func AskToResign(conn *zk.Conn, node, id string, opts ...Option) error {
 		return err
 	}
 	name := path.Base(id)
-	if contenders, _, _ := contender.Order([]string{name}, endMarker); path.Join(node, name) != id || len(contenders) == 0 {
+	if contenders, _, _ := contender.Order([]string{name}, tombstone); path.Join(node, name) != id || len(contenders) == 0 {
 		return fmt.Errorf("%w: %q is not the ID of a candidate in %s", ErrInvalidOption, id, node)
 	}
 	a := &asking{options: o, conn: conn, node: node, name: name}
@@ -232,7 +232,7 @@ func (e *Election) ResignRequested() <-chan struct{} {
 
 // listen ends with the candidacy, or when the candidate was asked.
 func (e *Election) listen(ctx context.Context, asked chan<- struct{}) {
-	sub := session.Subscribe(e.conn, e.timeout)
+	sub := session.Subscribe(e.conn, e.options.timeout)
 	defer sub.Close()
 	requests := watch.NewReader(e.conn, sub, e.node, watch.Data)
 	for {

@@ -16,24 +16,25 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
 // Election is a candidate in an election on ZooKeeper. It implements [Candidate]. Create it
 // with [NewElection]. Its methods may be called from any goroutine.
 type Election struct {
-	conn *zk.Conn
-	node string
-	*options
-	log       *slog.Logger // with the names of the election and the client
+	conn      *zk.Conn
+	node      string
+	options   *options
 	candidacy *Candidacy
-	renamed   chan struct{} // capacity 1: the ID has changed
-	joined    bool          // the candidate has a znode; belongs to the goroutine of ElectLeader
+	log       *slog.Logger  // with the names of the election and the client
+	renamed   chan struct{} // of capacity 1; receives a value when the ID changes
+
+	// joined reports whether the candidate has a znode. Only the goroutine of ElectLeader uses it.
+	joined bool
 
 	mu        sync.Mutex
-	at        electionNode
-	removals  []*queue.Removal // those that are not confirmed, one for each session
-	requested chan struct{}    // closed when asked to resign; nil before ResignRequested
+	seen      seenNode
+	removals  []*queue.Removal // removals of znodes that are not confirmed, one for each session
+	requested chan struct{}    // closed after a request to resign; nil before ResignRequested
 }
 
 var _ Candidate = (*Election)(nil)
@@ -62,18 +63,10 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 		conn: conn, node: node, options: o, log: log,
 		candidacy: NewCandidacy(o.ctx, log), renamed: make(chan struct{}, 1),
 	}
-	if err := e.findNode(); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
+	if err := e.findNode(o.limit); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
 		return nil, fmt.Errorf("election at %s: %w", node, err)
 	}
 	return e, nil
-}
-
-// checkNode refuses what no request can be sent for.
-func checkNode(conn *zk.Conn, node string) error {
-	if conn == nil {
-		return ErrNilConn
-	}
-	return znode.CheckPath(node)
 }
 
 // ID returns the path of the candidate's znode, or "" if the znode was not created yet. It
@@ -94,31 +87,58 @@ func (e *Election) Events() <-chan Event { return e.candidacy.Events() }
 // done.
 func (e *Election) ElectLeader() error { return e.candidacy.Run(e.run) }
 
-// standbyTimeouts is for how many session timeouts the next candidate keeps a lease in advance,
-// so that it leads without a request when its predecessor leaves. Then it sends no checks until
-// it is the head of the queue.
-const standbyTimeouts = 4
+// run is the algorithm of the candidacy. It joins the queue, with WithRejoin again after each
+// session, and returns the reason why the candidacy is over.
+func (e *Election) run(ctx context.Context) error {
+	// A waiting candidate keeps the stack frames of run and queue.Run. They are small because
+	// variables that are rarely needed are in other functions.
+	for {
+		if err := e.findNodeAgain(); err != nil {
+			return e.reason(err)
+		}
+		removal, err := queue.Run(ctx, e.queueConfig(), e.queueChanged)
+		e.addRemoval(removal)
+		err = e.reason(err)
+		// If the session expires while the candidate waits for the reply to its create, the
+		// candidate may find another election node, or none, in the next session. Package queue
+		// reports this as the end of the election. findNodeAgain determines what has happened.
+		otherSession := errors.Is(err, ErrElectionOver) && e.lastSeen().session != e.conn.SessionID()
+		if !e.options.rejoin || ctx.Err() != nil || !otherSession && !errors.Is(err, ErrSessionExpired) {
+			return err
+		}
+		// The candidate is not the leader any more. It publishes that now, because joining the
+		// queue can take long.
+		e.log.Info("rejoining in a new session", "id", e.ID())
+		e.candidacy.Publish(Status{})
+	}
+}
+
+// standbySessions is the number of session timeouts for which the next candidate keeps a lease in
+// advance, so that it leads without a request if its predecessor leaves. After that it sends no
+// checks until it is at the head of the queue.
+const standbySessions = 4
 
 // queueConfig returns the configuration for joining the queue.
 func (e *Election) queueConfig() *queue.Config {
-	at, timeout := e.nodeSeen(), session.Timeout(e.conn, e.timeout)
+	o, seen := e.options, e.lastSeen()
+	timeout := session.Timeout(e.conn, o.timeout)
 	cfg := &queue.Config{
-		Conn: e.conn, Dir: e.node, DirCzxid: at.czxid, DirSession: at.session, Tombstone: endMarker,
-		Naming: e.naming, Data: candidatedata.Encode(e.clientName, e.value), ACL: e.acl,
-		Timeout: e.timeout, CheckInterval: e.interval,
-		Lookahead: true, Patience: timeout, Standby: standbyTimeouts * timeout, Log: e.log,
+		Conn: e.conn, Dir: e.node, DirCzxid: seen.czxid, DirSession: seen.session, Tombstone: tombstone,
+		Naming: o.naming, Data: candidatedata.Encode(o.clientName, o.value), ACL: o.acl,
+		Timeout: o.timeout, CheckInterval: o.interval,
+		Lookahead: true, Patience: timeout, Standby: standbySessions * timeout, Log: e.log,
 	}
-	if e.rejoin {
+	if o.rejoin {
 		cfg.Patience = 0
 	}
 	if e.candidacy.Observed() {
-		cfg.Observer = e.observer()
+		cfg.Observer = e.queueObserver()
 	}
 	return cfg
 }
 
-// observer reports what the queue reports in addition to its states.
-func (e *Election) observer() *queue.Observer {
+// queueObserver reports events that do not change the state of the candidate in the queue.
+func (e *Election) queueObserver() *queue.Observer {
 	return &queue.Observer{
 		Watched: func(path string) { e.candidacy.Report(Event{Kind: EventWatched, Subject: path}) },
 		Vacated: e.candidacy.Vacated,
@@ -132,52 +152,9 @@ func (e *Election) observer() *queue.Observer {
 	}
 }
 
-// run joins the queue, again after each session with WithRejoin, and returns what ended the
-// candidacy.
-func (e *Election) run(ctx context.Context) error {
-	// The frames of the calls in which a candidate waits are kept small, with
-	// what is rarely needed in functions of its own: its stack can be then.
-	for {
-		if err := e.locate(); err != nil {
-			return e.reason(err)
-		}
-		removed, err := queue.Run(ctx, e.queueConfig(), e.changed)
-		err = e.left(removed, err)
-		// A session may also end while the line waits for the answer to its create. If the
-		// election node is another one afterwards, or missing, the line takes this for the
-		// end of the election; locate decides what it is.
-		elsewhere := errors.Is(err, ErrElectionOver) && e.nodeSeen().session != e.conn.SessionID()
-		if !e.rejoin || ctx.Err() != nil || !elsewhere && !errors.Is(err, ErrSessionExpired) {
-			return err
-		}
-		// Told at once that it is no leader any more; the next place in line
-		// may be long in coming.
-		e.log.Info("rejoining in a new session", "id", e.ID())
-		e.candidacy.Publish(Status{})
-	}
-}
-
-// left notes that a place in line has been left, and returns the reason.
-func (e *Election) left(removed *queue.Removal, err error) error {
-	e.mu.Lock()
-	e.removals = append(slices.DeleteFunc(e.removals, (*queue.Removal).Confirmed), removed)
-	e.mu.Unlock()
-	return e.reason(err)
-}
-
-// reason is why a candidacy or leadership has ended, in terms of this package.
-func (e *Election) reason(err error) error {
-	if errors.Is(err, ErrElectionOver) || errors.Is(err, ErrResigned) {
-		return err
-	}
-	if err = refine(err); errors.Is(err, ErrSessionExpired) && handshake.Of(e.conn).Losses() != e.nodeSeen().losses {
-		err = fmt.Errorf("%w: %w", err, ErrDataLost)
-	}
-	return err
-}
-
-// changed is called by package queue on the goroutine of ElectLeader.
-func (e *Election) changed(s queue.State) {
+// queueChanged translates a state in the queue to calls of Candidacy. Package queue calls it on the
+// goroutine of ElectLeader.
+func (e *Election) queueChanged(s queue.State) {
 	// A new znode can have the path of an earlier one.
 	if s.Path != "" && (!e.joined || s.Path != e.ID()) {
 		e.candidacy.Join(s.Path)
@@ -194,7 +171,7 @@ func (e *Election) changed(s queue.State) {
 	case s.First && leading:
 		e.candidacy.Suspend(ErrLeaseExpired)
 	case s.First:
-		// Not published until it is proven.
+		// The candidate publishes nothing until its lease is confirmed.
 	case s.Path != "":
 		e.candidacy.Publish(Status{NowFollowing: s.Predecessor})
 	case e.candidacy.Revoke(e.reason(s.Err)):
@@ -204,9 +181,27 @@ func (e *Election) changed(s queue.State) {
 		}
 		e.candidacy.Retract(interim)
 	case errors.Is(s.Err, ErrCandidateDeleted) && e.Current().Role == Suspended:
-		// The next status may be late.
+		// It can take long to find out why the znode was deleted.
 		e.candidacy.Publish(Status{Role: Suspended})
 	}
+}
+
+// addRemoval records the removal of a znode until it is confirmed.
+func (e *Election) addRemoval(r *queue.Removal) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.removals = append(slices.DeleteFunc(e.removals, (*queue.Removal).Confirmed), r)
+}
+
+// reason returns the error for the end of a candidacy or of a leadership.
+func (e *Election) reason(err error) error {
+	if errors.Is(err, ErrElectionOver) || errors.Is(err, ErrResigned) {
+		return err
+	}
+	if err = refine(err); errors.Is(err, ErrSessionExpired) && handshake.Of(e.conn).Losses() != e.lastSeen().losses {
+		err = fmt.Errorf("%w: %w", err, ErrDataLost)
+	}
+	return err
 }
 
 // Multi executes ops as one ZooKeeper transaction that commits only while this candidate is
@@ -235,9 +230,9 @@ func (e *Election) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	return l.Multi(ops...)
 }
 
-// multi executes ops while l lasts, for which the znode own stands.
-func (e *Election) multi(l *Leadership, own string, ops []any) ([]zk.MultiResponse, error) {
-	responses, err := l.grant.Multi(e.conn, own, ErrNotLeader, ops)
+// multi executes ops while the leadership l lasts, which znode represents.
+func (e *Election) multi(l *Leadership, znode string, ops []any) ([]zk.MultiResponse, error) {
+	responses, err := l.grant.Multi(e.conn, znode, ErrNotLeader, ops)
 	if err != nil && !errors.Is(err, ErrNotLeader) {
 		err = fmt.Errorf("transaction as leader of %s: %w", e.node, err)
 	}

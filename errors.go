@@ -93,5 +93,6 @@ var (
 	ErrResigned = errors.New("candidate has resigned")
 )
 
-// refine gives an error of the parts below its place among the errors above.
+// refine returns err, wrapped by the error above that describes it, if the client library has
+// returned it.
 func refine(err error) error { return zkerror.Refine(err) }

@@ -19,10 +19,10 @@ func TestUnreadLeadershipIsWithdrawn(t *testing.T) {
 				conn: new(zk.Conn), node: "/election", options: &options{},
 				candidacy: NewCandidacy(t.Context(), nil), renamed: make(chan struct{}, 1),
 			}
-			e.changed(queue.State{Path: "/election/n_0000000000", First: true, Proven: true, Deadline: func() time.Time { return time.Now().Add(time.Hour) }})
+			e.queueChanged(queue.State{Path: "/election/n_0000000000", First: true, Proven: true, Deadline: func() time.Time { return time.Now().Add(time.Hour) }})
 			leadership := e.Current().Leadership
 			require.NoError(t, leadership.Err())
-			e.changed(queue.State{Err: reason})
+			e.queueChanged(queue.State{Err: reason})
 			require.Error(t, leadership.Err())
 			require.Nil(t, e.Current().Leadership)
 			select {

@@ -50,30 +50,34 @@ func Prefix(prefix string) Naming { return contender.Prefix(prefix) }
 // prefix and the sequence number.
 func ProtectedPrefix(prefix string) Naming { return contender.ProtectedPrefix(prefix) }
 
+// options are the options of one call.
 type options struct {
-	conn       *zk.Conn
+	conn       *zk.Conn // the connection of the call; limit depends on its session timeout
 	ctx        context.Context
 	clientName string
 	value      string
-	timeout    time.Duration // that WithSessionTimeout states, 0 without it
-	stated     bool
-	interval   time.Duration // that WithCheckInterval sets, 0 without it
-	paced      bool
-	acl        []zk.ACL
-	createNode bool
-	rejoin     bool
-	naming     Naming
-	log        *slog.Logger
+	// timeout is the duration of WithSessionTimeout, or 0 for the granted timeout.
+	timeout    time.Duration
+	hasTimeout bool
+	// interval is the duration of WithCheckInterval, or 0 for the default.
+	interval    time.Duration
+	hasInterval bool
+	acl         []zk.ACL
+	createNode  bool
+	rejoin      bool
+	naming      Naming
+	log         *slog.Logger
 }
 
 const defaultClientName = "name-not-provided"
 
-// Shared by all, so that a candidate does not have its own.
+// Candidates share these values, so that a candidate needs less memory.
 var (
 	defaultACL = zk.WorldACL(zk.PermAll)
 	defaultLog = slog.New(slog.DiscardHandler)
 )
 
+// newOptions returns the options of a call over conn, which may be nil.
 func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	o := &options{
 		conn:       conn,
@@ -93,10 +97,10 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 		return nil, fmt.Errorf("%w: WithContext(nil)", ErrInvalidOption)
 	case o.log == nil:
 		return nil, fmt.Errorf("%w: WithLogger(nil)", ErrInvalidOption)
-	case o.stated && o.timeout < 100*time.Millisecond:
+	case o.hasTimeout && o.timeout < 100*time.Millisecond:
 		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): must be at least 100ms", ErrInvalidOption, o.timeout)
-	case o.paced && o.interval <= 0:
-		return nil, fmt.Errorf("%w: WithCheckInterval(%v): it must be positive", ErrInvalidOption, o.interval)
+	case o.hasInterval && o.interval <= 0:
+		return nil, fmt.Errorf("%w: WithCheckInterval(%v): must be positive", ErrInvalidOption, o.interval)
 	case len(o.acl) == 0:
 		return nil, fmt.Errorf("%w: WithACL: the list is empty", ErrInvalidOption)
 	}
@@ -105,7 +109,7 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	}
 	err := o.naming.Check()
 	if err == nil {
-		err = znode.CheckPath("/naming=" + string(o.naming)) // the characters of a prefix
+		err = znode.CheckPath("/naming=" + string(o.naming)) // a prefix must consist of valid characters
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: WithNaming: %w", ErrInvalidOption, err)
@@ -139,7 +143,7 @@ func WithClientName(name string) Option {
 // service, of at most 64 KiB. Observers can read it as CandidateInfo.Value, before and while
 // the candidate is the leader. It does not change during the candidacy. The default is "".
 //
-// If the value is not empty, the data of the candidate's znode are the name, a null character
+// If the value is not empty, the data of the candidate's znode is the name, a null character
 // and the value. Other libraries, such as Curator and kazoo, take all of that for the
 // candidate's name. WithClientName rejects names with a null character.
 func WithValue(value string) Option {
@@ -161,7 +165,7 @@ func WithValue(value string) Option {
 // minimum unless the server sets minSessionTimeout, and at least four ticks for servers
 // that follow an observer master.
 func WithSessionTimeout(d time.Duration) Option {
-	return optionFunc(func(o *options) { o.timeout, o.stated = d, true })
+	return optionFunc(func(o *options) { o.timeout, o.hasTimeout = d, true })
 }
 
 // WithCheckInterval sets how long a leader, and for a time the candidate that is next, wait after
@@ -176,7 +180,7 @@ func WithSessionTimeout(d time.Duration) Option {
 // Of several candidates, locks and queues of one connection that lead or hold something,
 // the shortest interval counts. A d of zero or less is an [ErrInvalidOption].
 func WithCheckInterval(d time.Duration) Option {
-	return optionFunc(func(o *options) { o.interval, o.paced = d, true })
+	return optionFunc(func(o *options) { o.interval, o.hasInterval = d, true })
 }
 
 // WithACL sets the ACL of the znodes that are created. The default grants all permissions

@@ -14,7 +14,7 @@ func leading(token int64) Status {
 	return Status{Role: Leader, Leadership: grant}
 }
 
-func read(t *testing.T, f *statusFeed) Status {
+func receiveStatus(t *testing.T, f *statusFeed) Status {
 	t.Helper()
 	select {
 	case s, ok := <-f.C():
@@ -43,7 +43,7 @@ func TestLateReaderGetsTheNewestStatus(t *testing.T) {
 	last := leading(7)
 	f.Publish(last)
 	require.Equal(t, last, f.Current())
-	require.Equal(t, last, read(t, f))
+	require.Equal(t, last, receiveStatus(t, f))
 	f.Withdraw()
 	requireClosed(t, f)
 }
@@ -52,11 +52,11 @@ func TestEndOfAToldLeadershipIsNotSwallowed(t *testing.T) {
 	f := newStatusFeed()
 	first, again := leading(7), leading(7)
 	f.Publish(first)
-	require.Equal(t, first, read(t, f))
+	require.Equal(t, first, receiveStatus(t, f))
 	f.Publish(Status{Role: Suspended})
 	f.Publish(again)
-	require.Equal(t, Suspended, read(t, f).Role)
-	require.Equal(t, again, read(t, f))
+	require.Equal(t, Suspended, receiveStatus(t, f).Role)
+	require.Equal(t, again, receiveStatus(t, f))
 
 	// Whoever has not read of the second leadership need not read of its end.
 	f.Publish(Status{Role: Suspended})
@@ -64,8 +64,8 @@ func TestEndOfAToldLeadershipIsNotSwallowed(t *testing.T) {
 	f.Publish(Status{Role: Suspended})
 	third := leading(7)
 	f.Publish(third)
-	require.Equal(t, Suspended, read(t, f).Role)
-	require.Equal(t, third, read(t, f))
+	require.Equal(t, Suspended, receiveStatus(t, f).Role)
+	require.Equal(t, third, receiveStatus(t, f))
 }
 
 func TestUntoldLeadershipMayBeSkipped(t *testing.T) {
@@ -74,16 +74,16 @@ func TestUntoldLeadershipMayBeSkipped(t *testing.T) {
 	f.Publish(Status{Role: Suspended})
 	second := leading(1)
 	f.Publish(second)
-	require.Equal(t, second, read(t, f))
+	require.Equal(t, second, receiveStatus(t, f))
 }
 
 func TestFinalStatusIsDelivered(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(leading(1))
-	read(t, f)
+	receiveStatus(t, f)
 	f.Publish(Status{Role: Suspended})
 	f.Finish(Status{Err: ErrSessionExpired})
-	require.ErrorIs(t, read(t, f).Err, ErrSessionExpired)
+	require.ErrorIs(t, receiveStatus(t, f).Err, ErrSessionExpired)
 	requireClosed(t, f)
 	f.Publish(leading(2))
 	f.Retract(leading(2))
@@ -107,7 +107,7 @@ func TestRetract(t *testing.T) {
 	require.Empty(t, f.C())
 	require.Equal(t, Status{CandidateID: "x"}, f.Current())
 	f.Publish(Status{NowFollowing: "a"})
-	require.Equal(t, "a", read(t, f).NowFollowing)
+	require.Equal(t, "a", receiveStatus(t, f).NowFollowing)
 }
 
 // Whatever is published and read in whatever order: a reader that was told of a

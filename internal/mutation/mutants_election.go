@@ -30,7 +30,7 @@ var electionMutants = []mutant{
 		name: "election/D2", breaks: "from the front",
 		file: "delete.go",
 		edits: []edit{
-			{`	slices.Reverse(contenders)
+			{`	slices.Reverse(names)
 `, ""},
 		},
 		tests: "./internal/traptest -run ^TestProtection_DeletedFromTheBack$",
@@ -47,7 +47,7 @@ var electionMutants = []mutant{
 		name: "election/D4", breaks: "stray mark stays",
 		file: "delete.go",
 		edits: []edit{
-			{`			if err := d.takeBack(); err != nil {
+			{`			if err := d.removeTombstone(); err != nil {
 				return nil, nil, false, err
 			}
 `, ""},
@@ -90,7 +90,7 @@ var electionMutants = []mutant{
 		name: "election/data-lost", breaks: "the loss of the servers' data is not reported",
 		file: "election.go",
 		edits: []edit{
-			{"handshake.Of(e.conn).Losses() != e.nodeSeen().losses", "false && handshake.Of(e.conn).Losses() != 0"},
+			{"handshake.Of(e.conn).Losses() != e.lastSeen().losses", "false && handshake.Of(e.conn).Losses() != 0"},
 		},
 		tests: ". -run TestServersReturn",
 	},
@@ -138,7 +138,7 @@ var electionMutants = []mutant{
 		name: "election/sync", breaks: "a lagging server is read without Sync",
 		file: "node.go",
 		edits: []edit{
-			{"if _, err := conn.Sync(node); err != nil {", "if _, err := \"\", error(nil); err != nil {"},
+			{"if _, err := e.conn.Sync(e.node); err != nil {", "if _, err := \"\", error(nil); err != nil {"},
 		},
 		tests: "./internal/traptest -run TestNewcomer",
 	},
