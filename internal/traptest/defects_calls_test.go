@@ -17,110 +17,110 @@ import (
 
 // C5: the second Resign, EndElection or ElectLeader panicked.
 func TestC05_Twice(t *testing.T) {
-	play(t, 1, func(w *world) {
-		first, second, idle := w.enlist(w.connect()), w.enlist(w.connect()), w.candidateAt(node, w.connect())
+	withServers(t, 1, func(h *harness) {
+		first, second, idle := h.join(h.connect()), h.join(h.connect()), h.newCandidate(node, h.connect())
 		var wg sync.WaitGroup
 		all := func(f func() error, want error) {
-			w.Helper()
+			h.Helper()
 			for range 8 {
 				wg.Go(func() {
 					if want == nil {
-						assert.NoError(w, f())
+						assert.NoError(h, f())
 					} else {
-						assert.ErrorIs(w, f(), want)
+						assert.ErrorIs(h, f(), want)
 					}
 				})
 			}
 			wg.Wait()
-			w.pass(0)
+			h.advance(0)
 		}
 		all(first.ElectLeader, leaderelection.ErrAlreadyStarted)
-		first.leads()
+		first.requireLeads()
 		all(first.Resign, nil)
-		require.NoError(w, first.over())
+		require.NoError(h, first.requireOver())
 		all(first.ElectLeader, leaderelection.ErrCandidacyOver)
-		second.leads()
+		second.requireLeads()
 
 		all(idle.Resign, nil) // it has never taken part
 		all(idle.ElectLeader, leaderelection.ErrCandidacyOver)
 		_, open := <-idle.Status()
-		require.False(w, open)
+		require.False(h, open)
 
 		all(second.EndElection, nil)
-		require.ErrorIs(w, second.over(), leaderelection.ErrElectionOver)
+		require.ErrorIs(h, second.requireOver(), leaderelection.ErrElectionOver)
 		all(second.EndElection, nil)
 		all(second.Resign, nil)
 		all(first.EndElection, nil)
-		w.isGone()
+		h.requireNoElection()
 	})
 }
 
 // C5: so did both at the same time.
 func TestC05_ResignAndEndAtOnce(t *testing.T) {
-	play(t, 1, func(w *world) {
-		leader, follower := w.enlist(w.connect()), w.enlist(w.connect())
+	withServers(t, 1, func(h *harness) {
+		leader, follower := h.join(h.connect()), h.join(h.connect())
 		var wg sync.WaitGroup
 		for range 4 {
 			for _, c := range []*candidate{leader, follower} {
-				wg.Go(func() { assert.NoError(w, c.Resign()) })
-				wg.Go(func() { assert.NoError(w, c.EndElection()) })
+				wg.Go(func() { assert.NoError(h, c.Resign()) })
+				wg.Go(func() { assert.NoError(h, c.EndElection()) })
 			}
 		}
 		wg.Wait()
-		w.pass(0)
-		_, _ = leader.over(), follower.over()
-		w.isGone()
+		h.advance(0)
+		_, _ = leader.requireOver(), follower.requireOver()
+		h.requireNoElection()
 	})
 }
 
 // C6: Resign while the connection was down left the znode: nobody led from the
 // reconnect until the session's end.
 func TestC06_Zombie(t *testing.T) {
-	play(t, 1, func(w *world) {
-		leader, follower := w.enlist(w.connect()), w.enlist(w.connect())
-		w.pass(time.Second)
-		grant, session := leader.leads(), leader.conn.SessionID()
-		done := endOf(grant)
-		w.srv.Refuse(true)
-		w.srv.DropConnections(session)
-		w.pass(100 * time.Millisecond)
+	withServers(t, 1, func(h *harness) {
+		leader, follower := h.join(h.connect()), h.join(h.connect())
+		h.advance(time.Second)
+		grant, session := leader.requireLeads(), leader.conn.SessionID()
+		done := doneTime(grant)
+		h.srv.Refuse(true)
+		h.srv.DropConnections(session)
+		h.advance(100 * time.Millisecond)
 
 		asked := time.Now()
-		require.ErrorIs(w, leader.Resign(), leaderelection.ErrUnconfirmed)
-		require.Equal(w, asked.Add(1500*time.Millisecond), time.Now(), "it does not wait for ever")
-		require.ErrorIs(w, grant.Err(), leaderelection.ErrResigned)
-		require.Equal(w, asked, done.time(), "told at once, whatever the network does")
-		w.pass(0)
-		require.NoError(w, leader.over())
-		require.Equal(w, []leaderelection.Role{leaderelection.Leader}, leader.roles(), "no final status")
-		w.stands(line(leader, follower)...)
-		follower.follows(leader)
+		require.ErrorIs(h, leader.Resign(), leaderelection.ErrUnconfirmed)
+		require.Equal(h, asked.Add(1500*time.Millisecond), time.Now(), "it does not wait for ever")
+		require.ErrorIs(h, grant.Err(), leaderelection.ErrResigned)
+		require.Equal(h, asked, done.time(), "told at once, whatever the network does")
+		h.advance(0)
+		require.NoError(h, leader.requireOver())
+		require.Equal(h, []leaderelection.Role{leaderelection.Leader}, leader.roles(), "no final status")
+		h.requireChildren(names(leader, follower)...)
+		follower.requireFollows(leader)
 
-		w.srv.Refuse(false)
-		w.pass(time.Second) // the client dials once a second
-		require.Equal(w, session, leader.conn.SessionID())
-		w.stands(line(follower)...)
-		follower.leads()
-		require.NoError(w, leader.Resign(), "now it is confirmed")
-		require.Len(w, w.srv.Sessions(), 3)
+		h.srv.Refuse(false)
+		h.advance(time.Second) // the client dials once a second
+		require.Equal(h, session, leader.conn.SessionID())
+		h.requireChildren(names(follower)...)
+		follower.requireLeads()
+		require.NoError(h, leader.Resign(), "now it is confirmed")
+		require.Len(h, h.srv.Sessions(), 3)
 	})
 }
 
 // C6: so did a deletion whose request or answer got lost.
 func TestC06_DeletionLost(t *testing.T) {
-	play(t, 1, func(w *world) {
-		last := w.enlist(w.connect())
-		for _, set := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.srv.Before, w.srv.After} {
+	withServers(t, 1, func(h *harness) {
+		last := h.join(h.connect())
+		for _, set := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{h.srv.Before, h.srv.After} {
 			c := last
-			last = w.enlist(w.connect())
+			last = h.join(h.connect())
 			session := c.conn.SessionID()
 			lost := set(zktest.Match{Op: zktest.OpDelete, Path: c.ID(), Nth: 1}, zktest.Cut)
-			require.NoError(w, c.Resign())
+			require.NoError(h, c.Resign())
 			<-lost.Ran()
-			w.pass(0)
-			require.Equal(w, session, c.conn.SessionID())
-			w.stands(line(last)...)
-			last.leads()
+			h.advance(0)
+			require.Equal(h, session, c.conn.SessionID())
+			h.requireChildren(names(last)...)
+			last.requireLeads()
 		}
 	})
 }
@@ -128,41 +128,41 @@ func TestC06_DeletionLost(t *testing.T) {
 // C8: after an error at the start the channel stayed open and ElectLeader did
 // not return: a goroutine for each candidate that came late.
 func TestC08_ErrorAtStart(t *testing.T) {
-	play(t, 1, func(w *world) {
-		conn := w.connect()
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
 		var late []*candidate
 		for range 100 {
-			late = append(late, w.candidateAt(node, conn))
+			late = append(late, h.newCandidate(node, conn))
 		}
 		mark := path.Join(node, "DONE")
-		_, err := w.operator.Create(mark, []byte("done"), 0, anybody)
-		require.NoError(w, err)
-		w.pass(0)
+		_, err := h.operator.Create(mark, []byte("done"), 0, openACL)
+		require.NoError(h, err)
+		h.advance(0)
 		end := func(candidates []*candidate) {
-			w.Helper()
+			h.Helper()
 			for _, c := range candidates {
-				c.begin()
+				c.start()
 			}
-			w.pass(0)
+			h.advance(0)
 			for _, c := range candidates {
-				require.ErrorIs(w, c.over(), leaderelection.ErrElectionOver)
-				require.Len(w, c.all(), 1)
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+				require.Len(h, c.received(), 1)
 			}
 			stacks := make([]byte, 1<<20)
 			stacks = stacks[:runtime.Stack(stacks, true)]
-			require.NotContains(w, string(stacks), "ElectLeader", "a goroutine is left")
+			require.NotContains(h, string(stacks), "ElectLeader", "a goroutine is left")
 		}
 		end(late[:50])
-		w.stands("DONE")
-		require.NoError(w, w.operator.Delete(mark, -1))
-		require.NoError(w, w.operator.Delete(node, -1))
+		h.requireChildren("DONE")
+		require.NoError(h, h.operator.Delete(mark, -1))
+		require.NoError(h, h.operator.Delete(node, -1))
 		end(late[50:])
 
 		// It is final: nothing is left that could take part later.
-		_, err = w.operator.Create(node, nil, 0, anybody)
-		require.NoError(w, err)
-		require.ErrorIs(w, late[0].ElectLeader(), leaderelection.ErrCandidacyOver)
-		w.stands()
+		_, err = h.operator.Create(node, nil, 0, openACL)
+		require.NoError(h, err)
+		require.ErrorIs(h, late[0].ElectLeader(), leaderelection.ErrCandidacyOver)
+		h.requireChildren()
 	})
 }
 
@@ -170,13 +170,13 @@ func TestC08_ErrorAtStart(t *testing.T) {
 // method may be called from anywhere while everything changes; the race
 // detector is the judge.
 func TestC15_DataRace(t *testing.T) {
-	play(t, 1, func(w *world) {
-		conns := []*zk.Conn{w.connect(), w.connect()}
+	withServers(t, 1, func(h *harness) {
+		conns := []*zk.Conn{h.connect(), h.connect()}
 		var all []*candidate
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
 		for i := range 6 {
-			c := w.candidateAt(node, conns[i%2], leaderelection.WithRejoin())
+			c := h.newCandidate(node, conns[i%2], leaderelection.WithRejoin())
 			all = append(all, c)
 			for range 2 {
 				wg.Go(func() {
@@ -185,7 +185,7 @@ func TestC15_DataRace(t *testing.T) {
 						_ = c.ID() + s.String() + s.Role.String()
 						if s.Leadership != nil {
 							_, _, _ = s.Leadership.Err(), s.Leadership.Deadline(), s.Leadership.Token()
-							_, _ = c.Multi()
+							_, _ = c.multi()
 						}
 						select {
 						case <-stop:
@@ -197,27 +197,27 @@ func TestC15_DataRace(t *testing.T) {
 			}
 		}
 		for _, c := range all {
-			c.begin()
+			c.start()
 		}
-		w.pass(50 * time.Millisecond)
-		require.NoError(w, w.srv.ExpireSession(conns[0].SessionID()))
-		w.pass(2 * time.Second)
-		w.srv.DropConnections(conns[1].SessionID())
-		w.pass(2 * time.Second)
+		h.advance(50 * time.Millisecond)
+		require.NoError(h, h.srv.ExpireSession(conns[0].SessionID()))
+		h.advance(2 * time.Second)
+		h.srv.DropConnections(conns[1].SessionID())
+		h.advance(2 * time.Second)
 		for _, c := range all {
-			require.NoError(w, c.Current().Err)
-			require.NotEmpty(w, c.ID())
+			require.NoError(h, c.Current().Err)
+			require.NotEmpty(h, c.ID())
 		}
 		for _, c := range all {
-			wg.Go(func() { assert.NoError(w, c.Resign()) })
+			wg.Go(func() { assert.NoError(h, c.Resign()) })
 		}
-		w.pass(time.Second)
+		h.advance(time.Second)
 		close(stop)
 		wg.Wait()
-		w.pass(0)
+		h.advance(0)
 		for _, c := range all {
-			require.NoError(w, c.over())
+			require.NoError(h, c.requireOver())
 		}
-		w.stands()
+		h.requireChildren()
 	})
 }

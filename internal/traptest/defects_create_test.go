@@ -21,44 +21,44 @@ func TestC07_OrphanedCandidate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, place := range []string{"as the first", "as the second"} {
 				t.Run(place, func(t *testing.T) {
-					play(t, 1, func(w *world) {
+					withServers(t, 1, func(h *harness) {
 						var leader *candidate
 						if place == "as the second" {
-							leader = w.enlist(w.connect())
+							leader = h.join(h.connect())
 						}
-						conn := w.connect()
+						conn := h.connect()
 						session := conn.SessionID()
 						match := zktest.Match{Op: zktest.OpCreate, Session: session, Nth: 1}
 						for n := range lost.requests {
 							match.Nth = n + 1
-							w.srv.Before(match, zktest.Cut)
+							h.srv.Before(match, zktest.Cut)
 						}
 						match.Nth = 1 // of those that arrive
 						for range lost.answers {
-							w.srv.After(match, zktest.Cut)
+							h.srv.After(match, zktest.Cut)
 						}
 
-						c := w.start(conn)
-						w.pass(3500 * time.Millisecond) // the client dials once a second
-						require.Equal(w, session, conn.SessionID(), "the session's end is no solution")
-						require.Len(w, w.sent(zktest.OpCreate, session), lost.requests+max(lost.answers, 1), "none that is not needed")
+						c := h.joinAsync(conn)
+						h.advance(3500 * time.Millisecond) // the client dials once a second
+						require.Equal(h, session, conn.SessionID(), "the session's end is no solution")
+						require.Len(h, h.requests(zktest.OpCreate, session), lost.requests+max(lost.answers, 1), "none that is not needed")
 						if leader == nil {
-							c.leads()
-							w.stands(line(c)...)
+							c.requireLeads()
+							h.requireChildren(names(c)...)
 						} else {
-							c.follows(leader)
-							w.stands(line(leader, c)...)
+							c.requireFollows(leader)
+							h.requireChildren(names(leader, c)...)
 						}
-						require.Len(w, c.all(), 1)
+						require.Len(h, c.received(), 1)
 
-						behind := w.enlist(w.connect())
-						behind.follows(c)
-						require.NoError(w, c.Resign())
-						w.pass(0)
+						behind := h.join(h.connect())
+						behind.requireFollows(c)
+						require.NoError(h, c.Resign())
+						h.advance(0)
 						if leader == nil {
-							behind.leads()
+							behind.requireLeads()
 						} else {
-							behind.follows(leader)
+							behind.requireFollows(leader)
 						}
 					})
 				})

@@ -14,29 +14,29 @@ import (
 
 // C4: EndElection did not end the election: whoever came after it led.
 func TestC04_EndElection(t *testing.T) {
-	play(t, 1, func(w *world) {
-		leader, follower, conn := w.enlist(w.connect()), w.enlist(w.connect()), w.connect()
-		early := w.candidateAt(node, conn)
-		require.NoError(w, follower.EndElection())
-		w.pass(10 * time.Millisecond) // one whose znode goes waits for 5 ms before it asks why
+	withServers(t, 1, func(h *harness) {
+		leader, follower, conn := h.join(h.connect()), h.join(h.connect()), h.connect()
+		early := h.newCandidate(node, conn)
+		require.NoError(h, follower.EndElection())
+		h.advance(10 * time.Millisecond) // one whose znode goes waits for 5 ms before it asks why
 		for _, c := range []*candidate{leader, follower} {
-			require.ErrorIs(w, c.over(), leaderelection.ErrElectionOver)
+			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 		}
-		require.NotContains(w, follower.roles(), leaderelection.Leader)
-		w.isGone()
-		early.begin()
-		w.pass(0)
-		require.ErrorIs(w, early.over(), leaderelection.ErrElectionOver)
-		require.Len(w, early.all(), 1)
+		require.NotContains(h, follower.roles(), leaderelection.Leader)
+		h.requireNoElection()
+		early.start()
+		h.advance(0)
+		require.ErrorIs(h, early.requireOver(), leaderelection.ErrElectionOver)
+		require.Len(h, early.received(), 1)
 		_, err := leaderelection.NewElection(conn, node)
-		require.ErrorIs(w, err, leaderelection.ErrNoElection)
+		require.ErrorIs(h, err, leaderelection.ErrNoElection)
 
 		// A new node at the same path is a new election, not theirs.
-		_, err = w.operator.Create(node, nil, 0, anybody)
-		require.NoError(w, err)
-		next := w.enlist(conn)
-		require.NoError(w, leader.EndElection())
-		next.leads()
+		_, err = h.operator.Create(node, nil, 0, openACL)
+		require.NoError(h, err)
+		next := h.join(conn)
+		require.NoError(h, leader.EndElection())
+		next.requireLeads()
 	})
 }
 
@@ -44,54 +44,54 @@ func TestC04_EndElection(t *testing.T) {
 // whatever moment.
 func TestC04_NewcomerDuringTheEnd(t *testing.T) {
 	mark := path.Join(node, "DONE")
-	for name, moment := range map[string]func(w *world, leader *candidate, hold zktest.HookFunc){
-		"before the mark": func(w *world, _ *candidate, hold zktest.HookFunc) {
-			w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: mark, Nth: 1}, hold)
+	for name, moment := range map[string]func(h *harness, leader *candidate, hold zktest.HookFunc){
+		"before the mark": func(h *harness, _ *candidate, hold zktest.HookFunc) {
+			h.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: mark, Nth: 1}, hold)
 		},
-		"after the mark": func(w *world, _ *candidate, hold zktest.HookFunc) {
-			w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: mark, Nth: 1}, hold)
+		"after the mark": func(h *harness, _ *candidate, hold zktest.HookFunc) {
+			h.srv.After(zktest.Match{Op: zktest.OpMulti, Path: mark, Nth: 1}, hold)
 		},
-		"after the deletion of the candidates": func(w *world, _ *candidate, hold zktest.HookFunc) {
-			w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: mark, Nth: 2}, hold)
+		"after the deletion of the candidates": func(h *harness, _ *candidate, hold zktest.HookFunc) {
+			h.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: mark, Nth: 2}, hold)
 		},
-		"after the deletion of the node": func(w *world, _ *candidate, hold zktest.HookFunc) {
-			w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: mark, Nth: 2}, hold)
+		"after the deletion of the node": func(h *harness, _ *candidate, hold zktest.HookFunc) {
+			h.srv.After(zktest.Match{Op: zktest.OpMulti, Path: mark, Nth: 2}, hold)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, 1, func(w *world) {
-				leader, follower := w.enlist(w.connect()), w.enlist(w.connect())
-				grant := leader.leads()
-				newcomer := w.candidateAt(node, w.connect())
-				hold, release := w.hold()
-				moment(w, leader, hold)
+			withServers(t, 1, func(h *harness) {
+				leader, follower := h.join(h.connect()), h.join(h.connect())
+				grant := leader.requireLeads()
+				newcomer := h.newCandidate(node, h.connect())
+				hold, release := h.hold()
+				moment(h, leader, hold)
 				ended := make(chan error, 1)
-				go func() { ended <- leaderelection.DeleteElection(w.operator, node) }()
-				w.pass(0)
-				newcomer.begin()
-				w.pass(0)
+				go func() { ended <- leaderelection.DeleteElection(h.operator, node) }()
+				h.advance(0)
+				newcomer.start()
+				h.advance(0)
 				release()
-				w.pass(100 * time.Millisecond)
-				require.NoError(w, <-ended)
+				h.advance(100 * time.Millisecond)
+				require.NoError(h, <-ended)
 				for _, c := range []*candidate{leader, follower, newcomer} {
-					require.ErrorIs(w, c.over(), leaderelection.ErrElectionOver)
+					require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 					if c != leader {
-						require.NotContains(w, c.roles(), leaderelection.Leader)
+						require.NotContains(h, c.roles(), leaderelection.Leader)
 					}
 				}
-				require.Error(w, grant.Err())
+				require.Error(h, grant.Err())
 				found, _, err := follower.conn.Exists(node)
-				require.NoError(w, err)
-				require.False(w, found)
+				require.NoError(h, err)
+				require.False(h, found)
 			})
 		})
 	}
 }
 
 // ends are the ways to end an election.
-var ends = map[string]func(w *world, leader *candidate) error{
-	"EndElection":    func(_ *world, leader *candidate) error { return leader.EndElection() },
-	"DeleteElection": func(w *world, _ *candidate) error { return leaderelection.DeleteElection(w.operator, node) },
+var ends = map[string]func(h *harness, leader *candidate) error{
+	"EndElection":    func(_ *harness, leader *candidate) error { return leader.EndElection() },
+	"DeleteElection": func(h *harness, _ *candidate) error { return leaderelection.DeleteElection(h.operator, node) },
 }
 
 // C16: a candidate whose data had been set once made the deletion of the whole
@@ -99,20 +99,20 @@ var ends = map[string]func(w *world, leader *candidate) error{
 func TestC16_DeleteAfterDataChange(t *testing.T) {
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
-			play(t, 1, func(w *world) {
-				leader, middle, last := w.enlist(w.connect()), w.enlist(w.connect()), w.enlist(w.connect())
+			withServers(t, 1, func(h *harness) {
+				leader, middle, last := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
 				for _, path := range []string{leader.ID(), last.ID(), node} {
-					_, err := w.operator.Set(path, []byte("changed"), -1)
-					require.NoError(w, err)
+					_, err := h.operator.Set(path, []byte("changed"), -1)
+					require.NoError(h, err)
 				}
-				w.pass(0)
-				require.NoError(w, end(w, leader))
-				w.pass(10 * time.Millisecond)
+				h.advance(0)
+				require.NoError(h, end(h, leader))
+				h.advance(10 * time.Millisecond)
 				for _, c := range []*candidate{leader, middle, last} {
-					require.ErrorIs(w, c.over(), leaderelection.ErrElectionOver)
+					require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 				}
-				require.NotContains(w, append(middle.roles(), last.roles()...), leaderelection.Leader)
-				w.isGone()
+				require.NotContains(h, append(middle.roles(), last.roles()...), leaderelection.Leader)
+				h.requireNoElection()
 			})
 		})
 	}
@@ -123,22 +123,22 @@ func TestC16_DeleteAfterDataChange(t *testing.T) {
 func TestC16_DeleteWhileTheyChange(t *testing.T) {
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
-			play(t, 1, func(w *world) {
-				leader, conn := w.enlist(w.connect()), w.connect()
-				others := []string{w.contender(), w.contender(), w.contender()} // who do not heed the mark
-				deletion := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: others[2], Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			withServers(t, 1, func(h *harness) {
+				leader, conn := h.join(h.connect()), h.connect()
+				others := []string{h.createContender(), h.createContender(), h.createContender()} // who do not heed the mark
+				deletion := h.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: others[2], Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 					_, err := conn.Set(others[0], []byte("changed"), -1)
-					assert.NoError(w, err)
-					assert.NoError(w, conn.Delete(others[1], -1))
+					assert.NoError(h, err)
+					assert.NoError(h, conn.Delete(others[1], -1))
 					return zktest.Pass(q)
 				})
 				begin := time.Now()
-				require.NoError(w, end(w, leader))
+				require.NoError(h, end(h, leader))
 				<-deletion.Ran()
-				require.LessOrEqual(w, time.Since(begin), 5*time.Millisecond, "there is nothing to wait for but the leader")
-				w.pass(10 * time.Millisecond)
-				require.ErrorIs(w, leader.over(), leaderelection.ErrElectionOver)
-				w.isGone()
+				require.LessOrEqual(h, time.Since(begin), 5*time.Millisecond, "there is nothing to wait for but the leader")
+				h.advance(10 * time.Millisecond)
+				require.ErrorIs(h, leader.requireOver(), leaderelection.ErrElectionOver)
+				h.requireNoElection()
 			})
 		})
 	}

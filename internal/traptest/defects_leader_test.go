@@ -22,35 +22,35 @@ func TestC01_TwoLeaders(t *testing.T) {
 		"its server is cut off and answers": func(srv *zktest.Server, s int64) { srv.Partition(s) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, 1, func(w *world) {
-				leader, follower := w.enlist(w.connect()), w.enlist(w.connect())
-				w.pass(10*time.Second + 7*time.Millisecond) // anywhere between two checks
-				old, session := leader.leads(), leader.conn.SessionID()
-				done := endOf(old)
+			withServers(t, 1, func(h *harness) {
+				leader, follower := h.join(h.connect()), h.join(h.connect())
+				h.advance(10*time.Second + 7*time.Millisecond) // anywhere between two checks
+				old, session := leader.requireLeads(), leader.conn.SessionID()
+				done := doneTime(old)
 
 				begin := time.Now()
-				w.srv.Refuse(true)
-				cutOff(w.srv, session)
-				w.pass(timeout / 2)
-				require.ErrorIs(w, old.Err(), leaderelection.ErrLeaseExpired)
-				require.Equal(w, old.Deadline(), done.time(), "Done is closed at the lease's end, and then only")
-				require.LessOrEqual(w, done.time().Sub(begin), timeout/2, "reckoned from the last proof")
-				require.Equal(w, []leaderelection.Role{leaderelection.Leader, leaderelection.Suspended}, leader.roles())
-				require.Equal(w, done.time(), leader.last().at)
-				follower.follows(leader)
+				h.srv.Refuse(true)
+				cutOff(h.srv, session)
+				h.advance(timeout / 2)
+				require.ErrorIs(h, old.Err(), leaderelection.ErrLeaseExpired)
+				require.Equal(h, old.Deadline(), done.time(), "Done is closed at the lease's end, and then only")
+				require.LessOrEqual(h, done.time().Sub(begin), timeout/2, "reckoned from the last proof")
+				require.Equal(h, []leaderelection.Role{leaderelection.Leader, leaderelection.Suspended}, leader.roles())
+				require.Equal(h, done.time(), leader.newest().at)
+				follower.requireFollows(leader)
 
-				w.pass(timeout)
-				expired := w.sessionEnd(session)
-				next := follower.leads()
-				require.True(w, done.time().Before(expired), "Done %v, session %v", done.time(), expired)
-				require.Equal(w, expired, follower.when(leaderelection.Leader))
-				require.Greater(w, next.Token(), old.Token())
+				h.advance(timeout)
+				expired := h.sessionEnd(session)
+				next := follower.requireLeads()
+				require.True(h, done.time().Before(expired), "Done %v, session %v", done.time(), expired)
+				require.Equal(h, expired, follower.timeOf(leaderelection.Leader))
+				require.Greater(h, next.Token(), old.Token())
 
-				w.srv.Refuse(false)
-				w.srv.Heal(session)
-				w.pass(time.Minute)
-				require.ErrorIs(w, leader.over(), leaderelection.ErrSessionExpired)
-				require.Equal(w, next, follower.leads())
+				h.srv.Refuse(false)
+				h.srv.Heal(session)
+				h.advance(time.Minute)
+				require.ErrorIs(h, leader.requireOver(), leaderelection.ErrSessionExpired)
+				require.Equal(h, next, follower.requireLeads())
 			})
 		})
 	}
@@ -61,50 +61,50 @@ func TestC02_SilentExpiry(t *testing.T) {
 	for _, place := range []string{"leads alone", "leads", "follows"} {
 		for _, reachable := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, reachable: %v", place, reachable), func(t *testing.T) {
-				play(t, 1, func(w *world) {
+				withServers(t, 1, func(h *harness) {
 					var ahead, behind *candidate
 					if place == "follows" {
-						ahead = w.enlist(w.connect())
+						ahead = h.join(h.connect())
 					}
-					c := w.enlist(w.connect())
-					session, done := c.conn.SessionID(), &instant{}
+					c := h.join(h.connect())
+					session, done := c.conn.SessionID(), &moment{}
 					if ahead == nil {
-						done = endOf(c.leads())
+						done = doneTime(c.requireLeads())
 					}
 					if place != "leads alone" {
-						behind = w.enlist(w.connect())
+						behind = h.join(h.connect())
 					}
-					w.pass(time.Second)
+					h.advance(time.Second)
 					expired := time.Now()
 					if reachable {
-						require.NoError(w, w.srv.ExpireSession(session))
-						w.pass(0)
+						require.NoError(h, h.srv.ExpireSession(session))
+						h.advance(0)
 						if ahead == nil {
-							require.Equal(w, expired, done.time(), "the server tells of the znode's end")
+							require.Equal(h, expired, done.time(), "the server tells of the znode's end")
 						}
 					} else {
-						w.srv.Refuse(true)
-						w.srv.Blackhole(zktest.BothWays, session)
-						w.pass(2 * timeout)
-						expired = w.sessionEnd(session)
-						w.srv.Refuse(false)
-						w.srv.Heal(session)
+						h.srv.Refuse(true)
+						h.srv.Blackhole(zktest.BothWays, session)
+						h.advance(2 * timeout)
+						expired = h.sessionEnd(session)
+						h.srv.Refuse(false)
+						h.srv.Heal(session)
 					}
 					if ahead != nil {
-						behind.follows(ahead)
-						require.Equal(w, expired, behind.last().at)
+						behind.requireFollows(ahead)
+						require.Equal(h, expired, behind.newest().at)
 					}
-					w.pass(timeout)
-					require.ErrorIs(w, c.over(), leaderelection.ErrSessionExpired)
-					require.NotErrorIs(w, c.over(), leaderelection.ErrElectionOver)
-					require.NotErrorIs(w, c.over(), leaderelection.ErrCandidateDeleted)
+					h.advance(timeout)
+					require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
+					require.NotErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+					require.NotErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
 					switch {
 					case ahead != nil:
-						ahead.leads()
-						behind.follows(ahead)
+						ahead.requireLeads()
+						behind.requireFollows(ahead)
 					case behind != nil:
-						behind.leads()
-						require.False(w, done.time().After(behind.when(leaderelection.Leader)))
+						behind.requireLeads()
+						require.False(h, done.time().After(behind.timeOf(leaderelection.Leader)))
 					}
 				})
 			})

@@ -22,10 +22,10 @@ type watcher struct {
 	closed bool
 }
 
-func (w *world) observe(ctx context.Context, conn *zk.Conn) *watcher {
-	w.Helper()
+func (h *harness) observeLeader(ctx context.Context, conn *zk.Conn) *watcher {
+	h.Helper()
 	c, err := leaderelection.Observe(ctx, conn, node, leaderelection.WithSessionTimeout(timeout))
-	require.NoError(w, err)
+	require.NoError(h, err)
 	v := &watcher{}
 	go func() {
 		for o := range c {
@@ -37,7 +37,7 @@ func (w *world) observe(ctx context.Context, conn *zk.Conn) *watcher {
 		defer v.mu.Unlock()
 		v.closed = true
 	}()
-	w.pass(0)
+	h.advance(0)
 	return v
 }
 
@@ -58,92 +58,87 @@ func (v *watcher) leaders() (names []string) {
 	return names
 }
 
-// named enlists a candidate with a name over a connection of its own.
-func (w *world) named(name string) *candidate {
-	return w.enlist(w.connect(), leaderelection.WithClientName(name))
-}
-
 func info(c *candidate, name string, token int64) leaderelection.CandidateInfo {
 	return leaderelection.CandidateInfo{ID: c.ID(), Name: name, Token: token}
 }
 
 // C18: nobody could watch who leads without taking part.
 func TestC18_Observation(t *testing.T) {
-	play(t, 1, func(w *world) {
-		conn := w.connect()
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
 		session := conn.SessionID()
-		v := w.observe(w.Context(), conn)
-		require.Equal(w, []string{"-"}, v.leaders())
-		one := w.named("one")
-		require.Equal(w, []string{"-", "one"}, v.leaders(), "seen at once")
-		two, three := w.named("two"), w.named("three")
-		require.Equal(w, []zktest.Watch{{Session: session, Path: one.ID(), Kind: zktest.DataWatch}},
-			watchesOf(w, session), "only the leader's znode is watched")
-		require.NoError(w, two.Resign()) // which is nobody's business
-		require.NoError(w, one.Resign())
-		w.pass(0)
-		require.Equal(w, []string{"-", "one", "three"}, v.leaders())
+		v := h.observeLeader(h.Context(), conn)
+		require.Equal(h, []string{"-"}, v.leaders())
+		one := h.joinNamed("one")
+		require.Equal(h, []string{"-", "one"}, v.leaders(), "seen at once")
+		two, three := h.joinNamed("two"), h.joinNamed("three")
+		require.Equal(h, []zktest.Watch{{Session: session, Path: one.ID(), Kind: zktest.DataWatch}},
+			watchesOf(h, session), "only the leader's znode is watched")
+		require.NoError(h, two.Resign()) // which is nobody's business
+		require.NoError(h, one.Resign())
+		h.advance(0)
+		require.Equal(h, []string{"-", "one", "three"}, v.leaders())
 		newest := v.seen[2].Leader
-		require.Equal(w, info(three, "three", three.leads().Token()), *newest)
+		require.Equal(h, info(three, "three", three.requireLeads().Token()), *newest)
 
 		// It goes on in the next session.
-		require.NoError(w, w.srv.ExpireSession(session))
-		require.NoError(w, three.Resign())
-		w.pass(timeout)
-		require.Equal(w, []string{"-", "one", "three", "-"}, v.leaders())
-		w.named("four")
-		require.Equal(w, []string{"-", "one", "three", "-", "four"}, v.leaders())
+		require.NoError(h, h.srv.ExpireSession(session))
+		require.NoError(h, three.Resign())
+		h.advance(timeout)
+		require.Equal(h, []string{"-", "one", "three", "-"}, v.leaders())
+		h.joinNamed("four")
+		require.Equal(h, []string{"-", "one", "three", "-", "four"}, v.leaders())
 
-		require.NoError(w, leaderelection.DeleteElection(w.operator, node))
-		w.pass(time.Second)
+		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+		h.advance(time.Second)
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		require.ErrorIs(w, v.seen[len(v.seen)-1].Err, leaderelection.ErrElectionOver)
-		require.True(w, v.closed)
+		require.ErrorIs(h, v.seen[len(v.seen)-1].Err, leaderelection.ErrElectionOver)
+		require.True(h, v.closed)
 	})
 }
 
 // C18: nor does it miss what happens while its connection is down, even if the
 // client cannot set its watch anew.
 func TestC18_ObservationAfterReconnect(t *testing.T) {
-	play(t, 2, func(w *world) {
-		conn := w.connect()
-		one, _ := w.named("one"), w.named("two")
-		v := w.observe(w.Context(), conn)
-		w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
-		w.away(conn, func() { assert.NoError(w, one.Resign()) })
-		w.pass(timeout / 4)
-		require.Equal(w, []string{"one", "two"}, v.leaders())
+	withServers(t, 2, func(h *harness) {
+		conn := h.connect()
+		one, _ := h.joinNamed("one"), h.joinNamed("two")
+		v := h.observeLeader(h.Context(), conn)
+		h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
+		h.whileDisconnected(conn, func() { assert.NoError(h, one.Resign()) })
+		h.advance(timeout / 4)
+		require.Equal(h, []string{"one", "two"}, v.leaders())
 	})
 }
 
 // C18: an election that is being ended has no leader to observe.
 func TestC18_ObservationOfAnEnd(t *testing.T) {
-	play(t, 1, func(w *world) {
-		leader := w.named("leader")
-		v := w.observe(w.Context(), w.connect())
-		deleter := w.connect()
-		hold, release := w.hold()
-		w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: deleter.SessionID(), Nth: 2}, hold)
+	withServers(t, 1, func(h *harness) {
+		leader := h.joinNamed("leader")
+		v := h.observeLeader(h.Context(), h.connect())
+		deleter := h.connect()
+		hold, release := h.hold()
+		h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: deleter.SessionID(), Nth: 2}, hold)
 		ended := make(chan error, 1)
 		go func() { ended <- leaderelection.DeleteElection(deleter, node) }()
-		w.pass(0)
-		w.stands(append(line(leader), "DONE")...)
-		require.Len(w, v.leaders(), 2)
-		require.ErrorIs(w, v.seen[1].Err, leaderelection.ErrElectionOver)
-		_, err := leaderelection.Observe(w.Context(), w.operator, node)
-		require.ErrorIs(w, err, leaderelection.ErrElectionOver)
-		_, err = leaderelection.Candidates(w.operator, node)
-		require.ErrorIs(w, err, leaderelection.ErrElectionOver)
-		_, _, err = leaderelection.CurrentLeader(w.operator, node)
-		require.ErrorIs(w, err, leaderelection.ErrElectionOver)
+		h.advance(0)
+		h.requireChildren(append(names(leader), "DONE")...)
+		require.Len(h, v.leaders(), 2)
+		require.ErrorIs(h, v.seen[1].Err, leaderelection.ErrElectionOver)
+		_, err := leaderelection.Observe(h.Context(), h.operator, node)
+		require.ErrorIs(h, err, leaderelection.ErrElectionOver)
+		_, err = leaderelection.Candidates(h.operator, node)
+		require.ErrorIs(h, err, leaderelection.ErrElectionOver)
+		_, _, err = leaderelection.CurrentLeader(h.operator, node)
+		require.ErrorIs(h, err, leaderelection.ErrElectionOver)
 		release()
-		require.NoError(w, <-ended)
+		require.NoError(h, <-ended)
 	})
 }
 
-func watchesOf(w *world, session int64) (found []zktest.Watch) {
-	for _, watch := range w.srv.Watches() {
+func watchesOf(h *harness, session int64) (found []zktest.Watch) {
+	for _, watch := range h.srv.Watches() {
 		if watch.Session == session {
 			found = append(found, watch)
 		}
@@ -154,96 +149,96 @@ func watchesOf(w *world, session int64) (found []zktest.Watch) {
 // C18: an observation ends with its context, without an error, and with the
 // connection. A reader that is late gets the newest.
 func TestC18_ObservationEnds(t *testing.T) {
-	play(t, 1, func(w *world) {
-		w.named("leader")
-		ctx, cancel := context.WithCancel(w.Context())
-		v := w.observe(ctx, w.connect())
-		late, err := leaderelection.Observe(ctx, w.connect(), node)
-		require.NoError(w, err)
+	withServers(t, 1, func(h *harness) {
+		h.joinNamed("leader")
+		ctx, cancel := context.WithCancel(h.Context())
+		v := h.observeLeader(ctx, h.connect())
+		late, err := leaderelection.Observe(ctx, h.connect(), node)
+		require.NoError(h, err)
 		for i := range 3 {
-			all, err := leaderelection.Candidates(w.operator, node)
-			require.NoError(w, err)
-			w.named(fmt.Sprint(i))
-			require.NoError(w, w.operator.Delete(all[0].ID, -1))
-			w.pass(10 * time.Millisecond)
+			all, err := leaderelection.Candidates(h.operator, node)
+			require.NoError(h, err)
+			h.joinNamed(fmt.Sprint(i))
+			require.NoError(h, h.operator.Delete(all[0].ID, -1))
+			h.advance(10 * time.Millisecond)
 		}
-		require.Equal(w, "2", (<-late).Leader.Name)
-		require.Empty(w, late)
+		require.Equal(h, "2", (<-late).Leader.Name)
+		require.Empty(h, late)
 		cancel()
-		w.pass(0)
-		require.Equal(w, []string{"leader", "0", "1", "2"}, v.leaders())
-		require.True(w, v.closed)
+		h.advance(0)
+		require.Equal(h, []string{"leader", "0", "1", "2"}, v.leaders())
+		require.True(h, v.closed)
 
-		closing := w.connect()
-		v = w.observe(w.Context(), closing)
+		closing := h.connect()
+		v = h.observeLeader(h.Context(), closing)
 		closing.Close()
-		w.pass(timeout)
+		h.advance(timeout)
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		require.Len(w, v.seen, 2)
-		require.ErrorIs(w, v.seen[1].Err, leaderelection.ErrConnClosed)
-		require.True(w, v.closed)
+		require.Len(h, v.seen, 2)
+		require.ErrorIs(h, v.seen[1].Err, leaderelection.ErrConnClosed)
+		require.True(h, v.closed)
 	})
 }
 
 // C18: the candidates could not be listed.
 func TestC18_Candidates(t *testing.T) {
-	play(t, 1, func(w *world) {
-		all, err := leaderelection.Candidates(w.operator, node)
-		require.NoError(w, err)
-		require.Empty(w, all)
-		_, found, err := leaderelection.CurrentLeader(w.operator, node)
-		require.NoError(w, err)
-		require.False(w, found)
+	withServers(t, 1, func(h *harness) {
+		all, err := leaderelection.Candidates(h.operator, node)
+		require.NoError(h, err)
+		require.Empty(h, all)
+		_, found, err := leaderelection.CurrentLeader(h.operator, node)
+		require.NoError(h, err)
+		require.False(h, found)
 
 		var line []*candidate
 		for i := range 12 { // from 10 on, an order by text is another one
-			line = append(line, w.named(fmt.Sprint(i)))
+			line = append(line, h.joinNamed(fmt.Sprint(i)))
 		}
-		require.NoError(w, line[4].Resign())
+		require.NoError(h, line[4].Resign())
 		line = append(line[:4], line[5:]...)
-		all, err = leaderelection.Candidates(w.operator, node)
-		require.NoError(w, err)
-		require.Len(w, all, len(line))
+		all, err = leaderelection.Candidates(h.operator, node)
+		require.NoError(h, err)
+		require.Len(h, all, len(line))
 		for i, c := range line {
-			_, stat, err := w.operator.Get(c.ID())
-			require.NoError(w, err)
+			_, stat, err := h.operator.Get(c.ID())
+			require.NoError(h, err)
 			name := fmt.Sprint(i)
 			if i >= 4 {
 				name = fmt.Sprint(i + 1)
 			}
-			require.Equal(w, info(c, name, stat.Czxid), all[i])
+			require.Equal(h, info(c, name, stat.Czxid), all[i])
 		}
-		first, found, err := leaderelection.CurrentLeader(w.operator, node)
-		require.NoError(w, err)
-		require.True(w, found)
-		require.Equal(w, all[0], first)
-		require.Equal(w, line[0].leads().Token(), first.Token)
+		first, found, err := leaderelection.CurrentLeader(h.operator, node)
+		require.NoError(h, err)
+		require.True(h, found)
+		require.Equal(h, all[0], first)
+		require.Equal(h, line[0].requireLeads().Token(), first.Token)
 
-		require.NoError(w, leaderelection.DeleteElection(w.operator, node))
-		_, err = leaderelection.Candidates(w.operator, node)
-		require.ErrorIs(w, err, leaderelection.ErrNoElection)
+		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+		_, err = leaderelection.Candidates(h.operator, node)
+		require.ErrorIs(h, err, leaderelection.ErrNoElection)
 	})
 }
 
 // C18: the leader's name and data could not be got at. They stay what they were
 // when the candidate writes its znode once more.
 func TestC18_LeadersData(t *testing.T) {
-	play(t, 1, func(w *world) {
-		one, two, three := w.named("host-1:8080"), w.named("ünïcode"), w.named("")
+	withServers(t, 1, func(h *harness) {
+		one, two, three := h.joinNamed("host-1:8080"), h.joinNamed("ünïcode"), h.joinNamed("")
 		for _, want := range []struct {
 			c    *candidate
 			name string
 		}{{one, "host-1:8080"}, {two, "ünïcode"}, {three, "name-not-provided"}} {
-			want.c.leads()
-			w.pass(time.Second) // the hint to the follower is written by then
-			leader, found, err := leaderelection.CurrentLeader(w.operator, node)
-			require.NoError(w, err)
-			require.True(w, found)
-			require.Equal(w, want.name, leader.Name)
-			require.Equal(w, want.c.ID(), leader.ID)
-			require.NoError(w, want.c.Resign())
-			w.pass(0)
+			want.c.requireLeads()
+			h.advance(time.Second) // the hint to the follower is written by then
+			leader, found, err := leaderelection.CurrentLeader(h.operator, node)
+			require.NoError(h, err)
+			require.True(h, found)
+			require.Equal(h, want.name, leader.Name)
+			require.Equal(h, want.c.ID(), leader.ID)
+			require.NoError(h, want.c.Resign())
+			h.advance(0)
 		}
 	})
 }

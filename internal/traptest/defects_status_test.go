@@ -11,69 +11,69 @@ import (
 )
 
 // unread has a candidate take part whose statuses nobody reads.
-func (w *world) unread(conn *zk.Conn) *leaderelection.Election {
-	c := w.candidateAt(node, conn)
+func (h *harness) joinUnread(conn *zk.Conn) *leaderelection.Election {
+	c := h.newCandidate(node, conn)
 	go c.ElectLeader()
-	w.pass(0)
+	h.advance(0)
 	return c.Election
 }
 
 // C13: a reader that was late blocked the election, and then got what had been
 // true before.
 func TestC13_LateReader(t *testing.T) {
-	play(t, 1, func(w *world) {
+	withServers(t, 1, func(h *harness) {
 		var ahead []*candidate
 		for range 5 {
-			ahead = append(ahead, w.enlist(w.connect()))
+			ahead = append(ahead, h.join(h.connect()))
 		}
-		late := w.unread(w.connect())
-		behind := w.enlist(w.connect())
+		late := h.joinUnread(h.connect())
+		behind := h.join(h.connect())
 		for i := 4; i >= 0; i-- {
-			require.Equal(w, ahead[i].ID(), late.Current().NowFollowing)
-			require.NoError(w, ahead[i].Resign())
-			w.pass(0)
+			require.Equal(h, ahead[i].ID(), late.Current().NowFollowing)
+			require.NoError(h, ahead[i].Resign())
+			h.advance(0)
 		}
-		require.Equal(w, leaderelection.Leader, late.Current().Role, "it goes on at once")
+		require.Equal(h, leaderelection.Leader, late.Current().Role, "it goes on at once")
 		s := <-late.Status()
-		require.Equal(w, late.Current(), s)
-		require.NoError(w, s.Leadership.Err())
-		require.Empty(w, late.Status(), "nothing outdated")
-		require.NoError(w, late.Resign())
-		w.pass(0)
-		behind.leads()
+		require.Equal(h, late.Current(), s)
+		require.NoError(h, s.Leadership.Err())
+		require.Empty(h, late.Status(), "nothing outdated")
+		require.NoError(h, late.Resign())
+		h.advance(0)
+		behind.requireLeads()
 	})
 }
 
 // C13: nothing told a late reader that a leadership it knew of was over.
 func TestC13_LostLeadership(t *testing.T) {
-	play(t, 1, func(w *world) {
-		conn := w.connect()
-		late := w.unread(conn)
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		late := h.joinUnread(conn)
 		told := <-late.Status()
-		w.pass(time.Second)
+		h.advance(time.Second)
 		// Suspended, leading again, and that twice.
 		for range 2 {
-			w.srv.Refuse(true)
-			w.srv.DropConnections(conn.SessionID())
-			w.pass(timeout / 2)
-			require.Equal(w, leaderelection.Suspended, late.Current().Role)
-			w.srv.Refuse(false)
-			w.pass(timeout)
-			require.Equal(w, leaderelection.Leader, late.Current().Role)
+			h.srv.Refuse(true)
+			h.srv.DropConnections(conn.SessionID())
+			h.advance(timeout / 2)
+			require.Equal(h, leaderelection.Suspended, late.Current().Role)
+			h.srv.Refuse(false)
+			h.advance(timeout)
+			require.Equal(h, leaderelection.Leader, late.Current().Role)
 		}
-		require.ErrorIs(w, told.Leadership.Err(), leaderelection.ErrLeaseExpired)
-		require.Equal(w, leaderelection.Suspended, (<-late.Status()).Role, "the end of what it was told comes first")
+		require.ErrorIs(h, told.Leadership.Err(), leaderelection.ErrLeaseExpired)
+		require.Equal(h, leaderelection.Suspended, (<-late.Status()).Role, "the end of what it was told comes first")
 		again := <-late.Status()
-		require.Equal(w, late.Current(), again)
-		require.NoError(w, again.Leadership.Err())
-		require.Equal(w, told.Leadership.Token(), again.Leadership.Token())
-		require.Empty(w, late.Status())
+		require.Equal(h, late.Current(), again)
+		require.NoError(h, again.Leadership.Err())
+		require.Equal(h, told.Leadership.Token(), again.Leadership.Token())
+		require.Empty(h, late.Status())
 
-		require.NoError(w, leaderelection.DeleteElection(w.operator, node))
-		w.pass(10 * time.Millisecond)
-		require.ErrorIs(w, (<-late.Status()).Err, leaderelection.ErrElectionOver)
+		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+		h.advance(10 * time.Millisecond)
+		require.ErrorIs(h, (<-late.Status()).Err, leaderelection.ErrElectionOver)
 		_, open := <-late.Status()
-		require.False(w, open)
+		require.False(h, open)
 	})
 }
 
@@ -86,45 +86,45 @@ func TestC14_TypedErrors(t *testing.T) {
 	}
 	for name, end := range map[string]struct {
 		want error
-		do   func(w *world, c *candidate) error
+		do   func(h *harness, c *candidate) error
 	}{
-		"the election is deleted": {leaderelection.ErrElectionOver, func(w *world, _ *candidate) error {
-			return leaderelection.DeleteElection(w.operator, node)
+		"the election is deleted": {leaderelection.ErrElectionOver, func(h *harness, _ *candidate) error {
+			return leaderelection.DeleteElection(h.operator, node)
 		}},
-		"the znode is deleted": {leaderelection.ErrCandidateDeleted, func(w *world, c *candidate) error {
-			return w.operator.Delete(c.ID(), -1)
+		"the znode is deleted": {leaderelection.ErrCandidateDeleted, func(h *harness, c *candidate) error {
+			return h.operator.Delete(c.ID(), -1)
 		}},
-		"the session ends": {leaderelection.ErrSessionExpired, func(w *world, c *candidate) error {
-			return w.srv.ExpireSession(c.conn.SessionID())
+		"the session ends": {leaderelection.ErrSessionExpired, func(h *harness, c *candidate) error {
+			return h.srv.ExpireSession(c.conn.SessionID())
 		}},
-		"the connection is closed": {leaderelection.ErrConnClosed, func(_ *world, c *candidate) error {
+		"the connection is closed": {leaderelection.ErrConnClosed, func(_ *harness, c *candidate) error {
 			c.conn.Close()
 			return nil
 		}},
 	} {
 		for _, role := range []leaderelection.Role{leaderelection.Leader, leaderelection.Follower} {
 			t.Run(name+" of a "+role.String(), func(t *testing.T) {
-				play(t, 1, func(w *world) {
+				withServers(t, 1, func(h *harness) {
 					if role == leaderelection.Follower {
-						w.enlist(w.connect())
+						h.join(h.connect())
 					}
-					c := w.enlist(w.connect())
-					first := c.last()
-					require.Equal(w, role, first.Role)
-					require.NoError(w, end.do(w, c))
-					w.pass(timeout)
-					got := c.over()
+					c := h.join(h.connect())
+					first := c.newest()
+					require.Equal(h, role, first.Role)
+					require.NoError(h, end.do(h, c))
+					h.advance(timeout)
+					got := c.requireOver()
 					for _, err := range all {
 						if err == end.want {
-							require.ErrorIs(w, got, err)
+							require.ErrorIs(h, got, err)
 						} else {
-							require.NotErrorIs(w, got, err)
+							require.NotErrorIs(h, got, err)
 						}
 					}
-					require.Equal(w, got, c.last().Err)
-					require.Equal(w, c.last().Status, c.Current())
+					require.Equal(h, got, c.newest().Err)
+					require.Equal(h, c.newest().Status, c.Current())
 					if role == leaderelection.Leader {
-						require.Error(w, first.Leadership.Err())
+						require.Error(h, first.Leadership.Err())
 					}
 				})
 			})
@@ -134,34 +134,34 @@ func TestC14_TypedErrors(t *testing.T) {
 
 // C14: so has each reason for which a candidacy cannot begin.
 func TestC14_TypedErrorsAtTheStart(t *testing.T) {
-	play(t, 1, func(w *world) {
-		conn := w.connect()
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
 		for want, call := range map[error]func() error{
 			leaderelection.ErrNilConn:     func() error { _, err := leaderelection.NewElection(nil, node); return err },
 			leaderelection.ErrNoElection:  func() error { _, err := leaderelection.NewElection(conn, "/missing"); return err },
 			leaderelection.ErrInvalidPath: func() error { _, err := leaderelection.NewElection(conn, node+"/"); return err },
 		} {
-			require.ErrorIs(w, call(), want)
+			require.ErrorIs(h, call(), want)
 		}
-		_, err := w.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
-		require.NoError(w, err)
-		c := w.enlist(conn)
-		require.ErrorIs(w, c.over(), leaderelection.ErrPermission)
-		require.ErrorIs(w, c.over(), zk.ErrNoAuth, "what ZooKeeper said is wrapped")
+		_, err := h.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
+		require.NoError(h, err)
+		c := h.join(conn)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrPermission)
+		require.ErrorIs(h, c.requireOver(), zk.ErrNoAuth, "what ZooKeeper said is wrapped")
 
 		// Nobody answers: known after a session timeout, and no sooner.
-		late := w.candidateAt(node, conn)
-		w.srv.Refuse(true)
-		w.srv.DropConnections(conn.SessionID())
-		w.pass(0)
+		late := h.newCandidate(node, conn)
+		h.srv.Refuse(true)
+		h.srv.DropConnections(conn.SessionID())
+		h.advance(0)
 		begin := time.Now()
 		_, err = leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(timeout))
-		require.ErrorIs(w, err, leaderelection.ErrUnreachable)
-		require.Equal(w, timeout, time.Since(begin))
-		late.begin()
-		w.pass(timeout - time.Millisecond)
-		require.Empty(w, late.all())
-		w.pass(timeout / 2) // at the end it waits for the removal of what it may have created
-		require.ErrorIs(w, late.over(), leaderelection.ErrUnreachable)
+		require.ErrorIs(h, err, leaderelection.ErrUnreachable)
+		require.Equal(h, timeout, time.Since(begin))
+		late.start()
+		h.advance(timeout - time.Millisecond)
+		require.Empty(h, late.received())
+		h.advance(timeout / 2) // at the end it waits for the removal of what it may have created
+		require.ErrorIs(h, late.requireOver(), leaderelection.ErrUnreachable)
 	})
 }

@@ -17,63 +17,63 @@ import (
 // C3: a change of a candidate's data ended the watch on it: its follower used a
 // CPU and was never promoted, a leader was not told of its deletion any more.
 func TestC03_DataChange(t *testing.T) {
-	play(t, 1, func(w *world) {
-		leader, f1, f2 := w.enlist(w.connect()), w.enlist(w.connect()), w.enlist(w.connect())
+	withServers(t, 1, func(h *harness) {
+		leader, f1, f2 := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
 		all := []*candidate{leader, f1, f2}
-		w.pass(time.Second)
-		w.srv.ResetLog()
+		h.advance(time.Second)
+		h.srv.ResetLog()
 		for _, c := range all {
 			for range 2 {
-				_, err := w.operator.Set(c.ID(), []byte("changed"), -1)
-				require.NoError(w, err)
-				w.pass(0)
+				_, err := h.operator.Set(c.ID(), []byte("changed"), -1)
+				require.NoError(h, err)
+				h.advance(0)
 			}
 		}
 		// A loop would not let fake time pass. Each change costs the direct follower of
 		// the leader a read and a listing, and other followers a read.
 		for i, c := range all {
-			n := w.sent(zktest.OpGetData, c.conn.SessionID()).Count() + w.sent(zktest.OpGetChildren2, c.conn.SessionID()).Count()
-			require.Equal(w, []int{0, 4, 4}[i], n)
+			n := h.requests(zktest.OpGetData, c.conn.SessionID()).Count() + h.requests(zktest.OpGetChildren2, c.conn.SessionID()).Count()
+			require.Equal(h, []int{0, 4, 4}[i], n)
 		}
-		w.srv.ResetLog()
+		h.srv.ResetLog()
 		for _, c := range all {
-			c.quiet(20 * time.Second)
+			c.requireQuiet(20 * time.Second)
 		}
-		require.Zero(w, w.srv.Log().Requests().Count()-w.sent(zktest.OpMulti, 0).Count(), "only proofs at rest")
+		require.Zero(h, h.srv.Log().Requests().Count()-h.requests(zktest.OpMulti, 0).Count(), "only proofs at rest")
 
-		require.NoError(w, f1.Resign())
-		w.pass(0)
-		f2.follows(leader)
-		require.Equal(w, f1.ID(), f2.last().WasFollowing)
-		require.NoError(w, w.operator.Delete(leader.ID(), -1))
-		w.pass(0)
-		f2.leads()
-		w.pass(time.Second)
-		require.ErrorIs(w, leader.over(), leaderelection.ErrCandidateDeleted)
-		_, err := w.operator.Set(f2.ID(), []byte("changed again"), -1)
-		require.NoError(w, err)
-		require.NoError(w, leaderelection.DeleteElection(w.operator, node))
-		w.pass(time.Second)
-		require.ErrorIs(w, f2.over(), leaderelection.ErrElectionOver)
+		require.NoError(h, f1.Resign())
+		h.advance(0)
+		f2.requireFollows(leader)
+		require.Equal(h, f1.ID(), f2.newest().WasFollowing)
+		require.NoError(h, h.operator.Delete(leader.ID(), -1))
+		h.advance(0)
+		f2.requireLeads()
+		h.advance(time.Second)
+		require.ErrorIs(h, leader.requireOver(), leaderelection.ErrCandidateDeleted)
+		_, err := h.operator.Set(f2.ID(), []byte("changed again"), -1)
+		require.NoError(h, err)
+		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+		h.advance(time.Second)
+		require.ErrorIs(h, f2.requireOver(), leaderelection.ErrElectionOver)
 	})
 }
 
 // C3: after such a change the end of a follower's session was told as that of
 // the election.
 func TestC03_ExpiryAfterDataChange(t *testing.T) {
-	play(t, 1, func(w *world) {
-		leader, f1, f2 := w.enlist(w.connect()), w.enlist(w.connect()), w.enlist(w.connect())
+	withServers(t, 1, func(h *harness) {
+		leader, f1, f2 := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
 		for _, c := range []*candidate{leader, f1} {
-			_, err := w.operator.Set(c.ID(), []byte("changed"), -1)
-			require.NoError(w, err)
+			_, err := h.operator.Set(c.ID(), []byte("changed"), -1)
+			require.NoError(h, err)
 		}
-		w.pass(0)
-		require.NoError(w, w.srv.ExpireSession(f1.conn.SessionID()))
-		w.pass(0)
-		f2.follows(leader)
-		w.pass(timeout)
-		require.ErrorIs(w, f1.over(), leaderelection.ErrSessionExpired)
-		leader.leads()
+		h.advance(0)
+		require.NoError(h, h.srv.ExpireSession(f1.conn.SessionID()))
+		h.advance(0)
+		f2.requireFollows(leader)
+		h.advance(timeout)
+		require.ErrorIs(h, f1.requireOver(), leaderelection.ErrSessionExpired)
+		leader.requireLeads()
 	})
 }
 
@@ -95,41 +95,41 @@ func TestC09_ErrorLater(t *testing.T) {
 		{zktest.OpGetData, zktest.Code(-4), nil},
 	} {
 		t.Run(fmt.Sprintf("%v is answered with %v", fault.op, fault.with), func(t *testing.T) {
-			play(t, 1, func(w *world) {
-				leader, middle := w.enlist(w.connect()), w.enlist(w.connect())
-				c, last := w.enlist(w.connect()), w.enlist(w.connect())
-				c.follows(middle)
-				hook := w.srv.Before(zktest.Match{Op: fault.op, Session: c.conn.SessionID(), Nth: 1}, zktest.Fail(fault.with))
+			withServers(t, 1, func(h *harness) {
+				leader, middle := h.join(h.connect()), h.join(h.connect())
+				c, last := h.join(h.connect()), h.join(h.connect())
+				c.requireFollows(middle)
+				hook := h.srv.Before(zktest.Match{Op: fault.op, Session: c.conn.SessionID(), Nth: 1}, zktest.Fail(fault.with))
 				if fault.op == zktest.OpGetData {
 					// Candidates read a predecessor again after a change of its data.
-					_, err := w.operator.Set(middle.ID(), nil, -1)
-					require.NoError(w, err)
+					_, err := h.operator.Set(middle.ID(), nil, -1)
+					require.NoError(h, err)
 				} else {
-					require.NoError(w, middle.Resign())
+					require.NoError(h, middle.Resign())
 				}
-				w.pass(100 * time.Millisecond)
+				h.advance(100 * time.Millisecond)
 				select {
 				case <-hook.Ran():
 				default:
-					require.Fail(w, "nothing was asked for")
+					require.Fail(h, "nothing was asked for")
 				}
 				if fault.op == zktest.OpGetData {
-					require.NoError(w, middle.Resign())
-					w.pass(0)
+					require.NoError(h, middle.Resign())
+					h.advance(0)
 				}
 				if fault.end == nil {
-					c.follows(leader)
-					last.follows(c)
-					require.Equal(w, 2, len(c.all()))
+					c.requireFollows(leader)
+					last.requireFollows(c)
+					require.Equal(h, 2, len(c.received()))
 					return
 				}
-				require.ErrorIs(w, c.over(), fault.end)
-				require.ErrorIs(w, c.last().Err, fault.end)
-				w.stands(line(leader, last)...)
-				last.follows(leader)
-				require.NoError(w, leader.Resign())
-				w.pass(0)
-				last.leads()
+				require.ErrorIs(h, c.requireOver(), fault.end)
+				require.ErrorIs(h, c.newest().Err, fault.end)
+				h.requireChildren(names(leader, last)...)
+				last.requireFollows(leader)
+				require.NoError(h, leader.Resign())
+				h.advance(0)
+				last.requireLeads()
 			})
 		})
 	}
@@ -140,35 +140,35 @@ func TestC09_ErrorLater(t *testing.T) {
 func TestC10_VanishedPredecessor(t *testing.T) {
 	for name, isLeader := range map[string]bool{"the leader": true, "another one": false} {
 		t.Run(name, func(t *testing.T) {
-			play(t, 1, func(w *world) {
-				leader := w.enlist(w.connect())
+			withServers(t, 1, func(h *harness) {
+				leader := h.join(h.connect())
 				vanishes := leader
 				if !isLeader {
-					vanishes = w.enlist(w.connect())
+					vanishes = h.join(h.connect())
 				}
-				conn := w.connect()
-				listed := w.srv.After(zktest.Match{Op: zktest.OpGetChildren2, Session: conn.SessionID(), Path: node, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-					assert.NoError(w, vanishes.Resign())
+				conn := h.connect()
+				listed := h.srv.After(zktest.Match{Op: zktest.OpGetChildren2, Session: conn.SessionID(), Path: node, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+					assert.NoError(h, vanishes.Resign())
 					return zktest.Pass(q)
 				})
-				c := w.enlist(conn)
+				c := h.join(conn)
 				<-listed.Ran()
 				if isLeader {
-					c.leads()
+					c.requireLeads()
 				} else {
-					c.follows(leader)
-					require.Empty(w, c.last().WasFollowing)
+					c.requireFollows(leader)
+					require.Empty(h, c.newest().WasFollowing)
 				}
-				require.Len(w, c.all(), 1, "no status about the one that is gone")
-				require.Empty(w, w.srv.Watches(vanishes.ID()), "and no watch")
-				c.quiet(timeout)
+				require.Len(h, c.received(), 1, "no status about the one that is gone")
+				require.Empty(h, h.srv.Watches(vanishes.ID()), "and no watch")
+				c.requireQuiet(timeout)
 
 				// The next turn is as any other.
 				if !isLeader {
-					require.NoError(w, leader.Resign())
-					w.pass(0)
-					c.leads()
-					require.Len(w, c.all(), 2)
+					require.NoError(h, leader.Resign())
+					h.advance(0)
+					c.requireLeads()
+					require.Len(h, c.received(), 2)
 				}
 			})
 		})
@@ -178,31 +178,31 @@ func TestC10_VanishedPredecessor(t *testing.T) {
 // C17: the watches of all followers that had resigned remained, in the client and in
 // the server, until they fired. There is one for each connection now.
 func TestC17_WatchLeak(t *testing.T) {
-	play(t, 1, func(w *world) {
-		leader, conn := w.enlist(w.connect()), w.connect()
+	withServers(t, 1, func(h *harness) {
+		leader, conn := h.join(h.connect()), h.connect()
 		session := conn.SessionID()
 		own := []zktest.Watch{{Session: leader.conn.SessionID(), Path: leader.ID(), Kind: zktest.ChildWatch}}
 		for range 20 {
-			follower := w.enlist(conn)
-			follower.follows(leader)
-			require.Equal(w, []zktest.Watch{
+			follower := h.join(conn)
+			follower.requireFollows(leader)
+			require.Equal(h, []zktest.Watch{
 				own[0],
 				{Session: session, Path: leader.ID(), Kind: zktest.DataWatch},
 				{Session: session, Path: follower.ID(), Kind: zktest.ChildWatch},
-			}, sorted(w.srv.Watches(), leader.ID()), "the own znode and the predecessor, and nobody watches the election node")
-			require.NoError(w, follower.Resign())
-			require.Equal(w, []zktest.Watch{
+			}, sorted(h.srv.Watches(), leader.ID()), "the own znode and the predecessor, and nobody watches the election node")
+			require.NoError(h, follower.Resign())
+			require.Equal(h, []zktest.Watch{
 				own[0],
 				{Session: session, Path: leader.ID(), Kind: zktest.DataWatch},
-			}, sorted(w.srv.Watches(), leader.ID()))
-			require.Equal(w, 1, clientWatches(conn))
+			}, sorted(h.srv.Watches(), leader.ID()))
+			require.Equal(h, 1, clientWatches(conn))
 		}
-		leader.leads()
-		require.Len(w, leader.all(), 1)
+		leader.requireLeads()
+		require.Len(h, leader.received(), 1)
 		leader.resign()
-		w.pass(0)
-		require.Empty(w, w.srv.Watches())
-		require.Zero(w, clientWatches(conn))
+		h.advance(0)
+		require.Empty(h, h.srv.Watches())
+		require.Zero(h, clientWatches(conn))
 	})
 }
 
@@ -225,32 +225,32 @@ func sorted(watches []zktest.Watch, first string) (out []zktest.Watch) {
 // C11: a child that sorted first kept everybody from leading, and any name with
 // DONE in it ended the election.
 func TestC11_ForeignChildren(t *testing.T) {
-	play(t, 1, func(w *world) {
+	withServers(t, 1, func(h *harness) {
 		foreign := []string{"!", "0000000000", "ABANDONED", "DONE-not", "NOT-DONE", "config", "le_x", "le_00000000000", "_c_", "_c_short-latch-"}
 		for _, name := range foreign {
-			_, err := w.operator.Create(path.Join(node, name), nil, 0, anybody)
-			require.NoError(w, err)
+			_, err := h.operator.Create(path.Join(node, name), nil, 0, openACL)
+			require.NoError(h, err)
 		}
-		leader, follower := w.enlist(w.connect()), w.enlist(w.connect())
-		leader.leads()
-		follower.follows(leader)
-		all, err := leaderelection.Candidates(w.operator, node)
-		require.NoError(w, err)
-		require.Len(w, all, 2)
+		leader, follower := h.join(h.connect()), h.join(h.connect())
+		leader.requireLeads()
+		follower.requireFollows(leader)
+		all, err := leaderelection.Candidates(h.operator, node)
+		require.NoError(h, err)
+		require.Len(h, all, 2)
 		// One that comes and goes later is nobody's business either.
 		late := path.Join(node, "a-DONE")
-		_, err = w.operator.Create(late, nil, 0, anybody)
-		require.NoError(w, err)
-		require.NoError(w, w.operator.Delete(late, -1))
-		leader.quiet(timeout)
-		follower.quiet(timeout)
-		require.NoError(w, leader.Resign())
-		w.pass(0)
-		follower.leads()
+		_, err = h.operator.Create(late, nil, 0, openACL)
+		require.NoError(h, err)
+		require.NoError(h, h.operator.Delete(late, -1))
+		leader.requireQuiet(timeout)
+		follower.requireQuiet(timeout)
+		require.NoError(h, leader.Resign())
+		h.advance(0)
+		follower.requireLeads()
 
 		// They are not deleted with the election.
-		require.ErrorIs(w, follower.EndElection(), leaderelection.ErrForeignChildren)
-		follower.leads()
-		w.stands(append(foreign, line(follower)...)...)
+		require.ErrorIs(h, follower.EndElection(), leaderelection.ErrForeignChildren)
+		follower.requireLeads()
+		h.requireChildren(append(foreign, names(follower)...)...)
 	})
 }

@@ -17,20 +17,20 @@ import (
 func TestProtection_ClosingClientIsNotAsked(t *testing.T) {
 	for n := 2; n <= 5; n++ {
 		t.Run(fmt.Sprintf("%d candidates", n), func(t *testing.T) {
-			play(t, 1, func(w *world) {
-				conn, slow := w.connectNarrow()
+			withServers(t, 1, func(h *harness) {
+				conn, pause := h.connectSlowly()
 				var all []*candidate
 				for range n {
-					all = append(all, w.enlist(conn))
+					all = append(all, h.join(conn))
 				}
-				w.pass(time.Second + 60*time.Millisecond)
-				slow.slow(500 * time.Microsecond)
+				h.advance(time.Second + 60*time.Millisecond)
+				pause.set(500 * time.Microsecond)
 				conn.Close()
-				w.pass(timeout)
+				h.advance(timeout)
 				for i, c := range all {
-					require.ErrorIs(w, c.over(), leaderelection.ErrConnClosed)
+					require.ErrorIs(h, c.requireOver(), leaderelection.ErrConnClosed)
 					if i > 0 {
-						require.NotContains(w, c.roles(), leaderelection.Leader)
+						require.NotContains(h, c.roles(), leaderelection.Leader)
 					}
 				}
 			})

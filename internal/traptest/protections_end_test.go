@@ -28,24 +28,24 @@ func TestProtection_DeletedFromTheBack(t *testing.T) {
 	} {
 		for way, end := range ends {
 			t.Run(name+", "+way, func(t *testing.T) {
-				play(t, 1, func(w *world) {
-					conn, slow := w.connectNarrow()
-					leader, second := w.enlist(w.connect(), unwoken.leader), w.enlist(conn)
-					third := w.enlist(w.connect())
+				withServers(t, 1, func(h *harness) {
+					conn, pause := h.connectSlowly()
+					leader, second := h.join(h.connect(), unwoken.leader), h.join(conn)
+					third := h.join(h.connect())
 					if unwoken.mark {
-						_, err := w.operator.Create(path.Join(node, "DONE"), []byte("done"), 0, anybody)
-						require.NoError(w, err)
+						_, err := h.operator.Create(path.Join(node, "DONE"), []byte("done"), 0, openACL)
+						require.NoError(h, err)
 					}
-					w.pass(time.Second + 60*time.Millisecond)
-					second.follows(leader)
-					slow.slow(gap)
-					require.NoError(w, end(w, leader))
-					w.pass(time.Second)
+					h.advance(time.Second + 60*time.Millisecond)
+					second.requireFollows(leader)
+					pause.set(gap)
+					require.NoError(h, end(h, leader))
+					h.advance(time.Second)
 					for _, c := range []*candidate{leader, second, third} {
-						require.ErrorIs(w, c.over(), leaderelection.ErrElectionOver)
+						require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 					}
-					require.NotContains(w, append(second.roles(), third.roles()...), leaderelection.Leader)
-					w.isGone()
+					require.NotContains(h, append(second.roles(), third.roles()...), leaderelection.Leader)
+					h.requireNoElection()
 				})
 			})
 		}
@@ -55,38 +55,38 @@ func TestProtection_DeletedFromTheBack(t *testing.T) {
 // The second in line, which could win without asking, is woken by the mark, also
 // if the deletion goes no further.
 func TestProtection_MarkWakesTheSecond(t *testing.T) {
-	play(t, 1, func(w *world) {
-		leader, second, third := w.enlist(w.connect()), w.enlist(w.connect()), w.enlist(w.connect())
-		deleter := w.connect()
-		hold, release := w.hold()
-		w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: deleter.SessionID(), Nth: 2}, hold)
+	withServers(t, 1, func(h *harness) {
+		leader, second, third := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
+		deleter := h.connect()
+		hold, release := h.hold()
+		h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: deleter.SessionID(), Nth: 2}, hold)
 		ended := make(chan error, 1)
 		go func() { ended <- leaderelection.DeleteElection(deleter, node) }()
-		w.pass(0)
-		require.ErrorIs(w, second.over(), leaderelection.ErrElectionOver)
-		require.ErrorIs(w, third.over(), leaderelection.ErrElectionOver)
-		require.NoError(w, leader.leads().Err(), "nobody has told the leader")
-		require.NoError(w, leader.Resign())
-		w.pass(0)
-		w.stands("DONE")
+		h.advance(0)
+		require.ErrorIs(h, second.requireOver(), leaderelection.ErrElectionOver)
+		require.ErrorIs(h, third.requireOver(), leaderelection.ErrElectionOver)
+		require.NoError(h, leader.requireLeads().Err(), "nobody has told the leader")
+		require.NoError(h, leader.Resign())
+		h.advance(0)
+		h.requireChildren("DONE")
 		release()
-		require.NoError(w, <-ended)
-		w.isGone()
+		require.NoError(h, <-ended)
+		h.requireNoElection()
 	})
 }
 
-// The mark is there before anybody is deleted, and goes with the node.
+// The mark is there before openACL is deleted, and goes with the node.
 func TestProtection_MarkFirstAndLast(t *testing.T) {
-	play(t, 1, func(w *world) {
+	withServers(t, 1, func(h *harness) {
 		mark := path.Join(node, "DONE")
-		others := []string{w.contender(), w.contender()}
-		w.srv.ResetLog()
-		require.NoError(w, leaderelection.DeleteElection(w.operator, node))
+		others := []string{h.createContender(), h.createContender()}
+		h.srv.ResetLog()
+		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
 		var order []string
-		for _, e := range w.sent(zktest.OpMulti, 0) {
+		for _, e := range h.requests(zktest.OpMulti, 0) {
 			order = append(order, e.Path)
 		}
-		require.Equal(w, []string{mark, others[1], mark}, order)
-		require.Empty(w, w.sent(zktest.OpDelete, 0), "nothing goes by itself")
+		require.Equal(h, []string{mark, others[1], mark}, order)
+		require.Empty(h, h.requests(zktest.OpDelete, 0), "nothing goes by itself")
 	})
 }

@@ -16,30 +16,30 @@ import (
 // What was proven of a session says nothing about the next one on the same
 // connection.
 func TestProtection_LeaseIsOfOneSession(t *testing.T) {
-	play(t, 3, func(w *world) {
-		conn := w.connect()
-		id, err := conn.Create(node+"/latch-", nil, zk.FlagEphemeral|zk.FlagSequence, anybody)
-		require.NoError(w, err)
+	withServers(t, 3, func(h *harness) {
+		conn := h.connect()
+		id, err := conn.Create(node+"/latch-", nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
+		require.NoError(h, err)
 		sub := session.Subscribe(conn, timeout)
 		defer sub.Close()
 		sub.Prove(id, time.Now())
-		w.pass(timeout + 60*time.Millisecond)
+		h.advance(timeout + 60*time.Millisecond)
 		old := sub.State()
-		require.True(w, old.Proven)
+		require.True(h, old.Proven)
 
 		// Nothing is proven of the new one, whose checks are held up.
-		hold, release := w.hold()
+		hold, release := h.hold()
 		defer release()
-		w.srv.Before(zktest.Match{Op: zktest.OpMulti}, hold)
-		w.away(conn, func() { assert.NoError(w, w.srv.ExpireSession(old.Session)) })
-		w.pass(0)
+		h.srv.Before(zktest.Match{Op: zktest.OpMulti}, hold)
+		h.whileDisconnected(conn, func() { assert.NoError(h, h.srv.ExpireSession(old.Session)) })
+		h.advance(0)
 		is := sub.State()
-		require.True(w, is.Up)
-		require.NotEqual(w, old.Session, is.Session)
-		require.True(w, time.Now().Before(old.Deadline), "or else this test shows nothing")
-		require.False(w, is.Proven)
-		require.Zero(w, is.Deadline)
-		require.Equal(w, old.Lapses+1, is.Lapses)
+		require.True(h, is.Up)
+		require.NotEqual(h, old.Session, is.Session)
+		require.True(h, time.Now().Before(old.Deadline), "or else this test shows nothing")
+		require.False(h, is.Proven)
+		require.Zero(h, is.Deadline)
+		require.Equal(h, old.Lapses+1, is.Lapses)
 	})
 }
 
@@ -49,59 +49,59 @@ func TestProtection_LeaseIsOfOneSession(t *testing.T) {
 func TestProtection_WatchesThatAreNotSetAnew(t *testing.T) {
 	for name, test := range map[string]struct {
 		ahead   int
-		happens func(w *world, ahead []*candidate, c *candidate) error
-		then    func(w *world, ahead []*candidate, c *candidate)
+		happens func(h *harness, ahead []*candidate, c *candidate) error
+		then    func(h *harness, ahead []*candidate, c *candidate)
 	}{
 		"second in line, the leader goes": {
 			1,
-			func(_ *world, ahead []*candidate, _ *candidate) error { return ahead[0].Resign() },
-			func(_ *world, _ []*candidate, c *candidate) { c.leads() },
+			func(_ *harness, ahead []*candidate, _ *candidate) error { return ahead[0].Resign() },
+			func(_ *harness, _ []*candidate, c *candidate) { c.requireLeads() },
 		},
 		"second in line, the own znode goes": {
 			1,
-			func(w *world, _ []*candidate, c *candidate) error { return w.operator.Delete(c.ID(), -1) },
-			func(w *world, _ []*candidate, c *candidate) {
-				require.ErrorIs(w, c.over(), leaderelection.ErrCandidateDeleted)
+			func(h *harness, _ []*candidate, c *candidate) error { return h.operator.Delete(c.ID(), -1) },
+			func(h *harness, _ []*candidate, c *candidate) {
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
 			},
 		},
 		"third in line, the predecessor goes": {
 			2,
-			func(_ *world, ahead []*candidate, _ *candidate) error { return ahead[1].Resign() },
-			func(_ *world, ahead []*candidate, c *candidate) { c.follows(ahead[0]) },
+			func(_ *harness, ahead []*candidate, _ *candidate) error { return ahead[1].Resign() },
+			func(_ *harness, ahead []*candidate, c *candidate) { c.requireFollows(ahead[0]) },
 		},
 		"third in line, the own znode goes": {
 			2,
-			func(w *world, _ []*candidate, c *candidate) error { return w.operator.Delete(c.ID(), -1) },
-			func(w *world, _ []*candidate, c *candidate) {
-				require.ErrorIs(w, c.over(), leaderelection.ErrCandidateDeleted)
+			func(h *harness, _ []*candidate, c *candidate) error { return h.operator.Delete(c.ID(), -1) },
+			func(h *harness, _ []*candidate, c *candidate) {
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
 			},
 		},
 		"third in line, everything goes": {
 			2,
-			func(w *world, _ []*candidate, _ *candidate) error {
-				return leaderelection.DeleteElection(w.operator, node)
+			func(h *harness, _ []*candidate, _ *candidate) error {
+				return leaderelection.DeleteElection(h.operator, node)
 			},
-			func(w *world, _ []*candidate, c *candidate) {
-				require.ErrorIs(w, c.over(), leaderelection.ErrElectionOver)
+			func(h *harness, _ []*candidate, c *candidate) {
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 			},
 		},
 	} {
 		for how, fault := range map[string]zktest.HookFunc{"refused": zktest.Fail(zktest.Code(-127)), "lost": zktest.Cut} {
 			t.Run(name+", "+how, func(t *testing.T) {
-				play(t, 2, func(w *world) {
+				withServers(t, 2, func(h *harness) {
 					var ahead []*candidate
 					for range test.ahead {
-						ahead = append(ahead, w.enlist(w.connect()))
+						ahead = append(ahead, h.join(h.connect()))
 					}
-					conn := w.connect()
-					c := w.enlist(conn)
-					c.follows(ahead[test.ahead-1])
-					w.pass(time.Second)
-					met := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, fault)
-					w.away(conn, func() { assert.NoError(w, test.happens(w, ahead, c)) })
+					conn := h.connect()
+					c := h.join(conn)
+					c.requireFollows(ahead[test.ahead-1])
+					h.advance(time.Second)
+					met := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, fault)
+					h.whileDisconnected(conn, func() { assert.NoError(h, test.happens(h, ahead, c)) })
 					<-met.Ran()
-					w.pass(timeout / 4)
-					test.then(w, ahead, c)
+					h.advance(timeout / 4)
+					test.then(h, ahead, c)
 				})
 			})
 		}
@@ -114,44 +114,44 @@ func TestProtection_WatchesThatAreNotSetAnew(t *testing.T) {
 func TestProtection_EndOfSessionIsSeenByPolling(t *testing.T) {
 	for _, place := range []string{"leads", "is second", "is third", "rejoins"} {
 		t.Run(place, func(t *testing.T) {
-			play(t, 2, func(w *world) {
+			withServers(t, 2, func(h *harness) {
 				const busy = time.Minute
-				learned := &instant{}
-				conn := w.connect(zk.WithEventCallback(func(e zk.Event) {
+				learned := &moment{}
+				conn := h.connect(zk.WithEventCallback(func(e zk.Event) {
 					if e.State == zk.StateExpired {
-						learned.now()
+						learned.setNow()
 						time.Sleep(busy)
 					}
 				}))
 				var options []leaderelection.Option
 				for range map[string]int{"is second": 1, "is third": 2, "rejoins": 1}[place] {
-					w.enlist(w.connect())
+					h.join(h.connect())
 				}
 				if place == "rejoins" {
 					options = append(options, leaderelection.WithRejoin())
 				}
-				c := w.enlist(conn, options...)
-				first := c.last()
-				w.pass(time.Second + 60*time.Millisecond)
+				c := h.join(conn, options...)
+				first := c.newest()
+				h.advance(time.Second + 60*time.Millisecond)
 				session := conn.SessionID()
-				w.away(conn, func() { assert.NoError(w, w.srv.ExpireSession(session)) })
-				require.Equal(w, time.Now(), learned.time())
-				require.Len(w, c.all(), 1)
-				w.pass(timeout / 32)
-				s := c.last()
-				require.Greater(w, s.at, learned.time(), "it was not told")
+				h.whileDisconnected(conn, func() { assert.NoError(h, h.srv.ExpireSession(session)) })
+				require.Equal(h, time.Now(), learned.time())
+				require.Len(h, c.received(), 1)
+				h.advance(timeout / 32)
+				s := c.newest()
+				require.Greater(h, s.at, learned.time(), "it was not told")
 				switch place {
 				case "rejoins":
-					require.NoError(w, s.Err)
-					require.Equal(w, leaderelection.Follower, s.Role)
-					require.Empty(w, s.NowFollowing)
+					require.NoError(h, s.Err)
+					require.Equal(h, leaderelection.Follower, s.Role)
+					require.Empty(h, s.NowFollowing)
 				default:
-					require.ErrorIs(w, c.over(), leaderelection.ErrSessionExpired)
+					require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
 				}
 				if place == "leads" {
-					require.ErrorIs(w, first.Leadership.Err(), leaderelection.ErrSessionExpired)
+					require.ErrorIs(h, first.Leadership.Err(), leaderelection.ErrSessionExpired)
 				}
-				w.pass(busy)
+				h.advance(busy)
 			})
 		})
 	}

@@ -18,43 +18,43 @@ import (
 func TestTrap14_HolderIsTold(t *testing.T) {
 	for _, end := range []struct {
 		name   string
-		do     func(w *world, c *candidate)
+		do     func(h *harness, c *candidate)
 		reason error // of the leadership
 		final  error // of the candidacy
 	}{
-		{"resigned", func(w *world, c *candidate) {
-			require.NoError(w, c.Resign())
+		{"resigned", func(h *harness, c *candidate) {
+			require.NoError(h, c.Resign())
 		}, leaderelection.ErrResigned, nil},
-		{"znode deleted", func(w *world, c *candidate) {
-			w.remove(c.ID())
+		{"znode deleted", func(h *harness, c *candidate) {
+			h.remove(c.ID())
 		}, leaderelection.ErrCandidateDeleted, leaderelection.ErrCandidateDeleted},
-		{"election over", func(w *world, c *candidate) {
-			require.NoError(w, leaderelection.DeleteElection(w.operator, node))
+		{"election over", func(h *harness, c *candidate) {
+			require.NoError(h, leaderelection.DeleteElection(h.operator, node))
 		}, leaderelection.ErrCandidateDeleted, leaderelection.ErrElectionOver},
-		{"election ended by the leader", func(w *world, c *candidate) {
-			require.NoError(w, c.EndElection())
+		{"election ended by the leader", func(h *harness, c *candidate) {
+			require.NoError(h, c.EndElection())
 		}, leaderelection.ErrCandidateDeleted, leaderelection.ErrElectionOver},
-		{"connection closed", func(_ *world, c *candidate) {
+		{"connection closed", func(_ *harness, c *candidate) {
 			c.conn.Close()
 		}, leaderelection.ErrCandidateDeleted, leaderelection.ErrConnClosed},
 	} {
 		t.Run(end.name, func(t *testing.T) {
-			play(t, 1, func(w *world) {
-				c := w.enlist(w.connect())
-				l := c.leads()
+			withServers(t, 1, func(h *harness) {
+				c := h.join(h.connect())
+				l := c.requireLeads()
 				told := async(func() time.Time { <-l.Done(); return time.Now() })
-				w.pass(timeout / 3)
+				h.advance(timeout / 3)
 				begin := time.Now()
-				end.do(w, c)
-				w.pass(2 * moment)
-				require.WithinDuration(w, begin, receive(w, told), moment)
-				require.ErrorIs(w, l.Err(), end.reason)
+				end.do(h, c)
+				h.advance(2 * shortTime)
+				require.WithinDuration(h, begin, receive(h, told), shortTime)
+				require.ErrorIs(h, l.Err(), end.reason)
 				if end.final == nil {
-					require.NoError(w, c.over())
+					require.NoError(h, c.requireOver())
 				} else {
-					require.ErrorIs(w, c.over(), end.final)
+					require.ErrorIs(h, c.requireOver(), end.final)
 				}
-				require.Equal(w, leaderelection.Follower, c.Current().Role)
+				require.Equal(h, leaderelection.Follower, c.Current().Role)
 			})
 		})
 	}
@@ -63,22 +63,22 @@ func TestTrap14_HolderIsTold(t *testing.T) {
 // InterProcessMutex keeps who holds it in the process, and goes on to say so
 // after the session: here nothing says it.
 func TestTrap15_NothingOfALostLeadershipIsLeft(t *testing.T) {
-	play(t, 3, func(w *world) {
-		c, next := w.enlist(w.connect()), w.enlist(w.connect())
-		l := c.leads()
-		w.expire(c.conn)
-		w.pass(0)
-		next.leads()
-		require.Error(w, l.Err())
-		w.pass(timeout)
-		require.ErrorIs(w, c.over(), leaderelection.ErrSessionExpired)
-		require.Equal(w, leaderelection.Follower, c.Current().Role)
-		require.Nil(w, c.Current().Leadership)
-		require.ErrorIs(w, c.ElectLeader(), leaderelection.ErrCandidacyOver)
-		_, err := c.Multi()
-		require.ErrorIs(w, err, leaderelection.ErrNotLeader)
-		require.NoError(w, c.Resign())
-		w.line(next.ID())
+	withServers(t, 3, func(h *harness) {
+		c, next := h.join(h.connect()), h.join(h.connect())
+		l := c.requireLeads()
+		h.expire(c.conn)
+		h.advance(0)
+		next.requireLeads()
+		require.Error(h, l.Err())
+		h.advance(timeout)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
+		require.Equal(h, leaderelection.Follower, c.Current().Role)
+		require.Nil(h, c.Current().Leadership)
+		require.ErrorIs(h, c.ElectLeader(), leaderelection.ErrCandidacyOver)
+		_, err := c.multi()
+		require.ErrorIs(h, err, leaderelection.ErrNotLeader)
+		require.NoError(h, c.Resign())
+		h.requireIDs(next.ID())
 	})
 }
 
@@ -86,87 +86,87 @@ func TestTrap15_NothingOfALostLeadershipIsLeft(t *testing.T) {
 // another one has been elected, and writes. Here it has a lease far too long,
 // which is as if it had just looked at the clock when it was stopped.
 func TestTrap16_StoppedLeaderWrites(t *testing.T) {
-	play(t, 1, func(w *world) {
-		w.history.excused = true
-		w.create("/register")
-		conn := w.connect()
+	withServers(t, 1, func(h *harness) {
+		h.terms.overlap = true
+		h.create("/register")
+		conn := h.connect()
 		handshake.Of(conn).Grant(time.Minute)
-		c := w.enlist(conn, leaderelection.WithSessionTimeout(time.Minute))
-		next := w.enlist(w.connect())
-		old := c.leads()
-		w.pass(timeout)
-		w.srv.Blackhole(zktest.BothWays, c.conn.SessionID())
-		w.srv.Refuse(true)
-		w.pass(2 * timeout)
-		l := next.leads()
-		require.NoError(w, old.Err(), "the old leader must still believe")
-		require.Greater(w, l.Token(), old.Token(), "what checks tokens refuses the old leader")
+		c := h.join(conn, leaderelection.WithSessionTimeout(time.Minute))
+		next := h.join(h.connect())
+		old := c.requireLeads()
+		h.advance(timeout)
+		h.srv.Blackhole(zktest.BothWays, c.conn.SessionID())
+		h.srv.Refuse(true)
+		h.advance(2 * timeout)
+		l := next.requireLeads()
+		require.NoError(h, old.Err(), "the old leader must still believe")
+		require.Greater(h, l.Token(), old.Token(), "what checks tokens refuses the old leader")
 		late := async(func() error { return write(c, "too late") })
-		w.pass(0)
-		require.NoError(w, write(next, "new"))
-		w.srv.Refuse(false)
-		w.srv.Heal()
-		w.pass(timeout)
-		require.ErrorIs(w, c.over(), leaderelection.ErrSessionExpired)
-		require.ErrorIs(w, receive(w, late), leaderelection.ErrUnconfirmed)
-		require.ErrorIs(w, write(c, "too late"), leaderelection.ErrNotLeader)
-		data, stat, err := w.operator.Get("/register")
-		require.NoError(w, err)
-		require.Equal(w, "new", string(data))
-		require.EqualValues(w, 1, stat.Version)
+		h.advance(0)
+		require.NoError(h, write(next, "new"))
+		h.srv.Refuse(false)
+		h.srv.Heal()
+		h.advance(timeout)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
+		require.ErrorIs(h, receive(h, late), leaderelection.ErrUnconfirmed)
+		require.ErrorIs(h, write(c, "too late"), leaderelection.ErrNotLeader)
+		data, stat, err := h.operator.Get("/register")
+		require.NoError(h, err)
+		require.Equal(h, "new", string(data))
+		require.EqualValues(h, 1, stat.Version)
 	})
 }
 
 // write is what only a leader may write.
 func write(c *candidate, what string) error {
-	_, err := c.Multi(&zk.SetDataRequest{Path: "/register", Data: []byte(what), Version: -1})
+	_, err := c.multi(&zk.SetDataRequest{Path: "/register", Data: []byte(what), Version: -1})
 	return err
 }
 
 // Kleppmann 2016, where the old leader's write is on its way while the other one
 // is elected.
 func TestTrap16_WriteUnderWay(t *testing.T) {
-	play(t, 1, func(w *world) {
-		w.create("/register")
-		c, next := w.enlist(w.connect()), w.enlist(w.connect())
-		old := c.leads()
-		w.srv.Blackhole(zktest.ToServer, c.conn.SessionID())
+	withServers(t, 1, func(h *harness) {
+		h.create("/register")
+		c, next := h.join(h.connect()), h.join(h.connect())
+		old := c.requireLeads()
+		h.srv.Blackhole(zktest.ToServer, c.conn.SessionID())
 		late := async(func() error { return write(c, "too late") })
-		w.pass(0)
-		w.remove(c.ID())
-		w.pass(moment)
-		require.Greater(w, next.leads().Token(), old.Token())
-		w.srv.Heal(c.conn.SessionID())
-		w.pass(0)
-		require.ErrorIs(w, receive(w, late), leaderelection.ErrNotLeader)
-		require.Zero(w, w.stat("/register").Version)
-		w.pass(moment)
-		require.ErrorIs(w, c.over(), leaderelection.ErrCandidateDeleted)
+		h.advance(0)
+		h.remove(c.ID())
+		h.advance(shortTime)
+		require.Greater(h, next.requireLeads().Token(), old.Token())
+		h.srv.Heal(c.conn.SessionID())
+		h.advance(0)
+		require.ErrorIs(h, receive(h, late), leaderelection.ErrNotLeader)
+		require.Zero(h, h.stat("/register").Version)
+		h.advance(shortTime)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
 	})
 }
 
 // The client library sends what was queued while there was no connection in the
 // next session, as if nothing had happened.
 func TestTrap16_WriteCarriedOutInTheNextSession(t *testing.T) {
-	play(t, 3, func(w *world) {
-		w.history.excused = true
-		w.create("/register")
-		conn := w.connect()
+	withServers(t, 3, func(h *harness) {
+		h.terms.overlap = true
+		h.create("/register")
+		conn := h.connect()
 		handshake.Of(conn).Grant(time.Minute)
-		c := w.enlist(conn, leaderelection.WithSessionTimeout(time.Minute))
-		next := w.enlist(w.connect())
-		old, session := c.leads(), c.conn.SessionID()
-		w.cut(c.conn)
-		w.pass(2*timeout + moment)
-		next.leads()
-		require.NoError(w, old.Err(), "the old leader must still believe")
+		c := h.join(conn, leaderelection.WithSessionTimeout(time.Minute))
+		next := h.join(h.connect())
+		old, session := c.requireLeads(), c.conn.SessionID()
+		h.disconnect(c.conn)
+		h.advance(2*timeout + shortTime)
+		next.requireLeads()
+		require.NoError(h, old.Err(), "the old leader must still believe")
 		late := async(func() error { return write(c, "too late") })
-		w.restore()
-		w.pass(timeout)
-		require.NotEqual(w, session, c.conn.SessionID())
-		require.ErrorIs(w, receive(w, late), leaderelection.ErrNotLeader)
-		require.Zero(w, w.stat("/register").Version)
-		require.ErrorIs(w, c.over(), leaderelection.ErrSessionExpired)
+		h.reconnect()
+		h.advance(timeout)
+		require.NotEqual(h, session, c.conn.SessionID())
+		require.ErrorIs(h, receive(h, late), leaderelection.ErrNotLeader)
+		require.Zero(h, h.stat("/register").Version)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
 	})
 }
 
@@ -201,32 +201,32 @@ func byMonotonic(t time.Time, d time.Duration) time.Time {
 // kazoo's NonBlockingLease compares the clocks of two machines. Here the server's
 // stands still, and then jumps, and nobody's lease depends on it.
 func TestTrap23_NoClockButOnesOwn(t *testing.T) {
-	play(t, 1, func(w *world) {
-		c, next := w.enlist(w.connect()), w.enlist(w.connect())
-		l := c.leads()
-		w.pass(10 * timeout)
+	withServers(t, 1, func(h *harness) {
+		c, next := h.join(h.connect()), h.join(h.connect())
+		l := c.requireLeads()
+		h.advance(10 * timeout)
 		for range 5 {
-			w.srv.Advance(timeout - time.Second)
-			w.pass(timeout/2 + moment) // a ping comes
-			require.WithinDuration(w, time.Now().Add(timeout/2), l.Deadline(), timeout/8+timeout/32)
+			h.srv.Advance(timeout - time.Second)
+			h.advance(timeout/2 + shortTime) // a ping comes
+			require.WithinDuration(h, time.Now().Add(timeout/2), l.Deadline(), timeout/8+timeout/32)
 		}
-		require.NoError(w, l.Err())
-		require.Len(w, next.all(), 1)
-		w.srv.Blackhole(zktest.BothWays, c.conn.SessionID())
+		require.NoError(h, l.Err())
+		require.Len(h, next.received(), 1)
+		h.srv.Blackhole(zktest.BothWays, c.conn.SessionID())
 		left := time.Until(l.Deadline())
-		w.pass(left)
-		require.Equal(w, leaderelection.Suspended, c.last().Role)
-		require.Equal(w, time.Now(), c.last().at)
-		next.follows(c)
-		w.srv.Refuse(true)
+		h.advance(left)
+		require.Equal(h, leaderelection.Suspended, c.newest().Role)
+		require.Equal(h, time.Now(), c.newest().at)
+		next.requireFollows(c)
+		h.srv.Refuse(true)
 		for range 2 { // the second client's pings come in between
-			w.srv.Advance(timeout - time.Second)
-			w.pass(timeout / 2)
+			h.srv.Advance(timeout - time.Second)
+			h.advance(timeout / 2)
 		}
-		next.leads()
-		w.srv.Refuse(false)
-		w.srv.Heal()
-		w.pass(2 * timeout)
-		require.ErrorIs(w, c.over(), leaderelection.ErrSessionExpired)
+		next.requireLeads()
+		h.srv.Refuse(false)
+		h.srv.Heal()
+		h.advance(2 * timeout)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
 	}, zktest.WithManualClock())
 }

@@ -13,62 +13,62 @@ import (
 
 // behindALaggingServer deletes and creates the election at one server while another one,
 // to which the returned connection belongs, lags behind. catchUp ends the lag.
-func behindALaggingServer(w *world) (conn *zk.Conn, catchUp func()) {
-	lag := w.ensemble.Server((w.ensemble.Leader().ID() + 1) % w.ensemble.Len())
-	conn = w.connectTo(lag.ID())
-	require.Equal(w, lag.Name(), conn.Server())
-	for i := range w.ensemble.Len() {
+func behindALaggingServer(h *harness) (conn *zk.Conn, catchUp func()) {
+	lag := h.ensemble.Server((h.ensemble.Leader().ID() + 1) % h.ensemble.Len())
+	conn = h.connectTo(lag.ID())
+	require.Equal(h, lag.Name(), conn.Server())
+	for i := range h.ensemble.Len() {
 		if i != lag.ID() {
-			w.operator = w.connectTo(i)
+			h.operator = h.connectTo(i)
 		}
 	}
-	require.NotEqual(w, lag.Name(), w.operator.Server())
+	require.NotEqual(h, lag.Name(), h.operator.Server())
 	lag.Lag()
-	require.NoError(w, leaderelection.DeleteElection(w.operator, node))
+	require.NoError(h, leaderelection.DeleteElection(h.operator, node))
 	return conn, func() { lag.Heal() }
 }
 
 // A new candidate at a server that shows the election before it was deleted and created
 // takes part in the new one.
 func TestNewcomerBehindALaggingServer(t *testing.T) {
-	play(t, 3, func(w *world) {
-		conn, catchUp := behindALaggingServer(w)
-		w.create(node)
+	withServers(t, 3, func(h *harness) {
+		conn, catchUp := behindALaggingServer(h)
+		h.create(node)
 		time.AfterFunc(100*time.Millisecond, catchUp)
-		c := w.enlist(conn)
-		w.pass(timeout / 4)
-		c.leads()
+		c := h.join(conn)
+		h.advance(timeout / 4)
+		c.requireLeads()
 	})
 }
 
 // A new candidate at a server that does not show the node yet finds it.
 func TestNewcomerBeforeItsServerHasTheNode(t *testing.T) {
-	play(t, 3, func(w *world) {
-		w.remove(node)
-		conn, catchUp := behindALaggingServer(w)
-		w.create(node)
+	withServers(t, 3, func(h *harness) {
+		h.remove(node)
+		conn, catchUp := behindALaggingServer(h)
+		h.create(node)
 		time.AfterFunc(100*time.Millisecond, catchUp)
-		c := w.enlist(conn)
-		w.pass(timeout / 4)
-		c.leads()
+		c := h.join(conn)
+		h.advance(timeout / 4)
+		c.requireLeads()
 	})
 }
 
 // DeleteElection at a server that shows the election before it was deleted and created
 // deletes the new one, and does not pretend to.
 func TestDeleteBehindALaggingServer(t *testing.T) {
-	play(t, 3, func(w *world) {
-		conn, catchUp := behindALaggingServer(w)
-		w.create(node)
-		c := w.enlist(w.operator)
-		c.leads()
+	withServers(t, 3, func(h *harness) {
+		conn, catchUp := behindALaggingServer(h)
+		h.create(node)
+		c := h.join(h.operator)
+		c.requireLeads()
 		time.AfterFunc(100*time.Millisecond, catchUp)
-		require.NoError(w, leaderelection.DeleteElection(conn, node))
-		w.pass(timeout / 4)
-		require.ErrorIs(w, c.over(), leaderelection.ErrElectionOver)
-		found, _, err := w.operator.Exists(node)
-		require.NoError(w, err)
-		require.False(w, found)
+		require.NoError(h, leaderelection.DeleteElection(conn, node))
+		h.advance(timeout / 4)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+		found, _, err := h.operator.Exists(node)
+		require.NoError(h, err)
+		require.False(h, found)
 	})
 }
 
@@ -77,29 +77,29 @@ func TestDeleteBehindALaggingServer(t *testing.T) {
 func TestDeleteLeavesAnotherElectionAlone(t *testing.T) {
 	for name, candidates := range map[string]int{"with candidates": 2, "empty": 0} {
 		t.Run(name, func(t *testing.T) {
-			play(t, 1, func(w *world) {
+			withServers(t, 1, func(h *harness) {
 				for range candidates {
-					w.stand(w.operator)
+					h.createContender()
 				}
-				conn, next := w.connect(), w.connect()
+				conn, next := h.connect(), h.connect()
 				var c *candidate
-				replaced := w.srv.After(zktest.Match{Op: zktest.OpGetChildren2, Path: node, Session: conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-					if err := leaderelection.DeleteElection(w.operator, node); err != nil {
-						w.Error(err)
+				replaced := h.srv.After(zktest.Match{Op: zktest.OpGetChildren2, Path: node, Session: conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+					if err := leaderelection.DeleteElection(h.operator, node); err != nil {
+						h.Error(err)
 					}
-					if _, err := w.operator.Create(node, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-						w.Error(err)
+					if _, err := h.operator.Create(node, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+						h.Error(err)
 					}
-					c = w.start(next)
+					c = h.joinAsync(next)
 					time.Sleep(timeout / 4)
 					return zktest.Pass(q)
 				})
-				require.NoError(w, leaderelection.DeleteElection(conn, node))
-				w.ran(replaced)
-				w.pass(timeout)
-				c.leads()
-				require.Len(w, c.all(), 1)
-				w.line(c.ID())
+				require.NoError(h, leaderelection.DeleteElection(conn, node))
+				h.requireMet(replaced)
+				h.advance(timeout)
+				c.requireLeads()
+				require.Len(h, c.received(), 1)
+				h.requireIDs(c.ID())
 			})
 		})
 	}

@@ -14,11 +14,11 @@ import (
 )
 
 // crowd makes the list of candidates larger than the connections of a world receive.
-func (w *world) crowd() *zk.Conn {
-	conn := w.connectUnlimited()
+func (h *harness) crowd() *zk.Conn {
+	conn := h.connectUnlimited()
 	for range 1200 {
-		_, err := conn.Create(path.Join(node, "_c_00000000-0000-4000-8000-000000000000-latch-"), nil, zk.FlagEphemeral|zk.FlagSequence, anybody)
-		require.NoError(w, err)
+		_, err := conn.Create(path.Join(node, "_c_00000000-0000-4000-8000-000000000000-latch-"), nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
+		require.NoError(h, err)
 	}
 	return conn
 }
@@ -26,66 +26,66 @@ func (w *world) crowd() *zk.Conn {
 // Netflix/curator #76: a candidate that cannot receive the list of candidates ends with an error, and its znode
 // does not keep others waiting.
 func TestTrap37_TooManyCandidates(t *testing.T) {
-	play(t, 1, func(w *world) {
-		w.crowd()
-		conn := w.connect()
-		_, err := w.operator.Create("/other", nil, 0, anybody)
-		require.NoError(w, err)
-		other := w.candidateAt("/other", conn)
-		other.begin()
-		w.pass(0)
-		other.leads()
+	withServers(t, 1, func(h *harness) {
+		h.crowd()
+		conn := h.connect()
+		_, err := h.operator.Create("/other", nil, 0, openACL)
+		require.NoError(h, err)
+		other := h.newCandidate("/other", conn)
+		other.start()
+		h.advance(0)
+		other.requireLeads()
 
-		before := len(w.ids())
-		w.srv.ResetLog()
-		c := w.enlist(conn)
-		w.pass(10 * timeout)
-		err = c.over()
-		require.ErrorIs(w, err, leaderelection.ErrTooLarge)
-		require.ErrorContains(w, err, "the list of children of "+node)
-		require.Len(w, w.ids(), before)
-		require.LessOrEqual(w, w.srv.Log().Count(zktest.OpConnect), 4)
-		other.leads()
+		before := len(h.candidateIDs())
+		h.srv.ResetLog()
+		c := h.join(conn)
+		h.advance(10 * timeout)
+		err = c.requireOver()
+		require.ErrorIs(h, err, leaderelection.ErrTooLarge)
+		require.ErrorContains(h, err, "the list of children of "+node)
+		require.Len(h, h.candidateIDs(), before)
+		require.LessOrEqual(h, h.srv.Log().Count(zktest.OpConnect), 4)
+		other.requireLeads()
 
 		for range 2 {
 			_, err = leaderelection.Candidates(conn, node)
-			require.ErrorIs(w, err, leaderelection.ErrTooLarge)
+			require.ErrorIs(h, err, leaderelection.ErrTooLarge)
 			_, _, err = leaderelection.CurrentLeader(conn, node)
-			require.ErrorIs(w, err, leaderelection.ErrTooLarge)
-			_, err = leaderelection.Observe(w.Context(), conn, node)
-			require.ErrorIs(w, err, leaderelection.ErrTooLarge)
+			require.ErrorIs(h, err, leaderelection.ErrTooLarge)
+			_, err = leaderelection.Observe(h.Context(), conn, node)
+			require.ErrorIs(h, err, leaderelection.ErrTooLarge)
 			err = leaderelection.DeleteElection(conn, node)
-			require.ErrorIs(w, err, leaderelection.ErrTooLarge)
+			require.ErrorIs(h, err, leaderelection.ErrTooLarge)
 		}
-		require.Len(w, w.ids(), before)
+		require.Len(h, h.candidateIDs(), before)
 	})
 }
 
 // A name that is larger than a connection receives does not hide that its candidate leads.
 func TestTrap37_NameTooLarge(t *testing.T) {
-	play(t, 1, func(w *world) {
-		big := w.connectUnlimited()
-		id, err := big.Create(node+"/n_", []byte(strings.Repeat("x", 100<<10)), zk.FlagEphemeral|zk.FlagSequence, anybody)
-		require.NoError(w, err)
-		conn := w.connect()
+	withServers(t, 1, func(h *harness) {
+		big := h.connectUnlimited()
+		id, err := big.Create(node+"/n_", []byte(strings.Repeat("x", 100<<10)), zk.FlagEphemeral|zk.FlagSequence, openACL)
+		require.NoError(h, err)
+		conn := h.connect()
 		leader, found, err := leaderelection.CurrentLeader(conn, node)
-		require.NoError(w, err)
-		require.True(w, found)
-		require.Equal(w, leaderelection.CandidateInfo{ID: id, Token: w.stat(id).Czxid}, leader)
-		observed, err := leaderelection.Observe(w.Context(), conn, node)
-		require.NoError(w, err)
-		require.Equal(w, leader, *(<-observed).Leader)
-		c := w.enlist(conn)
-		w.pass(timeout)
-		require.ErrorIs(w, c.over(), leaderelection.ErrTooLarge)
-		require.ErrorContains(w, c.over(), fmt.Sprint("the data of ", id))
+		require.NoError(h, err)
+		require.True(h, found)
+		require.Equal(h, leaderelection.CandidateInfo{ID: id, Token: h.stat(id).Czxid}, leader)
+		observed, err := leaderelection.Observe(h.Context(), conn, node)
+		require.NoError(h, err)
+		require.Equal(h, leader, *(<-observed).Leader)
+		c := h.join(conn)
+		h.advance(timeout)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrTooLarge)
+		require.ErrorContains(h, c.requireOver(), fmt.Sprint("the data of ", id))
 
-		next := w.enlist(w.connectUnlimited())
-		require.Equal(w, id, next.last().NowFollowing)
-		w.remove(id)
-		w.pass(0)
-		next.leads()
-		w.pass(timeout)
-		require.Equal(w, next.ID(), (<-observed).Leader.ID)
+		next := h.join(h.connectUnlimited())
+		require.Equal(h, id, next.newest().NowFollowing)
+		h.remove(id)
+		h.advance(0)
+		next.requireLeads()
+		h.advance(timeout)
+		require.Equal(h, next.ID(), (<-observed).Leader.ID)
 	})
 }

@@ -20,41 +20,38 @@ func TestTrap22_NothingHangs(t *testing.T) {
 	states := []struct {
 		name string
 		// prepare brings a candidate into the state.
-		prepare func(w *world, conn *zk.Conn, options ...leaderelection.Option) *candidate
+		prepare func(h *harness, conn *zk.Conn, options ...leaderelection.Option) *candidate
 	}{
-		{"leading", (*world).enlist},
-		{"following", func(w *world, conn *zk.Conn, options ...leaderelection.Option) *candidate {
-			w.stand(w.operator)
-			return w.enlist(conn, options...)
+		{"leading", (*harness).join},
+		{"following", func(h *harness, conn *zk.Conn, options ...leaderelection.Option) *candidate {
+			h.createContender()
+			return h.join(conn, options...)
 		}},
-		{"suspended", func(w *world, conn *zk.Conn, options ...leaderelection.Option) *candidate {
-			c := w.enlist(conn, options...)
-			w.srv.Refuse(true)
-			w.srv.Blackhole(zktest.BothWays, conn.SessionID())
-			w.pass(timeout * 5 / 8)
-			require.Equal(w, leaderelection.Suspended, c.last().Role)
+		{"suspended", func(h *harness, conn *zk.Conn, options ...leaderelection.Option) *candidate {
+			c := h.join(conn, options...)
+			h.srv.Refuse(true)
+			h.srv.Blackhole(zktest.BothWays, conn.SessionID())
+			h.advance(timeout * 5 / 8)
+			require.Equal(h, leaderelection.Suspended, c.newest().Role)
 			return c
 		}},
-		{"disconnected", func(w *world, conn *zk.Conn, options ...leaderelection.Option) *candidate {
-			w.stand(w.operator)
-			c := w.enlist(conn, options...)
-			w.cut(conn)
+		{"disconnected", func(h *harness, conn *zk.Conn, options ...leaderelection.Option) *candidate {
+			h.createContender()
+			c := h.join(conn, options...)
+			h.disconnect(conn)
 			return c
 		}},
-		{"creating", func(w *world, conn *zk.Conn, options ...leaderelection.Option) *candidate {
-			answer, _ := w.gate()
-			w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-				<-answer
-				return zktest.Pass(q)
-			})
-			return w.enlist(conn, options...)
+		{"creating", func(h *harness, conn *zk.Conn, options ...leaderelection.Option) *candidate {
+			hold, _ := h.hold()
+			h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, hold)
+			return h.join(conn, options...)
 		}},
-		{"entering without a connection", func(w *world, conn *zk.Conn, options ...leaderelection.Option) *candidate {
+		{"entering without a connection", func(h *harness, conn *zk.Conn, options ...leaderelection.Option) *candidate {
 			e, err := leaderelection.NewElection(conn, node, append(options, leaderelection.WithSessionTimeout(timeout), leaderelection.WithRejoin())...)
-			require.NoError(w, err)
-			w.cut(conn)
-			c := w.run(e, conn)
-			w.pass(0)
+			require.NoError(h, err)
+			h.disconnect(conn)
+			c := h.startElection(e, conn)
+			h.advance(0)
 			return c
 		}},
 	}
@@ -71,22 +68,22 @@ func TestTrap22_NothingHangs(t *testing.T) {
 	for _, state := range states {
 		for _, end := range ends {
 			t.Run(state.name+", "+end.name, func(t *testing.T) {
-				play(t, 1, func(w *world) {
-					ctx, cancel := context.WithCancel(w.Context())
+				withServers(t, 1, func(h *harness) {
+					ctx, cancel := context.WithCancel(h.Context())
 					defer cancel()
-					c := state.prepare(w, w.connect(), leaderelection.WithContext(ctx))
-					w.pass(moment) // off the instants at which checks are sent: closing then can hang the client
+					c := state.prepare(h, h.connect(), leaderelection.WithContext(ctx))
+					h.advance(shortTime) // off the instants at which checks are sent: closing then can hang the client
 					returned := async(func() struct{} { end.end(c, cancel); return struct{}{} })
-					w.pass(2*time.Second + moment)
-					require.Len(w, returned, 1, "the call that ends it has not returned")
+					h.advance(2*time.Second + shortTime)
+					require.Len(h, returned, 1, "the call that ends it has not returned")
 					if end.want == nil {
-						require.NoError(w, c.over())
+						require.NoError(h, c.requireOver())
 					} else {
-						require.ErrorIs(w, c.over(), end.want)
+						require.ErrorIs(h, c.requireOver(), end.want)
 					}
-					_, err := c.Multi()
-					require.ErrorIs(w, err, leaderelection.ErrNotLeader)
-					require.Equal(w, leaderelection.Follower, c.Current().Role)
+					_, err := c.multi()
+					require.ErrorIs(h, err, leaderelection.ErrNotLeader)
+					require.Equal(h, leaderelection.Follower, c.Current().Role)
 				})
 			})
 		}
@@ -96,24 +93,24 @@ func TestTrap22_NothingHangs(t *testing.T) {
 // kazoo #482, with several candidates on the connection: their znodes all go with
 // the session, and the server still tells them of each other.
 func TestTrap22_CloseWithSeveral(t *testing.T) {
-	play(t, 1, func(w *world) {
-		conn := w.connect()
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
 		var all []*candidate
 		for range 4 {
-			all = append(all, w.enlist(conn))
+			all = append(all, h.join(conn))
 		}
-		last := w.enlist(w.connect())
-		w.pass(timeout + moment) // as above
+		last := h.join(h.connect())
+		h.advance(timeout + shortTime) // as above
 		conn.Close()
-		w.pass(timeout)
+		h.advance(timeout)
 		for i, c := range all {
-			require.ErrorIs(w, c.over(), leaderelection.ErrConnClosed)
+			require.ErrorIs(h, c.requireOver(), leaderelection.ErrConnClosed)
 			if i > 0 {
-				c.never()
+				c.requireNeverLed()
 			}
 		}
-		last.leads()
-		w.line(last.ID())
+		last.requireLeads()
+		h.requireIDs(last.ID())
 	})
 }
 
@@ -131,23 +128,23 @@ func TestTrap41_ErrorsAreTold(t *testing.T) {
 		{"may not read its own", zk.WorldACL(zk.PermAll), without(zk.PermRead)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			play(t, 1, func(w *world) {
-				_, err := w.operator.SetACL(node, c.acl, -1)
-				require.NoError(w, err)
-				e := w.enlist(w.connect(), leaderelection.WithRejoin(), leaderelection.WithACL(c.own))
-				require.ErrorIs(w, e.over(), leaderelection.ErrPermission)
-				w.line()
+			withServers(t, 1, func(h *harness) {
+				_, err := h.operator.SetACL(node, c.acl, -1)
+				require.NoError(h, err)
+				e := h.join(h.connect(), leaderelection.WithRejoin(), leaderelection.WithACL(c.own))
+				require.ErrorIs(h, e.requireOver(), leaderelection.ErrPermission)
+				h.requireIDs()
 			})
 		})
 	}
 	t.Run("may not read the predecessor", func(t *testing.T) {
-		play(t, 1, func(w *world) {
-			ahead := w.stand(w.operator)
-			_, err := w.operator.SetACL(ahead, without(zk.PermRead), -1)
-			require.NoError(w, err)
-			e := w.enlist(w.connect(), leaderelection.WithRejoin())
-			require.ErrorIs(w, e.over(), leaderelection.ErrPermission)
-			w.line(ahead)
+		withServers(t, 1, func(h *harness) {
+			ahead := h.createContender()
+			_, err := h.operator.SetACL(ahead, without(zk.PermRead), -1)
+			require.NoError(h, err)
+			e := h.join(h.connect(), leaderelection.WithRejoin())
+			require.ErrorIs(h, e.requireOver(), leaderelection.ErrPermission)
+			h.requireIDs(ahead)
 		})
 	})
 }
@@ -155,32 +152,32 @@ func TestTrap41_ErrorsAreTold(t *testing.T) {
 // CURATOR-518, helix #2815: whatever request the connection breaks at, from the
 // first to the last, and however, the candidate goes on.
 func TestTrap41_WhateverBreaks(t *testing.T) {
-	for _, l := range append(losses, answers...) {
+	for _, l := range allLosses {
 		t.Run(l.name, func(t *testing.T) {
 			k := 1
 			for met := true; met; k++ {
-				play(t, 1, func(w *world) {
-					ahead, conn := w.stand(w.operator), w.connect()
+				withServers(t, 1, func(h *harness) {
+					ahead, conn := h.createContender(), h.connect()
 					session := conn.SessionID()
 					e, err := leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(timeout))
-					require.NoError(w, err)
-					broken := l.set(w.srv, zktest.Match{Session: session, Path: node + "*", Nth: k})
-					c := w.run(e, conn)
-					w.pass(timeout + moment)
-					require.Equal(w, ahead, c.last().NowFollowing, "request %d", k)
-					w.remove(ahead)
-					w.pass(2 * timeout)
-					if c.last().Role == leaderelection.Suspended { // just now
-						w.pass(timeout)
+					require.NoError(h, err)
+					broken := l.set(h.srv, zktest.Match{Session: session, Path: node + "*", Nth: k})
+					c := h.startElection(e, conn)
+					h.advance(timeout + shortTime)
+					require.Equal(h, ahead, c.newest().NowFollowing, "request %d", k)
+					h.remove(ahead)
+					h.advance(2 * timeout)
+					if c.newest().Role == leaderelection.Suspended { // just now
+						h.advance(timeout)
 					}
-					require.Equal(w, w.stat(c.ID()).Czxid, c.leads().Token())
+					require.Equal(h, h.stat(c.ID()).Czxid, c.requireLeads().Token())
 					_ = c.Resign()
-					w.pass(timeout)
-					require.NoError(w, c.Resign(), "request %d", k)
-					require.NoError(w, c.over())
-					w.line()
-					require.Equal(w, session, conn.SessionID())
-					met = met && ran(broken)
+					h.advance(timeout)
+					require.NoError(h, c.Resign(), "request %d", k)
+					require.NoError(h, c.requireOver())
+					h.requireIDs()
+					require.Equal(h, session, conn.SessionID())
+					met = met && isMet(broken)
 				})
 			}
 			require.Greater(t, k, 12)
@@ -192,23 +189,23 @@ func TestTrap41_WhateverBreaks(t *testing.T) {
 func TestTrap41_UnknownErrors(t *testing.T) {
 	k := 1
 	for met := true; met; k++ {
-		play(t, 1, func(w *world) {
-			ahead, conn := w.stand(w.operator), w.connect()
+		withServers(t, 1, func(h *harness) {
+			ahead, conn := h.createContender(), h.connect()
 			e, err := leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(timeout))
-			require.NoError(w, err)
-			strange := w.srv.Before(zktest.Match{Session: conn.SessionID(), Path: node + "*", Nth: k}, zktest.Fail(zktest.Code(-99)))
-			c := w.run(e, conn)
-			w.pass(timeout)
-			w.remove(ahead)
-			w.pass(timeout)
-			met = ran(strange)
-			if c.last().Err == nil {
-				c.leads()
+			require.NoError(h, err)
+			strange := h.srv.Before(zktest.Match{Session: conn.SessionID(), Path: node + "*", Nth: k}, zktest.Fail(zktest.Code(-99)))
+			c := h.startElection(e, conn)
+			h.advance(timeout)
+			h.remove(ahead)
+			h.advance(timeout)
+			met = isMet(strange)
+			if c.newest().Err == nil {
+				c.requireLeads()
 				return
 			}
-			require.ErrorContains(w, c.over(), "-99", "request %d", k)
-			require.NoError(w, c.Resign())
-			w.line()
+			require.ErrorContains(h, c.requireOver(), "-99", "request %d", k)
+			require.NoError(h, c.Resign())
+			h.requireIDs()
 		})
 	}
 	require.Greater(t, k, 12)
@@ -218,58 +215,58 @@ func TestTrap41_UnknownErrors(t *testing.T) {
 // breaks the connection, again and again. The leaders of one connection are
 // checked in one transaction, which may not grow with their number.
 func TestTrap37_ManyLeadersOnOneConnection(t *testing.T) {
-	play(t, 1, func(w *world) {
-		conn := w.connect()
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
 		var all []*candidate
 		for i := range 120 {
 			path := fmt.Sprintf("/%03d-%s", i, strings.Repeat("x", 3000))
 			e, err := leaderelection.NewElection(conn, path, leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(timeout))
-			require.NoError(w, err)
-			all = append(all, w.run(e, conn))
+			require.NoError(h, err)
+			all = append(all, h.startElection(e, conn))
 		}
-		w.pass(timeout)
+		h.advance(timeout)
 		for _, c := range all {
-			require.NoError(w, c.leads().Err())
-			require.Len(w, c.all(), 1)
+			require.NoError(h, c.requireLeads().Err())
+			require.Len(h, c.received(), 1)
 		}
-		require.Equal(w, 1, w.srv.Log().Session(conn.SessionID()).Count(zktest.OpConnect))
+		require.Equal(h, 1, h.srv.Log().Session(conn.SessionID()).Count(zktest.OpConnect))
 	}, zktest.WithMaxPacket(300<<10))
 }
 
 // CURATOR-690: so does a create of a long name, which is refused before.
 func TestTrap37_LongClientName(t *testing.T) {
-	play(t, 1, func(w *world) {
-		conn := w.connect()
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
 		name := strings.Repeat("x", 64<<10)
 		_, err := leaderelection.NewElection(conn, node, leaderelection.WithClientName(name+"x"))
-		require.ErrorIs(w, err, leaderelection.ErrInvalidOption)
-		c := w.enlist(conn, leaderelection.WithClientName(name))
-		next := w.enlist(w.connectUnlimited(), leaderelection.WithClientName(name))
-		c.leads()
-		next.follows(c)
+		require.ErrorIs(h, err, leaderelection.ErrInvalidOption)
+		c := h.join(conn, leaderelection.WithClientName(name))
+		next := h.join(h.connectUnlimited(), leaderelection.WithClientName(name))
+		c.requireLeads()
+		next.requireFollows(c)
 		next.resign() // which writes the predecessor's data
 		c.resign()
-		require.Equal(w, 1, w.srv.Log().Session(conn.SessionID()).Count(zktest.OpConnect))
+		require.Equal(h, 1, h.srv.Log().Session(conn.SessionID()).Count(zktest.OpConnect))
 	}, zktest.WithMaxPacket(66<<10))
 }
 
 // CURATOR-690: a line of thousands is joined, watched and deleted by requests of
 // few kilobytes, and a listing of hundreds.
 func TestTrap37_LongLine(t *testing.T) {
-	play(t, 1, func(w *world) {
+	withServers(t, 1, func(h *harness) {
 		const count = 2000
 		ahead := ""
 		for range count {
-			ahead = w.stand(w.operator)
+			ahead = h.createContender()
 		}
-		conn := w.connectUnlimited()
-		c := w.enlist(conn)
-		require.Equal(w, ahead, c.last().NowFollowing)
+		conn := h.connectUnlimited()
+		c := h.join(conn)
+		require.Equal(h, ahead, c.newest().NowFollowing)
 		all, err := leaderelection.Candidates(conn, node)
-		require.NoError(w, err)
-		require.Len(w, all, count+1)
-		require.NoError(w, leaderelection.DeleteElection(conn, node))
-		w.pass(moment)
-		require.ErrorIs(w, c.over(), leaderelection.ErrElectionOver)
+		require.NoError(h, err)
+		require.Len(h, all, count+1)
+		require.NoError(h, leaderelection.DeleteElection(conn, node))
+		h.advance(shortTime)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 	}, zktest.WithMaxPacket(32<<10))
 }

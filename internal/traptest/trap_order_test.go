@@ -16,71 +16,71 @@ import (
 // server since 3.6 then gives 2147483647 to everybody, so that none of them
 // stands behind another one.
 func TestTrap32_CounterComesToItsEnd(t *testing.T) {
-	play(t, 1, func(w *world) {
-		require.NoError(w, w.srv.SetSequence(node, math.MaxInt32-3))
+	withServers(t, 1, func(h *harness) {
+		require.NoError(h, h.srv.SetSequence(node, math.MaxInt32-3))
 		var line, late []*candidate
 		for range 3 {
-			line = append(line, w.enlist(w.connect()))
+			line = append(line, h.join(h.connect()))
 		}
 		for range 3 {
-			late = append(late, w.start(w.connect(), leaderelection.WithRejoin()))
+			late = append(late, h.joinAsync(h.connect(), leaderelection.WithRejoin()))
 		}
-		w.pass(0)
+		h.advance(0)
 		for _, c := range late {
-			require.ErrorIs(w, c.over(), leaderelection.ErrNodeExhausted)
-			require.NoError(w, c.Resign(), "nothing is left of it")
+			require.ErrorIs(h, c.requireOver(), leaderelection.ErrNodeExhausted)
+			require.NoError(h, c.Resign(), "nothing is left of it")
 		}
-		require.Len(w, w.children(), 3)
+		require.Len(h, h.childNames(), 3)
 
 		// Those who stand in line succeed each other as ever.
-		first := line[0].leads()
-		line[1].follows(line[0])
-		line[2].follows(line[1])
-		require.NoError(w, line[0].Resign())
-		w.pass(0)
-		second := line[1].leads()
-		require.Greater(w, second.Token(), first.Token())
-		require.NoError(w, line[1].Resign())
-		w.pass(0)
-		require.Greater(w, line[2].leads().Token(), second.Token())
+		first := line[0].requireLeads()
+		line[1].requireFollows(line[0])
+		line[2].requireFollows(line[1])
+		require.NoError(h, line[0].Resign())
+		h.advance(0)
+		second := line[1].requireLeads()
+		require.Greater(h, second.Token(), first.Token())
+		require.NoError(h, line[1].Resign())
+		h.advance(0)
+		require.Greater(h, line[2].requireLeads().Token(), second.Token())
 
 		// The way out.
-		require.NoError(w, leaderelection.DeleteElection(w.operator, node))
-		w.pass(moment)
-		require.ErrorIs(w, line[2].over(), leaderelection.ErrElectionOver)
-		w.create(node)
-		w.enlist(w.connect()).leads()
+		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+		h.advance(shortTime)
+		require.ErrorIs(h, line[2].requireOver(), leaderelection.ErrElectionOver)
+		h.create(node)
+		h.join(h.connect()).requireLeads()
 	})
 }
 
 // kazoo #730, go-zookeeper PR 65: servers up to 3.5 go on with -2147483648, and
 // an order by text puts that first.
 func TestTrap32_NegativeNumbersStandBehind(t *testing.T) {
-	play(t, 1, func(w *world) {
-		require.NoError(w, w.srv.SetSequence(node, math.MaxInt32-2))
-		ahead := w.stand(w.operator)
-		c := w.enlist(w.connect())
-		want := []string{ahead, c.ID(), w.stand(w.operator)}
+	withServers(t, 1, func(h *harness) {
+		require.NoError(h, h.srv.SetSequence(node, math.MaxInt32-2))
+		ahead := h.createContender()
+		c := h.join(h.connect())
+		want := []string{ahead, c.ID(), h.createContender()}
 		for _, n := range []int32{math.MinInt32, math.MinInt32 + 1, -999_999_999, -9} {
-			require.NoError(w, w.srv.SetSequence(node, n))
-			want = append(want, w.stand(w.operator))
+			require.NoError(h, h.srv.SetSequence(node, n))
+			want = append(want, h.createContender())
 		}
-		all, err := leaderelection.Candidates(w.operator, node)
-		require.NoError(w, err)
+		all, err := leaderelection.Candidates(h.operator, node)
+		require.NoError(h, err)
 		var got []string
 		for _, info := range all {
 			got = append(got, info.ID)
 		}
-		require.Equal(w, want, got)
-		_, err = w.operator.Set(ahead, []byte("has the candidate look again"), -1)
-		require.NoError(w, err)
-		w.pass(0)
-		require.Equal(w, ahead, c.last().NowFollowing)
-		w.remove(ahead)
-		w.pass(timeout)
-		c.leads()
-		require.NoError(w, w.srv.SetSequence(node, math.MinInt32+7))
-		require.ErrorIs(w, w.enlist(w.connect()).over(), leaderelection.ErrNodeExhausted)
+		require.Equal(h, want, got)
+		_, err = h.operator.Set(ahead, []byte("has the candidate look again"), -1)
+		require.NoError(h, err)
+		h.advance(0)
+		require.Equal(h, ahead, c.newest().NowFollowing)
+		h.remove(ahead)
+		h.advance(timeout)
+		c.requireLeads()
+		require.NoError(h, h.srv.SetSequence(node, math.MinInt32+7))
+		require.ErrorIs(h, h.join(h.connect()).requireOver(), leaderelection.ErrNodeExhausted)
 	})
 }
 
@@ -93,48 +93,48 @@ func TestTrap34_ForeignChildren(t *testing.T) {
 		uuid + "-latch-", uuid + "-latch-00000000x0", uuid + "-latch-9999999999",
 		uuid + "-other-0000000000", "__lock__", "le_", "ünïcode-0000000000",
 	}
-	play(t, 1, func(w *world) {
+	withServers(t, 1, func(h *harness) {
 		for _, name := range foreign {
-			w.create(node + "/" + name)
+			h.create(node + "/" + name)
 		}
-		c, next := w.enlist(w.connect()), w.enlist(w.connect())
-		c.leads()
-		next.follows(c)
-		all, err := leaderelection.Candidates(w.operator, node)
-		require.NoError(w, err)
-		require.Len(w, all, 2)
-		require.Equal(w, c.ID(), all[0].ID)
-		require.ErrorIs(w, c.EndElection(), leaderelection.ErrForeignChildren)
-		w.pass(moment)
-		c.leads()
+		c, next := h.join(h.connect()), h.join(h.connect())
+		c.requireLeads()
+		next.requireFollows(c)
+		all, err := leaderelection.Candidates(h.operator, node)
+		require.NoError(h, err)
+		require.Len(h, all, 2)
+		require.Equal(h, c.ID(), all[0].ID)
+		require.ErrorIs(h, c.EndElection(), leaderelection.ErrForeignChildren)
+		h.advance(shortTime)
+		c.requireLeads()
 		c.resign()
-		next.leads()
-		require.Len(w, w.ids(), len(foreign)+1)
+		next.requireLeads()
+		require.Len(h, h.candidateIDs(), len(foreign)+1)
 	})
 }
 
 // A container that has gone with its last child and comes back counts from 0: as
 // a fencing token the number would go back.
 func TestTrap35_NumbersBeginAnew(t *testing.T) {
-	play(t, 1, func(w *world) {
-		w.remove(node)
+	withServers(t, 1, func(h *harness) {
+		h.remove(node)
 		number := func(c *candidate) string { return c.ID()[len(c.ID())-10:] }
 		var last *leaderelection.Leadership
 		for round := range 3 {
-			_, err := w.operator.CreateContainer(node, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
-			require.NoError(w, err)
+			_, err := h.operator.CreateContainer(node, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
+			require.NoError(h, err)
 			for range 3 - round {
-				w.remove(w.stand(w.operator))
+				h.remove(h.createContender())
 			}
-			c := w.enlist(w.connect())
-			l := c.leads()
-			require.Equal(w, fmt.Sprintf("%010d", 3-round), number(c))
+			c := h.join(h.connect())
+			l := c.requireLeads()
+			require.Equal(h, fmt.Sprintf("%010d", 3-round), number(c))
 			if last != nil {
-				require.Greater(w, l.Token(), last.Token())
+				require.Greater(h, l.Token(), last.Token())
 			}
 			last = l
 			c.resign()
-			require.Equal(w, 1, w.srv.Sweep())
+			require.Equal(h, 1, h.srv.Sweep())
 		}
 	})
 }
@@ -143,20 +143,20 @@ func TestTrap35_NumbersBeginAnew(t *testing.T) {
 // two leaders, or leave one behind.
 func TestTrap38_EverythingAtOnce(t *testing.T) {
 	for round := range 10 {
-		play(t, 3, func(w *world) {
-			conn := w.connect()
+		withServers(t, 3, func(h *harness) {
+			conn := h.connect()
 			e, err := leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(timeout), leaderelection.WithRejoin())
-			require.NoError(w, err)
-			drop := func() { w.servers(func(s *zktest.Server) { s.DropConnections(conn.SessionID()) }) }
+			require.NoError(h, err)
+			drop := func() { h.eachServer(func(s *zktest.Server) { s.DropConnections(conn.SessionID()) }) }
 			// It is started many times over while its connection breaks.
 			var started []<-chan error
 			for range 10 {
 				started = append(started, async(e.ElectLeader))
 			}
 			drop()
-			w.pass(timeout)
-			require.Equal(w, leaderelection.Leader, e.Current().Role)
-			w.line(e.ID())
+			h.advance(timeout)
+			require.Equal(h, leaderelection.Leader, e.Current().Role)
+			h.requireIDs(e.ID())
 
 			var ended []<-chan error
 			for i := range 10 {
@@ -165,21 +165,21 @@ func TestTrap38_EverythingAtOnce(t *testing.T) {
 				}
 				ended = append(ended, async(e.Resign))
 			}
-			w.pass(timeout)
+			h.advance(timeout)
 			for _, c := range ended {
-				require.NoError(w, receive(w, c))
+				require.NoError(h, receive(h, c))
 			}
 			once := 0
 			for _, c := range started {
-				if err := receive(w, c); err == nil {
+				if err := receive(h, c); err == nil {
 					once++
 				} else {
-					require.ErrorIs(w, err, leaderelection.ErrAlreadyStarted)
+					require.ErrorIs(h, err, leaderelection.ErrAlreadyStarted)
 				}
 			}
-			require.Equal(w, 1, once)
-			w.line()
-			require.Equal(w, zk.StateHasSession, conn.State())
+			require.Equal(h, 1, once)
+			h.requireIDs()
+			require.Equal(h, zk.StateHasSession, conn.State())
 		})
 	}
 }
@@ -187,72 +187,72 @@ func TestTrap38_EverythingAtOnce(t *testing.T) {
 // CURATOR-504, CURATOR-644, FLINK-28078: a missing predecessor makes a candidate
 // create itself anew, which makes the next one do so, and so on for ever.
 func TestTrap39_NoCreateStorm(t *testing.T) {
-	play(t, 3, func(w *world) {
+	withServers(t, 3, func(h *harness) {
 		const count = 30
-		conns := []*zk.Conn{w.connect(), w.connect()}
+		conns := []*zk.Conn{h.connect(), h.connect()}
 		var all []*candidate
 		for i := range count {
-			all = append(all, w.enlist(conns[i%4/2], leaderelection.WithRejoin()))
+			all = append(all, h.join(conns[i%4/2], leaderelection.WithRejoin()))
 		}
 		// Every second one goes, most while the connections are down.
 		for i := 0; i < count; i += 2 {
 			if i == count/3 {
 				for _, conn := range conns {
-					w.cut(conn)
+					h.disconnect(conn)
 				}
 			}
-			w.remove(all[i].ID())
+			h.remove(all[i].ID())
 		}
-		w.pass(moment)
-		w.restore()
+		h.advance(shortTime)
+		h.reconnect()
 		var left []string
 		for i, c := range all {
 			switch {
 			case i%2 == 0:
-				require.ErrorIs(w, c.over(), leaderelection.ErrCandidateDeleted)
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
 				continue
 			case i == 1:
-				c.leads()
+				c.requireLeads()
 			default:
-				c.follows(all[i-2])
+				c.requireFollows(all[i-2])
 			}
 			left = append(left, c.ID())
 		}
-		w.line(left...)
-		require.Len(w, w.created(), count, "nobody was created anew")
+		h.requireIDs(left...)
+		require.Len(h, h.createdIDs(), count, "nobody was created anew")
 	})
 }
 
 // druid PR 17546: the next term begins while the last one has not ended.
 func TestTrap42_TermsDoNotOverlap(t *testing.T) {
-	play(t, 3, func(w *world) {
-		c := w.enlist(w.connect(), leaderelection.WithRejoin())
-		terms := []*leaderelection.Leadership{c.leads()}
+	withServers(t, 3, func(h *harness) {
+		c := h.join(h.connect(), leaderelection.WithRejoin())
+		terms := []*leaderelection.Leadership{c.requireLeads()}
 		for range 2 { // proven again
-			w.pass(timeout)
-			w.servers(func(s *zktest.Server) { s.Blackhole(zktest.BothWays, c.conn.SessionID()) })
-			w.pass(timeout)
-			terms = append(terms, c.leads())
-			require.Equal(w, terms[0].Token(), c.leads().Token())
+			h.advance(timeout)
+			h.eachServer(func(s *zktest.Server) { s.Blackhole(zktest.BothWays, c.conn.SessionID()) })
+			h.advance(timeout)
+			terms = append(terms, c.requireLeads())
+			require.Equal(h, terms[0].Token(), c.requireLeads().Token())
 		}
-		w.expire(c.conn)
-		w.pass(timeout)
-		terms = append(terms, c.leads())
-		require.Greater(w, c.leads().Token(), terms[0].Token())
+		h.expire(c.conn)
+		h.advance(timeout)
+		terms = append(terms, c.requireLeads())
+		require.Greater(h, c.requireLeads().Token(), terms[0].Token())
 		for _, l := range terms[:3] {
-			require.Error(w, l.Err())
+			require.Error(h, l.Err())
 		}
 		// Each was told once, and something else in between.
 		var told []*leaderelection.Leadership
-		for i, s := range c.all() {
+		for i, s := range c.received() {
 			if s.Role == leaderelection.Leader {
-				require.True(w, i == 0 || c.all()[i-1].Role != leaderelection.Leader)
+				require.True(h, i == 0 || c.received()[i-1].Role != leaderelection.Leader)
 				told = append(told, s.Leadership)
 			}
 		}
-		require.Len(w, told, len(terms))
+		require.Len(h, told, len(terms))
 		for i := range terms {
-			require.Same(w, terms[i], told[i])
+			require.Same(h, terms[i], told[i])
 		}
 	})
 }
@@ -260,50 +260,50 @@ func TestTrap42_TermsDoNotOverlap(t *testing.T) {
 // CURATOR-358, druid #3837: the leader's znode goes between a listing and the
 // read of it.
 func TestTrap43_LeaderVanishesWhileAskedFor(t *testing.T) {
-	play(t, 1, func(w *world) {
-		first, second := w.enlist(w.connect()), w.enlist(w.connect())
-		first.leads()
-		second.follows(first)
-		gone := w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: first.ID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			_ = w.srv.ExpireSession(first.conn.SessionID())
+	withServers(t, 1, func(h *harness) {
+		first, second := h.join(h.connect()), h.join(h.connect())
+		first.requireLeads()
+		second.requireFollows(first)
+		gone := h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: first.ID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			_ = h.srv.ExpireSession(first.conn.SessionID())
 			return zktest.Pass(q)
 		})
-		info, ok, err := leaderelection.CurrentLeader(w.operator, node)
-		require.NoError(w, err)
-		w.ran(gone)
-		require.True(w, ok)
-		require.Equal(w, second.ID(), info.ID)
-		w.pass(timeout) // the client dials again and learns of it
-		require.ErrorIs(w, first.over(), leaderelection.ErrSessionExpired)
-		second.leads()
+		info, ok, err := leaderelection.CurrentLeader(h.operator, node)
+		require.NoError(h, err)
+		h.requireMet(gone)
+		require.True(h, ok)
+		require.Equal(h, second.ID(), info.ID)
+		h.advance(timeout) // the client dials again and learns of it
+		require.ErrorIs(h, first.requireOver(), leaderelection.ErrSessionExpired)
+		second.requireLeads()
 	})
 }
 
 // The same where nobody is left, and for the whole list.
 func TestTrap43_NobodyIsLeft(t *testing.T) {
-	play(t, 1, func(w *world) {
+	withServers(t, 1, func(h *harness) {
 		vanish := func() *zktest.Hook {
-			leader := w.stand(w.operator)
-			return w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: leader, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-				_ = w.operator.Delete(leader, -1)
+			leader := h.createContender()
+			return h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: leader, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+				_ = h.operator.Delete(leader, -1)
 				return zktest.Pass(q)
 			})
 		}
-		conn := w.connect()
+		conn := h.connect()
 		gone := vanish()
 		info, found, err := leaderelection.CurrentLeader(conn, node)
-		require.NoError(w, err)
-		require.False(w, found)
-		require.Zero(w, info)
-		w.ran(gone)
+		require.NoError(h, err)
+		require.False(h, found)
+		require.Zero(h, info)
+		h.requireMet(gone)
 
 		gone = vanish()
-		second := w.stand(w.operator)
+		second := h.createContender()
 		all, err := leaderelection.Candidates(conn, node)
-		require.NoError(w, err)
-		require.Len(w, all, 1)
-		require.Equal(w, second, all[0].ID)
-		w.ran(gone)
+		require.NoError(h, err)
+		require.Len(h, all, 1)
+		require.Equal(h, second, all[0].ID)
+		h.requireMet(gone)
 	})
 }
 
@@ -311,22 +311,22 @@ func TestTrap43_NobodyIsLeft(t *testing.T) {
 // it is one of values: a second candidate is another one, on whatever connection
 // and goroutine, and one candidate stands once.
 func TestTrap54_CandidatesAreValues(t *testing.T) {
-	play(t, 1, func(w *world) {
-		conn := w.connect()
-		c := w.enlist(conn)
-		l := c.leads()
-		again := w.enlist(conn)
-		again.follows(c)
-		require.ErrorIs(w, c.ElectLeader(), leaderelection.ErrAlreadyStarted)
-		_, err := again.Multi()
-		require.ErrorIs(w, err, leaderelection.ErrNotLeader)
-		w.line(c.ID(), again.ID())
-		require.NoError(w, l.Err())
-		require.NoError(w, <-async(c.Resign), "on another goroutine")
-		w.pass(moment) // it waits whether the session ends
-		again.leads()
-		require.ErrorIs(w, c.ElectLeader(), leaderelection.ErrCandidacyOver)
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		c := h.join(conn)
+		l := c.requireLeads()
+		again := h.join(conn)
+		again.requireFollows(c)
+		require.ErrorIs(h, c.ElectLeader(), leaderelection.ErrAlreadyStarted)
+		_, err := again.multi()
+		require.ErrorIs(h, err, leaderelection.ErrNotLeader)
+		h.requireIDs(c.ID(), again.ID())
+		require.NoError(h, l.Err())
+		require.NoError(h, <-async(c.Resign), "on another goroutine")
+		h.advance(shortTime) // it waits whether the session ends
+		again.requireLeads()
+		require.ErrorIs(h, c.ElectLeader(), leaderelection.ErrCandidacyOver)
 		again.resign()
-		w.line()
+		h.requireIDs()
 	})
 }

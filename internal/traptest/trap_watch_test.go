@@ -18,29 +18,29 @@ import (
 func TestTrap24_PredecessorVanishes(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("after a lost answer %v", lost), func(t *testing.T) {
-			play(t, 1, func(w *world) {
-				ahead := w.stand(w.operator)
+			withServers(t, 1, func(h *harness) {
+				ahead := h.createContender()
 				if lost {
-					w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: 1}, zktest.Cut)
+					h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: 1}, zktest.Cut)
 				}
 				reads := 1
 				if lost {
 					reads = 2
 				}
-				gone := w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: reads}, func(q *zktest.Request) zktest.Verdict {
-					_ = w.operator.Delete(ahead, -1)
+				gone := h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: reads}, func(q *zktest.Request) zktest.Verdict {
+					_ = h.operator.Delete(ahead, -1)
 					return zktest.Pass(q)
 				})
-				c := w.enlist(w.connect())
-				w.pass(timeout)
-				w.ran(gone)
-				c.leads()
-				require.Equal(w, []string{c.ID()}, w.watched())
+				c := h.join(h.connect())
+				h.advance(timeout)
+				h.requireMet(gone)
+				c.requireLeads()
+				require.Equal(h, []string{c.ID()}, h.watchedPaths())
 				want := 1
 				if lost {
 					want = 2 // the watch on its own znode was set again after the reconnect
 				}
-				require.Equal(w, want, clientWatches(c.conn))
+				require.Equal(h, want, clientWatches(c.conn))
 			})
 		})
 	}
@@ -49,81 +49,81 @@ func TestTrap24_PredecessorVanishes(t *testing.T) {
 // kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper #76: each new try sets another
 // watch and abandons the last one.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
-	play(t, 3, func(w *world) {
-		conn := w.connect()
-		ahead := w.stand(w.operator)
-		c := w.enlist(conn)
+	withServers(t, 3, func(h *harness) {
+		conn := h.connect()
+		ahead := h.createContender()
+		c := h.join(conn)
 		most := 2
 		watched := []string{ahead, c.ID()}
 		set := func() {
-			w.Helper()
-			require.ElementsMatch(w, watched, w.watched())
-			require.LessOrEqual(w, clientWatches(conn), most)
+			h.Helper()
+			require.ElementsMatch(h, watched, h.watchedPaths())
+			require.LessOrEqual(h, clientWatches(conn), most)
 		}
 		set()
 		most = 12 // the own one is set again after each break, up to a limit
 		for i := range 20 {
-			_, err := w.operator.Set(ahead, fmt.Append(nil, i), -1)
-			require.NoError(w, err)
-			w.pass(0)
+			_, err := h.operator.Set(ahead, fmt.Append(nil, i), -1)
+			require.NoError(h, err)
+			h.advance(0)
 			set()
-			w.servers(func(s *zktest.Server) { s.DropConnections(conn.SessionID()) })
-			w.pass(timeout / 5)
+			h.eachServer(func(s *zktest.Server) { s.DropConnections(conn.SessionID()) })
+			h.advance(timeout / 5)
 			set()
 		}
-		require.Len(w, c.all(), 1)
+		require.Len(h, c.received(), 1)
 		// Others come and go behind it, and leave one watch.
 		watched, most = append(watched, c.ID()), most+1
 		for range 10 {
-			other := w.enlist(conn)
-			other.follows(c)
+			other := h.join(conn)
+			other.requireFollows(c)
 			other.resign()
-			w.pass(0)
+			h.advance(0)
 			set()
 		}
-		w.remove(ahead)
-		w.pass(0)
-		c.leads()
+		h.remove(ahead)
+		h.advance(0)
+		c.requireLeads()
 		c.resign()
-		w.pass(0)
-		require.Empty(w, w.watched())
-		require.Zero(w, clientWatches(conn))
+		h.advance(0)
+		require.Empty(h, h.watchedPaths())
+		require.Zero(h, clientWatches(conn))
 	})
 }
 
 // CURATOR-258, CURATOR-329: an unrelated event uses up the watch, and nobody sets
 // it anew.
 func TestTrap26_UnrelatedEvents(t *testing.T) {
-	play(t, 1, func(w *world) {
-		ahead := w.stand(w.operator)
-		c := w.enlist(w.connect())
-		last := w.enlist(w.connect())
+	withServers(t, 1, func(h *harness) {
+		ahead := h.createContender()
+		c := h.join(h.connect())
+		last := h.join(h.connect())
 		write := func(path string, data string) {
-			_, err := w.operator.Set(path, []byte(data), -1)
-			require.NoError(w, err)
-			w.pass(0)
+			_, err := h.operator.Set(path, []byte(data), -1)
+			require.NoError(h, err)
+			h.advance(0)
 		}
 		for i := range 5 {
 			for _, path := range []string{node, ahead, c.ID(), last.ID()} {
 				write(path, fmt.Sprint(i))
-				require.ElementsMatch(w, []string{ahead, ahead, c.ID(), c.ID(), last.ID()}, w.watched())
+				require.ElementsMatch(h, []string{ahead, ahead, c.ID(), c.ID(), last.ID()}, h.watchedPaths())
 			}
-			_, err := w.operator.SetACL(ahead, zk.WorldACL(zk.PermAll), -1)
-			require.NoError(w, err)
+			_, err := h.operator.SetACL(ahead, zk.WorldACL(zk.PermAll), -1)
+			require.NoError(h, err)
 		}
-		w.pass(timeout)
-		require.Len(w, c.all(), 1)
-		w.remove(ahead)
-		w.pass(0)
-		l := c.leads()
+		h.advance(timeout)
+		require.Len(h, c.received(), 1)
+		h.remove(ahead)
+		h.advance(0)
+		l := c.requireLeads()
 		write(c.ID(), "the leader's own data")
-		w.pass(timeout)
-		require.NoError(w, l.Err())
-		require.Len(w, last.all(), 1)
-		w.remove(c.ID())
-		w.pass(moment)
-		require.ErrorIs(w, c.over(), leaderelection.ErrCandidateDeleted)
-		last.leads()
+		h.advance(timeout)
+		require.NoError(h, l.Err())
+		require.Len(h, last.received(), 1)
+		h.remove(c.ID())
+		h.advance(shortTime)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
+		last.requireLeads()
 	})
 }
 
@@ -131,79 +131,79 @@ func TestTrap26_UnrelatedEvents(t *testing.T) {
 // they watch for happens while the connection is down.
 func TestTrap27_WatchesLost(t *testing.T) {
 	t.Run("same session", func(t *testing.T) {
-		play(t, 3, func(w *world) {
-			first, second := w.stand(w.operator), w.stand(w.operator)
-			c := w.enlist(w.connect())
+		withServers(t, 3, func(h *harness) {
+			first, second := h.createContender(), h.createContender()
+			c := h.join(h.connect())
 			for _, gone := range []string{second, first} {
-				require.Equal(w, gone, c.last().NowFollowing)
-				w.cut(c.conn)
-				w.remove(gone)
-				w.pass(moment) // off the instants at which the library looks by itself
-				w.restore()
+				require.Equal(h, gone, c.newest().NowFollowing)
+				h.disconnect(c.conn)
+				h.remove(gone)
+				h.advance(shortTime) // off the instants at which the library looks by itself
+				h.reconnect()
 			}
-			c.leads()
-			c.alone()
+			c.requireLeads()
+			c.requireOnlyCandidate()
 		})
 	})
 	// The client library gives up setting watches anew when that fails once.
 	for k, name := range []string{"predecessor", "own znode", "own znode, leading"} {
 		t.Run("never set anew, "+name, func(t *testing.T) {
-			play(t, 3, func(w *world) {
-				first, second := w.stand(w.operator), w.stand(w.operator)
-				c := w.enlist(w.connect(), leaderelection.WithRejoin())
-				require.Equal(w, second, c.last().NowFollowing)
+			withServers(t, 3, func(h *harness) {
+				first, second := h.createContender(), h.createContender()
+				c := h.join(h.connect(), leaderelection.WithRejoin())
+				require.Equal(h, second, c.newest().NowFollowing)
 				gone := []string{second, c.ID(), c.ID()}[k]
 				if k == 2 {
-					w.remove(second)
-					w.remove(first)
-					w.pass(0)
-					c.leads()
+					h.remove(second)
+					h.remove(first)
+					h.advance(0)
+					c.requireLeads()
 				}
-				w.cut(c.conn)
-				w.remove(gone)
-				failed := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zktest.Code(-99)))
-				w.pass(moment)
-				w.restore()
-				w.pass(timeout)
-				w.ran(failed)
+				h.disconnect(c.conn)
+				h.remove(gone)
+				failed := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zktest.Code(-99)))
+				h.advance(shortTime)
+				h.reconnect()
+				h.advance(timeout)
+				h.requireMet(failed)
 				if gone == second {
-					require.Equal(w, first, c.last().NowFollowing)
-					w.line(first, c.ID())
-					require.Len(w, w.created(), 3)
+					require.Equal(h, first, c.newest().NowFollowing)
+					h.requireIDs(first, c.ID())
+					require.Len(h, h.createdIDs(), 3)
 				} else {
-					require.ErrorIs(w, c.over(), leaderelection.ErrCandidateDeleted)
+					require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
 				}
 			})
 		})
 	}
 	t.Run("new session", func(t *testing.T) {
-		play(t, 3, func(w *world) {
-			ahead := w.stand(w.operator)
-			c := w.enlist(w.connect(), leaderelection.WithRejoin())
+		withServers(t, 3, func(h *harness) {
+			ahead := h.createContender()
+			c := h.join(h.connect(), leaderelection.WithRejoin())
 			old := c.ID()
-			w.expire(c.conn)
-			w.pass(timeout)
-			c.never()
-			require.NotEqual(w, old, c.ID())
-			require.Equal(w, ahead, c.last().NowFollowing)
-			w.remove(ahead)
-			w.pass(0)
-			c.leads()
-			c.alone()
+			h.expire(c.conn)
+			h.advance(timeout)
+			c.requireNeverLed()
+			require.NotEqual(h, old, c.ID())
+			require.Equal(h, ahead, c.newest().NowFollowing)
+			h.remove(ahead)
+			h.advance(0)
+			c.requireLeads()
+			c.requireOnlyCandidate()
 		})
 	})
 	for _, leading := range []bool{true, false} {
 		t.Run(fmt.Sprintf("own znode, leading %v", leading), func(t *testing.T) {
-			play(t, 3, func(w *world) {
+			withServers(t, 3, func(h *harness) {
 				if !leading {
-					w.stand(w.operator)
+					h.createContender()
 				}
-				c := w.enlist(w.connect())
-				w.cut(c.conn)
-				w.remove(c.ID())
-				w.pass(moment)
-				w.restore()
-				require.ErrorIs(w, c.over(), leaderelection.ErrCandidateDeleted)
+				c := h.join(h.connect())
+				h.disconnect(c.conn)
+				h.remove(c.ID())
+				h.advance(shortTime)
+				h.reconnect()
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
 			})
 		})
 	}
@@ -213,65 +213,65 @@ func TestTrap27_WatchesLost(t *testing.T) {
 // while nobody looks, is taken for the same.
 func TestTrap28_CreatedAnewMeanwhile(t *testing.T) {
 	// anew replaces a znode by one of the same name.
-	anew := func(w *world, path string, flags int32) {
-		w.remove(path)
-		_, err := w.operator.Create(path, nil, flags, zk.WorldACL(zk.PermAll))
-		require.NoError(w, err)
+	anew := func(h *harness, path string, flags int32) {
+		h.remove(path)
+		_, err := h.operator.Create(path, nil, flags, zk.WorldACL(zk.PermAll))
+		require.NoError(h, err)
 	}
 	t.Run("the election node", func(t *testing.T) {
-		play(t, 3, func(w *world) {
-			c := w.enlist(w.connect())
-			w.cut(c.conn)
-			w.remove(c.ID())
-			anew(w, node, 0)
-			w.pass(moment)
-			w.restore()
-			require.ErrorIs(w, c.over(), leaderelection.ErrElectionOver)
-			w.line()
+		withServers(t, 3, func(h *harness) {
+			c := h.join(h.connect())
+			h.disconnect(c.conn)
+			h.remove(c.ID())
+			anew(h, node, 0)
+			h.advance(shortTime)
+			h.reconnect()
+			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+			h.requireIDs()
 		})
 	})
 	t.Run("the predecessor", func(t *testing.T) {
-		play(t, 3, func(w *world) {
-			ahead := w.stand(w.operator)
-			c := w.enlist(w.connect())
-			w.cut(c.conn)
-			anew(w, ahead, zk.FlagEphemeral)
-			w.pass(moment)
-			w.restore()
-			c.never()
-			require.Equal(w, ahead, c.last().NowFollowing)
-			w.remove(ahead)
-			w.pass(0)
-			c.leads()
+		withServers(t, 3, func(h *harness) {
+			ahead := h.createContender()
+			c := h.join(h.connect())
+			h.disconnect(c.conn)
+			anew(h, ahead, zk.FlagEphemeral)
+			h.advance(shortTime)
+			h.reconnect()
+			c.requireNeverLed()
+			require.Equal(h, ahead, c.newest().NowFollowing)
+			h.remove(ahead)
+			h.advance(0)
+			c.requireLeads()
 		})
 	})
 	t.Run("the own znode, by somebody else", func(t *testing.T) {
-		play(t, 3, func(w *world) {
-			ahead := w.stand(w.operator)
-			c := w.enlist(w.connect())
-			w.cut(c.conn)
-			anew(w, c.ID(), zk.FlagEphemeral)
-			w.remove(ahead)
-			w.pass(moment)
-			w.restore()
-			require.Error(w, c.over())
-			c.never()
+		withServers(t, 3, func(h *harness) {
+			ahead := h.createContender()
+			c := h.join(h.connect())
+			h.disconnect(c.conn)
+			anew(h, c.ID(), zk.FlagEphemeral)
+			h.remove(ahead)
+			h.advance(shortTime)
+			h.reconnect()
+			require.Error(h, c.requireOver())
+			c.requireNeverLed()
 		})
 	})
 	t.Run("the leader, for an observer", func(t *testing.T) {
-		play(t, 3, func(w *world) {
-			ahead := w.stand(w.operator)
-			ctx, cancel := context.WithCancel(w.Context())
+		withServers(t, 3, func(h *harness) {
+			ahead := h.createContender()
+			ctx, cancel := context.WithCancel(h.Context())
 			defer cancel()
-			conn := w.connect()
+			conn := h.connect()
 			seen, err := leaderelection.Observe(ctx, conn, node)
-			require.NoError(w, err)
-			w.pass(0)
-			require.Equal(w, w.stat(ahead).Czxid, receive(w, seen).Leader.Token)
-			w.cut(conn)
-			anew(w, ahead, zk.FlagEphemeral)
-			w.restore()
-			require.Equal(w, w.stat(ahead).Czxid, receive(w, seen).Leader.Token)
+			require.NoError(h, err)
+			h.advance(0)
+			require.Equal(h, h.stat(ahead).Czxid, receive(h, seen).Leader.Token)
+			h.disconnect(conn)
+			anew(h, ahead, zk.FlagEphemeral)
+			h.reconnect()
+			require.Equal(h, h.stat(ahead).Czxid, receive(h, seen).Leader.Token)
 		})
 	})
 }
@@ -279,120 +279,120 @@ func TestTrap28_CreatedAnewMeanwhile(t *testing.T) {
 // CURATOR-344, TN1, marathon #4640: whoever does not take what is delivered holds
 // everything up. Nobody reads here, until the end of what was told.
 func TestTrap30_SlowReader(t *testing.T) {
-	play(t, 1, func(w *world) {
-		conn := w.connect()
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
 		e, err := leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(timeout))
-		require.NoError(w, err)
+		require.NoError(h, err)
 		result := async(e.ElectLeader)
-		w.pass(0)
-		told := receive(w, e.Status())
-		require.Equal(w, leaderelection.Leader, told.Role)
-		other := w.enlist(conn)
+		h.advance(0)
+		told := receive(h, e.Status())
+		require.Equal(h, leaderelection.Leader, told.Role)
+		other := h.join(conn)
 		for range 3 {
-			w.pass(timeout)
-			w.srv.Blackhole(zktest.BothWays, conn.SessionID())
-			w.pass(timeout * 5 / 8) // longer than a lease, and not so long that the client dials
-			require.Equal(w, leaderelection.Suspended, e.Current().Role)
-			w.srv.Heal()
-			w.pass(timeout / 2)
-			require.Equal(w, leaderelection.Leader, e.Current().Role)
+			h.advance(timeout)
+			h.srv.Blackhole(zktest.BothWays, conn.SessionID())
+			h.advance(timeout * 5 / 8) // longer than a lease, and not so long that the client dials
+			require.Equal(h, leaderelection.Suspended, e.Current().Role)
+			h.srv.Heal()
+			h.advance(timeout / 2)
+			require.Equal(h, leaderelection.Leader, e.Current().Role)
 		}
-		require.Equal(w, e.ID(), other.last().NowFollowing)
-		require.Len(w, other.all(), 1)
-		require.Equal(w, leaderelection.Suspended, receive(w, e.Status()).Role, "the end of what was told")
-		again := receive(w, e.Status())
-		require.Same(w, e.Current().Leadership, again.Leadership)
-		require.NoError(w, again.Leadership.Err())
-		require.Empty(w, e.Status(), "what was missed is not kept")
+		require.Equal(h, e.ID(), other.newest().NowFollowing)
+		require.Len(h, other.received(), 1)
+		require.Equal(h, leaderelection.Suspended, receive(h, e.Status()).Role, "the end of what was told")
+		again := receive(h, e.Status())
+		require.Same(h, e.Current().Leadership, again.Leadership)
+		require.NoError(h, again.Leadership.Err())
+		require.Empty(h, e.Status(), "what was missed is not kept")
 
-		w.remove(e.ID())
-		w.pass(moment)
-		require.ErrorIs(w, receive(w, result), leaderelection.ErrCandidateDeleted)
-		other.leads()
-		last := receive(w, e.Status())
+		h.remove(e.ID())
+		h.advance(shortTime)
+		require.ErrorIs(h, receive(h, result), leaderelection.ErrCandidateDeleted)
+		other.requireLeads()
+		last := receive(h, e.Status())
 		for s := range e.Status() {
 			last = s
 		}
-		require.ErrorIs(w, last.Err, leaderelection.ErrCandidateDeleted)
+		require.ErrorIs(h, last.Err, leaderelection.ErrCandidateDeleted)
 	})
 }
 
 // ZooKeeper's recipes page: everybody watches the first, or the parent, and all
 // wake when one goes.
 func TestTrap52_Herd(t *testing.T) {
-	play(t, 1, func(w *world) {
+	withServers(t, 1, func(h *harness) {
 		const count = 20
 		var all []*candidate
 		var want []string
 		for range count {
-			c := w.enlist(w.connect())
+			c := h.join(h.connect())
 			all = append(all, c)
 			want = append(want, c.ID()) // its own watch, and those on the two candidates before it
 			for _, earlier := range all[max(0, len(all)-3) : len(all)-1] {
 				want = append(want, earlier.ID())
 			}
 		}
-		require.ElementsMatch(w, want, w.watched())
-		w.pass(timeout)
+		require.ElementsMatch(h, want, h.watchedPaths())
+		h.advance(timeout)
 		for _, gone := range []int{count / 2, 0} { // one in the middle, and the leader
-			w.srv.ResetLog()
+			h.srv.ResetLog()
 			all[gone].resign()
 			woken := []int64{all[gone].conn.SessionID(), all[gone+1].conn.SessionID(), all[gone+2].conn.SessionID()}
-			require.ElementsMatch(w, woken, w.srv.Log().Woken(all[gone].ID()))
-			for _, e := range w.srv.Log() {
+			require.ElementsMatch(h, woken, h.srv.Log().Woken(all[gone].ID()))
+			for _, e := range h.srv.Log() {
 				if e.Op == zktest.OpGetChildren2 || e.Op == zktest.OpNotification {
-					require.Contains(w, woken, e.Session)
+					require.Contains(h, woken, e.Session)
 				}
 			}
 		}
-		all[1].leads()
+		all[1].requireLeads()
 	})
 }
 
 // samuel #153: the client library drops session events when nobody reads them.
 func TestTrap55_EventsDropped(t *testing.T) {
-	play(t, 3, func(w *world) {
-		conn, events, err := w.ensemble.ConnectFrom(0, timeout)
-		require.NoError(w, err)
-		w.pass(0)
-		c, next := w.enlist(conn), w.enlist(w.connect())
+	withServers(t, 3, func(h *harness) {
+		conn, events, err := h.ensemble.ConnectFrom(0, timeout)
+		require.NoError(h, err)
+		h.advance(0)
+		c, next := h.join(conn), h.join(h.connect())
 		for range 5 {
-			w.servers(func(s *zktest.Server) { s.DropConnections(conn.SessionID()) })
-			w.pass(timeout / 5)
+			h.eachServer(func(s *zktest.Server) { s.DropConnections(conn.SessionID()) })
+			h.advance(timeout / 5)
 		}
-		require.Len(w, events, cap(events))
-		l := c.leads()
-		w.pass(timeout/4 + moment)
-		w.cut(conn)
-		w.suspendsInTime(c, l)
-		w.pass(w.session(c).ExpiresIn)
-		next.leads()
-		w.restore()
-		w.pass(timeout)
-		require.ErrorIs(w, c.over(), leaderelection.ErrSessionExpired)
+		require.Len(h, events, cap(events))
+		l := c.requireLeads()
+		h.advance(timeout/4 + shortTime)
+		h.disconnect(conn)
+		h.requireSuspendedInTime(c, l)
+		h.advance(h.serverSession(c).ExpiresIn)
+		next.requireLeads()
+		h.reconnect()
+		h.advance(timeout)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
 	})
 }
 
 // A follower that has left leaves its watch, which is lost at a reconnect. The next
 // follower on the connection notices the end of the leader all the same.
 func TestTrap27_LeftWatchIsLost(t *testing.T) {
-	play(t, 1, func(w *world) {
-		leader, conn := w.enlist(w.connect()), w.connect()
-		first := w.enlist(conn)
-		first.follows(leader)
+	withServers(t, 1, func(h *harness) {
+		leader, conn := h.join(h.connect()), h.connect()
+		first := h.join(conn)
+		first.requireFollows(leader)
 		first.resign()
-		w.pass(0)
-		refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
-		w.srv.DropConnections(conn.SessionID())
-		w.pass(timeout)
-		w.ran(refused)
-		require.Empty(w, w.srv.Watches()[1:])
-		second := w.enlist(conn)
-		second.follows(leader)
-		w.pass(3 * time.Second)
+		h.advance(0)
+		refused := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
+		h.srv.DropConnections(conn.SessionID())
+		h.advance(timeout)
+		h.requireMet(refused)
+		require.Empty(h, h.srv.Watches()[1:])
+		second := h.join(conn)
+		second.requireFollows(leader)
+		h.advance(3 * time.Second)
 		leader.resign()
-		w.pass(0)
-		second.leads()
+		h.advance(0)
+		second.requireLeads()
 	})
 }
 
@@ -400,31 +400,31 @@ func TestTrap27_LeftWatchIsLost(t *testing.T) {
 // follower notices what happens later: the end of its predecessor, whether it is the
 // second or not, and that of its own znode.
 func TestTrap27_RefusedWatchesAreSetAgain(t *testing.T) {
-	play(t, 1, func(w *world) {
-		a, b, c := w.enlist(w.connect()), w.enlist(w.connect()), w.enlist(w.connect())
+	withServers(t, 1, func(h *harness) {
+		a, b, c := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
 		lose := func(x *candidate) {
 			session := x.conn.SessionID()
-			refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: session, Nth: 1}, zktest.Fail(zktest.Code(-127)))
-			w.srv.DropConnections(session)
-			w.pass(timeout / 2)
-			w.ran(refused)
-			require.Equal(w, session, x.conn.SessionID())
+			refused := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: session, Nth: 1}, zktest.Fail(zktest.Code(-127)))
+			h.srv.DropConnections(session)
+			h.advance(timeout / 2)
+			h.requireMet(refused)
+			require.Equal(h, session, x.conn.SessionID())
 		}
 		lose(c)
 		b.resign()
-		w.pass(0)
-		c.follows(a)
+		h.advance(0)
+		c.requireFollows(a)
 		lose(c)
 		a.resign()
-		w.pass(0)
-		c.leads()
-		d := w.enlist(w.connect())
-		e := w.enlist(w.connect())
+		h.advance(0)
+		c.requireLeads()
+		d := h.join(h.connect())
+		e := h.join(h.connect())
 		for _, x := range []*candidate{e, d} {
 			lose(x)
-			w.remove(x.ID())
-			w.pass(timeout / 4)
-			require.ErrorIs(w, x.over(), leaderelection.ErrCandidateDeleted)
+			h.remove(x.ID())
+			h.advance(timeout / 4)
+			require.ErrorIs(h, x.requireOver(), leaderelection.ErrCandidateDeleted)
 		}
 	})
 }
