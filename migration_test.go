@@ -245,8 +245,6 @@ func (n *fresh) crash() {
 	n.conn.Close()
 }
 
-const node = "/election"
-
 // Three instances are replaced one after another by the new version, and then by the
 // old one again, by all ways in which an instance can end. There is one leader whenever
 // nothing happens, and there are never two.

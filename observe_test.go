@@ -1,103 +1,219 @@
-package leaderelection
+package leaderelection_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// observe starts an observation and returns it with a function that ends it.
-func (w *askWorld) observe(conn *zk.Conn) (<-chan Observation, func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	seen, err := Observe(ctx, conn, "/election")
-	require.NoError(w, err)
-	return seen, func() {
-		cancel()
-		for range seen {
-		}
-	}
+// observations reads each observation at once.
+type observations struct {
+	mu     sync.Mutex
+	seen   []leaderelection.Observation
+	closed bool
 }
 
-// The number of watches does not grow with the number of observations.
-func TestObserveLeavesOneWatch(t *testing.T) {
-	playAsking(t, func(w *askWorld) {
-		_, err := w.operator.Create("/election", nil, 0, zk.WorldACL(zk.PermAll))
-		require.NoError(w, err)
-		conn := w.connect()
-		for _, leader := range []bool{false, true} {
-			if leader {
-				w.stands(w.connect())
-			}
-			for range 1000 {
-				seen, end := w.observe(conn)
-				require.Equal(w, leader, (<-seen).Leader != nil)
-				end()
-			}
-			require.Equal(w, 1, watchChannels(conn))
+func (h *harness) observeLeader(ctx context.Context, conn *zk.Conn) *observations {
+	h.Helper()
+	c, err := leaderelection.Observe(ctx, conn, node, leaderelection.WithSessionTimeout(timeout))
+	require.NoError(h, err)
+	v := &observations{}
+	go func() {
+		for o := range c {
+			v.mu.Lock()
+			v.seen = append(v.seen, o)
+			v.mu.Unlock()
 		}
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.closed = true
+	}()
+	h.advance(0)
+	return v
+}
+
+// leaders are the names of those seen so far; "-" is nobody.
+func (v *observations) leaders() (names []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, o := range v.seen {
+		switch {
+		case o.Err != nil:
+			names = append(names, o.Err.Error())
+		case o.Leader == nil:
+			names = append(names, "-")
+		default:
+			names = append(names, o.Leader.Name)
+		}
+	}
+	return names
+}
+
+func candidateInfo(c *candidate, name string, token int64) leaderelection.CandidateInfo {
+	return leaderelection.CandidateInfo{ID: c.ID(), Name: name, Token: token}
+}
+
+// C18: nobody could watch who leads without taking part.
+func TestObserve_Changes(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		session := conn.SessionID()
+		v := h.observeLeader(h.Context(), conn)
+		require.Equal(h, []string{"-"}, v.leaders())
+		one := h.joinNamed("one")
+		require.Equal(h, []string{"-", "one"}, v.leaders(), "seen at once")
+		two, three := h.joinNamed("two"), h.joinNamed("three")
+		require.Equal(h, []zktest.Watch{{Session: session, Path: one.ID(), Kind: zktest.DataWatch}},
+			watchesOf(h, session), "only the leader's znode is watched")
+		require.NoError(h, two.Resign()) // which is nobody's business
+		require.NoError(h, one.Resign())
+		h.advance(0)
+		require.Equal(h, []string{"-", "one", "three"}, v.leaders())
+		newest := v.seen[2].Leader
+		require.Equal(h, candidateInfo(three, "three", three.requireLeads().Token()), *newest)
+
+		// It goes on in the next session.
+		require.NoError(h, h.srv.ExpireSession(session))
+		require.NoError(h, three.Resign())
+		h.advance(timeout)
+		require.Equal(h, []string{"-", "one", "three", "-"}, v.leaders())
+		h.joinNamed("four")
+		require.Equal(h, []string{"-", "one", "three", "-", "four"}, v.leaders())
+
+		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+		h.advance(time.Second)
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		require.ErrorIs(h, v.seen[len(v.seen)-1].Err, leaderelection.ErrElectionOver)
+		require.True(h, v.closed)
 	})
 }
 
-// A change is observed although the client library has lost its watch at a reconnect,
-// during an observation or before it.
-func TestObserveAfterALostWatch(t *testing.T) {
-	for _, before := range []bool{false, true} {
-		playAsking(t, func(w *askWorld) {
-			a, b := w.stands(w.connect()), w.stands(w.connect())
-			conn := w.connect()
-			seen, end := w.observe(conn)
-			require.Equal(w, a.ID(), (<-seen).Leader.ID)
-			if before {
-				end()
-			}
-			w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
-			w.srv.DropConnections(conn.SessionID())
-			w.pass(3 * time.Second)
-			if before {
-				seen, end = w.observe(conn)
-				require.Equal(w, a.ID(), (<-seen).Leader.ID)
-			}
-			require.NoError(w, a.Resign())
-			require.Equal(w, b.ID(), (<-seen).Leader.ID)
-			require.NoError(w, b.Resign())
-			require.Nil(w, (<-seen).Leader)
-			c := w.stands(w.connect())
-			require.Equal(w, c.ID(), (<-seen).Leader.ID)
-			require.NoError(w, DeleteElection(w.operator, "/election"))
-			synctest.Wait()
-			require.ErrorIs(w, (<-seen).Err, ErrElectionOver)
-			end()
-		})
-	}
+// C18: nor does it miss what happens while its connection is down, even if the
+// client cannot set its watch anew.
+func TestObserve_Reconnect(t *testing.T) {
+	withServers(t, 2, func(h *harness) {
+		conn := h.connect()
+		one, _ := h.joinNamed("one"), h.joinNamed("two")
+		v := h.observeLeader(h.Context(), conn)
+		h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
+		h.whileDisconnected(conn, func() { assert.NoError(h, one.Resign()) })
+		h.advance(timeout / 4)
+		require.Equal(h, []string{"one", "two"}, v.leaders())
+	})
 }
 
-// The advertised value is listed and observed apart from the name, before and after a hand-over.
-func TestValueIsObserved(t *testing.T) {
-	playAsking(t, func(w *askWorld) {
-		a := w.stands(w.connect(), WithClientName("a"), WithValue("10.0.0.1:80\x00more"))
-		b := w.stands(w.connect(), WithClientName("b"))
-		data, _, err := w.operator.Get(a.ID())
-		require.NoError(w, err)
-		require.Equal(w, "a\x0010.0.0.1:80\x00more", string(data))
-		data, _, err = w.operator.Get(b.ID())
-		require.NoError(w, err)
-		require.Equal(w, "b", string(data), "the data of a candidate without a value are its name")
+// C18: an election that is being ended has no leader to observe.
+func TestObserve_ElectionIsBeingDeleted(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		leader := h.joinNamed("leader")
+		v := h.observeLeader(h.Context(), h.connect())
+		deleter := h.connect()
+		hold, release := h.hold()
+		h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: deleter.SessionID(), Nth: 2}, hold)
+		ended := make(chan error, 1)
+		go func() { ended <- leaderelection.DeleteElection(deleter, node) }()
+		h.advance(0)
+		h.requireChildren(append(names(leader), "DONE")...)
+		require.Len(h, v.leaders(), 2)
+		require.ErrorIs(h, v.seen[1].Err, leaderelection.ErrElectionOver)
+		_, err := leaderelection.Observe(h.Context(), h.operator, node)
+		require.ErrorIs(h, err, leaderelection.ErrElectionOver)
+		_, err = leaderelection.Candidates(h.operator, node)
+		require.ErrorIs(h, err, leaderelection.ErrElectionOver)
+		_, _, err = leaderelection.CurrentLeader(h.operator, node)
+		require.ErrorIs(h, err, leaderelection.ErrElectionOver)
+		release()
+		require.NoError(h, <-ended)
+	})
+}
 
-		all, err := Candidates(w.operator, "/election")
-		require.NoError(w, err)
-		require.Len(w, all, 2)
-		require.Equal(w, []string{"a", "10.0.0.1:80\x00more"}, []string{all[0].Name, all[0].Value})
-		require.Equal(w, []string{"b", ""}, []string{all[1].Name, all[1].Value})
-		seen, end := w.observe(w.operator)
-		require.Equal(w, all[0], *(<-seen).Leader)
-		require.NoError(w, a.Resign())
-		require.Equal(w, all[1], *(<-seen).Leader)
-		end()
+func watchesOf(h *harness, session int64) (found []zktest.Watch) {
+	for _, watch := range h.srv.Watches() {
+		if watch.Session == session {
+			found = append(found, watch)
+		}
+	}
+	return found
+}
+
+// C18: an observation ends with its context, without an error, and with the
+// connection. A reader that is late gets the newest.
+func TestObserve_End(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		h.joinNamed("leader")
+		ctx, cancel := context.WithCancel(h.Context())
+		v := h.observeLeader(ctx, h.connect())
+		late, err := leaderelection.Observe(ctx, h.connect(), node)
+		require.NoError(h, err)
+		for i := range 3 {
+			all, err := leaderelection.Candidates(h.operator, node)
+			require.NoError(h, err)
+			h.joinNamed(fmt.Sprint(i))
+			require.NoError(h, h.operator.Delete(all[0].ID, -1))
+			h.advance(10 * time.Millisecond)
+		}
+		require.Equal(h, "2", (<-late).Leader.Name)
+		require.Empty(h, late)
+		cancel()
+		h.advance(0)
+		require.Equal(h, []string{"leader", "0", "1", "2"}, v.leaders())
+		require.True(h, v.closed)
+
+		closing := h.connect()
+		v = h.observeLeader(h.Context(), closing)
+		closing.Close()
+		h.advance(timeout)
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		require.Len(h, v.seen, 2)
+		require.ErrorIs(h, v.seen[1].Err, leaderelection.ErrConnClosed)
+		require.True(h, v.closed)
+	})
+}
+
+// CURATOR-358, druid #3837: the leader's znode goes between a listing and the
+// read of it.
+func TestTrap43_LeaderLeavesDuringRead(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		first, second := h.join(h.connect()), h.join(h.connect())
+		first.requireLeads()
+		second.requireFollows(first)
+		gone := h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: first.ID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			_ = h.srv.ExpireSession(first.conn.SessionID())
+			return zktest.Pass(q)
+		})
+		leader, ok, err := leaderelection.CurrentLeader(h.operator, node)
+		require.NoError(h, err)
+		h.requireMet(gone)
+		require.True(h, ok)
+		require.Equal(h, second.ID(), leader.ID)
+		h.advance(timeout) // the client dials again and learns of it
+		require.ErrorIs(h, first.requireOver(), leaderelection.ErrSessionExpired)
+		second.requireLeads()
+	})
+}
+
+// With persistent children alone there is no leader to observe.
+func TestObserve_PersistentChildren(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		h.create(node + "/n_0000000000")
+		_, found, err := leaderelection.CurrentLeader(h.operator, node)
+		require.NoError(h, err)
+		require.False(h, found)
+		observed, err := leaderelection.Observe(h.Context(), h.operator, node)
+		require.NoError(h, err)
+		require.Nil(h, (<-observed).Leader)
+		c := h.join(h.connect())
+		require.Equal(h, c.ID(), (<-observed).Leader.ID)
 	})
 }

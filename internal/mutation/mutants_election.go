@@ -14,7 +14,7 @@ var electionMutants = []mutant{
 	}
 	znode`},
 		},
-		tests: "./internal/traptest -run ^TestC06_Zombie$",
+		tests: ". -run ^TestResign_Disconnected$",
 	},
 	{
 		name: "election/D1", breaks: "second not woken, mark not bound to first",
@@ -24,7 +24,7 @@ var electionMutants = []mutant{
 `, `			_ = wake
 `},
 		},
-		tests: "./internal/traptest -run ^TestC18_ObservationOfAnEnd$",
+		tests: ". -run ^TestObserve_ElectionIsBeingDeleted$",
 	},
 	{
 		name: "election/D2", breaks: "from the front",
@@ -33,7 +33,7 @@ var electionMutants = []mutant{
 			{`	slices.Reverse(names)
 `, ""},
 		},
-		tests: "./internal/traptest -run ^TestProtection_DeletedFromTheBack$",
+		tests: ". -run ^TestDeleteElection_DeletesInReverseOrder$",
 	},
 	{
 		name: "election/D3", breaks: "another election at the path",
@@ -41,7 +41,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"\tif l.stat.Czxid != d.czxid {", "\tif false {"},
 		},
-		tests: "./internal/traptest -run ^TestDeleteLeavesAnotherElectionAlone$",
+		tests: ". -run ^TestDeleteElection_OtherElectionAtThePath$",
 	},
 	{
 		name: "election/D4", breaks: "stray mark stays",
@@ -52,7 +52,7 @@ var electionMutants = []mutant{
 			}
 `, ""},
 		},
-		tests: "./internal/traptest -run ^TestDeleteLeavesAnotherElectionAlone$",
+		tests: ". -run ^TestDeleteElection_OtherElectionAtThePath$",
 	},
 	{
 		name: "election/T1", breaks: "end of a leadership lost",
@@ -140,7 +140,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"if _, err := e.conn.Sync(e.node); err != nil {", "if _, err := \"\", error(nil); err != nil {"},
 		},
-		tests: "./internal/traptest -run TestNewcomer",
+		tests: ". -run TestNewElection_Lagging",
 	},
 	{
 		name: "election/other", breaks: "DeleteElection ends another election at the same path",
@@ -148,7 +148,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"if l.stat.Czxid != d.czxid {", "if false {"},
 		},
-		tests: "./internal/traptest -run TestDeleteLeavesAnother",
+		tests: ". -run TestDeleteElection_OtherElection",
 	},
 	{
 		name: "election/R1", breaks: "Done is closed after the status Suspended",
@@ -161,7 +161,7 @@ var electionMutants = []mutant{
 		c.endLeadership(reason)
 `},
 		},
-		tests: "./internal/traptest -run ^TestDoneIsClosedBeforeSuspended$",
+		tests: ". -run ^TestLeadership_DoneBeforeSuspended$",
 	},
 	{
 		name: "election/R2", breaks: "an unread leadership is delivered after its end",
@@ -187,7 +187,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"case state.Up && (r.isOlder(state) || second.isOlder(state)):", "case false:"},
 		},
-		tests: "./internal/zk/watch ./internal/traptest",
+		tests: "./internal/zk/watch .",
 	},
 	{
 		name: "watch/rC7", breaks: "a spare watch that has fired is used",

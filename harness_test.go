@@ -1,4 +1,4 @@
-package traptest
+package leaderelection_test
 
 import (
 	"fmt"

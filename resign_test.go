@@ -1,33 +1,174 @@
-package traptest
+package leaderelection_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
+// C5: so did both at the same time.
+func TestResign_ConcurrentEndElection(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		leader, follower := h.join(h.connect()), h.join(h.connect())
+		var wg sync.WaitGroup
+		for range 4 {
+			for _, c := range []*candidate{leader, follower} {
+				wg.Go(func() { assert.NoError(h, c.Resign()) })
+				wg.Go(func() { assert.NoError(h, c.EndElection()) })
+			}
+		}
+		wg.Wait()
+		h.advance(0)
+		_, _ = leader.requireOver(), follower.requireOver()
+		h.requireNoElection()
+	})
+}
+
+// C6: Resign while the connection was down left the znode: nobody led from the
+// reconnect until the session's end.
+func TestResign_Disconnected(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		leader, follower := h.join(h.connect()), h.join(h.connect())
+		h.advance(time.Second)
+		grant, session := leader.requireLeads(), leader.conn.SessionID()
+		done := doneTime(grant)
+		h.srv.Refuse(true)
+		h.srv.DropConnections(session)
+		h.advance(100 * time.Millisecond)
+
+		asked := time.Now()
+		require.ErrorIs(h, leader.Resign(), leaderelection.ErrUnconfirmed)
+		require.Equal(h, asked.Add(1500*time.Millisecond), time.Now(), "it does not wait for ever")
+		require.ErrorIs(h, grant.Err(), leaderelection.ErrResigned)
+		require.Equal(h, asked, done.time(), "told at once, whatever the network does")
+		h.advance(0)
+		require.NoError(h, leader.requireOver())
+		require.Equal(h, []leaderelection.Role{leaderelection.Leader}, leader.roles(), "no final status")
+		h.requireChildren(names(leader, follower)...)
+		follower.requireFollows(leader)
+
+		h.srv.Refuse(false)
+		h.advance(time.Second) // the client dials once a second
+		require.Equal(h, session, leader.conn.SessionID())
+		h.requireChildren(names(follower)...)
+		follower.requireLeads()
+		require.NoError(h, leader.Resign(), "now it is confirmed")
+		require.Len(h, h.srv.Sessions(), 3)
+	})
+}
+
+// C6: so did a deletion whose request or answer got lost.
+func TestResign_DeleteLost(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		last := h.join(h.connect())
+		for _, set := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{h.srv.Before, h.srv.After} {
+			c := last
+			last = h.join(h.connect())
+			session := c.conn.SessionID()
+			lost := set(zktest.Match{Op: zktest.OpDelete, Path: c.ID(), Nth: 1}, zktest.Cut)
+			require.NoError(h, c.Resign())
+			<-lost.Ran()
+			h.advance(0)
+			require.Equal(h, session, c.conn.SessionID())
+			h.requireChildren(names(last)...)
+			last.requireLeads()
+		}
+	})
+}
+
+// A create without an answer is searched for, too, if the session ends while the candidate
+// leaves: it may be carried out later.
+func TestResign_SearchContinuesAfterSession(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		lost := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, zktest.Cut)
+		c := h.join(conn)
+		h.requireMet(lost)
+		h.reconnect()
+		c.requireLeads()
+		first := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Fate == zktest.CutBefore })[0].Path
+		late := first + "0000000007"
+
+		h.srv.Refuse(true)
+		h.srv.DropConnections(conn.SessionID())
+		h.advance(shortTime)
+		require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed)
+		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
+		searched := h.srv.Before(zktest.Match{Op: zktest.OpSync, Path: node, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			_, err := h.operator.Create(late, nil, zk.FlagEphemeral, openACL)
+			if err != nil {
+				h.Error(err)
+			}
+			return zktest.Pass(q)
+		})
+		h.reconnect()
+		h.advance(timeout)
+		h.requireMet(searched)
+		require.NoError(h, c.Resign())
+		h.requireIDs()
+	})
+}
+
+// CURATOR-18, CURATOR-3: the end comes while the create is under way, and leaves
+// an orphan.
+func TestTrap40_ResignDuringCreate(t *testing.T) {
+	t.Run("the answer is late", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			hold, release := h.hold()
+			h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, hold)
+			testResignDuringCreate(h, release)
+		})
+	})
+	forEachLoss(t, connectionLosses[2:], 1, func(h *harness, l loss) {
+		l.set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1})
+		testResignDuringCreate(h, func() {})
+	})
+}
+
+func testResignDuringCreate(h *harness, answer func()) {
+	conn := h.connect()
+	session := conn.SessionID()
+	c := h.join(conn)
+	orphan := h.candidateIDs()
+	require.Len(h, orphan, 1)
+	h.requireDuration(confirmLimit, func() {
+		require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed, "nobody can know yet")
+	})
+	h.advance(0)
+	require.NoError(h, c.requireOver())
+	require.Empty(h, c.received())
+	h.requireIDs(orphan...)
+	answer()
+	h.advance(timeout)
+	require.NoError(h, c.Resign(), "now it is confirmed")
+	h.requireIDs()
+	require.Equal(h, session, conn.SessionID(), "the session's end is no solution")
+}
+
 // CURATOR-202, CURATOR-678, kazoo #732: the delete fails with the connection, the
 // session lives on, and the own stale znode blocks everybody.
-func TestTrap05_DeleteAnswerLost(t *testing.T) {
-	forEachLoss(t, connectionLosses, 1, deleteAnswerLost)
+func TestTrap05_DeleteReplyLost(t *testing.T) {
+	forEachLoss(t, connectionLosses, 1, testDeleteReplyLost)
 }
 
 // ZOOKEEPER-2886: so does a server that says that the session has moved.
 func TestTrap10_SessionMovedDuringDelete(t *testing.T) {
-	forEachLoss(t, movedSessions, 1, deleteAnswerLost)
+	forEachLoss(t, movedSessions, 1, testDeleteReplyLost)
 }
 
-func deleteAnswerLost(h *harness, l loss) {
+func testDeleteReplyLost(h *harness, l loss) {
 	c, next := h.join(h.connect()), h.join(h.connect())
 	grant, session := c.requireLeads(), c.conn.SessionID()
 	lost := l.set(h.srv, zktest.Match{Op: zktest.OpDelete, Path: anyCandidate, Nth: 1})
-	resignsUnheard(h, c, l)
+	resignWithLoss(h, c, l)
 	h.requireMet(lost)
 	require.ErrorIs(h, grant.Err(), leaderelection.ErrResigned)
 	next.requireLeads()
@@ -35,8 +176,8 @@ func deleteAnswerLost(h *harness, l loss) {
 	require.Equal(h, session, c.conn.SessionID(), "the session's end is no solution")
 }
 
-// resignsUnheard has a candidate resign while a request's outcome gets lost.
-func resignsUnheard(h *harness, c *candidate, l loss) {
+// resignWithLoss has a candidate resign while a request's outcome gets lost.
+func resignWithLoss(h *harness, c *candidate, l loss) {
 	h.Helper()
 	if l.silent {
 		h.requireDuration(confirmLimit, func() { require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed) })
@@ -50,13 +191,13 @@ func resignsUnheard(h *harness, c *candidate, l loss) {
 }
 
 // The same for a follower.
-func TestTrap05_DeleteAnswerLostByFollower(t *testing.T) {
+func TestTrap05_DeleteReplyLostByFollower(t *testing.T) {
 	forEachLoss(t, allLosses, 1, func(h *harness, l loss) {
 		leader, c := h.join(h.connect()), h.join(h.connect())
 		last := h.join(h.connect())
 		grant, session := leader.requireLeads(), c.conn.SessionID()
 		lost := l.set(h.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Path: anyCandidate, Nth: 1})
-		resignsUnheard(h, c, l)
+		resignWithLoss(h, c, l)
 		h.requireMet(lost)
 		last.requireFollows(leader)
 		h.requireIDs(leader.ID(), last.ID())
@@ -68,7 +209,7 @@ func TestTrap05_DeleteAnswerLostByFollower(t *testing.T) {
 
 // CURATOR-202, with a link that is dead from before the delete until after the
 // candidacy's end.
-func TestTrap05_DeleteIntoABlackHole(t *testing.T) {
+func TestTrap05_DeleteUnanswered(t *testing.T) {
 	for _, end := range []struct {
 		name string
 		heal time.Duration // after the resignation
@@ -99,7 +240,7 @@ func TestTrap05_DeleteIntoABlackHole(t *testing.T) {
 
 // vitess #15756, etcd #22123: the cleanup uses the context whose end has caused
 // it, and does nothing.
-func TestTrap06_CleanupAfterTheContext(t *testing.T) {
+func TestTrap06_CleanupAfterContextIsDone(t *testing.T) {
 	for _, state := range []struct {
 		name  string
 		spoil func(h *harness, conn *zk.Conn) (repair func())
@@ -148,59 +289,6 @@ func TestTrap06_CleanupAfterTheContext(t *testing.T) {
 	}
 }
 
-// CURATOR-584, CURATOR-268: a write is applied, its answer lost, and a retry
-// applies it once more, or is refused and counts as a failure.
-func TestTrap07_WriteAnswerLost(t *testing.T) {
-	t.Run("of the leader", func(t *testing.T) {
-		forEachLoss(t, allLosses, 1, func(h *harness, l loss) {
-			h.create("/register")
-			c := h.join(h.connect())
-			c.requireLeads()
-			lost := l.set(h.srv, zktest.Match{Op: zktest.OpMulti, Path: "/register", Nth: 1})
-			_, err := c.multi(&zk.SetDataRequest{Path: "/register", Data: []byte("1"), Version: -1})
-			require.ErrorIs(h, err, leaderelection.ErrUnconfirmed, "nobody can know")
-			h.requireMet(lost)
-			h.advance(timeout)
-			want := int32(0)
-			if l.applied {
-				want = 1
-			}
-			require.Equal(h, want, h.stat("/register").Version, "it is not repeated")
-		})
-	})
-	t.Run("of the end of an election", func(t *testing.T) {
-		forEachLoss(t, allLosses, 1, func(h *harness, l loss) {
-			k := 1
-			for met := true; met; k++ {
-				c, next := h.join(h.connect()), h.join(h.connect())
-				deleter := h.connect()
-				lost := l.set(h.srv, zktest.Match{Session: deleter.SessionID(), Nth: k})
-				require.NoError(h, leaderelection.DeleteElection(deleter, node, leaderelection.WithSessionTimeout(timeout)), "request %d", k)
-				h.advance(shortTime)
-				require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
-				require.ErrorIs(h, next.requireOver(), leaderelection.ErrElectionOver)
-				found, _, err := h.operator.Exists(node)
-				require.NoError(h, err)
-				require.False(h, found)
-				if met = isMet(lost); !met {
-					lost.Remove()
-				}
-				h.create(node)
-			}
-			require.Greater(h, k, 4, "it takes some requests")
-		})
-	})
-	t.Run("of the election node's create", func(t *testing.T) {
-		forEachLoss(t, allLosses, 1, func(h *harness, l loss) {
-			lost := l.set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: "/x", Nth: 1})
-			_, err := leaderelection.NewElection(h.connect(), "/x/y", leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(timeout))
-			require.NoError(h, err)
-			h.requireMet(lost)
-			h.stat("/x/y")
-		})
-	})
-}
-
 // CURATOR-559: loops of retries inside of loops of retries. There is one try for
 // each connection, and what limits the whole is not multiplied.
 func TestTrap09_OneLayerOfRetries(t *testing.T) {
@@ -218,31 +306,6 @@ func TestTrap09_OneLayerOfRetries(t *testing.T) {
 		require.NoError(h, c.Resign())
 		next.requireLeads()
 	})
-}
-
-// ZOOKEEPER-2886: nor does a server that answers at once, and always that the
-// session has moved, get one request after the other.
-func TestTrap09_RetriesPause(t *testing.T) {
-	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpGetData, zktest.OpMulti} {
-		t.Run(op.String(), func(t *testing.T) {
-			withServers(t, 1, func(h *harness) {
-				ahead, conn := h.createContender(), h.connect()
-				moved := h.srv.Before(zktest.Match{Op: op, Session: conn.SessionID()}, zktest.Fail(zk.ErrSessionMoved))
-				h.srv.ResetLog()
-				c := h.join(conn)
-				h.advance(time.Minute)
-				require.Less(h, h.srv.Log().Session(conn.SessionID()).Count(op), 300, "more than five a second")
-				c.requireNeverLed()
-				moved.Remove()
-				h.advance(timeout)
-				require.Equal(h, ahead, c.newest().NowFollowing)
-				h.remove(ahead)
-				h.advance(timeout)
-				c.requireLeads()
-				c.requireOnlyCandidate()
-			})
-		})
-	}
 }
 
 // etcd #22082, #22123: a stale end deletes what belongs to a newer candidacy.
@@ -274,67 +337,5 @@ func TestTrap44_StaleResign(t *testing.T) {
 		c.requireOnlyCandidate()
 		require.NoError(h, again.Err())
 		require.Len(h, c.received(), 1)
-	})
-}
-
-// kazoo and Curator's MultiLock take the time for each of their waits. Here the
-// time is for the whole of a call, however many requests it takes.
-func TestTrap46_OneDeadlineForAWholeCall(t *testing.T) {
-	const limit = 3 * time.Second
-	slow := func(h *harness) *zk.Conn {
-		conn := h.connect()
-		h.srv.Delay(zktest.ToServer, time.Second, conn.SessionID())
-		return conn
-	}
-	within := func(h *harness) leaderelection.Option {
-		ctx, cancel := context.WithTimeout(h.Context(), limit)
-		h.Cleanup(cancel)
-		return leaderelection.WithContext(ctx)
-	}
-	t.Run("NewElection", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			conn := slow(h)
-			h.requireDuration(limit, func() {
-				_, err := leaderelection.NewElection(conn, "/a/b/c/d", leaderelection.WithCreateNode(), within(h))
-				require.ErrorIs(h, err, context.DeadlineExceeded)
-			})
-		})
-	})
-	t.Run("DeleteElection", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			conn := slow(h)
-			c := h.join(h.connect())
-			h.requireDuration(limit, func() {
-				err := leaderelection.DeleteElection(conn, node, within(h))
-				require.ErrorIs(h, err, leaderelection.ErrUnconfirmed)
-				require.ErrorIs(h, err, context.DeadlineExceeded)
-			})
-			h.advance(timeout)
-			require.NoError(h, leaderelection.DeleteElection(h.operator, node))
-			h.advance(shortTime)
-			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
-		})
-	})
-	t.Run("Candidates", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			for range 200 {
-				h.createContender()
-			}
-			conn := slow(h)
-			h.requireDuration(limit, func() {
-				_, err := leaderelection.Candidates(conn, node, within(h))
-				require.ErrorIs(h, err, context.DeadlineExceeded)
-			})
-		})
-	})
-	t.Run("Resign and EndElection", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			c, d := h.join(h.connect()), h.join(h.connect())
-			h.srv.Blackhole(zktest.BothWays, c.conn.SessionID(), d.conn.SessionID())
-			h.requireDuration(confirmLimit, func() { require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed) })
-			h.requireDuration(confirmLimit+confirmLimit/15, func() { require.ErrorIs(h, d.EndElection(), leaderelection.ErrUnconfirmed) })
-			h.advance(0)
-			require.ErrorIs(h, d.requireOver(), leaderelection.ErrElectionOver)
-		})
 	})
 }

@@ -1,29 +1,150 @@
-package traptest
+package leaderelection_test
 
 import (
-	"path"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
+// C7: a create that was applied and whose answer got lost left a znode of a
+// living session at the head of the line, that nobody knew of.
+func TestJoin_CreateLost(t *testing.T) {
+	for name, lost := range map[string]struct{ requests, answers int }{
+		"a request":               {requests: 1},
+		"an answer":               {answers: 1},
+		"two requests":            {requests: 2},
+		"a request and an answer": {requests: 1, answers: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, place := range []string{"as the first", "as the second"} {
+				t.Run(place, func(t *testing.T) {
+					withServers(t, 1, func(h *harness) {
+						var leader *candidate
+						if place == "as the second" {
+							leader = h.join(h.connect())
+						}
+						conn := h.connect()
+						session := conn.SessionID()
+						match := zktest.Match{Op: zktest.OpCreate, Session: session, Nth: 1}
+						for n := range lost.requests {
+							match.Nth = n + 1
+							h.srv.Before(match, zktest.Cut)
+						}
+						match.Nth = 1 // of those that arrive
+						for range lost.answers {
+							h.srv.After(match, zktest.Cut)
+						}
+
+						c := h.joinAsync(conn)
+						h.advance(3500 * time.Millisecond) // the client dials once a second
+						require.Equal(h, session, conn.SessionID(), "the session's end is no solution")
+						require.Len(h, h.requests(zktest.OpCreate, session), lost.requests+max(lost.answers, 1), "none that is not needed")
+						if leader == nil {
+							c.requireLeads()
+							h.requireChildren(names(c)...)
+						} else {
+							c.requireFollows(leader)
+							h.requireChildren(names(leader, c)...)
+						}
+						require.Len(h, c.received(), 1)
+
+						behind := h.join(h.connect())
+						behind.requireFollows(c)
+						require.NoError(h, c.Resign())
+						h.advance(0)
+						if leader == nil {
+							behind.requireLeads()
+						} else {
+							behind.requireFollows(leader)
+						}
+					})
+				})
+			}
+		})
+	}
+}
+
+// A znode whose create was applied and not answered is taken as the own one. A
+// second one would stand behind it, and behind whoever came in between.
+func TestJoin_CreateReplyLost(t *testing.T) {
+	withServers(t, 2, func(h *harness) {
+		conn := h.connect()
+		session := conn.SessionID()
+		var created string
+		var between *candidate
+		other := h.connect()
+		h.srv.After(zktest.Match{Op: zktest.OpCreate, Session: session, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			created = q.Created
+			return zktest.Cut(q)
+		})
+		// Before the candidate is back somebody else has joined.
+		h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: session, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			between = h.joinAsync(other)
+			time.Sleep(time.Millisecond)
+			return zktest.Pass(q)
+		})
+		c := h.joinAsync(conn)
+		h.advance(100 * time.Millisecond)
+		require.Equal(h, created, c.ID())
+		c.requireLeads()
+		between.requireFollows(c)
+		require.Len(h, h.requests(zktest.OpCreate, session), 1)
+		require.Len(h, h.childNames(), 2)
+	})
+}
+
+// A znode with the name of a create that was not answered is used only if it is
+// of this session: one of another goes with that (CURATOR-498).
+func TestJoin_ZnodeOfOtherSession(t *testing.T) {
+	for name, keepOwn := range map[string]bool{"beside the own": true, "in its place": false} {
+		t.Run(name, func(t *testing.T) {
+			withServers(t, 2, func(h *harness) {
+				conn := h.connect()
+				var impostor string
+				h.srv.After(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+					var err error
+					if !keepOwn {
+						assert.NoError(h, h.operator.Delete(q.Created, -1))
+					}
+					// Ahead of the own one, so that it is met first.
+					assert.NoError(h, h.srv.SetSequence(node, 0))
+					impostor, err = h.operator.Create(q.Path, nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
+					assert.NoError(h, err)
+					return zktest.Cut(q)
+				})
+				require.NoError(h, h.srv.SetSequence(node, 7))
+				c := h.joinAsync(conn)
+				h.advance(100 * time.Millisecond)
+				c.requireLeads()
+				require.NotEqual(h, impostor, c.ID())
+				h.requireChildren(names(c)...)
+				_, stat, err := h.operator.Exists(c.ID())
+				require.NoError(h, err)
+				require.Equal(h, conn.SessionID(), stat.EphemeralOwner)
+			})
+		})
+	}
+}
+
 // CURATOR-45, CURATOR-79: a create is applied and its answer lost; an orphan that
 // nobody owns blocks the line.
-func TestTrap01_CreateAnswerLost(t *testing.T) {
-	forEachLoss(t, connectionLosses, 1, createAnswerLost)
+func TestTrap01_CreateReplyLost(t *testing.T) {
+	forEachLoss(t, connectionLosses, 1, testCreateReplyLost)
 }
 
 // ZOOKEEPER-2886: so does a server that says that the session has moved.
 func TestTrap10_SessionMovedDuringCreate(t *testing.T) {
-	forEachLoss(t, movedSessions, 1, createAnswerLost)
+	forEachLoss(t, movedSessions, 1, testCreateReplyLost)
 }
 
-func createAnswerLost(h *harness, l loss) {
+func testCreateReplyLost(h *harness, l loss) {
 	leader, conn := h.join(h.connect()), h.connect()
 	session := conn.SessionID()
 	lost := l.set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1})
@@ -45,9 +166,9 @@ func createAnswerLost(h *harness, l loss) {
 
 // CURATOR-498: the search for what the create has left finds a znode of another
 // session, as that of a dying one may still be seen, and takes it for the own.
-func TestTrap02_ForeignOwner(t *testing.T) { withServers(t, 1, foreignOwner) }
+func TestTrap02_OtherOwner(t *testing.T) { withServers(t, 1, testOtherOwner) }
 
-func foreignOwner(h *harness) {
+func testOtherOwner(h *harness) {
 	lost := h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 		h.srv.Refuse(true)
 		return zktest.Cut(q)
@@ -67,11 +188,11 @@ func foreignOwner(h *harness) {
 }
 
 // CURATOR-498, with the session's end itself between create and search.
-func TestTrap02_SessionEndsBeforeTheSearch(t *testing.T) {
-	withServers(t, 1, sessionEndsBeforeTheSearch)
+func TestTrap02_SessionExpiresBeforeSearch(t *testing.T) {
+	withServers(t, 1, testSessionExpiresBeforeSearch)
 }
 
-func sessionEndsBeforeTheSearch(h *harness) {
+func testSessionExpiresBeforeSearch(h *harness) {
 	conn := h.connect()
 	old := conn.SessionID()
 	lost := h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -91,7 +212,7 @@ func sessionEndsBeforeTheSearch(h *harness) {
 
 // ZOOKEEPER-1675: the search is answered by a server that lags behind, and does
 // not show what the create has made.
-func TestTrap03_SearchAtALaggingServer(t *testing.T) {
+func TestTrap03_SearchAtLaggingServer(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		lagging, conn := h.ensemble.Server(1), h.connect()
 		lagging.Lag()
@@ -112,11 +233,11 @@ func TestTrap03_SearchAtALaggingServer(t *testing.T) {
 
 // What the search has not shown appears later, ahead of the own znode, and the
 // candidate would wait for itself.
-func TestTrap03_OwnZnodeShowsUpLate(t *testing.T) {
+func TestTrap03_SecondZnodeAppearsLate(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		ahead := h.createContender()
-		h.remove(h.createContender()) // leaves a gap in the numbers
+		h.remove(h.createContender()) // leaves a packetGap in the numbers
 		lost := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, zktest.Cut)
 		c := h.join(conn)
 		h.requireMet(lost)
@@ -172,126 +293,4 @@ func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 		require.Len(h, names, 5, "two that were cut, and one for each session")
 		c.requireOnlyCandidate()
 	})
-}
-
-// CURATOR-724, CURATOR-180, kazoo #563: the election node goes between the look
-// at it and the create. It must not be created anew behind the user's back.
-func TestTrap36_NodeGoesBeforeTheCreate(t *testing.T) {
-	// contain makes the election node a container that has lost its last child.
-	contain := func(h *harness) {
-		h.remove(node)
-		_, err := h.operator.CreateContainer(node, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
-		require.NoError(h, err)
-		h.remove(h.createContender())
-	}
-	sweep := func(h *harness, k int) *zktest.Hook {
-		return h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: k}, func(q *zktest.Request) zktest.Verdict {
-			h.srv.Sweep()
-			return zktest.Pass(q)
-		})
-	}
-	ends := func(h *harness, c *candidate) {
-		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
-		require.NoError(h, c.Resign())
-		found, _, err := h.operator.Exists(node)
-		require.NoError(h, err)
-		require.False(h, found)
-	}
-	t.Run("at first", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			contain(h)
-			swept := sweep(h, 1)
-			c := h.join(h.connect(), leaderelection.WithCreateNode())
-			h.requireMet(swept)
-			ends(h, c)
-			c.requireNeverLed()
-		})
-	})
-	t.Run("after the session", func(t *testing.T) {
-		withServers(t, 3, func(h *harness) {
-			contain(h)
-			swept := sweep(h, 2)
-			c := h.join(h.connect(), leaderelection.WithRejoin())
-			c.requireLeads()
-			require.Zero(h, h.srv.Sweep(), "a candidate holds it")
-			h.expire(c.conn)
-			h.advance(timeout)
-			h.requireMet(swept)
-			ends(h, c)
-		})
-	})
-	t.Run("while the connection is down", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			contain(h)
-			conn := h.connect()
-			h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-				h.srv.Refuse(true)
-				return zktest.Cut(q)
-			})
-			c := h.join(conn)
-			require.Equal(h, 1, h.srv.Sweep())
-			h.reconnect()
-			ends(h, c)
-		})
-	})
-	t.Run("and comes back as another one", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			contain(h)
-			anew := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-				h.srv.Sweep()
-				_, _ = h.operator.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
-				return zktest.Pass(q)
-			})
-			c := h.join(h.connect())
-			h.requireMet(anew)
-			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
-			c.requireNeverLed()
-			h.requireIDs()
-			h.join(h.connect()).requireLeads()
-		})
-	})
-	t.Run("with its parents", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			conn := h.connect()
-			_, err := leaderelection.NewElection(conn, "/a/b/c", leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(timeout))
-			require.NoError(h, err)
-			require.Zero(h, h.stat(path.Dir("/a/b/c")).EphemeralOwner)
-		})
-	})
-}
-
-// CURATOR-18, CURATOR-3: the end comes while the create is under way, and leaves
-// an orphan.
-func TestTrap40_EndDuringTheCreate(t *testing.T) {
-	t.Run("the answer is late", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			hold, release := h.hold()
-			h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, hold)
-			endsDuringTheCreate(h, release)
-		})
-	})
-	forEachLoss(t, connectionLosses[2:], 1, func(h *harness, l loss) {
-		l.set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1})
-		endsDuringTheCreate(h, func() {})
-	})
-}
-
-func endsDuringTheCreate(h *harness, answer func()) {
-	conn := h.connect()
-	session := conn.SessionID()
-	c := h.join(conn)
-	orphan := h.candidateIDs()
-	require.Len(h, orphan, 1)
-	h.requireDuration(confirmLimit, func() {
-		require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed, "nobody can know yet")
-	})
-	h.advance(0)
-	require.NoError(h, c.requireOver())
-	require.Empty(h, c.received())
-	h.requireIDs(orphan...)
-	answer()
-	h.advance(timeout)
-	require.NoError(h, c.Resign(), "now it is confirmed")
-	h.requireIDs()
-	require.Equal(h, session, conn.SessionID(), "the session's end is no solution")
 }

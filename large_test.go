@@ -1,4 +1,4 @@
-package traptest
+package leaderelection_test
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// crowd makes the list of candidates larger than the connections of a world receive.
-func (h *harness) crowd() *zk.Conn {
+// createCrowd makes the list of candidates larger than the connections of a world receive.
+func (h *harness) createCrowd() *zk.Conn {
 	conn := h.connectUnlimited()
 	for range 1200 {
 		_, err := conn.Create(path.Join(node, "_c_00000000-0000-4000-8000-000000000000-latch-"), nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
@@ -27,7 +27,7 @@ func (h *harness) crowd() *zk.Conn {
 // does not keep others waiting.
 func TestTrap37_TooManyCandidates(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		h.crowd()
+		h.createCrowd()
 		conn := h.connect()
 		_, err := h.operator.Create("/other", nil, 0, openACL)
 		require.NoError(h, err)
@@ -88,4 +88,64 @@ func TestTrap37_NameTooLarge(t *testing.T) {
 		h.advance(timeout)
 		require.Equal(h, next.ID(), (<-observed).Leader.ID)
 	})
+}
+
+// Netflix/curator #76, CURATOR-203, CURATOR-690: what is longer than a server takes
+// breaks the connection, again and again. The leaders of one connection are
+// checked in one transaction, which may not grow with their number.
+func TestTrap37_ManyLeadersOnOneConnection(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		var all []*candidate
+		for i := range 120 {
+			path := fmt.Sprintf("/%03d-%s", i, strings.Repeat("x", 3000))
+			e, err := leaderelection.NewElection(conn, path, leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(timeout))
+			require.NoError(h, err)
+			all = append(all, h.startElection(e, conn))
+		}
+		h.advance(timeout)
+		for _, c := range all {
+			require.NoError(h, c.requireLeads().Err())
+			require.Len(h, c.received(), 1)
+		}
+		require.Equal(h, 1, h.srv.Log().Session(conn.SessionID()).Count(zktest.OpConnect))
+	}, zktest.WithMaxPacket(300<<10))
+}
+
+// CURATOR-690: so does a create of a long name, which is refused before.
+func TestTrap37_LongClientName(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		name := strings.Repeat("x", 64<<10)
+		_, err := leaderelection.NewElection(conn, node, leaderelection.WithClientName(name+"x"))
+		require.ErrorIs(h, err, leaderelection.ErrInvalidOption)
+		c := h.join(conn, leaderelection.WithClientName(name))
+		next := h.join(h.connectUnlimited(), leaderelection.WithClientName(name))
+		c.requireLeads()
+		next.requireFollows(c)
+		next.resign() // which setRegister the predecessor's data
+		c.resign()
+		require.Equal(h, 1, h.srv.Log().Session(conn.SessionID()).Count(zktest.OpConnect))
+	}, zktest.WithMaxPacket(66<<10))
+}
+
+// CURATOR-690: a line of thousands is joined, watched and deleted by requests of
+// few kilobytes, and a listing of hundreds.
+func TestTrap37_LongQueue(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		const count = 2000
+		ahead := ""
+		for range count {
+			ahead = h.createContender()
+		}
+		conn := h.connectUnlimited()
+		c := h.join(conn)
+		require.Equal(h, ahead, c.newest().NowFollowing)
+		all, err := leaderelection.Candidates(conn, node)
+		require.NoError(h, err)
+		require.Len(h, all, count+1)
+		require.NoError(h, leaderelection.DeleteElection(conn, node))
+		h.advance(shortTime)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+	}, zktest.WithMaxPacket(32<<10))
 }

@@ -1,0 +1,120 @@
+package leaderelection_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// unread has a candidate take part whose statuses nobody reads.
+func (h *harness) joinUnread(conn *zk.Conn) *leaderelection.Election {
+	c := h.newCandidate(node, conn)
+	go c.ElectLeader()
+	h.advance(0)
+	return c.Election
+}
+
+// C13: a reader that was late blocked the election, and then got what had been
+// true before.
+func TestStatus_LateReader(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		var ahead []*candidate
+		for range 5 {
+			ahead = append(ahead, h.join(h.connect()))
+		}
+		late := h.joinUnread(h.connect())
+		behind := h.join(h.connect())
+		for i := 4; i >= 0; i-- {
+			require.Equal(h, ahead[i].ID(), late.Current().NowFollowing)
+			require.NoError(h, ahead[i].Resign())
+			h.advance(0)
+		}
+		require.Equal(h, leaderelection.Leader, late.Current().Role, "it goes on at once")
+		s := <-late.Status()
+		require.Equal(h, late.Current(), s)
+		require.NoError(h, s.Leadership.Err())
+		require.Empty(h, late.Status(), "nothing outdated")
+		require.NoError(h, late.Resign())
+		h.advance(0)
+		behind.requireLeads()
+	})
+}
+
+// C13: nothing told a late reader that a leadership it knew of was over.
+func TestStatus_LossIsDelivered(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		late := h.joinUnread(conn)
+		told := <-late.Status()
+		h.advance(time.Second)
+		// Suspended, leading again, and that twice.
+		for range 2 {
+			h.srv.Refuse(true)
+			h.srv.DropConnections(conn.SessionID())
+			h.advance(timeout / 2)
+			require.Equal(h, leaderelection.Suspended, late.Current().Role)
+			h.srv.Refuse(false)
+			h.advance(timeout)
+			require.Equal(h, leaderelection.Leader, late.Current().Role)
+		}
+		require.ErrorIs(h, told.Leadership.Err(), leaderelection.ErrLeaseExpired)
+		require.Equal(h, leaderelection.Suspended, (<-late.Status()).Role, "the end of what it was told comes first")
+		again := <-late.Status()
+		require.Equal(h, late.Current(), again)
+		require.NoError(h, again.Leadership.Err())
+		require.Equal(h, told.Leadership.Token(), again.Leadership.Token())
+		require.Empty(h, late.Status())
+
+		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+		h.advance(10 * time.Millisecond)
+		require.ErrorIs(h, (<-late.Status()).Err, leaderelection.ErrElectionOver)
+		_, open := <-late.Status()
+		require.False(h, open)
+	})
+}
+
+// CURATOR-344, TN1, marathon #4640: whoever does not take what is delivered holds
+// everything up. Nobody reads here, until the end of what was told.
+func TestTrap30_SlowReader(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		e, err := leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(timeout))
+		require.NoError(h, err)
+		result := async(e.ElectLeader)
+		h.advance(0)
+		told := receive(h, e.Status())
+		require.Equal(h, leaderelection.Leader, told.Role)
+		other := h.join(conn)
+		for range 3 {
+			h.advance(timeout)
+			h.srv.Blackhole(zktest.BothWays, conn.SessionID())
+			h.advance(timeout * 5 / 8) // longer than a lease, and not so long that the client dials
+			require.Equal(h, leaderelection.Suspended, e.Current().Role)
+			h.srv.Heal()
+			h.advance(timeout / 2)
+			require.Equal(h, leaderelection.Leader, e.Current().Role)
+		}
+		require.Equal(h, e.ID(), other.newest().NowFollowing)
+		require.Len(h, other.received(), 1)
+		require.Equal(h, leaderelection.Suspended, receive(h, e.Status()).Role, "the end of what was told")
+		again := receive(h, e.Status())
+		require.Same(h, e.Current().Leadership, again.Leadership)
+		require.NoError(h, again.Leadership.Err())
+		require.Empty(h, e.Status(), "what was missed is not kept")
+
+		h.remove(e.ID())
+		h.advance(shortTime)
+		require.ErrorIs(h, receive(h, result), leaderelection.ErrCandidateDeleted)
+		other.requireLeads()
+		last := receive(h, e.Status())
+		for s := range e.Status() {
+			last = s
+		}
+		require.ErrorIs(h, last.Err, leaderelection.ErrCandidateDeleted)
+	})
+}
