@@ -98,7 +98,7 @@ var sessionMutants = []mutant{
 			{"return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))", `_ = gap
 	return newest.Add(l.timeout - l.timeout/8)`},
 		},
-		tests: "./internal/explore -run ^TestSchedules$ -schedules 400",
+		tests: ". -run ^TestSchedules$ -schedules 400",
 	},
 	{
 		name: "session/S8", breaks: "a stop of the process is not noticed",
