@@ -12,8 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// C14: errors were texts to search in, and the end of a leader by deletion had
-// none that could be told from others. Each end has a value of its own.
+// TestFinalStatus_Errors fails if the error of the final status does not identify the reason.
 func TestFinalStatus_Errors(t *testing.T) {
 	all := []error{
 		leaderelection.ErrElectionOver, leaderelection.ErrCandidateDeleted, leaderelection.ErrSessionExpired,
@@ -67,7 +66,8 @@ func TestFinalStatus_Errors(t *testing.T) {
 	}
 }
 
-// C14: so has each reason for which a candidacy cannot begin.
+// TestNewElection_Errors fails if an error of NewElection, or of ElectLeader before the candidate
+// has joined, does not identify the reason.
 func TestNewElection_Errors(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -82,9 +82,9 @@ func TestNewElection_Errors(t *testing.T) {
 		require.NoError(h, err)
 		c := h.join(conn)
 		require.ErrorIs(h, c.requireOver(), leaderelection.ErrPermission)
-		require.ErrorIs(h, c.requireOver(), zk.ErrNoAuth, "what ZooKeeper said is wrapped")
+		require.ErrorIs(h, c.requireOver(), zk.ErrNoAuth, "the error of ZooKeeper is not wrapped")
 
-		// Nobody answers: known after a session timeout, and no sooner.
+		// If no server answers, both calls wait for a session timeout.
 		late := h.newCandidate(node, conn)
 		h.srv.Refuse(true)
 		h.srv.DropConnections(conn.SessionID())
@@ -96,18 +96,18 @@ func TestNewElection_Errors(t *testing.T) {
 		late.start()
 		h.advance(timeout - time.Millisecond)
 		require.Empty(h, late.received())
-		h.advance(timeout / 2) // at the end it waits for the removal of what it may have created
+		h.advance(timeout / 2) // it waits for the removal of a znode that it may have created
 		require.ErrorIs(h, late.requireOver(), leaderelection.ErrUnreachable)
 	})
 }
 
-// C9: an error in the midst of a later election was told and then nothing more
-// happened: the candidate stood in the way of those behind it.
+// TestElectLeader_RequestFails fails if a candidate remains in the queue after a request has
+// failed permanently, or leaves after a transient failure.
 func TestElectLeader_RequestFails(t *testing.T) {
 	for _, fault := range []struct {
 		op   zktest.Op
 		with error
-		end  error // nil: it goes on
+		end  error // nil if the candidate continues
 	}{
 		{zktest.OpGetChildren2, zk.ErrNoAuth, leaderelection.ErrPermission},
 		{zktest.OpGetData, zk.ErrNoAuth, leaderelection.ErrPermission},
@@ -135,7 +135,7 @@ func TestElectLeader_RequestFails(t *testing.T) {
 				select {
 				case <-hook.Ran():
 				default:
-					require.Fail(h, "nothing was asked for")
+					require.Fail(h, "no request was sent")
 				}
 				if fault.op == zktest.OpGetData {
 					require.NoError(h, middle.Resign())
@@ -159,7 +159,8 @@ func TestElectLeader_RequestFails(t *testing.T) {
 	}
 }
 
-// A candidate behind one whose znode it may not read ends with an error that names it.
+// TestElectLeader_UnreadablePredecessor fails if the error does not name the znode that the
+// candidate is not permitted to read.
 func TestElectLeader_UnreadablePredecessor(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -174,8 +175,8 @@ func TestElectLeader_UnreadablePredecessor(t *testing.T) {
 	})
 }
 
-// ZOOKEEPER-2886: nor does a server that answers at once, and always that the
-// session has moved, get one request after the other.
+// ZOOKEEPER-2886: a server that always replies that the session has moved, without a delay, does
+// not receive requests without pauses.
 func TestTrap09_RetriesPause(t *testing.T) {
 	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpGetData, zktest.OpMulti} {
 		t.Run(op.String(), func(t *testing.T) {
@@ -185,7 +186,7 @@ func TestTrap09_RetriesPause(t *testing.T) {
 				h.srv.ResetLog()
 				c := h.join(conn)
 				h.advance(time.Minute)
-				require.Less(h, h.srv.Log().Session(conn.SessionID()).Count(op), 300, "more than five a second")
+				require.Less(h, h.srv.Log().Session(conn.SessionID()).Count(op), 300, "more than five requests a second")
 				c.requireNeverLed()
 				moved.Remove()
 				h.advance(timeout)
@@ -199,18 +200,18 @@ func TestTrap09_RetriesPause(t *testing.T) {
 	}
 }
 
-// CURATOR-15, CURATOR-54, CURATOR-104, etcd #19597: an error ends the loop in
-// silence, and the process never leads again.
+// CURATOR-15, CURATOR-54, CURATOR-104, etcd #19597: an error ends the loop of a candidate
+// silently, and the process never becomes the leader again.
 func TestTrap41_PermissionDenied(t *testing.T) {
 	without := func(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
 	for _, c := range []struct {
 		name string
 		acl  []zk.ACL // of the election node
-		own  []zk.ACL // of the candidate's znode
+		own  []zk.ACL // of the znodes that the candidate creates
 	}{
-		{"may not create", without(zk.PermCreate), zk.WorldACL(zk.PermAll)},
-		{"may not list", without(zk.PermRead), zk.WorldACL(zk.PermAll)},
-		{"may not read its own", zk.WorldACL(zk.PermAll), without(zk.PermRead)},
+		{"create", without(zk.PermCreate), zk.WorldACL(zk.PermAll)},
+		{"list", without(zk.PermRead), zk.WorldACL(zk.PermAll)},
+		{"read its own znode", zk.WorldACL(zk.PermAll), without(zk.PermRead)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			withServers(t, 1, func(h *harness) {
@@ -222,7 +223,7 @@ func TestTrap41_PermissionDenied(t *testing.T) {
 			})
 		})
 	}
-	t.Run("may not read the predecessor", func(t *testing.T) {
+	t.Run("read the predecessor", func(t *testing.T) {
 		withServers(t, 1, func(h *harness) {
 			ahead := h.createContender()
 			_, err := h.operator.SetACL(ahead, without(zk.PermRead), -1)
@@ -234,8 +235,8 @@ func TestTrap41_PermissionDenied(t *testing.T) {
 	})
 }
 
-// CURATOR-518, helix #2815: whatever request the connection breaks at, from the
-// first to the last, and however, the candidate goes on.
+// CURATOR-518, helix #2815: the candidate continues if its connection breaks at any request, from
+// the first to the last.
 func TestTrap41_AnyRequestFails(t *testing.T) {
 	for _, l := range allLosses {
 		t.Run(l.name, func(t *testing.T) {
@@ -252,7 +253,7 @@ func TestTrap41_AnyRequestFails(t *testing.T) {
 					require.Equal(h, ahead, c.newest().NowFollowing, "request %d", k)
 					h.remove(ahead)
 					h.advance(2 * timeout)
-					if c.newest().Role == leaderelection.Suspended { // just now
+					if c.newest().Role == leaderelection.Suspended { // the request was a check
 						h.advance(timeout)
 					}
 					require.Equal(h, h.stat(c.ID()).Czxid, c.requireLeads().Token())
@@ -270,7 +271,7 @@ func TestTrap41_AnyRequestFails(t *testing.T) {
 	}
 }
 
-// CURATOR-671: an answer that nobody has thought of is told, or does no harm.
+// CURATOR-671: an unknown error code ends the candidacy with an error, or has no effect.
 func TestTrap41_UnknownError(t *testing.T) {
 	k := 1
 	for met := true; met; k++ {

@@ -13,13 +13,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// C4: EndElection did not end the election: whoever came after it led.
+// TestEndElection_AllCandidates fails if a candidate can become the leader after EndElection, also
+// one that joins later.
 func TestEndElection_AllCandidates(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, follower, conn := h.join(h.connect()), h.join(h.connect()), h.connect()
 		early := h.newCandidate(node, conn)
 		require.NoError(h, follower.EndElection())
-		h.advance(10 * time.Millisecond) // one whose znode goes waits for 5 ms before it asks why
+		h.advance(10 * time.Millisecond) // a candidate whose znode was deleted waits for 5 ms before it reads the reason
 		for _, c := range []*candidate{leader, follower} {
 			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 		}
@@ -32,7 +33,7 @@ func TestEndElection_AllCandidates(t *testing.T) {
 		_, err := leaderelection.NewElection(conn, node)
 		require.ErrorIs(h, err, leaderelection.ErrNoElection)
 
-		// A new node at the same path is a new election, not theirs.
+		// A new node at the same path is another election.
 		_, err = h.operator.Create(node, nil, 0, openACL)
 		require.NoError(h, err)
 		next := h.join(conn)
@@ -41,40 +42,40 @@ func TestEndElection_AllCandidates(t *testing.T) {
 	})
 }
 
-// C4: nor does one lead that comes while the election is being ended, at
-// whatever moment.
+// TestDeleteElection_CandidateJoins fails if a candidate that joins during the deletion can become
+// the leader.
 func TestDeleteElection_CandidateJoins(t *testing.T) {
-	mark := path.Join(node, "DONE")
-	for name, moment := range map[string]func(h *harness, leader *candidate, hold zktest.HookFunc){
-		"before the mark": func(h *harness, _ *candidate, hold zktest.HookFunc) {
-			h.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: mark, Nth: 1}, hold)
+	tombstone := path.Join(node, "DONE")
+	for name, pause := range map[string]func(h *harness, hold zktest.HookFunc){
+		"before the tombstone is created": func(h *harness, hold zktest.HookFunc) {
+			h.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: tombstone, Nth: 1}, hold)
 		},
-		"after the mark": func(h *harness, _ *candidate, hold zktest.HookFunc) {
-			h.srv.After(zktest.Match{Op: zktest.OpMulti, Path: mark, Nth: 1}, hold)
+		"after the tombstone was created": func(h *harness, hold zktest.HookFunc) {
+			h.srv.After(zktest.Match{Op: zktest.OpMulti, Path: tombstone, Nth: 1}, hold)
 		},
-		"after the deletion of the candidates": func(h *harness, _ *candidate, hold zktest.HookFunc) {
-			h.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: mark, Nth: 2}, hold)
+		"after the candidates were deleted": func(h *harness, hold zktest.HookFunc) {
+			h.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: tombstone, Nth: 2}, hold)
 		},
-		"after the deletion of the node": func(h *harness, _ *candidate, hold zktest.HookFunc) {
-			h.srv.After(zktest.Match{Op: zktest.OpMulti, Path: mark, Nth: 2}, hold)
+		"after the node was deleted": func(h *harness, hold zktest.HookFunc) {
+			h.srv.After(zktest.Match{Op: zktest.OpMulti, Path: tombstone, Nth: 2}, hold)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withServers(t, 1, func(h *harness) {
 				leader, follower := h.join(h.connect()), h.join(h.connect())
 				grant := leader.requireLeads()
-				newcomer := h.newCandidate(node, h.connect())
+				late := h.newCandidate(node, h.connect())
 				hold, release := h.hold()
-				moment(h, leader, hold)
+				pause(h, hold)
 				ended := make(chan error, 1)
 				go func() { ended <- leaderelection.DeleteElection(h.operator, node) }()
 				h.advance(0)
-				newcomer.start()
+				late.start()
 				h.advance(0)
 				release()
 				h.advance(100 * time.Millisecond)
 				require.NoError(h, <-ended)
-				for _, c := range []*candidate{leader, follower, newcomer} {
+				for _, c := range []*candidate{leader, follower, late} {
 					require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 					if c != leader {
 						require.NotContains(h, c.roles(), leaderelection.Leader)
@@ -89,14 +90,13 @@ func TestDeleteElection_CandidateJoins(t *testing.T) {
 	}
 }
 
-// ends are the ways to end an election.
+// ends are the functions that end an election.
 var ends = map[string]func(h *harness, leader *candidate) error{
 	"EndElection":    func(_ *harness, leader *candidate) error { return leader.EndElection() },
 	"DeleteElection": func(h *harness, _ *candidate) error { return leaderelection.DeleteElection(h.operator, node) },
 }
 
-// C16: a candidate whose data had been set once made the deletion of the whole
-// election fail, with the mark left behind.
+// TestDeleteElection_DataChanged fails if the deletion depends on the versions of the znodes.
 func TestDeleteElection_DataChanged(t *testing.T) {
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
@@ -119,14 +119,14 @@ func TestDeleteElection_DataChanged(t *testing.T) {
 	}
 }
 
-// C16: so did one that left while the deletion was under way. It is done again
-// without that one, at once.
+// TestDeleteElection_CandidatesChange fails if the deletion fails, or pauses, because a candidate
+// changes or leaves while it is deleted.
 func TestDeleteElection_CandidatesChange(t *testing.T) {
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
 			withServers(t, 1, func(h *harness) {
 				leader, conn := h.join(h.connect()), h.connect()
-				others := []string{h.createContender(), h.createContender(), h.createContender()} // who do not heed the mark
+				others := []string{h.createContender(), h.createContender(), h.createContender()} // they ignore the tombstone
 				deletion := h.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: others[2], Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 					_, err := conn.Set(others[0], []byte("changed"), -1)
 					assert.NoError(h, err)
@@ -136,7 +136,7 @@ func TestDeleteElection_CandidatesChange(t *testing.T) {
 				begin := time.Now()
 				require.NoError(h, end(h, leader))
 				<-deletion.Ran()
-				require.LessOrEqual(h, time.Since(begin), 5*time.Millisecond, "there is nothing to wait for but the leader")
+				require.LessOrEqual(h, time.Since(begin), 5*time.Millisecond, "the deletion has paused")
 				h.advance(10 * time.Millisecond)
 				require.ErrorIs(h, leader.requireOver(), leaderelection.ErrElectionOver)
 				h.requireNoElection()
@@ -145,25 +145,24 @@ func TestDeleteElection_CandidatesChange(t *testing.T) {
 	}
 }
 
-// The candidates are deleted from the back, so that each hears of its own end
-// before that of its predecessor. The mark wakes the second in line before, but
-// not where the first candidate may not be written to, or where the mark is that
-// of somebody who wakes nobody.
+// TestDeleteElection_DeletesInReverseOrder fails if a candidate is notified of the deletion of its
+// predecessor before that of its own znode. The tombstone does not wake the direct follower if the
+// leader's znode cannot be written to, or if another client has created the tombstone.
 func TestDeleteElection_DeletesInReverseOrder(t *testing.T) {
-	for name, unwoken := range map[string]struct {
-		leader leaderelection.Option
-		mark   bool
+	for name, test := range map[string]struct {
+		leader    leaderelection.Option
+		tombstone bool // another client has created it
 	}{
-		"the leader's znode cannot be written to": {leader: leaderelection.WithACL(zk.WorldACL(zk.PermAll &^ zk.PermWrite))},
-		"somebody else has set the mark":          {leader: leaderelection.WithClientName(""), mark: true},
+		"the leader's znode cannot be written to":  {leader: leaderelection.WithACL(zk.WorldACL(zk.PermAll &^ zk.PermWrite))},
+		"another client has created the tombstone": {leader: leaderelection.WithClientName(""), tombstone: true},
 	} {
 		for way, end := range ends {
 			t.Run(name+", "+way, func(t *testing.T) {
 				withServers(t, 1, func(h *harness) {
 					conn, pause := h.connectSlowly()
-					leader, second := h.join(h.connect(), unwoken.leader), h.join(conn)
+					leader, second := h.join(h.connect(), test.leader), h.join(conn)
 					third := h.join(h.connect())
-					if unwoken.mark {
+					if test.tombstone {
 						_, err := h.operator.Create(path.Join(node, "DONE"), []byte("done"), 0, openACL)
 						require.NoError(h, err)
 					}
@@ -183,8 +182,8 @@ func TestDeleteElection_DeletesInReverseOrder(t *testing.T) {
 	}
 }
 
-// The second in line, which could win without asking, is woken by the mark, also
-// if the deletion goes no further.
+// TestDeleteElection_TombstoneWakesDirectFollower fails if the creation of the tombstone does not
+// wake the direct follower, which could otherwise become the leader without a request.
 func TestDeleteElection_TombstoneWakesDirectFollower(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, second, third := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
@@ -196,7 +195,7 @@ func TestDeleteElection_TombstoneWakesDirectFollower(t *testing.T) {
 		h.advance(0)
 		require.ErrorIs(h, second.requireOver(), leaderelection.ErrElectionOver)
 		require.ErrorIs(h, third.requireOver(), leaderelection.ErrElectionOver)
-		require.NoError(h, leader.requireLeads().Err(), "nobody has told the leader")
+		require.NoError(h, leader.requireLeads().Err(), "the leader was notified")
 		require.NoError(h, leader.Resign())
 		h.advance(0)
 		h.requireChildren("DONE")
@@ -206,10 +205,11 @@ func TestDeleteElection_TombstoneWakesDirectFollower(t *testing.T) {
 	})
 }
 
-// The mark is there before openACL is deleted, and goes with the node.
+// TestDeleteElection_TombstoneFirstAndLast fails if a candidate is deleted before the tombstone is
+// created, or if the tombstone is not deleted together with the node.
 func TestDeleteElection_TombstoneFirstAndLast(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		mark := path.Join(node, "DONE")
+		tombstone := path.Join(node, "DONE")
 		others := []string{h.createContender(), h.createContender()}
 		h.srv.ResetLog()
 		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
@@ -217,14 +217,14 @@ func TestDeleteElection_TombstoneFirstAndLast(t *testing.T) {
 		for _, e := range h.requests(zktest.OpMulti, 0) {
 			order = append(order, e.Path)
 		}
-		require.Equal(h, []string{mark, others[1], mark}, order)
-		require.Empty(h, h.requests(zktest.OpDelete, 0), "nothing goes by itself")
+		require.Equal(h, []string{tombstone, others[1], tombstone}, order)
+		require.Empty(h, h.requests(zktest.OpDelete, 0), "a znode was deleted without a transaction")
 	})
 }
 
-// The direct follower is disconnected while the election is marked as over, by somebody
-// who may not writeRegister to the leader's znode. It looks at the election after the reconnect
-// and does not lead.
+// TestDeleteElection_TombstoneWhileDisconnected fails if the direct follower becomes the leader
+// although the tombstone was created while it was disconnected, by a client that is not permitted
+// to write to the leader's znode. It must list the election after the reconnect.
 func TestDeleteElection_TombstoneWhileDisconnected(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader := h.join(h.connect(), leaderelection.WithACL(zk.WorldACL(zk.PermRead)))
@@ -244,7 +244,8 @@ func TestDeleteElection_TombstoneWhileDisconnected(t *testing.T) {
 	})
 }
 
-// A candidate whose znode was deleted does not list the election.
+// TestDeleteElection_CandidatesDoNotList fails if a candidate whose znode was deleted lists the
+// election.
 func TestDeleteElection_CandidatesDoNotList(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var all []*candidate
@@ -279,8 +280,8 @@ func TestDeleteElection_CandidatesDoNotList(t *testing.T) {
 	})
 }
 
-// DeleteElection at a server that shows the election before it was deleted and created
-// deletes the new one, and does not pretend to.
+// TestDeleteElection_LaggingServer fails if DeleteElection returns nil without deleting the
+// election, because its server still shows an earlier election at the path.
 func TestDeleteElection_LaggingServer(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn, catchUp := behindLaggingServer(h)
@@ -297,8 +298,8 @@ func TestDeleteElection_LaggingServer(t *testing.T) {
 	})
 }
 
-// The election is deleted and created while a deletion is under way: the new one stays,
-// and its candidates notice nothing.
+// TestDeleteElection_OtherElectionAtThePath fails if a deletion affects the candidates of another
+// election, which was created at the path while the deletion was in progress.
 func TestDeleteElection_OtherElectionAtThePath(t *testing.T) {
 	for name, candidates := range map[string]int{"with candidates": 2, "empty": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -330,7 +331,8 @@ func TestDeleteElection_OtherElectionAtThePath(t *testing.T) {
 	}
 }
 
-// A deletion deletes hand-written candidates with the election.
+// TestDeleteElection_HandWrittenCandidates fails if the znodes of hand-written candidates prevent
+// the deletion.
 func TestDeleteElection_HandWrittenCandidates(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		for _, prefix := range []string{"n_", "", "node_"} {

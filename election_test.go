@@ -17,7 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// C5: the second Resign, EndElection or ElectLeader panicked.
+// TestElection_RepeatedCalls fails if a second call of Resign, EndElection or ElectLeader panics
+// or returns a wrong result.
 func TestElection_RepeatedCalls(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		first, second, idle := h.join(h.connect()), h.join(h.connect()), h.newCandidate(node, h.connect())
@@ -43,7 +44,7 @@ func TestElection_RepeatedCalls(t *testing.T) {
 		all(first.ElectLeader, leaderelection.ErrCandidacyOver)
 		second.requireLeads()
 
-		all(idle.Resign, nil) // it has never taken part
+		all(idle.Resign, nil) // it was never started
 		all(idle.ElectLeader, leaderelection.ErrCandidacyOver)
 		_, open := <-idle.Status()
 		require.False(h, open)
@@ -57,8 +58,8 @@ func TestElection_RepeatedCalls(t *testing.T) {
 	})
 }
 
-// C8: after an error at the start the channel stayed open and ElectLeader did
-// not return: a goroutine for each candidate that came late.
+// TestElectLeader_ElectionIsOver fails if ElectLeader does not return, or the status channel is
+// not closed, for a candidate that is started after the election has ended.
 func TestElectLeader_ElectionIsOver(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -66,8 +67,8 @@ func TestElectLeader_ElectionIsOver(t *testing.T) {
 		for range 100 {
 			late = append(late, h.newCandidate(node, conn))
 		}
-		mark := path.Join(node, "DONE")
-		_, err := h.operator.Create(mark, []byte("done"), 0, openACL)
+		tombstone := path.Join(node, "DONE")
+		_, err := h.operator.Create(tombstone, []byte("done"), 0, openACL)
 		require.NoError(h, err)
 		h.advance(0)
 		end := func(candidates []*candidate) {
@@ -82,15 +83,15 @@ func TestElectLeader_ElectionIsOver(t *testing.T) {
 			}
 			stacks := make([]byte, 1<<20)
 			stacks = stacks[:runtime.Stack(stacks, true)]
-			require.NotContains(h, string(stacks), "(*Election).ElectLeader", "a goroutine is left")
+			require.NotContains(h, string(stacks), "(*Election).ElectLeader", "a goroutine of ElectLeader remains")
 		}
 		end(late[:50])
 		h.requireChildren("DONE")
-		require.NoError(h, h.operator.Delete(mark, -1))
+		require.NoError(h, h.operator.Delete(tombstone, -1))
 		require.NoError(h, h.operator.Delete(node, -1))
 		end(late[50:])
 
-		// It is final: nothing is left that could take part later.
+		// The candidacy cannot continue in a new election.
 		_, err = h.operator.Create(node, nil, 0, openACL)
 		require.NoError(h, err)
 		require.ErrorIs(h, late[0].ElectLeader(), leaderelection.ErrCandidacyOver)
@@ -98,9 +99,8 @@ func TestElectLeader_ElectionIsOver(t *testing.T) {
 	})
 }
 
-// C15: the candidate's ID was read and written without synchronisation. Every
-// method may be called from anywhere while everything changes; the race
-// detector is the judge.
+// TestElection_ConcurrentCalls calls all methods from several goroutines while candidates join,
+// lose their session and reconnect. The race detector finds accesses without synchronization.
 func TestElection_ConcurrentCalls(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conns := []*zk.Conn{h.connect(), h.connect()}
@@ -154,10 +154,10 @@ func TestElection_ConcurrentCalls(t *testing.T) {
 	})
 }
 
-// While an owner closes a connection the server still tells of its candidates'
-// ends, one after the other. A request that one of them sends then can hang the
-// client library for ever: its goroutine would be left over in the bubble, which
-// fails the test.
+// TestElectLeader_ConnectionIsClosed fails if a candidate sends a request while its connection is
+// closed. The server then still sends a notification for each znode of the session. The request
+// can block forever in the client library. Its goroutine would remain in the bubble, which fails
+// the test.
 func TestElectLeader_ConnectionIsClosed(t *testing.T) {
 	for n := 2; n <= 5; n++ {
 		t.Run(fmt.Sprintf("%d candidates", n), func(t *testing.T) {
@@ -182,8 +182,7 @@ func TestElectLeader_ConnectionIsClosed(t *testing.T) {
 	}
 }
 
-// kazoo PR 170, #116, #482: something waits for ever on a connection that is
-// suspended, or was closed.
+// kazoo PR 170, #116, #482: a call waits forever on a connection that is suspended or was closed.
 func TestTrap22_EveryStateCanBeEnded(t *testing.T) {
 	states := []struct {
 		name string
@@ -214,7 +213,7 @@ func TestTrap22_EveryStateCanBeEnded(t *testing.T) {
 			h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, hold)
 			return h.join(conn, options...)
 		}},
-		{"entering without a connection", func(h *harness, conn *zk.Conn, options ...leaderelection.Option) *candidate {
+		{"joining without a connection", func(h *harness, conn *zk.Conn, options ...leaderelection.Option) *candidate {
 			e, err := leaderelection.NewElection(conn, node, append(options, leaderelection.WithSessionTimeout(timeout), leaderelection.WithRejoin())...)
 			require.NoError(h, err)
 			h.disconnect(conn)
@@ -240,10 +239,10 @@ func TestTrap22_EveryStateCanBeEnded(t *testing.T) {
 					ctx, cancel := context.WithCancel(h.Context())
 					defer cancel()
 					c := state.prepare(h, h.connect(), leaderelection.WithContext(ctx))
-					h.advance(shortTime) // off the instants at which checks are sent: closing then can hang the client
+					h.advance(shortTime) // a client that is closed while a check is sent can block forever
 					returned := async(func() struct{} { end.end(c, cancel); return struct{}{} })
 					h.advance(2*time.Second + shortTime)
-					require.Len(h, returned, 1, "the call that ends it has not returned")
+					require.Len(h, returned, 1, "the call has not returned")
 					if end.want == nil {
 						require.NoError(h, c.requireOver())
 					} else {
@@ -258,8 +257,8 @@ func TestTrap22_EveryStateCanBeEnded(t *testing.T) {
 	}
 }
 
-// kazoo #482, with several candidates on the connection: their znodes all go with
-// the session, and the server still tells them of each other.
+// kazoo #482, with several candidates on the connection: all their znodes are deleted with the
+// session, and the server still sends each candidate notifications about the others.
 func TestTrap22_CloseWithSeveralCandidates(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -268,7 +267,7 @@ func TestTrap22_CloseWithSeveralCandidates(t *testing.T) {
 			all = append(all, h.join(conn))
 		}
 		last := h.join(h.connect())
-		h.advance(timeout + shortTime) // as above
+		h.advance(timeout + shortTime) // not while a check is sent
 		conn.Close()
 		h.advance(timeout)
 		for i, c := range all {
@@ -282,8 +281,8 @@ func TestTrap22_CloseWithSeveralCandidates(t *testing.T) {
 	})
 }
 
-// CURATOR-620, CURATOR-652, CURATOR-653: two resets at once make two znodes, or
-// two leaders, or leave one behind.
+// CURATOR-620, CURATOR-652, CURATOR-653: two concurrent resets of a candidate create two znodes or
+// two leaders, or leave a znode behind.
 func TestTrap38_ConcurrentCalls(t *testing.T) {
 	for round := range 10 {
 		withServers(t, 3, func(h *harness) {
@@ -291,7 +290,7 @@ func TestTrap38_ConcurrentCalls(t *testing.T) {
 			e, err := leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(timeout), leaderelection.WithRejoin())
 			require.NoError(h, err)
 			drop := func() { h.eachServer(func(s *zktest.Server) { s.DropConnections(conn.SessionID()) }) }
-			// It is started many times over while its connection breaks.
+			// It is started several times while its connection breaks.
 			var started []<-chan error
 			for range 10 {
 				started = append(started, async(e.ElectLeader))
@@ -312,24 +311,24 @@ func TestTrap38_ConcurrentCalls(t *testing.T) {
 			for _, c := range ended {
 				require.NoError(h, receive(h, c))
 			}
-			once := 0
+			elections := 0
 			for _, c := range started {
 				if err := receive(h, c); err == nil {
-					once++
+					elections++
 				} else {
 					require.ErrorIs(h, err, leaderelection.ErrAlreadyStarted)
 				}
 			}
-			require.Equal(h, 1, once)
+			require.Equal(h, 1, elections)
 			h.requireIDs()
 			require.Equal(h, zk.StateHasSession, conn.State())
 		})
 	}
 }
 
-// kazoo #291, #134, #315: who may enter again is a matter of threads there. Here
-// it is one of values: a second candidate is another one, on whatever connection
-// and goroutine, and one candidate stands once.
+// kazoo #291, #134, #315: a lock belongs to a thread, which can enter it again. A candidate
+// belongs neither to a goroutine nor to a connection: a second candidate on the same connection
+// waits for the first one.
 func TestTrap54_TwoCandidatesOnOneConnection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -343,7 +342,7 @@ func TestTrap54_TwoCandidatesOnOneConnection(t *testing.T) {
 		h.requireIDs(c.ID(), again.ID())
 		require.NoError(h, l.Err())
 		require.NoError(h, <-async(c.Resign), "on another goroutine")
-		h.advance(shortTime) // it waits whether the session ends
+		h.advance(shortTime) // the second candidate waits in case the session ends as well
 		again.requireLeads()
 		require.ErrorIs(h, c.ElectLeader(), leaderelection.ErrCandidacyOver)
 		again.resign()

@@ -10,7 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// withPrefix gives all candidates names without a GUID.
+// withPrefix gives all candidates of a test names without a GUID, which hand-written elections
+// use.
 func withPrefix(f func(h *harness)) func(h *harness) {
 	return func(h *harness) {
 		h.options = append(h.options, leaderelection.WithNaming(leaderelection.Prefix("n_")))
@@ -30,7 +31,7 @@ func TestTrap10_SessionMovedDuringCreate_NamePrefix(t *testing.T) {
 	forEachLoss(t, movedSessions, 1, withPrefixAndLoss(testCreateReplyLost))
 }
 
-// A znode of another session with the same prefix is another candidate's, and stays.
+// A znode of another session with the same prefix belongs to another candidate and is not deleted.
 func TestTrap02_OtherOwner_NamePrefix(t *testing.T) {
 	withServers(t, 1, withPrefix(func(h *harness) {
 		lost := h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -48,12 +49,12 @@ func TestTrap02_OtherOwner_NamePrefix(t *testing.T) {
 	}))
 }
 
-// A znode of the same session with other data is not the candidate's.
+// A znode of the same session with other data does not belong to the candidate.
 func TestTrap02_OtherData_NamePrefix(t *testing.T) {
 	withServers(t, 1, withPrefix(func(h *harness) {
 		conn := h.connect()
 		lost := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 2}, zktest.Cut)
-		other, err := conn.Create(node+"/n_", []byte("of this program, for something else"), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		other, err := conn.Create(node+"/n_", []byte("another purpose of the program"), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 		require.NoError(h, err)
 		c := h.join(conn)
 		h.requireMet(lost)
@@ -75,7 +76,7 @@ func TestTrap40_ResignDuringCreate_NamePrefix(t *testing.T) {
 	}))
 }
 
-// The search is answered by a server that lags behind.
+// A server that lags behind answers the search.
 func TestTrap03_SearchAtLaggingServer_NamePrefix(t *testing.T) {
 	withServers(t, 3, withPrefix(func(h *harness) {
 		lagging, conn := h.ensemble.Server(1), h.connect()
@@ -84,7 +85,7 @@ func TestTrap03_SearchAtLaggingServer_NamePrefix(t *testing.T) {
 		c := h.join(conn)
 		h.requireMet(lost)
 		h.advance(timeout / 4)
-		require.Empty(h, c.received(), "nobody can know yet")
+		require.Empty(h, c.received(), "the outcome is not known yet")
 		lagging.Heal()
 		h.advance(0)
 		c.requireLeads()
@@ -93,12 +94,12 @@ func TestTrap03_SearchAtLaggingServer_NamePrefix(t *testing.T) {
 	}))
 }
 
-// What the search has not shown appears later, ahead of the znode in use.
+// A znode that the search has not found appears later, before the znode that the candidate uses.
 func TestTrap03_SecondZnodeAppearsLate_NamePrefix(t *testing.T) {
 	withServers(t, 1, withPrefix(func(h *harness) {
 		conn := h.connect()
 		ahead := h.createContender()
-		h.remove(h.createContender()) // leaves a packetGap in the numbers
+		h.remove(h.createContender()) // its number is not used again
 		lost := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, zktest.Cut)
 		c := h.join(conn)
 		h.requireMet(lost)
@@ -110,22 +111,22 @@ func TestTrap03_SecondZnodeAppearsLate_NamePrefix(t *testing.T) {
 			require.NoError(h, err)
 		}
 		late("0000000001")
-		_, err := h.operator.Set(ahead, []byte("has the candidate look again"), -1)
+		_, err := h.operator.Set(ahead, []byte("makes the candidate list again"), -1)
 		require.NoError(h, err)
 		h.advance(0)
 		h.requireIDs(ahead, c.ID())
 		h.remove(ahead)
 		h.advance(0)
 		c.requireLeads()
-		// One that shows up still later goes when the candidate does.
+		// A znode that appears even later is deleted when the candidate resigns.
 		late("0000000000")
 		c.resign()
 		h.requireIDs()
 	}))
 }
 
-// Of several candidates on one connection none takes another's znode for its own,
-// whosever create has lost its reply.
+// If several candidates use one connection and one create loses its reply, each candidate still
+// uses its own znode.
 func TestTrap01_SeveralCandidates_NamePrefix(t *testing.T) {
 	for nth := 1; nth <= 4; nth++ {
 		forEachLoss(t, connectionLosses, 1, withPrefixAndLoss(func(h *harness, l loss) {

@@ -13,21 +13,21 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// C7: a create that was applied and whose answer got lost left a znode of a
-// living session at the head of the line, that nobody knew of.
+// TestJoin_CreateLost fails if a candidate whose create, or its reply, is lost creates two znodes,
+// or waits for the end of its session.
 func TestJoin_CreateLost(t *testing.T) {
-	for name, lost := range map[string]struct{ requests, answers int }{
-		"a request":               {requests: 1},
-		"an answer":               {answers: 1},
-		"two requests":            {requests: 2},
-		"a request and an answer": {requests: 1, answers: 1},
+	for name, lost := range map[string]struct{ requests, replies int }{
+		"a request":             {requests: 1},
+		"a reply":               {replies: 1},
+		"two requests":          {requests: 2},
+		"a request and a reply": {requests: 1, replies: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, place := range []string{"as the first", "as the second"} {
-				t.Run(place, func(t *testing.T) {
+			for _, position := range []string{"first", "second"} {
+				t.Run(position, func(t *testing.T) {
 					withServers(t, 1, func(h *harness) {
 						var leader *candidate
-						if place == "as the second" {
+						if position == "second" {
 							leader = h.join(h.connect())
 						}
 						conn := h.connect()
@@ -37,15 +37,15 @@ func TestJoin_CreateLost(t *testing.T) {
 							match.Nth = n + 1
 							h.srv.Before(match, zktest.Cut)
 						}
-						match.Nth = 1 // of those that arrive
-						for range lost.answers {
+						match.Nth = 1 // of the requests that the server receives
+						for range lost.replies {
 							h.srv.After(match, zktest.Cut)
 						}
 
 						c := h.joinAsync(conn)
 						h.advance(3500 * time.Millisecond) // the client dials once a second
-						require.Equal(h, session, conn.SessionID(), "the session's end is no solution")
-						require.Len(h, h.requests(zktest.OpCreate, session), lost.requests+max(lost.answers, 1), "none that is not needed")
+						require.Equal(h, session, conn.SessionID(), "the session has expired")
+						require.Len(h, h.requests(zktest.OpCreate, session), lost.requests+max(lost.replies, 1), "an unnecessary create")
 						if leader == nil {
 							c.requireLeads()
 							h.requireChildren(names(c)...)
@@ -71,8 +71,8 @@ func TestJoin_CreateLost(t *testing.T) {
 	}
 }
 
-// A znode whose create was applied and not answered is taken as the own one. A
-// second one would stand behind it, and behind whoever came in between.
+// TestJoin_CreateReplyLost fails if the candidate does not use the znode whose create was applied
+// without a reply. A second znode would be behind those of candidates that have joined in between.
 func TestJoin_CreateReplyLost(t *testing.T) {
 	withServers(t, 2, func(h *harness) {
 		conn := h.connect()
@@ -84,7 +84,7 @@ func TestJoin_CreateReplyLost(t *testing.T) {
 			created = q.Created
 			return zktest.Cut(q)
 		})
-		// Before the candidate is back somebody else has joined.
+		// Another candidate joins before this one reconnects.
 		h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: session, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			between = h.joinAsync(other)
 			time.Sleep(time.Millisecond)
@@ -100,22 +100,23 @@ func TestJoin_CreateReplyLost(t *testing.T) {
 	})
 }
 
-// A znode with the name of a create that was not answered is used only if it is
-// of this session: one of another goes with that (CURATOR-498).
+// TestJoin_ZnodeOfOtherSession fails if a candidate uses a znode with the name of its unanswered
+// create that belongs to another session (CURATOR-498). The znode is deleted when that session
+// ends.
 func TestJoin_ZnodeOfOtherSession(t *testing.T) {
-	for name, keepOwn := range map[string]bool{"beside the own": true, "in its place": false} {
+	for name, keepOwn := range map[string]bool{"additional znode": true, "replaced znode": false} {
 		t.Run(name, func(t *testing.T) {
 			withServers(t, 2, func(h *harness) {
 				conn := h.connect()
-				var impostor string
+				var other string
 				h.srv.After(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 					var err error
 					if !keepOwn {
 						assert.NoError(h, h.operator.Delete(q.Created, -1))
 					}
-					// Ahead of the own one, so that it is met first.
+					// The number is smaller than that of the candidate's znode, so that it is found first.
 					assert.NoError(h, h.srv.SetSequence(node, 0))
-					impostor, err = h.operator.Create(q.Path, nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
+					other, err = h.operator.Create(q.Path, nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
 					assert.NoError(h, err)
 					return zktest.Cut(q)
 				})
@@ -123,7 +124,7 @@ func TestJoin_ZnodeOfOtherSession(t *testing.T) {
 				c := h.joinAsync(conn)
 				h.advance(100 * time.Millisecond)
 				c.requireLeads()
-				require.NotEqual(h, impostor, c.ID())
+				require.NotEqual(h, other, c.ID())
 				h.requireChildren(names(c)...)
 				_, stat, err := h.operator.Exists(c.ID())
 				require.NoError(h, err)
@@ -133,13 +134,13 @@ func TestJoin_ZnodeOfOtherSession(t *testing.T) {
 	}
 }
 
-// CURATOR-45, CURATOR-79: a create is applied and its answer lost; an orphan that
-// nobody owns blocks the line.
+// CURATOR-45, CURATOR-79: a create is applied and its reply is lost. No client knows the znode,
+// which blocks the queue.
 func TestTrap01_CreateReplyLost(t *testing.T) {
 	forEachLoss(t, connectionLosses, 1, testCreateReplyLost)
 }
 
-// ZOOKEEPER-2886: so does a server that says that the session has moved.
+// ZOOKEEPER-2886: the outcome is also unknown if a server replies that the session has moved.
 func TestTrap10_SessionMovedDuringCreate(t *testing.T) {
 	forEachLoss(t, movedSessions, 1, testCreateReplyLost)
 }
@@ -154,18 +155,18 @@ func testCreateReplyLost(h *harness, l loss) {
 	c.requireFollows(leader)
 	h.requireIDs(leader.ID(), c.ID())
 	if l.applied {
-		require.Len(h, h.createdIDs(), 2, "what was created is used")
+		require.Len(h, h.createdIDs(), 2, "the znode that was created is not used")
 	}
 	leader.resign()
 	require.Equal(h, h.stat(c.ID()).Czxid, c.requireLeads().Token())
 	c.requireOnlyCandidate()
-	require.Equal(h, session, conn.SessionID(), "it had to be solved within the session")
+	require.Equal(h, session, conn.SessionID(), "the session has expired")
 	c.resign()
 	h.requireIDs()
 }
 
-// CURATOR-498: the search for what the create has left finds a znode of another
-// session, as that of a dying one may still be seen, and takes it for the own.
+// CURATOR-498: the search for the znode of an unanswered create finds a znode of another session,
+// which may be about to expire, and uses it.
 func TestTrap02_OtherOwner(t *testing.T) { withServers(t, 1, testOtherOwner) }
 
 func testOtherOwner(h *harness) {
@@ -175,11 +176,11 @@ func testOtherOwner(h *harness) {
 	})
 	c := h.join(h.connect())
 	h.requireMet(lost)
-	mine := h.createdIDs()
-	require.Len(h, mine, 1)
-	guid := mine[0][:len(mine[0])-10]
-	h.remove(mine[0])
-	other, err := h.operator.Create(guid, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	created := h.createdIDs()
+	require.Len(h, created, 1)
+	prefix := created[0][:len(created[0])-10]
+	h.remove(created[0])
+	other, err := h.operator.Create(prefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 	require.NoError(h, err)
 	h.reconnect()
 	require.NotEqual(h, other, c.ID())
@@ -187,7 +188,7 @@ func testOtherOwner(h *harness) {
 	c.requireOnlyCandidate()
 }
 
-// CURATOR-498, with the session's end itself between create and search.
+// CURATOR-498: the session expires between create and search.
 func TestTrap02_SessionExpiresBeforeSearch(t *testing.T) {
 	withServers(t, 1, testSessionExpiresBeforeSearch)
 }
@@ -210,8 +211,8 @@ func testSessionExpiresBeforeSearch(h *harness) {
 	require.Len(h, h.createdIDs(), 2)
 }
 
-// ZOOKEEPER-1675: the search is answered by a server that lags behind, and does
-// not show what the create has made.
+// ZOOKEEPER-1675: a server that lags behind answers the search and does not show the znode that
+// was created.
 func TestTrap03_SearchAtLaggingServer(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		lagging, conn := h.ensemble.Server(1), h.connect()
@@ -222,7 +223,7 @@ func TestTrap03_SearchAtLaggingServer(t *testing.T) {
 		require.Equal(h, lagging.Name(), conn.Server())
 		require.NotContains(h, lagging.Tree(), "latch")
 		h.advance(timeout / 4)
-		require.Empty(h, c.received(), "nobody can know yet")
+		require.Empty(h, c.received(), "the outcome is not known yet")
 		lagging.Heal()
 		h.advance(0)
 		c.requireLeads()
@@ -231,13 +232,13 @@ func TestTrap03_SearchAtLaggingServer(t *testing.T) {
 	})
 }
 
-// What the search has not shown appears later, ahead of the own znode, and the
-// candidate would wait for itself.
+// ZOOKEEPER-3600: a znode that the search has not found appears later, with a smaller number than
+// the candidate's second znode, so that the candidate would wait for itself.
 func TestTrap03_SecondZnodeAppearsLate(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		ahead := h.createContender()
-		h.remove(h.createContender()) // leaves a packetGap in the numbers
+		h.remove(h.createContender()) // its number is not used again
 		lost := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, zktest.Cut)
 		c := h.join(conn)
 		h.requireMet(lost)
@@ -251,7 +252,7 @@ func TestTrap03_SecondZnodeAppearsLate(t *testing.T) {
 		}
 		late("0000000001")
 		h.requireIDs(ahead, first+"0000000001", c.ID())
-		_, err := h.operator.Set(ahead, []byte("has the candidate look again"), -1)
+		_, err := h.operator.Set(ahead, []byte("makes the candidate list again"), -1)
 		require.NoError(h, err)
 		h.advance(0)
 		h.requireIDs(ahead, c.ID())
@@ -261,15 +262,14 @@ func TestTrap03_SecondZnodeAppearsLate(t *testing.T) {
 		h.remove(ahead)
 		h.advance(0)
 		c.requireLeads()
-		// One that shows up still later goes when the candidate does.
+		// A znode that appears even later is deleted when the candidate resigns.
 		late("0000000000")
 		c.resign()
 		h.requireIDs()
 	})
 }
 
-// kazoo's Lock has one GUID for all its creates: after a reset the same name can
-// come back.
+// kazoo's Lock uses one GUID for all its creates, so that the same name can occur again.
 func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		first := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, zktest.Cut)
@@ -290,7 +290,7 @@ func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 				names[e.Path] = true
 			}
 		}
-		require.Len(h, names, 5, "two that were cut, and one for each session")
+		require.Len(h, names, 5, "two that were lost, and one for each session")
 		c.requireOnlyCandidate()
 	})
 }

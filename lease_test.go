@@ -14,15 +14,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// C1: a leader that was cut off was told nothing, and another one was elected
-// meanwhile. The old one's Done is closed at the end of its lease, which is over
-// before its session is; the new one's status comes with the session's end.
+// TestLease_ExpiresBeforeSession fails if Done of a leader that is cut off is not closed when its
+// lease expires, or if the next candidate leads before that. The lease must expire before the
+// session.
 func TestLease_ExpiresBeforeSession(t *testing.T) {
 	for name, cutOff := range map[string]func(srv *zktest.Server, session int64){
-		"packets are lost":                  func(srv *zktest.Server, s int64) { srv.Blackhole(zktest.BothWays, s) },
-		"only answers are lost":             func(srv *zktest.Server, s int64) { srv.Blackhole(zktest.ToClient, s) },
-		"the connection breaks":             func(srv *zktest.Server, s int64) { srv.DropConnections(s) },
-		"its server is cut off and answers": func(srv *zktest.Server, s int64) { srv.Partition(s) },
+		"packets are lost":                       func(srv *zktest.Server, s int64) { srv.Blackhole(zktest.BothWays, s) },
+		"only replies are lost":                  func(srv *zktest.Server, s int64) { srv.Blackhole(zktest.ToClient, s) },
+		"the connection breaks":                  func(srv *zktest.Server, s int64) { srv.DropConnections(s) },
+		"its server is partitioned and responds": func(srv *zktest.Server, s int64) { srv.Partition(s) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			withServers(t, 1, func(h *harness) {
@@ -31,13 +31,13 @@ func TestLease_ExpiresBeforeSession(t *testing.T) {
 				old, session := leader.requireLeads(), leader.conn.SessionID()
 				done := doneTime(old)
 
-				begin := time.Now()
+				start := time.Now()
 				h.srv.Refuse(true)
 				cutOff(h.srv, session)
 				h.advance(timeout / 2)
 				require.ErrorIs(h, old.Err(), leaderelection.ErrLeaseExpired)
-				require.Equal(h, old.Deadline(), done.time(), "Done is closed at the lease's end, and then only")
-				require.LessOrEqual(h, done.time().Sub(begin), timeout/2, "reckoned from the last proof")
+				require.Equal(h, old.Deadline(), done.time(), "Done is not closed when the lease expires")
+				require.LessOrEqual(h, done.time().Sub(start), timeout/2, "the lease does not start at the last check")
 				require.Equal(h, []leaderelection.Role{leaderelection.Leader, leaderelection.Suspended}, leader.roles())
 				require.Equal(h, done.time(), leader.newest().at)
 				follower.requireFollows(leader)
@@ -59,8 +59,8 @@ func TestLease_ExpiresBeforeSession(t *testing.T) {
 	}
 }
 
-// What was proven of a session says nothing about the next one on the same
-// connection.
+// TestLease_OtherSession fails if a lease that was confirmed in one session is still valid in the
+// next session of the connection.
 func TestLease_OtherSession(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn := h.connect()
@@ -73,7 +73,7 @@ func TestLease_OtherSession(t *testing.T) {
 		old := sub.State()
 		require.True(h, old.Proven)
 
-		// Nothing is proven of the new one, whose checks are held up.
+		// The checks of the new session are blocked, so it has no lease.
 		hold, release := h.hold()
 		defer release()
 		h.srv.Before(zktest.Match{Op: zktest.OpMulti}, hold)
@@ -82,19 +82,19 @@ func TestLease_OtherSession(t *testing.T) {
 		is := sub.State()
 		require.True(h, is.Up)
 		require.NotEqual(h, old.Session, is.Session)
-		require.True(h, time.Now().Before(old.Deadline), "or else this test shows nothing")
+		require.True(h, time.Now().Before(old.Deadline), "the test does not test this")
 		require.False(h, is.Proven)
 		require.Zero(h, is.Deadline)
 		require.Equal(h, old.Lapses+1, is.Lapses)
 	})
 }
 
-// golang/go#24595: while a virtual machine is suspended the monotonic clock
-// stands still, and a clock that is set back must not lengthen a lease either.
-// The clocks of a bubble are one, so this is about real ones.
+// golang/go#24595: the monotonic clock stops while a virtual machine is suspended. A wall clock
+// that is set back must not extend a lease either. This test uses real time, because a bubble has
+// only one clock.
 func TestTrap17_LeaseExpiresByEitherClock(t *testing.T) {
 	for name, deadline := range map[string]time.Time{
-		"the monotonic clock stood still": withMonotonic(time.Now().Add(-time.Second), time.Hour),
+		"the monotonic clock has stopped": withMonotonic(time.Now().Add(-time.Second), time.Hour),
 		"the wall clock was set back":     withMonotonic(time.Now().Add(time.Hour), -2*time.Hour),
 	} {
 		l, _ := leaderelection.NewLeadership(1, func() time.Time { return deadline })
@@ -105,8 +105,8 @@ func TestTrap17_LeaseExpiresByEitherClock(t *testing.T) {
 	require.NoError(t, l.Err())
 }
 
-// withMonotonic returns t with its monotonic reading moved by d: package time has no
-// way to make a time whose clocks disagree.
+// withMonotonic returns t with its monotonic reading changed by d. Package time cannot create a
+// time whose clock readings differ.
 func withMonotonic(t time.Time, d time.Duration) time.Time {
 	fields := (*struct {
 		wall uint64
@@ -117,8 +117,8 @@ func withMonotonic(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-// kazoo's NonBlockingLease compares the clocks of two machines. Here the server's
-// stands still, and then jumps, and nobody's lease depends on it.
+// kazoo's NonBlockingLease compares the clocks of two machines. Here the server's clock stops and
+// then jumps. No lease depends on it.
 func TestTrap23_ServerClock(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c, next := h.join(h.connect()), h.join(h.connect())
@@ -126,7 +126,7 @@ func TestTrap23_ServerClock(t *testing.T) {
 		h.advance(10 * timeout)
 		for range 5 {
 			h.srv.Advance(timeout - time.Second)
-			h.advance(timeout/2 + shortTime) // a ping comes
+			h.advance(timeout/2 + shortTime) // the client sends a ping
 			require.WithinDuration(h, time.Now().Add(timeout/2), l.Deadline(), timeout/8+timeout/32)
 		}
 		require.NoError(h, l.Err())
@@ -138,7 +138,7 @@ func TestTrap23_ServerClock(t *testing.T) {
 		require.Equal(h, time.Now(), c.newest().at)
 		next.requireFollows(c)
 		h.srv.Refuse(true)
-		for range 2 { // the second client's pings come in between
+		for range 2 { // the second client sends pings in between
 			h.srv.Advance(timeout - time.Second)
 			h.advance(timeout / 2)
 		}
@@ -150,8 +150,8 @@ func TestTrap23_ServerClock(t *testing.T) {
 	}, zktest.WithManualClock())
 }
 
-// CURATOR-460, TN14: a lease that is counted from the moment at which the client
-// sees the connection break ends after the session.
+// CURATOR-460, TN14: a lease that starts when the client notices that the connection is broken
+// expires after the session.
 func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c, next := h.join(h.connect()), h.join(h.connect())
@@ -160,7 +160,7 @@ func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
 		h.srv.Blackhole(zktest.BothWays, c.conn.SessionID())
 		h.srv.Refuse(true)
 		h.requireSuspendedInTime(c, l)
-		require.Equal(h, zk.StateHasSession, c.conn.State(), "the client library has seen nothing yet")
+		require.Equal(h, zk.StateHasSession, c.conn.State(), "the client library has noticed the fault")
 		h.advance(h.serverSession(c).ExpiresIn - 1)
 		next.requireFollows(c)
 		h.advance(1)
@@ -172,15 +172,14 @@ func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
 	})
 }
 
-// suspendsInTime asserts that a leader that cannot prove its leadership from now
-// on is suspended when its lease ends, half a session timeout after what was
-// proven last.
+// requireSuspendedInTime requires that a leader whose checks fail from now on is suspended when
+// its lease expires, half a session timeout after the last successful check.
 func (h *harness) requireSuspendedInTime(c *candidate, l *leaderelection.Leadership) {
 	h.Helper()
 	left := time.Until(l.Deadline())
 	require.LessOrEqual(h, left, timeout/2)
-	require.Greater(h, left, timeout/2-timeout/8-timeout/32, "the last proof is old")
-	require.Greater(h, h.serverSession(c).ExpiresIn-left, timeout/8, "the session's end is near")
+	require.Greater(h, left, timeout/2-timeout/8-timeout/32, "the last check was too long ago")
+	require.Greater(h, h.serverSession(c).ExpiresIn-left, timeout/8, "the session expires too early")
 	h.advance(left - 1)
 	require.Same(h, l, c.requireLeads())
 	h.advance(1)
@@ -189,8 +188,7 @@ func (h *harness) requireSuspendedInTime(c *candidate, l *leaderelection.Leaders
 	require.ErrorIs(h, l.Err(), leaderelection.ErrLeaseExpired)
 }
 
-// CURATOR-444: a server that is cut off answers reads, while the others expire
-// the session.
+// CURATOR-444: a server that is cut off answers reads while the other servers expire the session.
 func TestTrap13_PartitionedServerAnswers(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		c, next := h.join(h.connectTo(0)), h.join(h.connectTo(1))
@@ -206,7 +204,7 @@ func TestTrap13_PartitionedServerAnswers(t *testing.T) {
 		next.requireLeads()
 		found, _, err := reader.Exists(c.ID())
 		require.NoError(h, err)
-		require.True(h, found, "for the old leader's server nothing has happened")
+		require.True(h, found, "the partitioned server has deleted the znode")
 		_, err = c.multi()
 		require.ErrorIs(h, err, leaderelection.ErrNotLeader)
 		h.eachServer(func(s *zktest.Server) { s.Refuse(false) })
@@ -217,7 +215,7 @@ func TestTrap13_PartitionedServerAnswers(t *testing.T) {
 	})
 }
 
-// CURATOR-444, where the client finds a way to another server in time.
+// CURATOR-444: the client connects to another server before its session expires.
 func TestTrap13_ReconnectsToOtherServer(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		c, next := h.join(h.connectTo(0)), h.join(h.connectTo(1))
@@ -233,8 +231,8 @@ func TestTrap13_ReconnectsToOtherServer(t *testing.T) {
 	})
 }
 
-// ZOOKEEPER-2886: a session that has moved is no reason to lose leadership, nor
-// does such an answer prove it.
+// ZOOKEEPER-2886: a reply that the session has moved neither ends the leadership nor extends the
+// lease.
 func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
 	forEachLoss(t, movedSessions, 1, func(h *harness, l loss) {
 		c, next := h.join(h.connect()), h.join(h.connect())
@@ -257,8 +255,8 @@ func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
 	})
 }
 
-// FLINK-10052, CURATOR-87, CURATOR-505: a connection that flaps makes leadership
-// flap.
+// FLINK-10052, CURATOR-87, CURATOR-505: a connection that breaks repeatedly makes the leader
+// change repeatedly.
 func TestTrap21_FlappingConnection(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn := h.connect()
@@ -282,8 +280,8 @@ func TestTrap21_FlappingConnection(t *testing.T) {
 	})
 }
 
-// FLINK-10052: proofs that come so late that each is good for a moment only do
-// not make it flap either.
+// FLINK-10052: replies that are so late that each extends the lease only for a moment do not make
+// the role change repeatedly.
 func TestTrap21_SlowConnection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c, next := h.join(h.connect()), h.join(h.connect())

@@ -35,7 +35,7 @@ func withRegister(t *testing.T, f func(h *harness)) {
 }
 
 // C18: nothing kept a former leader from writing. A transaction of a leader is
-// applied whole or not at all, and one of openACL else never.
+// applied whole or not at all, and one of anybody else never.
 func TestMulti_OnlyLeader(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		leader, follower := h.join(h.connect()), h.join(h.connect())

@@ -23,7 +23,7 @@ func TestWithCreateNode_Concurrent(t *testing.T) {
 		require.ErrorIs(h, err, leaderelection.ErrNoElection)
 		require.NotContains(h, h.srv.Tree(), "several")
 
-		// Each finds the first part missing before openACL has created it.
+		// Each finds the first part missing before anybody has created it.
 		hold, release := h.hold()
 		h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: "/of"}, hold)
 		var all [8]*candidate

@@ -176,7 +176,7 @@ func TestTrap32_NegativeNumbers(t *testing.T) {
 			got = append(got, candidateInfo.ID)
 		}
 		require.Equal(h, want, got)
-		_, err = h.operator.Set(ahead, []byte("has the candidate look again"), -1)
+		_, err = h.operator.Set(ahead, []byte("makes the candidate list again"), -1)
 		require.NoError(h, err)
 		h.advance(0)
 		require.Equal(h, ahead, c.newest().NowFollowing)

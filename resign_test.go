@@ -14,7 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// C5: so did both at the same time.
+// TestResign_ConcurrentEndElection fails if concurrent calls of Resign and EndElection panic or
+// return an error.
 func TestResign_ConcurrentEndElection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, follower := h.join(h.connect()), h.join(h.connect())
@@ -32,8 +33,8 @@ func TestResign_ConcurrentEndElection(t *testing.T) {
 	})
 }
 
-// C6: Resign while the connection was down left the znode: nobody led from the
-// reconnect until the session's end.
+// TestResign_Disconnected fails if the znode of a candidate that resigns while it is disconnected
+// exists after the reconnect, so that no candidate leads until the session expires.
 func TestResign_Disconnected(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, follower := h.join(h.connect()), h.join(h.connect())
@@ -46,9 +47,9 @@ func TestResign_Disconnected(t *testing.T) {
 
 		asked := time.Now()
 		require.ErrorIs(h, leader.Resign(), leaderelection.ErrUnconfirmed)
-		require.Equal(h, asked.Add(1500*time.Millisecond), time.Now(), "it does not wait for ever")
+		require.Equal(h, asked.Add(1500*time.Millisecond), time.Now(), "Resign waits too long")
 		require.ErrorIs(h, grant.Err(), leaderelection.ErrResigned)
-		require.Equal(h, asked, done.time(), "told at once, whatever the network does")
+		require.Equal(h, asked, done.time(), "Done is closed late")
 		h.advance(0)
 		require.NoError(h, leader.requireOver())
 		require.Equal(h, []leaderelection.Role{leaderelection.Leader}, leader.roles(), "no final status")
@@ -60,12 +61,13 @@ func TestResign_Disconnected(t *testing.T) {
 		require.Equal(h, session, leader.conn.SessionID())
 		h.requireChildren(names(follower)...)
 		follower.requireLeads()
-		require.NoError(h, leader.Resign(), "now it is confirmed")
+		require.NoError(h, leader.Resign(), "it is confirmed now")
 		require.Len(h, h.srv.Sessions(), 3)
 	})
 }
 
-// C6: so did a deletion whose request or answer got lost.
+// TestResign_DeleteLost fails if a znode exists after Resign although its delete, or the reply,
+// was lost.
 func TestResign_DeleteLost(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		last := h.join(h.connect())
@@ -84,8 +86,9 @@ func TestResign_DeleteLost(t *testing.T) {
 	})
 }
 
-// A create without an answer is searched for, too, if the session ends while the candidate
-// leaves: it may be carried out later.
+// TestResign_SearchContinuesAfterSession fails if a candidate does not search for the znode of an
+// unanswered create after its session has expired. The create can be applied later, in the next
+// session.
 func TestResign_SearchContinuesAfterSession(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -117,10 +120,9 @@ func TestResign_SearchContinuesAfterSession(t *testing.T) {
 	})
 }
 
-// CURATOR-18, CURATOR-3: the end comes while the create is under way, and leaves
-// an orphan.
+// CURATOR-18, CURATOR-3: the candidacy ends while the create is in flight, and its znode remains.
 func TestTrap40_ResignDuringCreate(t *testing.T) {
-	t.Run("the answer is late", func(t *testing.T) {
+	t.Run("the reply is late", func(t *testing.T) {
 		withServers(t, 1, func(h *harness) {
 			hold, release := h.hold()
 			h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, hold)
@@ -133,33 +135,35 @@ func TestTrap40_ResignDuringCreate(t *testing.T) {
 	})
 }
 
-func testResignDuringCreate(h *harness, answer func()) {
+// testResignDuringCreate tests a candidate whose create was applied and has no reply. reply ends the
+// wait for the reply.
+func testResignDuringCreate(h *harness, reply func()) {
 	conn := h.connect()
 	session := conn.SessionID()
 	c := h.join(conn)
 	orphan := h.candidateIDs()
 	require.Len(h, orphan, 1)
 	h.requireDuration(confirmLimit, func() {
-		require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed, "nobody can know yet")
+		require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed, "the outcome is not known yet")
 	})
 	h.advance(0)
 	require.NoError(h, c.requireOver())
 	require.Empty(h, c.received())
 	h.requireIDs(orphan...)
-	answer()
+	reply()
 	h.advance(timeout)
-	require.NoError(h, c.Resign(), "now it is confirmed")
+	require.NoError(h, c.Resign(), "it is confirmed now")
 	h.requireIDs()
-	require.Equal(h, session, conn.SessionID(), "the session's end is no solution")
+	require.Equal(h, session, conn.SessionID(), "the session has expired")
 }
 
-// CURATOR-202, CURATOR-678, kazoo #732: the delete fails with the connection, the
-// session lives on, and the own stale znode blocks everybody.
+// CURATOR-202, CURATOR-678, kazoo #732: the delete fails with the connection, the session
+// continues, and the znode blocks all other candidates.
 func TestTrap05_DeleteReplyLost(t *testing.T) {
 	forEachLoss(t, connectionLosses, 1, testDeleteReplyLost)
 }
 
-// ZOOKEEPER-2886: so does a server that says that the session has moved.
+// ZOOKEEPER-2886: the outcome is also unknown if a server replies that the session has moved.
 func TestTrap10_SessionMovedDuringDelete(t *testing.T) {
 	forEachLoss(t, movedSessions, 1, testDeleteReplyLost)
 }
@@ -173,10 +177,10 @@ func testDeleteReplyLost(h *harness, l loss) {
 	require.ErrorIs(h, grant.Err(), leaderelection.ErrResigned)
 	next.requireLeads()
 	h.requireIDs(next.ID())
-	require.Equal(h, session, c.conn.SessionID(), "the session's end is no solution")
+	require.Equal(h, session, c.conn.SessionID(), "the session has expired")
 }
 
-// resignWithLoss has a candidate resign while a request's outcome gets lost.
+// resignWithLoss lets a candidate resign whose delete has an unknown outcome.
 func resignWithLoss(h *harness, c *candidate, l loss) {
 	h.Helper()
 	if l.silent {
@@ -187,10 +191,10 @@ func resignWithLoss(h *harness, c *candidate, l loss) {
 	h.advance(0)
 	require.NoError(h, c.requireOver())
 	h.advance(timeout)
-	require.NoError(h, c.Resign(), "now it is confirmed")
+	require.NoError(h, c.Resign(), "it is confirmed now")
 }
 
-// The same for a follower.
+// CURATOR-202: the same for a follower.
 func TestTrap05_DeleteReplyLostByFollower(t *testing.T) {
 	forEachLoss(t, allLosses, 1, func(h *harness, l loss) {
 		leader, c := h.join(h.connect()), h.join(h.connect())
@@ -201,14 +205,14 @@ func TestTrap05_DeleteReplyLostByFollower(t *testing.T) {
 		h.requireMet(lost)
 		last.requireFollows(leader)
 		h.requireIDs(leader.ID(), last.ID())
-		require.Equal(h, session, c.conn.SessionID(), "the session's end is no solution")
+		require.Equal(h, session, c.conn.SessionID(), "the session has expired")
 		require.NoError(h, grant.Err())
 		require.Len(h, leader.received(), 1)
 	})
 }
 
-// CURATOR-202, with a link that is dead from before the delete until after the
-// candidacy's end.
+// CURATOR-202: the connection is interrupted from before the delete until after the candidacy is
+// over.
 func TestTrap05_DeleteUnanswered(t *testing.T) {
 	for _, end := range []struct {
 		name string
@@ -230,7 +234,7 @@ func TestTrap05_DeleteUnanswered(t *testing.T) {
 				h.advance(end.heal)
 				h.srv.Refuse(false)
 				h.advance(timeout)
-				require.NoError(h, c.Resign(), "now it is confirmed")
+				require.NoError(h, c.Resign(), "it is confirmed now")
 				next.requireLeads()
 				h.requireIDs(next.ID())
 			})
@@ -238,13 +242,13 @@ func TestTrap05_DeleteUnanswered(t *testing.T) {
 	}
 }
 
-// vitess #15756, etcd #22123: the cleanup uses the context whose end has caused
-// it, and does nothing.
+// vitess #15756, etcd #22123: the cleanup uses the context whose cancellation is the reason for
+// the cleanup, and does nothing.
 func TestTrap06_CleanupAfterContextIsDone(t *testing.T) {
 	for _, state := range []struct {
-		name  string
-		spoil func(h *harness, conn *zk.Conn) (repair func())
-		join  bool // break it before the candidate joins
+		name      string
+		breakConn func(h *harness, conn *zk.Conn) (repair func())
+		before    bool // the connection breaks before the candidate joins
 	}{
 		{"connected", func(*harness, *zk.Conn) func() { return func() {} }, false},
 		{"disconnected", func(h *harness, conn *zk.Conn) func() {
@@ -267,13 +271,13 @@ func TestTrap06_CleanupAfterContextIsDone(t *testing.T) {
 				conn := h.connect()
 				session := conn.SessionID()
 				repair := func() {}
-				if state.join {
-					repair = state.spoil(h, conn)
+				if state.before {
+					repair = state.breakConn(h, conn)
 				}
 				c := h.join(conn, leaderelection.WithContext(ctx))
-				if !state.join {
+				if !state.before {
 					grant := c.requireLeads()
-					repair = state.spoil(h, conn)
+					repair = state.breakConn(h, conn)
 					defer func() { require.ErrorIs(h, grant.Err(), leaderelection.ErrResigned) }()
 				}
 				cancel()
@@ -283,14 +287,14 @@ func TestTrap06_CleanupAfterContextIsDone(t *testing.T) {
 				h.advance(shortTime)
 				require.NoError(h, c.Resign())
 				h.requireIDs()
-				require.Equal(h, session, conn.SessionID(), "the session's end is no solution")
+				require.Equal(h, session, conn.SessionID(), "the session has expired")
 			})
 		})
 	}
 }
 
-// CURATOR-559: loops of retries inside of loops of retries. There is one try for
-// each connection, and what limits the whole is not multiplied.
+// CURATOR-559: retry loops inside retry loops. There is one attempt per connection, and the limits
+// are not multiplied.
 func TestTrap09_OneLayerOfRetries(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c, next := h.join(h.connect()), h.join(h.connect())
@@ -300,7 +304,7 @@ func TestTrap09_OneLayerOfRetries(t *testing.T) {
 		h.advance(time.Minute)
 		log := h.srv.Log().Session(c.conn.SessionID())
 		require.InDelta(h, log.Count(zktest.OpConnect), log.Count(zktest.OpDelete), 1)
-		require.Greater(h, log.Count(zktest.OpDelete), 30, "it is not given up")
+		require.Greater(h, log.Count(zktest.OpDelete), 30, "the delete is not retried")
 		lost.Remove()
 		h.advance(2 * time.Second)
 		require.NoError(h, c.Resign())
@@ -308,11 +312,11 @@ func TestTrap09_OneLayerOfRetries(t *testing.T) {
 	})
 }
 
-// etcd #22082, #22123: a stale end deletes what belongs to a newer candidacy.
+// etcd #22082, #22123: the delayed end of a candidacy deletes the znode of a newer candidacy.
 func TestTrap44_StaleResign(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		// The delete of the first stays open while the second joins on the
-		// same connection, and goes on when the second leads already.
+		// The delete of the first candidate is pending while the second one joins on the same
+		// connection. It is retried when the second candidate is the leader.
 		conn := h.connect()
 		old := h.join(conn)
 		grant := old.requireLeads()

@@ -161,7 +161,7 @@ func TestTrap19_RestartedProgram(t *testing.T) {
 }
 
 // ClickHouse #116690: the client library goes on in a new session without
-// openACL's having seen the old one expire.
+// anybody's having seen the old one expire.
 func TestTrap18_NewSessionUnnoticed(t *testing.T) {
 	for _, leading := range []bool{true, false} {
 		t.Run(map[bool]string{true: "while leading", false: "while following"}[leading], func(t *testing.T) {

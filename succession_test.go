@@ -42,7 +42,7 @@ func TestSuccession_OwnZnodeDeletedWhileDisconnected(t *testing.T) {
 		h.advance(100 * packetGap)
 		require.ErrorIs(h, second.requireOver(), leaderelection.ErrCandidateDeleted)
 		require.NotContains(h, second.roles(), leaderelection.Leader)
-		require.Equal(h, []string{leader.ID(), second.ID()}, h.deletionsDelivered(conn.SessionID()), "or else this test shows nothing")
+		require.Equal(h, []string{leader.ID(), second.ID()}, h.deletionsDelivered(conn.SessionID()), "the test does not test this")
 	})
 }
 
@@ -80,7 +80,7 @@ func TestSuccession_PredecessorOfSameSession(t *testing.T) {
 				require.Error(h, second.requireOver())
 				require.NotContains(h, second.roles(), leaderelection.Leader)
 				third.requireLeads()
-				require.Equal(h, leader.ID(), h.deletionsDelivered(session)[0], "or else this test shows nothing")
+				require.Equal(h, leader.ID(), h.deletionsDelivered(session)[0], "the test does not test this")
 			})
 		})
 	}
